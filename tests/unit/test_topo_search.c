@@ -46,3 +46,320 @@ TEST(the_channels_of_real_machines_are_those_that_nccl_has_written)
         free(found);
     }
 }
+
+/* ---------------------------------------------------------------- what NCCL finds elsewhere */
+
+/* A machine, and what is to be found there. */
+struct expectation {
+    struct topo_machine machine; /* sm 0: the file is whole */
+    int num_gpus;                /* of the first; 0: all */
+    enum weft__topo_reach reach;
+    const char *nccl_version; /* NULL: the newest */
+    const char *ring, *tree, *nvls; /* how the description begins; NULL: anything */
+};
+
+static const char ring_12x30[] = "12x30/30 NVL/PIX pattern 4 cross 0 same 1\n0 1 2";
+static const char ring_of_8[] = "12x30/30 NVL/PIX pattern 4 cross 0 same 1\n0 1 2 3 4 5 6 7\n";
+static const char tree_of_8[] = "12x30/30 NVL/PIX pattern 1 cross 0 same 1\n0 1 2 3 4 5 6 7\n";
+static const char no_nvls[] = "0x0/0 ";
+
+#define H200  {.file = "vastai-hgx-h200-8x.topo.xml"}
+#define NDV5  {"azure-ndv5.partial.topo.xml", TOPO_ORDER_OF_FILE, 90, 18, 400000}
+#define NDV4  {"azure-ndv4.partial.topo.xml", TOPO_ORDER_OF_BUS_IDS, 80, 12, 200000}
+#define P4D   {"aws-p4d-24xl.partial.topo.xml", TOPO_ORDER_OF_BUS_IDS, 80, 12, 100000}
+#define ALONE WEFT__TOPO_ONE_NODE
+#define MANY  WEFT__TOPO_SEVERAL_NODES
+
+static const struct expectation expectations[] = {
+    {H200, 2, ALONE, NULL, "12x30/30 NVL/PIX pattern 4 cross 0 same 1\n0 1\n", "12x60/60 NVL",
+     "2x60/60 NVL"},
+    {H200, 3, ALONE, NULL, ring_12x30, "12x40/40", "3x60/60 NVL"},
+    {H200, 4, ALONE, NULL, ring_12x30, "12x30/30", "4x60/60 NVL"},
+    {H200, 5, ALONE, NULL, ring_12x30, "12x30/30", "5x60/60 NVL"},
+    {H200, 6, ALONE, NULL, ring_12x30, "12x30/30", "6x50/60 NVL"},
+    {H200, 7, ALONE, NULL, ring_12x30, "12x30/30", "7x40/60 NVL"},
+    {H200, 0, ALONE, NULL, ring_of_8, tree_of_8, "8x40/60 NVL"},
+    {{.file = "vastai-hgx-b200-8x.topo.xml"}, 0, ALONE, NULL, "16x45/45 NVL/PIX pattern 4",
+     "16x45/45 NVL/PIX pattern 1", "8x80/90 NVL"},
+    {{.file = "perlmutter-a100-4x.topo.xml"}, 0, ALONE, NULL,
+     "12x20/20 NVL/PIX pattern 4 cross 0 same 0\n"
+     "0 3 2 1\n0 3 1 2\n0 2 1 3\n0 2 3 1\n0 1 3 2\n0 1 2 3\n"
+     "0 3 2 1\n0 3 1 2\n0 2 1 3\n0 2 3 1\n0 1 3 2\n0 1 2 3",
+     "12x20/20", no_nvls},
+    {NDV5, 0, ALONE, NULL, ring_of_8, tree_of_8, "8x40/60 NVL"},
+    {NDV5, 0, MANY, NULL,
+     "8x48/48 NVL/PIX pattern 4 cross 2 same 0\nNET0 0 7 6 5 4 3 2 1 NET1\n"
+     "NET1 1 2 3 4 5 6 7 0 NET0\nNET2 2 1 0 7 6 5 4 3 NET3\nNET3 3 4 5 6 7 0 1 2 NET2\n",
+     "8x48/48 NVL/PIX pattern 3 cross 0 same 0\nNET0 0 1 2 3 4 5 6 7 NET0\n"
+     "NET1 1 2 3 4 5 6 7 0 NET1\n",
+     "8x40/48 NVL/PIX pattern 5 cross 0 same 0\nNET0 0 NET0\nNET1 1 NET1\nNET2 2 NET2\n"
+     "NET3 3 NET3\nNET4 4 NET4\nNET5 5 NET5\nNET6 6 NET6\nNET7 7 NET7"},
+    {NDV4, 0, ALONE, NULL, "12x20/20 NVL/PIX pattern 4", "12x20/20 NVL/PIX pattern 1", no_nvls},
+    {NDV4, 0, MANY, NULL, "8x24/24 NVL/PIX pattern 4 cross 0", "8x30/24 NVL/PIX pattern 1", no_nvls},
+    {P4D, 0, ALONE, NULL, "12x20/20 NVL/PIX pattern 4", NULL, no_nvls},
+    {P4D, 0, MANY, NULL,
+     "4x12/12 NVL/PIX pattern 4 cross 0 same 0\nNET0 0 7 6 5 4 3 2 1 NET0\nNET1 2 1 0 7 6 5 4 3 NET1",
+     "4x24/12 NVL/PIX pattern 1", no_nvls},
+    {{.file = "azure-ncv4.topo.xml"}, 0, ALONE, NULL,
+     "2x6/6 SYS/PIX pattern 4 cross 0 same 1\n0 1 2 3\n0 1 2 3",
+     "2x6/6 SYS/PIX pattern 1 cross 0 same 1\n0 1 2 3\n0 1 2 3", no_nvls},
+    {{.file = "azure-ncv4-selflinks.topo.xml"}, 0, ALONE, NULL, "1x12/12 SYS/", "1x12/12 SYS/",
+     no_nvls},
+};
+enum { NUM_EXPECTATIONS = sizeof expectations / sizeof expectations[0] };
+
+static struct weft__topo *machine_of(const struct expectation *expectation)
+{
+    struct weft__xml *system = expectation->machine.sm > 0
+                                   ? topo_completed(&expectation->machine)
+                                   : topo_file_read(expectation->machine.file);
+    if (expectation->num_gpus > 0)
+        topo_keep_gpus(system, expectation->num_gpus);
+    struct weft__topo *topo = topo_build(system, expectation->nccl_version);
+    weft__xml_remove(system);
+    return topo;
+}
+
+static void must_begin(const struct weft__topo *topo, const struct weft__channels *channels,
+                       const char *wanted)
+{
+    static char text[1 << 14];
+    topo_describe(topo, channels, text, sizeof text);
+    if (wanted != NULL && strncmp(text, wanted, strlen(wanted)) != 0)
+        fail_msg("not\n%s...\nbut\n%s", wanted, text);
+}
+
+TEST(channels_of_other_machines_are_those_that_nccl_finds)
+{
+    for (int i = 0; i < NUM_EXPECTATIONS; i++) {
+        struct weft__topo *topo = machine_of(&expectations[i]);
+        struct weft__channel_sets sets = {{NULL}};
+        assert_int_equal(weft__search_all(topo, expectations[i].reach, &sets), WEFT_OK);
+        must_begin(topo, sets.of[WEFT__CHANNELS_RING], expectations[i].ring);
+        must_begin(topo, sets.of[WEFT__CHANNELS_TREE], expectations[i].tree);
+        must_begin(topo, sets.of[WEFT__CHANNELS_NVLS], expectations[i].nvls);
+        weft__channel_sets_free(&sets);
+        weft__topo_free(topo);
+    }
+}
+
+/* ---------------------------------------------------------------- machines without NVLink */
+
+static struct weft__channels *rings_without_p2p(const char *text, struct weft__topo **topo)
+{
+    const struct weft__topo_access access = {.p2p_level = WEFT__TOPO_LOC};
+    const struct weft__search_wish wish = {WEFT__CHANNELS_RING, WEFT__PATTERN_RING, 1, 32,
+                                           WEFT__TOPO_ONE_NODE};
+    struct weft__channels *rings = NULL;
+    struct weft__xml *system = topo_text_read(text);
+    *topo = topo_build(system, NULL);
+    assert_int_equal(weft__topo_compute_paths(*topo, &access), WEFT_OK);
+    assert_int_equal(weft__search(*topo, &wish, &rings), WEFT_OK);
+    weft__xml_remove(system);
+    return rings;
+}
+
+#define CPU(numa)                                                                                  \
+    "<cpu numaid='" numa "' arch='x86_64' vendor='GenuineIntel' familyid='6' modelid='106'>"
+#define GPU(bus, dev)                                                                              \
+    "<pci busid='" bus "' class='0x030200' link_speed='16.0 GT/s PCIe' link_width='16'>"           \
+    "<gpu dev='" dev "' sm='86' rank='" dev "' gdr='0'/></pci>"
+#define SWITCH(bus)                                                                                \
+    "<pci busid='" bus "' class='0x060400' link_speed='16.0 GT/s PCIe' link_width='16'>"
+
+/* NVIDIA/nccl issue 1358 has the log of such a machine. */
+TEST(a_gpu_for_each_socket_makes_one_slow_ring)
+{
+    struct weft__topo *topo;
+    struct weft__channels *rings = rings_without_p2p(
+        "<system version='1'>" CPU("0") GPU("0000:17:00.0", "0") "</cpu>" CPU("1")
+            GPU("0000:ca:00.0", "1") "</cpu></system>",
+        &topo);
+    must_begin(topo, rings, "1x10/10 SYS/");
+    weft__channels_free(rings);
+    weft__topo_free(topo);
+}
+
+/* NVIDIA/nccl-tests issue 307: what three GPUs send over an Intel processor takes 6/5 of their bandwidth of the link
+ * that the switch has, and what one sends to the other socket takes as much as it is: 3 * 1.2 * 5 + 5 <= 24. */
+TEST(gpus_behind_a_switch_share_its_link)
+{
+    struct weft__topo *topo;
+    struct weft__channels *rings = rings_without_p2p(
+        "<system version='1'>" CPU("0") SWITCH("0000:10:00.0") GPU("0000:11:00.0", "0")
+            GPU("0000:12:00.0", "1") GPU("0000:13:00.0", "2") GPU("0000:14:00.0", "3")
+                "</pci></cpu>" CPU("1") SWITCH("0000:20:00.0") GPU("0000:21:00.0", "4")
+                    GPU("0000:22:00.0", "5") GPU("0000:23:00.0", "6") GPU("0000:24:00.0", "7")
+                        "</pci></cpu></system>",
+        &topo);
+    must_begin(topo, rings, "1x5/5 SYS/");
+    weft__channels_free(rings);
+    weft__topo_free(topo);
+}
+
+/* ---------------------------------------------------------------- what must hold of all */
+
+enum { MAX_LINKS = 4096 };
+
+struct usage {
+    const struct weft__topo_link *links[MAX_LINKS];
+    double bw[MAX_LINKS];
+    int count;
+};
+
+static void use_path(struct usage *usage, const struct weft__topo_path *path, double bw)
+{
+    for (int32_t l = 0; l < path->num_links; l++) {
+        int i = 0;
+        while (i < usage->count && usage->links[i] != path->links[l])
+            i++;
+        if (i == usage->count) {
+            assert_true(usage->count < MAX_LINKS);
+            usage->links[usage->count] = path->links[l];
+            usage->bw[usage->count++] = 0;
+        }
+        usage->bw[i] += bw;
+    }
+}
+
+static struct weft__topo_node *gpu_of(const struct weft__topo *topo, int32_t rank)
+{
+    int32_t i = 0;
+    while (weft__topo_at(topo, WEFT__TOPO_GPU, i)->gpu.rank != rank)
+        i++;
+    return weft__topo_at(topo, WEFT__TOPO_GPU, i);
+}
+
+/* Links of a channel that is a ring, or a chain where the first GPU is the one at the port. */
+static void use_channel(struct usage *usage, const struct weft__topo *topo,
+                        const struct weft__channels *channels, int c)
+{
+    const struct weft__channel *channel = &channels->channel[c];
+    const int32_t last = channels->num_gpus - 1;
+    const int is_ring = channels->pattern == WEFT__PATTERN_RING;
+    for (int32_t i = 0; i < last; i++)
+        use_path(usage,
+                 weft__topo_path(gpu_of(topo, channel->ranks[i]), gpu_of(topo, channel->ranks[i + 1])),
+                 (double)channels->bw_intra);
+    if (channel->nets[0] < 0) {
+        if (is_ring)
+            use_path(usage,
+                     weft__topo_path(gpu_of(topo, channel->ranks[last]), gpu_of(topo, channel->ranks[0])),
+                     (double)channels->bw_intra);
+        return;
+    }
+    use_path(usage,
+             weft__topo_path(weft__topo_at(topo, WEFT__TOPO_NET, channel->nets[0]),
+                             gpu_of(topo, channel->ranks[0])),
+             (double)channels->bw_inter);
+    if (channels->pattern != WEFT__PATTERN_BALANCED_TREE)
+        use_path(usage,
+                 weft__topo_path(gpu_of(topo, channel->ranks[is_ring ? last : 0]),
+                                 weft__topo_at(topo, WEFT__TOPO_NET, channel->nets[1])),
+                 (double)channels->bw_inter);
+}
+
+static void must_fit(const struct weft__topo *topo, const struct weft__channels *channels)
+{
+    static struct usage usage;
+    usage.count = 0;
+    for (int c = 0; c < channels->num_channels; c++)
+        use_channel(&usage, topo, channels, c);
+    for (int i = 0; i < usage.count; i++)
+        if (usage.bw[i] > (double)usage.links[i]->bw + 1e-3)
+            fail_msg("a link of %g GB/s to %s carries %g", (double)usage.links[i]->bw,
+                     weft__topo_kind_name(usage.links[i]->to->kind), usage.bw[i]);
+}
+
+/* Every GPU once. */
+static void must_visit_all(const struct weft__topo *topo, const struct weft__channels *channels)
+{
+    for (int c = 0; c < channels->num_channels; c++)
+        for (int32_t g = 0; g < weft__topo_count(topo, WEFT__TOPO_GPU); g++) {
+            const int32_t rank = weft__topo_at(topo, WEFT__TOPO_GPU, g)->gpu.rank;
+            int count = 0;
+            for (int32_t i = 0; i < channels->num_gpus; i++)
+                count += channels->channel[c].ranks[i] == rank;
+            assert_int_equal(count, 1);
+        }
+}
+
+static float sum_of_links(const struct weft__topo *topo, uint64_t *bits)
+{
+    float sum = 0;
+    *bits = 0;
+    for (int kind = 0; kind < WEFT__TOPO_NUM_KINDS; kind++)
+        for (int32_t i = 0; i < topo->sets[kind].count; i++)
+            for (int32_t l = 0; l < topo->sets[kind].nodes[i]->num_links; l++) {
+                uint32_t word;
+                memcpy(&word, &topo->sets[kind].nodes[i]->links[l].bw, sizeof word);
+                *bits = *bits * 31 + word;
+                sum += topo->sets[kind].nodes[i]->links[l].bw;
+            }
+    return sum;
+}
+
+TEST(links_are_as_before_and_none_carries_more_than_it_can)
+{
+    for (int i = 0; i < NUM_EXPECTATIONS; i++) {
+        struct weft__topo *topo = machine_of(&expectations[i]);
+        struct weft__channel_sets sets = {{NULL}};
+        uint64_t before, after;
+        const float sum = sum_of_links(topo, &before);
+        assert_int_equal(weft__search_all(topo, expectations[i].reach, &sets), WEFT_OK);
+        assert_true(sum_of_links(topo, &after) == sum && after == before);
+        for (int id = WEFT__CHANNELS_RING; id <= WEFT__CHANNELS_TREE; id++) {
+            must_visit_all(topo, sets.of[id]);
+            must_fit(topo, sets.of[id]);
+        }
+        weft__channel_sets_free(&sets);
+        weft__topo_free(topo);
+    }
+}
+
+/* Every head takes bw of all GPUs' links from and to the switch, and twice that of its own: n + 1 times bw. */
+TEST(heads_are_different_and_fit)
+{
+    for (int i = 0; i < NUM_EXPECTATIONS; i++) {
+        struct weft__topo *topo = machine_of(&expectations[i]);
+        struct weft__channel_sets sets = {{NULL}};
+        assert_int_equal(weft__search_all(topo, expectations[i].reach, &sets), WEFT_OK);
+        const struct weft__channels *nvls = sets.of[WEFT__CHANNELS_NVLS];
+        for (int a = 0; a < nvls->num_channels; a++) {
+            const struct weft__topo_link *fastest = &gpu_of(topo, nvls->channel[a].ranks[0])->links[0];
+            assert_int_equal(fastest->type, WEFT__TOPO_NVL);
+            assert_true((float)(nvls->num_channels + 1) * nvls->bw_intra <= fastest->bw);
+            for (int b = 0; b < a; b++)
+                assert_int_not_equal(nvls->channel[a].ranks[0], nvls->channel[b].ranks[0]);
+        }
+        weft__channel_sets_free(&sets);
+        weft__topo_free(topo);
+    }
+}
+
+TEST(split_trees_are_found_where_they_are_asked_for)
+{
+    const struct weft__search_wish wish = {WEFT__CHANNELS_TREE, WEFT__PATTERN_SPLIT_TREE, 1, 32,
+                                           WEFT__TOPO_SEVERAL_NODES};
+    const struct expectation machine = {.machine = NDV4};
+    struct weft__topo *topo = machine_of(&machine);
+    struct weft__channels *trees = NULL;
+    assert_int_equal(weft__search(topo, &wish, &trees), WEFT_OK);
+    assert_int_equal(trees->pattern, WEFT__PATTERN_SPLIT_TREE);
+    assert_true(trees->num_channels > 0 && trees->bw_intra > 1);
+    must_visit_all(topo, trees);
+    weft__channels_free(trees);
+    weft__topo_free(topo);
+}
+
+TEST(a_file_without_gpus_is_an_error_of_the_search_alone)
+{
+    struct weft__xml *system = topo_file_read("azure-ndv5.partial.topo.xml");
+    struct weft__topo *topo = topo_build(system, NULL);
+    struct weft__channel_sets sets = {{NULL}};
+    assert_int_equal(weft__topo_count(topo, WEFT__TOPO_GPU), 0);
+    assert_int_equal(weft__search_all(topo, ALONE, &sets), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(weft__last_error(), "no GPU with a rank"));
+    weft__topo_free(topo);
+    weft__xml_remove(system);
+}

@@ -7,6 +7,7 @@
 
 #include "comm/error.h"
 #include "harness/cmocka.h"
+#include "topo/complete.h"
 #include "topo/file.h"
 #include "topo/paths.h"
 
@@ -67,4 +68,128 @@ struct weft__topo *topo_build(const struct weft__xml *system, const char *nccl_v
     if (result != WEFT_OK)
         fail_msg("%s", weft__last_error());
     return topo;
+}
+
+/* ---------------------------------------------------------------- machines */
+
+enum { MAX_DEVICES = 16 };
+
+struct devices {
+    struct weft__topo_gpu_facts gpus[MAX_DEVICES];
+    struct weft__topo_net_facts nets[MAX_DEVICES];
+    int num_gpus, num_nets;
+};
+
+static void add_gpu(struct devices *devices, const char *bus_id, const struct topo_machine *machine)
+{
+    struct weft__topo_gpu_facts *gpu = &devices->gpus[devices->num_gpus++];
+    snprintf(gpu->bus_id, sizeof gpu->bus_id, "%s", bus_id);
+    gpu->sm = machine->sm;
+    gpu->has_gdr = 1;
+    gpu->num_nvlinks = 1;
+    snprintf(gpu->nvlinks[0].target, sizeof gpu->nvlinks[0].target, "fffffff:ff:ff.0");
+    snprintf(gpu->nvlinks[0].target_class, sizeof gpu->nvlinks[0].target_class, "0x068000");
+    gpu->nvlinks[0].count = machine->num_nvlinks;
+}
+
+static void add_net(struct devices *devices, const char *bus_id, const struct topo_machine *machine)
+{
+    struct weft__topo_net_facts *net = &devices->nets[devices->num_nets++];
+    snprintf(net->bus_id, sizeof net->bus_id, "%s", bus_id);
+    snprintf(net->name, sizeof net->name, "net_%s", bus_id);
+    net->megabits = machine->megabits;
+    net->port = 1;
+    net->has_gdr = 1;
+}
+
+static void collect(struct devices *devices, const struct weft__xml *element,
+                    const struct topo_machine *machine)
+{
+    const char *class_text = weft__xml_text(element, "class");
+    const char *bus_id = weft__xml_text(element, "busid");
+    if (strncmp(class_text, "0x0302", 6) == 0)
+        add_gpu(devices, bus_id, machine);
+    else if (strncmp(class_text, "0x02", 4) == 0)
+        add_net(devices, bus_id, machine);
+    for (int32_t i = 0; i < element->num_children; i++)
+        collect(devices, element->children[i], machine);
+}
+
+static int compare_gpus(const void *a, const void *b)
+{
+    return strcmp(((const struct weft__topo_gpu_facts *)a)->bus_id,
+                  ((const struct weft__topo_gpu_facts *)b)->bus_id);
+}
+static int compare_nets(const void *a, const void *b)
+{
+    return strcmp(((const struct weft__topo_net_facts *)a)->bus_id,
+                  ((const struct weft__topo_net_facts *)b)->bus_id);
+}
+
+/* Numbers them and completes the file in the order of the numbers. */
+struct weft__xml *topo_completed(const struct topo_machine *machine)
+{
+    struct devices devices = {.num_gpus = 0};
+    struct weft__xml *system = topo_file_read(machine->file);
+    collect(&devices, system, machine);
+    if (machine->order == TOPO_ORDER_OF_BUS_IDS) {
+        qsort(devices.gpus, (size_t)devices.num_gpus, sizeof devices.gpus[0], compare_gpus);
+        qsort(devices.nets, (size_t)devices.num_nets, sizeof devices.nets[0], compare_nets);
+    }
+    for (int i = 0; i < devices.num_gpus; i++)
+        devices.gpus[i].dev = devices.gpus[i].rank = i;
+    for (int i = 0; i < devices.num_nets; i++) {
+        devices.nets[i].dev = i;
+        devices.nets[i].guid = 0x100 + (uint64_t)i;
+    }
+    const struct weft__topo_facts facts = {devices.gpus, devices.num_gpus, devices.nets,
+                                           devices.num_nets};
+    assert_int_equal(weft__topo_complete(system, &facts, NULL), WEFT_OK);
+    return system;
+}
+
+static void drop_gpus(struct weft__xml *element, int num_gpus)
+{
+    for (int32_t i = element->num_children - 1; i >= 0; i--) {
+        struct weft__xml *child = element->children[i];
+        if (weft__xml_is(child, "gpu") && atoi(weft__xml_text(child, "rank")) >= num_gpus)
+            weft__xml_remove(child);
+        else
+            drop_gpus(child, num_gpus);
+    }
+}
+
+void topo_keep_gpus(struct weft__xml *system, int num_gpus)
+{
+    drop_gpus(system, num_gpus);
+}
+
+static int describe_channel(const struct weft__topo *topo, const struct weft__channels *channels,
+                            const struct weft__channel *channel, char *text, size_t num_bytes)
+{
+    const int num_gpus = channels->id == WEFT__CHANNELS_NVLS ? 1 : channels->num_gpus;
+    int length = snprintf(text, num_bytes, "\n");
+    for (int end = 0; end < 2; end++) {
+        if (channel->nets[end] >= 0)
+            length += snprintf(text + length, num_bytes - (size_t)length, "NET%d ",
+                               (int)weft__topo_at(topo, WEFT__TOPO_NET, channel->nets[end])->net.dev);
+        for (int i = 0; end == 0 && i < num_gpus; i++)
+            length += snprintf(text + length, num_bytes - (size_t)length, "%d ",
+                               (int)channel->ranks[i]);
+    }
+    text[--length] = '\0';
+    return length;
+}
+
+void topo_describe(const struct weft__topo *topo, const struct weft__channels *channels, char *text,
+                   size_t num_bytes)
+{
+    int length = snprintf(text, num_bytes, "%dx%g/%g %s/%s pattern %d cross %d same %d",
+                          (int)channels->num_channels, (double)channels->bw_intra,
+                          (double)channels->bw_inter, weft__topo_type_name(channels->type_intra),
+                          weft__topo_type_name(channels->type_inter), (int)channels->pattern,
+                          (int)channels->cross_nic, (int)channels->same_channels);
+    for (int i = 0; i < channels->num_channels; i++)
+        length += describe_channel(topo, channels, &channels->channel[i], text + length,
+                                   num_bytes - (size_t)length);
 }

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
+#include "topo/channels.h"
 #include "topo/graph.h"
 
 /* The bytes of tests/data/topologies/NAME, to be freed. */
@@ -17,5 +18,22 @@ struct weft__xml *topo_text_read(const char *text);
 char *topo_print(const struct weft__xml *root);
 /* The graph with its paths; NULL: constants of the newest NCCL. */
 struct weft__topo *topo_build(const struct weft__xml *system, const char *nccl_version);
+
+/* How a partial file is completed. */
+struct topo_machine {
+    const char *file;
+    enum topo_order { TOPO_ORDER_OF_FILE, TOPO_ORDER_OF_BUS_IDS } order; /* of devices' numbers */
+    int sm, num_nvlinks; /* to NVSwitch */
+    int megabits;        /* of each port */
+};
+struct weft__xml *topo_completed(const struct topo_machine *machine);
+
+/* Leaves the first GPUs of a file that has more. */
+void topo_keep_gpus(struct weft__xml *system, int num_gpus);
+
+/* "12x30/30 NVL/PIX pattern 4 cross 0 same 1" and, for each channel, "
+0 1 2 3", with ports before and behind. */
+void topo_describe(const struct weft__topo *topo, const struct weft__channels *channels, char *text,
+                   size_t num_bytes);
 
 #endif
