@@ -106,6 +106,7 @@ target_sources(weft_objects PRIVATE ${fatbin_dir}/list.c ${fatbin_objects}
   machine/cuda/comms.c
   machine/cuda/describe.c
   machine/cuda/gpudirect.c
+  machine/cuda/gpus.c
   machine/cuda/device.c
   machine/cuda/driver.c
   machine/cuda/graph.c

@@ -5,6 +5,7 @@
 
 #include "comm/comm.h"
 #include "machine/machine.h"
+#include "topo/facts.h"
 
 typedef enum wp_status weft__program_fn(struct wp_warp *warp, const void *args);
 
@@ -191,5 +192,8 @@ extern const struct weft__machine weft__host_machine;
 /* NULL, with the reason as the thread's last error, if this build has none or there is no GPU that
  * can be used. */
 const struct weft__machine *weft__cuda_machine(void);
+
+/* The GPUs that this process can use, each the rank of its number: how many, 0 without CUDA. */
+int32_t weft__cuda_find_gpus(struct weft__topo_gpu_facts *gpus, int32_t most);
 
 #endif

@@ -7,3 +7,10 @@ const struct weft__machine *weft__cuda_machine(void)
     weft__error(WEFT_ERROR_UNSUPPORTED, "this weft was built without CUDA");
     return NULL;
 }
+
+int32_t weft__cuda_find_gpus(struct weft__topo_gpu_facts *gpus, int32_t most)
+{
+    (void)gpus;
+    (void)most;
+    return 0;
+}

@@ -26,7 +26,8 @@ weft_result weft__topo_bus_id(const struct weft__xml *element, const char *attri
             continue;
         if (!isxdigit((unsigned char)*at) || ++num_digits > 14)
             num_digits = 99;
-        *id = *id << 4 | (uint64_t)(isdigit((unsigned char)*at) ? *at - '0' : (*at | 32) - 'a' + 10);
+        *id =
+            *id << 4 | (uint64_t)(isdigit((unsigned char)*at) ? *at - '0' : (*at | 32) - 'a' + 10);
     }
     if (num_digits > 0 && num_digits <= 14)
         return WEFT_OK;
@@ -54,7 +55,8 @@ static weft_result pci_device_of(const struct weft__xml *pci, uint64_t *device)
     *device = 0;
     for (int i = 0; i < 4; i++) {
         int32_t part;
-        WEFT__TRY(weft__xml_integer_or(pci, (struct weft__xml_number){names[i], 0, 0xffff}, 0, &part));
+        WEFT__TRY(
+            weft__xml_integer_or(pci, (struct weft__xml_number){names[i], 0, 0xffff}, 0, &part));
         *device = *device << 16 | (uint64_t)part;
     }
     return WEFT_OK;
@@ -67,12 +69,15 @@ static weft_result read_net(const struct weft__xml *element, struct weft__topo_n
     const struct {
         const char *name;
         int32_t usual, *value;
-    } numbers[] = {{"port", 0, &net->port},        {"gdr", 0, &net->has_gdr},
-                   {"coll", 0, &net->has_collectives}, {"rail", -1, &net->rail},
+    } numbers[] = {{"port", 0, &net->port},
+                   {"gdr", 0, &net->has_gdr},
+                   {"coll", 0, &net->has_collectives},
+                   {"rail", -1, &net->rail},
                    {"plane", -1, &net->plane}};
     int32_t megabits;
     const struct weft__xml_number speed = {"speed", INT32_MIN, INT32_MAX};
-    WEFT__TRY(weft__xml_integer(element, (struct weft__xml_number){"dev", 0, INT32_MAX}, &net->dev));
+    WEFT__TRY(
+        weft__xml_integer(element, (struct weft__xml_number){"dev", 0, INT32_MAX}, &net->dev));
     WEFT__TRY(weft__xml_integer_or(element, speed, 0, &megabits));
     WEFT__TRY(weft__xml_real_or(element, "latency", 0, &net->latency));
     WEFT__TRY(weft__xml_hex_or(element, "guid", (uint64_t)net->dev, &net->guid));
@@ -90,11 +95,12 @@ static weft_result add_nets(const struct place *place, const struct weft__xml *n
 {
     for (int32_t i = 0; i < nic->num_children; i++) {
         const struct weft__xml *element = nic->children[i];
-        struct weft__topo_node values = {.kind = WEFT__TOPO_NET, .host = place->host,
-                                         .origin = element};
+        struct weft__topo_node values = {
+            .kind = WEFT__TOPO_NET, .host = place->host, .origin = element};
         struct weft__topo_node *node;
         int32_t is_net;
-        WEFT__TRY(weft__xml_integer_or(element, (struct weft__xml_number){"net", 0, 1}, 1, &is_net));
+        WEFT__TRY(
+            weft__xml_integer_or(element, (struct weft__xml_number){"net", 0, 1}, 1, &is_net));
         if (weft__xml_get(element, "dev") == NULL || !is_net)
             continue;
         WEFT__TRY(read_net(element, &values.net));
@@ -108,14 +114,16 @@ static weft_result add_nets(const struct place *place, const struct weft__xml *n
 /* One that is no PCI device. All of a processor are one. */
 static weft_result add_nic_of_cpu(const struct place *place, const struct weft__xml *nic)
 {
-    const struct weft__topo_node values = {.kind = WEFT__TOPO_NIC, .host = place->host,
-                                           .id = UINT64_MAX - place->parent->id, .origin = nic};
+    const struct weft__topo_node values = {.kind = WEFT__TOPO_NIC,
+                                           .host = place->host,
+                                           .id = UINT64_MAX - place->parent->id,
+                                           .origin = nic};
     struct weft__topo_node *node =
         weft__topo_find(place->topo, WEFT__TOPO_NIC, place->host, values.id);
     if (node == NULL) {
         WEFT__TRY(weft__topo_add_node(place->topo, &values, &node));
-        WEFT__TRY(weft__topo_connect_both(place->parent, node, WEFT__TOPO_PIX,
-                                          WEFT__TOPO_LOCAL_BW));
+        WEFT__TRY(
+            weft__topo_connect_both(place->parent, node, WEFT__TOPO_PIX, WEFT__TOPO_LOCAL_BW));
     }
     return add_nets(place, nic, node);
 }
@@ -133,7 +141,8 @@ static int has_rank(const struct weft__topo *topo, int32_t rank)
 static weft_result read_gpu(const struct place *place, const struct weft__xml *gpu,
                             struct weft__topo_gpu *values)
 {
-    WEFT__TRY(weft__xml_integer(gpu, (struct weft__xml_number){"rank", 0, INT32_MAX}, &values->rank));
+    WEFT__TRY(
+        weft__xml_integer(gpu, (struct weft__xml_number){"rank", 0, INT32_MAX}, &values->rank));
     WEFT__TRY(weft__xml_integer(gpu, (struct weft__xml_number){"sm", 10, 999}, &values->sm));
     WEFT__TRY(weft__xml_integer(gpu, (struct weft__xml_number){"dev", 0, INT32_MAX}, &values->dev));
     WEFT__TRY(weft__xml_integer(gpu, (struct weft__xml_number){"gdr", 0, 1}, &values->has_gdr));
@@ -203,7 +212,8 @@ static weft_result add_pci(const struct place *place, const struct weft__xml *pc
     const struct weft__xml *nic = weft__xml_find(pci, "nic", NULL, NULL), *gpu;
     int32_t width;
     WEFT__TRY(weft__topo_bus_id(pci, "busid", &values.id));
-    WEFT__TRY(weft__xml_integer_or(pci, (struct weft__xml_number){"link_width", 0, 1024}, 0, &width));
+    WEFT__TRY(
+        weft__xml_integer_or(pci, (struct weft__xml_number){"link_width", 0, 1024}, 0, &width));
     values.kind = weft__topo_kind_of_class(weft__xml_text(pci, "class"));
     WEFT__TRY(find_gpu_element(pci, &gpu));
     if (gpu != NULL)
@@ -268,7 +278,8 @@ static weft_result add_cpu(struct weft__topo *topo, const struct weft__xml *elem
 {
     struct weft__topo_node values = {.kind = WEFT__TOPO_CPU, .origin = element}, *node;
     int32_t numa;
-    WEFT__TRY(weft__xml_integer(element, (struct weft__xml_number){"numaid", -1, INT32_MAX}, &numa));
+    WEFT__TRY(
+        weft__xml_integer(element, (struct weft__xml_number){"numaid", -1, INT32_MAX}, &numa));
     values.id = (uint64_t)(uint32_t)numa;
     WEFT__TRY(weft__topo_host_of(topo, element, &values.host));
     WEFT__TRY(read_cpu(element, &values.cpu));
@@ -293,8 +304,8 @@ static void sort_links(struct weft__topo_node *node, const struct weft__topo_nod
     int32_t up = 0;
     while (parent != NULL && node->links[up].to != parent)
         up++;
-    const struct weft__topo_link link_up = node->num_links > 0 ? node->links[up]
-                                                               : (struct weft__topo_link){0};
+    const struct weft__topo_link link_up =
+        node->num_links > 0 ? node->links[up] : (struct weft__topo_link){0};
     for (int32_t i = up; parent != NULL && i + 1 < node->num_links; i++)
         node->links[i] = node->links[i + 1];
     if (parent != NULL)

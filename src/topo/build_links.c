@@ -112,7 +112,8 @@ struct link_kind {
 };
 
 static weft_result walk(struct weft__topo *topo, const struct link_kind *kind,
-                        const struct weft__xml *element, struct weft__topo_node *owner, int32_t host)
+                        const struct weft__xml *element, struct weft__topo_node *owner,
+                        int32_t host)
 {
     uint64_t id;
     if (weft__xml_is(element, kind->element))

@@ -18,7 +18,7 @@ weft_result weft__channels_create(int32_t num_gpus, struct weft__channels **chan
     new->num_gpus = num_gpus;
     for (int i = 0; i < WEFT__MAX_CHANNELS; i++) {
         new->channel[i].nets[0] = new->channel[i].nets[1] = -1;
-        new->channel[i].ranks = ranks + (ptrdiff_t)i * num_gpus;
+        new->channel[i].ranks = ranks + (ptrdiff_t)i *num_gpus;
     }
     *channels = new;
     return WEFT_OK;

@@ -14,8 +14,8 @@ enum weft__pattern {
     WEFT__PATTERN_BALANCED_TREE = 1, /* the first two GPUs share what goes to the port */
     WEFT__PATTERN_SPLIT_TREE = 2,    /* it comes to the first GPU, and goes from the second */
     WEFT__PATTERN_TREE = 3,          /* it comes to the first GPU, and goes from it */
-    WEFT__PATTERN_RING = 4,          /* it goes from the last; on one node from the last to the first */
-    WEFT__PATTERN_NVLS = 5,          /* the first GPU sums for all by NVSwitch: a head */
+    WEFT__PATTERN_RING = 4, /* it goes from the last; on one node from the last to the first */
+    WEFT__PATTERN_NVLS = 5, /* the first GPU sums for all by NVSwitch: a head */
     WEFT__PATTERN_COLLNET_DIRECT = 6 /* only in files */
 };
 

@@ -6,7 +6,8 @@
 #include "comm/error.h"
 
 static const struct weft__xml_rule rules[] = {
-    {"", "graphs"}, {"graphs", "graph"}, {"graph", "channel"}, {"channel", "gpu"}, {"channel", "net"},
+    {"", "graphs"},     {"graphs", "graph"}, {"graph", "channel"},
+    {"channel", "gpu"}, {"channel", "net"},
 };
 const struct weft__xml_format weft__channels_format = {rules, sizeof rules / sizeof rules[0]};
 
@@ -111,8 +112,8 @@ static weft_result add_sets(const struct weft__topo *topo, const struct weft__ch
 }
 
 weft_result weft__channels_to_xml(const struct weft__topo *topo,
-                                  const struct weft__channel_sets *sets, enum weft__topo_reach reach,
-                                  struct weft__xml **graphs)
+                                  const struct weft__channel_sets *sets,
+                                  enum weft__topo_reach reach, struct weft__xml **graphs)
 {
     WEFT__TRY(weft__xml_add(NULL, "graphs", graphs));
     const weft_result result = add_sets(topo, sets, reach, *graphs);
@@ -146,8 +147,8 @@ static weft_result find_gpu(const struct weft__topo *topo, const struct weft__xm
                             int32_t *rank)
 {
     const struct weft__topo_node *node;
-    WEFT__TRY(weft__xml_integer_or(element, (struct weft__xml_number){"rank", 0, INT32_MAX}, -1,
-                                   rank));
+    WEFT__TRY(
+        weft__xml_integer_or(element, (struct weft__xml_number){"rank", 0, INT32_MAX}, -1, rank));
     if (*rank == -1) {
         WEFT__TRY(find_device(topo, element, WEFT__TOPO_GPU, &node));
         *rank = node->gpu.rank;
@@ -249,9 +250,8 @@ static weft_result read_set(const struct weft__topo *topo, const struct weft__xm
     for (int32_t i = 0; i < graph->num_children; i++) {
         struct filling filling = {.topo = topo,
                                   .channel = &channels->channel[i],
-                                  .num_wanted = channels->id == WEFT__CHANNELS_NVLS
-                                                    ? 1
-                                                    : channels->num_gpus};
+                                  .num_wanted =
+                                      channels->id == WEFT__CHANNELS_NVLS ? 1 : channels->num_gpus};
         WEFT__TRY(read_channel(&filling, graph->children[i]));
     }
     return WEFT_OK;
@@ -261,8 +261,8 @@ static weft_result read_graph(const struct weft__topo *topo, const struct weft__
                               struct weft__channel_sets *sets)
 {
     int32_t id;
-    WEFT__TRY(weft__xml_integer(graph, (struct weft__xml_number){"id", 0, WEFT__NUM_CHANNELS_IDS - 1},
-                                &id));
+    WEFT__TRY(weft__xml_integer(
+        graph, (struct weft__xml_number){"id", 0, WEFT__NUM_CHANNELS_IDS - 1}, &id));
     if (sets->of[id] != NULL)
         return weft__xml_error(graph, "id %" PRId32 " is another's, too", id);
     WEFT__TRY(weft__channels_create(weft__topo_count(topo, WEFT__TOPO_GPU), &sets->of[id]));

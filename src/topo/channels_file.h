@@ -8,8 +8,8 @@
 
 /* The element graphs of what NCCL would write, in the dialect of the topology's constants. */
 weft_result weft__channels_to_xml(const struct weft__topo *topo,
-                                  const struct weft__channel_sets *sets, enum weft__topo_reach reach,
-                                  struct weft__xml **graphs);
+                                  const struct weft__channel_sets *sets,
+                                  enum weft__topo_reach reach, struct weft__xml **graphs);
 
 extern const struct weft__xml_format weft__channels_format;
 

@@ -28,9 +28,8 @@ static weft_result set_if_missing(struct weft__xml *element, const char *name, c
 
 static weft_result set_number_if_missing(struct weft__xml *element, const char *name, int32_t value)
 {
-    return weft__xml_get(element, name) == NULL
-               ? weft__xml_set(element, name, "%" PRId32, value)
-               : WEFT_OK;
+    return weft__xml_get(element, name) == NULL ? weft__xml_set(element, name, "%" PRId32, value)
+                                                : WEFT_OK;
 }
 
 /* ------------------------------------------------------------------ processors */
@@ -64,9 +63,8 @@ static weft_result set_cpu_value(const struct completion *completion, struct wef
     if (strcmp(attribute, "vendor") == 0)
         return set_if_missing(cpu, attribute, text);
     const int32_t number = (int32_t)strtol(text, NULL, 10);
-    return set_number_if_missing(cpu, attribute, strcmp(attribute, "familyid") == 0
-                                                     ? family_in_files(number)
-                                                     : number);
+    return set_number_if_missing(
+        cpu, attribute, strcmp(attribute, "familyid") == 0 ? family_in_files(number) : number);
 }
 
 static weft_result fill_cpu(const struct completion *completion, struct weft__xml *cpu)
@@ -75,8 +73,8 @@ static weft_result fill_cpu(const struct completion *completion, struct weft__xm
     if (completion->sysfs == NULL)
         return WEFT_OK;
     if (weft__xml_get(cpu, "host_hash") == NULL)
-        WEFT__TRY(weft__xml_set(cpu, "host_hash", "%#" PRIx64,
-                                weft__sysfs_host_hash(completion->sysfs)));
+        WEFT__TRY(
+            weft__xml_set(cpu, "host_hash", "%#" PRIx64, weft__sysfs_host_hash(completion->sysfs)));
     weft__sysfs_text(affinity, "%s/devices/system/node/node%s/cpumap", completion->sysfs->sys,
                      weft__xml_text(cpu, "numaid"));
     if (affinity[0] != '\0')
@@ -365,8 +363,7 @@ static weft_result begin(const char *path, struct weft__xml **system)
 static weft_result add_processors(const struct completion *completion)
 {
     int32_t nodes[MAX_NUMA_NODES];
-    const int32_t count =
-        weft__sysfs_find_numa_nodes(completion->sysfs, nodes, MAX_NUMA_NODES);
+    const int32_t count = weft__sysfs_find_numa_nodes(completion->sysfs, nodes, MAX_NUMA_NODES);
     for (int32_t i = 0; i < count || i == 0; i++) {
         char numa[16];
         struct weft__xml *cpu;

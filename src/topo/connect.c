@@ -73,8 +73,8 @@ static void connect_rings(const struct weft__nodes *nodes, int32_t c, int32_t nu
 {
     for (int32_t n = 0; n < nodes->num_nodes; n++) {
         const int32_t next = (n + 1) % nodes->num_nodes;
-        const int32_t from = ring_channel(nodes, n, c, num_channels)
-                                 ->ranks[rings_of(nodes, n)->num_gpus - 1];
+        const int32_t from =
+            ring_channel(nodes, n, c, num_channels)->ranks[rings_of(nodes, n)->num_gpus - 1];
         const int32_t to = ring_channel(nodes, next, c, num_channels)->ranks[0];
         weft__links_of(connections, c, from)->ring_next = to;
         weft__links_of(connections, c, to)->ring_prev = from;
@@ -115,7 +115,8 @@ static weft_result connect_tree(const struct weft__nodes *nodes, int32_t node, i
     struct weft__rank_links *top =
         weft__links_of(connections, target, rank_of_role(nodes, node, c, TO_PARENT));
     if (place->up != WEFT__NO_PLACE)
-        top->tree_up = rank_of_role(nodes, place->up, c, place->child == 0 ? TO_CHILD_0 : TO_CHILD_1);
+        top->tree_up =
+            rank_of_role(nodes, place->up, c, place->child == 0 ? TO_CHILD_0 : TO_CHILD_1);
     for (int i = 0; i < 2; i++) {
         const enum role role = i == 0 ? TO_CHILD_0 : TO_CHILD_1;
         struct weft__rank_links *links =
@@ -147,7 +148,8 @@ static void copy_channels(const struct weft__connections *connections, int32_t t
            (size_t)connections->num_ranks * sizeof *connections->links);
 }
 
-static weft_result check_ranks(const struct weft__nodes *nodes, const struct weft__channels *channels)
+static weft_result check_ranks(const struct weft__nodes *nodes,
+                               const struct weft__channels *channels)
 {
     for (int32_t c = 0; c < channels->num_channels; c++)
         for (int32_t i = 0; i < channels->num_gpus; i++)
@@ -206,30 +208,34 @@ static int32_t count_channels(const struct weft__nodes *nodes, int32_t num_found
     return count;
 }
 
+static int32_t count_heads(const struct weft__nodes *nodes, int32_t node)
+{
+    const struct weft__channels *nvls = nodes->sets[node].of[WEFT__CHANNELS_NVLS];
+    return nvls != NULL ? nvls->num_channels : 0;
+}
+
 static void connect_heads(const struct weft__nodes *nodes, struct weft__connections *connections)
 {
     int32_t least = WEFT__MAX_CHANNELS;
+    for (int32_t n = 0; n < nodes->num_nodes; n++)
+        least = count_heads(nodes, n) < least ? count_heads(nodes, n) : least;
+    connections->num_heads = least;
     for (int32_t n = 0; n < nodes->num_nodes; n++) {
         const struct weft__channels *nvls = nodes->sets[n].of[WEFT__CHANNELS_NVLS];
-        const int32_t count = nvls != NULL ? nvls->num_channels : 0;
-        least = count < least ? count : least;
+        for (int32_t h = 0; nvls != NULL && h < least; h++)
+            connections->heads[h * nodes->num_nodes + n] = nvls->channel[h].ranks[0];
     }
-    connections->num_heads = least;
-    for (int32_t h = 0; h < least; h++)
-        for (int32_t n = 0; n < nodes->num_nodes; n++)
-            connections->heads[h * nodes->num_nodes + n] =
-                nodes->sets[n].of[WEFT__CHANNELS_NVLS]->channel[h].ranks[0];
 }
 
-weft_result weft__connect(const struct weft__nodes *nodes, struct weft__connections *connections)
+weft_result weft__channels_connect(const struct weft__nodes *nodes,
+                                   struct weft__connections *connections)
 {
     const int32_t num_found = least_channels(nodes);
     *connections = (struct weft__connections){.num_ranks = nodes->num_ranks,
                                               .num_nodes = nodes->num_nodes,
                                               .num_channels = count_channels(nodes, num_found)};
-    connections->links =
-        calloc((size_t)connections->num_channels * (size_t)nodes->num_ranks + 1,
-               sizeof *connections->links);
+    connections->links = calloc((size_t)connections->num_channels * (size_t)nodes->num_ranks + 1,
+                                sizeof *connections->links);
     connections->heads =
         calloc((size_t)WEFT__MAX_CHANNELS * (size_t)nodes->num_nodes, sizeof *connections->heads);
     weft_result result =

@@ -29,7 +29,8 @@ struct weft__nodes {
 
 /* Ring channels of a node end where those of the next begin; trees of channels c and c + half are the two of a double
  * tree over the nodes. A ring that does not visit all ranks is an error. */
-weft_result weft__connect(const struct weft__nodes *nodes, struct weft__connections *connections);
+weft_result weft__channels_connect(const struct weft__nodes *nodes,
+                                   struct weft__connections *connections);
 void weft__connections_free(struct weft__connections *connections);
 
 static inline struct weft__rank_links *weft__links_of(const struct weft__connections *connections,

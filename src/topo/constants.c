@@ -15,14 +15,15 @@
 static const float sm90_intra[] = {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3, 0};
 static const float sm90_inter[] = {48, 45, 42, 40, 30, 24, 22, 20, INTER_TAIL, 0};
 static const float older_intra[] = {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 0};
-static const float older_inter[] = {48, 30, 28, 24, 20, 18, 15,   12,   10,   9,
+static const float older_inter[] = {48, 30, 28, 24, 20, 18,   15,   12,   10,   9,
                                     7,  6,  5,  4,  3,  2.4F, 1.2F, .24F, .12F, 0};
 /* Until 2.28, and since. */
 static const float sm100_intra_10[] = {90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18, 0};
 static const float sm100_intra_11[] = {90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18, 0};
 
 static const struct weft__topo_constants versions[] = {
-    {"2.27.3", 40.0F,
+    {"2.27.3",
+     40.0F,
      {sm100_intra_10, SPEEDS(47.9F, 45, 42, 40, 30, 24, 22, 20, INTER_TAIL)},
      WEFT__TOPO_DIALECT_DEVICES},
     {"2.27.5", 40.1F, {sm100_intra_10, SPEEDS(96, SM100_TAIL)}, WEFT__TOPO_DIALECT_DEVICES},

@@ -8,8 +8,8 @@
 #include "comm/settings.h"
 
 static const struct weft__xml_rule rules[] = {
-    {"", "system"}, {"system", "cpu"}, {"cpu", "pci"},     {"cpu", "nic"},
-    {"pci", "pci"}, {"pci", "gpu"},    {"pci", "nic"},     {"pci", "pcilink"},
+    {"", "system"}, {"system", "cpu"}, {"cpu", "pci"}, {"cpu", "nic"},
+    {"pci", "pci"}, {"pci", "gpu"},    {"pci", "nic"}, {"pci", "pcilink"},
     {"nic", "net"}, {"gpu", "nvlink"}, {"gpu", "c2c"},
 };
 const struct weft__xml_format weft__topo_format = {rules, sizeof rules / sizeof rules[0]};

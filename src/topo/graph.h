@@ -24,18 +24,18 @@ enum weft__topo_kind {
 
 /* Of a link, and the worst of a path; from near to far. */
 enum weft__topo_type {
-    WEFT__TOPO_LOC, /* the device itself */
-    WEFT__TOPO_NVL, /* NVLink */
-    WEFT__TOPO_NVB, /* NVLink by way of another GPU */
-    WEFT__TOPO_C2C, /* the link of a GPU to the processor it is built with */
-    WEFT__TOPO_PIX, /* PCI, a switch at most; as a link: PCI */
-    WEFT__TOPO_PXB, /* several PCI switches */
-    WEFT__TOPO_P2C, /* C2C to the processor, then PCI to a NIC */
-    WEFT__TOPO_PXN, /* NVLink to another GPU, then PCI to a NIC near that */
-    WEFT__TOPO_PHB, /* PCI and a processor */
-    WEFT__TOPO_SYS, /* from processor to processor */
+    WEFT__TOPO_LOC,    /* the device itself */
+    WEFT__TOPO_NVL,    /* NVLink */
+    WEFT__TOPO_NVB,    /* NVLink by way of another GPU */
+    WEFT__TOPO_C2C,    /* the link of a GPU to the processor it is built with */
+    WEFT__TOPO_PIX,    /* PCI, a switch at most; as a link: PCI */
+    WEFT__TOPO_PXB,    /* several PCI switches */
+    WEFT__TOPO_P2C,    /* C2C to the processor, then PCI to a NIC */
+    WEFT__TOPO_PXN,    /* NVLink to another GPU, then PCI to a NIC near that */
+    WEFT__TOPO_PHB,    /* PCI and a processor */
+    WEFT__TOPO_SYS,    /* from processor to processor */
     WEFT__TOPO_REMOTE, /* the network; NCCL calls it NET */
-    WEFT__TOPO_DIS, /* none */
+    WEFT__TOPO_DIS,    /* none */
     WEFT__TOPO_NUM_TYPES
 };
 
@@ -82,7 +82,8 @@ struct weft__topo_node {
     const struct weft__xml *origin; /* where messages say it is; valid while the graph is built */
     struct weft__topo_link *links;
     int32_t num_links;
-    struct weft__topo_path *paths[WEFT__TOPO_NUM_KINDS]; /* to each node of a kind; NULL: not asked */
+    struct weft__topo_path
+        *paths[WEFT__TOPO_NUM_KINDS]; /* to each node of a kind; NULL: not asked */
 };
 
 struct weft__topo_set {
@@ -104,7 +105,8 @@ int weft__topo_type_of(const char *name);
 
 /* Builds the graph that a file describes, without paths. */
 weft_result weft__topo_build(const struct weft__xml *system,
-                             const struct weft__topo_constants *constants, struct weft__topo **topo);
+                             const struct weft__topo_constants *constants,
+                             struct weft__topo **topo);
 /* NULL is allowed. */
 void weft__topo_free(struct weft__topo *topo);
 

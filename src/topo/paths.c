@@ -120,12 +120,11 @@ static weft_result offer(const struct weft__topo *topo, const struct weft__topo_
         return WEFT_OK;
     struct weft__topo_link *back = reverse_of(node, link);
     if (back == NULL)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s %#" PRIx64 " has a link of type %s to %s %#" PRIx64
-                           ", which has none back",
-                           weft__topo_kind_name(node->kind), node->id,
-                           weft__topo_type_name(link->type), weft__topo_kind_name(link->to->kind),
-                           link->to->id);
+        return weft__error(
+            WEFT_ERROR_INVALID_ARGUMENT,
+            "%s %#" PRIx64 " has a link of type %s to %s %#" PRIx64 ", which has none back",
+            weft__topo_kind_name(node->kind), node->id, weft__topo_type_name(link->type),
+            weft__topo_kind_name(link->to->kind), link->to->id);
     WEFT__TRY(set_path(path, back, rest));
     path->bw = bw;
     path->type = type;
@@ -359,7 +358,8 @@ static weft_result adjust_nets(struct weft__topo *topo)
 
 /* ------------------------------------------------------------------ the whole */
 
-weft_result weft__topo_compute_paths(struct weft__topo *topo, const struct weft__topo_access *access)
+weft_result weft__topo_compute_paths(struct weft__topo *topo,
+                                     const struct weft__topo_access *access)
 {
     static const struct weft__topo_access nothing = {.p2p_level = WEFT__TOPO_P2P_AUTO};
     weft__topo_free_paths(topo);
@@ -393,8 +393,8 @@ weft_result weft__topo_trim(struct weft__topo *topo, int32_t rank,
             own_domain = domains[i];
     }
     if (own_domain == -1)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "no GPU of the topology is rank %" PRId32 "'s",
-                           rank);
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "no GPU of the topology is rank %" PRId32 "'s", rank);
     for (int32_t i = count - 1; i >= 0; i--)
         if (domains[i] != own_domain)
             weft__topo_remove_node(topo, weft__topo_at(topo, WEFT__TOPO_GPU, i));

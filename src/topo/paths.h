@@ -18,7 +18,8 @@ struct weft__topo_access {
 };
 
 /* Where `access` is NULL, nobody says anything. */
-weft_result weft__topo_compute_paths(struct weft__topo *topo, const struct weft__topo_access *access);
+weft_result weft__topo_compute_paths(struct weft__topo *topo,
+                                     const struct weft__topo_access *access);
 
 /* Leaves the GPUs that rank reaches without the network, and computes their paths anew. */
 weft_result weft__topo_trim(struct weft__topo *topo, int32_t rank,

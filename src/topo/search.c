@@ -13,9 +13,9 @@ enum { MAX_HEADS = 32, MAX_RINGS = 32 };
 struct plan {
     struct weft__search search;
     const float *speeds;
-    int32_t num_speeds, speed;   /* speeds[speed] is tried */
-    float max_bw, total_bw;      /* of a channel; of a GPU */
-    float total_bw_of_pattern;   /* the same, more where a channel does not use all links of a GPU */
+    int32_t num_speeds, speed; /* speeds[speed] is tried */
+    float max_bw, total_bw;    /* of a channel; of a GPU */
+    float total_bw_of_pattern; /* the same, more where a channel does not use all links of a GPU */
     enum weft__topo_type min_intra, max_intra, min_inter, max_inter;
     int32_t may_cross_nic, starts_same; /* values that are tried */
     int32_t oldest_sm;
@@ -401,7 +401,6 @@ static void destroy_lists(struct weft__search *search)
 }
 
 /* ------------------------------------------------------------------ links are as before */
-
 
 enum transfer { SAVE, RESTORE };
 

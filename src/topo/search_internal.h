@@ -29,9 +29,9 @@ struct weft__search {
     struct weft__channels *now;  /* what is being tried */
     struct weft__channels *best; /* what was found */
     int32_t steps_left;
-    uint64_t *used;                 /* [gpu] a bit for each channel of `now` that has it */
-    int32_t *next;                  /* [channel][step][gpu] which GPUs are tried next */
-    struct weft__net_list net_list; /* for the start of channels */
+    uint64_t *used;                     /* [gpu] a bit for each channel of `now` that has it */
+    int32_t *next;                      /* [channel][step][gpu] which GPUs are tried next */
+    struct weft__net_list net_list;     /* for the start of channels */
     struct weft__net_list *net_list_of; /* [gpu] for the way back */
 };
 

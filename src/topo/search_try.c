@@ -12,9 +12,9 @@ enum order {
 /* The rest of a channel. */
 struct rest {
     enum order order;
-    int32_t step;          /* of the GPU that comes next */
-    int32_t net_step;      /* after which it goes to the network; -1: it does not */
-    int32_t closing_step;  /* after which it goes back to the first; -1: it does not */
+    int32_t step;         /* of the GPU that comes next */
+    int32_t net_step;     /* after which it goes to the network; -1: it does not */
+    int32_t closing_step; /* after which it goes back to the first; -1: it does not */
     int32_t *steps_left;
 };
 
@@ -273,9 +273,7 @@ static struct rest rest_of_all(const struct weft__search *search, enum order ord
     const int is_ring = search->now->pattern == WEFT__PATTERN_RING;
     struct rest rest = {order, 0, -1, -1, steps_left};
     if (search->reach == WEFT__TOPO_SEVERAL_NODES)
-        rest.net_step = is_ring                                               ? last
-                        : search->now->pattern == WEFT__PATTERN_SPLIT_TREE ? 1
-                                                                              : 0;
+        rest.net_step = is_ring ? last : search->now->pattern == WEFT__PATTERN_SPLIT_TREE ? 1 : 0;
     else if (is_ring)
         rest.closing_step = last;
     return rest;

@@ -37,7 +37,7 @@ static void resolve(const char *path, char resolved[WEFT__SYSFS_PATH_BYTES])
     char *real = realpath(path, NULL);
     resolved[0] = '\0';
     if (real != NULL && strlen(real) < WEFT__SYSFS_PATH_BYTES)
-        strcpy(resolved, real);
+        memcpy(resolved, real, strlen(real) + 1);
     free(real);
 }
 
@@ -198,8 +198,8 @@ static uint64_t parse_guid(const char *text)
     uint64_t guid = 0;
     for (; *text != '\0'; text++)
         if (isxdigit((unsigned char)*text))
-            guid = guid << 4 |
-                   (uint64_t)(isdigit((unsigned char)*text) ? *text - '0' : (*text | 32) - 'a' + 10);
+            guid = guid << 4 | (uint64_t)(isdigit((unsigned char)*text) ? *text - '0'
+                                                                        : (*text | 32) - 'a' + 10);
     return guid;
 }
 

@@ -64,8 +64,8 @@ weft_result weft__xml_add_copy(struct weft__xml *parent, const struct weft__xml 
     WEFT__TRY(weft__xml_add(parent, other->name, child));
     (*child)->line = other->line;
     for (int32_t i = 0; i < other->num_attributes; i++)
-        WEFT__TRY(weft__xml_set(*child, other->attributes[i].name, "%s",
-                                other->attributes[i].value));
+        WEFT__TRY(
+            weft__xml_set(*child, other->attributes[i].name, "%s", other->attributes[i].value));
     return WEFT_OK;
 }
 

@@ -50,18 +50,18 @@ static int is_known(const struct reader *reader, const char *name)
     return 0;
 }
 
-static weft_result add_attributes(struct reader *reader, struct weft__xml *element,
-                                  const XML_Char **attributes)
+/* `pairs` are names and values in turn. */
+static weft_result add_attributes(struct weft__xml *element, const XML_Char **pairs)
 {
-    for (int32_t i = 0; attributes[2 * i] != NULL; i++) {
-        if (i == WEFT__XML_MAX_ATTRIBUTES)
-            return weft__xml_error(element, "has more than %d attributes", i);
-        if (strlen(attributes[2 * i + 1]) > WEFT__XML_MAX_VALUE_BYTES)
-            return weft__xml_error(element, "%.32s has more than %d bytes", attributes[2 * i],
+    for (; pairs[0] != NULL; pairs += 2) {
+        if (element->num_attributes == WEFT__XML_MAX_ATTRIBUTES)
+            return weft__xml_error(element, "has more than %d attributes",
+                                   WEFT__XML_MAX_ATTRIBUTES);
+        if (strlen(pairs[1]) > WEFT__XML_MAX_VALUE_BYTES)
+            return weft__xml_error(element, "%.32s has more than %d bytes", pairs[0],
                                    WEFT__XML_MAX_VALUE_BYTES);
-        WEFT__TRY(weft__xml_set(element, attributes[2 * i], "%s", attributes[2 * i + 1]));
+        WEFT__TRY(weft__xml_set(element, pairs[0], "%s", pairs[1]));
     }
-    (void)reader;
     return WEFT_OK;
 }
 
@@ -75,7 +75,7 @@ static weft_result add_element(struct reader *reader, const char *name, const XM
         element->source = strdup(reader->source);
     }
     reader->open = element;
-    return add_attributes(reader, element, attributes);
+    return add_attributes(element, attributes);
 }
 
 static void start_element(void *context, const XML_Char *name, const XML_Char **attributes)

@@ -85,9 +85,8 @@ weft_result weft__xml_hex_or(const struct weft__xml *element, const char *name, 
     errno = 0;
     const unsigned long long parsed = strtoull(text, &end, 16);
     if (*end != '\0' || !isxdigit((unsigned char)*text) || errno != 0)
-        return weft__xml_error(element,
-                               "%s is \"%.64s\", allowed are hexadecimal numbers of 64 bits", name,
-                               text);
+        return weft__xml_error(
+            element, "%s is \"%.64s\", allowed are hexadecimal numbers of 64 bits", name, text);
     *value = parsed;
     return WEFT_OK;
 }

@@ -54,7 +54,7 @@ struct expectation {
     struct topo_machine machine; /* sm 0: the file is whole */
     int num_gpus;                /* of the first; 0: all */
     enum weft__topo_reach reach;
-    const char *nccl_version; /* NULL: the newest */
+    const char *nccl_version;       /* NULL: the newest */
     const char *ring, *tree, *nvls; /* how the description begins; NULL: anything */
 };
 
@@ -63,10 +63,22 @@ static const char ring_of_8[] = "12x30/30 NVL/PIX pattern 4 cross 0 same 1\n0 1 
 static const char tree_of_8[] = "12x30/30 NVL/PIX pattern 1 cross 0 same 1\n0 1 2 3 4 5 6 7\n";
 static const char no_nvls[] = "0x0/0 ";
 
-#define H200  {.file = "vastai-hgx-h200-8x.topo.xml"}
-#define NDV5  {"azure-ndv5.partial.topo.xml", TOPO_ORDER_OF_FILE, 90, 18, 400000}
-#define NDV4  {"azure-ndv4.partial.topo.xml", TOPO_ORDER_OF_BUS_IDS, 80, 12, 200000}
-#define P4D   {"aws-p4d-24xl.partial.topo.xml", TOPO_ORDER_OF_BUS_IDS, 80, 12, 100000}
+#define H200                                                                                       \
+    {                                                                                              \
+        .file = "vastai-hgx-h200-8x.topo.xml"                                                      \
+    }
+#define NDV5                                                                                       \
+    {                                                                                              \
+        "azure-ndv5.partial.topo.xml", TOPO_ORDER_OF_FILE, 90, 18, 400000                          \
+    }
+#define NDV4                                                                                       \
+    {                                                                                              \
+        "azure-ndv4.partial.topo.xml", TOPO_ORDER_OF_BUS_IDS, 80, 12, 200000                       \
+    }
+#define P4D                                                                                        \
+    {                                                                                              \
+        "aws-p4d-24xl.partial.topo.xml", TOPO_ORDER_OF_BUS_IDS, 80, 12, 100000                     \
+    }
 #define ALONE WEFT__TOPO_ONE_NODE
 #define MANY  WEFT__TOPO_SEVERAL_NODES
 
@@ -79,13 +91,22 @@ static const struct expectation expectations[] = {
     {H200, 6, ALONE, NULL, ring_12x30, "12x30/30", "6x50/60 NVL"},
     {H200, 7, ALONE, NULL, ring_12x30, "12x30/30", "7x40/60 NVL"},
     {H200, 0, ALONE, NULL, ring_of_8, tree_of_8, "8x40/60 NVL"},
-    {{.file = "vastai-hgx-b200-8x.topo.xml"}, 0, ALONE, NULL, "16x45/45 NVL/PIX pattern 4",
-     "16x45/45 NVL/PIX pattern 1", "8x80/90 NVL"},
-    {{.file = "perlmutter-a100-4x.topo.xml"}, 0, ALONE, NULL,
+    {{.file = "vastai-hgx-b200-8x.topo.xml"},
+     0,
+     ALONE,
+     NULL,
+     "16x45/45 NVL/PIX pattern 4",
+     "16x45/45 NVL/PIX pattern 1",
+     "8x80/90 NVL"},
+    {{.file = "perlmutter-a100-4x.topo.xml"},
+     0,
+     ALONE,
+     NULL,
      "12x20/20 NVL/PIX pattern 4 cross 0 same 0\n"
      "0 3 2 1\n0 3 1 2\n0 2 1 3\n0 2 3 1\n0 1 3 2\n0 1 2 3\n"
      "0 3 2 1\n0 3 1 2\n0 2 1 3\n0 2 3 1\n0 1 3 2\n0 1 2 3",
-     "12x20/20", no_nvls},
+     "12x20/20",
+     no_nvls},
     {NDV5, 0, ALONE, NULL, ring_of_8, tree_of_8, "8x40/60 NVL"},
     {NDV5, 0, MANY, NULL,
      "8x48/48 NVL/PIX pattern 4 cross 2 same 0\nNET0 0 7 6 5 4 3 2 1 NET1\n"
@@ -95,15 +116,26 @@ static const struct expectation expectations[] = {
      "8x40/48 NVL/PIX pattern 5 cross 0 same 0\nNET0 0 NET0\nNET1 1 NET1\nNET2 2 NET2\n"
      "NET3 3 NET3\nNET4 4 NET4\nNET5 5 NET5\nNET6 6 NET6\nNET7 7 NET7"},
     {NDV4, 0, ALONE, NULL, "12x20/20 NVL/PIX pattern 4", "12x20/20 NVL/PIX pattern 1", no_nvls},
-    {NDV4, 0, MANY, NULL, "8x24/24 NVL/PIX pattern 4 cross 0", "8x30/24 NVL/PIX pattern 1", no_nvls},
+    {NDV4, 0, MANY, NULL, "8x24/24 NVL/PIX pattern 4 cross 0", "8x30/24 NVL/PIX pattern 1",
+     no_nvls},
     {P4D, 0, ALONE, NULL, "12x20/20 NVL/PIX pattern 4", NULL, no_nvls},
     {P4D, 0, MANY, NULL,
-     "4x12/12 NVL/PIX pattern 4 cross 0 same 0\nNET0 0 7 6 5 4 3 2 1 NET0\nNET1 2 1 0 7 6 5 4 3 NET1",
+     "4x12/12 NVL/PIX pattern 4 cross 0 same 0\nNET0 0 7 6 5 4 3 2 1 NET0\nNET1 2 1 0 7 6 5 4 3 "
+     "NET1",
      "4x24/12 NVL/PIX pattern 1", no_nvls},
-    {{.file = "azure-ncv4.topo.xml"}, 0, ALONE, NULL,
+    {{.file = "azure-ncv4.topo.xml"},
+     0,
+     ALONE,
+     NULL,
      "2x6/6 SYS/PIX pattern 4 cross 0 same 1\n0 1 2 3\n0 1 2 3",
-     "2x6/6 SYS/PIX pattern 1 cross 0 same 1\n0 1 2 3\n0 1 2 3", no_nvls},
-    {{.file = "azure-ncv4-selflinks.topo.xml"}, 0, ALONE, NULL, "1x12/12 SYS/", "1x12/12 SYS/",
+     "2x6/6 SYS/PIX pattern 1 cross 0 same 1\n0 1 2 3\n0 1 2 3",
+     no_nvls},
+    {{.file = "azure-ncv4-selflinks.topo.xml"},
+     0,
+     ALONE,
+     NULL,
+     "1x12/12 SYS/",
+     "1x12/12 SYS/",
      no_nvls},
 };
 enum { NUM_EXPECTATIONS = sizeof expectations / sizeof expectations[0] };
@@ -171,10 +203,10 @@ static struct weft__channels *rings_without_p2p(const char *text, struct weft__t
 TEST(a_gpu_for_each_socket_makes_one_slow_ring)
 {
     struct weft__topo *topo;
-    struct weft__channels *rings = rings_without_p2p(
-        "<system version='1'>" CPU("0") GPU("0000:17:00.0", "0") "</cpu>" CPU("1")
-            GPU("0000:ca:00.0", "1") "</cpu></system>",
-        &topo);
+    struct weft__channels *rings =
+        rings_without_p2p("<system version='1'>" CPU("0") GPU("0000:17:00.0", "0") "</cpu>" CPU("1")
+                              GPU("0000:ca:00.0", "1") "</cpu></system>",
+                          &topo);
     must_begin(topo, rings, "1x10/10 SYS/");
     weft__channels_free(rings);
     weft__topo_free(topo);
@@ -187,10 +219,10 @@ TEST(gpus_behind_a_switch_share_its_link)
     struct weft__topo *topo;
     struct weft__channels *rings = rings_without_p2p(
         "<system version='1'>" CPU("0") SWITCH("0000:10:00.0") GPU("0000:11:00.0", "0")
-            GPU("0000:12:00.0", "1") GPU("0000:13:00.0", "2") GPU("0000:14:00.0", "3")
-                "</pci></cpu>" CPU("1") SWITCH("0000:20:00.0") GPU("0000:21:00.0", "4")
-                    GPU("0000:22:00.0", "5") GPU("0000:23:00.0", "6") GPU("0000:24:00.0", "7")
-                        "</pci></cpu></system>",
+            GPU("0000:12:00.0", "1") GPU("0000:13:00.0", "2")
+                GPU("0000:14:00.0", "3") "</pci></cpu>" CPU("1") SWITCH("0000:20:00.0")
+                    GPU("0000:21:00.0", "4") GPU("0000:22:00.0", "5") GPU("0000:23:00.0", "6")
+                        GPU("0000:24:00.0", "7") "</pci></cpu></system>",
         &topo);
     must_begin(topo, rings, "1x5/5 SYS/");
     weft__channels_free(rings);
@@ -238,13 +270,15 @@ static void use_channel(struct usage *usage, const struct weft__topo *topo,
     const int32_t last = channels->num_gpus - 1;
     const int is_ring = channels->pattern == WEFT__PATTERN_RING;
     for (int32_t i = 0; i < last; i++)
-        use_path(usage,
-                 weft__topo_path(gpu_of(topo, channel->ranks[i]), gpu_of(topo, channel->ranks[i + 1])),
-                 (double)channels->bw_intra);
+        use_path(
+            usage,
+            weft__topo_path(gpu_of(topo, channel->ranks[i]), gpu_of(topo, channel->ranks[i + 1])),
+            (double)channels->bw_intra);
     if (channel->nets[0] < 0) {
         if (is_ring)
             use_path(usage,
-                     weft__topo_path(gpu_of(topo, channel->ranks[last]), gpu_of(topo, channel->ranks[0])),
+                     weft__topo_path(gpu_of(topo, channel->ranks[last]),
+                                     gpu_of(topo, channel->ranks[0])),
                      (double)channels->bw_intra);
         return;
     }
@@ -326,7 +360,8 @@ TEST(heads_are_different_and_fit)
         assert_int_equal(weft__search_all(topo, expectations[i].reach, &sets), WEFT_OK);
         const struct weft__channels *nvls = sets.of[WEFT__CHANNELS_NVLS];
         for (int a = 0; a < nvls->num_channels; a++) {
-            const struct weft__topo_link *fastest = &gpu_of(topo, nvls->channel[a].ranks[0])->links[0];
+            const struct weft__topo_link *fastest =
+                &gpu_of(topo, nvls->channel[a].ranks[0])->links[0];
             assert_int_equal(fastest->type, WEFT__TOPO_NVL);
             assert_true((float)(nvls->num_channels + 1) * nvls->bw_intra <= fastest->bw);
             for (int b = 0; b < a; b++)

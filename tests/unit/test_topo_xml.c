@@ -161,11 +161,10 @@ TEST(what_is_too_much_is_refused)
 
 TEST(too_many_attributes_are_refused)
 {
-    char text[4096] = "<system version='1'", attribute[32];
-    for (int i = 0; i < WEFT__XML_MAX_ATTRIBUTES; i++) {
-        snprintf(attribute, sizeof attribute, " a%d=''", i);
-        strcat(text, attribute);
-    }
-    strcat(text, "/>");
+    char text[4096];
+    size_t length = (size_t)snprintf(text, sizeof text, "<system version='1'");
+    for (int i = 0; i < WEFT__XML_MAX_ATTRIBUTES; i++)
+        length += (size_t)snprintf(text + length, sizeof text - length, " a%d=''", i);
+    snprintf(text + length, sizeof text - length, "/>");
     must_be_refused(text, "element system: has more than 64 attributes");
 }

@@ -171,11 +171,12 @@ static int describe_channel(const struct weft__topo *topo, const struct weft__ch
     int length = snprintf(text, num_bytes, "\n");
     for (int end = 0; end < 2; end++) {
         if (channel->nets[end] >= 0)
-            length += snprintf(text + length, num_bytes - (size_t)length, "NET%d ",
-                               (int)weft__topo_at(topo, WEFT__TOPO_NET, channel->nets[end])->net.dev);
+            length +=
+                snprintf(text + length, num_bytes - (size_t)length, "NET%d ",
+                         (int)weft__topo_at(topo, WEFT__TOPO_NET, channel->nets[end])->net.dev);
         for (int i = 0; end == 0 && i < num_gpus; i++)
-            length += snprintf(text + length, num_bytes - (size_t)length, "%d ",
-                               (int)channel->ranks[i]);
+            length +=
+                snprintf(text + length, num_bytes - (size_t)length, "%d ", (int)channel->ranks[i]);
     }
     text[--length] = '\0';
     return length;

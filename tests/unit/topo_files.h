@@ -23,8 +23,8 @@ struct weft__topo *topo_build(const struct weft__xml *system, const char *nccl_v
 struct topo_machine {
     const char *file;
     enum topo_order { TOPO_ORDER_OF_FILE, TOPO_ORDER_OF_BUS_IDS } order; /* of devices' numbers */
-    int sm, num_nvlinks; /* to NVSwitch */
-    int megabits;        /* of each port */
+    int sm, num_nvlinks;                                                 /* to NVSwitch */
+    int megabits;                                                        /* of each port */
 };
 struct weft__xml *topo_completed(const struct topo_machine *machine);
 

@@ -17,6 +17,7 @@ int command_ep(int argc, char **argv);
 int command_coll(int argc, char **argv);
 int command_tune(int argc, char **argv);
 int command_doctor(int argc, char **argv);
+int command_topo(int argc, char **argv);
 int command_sim(int argc, char **argv);
 
 #endif

@@ -18,7 +18,8 @@ struct command {
 static const struct command commands[] = {
     {"run", "weft run", command_run},          {"ep", "weft ep", command_ep},
     {"coll", "weft coll", command_coll},       {"tune", "weft tune", command_tune},
-    {"doctor", "weft doctor", command_doctor}, {"sim", "weft sim", command_sim},
+    {"doctor", "weft doctor", command_doctor}, {"topo", "weft topo", command_topo},
+    {"sim", "weft sim", command_sim},
 };
 
 static void print_version(FILE *stream, struct argp_state *state)
@@ -42,6 +43,7 @@ static const char documentation[] =
     "  coll     run, time and check one collective operation\n"
     "  tune     time the algorithms of collective operations, for a table of the fastest\n"
     "  doctor   tell what weft can run on here, and measure the links between ranks\n"
+    "  topo     tell what a machine is made of, and which rings and trees that makes\n"
     "  sim      check the operations under schedules drawn from seeds\n"
     "  help     tell the options of a command: weft help COMMAND, or weft COMMAND --help\n"
     "\n"
@@ -59,7 +61,8 @@ static error_t parse_option(int key, char *argument, /* NOLINT: argp's type */
         state->next = state->argc;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "no command given; commands are run, ep, coll, tune, doctor and sim");
+        argp_error(state,
+                   "no command given; commands are run, ep, coll, tune, doctor, topo and sim");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -71,9 +74,10 @@ static const struct command *find(const char *name)
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (strcmp(name, commands[i].name) == 0)
             return &commands[i];
-    fprintf(stderr,
-            "weft: unknown command %s; commands are run, ep, coll, tune, doctor, sim and help\n",
-            name);
+    fprintf(
+        stderr,
+        "weft: unknown command %s; commands are run, ep, coll, tune, doctor, topo, sim and help\n",
+        name);
     return NULL;
 }
 

@@ -137,11 +137,24 @@ struct parsing {
     void *options;
 };
 
+static const struct option_row *last_row(const struct option_set *set)
+{
+    const struct option_row *row = set->table;
+    while (row[0].type != OPTIONS_END && row[1].type != OPTIONS_END)
+        row++;
+    return row;
+}
+
 static error_t parse_key(int key, char *text, struct argp_state *state)
 {
     const struct parsing *parsing = state->input;
-    if (key == ARGP_KEY_ARG)
-        argp_error(state, "unknown argument %s", text);
+    if (key == ARGP_KEY_ARG) {
+        const struct option_row *argument = last_row(parsing->set);
+        if (argument->type != OPTION_ARGUMENT || state->arg_num > 0)
+            argp_error(state, "unknown argument %s", text);
+        memcpy((char *)parsing->options + argument->offset, &text, sizeof text);
+        return 0;
+    }
     if (key == ARGP_KEY_END && parsing->set->finish != NULL)
         parsing->set->finish(parsing->options, state);
     if (key < FIRST_KEY || key >= FIRST_KEY + OPTIONS_MAX)
@@ -156,7 +169,10 @@ void options_parse(const struct option_set *set, void *options, int argc, char *
     static char docs[OPTIONS_MAX][512]; /* with the usual value */
     struct parsing parsing = {set, options};
     int group = 0, i = 0;
-    for (const struct option_row *option = set->table; option->type != OPTIONS_END; option++, i++) {
+    const struct option_row *last = last_row(set);
+    const char *args_doc = last->type == OPTION_ARGUMENT ? last->arg : NULL;
+    for (const struct option_row *option = set->table;
+         option->type != OPTIONS_END && option->type != OPTION_ARGUMENT; option++, i++) {
         const int is_group = option->type == OPTION_GROUP;
         group += is_group;
         if (option->usual != NULL)
@@ -170,6 +186,7 @@ void options_parse(const struct option_set *set, void *options, int argc, char *
                                        .group = group};
     }
     rows[i] = (struct argp_option){0};
-    const struct argp argp = {.options = rows, .parser = parse_key, .doc = set->doc};
+    const struct argp argp = {
+        .options = rows, .parser = parse_key, .args_doc = args_doc, .doc = set->doc};
     argp_parse(&argp, argc, argv, 0, NULL, &parsing);
 }

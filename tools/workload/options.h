@@ -27,7 +27,8 @@ enum option_type {
     OPTION_INTEGERS, /* a struct option_list of values separated by commas, as are the next two */
     OPTION_SIZES,
     OPTION_CHOICES,
-    OPTION_OTHER /* what `parse` does with it */
+    OPTION_OTHER,   /* what `parse` does with it */
+    OPTION_ARGUMENT /* no option, but a text without dashes that may be given, once; the last row */
 };
 
 struct option_row {

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+/* A drawing: processors above, what is below them in a tree with GB/s at each link, NVLinks below the GPUs, and under
+ * that a lane for each different channel, in colours. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topo_view.h"
+
+enum {
+    COLUMN_PX = 130,
+    LEVEL_PX = 80,
+    BOX_WIDTH_PX = 110,
+    BOX_HEIGHT_PX = 34,
+    LANE_PX = 34,
+    MARGIN_PX = 90,
+    MAX_LANES = 32,
+    MAX_LEVELS = 12
+};
+
+struct point {
+    int x, y;
+};
+
+struct canvas {
+    FILE *file;
+    const struct topo_view *view;
+    struct point *points[WEFT__TOPO_NUM_KINDS]; /* the middle of each node's box */
+    int num_columns, num_levels;
+};
+
+static struct point *point_of(const struct canvas *canvas, const struct weft__topo_node *node)
+{
+    return &canvas->points[node->kind][node->index];
+}
+
+/* ------------------------------------------------------------------ layout */
+
+static int is_below(const struct weft__topo_link *link, const struct weft__topo_node *from)
+{
+    return link->to != from && link->to->kind != WEFT__TOPO_CPU &&
+           (link->type == WEFT__TOPO_PIX || link->to->kind == WEFT__TOPO_NET);
+}
+
+/* Leaves get columns; what is above is in the middle of what is below. */
+static void place(struct canvas *canvas, const struct weft__topo_node *node,
+                  const struct weft__topo_node *from, int level)
+{
+    struct point *point = point_of(canvas, node);
+    int first = -1, last = -1;
+    for (int32_t i = 0; i < node->num_links && level < MAX_LEVELS; i++) {
+        if (node->kind == WEFT__TOPO_GPU || !is_below(&node->links[i], from))
+            continue;
+        place(canvas, node->links[i].to, node, level + 1);
+        last = point_of(canvas, node->links[i].to)->x;
+        first = first < 0 ? last : first;
+    }
+    if (first < 0)
+        first = last = MARGIN_PX + COLUMN_PX * canvas->num_columns++;
+    *point = (struct point){(first + last) / 2, MARGIN_PX + LEVEL_PX * level};
+    canvas->num_levels = level >= canvas->num_levels ? level + 1 : canvas->num_levels;
+}
+
+static int gpu_row(const struct canvas *canvas)
+{
+    return MARGIN_PX + LEVEL_PX * (canvas->num_levels - 1);
+}
+
+static void place_all(struct canvas *canvas)
+{
+    const struct weft__topo *topo = canvas->view->topo;
+    for (int32_t i = 0; i < weft__topo_count(topo, WEFT__TOPO_CPU); i++)
+        place(canvas, weft__topo_at(topo, WEFT__TOPO_CPU, i), NULL, 0);
+    for (int32_t i = 0; i < weft__topo_count(topo, WEFT__TOPO_GPU); i++)
+        canvas->points[WEFT__TOPO_GPU][i].y = gpu_row(canvas);
+    for (int32_t i = 0; i < weft__topo_count(topo, WEFT__TOPO_NVS); i++)
+        canvas->points[WEFT__TOPO_NVS][i] = (struct point){
+            MARGIN_PX + COLUMN_PX * (canvas->num_columns - 1) / 2, gpu_row(canvas) + 2 * LEVEL_PX};
+}
+
+/* ------------------------------------------------------------------ pieces */
+
+static void print_text(const struct canvas *canvas, struct point at, const char *text)
+{
+    fprintf(canvas->file, "<text x=\"%d\" y=\"%d\">", at.x, at.y);
+    for (; *text != '\0'; text++) {
+        if (*text == '&' || *text == '<')
+            fprintf(canvas->file, "&#%d;", *text);
+        else
+            fputc(*text, canvas->file);
+    }
+    fprintf(canvas->file, "</text>\n");
+}
+
+static void draw_link(const struct canvas *canvas, const struct weft__topo_node *from,
+                      const struct weft__topo_link *link, const char *style)
+{
+    const struct point a = *point_of(canvas, from), b = *point_of(canvas, link->to);
+    char text[32];
+    snprintf(text, sizeof text, "%.4g", (double)link->bw);
+    fprintf(canvas->file, "<path class=\"%s\" d=\"M%d %dL%d %d\"/>\n", style, a.x, a.y, b.x, b.y);
+    print_text(canvas, (struct point){(a.x + 3 * b.x) / 4 + 22, (a.y + 3 * b.y) / 4 - 14}, text);
+}
+
+/* NVLinks between two GPUs: a curve below them. */
+static void draw_curve(const struct canvas *canvas, const struct weft__topo_node *from,
+                       const struct weft__topo_link *link)
+{
+    const struct point a = *point_of(canvas, from), b = *point_of(canvas, link->to);
+    const int low = a.y + BOX_HEIGHT_PX / 2 + (b.x - a.x) / 5 + 20;
+    char text[32];
+    snprintf(text, sizeof text, "%.4g", (double)link->bw);
+    fprintf(canvas->file, "<path class=\"nvlink\" d=\"M%d %dQ%d %d %d %d\"/>\n", a.x, a.y,
+            (a.x + b.x) / 2, 2 * low - a.y, b.x, b.y);
+    print_text(canvas, (struct point){(a.x + b.x) / 2, low}, text);
+}
+
+static void draw_links_of(const struct canvas *canvas, const struct weft__topo_node *node)
+{
+    for (int32_t i = 0; i < node->num_links; i++) {
+        const struct weft__topo_link *link = &node->links[i];
+        const struct point a = *point_of(canvas, node), b = *point_of(canvas, link->to);
+        const int is_nvlink = link->type == WEFT__TOPO_NVL;
+        if (is_nvlink && node->kind == WEFT__TOPO_GPU && link->to->kind == WEFT__TOPO_GPU) {
+            if (a.x < b.x)
+                draw_curve(canvas, node, link);
+        } else if (a.y < b.y || (a.y == b.y && a.x < b.x)) { /* one of the two ways */
+            draw_link(canvas, node, link, is_nvlink ? "nvlink" : "link");
+        }
+    }
+}
+
+static void draw_box(const struct canvas *canvas, const struct weft__topo_node *node)
+{
+    const struct point at = *point_of(canvas, node);
+    const int width = node->kind == WEFT__TOPO_NVS
+                          ? COLUMN_PX * (canvas->num_columns - 1) + BOX_WIDTH_PX
+                          : BOX_WIDTH_PX;
+    char text[64];
+    topo_node_text(canvas->view, node, text);
+    fprintf(canvas->file,
+            "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\"/>\n",
+            weft__topo_kind_name(node->kind), at.x - width / 2, at.y - BOX_HEIGHT_PX / 2, width,
+            BOX_HEIGHT_PX);
+    if (strncmp(text, "PCI switch ", 11) == 0)
+        print_text(canvas, (struct point){at.x, at.y + 4}, text + 11);
+    else
+        print_text(canvas, (struct point){at.x, at.y + 4}, text);
+}
+
+static void draw_machine(const struct canvas *canvas)
+{
+    const struct weft__topo *topo = canvas->view->topo;
+    for (int kind = 0; kind < WEFT__TOPO_NUM_KINDS; kind++)
+        for (int32_t i = 0; i < topo->sets[kind].count; i++)
+            draw_links_of(canvas, topo->sets[kind].nodes[i]);
+    for (int kind = 0; kind < WEFT__TOPO_NUM_KINDS; kind++)
+        for (int32_t i = 0; i < topo->sets[kind].count; i++)
+            draw_box(canvas, topo->sets[kind].nodes[i]);
+}
+
+/* ------------------------------------------------------------------ channels */
+
+static int are_alike(const struct weft__channels *channels, int32_t a, int32_t b)
+{
+    return memcmp(channels->channel[a].nets, channels->channel[b].nets,
+                  sizeof channels->channel[a].nets) == 0 &&
+           memcmp(channels->channel[a].ranks, channels->channel[b].ranks,
+                  (size_t)channels->num_gpus * sizeof(int32_t)) == 0;
+}
+
+/* How often channel c is there, 0 if an earlier one is like it. */
+static int count_alike(const struct weft__channels *channels, int32_t c)
+{
+    int count = 0;
+    for (int32_t i = 0; i < channels->num_channels; i++) {
+        if (!are_alike(channels, i, c))
+            continue;
+        if (i < c)
+            return 0;
+        count++;
+    }
+    return count;
+}
+
+static void draw_hop(const struct canvas *canvas, const struct weft__topo_node *from,
+                     const struct weft__topo_node *to, int y)
+{
+    const int a = point_of(canvas, from)->x, b = point_of(canvas, to)->x;
+    const int bend = y - 4 - (abs(b - a) / COLUMN_PX) * 3;
+    fprintf(canvas->file, "<path d=\"M%d %dQ%d %d %d %d\" marker-end=\"url(#arrow)\"/>\n", a, y,
+            (a + b) / 2, bend, b, y);
+}
+
+static void draw_lane(const struct canvas *canvas, const struct weft__channels *channels, int32_t c,
+                      int y)
+{
+    const struct weft__topo *topo = canvas->view->topo;
+    const struct weft__channel *channel = &channels->channel[c];
+    const int32_t last = channels->num_gpus - 1;
+    const struct weft__topo_node *from = NULL;
+    if (channel->nets[0] >= 0)
+        from = weft__topo_at(topo, WEFT__TOPO_NET, channel->nets[0]);
+    for (int32_t i = 0; i <= last; i++) {
+        const struct weft__topo_node *gpu = topo_gpu_of_rank(topo, channel->ranks[i]);
+        if (from != NULL)
+            draw_hop(canvas, from, gpu, y);
+        from = gpu;
+    }
+    if (channels->pattern != WEFT__PATTERN_RING || from == NULL)
+        return;
+    draw_hop(canvas, from,
+             channel->nets[1] >= 0 ? weft__topo_at(topo, WEFT__TOPO_NET, channel->nets[1])
+                                   : topo_gpu_of_rank(topo, channel->ranks[0]),
+             y);
+}
+
+static int draw_set(const struct canvas *canvas, const struct weft__channels *channels, int y)
+{
+    int num_lanes = 0;
+    for (int32_t c = 0; c < channels->num_channels && num_lanes < MAX_LANES; c++) {
+        const int count = count_alike(channels, c);
+        char text[64];
+        if (count == 0)
+            continue;
+        snprintf(text, sizeof text, "%s %" PRId32 "%s, %g GB/s", topo_set_name(channels->id), c,
+                 count > 1 ? " ..." : "", (double)channels->bw_intra * count);
+        fprintf(canvas->file, "<g class=\"lane\" stroke=\"hsl(%d,70%%,42%%)\">\n",
+                (num_lanes * 67 + (int)channels->id * 30) % 360);
+        draw_lane(canvas, channels, c, y);
+        fprintf(canvas->file, "</g>\n");
+        print_text(canvas, (struct point){MARGIN_PX / 2 + 60, y - 12}, text);
+        y += LANE_PX;
+        num_lanes++;
+    }
+    return y;
+}
+
+static void draw_channels(const struct canvas *canvas)
+{
+    const int has_nvs = weft__topo_count(canvas->view->topo, WEFT__TOPO_NVS) > 0;
+    int y = gpu_row(canvas) + (has_nvs ? 3 : 2) * LEVEL_PX + LANE_PX;
+    if (!has_nvs)
+        y += COLUMN_PX * canvas->num_columns / 5;
+    for (int i = 0; i < TOPO_NUM_SETS; i++) {
+        const struct weft__channels *channels = topo_view_set(canvas->view, topo_set_order[i]);
+        if (channels != NULL && channels->id != WEFT__CHANNELS_NVLS)
+            y = draw_set(canvas, channels, y);
+    }
+}
+
+/* ------------------------------------------------------------------ the file */
+
+static int height_of(const struct canvas *canvas)
+{
+    return gpu_row(canvas) + 4 * LEVEL_PX + COLUMN_PX * canvas->num_columns / 5 +
+           LANE_PX * 2 * MAX_LANES / 3;
+}
+
+static void draw(const struct canvas *canvas)
+{
+    const int width = 2 * MARGIN_PX + COLUMN_PX * canvas->num_columns;
+    fprintf(canvas->file,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
+            "font-family=\"sans-serif\" font-size=\"12\" text-anchor=\"middle\">\n"
+            "<style>rect{fill:#eee;stroke:#555}rect.GPU{fill:#cde8c0}rect.NVS{fill:#dfd0f0}"
+            "rect.NET{fill:#cfe3f7}rect.CPU{fill:#f7e3c0}.link{stroke:#777;fill:none}"
+            ".nvlink{stroke:#7a4fb5;stroke-width:2;fill:none}.lane path{fill:none;stroke-width:2}"
+            "</style>\n"
+            "<defs><marker id=\"arrow\" markerWidth=\"7\" markerHeight=\"7\" refX=\"6\" refY=\"3\" "
+            "orient=\"auto\"><path d=\"M0 0L6 3L0 6z\" fill=\"#444\" "
+            "stroke=\"none\"/></marker></defs>\n"
+            "<rect width=\"%d\" height=\"%d\" style=\"fill:#fff;stroke:none\"/>\n",
+            width, height_of(canvas), width, height_of(canvas));
+    print_text(canvas, (struct point){width / 2, 30}, canvas->view->name);
+    print_text(canvas, (struct point){width / 2, 48}, "bandwidths in GB/s one way");
+    draw_machine(canvas);
+    draw_channels(canvas);
+    fprintf(canvas->file, "</svg>\n");
+}
+
+static int create_points(struct canvas *canvas)
+{
+    int is_created = 1;
+    for (int kind = 0; kind < WEFT__TOPO_NUM_KINDS; kind++) {
+        const size_t count = (size_t)canvas->view->topo->sets[kind].count;
+        canvas->points[kind] = calloc(count + 1, sizeof(struct point));
+        is_created &= canvas->points[kind] != NULL;
+    }
+    return is_created;
+}
+
+int topo_write_svg(const struct topo_view *view, const char *path)
+{
+    struct canvas canvas = {.file = fopen(path, "we"), .view = view};
+    int is_written = canvas.file != NULL && create_points(&canvas);
+    if (is_written) {
+        place_all(&canvas);
+        draw(&canvas);
+        is_written = !ferror(canvas.file);
+    }
+    if (canvas.file != NULL && fclose(canvas.file) != 0)
+        is_written = 0;
+    if (!is_written)
+        fprintf(stderr, "weft topo: cannot write %s: %s\n", path, strerror(errno));
+    for (int kind = 0; kind < WEFT__TOPO_NUM_KINDS; kind++)
+        free(canvas.points[kind]);
+    return is_written ? 0 : -1;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/* The machine, its paths and its channels in words. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "topo_view.h"
+
+enum { MAX_COLUMNS = 16 }; /* of the matrix: more would not fit on a screen */
+
+/* ------------------------------------------------------------------ the machine */
+
+static const char *type_words(enum weft__topo_type type)
+{
+    static const char *const words[] = {"the device itself",
+                                        "NVLink",
+                                        "NVLink by way of another GPU",
+                                        "the link between a GPU and the processor it is built with",
+                                        "PCI, at most one switch",
+                                        "PCI, several switches",
+                                        "C2C to the processor, then PCI",
+                                        "NVLink to a GPU that is near the port, then PCI",
+                                        "PCI and a processor",
+                                        "from one processor to another",
+                                        "the network",
+                                        "no path"};
+    return words[type];
+}
+
+static void print_counts(const struct topo_view *view)
+{
+    const struct weft__topo *topo = view->topo;
+    printf("%s: %" PRId32 " GPUs, %" PRId32 " processors, %" PRId32 " ports of the network",
+           view->name, weft__topo_count(topo, WEFT__TOPO_GPU),
+           weft__topo_count(topo, WEFT__TOPO_CPU), weft__topo_count(topo, WEFT__TOPO_NET));
+    if (weft__topo_count(topo, WEFT__TOPO_NVS) > 0)
+        printf(", NVSwitch");
+    if (view->num_nodes > 1)
+        printf("; %" PRId32 " such machines", view->num_nodes);
+    printf("\nLinks have the bandwidths that NCCL %s assumes, in GB/s one way.\n",
+           topo->constants->nccl_version);
+}
+
+static void print_details(const struct weft__topo_node *node)
+{
+    char bus_id[32];
+    topo_bus_id_text(node->id, bus_id);
+    if (node->kind == WEFT__TOPO_GPU)
+        printf(" (%s, sm %" PRId32 ")", bus_id, node->gpu.sm);
+    else if (node->kind == WEFT__TOPO_NET)
+        printf(" (%g GB/s%s)", (double)node->net.bw,
+               node->net.has_gdr ? ", reaches memory of GPUs" : "");
+}
+
+/* NVLink and C2C, which are no part of the tree. */
+static void print_other_links(const struct topo_view *view, const struct weft__topo_node *node)
+{
+    char text[64];
+    const char *before = "; ";
+    for (int32_t i = 0; i < node->num_links && node->kind == WEFT__TOPO_GPU; i++) {
+        const struct weft__topo_link *link = &node->links[i];
+        if (link->type == WEFT__TOPO_PIX)
+            continue;
+        topo_node_text(view, link->to, text);
+        printf("%s%s %g to %s", before, weft__topo_type_name(link->type), (double)link->bw, text);
+        before = ", ";
+    }
+}
+
+static void print_below(const struct topo_view *view, const struct weft__topo_node *node,
+                        const struct weft__topo_node *from, int indent)
+{
+    char text[64];
+    for (int32_t i = 0; i < node->num_links; i++) {
+        const struct weft__topo_link *link = &node->links[i];
+        if (link->to == from || link->to->kind == WEFT__TOPO_CPU ||
+            (link->type != WEFT__TOPO_PIX && link->to->kind != WEFT__TOPO_NET))
+            continue;
+        topo_node_text(view, link->to, text);
+        printf("%*s%s", indent, "", text);
+        print_details(link->to);
+        if (link->to->kind != WEFT__TOPO_NET)
+            printf(", PCI %g", (double)link->bw);
+        print_other_links(view, link->to);
+        printf("\n");
+        if (link->to->kind != WEFT__TOPO_GPU)
+            print_below(view, link->to, node, indent + 2);
+    }
+}
+
+static void print_tree(const struct topo_view *view)
+{
+    const struct weft__topo *topo = view->topo;
+    for (int32_t i = 0; i < weft__topo_count(topo, WEFT__TOPO_CPU); i++) {
+        const struct weft__topo_node *cpu = weft__topo_at(topo, WEFT__TOPO_CPU, i);
+        printf("\nCPU %" PRId32, (int32_t)cpu->id);
+        for (int32_t l = 0; l < cpu->num_links; l++)
+            if (cpu->links[l].type == WEFT__TOPO_SYS) {
+                printf(", %g to each other CPU", (double)cpu->links[l].bw);
+                break;
+            }
+        printf("\n");
+        print_below(view, cpu, NULL, 2);
+    }
+}
+
+/* ------------------------------------------------------------------ paths */
+
+static void print_path(const struct weft__topo_path *path, int *used_types)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.4g %s", (double)path->bw, weft__topo_type_name(path->type));
+    printf(" %10s", text);
+    used_types[path->type] = 1;
+}
+
+static void print_matrix(const struct topo_view *view, enum weft__topo_kind kind)
+{
+    const struct weft__topo *topo = view->topo;
+    const int32_t num_rows = weft__topo_count(topo, WEFT__TOPO_GPU);
+    const int32_t count = weft__topo_count(topo, kind);
+    const int32_t num_columns = count < MAX_COLUMNS ? count : MAX_COLUMNS;
+    int used_types[WEFT__TOPO_NUM_TYPES] = {0};
+    char text[64];
+    printf("\nBest path from each GPU to each %s:\n%8s", kind == WEFT__TOPO_GPU ? "GPU" : "port",
+           "");
+    for (int32_t i = 0; i < num_columns; i++) {
+        topo_node_text(view, weft__topo_at(topo, kind, i), text);
+        printf(" %10s", text);
+    }
+    for (int32_t row = 0; row < num_rows; row++) {
+        const struct weft__topo_node *gpu = weft__topo_at(topo, WEFT__TOPO_GPU, row);
+        topo_node_text(view, gpu, text);
+        printf("\n%-8s", text);
+        for (int32_t i = 0; i < num_columns; i++) {
+            if (kind == WEFT__TOPO_GPU && i == row)
+                printf(" %10s", "-");
+            else
+                print_path(&gpu->paths[kind][i], used_types);
+        }
+    }
+    printf("\n");
+    if (count > num_columns)
+        printf("(%" PRId32 " more; --json has all)\n", count - num_columns);
+    for (int type = 0; type < WEFT__TOPO_NUM_TYPES; type++)
+        if (used_types[type])
+            printf("  %s: %s\n", weft__topo_type_name((enum weft__topo_type)type),
+                   type_words((enum weft__topo_type)type));
+}
+
+/* ------------------------------------------------------------------ channels */
+
+static int are_same(const struct weft__channels *channels, int32_t a, int32_t b)
+{
+    const struct weft__channel *one = &channels->channel[a], *other = &channels->channel[b];
+    const size_t num_shown = channels->id == WEFT__CHANNELS_NVLS ? 1 : (size_t)channels->num_gpus;
+    return memcmp(one->nets, other->nets, sizeof one->nets) == 0 &&
+           memcmp(one->ranks, other->ranks, num_shown * sizeof *one->ranks) == 0;
+}
+
+static void print_port(const struct topo_view *view, int32_t net, const char *form)
+{
+    if (net >= 0)
+        printf(form, weft__topo_at(view->topo, WEFT__TOPO_NET, net)->net.dev);
+}
+
+static void print_channel(const struct topo_view *view, const struct weft__channels *channels,
+                          int32_t first, int32_t last)
+{
+    const struct weft__channel *channel = &channels->channel[first];
+    const int is_nvls = channels->id == WEFT__CHANNELS_NVLS;
+    if (first == last)
+        printf("  %5" PRId32 ": ", first);
+    else
+        printf("  %2" PRId32 "-%-2" PRId32 ": ", first, last);
+    print_port(view, channel->nets[0], "port %" PRId32 " ");
+    printf(is_nvls ? "head GPU" : "GPU");
+    for (int32_t i = 0; i < (is_nvls ? 1 : channels->num_gpus); i++)
+        printf(" %" PRId32, channel->ranks[i]);
+    print_port(view, channel->nets[1], " port %" PRId32);
+    printf("\n");
+}
+
+static const char *pattern_words(enum weft__pattern pattern)
+{
+    switch (pattern) {
+    case WEFT__PATTERN_RING:
+        return "each GPU sends to the next, the last to the first, or to the network";
+    case WEFT__PATTERN_TREE:
+        return "a chain; the first GPU talks to other machines";
+    case WEFT__PATTERN_BALANCED_TREE:
+        return "a chain; the first two GPUs share what goes to other machines";
+    case WEFT__PATTERN_SPLIT_TREE:
+        return "a chain; the first GPU receives from other machines, the second sends to them";
+    case WEFT__PATTERN_NVLS:
+        return "the switch sums and copies; a head works for a part of the data";
+    default:
+        return "by switches of the network";
+    }
+}
+
+static void print_set(const struct topo_view *view, const struct weft__channels *channels)
+{
+    const double bw = (double)channels->bw_intra;
+    printf("\n%s (%s): %" PRId32 " channels of %g GB/s, %g together; paths up to %s",
+           topo_set_name(channels->id), weft__pattern_name(channels->pattern),
+           channels->num_channels, bw, bw * channels->num_channels,
+           weft__topo_type_name(channels->type_intra));
+    if (view->num_nodes > 1)
+        printf("; to the network %g GB/s each, up to %s", (double)channels->bw_inter,
+               weft__topo_type_name(channels->type_inter));
+    printf("\n  %s\n", pattern_words(channels->pattern));
+    for (int32_t first = 0, last; first < channels->num_channels; first = last + 1) {
+        for (last = first;
+             last + 1 < channels->num_channels && are_same(channels, first, last + 1);)
+            last++;
+        print_channel(view, channels, first, last);
+    }
+}
+
+static void print_sets(const struct topo_view *view)
+{
+    for (int i = 0; i < TOPO_NUM_SETS; i++) {
+        const struct weft__channels *channels = topo_view_set(view, topo_set_order[i]);
+        if (channels != NULL)
+            print_set(view, channels);
+    }
+}
+
+/* ------------------------------------------------------------------ over all machines */
+
+static void print_connections(const struct topo_view *view)
+{
+    enum { SHOWN = 16 };
+    const struct weft__connections *all = &view->connections;
+    printf("\nOver %" PRId32 " machines: %" PRId32 " channels, %" PRId32 " ranks\n", all->num_nodes,
+           all->num_channels, all->num_ranks);
+    for (int32_t c = 0; c < all->num_channels && c < 2; c++) {
+        int32_t rank = 0;
+        printf("  ring %" PRId32 ":", c);
+        for (int32_t i = 0; i < all->num_ranks && i < SHOWN; i++) {
+            printf(" %" PRId32, rank);
+            rank = weft__links_of(all, c, rank)->ring_next;
+        }
+        printf(all->num_ranks > SHOWN ? " ...\n" : "\n");
+    }
+    printf("(--json has all)\n");
+}
+
+int topo_print_text(const struct topo_view *view)
+{
+    print_counts(view);
+    print_tree(view);
+    if (weft__topo_count(view->topo, WEFT__TOPO_GPU) == 0) {
+        printf("\nNo GPU with a rank: there are no channels to search.\n");
+        return 0;
+    }
+    print_matrix(view, WEFT__TOPO_GPU);
+    if (weft__topo_count(view->topo, WEFT__TOPO_NET) > 0)
+        print_matrix(view, WEFT__TOPO_NET);
+    print_sets(view);
+    if (view->is_connected)
+        print_connections(view);
+    return 0;
+}
