@@ -48,8 +48,9 @@ class View(NamedTuple):
         return self.item_bytes * math.prod(self.shape[1:])
 
 
-def _is_tensor(array: Any) -> bool:
-    return "torch" in sys.modules and isinstance(array, sys.modules["torch"].Tensor)
+def is_tensor(array: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
 
 
 def _dense_strides(shape: tuple[int, ...], item_bytes: int) -> tuple[int, ...]:
@@ -59,16 +60,26 @@ def _dense_strides(shape: tuple[int, ...], item_bytes: int) -> tuple[int, ...]:
     return tuple(strides)
 
 
+_tensor_dtypes: dict[Any, str] = {}  # names of dtypes of PyTorch that were met
+
+
+def _name_of_tensor_dtype(dtype: Any) -> str:
+    name = _tensor_dtypes.get(dtype)
+    if name is None:
+        name = _tensor_dtypes[dtype] = str(dtype).removeprefix("torch.")
+    return name
+
+
 def _view_of_tensor(tensor: Any, name: str, cuda_device: int | None) -> View:
-    on_gpu = cuda_device is not None
-    if on_gpu and tensor.is_cuda and tensor.device.index != cuda_device:
+    device = tensor.get_device()  # of the host: -1
+    if device >= 0 and cuda_device is not None and device != cuda_device:
         raise InvalidArgumentError(f"{name} is on {tensor.device}; the communicator's device is "
                                    f"cuda:{cuda_device}")
     item_bytes = tensor.element_size()
     strides = None if tensor.is_contiguous() else tuple(s * item_bytes for s in tensor.stride())
+    is_on_gpu = device >= 0 or (cuda_device is not None and tensor.is_pinned())
     return View(tensor.data_ptr() or None, tuple(tensor.shape), strides,
-                str(tensor.dtype).removeprefix("torch."), item_bytes,
-                tensor.is_cuda or (on_gpu and tensor.is_pinned()), True)
+                _name_of_tensor_dtype(tensor.dtype), item_bytes, is_on_gpu, True)
 
 
 def _view_of_interface(interface: dict[str, Any], dtype: str, is_on_gpu: bool) -> View:
@@ -83,12 +94,22 @@ def _view_of_interface(interface: dict[str, Any], dtype: str, is_on_gpu: bool) -
     return View(address or None, shape, strides, dtype, item_bytes, is_on_gpu, not is_read_only)
 
 
+def address_if_fits(array: Any, dtypes: tuple[str, ...], shape: tuple[int | None, ...],
+                    cuda_device: int | None) -> int | None:
+    """The address of a dense tensor that is just so, which needs no closer look; else None."""
+    if is_tensor(array) and array.shape == shape and array.is_contiguous() and \
+            _name_of_tensor_dtype(array.dtype) in dtypes and \
+            array.get_device() == (-1 if cuda_device is None else cuda_device):
+        return array.data_ptr() or None
+    return None
+
+
 def view(array: Any, name: str, *, cuda_device: int | None = None, writable: bool = False,
          dense: bool = True) -> View:
     """Looks at an argument `name`, which must be where the communicator is: on a GPU, or, None, on
     the host."""
     on_gpu = cuda_device is not None
-    if _is_tensor(array):
+    if is_tensor(array):
         seen = _view_of_tensor(array, name, cuda_device)
     elif hasattr(array, "__array_interface__"):
         seen = _view_of_interface(array.__array_interface__, str(array.dtype), False)
@@ -103,7 +124,7 @@ def view(array: Any, name: str, *, cuda_device: int | None = None, writable: boo
         raise InvalidArgumentError(f"{name} is not contiguous (in C order)")
     if 0 in seen.shape:
         return seen._replace(address=None)
-    if seen.is_on_gpu != on_gpu:
+    if seen.is_on_gpu is not on_gpu:
         wanted = "on the GPU" if on_gpu else "in memory of the host"
         raise InvalidArgumentError(f"{name} must be {wanted}, as the communicator's machine is")
     return seen
@@ -117,13 +138,17 @@ def check_rows(seen: View, name: str) -> None:
         raise InvalidArgumentError(f"{name} has rows that are not contiguous")
 
 
+def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(wanted) and all(
+        size is None or size == given for size, given in zip(wanted, shape))
+
+
 def require(seen: View, name: str, dtypes: tuple[str, ...], shape: tuple[int | None, ...]) -> None:
     """Refuses another type or shape; no types and None stand for any. Where numpy lacks a type, its
     bits will do."""
     is_right_type = not dtypes or seen.dtype in dtypes or any(
         seen.dtype == _NUMPY_BITS.get(dtype) for dtype in dtypes)
-    if is_right_type and len(seen.shape) == len(shape) and all(
-            wanted is None or wanted == size for wanted, size in zip(shape, seen.shape)):
+    if is_right_type and (seen.shape == shape or _fits(seen.shape, shape)):
         return
     sizes = ", ".join("any" if size is None else str(size) for size in shape)
     raise InvalidArgumentError(f"{name} is {seen.dtype}{list(seen.shape)}; it must be "
@@ -144,8 +169,26 @@ def weft_dtype(seen: View, dtype: Any, name: str) -> Dtype:
     return _DTYPES[of_elements]
 
 
+def num_rows(array: Any) -> int:
+    """0 of what has none, which is refused later."""
+    shape = getattr(array, "shape", ())
+    return shape[0] if shape else 0
+
+
+def name_of_dtype(array: Any) -> str:
+    """Of an argument's elements."""
+    return _name_of_tensor_dtype(array.dtype) if is_tensor(array) else str(array.dtype)
+
+
+def index_type_of(array: Any) -> Dtype:
+    """Of an array that has been found to be of int32 or int64."""
+    return INDEX_TYPES[name_of_dtype(array)]
+
+
 def dtype_name(dtype: Any) -> str:
     """"float32" of numpy.float32, torch.float32, Dtype.FP32, "float32"."""
+    if type(dtype) is str and dtype in _DTYPES:
+        return dtype
     if isinstance(dtype, Dtype):
         name = _NAMES.get(dtype, dtype.name)
     else:
@@ -191,6 +234,8 @@ class Block:
                 "typestr": "|u1", "version": 3}
 
     def as_tensor(self) -> Any:
+        if self.cuda_device is None and "numpy" in sys.modules:
+            return sys.modules["torch"].from_numpy(sys.modules["numpy"].asarray(self))
         return dlpack.tensor_of(self, self._address, self._shape, self._strides, self.cuda_device)
 
     def __del__(self):
@@ -223,10 +268,10 @@ def no_elements(shape: tuple[int, ...], dtype: Any, cuda_device: int | None) -> 
 
 
 def current_stream(cuda_device: int) -> int:
-    """PyTorch's, of a device."""
+    """PyTorch's, of a device, as a number."""
     import torch
 
-    return torch.cuda.current_stream(cuda_device).cuda_stream
+    return torch._C._cuda_getCurrentRawStream(cuda_device)
 
 
 def is_of_torch(dtype: Any) -> bool:
@@ -245,9 +290,8 @@ def numpy_dtype_of(dtype: Any) -> Any:
 
 def empty(shape: tuple[int, ...], like: Any, dtype: Any = None) -> Any:
     """An array of the library and device of `like`, and its dtype if none is given: a name."""
-    if _is_tensor(like):
-        import torch
-
+    if is_tensor(like):
+        torch = sys.modules["torch"]
         chosen = like.dtype if dtype is None else getattr(torch, dtype_name(dtype))
         return torch.empty(shape, dtype=chosen, device=like.device)
     if hasattr(like, "__cuda_array_interface__"):
@@ -259,7 +303,7 @@ def empty(shape: tuple[int, ...], like: Any, dtype: Any = None) -> Any:
 
 def dtype_like(like: Any, name: str) -> Any:
     """The dtype `name` of the library of `like`."""
-    if _is_tensor(like):
+    if is_tensor(like):
         return getattr(sys.modules["torch"], name)
     return name
 

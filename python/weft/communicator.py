@@ -93,9 +93,11 @@ class Communicator(Object):
         self._native = Native("comm", address)
         self._weak_native = weakref.ref(self._native)
         self._streams = threading.local()
+        self.pools: weakref.WeakSet[Any] = weakref.WeakSet()  # weft.torch.Pool
         self.rank: int = lib.weft_comm_rank(address)
         self.num_ranks: int = lib.weft_comm_num_ranks(address)
         self.machine = Machine(lib.weft_comm_machine(address))
+        self.is_on_gpu = self.machine == Machine.CUDA
         # As PyTorch counts; None on machine cpu.
         self.cuda_device: int | None = lib.weft_comm_device(address) if self.is_on_gpu else None
 
@@ -128,6 +130,13 @@ class Communicator(Object):
         """Ends every wait of every rank with AbortedError; then only destroy() is left."""
         check(lib.weft_comm_abort(self._native.pointer()))
 
+    def destroy(self) -> None:
+        """Ends it, after its operations that are still queued. Its memory, and then it says goodbye
+        to the other ranks, as soon as no array and no tensor of a pool is left that lies there."""
+        for pool in list(self.pools):
+            pool.destroy()
+        super().destroy()
+
     def __exit__(self, *error) -> None:
         if error[0] is not None and not self._native.has_ended():
             lib.weft_comm_abort(self._native.address)  # nobody is to wait for this rank
@@ -156,11 +165,6 @@ class Communicator(Object):
 
     # ------------------------------------------------------------ calls
 
-    @property
-    def is_on_gpu(self) -> bool:
-        """Whether its arrays are on a GPU."""
-        return self.machine == Machine.CUDA
-
     def call(self, function, *arguments, using: tuple[Native, ...] = ()) -> None:
         """Calls a function of the library that uses this communicator."""
         call(function, *arguments, using=(self._native, *using), comm=self._native)
@@ -174,16 +178,23 @@ class Communicator(Object):
         call(function, subject.pointer(), *arguments, on._native.pointer(),
              using=(subject, on._native), comm=self._native)
         on.last_comm = self._weak_native
-        on.keep(subject, *used)
+        if on._keeps:
+            on.keep(subject, *used)
         if stream is None and not self.is_on_gpu:
             on.synchronize()
 
+    def current_stream(self) -> Stream | None:
+        """On machine cuda PyTorch's current one; else None, as which operations take it that they
+        are to have finished when they return."""
+        return self._stream_of_thread() if self.is_on_gpu else None
+
     def _stream_of_thread(self) -> Stream:
         number = arrays.current_stream(self.cuda_device) if self.is_on_gpu else None
-        streams = vars(self._streams)
-        if number not in streams:
-            streams[number] = Stream(self, number)
-        return streams[number]
+        streams = self._streams.__dict__
+        stream = streams.get(number)
+        if stream is None:
+            stream = streams[number] = Stream(self, number)
+        return stream
 
     def view(self, array: Any, name: str, **wanted: bool) -> arrays.View:
         """What an operation must know of its argument `name`, [...] of any dtype."""
@@ -193,9 +204,12 @@ class Communicator(Object):
                    shape: tuple[int | None, ...], *, writable: bool = False) -> int | None:
         """The address of a dense array, whose type is one of dtypes (none: any) and whose shape is
         [*shape] (None: any size)."""
-        seen = self.view(array, name, writable=writable)
-        arrays.require(seen, name, dtypes, shape)
-        return seen.address
+        address = arrays.address_if_fits(array, dtypes, shape, self.cuda_device)
+        if address is None:
+            seen = self.view(array, name, writable=writable)
+            arrays.require(seen, name, dtypes, shape)
+            address = seen.address
+        return address
 
     def barrier(self, stream: Stream | None = None) -> None:
         """Finishes when every rank has reached it; orders memory. Collective, on a stream."""
@@ -229,6 +243,17 @@ class Communicator(Object):
         """Gives an array of heap_empty(), [...] of any dtype, back: all ranks the same ones, in the
         same order, when nobody uses them any more."""
         self.call(lib.weft_heap_free, self._native.pointer(), self.view(array, "array").address)
+
+    def is_direct(self, array: Any) -> bool:
+        """Whether other ranks reach an array [...] of any type, which is dense, where it is: in the
+        heap, or registered. What they do not reach is copied, which takes time, and memory of
+        objects that is limited."""
+        if arrays.is_tensor(array):
+            address, num_bytes = array.data_ptr(), array.nbytes
+        else:
+            seen = self.view(array, "array")
+            address, num_bytes = seen.address, seen.num_bytes
+        return lib.weft_is_direct(self._native.pointer(), address, num_bytes) == 1
 
     def heap_grow(self, num_bytes: int) -> None:
         """Commits memory so that the heap holds at least so much. Collective."""
@@ -306,8 +331,7 @@ class Arena(Object):
         """The array itself, [...] of any dtype, if it is in the heap, else a copy from here that
         is: inputs of combine must be in the heap."""
         seen = self.comm.view(array, "array", dense=False)
-        if seen.strides is None and (seen.address is None or lib.weft_heap_ptr(
-                self.comm._native.pointer(), seen.address, self.comm.rank)):
+        if seen.strides is None and self.comm.is_direct(array):
             return array
         copy = self.empty(seen.shape, arrays.dtype_like(array, seen.dtype))
         copy[...] = array

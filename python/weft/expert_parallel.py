@@ -162,17 +162,18 @@ class Handle(Object):
                with_tables: bool = False) -> Layout | None:
         """Which token goes to which rank. topk_idx [N, K] of int32 or int64; ids that are no
         expert's, as -1, are ignored. with_tables: returns the tables of Layout. Local."""
-        seen = self._topk(topk_idx, "topk_idx", ("int32", "int64"))
-        num_tokens = seen.shape[0]
-        args = abi.EpLayoutArgs(num_tokens=num_tokens, index_type=arrays.INDEX_TYPES[seen.dtype],
-                                topk_idx=seen.address)
+        num_tokens = arrays.num_rows(topk_idx)
+        args = abi.EpLayoutArgs(
+            num_tokens=num_tokens,
+            topk_idx=self._topk(topk_idx, "topk_idx", ("int32", "int64"), num_tokens))
+        args.index_type = arrays.index_type_of(topk_idx)
         tables = None
         if with_tables:
             num_ranks = self.ep.comm.num_ranks
             tables = Layout(*(arrays.empty(shape, topk_idx, "int32") for shape in (
                 (num_ranks,), (self.ep.num_nodes,), (self.num_experts,))),
                 arrays.empty((num_tokens, num_ranks), topk_idx, "uint8"))
-            for field, array in tables._asdict().items():
+            for field, array in zip(Layout._fields, tables):
                 setattr(args, field, self._view(array, field).address)
         self._layout(args, stream, topk_idx, tables)
         return tables
@@ -181,17 +182,17 @@ class Handle(Object):
                         stream: Stream | None = None) -> None:
         """The same by a table: tokens_to_ranks [N, R] of uint8 or bool, selections_per_expert
         [experts] of int32. Local."""
-        num_ranks = self.ep.comm.num_ranks
-        table = self._view(tokens_to_ranks, "tokens_to_ranks")
-        selections = self._view(selections_per_expert, "selections_per_expert")
-        arrays.require(table, "tokens_to_ranks", ("uint8", "bool"), (None, num_ranks))
-        # with replicas there are more than experts
-        arrays.require(selections, "selections_per_expert", ("int32",), (None,))
-        if selections.shape[0] < self.num_experts:
-            raise InvalidArgumentError(f"selections_per_expert has {selections.shape[0]} elements; "
+        address_of = self.ep.comm.address_of
+        num_tokens, num_counts = map(arrays.num_rows, (tokens_to_ranks, selections_per_expert))
+        args = abi.EpLayoutArgs(
+            num_tokens=num_tokens,
+            tokens_to_ranks=address_of(tokens_to_ranks, "tokens_to_ranks", ("uint8", "bool"),
+                                       (num_tokens, self.ep.comm.num_ranks)),
+            selections_per_expert=address_of(selections_per_expert, "selections_per_expert",
+                                             ("int32",), (num_counts,)))
+        if num_counts < self.num_experts:  # with replicas there are more
+            raise InvalidArgumentError(f"selections_per_expert has {num_counts} elements; "
                                        f"there are {self.num_experts} experts")
-        args = abi.EpLayoutArgs(num_tokens=table.shape[0], tokens_to_ranks=table.address,
-                                selections_per_expert=selections.address)
         self._layout(args, stream, tokens_to_ranks, selections_per_expert)
 
     def _layout(self, args: abi.EpLayoutArgs, stream: Stream | None, *used: Any) -> None:
@@ -256,12 +257,11 @@ class Handle(Object):
                                    ("topk_weights", topk_weights, ("float32",))):
             if sent is None:
                 continue
-            seen = self._topk(sent, name, dtypes, self._known_tokens())
+            setattr(args, name, self._topk(sent, name, dtypes, self._known_tokens()))
             carried[name] = self._output(args, "recv_" + name, carried[name], arena, sent,
-                                         (capacity, self.num_topk), seen.dtype)
-            setattr(args, name, seen.address)
+                                         (capacity, self.num_topk), arrays.name_of_dtype(sent))
             if name == "topk_idx":
-                args.index_type = arrays.INDEX_TYPES[seen.dtype]
+                args.index_type = arrays.index_type_of(sent)
         if with_src_token or recv_src_token is not None:
             recv_src_token = self._output(args, "recv_src_token", recv_src_token, arena,
                                           planes[0] if planes else None, (capacity,), "int32")
@@ -313,20 +313,17 @@ class Handle(Object):
             raise InvalidArgumentError(f"bias has {len(bias)} arrays; at most 2 are allowed")
         args = abi.EpCombineArgs(x=seen.address, hidden=seen.shape[1], capacity=seen.shape[0],
                                  dtype=arrays.weft_dtype(seen, dtype, "x"), num_blocks=num_blocks)
-        for i, array in enumerate((out, *bias)):
-            name = "out" if i == 0 else f"bias[{i - 1}]"
-            other = self._view(array, name, writable=i == 0)
-            arrays.require(other, name, (seen.dtype,), shape)
-            if i == 0:
-                args.out = other.address
-            else:
-                args.bias[i - 1] = other.address
+        address_of = self.ep.comm.address_of
+        args.out = address_of(out, "out", (seen.dtype,), shape, writable=True)
+        for i, array in enumerate(bias):
+            args.bias[i] = address_of(array, f"bias[{i}]", (seen.dtype,), shape)
         if topk_weights is not None:
-            weights = self._topk(topk_weights, "topk_weights", ("float32",), seen.shape[0])
+            args.topk_weights = self._topk(topk_weights, "topk_weights", ("float32",),
+                                           seen.shape[0])
             if out_topk_weights is None:
                 out_topk_weights = arrays.empty((shape[0], self.num_topk), topk_weights)
-            sums = self._topk(out_topk_weights, "out_topk_weights", ("float32",), shape[0], True)
-            args.topk_weights, args.out_topk_weights = weights.address, sums.address
+            args.out_topk_weights = self._topk(out_topk_weights, "out_topk_weights", ("float32",),
+                                               shape[0], writable=True)
         self.ep.comm.enqueue(lib.weft_ep_combine, self._native, args, stream, x, out, bias,
                              topk_weights, out_topk_weights)
         return out if topk_weights is None else (out, out_topk_weights)
@@ -356,11 +353,10 @@ class Handle(Object):
             arrays.check_rows(seen, name)
         return seen
 
-    def _topk(self, array: Any, name: str, dtypes: tuple[str, ...], num_rows: int | None = None,
-              writable: bool = False) -> arrays.View:
-        seen = self._view(array, name, writable=writable)
-        arrays.require(seen, name, dtypes, (num_rows, self.num_topk))
-        return seen
+    def _topk(self, array: Any, name: str, dtypes: tuple[str, ...], num_rows: int, *,
+              writable: bool = False) -> int | None:
+        return self.ep.comm.address_of(array, name, dtypes, (num_rows, self.num_topk),
+                                       writable=writable)
 
 
 def _as_tuple(planes: Any) -> tuple[Any, ...]:

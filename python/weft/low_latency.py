@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 from . import abi, arrays
 from .abi import Dtype, LlAnswer, LlLayout, LlOnMissing, LlPhases, ScaleKind
@@ -81,6 +81,7 @@ class LowLatency(Object):
                      ctypes.byref(made), using=(ep._native,))
         self._native = Native("ll", made.value, ep._native, ends_when_dropped=False)
         self.ep = ep
+        self._hidden, self._num_topk = hidden, num_topk
         self.sizes = abi.LlSizes()
         check(lib.weft_ll_query_sizes(ep._native.pointer(), ctypes.byref(settings),
                                       ctypes.byref(self.sizes)))
@@ -88,6 +89,10 @@ class LowLatency(Object):
         self._by_expert = layout == LlLayout.BY_EXPERT
         self._row_dtype = self._dtype if narrow == Dtype.NONE else arrays.name_of(narrow)
         self._scale_columns = scale_columns
+        self._shapes = self._shapes_of_outputs()
+        leading = (self.sizes.num_local_experts, self.sizes.expert_capacity) if self._by_expert \
+            else (ep.comm.num_ranks, max_tokens)
+        self._answers = (*leading, hidden)  # the shape of what experts make of rows
         self._tokens: deque[int] = deque()  # of the results that are not combined yet
         self._like: Any = None
 
@@ -105,34 +110,34 @@ class LowLatency(Object):
         to which is added how long it waited for each rank. Returns out, None when only sending.
         """
         args = abi.LlDispatchArgs(phases=phases)
-        if phases != LlPhases.RECEIVE:
+        is_sending, is_receiving = phases != LlPhases.RECEIVE, phases != LlPhases.SEND
+        if is_sending:
             self._send(args, x, topk_idx, topk_weights)
-        if phases != LlPhases.SEND:
+        if is_receiving:
             out = self.empty_rows(self._like) if out is None else out
             self._receive(args, out, total_rows_per_expert)
             args.waited_ns = self._waits(waited_ns)
         self.ep.comm.enqueue(lib.weft_ll_dispatch, self._native, args, stream, x, topk_idx,
                              topk_weights, out, total_rows_per_expert, waited_ns)
-        if phases != LlPhases.RECEIVE:
+        if is_sending:
             self._tokens.append(args.num_tokens)
             self._like = x
-        return None if phases == LlPhases.SEND else out
+        return out if is_receiving else None
 
     def _send(self, args: abi.LlDispatchArgs, x: Any, topk_idx: Any, topk_weights: Any) -> None:
-        config, view = self._config, self.ep.comm.view
-        tokens, ids = view(x, "x"), view(topk_idx, "topk_idx")
-        arrays.require(tokens, "x", (self._dtype,), (None, config.hidden))
-        args.num_tokens = tokens.shape[0]
-        arrays.require(ids, "topk_idx", ("int32", "int64"), (args.num_tokens, config.num_topk))
-        args.x, args.topk_idx, args.index_type = \
-            tokens.address, ids.address, arrays.INDEX_TYPES[ids.dtype]
+        address_of, num_tokens = self.ep.comm.address_of, arrays.num_rows(x)
+        args.num_tokens = num_tokens
+        args.x = address_of(x, "x", (self._dtype,), (num_tokens, self._hidden))
+        args.topk_idx = address_of(topk_idx, "topk_idx", ("int32", "int64"),
+                                   (num_tokens, self._num_topk))
+        args.index_type = arrays.index_type_of(topk_idx)
         if topk_weights is not None:
-            args.topk_weights = self._weights(topk_weights, args.num_tokens)
+            args.topk_weights = self._weights(topk_weights, num_tokens)
         if self._like is None:
             self._like = x
 
     def _receive(self, args: abi.LlDispatchArgs, out: Rows, total: Any) -> None:
-        for name, (shape, dtype) in self._shapes().items():
+        for name, (shape, dtype) in self._shapes.items():
             array = getattr(out, name)
             if array is None and name != "rows":
                 continue
@@ -152,9 +157,9 @@ class LowLatency(Object):
 
     def _weights(self, array: Any, num_tokens: int) -> int | None:
         return self.ep.comm.address_of(array, "topk_weights", ("float32",),
-                                       (num_tokens, self._config.num_topk))
+                                       (num_tokens, self._num_topk))
 
-    def _shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
+    def _shapes_of_outputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """Of the outputs as they lie in memory."""
         num_ranks = self.ep.comm.num_ranks
         shapes = {"num_rows_per_rank": ((num_ranks,), "int32")}
@@ -180,10 +185,11 @@ class LowLatency(Object):
     def _num_groups(self) -> int:
         return self._config.hidden // (self._config.group_elements or self._config.hidden)
 
-    def empty_rows(self, like: Any) -> Rows:
-        """Arrays for a dispatch's outputs, of the library and device of `like`."""
-        made = {name: arrays.empty(shape, like, dtype)
-                for name, (shape, dtype) in self._shapes().items()}
+    def empty_rows(self, like: Any, leave_out: Sequence[str] = ()) -> Rows:
+        """Arrays for a dispatch's outputs, of the library and device of `like`. leave_out: names of
+        counts that nobody asks for."""
+        made = {name: None if name in leave_out else arrays.empty(shape, like, dtype)
+                for name, (shape, dtype) in self._shapes.items()}
         if self._scale_columns and "scales" in made:
             made["scales"] = made["scales"].swapaxes(1, 2)
         return Rows(**made)
@@ -227,12 +233,13 @@ class LowLatency(Object):
         only sending.
         """
         args = abi.LlCombineArgs(phases=phases)
-        if phases != LlPhases.RECEIVE:
+        is_sending, is_receiving = phases != LlPhases.RECEIVE, phases != LlPhases.SEND
+        if is_sending:
             args.keep = int(keep)
             self._answer(args, x)
-        if phases != LlPhases.SEND:
+        if is_receiving:
             num_tokens = self._tokens[0] if self._tokens else 0
-            shape = (num_tokens, self._config.hidden)
+            shape = (num_tokens, self._hidden)
             out = arrays.empty(shape, self._like, self._dtype) if out is None else out
             args.out = self.ep.comm.address_of(out, "out", (self._dtype,), shape, writable=True)
             if topk_weights is not None:
@@ -242,24 +249,25 @@ class LowLatency(Object):
             args.waited_ns = self._waits(waited_ns)
         self.ep.comm.enqueue(lib.weft_ll_combine, self._native, args, stream, x, out, topk_weights,
                              missing_ranks, waited_ns)
-        if phases != LlPhases.RECEIVE:
+        if is_sending:
             self._keeps = keep
-        if phases != LlPhases.SEND and not self._keeps and self._tokens:
+        if is_receiving and not self._keeps and self._tokens:
             self._tokens.popleft()
-        return None if phases == LlPhases.SEND else out
+        return out if is_receiving else None
 
     _keeps = False
 
     def _answer(self, args: abi.LlCombineArgs, x: Any) -> None:
-        leading = (self.sizes.num_local_experts, self.sizes.expert_capacity) if self._by_expert \
-            else (self.ep.comm.num_ranks, self._config.max_tokens)
+        args.x = arrays.address_if_fits(x, (self._dtype,), self._answers, self.ep.comm.cuda_device)
+        if args.x:
+            return
         seen = self.ep.comm.view(x, "x", dense=False)
-        arrays.require(seen, "x", (self._dtype,), (*leading, self._config.hidden))
+        arrays.require(seen, "x", (self._dtype,), self._answers)
         args.x = seen.address
         if seen.strides is not None:
             args.x_stride_bytes = seen.strides[1]
             if seen.strides[2] != seen.item_bytes or \
-                    seen.strides[0] != seen.strides[1] * leading[1] or \
+                    seen.strides[0] != seen.strides[1] * self._answers[1] or \
                     seen.strides[1] < seen.item_bytes * seen.shape[2]:
                 raise InvalidArgumentError(f"x has strides of {seen.strides} bytes; rows must be "
                                            "contiguous, and all as far apart")

@@ -22,7 +22,7 @@ import threading
 import time
 import weakref
 
-from .library import Error, InvalidArgumentError, check, lib
+from .library import Error, InvalidArgumentError, check, error_of, lib
 
 _num_forks = 0
 _has_exited = False
@@ -156,12 +156,17 @@ class Object:
 
 
 def call(function, *arguments, using: tuple[Native, ...], comm: Native | None = None) -> None:
-    """Calls a function of the library with the objects that it uses locked; raises its error."""
-    locks = sorted({native.lock for native in using}, key=id)
+    """Calls a function of the library with the objects that it uses locked, always in the same
+    order; raises its error."""
+    locks = [native.lock for native in using]
+    if len(locks) > 1:
+        locks.sort(key=id)
     for lock in locks:
         lock.acquire()
     try:
-        check(function(*arguments), comm.address if comm else None)
+        result = function(*arguments)
+        if result:
+            raise error_of(result, comm.address if comm else None)
     finally:
         for lock in locks:
             lock.release()

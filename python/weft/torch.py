@@ -26,8 +26,12 @@ from typing import Any, Callable, NamedTuple
 import torch
 from torch.autograd.function import once_differentiable
 
-from .communicator import Arena, Communicator, serve_rendezvous, unique_id, unique_id_at
+from .communicator import Communicator, serve_rendezvous, unique_id, unique_id_at
 from .expert_parallel import Counts, ExpertParallel, Handle
+from .pool import Pool, WhenFull
+
+__all__ = ["Dispatched", "Pool", "Routing", "TokenDispatcher", "WhenFull", "agree_on_id",
+           "communicator", "make_context"]
 
 
 def communicator(group: Any = None, **config: int) -> Communicator:
@@ -106,9 +110,17 @@ class TokenDispatcher:
     def __init__(self, comm: Communicator, num_experts: int, num_topk: int, arena_bytes: int, *,
                  max_tokens: int = 0, **ep_config: Any):
         self.ep = ExpertParallel(comm, num_experts, **ep_config)
-        self.arena = Arena(comm, arena_bytes)
+        self.pool = Pool(comm, arena_bytes)
         self._num_topk, self._max_tokens = num_topk, max_tokens
         self._free_handles: list[Handle] = []
+
+    def place(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor [...] of any dtype itself where other ranks reach it, else a copy there, if
+        there is room: inputs of combine."""
+        if tensor.is_contiguous() and self.ep.comm.is_direct(tensor):
+            return tensor
+        copy, = self.pool.empty((tuple(tensor.shape), tensor.dtype))
+        return copy.copy_(tensor)
 
     def dispatch(self, x: torch.Tensor, topk_idx: torch.Tensor,
                  topk_weights: torch.Tensor) -> Dispatched:
@@ -134,9 +146,13 @@ class TokenDispatcher:
 class _Dispatch(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, topk_weights, topk_idx, routing, num_rows):
+        num_topk = topk_idx.shape[1]
+        rows, recv_idx, recv_weights = routing.dispatcher.pool.empty(
+            ((num_rows, *x.shape[1:]), x.dtype), ((num_rows, num_topk), topk_idx.dtype),
+            ((num_rows, num_topk), topk_weights.dtype))
         received = routing.handle.dispatch(
-            x.contiguous(), arena=routing.dispatcher.arena, capacity=num_rows, topk_idx=topk_idx,
-            topk_weights=topk_weights.contiguous())
+            x.contiguous(), rows, topk_idx=topk_idx, topk_weights=topk_weights.contiguous(),
+            recv_topk_idx=recv_idx, recv_topk_weights=recv_weights)
         ctx.routing = routing
         ctx.save_for_backward(received.topk_idx)
         ctx.mark_non_differentiable(received.topk_idx)
@@ -145,11 +161,11 @@ class _Dispatch(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_rows, _, grad_weights):
-        arena = ctx.routing.dispatcher.arena
+        place = ctx.routing.dispatcher.place
         topk_idx, = ctx.saved_tensors
         grad_weights = grad_weights.masked_fill(topk_idx < 0, 0)  # those were not this rank's
         grad_x, grad_weights = ctx.routing.handle.combine(
-            arena.place(grad_rows), topk_weights=arena.place(grad_weights))
+            place(grad_rows), topk_weights=place(grad_weights))
         return grad_x, grad_weights, None, None, None
 
 
@@ -157,11 +173,11 @@ class _Combine(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows, routing):
         ctx.routing, ctx.num_rows = routing, rows.shape[0]
-        return routing.handle.combine(routing.dispatcher.arena.place(rows))
+        return routing.handle.combine(routing.dispatcher.place(rows))
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_out):
-        received = ctx.routing.handle.dispatch(
-            grad_out.contiguous(), arena=ctx.routing.dispatcher.arena, capacity=ctx.num_rows)
-        return received.x, None
+        grad_rows, = ctx.routing.dispatcher.pool.empty(
+            ((ctx.num_rows, *grad_out.shape[1:]), grad_out.dtype))
+        return ctx.routing.handle.dispatch(grad_out.contiguous(), grad_rows).x, None

@@ -15,6 +15,7 @@ within a minute, since processes that hang are ended, after they have said where
 --cpu 3` runs the same checks on CPUs. Exit status: 0 all is well, 1 a check failed, 77 no GPU.
 """
 import argparse
+import contextlib
 import faulthandler
 import os
 import sys
@@ -22,13 +23,15 @@ import tempfile
 import time
 import traceback
 
+import gpu_pool
 import torch
 import weft
 import weft.torch
+from gpu_pool import EXPERTS_PER_RANK, TOPK, num_ranks_of, same
 from weft import custom_all_reduce as ops
 
 LIMIT_S = 55
-EXPERTS_PER_RANK, TOPK, TOKENS, HIDDEN = 4, 4, 64, 1024
+TOKENS, HIDDEN = 64, 1024
 DEVICE = "cpu"  # of this process
 
 
@@ -49,17 +52,6 @@ def everybody(comm_size):
 def rows_for(rank, batches):
     """What rank gets, in (source, token) order."""
     return torch.cat([x[(ids // EXPERTS_PER_RANK == rank).any(1)] for x, ids, _ in batches])
-
-
-def num_ranks_of(ids, num_ranks):
-    """Of how many ranks a token needs experts, [N, 1]."""
-    return sum((ids // EXPERTS_PER_RANK == rank).any(1, keepdim=True).int()
-               for rank in range(num_ranks))
-
-
-def same(got, expected):
-    assert got.device == expected.device, f"on {got.device}, not {expected.device}"
-    torch.testing.assert_close(got, expected, rtol=0, atol=0)
 
 
 # ---------------------------------------------------------------- weft
@@ -295,8 +287,6 @@ def deep_ep_low_latency(buffer, rank, num_ranks):
 
 
 def _on_stream(name):
-    import contextlib
-
     if name is None or DEVICE == "cpu":
         return contextlib.nullcontext()
     side = torch.cuda.Stream()
@@ -348,6 +338,9 @@ def be_rank(rank, num_ranks, folder, is_cpu):
     for function in (deep_ep_normal, deep_ep_low_latency):
         _check(function.__name__, rank, function, buffer, rank, num_ranks)
     buffer.destroy()
+    layers = gpu_pool.Layers(torch.distributed.group.WORLD, rank, num_ranks, DEVICE)
+    for function in gpu_pool.CHECKS:
+        _check(function.__name__, rank, function, layers)
     comm.host_barrier()  # rank 0 serves
     comm.destroy()
     torch.distributed.destroy_process_group()

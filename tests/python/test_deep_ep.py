@@ -202,6 +202,35 @@ def test_growth_and_pools():
     in_group(layers, 2)
 
 
+def test_outputs_lie_in_the_heap():
+    """Where there is room, which grows with batches; else they are copied, with the same result."""
+    def layers(group):
+        batches, routing = everybody(2)
+        x, ids, weights = batches[group.rank()]
+        rows, local, local_weights = expected_rows(routing, batches, group.rank())
+        buffer = deep_ep.Buffer(group)
+        layout = layout_of(buffer, ids)
+        kept, places = [], []
+        for _ in range(600):
+            got, got_ids, got_weights, _, handle, _ = buffer.dispatch(
+                x, topk_idx=ids, topk_weights=weights, **layout)
+            assert torch.equal(got, rows) and torch.equal(got_ids, local)
+            assert torch.equal(got_weights, local_weights)
+            kept.append(got)
+            places.append(buffer._comm.is_direct(got))
+            out, out_weights, _ = buffer.combine(got, handle, topk_weights=got_weights)
+            assert torch.equal(out, x * layout["is_token_in_rank"].sum(1, keepdim=True))
+            assert torch.equal(out_weights, weights.masked_fill(ids < 0, 0))
+        assert places[0] and not places[-1]
+        assert all(torch.equal(each, rows) for each in kept)
+        del kept, got
+        again = [buffer._comm.is_direct(buffer.dispatch(x, handle=handle)[0]) for _ in range(70)]
+        assert any(again)  # though not at once
+        assert buffer.pool is None
+
+    in_group(layers, 2)
+
+
 @pytest.mark.parametrize("how", ["at once", "hook"])
 @pytest.mark.parametrize("rows_are", ["bf16", "fp8", "round_scale", "ue8m0"])
 def test_low_latency(rows_are, how):

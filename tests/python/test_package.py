@@ -120,7 +120,7 @@ def test_version_of_the_drop_in(name):
 
 # ------------------------------------------------------------ docstrings
 
-INTERNAL = {"arrays", "dlpack", "library", "objects"}
+INTERNAL = {"allocator", "arrays", "dlpack", "library", "objects"}
 NO_ARRAYS = {"args", "dtype", "gather", "group", "index_dtype", "like"}  # although Any
 
 

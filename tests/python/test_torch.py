@@ -75,6 +75,40 @@ def test_tensors(dtype):
     run(use, 2)
 
 
+def test_pool():
+    """Tensors of a pool lie in the heap while there is room, and keep it until they are dropped."""
+    def use(comm):
+        import weft.torch
+
+        pool = weft.torch.Pool(comm, 1 << 21)
+        rows, ids = pool.empty(((1000, 512), torch.bfloat16), ((1000, 3), torch.int64))
+        assert rows.shape == (1000, 512) and rows.dtype == torch.bfloat16
+        assert comm.is_direct(rows) and comm.is_direct(ids) and ids.is_contiguous()
+        more, = pool.empty(((1000, 600), torch.bfloat16))
+        assert not comm.is_direct(more) and more.shape == (1000, 600)
+        first = rows.data_ptr()
+        del rows
+        pool.empty(((5,), torch.uint8))  # it is not asked at once
+        again, = pool.empty(((1000, 500), torch.bfloat16))
+        assert comm.is_direct(again) and again.data_ptr() == first
+        pool.grow(1 << 21)  # it has that
+        assert not comm.is_direct(pool.empty(((1000, 600), torch.bfloat16))[0])
+        pool.grow(1 << 22)
+        grown, = pool.empty(((1 << 21,), torch.uint8))
+        assert comm.is_direct(grown) and pool.mem_pool is None
+        again.fill_(3)
+        pool.destroy()
+        assert not comm.is_direct(pool.empty(((5,), torch.float32))[0])
+        native = comm._native
+        comm.destroy()
+        del pool, ids, grown
+        assert (again == 3).all() and native.address is not None
+        del again
+        assert native.address is None
+
+    run(use, 2)
+
+
 def test_arguments():
     def refused(comm):
         coll = weft.Collectives(comm)

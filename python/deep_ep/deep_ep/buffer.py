@@ -2,22 +2,26 @@
 """Buffer: DeepEP's normal dispatch and combine on weft."""
 from __future__ import annotations
 
+import math
+import os
 import threading
 from typing import Any, Callable
 
 import torch
 import weft
-from weft.torch import agree_on_id, make_context
+from weft.torch import Pool, WhenFull, agree_on_id, make_context
 
 from . import config as configs
 from .config import RANKS_PER_NODE, Config
 from .events import EventHandle, EventOverlap
-from .landing import Landing
+from .landing import ALIGNMENT_BYTES, Landing
 from .low_latency import LowLatencyFunctions
-from .routing import Handle, HandlePool, Routing, internode_handle, intranode_handle
+from .routing import (Handle, HandlePool, Placeholders, Routing, internode_handle,
+                      intranode_handle)
 
 TIMEOUT_MS = 200_000  # ranks compile kernels between calls
 MAX_RANKS_WITHOUT_TOPK = 64  # that one token goes to
+BATCHES_IN_POOL = 2  # whose rows are in use at a time; there is room for one more
 
 
 class _Runtime:
@@ -59,11 +63,18 @@ class Buffer(LowLatencyFunctions):
         self._comm = weft.Communicator(unique_id, self.rank, self.group_size,
                                        timeout_ms=TIMEOUT_MS)
         self.runtime: _Runtime | None = _Runtime(self.group_size)
-        self._pool, self._landing = HandlePool(self._comm), Landing(self._comm)
+        self._handles, self._landing = HandlePool(self._comm), Landing(self._comm)
+        self._placeholders = Placeholders(self._device())
         self._lock = threading.RLock()
         # Made now, since nothing can be made while a graph is captured.
-        self._comm_stream = torch.cuda.Stream(self._device(), priority=-1) \
-            if self._comm.is_on_gpu else None
+        self._comm_stream = None
+        self._outputs, self._answers = Pool(self._comm), None
+        if self._comm.is_on_gpu:
+            self._comm_stream = torch.cuda.Stream(self._device(), priority=-1)
+            self._has_begun, self._has_ended = torch.cuda.Event(), torch.cuda.Event()
+            with torch.cuda.stream(self._comm_stream):
+                self._outputs.grow(self._pool_bytes())
+        self._captured: list[Routing] = []  # which graphs use
         self._local: dict[bool, torch.Tensor] = {}
         self._open_low_latency()
 
@@ -77,8 +88,25 @@ class Buffer(LowLatencyFunctions):
     def destroy(self) -> None:
         assert self.explicitly_destroy, "explicitly_destroy must be set"
         self._comm.host_barrier()
+        self._handles.close()
         self._comm.destroy()
         self.runtime = None
+
+    def _pool_bytes(self) -> int:
+        """As much as callers have asked for. Memory of the host is allocated when it is needed."""
+        wished = int(os.environ.get("WEFT_DEEP_EP_POOL_BYTES", 0))
+        return max(wished, self.num_nvl_bytes) if self._comm.is_on_gpu else wished
+
+    @property
+    def pool(self) -> Any:
+        """A torch.cuda.MemPool over weft's heap; None on machine cpu. What experts write to tensors
+        of torch.cuda.use_mem_pool(buffer.pool), combine reads where it is. It is made, for the
+        stream that is current then, when it is asked for first, which is collective. Not for
+        graphs."""
+        if self._answers is None and self._comm.is_on_gpu:
+            self._answers = Pool(self._comm, max(self._pool_bytes(), self._outputs.num_bytes),
+                                 when_full=WhenFull.DEVICE_MEMORY)
+        return self._answers and self._answers.mem_pool
 
     # ------------------------------------------------------------ what callers ask
 
@@ -128,31 +156,38 @@ class Buffer(LowLatencyFunctions):
 
     # ------------------------------------------------------------ streams
 
-    def _run(self, operation: Callable[[], Any], inputs: Any, previous_event: Any = None,
-             async_finish: bool = False) -> tuple[Any, EventOverlap]:
-        """Runs an operation on the communication stream; on machine cpu at once."""
+    def _run(self, operation: Callable[[], tuple[Any, Any]], inputs: Any,
+             previous_event: Any = None, async_finish: bool = False) -> tuple[Any, EventOverlap]:
+        """Runs an operation on the communication stream; on machine cpu at once. It returns what
+        the caller gets, and which tensors of that it has made."""
         with self._lock:
             self._comm.check()
             if not self._comm.is_on_gpu:
-                return operation(), EventOverlap(EventHandle() if async_finish else None)
-            current, comm_stream = torch.cuda.current_stream(), self.get_comm_stream()
+                return operation()[0], EventOverlap(EventHandle() if async_finish else None)
+            current, comm_stream = torch.cuda.current_stream(), self._comm_stream
             assert current != comm_stream, "the current stream is the communication stream"
             previous = getattr(previous_event, "event", None)
+            if previous is None:
+                self._has_begun.record(current)
+                comm_stream.wait_event(self._has_begun)
             with torch.cuda.stream(comm_stream):
                 if previous is not None:
                     previous.current_stream_wait()
-                else:
-                    comm_stream.wait_stream(current)
-                outputs = operation()
+                outputs, made = operation()
                 event = EventHandle() if async_finish else None
-            for tensor in _tensors(outputs):
-                tensor.record_stream(current)
+            for tensor in made:
+                if tensor is not None:
+                    tensor.record_stream(current)
             if async_finish:
                 for tensor in _tensors(inputs):
                     tensor.record_stream(comm_stream)
             else:
-                current.wait_stream(comm_stream)
+                self._has_ended.record(comm_stream)
+                current.wait_event(self._has_ended)
             return outputs, EventOverlap(event)
+
+    def _is_capturing(self) -> bool:
+        return self._comm.is_on_gpu and torch.cuda.is_current_stream_capturing()
 
     def _num_blocks(self, config: Config | None) -> int:
         if not self._comm.is_on_gpu:
@@ -164,12 +199,13 @@ class Buffer(LowLatencyFunctions):
     def get_dispatch_layout(self, topk_idx: torch.Tensor, num_experts: int,
                             previous_event: Any = None, async_finish: bool = False,
                             allocate_on_comm_stream: bool = False) -> tuple[Any, ...]:
-        def layout() -> tuple[Any, ...]:
-            routing = self._pool.take(topk_idx.shape[1], num_experts, 1)
+        def layout() -> tuple[Any, Any]:
+            routing = self._handles.take(topk_idx.shape[1], num_experts, 1)
             tables = routing.handle.layout(topk_idx, with_tables=True)
             is_token_in_rank = tables.is_token_in_rank.view(torch.bool)
-            return (tables.num_tokens_per_rank, self._tokens_per_node(is_token_in_rank),
+            made = (tables.num_tokens_per_rank, self._tokens_per_node(is_token_in_rank),
                     tables.num_tokens_per_expert, is_token_in_rank)
+            return made, made
 
         outputs, event = self._run(layout, topk_idx, previous_event, async_finish)
         return *outputs, event
@@ -196,22 +232,24 @@ class Buffer(LowLatencyFunctions):
         def planes_of_x() -> tuple[torch.Tensor, ...]:
             return (x[0], x[1].contiguous()) if isinstance(x, tuple) else (x,)
 
-        def cached() -> tuple[Any, ...]:
+        def cached() -> tuple[Any, Any]:
             planes = planes_of_x()
             rows = self._receive(handle.weft, planes, None, None, False, num_blocks)
-            return rows.x if len(planes) == 1 else rows.planes, None, None, None, None
+            received = rows.x if len(planes) == 1 else rows.planes
+            return (received, None, None, None, None), rows.planes
 
-        def routed() -> tuple[Any, ...]:
+        def routed() -> tuple[Any, Any]:
             num_topk = min(self.group_size, MAX_RANKS_WITHOUT_TOPK) if topk_idx is None \
                 else topk_idx.shape[1]
-            routing = self._pool.take(num_topk, num_tokens_per_expert.numel(), expert_alignment)
+            routing = self._handles.take(num_topk, num_tokens_per_expert.numel(), expert_alignment)
             routing.handle.layout_by_table(is_token_in_rank, num_tokens_per_expert)
             routing.handle.notify()
             per_expert = self._count(routing, num_worst_tokens)
             planes = planes_of_x()
             rows = self._receive(routing, planes, topk_idx, topk_weights, True, num_blocks)
-            return (rows.x if len(planes) == 1 else rows.planes, rows.topk_idx, rows.topk_weights,
-                    per_expert, self._handle(routing, rows, is_token_in_rank, config))
+            return ((rows.x if len(planes) == 1 else rows.planes, rows.topk_idx, rows.topk_weights,
+                     per_expert, self._handle(routing, rows, is_token_in_rank, config)),
+                    (*rows.planes, rows.topk_idx, rows.topk_weights, rows.src_token))
 
         if handle is not None:
             assert topk_idx is None and topk_weights is None, "a handle comes without top-k"
@@ -236,32 +274,49 @@ class Buffer(LowLatencyFunctions):
     def _receive(self, routing: Routing, planes: tuple[torch.Tensor, ...],
                  topk_idx: torch.Tensor | None, topk_weights: torch.Tensor | None,
                  with_src_token: bool, num_blocks: int) -> weft.Received:
-        """Rows arrive in the landing, from where they are copied to tensors of PyTorch's."""
+        """Rows arrive in tensors of the pool; those that found no room there get copies."""
         num_rows, num_topk = routing.num_rows, routing.handle.num_topk
-        row_bytes = [plane.shape[1] * plane.element_size() for plane in planes]
-        self._landing.begin(routing.max_rows, [*row_bytes, 8 * num_topk, 4 * num_topk, 4])
-        take = self._landing.take
-        with_topk = topk_idx is not None
-        landed = routing.handle.dispatch(
-            planes, tuple(take((num_rows, plane.shape[1]), plane.dtype) for plane in planes),
-            capacity=num_rows, topk_idx=topk_idx, topk_weights=topk_weights,
-            recv_topk_idx=take((num_rows, num_topk), topk_idx.dtype) if with_topk else None,
-            recv_topk_weights=take((num_rows, num_topk), torch.float32) if with_topk else None,
-            recv_src_token=take((num_rows,), torch.int32) if with_src_token else None,
-            num_blocks=num_blocks)
-        return weft.Received(tuple(plane.clone() for plane in landed.planes), *(
-            None if tensor is None else tensor.clone()
-            for tensor in (landed.topk_idx, landed.topk_weights, landed.src_token)))
+        arrays = [((num_rows, plane.shape[1]), plane.dtype) for plane in planes]
+        if topk_idx is not None:
+            arrays += [((num_rows, num_topk), dtype) for dtype in (topk_idx.dtype, torch.float32)]
+        if with_src_token:
+            arrays.append(((num_rows,), torch.int32))
+        self._make_room(routing, arrays)
+        made = self._outputs.empty(*arrays)
+        reached = [tensor if self._comm.is_direct(tensor) else self._landing.take(*array)
+                   for tensor, array in zip(made, arrays)]
+        others = iter(reached[len(planes):])
+        received = routing.handle.dispatch(
+            planes, tuple(reached[:len(planes)]), capacity=num_rows, topk_idx=topk_idx,
+            topk_weights=topk_weights,
+            recv_topk_idx=None if topk_idx is None else next(others),
+            recv_topk_weights=None if topk_idx is None else next(others),
+            recv_src_token=next(others) if with_src_token else None, num_blocks=num_blocks)
+        copies = {id(at): tensor.copy_(at) for tensor, at in zip(made, reached) if tensor is not at}
+        return weft.Received(tuple(copies.get(id(plane), plane) for plane in received.planes), *(
+            copies.get(id(tensor), tensor)
+            for tensor in (received.topk_idx, received.topk_weights, received.src_token)))
+
+    def _make_room(self, routing: Routing, arrays: list[Any]) -> None:
+        """The pool grows on all ranks together, by the most rows that one of them gets."""
+        row_bytes = [math.prod(shape[1:]) * dtype.itemsize for shape, dtype in arrays]
+        self._landing.begin(routing.max_rows, row_bytes)
+        num_bytes = routing.max_rows * sum(row_bytes) + ALIGNMENT_BYTES * len(arrays)
+        if self._is_capturing():
+            self._captured.append(routing)
+        elif BATCHES_IN_POOL * num_bytes > self._outputs.num_bytes:
+            self._outputs.grow(max((BATCHES_IN_POOL + 1) * num_bytes, self._pool_bytes()))
 
     def _handle(self, routing: Routing, rows: weft.Received, is_token_in_rank: torch.Tensor,
                 config: Config | None) -> Handle:
-        num_local_experts = routing.handle.num_experts // self.group_size
-        ends = routing.handle.device_counts(num_local_experts, rows.x).recv_rank_ends.clone()
+        ends = routing.row_ends()
         num_channels = (config.num_sms if config else Buffer.num_sms) // 2
         if self.group_size <= RANKS_PER_NODE:
-            return intranode_handle(routing, ends, rows.src_token, is_token_in_rank, num_channels)
+            return intranode_handle(routing, ends, rows.src_token, is_token_in_rank, num_channels,
+                                    self._placeholders)
         return internode_handle(routing, ends, is_token_in_rank,
-                                self.group_size // RANKS_PER_NODE, num_channels)
+                                self.group_size // RANKS_PER_NODE, num_channels,
+                                self._placeholders)
 
     def combine(self, x: torch.Tensor, handle: Handle, topk_weights: torch.Tensor | None = None,
                 bias: Any = None, config: Config | None = None, previous_event: Any = None,
@@ -272,18 +327,24 @@ class Buffer(LowLatencyFunctions):
         assert x.is_contiguous() and x.shape[0] == routing.num_rows, \
             f"x has {x.shape[0]} rows, its dispatch {routing.num_rows}"
 
-        def summed() -> tuple[Any, ...]:
+        def summed() -> tuple[Any, Any]:
             num_topk = 0 if topk_weights is None else topk_weights.shape[1]
             self._landing.begin(routing.max_rows, [x.shape[1] * x.element_size(), 4 * num_topk])
-            rows = self._landing.place(x)
-            weights = None if topk_weights is None else self._landing.place(topk_weights)
-            out = routing.handle.combine(rows, bias=biases, topk_weights=weights,
+            if self._is_capturing():
+                self._captured.append(routing)
+            weights = None if topk_weights is None else self._reached(topk_weights)
+            out = routing.handle.combine(self._reached(x), bias=biases, topk_weights=weights,
                                          num_blocks=self._num_blocks(config))
-            return (out, None) if weights is None else out
+            made = (out, None) if weights is None else out
+            return made, made
 
         outputs, event = self._run(summed, (x, topk_weights, biases), previous_event,
                                    async_finish)
         return *outputs, event
+
+    def _reached(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Where other ranks read it."""
+        return tensor if self._comm.is_direct(tensor) else self._landing.place(tensor)
 
     internode_dispatch, internode_combine = dispatch, combine
 

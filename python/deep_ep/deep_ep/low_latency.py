@@ -47,6 +47,9 @@ class Room:
         self._results: deque[object] = deque()  # dispatched, not combined
         self._scratch: weft.Rows | None = None
 
+    def empty_rows(self, like: torch.Tensor) -> weft.Rows:
+        return self.ll.empty_rows(like, ("num_rows_per_rank", "missing_ranks"))
+
     def add_result(self, result: object) -> None:
         if len(self._results) == MAX_RESULTS:
             self._release()
@@ -114,9 +117,9 @@ class LowLatencyFunctions:
         shape = Shape(num_max_dispatch_tokens_per_rank, x.shape[1], num_experts,
                       topk_idx.shape[1], scale)
         room = self._room(shape)
-        result, out = object(), room.ll.empty_rows(x)
+        result, out = object(), room.empty_rows(x)
 
-        def dispatch(phases: LlPhases) -> None:
+        def dispatch(phases: LlPhases, stream: weft.Stream | None) -> None:
             sent, received = (), {}
             if phases != LlPhases.RECEIVE:
                 room.add_result(result)
@@ -125,7 +128,7 @@ class LowLatencyFunctions:
                 received = {"out": out,
                             "total_rows_per_expert": cumulative_local_expert_recv_stats,
                             "waited_ns": dispatch_wait_recv_cost_stats}
-            room.ll.dispatch(*sent, **received, phases=phases)
+            room.ll.dispatch(*sent, **received, phases=phases, stream=stream)
 
         event, hook = self._phases(dispatch, (x, topk_idx, out), async_finish, return_recv_hook)
         handle = Handle.of((out.src_tokens, out.row_ranges, shape.max_tokens, shape.hidden,
@@ -148,7 +151,7 @@ class LowLatencyFunctions:
         if out is None:
             out = torch.empty((topk_idx.shape[0], x.shape[2]), dtype=x.dtype, device=x.device)
 
-        def combine(phases: LlPhases) -> None:
+        def combine(phases: LlPhases, stream: weft.Stream | None) -> None:
             sent, received = {}, {}
             if phases != LlPhases.RECEIVE:
                 room.take_result(result, topk_idx)
@@ -156,35 +159,32 @@ class LowLatencyFunctions:
             if phases != LlPhases.SEND:
                 received = {"out": out, "topk_weights": topk_weights,
                             "waited_ns": combine_wait_recv_cost_stats}
-            room.ll.combine(**sent, **received, phases=phases)
+            room.ll.combine(**sent, **received, phases=phases, stream=stream)
 
         event, hook = self._phases(combine, (x, topk_weights, out), async_finish,
                                    return_recv_hook)
         return out, event, hook
 
-    def _phases(self, operation: Callable[[LlPhases], Any], tensors: Any, async_finish: bool,
-                return_recv_hook: bool) -> tuple[EventOverlap, Callable[[], None] | None]:
-        """Both phases on the communication stream; or the first on the current one, and a hook
-        that runs the second there."""
+    def _phases(self, operation: Callable[[LlPhases, weft.Stream | None], Any], tensors: Any,
+                async_finish: bool, return_recv_hook: bool
+                ) -> tuple[EventOverlap, Callable[[], None] | None]:
+        """Both phases at once; or the first one, and a hook that runs the second. They run on the
+        current stream, unless it is not to wait for them: one less to tell and to be told."""
         assert not (async_finish and return_recv_hook), "either async_finish or return_recv_hook"
-        if not return_recv_hook:
-            _, event = self._run(lambda: operation(LlPhases.SEND_AND_RECEIVE), tensors,
-                                 async_finish=async_finish)
+        if async_finish:
+            _, event = self._run(lambda: (operation(LlPhases.SEND_AND_RECEIVE, None), ()), tensors,
+                                 async_finish=True)
             return event, None
         with self._lock:
             self._comm.check()
-            operation(LlPhases.SEND)
-        stream = torch.cuda.current_stream() if self._comm.is_on_gpu else None
+            stream = self._comm.current_stream()
+            operation(LlPhases.SEND if return_recv_hook else LlPhases.SEND_AND_RECEIVE, stream)
 
         def receive() -> None:
             with self._lock:
-                if stream is None:
-                    operation(LlPhases.RECEIVE)
-                    return
-                with torch.cuda.stream(stream):
-                    operation(LlPhases.RECEIVE)
+                operation(LlPhases.RECEIVE, stream)
 
-        return EventOverlap(), receive
+        return EventOverlap(), receive if return_recv_hook else None
 
     def get_next_low_latency_combine_buffer(self, handle: Handle) -> torch.Tensor:
         """[local experts, rows, hidden], for zero_copy."""

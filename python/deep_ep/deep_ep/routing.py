@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import weft
@@ -16,6 +17,11 @@ class Routing:
         self.num_rows = 0  # of this rank
         self.max_rows = 0  # of any rank
 
+    def row_ends(self) -> torch.Tensor:
+        """The row after the last one of each source: memory of the handle, so it is true as long
+        as this object lives."""
+        return self._pool.row_ends(self.handle)
+
     def __del__(self):
         self._pool.give_back(self._key, self.handle)
 
@@ -28,6 +34,20 @@ class HandlePool:
         self._comm = comm
         self._ep: weft.ExpertParallel | None = None
         self._free: dict[tuple[int, int, int], list[weft.Handle]] = {}
+        self._row_ends: WeakKeyDictionary[weft.Handle, torch.Tensor] = WeakKeyDictionary()
+
+    def row_ends(self, handle: weft.Handle) -> torch.Tensor:
+        """A view of memory of the handle, made once."""
+        if handle not in self._row_ends:
+            num_local_experts = handle.num_experts // self._comm.num_ranks
+            self._row_ends[handle] = handle.device_counts(
+                num_local_experts, torch.empty(0)).recv_rank_ends
+        return self._row_ends[handle]
+
+    def close(self) -> None:
+        """Views keep the communicator, which is to end."""
+        self._free.clear()
+        self._row_ends.clear()
 
     def ep(self, num_experts: int) -> weft.ExpertParallel:
         if self._ep is None or self._ep.num_experts < num_experts:
@@ -60,23 +80,38 @@ class Handle(tuple):
         return handle
 
 
+class Placeholders:
+    """Zeros of any shape, in the same memory: what only DeepEP's own kernels read."""
+
+    def __init__(self, device: torch.device):
+        self._zero = torch.zeros((), dtype=torch.int32, device=device)
+        self._made: dict[tuple[int, ...], torch.Tensor] = {}
+
+    def of(self, *shape: int) -> torch.Tensor:
+        """Shapes that come again and again."""
+        if shape not in self._made:
+            self._made[shape] = self._zero.expand(shape)
+        return self._made[shape]
+
+    def of_batch(self, *shape: int) -> torch.Tensor:
+        return self._zero.expand(shape)
+
+
 def intranode_handle(routing: Routing, row_ends: torch.Tensor, src_token: torch.Tensor,
-                     is_token_in_rank: torch.Tensor, num_channels: int) -> Handle:
+                     is_token_in_rank: torch.Tensor, num_channels: int,
+                     zeros: Placeholders) -> Handle:
     num_tokens, num_ranks = is_token_in_rank.shape
-    zero = row_ends.new_zeros(())
+    channels = zeros.of(num_ranks, num_channels)
     return Handle.of((
-        row_ends.unsqueeze(1).expand(num_ranks, num_ranks), zero.expand(num_ranks, num_channels),
-        zero.expand(num_ranks, num_channels), src_token, is_token_in_rank,
-        zero.expand(num_tokens, num_ranks)), routing)
+        row_ends.unsqueeze(1).expand(num_ranks, num_ranks), channels, channels, src_token,
+        is_token_in_rank, zeros.of_batch(num_tokens, num_ranks)), routing)
 
 
 def internode_handle(routing: Routing, row_ends: torch.Tensor, is_token_in_rank: torch.Tensor,
-                     num_nodes: int, num_channels: int) -> Handle:
+                     num_nodes: int, num_channels: int, zeros: Placeholders) -> Handle:
     num_tokens, num_ranks = is_token_in_rank.shape
-    zero = row_ends.new_zeros(())
-    meta = zero.to(torch.uint8).expand(routing.num_rows, 8)
+    by_node, by_rank = zeros.of(num_nodes, num_channels), zeros.of(num_ranks, num_channels)
+    meta = zeros.of().to(torch.uint8).expand(routing.num_rows, 8)
     return Handle.of((
-        is_token_in_rank, zero.expand(num_nodes, num_channels),
-        zero.expand(num_ranks, num_channels), zero.expand(num_nodes, num_channels),
-        zero.expand(num_nodes), zero.expand(num_ranks, num_channels), row_ends, meta,
-        zero.expand(num_tokens, num_nodes), zero.expand(0, 8)), routing)
+        is_token_in_rank, by_node, by_rank, by_node, zeros.of(num_nodes), by_rank, row_ends, meta,
+        zeros.of_batch(num_tokens, num_nodes), zeros.of(0, 8)), routing)
