@@ -82,7 +82,7 @@
  *                       weights it is the way back
  * They are asynchronous: when they return, rows may still be read and written, in any order with
  * whatever the warp does next, other row operations included. A lane's part in them ends at its next
- * wp_block_sync, wp_row_sync, wp_remote_post, wp_signal, wp_credit or wp_fetch_add, before what that orders, or with
+ * wp_block_sync, wp_row_sync, wp_remote_post, wp_signal or wp_fetch_add, before what that orders, or with
  * the launch; which part of a row is whose is the machine's choice, so that one lane's signal tells of all only after
  * a block sync.
  * wp_warp_sync and wp_add_acq_rel end nothing. The arrays of pointers (wp_warp_pointers) have

@@ -27,6 +27,7 @@ weft__program_fn weft__sim_planted_signal, weft__sim_planted_parity, weft__sim_p
     weft__sim_planted_row_source, weft__sim_planted_row_signal, weft__sim_planted_known,
     weft__sim_planted_tickets, weft__sim_late_rows, weft__sim_unordered, weft__sim_relaxed,
     weft__sim_late_write, weft__sim_late_packets, weft__sim_planted_row_reuse,
-    weft__sim_planted_row_news, weft__sim_planted_row_weighted, weft__sim_planted_row_quantise;
+    weft__sim_planted_row_news, weft__sim_planted_row_weighted, weft__sim_planted_row_quantise,
+    weft__sim_planted_credit, weft__sim_planted_room, weft__sim_planted_clear;
 
 #endif

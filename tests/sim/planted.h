@@ -51,6 +51,9 @@ struct job_args {
 #define wp_planted_row_source_args   job_args
 #define wp_planted_row_signal_args   job_args
 #define wp_planted_known_args        job_args
+#define wp_planted_credit_args       job_args
+#define wp_planted_room_args         job_args
+#define wp_planted_clear_args        job_args
 #define wp_planted_row_reuse_args    job_args
 #define wp_planted_row_news_args     job_args
 #define wp_late_rows_args            job_args

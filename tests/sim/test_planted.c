@@ -69,6 +69,12 @@ PLANTED(a_signal_that_nobody_waits_for_is_found, weft__sim_planted_unawaited, 4,
         "signal that no one waits for")
 PLANTED(a_write_into_a_slot_still_being_read_is_found, weft__sim_planted_overwrite, 4, 1,
         "the write is not ordered after the read")
+PLANTED(a_credit_that_tells_of_stores_is_found, weft__sim_planted_credit, 1, 1,
+        "the read is not ordered after the write")
+PLANTED(a_credit_before_the_slot_is_read_is_found, weft__sim_planted_room, 4, 1,
+        "the write is not ordered after the read")
+PLANTED(a_word_cleared_too_late_is_found, weft__sim_planted_clear, 1, 1,
+        "the two writes are not ordered")
 PLANTED(a_wait_that_sees_an_older_signal_is_found, weft__sim_planted_stale, 1, 1,
         "the read is not ordered after the write")
 PLANTED(a_signal_that_is_not_seen_is_found, weft__sim_planted_known, 1, 1,

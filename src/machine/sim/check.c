@@ -34,8 +34,10 @@ static void report_race(const void *address, const struct sim_last *earlier,
 
 static int is_before(const struct sim_last *earlier, const struct sim_fiber *fiber)
 {
-    return earlier->fiber == SIM_NOBODY ||
-           sim_clock_of(&fiber->clock, earlier->fiber) >= earlier->time;
+    if (earlier->fiber == SIM_NOBODY)
+        return 1;
+    return (is_write(earlier) ? sim_clock_of(&fiber->clock, earlier->fiber)
+                              : sim_clock_of_loads(&fiber->clock, earlier->fiber)) >= earlier->time;
 }
 
 static int conflicts(const struct sim_last *earlier, const struct sim_last *later)
@@ -52,8 +54,8 @@ static int check_readers(const void *address, const struct sim_cell *cell,
         report_race(address, &cell->read, write);
         return 1;
     }
-    for (int32_t id = 0; id < cell->readers->size; id++) {
-        const struct sim_last reader = {(int16_t)id, cell->read.access, cell->readers->of[id],
+    for (int32_t id = 0; id < cell->readers->all.size; id++) {
+        const struct sim_last reader = {(int16_t)id, cell->read.access, cell->readers->all.of[id],
                                         cell->read.code};
         if (conflicts(&reader, write)) {
             report_race(address, &reader, write);
@@ -113,6 +115,13 @@ static int is_late(const struct sim_last *access)
            sim_world->fibers[access->fiber]->rank == config->fault_rank;
 }
 
+/* Who has read the bytes since they were written last did so after that write, and has done so before a write that is
+ * after its read, whatever that write's fiber knows of the one before. */
+static int is_behind_reads(const struct sim_cell *cell, const struct sim_last *access)
+{
+    return is_write(access) && cell->read.fiber != SIM_NOBODY;
+}
+
 /* Returns 1 when something was reported, so that one access is reported once. */
 static int check_cell(const void *address, struct sim_cell *cell, const struct sim_last *access)
 {
@@ -124,7 +133,7 @@ static int check_cell(const void *address, struct sim_cell *cell, const struct s
         const struct sim_access_record record = record_of(access);
         sim_report_bad_access(address, &record, NULL, why);
         is_reported = 1;
-    } else if (conflicts(&cell->write, access)) {
+    } else if (!is_behind_reads(cell, access) && conflicts(&cell->write, access)) {
         report_race(address, &cell->write, access);
         is_reported = 1;
     } else if (is_write(access)) {

@@ -10,39 +10,51 @@
 
 enum { MIN_SIZE = 32 };
 
-static void grow(struct sim_clock *clock, int32_t size)
+static void grow(struct sim_times *times, int32_t size)
 {
-    int32_t new_size = clock->size > 0 ? clock->size : MIN_SIZE;
+    int32_t new_size = times->size > 0 ? times->size : MIN_SIZE;
     while (new_size < size)
         new_size *= 2;
     uint32_t *of = sim_run_alloc((size_t)new_size * sizeof *of);
-    if (clock->size > 0)
-        memcpy(of, clock->of, (size_t)clock->size * sizeof *of);
-    *clock = (struct sim_clock){of, new_size};
+    if (times->size > 0)
+        memcpy(of, times->of, (size_t)times->size * sizeof *of);
+    *times = (struct sim_times){of, new_size};
+}
+
+static void join(struct sim_times *times, const struct sim_times *other)
+{
+    const int32_t size = other->size < sim_world->num_fibers ? other->size : sim_world->num_fibers;
+    if (times->size < size)
+        grow(times, size);
+    for (int32_t i = 0; i < size; i++) {
+        if (times->of[i] < other->of[i])
+            times->of[i] = other->of[i];
+    }
+}
+
+static void clear(struct sim_times *times)
+{
+    if (times->size > 0)
+        memset(times->of, 0, (size_t)times->size * sizeof *times->of);
 }
 
 void sim_clock_join(struct sim_clock *clock, const struct sim_clock *other)
 {
-    const int32_t size = other->size < sim_world->num_fibers ? other->size : sim_world->num_fibers;
-    if (clock->size < size)
-        grow(clock, size);
-    for (int32_t i = 0; i < size; i++) {
-        if (clock->of[i] < other->of[i])
-            clock->of[i] = other->of[i];
-    }
+    join(&clock->all, &other->all);
+    join(&clock->loads, &other->loads);
 }
 
 void sim_clock_set(struct sim_clock *clock, int32_t fiber, uint32_t time)
 {
-    if (clock->size <= fiber)
-        grow(clock, fiber + 1);
-    clock->of[fiber] = time;
+    if (clock->all.size <= fiber)
+        grow(&clock->all, fiber + 1);
+    clock->all.of[fiber] = time;
 }
 
 void sim_clock_clear(struct sim_clock *clock)
 {
-    if (clock->size > 0)
-        memset(clock->of, 0, (size_t)clock->size * sizeof *clock->of);
+    clear(&clock->all);
+    clear(&clock->loads);
 }
 
 uint32_t sim_now(const struct sim_fiber *fiber)
@@ -58,6 +70,15 @@ void sim_tick(struct sim_fiber *fiber)
 void sim_release(struct sim_clock *clock)
 {
     sim_clock_join(clock, &sim_current()->clock);
+    sim_tick(sim_current());
+}
+
+void sim_release_loads(struct sim_clock *clock)
+{
+    const struct sim_fiber *fiber = sim_current();
+    sim_clock_join(clock, &fiber->fenced);
+    join(&clock->loads, &fiber->clock.all);
+    join(&clock->loads, &fiber->clock.loads);
     sim_tick(sim_current());
 }
 

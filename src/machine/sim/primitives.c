@@ -191,7 +191,8 @@ void weft__sim_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64
     sim_yield();
 }
 
-/* It cannot have been allocated again where only the target has freed it. */
+/* A relaxed store, behind loads that have ended, and behind the last fence. It cannot have been allocated
+ * again where only the target has freed it. */
 void weft__sim_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
                       struct weft__sim_place place)
 {
@@ -199,16 +200,33 @@ void weft__sim_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64
     const int is_weakened = sim_site_pass(place, SIM_SITE_RELEASE);
     sim_yield();
     if (sim_heap_is_left(comm, rank, word))
-        sim_rows_end(sim_current());
-    else
-        signal(word, value, place, is_weakened, __builtin_return_address(0))->is_credit = 1;
+        return;
+    struct sim_signal *credit = signal(word, value, place, 1, __builtin_return_address(0));
+    credit->is_credit = 1;
+    if (!is_weakened)
+        sim_release_loads(&credit->clock);
     sim_yield();
 }
 
+/* Of row operations those that have ended. It is no site that can be weakened: most of what programs have it for,
+ * launches order here anyway. */
+void weft__sim_fence(struct wp_warp *warp)
+{
+    (void)warp;
+    sim_yield();
+    sim_stores_commit(sim_current(), SIM_PLAIN_STORE);
+    sim_release(&sim_current()->fenced);
+}
+
+/* An ordinary store, as late as others are: whoever signals the word must know of it. */
 void weft__sim_clear(uint64_t *word, struct weft__sim_place place)
 {
     sim_yield();
-    signal(word, 0, place, 1, __builtin_return_address(0))->is_credit = 1;
+    sim_check_access(word, sizeof *word, SIM_WRITE, __builtin_return_address(0));
+    sim_store_begin(word, sizeof *word, SIM_PLAIN_STORE);
+    sim_signal_add(sim_word_of(word), 0)->is_credit = 1;
+    *word = 0;
+    sim_trace("clear", place, word, 0);
     sim_yield();
 }
 
@@ -308,6 +326,12 @@ enum wp_status weft__sim_wait(struct wp_warp *warp, const uint64_t *word, uint64
         sim_acquire(&signal->clock);
     sim_trace("came", place, word, seen);
     return WP_STATUS_OK;
+}
+
+uint64_t weft__sim_now_ns(const struct wp_warp *warp)
+{
+    (void)warp;
+    return sim_world->step;
 }
 
 enum wp_status weft__sim_fail(struct wp_warp *warp, const struct wp_failure *failure)

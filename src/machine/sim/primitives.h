@@ -23,7 +23,6 @@ struct weft__sim_place {
     const char *file;
     int line;
 };
-uint64_t weft__sim_step(void);
 #define WEFT__SIM_HERE ((struct weft__sim_place){__FILE__, __LINE__})
 
 void weft__sim_warp_sync(struct wp_warp *warp, struct weft__sim_place place);
@@ -50,9 +49,11 @@ void weft__sim_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64
                       struct weft__sim_place place);
 void weft__sim_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
                       struct weft__sim_place place);
+void weft__sim_fence(struct wp_warp *warp);
 void weft__sim_clear(uint64_t *word, struct weft__sim_place place);
 enum wp_status weft__sim_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
                               const struct wp_wait_site *site, struct weft__sim_place place);
+uint64_t weft__sim_now_ns(const struct wp_warp *warp);
 enum wp_status weft__sim_fail(struct wp_warp *warp, const struct wp_failure *failure);
 void weft__sim_row_copy(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
                         const void *src, uint64_t row_bytes, struct weft__sim_place place);
@@ -156,7 +157,7 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
 #define wp_warp_pointers(warp)            weft__sim_warp_pointers(warp)
 #define wp_add_acq_rel(word, value)       weft__sim_add_acq_rel(word, value, WEFT__SIM_HERE)
 #define wp_admit_next(warp)               ((void)(warp))
-#define wp_fence_launches(warp)           ((void)(warp))
+#define wp_fence_launches(warp)           weft__sim_fence(warp)
 #define wp_add_relaxed(word, value)       weft__sim_add_relaxed(word, value)
 #define wp_load_relaxed(word)             weft__sim_load_relaxed(word)
 #define wp_compare_swap_relaxed(word, expected, desired)                                           \
@@ -166,7 +167,7 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
 #define wp_clear(word)                     weft__sim_clear(word, WEFT__SIM_HERE)
 #define wp_wait(warp, word, at_least, site)                                                        \
     weft__sim_wait(warp, word, at_least, site, WEFT__SIM_HERE)
-#define wp_now_ns(warp)        ((void)(warp), weft__sim_step())
+#define wp_now_ns(warp)        weft__sim_now_ns(warp)
 #define wp_fail(warp, failure) weft__sim_fail(warp, failure)
 #define wp_row_copy(warp, dsts, num_dsts, src, row_bytes)                                          \
     weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE)

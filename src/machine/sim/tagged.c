@@ -67,8 +67,8 @@ static void note_reader(struct row *row)
 static void check_readers(const struct row *row, const struct sim_access_record *access)
 {
     const struct sim_clock *past = &access->fiber->clock;
-    for (int32_t i = 0; i < row->readers.size; i++) {
-        if (row->readers.of[i] > sim_clock_of(past, i)) {
+    for (int32_t i = 0; i < row->readers.all.size; i++) {
+        if (row->readers.all.of[i] > sim_clock_of_loads(past, i)) {
             sim_report_bad_access(row->address, access, NULL,
                                   "row sent over one that may still be read: the sender did not "
                                   "learn that its readers have ended");

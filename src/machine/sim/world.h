@@ -24,16 +24,32 @@ enum {
 
 /* ---------------------------------------------------------------- vector clocks */
 
-/* For each fiber the time up to which all that it did is in the past. Its memory lasts as long as
- * the run: a clock of zeroes is empty, and is not freed. */
-struct sim_clock {
+/* What happened before something. Its memory lasts as long as the run: a clock of zeroes is empty, and is
+ * not freed. */
+struct sim_times {
     uint32_t *of;
     int32_t size; /* the times of other fibers are 0 */
 };
+struct sim_clock {
+    struct sim_times all; /* for each fiber the time up to which all that it did is in the past, */
+    struct sim_times loads; /* and that for what it has loaded, where that is later: by credits */
+};
+
+static inline uint32_t sim_time_of(const struct sim_times *times, int32_t fiber)
+{
+    return fiber < times->size ? times->of[fiber] : 0;
+}
 
 static inline uint32_t sim_clock_of(const struct sim_clock *clock, int32_t fiber)
 {
-    return fiber < clock->size ? clock->of[fiber] : 0;
+    return sim_time_of(&clock->all, fiber);
+}
+
+static inline uint32_t sim_clock_of_loads(const struct sim_clock *clock, int32_t fiber)
+{
+    const uint32_t all = sim_time_of(&clock->all, fiber);
+    const uint32_t loads = sim_time_of(&clock->loads, fiber);
+    return loads > all ? loads : all;
 }
 
 /* ---------------------------------------------------------------- fibers */
@@ -77,7 +93,8 @@ struct sim_fiber {
     int64_t deadline_ns; /* the wait ends then at the latest; INT64_MAX: never */
     int wait_ended;      /* by is_over, not by the deadline */
     struct sim_clock clock;
-    struct sim_clock taken; /* what the packets brought that it took */
+    struct sim_clock taken;  /* what the packets brought that it took */
+    struct sim_clock fenced; /* what it had done at its last fence: a relaxed store brings that */
     /* Row operations outlast their call: what they access is dated at the time that the fiber will
      * have when it has waited for them. 0: none is under way. */
     uint32_t rows_time;
@@ -145,6 +162,8 @@ uint32_t sim_now(const struct sim_fiber *fiber);
 void sim_tick(struct sim_fiber *fiber);
 /* Publishes the running fiber's past in *clock (joined), and begins a new time of the fiber. */
 void sim_release(struct sim_clock *clock);
+/* The same of a relaxed store: the past of its last fence, and loads up to now. */
+void sim_release_loads(struct sim_clock *clock);
 void sim_acquire(const struct sim_clock *clock);
 /* The row operations of the running fiber that are under way: the time of their accesses. */
 uint32_t sim_rows_time(void);
