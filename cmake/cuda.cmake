@@ -59,15 +59,15 @@ function(weft_kernel_symbol name out)
   set(${out} ${symbol}E PARENT_SCOPE)
 endfunction()
 
-# weft_compile_for_gpus(PROGRAM FATBIN): FATBIN.c defines the bytes as weft__fatbin_<stem of PROGRAM>.
+# weft_compile_for_gpus(PROGRAM FATBIN [FLAG...]): FATBIN.c defines the bytes as
+# weft__fatbin_<stem of PROGRAM>.
 function(weft_compile_for_gpus program fatbin)
   cmake_path(GET program STEM name)
   cmake_path(GET fatbin PARENT_PATH folder)
-  weft_kernel_symbol(${name} symbol)
   add_custom_command(
     OUTPUT ${fatbin}.c
     COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
-    COMMAND ${NVCC} ${WEFT_NVCC_FLAGS} -DWEFT__CUDA_SYMBOL=${symbol} -fatbin -MMD -MF ${fatbin}.d -MT ${fatbin}.c
+    COMMAND ${NVCC} ${WEFT_NVCC_FLAGS} ${ARGN} -fatbin -MMD -MF ${fatbin}.d -MT ${fatbin}.c
       -o ${fatbin} ${program}
     COMMAND ${BIN2C} --const --name weft__fatbin_${name} ${fatbin} > ${fatbin}.c
     DEPENDS ${program}
@@ -89,10 +89,10 @@ set(fatbin_objects)
 foreach(program ${cuda_program_sources})
   cmake_path(GET program STEM name)
   set(fatbin ${fatbin_dir}/${name}.fatbin)
-  weft_compile_for_gpus(${program} ${fatbin})
+  weft_kernel_symbol(${name} symbol)
+  weft_compile_for_gpus(${program} ${fatbin} -DWEFT__CUDA_SYMBOL=${symbol})
   list(APPEND fatbin_objects ${fatbin}.c)
   string(APPEND fatbin_list "extern const unsigned long long weft__fatbin_${name}[];\n")
-  weft_kernel_symbol(${name} symbol)
   string(APPEND fatbin_entries "    {\"${name}\", \"${symbol}\", weft__fatbin_${name}},\n")
 endforeach()
 string(APPEND fatbin_list

@@ -49,12 +49,19 @@ struct wp_warp {
     uint32_t prefetched_bytes;
 };
 
+/* Of the library's programs the build says how their kernels are called. */
+#ifdef WEFT__CUDA_SYMBOL
+#define WEFT__CUDA_SYMBOL_OF(name) WEFT__CUDA_SYMBOL
+#else
+#define WEFT__CUDA_SYMBOL_OF(name) weft__cuda_##name
+#endif
+
 #define WP_PROGRAM(name, warp, args)                                                               \
     static __device__ __forceinline__ enum wp_status name##_body(                                  \
         struct wp_warp *warp, const struct wp_##name##_args *args);                                \
     extern "C" __global__ void __launch_bounds__(WP_WARP_SIZE *WEFT__CUDA_MAX_WARPS, 1)            \
-        WEFT__CUDA_SYMBOL(const __grid_constant__ struct weft__cuda_launch launch,                 \
-                          const __grid_constant__ struct wp_##name##_args name_args)               \
+        WEFT__CUDA_SYMBOL_OF(name)(const __grid_constant__ struct weft__cuda_launch launch,        \
+                                   const __grid_constant__ struct wp_##name##_args name_args)      \
     {                                                                                              \
         __shared__ struct weft__cuda_block block;                                                  \
         struct wp_warp this_warp;                                                                  \
