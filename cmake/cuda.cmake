@@ -36,10 +36,12 @@ endforeach()
 # For GPUs newer than any of them.
 list(APPEND gpu_flags -gencode arch=compute_${newest_gpu},code=compute_${newest_gpu})
 
+set(WEFT_NVCC_OPTIONS "" CACHE STRING "More options for nvcc, when it compiles programs")
+
 # No fused multiply-add where none is written: results are the same on every machine.
 set(WEFT_NVCC_FLAGS -x cu -std=c++17 -O3 --fmad=false -Werror all-warnings
   -I${PROJECT_SOURCE_DIR}/src/machine/cuda -I${PROJECT_SOURCE_DIR}/include
-  -I${PROJECT_SOURCE_DIR}/src ${gpu_flags} CACHE INTERNAL "How programs are compiled for GPUs")
+  -I${PROJECT_SOURCE_DIR}/src ${gpu_flags} ${WEFT_NVCC_OPTIONS} CACHE INTERNAL "How programs are compiled for GPUs")
 
 # The symbol of a program's kernel is what C++ makes of weft::NAME, or of weft::FAMILY::dispatch where
 # NAME is FAMILY_dispatch (or combine, notify): profilers show it so, and the tests that people have of

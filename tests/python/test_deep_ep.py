@@ -231,6 +231,25 @@ def test_outputs_lie_in_the_heap():
     in_group(layers, 2)
 
 
+def test_end():
+    """The communicator ends with the last tensor, or handle, of a buffer that was destroyed."""
+    def layer(group):
+        x, ids, weights = everybody(2)[0][group.rank()]
+        buffer = deep_ep.Buffer(group, explicitly_destroy=True)
+        got, _, _, _, handle, _ = buffer.dispatch(x, topk_idx=ids, topk_weights=weights,
+                                                  **layout_of(buffer, ids))
+        buffer.combine(got.clone(), handle)
+        native = buffer._comm._native
+        buffer.destroy()
+        same = got.clone()
+        assert native.address is not None and torch.equal(got, same)
+        del got, handle, _
+        gc.collect()
+        assert native.address is None
+
+    in_group(layer, 2)
+
+
 @pytest.mark.parametrize("how", ["at once", "hook"])
 @pytest.mark.parametrize("rows_are", ["bf16", "fp8", "round_scale", "ue8m0"])
 def test_low_latency(rows_are, how):

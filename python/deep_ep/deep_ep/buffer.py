@@ -89,6 +89,7 @@ class Buffer(LowLatencyFunctions):
         assert self.explicitly_destroy, "explicitly_destroy must be set"
         self._comm.host_barrier()
         self._handles.close()
+        self._landing.close()
         self._comm.destroy()
         self.runtime = None
 
@@ -175,9 +176,8 @@ class Buffer(LowLatencyFunctions):
                     previous.current_stream_wait()
                 outputs, made = operation()
                 event = EventHandle() if async_finish else None
-            for tensor in made:
-                if tensor is not None:
-                    tensor.record_stream(current)
+            for tensor in _tensors(made):
+                tensor.record_stream(current)
             if async_finish:
                 for tensor in _tensors(inputs):
                     tensor.record_stream(comm_stream)
@@ -234,9 +234,8 @@ class Buffer(LowLatencyFunctions):
 
         def cached() -> tuple[Any, Any]:
             planes = planes_of_x()
-            rows = self._receive(handle.weft, planes, None, None, False, num_blocks)
-            received = rows.x if len(planes) == 1 else rows.planes
-            return (received, None, None, None, None), rows.planes
+            made = self._receive(handle.weft, planes, None, None, False, num_blocks)
+            return (made[0] if len(planes) == 1 else tuple(made), None, None, None, None), made
 
         def routed() -> tuple[Any, Any]:
             num_topk = min(self.group_size, MAX_RANKS_WITHOUT_TOPK) if topk_idx is None \
@@ -246,10 +245,14 @@ class Buffer(LowLatencyFunctions):
             routing.handle.notify()
             per_expert = self._count(routing, num_worst_tokens)
             planes = planes_of_x()
-            rows = self._receive(routing, planes, topk_idx, topk_weights, True, num_blocks)
-            return ((rows.x if len(planes) == 1 else rows.planes, rows.topk_idx, rows.topk_weights,
-                     per_expert, self._handle(routing, rows, is_token_in_rank, config)),
-                    (*rows.planes, rows.topk_idx, rows.topk_weights, rows.src_token))
+            made = self._receive(routing, planes, topk_idx, topk_weights, True, num_blocks)
+            *received, src_token = made
+            if topk_idx is None:
+                received += [None, None]
+            *rows, recv_topk_idx, recv_topk_weights = received
+            return ((rows[0] if len(planes) == 1 else tuple(rows), recv_topk_idx,
+                     recv_topk_weights, per_expert,
+                     self._handle(routing, src_token, is_token_in_rank, config)), made)
 
         if handle is not None:
             assert topk_idx is None and topk_weights is None, "a handle comes without top-k"
@@ -273,8 +276,9 @@ class Buffer(LowLatencyFunctions):
 
     def _receive(self, routing: Routing, planes: tuple[torch.Tensor, ...],
                  topk_idx: torch.Tensor | None, topk_weights: torch.Tensor | None,
-                 with_src_token: bool, num_blocks: int) -> weft.Received:
-        """Rows arrive in tensors of the pool; those that found no room there get copies."""
+                 with_src_token: bool, num_blocks: int) -> list[torch.Tensor]:
+        """Rows arrive in tensors of the pool, or, if they found no room there, are copied to
+        them."""
         num_rows, num_topk = routing.num_rows, routing.handle.num_topk
         arrays = [((num_rows, plane.shape[1]), plane.dtype) for plane in planes]
         if topk_idx is not None:
@@ -283,19 +287,15 @@ class Buffer(LowLatencyFunctions):
             arrays.append(((num_rows,), torch.int32))
         self._make_room(routing, arrays)
         made = self._outputs.empty(*arrays)
-        reached = [tensor if self._comm.is_direct(tensor) else self._landing.take(*array)
-                   for tensor, array in zip(made, arrays)]
-        others = iter(reached[len(planes):])
-        received = routing.handle.dispatch(
-            planes, tuple(reached[:len(planes)]), capacity=num_rows, topk_idx=topk_idx,
-            topk_weights=topk_weights,
-            recv_topk_idx=None if topk_idx is None else next(others),
-            recv_topk_weights=None if topk_idx is None else next(others),
-            recv_src_token=next(others) if with_src_token else None, num_blocks=num_blocks)
-        copies = {id(at): tensor.copy_(at) for tensor, at in zip(made, reached) if tensor is not at}
-        return weft.Received(tuple(copies.get(id(plane), plane) for plane in received.planes), *(
-            copies.get(id(tensor), tensor)
-            for tensor in (received.topk_idx, received.topk_weights, received.src_token)))
+        landed = made if self._comm.is_direct(made[0]) else \
+            [self._landing.take(*array) for array in arrays]
+        routing.handle.dispatch(
+            planes, capacity=num_rows, topk_idx=topk_idx, topk_weights=topk_weights,
+            num_blocks=num_blocks, **_as_outputs(landed, len(planes), topk_idx is not None))
+        if landed is not made:
+            for tensor, at in zip(made, landed):
+                tensor.copy_(at)
+        return made
 
     def _make_room(self, routing: Routing, arrays: list[Any]) -> None:
         """The pool grows on all ranks together, by the most rows that one of them gets."""
@@ -303,16 +303,21 @@ class Buffer(LowLatencyFunctions):
         self._landing.begin(routing.max_rows, row_bytes)
         num_bytes = routing.max_rows * sum(row_bytes) + ALIGNMENT_BYTES * len(arrays)
         if self._is_capturing():
-            self._captured.append(routing)
+            self._keep_for_graphs(routing)
         elif BATCHES_IN_POOL * num_bytes > self._outputs.num_bytes:
             self._outputs.grow(max((BATCHES_IN_POOL + 1) * num_bytes, self._pool_bytes()))
 
-    def _handle(self, routing: Routing, rows: weft.Received, is_token_in_rank: torch.Tensor,
+    def _keep_for_graphs(self, routing: Routing) -> None:
+        """Replays use the handle, and where rows land."""
+        self._captured.append(routing)
+        self._landing.keep()
+
+    def _handle(self, routing: Routing, src_token: torch.Tensor, is_token_in_rank: torch.Tensor,
                 config: Config | None) -> Handle:
         ends = routing.row_ends()
         num_channels = (config.num_sms if config else Buffer.num_sms) // 2
         if self.group_size <= RANKS_PER_NODE:
-            return intranode_handle(routing, ends, rows.src_token, is_token_in_rank, num_channels,
+            return intranode_handle(routing, ends, src_token, is_token_in_rank, num_channels,
                                     self._placeholders)
         return internode_handle(routing, ends, is_token_in_rank,
                                 self.group_size // RANKS_PER_NODE, num_channels,
@@ -331,7 +336,7 @@ class Buffer(LowLatencyFunctions):
             num_topk = 0 if topk_weights is None else topk_weights.shape[1]
             self._landing.begin(routing.max_rows, [x.shape[1] * x.element_size(), 4 * num_topk])
             if self._is_capturing():
-                self._captured.append(routing)
+                self._keep_for_graphs(routing)
             weights = None if topk_weights is None else self._reached(topk_weights)
             out = routing.handle.combine(self._reached(x), bias=biases, topk_weights=weights,
                                          num_blocks=self._num_blocks(config))
@@ -347,6 +352,11 @@ class Buffer(LowLatencyFunctions):
         return tensor if self._comm.is_direct(tensor) else self._landing.place(tensor)
 
     internode_dispatch, internode_combine = dispatch, combine
+
+
+def _as_outputs(arrays: list[torch.Tensor], num_planes: int, with_topk: bool) -> dict[str, Any]:
+    names = [*(["recv_topk_idx", "recv_topk_weights"] if with_topk else []), "recv_src_token"]
+    return {"out": tuple(arrays[:num_planes])} | dict(zip(names, arrays[num_planes:]))
 
 
 def _tensors(values: Any):

@@ -19,6 +19,7 @@ class Landing:
         self._comm = comm
         self._block: torch.Tensor | None = None
         self._used = 0
+        self._is_kept = False  # when a larger block takes its place
 
     def begin(self, num_rows: int, row_bytes: list[int]) -> None:
         """Room for arrays of num_rows rows; the same arguments on all ranks. Collective if it
@@ -28,12 +29,25 @@ class Landing:
         if self._block is not None and self._block.numel() >= wanted:
             return
         if self._block is not None:
-            if self._comm.is_on_gpu:
-                torch.cuda.synchronize()
-            self._comm.host_barrier()  # nobody uses it any more
-            self._comm.heap_free(self._block)
+            if not self._is_kept:
+                self._free()
             wanted = max(wanted, self._block.numel() * 5 // 4)
         self._block = self._comm.heap_empty(max(wanted, ALIGNMENT_BYTES), torch.uint8)
+        self._is_kept = False
+
+    def _free(self) -> None:
+        if self._comm.is_on_gpu:
+            torch.cuda.synchronize()
+        self._comm.host_barrier()  # nobody uses it any more
+        self._comm.heap_free(self._block)
+
+    def keep(self) -> None:
+        """Graphs use it, on all ranks, so it is never freed."""
+        self._is_kept = True
+
+    def close(self) -> None:
+        """It keeps the communicator, which is to end."""
+        self._block = None
 
     def take(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         num_bytes = dtype.itemsize
