@@ -857,9 +857,13 @@ WEFT_API weft_result weft_coll_record_destroy(weft_coll_record *record);
  * Everything else is as on one node, except the order in which combine sums.
  *
  * Outputs of dispatch and inputs of combine are any memory of the machine. Those that other ranks
- * reach (weft_is_direct) are written and read where they are. Others are staged: this rank copies
- * them, by rows that came, from or to heap memory of the weft_ep, each rank and array for itself.
- * If those that an operation stages do not fit staging_bytes, it is WEFT_ERROR_UNSUPPORTED.
+ * reach (weft_is_direct) are written and read where they are; each rank may have each array where it
+ * likes. Others are staged, with the same results: the rank copies the rows that came from or to heap
+ * memory of the weft_ep, of which weft_ep_config.staging_bytes says how much there is. If all rows
+ * of an operation fit, that is all. If not, it goes in rounds of as many tokens as fit, on all ranks,
+ * in graphs too; then 176 bytes and R times those of a token are needed, that is of all its planes
+ * (or its row of combine), 12 * num_topk + 4, and at least 64 in all. WEFT_ERROR_UNSUPPORTED tells what
+ * is needed where there is less; so between nodes, where there are no rounds, if not all rows fit.
  *
  * Example ep: sends each token to its experts, which return it unchanged, and sums what comes back.
  *
@@ -959,8 +963,9 @@ typedef struct weft_ep_config {
     uint64_t staging_slot_bytes; /* at most 2^30; rounded up to a multiple of 16 */
     int32_t num_channels;
     int32_t num_staging_slots;
-    /* Heap memory per rank for inputs and outputs that other ranks do not reach (weft_is_direct); the
-     * same on all ranks. 0: 8 MiB. */
+    /* Heap memory per rank, a sixteenth is added, through which inputs and outputs go that other ranks
+     * do not reach (above); the same on all ranks. 0: none, so that these must be where they are
+     * reached. */
     uint64_t staging_bytes;
     /* In what combine sends a node's sum of a token's rows to another node: WEFT_FP32, unrounded,
      * or WEFT_DTYPE_NONE: in the dtype that is combined. The same on all ranks; without effect on

@@ -3,9 +3,8 @@
 
 #include <stdlib.h>
 
+#include "ep/staging.h"
 #include "programs/notify.h"
-
-enum { DEFAULT_STAGING_BYTES = 8 << 20 };
 
 /* What the ranks must agree on when they create a weft_ep. */
 struct terms {
@@ -113,6 +112,14 @@ static int32_t most_combine_warps(const weft_ep *ep)
     return weft__internode_most_warps(ep->internode, WEFT__RINGS_ONE_WAY, weft__ep_grid(ep, &work));
 }
 
+static weft_result alloc_staging(weft_ep *ep)
+{
+    void *staging;
+    WEFT__TRY(weft__heap_alloc(ep->comm, ep->staging_bytes, &staging));
+    ep->staging = staging;
+    return WEFT_OK;
+}
+
 static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
 {
     weft_comm *comm = ep->comm;
@@ -123,14 +130,15 @@ static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
         WEFT__TRY(
             weft__internode_create(comm, &ep->placement, most_combine_warps(ep), ep->internode));
     WEFT__TRY(weft__comm_agree(comm, upload(ep), "have the tables of a weft_ep"));
-    void *staging;
-    WEFT__TRY(weft__heap_alloc(comm, ep->staging_bytes, &staging));
-    ep->staging = staging;
+    if (ep->staging_bytes > 0)
+        WEFT__TRY(alloc_staging(ep));
     /* Each source's rows for all ranks, and its choices of the local experts. */
     ep->counts_stride = comm->num_ranks + weft__placement_max_local(&ep->placement);
-    return weft__exchange_create(
-        comm, ep->internode == NULL ? NULL : &ep->internode->nodes, ep->max_blocks,
-        wp_notify_counts_bytes(comm->num_ranks, ep->counts_stride), &ep->exchange);
+    return weft__exchange_create(comm, ep->internode == NULL ? NULL : &ep->internode->nodes,
+                                 ep->max_blocks,
+                                 wp_notify_counts_bytes(comm->num_ranks, ep->counts_stride) +
+                                     weft__staging_words_bytes(ep->staging_bytes),
+                                 &ep->exchange);
 }
 
 /* A table that is refused is this rank's error alone, as any argument: it has called nothing
@@ -163,7 +171,7 @@ weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_
     ep->max_topk = config->max_topk == 0 ? WEFT_MAX_TOPK : config->max_topk;
     ep->grid.num_blocks = config->num_blocks;
     ep->grid.num_warps = config->num_warps;
-    ep->staging_bytes = config->staging_bytes == 0 ? DEFAULT_STAGING_BYTES : config->staging_bytes;
+    ep->staging_bytes = config->staging_bytes;
     result = set_up(ep, config);
     if (result != WEFT_OK) {
         weft__ep_destroy(ep);

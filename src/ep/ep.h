@@ -19,8 +19,9 @@ struct weft_ep {
     int32_t max_blocks;     /* of any launch, on any rank */
     int32_t max_topk;
     int32_t counts_stride; /* of notify's counts */
-    char *staging;         /* in the heap (staging.h) */
+    /* In the heap (staging.h); 0 and NULL: nothing is staged. */
     uint64_t staging_bytes;
+    char *staging;
 };
 
 enum weft__handle_state { WEFT__HANDLE_EMPTY, WEFT__HANDLE_LAID_OUT, WEFT__HANDLE_NOTIFIED };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Turns the user's arguments into the programs' and launches them. */
 #include "ep/staging.h"
-#include "programs/combine.h"
-#include "programs/dispatch.h"
 #include "programs/internode_combine.h"
 #include "programs/internode_dispatch.h"
 #include "programs/layout.h"
 #include "programs/notify.h"
+#include "programs/staged_combine.h"
+#include "programs/staged_dispatch.h"
 
 weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *args,
                             weft_stream *stream)
@@ -215,12 +215,14 @@ static weft_result launch_internode_dispatch(weft_ep_handle *handle,
     return WEFT_OK;
 }
 
-static weft_result launch_dispatch(const weft_ep *ep, struct wp_dispatch_args *args,
+static weft_result launch_dispatch(const weft_ep *ep, const struct wp_staged_dispatch_args *args,
                                    struct weft__grid grid, weft_stream *stream)
 {
-    args->message.num_blocks = grid.num_blocks;
-    return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_dispatch, grid, args,
-                                 sizeof *args);
+    if (ep->staging_bytes > 0)
+        return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_staged_dispatch, grid, args,
+                                     sizeof *args);
+    return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_dispatch, grid, &args->dispatch,
+                                 sizeof args->dispatch);
 }
 
 weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args *args,
@@ -228,26 +230,32 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
 {
     const weft_ep *ep = handle->ep;
     WEFT__TRY(weft__handle_make_room_for_relayed(handle, "weft_ep_dispatch"));
-    struct wp_dispatch_args program_args = {
-        .exchange = ep->exchange->device,
-        .message = {.call = call_of(handle, WP_OPERATION_DISPATCH, dispatch_options(handle, args)),
-                    .capacity = args->capacity},
-        .routing = handle->routing,
-        .placement = handle->placement->device,
-        .topk_idx = args->topk_idx,
-        .topk_weights = args->topk_weights,
-        .recv_topk_idx = args->recv_topk_idx,
-    };
-    struct weft__arrays arrays = {.handle = handle, .message = &program_args.message};
-    announce_planes(args, &program_args, &arrays);
-    announce_topk(args, &program_args.message, &arrays);
+    struct wp_staged_dispatch_args program_args = {
+        .dispatch = {
+            .exchange = ep->exchange->device,
+            .message = {.call =
+                            call_of(handle, WP_OPERATION_DISPATCH, dispatch_options(handle, args)),
+                        .capacity = args->capacity,
+                        .num_tokens = handle->routing.num_tokens},
+            .routing = handle->routing,
+            .placement = handle->placement->device,
+            .topk_idx = args->topk_idx,
+            .topk_weights = args->topk_weights,
+            .recv_topk_idx = args->recv_topk_idx,
+        }};
+    struct wp_dispatch_args *dispatch = &program_args.dispatch;
+    struct weft__arrays arrays = {
+        .handle = handle, .message = &dispatch->message, .rounds = &program_args.rounds};
+    announce_planes(args, dispatch, &arrays);
+    announce_topk(args, &dispatch->message, &arrays);
     WEFT__TRY(weft__arrays_place(&arrays));
     const struct weft__work work = {WEFT__WORK_PUSH_ROWS, handle->routing.num_tokens,
                                     largest_row_bytes(args)};
     const struct weft__grid grid = grid_of_call(ep, &work, args->num_blocks);
-    WEFT__TRY(ep->internode == NULL ? launch_dispatch(ep, &program_args, grid, stream)
-                                    : launch_internode_dispatch(handle, &program_args,
-                                                                WP_RELAY_ALWAYS, grid, stream));
+    dispatch->message.num_blocks = grid.num_blocks; /* between nodes there are more */
+    WEFT__TRY(ep->internode == NULL
+                  ? launch_dispatch(ep, &program_args, grid, stream)
+                  : launch_internode_dispatch(handle, dispatch, WP_RELAY_ALWAYS, grid, stream));
     return weft__arrays_copy(&arrays, WEFT__FROM_STAGING, stream);
 }
 
@@ -305,41 +313,61 @@ static weft_result launch_internode_combine(weft_ep_handle *handle,
                                  &program_args, sizeof program_args);
 }
 
+static weft_result launch_combine(const weft_ep *ep, const struct wp_staged_combine_args *args,
+                                  struct weft__grid grid, weft_stream *stream)
+{
+    if (ep->staging_bytes > 0)
+        return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_staged_combine, grid, args,
+                                     sizeof *args);
+    return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_combine, grid, &args->combine,
+                                 sizeof args->combine);
+}
+
+static void announce_x(const weft_ep_combine_args *args, struct wp_message *message,
+                       struct weft__arrays *arrays)
+{
+    const uint64_t row_bytes = (uint64_t)args->hidden * wp_dtype_bytes(args->dtype);
+    message->call.head.kind |=
+        (uint64_t)args->dtype << WP_CALL_DTYPE_BIT | UINT64_C(1) << WP_CALL_NUM_PLANES_BIT;
+    message->call.row_bytes[0] = (uint32_t)row_bytes;
+    weft__arrays_add(arrays, WP_ARRAY_PLANE, args->x, row_bytes, "x");
+    if (wp_call_options(&message->call) & WP_OPTION_TOPK_WEIGHTS)
+        weft__arrays_add(arrays, WP_ARRAY_TOPK_WEIGHTS, args->topk_weights,
+                         (uint64_t)arrays->handle->routing.num_topk * sizeof(float),
+                         "topk_weights");
+}
+
 weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *args,
                              weft_stream *stream)
 {
     const weft_ep *ep = handle->ep;
     WEFT__TRY(weft__handle_make_room_for_relayed(handle, "weft_ep_combine"));
-    const uint64_t row_bytes = (uint64_t)args->hidden * wp_dtype_bytes(args->dtype);
-    struct wp_combine_args program_args = {
-        .exchange = ep->exchange->device,
-        .message = {.call = call_of(handle, WP_OPERATION_COMBINE, combine_options(handle, args)),
-                    .capacity = args->capacity},
-        .routing = handle->routing,
-        .dtype = args->dtype,
-        .out = args->out,
-        .out_topk_weights = args->out_topk_weights,
-    };
+    struct wp_staged_combine_args program_args = {
+        .combine = {
+            .exchange = ep->exchange->device,
+            .message = {.call =
+                            call_of(handle, WP_OPERATION_COMBINE, combine_options(handle, args)),
+                        .capacity = args->capacity,
+                        .num_tokens = handle->routing.num_tokens},
+            .routing = handle->routing,
+            .dtype = args->dtype,
+            .out = args->out,
+            .out_topk_weights = args->out_topk_weights,
+        }};
+    struct wp_combine_args *combine = &program_args.combine;
     for (int i = 0; i < 2; i++) {
         if (args->bias[i] != NULL)
-            program_args.biases[program_args.num_biases++] = args->bias[i];
+            combine->biases[combine->num_biases++] = args->bias[i];
     }
-    struct wp_message *message = &program_args.message;
-    message->call.head.kind |=
-        (uint64_t)args->dtype << WP_CALL_DTYPE_BIT | UINT64_C(1) << WP_CALL_NUM_PLANES_BIT;
-    message->call.row_bytes[0] = (uint32_t)row_bytes;
-    struct weft__arrays arrays = {.handle = handle, .message = message};
-    weft__arrays_add(&arrays, WP_ARRAY_PLANE, args->x, row_bytes, "x");
-    if (wp_call_options(&message->call) & WP_OPTION_TOPK_WEIGHTS)
-        weft__arrays_add(&arrays, WP_ARRAY_TOPK_WEIGHTS, args->topk_weights,
-                         (uint64_t)handle->routing.num_topk * sizeof(float), "topk_weights");
+    struct weft__arrays arrays = {
+        .handle = handle, .message = &combine->message, .rounds = &program_args.rounds};
+    announce_x(args, &combine->message, &arrays);
     WEFT__TRY(weft__arrays_place(&arrays));
     WEFT__TRY(weft__arrays_copy(&arrays, WEFT__TO_STAGING, stream));
-    const struct weft__work work = {WEFT__WORK_PULL_ROWS, handle->routing.num_tokens, row_bytes};
+    const struct weft__work work = {WEFT__WORK_PULL_ROWS, handle->routing.num_tokens,
+                                    combine->message.call.row_bytes[0]};
     const struct weft__grid grid = grid_of_call(ep, &work, args->num_blocks);
-    if (ep->internode != NULL)
-        return launch_internode_combine(handle, &program_args, grid, stream);
-    message->num_blocks = grid.num_blocks;
-    return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_combine, grid, &program_args,
-                                 sizeof program_args);
+    combine->message.num_blocks = grid.num_blocks; /* between nodes there are more */
+    return ep->internode == NULL ? launch_combine(ep, &program_args, grid, stream)
+                                 : launch_internode_combine(handle, combine, grid, stream);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "ep/ep.h"
+#include "ep/staging.h"
 #include "programs/notify.h"
 
 /* What an arena spends on an allocation. */
@@ -48,7 +48,8 @@ weft_result weft__ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *arg
         .handle_bytes = weft__handle_bytes(ep, args->max_tokens_per_rank, args->num_topk),
         .heap_bytes =
             wp_mailbox_bytes(comm->num_ranks, ep->exchange->device.num_members, ep->max_blocks) +
-            wp_notify_counts_bytes(comm->num_ranks, ep->counts_stride) + ep->staging_bytes,
+            wp_notify_counts_bytes(comm->num_ranks, ep->counts_stride) +
+            weft__staging_words_bytes(ep->staging_bytes) + ep->staging_bytes,
         .network_bytes = ep->internode == NULL ? 0 : weft__internode_bytes(ep->internode),
         .sum_bytes = ep->internode == NULL ? 0 : ep->internode->own_sums_bytes,
     };

@@ -13,6 +13,8 @@ static const char *const calls[WP_NUM_PROGRAMS] = {
     [WP_PROGRAM_notify] = "weft_ep_notify",
     [WP_PROGRAM_internode_notify] = "weft_ep_notify",
     [WP_PROGRAM_dispatch] = "weft_ep_dispatch",
+    [WP_PROGRAM_staged_dispatch] = "weft_ep_dispatch",
+    [WP_PROGRAM_staged_combine] = "weft_ep_combine",
     [WP_PROGRAM_internode_dispatch] = "weft_ep_dispatch, or the first part of weft_ep_combine",
     [WP_PROGRAM_combine] = "weft_ep_combine",
     [WP_PROGRAM_internode_combine] = "weft_ep_combine",
@@ -25,7 +27,7 @@ static const char *const calls[WP_NUM_PROGRAMS] = {
         "weft_coll_all_gather, weft_coll_all_to_all or weft_coll_broadcast",
     [WP_PROGRAM_direct_push] =
         "weft_coll_all_gather, weft_coll_all_to_all, its _v or weft_coll_broadcast",
-    [WP_PROGRAM_copy] = "a collective's copy of staged memory",
+    [WP_PROGRAM_copy] = "a copy of staged memory",
     [WP_PROGRAM_quantise] = "weft_rows_quantise or weft_rows_dequantise",
     [WP_PROGRAM_mapped_access] = "a one-sided operation",
     [WP_PROGRAM_remote_access] = "a one-sided operation",

@@ -83,6 +83,11 @@ WP_FN uint32_t wp_call_options(const struct wp_call *call)
     return (uint32_t)wp_call_part(call->head.kind, WP_CALL_OPTIONS_BIT, WP_CALL_NUM_PLANES_BIT);
 }
 
+WP_FN uint64_t wp_expert_id_bytes(uint32_t options)
+{
+    return options & WP_OPTION_INT64 ? sizeof(int64_t) : sizeof(int32_t);
+}
+
 WP_FN int32_t wp_call_num_planes(const struct wp_call *call)
 {
     return (int32_t)wp_call_part(call->head.kind, WP_CALL_NUM_PLANES_BIT, WP_CALL_NUM_TOPK_BIT);

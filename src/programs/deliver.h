@@ -54,11 +54,6 @@ WP_FN void wp_deliver_row(const struct wp_delivery *delivery, int32_t plane, con
     wp_row_copy(warp, dsts, num_targets, src + span.begin, span.bytes);
 }
 
-WP_FN uint64_t wp_expert_id_bytes(uint32_t options)
-{
-    return options & WP_OPTION_INT64 ? sizeof(int64_t) : sizeof(int32_t);
-}
-
 WP_FN void wp_store_expert_id(uint32_t options, char *ids, int64_t i, int32_t local_expert)
 {
     if (options & WP_OPTION_INT64)

@@ -43,6 +43,8 @@ struct wp_message {
     struct wp_call call;
     int32_t capacity;   /* rows that the arrays hold */
     int32_t num_blocks; /* of the rank's launch */
+    int32_t num_tokens;
+    int32_t is_staged; /* the arrays hold slots of rounds (rounds.h) in place of rows */
     uint64_t arrays[WP_NUM_MESSAGE_ARRAYS];
 };
 
@@ -338,6 +340,20 @@ WP_FN int32_t wp_operation_num_blocks(const struct wp_operation *op, int32_t ran
     if (wp_exchange_keeps(op->exchange))
         return wp_operation_message(op, rank)->num_blocks;
     return (int32_t)wp_operation_word(op, rank, WP_WORD_OF(struct wp_message, num_blocks));
+}
+
+WP_FN int32_t wp_operation_num_tokens(const struct wp_operation *op, int32_t rank)
+{
+    if (wp_exchange_keeps(op->exchange))
+        return wp_operation_message(op, rank)->num_tokens;
+    return (int32_t)wp_operation_word(op, rank, WP_WORD_OF(struct wp_message, num_tokens));
+}
+
+WP_FN int32_t wp_operation_is_staged(const struct wp_operation *op, int32_t rank)
+{
+    if (wp_exchange_keeps(op->exchange))
+        return wp_operation_message(op, rank)->is_staged;
+    return (int32_t)wp_operation_word(op, rank, WP_WORD_OF(struct wp_message, is_staged));
 }
 
 /* Array `array` of `rank`; NULL if it has none. */

@@ -8,6 +8,8 @@
     X(notify)                                                                                      \
     X(dispatch)                                                                                    \
     X(combine)                                                                                     \
+    X(staged_dispatch)                                                                             \
+    X(staged_combine)                                                                              \
     X(barrier)                                                                                     \
     X(internode_notify)                                                                            \
     X(internode_dispatch)                                                                          \

@@ -41,14 +41,21 @@ WP_FN int32_t wp_find_targets(struct wp_warp *warp, const struct wp_routing *rou
     return num_routes;
 }
 
-/* The target's row in array `array` of its rank; NULL if the rank has no such row. */
+/* In place of a row: a slot of a rank that stages in rounds (rounds.h). */
+WP_FN int32_t wp_slot_row(int32_t slot)
+{
+    return -1 - slot;
+}
+
+/* The target's row, or slot, in array `array` of its rank; NULL if the rank has no such row. */
 WP_FN char *wp_target_row(const struct wp_operation *op, struct wp_target target, int array,
                           uint64_t row_bytes)
 {
     if (target.rank == WP_NO_ROUTE || target.row >= wp_operation_capacity(op, target.rank))
         return NULL;
     char *rows = wp_operation_array(op, target.rank, array);
-    return rows == NULL ? NULL : rows + (uint64_t)target.row * row_bytes;
+    const int32_t row = target.row < 0 ? wp_slot_row(target.row) : target.row;
+    return rows == NULL ? NULL : rows + (uint64_t)row * row_bytes;
 }
 
 #endif

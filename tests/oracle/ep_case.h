@@ -58,6 +58,9 @@ enum ep_reach {
     EP_NUM_REACHES
 };
 
+/* Of the cases drawn at random: room for the rows of a token of each rank at least, or of all. */
+enum { EP_STAGING_OF_FEW = 80 << 10, EP_STAGING_OF_ALL = 4 << 20 };
+
 struct ep_case {
     uint64_t seed;
     int32_t num_ranks;
@@ -82,7 +85,7 @@ struct ep_case {
     uint64_t staging_slot_bytes;
     enum ep_oracle_wire wire; /* of combine */
     enum ep_reach reach;
-    uint64_t staging_bytes; /* 0: the library's choice */
+    uint64_t staging_bytes; /* 0: none */
 };
 
 struct ep_world {

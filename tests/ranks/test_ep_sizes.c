@@ -237,7 +237,7 @@ static struct letters letters_of(const struct ep_rank *self, uint64_t max_tokens
         .E_rank = (uint64_t)weft_ep_num_local_experts(self->ep, self->context->rank),
         .K = (uint64_t)spec->num_topk,
         .T = max_tokens,
-        .G = 8 << 20,
+        .G = spec->staging_bytes,
         .N = (uint64_t)spec->num_blocks,
         .W = (uint64_t)spec->num_warps,
     };
@@ -258,7 +258,8 @@ static uint64_t expected_network_bytes(const struct letters *n)
 static uint64_t expected_heap_bytes(const struct letters *n)
 {
     const uint64_t num_blocks = n->N + 1 + round_up(2 * (n->D - 1) * n->C, n->W) / n->W;
-    return 512 * n->R + round_up(8 * n->L * num_blocks, 256) + 8 * n->R * (n->R + n->E_most) + n->G;
+    return 512 * n->R + round_up(8 * n->L * num_blocks, 256) + 8 * n->R * (n->R + n->E_most) +
+           n->G + round_up(n->G, 64) / 16;
 }
 
 static uint64_t expected_sum_bytes(const struct letters *n)
@@ -363,6 +364,7 @@ TEST(memory_over_nodes)
         spec.wire = i % 2 == 0 ? EP_WIRE_FP32 : EP_WIRE_DTYPE;
         spec.num_channels = i % 3;
         spec.num_staging_slots = i % 4;
+        spec.staging_bytes = (uint64_t)i * 1001;
         spec.staging_slot_bytes = i < 2 ? 0 : 1000 * (uint64_t)i;
         struct ep_world *world = ep_world_create(&spec);
         assert_int_equal(ranks_run(RANKS_THREADS, spec.num_ranks, check_node_sizes, world), 0);

@@ -73,18 +73,29 @@ static int32_t num_rows(const struct shape *shape, int32_t round, int32_t rank)
     return sum;
 }
 
-/* Of a row with all that goes with it. */
-static int32_t staged_row_bytes(const struct shape *shape)
+static int32_t draw(struct rng *rng, int32_t min, int32_t max)
 {
-    return SCENARIO_ROW_BYTES + (2 * shape->num_topk + 1) * (int32_t)sizeof(float);
+    return min + (int32_t)rng_below(rng, (uint32_t)(max - min + 1));
 }
 
-/* Room for all rows. */
-static void set_staging(struct shape *shape)
+/* Of a row with all that may go with it. */
+static uint64_t staged_row_bytes(const struct shape *shape)
 {
-    enum { MAX_ARRAYS = 5, ALIGNMENT = 256 };
-    shape->staging_bytes = (uint64_t)shape->capacity * (uint64_t)staged_row_bytes(shape) +
-                           (uint64_t)MAX_ARRAYS * ALIGNMENT;
+    return SCENARIO_ROW_BYTES + (uint64_t)shape->num_topk * 12 + 4;
+}
+
+/* Room for some tokens of each rank, or for all rows, which between nodes must be. Enough of both is little: the sim
+ * keeps book of every byte. */
+static void draw_room(struct shape *shape, struct rng *rng)
+{
+    enum { LOST_BYTES = 176, LEAST_ROW_BYTES = 64, MAX_ROUND_TOKENS = 3 };
+    const uint64_t row_bytes = staged_row_bytes(shape) < LEAST_ROW_BYTES ? (uint64_t)LEAST_ROW_BYTES
+                                                                         : staged_row_bytes(shape);
+    const uint64_t num_tokens = (uint64_t)draw(rng, 1, MAX_ROUND_TOKENS);
+    const int takes_rounds = draw(rng, 0, 2) > 0 && shape->num_nodes == 1;
+    const uint64_t num_rows =
+        takes_rounds ? num_tokens * (uint64_t)shape->num_ranks : (uint64_t)shape->capacity;
+    shape->staging_bytes = LOST_BYTES + num_rows * row_bytes;
 }
 
 static void set_capacity(struct shape *shape)
@@ -107,11 +118,6 @@ static void draw_experts(struct shape *shape, struct rng *rng, int32_t round, in
                     ? SHAPE_NO_CHOICE
                     : (int32_t)rng_below(rng, (uint32_t)shape->num_experts);
     }
-}
-
-static int32_t draw(struct rng *rng, int32_t min, int32_t max)
-{
-    return min + (int32_t)rng_below(rng, (uint32_t)(max - min + 1));
 }
 
 /* layout is local: with one rank fewer of its syncs stand in for each other */
@@ -270,6 +276,7 @@ static void draw_options(struct shape *shape)
     for (int32_t rank = 0; rank < shape->num_ranks; rank++)
         for (int32_t i = 0; i < shape->num_repeats; i++)
             shape->is_local[i][rank] = draw(&rng, 0, 1);
+    draw_room(shape, &rng);
 }
 
 void shape_draw(struct shape *shape, const struct scenario_request *request)
@@ -297,9 +304,8 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
             draw_experts(shape, &rng, round, rank);
         }
     }
-    draw_options(shape);
     set_capacity(shape);
-    set_staging(shape);
+    draw_options(shape);
     shape->num_planes = draw(&rng, 0, 2);
     if (scenario_is_collective(request->op))
         draw_calls(shape, &rng, request);
