@@ -276,9 +276,9 @@ class Communicator(Object):
         return self.array_at(address, seen.num_bytes, seen.shape, dtype)
 
     def register(self, array: Any) -> bool:
-        """Lets other ranks reach an array of this rank's, [...] of any dtype, for collectives.
-        None: nothing. True if those of all ranks can be reached. It must stay until unregister().
-        Collective."""
+        """Lets other ranks reach an array of this rank's, [...] of any dtype, for collectives and
+        expert parallelism. None: nothing. True if those of all ranks can be reached. It must stay
+        until unregister(). Collective."""
         is_direct = ctypes.c_int32()
         seen = self.view(array, "array") if array is not None else None
         self.call(lib.weft_memory_register, self._native.pointer(), seen and seen.address,
@@ -328,8 +328,8 @@ class Arena(Object):
         return self.comm.array_at(address.value, num_bytes, shape, dtype, free)
 
     def place(self, array: Any) -> Any:
-        """The array itself, [...] of any dtype, if it is in the heap, else a copy from here that
-        is: inputs of combine must be in the heap."""
+        """The array itself, [...] of any dtype, if other ranks reach it, else a copy from here that
+        they do: for inputs of combine() without staging_bytes."""
         seen = self.comm.view(array, "array", dense=False)
         if seen.strides is None and self.comm.is_direct(array):
             return array

@@ -84,7 +84,9 @@ class ExpertParallel(Object):
     """Experts of one or more layers, placed on the ranks of a communicator. Collective.
 
     num_experts: spread evenly, unless expert_ranks says where each is: a sequence of the ranks of
-    each expert, more than one for replicas. Further settings are those of weft_ep_config.
+    each expert, more than one for replicas. Further settings are those of weft_ep_config; with
+    staging_bytes outputs of dispatch() and inputs of combine() may be any arrays, else only such
+    as Communicator.is_direct() says: of the heap, or registered.
     """
 
     def __init__(self, comm: Communicator, num_experts: int, *,
@@ -107,6 +109,7 @@ class ExpertParallel(Object):
         self._native = Native("ep", made.value, comm._native, ends_when_dropped=False)
         self.comm = comm
         self.num_experts = num_experts
+        self.staging_bytes: int = settings.staging_bytes
         self.num_nodes = 1 + max(comm.node(rank) for rank in range(comm.num_ranks))
 
     def experts_of(self, rank: int) -> list[int]:
@@ -238,9 +241,9 @@ class Handle(Object):
                  stream: Stream | None = None) -> Received:
         """Delivers every token's row once to each rank that has one of its experts. Collective.
 
-        x: [N, ...] of any type, or several such planes; a plane's rows may lie apart. Outputs are
-        arrays of the heap with `capacity` rows: given (out, for each plane, and recv_*), or
-        allocated in the arena. capacity: by default what the outputs have, or wait_counts() says.
+        x: [N, ...] of any type, or several such planes; a plane's rows may lie apart. Outputs have
+        `capacity` rows: they are given (out, for each plane, and recv_*), or allocated, in the
+        arena if there is one. capacity: by default what the outputs have, or wait_counts() says.
         topk_idx, topk_weights [N, K]: carried along, the first of int32 or int64, the second of
         float32. with_src_token: allocates recv_src_token.
         """
@@ -285,11 +288,15 @@ class Handle(Object):
 
     def _output(self, args: Any, field: str, array: Any, arena: Arena | None, like: Any,
                 shape: tuple[int, ...], dtype: str) -> Any:
-        """Sets a field to an output: what is given, or from the arena, of the library of `like`."""
-        if array is None:
-            if arena is None:
-                raise InvalidArgumentError(f"no output for {field} is given; then arena must be")
+        """Sets a field to an output: what is given, or from the arena, or any, of the library of
+        `like`."""
+        if array is None and arena is not None:
             array = arena.empty(shape, arrays.dtype_like(like, dtype))
+        elif array is None:
+            if self.ep.staging_bytes == 0:
+                raise InvalidArgumentError(f"no output for {field} is given; then arena must be, "
+                                           "or staging_bytes of the ExpertParallel")
+            array = arrays.empty(shape, like, dtype)
         setattr(args, field, self.ep.comm.address_of(array, field, (dtype,), shape, writable=True))
         return array
 
@@ -298,10 +305,10 @@ class Handle(Object):
                 num_blocks: int = 0, stream: Stream | None = None) -> Any:
         """The sum of each token's rows of all ranks. Collective.
 
-        x [C, hidden] of bfloat16, float16 or float32, in the heap: row i answers row i of the
-        dispatch. out [N, hidden], allocated like x if it is not given. bias: up to two arrays
-        [N, hidden] that are added. topk_weights [C, K] of float32, in the heap, are summed
-        likewise. Returns out, or (out, out_topk_weights) with topk_weights.
+        x [C, hidden] of bfloat16, float16 or float32: row i answers row i of the dispatch. out
+        [N, hidden], allocated like x if it is not given. bias: up to two arrays [N, hidden] that
+        are added. topk_weights [C, K] of float32 are summed likewise. Returns out, or (out,
+        out_topk_weights) with topk_weights.
         """
         seen = self._view(x, "x")
         arrays.require(seen, "x", (), (None, None))

@@ -99,17 +99,21 @@ class Dispatched(NamedTuple):
     routing: Routing
 
 
+STAGING_BYTES = 8 << 20
+
+
 class TokenDispatcher:
     """Sends tokens to their experts and sums what comes back, with gradients.
 
     arena_bytes: memory, of the heap, for the rows that have come, until autograd needs them no
-    more, and for answers that are not in it yet. Collective; so are dispatch() and combine(), and
-    their backward passes, which all ranks run in the same order.
+    more, and for answers that are not in it yet. What finds no room there is staged
+    (weft_ep_config.staging_bytes, 8 MiB unless it is given). Collective; so are dispatch() and
+    combine(), and their backward passes, which all ranks run in the same order.
     """
 
     def __init__(self, comm: Communicator, num_experts: int, num_topk: int, arena_bytes: int, *,
                  max_tokens: int = 0, **ep_config: Any):
-        self.ep = ExpertParallel(comm, num_experts, **ep_config)
+        self.ep = ExpertParallel(comm, num_experts, **{"staging_bytes": STAGING_BYTES} | ep_config)
         self.pool = Pool(comm, arena_bytes)
         self._num_topk, self._max_tokens = num_topk, max_tokens
         self._free_handles: list[Handle] = []

@@ -149,6 +149,35 @@ def test_replicas_and_tables():
     run(layer, 3)
 
 
+@pytest.mark.parametrize("staging_bytes", [2000, 1 << 20])  # in rounds, and at once
+@pytest.mark.parametrize("shape", SHAPES[:4])
+def test_ordinary_arrays(shape, staging_bytes):
+    num_ranks, _, experts, topk, hidden, _ = shape
+    everybody = batches(shape)
+    routing = Routing([ids for ids, _, _ in everybody], even_placement(experts, num_ranks))
+    least = 176 + num_ranks * (4 * hidden + 12 * topk + 4)
+
+    def layer(comm):
+        ids, x, weights = everybody[comm.rank]
+        ep = weft.ExpertParallel(comm, experts, staging_bytes=max(staging_bytes, least))
+        handle = ep.handle(topk)
+        handle.layout(ids)
+        handle.notify()
+        arena = weft.Arena(comm, 1 << 20)
+        received = handle.dispatch(x, arena=arena if comm.rank == 1 else None, topk_idx=ids,
+                                   topk_weights=weights, with_src_token=True)
+        assert len(received.x) == 0 or comm.is_direct(received.x) == (comm.rank == 1)
+        check_rows(comm, routing, everybody, received)
+        sums, weight_sums = handle.combine(received.x, topk_weights=received.topk_weights)
+        same, same_weights = handle.combine(arena.place(received.x),
+                                            topk_weights=arena.place(received.topk_weights))
+        assert (sums == same).all() and (weight_sums == same_weights).all()
+        num_rows = np.array([len(routing.ranks_of(comm.rank, t)) for t in range(len(ids))])
+        assert np.allclose(sums, x * num_rows[:, None])
+
+    run(layer, num_ranks)
+
+
 def test_capacity_mode():
     def layer(comm):
         ids = np.zeros((5, 1), np.int64)  # all to rank 0

@@ -154,11 +154,13 @@ def tokens(rank):
     return torch.randn(count, HIDDEN, generator=torch.Generator().manual_seed(100 + rank))
 
 
-@pytest.mark.parametrize("num_ranks", [1, 3])
-def test_gradients(num_ranks):
+@pytest.mark.parametrize(("num_ranks", "memory"), [
+    (1, {"arena_bytes": 1 << 20}), (3, {"arena_bytes": 1 << 20}),
+    (3, {"arena_bytes": 0}), (3, {"arena_bytes": 0, "staging_bytes": 1000})])
+def test_gradients(num_ranks, memory):
     """Two layers, forward and backward, for several steps, equal one process with all experts."""
     def train(comm):
-        dispatcher = weft.torch.TokenDispatcher(comm, EXPERTS, TOPK, 1 << 20)
+        dispatcher = weft.torch.TokenDispatcher(comm, EXPERTS, TOPK, **memory)
         mine = dispatcher.ep.experts_of(comm.rank)
         layers, alone = [MoeLayer(), MoeLayer()], [MoeLayer(), MoeLayer()]
         for _ in range(3):
