@@ -5,9 +5,10 @@ def promised: {  # fields by what they must be
   ep: {
     "a number of things": "ranks nodes tokens hidden topk experts warps blocks iters
       bytes_logical bytes_remote checked_rows errors channels staging_slots staging_slot_bytes
+      staging_bytes
       net_bytes forwarded_rows phases graph_calls",
     "a number": "us_min us_median us_max gbps_logical gbps_remote net_gbps",
-    "a string": "op machine dtype wire mode format",
+    "a string": "op machine dtype wire mode format memory",
     "there": "ok net_engine layout"
   },
   coll: {

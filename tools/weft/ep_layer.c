@@ -24,6 +24,7 @@ static weft_result open_ep(struct ep_layer *layer)
     config.num_channels = options->num_channels;
     config.num_staging_slots = options->num_staging_slots;
     config.staging_slot_bytes = options->staging_slot_bytes;
+    config.staging_bytes = options->staging_bytes;
     config.combine_wire = options->wire == EP_WIRE_FP32 ? WEFT_FP32 : 0;
     weft_result result = weft_stream_create(layer->comm, &layer->stream);
     return result == WEFT_OK ? weft_ep_create(layer->comm, &config, &layer->ep) : result;
@@ -66,23 +67,27 @@ static weft_result open_intervals(struct ep_layer *layer)
     return result;
 }
 
-static weft_result open_heap_buffers(struct ep_layer *layer, uint64_t arena_bytes)
+static weft_result alloc_received(struct ep_layer *layer, size_t bytes, void **buffer)
+{
+    return layer->options->memory == EP_MEMORY_HEAP ? weft_arena_alloc(layer->arena, bytes, buffer)
+                                                    : weft_memory_alloc(layer->comm, bytes, buffer);
+}
+
+static weft_result open_received(struct ep_layer *layer, uint64_t arena_bytes)
 {
     size_t capacity = (size_t)layer->capacity;
     size_t selections = capacity * (size_t)layer->options->num_topk;
-    void *buffers[4];
+    void *buffers[4] = {NULL};
     const size_t bytes[4] = {capacity * layer->options->row_bytes, selections * sizeof(int32_t),
                              selections * sizeof(float), capacity * sizeof(int32_t)};
     weft_result result = weft_arena_create(layer->comm, arena_bytes, &layer->arena);
     for (int i = 0; i < 4 && result == WEFT_OK; i++)
-        result = weft_arena_alloc(layer->arena, bytes[i], &buffers[i]);
-    if (result != WEFT_OK)
-        return result;
+        result = alloc_received(layer, bytes[i], &buffers[i]);
     layer->recv_x = buffers[0];
     layer->recv_topk_idx = buffers[1];
     layer->recv_topk_weights = buffers[2];
     layer->recv_src_token = buffers[3];
-    return WEFT_OK;
+    return result;
 }
 
 static weft_result alloc_own_buffers(struct ep_layer *layer)
@@ -147,7 +152,7 @@ static weft_result open_normal(struct ep_layer *layer)
 {
     uint64_t arena_bytes;
     weft_result result = open_handle(layer, &arena_bytes);
-    return result == WEFT_OK ? open_heap_buffers(layer, arena_bytes) : result;
+    return result == WEFT_OK ? open_received(layer, arena_bytes) : result;
 }
 
 weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, const struct ep_options *options,
@@ -206,6 +211,11 @@ void ep_layer_close(struct ep_layer *layer)
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i])
             weft_memory_free(layer->comm, buffers[i]);
+    void *const received[] = {layer->recv_x, layer->recv_topk_idx, layer->recv_topk_weights,
+                              layer->recv_src_token};
+    for (size_t i = 0; i < sizeof received / sizeof *received; i++)
+        if (received[i] && layer->options->memory == EP_MEMORY_OTHER)
+            weft_memory_free(layer->comm, received[i]);
 }
 
 static weft_result enqueue_layout(struct ep_layer *layer)

@@ -83,7 +83,7 @@ struct ep_layer {
     int32_t *tokens_per_expert; /* [num_experts] */
     uint8_t *is_token_in_rank;  /* [N][num_ranks] */
 
-    unsigned char *recv_x;  /* [capacity][row_bytes], in the heap as the next three */
+    unsigned char *recv_x;  /* [capacity][row_bytes], in options->memory as the next three */
     int32_t *recv_topk_idx; /* [capacity][num_topk] */
     float *recv_topk_weights;
     int32_t *recv_src_token; /* [capacity] */

@@ -11,6 +11,7 @@
 #include "workload/options.h"
 
 enum { MAX_RANKS = 1024, MAX_TOKENS = 1 << 20, MAX_EXPERTS = 1 << 16, MAX_SKEW = 100 };
+#define MAX_STAGING_BYTES (INT64_C(1) << 46)
 enum { MAX_CHANNELS = 64, MAX_STAGING_SLOTS = 1 << 16, MAX_STAGING_SLOT_BYTES = 1 << 30 };
 enum { DEFAULT_TOKENS = 512, DEFAULT_HIDDEN = 7168, DEFAULT_TOPK = 8, DEFAULT_EXPERTS = 256 };
 enum { DEFAULT_LL_TOKENS = 128, MAX_LL_TOKENS = UINT16_MAX, MAX_PHASES = 2 };
@@ -72,6 +73,7 @@ static void finish_trace(struct ep_options *options, struct argp_state *state)
                    options->trace->num_layers - 1, options->trace_path);
 }
 
+const char *const ep_memory_names[] = {"heap", "other", NULL};
 const char *const ep_ll_format_names[] = {"dtype", "fp8", "ue8m0", "int8", NULL};
 
 static void refuse_without_mode(const struct ep_options *options, struct argp_state *state)
@@ -204,6 +206,12 @@ static const struct option_row option_table[] = {
     {OPTION_CHOICE, "wire", "TYPE",
      "dtype or fp32: what combine rounds a node's sum of rows to before it crosses the network",
      "dtype", AT(wire), .choices = wires},
+    {OPTION_CHOICE, "memory", "KIND",
+     "Of outputs of dispatch and inputs of combine: in the heap, or other of the machine", "heap",
+     AT(memory), .choices = ep_memory_names},
+    {OPTION_SIZE, "staging-bytes", "BYTES",
+     "Heap memory of a rank through which rows go that are in other memory; 0: none", "0",
+     AT(staging_bytes), 0, MAX_STAGING_BYTES},
     {OPTION_CHOICE, "check", "MODE",
      "full: every row; sample: all counts, and 64 rows of each rank and operation; none", "sample",
      AT(check), .choices = check_modes},

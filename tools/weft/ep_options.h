@@ -14,6 +14,9 @@
 enum ep_check_mode { EP_CHECK_FULL, EP_CHECK_SAMPLE, EP_CHECK_NONE };
 /* What combine's sums of nodes are rounded to on the network. */
 enum ep_wire { EP_WIRE_DTYPE, EP_WIRE_FP32 };
+/* Of outputs of dispatch and inputs of combine. */
+enum ep_memory { EP_MEMORY_HEAP, EP_MEMORY_OTHER };
+extern const char *const ep_memory_names[]; /* NULL behind the last */
 enum ep_mode { EP_MODE_NORMAL, EP_MODE_LOW_LATENCY };
 /* Of rows on their way to experts: as they are, or quantised, in groups of elements that have a scale. */
 enum ep_ll_format {
@@ -53,6 +56,8 @@ struct ep_options {
     int32_t num_staging_slots;
     uint64_t staging_slot_bytes;
     enum ep_wire wire;
+    enum ep_memory memory;
+    uint64_t staging_bytes;
     uint64_t seed;
     double skew;
     enum ep_mode mode;

@@ -68,7 +68,9 @@ static int print_json(const struct ep_report *report, enum ep_op op)
     json_t *object = json_pack(
         "{s:s, s:s, s:s, s:s?, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s?, s:i, s:f, "
         "s:I,"
-        " s:i, s:i, s:s, s:i, s:i, s:I, s:i, s:i, s:f, s:f, s:f, s:I, s:I, s:f, s:f, s:s?, s:I,"
+        " s:i, s:i, s:s, s:i, s:i, s:I, s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:I, s:I, s:f, s:f, "
+        "s:s?,"
+        " s:I,"
         " s:f, s:I, s:I, s:I, s:b}",
         "op", ep_op_names[op], "machine", machine_name(report), "mode",
         options->mode == EP_MODE_NORMAL ? "normal" : "low-latency", "layout", layout_name(options),
@@ -80,7 +82,8 @@ static int print_json(const struct ep_report *report, enum ep_op op)
         options->layer, "skew", options->skew, "seed", (json_int_t)options->seed, "blocks",
         options->num_blocks, "warps", options->num_warps, "wire", ep_wire_name(options), "channels",
         options->num_channels, "staging_slots", options->num_staging_slots, "staging_slot_bytes",
-        (json_int_t)options->staging_slot_bytes, "warmup", options->num_warmup, "iters",
+        (json_int_t)options->staging_slot_bytes, "memory", ep_memory_names[options->memory],
+        "staging_bytes", (json_int_t)options->staging_bytes, "warmup", options->num_warmup, "iters",
         options->num_iters, "us_min", us->min, "us_median", us->median, "us_max", us->max,
         "bytes_logical", (json_int_t)traffic.bytes_logical, "bytes_remote",
         (json_int_t)traffic.bytes_remote, "gbps_logical", gbps(traffic.bytes_logical, us->median),
@@ -133,6 +136,9 @@ static void print_heading(const struct ep_report *report)
     else
         printf("routing: gate, skew %g, seed %llu\n", options->skew,
                (unsigned long long)options->seed);
+    if (options->staging_bytes > 0)
+        printf("received rows in %s memory, staging block of %llu bytes\n",
+               ep_memory_names[options->memory], (unsigned long long)options->staging_bytes);
     if (options->mode == EP_MODE_LOW_LATENCY)
         printf("low latency, by %s, rows in %s, %d phase%s, %s\n", layout_name(options),
                options->ll_format == EP_LL_FORMAT_DTYPE ? options->dtype
