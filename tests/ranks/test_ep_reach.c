@@ -185,6 +185,7 @@ static void registered(enum ranks_mode mode, int32_t num_ranks)
 
 TEST(registered_in_threads)
 {
+    tests_need_one_mapping();
     registered(RANKS_THREADS, 4);
 }
 
