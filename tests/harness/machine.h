@@ -47,9 +47,11 @@ int tests_network_is_there(const char *engine);
 /* max_nodes if communicators of several nodes can have a network; if not, 1, and says why. */
 int32_t tests_max_nodes(int32_t max_nodes);
 
-/* For tests whose ranks are threads that access each other's memory where it is. Ends the test as skipped
- * under the thread sanitizer: ranks signal each other in heaps, which each has mapped elsewhere, so that to
- * the sanitizer nothing orders those accesses. */
+/* For tests whose ranks are threads that access each other's memory where it is. 0, and says why, under the
+ * thread sanitizer: ranks signal each other in heaps, which each has mapped elsewhere, so that to the
+ * sanitizer nothing orders those accesses. */
+int tests_have_one_mapping(void);
+/* Ends the whole program as skipped if it is 0. */
 void tests_need_one_mapping(void);
 
 /* What CUDA's driver opens with a process's first communicator and keeps is opened here, so that it is
