@@ -21,7 +21,7 @@ from .routing import (Handle, HandlePool, Placeholders, Routing, internode_handl
 
 TIMEOUT_MS = 200_000  # ranks compile kernels between calls
 MAX_RANKS_WITHOUT_TOPK = 64  # that one token goes to
-BATCHES_IN_POOL = 2  # whose rows are in use at a time; there is room for one more
+BATCHES_IN_POOL = 3  # whose rows are in use at a time; there is room for one more
 
 
 class _Runtime:
