@@ -65,6 +65,8 @@ struct ep_trial *ep_trials_add(struct ep_trials *trials, const struct ep_case *s
     struct ep_case of_ranks = *spec;
     of_ranks.num_ranks = trials->num_ranks;
     of_ranks.num_nodes = trials->num_nodes;
+    if (trials->num_nodes > 1 && spec->staging_bytes > 0) /* there are no rounds between nodes */
+        of_ranks.staging_bytes = EP_STAGING_OF_ALL;
     if (trials->num_trials == trials->max_trials) {
         trials->max_trials = 2 * trials->max_trials + 8;
         struct ep_trial *larger = tests_alloc(sizeof *larger * (size_t)trials->max_trials);
