@@ -18,7 +18,8 @@ static struct weft__topo *read_machine(const char *name, const char *nccl_versio
     return topo;
 }
 
-static void read_sets(const struct weft__topo *topo, const char *name, struct weft__channel_sets *sets)
+static void read_sets(const struct weft__topo *topo, const char *name,
+                      struct weft__channel_sets *sets)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", WEFT_TOPOLOGY_DIR, name);
@@ -79,13 +80,14 @@ TEST(a_file_by_hand_is_read)
 /* With ports, and with ranks as newer NCCL writes them. */
 TEST(channels_between_machines_are_read_as_they_were_written)
 {
-    static const struct topo_machine machine = {"azure-ndv5.partial.topo.xml", TOPO_ORDER_OF_FILE, 90,
-                                                18, 400000};
+    static const struct topo_machine machine = {"azure-ndv5.partial.topo.xml", TOPO_ORDER_OF_FILE,
+                                                90, 18, 400000};
     struct weft__xml *system = topo_completed(&machine), *graphs = NULL;
     struct weft__topo *topo = topo_build(system, NULL);
     struct weft__channel_sets sets = {{NULL}}, again = {{NULL}};
     assert_int_equal(weft__search_all(topo, WEFT__TOPO_SEVERAL_NODES, &sets), WEFT_OK);
-    assert_int_equal(weft__channels_to_xml(topo, &sets, WEFT__TOPO_SEVERAL_NODES, &graphs), WEFT_OK);
+    assert_int_equal(weft__channels_to_xml(topo, &sets, WEFT__TOPO_SEVERAL_NODES, &graphs),
+                     WEFT_OK);
     assert_int_equal(weft__channels_from_xml(topo, graphs, &again), WEFT_OK);
     char *before = write_sets(topo, &sets, WEFT__TOPO_SEVERAL_NODES);
     char *after = write_sets(topo, &again, WEFT__TOPO_SEVERAL_NODES);
@@ -118,9 +120,11 @@ TEST(errors_say_line_and_element)
         {GRAPH("", ""), "g:2: element graph: attribute nchannels is missing"},
         {GRAPH("nchannels='65'", ""), "nchannels is \"65\", allowed are numbers of 0..64"},
         {GRAPH("nchannels='1'", ""), "g:2: element graph: nchannels is 1, but it has 0 channels"},
-        {GRAPH("nchannels='1'", CHANNEL("<gpu dev='0'/>")), "g:3: element channel: has 1 GPUs, not 4"},
+        {GRAPH("nchannels='1'", CHANNEL("<gpu dev='0'/>")),
+         "g:3: element channel: has 1 GPUs, not 4"},
         {GRAPH("nchannels='1'", CHANNEL("<gpu dev='0'/><gpu dev='0'/>")), "has rank 0 twice"},
-        {GRAPH("nchannels='1'", CHANNEL("<gpu dev='0x9'/>")), "g:3: element gpu: the topology has no"},
+        {GRAPH("nchannels='1'", CHANNEL("<gpu dev='0x9'/>")),
+         "g:3: element gpu: the topology has no"},
         {GRAPH("nchannels='1'", CHANNEL("<gpu rank='9'/>")), "has no GPU of rank 9"},
         {GRAPH("nchannels='1'", CHANNEL("<gpu/>")), "g:3: element gpu: attribute dev is missing"},
         {GRAPH("nchannels='1'", CHANNEL("<gpu dev='0'/><gpu dev='1'/><gpu dev='2'/><gpu dev='3'/>"

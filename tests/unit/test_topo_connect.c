@@ -81,16 +81,18 @@ static void gather(struct party *party, const struct topo_machine *machine, int3
     struct weft__xml *system = topo_completed(machine);
     *party = (struct party){.topo = topo_build(system, NULL)};
     weft__xml_remove(system);
-    assert_int_equal(weft__search_all(party->topo,
-                                      num_nodes > 1 ? WEFT__TOPO_SEVERAL_NODES : WEFT__TOPO_ONE_NODE,
-                                      &party->found),
-                     WEFT_OK);
+    assert_int_equal(
+        weft__search_all(party->topo,
+                         num_nodes > 1 ? WEFT__TOPO_SEVERAL_NODES : WEFT__TOPO_ONE_NODE,
+                         &party->found),
+        WEFT_OK);
     party->sets = calloc((size_t)num_nodes, sizeof *party->sets);
     for (int32_t n = 0; n < num_nodes; n++)
         for (int id = 0; id < WEFT__NUM_CHANNELS_IDS; id++)
             if (party->found.of[id] != NULL)
                 assert_int_equal(
-                    weft__channels_of_node(party->found.of[id], n, &party->sets[n].of[id]), WEFT_OK);
+                    weft__channels_of_node(party->found.of[id], n, &party->sets[n].of[id]),
+                    WEFT_OK);
     party->nodes = (struct weft__nodes){party->sets, num_nodes,
                                         num_nodes * weft__topo_count(party->topo, WEFT__TOPO_GPU),
                                         machine->sm};
