@@ -36,9 +36,9 @@
     X(weft_ep_sizes, sum_bytes)                                                                    \
     X(weft_ll_config, missing_ms)                                                                  \
     X(weft_ll_sizes, network_bytes)                                                                \
-    X(weft_ll_dispatch_args, missing_ranks)                                                        \
+    X(weft_ll_dispatch_args, waited_ns)                                                            \
     X(weft_ll_slots, half)                                                                         \
-    X(weft_ll_combine_args, missing_ranks)
+    X(weft_ll_combine_args, waited_ns)
 
 #define WEFT__STRUCT_ENUMERATOR(type, last) WEFT__STRUCT_##type,
 enum weft__struct { WEFT__STRUCTS(WEFT__STRUCT_ENUMERATOR) WEFT__NUM_STRUCTS };
