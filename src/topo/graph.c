@@ -164,3 +164,12 @@ weft_result weft__topo_connect_both(struct weft__topo_node *a, struct weft__topo
     WEFT__TRY(weft__topo_connect(a, &there));
     return weft__topo_connect(b, &back);
 }
+
+struct weft__topo_link *weft__topo_reverse_of(const struct weft__topo_node *node,
+                                              const struct weft__topo_link *link)
+{
+    for (int32_t i = 0; i < link->to->num_links; i++)
+        if (link->to->links[i].to == node && link->to->links[i].type == link->type)
+            return &link->to->links[i];
+    return NULL;
+}

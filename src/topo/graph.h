@@ -126,6 +126,9 @@ void weft__topo_free_paths(struct weft__topo *topo);
 /* Both ways. */
 weft_result weft__topo_connect_both(struct weft__topo_node *a, struct weft__topo_node *b,
                                     enum weft__topo_type type, float bw);
+/* The link of the same type back to `node`, which `link` leaves. NULL: there is none. */
+struct weft__topo_link *weft__topo_reverse_of(const struct weft__topo_node *node,
+                                              const struct weft__topo_link *link);
 
 static inline struct weft__topo_node *weft__topo_at(const struct weft__topo *topo,
                                                     enum weft__topo_kind kind, int32_t index)

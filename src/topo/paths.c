@@ -62,15 +62,6 @@ static int may_pass(const struct weft__topo_node *node, const struct weft__topo_
             rest->num_links <= 1);
 }
 
-static struct weft__topo_link *reverse_of(struct weft__topo_node *node,
-                                          const struct weft__topo_link *link)
-{
-    for (int32_t i = 0; i < link->to->num_links; i++)
-        if (link->to->links[i].to == node && link->to->links[i].type == link->type)
-            return &link->to->links[i];
-    return NULL;
-}
-
 /* Replaces `path` by `first`, then `rest`. */
 static weft_result set_path(struct weft__topo_path *path, struct weft__topo_link *first,
                             const struct weft__topo_path *rest)
@@ -118,7 +109,7 @@ static weft_result offer(const struct weft__topo *topo, const struct weft__topo_
     const enum weft__topo_type type = type_of_step(node, link, rest);
     if (!is_better(path, type, bw, rest->num_links + 1))
         return WEFT_OK;
-    struct weft__topo_link *back = reverse_of(node, link);
+    struct weft__topo_link *back = weft__topo_reverse_of(node, link);
     if (back == NULL)
         return weft__error(
             WEFT_ERROR_INVALID_ARGUMENT,

@@ -20,15 +20,6 @@ static float bw_of_pci(const struct weft__topo_path *path, const struct weft__to
     return bw;
 }
 
-static struct weft__topo_link *reverse_of(struct weft__topo_node *node,
-                                          const struct weft__topo_link *link)
-{
-    for (int32_t i = 0; i < link->to->num_links; i++)
-        if (link->to->links[i].to == node && link->to->links[i].type == link->type)
-            return &link->to->links[i];
-    return NULL;
-}
-
 /* What comes to an old GPU, or over NVLink to a POWER processor, takes something of the way back. */
 static float bw_of_reverse(const struct weft__topo_node *from, const struct weft__topo_link *link,
                            float bw)
@@ -58,7 +49,8 @@ static int32_t follow(const struct weft__topo_path *path, struct weft__topo_node
         struct weft__topo_link *link = path->links[i];
         const float forward_bw = link->type == WEFT__TOPO_PIX ? pci_bw : bw;
         const float reverse_bw = bw_of_reverse(from, link, forward_bw);
-        struct weft__topo_link *reverse = reverse_bw != 0 ? reverse_of(node, link) : NULL;
+        struct weft__topo_link *reverse =
+            reverse_bw != 0 ? weft__topo_reverse_of(node, link) : NULL;
         if (link->bw < forward_bw || (reverse != NULL && reverse->bw < reverse_bw))
             return i;
         subtract(link, forward_bw);
