@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The packages on the GPUs of this machine: one process per visible GPU, one line per check.
+"""The packages on the GPUs of this machine: one process per visible GPU (--gpus 2 on a machine with
+one: two that share it), one line per check.
 
     cmake --build build      # or make; build/python has the package
     PYTHONPATH=build/python:python/deep_ep python3 tests/python/gpu_smoke.py
@@ -321,7 +322,7 @@ def be_rank(rank, num_ranks, folder, is_cpu):
     torch.set_num_threads(1)
     if not is_cpu:
         DEVICE = f"cuda:{rank}"
-        torch.cuda.set_device(rank)
+        torch.cuda.set_device(rank % torch.cuda.device_count())
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank,
                                          world_size=num_ranks)
     comm = weft.torch.communicator(timeout_ms=10000)
@@ -349,7 +350,7 @@ def be_rank(rank, num_ranks, folder, is_cpu):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--cpu", type=int, metavar="RANKS", help="on CPUs, with so many ranks")
-    parser.add_argument("--gpus", type=int, help="on the first GPUs; by default all")
+    parser.add_argument("--gpus", type=int, help="so many ranks; by default one per GPU, more than that share them")
     options = parser.parse_args()
     num_ranks = options.cpu or options.gpus or torch.cuda.device_count()
     if num_ranks == 0:
