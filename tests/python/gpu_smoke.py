@@ -321,8 +321,8 @@ def be_rank(rank, num_ranks, folder, is_cpu):
     os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "WEFT_MACHINE": "cpu" if is_cpu else "cuda"}
     torch.set_num_threads(1)
     if not is_cpu:
-        DEVICE = f"cuda:{rank}"
-        torch.cuda.set_device(rank % torch.cuda.device_count())
+        DEVICE = f"cuda:{rank % torch.cuda.device_count()}"
+        torch.cuda.set_device(DEVICE)
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank,
                                          world_size=num_ranks)
     comm = weft.torch.communicator(timeout_ms=10000)
@@ -350,7 +350,7 @@ def be_rank(rank, num_ranks, folder, is_cpu):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--cpu", type=int, metavar="RANKS", help="on CPUs, with so many ranks")
-    parser.add_argument("--gpus", type=int, help="so many ranks; by default one per GPU, more than that share them")
+    parser.add_argument("--gpus", type=int, help="so many ranks; by default one per GPU")
     options = parser.parse_args()
     num_ranks = options.cpu or options.gpus or torch.cuda.device_count()
     if num_ranks == 0:

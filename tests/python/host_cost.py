@@ -116,8 +116,8 @@ def be_rank(rank, num_ranks, folder, options):
     torch.set_num_threads(1)
     if options.gpus:
         now = time.perf_counter
-        device, finish = f"cuda:{rank}", torch.cuda.synchronize
-        torch.cuda.set_device(rank % torch.cuda.device_count())
+        device, finish = f"cuda:{rank % torch.cuda.device_count()}", torch.cuda.synchronize
+        torch.cuda.set_device(device)
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank,
                                          world_size=num_ranks)
     import deep_ep
