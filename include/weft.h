@@ -93,7 +93,8 @@ extern "C" {
 
 #define WEFT_MAX_TOPK       64 /* experts that a token may choose */
 #define WEFT_MAX_PLANES     8  /* arrays that a token's payload may consist of */
-#define WEFT_COLL_MAX_RANKS 32 /* ranks of a weft_coll */
+#define WEFT_COLL_MAX_RANKS 32 /* ranks of a node that a weft_coll may have */
+#define WEFT_COLL_MAX_NODES 32 /* nodes of a weft_coll */
 
 /* A struct with its size set and zeros: weft_ep_config c = WEFT_INIT(weft_ep_config); */
 #ifdef __cplusplus
@@ -655,8 +656,8 @@ WEFT_API weft_result weft_rows_dequantise(weft_comm *comm, const weft_rows_args 
 /* ---------------------------------------------------------------- collectives */
 
 /* What the collective operations of a communicator need: buffers, and the choice of algorithms. At
- * most WEFT_COLL_MAX_RANKS ranks, of one node. For operations that overlap each other make
- * several. */
+ * most WEFT_COLL_MAX_RANKS ranks of each of at most WEFT_COLL_MAX_NODES nodes, which need not have
+ * as many. For operations that overlap each other make several. */
 typedef struct weft_coll weft_coll;
 
 typedef enum weft_collective {
@@ -667,7 +668,8 @@ typedef enum weft_collective {
     WEFT_BROADCAST = 4
 } weft_collective;
 
-/* How they are done. None of this changes a bit of any result. */
+/* How they are done. None of this changes a bit of any result. On one node any but RAILS; over
+ * several RAILS alone. */
 typedef enum weft_algorithm {
     WEFT_ALGORITHM_AUTO = 0, /* by size: the choice of WEFT_TUNING, else of the library */
     /* Every rank sends its data in packets that carry their own arrival mark: least latency. For
@@ -680,7 +682,11 @@ typedef enum weft_algorithm {
     /* Each rank reads a part of all inputs and writes the result to all outputs. ALL_REDUCE. */
     WEFT_ALGORITHM_TWOSHOT = 4,
     /* Writes to the outputs. ALL_GATHER, ALL_TO_ALL, BROADCAST. */
-    WEFT_ALGORITHM_PUSH = 5
+    WEFT_ALGORITHM_PUSH = 5,
+    /* Over several nodes: reads and writes inputs and outputs in the node, and sends pieces to the
+     * ranks of other nodes that have the same index there (docs/network.md). All collectives, but
+     * for weft_coll_all_to_all_v. */
+    WEFT_ALGORITHM_RAILS = 6
 } weft_algorithm;
 
 /* Pins the algorithm of one collective. */
@@ -697,7 +703,7 @@ typedef struct weft_coll_config {
      * ranks. */
     uint64_t packet_bytes;
     /* Heap memory per rank for data that peers cannot reach; larger data goes through it piece by
-     * piece. 0: 8 MiB. */
+     * piece. 0: 8 MiB. Over several nodes inputs and outputs have so much each. */
     uint64_t staging_bytes;
     /* [num_choices], copied, at most one per collective; the others are AUTO. An operation that the
      * pinned algorithm cannot do is WEFT_ERROR_UNSUPPORTED. */
@@ -706,11 +712,17 @@ typedef struct weft_coll_config {
     int32_t num_blocks; /* as weft_ep_config's, at most 1024 */
     int32_t num_warps;
     int32_t reserved; /* 0 */
+    /* Over several nodes, as weft_ep_config's: rings to and from each other node. 0: 1 channel, on
+     * cuda 4; 4 slots; slots of 256 KiB, or less, so that all have 8 MiB together, but of 4 KiB at
+     * least. */
+    uint64_t staging_slot_bytes;
+    int32_t num_channels;
+    int32_t num_staging_slots;
 } weft_coll_config;
 
 /* Collective; config (may be NULL) must be the same on all ranks, except num_warps
- * (WEFT_ERROR_MISMATCH names a rank that differs). Needs the memory of all ranks to be mapped:
- * WEFT_ERROR_UNSUPPORTED names one that is not, on every rank, also if comm has failed. If the
+ * (WEFT_ERROR_MISMATCH names a rank that differs). Needs the memory of all ranks of the node to be
+ * mapped: WEFT_ERROR_UNSUPPORTED names one that is not, on every rank, also if comm has failed. If the
  * environment of rank 0 has WEFT_TUNING, rank 0 reads that file, a table of algorithms, blocks and
  * warps by size (weft(1)), for all; WEFT_ERROR_INVALID_ARGUMENT names, on all ranks, file and line
  * of what is wrong in it. What config says goes before what the table says. */
@@ -736,6 +748,9 @@ WEFT_API weft_result weft_coll_destroy(weft_coll *coll);
  *
  * Reductions go in ascending rank order, beginning with rank 0's element: BF16, FP16, FP32 and FP8
  * in fp32, FP64 in fp64, rounded once to nearest even; integers in their own type, wrapping around.
+ * Over several nodes that is done with the ranks of each node (of AVG the sum), and once more with
+ * the nodes' rounded results, in ascending order of the nodes, which are numbered by their first
+ * ranks: so bits depend on which ranks are on one node.
  * AVG is the sum divided by R, before rounding (integers: towards zero). MAX and MIN are those of
  * IEEE 754-2019: NaN if there is one, -0 less than +0. Every NaN becomes the positive quiet NaN
  * with all mantissa bits set; FP8 saturates at 448. So results are the same to the bit on all
@@ -812,8 +827,8 @@ typedef struct weft_coll_all_to_all_v_args {
     int32_t reserved; /* 0 */
 } weft_coll_all_to_all_v_args;
 
-/* As MPI_Alltoallv. Offsets may leave gaps, which are not touched. Rows may overlap where they are
- * sent from, not where they are received. A rank knows only its own counts, so they choose no
+/* As MPI_Alltoallv, of ranks on one node (else WEFT_ERROR_UNSUPPORTED). Offsets may leave gaps, which
+ * are not touched. Rows may overlap where they are sent from, not where they are received. A rank knows only its own counts, so they choose no
  * algorithm: it is PUSH, if none is pinned; and what it receives must fit staging_bytes or be in
  * the heap, or registered: else WEFT_ERROR_UNSUPPORTED. The rank that receives sees counts that
  * differ, and tells all others. */

@@ -18,7 +18,8 @@ WP_PROGRAM(sums, warp, args)
     const struct wp_reduction reduction = {WEFT_BF16,
                                            sums->kind == SUMS_OF_TOKENS ? WP_REDUCTION_SUM_FROM_ZERO
                                            : sums->kind == SUMS_DIRECT  ? WP_REDUCTION_SUM
-                                                                        : WP_REDUCTION_AVG};
+                                                                        : WP_REDUCTION_AVG,
+                                           0};
     for (int64_t i = wp_warp_idx(warp) * wp_num_blocks(warp) + wp_block_idx(warp); i < num_spans;
          i += wp_num_blocks(warp) * wp_num_warps(warp)) {
         const int64_t offset = i * sums->span_bytes;

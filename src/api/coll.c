@@ -6,6 +6,7 @@
 #include "api/destroy.h"
 #include "api/overlap.h"
 #include "api/structs.h"
+#include "ops/rings.h"
 
 static const uint64_t max_buffer_bytes = UINT64_C(1) << 40;
 static const uint64_t max_row_bytes = UINT64_C(1) << 42; /* so that R rows fit 63 bits */
@@ -16,6 +17,20 @@ static weft_result check_bytes(uint64_t bytes, const char *name)
         return WEFT_OK;
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is %llu, allowed are 0..%llu", name,
                        (unsigned long long)bytes, (unsigned long long)max_buffer_bytes);
+}
+
+static weft_result check_rings(const weft_coll_config *config)
+{
+    WEFT__TRY(weft__check_range(config->num_channels, 0, WEFT__MAX_CHANNELS, "num_channels"));
+    WEFT__TRY(
+        weft__check_range(config->num_staging_slots, 0, WEFT__MAX_SLOTS, "num_staging_slots"));
+    WEFT__TRY(weft__check_at_most(config->staging_slot_bytes, WEFT__MAX_SLOT_BYTES,
+                                  "staging_slot_bytes"));
+    if (config->staging_slot_bytes == 0 || config->staging_slot_bytes > WP_CHUNK_HEADER_BYTES)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "staging_slot_bytes is %llu, allowed are 0 and %d and more",
+                       (unsigned long long)config->staging_slot_bytes, WP_CHUNK_HEADER_BYTES + 1);
 }
 
 static weft_result check_choice(const weft_coll_choice *choice, int32_t i, uint32_t *seen)
@@ -60,6 +75,7 @@ weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_confi
     WEFT__TRY(read_choices(&config, choices));
     WEFT__TRY(weft__check_range(config.num_blocks, 0, WEFT__COLL_MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
+    WEFT__TRY(check_rings(&config));
     /* Before the state of comm: a rank that is told so may leave while others are yet to be told. */
     WEFT__TRY(weft__coll_check_reach(comm));
     WEFT__TRY(weft__machine_check(comm));

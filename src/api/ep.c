@@ -3,9 +3,9 @@
 
 #include "api/destroy.h"
 #include "api/structs.h"
+#include "ops/rings.h"
 
 enum { MAX_EXPERTS = 1 << 20 };
-enum { MAX_CHANNELS = 64, MAX_SLOTS = 1 << 16, MAX_SLOT_BYTES = 1 << 30 };
 
 static const uint64_t max_staging_bytes = UINT64_C(1) << 46; /* as a place has bits for an offset */
 
@@ -20,9 +20,10 @@ weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, w
     WEFT__TRY(weft__check_range(config.max_topk, 0, WEFT_MAX_TOPK, "max_topk"));
     WEFT__TRY(weft__check_range(config.num_blocks, 0, WEFT__EP_MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
-    WEFT__TRY(weft__check_range(config.num_channels, 0, MAX_CHANNELS, "num_channels"));
-    WEFT__TRY(weft__check_range(config.num_staging_slots, 0, MAX_SLOTS, "num_staging_slots"));
-    WEFT__TRY(weft__check_at_most(config.staging_slot_bytes, MAX_SLOT_BYTES, "staging_slot_bytes"));
+    WEFT__TRY(weft__check_range(config.num_channels, 0, WEFT__MAX_CHANNELS, "num_channels"));
+    WEFT__TRY(weft__check_range(config.num_staging_slots, 0, WEFT__MAX_SLOTS, "num_staging_slots"));
+    WEFT__TRY(
+        weft__check_at_most(config.staging_slot_bytes, WEFT__MAX_SLOT_BYTES, "staging_slot_bytes"));
     WEFT__TRY(weft__check_at_most(config.staging_bytes, max_staging_bytes, "staging_bytes"));
     if (config.combine_wire != WEFT_DTYPE_NONE && config.combine_wire != WEFT_FP32)
         return weft__error(

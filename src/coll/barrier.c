@@ -28,7 +28,8 @@ static const struct wp_message message = {
 static weft_result reach_nodes(weft_comm *comm)
 {
     struct weft__barrier *barrier = comm->barrier;
-    WEFT__TRY(weft__nodes_create(comm, "barrier", &barrier->nodes));
+    WEFT__TRY(weft__nodes_check(comm, "barrier"));
+    WEFT__TRY(weft__nodes_create(comm, &barrier->nodes));
     WEFT__TRY(weft__exchange_create(comm, &barrier->nodes, 1, 0, &barrier->exchange));
     return weft__machine_of(comm)->network_alloc(
         comm, (uint64_t)comm->topology.num_nodes * sizeof(uint64_t), &barrier->words,

@@ -5,7 +5,7 @@
 #include "coll/coll.h"
 #include "ops/names.h"
 
-/* Bits of the algorithms that can do each. */
+/* Bits of the algorithms that can do each on one node; over several, RAILS does all. */
 #define ALGORITHM_BIT(name) (1u << WEFT_ALGORITHM_##name)
 static const uint32_t abilities[WEFT__NUM_COLLECTIVES] = {
     [WEFT_ALL_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(TWOSHOT_PACKETS) |
@@ -48,6 +48,14 @@ static uint64_t max_row_bytes(const weft_coll *coll, weft_algorithm algorithm)
 weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective collective,
                                        weft_algorithm algorithm, uint64_t row_bytes)
 {
+    if (coll->internode != NULL && algorithm != WEFT_ALGORITHM_RAILS)
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "algorithm %s is for ranks of one node, coll has %d nodes: allowed is "
+                           "%s",
+                           weft__algorithm_name(algorithm), coll->comm->topology.num_nodes,
+                           weft__algorithm_name(WEFT_ALGORITHM_RAILS));
+    if (coll->internode != NULL)
+        return WEFT_OK;
     if (!weft__coll_can(collective, algorithm))
         return weft__error(WEFT_ERROR_UNSUPPORTED, "algorithm %s cannot do %s",
                            weft__algorithm_name(algorithm), weft__collective_name(collective));
@@ -107,6 +115,8 @@ struct weft__coll_choice weft__coll_choose(const weft_coll *coll, weft_collectiv
 {
     if (coll->pinned[collective] != WEFT_ALGORITHM_AUTO)
         return (struct weft__coll_choice){.algorithm = coll->pinned[collective]};
+    if (coll->internode != NULL)
+        return (struct weft__coll_choice){.algorithm = WEFT_ALGORITHM_RAILS};
     const struct weft__tuning_row *row = find_row(coll, collective, row_bytes);
     if (row == NULL)
         return (struct weft__coll_choice){.algorithm =

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coll/internode.h"
 #include "comm/settings.h"
 #include "ops/names.h"
 
@@ -14,7 +15,8 @@ struct terms {
     uint64_t staging_bytes;
     int32_t algorithms[WEFT__NUM_COLLECTIVES];
     int32_t num_blocks;
-    int32_t direct_blocks[WEFT__NUM_WORKS]; /* may differ: the fewest are used */
+    int32_t num_channels, num_slots, slot_bytes; /* of rings; 0 on one node */
+    int32_t direct_blocks[WEFT__NUM_WORKS];      /* may differ: the fewest are used */
 };
 
 static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
@@ -34,6 +36,14 @@ static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
             return weft__error(WEFT_ERROR_MISMATCH,
                                "ranks disagree on num_blocks: %d on this rank %d, %d on rank %d",
                                own->num_blocks, comm->rank, other->num_blocks, rank);
+        if (other->num_channels != own->num_channels || other->num_slots != own->num_slots ||
+            other->slot_bytes != own->slot_bytes)
+            return weft__error(
+                WEFT_ERROR_MISMATCH,
+                "ranks disagree on num_channels, num_staging_slots or staging_slot_bytes: %d, %d "
+                "and %d on this rank %d, %d, %d and %d on rank %d",
+                own->num_channels, own->num_slots, own->slot_bytes, comm->rank, other->num_channels,
+                other->num_slots, other->slot_bytes, rank);
         for (int i = 0; i < WEFT__NUM_COLLECTIVES; i++) {
             if (other->algorithms[i] != own->algorithms[i])
                 return weft__error(
@@ -67,6 +77,11 @@ static weft_result agree(weft_coll *coll)
                         .num_blocks = coll->num_blocks};
     for (int i = 0; i < WEFT__NUM_COLLECTIVES; i++)
         own.algorithms[i] = (int32_t)coll->pinned[i];
+    if (coll->internode != NULL) {
+        own.num_channels = coll->internode->rings.num_channels;
+        own.num_slots = coll->internode->rings.num_slots;
+        own.slot_bytes = (int32_t)coll->internode->rings.slot_bytes;
+    }
     weft__coll_choose_direct_blocks(coll, own.direct_blocks);
     weft_result result;
     struct terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
@@ -131,6 +146,8 @@ static weft_result agree_on_tuning(weft_coll *coll)
 
 weft_result weft__coll_check_reach(weft_comm *comm)
 {
+    if (comm->topology.num_nodes > 1)
+        return weft__coll_internode_check(comm);
     if (comm->num_ranks > WEFT_COLL_MAX_RANKS)
         return weft__error(WEFT_ERROR_UNSUPPORTED,
                            "comm has %d ranks: collectives are for at most %d", comm->num_ranks,
@@ -147,17 +164,29 @@ static void find_areas(weft_coll *coll)
         coll->area.areas[rank] = heap_bases[rank] + offset;
 }
 
+static weft_result connect_nodes(weft_coll *coll)
+{
+    WEFT__TRY(weft__coll_internode_create_nodes(coll));
+    WEFT__TRY(weft__exchange_create(coll->comm, &coll->internode->nodes,
+                                    coll->area.exchange.max_blocks, 0, &coll->exchange));
+    return weft__coll_internode_create_rings(coll);
+}
+
 static weft_result set_up(weft_coll *coll)
 {
     weft_comm *comm = coll->comm;
     void *staging;
     WEFT__TRY(agree(coll));
     WEFT__TRY(agree_on_tuning(coll));
-    WEFT__TRY(weft__exchange_create(comm, NULL, coll->area.exchange.max_blocks,
-                                    wp_packet_area_bytes(&coll->area), &coll->exchange));
-    WEFT__TRY(weft__heap_alloc(comm, coll->staging_bytes, &staging));
+    WEFT__TRY(coll->internode != NULL
+                  ? connect_nodes(coll)
+                  : weft__exchange_create(comm, NULL, coll->area.exchange.max_blocks,
+                                          wp_packet_area_bytes(&coll->area), &coll->exchange));
+    WEFT__TRY(
+        weft__heap_alloc(comm, coll->staging_bytes * (coll->internode != NULL ? 2 : 1), &staging));
     coll->staging = staging;
-    find_areas(coll);
+    if (coll->internode == NULL)
+        find_areas(coll);
     return WEFT_OK;
 }
 
@@ -168,9 +197,11 @@ static uint64_t round_up(uint64_t bytes, uint64_t multiple)
 
 static void choose_sizes(weft_coll *coll, const weft_coll_config *config)
 {
+    enum { REGION_MULTIPLE = 256, STAGING_BYTES = 8 << 20, ALIGNMENT = 16 };
+    const int32_t num_ranks = coll->comm->num_ranks;
     /* A piece of a row for every rank, aligned. */
-    enum { REGION_MULTIPLE = 256, STAGING_MULTIPLE = 16 * WEFT_COLL_MAX_RANKS };
-    enum { STAGING_BYTES = 8 << 20 };
+    const uint64_t staging_multiple =
+        ALIGNMENT * (uint64_t)(num_ranks > WEFT_COLL_MAX_RANKS ? num_ranks : WEFT_COLL_MAX_RANKS);
     const struct weft__coll_defaults *defaults = weft__coll_defaults(coll->comm);
     uint64_t packet_bytes = config->packet_bytes;
     uint64_t staging_bytes = config->staging_bytes;
@@ -181,7 +212,7 @@ static void choose_sizes(weft_coll *coll, const weft_coll_config *config)
     coll->num_blocks = config->num_blocks;
     coll->num_warps = config->num_warps;
     coll->chunk_bytes = defaults->chunk_bytes;
-    coll->staging_bytes = round_up(staging_bytes, STAGING_MULTIPLE);
+    coll->staging_bytes = round_up(staging_bytes, staging_multiple);
     coll->area.exchange.num_ranks = coll->comm->num_ranks;
     coll->area.region_bytes = round_up(packet_bytes, REGION_MULTIPLE);
     coll->area.exchange.max_blocks = weft__machine_of(coll->comm)->max_blocks;
@@ -196,6 +227,15 @@ weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, w
     if (coll == NULL)
         return result;
     coll->comm = comm;
+    if (comm->topology.num_nodes > 1) {
+        coll->internode =
+            weft__comm_calloc(comm, sizeof *coll->internode, "have a weft_coll", &result);
+        if (coll->internode == NULL) {
+            free(coll);
+            return result;
+        }
+        weft__coll_internode_plan(comm, config, &coll->internode->rings);
+    }
     for (int32_t i = 0; i < config->num_choices; i++)
         coll->pinned[config->choices[i].collective] = config->choices[i].algorithm;
     choose_sizes(coll, config);
@@ -215,5 +255,6 @@ void weft__coll_destroy(weft_coll *coll)
     if (coll->staging != NULL)
         (void)weft__heap_free(coll->comm->heap, coll->staging);
     weft__exchange_destroy(coll->exchange);
+    weft__coll_internode_destroy(coll);
     free(coll);
 }

@@ -6,6 +6,7 @@
 #include "coll/tuning.h"
 #include "ops/exchange.h"
 #include "ops/names.h"
+#include "programs/copy.h"
 #include "programs/direct.h"
 
 enum { WEFT__COLL_MAX_BLOCKS = 1024 }; /* that a config or a table may ask for */
@@ -13,8 +14,9 @@ enum { WEFT__COLL_MAX_BLOCKS = 1024 }; /* that a config or a table may ask for *
 struct weft_coll {
     weft_comm *comm;
     struct weft__exchange *exchange;
-    struct wp_packet_area area; /* as the programs have it */
-    char *staging;              /* in the heap */
+    struct wp_packet_area area; /* as the programs have it; over several nodes no areas */
+    struct weft__coll_internode *internode; /* NULL: all ranks are on one node */
+    char *staging; /* in the heap; over several nodes twice as many bytes */
     uint64_t staging_bytes;
     uint64_t chunk_bytes; /* of a row that a warp of the direct programs takes at a time */
     weft_algorithm pinned[WEFT__NUM_COLLECTIVES]; /* or AUTO */
@@ -108,6 +110,10 @@ struct weft__coll_places {
     uint64_t output;
     char *out; /* the output, of pushes, where this rank has it */
 };
+/* What all ranks compare: rows that are equally long on all of them; others are compared by those
+ * between which they go. A piece tells the bytes of its whole row, so that a call with fewer pieces
+ * differs from the first one on. */
+uint64_t weft__coll_told_bytes(const struct weft__coll_call *call);
 /* How many bytes of a row of row_bytes a warp takes at a time: so many chunks as programs can count. */
 uint64_t weft__coll_chunk_bytes(const weft_coll *coll, uint64_t row_bytes);
 uint64_t weft__coll_longest_row(const struct wp_span *rows, int32_t num_rows);
@@ -123,6 +129,11 @@ weft_result weft__coll_reduce_anywhere(const struct weft__coll_call *call,
                                        weft_algorithm algorithm);
 weft_result weft__coll_push_anywhere(const struct weft__coll_call *call,
                                      const struct wp_exchanged_rows *rows);
+uint64_t weft__coll_staging_place(const weft_coll *coll);
+void weft__coll_add_copy(struct wp_copy_args *copies, char *dst, const char *src, uint64_t bytes);
+/* In the order of the operations, as they use the staging block too. */
+weft_result weft__coll_launch_copies(const struct weft__coll_call *call,
+                                     struct wp_copy_args *copies);
 
 /* capture.c: semantics in weft.h */
 weft_result weft__capture_begin(weft_coll *coll, weft_coll_record **capture);

@@ -4,10 +4,7 @@
 #include "programs/direct_push.h"
 #include "programs/direct_reduce.h"
 
-/* What all ranks compare: rows that are equally long on all of them; others are compared by those
- * between which they go. A piece tells the bytes of its whole row, so that a call with fewer pieces
- * differs from the first one on. */
-static uint64_t told_bytes(const struct weft__coll_call *call)
+uint64_t weft__coll_told_bytes(const struct weft__coll_call *call)
 {
     return call->whole_count > 0
                ? WP_CALL_IS_PIECE | call->whole_count * wp_dtype_bytes(call->dtype)
@@ -31,7 +28,7 @@ static struct wp_direct direct_of(const struct weft__coll_call *call,
     const weft_coll *coll = call->coll;
     struct wp_direct direct = {
         .area = coll->area,
-        .header = weft__coll_header(call, algorithm, told_bytes(call)),
+        .header = weft__coll_header(call, algorithm, weft__coll_told_bytes(call)),
         .chunk_bytes = weft__coll_chunk_bytes(coll, row_bytes),
     };
     direct.header.input = places->input;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The collectives: their rows, and the algorithm that moves them. */
-#include "coll/coll.h"
+#include "coll/internode.h"
 
 static weft_result reduce(const struct weft__coll_call *call, weft_algorithm algorithm)
 {
@@ -46,6 +46,8 @@ weft_result weft__coll_run(const struct weft__coll_call *call)
     struct weft__coll_call chosen = *call;
     chosen.num_blocks = choice.num_blocks;
     chosen.num_warps = choice.num_warps;
+    if (choice.algorithm == WEFT_ALGORITHM_RAILS)
+        return weft__coll_internode_run(&chosen);
     if (call->collective == WEFT_ALL_REDUCE || call->collective == WEFT_REDUCE_SCATTER)
         return reduce(&chosen, choice.algorithm);
     struct wp_exchanged_rows rows = {0};
@@ -58,6 +60,10 @@ weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
                                   const struct wp_exchanged_rows *rows)
 {
     weft_coll *coll = call->coll;
+    if (coll->internode != NULL)
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "weft_coll_all_to_all_v is for ranks of one node, coll has %d nodes",
+                           coll->comm->topology.num_nodes);
     const weft_algorithm pinned = coll->pinned[WEFT_ALL_TO_ALL];
     const weft_algorithm algorithm = pinned == WEFT_ALGORITHM_AUTO ? WEFT_ALGORITHM_PUSH : pinned;
     for (int32_t rank = 0; rank < coll->comm->num_ranks; rank++) {

@@ -9,7 +9,7 @@
 
 enum { COPIED_CHUNK_BYTES = 16 << 10 };
 
-static uint64_t staging_place(const weft_coll *coll)
+uint64_t weft__coll_staging_place(const weft_coll *coll)
 {
     uint64_t offset = 0;
     (void)weft__heap_contains(coll->comm->heap, coll->staging, coll->staging_bytes, &offset);
@@ -18,14 +18,15 @@ static uint64_t staging_place(const weft_coll *coll)
 
 /* ------------------------------------------------------------------ copies */
 
-static void add_copy(struct wp_copy_args *copies, char *dst, const char *src, uint64_t bytes)
+void weft__coll_add_copy(struct wp_copy_args *copies, char *dst, const char *src, uint64_t bytes)
 {
     if (bytes > 0)
         copies->rows[copies->num_rows++] = (struct wp_copied_row){src, dst, bytes, NULL, 0};
 }
 
 /* In the order of the operations, as they use the staging block too. */
-static weft_result launch_copies(const struct weft__coll_call *call, struct wp_copy_args *copies)
+weft_result weft__coll_launch_copies(const struct weft__coll_call *call,
+                                     struct wp_copy_args *copies)
 {
     weft_coll *coll = call->coll;
     const struct weft__work work = {WEFT__WORK_PUSH_TENSOR, 0, COPIED_CHUNK_BYTES};
@@ -84,19 +85,19 @@ static weft_result reduce_piece(const struct weft__coll_call *call,
     struct weft__coll_places places = {.input = arrays->places.input + begin * element_bytes,
                                        .output = arrays->places.output + begin * element_bytes};
     if (arrays->staged & IN_STAGED) {
-        places.input = staging_place(call->coll);
+        places.input = weft__coll_staging_place(call->coll);
         for (int32_t row = 0; row < num_rows_in(call); row++)
-            add_copy(&before, call->coll->staging + (uint64_t)row * piece_bytes,
-                     call->send + ((uint64_t)row * call->count + begin) * element_bytes,
-                     piece_bytes);
+            weft__coll_add_copy(&before, call->coll->staging + (uint64_t)row * piece_bytes,
+                                call->send + ((uint64_t)row * call->count + begin) * element_bytes,
+                                piece_bytes);
     }
     if (arrays->staged & OUT_STAGED) {
-        places.output = staging_place(call->coll);
-        add_copy(&after, piece.recv, call->coll->staging, piece_bytes);
+        places.output = weft__coll_staging_place(call->coll);
+        weft__coll_add_copy(&after, piece.recv, call->coll->staging, piece_bytes);
     }
-    WEFT__TRY(launch_copies(call, &before));
+    WEFT__TRY(weft__coll_launch_copies(call, &before));
     WEFT__TRY(weft__coll_direct_reduce(&piece, &places, algorithm));
-    return launch_copies(call, &after);
+    return weft__coll_launch_copies(call, &after);
 }
 
 weft_result weft__coll_reduce_anywhere(const struct weft__coll_call *call, weft_algorithm algorithm)
@@ -146,7 +147,7 @@ static struct wp_span part_of(const struct wp_span *row, uint64_t begin, uint64_
 static weft_result push_piece(const struct weft__coll_call *call,
                               const struct wp_exchanged_rows *rows, uint64_t begin, uint64_t bytes)
 {
-    const struct weft__coll_places places = {.output = staging_place(call->coll),
+    const struct weft__coll_places places = {.output = weft__coll_staging_place(call->coll),
                                              .out = call->coll->staging};
     struct wp_exchanged_rows piece = {0};
     struct wp_copy_args after = {0};
@@ -155,12 +156,12 @@ static weft_result push_piece(const struct weft__coll_call *call,
         const struct wp_span received = part_of(&rows->received[rank], begin, bytes);
         piece.sent[rank] = part_of(&rows->sent[rank], begin, bytes);
         piece.received[rank] = (struct wp_span){staged_bytes, received.bytes};
-        add_copy(&after, call->recv + received.begin, call->coll->staging + staged_bytes,
-                 received.bytes);
+        weft__coll_add_copy(&after, call->recv + received.begin, call->coll->staging + staged_bytes,
+                            received.bytes);
         staged_bytes += received.bytes;
     }
     WEFT__TRY(weft__coll_direct_push(call, &places, &piece));
-    return launch_copies(call, &after);
+    return weft__coll_launch_copies(call, &after);
 }
 
 weft_result weft__coll_push_anywhere(const struct weft__coll_call *call,

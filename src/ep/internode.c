@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "ops/names.h"
+#include "ops/rings.h"
 
 enum { DEFAULT_SLOTS = 8, DEFAULT_SLOT_BYTES = 64 << 10 };
 
@@ -98,43 +99,29 @@ uint64_t weft__internode_told_bytes(const struct weft__internode *internode)
                          internode->num_node_experts);
 }
 
-/* The rings' words, and behind them what notify tells. */
-static uint64_t words_bytes(const struct weft__internode *internode)
+/* What notify tells is behind the rings' words. */
+static uint64_t told_area_bytes(const struct weft__internode *internode)
 {
-    return wp_rings_words_bytes(&internode->rings) +
-           wp_told_area_bytes(internode->rings.nodes.num_nodes,
+    return wp_told_area_bytes(internode->rings.nodes.num_nodes,
                               weft__internode_told_bytes(internode));
 }
 
 uint64_t weft__internode_bytes(const struct weft__internode *internode)
 {
-    return words_bytes(internode) + wp_rings_slots_bytes(&internode->rings);
-}
-
-static weft_result allocate_rings(weft_comm *comm, struct weft__internode *internode)
-{
-    const struct weft__machine *machine = weft__machine_of(comm);
-    struct wp_rings *rings = &internode->rings;
-    void *memory;
-    WEFT__TRY(machine->network_alloc(comm, words_bytes(internode), &memory, &rings->words_place));
-    rings->words = memory;
-    WEFT__TRY(
-        machine->staging_alloc(comm, wp_rings_slots_bytes(rings), &memory, &rings->slots_place));
-    rings->slots = memory;
-    return WEFT_OK;
+    return wp_rings_words_bytes(&internode->rings) + told_area_bytes(internode) +
+           wp_rings_slots_bytes(&internode->rings);
 }
 
 static weft_result allocate_counters(weft_comm *comm, struct weft__internode *internode)
 {
     struct wp_rings *rings = &internode->rings;
-    const uint64_t num_rings = (uint64_t)rings->nodes.num_nodes * (uint64_t)rings->num_channels;
-    const uint64_t bytes = (1 + num_rings * 2 * WP_NUM_HALVES) * sizeof(uint64_t) +
-                           num_rings * (uint64_t)rings->num_slots * sizeof(uint32_t);
-    WEFT__TRY(weft__machine_of(comm)->alloc(comm, bytes, &internode->counters));
-    internode->num_notifies = internode->counters;
-    rings->num_sent = internode->num_notifies + 1;
-    rings->num_received = rings->num_sent + WP_NUM_HALVES * num_rings;
-    rings->num_rows_read = (uint32_t *)(rings->num_received + WP_NUM_HALVES * num_rings);
+    const uint64_t rows_bytes =
+        wp_rings_num_counters(rings) * (uint64_t)rings->num_slots * sizeof(uint32_t);
+    WEFT__TRY(weft__machine_of(comm)->alloc(
+        comm, weft__rings_counters_bytes(rings) + sizeof(uint64_t) + rows_bytes,
+        &internode->counters));
+    internode->num_notifies = weft__rings_lay_counters(rings, internode->counters);
+    rings->num_rows_read = (uint32_t *)(internode->num_notifies + 1);
     return WEFT_OK;
 }
 
@@ -159,20 +146,20 @@ weft_result weft__internode_create(weft_comm *comm, const struct weft__placement
                                    int32_t num_combine_warps, struct weft__internode *internode)
 {
     struct wp_rings *rings = &internode->rings;
-    WEFT__TRY(weft__nodes_create(comm, "expert parallelism", &internode->nodes));
+    WEFT__TRY(weft__nodes_check(comm, "expert parallelism"));
+    WEFT__TRY(weft__nodes_create(comm, &internode->nodes));
     rings->nodes = internode->nodes.device;
     internode->num_node_experts =
         internode->nodes.device.num_local * weft__placement_max_local(placement);
     WEFT__TRY(weft__comm_agree(comm, allocate_tables(comm, num_combine_warps, internode),
                                "have a weft_ep's rings"));
-    return allocate_rings(comm, internode);
+    return weft__rings_allocate(comm, told_area_bytes(internode), rings);
 }
 
 void weft__internode_destroy(weft_comm *comm, struct weft__internode *internode)
 {
     const struct weft__machine *machine = weft__machine_of(comm);
-    machine->network_free(comm, internode->rings.slots);
-    machine->network_free(comm, internode->rings.words);
+    weft__rings_free(comm, &internode->rings);
     machine->free(comm, internode->counters);
     machine->free(comm, internode->own_sums);
     weft__nodes_destroy(comm, &internode->nodes);

@@ -64,6 +64,8 @@
  *   wp_row_stage      the same, with the hint that this host reads the bytes again soon, as its network does
  *   wp_row_reduce     each non-null dst = the non-null srcs, in order, reduced as struct
  *                       wp_reduction says
+ *   wp_row_reduce_compact  the same in less code, and slower where rows are in memory of GPUs: for what a
+ *                       network limits
  *   wp_row_sum_mixed  dst = the sum of the non-null srcs, in order, of types that struct wp_mixed_sum
  *                       says; dst may be one of the srcs that have its type
  *   wp_row_weighted_sum  dst = +0 + weights[0] * srcs[0] + weights[1] * srcs[1] + ... of the
@@ -179,6 +181,8 @@ enum wp_reduction_op {
 struct wp_reduction {
     weft_dtype dtype;
     enum wp_reduction_op op;
+    /* That WP_REDUCTION_AVG divides by, where rows are sums of others; 0: the rows that are there. Else 0. */
+    int32_t num_averaged;
 };
 
 /* When this host, its network included, reads what is written. A hint. */

@@ -70,7 +70,7 @@ static void choose_members(struct wp_exchange *device, const struct weft__nodes 
     }
     device->num_members = nodes->device.num_local;
     device->member_idx = nodes->device.local_idx;
-    device->members = nodes->device.ranks + (int64_t)nodes->device.node * nodes->device.num_local;
+    device->members = nodes->device.ranks + (int64_t)nodes->device.node * nodes->device.most_local;
 }
 
 weft_result weft__exchange_create(weft_comm *comm, const struct weft__nodes *nodes,

@@ -39,6 +39,7 @@ static const struct name algorithms[] = {
     CONSTANT_AND_WORD(WEFT_ALGORITHM_ONESHOT_PULL, "oneshot_pull"),
     CONSTANT_AND_WORD(WEFT_ALGORITHM_TWOSHOT, "twoshot"),
     CONSTANT_AND_WORD(WEFT_ALGORITHM_PUSH, "push"),
+    CONSTANT_AND_WORD(WEFT_ALGORITHM_RAILS, "rails"),
 };
 
 static const struct name machines[] = {

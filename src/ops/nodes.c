@@ -26,41 +26,67 @@ weft_result weft__nodes_check(const weft_comm *comm, const char *what)
                              comm->topology.num_nodes, what);
 }
 
-/* By node and index in it. */
-static weft_result list_ranks(const weft_comm *comm, const char *what, int32_t *ranks)
+/* Ranks by node and index in it, then how many ranks each node has. */
+static void list_ranks(const weft_comm *comm, const struct wp_nodes *nodes, int32_t *ranks)
 {
     const struct weft__topology *topology = &comm->topology;
-    const int32_t num_local = comm->num_ranks / topology->num_nodes;
-    WEFT__TRY(weft__nodes_check(comm, what));
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
-        ranks[topology->node_of_rank[rank] * num_local + topology->local_of_rank[rank]] = rank;
-    return WEFT_OK;
+    int32_t *sizes = ranks + (int64_t)nodes->num_nodes * nodes->most_local;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        const int32_t node = topology->node_of_rank[rank];
+        ranks[(int64_t)node * nodes->most_local + topology->local_of_rank[rank]] = rank;
+        sizes[node]++;
+    }
 }
 
-static weft_result upload_ranks(weft_comm *comm, const char *what, void **uploaded)
+static weft_result upload_ranks(weft_comm *comm, const struct wp_nodes *nodes, void **uploaded)
 {
-    const size_t bytes = (size_t)comm->num_ranks * sizeof(int32_t);
-    int32_t *ranks = malloc(bytes);
+    const size_t num_words = (size_t)nodes->num_nodes * ((size_t)nodes->most_local + 1);
+    int32_t *ranks = calloc(num_words, sizeof *ranks);
     if (ranks == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
-    weft_result result = list_ranks(comm, what, ranks);
-    if (result == WEFT_OK)
-        result = weft__machine_duplicate(comm, ranks, bytes, uploaded);
+    list_ranks(comm, nodes, ranks);
+    const weft_result result =
+        weft__machine_duplicate(comm, ranks, num_words * sizeof *ranks, uploaded);
     free(ranks);
     return result;
 }
 
-weft_result weft__nodes_create(weft_comm *comm, const char *what, struct weft__nodes *nodes)
+static int32_t node_size(const struct weft__topology *topology, int32_t num_ranks, int32_t node)
+{
+    int32_t size = 0;
+    for (int32_t rank = 0; rank < num_ranks; rank++)
+        size += topology->node_of_rank[rank] == node;
+    return size;
+}
+
+static void find_sizes(const weft_comm *comm, struct wp_nodes *nodes)
+{
+    nodes->num_rails = INT32_MAX;
+    for (int32_t node = 0; node < nodes->num_nodes; node++) {
+        const int32_t size = node_size(&comm->topology, comm->num_ranks, node);
+        if (node == nodes->node)
+            nodes->num_local = size;
+        if (size < nodes->num_rails)
+            nodes->num_rails = size;
+        if (size > nodes->most_local)
+            nodes->most_local = size;
+    }
+}
+
+weft_result weft__nodes_create(weft_comm *comm, struct weft__nodes *nodes)
 {
     const struct weft__topology *topology = &comm->topology;
-    WEFT__TRY(weft__comm_agree(comm, upload_ranks(comm, what, &nodes->ranks), "have its nodes"));
     nodes->device = (struct wp_nodes){
         .node = topology->node_of_rank[comm->rank],
         .num_nodes = topology->num_nodes,
         .local_idx = topology->local_of_rank[comm->rank],
-        .num_local = comm->num_ranks / topology->num_nodes,
-        .ranks = nodes->ranks,
     };
+    find_sizes(comm, &nodes->device);
+    WEFT__TRY(weft__comm_agree(comm, upload_ranks(comm, &nodes->device, &nodes->ranks),
+                               "have its nodes"));
+    nodes->device.ranks = nodes->ranks;
+    nodes->device.sizes =
+        nodes->device.ranks + (int64_t)nodes->device.num_nodes * nodes->device.most_local;
     return WEFT_OK;
 }
 

@@ -8,7 +8,7 @@
 
 struct weft__nodes {
     struct wp_nodes device;
-    void *ranks; /* device.ranks, in memory of the machine */
+    void *ranks; /* device.ranks and device.sizes, in memory of the machine */
 };
 
 /* Whether all nodes have as many ranks. */
@@ -16,8 +16,8 @@ int weft__nodes_are_alike(const weft_comm *comm);
 /* UNSUPPORTED, naming `what`, if they have not. */
 weft_result weft__nodes_check(const weft_comm *comm, const char *what);
 
-/* Collective. UNSUPPORTED on all ranks, naming `what`, if the nodes have different numbers of ranks. */
-weft_result weft__nodes_create(weft_comm *comm, const char *what, struct weft__nodes *nodes);
+/* Collective, of nodes that need not be alike. */
+weft_result weft__nodes_create(weft_comm *comm, struct weft__nodes *nodes);
 void weft__nodes_destroy(weft_comm *comm, struct weft__nodes *nodes);
 
 #endif

@@ -15,6 +15,7 @@
     X(internode_dispatch)                                                                          \
     X(internode_combine)                                                                           \
     X(internode_barrier)                                                                           \
+    X(internode_collective)                                                                        \
     X(packet_reduce)                                                                               \
     X(packet_two_step)                                                                             \
     X(packet_exchange)                                                                             \

@@ -44,7 +44,7 @@ WP_FN void wp_sum_rows(const struct wp_operation *op, int32_t token, int32_t num
         srcs[sum->num_biases + j] = row == NULL ? NULL : row + span.begin;
     }
     wp_warp_sync(warp);
-    const struct wp_reduction reduction = {sum->dtype, WP_REDUCTION_SUM_FROM_ZERO};
+    const struct wp_reduction reduction = {sum->dtype, WP_REDUCTION_SUM_FROM_ZERO, 0};
     wp_row_reduce(warp, dst, 1, srcs, sum->num_biases + num_routes, reduction,
                   (int64_t)(span.bytes / wp_dtype_bytes(sum->dtype)));
 }

@@ -24,7 +24,7 @@ enum { WP_CHUNK_HEADER_BYTES = 64, WP_WIRE_ALIGNMENT = 16 };
 /* At the start of every chunk is what the sender called (struct wp_call), for the receiver to compare. */
 WP_STATIC_ASSERT(sizeof(struct wp_call) <= WP_CHUNK_HEADER_BYTES, "it fits its room");
 
-struct wp_rings { /* of a weft_ep */
+struct wp_rings { /* of a weft_ep or a weft_coll */
     struct wp_nodes nodes;
     int32_t num_channels; /* rings for each node */
     int32_t num_slots;    /* of a ring, for each direction */
@@ -62,6 +62,12 @@ WP_FN uint64_t wp_rings_num_slots(const struct wp_rings *rings)
 {
     return (uint64_t)(rings->nodes.num_nodes - 1) * (uint64_t)rings->num_channels *
            (uint64_t)rings->num_slots;
+}
+
+/* Each of the rings' counters has so many numbers, for each of its halves. */
+WP_FN uint64_t wp_rings_num_counters(const struct wp_rings *rings)
+{
+    return (uint64_t)rings->nodes.num_nodes * (uint64_t)rings->num_channels;
 }
 
 /* Arrived, then consumed. */
@@ -142,8 +148,8 @@ WP_FN uint64_t *wp_ring_counter(const struct wp_ring *ring, uint64_t *counters, 
 }
 
 /* One lane: how many chunks this operation sends and receives. */
-WP_FN void wp_ring_advance(const struct wp_ring *ring, uint64_t sequence, int32_t num_sent,
-                           int32_t num_received)
+WP_FN void wp_ring_advance(const struct wp_ring *ring, uint64_t sequence, int64_t num_sent,
+                           int64_t num_received)
 {
     const struct wp_rings *rings = ring->rings;
     *wp_ring_counter(ring, rings->num_sent, sequence + 1) =

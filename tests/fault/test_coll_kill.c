@@ -37,6 +37,12 @@ static const struct way ways[] = {
     {COLL_BROADCAST, WEFT_ALGORITHM_PUSH, COLL_SEAT_LARGE},
     {COLL_ALL_TO_ALL_V, WEFT_ALGORITHM_ONESHOT, COLL_SEAT_SMALL},
     {COLL_ALL_TO_ALL_V, WEFT_ALGORITHM_PUSH, COLL_SEAT_LARGE},
+    /* Over two nodes: */
+    {COLL_ALL_REDUCE, WEFT_ALGORITHM_RAILS, COLL_SEAT_LARGE},
+    {COLL_REDUCE_SCATTER, WEFT_ALGORITHM_RAILS, COLL_SEAT_LARGE},
+    {COLL_ALL_GATHER, WEFT_ALGORITHM_RAILS, COLL_SEAT_LARGE},
+    {COLL_ALL_TO_ALL, WEFT_ALGORITHM_RAILS, COLL_SEAT_SMALL},
+    {COLL_BROADCAST, WEFT_ALGORITHM_RAILS, COLL_SEAT_SMALL},
 };
 enum { NUM_WAYS = sizeof ways / sizeof *ways };
 
@@ -54,7 +60,12 @@ static int seat_open(struct coll_seat *seat, struct ranks_context *context)
     struct coll_case spec = coll_case_random(plan->seed, context->num_ranks, plan->way.operation,
                                              WEFT_FP32, WEFT_SUM, plan->way.count);
     spec.root = context->num_ranks - 1;
-    return coll_seat_open(seat, context, 0, &spec, plan->way.algorithm);
+    weft_algorithm algorithm = plan->way.algorithm;
+    if (algorithm == WEFT_ALGORITHM_RAILS && context->num_ranks == NUM_RANKS)
+        spec.nodes = (struct coll_nodes){2, NUM_RANKS / 2, 0, COLL_NODE_AFTER_NODE};
+    else if (algorithm == WEFT_ALGORITHM_RAILS) /* the survivors are on one node */
+        algorithm = WEFT_ALGORITHM_AUTO;
+    return coll_seat_open(seat, context, 0, &spec, algorithm);
 }
 
 /* From now on everything fails at once. */

@@ -5,7 +5,7 @@
 
 #include "harness/ranks.h"
 
-/* What the calls are made with; each rank has its own. Between nodes there is no weft_coll, nor a
+/* What the calls are made with; each rank has its own. Between nodes the scene has no weft_coll, nor a
  * weft_ep that is the scene's. */
 struct host_scene {
     weft_comm *comm;

@@ -31,6 +31,21 @@ struct coll_case coll_case_random(uint64_t seed, int32_t num_ranks, enum coll_op
         .recv_alignment = (enum coll_alignment)rng_below(&rng, COLL_NUM_ALIGNMENTS)};
 }
 
+int32_t coll_node_of(const struct coll_nodes *nodes, int32_t rank)
+{
+    if (nodes->num_nodes == 0)
+        return 0;
+    return nodes->order == COLL_NODES_IN_TURN
+               ? rank % nodes->num_nodes
+               : (nodes->first + rank) / nodes->num_local - nodes->first / nodes->num_local;
+}
+
+int32_t coll_num_nodes(const struct coll_nodes *nodes, int32_t num_ranks)
+{
+    return nodes->order == COLL_NODES_IN_TURN ? nodes->num_nodes
+                                              : coll_node_of(nodes, num_ranks - 1) + 1;
+}
+
 const char *coll_operation_name(enum coll_operation operation)
 {
     static const char *const names[] = {"all_reduce", "reduce_scatter", "all_gather",
@@ -61,10 +76,12 @@ uint64_t coll_row_bytes(const struct coll_case *spec)
 
 void coll_describe(const struct coll_case *spec, char *text, size_t text_bytes)
 {
-    snprintf(text, text_bytes, "%s%s of %llu %s, %s, root %d, values %d, %d ranks, seed %llu",
+    snprintf(text, text_bytes,
+             "%s%s of %llu %s, %s, root %d, values %d, %d ranks on %d nodes, seed %llu",
              coll_operation_name(spec->operation), coll_is_in_place(spec) ? " in place" : "",
              (unsigned long long)spec->count, dtype_names[spec->dtype], reduce_op_names[spec->op],
-             spec->root, (int)spec->values, spec->num_ranks, (unsigned long long)spec->seed);
+             spec->root, (int)spec->values, spec->num_ranks,
+             coll_num_nodes(&spec->nodes, spec->num_ranks), (unsigned long long)spec->seed);
 }
 
 enum ep_place coll_place_of(const struct coll_case *spec, enum coll_place place, int32_t rank)
@@ -161,13 +178,17 @@ static void reduced_piece(const struct coll_case *spec, int32_t row, uint64_t pi
 {
     const uint64_t piece_bytes = count * dtype_bytes(spec->dtype);
     const void *rows[WEFT_COLL_MAX_RANKS];
+    int32_t nodes[WEFT_COLL_MAX_RANKS];
+    const struct element_ranks ranks = {spec->num_ranks,
+                                        coll_num_nodes(&spec->nodes, spec->num_ranks), nodes};
     char *pieces = tests_alloc((uint64_t)spec->num_ranks * piece_bytes);
     for (int32_t rank = 0; rank < spec->num_ranks; rank++) {
+        nodes[rank] = coll_node_of(&spec->nodes, rank);
         char *input = pieces + (uint64_t)rank * piece_bytes;
         input_piece(spec, rank, row, piece, count, input);
         rows[rank] = input;
     }
-    elements_reduce_rows(spec->dtype, spec->op, spec->num_ranks, rows, count, out);
+    elements_reduce_rows_over_nodes(spec->dtype, spec->op, &ranks, rows, count, out);
     tests_free(pieces);
 }
 

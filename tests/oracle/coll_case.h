@@ -42,9 +42,21 @@ enum coll_alignment {
     COLL_NUM_ALIGNMENTS
 };
 
+/* Ranks over several nodes are some of a world of num_nodes nodes of num_local ranks each. */
+struct coll_nodes {
+    int32_t num_nodes; /* 0: all ranks are on one node, and the rest is 0, too */
+    int32_t num_local;
+    int32_t first; /* of the world: the others follow */
+    enum coll_order {
+        COLL_NODE_AFTER_NODE,
+        COLL_NODES_IN_TURN /* all ranks of the world */
+    } order;
+};
+
 struct coll_case {
     uint64_t seed;
     int32_t num_ranks;
+    struct coll_nodes nodes;
     enum coll_operation operation;
     weft_dtype dtype;
     weft_reduce_op op; /* of reductions */
@@ -59,6 +71,10 @@ struct coll_case {
 /* Values, form, places, alignments and root at random. */
 struct coll_case coll_case_random(uint64_t seed, int32_t num_ranks, enum coll_operation operation,
                                   weft_dtype dtype, weft_reduce_op op, uint64_t count);
+
+/* Nodes are numbered by their first ranks. */
+int32_t coll_node_of(const struct coll_nodes *nodes, int32_t rank);
+int32_t coll_num_nodes(const struct coll_nodes *nodes, int32_t num_ranks);
 
 const char *coll_operation_name(enum coll_operation operation);
 weft_collective coll_collective(enum coll_operation operation);

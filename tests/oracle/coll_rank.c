@@ -21,7 +21,7 @@ enum { KIB = 1024, DEFAULT_STAGING_BYTES = 8 << 20 };
         name, COLL_CONFIGURED,                                                                     \
         {                                                                                          \
             sizeof(weft_coll_config), packet_bytes, staging_bytes, __VA_ARGS__, NUM_COLLECTIVES,   \
-                num_blocks, num_warps, 0                                                           \
+                num_blocks, num_warps, 0, 0, 0, 0                                                  \
         }                                                                                          \
     }
 
@@ -38,10 +38,30 @@ static const struct coll_setup setups[COLL_NUM_SETUPS] = {
     SETUP("small buffers", 4 * KIB, 16 * KIB, 1, 1, ALGORITHMS(AUTO, AUTO, AUTO, AUTO, AUTO)),
 };
 
-struct coll_setup coll_setup_of(int idx, int32_t num_ranks)
+#define NODES_SETUP(name, staging_bytes, num_blocks, num_warps, slot_bytes, num_channels,          \
+                    num_slots)                                                                     \
+    {                                                                                              \
+        name, COLL_CONFIGURED,                                                                     \
+        {                                                                                          \
+            sizeof(weft_coll_config), 0, staging_bytes, NULL, 0, num_blocks, num_warps, 0,         \
+                slot_bytes, num_channels, num_slots                                                \
+        }                                                                                          \
+    }
+
+/* Rings from the shortest on that there may be, and more channels than warps. */
+static const struct coll_setup nodes_setups[COLL_NUM_SETUPS] = {
+    {.name = "default", .kind = COLL_DEFAULT},
+    NODES_SETUP("one short slot", 64 * KIB, 1, 1, 80, 1, 1),
+    NODES_SETUP("three short slots", 16 * KIB, 2, 1, 144, 2, 3),
+    NODES_SETUP("many channels", 256 * KIB, 1, 2, KIB, 5, 2),
+    NODES_SETUP("one slot", 16 * KIB, 1, 3, 4 * KIB, 1, 1),
+    NODES_SETUP("many slots", 1024 * KIB, 2, 2, 16 * KIB, 2, 8),
+};
+
+struct coll_setup coll_setup_of(int idx, int32_t num_ranks, const struct coll_nodes *nodes)
 {
     enum { MAX_RANKS_BY_CHOICE = 4, FEW_BLOCKS = 2 };
-    struct coll_setup setup = setups[idx];
+    struct coll_setup setup = nodes->num_nodes > 0 ? nodes_setups[idx] : setups[idx];
     if (setup.kind == COLL_DEFAULT && tests_on_cuda() && num_ranks > MAX_RANKS_BY_CHOICE) {
         setup.kind = COLL_CONFIGURED;
         setup.config = (weft_coll_config)WEFT_INIT(weft_coll_config);
@@ -64,6 +84,10 @@ int coll_setup_fits(const struct coll_setup *setup, const struct coll_case *spec
         pinned_algorithm(&setup->config, coll_collective(spec->operation));
     const int is_by_packets =
         pinned == WEFT_ALGORITHM_ONESHOT || pinned == WEFT_ALGORITHM_TWOSHOT_PACKETS;
+    enum { MOST_CHUNKS_OF_A_ROW = 40, HEADER_BYTES = 64 };
+    const uint64_t slot_bytes = setup->config.staging_slot_bytes;
+    if (slot_bytes > 0 && coll_row_bytes(spec) > MOST_CHUNKS_OF_A_ROW * (slot_bytes - HEADER_BYTES))
+        return 0;
     return !is_by_packets || coll_row_bytes(spec) <= setup->config.packet_bytes;
 }
 
@@ -92,13 +116,13 @@ weft_result coll_setup_create(weft_comm *comm, const struct coll_setup *setup, w
 }
 
 int coll_rank_open_on(struct coll_rank *self, struct ranks_context *context, weft_comm *comm,
-                      uint64_t arena_bytes)
+                      const struct coll_nodes *nodes, uint64_t arena_bytes)
 {
     *self = (struct coll_rank){.base = {0}};
     if (ep_rank_open_on(&self->base, context, comm, arena_bytes))
         return 1;
     for (int i = 0; i < COLL_NUM_SETUPS; i++) {
-        self->setups[i] = coll_setup_of(i, weft_comm_num_ranks(comm));
+        self->setups[i] = coll_setup_of(i, weft_comm_num_ranks(comm), nodes);
         RANK_CHECK_OK(context, coll_setup_create(comm, &self->setups[i], &self->colls[i]));
     }
     return 0;
@@ -106,9 +130,34 @@ int coll_rank_open_on(struct coll_rank *self, struct ranks_context *context, wef
 
 int coll_rank_open(struct coll_rank *self, struct ranks_context *context)
 {
+    static const struct coll_nodes one_node;
     weft_comm *comm;
     RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
-    return coll_rank_open_on(self, context, comm, COLL_ARENA_BYTES);
+    return coll_rank_open_on(self, context, comm, &one_node, COLL_ARENA_BYTES);
+}
+
+int coll_nodes_open(struct ranks_context *context, const struct coll_nodes *nodes,
+                    int32_t num_ranks, weft_comm **comm)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_comm *world;
+    config.num_nodes = nodes->num_nodes;
+    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &world));
+    const int32_t rank = context->rank;
+    const int is_in_turn = nodes->order == COLL_NODES_IN_TURN;
+    const int32_t key =
+        is_in_turn ? rank % nodes->num_local * nodes->num_nodes + rank / nodes->num_local : rank;
+    const int is_member = rank >= nodes->first && rank < nodes->first + num_ranks;
+    RANK_CHECK_OK(context, weft_comm_split(world, is_member ? 0 : -1, key, NULL, comm));
+    RANK_CHECK_OK(context, weft_comm_destroy(world));
+    if (!is_member)
+        return 0;
+    context->rank = weft_comm_rank(*comm);
+    context->num_ranks = num_ranks;
+    for (int32_t other = 0; other < num_ranks; other++)
+        RANK_CHECK(context, weft_comm_node(*comm, other) == coll_node_of(nodes, other),
+                   "rank %d is on node %d", other, weft_comm_node(*comm, other));
+    return 0;
 }
 
 int coll_rank_close(struct coll_rank *self)

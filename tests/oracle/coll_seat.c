@@ -9,6 +9,7 @@ int coll_seat_open(struct coll_seat *seat, struct ranks_context *context, uint32
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_coll_config coll_config = WEFT_INIT(weft_coll_config);
     config.timeout_ms = timeout_ms;
+    config.num_nodes = spec->nodes.num_nodes;
     coll_config.packet_bytes = PACKET_BYTES;
     coll_config.choices = WEFT_ARGS(
         weft_coll_choice, .collective = coll_collective(spec->operation), .algorithm = algorithm);

@@ -12,10 +12,10 @@ enum { MAX_CALLS = 48, MAX_BYTES = 4 << 20 };
 struct coll_trial coll_trial_of(const struct coll_case *spec, uint64_t setup)
 {
     struct coll_trial trial = {*spec, (int)(setup % COLL_NUM_SETUPS)};
-    struct coll_setup of_ranks = coll_setup_of(trial.setup, spec->num_ranks);
+    struct coll_setup of_ranks = coll_setup_of(trial.setup, spec->num_ranks, &spec->nodes);
     while (!coll_setup_fits(&of_ranks, spec)) {
         trial.setup = (trial.setup + 1) % COLL_NUM_SETUPS;
-        of_ranks = coll_setup_of(trial.setup, spec->num_ranks);
+        of_ranks = coll_setup_of(trial.setup, spec->num_ranks, &spec->nodes);
     }
     coll_setup_adapt(&of_ranks, &trial.spec);
     return trial;
@@ -37,6 +37,11 @@ struct coll_trial coll_trial_random(uint64_t seed, int32_t num_ranks, uint64_t m
 struct coll_trials coll_trials_create(int32_t num_ranks)
 {
     return (struct coll_trials){.num_ranks = num_ranks};
+}
+
+struct coll_trials coll_trials_over_nodes(int32_t num_ranks, const struct coll_nodes *nodes)
+{
+    return (struct coll_trials){.num_ranks = num_ranks, .nodes = *nodes};
 }
 
 void coll_trials_add(struct coll_trials *trials, struct coll_trial trial)
@@ -100,17 +105,37 @@ int coll_trials_check(struct coll_rank *self, const struct coll_trial *trials, i
     return failed;
 }
 
+static int run_trials(struct coll_rank *self, const struct coll_trials *trials)
+{
+    return coll_trials_check(self, trials->trials, trials->num_trials) || coll_rank_close(self);
+}
+
+static int run_over_nodes(struct ranks_context *context, const struct coll_trials *trials)
+{
+    struct coll_rank self;
+    weft_comm *comm;
+    if (coll_nodes_open(context, &trials->nodes, trials->num_ranks, &comm))
+        return 1;
+    return comm != NULL &&
+           (coll_rank_open_on(&self, context, comm, &trials->nodes, COLL_ARENA_BYTES) ||
+            run_trials(&self, trials));
+}
+
 static int run_rank(struct ranks_context *context)
 {
     const struct coll_trials *trials = context->argument;
     struct coll_rank self;
-    return coll_rank_open(&self, context) ||
-           coll_trials_check(&self, trials->trials, trials->num_trials) || coll_rank_close(&self);
+    if (trials->nodes.num_nodes > 0)
+        return run_over_nodes(context, trials);
+    return coll_rank_open(&self, context) || run_trials(&self, trials);
 }
 
 int coll_trials_run(struct coll_trials *trials, enum ranks_mode mode)
 {
-    const int num_failed = ranks_run(mode, trials->num_ranks, run_rank, trials);
+    const int32_t num_ranks = trials->nodes.num_nodes > 0
+                                  ? trials->nodes.num_nodes * trials->nodes.num_local
+                                  : trials->num_ranks;
+    const int num_failed = ranks_run(mode, num_ranks, run_rank, trials);
     tests_free(trials->trials);
     *trials = (struct coll_trials){0};
     return num_failed;

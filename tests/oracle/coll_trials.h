@@ -13,6 +13,7 @@ struct coll_trial {
 
 struct coll_trials {
     int32_t num_ranks;
+    struct coll_nodes nodes;
     int32_t num_trials, max_trials;
     struct coll_trial *trials;
 };
@@ -23,6 +24,8 @@ struct coll_trial coll_trial_of(const struct coll_case *spec, uint64_t setup);
 struct coll_trial coll_trial_random(uint64_t seed, int32_t num_ranks, uint64_t max_count);
 
 struct coll_trials coll_trials_create(int32_t num_ranks);
+/* Of ranks on several nodes; all trials added must be of the same. */
+struct coll_trials coll_trials_over_nodes(int32_t num_ranks, const struct coll_nodes *nodes);
 void coll_trials_add(struct coll_trials *trials, struct coll_trial trial);
 /* Returns how many ranks failed, and frees all. */
 int coll_trials_run(struct coll_trials *trials, enum ranks_mode mode);

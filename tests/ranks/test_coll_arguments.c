@@ -233,7 +233,7 @@ TEST_ON_RANKS(create, RANKS_THREADS, 1)
     CREATE_REFUSED(staging_bytes, UINT64_MAX, "staging_bytes");
     CREATE_REFUSED(num_choices, 1, "choices is NULL");
     CREATE_REFUSED(num_choices, NUM_COLLECTIVES + 1, "num_choices");
-    CHOICES_REFUSED("choices[0].algorithm is 6, allowed are WEFT_ALGORITHM_AUTO (0), "
+    CHOICES_REFUSED("choices[0].algorithm is 7, allowed are WEFT_ALGORITHM_AUTO (0), "
                     "WEFT_ALGORITHM_ONESHOT (1), ",
                     CHOICE(WEFT_BROADCAST, NUM_ALGORITHMS));
     CHOICES_REFUSED("choices[0].algorithm", CHOICE(WEFT_ALL_REDUCE, -1));
@@ -275,16 +275,17 @@ TEST_ON_RANKS(too_many_ranks, RANKS_THREADS, WEFT_COLL_MAX_RANKS + 1)
 }
 
 /* All are told the reason, also a rank that comes when those told before have ended the communicator. */
-TEST_ON_RANKS(several_nodes, RANKS_PROCESSES, 2)
+TEST_ON_RANKS(too_many_nodes, RANKS_THREADS, WEFT_COLL_MAX_NODES + 1)
 {
     weft_comm *comm;
     weft_coll *coll = NULL;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
-    config.num_nodes = 2;
+    config.num_nodes = WEFT_COLL_MAX_NODES + 1;
+    config.heap_max_bytes = UINT64_C(64) << 20;
     RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
     if (context->rank == 0) {
         RANK_CHECK_ERROR(context, weft_coll_create(comm, NULL, &coll), WEFT_ERROR_UNSUPPORTED,
-                         "rank 1's memory cannot be mapped by rank 0");
+                         "comm has 33 nodes");
         RANK_CHECK_OK(context, weft_comm_abort(comm));
     }
     ranks_barrier(context);
@@ -292,7 +293,58 @@ TEST_ON_RANKS(several_nodes, RANKS_PROCESSES, 2)
         usleep(1000);
     if (context->rank == 1)
         RANK_CHECK_ERROR(context, weft_coll_create(comm, NULL, &coll), WEFT_ERROR_UNSUPPORTED,
-                         "rank 0's memory cannot be mapped by rank 1");
+                         "comm has 33 nodes");
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
+}
+
+/* What ranks of one node can do alone is refused by name, and the rest works afterwards. */
+TEST_ON_RANKS(over_nodes, RANKS_PROCESSES, 2)
+{
+    static const int64_t ones[] = {1, 1}, places[] = {0, 1};
+    static const struct coll_nodes nodes = {2, 1, 0, COLL_NODE_AFTER_NODE};
+    struct coll_case spec = coll_case_random(5, 2, COLL_BROADCAST, WEFT_INT32, WEFT_SUM, 9);
+    float memory[4] = {0};
+    struct ep_rank self;
+    weft_coll *coll;
+    weft_coll_config config = WEFT_INIT(weft_coll_config);
+    spec.nodes = nodes;
+    if (ep_rank_open(&self, context, nodes.num_nodes, 1 << 16))
+        return 1;
+    config.staging_slot_bytes = 64;
+    RANK_CHECK_ERROR(context, weft_coll_create(self.comm, &config, &coll),
+                     WEFT_ERROR_INVALID_ARGUMENT, "staging_slot_bytes is 64, allowed are 0 and 65");
+    config.staging_slot_bytes = 100 + 100 * (uint64_t)context->rank;
+    RANK_CHECK_ERROR(context, weft_coll_create(self.comm, &config, &coll), WEFT_ERROR_MISMATCH,
+                     "ranks disagree on num_channels, num_staging_slots or staging_slot_bytes: "
+                     "1, 4 and");
+    config.staging_slot_bytes = 0;
+    config.choices = WEFT_ARGS(weft_coll_choice, .collective = WEFT_ALL_GATHER,
+                               .algorithm = WEFT_ALGORITHM_PUSH);
+    config.num_choices = 1;
+    RANK_CHECK_OK(context, weft_coll_create(self.comm, &config, &coll));
+    RANK_CHECK_ERROR(
+        context,
+        weft_coll_all_gather(coll,
+                             WEFT_ARGS(weft_coll_args, .send = memory, .recv = memory + 2,
+                                       .count = 1, .dtype = WEFT_FP32),
+                             self.stream),
+        WEFT_ERROR_UNSUPPORTED,
+        "algorithm push is for ranks of one node, coll has 2 nodes: allowed is rails");
+    RANK_CHECK_ERROR(context,
+                     weft_coll_all_to_all_v(coll,
+                                            WEFT_ARGS(weft_coll_all_to_all_v_args, .send = memory,
+                                                      .recv = memory + 2, .send_counts = ones,
+                                                      .send_offsets = places, .recv_counts = ones,
+                                                      .recv_offsets = places, .dtype = WEFT_FP32),
+                                            self.stream),
+                     WEFT_ERROR_UNSUPPORTED,
+                     "weft_coll_all_to_all_v is for ranks of one node, coll has 2 nodes");
+    RANK_CHECK(context, weft_coll_algorithm(coll, WEFT_ALL_REDUCE, 100) == WEFT_ALGORITHM_RAILS,
+               "%s is chosen",
+               weft_coll_algorithm_name(weft_coll_algorithm(coll, WEFT_ALL_REDUCE, 100)));
+    if (coll_check(&self, coll, &spec, "over nodes"))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    return ep_rank_close(&self);
 }

@@ -21,7 +21,8 @@ struct seat {
 /* AUTO with large and with small buffers. */
 static struct coll_setup setup_of(int seat)
 {
-    return coll_setup_of(seat % 2 == 0 ? 0 : COLL_NUM_SETUPS - 1, NUM_RANKS);
+    return coll_setup_of(seat % 2 == 0 ? 0 : COLL_NUM_SETUPS - 1, NUM_RANKS,
+                         &(struct coll_nodes){0});
 }
 
 /* Every operation has its turn; most are small, some larger than most setups' buffers. */

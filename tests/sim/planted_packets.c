@@ -76,7 +76,7 @@ WP_FN enum wp_status reduce_all(struct wp_warp *warp, const struct packet_args *
 {
     unsigned char *own = args->rows + (int64_t)args->rank * PACKET_ROW_BYTES;
     const struct wp_packet_sources sources = {0, PACKET_ROW_SLOTS, own};
-    const struct wp_reduction sum = {WEFT_FP32, WP_REDUCTION_SUM};
+    const struct wp_reduction sum = {WEFT_FP32, WP_REDUCTION_SUM, 0};
     return wp_packets_reduce(warp, packets, &sources, own, sum, PACKET_ROW_BYTES / sizeof(float));
 }
 

@@ -42,7 +42,7 @@ WP_PROGRAM(planted_row_reduce, warp, args)
 {
     uint64_t *first = args->own->slots[0], *second = args->own->slots[1];
     uint64_t *copy = args->unwritten->slots[0];
-    const struct wp_reduction sum = {WEFT_INT64, WP_REDUCTION_SUM};
+    const struct wp_reduction sum = {WEFT_INT64, WP_REDUCTION_SUM, 0};
     const void **pointers = wp_warp_pointers(warp);
     if (wp_lane_idx(warp) == 0) {
         job_write_slot(first, args->sequence);

@@ -23,7 +23,7 @@ enum { NUM_REDUCTIONS = NUM_DTYPES * (WP_REDUCTION_SUM_FROM_ZERO + 1) };
 static inline struct wp_reduction numbered_reduction(int i)
 {
     return (struct wp_reduction){(weft_dtype)(1 + i % NUM_DTYPES),
-                                 (enum wp_reduction_op)(i / NUM_DTYPES)};
+                                 (enum wp_reduction_op)(i / NUM_DTYPES), 0};
 }
 
 struct rows {

@@ -355,7 +355,7 @@ TEST(reductions_give_the_reference_bits)
 
 TEST(copies_of_any_alignment)
 {
-    const struct wp_reduction bytes = {WEFT_UINT8, WP_REDUCTION_SUM};
+    const struct wp_reduction bytes = {WEFT_UINT8, WP_REDUCTION_SUM, 0};
     uint64_t random = 1;
     for (int i = 0; i < 20 * NUM_TRIALS; i++) {
         const int64_t num_bytes = 1 + (int64_t)(next_random(&random) % MAX_ELEMENTS);

@@ -68,6 +68,8 @@ void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rn
     call->op = (weft_reduce_op)draw(rng, WEFT_AVG + 1);
     call->rows = call->collective == WEFT_ALL_TO_ALL && draw(rng, 2) == 0 ? COLL_UNEVEN_ROWS
                                                                           : COLL_EVEN_ROWS;
+    if (shape->num_nodes > 1)
+        call->rows = COLL_EVEN_ROWS;
     call->root = draw(rng, shape->num_ranks);
     call->count = draw(rng, 1 + (draw(rng, LONG_ONE_IN) == 0 ? max_count : max_count / SHORT_PART));
     call->key = rng_next(rng);
@@ -131,6 +133,8 @@ weft_algorithm coll_algorithm(const struct shape *shape, const struct coll_call 
 {
     const uint64_t row_bytes = (uint64_t)call->count * coll_element_bytes(call);
     const uint64_t packet_bytes = shape->coll_terms.packet_bytes;
+    if (shape->num_nodes > 1)
+        return WEFT_ALGORITHM_AUTO;
     if (call->algorithm == WEFT_ALGORITHM_ONESHOT && row_bytes > packet_bytes)
         return WEFT_ALGORITHM_AUTO;
     if (call->algorithm == WEFT_ALGORITHM_TWOSHOT_PACKETS &&

@@ -119,11 +119,14 @@ static uint64_t reduced_bits(const struct shape *shape, const struct coll_call *
 {
     uint64_t operands[SCENARIO_MAX_RANKS], result = 0;
     const void *rows[SCENARIO_MAX_RANKS];
+    int32_t nodes[SCENARIO_MAX_RANKS];
+    const struct element_ranks ranks = {shape->num_ranks, shape->num_nodes, nodes};
     for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
+        nodes[rank] = shape_node_of(shape, rank);
         operands[rank] = operand(call, rank, row, i);
         rows[rank] = &operands[rank];
     }
-    elements_reduce_rows(call->dtype, call->op, shape->num_ranks, rows, 1, &result);
+    elements_reduce_rows_over_nodes(call->dtype, call->op, &ranks, rows, 1, &result);
     return result;
 }
 

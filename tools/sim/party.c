@@ -224,6 +224,9 @@ static weft_result create_coll(struct party *party)
     config.staging_bytes = shape->coll_terms.staging_bytes;
     config.num_blocks = shape->num_blocks[0]; /* the same on all ranks */
     config.num_warps = shape->num_warps[party->rank];
+    config.num_channels = shape->num_channels;
+    config.num_staging_slots = shape->num_slots;
+    config.staging_slot_bytes = shape->slot_bytes;
     PARTY_TRY(weft_coll_create(party->comm, &config, &party->coll));
     party->coll->chunk_bytes = shape->coll_terms.chunk_bytes;
     if (shape->coll_terms.registration == COLL_REGISTERED)

@@ -28,6 +28,11 @@ float shape_element(int32_t round, int32_t repeat, int32_t rank, int32_t token, 
     return (float)(1 + round + 4 * repeat + 8 * rank + 128 * token + i);
 }
 
+int32_t shape_node_of(const struct shape *shape, int32_t rank)
+{
+    return (int32_t)((int64_t)rank * shape->num_nodes / shape->num_ranks);
+}
+
 int32_t shape_first_expert(const struct shape *shape, int32_t rank)
 {
     return (int32_t)((int64_t)shape->num_experts * rank / shape->num_ranks);
@@ -155,6 +160,21 @@ static int32_t draw_divisor(struct rng *rng, int32_t number)
     return divisor;
 }
 
+/* By numbers of its own, so that the others stay as they were. */
+static void draw_coll_nodes(struct shape *shape)
+{
+    enum { SEVERAL_ONE_IN = 3, NUM_JOBS = 8 };
+    static const int32_t jobs[NUM_JOBS][2] = {/* nodes, ranks */
+                                              {2, 2}, {2, 3}, {2, 4}, {3, 3},
+                                              {2, 5}, {3, 5}, {4, 4}, {3, 6}};
+    struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS + 1)};
+    if (rng_below(&rng, SEVERAL_ONE_IN) != 0)
+        return;
+    const int32_t *job = jobs[rng_below(&rng, NUM_JOBS)];
+    shape->num_nodes = job[0];
+    shape->num_ranks = job[1];
+}
+
 static void draw_job(struct shape *shape, struct rng *rng, const struct scenario_request *request)
 {
     const int spans_nodes = scenario_spans_nodes(request->op);
@@ -164,6 +184,8 @@ static void draw_job(struct shape *shape, struct rng *rng, const struct scenario
         return;
     }
     shape->num_ranks = draw_ranks(rng, request);
+    if (request->num_ranks == SCENARIO_DRAWN && scenario_is_collective(request->op))
+        draw_coll_nodes(shape);
     if (request->num_ranks == SCENARIO_DRAWN)
         return;
     shape->num_ranks = request->num_ranks;
@@ -173,8 +195,21 @@ static void draw_job(struct shape *shape, struct rng *rng, const struct scenario
         shape->num_nodes = draw_divisor(rng, shape->num_ranks);
 }
 
+/* From slots for the longest element, or two of them, on. */
+static void draw_coll_staging(struct shape *shape, enum scenario_staging staging)
+{
+    enum { HEADER_BYTES = 64, LEAST_PAYLOAD_BYTES = 16, MAX_DOUBLINGS = 3, MAX_CHANNELS = 3 };
+    struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS + 2)};
+    const int is_drawn = staging == SCENARIO_STAGING_DRAWN;
+    shape->num_channels = is_drawn ? draw(&rng, 1, MAX_CHANNELS) : 1;
+    shape->num_slots = is_drawn ? draw(&rng, 1, MAX_SLOTS) : 1;
+    shape->slot_bytes = HEADER_BYTES + ((uint64_t)LEAST_PAYLOAD_BYTES
+                                        << (is_drawn ? draw(&rng, 0, MAX_DOUBLINGS) : 0));
+}
+
 static void draw_calls(struct shape *shape, struct rng *rng, const struct scenario_request *request)
 {
+    draw_coll_staging(shape, request->staging);
     const int are_many = shape->num_ranks > COLL_MAX_RANKS_DRAWN;
     coll_draw_terms(&shape->coll_terms, rng);
     if (are_many)

@@ -51,7 +51,7 @@ struct shape {
     uint64_t ll_cuts[SCENARIO_MAX_ROUNDS][SCENARIO_MAX_RANKS];
 };
 
-/* For collectives 1 to 5 ranks; else 1 to 4 nodes of 1 to 4 ranks, 2 to 8 in all (for layout also 1), but now and then up
+/* For collectives 1 to 5 ranks, or 2 to 6 on 2 to 4 nodes; else 1 to 4 nodes of 1 to 4 ranks, 2 to 8 in all (for layout also 1), but now and then up
  * to 16 of 4. */
 void shape_draw(struct shape *shape, const struct scenario_request *request);
 /* The same without one rank: what the survivors run. */
@@ -61,6 +61,8 @@ float shape_weight(int32_t round, int32_t rank, int32_t token, int32_t k);
 /* Small integers: their sums are exact. */
 float shape_element(int32_t round, int32_t repeat, int32_t rank, int32_t token, int32_t i);
 
+/* As the sim has it: node after node, as many ranks each or one more. */
+int32_t shape_node_of(const struct shape *shape, int32_t rank);
 /* The experts [first, shape_first_expert(rank + 1)) are on `rank`. */
 int32_t shape_first_expert(const struct shape *shape, int32_t rank);
 int shape_goes_to(const struct shape *shape, int32_t round, int32_t source, int32_t token,

@@ -24,8 +24,14 @@ static void finish(void *input, struct argp_state *state)
 {
     struct sim_options *options = input;
     const int32_t num_ranks = options->num_ranks, num_nodes = options->num_nodes;
-    if (num_nodes != SCENARIO_DRAWN && (num_ranks == SCENARIO_DRAWN || num_ranks % num_nodes != 0))
-        argp_error(state, "--nodes %d: must divide the ranks, which --ranks must give", num_nodes);
+    const int may_be_uneven =
+        options->op != SIM_ALL_OPS && scenario_is_collective((enum scenario_op)options->op);
+    if (num_nodes != SCENARIO_DRAWN && (num_ranks == SCENARIO_DRAWN || num_ranks < num_nodes ||
+                                        (num_ranks % num_nodes != 0 && !may_be_uneven)))
+        argp_error(state,
+                   "--nodes %d: must divide the ranks, which --ranks must give; with a collective, "
+                   "be no more",
+                   num_nodes);
     if (options->fault != WEFT__SIM_NO_FAULT && num_ranks == 1)
         argp_error(state, "--ranks 1: must be 2 or more with --faults");
     if (options->fault != WEFT__SIM_NO_FAULT && options->weaken != NULL)
@@ -56,11 +62,11 @@ static const struct option_row option_table[] = {
      "all", .parse = parse_op},
     {OPTION_INTEGER, "ranks", "R",
      "Ranks (each seed draws 1 to 4 nodes with 2 to 8 in all, now and then up to 16 nodes of 4; "
-     "for collectives 1 to 5, for ll 1 to 4)",
+     "for collectives 1 to 5, or up to 6 on 2 to 4 nodes, for ll 1 to 4)",
      NULL, AT(num_ranks), 1, SCENARIO_MAX_RANKS},
     {OPTION_INTEGER, "nodes", "D",
-     "Virtual nodes; needs --ranks (each seed draws; of collectives 1)", NULL, AT(num_nodes), 1,
-     SCENARIO_MAX_RANKS},
+     "Virtual nodes; needs --ranks (each seed draws; of collectives 1, with --ranks)", NULL,
+     AT(num_nodes), 1, SCENARIO_MAX_RANKS},
     {OPTION_INTEGER, "tokens", "N", "Most tokens per rank; each seed draws 0 to N", "8",
      AT(max_tokens), 0, SCENARIO_MAX_TOKENS},
     {OPTION_INTEGER, "count", "N", "Most elements per row of a collective; each seed draws 0 to N",

@@ -60,7 +60,7 @@ static weft_result compare(struct check *check, const char *recv)
 static weft_result sum_of_ranks(weft_comm *comm, const struct coll_tally *own,
                                 struct coll_tally *sum)
 {
-    struct coll_tally tallies[WEFT_COLL_MAX_RANKS];
+    struct coll_tally tallies[COLL_MAX_JOB_RANKS];
     const int32_t num_ranks = weft_comm_num_ranks(comm);
     const weft_result result = weft_host_all_gather(comm, own, sizeof *own, tallies);
     if (result != WEFT_OK)

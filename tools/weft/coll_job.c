@@ -17,7 +17,8 @@ static int launch_itself(const struct coll_job *job, char **argv)
     if (job_choose_machine(name, job->options->machine, &machine) != 0)
         return STATUS_FAILURE;
     argv[0] = (char *)job->subcommand;
-    const int status = job_launch(name, num_ranks, 1, argv);
+    const int status = job_launch(name, num_ranks,
+                                  job->options->num_nodes > 0 ? job->options->num_nodes : 1, argv);
     argv[0] = name;
     return status;
 }
@@ -36,6 +37,7 @@ static int join(const struct coll_job *job)
     int status;
     config.timeout_ms = (uint32_t)job->options->timeout_ms;
     config.machine = job->options->machine;
+    config.num_nodes = job->options->num_nodes;
     weft_comm *comm = job_join(job->command, &config, &status);
     if (!comm)
         return status;

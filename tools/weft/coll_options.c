@@ -132,7 +132,9 @@ static const char *const check_modes[] = {"full", "none", NULL};
 static const struct option_row option_table[] = {
     {OPTION_GROUP, .doc = "The job:"},
     {OPTION_INTEGER, "ranks", "R", "Ranks (4). Inside a launcher: absent or equal to the job's",
-     NULL, AT(num_ranks), 1, WEFT_COLL_MAX_RANKS},
+     NULL, AT(num_ranks), 1, COLL_MAX_JOB_RANKS},
+    {OPTION_INTEGER, "nodes", "D", "Virtual nodes of R/D consecutive ranks (1)", NULL,
+     AT(num_nodes), 1, WEFT_COLL_MAX_NODES},
     {OPTION_OTHER, "machine", "MACHINE",
      "cpu, cuda, or auto: WEFT_MACHINE, else cuda where it can be used (auto)", NULL,
      .parse = parse_machine},
@@ -149,11 +151,12 @@ static const struct option_row option_table[] = {
      "bf16", AT(dtype), WEFT_INT32, .choices = dtype_names + 1},
     {OPTION_CHOICE, "redop", "OP", "sum, prod, max, min or avg", "sum", AT(redop),
      .choices = reduce_op_names},
-    {OPTION_INTEGER, "root", "RANK", "Of broadcast", "0", AT(root), 0, WEFT_COLL_MAX_RANKS - 1},
+    {OPTION_INTEGER, "root", "RANK", "Of broadcast", "0", AT(root), 0, COLL_MAX_JOB_RANKS - 1},
     {OPTION_GROUP, .doc = "How it is done:"},
     {OPTION_OTHER, "algo", "NAME",
-     "auto, oneshot, twoshot_packets, oneshot_pull, twoshot or push, as weft.h tells", "auto",
-     .parse = parse_algorithm},
+     "auto, oneshot, twoshot_packets, oneshot_pull, twoshot or push, as weft.h tells; over several "
+     "nodes auto",
+     "auto", .parse = parse_algorithm},
     {OPTION_INTEGER, "packet-bytes", "N", "Bytes under way in packets; 0: the library's choice",
      "0", AT(packet_bytes), 0, INT64_C(1) << 32},
     {OPTION_CHOICE, "memory", "KIND", "Of inputs and outputs: in the heap, or other of the machine",
@@ -164,6 +167,15 @@ static const struct option_row option_table[] = {
      AT(num_blocks), 0, MAX_BLOCKS},
     {OPTION_INTEGER, "warps", "W", "Warps per block; 0: the library's choice", "0", AT(num_warps),
      0, MAX_WARPS},
+    {OPTION_INTEGER, "channels", "C",
+     "Between nodes: rings to each other node; 0: the library's choice", "0", AT(num_channels), 0,
+     MAX_CHANNELS},
+    {OPTION_INTEGER, "staging-slots", "S",
+     "Between nodes: slots of a ring; 0: the library's choice", "0", AT(num_slots), 0,
+     MAX_STAGING_SLOTS},
+    {OPTION_SIZE, "staging-slot-bytes", "BYTES",
+     "Of a slot; K, M and G are powers of 1024; 0: the library's choice", "0", AT(slot_bytes), 0,
+     MAX_STAGING_SLOT_BYTES},
     {OPTION_GROUP, .doc = "The run:"},
     {OPTION_INTEGER, "iters", "I", "Timed iterations, of a call or a graph each", "20",
      AT(num_iters), 1, MAX_ITERS},
@@ -184,6 +196,11 @@ void coll_options_parse(struct coll_options *options, int argc, char **argv)
 int coll_options_resolve(struct coll_options *options, int32_t num_ranks,
                          char error[COLL_ERROR_BYTES])
 {
+    if (options->num_nodes > 0 && num_ranks % options->num_nodes != 0) {
+        snprintf(error, COLL_ERROR_BYTES, "--nodes %d: must divide the number of ranks, %d",
+                 options->num_nodes, num_ranks);
+        return -1;
+    }
     if (options->num_ranks != 0 && options->num_ranks != num_ranks) {
         snprintf(error, COLL_ERROR_BYTES, "--ranks %d: must be absent or %d, the ranks of this job",
                  options->num_ranks, num_ranks);

@@ -14,7 +14,7 @@ enum coll_launch { COLL_LAUNCH_CALLS, COLL_LAUNCH_GRAPHS };
 enum coll_check_mode { COLL_CHECK_FULL, COLL_CHECK_NONE };
 enum coll_format { COLL_FORMAT_TABLE, COLL_FORMAT_JSON };
 
-enum { COLL_ERROR_BYTES = 256 };
+enum { COLL_ERROR_BYTES = 256, COLL_MAX_JOB_RANKS = 256 };
 
 /* Sizes in bytes, such as 1K:64M:x2, 0:4K:+256, 8M: min, and what follows it up to max: each size is factor times the last plus increment. */
 struct coll_sizes {
@@ -25,6 +25,7 @@ struct coll_sizes {
 
 struct coll_options {
     int32_t num_ranks; /* 0: the default, or those of the job that runs us */
+    int32_t num_nodes; /* virtual ones; 0: as the hosts are, or 1 */
     weft_machine machine;
     int32_t timeout_ms; /* 0: the library's */
     weft_collective op;
@@ -36,6 +37,8 @@ struct coll_options {
     uint64_t packet_bytes; /* 0: the library's, as of the next two */
     int32_t num_blocks;
     int32_t num_warps;
+    int32_t num_channels, num_slots; /* between nodes, as the next */
+    uint64_t slot_bytes;
     enum coll_memory memory;
     enum coll_launch launch;
     uint64_t seed;

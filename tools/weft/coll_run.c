@@ -16,6 +16,9 @@ static weft_result open_coll(struct coll_run *run)
     config.num_choices = 1;
     config.num_blocks = options->num_blocks;
     config.num_warps = options->num_warps;
+    config.num_channels = options->num_channels;
+    config.num_staging_slots = options->num_slots;
+    config.staging_slot_bytes = options->slot_bytes;
     return weft_coll_create(run->comm, &config, &run->coll);
 }
 
@@ -34,9 +37,19 @@ static void free_buffer(struct coll_run *run, void *buffer)
         weft_memory_free(run->comm, buffer);
 }
 
+static void find_nodes(struct coll_run *run)
+{
+    for (int32_t rank = 0; rank < weft_comm_num_ranks(run->comm); rank++) {
+        run->node_of_rank[rank] = weft_comm_node(run->comm, rank);
+        if (run->node_of_rank[rank] >= run->num_nodes)
+            run->num_nodes = run->node_of_rank[rank] + 1;
+    }
+}
+
 weft_result coll_run_open(struct coll_run *run, weft_comm *comm, const struct coll_options *options)
 {
     *run = (struct coll_run){.options = options, .comm = comm, .rank = weft_comm_rank(comm)};
+    find_nodes(run);
     weft_result result = weft_stream_create(comm, &run->stream);
     if (result == WEFT_OK)
         result = weft_event_create(comm, &run->start);
@@ -78,6 +91,8 @@ struct collective coll_run_at(const struct coll_run *run, uint64_t bytes)
         .redop = options->redop,
         .root = options->root,
         .num_ranks = options->num_ranks,
+        .num_nodes = run->num_nodes,
+        .node_of_rank = run->node_of_rank,
     };
     collective.count = collective_count(&collective, bytes);
     return collective;

@@ -11,6 +11,8 @@ struct coll_run {
     const struct coll_options *options;
     weft_comm *comm;
     int32_t rank;
+    int32_t num_nodes;
+    int32_t node_of_rank[COLL_MAX_JOB_RANKS];
     weft_coll *coll;
     weft_stream *stream;
     weft_event *start, *stop; /* around an operation that is timed */

@@ -10,6 +10,7 @@
 /* Limits of options that several have. MAX_ITERS doubles are one gathered blob, of which the library takes
  * at most 1 MiB. */
 enum { MAX_ITERS = 100000, MAX_BLOCKS = 1024, MAX_WARPS = 32, MAX_TIMEOUT_MS = 86400000 };
+enum { MAX_CHANNELS = 64, MAX_STAGING_SLOTS = 1 << 16, MAX_STAGING_SLOT_BYTES = 1 << 30 };
 extern const char *const job_machine_names[]; /* by weft_machine; NULL behind the last */
 
 /* 1 if a launcher that weft_comm_create_from_env knows has started this process. */

@@ -19,6 +19,8 @@ int collective_is_served(weft_collective kind, weft_algorithm algorithm)
         return collective_reduces(kind);
     case WEFT_ALGORITHM_PUSH:
         return !collective_reduces(kind);
+    case WEFT_ALGORITHM_RAILS:
+        return 0;
     default:
         return 1;
     }
@@ -80,14 +82,16 @@ static void expect_row(const struct collective *collective, int32_t rank, int32_
                        uint64_t first, uint64_t count, void *expected)
 {
     const struct element_source *source = &collective->source;
+    const struct element_ranks ranks = {collective->num_ranks, collective->num_nodes,
+                                        collective->node_of_rank};
     const uint64_t own_row = (uint64_t)rank * collective->count;
     switch (collective->kind) {
     case WEFT_ALL_REDUCE:
-        elements_reduce(source, collective->redop, collective->num_ranks, first, count, expected);
+        elements_reduce_over_nodes(source, collective->redop, &ranks, first, count, expected);
         break;
     case WEFT_REDUCE_SCATTER:
-        elements_reduce(source, collective->redop, collective->num_ranks, own_row + first, count,
-                        expected);
+        elements_reduce_over_nodes(source, collective->redop, &ranks, own_row + first, count,
+                                   expected);
         break;
     case WEFT_ALL_GATHER:
         elements_fill(source, row, first, count, expected);

@@ -16,7 +16,9 @@ struct collective {
     weft_reduce_op redop;         /* of operations that reduce */
     int32_t root;                 /* of broadcast */
     int32_t num_ranks;
-    uint64_t count; /* that the operation is called with */
+    int32_t num_nodes;           /* 0: 1 */
+    const int32_t *node_of_rank; /* of several nodes */
+    uint64_t count;              /* that the operation is called with */
 };
 
 static inline int collective_reduces(weft_collective kind)
@@ -24,7 +26,7 @@ static inline int collective_reduces(weft_collective kind)
     return kind == WEFT_ALL_REDUCE || kind == WEFT_REDUCE_SCATTER;
 }
 
-/* Whether the algorithm can do it (weft.h). */
+/* Whether the algorithm can do it on one node (weft.h). */
 int collective_is_served(weft_collective kind, weft_algorithm algorithm);
 
 /* A buffer of `bytes` as nccl-tests counts them, or the largest below that holds whole counts. */

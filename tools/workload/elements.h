@@ -12,7 +12,7 @@
 /* Types are 1..NUM_DTYPES. */
 enum { NUM_DTYPES = WEFT_FP8_E4M3, NUM_REDUCE_OPS = WEFT_AVG + 1 };
 /* That tools and tests know. */
-enum { NUM_COLLECTIVES = WEFT_BROADCAST + 1, NUM_ALGORITHMS = WEFT_ALGORITHM_PUSH + 1 };
+enum { NUM_COLLECTIVES = WEFT_BROADCAST + 1, NUM_ALGORITHMS = WEFT_ALGORITHM_RAILS + 1 };
 
 /* By type and by reduction; NULL behind the last. */
 extern const char *const dtype_names[NUM_DTYPES + 2];
@@ -44,11 +44,25 @@ void elements_from_fp32(weft_dtype dtype, const float *values, size_t count, voi
 float element_load(weft_dtype dtype, const void *elements, int64_t i);
 void element_store(weft_dtype dtype, void *elements, int64_t i, float value);
 
+/* The ranks of a reduction: each one's node, of numbers from 0 on in the order of the nodes. */
+struct element_ranks {
+    int32_t num_ranks;
+    int32_t num_nodes;           /* with 1: */
+    const int32_t *node_of_rank; /* NULL */
+};
+
 /* The same elements of ranks 0 .. num_ranks - 1, reduced as weft.h defines it. */
+void elements_reduce_over_nodes(const struct element_source *source, weft_reduce_op op,
+                                const struct element_ranks *ranks, uint64_t first, uint64_t count,
+                                void *elements);
+/* Of ranks on one node. */
 void elements_reduce(const struct element_source *source, weft_reduce_op op, int32_t num_ranks,
                      uint64_t first, uint64_t count, void *elements);
 /* The same of rows in memory, which may lie anywhere; `elements` may be one of them. */
 void elements_reduce_rows(weft_dtype dtype, weft_reduce_op op, int32_t num_ranks,
                           const void *const *rows, uint64_t count, void *elements);
+void elements_reduce_rows_over_nodes(weft_dtype dtype, weft_reduce_op op,
+                                     const struct element_ranks *ranks, const void *const *rows,
+                                     uint64_t count, void *elements);
 
 #endif

@@ -150,7 +150,7 @@ static void divide(weft_dtype dtype, int32_t num_ranks, size_t count, union valu
 struct operands {
     weft_dtype dtype;
     weft_reduce_op op;
-    int32_t num_ranks;
+    struct element_ranks ranks;
     const void *const *rows; /* [num_ranks], or NULL */
     const struct element_source *source;
 };
@@ -166,21 +166,53 @@ static void load(const struct operands *operands, int32_t rank, uint64_t first, 
 }
 
 /* At most CHUNK_ELEMENTS. */
+static void add(const struct operands *operands, weft_reduce_op op, union elements *chunk,
+                size_t count, int is_first, union values *sums)
+{
+    union values values;
+    if (is_first) {
+        widen(operands->dtype, chunk, count, sums);
+        return;
+    }
+    widen(operands->dtype, chunk, count, &values);
+    reduce(operands->dtype, op, &values, count, sums);
+}
+
+/* The ranks of one node, of which an average has the sum. */
+static void reduce_node(const struct operands *operands, int32_t node, uint64_t first, size_t count,
+                        union values *sums)
+{
+    const struct element_ranks *ranks = &operands->ranks;
+    int is_first = 1;
+    for (int32_t rank = 0; rank < ranks->num_ranks; rank++) {
+        union elements chunk;
+        if (ranks->num_nodes > 1 && ranks->node_of_rank[rank] != node)
+            continue;
+        load(operands, rank, first, count, &chunk);
+        add(operands, operands->op, &chunk, count, is_first, sums);
+        is_first = 0;
+    }
+}
+
+/* Over several nodes, each node's sum is rounded before it is added to the others. */
 static void reduce_chunk(const struct operands *operands, uint64_t first, size_t count,
                          union elements *chunk)
 {
-    const weft_dtype dtype = operands->dtype;
-    union values values, sums;
-    load(operands, 0, first, count, chunk);
-    widen(dtype, chunk, count, &sums);
-    for (int32_t rank = 1; rank < operands->num_ranks; rank++) {
-        load(operands, rank, first, count, chunk);
-        widen(dtype, chunk, count, &values);
-        reduce(dtype, operands->op, &values, count, &sums);
+    const struct element_ranks *ranks = &operands->ranks;
+    union values sums, node_sums;
+    reduce_node(operands, 0, first, count, &sums);
+    if (ranks->num_nodes > 1) {
+        narrow(operands->dtype, &sums, count, chunk);
+        widen(operands->dtype, chunk, count, &sums);
+    }
+    for (int32_t node = 1; node < ranks->num_nodes; node++) {
+        reduce_node(operands, node, first, count, &node_sums);
+        narrow(operands->dtype, &node_sums, count, chunk);
+        add(operands, operands->op, chunk, count, 0, &sums);
     }
     if (operands->op == WEFT_AVG)
-        divide(dtype, operands->num_ranks, count, &sums);
-    narrow(dtype, &sums, count, chunk);
+        divide(operands->dtype, ranks->num_ranks, count, &sums);
+    narrow(operands->dtype, &sums, count, chunk);
 }
 
 static void reduce_all(const struct operands *operands, uint64_t first, uint64_t count,
@@ -195,16 +227,32 @@ static void reduce_all(const struct operands *operands, uint64_t first, uint64_t
     }
 }
 
+void elements_reduce_over_nodes(const struct element_source *source, weft_reduce_op op,
+                                const struct element_ranks *ranks, uint64_t first, uint64_t count,
+                                void *elements)
+{
+    const struct operands operands = {source->dtype, op, *ranks, NULL, source};
+    reduce_all(&operands, first, count, elements);
+}
+
 void elements_reduce(const struct element_source *source, weft_reduce_op op, int32_t num_ranks,
                      uint64_t first, uint64_t count, void *elements)
 {
-    const struct operands operands = {source->dtype, op, num_ranks, NULL, source};
-    reduce_all(&operands, first, count, elements);
+    const struct element_ranks ranks = {num_ranks, 1, NULL};
+    elements_reduce_over_nodes(source, op, &ranks, first, count, elements);
+}
+
+void elements_reduce_rows_over_nodes(weft_dtype dtype, weft_reduce_op op,
+                                     const struct element_ranks *ranks, const void *const *rows,
+                                     uint64_t count, void *elements)
+{
+    const struct operands operands = {dtype, op, *ranks, rows, NULL};
+    reduce_all(&operands, 0, count, elements);
 }
 
 void elements_reduce_rows(weft_dtype dtype, weft_reduce_op op, int32_t num_ranks,
                           const void *const *rows, uint64_t count, void *elements)
 {
-    const struct operands operands = {dtype, op, num_ranks, rows, NULL};
-    reduce_all(&operands, 0, count, elements);
+    const struct element_ranks ranks = {num_ranks, 1, NULL};
+    elements_reduce_rows_over_nodes(dtype, op, &ranks, rows, count, elements);
 }

@@ -293,6 +293,8 @@ WP_FN void wp_row_reduce(struct wp_warp *warp, const void *const *dsts, int32_t 
     weft__cpu_rows()->reduce(dsts, num_dsts, srcs, num_srcs, reduction, num_elements);
 }
 
+#define wp_row_reduce_compact wp_row_reduce
+
 WP_FN void wp_row_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
                             int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements)
 {

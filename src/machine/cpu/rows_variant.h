@@ -59,7 +59,10 @@ static void tile_store(struct weft__tile *tile, void *dst)
     _Alignas(LINE_BYTES) char aligned[WEFT__TILE_BYTES];
     const struct element_type *type = element_types[tile->reduction.dtype];
     if (tile->reduction.op == WP_REDUCTION_AVG)
-        type->divide(tile->accumulators, tile->num_rows, tile->num_elements);
+        type->divide(tile->accumulators,
+                     tile->reduction.num_averaged > 0 ? tile->reduction.num_averaged
+                                                      : tile->num_rows,
+                     tile->num_elements);
     const int is_aligned = (uintptr_t)dst % type->element_bytes == 0;
     type->narrow(is_aligned ? dst : aligned, tile->accumulators, tile->num_elements);
     if (!is_aligned)
@@ -140,7 +143,7 @@ static void row_reduce(const void *const *dsts, int32_t num_dsts, const void *co
 static void sum_tile(void *dst, const void *const *srcs, int32_t num_srcs, struct wp_mixed_sum sum,
                      int64_t begin, int64_t num_elements)
 {
-    const struct wp_reduction reduction = {sum.dst_dtype, WP_REDUCTION_SUM_FROM_ZERO};
+    const struct wp_reduction reduction = {sum.dst_dtype, WP_REDUCTION_SUM_FROM_ZERO, 0};
     struct weft__tile tile;
     tile_begin(&tile, reduction, num_elements);
     tile_add_rows(&tile, element_types[sum.first_dtype], srcs, sum.num_first, begin);
@@ -211,7 +214,7 @@ static void row_sum_plain(void *dst, const void *const *srcs, int32_t num_srcs,
 static void row_weighted_sum(void *dst, const void *const *srcs, const float *weights,
                              int32_t num_srcs, struct wp_weighted_sum sum, int64_t num_elements)
 {
-    const struct wp_reduction reduction = {sum.dst_dtype, WP_REDUCTION_SUM_FROM_ZERO};
+    const struct wp_reduction reduction = {sum.dst_dtype, WP_REDUCTION_SUM_FROM_ZERO, 0};
     const size_t element_bytes = element_types[sum.dst_dtype]->element_bytes;
     if (weights == NULL) {
         row_sum_plain(dst, srcs, num_srcs, sum, num_elements);
@@ -243,7 +246,7 @@ static void tile_add_log_row(struct weft__tile *tile, const char *row, int64_t r
 static void row_log_sum(void *dst, const void *const *srcs, const float *weights, int32_t num_srcs,
                         weft_dtype dst_dtype, int64_t num_elements)
 {
-    const struct wp_reduction reduction = {dst_dtype, WP_REDUCTION_SUM_FROM_ZERO};
+    const struct wp_reduction reduction = {dst_dtype, WP_REDUCTION_SUM_FROM_ZERO, 0};
     const size_t element_bytes = element_types[dst_dtype]->element_bytes;
     for (int64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
         struct weft__tile tile;

@@ -124,6 +124,21 @@ weft__cuda_reduce_slowly(uint32_t lane_idx, struct weft__cuda_rows rows, uint32_
     });
 }
 
+/* What the warp reduces, and at *unit_bytes in which units it may. All lanes call. */
+WP_FN struct weft__cuda_rows weft__cuda_rows_of(uint32_t lane_idx, const void *const *dsts,
+                                                int32_t num_dsts, const void *const *srcs,
+                                                int32_t num_srcs, struct wp_reduction reduction,
+                                                uint32_t *unit_bytes)
+{
+    *unit_bytes = weft__cuda_unit_bytes(weft__cuda_low_bits(lane_idx, srcs, num_srcs) |
+                                        weft__cuda_low_bits(lane_idx, dsts, num_dsts));
+    const int32_t num_present = reduction.num_averaged > 0
+                                    ? reduction.num_averaged
+                                    : weft__cuda_num_present(lane_idx, srcs, num_srcs);
+    const struct weft__cuda_rows rows = {dsts, num_dsts, srcs, num_srcs, num_present, reduction};
+    return rows;
+}
+
 WP_FN void wp_row_reduce(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
                          const void *const *srcs, int32_t num_srcs, struct wp_reduction reduction,
                          int64_t num_elements)
@@ -132,17 +147,30 @@ WP_FN void wp_row_reduce(struct wp_warp *warp, const void *const *dsts, int32_t 
     const uint64_t row_bytes = (uint64_t)num_elements * wp_dtype_bytes(reduction.dtype);
     if (num_dsts == 0)
         return;
-    const uint32_t unit_bytes =
-        weft__cuda_unit_bytes(weft__cuda_low_bits(lane_idx, srcs, num_srcs) |
-                              weft__cuda_low_bits(lane_idx, dsts, num_dsts));
-    const int32_t num_present = weft__cuda_num_present(lane_idx, srcs, num_srcs);
-    const struct weft__cuda_rows rows = {dsts, num_dsts, srcs, num_srcs, num_present, reduction};
+    uint32_t unit_bytes = 0;
+    const struct weft__cuda_rows rows =
+        weft__cuda_rows_of(lane_idx, dsts, num_dsts, srcs, num_srcs, reduction, &unit_bytes);
     uint64_t num_done = 0;
     if (unit_bytes == 16 &&
         weft__cuda_sum_rows(lane_idx, &rows, (uint32_t)(row_bytes / 16)) == WEFT__CUDA_DONE)
         num_done = row_bytes / 16 * 16;
     if (num_done < row_bytes)
         weft__cuda_reduce_slowly(lane_idx, rows, unit_bytes, num_done, row_bytes);
+}
+
+/* Without code of its own for each number of sources, which is a megabyte at every place. */
+WP_FN void wp_row_reduce_compact(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
+                                 const void *const *srcs, int32_t num_srcs,
+                                 struct wp_reduction reduction, int64_t num_elements)
+{
+    const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
+    if (num_dsts == 0)
+        return;
+    uint32_t unit_bytes = 0;
+    const struct weft__cuda_rows rows =
+        weft__cuda_rows_of(lane_idx, dsts, num_dsts, srcs, num_srcs, reduction, &unit_bytes);
+    weft__cuda_reduce_slowly(lane_idx, rows, unit_bytes, 0,
+                             (uint64_t)num_elements * wp_dtype_bytes(reduction.dtype));
 }
 
 #endif

@@ -11,7 +11,8 @@ struct weft__cuda_rows {
     const void *const *dsts;
     int32_t num_dsts;
     const void *const *srcs;
-    int32_t num_srcs, num_present; /* null pointers are sources that are not there */
+    int32_t num_srcs;
+    int32_t num_present; /* null pointers are not; or reduction.num_averaged, if that is not 0 */
     struct wp_reduction reduction;
 };
 

@@ -176,6 +176,7 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
 #define wp_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements)               \
     weft__sim_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements,            \
                          WEFT__SIM_HERE)
+#define wp_row_reduce_compact wp_row_reduce
 #define wp_row_sum_mixed(warp, dst, srcs, num_srcs, sum, num_elements)                             \
     weft__sim_row_sum_mixed(warp, dst, srcs, num_srcs, sum, num_elements, WEFT__SIM_HERE)
 #define wp_row_weighted_sum(warp, dst, srcs, weights, num_srcs, sum, num_elements)                 \

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* Collectives over several nodes: what a weft_coll has for them, and how they are launched. */
+#ifndef WEFT_COLL_INTERNODE_H
+#define WEFT_COLL_INTERNODE_H
+
+#include "coll/coll.h"
+#include "ops/rings.h"
+
+struct weft__coll_internode {
+    struct weft__nodes nodes;
+    struct wp_rings rings;
+    void *counters; /* of the rings */
+    void *own_sums; /* of reduce-scatter: a slot for each channel */
+};
+
+/* Rings as configured, or as suits. */
+void weft__coll_internode_plan(const weft_comm *comm, const weft_coll_config *config,
+                               struct wp_rings *rings);
+/* Collective, once the ranks have agreed on coll->internode->rings, which have no memory yet; in two steps, since the
+ * exchange comes between. After an error, too, it is destroyed with coll. */
+weft_result weft__coll_internode_create_nodes(weft_coll *coll);
+weft_result weft__coll_internode_create_rings(weft_coll *coll);
+void weft__coll_internode_destroy(weft_coll *coll);
+
+/* UNSUPPORTED if a node has too many ranks, or there are too many nodes. */
+weft_result weft__coll_internode_check(const weft_comm *comm);
+weft_result weft__coll_internode_run(const struct weft__coll_call *call);
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a collective over several nodes sends where. Ranks of the node with index 0 to num_rails - 1 are rails:
+ * what crosses the network goes from rail to rail of the same index. What one rail sends to one node is a stream:
+ * rows of equal length, one after the other, cut into chunks as long as a slot of a ring holds.
+ *
+ *     all-reduce      a row: the rail's part of the sum of the node's inputs
+ *     reduce-scatter  a row for each rank there that the rail serves: the sum of the node's rows for it
+ *     all-gather      a row of each rank here that the rail serves
+ *     all-to-all      a row of each rank here that the rail serves, for each rank there
+ *     broadcast       from the root's node: the rail's part of the root's row
+ *
+ * A rail serves the ranks whose index in their node is its own, and, where nodes differ, also every num_rails-th after
+ * that. Parts are equal but for the last ones.
+ */
+#ifndef WEFT_PROGRAMS_STREAMS_H
+#define WEFT_PROGRAMS_STREAMS_H
+
+#include "programs/internode_collective.h"
+
+/* Both ends of a stream compute it. */
+struct wp_stream {
+    int32_t from, to; /* nodes */
+    uint64_t num_rows;
+    uint64_t row_bytes;
+    uint64_t row_begin; /* where the rail's part begins in the ranks' rows */
+};
+
+WP_FN int wp_is_reduction(const struct wp_internode_collective_args *args)
+{
+    return args->collective == WEFT_ALL_REDUCE || args->collective == WEFT_REDUCE_SCATTER;
+}
+
+/* Whether all nodes are sent the same. */
+WP_FN int wp_is_same_for_all(const struct wp_internode_collective_args *args)
+{
+    return args->collective != WEFT_REDUCE_SCATTER && args->collective != WEFT_ALL_TO_ALL;
+}
+
+/* Part `idx` of a rank's row in `num_parts`. */
+WP_FN struct wp_span wp_row_part(const struct wp_internode_collective_args *args, int32_t idx,
+                                 int32_t num_parts)
+{
+    const uint64_t bytes = (args->row_bytes + (uint64_t)num_parts - 1) / (uint64_t)num_parts;
+    const uint64_t part_bytes = wp_wire_round_up(bytes);
+    return wp_span_of_row(args->row_bytes, (uint64_t)idx * part_bytes, part_bytes);
+}
+
+/* ------------------------------------------------------------------ who is served */
+
+WP_FN int32_t wp_num_served(const struct wp_nodes *nodes, int32_t node)
+{
+    const int32_t num_rails = nodes->num_rails;
+    return (nodes->sizes[node] - nodes->local_idx + num_rails - 1) / num_rails;
+}
+
+/* The index in its node of the i-th that the rail serves there. */
+WP_FN int32_t wp_served_idx(const struct wp_nodes *nodes, uint64_t i)
+{
+    return nodes->local_idx + (int32_t)i * nodes->num_rails;
+}
+
+/* ------------------------------------------------------------------ streams */
+
+WP_FN struct wp_stream wp_stream_of(const struct wp_internode_collective_args *args, int32_t from,
+                                    int32_t to)
+{
+    const struct wp_nodes *nodes = &args->rings.nodes;
+    struct wp_stream stream = {from, to, 1, args->row_bytes, 0};
+    if (args->collective == WEFT_ALL_REDUCE || args->collective == WEFT_BROADCAST) {
+        const struct wp_span part = wp_row_part(args, nodes->local_idx, nodes->num_rails);
+        stream.row_bytes = part.bytes;
+        stream.row_begin = part.begin;
+    }
+    if (args->collective == WEFT_BROADCAST)
+        stream.num_rows = from == args->root_node ? 1 : 0;
+    else if (args->collective == WEFT_REDUCE_SCATTER)
+        stream.num_rows = (uint64_t)wp_num_served(nodes, to);
+    else if (args->collective != WEFT_ALL_REDUCE)
+        stream.num_rows = (uint64_t)wp_num_served(nodes, from);
+    if (args->collective == WEFT_ALL_TO_ALL)
+        stream.num_rows *= (uint64_t)nodes->sizes[to];
+    return stream;
+}
+
+WP_FN uint64_t wp_chunk_payload(const struct wp_rings *rings)
+{
+    return rings->slot_bytes - WP_CHUNK_HEADER_BYTES;
+}
+
+/* How many chunks of the stream go through the channel. The first rail sends one at least, in which partners read what
+ * this node calls. */
+WP_FN uint64_t wp_stream_chunks(const struct wp_rings *rings, const struct wp_stream *stream,
+                                int32_t channel)
+{
+    const uint64_t payload = wp_chunk_payload(rings);
+    const uint64_t num_channels = (uint64_t)rings->num_channels;
+    uint64_t num_chunks = (stream->num_rows * stream->row_bytes + payload - 1) / payload;
+    if (num_chunks == 0 && rings->nodes.local_idx == 0)
+        num_chunks = 1;
+    return (num_chunks + num_channels - 1 - (uint64_t)channel) / num_channels;
+}
+
+/* The bytes of the stream that the channel's chunk k has. */
+WP_FN struct wp_span wp_stream_chunk(const struct wp_rings *rings, const struct wp_stream *stream,
+                                     int32_t channel, uint64_t k)
+{
+    const uint64_t payload = wp_chunk_payload(rings);
+    const uint64_t idx = k * (uint64_t)rings->num_channels + (uint64_t)channel;
+    return wp_span_of_row(stream->num_rows * stream->row_bytes, idx * payload, payload);
+}
+
+/* A chunk's share of one row. */
+struct wp_piece {
+    uint64_t row;
+    uint64_t offset; /* in the ranks' rows */
+    uint64_t bytes;
+    uint64_t wire_offset; /* in the slot */
+};
+
+/* The piece that begins at `begin` in the stream, of a chunk that is not over yet. */
+WP_FN struct wp_piece wp_stream_piece(const struct wp_stream *stream, struct wp_span chunk,
+                                      uint64_t begin)
+{
+    const uint64_t row = stream->num_rows == 1 ? 0 : begin / stream->row_bytes;
+    const uint64_t offset = begin - row * stream->row_bytes;
+    const uint64_t rest_of_row = stream->row_bytes - offset;
+    const uint64_t rest = chunk.begin + chunk.bytes - begin;
+    const struct wp_piece piece = {row, stream->row_begin + offset,
+                                   rest_of_row < rest ? rest_of_row : rest,
+                                   WP_CHUNK_HEADER_BYTES + begin - chunk.begin};
+    return piece;
+}
+
+#endif

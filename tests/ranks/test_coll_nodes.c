@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* Collectives over several nodes, which have as many ranks or not: every operation with every element type, operator and
+ * kind of values, with rings from the shortest on; what is not given is drawn at random. */
+#include <stdlib.h>
+
+#include "harness/cmocka.h"
+#include "harness/machine.h"
+#include "oracle/coll_trials.h"
+#include "workload/elements.h"
+#include "workload/rng.h"
+
+static const struct shape {
+    struct coll_nodes nodes;
+    int32_t num_ranks;
+} shapes[] = {
+    {{2, 2, 0, COLL_NODE_AFTER_NODE}, 4}, {{2, 3, 0, COLL_NODE_AFTER_NODE}, 4} /* 3 + 1 */,
+    {{3, 1, 0, COLL_NODE_AFTER_NODE}, 3}, {{3, 3, 1, COLL_NODE_AFTER_NODE}, 7} /* 2 + 3 + 2 */,
+    {{4, 2, 0, COLL_NODES_IN_TURN}, 8},   {{2, 4, 3, COLL_NODE_AFTER_NODE}, 5} /* 1 + 4 */,
+    {{2, 1, 0, COLL_NODE_AFTER_NODE}, 2}, {{4, 3, 1, COLL_NODE_AFTER_NODE}, 9} /* 2 + 3 + 3 + 1 */,
+    {{2, 3, 0, COLL_NODES_IN_TURN}, 6},   {{3, 2, 1, COLL_NODE_AFTER_NODE}, 4} /* 1 + 2 + 1 */,
+};
+enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0], NUM_OPERATIONS = COLL_ALL_TO_ALL_V };
+
+static void add(struct coll_trials *trials, uint64_t seed, enum coll_operation operation,
+                weft_dtype dtype, weft_reduce_op op, uint64_t count, uint64_t setup)
+{
+    struct coll_case spec = coll_case_random(seed, trials->num_ranks, operation, dtype, op, count);
+    spec.nodes = trials->nodes;
+    coll_trials_add(trials, coll_trial_of(&spec, setup));
+}
+
+static struct coll_trials trials_of(const struct shape *shape)
+{
+    return coll_trials_over_nodes(shape->num_ranks, &shape->nodes);
+}
+
+/* From nothing to more than there are ranks, in pieces of all lengths. */
+static uint64_t draw_count(struct rng *rng)
+{
+    static const uint64_t counts[] = {0, 1, 2, 3, 5, 7, 8, 9, 16, 17, 63, 100, 257};
+    return counts[rng_below(rng, sizeof counts / sizeof *counts)];
+}
+
+/* Every operation, type and operator in turn, of which shapes have a part each. */
+TEST(every_operation_type_and_operator)
+{
+    const int step = tests_grid_size(1, 4);
+    for (int s = 0; s < NUM_SHAPES; s++) {
+        struct coll_trials trials = trials_of(&shapes[s]);
+        struct rng rng = {rng_key(1, (uint64_t)s)};
+        for (int i = s % step; i < NUM_OPERATIONS * NUM_DTYPES * NUM_REDUCE_OPS; i += step) {
+            const int operation = i % NUM_OPERATIONS, dtype = i / NUM_OPERATIONS % NUM_DTYPES;
+            add(&trials, rng_next(&rng), (enum coll_operation)operation, (weft_dtype)(1 + dtype),
+                (weft_reduce_op)(i / NUM_OPERATIONS / NUM_DTYPES), draw_count(&rng),
+                (uint64_t)i / 7);
+        }
+        if (coll_trials_run(&trials, RANKS_THREADS) != 0)
+            fail_msg("%d ranks, of %d nodes of %d", shapes[s].num_ranks, shapes[s].nodes.num_nodes,
+                     shapes[s].nodes.num_local);
+    }
+}
+
+static void run_sizes(const struct shape *shape, enum ranks_mode mode, int num_trials,
+                      uint64_t max_count)
+{
+    struct coll_trials trials = trials_of(shape);
+    struct rng rng = {rng_key(max_count, (uint64_t)shape->num_ranks)};
+    for (int i = 0; i < num_trials; i++)
+        add(&trials, rng_next(&rng), (enum coll_operation)(i % NUM_OPERATIONS),
+            (weft_dtype)(1 + rng_below(&rng, NUM_DTYPES)),
+            (weft_reduce_op)rng_below(&rng, NUM_REDUCE_OPS), rng_next(&rng) % (max_count + 1),
+            rng_next(&rng));
+    assert_int_equal(coll_trials_run(&trials, mode), 0);
+}
+
+/* More than rings and staging blocks hold. */
+TEST(large)
+{
+    for (int s = 0; s < NUM_SHAPES; s += tests_grid_size(2, 5))
+        run_sizes(&shapes[s], RANKS_THREADS, 2 * NUM_OPERATIONS, 150000);
+}
+
+TEST(in_processes)
+{
+    for (int s = 1; s < NUM_SHAPES; s += tests_grid_size(3, 6))
+        run_sizes(&shapes[s], RANKS_PROCESSES, tests_grid_size(60, 20), 3000);
+}
+
+TEST(over_ucx)
+{
+    if (!tests_network_is_there("ucx"))
+        skip();
+    setenv("WEFT_NET", "ucx", 1);
+    run_sizes(&shapes[0], RANKS_PROCESSES, 20, 30000);
+    unsetenv("WEFT_NET");
+}
+
+/* With a node that has none of them left out. */
+TEST(many_ranks)
+{
+    static const struct shape many = {{4, 8, 0, COLL_NODE_AFTER_NODE}, 32};
+    if (tests_on_cuda())
+        skip();
+    run_sizes(&many, RANKS_THREADS, NUM_OPERATIONS, 2000);
+}
