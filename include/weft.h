@@ -665,7 +665,10 @@ typedef enum weft_collective {
     WEFT_REDUCE_SCATTER = 1,
     WEFT_ALL_GATHER = 2,
     WEFT_ALL_TO_ALL = 3,
-    WEFT_BROADCAST = 4
+    WEFT_BROADCAST = 4,
+    WEFT_REDUCE = 5,
+    WEFT_GATHER = 6,
+    WEFT_SCATTER = 7
 } weft_collective;
 
 /* How they are done. None of this changes a bit of any result. On one node any but RAILS; over
@@ -677,11 +680,12 @@ typedef enum weft_algorithm {
     WEFT_ALGORITHM_ONESHOT = 1,
     /* The same in two steps: each rank reduces a part, then sends the result. ALL_REDUCE. */
     WEFT_ALGORITHM_TWOSHOT_PACKETS = 2,
-    /* Reads all inputs where they are. ALL_REDUCE, REDUCE_SCATTER. */
+    /* Reads all inputs where they are. ALL_REDUCE, REDUCE_SCATTER; REDUCE, by the root alone. */
     WEFT_ALGORITHM_ONESHOT_PULL = 3,
-    /* Each rank reads a part of all inputs and writes the result to all outputs. ALL_REDUCE. */
+    /* Each rank reads a part of all inputs and writes the result to all outputs: ALL_REDUCE; to the
+     * root's: REDUCE. */
     WEFT_ALGORITHM_TWOSHOT = 4,
-    /* Writes to the outputs. ALL_GATHER, ALL_TO_ALL, BROADCAST. */
+    /* Writes to the outputs. ALL_GATHER, ALL_TO_ALL, BROADCAST, GATHER, SCATTER. */
     WEFT_ALGORITHM_PUSH = 5,
     /* Over several nodes: reads and writes inputs and outputs in the node, and sends pieces to the
      * ranks of other nodes that have the same index there (docs/network.md). All collectives, but
@@ -740,7 +744,7 @@ WEFT_API weft_result weft_coll_destroy(weft_coll *coll);
  * registered, they are reached directly; others, if large, are staged by a copy. Each rank may have
  * them where it likes, but if they are more than staging_bytes, either all ranks have them in such
  * memory or none (WEFT_ERROR_MISMATCH). Input and output overlap in the in-place form that each
- * function names.
+ * function names. An array that a function says is ignored may be NULL.
  *
  * If calls do not fit together (operation, count, dtype, op, root), all ranks get
  * WEFT_ERROR_MISMATCH, whose message names two that differ: at once, or, where a rank's own part
@@ -789,8 +793,8 @@ typedef struct weft_coll_args {
     void *recv;
     int64_t count; /* elements of one row, 0..2^42 bytes of them */
     weft_dtype dtype;
-    weft_reduce_op op; /* all_reduce, reduce_scatter; others: 0 */
-    int32_t root;      /* broadcast; others: 0 */
+    weft_reduce_op op; /* all_reduce, reduce_scatter, reduce; others: 0 */
+    int32_t root;      /* broadcast, reduce, gather, scatter; others: 0 */
     int32_t reserved;  /* 0 */
 } weft_coll_args;
 
@@ -809,10 +813,21 @@ WEFT_API weft_result weft_coll_all_gather(weft_coll *coll, const weft_coll_args 
  * NCCL's: rows would arrive where others have not been sent from yet. */
 WEFT_API weft_result weft_coll_all_to_all(weft_coll *coll, const weft_coll_args *args,
                                           weft_stream *stream);
-/* recv[count] = rank root's send[count]; the others' send is ignored and may be NULL. In place:
- * recv is send. */
+/* recv[count] = rank root's send[count]; the others' send is ignored. In place: recv is send. */
 WEFT_API weft_result weft_coll_broadcast(weft_coll *coll, const weft_coll_args *args,
                                          weft_stream *stream);
+/* Rank root's recv[count] = the reduction of all ranks' send[count], with the bits of all_reduce; the
+ * others' recv is ignored. In place: recv is send. */
+WEFT_API weft_result weft_coll_reduce(weft_coll *coll, const weft_coll_args *args,
+                                      weft_stream *stream);
+/* Rank root's recv[R][count]: row r is rank r's send[count]; the others' recv is ignored. In place:
+ * send is the root's row of recv. */
+WEFT_API weft_result weft_coll_gather(weft_coll *coll, const weft_coll_args *args,
+                                      weft_stream *stream);
+/* recv[count] = this rank's row of rank root's send[R][count]; the others' send is ignored. In place:
+ * recv is the root's row of send. */
+WEFT_API weft_result weft_coll_scatter(weft_coll *coll, const weft_coll_args *args,
+                                       weft_stream *stream);
 
 typedef struct weft_coll_all_to_all_v_args {
     size_t size;
@@ -837,7 +852,7 @@ WEFT_API weft_result weft_coll_all_to_all_v(weft_coll *coll,
                                             weft_stream *stream);
 
 /* Which algorithm an operation of `bytes` would use, where bytes are those of the input for
- * ALL_REDUCE and BROADCAST, of one row for the others. AUTO if there is no such coll or
+ * ALL_REDUCE, BROADCAST and REDUCE, of one row for the others. AUTO if there is no such coll or
  * collective. */
 WEFT_API weft_algorithm weft_coll_algorithm(const weft_coll *coll, weft_collective collective,
                                             uint64_t bytes);

@@ -24,16 +24,21 @@ void collective_memory_destroy(struct collective_memory *memory)
     cudaFreeHost(memory->expected);
 }
 
+static uint64_t recv_bytes(const struct collective_memory *memory,
+                           const struct collective *collective)
+{
+    return collective_recv_bytes(collective, weft_comm_rank(memory->comm));
+}
+
 void collective_memory_expect(struct collective_memory *memory, const struct collective *collective)
 {
-    collective_expect(collective, weft_comm_rank(memory->comm), 0,
-                      collective_recv_bytes(collective), memory->expected);
+    collective_expect(collective, weft_comm_rank(memory->comm), 0, recv_bytes(memory, collective),
+                      memory->expected);
 }
 
 int collective_memory_wipe(struct collective_memory *memory, const struct collective *collective)
 {
-    CUDA_TRY(
-        cudaMemsetAsync(memory->recv, POISON, collective_recv_bytes(collective), memory->stream));
+    CUDA_TRY(cudaMemsetAsync(memory->recv, POISON, recv_bytes(memory, collective), memory->stream));
     return 0;
 }
 
@@ -41,7 +46,7 @@ int collective_memory_check(struct collective_memory *memory, const struct colle
                             uint64_t *num_wrong)
 {
     const weft_dtype dtype = collective->source.dtype;
-    const uint64_t bytes = collective_recv_bytes(collective);
+    const uint64_t bytes = recv_bytes(memory, collective);
     uint64_t first_wrong, num_wrong_at[WEFT_COLL_MAX_RANKS];
     CUDA_TRY(cudaMemcpy(memory->received, memory->recv, bytes, cudaMemcpyDeviceToHost));
     const uint64_t num_wrong_here = elements_count_wrong(dtype, memory->received, memory->expected,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Collectives: all-reduce, reduce-scatter, all-gather, all-to-all, broadcast."""
+"""Collectives: all-reduce, reduce-scatter, all-gather, all-to-all, broadcast, reduce, gather,
+scatter."""
 from __future__ import annotations
 
 import ctypes
@@ -65,6 +66,35 @@ class Collectives(Object):
         """array[...] = rank root's array[...], in place."""
         return self._run(lib.weft_coll_broadcast, array, array, "same", stream, dtype, root=root)
 
+    def reduce(self, send: Any, recv: Any = None, op: ReduceOp = ReduceOp.SUM, root: int = 0, *,
+               dtype: Any = None, stream: Stream | None = None) -> Any:
+        """Rank root's recv[...] = the reduction of all ranks' send[...], with the bits of
+        all_reduce. In place: recv is send. The others' recv is ignored, and they get None."""
+        return self._run(lib.weft_coll_reduce, send, recv, self._of_root("same", root), stream,
+                         dtype, op=op, root=root)
+
+    def gather(self, send: Any, recv: Any = None, root: int = 0, *, dtype: Any = None,
+               stream: Stream | None = None) -> Any:
+        """Rank root's recv[R, ...]: row r is rank r's send[...]. In place: send is the root's row
+        of recv. The others' recv is ignored, and they get None."""
+        return self._run(lib.weft_coll_gather, send, recv, self._of_root("rows", root), stream,
+                         dtype, root=root)
+
+    def scatter(self, send: Any, recv: Any = None, root: int = 0, *, dtype: Any = None,
+                stream: Stream | None = None) -> Any:
+        """recv[...] = this rank's row of rank root's send[R, ...]. The others' send is ignored, and
+        they must give recv. In place: recv is the root's row of send."""
+        if self.comm.rank == root:
+            return self._run(lib.weft_coll_scatter, send, recv, "row", stream, dtype, root=root)
+        received = self.comm.view(recv, "recv", writable=True)
+        args = abi.CollArgs(recv=received.address, count=received.num_bytes // received.item_bytes,
+                            dtype=arrays.weft_dtype(received, dtype, "recv"), root=root)
+        self.comm.enqueue(lib.weft_coll_scatter, self._native, args, stream, recv)
+        return recv
+
+    def _of_root(self, form: str, root: int) -> str:
+        return form if self.comm.rank == root else "none"
+
     def _run(self, function, send: Any, recv: Any, form: str, stream: Stream | None, dtype: Any,
              **fields: int) -> Any:
         num_ranks = self.comm.num_ranks
@@ -73,6 +103,12 @@ class Collectives(Object):
         if is_scattered and (not sent.shape or sent.shape[0] != num_ranks):
             raise InvalidArgumentError(f"send has shape {sent.shape}; its first dimension must be "
                                        f"the number of ranks, {num_ranks}")
+        count = sent.num_bytes // sent.item_bytes // (num_ranks if is_scattered else 1)
+        args = abi.CollArgs(send=sent.address, count=count,
+                            dtype=arrays.weft_dtype(sent, dtype, "send"), **fields)
+        if form == "none":
+            self.comm.enqueue(function, self._native, args, stream, send)
+            return None
         shape = {"same": sent.shape, "row": sent.shape[1:], "rows": (num_ranks, *sent.shape)}[form]
         if recv is None:
             recv = arrays.empty(shape, send)
@@ -80,9 +116,7 @@ class Collectives(Object):
         if received.shape != shape or received.dtype != sent.dtype:
             raise InvalidArgumentError(f"recv is {received.dtype}{list(received.shape)}; it must "
                                        f"be {sent.dtype}{list(shape)}")
-        count = sent.num_bytes // sent.item_bytes // (num_ranks if is_scattered else 1)
-        args = abi.CollArgs(send=sent.address, recv=received.address, count=count,
-                            dtype=arrays.weft_dtype(sent, dtype, "send"), **fields)
+        args.recv = received.address
         self.comm.enqueue(function, self._native, args, stream, send, recv)
         return recv
 

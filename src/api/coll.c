@@ -148,6 +148,7 @@ static struct arrays arrays_of(const struct weft__coll_call *call)
     const uint64_t num_ranks = (uint64_t)comm->num_ranks;
     const uintptr_t own_offset = (uint64_t)comm->rank * weft__coll_row_bytes(call);
     const uintptr_t recv = (uintptr_t)call->recv;
+    const uint64_t is_root = comm->rank == call->root;
     switch (call->collective) {
     case WEFT_ALL_REDUCE:
         return (struct arrays){1, 1, recv};
@@ -158,9 +159,15 @@ static struct arrays arrays_of(const struct weft__coll_call *call)
     case WEFT_ALL_TO_ALL:
         return (struct arrays){num_ranks, num_ranks, 0};
     case WEFT_BROADCAST:
+        return (struct arrays){is_root, 1, recv};
+    case WEFT_REDUCE:
+        return (struct arrays){1, is_root, recv};
+    case WEFT_GATHER:
+        return (struct arrays){1, is_root * num_ranks, recv + own_offset};
+    case WEFT_SCATTER:
         break;
     }
-    return (struct arrays){comm->rank == call->root ? 1 : 0, 1, recv};
+    return (struct arrays){is_root * num_ranks, 1, recv - own_offset};
 }
 
 /* ------------------------------------------------------------------ calls */
@@ -178,7 +185,7 @@ static weft_result check_and_run(const struct weft__coll_call *call)
 }
 
 /* The operations differ in the fields that they use; the others must be zero. */
-enum use { USE_OP = 1, USE_ROOT = 2 };
+enum use { USE_OP = 1, USE_ROOT = 2 }; /* bits */
 
 static weft_result read_and_run(weft_coll *coll, const weft_coll_args *given,
                                 weft_collective collective, uint32_t used, weft_stream *stream)
@@ -226,6 +233,21 @@ weft_result weft_coll_all_to_all(weft_coll *coll, const weft_coll_args *args, we
 weft_result weft_coll_broadcast(weft_coll *coll, const weft_coll_args *args, weft_stream *stream)
 {
     return read_and_run(coll, args, WEFT_BROADCAST, USE_ROOT, stream);
+}
+
+weft_result weft_coll_reduce(weft_coll *coll, const weft_coll_args *args, weft_stream *stream)
+{
+    return read_and_run(coll, args, WEFT_REDUCE, USE_OP | USE_ROOT, stream);
+}
+
+weft_result weft_coll_gather(weft_coll *coll, const weft_coll_args *args, weft_stream *stream)
+{
+    return read_and_run(coll, args, WEFT_GATHER, USE_ROOT, stream);
+}
+
+weft_result weft_coll_scatter(weft_coll *coll, const weft_coll_args *args, weft_stream *stream)
+{
+    return read_and_run(coll, args, WEFT_SCATTER, USE_ROOT, stream);
 }
 
 /* ------------------------------------------------------------------ rows of any length */

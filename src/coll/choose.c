@@ -14,6 +14,9 @@ static const uint32_t abilities[WEFT__NUM_COLLECTIVES] = {
     [WEFT_ALL_GATHER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
     [WEFT_ALL_TO_ALL] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
     [WEFT_BROADCAST] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
+    [WEFT_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(ONESHOT_PULL) | ALGORITHM_BIT(TWOSHOT),
+    [WEFT_GATHER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
+    [WEFT_SCATTER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
 };
 
 const char *weft_coll_algorithm_name(weft_algorithm algorithm)
@@ -88,6 +91,8 @@ static weft_algorithm choose_by_formula(const weft_coll *coll, weft_collective c
         return WEFT_ALGORITHM_ONESHOT;
     if (collective == WEFT_REDUCE_SCATTER)
         return WEFT_ALGORITHM_ONESHOT_PULL;
+    if (collective == WEFT_REDUCE)
+        return WEFT_ALGORITHM_TWOSHOT;
     if (collective != WEFT_ALL_REDUCE)
         return WEFT_ALGORITHM_PUSH;
     if (2 * weft__coll_part_bytes(coll, row_bytes) * num_peers <=

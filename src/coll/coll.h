@@ -43,6 +43,18 @@ struct weft__coll_call {
     int32_t num_warps;
 };
 
+static inline int weft__coll_has_root(weft_collective collective)
+{
+    return collective == WEFT_BROADCAST || collective == WEFT_REDUCE || collective == WEFT_GATHER ||
+           collective == WEFT_SCATTER;
+}
+
+static inline int weft__coll_reduces(weft_collective collective)
+{
+    return collective == WEFT_ALL_REDUCE || collective == WEFT_REDUCE_SCATTER ||
+           collective == WEFT_REDUCE;
+}
+
 static inline uint64_t weft__coll_row_bytes(const struct weft__coll_call *call)
 {
     return call->count * wp_dtype_bytes(call->dtype);

@@ -64,9 +64,12 @@ weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
         .reduction = {.dtype = call->dtype, .op = (enum wp_reduction_op)call->op},
         .part_bytes = row_bytes,
         .out = call->recv,
+        .root = call->collective == WEFT_REDUCE ? call->root : WP_NO_RANK,
     };
     if (call->collective == WEFT_REDUCE_SCATTER)
         args.part_offset = (uint64_t)call->coll->comm->rank * row_bytes;
+    if (call->collective == WEFT_REDUCE && call->coll->comm->rank != call->root)
+        args.part_bytes = 0; /* in one shot */
     if (algorithm == WEFT_ALGORITHM_TWOSHOT) {
         const struct wp_span part = own_part(call->coll, row_bytes);
         args.part_offset = part.begin;
@@ -84,6 +87,14 @@ uint64_t weft__coll_longest_row(const struct wp_span *rows, int32_t num_rows)
     return longest;
 }
 
+static enum wp_push_kind push_kind(weft_collective collective)
+{
+    if (collective == WEFT_GATHER)
+        return WP_PUSH_ONE_ROW_TO_ROOT;
+    return collective == WEFT_ALL_TO_ALL || collective == WEFT_SCATTER ? WP_PUSH_A_ROW_EACH
+                                                                       : WP_PUSH_ONE_ROW_TO_ALL;
+}
+
 weft_result weft__coll_direct_push(const struct weft__coll_call *call,
                                    const struct weft__coll_places *places,
                                    const struct wp_exchanged_rows *rows)
@@ -94,7 +105,8 @@ weft_result weft__coll_direct_push(const struct weft__coll_call *call,
         .direct = direct_of(call, places, WEFT_ALGORITHM_PUSH, longest_row_bytes),
         .in = call->send,
         .out = places->out,
-        .kind = call->collective == WEFT_ALL_TO_ALL ? WP_PUSH_A_ROW_EACH : WP_PUSH_ONE_ROW_TO_ALL,
+        .kind = push_kind(call->collective),
+        .root = call->root,
         .longest_row_bytes = longest_row_bytes,
         .rows = *rows,
     };

@@ -161,17 +161,24 @@ struct array {
 static int32_t num_rows_sent(const struct weft__coll_call *call)
 {
     const weft_comm *comm = call->coll->comm;
-    if (call->collective == WEFT_BROADCAST && comm->rank != call->root)
+    const weft_collective collective = call->collective;
+    if ((collective == WEFT_BROADCAST || collective == WEFT_SCATTER) && comm->rank != call->root)
         return 0;
-    return call->collective == WEFT_REDUCE_SCATTER || call->collective == WEFT_ALL_TO_ALL
+    return collective == WEFT_REDUCE_SCATTER || collective == WEFT_ALL_TO_ALL ||
+                   collective == WEFT_SCATTER
                ? comm->num_ranks
                : 1;
 }
 
 static int32_t num_rows_received(const struct weft__coll_call *call)
 {
-    return call->collective == WEFT_ALL_GATHER || call->collective == WEFT_ALL_TO_ALL
-               ? call->coll->comm->num_ranks
+    const weft_comm *comm = call->coll->comm;
+    const weft_collective collective = call->collective;
+    if ((collective == WEFT_REDUCE || collective == WEFT_GATHER) && comm->rank != call->root)
+        return 0;
+    return collective == WEFT_ALL_GATHER || collective == WEFT_ALL_TO_ALL ||
+                   collective == WEFT_GATHER
+               ? comm->num_ranks
                : 1;
 }
 
@@ -243,8 +250,8 @@ weft_result weft__coll_internode_run(const struct weft__coll_call *call)
                               array_of(call, call->recv, num_rows_received(call), 1)};
     WEFT__TRY(broadcast_from_output(call, arrays));
     const int32_t num_ranks = call->coll->comm->num_ranks;
-    const int is_of_one_row =
-        call->collective == WEFT_ALL_REDUCE || call->collective == WEFT_BROADCAST;
+    const int is_of_one_row = call->collective == WEFT_ALL_REDUCE ||
+                              call->collective == WEFT_BROADCAST || call->collective == WEFT_REDUCE;
     const uint64_t most = call->coll->staging_bytes / (is_of_one_row ? 1 : (uint64_t)num_ranks) /
                           wp_dtype_bytes(call->dtype);
     if ((!arrays[0].is_staged && !arrays[1].is_staged) || call->count <= most)

@@ -19,20 +19,28 @@ static weft_result exchange(const struct weft__coll_call *call,
     return weft__coll_push_anywhere(call, rows);
 }
 
-/* What all-gather, all-to-all and broadcast send where; other ranks than the root broadcast
- * nothing. */
+/* Whether a row goes from the one rank to the other. */
+static int sends(const struct weft__coll_call *call, int32_t from, int32_t to)
+{
+    if (call->collective == WEFT_GATHER)
+        return to == call->root;
+    return !weft__coll_has_root(call->collective) || from == call->root;
+}
+
+/* What operations that do not reduce send where. */
 static void find_rows(const struct weft__coll_call *call, struct wp_exchanged_rows *rows)
 {
     const weft_comm *comm = call->coll->comm;
+    const weft_collective collective = call->collective;
     const uint64_t row_bytes = weft__coll_row_bytes(call);
-    const int is_broadcast = call->collective == WEFT_BROADCAST;
+    const int has_row_for_each = collective == WEFT_ALL_TO_ALL || collective == WEFT_SCATTER;
+    const int has_row_of_each = collective != WEFT_BROADCAST && collective != WEFT_SCATTER;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         const uint64_t place = (uint64_t)rank * row_bytes;
-        rows->sent[rank] =
-            (struct wp_span){call->collective == WEFT_ALL_TO_ALL ? place : 0,
-                             is_broadcast && comm->rank != call->root ? 0 : row_bytes};
-        rows->received[rank] = (struct wp_span){is_broadcast ? 0 : place,
-                                                is_broadcast && rank != call->root ? 0 : row_bytes};
+        if (sends(call, comm->rank, rank))
+            rows->sent[rank] = (struct wp_span){has_row_for_each ? place : 0, row_bytes};
+        if (sends(call, rank, comm->rank))
+            rows->received[rank] = (struct wp_span){has_row_of_each ? place : 0, row_bytes};
     }
 }
 
@@ -48,7 +56,7 @@ weft_result weft__coll_run(const struct weft__coll_call *call)
     chosen.num_warps = choice.num_warps;
     if (choice.algorithm == WEFT_ALGORITHM_RAILS)
         return weft__coll_internode_run(&chosen);
-    if (call->collective == WEFT_ALL_REDUCE || call->collective == WEFT_REDUCE_SCATTER)
+    if (weft__coll_reduces(call->collective))
         return reduce(&chosen, choice.algorithm);
     struct wp_exchanged_rows rows = {0};
     find_rows(&chosen, &rows);

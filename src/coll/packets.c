@@ -31,6 +31,7 @@ weft_result weft__coll_packets_reduce(const struct weft__coll_call *call)
         .out = call->recv,
         .row_bytes = row_bytes,
         .reduction = reduction_of(call),
+        .root = call->collective == WEFT_REDUCE ? call->root : WP_NO_RANK,
     };
     return launch(call, WP_PROGRAM_packet_reduce, row_bytes, &args, sizeof args);
 }
@@ -54,7 +55,7 @@ weft_result weft__coll_packets_exchange(const struct weft__coll_call *call,
                                         const struct wp_exchanged_rows *rows)
 {
     const uint64_t common_bytes =
-        call->collective == WEFT_BROADCAST ? weft__coll_row_bytes(call) : 0;
+        weft__coll_has_root(call->collective) ? weft__coll_row_bytes(call) : 0;
     const struct wp_packet_exchange_args args = {
         .area = call->coll->area,
         .header = weft__coll_header(call, WEFT_ALGORITHM_ONESHOT, common_bytes),

@@ -50,6 +50,11 @@ static int32_t num_rows_in(const struct weft__coll_call *call)
     return call->collective == WEFT_REDUCE_SCATTER ? call->coll->comm->num_ranks : 1;
 }
 
+static int has_output(const struct weft__coll_call *call)
+{
+    return call->collective != WEFT_REDUCE || call->coll->comm->rank == call->root;
+}
+
 static struct reduced_arrays find_arrays(const struct weft__coll_call *call,
                                          weft_algorithm algorithm)
 {
@@ -62,7 +67,7 @@ static struct reduced_arrays find_arrays(const struct weft__coll_call *call,
                                call->collective == WEFT_ALL_REDUCE && call->send == call->recv;
     if (is_overwritten || !weft__coll_find_place(call, call->send, in_bytes, &arrays.places.input))
         staged |= IN_STAGED;
-    if (algorithm == WEFT_ALGORITHM_TWOSHOT &&
+    if (algorithm == WEFT_ALGORITHM_TWOSHOT && has_output(call) &&
         !weft__coll_find_place(call, call->recv, row_bytes, &arrays.places.output))
         staged |= OUT_STAGED;
     arrays.staged = staged;
@@ -81,7 +86,7 @@ static weft_result reduce_piece(const struct weft__coll_call *call,
     struct wp_copy_args before = {0}, after = {0};
     piece.count = count;
     piece.whole_count = count < call->count ? call->count : 0;
-    piece.recv = call->recv + begin * element_bytes;
+    piece.recv = has_output(call) ? call->recv + begin * element_bytes : NULL;
     struct weft__coll_places places = {.input = arrays->places.input + begin * element_bytes,
                                        .output = arrays->places.output + begin * element_bytes};
     if (arrays->staged & IN_STAGED) {
@@ -137,6 +142,28 @@ static uint64_t received_bytes(const struct weft__coll_call *call,
     return bytes;
 }
 
+/* That come to the rank that gets the most. */
+static uint64_t most_received_bytes(const struct weft__coll_call *call,
+                                    const struct wp_exchanged_rows *rows)
+{
+    return call->collective == WEFT_GATHER
+               ? (uint64_t)call->coll->comm->num_ranks * weft__coll_row_bytes(call)
+               : received_bytes(call, rows);
+}
+
+/* Whether rows are written to the output itself, whose place is told. Who gets nothing in a gather does
+ * not know about the root's output; but if that does not fit the staging block, it is in such memory as
+ * the inputs, or the ranks find out that it is not. */
+static int find_output(const struct weft__coll_call *call, const struct wp_exchanged_rows *rows,
+                       uint64_t *place)
+{
+    const uint64_t out_bytes = extent(call, rows);
+    if (out_bytes > 0)
+        return weft__coll_find_place(call, call->recv, out_bytes, place);
+    return most_received_bytes(call, rows) <= call->coll->staging_bytes ||
+           weft__coll_find_place(call, call->send, weft__coll_row_bytes(call), place);
+}
+
 static struct wp_span part_of(const struct wp_span *row, uint64_t begin, uint64_t bytes)
 {
     const struct wp_span span = wp_span_of_row(row->bytes, begin, bytes);
@@ -156,8 +183,9 @@ static weft_result push_piece(const struct weft__coll_call *call,
         const struct wp_span received = part_of(&rows->received[rank], begin, bytes);
         piece.sent[rank] = part_of(&rows->sent[rank], begin, bytes);
         piece.received[rank] = (struct wp_span){staged_bytes, received.bytes};
-        weft__coll_add_copy(&after, call->recv + received.begin, call->coll->staging + staged_bytes,
-                            received.bytes);
+        if (received.bytes > 0) /* else there may be no recv */
+            weft__coll_add_copy(&after, call->recv + received.begin,
+                                call->coll->staging + staged_bytes, received.bytes);
         staged_bytes += received.bytes;
     }
     WEFT__TRY(weft__coll_direct_push(call, &places, &piece));
@@ -169,10 +197,9 @@ weft_result weft__coll_push_anywhere(const struct weft__coll_call *call,
 {
     const weft_coll *coll = call->coll;
     struct weft__coll_places places = {.out = call->recv};
-    const uint64_t out_bytes = extent(call, rows);
-    if (out_bytes == 0 || weft__coll_find_place(call, call->recv, out_bytes, &places.output))
+    if (find_output(call, rows, &places.output))
         return weft__coll_direct_push(call, &places, rows);
-    if (received_bytes(call, rows) <= coll->staging_bytes)
+    if (most_received_bytes(call, rows) <= coll->staging_bytes)
         return push_piece(call, rows, 0, UINT64_MAX);
     if (call->count == 0 &&
         coll->comm->num_ranks > 1) /* rows of any length: others' pieces are unknown */
@@ -184,7 +211,9 @@ weft_result weft__coll_push_anywhere(const struct weft__coll_call *call,
             (unsigned long long)coll->staging_bytes);
     struct weft__coll_call piece = *call;
     piece.whole_count = call->count;
-    const uint64_t longest = weft__coll_longest_row(rows->received, coll->comm->num_ranks);
+    const uint64_t longest = call->count > 0
+                                 ? weft__coll_row_bytes(call)
+                                 : weft__coll_longest_row(rows->received, coll->comm->num_ranks);
     const uint64_t most = coll->staging_bytes / (uint64_t)coll->comm->num_ranks / 16 * 16;
     for (uint64_t begin = 0; begin < longest; begin += most)
         WEFT__TRY(push_piece(&piece, rows, begin, most));

@@ -84,8 +84,10 @@ static weft_result parse_collective(const struct line *line, const char *text, i
             return WEFT_OK;
         }
     }
-    return refuse(line, "collective", text,
-                  "all_reduce, reduce_scatter, all_gather, all_to_all and broadcast");
+    return refuse(
+        line, "collective", text,
+        "all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce, gather and "
+        "scatter");
 }
 
 static weft_result parse_algorithm(const struct line *line, const char *text,

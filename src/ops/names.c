@@ -30,6 +30,9 @@ static const struct name collectives[] = {
     CONSTANT_AND_WORD(WEFT_ALL_GATHER, "all_gather"),
     CONSTANT_AND_WORD(WEFT_ALL_TO_ALL, "all_to_all"),
     CONSTANT_AND_WORD(WEFT_BROADCAST, "broadcast"),
+    CONSTANT_AND_WORD(WEFT_REDUCE, "reduce"),
+    CONSTANT_AND_WORD(WEFT_GATHER, "gather"),
+    CONSTANT_AND_WORD(WEFT_SCATTER, "scatter"),
 };
 
 static const struct name algorithms[] = {

@@ -20,13 +20,15 @@ static const char *const calls[WP_NUM_PROGRAMS] = {
     [WP_PROGRAM_internode_combine] = "weft_ep_combine",
     [WP_PROGRAM_barrier] = "weft_comm_barrier",
     [WP_PROGRAM_internode_barrier] = "weft_comm_barrier",
-    [WP_PROGRAM_packet_reduce] = "weft_coll_all_reduce or weft_coll_reduce_scatter",
-    [WP_PROGRAM_direct_reduce] = "weft_coll_all_reduce or weft_coll_reduce_scatter",
+    [WP_PROGRAM_packet_reduce] =
+        "weft_coll_all_reduce, weft_coll_reduce_scatter or weft_coll_reduce",
+    [WP_PROGRAM_direct_reduce] =
+        "weft_coll_all_reduce, weft_coll_reduce_scatter or weft_coll_reduce",
     [WP_PROGRAM_packet_two_step] = "weft_coll_all_reduce",
     [WP_PROGRAM_packet_exchange] =
-        "weft_coll_all_gather, weft_coll_all_to_all or weft_coll_broadcast",
+        "weft_coll_all_gather, _all_to_all, _broadcast, _gather or _scatter",
     [WP_PROGRAM_direct_push] =
-        "weft_coll_all_gather, weft_coll_all_to_all, its _v or weft_coll_broadcast",
+        "weft_coll_all_gather, _all_to_all, its _v, _broadcast, _gather or _scatter",
     [WP_PROGRAM_copy] = "a copy of staged memory",
     [WP_PROGRAM_quantise] = "weft_rows_quantise or weft_rows_dequantise",
     [WP_PROGRAM_mapped_access] = "a one-sided operation",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * direct_push: every rank writes rows of its input to the places that the others have told it:
- * all-gather, all-to-all and broadcast. A row that goes to all is read once.
+ * all-gather, all-to-all, broadcast, gather and scatter. A row that goes to all is read once.
  */
 #include "programs/direct_push.h"
 
@@ -37,8 +37,10 @@ WP_FN void push_unit(struct wp_warp *warp, const struct wp_direct_push_args *arg
     const struct wp_exchange *exchange = &args->direct.area.exchange;
     const int32_t num_ranks = exchange->num_ranks;
     const int to_all = args->kind == WP_PUSH_ONE_ROW_TO_ALL;
-    const int32_t chunk = to_all ? part.token : part.token / num_ranks;
-    const int32_t first_rank = (exchange->rank + 1 + part.token) % num_ranks;
+    const int32_t chunk = args->kind == WP_PUSH_A_ROW_EACH ? part.token / num_ranks : part.token;
+    const int32_t first_rank = args->kind == WP_PUSH_ONE_ROW_TO_ROOT
+                                   ? args->root
+                                   : (exchange->rank + 1 + part.token) % num_ranks;
     const struct wp_span span = wp_direct_span(
         &args->direct, share, args->rows.sent[first_rank].bytes, (uint64_t)chunk, part.part);
     if (span.bytes > 0)
@@ -82,7 +84,7 @@ WP_PROGRAM(direct_push, warp, args)
     if (status != WP_STATUS_OK)
         return wp_packets_end(warp, &direct->area, &packets, status);
     wp_admit_next(warp); /* all ranks have started */
-    const int32_t num_rows = args->kind == WP_PUSH_ONE_ROW_TO_ALL ? 1 : packets.num_ranks;
+    const int32_t num_rows = args->kind == WP_PUSH_A_ROW_EACH ? packets.num_ranks : 1;
     const struct wp_share share =
         wp_direct_share(warp, direct, &packets, args->longest_row_bytes, num_rows);
     for (int32_t unit = wp_first_unit(warp); unit < share.num_units;) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * direct_reduce: each rank reads a part of the inputs of all ranks and reduces it: all-reduce in one shot,
- * where the part is everything, and reduce-scatter. In two shots each rank also writes its part of the
- * result to the outputs of all; a part of any array is touched by one rank alone, so that inputs may be
- * outputs.
+ * where the part is everything, reduce-scatter, and reduce, where the part of all ranks but the root is
+ * nothing. In two shots each rank also writes its part of the result to the outputs of all, or of the root;
+ * a part of any array is touched by one rank alone, so that inputs may be outputs.
  */
 #include "programs/direct_reduce.h"
 
@@ -12,18 +12,21 @@ WP_FN void reduce_span(struct wp_warp *warp, const struct wp_direct_reduce_args 
 {
     const struct wp_exchange *exchange = &args->direct.area.exchange;
     const int32_t num_ranks = exchange->num_ranks;
-    const int32_t num_dsts = args->out != NULL ? 1 : num_ranks;
+    const int to_all = args->out == NULL && args->root == WP_NO_RANK;
+    const int32_t num_dsts = to_all ? num_ranks : 1;
     const uint64_t offset = args->part_offset + span.begin;
     const void **srcs = wp_warp_pointers(warp);
     const void **dsts = srcs + num_ranks;
     wp_warp_sync(warp); /* the previous pointers have been used */
     for (int32_t rank = wp_lane_idx(warp); rank < num_ranks; rank += WP_WARP_SIZE) {
         srcs[rank] = wp_direct_input(warp, &args->direct, rank) + offset;
-        if (args->out == NULL) /* each begins with the next rank, to spread the load */
+        if (to_all) /* each begins with the next rank, to spread the load */
             dsts[(rank + num_ranks - exchange->rank) % num_ranks] =
                 wp_direct_output(warp, &args->direct, rank) + offset;
         else if (rank == 0)
-            dsts[0] = args->out + span.begin;
+            dsts[0] = args->out != NULL
+                          ? args->out + span.begin
+                          : wp_direct_output(warp, &args->direct, args->root) + offset;
     }
     wp_warp_sync(warp);
     wp_row_reduce(warp, dsts, num_dsts, srcs, num_ranks, args->reduction,

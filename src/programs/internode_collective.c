@@ -119,7 +119,7 @@ WP_FN int32_t source_idx(const struct wp_internode_collective_args *args,
                          const struct wp_stream *stream, uint64_t row, int32_t root)
 {
     const struct wp_nodes *nodes = &args->rings.nodes;
-    if (args->collective == WEFT_BROADCAST)
+    if (args->collective == WEFT_BROADCAST || args->collective == WEFT_SCATTER)
         return root;
     return wp_served_idx(nodes, args->collective == WEFT_ALL_TO_ALL
                                     ? row / (uint64_t)nodes->sizes[stream->to]
@@ -131,7 +131,7 @@ WP_FN uint64_t source_row(const struct wp_internode_collective_args *args,
                           const struct wp_stream *stream, uint64_t row)
 {
     const struct wp_nodes *nodes = &args->rings.nodes;
-    if (args->collective == WEFT_REDUCE_SCATTER)
+    if (args->collective == WEFT_REDUCE_SCATTER || args->collective == WEFT_SCATTER)
         return (uint64_t)wp_node_rank(nodes, stream->to, wp_served_idx(nodes, row));
     if (args->collective == WEFT_ALL_TO_ALL)
         return (uint64_t)wp_node_rank(nodes, stream->to,
@@ -209,7 +209,9 @@ WP_FN const char *own_sum(const struct carrier *carrier, uint64_t k, struct wp_p
     }
     char *sum = args->own_sums + (uint64_t)carrier->channel * args->rings.slot_bytes;
     const uint64_t row =
-        (uint64_t)wp_node_rank(nodes, nodes->node, wp_served_idx(nodes, piece.row));
+        args->collective == WEFT_REDUCE
+            ? 0
+            : (uint64_t)wp_node_rank(nodes, nodes->node, wp_served_idx(nodes, piece.row));
     wp_row_sync(op->warp); /* the sum before has been read */
     point_at_inputs(op, row * args->row_bytes + piece.offset);
     if (wp_lane_idx(op->warp) == 0)
@@ -225,14 +227,19 @@ struct outputs {
     uint64_t offset;
 };
 
-WP_FN struct outputs outputs_of(const struct wp_internode_collective_args *args,
+WP_FN struct outputs outputs_of(const struct wp_operation *op,
+                                const struct wp_internode_collective_args *args,
                                 const struct wp_stream *stream, struct wp_piece piece)
 {
     const struct wp_nodes *nodes = &args->rings.nodes;
     struct outputs outputs = {0, nodes->num_local, piece.offset};
     uint64_t served = piece.row;
-    if (args->collective == WEFT_REDUCE_SCATTER) {
+    if (args->collective == WEFT_REDUCE_SCATTER || args->collective == WEFT_SCATTER) {
         outputs.first = wp_served_idx(nodes, served);
+        outputs.num = 1;
+    }
+    if (args->collective == WEFT_REDUCE || args->collective == WEFT_GATHER) {
+        outputs.first = root_idx(op, args);
         outputs.num = 1;
     }
     if (args->collective == WEFT_ALL_TO_ALL) {
@@ -240,7 +247,8 @@ WP_FN struct outputs outputs_of(const struct wp_internode_collective_args *args,
         outputs.num = 1;
         served = piece.row / (uint64_t)nodes->num_local;
     }
-    if (args->collective == WEFT_ALL_TO_ALL || args->collective == WEFT_ALL_GATHER)
+    if (args->collective == WEFT_ALL_TO_ALL || args->collective == WEFT_ALL_GATHER ||
+        args->collective == WEFT_GATHER)
         outputs.offset += args->row_bytes *
                           (uint64_t)wp_node_rank(nodes, stream->from, wp_served_idx(nodes, served));
     return outputs;
@@ -276,7 +284,7 @@ WP_FN void deliver(const struct carrier *carrier, struct group group, uint64_t k
                    const struct wp_stream *stream, struct wp_piece piece)
 {
     struct wp_warp *warp = carrier->op->warp;
-    const struct outputs outputs = outputs_of(carrier->args, stream, piece);
+    const struct outputs outputs = outputs_of(carrier->op, carrier->args, stream, piece);
     if (wp_is_reduction(carrier->args)) {
         sum_nodes(carrier, k, outputs, piece);
         return;
@@ -386,7 +394,7 @@ WP_FN enum wp_status carry(const struct wp_operation *op,
 /* ------------------------------------------------------------------ within the node */
 
 /* What this rank copies: of an all-gather its row, of an all-to-all its rows for the node, of a broadcast from this node a part
- * of the root's row. */
+ * of the root's row; of a gather to this node its row, of a scatter from it the root's row for it. */
 struct own_rows {
     int32_t num_rows;
     int32_t source; /* index in the node */
@@ -398,31 +406,58 @@ WP_FN struct own_rows own_rows_of(const struct wp_operation *op,
 {
     const struct wp_nodes *nodes = &args->rings.nodes;
     struct own_rows rows = {1, nodes->local_idx, wp_row_part(args, 0, 1)};
+    const int is_from_root = args->collective == WEFT_BROADCAST || args->collective == WEFT_SCATTER;
     if (args->collective == WEFT_ALL_TO_ALL)
         rows.num_rows = nodes->num_local;
-    if (args->collective == WEFT_BROADCAST) {
-        rows.num_rows = nodes->node == args->root_node ? 1 : 0;
+    if (is_from_root)
         rows.source = root_idx(op, args);
+    if (is_from_root || args->collective == WEFT_GATHER)
+        rows.num_rows = nodes->node == args->root_node ? 1 : 0;
+    if (args->collective == WEFT_BROADCAST)
         rows.part = wp_row_part(args, nodes->local_idx, nodes->num_local);
-    }
     if (wp_is_reduction(args))
         rows.num_rows = 0;
     return rows;
 }
 
+/* Where the row begins in the input that it is copied from. */
+WP_FN uint64_t sent_row_of(const struct wp_operation *op,
+                           const struct wp_internode_collective_args *args, int32_t row)
+{
+    const struct wp_nodes *nodes = &args->rings.nodes;
+    if (args->collective == WEFT_ALL_TO_ALL)
+        return args->row_bytes * (uint64_t)wp_node_rank(nodes, nodes->node, row);
+    return args->collective == WEFT_SCATTER ? args->row_bytes * (uint64_t)op->exchange->rank : 0;
+}
+
+/* Whose outputs it goes to. */
+WP_FN struct outputs copied_to(const struct wp_operation *op,
+                               const struct wp_internode_collective_args *args, int32_t row)
+{
+    const struct wp_nodes *nodes = &args->rings.nodes;
+    struct outputs outputs = {0, nodes->num_local, 0};
+    if (args->collective == WEFT_ALL_TO_ALL || args->collective == WEFT_GATHER ||
+        args->collective == WEFT_SCATTER)
+        outputs.num = 1;
+    if (args->collective == WEFT_ALL_TO_ALL)
+        outputs.first = row;
+    if (args->collective == WEFT_GATHER)
+        outputs.first = root_idx(op, args);
+    if (args->collective == WEFT_SCATTER)
+        outputs.first = nodes->local_idx;
+    return outputs;
+}
+
 WP_FN void copy_own(const struct wp_operation *op, const struct wp_internode_collective_args *args,
                     const struct own_rows *rows, int32_t row, struct wp_span span)
 {
-    const struct wp_nodes *nodes = &args->rings.nodes;
-    const int is_to_one = args->collective == WEFT_ALL_TO_ALL;
     const uint64_t offset = rows->part.begin + span.begin;
     const uint64_t own_row = args->row_bytes * (uint64_t)op->exchange->rank;
-    struct outputs outputs = {is_to_one ? row : 0, is_to_one ? 1 : nodes->num_local, offset};
-    if (args->collective != WEFT_BROADCAST)
+    const char *src = input_of(op, rows->source, sent_row_of(op, args, row) + offset);
+    struct outputs outputs = copied_to(op, args, row);
+    outputs.offset = offset;
+    if (args->collective != WEFT_BROADCAST && args->collective != WEFT_SCATTER)
         outputs.offset += own_row;
-    const uint64_t sent_row =
-        is_to_one ? args->row_bytes * (uint64_t)wp_node_rank(nodes, nodes->node, row) : 0;
-    const char *src = input_of(op, rows->source, sent_row + offset);
     const void **dsts = wp_warp_pointers(op->warp);
     wp_warp_sync(op->warp); /* the previous pointers have been used */
     for (int32_t i = wp_lane_idx(op->warp); i < outputs.num; i += WP_WARP_SIZE) {

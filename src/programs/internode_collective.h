@@ -14,7 +14,7 @@ struct wp_internode_collective_args {
     struct wp_rings rings;
     weft_collective collective;
     struct wp_reduction reduction;
-    int32_t root;      /* of broadcast: its rank, */
+    int32_t root;      /* if there is one: its rank, */
     int32_t root_node; /* and where that is */
     uint64_t row_bytes;
     uint64_t chunk_bytes; /* of a row that a warp copies within the node at a time */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * packet_exchange: every rank sends every other a row, in packets, and puts those that come to their
- * places: all-gather, all-to-all and broadcast. The warps are dealt out to the ranks in turn, and those of
- * one rank share its rows, so that packets of several ranks are awaited at the same time.
+ * places: all-gather, all-to-all, broadcast, gather and scatter. The warps are dealt out to the ranks in
+ * turn, and those of one rank share its rows, so that packets of several ranks are awaited at the same time.
  */
 #include "programs/packet_exchange.h"
 
@@ -66,7 +66,7 @@ WP_FN enum wp_status receive_row(struct wp_warp *warp, const struct wp_packet_ex
                               args->out + row.begin + span.begin, span.bytes);
 }
 
-/* In a broadcast also ranks between which nothing goes tell each other the row's bytes. */
+/* With a root also ranks between which nothing goes tell each other the row's bytes. */
 WP_FN struct wp_call_header header_for(const struct wp_packet_exchange_args *args,
                                        uint64_t num_bytes)
 {

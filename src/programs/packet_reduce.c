@@ -2,7 +2,7 @@
 /*
  * packet_reduce: every rank sends every other a row in packets, and reduces the rows that come with its
  * own. With the same row for all this is an all-reduce in one shot; with a row of its own for each, a
- * reduce-scatter. A warp has the same share of every row.
+ * reduce-scatter; with rows for the root alone, a reduce. A warp has the same share of every row.
  */
 #include "programs/packet_reduce.h"
 
@@ -14,19 +14,28 @@ WP_FN struct wp_packet_row load_row(struct wp_warp *warp, const struct wp_packet
     return wp_packets_load(warp, args->in + rank * args->in_stride_bytes + span.begin, span.bytes);
 }
 
-/* One call for both, since each is much code, which GPUs fetch anew in every launch. */
+/* Whom the row for the i-th rank after this one goes to. */
+WP_FN struct wp_packet_targets targets_of(const struct wp_packet_reduce_args *args,
+                                          const struct wp_packets *packets, struct wp_span span,
+                                          int32_t i)
+{
+    const int same_for_all = args->in_stride_bytes == 0 && args->root == WP_NO_RANK;
+    const int32_t rank =
+        args->root != WP_NO_RANK ? args->root : wp_rank_after(&args->area.exchange, i);
+    const struct wp_packet_targets to = {
+        same_for_all ? 0 : rank, same_for_all ? packets->num_ranks : rank + 1,
+        wp_region_slot(&args->area, packets->rank) + span.begin / WP_PACKET_BYTES};
+    return to;
+}
+
+/* One call for all, since each is much code, which GPUs fetch anew in every launch. */
 WP_FN void send_rows(struct wp_warp *warp, const struct wp_packet_reduce_args *args,
                      const struct wp_packets *packets, struct wp_span span,
                      struct wp_packet_row row)
 {
-    const int same_for_all = args->in_stride_bytes == 0;
-    const int32_t num_rows = same_for_all ? 1 : packets->num_ranks - 1;
+    const int32_t num_rows = args->in_stride_bytes == 0 ? 1 : packets->num_ranks - 1;
     for (int32_t i = 1; i <= num_rows; i++) {
-        const int32_t rank = wp_rank_after(&args->area.exchange, i);
-        const struct wp_packet_targets to = {
-            same_for_all ? 0 : rank, same_for_all ? packets->num_ranks : rank + 1,
-            wp_region_slot(&args->area, packets->rank) + span.begin / WP_PACKET_BYTES};
-        wp_packets_send(warp, packets, to, &row);
+        wp_packets_send(warp, packets, targets_of(args, packets, span, i), &row);
         if (i < num_rows)
             row = load_row(warp, args, span, i + 1);
     }
@@ -44,7 +53,8 @@ WP_PROGRAM(packet_reduce, warp, args)
     const struct wp_header_duty duty = wp_header_duty_of_first_block(warp);
     wp_headers_send(warp, &packets, duty, args->header);
     enum wp_status status = wp_headers_check(warp, &packets, duty, &args->header);
-    if (status == WP_STATUS_OK && span.bytes > 0) {
+    const int gets_result = args->root == WP_NO_RANK || args->root == packets.rank;
+    if (status == WP_STATUS_OK && span.bytes > 0 && gets_result) {
         const struct wp_packet_sources from = {
             wp_region_slot(&args->area, 0) + span.begin / WP_PACKET_BYTES,
             wp_region_slots(&args->area),

@@ -13,6 +13,7 @@ struct wp_packet_reduce_args {
     char *out;
     uint64_t row_bytes; /* at most region_bytes */
     struct wp_reduction reduction;
+    int32_t root; /* who alone gets the result; WP_NO_RANK: every rank does */
 };
 
 #endif

@@ -9,6 +9,9 @@
  *     all-gather      a row of each rank here that the rail serves
  *     all-to-all      a row of each rank here that the rail serves, for each rank there
  *     broadcast       from the root's node: the rail's part of the root's row
+ *     reduce          to the root's node: as of an all-reduce
+ *     gather          to the root's node: as of an all-gather
+ *     scatter         from the root's node: the root's row for each rank there that the rail serves
  *
  * A rail serves the ranks whose index in their node is its own, and, where nodes differ, also every num_rails-th after
  * that. Parts are equal but for the last ones.
@@ -28,13 +31,15 @@ struct wp_stream {
 
 WP_FN int wp_is_reduction(const struct wp_internode_collective_args *args)
 {
-    return args->collective == WEFT_ALL_REDUCE || args->collective == WEFT_REDUCE_SCATTER;
+    return args->collective == WEFT_ALL_REDUCE || args->collective == WEFT_REDUCE_SCATTER ||
+           args->collective == WEFT_REDUCE;
 }
 
 /* Whether all nodes are sent the same. */
 WP_FN int wp_is_same_for_all(const struct wp_internode_collective_args *args)
 {
-    return args->collective != WEFT_REDUCE_SCATTER && args->collective != WEFT_ALL_TO_ALL;
+    return args->collective == WEFT_ALL_REDUCE || args->collective == WEFT_ALL_GATHER ||
+           args->collective == WEFT_BROADCAST;
 }
 
 /* Part `idx` of a rank's row in `num_parts`. */
@@ -62,24 +67,40 @@ WP_FN int32_t wp_served_idx(const struct wp_nodes *nodes, uint64_t i)
 
 /* ------------------------------------------------------------------ streams */
 
+/* Whether a rail sends parts of rows, not the rows of whom it serves. */
+WP_FN int wp_sends_parts(const struct wp_internode_collective_args *args)
+{
+    return args->collective == WEFT_ALL_REDUCE || args->collective == WEFT_BROADCAST ||
+           args->collective == WEFT_REDUCE;
+}
+
+/* Rows that a rail sends, if there were no root. */
+WP_FN uint64_t wp_rows_between(const struct wp_internode_collective_args *args, int32_t from,
+                               int32_t to)
+{
+    const struct wp_nodes *nodes = &args->rings.nodes;
+    if (wp_sends_parts(args))
+        return 1;
+    if (args->collective == WEFT_REDUCE_SCATTER || args->collective == WEFT_SCATTER)
+        return (uint64_t)wp_num_served(nodes, to);
+    return (uint64_t)wp_num_served(nodes, from) *
+           (args->collective == WEFT_ALL_TO_ALL ? (uint64_t)nodes->sizes[to] : 1);
+}
+
 WP_FN struct wp_stream wp_stream_of(const struct wp_internode_collective_args *args, int32_t from,
                                     int32_t to)
 {
     const struct wp_nodes *nodes = &args->rings.nodes;
-    struct wp_stream stream = {from, to, 1, args->row_bytes, 0};
-    if (args->collective == WEFT_ALL_REDUCE || args->collective == WEFT_BROADCAST) {
+    const int is_from_root = args->collective == WEFT_BROADCAST || args->collective == WEFT_SCATTER;
+    const int is_to_root = args->collective == WEFT_REDUCE || args->collective == WEFT_GATHER;
+    struct wp_stream stream = {from, to, wp_rows_between(args, from, to), args->row_bytes, 0};
+    if (wp_sends_parts(args)) {
         const struct wp_span part = wp_row_part(args, nodes->local_idx, nodes->num_rails);
         stream.row_bytes = part.bytes;
         stream.row_begin = part.begin;
     }
-    if (args->collective == WEFT_BROADCAST)
-        stream.num_rows = from == args->root_node ? 1 : 0;
-    else if (args->collective == WEFT_REDUCE_SCATTER)
-        stream.num_rows = (uint64_t)wp_num_served(nodes, to);
-    else if (args->collective != WEFT_ALL_REDUCE)
-        stream.num_rows = (uint64_t)wp_num_served(nodes, from);
-    if (args->collective == WEFT_ALL_TO_ALL)
-        stream.num_rows *= (uint64_t)nodes->sizes[to];
+    if ((is_from_root && from != args->root_node) || (is_to_root && to != args->root_node))
+        stream.num_rows = 0;
     return stream;
 }
 

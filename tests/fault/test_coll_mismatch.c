@@ -171,12 +171,13 @@ static int run(const struct difference *difference, enum coll_operation operatio
 TEST(every_difference)
 {
     const uint32_t all = (1u << COLL_NUM_OPERATIONS) - 1;
-    const uint32_t reductions = BIT(ALL_REDUCE) | BIT(REDUCE_SCATTER);
+    const uint32_t reductions = BIT(ALL_REDUCE) | BIT(REDUCE_SCATTER) | BIT(REDUCE);
+    const uint32_t rooted = BIT(BROADCAST) | BIT(REDUCE) | BIT(GATHER) | BIT(SCATTER);
     const struct difference differences[] = {
         {"count|bytes", "", change_count, all},
         {"dtype", "WEFT_INT32 on rank 1|WEFT_FP32 on rank ", change_dtype, all},
         {"op", "WEFT_SUM on rank |WEFT_MAX on rank 1", change_op, reductions},
-        {"root", "2 on rank 1", change_root, BIT(BROADCAST)},
+        {"root", "2 on rank 1", change_root, rooted},
         {"operation", "broadcast on rank ", change_operation, all & ~BIT(ALL_TO_ALL_V)},
     };
     int num_failed = 0;

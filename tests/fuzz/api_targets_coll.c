@@ -85,6 +85,9 @@ FUZZ_CALL(call_reduce_scatter, weft_coll_reduce_scatter(a->coll, a->config, a->s
 FUZZ_CALL(call_all_gather, weft_coll_all_gather(a->coll, a->config, a->stream))
 FUZZ_CALL(call_all_to_all, weft_coll_all_to_all(a->coll, a->config, a->stream))
 FUZZ_CALL(call_broadcast, weft_coll_broadcast(a->coll, a->config, a->stream))
+FUZZ_CALL(call_reduce, weft_coll_reduce(a->coll, a->config, a->stream))
+FUZZ_CALL(call_gather, weft_coll_gather(a->coll, a->config, a->stream))
+FUZZ_CALL(call_scatter, weft_coll_scatter(a->coll, a->config, a->stream))
 
 #define CALL_MUTATIONS                                                                             \
     FUZZ_POINTERS("coll", coll, FUZZ_NULL), FUZZ_POINTERS("stream", stream, FUZZ_NULL),            \
@@ -230,6 +233,12 @@ const struct fuzz_target fuzz_coll_targets[] = {
     FUZZ_TARGET("weft_coll_all_to_all", fill, call_all_to_all, fuzz_wait_for_stream,
                 call_mutations),
     FUZZ_TARGET("weft_coll_broadcast", fill_in_place, call_broadcast, fuzz_wait_for_stream,
+                call_mutations),
+    FUZZ_TARGET("weft_coll_reduce", fill_reduction, call_reduce, fuzz_wait_for_stream,
+                reduction_mutations),
+    FUZZ_TARGET("weft_coll_gather", fill_in_place, call_gather, fuzz_wait_for_stream,
+                call_mutations),
+    FUZZ_TARGET("weft_coll_scatter", fill_in_place, call_scatter, fuzz_wait_for_stream,
                 call_mutations),
     FUZZ_TARGET("weft_coll_all_to_all_v", fill_all_to_all_v, call_all_to_all_v,
                 fuzz_wait_for_stream, all_to_all_v_mutations),

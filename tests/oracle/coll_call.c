@@ -37,8 +37,11 @@ static int create_in_place(struct ep_rank *self, struct coll_call *call)
     const uint64_t most = call->send_rows.total > call->recv_rows.total ? call->send_rows.total
                                                                         : call->recv_rows.total;
     const uint64_t own_row_bytes = (uint64_t)rank * spec->count * element_bytes;
-    call->send_begin_bytes = spec->operation == COLL_ALL_GATHER ? own_row_bytes : 0;
-    call->recv_begin_bytes = spec->operation == COLL_REDUCE_SCATTER ? own_row_bytes : 0;
+    const int is_longer = most > spec->count; /* what is ignored has no place in it */
+    if (spec->operation == COLL_ALL_GATHER || spec->operation == COLL_GATHER)
+        call->send_begin_bytes = is_longer ? own_row_bytes : 0;
+    if (spec->operation == COLL_REDUCE_SCATTER || spec->operation == COLL_SCATTER)
+        call->recv_begin_bytes = is_longer ? own_row_bytes : 0;
     if (ep_array_alloc(self, &call->recv, coll_place_of(spec, spec->recv_place, rank),
                        most * element_bytes,
                        coll_misalign_bytes(spec, spec->recv_alignment, rank, 1)))
@@ -105,8 +108,10 @@ weft_result coll_call_issue(const struct coll_call *call, int32_t rank, weft_col
     void *recv = at(&call->recv, call->recv_begin_bytes);
     if (spec->operation == COLL_ALL_TO_ALL_V)
         return issue_all_to_all_v(call, coll, stream);
-    if (spec->operation == COLL_BROADCAST && rank != spec->root)
+    if (coll_has_root(spec->operation) && rank != spec->root && call->send_rows.num_rows == 0)
         send = NULL;
+    if (coll_has_root(spec->operation) && rank != spec->root && call->recv_rows.num_rows == 0)
+        recv = NULL;
     return collective_call(coll_collective(spec->operation), coll,
                            WEFT_ARGS(weft_coll_args, .send = send, .recv = recv,
                                      .count = (int64_t)spec->count, .dtype = spec->dtype,

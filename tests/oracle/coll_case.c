@@ -49,7 +49,8 @@ int32_t coll_num_nodes(const struct coll_nodes *nodes, int32_t num_ranks)
 const char *coll_operation_name(enum coll_operation operation)
 {
     static const char *const names[] = {"all_reduce", "reduce_scatter", "all_gather",
-                                        "all_to_all", "broadcast",      "all_to_all_v"};
+                                        "all_to_all", "broadcast",      "reduce",
+                                        "gather",     "scatter",        "all_to_all_v"};
     return names[operation];
 }
 
@@ -60,7 +61,14 @@ weft_collective coll_collective(enum coll_operation operation)
 
 int coll_is_reduction(enum coll_operation operation)
 {
-    return operation == COLL_ALL_REDUCE || operation == COLL_REDUCE_SCATTER;
+    return operation == COLL_ALL_REDUCE || operation == COLL_REDUCE_SCATTER ||
+           operation == COLL_REDUCE;
+}
+
+int coll_has_root(enum coll_operation operation)
+{
+    return operation == COLL_BROADCAST || operation == COLL_REDUCE || operation == COLL_GATHER ||
+           operation == COLL_SCATTER;
 }
 
 int coll_is_in_place(const struct coll_case *spec)
@@ -139,11 +147,11 @@ static void place_rows(const struct coll_case *spec, uint64_t key, struct coll_r
 
 struct coll_rows coll_send_rows(const struct coll_case *spec, int32_t rank)
 {
-    const int has_row_per_rank = spec->operation == COLL_REDUCE_SCATTER ||
-                                 spec->operation == COLL_ALL_TO_ALL ||
-                                 spec->operation == COLL_ALL_TO_ALL_V;
+    const enum coll_operation operation = spec->operation;
+    const int has_row_per_rank = operation == COLL_REDUCE_SCATTER || operation == COLL_ALL_TO_ALL ||
+                                 operation == COLL_ALL_TO_ALL_V || operation == COLL_SCATTER;
     struct coll_rows rows = {.num_rows = has_row_per_rank ? spec->num_ranks : 1};
-    if (spec->operation == COLL_BROADCAST && rank != spec->root)
+    if ((operation == COLL_BROADCAST || operation == COLL_SCATTER) && rank != spec->root)
         rows.num_rows = 0;
     for (int32_t row = 0; row < rows.num_rows; row++)
         rows.counts[row] = pair_count(spec, rank, row);
@@ -153,10 +161,12 @@ struct coll_rows coll_send_rows(const struct coll_case *spec, int32_t rank)
 
 struct coll_rows coll_recv_rows(const struct coll_case *spec, int32_t rank)
 {
-    const int has_row_per_rank = spec->operation == COLL_ALL_GATHER ||
-                                 spec->operation == COLL_ALL_TO_ALL ||
-                                 spec->operation == COLL_ALL_TO_ALL_V;
+    const enum coll_operation operation = spec->operation;
+    const int has_row_per_rank = operation == COLL_ALL_GATHER || operation == COLL_ALL_TO_ALL ||
+                                 operation == COLL_ALL_TO_ALL_V || operation == COLL_GATHER;
     struct coll_rows rows = {.num_rows = has_row_per_rank ? spec->num_ranks : 1};
+    if ((operation == COLL_REDUCE || operation == COLL_GATHER) && rank != spec->root)
+        rows.num_rows = 0;
     for (int32_t row = 0; row < rows.num_rows; row++)
         rows.counts[row] = pair_count(spec, row, rank);
     place_rows(spec, rng_key(spec->seed, 64 + (uint64_t)rank), &rows);
@@ -197,16 +207,21 @@ static void expected_piece(const struct coll_case *spec, int32_t rank, int32_t r
 {
     switch (spec->operation) {
     case COLL_ALL_REDUCE:
+    case COLL_REDUCE:
         reduced_piece(spec, 0, piece, count, out);
         break;
     case COLL_REDUCE_SCATTER:
         reduced_piece(spec, rank, piece, count, out);
         break;
     case COLL_ALL_GATHER:
+    case COLL_GATHER:
         input_piece(spec, row, 0, piece, count, out);
         break;
     case COLL_BROADCAST:
         input_piece(spec, spec->root, 0, piece, count, out);
+        break;
+    case COLL_SCATTER:
+        input_piece(spec, spec->root, rank, piece, count, out);
         break;
     default:
         input_piece(spec, row, rank, piece, count, out);

@@ -9,11 +9,12 @@ enum { KIB = 1024, DEFAULT_STAGING_BYTES = 8 << 20 };
     {                                                                                              \
         sizeof(weft_coll_choice), WEFT_##collective, WEFT_ALGORITHM_##algorithm                    \
     }
-#define ALGORITHMS(reduce, scatter, gather, to_all, broadcast)                                     \
+#define ALGORITHMS(all_reduce, reduce_scatter, gather, to_all, broadcast, reduce)                  \
     (const weft_coll_choice[])                                                                     \
     {                                                                                              \
-        CHOICE(ALL_REDUCE, reduce), CHOICE(REDUCE_SCATTER, scatter), CHOICE(ALL_GATHER, gather),   \
-            CHOICE(ALL_TO_ALL, to_all), CHOICE(BROADCAST, broadcast)                               \
+        CHOICE(ALL_REDUCE, all_reduce), CHOICE(REDUCE_SCATTER, reduce_scatter),                    \
+            CHOICE(ALL_GATHER, gather), CHOICE(ALL_TO_ALL, to_all), CHOICE(BROADCAST, broadcast),  \
+            CHOICE(REDUCE, reduce), CHOICE(GATHER, gather), CHOICE(SCATTER, to_all)                \
     }
 
 #define SETUP(name, packet_bytes, staging_bytes, num_blocks, num_warps, ...)                       \
@@ -28,14 +29,14 @@ enum { KIB = 1024, DEFAULT_STAGING_BYTES = 8 << 20 };
 static const struct coll_setup setups[COLL_NUM_SETUPS] = {
     {.name = "default", .kind = COLL_DEFAULT},
     SETUP("oneshot", 128 * KIB, 64 * KIB, 2, 2,
-          ALGORITHMS(ONESHOT, ONESHOT, ONESHOT, ONESHOT, ONESHOT)),
+          ALGORITHMS(ONESHOT, ONESHOT, ONESHOT, ONESHOT, ONESHOT, ONESHOT)),
     SETUP("twoshot packets", 64 * KIB, 256 * KIB, 3, 1,
-          ALGORITHMS(TWOSHOT_PACKETS, ONESHOT, PUSH, ONESHOT, PUSH)),
+          ALGORITHMS(TWOSHOT_PACKETS, ONESHOT, PUSH, ONESHOT, PUSH, ONESHOT)),
     SETUP("oneshot pull", 16 * KIB, 64 * KIB, 1, 4,
-          ALGORITHMS(ONESHOT_PULL, ONESHOT_PULL, PUSH, PUSH, PUSH)),
+          ALGORITHMS(ONESHOT_PULL, ONESHOT_PULL, PUSH, PUSH, PUSH, ONESHOT_PULL)),
     SETUP("twoshot", 16 * KIB, 1024 * KIB, 2, 3,
-          ALGORITHMS(TWOSHOT, ONESHOT_PULL, PUSH, PUSH, ONESHOT)),
-    SETUP("small buffers", 4 * KIB, 16 * KIB, 1, 1, ALGORITHMS(AUTO, AUTO, AUTO, AUTO, AUTO)),
+          ALGORITHMS(TWOSHOT, ONESHOT_PULL, PUSH, PUSH, ONESHOT, TWOSHOT)),
+    SETUP("small buffers", 4 * KIB, 16 * KIB, 1, 1, ALGORITHMS(AUTO, AUTO, AUTO, AUTO, AUTO, AUTO)),
 };
 
 #define NODES_SETUP(name, staging_bytes, num_blocks, num_warps, slot_bytes, num_channels,          \
@@ -108,6 +109,10 @@ void coll_setup_adapt(const struct coll_setup *setup, struct coll_case *spec)
     spec->recv_place = same_everywhere(spec->recv_place, spec->seed);
     if (spec->operation == COLL_ALL_TO_ALL_V)
         spec->recv_place = COLL_IN_HEAP;
+    const int is_scattered_over_nodes =
+        spec->operation == COLL_SCATTER && spec->nodes.num_nodes > 0;
+    if (spec->operation == COLL_REDUCE || spec->operation == COLL_GATHER || is_scattered_over_nodes)
+        spec->send_place = spec->recv_place; /* only the root has both */
 }
 
 weft_result coll_setup_create(weft_comm *comm, const struct coll_setup *setup, weft_coll **coll)

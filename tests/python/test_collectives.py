@@ -14,6 +14,24 @@ def inputs(num_ranks, shape, dtype):
     return [np.abs(v).astype(dtype) if dtype == np.uint8 else v.astype(dtype) for v in values]
 
 
+def check_root(coll, given, root):
+    """Reduce, gather and scatter of what all ranks are given, [R, ...] each."""
+    rank = coll.comm.rank
+    with np.errstate(over="ignore"):
+        total = reduce(given, "SUM")
+    result = coll.reduce(given[rank], root=root)
+    rows = coll.gather(given[rank][0], root=root)
+    assert rank == root or (result is None and rows is None)
+    if rank == root:
+        assert result.tobytes() == total.tobytes()
+        assert rows.tolist() == [g[0].tolist() for g in given]
+    in_place = given[rank].copy()
+    returned = coll.scatter(in_place, in_place[rank], root) if rank == root else \
+        coll.scatter(None, in_place[rank], root)
+    assert returned.tolist() == given[root][rank].tolist()
+    assert in_place[rank].tolist() == given[root][rank].tolist()
+
+
 @pytest.mark.parametrize("num_ranks", [1, 2, 3])
 def test_every_operation(num_ranks):
     def operations(comm):
@@ -39,6 +57,7 @@ def test_every_operation(num_ranks):
                 array = given[rank].copy()
                 coll.broadcast(array, root)
                 assert array.tolist() == given[root].tolist()
+                check_root(coll, given, root)
 
     run(operations, num_ranks)
 

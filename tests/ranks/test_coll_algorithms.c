@@ -12,12 +12,15 @@ static int can_do(weft_collective collective, weft_algorithm algorithm)
     case WEFT_ALGORITHM_ONESHOT:
         return 1;
     case WEFT_ALGORITHM_TWOSHOT_PACKETS:
-    case WEFT_ALGORITHM_TWOSHOT:
         return collective == WEFT_ALL_REDUCE;
+    case WEFT_ALGORITHM_TWOSHOT:
+        return collective == WEFT_ALL_REDUCE || collective == WEFT_REDUCE;
     case WEFT_ALGORITHM_ONESHOT_PULL:
-        return collective == WEFT_ALL_REDUCE || collective == WEFT_REDUCE_SCATTER;
+        return collective == WEFT_ALL_REDUCE || collective == WEFT_REDUCE_SCATTER ||
+               collective == WEFT_REDUCE;
     default:
-        return collective > WEFT_REDUCE_SCATTER && algorithm == WEFT_ALGORITHM_PUSH;
+        return collective > WEFT_REDUCE_SCATTER && collective != WEFT_REDUCE &&
+               algorithm == WEFT_ALGORITHM_PUSH;
     }
 }
 

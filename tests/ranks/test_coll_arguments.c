@@ -95,10 +95,10 @@ static int check_refused(struct ranks_context *context, const struct arguments *
 static int check_operation(struct seat *seat, enum coll_operation operation)
 {
     struct arguments a;
-    const int is_root =
-        operation != COLL_BROADCAST || seat->rank.context->rank == 1; /* who needs send */
+    const int is_root = seat->rank.context->rank == 1;
+    const int needs_send = is_root || (operation != COLL_BROADCAST && operation != COLL_SCATTER);
+    const int needs_recv = is_root || (operation != COLL_REDUCE && operation != COLL_GATHER);
     if (REFUSED(coll, NULL, "coll", "NULL", "") || REFUSED(stream, NULL, "stream", "NULL", "") ||
-        REFUSED(recv, NULL, "recv", "NULL", "") ||
         REFUSED(dtype, (weft_dtype)-1, "dtype", "-1", "allowed are WEFT_INT32 (1), ") ||
         REFUSED(dtype, WEFT_INT8, "dtype", "WEFT_INT8 (9)", "WEFT_FP8_E4M3 (8)") ||
         REFUSED(dtype, (weft_dtype)10, "dtype", "is 10", "WEFT_FP8_E4M3 (8)") ||
@@ -106,14 +106,16 @@ static int check_operation(struct seat *seat, enum coll_operation operation)
         REFUSED(count, -1, "count", "-1", "0..") ||
         REFUSED(count, INT64_MAX / 2 + 1, "count", "4611686018427387904", "0.."))
         return 1;
-    if (is_root && (REFUSED(send, NULL, "send", "NULL", "") ||
-                    REFUSED(send, (char *)seat->recv.data + 4, "send", "overlap", "")))
+    if ((needs_send && REFUSED(send, NULL, "send", "NULL", "")) ||
+        (needs_recv && REFUSED(recv, NULL, "recv", "NULL", "")) ||
+        (needs_send && needs_recv &&
+         REFUSED(send, (char *)seat->recv.data + 4, "send", "overlap", "")))
         return 1;
     if (coll_is_reduction(operation) &&
         (REFUSED(op, (weft_reduce_op)-1, "op is", "-1", "allowed are WEFT_SUM (0), ") ||
          REFUSED(op, (weft_reduce_op)5, "op is", "5", "WEFT_MIN (3), WEFT_AVG (4)")))
         return 1;
-    if (operation == COLL_BROADCAST &&
+    if (coll_has_root(operation) &&
         (REFUSED(root, -1, "root", "-1", "0..2") || REFUSED(root, NUM_RANKS, "root", "3", "0..2")))
         return 1;
     return 0;
@@ -237,7 +239,7 @@ TEST_ON_RANKS(create, RANKS_THREADS, 1)
                     "WEFT_ALGORITHM_ONESHOT (1), ",
                     CHOICE(WEFT_BROADCAST, NUM_ALGORITHMS));
     CHOICES_REFUSED("choices[0].algorithm", CHOICE(WEFT_ALL_REDUCE, -1));
-    CHOICES_REFUSED("choices[1].collective is 5, allowed are WEFT_ALL_REDUCE (0), ",
+    CHOICES_REFUSED("choices[1].collective is 8, allowed are WEFT_ALL_REDUCE (0), ",
                     CHOICE(WEFT_ALL_GATHER, WEFT_ALGORITHM_PUSH),
                     CHOICE(NUM_COLLECTIVES, WEFT_ALGORITHM_PUSH));
     CHOICES_REFUSED("choices[1].collective is WEFT_BROADCAST, as",

@@ -13,6 +13,7 @@
 #include "workload/rng.h"
 
 enum { NUM_RANKS = 4, NUM_BUFFERS = 3, NUM_STEPS = 150 };
+enum { OUTSIDE = 1 }; /* the buffer that is not in the heap */
 
 /* A step reads one buffer, and writes another, or the same if the operation has an in-place form. All
  * buffers hold a row for each rank; what a step does not write stays. */
@@ -24,13 +25,20 @@ struct step {
     int setup;
 };
 
+/* Only the root has an output, which is then in such memory as the inputs. */
+static int is_of_root(enum coll_operation operation)
+{
+    return operation == COLL_REDUCE || operation == COLL_GATHER;
+}
+
 static struct step step_of(uint64_t seed, int idx, int setup)
 {
     static const enum coll_operation operations[] = {
-        COLL_ALL_REDUCE, COLL_REDUCE_SCATTER, COLL_ALL_GATHER, COLL_ALL_TO_ALL, COLL_BROADCAST};
+        COLL_ALL_REDUCE, COLL_REDUCE_SCATTER, COLL_ALL_GATHER, COLL_ALL_TO_ALL,
+        COLL_BROADCAST,  COLL_REDUCE,         COLL_GATHER,     COLL_SCATTER};
     static const weft_dtype dtypes[] = {WEFT_INT32, WEFT_INT64, WEFT_UINT8};
     struct rng rng = {rng_key(seed, (uint64_t)idx)};
-    struct step step = {.operation = operations[rng_below(&rng, 5)],
+    struct step step = {.operation = operations[rng_below(&rng, 8)],
                         .dtype = dtypes[rng_below(&rng, 3)],
                         .root = (int32_t)rng_below(&rng, NUM_RANKS),
                         .from = (int)rng_below(&rng, NUM_BUFFERS),
@@ -38,6 +46,8 @@ static struct step step_of(uint64_t seed, int idx, int setup)
                                                           : setup};
     const int is_in_place = rng_below(&rng, 4) == 0 && step.operation != COLL_ALL_TO_ALL;
     step.to = is_in_place ? step.from : (step.from + 1 + (int)rng_below(&rng, 2)) % NUM_BUFFERS;
+    if (is_of_root(step.operation) && (step.from == OUTSIDE) != (step.to == OUTSIDE))
+        step.to = step.from == OUTSIDE ? OUTSIDE : NUM_BUFFERS - 1 - step.from;
     return step;
 }
 
@@ -68,8 +78,11 @@ static void simulate_rank(const struct plan *plan, const struct step *step, int3
     const uint64_t own = (uint64_t)rank * row_bytes;
     /* As issue() places them: in place a row of the buffer, else the first. */
     const uint64_t part = step->from == step->to ? own : 0;
+    if (is_of_root(step->operation) && rank != step->root)
+        return;
     switch (step->operation) {
     case COLL_ALL_REDUCE:
+    case COLL_REDUCE:
         reduce_images(step, from, 0, NUM_RANKS * row_bytes, to);
         break;
     case COLL_REDUCE_SCATTER:
@@ -77,6 +90,9 @@ static void simulate_rank(const struct plan *plan, const struct step *step, int3
         break;
     case COLL_BROADCAST:
         memcpy(to, from[step->root], NUM_RANKS * row_bytes);
+        break;
+    case COLL_SCATTER:
+        memcpy(to + part, from[step->root] + own, row_bytes);
         break;
     default:
         for (int32_t row = 0; row < NUM_RANKS; row++) {
@@ -135,14 +151,16 @@ static weft_result issue(struct coll_rank *self, const struct plan *plan, const 
     const uint64_t count = plan->row_bytes / dtype_bytes(step->dtype);
     const uint64_t own = (uint64_t)self->base.context->rank * plan->row_bytes;
     const uint64_t part = step->from == step->to ? own : 0;
-    const int has_rows = step->operation != COLL_ALL_REDUCE && step->operation != COLL_BROADCAST;
-    return collective_call(
-        coll_collective(step->operation), coll,
-        WEFT_ARGS(weft_coll_args, .send = step->operation == COLL_ALL_GATHER ? from + part : from,
-                  .recv = step->operation == COLL_REDUCE_SCATTER ? to + part : to,
-                  .count = (int64_t)(has_rows ? count : NUM_RANKS * count), .dtype = step->dtype,
-                  .root = step->root),
-        stream);
+    const int has_rows = step->operation != COLL_ALL_REDUCE && step->operation != COLL_BROADCAST &&
+                         step->operation != COLL_REDUCE;
+    const int gathers = step->operation == COLL_ALL_GATHER || step->operation == COLL_GATHER;
+    const int scatters = step->operation == COLL_REDUCE_SCATTER || step->operation == COLL_SCATTER;
+    return collective_call(coll_collective(step->operation), coll,
+                           WEFT_ARGS(weft_coll_args, .send = gathers ? from + part : from,
+                                     .recv = scatters ? to + part : to,
+                                     .count = (int64_t)(has_rows ? count : NUM_RANKS * count),
+                                     .dtype = step->dtype, .root = step->root),
+                           stream);
 }
 
 static int check_buffers(struct coll_rank *self, const struct plan *plan, struct ep_array *buffers)
@@ -180,7 +198,7 @@ static int run_chain(struct ranks_context *context)
     if (coll_rank_open(&self, context))
         return 1;
     for (int buffer = 0; buffer < NUM_BUFFERS; buffer++) {
-        if (ep_array_alloc(&self.base, &buffers[buffer], buffer == 1 ? EP_OWN : EP_HEAP,
+        if (ep_array_alloc(&self.base, &buffers[buffer], buffer == OUTSIDE ? EP_OWN : EP_HEAP,
                            NUM_RANKS * plan->row_bytes, 8 * (uint64_t)buffer))
             return 1;
         first_content(plan, context->rank, buffer, buffers[buffer].host);

@@ -16,7 +16,8 @@ static const uint64_t LARGE_COUNT = (1 << 20) + 3;
 static uint64_t limited(enum coll_operation operation, weft_dtype dtype, uint64_t count,
                         int32_t num_ranks, uint64_t max_bytes)
 {
-    const int is_one_row = operation == COLL_ALL_REDUCE || operation == COLL_BROADCAST;
+    const int is_one_row =
+        operation == COLL_ALL_REDUCE || operation == COLL_BROADCAST || operation == COLL_REDUCE;
     const uint64_t num_rows = is_one_row ? 1 : (uint64_t)num_ranks;
     const uint64_t most = max_bytes / (num_rows * dtype_bytes(dtype));
     return count < most ? count : most;

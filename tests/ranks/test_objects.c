@@ -420,6 +420,21 @@ static int call_coll(struct ranks_context *context, const struct world *gone)
                                        .dtype = WEFT_FP32, .root = 0),
                              stream),
          "coll");
+    GONE(weft_coll_reduce(coll,
+                          WEFT_ARGS(weft_coll_args, .send = in, .recv = out, .count = 1,
+                                    .dtype = WEFT_FP32, .op = WEFT_SUM),
+                          stream),
+         "coll");
+    GONE(weft_coll_gather(
+             coll,
+             WEFT_ARGS(weft_coll_args, .send = in, .recv = out, .count = 1, .dtype = WEFT_FP32),
+             stream),
+         "coll");
+    GONE(weft_coll_scatter(
+             coll,
+             WEFT_ARGS(weft_coll_args, .send = in, .recv = out, .count = 1, .dtype = WEFT_FP32),
+             stream),
+         "coll");
     RANK_CHECK(context, weft_coll_algorithm(coll, WEFT_ALL_REDUCE, 8) == WEFT_ALGORITHM_AUTO, "%s",
                "an algorithm of what is gone");
     GONE(weft_coll_destroy(coll), "coll");

@@ -84,8 +84,9 @@ def is_about($expected): (. - $expected | fabs) <= 1e-6 * ($expected | fabs);
 
 def check_coll:
   ((.ranks - 1) / .ranks) as $part
-  | ({broadcast: 1, all_reduce: (2 * $part)}[.op] // $part) as $factor
-  | (if .op == "all_gather" or .op == "all_to_all" then .ranks else 1 end) as $rows
+  | ({broadcast: 1, reduce: 1, all_reduce: (2 * $part)}[.op] // $part) as $factor
+  | ({all_gather: (.ranks * .ranks), all_to_all: (.ranks * .ranks), reduce: 1}[.op]
+      // .ranks) as $rows  # of all ranks
   | must((.bytes / 1000) as $kb | .algbw * .us_median | is_about($kb);
       "algbw is not bytes over us_median"),
     must((.algbw * $factor) as $busbw | .busbw | is_about($busbw);
@@ -93,7 +94,7 @@ def check_coll:
     if .errors == null then  # who has not looked does not know
       must(.checked == 0 and .ok == null; "errors is null though results were checked")
     else
-      must(.checked == .count * .ranks * $rows; "checked is not the number of results"),
+      must(.checked == .count * $rows; "checked is not the number of results"),
       check_outcome
     end;
 

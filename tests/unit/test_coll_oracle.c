@@ -161,6 +161,17 @@ TEST(rows_of_operations)
     expect_row(&spec, 1, 0, 2, 0);
     assert_int_equal(coll_send_rows(&spec, 1).num_rows, 0);
     assert_int_equal(coll_send_rows(&spec, 2).num_rows, 1);
+    spec = case_of(COLL_REDUCE);
+    expect_sum(&spec, 2, 0);
+    assert_int_equal(coll_recv_rows(&spec, 1).num_rows, 0);
+    spec = case_of(COLL_GATHER);
+    expect_row(&spec, 2, 1, 1, 0);
+    assert_int_equal(coll_recv_rows(&spec, 1).num_rows, 0);
+    assert_int_equal(coll_recv_rows(&spec, 2).num_rows, NUM_RANKS);
+    spec = case_of(COLL_SCATTER);
+    expect_row(&spec, 1, 0, 2, 1);
+    assert_int_equal(coll_send_rows(&spec, 1).num_rows, 0);
+    assert_int_equal(coll_send_rows(&spec, 2).num_rows, NUM_RANKS);
 }
 
 TEST(rows_of_all_to_all_v)

@@ -41,6 +41,7 @@ TEST(collectives_and_algorithms)
                             weft_coll_algorithm_name((weft_algorithm)i));
     }
     NAMED(COLLECTIVE, WEFT_BROADCAST);
+    NAMED(COLLECTIVE, WEFT_SCATTER);
     assert_string_equal(weft__collective_name(WEFT_BROADCAST), "broadcast");
     NAMED(ALGORITHM, WEFT_ALGORITHM_PUSH);
     assert_string_equal(weft__algorithm_name(WEFT_ALGORITHM_PUSH), "push");

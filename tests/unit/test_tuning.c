@@ -81,7 +81,7 @@ TEST(bad_lines)
     assert_refused("cuda 0 all_reduce 1K oneshot 0 0", "ranks is \"0\", allowed are 1..32");
     assert_refused("cuda 33 all_reduce 1K oneshot 0 0", "ranks is \"33\"");
     assert_refused("cuda 4294967300 all_reduce 1K oneshot 0 0", "ranks is \"4294967300\"");
-    assert_refused("cuda 4 reduce 1K oneshot 0 0", "collective is \"reduce\"");
+    assert_refused("cuda 4 reduction 1K oneshot 0 0", "collective is \"reduction\"");
     static const char *const sizes[] = {
         "1k", "K", "-1", "1KK", "17179869184G", "99999999999999999999"};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {

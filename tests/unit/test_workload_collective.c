@@ -180,14 +180,16 @@ static void move_rows(const struct collective *collective, size_t rank)
 {
     const size_t row = COUNT * dtype_bytes(collective->source.dtype);
     for (size_t r = 0; r < NUM_RANKS; r++) {
-        if (collective->kind == WEFT_ALL_GATHER)
+        if (collective->kind == WEFT_ALL_GATHER || collective->kind == WEFT_GATHER)
             memcpy(expected + r * row, inputs[r], row);
         else if (collective->kind == WEFT_ALL_TO_ALL)
             memcpy(expected + r * row, inputs[r] + rank * row, row);
     }
     if (collective->kind == WEFT_BROADCAST)
         memcpy(expected, inputs[2], row);
-    if (collective->kind == WEFT_ALL_REDUCE || collective->kind == WEFT_REDUCE_SCATTER)
+    if (collective->kind == WEFT_SCATTER)
+        memcpy(expected, inputs[2] + rank * row, row);
+    if (collective_reduces(collective->kind))
         elements_reduce(&collective->source, WEFT_SUM, NUM_RANKS,
                         collective->kind == WEFT_REDUCE_SCATTER ? rank * COUNT : 0, COUNT,
                         expected);
@@ -198,9 +200,9 @@ TEST(outputs_are_known_in_any_pieces)
     const uint64_t piece_bytes = 1234; /* crosses rows */
     for (int kind = 0; kind < NUM_COLLECTIVES; kind++) {
         const struct collective collective = make_collective((weft_collective)kind);
-        const uint64_t bytes = collective_recv_bytes(&collective);
         fill_inputs(&collective.source, (uint64_t)NUM_RANKS * COUNT);
         for (int32_t rank = 0; rank < NUM_RANKS; rank++) {
+            const uint64_t bytes = collective_recv_bytes(&collective, rank);
             move_rows(&collective, (size_t)rank);
             for (uint64_t at = 0; at < bytes; at += piece_bytes)
                 collective_expect(&collective, rank, at,
@@ -214,19 +216,25 @@ TEST(sizes_are_those_of_nccl_tests)
 {
     const struct {
         weft_collective kind;
-        uint64_t count, send_bytes, recv_bytes;
+        uint64_t count, send_bytes, recv_bytes; /* of the root, which is rank 2 */
+        uint64_t other_send_bytes, other_recv_bytes;
         double bus_factor;
-    } known[] = {{WEFT_ALL_REDUCE, 500, 1000, 1000, 4.0 / 3},
-                 {WEFT_REDUCE_SCATTER, 166, 996, 332, 2.0 / 3},
-                 {WEFT_ALL_GATHER, 166, 332, 996, 2.0 / 3},
-                 {WEFT_ALL_TO_ALL, 166, 996, 996, 2.0 / 3},
-                 {WEFT_BROADCAST, 500, 1000, 1000, 1}};
+    } known[] = {{WEFT_ALL_REDUCE, 500, 1000, 1000, 1000, 1000, 4.0 / 3},
+                 {WEFT_REDUCE_SCATTER, 166, 996, 332, 996, 332, 2.0 / 3},
+                 {WEFT_ALL_GATHER, 166, 332, 996, 332, 996, 2.0 / 3},
+                 {WEFT_ALL_TO_ALL, 166, 996, 996, 996, 996, 2.0 / 3},
+                 {WEFT_BROADCAST, 500, 1000, 1000, 0, 1000, 1},
+                 {WEFT_REDUCE, 500, 1000, 1000, 1000, 0, 1},
+                 {WEFT_GATHER, 166, 332, 996, 332, 0, 2.0 / 3},
+                 {WEFT_SCATTER, 166, 996, 332, 0, 332, 2.0 / 3}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         struct collective collective = make_collective(known[i].kind);
         collective.count = collective_count(&collective, 1001);
         assert_int_equal(collective.count, known[i].count);
-        assert_int_equal(collective_send_bytes(&collective), known[i].send_bytes);
-        assert_int_equal(collective_recv_bytes(&collective), known[i].recv_bytes);
+        assert_int_equal(collective_send_bytes(&collective, 2), known[i].send_bytes);
+        assert_int_equal(collective_recv_bytes(&collective, 2), known[i].recv_bytes);
+        assert_int_equal(collective_send_bytes(&collective, 0), known[i].other_send_bytes);
+        assert_int_equal(collective_recv_bytes(&collective, 0), known[i].other_recv_bytes);
         assert_true(fabs(collective_bus_factor(&collective) - known[i].bus_factor) < 1e-12);
     }
 }

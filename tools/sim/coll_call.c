@@ -3,7 +3,7 @@
 
 #include "machine/machine.h"
 #include "shape.h"
-#include "workload/elements.h"
+#include "workload/collective.h"
 
 weft_collective coll_collective(enum scenario_op op)
 {
@@ -37,10 +37,14 @@ static weft_algorithm draw_algorithm(weft_collective collective, struct rng *rng
         WEFT_ALGORITHM_ONESHOT_PULL, WEFT_ALGORITHM_TWOSHOT};
     static const weft_algorithm of_reduce_scatter[] = {WEFT_ALGORITHM_AUTO, WEFT_ALGORITHM_ONESHOT,
                                                        WEFT_ALGORITHM_ONESHOT_PULL};
+    static const weft_algorithm of_reduce[] = {WEFT_ALGORITHM_AUTO, WEFT_ALGORITHM_ONESHOT,
+                                               WEFT_ALGORITHM_ONESHOT_PULL, WEFT_ALGORITHM_TWOSHOT};
     static const weft_algorithm of_others[] = {WEFT_ALGORITHM_AUTO, WEFT_ALGORITHM_ONESHOT,
                                                WEFT_ALGORITHM_PUSH};
     if (collective == WEFT_ALL_REDUCE)
         return of_all_reduce[draw(rng, 5)];
+    if (collective == WEFT_REDUCE)
+        return of_reduce[draw(rng, 4)];
     return (collective == WEFT_REDUCE_SCATTER ? of_reduce_scatter : of_others)[draw(rng, 3)];
 }
 
@@ -103,9 +107,9 @@ struct coll_call coll_disagreeing(const struct shape *shape, const struct coll_c
     const int difference = is_in_pieces(shape, call) ? OTHER_COUNT : draw(&rng, OTHER_DTYPE + 1);
     if (difference == OTHER_COUNT && call->rows == COLL_EVEN_ROWS && call->count > 0) {
         other.count = lower_count(call->count, &rng);
-    } else if (difference == OTHER_OP_OR_ROOT && call->collective <= WEFT_REDUCE_SCATTER) {
+    } else if (difference == OTHER_OP_OR_ROOT && collective_reduces(call->collective)) {
         other.op = (weft_reduce_op)((call->op + 1) % (WEFT_AVG + 1));
-    } else if (difference == OTHER_OP_OR_ROOT && call->collective == WEFT_BROADCAST) {
+    } else if (difference == OTHER_OP_OR_ROOT && collective_has_root(call->collective)) {
         other.root = (coll_root(shape, call) + 1) % shape->num_ranks;
     } else if (difference == OTHER_COLLECTIVE && call->collective != WEFT_ALL_REDUCE) {
         other.collective = WEFT_ALL_REDUCE;
@@ -152,6 +156,9 @@ struct coll_places coll_places(const struct shape *shape, const struct coll_call
     struct coll_places places = call->places[is_large ? 0 : rank];
     if (call->collective == WEFT_ALL_TO_ALL)
         places.is_in_place = 0;
+    if (is_large && (call->collective == WEFT_REDUCE || call->collective == WEFT_GATHER ||
+                     call->collective == WEFT_SCATTER))
+        places.send = places.recv; /* only the root has both */
     if (is_large && call->rows == COLL_UNEVEN_ROWS)
         places.recv = COLL_IN_HEAP;
     return places;
@@ -161,7 +168,11 @@ int32_t coll_num_rows(const struct shape *shape, const struct coll_call *call,
                       enum coll_array array)
 {
     const weft_collective of_all = array == COLL_SEND ? WEFT_REDUCE_SCATTER : WEFT_ALL_GATHER;
-    return call->collective == of_all || call->collective == WEFT_ALL_TO_ALL ? shape->num_ranks : 1;
+    const weft_collective of_root = array == COLL_SEND ? WEFT_SCATTER : WEFT_GATHER;
+    const weft_collective collective = call->collective;
+    return collective == of_all || collective == of_root || collective == WEFT_ALL_TO_ALL
+               ? shape->num_ranks
+               : 1;
 }
 
 static int32_t uneven_count(const struct coll_call *call, int32_t from, int32_t to)
@@ -170,14 +181,22 @@ static int32_t uneven_count(const struct coll_call *call, int32_t from, int32_t 
     return (int32_t)(rng_key(call->key, pair) % ((uint64_t)call->count + 1));
 }
 
+int coll_is_ignored(const struct shape *shape, const struct coll_call *call, enum coll_array array,
+                    int32_t rank)
+{
+    const weft_collective collective = call->collective;
+    const int is_of_root = array == COLL_SEND
+                               ? collective == WEFT_BROADCAST || collective == WEFT_SCATTER
+                               : collective == WEFT_REDUCE || collective == WEFT_GATHER;
+    return is_of_root && rank != coll_root(shape, call);
+}
+
 int32_t coll_row_count(const struct shape *shape, const struct coll_call *call,
                        enum coll_array array, int32_t rank, int32_t row)
 {
     if (call->rows == COLL_UNEVEN_ROWS)
         return array == COLL_SEND ? uneven_count(call, rank, row) : uneven_count(call, row, rank);
-    const int has_none =
-        call->collective == WEFT_BROADCAST && array == COLL_SEND && rank != coll_root(shape, call);
-    return has_none ? 0 : call->count;
+    return coll_is_ignored(shape, call, array, rank) ? 0 : call->count;
 }
 
 int32_t coll_row_begin(const struct coll_call *call, int32_t row)

@@ -73,6 +73,9 @@ size_t coll_element_bytes(const struct coll_call *call);
 enum coll_array { COLL_SEND, COLL_RECV };
 int32_t coll_num_rows(const struct shape *shape, const struct coll_call *call,
                       enum coll_array array);
+/* Of a rank that is not the root. */
+int coll_is_ignored(const struct shape *shape, const struct coll_call *call, enum coll_array array,
+                    int32_t rank);
 int32_t coll_row_count(const struct shape *shape, const struct coll_call *call,
                        enum coll_array array, int32_t rank, int32_t row);
 int32_t coll_row_begin(const struct coll_call *call, int32_t row);

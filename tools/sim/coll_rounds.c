@@ -34,8 +34,10 @@ static struct arguments arguments_in_place(const struct party *party, const stru
     const struct argument all = argument_in(party, array, places->send, places->send_offset);
     const size_t row_offset = (size_t)coll_row_begin(call, party->rank) * coll_element_bytes(call);
     const struct argument row = {all.memory + row_offset, all.mirror + row_offset};
-    return (struct arguments){call->collective == WEFT_ALL_GATHER ? row : all,
-                              call->collective == WEFT_REDUCE_SCATTER ? row : all};
+    const weft_collective collective = call->collective;
+    return (struct arguments){
+        collective == WEFT_ALL_GATHER || collective == WEFT_GATHER ? row : all,
+        collective == WEFT_REDUCE_SCATTER || collective == WEFT_SCATTER ? row : all};
 }
 
 static struct arguments arguments_of(const struct party *party, const struct coll_call *call,
@@ -191,6 +193,15 @@ static void prepare_coll(const struct party *party, const struct coll_call *call
         coll->direct_blocks[kind] = call->num_direct_blocks;
 }
 
+/* Nothing, now and then, where it is ignored. */
+static char *given(const struct party *party, const struct coll_call *call, enum coll_array array,
+                   const struct arguments *arguments)
+{
+    if (call->key % 2 == 0 && coll_is_ignored(party->shape, call, array, party->rank))
+        return NULL;
+    return array == COLL_SEND ? arguments->send.memory : arguments->recv.memory;
+}
+
 static weft_result enqueue_call(struct party *party, const struct coll_call *call, int32_t i)
 {
     weft_coll *coll = party->coll;
@@ -200,12 +211,12 @@ static weft_result enqueue_call(struct party *party, const struct coll_call *cal
     prepare_coll(party, call);
     if (call->rows == COLL_UNEVEN_ROWS)
         return enqueue_uneven(party, call, &arguments, stream);
-    return collective_call(call->collective, coll,
-                           WEFT_ARGS(weft_coll_args, .send = arguments.send.memory,
-                                     .recv = arguments.recv.memory, .count = call->count,
-                                     .dtype = call->dtype, .op = call->op,
-                                     .root = coll_root(party->shape, call)),
-                           stream);
+    return collective_call(
+        call->collective, coll,
+        WEFT_ARGS(weft_coll_args, .send = given(party, call, COLL_SEND, &arguments),
+                  .recv = given(party, call, COLL_RECV, &arguments), .count = call->count,
+                  .dtype = call->dtype, .op = call->op, .root = coll_root(party->shape, call)),
+        stream);
 }
 
 /* One array at another window: while the others stay where they are. */

@@ -7,7 +7,7 @@
 #include "coll_call.h"
 #include "machine/machine.h"
 #include "shape.h"
-#include "workload/elements.h"
+#include "workload/collective.h"
 
 enum { WORD_BYTES = 8, BITS_PER_BYTE = 8 };
 
@@ -20,7 +20,7 @@ static int is_integer(weft_dtype dtype)
 
 static int is_reduction(const struct coll_call *call)
 {
-    return call->collective == WEFT_ALL_REDUCE || call->collective == WEFT_REDUCE_SCATTER;
+    return collective_reduces(call->collective);
 }
 
 static uint64_t low_bytes(uint64_t bits, size_t num_bytes)
@@ -135,13 +135,17 @@ uint64_t coll_received(const struct shape *shape, const struct coll_call *call, 
 {
     switch (call->collective) {
     case WEFT_ALL_REDUCE:
+    case WEFT_REDUCE:
         return reduced_bits(shape, call, 0, i);
     case WEFT_REDUCE_SCATTER:
         return reduced_bits(shape, call, rank, i);
     case WEFT_ALL_GATHER:
+    case WEFT_GATHER:
         return coll_sent(shape, call, row, 0, i);
     case WEFT_ALL_TO_ALL:
         return coll_sent(shape, call, row, rank, i);
+    case WEFT_SCATTER:
+        return coll_sent(shape, call, coll_root(shape, call), rank, i);
     default:
         return coll_sent(shape, call, coll_root(shape, call), 0, i);
     }

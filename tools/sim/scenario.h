@@ -24,6 +24,9 @@ enum scenario_op {
     SCENARIO_ALL_GATHER,
     SCENARIO_ALL_TO_ALL,
     SCENARIO_BROADCAST,
+    SCENARIO_REDUCE,
+    SCENARIO_GATHER,
+    SCENARIO_SCATTER,
     SCENARIO_LL, /* low latency: dispatch, combine and release of a weft_ll */
     NUM_SCENARIO_OPS
 };
@@ -32,7 +35,7 @@ extern const char *const scenario_op_names[NUM_SCENARIO_OPS];
 
 static inline int scenario_is_collective(enum scenario_op op)
 {
-    return op >= SCENARIO_ALL_REDUCE && op <= SCENARIO_BROADCAST;
+    return op >= SCENARIO_ALL_REDUCE && op <= SCENARIO_SCATTER;
 }
 
 /* Whether there may be several nodes, whose ranks do not have each other's memory mapped. */

@@ -37,7 +37,7 @@ static void tell_first_wrong(const struct check *check, uint64_t offset, uint64_
 static weft_result compare(struct check *check, const char *recv)
 {
     const weft_dtype dtype = check->collective->source.dtype;
-    const uint64_t recv_bytes = collective_recv_bytes(check->collective);
+    const uint64_t recv_bytes = collective_recv_bytes(check->collective, check->run->rank);
     struct coll_tally *tally = &check->tally;
     weft_result result = WEFT_OK;
     for (uint64_t at = 0; at < recv_bytes && result == WEFT_OK; at += COLL_PIECE_BYTES) {

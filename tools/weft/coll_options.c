@@ -120,7 +120,7 @@ static void finish(void *input, struct argp_state *state)
     if (options->redop != WEFT_SUM && !collective_reduces(options->op))
         argp_error(state, "--redop %s: must be absent with --op %s, which does not reduce",
                    reduce_op_names[options->redop], collective_names[options->op]);
-    if (options->root != 0 && options->op != WEFT_BROADCAST)
+    if (options->root != 0 && !collective_has_root(options->op))
         argp_error(state, "--root %d: must be absent with --op %s", options->root,
                    collective_names[options->op]);
 }
@@ -141,7 +141,8 @@ static const struct option_row option_table[] = {
     {OPTION_INTEGER, "timeout-ms", "MS", "Deadline of every wait for another rank (30000)", NULL,
      AT(timeout_ms), 1, MAX_TIMEOUT_MS},
     {OPTION_GROUP, .doc = "The operation:"},
-    {OPTION_CHOICE, "op", "OP", "all_reduce, reduce_scatter, all_gather, all_to_all or broadcast",
+    {OPTION_CHOICE, "op", "OP",
+     "all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce, gather or scatter",
      "all_reduce", AT(op), .choices = collective_names},
     {OPTION_OTHER, "bytes", "SIZES",
      "As nccl-tests counts, the larger of input and output: MIN:MAX:xFACTOR, MIN:MAX:+STEP, or one "
@@ -151,7 +152,8 @@ static const struct option_row option_table[] = {
      "bf16", AT(dtype), WEFT_INT32, .choices = dtype_names + 1},
     {OPTION_CHOICE, "redop", "OP", "sum, prod, max, min or avg", "sum", AT(redop),
      .choices = reduce_op_names},
-    {OPTION_INTEGER, "root", "RANK", "Of broadcast", "0", AT(root), 0, COLL_MAX_JOB_RANKS - 1},
+    {OPTION_INTEGER, "root", "RANK", "Of broadcast, reduce, gather and scatter", "0", AT(root), 0,
+     COLL_MAX_JOB_RANKS - 1},
     {OPTION_GROUP, .doc = "How it is done:"},
     {OPTION_OTHER, "algo", "NAME",
      "auto, oneshot, twoshot_packets, oneshot_pull, twoshot or push, as weft.h tells; over several "

@@ -28,7 +28,7 @@ static const char *redop_of(const struct coll_options *options)
 
 static json_t *root_of(const struct coll_options *options)
 {
-    return options->op == WEFT_BROADCAST ? json_integer(options->root) : json_null();
+    return collective_has_root(options->op) ? json_integer(options->root) : json_null();
 }
 
 /* 0: no graphs. */
@@ -132,7 +132,7 @@ static void print_text(const struct coll_line *line)
     const struct coll_options *options = line->options;
     const char *redop = redop_of(options);
     char root[16] = "-1";
-    if (options->op == WEFT_BROADCAST)
+    if (collective_has_root(options->op))
         snprintf(root, sizeof root, "%d", options->root);
     printf("  %10llu %12llu %8s %6s %4s ", (unsigned long long)collective_bytes(&line->collective),
            (unsigned long long)line->collective.count, dtype_names[options->dtype],

@@ -116,8 +116,8 @@ static weft_result fill_by_pieces(const struct coll_run *run, const struct colle
 {
     const struct element_source *source = &collective->source;
     const uint64_t element_bytes = dtype_bytes(source->dtype);
-    const uint64_t recv_bytes = collective_recv_bytes(collective);
-    const uint64_t send_bytes = collective_send_bytes(collective);
+    const uint64_t recv_bytes = collective_recv_bytes(collective, run->rank);
+    const uint64_t send_bytes = collective_send_bytes(collective, run->rank);
     weft_result result = WEFT_OK;
     memset(piece, POISON, COLL_PIECE_BYTES);
     for (uint64_t at = 0; at < recv_bytes && result == WEFT_OK; at += COLL_PIECE_BYTES)

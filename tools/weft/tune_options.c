@@ -45,7 +45,7 @@ static const struct option_row option_table[] = {
      AT(coll.timeout_ms), 1, MAX_TIMEOUT_MS},
     {OPTION_GROUP, .doc = "What is tried:"},
     {OPTION_CHOICES, "ops", "LIST", "The operations",
-     "all_reduce,reduce_scatter,all_gather,all_to_all,broadcast", AT(ops),
+     "all_reduce,reduce_scatter,all_gather,all_to_all,broadcast,reduce,gather,scatter", AT(ops),
      .choices = collective_names},
     {OPTION_OTHER, "bytes", "SIZES", "As weft coll has them", "1K:64M:x4", .parse = parse_bytes},
     {OPTION_INTEGERS, "blocks", "LIST",

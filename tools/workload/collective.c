@@ -6,15 +6,17 @@
 const char *const collective_names[NUM_COLLECTIVES + 1] = {
     [WEFT_ALL_REDUCE] = "all_reduce", [WEFT_REDUCE_SCATTER] = "reduce_scatter",
     [WEFT_ALL_GATHER] = "all_gather", [WEFT_ALL_TO_ALL] = "all_to_all",
-    [WEFT_BROADCAST] = "broadcast",
+    [WEFT_BROADCAST] = "broadcast",   [WEFT_REDUCE] = "reduce",
+    [WEFT_GATHER] = "gather",         [WEFT_SCATTER] = "scatter",
 };
 
 int collective_is_served(weft_collective kind, weft_algorithm algorithm)
 {
     switch (algorithm) {
     case WEFT_ALGORITHM_TWOSHOT_PACKETS:
-    case WEFT_ALGORITHM_TWOSHOT:
         return kind == WEFT_ALL_REDUCE;
+    case WEFT_ALGORITHM_TWOSHOT:
+        return kind == WEFT_ALL_REDUCE || kind == WEFT_REDUCE;
     case WEFT_ALGORITHM_ONESHOT_PULL:
         return collective_reduces(kind);
     case WEFT_ALGORITHM_PUSH:
@@ -33,7 +35,7 @@ static uint64_t row_bytes(const struct collective *collective)
 
 static int has_rows(weft_collective kind)
 {
-    return kind != WEFT_ALL_REDUCE && kind != WEFT_BROADCAST;
+    return kind != WEFT_ALL_REDUCE && kind != WEFT_BROADCAST && kind != WEFT_REDUCE;
 }
 
 static uint64_t rows_bytes(const struct collective *collective)
@@ -52,16 +54,22 @@ uint64_t collective_bytes(const struct collective *collective)
     return has_rows(collective->kind) ? rows_bytes(collective) : row_bytes(collective);
 }
 
-uint64_t collective_send_bytes(const struct collective *collective)
+uint64_t collective_send_bytes(const struct collective *collective, int32_t rank)
 {
-    return collective->kind == WEFT_ALL_GATHER ? row_bytes(collective)
-                                               : collective_bytes(collective);
+    const weft_collective kind = collective->kind;
+    if ((kind == WEFT_BROADCAST || kind == WEFT_SCATTER) && rank != collective->root)
+        return 0;
+    return kind == WEFT_ALL_GATHER || kind == WEFT_GATHER ? row_bytes(collective)
+                                                          : collective_bytes(collective);
 }
 
-uint64_t collective_recv_bytes(const struct collective *collective)
+uint64_t collective_recv_bytes(const struct collective *collective, int32_t rank)
 {
-    return collective->kind == WEFT_REDUCE_SCATTER ? row_bytes(collective)
-                                                   : collective_bytes(collective);
+    const weft_collective kind = collective->kind;
+    if ((kind == WEFT_REDUCE || kind == WEFT_GATHER) && rank != collective->root)
+        return 0;
+    return kind == WEFT_REDUCE_SCATTER || kind == WEFT_SCATTER ? row_bytes(collective)
+                                                               : collective_bytes(collective);
 }
 
 uint64_t collective_algorithm_bytes(const struct collective *collective)
@@ -72,7 +80,7 @@ uint64_t collective_algorithm_bytes(const struct collective *collective)
 double collective_bus_factor(const struct collective *collective)
 {
     const double num_ranks = collective->num_ranks;
-    if (collective->kind == WEFT_BROADCAST)
+    if (collective->kind == WEFT_BROADCAST || collective->kind == WEFT_REDUCE)
         return 1;
     return (collective->kind == WEFT_ALL_REDUCE ? 2 : 1) * (num_ranks - 1) / num_ranks;
 }
@@ -87,6 +95,7 @@ static void expect_row(const struct collective *collective, int32_t rank, int32_
     const uint64_t own_row = (uint64_t)rank * collective->count;
     switch (collective->kind) {
     case WEFT_ALL_REDUCE:
+    case WEFT_REDUCE:
         elements_reduce_over_nodes(source, collective->redop, &ranks, first, count, expected);
         break;
     case WEFT_REDUCE_SCATTER:
@@ -94,10 +103,14 @@ static void expect_row(const struct collective *collective, int32_t rank, int32_
                                    expected);
         break;
     case WEFT_ALL_GATHER:
+    case WEFT_GATHER:
         elements_fill(source, row, first, count, expected);
         break;
     case WEFT_ALL_TO_ALL:
         elements_fill(source, row, own_row + first, count, expected);
+        break;
+    case WEFT_SCATTER:
+        elements_fill(source, collective->root, own_row + first, count, expected);
         break;
     default:
         elements_fill(source, collective->root, first, count, expected);
@@ -141,9 +154,9 @@ struct collective_places collective_in_place(const struct collective *collective
 {
     const uint64_t own_row = (uint64_t)rank * row_bytes(collective);
     struct collective_places places = {0, 0};
-    if (collective->kind == WEFT_REDUCE_SCATTER)
+    if (collective->kind == WEFT_REDUCE_SCATTER || collective->kind == WEFT_SCATTER)
         places.recv_offset = own_row;
-    else if (collective->kind == WEFT_ALL_GATHER)
+    else if (collective->kind == WEFT_ALL_GATHER || collective->kind == WEFT_GATHER)
         places.send_offset = own_row;
     return places;
 }

@@ -14,7 +14,7 @@ struct collective {
     weft_collective kind;
     struct element_source source; /* of the inputs */
     weft_reduce_op redop;         /* of operations that reduce */
-    int32_t root;                 /* of broadcast */
+    int32_t root;                 /* of operations that have one */
     int32_t num_ranks;
     int32_t num_nodes;           /* 0: 1 */
     const int32_t *node_of_rank; /* of several nodes */
@@ -23,7 +23,13 @@ struct collective {
 
 static inline int collective_reduces(weft_collective kind)
 {
-    return kind == WEFT_ALL_REDUCE || kind == WEFT_REDUCE_SCATTER;
+    return kind == WEFT_ALL_REDUCE || kind == WEFT_REDUCE_SCATTER || kind == WEFT_REDUCE;
+}
+
+static inline int collective_has_root(weft_collective kind)
+{
+    return kind == WEFT_BROADCAST || kind == WEFT_REDUCE || kind == WEFT_GATHER ||
+           kind == WEFT_SCATTER;
 }
 
 /* Whether the algorithm can do it on one node (weft.h). */
@@ -33,8 +39,9 @@ int collective_is_served(weft_collective kind, weft_algorithm algorithm);
 uint64_t collective_count(const struct collective *collective, uint64_t bytes);
 /* As nccl-tests counts: the larger of input and output. */
 uint64_t collective_bytes(const struct collective *collective);
-uint64_t collective_send_bytes(const struct collective *collective);
-uint64_t collective_recv_bytes(const struct collective *collective);
+/* Of a rank's arrays; 0 of those that are ignored. */
+uint64_t collective_send_bytes(const struct collective *collective, int32_t rank);
+uint64_t collective_recv_bytes(const struct collective *collective, int32_t rank);
 /* That weft_coll_algorithm is asked with. */
 uint64_t collective_algorithm_bytes(const struct collective *collective);
 /* What nccl-tests multiplies the algorithm's bandwidth with, for that of the links. */
@@ -76,12 +83,13 @@ static inline weft_result collective_call(weft_collective kind, weft_coll *coll,
                                                        weft_stream *) = {
         [WEFT_ALL_REDUCE] = weft_coll_all_reduce, [WEFT_REDUCE_SCATTER] = weft_coll_reduce_scatter,
         [WEFT_ALL_GATHER] = weft_coll_all_gather, [WEFT_ALL_TO_ALL] = weft_coll_all_to_all,
-        [WEFT_BROADCAST] = weft_coll_broadcast,
+        [WEFT_BROADCAST] = weft_coll_broadcast,   [WEFT_REDUCE] = weft_coll_reduce,
+        [WEFT_GATHER] = weft_coll_gather,         [WEFT_SCATTER] = weft_coll_scatter,
     };
     weft_coll_args used = *args;
     if (!collective_reduces(kind))
         used.op = WEFT_SUM;
-    if (kind != WEFT_BROADCAST)
+    if (!collective_has_root(kind))
         used.root = 0;
     return calls[kind](coll, &used, stream);
 }
