@@ -14,6 +14,7 @@ enum {
     LEVEL_PX = 80,
     BOX_WIDTH_PX = 110,
     BOX_HEIGHT_PX = 34,
+    BOX_LETTERS = 17,
     LANE_PX = 34,
     MARGIN_PX = 90,
     MAX_LANES = 32,
@@ -97,8 +98,11 @@ static void print_text(const struct canvas *canvas, struct point at, const char 
 static void draw_link(const struct canvas *canvas, const struct weft__topo_node *from,
                       const struct weft__topo_link *link, const char *style)
 {
-    const struct point a = *point_of(canvas, from), b = *point_of(canvas, link->to);
+    const struct point a = *point_of(canvas, from);
+    struct point b = *point_of(canvas, link->to);
     char text[32];
+    if (link->to->kind == WEFT__TOPO_NVS)
+        b.x = a.x; /* its box is as wide as the row of GPUs */
     snprintf(text, sizeof text, "%.4g", (double)link->bw);
     fprintf(canvas->file, "<path class=\"%s\" d=\"M%d %dL%d %d\"/>\n", style, a.x, a.y, b.x, b.y);
     print_text(canvas, (struct point){(a.x + 3 * b.x) / 4 + 22, (a.y + 3 * b.y) / 4 - 14}, text);
@@ -140,6 +144,8 @@ static void draw_box(const struct canvas *canvas, const struct weft__topo_node *
                           : BOX_WIDTH_PX;
     char text[64];
     topo_node_text(canvas->view, node, text);
+    if (strncmp(text, "NIC ", 4) == 0 && strlen(text) > BOX_LETTERS)
+        text[3] = '\0';
     fprintf(canvas->file,
             "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\"/>\n",
             weft__topo_kind_name(node->kind), at.x - width / 2, at.y - BOX_HEIGHT_PX / 2, width,
@@ -238,25 +244,39 @@ static int draw_set(const struct canvas *canvas, const struct weft__channels *ch
     return y;
 }
 
-static void draw_channels(const struct canvas *canvas)
+static int first_lane(const struct canvas *canvas)
 {
     const int has_nvs = weft__topo_count(canvas->view->topo, WEFT__TOPO_NVS) > 0;
-    int y = gpu_row(canvas) + (has_nvs ? 3 : 2) * LEVEL_PX + LANE_PX;
-    if (!has_nvs)
-        y += COLUMN_PX * canvas->num_columns / 5;
-    for (int i = 0; i < TOPO_NUM_SETS; i++) {
-        const struct weft__channels *channels = topo_view_set(canvas->view, topo_set_order[i]);
-        if (channels != NULL && channels->id != WEFT__CHANNELS_NVLS)
-            y = draw_set(canvas, channels, y);
-    }
+    const int y = gpu_row(canvas) + (has_nvs ? 3 : 2) * LEVEL_PX + LANE_PX;
+    return has_nvs ? y : y + COLUMN_PX * canvas->num_columns / 5;
+}
+
+/* One of the sets that lanes are drawn for, or NULL. */
+static const struct weft__channels *drawn_set(const struct canvas *canvas, int i)
+{
+    const struct weft__channels *channels = topo_view_set(canvas->view, topo_set_order[i]);
+    return channels != NULL && channels->id != WEFT__CHANNELS_NVLS ? channels : NULL;
+}
+
+static void draw_channels(const struct canvas *canvas)
+{
+    int y = first_lane(canvas);
+    for (int i = 0; i < TOPO_NUM_SETS; i++)
+        if (drawn_set(canvas, i) != NULL)
+            y = draw_set(canvas, drawn_set(canvas, i), y);
 }
 
 /* ------------------------------------------------------------------ the file */
 
 static int height_of(const struct canvas *canvas)
 {
-    return gpu_row(canvas) + 4 * LEVEL_PX + COLUMN_PX * canvas->num_columns / 5 +
-           LANE_PX * 2 * MAX_LANES / 3;
+    int num_lanes = 0;
+    for (int i = 0; i < TOPO_NUM_SETS; i++) {
+        const struct weft__channels *channels = drawn_set(canvas, i);
+        for (int32_t c = 0; channels != NULL && c < channels->num_channels; c++)
+            num_lanes += count_alike(channels, c) > 0;
+    }
+    return first_lane(canvas) + LANE_PX * num_lanes;
 }
 
 static void draw(const struct canvas *canvas)
