@@ -690,7 +690,11 @@ typedef enum weft_algorithm {
     /* Over several nodes: reads and writes inputs and outputs in the node, and sends pieces to the
      * ranks of other nodes that have the same index there (docs/network.md). All collectives, but
      * for weft_coll_all_to_all_v. */
-    WEFT_ALGORITHM_RAILS = 6
+    WEFT_ALGORITHM_RAILS = 6,
+    /* Chunk by chunk through memory that all ranks reach at once, a multicast object: a head sums
+     * for all, or writes to all. For any memory, without staging. ALL_REDUCE, REDUCE_SCATTER,
+     * ALL_GATHER. Never the library's own choice. */
+    WEFT_ALGORITHM_MULTICAST = 7
 } weft_algorithm;
 
 /* Pins the algorithm of one collective. */
@@ -718,7 +722,8 @@ typedef struct weft_coll_config {
     int32_t reserved; /* 0 */
     /* Over several nodes, as weft_ep_config's: rings to and from each other node. 0: 1 channel, on
      * cuda 4; 4 slots; slots of 256 KiB, or less, so that all have 8 MiB together, but of 4 KiB at
-     * least. */
+     * least. On one node queues to and from each head of MULTICAST, if anything asks for that: 0: 1
+     * channel, on cuda 16; 4 slots, of 2 at least; slots of 64 KiB. */
     uint64_t staging_slot_bytes;
     int32_t num_channels;
     int32_t num_staging_slots;

@@ -9,9 +9,11 @@
 #define ALGORITHM_BIT(name) (1u << WEFT_ALGORITHM_##name)
 static const uint32_t abilities[WEFT__NUM_COLLECTIVES] = {
     [WEFT_ALL_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(TWOSHOT_PACKETS) |
-                        ALGORITHM_BIT(ONESHOT_PULL) | ALGORITHM_BIT(TWOSHOT),
-    [WEFT_REDUCE_SCATTER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(ONESHOT_PULL),
-    [WEFT_ALL_GATHER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
+                        ALGORITHM_BIT(ONESHOT_PULL) | ALGORITHM_BIT(TWOSHOT) |
+                        ALGORITHM_BIT(MULTICAST),
+    [WEFT_REDUCE_SCATTER] =
+        ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(ONESHOT_PULL) | ALGORITHM_BIT(MULTICAST),
+    [WEFT_ALL_GATHER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH) | ALGORITHM_BIT(MULTICAST),
     [WEFT_ALL_TO_ALL] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
     [WEFT_BROADCAST] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
     [WEFT_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(ONESHOT_PULL) | ALGORITHM_BIT(TWOSHOT),
@@ -29,12 +31,16 @@ int weft__coll_can(weft_collective collective, weft_algorithm algorithm)
     return (abilities[collective] >> algorithm & 1) != 0;
 }
 
-uint64_t weft__coll_part_bytes(const weft_coll *coll, uint64_t row_bytes)
+uint64_t weft__coll_part_of(uint64_t row_bytes, int32_t num_parts)
 {
     enum { ALIGNMENT = 16 };
-    const uint64_t num_ranks = (uint64_t)coll->comm->num_ranks;
-    const uint64_t part_bytes = (row_bytes + num_ranks - 1) / num_ranks;
+    const uint64_t part_bytes = (row_bytes + (uint64_t)num_parts - 1) / (uint64_t)num_parts;
     return (part_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+uint64_t weft__coll_part_bytes(const weft_coll *coll, uint64_t row_bytes)
+{
+    return weft__coll_part_of(row_bytes, coll->comm->num_ranks);
 }
 
 /* The longest row that goes in packets, or UINT64_MAX for algorithms without. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "coll/internode.h"
+#include "coll/multicast.h"
 #include "comm/settings.h"
 #include "ops/names.h"
 
@@ -15,7 +16,7 @@ struct terms {
     uint64_t staging_bytes;
     int32_t algorithms[WEFT__NUM_COLLECTIVES];
     int32_t num_blocks;
-    int32_t num_channels, num_slots, slot_bytes; /* of rings; 0 on one node */
+    int32_t num_channels, num_slots, slot_bytes; /* of rings, on one node of queues */
     int32_t direct_blocks[WEFT__NUM_WORKS];      /* may differ: the fewest are used */
 };
 
@@ -77,6 +78,9 @@ static weft_result agree(weft_coll *coll)
                         .num_blocks = coll->num_blocks};
     for (int i = 0; i < WEFT__NUM_COLLECTIVES; i++)
         own.algorithms[i] = (int32_t)coll->pinned[i];
+    own.num_channels = coll->queues.num_channels;
+    own.num_slots = coll->queues.num_slots;
+    own.slot_bytes = (int32_t)coll->queues.slot_bytes;
     if (coll->internode != NULL) {
         own.num_channels = coll->internode->rings.num_channels;
         own.num_slots = coll->internode->rings.num_slots;
@@ -185,9 +189,10 @@ static weft_result set_up(weft_coll *coll)
     WEFT__TRY(
         weft__heap_alloc(comm, coll->staging_bytes * (coll->internode != NULL ? 2 : 1), &staging));
     coll->staging = staging;
-    if (coll->internode == NULL)
-        find_areas(coll);
-    return WEFT_OK;
+    if (coll->internode != NULL)
+        return WEFT_OK;
+    find_areas(coll);
+    return weft__coll_multicast_create(coll);
 }
 
 static uint64_t round_up(uint64_t bytes, uint64_t multiple)
@@ -239,6 +244,7 @@ weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, w
     for (int32_t i = 0; i < config->num_choices; i++)
         coll->pinned[config->choices[i].collective] = config->choices[i].algorithm;
     choose_sizes(coll, config);
+    weft__coll_multicast_plan(coll, config);
     result = set_up(coll);
     if (result != WEFT_OK) {
         weft__coll_destroy(coll);
@@ -252,6 +258,7 @@ void weft__coll_destroy(weft_coll *coll)
 {
     if (coll->exchange != NULL)
         weft__exchange_wait(coll->exchange);
+    weft__coll_multicast_destroy(coll);
     if (coll->staging != NULL)
         (void)weft__heap_free(coll->comm->heap, coll->staging);
     weft__exchange_destroy(coll->exchange);

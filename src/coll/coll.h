@@ -8,6 +8,7 @@
 #include "ops/names.h"
 #include "programs/copy.h"
 #include "programs/direct.h"
+#include "programs/multicast.h"
 
 enum { WEFT__COLL_MAX_BLOCKS = 1024 }; /* that a config or a table may ask for */
 
@@ -24,6 +25,8 @@ struct weft_coll {
     int32_t num_warps;
     int32_t direct_blocks[WEFT__NUM_WORKS]; /* of direct programs: the same on all ranks */
     struct weft__tuning tuning;             /* rank 0's */
+    struct wp_multicast_queues queues;      /* on one node: as a multicast object would have them */
+    struct weft__coll_multicast *multicast; /* NULL: nothing asks for it */
     weft_coll_record *capture;              /* that is going on, or NULL */
 };
 
@@ -80,6 +83,7 @@ struct weft__coll_defaults {
     uint64_t two_step_packets_bytes;
     uint64_t broadcast_packets_bytes;
     uint64_t other_packets_bytes;
+    struct wp_multicast_queues multicast; /* but for the number of heads */
 };
 const struct weft__coll_defaults *weft__coll_defaults(const weft_comm *comm);
 
@@ -96,6 +100,8 @@ int weft__coll_can(weft_collective collective, weft_algorithm algorithm);
 /* Whether the algorithm can do it at all; else the error says why. */
 weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective collective,
                                        weft_algorithm algorithm, uint64_t row_bytes);
+/* What each of num_parts has of a row that they share, but for the last ones. */
+uint64_t weft__coll_part_of(uint64_t row_bytes, int32_t num_parts);
 /* What each rank reduces in the two-step all-reduce. */
 uint64_t weft__coll_part_bytes(const weft_coll *coll, uint64_t row_bytes);
 struct weft__grid weft__coll_grid(const struct weft__coll_call *call,

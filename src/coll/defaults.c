@@ -14,6 +14,7 @@ static const struct weft__coll_defaults defaults[] = {
             .two_step_packets_bytes = 0,
             .broadcast_packets_bytes = 8 << 10,
             .other_packets_bytes = 3 << 10,
+            .multicast = {.num_channels = 1, .num_slots = 4, .slot_bytes = 64 << 10},
         },
     [WEFT_MACHINE_CUDA] =
         {
@@ -24,6 +25,7 @@ static const struct weft__coll_defaults defaults[] = {
             .two_step_packets_bytes = 12 << 20,
             .broadcast_packets_bytes = 6 << 20,
             .other_packets_bytes = 6 << 20, /* among 2, gathering 8 MiB: 16.8 us and 21.0 */
+            .multicast = {.num_channels = 16, .num_slots = 4, .slot_bytes = 64 << 10},
         },
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The collectives: their rows, and the algorithm that moves them. */
 #include "coll/internode.h"
+#include "coll/multicast.h"
 
 static weft_result reduce(const struct weft__coll_call *call, weft_algorithm algorithm)
 {
@@ -56,6 +57,8 @@ weft_result weft__coll_run(const struct weft__coll_call *call)
     chosen.num_warps = choice.num_warps;
     if (choice.algorithm == WEFT_ALGORITHM_RAILS)
         return weft__coll_internode_run(&chosen);
+    if (choice.algorithm == WEFT_ALGORITHM_MULTICAST)
+        return weft__coll_multicast_run(&chosen);
     if (weft__coll_reduces(call->collective))
         return reduce(&chosen, choice.algorithm);
     struct wp_exchanged_rows rows = {0};

@@ -77,6 +77,12 @@ struct weft__block {
     int32_t kind; /* the machine's own */
 };
 
+/* Ranks that sum for others through a multicast object, best first. */
+struct weft__heads {
+    int32_t num_heads;
+    int32_t ranks[WEFT_COLL_MAX_RANKS]; /* no rank twice */
+};
+
 /* Semantics: weft.h. */
 struct weft__graphs {
     weft_result (*begin)(weft_stream *stream);
@@ -132,6 +138,8 @@ struct weft__machine {
     /* It has most warps for many rows of one byte. */
     struct weft__grid (*choose_grid)(const weft_comm *comm, const struct weft__work *work);
     int32_t max_blocks; /* that it chooses */
+    /* Which ranks the topology of this host wants as heads; none if it tells nothing. NULL: the machine has none. */
+    weft_result (*find_heads)(weft_comm *comm, struct weft__heads *heads);
     /* Enqueues a launch; on cpu and sim it is skipped if the communicator has failed by then, on
      * cuda its waits end then. */
     weft_result (*launch)(weft_stream *stream, const struct weft__launch *launch);

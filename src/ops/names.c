@@ -43,6 +43,7 @@ static const struct name algorithms[] = {
     CONSTANT_AND_WORD(WEFT_ALGORITHM_TWOSHOT, "twoshot"),
     CONSTANT_AND_WORD(WEFT_ALGORITHM_PUSH, "push"),
     CONSTANT_AND_WORD(WEFT_ALGORITHM_RAILS, "rails"),
+    CONSTANT_AND_WORD(WEFT_ALGORITHM_MULTICAST, "multicast"),
 };
 
 static const struct name machines[] = {

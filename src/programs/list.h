@@ -21,6 +21,7 @@
     X(packet_exchange)                                                                             \
     X(direct_reduce)                                                                               \
     X(direct_push)                                                                                 \
+    X(multicast)                                                                                   \
     X(copy)                                                                                        \
     X(quantise)                                                                                    \
     X(mapped_access)                                                                               \

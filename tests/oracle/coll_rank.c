@@ -9,20 +9,22 @@ enum { KIB = 1024, DEFAULT_STAGING_BYTES = 8 << 20 };
     {                                                                                              \
         sizeof(weft_coll_choice), WEFT_##collective, WEFT_ALGORITHM_##algorithm                    \
     }
-#define ALGORITHMS(all_reduce, reduce_scatter, gather, to_all, broadcast, reduce)                  \
+#define ALGORITHMS(all_reduce, reduce_scatter, all_gather, to_all, broadcast, reduce)              \
     (const weft_coll_choice[])                                                                     \
     {                                                                                              \
         CHOICE(ALL_REDUCE, all_reduce), CHOICE(REDUCE_SCATTER, reduce_scatter),                    \
-            CHOICE(ALL_GATHER, gather), CHOICE(ALL_TO_ALL, to_all), CHOICE(BROADCAST, broadcast),  \
-            CHOICE(REDUCE, reduce), CHOICE(GATHER, gather), CHOICE(SCATTER, to_all)                \
+            CHOICE(ALL_GATHER, all_gather), CHOICE(ALL_TO_ALL, to_all),                            \
+            CHOICE(BROADCAST, broadcast), CHOICE(REDUCE, reduce), CHOICE(GATHER, to_all),          \
+            CHOICE(SCATTER, to_all)                                                                \
     }
 
+/* Of these only MULTICAST has slots. */
 #define SETUP(name, packet_bytes, staging_bytes, num_blocks, num_warps, ...)                       \
     {                                                                                              \
         name, COLL_CONFIGURED,                                                                     \
         {                                                                                          \
             sizeof(weft_coll_config), packet_bytes, staging_bytes, __VA_ARGS__, NUM_COLLECTIVES,   \
-                num_blocks, num_warps, 0, 0, 0, 0                                                  \
+                num_blocks, num_warps, 0, KIB, 2, 3                                                \
         }                                                                                          \
     }
 
@@ -36,6 +38,8 @@ static const struct coll_setup setups[COLL_NUM_SETUPS] = {
           ALGORITHMS(ONESHOT_PULL, ONESHOT_PULL, PUSH, PUSH, PUSH, ONESHOT_PULL)),
     SETUP("twoshot", 16 * KIB, 1024 * KIB, 2, 3,
           ALGORITHMS(TWOSHOT, ONESHOT_PULL, PUSH, PUSH, ONESHOT, TWOSHOT)),
+    SETUP("multicast", 16 * KIB, 16 * KIB, 2, 2,
+          ALGORITHMS(MULTICAST, MULTICAST, MULTICAST, AUTO, AUTO, AUTO)),
     SETUP("small buffers", 4 * KIB, 16 * KIB, 1, 1, ALGORITHMS(AUTO, AUTO, AUTO, AUTO, AUTO, AUTO)),
 };
 
@@ -57,6 +61,7 @@ static const struct coll_setup nodes_setups[COLL_NUM_SETUPS] = {
     NODES_SETUP("many channels", 256 * KIB, 1, 2, KIB, 5, 2),
     NODES_SETUP("one slot", 16 * KIB, 1, 3, 4 * KIB, 1, 1),
     NODES_SETUP("many slots", 1024 * KIB, 2, 2, 16 * KIB, 2, 8),
+    NODES_SETUP("two slots", 64 * KIB, 1, 2, 2 * KIB, 2, 2),
 };
 
 struct coll_setup coll_setup_of(int idx, int32_t num_ranks, const struct coll_nodes *nodes)

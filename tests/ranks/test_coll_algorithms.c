@@ -18,6 +18,8 @@ static int can_do(weft_collective collective, weft_algorithm algorithm)
     case WEFT_ALGORITHM_ONESHOT_PULL:
         return collective == WEFT_ALL_REDUCE || collective == WEFT_REDUCE_SCATTER ||
                collective == WEFT_REDUCE;
+    case WEFT_ALGORITHM_MULTICAST:
+        return collective <= WEFT_ALL_GATHER;
     default:
         return collective > WEFT_REDUCE_SCATTER && collective != WEFT_REDUCE &&
                algorithm == WEFT_ALGORITHM_PUSH;

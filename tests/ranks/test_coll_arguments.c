@@ -235,7 +235,7 @@ TEST_ON_RANKS(create, RANKS_THREADS, 1)
     CREATE_REFUSED(staging_bytes, UINT64_MAX, "staging_bytes");
     CREATE_REFUSED(num_choices, 1, "choices is NULL");
     CREATE_REFUSED(num_choices, NUM_COLLECTIVES + 1, "num_choices");
-    CHOICES_REFUSED("choices[0].algorithm is 7, allowed are WEFT_ALGORITHM_AUTO (0), "
+    CHOICES_REFUSED("choices[0].algorithm is 8, allowed are WEFT_ALGORITHM_AUTO (0), "
                     "WEFT_ALGORITHM_ONESHOT (1), ",
                     CHOICE(WEFT_BROADCAST, NUM_ALGORITHMS));
     CHOICES_REFUSED("choices[0].algorithm", CHOICE(WEFT_ALL_REDUCE, -1));
@@ -251,6 +251,16 @@ TEST_ON_RANKS(create, RANKS_THREADS, 1)
     CHOICES_REFUSED("choices[0]: size of weft_coll_choice is 8",
                     {8, WEFT_ALL_GATHER, WEFT_ALGORITHM_PUSH});
     CREATE_REFUSED(reserved, 1, "reserved");
+    RANK_CHECK_ERROR(
+        context,
+        weft_coll_create(
+            self.comm,
+            WEFT_ARGS(weft_coll_config, .num_staging_slots = 1, .num_choices = 1,
+                      .choices = WEFT_ARGS(weft_coll_choice, .collective = WEFT_ALL_REDUCE,
+                                           .algorithm = WEFT_ALGORITHM_MULTICAST)),
+            &coll),
+        WEFT_ERROR_INVALID_ARGUMENT,
+        "num_staging_slots is 1: algorithm multicast needs 2 at least");
     CREATE_REFUSED(num_blocks, -1, "num_blocks");
     CREATE_REFUSED(num_warps, 33, "num_warps");
     CREATE_REFUSED(num_warps, -1, "num_warps");

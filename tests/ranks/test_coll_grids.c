@@ -17,10 +17,13 @@ static const struct {
     {WEFT_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT_PACKETS},
     {WEFT_ALL_REDUCE, WEFT_ALGORITHM_ONESHOT_PULL},
     {WEFT_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT},
+    {WEFT_ALL_REDUCE, WEFT_ALGORITHM_MULTICAST},
     {WEFT_REDUCE_SCATTER, WEFT_ALGORITHM_ONESHOT},
     {WEFT_REDUCE_SCATTER, WEFT_ALGORITHM_ONESHOT_PULL},
+    {WEFT_REDUCE_SCATTER, WEFT_ALGORITHM_MULTICAST},
     {WEFT_ALL_GATHER, WEFT_ALGORITHM_ONESHOT},
     {WEFT_ALL_GATHER, WEFT_ALGORITHM_PUSH},
+    {WEFT_ALL_GATHER, WEFT_ALGORITHM_MULTICAST},
     {WEFT_ALL_TO_ALL, WEFT_ALGORITHM_ONESHOT},
     {WEFT_ALL_TO_ALL, WEFT_ALGORITHM_PUSH},
     {WEFT_BROADCAST, WEFT_ALGORITHM_ONESHOT},
@@ -62,6 +65,10 @@ static int check_grid(struct ep_rank *self, int pair, int grid)
     config->num_choices = 1;
     config->num_blocks = grids[grid][0];
     config->num_warps = grids[grid][1];
+    config->staging_slot_bytes = 512
+                                 << grid; /* of MULTICAST: chunks, and slots from the fewest on */
+    config->num_channels = 2;
+    config->num_staging_slots = 2 + grid;
     snprintf(name, sizeof name, "%s, %dx%d", weft_coll_algorithm_name(pairs[pair].algorithm),
              config->num_blocks, config->num_warps);
     RANK_CHECK_OK(self->context, weft_coll_create(self->comm, config, &coll));

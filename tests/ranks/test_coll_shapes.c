@@ -34,7 +34,7 @@ static void add(struct coll_trials *trials, uint64_t seed, enum coll_operation o
 
 /* Bits for each kind of values with each setup. */
 struct met {
-    uint32_t pairs[COLL_NUM_OPERATIONS][NUM_DTYPES];
+    uint64_t pairs[COLL_NUM_OPERATIONS][NUM_DTYPES];
 };
 
 /* On one to nine ranks every operation does every type in every setup with every kind of values, of one
@@ -54,7 +54,8 @@ static void add_every_dtype_and_values(struct coll_trials *trials, struct met *m
                              (weft_dtype)(1 + dtype), (weft_reduce_op)op, count);
         spec.values = (enum coll_values)((num_ranks + op) % COLL_NUM_VALUES);
         const struct coll_trial trial = coll_trial_of(&spec, (uint64_t)num_ranks + (uint64_t)dtype);
-        met->pairs[operation][dtype] |= 1u << (spec.values * COLL_NUM_SETUPS + trial.setup);
+        met->pairs[operation][dtype] |= UINT64_C(1)
+                                        << (spec.values * COLL_NUM_SETUPS + trial.setup);
         coll_trials_add(trials, trial);
     }
 }
@@ -86,7 +87,7 @@ TEST(on_one_to_nine_ranks)
     }
     for (int i = 0; tests_grid_size(1, 0) && i < COLL_NUM_OPERATIONS * NUM_DTYPES; i++)
         assert_int_equal(met.pairs[i / NUM_DTYPES][i % NUM_DTYPES],
-                         (1u << (COLL_NUM_VALUES * COLL_NUM_SETUPS)) - 1);
+                         (UINT64_C(1) << (COLL_NUM_VALUES * COLL_NUM_SETUPS)) - 1);
 }
 
 /* More than the buffers of most setups hold: LARGE_COUNT of every type in all-reduce, in others up

@@ -27,25 +27,18 @@ void coll_draw_terms(struct coll_terms *terms, struct rng *rng)
     terms->staging_bytes = STAGING_BYTES * (uint64_t)(1 + draw(rng, 2));
     terms->chunk_bytes = chunk_bytes[draw(rng, 3)];
     terms->num_streams = draw(rng, TWO_STREAMS_ONE_IN) == 0 ? 2 : 1;
+    terms->first_head = draw(rng, SCENARIO_MAX_RANKS);
+    terms->num_reducers = 1 + draw(rng, SCENARIO_MAX_RANKS);
     terms->registration = draw(rng, REGISTERED_ONE_IN) == 0 ? COLL_REGISTERED : COLL_NOT_REGISTERED;
 }
 
 static weft_algorithm draw_algorithm(weft_collective collective, struct rng *rng)
 {
-    static const weft_algorithm of_all_reduce[] = {
-        WEFT_ALGORITHM_AUTO, WEFT_ALGORITHM_ONESHOT, WEFT_ALGORITHM_TWOSHOT_PACKETS,
-        WEFT_ALGORITHM_ONESHOT_PULL, WEFT_ALGORITHM_TWOSHOT};
-    static const weft_algorithm of_reduce_scatter[] = {WEFT_ALGORITHM_AUTO, WEFT_ALGORITHM_ONESHOT,
-                                                       WEFT_ALGORITHM_ONESHOT_PULL};
-    static const weft_algorithm of_reduce[] = {WEFT_ALGORITHM_AUTO, WEFT_ALGORITHM_ONESHOT,
-                                               WEFT_ALGORITHM_ONESHOT_PULL, WEFT_ALGORITHM_TWOSHOT};
-    static const weft_algorithm of_others[] = {WEFT_ALGORITHM_AUTO, WEFT_ALGORITHM_ONESHOT,
-                                               WEFT_ALGORITHM_PUSH};
-    if (collective == WEFT_ALL_REDUCE)
-        return of_all_reduce[draw(rng, 5)];
-    if (collective == WEFT_REDUCE)
-        return of_reduce[draw(rng, 4)];
-    return (collective == WEFT_REDUCE_SCATTER ? of_reduce_scatter : of_others)[draw(rng, 3)];
+    weft_algorithm algorithm;
+    do
+        algorithm = (weft_algorithm)draw(rng, NUM_ALGORITHMS);
+    while (!collective_is_served(collective, algorithm));
+    return algorithm;
 }
 
 static struct coll_places draw_places(struct rng *rng)

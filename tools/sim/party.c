@@ -216,8 +216,21 @@ weft_result party_register(struct party *party, int32_t i)
     return WEFT_OK;
 }
 
+/* As the topology of a host could have them. */
+static void order_heads(const struct party *party, struct weft__coll_multicast *multicast)
+{
+    const struct coll_terms *terms = &party->shape->coll_terms;
+    const int32_t num_ranks = party->shape->num_ranks;
+    for (int32_t i = 0; i < num_ranks; i++)
+        multicast->heads[i] = (terms->first_head + i) % num_ranks;
+    multicast->num_reducers = 1 + terms->num_reducers % num_ranks;
+}
+
+/* What may be pinned later is made at first. */
 static weft_result create_coll(struct party *party)
 {
+    static const weft_coll_choice choice = {sizeof choice, WEFT_ALL_REDUCE,
+                                            WEFT_ALGORITHM_MULTICAST};
     const struct shape *shape = party->shape;
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     config.packet_bytes = shape->coll_terms.packet_bytes;
@@ -227,8 +240,15 @@ static weft_result create_coll(struct party *party)
     config.num_channels = shape->num_channels;
     config.num_staging_slots = shape->num_slots;
     config.staging_slot_bytes = shape->slot_bytes;
+    if (shape->num_nodes == 1) {
+        config.choices = &choice;
+        config.num_choices = 1;
+        config.num_staging_slots += config.num_staging_slots == 1; /* the least */
+    }
     PARTY_TRY(weft_coll_create(party->comm, &config, &party->coll));
     party->coll->chunk_bytes = shape->coll_terms.chunk_bytes;
+    if (party->coll->multicast != NULL)
+        order_heads(party, party->coll->multicast);
     if (shape->coll_terms.registration == COLL_REGISTERED)
         for (int32_t i = 0; i < num_coll_arrays(shape); i++)
             PARTY_TRY(party_register(party, i));

@@ -3,7 +3,7 @@
 #ifndef WEFT_SIM_PARTY_H
 #define WEFT_SIM_PARTY_H
 
-#include "coll/coll.h"
+#include "coll/multicast.h"
 #include "shape.h"
 
 /* Call i of a round sends from array i + 1 and receives in array i, so into what the call before

@@ -23,6 +23,8 @@ int collective_is_served(weft_collective kind, weft_algorithm algorithm)
         return !collective_reduces(kind);
     case WEFT_ALGORITHM_RAILS:
         return 0;
+    case WEFT_ALGORITHM_MULTICAST:
+        return kind == WEFT_ALL_REDUCE || kind == WEFT_REDUCE_SCATTER || kind == WEFT_ALL_GATHER;
     default:
         return 1;
     }

@@ -12,7 +12,7 @@
 /* Types are 1..NUM_DTYPES. */
 enum { NUM_DTYPES = WEFT_FP8_E4M3, NUM_REDUCE_OPS = WEFT_AVG + 1 };
 /* That tools and tests know. */
-enum { NUM_COLLECTIVES = WEFT_SCATTER + 1, NUM_ALGORITHMS = WEFT_ALGORITHM_RAILS + 1 };
+enum { NUM_COLLECTIVES = WEFT_SCATTER + 1, NUM_ALGORITHMS = WEFT_ALGORITHM_MULTICAST + 1 };
 
 /* By type and by reduction; NULL behind the last. */
 extern const char *const dtype_names[NUM_DTYPES + 2];

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* Host side of the program multicast: what a weft_coll has for it, if something may ask for it. */
+#ifndef WEFT_COLL_MULTICAST_H
+#define WEFT_COLL_MULTICAST_H
+
+#include "coll/coll.h"
+#include "ops/multicast.h"
+#include "programs/multicast.h"
+
+struct weft__coll_multicast {
+    struct weft__multicast object;
+    struct wp_multicast_queues queues; /* with as many heads as there are ranks */
+    uint64_t *num_chunks_before;       /* in memory of the machine */
+    int32_t num_reducers; /* the first of the heads, which share what an all-reduce sums */
+    int32_t heads[WEFT_COLL_MAX_RANKS]; /* [num_ranks] each rank once */
+};
+
+/* What the config, the same on all ranks, says of queues: as many channels as the program may have blocks. */
+void weft__coll_multicast_plan(weft_coll *coll, const weft_coll_config *config);
+/* Collective; fills coll->multicast if the algorithm is pinned, or a row of the table has it. */
+weft_result weft__coll_multicast_create(weft_coll *coll);
+void weft__coll_multicast_destroy(weft_coll *coll);
+weft_result weft__coll_multicast_run(const struct weft__coll_call *call);
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* Host side of a multicast object (machine/multicast.h): memory of all ranks, at one offset of a window of each. */
+#ifndef WEFT_OPS_MULTICAST_H
+#define WEFT_OPS_MULTICAST_H
+
+#include "machine/host.h"
+#include "machine/multicast.h"
+
+struct weft__multicast {
+    struct wp_multicast device; /* as the programs have it */
+    char *memory;               /* own part, in the heap */
+};
+
+/* Collective, after the first exchange (ops/exchange.h), for ranks that map each other's memory: num_bytes of every
+ * rank, zeroed. */
+weft_result weft__multicast_create(weft_comm *comm, uint64_t num_bytes,
+                                   struct weft__multicast *object);
+/* Of an object that was made, or is zero. */
+void weft__multicast_destroy(weft_comm *comm, struct weft__multicast *object);
+
+#endif
