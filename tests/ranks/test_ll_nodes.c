@@ -57,7 +57,7 @@ TEST(over_ucx)
     if (!tests_network_is_there("ucx"))
         skip();
     setenv("WEFT_NET", "ucx", 1);
-    for (size_t i = 0; i < ll_num_cases(); i += 3) {
+    for (size_t i = 0; i < ll_num_cases(); i += (size_t)tests_grid_size(3, 9)) {
         struct ll_trial trial = ll_trial_of((enum ll_way)(i % LL_NUM_WAYS), i);
         run_on(&trial, shapes[i % 4], RANKS_PROCESSES);
     }
@@ -69,7 +69,7 @@ TEST(many_ranks)
 {
     if (tests_on_cuda())
         skip();
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < tests_grid_size(2, 1); i++) {
         struct ll_trial trial = {{.name = "many ranks",
                                   .seed = (uint64_t)i,
                                   .max_tokens = 3,
