@@ -93,8 +93,9 @@ WP_FN void wp_multicast_move(struct wp_warp *warp, const struct wp_multicast *mu
     wp_multicast_list(warp, multicast, to, multicast->rank, dsts); /* not all to rank 0 first */
     wp_warp_sync(warp);
     if (from->row == NULL)
-        wp_row_reduce(warp, dsts, wp_multicast_num_rows(multicast, to), srcs, multicast->num_ranks,
-                      reduction, (int64_t)(num_bytes / wp_dtype_bytes(reduction.dtype)));
+        wp_row_reduce_compact(warp, dsts, wp_multicast_num_rows(multicast, to), srcs,
+                              multicast->num_ranks, reduction,
+                              (int64_t)(num_bytes / wp_dtype_bytes(reduction.dtype)));
     else
         wp_row_copy(warp, dsts, wp_multicast_num_rows(multicast, to), from->row, num_bytes);
 }
