@@ -1249,7 +1249,7 @@ WEFT_API weft_result weft_ep_query_sizes(const weft_ep *ep, const weft_ep_size_a
  *   before, whose contents are anything then. In a combine, each token has either all that the rank
  *   adds to it or nothing. A dead rank is missing at once, and its death is not the communicator's
  *   failure as long as that has a weft_ll with masks, but operations that wait for it fail. A masked
- *   rank that lives comes back by weft_ll_unmask. Ranks of one node (WEFT_ERROR_UNSUPPORTED).
+ *   rank that lives comes back by weft_ll_unmask, unless the network's connection to it was lost.
  *
  * Semantics of [DeepEP 3] with these limits lifted: any hidden size, any placement and number of
  * experts and ranks, top-k up to 64, a repeatable order, no even number of calls in graphs.
@@ -1349,8 +1349,7 @@ typedef enum weft_ll_answer {
  * that has died or left. */
 typedef enum weft_ll_on_missing {
     WEFT_LL_FAIL = 0, /* the communicator fails, as everywhere */
-    WEFT_LL_MASK = 1  /* this rank goes on without it: see "masks" above. Of one node
-                         (WEFT_ERROR_UNSUPPORTED) */
+    WEFT_LL_MASK = 1  /* this rank goes on without it: see "masks" above */
 } weft_ll_on_missing;
 
 typedef struct weft_ll_config {

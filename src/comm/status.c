@@ -83,6 +83,11 @@ void weft__status_await_told(struct weft__status *status, int64_t timeout_ns)
     pthread_mutex_unlock(&status->mutex);
 }
 
+int weft__status_is_tolerant(const struct weft__status *status)
+{
+    return atomic_load(&status->num_tolerant) > 0;
+}
+
 /* The failure comes first: who sees that the rank is gone finds out why. */
 void weft__status_lose_rank(struct weft__status *status, int32_t rank, const char *format, ...)
 {
@@ -91,7 +96,7 @@ void weft__status_lose_rank(struct weft__status *status, int32_t rank, const cha
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    if (atomic_load(&status->num_tolerant) == 0)
+    if (!weft__status_is_tolerant(status))
         weft__status_fail(status, WEFT_ERROR_RANK_FAILED, rank, "%s", message);
     weft__status_set_rank(status, rank, WEFT__RANK_DEAD);
 }
@@ -99,7 +104,10 @@ void weft__status_lose_rank(struct weft__status *status, int32_t rank, const cha
 void weft__status_set_rank(struct weft__status *status, int32_t rank, enum weft__rank_state state)
 {
     pthread_mutex_lock(&status->mutex);
+    const int is_news = atomic_load(&status->rank_states[rank]) != state;
     atomic_store_explicit(&status->rank_states[rank], (uint8_t)state, memory_order_release);
+    if (is_news && state == WEFT__RANK_DEAD)
+        atomic_fetch_add(&status->num_dead, 1);
     wake_sleepers(status);
     pthread_mutex_unlock(&status->mutex);
 }

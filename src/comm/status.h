@@ -20,6 +20,7 @@ struct weft__status {
     _Atomic int32_t result;       /* weft_result: WEFT_OK, then for good the first failure */
     _Atomic int32_t num_tolerant; /* objects that go on without a rank that has died */
     _Atomic uint8_t *rank_states; /* [num_ranks] enum weft__rank_state */
+    _Atomic int32_t num_dead;     /* ranks in that state: grows after the state is set */
     int32_t num_ranks;
     int32_t failed_rank; /* culprit of the first failure or -1; stable once result is set */
     char message[512];   /* of the first failure; stable once result is set */
@@ -47,6 +48,8 @@ void weft__status_await_told(struct weft__status *status, int64_t timeout_ns);
 /* A rank has died: the communicator's failure, unless it has objects that go on without. */
 void weft__status_lose_rank(struct weft__status *status, int32_t rank, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Whether there are such objects. */
+int weft__status_is_tolerant(const struct weft__status *status);
 /* Whether the rank has left or died: it signals nothing more, but what it signalled stands. */
 static inline int weft__status_rank_is_gone(const struct weft__status *status, int32_t rank)
 {

@@ -113,11 +113,13 @@ static struct wp_ll_answer_slots answer_slots(const weft_comm *comm, const weft_
     const struct wp_ll_answer_slots shared = {num_places * num_topk, 0, num_topk, 1, 0};
     const struct wp_ll_answer_slots apart = {comm->num_ranks * num_places * each, num_places * each,
                                              each, plan->answers_are_rows, 0};
-    const struct wp_ll_answer_slots of_nodes = {num_places * all, 0, 0, 0,
-                                                plan->block_tokens * all};
-    if (plan->has_nodes)
-        return of_nodes;
-    return config->on_missing == WEFT_LL_MASK ? apart : shared;
+    const struct wp_ll_answer_slots shared_by_nodes = {num_places * all, 0, 0, 0,
+                                                       plan->block_tokens * all};
+    const struct wp_ll_answer_slots apart_by_nodes = {
+        comm->num_ranks * num_places * each, num_places * each, 0, 0, plan->block_tokens * each};
+    if (config->on_missing == WEFT_LL_MASK)
+        return plan->has_nodes ? apart_by_nodes : apart;
+    return plan->has_nodes ? shared_by_nodes : shared;
 }
 
 /* What depends on the number of blocks. */
@@ -146,6 +148,7 @@ enum table {
     TABLE_BLOCKS_DONE,
     TABLE_TAKEN,
     TABLE_ANSWER_SLOTS,
+    TABLE_TOLD_EPOCHS,
     NUM_TABLES
 };
 
@@ -179,6 +182,8 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
         [TABLE_BLOCKS_DONE] = sizeof(uint32_t),
         [TABLE_TAKEN] = plan->has_nodes ? halves * ranks * blocks * sizeof(uint64_t) : 0,
         [TABLE_ANSWER_SLOTS] = plan->has_nodes ? halves * choices * sizeof(int32_t) : 0,
+        [TABLE_TOLD_EPOCHS] =
+            plan->has_nodes ? WP_LL_NUM_MAILS * ranks * blocks * sizeof(uint64_t) : 0,
     };
     struct places places = {.offsets = {0}};
     for (int i = 0; i < NUM_TABLES; i++)
@@ -207,6 +212,7 @@ static weft_result allocate_tables(weft_ll *ll)
     device->masks.num_blocks_done = (void *)(at + places.offsets[TABLE_BLOCKS_DONE]);
     device->network.taken = (void *)(at + places.offsets[TABLE_TAKEN]);
     device->network.answer_slots = (void *)(at + places.offsets[TABLE_ANSWER_SLOTS]);
+    device->network.told_epochs = (void *)(at + places.offsets[TABLE_TOLD_EPOCHS]);
     return WEFT_OK;
 }
 
@@ -318,11 +324,6 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
         go_on_without_the_dead(ll, config);
     WEFT__TRY(agree(ll, config));
     plan_blocks(comm, config, ll->grid.num_blocks, &device->plan);
-    if (config->on_missing == WEFT_LL_MASK && device->plan.has_nodes)
-        return weft__error(WEFT_ERROR_UNSUPPORTED,
-                           "on_missing is WEFT_LL_MASK: there are no masks over several nodes "
-                           "yet, the communicator has %d",
-                           comm->topology.num_nodes);
     device->network = weft__ll_plan_network(comm, &device->plan, &network_bytes);
     WEFT__TRY(weft__comm_agree(comm, allocate_tables(ll), "have the tables of a weft_ll"));
     WEFT__TRY(weft__exchange_create(comm, NULL, ll->grid.num_blocks,

@@ -47,7 +47,12 @@ struct wp_ll_network weft__ll_plan_network(const weft_comm *comm, const struct w
         return network;
     while (plan->max_tokens >> network.range_bits > 0)
         network.range_bits++;
-    network.staged_rows = num_tokens * (plan->answers_are_rows ? num_topk : least(num_topk, most));
+    if (plan->answer_slots.rank_stride > 0) { /* masks */
+        network.staged_rank_rows = num_tokens;
+        network.staged_rows = num_tokens * most;
+    } else
+        network.staged_rows =
+            num_tokens * (plan->answers_are_rows ? num_topk : least(num_topk, most));
     network.staged_answers = num_tokens * (plan->answers_are_rows ? num_topk : 1);
     network.heads_offset = wp_ll_network_words_bytes(plan, comm->num_ranks);
     network.rows_offset = network.heads_offset + 2 * wp_ll_heads_bytes(plan, comm->num_ranks);

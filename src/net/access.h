@@ -21,8 +21,7 @@ enum wp_access_operation {
     WP_ACCESS_GET,
     WP_ACCESS_FETCH_ADD,
     WP_ACCESS_FLUSH, /* all that this rank has posted to the rank before */
-    /* An add after all that this rank has posted to the rank before; not on the sim. */
-    WP_ACCESS_SIGNAL
+    WP_ACCESS_SIGNAL /* an add after all that this rank has posted to the rank before */
 };
 
 /* What it means that the rank has left, or dies, before the access is done. */

@@ -266,6 +266,16 @@ static void fail_comm(void *context, int32_t peer, weft_result result, const cha
         atomic_store(&device_queue->comm_has_failed, 1);
 }
 
+/* By the progress thread, too: objects that go on without a rank need not hear of it from the rendezvous first. */
+static void lose_peer(void *context, int32_t peer, const char *message)
+{
+    weft_comm *comm = context;
+    if (weft__status_is_tolerant(&comm->status))
+        weft__status_lose_rank(&comm->status, peer, "network of rank %d: %s", comm->rank, message);
+    else
+        fail_comm(comm, peer, WEFT_ERROR_RANK_FAILED, message);
+}
+
 static weft_result start_progress(weft_comm *comm, const struct weft__net_memory *memory)
 {
     const struct weft__progress_options options = {.net = comm->network->net,
@@ -279,6 +289,7 @@ static weft_result start_progress(weft_comm *comm, const struct weft__net_memory
                                                    .bell = bell_of(comm, memory),
                                                    .post_timeout_ms = comm->timeout_ms,
                                                    .on_failure = fail_comm,
+                                                   .on_peer_failure = lose_peer,
                                                    .context = comm};
     comm->network->device_queue = memory->device_queue;
     return weft__progress_start(&options, &comm->network->progress);

@@ -46,6 +46,7 @@ weft_result weft__net_post_both(struct weft__net *net, const struct wp_access *a
 {
     const struct wp_access *add_alone = other->num_bytes == 0 ? other : access;
     const struct wp_access *put = add_alone == other ? access : other;
-    *request = (struct weft__net_request){.num_left = 0};
+    if (request != NULL)
+        *request = (struct weft__net_request){.num_left = 0};
     return weft__net_put_signal(net, put, add_alone, request);
 }

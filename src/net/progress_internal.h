@@ -8,7 +8,7 @@
 #include "net/line.h"
 #include "net/progress.h"
 
-/* Whether on_failure has been told that the peer has failed. */
+/* Whether on_peer_failure has been told that the peer has failed. */
 enum weft__peer_news { WEFT__NOT_TOLD, WEFT__TOLD };
 
 enum weft__progress_thread {
@@ -28,7 +28,8 @@ struct weft__progress {
     _Atomic uint32_t thread_state; /* enum weft__progress_thread */
     _Atomic int is_driven;         /* by another thread, since the thread looked last */
     _Atomic int should_stop;
-    enum weft__peer_news *news; /* [num_ranks], by who holds `rounds` */
+    enum weft__peer_news *news; /* [num_ranks], by who holds `rounds`, as the next */
+    int32_t num_known_dead; /* ranks that the communicator knows to be so, of which the net knows */
     _Atomic uint64_t num_rounds;
     _Atomic uint64_t num_puts; /* and signals, that were started */
 

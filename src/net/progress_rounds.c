@@ -76,9 +76,10 @@ static int take_next(struct weft__progress *progress, struct weft__line *line)
     struct weft__under_way *under_way = note_work(progress, line, number, work);
     if (is_pair)
         note_work(progress, line, number + 1, other);
-    const weft_result result =
-        is_pair ? weft__net_post_both(progress->net, work, other, &under_way->request)
-                : weft__net_post(progress->net, work, &under_way->request);
+    /* What nobody waits for is not noted as under way: a peer that takes nothing holds up nobody else. */
+    struct weft__net_request *request = wp_access_is_awaited(work) ? &under_way->request : NULL;
+    const weft_result result = is_pair ? weft__net_post_both(progress->net, work, other, request)
+                                       : weft__net_post(progress->net, work, request);
     if (result != WEFT_OK)
         note_failure(progress, under_way, result, weft__last_error());
     const int num_taken = is_pair ? 2 : 1;
@@ -154,21 +155,25 @@ int weft__progress_complete(struct weft__progress *progress)
 
 /* ---------------------------------------------------------------- peers */
 
-static int has_failed(const struct weft__progress *progress)
-{
-    const struct weft__status *status = progress->options.status;
-    return status != NULL && atomic_load_explicit(&status->result, memory_order_acquire) != WEFT_OK;
-}
-
 /* Else what was sent to them would never be done: that a peer is stopped, the engine does not notice. */
 static void fail_as_known(struct weft__progress *progress)
 {
     const struct weft__status *status = progress->options.status;
-    if (!has_failed(progress))
+    if (status == NULL)
         return;
-    for (int32_t peer = 0; peer < progress->options.num_ranks; peer++)
-        if (atomic_load(&status->rank_states[peer]) == WEFT__RANK_DEAD)
+    const int32_t num_dead = atomic_load(&status->num_dead);
+    if (num_dead == progress->num_known_dead)
+        return;
+    const int has_failed = atomic_load(&status->result) != WEFT_OK;
+    for (int32_t peer = 0; peer < progress->options.num_ranks; peer++) {
+        if (atomic_load(&status->rank_states[peer]) != WEFT__RANK_DEAD)
+            continue;
+        if (has_failed)
             weft__net_fail_peer(progress->net, peer, "%s", status->message);
+        else
+            weft__net_fail_peer(progress->net, peer, "rank %d has died", peer);
+    }
+    progress->num_known_dead = num_dead;
 }
 
 static void tell_failures(struct weft__progress *progress)
@@ -181,9 +186,8 @@ static void tell_failures(struct weft__progress *progress)
             continue;
         progress->news[peer] = WEFT__TOLD;
         snprintf(message, sizeof(message), "%s", weft__last_error());
-        if (progress->options.on_failure != NULL)
-            progress->options.on_failure(progress->options.context, peer, WEFT_ERROR_RANK_FAILED,
-                                         message);
+        if (progress->options.on_peer_failure != NULL)
+            progress->options.on_peer_failure(progress->options.context, peer, message);
     }
 }
 

@@ -11,7 +11,7 @@
  * Posting: reserve a number (fetch-add), wait for its slot (num_taken), write the slot, write its `ready`
  * last (release), then wake the thread if it sleeps. Numbers complete in their order: all below
  * num_completed are done, in the sense of the operation (sources may be reused; flushes have been flushed; what was
- * fetched is here), or have failed.
+ * fetched is here), or have failed; of what may be lost, that nobody waits for, they have been given to the net.
  */
 #ifndef WEFT_NET_WORK_QUEUE_H
 #define WEFT_NET_WORK_QUEUE_H

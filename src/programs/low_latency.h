@@ -91,101 +91,149 @@ WP_FN uint64_t *wp_ll_waits_word(const struct wp_low_latency *ll, int32_t owner,
     return wp_ll_word(ll, owner, WP_LL_WAITS, WP_LL_ROWS, rank, 0);
 }
 
-/* By any lane: tells the ranks that `mask` does not mask that this one waits. Of tells at the same time the
- * lower number may come last: what counts is that it changes. */
-WP_FN void wp_ll_tell_waits(const struct wp_ll_run *run, const int32_t *mask)
+/* By one lane: tells the ranks of this node that `mask` does not mask that this one waits. Of tells at the same time
+ * the lower number may come last: what counts is that it changes. */
+WP_FN void wp_ll_tell_node_waits(const struct wp_ll_run *run, const int32_t *mask)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     const int32_t own = ll->exchange.rank;
     const uint64_t count = wp_fetch_add(warp, own, wp_ll_waits_word(ll, own, own), 1) + 1;
     for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++) {
-        if (rank != own && wp_load_relaxed(&mask[rank]) == 0)
+        if (rank != own && !wp_ll_is_remote(ll, rank) && wp_load_relaxed(&mask[rank]) == 0)
             wp_credit(warp, rank, wp_ll_waits_word(ll, rank, own), count);
     }
 }
 
-/* By any lane, after a period in vain: whether to wait for another one. Then the others, but for those that
- * `mask` masks, learn that this rank waits. */
-WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, const int32_t *mask, int32_t rank,
+/* Warp-wide: tells all ranks that `mask` does not mask. */
+WP_FN void wp_ll_tell_waits(const struct wp_ll_run *run, const int32_t *mask)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    if (wp_lane_idx(warp) == 0)
+        wp_ll_tell_node_waits(run, mask);
+    (void)ll; /* some programs know without it that there is one node */
+    for (int32_t i = 0; WP_LL_HAS_NODES(&ll->plan) && i < ll->network.num_remote; i++) {
+        const int32_t rank = ll->network.ranks[i];
+        const struct wp_ll_put told = {rank, 0, 0, 0, wp_ll_network_waits(ll, ll->exchange.rank),
+                                       1};
+        if (wp_ballot(warp, wp_load_relaxed(&mask[rank]) != 0) == 0)
+            wp_ll_post(warp, ll, &told);
+    }
+}
+
+/* By any lane, after a period in vain: whether to wait for another one. On GPUs a change of a word of the network may
+ * be missed as it is read: then the next one counts. */
+WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, int32_t rank,
                                 struct wp_ll_patience *patience)
 {
     const struct wp_low_latency *ll = run->ll;
-    const uint64_t heard = wp_fetch_add(run->op.warp, ll->exchange.rank,
-                                        wp_ll_waits_word(ll, ll->exchange.rank, rank), 0);
+    const int32_t own = ll->exchange.rank;
+    uint64_t *word = wp_ll_is_remote(ll, rank) ? wp_ll_own_word(ll, wp_ll_network_waits(ll, rank))
+                                               : wp_ll_waits_word(ll, own, rank);
+    const uint64_t heard = wp_fetch_add(run->op.warp, own, word, 0);
     const int is_news = patience->heard != WP_LL_HEARD_NOTHING && heard != patience->heard;
     patience->num_silent = is_news ? 0 : patience->num_silent + 1;
     patience->heard = heard;
     patience->num_left--;
-    if (patience->num_silent >= patience->most_silent || patience->num_left <= 0)
-        return 0;
-    wp_ll_tell_waits(run, mask);
-    return 1;
+    return patience->num_silent < patience->most_silent && patience->num_left > 0;
 }
 
 /* ------------------------------------------------------------------ how long it waits */
 
-struct wp_ll_waiting {
-    int64_t *waited_ns; /* NULL: nobody wants to know */
-    uint64_t begin_ns;
-};
-
-/* By one lane, before it waits for what `rank` sends. Of blocks the first one tells: what keeps a rank keeps it
- * for all. */
-WP_FN struct wp_ll_waiting wp_ll_begin_waiting(const struct wp_ll_run *run, int32_t rank)
+/* Where it is told how long the launch has waited for what `rank` sends; NULL: nobody wants to know. Of blocks the
+ * first one tells: what keeps a rank keeps it for all. */
+WP_FN int64_t *wp_ll_waited_ns(const struct wp_ll_run *run, int32_t rank)
 {
-    struct wp_warp *warp = run->op.warp;
-    struct wp_ll_waiting waiting = {NULL, 0};
-    if (run->ll->waited_ns != NULL && wp_block_idx(warp) == 0) {
-        waiting.waited_ns = run->ll->waited_ns + rank;
-        waiting.begin_ns = wp_now_ns(warp);
-    }
-    return waiting;
+    return run->ll->waited_ns != NULL && wp_block_idx(run->op.warp) == 0 ? run->ll->waited_ns + rank
+                                                                         : NULL;
 }
 
-WP_FN void wp_ll_end_waiting(const struct wp_ll_run *run, const struct wp_ll_waiting *waiting)
+WP_FN uint64_t wp_ll_begin_waiting(const struct wp_ll_run *run, const int64_t *waited_ns)
 {
-    if (waiting->waited_ns != NULL)
-        *waiting->waited_ns += (int64_t)(wp_now_ns(run->op.warp) - waiting->begin_ns);
+    return waited_ns != NULL ? wp_now_ns(run->op.warp) : 0;
+}
+
+WP_FN void wp_ll_end_waiting(const struct wp_ll_run *run, int64_t *waited_ns, uint64_t begin_ns)
+{
+    if (waited_ns != NULL)
+        *waited_ns += (int64_t)(wp_now_ns(run->op.warp) - begin_ns);
 }
 
 /* ------------------------------------------------------------------ waits */
 
-/* Waits for a word of `rank`, and masks the rank if it is missing. WP_STATUS_ABSENT: it is masked. */
-WP_FN enum wp_status wp_ll_await_word(const struct wp_ll_run *run, const uint64_t *word,
-                                      uint64_t at_least, const struct wp_wait_site *site,
-                                      struct wp_ll_patience patience)
+/* What a lane waits for. */
+struct wp_ll_wait {
+    struct wp_ll_told told; /* no word: nothing */
+    struct wp_wait_site site;
+    int64_t *waited_ns;
+};
+
+WP_FN enum wp_status wp_ll_await_once(const struct wp_ll_run *run, const struct wp_ll_wait *wait)
 {
-    const struct wp_ll_masks *masks = &run->ll->masks;
-    enum wp_status status = WP_STATUS_ABSENT;
-    int is_awaited = 1;
-    while (status == WP_STATUS_ABSENT && is_awaited && !wp_ll_is_masked(masks, site->rank)) {
-        status = wp_wait(run->op.warp, word, at_least, site);
-        if (status == WP_STATUS_ABSENT)
-            is_awaited = wp_ll_goes_on_waiting(run, masks->mask, site->rank, &patience);
-    }
-    if (status == WP_STATUS_ABSENT)
-        wp_ll_mask_out(masks, site->rank);
+    const uint64_t begin_ns = wp_ll_begin_waiting(run, wait->waited_ns);
+    const enum wp_status status =
+        wp_wait(run->op.warp, wait->told.word, wait->told.at_least, &wait->site);
+    wp_ll_end_waiting(run, wait->waited_ns, begin_ns);
     return status;
 }
 
-/* Waits until a block of site->rank has told of `number`, as wp_ll_await_word. */
-WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_words words,
-                                      enum wp_ll_mail mail, int32_t block, uint64_t number,
-                                      const struct wp_wait_site *site)
+/* Warp-wide: each lane waits for its word. WP_STATUS_ABSENT: its rank is missing, or masked by `mask`. */
+WP_FN enum wp_status wp_ll_await_words(const struct wp_ll_run *run, const int32_t *mask,
+                                       const struct wp_ll_wait *wait,
+                                       struct wp_ll_patience patience)
+{
+    int is_awaited = wait->told.word != NULL;
+    enum wp_status status = is_awaited ? WP_STATUS_ABSENT : WP_STATUS_OK;
+    if (!wp_ll_has_masks(&run->ll->masks))
+        return is_awaited ? wp_ll_await_once(run, wait) : status;
+    for (;;) {
+        is_awaited = is_awaited && wp_load_relaxed(&mask[wait->site.rank]) == 0;
+        if (is_awaited)
+            status = wp_ll_await_once(run, wait);
+        is_awaited = is_awaited && status == WP_STATUS_ABSENT &&
+                     wp_ll_goes_on_waiting(run, wait->site.rank, &patience);
+        if (wp_ballot(run->op.warp, is_awaited) == 0)
+            return status;
+        wp_ll_tell_waits(run, mask);
+    }
+}
+
+/* How the word of this rank stands when this block of `rank` has told of `number`. */
+WP_FN struct wp_ll_told wp_ll_told_by(const struct wp_ll_run *run, enum wp_ll_words words,
+                                      enum wp_ll_mail mail, int32_t rank, uint64_t number)
 {
     const struct wp_low_latency *ll = run->ll;
-    const struct wp_ll_patience patience = wp_ll_patience_about(number, ll->exchange.num_ranks);
-    if (!wp_ll_is_remote(ll, site->rank))
-        return wp_ll_await_word(run,
-                                wp_ll_word(ll, ll->exchange.rank, words, mail, site->rank, block),
-                                number, site, patience);
-    struct wp_ll_told told = wp_ll_told_remotely(ll, words, mail, site->rank, block, number);
-    enum wp_status status;
+    const int32_t block = wp_block_idx(run->op.warp);
+    struct wp_ll_told told = {NULL, 0};
+    if (rank == WP_NO_RANK)
+        return told;
+    if (wp_ll_is_remote(ll, rank))
+        return wp_ll_told_remotely(ll, words, mail, rank, block, number);
+    told.word = wp_ll_word(ll, ll->exchange.rank, words, mail, rank, block);
+    told.at_least = number;
+    return told;
+}
+
+/* Warp-wide: each lane waits until this block of its rank, if it has one, has told of `number`, and masks the rank if
+ * it is missing. */
+WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_words words,
+                                      enum wp_ll_mail mail, int32_t rank, uint64_t number)
+{
+    const struct wp_low_latency *ll = run->ll;
+    const enum wp_phase phase = words == WP_LL_ARRIVED ? WP_PHASE_DATA : WP_PHASE_FINISH;
+    const int is_counted = words == WP_LL_ARRIVED && wp_warp_idx(run->op.warp) == 0;
+    struct wp_ll_wait wait = {wp_ll_told_by(run, words, mail, rank, number),
+                              wp_ll_site(run, phase, rank),
+                              is_counted ? wp_ll_waited_ns(run, rank) : NULL};
+    enum wp_status status = wp_ll_await_words(run, ll->masks.mask, &wait,
+                                              wp_ll_patience_about(number, ll->exchange.num_ranks));
     /* The word of rows says which have come with it; nothing more is added before there is room. */
-    do {
-        status = wp_ll_await_word(run, told.word, told.at_least, site, patience);
-    } while (status == WP_STATUS_OK && wp_ll_says_more(&told, words, mail));
+    while (rank != WP_NO_RANK && wp_ll_is_remote(ll, rank) && status == WP_STATUS_OK &&
+           wp_ll_says_more(&wait.told, words, mail))
+        status = wp_ll_await_once(run, &wait);
+    if (status == WP_STATUS_ABSENT)
+        wp_ll_mask_out(&ll->masks, rank);
     return status;
 }
 
@@ -196,24 +244,20 @@ WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_wor
                                      enum wp_ll_mail mail, uint64_t number, int32_t *missing)
 {
     struct wp_warp *warp = run->op.warp;
-    const struct wp_low_latency *ll = run->ll;
-    const enum wp_phase phase = words == WP_LL_ARRIVED ? WP_PHASE_DATA : WP_PHASE_FINISH;
+    const struct wp_exchange *exchange = &run->ll->exchange;
     enum wp_status status = WP_STATUS_OK;
     if (number == 0 && missing == NULL)
         return WP_STATUS_OK; /* nothing has been sent before */
-    for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks && status == WP_STATUS_OK;
-         i += WP_WARP_SIZE) {
-        const int32_t rank = wp_rank_after(&ll->exchange, i);
-        const struct wp_wait_site site = wp_ll_site(run, phase, rank);
-        struct wp_ll_waiting waiting = {NULL, 0};
-        if (words == WP_LL_ARRIVED && wp_warp_idx(warp) == 0) /* the others wait as long */
-            waiting = wp_ll_begin_waiting(run, rank);
-        status = wp_ll_await_told(run, words, mail, wp_block_idx(warp), number, &site);
-        wp_ll_end_waiting(run, &waiting);
-        if (missing != NULL && status != WP_STATUS_FAILED)
-            missing[rank] = status == WP_STATUS_ABSENT;
-        if (status == WP_STATUS_ABSENT)
-            status = WP_STATUS_OK; /* without it */
+    for (int32_t first = 0; first < exchange->num_ranks; first += WP_WARP_SIZE) {
+        const int32_t i = first + wp_lane_idx(warp);
+        const int32_t rank = i < exchange->num_ranks && status == WP_STATUS_OK
+                                 ? wp_rank_after(exchange, i)
+                                 : WP_NO_RANK;
+        const enum wp_status found = wp_ll_await_told(run, words, mail, rank, number);
+        if (found == WP_STATUS_FAILED)
+            status = found;
+        else if (missing != NULL && rank != WP_NO_RANK)
+            missing[rank] = found == WP_STATUS_ABSENT;
     }
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }

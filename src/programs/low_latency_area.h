@@ -80,11 +80,12 @@ struct wp_ll_slot {
 /* Where answers lie, in slots: one for each choice of a token. Tokens have places that are their
  * block's own, whatever the number of tokens, since a block waits for its own room alone. With masks each rank has its own, since
  * one that was masked may still write. With nodes each block has its own, where those of a rank lie one
- * behind the other: who sends them is told. */
+ * behind the other: who sends them is told; the ranks share them, or with masks have a stride each. */
 struct wp_ll_answer_slots {
     int32_t per_half;
-    int32_t rank_stride, place_stride, choice_stride; /* without nodes */
-    int32_t block_stride;                             /* with nodes */
+    int32_t rank_stride;                 /* 0: ranks share them */
+    int32_t place_stride, choice_stride; /* without nodes */
+    int32_t block_stride;                /* with nodes */
 };
 
 struct wp_ll_plan { /* the same on all ranks */
@@ -119,7 +120,8 @@ struct wp_ll_network {
     const int32_t *ranks;       /* [num_ranks] these first */
     const int32_t *idx_of_rank; /* [num_ranks] in `ranks` */
     int32_t range_bits;         /* of either part of a range in a word */
-    int32_t staged_rows;        /* slots of each block for rows that it sends; */
+    int32_t staged_rows;        /* slots of each block for rows that it sends, of which */
+    int32_t staged_rank_rows;   /* each remote rank has so many; 0: they share them */
     int32_t staged_answers;     /* the same for answers, to each remote rank */
     /* Memory of the network, and where it is on every rank. At first words, then: */
     char *memory;
@@ -128,6 +130,8 @@ struct wp_ll_network {
     uint64_t
         *taken; /* [halves][num_ranks][num_blocks] the words of rows before those that come next */
     int32_t *answer_slots; /* [halves][max_tokens][num_topk] where answers come to; -1: none does */
+    /* With masks: [WP_LL_NUM_MAILS][num_ranks][num_blocks] epochs of which the block has told */
+    uint64_t *told_epochs;
 };
 
 /* Where parts of an area begin: found once, by the host. */

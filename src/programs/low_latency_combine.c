@@ -285,6 +285,8 @@ WP_FN void put_answers(const struct answerer *answerer)
     const int32_t block = wp_block_idx(warp);
     for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
         const int32_t rank = ll->network.ranks[i];
+        if (wp_ll_warp_masks(warp, ll, rank))
+            continue;
         const struct wp_ll_range range = wp_ll_range(ll, answerer->result, rank, block);
         const int32_t first = range.num_rows > 0 ? answer_of_row(answerer, rank, range.first) : 0;
         const struct wp_ll_put put = {

@@ -19,12 +19,15 @@
 
 /* ------------------------------------------------------------------ send */
 
-/* Where a row for a rank of another node is staged: rows are in the order of their answers. */
+/* Where a row for a rank of another node is staged: rows are in the order of their answers, or where
+ * the rank has its own. */
 WP_FN uint64_t staged_row(const struct wp_ll_sender *sender, int32_t rank, int32_t row)
 {
     const struct wp_ll_counters *counters = &sender->counters;
+    const struct wp_ll_network *network = &sender->args->ll.network;
     return wp_ll_staged_row(&sender->args->ll, sender->number, wp_block_idx(sender->run->op.warp),
-                            counters->first_answers[rank] + row - counters->firsts[rank]);
+                            network->idx_of_rank[rank] * network->staged_rank_rows +
+                                counters->first_answers[rank] + row - counters->firsts[rank]);
 }
 
 /* The slot of the token at the rank of choice k, or where that is staged; NULL if that choice has none of its own. */
@@ -170,6 +173,8 @@ WP_FN void put_rows(const struct wp_ll_sender *sender)
     const int32_t own = ll->exchange.rank;
     for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
         const int32_t rank = ll->network.ranks[i], first = sender->counters.firsts[rank];
+        if (wp_ll_warp_masks(warp, ll, rank))
+            continue;
         const struct wp_ll_range range = {first, sender->counters.rows[rank] - first};
         const struct wp_ll_put put = {
             rank,
@@ -212,7 +217,7 @@ WP_FN void send_heads(const struct wp_ll_sender *sender)
     for (int32_t rank = wp_warp_idx(warp); rank < ll->exchange.num_ranks;
          rank += wp_num_warps(warp)) {
         const int32_t *counts = sender->counters.experts + (int64_t)rank * max_local;
-        if (wp_ballot(warp, wp_ll_is_masked(&ll->masks, rank)) != 0)
+        if (wp_ll_warp_masks(warp, ll, rank))
             continue;
         if (wp_ll_is_remote(ll, rank))
             put_head(sender, rank, counts);

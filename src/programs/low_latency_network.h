@@ -6,12 +6,17 @@
  *     rows of a block for a rank      one put to its slots; the word that comes with it says which
  *     answers of a block to a rank    one put: their slots there lie one behind the other
  *     a head                          one put
- *     room                            an addition to a word
+ *     room, that it waits              an addition to a word
+ *     that it returns                 a signal, behind all that it has put before
  *
  * Words are added to, and the network may bring what was sent later first. So words of what arrives
  * are those of a half: n + num_halves is sent when all that came with n has been taken. Room only
  * counts. Staged slots, and those for answers, are a block's own, whatever the number of tokens:
  * who waits for its block's room alone overwrites nothing that another block has under way.
+ *
+ * With masks, what two ranks have between them is theirs alone here too: each has its own slots for
+ * answers, and its own staged ones, since what was put to a rank that is masked then may still be
+ * under way, and must stay what it is.
  */
 #ifndef WEFT_PROGRAMS_LOW_LATENCY_NETWORK_H
 #define WEFT_PROGRAMS_LOW_LATENCY_NETWORK_H
@@ -31,12 +36,19 @@ WP_FN uint64_t wp_ll_block_words(const struct wp_ll_plan *plan, int32_t num_rank
     return (uint64_t)num_ranks * (uint64_t)plan->num_blocks;
 }
 
+/* Of words about the blocks of ranks: arrived, for each half, room and returned, of both mails, or steps. */
+WP_FN uint64_t wp_ll_num_block_sets(const struct wp_ll_plan *plan)
+{
+    return WP_LL_NUM_MAILS * ((uint64_t)plan->num_halves + 2);
+}
+
+/* Behind those: of ranks, heads for each half, and whether they wait. */
 WP_FN uint64_t wp_ll_network_words_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
-    const uint64_t num_sets = WP_LL_NUM_MAILS * ((uint64_t)plan->num_halves + 1);
-    const uint64_t num_heads = (uint64_t)plan->num_halves * (uint64_t)num_ranks;
-    return wp_ll_align((num_sets * wp_ll_block_words(plan, num_ranks) + num_heads) *
-                       sizeof(uint64_t));
+    const uint64_t num_of_ranks = ((uint64_t)plan->num_halves + 1) * (uint64_t)num_ranks;
+    return wp_ll_align(
+        (wp_ll_num_block_sets(plan) * wp_ll_block_words(plan, num_ranks) + num_of_ranks) *
+        sizeof(uint64_t));
 }
 
 WP_FN uint64_t wp_ll_network_block_word(const struct wp_low_latency *ll, uint64_t set, int32_t rank,
@@ -64,14 +76,31 @@ WP_FN uint64_t wp_ll_network_room(const struct wp_low_latency *ll, enum wp_ll_ma
     return wp_ll_network_block_word(ll, num_arrived + (uint64_t)mail, rank, block);
 }
 
+WP_FN uint64_t wp_ll_network_returned(const struct wp_low_latency *ll, enum wp_ll_mail step,
+                                      int32_t rank, int32_t block)
+{
+    const uint64_t num_before = WP_LL_NUM_MAILS * ((uint64_t)ll->plan.num_halves + 1);
+    return wp_ll_network_block_word(ll, num_before + (uint64_t)step, rank, block);
+}
+
+WP_FN uint64_t wp_ll_network_rank_word(const struct wp_low_latency *ll, uint64_t set, int32_t rank)
+{
+    const uint64_t idx = set * (uint64_t)ll->exchange.num_ranks + (uint64_t)rank;
+    return wp_ll_network_block_word(ll, wp_ll_num_block_sets(&ll->plan), 0, 0) +
+           idx * sizeof(uint64_t);
+}
+
 /* of heads, */
 WP_FN uint64_t wp_ll_network_head_word(const struct wp_low_latency *ll, uint64_t number,
                                        int32_t rank)
 {
-    const uint64_t num_sets = WP_LL_NUM_MAILS * ((uint64_t)ll->plan.num_halves + 1);
-    const uint64_t idx =
-        wp_ll_half(&ll->plan, number) * (uint64_t)ll->exchange.num_ranks + (uint64_t)rank;
-    return wp_ll_network_block_word(ll, num_sets, 0, 0) + idx * sizeof(uint64_t);
+    return wp_ll_network_rank_word(ll, wp_ll_half(&ll->plan, number), rank);
+}
+
+/* of whether ranks wait, */
+WP_FN uint64_t wp_ll_network_waits(const struct wp_low_latency *ll, int32_t rank)
+{
+    return wp_ll_network_rank_word(ll, (uint64_t)ll->plan.num_halves, rank);
 }
 
 enum wp_ll_direction { WP_LL_FROM /* a rank */, WP_LL_TO };
@@ -123,6 +152,12 @@ WP_FN void wp_ll_copy_row(struct wp_warp *warp, const struct wp_ll_plan *plan,
 }
 
 /* ------------------------------------------------------------------ puts */
+
+/* By all lanes, alike: whether a rank is masked. Lanes may see it at different times. */
+WP_FN int wp_ll_warp_masks(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
+{
+    return wp_ll_has_masks(&ll->masks) && wp_ballot(warp, wp_ll_is_masked(&ll->masks, rank)) != 0;
+}
 
 /* Warp-wide: num_bytes from `staged` to `offset` in the area of `rank`, and then `add` to a word. */
 struct wp_ll_put {
@@ -199,6 +234,10 @@ WP_FN struct wp_ll_told wp_ll_told_remotely(const struct wp_low_latency *ll, enu
         told.word = wp_ll_own_word(ll, wp_ll_network_room(ll, mail, rank, block));
         return told;
     }
+    if (words == WP_LL_RETURNED) {
+        told.word = wp_ll_own_word(ll, wp_ll_network_returned(ll, mail, rank, block));
+        return told;
+    }
     told.word = wp_ll_own_word(ll, wp_ll_network_arrived(ll, mail, number, rank, block));
     told.at_least = mail == WP_LL_ROWS ? *wp_ll_taken(ll, number, rank, block) + 1
                                        : wp_ll_lap(&ll->plan, number);
@@ -212,6 +251,15 @@ WP_FN int wp_ll_says_more(struct wp_ll_told *told, enum wp_ll_words words, enum 
     if (words == WP_LL_ARRIVED && mail == WP_LL_ROWS)
         told->at_least = *told->word;
     return told->at_least > awaited;
+}
+
+/* Of which epoch, in a step of its return, a block has told a rank (low_latency_unmask.c). */
+WP_FN uint64_t *wp_ll_told_epoch(const struct wp_low_latency *ll, enum wp_ll_mail step,
+                                 int32_t rank, int32_t block)
+{
+    return ll->network.told_epochs +
+           (uint64_t)step * wp_ll_block_words(&ll->plan, ll->exchange.num_ranks) +
+           (uint64_t)rank * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
 }
 
 /* ------------------------------------------------------------------ room */
@@ -245,6 +293,8 @@ WP_FN void wp_ll_tell_room_remotely(struct wp_warp *warp, const struct wp_low_la
 {
     for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
         const int32_t rank = ll->network.ranks[i];
+        if (wp_ll_warp_masks(warp, ll, rank))
+            continue;
         if (room.rows > 0 && wp_lane_idx(warp) == 0)
             wp_ll_note_taken(ll, room.rows, rank, wp_block_idx(warp));
         if (room.answers > 0)

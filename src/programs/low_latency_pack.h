@@ -32,37 +32,7 @@ WP_FN void wp_ll_tell_num_rows(const struct wp_ll_taker *taker)
     }
 }
 
-/* Warp-wide, with masks, when the warp has the head of a rank or not: as the block that was first has
- * found it. */
-WP_FN enum wp_status wp_ll_agree_on_head(const struct wp_ll_taker *taker,
-                                         const struct wp_wait_site *site, enum wp_status found,
-                                         int32_t *counts)
-{
-    struct wp_warp *warp = taker->run->op.warp;
-    const struct wp_low_latency *ll = &taker->args->ll;
-    const int32_t max_local = ll->plan.max_local_experts;
-    uint32_t is_there = 0;
-    if (wp_lane_idx(warp) == 0)
-        is_there = (uint32_t)wp_ll_decide_presence(&ll->masks, site->rank, taker->number,
-                                                   found == WP_STATUS_OK);
-    is_there = wp_max_u32(warp, is_there);
-    if (is_there && found == WP_STATUS_ABSENT) {
-        struct wp_wait_site there = *site;
-        there.absent_after_ms = 0;
-        return wp_tagged_take_relaxed(warp,
-                                      wp_ll_head(ll, ll->exchange.rank, taker->number, site->rank),
-                                      counts, max_local, &there);
-    }
-    if (!is_there) {
-        wp_ll_mask_out(&ll->masks, site->rank);
-        wp_warp_sync(warp); /* parts of it may have been taken */
-        for (int32_t i = wp_lane_idx(warp); i < max_local; i += WP_WARP_SIZE)
-            counts[i] = 0;
-    }
-    return WP_STATUS_OK;
-}
-
-/* Warp-wide: the head of a rank of another node. */
+/* Warp-wide: takes the head of a rank of another node, or waits for it a period in vain. */
 WP_FN enum wp_status wp_ll_take_remote_head(const struct wp_ll_taker *taker, int32_t *counts,
                                             const struct wp_wait_site *site)
 {
@@ -80,28 +50,65 @@ WP_FN enum wp_status wp_ll_take_remote_head(const struct wp_ll_taker *taker, int
     return status;
 }
 
-/* Warp-wide: the head of a rank of this node. WP_STATUS_ABSENT: it is masked, or missing. */
-WP_FN enum wp_status wp_ll_take_tagged_head(const struct wp_ll_taker *taker, int32_t *counts,
-                                            const struct wp_wait_site *site)
+/* The same of any rank. */
+WP_FN enum wp_status wp_ll_take_head_once(const struct wp_ll_taker *taker, int32_t *counts,
+                                          const struct wp_wait_site *site)
+{
+    const struct wp_low_latency *ll = &taker->args->ll;
+    const char *head = wp_ll_head(ll, ll->exchange.rank, taker->number, site->rank);
+    return wp_ll_is_remote(ll, site->rank)
+               ? wp_ll_take_remote_head(taker, counts, site)
+               : wp_tagged_take_relaxed(taker->run->op.warp, head, counts,
+                                        ll->plan.max_local_experts, site);
+}
+
+/* Warp-wide. WP_STATUS_ABSENT: the rank is masked, or missing. */
+WP_FN enum wp_status wp_ll_await_head(const struct wp_ll_taker *taker, int32_t *counts,
+                                      const struct wp_wait_site *site)
+{
+    const struct wp_ll_run *run = taker->run;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    struct wp_ll_patience patience = wp_ll_patience_about(taker->number, ll->exchange.num_ranks);
+    enum wp_status status = WP_STATUS_ABSENT;
+    while (!wp_ll_warp_masks(run->op.warp, ll, site->rank)) {
+        uint32_t is_awaited = 0;
+        status = wp_ll_take_head_once(taker, counts, site);
+        if (status != WP_STATUS_ABSENT)
+            break;
+        wp_warp_sync(run->op.warp); /* parts of it may have been taken */
+        if (wp_lane_idx(run->op.warp) == 0)
+            is_awaited = (uint32_t)wp_ll_goes_on_waiting(run, site->rank, &patience);
+        if (wp_max_u32(run->op.warp, is_awaited) == 0)
+            break;
+        wp_ll_tell_waits(run, ll->masks.mask);
+    }
+    return status;
+}
+
+/* Warp-wide, with masks, when the warp has the head of a rank or not: as the block that was first has
+ * found it. */
+WP_FN enum wp_status wp_ll_agree_on_head(const struct wp_ll_taker *taker,
+                                         const struct wp_wait_site *site, enum wp_status found,
+                                         int32_t *counts)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
-    const int32_t num_ranks = ll->exchange.num_ranks;
-    const char *head = wp_ll_head(ll, ll->exchange.rank, taker->number, site->rank);
-    struct wp_ll_patience patience = wp_ll_patience_about(taker->number, num_ranks);
-    enum wp_status status = WP_STATUS_ABSENT;
-    uint32_t is_awaited = 1;
-    while (status == WP_STATUS_ABSENT && is_awaited &&
-           wp_ballot(warp, wp_ll_is_masked(&ll->masks, site->rank)) == 0) {
-        status = wp_tagged_take_relaxed(warp, head, counts, ll->plan.max_local_experts, site);
-        if (status != WP_STATUS_ABSENT)
-            break;
-        if (wp_lane_idx(warp) == 0)
-            is_awaited =
-                (uint32_t)wp_ll_goes_on_waiting(taker->run, ll->masks.mask, site->rank, &patience);
-        is_awaited = wp_max_u32(warp, wp_lane_idx(warp) == 0 ? is_awaited : 0);
+    uint32_t is_there = 0;
+    if (wp_lane_idx(warp) == 0)
+        is_there = (uint32_t)wp_ll_decide_presence(&ll->masks, site->rank, taker->number,
+                                                   found == WP_STATUS_OK);
+    is_there = wp_max_u32(warp, is_there);
+    if (is_there && found == WP_STATUS_ABSENT) {
+        struct wp_wait_site there = *site;
+        there.absent_after_ms = 0;
+        return wp_ll_take_head_once(taker, counts, &there);
     }
-    return status;
+    if (!is_there) {
+        wp_ll_mask_out(&ll->masks, site->rank);
+        for (int32_t i = wp_lane_idx(warp); i < ll->plan.max_local_experts; i += WP_WARP_SIZE)
+            counts[i] = 0;
+    }
+    return WP_STATUS_OK;
 }
 
 /* Warp-wide: how many selections of each expert here a rank has. */
@@ -109,17 +116,13 @@ WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t ra
 {
     const struct wp_low_latency *ll = &taker->args->ll;
     int32_t *counts = taker->bases + (int64_t)rank * ll->plan.max_local_experts;
+    int64_t *waited_ns =
+        wp_lane_idx(taker->run->op.warp) == 0 ? wp_ll_waited_ns(taker->run, rank) : NULL;
+    const uint64_t begin_ns = wp_ll_begin_waiting(taker->run, waited_ns);
     struct wp_wait_site site = wp_ll_site(taker->run, WP_PHASE_DATA, rank);
-    enum wp_status status;
     site.sequence = taker->number; /* which the head carries */
-    struct wp_ll_waiting waiting = {NULL, 0};
-    if (wp_lane_idx(taker->run->op.warp) == 0)
-        waiting = wp_ll_begin_waiting(taker->run, rank);
-    status = wp_ll_is_remote(ll, rank) ? wp_ll_take_remote_head(taker, counts, &site)
-                                       : wp_ll_take_tagged_head(taker, counts, &site);
-    wp_ll_end_waiting(taker->run, &waiting);
-    if (wp_ll_is_remote(ll, rank))
-        return status;
+    const enum wp_status status = wp_ll_await_head(taker, counts, &site);
+    wp_ll_end_waiting(taker->run, waited_ns, begin_ns);
     return wp_ll_has_masks(&ll->masks) && status != WP_STATUS_FAILED
                ? wp_ll_agree_on_head(taker, &site, status, counts)
                : status;

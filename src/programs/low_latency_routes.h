@@ -201,14 +201,16 @@ WP_FN void wp_ll_number_answers(const struct wp_ll_sender *sender, int32_t token
     wp_warp_sync(warp);
 }
 
-/* By one warp, when all answers are numbered: those of each rank lie one behind the other, those
- * of ranks of other nodes first, so that rows for these can be staged in the same order. */
+/* By one warp, when all answers are numbered: those of each rank lie one behind the other, and, where
+ * ranks share slots, those of ranks of other nodes first, so that rows for these can be staged in the
+ * same order. */
 WP_FN void wp_ll_place_answers(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
     const struct wp_low_latency *ll = &sender->args->ll;
     const int32_t num_ranks = ll->exchange.num_ranks;
-    const int32_t first_of_block = wp_block_idx(warp) * ll->plan.answer_slots.block_stride;
+    const struct wp_ll_answer_slots *at = &ll->plan.answer_slots;
+    const int32_t first_of_block = wp_block_idx(warp) * at->block_stride;
     int32_t first = 0;
     for (int32_t begin = 0; begin < num_ranks; begin += WP_WARP_SIZE) {
         const int32_t i = begin + wp_lane_idx(warp);
@@ -217,7 +219,7 @@ WP_FN void wp_ll_place_answers(const struct wp_ll_sender *sender)
         const int32_t before =
             wp_prefix_sum(warp, rank < 0 ? 0 : sender->counters.answers[rank], &total);
         if (rank >= 0)
-            sender->counters.first_answers[rank] = first + before;
+            sender->counters.first_answers[rank] = at->rank_stride > 0 ? 0 : first + before;
         first += total;
     }
     wp_warp_sync(warp);
@@ -226,7 +228,8 @@ WP_FN void wp_ll_place_answers(const struct wp_ll_sender *sender)
         int32_t *slots = wp_ll_answer_slots(ll, sender->number, token);
         for (int32_t k = wp_lane_idx(warp); k < ll->plan.num_topk; k += WP_WARP_SIZE)
             if (slots[k] >= 0)
-                slots[k] += first_of_block + sender->counters.first_answers[choices[k].rank];
+                slots[k] += first_of_block + choices[k].rank * at->rank_stride +
+                            sender->counters.first_answers[choices[k].rank];
     }
 }
 

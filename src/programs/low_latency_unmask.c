@@ -23,72 +23,145 @@ WP_FN int takes_part(const struct wp_ll_run *run, const int32_t *mask, int32_t r
     return rank == run->ll->exchange.rank || (mask[rank] == 0 && wp_ll_missing(run)[rank] == 0);
 }
 
-WP_FN enum wp_status await_step(const struct wp_ll_run *run,
-                                const struct wp_low_latency_unmask_args *args, enum step step,
-                                int32_t rank)
+/* By all lanes, alike. */
+WP_FN int warp_takes_part(const struct wp_ll_run *run, const int32_t *mask, int32_t rank)
 {
-    const struct wp_low_latency *ll = run->ll;
-    const struct wp_wait_site site = wp_ll_site(run, WP_PHASE_START, rank);
-    const uint64_t *word = wp_ll_word(ll, ll->exchange.rank, WP_LL_RETURNED, (enum wp_ll_mail)step,
-                                      rank, wp_block_idx(run->op.warp));
-    struct wp_ll_patience patience = wp_ll_patience(PERIODS, ll->exchange.num_ranks);
-    enum wp_status status;
-    do {
-        status = wp_wait(run->op.warp, word, args->epoch, &site);
-    } while (status == WP_STATUS_ABSENT && wp_ll_goes_on_waiting(run, args->mask, rank, &patience));
-    return status;
+    return wp_ballot(run->op.warp, takes_part(run, mask, rank)) != 0;
 }
 
-/* By all warps, which meet: tells those that take part of a step, and waits for it; those that do not
- * come are missing. */
-WP_FN enum wp_status pass(const struct wp_ll_run *run,
-                          const struct wp_low_latency_unmask_args *args, enum step step)
+/* Warp-wide: tells a rank of another node, behind all that has been put to it. Its word is added what it
+ * does not know yet. */
+WP_FN void tell_remotely(const struct wp_ll_run *run, const struct wp_low_latency_unmask_args *args,
+                         enum step step, int32_t rank)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     const enum wp_ll_mail mail = (enum wp_ll_mail)step;
+    const int32_t block = wp_block_idx(warp);
+    uint64_t *told = wp_ll_told_epoch(ll, mail, rank, block);
+    const struct wp_access signal = {WP_ACCESS_SIGNAL,
+                                     rank,
+                                     0,
+                                     0,
+                                     0,
+                                     ll->network.place +
+                                         wp_ll_network_returned(ll, mail, ll->exchange.rank, block),
+                                     args->epoch - *told,
+                                     WP_ACCESS_MAY_BE_LOST,
+                                     0,
+                                     0};
+    wp_remote_post(warp, &signal);
+    wp_warp_sync(warp); /* all lanes have read it */
+    if (wp_lane_idx(warp) == 0)
+        *told = args->epoch;
+}
+
+/* Warp-wide: tells those that take part. */
+WP_FN void tell(const struct wp_ll_run *run, const struct wp_low_latency_unmask_args *args,
+                enum step step)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
     const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
+    for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
+        const int32_t rank = wp_rank_after(&ll->exchange, i);
+        if (!wp_ll_is_remote(ll, rank) && takes_part(run, args->mask, rank))
+            wp_credit(warp, rank,
+                      wp_ll_word(ll, rank, WP_LL_RETURNED, (enum wp_ll_mail)step, own, block),
+                      args->epoch);
+    }
+    for (int32_t i = 0; i < ll->network.num_remote; i++)
+        if (warp_takes_part(run, args->mask, ll->network.ranks[i]))
+            tell_remotely(run, args, step, ll->network.ranks[i]);
+}
+
+/* Warp-wide: waits for those that take part; those that do not come are missing. */
+WP_FN enum wp_status await_others(const struct wp_ll_run *run,
+                                  const struct wp_low_latency_unmask_args *args, enum step step)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_exchange *exchange = &run->ll->exchange;
+    const struct wp_ll_patience patience = wp_ll_patience(PERIODS, exchange->num_ranks);
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t first = 0; first < exchange->num_ranks; first += WP_WARP_SIZE) {
+        const int32_t i = first + wp_lane_idx(warp);
+        int32_t rank = i < exchange->num_ranks && status == WP_STATUS_OK
+                           ? wp_rank_after(exchange, i)
+                           : WP_NO_RANK;
+        if (rank != WP_NO_RANK && !takes_part(run, args->mask, rank))
+            rank = WP_NO_RANK;
+        const struct wp_ll_wait wait = {
+            wp_ll_told_by(run, WP_LL_RETURNED, (enum wp_ll_mail)step, rank, args->epoch),
+            wp_ll_site(run, WP_PHASE_START, rank), NULL};
+        const enum wp_status found = wp_ll_await_words(run, args->mask, &wait, patience);
+        if (found == WP_STATUS_ABSENT)
+            wp_ll_missing(run)[rank] = 1;
+        else
+            status = found;
+    }
+    return status;
+}
+
+/* By all warps, which meet. */
+WP_FN enum wp_status pass(const struct wp_ll_run *run,
+                          const struct wp_low_latency_unmask_args *args, enum step step)
+{
+    struct wp_warp *warp = run->op.warp;
     enum wp_status status = WP_STATUS_OK;
     wp_block_sync(warp);
     wp_fence_launches(warp); /* what has been cleared; a credit is behind loads alone */
-    for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks && wp_warp_idx(warp) == 0;
-         i += WP_WARP_SIZE) {
-        const int32_t rank = wp_rank_after(&ll->exchange, i);
-        if (takes_part(run, args->mask, rank))
-            wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_RETURNED, mail, own, block),
-                      args->epoch);
+    if (wp_warp_idx(warp) == 0) {
+        tell(run, args, step);
+        status = await_others(run, args, step);
     }
-    for (int32_t i = wp_lane_idx(warp);
-         i < ll->exchange.num_ranks && wp_warp_idx(warp) == 0 && status != WP_STATUS_FAILED;
-         i += WP_WARP_SIZE) {
-        const int32_t rank = wp_rank_after(&ll->exchange, i);
-        if (!takes_part(run, args->mask, rank))
-            continue;
-        status = await_step(run, args, step, rank);
-        if (status == WP_STATUS_ABSENT)
-            wp_ll_missing(run)[rank] = 1;
-    }
-    status = status == WP_STATUS_ABSENT ? WP_STATUS_OK : status;
     return (enum wp_status)wp_block_max_again(warp, (uint32_t)status);
 }
 
-/* By all warps: the words of this block, and by the last one the heads, of those that take part. */
-WP_FN void clear(const struct wp_ll_run *run, const int32_t *mask)
+/* Warp-wide: the words of this block that a rank of this node signals, and by the last one the heads. */
+WP_FN void clear_local(const struct wp_ll_run *run, int32_t rank)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
     const int has_heads = ll->plan.is_by_expert && block == ll->plan.num_blocks - 1;
+    for (int32_t i = wp_lane_idx(warp); i < 2 * WP_LL_NUM_MAILS; i += WP_WARP_SIZE)
+        wp_clear(wp_ll_word(ll, own, (enum wp_ll_words)(i / WP_LL_NUM_MAILS),
+                            (enum wp_ll_mail)(i % WP_LL_NUM_MAILS), rank, block));
+    for (int32_t half = 0; half < ll->plan.num_halves && has_heads; half++)
+        wp_tagged_send(warp, own, wp_ll_head(ll, own, (uint64_t)half, rank), ll->expert_bases,
+                       ll->plan.max_local_experts, 0);
+}
+
+/* One lane: the same of a rank of another node, and what is remembered of its words. */
+WP_FN void clear_remote(const struct wp_low_latency *ll, int32_t rank, int32_t block)
+{
+    for (int32_t i = 0; i < WP_LL_NUM_MAILS; i++) {
+        const enum wp_ll_mail mail = (enum wp_ll_mail)i;
+        wp_clear(wp_ll_own_word(ll, wp_ll_network_room(ll, mail, rank, block)));
+        for (int32_t half = 0; half < ll->plan.num_halves; half++)
+            wp_clear(
+                wp_ll_own_word(ll, wp_ll_network_arrived(ll, mail, (uint64_t)half, rank, block)));
+    }
+    for (int32_t half = 0; half < ll->plan.num_halves; half++) {
+        *wp_ll_taken(ll, (uint64_t)half, rank, block) = 0;
+        if (block == ll->plan.num_blocks - 1)
+            wp_clear(wp_ll_own_word(ll, wp_ll_network_head_word(ll, (uint64_t)half, rank)));
+    }
+}
+
+/* By all warps: what those that take part have told. */
+WP_FN void clear(const struct wp_ll_run *run, const int32_t *mask)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
     for (int32_t rank = wp_warp_idx(warp); rank < ll->exchange.num_ranks;
          rank += wp_num_warps(warp)) {
-        if (wp_ballot(warp, takes_part(run, mask, rank)) == 0)
+        if (!warp_takes_part(run, mask, rank))
             continue;
-        for (int32_t i = wp_lane_idx(warp); i < 2 * WP_LL_NUM_MAILS; i += WP_WARP_SIZE)
-            wp_clear(wp_ll_word(ll, own, (enum wp_ll_words)(i / WP_LL_NUM_MAILS),
-                                (enum wp_ll_mail)(i % WP_LL_NUM_MAILS), rank, block));
-        for (int32_t half = 0; half < ll->plan.num_halves && has_heads; half++)
-            wp_tagged_send(warp, own, wp_ll_head(ll, own, (uint64_t)half, rank), ll->expert_bases,
-                           ll->plan.max_local_experts, 0);
+        if (!wp_ll_is_remote(ll, rank))
+            clear_local(run, rank);
+        else if (wp_lane_idx(warp) == 0)
+            clear_remote(ll, rank, wp_block_idx(warp));
     }
 }
 

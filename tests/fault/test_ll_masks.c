@@ -19,6 +19,7 @@ struct plan {
     struct ll_case problem;
     int signal;
     int in_phases;
+    int32_t num_nodes; /* virtual ones */
     int32_t victim;
     uint64_t seed;
 };
@@ -162,6 +163,7 @@ static int open(struct stand *stand, struct ranks_context *context)
     const struct plan *plan = context->argument;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.timeout_ms = LONG_TIMEOUT_MS;
+    config.num_nodes = plan->num_nodes;
     *stand = (struct stand){.problem = plan->problem};
     stand->problem.cuts = stand->cuts;
     return ranks_warm_up(context) || ll_seat_open(&stand->seat, context, &stand->problem, &config);
@@ -278,25 +280,37 @@ static void run(struct plan plan)
         NUM_RANKS, plan.signal == SIGKILL ? 1u << plan.victim : 0, &plan, sizeof plan);
     options.shared_bytes = sizeof(struct shared);
     if (ranks_run_with(&options, plan.signal == SIGKILL ? survive_a_death : survive_a_stall) != 0)
-        fail_msg("signal %d, in phases %d, victim %d, seed %llu", plan.signal, plan.in_phases,
-                 plan.victim, (unsigned long long)plan.seed);
+        fail_msg("signal %d, in phases %d, victim %d, seed %llu, %d nodes", plan.signal,
+                 plan.in_phases, plan.victim, (unsigned long long)plan.seed, plan.num_nodes);
 }
 
-static void run_seeds(int signal, int32_t num_seeds)
+static void run_seeds(int signal, int32_t num_nodes, int32_t num_seeds)
 {
     for (int32_t seed = 0; seed < num_seeds; seed++)
         run((struct plan){.signal = signal,
                           .in_phases = seed / 2 % 2,
+                          .num_nodes = num_nodes,
                           .victim = (seed + seed / 4) % NUM_RANKS,
                           .seed = (uint64_t)seed});
 }
 
 TEST(decoding_goes_on_without_a_killed_rank)
 {
-    run_seeds(SIGKILL, tests_rounds(tests_grid_size(16, 4), 4));
+    run_seeds(SIGKILL, 1, tests_rounds(tests_grid_size(16, 4), 4));
+}
+
+TEST(decoding_goes_on_without_a_killed_rank_of_another_node)
+{
+    run_seeds(SIGKILL, 2, tests_rounds(tests_grid_size(8, 4), 4));
+    run_seeds(SIGKILL, NUM_RANKS, tests_rounds(tests_grid_size(4, 2), 2));
 }
 
 TEST(a_stopped_rank_comes_back)
 {
-    run_seeds(SIGSTOP, tests_rounds(tests_grid_size(6, 2), 2));
+    run_seeds(SIGSTOP, 1, tests_rounds(tests_grid_size(6, 2), 2));
+}
+
+TEST(a_stopped_rank_of_another_node_comes_back)
+{
+    run_seeds(SIGSTOP, 2, tests_rounds(tests_grid_size(4, 2), 2));
 }

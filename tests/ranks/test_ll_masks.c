@@ -13,6 +13,7 @@ enum { NUM_ROUNDS = 4, NUM_STEPS = 3, SHORT_MS = 100 };
 struct trial {
     struct ll_case problem;
     int in_phases;
+    int32_t num_nodes; /* virtual ones; 0: one */
 };
 
 /* ---------------------------------------------------------------- masks */
@@ -95,8 +96,10 @@ static int run_rounds(struct ranks_context *context)
     struct ll_case problem = trial->problem;
     uint64_t cuts[RANKS_MAX] = {0};
     struct ll_seat seat;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
     problem.cuts = cuts;
-    if (ll_seat_open(&seat, context, &problem, NULL))
+    config.num_nodes = trial->num_nodes;
+    if (ll_seat_open(&seat, context, &problem, &config))
         return 1;
     for (uint64_t round = 0; round < NUM_ROUNDS; round++) {
         if (round % 2 == 1 && (ll_fill_step(&seat, 0) || ll_dispatch(&seat, 0, WEFT_LL_SEND)))
@@ -174,16 +177,29 @@ static void run(struct trial trial, rank_function function)
     const struct ranks_options options = {
         .num_ranks = trial.problem.num_ranks, .deadline_s = 120, RANKS_ARGUMENT(&trial)};
     if (ranks_run_with(&options, function) != 0)
-        fail_msg("%s, in phases %d, seed %llu", trial.problem.name, trial.in_phases,
-                 (unsigned long long)trial.problem.seed);
+        fail_msg("%s, in phases %d, seed %llu, %d nodes", trial.problem.name, trial.in_phases,
+                 (unsigned long long)trial.problem.seed, trial.num_nodes);
 }
 
 TEST(pairs_mask_each_other)
 {
     for (uint64_t seed = 0; seed < 4; seed++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-            struct trial trial = {cases[i], (int)(seed % 2)};
+            struct trial trial = {cases[i], (int)(seed % 2), 0};
             trial.problem.seed = 1 + seed;
+            run(trial, run_rounds);
+        }
+}
+
+/* Of as many nodes as ranks, or of two where there are some for each. */
+TEST(pairs_on_several_nodes_mask_each_other)
+{
+    for (uint64_t seed = 0; seed < 2; seed++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            struct trial trial = {cases[i], (int)(seed % 2), cases[i].num_ranks};
+            if (seed > 0 && cases[i].num_ranks % 2 == 0)
+                trial.num_nodes = 2;
+            trial.problem.seed = 5 + seed;
             run(trial, run_rounds);
         }
 }

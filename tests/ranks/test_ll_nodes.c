@@ -160,35 +160,6 @@ static int refuse_a_handle(struct ranks_context *context)
     return 0;
 }
 
-static int refuse_masks(struct ranks_context *context)
-{
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
-    weft_ll_config ll_config = WEFT_INIT(weft_ll_config);
-    weft_comm *comm;
-    weft_ep *ep;
-    weft_ll *ll;
-    config.num_nodes = 2;
-    ep_config.num_experts = 4;
-    ll_config.hidden = 8;
-    ll_config.max_tokens = 2;
-    ll_config.num_topk = 1;
-    ll_config.dtype = WEFT_FP32;
-    ll_config.on_missing = WEFT_LL_MASK;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
-    RANK_CHECK_OK(context, weft_ep_create(comm, &ep_config, &ep));
-    RANK_CHECK_ERROR(context, weft_ll_create(ep, &ll_config, &ll), WEFT_ERROR_UNSUPPORTED,
-                     "no masks over several nodes");
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
-    return 0;
-}
-
-TEST(masks_are_of_one_node)
-{
-    if (ranks_run(RANKS_THREADS, 2, refuse_masks, (void *)NULL) != 0)
-        fail_msg("a weft_ll with masks");
-}
-
 TEST(other_operations_need_nodes_that_are_alike)
 {
     if (ranks_run(RANKS_THREADS, 4, refuse_a_handle, (void *)NULL) != 0)

@@ -25,6 +25,7 @@ enum {
     NUM_WORDS = 2 * FIRST_CREDIT_WORD + 1,
     DONE_WORD = NUM_WORDS - 1,
     NUM_QUEUE_SLOTS = 16,
+    NUM_STUCK_PUTS = 3 * NUM_QUEUE_SLOTS,
     DEADLINE_MS = 20000,
     POST_TIMEOUT_MS = 3000,
     SLEEP_MS = 2 * DEADLINE_MS /* so that whoever is not woken is too late */
@@ -100,6 +101,11 @@ static void note_failure(void *context, int32_t peer, weft_result result, const 
     snprintf(rank->message, sizeof(rank->message), "%s", message);
     atomic_store(&rank->failed_peer, peer);
     atomic_fetch_add(&rank->num_failures, 1);
+}
+
+static void note_peer_failure(void *context, int32_t peer, const char *message)
+{
+    note_failure(context, peer, WEFT_ERROR_RANK_FAILED, message);
 }
 
 struct connection {
@@ -184,6 +190,7 @@ static void start_job(struct job *job, const char *engine)
                                                        .post_timeout_ms = POST_TIMEOUT_MS,
                                                        .status = &job->ranks[index].status,
                                                        .on_failure = note_failure,
+                                                       .on_peer_failure = note_peer_failure,
                                                        .context = &job->ranks[index]};
         CHECK(weft__progress_start(&options, &job->ranks[index].progress) == WEFT_OK);
     }
@@ -384,10 +391,12 @@ static void what_is_fetched_comes(struct job *job)
     struct rank *rank = &job->ranks[0];
     memset(rank->staging, 0, heap_bytes());
     const struct wp_access get = {.operation = WP_ACCESS_GET,
+                                  .loss = WP_ACCESS_MUST_NOT_BE_LOST,
                                   .rank = 1,
                                   .target = weft__net_place(1, 8),
                                   .num_bytes = heap_bytes() - 8};
     const struct wp_access fetch_add = {.operation = WP_ACCESS_FETCH_ADD,
+                                        .loss = WP_ACCESS_MUST_NOT_BE_LOST,
                                         .rank = 2,
                                         .word = word_place(DONE_WORD),
                                         .add = UINT64_MAX,
@@ -435,8 +444,7 @@ static void a_peer_that_is_known_to_be_dead_has_failed(struct job *job)
     uint64_t number;
     struct weft__progress *progress = job->ranks[0].progress;
     const struct wp_access flush = {.operation = WP_ACCESS_FLUSH, .rank = 2};
-    weft__status_set_rank(&job->ranks[0].status, 2, WEFT__RANK_DEAD);
-    weft__status_fail(&job->ranks[0].status, WEFT_ERROR_RANK_FAILED, 2, "rank 2 does not answer");
+    weft__status_lose_rank(&job->ranks[0].status, 2, "rank 2 does not answer");
     CHECK(weft__progress_post(progress, &flush, WEFT__POSTER_WAITS, &number) == WEFT_OK);
     CHECK(weft__progress_await(progress, number, deadline()) == WEFT_OK);
     CHECK(weft__progress_error(progress) == WEFT_ERROR_RANK_FAILED);
@@ -451,6 +459,51 @@ static void a_peer_that_is_known_to_be_dead_has_failed(struct job *job)
         CHECK(weft__progress_await(progress, number, deadline()) == WEFT_OK);
         CHECK(atomic_load(&job->ranks[0].num_failures) == 2 + i);
     }
+}
+
+/* The same where objects of the communicator go on without it. */
+static void a_death_that_is_no_failure_ends_what_was_sent(struct job *job)
+{
+    uint64_t number;
+    struct rank *rank = &job->ranks[1];
+    const struct wp_access flush = {.operation = WP_ACCESS_FLUSH, .rank = 2};
+    atomic_fetch_add(&rank->status.num_tolerant, 1);
+    weft__status_lose_rank(&rank->status, 2, "rank 2 does not answer");
+    CHECK(weft__progress_post(rank->progress, &flush, WEFT__POSTER_WAITS, &number) == WEFT_OK);
+    CHECK(weft__progress_await(rank->progress, number, deadline()) == WEFT_OK);
+    CHECK(atomic_load(&rank->failed_peer) == 2);
+    CHECK(strcmp(rank->message, "rank 2 has died") == 0);
+    CHECK(weft__status_check(&rank->status) == WEFT_OK);
+}
+
+/* While nobody moves the net of rank 2: more than sockets hold, by more puts than the queue has slots. */
+static weft_result send_past_one_that_takes_nothing(struct weft__net *net, void *context)
+{
+    enum { PUT_BYTES = 1 << 19 };
+    struct job *job = context;
+    struct weft__progress *progress = job->ranks[0].progress;
+    const struct wp_access put = {.operation = WP_ACCESS_PUT_SIGNAL,
+                                  .rank = 2,
+                                  .source = weft__net_place(1, 0),
+                                  .target = weft__net_place(0, 0),
+                                  .num_bytes = PUT_BYTES,
+                                  .word = word_place(DONE_WORD),
+                                  .add = 1};
+    const uint64_t before = done_word(&job->ranks[1]);
+    (void)net;
+    for (int index = 0; index < NUM_STUCK_PUTS; index++)
+        WEFT__TRY(weft__progress_post(progress, &put, WEFT__POSTER_WAITS, NULL));
+    post_signal(&job->ranks[0], 1, WEFT__POSTER_WAITS);
+    wait_for_word(&job->ranks[1], DONE_WORD, before + 1);
+    return WEFT_OK;
+}
+
+static void who_takes_nothing_holds_up_nobody_else(struct job *job)
+{
+    const uint64_t before = done_word(&job->ranks[2]);
+    CHECK(weft__progress_act(job->ranks[2].progress, send_past_one_that_takes_nothing, job) ==
+          WEFT_OK);
+    wait_for_word(&job->ranks[2], DONE_WORD, before + NUM_STUCK_PUTS);
 }
 
 static weft_result fill_queue(struct weft__net *net, void *context)
@@ -518,7 +571,9 @@ static int run_all(const char *engine, enum drivers who)
                  {who_waits_sleeps, THREADS_ALONE},
                  {a_full_queue_that_nobody_takes_from_ends_by_the_deadline, THREADS_ALONE},
                  {a_bad_request_is_an_error_and_holds_nobody_up, who},
+                 {who_takes_nothing_holds_up_nobody_else, THREADS_ALONE},
                  {a_peer_that_is_known_to_be_dead_has_failed, who},
+                 {a_death_that_is_no_failure_ends_what_was_sent, who},
                  {what_is_posted_before_a_stop_arrives, THREADS_ALONE}};
     static struct job job;
     start_job(&job, engine);

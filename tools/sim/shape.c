@@ -277,7 +277,7 @@ static void draw_cut(struct shape *shape, struct rng *rng, int32_t round, int32_
 /* Room for all rows: else whose rows fit would depend on who is missing at other ranks. */
 static void draw_masks(struct shape *shape, struct rng *rng)
 {
-    if (draw(rng, 0, 2) > 0 || shape->num_nodes > 1)
+    if (draw(rng, 0, 2) > 0)
         return;
     shape->ll_terms.on_missing = WEFT_LL_MASK;
     shape->ll_terms.expert_capacity = 0;

@@ -74,7 +74,7 @@ static int is_flushed(struct sim_fiber *fiber)
     return sim_wire_have_older_come(fiber->wait_argument);
 }
 
-static void flush(const struct sim_parcel *parcel)
+void sim_access_flush(const struct sim_parcel *parcel)
 {
     sim_wait_until(is_flushed, (void *)(uintptr_t)parcel, INT32_MAX);
     sim_acquire(sim_wire_landed(parcel));
@@ -83,7 +83,7 @@ static void flush(const struct sim_parcel *parcel)
 void sim_access_answer(const struct sim_parcel *parcel)
 {
     if (parcel->access.operation == WP_ACCESS_FLUSH)
-        flush(parcel);
+        sim_access_flush(parcel);
     else if (sim_wire_is_lost(parcel))
         return;
     else if (parcel->access.operation == WP_ACCESS_GET)

@@ -141,6 +141,15 @@ static void deliver_put(struct sim_parcel *parcel)
     sim_release(sim_wire_landed(parcel));
 }
 
+/* Behind what came before it. */
+static void deliver_signal(const struct sim_parcel *parcel)
+{
+    sim_access_flush(parcel);
+    if (!sim_wire_is_lost(parcel))
+        add_to_word(parcel);
+    sim_release(sim_wire_landed(parcel));
+}
+
 static void deliver(struct sim_parcel *parcel)
 {
     if (parcel->access.operation == WP_ACCESS_PUT ||
@@ -150,6 +159,10 @@ static void deliver(struct sim_parcel *parcel)
     }
     if (sim_random(LATE_ONE_IN) == 0)
         sim_sleep(sim_random(LATE_STEPS));
+    if (parcel->access.operation == WP_ACCESS_SIGNAL) {
+        deliver_signal(parcel);
+        return;
+    }
     sim_access_answer(parcel);
 }
 
@@ -273,13 +286,14 @@ static const char *mistake_in(const weft_comm *comm, const struct wp_access *acc
     const struct weft__ranges *heap = &comm->heap->ranges;
     const int32_t *node_of_rank = comm->topology.node_of_rank;
     const char *mistake = NULL;
-    if (access->operation > WP_ACCESS_FLUSH)
+    if (access->operation > WP_ACCESS_SIGNAL)
         return "access that the sim does not know";
     if (access->rank < 0 || access->rank >= comm->num_ranks)
         return "put to a rank that does not exist";
     if (node_of_rank[access->rank] == node_of_rank[comm->rank])
         return "put to a rank of the own node";
-    if (access->operation == WP_ACCESS_PUT_SIGNAL || access->operation == WP_ACCESS_FETCH_ADD)
+    if (access->operation == WP_ACCESS_PUT_SIGNAL || access->operation == WP_ACCESS_FETCH_ADD ||
+        access->operation == WP_ACCESS_SIGNAL)
         mistake = mistake_in_word(heap, access->word);
     return mistake != NULL ? mistake : mistake_in_bytes(heap, access);
 }

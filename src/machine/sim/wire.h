@@ -48,6 +48,8 @@ struct sim_clock *sim_wire_landed(const struct sim_parcel *parcel);
 /* accesses.c, by the fiber that carries the parcel: */
 /* From here on the put's source may change. */
 void sim_access_take_source(struct sim_parcel *parcel);
+/* Waits until all older ones to its rank have come. */
+void sim_access_flush(const struct sim_parcel *parcel);
 /* A get, fetch-add or flush. */
 void sim_access_answer(const struct sim_parcel *parcel);
 
