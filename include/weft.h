@@ -91,10 +91,11 @@ extern "C" {
 #define WEFT_API
 #endif
 
-#define WEFT_MAX_TOPK       64 /* experts that a token may choose */
-#define WEFT_MAX_PLANES     8  /* arrays that a token's payload may consist of */
-#define WEFT_COLL_MAX_RANKS 32 /* ranks of a node that a weft_coll may have */
-#define WEFT_COLL_MAX_NODES 32 /* nodes of a weft_coll */
+#define WEFT_MAX_TOPK       64  /* experts that a token may choose */
+#define WEFT_MAX_PLANES     8   /* arrays that a token's payload may consist of */
+#define WEFT_COLL_MAX_RANKS 32  /* ranks of a node that a weft_coll may have */
+#define WEFT_COLL_MAX_NODES 32  /* nodes of a weft_coll */
+#define WEFT_COLL_MAX_GROUP 128 /* sends and receives of a group */
 
 /* A struct with its size set and zeros: weft_ep_config c = WEFT_INIT(weft_ep_config); */
 #ifdef __cplusplus
@@ -720,10 +721,13 @@ typedef struct weft_coll_config {
     int32_t num_blocks; /* as weft_ep_config's, at most 1024 */
     int32_t num_warps;
     int32_t reserved; /* 0 */
-    /* Over several nodes, as weft_ep_config's: rings to and from each other node. 0: 1 channel, on
-     * cuda 4; 4 slots; slots of 256 KiB, or less, so that all have 8 MiB together, but of 4 KiB at
-     * least. On one node queues to and from each head of MULTICAST, if anything asks for that: 0: 1
-     * channel, on cuda 16; 4 slots, of 2 at least; slots of 64 KiB. */
+    /* What goes through slots has as many channels to and from each other rank, with so many slots
+     * each. 0, over several nodes, of rings to and from each other node, as weft_ep_config's: 1
+     * channel, on cuda 4; 4 slots; slots of 256 KiB, or less, so that all have 8 MiB together, but
+     * of 4 KiB at least. 0, on one node, of queues to and from each head of MULTICAST, if anything
+     * asks for that: 1 channel, on cuda 16; 4 slots, of 2 at least; slots of 64 KiB. 0, on one node,
+     * of weft_coll_send and weft_coll_recv: 1 channel, on cuda 64 over the ranks, 32 at most; 4
+     * slots; slots so that all have 1 MiB together, on cuda 8 MiB, but of 1 KiB at least. */
     uint64_t staging_slot_bytes;
     int32_t num_channels;
     int32_t num_staging_slots;
@@ -855,6 +859,88 @@ typedef struct weft_coll_all_to_all_v_args {
 WEFT_API weft_result weft_coll_all_to_all_v(weft_coll *coll,
                                             const weft_coll_all_to_all_v_args *args,
                                             weft_stream *stream);
+
+/*
+ * Sends and receives, by the ranks between which they go alone: stream operations, which the other
+ * ranks need not know of. Semantics are those of ncclSend and ncclRecv, of ncclGroupStart and
+ * ncclGroupEnd. For ranks of one node (else WEFT_ERROR_UNSUPPORTED).
+ *
+ * What rank s sends rank r is received there in the order in which s has issued it: the n-th send to
+ * r is the n-th receive from s, in whichever groups they are. count and dtype of both must be the
+ * same (WEFT_ERROR_MISMATCH names the peer). A send or receive alone is a group of one. The
+ * operations of a group are done together: they wait for the peers, but not for each other, in
+ * whichever order they were issued. Those of different groups, and the other operations of coll,
+ * follow each other as issued: so two ranks that exchange something do it in one group. A peer that
+ * does not come is an error that names it.
+ *
+ * When a group has finished on this rank, what it sends may be overwritten, which does not say that
+ * it was received, and what it receives is there. Memory may be any, and goes through slots of
+ * coll's (num_channels, num_staging_slots and staging_slot_bytes of weft_coll_config). A rank may
+ * send to itself, if the receive is in the same group.
+ *
+ * Example group: each rank sends a number to the next one.
+ *
+ *     const int32_t num_ranks = weft_comm_num_ranks(comm), rank = weft_comm_rank(comm);
+ *     weft_coll *coll;
+ *     weft_stream *stream;
+ *     void *memory;
+ *     CHECK(weft_coll_create(comm, NULL, &coll));
+ *     CHECK(weft_stream_create(comm, &stream));
+ *     CHECK(weft_memory_alloc(comm, 2 * sizeof(int32_t), &memory));
+ *     CHECK(weft_memory_copy(comm, memory, &rank, sizeof rank));
+ *
+ *     weft_coll_send_args send = WEFT_INIT(weft_coll_send_args);
+ *     send.send = memory;
+ *     send.count = 1;
+ *     send.dtype = WEFT_INT32;
+ *     send.peer = (rank + 1) % num_ranks;
+ *     weft_coll_recv_args recv = WEFT_INIT(weft_coll_recv_args);
+ *     recv.recv = (int32_t *)memory + 1;
+ *     recv.count = 1;
+ *     recv.dtype = WEFT_INT32;
+ *     recv.peer = (rank + num_ranks - 1) % num_ranks;
+ *     CHECK(weft_coll_group_begin(coll));
+ *     CHECK(weft_coll_send(coll, &send, stream));
+ *     CHECK(weft_coll_recv(coll, &recv, stream));
+ *     CHECK(weft_coll_group_end(coll));
+ *     CHECK(weft_stream_synchronize(stream));
+ *
+ *     int32_t received;
+ *     CHECK(weft_memory_copy(comm, &received, (int32_t *)memory + 1, sizeof received));
+ *     EXPECT(received == recv.peer);
+ *     CHECK(weft_memory_free(comm, memory));
+ *     CHECK(weft_stream_destroy(stream));
+ *     CHECK(weft_coll_destroy(coll));
+ */
+typedef struct weft_coll_send_args {
+    size_t size;
+    const void *send;
+    int64_t count; /* elements, 0..2^42 bytes of them */
+    weft_dtype dtype;
+    int32_t peer; /* rank of comm */
+} weft_coll_send_args;
+
+typedef struct weft_coll_recv_args {
+    size_t size;
+    void *recv;
+    int64_t count;
+    weft_dtype dtype;
+    int32_t peer;
+} weft_coll_recv_args;
+
+/* send[count] of this rank goes to the peer. */
+WEFT_API weft_result weft_coll_send(weft_coll *coll, const weft_coll_send_args *args,
+                                    weft_stream *stream);
+/* recv[count] = what the peer sends. */
+WEFT_API weft_result weft_coll_recv(weft_coll *coll, const weft_coll_recv_args *args,
+                                    weft_stream *stream);
+/* From now on sends and receives of coll, all on the same stream, and at most WEFT_COLL_MAX_GROUP,
+ * are collected. Groups within a group are part of it. Other operations of coll are not: they are
+ * enqueued at once. */
+WEFT_API weft_result weft_coll_group_begin(weft_coll *coll);
+/* Enqueues the group, whose structs were copied. If one of its calls was refused, nothing of it is
+ * done, and the error is that call's. */
+WEFT_API weft_result weft_coll_group_end(weft_coll *coll);
 
 /* Which algorithm an operation of `bytes` would use, where bytes are those of the input for
  * ALL_REDUCE, BROADCAST and REDUCE, of one row for the others. AUTO if there is no such coll or

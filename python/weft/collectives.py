@@ -40,6 +40,7 @@ class Collectives(Object):
                   ctypes.byref(made))
         self._native = Native("coll", made.value, comm._native, ends_when_dropped=False)
         self.comm = comm
+        self._group: _Group | None = None
 
     def all_reduce(self, send: Any, recv: Any = None, op: ReduceOp = ReduceOp.SUM, *,
                    dtype: Any = None, stream: Stream | None = None) -> Any:
@@ -91,6 +92,56 @@ class Collectives(Object):
                             dtype=arrays.weft_dtype(received, dtype, "recv"), root=root)
         self.comm.enqueue(lib.weft_coll_scatter, self._native, args, stream, recv)
         return recv
+
+    def send(self, array: Any, peer: int, *, dtype: Any = None,
+             stream: Stream | None = None) -> None:
+        """array[...] goes to rank `peer`, which receives it; no other rank need call anything.
+        Without a stream, or a group, this returns when the array may be overwritten."""
+        sent = self.comm.view(array, "send")
+        args = abi.CollSendArgs(send=sent.address, count=sent.num_bytes // sent.item_bytes,
+                                dtype=arrays.weft_dtype(sent, dtype, "send"), peer=peer)
+        self._transfer(lib.weft_coll_send, args, stream, array)
+
+    def recv(self, array: Any, peer: int, *, dtype: Any = None,
+             stream: Stream | None = None) -> Any:
+        """array[...] = what rank `peer` sends, in the order in which it does."""
+        received = self.comm.view(array, "recv", writable=True)
+        args = abi.CollRecvArgs(recv=received.address,
+                                count=received.num_bytes // received.item_bytes,
+                                dtype=arrays.weft_dtype(received, dtype, "recv"), peer=peer)
+        self._transfer(lib.weft_coll_recv, args, stream, array)
+        return array
+
+    @contextmanager
+    def group(self, stream: Stream | None = None) -> Iterator[None]:
+        """Sends and receives inside, without a stream of their own, are done together when it ends,
+        in whichever order they are called. After an exception nothing of it is done."""
+        self.comm.call(lib.weft_coll_group_begin, self._native.pointer(), using=(self._native,))
+        self._group = _Group(stream if stream is not None else self.comm._stream_of_thread())
+        group = self._group
+        try:
+            yield
+        except BaseException:
+            lib.weft_coll_send(self._native.pointer(), None, None)  # is refused, and so the group
+            lib.weft_coll_group_end(self._native.pointer())
+            raise
+        finally:
+            self._group = None
+        self.comm.call(lib.weft_coll_group_end, self._native.pointer(),
+                       using=(self._native, group.stream._native))
+        if group.stream._keeps:
+            group.stream.keep(self._native, *group.arrays)
+        if stream is None and not self.comm.is_on_gpu:
+            group.stream.synchronize()
+
+    def _transfer(self, function, args: Any, stream: Stream | None, array: Any) -> None:
+        if self._group is None:
+            self.comm.enqueue(function, self._native, args, stream, array)
+            return
+        if stream is not None:
+            raise InvalidArgumentError("stream must not be given in a group, which has its own")
+        self._group.arrays.append(array)
+        self.comm.enqueue(function, self._native, args, self._group.stream, array)
 
     def _of_root(self, form: str, root: int) -> str:
         return form if self.comm.rank == root else "none"
@@ -177,6 +228,14 @@ class CollectiveRecord(Object):
         and before any of their graphs runs; after an error they must not run."""
         self.coll.comm.call(lib.weft_coll_record_end, self._native.pointer(),
                             using=(self.coll._native,))
+
+
+class _Group:
+    """The sends and receives of a group that has begun."""
+
+    def __init__(self, stream: Stream):
+        self.stream = stream
+        self.arrays: list[Any] = []  # until they are enqueued
 
 
 def _counts_and_offsets(counts: Sequence[int], elements: int):

@@ -16,7 +16,7 @@ struct terms {
     uint64_t staging_bytes;
     int32_t algorithms[WEFT__NUM_COLLECTIVES];
     int32_t num_blocks;
-    int32_t num_channels, num_slots, slot_bytes; /* of rings, on one node of queues */
+    int32_t num_channels, num_slots, slot_bytes; /* as asked for */
     int32_t direct_blocks[WEFT__NUM_WORKS];      /* may differ: the fewest are used */
 };
 
@@ -78,14 +78,9 @@ static weft_result agree(weft_coll *coll)
                         .num_blocks = coll->num_blocks};
     for (int i = 0; i < WEFT__NUM_COLLECTIVES; i++)
         own.algorithms[i] = (int32_t)coll->pinned[i];
-    own.num_channels = coll->queues.num_channels;
-    own.num_slots = coll->queues.num_slots;
-    own.slot_bytes = (int32_t)coll->queues.slot_bytes;
-    if (coll->internode != NULL) {
-        own.num_channels = coll->internode->rings.num_channels;
-        own.num_slots = coll->internode->rings.num_slots;
-        own.slot_bytes = (int32_t)coll->internode->rings.slot_bytes;
-    }
+    own.num_channels = coll->asked.num_channels;
+    own.num_slots = coll->asked.num_slots;
+    own.slot_bytes = (int32_t)coll->asked.slot_bytes;
     weft__coll_choose_direct_blocks(coll, own.direct_blocks);
     weft_result result;
     struct terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
@@ -192,6 +187,7 @@ static weft_result set_up(weft_coll *coll)
     if (coll->internode != NULL)
         return WEFT_OK;
     find_areas(coll);
+    WEFT__TRY(weft__coll_groups_create(coll));
     return weft__coll_multicast_create(coll);
 }
 
@@ -232,6 +228,8 @@ weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, w
     if (coll == NULL)
         return result;
     coll->comm = comm;
+    coll->asked = (struct weft__coll_asked){config->num_channels, config->num_staging_slots,
+                                            config->staging_slot_bytes};
     if (comm->topology.num_nodes > 1) {
         coll->internode =
             weft__comm_calloc(comm, sizeof *coll->internode, "have a weft_coll", &result);
@@ -245,6 +243,7 @@ weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, w
         coll->pinned[config->choices[i].collective] = config->choices[i].algorithm;
     choose_sizes(coll, config);
     weft__coll_multicast_plan(coll, config);
+    weft__coll_groups_plan(comm, config, &coll->groups);
     result = set_up(coll);
     if (result != WEFT_OK) {
         weft__coll_destroy(coll);
@@ -261,6 +260,7 @@ void weft__coll_destroy(weft_coll *coll)
     weft__coll_multicast_destroy(coll);
     if (coll->staging != NULL)
         (void)weft__heap_free(coll->comm->heap, coll->staging);
+    weft__coll_groups_destroy(coll);
     weft__exchange_destroy(coll->exchange);
     weft__coll_internode_destroy(coll);
     free(coll);

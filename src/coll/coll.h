@@ -3,6 +3,7 @@
 #ifndef WEFT_COLL_COLL_H
 #define WEFT_COLL_COLL_H
 
+#include "coll/groups.h"
 #include "coll/tuning.h"
 #include "ops/exchange.h"
 #include "ops/names.h"
@@ -11,6 +12,12 @@
 #include "programs/multicast.h"
 
 enum { WEFT__COLL_MAX_BLOCKS = 1024 }; /* that a config or a table may ask for */
+
+/* What the config says of rings, queues and fifos; 0: the library chooses for each. */
+struct weft__coll_asked {
+    int32_t num_channels, num_slots;
+    uint64_t slot_bytes;
+};
 
 struct weft_coll {
     weft_comm *comm;
@@ -28,6 +35,8 @@ struct weft_coll {
     struct wp_multicast_queues queues;      /* on one node: as a multicast object would have them */
     struct weft__coll_multicast *multicast; /* NULL: nothing asks for it */
     weft_coll_record *capture;              /* that is going on, or NULL */
+    struct weft__coll_groups groups;        /* of ranks of one node */
+    struct weft__coll_asked asked;
 };
 
 /* A call of any of the collectives, checked by the api. */
@@ -77,6 +86,7 @@ weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
 struct weft__coll_defaults {
     uint64_t packet_bytes; /* of the regions of all ranks together */
     uint64_t chunk_bytes;
+    uint64_t group_bytes; /* of all slots of sends and receives together */
     /* Up to where packets are faster, in bytes that a rank sends: of an all-reduce in one shot, in two
      * steps, of broadcasts, and of the others. */
     uint64_t all_reduce_packets_bytes;

@@ -26,7 +26,8 @@ static void fail_wait(weft_comm *comm, const struct weft__program *program,
     static const char *const phases[] = {[WP_PHASE_START] = "start",
                                          [WP_PHASE_FINISH] = "finish",
                                          [WP_PHASE_DATA] = "send",
-                                         [WP_PHASE_ACCESS] = "answer an access to its heap"};
+                                         [WP_PHASE_ACCESS] = "answer an access to its heap",
+                                         [WP_PHASE_ROOM] = "receive"};
     const int is_gone = failure->kind == WP_FAILURE_RANK_GONE;
     struct weft__culprit culprit;
     char why[64];

@@ -22,6 +22,7 @@
     X(direct_reduce)                                                                               \
     X(direct_push)                                                                                 \
     X(multicast)                                                                                   \
+    X(send_receive)                                                                                \
     X(copy)                                                                                        \
     X(quantise)                                                                                    \
     X(mapped_access)                                                                               \

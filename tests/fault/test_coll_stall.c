@@ -127,10 +127,11 @@ TEST(before_operations)
 
 TEST(at_random_moments)
 {
-    static const struct plan plans[] = {{COLL_REDUCE_SCATTER, AT_RANDOM, 0, COLL_SEAT_SMALL, 12},
+    static const struct plan plans[] = {{COLL_GROUP, AT_RANDOM, 1, COLL_SEAT_LARGE, 15},
+                                        {COLL_REDUCE_SCATTER, AT_RANDOM, 0, COLL_SEAT_SMALL, 12},
                                         {COLL_ALL_GATHER, AT_RANDOM, 1, COLL_SEAT_LARGE, 13},
                                         {COLL_ALL_TO_ALL_V, AT_RANDOM, 2, COLL_SEAT_SMALL, 14}};
-    const int num_plans = tests_rounds(tests_grid_size(3, 1), 1);
+    const int num_plans = tests_rounds(tests_grid_size(4, 1), 1);
     for (int i = 0; i < num_plans; i++)
         run(plans[i]);
 }

@@ -84,6 +84,8 @@ struct fuzz_arguments {
     FUZZ_TAILED(weft_rows_args) rows;
     weft_coll_choice choices[NUM_COLLECTIVES];
     FUZZ_TAILED(weft_coll_all_to_all_v_args) all_to_all_v;
+    FUZZ_TAILED(weft_coll_send_args) coll_send;
+    FUZZ_TAILED(weft_coll_recv_args) coll_recv;
     int64_t send_count, send_offset, recv_count, recv_offset; /* of the one rank */
     weft_plane planes[WEFT_MAX_PLANES];
     uint64_t plane_row_bytes[WEFT_MAX_PLANES];

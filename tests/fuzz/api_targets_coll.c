@@ -109,6 +109,78 @@ static const struct fuzz_mutation call_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT32, "op", coll_args.known.op, WEFT_MAX),
 };
 
+/* ---------------------------------------------------------------- sends and receives */
+
+/* To itself, in a group with the receive, or send, that goes with it. */
+static void fill_transfers(struct fuzz_arguments *a, struct rng *rng)
+{
+    weft_coll_send_args *send = &a->coll_send.known;
+    weft_coll_recv_args *recv = &a->coll_recv.known;
+    FUZZ_FILL_SIZE(a, coll_send, rng);
+    FUZZ_FILL_SIZE(a, coll_recv, rng);
+    a->coll = a->own_coll;
+    a->stream = a->own_stream;
+    send->count = recv->count = 1 + rng_below(rng, FUZZ_COUNT);
+    send->dtype = recv->dtype = (weft_dtype)(1 + rng_below(rng, NUM_DTYPES));
+    send->send = rng_below(rng, 2) == 0 ? a->outside : a->arena_memory + rng_below(rng, 64);
+    recv->recv = a->arena_memory + RECV_OFFSET + rng_below(rng, 64);
+}
+
+static void fill_send(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill_transfers(a, rng);
+    a->config = &a->coll_send.known;
+}
+
+static void fill_recv(struct fuzz_arguments *a, struct rng *rng)
+{
+    fill_transfers(a, rng);
+    a->config = &a->coll_recv.known;
+}
+
+/* What is refused ends the group, too, and is refused again. */
+static weft_result call_send(struct fuzz_arguments *a)
+{
+    (void)weft_coll_group_begin(a->own_coll);
+    (void)weft_coll_recv(a->own_coll, &a->coll_recv.known, a->own_stream);
+    const weft_result sent = weft_coll_send(a->coll, a->config, a->stream);
+    const weft_result ended = weft_coll_group_end(a->own_coll);
+    return sent == WEFT_OK ? ended : weft_coll_send(a->coll, a->config, a->stream);
+}
+
+static weft_result call_recv(struct fuzz_arguments *a)
+{
+    (void)weft_coll_group_begin(a->own_coll);
+    (void)weft_coll_send(a->own_coll, &a->coll_send.known, a->own_stream);
+    const weft_result received = weft_coll_recv(a->coll, a->config, a->stream);
+    const weft_result ended = weft_coll_group_end(a->own_coll);
+    return received == WEFT_OK ? ended : weft_coll_recv(a->coll, a->config, a->stream);
+}
+
+static const struct fuzz_mutation send_mutations[] = {
+    FUZZ_POINTERS("coll", coll, FUZZ_NULL),
+    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_POINTERS("args", config, FUZZ_NULL),
+    FUZZ_SIZES(weft_coll_send_args, coll_send),
+    FUZZ_POINTERS("send", coll_send.known.send, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT64, "count", coll_send.known.count, -1, INT64_MAX, INT64_MIN,
+                 (int64_t)1 << 60),
+    FUZZ_NUMBERS(FUZZ_INT32, "dtype", coll_send.known.dtype, -1, NUM_DTYPES + 1, INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "peer", coll_send.known.peer, -1, 1, INT32_MAX, INT32_MIN),
+};
+
+static const struct fuzz_mutation recv_mutations[] = {
+    FUZZ_POINTERS("coll", coll, FUZZ_NULL),
+    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_POINTERS("args", config, FUZZ_NULL),
+    FUZZ_SIZES(weft_coll_recv_args, coll_recv),
+    FUZZ_POINTERS("recv", coll_recv.known.recv, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT64, "count", coll_recv.known.count, -1, INT64_MAX, INT64_MIN,
+                 (int64_t)1 << 60),
+    FUZZ_NUMBERS(FUZZ_INT32, "dtype", coll_recv.known.dtype, -1, NUM_DTYPES + 1, INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "peer", coll_recv.known.peer, -1, 1, INT32_MAX, INT32_MIN),
+};
+
 /* ---------------------------------------------------------------- all_to_all_v */
 
 static void fill_all_to_all_v(struct fuzz_arguments *a, struct rng *rng)
@@ -242,6 +314,8 @@ const struct fuzz_target fuzz_coll_targets[] = {
                 call_mutations),
     FUZZ_TARGET("weft_coll_all_to_all_v", fill_all_to_all_v, call_all_to_all_v,
                 fuzz_wait_for_stream, all_to_all_v_mutations),
+    FUZZ_TARGET("weft_coll_send", fill_send, call_send, fuzz_wait_for_stream, send_mutations),
+    FUZZ_TARGET("weft_coll_recv", fill_recv, call_recv, fuzz_wait_for_stream, recv_mutations),
     FUZZ_TARGET("weft_memory_register", fill_register, call_register, undo_register,
                 register_mutations),
     FUZZ_TARGET("weft_memory_unregister", fill_unregister, call_unregister, fuzz_nothing_to_undo,

@@ -6,6 +6,7 @@
 
 #include "harness/memory.h"
 #include "workload/collective.h"
+#include "workload/transfers.h"
 
 /* ---------------------------------------------------------------- contents of the arrays */
 
@@ -99,6 +100,21 @@ static weft_result issue_all_to_all_v(const struct coll_call *call, weft_coll *c
     return weft_coll_all_to_all_v(coll, &args, stream);
 }
 
+static weft_result issue_group(const struct coll_call *call, int32_t rank, weft_coll *coll,
+                               weft_stream *stream)
+{
+    const struct transfers transfers = {
+        .key = call->spec.seed,
+        .rank = rank,
+        .num_ranks = call->spec.num_ranks,
+        .sent = {(const int64_t *)call->send_rows.counts, (const int64_t *)call->send_rows.offsets},
+        .received = {(const int64_t *)call->recv_rows.counts,
+                     (const int64_t *)call->recv_rows.offsets}};
+    return transfers_issue(
+        &transfers, &(struct transfer_arrays){call->send.data, call->recv.data, call->spec.dtype},
+        coll, stream);
+}
+
 weft_result coll_call_issue(const struct coll_call *call, int32_t rank, weft_coll *coll,
                             weft_stream *stream)
 {
@@ -108,6 +124,8 @@ weft_result coll_call_issue(const struct coll_call *call, int32_t rank, weft_col
     void *recv = at(&call->recv, call->recv_begin_bytes);
     if (spec->operation == COLL_ALL_TO_ALL_V)
         return issue_all_to_all_v(call, coll, stream);
+    if (spec->operation == COLL_GROUP)
+        return issue_group(call, rank, coll, stream);
     if (coll_has_root(spec->operation) && rank != spec->root && call->send_rows.num_rows == 0)
         send = NULL;
     if (coll_has_root(spec->operation) && rank != spec->root && call->recv_rows.num_rows == 0)

@@ -48,15 +48,20 @@ int32_t coll_num_nodes(const struct coll_nodes *nodes, int32_t num_ranks)
 
 const char *coll_operation_name(enum coll_operation operation)
 {
-    static const char *const names[] = {"all_reduce", "reduce_scatter", "all_gather",
-                                        "all_to_all", "broadcast",      "reduce",
-                                        "gather",     "scatter",        "all_to_all_v"};
+    static const char *const names[] = {
+        "all_reduce", "reduce_scatter", "all_gather", "all_to_all",   "broadcast",
+        "reduce",     "gather",         "scatter",    "all_to_all_v", "group"};
     return names[operation];
+}
+
+int coll_has_uneven_rows(enum coll_operation operation)
+{
+    return operation == COLL_ALL_TO_ALL_V || operation == COLL_GROUP;
 }
 
 weft_collective coll_collective(enum coll_operation operation)
 {
-    return operation == COLL_ALL_TO_ALL_V ? WEFT_ALL_TO_ALL : (weft_collective)operation;
+    return coll_has_uneven_rows(operation) ? WEFT_ALL_TO_ALL : (weft_collective)operation;
 }
 
 int coll_is_reduction(enum coll_operation operation)
@@ -74,7 +79,7 @@ int coll_has_root(enum coll_operation operation)
 int coll_is_in_place(const struct coll_case *spec)
 {
     return spec->form == COLL_IN_PLACE && spec->operation != COLL_ALL_TO_ALL &&
-           spec->operation != COLL_ALL_TO_ALL_V;
+           !coll_has_uneven_rows(spec->operation);
 }
 
 uint64_t coll_row_bytes(const struct coll_case *spec)
@@ -118,7 +123,7 @@ static uint64_t pair_count(const struct coll_case *spec, int32_t from, int32_t t
     const uint64_t key =
         rng_key(rng_key(spec->seed, SALT_COUNT), 64 * (uint64_t)from + (uint64_t)to);
     struct rng rng = {key};
-    if (spec->operation != COLL_ALL_TO_ALL_V)
+    if (!coll_has_uneven_rows(spec->operation))
         return spec->count;
     switch (rng_below(&rng, 4)) {
     case 0:
@@ -134,7 +139,7 @@ static uint64_t pair_count(const struct coll_case *spec, int32_t from, int32_t t
 static void place_rows(const struct coll_case *spec, uint64_t key, struct coll_rows *rows)
 {
     struct rng rng = {rng_key(key, SALT_GAP)};
-    const int has_gaps = spec->operation == COLL_ALL_TO_ALL_V;
+    const int has_gaps = coll_has_uneven_rows(spec->operation);
     const int32_t first = has_gaps ? (int32_t)rng_below(&rng, (uint32_t)rows->num_rows) : 0;
     for (int32_t i = 0; i < rows->num_rows; i++) {
         const int32_t row = (first + i) % rows->num_rows;
@@ -149,7 +154,7 @@ struct coll_rows coll_send_rows(const struct coll_case *spec, int32_t rank)
 {
     const enum coll_operation operation = spec->operation;
     const int has_row_per_rank = operation == COLL_REDUCE_SCATTER || operation == COLL_ALL_TO_ALL ||
-                                 operation == COLL_ALL_TO_ALL_V || operation == COLL_SCATTER;
+                                 coll_has_uneven_rows(operation) || operation == COLL_SCATTER;
     struct coll_rows rows = {.num_rows = has_row_per_rank ? spec->num_ranks : 1};
     if ((operation == COLL_BROADCAST || operation == COLL_SCATTER) && rank != spec->root)
         rows.num_rows = 0;
@@ -163,7 +168,7 @@ struct coll_rows coll_recv_rows(const struct coll_case *spec, int32_t rank)
 {
     const enum coll_operation operation = spec->operation;
     const int has_row_per_rank = operation == COLL_ALL_GATHER || operation == COLL_ALL_TO_ALL ||
-                                 operation == COLL_ALL_TO_ALL_V || operation == COLL_GATHER;
+                                 coll_has_uneven_rows(operation) || operation == COLL_GATHER;
     struct coll_rows rows = {.num_rows = has_row_per_rank ? spec->num_ranks : 1};
     if ((operation == COLL_REDUCE || operation == COLL_GATHER) && rank != spec->root)
         rows.num_rows = 0;

@@ -17,6 +17,7 @@ enum coll_operation {
     COLL_GATHER = WEFT_GATHER,
     COLL_SCATTER = WEFT_SCATTER,
     COLL_ALL_TO_ALL_V = NUM_COLLECTIVES, /* the same algorithms as WEFT_ALL_TO_ALL */
+    COLL_GROUP,                          /* the same, by sends and receives in a group */
     COLL_NUM_OPERATIONS
 };
 
@@ -63,7 +64,7 @@ struct coll_case {
     enum coll_operation operation;
     weft_dtype dtype;
     weft_reduce_op op; /* of reductions */
-    uint64_t count;    /* of COLL_ALL_TO_ALL_V: the most from one rank to another */
+    uint64_t count;    /* of COLL_ALL_TO_ALL_V and COLL_GROUP: the most from one rank to another */
     int32_t root;      /* of operations that have one */
     enum coll_values values;
     enum coll_form form; /* ignored by operations without an in-place form */
@@ -82,6 +83,8 @@ int32_t coll_num_nodes(const struct coll_nodes *nodes, int32_t num_ranks);
 const char *coll_operation_name(enum coll_operation operation);
 weft_collective coll_collective(enum coll_operation operation);
 int coll_is_reduction(enum coll_operation operation);
+/* COLL_ALL_TO_ALL_V and COLL_GROUP. */
+int coll_has_uneven_rows(enum coll_operation operation);
 int coll_has_root(enum coll_operation operation);
 int coll_is_in_place(const struct coll_case *spec);
 /* The bytes by which the algorithm of the operation is chosen. */
@@ -100,7 +103,7 @@ struct coll_rows {
     uint64_t total; /* elements, with the gaps between rows */
 };
 
-/* The rows that `rank` gives and gets: none in an array that is the root's. Only all_to_all_v has gaps. */
+/* The rows that `rank` gives and gets: none in an array that is the root's. Only uneven ones have gaps. */
 struct coll_rows coll_send_rows(const struct coll_case *spec, int32_t rank);
 struct coll_rows coll_recv_rows(const struct coll_case *spec, int32_t rank);
 

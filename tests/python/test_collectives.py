@@ -95,6 +95,37 @@ def test_all_to_all_v():
     run(exchange, 3)
 
 
+def test_sends_and_receives():
+    """Only between two of three; in a group to and from all, itself too; what an exception ends."""
+    def exchange(comm):
+        coll = weft.Collectives(comm)
+        rank = comm.rank
+        if rank < 2:
+            array = np.full(70000, rank, np.int64)
+            if rank == 0:
+                coll.send(array, 1)
+            else:
+                assert (coll.recv(array, 0) == 0).all()
+        received = np.zeros((3, 40000), np.float32)
+        with coll.group():
+            for peer in range(3):
+                coll.send(np.full(40000, 10 * rank + peer, np.float32), peer)
+            for peer in range(3):
+                coll.recv(received[peer], peer)
+            with pytest.raises(weft.InvalidArgumentError, match="stream must not be given"):
+                coll.send(received, 0, stream=comm._stream_of_thread())
+        assert [set(row) for row in received.tolist()] == [{10 * peer + rank} for peer in range(3)]
+        with pytest.raises(ZeroDivisionError):
+            with coll.group():
+                coll.send(received, (rank + 1) % 3)
+                coll.recv(received, 1 // 0)
+        with pytest.raises(weft.InvalidArgumentError, match="peer is 3"):
+            coll.send(received, 3)
+        assert coll.all_reduce(np.ones(3, np.float32)).tolist() == [3, 3, 3]
+
+    run(exchange, 3)
+
+
 def test_algorithms():
     def pinned(comm):
         pushed = weft.Collectives(comm, choices={

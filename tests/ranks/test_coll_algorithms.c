@@ -64,7 +64,7 @@ static int check_pinned(struct ep_rank *self, weft_algorithm algorithm)
     const weft_coll_config config = config_of(algorithm, choices);
     weft_coll *coll;
     RANK_CHECK_OK(self->context, weft_coll_create(self->comm, &config, &coll));
-    for (int operation = 0; operation < COLL_NUM_OPERATIONS; operation++) {
+    for (int operation = 0; operation < COLL_GROUP; operation++) {
         const weft_collective collective = coll_collective((enum coll_operation)operation);
         const struct coll_case spec =
             coll_case_random(1, NUM_RANKS, (enum coll_operation)operation, WEFT_FP16, WEFT_SUM, 25);

@@ -64,7 +64,7 @@ static void add_every_count_and_setup(struct coll_trials *trials)
 {
     enum { MAX_BYTES = 1 << 20 };
     struct rng rng = {rng_key(2, (uint64_t)trials->num_ranks)};
-    const int step = tests_grid_size(1, 5); /* prime to all that is counted */
+    const int step = tests_grid_size(1, 7); /* prime to all that is counted */
     for (int i = 0; i < COLL_NUM_OPERATIONS * NUM_COUNTS * COLL_NUM_SETUPS; i += step) {
         const enum coll_operation operation = (enum coll_operation)(i % COLL_NUM_OPERATIONS);
         const weft_dtype dtype = (weft_dtype)(1 + rng_below(&rng, NUM_DTYPES));

@@ -7,7 +7,7 @@
 
 weft_collective coll_collective(enum scenario_op op)
 {
-    return (weft_collective)(op - SCENARIO_ALL_REDUCE);
+    return op == SCENARIO_GROUP ? WEFT_ALL_TO_ALL : (weft_collective)(op - SCENARIO_ALL_REDUCE);
 }
 
 /* ---------------------------------------------------------------- what the seed draws */
@@ -63,8 +63,10 @@ void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rn
     call->algorithm = draw_algorithm(call->collective, rng);
     call->dtype = (weft_dtype)(1 + draw(rng, WEFT_FP8_E4M3));
     call->op = (weft_reduce_op)draw(rng, WEFT_AVG + 1);
-    call->rows = call->collective == WEFT_ALL_TO_ALL && draw(rng, 2) == 0 ? COLL_UNEVEN_ROWS
-                                                                          : COLL_EVEN_ROWS;
+    call->rows = COLL_EVEN_ROWS;
+    if (call->collective == WEFT_ALL_TO_ALL)
+        call->rows =
+            shape->op == SCENARIO_GROUP ? COLL_ROWS_IN_GROUP : (enum coll_rows)draw(rng, 3);
     if (shape->num_nodes > 1)
         call->rows = COLL_EVEN_ROWS;
     call->root = draw(rng, shape->num_ranks);
@@ -151,8 +153,8 @@ struct coll_places coll_places(const struct shape *shape, const struct coll_call
         places.is_in_place = 0;
     if (is_large && (call->collective == WEFT_REDUCE || call->collective == WEFT_GATHER ||
                      call->collective == WEFT_SCATTER))
-        places.send = places.recv; /* only the root has both */
-    if (is_large && call->rows == COLL_UNEVEN_ROWS)
+        places.send = places.recv;                  /* only the root has both */
+    if (is_large && call->rows == COLL_UNEVEN_ROWS) /* no group needs that */
         places.recv = COLL_IN_HEAP;
     return places;
 }
@@ -187,14 +189,14 @@ int coll_is_ignored(const struct shape *shape, const struct coll_call *call, enu
 int32_t coll_row_count(const struct shape *shape, const struct coll_call *call,
                        enum coll_array array, int32_t rank, int32_t row)
 {
-    if (call->rows == COLL_UNEVEN_ROWS)
+    if (call->rows != COLL_EVEN_ROWS)
         return array == COLL_SEND ? uneven_count(call, rank, row) : uneven_count(call, row, rank);
     return coll_is_ignored(shape, call, array, rank) ? 0 : call->count;
 }
 
 int32_t coll_row_begin(const struct coll_call *call, int32_t row)
 {
-    return row * (call->count + (call->rows == COLL_UNEVEN_ROWS));
+    return row * (call->count + (call->rows != COLL_EVEN_ROWS));
 }
 
 size_t coll_array_bytes(const struct shape *shape, const struct coll_call *call,

@@ -3,8 +3,8 @@
  * A call of a collective in a scenario: what the seed draws of it, and what its arrays hold before and
  * after, element by element, computed from the seed without communication.
  *
- * Arrays consist of rows, of equal length and one after the other but for weft_coll_all_to_all_v, which
- * leaves a gap of one element behind each.
+ * Arrays consist of rows, of equal length and one after the other but for weft_coll_all_to_all_v, and sends
+ * and receives, which leave a gap of one element behind each.
  */
 #ifndef WEFT_SIM_COLL_CALL_H
 #define WEFT_SIM_COLL_CALL_H
@@ -14,7 +14,11 @@
 
 struct shape;
 
-enum coll_rows { COLL_EVEN_ROWS, COLL_UNEVEN_ROWS /* weft_coll_all_to_all_v */ };
+enum coll_rows {
+    COLL_EVEN_ROWS,
+    COLL_UNEVEN_ROWS,  /* weft_coll_all_to_all_v */
+    COLL_ROWS_IN_GROUP /* the same, by sends and receives */
+};
 
 enum { COLL_MAX_OFFSET = 15 };
 enum coll_memory { COLL_IN_HEAP, COLL_LOCAL };

@@ -7,6 +7,7 @@
 
 #include "party.h"
 #include "workload/collective.h"
+#include "workload/transfers.h"
 
 enum { POISON = 0x5a };
 
@@ -161,6 +162,15 @@ static weft_result enqueue_uneven(struct party *party, const struct coll_call *c
         recv_counts[row] = coll_row_count(shape, call, COLL_RECV, party->rank, row);
         offsets[row] = coll_row_begin(call, row);
     }
+    if (call->rows == COLL_ROWS_IN_GROUP)
+        return transfers_issue(
+            &(struct transfers){call->key,
+                                party->rank,
+                                shape->num_ranks,
+                                {send_counts, offsets},
+                                {recv_counts, offsets}},
+            &(struct transfer_arrays){arguments->send.memory, arguments->recv.memory, call->dtype},
+            party->coll, stream);
     weft_coll_all_to_all_v_args args = WEFT_INIT(weft_coll_all_to_all_v_args);
     args.send = arguments->send.memory;
     args.recv = arguments->recv.memory;
@@ -172,13 +182,15 @@ static weft_result enqueue_uneven(struct party *party, const struct coll_call *c
     return weft_coll_all_to_all_v(party->coll, &args, stream);
 }
 
-/* Once; with every other seed in the last call, after which nothing else tells that they do not fit. */
+/* Once; with every other seed in the last call, after which nothing else tells that they do not fit. Of a group those
+ * ranks alone find out that receive from the one. */
 static int must_disagree(const struct party *party, int32_t round, int32_t i)
 {
     const struct scenario *scenario = party->scenario;
     const struct shape *shape = party->shape;
     const int is_last = round == shape->num_rounds - 1 && i == shape->num_repeats - 1;
-    return scenario->fault == WEFT__SIM_DISAGREE && !scenario->has_disagreed &&
+    return shape->calls[round][i].rows != COLL_ROWS_IN_GROUP &&
+           scenario->fault == WEFT__SIM_DISAGREE && !scenario->has_disagreed &&
            shape == &scenario->shape && party->rank == scenario->fault_rank &&
            weft__sim_fault_has_struck() && (is_last || shape->seed % 2 == 0);
 }
@@ -209,7 +221,7 @@ static weft_result enqueue_call(struct party *party, const struct coll_call *cal
         i % 2 == 1 && party->second_stream != NULL ? party->second_stream : party->stream;
     const struct arguments arguments = arguments_of(party, call, i);
     prepare_coll(party, call);
-    if (call->rows == COLL_UNEVEN_ROWS)
+    if (call->rows != COLL_EVEN_ROWS)
         return enqueue_uneven(party, call, &arguments, stream);
     return collective_call(
         call->collective, coll,

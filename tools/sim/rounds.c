@@ -406,6 +406,7 @@ weft_result party_run(struct party *party)
         [SCENARIO_REDUCE] = party_run_calls,
         [SCENARIO_GATHER] = party_run_calls,
         [SCENARIO_SCATTER] = party_run_calls,
+        [SCENARIO_GROUP] = party_run_calls,
         [SCENARIO_LL] = party_run_ll,
     };
     for (int32_t round = 0; round < party->shape->num_rounds; round++)

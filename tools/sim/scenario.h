@@ -27,7 +27,8 @@ enum scenario_op {
     SCENARIO_REDUCE,
     SCENARIO_GATHER,
     SCENARIO_SCATTER,
-    SCENARIO_LL, /* low latency: dispatch, combine and release of a weft_ll */
+    SCENARIO_GROUP, /* sends and receives */
+    SCENARIO_LL,    /* low latency: dispatch, combine and release of a weft_ll */
     NUM_SCENARIO_OPS
 };
 
@@ -35,7 +36,7 @@ extern const char *const scenario_op_names[NUM_SCENARIO_OPS];
 
 static inline int scenario_is_collective(enum scenario_op op)
 {
-    return op >= SCENARIO_ALL_REDUCE && op <= SCENARIO_SCATTER;
+    return op >= SCENARIO_ALL_REDUCE && op <= SCENARIO_GROUP;
 }
 
 /* Whether there may be several nodes, whose ranks do not have each other's memory mapped. */

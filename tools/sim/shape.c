@@ -184,7 +184,8 @@ static void draw_job(struct shape *shape, struct rng *rng, const struct scenario
         return;
     }
     shape->num_ranks = draw_ranks(rng, request);
-    if (request->num_ranks == SCENARIO_DRAWN && scenario_is_collective(request->op))
+    if (request->num_ranks == SCENARIO_DRAWN && scenario_is_collective(request->op) &&
+        request->op != SCENARIO_GROUP)
         draw_coll_nodes(shape);
     if (request->num_ranks == SCENARIO_DRAWN)
         return;

@@ -58,7 +58,7 @@ static const struct option_row option_table[] = {
     {OPTION_GROUP, .doc = "The job:"},
     {OPTION_OTHER, "op", "OP",
      "layout, notify, dispatch, combine, barrier, all_reduce, reduce_scatter, all_gather, "
-     "all_to_all, broadcast, reduce, gather, scatter, ll or all",
+     "all_to_all, broadcast, reduce, gather, scatter, group, ll or all",
      "all", .parse = parse_op},
     {OPTION_INTEGER, "ranks", "R",
      "Ranks (each seed draws 1 to 4 nodes with 2 to 8 in all, now and then up to 16 nodes of 4; "

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/* weft_coll_send and weft_coll_recv, alone or in groups. */
+#include <stdio.h>
+
+#include "api/objects.h"
+#include "api/overlap.h"
+#include "api/structs.h"
+#include "coll/coll.h"
+
+static const uint64_t max_bytes = UINT64_C(1) << 42; /* as of a row of the other operations */
+
+/* ---------------------------------------------------------------- the end of a group */
+
+static weft_result check_overlaps(const struct weft__coll_group *group)
+{
+    struct weft__extent extents[WEFT_COLL_MAX_GROUP];
+    for (int32_t i = 0; i < group->num_transfers; i++) {
+        const struct weft__coll_transfer *transfer = &group->transfers[i];
+        const int is_sent = transfer->direction == WP_DIRECTION_SEND;
+        extents[i] = weft__extent_of(is_sent ? "a send of the group" : "a recv of the group",
+                                     is_sent ? WEFT__EXTENT_READ : WEFT__EXTENT_WRITTEN,
+                                     transfer->memory, 1, transfer->bytes);
+    }
+    return weft__check_overlaps(extents, group->num_transfers);
+}
+
+static weft_result check_and_launch(weft_coll *coll)
+{
+    const struct weft__coll_group *group = &coll->groups.group;
+    if (group->result != WEFT_OK)
+        return weft__error(group->result,
+                           "nothing of the group is done, of which a call was refused: %s",
+                           group->message);
+    if (group->num_transfers == 0)
+        return WEFT_OK;
+    WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, group->stream, "stream"));
+    WEFT__TRY(check_overlaps(group));
+    return weft__coll_groups_launch(coll);
+}
+
+/* Whatever comes of it, the next group is a new one. */
+static weft_result end(weft_coll *coll)
+{
+    struct weft__coll_group *group = &coll->groups.group;
+    const weft_result result = check_and_launch(coll);
+    group->num_transfers = 0;
+    group->stream = NULL;
+    group->result = WEFT_OK;
+    return result;
+}
+
+weft_result weft_coll_group_begin(weft_coll *coll)
+{
+    WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));
+    coll->groups.group.num_begun++;
+    return WEFT_OK;
+}
+
+weft_result weft_coll_group_end(weft_coll *coll)
+{
+    WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));
+    if (coll->groups.group.num_begun == 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "coll has no group that has begun: call weft_coll_group_begin first");
+    return --coll->groups.group.num_begun > 0 ? WEFT_OK : end(coll);
+}
+
+/* ---------------------------------------------------------------- sends and receives */
+
+static weft_result check_reach(const weft_coll *coll)
+{
+    if (coll->internode == NULL)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_UNSUPPORTED,
+                       "sends and receives are for ranks of one node, coll has %d nodes",
+                       coll->comm->topology.num_nodes);
+}
+
+static weft_result check_stream(const struct weft__coll_group *group, const weft_stream *stream)
+{
+    WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
+    if (group->stream == NULL || group->stream == stream)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "stream is another one than that of the calls before in the group");
+}
+
+static weft_result check(const weft_coll *coll, const struct weft__coll_transfer *transfer,
+                         int64_t count)
+{
+    const int is_sent = transfer->direction == WP_DIRECTION_SEND;
+    WEFT__TRY(check_reach(coll));
+    WEFT__TRY(weft__check_range(transfer->peer, 0, coll->comm->num_ranks - 1, "peer"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)transfer->dtype, WEFT_INT32,
+                               WEFT_FP8_E4M3, "dtype"));
+    WEFT__TRY(weft__check_range(count, 0, (int64_t)(max_bytes / wp_dtype_bytes(transfer->dtype)),
+                                "count"));
+    WEFT__TRY(weft__check_array(transfer->memory, count, is_sent ? "send" : "recv"));
+    if (count == 0)
+        return WEFT_OK;
+    return weft__machine_of(coll->comm)
+        ->check_pointer(coll->comm, transfer->memory, is_sent ? "send" : "recv");
+}
+
+static weft_result add(weft_coll *coll, struct weft__coll_transfer transfer, int64_t count,
+                       weft_stream *stream)
+{
+    struct weft__coll_group *group = &coll->groups.group;
+    WEFT__TRY(check_stream(group, stream));
+    WEFT__TRY(check(coll, &transfer, count));
+    if (group->num_transfers == WEFT_COLL_MAX_GROUP)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "the group has %d sends and receives: allowed are no more",
+                           WEFT_COLL_MAX_GROUP);
+    transfer.bytes = (uint64_t)count * wp_dtype_bytes(transfer.dtype);
+    group->transfers[group->num_transfers++] = transfer;
+    group->stream = stream;
+    return WEFT_OK;
+}
+
+/* What was refused is not left out of its group in silence: peers would wait for it. */
+static weft_result take(weft_coll *coll, weft_result result)
+{
+    struct weft__coll_group *group = &coll->groups.group;
+    if (group->num_begun == 0 && result == WEFT_OK)
+        return end(coll);
+    if (group->num_begun > 0 && result != WEFT_OK && group->result == WEFT_OK) {
+        group->result = result;
+        snprintf(group->message, sizeof group->message, "%s", weft__last_error());
+    }
+    return result;
+}
+
+static weft_result read_send(weft_coll *coll, const weft_coll_send_args *given, weft_stream *stream)
+{
+    weft_coll_send_args args;
+    WEFT__TRY(WEFT__READ(weft_coll_send_args, &args, given, "args"));
+    return add(coll,
+               (struct weft__coll_transfer){.direction = WP_DIRECTION_SEND,
+                                            .peer = args.peer,
+                                            .memory = (char *)(uintptr_t)args.send,
+                                            .dtype = args.dtype},
+               args.count, stream);
+}
+
+static weft_result read_recv(weft_coll *coll, const weft_coll_recv_args *given, weft_stream *stream)
+{
+    weft_coll_recv_args args;
+    WEFT__TRY(WEFT__READ(weft_coll_recv_args, &args, given, "args"));
+    return add(coll,
+               (struct weft__coll_transfer){.direction = WP_DIRECTION_RECEIVE,
+                                            .peer = args.peer,
+                                            .memory = args.recv,
+                                            .dtype = args.dtype},
+               args.count, stream);
+}
+
+weft_result weft_coll_send(weft_coll *coll, const weft_coll_send_args *args, weft_stream *stream)
+{
+    WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));
+    return take(coll, read_send(coll, args, stream));
+}
+
+weft_result weft_coll_recv(weft_coll *coll, const weft_coll_recv_args *args, weft_stream *stream)
+{
+    WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));
+    return take(coll, read_recv(coll, args, stream));
+}

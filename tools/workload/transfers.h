@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* Rows between ranks, exchanged by sends and receives in a group: each row in pieces, which both ends know, in an
+ * order that is each rank's own. */
+#ifndef WEFT_WORKLOAD_TRANSFERS_H
+#define WEFT_WORKLOAD_TRANSFERS_H
+
+#include "weft.h"
+#include "workload/elements.h"
+
+/* The rows that a rank sends to each rank, or receives of each: in elements of their array. */
+struct transfer_rows {
+    const int64_t *counts, *offsets; /* [num_ranks] */
+};
+
+struct transfers {
+    uint64_t key; /* of the pieces, the same on all ranks, and the order */
+    int32_t rank, num_ranks;
+    struct transfer_rows sent, received;
+};
+
+struct transfer {
+    int is_sent;
+    int32_t peer;
+    int64_t begin, count; /* elements of the array */
+};
+
+/* In the rank's order; returns how many. */
+int32_t transfers_list(const struct transfers *transfers,
+                       struct transfer list[WEFT_COLL_MAX_GROUP]);
+
+/* What is exchanged; the group has begun. Inline, so that this library does not need weft. */
+struct transfer_arrays {
+    const char *send;
+    char *recv;
+    weft_dtype dtype;
+};
+
+static inline weft_result transfer_issue(const struct transfer *transfer,
+                                         const struct transfer_arrays *arrays, weft_coll *coll,
+                                         weft_stream *stream)
+{
+    const int64_t offset = transfer->begin * (int64_t)dtype_bytes(arrays->dtype);
+    if (transfer->is_sent)
+        return weft_coll_send(coll,
+                              WEFT_ARGS(weft_coll_send_args, .send = arrays->send + offset,
+                                        .count = transfer->count, .dtype = arrays->dtype,
+                                        .peer = transfer->peer),
+                              stream);
+    return weft_coll_recv(coll,
+                          WEFT_ARGS(weft_coll_recv_args, .recv = arrays->recv + offset,
+                                    .count = transfer->count, .dtype = arrays->dtype,
+                                    .peer = transfer->peer),
+                          stream);
+}
+
+static inline weft_result transfers_issue(const struct transfers *transfers,
+                                          const struct transfer_arrays *arrays, weft_coll *coll,
+                                          weft_stream *stream)
+{
+    struct transfer list[WEFT_COLL_MAX_GROUP];
+    const int32_t num = transfers_list(transfers, list);
+    weft_result result = weft_coll_group_begin(coll);
+    for (int32_t i = 0; i < num && result == WEFT_OK; i++)
+        result = transfer_issue(&list[i], arrays, coll, stream);
+    const weft_result ended = weft_coll_group_end(coll);
+    return result != WEFT_OK ? result : ended;
+}
+
+#endif
