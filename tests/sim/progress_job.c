@@ -197,7 +197,7 @@ static void hand_back(struct client *client)
 
 static uint64_t post(struct client *client, enum weft__work_poster poster)
 {
-    const struct wp_access put = {.operation = WP_ACCESS_PUT};
+    const struct wp_access put = {.operation = WP_ACCESS_PUT, .loss = WP_ACCESS_MUST_NOT_BE_LOST};
     uint64_t number = 0;
     if (weft__progress_post(job.progress, &put, poster, &number) != WEFT_OK)
         sim_world->result->num_wrong++;
