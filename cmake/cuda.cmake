@@ -118,6 +118,7 @@ target_sources(weft_objects PRIVATE ${fatbin_dir}/list.c ${fatbin_objects}
   machine/cuda/launch.c
   machine/cuda/link_rate.c
   machine/cuda/memory.c
+  machine/cuda/multicast.c
   machine/cuda/network.c
   machine/cuda/network_heap.c
   machine/cuda/probe.c

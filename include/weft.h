@@ -672,8 +672,8 @@ typedef enum weft_collective {
     WEFT_SCATTER = 7
 } weft_collective;
 
-/* How they are done. None of this changes a bit of any result. On one node any but RAILS; over
- * several RAILS alone. */
+/* How they are done. None of this changes a bit of any result, except that of MULTICAST by
+ * hardware. On one node any but RAILS; over several RAILS alone. */
 typedef enum weft_algorithm {
     WEFT_ALGORITHM_AUTO = 0, /* by size: the choice of WEFT_TUNING, else of the library */
     /* Every rank sends its data in packets that carry their own arrival mark: least latency. For
@@ -694,7 +694,11 @@ typedef enum weft_algorithm {
     WEFT_ALGORITHM_RAILS = 6,
     /* Chunk by chunk through memory that all ranks reach at once, a multicast object: a head sums
      * for all, or writes to all. For any memory, without staging. ALL_REDUCE, REDUCE_SCATTER,
-     * ALL_GATHER. Never the library's own choice. */
+     * ALL_GATHER. Never the library's own choice. If WEFT_MULTICAST is 1 on all ranks, and their
+     * driver offers it, the switch between GPUs does so; then sums of BF16, FP16 and FP32 are the
+     * same on all ranks, but in an order that it alone knows, and have any NaN. That can put GPUs
+     * out of service, for others too, where their fabric is not set up for it: without
+     * WEFT_MULTICAST the driver is not even asked. */
     WEFT_ALGORITHM_MULTICAST = 7
 } weft_algorithm;
 
@@ -767,7 +771,8 @@ WEFT_API weft_result weft_coll_destroy(weft_coll *coll);
  * AVG is the sum divided by R, before rounding (integers: towards zero). MAX and MIN are those of
  * IEEE 754-2019: NaN if there is one, -0 less than +0. Every NaN becomes the positive quiet NaN
  * with all mantissa bits set; FP8 saturates at 448. So results are the same to the bit on all
- * ranks, whatever the algorithm, the machine, the number of blocks, and the elements around.
+ * ranks, whatever the algorithm (but MULTICAST by hardware), the machine, the number of blocks, and
+ * the elements around.
  * [vLLM custom all-reduce 4, without its limits; names of NCCL]
  *
  * Example coll: sums a vector over all ranks, in place.

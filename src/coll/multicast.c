@@ -143,7 +143,6 @@ weft_result weft__coll_multicast_run(const struct weft__coll_call *call)
     struct wp_multicast_args args = {
         .area = coll->area,
         .header = weft__coll_header(call, WEFT_ALGORITHM_MULTICAST, weft__coll_row_bytes(call)),
-        .object = multicast->object.device,
         .queues = multicast->queues,
         .num_chunks_before = multicast->num_chunks_before,
         .uses_up = call->collective != WEFT_ALL_GATHER,
@@ -152,6 +151,8 @@ weft_result weft__coll_multicast_run(const struct weft__coll_call *call)
         .in = call->send,
         .out = call->recv,
     };
+    const struct wp_reduction copies = {.dtype = WEFT_DTYPE_NONE};
+    args.object = weft__multicast_for(&multicast->object, args.uses_up ? args.reduction : copies);
     find_parts(call, &args);
     weft__coll_note(call, WP_PROGRAM_multicast);
     return weft__exchange_launch(coll->exchange, call->stream, WP_PROGRAM_multicast,

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A multicast object: as much memory of every rank of a node, its parts, and ways to reach all of them at once. Parts
- * have addresses of their own, by the table of windows (programs/window.h); where the switch between GPUs can reach
- * all parts itself, the object has an address there, too (`hardware`), at which a load sums and a store goes to all.
- * What it does is the same either way, but for the order in which the switch sums:
+ * A multicast object: as much memory of every rank of a node, its parts, and ways to reach all of them at once:
  *
- *                              by the parts' addresses                by the switch
- *   wp_multicast_move          reduces the rows of all parts in       loads that sum, stores to all
- *                              ascending order, copies to all
- *   wp_multicast_post          a release to a word of each part       a release to all
- *   wp_multicast_tell,         a release to a word of one rank's      a release to a word of the own part,
- *   wp_multicast_await_all     part, which waits for each of them     whose minimum over the parts is awaited
+ *   wp_multicast_move        a row operation whose source is the rows of all parts, reduced, or whose destination is
+ *                            all parts
+ *   wp_multicast_post        a release to a word of each part
+ *   wp_multicast_tell,       a release to a word for this rank in one rank's part, and that rank's wait for the
+ *   wp_multicast_await_all   minimum of these words: for each of them
  *
- * A word that all ranks tell has WP_MULTICAST_WORD_BYTES in the object. Values only grow. A rank does not tell itself,
- * and the end of its post is the own block's: what a block's warps do for each other is ordered by syncs.
+ * Parts are memory of windows (programs/window.h), with an address each: rows of all parts are reduced in ascending
+ * order. Where a switch between the ranks reaches all parts itself, they have a second memory for rows, with one
+ * address for all, at which a load sums and a store goes to all; in which order it sums, the switch alone knows. Words
+ * are in windows all the same, so that waits tell who is late.
+ *
+ * Values of words only grow. A rank does not tell itself, nor wait for its own post: what a block's warps do for each
+ * other is ordered by syncs.
  */
 #ifndef WEFT_MACHINE_MULTICAST_H
 #define WEFT_MACHINE_MULTICAST_H
@@ -25,8 +26,8 @@ struct wp_multicast {
     int32_t num_ranks;
     char *const *bases; /* [num_ranks] of the window that the parts are in, as mapped here */
     uint64_t offset;    /* of the object in each of these windows */
-    char
-        *hardware; /* the same at the switch; NULL: it has none, and parts are reached one by one */
+    /* Of rows: where this rank reaches its own part, and the switch all parts. NULL: they are in windows, too. */
+    char *own_rows, *all_rows;
 };
 
 /* A word for each rank. */
@@ -45,10 +46,6 @@ WP_FN uint64_t *wp_multicast_word(const struct wp_multicast *multicast, int32_t 
     return (uint64_t *)(void *)wp_multicast_part(multicast, rank, offset);
 }
 
-#ifdef WP_HAS_SWITCH
-#include "switch.h"
-#endif
-
 /* ------------------------------------------------------------------ rows */
 
 /* One end of a move: a row of this rank's, or the rows at an offset of the object in all parts. */
@@ -56,6 +53,17 @@ struct wp_multicast_end {
     char *row; /* NULL: of all parts */
     uint64_t offset;
 };
+
+/* The row at `offset` in this rank's own part. */
+WP_FN char *wp_multicast_own_row(const struct wp_multicast *multicast, uint64_t offset)
+{
+    return multicast->own_rows != NULL ? multicast->own_rows + offset
+                                       : wp_multicast_part(multicast, multicast->rank, offset);
+}
+
+#if defined(WP_HAS_SWITCH)
+#include "switch.h"
+#endif
 
 WP_FN int32_t wp_multicast_num_rows(const struct wp_multicast *multicast,
                                     const struct wp_multicast_end *end)
@@ -82,10 +90,13 @@ WP_FN void wp_multicast_move(struct wp_warp *warp, const struct wp_multicast *mu
 {
     const void **srcs = wp_warp_pointers(warp);
     const void **dsts = srcs + multicast->num_ranks;
-#ifdef WP_HAS_SWITCH
-    if (wp_switch_can_move(multicast, to, from, reduction)) {
-        wp_switch_move(warp, multicast, to, from, reduction, num_bytes);
-        return;
+#if defined(WP_HAS_SWITCH)
+    if (multicast->all_rows != NULL) {
+        wp_switch_fence(warp);
+        if (to->row == NULL || from->row == NULL) {
+            wp_switch_move(warp, multicast->all_rows, to, from, reduction.dtype, num_bytes);
+            return;
+        }
     }
 #endif
     wp_warp_sync(warp); /* the previous pointers have been used */
@@ -106,12 +117,6 @@ WP_FN void wp_multicast_move(struct wp_warp *warp, const struct wp_multicast *mu
 WP_FN void wp_multicast_post(struct wp_warp *warp, const struct wp_multicast *multicast,
                              uint64_t offset, uint64_t value)
 {
-#ifdef WP_HAS_SWITCH
-    if (multicast->hardware != NULL) {
-        wp_switch_signal(warp, multicast, offset, value);
-        return;
-    }
-#endif
     for (int32_t i = 1 + wp_lane_idx(warp); i < multicast->num_ranks; i += WP_WARP_SIZE) {
         const int32_t rank = (multicast->rank + i) % multicast->num_ranks;
         wp_signal(warp, rank, wp_multicast_word(multicast, rank, offset), value);
@@ -128,14 +133,11 @@ WP_FN enum wp_status wp_multicast_await(struct wp_warp *warp, const struct wp_mu
     return wp_wait(warp, wp_multicast_word(multicast, multicast->rank, offset), at_least, site);
 }
 
-/* One lane: the word of this rank, which `rank` awaits, is `value`, behind what the lane has done or ordered before. */
+/* One lane: this rank's word at `rank` is `value`, behind what the lane has done or ordered before. */
 WP_FN void wp_multicast_tell(struct wp_warp *warp, const struct wp_multicast *multicast,
                              int32_t rank, uint64_t offset, uint64_t value)
 {
-    if (multicast->hardware != NULL)
-        wp_signal(warp, multicast->rank, wp_multicast_word(multicast, multicast->rank, offset),
-                  value);
-    else if (rank != multicast->rank)
+    if (rank != multicast->rank)
         wp_signal(warp, rank, wp_multicast_word(multicast, rank, offset) + multicast->rank, value);
 }
 
@@ -146,10 +148,6 @@ WP_FN enum wp_status wp_multicast_await_all(struct wp_warp *warp,
 {
     struct wp_wait_site one = *site;
     enum wp_status status = WP_STATUS_OK;
-#ifdef WP_HAS_SWITCH
-    if (multicast->hardware != NULL)
-        return wp_switch_await(warp, multicast, offset, at_least, site);
-#endif
     for (int32_t i = 1 + wp_lane_idx(warp); i < multicast->num_ranks && status == WP_STATUS_OK;
          i += WP_WARP_SIZE) {
         one.rank = (multicast->rank + i) % multicast->num_ranks;

@@ -148,8 +148,8 @@ WP_FN struct wp_multicast_end slot_end(const struct channel *channel,
                                  queue_of(channel, share->head, queue),
                                  channel->first[queue] + (uint64_t)share->chunk) +
         share->offset;
-    const struct wp_multicast_end end = {
-        is_of_all ? NULL : wp_multicast_part(object, object->rank, offset), offset};
+    const struct wp_multicast_end end = {is_of_all ? NULL : wp_multicast_own_row(object, offset),
+                                         offset};
     return end;
 }
 

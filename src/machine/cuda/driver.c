@@ -9,7 +9,7 @@
 
 #include "comm/error.h"
 
-enum { OLDEST_VERSION = 12000 };
+enum { OLDEST_VERSION = 12000, OLDEST_WITH_MULTICAST = 12010 };
 
 struct weft__cuda_driver weft__cu;
 
@@ -20,34 +20,61 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 typedef CUresult get_proc_address_fn(const char *, void **, int, cuuint64_t,
                                      CUdriverProcAddressQueryResult *);
 
-static int look_up(get_proc_address_fn *get, const char *name, void *function)
+static get_proc_address_fn *get_proc_address;
+
+/* 0: the driver has none of that name. */
+static int look_up(const char *name, int version, void *function)
 {
     CUdriverProcAddressQueryResult status;
     void *found = NULL;
-    if (get(name, &found, OLDEST_VERSION, CU_GET_PROC_ADDRESS_DEFAULT, &status) != CUDA_SUCCESS ||
-        found == NULL) {
-        snprintf(reason, sizeof reason, "the driver has no %s: CUDA 12.0 or newer is needed", name);
+    if (get_proc_address == NULL ||
+        get_proc_address(name, &found, version, CU_GET_PROC_ADDRESS_DEFAULT, &status) !=
+            CUDA_SUCCESS ||
+        found == NULL)
         return 0;
-    }
     memcpy(function, &found, sizeof found);
     return 1;
 }
 
+static int look_up_needed(const char *name, void *function)
+{
+    if (look_up(name, OLDEST_VERSION, function))
+        return 1;
+    snprintf(reason, sizeof reason, "the driver has no %s: CUDA 12.0 or newer is needed", name);
+    return 0;
+}
+
 static int look_up_all(void *library)
 {
-    get_proc_address_fn *get;
     void *symbol = dlsym(library, "cuGetProcAddress_v2");
-    memcpy(&get, &symbol, sizeof symbol);
-    if (get == NULL) {
+    memcpy(&get_proc_address, &symbol, sizeof symbol);
+    if (get_proc_address == NULL) {
         snprintf(reason, sizeof reason, "the driver is older than CUDA 12.0");
         return 0;
     }
 #define LOOK_UP(member, function)                                                                  \
-    if (!look_up(get, #function, &weft__cu.member))                                                \
+    if (!look_up_needed(#function, &weft__cu.member))                                              \
         return 0;
     WEFT__CUDA_FUNCTIONS(LOOK_UP)
 #undef LOOK_UP
-    return look_up(get, "cuStreamGetCaptureInfo", &weft__cu.stream_get_capture_info);
+    return look_up_needed("cuStreamGetCaptureInfo", &weft__cu.stream_get_capture_info);
+}
+
+weft_result weft__cuda_load_multicast(void)
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    int has_all = 1;
+    pthread_mutex_lock(&mutex);
+#define LOOK_UP(member, function)                                                                  \
+    has_all &=                                                                                     \
+        weft__cu.member != NULL || look_up(#function, OLDEST_WITH_MULTICAST, &weft__cu.member);
+    WEFT__CUDA_MULTICAST_FUNCTIONS(LOOK_UP)
+#undef LOOK_UP
+    pthread_mutex_unlock(&mutex);
+    return has_all
+               ? WEFT_OK
+               : weft__error(WEFT_ERROR_UNSUPPORTED,
+                             "the driver has no multicast objects: CUDA 12.1 or newer is needed");
 }
 
 /* Kernels are compiled for compute capability 8.0 and newer. */

@@ -20,6 +20,11 @@
 #define WEFT__CUDA_BULK 0
 #endif
 
+/* The switch between GPUs loads and stores for many of them (switch.h): PTX 8.1. */
+#if WEFT__CUDA_BULK && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1201
+#define WP_HAS_SWITCH 1
+#endif
+
 enum { WEFT__CUDA_ROW_UNROLL = 4 };
 
 struct weft__cuda_block { /* in shared memory */

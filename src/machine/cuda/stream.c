@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "machine/cuda/graph.h"
+#include "machine/cuda/multicast.h"
 #include "machine/cuda/network.h"
 #include "machine/cuda/stream.h"
 
@@ -393,6 +394,8 @@ static const struct weft__machine machine = {
     .event_record = event_record,
     .event_synchronize = event_synchronize,
     .event_elapsed_us = event_elapsed_us,
+    .multicast_create = weft__cuda_multicast_create,
+    .multicast_destroy = weft__cuda_multicast_destroy,
     .graphs = &weft__cuda_graphs,
 };
 
