@@ -672,8 +672,8 @@ typedef enum weft_collective {
     WEFT_SCATTER = 7
 } weft_collective;
 
-/* How they are done. None of this changes a bit of any result, except that of MULTICAST by
- * hardware. On one node any but RAILS; over several RAILS alone. */
+/* How they are done. None of this changes a bit of any result, except RING and MULTICAST by
+ * hardware, which nothing but a pin chooses. On one node any but RAILS; over several RAILS alone. */
 typedef enum weft_algorithm {
     WEFT_ALGORITHM_AUTO = 0, /* by size: the choice of WEFT_TUNING, else of the library */
     /* Every rank sends its data in packets that carry their own arrival mark: least latency. For
@@ -699,7 +699,23 @@ typedef enum weft_algorithm {
      * same on all ranks, but in an order that it alone knows, and have any NaN. That can put GPUs
      * out of service, for others too, where their fabric is not set up for it: without
      * WEFT_MULTICAST the driver is not even asked. */
-    WEFT_ALGORITHM_MULTICAST = 7
+    WEFT_ALGORITHM_MULTICAST = 7,
+    /* The following go in pieces, through memory of the weft_coll (fifo_bytes). For large
+     * messages: each link carries no more than it must, in every moment.
+     *
+     * Each rank writes parts of its input to the ranks that reduce them, and these the results to
+     * all outputs. ALL_REDUCE; REDUCE_SCATTER, without the second step. */
+    WEFT_ALGORITHM_TWOSHOT_PUSH = 8,
+    /* The root writes a part to each rank, which passes it on to all others. BROADCAST. */
+    WEFT_ALGORITHM_RELAY = 9,
+    /* From each rank to the next one, the last one to rank 0. ALL_REDUCE, REDUCE_SCATTER, REDUCE,
+     * ALL_GATHER, BROADCAST. Sums go around, too: part c of the row begins with the element of rank
+     * c + 1, then come c + 2, ..., R - 1, 0, ..., c, and each step is rounded to dtype. The part of
+     * REDUCE_SCATTER is a rank's row, that of REDUCE the root's, which is everything; ALL_REDUCE
+     * has R parts of bytes / R, rounded up to a multiple of 16 bytes, but for the last ones. The
+     * same bits on all ranks, on every machine and with any number of blocks. Not with WEFT_AVG
+     * (WEFT_ERROR_UNSUPPORTED). */
+    WEFT_ALGORITHM_RING = 10
 } weft_algorithm;
 
 /* Pins the algorithm of one collective. */
@@ -735,6 +751,9 @@ typedef struct weft_coll_config {
     uint64_t staging_slot_bytes;
     int32_t num_channels;
     int32_t num_staging_slots;
+    /* Heap memory per rank for what comes to it in pieces (TWOSHOT_PUSH, RING). 0: 32 MiB on cuda,
+     * 4 MiB on cpu; less than each block needs is raised. */
+    uint64_t fifo_bytes;
 } weft_coll_config;
 
 /* Collective; config (may be NULL) must be the same on all ranks, except num_warps
@@ -771,8 +790,8 @@ WEFT_API weft_result weft_coll_destroy(weft_coll *coll);
  * AVG is the sum divided by R, before rounding (integers: towards zero). MAX and MIN are those of
  * IEEE 754-2019: NaN if there is one, -0 less than +0. Every NaN becomes the positive quiet NaN
  * with all mantissa bits set; FP8 saturates at 448. So results are the same to the bit on all
- * ranks, whatever the algorithm (but MULTICAST by hardware), the machine, the number of blocks, and
- * the elements around.
+ * ranks, whatever the algorithm (but RING, and MULTICAST by hardware), the machine, the number of
+ * blocks, and the elements around.
  * [vLLM custom all-reduce 4, without its limits; names of NCCL]
  *
  * Example coll: sums a vector over all ranks, in place.

@@ -10,13 +10,18 @@
 static const uint32_t abilities[WEFT__NUM_COLLECTIVES] = {
     [WEFT_ALL_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(TWOSHOT_PACKETS) |
                         ALGORITHM_BIT(ONESHOT_PULL) | ALGORITHM_BIT(TWOSHOT) |
-                        ALGORITHM_BIT(MULTICAST),
-    [WEFT_REDUCE_SCATTER] =
-        ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(ONESHOT_PULL) | ALGORITHM_BIT(MULTICAST),
-    [WEFT_ALL_GATHER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH) | ALGORITHM_BIT(MULTICAST),
+                        ALGORITHM_BIT(MULTICAST) | ALGORITHM_BIT(TWOSHOT_PUSH) |
+                        ALGORITHM_BIT(RING),
+    [WEFT_REDUCE_SCATTER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(ONESHOT_PULL) |
+                            ALGORITHM_BIT(MULTICAST) | ALGORITHM_BIT(TWOSHOT_PUSH) |
+                            ALGORITHM_BIT(RING),
+    [WEFT_ALL_GATHER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH) | ALGORITHM_BIT(MULTICAST) |
+                        ALGORITHM_BIT(RING),
     [WEFT_ALL_TO_ALL] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
-    [WEFT_BROADCAST] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
-    [WEFT_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(ONESHOT_PULL) | ALGORITHM_BIT(TWOSHOT),
+    [WEFT_BROADCAST] =
+        ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH) | ALGORITHM_BIT(RELAY) | ALGORITHM_BIT(RING),
+    [WEFT_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(ONESHOT_PULL) | ALGORITHM_BIT(TWOSHOT) |
+                    ALGORITHM_BIT(RING),
     [WEFT_GATHER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
     [WEFT_SCATTER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
 };
@@ -31,16 +36,11 @@ int weft__coll_can(weft_collective collective, weft_algorithm algorithm)
     return (abilities[collective] >> algorithm & 1) != 0;
 }
 
-uint64_t weft__coll_part_of(uint64_t row_bytes, int32_t num_parts)
+uint64_t weft__coll_part_bytes(uint64_t row_bytes, int32_t num_parts)
 {
     enum { ALIGNMENT = 16 };
     const uint64_t part_bytes = (row_bytes + (uint64_t)num_parts - 1) / (uint64_t)num_parts;
     return (part_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
-uint64_t weft__coll_part_bytes(const weft_coll *coll, uint64_t row_bytes)
-{
-    return weft__coll_part_of(row_bytes, coll->comm->num_ranks);
 }
 
 /* The longest row that goes in packets, or UINT64_MAX for algorithms without. */
@@ -95,17 +95,22 @@ static weft_algorithm choose_by_formula(const weft_coll *coll, weft_collective c
     if (row_bytes * num_peers <= oneshot_bytes(defaults, collective) &&
         row_bytes <= max_row_bytes(coll, WEFT_ALGORITHM_ONESHOT))
         return WEFT_ALGORITHM_ONESHOT;
+    if (collective == WEFT_BROADCAST && row_bytes >= defaults->relay_bytes)
+        return WEFT_ALGORITHM_RELAY;
     if (collective == WEFT_REDUCE_SCATTER)
-        return WEFT_ALGORITHM_ONESHOT_PULL;
+        return row_bytes * (num_peers + 1) >= defaults->two_push_bytes
+                   ? WEFT_ALGORITHM_TWOSHOT_PUSH
+                   : WEFT_ALGORITHM_ONESHOT_PULL;
     if (collective == WEFT_REDUCE)
         return WEFT_ALGORITHM_TWOSHOT;
     if (collective != WEFT_ALL_REDUCE)
         return WEFT_ALGORITHM_PUSH;
-    if (2 * weft__coll_part_bytes(coll, row_bytes) * num_peers <=
+    if (2 * weft__coll_part_bytes(row_bytes, coll->comm->num_ranks) * num_peers <=
             defaults->two_step_packets_bytes &&
         row_bytes <= max_row_bytes(coll, WEFT_ALGORITHM_TWOSHOT_PACKETS))
         return WEFT_ALGORITHM_TWOSHOT_PACKETS;
-    return WEFT_ALGORITHM_TWOSHOT;
+    return row_bytes >= defaults->two_push_bytes ? WEFT_ALGORITHM_TWOSHOT_PUSH
+                                                 : WEFT_ALGORITHM_TWOSHOT;
 }
 
 /* The first row that reaches this far; packets may be for less here than where the table was made. */

@@ -14,6 +14,7 @@
 struct terms {
     uint64_t packet_bytes;
     uint64_t staging_bytes;
+    uint64_t fifo_bytes;
     int32_t algorithms[WEFT__NUM_COLLECTIVES];
     int32_t num_blocks;
     int32_t num_channels, num_slots, slot_bytes; /* as asked for */
@@ -33,6 +34,12 @@ static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
                                (unsigned long long)own->staging_bytes, comm->rank,
                                (unsigned long long)other->packet_bytes,
                                (unsigned long long)other->staging_bytes, rank);
+        if (other->fifo_bytes != own->fifo_bytes)
+            return weft__error(
+                WEFT_ERROR_MISMATCH,
+                "ranks disagree on fifo_bytes: %llu on this rank %d, %llu on rank %d",
+                (unsigned long long)own->fifo_bytes, comm->rank,
+                (unsigned long long)other->fifo_bytes, rank);
         if (other->num_blocks != own->num_blocks)
             return weft__error(WEFT_ERROR_MISMATCH,
                                "ranks disagree on num_blocks: %d on this rank %d, %d on rank %d",
@@ -75,6 +82,7 @@ static weft_result agree(weft_coll *coll)
     weft_comm *comm = coll->comm;
     struct terms own = {.packet_bytes = coll->area.region_bytes,
                         .staging_bytes = coll->staging_bytes,
+                        .fifo_bytes = coll->fifo_bytes,
                         .num_blocks = coll->num_blocks};
     for (int i = 0; i < WEFT__NUM_COLLECTIVES; i++)
         own.algorithms[i] = (int32_t)coll->pinned[i];
@@ -171,6 +179,36 @@ static weft_result connect_nodes(weft_coll *coll)
     return weft__coll_internode_create_rings(coll);
 }
 
+/* Short slots for every rank and every block at least. */
+static uint64_t enough_for_channels(const weft_coll *coll)
+{
+    enum { LEAST_SLOT_BYTES = 2 * WP_FIFO_SLOT_ALIGNMENT };
+    const uint64_t least =
+        wp_fifos_num_pairs(&coll->area.exchange) * (uint64_t)coll->num_slots * LEAST_SLOT_BYTES;
+    return coll->fifo_bytes > least ? coll->fifo_bytes : least;
+}
+
+/* The words of fifos lie behind the packets. */
+static weft_result set_up_fifos(weft_coll *coll)
+{
+    weft_comm *comm = coll->comm;
+    const struct wp_exchange *exchange = &coll->area.exchange;
+    void *slots, *counters = NULL;
+    coll->fifo_bytes = enough_for_channels(coll);
+    WEFT__TRY(weft__heap_alloc(comm, coll->fifo_bytes, &slots));
+    coll->slots = slots;
+    WEFT__TRY(
+        weft__heap_offset(comm->heap, slots, coll->fifo_bytes, "slots", &coll->fifos.slots_offset));
+    coll->fifos.words_offset =
+        weft__exchange_extra_offset(coll->exchange) + wp_packet_area_bytes(&coll->area);
+    const weft_result own =
+        weft__machine_of(comm)->alloc(comm, wp_fifos_words_bytes(exchange), &counters);
+    coll->fifos.num_posted = counters;
+    if (own == WEFT_OK)
+        coll->fifos.num_consumed = coll->fifos.num_posted + wp_fifos_num_pairs(exchange);
+    return weft__comm_agree(comm, own, "have counters of steps");
+}
+
 static weft_result set_up(weft_coll *coll)
 {
     weft_comm *comm = coll->comm;
@@ -180,13 +218,16 @@ static weft_result set_up(weft_coll *coll)
     WEFT__TRY(coll->internode != NULL
                   ? connect_nodes(coll)
                   : weft__exchange_create(comm, NULL, coll->area.exchange.max_blocks,
-                                          wp_packet_area_bytes(&coll->area), &coll->exchange));
+                                          wp_packet_area_bytes(&coll->area) +
+                                              wp_fifos_words_bytes(&coll->area.exchange),
+                                          &coll->exchange));
     WEFT__TRY(
         weft__heap_alloc(comm, coll->staging_bytes * (coll->internode != NULL ? 2 : 1), &staging));
     coll->staging = staging;
     if (coll->internode != NULL)
         return WEFT_OK;
     find_areas(coll);
+    WEFT__TRY(set_up_fifos(coll));
     WEFT__TRY(weft__coll_groups_create(coll));
     return weft__coll_multicast_create(coll);
 }
@@ -198,7 +239,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t multiple)
 
 static void choose_sizes(weft_coll *coll, const weft_coll_config *config)
 {
-    enum { REGION_MULTIPLE = 256, STAGING_BYTES = 8 << 20, ALIGNMENT = 16 };
+    enum { REGION_MULTIPLE = 256, STAGING_BYTES = 8 << 20, ALIGNMENT = 16, NUM_SLOTS = 4 };
     const int32_t num_ranks = coll->comm->num_ranks;
     /* A piece of a row for every rank, aligned. */
     const uint64_t staging_multiple =
@@ -219,6 +260,8 @@ static void choose_sizes(weft_coll *coll, const weft_coll_config *config)
     coll->area.exchange.max_blocks = weft__machine_of(coll->comm)->max_blocks;
     if (coll->num_blocks > 0)
         coll->area.exchange.max_blocks = coll->num_blocks;
+    coll->num_slots = NUM_SLOTS;
+    coll->fifo_bytes = config->fifo_bytes > 0 ? config->fifo_bytes : defaults->fifo_bytes;
 }
 
 weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **out)
@@ -258,6 +301,9 @@ void weft__coll_destroy(weft_coll *coll)
     if (coll->exchange != NULL)
         weft__exchange_wait(coll->exchange);
     weft__coll_multicast_destroy(coll);
+    weft__machine_of(coll->comm)->free(coll->comm, coll->fifos.num_posted);
+    if (coll->slots != NULL)
+        (void)weft__heap_free(coll->comm->heap, coll->slots);
     if (coll->staging != NULL)
         (void)weft__heap_free(coll->comm->heap, coll->staging);
     weft__coll_groups_destroy(coll);

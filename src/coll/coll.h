@@ -10,6 +10,7 @@
 #include "programs/copy.h"
 #include "programs/direct.h"
 #include "programs/multicast.h"
+#include "programs/pipeline.h"
 
 enum { WEFT__COLL_MAX_BLOCKS = 1024 }; /* that a config or a table may ask for */
 
@@ -27,6 +28,10 @@ struct weft_coll {
     char *staging; /* in the heap; over several nodes twice as many bytes */
     uint64_t staging_bytes;
     uint64_t chunk_bytes; /* of a row that a warp of the direct programs takes at a time */
+    uint64_t fifo_bytes;
+    char *slots;           /* [fifo_bytes] of fifos, in the heap */
+    struct wp_fifos fifos; /* but for the slots, which depend on the operation */
+    int32_t num_slots;     /* of a fifo, at least WP_FIFO_LEAST_SLOTS */
     weft_algorithm pinned[WEFT__NUM_COLLECTIVES]; /* or AUTO */
     int32_t num_blocks;                           /* 0: the machine's choice */
     int32_t num_warps;
@@ -94,6 +99,12 @@ struct weft__coll_defaults {
     uint64_t broadcast_packets_bytes;
     uint64_t other_packets_bytes;
     struct wp_multicast_queues multicast; /* but for the number of heads */
+    uint64_t fifo_bytes;
+    uint64_t piece_bytes; /* the most that a channel moves in a step, of each part */
+    /* From where on pushes in pieces are faster than direct access, in bytes of a rank's input: of reductions
+     * two shots, of broadcasts relays. */
+    uint64_t two_push_bytes;
+    uint64_t relay_bytes;
 };
 const struct weft__coll_defaults *weft__coll_defaults(const weft_comm *comm);
 
@@ -111,9 +122,7 @@ int weft__coll_can(weft_collective collective, weft_algorithm algorithm);
 weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective collective,
                                        weft_algorithm algorithm, uint64_t row_bytes);
 /* What each of num_parts has of a row that they share, but for the last ones. */
-uint64_t weft__coll_part_of(uint64_t row_bytes, int32_t num_parts);
-/* What each rank reduces in the two-step all-reduce. */
-uint64_t weft__coll_part_bytes(const weft_coll *coll, uint64_t row_bytes);
+uint64_t weft__coll_part_bytes(uint64_t row_bytes, int32_t num_parts);
 struct weft__grid weft__coll_grid(const struct weft__coll_call *call,
                                   const struct weft__work *work);
 
@@ -125,6 +134,17 @@ void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_W
 /* What the ranks tell each other of the call, of which num_bytes go between two ranks. */
 struct wp_call_header weft__coll_header(const struct weft__coll_call *call,
                                         weft_algorithm algorithm, uint64_t num_bytes);
+
+/* plans.c */
+int weft__coll_is_pipelined(weft_algorithm algorithm);
+/* Whether ranks write to the outputs of others. */
+enum weft__coll_reach {
+    WEFT__COLL_REACHES_NO_OUT,
+    WEFT__COLL_MAY_REACH_OUT, /* they do if they can */
+    WEFT__COLL_REACHES_OUT
+};
+enum weft__coll_reach weft__coll_reach(weft_collective collective, weft_algorithm algorithm);
+struct wp_plan weft__coll_plan(const struct weft__coll_call *call, weft_algorithm algorithm);
 
 /* packets.c */
 weft_result weft__coll_packets_reduce(const struct weft__coll_call *call);
@@ -152,9 +172,12 @@ weft_result weft__coll_direct_push(const struct weft__coll_call *call,
                                    const struct weft__coll_places *places,
                                    const struct wp_exchanged_rows *rows);
 
-/* staging.c: what weft__coll_direct_* do, with memory that peers cannot access, too. */
-weft_result weft__coll_reduce_anywhere(const struct weft__coll_call *call,
-                                       weft_algorithm algorithm);
+/* By one of the pipelined algorithms. */
+weft_result weft__coll_pipeline(const struct weft__coll_call *call,
+                                const struct weft__coll_places *places, weft_algorithm algorithm);
+
+/* staging.c: what weft__coll_direct_* and weft__coll_pipeline do, with memory that peers cannot access, too. */
+weft_result weft__coll_rows_anywhere(const struct weft__coll_call *call, weft_algorithm algorithm);
 weft_result weft__coll_push_anywhere(const struct weft__coll_call *call,
                                      const struct wp_exchanged_rows *rows);
 uint64_t weft__coll_staging_place(const weft_coll *coll);

@@ -16,6 +16,10 @@ static const struct weft__coll_defaults defaults[] = {
             .broadcast_packets_bytes = 8 << 10,
             .other_packets_bytes = 3 << 10,
             .multicast = {.num_channels = 1, .num_slots = 4, .slot_bytes = 64 << 10},
+            .fifo_bytes = 4 << 20,
+            .piece_bytes = 128 << 10,
+            .two_push_bytes = UINT64_MAX,
+            .relay_bytes = UINT64_MAX,
         },
     [WEFT_MACHINE_CUDA] =
         {
@@ -28,6 +32,11 @@ static const struct weft__coll_defaults defaults[] = {
             .broadcast_packets_bytes = 6 << 20,
             .other_packets_bytes = 6 << 20, /* among 2, gathering 8 MiB: 16.8 us and 21.0 */
             .multicast = {.num_channels = 16, .num_slots = 4, .slot_bytes = 64 << 10},
+            .fifo_bytes = 32 << 20,
+            .piece_bytes = 128 << 10,
+            /* Not measured yet: never chosen. */
+            .two_push_bytes = UINT64_MAX,
+            .relay_bytes = UINT64_MAX,
         },
 };
 

@@ -111,7 +111,7 @@ static void find_parts(const struct weft__coll_call *call, struct wp_multicast_a
 {
     const struct weft__coll_multicast *multicast = call->coll->multicast;
     const uint64_t row_bytes = weft__coll_row_bytes(call);
-    const uint64_t part_bytes = weft__coll_part_of(row_bytes, multicast->num_reducers);
+    const uint64_t part_bytes = weft__coll_part_bytes(row_bytes, multicast->num_reducers);
     for (int32_t head = 0; head < args->queues.num_heads; head++) {
         const int32_t rank = multicast->heads[head];
         args->heads[head] = rank;

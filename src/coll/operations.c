@@ -9,7 +9,7 @@ static weft_result reduce(const struct weft__coll_call *call, weft_algorithm alg
         return weft__coll_packets_reduce(call);
     if (algorithm == WEFT_ALGORITHM_TWOSHOT_PACKETS)
         return weft__coll_packets_two_step(call);
-    return weft__coll_reduce_anywhere(call, algorithm);
+    return weft__coll_rows_anywhere(call, algorithm);
 }
 
 static weft_result exchange(const struct weft__coll_call *call,
@@ -18,6 +18,15 @@ static weft_result exchange(const struct weft__coll_call *call,
     if (algorithm == WEFT_ALGORITHM_ONESHOT)
         return weft__coll_packets_exchange(call, rows);
     return weft__coll_push_anywhere(call, rows);
+}
+
+/* A ring has no sum that is not rounded, which could be divided. */
+static weft_result check_average(const struct weft__coll_call *call, weft_algorithm algorithm)
+{
+    if (algorithm != WEFT_ALGORITHM_RING || call->op != WEFT_AVG)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_UNSUPPORTED, "algorithm %s cannot do %s with op WEFT_AVG",
+                       weft__algorithm_name(algorithm), weft__collective_name(call->collective));
 }
 
 /* Whether a row goes from the one rank to the other. */
@@ -52,6 +61,7 @@ weft_result weft__coll_run(const struct weft__coll_call *call)
         weft__coll_choose(call->coll, call->collective, row_bytes);
     WEFT__TRY(
         weft__coll_check_algorithm(call->coll, call->collective, choice.algorithm, row_bytes));
+    WEFT__TRY(check_average(call, choice.algorithm));
     struct weft__coll_call chosen = *call;
     chosen.num_blocks = choice.num_blocks;
     chosen.num_warps = choice.num_warps;
@@ -59,6 +69,8 @@ weft_result weft__coll_run(const struct weft__coll_call *call)
         return weft__coll_internode_run(&chosen);
     if (choice.algorithm == WEFT_ALGORITHM_MULTICAST)
         return weft__coll_multicast_run(&chosen);
+    if (weft__coll_is_pipelined(choice.algorithm))
+        return weft__coll_rows_anywhere(&chosen, choice.algorithm);
     if (weft__coll_reduces(call->collective))
         return reduce(&chosen, choice.algorithm);
     struct wp_exchanged_rows rows = {0};

@@ -45,7 +45,7 @@ weft_result weft__coll_packets_two_step(const struct weft__coll_call *call)
         .in = call->send,
         .out = call->recv,
         .row_bytes = row_bytes,
-        .part_bytes = weft__coll_part_bytes(call->coll, row_bytes),
+        .part_bytes = weft__coll_part_bytes(row_bytes, call->coll->comm->num_ranks),
         .reduction = reduction_of(call),
     };
     return launch(call, WP_PROGRAM_packet_two_step, args.part_bytes, &args, sizeof args);

@@ -37,10 +37,10 @@ weft_result weft__coll_launch_copies(const struct weft__coll_call *call,
                                  weft__coll_grid(call, &work), copies, sizeof *copies);
 }
 
-/* ------------------------------------------------------------------ reductions */
+/* ------------------------------------------------------------------ rows of equal length */
 
-/* Where the arrays of a reduction are that peers access. */
-struct reduced_arrays {
+/* Where the arrays are that peers access. */
+struct accessed_arrays {
     struct weft__coll_places places;
     enum { IN_STAGED = 1, OUT_STAGED = 2 } staged; /* bits */
 };
@@ -50,71 +50,93 @@ static int32_t num_rows_in(const struct weft__coll_call *call)
     return call->collective == WEFT_REDUCE_SCATTER ? call->coll->comm->num_ranks : 1;
 }
 
+static int32_t num_rows_out(const struct weft__coll_call *call)
+{
+    return call->collective == WEFT_ALL_GATHER ? call->coll->comm->num_ranks : 1;
+}
+
 static int has_output(const struct weft__coll_call *call)
 {
     return call->collective != WEFT_REDUCE || call->coll->comm->rank == call->root;
 }
 
-static struct reduced_arrays find_arrays(const struct weft__coll_call *call,
-                                         weft_algorithm algorithm)
+static struct accessed_arrays find_arrays(const struct weft__coll_call *call,
+                                          weft_algorithm algorithm)
 {
     const uint64_t row_bytes = weft__coll_row_bytes(call);
     const uint64_t in_bytes = row_bytes * (uint64_t)num_rows_in(call);
-    struct reduced_arrays arrays = {0};
+    const uint64_t out_bytes = row_bytes * (uint64_t)num_rows_out(call);
+    struct accessed_arrays arrays = {0};
     int staged = 0;
     /* In one shot, others read the input while this rank writes its output. */
     const int is_overwritten = algorithm == WEFT_ALGORITHM_ONESHOT_PULL &&
                                call->collective == WEFT_ALL_REDUCE && call->send == call->recv;
-    if (is_overwritten || !weft__coll_find_place(call, call->send, in_bytes, &arrays.places.input))
+    if (!weft__coll_is_pipelined(algorithm) &&
+        (is_overwritten ||
+         !weft__coll_find_place(call, call->send, in_bytes, &arrays.places.input)))
         staged |= IN_STAGED;
-    if (algorithm == WEFT_ALGORITHM_TWOSHOT && has_output(call) &&
-        !weft__coll_find_place(call, call->recv, row_bytes, &arrays.places.output))
-        staged |= OUT_STAGED;
+    const enum weft__coll_reach reach = weft__coll_reach(call->collective, algorithm);
+    if (reach != WEFT__COLL_REACHES_NO_OUT && has_output(call) &&
+        !weft__coll_find_place(call, call->recv, out_bytes, &arrays.places.output)) {
+        arrays.places.output = WP_NO_OUTPUT;
+        staged |= reach == WEFT__COLL_REACHES_OUT ? OUT_STAGED : 0;
+    }
     arrays.staged = staged;
     return arrays;
 }
 
-/* Elements [begin, begin + piece->count) of every row of the call; the staged input keeps its layout of
- * rows, and its place is that of the staged output. */
-static weft_result reduce_piece(const struct weft__coll_call *call,
-                                const struct reduced_arrays *arrays, weft_algorithm algorithm,
-                                uint64_t begin, uint64_t count)
+/* Elements [begin, begin + piece->count) of every row of the call; what is staged keeps its layout of rows,
+ * and the place of the staged input is that of the staged output. */
+static weft_result run_piece(const struct weft__coll_call *call,
+                             const struct accessed_arrays *arrays, weft_algorithm algorithm,
+                             uint64_t begin, uint64_t count)
 {
     const uint64_t element_bytes = wp_dtype_bytes(call->dtype);
     const uint64_t piece_bytes = count * element_bytes;
+    char *staging = call->coll->staging;
     struct weft__coll_call piece = *call;
     struct wp_copy_args before = {0}, after = {0};
     piece.count = count;
     piece.whole_count = count < call->count ? call->count : 0;
+    piece.send = begin > 0 ? call->send + begin * element_bytes : call->send;
     piece.recv = has_output(call) ? call->recv + begin * element_bytes : NULL;
     struct weft__coll_places places = {.input = arrays->places.input + begin * element_bytes,
-                                       .output = arrays->places.output + begin * element_bytes};
+                                       .output = arrays->places.output + begin * element_bytes,
+                                       .out = piece.recv};
     if (arrays->staged & IN_STAGED) {
         places.input = weft__coll_staging_place(call->coll);
         for (int32_t row = 0; row < num_rows_in(call); row++)
-            weft__coll_add_copy(&before, call->coll->staging + (uint64_t)row * piece_bytes,
+            weft__coll_add_copy(&before, staging + (uint64_t)row * piece_bytes,
                                 call->send + ((uint64_t)row * call->count + begin) * element_bytes,
                                 piece_bytes);
     }
     if (arrays->staged & OUT_STAGED) {
         places.output = weft__coll_staging_place(call->coll);
-        weft__coll_add_copy(&after, piece.recv, call->coll->staging, piece_bytes);
+        places.out = staging;
+        for (int32_t row = 0; row < num_rows_out(call); row++)
+            weft__coll_add_copy(&after,
+                                call->recv + ((uint64_t)row * call->count + begin) * element_bytes,
+                                staging + (uint64_t)row * piece_bytes, piece_bytes);
     }
     WEFT__TRY(weft__coll_launch_copies(call, &before));
-    WEFT__TRY(weft__coll_direct_reduce(&piece, &places, algorithm));
+    WEFT__TRY(weft__coll_is_pipelined(algorithm)
+                  ? weft__coll_pipeline(&piece, &places, algorithm)
+                  : weft__coll_direct_reduce(&piece, &places, algorithm));
     return weft__coll_launch_copies(call, &after);
 }
 
-weft_result weft__coll_reduce_anywhere(const struct weft__coll_call *call, weft_algorithm algorithm)
+weft_result weft__coll_rows_anywhere(const struct weft__coll_call *call, weft_algorithm algorithm)
 {
-    const struct reduced_arrays arrays = find_arrays(call, algorithm);
+    const struct accessed_arrays arrays = find_arrays(call, algorithm);
+    const int32_t num_rows =
+        num_rows_in(call) > num_rows_out(call) ? num_rows_in(call) : num_rows_out(call);
     const uint64_t most =
-        call->coll->staging_bytes / (uint64_t)num_rows_in(call) / wp_dtype_bytes(call->dtype);
+        call->coll->staging_bytes / (uint64_t)num_rows / wp_dtype_bytes(call->dtype);
     if (arrays.staged == 0 || call->count <= most)
-        return reduce_piece(call, &arrays, algorithm, 0, call->count);
+        return run_piece(call, &arrays, algorithm, 0, call->count);
     for (uint64_t begin = 0; begin < call->count; begin += most) {
         const uint64_t rest = call->count - begin;
-        WEFT__TRY(reduce_piece(call, &arrays, algorithm, begin, rest < most ? rest : most));
+        WEFT__TRY(run_piece(call, &arrays, algorithm, begin, rest < most ? rest : most));
     }
     return WEFT_OK;
 }

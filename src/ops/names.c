@@ -44,6 +44,9 @@ static const struct name algorithms[] = {
     CONSTANT_AND_WORD(WEFT_ALGORITHM_PUSH, "push"),
     CONSTANT_AND_WORD(WEFT_ALGORITHM_RAILS, "rails"),
     CONSTANT_AND_WORD(WEFT_ALGORITHM_MULTICAST, "multicast"),
+    CONSTANT_AND_WORD(WEFT_ALGORITHM_TWOSHOT_PUSH, "twoshot_push"),
+    CONSTANT_AND_WORD(WEFT_ALGORITHM_RELAY, "relay"),
+    CONSTANT_AND_WORD(WEFT_ALGORITHM_RING, "ring"),
 };
 
 static const struct name machines[] = {

@@ -21,21 +21,29 @@
  * fit 31 bits. */
 enum { WP_DIRECT_MAX_CHUNKS = 1 << 30 };
 
+/* The place of an output that others do not reach, or do not write. */
+enum { WP_NO_OUTPUT = 0 };
+
 struct wp_direct {
     struct wp_packet_area area;
     struct wp_call_header header;
     uint64_t chunk_bytes; /* of a row that a warp takes at a time; a multiple of 16 */
 };
 
-/* In memory of the block, of each rank. */
+/* In memory of the block, of each rank, behind the words of wp_block_max. */
 struct wp_direct_peer {
     uint64_t places[2]; /* input and output */
     uint64_t status;    /* of taking its header: enum wp_status */
 };
 
+WP_STATIC_ASSERT(WP_MESSAGES_OFFSET + WEFT_COLL_MAX_RANKS * sizeof(struct wp_direct_peer) <=
+                     WP_BLOCK_SHARED_BYTES,
+                 "they fit the memory of a block");
+
 WP_FN struct wp_direct_peer *wp_direct_peer(struct wp_warp *warp, int32_t rank)
 {
-    return (struct wp_direct_peer *)wp_block_shared(warp) + rank;
+    char *peers = (char *)wp_block_shared(warp) + WP_MESSAGES_OFFSET;
+    return (struct wp_direct_peer *)(void *)peers + rank;
 }
 
 /* Takes the header of a rank that is this warp's duty; this rank needs none. */
@@ -74,6 +82,19 @@ WP_FN enum wp_status wp_direct_met(struct wp_warp *warp, const struct wp_packets
     wp_acquire_packets(warp); /* what peers did in launches before they sent their headers */
     wp_block_sync(warp);
     return wp_direct_worst(warp, packets);
+}
+
+/* Called by every warp first, where a rank says the same to all others: meets them. */
+WP_FN enum wp_status wp_direct_meet(struct wp_warp *warp, const struct wp_direct *direct,
+                                    const struct wp_packets *packets)
+{
+    const struct wp_header_duty duty = wp_header_duty(warp);
+    wp_headers_send(warp, packets, duty, direct->header);
+    if (duty.first_rank == 0)
+        wp_header_send_places(warp, packets, 0, packets->num_ranks, direct->header);
+    for (int32_t rank = duty.first_rank; rank < packets->num_ranks; rank += duty.rank_step)
+        wp_direct_check(warp, packets, rank, &direct->header);
+    return wp_direct_met(warp, packets);
 }
 
 /* Where the input and the output of a rank are. */

@@ -39,13 +39,7 @@ WP_PROGRAM(direct_reduce, warp, args)
     const struct wp_packets packets = wp_packets_begin(warp, &direct->area);
     if (packets.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
-    const struct wp_header_duty duty = wp_header_duty(warp);
-    wp_headers_send(warp, &packets, duty, direct->header);
-    if (duty.first_rank == 0)
-        wp_header_send_places(warp, &packets, 0, packets.num_ranks, direct->header);
-    for (int32_t rank = duty.first_rank; rank < packets.num_ranks; rank += duty.rank_step)
-        wp_direct_check(warp, &packets, rank, &direct->header);
-    const enum wp_status status = wp_direct_met(warp, &packets);
+    const enum wp_status status = wp_direct_meet(warp, direct, &packets);
     if (status != WP_STATUS_OK)
         return wp_packets_end(warp, &direct->area, &packets, status);
     wp_admit_next(warp); /* all ranks have started */

@@ -23,6 +23,7 @@
     X(direct_push)                                                                                 \
     X(multicast)                                                                                   \
     X(send_receive)                                                                                \
+    X(pipeline)                                                                                    \
     X(copy)                                                                                        \
     X(quantise)                                                                                    \
     X(mapped_access)                                                                               \

@@ -268,9 +268,11 @@ static int create_differently(struct ranks_context *context)
         config.num_choices = 1;
     if (context->rank == ODD_ONE && *which == 3)
         config.num_blocks = 3;
+    if (context->rank == ODD_ONE && *which == 4)
+        config.fifo_bytes = PACKET_BYTES;
     /* By its name: memory whose size follows from it differs, too. */
     static const char *const fields[] = {"packet_bytes", "staging_bytes", "the algorithm of",
-                                         "num_blocks"};
+                                         "num_blocks", "fifo_bytes"};
     RANK_CHECK_ERROR(context, weft_coll_create(comm, &config, &coll), WEFT_ERROR_MISMATCH,
                      fields[*which]);
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
@@ -279,6 +281,6 @@ static int create_differently(struct ranks_context *context)
 
 TEST(configs)
 {
-    for (int which = 0; which < 4; which++)
+    for (int which = 0; which < 5; which++)
         assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, create_differently, &which), 0);
 }

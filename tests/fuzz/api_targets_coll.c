@@ -14,6 +14,7 @@ static void fill_create(struct fuzz_arguments *a, struct rng *rng)
     a->out = &a->created;
     config->packet_bytes = rng_below(rng, 3) == 0 ? 0 : rng_below(rng, 20000);
     config->staging_bytes = rng_below(rng, 3) == 0 ? 0 : rng_below(rng, 20000);
+    config->fifo_bytes = rng_below(rng, 3) == 0 ? 0 : rng_below(rng, 20000);
     config->choices = a->choices;
     config->num_choices = 1 + (int32_t)rng_below(rng, NUM_COLLECTIVES);
     for (int i = 0; i < NUM_COLLECTIVES; i++)

@@ -187,23 +187,59 @@ static void input_piece(const struct coll_case *spec, int32_t rank, int32_t row,
     coll_data_fill(key, spec->values, rank, piece, spec->dtype, out, count);
 }
 
+/* The part of a ring's reduction that element `i` of a row belongs to, and where it ends. */
+static int32_t ring_part(const struct coll_case *spec, int32_t row, uint64_t i, uint64_t *end)
+{
+    const uint64_t part_count = elements_ring_part(spec->dtype, spec->count, spec->num_ranks);
+    *end = spec->count;
+    if (spec->operation != COLL_ALL_REDUCE)
+        return spec->operation == COLL_REDUCE ? spec->root : row;
+    *end = (i / part_count + 1) * part_count;
+    return (int32_t)(i / part_count);
+}
+
+static void reduce_ring(const struct coll_case *spec, int32_t row, const void **rows,
+                        uint64_t first, uint64_t count, char *out)
+{
+    const uint64_t element_bytes = dtype_bytes(spec->dtype);
+    uint64_t end;
+    for (uint64_t i = first; i < first + count; i = end) {
+        const int32_t part = ring_part(spec, row, i, &end);
+        end = end < first + count ? end : first + count;
+        elements_reduce_ring_rows(spec->dtype, spec->op, spec->num_ranks, part, rows, end - i,
+                                  out + (i - first) * element_bytes);
+        for (int32_t rank = 0; rank < spec->num_ranks; rank++)
+            rows[rank] = (const char *)rows[rank] + (end - i) * element_bytes;
+    }
+}
+
+void coll_reduce(const struct coll_case *spec, int32_t row, const void **rows, uint64_t first,
+                 uint64_t count, void *out)
+{
+    int32_t nodes[WEFT_COLL_MAX_RANKS];
+    const struct element_ranks ranks = {spec->num_ranks,
+                                        coll_num_nodes(&spec->nodes, spec->num_ranks), nodes};
+    for (int32_t rank = 0; rank < spec->num_ranks; rank++)
+        nodes[rank] = coll_node_of(&spec->nodes, rank);
+    if (spec->order == COLL_AROUND_A_RING)
+        reduce_ring(spec, row, rows, first, count, out);
+    else
+        elements_reduce_rows_over_nodes(spec->dtype, spec->op, &ranks, rows, count, out);
+}
+
 /* Row `row` of every rank, reduced. */
 static void reduced_piece(const struct coll_case *spec, int32_t row, uint64_t piece, uint64_t count,
                           void *out)
 {
     const uint64_t piece_bytes = count * dtype_bytes(spec->dtype);
     const void *rows[WEFT_COLL_MAX_RANKS];
-    int32_t nodes[WEFT_COLL_MAX_RANKS];
-    const struct element_ranks ranks = {spec->num_ranks,
-                                        coll_num_nodes(&spec->nodes, spec->num_ranks), nodes};
     char *pieces = tests_alloc((uint64_t)spec->num_ranks * piece_bytes);
     for (int32_t rank = 0; rank < spec->num_ranks; rank++) {
-        nodes[rank] = coll_node_of(&spec->nodes, rank);
         char *input = pieces + (uint64_t)rank * piece_bytes;
         input_piece(spec, rank, row, piece, count, input);
         rows[rank] = input;
     }
-    elements_reduce_rows_over_nodes(spec->dtype, spec->op, &ranks, rows, count, out);
+    coll_reduce(spec, row, rows, piece * COLL_DATA_PIECE, count, out);
     tests_free(pieces);
 }
 

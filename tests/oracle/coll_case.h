@@ -70,6 +70,7 @@ struct coll_case {
     enum coll_form form; /* ignored by operations without an in-place form */
     enum coll_place send_place, recv_place;
     enum coll_alignment send_alignment, recv_alignment;
+    enum { COLL_IN_RANK_ORDER, COLL_AROUND_A_RING } order; /* of reductions */
 };
 
 /* Values, form, places, alignments and root at random. */
@@ -106,6 +107,10 @@ struct coll_rows {
 /* The rows that `rank` gives and gets: none in an array that is the root's. Only uneven ones have gaps. */
 struct coll_rows coll_send_rows(const struct coll_case *spec, int32_t rank);
 struct coll_rows coll_recv_rows(const struct coll_case *spec, int32_t rank);
+
+/* Elements first .. first + count - 1 of the result's row `row`: `rows` are those of all ranks, which it changes. */
+void coll_reduce(const struct coll_case *spec, int32_t row, const void **rows, uint64_t first,
+                 uint64_t count, void *out);
 
 /* Contents of row `row` of what the rank gives, and of what it must get. */
 void coll_input_row(const struct coll_case *spec, int32_t rank, int32_t row, uint64_t count,

@@ -3,7 +3,7 @@
 
 #include "harness/machine.h"
 
-enum { KIB = 1024, DEFAULT_STAGING_BYTES = 8 << 20 };
+enum { KIB = 1024, DEFAULT_STAGING_BYTES = 8 << 20, FIFO_BYTES = 8 * KIB };
 
 #define CHOICE(collective, algorithm)                                                              \
     {                                                                                              \
@@ -24,7 +24,7 @@ enum { KIB = 1024, DEFAULT_STAGING_BYTES = 8 << 20 };
         name, COLL_CONFIGURED,                                                                     \
         {                                                                                          \
             sizeof(weft_coll_config), packet_bytes, staging_bytes, __VA_ARGS__, NUM_COLLECTIVES,   \
-                num_blocks, num_warps, 0, KIB, 2, 3                                                \
+                num_blocks, num_warps, 0, KIB, 2, 3, FIFO_BYTES                                    \
         }                                                                                          \
     }
 
@@ -40,6 +40,9 @@ static const struct coll_setup setups[COLL_NUM_SETUPS] = {
           ALGORITHMS(TWOSHOT, ONESHOT_PULL, PUSH, PUSH, ONESHOT, TWOSHOT)),
     SETUP("multicast", 16 * KIB, 16 * KIB, 2, 2,
           ALGORITHMS(MULTICAST, MULTICAST, MULTICAST, AUTO, AUTO, AUTO)),
+    SETUP("pushes", 16 * KIB, 64 * KIB, 2, 3,
+          ALGORITHMS(TWOSHOT_PUSH, TWOSHOT_PUSH, RING, PUSH, RELAY, TWOSHOT)),
+    SETUP("ring", 16 * KIB, 64 * KIB, 3, 2, ALGORITHMS(RING, RING, RING, PUSH, RING, RING)),
     SETUP("small buffers", 4 * KIB, 16 * KIB, 1, 1, ALGORITHMS(AUTO, AUTO, AUTO, AUTO, AUTO, AUTO)),
 };
 
@@ -49,7 +52,7 @@ static const struct coll_setup setups[COLL_NUM_SETUPS] = {
         name, COLL_CONFIGURED,                                                                     \
         {                                                                                          \
             sizeof(weft_coll_config), 0, staging_bytes, NULL, 0, num_blocks, num_warps, 0,         \
-                slot_bytes, num_channels, num_slots                                                \
+                slot_bytes, num_channels, num_slots, 0                                             \
         }                                                                                          \
     }
 
@@ -62,6 +65,8 @@ static const struct coll_setup nodes_setups[COLL_NUM_SETUPS] = {
     NODES_SETUP("one slot", 16 * KIB, 1, 3, 4 * KIB, 1, 1),
     NODES_SETUP("many slots", 1024 * KIB, 2, 2, 16 * KIB, 2, 8),
     NODES_SETUP("two slots", 64 * KIB, 1, 2, 2 * KIB, 2, 2),
+    NODES_SETUP("slots of a page", 64 * KIB, 1, 1, 4 * KIB, 1, 4),
+    NODES_SETUP("two short slots", 32 * KIB, 2, 3, 144, 1, 2),
 };
 
 struct coll_setup coll_setup_of(int idx, int32_t num_ranks, const struct coll_nodes *nodes)
@@ -82,6 +87,16 @@ static weft_algorithm pinned_algorithm(const weft_coll_config *config, weft_coll
         if (config->choices[i].collective == collective)
             return config->choices[i].algorithm;
     return WEFT_ALGORITHM_AUTO;
+}
+
+void coll_setup_order(const struct coll_setup *setup, struct coll_case *spec)
+{
+    const int is_ring =
+        coll_is_reduction(spec->operation) &&
+        pinned_algorithm(&setup->config, coll_collective(spec->operation)) == WEFT_ALGORITHM_RING;
+    spec->order = is_ring ? COLL_AROUND_A_RING : COLL_IN_RANK_ORDER;
+    if (is_ring && spec->op == WEFT_AVG)
+        spec->op = WEFT_SUM;
 }
 
 int coll_setup_fits(const struct coll_setup *setup, const struct coll_case *spec)
@@ -108,6 +123,7 @@ void coll_setup_adapt(const struct coll_setup *setup, struct coll_case *spec)
 {
     const uint64_t staging_bytes =
         setup->config.staging_bytes == 0 ? DEFAULT_STAGING_BYTES : setup->config.staging_bytes;
+    coll_setup_order(setup, spec);
     if (coll_row_bytes(spec) * (uint64_t)spec->num_ranks <= staging_bytes)
         return;
     spec->send_place = same_everywhere(spec->send_place, spec->seed);

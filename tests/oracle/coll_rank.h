@@ -6,7 +6,7 @@
 
 #include "oracle/coll_case.h"
 
-enum { COLL_NUM_SETUPS = 7, COLL_ARENA_BYTES = 24 << 20 };
+enum { COLL_NUM_SETUPS = 9, COLL_ARENA_BYTES = 24 << 20 };
 
 struct coll_setup {
     const char *name;
@@ -18,8 +18,10 @@ struct coll_setup {
 struct coll_setup coll_setup_of(int idx, int32_t num_ranks, const struct coll_nodes *nodes);
 /* Whether the algorithm that the setup pins can do it. */
 int coll_setup_fits(const struct coll_setup *setup, const struct coll_case *spec);
+/* Where the setup's algorithm is a ring, reductions have its order, and sums in place of averages. */
+void coll_setup_order(const struct coll_setup *setup, struct coll_case *spec);
 /* Where arrays are larger than the staging buffer, makes all ranks alike in where they have them; those of
- * all_to_all_v must then be in the heap. */
+ * all_to_all_v must then be in the heap. The order is the setup's, too. */
 void coll_setup_adapt(const struct coll_setup *setup, struct coll_case *spec);
 
 struct coll_rank {

@@ -8,6 +8,8 @@ int coll_seat_open(struct coll_seat *seat, struct ranks_context *context, uint32
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_coll_config coll_config = WEFT_INIT(weft_coll_config);
+    struct coll_case of_algorithm = *spec;
+    of_algorithm.order = algorithm == WEFT_ALGORITHM_RING ? COLL_AROUND_A_RING : COLL_IN_RANK_ORDER;
     config.timeout_ms = timeout_ms;
     config.num_nodes = spec->nodes.num_nodes;
     coll_config.packet_bytes = PACKET_BYTES;
@@ -19,8 +21,8 @@ int coll_seat_open(struct coll_seat *seat, struct ranks_context *context, uint32
     if (ep_rank_open_with(&seat->rank, context, &config, ARENA_BYTES))
         return 1;
     RANK_CHECK_OK(context, weft_coll_create(seat->rank.comm, &coll_config, &seat->coll));
-    return coll_check(&seat->rank, seat->coll, spec, "before") ||
-           coll_call_create(&seat->rank, spec, &seat->call);
+    return coll_check(&seat->rank, seat->coll, &of_algorithm, "before") ||
+           coll_call_create(&seat->rank, &of_algorithm, &seat->call);
 }
 
 int coll_seat_close(struct coll_seat *seat)

@@ -20,6 +20,13 @@ static int can_do(weft_collective collective, weft_algorithm algorithm)
                collective == WEFT_REDUCE;
     case WEFT_ALGORITHM_MULTICAST:
         return collective <= WEFT_ALL_GATHER;
+    case WEFT_ALGORITHM_TWOSHOT_PUSH:
+        return collective == WEFT_ALL_REDUCE || collective == WEFT_REDUCE_SCATTER;
+    case WEFT_ALGORITHM_RELAY:
+        return collective == WEFT_BROADCAST;
+    case WEFT_ALGORITHM_RING:
+        return collective != WEFT_ALL_TO_ALL && collective != WEFT_GATHER &&
+               collective != WEFT_SCATTER;
     default:
         return collective > WEFT_REDUCE_SCATTER && collective != WEFT_REDUCE &&
                algorithm == WEFT_ALGORITHM_PUSH;
@@ -66,8 +73,10 @@ static int check_pinned(struct ep_rank *self, weft_algorithm algorithm)
     RANK_CHECK_OK(self->context, weft_coll_create(self->comm, &config, &coll));
     for (int operation = 0; operation < COLL_GROUP; operation++) {
         const weft_collective collective = coll_collective((enum coll_operation)operation);
-        const struct coll_case spec =
+        struct coll_case spec =
             coll_case_random(1, NUM_RANKS, (enum coll_operation)operation, WEFT_FP16, WEFT_SUM, 25);
+        if (algorithm == WEFT_ALGORITHM_RING)
+            spec.order = COLL_AROUND_A_RING;
         if (!can_do(collective, algorithm)) {
             if (check_refused(self, coll, &spec, algorithm))
                 return 1;

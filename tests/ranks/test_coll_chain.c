@@ -64,10 +64,17 @@ static void reduce_images(const struct step *step, char *const *from, uint64_t o
                           uint64_t bytes, char *out)
 {
     const void *rows[NUM_RANKS];
-    const uint64_t element_bytes = dtype_bytes(step->dtype);
+    const uint64_t count = bytes / dtype_bytes(step->dtype);
+    struct coll_case spec = {.num_ranks = NUM_RANKS,
+                             .operation = step->operation,
+                             .dtype = step->dtype,
+                             .op = WEFT_SUM,
+                             .count = count};
+    const struct coll_setup setup = coll_setup_of(step->setup, NUM_RANKS, &spec.nodes);
+    coll_setup_order(&setup, &spec);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         rows[rank] = from[rank] + offset;
-    elements_reduce_rows(step->dtype, WEFT_SUM, NUM_RANKS, rows, bytes / element_bytes, out);
+    coll_reduce(&spec, (int32_t)(offset / bytes), rows, 0, count, out);
 }
 
 /* What `rank` gets, given the buffers that all ranks read. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One and the same call gives the same bits with every algorithm that can do it and every number of
- * blocks and warps. The oracle knows neither: what equals it in all of them is the same in all. */
+ * blocks and warps; rings have an order of their own, and no averages. The oracle knows neither: what equals it in
+ * all of them is the same in all. */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/coll_call.h"
@@ -18,9 +19,11 @@ static const struct {
     {WEFT_ALL_REDUCE, WEFT_ALGORITHM_ONESHOT_PULL},
     {WEFT_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT},
     {WEFT_ALL_REDUCE, WEFT_ALGORITHM_MULTICAST},
+    {WEFT_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT_PUSH},
     {WEFT_REDUCE_SCATTER, WEFT_ALGORITHM_ONESHOT},
     {WEFT_REDUCE_SCATTER, WEFT_ALGORITHM_ONESHOT_PULL},
     {WEFT_REDUCE_SCATTER, WEFT_ALGORITHM_MULTICAST},
+    {WEFT_REDUCE_SCATTER, WEFT_ALGORITHM_TWOSHOT_PUSH},
     {WEFT_ALL_GATHER, WEFT_ALGORITHM_ONESHOT},
     {WEFT_ALL_GATHER, WEFT_ALGORITHM_PUSH},
     {WEFT_ALL_GATHER, WEFT_ALGORITHM_MULTICAST},
@@ -28,6 +31,12 @@ static const struct {
     {WEFT_ALL_TO_ALL, WEFT_ALGORITHM_PUSH},
     {WEFT_BROADCAST, WEFT_ALGORITHM_ONESHOT},
     {WEFT_BROADCAST, WEFT_ALGORITHM_PUSH},
+    {WEFT_BROADCAST, WEFT_ALGORITHM_RELAY},
+    {WEFT_ALL_REDUCE, WEFT_ALGORITHM_RING},
+    {WEFT_REDUCE_SCATTER, WEFT_ALGORITHM_RING},
+    {WEFT_ALL_GATHER, WEFT_ALGORITHM_RING},
+    {WEFT_BROADCAST, WEFT_ALGORITHM_RING},
+    {WEFT_REDUCE, WEFT_ALGORITHM_RING},
     {WEFT_REDUCE, WEFT_ALGORITHM_ONESHOT},
     {WEFT_REDUCE, WEFT_ALGORITHM_ONESHOT_PULL},
     {WEFT_REDUCE, WEFT_ALGORITHM_TWOSHOT},
@@ -54,12 +63,13 @@ static struct coll_case case_of(weft_collective collective, int i, int32_t num_r
 static int check_grid(struct ep_rank *self, int pair, int grid)
 {
     const weft_collective collective = pairs[pair].collective;
-    struct coll_setup setup = {.config = WEFT_INIT(weft_coll_config)};
+    struct coll_setup setup = {.kind = COLL_CONFIGURED, .config = WEFT_INIT(weft_coll_config)};
     weft_coll_config *config = &setup.config;
     weft_coll *coll;
     char name[64];
     config->packet_bytes = 32 << 10;
     config->staging_bytes = 8 << 10; /* less than some of the cases have */
+    config->fifo_bytes = 4 << 10;    /* slots that are used many times */
     config->choices =
         WEFT_ARGS(weft_coll_choice, .collective = collective, .algorithm = pairs[pair].algorithm);
     config->num_choices = 1;

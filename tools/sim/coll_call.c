@@ -2,6 +2,7 @@
 #include "coll_call.h"
 
 #include "machine/machine.h"
+#include "programs/fifo.h"
 #include "shape.h"
 #include "workload/collective.h"
 
@@ -21,11 +22,20 @@ static int draw(struct rng *rng, int32_t bound)
  * need several pieces. */
 void coll_draw_terms(struct coll_terms *terms, struct rng *rng)
 {
-    enum { PACKET_BYTES = 256, STAGING_BYTES = 512, TWO_STREAMS_ONE_IN = 4, REGISTERED_ONE_IN = 3 };
+    enum {
+        PACKET_BYTES = 256,
+        STAGING_BYTES = 512,
+        FIFO_BYTES = 1024,
+        MOST_SLOTS = 8,
+        TWO_STREAMS_ONE_IN = 4,
+        REGISTERED_ONE_IN = 3
+    };
     static const uint64_t chunk_bytes[] = {32, 128, 4096};
     terms->packet_bytes = PACKET_BYTES * (uint64_t)(1 + draw(rng, 2));
     terms->staging_bytes = STAGING_BYTES * (uint64_t)(1 + draw(rng, 2));
     terms->chunk_bytes = chunk_bytes[draw(rng, 3)];
+    terms->fifo_bytes = FIFO_BYTES << draw(rng, 4);
+    terms->num_slots = WP_FIFO_LEAST_SLOTS + draw(rng, MOST_SLOTS - WP_FIFO_LEAST_SLOTS + 1);
     terms->num_streams = draw(rng, TWO_STREAMS_ONE_IN) == 0 ? 2 : 1;
     terms->first_head = draw(rng, SCENARIO_MAX_RANKS);
     terms->num_reducers = 1 + draw(rng, SCENARIO_MAX_RANKS);
@@ -138,6 +148,9 @@ weft_algorithm coll_algorithm(const struct shape *shape, const struct coll_call 
         return WEFT_ALGORITHM_AUTO;
     if (call->algorithm == WEFT_ALGORITHM_TWOSHOT_PACKETS &&
         row_bytes > packet_bytes / 2 * (uint64_t)shape->num_ranks)
+        return WEFT_ALGORITHM_AUTO;
+    if (call->algorithm == WEFT_ALGORITHM_RING && call->op == WEFT_AVG &&
+        collective_reduces(call->collective))
         return WEFT_ALGORITHM_AUTO;
     return call->algorithm;
 }

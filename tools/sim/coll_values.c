@@ -113,6 +113,17 @@ uint64_t coll_sent(const struct shape *shape, const struct coll_call *call, int3
 
 /* ---------------------------------------------------------------- results */
 
+/* The part that an element of a row belongs to, which says in which order a ring reduces it. */
+static int32_t ring_part(const struct shape *shape, const struct coll_call *call, int32_t row,
+                         int32_t i)
+{
+    const uint64_t part_count =
+        elements_ring_part(call->dtype, (uint64_t)call->count, shape->num_ranks);
+    if (call->collective == WEFT_REDUCE)
+        return coll_root(shape, call);
+    return call->collective == WEFT_REDUCE_SCATTER ? row : (int32_t)((uint64_t)i / part_count);
+}
+
 /* By the arithmetic that unit/test_workload_collective compares with the oracle of the other machines. */
 static uint64_t reduced_bits(const struct shape *shape, const struct coll_call *call, int32_t row,
                              int32_t i)
@@ -126,7 +137,11 @@ static uint64_t reduced_bits(const struct shape *shape, const struct coll_call *
         operands[rank] = operand(call, rank, row, i);
         rows[rank] = &operands[rank];
     }
-    elements_reduce_rows_over_nodes(call->dtype, call->op, &ranks, rows, 1, &result);
+    if (coll_algorithm(shape, call) == WEFT_ALGORITHM_RING)
+        elements_reduce_ring_rows(call->dtype, call->op, shape->num_ranks,
+                                  ring_part(shape, call, row, i), rows, 1, &result);
+    else
+        elements_reduce_rows_over_nodes(call->dtype, call->op, &ranks, rows, 1, &result);
     return result;
 }
 

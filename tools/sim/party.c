@@ -235,6 +235,7 @@ static weft_result create_coll(struct party *party)
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     config.packet_bytes = shape->coll_terms.packet_bytes;
     config.staging_bytes = shape->coll_terms.staging_bytes;
+    config.fifo_bytes = shape->coll_terms.fifo_bytes;
     config.num_blocks = shape->num_blocks[0]; /* the same on all ranks */
     config.num_warps = shape->num_warps[party->rank];
     config.num_channels = shape->num_channels;
@@ -247,6 +248,7 @@ static weft_result create_coll(struct party *party)
     }
     PARTY_TRY(weft_coll_create(party->comm, &config, &party->coll));
     party->coll->chunk_bytes = shape->coll_terms.chunk_bytes;
+    party->coll->num_slots = shape->coll_terms.num_slots;
     if (party->coll->multicast != NULL)
         order_heads(party, party->coll->multicast);
     if (shape->coll_terms.registration == COLL_REGISTERED)

@@ -156,8 +156,9 @@ static const struct option_row option_table[] = {
      COLL_MAX_JOB_RANKS - 1},
     {OPTION_GROUP, .doc = "How it is done:"},
     {OPTION_OTHER, "algo", "NAME",
-     "auto, oneshot, twoshot_packets, oneshot_pull, twoshot, push or multicast, as weft.h tells; "
-     "over several nodes auto",
+     "auto, oneshot, twoshot_packets, oneshot_pull, twoshot, push, multicast, twoshot_push, relay "
+     "or "
+     "ring, as weft.h tells; over several nodes auto",
      "auto", .parse = parse_algorithm},
     {OPTION_INTEGER, "packet-bytes", "N", "Bytes under way in packets; 0: the library's choice",
      "0", AT(packet_bytes), 0, INT64_C(1) << 32},

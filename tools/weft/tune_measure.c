@@ -98,9 +98,11 @@ static void place_points(const struct coll_options *options, struct tune_curve *
     } while (coll_sizes_next(&options->sizes, &bytes));
 }
 
+/* A ring has sums of its own, which a table must not choose. */
 static int is_tried(weft_collective op, weft_algorithm algorithm)
 {
-    return algorithm != WEFT_ALGORITHM_AUTO && collective_is_served(op, algorithm);
+    return algorithm != WEFT_ALGORITHM_AUTO && algorithm != WEFT_ALGORITHM_RING &&
+           collective_is_served(op, algorithm);
 }
 
 weft_result tune_measure(weft_comm *comm, const struct tune_options *options,

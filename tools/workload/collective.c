@@ -25,6 +25,12 @@ int collective_is_served(weft_collective kind, weft_algorithm algorithm)
         return 0;
     case WEFT_ALGORITHM_MULTICAST:
         return kind == WEFT_ALL_REDUCE || kind == WEFT_REDUCE_SCATTER || kind == WEFT_ALL_GATHER;
+    case WEFT_ALGORITHM_TWOSHOT_PUSH:
+        return kind == WEFT_ALL_REDUCE || kind == WEFT_REDUCE_SCATTER;
+    case WEFT_ALGORITHM_RELAY:
+        return kind == WEFT_BROADCAST;
+    case WEFT_ALGORITHM_RING:
+        return kind != WEFT_ALL_TO_ALL && kind != WEFT_GATHER && kind != WEFT_SCATTER;
     default:
         return 1;
     }
@@ -87,22 +93,52 @@ double collective_bus_factor(const struct collective *collective)
     return (collective->kind == WEFT_ALL_REDUCE ? 2 : 1) * (num_ranks - 1) / num_ranks;
 }
 
+/* Elements of one row, each part of which has gone around from the rank after its own. */
+static void expect_ring(const struct collective *collective, uint64_t first, uint64_t count,
+                        char *expected)
+{
+    const struct element_source *source = &collective->source;
+    const uint64_t part_count =
+        elements_ring_part(source->dtype, collective->count, collective->num_ranks);
+    while (count > 0) {
+        const uint64_t part = first / part_count, rest = (part + 1) * part_count - first;
+        const uint64_t of_part = rest < count ? rest : count;
+        elements_reduce_ring(source, collective->redop, collective->num_ranks, (int32_t)part, first,
+                             of_part, expected);
+        expected += of_part * dtype_bytes(source->dtype);
+        first += of_part;
+        count -= of_part;
+    }
+}
+
+static void expect_reduced(const struct collective *collective, int32_t rank, uint64_t first,
+                           uint64_t count, void *expected)
+{
+    const struct element_source *source = &collective->source;
+    const struct element_ranks ranks = {collective->num_ranks, collective->num_nodes,
+                                        collective->node_of_rank};
+    const int has_rows = collective->kind == WEFT_REDUCE_SCATTER;
+    const uint64_t begin = (has_rows ? (uint64_t)rank * collective->count : 0) + first;
+    if (collective->order == REDUCED_IN_RANK_ORDER)
+        elements_reduce_over_nodes(source, collective->redop, &ranks, begin, count, expected);
+    else if (collective->kind == WEFT_ALL_REDUCE)
+        expect_ring(collective, first, count, expected);
+    else
+        elements_reduce_ring(source, collective->redop, collective->num_ranks,
+                             has_rows ? rank : collective->root, begin, count, expected);
+}
+
 /* Elements first .. first + count - 1 of one row of the output. */
 static void expect_row(const struct collective *collective, int32_t rank, int32_t row,
                        uint64_t first, uint64_t count, void *expected)
 {
     const struct element_source *source = &collective->source;
-    const struct element_ranks ranks = {collective->num_ranks, collective->num_nodes,
-                                        collective->node_of_rank};
     const uint64_t own_row = (uint64_t)rank * collective->count;
     switch (collective->kind) {
     case WEFT_ALL_REDUCE:
     case WEFT_REDUCE:
-        elements_reduce_over_nodes(source, collective->redop, &ranks, first, count, expected);
-        break;
     case WEFT_REDUCE_SCATTER:
-        elements_reduce_over_nodes(source, collective->redop, &ranks, own_row + first, count,
-                                   expected);
+        expect_reduced(collective, rank, first, count, expected);
         break;
     case WEFT_ALL_GATHER:
     case WEFT_GATHER:

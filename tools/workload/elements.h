@@ -12,7 +12,7 @@
 /* Types are 1..NUM_DTYPES. */
 enum { NUM_DTYPES = WEFT_FP8_E4M3, NUM_REDUCE_OPS = WEFT_AVG + 1 };
 /* That tools and tests know. */
-enum { NUM_COLLECTIVES = WEFT_SCATTER + 1, NUM_ALGORITHMS = WEFT_ALGORITHM_MULTICAST + 1 };
+enum { NUM_COLLECTIVES = WEFT_SCATTER + 1, NUM_ALGORITHMS = WEFT_ALGORITHM_RING + 1 };
 
 /* By type and by reduction; NULL behind the last. */
 extern const char *const dtype_names[NUM_DTYPES + 2];
@@ -64,5 +64,13 @@ void elements_reduce_rows(weft_dtype dtype, weft_reduce_op op, int32_t num_ranks
 void elements_reduce_rows_over_nodes(weft_dtype dtype, weft_reduce_op op,
                                      const struct element_ranks *ranks, const void *const *rows,
                                      uint64_t count, void *elements);
+
+/* As WEFT_ALGORITHM_RING reduces part `part`: from the rank after it on around to it, each step rounded. */
+void elements_reduce_ring(const struct element_source *source, weft_reduce_op op, int32_t num_ranks,
+                          int32_t part, uint64_t first, uint64_t count, void *elements);
+void elements_reduce_ring_rows(weft_dtype dtype, weft_reduce_op op, int32_t num_ranks, int32_t part,
+                               const void *const *rows, uint64_t count, void *elements);
+/* How many elements each part but the last ones has, where a row is reduced for all ranks. */
+uint64_t elements_ring_part(weft_dtype dtype, uint64_t row_count, int32_t num_ranks);
 
 #endif
