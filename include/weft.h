@@ -974,6 +974,42 @@ WEFT_API weft_algorithm weft_coll_algorithm(const weft_coll *coll, weft_collecti
 /* "oneshot", ...; "?" if there is none; never NULL. */
 WEFT_API const char *weft_coll_algorithm_name(weft_algorithm algorithm);
 
+/* What has chosen an algorithm; the first of these that says something does. */
+typedef enum weft_coll_reason {
+    WEFT_COLL_ONLY_ONE = 0, /* over several nodes */
+    WEFT_COLL_PINNED = 1,   /* by weft_coll_config, or asked for by the call that explains it */
+    WEFT_COLL_TABLE = 2,    /* a row of the file that WEFT_TUNING names */
+    /* A row of a table that the library has with it: of just this GPU and number of ranks, where
+     * each rank has a GPU of its own. */
+    WEFT_COLL_SHIPPED_TABLE = 3,
+    WEFT_COLL_FORMULA = 4 /* the size, by limits that were measured on such machines */
+} weft_coll_reason;
+
+typedef struct weft_coll_explanation {
+    size_t size;
+    weft_algorithm algorithm;
+    weft_coll_reason reason;
+    int32_t num_blocks; /* that are asked for; 0: the machine chooses, as of warps */
+    int32_t num_warps;
+    /* What a model expects of it, in order, with memory that the others reach: how long it takes,
+     * and how much of that whatever the bytes. 0: the model does not know (several nodes). */
+    double expected_us;
+    double latency_us;
+    uint64_t link_bytes;      /* that the busiest rank writes to others and reads of them */
+    double link_gbps;         /* of a rank's links, measured or assumed; 0: ranks share memory */
+    uint64_t table_max_bytes; /* the row is for no more; 0: no table has chosen, as of the next */
+    int32_t table_line;
+    int32_t reserved;
+    char table[128]; /* the file, or the device whose table the library has; "" */
+} weft_coll_explanation;
+
+/* Which algorithm an operation of `bytes`, as of weft_coll_algorithm, would use, why, and how long it
+ * is expected to take; or, if algorithm is not AUTO, how long that one is (WEFT_ERROR_UNSUPPORTED if
+ * it cannot do it). Needs no other rank. */
+WEFT_API weft_result weft_coll_explain(const weft_coll *coll, weft_collective collective,
+                                       weft_algorithm algorithm, uint64_t bytes,
+                                       weft_coll_explanation *explanation);
+
 /* What operations of a weft_coll were recorded with, on streams under capture (by weft_graph_begin,
  * or by CUDA's own functions). */
 typedef struct weft_coll_record weft_coll_record;

@@ -10,7 +10,7 @@ from typing import Any, Iterator, Sequence
 from . import abi, arrays
 from .abi import Algorithm, Collective, ReduceOp
 from .communicator import Communicator
-from .library import InvalidArgumentError, lib
+from .library import InvalidArgumentError, check, lib
 from .objects import Native, Object
 from .streams import Stream
 
@@ -202,6 +202,15 @@ class Collectives(Object):
     def algorithm(self, collective: Collective, num_bytes: int) -> Algorithm:
         """Which algorithm an operation of so many bytes would use."""
         return Algorithm(lib.weft_coll_algorithm(self._native.pointer(), collective, num_bytes))
+
+    def explain(self, collective: Collective, num_bytes: int,
+                algorithm: Algorithm = Algorithm.AUTO) -> abi.CollExplanation:
+        """Which algorithm an operation of so many bytes would use, its reason (CollReason), and
+        expected_us; or, of one that is given, how long that is expected to take."""
+        told = abi.CollExplanation()
+        check(lib.weft_coll_explain(self._native.pointer(), collective, algorithm, num_bytes,
+                                    ctypes.byref(told)))
+        return told
 
     @contextmanager
     def record(self) -> Iterator[CollectiveRecord]:

@@ -103,6 +103,22 @@ weft_algorithm weft_coll_algorithm(const weft_coll *coll, weft_collective collec
     return weft__coll_choose(coll, collective, bytes).algorithm;
 }
 
+weft_result weft_coll_explain(const weft_coll *coll, weft_collective collective,
+                              weft_algorithm algorithm, uint64_t bytes,
+                              weft_coll_explanation *explanation)
+{
+    weft_coll_explanation filled = {0};
+    WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_COLLECTIVE, (int32_t)collective, 0,
+                               WEFT__NUM_COLLECTIVES - 1, "collective"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_ALGORITHM, (int32_t)algorithm, WEFT_ALGORITHM_AUTO,
+                               WEFT__NUM_ALGORITHMS - 1, "algorithm"));
+    WEFT__TRY(WEFT__CHECK_OUTPUT(weft_coll_explanation, explanation, "explanation"));
+    WEFT__TRY(weft__coll_explain(coll, collective, algorithm, bytes, &filled));
+    WEFT__WRITE(weft_coll_explanation, explanation, &filled);
+    return WEFT_OK;
+}
+
 /* ------------------------------------------------------------------ checks of calls */
 
 static weft_result check_pointer(const weft_coll *coll, const void *ptr, uint64_t count,

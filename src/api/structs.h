@@ -26,6 +26,7 @@
     X(weft_coll_all_to_all_v_args, reserved)                                                       \
     X(weft_coll_send_args, peer)                                                                   \
     X(weft_coll_recv_args, peer)                                                                   \
+    X(weft_coll_explanation, table)                                                                \
     X(weft_ep_config, reserved)                                                                    \
     X(weft_ep_handle_config, num_experts)                                                          \
     X(weft_ep_layout_args, is_token_in_rank)                                                       \

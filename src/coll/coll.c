@@ -19,6 +19,7 @@ struct terms {
     int32_t num_blocks;
     int32_t num_channels, num_slots, slot_bytes; /* as asked for */
     int32_t direct_blocks[WEFT__NUM_WORKS];      /* may differ: the fewest are used */
+    char device[WEFT__TUNING_NAME_BYTES];        /* may differ: then no table is shipped for it */
 };
 
 static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
@@ -77,6 +78,15 @@ static void agree_on_blocks(weft_coll *coll, const struct terms *all)
     }
 }
 
+static void agree_on_device(weft_coll *coll, const struct terms *all)
+{
+    memcpy(coll->device, all[0].device, sizeof coll->device);
+    for (int32_t rank = 1; rank < coll->comm->num_ranks; rank++) {
+        if (strcmp(all[rank].device, coll->device) != 0)
+            coll->device[0] = '\0';
+    }
+}
+
 static weft_result agree(weft_coll *coll)
 {
     weft_comm *comm = coll->comm;
@@ -90,13 +100,16 @@ static weft_result agree(weft_coll *coll)
     own.num_slots = coll->asked.num_slots;
     own.slot_bytes = (int32_t)coll->asked.slot_bytes;
     weft__coll_choose_direct_blocks(coll, own.direct_blocks);
+    weft__coll_measured_device(comm, own.device);
     weft_result result;
     struct terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
     if (all == NULL)
         return result;
     result = compare_terms(comm, all);
-    if (result == WEFT_OK)
+    if (result == WEFT_OK) {
         agree_on_blocks(coll, all);
+        agree_on_device(coll, all);
+    }
     free(all);
     return result;
 }
@@ -108,13 +121,17 @@ struct told_tuning {
     struct weft__tuning tuning;
 };
 
-static void read_tuning(const weft_comm *comm, struct told_tuning *told)
+static void read_tuning(const weft_coll *coll, struct told_tuning *told)
 {
+    const weft_comm *comm = coll->comm;
     const char *path = weft__setting_text(WEFT__SETTING_TUNING);
     const struct weft__tuning_key key = {comm->hooks->name, comm->num_ranks};
-    if (comm->rank != 0 || path == NULL)
+    if (comm->rank != 0)
         return;
-    told->result = (int32_t)weft__tuning_read(path, &key, &told->tuning);
+    if (path != NULL)
+        told->result = (int32_t)weft__tuning_read(path, &key, &told->tuning);
+    if (told->result == WEFT_OK)
+        told->result = (int32_t)weft__tuning_add_shipped(coll->device, &key, &told->tuning);
     if (told->result != WEFT_OK)
         snprintf(told->message, sizeof told->message, "%s", weft__last_error());
 }
@@ -136,7 +153,7 @@ static weft_result agree_on_tuning(weft_coll *coll)
         weft__comm_calloc(comm, sizeof *own, "have the table of algorithms", &result);
     if (own == NULL)
         return result;
-    read_tuning(comm, own);
+    read_tuning(coll, own);
     struct told_tuning *told = weft__comm_gather_new(comm, WEFT_OK, own, sizeof *own, &result);
     free(own);
     if (told == NULL)

@@ -36,7 +36,8 @@ struct weft_coll {
     int32_t num_blocks;                           /* 0: the machine's choice */
     int32_t num_warps;
     int32_t direct_blocks[WEFT__NUM_WORKS]; /* of direct programs: the same on all ranks */
-    struct weft__tuning tuning;             /* rank 0's */
+    struct weft__tuning tuning;             /* rank 0's, and behind it what is shipped */
+    char device[WEFT__TUNING_NAME_BYTES];   /* of all ranks; "": not the same, or not measured */
     struct wp_multicast_queues queues;      /* on one node: as a multicast object would have them */
     struct weft__coll_multicast *multicast; /* NULL: nothing asks for it */
     weft_coll_record *capture;              /* that is going on, or NULL */
@@ -113,6 +114,8 @@ struct weft__coll_choice {
     weft_algorithm algorithm;
     int32_t num_blocks; /* 0: as without a table */
     int32_t num_warps;
+    weft_coll_reason reason;
+    const struct weft__tuning_row *row; /* NULL: no table has chosen */
 };
 struct weft__coll_choice weft__coll_choose(const weft_coll *coll, weft_collective collective,
                                            uint64_t row_bytes);
@@ -125,6 +128,13 @@ weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective co
 uint64_t weft__coll_part_bytes(uint64_t row_bytes, int32_t num_parts);
 struct weft__grid weft__coll_grid(const struct weft__coll_call *call,
                                   const struct weft__work *work);
+
+/* explain.c; semantics: weft_coll_explain. *explanation is zero. */
+weft_result weft__coll_explain(const weft_coll *coll, weft_collective collective,
+                               weft_algorithm algorithm, uint64_t row_bytes,
+                               weft_coll_explanation *explanation);
+/* The device of this rank, if it has that to itself and its links were measured; else "". */
+void weft__coll_measured_device(const weft_comm *comm, char name[WEFT__TUNING_NAME_BYTES]);
 
 /* The grid of a direct program. */
 struct weft__grid weft__coll_tensor_grid(const struct weft__coll_call *call,

@@ -19,6 +19,7 @@ static const char *const layout = "machine ranks collective max_bytes algorithm 
 
 struct line {
     const char *path;
+    enum weft__tuning_source source;
     int number; /* from 1 */
     char *fields[NUM_FIELDS];
 };
@@ -142,10 +143,11 @@ static weft_result parse_row(const struct line *line, int32_t *num_ranks,
     return parse_number(line, "warps", fields[6], 0, WEFT__MAX_WARPS, &row->num_warps);
 }
 
+/* *num_left: of the rows that a source may have. */
 static weft_result add_line(struct line *line, char *text, const struct weft__tuning_key *key,
-                            struct weft__tuning *tuning)
+                            struct weft__tuning *tuning, int32_t *num_left)
 {
-    struct weft__tuning_row row = {0};
+    struct weft__tuning_row row = {.source = (int32_t)line->source, .line = line->number};
     int32_t num_ranks = 0;
     const int num_fields = split(text, line->fields);
     if (num_fields == 0)
@@ -157,12 +159,28 @@ static weft_result add_line(struct line *line, char *text, const struct weft__tu
     WEFT__TRY(parse_row(line, &num_ranks, &row));
     if (strcmp(line->fields[0], key->machine) != 0 || num_ranks != key->num_ranks)
         return WEFT_OK;
-    if (tuning->num_rows == WEFT__TUNING_MAX_ROWS)
+    if (*num_left == 0)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "%s:%d: has row %d of %s with %d ranks, allowed are %d", line->path,
-                           line->number, tuning->num_rows + 1, key->machine, num_ranks,
+                           line->number, WEFT__TUNING_MAX_ROWS + 1, key->machine, num_ranks,
                            WEFT__TUNING_MAX_ROWS);
+    (*num_left)--;
     tuning->rows[tuning->num_rows++] = row;
+    return WEFT_OK;
+}
+
+static weft_result add_lines(struct line line, char *text, const struct weft__tuning_key *key,
+                             struct weft__tuning *tuning)
+{
+    int32_t num_left = WEFT__TUNING_MAX_ROWS;
+    while (text != NULL) {
+        char *next = strchr(text, '\n');
+        if (next != NULL)
+            *next++ = '\0';
+        line.number++;
+        WEFT__TRY(add_line(&line, text, key, tuning, &num_left));
+        text = next;
+    }
     return WEFT_OK;
 }
 
@@ -199,36 +217,48 @@ static weft_result read_text(const char *path, int fd, char *text)
                        MAX_FILE_BYTES);
 }
 
-static weft_result parse_lines(const char *path, char *text, const struct weft__tuning_key *key,
-                               struct weft__tuning *tuning)
-{
-    struct line line = {.path = path};
-    *tuning = (struct weft__tuning){0};
-    while (text != NULL) {
-        char *next = strchr(text, '\n');
-        if (next != NULL)
-            *next++ = '\0';
-        line.number++;
-        WEFT__TRY(add_line(&line, text, key, tuning));
-        text = next;
-    }
-    return WEFT_OK;
-}
-
 weft_result weft__tuning_read(const char *path, const struct weft__tuning_key *key,
                               struct weft__tuning *tuning)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     char *text = malloc(MAX_FILE_BYTES + 2);
+    *tuning = (struct weft__tuning){0};
+    snprintf(tuning->path, sizeof tuning->path, "%s", path);
     weft_result result = check_file(path, fd);
     if (result == WEFT_OK && text == NULL)
         result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to read %s", path);
     if (result == WEFT_OK && text != NULL)
         result = read_text(path, fd, text);
     if (result == WEFT_OK)
-        result = parse_lines(path, text, key, tuning);
+        result =
+            add_lines((struct line){.path = path, .source = WEFT__TUNING_FILE}, text, key, tuning);
     free(text);
     if (fd >= 0)
         close(fd);
     return result;
+}
+
+/* ------------------------------------------------------------------ shipped tables */
+
+static weft_result add_table(const struct weft__shipped_table *table,
+                             const struct weft__tuning_key *key, struct weft__tuning *tuning)
+{
+    char *text = strdup(table->text);
+    if (text == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to read %s", table->name);
+    const struct line line = {.path = table->name, .source = WEFT__TUNING_SHIPPED};
+    const weft_result result = add_lines(line, text, key, tuning);
+    free(text);
+    return result;
+}
+
+weft_result weft__tuning_add_shipped(const char *device, const struct weft__tuning_key *key,
+                                     struct weft__tuning *tuning)
+{
+    for (const struct weft__shipped_table *table = weft__shipped_tables; table->device != NULL;
+         table++) {
+        if (strcmp(table->device, device) == 0)
+            return add_table(table, key, tuning);
+    }
+    return WEFT_OK;
 }

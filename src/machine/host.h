@@ -99,6 +99,12 @@ struct weft__graphs {
     void (*destroy)(weft_graph *graph);
 };
 
+/* What a rank's links to all others of its node carry together. */
+struct weft__links {
+    double gbps;
+    int32_t is_measured; /* 0: assumed; as they are if ranks share a device */
+};
+
 struct weft__machine {
     struct weft__comm_hooks hooks; /* first, so that a communicator's hooks are its machine */
     weft_machine kind;
@@ -153,6 +159,8 @@ struct weft__machine {
                                     struct weft__switched_memory *memory);
     /* What was created; on all ranks after the last operation of any. */
     void (*multicast_destroy)(weft_comm *comm, struct weft__switched_memory *memory);
+    /* The same on all ranks. NULL: there are no links, ranks share memory. */
+    void (*describe_links)(const weft_comm *comm, struct weft__links *links);
     /* Which ranks the topology of this host wants as heads; none if it tells nothing. NULL: the machine has none. */
     weft_result (*find_heads)(weft_comm *comm, struct weft__heads *heads);
     /* Enqueues a launch; on cpu and sim it is skipped if the communicator has failed by then, on

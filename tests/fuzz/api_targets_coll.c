@@ -294,6 +294,28 @@ static const struct fuzz_mutation capture_mutations[] = {
     FUZZ_POINTERS("record", coll, FUZZ_NULL),
 };
 
+/* ---------------------------------------------------------------- explanations */
+
+static void fill_explain(struct fuzz_arguments *a, struct rng *rng)
+{
+    fuzz_fill_output(a);
+    a->coll = a->own_coll;
+    a->bytes = rng_below(rng, 2000);
+    a->ranks[0] = (int32_t)rng_below(rng, NUM_COLLECTIVES);
+    a->ranks[1] = WEFT_ALGORITHM_AUTO;
+}
+
+FUZZ_CALL(call_explain, weft_coll_explain(a->coll, (weft_collective)a->ranks[0],
+                                          (weft_algorithm)a->ranks[1], a->bytes, a->out))
+
+static const struct fuzz_mutation explain_mutations[] = {
+    FUZZ_POINTERS("coll", coll, FUZZ_NULL),
+    FUZZ_POINTERS("explanation", out, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT32, "collective", ranks[0], -1, NUM_COLLECTIVES, INT32_MAX, INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "algorithm", ranks[1], -1, NUM_ALGORITHMS, INT32_MAX, INT32_MIN),
+    FUZZ_OUTPUT_SIZES,
+};
+
 const struct fuzz_target fuzz_coll_targets[] = {
     FUZZ_TARGET("weft_coll_create", fill_create, call_create, undo_create, create_mutations),
     FUZZ_TARGET("weft_coll_destroy", fill, call_destroy, fuzz_nothing_to_undo, destroy_mutations),
@@ -317,6 +339,8 @@ const struct fuzz_target fuzz_coll_targets[] = {
                 fuzz_wait_for_stream, all_to_all_v_mutations),
     FUZZ_TARGET("weft_coll_send", fill_send, call_send, fuzz_wait_for_stream, send_mutations),
     FUZZ_TARGET("weft_coll_recv", fill_recv, call_recv, fuzz_wait_for_stream, recv_mutations),
+    FUZZ_TARGET("weft_coll_explain", fill_explain, call_explain, fuzz_nothing_to_undo,
+                explain_mutations),
     FUZZ_TARGET("weft_memory_register", fill_register, call_register, undo_register,
                 register_mutations),
     FUZZ_TARGET("weft_memory_unregister", fill_unregister, call_unregister, fuzz_nothing_to_undo,

@@ -132,6 +132,14 @@ def test_algorithms():
             weft.Collective.ALL_REDUCE: weft.Algorithm.TWOSHOT,
             weft.Collective.ALL_GATHER: weft.Algorithm.PUSH})
         assert pushed.algorithm(weft.Collective.ALL_REDUCE, 8) == weft.Algorithm.TWOSHOT
+        told = pushed.explain(weft.Collective.ALL_REDUCE, 8)
+        assert (told.algorithm, told.reason) == (weft.Algorithm.TWOSHOT, weft.CollReason.PINNED)
+        assert told.table == b"" and 0 < told.latency_us <= told.expected_us
+        pull = weft.Algorithm.ONESHOT_PULL
+        other = pushed.explain(weft.Collective.ALL_REDUCE, 1 << 20, pull)
+        assert other.algorithm == pull and other.expected_us > told.expected_us
+        with pytest.raises(weft.UnsupportedError):
+            pushed.explain(weft.Collective.ALL_GATHER, 8, weft.Algorithm.TWOSHOT)
         x = comm.heap_empty(3000, np.float32)
         x[:] = comm.rank
         assert (pushed.all_reduce(x) == 1).all()

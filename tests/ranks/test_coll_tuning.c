@@ -71,6 +71,62 @@ static const struct {
     {WEFT_BROADCAST, 16, WEFT_ALGORITHM_ONESHOT},
 };
 
+static int check_reason(struct ranks_context *context, const weft_coll *coll,
+                        weft_collective collective, uint64_t bytes,
+                        const weft_coll_explanation *expected)
+{
+    weft_coll_explanation found = WEFT_INIT(weft_coll_explanation);
+    RANK_CHECK_OK(context, weft_coll_explain(coll, collective, WEFT_ALGORITHM_AUTO, bytes, &found));
+    RANK_CHECK(context,
+               found.reason == expected->reason &&
+                   found.algorithm == weft_coll_algorithm(coll, collective, bytes) &&
+                   found.num_blocks == expected->num_blocks &&
+                   found.num_warps == expected->num_warps &&
+                   found.table_line == expected->table_line &&
+                   found.table_max_bytes == expected->table_max_bytes,
+               "collective %d of %llu bytes: reason %d, %d blocks, %d warps, line %d, up to %llu",
+               collective, (unsigned long long)bytes, found.reason, found.num_blocks,
+               found.num_warps, found.table_line, (unsigned long long)found.table_max_bytes);
+    RANK_CHECK(context, strcmp(found.table, found.table_line > 0 ? path : "") == 0, "\"%s\"",
+               found.table);
+    RANK_CHECK(context, found.latency_us > 0 && found.expected_us >= found.latency_us,
+               "expected %f, latency %f", found.expected_us, found.latency_us);
+    return 0;
+}
+
+static int check_reasons(struct ranks_context *context, const weft_coll *coll)
+{
+    static const weft_coll_explanation first = {.reason = WEFT_COLL_TABLE,
+                                                .num_blocks = 2,
+                                                .num_warps = 3,
+                                                .table_max_bytes = 1024,
+                                                .table_line = 1},
+                                       last = {.reason = WEFT_COLL_TABLE,
+                                               .num_blocks = 1,
+                                               .num_warps = 2,
+                                               .table_max_bytes = UINT64_MAX,
+                                               .table_line = 3},
+                                       none = {.reason = WEFT_COLL_FORMULA};
+    weft_coll_explanation found = WEFT_INIT(weft_coll_explanation);
+    if (check_reason(context, coll, WEFT_ALL_REDUCE, 1024, &first) ||
+        check_reason(context, coll, WEFT_ALL_REDUCE, 1 << 20, &last) ||
+        check_reason(context, coll, WEFT_ALL_TO_ALL, 16, &none))
+        return 1;
+    RANK_CHECK_OK(
+        context, weft_coll_explain(coll, WEFT_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT, 1 << 20, &found));
+    RANK_CHECK(context,
+               found.reason == WEFT_COLL_PINNED && found.algorithm == WEFT_ALGORITHM_TWOSHOT &&
+                   found.table_line == 0,
+               "reason %d, algorithm %d", found.reason, found.algorithm);
+    RANK_CHECK_ERROR(
+        context, weft_coll_explain(coll, WEFT_ALL_REDUCE, WEFT_ALGORITHM_ONESHOT, 1 << 20, &found),
+        WEFT_ERROR_UNSUPPORTED, "(packet_bytes)");
+    RANK_CHECK_ERROR(context,
+                     weft_coll_explain(coll, WEFT_ALL_GATHER, WEFT_ALGORITHM_TWOSHOT, 8, &found),
+                     WEFT_ERROR_UNSUPPORTED, "algorithm twoshot cannot do all_gather");
+    return 0;
+}
+
 static int check_choices(struct ep_rank *self, weft_coll *coll)
 {
     static const uint64_t counts[] = {25, 100, 1000, 5000, 20000};
@@ -93,13 +149,14 @@ static int create_and_check(struct ranks_context *context)
 {
     struct ep_rank self;
     weft_coll_config config = WEFT_INIT(weft_coll_config);
+    static const weft_coll_explanation pin = {.reason = WEFT_COLL_PINNED, .num_blocks = 1};
     weft_coll *coll, *pinned;
     config.packet_bytes = 16 << 10;
     RANK_CHECK(context, tell_rank_0(context, path) == 0, "setenv");
     if (ep_rank_open(&self, context, 0, 8 << 20))
         return 1;
     RANK_CHECK_OK(context, weft_coll_create(self.comm, &config, &coll));
-    if (check_choices(&self, coll))
+    if (check_choices(&self, coll) || check_reasons(context, coll))
         return 1;
     config.choices = WEFT_ARGS(weft_coll_choice, .collective = WEFT_ALL_REDUCE,
                                .algorithm = WEFT_ALGORITHM_TWOSHOT_PACKETS);
@@ -107,7 +164,8 @@ static int create_and_check(struct ranks_context *context)
     config.num_blocks = 1;
     RANK_CHECK_OK(context, weft_coll_create(self.comm, &config, &pinned));
     if (check_choice(context, pinned, WEFT_ALL_REDUCE, 1000, WEFT_ALGORITHM_TWOSHOT_PACKETS) ||
-        check_choice(context, pinned, WEFT_ALL_GATHER, 100, WEFT_ALGORITHM_PUSH))
+        check_choice(context, pinned, WEFT_ALL_GATHER, 100, WEFT_ALGORITHM_PUSH) ||
+        check_reason(context, pinned, WEFT_ALL_REDUCE, 1000, &pin))
         return 1;
     RANK_CHECK_OK(context, weft_host_barrier(self.comm));
     RANK_CHECK_OK(context, weft_coll_destroy(pinned));

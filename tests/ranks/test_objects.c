@@ -395,6 +395,7 @@ static int call_coll(struct ranks_context *context, const struct world *gone)
     float in[4] = {0}, out[4] = {0};
     weft_coll_record *capture;
     weft_coll_all_to_all_v_args args = WEFT_INIT(weft_coll_all_to_all_v_args);
+    weft_coll_explanation explanation = WEFT_INIT(weft_coll_explanation);
     void *ptr;
     GONE(weft_coll_all_reduce(coll,
                               WEFT_ARGS(weft_coll_args, .send = in, .recv = out, .count = 1,
@@ -439,6 +440,7 @@ static int call_coll(struct ranks_context *context, const struct world *gone)
          "coll");
     RANK_CHECK(context, weft_coll_algorithm(coll, WEFT_ALL_REDUCE, 8) == WEFT_ALGORITHM_AUTO, "%s",
                "an algorithm of what is gone");
+    GONE(weft_coll_explain(coll, WEFT_ALL_REDUCE, WEFT_ALGORITHM_AUTO, 8, &explanation), "coll");
     GONE(weft_coll_destroy(coll), "coll");
     GONE(weft_coll_record_begin(coll, &capture), "coll");
     GONE(weft_coll_record_end(gone->capture), "record");

@@ -46,16 +46,18 @@ TEST(rows_of_this_communicator)
                                "cpu 4 all_reduce 2K oneshot 0 0\n"
                                "cuda 4 broadcast 3G push 1024 32\n"
                                "cuda 4 all_gather 5 oneshot 0 0";
+    enum { FROM_FILE = WEFT__TUNING_FILE };
     static const struct weft__tuning_row expected[] = {
-        {768 << 10, WEFT_ALL_REDUCE, WEFT_ALGORITHM_ONESHOT, 0, 0},
-        {UINT64_MAX, WEFT_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT, 64, 16},
-        {UINT64_C(3) << 30, WEFT_BROADCAST, WEFT_ALGORITHM_PUSH, 1024, 32},
-        {5, WEFT_ALL_GATHER, WEFT_ALGORITHM_ONESHOT, 0, 0},
+        {768 << 10, FROM_FILE, 3, WEFT_ALL_REDUCE, WEFT_ALGORITHM_ONESHOT, 0, 0},
+        {UINT64_MAX, FROM_FILE, 4, WEFT_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT, 64, 16},
+        {UINT64_C(3) << 30, FROM_FILE, 7, WEFT_BROADCAST, WEFT_ALGORITHM_PUSH, 1024, 32},
+        {5, FROM_FILE, 8, WEFT_ALL_GATHER, WEFT_ALGORITHM_ONESHOT, 0, 0},
     };
     struct weft__tuning tuning;
     assert_int_equal(read_text(text, &tuning), WEFT_OK);
     assert_int_equal(tuning.num_rows, 4);
     assert_memory_equal(tuning.rows, expected, sizeof expected);
+    assert_string_equal(tuning.path, path);
     assert_int_equal(read_text("# none\n", &tuning), WEFT_OK);
     assert_int_equal(tuning.num_rows, 0);
 }
@@ -150,6 +152,60 @@ TEST(files_without_an_end)
         assert_true(fputs(lines, file) >= 0);
     assert_int_equal(fclose(file), 0);
     assert_file_refused(path, "has more than 1048576 bytes");
+}
+
+/* ------------------------------------------------------------------ shipped tables */
+
+/* Whoever makes the library sees here what is wrong in one. */
+TEST(shipped_tables_are_right)
+{
+    for (const struct weft__shipped_table *table = weft__shipped_tables; table->device != NULL;
+         table++) {
+        int32_t num_rows = 0;
+        for (int32_t num_ranks = 2; num_ranks <= WEFT_COLL_MAX_RANKS; num_ranks++) {
+            struct weft__tuning tuning = {0};
+            const struct weft__tuning_key key = {"cuda", num_ranks};
+            if (weft__tuning_add_shipped(table->device, &key, &tuning) != WEFT_OK)
+                fail_msg("%s", weft__last_error());
+            num_rows += tuning.num_rows;
+        }
+        assert_true(num_rows > 0);
+    }
+}
+
+static int32_t num_shipped(const char *device, const char *machine, int32_t num_ranks)
+{
+    struct weft__tuning tuning = {0};
+    const struct weft__tuning_key key = {machine, num_ranks};
+    assert_int_equal(weft__tuning_add_shipped(device, &key, &tuning), WEFT_OK);
+    return tuning.num_rows;
+}
+
+TEST(shipped_for_their_gpus_and_ranks)
+{
+    assert_true(num_shipped("NVIDIA H200", "cuda", 4) > 0);
+    assert_int_equal(num_shipped("NVIDIA H200", "cuda", 3), 0);
+    assert_int_equal(num_shipped("NVIDIA H200", "cpu", 4), 0);
+    assert_int_equal(num_shipped("NVIDIA H200 NVL", "cuda", 4), 0);
+    assert_int_equal(num_shipped("", "cuda", 4), 0);
+}
+
+/* All rows that a file may have, and then those. */
+TEST(shipped_come_behind_those_of_the_file)
+{
+    static const char row[] = "cuda 4 all_reduce 1K oneshot 0 0\n";
+    char text[WEFT__TUNING_MAX_ROWS * (sizeof row - 1) + 1] = "";
+    struct weft__tuning tuning;
+    for (size_t i = 0; i < WEFT__TUNING_MAX_ROWS; i++)
+        memcpy(text + i * (sizeof row - 1), row, sizeof row);
+    assert_int_equal(read_text(text, &tuning), WEFT_OK);
+    assert_int_equal(weft__tuning_add_shipped("NVIDIA H200", &cuda_of_4, &tuning), WEFT_OK);
+    assert_int_equal(tuning.num_rows,
+                     WEFT__TUNING_MAX_ROWS + num_shipped("NVIDIA H200", "cuda", 4));
+    for (int32_t i = 0; i < tuning.num_rows; i++)
+        assert_int_equal(tuning.rows[i].source,
+                         i < WEFT__TUNING_MAX_ROWS ? WEFT__TUNING_FILE : WEFT__TUNING_SHIPPED);
+    assert_true(tuning.rows[WEFT__TUNING_MAX_ROWS].line > 1); /* a comment comes first */
 }
 
 int main(void)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* weft coll: one collective operation as a benchmark and a check. Started alone it launches itself as the
+/* weft coll: one collective operation as a benchmark and a check, or explained. Started alone it launches itself as the
  * ranks of a job; as a rank of a job it does the work. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "coll_calls.h"
+#include "coll_explain.h"
 #include "coll_job.h"
 #include "coll_report.h"
 #include "coll_run.h"
@@ -98,6 +99,8 @@ static weft_result run_sizes(const struct coll_job *job, weft_comm *comm, uint64
 static int work(const struct coll_job *job, weft_comm *comm)
 {
     uint64_t num_wrong = 0;
+    if (job->options->task == COLL_TASK_EXPLAIN)
+        return coll_explain(job, comm);
     if (run_sizes(job, comm, &num_wrong) != WEFT_OK)
         return STATUS_FAILURE;
     if (weft_comm_rank(comm) == 0 && coll_report_end() != 0)

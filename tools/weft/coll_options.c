@@ -186,7 +186,12 @@ static const struct option_row option_table[] = {
     {OPTION_INTEGER, "seed", "S", "Of the inputs", "1", AT(seed), 0, INT64_MAX},
     {OPTION_CHOICE, "check", "MODE", "full: every element of one more call or graph; none", "full",
      AT(check), .choices = check_modes},
-    {OPTION_FLAG, "json", NULL, "Print one JSON object per line, size and place", NULL, AT(format)},
+    {OPTION_FLAG, "explain", NULL,
+     "Run nothing: tell for each size which algorithm is chosen, why, how long it is expected to "
+     "take, and how long others are",
+     NULL, AT(task)},
+    {OPTION_FLAG, "json", NULL,
+     "Print one JSON object per line, size and place; with --explain, per size", NULL, AT(format)},
     {0}};
 
 void coll_options_parse(struct coll_options *options, int argc, char **argv)

@@ -12,6 +12,7 @@
 enum coll_memory { COLL_MEMORY_HEAP, COLL_MEMORY_OTHER };
 enum coll_launch { COLL_LAUNCH_CALLS, COLL_LAUNCH_GRAPHS };
 enum coll_check_mode { COLL_CHECK_FULL, COLL_CHECK_NONE };
+enum coll_task { COLL_TASK_MEASURE, COLL_TASK_EXPLAIN };
 enum coll_format { COLL_FORMAT_TABLE, COLL_FORMAT_JSON };
 
 enum { COLL_ERROR_BYTES = 256, COLL_MAX_JOB_RANKS = 256 };
@@ -39,6 +40,7 @@ struct coll_options {
     int32_t num_warps;
     int32_t num_channels, num_slots; /* between nodes, as the next */
     uint64_t slot_bytes;
+    enum coll_task task;
     enum coll_memory memory;
     enum coll_launch launch;
     uint64_t seed;

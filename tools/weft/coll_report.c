@@ -13,6 +13,17 @@ const char *coll_machine_name(weft_machine machine)
     return machine == WEFT_MACHINE_CUDA ? "cuda" : "cpu";
 }
 
+void coll_size_text(uint64_t bytes, char text[COLL_SIZE_CHARS])
+{
+    static const char *const units[] = {"", "K", "M", "G"};
+    int unit = 0;
+    while (unit < 3 && bytes > 0 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(text, COLL_SIZE_CHARS, "%llu%s", (unsigned long long)bytes, units[unit]);
+}
+
 static double gbps(uint64_t bytes, double us)
 {
     return us > 0 ? (double)bytes / us / 1000 : 0;

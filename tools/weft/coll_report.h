@@ -23,6 +23,10 @@ struct coll_line {
 /* "cpu", or "cuda". */
 const char *coll_machine_name(weft_machine machine);
 
+/* As --bytes and tables have sizes: "8K". */
+enum { COLL_SIZE_CHARS = 32 };
+void coll_size_text(uint64_t bytes, char text[COLL_SIZE_CHARS]);
+
 void coll_report_heading(const struct coll_options *options, weft_machine machine);
 void coll_report_line(const struct coll_line *line);
 /* 0, or -1 when standard output could not be written. */

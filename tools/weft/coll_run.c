@@ -6,7 +6,7 @@
 
 enum { POISON = 0xff };
 
-static weft_result open_coll(struct coll_run *run)
+weft_result coll_run_open_coll(struct coll_run *run)
 {
     const struct coll_options *options = run->options;
     weft_coll_config config = WEFT_INIT(weft_coll_config);
@@ -56,7 +56,7 @@ weft_result coll_run_open(struct coll_run *run, weft_comm *comm, const struct co
     if (result == WEFT_OK)
         result = weft_event_create(comm, &run->stop);
     if (result == WEFT_OK)
-        result = open_coll(run);
+        result = coll_run_open_coll(run);
     if (result == WEFT_OK)
         result = alloc_buffer(run, &run->send);
     if (result == WEFT_OK)

@@ -6,19 +6,6 @@
 
 #include "coll_report.h"
 
-enum { SIZE_CHARS = 32 };
-
-static void format_bytes(uint64_t bytes, char text[SIZE_CHARS])
-{
-    static const char *const units[] = {"", "K", "M", "G"};
-    int unit = 0;
-    while (unit < 3 && bytes > 0 && bytes % 1024 == 0) {
-        bytes /= 1024;
-        unit++;
-    }
-    snprintf(text, SIZE_CHARS, "%llu%s", (unsigned long long)bytes, units[unit]);
-}
-
 static int is_same(const struct tune_variant *a, const struct tune_variant *b)
 {
     return a->algorithm == b->algorithm && a->num_blocks == b->num_blocks &&
@@ -38,11 +25,11 @@ void tune_table_add(const struct tune_table *table, const struct tune_curve *cur
 {
     for (int i = 0; i < curve->num_points; i++) {
         const struct tune_point *point = &curve->points[i], *next = point + 1;
-        char max_bytes[SIZE_CHARS] = "inf";
+        char max_bytes[COLL_SIZE_CHARS] = "inf";
         if (i + 1 < curve->num_points) {
             if (is_same(&point->best, &next->best))
                 continue;
-            format_bytes((uint64_t)sqrt((double)point->bytes * (double)next->bytes), max_bytes);
+            coll_size_text((uint64_t)sqrt((double)point->bytes * (double)next->bytes), max_bytes);
         }
         print_row(table, curve->op, max_bytes, &point->best);
     }

@@ -33,7 +33,7 @@ struct weft__cuda {
     int32_t compute_capability;         /* 90 for 9.0 */
     int32_t max_shared_bytes;           /* of a block */
     int32_t num_ranks_here;             /* of this communicator, on this device */
-    double link_gbps;                   /* of all links of a GPU together, the same on all ranks */
+    struct weft__links links;           /* the same on all ranks */
     CUstream copies;                    /* of the host's own */
     struct weft__cuda_network *network; /* of several nodes; NULL: there is none */
     struct weft__cuda_board *board;     /* as the host sees it */
@@ -70,7 +70,7 @@ void weft__cuda_collect_failure(weft_comm *comm);
 /* Collective: every rank stores to every other's heap from its SMs, and looks whether it has come:
  * there are systems whose drivers offer peer access and then drop the stores. */
 weft_result weft__cuda_probe(weft_comm *comm);
-/* Collective: finds link_gbps. Overwrites the heap, from which nothing may have been allocated. */
+/* Collective: finds the links. Overwrites the heap, from which nothing may have been allocated. */
 weft_result weft__cuda_measure_links(weft_comm *comm);
 
 /* Loads all kernels: loading one later could wait for kernels that wait for this rank. */
@@ -95,6 +95,7 @@ weft_result weft__cuda_launch_on(struct weft__cuda_queue *queue, const struct we
 void weft__cuda_describe(weft_machine_info *info);
 weft_result weft__cuda_describe_device(int32_t device_idx, weft_device_info *info);
 int32_t weft__cuda_device_of(const weft_comm *comm);
+void weft__cuda_describe_links(const weft_comm *comm, struct weft__links *links);
 weft_result weft__cuda_describe_network(const weft_comm *comm, weft_net_info *info);
 weft_result weft__cuda_alloc(weft_comm *comm, uint64_t bytes, void **memory);
 void weft__cuda_free(weft_comm *comm, void *memory);

@@ -60,9 +60,9 @@ static struct weft__grid grid_for_rows(const struct weft__cuda *cuda, int32_t nu
      * in graphs: 256 tokens take 21.4 and 19.1 us with the blocks that fill the links, 18.2 and 19.4
      * with 32; 512 take 30.2 and 33.9, or 30.5 and 30.3; with 1024 the gain has gone. */
     enum { PUSH_WARPS = 14, PULL_WARPS = 16, FEW_TOKENS = 512, FEW_TOKENS_BLOCKS = 32 };
-    struct weft__grid grid = {.num_blocks =
-                                  blocks_to_fill_links(cuda->link_gbps, num_ranks, work->row_bytes),
-                              .num_warps = PUSH_WARPS};
+    struct weft__grid grid = {
+        .num_blocks = blocks_to_fill_links(cuda->links.gbps, num_ranks, work->row_bytes),
+        .num_warps = PUSH_WARPS};
     if (work->kind == WEFT__WORK_PULL_ROWS) { /* each row comes from afar, and is added to others */
         grid.num_blocks = grid.num_blocks * 4 / 3;
         grid.num_warps = PULL_WARPS;

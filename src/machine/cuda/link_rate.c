@@ -155,12 +155,17 @@ static weft_result agree_on_slowest(weft_comm *comm, double *gbps)
     return result;
 }
 
+void weft__cuda_describe_links(const weft_comm *comm, struct weft__links *links)
+{
+    *links = weft__cuda_of(comm)->links;
+}
+
 weft_result weft__cuda_measure_links(weft_comm *comm)
 {
     struct weft__cuda *cuda = weft__cuda_of(comm);
     struct pushes pushes = {.bytes = 0};
     double gbps = 0;
-    cuda->link_gbps = ASSUMED_GBPS;
+    cuda->links.gbps = ASSUMED_GBPS;
     if (comm->num_ranks == 1)
         return WEFT_OK;
     weft_result result = measure(comm, &pushes, &gbps);
@@ -168,8 +173,9 @@ weft_result weft__cuda_measure_links(weft_comm *comm)
     if (result == WEFT_OK)
         result = agree_on_slowest(comm, &gbps);
     if (result == WEFT_OK && gbps > 0)
-        cuda->link_gbps = gbps;
-    weft__log(WEFT__LOG_INFO, comm->rank, "links of %.0f GB/s (%s)", cuda->link_gbps,
-              gbps > 0 ? "measured" : "assumed: ranks share a GPU, or their heaps are too small");
+        cuda->links = (struct weft__links){.gbps = gbps, .is_measured = 1};
+    weft__log(WEFT__LOG_INFO, comm->rank, "links of %.0f GB/s (%s)", cuda->links.gbps,
+              cuda->links.is_measured ? "measured"
+                                      : "assumed: ranks share a GPU, or their heaps are too small");
     return result;
 }

@@ -366,6 +366,7 @@ static const struct weft__machine machine = {
     .describe = weft__cuda_describe,
     .describe_device = weft__cuda_describe_device,
     .device_of = weft__cuda_device_of,
+    .describe_links = weft__cuda_describe_links,
     .describe_network = weft__cuda_describe_network,
     .alloc = weft__cuda_alloc,
     .free = weft__cuda_free,

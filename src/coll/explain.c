@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* Why an operation goes as it does, and how long that is expected to take. */
+#include <stdio.h>
+
+#include "coll/coll.h"
+#include "coll/model.h"
+
+static struct weft__coll_site site_of(const weft_comm *comm)
+{
+    const struct weft__machine *machine = weft__machine_of(comm);
+    struct weft__coll_site site = {.machine = machine->kind, .num_ranks = comm->num_ranks};
+    struct weft__links links = {0};
+    weft_device_info device = {0};
+    if (machine->describe_links != NULL)
+        machine->describe_links(comm, &links);
+    site.link_gbps = links.gbps;
+    if (machine->describe_device(machine->device_of(comm), &device) == WEFT_OK)
+        site.num_cores = device.num_processors;
+    return site;
+}
+
+void weft__coll_measured_device(const weft_comm *comm, char name[WEFT__TUNING_NAME_BYTES])
+{
+    const struct weft__machine *machine = weft__machine_of(comm);
+    struct weft__links links = {0};
+    weft_device_info device = {0};
+    if (machine->describe_links != NULL)
+        machine->describe_links(comm, &links);
+    if (!links.is_measured ||
+        machine->describe_device(machine->device_of(comm), &device) != WEFT_OK)
+        device.name[0] = '\0';
+    snprintf(name, WEFT__TUNING_NAME_BYTES, "%s", device.name);
+}
+
+/* RAILS is not modelled: nobody has measured the network. */
+static void expect(const weft_coll *coll, weft_collective collective, uint64_t row_bytes,
+                   weft_coll_explanation *explanation)
+{
+    const struct weft__coll_site site = site_of(coll->comm);
+    const struct weft__coll_costs costs = weft__coll_costs_at(&site);
+    const struct weft__coll_work work = {collective, explanation->algorithm, row_bytes,
+                                         coll->comm->num_ranks};
+    struct weft__coll_expectation expectation;
+    if (!weft__coll_expect(&costs, &work, &expectation))
+        return;
+    explanation->latency_us = expectation.latency_us;
+    explanation->expected_us = expectation.latency_us + expectation.transfer_us;
+    explanation->link_bytes = expectation.link_bytes;
+    explanation->link_gbps = site.link_gbps;
+}
+
+static void name_table(const weft_coll *coll, const struct weft__tuning_row *row,
+                       weft_coll_explanation *explanation)
+{
+    const char *name = row->source == WEFT__TUNING_SHIPPED ? coll->device : coll->tuning.path;
+    explanation->table_line = row->line;
+    explanation->table_max_bytes = row->max_bytes;
+    snprintf(explanation->table, sizeof explanation->table, "%s", name);
+}
+
+weft_result weft__coll_explain(const weft_coll *coll, weft_collective collective,
+                               weft_algorithm algorithm, uint64_t row_bytes,
+                               weft_coll_explanation *explanation)
+{
+    struct weft__coll_choice choice = {.algorithm = algorithm, .reason = WEFT_COLL_PINNED};
+    if (algorithm == WEFT_ALGORITHM_AUTO)
+        choice = weft__coll_choose(coll, collective, row_bytes);
+    WEFT__TRY(weft__coll_check_algorithm(coll, collective, choice.algorithm, row_bytes));
+    explanation->algorithm = choice.algorithm;
+    explanation->reason = choice.reason;
+    explanation->num_blocks = coll->num_blocks > 0 ? coll->num_blocks : choice.num_blocks;
+    explanation->num_warps = coll->num_warps > 0 ? coll->num_warps : choice.num_warps;
+    if (choice.row != NULL)
+        name_table(coll, choice.row, explanation);
+    expect(coll, collective, row_bytes, explanation);
+    return WEFT_OK;
+}

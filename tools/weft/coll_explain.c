@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+#include "coll_explain.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "coll_report.h"
+#include "command.h"
+#include "job.h"
+#include "workload/output.h"
+
+/* What is told of one size: the choice, and what else could do it, the fastest first. */
+struct told {
+    uint64_t bytes; /* as nccl-tests counts */
+    weft_coll_explanation chosen;
+    weft_coll_explanation others[NUM_ALGORITHMS];
+    int num_others;
+};
+
+static int by_expected_us(const void *a, const void *b)
+{
+    const double a_us = ((const weft_coll_explanation *)a)->expected_us;
+    const double b_us = ((const weft_coll_explanation *)b)->expected_us;
+    return (a_us > b_us) - (a_us < b_us);
+}
+
+/* What the model does not know has nothing to tell. */
+static void find_others(const struct coll_run *run, uint64_t bytes, struct told *told)
+{
+    for (int i = WEFT_ALGORITHM_AUTO + 1; i < NUM_ALGORITHMS; i++) {
+        weft_coll_explanation other = WEFT_INIT(weft_coll_explanation);
+        if (i != (int)told->chosen.algorithm &&
+            weft_coll_explain(run->coll, run->options->op, (weft_algorithm)i, bytes, &other) ==
+                WEFT_OK &&
+            other.expected_us > 0)
+            told->others[told->num_others++] = other;
+    }
+    qsort(told->others, (size_t)told->num_others, sizeof told->others[0], by_expected_us);
+}
+
+static weft_result find(const struct coll_run *run, uint64_t max_bytes, struct told *told)
+{
+    const struct collective collective = coll_run_at(run, max_bytes);
+    const uint64_t bytes = collective_algorithm_bytes(&collective);
+    *told = (struct told){.bytes = collective_bytes(&collective),
+                          .chosen = WEFT_INIT(weft_coll_explanation)};
+    const weft_result result =
+        weft_coll_explain(run->coll, run->options->op, WEFT_ALGORITHM_AUTO, bytes, &told->chosen);
+    if (result == WEFT_OK)
+        find_others(run, bytes, told);
+    return result;
+}
+
+/* ---------------------------------------------------------------- JSON */
+
+static const char *const reason_names[] = {
+    [WEFT_COLL_ONLY_ONE] = "only_one", [WEFT_COLL_PINNED] = "pinned",
+    [WEFT_COLL_TABLE] = "table",       [WEFT_COLL_SHIPPED_TABLE] = "shipped_table",
+    [WEFT_COLL_FORMULA] = "formula",
+};
+
+static json_t *us_or_null(double us)
+{
+    return us > 0 ? json_real(us) : json_null();
+}
+
+static json_t *others_of(const struct told *told)
+{
+    json_t *others = json_array();
+    for (int i = 0; i < told->num_others; i++) {
+        const weft_coll_explanation *other = &told->others[i];
+        json_array_append_new(others, json_pack("{s:s, s:f}", "algo",
+                                                weft_coll_algorithm_name(other->algorithm),
+                                                "expected_us", other->expected_us));
+    }
+    return others;
+}
+
+static json_t *table_of(const weft_coll_explanation *chosen)
+{
+    if (chosen->table_line == 0)
+        return json_null();
+    return json_pack(
+        "{s:s, s:i, s:o}", "name", chosen->table, "line", chosen->table_line, "max_bytes",
+        chosen->table_max_bytes == UINT64_MAX ? json_null()
+                                              : json_integer((json_int_t)chosen->table_max_bytes));
+}
+
+static void print_json(const struct coll_run *run, const struct told *told)
+{
+    const weft_coll_explanation *chosen = &told->chosen;
+    json_t *object = json_pack(
+        "{s:s, s:s, s:i, s:I, s:s, s:s, s:o, s:i, s:i, s:o, s:o, s:I, s:f, s:o}", "op",
+        collective_names[run->options->op], "machine",
+        coll_machine_name(weft_comm_machine(run->comm)), "ranks", run->options->num_ranks, "bytes",
+        (json_int_t)told->bytes, "algo", weft_coll_algorithm_name(chosen->algorithm), "reason",
+        reason_names[chosen->reason], "table", table_of(chosen), "blocks", chosen->num_blocks,
+        "warps", chosen->num_warps, "expected_us", us_or_null(chosen->expected_us), "latency_us",
+        us_or_null(chosen->latency_us), "link_bytes", (json_int_t)chosen->link_bytes, "link_gbps",
+        chosen->link_gbps, "others", others_of(told));
+    if (object)
+        json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(object);
+    putchar('\n');
+}
+
+/* ---------------------------------------------------------------- text */
+
+static void print_heading(const struct coll_run *run, const weft_coll_explanation *any)
+{
+    const weft_machine machine = weft_comm_machine(run->comm);
+    weft_device_info device = WEFT_INIT(weft_device_info);
+    printf("# %s, machine %s", collective_names[run->options->op], coll_machine_name(machine));
+    if (weft_device_query(machine, weft_comm_device(run->comm), &device) == WEFT_OK)
+        printf(" (%s)", device.name);
+    printf(", %d ranks", run->options->num_ranks);
+    if (any->link_gbps > 0)
+        printf(", links of %.0f GB/s", any->link_gbps);
+    printf("\n# Nothing has run: times are what a model expects, in us; the choice is by what was\n"
+           "# measured: a pin, else WEFT_TUNING, else a table or limits of the library.\n#\n"
+           "# %10s %-15s %8s = %6s + %8s  %-28s %s\n",
+           "size (B)", "algorithm", "expected", "start", "bytes", "chosen by", "others, expected");
+}
+
+static void print_reason(const weft_coll_explanation *chosen)
+{
+    char text[256], size[COLL_SIZE_CHARS] = "any size";
+    if (chosen->table_max_bytes != UINT64_MAX)
+        coll_size_text(chosen->table_max_bytes, size);
+    switch (chosen->reason) {
+    case WEFT_COLL_ONLY_ONE:
+        snprintf(text, sizeof text, "no other, over nodes");
+        break;
+    case WEFT_COLL_PINNED:
+        snprintf(text, sizeof text, "--algo");
+        break;
+    case WEFT_COLL_TABLE:
+    case WEFT_COLL_SHIPPED_TABLE:
+        snprintf(text, sizeof text, "%s%s:%d, up to %s",
+                 chosen->reason == WEFT_COLL_TABLE ? "" : "the library's table of ", chosen->table,
+                 chosen->table_line, size);
+        break;
+    default:
+        snprintf(text, sizeof text, "limits of the library");
+    }
+    printf("  %-28s", text);
+}
+
+static void print_text(const struct told *told)
+{
+    const weft_coll_explanation *chosen = &told->chosen;
+    printf("  %10llu %-15s", (unsigned long long)told->bytes,
+           weft_coll_algorithm_name(chosen->algorithm));
+    if (chosen->expected_us > 0)
+        printf(" %8.1f = %6.1f + %8.1f", chosen->expected_us, chosen->latency_us,
+               chosen->expected_us - chosen->latency_us);
+    else
+        printf(" %8s   %6s   %8s", "?", "", "");
+    print_reason(chosen);
+    for (int i = 0; i < told->num_others; i++)
+        printf("%s %s %.1f", i > 0 ? "," : "", weft_coll_algorithm_name(told->others[i].algorithm),
+               told->others[i].expected_us);
+    putchar('\n');
+}
+
+/* ---------------------------------------------------------------- both */
+
+static weft_result explain_all(const struct coll_run *run)
+{
+    const struct coll_options *options = run->options;
+    uint64_t bytes = options->sizes.min;
+    int num_told = 0;
+    do {
+        struct told told;
+        const weft_result result = find(run, bytes, &told);
+        if (result != WEFT_OK)
+            return result;
+        if (options->format == COLL_FORMAT_JSON) {
+            print_json(run, &told);
+            continue;
+        }
+        if (num_told++ == 0)
+            print_heading(run, &told.chosen);
+        print_text(&told);
+    } while (coll_sizes_next(&options->sizes, &bytes));
+    return WEFT_OK;
+}
+
+int coll_explain(const struct coll_job *job, weft_comm *comm)
+{
+    struct coll_run run = {.options = job->options, .comm = comm, .rank = weft_comm_rank(comm)};
+    weft_result result = coll_run_open_coll(&run);
+    if (result != WEFT_OK) {
+        job_report_and_abort(job->command, comm, result);
+        return STATUS_FAILURE;
+    }
+    if (run.rank == 0)
+        result = explain_all(&run);
+    if (result != WEFT_OK)
+        job_report_failure(job->command, NULL, result);
+    coll_run_close(&run);
+    if (result != WEFT_OK || (run.rank == 0 && output_flush() != 0))
+        return STATUS_FAILURE;
+    return EXIT_SUCCESS;
+}
