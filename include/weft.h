@@ -1522,8 +1522,8 @@ typedef struct weft_ll_config {
     int32_t reserved;   /* 0 */
     weft_ll_on_missing on_missing;
     /* WEFT_LL_MASK: a rank is missing that is awaited and silent for so long, in the first result three
-     * times as long; 0: the communicator's timeout_ms. Who waits for others says so, four times in its own,
-     * so it should be the same on all ranks. */
+     * times as long; 0: the communicator's timeout_ms. The same on all ranks, since who waits for others
+     * says so four times in it. */
     uint32_t missing_ms;
 } weft_ll_config;
 

@@ -258,15 +258,15 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
 /* ---------------------------------------------------------------- creation */
 
 /* What the ranks must agree on. */
-enum { NUM_TERMS = 13 };
+enum { NUM_TERMS = 14 };
 struct terms {
     int64_t values[NUM_TERMS];
     int64_t num_blocks; /* may differ: the fewest count */
 };
 static const char *const term_names[NUM_TERMS] = {
-    "hidden",          "max_tokens",     "num_topk",  "dtype",        "layout",
-    "expert_capacity", "num_results",    "answer",    "answer_dtype", "narrow_dtype",
-    "scale",           "group_elements", "on_missing"};
+    "hidden",          "max_tokens",     "num_topk",   "dtype",        "layout",
+    "expert_capacity", "num_results",    "answer",     "answer_dtype", "narrow_dtype",
+    "scale",           "group_elements", "on_missing", "missing_ms"};
 
 static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
 {
@@ -288,7 +288,8 @@ static weft_result agree(weft_ll *ll, const weft_ll_config *config)
     const struct terms own = {{plan->hidden, plan->max_tokens, plan->num_topk, plan->dtype,
                                config->layout, plan->capacity, plan->num_halves, config->answer,
                                plan->answer_dtype, config->narrow_dtype, config->scale,
-                               plan->quantisation.group_elements, config->on_missing},
+                               plan->quantisation.group_elements, config->on_missing,
+                               ll->device.masks.absent_after_ms},
                               ll->grid.num_blocks};
     weft_result result;
     struct terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);

@@ -9,7 +9,8 @@
  * waits long says so: a wait goes in periods, and after each one in vain the rank raises its word on all
  * others, WP_LL_WAITS. A rank is missing when it has said nothing, neither what is awaited nor that it
  * waits, for a deadline. Ranks that wait for each other in a circle, as after different calls, would
- * excuse each other for ever; so there are a deadline's periods for each rank, and no more.
+ * excuse each other for ever; so there are as many periods for each rank as a first word has, and no
+ * more.
  *
  * Within a launch the mask only grows. Who sends looks whenever it writes, and again before it tells, when
  * the block has met: so nobody is told of what a warp has left out. Who receives uses what one warp has
@@ -41,9 +42,10 @@ struct wp_ll_patience {
 
 #define WP_LL_HEARD_NOTHING UINT64_MAX /* at first */
 
+/* The awaited rank may wait for another one as long as for a first word, whatever is awaited of itself. */
 WP_FN struct wp_ll_patience wp_ll_patience(int32_t most_silent, int32_t num_ranks)
 {
-    const struct wp_ll_patience patience = {0, most_silent, most_silent * num_ranks,
+    const struct wp_ll_patience patience = {0, most_silent, WP_LL_PERIODS_OF_FIRST * num_ranks,
                                             WP_LL_HEARD_NOTHING};
     return patience;
 }

@@ -96,7 +96,7 @@ WP_FN enum wp_status await_others(const struct wp_ll_run *run,
         const enum wp_status found = wp_ll_await_words(run, args->mask, &wait, patience);
         if (found == WP_STATUS_ABSENT)
             wp_ll_missing(run)[rank] = 1;
-        else
+        else if (found == WP_STATUS_FAILED)
             status = found;
     }
     return status;

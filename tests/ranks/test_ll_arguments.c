@@ -230,10 +230,13 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, NUM_RANKS)
 TEST_ON_RANKS(ranks_that_disagree_are_told_on_what, RANKS_THREADS, NUM_RANKS)
 {
     const weft_ll_config quantised = quantised_config(WEFT_LL_BY_EXPERT);
+    weft_ll_config masked = config_of(WEFT_LL_BY_RANK);
     weft_ll *ll;
     struct scene scene;
     if (open_scene(context, &scene))
         return 1;
+    masked.on_missing = WEFT_LL_MASK;
+    masked.missing_ms = 300;
     DISAGREEMENT(WEFT_LL_BY_RANK, hidden, HIDDEN + 1, "hidden");
     DISAGREEMENT(WEFT_LL_BY_RANK, max_tokens, TOKENS + 1, "max_tokens");
     DISAGREEMENT(WEFT_LL_BY_RANK, num_topk, 1, "num_topk");
@@ -246,6 +249,8 @@ TEST_ON_RANKS(ranks_that_disagree_are_told_on_what, RANKS_THREADS, NUM_RANKS)
     CONFIGS_DISAGREE(quantised, narrow_dtype, WEFT_INT8, "narrow_dtype");
     CONFIGS_DISAGREE(quantised, scale, WEFT_SCALE_FP32, "scale");
     CONFIGS_DISAGREE(quantised, group_elements, 1, "group_elements");
+    CONFIGS_DISAGREE(masked, missing_ms, 301, "missing_ms");
+    CONFIGS_DISAGREE(masked, missing_ms, 0, "missing_ms");
     weft_ll_config config = config_of(context->rank == 0 ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT);
     RANK_CHECK_ERROR(context, weft_ll_create(scene.ep, &config, &ll), WEFT_ERROR_MISMATCH,
                      "ranks disagree on layout:");
