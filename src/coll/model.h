@@ -9,16 +9,17 @@
 
 /* How data go. */
 enum weft__coll_way {
-    WEFT__COLL_UNKNOWN_WAY,
     WEFT__COLL_PACKETS,
     WEFT__COLL_DIRECT,
+    WEFT__COLL_PIECES, /* through fifos */
     WEFT__COLL_NUM_WAYS
 };
 
 struct weft__coll_way_costs {
-    double start_us; /* until the ranks have met, and the end of the operation */
-    double peer_us;  /* more, for each other rank */
-    double step_us;  /* of each step behind the first, for each rank */
+    double start_us;     /* until the ranks have met, and the end of the operation */
+    double peer_us;      /* more, for each other rank */
+    double step_us;      /* of each step behind the first */
+    double step_rank_us; /* more, for each rank */
     /* Of a rank, when all move as much: what it writes to others, what it reads of others, and what it copies in its
      * own memory. */
     double push_gbps;
