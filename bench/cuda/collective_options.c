@@ -28,7 +28,7 @@ static const struct option_row option_table[] = {
      FORM_JSON},
     {OPTION_GROUP, .doc = "Only for coll:"},
     {OPTION_OTHER, "algos", "LIST", "Those of them are used that serve the operation",
-     "auto,oneshot,twoshot_packets,oneshot_pull,twoshot,push", .parse = parse_algorithms},
+     "auto,oneshot,twoshot_packets,oneshot_pull,twoshot,push,twoshot_push,relay", .parse = parse_algorithms},
     {OPTION_INTEGERS, "blocks", "LIST", "Blocks per operation, 0: the library's choice", "0",
      AT(num_blocks), 0, 1024},
     {OPTION_INTEGERS, "warps", "LIST", "Warps per block, 0: the library's choice", "0",

@@ -103,6 +103,32 @@ TEST(any_floats_are_reduced_in_order_in_fp32)
     }
 }
 
+/* Part 1 of three: ranks 2, 0, 1. */
+TEST(rings_round_each_step_in_their_own_order)
+{
+    static const int order[NUM_RANKS] = {2, 0, 1};
+    int num_unlike = 0;
+    for (int d = 0; d < NUM_FLOAT_DTYPES; d++) {
+        const weft_dtype dtype = float_dtypes[d];
+        const struct element_source source = {5, dtype, ELEMENTS_NUMBERS};
+        const size_t bytes = dtype_bytes(dtype);
+        fill_inputs(&source, COUNT);
+        elements_reduce_ring(&source, WEFT_SUM, NUM_RANKS, 1, 0, COUNT, output);
+        for (int64_t i = 0; i < COUNT; i++) {
+            float sum = element_load(dtype, inputs[order[0]], i);
+            for (int step = 1; step < NUM_RANKS; step++) {
+                sum += element_load(dtype, inputs[order[step]], i);
+                element_store(dtype, expected, i, sum);
+                sum = element_load(dtype, expected, i);
+            }
+        }
+        assert_memory_equal(output, expected, COUNT * bytes);
+        elements_reduce(&source, WEFT_SUM, NUM_RANKS, 0, COUNT, expected);
+        num_unlike += memcmp(output, expected, COUNT * bytes) != 0;
+    }
+    assert_int_equal(num_unlike, NUM_FLOAT_DTYPES);
+}
+
 TEST(doubles_are_reduced_in_fp64)
 {
     const struct element_source source = {5, WEFT_FP64, ELEMENTS_NUMBERS};
