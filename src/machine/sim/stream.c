@@ -328,4 +328,4 @@ static void free_network(weft_comm *comm, void *memory)
 
 const struct weft__machine weft__host_machine =
     WEFT__ON_HOST_MACHINE("sim", weft__on_host_start, weft__on_host_do_nothing,
-                          weft__on_host_describe_no_network, copy_on_host, free_network);
+                          weft__on_host_describe_no_network, copy_on_host, free_network, NULL);
