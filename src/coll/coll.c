@@ -278,6 +278,7 @@ static void choose_sizes(weft_coll *coll, const weft_coll_config *config)
     if (coll->num_blocks > 0)
         coll->area.exchange.max_blocks = coll->num_blocks;
     coll->num_slots = NUM_SLOTS;
+    coll->piece_bytes = defaults->piece_bytes;
     coll->fifo_bytes = config->fifo_bytes > 0 ? config->fifo_bytes : defaults->fifo_bytes;
 }
 

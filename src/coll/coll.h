@@ -28,6 +28,7 @@ struct weft_coll {
     char *staging; /* in the heap; over several nodes twice as many bytes */
     uint64_t staging_bytes;
     uint64_t chunk_bytes; /* of a row that a warp of the direct programs takes at a time */
+    uint64_t piece_bytes; /* the most that a channel of a pipeline moves in a step, of each part */
     uint64_t fifo_bytes;
     char *slots;           /* [fifo_bytes] of fifos, in the heap */
     struct wp_fifos fifos; /* but for the slots, which depend on the operation */

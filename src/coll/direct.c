@@ -143,8 +143,7 @@ static struct wp_fifos fifos_of(const weft_coll *coll, const struct wp_plan *pla
 static uint64_t piece_bytes(const weft_coll *coll, const struct wp_pipeline_args *args,
                             int32_t num_channels)
 {
-    const uint64_t most =
-        least(weft__coll_defaults(coll->comm)->piece_bytes, args->fifos.slot_bytes);
+    const uint64_t most = least(coll->piece_bytes, args->fifos.slot_bytes);
     const uint64_t share =
         weft__coll_part_bytes(least(args->part_bytes, args->num_bytes), num_channels);
     return share > 0 ? least(share, most) : most;

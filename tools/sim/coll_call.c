@@ -31,11 +31,16 @@ void coll_draw_terms(struct coll_terms *terms, struct rng *rng)
         REGISTERED_ONE_IN = 3
     };
     static const uint64_t chunk_bytes[] = {32, 128, 4096};
+    static const uint64_t piece_bytes[] = {16, 16, 48, 4096};
     terms->packet_bytes = PACKET_BYTES * (uint64_t)(1 + draw(rng, 2));
     terms->staging_bytes = STAGING_BYTES * (uint64_t)(1 + draw(rng, 2));
     terms->chunk_bytes = chunk_bytes[draw(rng, 3)];
     terms->fifo_bytes = FIFO_BYTES << draw(rng, 4);
-    terms->num_slots = WP_FIFO_LEAST_SLOTS + draw(rng, MOST_SLOTS - WP_FIFO_LEAST_SLOTS + 1);
+    terms->piece_bytes = piece_bytes[draw(rng, 4)];
+    /* Mostly so few and such short pieces that slots are waited for. */
+    terms->num_slots = WP_FIFO_LEAST_SLOTS;
+    if (draw(rng, 2) == 0)
+        terms->num_slots += draw(rng, MOST_SLOTS - WP_FIFO_LEAST_SLOTS + 1);
     terms->num_streams = draw(rng, TWO_STREAMS_ONE_IN) == 0 ? 2 : 1;
     terms->first_head = draw(rng, SCENARIO_MAX_RANKS);
     terms->num_reducers = 1 + draw(rng, SCENARIO_MAX_RANKS);

@@ -47,7 +47,7 @@ struct coll_call {
 
 /* What a scenario's calls have in common. */
 struct coll_terms {
-    uint64_t packet_bytes, staging_bytes, chunk_bytes, fifo_bytes;
+    uint64_t packet_bytes, staging_bytes, chunk_bytes, fifo_bytes, piece_bytes;
     int32_t num_slots; /* of fifos */
     int32_t num_streams;
     int32_t first_head, num_reducers; /* of multicast, by the number of ranks */

@@ -249,6 +249,7 @@ static weft_result create_coll(struct party *party)
     PARTY_TRY(weft_coll_create(party->comm, &config, &party->coll));
     party->coll->chunk_bytes = shape->coll_terms.chunk_bytes;
     party->coll->num_slots = shape->coll_terms.num_slots;
+    party->coll->piece_bytes = shape->coll_terms.piece_bytes;
     if (party->coll->multicast != NULL)
         order_heads(party, party->coll->multicast);
     if (shape->coll_terms.registration == COLL_REGISTERED)
