@@ -93,8 +93,7 @@ extern "C" {
 
 #define WEFT_MAX_TOPK       64  /* experts that a token may choose */
 #define WEFT_MAX_PLANES     8   /* arrays that a token's payload may consist of */
-#define WEFT_COLL_MAX_RANKS 32  /* ranks of a node that a weft_coll may have */
-#define WEFT_COLL_MAX_NODES 32  /* nodes of a weft_coll */
+#define WEFT_COLL_MAX_RANKS 32  /* ranks of one node that collectives need no rails for */
 #define WEFT_COLL_MAX_GROUP 128 /* sends and receives of a group */
 
 /* A struct with its size set and zeros: weft_ep_config c = WEFT_INIT(weft_ep_config); */
@@ -656,9 +655,9 @@ WEFT_API weft_result weft_rows_dequantise(weft_comm *comm, const weft_rows_args 
 
 /* ---------------------------------------------------------------- collectives */
 
-/* What the collective operations of a communicator need: buffers, and the choice of algorithms. At
- * most WEFT_COLL_MAX_RANKS ranks of each of at most WEFT_COLL_MAX_NODES nodes, which need not have
- * as many. For operations that overlap each other make several. */
+/* What the collective operations of a communicator need: buffers, and the choice of algorithms. Of any
+ * number of ranks on any number of nodes, which need not have as many. For operations that overlap
+ * each other make several. */
 typedef struct weft_coll weft_coll;
 
 typedef enum weft_collective {
@@ -673,7 +672,8 @@ typedef enum weft_collective {
 } weft_collective;
 
 /* How they are done. None of this changes a bit of any result, except RING and MULTICAST by
- * hardware, which nothing but a pin chooses. On one node any but RAILS; over several RAILS alone. */
+ * hardware, which nothing but a pin chooses. On one node of up to WEFT_COLL_MAX_RANKS ranks any but
+ * RAILS; else RAILS alone. */
 typedef enum weft_algorithm {
     WEFT_ALGORITHM_AUTO = 0, /* by size: the choice of WEFT_TUNING, else of the library */
     /* Every rank sends its data in packets that carry their own arrival mark: least latency. For
@@ -689,8 +689,8 @@ typedef enum weft_algorithm {
     /* Writes to the outputs. ALL_GATHER, ALL_TO_ALL, BROADCAST, GATHER, SCATTER. */
     WEFT_ALGORITHM_PUSH = 5,
     /* Over several nodes: reads and writes inputs and outputs in the node, and sends pieces to the
-     * ranks of other nodes that have the same index there (docs/network.md). All collectives, but
-     * for weft_coll_all_to_all_v. */
+     * rank of the next node that has the same index there, which passes them on (docs/network.md).
+     * All collectives, but for weft_coll_all_to_all_v. */
     WEFT_ALGORITHM_RAILS = 6,
     /* Chunk by chunk through memory that all ranks reach at once, a multicast object: a head sums
      * for all, or writes to all. For any memory, without staging. ALL_REDUCE, REDUCE_SCATTER,
@@ -732,7 +732,7 @@ typedef struct weft_coll_config {
      * ranks. */
     uint64_t packet_bytes;
     /* Heap memory per rank for data that peers cannot reach; larger data goes through it piece by
-     * piece. 0: 8 MiB. Over several nodes inputs and outputs have so much each. */
+     * piece. 0: 8 MiB. By RAILS inputs and outputs have so much each. */
     uint64_t staging_bytes;
     /* [num_choices], copied, at most one per collective; the others are AUTO. An operation that the
      * pinned algorithm cannot do is WEFT_ERROR_UNSUPPORTED. */
@@ -742,12 +742,12 @@ typedef struct weft_coll_config {
     int32_t num_warps;
     int32_t reserved; /* 0 */
     /* What goes through slots has as many channels to and from each other rank, with so many slots
-     * each. 0, over several nodes, of rings to and from each other node, as weft_ep_config's: 1
-     * channel, on cuda 4; 4 slots; slots of 256 KiB, or less, so that all have 8 MiB together, but
-     * of 4 KiB at least. 0, on one node, of queues to and from each head of MULTICAST, if anything
-     * asks for that: 1 channel, on cuda 16; 4 slots, of 2 at least; slots of 64 KiB. 0, on one node,
-     * of weft_coll_send and weft_coll_recv: 1 channel, on cuda 64 over the ranks, 32 at most; 4
-     * slots; slots so that all have 1 MiB together, on cuda 8 MiB, but of 1 KiB at least. */
+     * each. 0, over several nodes, of rings to the next node and from the previous one, as
+     * weft_ep_config's: 1 channel, on cuda 4; 4 slots (1 is as 2); slots of 256 KiB. 0, on one node,
+     * of queues to and from each head of MULTICAST, if anything asks for that: 1 channel, on cuda
+     * 16; 4 slots, of 2 at least; slots of 64 KiB. 0, on one node, of weft_coll_send and
+     * weft_coll_recv: 1 channel, on cuda 64 over the ranks, 32 at most; 4 slots; slots so that all
+     * have 1 MiB together, on cuda 8 MiB, but of 1 KiB at least. */
     uint64_t staging_slot_bytes;
     int32_t num_channels;
     int32_t num_staging_slots;
@@ -784,9 +784,11 @@ WEFT_API weft_result weft_coll_destroy(weft_coll *coll);
  *
  * Reductions go in ascending rank order, beginning with rank 0's element: BF16, FP16, FP32 and FP8
  * in fp32, FP64 in fp64, rounded once to nearest even; integers in their own type, wrapping around.
- * Over several nodes that is done with the ranks of each node (of AVG the sum), and once more with
- * the nodes' rounded results, in ascending order of the nodes, which are numbered by their first
- * ranks: so bits depend on which ranks are on one node.
+ * By RAILS that is done with the ranks of each node (of AVG the sum), and the result is rounded after
+ * each 32 of them and after the last; to the first node's result each other node's is added in turn,
+ * and the sum rounded. The first node is node 0 in an all-reduce, in a reduce-scatter or reduce the one
+ * after the node that gets the row. Nodes are numbered by their first ranks. So bits depend on which ranks
+ * are on one node, and on nothing else.
  * AVG is the sum divided by R, before rounding (integers: towards zero). MAX and MIN are those of
  * IEEE 754-2019: NaN if there is one, -0 less than +0. Every NaN becomes the positive quiet NaN
  * with all mantissa bits set; FP8 saturates at 448. So results are the same to the bit on all
@@ -875,8 +877,9 @@ typedef struct weft_coll_all_to_all_v_args {
     int32_t reserved; /* 0 */
 } weft_coll_all_to_all_v_args;
 
-/* As MPI_Alltoallv, of ranks on one node (else WEFT_ERROR_UNSUPPORTED). Offsets may leave gaps, which
- * are not touched. Rows may overlap where they are sent from, not where they are received. A rank knows only its own counts, so they choose no
+/* As MPI_Alltoallv, of up to WEFT_COLL_MAX_RANKS ranks on one node (else WEFT_ERROR_UNSUPPORTED).
+ * Offsets may leave gaps, which are not touched. Rows may overlap where they are sent from, not where
+ * they are received. A rank knows only its own counts, so they choose no
  * algorithm: it is PUSH, if none is pinned; and what it receives must fit staging_bytes or be in
  * the heap, or registered: else WEFT_ERROR_UNSUPPORTED. The rank that receives sees counts that
  * differ, and tells all others. */

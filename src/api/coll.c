@@ -331,6 +331,7 @@ weft_result weft_coll_all_to_all_v(weft_coll *coll, const weft_coll_all_to_all_v
     WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));
     WEFT__TRY(WEFT__READ(weft_coll_all_to_all_v_args, &args, user_args, "args"));
     WEFT__TRY(weft__check_unused((uint64_t)args.reserved, "reserved"));
+    WEFT__TRY(weft__coll_check_v(coll));
     const struct weft__coll_call call = {.coll = coll,
                                          .collective = WEFT_ALL_TO_ALL,
                                          .send = args.send,

@@ -8,7 +8,7 @@
 #include "coll/coll.h"
 #include "ops/names.h"
 
-/* Bits of the algorithms that can do each on one node; over several, RAILS does all. */
+/* Bits of the algorithms that can do each for a few ranks of one node; else RAILS does all. */
 #define ALGORITHM_BIT(name) (1u << WEFT_ALGORITHM_##name)
 static const uint32_t abilities[WEFT__NUM_COLLECTIVES] = {
     [WEFT_ALL_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(TWOSHOT_PACKETS) |
@@ -62,9 +62,10 @@ weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective co
 {
     if (coll->internode != NULL && algorithm != WEFT_ALGORITHM_RAILS)
         return weft__error(WEFT_ERROR_UNSUPPORTED,
-                           "algorithm %s is for ranks of one node, coll has %d nodes: allowed is "
-                           "%s",
-                           weft__algorithm_name(algorithm), coll->comm->topology.num_nodes,
+                           "algorithm %s is for at most %d ranks of one node, coll has %d on %d: "
+                           "allowed is %s",
+                           weft__algorithm_name(algorithm), WEFT_COLL_MAX_RANKS,
+                           coll->comm->num_ranks, coll->comm->topology.num_nodes,
                            weft__algorithm_name(WEFT_ALGORITHM_RAILS));
     if (coll->internode != NULL)
         return WEFT_OK;

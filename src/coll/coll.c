@@ -168,15 +168,15 @@ static weft_result agree_on_tuning(weft_coll *coll)
     return result;
 }
 
+/* Packets and direct access are for a few ranks of one node. */
+static int goes_by_rails(const weft_comm *comm)
+{
+    return comm->topology.num_nodes > 1 || comm->num_ranks > WEFT_COLL_MAX_RANKS;
+}
+
 weft_result weft__coll_check_reach(weft_comm *comm)
 {
-    if (comm->topology.num_nodes > 1)
-        return weft__coll_internode_check(comm);
-    if (comm->num_ranks > WEFT_COLL_MAX_RANKS)
-        return weft__error(WEFT_ERROR_UNSUPPORTED,
-                           "comm has %d ranks: collectives are for at most %d", comm->num_ranks,
-                           WEFT_COLL_MAX_RANKS);
-    return weft__exchange_check_reach(comm, "collectives");
+    return comm->topology.num_nodes > 1 ? WEFT_OK : weft__exchange_check_reach(comm, "collectives");
 }
 
 static void find_areas(weft_coll *coll)
@@ -291,7 +291,7 @@ weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, w
     coll->comm = comm;
     coll->asked = (struct weft__coll_asked){config->num_channels, config->num_staging_slots,
                                             config->staging_slot_bytes};
-    if (comm->topology.num_nodes > 1) {
+    if (goes_by_rails(comm)) {
         coll->internode =
             weft__comm_calloc(comm, sizeof *coll->internode, "have a weft_coll", &result);
         if (coll->internode == NULL) {

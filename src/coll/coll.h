@@ -23,9 +23,9 @@ struct weft__coll_asked {
 struct weft_coll {
     weft_comm *comm;
     struct weft__exchange *exchange;
-    struct wp_packet_area area; /* as the programs have it; over several nodes no areas */
-    struct weft__coll_internode *internode; /* NULL: all ranks are on one node */
-    char *staging; /* in the heap; over several nodes twice as many bytes */
+    struct wp_packet_area area;             /* as the programs have it; by rails no areas */
+    struct weft__coll_internode *internode; /* by rails: several nodes, or many ranks; else NULL */
+    char *staging;                          /* in the heap; by rails twice as many bytes */
     uint64_t staging_bytes;
     uint64_t chunk_bytes; /* of a row that a warp of the direct programs takes at a time */
     uint64_t piece_bytes; /* the most that a channel of a pipeline moves in a step, of each part */
@@ -86,6 +86,8 @@ void weft__coll_destroy(weft_coll *coll);
 
 /* operations.c */
 weft_result weft__coll_run(const struct weft__coll_call *call);
+/* UNSUPPORTED where there is none. */
+weft_result weft__coll_check_v(const weft_coll *coll);
 weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
                                   const struct wp_exchanged_rows *rows);
 

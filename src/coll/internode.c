@@ -7,13 +7,7 @@
 
 /* ---------------------------------------------------------------- life */
 
-/* Slots take RING_BYTES in all, however many nodes there are, until they are as short as pays. */
-enum {
-    DEFAULT_SLOTS = 4,
-    MOST_SLOT_BYTES = 256 << 10,
-    LEAST_SLOT_BYTES = 4 << 10,
-    RING_BYTES = 8 << 20
-};
+enum { LEAST_SLOTS = 2, DEFAULT_SLOTS = 4, DEFAULT_SLOT_BYTES = 256 << 10 };
 
 /* As of weft_ep: warps of GPUs are slow with memory of the host, and fibers share a core. */
 static int32_t default_channels(const weft_comm *comm)
@@ -21,24 +15,24 @@ static int32_t default_channels(const weft_comm *comm)
     return weft__machine_of(comm)->kind == WEFT_MACHINE_CUDA ? 4 : 1;
 }
 
-static uint64_t default_slot_bytes(const struct wp_rings *rings)
+/* To pass on, a ring needs two. */
+static int32_t num_slots(const weft_coll_config *config)
 {
-    const uint64_t bytes = RING_BYTES / (2 * wp_rings_num_slots(rings));
-    if (bytes < LEAST_SLOT_BYTES)
-        return LEAST_SLOT_BYTES;
-    return bytes < MOST_SLOT_BYTES ? bytes : MOST_SLOT_BYTES;
+    if (config->num_staging_slots == 0)
+        return DEFAULT_SLOTS;
+    return config->num_staging_slots < LEAST_SLOTS ? LEAST_SLOTS : config->num_staging_slots;
 }
 
 void weft__coll_internode_plan(const weft_comm *comm, const weft_coll_config *config,
                                struct wp_rings *rings)
 {
     *rings = (struct wp_rings){
-        .nodes = {.num_nodes = comm->topology.num_nodes}, /* until there are nodes */
+        .reach = comm->topology.num_nodes > 1 ? 1 : 0,
         .num_channels = config->num_channels == 0 ? default_channels(comm) : config->num_channels,
-        .num_slots = config->num_staging_slots == 0 ? DEFAULT_SLOTS : config->num_staging_slots,
+        .num_slots = num_slots(config),
     };
     const uint64_t slot_bytes =
-        config->staging_slot_bytes == 0 ? default_slot_bytes(rings) : config->staging_slot_bytes;
+        config->staging_slot_bytes == 0 ? DEFAULT_SLOT_BYTES : config->staging_slot_bytes;
     rings->slot_bytes = (uint32_t)wp_wire_round_up(slot_bytes);
 }
 
@@ -64,7 +58,9 @@ static weft_result allocate_tables(weft_coll *coll)
 weft_result weft__coll_internode_create_rings(weft_coll *coll)
 {
     WEFT__TRY(weft__comm_agree(coll->comm, allocate_tables(coll), "have a weft_coll's rings"));
-    return weft__rings_allocate(coll->comm, 0, &coll->internode->rings);
+    return coll->internode->rings.reach == 0
+               ? WEFT_OK
+               : weft__rings_allocate(coll->comm, 0, &coll->internode->rings);
 }
 
 void weft__coll_internode_destroy(weft_coll *coll)
@@ -78,23 +74,6 @@ void weft__coll_internode_destroy(weft_coll *coll)
     machine->free(coll->comm, internode->own_sums);
     weft__nodes_destroy(coll->comm, &internode->nodes);
     free(internode);
-}
-
-weft_result weft__coll_internode_check(const weft_comm *comm)
-{
-    const struct weft__topology *topology = &comm->topology;
-    if (topology->num_nodes > WEFT_COLL_MAX_NODES)
-        return weft__error(WEFT_ERROR_UNSUPPORTED,
-                           "comm has %d nodes: collectives are for at most %d", topology->num_nodes,
-                           WEFT_COLL_MAX_NODES);
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
-        if (topology->local_of_rank[rank] >= WEFT_COLL_MAX_RANKS)
-            return weft__error(WEFT_ERROR_UNSUPPORTED,
-                               "rank %d is the %dth rank of its node: collectives are for at most "
-                               "%d ranks of a node",
-                               rank, topology->local_of_rank[rank] + 1, WEFT_COLL_MAX_RANKS);
-    }
-    return WEFT_OK;
 }
 
 /* ---------------------------------------------------------------- launches */
@@ -207,7 +186,7 @@ static weft_result copy_rows(const struct weft__coll_call *call,
     const uint64_t element_bytes = wp_dtype_bytes(call->dtype);
     for (int32_t row = 0; row < array->num_rows && array->is_staged;) {
         struct wp_copy_args copies = {0};
-        for (; row < array->num_rows && copies.num_rows < WEFT_COLL_MAX_RANKS; row++) {
+        for (; row < array->num_rows && copies.num_rows < WP_MAX_COPIED_ROWS; row++) {
             char *staged = array->staging + (uint64_t)row * piece_bytes;
             char *own = array->memory + ((uint64_t)row * call->count + begin) * element_bytes;
             weft__coll_add_copy(&copies, direction == TO_STAGING ? staged : own,

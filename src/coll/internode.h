@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Collectives over several nodes: what a weft_coll has for them, and how they are launched. */
+/* Collectives over several nodes, or on one of many ranks: what a weft_coll has for them, and how they are launched. */
 #ifndef WEFT_COLL_INTERNODE_H
 #define WEFT_COLL_INTERNODE_H
 
@@ -10,7 +10,7 @@ struct weft__coll_internode {
     struct weft__nodes nodes;
     struct wp_rings rings;
     void *counters; /* of the rings */
-    void *own_sums; /* of reduce-scatter: a slot for each channel */
+    void *own_sums; /* a slot for each channel */
 };
 
 /* Rings as configured, or as suits. */
@@ -22,8 +22,6 @@ weft_result weft__coll_internode_create_nodes(weft_coll *coll);
 weft_result weft__coll_internode_create_rings(weft_coll *coll);
 void weft__coll_internode_destroy(weft_coll *coll);
 
-/* UNSUPPORTED if a node has too many ranks, or there are too many nodes. */
-weft_result weft__coll_internode_check(const weft_comm *comm);
 weft_result weft__coll_internode_run(const struct weft__coll_call *call);
 
 #endif

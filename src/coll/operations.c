@@ -78,15 +78,21 @@ weft_result weft__coll_run(const struct weft__coll_call *call)
     return exchange(&chosen, &rows, choice.algorithm);
 }
 
+weft_result weft__coll_check_v(const weft_coll *coll)
+{
+    if (coll->internode == NULL)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_UNSUPPORTED,
+                       "weft_coll_all_to_all_v is for at most %d ranks of one node, coll has %d on "
+                       "%d",
+                       WEFT_COLL_MAX_RANKS, coll->comm->num_ranks, coll->comm->topology.num_nodes);
+}
+
 /* A rank knows only its own rows, so they cannot choose the algorithm. */
 weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
                                   const struct wp_exchanged_rows *rows)
 {
     weft_coll *coll = call->coll;
-    if (coll->internode != NULL)
-        return weft__error(WEFT_ERROR_UNSUPPORTED,
-                           "weft_coll_all_to_all_v is for ranks of one node, coll has %d nodes",
-                           coll->comm->topology.num_nodes);
     const weft_algorithm pinned = coll->pinned[WEFT_ALL_TO_ALL];
     const weft_algorithm algorithm = pinned == WEFT_ALGORITHM_AUTO ? WEFT_ALGORITHM_PUSH : pinned;
     for (int32_t rank = 0; rank < coll->comm->num_ranks; rank++) {

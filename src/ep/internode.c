@@ -72,6 +72,7 @@ weft_result weft__internode_plan(weft_comm *comm, const weft_ep_config *config,
     internode->combine_wire = config->combine_wire;
     internode->rings = (struct wp_rings){
         .nodes = {.num_nodes = comm->topology.num_nodes}, /* until there are nodes */
+        .reach = comm->topology.num_nodes - 1,
         .num_channels = own.num_channels,
         .num_slots = own.num_slots,
         .slot_bytes = (uint32_t)own.slot_bytes,

@@ -243,7 +243,7 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
     (void)weft__ll_plan_network(comm, &plan, &network_bytes);
     const int32_t num_local = weft__placement_num_local(&ep->placement, comm->rank);
     *sizes = (weft_ll_sizes){
-        .heap_bytes = wp_mailbox_bytes(comm->num_ranks, comm->num_ranks, plan.num_blocks) +
+        .heap_bytes = wp_mailbox_bytes(comm->num_ranks, plan.num_blocks) +
                       wp_ll_area_bytes(&plan, comm->num_ranks),
         .memory_bytes = place_tables(&plan, comm->num_ranks, grid.num_warps).offsets[NUM_TABLES],
         .rows_bytes = (uint64_t)num_local * (uint64_t)plan.capacity * plan.row_bytes,

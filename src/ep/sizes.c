@@ -46,10 +46,9 @@ weft_result weft__ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *arg
         .max_recv_tokens = max_rows,
         .arena_bytes = arena_bytes,
         .handle_bytes = weft__handle_bytes(ep, args->max_tokens_per_rank, args->num_topk),
-        .heap_bytes =
-            wp_mailbox_bytes(comm->num_ranks, ep->exchange->device.num_members, ep->max_blocks) +
-            wp_notify_counts_bytes(comm->num_ranks, ep->counts_stride) +
-            weft__staging_words_bytes(ep->staging_bytes) + ep->staging_bytes,
+        .heap_bytes = wp_mailbox_bytes(ep->exchange->device.most_members, ep->max_blocks) +
+                      wp_notify_counts_bytes(comm->num_ranks, ep->counts_stride) +
+                      weft__staging_words_bytes(ep->staging_bytes) + ep->staging_bytes,
         .network_bytes = ep->internode == NULL ? 0 : weft__internode_bytes(ep->internode),
         .sum_bytes = ep->internode == NULL ? 0 : ep->internode->own_sums_bytes,
     };

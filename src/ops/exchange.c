@@ -21,7 +21,7 @@ weft_result weft__exchange_check_reach(weft_comm *comm, const char *what)
 static uint64_t mailbox_bytes(const struct weft__exchange *exchange)
 {
     const struct wp_exchange *device = &exchange->device;
-    return wp_mailbox_bytes(device->num_ranks, device->num_members, device->max_blocks);
+    return wp_mailbox_bytes(device->most_members, device->max_blocks);
 }
 
 static weft_result allocate_mailbox(struct weft__exchange *exchange, uint64_t bytes)
@@ -65,10 +65,13 @@ static void choose_members(struct wp_exchange *device, const struct weft__nodes 
 {
     if (nodes == NULL) {
         device->num_members = device->num_ranks;
+        device->most_members = device->num_ranks;
         device->member_idx = device->rank;
         return;
     }
     device->num_members = nodes->device.num_local;
+    device->most_members = nodes->device.most_local;
+    device->member_idxs = nodes->device.local_idxs;
     device->member_idx = nodes->device.local_idx;
     device->members = nodes->device.ranks + (int64_t)nodes->device.node * nodes->device.most_local;
 }

@@ -26,21 +26,24 @@ weft_result weft__nodes_check(const weft_comm *comm, const char *what)
                              comm->topology.num_nodes, what);
 }
 
-/* Ranks by node and index in it, then how many ranks each node has. */
+/* Ranks by node and index in it, how many ranks each node has, and each rank's index. */
 static void list_ranks(const weft_comm *comm, const struct wp_nodes *nodes, int32_t *ranks)
 {
     const struct weft__topology *topology = &comm->topology;
     int32_t *sizes = ranks + (int64_t)nodes->num_nodes * nodes->most_local;
+    int32_t *local_idxs = sizes + nodes->num_nodes;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         const int32_t node = topology->node_of_rank[rank];
         ranks[(int64_t)node * nodes->most_local + topology->local_of_rank[rank]] = rank;
         sizes[node]++;
+        local_idxs[rank] = topology->local_of_rank[rank];
     }
 }
 
 static weft_result upload_ranks(weft_comm *comm, const struct wp_nodes *nodes, void **uploaded)
 {
-    const size_t num_words = (size_t)nodes->num_nodes * ((size_t)nodes->most_local + 1);
+    const size_t num_words =
+        (size_t)nodes->num_nodes * ((size_t)nodes->most_local + 1) + (size_t)comm->num_ranks;
     int32_t *ranks = calloc(num_words, sizeof *ranks);
     if (ranks == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", comm->num_ranks);
@@ -87,6 +90,7 @@ weft_result weft__nodes_create(weft_comm *comm, struct weft__nodes *nodes)
     nodes->device.ranks = nodes->ranks;
     nodes->device.sizes =
         nodes->device.ranks + (int64_t)nodes->device.num_nodes * nodes->device.most_local;
+    nodes->device.local_idxs = nodes->device.sizes + nodes->device.num_nodes;
     return WEFT_OK;
 }
 

@@ -8,7 +8,7 @@
 
 struct weft__nodes {
     struct wp_nodes device;
-    void *ranks; /* device.ranks and device.sizes, in memory of the machine */
+    void *ranks; /* the arrays of device, in memory of the machine */
 };
 
 /* Whether all nodes have as many ranks. */

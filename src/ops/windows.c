@@ -20,6 +20,15 @@ static weft_result make_table(weft_comm *comm, struct weft__windows *windows)
     return machine->copy(comm, windows->table, weft__heap_bases(comm->heap), row_bytes);
 }
 
+/* The table is as long for many ranks as for so many. */
+static int32_t max_windows(const weft_comm *comm)
+{
+    enum { MANY_RANKS = 32 };
+    const int64_t most = weft__machine_of(comm)->max_windows;
+    const int64_t num = comm->num_ranks <= MANY_RANKS ? most : most * MANY_RANKS / comm->num_ranks;
+    return num < 1 ? 1 : (int32_t)num;
+}
+
 weft_result weft__windows_create(weft_comm *comm)
 {
     struct weft__windows *windows = calloc(1, sizeof *windows);
@@ -27,8 +36,7 @@ weft_result weft__windows_create(weft_comm *comm)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
     comm->windows = windows;
     pthread_mutex_init(&windows->mutex, NULL);
-    windows->max_windows =
-        comm->num_ranks <= WEFT_COLL_MAX_RANKS ? weft__machine_of(comm)->max_windows : 1;
+    windows->max_windows = max_windows(comm);
     const size_t num_windows = (size_t)windows->max_windows;
     windows->own = calloc(num_windows, sizeof *windows->own);
     windows->blocks = calloc(num_windows * (size_t)comm->num_ranks, sizeof *windows->blocks);

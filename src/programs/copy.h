@@ -4,6 +4,8 @@
 
 #include "machine/machine.h"
 
+enum { WP_MAX_COPIED_ROWS = 32 };
+
 struct wp_copied_row {
     const char *src;
     char *dst;
@@ -16,7 +18,7 @@ struct wp_copied_row {
 struct wp_copy_args {
     int32_t num_rows;
     uint64_t chunk_bytes; /* that a warp copies at a time */
-    struct wp_copied_row rows[WEFT_COLL_MAX_RANKS];
+    struct wp_copied_row rows[WP_MAX_COPIED_ROWS];
 };
 
 #endif

@@ -60,9 +60,11 @@ struct wp_exchange {
     int32_t num_ranks;
     int32_t
         num_members; /* who exchange messages and signals: all ranks, or those of this rank's node */
-    int32_t member_idx;     /* of this rank */
-    const int32_t *members; /* [num_members] their ranks; NULL: all */
-    int32_t max_blocks;     /* of any launch, on any rank */
+    int32_t most_members;       /* of any rank's exchange: mailboxes are laid out for as many */
+    int32_t member_idx;         /* of this rank */
+    const int32_t *members;     /* [num_members] their ranks; NULL: all */
+    const int32_t *member_idxs; /* [num_ranks] the way back; NULL: all */
+    int32_t max_blocks;         /* of any launch, on any rank */
     struct wp_exchange_state *state;
     char *const
         *bases; /* [windows][num_ranks] where they are mapped here; the first row: the heaps */
@@ -109,10 +111,10 @@ WP_STATIC_ASSERT(WP_NUM_MESSAGES * sizeof(uint32_t) <= WP_MESSAGES_OFFSET &&
 
 /* A multiple of a message's slot: what follows may be slots of packets, which are aligned on
  * every machine. */
-WP_FN uint64_t wp_mailbox_bytes(int32_t num_ranks, int32_t num_members, int32_t max_blocks)
+WP_FN uint64_t wp_mailbox_bytes(int32_t num_members, int32_t max_blocks)
 {
     const uint64_t finished_bytes = (uint64_t)num_members * (uint64_t)max_blocks * sizeof(uint64_t);
-    const uint64_t num_slots = WP_NUM_HALVES * (uint64_t)num_ranks +
+    const uint64_t num_slots = WP_NUM_HALVES * (uint64_t)num_members +
                                (finished_bytes + WP_MESSAGE_SLOT_BYTES - 1) / WP_MESSAGE_SLOT_BYTES;
     return num_slots * WP_MESSAGE_SLOT_BYTES;
 }
@@ -121,7 +123,8 @@ WP_FN uint64_t wp_mailbox_bytes(int32_t num_ranks, int32_t num_members, int32_t 
 WP_FN char *wp_mailbox_message(const struct wp_exchange *exchange, uint64_t sequence, int32_t owner,
                                int32_t writer)
 {
-    const uint64_t slot = wp_half(sequence) * (uint64_t)exchange->num_ranks + (uint64_t)writer;
+    const int32_t idx = exchange->member_idxs == NULL ? writer : exchange->member_idxs[writer];
+    const uint64_t slot = wp_half(sequence) * (uint64_t)exchange->most_members + (uint64_t)idx;
     return exchange->bases[owner] + exchange->mailbox_offset + slot * WP_MESSAGE_SLOT_BYTES;
 }
 
@@ -130,7 +133,7 @@ WP_FN uint64_t *wp_mailbox_finished(const struct wp_exchange *exchange, int32_t 
                                     int32_t block_idx, int32_t writer_idx)
 {
     char *words = exchange->bases[owner] + exchange->mailbox_offset +
-                  WP_NUM_HALVES * (uint64_t)exchange->num_ranks * WP_MESSAGE_SLOT_BYTES;
+                  WP_NUM_HALVES * (uint64_t)exchange->most_members * WP_MESSAGE_SLOT_BYTES;
     return (uint64_t *)(void *)words + (int64_t)block_idx * exchange->num_members + writer_idx;
 }
 

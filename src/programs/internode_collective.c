@@ -1,393 +1,305 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * internode_collective: a collective over several nodes. The ranks of a node start and finish together. Between, a warp
- * for each channel of a rail sends what streams.h says, chunk by chunk, and takes what comes to its node's outputs:
- * sums are made of this node's inputs before they are sent, and of all nodes' sums, in ascending order of the nodes,
- * when they have come. What stays in the node, all warps copy.
+ * internode_collective: a collective over several nodes, which are a ring. The ranks of a node start and
+ * finish together. Between, a warp for each channel of a rail sends chunks of streams (streams.h) to the
+ * next node, which passes them on. What stays in the node, all warps copy. On one node of many ranks there
+ * is nothing else.
  *
- * Why nobody waits for ever: in step k a warp sends its chunk k to every node, then takes chunk k - num_slots + 1 of
- * every node. To send it waits until chunk k - num_slots has been taken there, in step k - 1; to take, until the chunk has been
- * sent, in step k at the latest. So of all warps of a channel on one rail's partners, one in the least step waits for nobody.
- * Chunks of earlier operations have been taken, or will be, since they wait for nothing of this one.
+ * A round: every node's stream goes so many nodes far, as that of all-gather does, in which every node
+ * delivers it, of all-to-all, gather and scatter, whose streams for each distance have a round of their
+ * own, and of reduce-scatter and reduce, to which each node adds its sum. Chunks are in blocks of G = num_slots - 1. In its step n a warp
+ * sends chunk n % G of what began n / G % hops nodes before; if that is another node, it has come as chunk
+ * n - G from the previous one, else that one ends here.
+ *
+ * A chain: a sum begins at node 0, each node adds its own, and the last of D nodes sends it round to all
+ * others. Chunks go twice through the ring: with A = num_slots / 2 - 1, node d in its step n adds to chunk
+ * n - A d, then hands on chunk n - A (D + d). A broadcast is the second half, from the root's node on. An
+ * all-reduce over two nodes is a round: each sends the other its sum, which takes one hop.
+ *
+ * Why nobody waits for ever. In step n of a round a warp waits for what the previous node sent in its step
+ * n - G, and for the slot of the chunk num_slots before in its ring, at the latest one of step n -
+ * num_slots, which the next node has taken in its step n - 1. In step n of a chain it waits for what the
+ * previous node sent in its step n - A, in the same half or, at node 0, in the first; and for the slot of a
+ * chunk of step n - num_slots / 2 at the latest, which the next node has taken in its step n - 1. Nodes in
+ * a step are in order where A is 0. So of all warps of a channel the one that is least far waits for
+ * nobody. Channels go in ascending order, and chunks of earlier operations have been taken, or will be,
+ * since they wait for nothing of this one.
  */
 #include "programs/internode_collective.h"
 
-#include "programs/streams.h"
+#include "programs/rail_rows.h"
 
-/* One channel of a rail. */
-struct carrier {
-    const struct wp_operation *op;
-    const struct wp_internode_collective_args *args;
-    int32_t channel;
-};
+/* ------------------------------------------------------------------ chunks */
 
-/* Nodes that are served together: the i-th after the own one, for i in [first, first + num). */
-struct group {
-    int32_t first, num;
-};
-
-/* ------------------------------------------------------------------ places */
-
-WP_FN char *input_of(const struct wp_operation *op, int32_t member, uint64_t offset)
+WP_FN struct wp_carrier carrier_of(const struct wp_operation *op,
+                                   const struct wp_internode_collective_args *args, int32_t channel)
 {
-    return wp_operation_array(op, wp_member(op->exchange, member), WP_ARRAY_INPUT) + offset;
+    const struct wp_rings *rings = &args->rings;
+    const struct wp_nodes *nodes = &rings->nodes;
+    struct wp_carrier carrier = {op,
+                                 args,
+                                 channel,
+                                 wp_ring_of(rings, wp_node_after(nodes, 1), channel),
+                                 wp_ring_of(rings, wp_node_before(nodes, 1), channel),
+                                 0,
+                                 0,
+                                 0,
+                                 0};
+    carrier.first_sent = *wp_ring_counter(&carrier.next, rings->num_sent, op->sequence);
+    carrier.first_received = *wp_ring_counter(&carrier.prev, rings->num_received, op->sequence);
+    carrier.num_sent = carrier.first_sent;
+    carrier.num_received = carrier.first_received;
+    return carrier;
 }
 
-WP_FN char *output_of(const struct wp_operation *op, int32_t member, uint64_t offset)
-{
-    return wp_operation_array(op, wp_member(op->exchange, member), WP_ARRAY_OUTPUT) + offset;
-}
-
-WP_FN struct wp_relay relay_of(const struct carrier *carrier, int32_t hops)
+/* For the next operation. */
+WP_FN void note_chunks(const struct wp_carrier *carrier)
 {
     const struct wp_rings *rings = &carrier->args->rings;
-    const struct wp_relay relay = {
-        wp_ring_of(rings, wp_node_after(&rings->nodes, hops), carrier->channel), carrier->op, 0, 0,
-        0};
+    const uint64_t next = carrier->op->sequence + 1;
+    if (wp_lane_idx(carrier->op->warp) != 0)
+        return;
+    *wp_ring_counter(&carrier->next, rings->num_sent, next) = carrier->num_sent;
+    *wp_ring_counter(&carrier->prev, rings->num_received, next) = carrier->num_received;
+}
+
+/* A chunk of a stream, and which ways it takes here. */
+struct step {
+    struct wp_stream stream;
+    uint64_t chunk;
+    int comes;        /* from the previous node */
+    int goes;         /* to the next one */
+    int is_added_to;  /* the sum of this node's inputs */
+    int is_delivered; /* to outputs of this node */
+};
+
+WP_FN struct wp_relay relay_of(const struct wp_carrier *carrier, const struct wp_ring *ring)
+{
+    const struct wp_relay relay = {*ring, carrier->op, 0, 0, 0};
     return relay;
 }
 
-WP_FN uint64_t out_number(const struct carrier *carrier, const struct wp_ring *ring, uint64_t k)
+/* The slot of the chunk that comes next, once it has come; NULL if it does not. */
+WP_FN const char *receive(const struct wp_carrier *carrier)
 {
-    return *wp_ring_counter(ring, carrier->args->rings.num_sent, carrier->op->sequence) + k;
+    const struct wp_relay relay = relay_of(carrier, &carrier->prev);
+    if (wp_ring_receive(carrier->op, &carrier->prev, carrier->num_received) != WP_STATUS_OK)
+        return NULL;
+    const char *slot = wp_ring_in_slot(&carrier->prev, carrier->num_received);
+    return wp_relay_check(&relay, slot) == WP_STATUS_OK ? slot : NULL;
 }
 
-WP_FN uint64_t in_number(const struct carrier *carrier, const struct wp_ring *ring, uint64_t k)
-{
-    return *wp_ring_counter(ring, carrier->args->rings.num_received, carrier->op->sequence) + k;
-}
-
-WP_FN char *out_slot(const struct carrier *carrier, int32_t hops, uint64_t k)
-{
-    const struct wp_relay relay = relay_of(carrier, hops);
-    return wp_ring_out_slot(&relay.ring, out_number(carrier, &relay.ring, k));
-}
-
-WP_FN const char *in_slot(const struct carrier *carrier, int32_t hops, uint64_t k)
-{
-    const struct wp_relay relay = relay_of(carrier, hops);
-    return wp_ring_in_slot(&relay.ring, in_number(carrier, &relay.ring, k));
-}
-
-WP_FN struct wp_stream stream_out(const struct carrier *carrier, int32_t hops)
-{
-    const struct wp_nodes *nodes = &carrier->args->rings.nodes;
-    return wp_stream_of(carrier->args, nodes->node, wp_node_after(nodes, hops));
-}
-
-WP_FN struct wp_stream stream_in(const struct carrier *carrier, int32_t hops)
-{
-    const struct wp_nodes *nodes = &carrier->args->rings.nodes;
-    return wp_stream_of(carrier->args, wp_node_after(nodes, hops), nodes->node);
-}
-
-/* ------------------------------------------------------------------ sums */
-
-WP_FN int64_t num_elements(const struct wp_internode_collective_args *args, uint64_t bytes)
-{
-    return (int64_t)(bytes / wp_dtype_bytes(args->reduction.dtype));
-}
-
-/* The node's inputs from an offset on, one after the other in ascending order, at the warp's first pointers. */
-WP_FN void point_at_inputs(const struct wp_operation *op, uint64_t offset)
-{
-    const void **srcs = wp_warp_pointers(op->warp);
-    for (int32_t i = wp_lane_idx(op->warp); i < op->exchange->num_members; i += WP_WARP_SIZE)
-        srcs[i] = input_of(op, i, offset);
-}
-
-/* What a node sends of an average is a sum. The dsts are behind the inputs' pointers. */
-WP_FN void sum_inputs(const struct wp_operation *op,
-                      const struct wp_internode_collective_args *args, int32_t num_dsts,
-                      uint64_t bytes)
-{
-    const void **srcs = wp_warp_pointers(op->warp);
-    const int32_t num_srcs = op->exchange->num_members;
-    struct wp_reduction reduction = args->reduction;
-    if (reduction.op == WP_REDUCTION_AVG)
-        reduction.op = WP_REDUCTION_SUM;
-    reduction.num_averaged = 0;
-    wp_warp_sync(op->warp);
-    wp_row_reduce_compact(op->warp, srcs + num_srcs, num_dsts, srcs, num_srcs, reduction,
-                          num_elements(args, bytes));
-}
-
-/* ------------------------------------------------------------------ sending */
-
-/* The index in the node of whose input a piece comes from, where that is one rank's. */
-WP_FN int32_t source_idx(const struct wp_internode_collective_args *args,
-                         const struct wp_stream *stream, uint64_t row, int32_t root)
-{
-    const struct wp_nodes *nodes = &args->rings.nodes;
-    if (args->collective == WEFT_BROADCAST || args->collective == WEFT_SCATTER)
-        return root;
-    return wp_served_idx(nodes, args->collective == WEFT_ALL_TO_ALL
-                                    ? row / (uint64_t)nodes->sizes[stream->to]
-                                    : row);
-}
-
-/* Which of the rows of an input it is. */
-WP_FN uint64_t source_row(const struct wp_internode_collective_args *args,
-                          const struct wp_stream *stream, uint64_t row)
-{
-    const struct wp_nodes *nodes = &args->rings.nodes;
-    if (args->collective == WEFT_REDUCE_SCATTER || args->collective == WEFT_SCATTER)
-        return (uint64_t)wp_node_rank(nodes, stream->to, wp_served_idx(nodes, row));
-    if (args->collective == WEFT_ALL_TO_ALL)
-        return (uint64_t)wp_node_rank(nodes, stream->to,
-                                      (int32_t)(row % (uint64_t)nodes->sizes[stream->to]));
-    return 0;
-}
-
-/* The index of the root among the members; 0 if it is in another node. */
-WP_FN int32_t root_idx(const struct wp_operation *op,
-                       const struct wp_internode_collective_args *args)
-{
-    int32_t idx = 0;
-    for (int32_t i = 0; i < op->exchange->num_members; i++)
-        idx = wp_member(op->exchange, i) == args->root ? i : idx;
-    return idx;
-}
-
-/* Warp-wide: writes a piece to the slots of the group. */
-WP_FN void fill(const struct carrier *carrier, struct group group, uint64_t k,
-                const struct wp_stream *stream, struct wp_piece piece)
+/* Between two nodes this node has sent its sum before it takes the other's. */
+WP_FN const char *sent_sum(const struct wp_carrier *carrier, const struct step *step)
 {
     const struct wp_internode_collective_args *args = carrier->args;
-    const struct wp_operation *op = carrier->op;
-    const uint64_t offset = source_row(args, stream, piece.row) * args->row_bytes + piece.offset;
-    const int32_t num_srcs = wp_is_reduction(args) ? op->exchange->num_members : 0;
-    const void **dsts = wp_warp_pointers(op->warp) + num_srcs;
-    wp_warp_sync(op->warp); /* the previous pointers have been used */
-    for (int32_t i = wp_lane_idx(op->warp); i < group.num; i += WP_WARP_SIZE)
-        dsts[i] = out_slot(carrier, group.first + i, k) + piece.wire_offset;
-    if (wp_is_reduction(args)) {
-        point_at_inputs(op, offset);
-        sum_inputs(op, args, group.num, piece.bytes);
-        return;
-    }
-    const char *src = input_of(op, source_idx(args, stream, piece.row, root_idx(op, args)), offset);
-    wp_warp_sync(op->warp);
-    wp_row_stage(op->warp, dsts, group.num, src, piece.bytes);
+    if (args->collective != WEFT_ALL_REDUCE || args->rings.nodes.num_nodes != 2 || !step->comes)
+        return NULL;
+    return wp_ring_out_slot(&carrier->next,
+                            carrier->first_sent + carrier->num_received - carrier->first_received);
 }
 
-WP_FN enum wp_status send_chunk(const struct carrier *carrier, struct group group, uint64_t k)
+WP_FN void move_chunk(const struct wp_carrier *carrier, const struct wp_passage *passage)
 {
-    const struct wp_stream stream = stream_out(carrier, group.first);
-    const struct wp_span chunk =
-        wp_stream_chunk(&carrier->args->rings, &stream, carrier->channel, k);
-    for (int32_t i = group.first; i < group.first + group.num; i++) {
-        const struct wp_relay relay = relay_of(carrier, i);
-        if (wp_relay_reserve(&relay, out_number(carrier, &relay.ring, k)) == NULL)
-            return WP_STATUS_FAILED;
-    }
+    const struct wp_span chunk = passage->chunk;
     for (uint64_t begin = chunk.begin; begin < chunk.begin + chunk.bytes;) {
-        const struct wp_piece piece = wp_stream_piece(&stream, chunk, begin);
-        fill(carrier, group, k, &stream, piece);
+        const struct wp_piece piece = wp_stream_piece(&passage->stream, chunk, begin);
+        wp_move_piece(carrier, passage, piece);
         begin += piece.bytes;
     }
-    for (int32_t i = group.first; i < group.first + group.num; i++) {
-        const struct wp_relay relay = relay_of(carrier, i);
-        wp_ring_send(carrier->op->warp, &relay.ring, out_number(carrier, &relay.ring, k),
-                     WP_CHUNK_HEADER_BYTES + chunk.bytes);
-    }
+}
+
+WP_FN enum wp_status take_step(struct wp_carrier *carrier, const struct step *step)
+{
+    const struct wp_rings *rings = &carrier->args->rings;
+    struct wp_passage passage = {
+        step->stream,
+        wp_stream_chunk(rings, &step->stream, carrier->channel, step->chunk),
+        NULL,
+        sent_sum(carrier, step),
+        NULL,
+        step->is_added_to,
+        step->is_delivered};
+    if (step->comes && (passage.in = receive(carrier)) == NULL)
+        return WP_STATUS_FAILED;
+    const struct wp_relay relay = relay_of(carrier, &carrier->next);
+    if (step->goes && (passage.out = wp_relay_reserve(&relay, carrier->num_sent)) == NULL)
+        return WP_STATUS_FAILED;
+    move_chunk(carrier, &passage);
+    if (step->goes)
+        wp_ring_send(carrier->op->warp, &carrier->next, carrier->num_sent++,
+                     WP_CHUNK_HEADER_BYTES + passage.chunk.bytes);
+    if (step->comes)
+        wp_ring_consume(carrier->op->warp, &carrier->prev, carrier->num_received++);
     return WP_STATUS_OK;
 }
 
-/* ------------------------------------------------------------------ taking */
+/* ------------------------------------------------------------------ rounds */
 
-/* Where the sum of this node's inputs is that belongs to what has come: an all-reduce has sent it. The warp's previous
- * pointers have been used. */
-WP_FN const char *own_sum(const struct carrier *carrier, uint64_t k, struct wp_piece piece)
+/* The stream that began so many nodes before, and goes `hops` nodes far. */
+WP_FN struct wp_stream stream_before(const struct wp_carrier *carrier, uint64_t before,
+                                     uint64_t hops)
+{
+    const struct wp_nodes *nodes = &carrier->args->rings.nodes;
+    const int32_t from = wp_node_before(nodes, (int32_t)before);
+    return wp_stream_of(carrier->args, from, (from + (int32_t)hops) % nodes->num_nodes);
+}
+
+WP_FN int has_chunk(const struct wp_carrier *carrier, const struct wp_stream *stream,
+                    uint64_t chunk, uint64_t hops)
+{
+    return chunk < wp_stream_chunks(&carrier->args->rings, stream, carrier->channel, hops);
+}
+
+/* Of any stream of the round. */
+WP_FN uint64_t most_chunks(const struct wp_carrier *carrier, uint64_t hops)
+{
+    const struct wp_rings *rings = &carrier->args->rings;
+    uint64_t most = 0;
+    for (int32_t before = 0; before < rings->nodes.num_nodes; before++) {
+        const struct wp_stream stream = stream_before(carrier, (uint64_t)before, hops);
+        const uint64_t num = wp_stream_chunks(rings, &stream, carrier->channel, 0);
+        most = num > most ? num : most;
+    }
+    return most;
+}
+
+/* Chunk `chunk` of the stream that began `before` nodes before: as it comes, if it began elsewhere, and goes, if it does
+ * not end here. */
+WP_FN enum wp_status pass(struct wp_carrier *carrier, uint64_t before, uint64_t hops,
+                          uint64_t chunk)
+{
+    struct step step = {stream_before(carrier, before, hops), chunk, 0, 0,
+                        wp_is_reduction(carrier->args),       0};
+    step.comes = before > 0 && has_chunk(carrier, &step.stream, chunk, before - 1);
+    step.goes = before < hops && has_chunk(carrier, &step.stream, chunk, before);
+    step.is_delivered =
+        step.comes && (before == hops || carrier->args->collective == WEFT_ALL_GATHER);
+    return step.comes || step.goes ? take_step(carrier, &step) : WP_STATUS_OK;
+}
+
+WP_FN enum wp_status carry_round(struct wp_carrier *carrier, uint64_t hops)
+{
+    const uint64_t block = (uint64_t)carrier->args->rings.num_slots - 1;
+    const uint64_t num_blocks = (most_chunks(carrier, hops) + block - 1) / block;
+    enum wp_status status = WP_STATUS_OK;
+    for (uint64_t n = 0; n < num_blocks * hops * block + block && status == WP_STATUS_OK; n++) {
+        const uint64_t before = n / block % hops;
+        const uint64_t chunk = n / block / hops * block + n % block;
+        status = pass(carrier, before, hops, chunk);
+        if (before == 0 && chunk >= block && status == WP_STATUS_OK)
+            status = pass(carrier, hops, hops, chunk - block);
+    }
+    return status;
+}
+
+WP_FN enum wp_status carry_rounds(struct wp_carrier *carrier)
+{
+    const uint64_t most_hops = (uint64_t)carrier->args->rings.nodes.num_nodes - 1;
+    enum wp_status status = WP_STATUS_OK;
+    uint64_t hops = wp_is_for_one_node(carrier->args) ? 1 : most_hops;
+    for (; hops <= most_hops && status == WP_STATUS_OK; hops++)
+        status = carry_round(carrier, hops);
+    return status;
+}
+
+/* ------------------------------------------------------------------ chains */
+
+/* Chunk k, to which this node adds its sum. */
+WP_FN enum wp_status add_to_chain(struct wp_carrier *carrier, const struct wp_stream *stream,
+                                  uint64_t k)
+{
+    const struct wp_nodes *nodes = &carrier->args->rings.nodes;
+    const struct step step = {*stream, k, nodes->node > 0,
+                              1,       1, nodes->node == nodes->num_nodes - 1};
+    return take_step(carrier, &step);
+}
+
+/* Chunk k, which node `first` has. */
+WP_FN enum wp_status hand_on(struct wp_carrier *carrier, const struct wp_stream *stream,
+                             int32_t first, uint64_t k)
+{
+    const struct wp_nodes *nodes = &carrier->args->rings.nodes;
+    const int32_t hops = (nodes->node - first + nodes->num_nodes) % nodes->num_nodes;
+    const int comes = hops > 0, goes = hops < nodes->num_nodes - 1;
+    const struct step step = {*stream, k, comes, goes, 0, comes};
+    return take_step(carrier, &step);
+}
+
+WP_FN enum wp_status carry_sum(struct wp_carrier *carrier)
+{
+    const struct wp_rings *rings = &carrier->args->rings;
+    const int32_t last = rings->nodes.num_nodes - 1;
+    const struct wp_stream stream = wp_stream_of(carrier->args, 0, last);
+    const uint64_t num_chunks = wp_stream_chunks(rings, &stream, carrier->channel, 0);
+    const uint64_t skew = (uint64_t)rings->num_slots / 2 - 1; /* of a node after the one before */
+    const uint64_t lag = skew * (uint64_t)rings->nodes.num_nodes;
+    enum wp_status status = WP_STATUS_OK;
+    for (uint64_t k = 0; k < num_chunks + lag && status == WP_STATUS_OK; k++) {
+        if (k < num_chunks)
+            status = add_to_chain(carrier, &stream, k);
+        if (k >= lag && rings->nodes.node != last && status == WP_STATUS_OK)
+            status = hand_on(carrier, &stream, last, k - lag);
+    }
+    return status;
+}
+
+/* An empty chunk, by which the root hears what the node before it has called. */
+WP_FN enum wp_status close_ring(struct wp_carrier *carrier)
 {
     const struct wp_internode_collective_args *args = carrier->args;
-    const struct wp_operation *op = carrier->op;
     const struct wp_nodes *nodes = &args->rings.nodes;
-    if (args->collective == WEFT_ALL_REDUCE) {
-        wp_warp_sync(op->warp); /* the lanes read what others have written, and sent */
-        return out_slot(carrier, 1, k) + piece.wire_offset;
-    }
-    char *sum = args->own_sums + (uint64_t)carrier->channel * args->rings.slot_bytes;
-    const uint64_t row =
-        args->collective == WEFT_REDUCE
-            ? 0
-            : (uint64_t)wp_node_rank(nodes, nodes->node, wp_served_idx(nodes, piece.row));
-    wp_row_sync(op->warp); /* the sum before has been read */
-    point_at_inputs(op, row * args->row_bytes + piece.offset);
-    if (wp_lane_idx(op->warp) == 0)
-        wp_warp_pointers(op->warp)[op->exchange->num_members] = sum;
-    sum_inputs(op, args, 1, piece.bytes);
-    wp_row_sync(op->warp); /* the sum is read again */
-    return sum;
+    const int is_root = nodes->node == args->root_node;
+    const int is_last = wp_node_after(nodes, 1) == args->root_node;
+    const int32_t other = (args->root_node + 1) % nodes->num_nodes; /* which has no rows */
+    const struct step step = {
+        wp_stream_of(args, other, args->root_node), 0, is_root, is_last, 0, 0};
+    return take_step(carrier, &step);
 }
 
-/* The outputs that a piece goes to: one rank's, or all ranks' of the node. */
-struct outputs {
-    int32_t first, num;
-    uint64_t offset;
-};
-
-WP_FN struct outputs outputs_of(const struct wp_operation *op,
-                                const struct wp_internode_collective_args *args,
-                                const struct wp_stream *stream, struct wp_piece piece)
+WP_FN enum wp_status carry_broadcast(struct wp_carrier *carrier)
 {
-    const struct wp_nodes *nodes = &args->rings.nodes;
-    struct outputs outputs = {0, nodes->num_local, piece.offset};
-    uint64_t served = piece.row;
-    if (args->collective == WEFT_REDUCE_SCATTER || args->collective == WEFT_SCATTER) {
-        outputs.first = wp_served_idx(nodes, served);
-        outputs.num = 1;
-    }
-    if (args->collective == WEFT_REDUCE || args->collective == WEFT_GATHER) {
-        outputs.first = root_idx(op, args);
-        outputs.num = 1;
-    }
-    if (args->collective == WEFT_ALL_TO_ALL) {
-        outputs.first = (int32_t)(piece.row % (uint64_t)nodes->num_local);
-        outputs.num = 1;
-        served = piece.row / (uint64_t)nodes->num_local;
-    }
-    if (args->collective == WEFT_ALL_TO_ALL || args->collective == WEFT_ALL_GATHER ||
-        args->collective == WEFT_GATHER)
-        outputs.offset += args->row_bytes *
-                          (uint64_t)wp_node_rank(nodes, stream->from, wp_served_idx(nodes, served));
-    return outputs;
-}
-
-WP_FN void point_at_outputs(const struct wp_operation *op, struct outputs outputs,
-                            const void **dsts)
-{
-    for (int32_t i = wp_lane_idx(op->warp); i < outputs.num; i += WP_WARP_SIZE)
-        dsts[i] = output_of(op, outputs.first + i, outputs.offset);
-}
-
-/* Warp-wide: adds the sums of all nodes. */
-WP_FN void sum_nodes(const struct carrier *carrier, uint64_t k, struct outputs outputs,
-                     struct wp_piece piece)
-{
-    struct wp_warp *warp = carrier->op->warp;
-    const struct wp_nodes *nodes = &carrier->args->rings.nodes;
-    const char *own = own_sum(carrier, k, piece);
-    const void **srcs = wp_warp_pointers(warp);
-    for (int32_t node = wp_lane_idx(warp); node < nodes->num_nodes; node += WP_WARP_SIZE) {
-        const int32_t hops = (node - nodes->node + nodes->num_nodes) % nodes->num_nodes;
-        srcs[node] = hops == 0 ? own : in_slot(carrier, hops, k) + piece.wire_offset;
-    }
-    point_at_outputs(carrier->op, outputs, srcs + nodes->num_nodes);
-    wp_warp_sync(warp);
-    wp_row_reduce_compact(warp, srcs + nodes->num_nodes, outputs.num, srcs, nodes->num_nodes,
-                          carrier->args->reduction, num_elements(carrier->args, piece.bytes));
-}
-
-/* Warp-wide: brings a piece to the node's outputs. */
-WP_FN void deliver(const struct carrier *carrier, struct group group, uint64_t k,
-                   const struct wp_stream *stream, struct wp_piece piece)
-{
-    struct wp_warp *warp = carrier->op->warp;
-    const struct outputs outputs = outputs_of(carrier->op, carrier->args, stream, piece);
-    if (wp_is_reduction(carrier->args)) {
-        sum_nodes(carrier, k, outputs, piece);
-        return;
-    }
-    const void **dsts = wp_warp_pointers(warp);
-    wp_warp_sync(warp); /* the previous pointers have been used */
-    point_at_outputs(carrier->op, outputs, dsts);
-    wp_warp_sync(warp);
-    wp_row_copy(warp, dsts, outputs.num, in_slot(carrier, group.first, k) + piece.wire_offset,
-                piece.bytes);
-}
-
-WP_FN enum wp_status take_chunk(const struct carrier *carrier, struct group group, uint64_t k)
-{
-    const struct wp_stream stream = stream_in(carrier, group.first);
-    const struct wp_span chunk =
-        wp_stream_chunk(&carrier->args->rings, &stream, carrier->channel, k);
+    const struct wp_internode_collective_args *args = carrier->args;
+    const struct wp_stream stream = wp_stream_of(args, args->root_node, args->rings.nodes.node);
+    const uint64_t num_chunks = wp_stream_chunks(&args->rings, &stream, carrier->channel, 0);
     enum wp_status status = WP_STATUS_OK;
-    for (int32_t i = group.first; i < group.first + group.num && status == WP_STATUS_OK; i++) {
-        const struct wp_relay relay = relay_of(carrier, i);
-        const uint64_t number = in_number(carrier, &relay.ring, k);
-        status = wp_ring_receive(carrier->op, &relay.ring, number);
-        if (status == WP_STATUS_OK)
-            status = wp_relay_check(&relay, wp_ring_in_slot(&relay.ring, number));
-    }
-    if (status != WP_STATUS_OK)
-        return status;
-    for (uint64_t begin = chunk.begin; begin < chunk.begin + chunk.bytes;) {
-        const struct wp_piece piece = wp_stream_piece(&stream, chunk, begin);
-        deliver(carrier, group, k, &stream, piece);
-        begin += piece.bytes;
-    }
-    for (int32_t i = group.first; i < group.first + group.num; i++) {
-        const struct wp_relay relay = relay_of(carrier, i);
-        wp_ring_consume(carrier->op->warp, &relay.ring, in_number(carrier, &relay.ring, k));
-    }
+    for (uint64_t k = 0; k < num_chunks && status == WP_STATUS_OK; k++)
+        status = hand_on(carrier, &stream, args->root_node, k);
+    if (status == WP_STATUS_OK && args->rings.nodes.local_idx == 0 && carrier->channel == 0)
+        status = close_ring(carrier);
+    return status;
+}
+
+/* ------------------------------------------------------------------ one node */
+
+/* There is nobody to send to: rails make the sums, and what is not summed all warps copy. */
+WP_FN enum wp_status sum_within(struct wp_carrier *carrier)
+{
+    const struct wp_rings *rings = &carrier->args->rings;
+    const struct step step = {wp_stream_of(carrier->args, 0, 0), 0, 0, 0, 1, 1};
+    const uint64_t num_chunks = wp_stream_chunks(rings, &step.stream, carrier->channel, 0);
+    for (struct step at = step; at.chunk < num_chunks; at.chunk++)
+        (void)take_step(carrier, &at);
     return WP_STATUS_OK;
 }
 
 /* ------------------------------------------------------------------ a channel */
 
-WP_FN uint64_t chunks_out(const struct carrier *carrier, int32_t hops)
-{
-    const struct wp_stream stream = stream_out(carrier, hops);
-    return wp_stream_chunks(&carrier->args->rings, &stream, carrier->channel);
-}
-
-WP_FN uint64_t chunks_in(const struct carrier *carrier, int32_t hops)
-{
-    const struct wp_stream stream = stream_in(carrier, hops);
-    return wp_stream_chunks(&carrier->args->rings, &stream, carrier->channel);
-}
-
-/* The most chunks of any stream; tells the rings how many they carry. */
-WP_FN uint64_t begin_streams(const struct carrier *carrier)
-{
-    uint64_t most = 0;
-    for (int32_t hops = 1; hops < carrier->args->rings.nodes.num_nodes; hops++) {
-        const struct wp_relay relay = relay_of(carrier, hops);
-        const uint64_t num_out = chunks_out(carrier, hops), num_in = chunks_in(carrier, hops);
-        if (wp_lane_idx(carrier->op->warp) == 0)
-            wp_ring_advance(&relay.ring, carrier->op->sequence, (int64_t)num_out, (int64_t)num_in);
-        most = num_out > most ? num_out : most;
-        most = num_in > most ? num_in : most;
-    }
-    return most;
-}
-
-WP_FN enum wp_status send_chunks(const struct carrier *carrier, uint64_t k)
-{
-    const int32_t num_others = carrier->args->rings.nodes.num_nodes - 1;
-    struct group group = {1, wp_is_same_for_all(carrier->args) ? num_others : 1};
-    enum wp_status status = WP_STATUS_OK;
-    for (; group.first <= num_others && status == WP_STATUS_OK; group.first += group.num)
-        if (k < chunks_out(carrier, group.first))
-            status = send_chunk(carrier, group, k);
-    return status;
-}
-
-WP_FN enum wp_status take_chunks(const struct carrier *carrier, uint64_t k)
-{
-    const int32_t num_others = carrier->args->rings.nodes.num_nodes - 1;
-    struct group group = {1, wp_is_reduction(carrier->args) ? num_others : 1};
-    enum wp_status status = WP_STATUS_OK;
-    for (; group.first <= num_others && status == WP_STATUS_OK; group.first += group.num)
-        if (k < chunks_in(carrier, group.first))
-            status = take_chunk(carrier, group, k);
-    return status;
-}
-
 WP_FN enum wp_status carry(const struct wp_operation *op,
                            const struct wp_internode_collective_args *args, int32_t channel)
 {
-    const struct carrier carrier = {op, args, channel};
-    const uint64_t num_chunks = begin_streams(&carrier);
-    const uint64_t lag = (uint64_t)args->rings.num_slots - 1;
-    enum wp_status status = WP_STATUS_OK;
-    for (uint64_t k = 0; k < num_chunks + lag && status == WP_STATUS_OK; k++) {
-        if (k < num_chunks)
-            status = send_chunks(&carrier, k);
-        if (k >= lag && status == WP_STATUS_OK)
-            status = take_chunks(&carrier, k - lag);
-    }
+    struct wp_carrier carrier = carrier_of(op, args, channel);
+    const int32_t num_nodes = args->rings.nodes.num_nodes;
+    enum wp_status status;
+    if (num_nodes == 1)
+        status = wp_is_reduction(args) ? sum_within(&carrier) : WP_STATUS_OK;
+    else if (args->collective == WEFT_BROADCAST)
+        status = carry_broadcast(&carrier);
+    else if (args->collective == WEFT_ALL_REDUCE && num_nodes > 2)
+        status = carry_sum(&carrier);
+    else
+        status = carry_rounds(&carrier);
+    note_chunks(&carrier);
     return status;
 }
 
@@ -410,7 +322,7 @@ WP_FN struct own_rows own_rows_of(const struct wp_operation *op,
     if (args->collective == WEFT_ALL_TO_ALL)
         rows.num_rows = nodes->num_local;
     if (is_from_root)
-        rows.source = root_idx(op, args);
+        rows.source = wp_root_idx(op, args);
     if (is_from_root || args->collective == WEFT_GATHER)
         rows.num_rows = nodes->node == args->root_node ? 1 : 0;
     if (args->collective == WEFT_BROADCAST)
@@ -431,18 +343,18 @@ WP_FN uint64_t sent_row_of(const struct wp_operation *op,
 }
 
 /* Whose outputs it goes to. */
-WP_FN struct outputs copied_to(const struct wp_operation *op,
-                               const struct wp_internode_collective_args *args, int32_t row)
+WP_FN struct wp_targets copied_to(const struct wp_operation *op,
+                                  const struct wp_internode_collective_args *args, int32_t row)
 {
     const struct wp_nodes *nodes = &args->rings.nodes;
-    struct outputs outputs = {0, nodes->num_local, 0};
+    struct wp_targets outputs = {NULL, 0, nodes->num_local, 0, NULL};
     if (args->collective == WEFT_ALL_TO_ALL || args->collective == WEFT_GATHER ||
         args->collective == WEFT_SCATTER)
         outputs.num = 1;
     if (args->collective == WEFT_ALL_TO_ALL)
         outputs.first = row;
     if (args->collective == WEFT_GATHER)
-        outputs.first = root_idx(op, args);
+        outputs.first = wp_root_idx(op, args);
     if (args->collective == WEFT_SCATTER)
         outputs.first = nodes->local_idx;
     return outputs;
@@ -453,19 +365,13 @@ WP_FN void copy_own(const struct wp_operation *op, const struct wp_internode_col
 {
     const uint64_t offset = rows->part.begin + span.begin;
     const uint64_t own_row = args->row_bytes * (uint64_t)op->exchange->rank;
-    const char *src = input_of(op, rows->source, sent_row_of(op, args, row) + offset);
-    struct outputs outputs = copied_to(op, args, row);
+    const char *src = wp_rail_input(op, rows->source, sent_row_of(op, args, row) + offset);
+    struct wp_targets outputs = copied_to(op, args, row);
     outputs.offset = offset;
     if (args->collective != WEFT_BROADCAST && args->collective != WEFT_SCATTER)
         outputs.offset += own_row;
-    const void **dsts = wp_warp_pointers(op->warp);
-    wp_warp_sync(op->warp); /* the previous pointers have been used */
-    for (int32_t i = wp_lane_idx(op->warp); i < outputs.num; i += WP_WARP_SIZE) {
-        const char *dst = output_of(op, outputs.first + i, outputs.offset);
-        dsts[i] = dst == src ? NULL : dst; /* in place */
-    }
-    wp_warp_sync(op->warp);
-    wp_row_copy(op->warp, dsts, outputs.num, src, span.bytes);
+    outputs.left_out = src; /* in place */
+    wp_copy_to_targets(op, &outputs, src, span.bytes, WP_COPY_STORED);
 }
 
 /* Warps take chunks as they get free, those of channels last. */

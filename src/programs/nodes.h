@@ -10,12 +10,13 @@
 struct wp_nodes {
     int32_t node; /* this rank's */
     int32_t num_nodes;
-    int32_t local_idx;    /* of this rank in its node */
-    int32_t num_local;    /* ranks of this node */
-    int32_t num_rails;    /* ranks of the smallest node */
-    int32_t most_local;   /* ranks of the largest node */
-    const int32_t *ranks; /* [num_nodes][most_local] */
-    const int32_t *sizes; /* [num_nodes] how many ranks each has */
+    int32_t local_idx;         /* of this rank in its node */
+    int32_t num_local;         /* ranks of this node */
+    int32_t num_rails;         /* ranks of the smallest node */
+    int32_t most_local;        /* ranks of the largest node */
+    const int32_t *ranks;      /* [num_nodes][most_local] */
+    const int32_t *sizes;      /* [num_nodes] how many ranks each has */
+    const int32_t *local_idxs; /* [ranks of all nodes] in theirs */
 };
 
 WP_FN int32_t wp_node_rank(const struct wp_nodes *nodes, int32_t node, int32_t local_idx)

@@ -26,7 +26,9 @@ WP_STATIC_ASSERT(sizeof(struct wp_call) <= WP_CHUNK_HEADER_BYTES, "it fits its r
 
 struct wp_rings { /* of a weft_ep or a weft_coll */
     struct wp_nodes nodes;
-    int32_t num_channels; /* rings for each node */
+    int32_t
+        reach; /* there are rings to so many nodes after the own one, and from as many before it */
+    int32_t num_channels; /* rings for each of them */
     int32_t num_slots;    /* of a ring, for each direction */
     uint32_t slot_bytes;  /* a multiple of WP_WIRE_ALIGNMENT */
     /* This rank's, both zero at first, and where they begin for puts, on every rank: words arrived and consumed, and
@@ -40,7 +42,7 @@ struct wp_rings { /* of a weft_ep or a weft_coll */
     uint32_t *num_rows_read;
 };
 
-/* What goes to and comes from one node through one channel. */
+/* What goes to and comes from one node through one channel, where the node is within reach. */
 struct wp_ring {
     const struct wp_rings *rings;
     int32_t node;
@@ -57,11 +59,10 @@ WP_FN uint64_t wp_wire_round_up(uint64_t bytes)
     return (bytes + WP_WIRE_ALIGNMENT - 1) / WP_WIRE_ALIGNMENT * WP_WIRE_ALIGNMENT;
 }
 
-/* The own node has no rings. */
+/* Of one direction. */
 WP_FN uint64_t wp_rings_num_slots(const struct wp_rings *rings)
 {
-    return (uint64_t)(rings->nodes.num_nodes - 1) * (uint64_t)rings->num_channels *
-           (uint64_t)rings->num_slots;
+    return (uint64_t)rings->reach * (uint64_t)rings->num_channels * (uint64_t)rings->num_slots;
 }
 
 /* Each of the rings' counters has so many numbers, for each of its halves. */

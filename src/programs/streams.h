@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a collective over several nodes sends where. Ranks of the node with index 0 to num_rails - 1 are rails:
- * what crosses the network goes from rail to rail of the same index. What one rail sends to one node is a stream:
- * rows of equal length, one after the other, cut into chunks as long as a slot of a ring holds.
+ * What a collective over several nodes sends. Ranks of the node with index 0 to num_rails - 1 are rails: what crosses
+ * the network goes from rail to rail of the same index, and only to the next node, which passes it on. What the rail of
+ * one node has for another node is a stream: rows of equal length, one after the other, cut into chunks as long as a
+ * slot of a ring holds.
  *
- *     all-reduce      a row: the rail's part of the sum of the node's inputs
- *     reduce-scatter  a row for each rank there that the rail serves: the sum of the node's rows for it
- *     all-gather      a row of each rank here that the rail serves
+ *     all-reduce      a row: the rail's part of the sum of the nodes' inputs
+ *     reduce-scatter  a row for each rank there that the rail serves: the sum of the nodes' rows for it
+ *     all-gather      a row of each rank here that the rail serves, the same for all nodes
  *     all-to-all      a row of each rank here that the rail serves, for each rank there
- *     broadcast       from the root's node: the rail's part of the root's row
- *     reduce          to the root's node: as of an all-reduce
- *     gather          to the root's node: as of an all-gather
+ *     broadcast       from the root's node: the rail's part of the root's row, the same for all nodes
+ *     reduce          to the root's node, of each node: as of an all-reduce
+ *     gather          to the root's node: a row of each rank here that the rail serves
  *     scatter         from the root's node: the root's row for each rank there that the rail serves
  *
  * A rail serves the ranks whose index in their node is its own, and, where nodes differ, also every num_rails-th after
@@ -21,7 +22,7 @@
 
 #include "programs/internode_collective.h"
 
-/* Both ends of a stream compute it. */
+/* All rails with the same index compute it. */
 struct wp_stream {
     int32_t from, to; /* nodes */
     uint64_t num_rows;
@@ -35,11 +36,11 @@ WP_FN int wp_is_reduction(const struct wp_internode_collective_args *args)
            args->collective == WEFT_REDUCE;
 }
 
-/* Whether all nodes are sent the same. */
-WP_FN int wp_is_same_for_all(const struct wp_internode_collective_args *args)
+/* Whether a stream is for one node alone, as it began. */
+WP_FN int wp_is_for_one_node(const struct wp_internode_collective_args *args)
 {
-    return args->collective == WEFT_ALL_REDUCE || args->collective == WEFT_ALL_GATHER ||
-           args->collective == WEFT_BROADCAST;
+    return args->collective == WEFT_ALL_TO_ALL || args->collective == WEFT_GATHER ||
+           args->collective == WEFT_SCATTER;
 }
 
 /* Part `idx` of a rank's row in `num_parts`. */
@@ -109,15 +110,15 @@ WP_FN uint64_t wp_chunk_payload(const struct wp_rings *rings)
     return rings->slot_bytes - WP_CHUNK_HEADER_BYTES;
 }
 
-/* How many chunks of the stream go through the channel. The first rail sends one at least, in which partners read what
- * this node calls. */
+/* How many chunks of the stream go through the channel, `hops` nodes from where it begins. To the next node the first
+ * rail sends one at least, in which that node reads what is called. */
 WP_FN uint64_t wp_stream_chunks(const struct wp_rings *rings, const struct wp_stream *stream,
-                                int32_t channel)
+                                int32_t channel, uint64_t hops)
 {
     const uint64_t payload = wp_chunk_payload(rings);
     const uint64_t num_channels = (uint64_t)rings->num_channels;
     uint64_t num_chunks = (stream->num_rows * stream->row_bytes + payload - 1) / payload;
-    if (num_chunks == 0 && rings->nodes.local_idx == 0)
+    if (num_chunks == 0 && hops == 0 && rings->nodes.local_idx == 0)
         num_chunks = 1;
     return (num_chunks + num_channels - 1 - (uint64_t)channel) / num_channels;
 }

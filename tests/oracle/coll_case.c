@@ -216,11 +216,14 @@ static void reduce_ring(const struct coll_case *spec, int32_t row, const void **
 void coll_reduce(const struct coll_case *spec, int32_t row, const void **rows, uint64_t first,
                  uint64_t count, void *out)
 {
-    int32_t nodes[WEFT_COLL_MAX_RANKS];
-    const struct element_ranks ranks = {spec->num_ranks,
-                                        coll_num_nodes(&spec->nodes, spec->num_ranks), nodes};
+    int32_t nodes[COLL_CASE_MAX_RANKS];
+    struct element_ranks ranks = {spec->num_ranks, coll_num_nodes(&spec->nodes, spec->num_ranks),
+                                  nodes, 0};
     for (int32_t rank = 0; rank < spec->num_ranks; rank++)
         nodes[rank] = coll_node_of(&spec->nodes, rank);
+    if (spec->operation != COLL_ALL_REDUCE) /* it ends where it is wanted */
+        ranks.first_node =
+            (nodes[spec->operation == COLL_REDUCE ? spec->root : row] + 1) % ranks.num_nodes;
     if (spec->order == COLL_AROUND_A_RING)
         reduce_ring(spec, row, rows, first, count, out);
     else
@@ -232,7 +235,7 @@ static void reduced_piece(const struct coll_case *spec, int32_t row, uint64_t pi
                           void *out)
 {
     const uint64_t piece_bytes = count * dtype_bytes(spec->dtype);
-    const void *rows[WEFT_COLL_MAX_RANKS];
+    const void *rows[COLL_CASE_MAX_RANKS];
     char *pieces = tests_alloc((uint64_t)spec->num_ranks * piece_bytes);
     for (int32_t rank = 0; rank < spec->num_ranks; rank++) {
         char *input = pieces + (uint64_t)rank * piece_bytes;

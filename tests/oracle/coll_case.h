@@ -96,11 +96,13 @@ enum ep_place coll_place_of(const struct coll_case *spec, enum coll_place place,
 uint64_t coll_misalign_bytes(const struct coll_case *spec, enum coll_alignment alignment,
                              int32_t rank, uint64_t salt);
 
+enum { COLL_CASE_MAX_RANKS = 72 };
+
 /* Where the rows of an array lie; element offsets. */
 struct coll_rows {
     int32_t num_rows;
-    uint64_t counts[WEFT_COLL_MAX_RANKS];
-    uint64_t offsets[WEFT_COLL_MAX_RANKS];
+    uint64_t counts[COLL_CASE_MAX_RANKS];
+    uint64_t offsets[COLL_CASE_MAX_RANKS];
     uint64_t total; /* elements, with the gaps between rows */
 };
 

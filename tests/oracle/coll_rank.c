@@ -59,7 +59,7 @@ static const struct coll_setup setups[COLL_NUM_SETUPS] = {
 /* Rings from the shortest on that there may be, and more channels than warps. */
 static const struct coll_setup nodes_setups[COLL_NUM_SETUPS] = {
     {.name = "default", .kind = COLL_DEFAULT},
-    NODES_SETUP("one short slot", 64 * KIB, 1, 1, 80, 1, 1),
+    NODES_SETUP("two short slots", 64 * KIB, 1, 1, 80, 1, 2),
     NODES_SETUP("three short slots", 16 * KIB, 2, 1, 144, 2, 3),
     NODES_SETUP("many channels", 256 * KIB, 1, 2, KIB, 5, 2),
     NODES_SETUP("one slot", 16 * KIB, 1, 3, 4 * KIB, 1, 1),

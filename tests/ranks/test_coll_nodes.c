@@ -95,11 +95,21 @@ TEST(over_ucx)
     unsetenv("WEFT_NET");
 }
 
-/* With a node that has none of them left out. */
+/* Many nodes, and one node of more ranks than packets are for; as drawn of each operation. */
 TEST(many_ranks)
 {
-    static const struct shape many = {{4, 8, 0, COLL_NODE_AFTER_NODE}, 32};
+    static const struct shape many[] = {{{34, 1, 0, COLL_NODE_AFTER_NODE}, 34},
+                                        {{1, 40, 0, COLL_NODE_AFTER_NODE}, 40}};
     if (tests_on_cuda())
         skip();
-    run_sizes(&many, RANKS_THREADS, NUM_OPERATIONS, 2000);
+    for (size_t s = 0; s < sizeof many / sizeof *many; s++)
+        run_sizes(&many[s], RANKS_THREADS, NUM_OPERATIONS, 2000);
+}
+
+TEST(many_processes)
+{
+    static const struct shape many = {{16, 4, 0, COLL_NODE_AFTER_NODE}, 64};
+    if (tests_on_cuda() || tests_grid_size(1, 0) == 0)
+        skip();
+    run_sizes(&many, RANKS_PROCESSES, NUM_OPERATIONS, 2000);
 }

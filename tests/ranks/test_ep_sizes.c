@@ -258,7 +258,7 @@ static uint64_t expected_network_bytes(const struct letters *n)
 static uint64_t expected_heap_bytes(const struct letters *n)
 {
     const uint64_t num_blocks = n->N + 1 + round_up(2 * (n->D - 1) * n->C, n->W) / n->W;
-    return 512 * n->R + round_up(8 * n->L * num_blocks, 256) + 8 * n->R * (n->R + n->E_most) +
+    return 512 * n->L + round_up(8 * n->L * num_blocks, 256) + 8 * n->R * (n->R + n->E_most) +
            n->G + round_up(n->G, 64) / 16;
 }
 

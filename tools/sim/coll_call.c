@@ -69,10 +69,15 @@ static struct coll_places draw_places(struct rng *rng)
     return places;
 }
 
+static int goes_by_rails(const struct shape *shape)
+{
+    return shape->num_nodes > 1 || shape->num_ranks > WEFT_COLL_MAX_RANKS;
+}
+
 void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rng *rng,
                     int32_t max_count)
 {
-    enum { OTHER_ONE_IN = 4, LONG_ONE_IN = 3, SHORT_PART = 4 };
+    enum { OTHER_ONE_IN = 4, LONG_ONE_IN = 3, SHORT_PART = 4, FEW_RANKS = 64 };
     call->collective = draw(rng, OTHER_ONE_IN) == 0 ? (weft_collective)draw(rng, NUM_COLLECTIVES)
                                                     : coll_collective(shape->op);
     call->algorithm = draw_algorithm(call->collective, rng);
@@ -82,15 +87,17 @@ void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rn
     if (call->collective == WEFT_ALL_TO_ALL)
         call->rows =
             shape->op == SCENARIO_GROUP ? COLL_ROWS_IN_GROUP : (enum coll_rows)draw(rng, 3);
-    if (shape->num_nodes > 1)
+    if (goes_by_rails(shape))
         call->rows = COLL_EVEN_ROWS;
     call->root = draw(rng, shape->num_ranks);
     call->count = draw(rng, 1 + (draw(rng, LONG_ONE_IN) == 0 ? max_count : max_count / SHORT_PART));
     call->key = rng_next(rng);
     call->num_direct_blocks = 1 + draw(rng, shape->num_blocks[0]);
-    for (int32_t rank = 0; rank < SCENARIO_MAX_RANKS; rank++) {
-        call->num_blocks[rank] = 1 + draw(rng, shape->num_blocks[0]);
-        call->places[rank] = draw_places(rng);
+    struct rng more = {call->key}; /* of larger jobs, so that the others stay as they were */
+    for (int32_t rank = 0; rank < shape->num_ranks || rank < FEW_RANKS; rank++) {
+        struct rng *of_rank = rank < FEW_RANKS ? rng : &more;
+        call->num_blocks[rank] = 1 + draw(of_rank, shape->num_blocks[0]);
+        call->places[rank] = draw_places(of_rank);
     }
 }
 
@@ -147,7 +154,7 @@ weft_algorithm coll_algorithm(const struct shape *shape, const struct coll_call 
 {
     const uint64_t row_bytes = (uint64_t)call->count * coll_element_bytes(call);
     const uint64_t packet_bytes = shape->coll_terms.packet_bytes;
-    if (shape->num_nodes > 1)
+    if (goes_by_rails(shape))
         return WEFT_ALGORITHM_AUTO;
     if (call->algorithm == WEFT_ALGORITHM_ONESHOT && row_bytes > packet_bytes)
         return WEFT_ALGORITHM_AUTO;

@@ -131,12 +131,16 @@ static uint64_t reduced_bits(const struct shape *shape, const struct coll_call *
     uint64_t operands[SCENARIO_MAX_RANKS], result = 0;
     const void *rows[SCENARIO_MAX_RANKS];
     int32_t nodes[SCENARIO_MAX_RANKS];
-    const struct element_ranks ranks = {shape->num_ranks, shape->num_nodes, nodes};
+    struct element_ranks ranks = {shape->num_ranks, shape->num_nodes, nodes, 0};
     for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
         nodes[rank] = shape_node_of(shape, rank);
         operands[rank] = operand(call, rank, row, i);
         rows[rank] = &operands[rank];
     }
+    if (call->collective == WEFT_REDUCE_SCATTER) /* which ends where it is wanted */
+        ranks.first_node = (nodes[row] + 1) % shape->num_nodes;
+    if (call->collective == WEFT_REDUCE)
+        ranks.first_node = (nodes[coll_root(shape, call)] + 1) % shape->num_nodes;
     if (coll_algorithm(shape, call) == WEFT_ALGORITHM_RING)
         elements_reduce_ring_rows(call->dtype, call->op, shape->num_ranks,
                                   ring_part(shape, call, row, i), rows, 1, &result);

@@ -46,7 +46,7 @@ static inline int scenario_spans_nodes(enum scenario_op op)
 }
 
 enum {
-    SCENARIO_MAX_RANKS = 64,
+    SCENARIO_MAX_RANKS = 256,
     SCENARIO_MAX_TOKENS = 64,
     SCENARIO_MAX_COUNT = 128,
     SCENARIO_MAX_ROUNDS = 3,

@@ -199,11 +199,17 @@ static void draw_job(struct shape *shape, struct rng *rng, const struct scenario
 /* From slots for the longest element, or two of them, on. */
 static void draw_coll_staging(struct shape *shape, enum scenario_staging staging)
 {
-    enum { HEADER_BYTES = 64, LEAST_PAYLOAD_BYTES = 16, MAX_DOUBLINGS = 3, MAX_CHANNELS = 3 };
+    enum {
+        HEADER_BYTES = 64,
+        LEAST_PAYLOAD_BYTES = 16,
+        MAX_DOUBLINGS = 3,
+        MAX_CHANNELS = 3,
+        LEAST_SLOTS = 2
+    };
     struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS + 2)};
     const int is_drawn = staging == SCENARIO_STAGING_DRAWN;
     shape->num_channels = is_drawn ? draw(&rng, 1, MAX_CHANNELS) : 1;
-    shape->num_slots = is_drawn ? draw(&rng, 1, MAX_SLOTS) : 1;
+    shape->num_slots = is_drawn ? draw(&rng, LEAST_SLOTS, MAX_SLOTS) : LEAST_SLOTS;
     shape->slot_bytes = HEADER_BYTES + ((uint64_t)LEAST_PAYLOAD_BYTES
                                         << (is_drawn ? draw(&rng, 0, MAX_DOUBLINGS) : 0));
 }

@@ -134,7 +134,7 @@ static const struct option_row option_table[] = {
     {OPTION_INTEGER, "ranks", "R", "Ranks (4). Inside a launcher: absent or equal to the job's",
      NULL, AT(num_ranks), 1, COLL_MAX_JOB_RANKS},
     {OPTION_INTEGER, "nodes", "D", "Virtual nodes of R/D consecutive ranks (1)", NULL,
-     AT(num_nodes), 1, WEFT_COLL_MAX_NODES},
+     AT(num_nodes), 1, INT32_MAX},
     {OPTION_OTHER, "machine", "MACHINE",
      "cpu, cuda, or auto: WEFT_MACHINE, else cuda where it can be used (auto)", NULL,
      .parse = parse_machine},

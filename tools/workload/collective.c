@@ -115,17 +115,20 @@ static void expect_reduced(const struct collective *collective, int32_t rank, ui
                            uint64_t count, void *expected)
 {
     const struct element_source *source = &collective->source;
-    const struct element_ranks ranks = {collective->num_ranks, collective->num_nodes,
-                                        collective->node_of_rank};
     const int has_rows = collective->kind == WEFT_REDUCE_SCATTER;
+    const int32_t last = has_rows ? rank : collective->root;
+    struct element_ranks ranks = {collective->num_ranks, collective->num_nodes,
+                                  collective->node_of_rank, 0};
+    if (collective->num_nodes > 1 && collective->kind != WEFT_ALL_REDUCE)
+        ranks.first_node = (collective->node_of_rank[last] + 1) % collective->num_nodes;
     const uint64_t begin = (has_rows ? (uint64_t)rank * collective->count : 0) + first;
     if (collective->order == REDUCED_IN_RANK_ORDER)
         elements_reduce_over_nodes(source, collective->redop, &ranks, begin, count, expected);
     else if (collective->kind == WEFT_ALL_REDUCE)
         expect_ring(collective, first, count, expected);
     else
-        elements_reduce_ring(source, collective->redop, collective->num_ranks,
-                             has_rows ? rank : collective->root, begin, count, expected);
+        elements_reduce_ring(source, collective->redop, collective->num_ranks, last, begin, count,
+                             expected);
 }
 
 /* Elements first .. first + count - 1 of one row of the output. */

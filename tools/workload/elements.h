@@ -49,6 +49,7 @@ struct element_ranks {
     int32_t num_ranks;
     int32_t num_nodes;           /* with 1: */
     const int32_t *node_of_rank; /* NULL */
+    int32_t first_node;          /* whose sum is first; the others follow in turn */
 };
 
 /* The same elements of ranks 0 .. num_ranks - 1, reduced as weft.h defines it. */

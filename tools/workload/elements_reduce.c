@@ -178,37 +178,46 @@ static void add(const struct operands *operands, weft_reduce_op op, union elemen
     reduce(operands->dtype, op, &values, count, sums);
 }
 
-/* The ranks of one node, of which an average has the sum. */
+static void round_sums(weft_dtype dtype, size_t count, union values *sums)
+{
+    union elements rounded;
+    narrow(dtype, sums, count, &rounded);
+    widen(dtype, &rounded, count, sums);
+}
+
+/* The ranks of one node, of which an average has the sum; rounded after each ROUNDED_RANKS of them. */
 static void reduce_node(const struct operands *operands, int32_t node, uint64_t first, size_t count,
                         union values *sums)
 {
+    enum { ROUNDED_RANKS = 32 };
     const struct element_ranks *ranks = &operands->ranks;
-    int is_first = 1;
+    int32_t num_ranks = 0;
     for (int32_t rank = 0; rank < ranks->num_ranks; rank++) {
         union elements chunk;
         if (ranks->num_nodes > 1 && ranks->node_of_rank[rank] != node)
             continue;
+        if (num_ranks > 0 && num_ranks % ROUNDED_RANKS == 0)
+            round_sums(operands->dtype, count, sums);
         load(operands, rank, first, count, &chunk);
-        add(operands, operands->op, &chunk, count, is_first, sums);
-        is_first = 0;
+        add(operands, operands->op, &chunk, count, num_ranks == 0, sums);
+        num_ranks++;
     }
+    if (ranks->num_nodes > 1 || num_ranks > ROUNDED_RANKS)
+        round_sums(operands->dtype, count, sums);
 }
 
-/* Over several nodes, each node's sum is rounded before it is added to the others. */
+/* Over several nodes, sums are rounded at each of them. */
 static void reduce_chunk(const struct operands *operands, uint64_t first, size_t count,
                          union elements *chunk)
 {
     const struct element_ranks *ranks = &operands->ranks;
     union values sums, node_sums;
-    reduce_node(operands, 0, first, count, &sums);
-    if (ranks->num_nodes > 1) {
-        narrow(operands->dtype, &sums, count, chunk);
-        widen(operands->dtype, chunk, count, &sums);
-    }
-    for (int32_t node = 1; node < ranks->num_nodes; node++) {
-        reduce_node(operands, node, first, count, &node_sums);
-        narrow(operands->dtype, &node_sums, count, chunk);
-        add(operands, operands->op, chunk, count, 0, &sums);
+    reduce_node(operands, ranks->first_node, first, count, &sums);
+    for (int32_t i = 1; i < ranks->num_nodes; i++) {
+        reduce_node(operands, (ranks->first_node + i) % ranks->num_nodes, first, count, &node_sums);
+        if (i > 1)
+            round_sums(operands->dtype, count, &sums);
+        reduce(operands->dtype, operands->op, &node_sums, count, &sums);
     }
     if (operands->op == WEFT_AVG)
         divide(operands->dtype, ranks->num_ranks, count, &sums);
@@ -238,7 +247,7 @@ void elements_reduce_over_nodes(const struct element_source *source, weft_reduce
 void elements_reduce(const struct element_source *source, weft_reduce_op op, int32_t num_ranks,
                      uint64_t first, uint64_t count, void *elements)
 {
-    const struct element_ranks ranks = {num_ranks, 1, NULL};
+    const struct element_ranks ranks = {num_ranks, 1, NULL, 0};
     elements_reduce_over_nodes(source, op, &ranks, first, count, elements);
 }
 
@@ -253,7 +262,7 @@ void elements_reduce_rows_over_nodes(weft_dtype dtype, weft_reduce_op op,
 void elements_reduce_rows(weft_dtype dtype, weft_reduce_op op, int32_t num_ranks,
                           const void *const *rows, uint64_t count, void *elements)
 {
-    const struct element_ranks ranks = {num_ranks, 1, NULL};
+    const struct element_ranks ranks = {num_ranks, 1, NULL, 0};
     elements_reduce_rows_over_nodes(dtype, op, &ranks, rows, count, elements);
 }
 

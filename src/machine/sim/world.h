@@ -14,7 +14,7 @@ enum {
     SIM_TRACE_EVENTS = 32, /* kept per fiber */
     SIM_HOST_STACK_BYTES = 512 * 1024,
     SIM_STEP_NS = 1000, /* of virtual time */
-    SIM_MAX_RANKS = 64,
+    SIM_MAX_RANKS = 256,
     SIM_NO_RANK = -1, /* of the network's fibers */
     SIM_PCT_CHANGE_POINTS = 3
 };
