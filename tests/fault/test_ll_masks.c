@@ -301,8 +301,8 @@ TEST(decoding_goes_on_without_a_killed_rank)
 
 TEST(decoding_goes_on_without_a_killed_rank_of_another_node)
 {
-    run_seeds(SIGKILL, 2, tests_rounds(tests_grid_size(8, 4), 4));
-    run_seeds(SIGKILL, NUM_RANKS, tests_rounds(tests_grid_size(4, 2), 2));
+    run_seeds(SIGKILL, 2, tests_rounds(tests_grid_size(8, 2), 2));
+    run_seeds(SIGKILL, NUM_RANKS, tests_rounds(tests_grid_size(4, 1), 1));
 }
 
 TEST(a_stopped_rank_comes_back)
@@ -312,5 +312,5 @@ TEST(a_stopped_rank_comes_back)
 
 TEST(a_stopped_rank_of_another_node_comes_back)
 {
-    run_seeds(SIGSTOP, 2, tests_rounds(tests_grid_size(4, 2), 2));
+    run_seeds(SIGSTOP, 2, tests_rounds(tests_grid_size(2, 1), 1));
 }
