@@ -124,10 +124,10 @@ def be_rank(rank, num_ranks, folder, options):
 
     buffer = deep_ep.Buffer(torch.distributed.group.WORLD, low_latency_mode=True,
                             explicitly_destroy=True)
-    clock = Clock()
     steps = steps_of(buffer, device, num_ranks)
     for step in steps.values():
         step()
+    clock = Clock()  # after the pools were made, which give C the library's functions
     for name, step in steps.items():
         if not options.gpus:
             leave_out_operations()

@@ -45,7 +45,7 @@ TEST(many_ranks)
     static const weft_ll_layout layouts[] = {WEFT_LL_BY_RANK, WEFT_LL_BY_EXPERT};
     if (tests_on_cuda())
         skip();
-    for (size_t i = 0; i < (size_t)tests_grid_size(2, 1); i++) {
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i += (size_t)tests_grid_size(1, 2)) {
         struct ll_trial trial = {{.name = "many ranks",
                                   .seed = i,
                                   .num_ranks = 35,

@@ -191,7 +191,7 @@ static struct exchange_args draw_round(struct rank *rank, uint64_t round)
     struct exchange_args args = {
         .packets = packets_of(rank, round),
         .reduction = {(weft_dtype)(1 + next_random(&state) % 8),
-                      (enum wp_reduction_op)(next_random(&state) % 6)},
+                      (enum wp_reduction_op)(next_random(&state) % 6), 0},
     };
     const uint64_t element_bytes = wp_dtype_bytes(args.reduction.dtype);
     args.num_elements = (row_bytes[next_random(&state) % 10] + element_bytes - 1) / element_bytes;

@@ -200,7 +200,9 @@ class Buffer(LowLatencyFunctions):
                             previous_event: Any = None, async_finish: bool = False,
                             allocate_on_comm_stream: bool = False) -> tuple[Any, ...]:
         def layout() -> tuple[Any, Any]:
-            routing = self._handles.take(topk_idx.shape[1], num_experts, 1)
+            routing = self._handles.take(*topk_idx.shape, num_experts, 1)
+            if self._is_capturing():
+                self._captured.append(routing)
             tables = routing.handle.layout(topk_idx, with_tables=True)
             is_token_in_rank = tables.is_token_in_rank.view(torch.bool)
             made = (tables.num_tokens_per_rank, self._tokens_per_node(is_token_in_rank),
@@ -240,7 +242,8 @@ class Buffer(LowLatencyFunctions):
         def routed() -> tuple[Any, Any]:
             num_topk = min(self.group_size, MAX_RANKS_WITHOUT_TOPK) if topk_idx is None \
                 else topk_idx.shape[1]
-            routing = self._handles.take(num_topk, num_tokens_per_expert.numel(), expert_alignment)
+            routing = self._handles.take(len(is_token_in_rank), num_topk,
+                                         num_tokens_per_expert.numel(), expert_alignment)
             routing.handle.layout_by_table(is_token_in_rank, num_tokens_per_expert)
             routing.handle.notify()
             per_expert = self._count(routing, num_worst_tokens)

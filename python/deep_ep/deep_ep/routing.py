@@ -9,10 +9,14 @@ import torch
 import weft
 
 
+MIN_TOKENS = 256  # of a handle, so that decoding needs few kinds
+Key = tuple[int, int, int, int]
+
+
 class Routing:
     """A handle of weft that is given back to its pool with the last tuple that needs it."""
 
-    def __init__(self, pool: HandlePool, key: tuple[int, int, int], handle: weft.Handle):
+    def __init__(self, pool: HandlePool, key: Key, handle: weft.Handle):
         self._pool, self._key, self.handle = pool, key, handle
         self.num_rows = 0  # of this rank
         self.max_rows = 0  # of any rank
@@ -27,13 +31,14 @@ class Routing:
 
 
 class HandlePool:
-    """Handles by top-k, experts and alignment. A weft_ep serves all numbers of experts up to its
-    own; one that needs more makes another weft_ep, on all ranks."""
+    """Handles by tokens, top-k, experts and alignment. A weft_ep serves all numbers of experts up
+    to its own; one that needs more makes another weft_ep, on all ranks."""
 
     def __init__(self, comm: weft.Communicator):
         self._comm = comm
+        self._has_nodes = any(comm.node(rank) > 0 for rank in range(comm.num_ranks))
         self._ep: weft.ExpertParallel | None = None
-        self._free: dict[tuple[int, int, int], list[weft.Handle]] = {}
+        self._free: dict[Key, list[weft.Handle]] = {}
         self._row_ends: WeakKeyDictionary[weft.Handle, torch.Tensor] = WeakKeyDictionary()
 
     def row_ends(self, handle: weft.Handle) -> torch.Tensor:
@@ -55,15 +60,23 @@ class HandlePool:
             self._ep = weft.ExpertParallel(self._comm, num_experts)
         return self._ep
 
-    def take(self, num_topk: int, num_experts: int, alignment: int) -> Routing:
+    def take(self, num_tokens: int, num_topk: int, num_experts: int, alignment: int) -> Routing:
         ep = self.ep(num_experts)
-        key = (num_topk, num_experts, alignment)
+        key = (self._max_tokens(num_tokens), num_topk, num_experts, alignment)
         free = self._free.get(key)
-        handle = free.pop() if free else ep.handle(num_topk, num_experts=num_experts,
+        handle = free.pop() if free else ep.handle(num_topk, max_tokens=key[0],
+                                                   num_experts=num_experts,
                                                    expert_alignment=alignment)
         return Routing(self, key, handle)
 
-    def give_back(self, key: tuple[int, int, int], handle: weft.Handle) -> None:
+    def _max_tokens(self, num_tokens: int) -> int:
+        """Powers of two, so that batches share handles; graphs need a bound. Between nodes ranks
+        would have to agree on it, so handles grow there."""
+        if self._has_nodes:
+            return 0
+        return max(MIN_TOKENS, 1 << (num_tokens - 1).bit_length())
+
+    def give_back(self, key: Key, handle: weft.Handle) -> None:
         if handle.ep is self._ep:
             self._free.setdefault(key, []).append(handle)
 
