@@ -690,7 +690,8 @@ typedef enum weft_algorithm {
     WEFT_ALGORITHM_PUSH = 5,
     /* Over several nodes: reads and writes inputs and outputs in the node, and sends pieces to the
      * rank of the next node that has the same index there, which passes them on (docs/network.md).
-     * All collectives, but for weft_coll_all_to_all_v. */
+     * All collectives, but for weft_coll_all_to_all_v. Of calls that differ a rank that has done its
+     * part may hear in its next operation only, and others by the deadline. */
     WEFT_ALGORITHM_RAILS = 6,
     /* Chunk by chunk through memory that all ranks reach at once, a multicast object: a head sums
      * for all, or writes to all. For any memory, without staging. ALL_REDUCE, REDUCE_SCATTER,
@@ -751,8 +752,9 @@ typedef struct weft_coll_config {
     uint64_t staging_slot_bytes;
     int32_t num_channels;
     int32_t num_staging_slots;
-    /* Heap memory per rank for what comes to it in pieces (TWOSHOT_PUSH, RING). 0: 32 MiB on cuda,
-     * 4 MiB on cpu; less than each block needs is raised. */
+    /* Heap memory per rank for what comes to it in pieces (TWOSHOT_PUSH, RELAY, RING), if one of
+     * these is pinned or in the table. 0: 32 MiB on cuda, 4 MiB on cpu; less than each block needs
+     * is raised. */
     uint64_t fifo_bytes;
 } weft_coll_config;
 

@@ -117,6 +117,16 @@ static weft_algorithm choose_by_formula(const weft_coll *coll, weft_collective c
                                                  : WEFT_ALGORITHM_TWOSHOT;
 }
 
+int weft__coll_is_asked_for(const weft_coll *coll, weft_algorithm algorithm)
+{
+    int is_asked_for = 0;
+    for (int32_t i = 0; i < WEFT__NUM_COLLECTIVES; i++)
+        is_asked_for |= coll->pinned[i] == algorithm;
+    for (int32_t i = 0; i < coll->tuning.num_rows; i++)
+        is_asked_for |= coll->tuning.rows[i].algorithm == (int32_t)algorithm;
+    return is_asked_for;
+}
+
 /* The first row that reaches this far; packets may be for less here than where the table was made. */
 static const struct weft__tuning_row *find_row(const weft_coll *coll, weft_collective collective,
                                                uint64_t row_bytes)

@@ -205,12 +205,24 @@ static uint64_t enough_for_channels(const weft_coll *coll)
     return coll->fifo_bytes > least ? coll->fifo_bytes : least;
 }
 
+/* Whether any operation may go in pieces. */
+static int needs_fifos(const weft_coll *coll)
+{
+    const struct weft__coll_defaults *defaults = weft__coll_defaults(coll->comm);
+    return weft__coll_is_asked_for(coll, WEFT_ALGORITHM_TWOSHOT_PUSH) ||
+           weft__coll_is_asked_for(coll, WEFT_ALGORITHM_RELAY) ||
+           weft__coll_is_asked_for(coll, WEFT_ALGORITHM_RING) ||
+           defaults->two_push_bytes < UINT64_MAX || defaults->relay_bytes < UINT64_MAX;
+}
+
 /* The words of fifos lie behind the packets. */
 static weft_result set_up_fifos(weft_coll *coll)
 {
     weft_comm *comm = coll->comm;
     const struct wp_exchange *exchange = &coll->area.exchange;
     void *slots, *counters = NULL;
+    if (!needs_fifos(coll))
+        return WEFT_OK;
     coll->fifo_bytes = enough_for_channels(coll);
     WEFT__TRY(weft__heap_alloc(comm, coll->fifo_bytes, &slots));
     coll->slots = slots;

@@ -122,6 +122,8 @@ struct weft__coll_choice {
 };
 struct weft__coll_choice weft__coll_choose(const weft_coll *coll, weft_collective collective,
                                            uint64_t row_bytes);
+/* Whether it is pinned for a collective, or in a row of the table: the same on all ranks. */
+int weft__coll_is_asked_for(const weft_coll *coll, weft_algorithm algorithm);
 /* 1 if the algorithm is one for this collective. */
 int weft__coll_can(weft_collective collective, weft_algorithm algorithm);
 /* Whether the algorithm can do it at all; else the error says why. */

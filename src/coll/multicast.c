@@ -20,16 +20,6 @@ void weft__coll_multicast_plan(weft_coll *coll, const weft_coll_config *config)
         queues->slot_bytes = (config->staging_slot_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static int is_wanted(const weft_coll *coll)
-{
-    int is_wanted = 0;
-    for (int32_t i = 0; i < WEFT__NUM_COLLECTIVES; i++)
-        is_wanted |= coll->pinned[i] == WEFT_ALGORITHM_MULTICAST;
-    for (int32_t i = 0; i < coll->tuning.num_rows; i++)
-        is_wanted |= coll->tuning.rows[i].algorithm == WEFT_ALGORITHM_MULTICAST;
-    return is_wanted;
-}
-
 static void add_head(struct weft__coll_multicast *multicast, int32_t *num_heads, int32_t rank)
 {
     for (int32_t head = 0; head < *num_heads; head++) {
@@ -77,7 +67,7 @@ static weft_result set_up(weft_coll *coll)
 weft_result weft__coll_multicast_create(weft_coll *coll)
 {
     weft_result result = WEFT_OK;
-    if (!is_wanted(coll))
+    if (!weft__coll_is_asked_for(coll, WEFT_ALGORITHM_MULTICAST))
         return WEFT_OK;
     if (coll->queues.num_slots < 2)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,

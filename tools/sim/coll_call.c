@@ -69,7 +69,7 @@ static struct coll_places draw_places(struct rng *rng)
     return places;
 }
 
-static int goes_by_rails(const struct shape *shape)
+int coll_goes_by_rails(const struct shape *shape)
 {
     return shape->num_nodes > 1 || shape->num_ranks > WEFT_COLL_MAX_RANKS;
 }
@@ -87,7 +87,7 @@ void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rn
     if (call->collective == WEFT_ALL_TO_ALL)
         call->rows =
             shape->op == SCENARIO_GROUP ? COLL_ROWS_IN_GROUP : (enum coll_rows)draw(rng, 3);
-    if (goes_by_rails(shape))
+    if (coll_goes_by_rails(shape))
         call->rows = COLL_EVEN_ROWS;
     call->root = draw(rng, shape->num_ranks);
     call->count = draw(rng, 1 + (draw(rng, LONG_ONE_IN) == 0 ? max_count : max_count / SHORT_PART));
@@ -154,7 +154,7 @@ weft_algorithm coll_algorithm(const struct shape *shape, const struct coll_call 
 {
     const uint64_t row_bytes = (uint64_t)call->count * coll_element_bytes(call);
     const uint64_t packet_bytes = shape->coll_terms.packet_bytes;
-    if (goes_by_rails(shape))
+    if (coll_goes_by_rails(shape))
         return WEFT_ALGORITHM_AUTO;
     if (call->algorithm == WEFT_ALGORITHM_ONESHOT && row_bytes > packet_bytes)
         return WEFT_ALGORITHM_AUTO;

@@ -229,8 +229,9 @@ static void order_heads(const struct party *party, struct weft__coll_multicast *
 /* What may be pinned later is made at first. */
 static weft_result create_coll(struct party *party)
 {
-    static const weft_coll_choice choice = {sizeof choice, WEFT_ALL_REDUCE,
-                                            WEFT_ALGORITHM_MULTICAST};
+    static const weft_coll_choice choices[] = {
+        {sizeof choices[0], WEFT_ALL_REDUCE, WEFT_ALGORITHM_MULTICAST},
+        {sizeof choices[0], WEFT_BROADCAST, WEFT_ALGORITHM_RELAY}};
     const struct shape *shape = party->shape;
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     config.packet_bytes = shape->coll_terms.packet_bytes;
@@ -242,8 +243,8 @@ static weft_result create_coll(struct party *party)
     config.num_staging_slots = shape->num_slots;
     config.staging_slot_bytes = shape->slot_bytes;
     if (shape->num_nodes == 1) {
-        config.choices = &choice;
-        config.num_choices = 1;
+        config.choices = choices;
+        config.num_choices = sizeof choices / sizeof choices[0];
         config.num_staging_slots += config.num_staging_slots == 1; /* the least */
     }
     PARTY_TRY(weft_coll_create(party->comm, &config, &party->coll));

@@ -22,6 +22,7 @@ struct scenario {
     uint64_t barriers[2][PARTY_NUM_WORDS][SCENARIO_MAX_RANKS];
     int32_t num_ll_open; /* ranks that have their weft_ll */
     int has_disagreed;   /* the struck rank, with a call that does not fit the others' */
+    int32_t num_told;    /* ranks that were told so */
     struct guarded memory;
     char message[256]; /* of the first wrong result; "" if none */
 };
