@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Times weft_coll_all_reduce on machine cpu, and prints a JSON line per size.
+ * Times collectives on machine cpu, and prints a JSON line for each and its size.
  *
  *     weft run -n 4 --no-prefix -- coll_bench
  *
@@ -24,7 +24,7 @@ struct bench {
 struct run {
     struct bench *bench;
     struct collective collective;
-    void *send, *recv; /* in the heap */
+    void *send, *recv; /* in the heap; of a broadcast one array, as MPI has it */
 };
 
 #define TRY(call)                                                                                  \
@@ -73,73 +73,85 @@ static weft_result measure(const struct run *run, struct figures *us)
 static weft_result check(const struct run *run, uint64_t *num_wrong)
 {
     const struct collective *collective = &run->collective;
-    const uint64_t bytes = collective_bytes(collective);
+    const int32_t rank = weft_comm_rank(run->bench->comm);
+    const uint64_t bytes = collective_recv_bytes(collective, rank);
     uint64_t first_wrong, own, all[WEFT_COLL_MAX_RANKS];
     void *expected = malloc(bytes);
     if (expected == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
-    memset(run->recv, 0xff, bytes);
+    if (run->recv != run->send || rank != collective->root)
+        memset(run->recv, 0xff, bytes);
     weft_result result = call(run);
     if (result == WEFT_OK)
         result = weft_stream_synchronize(run->bench->stream);
-    collective_expect(collective, weft_comm_rank(run->bench->comm), 0, bytes, expected);
-    own = elements_count_wrong(WEFT_FP32, run->recv, expected, collective->count, &first_wrong);
+    collective_expect(collective, rank, 0, bytes, expected);
+    own = elements_count_wrong(WEFT_FP32, run->recv, expected, bytes / sizeof(float), &first_wrong);
     free(expected);
     if (result == WEFT_OK)
         result = weft_host_all_gather(run->bench->comm, &own, sizeof(own), all);
     *num_wrong = 0;
-    for (int32_t rank = 0; rank < collective->num_ranks && result == WEFT_OK; rank++)
-        *num_wrong += all[rank];
+    for (int32_t i = 0; i < collective->num_ranks && result == WEFT_OK; i++)
+        *num_wrong += all[i];
     return result;
 }
 
-static weft_result run_size(struct run *run)
+static weft_result run_once(struct run *run)
 {
     struct bench *bench = run->bench;
-    const uint64_t bytes = collective_bytes(&run->collective);
-    struct coll_bench_result result = {.library = "weft",
-                                       .options = &bench->options,
-                                       .bytes = bytes,
-                                       .num_ranks = run->collective.num_ranks};
-    TRY(weft_heap_alloc(bench->comm, bytes, &run->send));
-    TRY(weft_heap_alloc(bench->comm, bytes, &run->recv));
-    elements_fill(&run->collective.source, weft_comm_rank(bench->comm), 0, run->collective.count,
-                  run->send);
+    const struct collective *collective = &run->collective;
+    const int32_t rank = weft_comm_rank(bench->comm);
+    struct coll_bench_result result = {
+        .library = "weft", .options = &bench->options, .collective = collective};
+    elements_fill(&collective->source, rank, 0,
+                  collective_send_bytes(collective, rank) / sizeof(float), run->send);
     TRY(measure(run, &result.us));
     TRY(check(run, &result.num_wrong));
-    if (weft_comm_rank(bench->comm) == 0)
+    if (rank == 0)
         coll_bench_print(&result);
     return result.num_wrong == 0 ? WEFT_OK : WEFT_ERROR_MISMATCH;
 }
 
-static weft_result run_sizes(struct bench *bench)
+static weft_result run_size(struct bench *bench, weft_collective kind, uint64_t bytes)
 {
+    struct run run = {.bench = bench,
+                      .collective =
+                          coll_bench_collective(kind, bytes, weft_comm_num_ranks(bench->comm))};
+    weft_result result = weft_heap_alloc(bench->comm, bytes, &run.send);
+    if (result == WEFT_OK && kind != WEFT_BROADCAST)
+        result = weft_heap_alloc(bench->comm, bytes, &run.recv);
+    else
+        run.recv = run.send;
+    if (result == WEFT_OK)
+        result = run_once(&run);
+    if (run.recv != run.send)
+        weft_heap_free(bench->comm, run.recv);
+    weft_heap_free(bench->comm, run.send);
+    return result;
+}
+
+static weft_result run_all(struct bench *bench)
+{
+    const struct option_list *kinds = &bench->options.kinds, *sizes = &bench->options.sizes;
     TRY(weft_coll_create(bench->comm, NULL, &bench->coll));
     TRY(weft_stream_create(bench->comm, &bench->stream));
-    weft_result result = WEFT_OK;
-    for (int32_t i = 0; i < bench->options.sizes.count && result == WEFT_OK; i++) {
-        const uint64_t bytes = (uint64_t)bench->options.sizes.values[i];
-        struct run run = {.bench = bench,
-                          .collective =
-                              coll_bench_all_reduce(bytes, weft_comm_num_ranks(bench->comm))};
-        result = run_size(&run);
-        weft_heap_free(bench->comm, run.send);
-        weft_heap_free(bench->comm, run.recv);
-    }
-    return result;
+    for (int32_t kind = 0; kind < kinds->count; kind++)
+        for (int32_t size = 0; size < sizes->count; size++)
+            TRY(run_size(bench, (weft_collective)kinds->values[kind],
+                         (uint64_t)sizes->values[size]));
+    return WEFT_OK;
 }
 
 int main(int argc, char **argv)
 {
     struct bench bench = {0};
-    coll_bench_options_parse(&bench.options, "weft_coll_all_reduce on machine cpu.", argc, argv);
+    coll_bench_options_parse(&bench.options, "Collectives of weft on machine cpu.", argc, argv);
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.machine = WEFT_MACHINE_CPU;
     if (weft_comm_create_from_env(&config, &bench.comm) != WEFT_OK) {
         fprintf(stderr, "coll_bench: %s\n", weft_last_error());
         return EXIT_FAILURE;
     }
-    const weft_result result = run_sizes(&bench);
+    const weft_result result = run_all(&bench);
     if (result != WEFT_OK)
         fprintf(stderr, "coll_bench: %s: %s\n", weft_result_string(result), weft_last_error());
     if (bench.stream != NULL)

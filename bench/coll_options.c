@@ -8,6 +8,7 @@ enum { MAX_ITERS = 10000 };
 #define AT(member) OPTION_AT(struct coll_bench_options, member)
 
 static const struct option_row option_table[] = {
+    {OPTION_CHOICES, "op", "LIST", "Collectives", "all_reduce", AT(kinds), 0, 0, collective_names},
     {OPTION_SIZES, "bytes", "LIST", "Sizes", "1K,64K,1M,8M", AT(sizes), sizeof(float), 1 << 30},
     {OPTION_INTEGER, "iters", "N", "Iterations that count", "10", AT(num_iters), 1, MAX_ITERS},
     {OPTION_INTEGER, "warmup", "N", "Iterations before them", "3", AT(num_warmups), 0, MAX_ITERS},
@@ -29,13 +30,15 @@ void coll_bench_options_parse(struct coll_bench_options *options, const char *do
     options_parse(&set, options, argc, argv);
 }
 
-struct collective coll_bench_all_reduce(uint64_t bytes, int32_t num_ranks)
+struct collective coll_bench_collective(weft_collective kind, uint64_t bytes, int32_t num_ranks)
 {
-    return (struct collective){.kind = WEFT_ALL_REDUCE,
-                               .source = {.seed = 1, .dtype = WEFT_FP32, .content = ELEMENTS_WHOLE},
-                               .redop = WEFT_SUM,
-                               .num_ranks = num_ranks,
-                               .count = bytes / sizeof(float)};
+    struct collective collective = {
+        .kind = kind,
+        .source = {.seed = 1, .dtype = WEFT_FP32, .content = ELEMENTS_WHOLE},
+        .redop = WEFT_SUM,
+        .num_ranks = num_ranks};
+    collective.count = collective_count(&collective, bytes);
+    return collective;
 }
 
 int32_t coll_bench_calls(uint64_t bytes)
@@ -47,10 +50,14 @@ int32_t coll_bench_calls(uint64_t bytes)
 
 void coll_bench_print(const struct coll_bench_result *result)
 {
-    printf("{\"op\": \"all_reduce\", \"library\": \"%s\", \"ranks\": %d, \"bytes\": %llu, "
+    const struct collective *collective = result->collective;
+    const uint64_t bytes = collective_bytes(collective);
+    printf("{\"op\": \"%s\", \"library\": \"%s\", \"ranks\": %d, \"bytes\": %llu, "
            "\"calls\": %d, \"iters\": %d, \"us_min\": %.3f, \"us_median\": %.3f, \"us_max\": %.3f, "
            "\"errors\": %llu}\n",
-           result->library, result->num_ranks, (unsigned long long)result->bytes,
-           coll_bench_calls(result->bytes), result->options->num_iters, result->us.min,
-           result->us.median, result->us.max, (unsigned long long)result->num_wrong);
+           collective_names[collective->kind], result->library, collective->num_ranks,
+           (unsigned long long)bytes, coll_bench_calls(bytes), result->options->num_iters,
+           result->us.min, result->us.median, result->us.max,
+           (unsigned long long)result->num_wrong);
+    fflush(stdout);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What coll_bench and mpi_all_reduce measure: an all-reduce of fp32 sums, alike in both. */
+/* What coll_bench and mpi_coll measure: collectives of fp32, alike in both. */
 #ifndef BENCH_COLL_OPTIONS_H
 #define BENCH_COLL_OPTIONS_H
 
@@ -8,7 +8,8 @@
 #include "workload/options.h"
 
 struct coll_bench_options {
-    struct option_list sizes; /* bytes, multiples of 4 */
+    struct option_list kinds; /* of weft_collective */
+    struct option_list sizes; /* bytes, as nccl-tests counts them; multiples of 4 */
     int32_t num_iters;
     int32_t num_warmups;
 };
@@ -17,8 +18,9 @@ struct coll_bench_options {
 void coll_bench_options_parse(struct coll_bench_options *options, const char *doc, int argc,
                               char **argv);
 
-/* Small whole numbers: their sums are the same in any order, which MPI does not promise. */
-struct collective coll_bench_all_reduce(uint64_t bytes, int32_t num_ranks);
+/* What is called of `bytes` or the most below that whole counts make, whose root is rank 0. Small whole numbers: their
+ * sums are the same in any order, which MPI does not promise. */
+struct collective coll_bench_collective(weft_collective kind, uint64_t bytes, int32_t num_ranks);
 
 /* An iteration is that many calls in a row: of small sizes one would not be seen. */
 int32_t coll_bench_calls(uint64_t bytes);
@@ -26,8 +28,7 @@ int32_t coll_bench_calls(uint64_t bytes);
 struct coll_bench_result {
     const char *library;
     const struct coll_bench_options *options;
-    uint64_t bytes;
-    int32_t num_ranks;
+    const struct collective *collective;
     struct figures us;  /* of one call */
     uint64_t num_wrong; /* elements of all ranks */
 };

@@ -241,6 +241,18 @@ function hosts_table(    ranks, name) {
     }
 }
 
+function hosts_collectives_table(    i, k, name, labels, sizes, words, operations) {
+    split("all_reduce all_gather reduce_scatter broadcast", operations, " ")
+    split("64k 1m 64m", sizes, " "); split("64 KiB|1 MiB|64 MiB", labels, "|")
+    print "| | weft | Open MPI, same run | times as fast |"
+    print "| --- | --- | --- | --- |"
+    for (i = 1; i <= 4; i++) for (k = 1; k <= 3; k++) {
+        name = "hosts_" operations[i] "_" sizes[k]; words = operations[i]
+        gsub("_", "-", words)
+        compared(words ", " labels[k] "|" name "_us||" name "_mpi_us|" name "_vs_mpi")
+    }
+}
+
 # For those who read no further.
 function headline_table(    bytes) {
     bytes = 65536
@@ -265,6 +277,7 @@ END {
     else if (kind == "collectives") collectives_table()
     else if (kind == "cpu") cpu_table()
     else if (kind == "hosts") hosts_table()
+    else if (kind == "hosts-collectives") hosts_collectives_table()
     else if (kind == "decode") decode_table()
     else { print "no table " kind >"/dev/stderr"; exit 1 }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Times MPI_Allreduce of Open MPI as coll_bench times weft_coll_all_reduce, and prints a JSON line per size.
+/* Times collectives of Open MPI as coll_bench times weft's, and prints a JSON line for each and its size.
  * An iteration is several calls in a row, from the first rank's start to the last rank's end. */
 #include <mpi.h>
 #include <stdio.h>
@@ -19,8 +19,26 @@ struct run {
 
 static void call(const struct run *run)
 {
-    MPI_Allreduce(run->send, run->recv, (int)run->collective.count, MPI_FLOAT, MPI_SUM,
-                  MPI_COMM_WORLD);
+    const struct collective *collective = &run->collective;
+    const int count = (int)collective->count;
+    void *buffer = run->rank == collective->root ? run->send : run->recv; /* of a broadcast */
+    switch (collective->kind) {
+    case WEFT_ALL_REDUCE:
+        MPI_Allreduce(run->send, run->recv, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        break;
+    case WEFT_REDUCE_SCATTER:
+        MPI_Reduce_scatter_block(run->send, run->recv, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        break;
+    case WEFT_ALL_GATHER:
+        MPI_Allgather(run->send, count, MPI_FLOAT, run->recv, count, MPI_FLOAT, MPI_COMM_WORLD);
+        break;
+    case WEFT_BROADCAST:
+        MPI_Bcast(buffer, count, MPI_FLOAT, collective->root, MPI_COMM_WORLD);
+        break;
+    default:
+        fprintf(stderr, "mpi_coll: no %s here\n", collective_names[collective->kind]);
+        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+    }
 }
 
 static struct figures measure(const struct run *run)
@@ -45,13 +63,15 @@ static struct figures measure(const struct run *run)
 /* One call into an output that was wiped; wrong elements of all ranks. */
 static uint64_t check(const struct run *run, void *expected)
 {
-    const uint64_t bytes = collective_bytes(&run->collective);
+    const struct collective *collective = &run->collective;
+    const uint64_t bytes = collective_recv_bytes(collective, run->rank);
     uint64_t first_wrong, num_wrong;
     memset(run->recv, 0xff, bytes);
     call(run);
-    collective_expect(&run->collective, run->rank, 0, bytes, expected);
-    num_wrong =
-        elements_count_wrong(WEFT_FP32, run->recv, expected, run->collective.count, &first_wrong);
+    collective_expect(collective, run->rank, 0, bytes, expected);
+    const int is_sent_from = collective->kind == WEFT_BROADCAST && run->rank == collective->root;
+    num_wrong = elements_count_wrong(WEFT_FP32, is_sent_from ? run->send : run->recv, expected,
+                                     bytes / sizeof(float), &first_wrong);
     MPI_Allreduce(MPI_IN_PLACE, &num_wrong, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
     return num_wrong;
 }
@@ -60,13 +80,14 @@ static void *alloc(size_t bytes)
 {
     void *block = NULL;
     if (posix_memalign(&block, 64, bytes) != 0) {
-        fprintf(stderr, "mpi_all_reduce: out of memory\n");
+        fprintf(stderr, "mpi_coll: out of memory\n");
         MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     }
     return block;
 }
 
-static uint64_t run_size(const struct coll_bench_options *options, uint64_t bytes)
+static uint64_t run_size(const struct coll_bench_options *options, weft_collective kind,
+                         uint64_t bytes)
 {
     char library[32];
     int rank, num_ranks;
@@ -75,18 +96,18 @@ static uint64_t run_size(const struct coll_bench_options *options, uint64_t byte
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &num_ranks);
     struct run run = {.options = options,
-                      .collective = coll_bench_all_reduce(bytes, num_ranks),
+                      .collective = coll_bench_collective(kind, bytes, num_ranks),
                       .rank = rank,
                       .send = alloc(bytes),
                       .recv = alloc(bytes),
                       .starts = alloc(2 * (size_t)options->num_iters * sizeof(double))};
     void *expected = alloc(bytes);
     run.ends = run.starts + options->num_iters;
-    elements_fill(&run.collective.source, rank, 0, run.collective.count, run.send);
+    elements_fill(&run.collective.source, rank, 0,
+                  collective_send_bytes(&run.collective, rank) / sizeof(float), run.send);
     const struct coll_bench_result result = {.library = library,
                                              .options = options,
-                                             .bytes = bytes,
-                                             .num_ranks = num_ranks,
+                                             .collective = &run.collective,
                                              .us = measure(&run),
                                              .num_wrong = check(&run, expected)};
     if (rank == 0)
@@ -103,9 +124,11 @@ int main(int argc, char **argv)
     struct coll_bench_options options;
     uint64_t num_wrong = 0;
     MPI_Init(&argc, &argv);
-    coll_bench_options_parse(&options, "MPI_Allreduce of Open MPI.", argc, argv);
-    for (int32_t i = 0; i < options.sizes.count; i++)
-        num_wrong += run_size(&options, (uint64_t)options.sizes.values[i]);
+    coll_bench_options_parse(&options, "Collectives of Open MPI.", argc, argv);
+    for (int32_t kind = 0; kind < options.kinds.count; kind++)
+        for (int32_t size = 0; size < options.sizes.count; size++)
+            num_wrong += run_size(&options, (weft_collective)options.kinds.values[kind],
+                                  (uint64_t)options.sizes.values[size]);
     MPI_Finalize();
     return num_wrong == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
