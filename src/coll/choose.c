@@ -6,6 +6,7 @@
  * The formula's limits are measured, and the model (model.h) does not stand in for them: it would choose
  * what is 2 % slower at 512 KiB among 4 H200, and 23 % at 8 MiB gathered among 2, and nothing that is faster. */
 #include "coll/coll.h"
+#include "coll/model.h"
 #include "ops/names.h"
 
 /* Bits of the algorithms that can do each for a few ranks of one node; else RAILS does all. */
@@ -46,15 +47,9 @@ uint64_t weft__coll_part_bytes(uint64_t row_bytes, int32_t num_parts)
     return (part_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* The longest row that goes in packets, or UINT64_MAX for algorithms without. */
 static uint64_t max_row_bytes(const weft_coll *coll, weft_algorithm algorithm)
 {
-    const uint64_t region_bytes = coll->area.region_bytes;
-    if (algorithm == WEFT_ALGORITHM_ONESHOT)
-        return region_bytes;
-    if (algorithm == WEFT_ALGORITHM_TWOSHOT_PACKETS)
-        return region_bytes / 2 * (uint64_t)coll->comm->num_ranks;
-    return UINT64_MAX;
+    return weft__coll_max_row_bytes(algorithm, coll->area.region_bytes, coll->comm->num_ranks);
 }
 
 weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective collective,

@@ -181,6 +181,16 @@ struct weft__coll_costs weft__coll_costs_at(const struct weft__coll_site *site)
     return costs;
 }
 
+uint64_t weft__coll_max_row_bytes(weft_algorithm algorithm, uint64_t packet_bytes,
+                                  int32_t num_ranks)
+{
+    if (algorithm == WEFT_ALGORITHM_ONESHOT)
+        return packet_bytes;
+    if (algorithm == WEFT_ALGORITHM_TWOSHOT_PACKETS)
+        return packet_bytes / 2 * (uint64_t)num_ranks;
+    return UINT64_MAX;
+}
+
 static double amount_bytes(struct amount amount, const struct weft__coll_work *work)
 {
     const double num_ranks = work->num_ranks;
@@ -195,6 +205,11 @@ static double latency_us(const struct weft__coll_way_costs *way, const struct mo
     const double num_steps = fmax(moves->steps + moves->peer_steps * num_peers, 0);
     return way->start_us + num_peers * way->peer_us +
            num_steps * (way->step_us + num_ranks * way->step_rank_us);
+}
+
+int weft__coll_is_modelled(weft_collective collective, weft_algorithm algorithm)
+{
+    return moves_of[collective][algorithm] != NULL;
 }
 
 int weft__coll_expect(const struct weft__coll_costs *costs, const struct weft__coll_work *work,

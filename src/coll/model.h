@@ -52,8 +52,17 @@ struct weft__coll_expectation {
     double transfer_us;  /* of the bytes */
     uint64_t link_bytes; /* that the busiest rank writes to others and reads of them */
 };
-/* 0: the model does not know the algorithm. */
+/* Whether the model knows what the algorithm moves. */
+int weft__coll_is_modelled(weft_collective collective, weft_algorithm algorithm);
+/* 0: it does not. */
 int weft__coll_expect(const struct weft__coll_costs *costs, const struct weft__coll_work *work,
                       struct weft__coll_expectation *expectation);
+
+/* The longest row that the algorithm can move where a rank has so many bytes of packets under way to each other one;
+ * UINT64_MAX: it needs no packets. */
+uint64_t weft__coll_max_row_bytes(weft_algorithm algorithm, uint64_t packet_bytes,
+                                  int32_t num_ranks);
+/* Where nobody says how many they are. */
+uint64_t weft__coll_default_packet_bytes(weft_machine machine, int32_t num_ranks);
 
 #endif

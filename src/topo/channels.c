@@ -41,6 +41,11 @@ void weft__channels_copy(struct weft__channels *to, const struct weft__channels 
            (size_t)from->num_channels * (size_t)from->num_gpus * sizeof *ranks);
 }
 
+double weft__channels_gbps(const struct weft__channels *channels)
+{
+    return (double)channels->bw_intra * channels->num_channels;
+}
+
 const char *weft__pattern_name(enum weft__pattern pattern)
 {
     static const char *const names[] = {"",     "balanced tree", "split tree", "tree",

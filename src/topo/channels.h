@@ -53,6 +53,9 @@ void weft__channels_free(struct weft__channels *channels);
 /* All but room for ranks, which must be as much. */
 void weft__channels_copy(struct weft__channels *to, const struct weft__channels *from);
 
+/* What a GPU sends by all of them together, in GB/s. */
+double weft__channels_gbps(const struct weft__channels *channels);
+
 const char *weft__pattern_name(enum weft__pattern pattern);
 
 #endif

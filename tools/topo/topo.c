@@ -31,7 +31,20 @@ struct topo_options {
     int32_t p2p_level; /* among level_names */
     const char *nccl_version, *graph_in, *graph_out, *dump, *svg;
     int json;
+    struct topo_times times;
 };
+
+static void parse_times(void *input, const char *text, struct argp_state *state)
+{
+    struct topo_options *options = input;
+    options->times.op = option_choice(state, "--times", text, collective_names);
+}
+
+static void parse_bytes(void *input, const char *text, struct argp_state *state)
+{
+    struct topo_options *options = input;
+    coll_parse_sizes(&options->times.sizes, text, state);
+}
 
 #define AT(member) OPTION_AT(struct topo_options, member)
 
@@ -49,6 +62,12 @@ static const struct option_row option_table[] = {
      "Assume of links what that version of NCCL does, 2.27.3 or newer", NULL, AT(nccl_version)},
     {OPTION_TEXT, "channels", "FILE", "Take channels of FILE, in NCCL's format, not of a search",
      NULL, AT(graph_in)},
+    {OPTION_GROUP, .doc = "What is expected:"},
+    {OPTION_OTHER, "times", "OP",
+     "Tell how long the collective OP is expected to take on one such machine, by each algorithm",
+     NULL, .parse = parse_times},
+    {OPTION_OTHER, "bytes", "SIZES", "Of --times, as weft coll has them", "1K:1G:x4",
+     .parse = parse_bytes},
     {OPTION_GROUP, .doc = "What is written:"},
     {OPTION_TEXT, "graph", "OUT", "Write the channels to OUT, in NCCL's format", NULL,
      AT(graph_out)},
@@ -175,12 +194,13 @@ static int show(const struct topo_options *options, const struct topo_view *view
 
 int command_topo(int argc, char **argv)
 {
-    struct topo_options options = {.file = NULL};
+    struct topo_options options = {.times = {.op = TOPO_NO_TIMES}};
     struct topo_view view = {.name = ""};
     const struct option_set set = {.table = option_table, .doc = documentation};
     int status = STATUS_FAILURE;
     options_parse(&set, &options, argc, argv);
     view.num_nodes = options.num_nodes;
+    view.times = options.times;
     weft_result result = find_machine(&options, &view);
     if (result == WEFT_OK)
         result = find_channels(&options, &view);

@@ -141,6 +141,10 @@ int topo_print_json(const struct topo_view *view)
                   paths_as_json(view, WEFT__TOPO_NET), "sets", sets_as_json(view));
     if (object != NULL && view->is_connected)
         json_object_set_new(object, "connections", connections_as_json(&view->connections));
+    if (object != NULL && topo_view_has_times(view))
+        json_object_set_new(
+            object, "times",
+            topo_times_as_json(&view->times, topo_view_set(view, WEFT__CHANNELS_RING)));
     const int result =
         object ? json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9)) : -1;
     json_decref(object);

@@ -259,6 +259,8 @@ int topo_print_text(const struct topo_view *view)
     if (weft__topo_count(view->topo, WEFT__TOPO_NET) > 0)
         print_matrix(view, WEFT__TOPO_NET);
     print_sets(view);
+    if (topo_view_has_times(view))
+        topo_print_times(&view->times, topo_view_set(view, WEFT__CHANNELS_RING));
     if (view->is_connected)
         print_connections(view);
     return 0;

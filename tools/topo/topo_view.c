@@ -14,6 +14,11 @@ const struct weft__channels *topo_view_set(const struct topo_view *view, enum we
     return set != NULL && set->num_channels > 0 ? set : NULL;
 }
 
+int topo_view_has_times(const struct topo_view *view)
+{
+    return view->times.op != TOPO_NO_TIMES && topo_view_set(view, WEFT__CHANNELS_RING) != NULL;
+}
+
 const char *topo_set_name(enum weft__channels_id id)
 {
     static const char *const names[] = {"rings", "trees", "collnet chains", "NVLS",

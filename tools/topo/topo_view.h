@@ -5,6 +5,7 @@
 
 #include "topo/connect.h"
 #include "topo/paths.h"
+#include "topo_times.h"
 
 struct topo_view {
     const char *name; /* the file; "this machine" */
@@ -14,6 +15,7 @@ struct topo_view {
     struct weft__channel_sets sets;
     int is_connected; /* whether there are rings and trees over all nodes */
     struct weft__connections connections;
+    struct topo_times times;
 };
 
 /* In the order in which they are shown. */
@@ -22,6 +24,9 @@ extern const enum weft__channels_id topo_set_order[TOPO_NUM_SETS];
 
 /* Those that there are; NULL: none. */
 const struct weft__channels *topo_view_set(const struct topo_view *view, enum weft__channels_id id);
+
+/* Whether somebody asks for times, and there are rings to have them of. */
+int topo_view_has_times(const struct topo_view *view);
 
 const char *topo_set_name(enum weft__channels_id id);
 /* Bus ids as files have them. */
