@@ -6,7 +6,8 @@
 #include "harness/cmocka.h"
 #include "job.h"
 
-enum { NUM_SEEDS = 50, WRITER = 0, OWNER = 1 };
+/* Blocks are as long as they are aligned, so that the allocator puts them side by side. */
+enum { NUM_SEEDS = 50, WRITER = 0, OWNER = 1, BLOCK_BYTES = 4096 };
 
 static struct weft__sim_result result; /* large */
 
@@ -18,7 +19,7 @@ enum fate {
     FATE_FREED_AFTER_FAILURE, /* that the writer has not looked at */
     FATE_DESTROYED_BY_OWNER,
     FATE_DESTROYED_BY_WRITER,
-    FATE_NEVER_ALLOCATED
+    FATE_BEHIND /* which nobody has allocated */
 };
 
 struct heap_job {
@@ -32,6 +33,7 @@ struct heap_rank {
     weft_comm *comm, *other_comm; /* the block is in the heap of the second */
     weft_stream *stream;
     void *block;
+    void *next_block; /* whoever writes behind the block does not get there */
 };
 
 static int open_rank(struct heap_rank *rank, const struct heap_job *job)
@@ -42,7 +44,8 @@ static int open_rank(struct heap_rank *rank, const struct heap_job *job)
                WEFT_OK ||
            weft_comm_create(&job->ids[1], rank->number, JOB_RANKS, &config, &rank->other_comm) !=
                WEFT_OK ||
-           weft_heap_alloc(rank->other_comm, sizeof(struct job_area), &rank->block) != WEFT_OK ||
+           weft_heap_alloc(rank->other_comm, BLOCK_BYTES, &rank->block) != WEFT_OK ||
+           weft_heap_alloc(rank->other_comm, BLOCK_BYTES, &rank->next_block) != WEFT_OK ||
            weft_stream_create(rank->comm, &rank->stream) != WEFT_OK ||
            weft_host_barrier(rank->comm) != WEFT_OK;
 }
@@ -91,7 +94,7 @@ static int launch(struct heap_rank *rank, weft__program_fn *function, const stru
            weft_stream_synchronize(rank->stream) != WEFT_OK;
 }
 
-static int write_late(struct heap_rank *rank, struct job_area *block)
+static int write_late(struct heap_rank *rank, void *block)
 {
     const struct job_args args = {.other = block, .rank = rank->number};
     return launch(rank, weft__sim_late_write, &args);
@@ -111,10 +114,10 @@ static int meet_and_write(int32_t number, void *argument)
     struct heap_rank rank = {.number = number};
     if (open_rank(&rank, job))
         return 1;
-    struct job_area *block = weft_heap_ptr(rank.other_comm, rank.block, OWNER);
+    char *block = weft_heap_ptr(rank.other_comm, rank.block, OWNER);
     int failed = meet_fate(&rank, job->fate);
     failed |= weft_host_barrier(rank.comm) != WEFT_OK;
-    failed |= write_late(&rank, job->fate == FATE_NEVER_ALLOCATED ? block + 1 : block);
+    failed |= write_late(&rank, job->fate == FATE_BEHIND ? block + BLOCK_BYTES : block);
     return failed | close_rank(&rank);
 }
 
@@ -137,7 +140,7 @@ static int signal_twice(int32_t number, void *argument)
             failed |= launch(&rank, weft__sim_planted_signal, &args);
         failed |= weft_host_barrier(rank.comm) != WEFT_OK;
         failed |= weft_heap_free(rank.other_comm, rank.block) != WEFT_OK;
-        failed |= weft_heap_alloc(rank.other_comm, sizeof(struct job_area), &rank.block) != WEFT_OK;
+        failed |= weft_heap_alloc(rank.other_comm, BLOCK_BYTES, &rank.block) != WEFT_OK;
     }
     return failed | state.num_wrong | close_rank(&rank);
 }
@@ -190,7 +193,7 @@ TEST(a_block_can_be_written_until_it_is_freed)
     check_fate(FATE_KEPT, "");
     check_fate(FATE_FREED, "has been freed");
     check_fate(FATE_FREED_THEN_DESTROYED, "has been freed");
-    check_fate(FATE_NEVER_ALLOCATED, "not allocated");
+    check_fate(FATE_BEHIND, "not allocated");
 }
 
 TEST(a_rank_that_was_stalled_may_no_more_than_others)

@@ -6,7 +6,13 @@
 
 #include "machine/sim/comm.h"
 
-enum { HEAP_BYTES = 64 << 20, HEADER_BYTES = 256, NUM_REGIONS = 2 * SIM_MAX_RANKS };
+/* Behind each allocation are bytes that are nobody's, so that accesses just behind it are reported. */
+enum {
+    HEAP_BYTES = 64 << 20,
+    HEADER_BYTES = 256,
+    GUARD_BYTES = 256,
+    NUM_REGIONS = 2 * SIM_MAX_RANKS
+};
 
 /* A heap's memory lasts as long as the run, since peers keep it mapped after its owner has gone; it
  * is used again in the next. */
@@ -116,13 +122,14 @@ weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
     *ptr = NULL;
     if (bytes == 0)
         return WEFT_OK;
-    if (weft__ranges_alloc(&comm->heap->ranges, bytes, &offset) != WEFT__RANGES_OK)
+    if (bytes > (uint64_t)HEAP_BYTES ||
+        weft__ranges_alloc(&comm->heap->ranges, bytes + GUARD_BYTES, &offset) != WEFT__RANGES_OK)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "the heap has no %llu bytes free",
                            (unsigned long long)bytes);
     *ptr = comm->heap->bases[comm->rank] + offset;
     struct region *region = &regions[comm->heap->region];
-    if (region->used_bytes < offset + bytes)
-        region->used_bytes = offset + bytes;
+    if (region->used_bytes < offset + bytes + GUARD_BYTES)
+        region->used_bytes = offset + bytes + GUARD_BYTES;
     sim_shadow_set(*ptr, bytes, SIM_CONTENT_UNWRITTEN);
     sim_words_forget(*ptr, bytes);
     return WEFT_OK;
