@@ -671,9 +671,9 @@ typedef enum weft_collective {
     WEFT_SCATTER = 7
 } weft_collective;
 
-/* How they are done. None of this changes a bit of any result, except RING and MULTICAST by
+/* How they are done. None of this changes a bit of any result, except RING, TREE and MULTICAST by
  * hardware, which nothing but a pin chooses. On one node of up to WEFT_COLL_MAX_RANKS ranks any but
- * RAILS; else RAILS alone. */
+ * RAILS; of more ranks RAILS and TREE; else RAILS alone. */
 typedef enum weft_algorithm {
     WEFT_ALGORITHM_AUTO = 0, /* by size: the choice of WEFT_TUNING, else of the library */
     /* Every rank sends its data in packets that carry their own arrival mark: least latency. For
@@ -714,9 +714,18 @@ typedef enum weft_algorithm {
      * c + 1, then come c + 2, ..., R - 1, 0, ..., c, and each step is rounded to dtype. The part of
      * REDUCE_SCATTER is a rank's row, that of REDUCE the root's, which is everything; ALL_REDUCE
      * has R parts of bytes / R, rounded up to a multiple of 16 bytes, but for the last ones. The
-     * same bits on all ranks, on every machine and with any number of blocks. Not with WEFT_AVG
-     * (WEFT_ERROR_UNSUPPORTED). */
-    WEFT_ALGORITHM_RING = 10
+     * same bits on all ranks, on every machine and with any number of blocks. */
+    WEFT_ALGORITHM_RING = 10,
+    /* Up and down two binary trees, one for each half of the row (the first one bytes / 2, rounded up
+     * to a multiple of 16 bytes): a rank that has children in one is a leaf in the other. ALL_REDUCE,
+     * BROADCAST, REDUCE: in twice, or once, as many steps as the ranks can be halved, of however many
+     * ranks. Each rank adds what its first child has sent, its own element, and what the second one
+     * has, in this order, rounded to dtype. Of R places, place 0 is above all; of those between two
+     * places a and b the one that is above the others is a + the largest power of two that is less
+     * than b - a, and its children are those of the places between a and it, and between it and b. So
+     * sums are in the order of places. Rank r has place r in the first tree; in the second one R - 1
+     * - r if R is even, else r - 1, and rank 0 the last place. The same bits on all ranks, as RING. */
+    WEFT_ALGORITHM_TREE = 11
 } weft_algorithm;
 
 /* Pins the algorithm of one collective. */
@@ -752,7 +761,7 @@ typedef struct weft_coll_config {
     uint64_t staging_slot_bytes;
     int32_t num_channels;
     int32_t num_staging_slots;
-    /* Heap memory per rank for what comes to it in pieces (TWOSHOT_PUSH, RELAY, RING), if one of
+    /* Heap memory per rank for what comes to it in pieces (TWOSHOT_PUSH, RELAY, RING, TREE), if one of
      * these is pinned or in the table. 0: 32 MiB on cuda, 4 MiB on cpu; less than each block needs
      * is raised. */
     uint64_t fifo_bytes;
@@ -794,7 +803,7 @@ WEFT_API weft_result weft_coll_destroy(weft_coll *coll);
  * AVG is the sum divided by R, before rounding (integers: towards zero). MAX and MIN are those of
  * IEEE 754-2019: NaN if there is one, -0 less than +0. Every NaN becomes the positive quiet NaN
  * with all mantissa bits set; FP8 saturates at 448. So results are the same to the bit on all
- * ranks, whatever the algorithm (but RING, and MULTICAST by hardware), the machine, the number of
+ * ranks, whatever the algorithm (but RING, TREE, and MULTICAST by hardware), the machine, the number of
  * blocks, and the elements around.
  * [vLLM custom all-reduce 4, without its limits; names of NCCL]
  *

@@ -198,9 +198,9 @@ static int list_ways(struct job *job, weft_collective kind)
 /* A ring has sums of its own: what is expected is computed again where the one before had others. */
 static int measure_next_way(struct job *job, struct collective *collective, const struct way *way)
 {
-    const int is_ring = way->algorithm == WEFT_ALGORITHM_RING;
-    if (is_ring != (collective->order == REDUCED_AROUND_A_RING)) {
-        collective->order = is_ring ? REDUCED_AROUND_A_RING : REDUCED_IN_RANK_ORDER;
+    const enum element_order order = elements_order_of(way->algorithm);
+    if (order != collective->order) {
+        collective->order = order;
         collective_memory_expect(&job->memory, collective);
     }
     return measure_way(job, collective, way);

@@ -9,23 +9,24 @@
 #include "coll/model.h"
 #include "ops/names.h"
 
-/* Bits of the algorithms that can do each for a few ranks of one node; else RAILS does all. */
+/* Bits of the algorithms that can do each for a few ranks of one node; else RAILS does all, and for many ranks of one
+ * node TREE what it can. */
 #define ALGORITHM_BIT(name) (1u << WEFT_ALGORITHM_##name)
 static const uint32_t abilities[WEFT__NUM_COLLECTIVES] = {
     [WEFT_ALL_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(TWOSHOT_PACKETS) |
                         ALGORITHM_BIT(ONESHOT_PULL) | ALGORITHM_BIT(TWOSHOT) |
                         ALGORITHM_BIT(MULTICAST) | ALGORITHM_BIT(TWOSHOT_PUSH) |
-                        ALGORITHM_BIT(RING),
+                        ALGORITHM_BIT(RING) | ALGORITHM_BIT(TREE),
     [WEFT_REDUCE_SCATTER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(ONESHOT_PULL) |
                             ALGORITHM_BIT(MULTICAST) | ALGORITHM_BIT(TWOSHOT_PUSH) |
                             ALGORITHM_BIT(RING),
     [WEFT_ALL_GATHER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH) | ALGORITHM_BIT(MULTICAST) |
                         ALGORITHM_BIT(RING),
     [WEFT_ALL_TO_ALL] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
-    [WEFT_BROADCAST] =
-        ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH) | ALGORITHM_BIT(RELAY) | ALGORITHM_BIT(RING),
+    [WEFT_BROADCAST] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH) | ALGORITHM_BIT(RELAY) |
+                       ALGORITHM_BIT(RING) | ALGORITHM_BIT(TREE),
     [WEFT_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(ONESHOT_PULL) | ALGORITHM_BIT(TWOSHOT) |
-                    ALGORITHM_BIT(RING),
+                    ALGORITHM_BIT(RING) | ALGORITHM_BIT(TREE),
     [WEFT_GATHER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
     [WEFT_SCATTER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
 };
@@ -38,6 +39,11 @@ const char *weft_coll_algorithm_name(weft_algorithm algorithm)
 int weft__coll_can(weft_collective collective, weft_algorithm algorithm)
 {
     return (abilities[collective] >> algorithm & 1) != 0;
+}
+
+int weft__coll_has_own_order(weft_algorithm algorithm)
+{
+    return algorithm == WEFT_ALGORITHM_RING || algorithm == WEFT_ALGORITHM_TREE;
 }
 
 uint64_t weft__coll_part_bytes(uint64_t row_bytes, int32_t num_parts)
@@ -55,14 +61,16 @@ static uint64_t max_row_bytes(const weft_coll *coll, weft_algorithm algorithm)
 weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective collective,
                                        weft_algorithm algorithm, uint64_t row_bytes)
 {
-    if (coll->internode != NULL && algorithm != WEFT_ALGORITHM_RAILS)
+    const int is_tree_of_node =
+        algorithm == WEFT_ALGORITHM_TREE && coll->comm->topology.num_nodes == 1;
+    if (coll->internode != NULL && algorithm != WEFT_ALGORITHM_RAILS && !is_tree_of_node)
         return weft__error(WEFT_ERROR_UNSUPPORTED,
                            "algorithm %s is for at most %d ranks of one node, coll has %d on %d: "
                            "allowed is %s",
                            weft__algorithm_name(algorithm), WEFT_COLL_MAX_RANKS,
                            coll->comm->num_ranks, coll->comm->topology.num_nodes,
                            weft__algorithm_name(WEFT_ALGORITHM_RAILS));
-    if (coll->internode != NULL)
+    if (coll->internode != NULL && !is_tree_of_node)
         return WEFT_OK;
     if (!weft__coll_can(collective, algorithm))
         return weft__error(WEFT_ERROR_UNSUPPORTED, "algorithm %s cannot do %s",

@@ -184,25 +184,16 @@ static void find_areas(weft_coll *coll)
 {
     char *const *heap_bases = weft__heap_bases(coll->comm->heap);
     const uint64_t offset = weft__exchange_extra_offset(coll->exchange);
-    coll->area.exchange = coll->exchange->device;
     for (int32_t rank = 0; rank < coll->comm->num_ranks; rank++)
         coll->area.areas[rank] = heap_bases[rank] + offset;
 }
 
-static weft_result connect_nodes(weft_coll *coll)
-{
-    WEFT__TRY(weft__coll_internode_create_nodes(coll));
-    WEFT__TRY(weft__exchange_create(coll->comm, &coll->internode->nodes,
-                                    coll->area.exchange.max_blocks, 0, &coll->exchange));
-    return weft__coll_internode_create_rings(coll);
-}
-
-/* Short slots for every rank and every block at least. */
+/* Short slots for every sender and every block at least: of trees, or of few ranks. */
 static uint64_t enough_for_channels(const weft_coll *coll)
 {
     enum { LEAST_SLOT_BYTES = 2 * WP_FIFO_SLOT_ALIGNMENT };
-    const uint64_t least =
-        wp_fifos_num_pairs(&coll->area.exchange) * (uint64_t)coll->num_slots * LEAST_SLOT_BYTES;
+    const uint64_t least = (uint64_t)coll->area.exchange.max_blocks * WEFT_COLL_MAX_RANKS *
+                           (uint64_t)coll->num_slots * LEAST_SLOT_BYTES;
     return coll->fifo_bytes > least ? coll->fifo_bytes : least;
 }
 
@@ -210,13 +201,30 @@ static uint64_t enough_for_channels(const weft_coll *coll)
 static int needs_fifos(const weft_coll *coll)
 {
     const struct weft__coll_defaults *defaults = weft__coll_defaults(coll->comm);
-    return weft__coll_is_asked_for(coll, WEFT_ALGORITHM_TWOSHOT_PUSH) ||
-           weft__coll_is_asked_for(coll, WEFT_ALGORITHM_RELAY) ||
-           weft__coll_is_asked_for(coll, WEFT_ALGORITHM_RING) ||
-           defaults->two_push_bytes < UINT64_MAX || defaults->relay_bytes < UINT64_MAX;
+    int is_asked_for = coll->internode == NULL && (defaults->two_push_bytes < UINT64_MAX ||
+                                                   defaults->relay_bytes < UINT64_MAX);
+    for (int i = 0; i < WEFT__NUM_ALGORITHMS; i++)
+        is_asked_for |= weft__coll_is_pipelined((weft_algorithm)i) &&
+                        weft__coll_is_asked_for(coll, (weft_algorithm)i);
+    return is_asked_for && coll->comm->topology.num_nodes == 1;
 }
 
-/* The words of fifos lie behind the packets. */
+/* Behind the mailbox: packets, but by rails, and the words of fifos. */
+static uint64_t packets_bytes(const weft_coll *coll)
+{
+    return coll->internode != NULL ? 0 : wp_packet_area_bytes(&coll->area);
+}
+
+static weft_result create_exchange(weft_coll *coll)
+{
+    const struct weft__nodes *nodes = coll->internode != NULL ? &coll->internode->nodes : NULL;
+    const uint64_t words_bytes = needs_fifos(coll) ? wp_fifos_words_bytes(&coll->area.exchange) : 0;
+    WEFT__TRY(weft__exchange_create(coll->comm, nodes, coll->area.exchange.max_blocks,
+                                    packets_bytes(coll) + words_bytes, &coll->exchange));
+    coll->area.exchange = coll->exchange->device;
+    return WEFT_OK;
+}
+
 static weft_result set_up_fifos(weft_coll *coll)
 {
     weft_comm *comm = coll->comm;
@@ -229,8 +237,7 @@ static weft_result set_up_fifos(weft_coll *coll)
     coll->slots = slots;
     WEFT__TRY(
         weft__heap_offset(comm->heap, slots, coll->fifo_bytes, "slots", &coll->fifos.slots_offset));
-    coll->fifos.words_offset =
-        weft__exchange_extra_offset(coll->exchange) + wp_packet_area_bytes(&coll->area);
+    coll->fifos.words_offset = weft__exchange_extra_offset(coll->exchange) + packets_bytes(coll);
     const weft_result own =
         weft__machine_of(comm)->alloc(comm, wp_fifos_words_bytes(exchange), &counters);
     coll->fifos.num_posted = counters;
@@ -245,19 +252,18 @@ static weft_result set_up(weft_coll *coll)
     void *staging;
     WEFT__TRY(agree(coll));
     WEFT__TRY(agree_on_tuning(coll));
-    WEFT__TRY(coll->internode != NULL
-                  ? connect_nodes(coll)
-                  : weft__exchange_create(comm, NULL, coll->area.exchange.max_blocks,
-                                          wp_packet_area_bytes(&coll->area) +
-                                              wp_fifos_words_bytes(&coll->area.exchange),
-                                          &coll->exchange));
+    if (coll->internode != NULL)
+        WEFT__TRY(weft__coll_internode_create_nodes(coll));
+    WEFT__TRY(create_exchange(coll));
+    if (coll->internode != NULL)
+        WEFT__TRY(weft__coll_internode_create_rings(coll));
     WEFT__TRY(
         weft__heap_alloc(comm, coll->staging_bytes * (coll->internode != NULL ? 2 : 1), &staging));
     coll->staging = staging;
+    WEFT__TRY(set_up_fifos(coll));
     if (coll->internode != NULL)
         return WEFT_OK;
     find_areas(coll);
-    WEFT__TRY(set_up_fifos(coll));
     WEFT__TRY(weft__coll_groups_create(coll));
     return weft__coll_multicast_create(coll);
 }

@@ -126,6 +126,8 @@ struct weft__coll_choice weft__coll_choose(const weft_coll *coll, weft_collectiv
 int weft__coll_is_asked_for(const weft_coll *coll, weft_algorithm algorithm);
 /* 1 if the algorithm is one for this collective. */
 int weft__coll_can(weft_collective collective, weft_algorithm algorithm);
+/* 1 if its sums are in an order of its own, so that nothing but a pin chooses it. */
+int weft__coll_has_own_order(weft_algorithm algorithm);
 /* Whether the algorithm can do it at all; else the error says why. */
 weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective collective,
                                        weft_algorithm algorithm, uint64_t row_bytes);

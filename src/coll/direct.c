@@ -132,7 +132,7 @@ static struct wp_fifos fifos_of(const weft_coll *coll, const struct wp_plan *pla
 {
     struct wp_fifos fifos = coll->fifos;
     fifos.num_slots = coll->num_slots;
-    fifos.num_senders = plan->senders.num > 1 ? coll->comm->num_ranks : 1;
+    fifos.num_senders = plan->num_senders;
     fifos.slot_bytes = coll->fifo_bytes / ((uint64_t)num_channels * (uint64_t)fifos.num_senders *
                                            (uint64_t)fifos.num_slots);
     fifos.slot_bytes -= fifos.slot_bytes % WP_FIFO_SLOT_ALIGNMENT;
@@ -172,10 +172,14 @@ weft_result weft__coll_pipeline(const struct weft__coll_call *call,
     struct wp_pipeline_args args = {
         .direct = direct_of(call, places, algorithm, 0),
         .plan = weft__coll_plan(call, algorithm),
-        .reduction = {.dtype = call->dtype, .op = (enum wp_reduction_op)call->op},
+        .reduction = {.dtype = call->dtype,
+                      .op = (enum wp_reduction_op)call->op,
+                      .num_averaged = call->op == WEFT_AVG ? coll->comm->num_ranks : 0},
         .in = call->send,
         .out = places->out,
     };
+    args.message.call.head = args.direct.header.call;
+    args.message.arrays[WP_ARRAY_OUTPUT] = places->output;
     args.fifos = fifos_of(coll, &args.plan, num_channels);
     find_parts(call, &args);
     args.direct.chunk_bytes = piece_bytes(coll, &args, num_channels);

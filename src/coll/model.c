@@ -20,7 +20,8 @@ struct moves {
     enum weft__coll_way way;
     enum movers movers;
     int8_t steps;                 /* behind the first, */
-    int8_t peer_steps;            /* and so many more for each other rank */
+    int8_t peer_steps;            /* so many more for each other rank, */
+    int8_t level_steps;           /* and for each time that the ranks can be halved */
     struct amount pushed, pulled; /* for each other rank */
     struct amount copied;
 };
@@ -65,6 +66,16 @@ static const struct moves rings_rows = {.way = WEFT__COLL_PIECES,
                                         .copied = {.rows = 1}};
 static const struct moves passes_row_on = {
     .way = WEFT__COLL_PIECES, .steps = -1, .peer_steps = 1, .pushed = {.shares = 1}};
+/* Up and down trees, halves of a row in each: twice as many steps as they are deep. */
+static const struct moves reduces_up_and_down = {.way = WEFT__COLL_PIECES,
+                                                 .steps = -1,
+                                                 .level_steps = 2,
+                                                 .pushed = {.shares = 2},
+                                                 .copied = {.rows = 1}};
+static const struct moves reduces_up = {
+    .way = WEFT__COLL_PIECES, .level_steps = 1, .pushed = {.shares = 1}, .copied = {.rows = 1}};
+static const struct moves passes_row_down = {
+    .way = WEFT__COLL_PIECES, .level_steps = 1, .pushed = {.shares = 1}};
 static const struct moves passes_sum_on = {.way = WEFT__COLL_PIECES,
                                            .steps = -1,
                                            .peer_steps = 1,
@@ -79,7 +90,8 @@ static const struct moves *const moves_of[WEFT__NUM_COLLECTIVES][WEFT__NUM_ALGOR
                          [WEFT_ALGORITHM_ONESHOT_PULL] = &pulls_row,
                          [WEFT_ALGORITHM_TWOSHOT] = &pulls_and_pushes_parts,
                          [WEFT_ALGORITHM_TWOSHOT_PUSH] = &pushes_parts_twice,
-                         [WEFT_ALGORITHM_RING] = &rings_parts_twice},
+                         [WEFT_ALGORITHM_RING] = &rings_parts_twice,
+                         [WEFT_ALGORITHM_TREE] = &reduces_up_and_down},
     [WEFT_REDUCE_SCATTER] = {[WEFT_ALGORITHM_ONESHOT] = &sends_row,
                              [WEFT_ALGORITHM_ONESHOT_PULL] = &pulls_row,
                              [WEFT_ALGORITHM_TWOSHOT_PUSH] = &pushes_to_owners,
@@ -92,11 +104,13 @@ static const struct moves *const moves_of[WEFT__NUM_COLLECTIVES][WEFT__NUM_ALGOR
     [WEFT_BROADCAST] = {[WEFT_ALGORITHM_ONESHOT] = &root_sends_row,
                         [WEFT_ALGORITHM_PUSH] = &root_pushes_row,
                         [WEFT_ALGORITHM_RELAY] = &relays,
-                        [WEFT_ALGORITHM_RING] = &passes_row_on},
+                        [WEFT_ALGORITHM_RING] = &passes_row_on,
+                        [WEFT_ALGORITHM_TREE] = &passes_row_down},
     [WEFT_REDUCE] = {[WEFT_ALGORITHM_ONESHOT] = &root_sends_row,
                      [WEFT_ALGORITHM_ONESHOT_PULL] = &root_pulls_row,
                      [WEFT_ALGORITHM_TWOSHOT] = &pulls_and_pushes_parts,
-                     [WEFT_ALGORITHM_RING] = &passes_sum_on},
+                     [WEFT_ALGORITHM_RING] = &passes_sum_on,
+                     [WEFT_ALGORITHM_TREE] = &reduces_up},
     [WEFT_GATHER] =
         {[WEFT_ALGORITHM_ONESHOT] = &root_sends_row, [WEFT_ALGORITHM_PUSH] = &root_pushes_row},
     [WEFT_SCATTER] =
@@ -202,7 +216,9 @@ static double latency_us(const struct weft__coll_way_costs *way, const struct mo
                          double num_ranks)
 {
     const double num_peers = num_ranks - 1;
-    const double num_steps = fmax(moves->steps + moves->peer_steps * num_peers, 0);
+    const double num_steps = fmax(moves->steps + moves->peer_steps * num_peers +
+                                      moves->level_steps * ceil(log2(num_ranks)),
+                                  0);
     return way->start_us + num_peers * way->peer_us +
            num_steps * (way->step_us + num_ranks * way->step_rank_us);
 }

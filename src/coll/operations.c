@@ -20,15 +20,6 @@ static weft_result exchange(const struct weft__coll_call *call,
     return weft__coll_push_anywhere(call, rows);
 }
 
-/* A ring has no sum that is not rounded, which could be divided. */
-static weft_result check_average(const struct weft__coll_call *call, weft_algorithm algorithm)
-{
-    if (algorithm != WEFT_ALGORITHM_RING || call->op != WEFT_AVG)
-        return WEFT_OK;
-    return weft__error(WEFT_ERROR_UNSUPPORTED, "algorithm %s cannot do %s with op WEFT_AVG",
-                       weft__algorithm_name(algorithm), weft__collective_name(call->collective));
-}
-
 /* Whether a row goes from the one rank to the other. */
 static int sends(const struct weft__coll_call *call, int32_t from, int32_t to)
 {
@@ -61,7 +52,6 @@ weft_result weft__coll_run(const struct weft__coll_call *call)
         weft__coll_choose(call->coll, call->collective, row_bytes);
     WEFT__TRY(
         weft__coll_check_algorithm(call->coll, call->collective, choice.algorithm, row_bytes));
-    WEFT__TRY(check_average(call, choice.algorithm));
     struct weft__coll_call chosen = *call;
     chosen.num_blocks = choice.num_blocks;
     chosen.num_warps = choice.num_warps;

@@ -98,8 +98,8 @@ static weft_result parse_algorithm(const struct line *line, const char *text,
     char allowed[128] = "";
     for (int i = 0; i < WEFT__NUM_ALGORITHMS; i++) {
         const char *name = weft_coll_algorithm_name((weft_algorithm)i);
-        /* A ring has sums of its own, which only a pin chooses. */
-        if (!weft__coll_can(collective, (weft_algorithm)i) || i == WEFT_ALGORITHM_RING)
+        if (!weft__coll_can(collective, (weft_algorithm)i) ||
+            weft__coll_has_own_order((weft_algorithm)i))
             continue;
         row->algorithm = i;
         if (strcmp(text, name) == 0)

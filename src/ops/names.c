@@ -47,6 +47,7 @@ static const struct name algorithms[] = {
     CONSTANT_AND_WORD(WEFT_ALGORITHM_TWOSHOT_PUSH, "twoshot_push"),
     CONSTANT_AND_WORD(WEFT_ALGORITHM_RELAY, "relay"),
     CONSTANT_AND_WORD(WEFT_ALGORITHM_RING, "ring"),
+    CONSTANT_AND_WORD(WEFT_ALGORITHM_TREE, "tree"),
 };
 
 static const struct name machines[] = {

@@ -23,7 +23,7 @@ enum weft__enum {
 };
 
 /* Those that this library knows; weft.h does not tell, since there will be more. */
-enum { WEFT__NUM_COLLECTIVES = WEFT_SCATTER + 1, WEFT__NUM_ALGORITHMS = WEFT_ALGORITHM_RING + 1 };
+enum { WEFT__NUM_COLLECTIVES = WEFT_SCATTER + 1, WEFT__NUM_ALGORITHMS = WEFT_ALGORITHM_TREE + 1 };
 
 /* As weft.h spells it: "WEFT_BF16". */
 const char *weft__constant_name(enum weft__enum kind, int64_t value);

@@ -38,6 +38,8 @@ enum wp_message_array {
     WP_ARRAY_SRC_TOKEN, /* place 0, where no array can be, if the rank does not want it */
     WP_NUM_MESSAGE_ARRAYS
 };
+/* Of collectives. */
+enum wp_collective_array { WP_ARRAY_INPUT = 0, WP_ARRAY_OUTPUT = 1 };
 
 struct wp_message {
     struct wp_call call;

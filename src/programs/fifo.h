@@ -34,8 +34,7 @@ struct wp_fifos {
     uint64_t *num_consumed;
     uint64_t slot_bytes; /* a multiple of WP_FIFO_SLOT_ALIGNMENT */
     int32_t num_slots;   /* of a fifo */
-    int32_t
-        num_senders; /* whose slots a channel has: all ranks, or 1, where only one sends to each */
+    int32_t num_senders; /* whose slots a channel has */
 };
 
 /* The fifos of this rank and a peer, one in each direction. */
@@ -44,6 +43,8 @@ struct wp_fifo {
     const struct wp_operation *op;
     int32_t channel;
     int32_t peer;
+    /* Whose of the senders' slots are the peer's here, and this rank's at the peer: below num_senders. */
+    int32_t in_idx, out_idx;
 };
 
 /* ------------------------------------------------------------------ layout */
@@ -76,12 +77,11 @@ WP_FN uint64_t *wp_fifo_head(const struct wp_fifo *fifo, int32_t owner, int32_t 
     return wp_fifo_tail(fifo, owner, receiver) + wp_fifos_num_pairs(fifo->op->exchange);
 }
 
-/* In the heap of `owner`: the slot of a step of `sender`. */
-WP_FN char *wp_fifo_slot(const struct wp_fifo *fifo, int32_t owner, int32_t sender, uint64_t number)
+/* In the heap of `owner`: the slot of a step of its sender `idx`. */
+WP_FN char *wp_fifo_slot(const struct wp_fifo *fifo, int32_t owner, int32_t idx, uint64_t number)
 {
     const struct wp_fifos *fifos = fifo->fifos;
-    const uint64_t first = (uint64_t)fifo->channel * (uint64_t)fifos->num_senders +
-                           (uint64_t)(fifos->num_senders == 1 ? 0 : sender);
+    const uint64_t first = (uint64_t)fifo->channel * (uint64_t)fifos->num_senders + (uint64_t)idx;
     const uint64_t num_slots = (uint64_t)fifos->num_slots;
     return fifo->op->exchange->bases[owner] + fifos->slots_offset +
            (first * num_slots + number % num_slots) * fifos->slot_bytes;
@@ -97,7 +97,7 @@ WP_FN uint64_t wp_fifo_out_number(const struct wp_fifo *fifo, uint64_t i)
 
 WP_FN char *wp_fifo_out_slot(const struct wp_fifo *fifo, uint64_t number)
 {
-    return wp_fifo_slot(fifo, fifo->peer, fifo->op->exchange->rank, number);
+    return wp_fifo_slot(fifo, fifo->peer, fifo->out_idx, number);
 }
 
 /* By one lane: waits until the slot of the step may be written. Pairs with wp_fifo_consume. */
@@ -128,7 +128,7 @@ WP_FN uint64_t wp_fifo_in_number(const struct wp_fifo *fifo, uint64_t i)
 
 WP_FN const char *wp_fifo_in_slot(const struct wp_fifo *fifo, uint64_t number)
 {
-    return wp_fifo_slot(fifo, fifo->op->exchange->rank, fifo->peer, number);
+    return wp_fifo_slot(fifo, fifo->op->exchange->rank, fifo->in_idx, number);
 }
 
 /* By one lane: waits for the step. Pairs with wp_fifo_post. */

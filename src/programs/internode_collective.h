@@ -5,9 +5,6 @@
 #include "programs/relay.h"
 #include "programs/window.h"
 
-/* Of the message; both are places. */
-enum wp_collective_array { WP_ARRAY_INPUT = 0, WP_ARRAY_OUTPUT = 1 };
-
 struct wp_internode_collective_args {
     struct wp_exchange exchange; /* of the node */
     struct wp_message message;

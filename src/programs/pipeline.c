@@ -14,24 +14,28 @@
 struct pipe {
     const struct wp_pipeline_args *args;
     struct wp_operation op;
-    uint64_t num_posted; /* steps so far to each receiver, by this operation */
-    uint64_t num_consumed;
 };
 
 /* ------------------------------------------------------------------ peers */
 
-WP_FN int32_t peer_of(const struct pipe *pipe, struct wp_peers peers, int32_t i)
-{
-    const int32_t num_ranks = pipe->op.exchange->num_ranks;
-    const int32_t rank = peers.first + i;
-    return rank < num_ranks ? rank : rank - num_ranks;
-}
-
+/* The i-th of these peers. */
 WP_FN struct wp_fifo fifo_of(const struct pipe *pipe, struct wp_peers peers, int32_t i)
 {
-    const struct wp_fifo fifo = {&pipe->args->fifos, &pipe->op, wp_block_idx(pipe->op.warp),
-                                 peer_of(pipe, peers, i)};
+    const struct wp_peer *peer = &pipe->args->plan.peers[peers.first + i];
+    const struct wp_fifo fifo = {&pipe->args->fifos, &pipe->op,    wp_block_idx(pipe->op.warp),
+                                 peer->rank,         peer->in_idx, peer->out_idx};
     return fifo;
+}
+
+/* The output of a peer; NULL: nobody reaches it. */
+WP_FN char *output_of(const struct pipe *pipe, int32_t peer)
+{
+    struct wp_warp *warp = pipe->op.warp;
+    if (pipe->op.message != NULL)
+        return wp_operation_array(&pipe->op, peer, WP_ARRAY_OUTPUT);
+    return wp_direct_peer(warp, peer)->places[1] == WP_NO_OUTPUT
+               ? NULL
+               : wp_direct_output(warp, &pipe->args->direct, peer);
 }
 
 /* Whether nobody reaches this rank's output. */
@@ -44,7 +48,7 @@ WP_FN int is_out_of_reach(const struct pipe *pipe)
 WP_FN int takes_slot(const struct pipe *pipe, const struct wp_step *step, int32_t peer)
 {
     if (step->flags & WP_STEP_TO_OUTS)
-        return wp_direct_peer(pipe->op.warp, peer)->places[1] == WP_NO_OUTPUT;
+        return output_of(pipe, peer) == NULL;
     return (step->flags & WP_STEP_TO_SLOTS) != 0;
 }
 
@@ -52,39 +56,40 @@ WP_FN int takes_slot(const struct pipe *pipe, const struct wp_step *step, int32_
 WP_FN enum wp_status await_peers(const struct pipe *pipe, const struct wp_step *step)
 {
     struct wp_warp *warp = pipe->op.warp;
-    const struct wp_plan *plan = &pipe->args->plan;
     enum wp_status status = WP_STATUS_OK;
-    const int32_t num_received = step->flags & WP_STEP_RECEIVE ? plan->senders.num : 0;
-    const int32_t num_reserved = step->flags & WP_STEP_SEND ? plan->receivers.num : 0;
+    const int32_t num_received = step->flags & WP_STEP_RECEIVE ? step->senders.num : 0;
+    const int32_t num_reserved = step->flags & WP_STEP_SEND ? step->receivers.num : 0;
     for (int32_t i = wp_lane_idx(warp); i < num_received && status == WP_STATUS_OK;
          i += WP_WARP_SIZE) {
-        const struct wp_fifo fifo = fifo_of(pipe, plan->senders, i);
-        status = wp_fifo_receive(&fifo, wp_fifo_in_number(&fifo, pipe->num_consumed));
+        const struct wp_fifo fifo = fifo_of(pipe, step->senders, i);
+        status = wp_fifo_receive(&fifo, wp_fifo_in_number(&fifo, 0));
     }
     for (int32_t i = wp_lane_idx(warp); i < num_reserved && status == WP_STATUS_OK;
          i += WP_WARP_SIZE) {
-        const struct wp_fifo fifo = fifo_of(pipe, plan->receivers, i);
+        const struct wp_fifo fifo = fifo_of(pipe, step->receivers, i);
         if (takes_slot(pipe, step, fifo.peer))
-            status = wp_fifo_reserve(&fifo, wp_fifo_out_number(&fifo, pipe->num_posted));
+            status = wp_fifo_reserve(&fifo, wp_fifo_out_number(&fifo, 0));
     }
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
-/* By the first warp: the step is done. */
+/* By the first warp: the step is done, and the next ones have the next numbers. */
 WP_FN void tell_peers(const struct pipe *pipe, const struct wp_step *step)
 {
     struct wp_warp *warp = pipe->op.warp;
-    const struct wp_plan *plan = &pipe->args->plan;
-    const int32_t num_sent = step->flags & WP_STEP_SEND ? plan->receivers.num : 0;
-    const int32_t num_consumed = step->flags & WP_STEP_RECEIVE ? plan->senders.num : 0;
+    const int32_t num_sent = step->flags & WP_STEP_SEND ? step->receivers.num : 0;
+    const int32_t num_consumed = step->flags & WP_STEP_RECEIVE ? step->senders.num : 0;
     for (int32_t i = wp_lane_idx(warp); i < num_sent; i += WP_WARP_SIZE) {
-        const struct wp_fifo fifo = fifo_of(pipe, plan->receivers, i);
-        wp_fifo_post(&fifo, wp_fifo_out_number(&fifo, pipe->num_posted));
+        const struct wp_fifo fifo = fifo_of(pipe, step->receivers, i);
+        wp_fifo_post(&fifo, wp_fifo_out_number(&fifo, 0));
+        wp_fifo_advance_out(&fifo, 1);
     }
     for (int32_t i = wp_lane_idx(warp); i < num_consumed; i += WP_WARP_SIZE) {
-        const struct wp_fifo fifo = fifo_of(pipe, plan->senders, i);
-        wp_fifo_consume(&fifo, wp_fifo_in_number(&fifo, pipe->num_consumed));
+        const struct wp_fifo fifo = fifo_of(pipe, step->senders, i);
+        wp_fifo_consume(&fifo, wp_fifo_in_number(&fifo, 0));
+        wp_fifo_advance_in(&fifo, 1);
     }
+    wp_warp_sync(warp); /* in the next step other lanes may have these peers */
 }
 
 /* ------------------------------------------------------------------ rows */
@@ -114,31 +119,28 @@ WP_FN struct moved share_of_piece(const struct pipe *pipe, int32_t part, uint64_
     return moved;
 }
 
+/* What the i-th sender has sent. */
+WP_FN const char *source(const struct pipe *pipe, const struct wp_step *step,
+                         const struct moved *moved, int32_t i)
+{
+    const struct wp_fifo fifo = fifo_of(pipe, step->senders, i);
+    return wp_fifo_in_slot(&fifo, wp_fifo_in_number(&fifo, 0)) + moved->in_slot;
+}
+
 /* The sources, in the order in which they are reduced; returns how many there are. */
 WP_FN int32_t find_sources(const struct pipe *pipe, const struct wp_step *step,
                            const struct moved *moved, const void **srcs)
 {
     const struct wp_pipeline_args *args = pipe->args;
-    const struct wp_plan *plan = &args->plan;
-    const int32_t num_ranks = pipe->op.exchange->num_ranks;
     const int32_t lane = wp_lane_idx(pipe->op.warp);
-    const int32_t num_slots = step->flags & WP_STEP_FROM_SLOTS ? plan->senders.num : 0;
-    const int32_t own = num_slots == 0 ? 0 : pipe->op.exchange->rank - plan->first_source;
-    for (int32_t i = lane; i < num_slots; i += WP_WARP_SIZE) {
-        const struct wp_fifo fifo = fifo_of(pipe, plan->senders, i);
-        const int32_t idx = fifo.peer - plan->first_source;
-        srcs[idx < 0 ? idx + num_ranks : idx] =
-            wp_fifo_in_slot(&fifo, wp_fifo_in_number(&fifo, pipe->num_consumed)) + moved->in_slot;
-    }
+    const int32_t num_slots = step->flags & WP_STEP_FROM_SLOTS ? step->senders.num : 0;
+    for (int32_t i = lane; i < num_slots; i += WP_WARP_SIZE)
+        srcs[(step->own_at + 1 + i) % (num_slots + 1)] = source(pipe, step, moved, i);
     if (lane == 0 && step->flags & WP_STEP_FROM_IN)
-        srcs[own < 0 ? own + num_ranks : own] = args->in + (moved->span.begin - args->in_begin);
-    if (lane == 0 && step->flags & WP_STEP_FROM_OUT) {
-        const struct wp_fifo fifo = fifo_of(pipe, plan->senders, 0);
-        srcs[0] = is_out_of_reach(pipe)
-                      ? wp_fifo_in_slot(&fifo, wp_fifo_in_number(&fifo, pipe->num_consumed)) +
-                            moved->in_slot
-                      : args->out + (moved->span.begin - args->out_begin);
-    }
+        srcs[num_slots == 0 ? 0 : step->own_at] = args->in + (moved->span.begin - args->in_begin);
+    if (lane == 0 && step->flags & WP_STEP_FROM_OUT)
+        srcs[0] = is_out_of_reach(pipe) ? source(pipe, step, moved, 0)
+                                        : args->out + (moved->span.begin - args->out_begin);
     return num_slots + 1;
 }
 
@@ -146,63 +148,57 @@ WP_FN int32_t find_sources(const struct pipe *pipe, const struct wp_step *step,
 WP_FN const void *target(const struct pipe *pipe, const struct wp_step *step,
                          const struct moved *moved, int32_t i)
 {
-    const struct wp_plan *plan = &pipe->args->plan;
-    const struct wp_fifo fifo = fifo_of(pipe, plan->receivers, i);
+    const struct wp_fifo fifo = fifo_of(pipe, step->receivers, i);
     if (takes_slot(pipe, step, fifo.peer))
-        return wp_fifo_out_slot(&fifo, wp_fifo_out_number(&fifo, pipe->num_posted)) +
-               moved->in_slot;
-    if (fifo.peer == plan->skipped)
-        return NULL;
-    return wp_direct_output(pipe->op.warp, &pipe->args->direct, fifo.peer) + moved->span.begin;
+        return wp_fifo_out_slot(&fifo, wp_fifo_out_number(&fifo, 0)) + moved->in_slot;
+    return output_of(pipe, fifo.peer) + moved->span.begin;
 }
 
 /* The targets of a row that goes to receivers [begin, end), others before this rank's own; returns how many there
  * are. */
 WP_FN int32_t find_targets(const struct pipe *pipe, const struct wp_step *step,
-                           const struct moved *moved, struct wp_peers range, const void **dsts)
+                           const struct moved *moved, int32_t begin, int32_t end, const void **dsts)
 {
     const struct wp_pipeline_args *args = pipe->args;
-    const int32_t lane = wp_lane_idx(pipe->op.warp);
-    for (int32_t i = lane; i < range.num; i += WP_WARP_SIZE)
-        dsts[i] = target(pipe, step, moved, range.first + i);
+    const int32_t lane = wp_lane_idx(pipe->op.warp), num = end - begin;
+    for (int32_t i = lane; i < num; i += WP_WARP_SIZE)
+        dsts[i] = target(pipe, step, moved, begin + i);
     if (!(step->flags & WP_STEP_TO_OUT) &&
         !(step->flags & WP_STEP_FROM_OUT && is_out_of_reach(pipe)))
-        return range.num;
+        return num;
     if (lane == 0) {
         const char *out = args->out + (moved->span.begin - args->out_begin);
         const char *in = args->in + (moved->span.begin - args->in_begin);
         /* What is only copied from there is there already, in place. */
         const int is_there =
             (step->flags & (WP_STEP_FROM_IN | WP_STEP_REDUCE)) == WP_STEP_FROM_IN && out == in;
-        dsts[range.num] = is_there ? NULL : out;
+        dsts[num] = is_there ? NULL : out;
     }
-    return range.num + 1;
+    return num + 1;
 }
 
 /* Called by every warp: its share of what the step moves. */
 WP_FN void move(const struct pipe *pipe, const struct wp_step *step, uint64_t piece)
 {
     struct wp_warp *warp = pipe->op.warp;
-    const struct wp_plan *plan = &pipe->args->plan;
-    const struct wp_reduction reduction = pipe->args->reduction;
     const int goes_out = (step->flags & (WP_STEP_TO_SLOTS | WP_STEP_TO_OUTS)) != 0;
     const int spreads = (step->flags & WP_STEP_SPREAD) != 0;
-    const int32_t num_rows = spreads ? plan->receivers.num : 1;
+    const int32_t num_rows = spreads ? step->receivers.num : 1;
     const void **srcs = wp_warp_pointers(warp);
-    const void **dsts = srcs + pipe->op.exchange->num_ranks;
+    const void **dsts = srcs + WP_MAX_PEERS;
+    struct wp_reduction reduction = pipe->args->reduction;
+    if (step->flags & WP_STEP_PARTIAL && reduction.op == WP_REDUCTION_AVG)
+        reduction.op = WP_REDUCTION_SUM;
     for (int32_t row = 0; row < num_rows; row++) {
         const struct moved moved =
-            share_of_piece(pipe, (step->part + row) % plan->num_parts, piece);
-        struct wp_peers range = {0, goes_out ? plan->receivers.num : 0};
-        if (spreads) {
-            range.first = row;
-            range.num = 1;
-        }
+            share_of_piece(pipe, (step->part + row) % pipe->args->plan.num_parts, piece);
+        const int32_t num_receivers = goes_out ? step->receivers.num : 0;
+        const int32_t first = spreads ? row : 0, end = spreads ? row + 1 : num_receivers;
         if (moved.span.bytes == 0)
             continue;
         wp_warp_sync(warp); /* the previous pointers have been used */
         const int32_t num_srcs = find_sources(pipe, step, &moved, srcs);
-        const int32_t num_dsts = find_targets(pipe, step, &moved, range, dsts);
+        const int32_t num_dsts = find_targets(pipe, step, &moved, first, end, dsts);
         wp_warp_sync(warp);
         if (step->flags & WP_STEP_REDUCE)
             wp_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction,
@@ -214,7 +210,7 @@ WP_FN void move(const struct pipe *pipe, const struct wp_step *step, uint64_t pi
 
 /* ------------------------------------------------------------------ steps */
 
-WP_FN enum wp_status do_step(struct pipe *pipe, const struct wp_step *step, uint64_t piece)
+WP_FN enum wp_status do_step(const struct pipe *pipe, const struct wp_step *step, uint64_t piece)
 {
     struct wp_warp *warp = pipe->op.warp;
     const int is_first = wp_warp_idx(warp) == 0;
@@ -227,8 +223,6 @@ WP_FN enum wp_status do_step(struct pipe *pipe, const struct wp_step *step, uint
     wp_block_sync(warp); /* the rows of all warps are complete */
     if (is_first)
         tell_peers(pipe, step);
-    pipe->num_posted += (step->flags & WP_STEP_SEND) != 0;
-    pipe->num_consumed += (step->flags & WP_STEP_RECEIVE) != 0;
     return WP_STATUS_OK;
 }
 
@@ -244,7 +238,7 @@ WP_FN uint64_t num_pieces(const struct pipe *pipe)
     return (num_chunks + num_blocks - 1 - (uint64_t)wp_block_idx(pipe->op.warp)) / num_blocks;
 }
 
-WP_FN enum wp_status do_steps(struct pipe *pipe)
+WP_FN enum wp_status do_steps(const struct pipe *pipe)
 {
     const struct wp_plan *plan = &pipe->args->plan;
     const uint64_t num_blocks = (uint64_t)wp_num_blocks(pipe->op.warp);
@@ -265,37 +259,34 @@ WP_FN enum wp_status do_steps(struct pipe *pipe)
     return status;
 }
 
-/* By the first warp, behind the last step: the numbers go on from here. Who sends and receives alike has a peer
- * in the same lane. */
-WP_FN void advance(const struct pipe *pipe)
+/* ------------------------------------------------------------------ the program */
+
+/* Called by every warp first: all ranks have started the same call. */
+WP_FN enum wp_status meet(const struct wp_operation *op, const struct wp_direct *direct)
 {
-    struct wp_warp *warp = pipe->op.warp;
-    const struct wp_plan *plan = &pipe->args->plan;
-    for (int32_t i = wp_lane_idx(warp); i < plan->receivers.num; i += WP_WARP_SIZE) {
-        const struct wp_fifo fifo = fifo_of(pipe, plan->receivers, i);
-        wp_fifo_advance_out(&fifo, pipe->num_posted);
+    if (op->message == NULL) {
+        const struct wp_packets packets = wp_packets_of(&direct->area, op->sequence);
+        return wp_direct_meet(op->warp, direct, &packets);
     }
-    for (int32_t i = wp_lane_idx(warp); i < plan->senders.num; i += WP_WARP_SIZE) {
-        const struct wp_fifo fifo = fifo_of(pipe, plan->senders, i);
-        wp_fifo_advance_in(&fifo, pipe->num_consumed);
-    }
+    wp_operation_tell(op);
+    return wp_operation_meet(op);
 }
 
 WP_PROGRAM(pipeline, warp, args)
 {
-    const struct wp_direct *direct = &args->direct;
-    const struct wp_packets packets = wp_packets_begin(warp, &direct->area);
-    if (packets.sequence == WP_SEQUENCE_FAILED)
+    const struct wp_exchange *exchange = &args->direct.area.exchange;
+    const struct pipe pipe = {
+        args,
+        wp_operation_begin(warp, exchange,
+                           exchange->num_ranks > WEFT_COLL_MAX_RANKS ? &args->message : NULL)};
+    if (pipe.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
-    enum wp_status status = wp_direct_meet(warp, direct, &packets);
+    enum wp_status status = meet(&pipe.op, &args->direct);
     if (status != WP_STATUS_OK)
-        return wp_packets_end(warp, &direct->area, &packets, status);
+        return wp_operation_end(&pipe.op, status);
     wp_admit_next(warp); /* all ranks have started */
-    struct pipe pipe = {args, wp_packets_operation(warp, &direct->area, &packets), 0, 0};
     status = do_steps(&pipe);
     if (status != WP_STATUS_OK)
-        return wp_packets_end(warp, &direct->area, &packets, status);
-    if (wp_warp_idx(warp) == 0)
-        advance(&pipe);
-    return wp_direct_finish(warp, direct, &packets);
+        return wp_operation_end(&pipe.op, status);
+    return wp_operation_finish(&pipe.op, WP_BLOCKS_AS_HERE);
 }

@@ -14,6 +14,9 @@
  *     recv, directly           FROM_OUT, and no target
  *
  * What goes directly to a rank whose output nobody reaches, goes through its slots, and it copies it.
+ *
+ * What a rank posts to another as its n-th step, the other takes as its n-th from it: plans have the steps of two ranks
+ * in the same order at both.
  */
 #ifndef WEFT_PROGRAMS_PIPELINE_H
 #define WEFT_PROGRAMS_PIPELINE_H
@@ -32,38 +35,49 @@ enum wp_step_flag {
     WP_STEP_TO_OUTS = 64,  /* their outputs, */
     WP_STEP_TO_OUT = 128,  /* and this rank's */
     WP_STEP_REDUCE = 256,  /* else there is one source */
+    WP_STEP_PARTIAL = 512, /* more is added later: of an average it makes the sum */
     WP_STEP_SPREAD =
-        512 /* every receiver gets a part of its own, the first one `part`, then the next ones */
+        1024 /* every receiver gets a part of its own, the first one `part`, then the next ones */
+};
+
+/* Whom this rank sends to or receives from, and whose slots are whose (fifo.h). */
+struct wp_peer {
+    uint16_t rank;
+    uint8_t in_idx, out_idx;
+};
+
+/* Peers [first, first + num) of the plan. */
+struct wp_peers {
+    uint8_t first, num;
 };
 
 struct wp_step {
     uint16_t flags; /* enum wp_step_flag */
     uint8_t part;
     uint8_t lag; /* it does the piece that a step without lag did so many pieces before */
+    struct wp_peers senders, receivers;
+    /* Rows are reduced in the order of the senders, in which this rank's is before the first of them, and what would be
+     * behind the last comes first: so many before its own. */
+    uint8_t own_at;
 };
 
-/* Those ranks from `first` on, in the order of ranks, after the last of which comes 0. */
-struct wp_peers {
-    int32_t first;
-    int32_t num;
-};
-
-enum { WP_MAX_STEPS = 2 * WEFT_COLL_MAX_RANKS };
+enum { WP_MAX_STEPS = 2 * WEFT_COLL_MAX_RANKS, WP_MAX_PEERS = WEFT_COLL_MAX_RANKS };
 
 struct wp_plan {
     struct wp_step steps[WP_MAX_STEPS];
+    struct wp_peer peers[WP_MAX_PEERS];
     int32_t num_steps;
+    int32_t num_peers;
     int32_t most_lag;
-    struct wp_peers senders;
-    struct wp_peers receivers;
-    int32_t skipped;      /* of the receivers, the one that TO_OUTS leaves out; WP_NO_RANK: none */
-    int32_t first_source; /* rows are reduced in the order of ranks from this one on */
     int32_t num_parts;
+    int32_t num_senders; /* whose slots each rank has */
 };
 
 /* Part p is bytes [p * part_bytes, (p + 1) * part_bytes) of the rows, as far as there are so many. */
 struct wp_pipeline_args {
     struct wp_direct direct; /* chunk_bytes: of a piece, at most a slot's */
+    struct wp_message
+        message; /* what more ranks than WEFT_COLL_MAX_RANKS meet by, in place of headers */
     struct wp_fifos fifos;
     struct wp_plan plan;
     struct wp_reduction reduction;

@@ -186,7 +186,8 @@ WP_PROGRAM(send_receive, warp, args)
         const struct wp_transfer_list *list = &args->lists[idx / args->num_channels];
         const struct line line = {args,
                                   &op,
-                                  {&args->fifos, &op, idx % args->num_channels, list->peer},
+                                  {&args->fifos, &op, idx % args->num_channels, list->peer,
+                                   list->peer, args->exchange.rank},
                                   (enum wp_direction)list->direction};
         status = run(&line, list);
     }

@@ -41,9 +41,19 @@ static int32_t rename_place(enum renaming renaming, int32_t num_places, int32_t 
     return renaming == MIRROR ? num_places - 1 - place : (place + 1) % num_places;
 }
 
+static enum renaming renaming_of(int32_t num_places)
+{
+    return num_places % 2 == 0 ? MIRROR : SHIFT;
+}
+
+int32_t weft__double_tree_root(int32_t num_places, int tree)
+{
+    return tree == 0 ? 0 : rename_place(renaming_of(num_places), num_places, 0);
+}
+
 void weft__double_tree(int32_t num_places, int32_t place, struct weft__tree_place trees[2])
 {
-    const enum renaming renaming = num_places % 2 == 0 ? MIRROR : SHIFT;
+    const enum renaming renaming = renaming_of(num_places);
     const int32_t in_second =
         renaming == MIRROR ? num_places - 1 - place : (place + num_places - 1) % num_places;
     trees[0] = binary_tree(num_places, place);

@@ -17,5 +17,7 @@ struct weft__tree_place {
 
 /* The place of 0..num_places-1 in the first and in the second tree. */
 void weft__double_tree(int32_t num_places, int32_t place, struct weft__tree_place trees[2]);
+/* The root of the first (0) or the second (1). */
+int32_t weft__double_tree_root(int32_t num_places, int tree);
 
 #endif

@@ -187,26 +187,27 @@ static void input_piece(const struct coll_case *spec, int32_t rank, int32_t row,
     coll_data_fill(key, spec->values, rank, piece, spec->dtype, out, count);
 }
 
-/* The part of a ring's reduction that element `i` of a row belongs to, and where it ends. */
-static int32_t ring_part(const struct coll_case *spec, int32_t row, uint64_t i, uint64_t *end)
+/* The part that element `i` of a row belongs to, and where it ends. */
+static struct element_part part_at(const struct coll_case *spec, int32_t row, uint64_t i,
+                                   uint64_t *end)
 {
-    const uint64_t part_count = elements_ring_part(spec->dtype, spec->count, spec->num_ranks);
+    const struct element_part around = {spec->order, spec->num_ranks,
+                                        spec->operation == COLL_REDUCE ? spec->root : row};
     *end = spec->count;
-    if (spec->operation != COLL_ALL_REDUCE)
-        return spec->operation == COLL_REDUCE ? spec->root : row;
-    *end = (i / part_count + 1) * part_count;
-    return (int32_t)(i / part_count);
+    if (spec->order == REDUCED_AROUND_A_RING && spec->operation != COLL_ALL_REDUCE)
+        return around;
+    return elements_part_at(spec->order, spec->dtype, spec->count, spec->num_ranks, i, end);
 }
 
-static void reduce_ring(const struct coll_case *spec, int32_t row, const void **rows,
-                        uint64_t first, uint64_t count, char *out)
+static void reduce_parts(const struct coll_case *spec, int32_t row, const void **rows,
+                         uint64_t first, uint64_t count, char *out)
 {
     const uint64_t element_bytes = dtype_bytes(spec->dtype);
     uint64_t end;
     for (uint64_t i = first; i < first + count; i = end) {
-        const int32_t part = ring_part(spec, row, i, &end);
+        const struct element_part part = part_at(spec, row, i, &end);
         end = end < first + count ? end : first + count;
-        elements_reduce_ring_rows(spec->dtype, spec->op, spec->num_ranks, part, rows, end - i,
+        elements_reduce_part_rows(spec->dtype, spec->op, &part, rows, end - i,
                                   out + (i - first) * element_bytes);
         for (int32_t rank = 0; rank < spec->num_ranks; rank++)
             rows[rank] = (const char *)rows[rank] + (end - i) * element_bytes;
@@ -218,14 +219,14 @@ void coll_reduce(const struct coll_case *spec, int32_t row, const void **rows, u
 {
     int32_t nodes[COLL_CASE_MAX_RANKS];
     struct element_ranks ranks = {spec->num_ranks, coll_num_nodes(&spec->nodes, spec->num_ranks),
-                                  nodes, 0};
+                                  nodes, 0, 0};
     for (int32_t rank = 0; rank < spec->num_ranks; rank++)
         nodes[rank] = coll_node_of(&spec->nodes, rank);
     if (spec->operation != COLL_ALL_REDUCE) /* it ends where it is wanted */
         ranks.first_node =
             (nodes[spec->operation == COLL_REDUCE ? spec->root : row] + 1) % ranks.num_nodes;
-    if (spec->order == COLL_AROUND_A_RING)
-        reduce_ring(spec, row, rows, first, count, out);
+    if (spec->order != REDUCED_IN_RANK_ORDER)
+        reduce_parts(spec, row, rows, first, count, out);
     else
         elements_reduce_rows_over_nodes(spec->dtype, spec->op, &ranks, rows, count, out);
 }

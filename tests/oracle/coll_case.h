@@ -70,7 +70,7 @@ struct coll_case {
     enum coll_form form; /* ignored by operations without an in-place form */
     enum coll_place send_place, recv_place;
     enum coll_alignment send_alignment, recv_alignment;
-    enum { COLL_IN_RANK_ORDER, COLL_AROUND_A_RING } order; /* of reductions */
+    enum element_order order; /* of reductions */
 };
 
 /* Values, form, places, alignments and root at random. */

@@ -43,7 +43,7 @@ static const struct coll_setup setups[COLL_NUM_SETUPS] = {
     SETUP("pushes", 16 * KIB, 64 * KIB, 2, 3,
           ALGORITHMS(TWOSHOT_PUSH, TWOSHOT_PUSH, RING, PUSH, RELAY, TWOSHOT)),
     SETUP("ring", 16 * KIB, 64 * KIB, 3, 2, ALGORITHMS(RING, RING, RING, PUSH, RING, RING)),
-    SETUP("small buffers", 4 * KIB, 16 * KIB, 1, 1, ALGORITHMS(AUTO, AUTO, AUTO, AUTO, AUTO, AUTO)),
+    SETUP("small buffers", 4 * KIB, 16 * KIB, 1, 1, ALGORITHMS(TREE, AUTO, AUTO, AUTO, TREE, TREE)),
 };
 
 #define NODES_SETUP(name, staging_bytes, num_blocks, num_warps, slot_bytes, num_channels,          \
@@ -91,12 +91,8 @@ static weft_algorithm pinned_algorithm(const weft_coll_config *config, weft_coll
 
 void coll_setup_order(const struct coll_setup *setup, struct coll_case *spec)
 {
-    const int is_ring =
-        coll_is_reduction(spec->operation) &&
-        pinned_algorithm(&setup->config, coll_collective(spec->operation)) == WEFT_ALGORITHM_RING;
-    spec->order = is_ring ? COLL_AROUND_A_RING : COLL_IN_RANK_ORDER;
-    if (is_ring && spec->op == WEFT_AVG)
-        spec->op = WEFT_SUM;
+    spec->order =
+        elements_order_of(pinned_algorithm(&setup->config, coll_collective(spec->operation)));
 }
 
 int coll_setup_fits(const struct coll_setup *setup, const struct coll_case *spec)

@@ -18,7 +18,7 @@ struct coll_setup {
 struct coll_setup coll_setup_of(int idx, int32_t num_ranks, const struct coll_nodes *nodes);
 /* Whether the algorithm that the setup pins can do it. */
 int coll_setup_fits(const struct coll_setup *setup, const struct coll_case *spec);
-/* Where the setup's algorithm is a ring, reductions have its order, and sums in place of averages. */
+/* Reductions have the order of the setup's algorithm. */
 void coll_setup_order(const struct coll_setup *setup, struct coll_case *spec);
 /* Where arrays are larger than the staging buffer, makes all ranks alike in where they have them; those of
  * all_to_all_v must then be in the heap. The order is the setup's, too. */

@@ -9,7 +9,7 @@ int coll_seat_open(struct coll_seat *seat, struct ranks_context *context, uint32
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_coll_config coll_config = WEFT_INIT(weft_coll_config);
     struct coll_case of_algorithm = *spec;
-    of_algorithm.order = algorithm == WEFT_ALGORITHM_RING ? COLL_AROUND_A_RING : COLL_IN_RANK_ORDER;
+    of_algorithm.order = elements_order_of(algorithm);
     config.timeout_ms = timeout_ms;
     config.num_nodes = spec->nodes.num_nodes;
     coll_config.packet_bytes = PACKET_BYTES;

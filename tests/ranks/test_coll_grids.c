@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One and the same call gives the same bits with every algorithm that can do it and every number of
- * blocks and warps; rings have an order of their own, and no averages. The oracle knows neither: what equals it in
- * all of them is the same in all. */
+ * blocks and warps; rings and trees have orders of their own. The oracle knows neither: what equals it in all of them
+ * is the same in all. */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/coll_call.h"
@@ -37,6 +37,9 @@ static const struct {
     {WEFT_ALL_GATHER, WEFT_ALGORITHM_RING},
     {WEFT_BROADCAST, WEFT_ALGORITHM_RING},
     {WEFT_REDUCE, WEFT_ALGORITHM_RING},
+    {WEFT_ALL_REDUCE, WEFT_ALGORITHM_TREE},
+    {WEFT_BROADCAST, WEFT_ALGORITHM_TREE},
+    {WEFT_REDUCE, WEFT_ALGORITHM_TREE},
     {WEFT_REDUCE, WEFT_ALGORITHM_ONESHOT},
     {WEFT_REDUCE, WEFT_ALGORITHM_ONESHOT_PULL},
     {WEFT_REDUCE, WEFT_ALGORITHM_TWOSHOT},

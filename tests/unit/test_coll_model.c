@@ -95,6 +95,9 @@ TEST(bytes_over_the_links)
         {WEFT_ALL_GATHER, WEFT_ALGORITHM_RING, 3 * 4096},
         {WEFT_BROADCAST, WEFT_ALGORITHM_RELAY, 4096},
         {WEFT_REDUCE, WEFT_ALGORITHM_RING, 4096},
+        {WEFT_ALL_REDUCE, WEFT_ALGORITHM_TREE, 2 * 4096},
+        {WEFT_BROADCAST, WEFT_ALGORITHM_TREE, 4096},
+        {WEFT_REDUCE, WEFT_ALGORITHM_TREE, 4096},
     };
     const struct weft__coll_costs costs = weft__coll_costs_at(&four_gpus);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

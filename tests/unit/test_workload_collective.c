@@ -113,7 +113,9 @@ TEST(rings_round_each_step_in_their_own_order)
         const struct element_source source = {5, dtype, ELEMENTS_NUMBERS};
         const size_t bytes = dtype_bytes(dtype);
         fill_inputs(&source, COUNT);
-        elements_reduce_ring(&source, WEFT_SUM, NUM_RANKS, 1, 0, COUNT, output);
+        elements_reduce_part(&source, WEFT_SUM,
+                             &(struct element_part){REDUCED_AROUND_A_RING, NUM_RANKS, 1}, 0, COUNT,
+                             output);
         for (int64_t i = 0; i < COUNT; i++) {
             float sum = element_load(dtype, inputs[order[0]], i);
             for (int step = 1; step < NUM_RANKS; step++) {
@@ -123,6 +125,38 @@ TEST(rings_round_each_step_in_their_own_order)
             }
         }
         assert_memory_equal(output, expected, COUNT * bytes);
+        elements_reduce(&source, WEFT_SUM, NUM_RANKS, 0, COUNT, expected);
+        num_unlike += memcmp(output, expected, COUNT * bytes) != 0;
+    }
+    assert_int_equal(num_unlike, NUM_FLOAT_DTYPES);
+}
+
+/* Of ranks a, b and c: a + (b + c). */
+static void add_up(weft_dtype dtype, const int order[NUM_RANKS], int64_t i)
+{
+    float sum = element_load(dtype, inputs[order[1]], i) + element_load(dtype, inputs[order[2]], i);
+    element_store(dtype, expected, i, sum);
+    sum = element_load(dtype, inputs[order[0]], i) + element_load(dtype, expected, i);
+    element_store(dtype, expected, i, sum);
+}
+
+/* Rank 0 is above the others in the first tree, of which 2 is above 1; in the second one all are moved by one. */
+TEST(trees_round_on_the_way_up)
+{
+    static const int orders[2][NUM_RANKS] = {{0, 1, 2}, {1, 2, 0}};
+    int num_unlike = 0;
+    for (int d = 0; d < NUM_FLOAT_DTYPES; d++) {
+        const weft_dtype dtype = float_dtypes[d];
+        const struct element_source source = {5, dtype, ELEMENTS_NUMBERS};
+        const size_t bytes = dtype_bytes(dtype);
+        fill_inputs(&source, COUNT);
+        for (int half = 0; half < 2; half++) {
+            const struct element_part part = {REDUCED_UP_TREES, NUM_RANKS, half};
+            elements_reduce_part(&source, WEFT_SUM, &part, 0, COUNT, output);
+            for (int64_t i = 0; i < COUNT; i++)
+                add_up(dtype, orders[half], i);
+            assert_memory_equal(output, expected, COUNT * bytes);
+        }
         elements_reduce(&source, WEFT_SUM, NUM_RANKS, 0, COUNT, expected);
         num_unlike += memcmp(output, expected, COUNT * bytes) != 0;
     }

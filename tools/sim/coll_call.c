@@ -154,15 +154,15 @@ weft_algorithm coll_algorithm(const struct shape *shape, const struct coll_call 
 {
     const uint64_t row_bytes = (uint64_t)call->count * coll_element_bytes(call);
     const uint64_t packet_bytes = shape->coll_terms.packet_bytes;
-    if (coll_goes_by_rails(shape))
-        return WEFT_ALGORITHM_AUTO;
+    if (coll_goes_by_rails(shape)) /* of one node, every other time */
+        return shape->num_nodes == 1 && call->algorithm % 2 == 0 &&
+                       collective_is_served(call->collective, WEFT_ALGORITHM_TREE)
+                   ? WEFT_ALGORITHM_TREE
+                   : WEFT_ALGORITHM_AUTO;
     if (call->algorithm == WEFT_ALGORITHM_ONESHOT && row_bytes > packet_bytes)
         return WEFT_ALGORITHM_AUTO;
     if (call->algorithm == WEFT_ALGORITHM_TWOSHOT_PACKETS &&
         row_bytes > packet_bytes / 2 * (uint64_t)shape->num_ranks)
-        return WEFT_ALGORITHM_AUTO;
-    if (call->algorithm == WEFT_ALGORITHM_RING && call->op == WEFT_AVG &&
-        collective_reduces(call->collective))
         return WEFT_ALGORITHM_AUTO;
     return call->algorithm;
 }

@@ -113,15 +113,18 @@ uint64_t coll_sent(const struct shape *shape, const struct coll_call *call, int3
 
 /* ---------------------------------------------------------------- results */
 
-/* The part that an element of a row belongs to, which says in which order a ring reduces it. */
-static int32_t ring_part(const struct shape *shape, const struct coll_call *call, int32_t row,
-                         int32_t i)
+/* The part that an element of a row belongs to, which says in which order it is reduced. */
+static struct element_part part_of(const struct shape *shape, const struct coll_call *call,
+                                   int32_t row, int32_t i)
 {
-    const uint64_t part_count =
-        elements_ring_part(call->dtype, (uint64_t)call->count, shape->num_ranks);
-    if (call->collective == WEFT_REDUCE)
-        return coll_root(shape, call);
-    return call->collective == WEFT_REDUCE_SCATTER ? row : (int32_t)((uint64_t)i / part_count);
+    const enum element_order order = elements_order_of(coll_algorithm(shape, call));
+    const struct element_part around = {
+        order, shape->num_ranks, call->collective == WEFT_REDUCE ? coll_root(shape, call) : row};
+    uint64_t end;
+    if (order == REDUCED_AROUND_A_RING && call->collective != WEFT_ALL_REDUCE)
+        return around;
+    return elements_part_at(order, call->dtype, (uint64_t)call->count, shape->num_ranks,
+                            (uint64_t)i, &end);
 }
 
 /* By the arithmetic that unit/test_workload_collective compares with the oracle of the other machines. */
@@ -131,7 +134,7 @@ static uint64_t reduced_bits(const struct shape *shape, const struct coll_call *
     uint64_t operands[SCENARIO_MAX_RANKS], result = 0;
     const void *rows[SCENARIO_MAX_RANKS];
     int32_t nodes[SCENARIO_MAX_RANKS];
-    struct element_ranks ranks = {shape->num_ranks, shape->num_nodes, nodes, 0};
+    struct element_ranks ranks = {shape->num_ranks, shape->num_nodes, nodes, 0, 0};
     for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
         nodes[rank] = shape_node_of(shape, rank);
         operands[rank] = operand(call, rank, row, i);
@@ -141,9 +144,9 @@ static uint64_t reduced_bits(const struct shape *shape, const struct coll_call *
         ranks.first_node = (nodes[row] + 1) % shape->num_nodes;
     if (call->collective == WEFT_REDUCE)
         ranks.first_node = (nodes[coll_root(shape, call)] + 1) % shape->num_nodes;
-    if (coll_algorithm(shape, call) == WEFT_ALGORITHM_RING)
-        elements_reduce_ring_rows(call->dtype, call->op, shape->num_ranks,
-                                  ring_part(shape, call, row, i), rows, 1, &result);
+    const struct element_part part = part_of(shape, call, row, i);
+    if (part.order != REDUCED_IN_RANK_ORDER)
+        elements_reduce_part_rows(call->dtype, call->op, &part, rows, 1, &result);
     else
         elements_reduce_rows_over_nodes(call->dtype, call->op, &ranks, rows, 1, &result);
     return result;

@@ -158,7 +158,7 @@ static const struct option_row option_table[] = {
     {OPTION_OTHER, "algo", "NAME",
      "auto, oneshot, twoshot_packets, oneshot_pull, twoshot, push, multicast, twoshot_push, relay "
      "or "
-     "ring, as weft.h tells; over several nodes auto",
+     "ring or tree, as weft.h tells; over several nodes auto",
      "auto", .parse = parse_algorithm},
     {OPTION_INTEGER, "packet-bytes", "N", "Bytes under way in packets; 0: the library's choice",
      "0", AT(packet_bytes), 0, INT64_C(1) << 32},

@@ -93,8 +93,7 @@ struct collective coll_run_at(const struct coll_run *run, uint64_t bytes)
         .num_ranks = options->num_ranks,
         .num_nodes = run->num_nodes,
         .node_of_rank = run->node_of_rank,
-        .order = options->algorithm == WEFT_ALGORITHM_RING ? REDUCED_AROUND_A_RING
-                                                           : REDUCED_IN_RANK_ORDER,
+        .order = elements_order_of(options->algorithm),
     };
     collective.count = collective_count(&collective, bytes);
     return collective;

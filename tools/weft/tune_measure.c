@@ -98,10 +98,11 @@ static void place_points(const struct coll_options *options, struct tune_curve *
     } while (coll_sizes_next(&options->sizes, &bytes));
 }
 
-/* A ring has sums of its own, which a table must not choose. */
+/* Rings and trees have sums of their own, which a table must not choose. */
 static int is_tried(weft_collective op, weft_algorithm algorithm)
 {
-    return algorithm != WEFT_ALGORITHM_AUTO && algorithm != WEFT_ALGORITHM_RING &&
+    return algorithm != WEFT_ALGORITHM_AUTO &&
+           elements_order_of(algorithm) == REDUCED_IN_RANK_ORDER &&
            collective_is_served(op, algorithm);
 }
 

@@ -31,6 +31,8 @@ int collective_is_served(weft_collective kind, weft_algorithm algorithm)
         return kind == WEFT_BROADCAST;
     case WEFT_ALGORITHM_RING:
         return kind != WEFT_ALL_TO_ALL && kind != WEFT_GATHER && kind != WEFT_SCATTER;
+    case WEFT_ALGORITHM_TREE:
+        return kind == WEFT_ALL_REDUCE || kind == WEFT_BROADCAST || kind == WEFT_REDUCE;
     default:
         return 1;
     }
@@ -93,18 +95,18 @@ double collective_bus_factor(const struct collective *collective)
     return (collective->kind == WEFT_ALL_REDUCE ? 2 : 1) * (num_ranks - 1) / num_ranks;
 }
 
-/* Elements of one row, each part of which has gone around from the rank after its own. */
-static void expect_ring(const struct collective *collective, uint64_t first, uint64_t count,
-                        char *expected)
+/* Elements of one row, in parts that are reduced each in its own order. */
+static void expect_parts(const struct collective *collective, uint64_t first, uint64_t count,
+                         char *expected)
 {
     const struct element_source *source = &collective->source;
-    const uint64_t part_count =
-        elements_ring_part(source->dtype, collective->count, collective->num_ranks);
     while (count > 0) {
-        const uint64_t part = first / part_count, rest = (part + 1) * part_count - first;
-        const uint64_t of_part = rest < count ? rest : count;
-        elements_reduce_ring(source, collective->redop, collective->num_ranks, (int32_t)part, first,
-                             of_part, expected);
+        uint64_t end;
+        const struct element_part part =
+            elements_part_at(collective->order, source->dtype, collective->count,
+                             collective->num_ranks, first, &end);
+        const uint64_t of_part = end - first < count ? end - first : count;
+        elements_reduce_part(source, collective->redop, &part, first, of_part, expected);
         expected += of_part * dtype_bytes(source->dtype);
         first += of_part;
         count -= of_part;
@@ -118,17 +120,17 @@ static void expect_reduced(const struct collective *collective, int32_t rank, ui
     const int has_rows = collective->kind == WEFT_REDUCE_SCATTER;
     const int32_t last = has_rows ? rank : collective->root;
     struct element_ranks ranks = {collective->num_ranks, collective->num_nodes,
-                                  collective->node_of_rank, 0};
+                                  collective->node_of_rank, 0, 0};
+    const struct element_part around = {REDUCED_AROUND_A_RING, collective->num_ranks, last};
     if (collective->num_nodes > 1 && collective->kind != WEFT_ALL_REDUCE)
         ranks.first_node = (collective->node_of_rank[last] + 1) % collective->num_nodes;
     const uint64_t begin = (has_rows ? (uint64_t)rank * collective->count : 0) + first;
     if (collective->order == REDUCED_IN_RANK_ORDER)
         elements_reduce_over_nodes(source, collective->redop, &ranks, begin, count, expected);
-    else if (collective->kind == WEFT_ALL_REDUCE)
-        expect_ring(collective, first, count, expected);
+    else if (collective->kind == WEFT_ALL_REDUCE || collective->order == REDUCED_UP_TREES)
+        expect_parts(collective, first, count, expected);
     else
-        elements_reduce_ring(source, collective->redop, collective->num_ranks, last, begin, count,
-                             expected);
+        elements_reduce_part(source, collective->redop, &around, begin, count, expected);
 }
 
 /* Elements first .. first + count - 1 of one row of the output. */

@@ -19,7 +19,7 @@ struct collective {
     int32_t num_nodes;           /* 0: 1 */
     const int32_t *node_of_rank; /* of several nodes */
     uint64_t count;              /* that the operation is called with */
-    enum { REDUCED_IN_RANK_ORDER, REDUCED_AROUND_A_RING } order;
+    enum element_order order;
 };
 
 static inline int collective_reduces(weft_collective kind)

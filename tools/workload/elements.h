@@ -12,7 +12,7 @@
 /* Types are 1..NUM_DTYPES. */
 enum { NUM_DTYPES = WEFT_FP8_E4M3, NUM_REDUCE_OPS = WEFT_AVG + 1 };
 /* That tools and tests know. */
-enum { NUM_COLLECTIVES = WEFT_SCATTER + 1, NUM_ALGORITHMS = WEFT_ALGORITHM_RING + 1 };
+enum { NUM_COLLECTIVES = WEFT_SCATTER + 1, NUM_ALGORITHMS = WEFT_ALGORITHM_TREE + 1 };
 
 /* By type and by reduction; NULL behind the last. */
 extern const char *const dtype_names[NUM_DTYPES + 2];
@@ -50,6 +50,7 @@ struct element_ranks {
     int32_t num_nodes;           /* with 1: */
     const int32_t *node_of_rank; /* NULL */
     int32_t first_node;          /* whose sum is first; the others follow in turn */
+    int32_t num_averaged;        /* that an average divides by; 0: num_ranks */
 };
 
 /* The same elements of ranks 0 .. num_ranks - 1, reduced as weft.h defines it. */
@@ -66,12 +67,27 @@ void elements_reduce_rows_over_nodes(weft_dtype dtype, weft_reduce_op op,
                                      const struct element_ranks *ranks, const void *const *rows,
                                      uint64_t count, void *elements);
 
-/* As WEFT_ALGORITHM_RING reduces part `part`: from the rank after it on around to it, each step rounded. */
-void elements_reduce_ring(const struct element_source *source, weft_reduce_op op, int32_t num_ranks,
-                          int32_t part, uint64_t first, uint64_t count, void *elements);
-void elements_reduce_ring_rows(weft_dtype dtype, weft_reduce_op op, int32_t num_ranks, int32_t part,
+/* As WEFT_ALGORITHM_RING and TREE reduce, each step rounded: a ring from the rank after `idx` on around to it, the
+ * trees of the first half of a row (idx 0) and of the second. At most 256 ranks of a source. */
+enum element_order { REDUCED_IN_RANK_ORDER, REDUCED_AROUND_A_RING, REDUCED_UP_TREES };
+struct element_part {
+    enum element_order order;
+    int32_t num_ranks;
+    int32_t idx;
+};
+static inline enum element_order elements_order_of(weft_algorithm algorithm)
+{
+    if (algorithm == WEFT_ALGORITHM_TREE)
+        return REDUCED_UP_TREES;
+    return algorithm == WEFT_ALGORITHM_RING ? REDUCED_AROUND_A_RING : REDUCED_IN_RANK_ORDER;
+}
+void elements_reduce_part(const struct element_source *source, weft_reduce_op op,
+                          const struct element_part *part, uint64_t first, uint64_t count,
+                          void *elements);
+void elements_reduce_part_rows(weft_dtype dtype, weft_reduce_op op, const struct element_part *part,
                                const void *const *rows, uint64_t count, void *elements);
-/* How many elements each part but the last ones has, where a row is reduced for all ranks. */
-uint64_t elements_ring_part(weft_dtype dtype, uint64_t row_count, int32_t num_ranks);
+/* The part that element i of a row is in, where the row is reduced for all ranks; *end: of the part. */
+struct element_part elements_part_at(enum element_order order, weft_dtype dtype, uint64_t row_count,
+                                     int32_t num_ranks, uint64_t i, uint64_t *end);
 
 #endif

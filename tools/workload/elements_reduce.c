@@ -220,7 +220,8 @@ static void reduce_chunk(const struct operands *operands, uint64_t first, size_t
         reduce(operands->dtype, operands->op, &node_sums, count, &sums);
     }
     if (operands->op == WEFT_AVG)
-        divide(operands->dtype, ranks->num_ranks, count, &sums);
+        divide(operands->dtype, ranks->num_averaged > 0 ? ranks->num_averaged : ranks->num_ranks,
+               count, &sums);
     narrow(operands->dtype, &sums, count, chunk);
 }
 
@@ -247,7 +248,7 @@ void elements_reduce_over_nodes(const struct element_source *source, weft_reduce
 void elements_reduce(const struct element_source *source, weft_reduce_op op, int32_t num_ranks,
                      uint64_t first, uint64_t count, void *elements)
 {
-    const struct element_ranks ranks = {num_ranks, 1, NULL, 0};
+    const struct element_ranks ranks = {num_ranks, 1, NULL, 0, 0};
     elements_reduce_over_nodes(source, op, &ranks, first, count, elements);
 }
 
@@ -262,44 +263,6 @@ void elements_reduce_rows_over_nodes(weft_dtype dtype, weft_reduce_op op,
 void elements_reduce_rows(weft_dtype dtype, weft_reduce_op op, int32_t num_ranks,
                           const void *const *rows, uint64_t count, void *elements)
 {
-    const struct element_ranks ranks = {num_ranks, 1, NULL, 0};
+    const struct element_ranks ranks = {num_ranks, 1, NULL, 0, 0};
     elements_reduce_rows_over_nodes(dtype, op, &ranks, rows, count, elements);
-}
-
-void elements_reduce_ring_rows(weft_dtype dtype, weft_reduce_op op, int32_t num_ranks, int32_t part,
-                               const void *const *rows, uint64_t count, void *elements)
-{
-    const int32_t first = (part + 1) % num_ranks;
-    elements_reduce_rows(dtype, op, num_ranks == 1 ? 1 : 2,
-                         (const void *[]){rows[first], rows[(first + 1) % num_ranks]}, count,
-                         elements);
-    for (int32_t i = 2; i < num_ranks; i++)
-        elements_reduce_rows(dtype, op, 2,
-                             (const void *[]){elements, rows[(first + i) % num_ranks]}, count,
-                             elements);
-}
-
-void elements_reduce_ring(const struct element_source *source, weft_reduce_op op, int32_t num_ranks,
-                          int32_t part, uint64_t first, uint64_t count, void *elements)
-{
-    const size_t element_bytes = dtype_bytes(source->dtype);
-    union elements inputs[WEFT_COLL_MAX_RANKS];
-    const void *rows[WEFT_COLL_MAX_RANKS];
-    for (uint64_t done = 0; done < count; done += CHUNK_ELEMENTS) {
-        const uint64_t size = count - done < CHUNK_ELEMENTS ? count - done : CHUNK_ELEMENTS;
-        for (int32_t rank = 0; rank < num_ranks; rank++) {
-            elements_fill(source, rank, first + done, size, &inputs[rank]);
-            rows[rank] = &inputs[rank];
-        }
-        elements_reduce_ring_rows(source->dtype, op, num_ranks, part, rows, size,
-                                  (char *)elements + done * element_bytes);
-    }
-}
-
-uint64_t elements_ring_part(weft_dtype dtype, uint64_t row_count, int32_t num_ranks)
-{
-    enum { MULTIPLE = 16 }; /* bytes */
-    const uint64_t bytes = row_count * dtype_bytes(dtype), ranks = (uint64_t)num_ranks;
-    const uint64_t part_bytes = (bytes + ranks - 1) / ranks;
-    return (part_bytes + MULTIPLE - 1) / MULTIPLE * MULTIPLE / dtype_bytes(dtype);
 }

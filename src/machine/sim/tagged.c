@@ -10,7 +10,7 @@
 
 #include "machine/sim/launch.h"
 
-enum { ROW_HASH_BITS = 15, NUM_ROWS = 1 << ROW_HASH_BITS };
+enum { ROW_HASH_BITS = 18, NUM_ROWS = 1 << ROW_HASH_BITS };
 
 struct packet {
     uint32_t words[WEFT__SIM_TAGGED_WORDS];

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* Reductions that are rounded on their way from rank to rank: around a ring, or up a tree. */
+#include <string.h>
+
+#include "workload/elements.h"
+
+enum { NUM_TREES = 2, MAX_BYTES = 8 /* of an element */ };
+
+/* A reduction of some rows, of the elements that are all reduced at a time. */
+struct job {
+    weft_dtype dtype;
+    weft_reduce_op op;
+    const struct element_part *part;
+    const void *const *rows;
+    uint64_t first, count; /* of the rows' elements */
+};
+
+static const void *row_of(const struct job *job, int32_t rank)
+{
+    return (const char *)job->rows[rank] + job->first * dtype_bytes(job->dtype);
+}
+
+enum rest { MORE_IS_ADDED, IS_COMPLETE };
+
+/* Of an average that is not complete yet it makes the sum. */
+static void reduce(const struct job *job, enum rest rest, int32_t num_terms,
+                   const void *const *terms, void *out)
+{
+    const struct element_ranks ranks = {num_terms, 1, NULL, 0, job->part->num_ranks};
+    const int is_sum = job->op == WEFT_AVG && rest == MORE_IS_ADDED;
+    elements_reduce_rows_over_nodes(job->dtype, is_sum ? WEFT_SUM : job->op, &ranks, terms,
+                                    job->count, out);
+}
+
+/* ---------------------------------------------------------------- rings */
+
+static void reduce_around(const struct job *job, void *out)
+{
+    const int32_t num_ranks = job->part->num_ranks;
+    const int32_t first = (job->part->idx + 1) % num_ranks;
+    const void *terms[2] = {row_of(job, first), NULL};
+    if (num_ranks == 1)
+        reduce(job, IS_COMPLETE, 1, terms, out);
+    for (int32_t i = 1; i < num_ranks; i++) {
+        terms[1] = row_of(job, (first + i) % num_ranks);
+        reduce(job, i < num_ranks - 1 ? MORE_IS_ADDED : IS_COMPLETE, 2, terms, out);
+        terms[0] = out;
+    }
+}
+
+/* ---------------------------------------------------------------- trees */
+
+enum { TREE_CHUNK = 64 }; /* elements; there are two chunks for each rank on the way up */
+
+static int32_t rank_at(const struct job *job, int32_t place)
+{
+    const int32_t num_ranks = job->part->num_ranks;
+    if (job->part->idx == 0)
+        return place;
+    return num_ranks % 2 == 0 ? num_ranks - 1 - place : (place + 1) % num_ranks;
+}
+
+/* The places between `after` and `before`, of which there is one at least: that which is above the others adds what is
+ * before it, its own and what is behind it. */
+static void reduce_between(const struct job *job, int32_t after, int32_t before, void *out)
+{
+    uint64_t sums[2][TREE_CHUNK * MAX_BYTES / sizeof(uint64_t)];
+    const void *terms[3];
+    int32_t num_terms = 0, step = 1;
+    while (after + 2 * step < before)
+        step *= 2;
+    const int32_t above = after + step;
+    if (above - after > 1) {
+        reduce_between(job, after, above, sums[0]);
+        terms[num_terms++] = sums[0];
+    }
+    terms[num_terms++] = row_of(job, rank_at(job, above));
+    if (before - above > 1) {
+        reduce_between(job, above, before, sums[1]);
+        terms[num_terms++] = sums[1];
+    }
+    reduce(job, MORE_IS_ADDED, num_terms, terms, out);
+}
+
+static void reduce_up(const struct job *job, void *out)
+{
+    uint64_t sums[TREE_CHUNK * MAX_BYTES / sizeof(uint64_t)];
+    const void *terms[2] = {row_of(job, rank_at(job, 0)), sums};
+    const int32_t num_ranks = job->part->num_ranks;
+    if (num_ranks > 1)
+        reduce_between(job, 0, num_ranks, sums);
+    reduce(job, IS_COMPLETE, num_ranks > 1 ? 2 : 1, terms, out);
+}
+
+/* ---------------------------------------------------------------- either */
+
+void elements_reduce_part_rows(weft_dtype dtype, weft_reduce_op op, const struct element_part *part,
+                               const void *const *rows, uint64_t count, void *elements)
+{
+    struct job job = {dtype, op, part, rows, 0, count};
+    if (part->order == REDUCED_AROUND_A_RING) {
+        reduce_around(&job, elements);
+        return;
+    }
+    for (; job.first < count; job.first += TREE_CHUNK) {
+        const uint64_t rest = count - job.first;
+        job.count = rest < TREE_CHUNK ? rest : (uint64_t)TREE_CHUNK;
+        reduce_up(&job, (char *)elements + job.first * dtype_bytes(dtype));
+    }
+}
+
+void elements_reduce_part(const struct element_source *source, weft_reduce_op op,
+                          const struct element_part *part, uint64_t first, uint64_t count,
+                          void *elements)
+{
+    enum { MAX_RANKS = 256, CHUNK = 256 };
+    static _Thread_local uint64_t inputs[MAX_RANKS][CHUNK * MAX_BYTES / sizeof(uint64_t)];
+    const void *rows[MAX_RANKS];
+    for (int32_t rank = 0; rank < part->num_ranks; rank++)
+        rows[rank] = inputs[rank];
+    for (uint64_t done = 0; done < count; done += CHUNK) {
+        const uint64_t size = count - done < CHUNK ? count - done : CHUNK;
+        for (int32_t rank = 0; rank < part->num_ranks; rank++)
+            elements_fill(source, rank, first + done, size, inputs[rank]);
+        elements_reduce_part_rows(source->dtype, op, part, rows, size,
+                                  (char *)elements + done * dtype_bytes(source->dtype));
+    }
+}
+
+struct element_part elements_part_at(enum element_order order, weft_dtype dtype, uint64_t row_count,
+                                     int32_t num_ranks, uint64_t i, uint64_t *end)
+{
+    enum { MULTIPLE = 16 }; /* bytes */
+    const uint64_t num_parts = order == REDUCED_UP_TREES ? NUM_TREES : (uint64_t)num_ranks;
+    const uint64_t part_bytes = (row_count * dtype_bytes(dtype) + num_parts - 1) / num_parts;
+    const uint64_t part_count =
+        (part_bytes + MULTIPLE - 1) / MULTIPLE * MULTIPLE / dtype_bytes(dtype);
+    const struct element_part part = {order, num_ranks, (int32_t)(i / part_count)};
+    *end = ((uint64_t)part.idx + 1) * part_count;
+    if (*end > row_count)
+        *end = row_count;
+    return part;
+}
