@@ -752,12 +752,12 @@ typedef struct weft_coll_config {
     int32_t num_warps;
     int32_t reserved; /* 0 */
     /* What goes through slots has as many channels to and from each other rank, with so many slots
-     * each. 0, over several nodes, of rings to the next node and from the previous one, as
-     * weft_ep_config's: 1 channel, on cuda 4; 4 slots (1 is as 2); slots of 256 KiB. 0, on one node,
-     * of queues to and from each head of MULTICAST, if anything asks for that: 1 channel, on cuda
-     * 16; 4 slots, of 2 at least; slots of 64 KiB. 0, on one node, of weft_coll_send and
-     * weft_coll_recv: 1 channel, on cuda 64 over the ranks, 32 at most; 4 slots; slots so that all
-     * have 1 MiB together, on cuda 8 MiB, but of 1 KiB at least. */
+     * each. 0, over several nodes, of rings to the next node and from the previous one: 1 channel,
+     * on cuda 4; 8 slots (1 is as 2); slots of 128 KiB and a header of 64 bytes. 0, on one node, of
+     * queues to and from each head of MULTICAST, if anything asks for that: 1 channel, on cuda 16;
+     * 4 slots, of 2 at least; slots of 64 KiB. 0, on one node, of weft_coll_send and weft_coll_recv:
+     * 1 channel, on cuda 64 over the ranks, 32 at most; 4 slots; slots so that all have 1 MiB
+     * together, on cuda 8 MiB, but of 1 KiB at least. */
     uint64_t staging_slot_bytes;
     int32_t num_channels;
     int32_t num_staging_slots;

@@ -7,7 +7,11 @@
 
 /* ---------------------------------------------------------------- life */
 
-enum { LEAST_SLOTS = 2, DEFAULT_SLOTS = 4, DEFAULT_SLOT_BYTES = 256 << 10 };
+enum {
+    LEAST_SLOTS = 2,
+    DEFAULT_SLOTS = 8,
+    DEFAULT_SLOT_BYTES = (128 << 10) + WP_CHUNK_HEADER_BYTES
+};
 
 /* As of weft_ep: warps of GPUs are slow with memory of the host, and fibers share a core. */
 static int32_t default_channels(const weft_comm *comm)
@@ -33,6 +37,7 @@ void weft__coll_internode_plan(const weft_comm *comm, const weft_coll_config *co
     };
     const uint64_t slot_bytes =
         config->staging_slot_bytes == 0 ? DEFAULT_SLOT_BYTES : config->staging_slot_bytes;
+    rings->num_credited = rings->num_slots / 2;
     rings->slot_bytes = (uint32_t)wp_wire_round_up(slot_bytes);
 }
 

@@ -75,6 +75,7 @@ weft_result weft__internode_plan(weft_comm *comm, const weft_ep_config *config,
         .reach = comm->topology.num_nodes - 1,
         .num_channels = own.num_channels,
         .num_slots = own.num_slots,
+        .num_credited = 1,
         .slot_bytes = (uint32_t)own.slot_bytes,
     };
     return result;

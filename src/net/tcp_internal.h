@@ -10,9 +10,10 @@
 
 enum {
     WEFT__TCP_MAX_QUEUED = 1024, /* operations of a peer; more wait in the net */
-    /* One read takes so much beside the payload that lands: a message of one row comes in one call,
-     * and little of a long one is copied. */
-    WEFT__TCP_BUFFER_BYTES = 16 * 1024,
+    /* One read takes so much where a header is awaited: a message that is not longer comes in one call. Behind a
+     * payload that lands it takes less, since what follows a long message is mostly as long: little of it is copied. */
+    WEFT__TCP_BUFFER_BYTES = 32 * 1024,
+    WEFT__TCP_BYTES_BEHIND_PAYLOAD = 4 * 1024,
     WEFT__TCP_MAX_MORE_GUESTS = 64, /* beside one for each rank */
     WEFT__TCP_GUEST_MS = 5000       /* in which a stranger must prove who it is */
 };

@@ -134,17 +134,17 @@ static ssize_t read_once(struct weft__tcp *tcp, struct weft__tcp_peer *peer)
 {
     struct weft__tcp_stream *stream = &peer->stream;
     const size_t direct = stream->state == WEFT__TCP_IN_HEADER ? 0 : stream->num_left;
-    struct iovec parts[] = {{stream->place, direct}, {tcp->buffer, WEFT__TCP_BUFFER_BYTES}};
-    const ssize_t num_read = direct > 0
-                                 ? readv(peer->watched.fd, parts, 2)
-                                 : recv(peer->watched.fd, tcp->buffer, WEFT__TCP_BUFFER_BYTES, 0);
+    const size_t buffered = direct > 0 ? WEFT__TCP_BYTES_BEHIND_PAYLOAD : WEFT__TCP_BUFFER_BYTES;
+    struct iovec parts[] = {{stream->place, direct}, {tcp->buffer, buffered}};
+    const ssize_t num_read = direct > 0 ? readv(peer->watched.fd, parts, 2)
+                                        : recv(peer->watched.fd, tcp->buffer, buffered, 0);
     if (num_read <= 0)
         return num_read;
     const size_t landed = (size_t)num_read < direct ? (size_t)num_read : direct;
     if (landed > 0)
         weft__tcp_stream_landed(stream, landed);
     weft__tcp_stream_take(stream, tcp->buffer, (size_t)num_read - landed);
-    if ((size_t)num_read < direct + WEFT__TCP_BUFFER_BYTES && peer->input == WEFT__TCP_READABLE)
+    if ((size_t)num_read < direct + buffered && peer->input == WEFT__TCP_READABLE)
         peer->input = WEFT__TCP_NOTHING_TO_READ; /* epoll will tell of more */
     return num_read;
 }

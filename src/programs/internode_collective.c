@@ -7,20 +7,21 @@
  *
  * A round: every node's stream goes so many nodes far, as that of all-gather does, in which every node
  * delivers it, of all-to-all, gather and scatter, whose streams for each distance have a round of their
- * own, and of reduce-scatter and reduce, to which each node adds its sum. Chunks are in blocks of G = num_slots - 1. In its step n a warp
+ * own, and of reduce-scatter and reduce, to which each node adds its sum. Chunks are in blocks of G = W - 1,
+ * where W is wp_ring_window. In its step n a warp
  * sends chunk n % G of what began n / G % hops nodes before; if that is another node, it has come as chunk
  * n - G from the previous one, else that one ends here.
  *
  * A chain: a sum begins at node 0, each node adds its own, and the last of D nodes sends it round to all
- * others. Chunks go twice through the ring: with A = num_slots / 2 - 1, node d in its step n adds to chunk
+ * others. Chunks go twice through the ring: with A = W / 2 - 1, node d in its step n adds to chunk
  * n - A d, then hands on chunk n - A (D + d). A broadcast is the second half, from the root's node on. An
  * all-reduce over two nodes is a round: each sends the other its sum, which takes one hop.
  *
  * Why nobody waits for ever. In step n of a round a warp waits for what the previous node sent in its step
- * n - G, and for the slot of the chunk num_slots before in its ring, at the latest one of step n -
- * num_slots, which the next node has taken in its step n - 1. In step n of a chain it waits for what the
+ * n - G, and for the slot of the chunk W before in its ring, at the latest one of step n - W, which the
+ * next node has taken in its step n - 1. In step n of a chain it waits for what the
  * previous node sent in its step n - A, in the same half or, at node 0, in the first; and for the slot of a
- * chunk of step n - num_slots / 2 at the latest, which the next node has taken in its step n - 1. Nodes in
+ * chunk of step n - W / 2 at the latest, which the next node has taken in its step n - 1. Nodes in
  * a step are in order where A is 0. So of all warps of a channel the one that is least far waits for
  * nobody. Channels go in ascending order, and chunks of earlier operations have been taken, or will be,
  * since they wait for nothing of this one.
@@ -180,7 +181,7 @@ WP_FN enum wp_status pass(struct wp_carrier *carrier, uint64_t before, uint64_t 
 
 WP_FN enum wp_status carry_round(struct wp_carrier *carrier, uint64_t hops)
 {
-    const uint64_t block = (uint64_t)carrier->args->rings.num_slots - 1;
+    const uint64_t block = (uint64_t)wp_ring_window(&carrier->args->rings) - 1;
     const uint64_t num_blocks = (most_chunks(carrier, hops) + block - 1) / block;
     enum wp_status status = WP_STATUS_OK;
     for (uint64_t n = 0; n < num_blocks * hops * block + block && status == WP_STATUS_OK; n++) {
@@ -232,7 +233,8 @@ WP_FN enum wp_status carry_sum(struct wp_carrier *carrier)
     const int32_t last = rings->nodes.num_nodes - 1;
     const struct wp_stream stream = wp_stream_of(carrier->args, 0, last);
     const uint64_t num_chunks = wp_stream_chunks(rings, &stream, carrier->channel, 0);
-    const uint64_t skew = (uint64_t)rings->num_slots / 2 - 1; /* of a node after the one before */
+    const uint64_t skew =
+        (uint64_t)wp_ring_window(rings) / 2 - 1; /* of a node after the one before */
     const uint64_t lag = skew * (uint64_t)rings->nodes.num_nodes;
     enum wp_status status = WP_STATUS_OK;
     for (uint64_t k = 0; k < num_chunks + lag && status == WP_STATUS_OK; k++) {

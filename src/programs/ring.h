@@ -9,6 +9,9 @@
  * Chunks are numbered from 0 on over all operations; chunk k uses slot k % num_slots, for the (k / num_slots)-th time.
  * A slot has words of its own, so that it does not matter in which order the network delivers. That a slot has been
  * consumed tells the sender both that the receiver's may be written again and that its own has been sent.
+ * To send a credit is as much work as to send a small chunk. Where chunks are consumed in order, one credit is for
+ * num_credited slots, counted from slot 0, and adds to the word of the last of them: so a chunk may have to wait until
+ * the chunk wp_ring_window(rings) before it has been consumed.
  * The chunks of a ring are filled by one warp one after the other, and so are the rings of several
  * nodes by several warps: nobody waits for one node before it serves another, so that there is no circle of
  * ranks that wait for each other, however few slots there are.
@@ -30,6 +33,7 @@ struct wp_rings { /* of a weft_ep or a weft_coll */
         reach; /* there are rings to so many nodes after the own one, and from as many before it */
     int32_t num_channels; /* rings for each of them */
     int32_t num_slots;    /* of a ring, for each direction */
+    int32_t num_credited; /* slots that a credit frees, and the last one of the ring fewer */
     uint32_t slot_bytes;  /* a multiple of WP_WIRE_ALIGNMENT */
     /* This rank's, both zero at first, and where they begin for puts, on every rank: words arrived and consumed, and
      * slots, which only puts access from outside. */
@@ -172,6 +176,20 @@ WP_FN uint64_t wp_ring_lap(const struct wp_ring *ring, uint64_t chunk)
     return chunk / (uint64_t)ring->rings->num_slots;
 }
 
+/* The slot with whose credit the one with that index is freed. */
+WP_FN uint64_t wp_ring_credit_idx(const struct wp_rings *rings, uint64_t slot_idx)
+{
+    const uint64_t num_credited = (uint64_t)rings->num_credited;
+    const uint64_t last = slot_idx - slot_idx % num_credited + num_credited - 1;
+    return last < (uint64_t)rings->num_slots ? last : (uint64_t)rings->num_slots - 1;
+}
+
+/* How many chunks there are, one behind the other, of which at least the first has room. */
+WP_FN int32_t wp_ring_window(const struct wp_rings *rings)
+{
+    return rings->num_slots - rings->num_credited + 1;
+}
+
 /* Warp-wide, of a word of this rank that the partner adds to. */
 WP_FN enum wp_status wp_ring_wait(const struct wp_operation *op, const struct wp_ring *ring,
                                   uint64_t word, uint64_t at_least)
@@ -186,7 +204,8 @@ WP_FN enum wp_status wp_ring_wait(const struct wp_operation *op, const struct wp
 WP_FN enum wp_status wp_ring_reserve(const struct wp_operation *op, const struct wp_ring *ring,
                                      uint64_t chunk)
 {
-    const uint64_t slot = ring->first_out + wp_ring_slot_idx(ring, chunk);
+    const uint64_t slot =
+        ring->first_out + wp_ring_credit_idx(ring->rings, wp_ring_slot_idx(ring, chunk));
     return wp_ring_wait(op, ring, wp_rings_consumed(ring->rings, slot), wp_ring_lap(ring, chunk));
 }
 
@@ -227,7 +246,10 @@ WP_FN const char *wp_ring_in_slot(const struct wp_ring *ring, uint64_t chunk)
 WP_FN void wp_ring_consume(struct wp_warp *warp, const struct wp_ring *ring, uint64_t chunk)
 {
     const struct wp_rings *rings = ring->rings;
-    const uint64_t slot = ring->first_in + wp_ring_slot_idx(ring, chunk);
+    const uint64_t slot_idx = wp_ring_slot_idx(ring, chunk);
+    if (wp_ring_credit_idx(rings, slot_idx) != slot_idx)
+        return;
+    const uint64_t slot = ring->first_in + slot_idx;
     const struct wp_access credit =
         wp_counted_put(ring->partner, 0, 0, 0, rings->words_place + wp_rings_consumed(rings, slot));
     wp_remote_post(warp, &credit);

@@ -110,26 +110,35 @@ WP_FN uint64_t wp_chunk_payload(const struct wp_rings *rings)
     return rings->slot_bytes - WP_CHUNK_HEADER_BYTES;
 }
 
+/* All channels together. */
+WP_FN uint64_t wp_stream_all_chunks(const struct wp_rings *rings, const struct wp_stream *stream)
+{
+    const uint64_t payload = wp_chunk_payload(rings);
+    return (stream->num_rows * stream->row_bytes + payload - 1) / payload;
+}
+
 /* How many chunks of the stream go through the channel, `hops` nodes from where it begins. To the next node the first
  * rail sends one at least, in which that node reads what is called. */
 WP_FN uint64_t wp_stream_chunks(const struct wp_rings *rings, const struct wp_stream *stream,
                                 int32_t channel, uint64_t hops)
 {
-    const uint64_t payload = wp_chunk_payload(rings);
     const uint64_t num_channels = (uint64_t)rings->num_channels;
-    uint64_t num_chunks = (stream->num_rows * stream->row_bytes + payload - 1) / payload;
+    uint64_t num_chunks = wp_stream_all_chunks(rings, stream);
     if (num_chunks == 0 && hops == 0 && rings->nodes.local_idx == 0)
         num_chunks = 1;
     return (num_chunks + num_channels - 1 - (uint64_t)channel) / num_channels;
 }
 
-/* The bytes of the stream that the channel's chunk k has. */
+/* The bytes of the stream that the channel's chunk k has. All but the last have as many: each costs a message. */
 WP_FN struct wp_span wp_stream_chunk(const struct wp_rings *rings, const struct wp_stream *stream,
                                      int32_t channel, uint64_t k)
 {
-    const uint64_t payload = wp_chunk_payload(rings);
+    const uint64_t num_chunks = wp_stream_all_chunks(rings, stream);
+    const uint64_t num_bytes = stream->num_rows * stream->row_bytes;
+    const uint64_t chunk_bytes =
+        num_chunks == 0 ? 0 : wp_wire_round_up((num_bytes + num_chunks - 1) / num_chunks);
     const uint64_t idx = k * (uint64_t)rings->num_channels + (uint64_t)channel;
-    return wp_span_of_row(stream->num_rows * stream->row_bytes, idx * payload, payload);
+    return wp_span_of_row(num_bytes, idx * chunk_bytes, chunk_bytes);
 }
 
 /* A chunk's share of one row. */

@@ -204,12 +204,13 @@ static void draw_coll_staging(struct shape *shape, enum scenario_staging staging
         LEAST_PAYLOAD_BYTES = 16,
         MAX_DOUBLINGS = 3,
         MAX_CHANNELS = 3,
-        LEAST_SLOTS = 2
+        LEAST_SLOTS = 2,
+        MOST_SLOTS = 5 /* from 4 on a credit is for more than one */
     };
     struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS + 2)};
     const int is_drawn = staging == SCENARIO_STAGING_DRAWN;
     shape->num_channels = is_drawn ? draw(&rng, 1, MAX_CHANNELS) : 1;
-    shape->num_slots = is_drawn ? draw(&rng, LEAST_SLOTS, MAX_SLOTS) : LEAST_SLOTS;
+    shape->num_slots = is_drawn ? draw(&rng, LEAST_SLOTS, MOST_SLOTS) : LEAST_SLOTS;
     shape->slot_bytes = HEADER_BYTES + ((uint64_t)LEAST_PAYLOAD_BYTES
                                         << (is_drawn ? draw(&rng, 0, MAX_DOUBLINGS) : 0));
 }
