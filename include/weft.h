@@ -1273,20 +1273,31 @@ typedef struct weft_ep_device_counts {
 WEFT_API weft_result weft_ep_query_device_counts(const weft_ep_handle *handle,
                                                  weft_ep_device_counts *counts);
 
-/* One array of a token's payload, moved as opaque bytes. */
+/* One array of a token's payload: moved as opaque bytes, or quantised on its way, as weft_rows_quantise does
+ * it. Then src has rows of dtype, row_bytes is theirs, and the receivers get rows of narrow_dtype, an
+ * element a byte, with their scales. One plane of a dispatch may be so, and its scales count as a plane. */
 typedef struct weft_plane {
     size_t size;
     const void *src;    /* rows of this rank's tokens, anywhere */
-    void *dst;          /* [capacity][row_bytes] */
+    void *dst;          /* [capacity][row_bytes]; quantised: [capacity][elements] */
     uint64_t row_bytes; /* 1..2^31-1, the same on all ranks; multiples of 16 and 16-byte aligned
                            src and dst are fastest, all others correct */
     uint64_t src_stride_bytes; /* between rows of src; 0: row_bytes */
+    void *scales;     /* quantised: [capacity][groups] floats, or bytes of WEFT_SCALE_UE8M0 */
+    weft_dtype dtype; /* quantised: WEFT_BF16, WEFT_FP16 or WEFT_FP32 */
+    weft_dtype
+        narrow_dtype; /* WEFT_FP8_E4M3 or WEFT_INT8; WEFT_DTYPE_NONE: the plane is moved as it
+                                  is, and the other fields from `scales` on are 0 */
+    weft_scale_kind scale;
+    int32_t
+        group_elements; /* that have one scale, a divisor of the row's elements; 0: all of the row */
 } weft_plane;
 
 typedef struct weft_ep_dispatch_args {
     size_t size;
     const weft_plane *planes; /* [num_planes], copied */
-    int32_t num_planes;       /* 0..WEFT_MAX_PLANES, the same on all ranks */
+    int32_t
+        num_planes; /* 0..WEFT_MAX_PLANES, the same on all ranks; with a quantised one, one fewer */
     /* Rows that the outputs hold: at least num_recv_tokens when the host waited for the counts; in
      * capacity mode any number: rows from `capacity` on are neither sent nor written, and
      * weft_ep_check reports them. */

@@ -29,3 +29,18 @@ weft_result weft__check_enum(enum weft__enum kind, int32_t value, int32_t lowest
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is %s, allowed are %s", name, given,
                        allowed);
 }
+
+weft_result weft__check_quantisation(weft_dtype narrow_dtype, weft_scale_kind scale,
+                                     int64_t group_elements, int64_t hidden)
+{
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)narrow_dtype, WEFT_FP8_E4M3, WEFT_INT8,
+                               "narrow_dtype"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_SCALE, (int32_t)scale, WEFT_SCALE_FP32, WEFT_SCALE_UE8M0,
+                               "scale"));
+    WEFT__TRY(weft__check_range(group_elements, 0, hidden, "group_elements"));
+    if (group_elements > 0 && hidden % group_elements != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "group_elements is %lld, must divide hidden, which is %lld",
+                           (long long)group_elements, (long long)hidden);
+    return WEFT_OK;
+}

@@ -2,6 +2,7 @@
 #include "api/ep_extents.h"
 
 #include "api/overlap.h"
+#include "ep/planes.h"
 
 enum { MAX_EXTENTS = 2 * WEFT_MAX_PLANES + 8 };
 
@@ -59,7 +60,10 @@ static void add_plane(struct list *list, const weft_plane *plane, int32_t i, uin
     add(list, (struct weft__extent){"planes", i, ".src", WEFT__EXTENT_READ, plane->src, num_tokens,
                                     plane->row_bytes, plane->src_stride_bytes});
     add(list, (struct weft__extent){"planes", i, ".dst", WEFT__EXTENT_WRITTEN, plane->dst, capacity,
-                                    plane->row_bytes, 0});
+                                    weft__plane_received_bytes(plane), 0});
+    if (weft__plane_is_quantised(plane))
+        add(list, (struct weft__extent){"planes", i, ".scales", WEFT__EXTENT_WRITTEN, plane->scales,
+                                        capacity, weft__plane_scales_bytes(plane), 0});
 }
 
 weft_result weft__check_dispatch_memory(const weft_ep_handle *handle,

@@ -3,6 +3,7 @@
 #include "api/destroy.h"
 #include "api/ep_extents.h"
 #include "api/structs.h"
+#include "ep/planes.h"
 
 static weft_result check_state(const weft_ep_handle *handle, enum weft__handle_state needed)
 {
@@ -147,7 +148,41 @@ static weft_result check_num_blocks(const weft_ep_handle *handle, int32_t num_bl
     return weft__check_range(num_blocks, 0, weft__ep_max_local_blocks(handle->ep), "num_blocks");
 }
 
-static weft_result check_plane(const weft_ep_handle *handle, const weft_plane *plane, int32_t i,
+/* Of a quantised one; sets group_elements if it was 0. */
+static weft_result check_quantised(weft_plane *plane, int32_t i, int32_t capacity)
+{
+    const char *const name = weft__plane_names[i].scales;
+    WEFT__TRY(
+        weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)plane->dtype, WEFT_BF16, WEFT_FP32, "dtype"));
+    const int64_t element_bytes = (int64_t)wp_dtype_bytes(plane->dtype);
+    if (plane->row_bytes % (uint64_t)element_bytes != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "planes[%d].row_bytes is %llu, must be a multiple of %lld, the bytes of "
+                           "an element of its dtype",
+                           i, (unsigned long long)plane->row_bytes, (long long)element_bytes);
+    const int64_t hidden = (int64_t)plane->row_bytes / element_bytes;
+    WEFT__TRY(
+        weft__check_quantisation(plane->narrow_dtype, plane->scale, plane->group_elements, hidden));
+    plane->group_elements = plane->group_elements == 0 ? (int32_t)hidden : plane->group_elements;
+    if (weft__plane_scales_bytes(plane) > INT32_MAX)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "%s: those of a row have %llu bytes, allowed are 1..%d", name,
+                           (unsigned long long)weft__plane_scales_bytes(plane), INT32_MAX);
+    return weft__check_array(plane->scales, capacity, name);
+}
+
+static weft_result check_not_quantised(const weft_plane *plane, int32_t i)
+{
+    if (plane->scales == NULL && plane->dtype == WEFT_DTYPE_NONE &&
+        plane->scale == WEFT_SCALE_FP32 && plane->group_elements == 0)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "planes[%d].narrow_dtype is WEFT_DTYPE_NONE: its scales, dtype, scale and "
+                       "group_elements must be 0",
+                       i);
+}
+
+static weft_result check_plane(const weft_ep_handle *handle, weft_plane *plane, int32_t i,
                                int32_t capacity)
 {
     const int32_t num_tokens = handle->routing.num_tokens;
@@ -160,7 +195,31 @@ static weft_result check_plane(const weft_ep_handle *handle, const weft_plane *p
                            "planes[%d].src is NULL, allowed only for 0 tokens, not for %d", i,
                            num_tokens);
     WEFT__TRY(weft__check_array(plane->dst, capacity, weft__plane_names[i].dst));
+    WEFT__TRY(weft__plane_is_quantised(plane) ? check_quantised(plane, i, capacity)
+                                              : check_not_quantised(plane, i));
     return check_pointer(handle, plane->src, weft__plane_names[i].src);
+}
+
+/* Those of one dispatch: `planes` are its own copies. */
+static weft_result check_planes(const weft_ep_handle *handle, const weft_ep_dispatch_args *args,
+                                weft_plane *planes)
+{
+    const int32_t quantised = weft__planes_quantised(args);
+    for (int32_t i = 0; i < args->num_planes; i++) {
+        WEFT__TRY(check_plane(handle, &planes[i], i, args->capacity));
+        if (weft__plane_is_quantised(&planes[i]) && i != quantised)
+            return weft__error(
+                WEFT_ERROR_INVALID_ARGUMENT,
+                "planes[%d] and planes[%d] have a narrow_dtype: at most one plane of "
+                "a dispatch is quantised",
+                quantised, i);
+    }
+    if (weft__planes_num(args) <= WEFT_MAX_PLANES)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "num_planes is %d, allowed are 0..%d: planes[%d] is quantised, and its "
+                       "scales are one more",
+                       args->num_planes, WEFT_MAX_PLANES - 1, quantised);
 }
 
 static weft_result check_topk_arrays(const weft_ep_dispatch_args *args, int32_t num_tokens)
@@ -195,8 +254,7 @@ weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args
     args.planes = planes;
     WEFT__TRY(weft__check_range(args.capacity, 0, INT32_MAX, "capacity"));
     WEFT__TRY(check_num_blocks(handle, args.num_blocks));
-    for (int32_t i = 0; i < args.num_planes; i++)
-        WEFT__TRY(check_plane(handle, &args.planes[i], i, args.capacity));
+    WEFT__TRY(check_planes(handle, &args, planes));
     WEFT__TRY(check_topk_arrays(&args, handle->routing.num_tokens));
     WEFT__TRY(check_pointer(handle, args.topk_idx, "topk_idx"));
     WEFT__TRY(check_pointer(handle, args.topk_weights, "topk_weights"));

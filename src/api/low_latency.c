@@ -11,16 +11,8 @@ static weft_result check_quantisation(const weft_ll_config *config)
         WEFT__TRY(weft__check_unused((uint64_t)config->scale, "scale"));
         return weft__check_unused((uint64_t)config->group_elements, "group_elements");
     }
-    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)config->narrow_dtype, WEFT_FP8_E4M3,
-                               WEFT_INT8, "narrow_dtype"));
-    WEFT__TRY(weft__check_enum(WEFT__ENUM_SCALE, (int32_t)config->scale, WEFT_SCALE_FP32,
-                               WEFT_SCALE_UE8M0, "scale"));
-    WEFT__TRY(weft__check_range(config->group_elements, 0, config->hidden, "group_elements"));
-    if (config->group_elements > 0 && config->hidden % config->group_elements != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "group_elements is %d, must divide hidden, which is %lld",
-                           config->group_elements, (long long)config->hidden);
-    return WEFT_OK;
+    return weft__check_quantisation(config->narrow_dtype, config->scale, config->group_elements,
+                                    config->hidden);
 }
 
 static weft_result check_masks(const weft_ep *ep, const weft_ll_config *config)

@@ -88,11 +88,6 @@ int32_t weft__ep_most_tokens(const weft_ep *ep, int32_t num_topk);
 /* Bytes of a handle's tables. */
 uint64_t weft__handle_bytes(const weft_ep *ep, int32_t max_tokens, int32_t num_topk);
 
-/* What errors call the arrays of a plane. */
-extern const struct weft__plane_names {
-    const char *src, *dst;
-} weft__plane_names[WEFT_MAX_PLANES];
-
 weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *args,
                             weft_stream *stream);
 weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Turns the user's arguments into the programs' and launches them. */
-#include "ep/staging.h"
+#include "ep/planes.h"
 #include "programs/internode_combine.h"
 #include "programs/internode_dispatch.h"
 #include "programs/layout.h"
@@ -119,31 +119,6 @@ weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)
     return handle->is_captured ? WEFT_OK : stream->machine->event_record(handle->notified, stream);
 }
 
-#define PLANE_NAMES(i)                                                                             \
-    {                                                                                              \
-        "planes[" #i "].src", "planes[" #i "].dst"                                                 \
-    }
-const struct weft__plane_names weft__plane_names[WEFT_MAX_PLANES] = {
-    PLANE_NAMES(0), PLANE_NAMES(1), PLANE_NAMES(2), PLANE_NAMES(3),
-    PLANE_NAMES(4), PLANE_NAMES(5), PLANE_NAMES(6), PLANE_NAMES(7)};
-#undef PLANE_NAMES
-
-static void announce_planes(const weft_ep_dispatch_args *args,
-                            struct wp_dispatch_args *program_args, struct weft__arrays *arrays)
-{
-    struct wp_message *message = &program_args->message;
-    message->call.head.kind |= (uint64_t)args->num_planes << WP_CALL_NUM_PLANES_BIT;
-    for (int32_t i = 0; i < args->num_planes; i++) {
-        const weft_plane *plane = &args->planes[i];
-        message->call.row_bytes[i] = (uint32_t)plane->row_bytes;
-        program_args->planes[i].rows = plane->src;
-        program_args->planes[i].stride_bytes =
-            plane->src_stride_bytes == 0 ? plane->row_bytes : plane->src_stride_bytes;
-        weft__arrays_add(arrays, WP_ARRAY_PLANE + i, plane->dst, plane->row_bytes,
-                         weft__plane_names[i].dst);
-    }
-}
-
 /* What all ranks must give alike; told from the pointers, since either side's may be NULL at size 0. */
 static uint32_t dispatch_options(const weft_ep_handle *handle, const weft_ep_dispatch_args *args)
 {
@@ -185,11 +160,11 @@ static struct weft__grid grid_of_call(const weft_ep *ep, const struct weft__work
     return grid;
 }
 
-static uint64_t largest_row_bytes(const weft_ep_dispatch_args *args)
+static uint64_t largest_row_bytes(const struct wp_call *call)
 {
     uint64_t largest = 0;
-    for (int32_t i = 0; i < args->num_planes; i++)
-        largest = args->planes[i].row_bytes > largest ? args->planes[i].row_bytes : largest;
+    for (int32_t i = 0; i < wp_call_num_planes(call); i++)
+        largest = call->row_bytes[i] > largest ? call->row_bytes[i] : largest;
     return largest;
 }
 
@@ -209,8 +184,11 @@ static weft_result launch_internode_dispatch(weft_ep_handle *handle,
     WEFT__TRY(weft__internode_check_row(
         internode, wp_wire_dispatch_bytes(&message->call, handle->routing.nodes.max_relayed_rows)));
     note_graphs(handle, stream);
-    WEFT__TRY(weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_internode_dispatch, grid,
-                                    &program_args, sizeof program_args));
+    const enum wp_program program = wp_is_quantised(&args->quantised)
+                                        ? WP_PROGRAM_internode_quantised_dispatch
+                                        : WP_PROGRAM_internode_dispatch;
+    WEFT__TRY(weft__exchange_launch(ep->exchange, stream, program, grid, &program_args,
+                                    sizeof program_args));
     handle->has_relayed = 1;
     return WEFT_OK;
 }
@@ -218,9 +196,12 @@ static weft_result launch_internode_dispatch(weft_ep_handle *handle,
 static weft_result launch_dispatch(const weft_ep *ep, const struct wp_staged_dispatch_args *args,
                                    struct weft__grid grid, weft_stream *stream)
 {
-    if (ep->staging_bytes > 0)
-        return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_staged_dispatch, grid, args,
-                                     sizeof *args);
+    const int is_quantised = wp_is_quantised(&args->dispatch.quantised);
+    if (is_quantised || ep->staging_bytes > 0)
+        return weft__exchange_launch(ep->exchange, stream,
+                                     is_quantised ? WP_PROGRAM_quantised_dispatch
+                                                  : WP_PROGRAM_staged_dispatch,
+                                     grid, args, sizeof *args);
     return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_dispatch, grid, &args->dispatch,
                                  sizeof args->dispatch);
 }
@@ -246,11 +227,11 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
     struct wp_dispatch_args *dispatch = &program_args.dispatch;
     struct weft__arrays arrays = {
         .handle = handle, .message = &dispatch->message, .rounds = &program_args.rounds};
-    announce_planes(args, dispatch, &arrays);
+    weft__planes_announce(args, dispatch, &arrays);
     announce_topk(args, &dispatch->message, &arrays);
     WEFT__TRY(weft__arrays_place(&arrays));
     const struct weft__work work = {WEFT__WORK_PUSH_ROWS, handle->routing.num_tokens,
-                                    largest_row_bytes(args)};
+                                    largest_row_bytes(&dispatch->message.call)};
     const struct weft__grid grid = grid_of_call(ep, &work, args->num_blocks);
     dispatch->message.num_blocks = grid.num_blocks; /* between nodes there are more */
     WEFT__TRY(ep->internode == NULL

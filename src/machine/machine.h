@@ -72,10 +72,9 @@
  *                       non-null srcs, in order, of types that struct wp_weighted_sum says; dst is
  *                       none of the srcs. `weights` is memory of this rank, the warp or the block,
  *                       and read when the pointers are; NULL: all are 1
- *   wp_row_quantise   a row of num_elements, which are whole groups, to each non-null dst, as
- *                       struct wp_quantisation says: the elements there, the scales from dst +
- *                       scales_offset on. For a part of a row, the caller moves src, the dsts and
- *                       the offset (wp_scale_offset)
+ *   wp_row_quantise   a row of num_elements, which are whole groups, to where struct
+ *                       wp_quantised_rows says, as struct wp_quantisation does. For a part of a row,
+ *                       the caller moves src, the dsts and the offset (wp_scale_offset)
  *   wp_row_dequantise  the way back: each element times its group's scale
  *   wp_row_log_encode  a row of bf16, fp16 or fp32 as one of WEFT_LOG_10BIT, to each non-null dst;
  *                       num_elements are whole groups. A part of a row is whole blocks of
@@ -237,6 +236,15 @@ struct wp_quantisation {
     enum wp_scale_kind scale;
     int32_t group_elements;
     int64_t scale_stride_bytes; /* from one word of scales to the next; 0: they lie side by side */
+};
+
+/* Where a row goes that is quantised: its elements to each dst that is not NULL, and that one's scales to
+ * the pointer with the same index in `scales`, which may be the dsts themselves, plus an offset. */
+struct wp_quantised_rows {
+    const void *const *dsts;
+    const void *const *scales;
+    int64_t scales_offset;
+    int32_t num_dsts;
 };
 
 /* Of several, the greatest counts. */

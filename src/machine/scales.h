@@ -52,7 +52,8 @@ WP_FN struct weft__scale weft__scale_of_group(uint32_t greatest_magnitude, weft_
     return scale;
 }
 
-WP_FN uint64_t weft__scale_bytes(enum wp_scale_kind kind)
+/* For programs, too. */
+WP_FN uint64_t wp_scale_bytes(enum wp_scale_kind kind)
 {
     return kind == WP_SCALE_UE8M0 ? 1 : sizeof(float);
 }

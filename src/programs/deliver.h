@@ -6,6 +6,7 @@
 #ifndef WEFT_PROGRAMS_DELIVER_H
 #define WEFT_PROGRAMS_DELIVER_H
 
+#include "programs/dispatch.h"
 #include "programs/share.h"
 #include "programs/targets.h"
 
@@ -52,6 +53,50 @@ WP_FN void wp_deliver_row(const struct wp_delivery *delivery, int32_t plane, con
     }
     wp_warp_sync(warp);
     wp_row_copy(warp, dsts, num_targets, src + span.begin, span.bytes);
+}
+
+/* The pointers of so many targets and of their scales fit the warp's. */
+enum { WP_MOST_QUANTISED_AT_ONCE = WP_WARP_POINTERS / 2 };
+
+/* Groups [span.begin, span.begin + span.bytes) of the row, which begins at src, of a plane that is quantised, with
+ * their scales, to some of the targets. */
+WP_FN void wp_deliver_quantised_to(const struct wp_delivery *delivery,
+                                   const struct wp_quantised_plane *plane, const char *src,
+                                   struct wp_span groups, const struct wp_target *targets,
+                                   int32_t num_targets)
+{
+    struct wp_warp *warp = delivery->op->warp;
+    const struct wp_quantisation how = plane->how;
+    const int32_t scales_plane = wp_call_num_planes(delivery->call) - 1;
+    const int64_t first = (int64_t)groups.begin * how.group_elements;
+    const void **dsts = wp_warp_pointers(warp), **scales = dsts + WP_MOST_QUANTISED_AT_ONCE;
+    wp_warp_sync(warp); /* those before have been used */
+    for (int32_t i = wp_lane_idx(warp); i < num_targets; i += WP_WARP_SIZE) {
+        char *row = wp_target_row(delivery->op, targets[i], WP_ARRAY_PLANE + plane->idx,
+                                  delivery->call->row_bytes[plane->idx]);
+        dsts[i] = row == NULL ? NULL : row + first; /* an element of theirs is a byte */
+        scales[i] = wp_target_row(delivery->op, targets[i], WP_ARRAY_PLANE + scales_plane,
+                                  delivery->call->row_bytes[scales_plane]);
+    }
+    wp_warp_sync(warp);
+    const struct wp_quantised_rows to = {dsts, scales, wp_scale_offset(how, (int64_t)groups.begin),
+                                         num_targets};
+    wp_row_quantise(warp, to, src + (uint64_t)first * wp_dtype_bytes(how.src_dtype), how,
+                    (int64_t)groups.bytes * how.group_elements);
+}
+
+/* To all targets. */
+WP_FN void wp_deliver_quantised(const struct wp_delivery *delivery,
+                                const struct wp_quantised_plane *plane, const char *src,
+                                struct wp_span groups, int32_t num_targets)
+{
+    const struct wp_target *targets = wp_warp_targets(delivery->op->warp);
+    for (int32_t first = 0; first < num_targets; first += WP_MOST_QUANTISED_AT_ONCE) {
+        const int32_t rest = num_targets - first;
+        wp_deliver_quantised_to(delivery, plane, src, groups, targets + first,
+                                rest < WP_MOST_QUANTISED_AT_ONCE ? rest
+                                                                 : WP_MOST_QUANTISED_AT_ONCE);
+    }
 }
 
 WP_FN void wp_store_expert_id(uint32_t options, char *ids, int64_t i, int32_t local_expert)

@@ -13,7 +13,8 @@ WP_PROGRAM(dispatch, warp, args)
     if (op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
     wp_operation_tell(&op);
-    const struct wp_own_tokens own = wp_own_tokens(&op, args, wp_num_launch_warps(warp), NULL);
+    const struct wp_own_tokens own =
+        wp_own_tokens(&op, args, wp_num_launch_warps(warp), NULL, WP_PLANES_AS_THEY_ARE);
     const int32_t first = wp_first_unit(warp);
     const int32_t num_targets = wp_own_prepare(&own, first);
     const enum wp_status status = wp_operation_meet(&op);

@@ -3,6 +3,7 @@
  * internode_dispatch: as dispatch, over several nodes. A token that ranks of another node need crosses the network
  * once, to this rank's partner there, which relays it to those ranks. A warp for every ring sends, another
  * relays; the other warps deliver the tokens of this rank to ranks of its own node.
+ * internode_quantised_dispatch takes the same steps.
  */
 #include "programs/internode_dispatch.h"
 
@@ -77,28 +78,36 @@ WP_FN void write_topk(struct wp_warp *warp, const struct wp_internode_dispatch_a
 }
 
 WP_FN void write_token(struct wp_warp *warp, const struct wp_internode_dispatch_args *args,
-                       int32_t node, int32_t token, char *wire)
+                       int32_t node, int32_t token, char *wire, enum wp_own_planes planes)
 {
     const struct wp_dispatch_args *dispatch = &args->dispatch;
     const struct wp_call *call = &dispatch->message.call;
+    const struct wp_quantised_plane *quantised = &dispatch->quantised;
     const int32_t max_rows = dispatch->routing.nodes.max_relayed_rows;
     write_rows(warp, args, node, token, (struct wp_wire_token *)(void *)wire);
     write_topk(warp, args, token, (struct wp_wire_token *)(void *)wire);
-    for (int32_t plane = 0; plane < wp_call_num_planes(call); plane++) {
+    const int32_t scales_plane = wp_call_num_planes(call) - 1;
+    const int is_quantised = planes == WP_PLANES_OF_ANY_KIND && wp_is_quantised(quantised);
+    for (int32_t plane = 0; plane <= scales_plane - is_quantised; plane++) {
         const void **dsts = wp_warp_pointers(warp);
-        wp_warp_sync(warp); /* the pointer before has been used */
-        if (wp_lane_idx(warp) == 0)
+        const char *src =
+            dispatch->planes[plane].rows + (uint64_t)token * dispatch->planes[plane].stride_bytes;
+        wp_warp_sync(warp); /* the pointers before have been used */
+        if (wp_lane_idx(warp) == 0) {
             dsts[0] = wire + wp_wire_plane_offset(call, max_rows, plane);
+            dsts[1] = wire + wp_wire_plane_offset(call, max_rows, scales_plane);
+        }
         wp_warp_sync(warp);
-        wp_row_stage(warp, dsts, 1,
-                     dispatch->planes[plane].rows +
-                         (uint64_t)token * dispatch->planes[plane].stride_bytes,
-                     call->row_bytes[plane]);
+        const struct wp_quantised_rows to = {dsts, dsts + 1, 0, 1};
+        if (is_quantised && plane == quantised->idx)
+            wp_row_quantise(warp, to, src, quantised->how, (int64_t)call->row_bytes[plane]);
+        else
+            wp_row_stage(warp, dsts, 1, src, call->row_bytes[plane]);
     }
 }
 
 WP_FN enum wp_status send_chunks(const struct wp_internode_dispatch_args *args,
-                                 const struct wp_relay *relay)
+                                 const struct wp_relay *relay, enum wp_own_planes planes)
 {
     struct wp_warp *warp = relay->op->warp;
     const struct wp_ring *ring = &relay->ring;
@@ -113,7 +122,7 @@ WP_FN enum wp_status send_chunks(const struct wp_internode_dispatch_args *args,
             return WP_STATUS_FAILED;
         for (int32_t row = chunk.begin; row < chunk.end; row++)
             write_token(warp, args, ring->node, tokens[row],
-                        slot + wp_relay_row_offset(relay, row - chunk.begin));
+                        slot + wp_relay_row_offset(relay, row - chunk.begin), planes);
         wp_ring_send(warp, ring, number, wp_relay_row_offset(relay, chunk.end - chunk.begin));
     }
     return WP_STATUS_OK;
@@ -194,7 +203,7 @@ WP_FN enum wp_status relay_chunks(const struct wp_internode_dispatch_args *args,
 /* Serves the warp's ring. Its sender counts for the receiver, too. */
 WP_FN enum wp_status serve_ring(const struct wp_operation *op,
                                 const struct wp_internode_dispatch_args *args,
-                                const struct wp_duty *duty)
+                                const struct wp_duty *duty, enum wp_own_planes planes)
 {
     const struct wp_node_routing *routing = &args->dispatch.routing.nodes;
     const struct wp_nodes *nodes = &args->rings.nodes;
@@ -207,7 +216,7 @@ WP_FN enum wp_status serve_ring(const struct wp_operation *op,
     if (wp_lane_idx(op->warp) == 0)
         wp_ring_advance(&out.ring, op->sequence, wp_relay_num_chunks(&out),
                         wp_relay_num_chunks(&in));
-    return send_chunks(args, &out);
+    return send_chunks(args, &out, planes);
 }
 
 /* Warps of this very launch may have ended, and noted that it has relayed: so its own number does not
@@ -229,7 +238,9 @@ WP_FN void note_relayed(struct wp_warp *warp, const struct wp_dispatch_args *dis
         wp_add_relaxed(relayed_by, (int32_t)sequence);
 }
 
-WP_PROGRAM(internode_dispatch, warp, args)
+WP_FN enum wp_status dispatch_over_nodes(struct wp_warp *warp,
+                                         const struct wp_internode_dispatch_args *args,
+                                         enum wp_own_planes planes)
 {
     const struct wp_dispatch_args *dispatch = &args->dispatch;
     if (!is_needed(warp, args))
@@ -241,7 +252,7 @@ WP_PROGRAM(internode_dispatch, warp, args)
     wp_operation_tell(&op);
     const struct wp_duty duty = wp_warp_duty(warp, &args->rings, 2);
     const struct wp_own_tokens own =
-        wp_own_tokens(&op, dispatch, duty.num_local, dispatch->exchange.bases);
+        wp_own_tokens(&op, dispatch, duty.num_local, dispatch->exchange.bases, planes);
     int32_t first = duty.local_idx, num_targets = 0;
     if (duty.kind == WP_DUTY_LOCAL)
         num_targets = wp_own_prepare(&own, first);
@@ -249,7 +260,7 @@ WP_PROGRAM(internode_dispatch, warp, args)
     if (status != WP_STATUS_OK)
         return wp_operation_end(&op, status);
     if (duty.kind != WP_DUTY_LOCAL)
-        status = serve_ring(&op, args, &duty);
+        status = serve_ring(&op, args, &duty, planes);
     if (duty.kind != WP_DUTY_LOCAL && status == WP_STATUS_OK) {
         first = wp_duty_first_unit(warp, &duty, &own.share);
         num_targets = wp_own_prepare(&own, first);
@@ -262,3 +273,10 @@ WP_PROGRAM(internode_dispatch, warp, args)
         note_relayed(warp, dispatch, op.sequence);
     return status;
 }
+
+#ifndef WP_STEPS_ONLY
+WP_PROGRAM(internode_dispatch, warp, args)
+{
+    return dispatch_over_nodes(warp, args, WP_PLANES_AS_THEY_ARE);
+}
+#endif

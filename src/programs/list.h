@@ -10,10 +10,12 @@
     X(combine)                                                                                     \
     X(staged_dispatch)                                                                             \
     X(staged_combine)                                                                              \
+    X(quantised_dispatch)                                                                          \
     X(barrier)                                                                                     \
     X(internode_notify)                                                                            \
     X(internode_dispatch)                                                                          \
     X(internode_combine)                                                                           \
+    X(internode_quantised_dispatch)                                                                \
     X(internode_barrier)                                                                           \
     X(internode_collective)                                                                        \
     X(packet_reduce)                                                                               \

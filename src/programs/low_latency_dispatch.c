@@ -81,10 +81,11 @@ WP_FN void send_elements(const struct wp_ll_sender *sender, int32_t token, struc
         return;
     }
     const int64_t first_group = (int32_t)elements.first / plan->quantisation.group_elements;
-    wp_row_quantise(warp, wp_warp_pointers(warp),
-                    (int64_t)(plan->slot.scales_offset - sent_begin) +
-                        wp_scale_offset(plan->quantisation, first_group),
-                    num_dsts, src, plan->quantisation, elements.num);
+    const struct wp_quantised_rows slots = {wp_warp_pointers(warp), wp_warp_pointers(warp),
+                                            (int64_t)(plan->slot.scales_offset - sent_begin) +
+                                                wp_scale_offset(plan->quantisation, first_group),
+                                            num_dsts};
+    wp_row_quantise(warp, slots, src, plan->quantisation, elements.num);
 }
 
 /* Where the rank of choice j answers: the token's place, or with nodes its slot. */

@@ -34,13 +34,15 @@ WP_FN struct wp_scaled_part find_part(const struct wp_quantise_args *args, int64
     return part;
 }
 
-/* As row operations take it. */
-WP_FN const void **put_pointer(struct wp_warp *warp, const void *pointer)
+/* As row operations take them: a row, and its scales. */
+WP_FN const void **put_pointers(struct wp_warp *warp, const void *row, const void *scales)
 {
     const void **pointers = wp_warp_pointers(warp);
-    wp_warp_sync(warp); /* the previous one has been used */
-    if (wp_lane_idx(warp) == 0)
-        pointers[0] = pointer;
+    wp_warp_sync(warp); /* the previous ones have been used */
+    if (wp_lane_idx(warp) == 0) {
+        pointers[0] = row;
+        pointers[1] = scales;
+    }
     wp_warp_sync(warp);
     return pointers;
 }
@@ -48,19 +50,19 @@ WP_FN const void **put_pointer(struct wp_warp *warp, const void *pointer)
 WP_FN void quantise_part(struct wp_warp *warp, struct wp_quantisation how,
                          struct wp_scaled_part part)
 {
-    const void **dsts = put_pointer(warp, part.dst);
+    const void **dsts = put_pointers(warp, part.dst, part.scales);
+    const struct wp_quantised_rows to = {dsts, dsts + 1, 0, 1};
     if (how.dst_dtype == WEFT_LOG_10BIT)
         wp_row_log_encode(warp, dsts, 1, part.src, how.src_dtype, part.num_elements);
     else
-        wp_row_quantise(warp, dsts, (int64_t)((uint64_t)part.scales - (uint64_t)part.dst), 1,
-                        part.src, how, part.num_elements);
+        wp_row_quantise(warp, to, part.src, how, part.num_elements);
 }
 
 WP_FN void dequantise_part(struct wp_warp *warp, struct wp_quantisation how,
                            struct wp_scaled_part part)
 {
     if (how.src_dtype == WEFT_LOG_10BIT)
-        wp_row_log_sum(warp, part.dst, put_pointer(warp, part.src), NULL, 1, how.dst_dtype,
+        wp_row_log_sum(warp, part.dst, put_pointers(warp, part.src, NULL), NULL, 1, how.dst_dtype,
                        part.num_elements);
     else
         wp_row_dequantise(warp, part.dst, part.src, part.scales, how, part.num_elements);

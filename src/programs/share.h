@@ -103,4 +103,12 @@ WP_FN struct wp_span wp_part_span(const struct wp_share *share, int32_t part, ui
     return wp_span_of_row(row_bytes, (uint64_t)part * part_bytes, part_bytes);
 }
 
+/* The same of a row of groups that are not cut: which ones a part has. */
+WP_FN struct wp_span wp_part_groups(const struct wp_share *share, int32_t part, uint64_t num_groups)
+{
+    const uint64_t part_groups =
+        wp_divide_by_parts(share, (uint32_t)num_groups + (uint32_t)share->num_parts - 1);
+    return wp_span_of_row(num_groups, (uint64_t)part * part_groups, part_groups);
+}
+
 #endif

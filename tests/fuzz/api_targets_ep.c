@@ -144,6 +144,17 @@ static const struct fuzz_mutation notify_mutations[] = {
 
 /* ---------------------------------------------------------------- dispatch */
 
+static void quantise_plane(weft_plane *plane, char *scales, struct rng *rng)
+{
+    const int32_t num_elements = 6 * (1 + (int32_t)rng_below(rng, 5));
+    plane->dtype = (weft_dtype)(WEFT_BF16 + rng_below(rng, 3));
+    plane->narrow_dtype = coin(rng) ? WEFT_FP8_E4M3 : WEFT_INT8;
+    plane->scale = (weft_scale_kind)rng_below(rng, WEFT_SCALE_UE8M0 + 1);
+    plane->group_elements = 3 * (int32_t)rng_below(rng, 3);
+    plane->scales = scales;
+    plane->row_bytes = (uint64_t)num_elements * (plane->dtype == WEFT_FP32 ? 4 : 2);
+}
+
 static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_ep_dispatch_args *args = &a->dispatch.known;
@@ -159,6 +170,8 @@ static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
                                         .dst = a->arena_memory + 1024 * plane + rng_below(rng, 16),
                                         .row_bytes = 1 + rng_below(rng, 100),
                                         .src_stride_bytes = coin(rng) ? 0 : 128};
+    if (args->num_planes < WEFT_MAX_PLANES && coin(rng))
+        quantise_plane(&a->planes[args->num_planes - 1], a->arena_memory + 12288, rng);
     args->index_type = WEFT_INT64;
     args->topk_idx = a->topk_idx;
     args->topk_weights = a->topk_weights;
@@ -185,6 +198,10 @@ static const struct fuzz_mutation dispatch_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT64, "planes[0].row_bytes|dst", planes[0].row_bytes, INT32_MAX),
     FUZZ_POINTERS("planes[0].src", planes[0].src, FUZZ_NULL),
     FUZZ_POINTERS("planes[0].dst", planes[0].dst, FUZZ_NULL, FUZZ_LAST_BYTE),
+    FUZZ_NUMBERS(FUZZ_INT32, "narrow_dtype|dtype", planes[0].narrow_dtype, -1, WEFT_BF16,
+                 WEFT_LOG_10BIT, INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "scale", planes[0].scale, -1, WEFT_SCALE_UE8M0 + 1, INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "group_elements", planes[0].group_elements, -1, 101, INT32_MAX),
     FUZZ_NUMBERS(FUZZ_INT32, "index_type", dispatch.known.index_type, -1, WEFT_DTYPE_NONE, 3,
                  INT32_MIN),
     FUZZ_PAIR("topk_idx", dispatch.known.topk_idx, FUZZ_NULL),

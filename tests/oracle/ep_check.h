@@ -34,10 +34,18 @@ enum ep_capacity {
 int32_t ep_capacity_of(const struct ep_world *world, enum ep_capacity capacity, int32_t rank);
 
 struct ep_plane_shape {
-    uint64_t row_bytes;
-    uint64_t src_gap_bytes; /* between rows */
-    uint64_t src_misalign_bytes, dst_misalign_bytes;
+    uint64_t row_bytes;                              /* of the source */
+    uint64_t src_gap_bytes;                          /* between rows */
+    uint64_t src_misalign_bytes, dst_misalign_bytes; /* the latter of scales, too */
+    /* Quantised on its way, at most one plane; no narrow_dtype: not. */
+    weft_dtype dtype, narrow_dtype;
+    weft_scale_kind scale;
+    int32_t group_elements;
 };
+
+/* Of a row as it is received, and of its scales: 0 if it has none. */
+uint64_t ep_plane_received_bytes(const struct ep_plane_shape *shape);
+uint64_t ep_plane_scales_bytes(const struct ep_plane_shape *shape);
 
 struct ep_dispatch_shape {
     int32_t num_planes;
@@ -54,6 +62,7 @@ struct ep_dispatch {
     weft_plane planes[WEFT_MAX_PLANES];
     struct ep_array src[WEFT_MAX_PLANES];
     struct ep_array dst[WEFT_MAX_PLANES];
+    struct ep_array scales; /* of the quantised plane */
     struct ep_array topk_idx, topk_weights, src_token;
 };
 

@@ -3,10 +3,12 @@
 
 #include "harness/memory.h"
 #include "oracle/ep_check.h"
+#include "oracle/quantised.h"
+#include "workload/elements.h"
 #include "workload/rng.h"
 
 /* Numbers of the outputs (ep_reach_place): planes, and behind them these. */
-enum { OUTPUT_IDS = WEFT_MAX_PLANES, OUTPUT_WEIGHTS, OUTPUT_SRC_TOKEN };
+enum { OUTPUT_IDS = WEFT_MAX_PLANES, OUTPUT_WEIGHTS, OUTPUT_SRC_TOKEN, OUTPUT_SCALES };
 
 static uint64_t plane_key(const struct ep_rank *self, const struct ep_dispatch_shape *shape,
                           int32_t plane)
@@ -27,13 +29,85 @@ static int make_output(struct ep_rank *self, const struct ep_dispatch *dispatch,
                           misalign_bytes);
 }
 
+/* ---------------------------------------------------------------- quantised planes */
+
+static int is_quantised(const struct ep_plane_shape *shape)
+{
+    return shape->narrow_dtype != WEFT_DTYPE_NONE;
+}
+
+static int64_t num_elements(const struct ep_plane_shape *shape)
+{
+    return (int64_t)(shape->row_bytes / dtype_bytes(shape->dtype));
+}
+
+uint64_t ep_plane_received_bytes(const struct ep_plane_shape *shape)
+{
+    return is_quantised(shape) ? (uint64_t)num_elements(shape) : shape->row_bytes;
+}
+
+static int64_t group_elements(const struct ep_plane_shape *shape)
+{
+    return shape->group_elements == 0 ? num_elements(shape) : shape->group_elements;
+}
+
+uint64_t ep_plane_scales_bytes(const struct ep_plane_shape *shape)
+{
+    if (!is_quantised(shape))
+        return 0;
+    return (uint64_t)(num_elements(shape) / group_elements(shape)) *
+           (shape->scale == WEFT_SCALE_UE8M0 ? 1 : sizeof(float));
+}
+
+/* A row as its source has it. */
+static void make_row(uint64_t key, const struct ep_plane_shape *shape, int64_t global_token,
+                     void *row)
+{
+    if (is_quantised(shape))
+        ep_data_values(key, global_token % 2 == 0 ? EP_VALUES_SPECIAL : EP_VALUES_CANCELLING,
+                       global_token, shape->dtype, row, num_elements(shape));
+    else
+        ep_data_bytes(key, global_token, row, shape->row_bytes);
+}
+
+/* The same as it is received, with its scales. */
+static void receive_row(const struct ep_plane_shape *shape, const char *sent, char *row,
+                        char *scales)
+{
+    if (!is_quantised(shape)) {
+        memcpy(row, sent, shape->row_bytes);
+        return;
+    }
+    const struct quantised_form form = {shape->dtype, shape->narrow_dtype, shape->scale,
+                                        group_elements(shape), sizeof(float)};
+    quantised_make_row(&form, sent, num_elements(shape), row, scales);
+}
+
+/* ---------------------------------------------------------------- inputs and outputs */
+
+static int make_scales(struct ep_rank *self, struct ep_dispatch *dispatch, int32_t plane)
+{
+    const struct ep_plane_shape *shape = &dispatch->shape->planes[plane];
+    weft_plane *given = &dispatch->planes[plane];
+    if (make_output(self, dispatch, &dispatch->scales, OUTPUT_SCALES,
+                    (uint64_t)dispatch->capacity * ep_plane_scales_bytes(shape),
+                    shape->dst_misalign_bytes))
+        return 1;
+    given->scales = dispatch->scales.data;
+    given->dtype = shape->dtype;
+    given->narrow_dtype = shape->narrow_dtype;
+    given->scale = shape->scale;
+    given->group_elements = shape->group_elements;
+    return 0;
+}
+
 static int make_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int32_t plane)
 {
     const struct ep_plane_shape *shape = &dispatch->shape->planes[plane];
     const int32_t rank = self->context->rank;
     const int32_t num_tokens = self->world->problem.tokens[rank].num_tokens;
     const uint64_t stride_bytes = shape->row_bytes + shape->src_gap_bytes;
-    const uint64_t dst_bytes = (uint64_t)dispatch->capacity * shape->row_bytes;
+    const uint64_t dst_bytes = (uint64_t)dispatch->capacity * ep_plane_received_bytes(shape);
     struct ep_array *src = &dispatch->src[plane];
     if (make_output(self, dispatch, &dispatch->dst[plane], plane, dst_bytes,
                     shape->dst_misalign_bytes) ||
@@ -41,16 +115,16 @@ static int make_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int32_
                        shape->src_misalign_bytes))
         return 1;
     for (int32_t token = 0; token < num_tokens; token++)
-        ep_data_bytes(plane_key(self, dispatch->shape, plane),
-                      self->world->first_token[rank] + token,
-                      (char *)src->host + (uint64_t)token * stride_bytes, shape->row_bytes);
+        make_row(plane_key(self, dispatch->shape, plane), shape,
+                 self->world->first_token[rank] + token,
+                 (char *)src->host + (uint64_t)token * stride_bytes);
     dispatch->planes[plane] =
         (weft_plane){.size = sizeof(weft_plane),
                      .src = src->data,
                      .dst = dispatch->dst[plane].data,
                      .row_bytes = shape->row_bytes,
                      .src_stride_bytes = shape->src_gap_bytes == 0 ? 0 : stride_bytes};
-    return ep_array_push(self, src);
+    return (is_quantised(shape) && make_scales(self, dispatch, plane)) || ep_array_push(self, src);
 }
 
 static int make_row_outputs(struct ep_rank *self, struct ep_dispatch *dispatch)
@@ -101,21 +175,35 @@ static int32_t num_delivered(const struct ep_rank *self, const struct ep_dispatc
     return num_rows < dispatch->capacity ? num_rows : dispatch->capacity;
 }
 
+/* Row `row` of the output, as it should be: of which there are so many bytes. */
+static int compare_row(struct ep_rank *self, const struct ep_array *output, const char *expected,
+                       uint64_t row_bytes, const char *name, int32_t row)
+{
+    return ep_compare(self, (const char *)output->host + (uint64_t)row * row_bytes, expected,
+                      row_bytes, name, row);
+}
+
 static int verify_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int32_t plane)
 {
-    const uint64_t row_bytes = dispatch->shape->planes[plane].row_bytes;
+    const struct ep_plane_shape *shape = &dispatch->shape->planes[plane];
     const struct ep_oracle_row *rows = self->world->received[self->context->rank].rows;
-    void *expected = tests_alloc(row_bytes);
+    char *sent = tests_alloc(shape->row_bytes), *expected = tests_alloc(shape->row_bytes);
+    char *scales = is_quantised(shape) ? tests_alloc(ep_plane_scales_bytes(shape)) : NULL;
     int failed = 0;
     for (int32_t row = 0; row < num_delivered(self, dispatch) && !failed; row++) {
-        ep_data_bytes(plane_key(self, dispatch->shape, plane),
-                      self->world->first_token[rows[row].source_rank] + rows[row].token, expected,
-                      row_bytes);
-        failed = ep_compare(self, (char *)dispatch->dst[plane].host + (uint64_t)row * row_bytes,
-                            expected, row_bytes, "plane", row);
+        make_row(plane_key(self, dispatch->shape, plane), shape,
+                 self->world->first_token[rows[row].source_rank] + rows[row].token, sent);
+        receive_row(shape, sent, expected, scales);
+        failed = compare_row(self, &dispatch->dst[plane], expected, ep_plane_received_bytes(shape),
+                             "plane", row) ||
+                 (scales != NULL && compare_row(self, &dispatch->scales, scales,
+                                                ep_plane_scales_bytes(shape), "scales", row));
     }
+    tests_free(sent);
     tests_free(expected);
-    return failed || ep_array_check_and_free(self, &dispatch->dst[plane], "plane");
+    tests_free(scales);
+    return failed || ep_array_check_and_free(self, &dispatch->dst[plane], "plane") ||
+           (is_quantised(shape) && ep_array_check_and_free(self, &dispatch->scales, "scales"));
 }
 
 /* Rows that did not come have -1 in all their ids. */
@@ -163,7 +251,7 @@ static int pull_outputs(struct ep_rank *self, struct ep_dispatch *dispatch)
     for (int32_t plane = 0; plane < dispatch->shape->num_planes; plane++)
         if (ep_array_pull(self, &dispatch->dst[plane]))
             return 1;
-    return ep_array_pull(self, &dispatch->topk_idx) ||
+    return ep_array_pull(self, &dispatch->scales) || ep_array_pull(self, &dispatch->topk_idx) ||
            ep_array_pull(self, &dispatch->topk_weights) ||
            ep_array_pull(self, &dispatch->src_token);
 }

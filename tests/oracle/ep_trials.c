@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "harness/memory.h"
+#include "workload/elements.h"
 #include "workload/rng.h"
 
 enum { ARENA_BYTES = 4 << 20 };
@@ -22,6 +23,19 @@ struct ep_combine_shape ep_combine_shape_of(weft_dtype dtype, int64_t hidden)
         .dtype = dtype, .hidden = hidden, .bias = EP_BIAS_BOTH, .weights = EP_WITH};
 }
 
+/* Makes the plane one that is quantised on its way. */
+static void quantise_plane(struct ep_plane_shape *plane, struct rng *rng)
+{
+    static const int32_t groups[] = {1, 3, 8, 17, 32, 64, 128, 160};
+    const int32_t group = groups[rng_below(rng, 8)];
+    const int32_t num_groups = 1 + (int32_t)rng_below(rng, 9);
+    plane->dtype = (weft_dtype)(WEFT_BF16 + rng_below(rng, 3));
+    plane->narrow_dtype = rng_below(rng, 2) == 0 ? WEFT_FP8_E4M3 : WEFT_INT8;
+    plane->scale = (weft_scale_kind)rng_below(rng, 3);
+    plane->group_elements = num_groups == 1 ? 0 : group;
+    plane->row_bytes = (uint64_t)(group * num_groups) * dtype_bytes(plane->dtype);
+}
+
 struct ep_dispatch_shape ep_dispatch_shape_random(uint64_t seed)
 {
     static const uint64_t row_bytes[] = {1, 2, 3, 7, 15, 16, 17, 31, 32, 48, 255, 256, 1000};
@@ -34,6 +48,8 @@ struct ep_dispatch_shape ep_dispatch_shape_random(uint64_t seed)
             .src_gap_bytes = rng_below(&rng, 2) == 0 ? 0 : rng_below(&rng, 40),
             .src_misalign_bytes = rng_below(&rng, 2) == 0 ? 0 : rng_below(&rng, 16),
             .dst_misalign_bytes = rng_below(&rng, 2) == 0 ? 0 : rng_below(&rng, 16)};
+    if (shape.num_planes > 0 && shape.num_planes < WEFT_MAX_PLANES && rng_below(&rng, 3) > 0)
+        quantise_plane(&shape.planes[rng_below(&rng, (uint32_t)shape.num_planes)], &rng);
     shape.topk = (enum ep_topk)rng_below(&rng, 3);
     shape.src_token = (enum ep_optional)rng_below(&rng, 2);
     shape.capacity = (enum ep_capacity)rng_below(&rng, EP_NUM_CAPACITIES);

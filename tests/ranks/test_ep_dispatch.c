@@ -97,6 +97,43 @@ TEST(every_set_of_outputs)
     }
 }
 
+/* Every form, with few tokens, whose rows several warps share, and with many. */
+TEST(quantised_on_the_way)
+{
+    struct ep_trials trials = ep_trials_create(5, 0);
+    for (int i = 0; i < 3 * 2 * 3 * 2; i++) {
+        struct ep_case spec = usual;
+        spec.max_tokens = i % 2 == 0 ? 1 : 40;
+        spec.seed = (uint64_t)i;
+        struct ep_trial *trial = ep_trials_add(&trials, &spec);
+        const weft_dtype dtype = (weft_dtype)(WEFT_BF16 + i / 2 % 3);
+        trial->dispatch.num_planes = 1 + i % 3;
+        for (int32_t plane = 0; plane < trial->dispatch.num_planes; plane++)
+            trial->dispatch.planes[plane].row_bytes = 48;
+        trial->dispatch.planes[i % 3 / 2] =
+            (struct ep_plane_shape){.row_bytes = 1536 * (dtype == WEFT_FP32 ? 4 : 2),
+                                    .dtype = dtype,
+                                    .narrow_dtype = i / 6 % 2 == 0 ? WEFT_FP8_E4M3 : WEFT_INT8,
+                                    .scale = (weft_scale_kind)(i / 12),
+                                    .group_elements = i % 4 == 3 ? 0 : 128};
+    }
+    assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+}
+
+/* Each row to more ranks than a warp has pointers for at a time. */
+TEST(quantised_for_many_ranks)
+{
+    struct ep_trials trials = ep_trials_create(tests_on_cuda() ? 4 : 40, 0);
+    struct ep_case spec = usual;
+    spec.max_tokens = 2;
+    spec.num_topk = WEFT_MAX_TOPK;
+    spec.num_experts = 120;
+    struct ep_trial *trial = ep_trials_add(&trials, &spec);
+    trial->dispatch.planes[0] = (struct ep_plane_shape){
+        .row_bytes = 512, .dtype = WEFT_BF16, .narrow_dtype = WEFT_FP8_E4M3, .group_elements = 64};
+    assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+}
+
 /* Enough rows that every warp of every block has several of them for every rank. */
 TEST(many_tokens)
 {

@@ -232,7 +232,8 @@ static uint64_t least_slot_bytes(const struct shape *shape, const struct ep_tria
     uint64_t token_bytes =
         round_up(8 + 8 * (num_topk < num_local ? num_topk : num_local) + 8 * num_topk);
     for (int32_t plane = 0; plane < trial->dispatch.num_planes; plane++)
-        token_bytes += round_up(trial->dispatch.planes[plane].row_bytes);
+        token_bytes += round_up(ep_plane_received_bytes(&trial->dispatch.planes[plane])) +
+                       round_up(ep_plane_scales_bytes(&trial->dispatch.planes[plane]));
     return 64 + (token_bytes > sum_bytes ? token_bytes : sum_bytes);
 }
 

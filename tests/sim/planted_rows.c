@@ -144,7 +144,8 @@ WP_PROGRAM(planted_row_quantise, warp, args)
         pointers[1] = narrow;
     }
     wp_warp_sync(warp);
-    wp_row_quantise(warp, pointers, SCALES_OFFSET, 2, src, there, NUM_ELEMENTS);
+    const struct wp_quantised_rows to = {pointers, pointers, SCALES_OFFSET, 2};
+    wp_row_quantise(warp, to, src, there, NUM_ELEMENTS);
     sync_as(warp, args->form);
     wp_row_dequantise(warp, dst, narrow, narrow + SCALES_OFFSET, back, NUM_ELEMENTS);
     wp_block_sync(warp);

@@ -53,9 +53,9 @@ static void expect(int form, const struct area *area, struct area *expected)
     }
     if (args->narrow_dtype == WEFT_LOG_10BIT)
         return;
-    const void *narrow = expected->narrow;
-    cpu->quantise(&narrow, (const char *)expected->scales - expected->narrow, 1, area->src, there,
-                  NUM_ELEMENTS);
+    const void *narrow = expected->narrow, *scales = expected->scales;
+    const struct wp_quantised_rows to = {&narrow, &scales, 0, 1};
+    cpu->quantise(to, area->src, there, NUM_ELEMENTS);
     cpu->dequantise(expected->back, expected->narrow, expected->scales, back, NUM_ELEMENTS);
 }
 

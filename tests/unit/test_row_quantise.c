@@ -29,14 +29,18 @@ static struct quantised_rows *new_rows(void)
     return rows;
 }
 
+static struct wp_quantised_rows all_of(const struct quantised_rows *rows)
+{
+    return (struct wp_quantised_rows){rows->dsts, rows->dsts, rows->scales_offset, rows->num_dsts};
+}
+
 static void check_drawn_rows(const struct weft__row_functions *functions)
 {
     struct quantised_rows *rows = new_rows();
     uint64_t state = 1;
     for (int i = 0; i < NUM_QUANTISATIONS * QUANTISED_TRIALS; i++) {
         draw_quantised_rows(rows, i % NUM_QUANTISATIONS, &state);
-        functions->quantise(rows->dsts, rows->scales_offset, rows->num_dsts, rows->src, rows->how,
-                            rows->num_elements);
+        functions->quantise(all_of(rows), rows->src, rows->how, rows->num_elements);
         check_quantised_rows(rows);
     }
     free(rows);
@@ -81,11 +85,12 @@ static void check_parts(const struct weft__row_functions *functions)
         const void *dsts[QUANTISED_MAX_DSTS];
         for (int32_t d = 0; d < rows->num_dsts; d++)
             dsts[d] = rows->dsts[d] == NULL ? NULL : (const char *)rows->dsts[d] + first;
-        functions->quantise(
-            dsts, rows->scales_offset - first + quantised_scale_offset(&form, groups),
-            rows->num_dsts, rows->src + (uint64_t)first * wp_dtype_bytes(how.src_dtype), how,
-            rows->num_elements - first);
-        functions->quantise(rows->dsts, rows->scales_offset, rows->num_dsts, rows->src, how, first);
+        struct wp_quantised_rows to = all_of(rows);
+        to.dsts = dsts; /* scales are still found from where the rows begin */
+        to.scales_offset += quantised_scale_offset(&form, groups);
+        functions->quantise(to, rows->src + (uint64_t)first * wp_dtype_bytes(how.src_dtype), how,
+                            rows->num_elements - first);
+        functions->quantise(all_of(rows), rows->src, how, first);
         check_quantised_rows(rows);
     }
     free(rows);
@@ -112,7 +117,8 @@ static struct quantised_pair quantise_pair(const struct weft__row_functions *fun
     struct quantised_pair pair = {{0, 0}, 0};
     const void *dsts[] = {&pair};
     const struct wp_quantisation how = {WEFT_FP32, narrow, kind, 2, 0};
-    functions->quantise(dsts, offsetof(struct quantised_pair, scale), 1, src, how, 2);
+    const struct wp_quantised_rows to = {dsts, dsts, offsetof(struct quantised_pair, scale), 1};
+    functions->quantise(to, src, how, 2);
     return pair;
 }
 

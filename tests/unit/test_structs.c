@@ -15,9 +15,11 @@ enum { MAX_BYTES = 4096, LATER_BYTES = 24 };
 struct type {
     const char *name;
     size_t bytes;
+    size_t first_bytes; /* of its first version */
 };
 static const struct type types[WEFT__NUM_STRUCTS] = {
-#define TYPE(type, last) {#type, sizeof(type)},
+#define TYPE(type, last)                                                                           \
+    {#type, sizeof(type), offsetof(type, last) + sizeof(((const type *)NULL)->last)},
     WEFT__STRUCTS(TYPE)
 #undef TYPE
 };
@@ -59,6 +61,17 @@ static void inputs_are_copied_as_far_as_both_know(void **state)
                                 bytes - sizeof(size_t));
             assert_int_equal(copy[bytes], 0xff);
         }
+        /* What an older caller does not know is 0. */
+        for (size_t size = types[i].first_bytes; size < bytes; size += 4) {
+            set_size(given, size);
+            memset(copy, 0xff, sizeof copy);
+            assert_int_equal(weft__struct_read(kind, copy, given, "args"), WEFT_OK);
+            assert_memory_equal(copy + sizeof(size_t), given + sizeof(size_t),
+                                size - sizeof(size_t));
+            for (size_t byte = size; byte < bytes; byte++)
+                assert_int_equal(copy[byte], 0);
+        }
+        set_size(given, bytes + LATER_BYTES);
         given[bytes + LATER_BYTES - 1] = 1;
         assert_refused(weft__struct_read(kind, copy, given, "args"), types[i].name);
         set_size(given, bytes + LATER_BYTES - 1);
@@ -72,7 +85,7 @@ static void sizes_that_are_none_are_refused(void **state)
     unsigned char given[MAX_BYTES] = {0}, copy[MAX_BYTES];
     for (int i = 0; i < WEFT__NUM_STRUCTS; i++) {
         const enum weft__struct kind = (enum weft__struct)i;
-        const size_t sizes[] = {0, 7, sizeof(size_t), types[i].bytes - 1, SIZE_MAX};
+        const size_t sizes[] = {0, 7, sizeof(size_t), types[i].first_bytes - 1, SIZE_MAX};
         for (size_t j = 0; j < sizeof sizes / sizeof sizes[0]; j++) {
             set_size(given, sizes[j]);
             assert_refused(weft__struct_read(kind, copy, given, "args"), types[i].name);
@@ -131,10 +144,10 @@ static void arrays_have_the_stride_of_their_first_element(void **state)
         assert_int_equal(copies[i].row_bytes, i + 1);
     given[2].later = 1;
     assert_refused(weft__struct_read_array(kind, copies, given, NUM_PLANES, "planes"),
-                   "planes[2]: weft_plane has 48 bytes");
+                   "planes[2]: weft_plane has 72 bytes");
     given[1].known.size = sizeof given[0].known;
     assert_refused(weft__struct_read_array(kind, copies, given, NUM_PLANES, "planes"),
-                   "planes[1].size is 40 and planes[0].size is 48");
+                   "planes[1].size is 64 and planes[0].size is 72");
     given[0].known.size = 1;
     assert_refused(weft__struct_read_array(kind, copies, given, NUM_PLANES, "planes"),
                    "planes[0]: size of weft_plane is 1");

@@ -70,8 +70,8 @@ WP_PROGRAM(row_quantising, warp, args)
     for (int32_t i = wp_lane_idx(warp); i < args->num_dsts; i += WP_WARP_SIZE)
         dsts[i] = args->dsts[i];
     wp_warp_sync(warp);
-    wp_row_quantise(warp, dsts, args->scales_offset, args->num_dsts, args->src, args->how,
-                    args->num_elements);
+    const struct wp_quantised_rows to = {dsts, dsts, args->scales_offset, args->num_dsts};
+    wp_row_quantise(warp, to, args->src, args->how, args->num_elements);
     return WP_STATUS_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "narrow.h"
 #include "workload/elements.h"
 
 enum { RANK_FACTOR = 3, EXPERT_FACTOR = 5 }; /* what an answer tells of whence it comes */
@@ -157,20 +158,10 @@ static float largest(const struct shape *shape, struct ll_token token, int32_t g
     return amax;
 }
 
-static float power_of_two_from(float value)
-{
-    int exponent;
-    const float mantissa = frexpf(value, &exponent);
-    return ldexpf(1, mantissa > 0.5f ? exponent : exponent - 1);
-}
-
 float ll_scale(const struct shape *shape, struct ll_token token, int32_t group)
 {
     const struct ll_terms *terms = &shape->ll_terms;
-    const float amax = largest(shape, token, group);
-    const float inverse = 1 / 448.0f;
-    const float scale = terms->narrow_dtype == WEFT_INT8 ? amax / 127 : amax * inverse;
-    return terms->scale == WEFT_SCALE_FP32 ? scale : power_of_two_from(scale);
+    return narrow_scale(terms->narrow_dtype, terms->scale, largest(shape, token, group));
 }
 
 float ll_sent_element(const struct shape *shape, struct ll_token token, int32_t i)
@@ -179,12 +170,8 @@ float ll_sent_element(const struct shape *shape, struct ll_token token, int32_t 
     const float value = ll_element(shape, token, i);
     if (terms->narrow_dtype == WEFT_DTYPE_NONE)
         return value;
-    const int32_t group = i / terms->group_elements;
-    const float most = terms->narrow_dtype == WEFT_INT8 ? 127 : 448;
-    const float factor = terms->scale == WEFT_SCALE_FP32 ? most / largest(shape, token, group)
-                                                         : 1 / ll_scale(shape, token, group);
-    return terms->narrow_dtype == WEFT_INT8 ? rintf(value * factor)
-                                            : rounded(WEFT_FP8_E4M3, value * factor);
+    return narrow_element(terms->narrow_dtype, terms->scale,
+                          largest(shape, token, i / terms->group_elements), value);
 }
 
 /* ---------------------------------------------------------------- answers */

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The rounds of each operation, and the checks of their results. */
+#include <math.h>
 #include <string.h>
 
 #include "ep_rounds.h"
+#include "narrow.h"
+#include "workload/elements.h"
 
 /* ---------------------------------------------------------------- routing */
 
@@ -227,6 +230,70 @@ static float *received_element(const struct shape *shape, const struct rows *row
     return rows->x + (plane * shape->capacity + row) * plane_elements(shape);
 }
 
+/* ---------------------------------------------------------------- a plane that is quantised */
+
+enum { NARROW_GROUP = 2 };
+
+static int has_narrow(const struct shape *shape)
+{
+    return shape->narrow_dtype != WEFT_DTYPE_NONE && shape->narrow_plane < shape->num_planes;
+}
+
+static int is_narrow(const struct shape *shape, int64_t plane)
+{
+    return has_narrow(shape) && plane == shape->narrow_plane;
+}
+
+static size_t scale_bytes(const struct shape *shape)
+{
+    return shape->scale == WEFT_SCALE_UE8M0 ? 1 : sizeof(float);
+}
+
+/* Its elements come first, its scales behind them. */
+static char *narrow_elements(const struct shape *shape, const struct rows *rows)
+{
+    return (char *)received_element(shape, rows, shape->narrow_plane, 0);
+}
+
+static char *narrow_scales(const struct shape *shape, const struct rows *rows)
+{
+    return narrow_elements(shape, rows) + shape->capacity * plane_elements(shape);
+}
+
+static void quantise_plane(const struct shape *shape, const struct rows *rows, weft_plane *plane)
+{
+    plane->dtype = WEFT_FP32;
+    plane->narrow_dtype = shape->narrow_dtype;
+    plane->scale = shape->scale;
+    plane->group_elements = NARROW_GROUP;
+    plane->scales = narrow_scales(shape, rows);
+}
+
+/* Elements grow with their index: the last of a group is the largest. */
+static void check_narrow_row(struct party *party, const struct rows *rows, int32_t row,
+                             const float *sent)
+{
+    const struct shape *shape = party->shape;
+    const int32_t num_elements = (int32_t)plane_elements(shape);
+    const int32_t num_groups = num_elements / NARROW_GROUP;
+    const char *codes = narrow_elements(shape, rows) + (ptrdiff_t)row * num_elements;
+    const char *scales =
+        narrow_scales(shape, rows) + (size_t)(row * num_groups) * scale_bytes(shape);
+    for (int32_t i = 0; i < num_elements; i++) {
+        const float amax = sent[i / NARROW_GROUP * NARROW_GROUP + NARROW_GROUP - 1];
+        const float code = shape->narrow_dtype == WEFT_INT8 ? (float)(int8_t)codes[i]
+                                                            : element_load(WEFT_FP8_E4M3, codes, i);
+        const int32_t group = i / NARROW_GROUP;
+        const double scale = shape->scale == WEFT_SCALE_UE8M0
+                                 ? ldexp(1, (uint8_t)scales[group] - 127)
+                                 : (double)element_load(WEFT_FP32, scales, group);
+        party_expect(party, "narrow element", row * num_elements + i, (double)code,
+                     (double)narrow_element(shape->narrow_dtype, shape->scale, amax, sent[i]));
+        party_expect(party, "scale", row * num_groups + group, scale,
+                     (double)narrow_scale(shape->narrow_dtype, shape->scale, amax));
+    }
+}
+
 static weft_result enqueue_dispatch(struct party *party, int32_t round, int32_t repeat)
 {
     const struct rows *rows = &party->recv[repeat];
@@ -240,6 +307,8 @@ static weft_result enqueue_dispatch(struct party *party, int32_t round, int32_t 
                                  .dst = received_element(party->shape, rows, i, 0),
                                  .row_bytes = SCENARIO_ROW_BYTES / (uint64_t)num_planes,
                                  .src_stride_bytes = SCENARIO_ROW_BYTES};
+    if (has_narrow(party->shape))
+        quantise_plane(party->shape, rows, &planes[party->shape->narrow_plane]);
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
     args.num_planes = num_planes;
     args.planes = planes;
@@ -278,20 +347,30 @@ static void check_row(struct party *party, const struct rows *rows, int32_t row,
                       int32_t repeat, struct token token)
 {
     const struct shape *shape = party->shape;
+    float sent[SCENARIO_ROW_ELEMENTS];
     for (int32_t i = 0; i < SCENARIO_ROW_ELEMENTS && shape->num_planes > 0; i++) {
         const int64_t plane = i / plane_elements(shape), at = i % plane_elements(shape);
-        party_expect(party, "row element", row * SCENARIO_ROW_ELEMENTS + i,
-                     received_element(shape, rows, plane, row)[at],
-                     shape_element(round, repeat, token.source, token.index, i));
+        sent[i] = shape_element(round, repeat, token.source, token.index, i);
+        if (!is_narrow(shape, plane))
+            party_expect(party, "row element", row * SCENARIO_ROW_ELEMENTS + i,
+                         received_element(shape, rows, plane, row)[at], sent[i]);
     }
+    if (has_narrow(shape))
+        check_narrow_row(party, rows, row, sent + shape->narrow_plane * plane_elements(shape));
 }
 
 static void host_reads_rows(const struct party *party, const struct rows *rows, int32_t num_rows)
 {
-    const size_t choice_bytes = (size_t)party->shape->num_topk * sizeof(int32_t);
-    for (int32_t i = 0; i < party->shape->num_planes; i++)
-        weft__sim_host_reads(received_element(party->shape, rows, i, 0),
-                             (size_t)(num_rows * plane_elements(party->shape)) * sizeof(float));
+    const struct shape *shape = party->shape;
+    const size_t choice_bytes = (size_t)shape->num_topk * sizeof(int32_t);
+    for (int32_t i = 0; i < shape->num_planes; i++)
+        weft__sim_host_reads(received_element(shape, rows, i, 0),
+                             (size_t)(num_rows * plane_elements(shape)) *
+                                 (is_narrow(shape, i) ? 1 : sizeof(float)));
+    if (has_narrow(shape))
+        weft__sim_host_reads(narrow_scales(shape, rows),
+                             (size_t)(num_rows * plane_elements(shape) / NARROW_GROUP) *
+                                 scale_bytes(shape));
     weft__sim_host_reads(rows->topk_idx, (size_t)party->shape->capacity * choice_bytes);
     weft__sim_host_reads(rows->weights, (size_t)num_rows * choice_bytes);
     weft__sim_host_reads(rows->src_token, (size_t)num_rows * sizeof(int32_t));

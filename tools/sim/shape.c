@@ -253,8 +253,10 @@ static int32_t wire_row_bytes(const struct shape *shape)
 {
     const int32_t num_local = shape->num_ranks / shape->num_nodes;
     const int32_t max_rows = shape->num_topk < num_local ? shape->num_topk : num_local;
+    /* Of two planes, a quantised one takes as many bytes as before, its scales more. */
+    const int32_t scales_bytes = shape->narrow_dtype == WEFT_DTYPE_NONE ? 0 : round_up(1);
     const int32_t token_bytes =
-        round_up(8 + 8 * max_rows + 8 * shape->num_topk) + SCENARIO_ROW_BYTES;
+        round_up(8 + 8 * max_rows + 8 * shape->num_topk) + SCENARIO_ROW_BYTES + scales_bytes;
     const int is_widened = shape->combine_dtype == WEFT_BF16 && shape->combine_wire == WEFT_FP32;
     const int32_t sum_bytes =
         round_up(4 * shape->num_topk) + SCENARIO_ROW_BYTES * (is_widened ? 2 : 1);
@@ -322,10 +324,22 @@ static void draw_options(struct shape *shape)
     draw_room(shape, &rng);
 }
 
+/* Of a third of the dispatches. */
+static void draw_narrow(struct shape *shape)
+{
+    struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS)};
+    if (shape->op != SCENARIO_DISPATCH || draw(&rng, 0, 2) > 0)
+        return;
+    shape->narrow_dtype = draw(&rng, 0, 1) == 0 ? WEFT_FP8_E4M3 : WEFT_INT8;
+    shape->scale = draw(&rng, 0, 1) == 0 ? WEFT_SCALE_FP32 : WEFT_SCALE_UE8M0;
+    shape->narrow_plane = draw(&rng, 0, 1);
+}
+
 void shape_draw(struct shape *shape, const struct scenario_request *request)
 {
     struct rng rng = {rng_key(request->seed, request->op)};
     *shape = (struct shape){.op = request->op, .seed = request->seed};
+    draw_narrow(shape);
     draw_job(shape, &rng, request);
     shape->num_topk = draw(&rng, 1, SHAPE_MAX_TOPK);
     shape->num_experts = draw(&rng, shape->num_ranks, 2 * shape->num_ranks + MORE_EXPERTS);

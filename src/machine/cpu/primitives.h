@@ -310,12 +310,11 @@ WP_FN void wp_row_weighted_sum(struct wp_warp *warp, void *dst, const void *cons
     weft__cpu_rows()->weighted_sum(dst, srcs, weights, num_srcs, sum, num_elements);
 }
 
-WP_FN void wp_row_quantise(struct wp_warp *warp, const void *const *dsts, int64_t scales_offset,
-                           int32_t num_dsts, const void *src, struct wp_quantisation how,
-                           int64_t num_elements)
+WP_FN void wp_row_quantise(struct wp_warp *warp, struct wp_quantised_rows to, const void *src,
+                           struct wp_quantisation how, int64_t num_elements)
 {
     (void)warp;
-    weft__cpu_rows()->quantise(dsts, scales_offset, num_dsts, src, how, num_elements);
+    weft__cpu_rows()->quantise(to, src, how, num_elements);
 }
 
 WP_FN void wp_row_dequantise(struct wp_warp *warp, void *dst, const void *src, const void *scales,

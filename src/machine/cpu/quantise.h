@@ -73,9 +73,7 @@ static void widen_elements(weft_dtype dtype, const void *src, int64_t begin, int
 /* ------------------------------------------------------------------ quantise */
 
 struct quantised_row {
-    const void *const *dsts;
-    int64_t scales_offset;
-    int32_t num_dsts;
+    struct wp_quantised_rows to;
     const void *src;
     struct wp_quantisation how;
 };
@@ -108,20 +106,22 @@ static struct weft__scale scale_of_group(const struct quantised_row *row, const 
 static void store_scale(const struct quantised_row *row, int64_t group_idx, uint32_t bits)
 {
     const uint8_t exponent = (uint8_t)(bits >> 23);
-    const int64_t offset = row->scales_offset + wp_scale_offset(row->how, group_idx);
-    for (int32_t i = 0; i < row->num_dsts; i++) {
-        char *dst = (char *)(uintptr_t)row->dsts[i];
-        if (dst != NULL && row->how.scale == WP_SCALE_UE8M0)
-            memcpy(dst + offset, &exponent, sizeof exponent);
-        else if (dst != NULL)
-            memcpy(dst + offset, &bits, sizeof bits);
+    const int64_t offset = row->to.scales_offset + wp_scale_offset(row->how, group_idx);
+    for (int32_t i = 0; i < row->to.num_dsts; i++) {
+        if (row->to.dsts[i] == NULL)
+            continue;
+        char *scale = (char *)(uintptr_t)row->to.scales[i] + offset;
+        if (row->how.scale == WP_SCALE_UE8M0)
+            memcpy(scale, &exponent, sizeof exponent);
+        else
+            memcpy(scale, &bits, sizeof bits);
     }
 }
 
-static void row_quantise(const void *const *dsts, int64_t scales_offset, int32_t num_dsts,
-                         const void *src, struct wp_quantisation how, int64_t num_elements)
+static void row_quantise(struct wp_quantised_rows to, const void *src, struct wp_quantisation how,
+                         int64_t num_elements)
 {
-    const struct quantised_row row = {dsts, scales_offset, num_dsts, src, how};
+    const struct quantised_row row = {to, src, how};
     const int64_t group = how.group_elements;
     struct weft__scale scale = {0, 0};
     for (int64_t begin = 0, n; begin < num_elements; begin += n) {
@@ -137,9 +137,9 @@ static void row_quantise(const void *const *dsts, int64_t scales_offset, int32_t
             quantise_all(how.dst_dtype, codes + i, values + i, scale.multiplier,
                          n - i < group ? n - i : group);
         }
-        for (int32_t i = 0; i < num_dsts; i++) {
-            if (dsts[i] != NULL)
-                memcpy((char *)(uintptr_t)dsts[i] + begin, codes, (size_t)n);
+        for (int32_t i = 0; i < to.num_dsts; i++) {
+            if (to.dsts[i] != NULL)
+                memcpy((char *)(uintptr_t)to.dsts[i] + begin, codes, (size_t)n);
         }
     }
 }

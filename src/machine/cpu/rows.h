@@ -19,6 +19,7 @@ struct wp_reduction; /* machine/machine.h, which includes this file */
 struct wp_mixed_sum;
 struct wp_weighted_sum;
 struct wp_quantisation;
+struct wp_quantised_rows;
 
 typedef void weft__row_reduce_fn(const void *const *dsts, int32_t num_dsts, const void *const *srcs,
                                  int32_t num_srcs, struct wp_reduction reduction,
@@ -31,9 +32,8 @@ typedef void weft__row_weighted_sum_fn(void *dst, const void *const *srcs, const
                                        int32_t num_srcs, struct wp_weighted_sum sum,
                                        int64_t num_elements);
 
-typedef void weft__row_quantise_fn(const void *const *dsts, int64_t scales_offset, int32_t num_dsts,
-                                   const void *src, struct wp_quantisation how,
-                                   int64_t num_elements);
+typedef void weft__row_quantise_fn(struct wp_quantised_rows to, const void *src,
+                                   struct wp_quantisation how, int64_t num_elements);
 
 typedef void weft__row_dequantise_fn(void *dst, const void *src, const void *scales,
                                      struct wp_quantisation how, int64_t num_elements);

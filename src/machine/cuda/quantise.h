@@ -84,9 +84,7 @@ WP_FN uint32_t weft__cuda_narrow_pair(weft_dtype narrow, float low, float high)
 /* ------------------------------------------------------------------ quantise */
 
 struct weft__cuda_quantised {
-    const void *const *dsts;
-    int64_t scales_offset;
-    int32_t num_dsts;
+    struct wp_quantised_rows to;
     const void *src;
     struct wp_quantisation how;
 };
@@ -105,9 +103,9 @@ WP_FN void weft__cuda_store_codes(const struct weft__cuda_quantised *row, int64_
                                    __fmul_rn(values[k + 1], multiplier))
             << (8 * (k % 4));
 #pragma unroll 1
-    for (int32_t d = 0; d < row->num_dsts; d++) {
-        if (row->dsts[d] != NULL)
-            weft__cuda_store_unit((void *)row->dsts[d], (uint32_t)i, codes);
+    for (int32_t d = 0; d < row->to.num_dsts; d++) {
+        if (row->to.dsts[d] != NULL)
+            weft__cuda_store_unit((void *)row->to.dsts[d], (uint32_t)i, codes);
     }
 }
 template <typename S>
@@ -118,23 +116,23 @@ WP_FN void weft__cuda_store_codes(const struct weft__cuda_quantised *row, int64_
     weft__cuda_decode_wide<S>(values, wide);
     const uint32_t code = weft__cuda_narrow(row->how.dst_dtype, __fmul_rn(values[0], multiplier));
 #pragma unroll 1
-    for (int32_t d = 0; d < row->num_dsts; d++) {
-        if (row->dsts[d] != NULL)
-            ((uint8_t *)row->dsts[d])[i] = (uint8_t)code;
+    for (int32_t d = 0; d < row->to.num_dsts; d++) {
+        if (row->to.dsts[d] != NULL)
+            ((uint8_t *)row->to.dsts[d])[i] = (uint8_t)code;
     }
 }
 
 WP_FN void weft__cuda_store_scale(const struct weft__cuda_quantised *row, int32_t d,
                                   int64_t group_idx, uint32_t bits)
 {
-    char *dst = (char *)row->dsts[d];
-    if (dst == NULL)
+    if (row->to.dsts[d] == NULL)
         return;
-    dst += row->scales_offset + wp_scale_offset(row->how, group_idx);
+    char *scale =
+        (char *)row->to.scales[d] + row->to.scales_offset + wp_scale_offset(row->how, group_idx);
     if (row->how.scale == WP_SCALE_UE8M0)
-        *(uint8_t *)dst = (uint8_t)(bits >> 23);
+        *(uint8_t *)scale = (uint8_t)(bits >> 23);
     else
-        weft__cuda_store_element<float>(dst, 0, make_int4((int)bits, 0, 0, 0));
+        weft__cuda_store_element<float>(scale, 0, make_int4((int)bits, 0, 0, 0));
 }
 
 /* ------------------------------------------------------------------ groups of a part of a warp */
@@ -165,7 +163,7 @@ WP_FN void weft__cuda_store_scales(uint32_t lane_idx, const struct weft__cuda_qu
     if (lane_idx >= per_round * UNROLL || first_group + lane_idx >= num_groups)
         return;
 #pragma unroll 1
-    for (int32_t d = 0; d < row->num_dsts; d++)
+    for (int32_t d = 0; d < row->to.num_dsts; d++)
         weft__cuda_store_scale(row, d, first_group + lane_idx, own);
 }
 
@@ -246,7 +244,7 @@ WP_FN void weft__cuda_quantise_groups(uint32_t lane_idx, const struct weft__cuda
             weft__cuda_store_codes<S>(row, i, wide, scale.multiplier);
         }
 #pragma unroll 1
-        for (int32_t d = (int32_t)lane_idx; d < row->num_dsts; d += WP_WARP_SIZE)
+        for (int32_t d = (int32_t)lane_idx; d < row->to.num_dsts; d += WP_WARP_SIZE)
             weft__cuda_store_scale(row, d, group, scale.bits);
     }
 }
@@ -258,7 +256,7 @@ weft__cuda_quantise(uint32_t lane_idx, struct weft__cuda_quantised row, int64_t 
     const int32_t group = row.how.group_elements;
     const uint32_t lanes = weft__cuda_lanes_of_group(group);
     /* Elements become at least half as wide. */
-    const uint32_t low_bits = weft__cuda_low_bits(lane_idx, row.dsts, row.num_dsts) * 2;
+    const uint32_t low_bits = weft__cuda_low_bits(lane_idx, row.to.dsts, row.to.num_dsts) * 2;
     const int is_aligned = weft__cuda_unit_bytes(low_bits | (uint32_t)(uint64_t)row.src) == 16;
     weft__cuda_with_wide_float(row.how.src_dtype, [&](auto element) {
         if (is_aligned && lanes > 0)
@@ -270,11 +268,10 @@ weft__cuda_quantise(uint32_t lane_idx, struct weft__cuda_quantised row, int64_t 
     });
 }
 
-WP_FN void wp_row_quantise(struct wp_warp *warp, const void *const *dsts, int64_t scales_offset,
-                           int32_t num_dsts, const void *src, struct wp_quantisation how,
-                           int64_t num_elements)
+WP_FN void wp_row_quantise(struct wp_warp *warp, struct wp_quantised_rows to, const void *src,
+                           struct wp_quantisation how, int64_t num_elements)
 {
-    const struct weft__cuda_quantised row = {dsts, scales_offset, num_dsts, src, how};
+    const struct weft__cuda_quantised row = {to, src, how};
     weft__cuda_quantise((uint32_t)wp_lane_idx(warp), row, num_elements);
 }
 

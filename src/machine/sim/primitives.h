@@ -66,9 +66,9 @@ void weft__sim_row_sum_mixed(struct wp_warp *warp, void *dst, const void *const 
 void weft__sim_row_weighted_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
                                 const float *weights, int32_t num_srcs, struct wp_weighted_sum sum,
                                 int64_t num_elements, struct weft__sim_place place);
-void weft__sim_row_quantise(struct wp_warp *warp, const void *const *dsts, int64_t scales_offset,
-                            int32_t num_dsts, const void *src, struct wp_quantisation how,
-                            int64_t num_elements, struct weft__sim_place place);
+void weft__sim_row_quantise(struct wp_warp *warp, struct wp_quantised_rows to, const void *src,
+                            struct wp_quantisation how, int64_t num_elements,
+                            struct weft__sim_place place);
 void weft__sim_row_dequantise(struct wp_warp *warp, void *dst, const void *src, const void *scales,
                               struct wp_quantisation how, int64_t num_elements,
                               struct weft__sim_place place);
@@ -182,9 +182,8 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
 #define wp_row_weighted_sum(warp, dst, srcs, weights, num_srcs, sum, num_elements)                 \
     weft__sim_row_weighted_sum(warp, dst, srcs, weights, num_srcs, sum, num_elements,              \
                                WEFT__SIM_HERE)
-#define wp_row_quantise(warp, dsts, scales_offset, num_dsts, src, how, num_elements)               \
-    weft__sim_row_quantise(warp, dsts, scales_offset, num_dsts, src, how, num_elements,            \
-                           WEFT__SIM_HERE)
+#define wp_row_quantise(warp, to, src, how, num_elements)                                          \
+    weft__sim_row_quantise(warp, to, src, how, num_elements, WEFT__SIM_HERE)
 #define wp_row_dequantise(warp, dst, src, scales, how, num_elements)                               \
     weft__sim_row_dequantise(warp, dst, src, scales, how, num_elements, WEFT__SIM_HERE)
 #define wp_row_log_encode(warp, dsts, num_dsts, src, src_dtype, num_elements)                      \

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* The planes of a dispatch as its program knows them: those that are given, and behind them the scales of
+ * one that is quantised on its way. */
+#ifndef WEFT_EP_PLANES_H
+#define WEFT_EP_PLANES_H
+
+#include "ep/staging.h"
+#include "programs/dispatch.h"
+
+/* What errors call the arrays of a plane. */
+extern const struct weft__plane_names {
+    const char *src, *dst, *scales;
+} weft__plane_names[WEFT_MAX_PLANES];
+
+static inline int weft__plane_is_quantised(const weft_plane *plane)
+{
+    return plane->narrow_dtype != WEFT_DTYPE_NONE;
+}
+
+/* Which one is; -1: none. */
+int32_t weft__planes_quantised(const weft_ep_dispatch_args *args);
+/* With the scales. */
+int32_t weft__planes_num(const weft_ep_dispatch_args *args);
+/* Of the rows that the receivers get. */
+uint64_t weft__plane_received_bytes(const weft_plane *plane);
+/* Of one that is quantised: of the scales of a row. */
+uint64_t weft__plane_scales_bytes(const weft_plane *plane);
+
+/* Tells them in the call and the arguments, and lists their outputs. */
+void weft__planes_announce(const weft_ep_dispatch_args *args, struct wp_dispatch_args *program_args,
+                           struct weft__arrays *arrays);
+
+#endif
