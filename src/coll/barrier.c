@@ -25,14 +25,22 @@ static const struct wp_message message = {
 
 /* ---------------------------------------------------------------- several nodes */
 
+/* That so many nodes meet in. */
+static uint64_t num_rounds(int32_t num_nodes)
+{
+    uint64_t num = 0;
+    while (1 << num < num_nodes)
+        num++;
+    return num;
+}
+
 static weft_result reach_nodes(weft_comm *comm)
 {
     struct weft__barrier *barrier = comm->barrier;
-    WEFT__TRY(weft__nodes_check(comm, "barrier"));
     WEFT__TRY(weft__nodes_create(comm, &barrier->nodes));
     WEFT__TRY(weft__exchange_create(comm, &barrier->nodes, 1, 0, &barrier->exchange));
     return weft__machine_of(comm)->network_alloc(
-        comm, (uint64_t)comm->topology.num_nodes * sizeof(uint64_t), &barrier->words,
+        comm, num_rounds(comm->topology.num_nodes) * sizeof(uint64_t), &barrier->words,
         &barrier->words_place);
 }
 

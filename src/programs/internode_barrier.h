@@ -9,8 +9,7 @@ struct wp_internode_barrier_args {
     struct wp_exchange exchange; /* of the node */
     struct wp_message message;
     struct wp_nodes nodes;
-    /* [num_nodes] in memory of the network, zero at first: how many barriers this rank's partner in each node has
-     * started with its node. */
+    /* [rounds] in memory of the network, zero at first: in how many barriers this rank has been told in the round. */
     const uint64_t *words;
     uint64_t words_place;
 };

@@ -7,6 +7,7 @@
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/memory.h"
+#include "oracle/coll_rank.h"
 #include "oracle/ep_trials.h"
 
 enum {
@@ -79,14 +80,25 @@ static int step(struct visitor *visitor)
     return 0;
 }
 
+struct visit_of {
+    struct coll_nodes nodes;
+    int32_t num_ranks; /* of the world of these nodes */
+};
+
 static int visit(struct ranks_context *context)
 {
-    const int32_t num_nodes = context->argument != NULL ? *(const int32_t *)context->argument : 1;
+    const struct visit_of *of = context->argument;
+    const int32_t num_nodes = of->nodes.num_nodes;
+    weft_comm *comm;
     /* Ranks of several processes take turns on a GPU, by the millisecond; others sleep in the network. */
     const int32_t num_steps = num_nodes > 1 ? 200 : tests_rounds(tests_grid_size(1000, 100), 200);
+    if (coll_nodes_open(context, &of->nodes, of->num_ranks, &comm))
+        return 1;
+    if (comm == NULL)
+        return 0;
     struct visitor *visitor = tests_alloc(sizeof *visitor);
     void *words;
-    if (ep_rank_open(&visitor->rank, context, num_nodes, 4096))
+    if (ep_rank_open_on(&visitor->rank, context, comm, 4096))
         return 1;
     visitor->num_arrived = context->shared;
     const size_t bytes = (size_t)context->num_ranks * ROW_BYTES;
@@ -109,13 +121,20 @@ static int visit(struct ranks_context *context)
     return 0;
 }
 
-static void run_on_nodes(enum ranks_mode mode, int32_t num_ranks, int32_t num_nodes)
+static void run_some(enum ranks_mode mode, const struct visit_of *of)
 {
     const struct ranks_options options = {.mode = mode,
-                                          .num_ranks = num_ranks,
-                                          RANKS_ARGUMENT(&num_nodes),
+                                          .num_ranks = of->nodes.num_nodes * of->nodes.num_local,
+                                          RANKS_ARGUMENT(of),
                                           .shared_bytes = sizeof(uint64_t)};
     assert_int_equal(ranks_run_with(&options, visit), 0);
+}
+
+static void run_on_nodes(enum ranks_mode mode, int32_t num_ranks, int32_t num_nodes)
+{
+    const struct visit_of of = {{num_nodes, num_ranks / num_nodes, 0, COLL_NODE_AFTER_NODE},
+                                num_ranks};
+    run_some(mode, &of);
 }
 
 static void run(enum ranks_mode mode, int32_t num_ranks)
@@ -145,6 +164,8 @@ TEST_OVER_ENGINES(between_nodes)
     run_on_nodes(RANKS_PROCESSES, 4, 2);
     run_on_nodes(RANKS_PROCESSES, 4, 4);
     run_on_nodes(RANKS_THREADS, 6, 3);
+    run_some(RANKS_THREADS, &(struct visit_of){{2, 3, 2, COLL_NODE_AFTER_NODE}, 4}); /* 1 + 3 */
+    run_some(RANKS_PROCESSES, &(struct visit_of){{5, 2, 1, COLL_NODE_AFTER_NODE}, 8});
     unsetenv("WEFT_NET");
 }
 

@@ -149,6 +149,8 @@ static void draw_nodes(struct shape *shape, struct rng *rng, const struct scenar
     shape->num_nodes = num_nodes;
     shape->num_ranks =
         num_nodes * draw(rng, least, most < MAX_RANKS_PER_NODE ? most : MAX_RANKS_PER_NODE);
+    if (request->op == SCENARIO_BARRIER) /* nodes need not have as many */
+        shape->num_ranks -= draw(rng, 0, shape->num_ranks - num_nodes * least);
 }
 
 static int32_t draw_divisor(struct rng *rng, int32_t number)
@@ -184,8 +186,7 @@ static void draw_job(struct shape *shape, struct rng *rng, const struct scenario
         return;
     }
     shape->num_ranks = draw_ranks(rng, request);
-    if (request->num_ranks == SCENARIO_DRAWN && scenario_is_collective(request->op) &&
-        request->op != SCENARIO_GROUP)
+    if (request->num_ranks == SCENARIO_DRAWN && scenario_is_collective(request->op))
         draw_coll_nodes(shape);
     if (request->num_ranks == SCENARIO_DRAWN)
         return;
