@@ -91,10 +91,9 @@ extern "C" {
 #define WEFT_API
 #endif
 
-#define WEFT_MAX_TOPK       64  /* experts that a token may choose */
-#define WEFT_MAX_PLANES     8   /* arrays that a token's payload may consist of */
-#define WEFT_COLL_MAX_RANKS 32  /* ranks of one node that collectives need no rails for */
-#define WEFT_COLL_MAX_GROUP 128 /* sends and receives of a group */
+#define WEFT_MAX_TOPK       64 /* experts that a token may choose */
+#define WEFT_MAX_PLANES     8  /* arrays that a token's payload may consist of */
+#define WEFT_COLL_MAX_RANKS 32 /* ranks of one node that collectives need no rails for */
 
 /* A struct with its size set and zeros: weft_ep_config c = WEFT_INIT(weft_ep_config); */
 #ifdef __cplusplus
@@ -281,8 +280,8 @@ WEFT_API weft_result weft_host_all_gather(weft_comm *comm, const void *send, uin
 typedef struct weft_stream weft_stream;
 
 /* Stream operation, collective: finishes when every rank of comm has reached it. Orders memory:
- * what a rank wrote to heap memory before it, on its stream, all ranks read after it. Over several
- * nodes if all have the same number of ranks (WEFT_ERROR_UNSUPPORTED). */
+ * what a rank wrote to heap memory before it, on its stream, all ranks read after it. Of any nodes, in
+ * as many rounds as their number has binary digits. */
 WEFT_API weft_result weft_comm_barrier(weft_comm *comm, weft_stream *stream);
 
 /* ---------------------------------------------------------------- teams */
@@ -690,7 +689,7 @@ typedef enum weft_algorithm {
     WEFT_ALGORITHM_PUSH = 5,
     /* Over several nodes: reads and writes inputs and outputs in the node, and sends pieces to the
      * rank of the next node that has the same index there, which passes them on (docs/network.md).
-     * All collectives, but for weft_coll_all_to_all_v. Of calls that differ a rank that has done its
+     * All collectives; weft_coll_all_to_all_v from rank to rank. Of calls that differ a rank that has done its
      * part may hear in its next operation only, and others by the deadline. */
     WEFT_ALGORITHM_RAILS = 6,
     /* Chunk by chunk through memory that all ranks reach at once, a multicast object: a head sums
@@ -742,7 +741,8 @@ typedef struct weft_coll_config {
      * ranks. */
     uint64_t packet_bytes;
     /* Heap memory per rank for data that peers cannot reach; larger data goes through it piece by
-     * piece. 0: 8 MiB. By RAILS inputs and outputs have so much each. */
+     * piece. 0: 8 MiB. By RAILS inputs and outputs have so much each. Sends and receives go through
+     * it, too, and raise it to 32 bytes for each rank and channel. */
     uint64_t staging_bytes;
     /* [num_choices], copied, at most one per collective; the others are AUTO. An operation that the
      * pinned algorithm cannot do is WEFT_ERROR_UNSUPPORTED. */
@@ -755,9 +755,11 @@ typedef struct weft_coll_config {
      * each. 0, over several nodes, of rings to the next node and from the previous one: 1 channel,
      * on cuda 4; 8 slots (1 is as 2); slots of 128 KiB and a header of 64 bytes. 0, on one node, of
      * queues to and from each head of MULTICAST, if anything asks for that: 1 channel, on cuda 16;
-     * 4 slots, of 2 at least; slots of 64 KiB. 0, on one node, of weft_coll_send and weft_coll_recv:
-     * 1 channel, on cuda 64 over the ranks, 32 at most; 4 slots; slots so that all have 1 MiB
-     * together, on cuda 8 MiB, but of 1 KiB at least. */
+     * 4 slots, of 2 at least; slots of 64 KiB. 0, of weft_coll_send and weft_coll_recv, whose slots
+     * are the staging block's: 1 channel, on cuda 64 over the ranks, 32 at most; 4 slots, and 255 at
+     * most; slots of 64 KiB, on cuda 32 KiB. Where the block has fewer, because many ranks send at
+     * the same time, each has fewer of them, and shorter ones if there are more channels and ranks
+     * than slots. */
     uint64_t staging_slot_bytes;
     int32_t num_channels;
     int32_t num_staging_slots;
@@ -888,12 +890,12 @@ typedef struct weft_coll_all_to_all_v_args {
     int32_t reserved; /* 0 */
 } weft_coll_all_to_all_v_args;
 
-/* As MPI_Alltoallv, of up to WEFT_COLL_MAX_RANKS ranks on one node (else WEFT_ERROR_UNSUPPORTED).
- * Offsets may leave gaps, which are not touched. Rows may overlap where they are sent from, not where
- * they are received. A rank knows only its own counts, so they choose no
- * algorithm: it is PUSH, if none is pinned; and what it receives must fit staging_bytes or be in
- * the heap, or registered: else WEFT_ERROR_UNSUPPORTED. The rank that receives sees counts that
- * differ, and tells all others. */
+/* As MPI_Alltoallv, of any ranks. Offsets may leave gaps, which are not touched. Rows may overlap where
+ * they are sent from, not where they are received. A rank knows only its own counts, so they choose no
+ * algorithm: if none is pinned it is PUSH, and what a rank receives must fit staging_bytes or be in
+ * the heap, or registered: else WEFT_ERROR_UNSUPPORTED. By RAILS rows go from any memory to any, from
+ * rank to rank, as sends and receives do. The rank that receives sees counts that differ, and tells all
+ * others. */
 WEFT_API weft_result weft_coll_all_to_all_v(weft_coll *coll,
                                             const weft_coll_all_to_all_v_args *args,
                                             weft_stream *stream);
@@ -901,7 +903,7 @@ WEFT_API weft_result weft_coll_all_to_all_v(weft_coll *coll,
 /*
  * Sends and receives, by the ranks between which they go alone: stream operations, which the other
  * ranks need not know of. Semantics are those of ncclSend and ncclRecv, of ncclGroupStart and
- * ncclGroupEnd. For ranks of one node (else WEFT_ERROR_UNSUPPORTED).
+ * ncclGroupEnd. Between any ranks, of one node or of several.
  *
  * What rank s sends rank r is received there in the order in which s has issued it: the n-th send to
  * r is the n-th receive from s, in whichever groups they are. count and dtype of both must be the
@@ -911,10 +913,11 @@ WEFT_API weft_result weft_coll_all_to_all_v(weft_coll *coll,
  * follow each other as issued: so two ranks that exchange something do it in one group. A peer that
  * does not come is an error that names it.
  *
- * When a group has finished on this rank, what it sends may be overwritten, which does not say that
- * it was received, and what it receives is there. Memory may be any, and goes through slots of
- * coll's (num_channels, num_staging_slots and staging_slot_bytes of weft_coll_config). A rank may
- * send to itself, if the receive is in the same group.
+ * When a group has finished on this rank, what it sends may be overwritten, and what it receives is
+ * there. It cannot finish before the peers have begun the groups that receive from this rank. Memory
+ * may be any, and goes through slots of coll's (num_channels, num_staging_slots and
+ * staging_slot_bytes of weft_coll_config): no more than the staging block, however many ranks there
+ * are. A rank may send to itself, if the receive is in the same group.
  *
  * Example group: each rank sends a number to the next one.
  *
@@ -972,9 +975,9 @@ WEFT_API weft_result weft_coll_send(weft_coll *coll, const weft_coll_send_args *
 /* recv[count] = what the peer sends. */
 WEFT_API weft_result weft_coll_recv(weft_coll *coll, const weft_coll_recv_args *args,
                                     weft_stream *stream);
-/* From now on sends and receives of coll, all on the same stream, and at most WEFT_COLL_MAX_GROUP,
- * are collected. Groups within a group are part of it. Other operations of coll are not: they are
- * enqueued at once. */
+/* From now on sends and receives of coll, all on the same stream and as many as one likes, are
+ * collected. Groups within a group are part of it. Other operations of coll are not: they are enqueued
+ * at once. */
 WEFT_API weft_result weft_coll_group_begin(weft_coll *coll);
 /* Enqueues the group, whose structs were copied. If one of its calls was refused, nothing of it is
  * done, and the error is that call's. */

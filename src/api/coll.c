@@ -2,6 +2,7 @@
 #include "coll/coll.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "api/destroy.h"
 #include "api/overlap.h"
@@ -297,7 +298,9 @@ static weft_result find_v_rows(const struct weft__coll_call *call, int32_t num_r
 static weft_result check_v_regions(const struct weft__coll_call *call, int32_t num_ranks,
                                    const struct wp_span *rows)
 {
-    struct weft__extent regions[WEFT_COLL_MAX_RANKS];
+    struct weft__extent *regions = calloc((size_t)num_ranks, sizeof *regions);
+    if (regions == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d rows", num_ranks);
     for (int32_t rank = 0; rank < num_ranks; rank++)
         regions[rank] = (struct weft__extent){"the row at recv_offsets",
                                               rank,
@@ -307,7 +310,9 @@ static weft_result check_v_regions(const struct weft__coll_call *call, int32_t n
                                               1,
                                               rows[rank].bytes,
                                               0};
-    return weft__check_overlaps(regions, num_ranks);
+    const weft_result result = weft__check_overlaps(regions, num_ranks);
+    free(regions);
+    return result;
 }
 
 /* What other ranks send or receive they tell themselves. */
@@ -322,16 +327,32 @@ static weft_result check_own_counts(const weft_coll_all_to_all_v_args *args, int
                        (long long)args->recv_counts[rank], rank);
 }
 
+static weft_result check_and_exchange_v(const struct weft__coll_call *call,
+                                        const weft_coll_all_to_all_v_args *args,
+                                        const struct weft__coll_v_rows *rows)
+{
+    const weft_coll *coll = call->coll;
+    const int32_t num_ranks = coll->comm->num_ranks;
+    uint64_t sent_bytes, received_bytes;
+    WEFT__TRY(find_v_rows(call, num_ranks, args->send_counts, args->send_offsets, "send",
+                          rows->sent, &sent_bytes));
+    WEFT__TRY(find_v_rows(call, num_ranks, args->recv_counts, args->recv_offsets, "recv",
+                          rows->received, &received_bytes));
+    WEFT__TRY(check_own_counts(args, coll->comm->rank));
+    WEFT__TRY(check_pointer(coll, args->send, sent_bytes, "send"));
+    WEFT__TRY(check_pointer(coll, args->recv, received_bytes, "recv"));
+    WEFT__TRY(check_overlap(call, sent_bytes, received_bytes, 0));
+    WEFT__TRY(check_v_regions(call, num_ranks, rows->received));
+    return weft__coll_exchange_v(call, rows);
+}
+
 weft_result weft_coll_all_to_all_v(weft_coll *coll, const weft_coll_all_to_all_v_args *user_args,
                                    weft_stream *stream)
 {
     weft_coll_all_to_all_v_args args;
-    struct wp_exchanged_rows rows = {0};
-    uint64_t sent_bytes, received_bytes;
     WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));
     WEFT__TRY(WEFT__READ(weft_coll_all_to_all_v_args, &args, user_args, "args"));
     WEFT__TRY(weft__check_unused((uint64_t)args.reserved, "reserved"));
-    WEFT__TRY(weft__coll_check_v(coll));
     const struct weft__coll_call call = {.coll = coll,
                                          .collective = WEFT_ALL_TO_ALL,
                                          .send = args.send,
@@ -343,14 +364,12 @@ weft_result weft_coll_all_to_all_v(weft_coll *coll, const weft_coll_all_to_all_v
     WEFT__TRY(weft__check_not_null(args.send_offsets, "send_offsets"));
     WEFT__TRY(weft__check_not_null(args.recv_counts, "recv_counts"));
     WEFT__TRY(weft__check_not_null(args.recv_offsets, "recv_offsets"));
-    WEFT__TRY(find_v_rows(&call, coll->comm->num_ranks, args.send_counts, args.send_offsets, "send",
-                          rows.sent, &sent_bytes));
-    WEFT__TRY(find_v_rows(&call, coll->comm->num_ranks, args.recv_counts, args.recv_offsets, "recv",
-                          rows.received, &received_bytes));
-    WEFT__TRY(check_own_counts(&args, coll->comm->rank));
-    WEFT__TRY(check_pointer(coll, args.send, sent_bytes, "send"));
-    WEFT__TRY(check_pointer(coll, args.recv, received_bytes, "recv"));
-    WEFT__TRY(check_overlap(&call, sent_bytes, received_bytes, 0));
-    WEFT__TRY(check_v_regions(&call, coll->comm->num_ranks, rows.received));
-    return weft__coll_exchange_v(&call, &rows);
+    const size_t num_ranks = (size_t)coll->comm->num_ranks;
+    struct wp_span *spans = calloc(2 * num_ranks, sizeof *spans);
+    if (spans == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %zu rows", 2 * num_ranks);
+    const weft_result result =
+        check_and_exchange_v(&call, &args, &(struct weft__coll_v_rows){spans, spans + num_ranks});
+    free(spans);
+    return result;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* weft_coll_send and weft_coll_recv, alone or in groups. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "api/objects.h"
 #include "api/overlap.h"
@@ -13,7 +14,10 @@ static const uint64_t max_bytes = UINT64_C(1) << 42; /* as of a row of the other
 
 static weft_result check_overlaps(const struct weft__coll_group *group)
 {
-    struct weft__extent extents[WEFT_COLL_MAX_GROUP];
+    struct weft__extent *extents = calloc((size_t)group->num_transfers, sizeof *extents);
+    if (extents == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d sends and receives",
+                           group->num_transfers);
     for (int32_t i = 0; i < group->num_transfers; i++) {
         const struct weft__coll_transfer *transfer = &group->transfers[i];
         const int is_sent = transfer->direction == WP_DIRECTION_SEND;
@@ -21,7 +25,9 @@ static weft_result check_overlaps(const struct weft__coll_group *group)
                                      is_sent ? WEFT__EXTENT_READ : WEFT__EXTENT_WRITTEN,
                                      transfer->memory, 1, transfer->bytes);
     }
-    return weft__check_overlaps(extents, group->num_transfers);
+    const weft_result result = weft__check_overlaps(extents, group->num_transfers);
+    free(extents);
+    return result;
 }
 
 static weft_result check_and_launch(weft_coll *coll)
@@ -67,15 +73,6 @@ weft_result weft_coll_group_end(weft_coll *coll)
 
 /* ---------------------------------------------------------------- sends and receives */
 
-static weft_result check_reach(const weft_coll *coll)
-{
-    if (coll->internode == NULL)
-        return WEFT_OK;
-    return weft__error(WEFT_ERROR_UNSUPPORTED,
-                       "sends and receives are for ranks of one node, coll has %d nodes",
-                       coll->comm->topology.num_nodes);
-}
-
 static weft_result check_stream(const struct weft__coll_group *group, const weft_stream *stream)
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
@@ -89,7 +86,6 @@ static weft_result check(const weft_coll *coll, const struct weft__coll_transfer
                          int64_t count)
 {
     const int is_sent = transfer->direction == WP_DIRECTION_SEND;
-    WEFT__TRY(check_reach(coll));
     WEFT__TRY(weft__check_range(transfer->peer, 0, coll->comm->num_ranks - 1, "peer"));
     WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)transfer->dtype, WEFT_INT32,
                                WEFT_FP8_E4M3, "dtype"));
@@ -102,16 +98,29 @@ static weft_result check(const weft_coll *coll, const struct weft__coll_transfer
         ->check_pointer(coll->comm, transfer->memory, is_sent ? "send" : "recv");
 }
 
+static weft_result make_room(struct weft__coll_group *group)
+{
+    enum { FEW = 16 };
+    if (group->num_transfers < group->max_transfers)
+        return WEFT_OK;
+    const int32_t max_transfers = group->max_transfers == 0 ? FEW : 2 * group->max_transfers;
+    struct weft__coll_transfer *transfers =
+        realloc(group->transfers, (size_t)max_transfers * sizeof *transfers);
+    if (transfers == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d sends and receives",
+                           max_transfers);
+    group->transfers = transfers;
+    group->max_transfers = max_transfers;
+    return WEFT_OK;
+}
+
 static weft_result add(weft_coll *coll, struct weft__coll_transfer transfer, int64_t count,
                        weft_stream *stream)
 {
     struct weft__coll_group *group = &coll->groups.group;
     WEFT__TRY(check_stream(group, stream));
     WEFT__TRY(check(coll, &transfer, count));
-    if (group->num_transfers == WEFT_COLL_MAX_GROUP)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "the group has %d sends and receives: allowed are no more",
-                           WEFT_COLL_MAX_GROUP);
+    WEFT__TRY(make_room(group));
     transfer.bytes = (uint64_t)count * wp_dtype_bytes(transfer.dtype);
     group->transfers[group->num_transfers++] = transfer;
     group->stream = stream;

@@ -260,11 +260,11 @@ static weft_result set_up(weft_coll *coll)
     WEFT__TRY(
         weft__heap_alloc(comm, coll->staging_bytes * (coll->internode != NULL ? 2 : 1), &staging));
     coll->staging = staging;
+    WEFT__TRY(weft__coll_groups_create(coll));
     WEFT__TRY(set_up_fifos(coll));
     if (coll->internode != NULL)
         return WEFT_OK;
     find_areas(coll);
-    WEFT__TRY(weft__coll_groups_create(coll));
     return weft__coll_multicast_create(coll);
 }
 
@@ -324,7 +324,7 @@ weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, w
         coll->pinned[config->choices[i].collective] = config->choices[i].algorithm;
     choose_sizes(coll, config);
     weft__coll_multicast_plan(coll, config);
-    weft__coll_groups_plan(comm, config, &coll->groups);
+    weft__coll_groups_plan(coll, config);
     result = set_up(coll);
     if (result != WEFT_OK) {
         weft__coll_destroy(coll);

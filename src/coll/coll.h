@@ -42,7 +42,7 @@ struct weft_coll {
     struct wp_multicast_queues queues;      /* on one node: as a multicast object would have them */
     struct weft__coll_multicast *multicast; /* NULL: nothing asks for it */
     weft_coll_record *capture;              /* that is going on, or NULL */
-    struct weft__coll_groups groups;        /* of ranks of one node */
+    struct weft__coll_groups groups;
     struct weft__coll_asked asked;
 };
 
@@ -86,16 +86,22 @@ void weft__coll_destroy(weft_coll *coll);
 
 /* operations.c */
 weft_result weft__coll_run(const struct weft__coll_call *call);
-/* UNSUPPORTED where there is none. */
-weft_result weft__coll_check_v(const weft_coll *coll);
+/* Rows of any length, [num_ranks] each. */
+struct weft__coll_v_rows {
+    struct wp_span *sent;
+    struct wp_span *received;
+};
 weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
-                                  const struct wp_exchanged_rows *rows);
+                                  const struct weft__coll_v_rows *rows);
+/* transfers.c: by rails */
+weft_result weft__coll_groups_exchange_v(const struct weft__coll_call *call,
+                                         const struct weft__coll_v_rows *rows);
 
 /* defaults.c */
 struct weft__coll_defaults {
     uint64_t packet_bytes; /* of the regions of all ranks together */
     uint64_t chunk_bytes;
-    uint64_t group_bytes; /* of all slots of sends and receives together */
+    uint64_t group_slot_bytes; /* of sends and receives, if the staging block has enough of them */
     /* Up to where packets are faster, in bytes that a rank sends: of an all-reduce in one shot, in two
      * steps, of broadcasts, and of the others. */
     uint64_t all_reduce_packets_bytes;

@@ -8,7 +8,7 @@ static const struct weft__coll_defaults defaults[] = {
         {
             .packet_bytes = 512 << 10,
             .chunk_bytes = 128 << 10,
-            .group_bytes = 1 << 20,
+            .group_slot_bytes = 64 << 10,
             /* Measured with operations one behind the other, among 2 to 8 ranks on 2 cores. Packets
              * cost a copy word by word, direct access a second signal. Staged rows would gain from
              * packets up to 8 KiB. */
@@ -26,7 +26,7 @@ static const struct weft__coll_defaults defaults[] = {
         {
             .packet_bytes = 16 << 20,
             .chunk_bytes = 8 << 10,
-            .group_bytes = 8 << 20,
+            .group_slot_bytes = 32 << 10,
             .all_reduce_packets_bytes = 768 << 10,
             /* Among 2: 8 MiB take 27.8 us in packets, 33.9 by direct access. */
             .two_step_packets_bytes = 12 << 20,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sends and receives, in groups: what a weft_coll has for them, and how a group is launched. */
+/* Sends and receives, in groups, and what consists of them: what a weft_coll has for them, and how they are launched. */
 #ifndef WEFT_COLL_GROUPS_H
 #define WEFT_COLL_GROUPS_H
 
@@ -20,27 +20,39 @@ struct weft__coll_group {
     weft_result result; /* of the first call in it that was refused, with the message */
     char message[WEFT__ERROR_BYTES];
     weft_stream *stream; /* of the first call */
-    int32_t num_transfers;
-    struct weft__coll_transfer transfers[WEFT_COLL_MAX_GROUP];
+    struct weft__coll_transfer *transfers;
+    int32_t num_transfers, max_transfers; /* for which there is memory */
+};
+
+/* Memory of the machine for the lists of a launch, beyond what fits its arguments. */
+struct weft__coll_table {
+    struct weft__coll_table *next;
+    void *memory;
+    uint64_t bytes;
+    _Atomic int is_used; /* by a launch that has not ended, or by a graph */
 };
 
 struct weft__coll_groups {
     /* Its operations are groups, of which each rank counts its own; nobody meets by it. */
     struct weft__exchange *exchange;
-    struct wp_fifos fifos;
-    int32_t num_channels;
-    void *counters; /* of the fifos */
+    struct wp_grants grants;
+    uint64_t num_slots; /* of the staging block, in each direction */
+    void *network_words;
+    void *counters;
+    struct weft__coll_table *tables;
     struct weft__coll_group group;
 };
 
-/* Channels and slots as configured, or as suits. */
-void weft__coll_groups_plan(const weft_comm *comm, const weft_coll_config *config,
-                            struct weft__coll_groups *groups);
-/* Collective, once the ranks have agreed on the plan. After an error, too, it is destroyed with coll. */
+/* groups.c */
+/* Channels and slots as configured, or as suits, in the staging block, which is made larger if it has too few. */
+void weft__coll_groups_plan(weft_coll *coll, const weft_coll_config *config);
+/* Collective, once there is a staging block. After an error, too, it is destroyed with coll. */
 weft_result weft__coll_groups_create(weft_coll *coll);
 void weft__coll_groups_destroy(weft_coll *coll);
 
+/* transfers.c */
 /* Launches what the group has. */
 weft_result weft__coll_groups_launch(weft_coll *coll);
+void weft__coll_tables_destroy(weft_coll *coll);
 
 #endif

@@ -68,28 +68,32 @@ weft_result weft__coll_run(const struct weft__coll_call *call)
     return exchange(&chosen, &rows, choice.algorithm);
 }
 
-weft_result weft__coll_check_v(const weft_coll *coll)
+static weft_result exchange_v_on_a_node(const struct weft__coll_call *call,
+                                        const struct weft__coll_v_rows *v_rows,
+                                        weft_algorithm algorithm)
 {
-    if (coll->internode == NULL)
-        return WEFT_OK;
-    return weft__error(WEFT_ERROR_UNSUPPORTED,
-                       "weft_coll_all_to_all_v is for at most %d ranks of one node, coll has %d on "
-                       "%d",
-                       WEFT_COLL_MAX_RANKS, coll->comm->num_ranks, coll->comm->topology.num_nodes);
+    struct wp_exchanged_rows rows = {0};
+    for (int32_t rank = 0; rank < call->coll->comm->num_ranks; rank++) {
+        rows.sent[rank] = v_rows->sent[rank];
+        rows.received[rank] = v_rows->received[rank];
+    }
+    return exchange(call, &rows, algorithm);
 }
 
 /* A rank knows only its own rows, so they cannot choose the algorithm. */
 weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
-                                  const struct wp_exchanged_rows *rows)
+                                  const struct weft__coll_v_rows *rows)
 {
     weft_coll *coll = call->coll;
-    const weft_algorithm pinned = coll->pinned[WEFT_ALL_TO_ALL];
-    const weft_algorithm algorithm = pinned == WEFT_ALGORITHM_AUTO ? WEFT_ALGORITHM_PUSH : pinned;
+    weft_algorithm algorithm = coll->pinned[WEFT_ALL_TO_ALL];
+    if (algorithm == WEFT_ALGORITHM_AUTO)
+        algorithm = coll->internode != NULL ? WEFT_ALGORITHM_RAILS : WEFT_ALGORITHM_PUSH;
     for (int32_t rank = 0; rank < coll->comm->num_ranks; rank++) {
         WEFT__TRY(
             weft__coll_check_algorithm(coll, WEFT_ALL_TO_ALL, algorithm, rows->sent[rank].bytes));
         WEFT__TRY(weft__coll_check_algorithm(coll, WEFT_ALL_TO_ALL, algorithm,
                                              rows->received[rank].bytes));
     }
-    return exchange(call, rows, algorithm);
+    return algorithm == WEFT_ALGORITHM_RAILS ? weft__coll_groups_exchange_v(call, rows)
+                                             : exchange_v_on_a_node(call, rows, algorithm);
 }

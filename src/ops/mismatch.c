@@ -29,8 +29,8 @@ static void write_operation(uint64_t operation, char *text, size_t text_bytes)
 {
     /* From WP_OPERATION_BARRIER on. */
     static const char *const others[WP_OPERATION_END - WP_OPERATION_BARRIER] = {
-        "weft_comm_barrier", "weft_ep_notify", "weft_ep_dispatch", "weft_ep_combine",
-        "weft_coll_send"};
+        "weft_comm_barrier", "weft_ep_notify", "weft_ep_dispatch",
+        "weft_ep_combine",   "weft_coll_send", "weft_coll_all_to_all_v"};
     const int is_other = operation >= WP_OPERATION_BARRIER && operation < WP_OPERATION_END;
     write_name(is_other ? others[operation - WP_OPERATION_BARRIER]
                         : weft__collective_name(operation),

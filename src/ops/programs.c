@@ -33,7 +33,7 @@ static const char *const calls[WP_NUM_PROGRAMS] = {
         "weft_coll_all_gather, _all_to_all, its _v, _broadcast, _gather or _scatter",
     [WP_PROGRAM_multicast] =
         "weft_coll_all_reduce, weft_coll_reduce_scatter or weft_coll_all_gather",
-    [WP_PROGRAM_send_receive] = "weft_coll_send and weft_coll_recv",
+    [WP_PROGRAM_send_receive] = "weft_coll_send and weft_coll_recv, or weft_coll_all_to_all_v",
     [WP_PROGRAM_pipeline] = "a collective in pieces",
     [WP_PROGRAM_internode_collective] = "a collective over nodes",
     [WP_PROGRAM_copy] = "a copy of staged memory",

@@ -18,6 +18,7 @@ enum wp_operation_kind {
     WP_OPERATION_DISPATCH,
     WP_OPERATION_COMBINE,
     WP_OPERATION_SEND,
+    WP_OPERATION_ALL_TO_ALL_V, /* over nodes */
     WP_OPERATION_END
 };
 

@@ -163,6 +163,18 @@ WP_FN void wp_ring_advance(const struct wp_ring *ring, uint64_t sequence, int64_
         *wp_ring_counter(ring, rings->num_received, sequence) + (uint64_t)num_received;
 }
 
+/* By one warp: operation `sequence` uses no ring. */
+WP_FN void wp_rings_pass(struct wp_warp *warp, const struct wp_rings *rings, uint64_t sequence)
+{
+    const uint64_t num_counters = wp_rings_num_counters(rings);
+    const uint64_t from = wp_half(sequence) * num_counters;
+    const uint64_t to = wp_half(sequence + 1) * num_counters;
+    for (uint64_t i = (uint64_t)wp_lane_idx(warp); i < num_counters; i += WP_WARP_SIZE) {
+        rings->num_sent[to + i] = rings->num_sent[from + i];
+        rings->num_received[to + i] = rings->num_received[from + i];
+    }
+}
+
 /* ------------------------------------------------------------------ slots */
 
 WP_FN uint64_t wp_ring_slot_idx(const struct wp_ring *ring, uint64_t chunk)

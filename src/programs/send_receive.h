@@ -2,38 +2,53 @@
 #ifndef WEFT_PROGRAMS_SEND_RECEIVE_H
 #define WEFT_PROGRAMS_SEND_RECEIVE_H
 
-#include "programs/fifo.h"
+#include "programs/grants.h"
+#include "programs/ring.h"
 #include "programs/share.h"
 
 /* Where a slot has what is sent: behind the word that says what it is a part of. */
 enum { WP_TRANSFER_HEADER_BYTES = 16 };
 
-/* Of one send or receive: its bytes and, in the highest bits, its dtype. */
-enum { WP_TRANSFER_DTYPE_BIT = 56 };
+/* Of one send or receive: its bytes, whether it is a collective's, and its dtype. */
+enum { WP_TRANSFER_OPERATION_BIT = 52, WP_TRANSFER_DTYPE_BIT = 56 };
 
 struct wp_transfer {
     char *memory;
     uint64_t word;
 };
 
-/* Those of a group with one peer in one direction, in order. To itself a rank has pairs, a send and its receive. */
+/* Those of an operation with one peer in one direction, in order. To itself a rank has pairs, a send and its receive. */
 enum wp_direction { WP_DIRECTION_SEND, WP_DIRECTION_RECEIVE, WP_DIRECTION_SELF };
 
 struct wp_transfer_list {
-    uint16_t peer;
+    int32_t peer;
+    int32_t first, num; /* of the transfers */
     uint16_t direction; /* enum wp_direction */
-    uint16_t first;     /* of the transfers */
-    uint16_t num;
+    uint16_t set;       /* of the slots that it uses */
 };
 
-enum { WP_MAX_TRANSFERS = WEFT_COLL_MAX_GROUP, WP_MAX_TRANSFER_LISTS = 2 * WEFT_COLL_MAX_RANKS };
+/* Who meets first. */
+enum wp_transfer_operation {
+    WP_TRANSFERS_OF_A_GROUP, /* nobody */
+    WP_TRANSFERS_OF_A_COLLECTIVE /* the ranks of the node, and lists are in the same order on all ranks */
+};
 
-/* Warp w of the launch is channel w % num_channels of list w / num_channels. */
+/* That fit the arguments. */
+enum { WP_MAX_TRANSFERS = 128, WP_MAX_TRANSFER_LISTS = 64 };
+
+/* Line i is channel i % num_channels of list i / num_channels. Warp w does lines w, w + num_warps ... */
 struct wp_send_receive_args {
     struct wp_exchange exchange; /* has as many blocks as there are channels, or more */
-    struct wp_fifos fifos;
-    int32_t num_channels;
+    struct wp_message message;   /* of a collective, */
+    struct wp_rings rings;       /* which uses none of these: others of the exchange do */
+    struct wp_grants grants;
+    enum wp_transfer_operation operation;
     int32_t num_lists;
+    int32_t num_warps;
+    int32_t num_slots; /* of each line */
+    /* Elsewhere; NULL: here. */
+    const struct wp_transfer_list *table_of_lists;
+    const struct wp_transfer *table_of_transfers;
     struct wp_transfer_list lists[WP_MAX_TRANSFER_LISTS];
     struct wp_transfer transfers[WP_MAX_TRANSFERS];
 };

@@ -19,7 +19,7 @@ static const struct shape {
     {{2, 1, 0, COLL_NODE_AFTER_NODE}, 2}, {{4, 3, 1, COLL_NODE_AFTER_NODE}, 9} /* 2 + 3 + 3 + 1 */,
     {{2, 3, 0, COLL_NODES_IN_TURN}, 6},   {{3, 2, 1, COLL_NODE_AFTER_NODE}, 4} /* 1 + 2 + 1 */,
 };
-enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0], NUM_OPERATIONS = COLL_ALL_TO_ALL_V };
+enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0], NUM_OPERATIONS = COLL_NUM_OPERATIONS };
 
 static void add(struct coll_trials *trials, uint64_t seed, enum coll_operation operation,
                 weft_dtype dtype, weft_reduce_op op, uint64_t count, uint64_t setup)

@@ -87,8 +87,6 @@ void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rn
     if (call->collective == WEFT_ALL_TO_ALL)
         call->rows =
             shape->op == SCENARIO_GROUP ? COLL_ROWS_IN_GROUP : (enum coll_rows)draw(rng, 3);
-    if (coll_goes_by_rails(shape))
-        call->rows = COLL_EVEN_ROWS;
     call->root = draw(rng, shape->num_ranks);
     call->count = draw(rng, 1 + (draw(rng, LONG_ONE_IN) == 0 ? max_count : max_count / SHORT_PART));
     call->key = rng_next(rng);

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 #include "workload/transfers.h"
 
+#include <stdlib.h>
+
 #include "workload/rng.h"
 
-/* So that a group of all pieces has no more than WEFT_COLL_MAX_GROUP. */
 static int32_t num_pieces(const struct transfers *transfers, int32_t from, int32_t to,
                           int64_t count)
 {
-    enum { MANY_RANKS = 16, MOST_PIECES = 3, MOST_AMONG_MANY = 2 };
-    const uint64_t pair = (uint64_t)from * WEFT_COLL_MAX_RANKS + (uint64_t)to;
+    const uint64_t pair = (uint64_t)from * (uint64_t)transfers->num_ranks + (uint64_t)to;
     const uint64_t draw = rng_key(transfers->key, pair);
-    const uint64_t most = transfers->num_ranks > MANY_RANKS ? MOST_AMONG_MANY : MOST_PIECES;
     /* Nothing goes in no piece, or in empty ones. */
-    return count == 0 && draw % 2 == 0 ? 0 : (int32_t)(1 + draw / 2 % most);
+    return count == 0 && draw % 2 == 0 ? 0 : (int32_t)(1 + draw / 2 % TRANSFERS_MOST_PIECES);
 }
 
 /* The pieces of one peer in one direction. */
@@ -44,12 +43,14 @@ static struct transfer next_piece(struct row *row)
     return (struct transfer){row->is_sent, row->peer, row->begin + begin, end - begin};
 }
 
-int32_t transfers_list(const struct transfers *transfers, struct transfer list[WEFT_COLL_MAX_GROUP])
+int32_t transfers_list(const struct transfers *transfers, struct transfer *list)
 {
-    struct row rows[2 * WEFT_COLL_MAX_RANKS];
-    struct rng rng = {rng_key(transfers->key, UINT64_MAX - (uint64_t)transfers->rank)};
     const int32_t num_rows = 2 * transfers->num_ranks;
+    struct row *rows = calloc((size_t)num_rows, sizeof *rows);
+    struct rng rng = {rng_key(transfers->key, UINT64_MAX - (uint64_t)transfers->rank)};
     int32_t num = 0, num_left = 0;
+    if (rows == NULL)
+        return -1;
     for (int32_t i = 0; i < num_rows; i++) {
         rows[i] = row_of(transfers, i);
         num_left += rows[i].num_pieces;
@@ -60,5 +61,6 @@ int32_t transfers_list(const struct transfers *transfers, struct transfer list[W
             i = (i + 1) % num_rows;
         list[num++] = next_piece(&rows[i]);
     }
+    free(rows);
     return num;
 }

@@ -4,6 +4,8 @@
 #ifndef WEFT_WORKLOAD_TRANSFERS_H
 #define WEFT_WORKLOAD_TRANSFERS_H
 
+#include <stdlib.h>
+
 #include "weft.h"
 #include "workload/elements.h"
 
@@ -24,9 +26,11 @@ struct transfer {
     int64_t begin, count; /* elements of the array */
 };
 
-/* In the rank's order; returns how many. */
-int32_t transfers_list(const struct transfers *transfers,
-                       struct transfer list[WEFT_COLL_MAX_GROUP]);
+/* Of one row. */
+enum { TRANSFERS_MOST_PIECES = 3 };
+
+/* In the rank's order, [2 * num_ranks * TRANSFERS_MOST_PIECES] at most; returns how many, or -1 without memory. */
+int32_t transfers_list(const struct transfers *transfers, struct transfer *list);
 
 /* What is exchanged; the group has begun. Inline, so that this library does not need weft. */
 struct transfer_arrays {
@@ -57,12 +61,18 @@ static inline weft_result transfers_issue(const struct transfers *transfers,
                                           const struct transfer_arrays *arrays, weft_coll *coll,
                                           weft_stream *stream)
 {
-    struct transfer list[WEFT_COLL_MAX_GROUP];
-    const int32_t num = transfers_list(transfers, list);
-    weft_result result = weft_coll_group_begin(coll);
+    struct transfer *list =
+        calloc(2 * (size_t)transfers->num_ranks * TRANSFERS_MOST_PIECES, sizeof *list);
+    const int32_t num = list == NULL ? -1 : transfers_list(transfers, list);
+    weft_result result = num < 0 ? WEFT_ERROR_OUT_OF_MEMORY : weft_coll_group_begin(coll);
+    if (result != WEFT_OK) {
+        free(list);
+        return result;
+    }
     for (int32_t i = 0; i < num && result == WEFT_OK; i++)
         result = transfer_issue(&list[i], arrays, coll, stream);
     const weft_result ended = weft_coll_group_end(coll);
+    free(list);
     return result != WEFT_OK ? result : ended;
 }
 
