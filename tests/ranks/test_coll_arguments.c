@@ -236,7 +236,7 @@ TEST_ON_RANKS(create, RANKS_THREADS, 1)
     CREATE_REFUSED(fifo_bytes, UINT64_MAX, "fifo_bytes");
     CREATE_REFUSED(num_choices, 1, "choices is NULL");
     CREATE_REFUSED(num_choices, NUM_COLLECTIVES + 1, "num_choices");
-    CHOICES_REFUSED("choices[0].algorithm is 11, allowed are WEFT_ALGORITHM_AUTO (0), "
+    CHOICES_REFUSED("choices[0].algorithm is 12, allowed are WEFT_ALGORITHM_AUTO (0), "
                     "WEFT_ALGORITHM_ONESHOT (1), ",
                     CHOICE(WEFT_BROADCAST, NUM_ALGORITHMS));
     CHOICES_REFUSED("choices[0].algorithm", CHOICE(WEFT_ALL_REDUCE, -1));
