@@ -3,10 +3,18 @@
 
 int party_open(struct party *party, struct ranks_context *context, const weft_coll_config *config)
 {
+    return party_open_on_nodes(party, context, 0, config);
+}
+
+int party_open_on_nodes(struct party *party, struct ranks_context *context, int32_t num_nodes,
+                        const weft_coll_config *config)
+{
+    weft_comm_config comm_config = WEFT_INIT(weft_comm_config);
+    comm_config.num_nodes = num_nodes;
     *party = (struct party){.context = context};
     if (driver_use_device(context, context->rank))
         return 1;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &party->comm));
+    RANK_CHECK_OK(context, ranks_comm_create(context, &comm_config, &party->comm));
     RANK_CHECK_OK(context, weft_coll_create(party->comm, config, &party->coll));
     DRIVER_CHECK(context, driver.stream_create(&party->native, CU_STREAM_NON_BLOCKING));
     RANK_CHECK_OK(context, weft_stream_wrap(party->comm, party->native, &party->stream));

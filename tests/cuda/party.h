@@ -15,6 +15,9 @@ struct party {
 };
 
 int party_open(struct party *party, struct ranks_context *context, const weft_coll_config *config);
+/* num_nodes as in weft_comm_config. */
+int party_open_on_nodes(struct party *party, struct ranks_context *context, int32_t num_nodes,
+                        const weft_coll_config *config);
 int party_close(struct party *party);
 
 /* From here to party_record_end what is enqueued on the stream becomes a graph, which that makes. */

@@ -93,6 +93,7 @@ def test_all_to_all_v():
                                      for i in range(counts[s][comm.rank])]
 
     run(exchange, 3)
+    run(exchange, 3, num_nodes=3)
 
 
 def test_sends_and_receives():
@@ -124,6 +125,7 @@ def test_sends_and_receives():
         assert coll.all_reduce(np.ones(3, np.float32)).tolist() == [3, 3, 3]
 
     run(exchange, 3)
+    run(exchange, 3, num_nodes=3)
 
 
 def test_algorithms():
