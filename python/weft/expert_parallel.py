@@ -6,9 +6,11 @@ import ctypes
 from typing import Any, NamedTuple, Sequence
 
 from . import abi, arrays
+from .abi import Dtype, ScaleKind
 from .communicator import Arena, Communicator
 from .library import InvalidArgumentError, check, lib
 from .objects import Native, Object, call
+from .rows import narrow_name, scale_shape
 from .streams import Mark, Stream
 
 
@@ -238,7 +240,8 @@ class Handle(Object):
                  capacity: int | None = None, topk_idx: Any = None, topk_weights: Any = None,
                  recv_topk_idx: Any = None, recv_topk_weights: Any = None,
                  recv_src_token: Any = None, with_src_token: bool = False, num_blocks: int = 0,
-                 stream: Stream | None = None) -> Received:
+                 narrow: Dtype | None = None, group: int = 128,
+                 scale: ScaleKind = ScaleKind.FP32, stream: Stream | None = None) -> Received:
         """Delivers every token's row once to each rank that has one of its experts. Collective.
 
         x: [N, ...] of any type, or several such planes; a plane's rows may lie apart. Outputs have
@@ -246,15 +249,25 @@ class Handle(Object):
         arena if there is one. capacity: by default what the outputs have, or wait_counts() says.
         topk_idx, topk_weights [N, K]: carried along, the first of int32 or int64, the second of
         float32. with_src_token: allocates recv_src_token.
+
+        narrow: the first plane, [N, hidden] of bfloat16, float16 or float32, is quantised on its
+        way, as by quantise(). It is delivered as rows of float8_e4m3fn or int8; their scales are a
+        plane more, the last one (of out, too).
         """
         planes, outs = _as_tuple(x), _as_tuple(out)
-        if outs and len(outs) != len(planes):
-            raise InvalidArgumentError(f"out has {len(outs)} planes, x has {len(planes)}")
+        num_outs = len(planes) + (narrow is not None)
+        if outs and len(outs) != num_outs:
+            raise InvalidArgumentError(f"out has {len(outs)} planes, {num_outs} are delivered")
         if capacity is None:
             capacity = outs[0].shape[0] if outs else self.wait_counts().num_recv_tokens
         args = abi.EpDispatchArgs(capacity=capacity, num_blocks=num_blocks)
         listed = (abi.Plane * len(planes))()
-        outs = self._planes(args, listed, planes, outs or (None,) * len(planes), arena)
+        outs = outs or (None,) * num_outs
+        received = self._planes(args, listed, planes, outs, arena,
+                                None if narrow is None else Dtype(narrow))
+        if narrow is not None:
+            received += (self._quantised(listed[0], planes, outs[-1], arena, capacity,
+                                         (Dtype(narrow), group, scale)),)
         carried = {"topk_idx": recv_topk_idx, "topk_weights": recv_topk_weights}
         for name, sent, dtypes in (("topk_idx", topk_idx, ("int32", "int64")),
                                    ("topk_weights", topk_weights, ("float32",))):
@@ -268,13 +281,14 @@ class Handle(Object):
         if with_src_token or recv_src_token is not None:
             recv_src_token = self._output(args, "recv_src_token", recv_src_token, arena,
                                           planes[0] if planes else None, (capacity,), "int32")
-        result = Received(outs, **carried, src_token=recv_src_token)
+        result = Received(received, **carried, src_token=recv_src_token)
         self.ep.comm.enqueue(lib.weft_ep_dispatch, self._native, args, stream, planes, topk_idx,
                              topk_weights, result)
         return result
 
     def _planes(self, args: abi.EpDispatchArgs, listed: ctypes.Array, planes: tuple[Any, ...],
-                outs: tuple[Any, ...], arena: Arena | None) -> tuple[Any, ...]:
+                outs: tuple[Any, ...], arena: Arena | None,
+                narrow: Dtype | None) -> tuple[Any, ...]:
         """Fills the list of planes, which must live until the call; returns their outputs."""
         received = []
         for i, (plane, array) in enumerate(zip(planes, outs)):
@@ -282,9 +296,23 @@ class Handle(Object):
             listed[i] = abi.Plane(row_bytes=seen.row_bytes, src=seen.address,
                                   src_stride_bytes=seen.strides[0] if seen.strides else 0)
             shape = (args.capacity, *seen.shape[1:])
-            received.append(self._output(listed[i], "dst", array, arena, plane, shape, seen.dtype))
+            dtype = seen.dtype if narrow is None or i > 0 else narrow_name(narrow)
+            received.append(self._output(listed[i], "dst", array, arena, plane, shape, dtype))
         args.planes, args.num_planes = ctypes.addressof(listed), len(planes)
         return tuple(received)
+
+    def _quantised(self, listed: abi.Plane, planes: tuple[Any, ...], scales: Any,
+                   arena: Arena | None, capacity: int,
+                   how: tuple[Dtype, int, ScaleKind]) -> Any:
+        """Lists the first plane as one that is quantised; returns its scales."""
+        seen, (narrow, group, scale) = self._rows(planes[0], "x[0]"), how
+        if len(seen.shape) != 2 or seen.shape[1] % (group or seen.shape[1] or 1):
+            raise InvalidArgumentError(f"x[0] has shape {seen.shape}; to be quantised it must be "
+                                       f"[N, hidden], and hidden a multiple of {group}")
+        listed.dtype, listed.narrow_dtype = arrays.weft_dtype(seen, None, "x[0]"), narrow
+        listed.scale, listed.group_elements = scale, group
+        shape, name = scale_shape(capacity, seen.shape[1], group, scale)
+        return self._output(listed, "scales", scales, arena, planes[0], shape, name)
 
     def _output(self, args: Any, field: str, array: Any, arena: Arena | None, like: Any,
                 shape: tuple[int, ...], dtype: str) -> Any:

@@ -27,6 +27,13 @@ def row_bytes(hidden: int, narrow: Dtype) -> int:
     return hidden // LOG_GROUP_ELEMENTS * LOG_GROUP_BYTES
 
 
+def narrow_name(narrow: Dtype) -> str:
+    """The dtype of arrays of quantised elements."""
+    if narrow not in (Dtype.FP8_E4M3, Dtype.INT8):
+        raise InvalidArgumentError(f"narrow is {narrow!r}; allowed are FP8_E4M3 and INT8")
+    return _NARROW_NAMES[narrow]
+
+
 def quantise(comm: Communicator, src: Any, *, narrow: Dtype = Dtype.FP8_E4M3, group: int = 128,
              scale: ScaleKind = ScaleKind.FP32, dtype: Any = None,
              stream: Stream | None = None) -> tuple[Any, Any]:

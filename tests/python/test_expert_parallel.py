@@ -90,6 +90,37 @@ def test_layer(shape, dtype):
     run(layer, num_ranks, num_nodes=nodes)
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("scale", list(weft.ScaleKind))
+def test_quantised_on_the_way(scale, nodes):
+    """The rows and scales that come are those that quantise() makes of what was sent."""
+    shape = (4, [9, 3, 0, 12], 12, 3, 64, nodes)
+    num_ranks, tokens, experts, topk, hidden, _ = shape
+    everybody = batches(shape)
+    routing = Routing([ids for ids, _, _ in everybody], even_placement(experts, num_ranks))
+
+    def layer(comm):
+        ids, x, _ = everybody[comm.rank]
+        handle = weft.ExpertParallel(comm, experts).handle(topk, max_tokens=max(tokens))
+        arena = weft.Arena(comm, 1 << 20)
+        handle.layout(ids)
+        handle.notify()
+        other = np.arange(len(x) * 3, dtype=np.uint8).reshape(-1, 3)
+        narrow = weft.Dtype.INT8 if scale == weft.ScaleKind.FP32 else weft.Dtype.FP8_E4M3
+        rows, others, scales = handle.dispatch((x, other), arena=arena, narrow=narrow, group=16,
+                                               scale=scale).planes
+        for i, (s, t) in enumerate(routing.rows_of(comm.rank)):
+            row, of_row = weft.rows.quantise(comm, everybody[s][1][t:t + 1], narrow=narrow,
+                                             group=16, scale=scale)
+            assert rows[i].tobytes() == row[0].tobytes()
+            assert scales[i].tobytes() == of_row[0].tobytes()
+            assert others[i].tolist() == [3 * t, 3 * t + 1, 3 * t + 2]
+        with pytest.raises(weft.InvalidArgumentError, match="a multiple of 48"):
+            handle.dispatch(x, arena=arena, narrow=narrow, group=48)
+
+    run(layer, num_ranks, num_nodes=nodes)
+
+
 def test_planes_strides_and_types():
     """Several planes, of any type, whose rows lie apart; outputs that are given; cached."""
     def layer(comm):
