@@ -117,6 +117,9 @@ static void finish(void *input, struct argp_state *state)
     if (!collective_is_served(options->op, options->algorithm))
         argp_error(state, "--algo %s: does not serve --op %s",
                    weft_coll_algorithm_name(options->algorithm), collective_names[options->op]);
+    if (options->calls == COLL_CALLS_GROUP && collective_reduces(options->op))
+        argp_error(state, "--calls group: must be absent with --op %s, which reduces",
+                   collective_names[options->op]);
     if (options->redop != WEFT_SUM && !collective_reduces(options->op))
         argp_error(state, "--redop %s: must be absent with --op %s, which does not reduce",
                    reduce_op_names[options->redop], collective_names[options->op]);
@@ -125,6 +128,7 @@ static void finish(void *input, struct argp_state *state)
                    collective_names[options->op]);
 }
 
+const char *const coll_calls_names[] = {"own", "group", NULL};
 static const char *const check_modes[] = {"full", "none", NULL};
 
 #define AT(member) OPTION_AT(struct coll_options, member)
@@ -160,6 +164,9 @@ static const struct option_row option_table[] = {
      "or "
      "ring or tree, as weft.h tells; over several nodes auto",
      "auto", .parse = parse_algorithm},
+    {OPTION_CHOICE, "calls", "KIND",
+     "own: of the operation; group: sends and receives, of operations that do not reduce", "own",
+     AT(calls), .choices = coll_calls_names},
     {OPTION_INTEGER, "packet-bytes", "N", "Bytes under way in packets; 0: the library's choice",
      "0", AT(packet_bytes), 0, INT64_C(1) << 32},
     {OPTION_CHOICE, "memory", "KIND", "Of inputs and outputs: in the heap, or other of the machine",

@@ -24,6 +24,9 @@ struct coll_sizes {
     uint64_t increment;
 };
 
+/* By which calls the operation is done: its own, or sends and receives in a group. */
+enum coll_calls_kind { COLL_CALLS_OWN, COLL_CALLS_GROUP };
+
 struct coll_options {
     int32_t num_ranks; /* 0: the default, or those of the job that runs us */
     int32_t num_nodes; /* virtual ones; 0: as the hosts are, or 1 */
@@ -31,6 +34,7 @@ struct coll_options {
     int32_t timeout_ms; /* 0: the library's */
     weft_collective op;
     weft_algorithm algorithm;
+    enum coll_calls_kind calls;
     weft_dtype dtype;
     weft_reduce_op redop;
     int32_t root;
@@ -51,6 +55,7 @@ struct coll_options {
 };
 
 extern const char *const coll_memory_names[];
+extern const char *const coll_calls_names[];
 
 /* Ends the process with STATUS_USAGE when an argument is wrong whatever the number of ranks. */
 void coll_options_parse(struct coll_options *options, int argc, char **argv);

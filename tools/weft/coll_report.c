@@ -48,14 +48,20 @@ static int32_t graph_calls(const struct coll_options *options)
     return options->launch == COLL_LAUNCH_GRAPHS ? COLL_GRAPH_CALLS : 0;
 }
 
+static const char *way_of(const struct coll_options *options, weft_algorithm algorithm)
+{
+    return options->calls == COLL_CALLS_OWN ? weft_coll_algorithm_name(algorithm)
+                                            : coll_calls_names[options->calls];
+}
+
 static json_t *describe(const struct coll_line *line, enum coll_place place)
 {
     const struct coll_options *options = line->options;
     return json_pack(
         "{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s?, s:o, s:b, s:s, s:i, s:I, s:i, s:i, s:I, s:i, "
         "s:i}",
-        "op", collective_names[options->op], "algo", weft_coll_algorithm_name(line->algorithm),
-        "machine", coll_machine_name(line->machine), "ranks", options->num_ranks, "bytes",
+        "op", collective_names[options->op], "algo", way_of(options, line->algorithm), "machine",
+        coll_machine_name(line->machine), "ranks", options->num_ranks, "bytes",
         (json_int_t)collective_bytes(&line->collective), "count",
         (json_int_t)line->collective.count, "dtype", dtype_names[options->dtype], "redop",
         redop_of(options), "root", root_of(options), "in_place", place == COLL_IN_PLACE, "memory",
@@ -107,7 +113,7 @@ static void print_text_heading(const struct coll_options *options, weft_machine 
     static const char *const place_units = "    (us)  (GB/s)  (GB/s)        ";
     printf("# %s, machine %s, %d ranks, memory %s, algorithm %s", collective_names[options->op],
            coll_machine_name(machine), options->num_ranks, coll_memory_names[options->memory],
-           weft_coll_algorithm_name(options->algorithm));
+           way_of(options, options->algorithm));
     print_count("blocks", options->num_blocks);
     print_count("warps", options->num_warps);
     if (options->launch == COLL_LAUNCH_GRAPHS)
@@ -150,7 +156,7 @@ static void print_text(const struct coll_line *line)
            redop ? redop : "none", root);
     print_place(line, COLL_OUT_OF_PLACE);
     print_place(line, COLL_IN_PLACE);
-    printf(" %s\n", weft_coll_algorithm_name(line->algorithm));
+    printf(" %s\n", way_of(options, line->algorithm));
 }
 
 /* ---------------------------------------------------------------- both */

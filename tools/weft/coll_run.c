@@ -148,5 +148,8 @@ weft_result coll_run_enqueue(const struct coll_run *run, const struct collective
                              enum coll_place place)
 {
     const struct coll_buffers buffers = coll_run_buffers(run, collective, place);
-    return collective_enqueue(collective, run->coll, buffers.send, buffers.recv, run->stream);
+    return run->options->calls == COLL_CALLS_GROUP
+               ? collective_enqueue_group(collective, run->rank, run->coll, buffers.send,
+                                          buffers.recv, run->stream)
+               : collective_enqueue(collective, run->coll, buffers.send, buffers.recv, run->stream);
 }

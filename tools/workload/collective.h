@@ -106,4 +106,57 @@ static inline weft_result collective_enqueue(const struct collective *collective
                            stream);
 }
 
+/* ---------------------------------------------------------------- by other calls */
+
+static inline int collective_sends(const struct collective *collective, int32_t from, int32_t to)
+{
+    if (collective->kind == WEFT_GATHER)
+        return to == collective->root;
+    return !collective_has_root(collective->kind) || from == collective->root;
+}
+
+/* Of all ranks' rows; what is in place stays where it is. */
+static inline weft_result collective_send_rows(const struct collective *collective, int32_t rank,
+                                               weft_coll *coll, const char *send, char *recv,
+                                               weft_stream *stream)
+{
+    const weft_collective kind = collective->kind;
+    const uint64_t row_bytes = collective->count * dtype_bytes(collective->source.dtype);
+    const uint64_t sent_stride = kind == WEFT_ALL_TO_ALL || kind == WEFT_SCATTER ? row_bytes : 0;
+    const uint64_t received_stride = kind == WEFT_BROADCAST || kind == WEFT_SCATTER ? 0 : row_bytes;
+    weft_result result = WEFT_OK;
+    for (int32_t peer = 0; peer < collective->num_ranks && result == WEFT_OK; peer++) {
+        const char *from = send + (uint64_t)peer * sent_stride;
+        char *to = recv + (uint64_t)peer * received_stride;
+        if (peer == rank && from == to)
+            continue;
+        if (collective_sends(collective, rank, peer))
+            result = weft_coll_send(coll,
+                                    WEFT_ARGS(weft_coll_send_args, .send = from,
+                                              .count = (int64_t)collective->count,
+                                              .dtype = collective->source.dtype, .peer = peer),
+                                    stream);
+        if (result == WEFT_OK && collective_sends(collective, peer, rank))
+            result = weft_coll_recv(coll,
+                                    WEFT_ARGS(weft_coll_recv_args, .recv = to,
+                                              .count = (int64_t)collective->count,
+                                              .dtype = collective->source.dtype, .peer = peer),
+                                    stream);
+    }
+    return result;
+}
+
+/* As a group of sends and receives, of operations that do not reduce. */
+static inline weft_result collective_enqueue_group(const struct collective *collective,
+                                                   int32_t rank, weft_coll *coll, const void *send,
+                                                   void *recv, weft_stream *stream)
+{
+    const weft_result begun = weft_coll_group_begin(coll);
+    if (begun != WEFT_OK)
+        return begun;
+    const weft_result result = collective_send_rows(collective, rank, coll, send, recv, stream);
+    const weft_result ended = weft_coll_group_end(coll);
+    return result != WEFT_OK ? result : ended;
+}
+
 #endif
