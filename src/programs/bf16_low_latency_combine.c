@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bf16_low_latency_combine: low_latency_combine of bf16, in the usual form, by the same steps. */
+/* bf16_low_latency_combine: low_latency_combine of bf16, in the usual form by rank, by the same steps. */
 #define WP_LL_STEPS_ONLY
 
 #include "programs/low_latency_combine.c" /* NOLINT(bugprone-suspicious-include) */
@@ -12,6 +12,6 @@ struct wp_bf16_low_latency_combine_args {
 WP_PROGRAM(bf16_low_latency_combine, warp, args)
 {
     struct wp_low_latency_combine_args usual = args->combine;
-    wp_ll_fix_form(&usual.ll, WP_LL_BF16);
+    wp_ll_fix_form(&usual.ll, WP_LL_BF16, WP_LL_BY_RANK);
     return combine(warp, &usual);
 }

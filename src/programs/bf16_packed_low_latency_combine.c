@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* bf16_packed_low_latency_combine: low_latency_combine of bf16, in the usual form by expert, by the same steps. */
+#define WP_LL_STEPS_ONLY
+
+#include "programs/low_latency_combine.c" /* NOLINT(bugprone-suspicious-include) */
+#include "programs/low_latency_usual.h"
+
+struct wp_bf16_packed_low_latency_combine_args {
+    struct wp_low_latency_combine_args combine;
+};
+
+WP_PROGRAM(bf16_packed_low_latency_combine, warp, args)
+{
+    struct wp_low_latency_combine_args usual = args->combine;
+    wp_ll_fix_form(&usual.ll, WP_LL_BF16, WP_LL_BY_EXPERT);
+    return combine(warp, &usual);
+}

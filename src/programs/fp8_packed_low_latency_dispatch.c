@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* fp8_packed_low_latency_dispatch: low_latency_dispatch of bf16 that goes as FP8, in the usual form by expert, by the same steps. */
+#define WP_LL_STEPS_ONLY
+
+#include "programs/low_latency_dispatch.c" /* NOLINT(bugprone-suspicious-include) */
+#include "programs/low_latency_usual.h"
+
+struct wp_fp8_packed_low_latency_dispatch_args {
+    struct wp_low_latency_dispatch_args dispatch;
+};
+
+WP_PROGRAM(fp8_packed_low_latency_dispatch, warp, args)
+{
+    struct wp_low_latency_dispatch_args usual = args->dispatch;
+    wp_ll_fix_form(&usual.ll, WP_LL_FP8, WP_LL_BY_EXPERT);
+    return dispatch(warp, &usual);
+}
