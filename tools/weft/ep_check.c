@@ -39,7 +39,7 @@ static weft_result verifier_open(struct ep_verifier *verifier, struct ep_layer *
         !verifier->answer || !verifier->partial || !verifier->sum)
         return WEFT_ERROR_OUT_OF_MEMORY;
     verifier->num_recv = collect_recv_tokens(verifier);
-    if (layer->options->ll_format != EP_LL_FORMAT_DTYPE &&
+    if (layer->options->row_format != EP_ROW_FORMAT_DTYPE &&
         ep_quantised_open(&verifier->quantised, layer) != WEFT_OK)
         return WEFT_ERROR_OUT_OF_MEMORY;
     return ep_results_open(&verifier->results, layer, verifier->num_recv);

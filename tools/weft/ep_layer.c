@@ -30,17 +30,24 @@ static weft_result open_ep(struct ep_layer *layer)
     return result == WEFT_OK ? weft_ep_create(layer->comm, &config, &layer->ep) : result;
 }
 
+static int is_narrow(const struct ep_layer *layer)
+{
+    return layer->options->row_format != EP_ROW_FORMAT_DTYPE;
+}
+
 static weft_result open_handle(struct ep_layer *layer, uint64_t *arena_bytes)
 {
     const struct ep_options *options = layer->options;
+    const uint64_t row_bytes[] = {options->row_bytes, ep_ll_element_bytes(options),
+                                  ep_ll_scale_bytes(options)};
     weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
     handle_config.max_tokens = layer->num_tokens;
     handle_config.num_topk = options->num_topk;
     weft_ep_size_args size_args = WEFT_INIT(weft_ep_size_args);
     size_args.max_tokens_per_rank = options->num_tokens;
     size_args.num_topk = options->num_topk;
-    size_args.num_planes = 1;
-    size_args.plane_row_bytes = &options->row_bytes;
+    size_args.num_planes = is_narrow(layer) ? 3 : 1;
+    size_args.plane_row_bytes = row_bytes;
     size_args.index_type = WEFT_INT32;
     size_args.with_topk = 1;
     size_args.with_src_token = 1;
@@ -77,16 +84,23 @@ static weft_result open_received(struct ep_layer *layer, uint64_t arena_bytes)
 {
     size_t capacity = (size_t)layer->capacity;
     size_t selections = capacity * (size_t)layer->options->num_topk;
-    void *buffers[4] = {NULL};
-    const size_t bytes[4] = {capacity * layer->options->row_bytes, selections * sizeof(int32_t),
-                             selections * sizeof(float), capacity * sizeof(int32_t)};
+    void *buffers[6] = {NULL};
+    const size_t bytes[6] = {capacity * layer->options->row_bytes,
+                             selections * sizeof(int32_t),
+                             selections * sizeof(float),
+                             capacity * sizeof(int32_t),
+                             capacity * ep_ll_element_bytes(layer->options),
+                             capacity * ep_ll_scale_bytes(layer->options)};
+    const int num_buffers = is_narrow(layer) ? 6 : 4;
     weft_result result = weft_arena_create(layer->comm, arena_bytes, &layer->arena);
-    for (int i = 0; i < 4 && result == WEFT_OK; i++)
+    for (int i = 0; i < num_buffers && result == WEFT_OK; i++)
         result = alloc_received(layer, bytes[i], &buffers[i]);
     layer->recv_x = buffers[0];
     layer->recv_topk_idx = buffers[1];
     layer->recv_topk_weights = buffers[2];
     layer->recv_src_token = buffers[3];
+    layer->recv_narrow = buffers[4];
+    layer->recv_scales = buffers[5];
     return result;
 }
 
@@ -211,8 +225,8 @@ void ep_layer_close(struct ep_layer *layer)
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i])
             weft_memory_free(layer->comm, buffers[i]);
-    void *const received[] = {layer->recv_x, layer->recv_topk_idx, layer->recv_topk_weights,
-                              layer->recv_src_token};
+    void *const received[] = {layer->recv_x,         layer->recv_topk_idx, layer->recv_topk_weights,
+                              layer->recv_src_token, layer->recv_narrow,   layer->recv_scales};
     for (size_t i = 0; i < sizeof received / sizeof *received; i++)
         if (received[i] && layer->options->memory == EP_MEMORY_OTHER)
             weft_memory_free(layer->comm, received[i]);
@@ -237,6 +251,15 @@ static weft_result enqueue_dispatch(struct ep_layer *layer)
                         .src = layer->x,
                         .dst = layer->recv_x,
                         .row_bytes = layer->options->row_bytes};
+    if (is_narrow(layer)) {
+        const weft_rows_args rows = ep_ll_rows_args(layer->options);
+        plane.dst = layer->recv_narrow;
+        plane.scales = layer->recv_scales;
+        plane.dtype = rows.dtype;
+        plane.narrow_dtype = rows.narrow_dtype;
+        plane.scale = rows.scale;
+        plane.group_elements = (int32_t)rows.group_elements;
+    }
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
     args.num_planes = 1;
     args.planes = &plane;
@@ -248,6 +271,18 @@ static weft_result enqueue_dispatch(struct ep_layer *layer)
     args.recv_topk_weights = layer->recv_topk_weights;
     args.recv_src_token = layer->recv_src_token;
     return weft_ep_dispatch(layer->handle, &args, layer->stream);
+}
+
+weft_result ep_layer_restore_rows(struct ep_layer *layer, int64_t num_rows)
+{
+    if (!is_narrow(layer))
+        return WEFT_OK;
+    weft_rows_args args = ep_ll_rows_args(layer->options);
+    args.src = layer->recv_narrow;
+    args.dst = layer->recv_x;
+    args.scales = layer->recv_scales;
+    args.num_rows = num_rows;
+    return weft_rows_dequantise(layer->comm, &args, layer->stream);
 }
 
 static weft_result enqueue_combine(struct ep_layer *layer)

@@ -87,6 +87,9 @@ struct ep_layer {
     int32_t *recv_topk_idx; /* [capacity][num_topk] */
     float *recv_topk_weights;
     int32_t *recv_src_token; /* [capacity] */
+    /* With a format of rows, what dispatch delivers in place of recv_x: [capacity][ep_ll_element_bytes], and
+     * [capacity][ep_ll_scale_bytes]. */
+    unsigned char *recv_narrow, *recv_scales;
 };
 
 /* The payload of token rows. */
@@ -101,6 +104,8 @@ void ep_layer_close(struct ep_layer *layer);
 /* Enqueues the operation; EP_LAYER: all that exist, one after the other. Combine sums the rows as
  * they lie in recv_x. */
 weft_result ep_layer_enqueue(struct ep_layer *layer, enum ep_op op);
+/* With a format of rows: enqueues that the rows that came are restored, in recv_x. */
+weft_result ep_layer_restore_rows(struct ep_layer *layer, int64_t num_rows);
 /* How many operations that is. */
 int32_t ep_layer_calls(const struct ep_layer *layer);
 /* What must come before and after it, and is no part of it. */

@@ -11,12 +11,12 @@ static int is_by_expert(const struct ep_layer *layer)
 weft_rows_args ep_ll_rows_args(const struct ep_options *options)
 {
     weft_rows_args args = WEFT_INIT(weft_rows_args);
-    const enum ep_ll_format format = options->ll_format;
+    const enum ep_row_format format = options->row_format;
     args.hidden = options->hidden;
     args.group_elements = EP_LL_GROUP_ELEMENTS;
     args.dtype = options->kind;
-    args.narrow_dtype = format == EP_LL_FORMAT_INT8 ? WEFT_INT8 : WEFT_FP8_E4M3;
-    args.scale = format == EP_LL_FORMAT_UE8M0 ? WEFT_SCALE_UE8M0 : WEFT_SCALE_FP32;
+    args.narrow_dtype = format == EP_ROW_FORMAT_INT8 ? WEFT_INT8 : WEFT_FP8_E4M3;
+    args.scale = format == EP_ROW_FORMAT_UE8M0 ? WEFT_SCALE_UE8M0 : WEFT_SCALE_FP32;
     return args;
 }
 
@@ -28,7 +28,7 @@ weft_ll_config ep_ll_config(const struct ep_options *options)
     config.num_topk = options->num_topk;
     config.dtype = options->kind;
     config.layout = (weft_ll_layout)options->ll_layout;
-    if (options->ll_format != EP_LL_FORMAT_DTYPE) {
+    if (options->row_format != EP_ROW_FORMAT_DTYPE) {
         const weft_rows_args rows = ep_ll_rows_args(options);
         config.narrow_dtype = rows.narrow_dtype;
         config.scale = rows.scale;
@@ -43,7 +43,7 @@ weft_ll_config ep_ll_config(const struct ep_options *options)
 /* Combine sends the rows where they came, if they can hold what experts make of them. */
 static int y_is_rows(const struct ep_layer *layer)
 {
-    return is_by_expert(layer) && layer->options->ll_format == EP_LL_FORMAT_DTYPE;
+    return is_by_expert(layer) && layer->options->row_format == EP_ROW_FORMAT_DTYPE;
 }
 
 static weft_result alloc_buffers(struct ep_layer *layer, const weft_ll_sizes *sizes)

@@ -82,7 +82,7 @@ static int64_t place_of(const struct pass *pass, const struct expected_row *row)
 
 static int is_quantised(const struct pass *pass)
 {
-    return pass->layer->options->ll_format != EP_LL_FORMAT_DTYPE;
+    return pass->layer->options->row_format != EP_ROW_FORMAT_DTYPE;
 }
 
 static unsigned char *answer_at(const struct pass *pass, const struct expected_row *row)

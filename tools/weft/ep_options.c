@@ -73,7 +73,7 @@ static void finish_trace(struct ep_options *options, struct argp_state *state)
 }
 
 const char *const ep_memory_names[] = {"heap", "other", NULL};
-const char *const ep_ll_format_names[] = {"dtype", "fp8", "ue8m0", "int8", NULL};
+const char *const ep_row_format_names[] = {"dtype", "fp8", "ue8m0", "int8", NULL};
 
 static void refuse_without_mode(const struct ep_options *options, struct argp_state *state)
 {
@@ -81,15 +81,25 @@ static void refuse_without_mode(const struct ep_options *options, struct argp_st
         argp_error(state, "--layout: needs --mode low-latency");
     if (options->num_phases != EP_NOT_GIVEN)
         argp_error(state, "--phases %d: needs --mode low-latency", options->num_phases);
-    if (options->ll_format != EP_LL_FORMAT_DTYPE)
-        argp_error(state, "--format %s: needs --mode low-latency",
-                   ep_ll_format_names[options->ll_format]);
     if (options->masked.count > 0)
         argp_error(state, "--masked: needs --mode low-latency");
     if (options->task == EP_TASK_QUERY)
         argp_error(state, "--query: needs --mode low-latency");
     if (options->start == EP_START_GRAPH)
         argp_error(state, "--graph: needs --mode low-latency");
+}
+
+static void finish_row_format(const struct ep_options *options, struct argp_state *state)
+{
+    const char *name = ep_row_format_names[options->row_format];
+    if (options->row_format == EP_ROW_FORMAT_DTYPE)
+        return;
+    if (options->kind == WEFT_UINT8)
+        argp_error(state, "--format %s: --dtype must be bf16, fp16 or fp32, not %s", name,
+                   options->dtype);
+    if (options->hidden % EP_LL_GROUP_ELEMENTS != 0)
+        argp_error(state, "--format %s: --hidden must be a multiple of %d, not %d", name,
+                   EP_LL_GROUP_ELEMENTS, options->hidden);
 }
 
 static void finish_mode(struct ep_options *options, struct argp_state *state)
@@ -104,9 +114,6 @@ static void finish_mode(struct ep_options *options, struct argp_state *state)
     if (options->num_tokens > MAX_LL_TOKENS)
         argp_error(state, "--tokens %d: must be 0 to %d with --mode low-latency",
                    options->num_tokens, MAX_LL_TOKENS);
-    if (options->ll_format != EP_LL_FORMAT_DTYPE && options->hidden % EP_LL_GROUP_ELEMENTS != 0)
-        argp_error(state, "--format %s: --hidden must be a multiple of %d, not %d",
-                   ep_ll_format_names[options->ll_format], EP_LL_GROUP_ELEMENTS, options->hidden);
     if (options->ll_layout == EP_NOT_GIVEN)
         options->ll_layout = WEFT_LL_BY_EXPERT;
     if (options->num_phases == EP_NOT_GIVEN)
@@ -117,6 +124,7 @@ static void finish(void *input, struct argp_state *state)
 {
     struct ep_options *options = input;
     finish_row(options, state);
+    finish_row_format(options, state);
     finish_mode(options, state);
     if (options->trace_path)
         finish_trace(options, state);
@@ -164,10 +172,9 @@ static const struct option_row option_table[] = {
      "Of low latency: rows by rank, as they come, or packed by expert (expert)", NULL,
      AT(ll_layout), .choices = ll_layouts},
     {OPTION_CHOICE, "format", "FORMAT",
-     "Of low latency: what rows travel as; dtype, fp8 or int8 with float scales of 128 elements, "
-     "or "
+     "What rows travel as to the experts: dtype, fp8 or int8 with float scales of 128 elements, or "
      "ue8m0: fp8 with such scales",
-     "dtype", AT(ll_format), .choices = ep_ll_format_names},
+     "dtype", AT(row_format), .choices = ep_row_format_names},
     {OPTION_INTEGER, "phases", "N",
      "Of low latency: 1 launch for an operation, or 2, to send and to receive (1)", NULL,
      AT(num_phases), 1, MAX_PHASES},
@@ -257,16 +264,16 @@ int ep_ll_are_cut(const struct ep_options *options, int32_t a, int32_t b)
 
 uint64_t ep_ll_element_bytes(const struct ep_options *options)
 {
-    return options->ll_format == EP_LL_FORMAT_DTYPE ? options->row_bytes
-                                                    : (uint64_t)options->hidden;
+    return options->row_format == EP_ROW_FORMAT_DTYPE ? options->row_bytes
+                                                      : (uint64_t)options->hidden;
 }
 
 uint64_t ep_ll_scale_bytes(const struct ep_options *options)
 {
     const uint64_t num_groups = (uint64_t)options->hidden / EP_LL_GROUP_ELEMENTS;
-    if (options->ll_format == EP_LL_FORMAT_DTYPE)
+    if (options->row_format == EP_ROW_FORMAT_DTYPE)
         return 0;
-    return options->ll_format == EP_LL_FORMAT_UE8M0 ? num_groups : num_groups * sizeof(float);
+    return options->row_format == EP_ROW_FORMAT_UE8M0 ? num_groups : num_groups * sizeof(float);
 }
 
 const char *ep_wire_name(const struct ep_options *options)

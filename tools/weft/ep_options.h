@@ -19,15 +19,15 @@ enum ep_memory { EP_MEMORY_HEAP, EP_MEMORY_OTHER };
 extern const char *const ep_memory_names[]; /* NULL behind the last */
 enum ep_mode { EP_MODE_NORMAL, EP_MODE_LOW_LATENCY };
 /* Of rows on their way to experts: as they are, or quantised, in groups of elements that have a scale. */
-enum ep_ll_format {
-    EP_LL_FORMAT_DTYPE,
-    EP_LL_FORMAT_FP8,
-    EP_LL_FORMAT_UE8M0,
-    EP_LL_FORMAT_INT8,
+enum ep_row_format {
+    EP_ROW_FORMAT_DTYPE,
+    EP_ROW_FORMAT_FP8,
+    EP_ROW_FORMAT_UE8M0,
+    EP_ROW_FORMAT_INT8,
     EP_LL_NUM_FORMATS
 };
 enum { EP_LL_GROUP_ELEMENTS = 128 };
-extern const char *const ep_ll_format_names[]; /* NULL behind the last */
+extern const char *const ep_row_format_names[]; /* NULL behind the last */
 enum ep_start { EP_START_STREAM, EP_START_GRAPH };
 enum ep_task { EP_TASK_RUN, EP_TASK_QUERY };
 enum ep_format { EP_FORMAT_TABLE, EP_FORMAT_JSON };
@@ -63,7 +63,7 @@ struct ep_options {
     enum ep_mode mode;
     int32_t ll_layout; /* a weft_ll_layout; EP_NOT_GIVEN until parsed, as num_phases */
     int32_t num_phases;
-    enum ep_ll_format ll_format;
+    enum ep_row_format row_format;
     struct option_list masked; /* ranks that do without the others, and these without them */
     enum ep_start start;
     enum ep_task task;
@@ -82,7 +82,7 @@ int ep_options_resolve(struct ep_options *options, int32_t num_ranks, int32_t nu
 /* And once the machine is known. */
 void ep_options_resolve_grid(struct ep_options *options, weft_machine machine);
 
-/* The bytes of a row on its way in low latency: elements, then scales; these are 0 of EP_LL_FORMAT_DTYPE. */
+/* The bytes of a row on its way in low latency: elements, then scales; these are 0 of EP_ROW_FORMAT_DTYPE. */
 /* Whether two ranks have masked each other. */
 int ep_ll_are_cut(const struct ep_options *options, int32_t a, int32_t b);
 uint64_t ep_ll_element_bytes(const struct ep_options *options);

@@ -68,15 +68,32 @@ void ep_results_close(struct ep_results *results)
     *results = (struct ep_results){0};
 }
 
+enum { GARBAGE = 0xa5 };
+
+static weft_result spoil(struct ep_layer *layer, void *memory, size_t num_bytes)
+{
+    void *garbage = malloc(num_bytes + 1);
+    if (garbage == NULL)
+        return WEFT_ERROR_OUT_OF_MEMORY;
+    memset(garbage, GARBAGE, num_bytes);
+    const weft_result result = weft_memory_copy(layer->comm, memory, garbage, num_bytes);
+    free(garbage);
+    return result;
+}
+
 static weft_result spoil_outputs(struct ep_layer *layer, const struct output *outputs)
 {
-    const int garbage = 0xa5;
     weft_result result = WEFT_OK;
     for (int i = 0; i < NUM_OUTPUTS && result == WEFT_OK; i++) {
-        memset(*outputs[i].host, garbage, outputs[i].bytes);
+        memset(*outputs[i].host, GARBAGE, outputs[i].bytes);
         result =
             weft_memory_copy(layer->comm, outputs[i].machine, *outputs[i].host, outputs[i].bytes);
     }
+    const size_t capacity = (size_t)layer->capacity;
+    if (result == WEFT_OK && layer->recv_narrow != NULL)
+        result = spoil(layer, layer->recv_narrow, capacity * ep_ll_element_bytes(layer->options));
+    if (result == WEFT_OK && layer->recv_scales != NULL)
+        result = spoil(layer, layer->recv_scales, capacity * ep_ll_scale_bytes(layer->options));
     /* No rank may dispatch into rows that their owner still spoils. */
     return result == WEFT_OK ? weft_host_barrier(layer->comm) : result;
 }
@@ -157,6 +174,13 @@ static weft_result run_experts(struct ep_layer *layer, const struct ep_results *
     return result;
 }
 
+/* Where dispatch has quantised them. */
+static weft_result restore_rows(struct ep_layer *layer, const struct ep_results *results)
+{
+    const weft_result result = ep_layer_restore_rows(layer, results->num_recv_tokens);
+    return result == WEFT_OK ? weft_stream_synchronize(layer->stream) : result;
+}
+
 weft_result ep_pass(struct ep_layer *layer, struct ep_results *results)
 {
     struct output outputs[NUM_OUTPUTS];
@@ -168,6 +192,8 @@ weft_result ep_pass(struct ep_layer *layer, struct ep_results *results)
         result = run_notify(layer, results);
     if (result == WEFT_OK)
         result = run(layer, EP_DISPATCH);
+    if (result == WEFT_OK)
+        result = restore_rows(layer, results);
     if (result == WEFT_OK)
         result = weft_ep_check(layer->handle, NULL);
     if (result == WEFT_OK)

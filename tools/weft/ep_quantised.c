@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows as low latency delivers them in a format: made without it, by the functions that only quantise. */
+/* Rows as they are delivered in a format: made without a dispatch, by the functions that only quantise. */
 #include <stdlib.h>
 
 #include "ep_ll.h"

@@ -60,7 +60,7 @@ static int print_json(const struct ep_options *options, const weft_ll_sizes *siz
         options->num_ranks, "nodes", options->num_nodes, "tokens", options->num_tokens, "hidden",
         options->hidden, "topk", options->num_topk, "experts", options->num_experts, "dtype",
         options->dtype, "layout", layout_name(options), "format",
-        ep_ll_format_names[options->ll_format], "heap_bytes", (json_int_t)sizes->heap_bytes,
+        ep_row_format_names[options->row_format], "heap_bytes", (json_int_t)sizes->heap_bytes,
         "memory_bytes", (json_int_t)sizes->memory_bytes, "network_bytes",
         (json_int_t)sizes->network_bytes, "rows_bytes", (json_int_t)sizes->rows_bytes,
         "scales_bytes", (json_int_t)sizes->scales_bytes, "local_experts", sizes->num_local_experts,
@@ -84,8 +84,8 @@ static void print_table(const struct ep_options *options, const weft_ll_sizes *s
            "rows in %s\n",
            options->num_ranks, options->num_tokens, options->hidden, options->dtype,
            options->num_topk, options->num_experts, layout_name(options),
-           options->ll_format == EP_LL_FORMAT_DTYPE ? options->dtype
-                                                    : ep_ll_format_names[options->ll_format]);
+           options->row_format == EP_ROW_FORMAT_DTYPE ? options->dtype
+                                                      : ep_row_format_names[options->row_format]);
     print_line(sizes->heap_bytes, "of each rank's heap");
     if (options->num_nodes > 1)
         print_line(sizes->network_bytes, "of memory of the network, on cpu also in the heap");

@@ -23,7 +23,8 @@ static struct ep_traffic traffic_of(const struct ep_report *report, enum ep_op o
         num_passes = 2;
     else if (op == EP_LAYER)
         num_passes = 1 + (uint64_t)ep_op_exists(EP_COMBINE, report->options);
-    if (op == EP_LL_DISPATCH || op == EP_LL_LAYER) { /* what it sends may be shorter */
+    /* What dispatch sends may be shorter. */
+    if (op == EP_DISPATCH || op == EP_LAYER || op == EP_LL_DISPATCH || op == EP_LL_LAYER) {
         const struct ep_options *options = report->options;
         const uint64_t sent = ep_ll_element_bytes(options) + ep_ll_scale_bytes(options);
         const uint64_t rows = report->traffic.bytes_logical / options->row_bytes;
@@ -74,7 +75,7 @@ static int print_json(const struct ep_report *report, enum ep_op op)
         " s:f, s:I, s:I, s:I, s:b}",
         "op", ep_op_names[op], "machine", machine_name(report), "mode",
         options->mode == EP_MODE_NORMAL ? "normal" : "low-latency", "layout", layout_name(options),
-        "format", ep_ll_format_names[options->ll_format], "phases",
+        "format", ep_row_format_names[options->row_format], "phases",
         options->mode == EP_MODE_NORMAL ? 1 : options->num_phases, "graph_calls",
         graph_calls(options), "ranks", options->num_ranks, "nodes", options->num_nodes, "tokens",
         options->num_tokens, "hidden", options->hidden, "topk", options->num_topk, "experts",
@@ -139,10 +140,13 @@ static void print_heading(const struct ep_report *report)
     if (options->staging_bytes > 0)
         printf("received rows in %s memory, staging block of %llu bytes\n",
                ep_memory_names[options->memory], (unsigned long long)options->staging_bytes);
+    if (options->mode == EP_MODE_NORMAL && options->row_format != EP_ROW_FORMAT_DTYPE)
+        printf("rows are quantised on their way: %s\n", ep_row_format_names[options->row_format]);
     if (options->mode == EP_MODE_LOW_LATENCY)
         printf("low latency, by %s, rows in %s, %d phase%s, %s\n", layout_name(options),
-               options->ll_format == EP_LL_FORMAT_DTYPE ? options->dtype
-                                                        : ep_ll_format_names[options->ll_format],
+               options->row_format == EP_ROW_FORMAT_DTYPE
+                   ? options->dtype
+                   : ep_row_format_names[options->row_format],
                options->num_phases, options->num_phases == 1 ? "" : "s",
                options->start == EP_START_GRAPH ? "in graphs of 20 operations" : "in the stream");
     printf("%d iterations after %d, ", options->num_iters, options->num_warmup);

@@ -6,7 +6,7 @@
 #include "ep_check.h"
 #include "ep_pass.h"
 
-/* The rows of all tokens as a format of low latency makes them; NULL: it leaves them as they are. */
+/* The rows of all tokens as a format makes them; NULL: it leaves them as they are. */
 struct ep_quantised {
     unsigned char *elements, *scales; /* [tokens] of ep_ll_element_bytes and ep_ll_scale_bytes */
     unsigned char *rows;              /* [tokens][row_bytes] what these stand for */
@@ -18,7 +18,7 @@ struct ep_verifier {
     struct ep_tally *tallies;  /* [EP_NUM_OPS], of this rank */
     int64_t *recv_tokens;      /* [num_recv] the global tokens of the rows of this rank, in order */
     int64_t num_recv;
-    struct ep_quantised quantised;         /* of low latency with a format */
+    struct ep_quantised quantised;         /* with a format */
     unsigned char *row;                    /* one row, for what is expected */
     float *x, *y, *answer, *partial, *sum; /* one row each, in fp32 */
 };

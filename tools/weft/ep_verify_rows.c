@@ -56,12 +56,11 @@ static int topk_is_equal(const struct ep_verifier *verifier, int64_t row, int64_
 static void verify_recv_row(struct ep_verifier *verifier, int64_t row)
 {
     const struct ep_layer *layer = verifier->layer;
-    struct payload payload = ep_layer_payload(layer);
     size_t row_bytes = layer->options->row_bytes;
     int64_t token = verifier->recv_tokens[row];
     int32_t source = source_of(layer->routing, token);
     int64_t source_token = token - layer->routing->first_tokens[source];
-    payload_fill_row(&payload, token, 0, verifier->row, row_bytes);
+    ep_verify_fill_row(verifier, token, verifier->row);
     const char *difference = NULL;
     if (memcmp(verifier->results.recv_x + (size_t)row * row_bytes, verifier->row, row_bytes) != 0)
         difference = "payload";
