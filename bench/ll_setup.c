@@ -17,6 +17,7 @@ static weft_result create(struct ll_bench *ll)
      * between nodes the next step would wait until the network has told that there is room. */
     config.num_results = ll->bench->num_nodes > 1 ? 2 : 1;
     config.layout = ll->layout;
+    config.answer = WEFT_LL_ANSWER_IN_SLOTS;
     TRY(weft_ll_query_sizes(ll->bench->ep, &config, &sizes));
     ll->num_local_experts = sizes.num_local_experts;
     ll->capacity = ll->layout == WEFT_LL_BY_EXPERT ? sizes.expert_capacity : options->num_tokens;
@@ -30,21 +31,6 @@ static char *alloc_rows(const struct ll_bench *ll, int64_t num_rows)
     return posix_memalign(&rows, 64, bytes + 1) == 0 ? rows : NULL;
 }
 
-/* The experts return their input, which is all the same to the machine. */
-static void fill_answers(struct ll_bench *ll)
-{
-    const struct plan *plan = &ll->bench->plan;
-    for (int32_t source = 0; source < plan->num_ranks; source++) {
-        char *answer = ll->answers + (size_t)source * (size_t)ll->capacity * plan->row_bytes;
-        for (int32_t token = 0; token < plan->num_tokens; token++) {
-            if (plan_row(plan, source, token, ll->bench->rank) == PLAN_NO_ROW)
-                continue;
-            plan_fill_row(plan, source, token, answer);
-            answer += plan->row_bytes;
-        }
-    }
-}
-
 weft_result ll_bench_init(struct ll_bench *ll, struct bench *bench, weft_ll_layout layout)
 {
     const struct plan *plan = &bench->plan;
@@ -55,13 +41,10 @@ weft_result ll_bench_init(struct ll_bench *ll, struct bench *bench, weft_ll_layo
     ll->topk_weights = calloc(num_choices + 1, sizeof *ll->topk_weights);
     if (layout == WEFT_LL_BY_EXPERT)
         ll->rows = alloc_rows(ll, (int64_t)ll->num_local_experts * ll->capacity);
-    else
-        ll->answers = alloc_rows(ll, (int64_t)plan->num_ranks * ll->capacity);
-    if (ll->out == NULL || ll->topk_weights == NULL || (ll->rows == NULL && ll->answers == NULL))
+    if (ll->out == NULL || ll->topk_weights == NULL ||
+        (layout == WEFT_LL_BY_EXPERT && ll->rows == NULL))
         return WEFT_ERROR_OUT_OF_MEMORY;
     plan_split_weights(plan, bench->rank, ll->topk_weights);
-    if (layout == WEFT_LL_BY_RANK)
-        fill_answers(ll);
     return WEFT_OK;
 }
 
@@ -71,7 +54,6 @@ void ll_bench_destroy(struct ll_bench *ll)
         weft_ll_destroy(ll->ll);
     free(ll->topk_weights);
     free(ll->rows);
-    free(ll->answers);
     free(ll->out);
 }
 
@@ -87,10 +69,12 @@ static weft_result dispatch(struct ll_bench *ll)
     return weft_ll_dispatch(ll->ll, &args, ll->bench->stream);
 }
 
+/* The experts return their input, which is all the same to the machine, where it is: as normal combine reads
+ * what dispatch has written. */
 weft_result ll_bench_step(struct ll_bench *ll)
 {
     weft_ll_combine_args args = WEFT_INIT(weft_ll_combine_args);
-    args.x = ll->layout == WEFT_LL_BY_EXPERT ? ll->rows : ll->answers;
+    args.x = ll->rows; /* by rank NULL: in the slots */
     args.out = ll->out;
     TRY(dispatch(ll));
     return weft_ll_combine(ll->ll, &args, ll->bench->stream);

@@ -13,7 +13,6 @@ struct ll_bench {
     weft_ll *ll;
     float *topk_weights; /* plan_split_weights */
     char *rows;          /* by expert: [num_local_experts][capacity] */
-    char *answers;       /* by rank: [num_ranks][capacity] each row as it comes */
     char *out;           /* [num_tokens] rows */
 };
 

@@ -1516,7 +1516,12 @@ typedef enum weft_ll_answer {
     WEFT_LL_ANSWER_SUMS = 0,
     /* The row of each expert, so that the owner sums in ascending order of the choices, as [DeepEP
      * 3] does. By expert only. */
-    WEFT_LL_ANSWER_ROWS = 1
+    WEFT_LL_ANSWER_ROWS = 1,
+    /* As WEFT_LL_ANSWER_SUMS, with the same bits; but the answer to a row stays in the row's slot, where the
+     * token's owner reads it, if it is of this node. So there are no slots for answers, and by rank a caller who
+     * writes them to the slots (weft_ll_combine_args.x NULL) has nothing copied. The slots are as long as the
+     * longer of row and answer. */
+    WEFT_LL_ANSWER_IN_SLOTS = 2
 } weft_ll_answer;
 
 /* What becomes of a rank that is missing: whose rows, answers or room for more do not come in time, or
@@ -1576,7 +1581,8 @@ WEFT_API weft_result weft_ll_query_sizes(const weft_ep *ep, const weft_ll_config
  * (WEFT_ERROR_MISMATCH names the first that differs). Experts are placed as those of ep, to which
  * the weft_ll belongs. */
 WEFT_API weft_result weft_ll_create(weft_ep *ep, const weft_ll_config *config, weft_ll **ll);
-/* As weft_heap_free. */
+/* As weft_heap_free; with WEFT_LL_ANSWER_IN_SLOTS it waits until all ranks have received this one's answers, or
+ * destroy theirs as well. */
 WEFT_API weft_result weft_ll_destroy(weft_ll *ll);
 
 /* Which phases of an operation: 0 is both. */
@@ -1644,10 +1650,14 @@ WEFT_API weft_result weft_ll_query_slots(const weft_ll *ll, weft_ll_slots *slots
 typedef struct weft_ll_combine_args {
     size_t size;
     weft_ll_phases phases;
-    int32_t keep; /* 1: the result stays, for another combine or weft_ll_release; to send */
+    /* 1: the result stays, for another combine or weft_ll_release; to send. 0 with WEFT_LL_ANSWER_IN_SLOTS, which
+     * ends it. */
+    int32_t keep;
     /* To send: what the experts have made of the oldest result's rows, any memory of the machine. By
      * expert [L][C][hidden], of which the rows that came are read. By rank [R][max_tokens][hidden],
-     * for each row what this rank's experts made of it, weights applied. */
+     * for each row what this rank's experts made of it, weights applied; NULL by rank with
+     * WEFT_LL_ANSWER_IN_SLOTS, if answer_dtype is dtype: it is in the slots, in place of the rows, where
+     * the caller writes nothing more. */
     const void *x;
     uint64_t x_stride_bytes; /* between rows; 0: they are dense */
     /* To receive. */

@@ -47,9 +47,13 @@ static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
             config->max_tokens, 1,
             INT32_MAX / weft__placement_max_local(&ep->placement) / num_ranks, "max_tokens"));
     WEFT__TRY(weft__check_range(config->num_results, 0, WP_NUM_HALVES, "num_results"));
-    WEFT__TRY(weft__check_enum(
-        WEFT__ENUM_LL_ANSWER, (int32_t)config->answer, WEFT_LL_ANSWER_SUMS,
-        config->layout == WEFT_LL_BY_RANK ? WEFT_LL_ANSWER_SUMS : WEFT_LL_ANSWER_ROWS, "answer"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_LL_ANSWER, (int32_t)config->answer, WEFT_LL_ANSWER_SUMS,
+                               WEFT_LL_ANSWER_IN_SLOTS, "answer"));
+    if (config->layout == WEFT_LL_BY_RANK && config->answer == WEFT_LL_ANSWER_ROWS)
+        return weft__error(
+            WEFT_ERROR_INVALID_ARGUMENT,
+            "answer is WEFT_LL_ANSWER_ROWS, which layout WEFT_LL_BY_RANK has not: must "
+            "be WEFT_LL_ANSWER_SUMS or WEFT_LL_ANSWER_IN_SLOTS");
     if (config->answer_dtype == WEFT_LOG_10BIT && config->hidden % WP_LOG_GROUP_ELEMENTS != 0)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "hidden is %lld, must be a multiple of %d where answer_dtype is "
@@ -308,6 +312,12 @@ static uint64_t num_answered_rows(const weft_ll *ll)
            (uint64_t)plan->capacity;
 }
 
+/* Answers that the caller has written where rows came to. */
+static int may_lie_in_slots(const struct wp_ll_plan *plan)
+{
+    return plan->answers_stay && !plan->is_by_expert && plan->answer_dtype == plan->dtype;
+}
+
 static weft_result check_answers(struct list *list, const weft_ll_combine_args *args)
 {
     const struct wp_ll_plan *plan = &list->ll->device.plan;
@@ -320,6 +330,8 @@ static weft_result check_answers(struct list *list, const weft_ll_combine_args *
                            "x_stride_bytes is %llu, allowed are 0 and multiples of the dtype's "
                            "bytes from a row's %llu on",
                            (unsigned long long)args->x_stride_bytes, (unsigned long long)row_bytes);
+    if (args->x == NULL && may_lie_in_slots(plan))
+        return weft__check_unused(args->x_stride_bytes, "x_stride_bytes");
     WEFT__TRY(weft__check_array(args->x, (int64_t)num_rows, "x"));
     add(list, "x", WEFT__EXTENT_READ, args->x, num_rows, row_bytes);
     list->extents[list->num_extents - 1].stride_bytes = args->x_stride_bytes;
@@ -340,6 +352,12 @@ static weft_result check_sums(struct list *list, const weft_ll_combine_args *arg
     return WEFT_OK;
 }
 
+/* Answers that lie where the rows were end their result. */
+static int may_keep(const weft_ll *ll, weft_ll_phases phases)
+{
+    return phases != WEFT_LL_RECEIVE && !ll->device.plan.answers_stay;
+}
+
 weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *user_args, weft_stream *stream)
 {
     weft_ll_combine_args args;
@@ -347,7 +365,7 @@ weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *user_args, 
     WEFT__TRY(check_operation(ll, stream));
     WEFT__TRY(WEFT__READ(weft_ll_combine_args, &args, user_args, "args"));
     WEFT__TRY(check_phases(args.phases));
-    WEFT__TRY(weft__check_range(args.keep, 0, args.phases == WEFT_LL_RECEIVE ? 0 : 1, "keep"));
+    WEFT__TRY(weft__check_range(args.keep, 0, may_keep(ll, args.phases), "keep"));
     WEFT__TRY(weft__ll_check_combine(ll, args.phases));
     if (args.phases == WEFT_LL_RECEIVE) {
         WEFT__TRY(check_null(args.x, "x"));

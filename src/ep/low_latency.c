@@ -18,6 +18,8 @@ static struct wp_ll_slot plan_slot(const struct wp_ll_plan *plan)
     const uint64_t choices_bytes = aligned((uint64_t)plan->num_topk * sizeof(int32_t), PART);
     struct wp_ll_slot slot = {.scales_offset = aligned(plan->row_bytes, PART)};
     slot.token_offset = slot.scales_offset + aligned(plan->scales_bytes, PART);
+    if (plan->answers_stay && slot.token_offset < plan->answer_bytes)
+        slot.token_offset = plan->answer_bytes;
     slot.answer_offset = slot.token_offset + sizeof(int32_t);
     slot.experts_offset = slot.token_offset + PART;
     slot.weights_offset = slot.experts_offset + choices_bytes;
@@ -74,6 +76,18 @@ static int32_t bytes_log2(weft_dtype dtype)
     return log2;
 }
 
+/* What a host's network sends it reads soon; and so do other ranks what still is in the cache then, of all
+ * that those of a node send each other in a step. docs/performance.md has what this gives. */
+static enum wp_reuse reuse_of(const weft_comm *comm, const struct wp_ll_plan *plan)
+{
+    const uint64_t cache_bytes = UINT64_C(16) << 20;
+    const uint64_t num_ranks = (uint64_t)comm->num_ranks, num_topk = (uint64_t)plan->num_topk;
+    const uint64_t num_rows =
+        num_ranks * (uint64_t)plan->max_tokens * (num_topk < num_ranks ? num_topk : num_ranks);
+    return plan->has_nodes || num_rows * plan->slot.bytes <= cache_bytes ? WP_READ_SOON
+                                                                         : WP_READ_LATER;
+}
+
 /* Without num_blocks, on which ranks agree. */
 static struct wp_ll_plan plan_of(const weft_ep *ep, const weft_ll_config *config)
 {
@@ -87,6 +101,7 @@ static struct wp_ll_plan plan_of(const weft_ep *ep, const weft_ll_config *config
         .max_local_experts = weft__placement_max_local(&ep->placement),
         .is_by_expert = config->layout == WEFT_LL_BY_EXPERT,
         .answers_are_rows = config->answer == WEFT_LL_ANSWER_ROWS,
+        .answers_stay = config->answer == WEFT_LL_ANSWER_IN_SLOTS,
         .capacity = chosen_capacity(ep, config),
         .hidden = config->hidden,
         .dtype = config->dtype,
@@ -98,8 +113,9 @@ static struct wp_ll_plan plan_of(const weft_ep *ep, const weft_ll_config *config
     plan.row_bytes = (uint64_t)config->hidden * wp_dtype_bytes(plan.quantisation.dst_dtype);
     plan.scales_bytes = scales_bytes(config);
     plan.max_row_parts = parts_are_whole_words(&plan) ? INT32_MAX : 1;
-    plan.slot = plan_slot(&plan);
     plan.answer_bytes = aligned(wp_ll_answer_bytes(&plan, plan.hidden), 16);
+    plan.slot = plan_slot(&plan);
+    plan.reuse = reuse_of(ep->comm, &plan);
     return plan;
 }
 
@@ -117,6 +133,8 @@ static struct wp_ll_answer_slots answer_slots(const weft_comm *comm, const weft_
                                                        plan->block_tokens * all};
     const struct wp_ll_answer_slots apart_by_nodes = {
         comm->num_ranks * num_places * each, num_places * each, 0, 0, plan->block_tokens * each};
+    if (plan->answers_stay && !plan->has_nodes)
+        return (struct wp_ll_answer_slots){0};
     if (config->on_missing == WEFT_LL_MASK)
         return plan->has_nodes ? apart_by_nodes : apart;
     return plan->has_nodes ? shared_by_nodes : shared;
@@ -181,7 +199,8 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
         [TABLE_VERDICTS] = ranks * sizeof(int32_t),
         [TABLE_BLOCKS_DONE] = sizeof(uint32_t),
         [TABLE_TAKEN] = plan->has_nodes ? halves * ranks * blocks * sizeof(uint64_t) : 0,
-        [TABLE_ANSWER_SLOTS] = plan->has_nodes ? halves * choices * sizeof(int32_t) : 0,
+        [TABLE_ANSWER_SLOTS] =
+            plan->has_nodes || plan->answers_stay ? halves * choices * sizeof(int32_t) : 0,
         [TABLE_TOLD_EPOCHS] =
             plan->has_nodes ? WP_LL_NUM_MAILS * ranks * blocks * sizeof(uint64_t) : 0,
     };
@@ -211,7 +230,7 @@ static weft_result allocate_tables(weft_ll *ll)
     device->masks.verdicts = (void *)(at + places.offsets[TABLE_VERDICTS]);
     device->masks.num_blocks_done = (void *)(at + places.offsets[TABLE_BLOCKS_DONE]);
     device->network.taken = (void *)(at + places.offsets[TABLE_TAKEN]);
-    device->network.answer_slots = (void *)(at + places.offsets[TABLE_ANSWER_SLOTS]);
+    device->answer_slots = (void *)(at + places.offsets[TABLE_ANSWER_SLOTS]);
     device->network.told_epochs = (void *)(at + places.offsets[TABLE_TOLD_EPOCHS]);
     return WEFT_OK;
 }
@@ -357,6 +376,9 @@ weft_result weft__ll_create(weft_ep *ep, const weft_ll_config *config, weft_ll *
 void weft__ll_destroy(weft_ll *ll)
 {
     weft_comm *comm = ll->ep->comm;
+    if (ll->exchange != NULL && ll->device.plan.answers_stay && ll->issued.answers_sent > 0)
+        (void)weft__ll_leave(
+            ll); /* it fails where the communicator has, and nobody reads any more */
     if (ll->exchange != NULL)
         weft__exchange_wait(ll->exchange);
     if (wp_ll_has_masks(&ll->device.masks))

@@ -52,6 +52,8 @@ weft_result weft__ll_check_release(const weft_ll *ll);
 weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, weft_stream *stream);
 weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft_stream *stream);
 weft_result weft__ll_release(weft_ll *ll, weft_stream *stream);
+/* Of a weft_ll whose answers stay: waits until nobody reads them. */
+weft_result weft__ll_leave(weft_ll *ll);
 
 /* With masks: `more` ranks are masked from now on, `mask` gets all; NULL: none, or not wanted. */
 weft_result weft__ll_mask(weft_ll *ll, const int32_t *more, int32_t *mask, weft_stream *stream);

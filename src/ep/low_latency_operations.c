@@ -208,12 +208,29 @@ weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft
 
 weft_result weft__ll_release(weft_ll *ll, weft_stream *stream)
 {
-    const struct wp_low_latency_release_args program_args = {.ll = ll->device};
+    const struct wp_low_latency_release_args program_args = {.ll = ll->device,
+                                                             .what = WP_LL_RELEASES_RESULT};
     WEFT__TRY(weft__exchange_launch(ll->exchange, stream, WP_PROGRAM_low_latency_release, ll->grid,
                                     &program_args, sizeof program_args));
     ll->issued.rows_answered++;
     ll->issued.rows_ended++;
     return WEFT_OK;
+}
+
+weft_result weft__ll_leave(weft_ll *ll)
+{
+    const weft_comm *comm = ll->ep->comm;
+    const struct weft__machine *machine = weft__machine_of(comm);
+    const struct wp_low_latency_release_args program_args = {.ll = ll->device,
+                                                             .what = WP_LL_LEAVES};
+    weft_stream *stream;
+    WEFT__TRY(machine->stream_create(ll->ep->comm, &stream));
+    weft_result result = weft__exchange_launch(ll->exchange, stream, WP_PROGRAM_low_latency_release,
+                                               ll->grid, &program_args, sizeof program_args);
+    if (result == WEFT_OK)
+        result = machine->stream_synchronize(stream);
+    machine->stream_destroy(stream);
+    return result;
 }
 
 /* ---------------------------------------------------------------- masks */

@@ -61,7 +61,7 @@
  *   wp_row_prefetch   a hint, before one waits: the next row of these bytes that the warp copies is this one,
  *                       which does not change until then
  *   wp_row_copy       copies row_bytes from src to each non-null dst
- *   wp_row_stage      the same, with the hint that this host reads the bytes again soon, as its network does
+ *   wp_row_copy_for   the same, with a hint (enum wp_reuse) of when this host reads the bytes
  *   wp_row_reduce     each non-null dst = the non-null srcs, in order, reduced as struct
  *                       wp_reduction says
  *   wp_row_reduce_compact  the same in less code, and slower where rows are in memory of GPUs: for what a
@@ -202,6 +202,7 @@ struct wp_mixed_sum {
 struct wp_weighted_sum {
     weft_dtype src_dtype;
     weft_dtype dst_dtype;
+    enum wp_reuse reuse; /* of dst */
 };
 
 /* A scale is fp32, or that rounded up to a power of two, or the byte of that one's exponent. */

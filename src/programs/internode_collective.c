@@ -373,7 +373,7 @@ WP_FN void copy_own(const struct wp_operation *op, const struct wp_internode_col
     if (args->collective != WEFT_BROADCAST && args->collective != WEFT_SCATTER)
         outputs.offset += own_row;
     outputs.left_out = src; /* in place */
-    wp_copy_to_targets(op, &outputs, src, span.bytes, WP_COPY_STORED);
+    wp_copy_to_targets(op, &outputs, src, span.bytes, WP_READ_LATER);
 }
 
 /* Warps take chunks as they get free, those of channels last. */

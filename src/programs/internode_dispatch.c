@@ -102,7 +102,7 @@ WP_FN void write_token(struct wp_warp *warp, const struct wp_internode_dispatch_
         if (is_quantised && plane == quantised->idx)
             wp_row_quantise(warp, to, src, quantised->how, (int64_t)call->row_bytes[plane]);
         else
-            wp_row_stage(warp, dsts, 1, src, call->row_bytes[plane]);
+            wp_row_copy_for(warp, WP_READ_SOON, dsts, 1, src, call->row_bytes[plane]);
     }
 }
 

@@ -341,17 +341,15 @@ WP_FN void wp_ll_tell_arrived(const struct wp_ll_run *run, enum wp_ll_mail mail,
     }
 }
 
-/* By all warps of the block, which have met since they needed rows and answers up to these numbers: tells
- * all ranks that they do so no more. */
-WP_FN void wp_ll_tell_room(const struct wp_ll_run *run, struct wp_ll_room room)
+/* Room of who leaves. */
+#define WP_LL_NEEDS_NOTHING (UINT64_MAX >> 1)
+
+/* By the first warp of the block. */
+WP_FN void wp_ll_tell_node_room(const struct wp_ll_run *run, struct wp_ll_room room)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
-    if (WP_LL_HAS_NODES(&ll->plan))
-        wp_ll_tell_room_remotely(warp, ll, room);
-    if (wp_warp_idx(warp) != 0)
-        return;
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
         if (wp_ll_is_remote(ll, rank) || wp_ll_is_masked(&ll->masks, rank))
@@ -363,6 +361,17 @@ WP_FN void wp_ll_tell_room(const struct wp_ll_run *run, struct wp_ll_room room)
             wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_ROOM, WP_LL_ROWS, own, block),
                       room.rows);
     }
+}
+
+/* By all warps of the block, which have met since they needed rows and answers up to these numbers: tells
+ * all ranks that they do so no more. */
+WP_FN void wp_ll_tell_room(const struct wp_ll_run *run, struct wp_ll_room room)
+{
+    struct wp_warp *warp = run->op.warp;
+    if (WP_LL_HAS_NODES(&run->ll->plan))
+        wp_ll_tell_room_remotely(warp, run->ll, room);
+    if (wp_warp_idx(warp) == 0)
+        wp_ll_tell_node_room(run, room);
 }
 
 /* ------------------------------------------------------------------ rows that have come */

@@ -96,10 +96,12 @@ struct wp_ll_plan { /* the same on all ranks */
     int32_t block_tokens;      /* that a block has at most */
     int32_t max_local_experts; /* of any rank */
     int32_t is_by_expert;      /* rows are packed by expert as they are taken; else they stay */
-    int32_t answers_are_rows;  /* of each expert; else their sums */
+    int32_t answers_are_rows;  /* of each expert; else their sums, */
+    int32_t answers_stay;      /* which ranks of the node read in the slots of the rows */
     int32_t has_nodes;         /* several */
     struct wp_ll_answer_slots answer_slots;
-    int32_t capacity; /* rows that an expert has room for, by expert */
+    int32_t capacity;    /* rows that an expert has room for, by expert */
+    enum wp_reuse reuse; /* of what is sent */
     int64_t hidden;
     /* Of an element of dtype, and of one that is sent: GPUs shift in a cycle, and divide in a hundred. */
     int32_t element_bytes_log2, sent_element_bytes_log2;
@@ -129,7 +131,6 @@ struct wp_ll_network {
     uint64_t heads_offset, rows_offset, answers_offset;
     uint64_t
         *taken; /* [halves][num_ranks][num_blocks] the words of rows before those that come next */
-    int32_t *answer_slots; /* [halves][max_tokens][num_topk] where answers come to; -1: none does */
     /* With masks: [WP_LL_NUM_MAILS][num_ranks][num_blocks] epochs of which the block has told */
     uint64_t *told_epochs;
 };
@@ -152,10 +153,13 @@ struct wp_low_latency {
     struct wp_share share_of_sources; /* of as many rows as a block has of each, among its warps */
     struct wp_ll_block *blocks;       /* [num_blocks] */
     struct wp_ll_choice *choices;     /* [num_blocks][max_tokens][num_topk] */
-    int32_t *answering;    /* [halves][max_tokens][num_topk] who answers in this slot; -1: nobody */
-    int32_t *counters;     /* [num_blocks][wp_ll_num_counters] */
-    int32_t *expert_bases; /* [num_blocks][num_ranks][max_local_experts] */
-    char *sums;            /* [num_blocks][num_warps] rows of plan.dtype that become logarithms */
+    int32_t *answering; /* [halves][max_tokens][num_topk] who answers in this slot; -1: nobody */
+    int32_t *
+        answer_slots; /* the same: with nodes where the answer comes to; of one that stays, which row
+                              of this rank it is; -1: there is none */
+    int32_t *counters;      /* [num_blocks][wp_ll_num_counters] */
+    int32_t *expert_bases;  /* [num_blocks][num_ranks][max_local_experts] */
+    char *sums;             /* [num_blocks][num_warps] rows of plan.dtype that become logarithms */
     int32_t *received_half; /* [1] of the result that was received last */
     int32_t *packed_rows;   /* [halves][num_ranks][max_tokens][num_topk] by expert; -1: none */
     struct wp_ll_masks masks;
@@ -336,12 +340,12 @@ WP_FN int32_t *wp_ll_answering(const struct wp_low_latency *ll, uint64_t number,
     return ll->answering + row * (uint64_t)ll->plan.num_topk;
 }
 
-/* With nodes: where the answers to a token's choices come to: [num_topk]. */
+/* With nodes where the answers to a token's choices come to, else where they stay: [num_topk]. */
 WP_FN int32_t *wp_ll_answer_slots(const struct wp_low_latency *ll, uint64_t number, int32_t token)
 {
     const uint64_t row =
         wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.max_tokens + (uint64_t)token;
-    return ll->network.answer_slots + row * (uint64_t)ll->plan.num_topk;
+    return ll->answer_slots + row * (uint64_t)ll->plan.num_topk;
 }
 
 /* Where the row of a source has been packed, by choice: [num_topk]. */

@@ -67,8 +67,10 @@ WP_FN const char *packed_row(const struct answerer *answerer, int32_t packed)
 WP_FN const char *row_of_rank(const struct answerer *answerer, struct asked_row row)
 {
     const struct wp_low_latency_combine_args *args = answerer->args;
-    const uint64_t idx =
-        (uint64_t)row.source * (uint64_t)args->ll.plan.max_tokens + (uint64_t)row.idx;
+    const struct wp_low_latency *ll = &args->ll;
+    const uint64_t idx = (uint64_t)row.source * (uint64_t)ll->plan.max_tokens + (uint64_t)row.idx;
+    if (ll->plan.answers_stay && args->rows == NULL)
+        return wp_ll_row(ll, ll->exchange.rank, answerer->result, row.source, row.idx);
     return args->rows + idx * args->row_stride_bytes;
 }
 
@@ -98,6 +100,8 @@ WP_FN char *answer_place(const struct answerer *answerer, struct asked_row row, 
 {
     const struct wp_low_latency *ll = &answerer->args->ll;
     const struct wp_ll_plan *plan = &ll->plan;
+    if (wp_ll_stays(ll, row.source))
+        return wp_ll_row(ll, ll->exchange.rank, answerer->result, row.source, row.idx);
     if (!WP_LL_HAS_NODES(plan))
         return wp_ll_answer(ll, row.source, answerer->number,
                             wp_ll_answer_slot(plan, ll->exchange.rank, row.answer, k));
@@ -115,7 +119,7 @@ WP_FN void sum_here(const struct answerer *answerer, const float *weights, int32
 {
     const struct wp_low_latency *ll = &answerer->args->ll;
     struct wp_warp *warp = answerer->run->op.warp;
-    const struct wp_weighted_sum sum = {ll->plan.dtype, ll->plan.dtype};
+    const struct wp_weighted_sum sum = {ll->plan.dtype, ll->plan.dtype, WP_READ_SOON};
     char *here = ll->sums + (uint64_t)wp_launch_warp_idx(warp) * (uint64_t)ll->plan.hidden *
                                 wp_dtype_bytes(ll->plan.dtype);
     wp_row_sync(warp); /* the row before has been read */
@@ -151,7 +155,7 @@ WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, in
     struct wp_warp *warp = answerer->run->op.warp;
     const struct wp_ll_elements elements = wp_ll_elements_of(plan, span);
     char *dst = answer_place(answerer, row, choice) + wp_ll_answer_bytes(plan, elements.first);
-    const struct wp_weighted_sum sum = {plan->dtype, plan->answer_dtype};
+    const struct wp_weighted_sum sum = {plan->dtype, plan->answer_dtype, plan->reuse};
     if (plan->answer_dtype == WEFT_LOG_10BIT)
         send_logarithms(answerer, dst, weights, num_srcs, elements.num);
     else
@@ -175,7 +179,7 @@ WP_FN void answer_with_row(const struct answerer *answerer, struct asked_row row
                           : answer_place(answerer, row, choice) + span.begin;
     wp_warp_sync(warp);
     if (ll->plan.answer_dtype == ll->plan.dtype)
-        wp_ll_copy_row(warp, &ll->plan, pointers, 1, from, span.bytes);
+        wp_row_copy_for(warp, ll->plan.reuse, pointers, 1, from, span.bytes);
     else
         send_answer(answerer, row, choice, NULL, 1, span);
 }
@@ -257,11 +261,12 @@ WP_FN void answer_all(const struct answerer *answerer)
     for (int32_t i = 0; i < ll->exchange.num_ranks; i++) {
         if (i % WP_WARP_SIZE == 0)
             wp_ll_read_ranges(answerer->run, answerer->result, i);
+        const int32_t source = wp_rank_after(&ll->exchange, i);
         const struct wp_ll_range range = wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE];
-        const int32_t num_units = range.num_rows * share->num_parts;
+        const int are_there = answerer->args->rows == NULL && wp_ll_stays(ll, source);
+        const int32_t num_units = are_there ? 0 : range.num_rows * share->num_parts;
         for (; unit < num_units; unit += wp_num_warps(warp))
-            answer_part(answerer, wp_rank_after(&ll->exchange, i), range,
-                        wp_unit_part(share, unit));
+            answer_part(answerer, source, range, wp_unit_part(share, unit));
         unit -= num_units;
     }
 }

@@ -8,7 +8,8 @@ struct wp_low_latency_combine_args {
     struct wp_low_latency ll;
     enum wp_ll_phase phases;
     enum wp_ll_use use;
-    /* To send: rows of plan.dtype, [num_ranks][max_tokens] or [local experts][capacity]. */
+    /* To send: rows of plan.dtype, [num_ranks][max_tokens] or [local experts][capacity]; NULL: they are
+     * in the slots, and stay there. */
     const char *rows;
     uint64_t row_stride_bytes;
     /* To receive: */

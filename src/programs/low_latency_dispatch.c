@@ -77,7 +77,7 @@ WP_FN void send_elements(const struct wp_ll_sender *sender, int32_t token, struc
     const char *src = token_elements(sender, token, span);
     const int32_t num_dsts = find_slots(sender, token, sent_begin);
     if (!wp_ll_is_quantised(plan)) {
-        wp_ll_copy_row(warp, plan, wp_warp_pointers(warp), num_dsts, src, span.bytes);
+        wp_row_copy_for(warp, plan->reuse, wp_warp_pointers(warp), num_dsts, src, span.bytes);
         return;
     }
     const int64_t first_group = (int32_t)elements.first / plan->quantisation.group_elements;

@@ -29,6 +29,12 @@ WP_FN int wp_ll_is_remote(const struct wp_low_latency *ll, int32_t rank)
     return WP_LL_HAS_NODES(&ll->plan) && ll->exchange.bases[rank] == NULL;
 }
 
+/* Whether what `source` is answered stays here, where it reads it. */
+WP_FN int wp_ll_stays(const struct wp_low_latency *ll, int32_t source)
+{
+    return ll->plan.answers_stay && !wp_ll_is_remote(ll, source);
+}
+
 /* ------------------------------------------------------------------ memory of the network */
 
 WP_FN uint64_t wp_ll_block_words(const struct wp_ll_plan *plan, int32_t num_ranks)
@@ -137,18 +143,6 @@ WP_FN uint64_t wp_ll_staged_answer(const struct wp_low_latency *ll, uint64_t num
 WP_FN uint64_t *wp_ll_own_word(const struct wp_low_latency *ll, uint64_t word)
 {
     return (uint64_t *)(void *)(ll->network.memory + word);
-}
-
-/* wp_row_copy of what is sent: with nodes this host reads much of it soon. */
-WP_FN void wp_ll_copy_row(struct wp_warp *warp, const struct wp_ll_plan *plan,
-                          const void *const *dsts, int32_t num_dsts, const void *src,
-                          uint64_t num_bytes)
-{
-    (void)plan; /* some programs know it without */
-    if (WP_LL_HAS_NODES(plan))
-        wp_row_stage(warp, dsts, num_dsts, src, num_bytes);
-    else
-        wp_row_copy(warp, dsts, num_dsts, src, num_bytes);
 }
 
 /* ------------------------------------------------------------------ puts */

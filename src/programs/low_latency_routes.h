@@ -228,8 +228,10 @@ WP_FN void wp_ll_place_answers(const struct wp_ll_sender *sender)
         int32_t *slots = wp_ll_answer_slots(ll, sender->number, token);
         for (int32_t k = wp_lane_idx(warp); k < ll->plan.num_topk; k += WP_WARP_SIZE)
             if (slots[k] >= 0)
-                slots[k] += first_of_block + choices[k].rank * at->rank_stride +
-                            sender->counters.first_answers[choices[k].rank];
+                slots[k] = wp_ll_stays(ll, choices[k].rank)
+                               ? choices[k].row
+                               : slots[k] + first_of_block + choices[k].rank * at->rank_stride +
+                                     sender->counters.first_answers[choices[k].rank];
     }
 }
 
@@ -260,6 +262,9 @@ WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
     wp_warp_sync(warp);
     if (WP_LL_HAS_NODES(plan))
         wp_ll_number_answers(sender, token);
+    else if (plan->answers_stay)
+        for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE)
+            wp_ll_answer_slots(&sender->args->ll, sender->number, token)[k] = choices[k].row;
 }
 
 /* By all warps, which meet afterwards. Tokens are numbered one after the other, of which a block has

@@ -48,6 +48,9 @@ WP_FN const char *wp_ll_answer_of_choice(const struct wp_ll_summer *summer, int3
                                          int32_t k, int32_t answering)
 {
     const struct wp_low_latency *ll = &summer->args->ll;
+    if (wp_ll_stays(ll, answering))
+        return wp_ll_row(ll, answering, summer->result, ll->exchange.rank,
+                         wp_ll_answer_slots(ll, summer->result, token)[k]);
     const int32_t slot =
         WP_LL_HAS_NODES(&ll->plan)
             ? wp_ll_answer_slots(ll, summer->result, token)[k]
@@ -112,7 +115,7 @@ WP_FN void wp_ll_sum_part(const struct wp_ll_summer *summer, const struct wp_ll_
     const float *weights = args->topk_weights == NULL ? NULL : wp_ll_weights(warp);
     char *out = args->out + (uint64_t)part->token * row_bytes + part->span.begin;
     const struct wp_ll_elements elements = wp_ll_elements_of(plan, part->span);
-    const struct wp_weighted_sum sum = {plan->answer_dtype, plan->dtype};
+    const struct wp_weighted_sum sum = {plan->answer_dtype, plan->dtype, plan->reuse};
     if (plan->answer_dtype == WEFT_LOG_10BIT)
         wp_row_log_sum(warp, out, wp_warp_pointers(warp), weights, part->num_answers, plan->dtype,
                        elements.num);

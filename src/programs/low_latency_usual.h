@@ -35,7 +35,7 @@ WP_FN enum wp_ll_form wp_ll_form_of(const struct wp_low_latency *ll)
 {
     const struct wp_ll_plan *plan = &ll->plan;
     if (plan->dtype != WEFT_BF16 || plan->answer_dtype != WEFT_BF16 || plan->answers_are_rows ||
-        plan->has_nodes || wp_ll_has_masks(&ll->masks))
+        plan->answers_stay || plan->has_nodes || wp_ll_has_masks(&ll->masks))
         return WP_LL_GENERAL;
     if (wp_ll_has_quantisation(plan, wp_ll_usual_quantisation(WP_LL_BF16)))
         return WP_LL_BF16;
@@ -59,6 +59,7 @@ WP_FN void wp_ll_fix_form(struct wp_low_latency *ll, enum wp_ll_form form, enum 
     ll->plan.element_bytes_log2 = 1;
     ll->plan.sent_element_bytes_log2 = form == WP_LL_FP8 ? 0 : 1;
     ll->plan.answers_are_rows = 0;
+    ll->plan.answers_stay = 0;
     ll->plan.quantisation = wp_ll_usual_quantisation(form);
     ll->masks.absent_after_ms = 0;
 }

@@ -157,20 +157,15 @@ WP_FN int32_t wp_point_at_targets(const struct wp_operation *op, const struct wp
 
 /* ------------------------------------------------------------------ copies */
 
-enum wp_copy_kind { WP_COPY_STORED, WP_COPY_STAGED };
-
-/* Warp-wide. Staged: the network reads it again. */
+/* Warp-wide. */
 WP_FN void wp_copy_to_targets(const struct wp_operation *op, const struct wp_targets *targets,
-                              const char *src, uint64_t bytes, enum wp_copy_kind kind)
+                              const char *src, uint64_t bytes, enum wp_reuse reuse)
 {
     for (int32_t first = 0; first < wp_num_targets(targets); first += WP_RAIL_TARGETS) {
         wp_warp_sync(op->warp); /* the previous pointers have been used */
         const int32_t num = wp_point_at_targets(op, targets, first);
         wp_warp_sync(op->warp);
-        if (kind == WP_COPY_STAGED)
-            wp_row_stage(op->warp, wp_target_pointers(op->warp), num, src, bytes);
-        else
-            wp_row_copy(op->warp, wp_target_pointers(op->warp), num, src, bytes);
+        wp_row_copy_for(op->warp, reuse, wp_target_pointers(op->warp), num, src, bytes);
     }
 }
 
@@ -304,7 +299,7 @@ WP_FN void wp_move_piece(const struct wp_carrier *carrier, const struct wp_passa
         src = wp_rail_input(op, idx, wp_source_offset(args, &passage->stream, piece));
     }
     wp_copy_to_targets(op, &targets, src, piece.bytes,
-                       passage->in == NULL ? WP_COPY_STAGED : WP_COPY_STORED);
+                       passage->in == NULL ? WP_READ_SOON : WP_READ_LATER);
 }
 
 #endif

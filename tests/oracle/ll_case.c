@@ -360,7 +360,7 @@ void ll_expect_combined(const struct ll_case *problem, int32_t step, int32_t ran
     float *sum = tests_alloc((size_t)problem->hidden * sizeof *sum);
     find_room(problem, step, rank, token, has_room);
     for (int32_t owner = 0; owner < problem->num_ranks; owner++)
-        if (problem->answer == WEFT_LL_ANSWER_SUMS)
+        if (problem->answer != WEFT_LL_ANSWER_ROWS)
             for (int32_t k = 0; k < problem->num_topk; k++)
                 if (ll_place(problem, step, rank, token, k).rank == owner) {
                     add_rank(problem, step, row, owner, has_room, sum);

@@ -35,7 +35,8 @@ struct ll_case {
     int32_t num_results;
     int32_t num_blocks, num_warps;
     weft_dtype index_type;
-    int32_t answer_gap; /* elements between the rows that combine reads */
+    int32_t answer_gap;       /* elements between the rows that combine reads */
+    int32_t answers_in_slots; /* by rank: they are written where the rows came to */
     int32_t without_weights;
     int32_t without_tokens;           /* on all ranks */
     const struct ll_routing *routing; /* NULL: drawn from the seed */

@@ -81,9 +81,20 @@ static int check_slot(struct ll_seat *seat, int32_t step, const weft_ll_slots *s
     return 0;
 }
 
+/* Where the answer to a row goes. */
+static char *answer_place(const struct ll_seat *seat, int32_t step, const weft_ll_slots *slots,
+                          int32_t half, struct ll_row row)
+{
+    const uint64_t place =
+        (uint64_t)row.source * (uint64_t)seat->problem->max_tokens + (uint64_t)row.idx;
+    if (!seat->problem->answers_in_slots)
+        return seat->steps[step % 2].answers + place * seat->answer_stride;
+    return (char *)(uintptr_t)slots->x[half] + (uint64_t)row.source * slots->source_stride_bytes +
+           (uint64_t)row.idx * slots->row_stride_bytes;
+}
+
 static int run_by_rank(struct ll_seat *seat, int32_t step, int32_t num_rows)
 {
-    const struct ll_step *at = &seat->steps[step % 2];
     char *answer = tests_alloc(seat->row_bytes);
     int32_t half;
     weft_ll_slots slots = WEFT_INIT(weft_ll_slots);
@@ -91,12 +102,10 @@ static int run_by_rank(struct ll_seat *seat, int32_t step, int32_t num_rows)
     RANK_CHECK_OK(seat->context, weft_memory_copy(seat->comm, &half, slots.half, sizeof half));
     for (int32_t i = 0; i < num_rows; i++) {
         const struct ll_row row = seat->expected[i];
-        const uint64_t place =
-            (uint64_t)row.source * (uint64_t)seat->problem->max_tokens + (uint64_t)row.idx;
         if (check_slot(seat, step, &slots, half, row, answer))
             return 1;
         RANK_CHECK_OK(seat->context,
-                      weft_memory_copy(seat->comm, at->answers + place * seat->answer_stride,
+                      weft_memory_copy(seat->comm, answer_place(seat, step, &slots, half, row),
                                        answer, seat->row_bytes));
     }
     tests_free(answer);

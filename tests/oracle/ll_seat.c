@@ -200,7 +200,7 @@ weft_result ll_issue_combine(struct ll_seat *seat, int32_t step, weft_ll_phases 
     args.phases = phases;
     args.keep = keep;
     if (phases != WEFT_LL_RECEIVE) {
-        args.x = at->answers;
+        args.x = seat->problem->answers_in_slots ? NULL : at->answers;
         args.x_stride_bytes = seat->problem->answer_gap > 0 ? seat->answer_stride : 0;
     }
     if (phases != WEFT_LL_SEND) {

@@ -37,9 +37,12 @@ static int two_results(struct ll_seat *seat, int32_t step)
            ll_check_combined(seat, step);
 }
 
-/* The second combine overwrites what the first gave; every other result ends by a release. */
+/* The second combine overwrites what the first gave; every other result ends by a release. Answers in slots
+ * end their result. */
 static int combined_twice(struct ll_seat *seat, int32_t step)
 {
+    if (seat->problem->answer == WEFT_LL_ANSWER_IN_SLOTS)
+        return two_phases(seat, step);
     if (ll_fill_step(seat, step) || ll_dispatch(seat, step, WEFT_LL_SEND_AND_RECEIVE) ||
         ll_check_dispatched(seat, step) || ll_combine(seat, step, WEFT_LL_SEND_AND_RECEIVE, 1) ||
         ll_check_combined(seat, step) ||
@@ -247,6 +250,45 @@ static const struct ll_case cases[] = {
      .hidden = 1024,
      .dtype = WEFT_FP16,
      .answer_dtype = WEFT_LOG_10BIT,
+     .index_type = WEFT_INT32},
+    {.name = "in slots by rank",
+     .num_ranks = 4,
+     .max_tokens = 9,
+     .num_topk = 3,
+     .num_experts = 8,
+     .hidden = 40,
+     .dtype = WEFT_BF16,
+     .answer_dtype = WEFT_BF16,
+     .answer = WEFT_LL_ANSWER_IN_SLOTS,
+     .answers_in_slots = 1,
+     .num_blocks = 3,
+     .num_warps = 2,
+     .index_type = WEFT_INT32},
+    {.name = "in slots by rank, from FP8 to wider rows",
+     .num_ranks = 3,
+     .max_tokens = 5,
+     .num_topk = 3,
+     .num_experts = 8,
+     .hidden = 256,
+     .dtype = WEFT_BF16,
+     .answer_dtype = WEFT_FP32,
+     .answer = WEFT_LL_ANSWER_IN_SLOTS,
+     .answer_gap = 2,
+     .index_type = WEFT_INT64,
+     .narrow_dtype = WEFT_FP8_E4M3,
+     .group_elements = 128},
+    {.name = "in slots by expert",
+     .num_ranks = 4,
+     .max_tokens = 8,
+     .num_topk = 4,
+     .num_experts = 16,
+     .hidden = 2048,
+     .dtype = WEFT_BF16,
+     .answer_dtype = WEFT_BF16,
+     .layout = WEFT_LL_BY_EXPERT,
+     .answer = WEFT_LL_ANSWER_IN_SLOTS,
+     .num_blocks = 2,
+     .num_warps = 4,
      .index_type = WEFT_INT32},
     {.name = "one rank",
      .num_ranks = 1,

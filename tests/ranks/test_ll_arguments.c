@@ -183,7 +183,8 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, NUM_RANKS)
     CONFIG_REFUSED(WEFT_LL_BY_RANK, num_results, -1, "num_results");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, num_results, 3, "num_results");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, answer, WEFT_LL_ANSWER_ROWS, "answer");
-    CONFIG_REFUSED(WEFT_LL_BY_EXPERT, answer, (weft_ll_answer)2, "answer");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, answer, (weft_ll_answer)3, "answer");
+    CONFIG_REFUSED(WEFT_LL_BY_EXPERT, answer, (weft_ll_answer)3, "answer");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, answer_dtype, WEFT_INT64, "answer_dtype");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, num_blocks, -1, "num_blocks");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, num_warps, -1, "num_warps");
@@ -422,6 +423,28 @@ TEST_ON_RANKS(arguments_for_scales_are_refused, RANKS_THREADS, NUM_RANKS)
 }
 
 /* ---------------------------------------------------------------- arguments of combine */
+
+TEST_ON_RANKS(answers_in_slots_end_their_result, RANKS_THREADS, NUM_RANKS)
+{
+    struct scene scene;
+    weft_ll_config config = config_of(WEFT_LL_BY_RANK);
+    weft_ll *in_slots;
+    if (open_scene(context, &scene))
+        return 1;
+    config.answer = WEFT_LL_ANSWER_IN_SLOTS;
+    RANK_CHECK_OK(context, weft_ll_create(scene.ep, &config, &in_slots));
+    RANK_CHECK_OK(context, dispatch(&scene, in_slots, WEFT_LL_SEND_AND_RECEIVE));
+    weft_ll_combine_args args = combine_args(&scene, in_slots, WEFT_LL_SEND_AND_RECEIVE);
+    args.keep = 1;
+    REFUSED(weft_ll_combine(in_slots, &args, scene.stream), "keep");
+    args.keep = 0;
+    args.x = NULL;
+    args.x_stride_bytes = sizeof(float) * HIDDEN;
+    REFUSED(weft_ll_combine(in_slots, &args, scene.stream), "x_stride_bytes");
+    args.x_stride_bytes = 0;
+    RANK_CHECK_OK(context, weft_ll_combine(in_slots, &args, scene.stream));
+    return close_scene(context, &scene);
+}
 
 #define COMBINE_REFUSED(ll, phases, field, value, text)                                            \
     do {                                                                                           \

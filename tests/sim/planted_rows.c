@@ -106,7 +106,7 @@ WP_PROGRAM(planted_row_sum, warp, args)
 WP_PROGRAM(planted_row_weighted, warp, args)
 {
     uint64_t *src = args->own->slots[0], *dst = args->own->slots[1];
-    const struct wp_weighted_sum sum = {WEFT_BF16, WEFT_BF16};
+    const struct wp_weighted_sum sum = {WEFT_BF16, WEFT_BF16, WP_READ_LATER};
     const void **pointers = wp_warp_pointers(warp);
     float *weights = (float *)wp_warp_shared(warp);
     if (wp_lane_idx(warp) == 0) {

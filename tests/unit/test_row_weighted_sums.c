@@ -69,7 +69,7 @@ TEST(special_values_by_special_weights)
 static void check_products(weft__row_weighted_sum_fn *weighted_sum)
 {
     enum { NUM = 100 };
-    const struct wp_weighted_sum sum = {WEFT_FP32, WEFT_FP32};
+    const struct wp_weighted_sum sum = {WEFT_FP32, WEFT_FP32, WP_READ_LATER};
     const float weights[] = {0x1.001p0f, -1};
     float factors[NUM], squares[NUM], out[NUM];
     const void *srcs[] = {factors, squares};
@@ -89,7 +89,7 @@ TEST(products_are_rounded_before_they_are_added)
 
 static void check_zeros(weft__row_weighted_sum_fn *weighted_sum)
 {
-    const struct wp_weighted_sum sum = {WEFT_BF16, WEFT_BF16};
+    const struct wp_weighted_sum sum = {WEFT_BF16, WEFT_BF16, WP_READ_SOON};
     const uint16_t one = 0x3f80, minus_zero = 0x8000;
     const float weights[] = {-0.0f, 1};
     const void *srcs[] = {&one, &minus_zero}, *none[] = {NULL, NULL};

@@ -16,7 +16,8 @@ struct weighted_rows {
 
 static inline struct wp_weighted_sum weighted_sum_of(const struct weighted_rows *weighted)
 {
-    return (struct wp_weighted_sum){weighted->rows.sum.first_dtype, weighted->rows.sum.dst_dtype};
+    return (struct wp_weighted_sum){weighted->rows.sum.first_dtype, weighted->rows.sum.dst_dtype,
+                                    weighted->rows.sum.reuse};
 }
 
 /* Sum number `idx`, below NUM_WEIGHTED_SUMS. */

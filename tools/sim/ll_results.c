@@ -172,14 +172,31 @@ static int32_t half_of(const struct party *party, const weft_ll_slots *slots, in
     return (*slots->half + num_later) % party->shape->ll_terms.num_results;
 }
 
+static weft_ll_slots slots_of(struct party *party)
+{
+    weft_ll_slots slots = WEFT_INIT(weft_ll_slots);
+    if (weft_ll_query_slots(party->ll, &slots) != WEFT_OK)
+        party_complain(party, "slots: %s", weft_last_error());
+    return slots;
+}
+
+char *ll_first_slot(struct party *party, int32_t num_later)
+{
+    const weft_ll_slots slots = slots_of(party);
+    return (char *)(uintptr_t)slots.x[half_of(party, &slots, num_later)];
+}
+
+size_t ll_slot_offset(struct party *party, struct ll_token token)
+{
+    const weft_ll_slots slots = slots_of(party);
+    return (size_t)token.source * slots.source_stride_bytes +
+           (size_t)ll_row(party->shape, token, party->rank) * slots.row_stride_bytes;
+}
+
 void ll_check_slots(struct party *party, int32_t round, int32_t result, int32_t num_later)
 {
     const struct shape *shape = party->shape;
-    weft_ll_slots slots = WEFT_INIT(weft_ll_slots);
-    if (weft_ll_query_slots(party->ll, &slots) != WEFT_OK) {
-        party_complain(party, "slots: %s", weft_last_error());
-        return;
-    }
+    const weft_ll_slots slots = slots_of(party);
     const int32_t half = half_of(party, &slots, num_later);
     struct ll_token token = {round, result, 0, 0, party->ll_lost[result].ranks};
     for (token.source = 0; token.source < shape->num_ranks; token.source++)

@@ -20,6 +20,9 @@ void ll_check_rank_counts(struct party *party, int32_t round, int32_t result);
 void ll_check_experts(struct party *party, int32_t round, int32_t result);
 /* By rank, while the result has not ended; so many have been received after it. */
 void ll_check_slots(struct party *party, int32_t round, int32_t result, int32_t num_later);
+/* By rank: the slot of row 0 of source 0 of such a result, and how far the token's is from it. */
+char *ll_first_slot(struct party *party, int32_t num_later);
+size_t ll_slot_offset(struct party *party, struct ll_token token);
 void ll_check_combined(struct party *party, int32_t round, const struct ll_move *move);
 /* Of all results until now, each of which adds. */
 void ll_check_totals(struct party *party, int32_t round);

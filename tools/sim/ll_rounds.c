@@ -139,7 +139,17 @@ static void put_answer(struct party *party, void *answers, int64_t place, struct
                                              : ll_answer_of_rank(shape, token, party->rank, i));
 }
 
-static void fill_answers(struct party *party, int32_t round, int32_t result, int32_t combine)
+/* By rank, where the row came to. */
+static void put_answer_in_slot(struct party *party, char *slots, struct ll_token token)
+{
+    char *slot = slots + ll_slot_offset(party, token);
+    weft__sim_host_writes(slot, ll_row_bytes(party->shape));
+    put_answer(party, slot, 0, token, 0);
+}
+
+/* NULL: into the array that is for them. */
+static void fill_answers(struct party *party, int32_t round, int32_t result, int32_t combine,
+                         char *slots)
 {
     const struct shape *shape = party->shape;
     void *answers = party->ll_arrays[result].answers[combine];
@@ -149,7 +159,9 @@ static void fill_answers(struct party *party, int32_t round, int32_t result, int
         for (token.index = 0; token.index < ll_num_tokens(shape, token); token.index++) {
             for (int32_t k = 0; k < shape->num_topk; k++) {
                 const int64_t place = ll_place_of(party, token, k);
-                if (place >= 0)
+                if (place >= 0 && slots != NULL)
+                    put_answer_in_slot(party, slots, token);
+                else if (place >= 0)
                     put_answer(party, answers, place, token, k);
             }
         }
@@ -203,6 +215,17 @@ static weft_result dispatch(struct party *party, int32_t round, int32_t result,
     return weft_ll_dispatch(party->ll, &args, some_stream(party));
 }
 
+/* Of the results that have come, how many came after one that has not been answered. */
+static int32_t num_later_results(const struct party *party, int32_t round,
+                                 const struct ll_move *answered)
+{
+    const struct ll_move *moves = party->shape->ll_scripts[round].moves;
+    int32_t num_later = 0;
+    for (const struct ll_move *move = moves; move < answered; move++)
+        num_later += move->step == LL_RECEIVE_ROWS && move->result > answered->result;
+    return num_later;
+}
+
 static weft_result combine(struct party *party, int32_t round, const struct ll_move *move,
                            weft_ll_phases phases)
 {
@@ -211,8 +234,11 @@ static weft_result combine(struct party *party, int32_t round, const struct ll_m
     weft_ll_combine_args args = WEFT_INIT(weft_ll_combine_args);
     args.phases = phases;
     if (phases != WEFT_LL_RECEIVE) {
-        fill_answers(party, round, move->result, move->combine);
-        args.x = arrays->answers[move->combine];
+        char *slots = party->shape->ll_terms.fills_slots
+                          ? ll_first_slot(party, num_later_results(party, round, move))
+                          : NULL;
+        fill_answers(party, round, move->result, move->combine, slots);
+        args.x = slots != NULL ? NULL : arrays->answers[move->combine];
         args.keep = move->keeps;
     }
     if (phases != WEFT_LL_SEND) {
@@ -323,9 +349,11 @@ static weft_result await(struct party *party, int32_t round, const struct ll_spa
     return WEFT_OK;
 }
 
-/* By expert, where rows are that are answered depends on who is missing. */
+/* By expert, where rows are that are answered depends on who is missing; and slots are filled by the host. */
 static int must_know_rows(const struct party *party, const struct ll_move *move)
 {
+    if (party->shape->ll_terms.fills_slots)
+        return move->step == LL_SEND_ANSWERS;
     return party->scenario->fault != WEFT__SIM_NO_FAULT && ll_has_masks(party) &&
            ll_is_by_expert(party) && move->step == LL_SEND_ANSWERS;
 }

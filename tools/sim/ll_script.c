@@ -27,11 +27,14 @@ void ll_draw_terms(struct ll_terms *terms, struct rng *rng, int32_t max_hidden)
     *terms = (struct ll_terms){.layout = is_by_expert ? WEFT_LL_BY_EXPERT : WEFT_LL_BY_RANK};
     terms->hidden = draw(rng, 1, max_hidden);
     if (is_by_expert) {
-        terms->answer = (weft_ll_answer)draw(rng, WEFT_LL_ANSWER_SUMS, WEFT_LL_ANSWER_ROWS);
+        terms->answer = (weft_ll_answer)draw(rng, WEFT_LL_ANSWER_SUMS, WEFT_LL_ANSWER_IN_SLOTS);
         if (draw(rng, 0, 1))
             terms->expert_capacity = draw(rng, 1, FEW_ROWS);
+    } else if (draw(rng, 0, 1)) {
+        terms->answer = WEFT_LL_ANSWER_IN_SLOTS;
+        terms->fills_slots = draw(rng, 0, 1);
     }
-    terms->answer_dtype = answer_dtypes[draw(rng, 0, 2)];
+    terms->answer_dtype = answer_dtypes[terms->fills_slots ? 0 : draw(rng, 0, 2)];
     terms->num_results = draw(rng, 1, LL_MAX_RESULTS);
     terms->has_weights = draw(rng, 0, 1);
     draw_quantisation(terms, rng);
@@ -54,6 +57,12 @@ static int32_t combines_of(enum ll_ending ending)
     static const int32_t num_combines[LL_NUM_ENDINGS] = {
         [LL_COMBINED] = 1, [LL_COMBINED_TWICE] = 2, [LL_COMBINED_AND_RELEASED] = 1};
     return num_combines[ending];
+}
+
+/* Answers in slots end their result. */
+static int keeps(enum ll_ending ending)
+{
+    return ending == LL_COMBINED_TWICE || ending == LL_COMBINED_AND_RELEASED;
 }
 
 static int is_allowed(const struct state *state, enum ll_step step)
@@ -129,7 +138,9 @@ void ll_draw_script(struct ll_script *script, const struct ll_terms *terms, int3
     struct state state = {.terms = terms, .num_results = num_results};
     script->num_moves = 0;
     for (int32_t i = 0; i < num_results; i++)
-        state.endings[i] = (enum ll_ending)draw(rng, 0, LL_NUM_ENDINGS - 1);
+        do
+            state.endings[i] = (enum ll_ending)draw(rng, 0, LL_NUM_ENDINGS - 1);
+        while (terms->answer == WEFT_LL_ANSWER_IN_SLOTS && keeps(state.endings[i]));
     while (state.ended < num_results) {
         const enum ll_step step = (enum ll_step)draw(rng, LL_SEND_ROWS, LL_RELEASE);
         if (is_allowed(&state, step))

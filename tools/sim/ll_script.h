@@ -18,6 +18,7 @@ struct ll_terms {
     int32_t hidden;
     weft_ll_layout layout;
     weft_ll_answer answer;
+    int32_t fills_slots;     /* by rank: answers are written where the rows came to */
     weft_dtype answer_dtype; /* or NONE */
     int32_t expert_capacity; /* 0: room for all */
     int32_t num_results;     /* at a time */

@@ -274,11 +274,14 @@ WP_FN void wp_row_copy(struct wp_warp *warp, const void *const *dsts, int32_t nu
     }
 }
 
-/* By ordinary stores: streaming ones would put the row out of the cache. */
-WP_FN void wp_row_stage(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
-                        const void *src, uint64_t row_bytes)
+/* Streaming stores would put the row out of the cache. */
+WP_FN void wp_row_copy_for(struct wp_warp *warp, enum wp_reuse reuse, const void *const *dsts,
+                           int32_t num_dsts, const void *src, uint64_t row_bytes)
 {
-    (void)warp;
+    if (reuse == WP_READ_LATER) {
+        wp_row_copy(warp, dsts, num_dsts, src, row_bytes);
+        return;
+    }
     for (int32_t i = 0; i < num_dsts; i++) {
         if (dsts[i] != NULL)
             memcpy((void *)(uintptr_t)dsts[i], src, row_bytes);

@@ -207,7 +207,7 @@ static void row_sum_plain(void *dst, const void *const *srcs, int32_t num_srcs,
                           struct wp_weighted_sum sum, int64_t num_elements)
 {
     const struct wp_mixed_sum plain = {num_srcs, sum.src_dtype, sum.src_dtype, sum.dst_dtype,
-                                       WP_READ_LATER};
+                                       sum.reuse};
     row_sum_mixed(dst, srcs, num_srcs, plain, num_elements);
 }
 

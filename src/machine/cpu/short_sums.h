@@ -9,7 +9,7 @@
 
 #include "machine/cpu/reduce_ops.h"
 
-enum { MOST_FEW = 4 };
+enum { MOST_FEW = 8 };
 
 /* Sums as many rows as the function is for. */
 typedef void short_sum_fn(void *restrict dst, const char *const *srcs, int64_t n);
@@ -34,39 +34,33 @@ DEFINE_SUM_OF_ONE(fp16, uint16_t, 0x7c00)
 DEFINE_SUM_OF_ONE(fp32, uint32_t, 0x7f800000)
 DEFINE_SUM_OF_ONE(fp8, uint8_t, 0x7e) /* which has none: the largest number */
 
-/* Two to four rows, summed in registers. */
-#define DEFINE_SUMS_OF_FEW(name, stored)                                                           \
-    static inline float sum_of_##name(float sum, const stored *row, int64_t i)                     \
+/* Two to eight rows, summed in registers. */
+#define ROW(stored, k, i)             (((const stored *)(const void *)srcs[k])[i])
+#define ADD(name, stored, sum, k, i)  ((sum) + widen_##name(ROW(stored, k, i)))
+#define SUM_OF_TWO(name, stored, i)   ADD(name, stored, ADD(name, stored, 0.0f, 0, i), 1, i)
+#define SUM_OF_THREE(name, stored, i) ADD(name, stored, SUM_OF_TWO(name, stored, i), 2, i)
+#define SUM_OF_FOUR(name, stored, i)  ADD(name, stored, SUM_OF_THREE(name, stored, i), 3, i)
+#define SUM_OF_FIVE(name, stored, i)  ADD(name, stored, SUM_OF_FOUR(name, stored, i), 4, i)
+#define SUM_OF_SIX(name, stored, i)   ADD(name, stored, SUM_OF_FIVE(name, stored, i), 5, i)
+#define SUM_OF_SEVEN(name, stored, i) ADD(name, stored, SUM_OF_SIX(name, stored, i), 6, i)
+#define SUM_OF_EIGHT(name, stored, i) ADD(name, stored, SUM_OF_SEVEN(name, stored, i), 7, i)
+
+#define DEFINE_SUM(number, name, stored, SUM)                                                      \
+    static void sum_of_##number##_##name(void *restrict dst, const char *const *srcs, int64_t n)   \
     {                                                                                              \
-        return sum + widen_##name(row[i]);                                                         \
-    }                                                                                              \
-    static void sum_of_two_##name(void *restrict dst, const char *const *srcs, int64_t n)          \
-    {                                                                                              \
-        const stored *restrict a = (const void *)srcs[0], *restrict b = (const void *)srcs[1];     \
         stored *restrict sums = dst;                                                               \
         for (int64_t i = 0; i < n; i++)                                                            \
-            sums[i] = narrow_##name(sum_of_##name(sum_of_##name(0, a, i), b, i));                  \
-    }                                                                                              \
-    static void sum_of_three_##name(void *restrict dst, const char *const *srcs, int64_t n)        \
-    {                                                                                              \
-        const stored *restrict a = (const void *)srcs[0], *restrict b = (const void *)srcs[1];     \
-        const stored *restrict c = (const void *)srcs[2];                                          \
-        stored *restrict sums = dst;                                                               \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            const float first = sum_of_##name(sum_of_##name(0, a, i), b, i);                       \
-            sums[i] = narrow_##name(sum_of_##name(first, c, i));                                   \
-        }                                                                                          \
-    }                                                                                              \
-    static void sum_of_four_##name(void *restrict dst, const char *const *srcs, int64_t n)         \
-    {                                                                                              \
-        const stored *restrict a = (const void *)srcs[0], *restrict b = (const void *)srcs[1];     \
-        const stored *restrict c = (const void *)srcs[2], *restrict d = (const void *)srcs[3];     \
-        stored *restrict sums = dst;                                                               \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            const float first = sum_of_##name(sum_of_##name(0, a, i), b, i);                       \
-            sums[i] = narrow_##name(sum_of_##name(sum_of_##name(first, c, i), d, i));              \
-        }                                                                                          \
+            sums[i] = narrow_##name(SUM(name, stored, i));                                         \
     }
+
+#define DEFINE_SUMS_OF_FEW(name, stored)                                                           \
+    DEFINE_SUM(two, name, stored, SUM_OF_TWO)                                                      \
+    DEFINE_SUM(three, name, stored, SUM_OF_THREE)                                                  \
+    DEFINE_SUM(four, name, stored, SUM_OF_FOUR)                                                    \
+    DEFINE_SUM(five, name, stored, SUM_OF_FIVE)                                                    \
+    DEFINE_SUM(six, name, stored, SUM_OF_SIX)                                                      \
+    DEFINE_SUM(seven, name, stored, SUM_OF_SEVEN)                                                  \
+    DEFINE_SUM(eight, name, stored, SUM_OF_EIGHT)
 
 DEFINE_SUMS_OF_FEW(bf16, uint16_t)
 DEFINE_SUMS_OF_FEW(fp32, uint32_t)
@@ -74,8 +68,10 @@ DEFINE_SUMS_OF_FEW(fp32, uint32_t)
 /* By the number of rows. fp16 and FP8 have no instructions that compilers use by themselves. */
 static short_sum_fn
     *const short_sums[sizeof element_types / sizeof element_types[0]][MOST_FEW + 1] = {
-        [WEFT_BF16] = {NULL, sum_of_one_bf16, sum_of_two_bf16, sum_of_three_bf16, sum_of_four_bf16},
-        [WEFT_FP32] = {NULL, sum_of_one_fp32, sum_of_two_fp32, sum_of_three_fp32, sum_of_four_fp32},
+        [WEFT_BF16] = {NULL, sum_of_one_bf16, sum_of_two_bf16, sum_of_three_bf16, sum_of_four_bf16,
+                       sum_of_five_bf16, sum_of_six_bf16, sum_of_seven_bf16, sum_of_eight_bf16},
+        [WEFT_FP32] = {NULL, sum_of_one_fp32, sum_of_two_fp32, sum_of_three_fp32, sum_of_four_fp32,
+                       sum_of_five_fp32, sum_of_six_fp32, sum_of_seven_fp32, sum_of_eight_fp32},
         [WEFT_FP16] = {NULL, sum_of_one_fp16},
         [WEFT_FP8_E4M3] = {NULL, sum_of_one_fp8},
 };

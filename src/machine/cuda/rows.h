@@ -252,9 +252,10 @@ WP_FN void wp_row_copy(struct wp_warp *warp, const void *const *dsts, int32_t nu
 }
 
 /* Memory of the host, from where the network sends without GPUDirect, is not cached by GPUs. */
-WP_FN void wp_row_stage(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
-                        const void *src, uint64_t row_bytes)
+WP_FN void wp_row_copy_for(struct wp_warp *warp, enum wp_reuse reuse, const void *const *dsts,
+                           int32_t num_dsts, const void *src, uint64_t row_bytes)
 {
+    (void)reuse;
     wp_row_copy(warp, dsts, num_dsts, src, row_bytes);
 }
 

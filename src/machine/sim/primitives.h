@@ -171,8 +171,8 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
 #define wp_fail(warp, failure) weft__sim_fail(warp, failure)
 #define wp_row_copy(warp, dsts, num_dsts, src, row_bytes)                                          \
     weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE)
-#define wp_row_stage(warp, dsts, num_dsts, src, row_bytes)                                         \
-    weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE)
+#define wp_row_copy_for(warp, reuse, dsts, num_dsts, src, row_bytes)                               \
+    ((void)(reuse), weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE))
 #define wp_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements)               \
     weft__sim_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements,            \
                          WEFT__SIM_HERE)
