@@ -689,8 +689,9 @@ typedef enum weft_algorithm {
     WEFT_ALGORITHM_PUSH = 5,
     /* Over several nodes: reads and writes inputs and outputs in the node, and sends pieces to the
      * rank of the next node that has the same index there, which passes them on (docs/network.md).
-     * All collectives; weft_coll_all_to_all_v from rank to rank. Of calls that differ a rank that has done its
-     * part may hear in its next operation only, and others by the deadline. */
+     * All collectives; weft_coll_all_to_all_v from rank to rank. If calls of two nodes differ, all
+     * ranks of both are told in this operation; of three nodes or more, a rank of another one that has
+     * done its part may hear in its next operation only. */
     WEFT_ALGORITHM_RAILS = 6,
     /* Chunk by chunk through memory that all ranks reach at once, a multicast object: a head sums
      * for all, or writes to all. For any memory, without staging. ALL_REDUCE, REDUCE_SCATTER,

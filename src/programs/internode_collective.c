@@ -23,8 +23,13 @@
  * previous node sent in its step n - A, in the same half or, at node 0, in the first; and for the slot of a
  * chunk of step n - W / 2 at the latest, which the next node has taken in its step n - 1. Nodes in
  * a step are in order where A is 0. So of all warps of a channel the one that is least far waits for
- * nobody. Channels go in ascending order, and chunks of earlier operations have been taken, or will be,
- * since they wait for nothing of this one.
+ * nobody, nor does it for what a node tells first in a broadcast. Channels go in ascending order, and
+ * chunks of earlier operations have been taken, or will be, since they wait for nothing of this one.
+ *
+ * Why calls that differ are found by somebody. The first rail of a node compares the first chunk that
+ * comes with what it has called itself, and before that sends no more chunks than there is room for in
+ * any case; only node 0 of a chain may send more, and the next node takes them or compares. Somebody has
+ * sent one before it waits: all, but for nodes of a chain, of which node 0 has.
  */
 #include "programs/internode_collective.h"
 
@@ -246,29 +251,56 @@ WP_FN enum wp_status carry_sum(struct wp_carrier *carrier)
     return status;
 }
 
-/* An empty chunk, by which the root hears what the node before it has called. */
-WP_FN enum wp_status close_ring(struct wp_carrier *carrier)
+/* An empty chunk, in which the next node reads what this one has called. */
+enum word_of_call { TELL, HEAR };
+WP_FN enum wp_status pass_word(struct wp_carrier *carrier, enum word_of_call word)
+{
+    const struct wp_internode_collective_args *args = carrier->args;
+    const int32_t other =
+        (args->root_node + 1) % args->rings.nodes.num_nodes; /* which has no rows */
+    const struct step step = {
+        wp_stream_of(args, other, args->root_node), 0, word == HEAR, word == TELL, 0, 0};
+    return take_step(carrier, &step);
+}
+
+/* Of the first rail: the root begins with its rows, the others with a word. Who only waited for rows might wait for one
+ * who waits too, for another root. */
+WP_FN enum wp_status pass_words_before(struct wp_carrier *carrier)
 {
     const struct wp_internode_collective_args *args = carrier->args;
     const struct wp_nodes *nodes = &args->rings.nodes;
-    const int is_root = nodes->node == args->root_node;
-    const int is_last = wp_node_after(nodes, 1) == args->root_node;
-    const int32_t other = (args->root_node + 1) % nodes->num_nodes; /* which has no rows */
-    const struct step step = {
-        wp_stream_of(args, other, args->root_node), 0, is_root, is_last, 0, 0};
-    return take_step(carrier, &step);
+    if (nodes->node == args->root_node)
+        return WP_STATUS_OK;
+    const enum wp_status status = pass_word(carrier, TELL);
+    return status != WP_STATUS_OK || wp_node_before(nodes, 1) == args->root_node
+               ? status
+               : pass_word(carrier, HEAR);
+}
+
+/* Before the root's chunk k: it hears the node before it when it has sent all, or what there is room for whatever the
+ * next node does, which may be another root. */
+WP_FN int hears_before(const struct wp_carrier *carrier, uint64_t k, uint64_t num_chunks)
+{
+    const struct wp_internode_collective_args *args = carrier->args;
+    const uint64_t window = (uint64_t)wp_ring_window(&args->rings);
+    return args->rings.nodes.node == args->root_node &&
+           k == (num_chunks < window ? num_chunks : window);
 }
 
 WP_FN enum wp_status carry_broadcast(struct wp_carrier *carrier)
 {
     const struct wp_internode_collective_args *args = carrier->args;
-    const struct wp_stream stream = wp_stream_of(args, args->root_node, args->rings.nodes.node);
+    const struct wp_nodes *nodes = &args->rings.nodes;
+    const struct wp_stream stream = wp_stream_of(args, args->root_node, nodes->node);
     const uint64_t num_chunks = wp_stream_chunks(&args->rings, &stream, carrier->channel, 0);
-    enum wp_status status = WP_STATUS_OK;
-    for (uint64_t k = 0; k < num_chunks && status == WP_STATUS_OK; k++)
-        status = hand_on(carrier, &stream, args->root_node, k);
-    if (status == WP_STATUS_OK && args->rings.nodes.local_idx == 0 && carrier->channel == 0)
-        status = close_ring(carrier);
+    const int has_words = nodes->local_idx == 0 && carrier->channel == 0;
+    enum wp_status status = has_words ? pass_words_before(carrier) : WP_STATUS_OK;
+    for (uint64_t k = 0; k <= num_chunks && status == WP_STATUS_OK; k++) {
+        if (has_words && hears_before(carrier, k, num_chunks))
+            status = pass_word(carrier, HEAR);
+        if (k < num_chunks && status == WP_STATUS_OK)
+            status = hand_on(carrier, &stream, args->root_node, k);
+    }
     return status;
 }
 

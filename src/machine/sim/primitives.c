@@ -258,6 +258,7 @@ struct word_wait {
     const uint64_t *word;
     uint64_t at_least;
     const weft_comm *comm;
+    const struct sim_launch *launch;
     int32_t rank;
 };
 
@@ -271,16 +272,22 @@ static int rank_is_gone(const struct word_wait *wait)
     return wait->rank != WP_NO_RANK && weft__status_rank_is_gone(&wait->comm->status, wait->rank);
 }
 
+/* The communicator, or the launch by another warp: then, as on the other machines, no warp of it waits for a rank. */
+static int has_failed(const struct word_wait *wait)
+{
+    return atomic_load(&wait->comm->status.result) != WEFT_OK ||
+           (wait->rank != WP_NO_RANK && wait->launch->failure.kind != WP_FAILURE_NONE);
+}
+
 static int word_wait_is_over(struct sim_fiber *fiber)
 {
     const struct word_wait *wait = fiber->wait_argument;
-    return word_has_come(wait) || rank_is_gone(wait) ||
-           atomic_load(&wait->comm->status.result) != WEFT_OK;
+    return word_has_come(wait) || rank_is_gone(wait) || has_failed(wait);
 }
 
 static enum wp_failure_kind why_it_ended(const struct word_wait *wait)
 {
-    if (atomic_load(&wait->comm->status.result) != WEFT_OK)
+    if (has_failed(wait))
         return WP_FAILURE_COMM;
     return rank_is_gone(wait) ? WP_FAILURE_RANK_GONE : WP_FAILURE_TIMEOUT;
 }
@@ -288,8 +295,9 @@ static enum wp_failure_kind why_it_ended(const struct word_wait *wait)
 enum wp_status sim_await(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
                          const struct wp_wait_site *site)
 {
-    weft_comm *comm = warp->shared->launch->request->comm;
-    struct word_wait wait = {word, at_least, comm, site->rank};
+    const struct sim_launch *launch = warp->shared->launch;
+    weft_comm *comm = launch->request->comm;
+    struct word_wait wait = {word, at_least, comm, launch, site->rank};
     struct weft__wait_entry told = {.wait = {.rank = site->rank, .exchange = site->exchange}};
     if (site->rank != WP_NO_RANK)
         weft__waits_begin(&comm->waits, &told);
