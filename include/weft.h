@@ -1166,9 +1166,9 @@ typedef struct weft_ep_config {
      * do not reach (above); the same on all ranks. 0: none, so that these must be where they are
      * reached. */
     uint64_t staging_bytes;
-    /* In what combine sends a node's sum of a token's rows to another node: WEFT_FP32, unrounded,
-     * or WEFT_DTYPE_NONE: in the dtype that is combined. The same on all ranks; without effect on
-     * one node. */
+    /* In what combine sends a node's sum of a token's rows to another node: WEFT_FP32, unrounded;
+     * WEFT_BF16 or WEFT_FP16, half of the bytes of FP32; or WEFT_DTYPE_NONE: in the dtype that is
+     * combined. The same on all ranks; without effect on one node. */
     weft_dtype combine_wire;
     int32_t reserved; /* 0 */
 } weft_ep_config;
@@ -1351,7 +1351,7 @@ typedef struct weft_ep_combine_args {
  *
  * Over several nodes a token's rows are summed node by node: on each node that had the token, the
  * token's own among them, in ascending rank order, from +0, in fp32, rounded to dtype (with
- * combine_wire WEFT_FP32 not at all); then out = (bias[0] + bias[1]) + these sums in ascending
+ * combine_wire to that, with WEFT_FP32 not at all); then out = (bias[0] + bias[1]) + these sums in ascending
  * order of the nodes, from +0, in fp32, rounded once to dtype. The sums of topk_weights have the
  * same order and are never rounded. So a job gives the same bits whenever it has the same ranks on
  * the same number of nodes, whatever the network, the rings and their slots. A combine that is the

@@ -8,7 +8,7 @@
 struct wp_internode_combine_args {
     struct wp_combine_args combine; /* its exchange is of the node */
     struct wp_rings rings;
-    weft_dtype wire_dtype; /* of the sum of a node's rows: that of the rows, or fp32 */
+    weft_dtype wire_dtype; /* of the sum of a node's rows: bf16, fp16 or fp32 */
     /* A slot for every warp of the launch, for the sum of this node; NULL: that goes into the output meanwhile, which
      * needs the same dtypes. */
     char *own_sums;

@@ -80,8 +80,10 @@ void ep_oracle_received_free(const struct ep_oracle_problem *problem,
                              struct ep_oracle_received *received);
 
 /* What a node's sum of its ranks' rows is rounded to, on its way to the token's rank, if there are several nodes: the
- * rows' dtype, or none. Weights travel in fp32 anyway. */
-enum ep_oracle_wire { EP_WIRE_DTYPE, EP_WIRE_FP32 };
+ * rows' dtype, none, or another. Weights travel in fp32 anyway. */
+enum ep_oracle_wire { EP_WIRE_DTYPE, EP_WIRE_FP32, EP_WIRE_BF16, EP_WIRE_FP16, EP_NUM_WIRES };
+/* As weft_ep_config has it. */
+weft_dtype ep_oracle_wire_dtype(enum ep_oracle_wire wire);
 
 /* Rows to be combined are asked for one by one, so that nobody holds those of all ranks. */
 struct ep_oracle_combine {

@@ -83,6 +83,15 @@ static void add_answers(const struct answers *answers, add_answer *add, weft_dty
     tests_free(partial);
 }
 
+weft_dtype ep_oracle_wire_dtype(enum ep_oracle_wire wire)
+{
+    static const weft_dtype dtypes[EP_NUM_WIRES] = {[EP_WIRE_DTYPE] = WEFT_DTYPE_NONE,
+                                                    [EP_WIRE_FP32] = WEFT_FP32,
+                                                    [EP_WIRE_BF16] = WEFT_BF16,
+                                                    [EP_WIRE_FP16] = WEFT_FP16};
+    return dtypes[wire];
+}
+
 void ep_oracle_combine_row(const struct ep_oracle_problem *problem,
                            const struct ep_oracle_received *received,
                            const struct ep_oracle_combine *combine, int32_t source_rank,
@@ -90,7 +99,8 @@ void ep_oracle_combine_row(const struct ep_oracle_problem *problem,
 {
     const struct answers answers = {problem, received, combine, source_rank, token};
     const int64_t hidden = combine->hidden;
-    const weft_dtype wire = combine->wire == EP_WIRE_FP32 ? WEFT_FP32 : combine->dtype;
+    const weft_dtype given = ep_oracle_wire_dtype(combine->wire);
+    const weft_dtype wire = given == WEFT_DTYPE_NONE ? combine->dtype : given;
     float *sum = tests_alloc(sizeof(float) * (size_t)hidden);
     for (int64_t i = 0; i < hidden; i++)
         sum[i] = 0.0F + (bias_element(combine, 0, token * hidden + i) +

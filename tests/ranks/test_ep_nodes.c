@@ -129,7 +129,7 @@ static void add_row_sizes(struct ep_trials *trials)
     const uint64_t row_sizes[] = {1, 2, 3, 7, 15, 16, 17, 31, 48, 255, 1000, 7168, 14336};
     for (int i = 0; i < 13; i++) {
         struct ep_case spec = usual;
-        spec.wire = i % 2 == 0 ? EP_WIRE_FP32 : EP_WIRE_DTYPE;
+        spec.wire = (enum ep_oracle_wire)(i % EP_NUM_WIRES);
         struct ep_trial *trial = ep_trials_add(trials, &spec);
         trial->dispatch = ep_dispatch_shape_of(row_sizes[i]);
         trial->dispatch.planes[0].src_gap_bytes = i % 2 == 0 ? 0 : 5;
@@ -225,8 +225,9 @@ static uint64_t least_slot_bytes(const struct shape *shape, const struct ep_tria
     const uint64_t num_topk = (uint64_t)trial->world->spec.num_topk;
     const uint64_t num_local = (uint64_t)shape->num_local;
     const struct ep_combine_shape *combine = &trial->combine;
-    const int is_fp32 = combine->dtype == WEFT_FP32 || trial->world->spec.wire == EP_WIRE_FP32;
-    const uint64_t element_bytes = is_fp32 ? 4 : 2;
+    const weft_dtype wire = ep_oracle_wire_dtype(trial->world->spec.wire);
+    const uint64_t element_bytes =
+        (wire == WEFT_DTYPE_NONE ? combine->dtype : wire) == WEFT_FP32 ? 4 : 2;
     const uint64_t sum_bytes =
         round_up(4 * num_topk) + round_up((uint64_t)combine->hidden * element_bytes);
     uint64_t token_bytes =
@@ -248,7 +249,7 @@ static void draw_rings(const struct ep_trials *trials, struct ep_trial *trial, u
     const struct shape shape = shape_of(trials);
     struct rng rng = {rng_key(seed, 8)};
     struct ep_case *spec = &trial->world->spec;
-    spec->wire = rng_below(&rng, 2) == 0 ? EP_WIRE_DTYPE : EP_WIRE_FP32;
+    spec->wire = (enum ep_oracle_wire)rng_below(&rng, EP_NUM_WIRES);
     const uint64_t least = least_slot_bytes(&shape, trial);
     const uint64_t slot_bytes[] = {least, least, least + 16 * rng_below(&rng, 40),
                                    3 * least + rng_below(&rng, 100), 0};
@@ -391,7 +392,7 @@ static int try_wires(struct ranks_context *context)
     config.combine_wire = WEFT_FP64;
     RANK_CHECK_ERROR(context, weft_ep_create(self.comm, &config, &self.ep),
                      WEFT_ERROR_INVALID_ARGUMENT,
-                     "combine_wire is WEFT_FP64 (6), allowed are WEFT_DTYPE_NONE (0) and "
+                     "combine_wire is WEFT_FP64 (6), allowed are WEFT_BF16 (3), WEFT_FP16 (4), "
                      "WEFT_FP32 (5)");
     config.combine_wire = context->rank == 1 ? WEFT_FP32 : 0;
     RANK_CHECK_ERROR(context, weft_ep_create(self.comm, &config, &self.ep), WEFT_ERROR_MISMATCH,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The rounds of combine: rows of several dtypes, and biases, all of them integers. Those of BF16 are rounded so coarsely
- * that it shows whether each node's sum was rounded on its way, which it is unless it travels in fp32. */
+ * that it shows whether each node's sum was rounded on its way, as the wire's dtype says. */
 #include "ep_rounds.h"
 #include "workload/elements.h"
 
@@ -8,10 +8,23 @@ enum { EXPERT_FACTOR = 3 }; /* what an answer tells of its rank, beside the toke
 
 /* ---------------------------------------------------------------- elements */
 
+static float rounded_to(weft_dtype dtype, float value)
+{
+    element_store(dtype, &value, 0, value);
+    return element_load(dtype, &value, 0);
+}
+
 static float rounded(const struct shape *shape, float value)
 {
-    element_store(shape->combine_dtype, &value, 0, value);
-    return element_load(shape->combine_dtype, &value, 0);
+    return rounded_to(shape->combine_dtype, value);
+}
+
+/* Of one node they do not travel. */
+static weft_dtype dtype_of_sums(const struct shape *shape)
+{
+    if (shape->num_nodes == 1)
+        return WEFT_FP32;
+    return shape->combine_wire == WEFT_DTYPE_NONE ? shape->combine_dtype : shape->combine_wire;
 }
 
 static int32_t hidden_of(const struct shape *shape)
@@ -108,7 +121,6 @@ static float expected_element(const struct party *party, int32_t round, int32_t 
 {
     const struct shape *shape = party->shape;
     const float value = shape_element(round, repeat, party->rank, token, i);
-    const int is_rounded = shape->num_nodes > 1 && shape->combine_wire != WEFT_FP32;
     float sum = 0;
     for (int32_t which = 0; which < shape->num_biases; which++)
         sum += bias_element(shape, which, token, i);
@@ -118,7 +130,7 @@ static float expected_element(const struct party *party, int32_t round, int32_t 
         float partial = 0;
         for (int32_t j = 0; j < num_ranks; j++)
             partial += rounded(shape, answer(value, ranks[j]));
-        sum += is_rounded ? rounded(shape, partial) : partial;
+        sum += rounded_to(dtype_of_sums(shape), partial);
     }
     return rounded(shape, sum);
 }

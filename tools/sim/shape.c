@@ -269,7 +269,8 @@ static void draw_staging(struct shape *shape, struct rng *rng, enum scenario_sta
 {
     enum { HEADER_BYTES = 64 };
     const int is_drawn = staging == SCENARIO_STAGING_DRAWN;
-    shape->combine_wire = draw(rng, 0, 1) == 0 ? 0 : WEFT_FP32;
+    static const weft_dtype wires[] = {WEFT_DTYPE_NONE, WEFT_FP32, WEFT_BF16};
+    shape->combine_wire = wires[draw(rng, 0, 2)];
     const int32_t row_bytes = wire_row_bytes(shape);
     const int32_t num_rows = draw(rng, 1, is_drawn ? MAX_SLOT_ROWS : 1);
     const int has_one_channel = !is_drawn || shape->num_nodes > MAX_NODES_OF_SMALL;
