@@ -255,9 +255,15 @@ static int survive_a_stall(struct ranks_context *context)
 
 /* ---------------------------------------------------------------- plans */
 
+/* By expert, by rank, and so on. */
+static const weft_ll_answer answers[] = {WEFT_LL_ANSWER_SUMS,     WEFT_LL_ANSWER_SUMS,
+                                         WEFT_LL_ANSWER_ROWS,     WEFT_LL_ANSWER_IN_SLOTS,
+                                         WEFT_LL_ANSWER_IN_SLOTS, WEFT_LL_ANSWER_SUMS};
+
 static void run(struct plan plan)
 {
     const int is_by_expert = plan.seed % 2 == 0;
+    const weft_ll_answer answer = answers[plan.seed % (sizeof answers / sizeof *answers)];
     plan.problem = (struct ll_case){
         .seed = plan.seed,
         .num_ranks = NUM_RANKS,
@@ -268,7 +274,8 @@ static void run(struct plan plan)
         .dtype = WEFT_BF16,
         .answer_dtype = WEFT_BF16,
         .layout = is_by_expert ? WEFT_LL_BY_EXPERT : WEFT_LL_BY_RANK,
-        .answer = is_by_expert && plan.seed % 4 == 2 ? WEFT_LL_ANSWER_ROWS : WEFT_LL_ANSWER_SUMS,
+        .answer = answer,
+        .answers_in_slots = !is_by_expert && answer == WEFT_LL_ANSWER_IN_SLOTS,
         .num_results = 1 + (int32_t)(plan.seed / 2 % 2),
         .num_blocks = 3,
         .num_warps = 2,
