@@ -163,7 +163,7 @@ WP_FN void wp_ring_advance(const struct wp_ring *ring, uint64_t sequence, int64_
         *wp_ring_counter(ring, rings->num_received, sequence) + (uint64_t)num_received;
 }
 
-/* By one warp: operation `sequence` uses no ring. */
+/* By one warp: operation `sequence` uses no ring, but what the warp counts behind a sync. */
 WP_FN void wp_rings_pass(struct wp_warp *warp, const struct wp_rings *rings, uint64_t sequence)
 {
     const uint64_t num_counters = wp_rings_num_counters(rings);

@@ -249,6 +249,39 @@ WP_FN enum wp_status run_line(const struct wp_operation *op,
     return run(&course, list);
 }
 
+/* ------------------------------------------------------------------ collectives */
+
+/* An empty chunk for the next node, and that of the previous one, as other collectives over nodes begin with. */
+WP_FN enum wp_status pass_word(const struct wp_operation *op, const struct wp_rings *rings)
+{
+    const struct wp_relay to = {wp_ring_of(rings, wp_node_after(&rings->nodes, 1), 0), op, 0, 0, 0};
+    const struct wp_relay from = {wp_ring_of(rings, wp_node_before(&rings->nodes, 1), 0), op, 0, 0,
+                                  0};
+    const uint64_t sent = *wp_ring_counter(&to.ring, rings->num_sent, op->sequence);
+    const uint64_t received = *wp_ring_counter(&from.ring, rings->num_received, op->sequence);
+    if (wp_relay_reserve(&to, sent) == NULL)
+        return WP_STATUS_FAILED;
+    wp_ring_send(op->warp, &to.ring, sent, WP_CHUNK_HEADER_BYTES);
+    if (wp_ring_receive(op, &from.ring, received) != WP_STATUS_OK ||
+        wp_relay_check(&from, wp_ring_in_slot(&from.ring, received)) != WP_STATUS_OK)
+        return WP_STATUS_FAILED;
+    wp_ring_consume(op->warp, &from.ring, received);
+    if (wp_lane_idx(op->warp) == 0) {
+        *wp_ring_counter(&to.ring, rings->num_sent, op->sequence + 1) = sent + 1;
+        *wp_ring_counter(&from.ring, rings->num_received, op->sequence + 1) = received + 1;
+    }
+    return WP_STATUS_OK;
+}
+
+/* By one warp: the rings' counters go on, and the first rails find calls that differ. */
+WP_FN enum wp_status meet_nodes(const struct wp_operation *op, const struct wp_rings *rings)
+{
+    wp_rings_pass(op->warp, rings, op->sequence);
+    wp_warp_sync(op->warp); /* some of the counters are written again */
+    return rings->nodes.num_nodes > 1 && rings->nodes.local_idx == 0 ? pass_word(op, rings)
+                                                                     : WP_STATUS_OK;
+}
+
 /* ------------------------------------------------------------------ the program */
 
 WP_FN const struct wp_message *message_of(const struct wp_send_receive_args *args)
@@ -267,8 +300,8 @@ WP_PROGRAM(send_receive, warp, args)
     if (args->operation == WP_TRANSFERS_OF_A_COLLECTIVE) {
         wp_operation_tell(&op);
         status = wp_operation_meet(&op);
-        if (line == 0)
-            wp_rings_pass(warp, &args->rings, op.sequence);
+        if (line == 0 && status == WP_STATUS_OK)
+            status = meet_nodes(&op, &args->rings);
     }
     for (; line < num_lines && wp_launch_warp_idx(warp) < args->num_warps && status == WP_STATUS_OK;
          line += args->num_warps)

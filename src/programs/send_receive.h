@@ -3,8 +3,7 @@
 #define WEFT_PROGRAMS_SEND_RECEIVE_H
 
 #include "programs/grants.h"
-#include "programs/ring.h"
-#include "programs/share.h"
+#include "programs/relay.h"
 
 /* Where a slot has what is sent: behind the word that says what it is a part of. */
 enum { WP_TRANSFER_HEADER_BYTES = 16 };
@@ -40,7 +39,7 @@ enum { WP_MAX_TRANSFERS = 128, WP_MAX_TRANSFER_LISTS = 64 };
 struct wp_send_receive_args {
     struct wp_exchange exchange; /* has as many blocks as there are channels, or more */
     struct wp_message message;   /* of a collective, */
-    struct wp_rings rings;       /* which uses none of these: others of the exchange do */
+    struct wp_rings rings;       /* by which nodes tell each other what they have called */
     struct wp_grants grants;
     enum wp_transfer_operation operation;
     int32_t num_lists;
