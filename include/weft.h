@@ -672,7 +672,7 @@ typedef enum weft_collective {
 
 /* How they are done. None of this changes a bit of any result, except RING, TREE and MULTICAST by
  * hardware, which nothing but a pin chooses. On one node of up to WEFT_COLL_MAX_RANKS ranks any but
- * RAILS; of more ranks RAILS and TREE; else RAILS alone. */
+ * RAILS; of more ranks, or on several nodes, RAILS and TREE. */
 typedef enum weft_algorithm {
     WEFT_ALGORITHM_AUTO = 0, /* by size: the choice of WEFT_TUNING, else of the library */
     /* Every rank sends its data in packets that carry their own arrival mark: least latency. For
@@ -724,7 +724,11 @@ typedef enum weft_algorithm {
      * places a and b the one that is above the others is a + the largest power of two that is less
      * than b - a, and its children are those of the places between a and it, and between it and b. So
      * sums are in the order of places. Rank r has place r in the first tree; in the second one R - 1
-     * - r if R is even, else r - 1, and rank 0 the last place. The same bits on all ranks, as RING. */
+     * - r if R is even, else r - 1, and rank 0 the last place. The same bits on all ranks, as RING.
+     *
+     * Over several nodes the first tree alone, for small messages, in which places are nodes: so 2 log2
+     * D hops in place of 2 (D - 1) by RAILS. What a node adds is the sum of its ranks, as by RAILS,
+     * from rail to rail. */
     WEFT_ALGORITHM_TREE = 11
 } weft_algorithm;
 

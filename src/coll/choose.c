@@ -9,8 +9,7 @@
 #include "coll/model.h"
 #include "ops/names.h"
 
-/* Bits of the algorithms that can do each for a few ranks of one node; else RAILS does all, and for many ranks of one
- * node TREE what it can. */
+/* Bits of the algorithms that can do each for a few ranks of one node; else RAILS does all, and TREE what it can. */
 #define ALGORITHM_BIT(name) (1u << WEFT_ALGORITHM_##name)
 static const uint32_t abilities[WEFT__NUM_COLLECTIVES] = {
     [WEFT_ALL_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(TWOSHOT_PACKETS) |
@@ -61,16 +60,16 @@ static uint64_t max_row_bytes(const weft_coll *coll, weft_algorithm algorithm)
 weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective collective,
                                        weft_algorithm algorithm, uint64_t row_bytes)
 {
-    const int is_tree_of_node =
-        algorithm == WEFT_ALGORITHM_TREE && coll->comm->topology.num_nodes == 1;
-    if (coll->internode != NULL && algorithm != WEFT_ALGORITHM_RAILS && !is_tree_of_node)
+    if (coll->internode != NULL && algorithm != WEFT_ALGORITHM_RAILS &&
+        algorithm != WEFT_ALGORITHM_TREE)
         return weft__error(WEFT_ERROR_UNSUPPORTED,
                            "algorithm %s is for at most %d ranks of one node, coll has %d on %d: "
-                           "allowed is %s",
+                           "allowed are %s and %s",
                            weft__algorithm_name(algorithm), WEFT_COLL_MAX_RANKS,
                            coll->comm->num_ranks, coll->comm->topology.num_nodes,
-                           weft__algorithm_name(WEFT_ALGORITHM_RAILS));
-    if (coll->internode != NULL && !is_tree_of_node)
+                           weft__algorithm_name(WEFT_ALGORITHM_RAILS),
+                           weft__algorithm_name(WEFT_ALGORITHM_TREE));
+    if (coll->internode != NULL && algorithm == WEFT_ALGORITHM_RAILS)
         return WEFT_OK;
     if (!weft__coll_can(collective, algorithm))
         return weft__error(WEFT_ERROR_UNSUPPORTED, "algorithm %s cannot do %s",

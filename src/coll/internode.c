@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "programs/internode_collective.h"
-
 /* ---------------------------------------------------------------- life */
 
 enum {
@@ -63,9 +61,10 @@ static weft_result allocate_tables(weft_coll *coll)
 weft_result weft__coll_internode_create_rings(weft_coll *coll)
 {
     WEFT__TRY(weft__comm_agree(coll->comm, allocate_tables(coll), "have a weft_coll's rings"));
-    return coll->internode->rings.reach == 0
-               ? WEFT_OK
-               : weft__rings_allocate(coll->comm, 0, &coll->internode->rings);
+    if (coll->internode->rings.reach == 0)
+        return WEFT_OK;
+    WEFT__TRY(weft__rings_allocate(coll->comm, 0, &coll->internode->rings));
+    return weft__coll_tree_create(coll);
 }
 
 void weft__coll_internode_destroy(weft_coll *coll)
@@ -74,6 +73,7 @@ void weft__coll_internode_destroy(weft_coll *coll)
     const struct weft__machine *machine = weft__machine_of(coll->comm);
     if (internode == NULL)
         return;
+    weft__coll_tree_destroy(coll);
     weft__rings_free(coll->comm, &internode->rings);
     machine->free(coll->comm, internode->counters);
     machine->free(coll->comm, internode->own_sums);
@@ -103,7 +103,7 @@ static struct weft__grid grid_of(const struct weft__coll_call *call)
     return grid;
 }
 
-static weft_result launch(const struct weft__coll_call *call,
+static weft_result launch(const struct weft__coll_call *call, weft_algorithm algorithm,
                           const struct weft__coll_places *places)
 {
     const weft_coll *coll = call->coll;
@@ -120,6 +120,10 @@ static weft_result launch(const struct weft__coll_call *call,
         .chunk_bytes = weft__coll_chunk_bytes(coll, row_bytes),
         .own_sums = coll->internode->own_sums,
     };
+    args.tree = weft__coll_tree_toward(coll, args.root_node);
+    if (algorithm != WEFT_ALGORITHM_TREE)
+        args.tree.num_levels = 0;
+    /* Calls of several sizes, which may go by several algorithms, differ in their size. */
     args.message.call.head =
         weft__coll_header(call, WEFT_ALGORITHM_RAILS, weft__coll_told_bytes(call)).call;
     args.message.num_blocks = grid.num_blocks;
@@ -202,8 +206,8 @@ static weft_result copy_rows(const struct weft__coll_call *call,
     return WEFT_OK;
 }
 
-static weft_result run_piece(const struct weft__coll_call *call, const struct array arrays[2],
-                             uint64_t begin, uint64_t count)
+static weft_result run_piece(const struct weft__coll_call *call, weft_algorithm algorithm,
+                             const struct array arrays[2], uint64_t begin, uint64_t count)
 {
     struct weft__coll_call piece = *call;
     piece.count = count;
@@ -212,7 +216,7 @@ static weft_result run_piece(const struct weft__coll_call *call, const struct ar
         .input = arrays[0].is_staged ? arrays[0].staging_place : arrays[0].place,
         .output = arrays[1].is_staged ? arrays[1].staging_place : arrays[1].place};
     WEFT__TRY(copy_rows(call, &piece, &arrays[0], begin, TO_STAGING));
-    WEFT__TRY(launch(&piece, &places));
+    WEFT__TRY(launch(&piece, algorithm, &places));
     return copy_rows(call, &piece, &arrays[1], begin, FROM_STAGING);
 }
 
@@ -228,7 +232,7 @@ static weft_result broadcast_from_output(const struct weft__coll_call *call, str
 }
 
 /* In pieces both arrays are staged, so that the rows of all ranks are alike. */
-weft_result weft__coll_internode_run(const struct weft__coll_call *call)
+weft_result weft__coll_internode_run(const struct weft__coll_call *call, weft_algorithm algorithm)
 {
     struct array arrays[2] = {array_of(call, call->send, num_rows_sent(call), 0),
                               array_of(call, call->recv, num_rows_received(call), 1)};
@@ -239,11 +243,11 @@ weft_result weft__coll_internode_run(const struct weft__coll_call *call)
     const uint64_t most = call->coll->staging_bytes / (is_of_one_row ? 1 : (uint64_t)num_ranks) /
                           wp_dtype_bytes(call->dtype);
     if ((!arrays[0].is_staged && !arrays[1].is_staged) || call->count <= most)
-        return run_piece(call, arrays, 0, call->count);
+        return run_piece(call, algorithm, arrays, 0, call->count);
     arrays[0].is_staged = arrays[1].is_staged = 1;
     for (uint64_t begin = 0; begin < call->count; begin += most) {
         const uint64_t rest = call->count - begin;
-        WEFT__TRY(run_piece(call, arrays, begin, rest < most ? rest : most));
+        WEFT__TRY(run_piece(call, algorithm, arrays, begin, rest < most ? rest : most));
     }
     return WEFT_OK;
 }

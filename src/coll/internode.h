@@ -5,12 +5,15 @@
 
 #include "coll/coll.h"
 #include "ops/rings.h"
+#include "programs/internode_collective.h"
 
 struct weft__coll_internode {
     struct weft__nodes nodes;
     struct wp_rings rings;
-    void *counters; /* of the rings */
-    void *own_sums; /* a slot for each channel */
+    void *counters;           /* of the rings */
+    void *own_sums;           /* a slot for each channel */
+    struct wp_node_tree tree; /* without memory if nothing asks for it */
+    void *tree_counters;
 };
 
 /* Rings as configured, or as suits. */
@@ -22,6 +25,13 @@ weft_result weft__coll_internode_create_nodes(weft_coll *coll);
 weft_result weft__coll_internode_create_rings(weft_coll *coll);
 void weft__coll_internode_destroy(weft_coll *coll);
 
-weft_result weft__coll_internode_run(const struct weft__coll_call *call);
+/* By RAILS, or between nodes TREE. */
+weft_result weft__coll_internode_run(const struct weft__coll_call *call, weft_algorithm algorithm);
+
+/* node_trees.c; collective. */
+weft_result weft__coll_tree_create(weft_coll *coll);
+void weft__coll_tree_destroy(weft_coll *coll);
+/* With the ways to and from the node of a root. */
+struct wp_node_tree weft__coll_tree_toward(const weft_coll *coll, int32_t root_node);
 
 #endif

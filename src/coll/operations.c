@@ -55,8 +55,8 @@ weft_result weft__coll_run(const struct weft__coll_call *call)
     struct weft__coll_call chosen = *call;
     chosen.num_blocks = choice.num_blocks;
     chosen.num_warps = choice.num_warps;
-    if (choice.algorithm == WEFT_ALGORITHM_RAILS)
-        return weft__coll_internode_run(&chosen);
+    if (choice.algorithm == WEFT_ALGORITHM_RAILS || call->coll->comm->topology.num_nodes > 1)
+        return weft__coll_internode_run(&chosen, choice.algorithm);
     if (choice.algorithm == WEFT_ALGORITHM_MULTICAST)
         return weft__coll_multicast_run(&chosen);
     if (weft__coll_is_pipelined(choice.algorithm))

@@ -33,7 +33,7 @@
  */
 #include "programs/internode_collective.h"
 
-#include "programs/rail_rows.h"
+#include "programs/node_tree.h"
 
 /* ------------------------------------------------------------------ chunks */
 
@@ -105,16 +105,6 @@ WP_FN const char *sent_sum(const struct wp_carrier *carrier, const struct step *
                             carrier->first_sent + carrier->num_received - carrier->first_received);
 }
 
-WP_FN void move_chunk(const struct wp_carrier *carrier, const struct wp_passage *passage)
-{
-    const struct wp_span chunk = passage->chunk;
-    for (uint64_t begin = chunk.begin; begin < chunk.begin + chunk.bytes;) {
-        const struct wp_piece piece = wp_stream_piece(&passage->stream, chunk, begin);
-        wp_move_piece(carrier, passage, piece);
-        begin += piece.bytes;
-    }
-}
-
 WP_FN enum wp_status take_step(struct wp_carrier *carrier, const struct step *step)
 {
     const struct wp_rings *rings = &carrier->args->rings;
@@ -124,14 +114,20 @@ WP_FN enum wp_status take_step(struct wp_carrier *carrier, const struct step *st
         NULL,
         sent_sum(carrier, step),
         NULL,
+        wp_no_targets(),
         step->is_added_to,
+        step->is_delivered,
         step->is_delivered};
     if (step->comes && (passage.in = receive(carrier)) == NULL)
         return WP_STATUS_FAILED;
     const struct wp_relay relay = relay_of(carrier, &carrier->next);
-    if (step->goes && (passage.out = wp_relay_reserve(&relay, carrier->num_sent)) == NULL)
-        return WP_STATUS_FAILED;
-    move_chunk(carrier, &passage);
+    if (step->goes) {
+        char *slot = wp_relay_reserve(&relay, carrier->num_sent);
+        if (slot == NULL)
+            return WP_STATUS_FAILED;
+        passage.out = wp_target_of_slot(slot);
+    }
+    wp_move_chunk(carrier, &passage);
     if (step->goes)
         wp_ring_send(carrier->op->warp, &carrier->next, carrier->num_sent++,
                      WP_CHUNK_HEADER_BYTES + passage.chunk.bytes);
@@ -304,6 +300,24 @@ WP_FN enum wp_status carry_broadcast(struct wp_carrier *carrier)
     return status;
 }
 
+/* ------------------------------------------------------------------ trees */
+
+/* What is called goes around all the same, in an empty chunk from the first rail to that of the next node: so calls that
+ * go by trees and by rings find each other. */
+WP_FN enum wp_status carry_by_tree(struct wp_carrier *carrier, struct wp_tree_walk *walk)
+{
+    struct wp_stream none = wp_stream_of(carrier->args, 0, 0);
+    none.num_rows = 0;
+    const struct step tell = {none, 0, 0, 1, 0, 0}, hear = {none, 0, 1, 0, 0, 0};
+    const int is_first = carrier->args->rings.nodes.local_idx == 0 && carrier->channel == 0;
+    enum wp_status status = is_first ? take_step(carrier, &tell) : WP_STATUS_OK;
+    if (status == WP_STATUS_OK)
+        status = wp_tree_carry(walk);
+    if (is_first && status == WP_STATUS_OK)
+        status = take_step(carrier, &hear);
+    return status;
+}
+
 /* ------------------------------------------------------------------ one node */
 
 /* There is nobody to send to: rails make the sums, and what is not summed all warps copy. */
@@ -323,10 +337,13 @@ WP_FN enum wp_status carry(const struct wp_operation *op,
                            const struct wp_internode_collective_args *args, int32_t channel)
 {
     struct wp_carrier carrier = carrier_of(op, args, channel);
+    struct wp_tree_walk walk = wp_tree_walk_of(&carrier);
     const int32_t num_nodes = args->rings.nodes.num_nodes;
     enum wp_status status;
     if (num_nodes == 1)
         status = wp_is_reduction(args) ? sum_within(&carrier) : WP_STATUS_OK;
+    else if (args->tree.num_levels > 0)
+        status = carry_by_tree(&carrier, &walk);
     else if (args->collective == WEFT_BROADCAST)
         status = carry_broadcast(&carrier);
     else if (args->collective == WEFT_ALL_REDUCE && num_nodes > 2)
@@ -334,6 +351,7 @@ WP_FN enum wp_status carry(const struct wp_operation *op,
     else
         status = carry_rounds(&carrier);
     note_chunks(&carrier);
+    wp_tree_note(&walk);
     return status;
 }
 
@@ -381,7 +399,8 @@ WP_FN struct wp_targets copied_to(const struct wp_operation *op,
                                   const struct wp_internode_collective_args *args, int32_t row)
 {
     const struct wp_nodes *nodes = &args->rings.nodes;
-    struct wp_targets outputs = {NULL, 0, nodes->num_local, 0, NULL};
+    struct wp_targets outputs = wp_no_targets();
+    outputs.num = nodes->num_local;
     if (args->collective == WEFT_ALL_TO_ALL || args->collective == WEFT_GATHER ||
         args->collective == WEFT_SCATTER)
         outputs.num = 1;

@@ -80,17 +80,26 @@ WP_FN uint64_t wp_source_offset(const struct wp_internode_collective_args *args,
 
 /* ------------------------------------------------------------------ where they are written */
 
-/* A slot, if it is not NULL, then outputs of ranks of the node. */
+/* Slots, then outputs of ranks of the node. */
+enum { WP_RAIL_MOST_SLOTS = 3 };
 struct wp_targets {
-    char *slot;
+    char *slots[WP_RAIL_MOST_SLOTS];
+    int32_t num_slots;
     int32_t first, num;
     uint64_t offset;
     const char *left_out; /* none of them: an output that is the input */
 };
 
+WP_FN struct wp_targets wp_no_targets(void)
+{
+    const struct wp_targets targets = {{NULL, NULL, NULL}, 0, 0, 0, 0, NULL};
+    return targets;
+}
+
 WP_FN struct wp_targets wp_target_of_slot(char *slot)
 {
-    const struct wp_targets targets = {slot, 0, 0, 0, NULL};
+    struct wp_targets targets = wp_no_targets();
+    targets.slots[targets.num_slots++] = slot;
     return targets;
 }
 
@@ -100,8 +109,10 @@ WP_FN struct wp_targets wp_outputs_of(const struct wp_operation *op,
                                       const struct wp_stream *stream, struct wp_piece piece)
 {
     const struct wp_nodes *nodes = &args->rings.nodes;
-    struct wp_targets outputs = {NULL, 0, nodes->num_local, piece.offset, NULL};
+    struct wp_targets outputs = wp_no_targets();
     uint64_t served = piece.row;
+    outputs.num = nodes->num_local;
+    outputs.offset = piece.offset;
     if (args->collective == WEFT_REDUCE_SCATTER || args->collective == WEFT_SCATTER) {
         outputs.first = wp_served_idx(nodes, served);
         outputs.num = 1;
@@ -124,15 +135,15 @@ WP_FN struct wp_targets wp_outputs_of(const struct wp_operation *op,
 
 WP_FN int32_t wp_num_targets(const struct wp_targets *targets)
 {
-    return targets->num + (targets->slot != NULL);
+    return targets->num + targets->num_slots;
 }
 
 WP_FN const char *wp_target(const struct wp_operation *op, const struct wp_targets *targets,
                             int32_t i)
 {
-    const int32_t output = i - (targets->slot != NULL);
+    const int32_t output = i - targets->num_slots;
     if (output < 0)
-        return targets->slot;
+        return targets->slots[i];
     const char *at = wp_rail_output(op, targets->first + output, targets->offset);
     return at == targets->left_out ? NULL : at;
 }
@@ -171,12 +182,13 @@ WP_FN void wp_copy_to_targets(const struct wp_operation *op, const struct wp_tar
 
 /* ------------------------------------------------------------------ sums */
 
-/* What is added, in order: at most a sum of others, then inputs of the node's ranks, or another sum. */
+/* What is added, in order: at most a sum of others, then inputs of the node's ranks, or another sum, and one behind. */
 struct wp_terms {
     const char *sum;
     const char *other;
     int32_t first, num; /* inputs */
     uint64_t offset;
+    const char *behind;
 };
 
 /* What is handed on of an average is a sum. */
@@ -194,13 +206,16 @@ WP_FN int32_t wp_point_at_terms(const struct wp_operation *op, const struct wp_t
 {
     const void **srcs = wp_warp_pointers(op->warp);
     const int32_t has_sum = terms->sum != NULL, has_other = terms->other != NULL;
+    const int32_t has_behind = terms->behind != NULL;
     for (int32_t i = wp_lane_idx(op->warp); i < terms->num; i += WP_WARP_SIZE)
         srcs[has_sum + i] = wp_rail_input(op, terms->first + i, terms->offset);
     if (wp_lane_idx(op->warp) == 0 && has_sum)
         srcs[0] = terms->sum;
     if (wp_lane_idx(op->warp) == 0 && has_other)
         srcs[has_sum] = terms->other;
-    return has_sum + has_other + terms->num;
+    if (wp_lane_idx(op->warp) == 0 && has_behind)
+        srcs[has_sum + has_other] = terms->behind; /* in place of inputs there is another sum */
+    return has_sum + has_other + terms->num + has_behind;
 }
 
 /* Warp-wide. */
@@ -226,7 +241,7 @@ WP_FN const char *wp_make_own_sum(const struct wp_carrier *carrier, uint64_t off
     const struct wp_operation *op = carrier->op;
     char *sum = args->own_sums + (uint64_t)carrier->channel * args->rings.slot_bytes;
     const struct wp_targets target = wp_target_of_slot(sum);
-    struct wp_terms terms = {NULL, NULL, 0, 0, offset};
+    struct wp_terms terms = {NULL, NULL, 0, 0, offset, NULL};
     const int32_t num_inputs = op->exchange->num_members;
     for (; terms.first < num_inputs; terms.first += WP_RAIL_INPUTS) {
         const int32_t rest = num_inputs - terms.first;
@@ -245,21 +260,23 @@ WP_FN const char *wp_make_own_sum(const struct wp_carrier *carrier, uint64_t off
 struct wp_passage {
     struct wp_stream stream;
     struct wp_span chunk;
-    const char *in;   /* the slot that it has come in; NULL: it begins here */
-    const char *own;  /* the slot that this node's sum is in already, or NULL */
-    char *out;        /* the slot that it goes on in, or NULL */
-    int is_added_to;  /* the sum of this node's inputs */
-    int is_delivered; /* to outputs of this node */
+    const char *in;        /* the slot that it has come in; NULL: it begins here */
+    const char *own;       /* the slot that this node's sum is in already, or NULL */
+    const char *behind;    /* the slot of another sum, which is added behind this node's, or NULL */
+    struct wp_targets out; /* the slots that it goes on in */
+    int is_added_to;       /* the sum of this node's inputs, */
+    int is_complete;       /* the last one */
+    int is_delivered;      /* to outputs of this node */
 };
 
 WP_FN struct wp_targets wp_targets_of(const struct wp_carrier *carrier,
                                       const struct wp_passage *passage, struct wp_piece piece)
 {
-    struct wp_targets targets = wp_target_of_slot(NULL);
+    struct wp_targets targets = wp_no_targets();
     if (passage->is_delivered)
         targets = wp_outputs_of(carrier->op, carrier->args, &passage->stream, piece);
-    if (passage->out != NULL)
-        targets.slot = passage->out + piece.wire_offset;
+    for (int32_t i = 0; i < passage->out.num_slots; i++)
+        targets.slots[targets.num_slots++] = passage->out.slots[i] + piece.wire_offset;
     return targets;
 }
 
@@ -269,18 +286,20 @@ WP_FN void wp_add_piece(const struct wp_carrier *carrier, const struct wp_passag
 {
     const struct wp_operation *op = carrier->op;
     const uint64_t offset = wp_source_offset(carrier->args, &passage->stream, piece);
-    struct wp_terms terms = {NULL, NULL, 0, op->exchange->num_members, offset};
+    struct wp_terms terms = {NULL, NULL, 0, op->exchange->num_members, offset, NULL};
     if (passage->in != NULL)
         terms.sum = passage->in + piece.wire_offset;
+    if (passage->behind != NULL)
+        terms.behind = passage->behind + piece.wire_offset;
     if (passage->own != NULL)
         terms.other = passage->own + piece.wire_offset;
-    else if (passage->in != NULL || terms.num > WP_RAIL_INPUTS)
+    else if (passage->in != NULL || passage->behind != NULL || terms.num > WP_RAIL_INPUTS)
         terms.other = wp_make_own_sum(carrier, offset, piece.bytes);
     if (terms.other != NULL)
         terms.num = 0;
     wp_reduce_to_targets(
         op, targets, &terms,
-        passage->is_delivered ? carrier->args->reduction : wp_partial(carrier->args), piece.bytes);
+        passage->is_complete ? carrier->args->reduction : wp_partial(carrier->args), piece.bytes);
 }
 
 WP_FN void wp_move_piece(const struct wp_carrier *carrier, const struct wp_passage *passage,
@@ -300,6 +319,17 @@ WP_FN void wp_move_piece(const struct wp_carrier *carrier, const struct wp_passa
     }
     wp_copy_to_targets(op, &targets, src, piece.bytes,
                        passage->in == NULL ? WP_READ_SOON : WP_READ_LATER);
+}
+
+/* Warp-wide. */
+WP_FN void wp_move_chunk(const struct wp_carrier *carrier, const struct wp_passage *passage)
+{
+    const struct wp_span chunk = passage->chunk;
+    for (uint64_t begin = chunk.begin; begin < chunk.begin + chunk.bytes;) {
+        const struct wp_piece piece = wp_stream_piece(&passage->stream, chunk, begin);
+        wp_move_piece(carrier, passage, piece);
+        begin += piece.bytes;
+    }
 }
 
 #endif

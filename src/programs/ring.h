@@ -31,15 +31,16 @@ struct wp_rings { /* of a weft_ep or a weft_coll */
     struct wp_nodes nodes;
     int32_t
         reach; /* there are rings to so many nodes after the own one, and from as many before it */
-    int32_t num_channels; /* rings for each of them */
-    int32_t num_slots;    /* of a ring, for each direction */
-    int32_t num_credited; /* slots that a credit frees, and the last one of the ring fewer */
-    uint32_t slot_bytes;  /* a multiple of WP_WIRE_ALIGNMENT */
+    int32_t num_channels;  /* rings for each of them */
+    int32_t num_tree_ways; /* WP_TREE_NUM_WAYS: the rings are along a tree of the nodes; else 0 */
+    int32_t num_slots;     /* of a ring, for each direction */
+    int32_t num_credited;  /* slots that a credit frees, and the last one of the ring fewer */
+    uint32_t slot_bytes;   /* a multiple of WP_WIRE_ALIGNMENT */
     /* This rank's, both zero at first, and where they begin for puts, on every rank: words arrived and consumed, and
      * slots, which only puts access from outside. */
     char *words, *slots;
     uint64_t words_place, slots_place;
-    /* [halves][num_nodes][num_channels] chunks sent and received by the operations before (parity.h). */
+    /* [halves][num_nodes, or neighbours in the tree][num_channels] chunks sent and received by the operations before (parity.h). */
     uint64_t *num_sent;
     uint64_t *num_received;
     /* [num_nodes][num_channels][num_slots] rows of the chunk there that have been read; zero between operations. */
@@ -51,10 +52,22 @@ struct wp_ring {
     const struct wp_rings *rings;
     int32_t node;
     int32_t channel;
+    int32_t row; /* of the counters */
     int32_t partner;
     uint64_t first_out; /* slots */
     uint64_t first_in;
 };
+
+/* Of a node in a tree. */
+enum wp_tree_neighbour {
+    WP_TREE_PARENT,
+    WP_TREE_FIRST_CHILD,
+    WP_TREE_SECOND_CHILD,
+    WP_TREE_NUM_NEIGHBOURS
+};
+/* Where the slots of rings along a tree are, at both ends: by which of its parent's children the lower end is, and whether
+ * they go up. So a node has as many ways to send, and to receive, however many nodes there are. */
+enum wp_tree_way { WP_TREE_UP = 0, WP_TREE_DOWN = 2, WP_TREE_NUM_WAYS = 4 };
 
 /* ------------------------------------------------------------------ layout */
 
@@ -66,13 +79,20 @@ WP_FN uint64_t wp_wire_round_up(uint64_t bytes)
 /* Of one direction. */
 WP_FN uint64_t wp_rings_num_slots(const struct wp_rings *rings)
 {
-    return (uint64_t)rings->reach * (uint64_t)rings->num_channels * (uint64_t)rings->num_slots;
+    return (uint64_t)(rings->reach + rings->num_tree_ways) * (uint64_t)rings->num_channels *
+           (uint64_t)rings->num_slots;
 }
 
-/* Each of the rings' counters has so many numbers, for each of its halves. */
+/* Each of the rings' counters has so many rows, for each of its halves. */
+WP_FN uint64_t wp_rings_num_rows(const struct wp_rings *rings)
+{
+    return rings->num_tree_ways > 0 ? (uint64_t)WP_TREE_NUM_NEIGHBOURS
+                                    : (uint64_t)rings->nodes.num_nodes;
+}
+
 WP_FN uint64_t wp_rings_num_counters(const struct wp_rings *rings)
 {
-    return (uint64_t)rings->nodes.num_nodes * (uint64_t)rings->num_channels;
+    return wp_rings_num_rows(rings) * (uint64_t)rings->num_channels;
 }
 
 /* Arrived, then consumed. */
@@ -122,9 +142,29 @@ WP_FN struct wp_ring wp_ring_of(const struct wp_rings *rings, int32_t node, int3
     const struct wp_ring ring = {rings,
                                  node,
                                  channel,
+                                 node,
                                  wp_partner(&rings->nodes, node),
                                  wp_rings_first_slot(rings, own, node) + offset,
                                  wp_rings_first_slot(rings, node, own) + offset};
+    return ring;
+}
+
+/* To and from a neighbour in the tree, of which and its parent the lower one is child number `child`. */
+WP_FN struct wp_ring wp_tree_ring_of(const struct wp_rings *rings, enum wp_tree_neighbour neighbour,
+                                     int32_t node, int32_t child, int32_t channel)
+{
+    const uint64_t way_slots = (uint64_t)rings->num_channels * (uint64_t)rings->num_slots;
+    const uint64_t first = (uint64_t)channel * (uint64_t)rings->num_slots;
+    const uint64_t up = first + (uint64_t)(WP_TREE_UP + child) * way_slots;
+    const uint64_t down = first + (uint64_t)(WP_TREE_DOWN + child) * way_slots;
+    const int is_parent = neighbour == WP_TREE_PARENT;
+    const struct wp_ring ring = {rings,
+                                 node,
+                                 channel,
+                                 (int32_t)neighbour,
+                                 wp_partner(&rings->nodes, node),
+                                 is_parent ? up : down,
+                                 is_parent ? down : up};
     return ring;
 }
 
@@ -147,8 +187,7 @@ WP_FN int32_t wp_num_chunks(const struct wp_rings *rings, int32_t num_rows, int3
 WP_FN uint64_t *wp_ring_counter(const struct wp_ring *ring, uint64_t *counters, uint64_t sequence)
 {
     const struct wp_rings *rings = ring->rings;
-    const uint64_t row =
-        wp_half(sequence) * (uint64_t)rings->nodes.num_nodes + (uint64_t)ring->node;
+    const uint64_t row = wp_half(sequence) * wp_rings_num_rows(rings) + (uint64_t)ring->row;
     return counters + row * (uint64_t)rings->num_channels + ring->channel;
 }
 

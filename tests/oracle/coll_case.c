@@ -192,7 +192,7 @@ static struct element_part part_at(const struct coll_case *spec, int32_t row, ui
                                    uint64_t *end)
 {
     const struct element_part around = {spec->order, spec->num_ranks,
-                                        spec->operation == COLL_REDUCE ? spec->root : row};
+                                        spec->operation == COLL_REDUCE ? spec->root : row, 0};
     *end = spec->count;
     if (spec->order == REDUCED_AROUND_A_RING && spec->operation != COLL_ALL_REDUCE)
         return around;
@@ -225,7 +225,9 @@ void coll_reduce(const struct coll_case *spec, int32_t row, const void **rows, u
     if (spec->operation != COLL_ALL_REDUCE) /* it ends where it is wanted */
         ranks.first_node =
             (nodes[spec->operation == COLL_REDUCE ? spec->root : row] + 1) % ranks.num_nodes;
-    if (spec->order != REDUCED_IN_RANK_ORDER)
+    if (spec->order == REDUCED_UP_TREES && ranks.num_nodes > 1)
+        elements_reduce_rows_up_nodes(spec->dtype, spec->op, &ranks, rows, count, out);
+    else if (spec->order != REDUCED_IN_RANK_ORDER)
         reduce_parts(spec, row, rows, first, count, out);
     else
         elements_reduce_rows_over_nodes(spec->dtype, spec->op, &ranks, rows, count, out);

@@ -46,15 +46,20 @@ static const struct coll_setup setups[COLL_NUM_SETUPS] = {
     SETUP("small buffers", 4 * KIB, 16 * KIB, 1, 1, ALGORITHMS(TREE, AUTO, AUTO, AUTO, TREE, TREE)),
 };
 
-#define NODES_SETUP(name, staging_bytes, num_blocks, num_warps, slot_bytes, num_channels,          \
-                    num_slots)                                                                     \
+#define NODES_SETUP_OF(name, choices, num_choices, staging_bytes, num_blocks, num_warps,           \
+                       slot_bytes, num_channels, num_slots)                                        \
     {                                                                                              \
         name, COLL_CONFIGURED,                                                                     \
         {                                                                                          \
-            sizeof(weft_coll_config), 0, staging_bytes, NULL, 0, num_blocks, num_warps, 0,         \
-                slot_bytes, num_channels, num_slots, 0                                             \
+            sizeof(weft_coll_config), 0, staging_bytes, choices, num_choices, num_blocks,          \
+                num_warps, 0, slot_bytes, num_channels, num_slots, 0                               \
         }                                                                                          \
     }
+#define NODES_SETUP(name, ...) NODES_SETUP_OF(name, NULL, 0, __VA_ARGS__)
+
+static const weft_coll_choice trees[] = {CHOICE(ALL_REDUCE, TREE), CHOICE(BROADCAST, TREE),
+                                         CHOICE(REDUCE, TREE)};
+enum { NUM_TREES = sizeof trees / sizeof trees[0] };
 
 /* Rings from the shortest on that there may be, and more channels than warps. */
 static const struct coll_setup nodes_setups[COLL_NUM_SETUPS] = {
@@ -64,9 +69,9 @@ static const struct coll_setup nodes_setups[COLL_NUM_SETUPS] = {
     NODES_SETUP("many channels", 256 * KIB, 1, 2, KIB, 5, 2),
     NODES_SETUP("one slot", 16 * KIB, 1, 3, 4 * KIB, 1, 1),
     NODES_SETUP("many slots", 1024 * KIB, 2, 2, 16 * KIB, 2, 8),
-    NODES_SETUP("two slots", 64 * KIB, 1, 2, 2 * KIB, 2, 2),
+    NODES_SETUP_OF("trees of two slots", trees, NUM_TREES, 64 * KIB, 1, 2, 2 * KIB, 2, 2),
     NODES_SETUP("slots of a page", 64 * KIB, 1, 1, 4 * KIB, 1, 4),
-    NODES_SETUP("two short slots", 32 * KIB, 2, 3, 144, 1, 2),
+    NODES_SETUP_OF("trees of three short slots", trees, NUM_TREES, 32 * KIB, 2, 3, 144, 1, 3),
 };
 
 struct coll_setup coll_setup_of(int idx, int32_t num_ranks, const struct coll_nodes *nodes)

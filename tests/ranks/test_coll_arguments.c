@@ -306,7 +306,8 @@ TEST_ON_RANKS(over_nodes, RANKS_PROCESSES, 2)
                                        .count = 1, .dtype = WEFT_FP32),
                              self.stream),
         WEFT_ERROR_UNSUPPORTED,
-        "algorithm push is for at most 32 ranks of one node, coll has 2 on 2: allowed is rails");
+        "algorithm push is for at most 32 ranks of one node, coll has 2 on 2: allowed are rails "
+        "and tree");
     RANK_CHECK_ERROR(context,
                      weft_coll_all_to_all_v(coll,
                                             WEFT_ARGS(weft_coll_all_to_all_v_args, .send = memory,

@@ -114,8 +114,8 @@ TEST(rings_round_each_step_in_their_own_order)
         const size_t bytes = dtype_bytes(dtype);
         fill_inputs(&source, COUNT);
         elements_reduce_part(&source, WEFT_SUM,
-                             &(struct element_part){REDUCED_AROUND_A_RING, NUM_RANKS, 1}, 0, COUNT,
-                             output);
+                             &(struct element_part){REDUCED_AROUND_A_RING, NUM_RANKS, 1, 0}, 0,
+                             COUNT, output);
         for (int64_t i = 0; i < COUNT; i++) {
             float sum = element_load(dtype, inputs[order[0]], i);
             for (int step = 1; step < NUM_RANKS; step++) {
@@ -151,7 +151,7 @@ TEST(trees_round_on_the_way_up)
         const size_t bytes = dtype_bytes(dtype);
         fill_inputs(&source, COUNT);
         for (int half = 0; half < 2; half++) {
-            const struct element_part part = {REDUCED_UP_TREES, NUM_RANKS, half};
+            const struct element_part part = {REDUCED_UP_TREES, NUM_RANKS, half, 0};
             elements_reduce_part(&source, WEFT_SUM, &part, 0, COUNT, output);
             for (int64_t i = 0; i < COUNT; i++)
                 add_up(dtype, orders[half], i);

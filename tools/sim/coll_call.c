@@ -152,8 +152,8 @@ weft_algorithm coll_algorithm(const struct shape *shape, const struct coll_call 
 {
     const uint64_t row_bytes = (uint64_t)call->count * coll_element_bytes(call);
     const uint64_t packet_bytes = shape->coll_terms.packet_bytes;
-    if (coll_goes_by_rails(shape)) /* of one node, every other time */
-        return shape->num_nodes == 1 && call->algorithm % 2 == 0 &&
+    if (coll_goes_by_rails(shape)) /* every other time */
+        return call->algorithm % 2 == 0 &&
                        collective_is_served(call->collective, WEFT_ALGORITHM_TREE)
                    ? WEFT_ALGORITHM_TREE
                    : WEFT_ALGORITHM_AUTO;

@@ -119,7 +119,7 @@ static struct element_part part_of(const struct shape *shape, const struct coll_
 {
     const enum element_order order = elements_order_of(coll_algorithm(shape, call));
     const struct element_part around = {
-        order, shape->num_ranks, call->collective == WEFT_REDUCE ? coll_root(shape, call) : row};
+        order, shape->num_ranks, call->collective == WEFT_REDUCE ? coll_root(shape, call) : row, 0};
     uint64_t end;
     if (order == REDUCED_AROUND_A_RING && call->collective != WEFT_ALL_REDUCE)
         return around;
@@ -145,7 +145,9 @@ static uint64_t reduced_bits(const struct shape *shape, const struct coll_call *
     if (call->collective == WEFT_REDUCE)
         ranks.first_node = (nodes[coll_root(shape, call)] + 1) % shape->num_nodes;
     const struct element_part part = part_of(shape, call, row, i);
-    if (part.order != REDUCED_IN_RANK_ORDER)
+    if (part.order == REDUCED_UP_TREES && shape->num_nodes > 1)
+        elements_reduce_rows_up_nodes(call->dtype, call->op, &ranks, rows, 1, &result);
+    else if (part.order != REDUCED_IN_RANK_ORDER)
         elements_reduce_part_rows(call->dtype, call->op, &part, rows, 1, &result);
     else
         elements_reduce_rows_over_nodes(call->dtype, call->op, &ranks, rows, 1, &result);

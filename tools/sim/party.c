@@ -232,6 +232,8 @@ static weft_result create_coll(struct party *party)
     static const weft_coll_choice choices[] = {
         {sizeof choices[0], WEFT_ALL_REDUCE, WEFT_ALGORITHM_MULTICAST},
         {sizeof choices[0], WEFT_BROADCAST, WEFT_ALGORITHM_RELAY}};
+    static const weft_coll_choice choice_of_nodes = {sizeof choices[0], WEFT_BROADCAST,
+                                                     WEFT_ALGORITHM_TREE};
     const struct shape *shape = party->shape;
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     config.packet_bytes = shape->coll_terms.packet_bytes;
@@ -242,6 +244,8 @@ static weft_result create_coll(struct party *party)
     config.num_channels = shape->num_channels;
     config.num_staging_slots = shape->num_slots;
     config.staging_slot_bytes = shape->slot_bytes;
+    config.choices = &choice_of_nodes;
+    config.num_choices = 1;
     if (shape->num_nodes == 1) {
         config.choices = choices;
         config.num_choices = sizeof choices / sizeof choices[0];

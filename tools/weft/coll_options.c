@@ -162,7 +162,7 @@ static const struct option_row option_table[] = {
     {OPTION_OTHER, "algo", "NAME",
      "auto, oneshot, twoshot_packets, oneshot_pull, twoshot, push, multicast, twoshot_push, relay "
      "or "
-     "ring or tree, as weft.h tells; over several nodes auto",
+     "ring or tree, as weft.h tells; over several nodes auto or tree",
      "auto", .parse = parse_algorithm},
     {OPTION_CHOICE, "calls", "KIND",
      "own: of the operation; group: sends and receives, of operations that do not reduce", "own",

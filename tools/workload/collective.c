@@ -121,11 +121,13 @@ static void expect_reduced(const struct collective *collective, int32_t rank, ui
     const int32_t last = has_rows ? rank : collective->root;
     struct element_ranks ranks = {collective->num_ranks, collective->num_nodes,
                                   collective->node_of_rank, 0, 0};
-    const struct element_part around = {REDUCED_AROUND_A_RING, collective->num_ranks, last};
+    const struct element_part around = {REDUCED_AROUND_A_RING, collective->num_ranks, last, 0};
     if (collective->num_nodes > 1 && collective->kind != WEFT_ALL_REDUCE)
         ranks.first_node = (collective->node_of_rank[last] + 1) % collective->num_nodes;
     const uint64_t begin = (has_rows ? (uint64_t)rank * collective->count : 0) + first;
-    if (collective->order == REDUCED_IN_RANK_ORDER)
+    if (collective->order == REDUCED_UP_TREES && collective->num_nodes > 1)
+        elements_reduce_up_nodes(source, collective->redop, &ranks, begin, count, expected);
+    else if (collective->order == REDUCED_IN_RANK_ORDER)
         elements_reduce_over_nodes(source, collective->redop, &ranks, begin, count, expected);
     else if (collective->kind == WEFT_ALL_REDUCE || collective->order == REDUCED_UP_TREES)
         expect_parts(collective, first, count, expected);

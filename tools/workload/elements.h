@@ -74,6 +74,7 @@ struct element_part {
     enum element_order order;
     int32_t num_ranks;
     int32_t idx;
+    int32_t num_averaged; /* as of element_ranks */
 };
 static inline enum element_order elements_order_of(weft_algorithm algorithm)
 {
@@ -86,6 +87,14 @@ void elements_reduce_part(const struct element_source *source, weft_reduce_op op
                           void *elements);
 void elements_reduce_part_rows(weft_dtype dtype, weft_reduce_op op, const struct element_part *part,
                                const void *const *rows, uint64_t count, void *elements);
+/* As TREE between nodes: the sums of nodes, each as above, go up the first tree, of which they are the places. At most
+ * 256 nodes. */
+void elements_reduce_rows_up_nodes(weft_dtype dtype, weft_reduce_op op,
+                                   const struct element_ranks *ranks, const void *const *rows,
+                                   uint64_t count, void *elements);
+void elements_reduce_up_nodes(const struct element_source *source, weft_reduce_op op,
+                              const struct element_ranks *ranks, uint64_t first, uint64_t count,
+                              void *elements);
 /* The part that element i of a row is in, where the row is reduced for all ranks; *end: of the part. */
 struct element_part elements_part_at(enum element_order order, weft_dtype dtype, uint64_t row_count,
                                      int32_t num_ranks, uint64_t i, uint64_t *end);

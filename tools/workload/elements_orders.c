@@ -4,7 +4,7 @@
 
 #include "workload/elements.h"
 
-enum { NUM_TREES = 2, MAX_BYTES = 8 /* of an element */ };
+enum { NUM_TREES = 2 };
 
 /* A reduction of some rows, of the elements that are all reduced at a time. */
 struct job {
@@ -26,7 +26,9 @@ enum rest { MORE_IS_ADDED, IS_COMPLETE };
 static void reduce(const struct job *job, enum rest rest, int32_t num_terms,
                    const void *const *terms, void *out)
 {
-    const struct element_ranks ranks = {num_terms, 1, NULL, 0, job->part->num_ranks};
+    const int32_t num_averaged = job->part->num_averaged;
+    const struct element_ranks ranks = {num_terms, 1, NULL, 0,
+                                        num_averaged > 0 ? num_averaged : job->part->num_ranks};
     const int is_sum = job->op == WEFT_AVG && rest == MORE_IS_ADDED;
     elements_reduce_rows_over_nodes(job->dtype, is_sum ? WEFT_SUM : job->op, &ranks, terms,
                                     job->count, out);
@@ -64,7 +66,7 @@ static int32_t rank_at(const struct job *job, int32_t place)
  * before it, its own and what is behind it. */
 static void reduce_between(const struct job *job, int32_t after, int32_t before, void *out)
 {
-    uint64_t sums[2][TREE_CHUNK * MAX_BYTES / sizeof(uint64_t)];
+    uint64_t sums[2][TREE_CHUNK]; /* as wide as any element */
     const void *terms[3];
     int32_t num_terms = 0, step = 1;
     while (after + 2 * step < before)
@@ -84,7 +86,7 @@ static void reduce_between(const struct job *job, int32_t after, int32_t before,
 
 static void reduce_up(const struct job *job, void *out)
 {
-    uint64_t sums[TREE_CHUNK * MAX_BYTES / sizeof(uint64_t)];
+    uint64_t sums[TREE_CHUNK];
     const void *terms[2] = {row_of(job, rank_at(job, 0)), sums};
     const int32_t num_ranks = job->part->num_ranks;
     if (num_ranks > 1)
@@ -109,12 +111,70 @@ void elements_reduce_part_rows(weft_dtype dtype, weft_reduce_op op, const struct
     }
 }
 
+/* ---------------------------------------------------------------- nodes */
+
+enum { MAX_RANKS = 256 };
+
+/* The sum of the node's rows, in ascending order of ranks. */
+static void reduce_node(const struct job *job, const struct element_ranks *ranks, int32_t node,
+                        void *out)
+{
+    const struct element_part none = {.num_ranks = ranks->num_ranks};
+    struct job of_node = *job;
+    const void *terms[MAX_RANKS];
+    int32_t num_terms = 0;
+    for (int32_t rank = 0; rank < ranks->num_ranks; rank++)
+        if (ranks->node_of_rank[rank] == node)
+            terms[num_terms++] = row_of(job, rank);
+    of_node.part = &none;
+    reduce(&of_node, MORE_IS_ADDED, num_terms, terms, out);
+}
+
+void elements_reduce_rows_up_nodes(weft_dtype dtype, weft_reduce_op op,
+                                   const struct element_ranks *ranks, const void *const *rows,
+                                   uint64_t count, void *elements)
+{
+    static _Thread_local uint64_t sums[MAX_RANKS][TREE_CHUNK];
+    const struct element_part part = {REDUCED_UP_TREES, ranks->num_nodes, 0, ranks->num_ranks};
+    const void *sums_of[MAX_RANKS];
+    for (uint64_t first = 0; first < count; first += TREE_CHUNK) {
+        const uint64_t rest = count - first;
+        const struct job job = {dtype, op,    &part,
+                                rows,  first, rest < TREE_CHUNK ? rest : (uint64_t)TREE_CHUNK};
+        for (int32_t node = 0; node < ranks->num_nodes; node++) {
+            sums_of[node] = sums[node];
+            reduce_node(&job, ranks, node, sums[node]);
+        }
+        elements_reduce_part_rows(dtype, op, &part, sums_of, job.count,
+                                  (char *)elements + first * dtype_bytes(dtype));
+    }
+}
+
+void elements_reduce_up_nodes(const struct element_source *source, weft_reduce_op op,
+                              const struct element_ranks *ranks, uint64_t first, uint64_t count,
+                              void *elements)
+{
+    static _Thread_local uint64_t inputs[MAX_RANKS][TREE_CHUNK];
+    const void *rows[MAX_RANKS];
+    for (uint64_t done = 0; done < count; done += TREE_CHUNK) {
+        const uint64_t size = count - done < TREE_CHUNK ? count - done : (uint64_t)TREE_CHUNK;
+        for (int32_t rank = 0; rank < ranks->num_ranks; rank++) {
+            elements_fill(source, rank, first + done, size, inputs[rank]);
+            rows[rank] = inputs[rank];
+        }
+        elements_reduce_rows_up_nodes(source->dtype, op, ranks, rows, size,
+                                      (char *)elements + done * dtype_bytes(source->dtype));
+    }
+}
+
+/* ---------------------------------------------------------------- parts */
+
 void elements_reduce_part(const struct element_source *source, weft_reduce_op op,
                           const struct element_part *part, uint64_t first, uint64_t count,
                           void *elements)
 {
-    enum { MAX_RANKS = 256, CHUNK = 256 };
-    static _Thread_local uint64_t inputs[MAX_RANKS][CHUNK * MAX_BYTES / sizeof(uint64_t)];
+    enum { CHUNK = 256 };
+    static _Thread_local uint64_t inputs[MAX_RANKS][CHUNK];
     const void *rows[MAX_RANKS];
     for (int32_t rank = 0; rank < part->num_ranks; rank++)
         rows[rank] = inputs[rank];
@@ -135,7 +195,7 @@ struct element_part elements_part_at(enum element_order order, weft_dtype dtype,
     const uint64_t part_bytes = (row_count * dtype_bytes(dtype) + num_parts - 1) / num_parts;
     const uint64_t part_count =
         (part_bytes + MULTIPLE - 1) / MULTIPLE * MULTIPLE / dtype_bytes(dtype);
-    const struct element_part part = {order, num_ranks, (int32_t)(i / part_count)};
+    const struct element_part part = {order, num_ranks, (int32_t)(i / part_count), 0};
     *end = ((uint64_t)part.idx + 1) * part_count;
     if (*end > row_count)
         *end = row_count;
