@@ -382,6 +382,7 @@ static weft_result launch_v(const struct weft__coll_call *call, struct listing *
     const int32_t num_pairs = grid.num_blocks * grid.num_warps / (2 * num_channels);
     struct wp_send_receive_args args = {.exchange = coll->exchange->device,
                                         .rings = coll->internode->rings,
+                                        .tree = coll->internode->tree.rings,
                                         .grants = coll->groups.grants};
     args.message.call.head.kind = (uint64_t)WP_OPERATION_ALL_TO_ALL_V << WP_CALL_OPERATION_BIT |
                                   (uint64_t)call->dtype << WP_CALL_DTYPE_BIT;

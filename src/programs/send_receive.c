@@ -300,8 +300,10 @@ WP_PROGRAM(send_receive, warp, args)
     if (args->operation == WP_TRANSFERS_OF_A_COLLECTIVE) {
         wp_operation_tell(&op);
         status = wp_operation_meet(&op);
-        if (line == 0 && status == WP_STATUS_OK)
+        if (line == 0 && status == WP_STATUS_OK) {
+            wp_rings_pass(warp, &args->tree, op.sequence);
             status = meet_nodes(&op, &args->rings);
+        }
     }
     for (; line < num_lines && wp_launch_warp_idx(warp) < args->num_warps && status == WP_STATUS_OK;
          line += args->num_warps)

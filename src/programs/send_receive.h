@@ -40,6 +40,7 @@ struct wp_send_receive_args {
     struct wp_exchange exchange; /* has as many blocks as there are channels, or more */
     struct wp_message message;   /* of a collective, */
     struct wp_rings rings;       /* by which nodes tell each other what they have called */
+    struct wp_rings tree;        /* of these it uses none: others of the exchange do */
     struct wp_grants grants;
     enum wp_transfer_operation operation;
     int32_t num_lists;
