@@ -120,9 +120,12 @@ static weft_result launch(const struct weft__coll_call *call, weft_algorithm alg
         .chunk_bytes = weft__coll_chunk_bytes(coll, row_bytes),
         .own_sums = coll->internode->own_sums,
     };
-    args.tree = weft__coll_tree_toward(coll, args.root_node);
-    if (algorithm != WEFT_ALGORITHM_TREE)
+    if (algorithm == WEFT_ALGORITHM_TREE) {
+        args.tree = weft__coll_tree_toward(coll, args.root_node);
+    } else {
+        args.tree = coll->internode->tree;
         args.tree.num_levels = 0;
+    }
     /* Calls of several sizes, which may go by several algorithms, differ in their size. */
     args.message.call.head =
         weft__coll_header(call, WEFT_ALGORITHM_RAILS, weft__coll_told_bytes(call)).call;
