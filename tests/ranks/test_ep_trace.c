@@ -25,7 +25,7 @@ static struct ep_oracle_tokens rank_tokens(const struct trace *trace, int32_t la
 
 static struct ep_world *layer_world(const struct trace *trace, int32_t layer, int32_t num_ranks)
 {
-    struct ep_oracle_tokens tokens[RANKS_MAX];
+    struct ep_oracle_tokens tokens[RANKS_MAX] = {0};
     struct ep_case spec = {.seed = (uint64_t)layer,
                            .num_ranks = num_ranks,
                            .num_topk = trace->num_topk,
