@@ -32,7 +32,7 @@ void weft__coll_measured_device(const weft_comm *comm, char name[WEFT__TUNING_NA
     snprintf(name, WEFT__TUNING_NAME_BYTES, "%s", device.name);
 }
 
-/* RAILS is not modelled: nobody has measured the network. */
+/* Several nodes are not modelled: nobody has measured the network. */
 static void expect(const weft_coll *coll, weft_collective collective, uint64_t row_bytes,
                    weft_coll_explanation *explanation)
 {
@@ -41,7 +41,8 @@ static void expect(const weft_coll *coll, weft_collective collective, uint64_t r
     const struct weft__coll_work work = {collective, explanation->algorithm, row_bytes,
                                          coll->comm->num_ranks};
     struct weft__coll_expectation expectation;
-    if (!weft__coll_expect(&costs, &work, &expectation))
+    if (coll->comm->topology.num_nodes > 1 ||
+        !weft__coll_expect(&costs, &work, &expectation))
         return;
     explanation->latency_us = expectation.latency_us;
     explanation->expected_us = expectation.latency_us + expectation.transfer_us;
