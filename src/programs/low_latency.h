@@ -122,23 +122,6 @@ WP_FN void wp_ll_tell_waits(const struct wp_ll_run *run, const int32_t *mask)
     }
 }
 
-/* By any lane, after a period in vain: whether to wait for another one. On GPUs a change of a word of the network may
- * be missed as it is read: then the next one counts. */
-WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, int32_t rank,
-                                struct wp_ll_patience *patience)
-{
-    const struct wp_low_latency *ll = run->ll;
-    const int32_t own = ll->exchange.rank;
-    uint64_t *word = wp_ll_is_remote(ll, rank) ? wp_ll_own_word(ll, wp_ll_network_waits(ll, rank))
-                                               : wp_ll_waits_word(ll, own, rank);
-    const uint64_t heard = wp_fetch_add(run->op.warp, own, word, 0);
-    const int is_news = patience->heard != WP_LL_HEARD_NOTHING && heard != patience->heard;
-    patience->num_silent = is_news ? 0 : patience->num_silent + 1;
-    patience->heard = heard;
-    patience->num_left--;
-    return patience->num_silent < patience->most_silent && patience->num_left > 0;
-}
-
 /* ------------------------------------------------------------------ how long it waits */
 
 /* Where it is told how long the launch has waited for what `rank` sends; NULL: nobody wants to know. Of blocks the
@@ -162,6 +145,22 @@ WP_FN void wp_ll_end_waiting(const struct wp_ll_run *run, int64_t *waited_ns, ui
 
 /* ------------------------------------------------------------------ waits */
 
+/* How the word of this rank stands when this block of `rank` has told of `number`. */
+WP_FN struct wp_ll_told wp_ll_told_by(const struct wp_ll_run *run, enum wp_ll_words words,
+                                      enum wp_ll_mail mail, int32_t rank, uint64_t number)
+{
+    const struct wp_low_latency *ll = run->ll;
+    const int32_t block = wp_block_idx(run->op.warp);
+    struct wp_ll_told told = {NULL, 0};
+    if (rank == WP_NO_RANK)
+        return told;
+    if (wp_ll_is_remote(ll, rank))
+        return wp_ll_told_remotely(ll, words, mail, rank, block, number);
+    told.word = wp_ll_word(ll, ll->exchange.rank, words, mail, rank, block);
+    told.at_least = number;
+    return told;
+}
+
 /* What a lane waits for. */
 struct wp_ll_wait {
     struct wp_ll_told told; /* no word: nothing */
@@ -176,6 +175,35 @@ WP_FN enum wp_status wp_ll_await_once(const struct wp_ll_run *run, const struct 
         wp_wait(run->op.warp, wait->told.word, wait->told.at_least, &wait->site);
     wp_ll_end_waiting(run, wait->waited_ns, begin_ns);
     return status;
+}
+
+/* By any lane: whether this block of `rank` has stopped, to begin anew in an epoch after this one's. */
+WP_FN int wp_ll_has_begun_anew(const struct wp_ll_run *run, int32_t rank)
+{
+    enum { LOOK_MS = 1 };
+    struct wp_ll_wait look = {
+        wp_ll_told_by(run, WP_LL_RETURNED, WP_LL_STOPPED, rank, run->numbers.epoch + 1),
+        wp_ll_site(run, WP_PHASE_START, rank), NULL};
+    look.site.absent_after_ms = LOOK_MS;
+    return wp_ll_await_once(run, &look) == WP_STATUS_OK;
+}
+
+/* By any lane, after a period in vain: whether to wait for another one. On GPUs a change of a word of the network may
+ * be missed as it is read: then the next one counts. */
+WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, int32_t rank,
+                                struct wp_ll_patience *patience)
+{
+    const struct wp_low_latency *ll = run->ll;
+    const int32_t own = ll->exchange.rank;
+    uint64_t *word = wp_ll_is_remote(ll, rank) ? wp_ll_own_word(ll, wp_ll_network_waits(ll, rank))
+                                               : wp_ll_waits_word(ll, own, rank);
+    const uint64_t heard = wp_fetch_add(run->op.warp, own, word, 0);
+    const int is_news = patience->heard != WP_LL_HEARD_NOTHING && heard != patience->heard &&
+                        !wp_ll_has_begun_anew(run, rank);
+    patience->num_silent = is_news ? 0 : patience->num_silent + 1;
+    patience->heard = heard;
+    patience->num_left--;
+    return patience->num_silent < patience->most_silent && patience->num_left > 0;
 }
 
 /* Warp-wide: each lane waits for its word. WP_STATUS_ABSENT: its rank is missing, or masked by `mask`. */
@@ -197,22 +225,6 @@ WP_FN enum wp_status wp_ll_await_words(const struct wp_ll_run *run, const int32_
             return status;
         wp_ll_tell_waits(run, mask);
     }
-}
-
-/* How the word of this rank stands when this block of `rank` has told of `number`. */
-WP_FN struct wp_ll_told wp_ll_told_by(const struct wp_ll_run *run, enum wp_ll_words words,
-                                      enum wp_ll_mail mail, int32_t rank, uint64_t number)
-{
-    const struct wp_low_latency *ll = run->ll;
-    const int32_t block = wp_block_idx(run->op.warp);
-    struct wp_ll_told told = {NULL, 0};
-    if (rank == WP_NO_RANK)
-        return told;
-    if (wp_ll_is_remote(ll, rank))
-        return wp_ll_told_remotely(ll, words, mail, rank, block, number);
-    told.word = wp_ll_word(ll, ll->exchange.rank, words, mail, rank, block);
-    told.at_least = number;
-    return told;
 }
 
 /* Warp-wide: each lane waits until this block of its rank, if it has one, has told of `number`, and masks the rank if

@@ -15,7 +15,13 @@
 #define WP_LL_HAS_NODES(plan) ((plan)->has_nodes)
 #endif
 
-enum wp_ll_mail { WP_LL_ROWS, WP_LL_ANSWERS, WP_LL_NUM_MAILS };
+enum wp_ll_mail {
+    WP_LL_ROWS,
+    WP_LL_ANSWERS,
+    WP_LL_NUM_MAILS,
+    WP_LL_STOPPED = WP_LL_ROWS, /* of WP_LL_RETURNED: its steps (low_latency_unmask.c) */
+    WP_LL_CLEAN = WP_LL_ANSWERS
+};
 
 enum wp_ll_phase { WP_LL_SEND = 1, WP_LL_RECEIVE = 2, WP_LL_BOTH = 3 };
 
@@ -44,6 +50,7 @@ struct wp_ll_numbers {
     uint64_t rows_ended;    /* the same, and this rank has received its answers */
     uint64_t answers_sent;
     uint64_t answers_received;
+    uint64_t epoch; /* in which it has begun anew (low_latency_unmask.c) */
 };
 
 /* Of a block: [begin, end). */

@@ -10,7 +10,8 @@
  * others, WP_LL_WAITS. A rank is missing when it has said nothing, neither what is awaited nor that it
  * waits, for a deadline. Ranks that wait for each other in a circle, as after different calls, would
  * excuse each other for ever; so there are as many periods for each rank as a first word has, and no
- * more.
+ * more. And who has stopped to begin anew (low_latency_unmask.c) sends nothing more to those who have not,
+ * which it may have masked, and may be waiting for one that waits for them: that it waits is no news.
  *
  * Within a launch the mask only grows. Who sends looks whenever it writes, and again before it tells, when
  * the block has met: so nobody is told of what a warp has left out. Who receives uses what one warp has

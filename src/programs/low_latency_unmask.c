@@ -13,8 +13,6 @@
  */
 #include "programs/low_latency_unmask.h"
 
-enum step { STOPPED = WP_LL_ROWS, CLEAN = WP_LL_ANSWERS }; /* in the place of mails */
-
 /* Two deadlines: these ranks may be in different steps of their callers. */
 enum { PERIODS = 2 * WP_LL_PERIODS };
 
@@ -32,20 +30,19 @@ WP_FN int warp_takes_part(const struct wp_ll_run *run, const int32_t *mask, int3
 /* Warp-wide: tells a rank of another node, behind all that has been put to it. Its word is added what it
  * does not know yet. */
 WP_FN void tell_remotely(const struct wp_ll_run *run, const struct wp_low_latency_unmask_args *args,
-                         enum step step, int32_t rank)
+                         enum wp_ll_mail step, int32_t rank)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
-    const enum wp_ll_mail mail = (enum wp_ll_mail)step;
     const int32_t block = wp_block_idx(warp);
-    uint64_t *told = wp_ll_told_epoch(ll, mail, rank, block);
+    uint64_t *told = wp_ll_told_epoch(ll, step, rank, block);
     const struct wp_access signal = {WP_ACCESS_SIGNAL,
                                      rank,
                                      0,
                                      0,
                                      0,
                                      ll->network.place +
-                                         wp_ll_network_returned(ll, mail, ll->exchange.rank, block),
+                                         wp_ll_network_returned(ll, step, ll->exchange.rank, block),
                                      args->epoch - *told,
                                      WP_ACCESS_MAY_BE_LOST,
                                      0,
@@ -58,7 +55,7 @@ WP_FN void tell_remotely(const struct wp_ll_run *run, const struct wp_low_latenc
 
 /* Warp-wide: tells those that take part. */
 WP_FN void tell(const struct wp_ll_run *run, const struct wp_low_latency_unmask_args *args,
-                enum step step)
+                enum wp_ll_mail step)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
@@ -66,8 +63,7 @@ WP_FN void tell(const struct wp_ll_run *run, const struct wp_low_latency_unmask_
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
         if (!wp_ll_is_remote(ll, rank) && takes_part(run, args->mask, rank))
-            wp_credit(warp, rank,
-                      wp_ll_word(ll, rank, WP_LL_RETURNED, (enum wp_ll_mail)step, own, block),
+            wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_RETURNED, step, own, block),
                       args->epoch);
     }
     for (int32_t i = 0; i < ll->network.num_remote; i++)
@@ -77,7 +73,8 @@ WP_FN void tell(const struct wp_ll_run *run, const struct wp_low_latency_unmask_
 
 /* Warp-wide: waits for those that take part; those that do not come are missing. */
 WP_FN enum wp_status await_others(const struct wp_ll_run *run,
-                                  const struct wp_low_latency_unmask_args *args, enum step step)
+                                  const struct wp_low_latency_unmask_args *args,
+                                  enum wp_ll_mail step)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_exchange *exchange = &run->ll->exchange;
@@ -90,9 +87,8 @@ WP_FN enum wp_status await_others(const struct wp_ll_run *run,
                            : WP_NO_RANK;
         if (rank != WP_NO_RANK && !takes_part(run, args->mask, rank))
             rank = WP_NO_RANK;
-        const struct wp_ll_wait wait = {
-            wp_ll_told_by(run, WP_LL_RETURNED, (enum wp_ll_mail)step, rank, args->epoch),
-            wp_ll_site(run, WP_PHASE_START, rank), NULL};
+        const struct wp_ll_wait wait = {wp_ll_told_by(run, WP_LL_RETURNED, step, rank, args->epoch),
+                                        wp_ll_site(run, WP_PHASE_START, rank), NULL};
         const enum wp_status found = wp_ll_await_words(run, args->mask, &wait, patience);
         if (found == WP_STATUS_ABSENT)
             wp_ll_missing(run)[rank] = 1;
@@ -104,7 +100,7 @@ WP_FN enum wp_status await_others(const struct wp_ll_run *run,
 
 /* By all warps, which meet. */
 WP_FN enum wp_status pass(const struct wp_ll_run *run,
-                          const struct wp_low_latency_unmask_args *args, enum step step)
+                          const struct wp_low_latency_unmask_args *args, enum wp_ll_mail step)
 {
     struct wp_warp *warp = run->op.warp;
     enum wp_status status = WP_STATUS_OK;
@@ -185,19 +181,19 @@ WP_FN void renew_mask(const struct wp_ll_run *run, const int32_t *mask)
 WP_PROGRAM(low_latency_unmask, warp, args)
 {
     struct wp_ll_run run = wp_ll_begin(warp, &args->ll);
-    const struct wp_ll_numbers none = {0, 0, 0, 0, 0, 0};
+    const struct wp_ll_numbers none_since = {0, 0, 0, 0, 0, 0, args->epoch};
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
     for (int32_t rank = wp_warp_idx(warp) * WP_WARP_SIZE + wp_lane_idx(warp);
          rank < args->ll.exchange.num_ranks; rank += wp_num_warps(warp) * WP_WARP_SIZE)
         wp_ll_missing(&run)[rank] = 0;
-    enum wp_status status = pass(&run, args, STOPPED);
+    run.numbers = none_since;
+    enum wp_status status = pass(&run, args, WP_LL_STOPPED);
     if (status == WP_STATUS_OK) {
         clear(&run, args->mask);
-        status = pass(&run, args, CLEAN);
+        status = pass(&run, args, WP_LL_CLEAN);
     }
     if (status == WP_STATUS_OK && wp_is_last_block(warp, args->ll.masks.num_blocks_done))
         renew_mask(&run, args->mask);
-    run.numbers = none;
     return wp_ll_end(&run, status);
 }
