@@ -41,8 +41,7 @@ static void expect(const weft_coll *coll, weft_collective collective, uint64_t r
     const struct weft__coll_work work = {collective, explanation->algorithm, row_bytes,
                                          coll->comm->num_ranks};
     struct weft__coll_expectation expectation;
-    if (coll->comm->topology.num_nodes > 1 ||
-        !weft__coll_expect(&costs, &work, &expectation))
+    if (coll->comm->topology.num_nodes > 1 || !weft__coll_expect(&costs, &work, &expectation))
         return;
     explanation->latency_us = expectation.latency_us;
     explanation->expected_us = expectation.latency_us + expectation.transfer_us;
