@@ -302,8 +302,8 @@ WP_FN enum wp_status carry_broadcast(struct wp_carrier *carrier)
 
 /* ------------------------------------------------------------------ trees */
 
-/* What is called goes around all the same, in an empty chunk from the first rail to that of the next node: so calls that
- * go by trees and by rings find each other. */
+/* What is called goes around all the same, in an empty chunk from the first rail to that of the next node, before anybody
+ * waits along the tree: so calls that go by trees and by rings find each other, and such with other roots. */
 WP_FN enum wp_status carry_by_tree(struct wp_carrier *carrier, struct wp_tree_walk *walk)
 {
     struct wp_stream none = wp_stream_of(carrier->args, 0, 0);
@@ -311,11 +311,9 @@ WP_FN enum wp_status carry_by_tree(struct wp_carrier *carrier, struct wp_tree_wa
     const struct step tell = {none, 0, 0, 1, 0, 0}, hear = {none, 0, 1, 0, 0, 0};
     const int is_first = carrier->args->rings.nodes.local_idx == 0 && carrier->channel == 0;
     enum wp_status status = is_first ? take_step(carrier, &tell) : WP_STATUS_OK;
-    if (status == WP_STATUS_OK)
-        status = wp_tree_carry(walk);
     if (is_first && status == WP_STATUS_OK)
         status = take_step(carrier, &hear);
-    return status;
+    return status == WP_STATUS_OK ? wp_tree_carry(walk) : status;
 }
 
 /* ------------------------------------------------------------------ one node */

@@ -9,7 +9,7 @@
 enum {
     WORD_BYTES = 4,
     PAGE_WORDS = 16,
-    PAGE_HASH_BITS = 19,
+    PAGE_HASH_BITS = 20,             /* untouched pages cost addresses alone */
     NUM_PAGES = 1 << PAGE_HASH_BITS, /* that a run may touch, less what keeps look-ups short */
     NUM_SPLIT_WORDS = 1 << 17
 };
