@@ -1293,19 +1293,19 @@ typedef struct weft_plane {
     uint64_t src_stride_bytes; /* between rows of src; 0: row_bytes */
     void *scales;     /* quantised: [capacity][groups] floats, or bytes of WEFT_SCALE_UE8M0 */
     weft_dtype dtype; /* quantised: WEFT_BF16, WEFT_FP16 or WEFT_FP32 */
-    weft_dtype
-        narrow_dtype; /* WEFT_FP8_E4M3 or WEFT_INT8; WEFT_DTYPE_NONE: the plane is moved as it
-                                  is, and the other fields from `scales` on are 0 */
+    /* WEFT_FP8_E4M3 or WEFT_INT8; WEFT_DTYPE_NONE: the plane is moved as it is, and the other fields from
+     * `scales` on are 0. */
+    weft_dtype narrow_dtype;
     weft_scale_kind scale;
-    int32_t
-        group_elements; /* that have one scale, a divisor of the row's elements; 0: all of the row */
+    /* That have one scale, a divisor of the row's elements; 0: all of the row. */
+    int32_t group_elements;
 } weft_plane;
 
 typedef struct weft_ep_dispatch_args {
     size_t size;
     const weft_plane *planes; /* [num_planes], copied */
-    int32_t
-        num_planes; /* 0..WEFT_MAX_PLANES, the same on all ranks; with a quantised one, one fewer */
+    /* 0..WEFT_MAX_PLANES, the same on all ranks; with a quantised one, one fewer. */
+    int32_t num_planes;
     /* Rows that the outputs hold: at least num_recv_tokens when the host waited for the counts; in
      * capacity mode any number: rows from `capacity` on are neither sent nor written, and
      * weft_ep_check reports them. */
