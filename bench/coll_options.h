@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What coll_bench and mpi_coll measure: collectives of fp32, alike in both. */
-#ifndef BENCH_COLL_OPTIONS_H
-#define BENCH_COLL_OPTIONS_H
+#pragma once
 
 #include "workload/collective.h"
 #include "workload/figures.h"
@@ -33,5 +32,3 @@ struct coll_bench_result {
     uint64_t num_wrong; /* elements of all ranks */
 };
 void coll_bench_print(const struct coll_bench_result *result);
-
-#endif

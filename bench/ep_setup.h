@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One rank of the benchmark: its communicator, buffers and routing. */
-#ifndef BENCH_EP_SETUP_H
-#define BENCH_EP_SETUP_H
+#pragma once
 
 #include "plan.h"
 #include "weft.h"
@@ -47,5 +46,3 @@ weft_result bench_sum_errors(const struct bench *bench, int64_t own, int64_t *nu
 
 /* Checks what the last dispatch and combine left; on all ranks, how many rows are wrong anywhere. */
 weft_result bench_check(struct bench *bench, int64_t *num_errors);
-
-#endif

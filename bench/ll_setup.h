@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One decode step by low latency, on a rank of the benchmark. */
-#ifndef BENCH_LL_SETUP_H
-#define BENCH_LL_SETUP_H
+#pragma once
 
 #include "ep_setup.h"
 
@@ -25,5 +24,3 @@ weft_result ll_bench_step(struct ll_bench *ll);
 
 /* Checks one step; on all ranks, how many rows are wrong anywhere. */
 weft_result ll_bench_check(struct ll_bench *ll, int64_t *num_errors);
-
-#endif

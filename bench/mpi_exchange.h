@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Dispatch and combine of one MoE layer by Open MPI's collectives, as its users write them: rows
  * packed by destination, exchanged by MPI_Alltoallv, and back the same way. */
-#ifndef BENCH_MPI_EXCHANGE_H
-#define BENCH_MPI_EXCHANGE_H
+#pragma once
 
 #include <mpi.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ struct mpi_batch {
 void mpi_dispatch(struct mpi_exchange *exchange, const struct mpi_batch *batch);
 /* Sends `rows`, which answer recv_rows, back and sums those of each token in rank order, in fp32. */
 void mpi_combine(struct mpi_exchange *exchange, const uint16_t *rows, uint16_t *out);
-
-#endif

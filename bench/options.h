@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the benchmark programs measure: the same options for weft and for Open MPI. */
-#ifndef BENCH_OPTIONS_H
-#define BENCH_OPTIONS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ struct bench_options {
 
 /* Ends the process when an option is bad. */
 void bench_options_parse(struct bench_options *options, int argc, char **argv);
-
-#endif

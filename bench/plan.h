@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The routing of all ranks and where it puts every row, computed by plain loops: input of the
  * measured operations, what plain memcpy follows, and what results are checked against. */
-#ifndef BENCH_PLAN_H
-#define BENCH_PLAN_H
+#pragma once
 
 #include "options.h"
 #include "workload/payload.h"
@@ -72,5 +71,3 @@ void plan_fill(const struct plan *plan, int32_t source, void *x);
 int64_t plan_check_received(const struct plan *plan, int32_t rank, const void *received);
 int64_t plan_check_combined(const struct plan *plan, int32_t rank, int32_t num_nodes,
                             const void *combined);
-
-#endif

@@ -2,8 +2,7 @@
 /* How long something takes that all ranks do at the same time: from the first rank's start to the
  * last rank's end. Where there are more ranks than cores, what single ranks measure of themselves
  * would miss the time in which they wait for a core before they start. */
-#ifndef BENCH_SPANS_H
-#define BENCH_SPANS_H
+#pragma once
 
 #include "weft.h"
 #include "workload/figures.h"
@@ -22,5 +21,3 @@ weft_result spans_end(struct spans *spans, int32_t i, weft_stream *stream);
 
 /* Collective: microseconds, over the spans of all ranks. */
 weft_result spans_figures(const struct spans *spans, weft_comm *comm, struct figures *us);
-
-#endif

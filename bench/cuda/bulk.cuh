@@ -2,8 +2,7 @@
 /* Bulk copies between global and shared memory (Hopper and later), and the barrier in shared memory
  * that counts the bytes of the loads. Whoever uses loaded bytes waits for them; whoever issued stores
  * waits for these. */
-#ifndef BENCH_CUDA_BULK_CUH
-#define BENCH_CUDA_BULK_CUH
+#pragma once
 
 #include "units.cuh"
 
@@ -111,5 +110,3 @@ static inline cudaError_t shared_bytes_max(int *bytes)
     *bytes -= 1024;
     return error;
 }
-
-#endif

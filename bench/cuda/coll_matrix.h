@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Prints what calls of an operation take: a line per size, a column per way of doing it. */
-#ifndef BENCH_CUDA_COLL_MATRIX_H
-#define BENCH_CUDA_COLL_MATRIX_H
+#pragma once
 
 #include "workload/collective.h"
 #include "workload/figures.h"
@@ -24,5 +23,3 @@ void coll_matrix_cell(struct coll_matrix *matrix, const struct way *way, const s
                       uint64_t num_wrong);
 void coll_matrix_empty_cell(const struct way *way); /* it cannot be done in this way */
 void coll_matrix_end_line(const struct coll_matrix *matrix);
-
-#endif

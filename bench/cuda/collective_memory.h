@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Input and output of collectives on a GPU, and whether the output is right. */
-#ifndef BENCH_CUDA_COLLECTIVE_MEMORY_H
-#define BENCH_CUDA_COLLECTIVE_MEMORY_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -31,5 +30,3 @@ int collective_memory_wipe(struct collective_memory *memory, const struct collec
  * all ranks. */
 int collective_memory_check(struct collective_memory *memory, const struct collective *collective,
                             uint64_t *num_wrong);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What coll and nccl_coll measure. */
-#ifndef BENCH_CUDA_COLLECTIVE_OPTIONS_H
-#define BENCH_CUDA_COLLECTIVE_OPTIONS_H
+#pragma once
 
 #include "workload/collective.h"
 #include "workload/options.h"
@@ -30,5 +29,3 @@ void collective_options_parse(struct collective_options *options, const char *do
 
 /* The largest of options->sizes. */
 uint64_t collective_options_max_bytes(const struct collective_options *options);
-
-#endif

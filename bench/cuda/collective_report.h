@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Figures of collectives on stdout: lines of a table, or JSON objects. */
-#ifndef BENCH_CUDA_COLLECTIVE_REPORT_H
-#define BENCH_CUDA_COLLECTIVE_REPORT_H
+#pragma once
 
 #include "workload/collective.h"
 #include "workload/figures.h"
@@ -22,5 +21,3 @@ struct collective_figure {
 void collective_report_heading(void); /* of lines of a table */
 void collective_report_line(const struct collective_figure *figure);
 void collective_report_json(const struct collective_figure *figure);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the programs of this folder measure. */
-#ifndef BENCH_CUDA_OPTIONS_H
-#define BENCH_CUDA_OPTIONS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -49,5 +48,3 @@ static inline int32_t row_bytes_of(const struct row_format *format)
         row_bytes += format->row_bytes[plane];
     return row_bytes;
 }
-
-#endif

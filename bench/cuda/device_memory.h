@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory of GPUs that is freed together. */
-#ifndef BENCH_CUDA_DEVICE_MEMORY_H
-#define BENCH_CUDA_DEVICE_MEMORY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -17,5 +16,3 @@ int device_alloc(struct device_memory *memory, size_t bytes, void **block);
 /* The same, with a copy of `data`. */
 int device_upload(struct device_memory *memory, const void *data, size_t bytes, void **block);
 void device_free_all(struct device_memory *memory);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What weft's operations need on one rank for one batch of tokens, and the operations. */
-#ifndef BENCH_CUDA_EP_BATCH_H
-#define BENCH_CUDA_EP_BATCH_H
+#pragma once
 
 #include "gpu_rank.h"
 #include "row_tables.h"
@@ -58,5 +57,3 @@ struct ep_call {
 int ep_call_enqueue(void *call);
 /* Enqueues layout and notify of no tokens at all, which forgets the routing. */
 int ep_batch_forget(struct ep_batch *batch);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Whether an operation does what the routing says. Before each, its earlier results are destroyed. */
-#ifndef BENCH_CUDA_EP_CHECK_H
-#define BENCH_CUDA_EP_CHECK_H
+#pragma once
 
 #include "ep_batch.h"
 
@@ -9,5 +8,3 @@
 int ep_check_prepare(struct ep_batch *batch, int parts);
 /* Collective, behind the operation: adds how many counts, and units of rows, are wrong on all ranks. */
 int ep_check(struct ep_batch *batch, int parts, int64_t *num_wrong);
-
-#endif

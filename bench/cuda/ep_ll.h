@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The low-latency operations: few tokens, as in a decode step. */
-#ifndef BENCH_CUDA_EP_LL_H
-#define BENCH_CUDA_EP_LL_H
+#pragma once
 
 #include "gpu_rank.h"
 #include "report.h"
@@ -19,5 +18,3 @@ struct ll_measuring {
  * and with the first so many of --blocks. Adds how much was wrong. */
 int ll_measure(const struct ll_measuring *measuring, int32_t num_tokens, int32_t num_blocks_listed,
                int64_t *num_wrong);
-
-#endif

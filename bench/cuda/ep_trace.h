@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Weft's operations with the routing of real tokens, layer by layer. */
-#ifndef BENCH_CUDA_EP_TRACE_H
-#define BENCH_CUDA_EP_TRACE_H
+#pragma once
 
 #include "cuda_options.h"
 #include "gpu_rank.h"
@@ -15,5 +14,3 @@ struct ep_tracing {
     struct timing *timing;
 };
 int ep_trace_measure(const struct ep_tracing *tracing, const char *path, int64_t *num_wrong);
-
-#endif

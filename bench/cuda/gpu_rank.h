@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One rank of a job that measures weft: one process per GPU. */
-#ifndef BENCH_CUDA_GPU_RANK_H
-#define BENCH_CUDA_GPU_RANK_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -21,5 +20,3 @@ void gpu_rank_close(struct gpu_rank *rank);
 /* For struct timing; the argument is a rank. */
 int gpu_rank_meet(void *rank);
 int gpu_rank_wait(void *rank);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* All GPUs of the host in one process, and what they take for something that all do at once. */
-#ifndef BENCH_CUDA_GPUS_H
-#define BENCH_CUDA_GPUS_H
+#pragma once
 
 #include "device_memory.h"
 #include "kernels.h"
@@ -43,5 +42,3 @@ struct timing {
 
 /* Microseconds per work of the slowest GPU. */
 int gpus_time(struct gpus *gpus, const struct timing *timing, struct figures *us);
-
-#endif

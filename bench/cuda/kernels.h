@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The kernels of these measurements and what they are given; for C and for CUDA C++. */
-#ifndef BENCH_CUDA_KERNELS_H
-#define BENCH_CUDA_KERNELS_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <stddef.h>
@@ -86,6 +85,4 @@ cudaError_t pattern_check_sums(const struct token_rows *rows, const int32_t *num
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

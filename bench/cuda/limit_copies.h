@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BENCH_CUDA_LIMIT_COPIES_H
-#define BENCH_CUDA_LIMIT_COPIES_H
+#pragma once
 
 #include "gpus.h"
 #include "report.h"
@@ -8,5 +7,3 @@
 /* Large copies from GPU to GPU, one way between two and between all: by the copy engines, and by
  * multiprocessors that push or pull; checked. */
 int limit_copies(struct gpus *gpus, const struct cuda_options *options, struct report *report);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef BENCH_CUDA_LIMIT_ROWS_H
-#define BENCH_CUDA_LIMIT_ROWS_H
+#pragma once
 
 #include "gpus.h"
 #include "report.h"
@@ -8,5 +7,3 @@
 /* What dispatch and combine cannot beat on these GPUs with that many multiprocessors: rows pushed
  * to where they belong, rows pulled and summed, and nothing else; with each kernel, checked. */
 int limit_rows(struct gpus *gpus, const struct cuda_options *options, struct report *report);
-
-#endif

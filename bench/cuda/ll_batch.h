@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the low-latency operations need on one rank for one batch of tokens, and the operations. */
-#ifndef BENCH_CUDA_LL_BATCH_H
-#define BENCH_CUDA_LL_BATCH_H
+#pragma once
 
 #include "gpu_rank.h"
 #include "row_tables.h"
@@ -76,5 +75,3 @@ int ll_batch_prepare_check(struct ll_batch *batch);
 /* Collective, behind operations: adds how many counts, and units of rows, are wrong on all ranks. */
 enum ll_checked { LL_CHECK_ROWS = 1, LL_CHECK_SUMS = 2 };
 int ll_batch_check(struct ll_batch *batch, int checked, int64_t *num_wrong);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Dispatch and combine as a user of NCCL writes them. Counts are known on all ranks beforehand. */
-#ifndef BENCH_CUDA_NCCL_EXCHANGE_H
-#define BENCH_CUDA_NCCL_EXCHANGE_H
+#pragma once
 
 #include "device_memory.h"
 #include "nccl_rank.h"
@@ -37,5 +36,3 @@ int nccl_exchange_combine(struct nccl_exchange *exchange);
 
 /* Runs each once on rows that tell where they come from; fails if one is wrong on this rank. */
 int nccl_exchange_check(struct nccl_exchange *exchange);
-
-#endif

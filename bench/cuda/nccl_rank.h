@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One rank of a job that measures NCCL: one process per GPU. Weft lets the ranks find each other, on the
  * host. */
-#ifndef BENCH_CUDA_NCCL_RANK_H
-#define BENCH_CUDA_NCCL_RANK_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -35,5 +34,3 @@ void nccl_rank_close(struct nccl_rank *rank, int result);
 /* For struct timing; the argument is a rank. */
 int nccl_rank_meet(void *rank); /* a small all-reduce */
 int nccl_rank_wait(void *rank);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Figures on stdout: lines of a table, or JSON objects. */
-#ifndef BENCH_CUDA_REPORT_H
-#define BENCH_CUDA_REPORT_H
+#pragma once
 
 #include "row_tables.h"
 #include "workload/figures.h"
@@ -28,5 +27,3 @@ struct measured {
 };
 
 void report_print(struct report *report, const struct measured *measured);
-
-#endif

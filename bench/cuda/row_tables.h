@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The routing of a batch, as each rank's GPU needs it. The routing is that of `weft ep` with the
  * same seed, tokens, top-k and experts. */
-#ifndef BENCH_CUDA_ROW_TABLES_H
-#define BENCH_CUDA_ROW_TABLES_H
+#pragma once
 
 #include "cuda_options.h"
 #include "device_memory.h"
@@ -30,5 +29,3 @@ struct routed_bytes {
     double counted, over_nvlink;
 };
 struct routed_bytes routing_bytes(const struct plan *plan, int32_t row_bytes);
-
-#endif

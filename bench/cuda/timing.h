@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How long calls take that are enqueued one behind the other on a CUDA stream, without a wait of the
  * host. */
-#ifndef BENCH_CUDA_TIMING_H
-#define BENCH_CUDA_TIMING_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -43,5 +42,3 @@ int calls_enqueue(const struct calls *calls, cudaStream_t stream);
 
 /* Collective: microseconds per call of the slowest rank. */
 int timing_measure(struct timing *timing, const struct calls *calls, struct figures *us);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Figures of the layers of a trace on stdout: lines of a table, or JSON objects. */
-#ifndef BENCH_CUDA_TRACE_REPORT_H
-#define BENCH_CUDA_TRACE_REPORT_H
+#pragma once
 
 #include "row_tables.h"
 #include "workload/figures.h"
@@ -48,5 +47,3 @@ void trace_report_layer(const struct trace_report *report, const struct trace_fi
 /* Medians over the layers, all of one operation; there is room for num_layers samples. */
 void trace_report_medians(const struct trace_report *report, const struct trace_figure *layers,
                           int32_t num_layers, double *samples);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Functions here return 0, or -1 after whoever saw the error has said it on stderr. */
-#ifndef BENCH_CUDA_TRY_H
-#define BENCH_CUDA_TRY_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -31,5 +30,3 @@
             return -1;                                                                             \
         }                                                                                          \
     } while (0)
-
-#endif

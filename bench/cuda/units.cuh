@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* 16-byte units of rows, and where they are. */
-#ifndef BENCH_CUDA_UNITS_CUH
-#define BENCH_CUDA_UNITS_CUH
+#pragma once
 
 #include "kernels.h"
 
@@ -33,5 +32,3 @@ static __device__ __forceinline__ int units_per_row(const token_rows &rows)
         row_bytes += rows.planes[plane].row_bytes;
     return row_bytes / UNIT_BYTES;
 }
-
-#endif

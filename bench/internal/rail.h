@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A net of its own between the ranks with the same local index on each node, driven by the thread that measures. */
-#ifndef BENCH_INTERNAL_RAIL_H
-#define BENCH_INTERNAL_RAIL_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ static inline _Atomic uint64_t *rail_word(const struct rail *rail, uint64_t offs
 {
     return (_Atomic uint64_t *)(void *)(rail->memory + offset);
 }
-
-#endif

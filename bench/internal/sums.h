@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What sums.cu does; for C and for CUDA C++. */
-#ifndef BENCH_CUDA_SUMS_H
-#define BENCH_CUDA_SUMS_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <stdint.h>
@@ -34,6 +33,4 @@ cudaError_t sums_launch(const struct sums *sums, int num_blocks, int num_warps,
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

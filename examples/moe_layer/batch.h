@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The input of the layer: a pure function of the seed and the global token index, so that any rank
  * can recompute that of any other. */
-#ifndef MOE_LAYER_BATCH_H
-#define MOE_LAYER_BATCH_H
+#pragma once
 
 #include "shape.h"
 #include "weft.h"
@@ -19,5 +18,3 @@ struct batch {
 weft_result batch_init(struct batch *batch, const struct shape *shape, int64_t first_token,
                        int32_t num_tokens);
 void batch_destroy(struct batch *batch);
-
-#endif

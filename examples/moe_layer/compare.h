@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Compares what all ranks computed with what one process computes alone. */
-#ifndef MOE_LAYER_COMPARE_H
-#define MOE_LAYER_COMPARE_H
+#pragma once
 
 #include "shape.h"
 #include "weft.h"
@@ -19,5 +18,3 @@ enum verdict { VERDICT_IDENTICAL = 0, VERDICT_DIFFERENT = 1 };
 /* Called by one rank when the results of all are complete; prints what it compares. */
 weft_result compare_with_reference(weft_comm *comm, const struct shape *shape,
                                    const struct results *results, enum verdict *verdict);
-
-#endif

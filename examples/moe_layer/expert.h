@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One expert: y = W2 relu(W1 x), in fp32. Its parameters are one array, W1 [ffn][hidden] and then
  * W2 [hidden][ffn]; its gradients have the same layout. */
-#ifndef MOE_LAYER_EXPERT_H
-#define MOE_LAYER_EXPERT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -28,5 +27,3 @@ struct expert_backward_args {
 };
 
 void expert_backward(const struct shape *shape, const struct expert_backward_args *args);
-
-#endif

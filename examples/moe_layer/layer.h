@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One MoE layer spread over the ranks of a communicator: its forward and its backward pass. */
-#ifndef MOE_LAYER_LAYER_H
-#define MOE_LAYER_LAYER_H
+#pragma once
 
 #include "batch.h"
 #include "weft.h"
@@ -22,5 +21,3 @@ weft_result layer_backward(struct layer *layer, const uint16_t *dy, uint16_t *dx
 
 /* Rows that the last forward pass brought to this rank. */
 int32_t layer_num_rows(const struct layer *layer);
-
-#endif

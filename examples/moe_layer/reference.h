@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The same layer, computed by one process for the tokens of all ranks with plain loops: nothing is
  * sent, and no function of weft takes part. */
-#ifndef MOE_LAYER_REFERENCE_H
-#define MOE_LAYER_REFERENCE_H
+#pragma once
 
 #include "shape.h"
 #include "weft.h"
@@ -18,5 +17,3 @@ void reference_destroy(struct reference *reference);
 
 /* The first expert of rank `rank` (of rank num_ranks: their number). */
 int32_t reference_first_expert(const struct shape *shape, int32_t rank);
-
-#endif

@@ -2,8 +2,7 @@
 /* What a rank does with one row that it received: the row goes through those of its chosen experts
  * that the rank has, and their weighted outputs are summed in the order of choice. Rows travel as
  * bf16; everything between is fp32. */
-#ifndef MOE_LAYER_ROW_H
-#define MOE_LAYER_ROW_H
+#pragma once
 
 #include "expert.h"
 #include "weft.h"
@@ -38,5 +37,3 @@ void row_forward(const struct shape *shape, const struct row_choices *choices,
 void row_backward(const struct shape *shape, const struct row_choices *choices,
                   struct row_workspace *workspace, const uint16_t *x, const uint16_t *dy,
                   uint16_t *dx, float *dweights);
-
-#endif

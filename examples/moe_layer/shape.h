@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The sizes of the layer and of its batch. Ranks have different numbers of tokens; tokens are also
  * numbered globally, rank after rank. */
-#ifndef MOE_LAYER_SHAPE_H
-#define MOE_LAYER_SHAPE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,3 @@ static inline int64_t shape_first_token(const struct shape *shape, int32_t rank)
         first += shape_num_tokens(shape, r);
     return first;
 }
-
-#endif

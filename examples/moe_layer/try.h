@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef MOE_LAYER_TRY_H
-#define MOE_LAYER_TRY_H
+#pragma once
 
 #include "weft.h"
 
@@ -11,5 +10,3 @@
         if (result_ != WEFT_OK)                                                                    \
             return result_;                                                                        \
     } while (0)
-
-#endif

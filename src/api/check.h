@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Checks of arguments: each names the argument, its value and what is allowed. */
-#ifndef WEFT_API_CHECK_H
-#define WEFT_API_CHECK_H
+#pragma once
 
 #include "comm/error.h"
 #include "ops/names.h"
@@ -55,5 +54,3 @@ static inline weft_result weft__check_array(const void *ptr, int64_t count, cons
                              "%s is NULL, allowed only for 0 elements, not for %lld", name,
                              (long long)count);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * How objects end: one rule for all. An object waits for its own operations that are still queued, each
  * of which has a deadline; then what belongs to it is destroyed, the newest first, and then itself.
  */
-#ifndef WEFT_API_DESTROY_H
-#define WEFT_API_DESTROY_H
+#pragma once
 
 #include "api/objects.h"
 
@@ -20,5 +19,3 @@ weft_result weft__give_on_all(weft_comm *comm, enum weft__kind kind, void *objec
 /* What the kinds that end in files of their own do when nothing belongs to the object any more. */
 void weft__comm_end(weft_comm *comm);
 void weft__arena_end(weft_arena *arena);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Whether the memory that an operation of expert parallelism writes is nothing else's. */
-#ifndef WEFT_API_EP_EXTENTS_H
-#define WEFT_API_EP_EXTENTS_H
+#pragma once
 
 #include "ep/ep.h"
 
@@ -12,5 +11,3 @@ weft_result weft__check_dispatch_memory(const weft_ep_handle *handle,
                                         const weft_ep_dispatch_args *args);
 weft_result weft__check_combine_memory(const weft_ep_handle *handle,
                                        const weft_ep_combine_args *args);
-
-#endif

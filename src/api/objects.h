@@ -3,8 +3,7 @@
  * The objects of this process that calls may be given, so that one that does not exist, or does no
  * longer, is an error and not a crash. Each may belong to another one, and is destroyed with it.
  */
-#ifndef WEFT_API_OBJECTS_H
-#define WEFT_API_OBJECTS_H
+#pragma once
 
 #include "weft.h"
 
@@ -41,5 +40,3 @@ struct weft__object {
 struct weft__object weft__object_of(const void *owner);
 /* The owner of an object that exists. */
 const void *weft__object_owner(enum weft__kind kind, const void *object);
-
-#endif

@@ -3,8 +3,7 @@
  * Memory that a call reads and writes. What is written shares no byte with anything else that the
  * call is given: otherwise results would depend on who comes first, here or at another rank.
  */
-#ifndef WEFT_API_OVERLAP_H
-#define WEFT_API_OVERLAP_H
+#pragma once
 
 #include "api/check.h"
 
@@ -34,5 +33,3 @@ static inline struct weft__extent weft__extent_of(const char *name, enum weft__e
 /* INVALID_ARGUMENT that names two extents which overlap although one is written, or one that does
  * not fit the addresses of a process. */
 weft_result weft__check_overlaps(const struct weft__extent *extents, int32_t num_extents);
-
-#endif

@@ -5,8 +5,7 @@
  * both sides know it and the rest is zero, and one that the caller gets is written as far as both
  * sides know it.
  */
-#ifndef WEFT_API_STRUCTS_H
-#define WEFT_API_STRUCTS_H
+#pragma once
 
 #include "api/check.h"
 
@@ -73,5 +72,3 @@ void weft__struct_write(enum weft__struct type, void *given, const void *filled)
     weft__struct_check(WEFT__STRUCT_##type, (const type *){given}, name)
 #define WEFT__WRITE(type, given, filled)                                                           \
     weft__struct_write(WEFT__STRUCT_##type, (type *){given}, (const type *){filled})
-
-#endif

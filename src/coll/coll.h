@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Host side of the collectives: what a weft_coll has, and how its operations are put together. */
-#ifndef WEFT_COLL_COLL_H
-#define WEFT_COLL_COLL_H
+#pragma once
 
 #include "coll/groups.h"
 #include "coll/tuning.h"
@@ -222,5 +221,3 @@ int weft__coll_find_place(const struct weft__coll_call *call, const void *ptr, u
                           uint64_t *place);
 /* Notes every operation that is launched, for a capture to compare. */
 void weft__coll_note(const struct weft__coll_call *call, enum wp_program program);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sends and receives, in groups, and what consists of them: what a weft_coll has for them, and how they are launched. */
-#ifndef WEFT_COLL_GROUPS_H
-#define WEFT_COLL_GROUPS_H
+#pragma once
 
 #include "ops/exchange.h"
 #include "programs/send_receive.h"
@@ -54,5 +53,3 @@ void weft__coll_groups_destroy(weft_coll *coll);
 /* Launches what the group has. */
 weft_result weft__coll_groups_launch(weft_coll *coll);
 void weft__coll_tables_destroy(weft_coll *coll);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives over several nodes, or on one of many ranks: what a weft_coll has for them, and how they are launched. */
-#ifndef WEFT_COLL_INTERNODE_H
-#define WEFT_COLL_INTERNODE_H
+#pragma once
 
 #include "coll/coll.h"
 #include "ops/rings.h"
@@ -33,5 +32,3 @@ weft_result weft__coll_tree_create(weft_coll *coll);
 void weft__coll_tree_destroy(weft_coll *coll);
 /* With the ways to and from the node of a root. */
 struct wp_node_tree weft__coll_tree_toward(const weft_coll *coll, int32_t root_node);
-
-#endif

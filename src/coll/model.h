@@ -2,8 +2,7 @@
 /* How long a collective is expected to take on one node: a start, and the bytes that its busiest rank moves. What
  * an algorithm moves is a row of a table; what that takes is the costs of a machine. The model tells, and chooses
  * nothing (choose.c says why). */
-#ifndef WEFT_COLL_MODEL_H
-#define WEFT_COLL_MODEL_H
+#pragma once
 
 #include "weft.h"
 
@@ -64,5 +63,3 @@ uint64_t weft__coll_max_row_bytes(weft_algorithm algorithm, uint64_t packet_byte
                                   int32_t num_ranks);
 /* Where nobody says how many they are. */
 uint64_t weft__coll_default_packet_bytes(weft_machine machine, int32_t num_ranks);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Host side of the program multicast: what a weft_coll has for it, if something may ask for it. */
-#ifndef WEFT_COLL_MULTICAST_H
-#define WEFT_COLL_MULTICAST_H
+#pragma once
 
 #include "coll/coll.h"
 #include "ops/multicast.h"
@@ -21,5 +20,3 @@ void weft__coll_multicast_plan(weft_coll *coll, const weft_coll_config *config);
 weft_result weft__coll_multicast_create(weft_coll *coll);
 void weft__coll_multicast_destroy(weft_coll *coll);
 weft_result weft__coll_multicast_run(const struct weft__coll_call *call);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What plans are put together of: plans.c has the rest. */
-#ifndef WEFT_COLL_PLANS_H
-#define WEFT_COLL_PLANS_H
+#pragma once
 
 #include "coll/coll.h"
 
@@ -15,5 +14,3 @@ void weft__plan_add_peer(struct wp_plan *plan, int32_t rank, int32_t in_idx, int
 
 /* tree_plans.c: of two ranks at least. */
 void weft__plan_tree(const struct weft__coll_call *call, struct wp_plan *plan);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * The library has such tables of its own, shipped (tables/), for GPUs and numbers of ranks on which it was measured.
  * Their rows come behind those of the file. */
-#ifndef WEFT_COLL_TUNING_H
-#define WEFT_COLL_TUNING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -56,5 +55,3 @@ struct weft__shipped_table {
     const char *text;
 };
 extern const struct weft__shipped_table weft__shipped_tables[]; /* the last has no device */
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How ranks learn who they are and where they meet: unique ids, and the environments of
  * launchers. */
-#ifndef WEFT_COMM_BOOTSTRAP_H
-#define WEFT_COMM_BOOTSTRAP_H
+#pragma once
 
 #include "comm/meeting_point.h"
 #include "weft.h"
@@ -40,5 +39,3 @@ weft_result weft__bootstrap_start(struct weft__bootstrap *bootstrap, uint64_t *k
 /* The work behind weft_unique_id_create and weft_rendezvous_serve. */
 weft_result weft__unique_id_create(weft_unique_id *id);
 weft_result weft__unique_id_serve(const weft_unique_id *id);
-
-#endif

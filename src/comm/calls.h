@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The calls in which the hosts of all ranks take part. Whatever the ranks exchange is marked with the call that
  * it is part of, so that two calls that do not fit together end in an error that names both. */
-#ifndef WEFT_COMM_CALLS_H
-#define WEFT_COMM_CALLS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -38,5 +37,3 @@ static inline int weft__call_step_is_same(struct weft__call_step a, struct weft_
 {
     return a.call == b.call && a.step == b.step;
 }
-
-#endif

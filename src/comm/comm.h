@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Inside of a communicator: who takes part, and what the layers above may use of it. */
-#ifndef WEFT_COMM_COMM_H
-#define WEFT_COMM_COMM_H
+#pragma once
 
 #include "comm/calls.h"
 #include "comm/error.h"
@@ -154,5 +153,3 @@ enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, uint64_t exc
                                      int64_t deadline_ns, struct weft__wait_list *waits);
 /* The lowest rank whose process runs the rendezvous, or WEFT__NOBODY. */
 int32_t weft__comm_rank_of_rendezvous(const weft_comm *comm);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_COMM_CONNECT_H
-#define WEFT_COMM_CONNECT_H
+#pragma once
 
 #include "comm/status.h"
 #include "comm/wire.h"
@@ -16,5 +15,3 @@ struct weft__connection_request {
  * rendezvous and table[num_ranks of the hello] the ranks. */
 weft_result weft__connect(const struct weft__connection_request *request, struct weft__wire *wire,
                           struct weft__identity *server, struct weft__identity *table);
-
-#endif

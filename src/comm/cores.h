@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_COMM_CORES_H
-#define WEFT_COMM_CORES_H
+#pragma once
 
 #include "weft.h"
 
@@ -14,5 +13,3 @@ enum weft__cores {
 /* Those of this rank, shared with the ranks of this host that are bound to the same, if they are
  * all that run there. */
 enum weft__cores weft__count_cores(const weft_comm *comm);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Who is to blame for a wait that failed: the rank that was awaited may only have waited for others
  * itself. */
-#ifndef WEFT_COMM_CULPRIT_H
-#define WEFT_COMM_CULPRIT_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -24,5 +23,3 @@ struct weft__culprit {
  * rank's answer to others. From any thread; takes up to half a second, less than the deadline. */
 void weft__comm_find_culprit(weft_comm *comm, const struct weft__wait *direct,
                              struct weft__culprit *culprit);
-
-#endif

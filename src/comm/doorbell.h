@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank that waits for others sleeps on its doorbell; whoever signals it rings. Lives in shared
  * memory: the bell of every rank is at the start of its heap. */
-#ifndef WEFT_COMM_DOORBELL_H
-#define WEFT_COMM_DOORBELL_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ void weft__doorbell_sleep(struct weft__doorbell *bell, uint32_t prepared, int64_
 void weft__doorbell_cancel(struct weft__doorbell *bell);
 
 uint32_t weft__doorbell_num_sleepers(const struct weft__doorbell *bell);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Errors are values; the message of the last one is kept per thread. Whoever first notices an
  * error sets its message; callers pass the result up untouched. */
-#ifndef WEFT_COMM_ERROR_H
-#define WEFT_COMM_ERROR_H
+#pragma once
 
 #include "weft.h"
 
@@ -26,5 +25,3 @@ void weft__set_last_error(const char *message);
         if (result_of_try != WEFT_OK)                                                              \
             return result_of_try;                                                                  \
     } while (0)
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The ranks of a host give each other a file descriptor over Unix sockets without a file. */
-#ifndef WEFT_COMM_FD_EXCHANGE_H
-#define WEFT_COMM_FD_EXCHANGE_H
+#pragma once
 
 #include "comm/status.h"
 #include "comm/wire.h"
@@ -27,5 +26,3 @@ struct weft__fd_exchange {
  * them only from the processes that the table names. On failure all of fds are -1. Between two
  * exchanges all ranks must meet otherwise: letters that come early are thrown away. */
 weft_result weft__fd_exchange(const struct weft__fd_exchange *exchange, int fd, int *fds);
-
-#endif

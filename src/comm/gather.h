@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One all-gather at the rendezvous: blobs come in by rank, and one message with all of them, or
  * with the reason why not, goes out to everybody. */
-#ifndef WEFT_COMM_GATHER_H
-#define WEFT_COMM_GATHER_H
+#pragma once
 
 #include "comm/wire.h"
 
@@ -49,5 +48,3 @@ void weft__gather_add(struct weft__gather *gather, const struct weft__contributi
 struct weft__message *weft__gather_result(const struct weft__gather *gather);
 
 void weft__gather_drop(struct weft__gather *gather);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One communicator as the rendezvous sees it: its ranks meet, gather, leave and die. Used by the
  * rendezvous thread alone, so nothing here is locked. */
-#ifndef WEFT_COMM_GROUP_H
-#define WEFT_COMM_GROUP_H
+#pragma once
 
 #include "comm/heartbeat.h"
 #include "comm/wire.h"
@@ -42,5 +41,3 @@ void weft__groups_tick(struct weft__group **groups, int64_t read_ns);
 /* When to tick at the latest; INT64_MAX: never. */
 int64_t weft__groups_deadline_ns(const struct weft__group *groups);
 void weft__groups_free(struct weft__group **groups);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of a group share, and nobody else sees. */
-#ifndef WEFT_COMM_GROUP_INTERNAL_H
-#define WEFT_COMM_GROUP_INTERNAL_H
+#pragma once
 
 #include "comm/gather.h"
 #include "comm/group.h"
@@ -75,5 +74,3 @@ enum weft__wire_result weft__group_pass_answer(struct weft__group *group, int32_
 /* The all-gather is late: asks the missing ranks whether they wait themselves, and gives them a
  * little time to answer. 0: they have been asked. */
 int weft__group_inquire(struct weft__group *group);
-
-#endif

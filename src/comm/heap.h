@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The symmetric heap: memory of each rank, mapped by every rank of the node into a reserved address
  * range, so that growth never moves an address. Offset 0 holds the heap header. */
-#ifndef WEFT_COMM_HEAP_H
-#define WEFT_COMM_HEAP_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -47,5 +46,3 @@ static inline struct weft__doorbell *weft__heap_bell(char *base)
 {
     return &((struct weft__heap_header *)(void *)base)->bell;
 }
-
-#endif

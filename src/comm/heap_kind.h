@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Where the memory of a heap comes from, and how the other ranks of the host map it: what a machine
  * gives to comm/heap_memory.c. */
-#ifndef WEFT_COMM_HEAP_KIND_H
-#define WEFT_COMM_HEAP_KIND_H
+#pragma once
 
 #include <stdint.h>
 
@@ -54,5 +53,3 @@ struct weft__heap_kind {
 
 /* Shared memory of the host. */
 extern const struct weft__heap_kind weft__heap_of_host;
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The memory under a symmetric heap: this rank's, and the mappings of the other ranks of the
  * node. */
-#ifndef WEFT_COMM_HEAP_MEMORY_H
-#define WEFT_COMM_HEAP_MEMORY_H
+#pragma once
 
 #include "comm/heap_kind.h"
 
@@ -33,5 +32,3 @@ uint64_t weft__heap_memory_spare_bytes(const struct weft__heap_memory *memory);
 /* Collective, with the same arguments: commits `bytes`, rounded up to pages, on all ranks or none;
  * bytes is more than what is committed and at most max_bytes. */
 weft_result weft__heap_memory_grow(struct weft__heap_memory *memory, uint64_t bytes);
-
-#endif

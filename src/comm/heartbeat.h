@@ -2,8 +2,7 @@
 /* One end of a connection that shows each second that it is alive, and expects the same of the
  * other: a stopped process and a cut link keep a connection open. Anything that is received
  * counts. */
-#ifndef WEFT_COMM_HEARTBEAT_H
-#define WEFT_COMM_HEARTBEAT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ int weft__heartbeat_is_silent(struct weft__heartbeat *heartbeat, uint64_t num_re
 int weft__heartbeat_is_due(struct weft__heartbeat *heartbeat, int64_t now_ns);
 /* When to ask again at the latest; INT64_MAX: never. */
 int64_t weft__heartbeat_deadline_ns(const struct weft__heartbeat *heartbeat);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_COMM_IDENTITY_H
-#define WEFT_COMM_IDENTITY_H
+#pragma once
 
 #include "comm/wire.h"
 #include "weft.h"
@@ -22,5 +21,3 @@ int weft__identity_is_same_process(const struct weft__identity *one,
 void weft__identity_find_host(const struct weft__identity *identity,
                               const struct weft__identity *table, int32_t num_ranks, char *place,
                               size_t place_bytes);
-
-#endif

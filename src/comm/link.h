@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank's connection to the rendezvous, and the monitor thread that listens to it: news about
  * other ranks go into the status, results of all-gathers to whoever waits. */
-#ifndef WEFT_COMM_LINK_H
-#define WEFT_COMM_LINK_H
+#pragma once
 
 #include "comm/comm.h"
 #include "comm/status.h"
@@ -45,5 +44,3 @@ int weft__link_fd(const struct weft__link *link);
 
 /* Says goodbye, waits a moment until the rendezvous has passed it on, and joins the monitor. */
 void weft__link_close(struct weft__link *link);
-
-#endif

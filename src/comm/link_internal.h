@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of a link share, and nobody else sees. */
-#ifndef WEFT_COMM_LINK_INTERNAL_H
-#define WEFT_COMM_LINK_INTERNAL_H
+#pragma once
 
 #include "comm/heartbeat.h"
 #include "comm/link.h"
@@ -51,5 +50,3 @@ void weft__link_send(struct weft__link *link, struct weft__message *message);
 
 /* link_monitor.c: the thread that listens to the rendezvous. */
 void *weft__link_monitor(void *link);
-
-#endif

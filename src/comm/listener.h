@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_COMM_LISTENER_H
-#define WEFT_COMM_LISTENER_H
+#pragma once
 
 #include "comm/meeting_point.h"
 #include "weft.h"
@@ -23,5 +22,3 @@ weft_result weft__listener_open(struct weft__meeting_point *point, enum weft__li
 /* The other end of a connection, for messages: "192.0.2.1, port 4242". */
 enum { WEFT__PEER_NAME_BYTES = 72 };
 void weft__listener_name_peer(int fd, char name[WEFT__PEER_NAME_BYTES]);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lines on standard error, as WEFT_LOG asks. Errors that a caller gets as a value are not
  * logged. */
-#ifndef WEFT_COMM_LOG_H
-#define WEFT_COMM_LOG_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ void weft__log_configure(void);
 
 void weft__log(enum weft__log_level level, int32_t rank, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-#endif

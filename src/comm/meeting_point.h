@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Where the ranks of a communicator meet, and the secret that tells them from strangers. */
-#ifndef WEFT_COMM_MEETING_POINT_H
-#define WEFT_COMM_MEETING_POINT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -36,5 +35,3 @@ weft_result weft__unique_id_from_hex(weft_unique_id *id, const char *hex);
 uint64_t weft__hash(uint64_t seed, const void *bytes, size_t num_bytes);
 
 weft_result weft__random_bytes(void *bytes, size_t num_bytes);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Questions of this rank to others that wait for their answers; guarded by the mutex of a status,
  * whose condition tells of answers. */
-#ifndef WEFT_COMM_QUESTIONS_H
-#define WEFT_COMM_QUESTIONS_H
+#pragma once
 
 #include "comm/comm.h"
 #include "comm/wire.h"
@@ -33,5 +32,3 @@ enum weft__ask_result weft__questions_await(struct weft__questions *questions,
 void weft__questions_answer(struct weft__questions *questions, const struct weft__answer *answer);
 /* Nobody needs to wait any more. */
 void weft__questions_give_up(struct weft__questions *questions);
-
-#endif

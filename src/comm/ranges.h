@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* First-fit allocation of offsets in 0..capacity. Pure integers and deterministic: ranks that make
  * the same calls get the same offsets. */
-#ifndef WEFT_COMM_RANGES_H
-#define WEFT_COMM_RANGES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ int weft__ranges_contain(const struct weft__ranges *ranges, uint64_t offset, uin
 uint64_t weft__ranges_largest_free(const struct weft__ranges *ranges);
 /* The capacity at which an allocation of `bytes` would succeed; UINT64_MAX if none is. */
 uint64_t weft__ranges_needed_capacity(const struct weft__ranges *ranges, uint64_t bytes);
-
-#endif

@@ -2,8 +2,7 @@
 /* The server at which ranks meet and which stays connected to them: it carries host all-gathers
  * and notices deaths. One thread per meeting point; it ends with the process, or when the library
  * is unloaded. */
-#ifndef WEFT_COMM_RENDEZVOUS_H
-#define WEFT_COMM_RENDEZVOUS_H
+#pragma once
 
 #include "comm/listener.h"
 #include "comm/meeting_point.h"
@@ -17,5 +16,3 @@ weft_result weft__rendezvous_serve(struct weft__meeting_point *point,
 /* The ranks connected to it, communicator by communicator; -1 if this process does not serve
  * `point`. */
 int32_t weft__rendezvous_num_ranks(const struct weft__meeting_point *point);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Every environment variable of the library's own, declared once. */
-#ifndef WEFT_COMM_SETTINGS_H
-#define WEFT_COMM_SETTINGS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -61,5 +60,3 @@ weft_result weft__settings_check(void);
 
 /* Any variable (a launcher's) as a number of min..max, read the same way. */
 weft_result weft__environment_number(const char *name, int64_t min, int64_t max, int64_t *value);
-
-#endif

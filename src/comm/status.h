@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The health of one communicator as this rank knows it: written by the monitor of the rendezvous
  * connection and by failing operations, polled by every wait. */
-#ifndef WEFT_COMM_STATUS_H
-#define WEFT_COMM_STATUS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -66,5 +65,3 @@ weft_result weft__status_check(struct weft__status *status);
 
 /* The same, after waiting up to timeout_ns for a failure that must be on its way. */
 weft_result weft__status_await_failure(struct weft__status *status, int64_t timeout_ns);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Threads and time as the library uses them. */
-#ifndef WEFT_COMM_THREAD_H
-#define WEFT_COMM_THREAD_H
+#pragma once
 
 #include <pthread.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ struct timespec weft__timespec(int64_t ns);
 int weft__poll_timeout_ms(int64_t deadline_ns);
 
 #define WEFT__NS_PER_MS INT64_C(1000000)
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which ranks form a node, and the teams that follow from it. Pure integers. */
-#ifndef WEFT_COMM_TOPOLOGY_H
-#define WEFT_COMM_TOPOLOGY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ void weft__topology_team(const struct weft__topology *topology, int32_t rank, we
                          weft_team_info *info);
 int32_t weft__topology_world_rank(const struct weft__topology *topology, int32_t rank,
                                   weft_team team, int32_t rank_idx);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Whom this rank waits for, for others who ask: they may wait for this rank while it waits
  * itself. */
-#ifndef WEFT_COMM_WAITS_H
-#define WEFT_COMM_WAITS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdint.h>
@@ -58,5 +57,3 @@ void weft__waits_fail(struct weft__waits *waits, const struct weft__wait *wait);
 /* The answer to one who waits for this rank in `exchange`: the waits in the same exchange if there
  * are any, else all, since those hold this rank up as well. Failed ones come first. */
 struct weft__wait_list weft__waits_find(struct weft__waits *waits, uint64_t exchange);
-
-#endif

@@ -2,8 +2,7 @@
 /* Framing on the connections to the rendezvous: a frame is a type, a length and a body. Sockets
  * are nonblocking; both directions are buffered. The two directions of a wire are independent, so
  * that one thread may receive while others send under a lock. */
-#ifndef WEFT_COMM_WIRE_H
-#define WEFT_COMM_WIRE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -175,5 +174,3 @@ enum weft__wire_result weft__wire_receive(struct weft__wire *wire, struct weft__
 
 /* Nonblocking, close on exec, no delay, keepalive. */
 weft_result weft__socket_prepare(int fd);
-
-#endif

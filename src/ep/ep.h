@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Host side of expert parallelism: what the api layer calls after checking arguments. */
-#ifndef WEFT_EP_EP_H
-#define WEFT_EP_EP_H
+#pragma once
 
 #include "ep/internode.h"
 #include "ops/exchange.h"
@@ -98,5 +97,3 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
 
 weft_result weft__ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *args,
                                  weft_ep_sizes *sizes);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a weft_ep over several nodes has beside the rest: rings, and room to tell counts. */
-#ifndef WEFT_EP_INTERNODE_H
-#define WEFT_EP_INTERNODE_H
+#pragma once
 
 #include "ep/placement.h"
 #include "ops/nodes.h"
@@ -58,5 +57,3 @@ struct weft__grid weft__internode_takers(const struct weft__internode *internode
 /* Whether a slot holds a row of so many bytes on the wire. */
 weft_result weft__internode_check_row(const struct weft__internode *internode,
                                       uint64_t wire_row_bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Host side of low latency: what the api layer calls after checking arguments. */
-#ifndef WEFT_EP_LOW_LATENCY_H
-#define WEFT_EP_LOW_LATENCY_H
+#pragma once
 
 #include "ep/ep.h"
 #include "programs/low_latency.h"
@@ -58,5 +57,3 @@ weft_result weft__ll_leave(weft_ll *ll);
 /* With masks: `more` ranks are masked from now on, `mask` gets all; NULL: none, or not wanted. */
 weft_result weft__ll_mask(weft_ll *ll, const int32_t *more, int32_t *mask, weft_stream *stream);
 weft_result weft__ll_unmask(weft_ll *ll, const int32_t *mask, uint64_t epoch, weft_stream *stream);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which experts are on which ranks: the user's table, or the default, and its inverse. */
-#ifndef WEFT_EP_PLACEMENT_H
-#define WEFT_EP_PLACEMENT_H
+#pragma once
 
 #include "machine/host.h"
 #include "programs/routing.h"
@@ -32,5 +31,3 @@ int64_t weft__placement_max_rows(const struct weft__placement *placement, int32_
                                  int32_t num_tokens);
 /* Equal placements have equal hashes. */
 uint64_t weft__placement_hash(const struct weft__placement *placement);
-
-#endif

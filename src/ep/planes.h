@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The planes of a dispatch as its program knows them: those that are given, and behind them the scales of
  * one that is quantised on its way. */
-#ifndef WEFT_EP_PLANES_H
-#define WEFT_EP_PLANES_H
+#pragma once
 
 #include "ep/staging.h"
 #include "programs/dispatch.h"
@@ -29,5 +28,3 @@ uint64_t weft__plane_scales_bytes(const weft_plane *plane);
 /* Tells them in the call and the arguments, and lists their outputs. */
 void weft__planes_announce(const weft_ep_dispatch_args *args, struct wp_dispatch_args *program_args,
                            struct weft__arrays *arrays);
-
-#endif

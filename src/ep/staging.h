@@ -5,8 +5,7 @@
  * same places there, with copies before or after; else they go in rounds (programs/rounds.h). Each
  * rank does this for itself: the others are told places, and whether there are rounds.
  */
-#ifndef WEFT_EP_STAGING_H
-#define WEFT_EP_STAGING_H
+#pragma once
 
 #include "ep/ep.h"
 #include "programs/rounds.h"
@@ -39,5 +38,3 @@ enum weft__staging_way { WEFT__TO_STAGING, WEFT__FROM_STAGING };
 /* Enqueues the copies of what is staged at once: of the rows that the last notify has announced. */
 weft_result weft__arrays_copy(const struct weft__arrays *arrays, enum weft__staging_way way,
                               weft_stream *stream);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Stackful coroutines: the only file pair that knows the library that switches stacks. */
-#ifndef WEFT_MACHINE_FIBER_H
-#define WEFT_MACHINE_FIBER_H
+#pragma once
 
 #include "weft.h"
 
@@ -23,5 +22,3 @@ void weft__fiber_start(struct weft__fiber *fiber, void (*function)(void *argumen
 void weft__fiber_resume(struct weft__fiber *fiber);
 /* Called inside the fiber: returns to the caller of resume. */
 void weft__fiber_yield(struct weft__fiber *fiber);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Conversions between fp32 and the narrower formats: nearest even, subnormals kept, every NaN
  * becomes the canonical one, so that all machines agree to the bit. */
-#ifndef WEFT_MACHINE_FLOAT_BITS_H
-#define WEFT_MACHINE_FLOAT_BITS_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -105,5 +104,3 @@ static inline int8_t weft__int8_of_float(float value)
      * integer. */
     return (int8_t)(uint8_t)weft__bits_of_float(between + 0x1.8p23f);
 }
-
-#endif

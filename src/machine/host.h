@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A machine as the host sees it: the table of what every machine does for the layers above. */
-#ifndef WEFT_MACHINE_HOST_H
-#define WEFT_MACHINE_HOST_H
+#pragma once
 
 #include "comm/comm.h"
 #include "machine/machine.h"
@@ -229,5 +228,3 @@ const struct weft__machine *weft__cuda_machine(void);
 
 /* The GPUs that this process can use, each the rank of its number: how many, 0 without CUDA. */
 int32_t weft__cuda_find_gpus(struct weft__topo_gpu_facts *gpus, int32_t most);
-
-#endif

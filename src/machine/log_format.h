@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows of WEFT_LOG_10BIT: one arithmetic for all machines. Part of machine.h. */
-#ifndef WEFT_MACHINE_LOG_FORMAT_H
-#define WEFT_MACHINE_LOG_FORMAT_H
+#pragma once
 
 #include "machine/scales.h"
 
@@ -89,5 +88,3 @@ WP_FN uint32_t weft__log_number(uint32_t code, struct weft__log_range range)
     const uint32_t none = code == WEFT__LOG_NAN ? 0x7fffffffu : 0;
     return steps == 0 ? none : number;
 }
-
-#endif

@@ -140,8 +140,7 @@
  * lanes. So what was done before a launch, is ordered before what a peer does in the launches after the one
  * in which it took a packet that this launch sent. Packets order nothing else.
  */
-#ifndef WEFT_MACHINE_H
-#define WEFT_MACHINE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -334,5 +333,3 @@ WP_FN uint64_t wp_dtype_bytes(weft_dtype dtype)
     }
     return 8;
 }
-
-#endif

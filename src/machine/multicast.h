@@ -16,8 +16,7 @@
  * Values of words only grow. A rank does not tell itself, nor wait for its own post: what a block's warps do for each
  * other is ordered by syncs.
  */
-#ifndef WEFT_MACHINE_MULTICAST_H
-#define WEFT_MACHINE_MULTICAST_H
+#pragma once
 
 #include "machine/machine.h"
 
@@ -156,5 +155,3 @@ WP_FN enum wp_status wp_multicast_await_all(struct wp_warp *warp,
     }
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
-
-#endif

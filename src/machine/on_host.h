@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the machines have in common whose programs run in the host's own memory: cpu and sim. */
-#ifndef WEFT_MACHINE_ON_HOST_H
-#define WEFT_MACHINE_ON_HOST_H
+#pragma once
 
 #include "machine/host.h"
 
@@ -58,5 +57,3 @@ int weft__on_host_stream_is_capturing(weft_stream *stream);
         .event_record = event_record, .event_synchronize = event_synchronize,                      \
         .event_elapsed_us = event_elapsed_us,                                                      \
     }
-
-#endif

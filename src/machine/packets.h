@@ -11,8 +11,7 @@
  * The receiver empties a slot when it has taken the packet. Who sends twice to a slot must know that
  * the first packet was taken: see "Launches" in machine.h and programs/parity.h.
  */
-#ifndef WEFT_MACHINE_PACKETS_H
-#define WEFT_MACHINE_PACKETS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -52,5 +51,3 @@ struct wp_packet_sources {
     uint64_t slots_per_rank;
     const void *own;
 };
-
-#endif

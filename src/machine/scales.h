@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The scales of quantised rows (struct wp_quantisation): one arithmetic for all machines. Part of
  * machine.h. */
-#ifndef WEFT_MACHINE_SCALES_H
-#define WEFT_MACHINE_SCALES_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -65,5 +64,3 @@ WP_FN int64_t wp_scale_offset(struct wp_quantisation q, int64_t idx)
         q.scale_stride_bytes == 0 ? (int64_t)sizeof(float) : q.scale_stride_bytes;
     return q.scale == WP_SCALE_UE8M0 ? idx / 4 * stride + idx % 4 : idx * stride;
 }
-
-#endif

@@ -8,8 +8,7 @@
  * machine: so an offset in the heap is a place, as in programs/window.h. Regions have the same
  * numbers on all ranks.
  */
-#ifndef WEFT_NET_ACCESS_H
-#define WEFT_NET_ACCESS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -49,5 +48,3 @@ static inline int wp_access_is_awaited(const struct wp_access *access)
 {
     return access->loss == WP_ACCESS_MUST_NOT_BE_LOST || access->operation == WP_ACCESS_FLUSH;
 }
-
-#endif

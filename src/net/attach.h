@@ -2,8 +2,7 @@
 /* The network of a communicator that has several nodes: the heaps are its region 0, and its
  * peers are the ranks of other nodes. What fails here fails the communicator, and the other way
  * round. */
-#ifndef WEFT_NET_ATTACH_H
-#define WEFT_NET_ATTACH_H
+#pragma once
 
 #include "comm/comm.h"
 #include "net/devices.h"
@@ -75,5 +74,3 @@ weft_result weft__net_add_step(weft_comm *comm);
 void weft__net_remove_region(weft_comm *comm, const void *memory);
 /* As weft_net_query; *info is zero. */
 weft_result weft__net_describe(const weft_comm *comm, weft_net_info *info);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which of the host's network devices a communicator uses when nobody says. */
-#ifndef WEFT_NET_DEVICES_H
-#define WEFT_NET_DEVICES_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -15,5 +14,3 @@ weft_result weft__net_default_devices(const weft_comm *comm, char devices[WEFT__
  * the system shows devices. */
 enum { WEFT__NET_DEVICE_NAME_BYTES = 64 };
 int weft__net_find_rdma(const char *sys, const char *dev, char name[WEFT__NET_DEVICE_NAME_BYTES]);
-
-#endif

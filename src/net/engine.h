@@ -4,8 +4,7 @@
  * it can, writes into a region of a peer with a flush that says that they have arrived. Everything that the
  * contract of net.h promises beyond that is made of these, above the engine.
  */
-#ifndef WEFT_NET_ENGINE_H
-#define WEFT_NET_ENGINE_H
+#pragma once
 
 #include "net/net.h"
 
@@ -129,5 +128,3 @@ enum weft__net_landing {
 enum weft__net_landing weft__net_announce(struct weft__net *net, int32_t peer,
                                           const struct weft__net_header *header, void **place);
 void weft__net_landed(struct weft__net *net, int32_t peer, const struct weft__net_header *header);
-
-#endif

@@ -5,8 +5,7 @@
  * done; sources are read as late as they may be. Nothing comes twice, as no engine lets it. Ranks die and
  * links are cut when the test says so.
  */
-#ifndef WEFT_NET_FAKE_H
-#define WEFT_NET_FAKE_H
+#pragma once
 
 #include "net/net.h"
 
@@ -28,5 +27,3 @@ void weft__net_fake_destroy(struct weft__net_fake *world);
 void weft__net_fake_kill(struct weft__net_fake *world, int32_t rank);
 /* Nothing passes between the two any more, and nobody is told. */
 void weft__net_fake_cut(struct weft__net_fake *world, int32_t one, int32_t other);
-
-#endif

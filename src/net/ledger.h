@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which of a peer's numbered messages have taken effect, in whatever order. A plain count would not do: a
  * later message that overtakes an earlier one makes the count look complete. */
-#ifndef WEFT_NET_LEDGER_H
-#define WEFT_NET_LEDGER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ void weft__ledger_destroy(struct weft__ledger *ledger);
 /* What marking would give, but for the memory. */
 enum weft__ledger_result weft__ledger_look(const struct weft__ledger *ledger, uint64_t number);
 enum weft__ledger_result weft__ledger_mark(struct weft__ledger *ledger, uint64_t number);
-
-#endif

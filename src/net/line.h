@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A queue as who drives the net sees it, and what has become of what was posted there. */
-#ifndef WEFT_NET_LINE_H
-#define WEFT_NET_LINE_H
+#pragma once
 
 #include "net/net.h"
 #include "net/work_queue.h"
@@ -48,5 +47,3 @@ static inline struct weft__under_way weft__line_describe(const struct wp_access 
                                     .news = wp_access_is_awaited(work) ? WEFT__SOMEBODY_WAITS
                                                                        : WEFT__NOBODY_WAITS};
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Proofs that somebody knows a secret, which do not tell it: HMAC-SHA256, from libnettle. */
-#ifndef WEFT_NET_MAC_H
-#define WEFT_NET_MAC_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ void weft__mac(const void *key, size_t key_bytes, const struct weft__mac_part *p
                size_t num_parts, uint8_t mac[WEFT__MAC_BYTES]);
 /* In a time that does not tell where they differ. */
 int weft__mac_equal(const uint8_t one[WEFT__MAC_BYTES], const uint8_t other[WEFT__MAC_BYTES]);
-
-#endif

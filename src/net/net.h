@@ -28,8 +28,7 @@
  *
  * A net belongs to one thread (progress.h has it). Only open, connect and close block.
  */
-#ifndef WEFT_NET_NET_H
-#define WEFT_NET_NET_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -261,5 +260,3 @@ void weft__net_set_close_ms(struct weft__net *net, uint32_t close_ms);
 /* Waits up to close_ms until the peers that live have taken what was sent to them, then takes
  * leave. */
 void weft__net_close(struct weft__net *net);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files that keep the contract share. */
-#ifndef WEFT_NET_NET_INTERNAL_H
-#define WEFT_NET_NET_INTERNAL_H
+#pragma once
 
 #include "net/engine.h"
 #include "net/ledger.h"
@@ -196,5 +195,3 @@ weft_result weft__net_blob_write(struct weft__net *net, struct weft__net_blob *b
 /* Into the peer, and the engine's address, which is in the blob. */
 weft_result weft__net_blob_read(struct weft__net *net, int32_t rank,
                                 const struct weft__net_blob *blob, struct weft__net_blob *address);
-
-#endif

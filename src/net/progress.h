@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank's progress thread, which drives its net unless others do so just now. Everything here
  * may be called from any thread. */
-#ifndef WEFT_NET_PROGRESS_H
-#define WEFT_NET_PROGRESS_H
+#pragma once
 
 #include "comm/cores.h"
 #include "comm/status.h"
@@ -75,5 +74,3 @@ struct weft__work_queue *weft__progress_queue(struct weft__progress *progress);
 uint64_t weft__progress_num_puts(const struct weft__progress *progress);
 /* How often the thread's loop has run; grows slowly while nothing happens. */
 uint64_t weft__progress_num_rounds(const struct weft__progress *progress);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the progress thread and those that drive the net in its place have in common. */
-#ifndef WEFT_NET_PROGRESS_INTERNAL_H
-#define WEFT_NET_PROGRESS_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 
@@ -48,5 +47,3 @@ int weft__progress_round(struct weft__progress *progress);
 /* Those that a round does first and last, for when the net is about to be closed and is closed. */
 int weft__progress_take(struct weft__progress *progress);
 int weft__progress_complete(struct weft__progress *progress);
-
-#endif

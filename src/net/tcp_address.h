@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Where a rank listens for its peers. */
-#ifndef WEFT_NET_TCP_ADDRESS_H
-#define WEFT_NET_TCP_ADDRESS_H
+#pragma once
 
 #include <netinet/in.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ void weft__tcp_name_address(const struct weft__tcp_address *address,
                             char name[WEFT__TCP_NAME_BYTES]);
 /* "tcp/eth0": through which the connection goes. */
 void weft__tcp_name_transport(int fd, char name[WEFT__TCP_NAME_BYTES]);
-
-#endif

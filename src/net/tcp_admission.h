@@ -14,8 +14,7 @@
  * communicator or another, is good for anything. Who does not know the secret is told a nonce, and
  * no more.
  */
-#ifndef WEFT_NET_TCP_ADMISSION_H
-#define WEFT_NET_TCP_ADMISSION_H
+#pragma once
 
 #include "comm/meeting_point.h"
 #include "net/mac.h"
@@ -46,5 +45,3 @@ struct weft__tcp_talk {
 
 void weft__tcp_prove(const uint8_t secret[WEFT__NONCE_BYTES], enum weft__tcp_role who,
                      const struct weft__tcp_talk *talk, uint8_t proof[WEFT__MAC_BYTES]);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of the engine on TCP share. */
-#ifndef WEFT_NET_TCP_INTERNAL_H
-#define WEFT_NET_TCP_INTERNAL_H
+#pragma once
 
 #include "net/engine.h"
 #include "net/tcp_address.h"
@@ -117,5 +116,3 @@ int weft__tcp_write_out(struct weft__tcp *tcp, struct weft__tcp_peer *peer);
 int weft__tcp_read_in(struct weft__tcp *tcp, struct weft__tcp_peer *peer);
 /* Ends what is queued. */
 void weft__tcp_drop_queue(struct weft__tcp_peer *peer);
-
-#endif

@@ -8,8 +8,7 @@
  * A payload that is not here as a whole goes straight to its place, if it has one: the header is
  * checked before.
  */
-#ifndef WEFT_NET_TCP_STREAM_H
-#define WEFT_NET_TCP_STREAM_H
+#pragma once
 
 #include "net/engine.h"
 
@@ -42,5 +41,3 @@ void weft__tcp_stream_destroy(struct weft__tcp_stream *stream);
 void weft__tcp_stream_take(struct weft__tcp_stream *stream, const void *bytes, size_t num_bytes);
 /* The same of what has been put at `place` already, num_left at most. */
 void weft__tcp_stream_landed(struct weft__tcp_stream *stream, size_t num_bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of the engine on UCX share. */
-#ifndef WEFT_NET_UCX_INTERNAL_H
-#define WEFT_NET_UCX_INTERNAL_H
+#pragma once
 
 #include "net/engine.h"
 #include "net/ucx_library.h"
@@ -50,5 +49,3 @@ weft_result weft__ucx_reg(void *state, uint32_t region, void *memory, size_t num
 weft_result weft__ucx_learn(void *state, int32_t rank, uint32_t region, const void *key,
                             uint32_t key_bytes);
 void weft__ucx_unreg(void *state, uint32_t region);
-
-#endif

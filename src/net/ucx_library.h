@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* UCX, looked up at run time: a build with it runs where it is not installed. */
-#ifndef WEFT_NET_UCX_LIBRARY_H
-#define WEFT_NET_UCX_LIBRARY_H
+#pragma once
 
 #include <ucp/api/ucp.h>
 
@@ -28,5 +27,3 @@ struct weft__ucx {
 
 /* Loads it once per process. UNSUPPORTED, with a message, if it is not there or too old. */
 weft_result weft__ucx_load(const struct weft__ucx **ucx);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What UCX may use, and what it has chosen. */
-#ifndef WEFT_NET_UCX_TRANSPORTS_H
-#define WEFT_NET_UCX_TRANSPORTS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -15,5 +14,3 @@ weft_result weft__ucx_transports(const struct weft__ucx *ucx, ucp_ep_h endpoint,
                                  size_t names_bytes);
 /* Whether all of them are. */
 int weft__ucx_is_rdma(const char *names);
-
-#endif

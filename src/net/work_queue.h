@@ -13,8 +13,7 @@
  * num_completed are done, in the sense of the operation (sources may be reused; flushes have been flushed; what was
  * fetched is here), or have failed; of what may be lost, that nobody waits for, they have been given to the net.
  */
-#ifndef WEFT_NET_WORK_QUEUE_H
-#define WEFT_NET_WORK_QUEUE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ struct weft__work_queue {
     struct weft__doorbell completed; /* rung for those who sleep until num_completed has grown */
     _Alignas(WP_ACCESS_BYTES) struct wp_access slots[];
 };
-
-#endif

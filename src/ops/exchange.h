@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Host side of an exchange (programs/exchange.h): its mailbox and its place among the streams. */
-#ifndef WEFT_OPS_EXCHANGE_H
-#define WEFT_OPS_EXCHANGE_H
+#pragma once
 
 #include "ops/nodes.h"
 #include "ops/programs.h"
@@ -34,5 +33,3 @@ uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange);
 weft_result weft__exchange_launch(struct weft__exchange *exchange, weft_stream *stream,
                                   enum wp_program program, struct weft__grid grid, const void *args,
                                   size_t args_bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What calls of several ranks disagree on, in the words of weft.h. */
-#ifndef WEFT_OPS_MISMATCH_H
-#define WEFT_OPS_MISMATCH_H
+#pragma once
 
 #include "machine/machine.h"
 
@@ -12,5 +11,3 @@ struct weft__mismatch {
 
 /* The failure is of kind WP_FAILURE_MISMATCH. */
 void weft__mismatch_describe(const struct wp_failure *failure, struct weft__mismatch *mismatch);
-
-#endif

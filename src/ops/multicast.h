@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Host side of a multicast object (machine/multicast.h): memory of all ranks, at one offset of a window of each. */
-#ifndef WEFT_OPS_MULTICAST_H
-#define WEFT_OPS_MULTICAST_H
+#pragma once
 
 #include "machine/host.h"
 #include "machine/multicast.h"
@@ -23,5 +22,3 @@ struct wp_multicast weft__multicast_for(const struct weft__multicast *object,
                                         struct wp_reduction reduction);
 /* Of an object that was made, or is zero. */
 void weft__multicast_destroy(weft_comm *comm, struct weft__multicast *object);
-
-#endif

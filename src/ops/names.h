@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The names of what weft.h numbers; "?" for other numbers, as a peer's message might hold. */
-#ifndef WEFT_OPS_NAMES_H
-#define WEFT_OPS_NAMES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,3 @@ const char *weft__constant_name(enum weft__enum kind, int64_t value);
 /* As tables of algorithms spell it: "all_reduce", "oneshot". */
 const char *weft__collective_name(uint64_t collective);
 const char *weft__algorithm_name(uint64_t algorithm);
-
-#endif

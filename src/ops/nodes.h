@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The nodes of a communicator as programs see them (programs/nodes.h). */
-#ifndef WEFT_OPS_NODES_H
-#define WEFT_OPS_NODES_H
+#pragma once
 
 #include "comm/comm.h"
 #include "programs/nodes.h"
@@ -19,5 +18,3 @@ weft_result weft__nodes_check(const weft_comm *comm, const char *what);
 /* Collective, of nodes that need not be alike. */
 weft_result weft__nodes_create(weft_comm *comm, struct weft__nodes *nodes);
 void weft__nodes_destroy(weft_comm *comm, struct weft__nodes *nodes);
-
-#endif

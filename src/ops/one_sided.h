@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Host side of the one-sided operations: a launch for each, which no other rank takes part in. */
-#ifndef WEFT_OPS_ONE_SIDED_H
-#define WEFT_OPS_ONE_SIDED_H
+#pragma once
 
 #include "ops/programs.h"
 
@@ -13,5 +12,3 @@ weft_result weft__one_sided_quiet(weft_comm *comm, weft_stream *stream);
 /* `place` is that of the word, in the own heap. */
 weft_result weft__one_sided_wait(weft_comm *comm, uint64_t place, uint64_t at_least,
                                  weft_stream *stream);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The warp programs as the host launches them. */
-#ifndef WEFT_OPS_PROGRAMS_H
-#define WEFT_OPS_PROGRAMS_H
+#pragma once
 
 #include "machine/host.h"
 #include "programs/list.h"
@@ -16,5 +15,3 @@ weft_result weft__program_failed(weft_comm *comm, const struct weft__program *pr
 
 /* The calls of weft.h that launch a program, for reports; "?" if none does. */
 const char *weft__program_calls(const struct weft__program *program);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory that users have registered: what other ranks reach where it is lies in windows. */
-#ifndef WEFT_OPS_REGISTERED_H
-#define WEFT_OPS_REGISTERED_H
+#pragma once
 
 #include "ops/windows.h"
 
@@ -13,5 +12,3 @@ weft_result weft__unregister(weft_comm *comm, void *ptr);
 int weft__registered_find(const weft_comm *comm, const void *ptr, uint64_t bytes, uint64_t *place);
 /* Forgets all, without closing. */
 void weft__registered_forget(weft_comm *comm);
-
-#endif

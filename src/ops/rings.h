@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory of rings between nodes (programs/ring.h), whose sizes the caller has chosen. */
-#ifndef WEFT_OPS_RINGS_H
-#define WEFT_OPS_RINGS_H
+#pragma once
 
 #include "comm/comm.h"
 #include "programs/ring.h"
@@ -17,5 +16,3 @@ void weft__rings_free(weft_comm *comm, struct wp_rings *rings);
 /* num_sent and num_received, in zeroed memory of the machine that is the caller's; returns what is behind them. */
 uint64_t weft__rings_counters_bytes(const struct wp_rings *rings);
 uint64_t *weft__rings_lay_counters(struct wp_rings *rings, void *memory);
-
-#endif

@@ -7,8 +7,7 @@
  * only after all ranks have closed it together, so that an entry of the table changes only while no
  * program reads it.
  */
-#ifndef WEFT_OPS_WINDOWS_H
-#define WEFT_OPS_WINDOWS_H
+#pragma once
 
 #include <pthread.h>
 
@@ -72,5 +71,3 @@ int weft__window_contains(const weft_comm *comm, int32_t window, const void *ptr
 
 /* Logs a reason why memory is staged; each once per communicator, addresses aside. */
 void weft__windows_tell(weft_comm *comm, const char *reason);
-
-#endif

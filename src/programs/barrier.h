@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_BARRIER_H
-#define WEFT_PROGRAMS_BARRIER_H
+#pragma once
 
 #include "programs/exchange.h"
 
@@ -8,5 +7,3 @@ struct wp_barrier_args {
     struct wp_exchange exchange;
     struct wp_message message;
 };
-
-#endif

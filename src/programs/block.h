@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the warps of a block, and the blocks of a launch, decide together. */
-#ifndef WEFT_PROGRAMS_BLOCK_H
-#define WEFT_PROGRAMS_BLOCK_H
+#pragma once
 
 #include "machine/machine.h"
 
@@ -54,5 +53,3 @@ WP_FN int32_t wp_num_launch_warps(struct wp_warp *warp)
 {
     return wp_num_blocks(warp) * wp_num_warps(warp);
 }
-
-#endif

@@ -6,8 +6,7 @@
  * A difference is a field and its two values, whichever way they came; ops/mismatch.c puts it into
  * words.
  */
-#ifndef WEFT_PROGRAMS_CALL_H
-#define WEFT_PROGRAMS_CALL_H
+#pragma once
 
 #include "machine/machine.h"
 
@@ -185,5 +184,3 @@ WP_FN void wp_call_write(struct wp_warp *warp, struct wp_call *to, const struct 
         to->num_experts = call->num_experts;
     }
 }
-
-#endif

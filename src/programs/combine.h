@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_COMBINE_H
-#define WEFT_PROGRAMS_COMBINE_H
+#pragma once
 
 #include "programs/exchange.h"
 #include "programs/routing.h"
@@ -15,5 +14,3 @@ struct wp_combine_args {
     char *out;
     float *out_topk_weights;
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_COPY_H
-#define WEFT_PROGRAMS_COPY_H
+#pragma once
 
 #include "machine/machine.h"
 
@@ -20,5 +19,3 @@ struct wp_copy_args {
     uint64_t chunk_bytes; /* that a warp copies at a time */
     struct wp_copied_row rows[WP_MAX_COPIED_ROWS];
 };
-
-#endif

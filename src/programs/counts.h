@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The counts of notify, where they lie at other ranks: what it shares with internode_notify. */
-#ifndef WEFT_PROGRAMS_COUNTS_H
-#define WEFT_PROGRAMS_COUNTS_H
+#pragma once
 
 #include "programs/notify.h"
 
@@ -99,5 +98,3 @@ WP_FN void wp_counts_receive(struct wp_warp *warp, const struct wp_notify_args *
     if (thread == 0)
         *routing->dropped_rows = 0;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * What ranks that are mapped get of one token: copies of its row in their outputs, and which of its
  * choices are experts of theirs. The warp has found the targets (targets.h).
  */
-#ifndef WEFT_PROGRAMS_DELIVER_H
-#define WEFT_PROGRAMS_DELIVER_H
+#pragma once
 
 #include "programs/dispatch.h"
 #include "programs/share.h"
@@ -167,5 +166,3 @@ WP_FN void wp_complete_outputs(const struct wp_operation *op, const struct wp_ro
          i += (int64_t)wp_num_launch_warps(warp) * WP_WARP_SIZE)
         wp_store_expert_id(options, ids, i, -1);
 }
-
-#endif

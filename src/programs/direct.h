@@ -10,8 +10,7 @@
  * finish: a block that has done its part signals to the blocks of the same number, and waits for them. When
  *         all blocks of a launch have done so, all blocks of all ranks are done with this rank's arrays.
  */
-#ifndef WEFT_PROGRAMS_DIRECT_H
-#define WEFT_PROGRAMS_DIRECT_H
+#pragma once
 
 #include "programs/packet_area.h"
 #include "programs/share.h"
@@ -139,5 +138,3 @@ WP_FN struct wp_span wp_direct_span(const struct wp_direct *direct, const struct
     span.begin += whole.begin;
     return span;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_DIRECT_PUSH_H
-#define WEFT_PROGRAMS_DIRECT_PUSH_H
+#pragma once
 
 #include "programs/direct.h"
 
@@ -19,5 +18,3 @@ struct wp_direct_push_args {
     uint64_t longest_row_bytes; /* of those sent */
     struct wp_exchanged_rows rows;
 };
-
-#endif

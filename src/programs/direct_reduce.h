@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_DIRECT_REDUCE_H
-#define WEFT_PROGRAMS_DIRECT_REDUCE_H
+#pragma once
 
 #include "programs/direct.h"
 
@@ -12,5 +11,3 @@ struct wp_direct_reduce_args {
     char *out;    /* where the part goes; NULL: to its offset in the output of */
     int32_t root; /* this rank; WP_NO_RANK: of all ranks */
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_DISPATCH_H
-#define WEFT_PROGRAMS_DISPATCH_H
+#pragma once
 
 #include "programs/exchange.h"
 #include "programs/routing.h"
@@ -33,5 +32,3 @@ struct wp_dispatch_args {
     const float *topk_weights;
     char *recv_topk_idx; /* of this rank, wherever the others write them to */
 };
-
-#endif

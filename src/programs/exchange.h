@@ -20,8 +20,7 @@
  *
  * What a warp has of all this is struct wp_operation, which every step of a program is given.
  */
-#ifndef WEFT_PROGRAMS_EXCHANGE_H
-#define WEFT_PROGRAMS_EXCHANGE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -436,5 +435,3 @@ WP_FN enum wp_status wp_operation_finish(const struct wp_operation *op, enum wp_
     }
     return status;
 }
-
-#endif

@@ -19,8 +19,7 @@
  * of a launch or behind a sync. Within an operation, a rank may post num_slots steps to a peer beyond what the peer has
  * consumed; with one slot ranks that send before they receive would wait for each other.
  */
-#ifndef WEFT_PROGRAMS_FIFO_H
-#define WEFT_PROGRAMS_FIFO_H
+#pragma once
 
 #include "programs/exchange.h"
 
@@ -161,5 +160,3 @@ WP_FN void wp_fifo_advance_in(const struct wp_fifo *fifo, uint64_t num_consumed)
 {
     fifo->fifos->num_consumed[wp_fifo_pair(fifo, fifo->peer)] += num_consumed;
 }
-
-#endif

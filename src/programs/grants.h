@@ -20,8 +20,7 @@
  * last of its steps has been sent. What goes to a rank of another node is put from slots of the sender, which are its own
  * again when the last step has been consumed: it waits for that.
  */
-#ifndef WEFT_PROGRAMS_GRANTS_H
-#define WEFT_PROGRAMS_GRANTS_H
+#pragma once
 
 #include "programs/exchange.h"
 
@@ -242,5 +241,3 @@ WP_FN void wp_line_consume(const struct wp_line *line, uint64_t number)
     if (wp_lane_idx(warp) == 0)
         wp_credit(warp, line->peer, wp_line_peers_word(line, WP_GRANT_CONSUMED), number + 1);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_INTERNODE_BARRIER_H
-#define WEFT_PROGRAMS_INTERNODE_BARRIER_H
+#pragma once
 
 #include "programs/exchange.h"
 #include "programs/nodes.h"
@@ -13,5 +12,3 @@ struct wp_internode_barrier_args {
     const uint64_t *words;
     uint64_t words_place;
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_INTERNODE_COLLECTIVE_H
-#define WEFT_PROGRAMS_INTERNODE_COLLECTIVE_H
+#pragma once
 
 #include "programs/relay.h"
 #include "programs/window.h"
@@ -30,5 +29,3 @@ struct wp_internode_collective_args {
     uint64_t chunk_bytes; /* of a row that a warp copies within the node at a time */
     char *own_sums;       /* [num_channels][slot_bytes] */
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_INTERNODE_COMBINE_H
-#define WEFT_PROGRAMS_INTERNODE_COMBINE_H
+#pragma once
 
 #include "programs/combine.h"
 #include "programs/ring.h"
@@ -26,5 +25,3 @@ WP_FN uint64_t wp_wire_combine_bytes(const struct wp_call *call, weft_dtype wire
     return wp_wire_weights_bytes(call) +
            wp_wire_round_up(num_elements * wp_dtype_bytes(wire_dtype));
 }
-
-#endif

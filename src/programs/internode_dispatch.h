@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_INTERNODE_DISPATCH_H
-#define WEFT_PROGRAMS_INTERNODE_DISPATCH_H
+#pragma once
 
 #include "programs/dispatch.h"
 #include "programs/ring.h"
@@ -45,5 +44,3 @@ WP_FN uint64_t wp_wire_dispatch_bytes(const struct wp_call *call, int32_t max_ro
 {
     return wp_wire_plane_offset(call, max_rows, wp_call_num_planes(call));
 }
-
-#endif

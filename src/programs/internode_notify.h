@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_INTERNODE_NOTIFY_H
-#define WEFT_PROGRAMS_INTERNODE_NOTIFY_H
+#pragma once
 
 #include "programs/notify.h"
 #include "programs/ring.h"
@@ -57,5 +56,3 @@ WP_FN uint64_t wp_told_area_bytes(int32_t num_nodes, uint64_t told_bytes)
 {
     return wp_told_offset(num_nodes, told_bytes, WP_TOLD_OUT, 1, num_nodes);
 }
-
-#endif

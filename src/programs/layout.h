@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_LAYOUT_H
-#define WEFT_PROGRAMS_LAYOUT_H
+#pragma once
 
 #include "programs/routing.h"
 
@@ -25,5 +24,3 @@ struct wp_layout_args {
     int32_t *num_tokens_per_expert;
     uint8_t *is_token_in_rank;
 };
-
-#endif

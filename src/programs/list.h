@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Every warp program; its arguments are struct weft_<name>_args of "programs/<name>.h". */
-#ifndef WEFT_PROGRAMS_LIST_H
-#define WEFT_PROGRAMS_LIST_H
+#pragma once
 
 #define WP_PROGRAM_LIST(X)                                                                         \
     X(layout)                                                                                      \
@@ -48,5 +47,3 @@
 #define WP_PROGRAM_ENUM(name) WP_PROGRAM_##name,
 enum wp_program { WP_PROGRAM_LIST(WP_PROGRAM_ENUM) WP_NUM_PROGRAMS };
 #undef WP_PROGRAM_ENUM
-
-#endif

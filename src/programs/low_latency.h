@@ -20,8 +20,7 @@
  * Ranks of other nodes are reached by puts into the same slots (low_latency_network.h): rows and
  * answers are staged here, those of a block for a rank one behind the other, and go in one put.
  */
-#ifndef WEFT_PROGRAMS_LOW_LATENCY_H
-#define WEFT_PROGRAMS_LOW_LATENCY_H
+#pragma once
 
 #include "programs/low_latency_network.h"
 
@@ -463,5 +462,3 @@ WP_FN struct wp_share wp_ll_share(struct wp_warp *warp, int32_t num_rows)
 {
     return wp_share_rows(wp_num_warps(warp), num_rows, NULL);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What low latency's ranks have of memory: the area in every heap, and what is a rank's own. low_latency.h
  * says how they use it. */
-#ifndef WEFT_PROGRAMS_LOW_LATENCY_AREA_H
-#define WEFT_PROGRAMS_LOW_LATENCY_AREA_H
+#pragma once
 
 #include "programs/exchange.h"
 #include "programs/low_latency_masks.h"
@@ -364,5 +363,3 @@ WP_FN int32_t *wp_ll_packed(const struct wp_low_latency *ll, uint64_t number, in
     return ll->packed_rows +
            (rank_row * (uint64_t)ll->plan.max_tokens + (uint64_t)row) * (uint64_t)ll->plan.num_topk;
 }
-
-#endif

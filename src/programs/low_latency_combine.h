@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_LOW_LATENCY_COMBINE_H
-#define WEFT_PROGRAMS_LOW_LATENCY_COMBINE_H
+#pragma once
 
 #include "programs/low_latency.h"
 
@@ -17,5 +16,3 @@ struct wp_low_latency_combine_args {
     char *out;                 /* [num_tokens] rows of plan.dtype */
     int32_t *missing_ranks;    /* [num_ranks], or NULL */
 };
-
-#endif

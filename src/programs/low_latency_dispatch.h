@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_LOW_LATENCY_DISPATCH_H
-#define WEFT_PROGRAMS_LOW_LATENCY_DISPATCH_H
+#pragma once
 
 #include "programs/low_latency.h"
 
@@ -35,5 +34,3 @@ struct wp_low_latency_dispatch_args {
     int64_t *row_ranges;          /* [local experts][num_ranks] count, and first row << 32 */
     int32_t *cumulative_rows;     /* [local experts], added to */
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_LOW_LATENCY_MASK_H
-#define WEFT_PROGRAMS_LOW_LATENCY_MASK_H
+#pragma once
 
 #include "programs/low_latency.h"
 
@@ -9,5 +8,3 @@ struct wp_low_latency_mask_args {
     const int32_t *more; /* [num_ranks] nonzero: masked from now on; NULL: none */
     int32_t *mask;       /* [num_ranks] what is masked then, 0 or 1; NULL: nobody asks */
 };
-
-#endif

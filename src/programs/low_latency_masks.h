@@ -17,8 +17,7 @@
  * the block has met: so nobody is told of what a warp has left out. Who receives uses what one warp has
  * found for all of its block.
  */
-#ifndef WEFT_PROGRAMS_LOW_LATENCY_MASKS_H
-#define WEFT_PROGRAMS_LOW_LATENCY_MASKS_H
+#pragma once
 
 #include "programs/block.h"
 
@@ -95,5 +94,3 @@ WP_FN int wp_ll_decide_presence(const struct wp_ll_masks *masks, int32_t rank, u
     }
     return (int)(standing & 1u);
 }
-
-#endif

@@ -18,8 +18,7 @@
  * answers, and its own staged ones, since what was put to a rank that is masked then may still be
  * under way, and must stay what it is.
  */
-#ifndef WEFT_PROGRAMS_LOW_LATENCY_NETWORK_H
-#define WEFT_PROGRAMS_LOW_LATENCY_NETWORK_H
+#pragma once
 
 #include "programs/low_latency_area.h"
 
@@ -297,5 +296,3 @@ WP_FN void wp_ll_tell_room_remotely(struct wp_warp *warp, const struct wp_low_la
             wp_ll_post_room(warp, ll, WP_LL_ROWS, rank);
     }
 }
-
-#endif

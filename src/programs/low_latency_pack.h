@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows that low-latency dispatch has brought: how many they are, and to where they are packed by
  * expert. */
-#ifndef WEFT_PROGRAMS_LOW_LATENCY_PACK_H
-#define WEFT_PROGRAMS_LOW_LATENCY_PACK_H
+#pragma once
 
 #include "programs/low_latency_routes.h"
 
@@ -332,5 +331,3 @@ WP_FN void wp_ll_pack_all(const struct wp_ll_taker *taker)
         unit -= num_units;
     }
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_LOW_LATENCY_RELEASE_H
-#define WEFT_PROGRAMS_LOW_LATENCY_RELEASE_H
+#pragma once
 
 #include "programs/low_latency.h"
 
@@ -13,5 +12,3 @@ struct wp_low_latency_release_args {
     struct wp_low_latency ll;
     enum wp_ll_release what;
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Where the tokens of a block go in low-latency dispatch: to which ranks, into which of their slots,
  * and how many selections of the same expert come before. */
-#ifndef WEFT_PROGRAMS_LOW_LATENCY_ROUTES_H
-#define WEFT_PROGRAMS_LOW_LATENCY_ROUTES_H
+#pragma once
 
 #include "programs/low_latency_dispatch.h"
 
@@ -290,5 +289,3 @@ WP_FN void wp_ll_find_routes(const struct wp_ll_sender *sender)
             wp_ll_place_answers(sender);
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The sums of answers that low-latency combine gets. */
-#ifndef WEFT_PROGRAMS_LOW_LATENCY_SUMS_H
-#define WEFT_PROGRAMS_LOW_LATENCY_SUMS_H
+#pragma once
 
 #include "programs/low_latency_combine.h"
 
@@ -154,5 +153,3 @@ WP_FN enum wp_status wp_ll_await_and_sum(const struct wp_ll_summer *summer)
     wp_ll_sum_tokens(summer, part);
     return status;
 }
-
-#endif

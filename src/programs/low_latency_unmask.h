@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_LOW_LATENCY_UNMASK_H
-#define WEFT_PROGRAMS_LOW_LATENCY_UNMASK_H
+#pragma once
 
 #include "programs/low_latency.h"
 
@@ -9,5 +8,3 @@ struct wp_low_latency_unmask_args {
     const int32_t *mask; /* [num_ranks] nonzero: stays masked, or becomes so */
     uint64_t epoch;      /* greater than any before, the same on all ranks that take part */
 };
-
-#endif

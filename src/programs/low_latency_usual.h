@@ -9,8 +9,7 @@
  * both layouts, 9.3 by rank alone. With one token almost all is such delay: a step by rank takes 16.9 us with
  * both layouts, 14.7 without the other.
  */
-#ifndef WEFT_PROGRAMS_LOW_LATENCY_USUAL_H
-#define WEFT_PROGRAMS_LOW_LATENCY_USUAL_H
+#pragma once
 
 #include "programs/low_latency_area.h"
 
@@ -63,5 +62,3 @@ WP_FN void wp_ll_fix_form(struct wp_low_latency *ll, enum wp_ll_form form, enum 
     ll->plan.quantisation = wp_ll_usual_quantisation(form);
     ll->masks.absent_after_ms = 0;
 }
-
-#endif

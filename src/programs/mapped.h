@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Accesses to the heap of a rank that is mapped, by loads and stores. */
-#ifndef WEFT_PROGRAMS_MAPPED_H
-#define WEFT_PROGRAMS_MAPPED_H
+#pragma once
 
 #include "machine/machine.h"
 
@@ -50,5 +49,3 @@ WP_FN int wp_access_has_add(const struct wp_access *access)
 {
     return access->operation == WP_ACCESS_PUT_SIGNAL || access->operation == WP_ACCESS_FETCH_ADD;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_MAPPED_ACCESS_H
-#define WEFT_PROGRAMS_MAPPED_ACCESS_H
+#pragma once
 
 #include "programs/mapped.h"
 
@@ -8,5 +7,3 @@ struct wp_mapped_access_args {
     struct wp_access access; /* one with an add is launched in one block */
     struct wp_mapped mapped;
 };
-
-#endif

@@ -18,8 +18,7 @@
  * which wait for nothing, the same is true of the last steps of the operation before: all ranks have ended all but
  * the last lag of them.
  */
-#ifndef WEFT_PROGRAMS_MULTICAST_H
-#define WEFT_PROGRAMS_MULTICAST_H
+#pragma once
 
 #include "machine/multicast.h"
 #include "programs/packet_area.h"
@@ -82,5 +81,3 @@ WP_FN uint64_t wp_multicast_object_bytes(const struct wp_multicast_queues *queue
 {
     return wp_multicast_slot_offset(queues, num_ranks, wp_multicast_num_queues(queues), 0);
 }
-
-#endif

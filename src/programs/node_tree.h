@@ -14,8 +14,7 @@
  * window (ring.h) of two or more it waits for the slots of chunks that were sent two turns before or earlier, which have
  * been taken in the turn before. So of all warps of a channel the one that is least far waits for nobody.
  */
-#ifndef WEFT_PROGRAMS_NODE_TREE_H
-#define WEFT_PROGRAMS_NODE_TREE_H
+#pragma once
 
 #include "programs/rail_rows.h"
 
@@ -227,5 +226,3 @@ WP_FN enum wp_status wp_tree_carry(struct wp_tree_walk *walk)
     }
     return status;
 }
-
-#endif

@@ -2,8 +2,7 @@
 /* The nodes of a communicator. A rank's partners are the ranks of the other nodes with the same index in theirs: what
  * crosses the network goes between partners. Where nodes differ in their number of ranks, those with an index that the
  * smallest node has too are its rails; the others have no partners. */
-#ifndef WEFT_PROGRAMS_NODES_H
-#define WEFT_PROGRAMS_NODES_H
+#pragma once
 
 #include "machine/machine.h"
 
@@ -40,5 +39,3 @@ WP_FN int32_t wp_node_before(const struct wp_nodes *nodes, int32_t i)
 {
     return (nodes->node + nodes->num_nodes - i) % nodes->num_nodes;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_NOTIFY_H
-#define WEFT_PROGRAMS_NOTIFY_H
+#pragma once
 
 #include "programs/exchange.h"
 #include "programs/routing.h"
@@ -21,5 +20,3 @@ WP_FN uint64_t wp_notify_counts_bytes(int32_t num_ranks, int32_t counts_stride)
 {
     return WP_NUM_HALVES * (uint64_t)num_ranks * (uint64_t)counts_stride * sizeof(int32_t);
 }
-
-#endif

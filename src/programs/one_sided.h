@@ -4,8 +4,7 @@
  * offsets in the heaps. For programs; each is called by all lanes of a warp together, and any number of warps and
  * ranks may do so at any time.
  */
-#ifndef WEFT_PROGRAMS_ONE_SIDED_H
-#define WEFT_PROGRAMS_ONE_SIDED_H
+#pragma once
 
 #include "programs/mapped.h"
 
@@ -76,5 +75,3 @@ WP_FN enum wp_status wp_quiet(struct wp_warp *warp, const struct wp_heaps *heaps
     const struct wp_wait_site site = {WP_PHASE_FLUSH, WP_NO_RANK, number, 1, 0};
     return num_flushes > 0 ? wp_await_access(warp, number, &site) : WP_STATUS_OK;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * The sums of a rank's own tokens: a token's owner pulls its rows from the ranks that had it and sums
  * them in ascending rank order. The routes are the ones that dispatch wrote along.
  */
-#ifndef WEFT_PROGRAMS_OWN_SUMS_H
-#define WEFT_PROGRAMS_OWN_SUMS_H
+#pragma once
 
 #include "programs/combine.h"
 #include "programs/share.h"
@@ -69,5 +68,3 @@ WP_FN void wp_sum_part(const struct wp_operation *op, const struct wp_combine_ar
         wp_sum_rows(op, part.token, num_routes, &weights, all);
     }
 }
-
-#endif

@@ -3,8 +3,7 @@
  * A rank's own tokens on their way to the ranks that it has mapped: all that dispatch does, and of
  * internode_dispatch what stays in the node. A warp reads a token's row, or a part of it, once.
  */
-#ifndef WEFT_PROGRAMS_OWN_TOKENS_H
-#define WEFT_PROGRAMS_OWN_TOKENS_H
+#pragma once
 
 #include "programs/deliver.h"
 #include "programs/dispatch.h"
@@ -115,5 +114,3 @@ WP_FN void wp_own_deliver(const struct wp_own_tokens *own, int32_t first, int32_
         unit = wp_taken_unit(warp, next);
     }
 }
-
-#endif

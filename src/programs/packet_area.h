@@ -11,8 +11,7 @@
  * takes all headers and data that it is sent. So the buffers are the halves of parity.h: slots that are
  * sent to were emptied.
  */
-#ifndef WEFT_PROGRAMS_PACKET_AREA_H
-#define WEFT_PROGRAMS_PACKET_AREA_H
+#pragma once
 
 #include "programs/exchange.h"
 #include "programs/share.h"
@@ -234,5 +233,3 @@ WP_FN struct wp_span wp_warp_share(struct wp_warp *warp, uint64_t row_bytes)
 {
     return wp_share_row(row_bytes, wp_launch_warp_idx(warp), wp_num_launch_warps(warp));
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_PACKET_EXCHANGE_H
-#define WEFT_PROGRAMS_PACKET_EXCHANGE_H
+#pragma once
 
 #include "programs/packet_area.h"
 
@@ -11,5 +10,3 @@ struct wp_packet_exchange_args {
     char *out;
     struct wp_exchanged_rows rows; /* other ranks' are of at most region_bytes */
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_PACKET_REDUCE_H
-#define WEFT_PROGRAMS_PACKET_REDUCE_H
+#pragma once
 
 #include "programs/packet_area.h"
 
@@ -15,5 +14,3 @@ struct wp_packet_reduce_args {
     struct wp_reduction reduction;
     int32_t root; /* who alone gets the result; WP_NO_RANK: every rank does */
 };
-
-#endif

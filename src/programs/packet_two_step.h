@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_PACKET_TWO_STEP_H
-#define WEFT_PROGRAMS_PACKET_TWO_STEP_H
+#pragma once
 
 #include "programs/packet_area.h"
 
@@ -13,5 +12,3 @@ struct wp_packet_two_step_args {
     uint64_t part_bytes; /* of each rank but the last ones; at most half of region_bytes */
     struct wp_reduction reduction;
 };
-
-#endif

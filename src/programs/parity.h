@@ -36,8 +36,7 @@
  *     chunks that rings have carried      none is needed: one rank's, (a)   ring.h
  *     counts for partners                 these; notifies are numbered      internode_notify.h
  */
-#ifndef WEFT_PROGRAMS_PARITY_H
-#define WEFT_PROGRAMS_PARITY_H
+#pragma once
 
 #include "machine/machine.h"
 
@@ -48,5 +47,3 @@ WP_FN uint64_t wp_half(uint64_t sequence)
 {
     return sequence % WP_NUM_HALVES;
 }
-
-#endif

@@ -18,8 +18,7 @@
  * What a rank posts to another as its n-th step, the other takes as its n-th from it: plans have the steps of two ranks
  * in the same order at both.
  */
-#ifndef WEFT_PROGRAMS_PIPELINE_H
-#define WEFT_PROGRAMS_PIPELINE_H
+#pragma once
 
 #include "programs/direct.h"
 #include "programs/fifo.h"
@@ -88,5 +87,3 @@ struct wp_pipeline_args {
     uint64_t num_bytes; /* of the rows */
     uint64_t part_bytes;
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_QUANTISE_H
-#define WEFT_PROGRAMS_QUANTISE_H
+#pragma once
 
 #include "machine/machine.h"
 
@@ -19,5 +18,3 @@ struct wp_quantise_args {
     char *scales; /* WEFT_LOG_10BIT has none: NULL */
     uint64_t src_stride_bytes, dst_stride_bytes, scales_stride_bytes; /* between rows */
 };
-
-#endif

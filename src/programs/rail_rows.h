@@ -5,8 +5,7 @@
  * the slot that it goes on in and to outputs of the node's ranks. A warp's pointers are sources, then
  * destinations.
  */
-#ifndef WEFT_PROGRAMS_RAIL_ROWS_H
-#define WEFT_PROGRAMS_RAIL_ROWS_H
+#pragma once
 
 #include "programs/streams.h"
 
@@ -331,5 +330,3 @@ WP_FN void wp_move_chunk(const struct wp_carrier *carrier, const struct wp_passa
         begin += piece.bytes;
     }
 }
-
-#endif

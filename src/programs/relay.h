@@ -3,8 +3,7 @@
  * What dispatch and combine between nodes have in common: some warps of a launch have a ring each,
  * to send or to receive, and the others move the rows of this node's ranks.
  */
-#ifndef WEFT_PROGRAMS_RELAY_H
-#define WEFT_PROGRAMS_RELAY_H
+#pragma once
 
 #include "programs/ring.h"
 #include "programs/share.h"
@@ -118,5 +117,3 @@ WP_FN enum wp_status wp_relay_finish(const struct wp_operation *op, enum wp_stat
         return wp_operation_end(op, status);
     return wp_operation_finish(op, WP_BLOCKS_AS_TOLD);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_REMOTE_ACCESS_H
-#define WEFT_PROGRAMS_REMOTE_ACCESS_H
+#pragma once
 
 #include "programs/one_sided.h"
 
@@ -8,5 +7,3 @@ struct wp_remote_access_args {
     struct wp_heaps heaps;
     struct wp_access access; /* a flush is of all ranks */
 };
-
-#endif

@@ -16,8 +16,7 @@
  * nodes by several warps: nobody waits for one node before it serves another, so that there is no circle of
  * ranks that wait for each other, however few slots there are.
  */
-#ifndef WEFT_PROGRAMS_RING_H
-#define WEFT_PROGRAMS_RING_H
+#pragma once
 
 #include "programs/exchange.h"
 #include "programs/nodes.h"
@@ -305,5 +304,3 @@ WP_FN void wp_ring_consume(struct wp_warp *warp, const struct wp_ring *ring, uin
         wp_counted_put(ring->partner, 0, 0, 0, rings->words_place + wp_rings_consumed(rings, slot));
     wp_remote_post(warp, &credit);
 }
-
-#endif

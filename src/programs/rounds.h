@@ -19,8 +19,7 @@
  * number of the exchange, and an operation an odd number of them: the next one's half is the other
  * one (parity.h).
  */
-#ifndef WEFT_PROGRAMS_ROUNDS_H
-#define WEFT_PROGRAMS_ROUNDS_H
+#pragma once
 
 #include "programs/targets.h"
 
@@ -230,5 +229,3 @@ WP_FN void wp_round_copy_slots(const struct wp_round *round, enum wp_slot_way wa
         wp_round_copy_slot(round, slot, word - 1, way);
     }
 }
-
-#endif

@@ -10,8 +10,7 @@
  *     slot                          rows there from lower tokens of the chunk (layout)
  * so rows are in (source rank, token) order, whatever the number of chunks.
  */
-#ifndef WEFT_PROGRAMS_ROUTING_H
-#define WEFT_PROGRAMS_ROUTING_H
+#pragma once
 
 #include "machine/machine.h"
 
@@ -164,5 +163,3 @@ WP_FN int32_t wp_node_slot(const struct wp_routing *routing, int32_t num_nodes, 
     const int32_t chunk = token / routing->chunk_tokens;
     return routing->nodes.chunk_base[(int64_t)chunk * num_nodes + route.rank] + route.slot;
 }
-
-#endif

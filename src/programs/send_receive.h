@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_SEND_RECEIVE_H
-#define WEFT_PROGRAMS_SEND_RECEIVE_H
+#pragma once
 
 #include "programs/grants.h"
 #include "programs/relay.h"
@@ -52,5 +51,3 @@ struct wp_send_receive_args {
     struct wp_transfer_list lists[WP_MAX_TRANSFER_LISTS];
     struct wp_transfer transfers[WP_MAX_TRANSFERS];
 };
-
-#endif

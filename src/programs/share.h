@@ -4,8 +4,7 @@
  * fewer tokens than warps. The first units go to the warps in order, the others to whoever is free: SMs
  * that share a path to the links are slower than others, by a quarter on an H200.
  */
-#ifndef WEFT_PROGRAMS_SHARE_H
-#define WEFT_PROGRAMS_SHARE_H
+#pragma once
 
 #include "programs/block.h"
 
@@ -110,5 +109,3 @@ WP_FN struct wp_span wp_part_groups(const struct wp_share *share, int32_t part, 
         wp_divide_by_parts(share, (uint32_t)num_groups + (uint32_t)share->num_parts - 1);
     return wp_span_of_row(num_groups, (uint64_t)part * part_groups, part_groups);
 }
-
-#endif

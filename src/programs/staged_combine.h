@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_STAGED_COMBINE_H
-#define WEFT_PROGRAMS_STAGED_COMBINE_H
+#pragma once
 
 #include "programs/combine.h"
 #include "programs/rounds.h"
@@ -9,5 +8,3 @@ struct wp_staged_combine_args {
     struct wp_combine_args combine;
     struct wp_rounds rounds;
 };
-
-#endif

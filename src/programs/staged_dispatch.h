@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_STAGED_DISPATCH_H
-#define WEFT_PROGRAMS_STAGED_DISPATCH_H
+#pragma once
 
 #include "programs/dispatch.h"
 #include "programs/rounds.h"
@@ -9,5 +8,3 @@ struct wp_staged_dispatch_args {
     struct wp_dispatch_args dispatch;
     struct wp_rounds rounds;
 };
-
-#endif

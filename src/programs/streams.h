@@ -17,8 +17,7 @@
  * A rail serves the ranks whose index in their node is its own, and, where nodes differ, also every num_rails-th after
  * that. Parts are equal but for the last ones.
  */
-#ifndef WEFT_PROGRAMS_STREAMS_H
-#define WEFT_PROGRAMS_STREAMS_H
+#pragma once
 
 #include "programs/internode_collective.h"
 
@@ -162,5 +161,3 @@ WP_FN struct wp_piece wp_stream_piece(const struct wp_stream *stream, struct wp_
                                    WP_CHUNK_HEADER_BYTES + begin - chunk.begin};
     return piece;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Where the rows of a token are at the ranks that get it: first as integers, which a warp finds
  * while it waits for others, then as addresses, once these have told where their arrays are. */
-#ifndef WEFT_PROGRAMS_TARGETS_H
-#define WEFT_PROGRAMS_TARGETS_H
+#pragma once
 
 #include "programs/exchange.h"
 #include "programs/routing.h"
@@ -57,5 +56,3 @@ WP_FN char *wp_target_row(const struct wp_operation *op, struct wp_target target
     const int32_t row = target.row < 0 ? wp_slot_row(target.row) : target.row;
     return rows == NULL ? NULL : rows + (uint64_t)row * row_bytes;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_PROGRAMS_WAIT_UNTIL_H
-#define WEFT_PROGRAMS_WAIT_UNTIL_H
+#pragma once
 
 #include "machine/machine.h"
 
@@ -9,5 +8,3 @@ struct wp_wait_until_args {
     uint64_t place;       /* its offset there */
     uint64_t at_least;
 };
-
-#endif

@@ -3,8 +3,7 @@
  * Places in a rank's memory, as it tells them to others: one of its windows (ops/windows.h) and an offset
  * in it. An offset in the heap, which is window 0, is a place.
  */
-#ifndef WEFT_PROGRAMS_WINDOW_H
-#define WEFT_PROGRAMS_WINDOW_H
+#pragma once
 
 #include "machine/machine.h"
 #include "net/access.h" /* WP_PLACE_OFFSET_BITS */
@@ -26,5 +25,3 @@ WP_FN char *wp_place_address(char *const *bases, int32_t num_ranks, int32_t rank
     const uint64_t offset = place & ((UINT64_C(1) << WP_PLACE_OFFSET_BITS) - 1);
     return bases[window * (uint64_t)num_ranks + (uint64_t)rank] + offset;
 }
-
-#endif

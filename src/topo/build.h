@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the parts of building a graph share. */
-#ifndef WEFT_TOPO_BUILD_H
-#define WEFT_TOPO_BUILD_H
+#pragma once
 
 #include "topo/graph.h"
 
@@ -17,5 +16,3 @@ weft_result weft__topo_flatten_switches(struct weft__topo *topo);
 
 /* The host of a cpu element, entered if it is new. */
 weft_result weft__topo_host_of(struct weft__topo *topo, const struct weft__xml *cpu, int32_t *host);
-
-#endif

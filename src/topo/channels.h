@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Channels: ways through all GPUs of a node that do not take bandwidth from each other. NCCL calls a set of them a
  * graph. */
-#ifndef WEFT_TOPO_CHANNELS_H
-#define WEFT_TOPO_CHANNELS_H
+#pragma once
 
 #include "topo/graph.h"
 #include "weft.h"
@@ -57,5 +56,3 @@ void weft__channels_copy(struct weft__channels *to, const struct weft__channels 
 double weft__channels_gbps(const struct weft__channels *channels);
 
 const char *weft__pattern_name(enum weft__pattern pattern);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Files of channels, as NCCL_GRAPH_FILE reads and NCCL_GRAPH_DUMP_FILE writes them. */
-#ifndef WEFT_TOPO_CHANNELS_FILE_H
-#define WEFT_TOPO_CHANNELS_FILE_H
+#pragma once
 
 #include "topo/search.h"
 #include "topo/xml.h"
@@ -20,5 +19,3 @@ weft_result weft__channels_from_xml(const struct weft__topo *topo, const struct 
 /* The same of a file. */
 weft_result weft__channels_read(const struct weft__topo *topo, const char *path,
                                 struct weft__channel_sets *sets);
-
-#endif

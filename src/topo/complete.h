@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Completes a file that an operator has written, which has switches but no GPUs, or an empty one. What the file says
  * counts more than what the system says. */
-#ifndef WEFT_TOPO_COMPLETE_H
-#define WEFT_TOPO_COMPLETE_H
+#pragma once
 
 #include "topo/sysfs.h"
 #include "topo/xml.h"
@@ -16,5 +15,3 @@ weft_result weft__topo_complete(struct weft__xml *system, const struct weft__top
 weft_result weft__topo_detect(const char *path, const struct weft__topo_gpu_facts *gpus,
                               int32_t num_gpus, const struct weft__sysfs *sysfs,
                               struct weft__xml **system);
-
-#endif

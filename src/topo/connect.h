@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rings and trees over all ranks, of the channels that were found on each node. */
-#ifndef WEFT_TOPO_CONNECT_H
-#define WEFT_TOPO_CONNECT_H
+#pragma once
 
 #include "topo/search.h"
 
@@ -42,5 +41,3 @@ static inline struct weft__rank_links *weft__links_of(const struct weft__connect
 /* The channels of node `node_idx` of equal ones, whose ranks follow each other. */
 weft_result weft__channels_of_node(const struct weft__channels *first, int32_t node_idx,
                                    struct weft__channels **channels);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What NCCL assumes of links, by version: files that a version has written are its own answers, and are reproduced
  * with its constants. All rates are GB/s, one way. */
-#ifndef WEFT_TOPO_CONSTANTS_H
-#define WEFT_TOPO_CONSTANTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -56,5 +55,3 @@ struct weft__topo_cpu {
 };
 /* Between two of the kind. */
 float weft__topo_cpu_bw(const struct weft__topo_cpu *cpu);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What is known of a machine's devices from elsewhere than its file: the driver's facts about GPUs (machine/cuda gives
  * them), the system's about ports of the network. */
-#ifndef WEFT_TOPO_FACTS_H
-#define WEFT_TOPO_FACTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -45,5 +44,3 @@ struct weft__topo_facts {
     const struct weft__topo_net_facts *nets;
     int32_t num_nets;
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Files of topologies, as NCCL_TOPO_FILE reads and NCCL_TOPO_DUMP_FILE writes them. */
-#ifndef WEFT_TOPO_FILE_H
-#define WEFT_TOPO_FILE_H
+#pragma once
 
 #include "topo/xml.h"
 
@@ -17,5 +16,3 @@ weft_result weft__topo_parse(const char *source, const char *text, size_t num_by
  * have one; NULL: there is none. And where a topology is to be written. */
 const char *weft__topo_file_to_read(void);
 const char *weft__topo_file_to_write(void);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A machine as a graph: what is in it, and the links between, with their bandwidths. The order of nodes and links is
  * that of the file, and decides between paths and channels that are equally good. */
-#ifndef WEFT_TOPO_GRAPH_H
-#define WEFT_TOPO_GRAPH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -139,5 +138,3 @@ static inline int32_t weft__topo_count(const struct weft__topo *topo, enum weft_
 {
     return topo->sets[kind].count;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The way from each GPU and port to each other, and what is near what. */
-#ifndef WEFT_TOPO_PATHS_H
-#define WEFT_TOPO_PATHS_H
+#pragma once
 
 #include "topo/graph.h"
 
@@ -47,5 +46,3 @@ struct weft__topo_node *weft__topo_local_cpu(const struct weft__topo *topo,
 int32_t weft__topo_local_gpu(const struct weft__topo *topo, const struct weft__topo_node *net);
 /* Enters for every GPU which ports its channels take, and for every port its local GPU. */
 weft_result weft__topo_assign_nets(struct weft__topo *topo);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds channels: those that move most bytes per second together, as NCCL does, with the same answers. */
-#ifndef WEFT_TOPO_SEARCH_H
-#define WEFT_TOPO_SEARCH_H
+#pragma once
 
 #include "topo/channels.h"
 
@@ -28,5 +27,3 @@ struct weft__channel_sets {
 weft_result weft__search_all(struct weft__topo *topo, enum weft__topo_reach reach,
                              struct weft__channel_sets *sets);
 void weft__channel_sets_free(struct weft__channel_sets *sets);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The state that the parts of a search share. */
-#ifndef WEFT_TOPO_SEARCH_INTERNAL_H
-#define WEFT_TOPO_SEARCH_INTERNAL_H
+#pragma once
 
 #include "topo/paths.h"
 #include "topo/search.h"
@@ -67,5 +66,3 @@ static inline struct weft__channel *weft__search_channel(const struct weft__sear
 {
     return &search->now->channel[search->now->num_channels];
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What Linux shows of devices in its file systems. Where it shows nothing, these say so, and that is no error: it is
  * the rule in virtual machines. */
-#ifndef WEFT_TOPO_SYSFS_H
-#define WEFT_TOPO_SYSFS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -40,5 +39,3 @@ int32_t weft__sysfs_find_numa_nodes(const struct weft__sysfs *sysfs, int32_t *no
 /* Ports for RDMA, else interfaces of the network that are devices; numbered by name. The number of them. */
 int32_t weft__sysfs_find_nets(const struct weft__sysfs *sysfs, struct weft__topo_net_facts *nets,
                               int32_t most);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Two binary trees over the same places: who has children in one is a leaf in the other, so that everybody sends and
  * receives about as much in both together. Pure integers. */
-#ifndef WEFT_TOPO_TREES_H
-#define WEFT_TOPO_TREES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ struct weft__tree_place {
 void weft__double_tree(int32_t num_places, int32_t place, struct weft__tree_place trees[2]);
 /* The root of the first (0) or the second (1). */
 int32_t weft__double_tree_root(int32_t num_places, int tree);
-
-#endif

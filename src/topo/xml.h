@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Elements with attributes, which is all that files of topologies and channels are made of: read, looked at, changed
  * and written. Every error names file, line and element. */
-#ifndef WEFT_TOPO_XML_H
-#define WEFT_TOPO_XML_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -101,5 +100,3 @@ weft_result weft__xml_real_or(const struct weft__xml *element, const char *name,
 /* 64 bits in hexadecimal, with or without 0x. */
 weft_result weft__xml_hex_or(const struct weft__xml *element, const char *name, uint64_t usual,
                              uint64_t *value);
-
-#endif

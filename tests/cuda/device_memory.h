@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory as users of weft have it from CUDA. Functions return 0, or 1 with context->failure set; they are
  * called on a thread whose context is current. */
-#ifndef TESTS_CUDA_DEVICE_MEMORY_H
-#define TESTS_CUDA_DEVICE_MEMORY_H
+#pragma once
 
 #include "cuda/driver.h"
 
@@ -32,5 +31,3 @@ int device_memory_alloc(struct ranks_context *context, enum device_memory_kind k
 int device_memory_free(struct ranks_context *context, const struct device_memory *memory);
 /* How many bytes of the device are free. */
 int device_memory_count_free(struct ranks_context *context, size_t *free_bytes);
-
-#endif

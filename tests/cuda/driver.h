@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* CUDA as a user of weft has it beside weft: contexts, streams, graphs and memory of the driver, which
  * is looked up at run time so that the tests also start, and are skipped, where there is none. */
-#ifndef TESTS_CUDA_DRIVER_H
-#define TESTS_CUDA_DRIVER_H
+#pragma once
 
 #include <cuda.h>
 
@@ -79,5 +78,3 @@ const char *driver_error_name(CUresult result);
         RANK_CHECK(context, driver_result_ == CUDA_SUCCESS, "%s gave %s", #call,                   \
                    driver_error_name(driver_result_));                                             \
     } while (0)
-
-#endif

@@ -2,8 +2,7 @@
 /* One layer of expert parallelism in buffers that stay where they are, in capacity mode, on any
  * machine. The same layer on machine cpu, given the same rounds, says what every byte must be.
  * Functions return 0, or 1 with context->failure set. */
-#ifndef TESTS_CUDA_LAYER_H
-#define TESTS_CUDA_LAYER_H
+#pragma once
 
 #include "harness/ranks.h"
 
@@ -71,5 +70,3 @@ uint64_t layer_array_bytes(const struct layer *layer, enum layer_array array);
 
 /* After the streams were synchronised: all that both have computed is the same. */
 int layer_compare(struct layer *got, struct layer *expected);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank on a GPU with collectives and a stream of the application. Functions return 0, or 1 with
  * context->failure set. */
-#ifndef TESTS_CUDA_PARTY_H
-#define TESTS_CUDA_PARTY_H
+#pragma once
 
 #include "cuda/driver.h"
 
@@ -27,5 +26,3 @@ int party_record_end(struct party *party, CUgraphExec *graph);
 /* Word i of what `rank` gives in a round; integers, whose sum is then this. */
 uint32_t party_word(uint64_t round, int32_t rank, uint32_t i);
 uint32_t party_sum(const struct party *party, uint64_t round, uint32_t i);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The functions that the fuzzer calls, on one rank: how to fill their arguments so that they are
  * valid, and what makes them invalid. */
-#ifndef TESTS_FUZZ_TARGETS_H
-#define TESTS_FUZZ_TARGETS_H
+#pragma once
 
 #include <stddef.h>
 #include <string.h>
@@ -195,5 +194,3 @@ static inline void fuzz_fill_output(struct fuzz_arguments *arguments)
     {                                                                                              \
         name, fill, call, undo, mutations, sizeof(mutations) / sizeof((mutations)[0])              \
     }
-
-#endif

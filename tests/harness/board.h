@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the test, its ranks and the process of their rendezvous share during a run (harness/ranks.h). */
-#ifndef TESTS_BOARD_H
-#define TESTS_BOARD_H
+#pragma once
 
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -33,5 +32,3 @@ struct board {
 int board_be_process(void *common, int32_t rank);
 int board_be_threads(void *common, int32_t unused);
 int board_be_host(void *common, int32_t unused);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* cmocka, after the headers that it wants before it, and tests that need no list: each says itself that it is one. */
-#ifndef TESTS_CMOCKA_H
-#define TESTS_CMOCKA_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,5 +26,3 @@ void tests_register(const struct CMUnitTest *tests, size_t num_tests);
 /* All of them, between setup and teardown, which may be NULL: the exit status. A program that has nothing else
  * to do needs no main. */
 int tests_run(CMFixtureFunction setup, CMFixtureFunction teardown);
-
-#endif

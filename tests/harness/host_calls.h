@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* All calls of weft.h in which the hosts of all ranks take part, for tests of what holds for each. */
-#ifndef TESTS_HOST_CALLS_H
-#define TESTS_HOST_CALLS_H
+#pragma once
 
 #include "harness/ranks.h"
 
@@ -38,5 +37,3 @@ extern const struct host_call host_calls[NUM_HOST_CALLS];
 /* Collective, around each call: what it needs, and nothing of which is left. 0 = done. */
 int host_scene_begin(struct ranks_context *context, struct host_scene *scene);
 int host_scene_end(struct ranks_context *context, struct host_scene *scene);
-
-#endif

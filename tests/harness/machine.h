@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The machine that all communicators of a test run on: what WEFT_MACHINE says, without it cpu. */
-#ifndef TESTS_MACHINE_H
-#define TESTS_MACHINE_H
+#pragma once
 
 #include "weft.h"
 
@@ -57,5 +56,3 @@ void tests_need_one_mapping(void);
 /* What CUDA's driver opens with a process's first communicator and keeps is opened here, so that it is
  * not counted for the test. The id need not be free. */
 weft_result tests_warm_up(const weft_unique_id *id);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What ranks see of the test's memory. Their processes are kept between runs (harness/pool.h), so they do not
  * have what the test has written since they were forked, unless it lies here. */
-#ifndef TESTS_MEMORY_H
-#define TESTS_MEMORY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ void memory_take_copy(void);
 /* Zeroed memory, which all processes that are forked have in common. One block at a time is freed: the last. */
 void *memory_alloc_common(size_t bytes);
 void memory_free_common(void *memory);
-
-#endif

@@ -4,8 +4,7 @@
  * communicators nor threads. A worker does one task after another, each in a thread of its own, and then is as
  * it was: with the environment and memory (harness/memory.h) that the test has now. One that is not, since the
  * task failed or left something of the process changed, is replaced before the next run, as is one that died. */
-#ifndef TESTS_POOL_H
-#define TESTS_POOL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ void pool_give(int32_t place, const struct pool_task *task);
  * after its task, has left its wait status; for others *status is 0. */
 enum pool_state pool_look(int32_t place, int *status);
 void pool_kill(int32_t place);
-
-#endif

@@ -5,8 +5,7 @@
  * what a rank reads of the test is its argument, memory of harness/memory.h, and what is constant; and a
  * rank destroys its communicators. Communicators without a machine in their config are on
  * that of harness/machine.h. */
-#ifndef TESTS_RANKS_H
-#define TESTS_RANKS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -128,5 +127,3 @@ double ranks_seconds(void);
         RANK_CHECK(context, strstr(weft_last_error(), text) != NULL,                               \
                    "%s: the message lacks \"%s\": %s", #call, text, weft_last_error());            \
     } while (0)
-
-#endif

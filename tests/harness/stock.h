@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a process holds of the system, for tests of what is left behind. */
-#ifndef TESTS_STOCK_H
-#define TESTS_STOCK_H
+#pragma once
 
 #include "harness/ranks.h"
 
@@ -14,5 +13,3 @@ struct stock {
 struct stock stock_take(void);
 /* Fails unless both are as much. */
 int stock_check(struct ranks_context *context, struct stock before, struct stock now);
-
-#endif

@@ -2,8 +2,7 @@
 /* One rank of a run, its victim, is struck by a signal: killed, or stopped until the others have left it.
  * What tests of that share: the strike, at once or at a moment that a seed draws; what survivors must have
  * been told; how they begin anew. Ranks are processes, and context->shared begins with a struct victim. */
-#ifndef TESTS_VICTIM_H
-#define TESTS_VICTIM_H
+#pragma once
 
 #include <pthread.h>
 #include <signal.h>
@@ -50,5 +49,3 @@ int victim_check_death(struct ranks_context *context, weft_comm *comm, weft_resu
 /* A context of the survivors alone, numbered anew, with an id of their own. The function gives it to `begin`
  * and fails if that does. */
 int victim_go_on_without(struct ranks_context *context, rank_function begin);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a worker of the pool does, and what it looks after between two tasks. */
-#ifndef TESTS_WORKER_H
-#define TESTS_WORKER_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -24,5 +23,3 @@ char *worker_environment(void);
 
 /* Serves until the socket is closed, then leaves through exit(), so that leak checkers look too. */
 _Noreturn void worker_serve(struct worker_card *card, int orders_fd);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A layer of expert parallelism, whose experts give back what they get: again and again, each time with other
  * tokens, and checked. */
-#ifndef TESTS_HOSTS_LAYER_H
-#define TESTS_HOSTS_LAYER_H
+#pragma once
 
 #include "weft.h"
 
@@ -15,5 +14,3 @@ void layer_close(struct layer *layer);
 
 /* Collective: the layer number `round`. *num_wrong counts elements of the result, if there is one. */
 weft_result layer_run(struct layer *layer, int32_t round, int64_t *num_wrong);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A case of a collective operation in memory: makes what this rank gives, calls, and compares what it got.
  * Functions that return int return 0, or 1 with context->failure set. The rank needs no ep. */
-#ifndef TESTS_COLL_CALL_H
-#define TESTS_COLL_CALL_H
+#pragma once
 
 #include "oracle/coll_case.h"
 
@@ -26,5 +25,3 @@ int coll_call_destroy(struct ep_rank *self, struct coll_call *call);
 /* All of it on the rank's stream. */
 int coll_check(struct ep_rank *self, weft_coll *coll, const struct coll_case *spec,
                const char *name);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One call of a collective operation as a few numbers, from which every rank can tell what all ranks
  * give to it and what each must get. */
-#ifndef TESTS_COLL_CASE_H
-#define TESTS_COLL_CASE_H
+#pragma once
 
 #include "oracle/ep_memory.h"
 #include "workload/elements.h"
@@ -119,5 +118,3 @@ void coll_input_row(const struct coll_case *spec, int32_t rank, int32_t row, uin
                     void *out);
 void coll_expected_row(const struct coll_case *spec, int32_t rank, int32_t row, uint64_t count,
                        void *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The content of rows that collectives are given: a pure function of a key, the rank, and the place. */
-#ifndef TESTS_COLL_DATA_H
-#define TESTS_COLL_DATA_H
+#pragma once
 
 #include "oracle/coll_case.h"
 
@@ -11,5 +10,3 @@ enum { COLL_DATA_PIECE = 1024 };
 /* Elements of piece `piece` of a row; count is COLL_DATA_PIECE at most. */
 void coll_data_fill(uint64_t key, enum coll_values values, int32_t rank, uint64_t piece,
                     weft_dtype dtype, void *out, uint64_t count);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One rank with a weft_coll of each setup: every algorithm pinned, and chosen by the library, with large
  * and small buffers, with few and many warps. Functions return 0, or 1 with context->failure set. */
-#ifndef TESTS_COLL_RANK_H
-#define TESTS_COLL_RANK_H
+#pragma once
 
 #include "oracle/coll_case.h"
 
@@ -41,5 +40,3 @@ int coll_rank_open_on(struct coll_rank *self, struct ranks_context *context, wef
 int coll_rank_close(struct coll_rank *self);
 
 weft_result coll_setup_create(weft_comm *comm, const struct coll_setup *setup, weft_coll **coll);
-
-#endif

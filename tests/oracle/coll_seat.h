@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank that makes one and the same collective call again and again until it fails. Functions that return
  * int return 0, or 1 with context->failure set. */
-#ifndef TESTS_COLL_SEAT_H
-#define TESTS_COLL_SEAT_H
+#pragma once
 
 #include "oracle/coll_call.h"
 
@@ -26,5 +25,3 @@ weft_result coll_seat_issue(const struct coll_seat *seat);
 /* Issues and waits; the first error of either. */
 weft_result coll_seat_call(const struct coll_seat *seat);
 weft_result coll_seat_call_until_failure(const struct coll_seat *seat);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Many cases on one communicator, each with one of its setups. Several are under way at once. */
-#ifndef TESTS_COLL_TRIALS_H
-#define TESTS_COLL_TRIALS_H
+#pragma once
 
 #include "oracle/coll_call.h"
 #include "oracle/coll_rank.h"
@@ -32,5 +31,3 @@ int coll_trials_run(struct coll_trials *trials, enum ranks_mode mode);
 
 /* Issues, synchronises and verifies trials that this rank has opened setups for. */
 int coll_trials_check(struct coll_rank *self, const struct coll_trial *trials, int32_t num_trials);
-
-#endif

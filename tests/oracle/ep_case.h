@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A test case of expert parallelism as a few numbers, and the world that follows from it: the
  * inputs of all ranks and what the oracle makes of them. Made once, before the ranks start. */
-#ifndef TESTS_EP_CASE_H
-#define TESTS_EP_CASE_H
+#pragma once
 
 #include "oracle/ep_oracle.h"
 
@@ -107,5 +106,3 @@ void ep_world_destroy(struct ep_world *world);
 struct ep_oracle_tokens ep_case_tokens(const struct ep_case *spec, int32_t rank);
 /* A case with everything but seed, num_ranks and max_tokens drawn at random. */
 struct ep_case ep_case_random(uint64_t seed, int32_t num_ranks, int32_t max_tokens);
-
-#endif

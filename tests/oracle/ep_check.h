@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs the operations of the entered world on this rank and compares what they give with the
  * oracle. All return 0, or 1 with context->failure set. */
-#ifndef TESTS_EP_CHECK_H
-#define TESTS_EP_CHECK_H
+#pragma once
 
 #include "oracle/ep_data.h"
 #include "oracle/ep_memory.h"
@@ -104,5 +103,3 @@ int ep_check_dropped(struct ep_rank *self, const enum ep_capacity *capacities, i
 int ep_check_world(struct ep_rank *self, const struct ep_world *world,
                    const struct ep_dispatch_shape *dispatch,
                    const struct ep_combine_shape *combine);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The content of rows, a pure function of a key and the global index of the token, so that every
  * rank can say what every other one sent. */
-#ifndef TESTS_EP_DATA_H
-#define TESTS_EP_DATA_H
+#pragma once
 
 #include <stdint.h>
 
@@ -18,5 +17,3 @@ enum ep_values {
 /* Elements of dtype. */
 void ep_data_values(uint64_t key, enum ep_values values, int64_t global_token, weft_dtype dtype,
                     void *row, int64_t hidden);
-
-#endif

@@ -2,8 +2,7 @@
 /* What operations read and write: arrays in memory of the machine, each with a copy for the host,
  * which alone the tests fill and compare. So the same test runs where the host cannot access memory of
  * the machine. Functions return 0, or 1 with context->failure set. */
-#ifndef TESTS_EP_MEMORY_H
-#define TESTS_EP_MEMORY_H
+#pragma once
 
 #include "oracle/ep_rank.h"
 
@@ -68,5 +67,3 @@ int ep_memory_reserve(struct ep_rank *self, uint64_t bytes);
 int ep_memory_register(struct ep_rank *self, uint64_t bytes);
 int ep_memory_forget_inputs(struct ep_rank *self);
 int ep_memory_destroy(struct ep_rank *self);
-
-#endif

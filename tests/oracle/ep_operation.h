@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The collective operations under one name each, for tests that do the same to all of them. */
-#ifndef TESTS_EP_OPERATION_H
-#define TESTS_EP_OPERATION_H
+#pragma once
 
 #include "oracle/ep_memory.h"
 
@@ -25,5 +24,3 @@ weft_result ep_operation_issue(struct ep_rank *self, const struct ep_buffers *bu
 /* Issues and waits; the first error of either. */
 weft_result ep_operation_run(struct ep_rank *self, const struct ep_buffers *buffers,
                              enum ep_operation operation);
-
-#endif

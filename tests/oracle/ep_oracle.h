@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What every operation of expert parallelism must give, by plain loops over the inputs of all
  * ranks. Knows nothing of protocols, blocks or memory: only weft.h's definitions. */
-#ifndef TESTS_EP_ORACLE_H
-#define TESTS_EP_ORACLE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -105,5 +104,3 @@ void ep_oracle_combine_weights(const struct ep_oracle_problem *problem,
                                const struct ep_oracle_received *received,
                                const struct ep_oracle_combine *combine, int32_t source_rank,
                                int32_t token, float *out_weights);
-
-#endif

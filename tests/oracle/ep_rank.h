@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The library's objects of one rank, for any number of worlds one after the other. Functions return 0,
  * or 1 with context->failure set. */
-#ifndef TESTS_EP_RANK_H
-#define TESTS_EP_RANK_H
+#pragma once
 
 #include "harness/ranks.h"
 #include "oracle/ep_case.h"
@@ -41,5 +40,3 @@ int32_t ep_rank_num_blocks(const struct ep_rank *self, uint64_t round);
 /* Fails, naming the first differing byte, unless both are the same. */
 int ep_compare(struct ep_rank *self, const void *got, const void *expected, uint64_t bytes,
                const char *name, int64_t row_idx);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Many cases, one after the other, on one communicator. */
-#ifndef TESTS_EP_TRIALS_H
-#define TESTS_EP_TRIALS_H
+#pragma once
 
 #include "oracle/ep_check.h"
 
@@ -32,5 +31,3 @@ struct ep_combine_shape ep_combine_shape_of(weft_dtype dtype, int64_t hidden);
 /* Both with everything drawn at random. */
 struct ep_dispatch_shape ep_dispatch_shape_random(uint64_t seed);
 struct ep_combine_shape ep_combine_shape_random(uint64_t seed);
-
-#endif

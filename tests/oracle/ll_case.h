@@ -5,8 +5,7 @@
  * order that weft.h tells. Expert e returns its row times a factor of its own, so that a row which
  * comes from another expert shows.
  */
-#ifndef TESTS_LL_CASE_H
-#define TESTS_LL_CASE_H
+#pragma once
 
 #include "weft.h"
 
@@ -107,5 +106,3 @@ void ll_run_experts(const struct ll_case *problem, int32_t step, int32_t rank, s
 /* What combine gives for a token of `rank`. */
 void ll_expect_combined(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
                         void *elements);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank of a low-latency case: its objects, its memory for two steps, which take turns, and its calls.
  * What the functions find wrong is in context->failure; they return 0 or 1. */
-#ifndef TESTS_LL_SEAT_H
-#define TESTS_LL_SEAT_H
+#pragma once
 
 #include "harness/ranks.h"
 #include "oracle/ll_case.h"
@@ -63,5 +62,3 @@ int ll_check_dispatched(struct ll_seat *seat, int32_t step);
 int ll_check_combined(struct ll_seat *seat, int32_t step);
 /* By expert: what has been added up in steps 0 .. num_steps - 1. */
 int ll_check_totals(struct ll_seat *seat, int32_t num_steps);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Trials of low latency: cases of all shapes, and ways in which their steps are called. */
-#ifndef TESTS_LL_TRIALS_H
-#define TESTS_LL_TRIALS_H
+#pragma once
 
 #include "harness/ranks.h"
 #include "oracle/ll_case.h"
@@ -29,5 +28,3 @@ int ll_trial_run_in(struct ranks_context *context, const struct ll_trial *trial,
 /* Case i, with what is drawn, and how many results there may be, for the way. */
 size_t ll_num_cases(void);
 struct ll_trial ll_trial_of(enum ll_way way, size_t i);
-
-#endif

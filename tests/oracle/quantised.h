@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Quantised rows as weft.h defines them: by double arithmetic, whose products and quotients of
  * floats round to float as if they were exact, and the rounding of tools/workload. */
-#ifndef TESTS_ORACLE_QUANTISED_H
-#define TESTS_ORACLE_QUANTISED_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ void quantised_make_row(const struct quantised_form *form, const void *src, int6
 /* The number that element `i` of a row stands for. */
 float quantised_number(const struct quantised_form *form, const char *codes, const char *scales,
                        int64_t i);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The traces of a real model: read from WEFT_TRACE_DIR, or from beside the source tree. */
-#ifndef TESTS_TRACES_H
-#define TESTS_TRACES_H
+#pragma once
 
 #include "workload/trace.h"
 
@@ -11,5 +10,3 @@ enum { NUM_TRACES = 3 };
 struct trace *traces_open(int which);
 /* The main function of tests of traces: skipped, with the reason, if one is not there. */
 int traces_main(void);
-
-#endif

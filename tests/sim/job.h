@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs a program of planted.h as a job of two ranks on the sim machine. */
-#ifndef WEFT_TESTS_SIM_JOB_H
-#define WEFT_TESTS_SIM_JOB_H
+#pragma once
 
 #include "machine/host.h"
 #include "machine/sim/sim.h"
@@ -29,5 +28,3 @@ weft__program_fn weft__sim_planted_signal, weft__sim_planted_parity, weft__sim_p
     weft__sim_late_write, weft__sim_late_packets, weft__sim_planted_row_reuse,
     weft__sim_planted_row_news, weft__sim_planted_row_weighted, weft__sim_planted_row_quantise,
     weft__sim_planted_credit, weft__sim_planted_room, weft__sim_planted_clear;
-
-#endif

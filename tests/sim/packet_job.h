@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs the program of planted_packets.h as a job of PACKET_RANKS ranks on the sim machine. */
-#ifndef WEFT_TESTS_SIM_PACKET_JOB_H
-#define WEFT_TESTS_SIM_PACKET_JOB_H
+#pragma once
 
 #include "planted_packets.h"
 #include "sim_job.h"
@@ -20,5 +19,3 @@ struct packet_job {
 
 /* Fills *result; fails the test if there was no memory. */
 void packet_job_run(struct packet_job *job, uint64_t seed, struct weft__sim_result *result);
-
-#endif

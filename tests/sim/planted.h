@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Programs with bugs from the field, each beside its corrected form: the sim must tell them apart. */
-#ifndef WEFT_TESTS_SIM_PLANTED_H
-#define WEFT_TESTS_SIM_PLANTED_H
+#pragma once
 
 #include "machine/machine.h"
 
@@ -99,5 +98,3 @@ WP_FN void job_look(struct wp_warp *warp, const struct job_args *args, int32_t i
     args->state->seen[i][1] = (int32_t)args->own->slots[1][0];
     args->state->seen[i][0] = (int32_t)args->own->slots[0][0];
 }
-
-#endif

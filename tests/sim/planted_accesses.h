@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A program of one-sided accesses (programs/one_sided.h), and the ways in which it can be wrong. */
-#ifndef WEFT_TESTS_SIM_PLANTED_ACCESSES_H
-#define WEFT_TESTS_SIM_PLANTED_ACCESSES_H
+#pragma once
 
 #include "programs/one_sided.h"
 
@@ -37,5 +36,3 @@ struct access_args {
 };
 
 #define wp_planted_accesses_args access_args
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A program of packets, and the ways in which it can be wrong. Every launch, each rank sends a row to
  * all others and takes theirs. */
-#ifndef WEFT_TESTS_SIM_PLANTED_PACKETS_H
-#define WEFT_TESTS_SIM_PLANTED_PACKETS_H
+#pragma once
 
 #include "machine/machine.h"
 
@@ -54,5 +53,3 @@ struct packet_args {
 };
 
 #define wp_planted_packets_args packet_args
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A program of puts, and the ways in which it can be wrong. Every rank sends rows to the ranks of the same local
  * index on the other nodes, each through a ring of slots there, and takes theirs. */
-#ifndef WEFT_TESTS_SIM_PLANTED_PUTS_H
-#define WEFT_TESTS_SIM_PLANTED_PUTS_H
+#pragma once
 
 #include "machine/machine.h"
 
@@ -54,5 +53,3 @@ struct put_args {
 };
 
 #define wp_planted_puts_args put_args
-
-#endif

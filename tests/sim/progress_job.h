@@ -5,8 +5,7 @@
  * thread looks again after a while is not counted on: a wake-up that it should have had is told as
  * lost.
  */
-#ifndef WEFT_TESTS_SIM_PROGRESS_JOB_H
-#define WEFT_TESTS_SIM_PROGRESS_JOB_H
+#pragma once
 
 #include "machine/sim/sim.h"
 
@@ -29,5 +28,3 @@ void progress_net_expect(int *has_come);
 int progress_net_is_readable(void);
 /* Accesses that have been taken from the queue. */
 uint64_t progress_net_num_posted(void);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Included before net/progress.c where it runs on the sim: what it asks of the system, by the
  * schedule. */
-#ifndef WEFT_TESTS_SIM_PROGRESS_OS_H
-#define WEFT_TESTS_SIM_PROGRESS_OS_H
+#pragma once
 
 #include <poll.h>
 #include <pthread.h>
@@ -34,6 +33,4 @@ int progress_os_yield(void);
 #define write(fd, bytes, num_bytes) ((void)(fd), (void)(bytes), progress_os_wake())
 #define read(fd, bytes, num_bytes)  ((void)(fd), (void)(bytes), progress_os_take_wakes())
 #define sched_yield()               progress_os_yield()
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs the program of planted_puts.h as a job of several nodes on the sim machine. */
-#ifndef WEFT_TESTS_SIM_PUT_JOB_H
-#define WEFT_TESTS_SIM_PUT_JOB_H
+#pragma once
 
 #include "planted_puts.h"
 #include "sim_job.h"
@@ -15,5 +14,3 @@ struct put_job {
 
 /* Fills *result; fails the test if there was no memory. */
 void put_job_run(struct put_job *job, uint64_t seed, struct weft__sim_result *result);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What jobs on the sim machine share, whatever program they run. A fault may strike one of their ranks: then the others
  * must blame that rank, and they meet before they leave. */
-#ifndef WEFT_TESTS_SIM_SIM_JOB_H
-#define WEFT_TESTS_SIM_SIM_JOB_H
+#pragma once
 
 #include "machine/sim/sim.h"
 #include "weft.h"
@@ -33,5 +32,3 @@ weft_result sim_job_open(const struct sim_job *job, int32_t rank, weft_comm **co
 int sim_job_blames_another(struct sim_job *job, int32_t rank, weft_comm *comm);
 /* When the rank has done what it could, with what result: 1 if that is not as it must be. */
 int sim_job_part(const struct sim_job *job, int32_t rank, weft_comm *comm, weft_result result);
-
-#endif

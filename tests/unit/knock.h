@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Speaking to a rendezvous by hand. */
-#ifndef TESTS_KNOCK_H
-#define TESTS_KNOCK_H
+#pragma once
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -52,5 +51,3 @@ static inline void send_hello(int fd, const struct weft__hello *hello, size_t bo
     send(fd, &header, sizeof(header), MSG_NOSIGNAL);
     send(fd, hello, body_bytes < sizeof(*hello) ? body_bytes : sizeof(*hello), MSG_NOSIGNAL);
 }
-
-#endif

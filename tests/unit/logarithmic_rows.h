@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows of WEFT_LOG_10BIT: those that are to be made of others, and those that are to be summed; and
  * what must come out. */
-#ifndef TESTS_UNIT_LOGARITHMIC_ROWS_H
-#define TESTS_UNIT_LOGARITHMIC_ROWS_H
+#pragma once
 
 #include <math.h>
 
@@ -133,5 +132,3 @@ static inline void check_log_rows(const struct logarithmic_rows *rows)
         }
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows of different types that are to be summed, and what must come out. */
-#ifndef TESTS_UNIT_MIXED_ROWS_H
-#define TESTS_UNIT_MIXED_ROWS_H
+#pragma once
 
 #include "row_reference.h"
 #include "row_values.h"
@@ -139,5 +138,3 @@ static inline void check_mixed_rows(const struct mixed_rows *rows)
         assert_int_equal(*(rows->dst - 1 - i), MIXED_GUARD);
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Accesses for the tests of src/net. */
-#ifndef WEFT_TESTS_UNIT_NET_POST_H
-#define WEFT_TESTS_UNIT_NET_POST_H
+#pragma once
 
 #include "net/net.h"
 
@@ -28,5 +27,3 @@ static inline weft_result net_signal(struct weft__net *net, int32_t peer, uint64
         .operation = WP_ACCESS_SIGNAL, .rank = peer, .word = word, .add = add};
     return weft__net_post(net, &signal, NULL);
 }
-
-#endif

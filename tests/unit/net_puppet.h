@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank that is not one: a socket that speaks the protocol of engine tcp as far as a test lets it.
  */
-#ifndef TESTS_NET_PUPPET_H
-#define TESTS_NET_PUPPET_H
+#pragma once
 
 #include "net/net.h"
 #include "net/tcp_address.h"
@@ -32,5 +31,3 @@ int puppet_join(const struct weft__tcp_address *address, struct weft__net *net,
                 const struct weft__tcp_hello *hello, const uint8_t secret[WEFT__NONCE_BYTES]);
 /* A message, of which `num_bytes` of the payload go. */
 int puppet_send(int fd, struct weft__net_header header, const void *payload, size_t num_bytes);
-
-#endif

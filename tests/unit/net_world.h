@@ -2,8 +2,7 @@
 /* Runs one scenario on every engine of src/net: step by step, as parties of one thread (engine fake), or
  * each in a process of its own. Heaps and words are memory that all processes share, so that a source can
  * look at what has arrived at its target. */
-#ifndef TESTS_NET_WORLD_H
-#define TESTS_NET_WORLD_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -108,5 +107,3 @@ uint64_t net_draw(uint64_t *random, uint64_t below);
 
 enum net_verdict net_fail(const struct net_party *party, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows that are to be quantised, and what must come out. */
-#ifndef TESTS_UNIT_QUANTISED_ROWS_H
-#define TESTS_UNIT_QUANTISED_ROWS_H
+#pragma once
 
 #include "oracle/quantised.h"
 #include "row_values.h"
@@ -189,5 +188,3 @@ static inline void draw_dequantised_rows(struct quantised_rows *rows, int idx, u
         element_store(form.wide, expected, i,
                       quantised_number(&form, codes, codes + rows->scales_offset, i));
 }
-
-#endif

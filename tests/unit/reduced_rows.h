@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows that are to be reduced, and what must come out. */
-#ifndef TESTS_UNIT_REDUCED_ROWS_H
-#define TESTS_UNIT_REDUCED_ROWS_H
+#pragma once
 
 #include "row_reference.h"
 #include "row_values.h"
@@ -101,5 +100,3 @@ static inline void check_guards(const char *row, uint64_t row_bytes)
         assert_int_equal(*(row - 1 - i), GUARD);
     }
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What reductions and sums of rows must give, by the arithmetic of tools/workload, which shares nothing
  * with the library. */
-#ifndef TESTS_UNIT_ROW_REFERENCE_H
-#define TESTS_UNIT_ROW_REFERENCE_H
+#pragma once
 
 #include <math.h>
 #include <string.h>
@@ -56,5 +55,3 @@ static inline void sum_mixed_reference(struct wp_mixed_sum sum, const void *cons
         element_store(sum.dst_dtype, expected, i, result);
     }
 }
-
-#endif

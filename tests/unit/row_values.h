@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows for tests of reductions: values of a type that round, and often the special ones. */
-#ifndef TESTS_UNIT_ROW_VALUES_H
-#define TESTS_UNIT_ROW_VALUES_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -81,5 +80,3 @@ static inline void fill_row(weft_dtype dtype, void *row, int64_t num_elements, u
         memcpy((char *)row + (uint64_t)i * num_bytes, &bits, num_bytes);
     }
 }
-
-#endif

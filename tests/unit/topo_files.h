@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Files of real machines for tests of topologies. A failure fails the test. */
-#ifndef TESTS_UNIT_TOPO_FILES_H
-#define TESTS_UNIT_TOPO_FILES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -35,5 +34,3 @@ void topo_keep_gpus(struct weft__xml *system, int num_gpus);
 0 1 2 3", with ports before and behind. */
 void topo_describe(const struct weft__topo *topo, const struct weft__channels *channels, char *text,
                    size_t num_bytes);
-
-#endif

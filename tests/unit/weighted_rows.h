@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows that are to be summed with weights, and what must come out. */
-#ifndef TESTS_UNIT_WEIGHTED_ROWS_H
-#define TESTS_UNIT_WEIGHTED_ROWS_H
+#pragma once
 
 #include "mixed_rows.h"
 
@@ -68,5 +67,3 @@ static inline void weigh_special_values(struct weighted_rows *weighted, int idx,
     weighted->weights = weighted->drawn;
     expect_weighted_sum(weighted);
 }
-
-#endif

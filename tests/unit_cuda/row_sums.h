@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The arguments of programs that call one row operation each. Read by C and by CUDA C++. */
-#ifndef TESTS_UNIT_CUDA_ROW_SUMS_H
-#define TESTS_UNIT_CUDA_ROW_SUMS_H
+#pragma once
 
 #include "machine/machine.h"
 
@@ -55,5 +54,3 @@ struct wp_row_reduction_args {
     struct wp_reduction reduction;
     int64_t num_elements;
 };
-
-#endif

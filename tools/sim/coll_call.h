@@ -6,8 +6,7 @@
  * Arrays consist of rows, of equal length and one after the other but for weft_coll_all_to_all_v, and sends
  * and receives, which leave a gap of one element behind each.
  */
-#ifndef WEFT_SIM_COLL_CALL_H
-#define WEFT_SIM_COLL_CALL_H
+#pragma once
 
 #include "scenario.h"
 #include "workload/rng.h"
@@ -95,5 +94,3 @@ uint64_t coll_sent(const struct shape *shape, const struct coll_call *call, int3
                    int32_t row, int32_t i);
 uint64_t coll_received(const struct shape *shape, const struct coll_call *call, int32_t rank,
                        int32_t row, int32_t i);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the rounds of the operations of expert parallelism have in common. */
-#ifndef WEFT_SIM_EP_ROUNDS_H
-#define WEFT_SIM_EP_ROUNDS_H
+#pragma once
 
 #include "party.h"
 
@@ -23,5 +22,3 @@ weft_result party_run_combine(struct party *party, int32_t round);
 
 /* A round of low latency (ll_rounds.c). */
 weft_result party_run_ll(struct party *party, int32_t round);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory of one run with guard bytes around every block. It outlives the ranks, so that a rank that
  * was killed leaks nothing and its guards can be checked too. */
-#ifndef WEFT_SIM_GUARDED_H
-#define WEFT_SIM_GUARDED_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ int guarded_is_intact(const void *inner, size_t num_bytes);
 
 /* Frees all; 1 if all guards were as laid. */
 int guarded_free_all(struct guarded *memory);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Low latency without some of its ranks in a scenario: those that a round cuts off from each other, and the
  * one that a fault has struck, which the others find out while they run. */
-#ifndef WEFT_SIM_LL_MASKS_H
-#define WEFT_SIM_LL_MASKS_H
+#pragma once
 
 #include "ll_values.h"
 #include "party.h"
@@ -16,5 +15,3 @@ void ll_note_missing_rows(struct party *party, int32_t round, int32_t result);
 void ll_note_missing_sums(struct party *party, int32_t round, const struct ll_move *move);
 /* Whether what this rank gets can be told: all but it may be lost for the rank that was struck. */
 int ll_can_check(const struct party *party);
-
-#endif

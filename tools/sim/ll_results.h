@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Where low latency puts the rows of a scenario, and whether what has come is right; the host has waited. */
-#ifndef WEFT_SIM_LL_RESULTS_H
-#define WEFT_SIM_LL_RESULTS_H
+#pragma once
 
 #include "ll_values.h"
 #include "party.h"
@@ -26,5 +25,3 @@ size_t ll_slot_offset(struct party *party, struct ll_token token);
 void ll_check_combined(struct party *party, int32_t round, const struct ll_move *move);
 /* Of all results until now, each of which adds. */
 void ll_check_totals(struct party *party, int32_t round);
-
-#endif

@@ -4,8 +4,7 @@
  * any that weft.h allows. It is the same on all ranks; whether two phases are one launch, on which stream,
  * and when the host waits, each rank draws for itself.
  */
-#ifndef WEFT_SIM_LL_SCRIPT_H
-#define WEFT_SIM_LL_SCRIPT_H
+#pragma once
 
 #include "scenario.h"
 #include "workload/rng.h"
@@ -57,5 +56,3 @@ struct ll_script {
 void ll_draw_terms(struct ll_terms *terms, struct rng *rng, int32_t max_hidden);
 void ll_draw_script(struct ll_script *script, const struct ll_terms *terms, int32_t num_results,
                     struct rng *rng);
-
-#endif

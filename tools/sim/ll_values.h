@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What low-latency dispatch delivers and combine gives in a scenario, computed from the shape by plain
  * loops, as weft.h defines it. */
-#ifndef WEFT_SIM_LL_VALUES_H
-#define WEFT_SIM_LL_VALUES_H
+#pragma once
 
 #include "shape.h"
 
@@ -45,5 +44,3 @@ float ll_element(const struct shape *shape, struct ll_token token, int32_t i);
 float ll_answer(const struct shape *shape, struct ll_token token, int32_t k, int32_t i);
 float ll_answer_of_rank(const struct shape *shape, struct ll_token token, int32_t rank, int32_t i);
 float ll_combined(const struct shape *shape, struct ll_token token, int32_t i);
-
-#endif

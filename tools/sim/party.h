@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One rank in one communicator of a scenario: its objects and buffers. */
-#ifndef WEFT_SIM_PARTY_H
-#define WEFT_SIM_PARTY_H
+#pragma once
 
 #include "coll/multicast.h"
 #include "shape.h"
@@ -140,5 +139,3 @@ void party_expect(struct party *party, const char *what, int32_t i, double found
         if (result_of_try != WEFT_OK)                                                              \
             return result_of_try;                                                                  \
     } while (0)
-
-#endif

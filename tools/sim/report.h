@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What weft sim prints on standard output. Each returns 0, or -1 when it cannot be written. */
-#ifndef WEFT_SIM_REPORT_H
-#define WEFT_SIM_REPORT_H
+#pragma once
 
 #include "suite.h"
 #include "weaken.h"
@@ -9,5 +8,3 @@
 int report_suite(const struct sim_options *options, enum scenario_op op,
                  const struct suite_tally *tally);
 int report_weakening(const struct sim_options *options, const struct weakening *weakening);
-
-#endif

@@ -4,8 +4,7 @@
  * weft_ep, weft_ll or weft_coll, of a shape drawn from the seed, with all results compared with what every rank can
  * compute alone from the seed.
  */
-#ifndef WEFT_SIM_SCENARIO_H
-#define WEFT_SIM_SCENARIO_H
+#pragma once
 
 #include <stdint.h>
 
@@ -99,5 +98,3 @@ struct scenario_outcome {
 
 /* 0 unless there was no memory for the run itself. */
 int scenario_run(const struct scenario_request *request, struct scenario_outcome *outcome);
-
-#endif

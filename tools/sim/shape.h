@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a scenario is about, drawn from its seed, and what follows from that: routing, rows, and all
  * results, computed without communication by plain loops. */
-#ifndef WEFT_SIM_SHAPE_H
-#define WEFT_SIM_SHAPE_H
+#pragma once
 
 #include "coll_call.h"
 #include "ll_script.h"
@@ -74,5 +73,3 @@ int shape_goes_to(const struct shape *shape, int32_t round, int32_t source, int3
 int32_t shape_rows_from(const struct shape *shape, int32_t round, int32_t source, int32_t rank);
 /* How often the tokens of all ranks chose `expert`. */
 int32_t shape_selections(const struct shape *shape, int32_t round, int32_t expert);
-
-#endif

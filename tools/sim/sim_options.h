@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The arguments of weft sim. */
-#ifndef WEFT_SIM_OPTIONS_H
-#define WEFT_SIM_OPTIONS_H
+#pragma once
 
 #include "scenario.h"
 
@@ -33,5 +32,3 @@ extern const char *const sim_fault_names[WEFT__NUM_SIM_FAULTS + 1];
 /* What to run as schedule `seed` of an operation. */
 struct scenario_request sim_options_request(const struct sim_options *options, enum scenario_op op,
                                             uint64_t seed);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Many schedules of one operation. */
-#ifndef WEFT_SIM_SUITE_H
-#define WEFT_SIM_SUITE_H
+#pragma once
 
 #include "sim_options.h"
 
@@ -31,5 +30,3 @@ double suite_now(void); /* seconds */
 /* Tells on standard error what was found and how to see it again; site is FILE:LINE or NULL. */
 void suite_tell(const struct sim_options *options, const struct scenario_request *request,
                 const char *site, const struct scenario_outcome *outcome);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Weakens ordering sites of the programs, each alone, and sees whether the suite notices: the proof
  * that each is needed and that the checks can fail. */
-#ifndef WEFT_SIM_WEAKEN_H
-#define WEFT_SIM_WEAKEN_H
+#pragma once
 
 #include "sim_options.h"
 
@@ -29,5 +28,3 @@ struct weakening {
 
 /* 0, or -1 without memory; num_sites 0 if there is no such site. */
 int weaken_run(const struct sim_options *options, struct weakening *weakening);
-
-#endif

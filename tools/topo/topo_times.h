@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* How long collectives are expected to take on a machine that need not be at hand. */
-#ifndef WEFT_TOOL_TOPO_TIMES_H
-#define WEFT_TOOL_TOPO_TIMES_H
+#pragma once
 
 #include <jansson.h>
 
@@ -18,5 +17,3 @@ struct topo_times {
 /* Of a rank for each GPU of the rings, all on one machine, which goes at most as fast as the rings do together. */
 void topo_print_times(const struct topo_times *times, const struct weft__channels *rings);
 json_t *topo_times_as_json(const struct topo_times *times, const struct weft__channels *rings);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What weft topo has found out, and the ways to show it. */
-#ifndef WEFT_TOOL_TOPO_VIEW_H
-#define WEFT_TOOL_TOPO_VIEW_H
+#pragma once
 
 #include "topo/connect.h"
 #include "topo/paths.h"
@@ -41,5 +40,3 @@ int topo_print_text(const struct topo_view *view);
 int topo_print_json(const struct topo_view *view);
 /* 0, or -1 with the reason told. */
 int topo_write_svg(const struct topo_view *view, const char *path);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What is timed, and checked, as one: a call of an operation, or a graph of several. */
-#ifndef WEFT_TOOL_COLL_CALLS_H
-#define WEFT_TOOL_COLL_CALLS_H
+#pragma once
 
 #include "coll_run.h"
 
@@ -24,5 +23,3 @@ int32_t coll_calls_per_launch(const struct coll_options *options);
 weft_result coll_calls_prepare(struct coll_calls *calls);
 weft_result coll_calls_enqueue(const struct coll_calls *calls);
 void coll_calls_drop(struct coll_calls *calls);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One more call of an operation, or a graph of calls, whose every result is compared, to the bit, with what
  * follows from seed and ranks. */
-#ifndef WEFT_TOOL_COLL_CHECK_H
-#define WEFT_TOOL_COLL_CHECK_H
+#pragma once
 
 #include "coll_run.h"
 
@@ -16,5 +15,3 @@ struct coll_tally {
  * buffers. */
 weft_result coll_check(const struct coll_run *run, const struct collective *collective,
                        enum coll_place place, struct coll_tally *tally);
-
-#endif

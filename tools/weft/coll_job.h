@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Commands that run collective operations on the ranks of a job: started alone they start themselves as its
  * ranks. */
-#ifndef WEFT_TOOL_COLL_JOB_H
-#define WEFT_TOOL_COLL_JOB_H
+#pragma once
 
 #include "coll_options.h"
 
@@ -17,5 +16,3 @@ struct coll_job {
 
 /* argv as the command got it. Returns the exit status. */
 int coll_job_run(const struct coll_job *job, char **argv);
-
-#endif

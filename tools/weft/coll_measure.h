@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Times of one operation: the maximum over ranks in each iteration, then over iterations. */
-#ifndef WEFT_TOOL_COLL_MEASURE_H
-#define WEFT_TOOL_COLL_MEASURE_H
+#pragma once
 
 #include "coll_run.h"
 #include "workload/figures.h"
@@ -9,5 +8,3 @@
 /* Collective; microseconds of one call. */
 weft_result coll_measure(const struct coll_run *run, const struct collective *collective,
                          enum coll_place place, struct figures *us);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The arguments of weft coll. */
-#ifndef WEFT_TOOL_COLL_OPTIONS_H
-#define WEFT_TOOL_COLL_OPTIONS_H
+#pragma once
 
 #include <argp.h>
 #include <stdint.h>
@@ -69,5 +68,3 @@ void coll_parse_sizes(struct coll_sizes *sizes, const char *text, struct argp_st
 /* The rest, once the number of ranks of the job is known: 0, or -1 with the error. */
 int coll_options_resolve(struct coll_options *options, int32_t num_ranks,
                          char error[COLL_ERROR_BYTES]);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What weft coll prints on standard output: a line of nccl-tests' columns per size, or JSON. */
-#ifndef WEFT_TOOL_COLL_REPORT_H
-#define WEFT_TOOL_COLL_REPORT_H
+#pragma once
 
 #include "coll_check.h"
 #include "coll_measure.h"
@@ -31,5 +30,3 @@ void coll_report_heading(const struct coll_options *options, weft_machine machin
 void coll_report_line(const struct coll_line *line);
 /* 0, or -1 when standard output could not be written. */
 int coll_report_end(void);
-
-#endif

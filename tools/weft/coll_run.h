@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One collective operation on this rank: its objects and buffers. */
-#ifndef WEFT_TOOL_COLL_RUN_H
-#define WEFT_TOOL_COLL_RUN_H
+#pragma once
 
 #include "coll_options.h"
 
@@ -52,5 +51,3 @@ weft_result coll_run_fill(const struct coll_run *run, const struct collective *c
 /* Enqueues the operation. */
 weft_result coll_run_enqueue(const struct coll_run *run, const struct collective *collective,
                              enum coll_place place);
-
-#endif

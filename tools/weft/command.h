@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The subcommands of weft: each parses its own arguments and returns the exit status. */
-#ifndef WEFT_TOOL_COMMAND_H
-#define WEFT_TOOL_COMMAND_H
+#pragma once
 
 enum {
     STATUS_FAILURE = 1,
@@ -19,5 +18,3 @@ int command_tune(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_topo(int argc, char **argv);
 int command_sim(int argc, char **argv);
-
-#endif

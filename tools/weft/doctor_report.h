@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What weft doctor prints on standard output. */
-#ifndef WEFT_TOOL_DOCTOR_REPORT_H
-#define WEFT_TOOL_DOCTOR_REPORT_H
+#pragma once
 
 #include "link.h"
 
@@ -14,5 +13,3 @@ int doctor_print_choice(enum doctor_format format, const weft_machine_info *used
 int doctor_print_network(enum doctor_format format, const weft_net_info *info);
 int doctor_print_links(enum doctor_format format, weft_machine machine, int32_t num_ranks,
                        const struct link_figures *links);
-
-#endif

@@ -2,8 +2,7 @@
 /* One more pass through the layer, with experts, whose every result is compared with what follows
  * from the routing and the global token index, to the bit, and on other machines than cpu, where all rows
  * are to be checked, also with what that machine gives. */
-#ifndef WEFT_TOOL_EP_CHECK_H
-#define WEFT_TOOL_EP_CHECK_H
+#pragma once
 
 #include "ep_layer.h"
 
@@ -16,5 +15,3 @@ struct ep_tally {
  * difference of each operation on each rank is told on standard error. The routing of all tokens
  * must be loaded. Overwrites the layer's buffers. */
 weft_result ep_check(struct ep_layer *layer, struct ep_tally tallies[EP_NUM_OPS]);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The objects and buffers of one mixture-of-experts layer on this rank, and its operations. */
-#ifndef WEFT_TOOL_EP_LAYER_H
-#define WEFT_TOOL_EP_LAYER_H
+#pragma once
 
 #include "ep_options.h"
 #include "ep_routing.h"
@@ -114,5 +113,3 @@ weft_result ep_layer_finish(struct ep_layer *layer, enum ep_op op);
 
 /* Fills x with the rows of a payload; those that dispatch is to carry have the layer's. */
 weft_result ep_layer_fill_x(struct ep_layer *layer, const struct payload *payload);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The part of a layer that is low latency. */
-#ifndef WEFT_TOOL_EP_LL_H
-#define WEFT_TOOL_EP_LL_H
+#pragma once
 
 #include "ep_layer.h"
 
@@ -29,5 +28,3 @@ weft_result ep_ll_combine(struct ep_layer *layer, enum ep_op op);
 weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traffic);
 /* Of the last dispatch: those that have come here from other nodes. */
 weft_result ep_ll_count_rows_between_nodes(struct ep_layer *layer, int64_t *num_rows);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Times of the operations: the maximum over ranks in each iteration, then over iterations. And what
  * they move and send. */
-#ifndef WEFT_TOOL_EP_MEASURE_H
-#define WEFT_TOOL_EP_MEASURE_H
+#pragma once
 
 #include "ep_layer.h"
 #include "workload/figures.h"
@@ -23,5 +22,3 @@ struct ep_network {
 
 /* Collective; after ep_measure. Runs each operation once more. */
 weft_result ep_network_measure(struct ep_layer *layer, struct ep_network *network);
-
-#endif

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* How much memory of the host weft ep takes, told before the work that would find out. */
-#ifndef WEFT_TOOL_EP_MEMORY_H
-#define WEFT_TOOL_EP_MEMORY_H
+#pragma once
 
 #include "ep_options.h"
 
 /* For all ranks on this host, with resolved options: tells on standard error what is needed if that is much.
  * 0, or -1, with the reason told, if the host has not so much. */
 int ep_memory_check(const char *command, const struct ep_options *options, weft_machine machine);
-
-#endif

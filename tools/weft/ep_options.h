@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The arguments of weft ep. */
-#ifndef WEFT_TOOL_EP_OPTIONS_H
-#define WEFT_TOOL_EP_OPTIONS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -90,5 +89,3 @@ uint64_t ep_ll_scale_bytes(const struct ep_options *options);
 
 /* What the sums on the network are made of, as the reports name it. */
 const char *ep_wire_name(const struct ep_options *options);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One pass through the layer, with experts, whose results the host gets to see. */
-#ifndef WEFT_TOOL_EP_PASS_H
-#define WEFT_TOOL_EP_PASS_H
+#pragma once
 
 #include "ep_layer.h"
 
@@ -41,5 +40,3 @@ static inline float ep_expert_factor(int32_t expert)
 
 /* y = x * scale, rounded as the rows of `kind` are; these go to `row`. x and y may be the same. */
 void ep_scale_row(weft_dtype kind, size_t hidden, float scale, const float *x, float *y, void *row);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What weft ep prints on standard output. */
-#ifndef WEFT_TOOL_EP_REPORT_H
-#define WEFT_TOOL_EP_REPORT_H
+#pragma once
 
 #include "ep_check.h"
 #include "ep_measure.h"
@@ -17,5 +16,3 @@ struct ep_report {
 
 /* 0, or -1 when standard output cannot be written. */
 int ep_report_print(const struct ep_report *report);
-
-#endif

@@ -2,8 +2,7 @@
 /* Who chose which experts, and where those are: everything that results are checked against follows
  * from it and the global token index. Tokens here are global: rank s has those from
  * first_tokens[s] up to first_tokens[s + 1]. */
-#ifndef WEFT_TOOL_EP_ROUTING_H
-#define WEFT_TOOL_EP_ROUTING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -48,5 +47,3 @@ static inline int32_t ep_routing_first_expert(const struct ep_routing *routing, 
 
 /* 1 if the token chose an expert of `rank`, else 0. */
 int ep_routing_goes_to(const struct ep_routing *routing, int64_t token, int32_t rank);
-
-#endif

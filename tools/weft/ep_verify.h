@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The parts of ep_check that look at results; see there. */
-#ifndef WEFT_TOOL_EP_VERIFY_H
-#define WEFT_TOOL_EP_VERIFY_H
+#pragma once
 
 #include "ep_check.h"
 #include "ep_pass.h"
@@ -50,5 +49,3 @@ weft_result ep_ll_verify(struct ep_verifier *verifier);
 /* Collective. Runs the same pass on a communicator of its own on machine cpu, and compares all bytes
  * of the results. */
 weft_result ep_verify_machine(struct ep_verifier *verifier);
-
-#endif

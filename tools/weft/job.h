@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Commands that are themselves the ranks of a job: started alone they start themselves as its ranks. */
-#ifndef WEFT_TOOL_JOB_H
-#define WEFT_TOOL_JOB_H
+#pragma once
 
 #include <stdint.h>
 
@@ -36,5 +35,3 @@ int job_report_usage(const char *name, const char *error);
 void job_report_failure(const char *name, weft_comm *comm, weft_result result);
 /* The same, and aborts the communicator, so that no rank waits for this one. */
 void job_report_and_abort(const char *name, weft_comm *comm, weft_result result);
-
-#endif

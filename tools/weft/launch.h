@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Starts the ranks of a job, or of its part on this host, watches them, and leaves none behind. */
-#ifndef WEFT_TOOL_LAUNCH_H
-#define WEFT_TOOL_LAUNCH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -39,5 +38,3 @@ struct launch {
 /* The exit status of the job here: 0, or the first failing rank's (128 plus the number of the signal that
  * killed it); STATUS_NOT_FOUND or STATUS_NOT_EXECUTABLE when the program cannot be started. */
 int launch_ranks(const struct launch *launch);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copies what a rank writes into a pipe to one of our own streams, whole lines at a time, each with
  * the rank's prefix, so that lines of different ranks never mix. */
-#ifndef WEFT_TOOL_LINES_H
-#define WEFT_TOOL_LINES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ struct sink {
 
 /* `sink` must lie beyond fclose, which leaves fd open. NULL without memory. */
 FILE *sink_open(struct sink *sink);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* How fast rows go from one rank to another, measured with the operations that users call. */
-#ifndef WEFT_TOOL_LINK_H
-#define WEFT_TOOL_LINK_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ weft_result link_measure(weft_comm *comm, int32_t sender, struct link_figures *f
 
 /* Collective. links[num_ranks][num_ranks], from row to column, on all ranks the same. */
 weft_result link_measure_all(weft_comm *comm, struct link_figures *links);
-
-#endif

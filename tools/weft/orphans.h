@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What ranks have started in process groups or sessions of its own: it does not go with its rank, but becomes a
  * child of ours when its parent has ended. */
-#ifndef WEFT_TOOL_ORPHANS_H
-#define WEFT_TOOL_ORPHANS_H
+#pragma once
 
 enum orphans { ORPHANS_LEFT, ORPHANS_ADOPTED };
 
@@ -12,5 +11,3 @@ enum orphans orphans_adopt(void);
 
 /* Kills all children of this process, and theirs; returns when there are none, or after a second. */
 void orphans_kill(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Starts one rank of a job as a process in a process group of its own. */
-#ifndef WEFT_TOOL_SPAWN_H
-#define WEFT_TOOL_SPAWN_H
+#pragma once
 
 #include <signal.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ struct spawned {
 /* 0, or the errno of what failed: of execvp when the program cannot be started. Then nothing is
  * left over. */
 int spawn_rank(const struct spawn *spawn, int32_t rank, struct spawned *spawned);
-
-#endif

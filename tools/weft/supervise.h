@@ -9,8 +9,7 @@
  * a failure through weft, get grace_s to end by themselves, then SIGTERM, then SIGKILL. A second such signal is
  * SIGKILL at once.
  */
-#ifndef WEFT_TOOL_SUPERVISE_H
-#define WEFT_TOOL_SUPERVISE_H
+#pragma once
 
 #include <poll.h>
 
@@ -56,5 +55,3 @@ enum sink_wait job_wait_for_reader(void *argument);
 
 /* Returns when all ranks have ended, and nothing that they started is left. */
 void job_supervise(struct job *job);
-
-#endif

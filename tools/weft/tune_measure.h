@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The fastest way to do an operation, size by size. */
-#ifndef WEFT_TOOL_TUNE_MEASURE_H
-#define WEFT_TOOL_TUNE_MEASURE_H
+#pragma once
 
 #include "tune_options.h"
 #include "workload/progress.h"
@@ -31,5 +30,3 @@ weft_result tune_measure(weft_comm *comm, const struct tune_options *options,
                          struct tune_curve *curve, struct progress *progress);
 /* How many steps of progress that is. */
 int64_t tune_num_steps(const struct tune_options *options, weft_collective op);
-
-#endif

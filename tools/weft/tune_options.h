@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The arguments of weft tune. */
-#ifndef WEFT_TOOL_TUNE_OPTIONS_H
-#define WEFT_TOOL_TUNE_OPTIONS_H
+#pragma once
 
 #include "coll_options.h"
 #include "workload/options.h"
@@ -17,5 +16,3 @@ struct tune_options {
 
 /* Ends the process with STATUS_USAGE when an argument is wrong whatever the number of ranks. */
 void tune_options_parse(struct tune_options *options, int argc, char **argv);
-
-#endif

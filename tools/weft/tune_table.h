@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The table that weft tune writes: weft(1) tells its format. */
-#ifndef WEFT_TOOL_TUNE_TABLE_H
-#define WEFT_TOOL_TUNE_TABLE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -17,5 +16,3 @@ struct tune_table {
 void tune_table_begin(const struct tune_table *table, const struct tune_options *options);
 /* Rows; neighbouring points with the same best variant are one. */
 void tune_table_add(const struct tune_table *table, const struct tune_curve *curve);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One collective operation as tools and benchmarks run it: sizes, inputs, and what must come out, which
  * is computed without exchanging anything. */
-#ifndef WEFT_WORKLOAD_COLLECTIVE_H
-#define WEFT_WORKLOAD_COLLECTIVE_H
+#pragma once
 
 #include "weft.h"
 #include "workload/elements.h"
@@ -158,5 +157,3 @@ static inline weft_result collective_enqueue_group(const struct collective *coll
     const weft_result ended = weft_coll_group_end(coll);
     return result != WEFT_OK ? result : ended;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * with all mantissa bits set (as weft_ep_combine does). Integer code, the reference for every other
  * conversion; inline so that loops over rows vectorise.
  */
-#ifndef WEFT_WORKLOAD_CONVERT_H
-#define WEFT_WORKLOAD_CONVERT_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -118,5 +117,3 @@ static inline float fp32_from_fp8(uint8_t bits)
         return fp32_from_bits(sign | (exponent + 127 - 7) << 23 | mantissa << 20);
     return fp32_from_bits(sign | fp32_bits((float)mantissa * 0x1p-9f));
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Elements of any type: the inputs of ranks as a pure function of (seed, rank, index), so that any rank
  * can recompute any of them; and what reductions make of them. */
-#ifndef WEFT_WORKLOAD_ELEMENTS_H
-#define WEFT_WORKLOAD_ELEMENTS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -98,5 +97,3 @@ void elements_reduce_up_nodes(const struct element_source *source, weft_reduce_o
 /* The part that element i of a row is in, where the row is reduced for all ranks; *end: of the part. */
 struct element_part elements_part_at(enum element_order order, weft_dtype dtype, uint64_t row_count,
                                      int32_t num_ranks, uint64_t i, uint64_t *end);
-
-#endif

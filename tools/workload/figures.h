@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Minimum, median and maximum of samples. */
-#ifndef WEFT_WORKLOAD_FIGURES_H
-#define WEFT_WORKLOAD_FIGURES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -13,5 +12,3 @@ struct figures {
 
 /* Sorts samples in place; num_samples 1 or more. */
 struct figures figures_of(double *samples, size_t num_samples);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Options of a command: one row of a table is all that help, parsing, storing and defaults know of one. A bad
  * value ends the process, with argp_err_exit_status and a message that names option, value and allowed range. */
-#ifndef WEFT_WORKLOAD_OPTIONS_H
-#define WEFT_WORKLOAD_OPTIONS_H
+#pragma once
 
 #include <argp.h>
 #include <stddef.h>
@@ -63,5 +62,3 @@ int option_choice(struct argp_state *state, const char *option, const char *text
                   const char *const *choices);
 void option_list(struct argp_state *state, const struct option_row *option, const char *text,
                  struct option_list *list);
-
-#endif

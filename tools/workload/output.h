@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Output that is lost is a failure: looked at in one place, when the process exits. */
-#ifndef WEFT_WORKLOAD_OUTPUT_H
-#define WEFT_WORKLOAD_OUTPUT_H
+#pragma once
 
 /* At exit: if standard output or error could not be written, tells so (*name is the command's) and makes a
  * status of 0 a 1. `name` must lie as long as the process. */
@@ -12,5 +11,3 @@ int output_flush(void);
 
 /* For those who write by other ways than stdout. */
 void output_note_failure(int error);
-
-#endif

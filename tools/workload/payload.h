@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The content of token rows: a pure function of (seed, global token index, plane), so that any rank
  * can recompute any row. */
-#ifndef WEFT_WORKLOAD_PAYLOAD_H
-#define WEFT_WORKLOAD_PAYLOAD_H
+#pragma once
 
 #include "workload/elements.h"
 #include "workload/rng.h"
@@ -22,5 +21,3 @@ static inline void payload_fill_row(const struct payload *payload, int64_t token
         .content = payload->dtype == WEFT_UINT8 ? ELEMENTS_BITS : ELEMENTS_NUMBERS};
     elements_fill(&source, token, 0, row_bytes / dtype_bytes(payload->dtype), row);
 }
-
-#endif

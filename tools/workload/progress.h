@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How far long work is, and how long it will still take, on standard error: on a terminal a line that is
  * rewritten, from the first second on; elsewhere a line every ten seconds. */
-#ifndef WEFT_WORKLOAD_PROGRESS_H
-#define WEFT_WORKLOAD_PROGRESS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ void progress_update(struct progress *progress, int64_t num_done);
 void progress_step(struct progress *progress);
 /* Wipes the line on a terminal. */
 void progress_end(struct progress *progress);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reproducible random numbers: integer arithmetic only, the same on every machine. */
-#ifndef WEFT_WORKLOAD_RNG_H
-#define WEFT_WORKLOAD_RNG_H
+#pragma once
 
 #include <stdint.h>
 
@@ -54,5 +53,3 @@ static inline float rng_normal(struct rng *rng)
         2 * 65535;
     return (float)sum * inverse_deviation;
 }
-
-#endif

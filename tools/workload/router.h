@@ -23,8 +23,7 @@
  * 3.4 to 5.6 in the median, and weights that add up to 0.39 per token: skew 0.5 (which gives 0.41)
  * to 0.75.
  */
-#ifndef WEFT_WORKLOAD_ROUTER_H
-#define WEFT_WORKLOAD_ROUTER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -48,5 +47,3 @@ void router_destroy(struct router *router); /* may be NULL */
  * renormalised; may be NULL. One call at a time per router. */
 void router_route(struct router *router, int64_t first_token, int64_t num_tokens, int32_t *topk_idx,
                   float *topk_weights);
-
-#endif

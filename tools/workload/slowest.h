@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What ranks have measured at the same time counts as the slowest of them did it. */
-#ifndef WEFT_WORKLOAD_SLOWEST_H
-#define WEFT_WORKLOAD_SLOWEST_H
+#pragma once
 
 #include "weft.h"
 #include "workload/figures.h"
@@ -10,5 +9,3 @@
  * samples. */
 weft_result slowest_of_ranks(weft_comm *comm, double *samples, size_t num_samples,
                              struct figures *figures);
-
-#endif

@@ -7,8 +7,7 @@
  *   num_experts, flags; then for each layer int16_t topk_idx[num_tokens][num_topk] and, if bit 0 of
  *   flags is set, float topk_weights[num_tokens][num_topk].
  */
-#ifndef WEFT_WORKLOAD_TRACE_H
-#define WEFT_WORKLOAD_TRACE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ static inline int32_t trace_first_token(const struct trace *trace, int32_t rank,
  * when the trace has none. */
 void trace_read(const struct trace *trace, int32_t layer, int32_t first_token, int32_t num_tokens,
                 int32_t *topk_idx, float *topk_weights);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows between ranks, exchanged by sends and receives in a group: each row in pieces, which both ends know, in an
  * order that is each rank's own. */
-#ifndef WEFT_WORKLOAD_TRANSFERS_H
-#define WEFT_WORKLOAD_TRANSFERS_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -75,5 +74,3 @@ static inline weft_result transfers_issue(const struct transfers *transfers,
     free(list);
     return result != WEFT_OK ? result : ended;
 }
-
-#endif

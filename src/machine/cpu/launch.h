@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs launches: the fibers of one launch take turns on the calling thread. */
-#ifndef WEFT_MACHINE_CPU_LAUNCH_H
-#define WEFT_MACHINE_CPU_LAUNCH_H
+#pragma once
 
 #include "machine/host.h"
 
@@ -17,4 +16,3 @@ weft_result weft__cpu_run(struct weft__cpu_runner *runner, const struct weft__la
 
 /* Whose launch the warp belongs to. */
 weft_comm *weft__cpu_comm_of(const struct wp_warp *warp);
-#endif

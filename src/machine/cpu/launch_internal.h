@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A launch of the cpu machine: what its scheduler and the ends of its waits share. */
-#ifndef WEFT_MACHINE_CPU_LAUNCH_INTERNAL_H
-#define WEFT_MACHINE_CPU_LAUNCH_INTERNAL_H
+#pragma once
 
 #include "machine/cpu/launch.h"
 #include "machine/cpu/net_driver.h"
@@ -74,5 +73,3 @@ static inline int weft__cpu_waits_for_rank(const struct weft__cpu_fiber *fiber)
 int64_t weft__cpu_first_deadline(const struct weft__cpu_launch *run, int64_t since_ns);
 /* Whether a wait has ended: then a fiber has given up, or the launch has failed. */
 int weft__cpu_end_one_wait(struct weft__cpu_launch *run, int64_t since_ns);
-
-#endif

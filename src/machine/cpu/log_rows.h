@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows of WEFT_LOG_10BIT, group by group. Part of rows_variant.h, hence compiled once per
  * instruction set. */
-#ifndef WEFT_MACHINE_CPU_LOG_ROWS_H
-#define WEFT_MACHINE_CPU_LOG_ROWS_H
+#pragma once
 
 #include "machine/cpu/quantise.h"
 
@@ -92,5 +91,3 @@ static void row_log_encode(const void *const *dsts, int32_t num_dsts, const void
         }
     }
 }
-
-#endif

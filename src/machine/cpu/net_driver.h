@@ -5,8 +5,7 @@
  * is sooner, since to wake a thread takes ten times as long as a small message; the second pays
  * when there is much to send, and a core for it.
  */
-#ifndef WEFT_MACHINE_CPU_NET_DRIVER_H
-#define WEFT_MACHINE_CPU_NET_DRIVER_H
+#pragma once
 
 #include "comm/comm.h"
 #include "comm/cores.h"
@@ -29,5 +28,3 @@ enum weft__posted_for weft__net_driver_post(struct weft__net_driver *driver,
 void weft__net_driver_send(const struct weft__net_driver *driver);
 void weft__net_driver_poll(const struct weft__net_driver *driver);
 void weft__net_driver_rest(const struct weft__net_driver *driver);
-
-#endif

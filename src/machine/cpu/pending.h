@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* How many launches of a communicator are queued or run, so that its end can wait for them. */
-#ifndef WEFT_MACHINE_CPU_PENDING_H
-#define WEFT_MACHINE_CPU_PENDING_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -9,5 +8,3 @@ void weft__cpu_launch_is_queued(weft_comm *comm);
 /* From then on the launch has nothing to do with the communicator, which may be gone. */
 void weft__cpu_launch_is_done(weft_comm *comm);
 void weft__cpu_wait_launches(weft_comm *comm);
-
-#endif

@@ -10,8 +10,7 @@
  * not those that they wait for. So after a poll that did not pay some waits sleep without polling:
  * one at first, and twice as many after each further one.
  */
-#ifndef WEFT_MACHINE_CPU_POLLING_H
-#define WEFT_MACHINE_CPU_POLLING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -37,5 +36,3 @@ struct weft__condition {
 /* Returns whether the condition is met; if not, it is time to sleep. */
 int weft__poll(struct weft__polling *polling, enum weft__cores cores,
                struct weft__condition condition);
-
-#endif

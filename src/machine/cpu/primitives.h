@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The primitives on the cpu machine. A warp is a fiber with one lane; all fibers of a launch share
  * one thread, so only what other ranks or streams touch needs atomic operations. */
-#ifndef WEFT_MACHINE_CPU_PRIMITIVES_H
-#define WEFT_MACHINE_CPU_PRIMITIVES_H
+#pragma once
 
 #include <string.h>
 
@@ -417,5 +416,3 @@ WP_FN uint32_t wp_tagged_word(const void *row, int32_t word)
 {
     return ((const uint32_t *)((const uint64_t *)row + 1))[word];
 }
-
-#endif

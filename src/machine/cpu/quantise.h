@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows of FP8 or INT8 with scales, tile by tile. Part of rows_variant.h, hence compiled once per
  * instruction set. */
-#ifndef WEFT_MACHINE_CPU_QUANTISE_H
-#define WEFT_MACHINE_CPU_QUANTISE_H
+#pragma once
 
 #include "machine/cpu/reduce_ops.h"
 #include "machine/cpu/tile.h"
@@ -176,5 +175,3 @@ static void row_dequantise(void *dst, const void *src, const void *scales,
             memcpy(at, elsewhere, (size_t)n * type->element_bytes);
     }
 }
-
-#endif

@@ -8,8 +8,7 @@
  * avx512_bf16's VCVTNEPS2BF16 is not used: it flushes subnormals to zero, which would make the
  * result depend on the machine. Integer rounding costs nothing here, the loop is bound by memory.
  */
-#ifndef WEFT_MACHINE_CPU_REDUCE_OPS_H
-#define WEFT_MACHINE_CPU_REDUCE_OPS_H
+#pragma once
 
 #include <string.h>
 
@@ -262,5 +261,3 @@ static const struct element_type *const element_types[] = {
     [WEFT_FP16] = &type_fp16,   [WEFT_FP32] = &type_fp32,    [WEFT_FP64] = &type_fp64,
     [WEFT_UINT8] = &type_uint8, [WEFT_FP8_E4M3] = &type_fp8,
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Row operations of the cpu machine. */
-#ifndef WEFT_MACHINE_CPU_ROWS_H
-#define WEFT_MACHINE_CPU_ROWS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -67,5 +66,3 @@ enum weft__row_variant {
 };
 /* Any of them, for tests and for the sim; NULL when this processor cannot run it. */
 const struct weft__row_functions *weft__cpu_rows_of(enum weft__row_variant variant);
-
-#endif

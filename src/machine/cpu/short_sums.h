@@ -4,8 +4,7 @@
  * same order, in a fifth less time for 2 to 4 rows of 14 KiB that come from memory. Part of
  * rows_variant.h, hence compiled once per instruction set.
  */
-#ifndef WEFT_MACHINE_CPU_SHORT_SUMS_H
-#define WEFT_MACHINE_CPU_SHORT_SUMS_H
+#pragma once
 
 #include "machine/cpu/reduce_ops.h"
 
@@ -118,5 +117,3 @@ static int is_one_of(const struct few_rows *few, const void *dst)
         any |= few->rows[i] == dst;
     return any;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A reduction of up to WEFT__TILE_ELEMENTS elements, row by row: the part of wp_row_reduce that
  * works in the first-level cache, also for rows that come one by one. */
-#ifndef WEFT_MACHINE_CPU_TILE_H
-#define WEFT_MACHINE_CPU_TILE_H
+#pragma once
 
 #include "machine/machine.h"
 
@@ -22,5 +21,3 @@ struct weft__tile_functions {
     /* May change the accumulators. dst may be one of the rows added. */
     void (*store)(struct weft__tile *tile, void *dst);
 };
-
-#endif

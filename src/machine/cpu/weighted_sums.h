@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows times their weights, added to fp32 accumulators. Part of rows_variant.h, hence compiled once
  * per instruction set. Products are rounded: the compiler fuses nothing (-ffp-contract=off). */
-#ifndef WEFT_MACHINE_CPU_WEIGHTED_SUMS_H
-#define WEFT_MACHINE_CPU_WEIGHTED_SUMS_H
+#pragma once
 
 #include "machine/cpu/reduce_ops.h"
 
@@ -45,5 +44,3 @@ static add_weighted_fn *const add_weighted[] = {
     [WEFT_FP16] = add_weighted_fp16,
     [WEFT_FP32] = add_weighted_fp32,
 };
-
-#endif

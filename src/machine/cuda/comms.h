@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Sets of communicators, which leave them when they are destroyed: a stream may be synchronised,
  * and a graph be launched, long after one that had to do with it is gone. */
-#ifndef WEFT_MACHINE_CUDA_COMMS_H
-#define WEFT_MACHINE_CUDA_COMMS_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -31,5 +30,3 @@ struct weft__cuda_stream *weft__cuda_comms_leave(const weft_comm *comm);
 
 /* The communicator is about to go: removes it from all sets. */
 void weft__cuda_comms_forget(const weft_comm *comm);
-
-#endif

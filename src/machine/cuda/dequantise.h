@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The way back from rows with scales on the cuda machine; part of primitives.h. */
-#ifndef WEFT_MACHINE_CUDA_DEQUANTISE_H
-#define WEFT_MACHINE_CUDA_DEQUANTISE_H
+#pragma once
 
 #include "machine/cuda/quantise.h"
 
@@ -110,5 +109,3 @@ WP_FN void wp_row_dequantise(struct wp_warp *warp, void *dst, const void *src, c
     const struct weft__cuda_dequantised row = {dst, src, scales, how};
     weft__cuda_dequantise((uint32_t)wp_lane_idx(warp), row, num_elements);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A communicator's GPU: which one, and what the machine keeps there. */
-#ifndef WEFT_MACHINE_CUDA_DEVICE_H
-#define WEFT_MACHINE_CUDA_DEVICE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -107,5 +106,3 @@ weft_result weft__cuda_share_block(weft_comm *comm, const struct weft__block *ow
                                    struct weft__block *blocks);
 void weft__cuda_close_block(weft_comm *comm, const struct weft__block *block);
 extern const struct weft__heap_kind weft__heap_of_device, weft__heap_of_device_by_ipc;
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The NVIDIA driver, looked up at run time, so that a library with CUDA also runs where there is
  * none. */
-#ifndef WEFT_MACHINE_CUDA_DRIVER_H
-#define WEFT_MACHINE_CUDA_DRIVER_H
+#pragma once
 
 #include <cuda.h>
 
@@ -124,5 +123,3 @@ weft_result weft__cuda_error(CUresult result, const char *format, ...)
         if (result_of_cuda != CUDA_SUCCESS)                                                        \
             return weft__cuda_error(result_of_cuda, __VA_ARGS__);                                  \
     } while (0)
-
-#endif

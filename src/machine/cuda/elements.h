@@ -4,8 +4,7 @@
  * back. Types are told apart by overloads on E, an element of the row; V is what its values are. Part
  * of primitives.h.
  */
-#ifndef WEFT_MACHINE_CUDA_ELEMENTS_H
-#define WEFT_MACHINE_CUDA_ELEMENTS_H
+#pragma once
 
 /* Only a name for overloads: cuda_fp8.h's type would bring that header's compile time. */
 struct weft__cuda_fp8 {
@@ -223,5 +222,3 @@ WP_FN int4 weft__cuda_encode(const double *values, double)
             isnan(values[i]) ? 0x7fffffffffffffffu : (uint64_t)__double_as_longlong(values[i]);
     return weft__cuda_encode(bits, int64_t());
 }
-
-#endif

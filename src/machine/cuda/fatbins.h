@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The compiled programs inside the library: cmake/cuda.cmake makes the list and the bytes. */
-#ifndef WEFT_MACHINE_CUDA_FATBINS_H
-#define WEFT_MACHINE_CUDA_FATBINS_H
+#pragma once
 
 struct weft__cuda_fatbin {
     const char *program;
@@ -10,5 +9,3 @@ struct weft__cuda_fatbin {
 };
 
 extern const struct weft__cuda_fatbin weft__cuda_fatbins[]; /* the last has no program */
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory of GPUs that the network reads and writes itself, where engine, driver and GPU allow that.
  * Only rows that are staged are in such: what is registered cannot grow, as heaps do. */
-#ifndef WEFT_MACHINE_CUDA_GPUDIRECT_H
-#define WEFT_MACHINE_CUDA_GPUDIRECT_H
+#pragma once
 
 #include "machine/cuda/device.h"
 
@@ -20,5 +19,3 @@ void weft__cuda_gpudirect_free(weft_comm *comm, void *memory);
 void weft__cuda_gpudirect_describe(const weft_comm *comm,
                                    const struct weft__cuda_gpudirect *gpudirect, char *text,
                                    size_t text_bytes);
-
-#endif

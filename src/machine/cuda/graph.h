@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef WEFT_MACHINE_CUDA_GRAPH_H
-#define WEFT_MACHINE_CUDA_GRAPH_H
+#pragma once
 
 #include "machine/cuda/stream.h"
 
@@ -13,5 +12,3 @@ struct weft__cuda_comms *weft__cuda_graph_comms(cuuint64_t capture_id);
 /* The stream is about to go: ends its capture, if weft_graph_begin began one, and drops what was
  * recorded. */
 void weft__cuda_graph_abandon(struct weft__cuda_stream *stream);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What host and programs share on the cuda machine. Read by C and by CUDA C++. */
-#ifndef WEFT_MACHINE_CUDA_LAUNCH_PARAMS_H
-#define WEFT_MACHINE_CUDA_LAUNCH_PARAMS_H
+#pragma once
 
 #include "machine/machine.h" /* struct wp_failure */
 
@@ -74,5 +73,3 @@ struct weft__cuda_launch {
     uint32_t copy_slot_bytes;       /* shared memory of each warp for bulk copies; 0: none */
     struct weft__cuda_work_queue work_queue;
 };
-
-#endif

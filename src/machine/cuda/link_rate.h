@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Arguments of the kernel in link_rate.cu. */
-#ifndef WEFT_MACHINE_CUDA_LINK_RATE_H
-#define WEFT_MACHINE_CUDA_LINK_RATE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -15,5 +14,3 @@ struct wp_link_rate_args {
     uint32_t num_slice_pieces; /* its size */
     uint32_t num_pieces;       /* for each rank, over the slice again and again */
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows of WEFT_LOG_10BIT on the cuda machine; part of primitives.h. Primitives of their own, so
  * that programs without such rows do not hold their code. */
-#ifndef WEFT_MACHINE_CUDA_LOG_ROWS_H
-#define WEFT_MACHINE_CUDA_LOG_ROWS_H
+#pragma once
 
 #include "machine/cuda/dequantise.h"
 #include "machine/log_format.h"
@@ -293,5 +292,3 @@ WP_FN void wp_row_log_sum(struct wp_warp *warp, void *dst, const void *const *sr
     const struct weft__cuda_log_sum sum = {dst, srcs, weights, num_srcs, dst_dtype, 0};
     weft__cuda_sum_log((uint32_t)wp_lane_idx(warp), sum, num_elements);
 }
-
-#endif

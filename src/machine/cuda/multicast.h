@@ -7,8 +7,7 @@
  * systems whose fabric is not set up for it a bind may fail though the driver says that it is supported, and leave the
  * GPUs out of service, also for others who use them.
  */
-#ifndef WEFT_MACHINE_CUDA_MULTICAST_H
-#define WEFT_MACHINE_CUDA_MULTICAST_H
+#pragma once
 
 #include "machine/cuda/device.h"
 
@@ -16,5 +15,3 @@
 weft_result weft__cuda_multicast_create(weft_comm *comm, uint64_t num_bytes,
                                         struct weft__switched_memory *memory);
 void weft__cuda_multicast_destroy(weft_comm *comm, struct weft__switched_memory *memory);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The network of a communicator whose ranks have GPUs: memory of the host that both reach, the heaps, and a queue. */
-#ifndef WEFT_MACHINE_CUDA_NETWORK_H
-#define WEFT_MACHINE_CUDA_NETWORK_H
+#pragma once
 
 #include "machine/cuda/device.h"
 #include "machine/cuda/gpudirect.h"
@@ -20,5 +19,3 @@ weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **mem
 weft_result weft__cuda_network_staging_alloc(weft_comm *comm, uint64_t bytes, void **memory,
                                              uint64_t *place);
 void weft__cuda_network_free(weft_comm *comm, void *memory);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Arguments of the kernel in network_add.cu. */
-#ifndef WEFT_MACHINE_CUDA_NETWORK_ADD_H
-#define WEFT_MACHINE_CUDA_NETWORK_ADD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -10,5 +9,3 @@ struct wp_network_add_args {
     uint64_t add;
     uint64_t *before; /* gets the value before; in pinned memory of the host */
 };
-
-#endif

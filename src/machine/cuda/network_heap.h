@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The heap as the network reaches it: by the GPU's copy engines, and a kernel that adds. */
-#ifndef WEFT_MACHINE_CUDA_NETWORK_HEAP_H
-#define WEFT_MACHINE_CUDA_NETWORK_HEAP_H
+#pragma once
 
 #include "machine/cuda/device.h"
 #include "net/net.h"
@@ -21,5 +20,3 @@ weft_result weft__cuda_network_heap_open(weft_comm *comm, struct weft__cuda_netw
 void weft__cuda_network_heap_close(struct weft__cuda_network_heap *heap);
 
 struct weft__net_accessor weft__cuda_network_heap_accessor(struct weft__cuda_network_heap *heap);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Packets on the cuda machine, taken and reduced; part of primitives.h. */
-#ifndef WEFT_MACHINE_CUDA_PACKET_REDUCE_H
-#define WEFT_MACHINE_CUDA_PACKET_REDUCE_H
+#pragma once
 
 #include "machine/cuda/packets.h"
 #include "machine/cuda/partial.h"
@@ -152,5 +151,3 @@ WP_FN enum wp_status wp_packets_reduce(struct wp_warp *warp, const struct wp_pac
     }
     return weft__cuda_same_status(status);
 }
-
-#endif

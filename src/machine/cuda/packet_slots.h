@@ -4,8 +4,7 @@
  * 128 bits, stored and loaded by relaxed accesses of system scope, which PTX says are in one piece;
  * docs/memory-model.md tells why that suffices. Part of primitives.h.
  */
-#ifndef WEFT_MACHINE_CUDA_PACKET_SLOTS_H
-#define WEFT_MACHINE_CUDA_PACKET_SLOTS_H
+#pragma once
 
 #include "machine/packets.h"
 
@@ -136,5 +135,3 @@ WP_FN void weft__cuda_write_packet(void *row, uint64_t i, uint64_t bytes, int4 c
     for (uint32_t byte = 0; byte < WP_PACKET_BYTES && byte < num_left; byte++)
         to[byte] = (char)(words[byte / 4] >> (8 * (byte % 4)));
 }
-
-#endif

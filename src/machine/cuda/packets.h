@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Packets on the cuda machine, sent and taken; part of primitives.h. */
-#ifndef WEFT_MACHINE_CUDA_PACKETS_H
-#define WEFT_MACHINE_CUDA_PACKETS_H
+#pragma once
 
 #include "machine/cuda/packet_slots.h"
 
@@ -286,5 +285,3 @@ WP_FN void wp_acquire_packets(struct wp_warp *warp)
     (void)warp;
     asm volatile("fence.acq_rel.sys;" : : : "memory");
 }
-
-#endif

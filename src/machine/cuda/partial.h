@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a reduction has made so far of a chunk of 16 bytes, on the cuda machine: the arithmetic that
  * row and packet reductions share. Part of primitives.h. */
-#ifndef WEFT_MACHINE_CUDA_PARTIAL_H
-#define WEFT_MACHINE_CUDA_PARTIAL_H
+#pragma once
 
 #include "machine/cuda/elements.h"
 
@@ -326,5 +325,3 @@ WP_FN int4 weft__cuda_partial_end(const struct weft__cuda_partial *partial,
     });
     return chunk;
 }
-
-#endif

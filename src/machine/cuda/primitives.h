@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The primitives on the cuda machine: a warp is a GPU warp. Signals are released and waits acquire at
  * system scope, since peers are other GPUs. */
-#ifndef WEFT_MACHINE_CUDA_PRIMITIVES_H
-#define WEFT_MACHINE_CUDA_PRIMITIVES_H
+#pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -340,5 +339,3 @@ WP_FN void weft__cuda_begin(struct wp_warp *warp, const struct weft__cuda_launch
 #include "machine/cuda/sum_mixed.h"
 #include "machine/cuda/tagged.h"
 #include "machine/cuda/weighted_sum.h"
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Arguments of the kernel in probe.cu. */
-#ifndef WEFT_MACHINE_CUDA_PROBE_H
-#define WEFT_MACHINE_CUDA_PROBE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@ struct wp_probe_args {
     uint64_t slots_offset;   /* in every heap: a uint64_t per rank */
     uint64_t secret;
 };
-
-#endif

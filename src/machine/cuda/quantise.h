@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows with scales on the cuda machine; part of primitives.h. Primitives of their own, so that
  * programs without such rows do not hold their code. */
-#ifndef WEFT_MACHINE_CUDA_QUANTISE_H
-#define WEFT_MACHINE_CUDA_QUANTISE_H
+#pragma once
 
 #include "machine/cuda/reduce.h"
 #include "machine/scales.h"
@@ -274,5 +273,3 @@ WP_FN void wp_row_quantise(struct wp_warp *warp, struct wp_quantised_rows to, co
     const struct weft__cuda_quantised row = {to, src, how};
     weft__cuda_quantise((uint32_t)wp_lane_idx(warp), row, num_elements);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reductions of rows on the cuda machine; part of primitives.h. */
-#ifndef WEFT_MACHINE_CUDA_REDUCE_H
-#define WEFT_MACHINE_CUDA_REDUCE_H
+#pragma once
 
 #include "machine/cuda/sum_rows.h"
 
@@ -172,5 +171,3 @@ WP_FN void wp_row_reduce_compact(struct wp_warp *warp, const void *const *dsts, 
     weft__cuda_reduce_slowly(lane_idx, rows, unit_bytes, 0,
                              (uint64_t)num_elements * wp_dtype_bytes(reduction.dtype));
 }
-
-#endif

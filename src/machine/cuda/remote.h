@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Accesses to ranks of other nodes on the cuda machine; part of primitives.h. The rank's
  * progress thread takes them from a queue in pinned memory. */
-#ifndef WEFT_MACHINE_CUDA_REMOTE_H
-#define WEFT_MACHINE_CUDA_REMOTE_H
+#pragma once
 
 WP_FN void wp_row_sync(struct wp_warp *warp)
 {
@@ -58,5 +57,3 @@ WP_FN enum wp_status wp_remote_await(struct wp_warp *warp, uint64_t number,
     const struct wp_failure failure = {WP_FAILURE_COMM, *site, 0, 0, 0};
     return wp_fail(warp, &failure);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Copies of rows on the cuda machine; part of primitives.h. */
-#ifndef WEFT_MACHINE_CUDA_ROWS_H
-#define WEFT_MACHINE_CUDA_ROWS_H
+#pragma once
 
 #include "machine/cuda/units.h"
 
@@ -258,5 +257,3 @@ WP_FN void wp_row_copy_for(struct wp_warp *warp, enum wp_reuse reuse, const void
     (void)reuse;
     wp_row_copy(warp, dsts, num_dsts, src, row_bytes);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How device memory gets from rank to rank: allocations of virtual memory management by descriptor,
  * plain ones by name. Called between weft__cuda_enter and weft__cuda_leave. */
-#ifndef WEFT_MACHINE_CUDA_SHARING_H
-#define WEFT_MACHINE_CUDA_SHARING_H
+#pragma once
 
 #include "machine/cuda/device.h"
 
@@ -29,5 +28,3 @@ weft_result weft__cuda_name(const struct weft__cuda *cuda, CUdeviceptr address,
 weft_result weft__cuda_open_name(weft_comm *comm, int32_t rank, const struct weft__cuda_name *name,
                                  CUdeviceptr *address);
 void weft__cuda_close_name(CUdeviceptr address);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a stream of the cuda machine is made of, for graphs that are recorded on it. */
-#ifndef WEFT_MACHINE_CUDA_STREAM_H
-#define WEFT_MACHINE_CUDA_STREAM_H
+#pragma once
 
 #include "machine/cuda/comms.h"
 #include "machine/cuda/device.h"
@@ -32,5 +31,3 @@ struct weft__cuda_capture {
         id; /* of one that has not been invalidated, and of no other in this process; else 0 */
 };
 struct weft__cuda_capture weft__cuda_capture_of(const struct weft__cuda_stream *stream);
-
-#endif

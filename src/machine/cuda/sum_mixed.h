@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Sums of rows of different types on the cuda machine; part of primitives.h. A primitive of its
  * own, so that programs without such rows do not hold its code. */
-#ifndef WEFT_MACHINE_CUDA_SUM_MIXED_H
-#define WEFT_MACHINE_CUDA_SUM_MIXED_H
+#pragma once
 
 #include "machine/cuda/reduce.h"
 
@@ -229,5 +228,3 @@ WP_FN void wp_row_sum_mixed(struct wp_warp *warp, void *dst, const void *const *
     const struct weft__cuda_mixed mixed = {dst, srcs, num_srcs, sum};
     weft__cuda_sum_mixed((uint32_t)wp_lane_idx(warp), mixed, num_elements);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sums and averages of rows of bf16, fp16 and fp32 on the cuda machine; part of primitives.h. */
-#ifndef WEFT_MACHINE_CUDA_SUM_ROWS_H
-#define WEFT_MACHINE_CUDA_SUM_ROWS_H
+#pragma once
 
 #include "machine/cuda/partial.h"
 #include "machine/cuda/rows.h"
@@ -178,5 +177,3 @@ weft__cuda_sum_rows(uint32_t lane_idx, const struct weft__cuda_rows *rows, uint3
         return weft__cuda_sum_few<float>(lane_idx, rows, num_chunks);
     return WEFT__CUDA_NOT_DONE;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows through the switch between GPUs (machine/multicast.h), on sm_90 and later: a load at the address of all
  * parts sums them, a store there goes to all. Never run on hardware so far: see machine/cuda/multicast.h. */
-#ifndef WEFT_MACHINE_CUDA_SWITCH_H
-#define WEFT_MACHINE_CUDA_SWITCH_H
+#pragma once
 
 enum { WEFT__CUDA_SWITCH_BYTES = 16, WEFT__CUDA_SWITCH_UNROLL = 4 };
 
@@ -96,5 +95,3 @@ WP_FN void wp_switch_move(struct wp_warp *warp, char *all, const struct wp_multi
     }
     wp_switch_fence(warp);
 }
-
-#endif

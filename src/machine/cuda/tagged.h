@@ -5,8 +5,7 @@
  * They are loaded with acquire: a fence after relaxed loads takes 0.8 us more (on H200, by the
  * clock of an SM).
  */
-#ifndef WEFT_MACHINE_CUDA_TAGGED_H
-#define WEFT_MACHINE_CUDA_TAGGED_H
+#pragma once
 
 #include "machine/cuda/packets.h"
 
@@ -118,5 +117,3 @@ WP_FN uint32_t wp_tagged_word(const void *row, int32_t word)
                        word % WEFT__CUDA_TAGGED_WORDS * (int32_t)sizeof(uint32_t)));
     return value;
 }
-
-#endif

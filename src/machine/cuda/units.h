@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Units of rows on the cuda machine: what a lane loads and stores in one piece, as wide as the
  * rows' alignment allows. Part of primitives.h. */
-#ifndef WEFT_MACHINE_CUDA_UNITS_H
-#define WEFT_MACHINE_CUDA_UNITS_H
+#pragma once
 
 /* A unit of two bytes is the low half of its word. */
 template <int BYTES> struct weft__cuda_unit {
@@ -108,5 +107,3 @@ WP_FN uint32_t weft__cuda_unit_bytes(uint32_t low_bits)
     const uint32_t bits = __reduce_or_sync(0xffffffffu, low_bits | 16u);
     return bits & (0u - bits);
 }
-
-#endif

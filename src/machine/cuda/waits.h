@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How waits end on the cuda machine, by what comes or without it; part of primitives.h. Plain C but
  * for what is above it there: unit/test_cuda_waits runs it on the host, with a clock of its own. */
-#ifndef WEFT_MACHINE_CUDA_WAITS_H
-#define WEFT_MACHINE_CUDA_WAITS_H
+#pragma once
 
 enum { WEFT__CUDA_NS_PER_MS = 1000000 };
 
@@ -108,5 +107,3 @@ WP_FN struct wp_access *weft__cuda_await_work_slot(struct wp_warp *warp, uint64_
         weft__cuda_be_patient(warp, site, &patience);
     }
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Sums of rows with weights on the cuda machine; part of primitives.h. A primitive of its own, so
  * that programs without such sums do not hold its code. */
-#ifndef WEFT_MACHINE_CUDA_WEIGHTED_SUM_H
-#define WEFT_MACHINE_CUDA_WEIGHTED_SUM_H
+#pragma once
 
 #include "machine/cuda/reduce.h"
 
@@ -199,5 +198,3 @@ WP_FN void wp_row_weighted_sum(struct wp_warp *warp, void *dst, const void *cons
     if (num_done < num_elements)
         weft__cuda_weighted_sum(lane_idx, rows, unit_bytes, num_done, num_elements);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Communicators and heaps of the sim: all ranks are here, so what they share is one object. */
-#ifndef WEFT_MACHINE_SIM_COMM_H
-#define WEFT_MACHINE_SIM_COMM_H
+#pragma once
 
 #include "comm/ranges.h"
 #include "machine/sim/world.h"
@@ -60,5 +59,3 @@ extern struct weft__link *sim_links; /* of all communicators of the run */
 weft_result sim_heap_create(weft_comm *comm);
 /* The run is over: all heaps' memory can be used again. */
 void sim_heap_reset(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A launch in the sim: its blocks and warps, and the lanes that run it. */
-#ifndef WEFT_MACHINE_SIM_LAUNCH_H
-#define WEFT_MACHINE_SIM_LAUNCH_H
+#pragma once
 
 #include "machine/host.h"
 #include "machine/sim/world.h"
@@ -65,5 +64,3 @@ uint64_t sim_meet(struct sim_meeting *meeting);
 /* Waits until *word >= at_least, as wp_wait, but acquires nothing. */
 enum wp_status sim_await(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
                          const struct wp_wait_site *site);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The primitives on the sim machine. Each lane of a warp is a fiber, so that missing warp syncs show
  * too. Primitives that order remember where they are called, for reports and for weakening. */
-#ifndef WEFT_MACHINE_SIM_PRIMITIVES_H
-#define WEFT_MACHINE_SIM_PRIMITIVES_H
+#pragma once
 
 #define WP_WARP_SIZE    2
 #define WP_PACKET_BYTES 8
@@ -211,5 +210,3 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
 #define wp_tagged_take_relaxed(warp, row, words, num_words, site)                                  \
     weft__sim_tagged_take_relaxed(warp, row, words, num_words, site, WEFT__SIM_HERE)
 #define wp_tagged_word(row, word) weft__sim_tagged_word(row, word)
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the sim knows of the past of each byte that a run has touched. */
-#ifndef WEFT_MACHINE_SIM_SHADOW_H
-#define WEFT_MACHINE_SIM_SHADOW_H
+#pragma once
 
 #include "machine/sim/world.h"
 
@@ -23,5 +22,3 @@ struct sim_cell { /* of one byte, or of a whole word */
 
 /* The cell of the bytes from `address` on, of which it stands for *num_bytes. */
 struct sim_cell *sim_cell_of(uintptr_t address, uintptr_t end, size_t *num_bytes);
-
-#endif

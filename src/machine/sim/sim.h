@@ -10,8 +10,7 @@
  *
  * One run at a time per process.
  */
-#ifndef WEFT_MACHINE_SIM_SIM_H
-#define WEFT_MACHINE_SIM_SIM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -85,5 +84,3 @@ void weft__sim_host_writes(const void *address, size_t num_bytes);
 
 uint64_t weft__sim_step(void);
 int weft__sim_fault_has_struck(void);
-
-#endif

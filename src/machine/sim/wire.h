@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Accesses on their way to ranks of other nodes. */
-#ifndef WEFT_MACHINE_SIM_WIRE_H
-#define WEFT_MACHINE_SIM_WIRE_H
+#pragma once
 
 #include "machine/sim/comm.h"
 
@@ -52,5 +51,3 @@ void sim_access_take_source(struct sim_parcel *parcel);
 void sim_access_flush(const struct sim_parcel *parcel);
 /* A get, fetch-add or flush. */
 void sim_access_answer(const struct sim_parcel *parcel);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The state of one run, shared by the files of the sim machine. */
-#ifndef WEFT_MACHINE_SIM_WORLD_H
-#define WEFT_MACHINE_SIM_WORLD_H
+#pragma once
 
 #include "comm/comm.h"
 #include "comm/error.h"
@@ -327,5 +326,3 @@ int32_t sim_heap_rank(const void *address, uint64_t *offset);
 int sim_heap_is_mapped(const void *address, int32_t world_rank);
 /* Whether the word is in memory that rank, which may have left, has freed, and comm has not. */
 int sim_heap_is_left(const weft_comm *comm, int32_t rank, const void *word);
-
-#endif

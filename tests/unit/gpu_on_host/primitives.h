@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the waits of the cuda machine need of a GPU, as a test plays it. */
-#ifndef TESTS_UNIT_GPU_ON_HOST_PRIMITIVES_H
-#define TESTS_UNIT_GPU_ON_HOST_PRIMITIVES_H
+#pragma once
 
 #define WP_WARP_SIZE 1
 #define WP_FN        static inline
@@ -18,5 +17,3 @@ uint64_t weft__cuda_load_acquire(const uint64_t *word);
 enum wp_status wp_fail(struct wp_warp *warp, const struct wp_failure *failure);
 
 #include "machine/cuda/waits.h"
-
-#endif
