@@ -11,17 +11,17 @@
 #include "coll_run.h"
 #include "command.h"
 #include "job.h"
+#include "workload/try.h"
 
 static weft_result run_place(const struct coll_run *run, struct coll_line *line,
                              enum coll_place place)
 {
     struct coll_outcome *outcome = &line->outcomes[place];
-    weft_result result = coll_run_fill(run, &line->collective, place);
-    if (result == WEFT_OK)
-        result = coll_measure(run, &line->collective, place, &outcome->us);
-    if (result == WEFT_OK && run->options->check != COLL_CHECK_NONE)
-        result = coll_check(run, &line->collective, place, &outcome->tally);
-    return result;
+    TRY(coll_run_fill(run, &line->collective, place));
+    TRY(coll_measure(run, &line->collective, place, &outcome->us));
+    if (run->options->check != COLL_CHECK_NONE)
+        TRY(coll_check(run, &line->collective, place, &outcome->tally));
+    return WEFT_OK;
 }
 
 static weft_result run_size(const struct coll_run *run, uint64_t bytes, uint64_t *num_wrong)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "coll_calls.h"
 
+#include "workload/try.h"
+
 static int is_graph(const struct coll_options *options)
 {
     return options->launch == COLL_LAUNCH_GRAPHS;
@@ -13,10 +15,9 @@ int32_t coll_calls_per_launch(const struct coll_options *options)
 
 static weft_result enqueue_calls(const struct coll_calls *calls)
 {
-    weft_result result = WEFT_OK;
-    for (int32_t i = 0; i < calls->num_calls && result == WEFT_OK; i++)
-        result = coll_run_enqueue(calls->run, calls->collective, calls->place);
-    return result;
+    for (int32_t i = 0; i < calls->num_calls; i++)
+        TRY(coll_run_enqueue(calls->run, calls->collective, calls->place));
+    return WEFT_OK;
 }
 
 /* The capture ends also after a call that failed, whose error is the one that counts. */

@@ -5,35 +5,29 @@
 
 #include "coll_calls.h"
 #include "workload/slowest.h"
+#include "workload/try.h"
 
 /* The barrier lets all ranks start together. A graph runs twice, the first time so that the host, which needs
  * some time to launch it, is ahead of what is timed. */
 static weft_result enqueue_iteration(const struct coll_calls *calls)
 {
     const struct coll_run *run = calls->run;
-    weft_result result = weft_comm_barrier(run->comm, run->stream);
-    if (result == WEFT_OK && calls->graph)
-        result = coll_calls_enqueue(calls);
-    if (result == WEFT_OK)
-        result = weft_event_record(run->start, run->stream);
-    if (result == WEFT_OK)
-        result = coll_calls_enqueue(calls);
-    if (result == WEFT_OK)
-        result = weft_event_record(run->stop, run->stream);
-    return result;
+    TRY(weft_comm_barrier(run->comm, run->stream));
+    if (calls->graph)
+        TRY(coll_calls_enqueue(calls));
+    TRY(weft_event_record(run->start, run->stream));
+    TRY(coll_calls_enqueue(calls));
+    return weft_event_record(run->stop, run->stream);
 }
 
 static weft_result run_iteration(const struct coll_calls *calls, double *us)
 {
     const struct coll_run *run = calls->run;
-    weft_result result = enqueue_iteration(calls);
-    if (result == WEFT_OK)
-        result = weft_stream_synchronize(run->stream);
-    if (result == WEFT_OK)
-        result = weft_event_elapsed_us(run->start, run->stop, us);
-    if (result == WEFT_OK)
-        *us /= calls->num_calls;
-    return result;
+    TRY(enqueue_iteration(calls));
+    TRY(weft_stream_synchronize(run->stream));
+    TRY(weft_event_elapsed_us(run->start, run->stop, us));
+    *us /= calls->num_calls;
+    return WEFT_OK;
 }
 
 static weft_result run_iterations(struct coll_calls *calls, double *samples)

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "workload/try.h"
+
 enum { POISON = 0xff };
 
 weft_result coll_run_open_coll(struct coll_run *run)
@@ -50,18 +52,12 @@ weft_result coll_run_open(struct coll_run *run, weft_comm *comm, const struct co
 {
     *run = (struct coll_run){.options = options, .comm = comm, .rank = weft_comm_rank(comm)};
     find_nodes(run);
-    weft_result result = weft_stream_create(comm, &run->stream);
-    if (result == WEFT_OK)
-        result = weft_event_create(comm, &run->start);
-    if (result == WEFT_OK)
-        result = weft_event_create(comm, &run->stop);
-    if (result == WEFT_OK)
-        result = coll_run_open_coll(run);
-    if (result == WEFT_OK)
-        result = alloc_buffer(run, &run->send);
-    if (result == WEFT_OK)
-        result = alloc_buffer(run, &run->recv);
-    return result;
+    TRY(weft_stream_create(comm, &run->stream));
+    TRY(weft_event_create(comm, &run->start));
+    TRY(weft_event_create(comm, &run->stop));
+    TRY(coll_run_open_coll(run));
+    TRY(alloc_buffer(run, &run->send));
+    return alloc_buffer(run, &run->recv);
 }
 
 void coll_run_close(struct coll_run *run)

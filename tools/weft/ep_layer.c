@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "ep_ll.h"
+#include "workload/try.h"
 
 const char *const ep_op_names[EP_NUM_OPS] = {"layout", "notify",      "dispatch",   "combine",
                                              "layer",  "ll_dispatch", "ll_combine", "ll_layer"};
@@ -122,10 +123,9 @@ static weft_result alloc_own_buffers(struct ep_layer *layer)
         {(void **)&layer->tokens_per_expert, (size_t)layer->options->num_experts * sizeof(int32_t)},
         {(void **)&layer->is_token_in_rank, num_tokens * num_ranks},
     };
-    weft_result result = WEFT_OK;
-    for (size_t i = 0; i < sizeof list / sizeof *list && result == WEFT_OK; i++)
-        result = weft_memory_alloc(layer->comm, list[i].bytes, list[i].buffer);
-    return result;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        TRY(weft_memory_alloc(layer->comm, list[i].bytes, list[i].buffer));
+    return WEFT_OK;
 }
 
 weft_result ep_layer_fill_x(struct ep_layer *layer, const struct payload *payload)
@@ -148,18 +148,14 @@ static weft_result open_own_buffers(struct ep_layer *layer)
     const int64_t first_token = layer->routing->first_tokens[layer->rank];
     const size_t num_choices = (size_t)layer->num_tokens * (size_t)layer->options->num_topk;
     const struct payload payload = ep_layer_payload(layer);
-    weft_result result = alloc_own_buffers(layer);
-    if (result == WEFT_OK)
-        result = ep_layer_fill_x(layer, &payload);
-    if (result == WEFT_OK)
-        result = weft_memory_copy(layer->comm, layer->topk_idx,
-                                  ep_routing_topk_idx(layer->routing, first_token),
-                                  num_choices * sizeof(int32_t));
-    if (result == WEFT_OK)
-        result = weft_memory_copy(layer->comm, layer->topk_weights,
-                                  ep_routing_topk_weights(layer->routing, first_token),
-                                  num_choices * sizeof(float));
-    return result;
+    TRY(alloc_own_buffers(layer));
+    TRY(ep_layer_fill_x(layer, &payload));
+    TRY(weft_memory_copy(layer->comm, layer->topk_idx,
+                         ep_routing_topk_idx(layer->routing, first_token),
+                         num_choices * sizeof(int32_t)));
+    return weft_memory_copy(layer->comm, layer->topk_weights,
+                            ep_routing_topk_weights(layer->routing, first_token),
+                            num_choices * sizeof(float));
 }
 
 static weft_result open_normal(struct ep_layer *layer)

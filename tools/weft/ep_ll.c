@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "workload/try.h"
+
 static int is_by_expert(const struct ep_layer *layer)
 {
     return layer->options->ll_layout == WEFT_LL_BY_EXPERT;
@@ -129,18 +131,16 @@ weft_result ep_ll_open(struct ep_layer *layer)
     const weft_ll_config config = ep_ll_config(layer->options);
     weft_ll_sizes sizes = WEFT_INIT(weft_ll_sizes);
     struct ep_ll *ll = &layer->ll;
-    weft_result result = weft_ll_query_sizes(layer->ep, &config, &sizes);
+    TRY(weft_ll_query_sizes(layer->ep, &config, &sizes));
     ll->num_local_experts = sizes.num_local_experts;
     ll->capacity = is_by_expert(layer) ? sizes.expert_capacity : config.max_tokens;
-    if (result == WEFT_OK)
-        result = weft_ll_create(layer->ep, &config, &ll->ll);
-    if (result == WEFT_OK)
-        result = alloc_buffers(layer, &sizes);
-    if (result == WEFT_OK && layer->options->masked.count > 0)
-        result = mask_ranks(layer);
-    if (result == WEFT_OK && layer->options->start == EP_START_GRAPH)
-        result = record_graphs(layer);
-    return result;
+    TRY(weft_ll_create(layer->ep, &config, &ll->ll));
+    TRY(alloc_buffers(layer, &sizes));
+    if (layer->options->masked.count > 0)
+        TRY(mask_ranks(layer));
+    if (layer->options->start == EP_START_GRAPH)
+        TRY(record_graphs(layer));
+    return WEFT_OK;
 }
 
 void ep_ll_close(struct ep_layer *layer)

@@ -7,6 +7,7 @@
 #include "ep_ll.h"
 #include "ep_verify.h"
 #include "workload/convert.h"
+#include "workload/try.h"
 
 struct expected_row {
     int64_t token;
@@ -150,15 +151,12 @@ static weft_result spoil(struct pass *pass)
 static weft_result dispatch(struct pass *pass)
 {
     struct ep_layer *layer = pass->layer;
-    weft_result result = ep_ll_dispatch(layer);
-    if (result == WEFT_OK)
-        result = weft_stream_synchronize(layer->stream);
-    if (result != WEFT_OK || is_by_expert(pass))
-        return result;
-    result = weft_ll_query_slots(layer->ll.ll, &pass->slots);
-    if (result == WEFT_OK)
-        result = weft_memory_copy(layer->comm, &pass->half, pass->slots.half, sizeof pass->half);
-    return result;
+    TRY(ep_ll_dispatch(layer));
+    TRY(weft_stream_synchronize(layer->stream));
+    if (is_by_expert(pass))
+        return WEFT_OK;
+    TRY(weft_ll_query_slots(layer->ll.ll, &pass->slots));
+    return weft_memory_copy(layer->comm, &pass->half, pass->slots.half, sizeof pass->half);
 }
 
 /* counts[i] must be how many rows `list` i has. */
@@ -338,15 +336,12 @@ static weft_result run_experts(struct pass *pass)
 static weft_result combine(struct pass *pass)
 {
     struct ep_layer *layer = pass->layer;
-    weft_result result = ep_ll_combine(layer, EP_LL_LAYER);
-    if (result == WEFT_OK)
-        result = weft_stream_synchronize(layer->stream);
-    if (result == WEFT_OK)
-        result = weft_memory_copy(layer->comm, pass->verifier->results.out, layer->out,
-                                  (size_t)layer->num_tokens * layer->options->row_bytes);
-    if (result == WEFT_OK)
-        ep_verify_combine(pass->verifier, EP_LL_COMBINE);
-    return result;
+    TRY(ep_ll_combine(layer, EP_LL_LAYER));
+    TRY(weft_stream_synchronize(layer->stream));
+    TRY(weft_memory_copy(layer->comm, pass->verifier->results.out, layer->out,
+                         (size_t)layer->num_tokens * layer->options->row_bytes));
+    ep_verify_combine(pass->verifier, EP_LL_COMBINE);
+    return WEFT_OK;
 }
 
 weft_result ep_ll_verify(struct ep_verifier *verifier)

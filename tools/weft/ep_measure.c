@@ -7,38 +7,31 @@
 #include "ep_ll.h"
 #include "workload/progress.h"
 #include "workload/slowest.h"
+#include "workload/try.h"
 
 /* The barrier lets all ranks start the operation together. */
 static weft_result enqueue_timed(struct ep_layer *layer, enum ep_op op)
 {
     const struct ep_interval *interval = &layer->intervals[op];
-    weft_result result = ep_layer_prepare(layer, op);
-    if (result == WEFT_OK)
-        result = weft_comm_barrier(layer->comm, layer->stream);
-    if (result == WEFT_OK)
-        result = weft_event_record(interval->start, layer->stream);
-    if (result == WEFT_OK)
-        result = ep_layer_enqueue(layer, op);
-    if (result == WEFT_OK)
-        result = weft_event_record(interval->stop, layer->stream);
-    if (result == WEFT_OK)
-        result = ep_layer_finish(layer, op);
-    return result;
+    TRY(ep_layer_prepare(layer, op));
+    TRY(weft_comm_barrier(layer->comm, layer->stream));
+    TRY(weft_event_record(interval->start, layer->stream));
+    TRY(ep_layer_enqueue(layer, op));
+    TRY(weft_event_record(interval->stop, layer->stream));
+    return ep_layer_finish(layer, op);
 }
 
 static weft_result run_iteration(struct ep_layer *layer, double us[EP_NUM_OPS])
 {
     const struct ep_interval *intervals = layer->intervals;
-    weft_result result = WEFT_OK;
-    for (int op = 0; op < EP_NUM_OPS && result == WEFT_OK; op++)
+    for (int op = 0; op < EP_NUM_OPS; op++)
         if (ep_op_exists(op, layer->options))
-            result = enqueue_timed(layer, op);
-    if (result == WEFT_OK)
-        result = weft_stream_synchronize(layer->stream);
-    for (int op = 0; op < EP_NUM_OPS && result == WEFT_OK; op++)
+            TRY(enqueue_timed(layer, op));
+    TRY(weft_stream_synchronize(layer->stream));
+    for (int op = 0; op < EP_NUM_OPS; op++)
         if (ep_op_exists(op, layer->options))
-            result = weft_event_elapsed_us(intervals[op].start, intervals[op].stop, &us[op]);
-    return result;
+            TRY(weft_event_elapsed_us(intervals[op].start, intervals[op].stop, &us[op]));
+    return WEFT_OK;
 }
 
 /* samples[op][num_iters] of this rank. */
@@ -125,26 +118,17 @@ struct sent {
 static weft_result count_bytes(struct ep_layer *layer, enum ep_op op, uint64_t *bytes)
 {
     weft_net_info before = WEFT_INIT(weft_net_info), after = WEFT_INIT(weft_net_info);
-    weft_result result = ep_layer_prepare(layer, op);
-    if (result == WEFT_OK)
-        result = weft_rma_quiet(layer->comm, layer->stream);
-    if (result == WEFT_OK)
-        result = weft_stream_synchronize(layer->stream);
-    if (result == WEFT_OK)
-        result = weft_net_query(layer->comm, &before);
-    if (result == WEFT_OK)
-        result = ep_layer_enqueue(layer, op);
-    if (result == WEFT_OK)
-        result = weft_rma_quiet(layer->comm, layer->stream);
-    if (result == WEFT_OK)
-        result = weft_stream_synchronize(layer->stream);
-    if (result == WEFT_OK)
-        result = weft_host_barrier(layer->comm);
-    if (result == WEFT_OK)
-        result = weft_net_query(layer->comm, &after);
-    if (result == WEFT_OK)
-        *bytes = (after.sent_bytes - before.sent_bytes) / (uint64_t)ep_layer_calls(layer);
-    return result == WEFT_OK ? ep_layer_finish(layer, op) : result;
+    TRY(ep_layer_prepare(layer, op));
+    TRY(weft_rma_quiet(layer->comm, layer->stream));
+    TRY(weft_stream_synchronize(layer->stream));
+    TRY(weft_net_query(layer->comm, &before));
+    TRY(ep_layer_enqueue(layer, op));
+    TRY(weft_rma_quiet(layer->comm, layer->stream));
+    TRY(weft_stream_synchronize(layer->stream));
+    TRY(weft_host_barrier(layer->comm));
+    TRY(weft_net_query(layer->comm, &after));
+    *bytes = (after.sent_bytes - before.sent_bytes) / (uint64_t)ep_layer_calls(layer);
+    return ep_layer_finish(layer, op);
 }
 
 static weft_result count_rows(struct ep_layer *layer, int64_t *num_rows)
@@ -159,11 +143,10 @@ static weft_result count_rows(struct ep_layer *layer, int64_t *num_rows)
 
 static weft_result count(struct ep_layer *layer, struct sent *sent)
 {
-    weft_result result = WEFT_OK;
-    for (int op = 0; op < EP_NUM_OPS && result == WEFT_OK; op++)
+    for (int op = 0; op < EP_NUM_OPS; op++)
         if (ep_op_exists((enum ep_op)op, layer->options))
-            result = count_bytes(layer, (enum ep_op)op, &sent->bytes[op]);
-    return result == WEFT_OK ? count_rows(layer, &sent->num_rows) : result;
+            TRY(count_bytes(layer, (enum ep_op)op, &sent->bytes[op]));
+    return count_rows(layer, &sent->num_rows);
 }
 
 /* Combine sends a sum for each row that dispatch has brought. */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "workload/try.h"
+
 /* The outputs that are arrays, with the memory of the machine that they are copied from. */
 struct output {
     void **host;
@@ -100,11 +102,9 @@ static weft_result spoil_outputs(struct ep_layer *layer, const struct output *ou
 
 static weft_result fetch(struct ep_layer *layer, const struct output *outputs, int num_outputs)
 {
-    weft_result result = WEFT_OK;
-    for (int i = 0; i < num_outputs && result == WEFT_OK; i++)
-        result =
-            weft_memory_copy(layer->comm, *outputs[i].host, outputs[i].machine, outputs[i].bytes);
-    return result;
+    for (int i = 0; i < num_outputs; i++)
+        TRY(weft_memory_copy(layer->comm, *outputs[i].host, outputs[i].machine, outputs[i].bytes));
+    return WEFT_OK;
 }
 
 static weft_result run(struct ep_layer *layer, enum ep_op op)
@@ -185,27 +185,18 @@ weft_result ep_pass(struct ep_layer *layer, struct ep_results *results)
 {
     struct output outputs[NUM_OUTPUTS];
     list_outputs(results, layer, outputs);
-    weft_result result = spoil_outputs(layer, outputs);
-    if (result == WEFT_OK)
-        result = run(layer, EP_LAYOUT);
-    if (result == WEFT_OK)
-        result = run_notify(layer, results);
-    if (result == WEFT_OK)
-        result = run(layer, EP_DISPATCH);
-    if (result == WEFT_OK)
-        result = restore_rows(layer, results);
-    if (result == WEFT_OK)
-        result = weft_ep_check(layer->handle, NULL);
-    if (result == WEFT_OK)
-        result = fetch(layer, outputs, OUT);
-    if (result != WEFT_OK || !ep_op_exists(EP_COMBINE, layer->options))
-        return result;
-    result = run_experts(layer, results);
-    if (result == WEFT_OK)
-        result = run(layer, EP_COMBINE);
-    if (result == WEFT_OK)
-        result = fetch(layer, &outputs[OUT], 1);
-    return result;
+    TRY(spoil_outputs(layer, outputs));
+    TRY(run(layer, EP_LAYOUT));
+    TRY(run_notify(layer, results));
+    TRY(run(layer, EP_DISPATCH));
+    TRY(restore_rows(layer, results));
+    TRY(weft_ep_check(layer->handle, NULL));
+    TRY(fetch(layer, outputs, OUT));
+    if (!ep_op_exists(EP_COMBINE, layer->options))
+        return WEFT_OK;
+    TRY(run_experts(layer, results));
+    TRY(run(layer, EP_COMBINE));
+    return fetch(layer, &outputs[OUT], 1);
 }
 
 void ep_scale_row(weft_dtype kind, size_t hidden, float scale, const float *x, float *y, void *row)

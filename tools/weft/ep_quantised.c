@@ -4,6 +4,7 @@
 
 #include "ep_ll.h"
 #include "ep_verify.h"
+#include "workload/try.h"
 
 struct planes { /* of all tokens, on the machine */
     void *wide, *elements, *scales;
@@ -12,12 +13,9 @@ struct planes { /* of all tokens, on the machine */
 
 static weft_result alloc_planes(struct planes *planes, struct ep_layer *layer)
 {
-    weft_result result = weft_memory_alloc(layer->comm, planes->wide_bytes, &planes->wide);
-    if (result == WEFT_OK)
-        result = weft_memory_alloc(layer->comm, planes->element_bytes, &planes->elements);
-    if (result == WEFT_OK)
-        result = weft_memory_alloc(layer->comm, planes->scale_bytes, &planes->scales);
-    return result;
+    TRY(weft_memory_alloc(layer->comm, planes->wide_bytes, &planes->wide));
+    TRY(weft_memory_alloc(layer->comm, planes->element_bytes, &planes->elements));
+    return weft_memory_alloc(layer->comm, planes->scale_bytes, &planes->scales);
 }
 
 static void free_planes(const struct planes *planes, struct ep_layer *layer)
@@ -36,26 +34,20 @@ static weft_result quantise(const struct planes *planes, struct ep_layer *layer,
     args.dst = planes->elements;
     args.scales = planes->scales;
     args.num_rows = num_rows;
-    weft_result result = weft_rows_quantise(layer->comm, &args, layer->stream);
+    TRY(weft_rows_quantise(layer->comm, &args, layer->stream));
     args.src = planes->elements;
     args.dst = planes->wide;
-    if (result == WEFT_OK)
-        result = weft_rows_dequantise(layer->comm, &args, layer->stream);
-    return result == WEFT_OK ? weft_stream_synchronize(layer->stream) : result;
+    TRY(weft_rows_dequantise(layer->comm, &args, layer->stream));
+    return weft_stream_synchronize(layer->stream);
 }
 
 static weft_result fetch(struct ep_quantised *quantised, const struct planes *planes,
                          struct ep_layer *layer)
 {
-    weft_result result =
-        weft_memory_copy(layer->comm, quantised->rows, planes->wide, planes->wide_bytes);
-    if (result == WEFT_OK)
-        result = weft_memory_copy(layer->comm, quantised->elements, planes->elements,
-                                  planes->element_bytes);
-    if (result == WEFT_OK)
-        result =
-            weft_memory_copy(layer->comm, quantised->scales, planes->scales, planes->scale_bytes);
-    return result;
+    TRY(weft_memory_copy(layer->comm, quantised->rows, planes->wide, planes->wide_bytes));
+    TRY(weft_memory_copy(layer->comm, quantised->elements, planes->elements,
+                         planes->element_bytes));
+    return weft_memory_copy(layer->comm, quantised->scales, planes->scales, planes->scale_bytes);
 }
 
 static weft_result fill(struct ep_quantised *quantised, struct ep_layer *layer, int64_t num_rows)

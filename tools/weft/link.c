@@ -6,6 +6,7 @@
 
 #include "workload/figures.h"
 #include "workload/payload.h"
+#include "workload/try.h"
 
 enum { NUM_WARMUP = 3, NUM_ITERS = 20 };
 
@@ -40,16 +41,11 @@ static weft_result open_objects(struct carrier *carrier)
     config.num_experts = weft_comm_num_ranks(carrier->comm); /* one on each */
     handle_config.max_tokens = carrier->flow->num_rows;
     handle_config.num_topk = 1;
-    weft_result result = weft_stream_create(carrier->comm, &carrier->stream);
-    if (result == WEFT_OK)
-        result = weft_event_create(carrier->comm, &carrier->start);
-    if (result == WEFT_OK)
-        result = weft_event_create(carrier->comm, &carrier->stop);
-    if (result == WEFT_OK)
-        result = weft_ep_create(carrier->comm, &config, &carrier->ep);
-    if (result == WEFT_OK)
-        result = weft_ep_handle_create(carrier->ep, &handle_config, &carrier->handle);
-    return result;
+    TRY(weft_stream_create(carrier->comm, &carrier->stream));
+    TRY(weft_event_create(carrier->comm, &carrier->start));
+    TRY(weft_event_create(carrier->comm, &carrier->stop));
+    TRY(weft_ep_create(carrier->comm, &config, &carrier->ep));
+    return weft_ep_handle_create(carrier->ep, &handle_config, &carrier->handle);
 }
 
 static weft_result open_buffers(struct carrier *carrier)
@@ -85,17 +81,13 @@ static weft_result open_buffers(struct carrier *carrier)
 static weft_result open_carrier(struct carrier *carrier)
 {
     weft_ep_layout_args layout = WEFT_INIT(weft_ep_layout_args);
-    weft_result result = open_objects(carrier);
-    if (result == WEFT_OK)
-        result = open_buffers(carrier);
+    TRY(open_objects(carrier));
+    TRY(open_buffers(carrier));
     layout.num_tokens = carrier->num_tokens;
     layout.index_type = WEFT_INT32;
     layout.topk_idx = carrier->topk_idx;
-    if (result == WEFT_OK)
-        result = weft_ep_layout(carrier->handle, &layout, carrier->stream);
-    if (result == WEFT_OK)
-        result = weft_ep_notify(carrier->handle, carrier->stream);
-    return result;
+    TRY(weft_ep_layout(carrier->handle, &layout, carrier->stream));
+    return weft_ep_notify(carrier->handle, carrier->stream);
 }
 
 /* Ranks destroy together what is in the heap; after a failure the communicator takes it along. */
@@ -134,16 +126,12 @@ static weft_result enqueue_dispatch(struct carrier *carrier)
 /* The barrier lets both ranks start together. */
 static weft_result time_dispatch(struct carrier *carrier, double *us)
 {
-    weft_result result = weft_comm_barrier(carrier->comm, carrier->stream);
-    if (result == WEFT_OK)
-        result = weft_event_record(carrier->start, carrier->stream);
-    if (result == WEFT_OK)
-        result = enqueue_dispatch(carrier);
-    if (result == WEFT_OK)
-        result = weft_event_record(carrier->stop, carrier->stream);
-    if (result == WEFT_OK)
-        result = weft_stream_synchronize(carrier->stream);
-    return result == WEFT_OK ? weft_event_elapsed_us(carrier->start, carrier->stop, us) : result;
+    TRY(weft_comm_barrier(carrier->comm, carrier->stream));
+    TRY(weft_event_record(carrier->start, carrier->stream));
+    TRY(enqueue_dispatch(carrier));
+    TRY(weft_event_record(carrier->stop, carrier->stream));
+    TRY(weft_stream_synchronize(carrier->stream));
+    return weft_event_elapsed_us(carrier->start, carrier->stop, us);
 }
 
 static weft_result count_damaged_rows(struct carrier *carrier, int64_t *num_damaged_rows)

@@ -5,6 +5,7 @@
 
 #include "coll_measure.h"
 #include "workload/elements.h"
+#include "workload/try.h"
 
 /* us[num_points]: the slower of the forms that were measured. An algorithm that does not carry so much is none
  * for this size. */
@@ -109,12 +110,11 @@ static int is_tried(weft_collective op, weft_algorithm algorithm)
 weft_result tune_measure(weft_comm *comm, const struct tune_options *options,
                          struct tune_curve *curve, struct progress *progress)
 {
-    weft_result result = WEFT_OK;
     place_points(&options->coll, curve);
-    for (int i = 0; i < NUM_ALGORITHMS && result == WEFT_OK; i++)
+    for (int i = 0; i < NUM_ALGORITHMS; i++)
         if (is_tried(curve->op, (weft_algorithm)i))
-            result = measure_algorithm(comm, options, (weft_algorithm)i, curve, progress);
-    return result;
+            TRY(measure_algorithm(comm, options, (weft_algorithm)i, curve, progress));
+    return WEFT_OK;
 }
 
 int64_t tune_num_steps(const struct tune_options *options, weft_collective op)
