@@ -227,18 +227,9 @@ static const rank_function functions[NUM_FAULTS] = {[KILL] = survive_a_death,
 static void run(struct plan plan)
 {
     const int is_by_expert = plan.seed % 2 == 0;
-    plan.problem = (struct ll_case){.seed = plan.seed,
-                                    .num_ranks = NUM_RANKS,
-                                    .max_tokens = 8,
-                                    .num_topk = 3,
-                                    .num_experts = 8,
-                                    .hidden = plan.is_random ? 4096 : 64,
-                                    .dtype = WEFT_BF16,
-                                    .answer_dtype = WEFT_BF16,
-                                    .layout = is_by_expert ? WEFT_LL_BY_EXPERT : WEFT_LL_BY_RANK,
-                                    .num_blocks = 2,
-                                    .num_warps = 2,
-                                    .index_type = WEFT_INT32};
+    plan.problem = (struct ll_case){LL_SIZES(NUM_RANKS, 8, 3, 8, plan.is_random ? 4096 : 64),
+                                    LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2), .seed = plan.seed,
+                                    .layout = is_by_expert ? WEFT_LL_BY_EXPERT : WEFT_LL_BY_RANK};
     struct ranks_options options =
         victim_options(NUM_RANKS, plan.fault == KILL ? 1u << plan.victim : 0, &plan, sizeof plan);
     if (ranks_run_with(&options, functions[plan.fault]) != 0)

@@ -264,25 +264,17 @@ static void run(struct plan plan)
 {
     const int is_by_expert = plan.seed % 2 == 0;
     const weft_ll_answer answer = answers[plan.seed % (sizeof answers / sizeof *answers)];
-    plan.problem = (struct ll_case){
-        .seed = plan.seed,
-        .num_ranks = NUM_RANKS,
-        .max_tokens = 8,
-        .num_topk = 3,
-        .num_experts = 8,
-        .hidden = 2048,
-        .dtype = WEFT_BF16,
-        .answer_dtype = WEFT_BF16,
-        .layout = is_by_expert ? WEFT_LL_BY_EXPERT : WEFT_LL_BY_RANK,
-        .answer = answer,
-        .answers_in_slots = !is_by_expert && answer == WEFT_LL_ANSWER_IN_SLOTS,
-        .num_results = 1 + (int32_t)(plan.seed / 2 % 2),
-        .num_blocks = 3,
-        .num_warps = 2,
-        .index_type = WEFT_INT32,
-        .on_missing = WEFT_LL_MASK,
-        .missing_ms = plan.signal == SIGKILL ? 0 : tests_deadline_ms(1000),
-    };
+    plan.problem =
+        (struct ll_case){LL_SIZES(NUM_RANKS, 8, 3, 8, 2048),
+                         LL_TYPES(BF16, BF16, INT32),
+                         LL_GRID(3, 2),
+                         .seed = plan.seed,
+                         .layout = is_by_expert ? WEFT_LL_BY_EXPERT : WEFT_LL_BY_RANK,
+                         .answer = answer,
+                         .answers_in_slots = !is_by_expert && answer == WEFT_LL_ANSWER_IN_SLOTS,
+                         .num_results = 1 + (int32_t)(plan.seed / 2 % 2),
+                         .on_missing = WEFT_LL_MASK,
+                         .missing_ms = plan.signal == SIGKILL ? 0 : tests_deadline_ms(1000)};
     struct ranks_options options = victim_options(
         NUM_RANKS, plan.signal == SIGKILL ? 1u << plan.victim : 0, &plan, sizeof plan);
     options.shared_bytes = sizeof(struct shared);

@@ -49,6 +49,18 @@ struct ll_case {
         *cuts; /* [num_ranks] bit r: neither of the two does anything for the other; NULL: none */
 };
 
+/* Fields that go together, for cases in a row: {"name", LL_SIZES(...), LL_TYPES(...), ...}. */
+#define LL_SIZES(ranks, tokens, topk, experts, elements)                                           \
+    .num_ranks = ranks, .max_tokens = tokens, .num_topk = topk, .num_experts = experts,            \
+    .hidden = elements
+#define LL_TYPES(tokens, answers, index)                                                           \
+    .dtype = WEFT_##tokens, .answer_dtype = WEFT_##answers, .index_type = WEFT_##index
+#define LL_NARROW(narrow, kind, elements)                                                          \
+    .narrow_dtype = WEFT_##narrow, .scale = WEFT_SCALE_##kind, .group_elements = elements
+#define LL_GRID(blocks, warps) .num_blocks = blocks, .num_warps = warps
+#define LL_ANSWERS(what)       .answer = WEFT_LL_ANSWER_##what
+#define LL_EXPERTS             .layout = WEFT_LL_BY_EXPERT
+
 /* Whether two ranks have masked each other. */
 int ll_are_cut(const struct ll_case *problem, int32_t a, int32_t b);
 

@@ -70,18 +70,9 @@ TEST(many_ranks)
     if (tests_on_cuda())
         skip();
     for (int i = 0; i < tests_grid_size(2, 1); i++) {
-        struct ll_trial trial = {{.name = "many ranks",
-                                  .seed = (uint64_t)i,
-                                  .max_tokens = 3,
-                                  .num_topk = 4,
-                                  .num_experts = 50,
-                                  .hidden = 5,
-                                  .dtype = WEFT_FP32,
-                                  .answer_dtype = WEFT_FP32,
-                                  .layout = i == 0 ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT,
-                                  .num_blocks = 2,
-                                  .num_warps = 2,
-                                  .index_type = WEFT_INT32},
+        struct ll_trial trial = {{"many ranks", LL_SIZES(0, 3, 4, 50, 5),
+                                  LL_TYPES(FP32, FP32, INT32), LL_GRID(2, 2), .seed = (uint64_t)i,
+                                  .layout = i == 0 ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT},
                                  i == 0 ? LL_ONE_LAUNCH : LL_TWO_RESULTS,
                                  0};
         run_on(&trial, i == 0 ? (struct shape){12, 3} : (struct shape){36, 1}, RANKS_THREADS);

@@ -46,19 +46,9 @@ TEST(many_ranks)
     if (tests_on_cuda())
         skip();
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i += (size_t)tests_grid_size(1, 2)) {
-        struct ll_trial trial = {{.name = "many ranks",
-                                  .seed = i,
-                                  .num_ranks = 35,
-                                  .max_tokens = 3,
-                                  .num_topk = 4,
-                                  .num_experts = 50,
-                                  .hidden = 5,
-                                  .dtype = WEFT_FP32,
-                                  .answer_dtype = WEFT_FP32,
-                                  .layout = layouts[i],
-                                  .num_blocks = 2,
-                                  .num_warps = 2,
-                                  .index_type = WEFT_INT32},
+        struct ll_trial trial = {{"many ranks", LL_SIZES(35, 3, 4, 50, 5),
+                                  LL_TYPES(FP32, FP32, INT32), LL_GRID(2, 2), .seed = i,
+                                  .layout = layouts[i]},
                                  i == 0 ? LL_ONE_LAUNCH : LL_TWO_RESULTS,
                                  0};
         if (ranks_run(RANKS_THREADS, trial.problem.num_ranks, ll_trial_run, &trial) != 0)
@@ -131,18 +121,8 @@ static int wait_for_late_rank(struct ranks_context *context)
 TEST(waits_for_a_late_rank_are_told)
 {
     for (int layout = WEFT_LL_BY_RANK; layout <= WEFT_LL_BY_EXPERT; layout++) {
-        const struct ll_case problem = {.seed = 1,
-                                        .num_ranks = 2,
-                                        .max_tokens = 3,
-                                        .num_topk = 2,
-                                        .num_experts = 4,
-                                        .hidden = 64,
-                                        .dtype = WEFT_BF16,
-                                        .answer_dtype = WEFT_BF16,
-                                        .layout = (weft_ll_layout)layout,
-                                        .num_blocks = 2,
-                                        .num_warps = 2,
-                                        .index_type = WEFT_INT32};
+        const struct ll_case problem = {LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32),
+                                        LL_GRID(2, 2), .seed = 1, .layout = (weft_ll_layout)layout};
         if (ranks_run(RANKS_PROCESSES, 2, wait_for_late_rank, &problem) != 0)
             fail_msg("layout %d", layout);
     }
