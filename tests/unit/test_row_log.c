@@ -1,36 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows of WEFT_LOG_10BIT on the cpu machine: every variant gives the bits of the oracle. */
 #include <float.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "harness/cmocka.h"
 #include "logarithmic_rows.h"
-#include "machine/cpu/rows.h"
 #include "machine/machine.h"
+#include "row_variants.h"
 
-static void each_variant(void (*check)(const struct weft__row_functions *functions))
+TEST_OF_ROW_VARIANTS(every_variant_encodes_as_the_oracle)
 {
-    for (int variant = 0; variant < WEFT__NUM_ROW_VARIANTS; variant++) {
-        const struct weft__row_functions *functions =
-            weft__cpu_rows_of((enum weft__row_variant)variant);
-        if (functions == NULL)
-            print_message("variant %d cannot run on this processor\n", variant);
-        else
-            check(functions);
-    }
-}
-
-static struct logarithmic_rows *new_rows(void)
-{
-    struct logarithmic_rows *rows = aligned_alloc(64, sizeof *rows);
-    assert_non_null(rows);
-    return rows;
-}
-
-static void check_encoding(const struct weft__row_functions *functions)
-{
-    struct logarithmic_rows *rows = new_rows();
+    struct logarithmic_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_LOG_DTYPES * LOG_TRIALS; i++) {
         draw_encoded_rows(rows, i, &state);
@@ -41,14 +20,9 @@ static void check_encoding(const struct weft__row_functions *functions)
     free(rows);
 }
 
-TEST(every_variant_encodes_as_the_oracle)
+TEST_OF_ROW_VARIANTS(every_variant_sums_as_the_oracle)
 {
-    each_variant(check_encoding);
-}
-
-static void check_sums(const struct weft__row_functions *functions)
-{
-    struct logarithmic_rows *rows = new_rows();
+    struct logarithmic_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_LOG_DTYPES * LOG_TRIALS; i++) {
         draw_log_sum(rows, i, &state);
@@ -59,15 +33,10 @@ static void check_sums(const struct weft__row_functions *functions)
     free(rows);
 }
 
-TEST(every_variant_sums_as_the_oracle)
-{
-    each_variant(check_sums);
-}
-
 /* Blocks of a row by themselves are the row. */
 TEST(parts_of_a_row)
 {
-    struct logarithmic_rows *rows = new_rows();
+    struct logarithmic_rows *rows = new_rows(sizeof *rows);
     uint64_t random = 1;
     for (int i = 0; i < NUM_LOG_DTYPES * LOG_TRIALS; i++) {
         draw_encoded_rows(rows, i, &random);

@@ -2,41 +2,20 @@
 /* Quantised rows on the cpu machine: every variant gives the bits of a slow reference. */
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "harness/cmocka.h"
-#include "machine/cpu/rows.h"
 #include "machine/float_bits.h"
 #include "quantised_rows.h"
-
-static void each_variant(void (*check)(const struct weft__row_functions *functions))
-{
-    for (int variant = 0; variant < WEFT__NUM_ROW_VARIANTS; variant++) {
-        const struct weft__row_functions *functions =
-            weft__cpu_rows_of((enum weft__row_variant)variant);
-        if (functions == NULL)
-            print_message("variant %d cannot run on this processor\n", variant);
-        else
-            check(functions);
-    }
-}
-
-static struct quantised_rows *new_rows(void)
-{
-    struct quantised_rows *rows = aligned_alloc(64, sizeof *rows);
-    assert_non_null(rows);
-    return rows;
-}
+#include "row_variants.h"
 
 static struct wp_quantised_rows all_of(const struct quantised_rows *rows)
 {
     return (struct wp_quantised_rows){rows->dsts, rows->dsts, rows->scales_offset, rows->num_dsts};
 }
 
-static void check_drawn_rows(const struct weft__row_functions *functions)
+TEST_OF_ROW_VARIANTS(every_variant_gives_the_reference_bits)
 {
-    struct quantised_rows *rows = new_rows();
+    struct quantised_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_QUANTISATIONS * QUANTISED_TRIALS; i++) {
         draw_quantised_rows(rows, i % NUM_QUANTISATIONS, &state);
@@ -46,14 +25,9 @@ static void check_drawn_rows(const struct weft__row_functions *functions)
     free(rows);
 }
 
-TEST(every_variant_gives_the_reference_bits)
+TEST_OF_ROW_VARIANTS(every_variant_gives_the_reference_bits_on_the_way_back)
 {
-    each_variant(check_drawn_rows);
-}
-
-static void check_way_back(const struct weft__row_functions *functions)
-{
-    struct quantised_rows *rows = new_rows();
+    struct quantised_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_QUANTISATIONS * QUANTISED_TRIALS; i++) {
         draw_dequantised_rows(rows, i % NUM_QUANTISATIONS, &state);
@@ -65,15 +39,10 @@ static void check_way_back(const struct weft__row_functions *functions)
     free(rows);
 }
 
-TEST(every_variant_gives_the_reference_bits_on_the_way_back)
-{
-    each_variant(check_way_back);
-}
-
 /* Two calls for the parts of a row do what one does for all of it. */
-static void check_parts(const struct weft__row_functions *functions)
+TEST_OF_ROW_VARIANTS(parts_of_a_row)
 {
-    struct quantised_rows *rows = new_rows();
+    struct quantised_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_QUANTISATIONS * QUANTISED_TRIALS; i++) {
         draw_quantised_rows(rows, i % NUM_QUANTISATIONS, &state);
@@ -94,11 +63,6 @@ static void check_parts(const struct weft__row_functions *functions)
         check_quantised_rows(rows);
     }
     free(rows);
-}
-
-TEST(parts_of_a_row)
-{
-    each_variant(check_parts);
 }
 
 /* ------------------------------------------------------------------ values, by hand */
@@ -122,7 +86,7 @@ static struct quantised_pair quantise_pair(const struct weft__row_functions *fun
     return pair;
 }
 
-static void check_values(const struct weft__row_functions *functions)
+TEST_OF_ROW_VARIANTS(values_by_hand)
 {
     static const struct {
         weft_dtype narrow;
@@ -163,11 +127,6 @@ static void check_values(const struct weft__row_functions *functions)
             fail_msg("case %zu: %x, %x and %a", i, pair.codes[0], pair.codes[1],
                      (double)pair.scale);
     }
-}
-
-TEST(values_by_hand)
-{
-    each_variant(check_values);
 }
 
 /* Quarters. */

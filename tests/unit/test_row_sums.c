@@ -1,64 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 /* Sums of rows of different types on the cpu machine: every variant gives the bits of a slow reference. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "harness/cmocka.h"
-#include "machine/cpu/rows.h"
 #include "mixed_rows.h"
+#include "row_variants.h"
 
-static void each_variant(void (*check)(weft__row_sum_mixed_fn *sum_mixed))
+TEST_OF_ROW_VARIANTS(every_variant_gives_the_reference_bits)
 {
-    for (int variant = 0; variant < WEFT__NUM_ROW_VARIANTS; variant++) {
-        const struct weft__row_functions *functions =
-            weft__cpu_rows_of((enum weft__row_variant)variant);
-        if (functions == NULL)
-            print_message("variant %d cannot run on this processor\n", variant);
-        else
-            check(functions->sum_mixed);
-    }
-    check(weft__cpu_rows()->sum_mixed);
-}
-
-static struct mixed_rows *new_rows(void)
-{
-    struct mixed_rows *rows = aligned_alloc(64, sizeof *rows);
-    assert_non_null(rows);
-    return rows;
-}
-
-static void check_drawn_rows(weft__row_sum_mixed_fn *sum_mixed)
-{
-    struct mixed_rows *rows = new_rows();
+    struct mixed_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_MIXED_SUMS * MIXED_TRIALS; i++) {
         draw_mixed_rows(rows, mixed_sum(i % NUM_MIXED_SUMS), &state);
-        sum_mixed(rows->dst, rows->srcs, rows->num_srcs, rows->sum, rows->num_elements);
+        functions->sum_mixed(rows->dst, rows->srcs, rows->num_srcs, rows->sum, rows->num_elements);
         check_mixed_rows(rows);
     }
     free(rows);
 }
 
-TEST(every_variant_gives_the_reference_bits)
+TEST_OF_ROW_VARIANTS(all_pairs_of_special_values)
 {
-    each_variant(check_drawn_rows);
-}
-
-static void check_special_values(weft__row_sum_mixed_fn *sum_mixed)
-{
-    struct mixed_rows *rows = new_rows();
+    struct mixed_rows *rows = new_rows(sizeof *rows);
     for (int i = 0; i < NUM_MIXED_SUMS; i++) {
         pair_special_values(rows, mixed_sum(i));
-        sum_mixed(rows->dst, rows->srcs, rows->num_srcs, rows->sum, rows->num_elements);
+        functions->sum_mixed(rows->dst, rows->srcs, rows->num_srcs, rows->sum, rows->num_elements);
         check_mixed_rows(rows);
     }
     free(rows);
 }
 
 /* By itself, which is a sum all the same: -0 becomes +0, and every NaN the one that there is. */
-static void check_single_rows(weft__row_sum_mixed_fn *sum_mixed)
+TEST_OF_ROW_VARIANTS(a_row_by_itself_is_a_sum)
 {
-    struct mixed_rows *rows = new_rows();
+    struct mixed_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_MIXED_SUMS * MIXED_TRIALS; i++) {
         if (i < NUM_MIXED_SUMS)
@@ -68,44 +40,29 @@ static void check_single_rows(weft__row_sum_mixed_fn *sum_mixed)
         keep_one_row(rows, rows->num_srcs / 2);
         if (i >= NUM_MIXED_SUMS)
             (void)sum_into_a_source(rows, &state);
-        sum_mixed(rows->dst, rows->srcs, rows->num_srcs, rows->sum, rows->num_elements);
+        functions->sum_mixed(rows->dst, rows->srcs, rows->num_srcs, rows->sum, rows->num_elements);
         check_mixed_rows(rows);
     }
     free(rows);
 }
 
-TEST(a_row_by_itself_is_a_sum)
-{
-    each_variant(check_single_rows);
-}
-
-TEST(all_pairs_of_special_values)
-{
-    each_variant(check_special_values);
-}
-
 /* A row into which others are summed. */
-static void check_in_place(weft__row_sum_mixed_fn *sum_mixed)
+TEST_OF_ROW_VARIANTS(a_source_can_be_written_over)
 {
-    struct mixed_rows *rows = new_rows();
+    struct mixed_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_MIXED_SUMS * MIXED_TRIALS; i++) {
         draw_mixed_rows(rows, mixed_sum(i % NUM_MIXED_SUMS), &state);
         if (!sum_into_a_source(rows, &state))
             continue;
-        sum_mixed(rows->dst, rows->srcs, rows->num_srcs, rows->sum, rows->num_elements);
+        functions->sum_mixed(rows->dst, rows->srcs, rows->num_srcs, rows->sum, rows->num_elements);
         check_mixed_rows(rows);
     }
     free(rows);
 }
 
-TEST(a_source_can_be_written_over)
-{
-    each_variant(check_in_place);
-}
-
 /* What combine between nodes is made of: sums of the nodes in fp32, of which the token's owner makes one. */
-static void check_two_steps(weft__row_sum_mixed_fn *sum_mixed)
+TEST_OF_ROW_VARIANTS(partial_sums_are_not_rounded)
 {
     /* 1 + 2^-8 is halfway between two bf16 numbers: of a sum that is rounded first, nothing of it is left. */
     const uint16_t one = 0x3f80, small = 0x3b80, bias = 0x3f80;
@@ -113,19 +70,14 @@ static void check_two_steps(weft__row_sum_mixed_fn *sum_mixed)
     uint16_t out;
     const void *node0[] = {&one, &small}, *node1[] = {NULL, &small};
     const struct wp_mixed_sum of_node = {2, WEFT_BF16, WEFT_FP32, WEFT_FP32, WP_READ_SOON};
-    sum_mixed(&partials[0], node0, 2, of_node, 1);
-    sum_mixed(&partials[1], node1, 2, of_node, 1);
+    functions->sum_mixed(&partials[0], node0, 2, of_node, 1);
+    functions->sum_mixed(&partials[1], node1, 2, of_node, 1);
     assert_true(partials[0] == 0x1.01p0f && partials[1] == 0x1p-8f);
     const void *all[] = {&bias, NULL, &partials[0], &partials[1]};
     const struct wp_mixed_sum of_token = {2, WEFT_BF16, WEFT_FP32, WEFT_BF16, WP_READ_LATER};
-    sum_mixed(&out, all, 4, of_token, 1);
+    functions->sum_mixed(&out, all, 4, of_token, 1);
     assert_int_equal(out, 0x4000); /* 2 + 2^-7 is halfway, too */
     const void *without_bias[] = {NULL, NULL, &partials[0], &partials[1]};
-    sum_mixed(&out, without_bias, 4, of_token, 1);
+    functions->sum_mixed(&out, without_bias, 4, of_token, 1);
     assert_int_equal(out, 0x3f81); /* 1 + 2^-7 */
-}
-
-TEST(partial_sums_are_not_rounded)
-{
-    each_variant(check_two_steps);
 }

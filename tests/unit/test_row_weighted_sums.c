@@ -1,72 +1,42 @@
 /* SPDX-License-Identifier: MIT */
 /* Sums of rows with weights on the cpu machine: every variant gives the bits of a slow reference. */
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "harness/cmocka.h"
-#include "machine/cpu/rows.h"
+#include "row_variants.h"
 #include "weighted_rows.h"
 
-static void each_variant(void (*check)(weft__row_weighted_sum_fn *weighted_sum))
-{
-    for (int variant = 0; variant < WEFT__NUM_ROW_VARIANTS; variant++) {
-        const struct weft__row_functions *functions =
-            weft__cpu_rows_of((enum weft__row_variant)variant);
-        if (functions == NULL)
-            print_message("variant %d cannot run on this processor\n", variant);
-        else
-            check(functions->weighted_sum);
-    }
-}
-
-static struct weighted_rows *new_rows(void)
-{
-    struct weighted_rows *rows = aligned_alloc(64, sizeof *rows);
-    assert_non_null(rows);
-    return rows;
-}
-
-static void sum_and_check(weft__row_weighted_sum_fn *weighted_sum, struct weighted_rows *weighted)
+static void sum_and_check(const struct weft__row_functions *functions,
+                          struct weighted_rows *weighted)
 {
     struct mixed_rows *rows = &weighted->rows;
-    weighted_sum(rows->dst, rows->srcs, weighted->weights, rows->num_srcs,
-                 weighted_sum_of(weighted), rows->num_elements);
+    functions->weighted_sum(rows->dst, rows->srcs, weighted->weights, rows->num_srcs,
+                            weighted_sum_of(weighted), rows->num_elements);
     check_mixed_rows(rows);
 }
 
-static void check_drawn_rows(weft__row_weighted_sum_fn *weighted_sum)
+TEST_OF_ROW_VARIANTS(every_variant_gives_the_reference_bits)
 {
-    struct weighted_rows *rows = new_rows();
+    struct weighted_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_WEIGHTED_SUMS * 4 * MIXED_TRIALS; i++) {
         draw_weighted_rows(rows, i % NUM_WEIGHTED_SUMS, &state);
-        sum_and_check(weighted_sum, rows);
+        sum_and_check(functions, rows);
     }
     free(rows);
 }
 
-TEST(every_variant_gives_the_reference_bits)
+TEST_OF_ROW_VARIANTS(special_values_by_special_weights)
 {
-    each_variant(check_drawn_rows);
-}
-
-static void check_special_values(weft__row_weighted_sum_fn *weighted_sum)
-{
-    struct weighted_rows *rows = new_rows();
+    struct weighted_rows *rows = new_rows(sizeof *rows);
     for (int i = 0; i < NUM_WEIGHTED_SUMS * NUM_SPECIAL_VALUES; i++) {
         weigh_special_values(rows, i % NUM_WEIGHTED_SUMS, i / NUM_WEIGHTED_SUMS);
-        sum_and_check(weighted_sum, rows);
+        sum_and_check(functions, rows);
     }
     free(rows);
-}
-
-TEST(special_values_by_special_weights)
-{
-    each_variant(check_special_values);
 }
 
 /* (1 + 2^-12)^2 has a last bit that fp32 has not; a fused operation would keep it. */
-static void check_products(weft__row_weighted_sum_fn *weighted_sum)
+TEST_OF_ROW_VARIANTS(products_are_rounded_before_they_are_added)
 {
     enum { NUM = 100 };
     const struct wp_weighted_sum sum = {WEFT_FP32, WEFT_FP32, WP_READ_LATER};
@@ -77,31 +47,21 @@ static void check_products(weft__row_weighted_sum_fn *weighted_sum)
         factors[i] = 0x1.001p0f;
         squares[i] = 0x1.002p0f;
     }
-    weighted_sum(out, srcs, weights, 2, sum, NUM);
+    functions->weighted_sum(out, srcs, weights, 2, sum, NUM);
     for (int i = 0; i < NUM; i++)
         assert_true(out[i] == 0);
 }
 
-TEST(products_are_rounded_before_they_are_added)
-{
-    each_variant(check_products);
-}
-
-static void check_zeros(weft__row_weighted_sum_fn *weighted_sum)
+TEST_OF_ROW_VARIANTS(no_rows_and_negative_zeros_give_zero)
 {
     const struct wp_weighted_sum sum = {WEFT_BF16, WEFT_BF16, WP_READ_SOON};
     const uint16_t one = 0x3f80, minus_zero = 0x8000;
     const float weights[] = {-0.0f, 1};
     const void *srcs[] = {&one, &minus_zero}, *none[] = {NULL, NULL};
     uint16_t out = 1;
-    weighted_sum(&out, srcs, weights, 2, sum, 1);
+    functions->weighted_sum(&out, srcs, weights, 2, sum, 1);
     assert_int_equal(out, 0);
     out = 1;
-    weighted_sum(&out, none, weights, 2, sum, 1);
+    functions->weighted_sum(&out, none, weights, 2, sum, 1);
     assert_int_equal(out, 0);
-}
-
-TEST(no_rows_and_negative_zeros_give_zero)
-{
-    each_variant(check_zeros);
 }

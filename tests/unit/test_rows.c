@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The reduction of rows on the cpu machine: every variant gives the bits of a slow reference. */
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "harness/cmocka.h"
-#include "machine/cpu/rows.h"
 #include "machine/float_bits.h"
 #include "reduced_rows.h"
+#include "row_variants.h"
 
 static void check_reduction(struct rows *rows, weft__row_reduce_fn *reduce,
                             struct wp_reduction reduction, uint64_t *state)
@@ -32,36 +30,13 @@ static void check_reduction(struct rows *rows, weft__row_reduce_fn *reduce,
     check_row(rows, dsts[0], reduction, num_elements);
 }
 
-static void each_variant(void (*check)(weft__row_reduce_fn *reduce))
+TEST_OF_ROW_VARIANTS(every_variant_gives_the_reference_bits)
 {
-    int num_variants = 0;
-    for (int variant = 0; variant < WEFT__NUM_ROW_VARIANTS; variant++) {
-        const struct weft__row_functions *functions =
-            weft__cpu_rows_of((enum weft__row_variant)variant);
-        if (functions == NULL) {
-            print_message("variant %d cannot run on this processor\n", variant);
-            continue;
-        }
-        num_variants++;
-        check(functions->reduce);
-    }
-    assert_true(num_variants >= 1);
-    check(weft__cpu_rows()->reduce);
-}
-
-static void check_variant(weft__row_reduce_fn *reduce)
-{
-    struct rows *rows = aligned_alloc(64, (sizeof *rows + 63) / 64 * 64);
-    assert_non_null(rows);
+    struct rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_REDUCTIONS * NUM_TRIALS; i++)
-        check_reduction(rows, reduce, numbered_reduction(i % NUM_REDUCTIONS), &state);
+        check_reduction(rows, functions->reduce, numbered_reduction(i % NUM_REDUCTIONS), &state);
     free(rows);
-}
-
-TEST(every_variant_gives_the_reference_bits)
-{
-    each_variant(check_variant);
 }
 
 enum { MAX_CODES = 256, MAX_PAIRS = MAX_CODES * MAX_CODES };
@@ -87,15 +62,10 @@ static void check_pairs(weft__row_reduce_fn *reduce, struct wp_reduction reducti
     assert_memory_equal(rows[2], expected, (uint64_t)(num_codes * num_codes) * num_bytes);
 }
 
-static void check_pairs_of_all_types(weft__row_reduce_fn *reduce)
+TEST_OF_ROW_VARIANTS(all_pairs_of_special_values)
 {
     for (int i = 0; i < NUM_REDUCTIONS; i++)
-        check_pairs(reduce, numbered_reduction(i));
-}
-
-TEST(all_pairs_of_special_values)
-{
-    each_variant(check_pairs_of_all_types);
+        check_pairs(functions->reduce, numbered_reduction(i));
 }
 
 TEST(fp8_conversion_rounds_to_nearest_even_and_saturates)
