@@ -1,54 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Operations recorded by a capture, on a machine that records launches as CUDA does and is the host's else:
  * right when they run after weft_coll_record_end, whatever memory they use. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
-#include "machine/host.h"
+#include "recording.h"
 
-enum { NUM_RANKS = 3, COUNT = 5000, MAX_LAUNCHES = 64, NUM_REPLAYS = 50, STAGING_BYTES = 8192 };
-
-/* ---------------------------------------------------------------- a machine that records */
-
-struct graph {
-    int num_launches;
-    struct weft__launch launches[MAX_LAUNCHES];
-};
-
-/* Each rank is a thread. */
-static _Thread_local struct weft__machine machine;
-static _Thread_local struct graph *recorded; /* NULL: launches run */
-
-static int is_capturing(weft_stream *stream)
-{
-    (void)stream;
-    return recorded != NULL;
-}
-
-static weft_result launch(weft_stream *stream, const struct weft__launch *launch)
-{
-    if (recorded == NULL)
-        return weft__host_machine.launch(stream, launch);
-    if (recorded->num_launches == MAX_LAUNCHES)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "too many launches");
-    void *args = malloc(launch->args_bytes);
-    if (args == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory");
-    memcpy(args, launch->args, launch->args_bytes);
-    recorded->launches[recorded->num_launches] = *launch;
-    recorded->launches[recorded->num_launches++].args = args;
-    return WEFT_OK;
-}
-
-static void forget(struct graph *graph)
-{
-    for (int i = 0; i < graph->num_launches; i++)
-        free((void *)(uintptr_t)graph->launches[i].args);
-    graph->num_launches = 0;
-}
+enum { NUM_RANKS = 3, COUNT = 5000, NUM_REPLAYS = 50, STAGING_BYTES = 8192 };
 
 /* ---------------------------------------------------------------- a rank */
 
@@ -73,10 +31,7 @@ static int open_recorder(struct recorder *self, struct ranks_context *context)
     config.choices = choices;
     config.num_choices = sizeof choices / sizeof choices[0];
     RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &self->comm));
-    machine = weft__host_machine;
-    machine.stream_is_capturing = is_capturing;
-    machine.launch = launch;
-    self->comm->hooks = &machine.hooks;
+    use_recording_machine(self->comm);
     RANK_CHECK_OK(context, weft_coll_create(self->comm, &config, &self->coll));
     RANK_CHECK_OK(context, weft_stream_create(self->comm, &self->stream));
     self->stream->machine = &machine;
@@ -139,8 +94,7 @@ static int run_graph(struct recorder *self, int round)
         self->in[i] = scale * (float)(i + context->rank);
     for (int i = 0; i < NUM_RANKS * COUNT; i++)
         self->all[i] = scale * (float)(i - context->rank);
-    for (int i = 0; i < self->graph.num_launches; i++)
-        RANK_CHECK_OK(context, weft__host_machine.launch(self->stream, &self->graph.launches[i]));
+    RANK_CHECK_OK(context, launch_recorded(self->stream, &self->graph));
     RANK_CHECK_OK(context, weft_stream_synchronize(self->stream));
     for (int i = 0; i < COUNT; i++) {
         const float reduced = scale * (float)(3 * i + 3);

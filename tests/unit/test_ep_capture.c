@@ -1,60 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Dispatches and combines between nodes that run after another notify than the one they were recorded
  * after, on a machine that records launches as CUDA does and is the host's else. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
-#include "machine/host.h"
+#include "recording.h"
 
-enum { NUM_RANKS = 4, NUM_NODES = 2, NUM_TOKENS = 12, NUM_TOPK = 2, HIDDEN = 4, MAX_LAUNCHES = 8 };
+enum { NUM_RANKS = 4, NUM_NODES = 2, NUM_TOKENS = 12, NUM_TOPK = 2, HIDDEN = 4 };
 enum {
     CAPACITY = NUM_RANKS * NUM_TOKENS,
     ROW_BYTES = HIDDEN * sizeof(float),
     NUM_ROUTINGS = 5,
     NUM_BLOCKS = 4
 };
-
-/* ---------------------------------------------------------------- a machine that records */
-
-struct graph {
-    int num_launches;
-    struct weft__launch launches[MAX_LAUNCHES];
-};
-
-/* Each rank is a thread. */
-static _Thread_local struct weft__machine machine;
-static _Thread_local struct graph *recorded; /* NULL: launches run */
-
-static int is_capturing(weft_stream *stream)
-{
-    (void)stream;
-    return recorded != NULL;
-}
-
-static weft_result launch(weft_stream *stream, const struct weft__launch *launched)
-{
-    if (recorded == NULL)
-        return weft__host_machine.launch(stream, launched);
-    void *args = malloc(launched->args_bytes);
-    if (args == NULL || recorded->num_launches == MAX_LAUNCHES) {
-        free(args);
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "too many launches");
-    }
-    struct weft__launch *kept = &recorded->launches[recorded->num_launches++];
-    *kept = *launched;
-    kept->args = memcpy(args, launched->args, launched->args_bytes);
-    return WEFT_OK;
-}
-
-static void forget(struct graph *graph)
-{
-    for (int i = 0; i < graph->num_launches; i++)
-        free((void *)(uintptr_t)graph->launches[i].args);
-    graph->num_launches = 0;
-}
 
 /* ---------------------------------------------------------------- a rank */
 
@@ -85,10 +43,7 @@ static int open_layer(struct layer *layer, struct ranks_context *context)
     memset(layer, 0, sizeof *layer);
     layer->context = context;
     RANK_CHECK_OK(context, ranks_comm_create(context, &comm, &layer->comm));
-    machine = weft__host_machine;
-    machine.stream_is_capturing = is_capturing;
-    machine.launch = launch;
-    layer->comm->hooks = &machine.hooks;
+    use_recording_machine(layer->comm);
     RANK_CHECK_OK(context, weft_stream_create(layer->comm, &layer->stream));
     layer->stream->machine = &machine;
     RANK_CHECK_OK(context, weft_ep_create(layer->comm, &ep, &layer->ep));
@@ -200,9 +155,7 @@ static int combine(struct layer *layer)
 
 static int run_graph(struct layer *layer)
 {
-    struct ranks_context *context = layer->context;
-    for (int i = 0; i < layer->graph.num_launches; i++)
-        RANK_CHECK_OK(context, weft__host_machine.launch(layer->stream, &layer->graph.launches[i]));
+    RANK_CHECK_OK(layer->context, launch_recorded(layer->stream, &layer->graph));
     return 0;
 }
 
