@@ -140,15 +140,12 @@ static weft_result read_weft(struct weft__bootstrap *bootstrap)
                                  weft__settings[WEFT__SETTING_RANK].name,
                                  weft__settings[WEFT__SETTING_WORLD_SIZE].name};
     weft_unique_id id;
-    weft_result result = check_complete(names, sizeof(names) / sizeof(names[0]));
-    if (result == WEFT_OK)
-        result = read_ranks(bootstrap, names[1], names[2]);
-    if (result == WEFT_OK)
-        result = weft__unique_id_from_hex(&id, weft__setting_text(WEFT__SETTING_ID));
-    if (result == WEFT_OK)
-        result = weft__meeting_point_from_id(&bootstrap->point, &id);
+    WEFT__TRY(check_complete(names, sizeof(names) / sizeof(names[0])));
+    WEFT__TRY(read_ranks(bootstrap, names[1], names[2]));
+    WEFT__TRY(weft__unique_id_from_hex(&id, weft__setting_text(WEFT__SETTING_ID)));
+    WEFT__TRY(weft__meeting_point_from_id(&bootstrap->point, &id));
     bootstrap->rendezvous = WEFT__RENDEZVOUS_ELSEWHERE;
-    return result;
+    return WEFT_OK;
 }
 
 /* MASTER_PORT itself is taken by the store of torchrun. */
@@ -335,14 +332,11 @@ weft_result weft__unique_id_create(weft_unique_id *id)
     weft__log_configure();
     if (address == NULL)
         address = loopback;
-    weft_result result = weft__meeting_point_set_address(&point, name, address);
-    if (result == WEFT_OK)
-        result = weft__random_bytes(point.nonce, sizeof(point.nonce));
-    if (result == WEFT_OK)
-        result = weft__rendezvous_serve(&point, WEFT__LISTEN_ON_ADDRESS);
-    if (result == WEFT_OK)
-        weft__meeting_point_to_id(&point, id);
-    return result;
+    WEFT__TRY(weft__meeting_point_set_address(&point, name, address));
+    WEFT__TRY(weft__random_bytes(point.nonce, sizeof(point.nonce)));
+    WEFT__TRY(weft__rendezvous_serve(&point, WEFT__LISTEN_ON_ADDRESS));
+    weft__meeting_point_to_id(&point, id);
+    return WEFT_OK;
 }
 
 weft_result weft__unique_id_serve(const weft_unique_id *id)

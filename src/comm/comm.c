@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "comm/bootstrap.h"
+#include "comm/error.h"
 #include "comm/fd_exchange.h"
 #include "comm/heap_kind.h"
 #include "comm/heartbeat.h"
@@ -253,12 +254,10 @@ weft_result weft__comm_create(const weft_unique_id *id, int32_t rank, int32_t nu
                               weft_comm **comm)
 {
     struct origin origin = {.rank = rank, .num_ranks = num_ranks, .hooks = hooks};
-    weft_result result = weft__meeting_point_from_id(&origin.point, id);
-    if (result == WEFT_OK)
-        result = read_config(config, &origin);
-    if (result == WEFT_OK)
-        result = read_num_nodes(&origin);
-    return result == WEFT_OK ? create(&origin, comm) : result;
+    WEFT__TRY(weft__meeting_point_from_id(&origin.point, id));
+    WEFT__TRY(read_config(config, &origin));
+    WEFT__TRY(read_num_nodes(&origin));
+    return create(&origin, comm);
 }
 
 weft_result weft__comm_create_from_env(const weft_comm_config *config,
@@ -266,17 +265,14 @@ weft_result weft__comm_create_from_env(const weft_comm_config *config,
 {
     struct origin origin = {.hooks = hooks};
     struct weft__bootstrap bootstrap;
-    weft_result result = weft__bootstrap_read(&bootstrap);
+    WEFT__TRY(weft__bootstrap_read(&bootstrap));
     origin.rank = bootstrap.rank;
     origin.num_ranks = bootstrap.num_ranks;
-    if (result == WEFT_OK)
-        result = read_config(config, &origin);
-    if (result == WEFT_OK)
-        result = read_num_nodes(&origin);
-    if (result == WEFT_OK)
-        result = weft__bootstrap_start(&bootstrap, &origin.key);
+    WEFT__TRY(read_config(config, &origin));
+    WEFT__TRY(read_num_nodes(&origin));
+    WEFT__TRY(weft__bootstrap_start(&bootstrap, &origin.key));
     origin.point = bootstrap.point;
-    return result == WEFT_OK ? create(&origin, comm) : result;
+    return create(&origin, comm);
 }
 
 void weft__comm_destroy(weft_comm *comm)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
+#include "comm/error.h"
 #include "comm/heap_kind.h"
 
 #define DEFAULT_HEAP_BYTES (UINT64_C(1) << 20)
@@ -228,16 +229,12 @@ weft_result weft__heap_memory_create(struct weft__heap_memory *memory, weft_comm
 {
     uint64_t heap_bytes = 0;
     *memory = (struct weft__heap_memory){.comm = comm, .fd = -1};
-    weft_result result = weft__comm_agree(comm, make_tables(memory), "have a heap");
-    if (result == WEFT_OK)
-        result = agree(memory, config, &heap_bytes);
-    if (result == WEFT_OK)
-        result = weft__comm_agree(
-            comm, comm->heap_kind->reserve(comm, memory->max_bytes, &memory->bases[comm->rank]),
-            "reserve addresses for its heap");
-    if (result == WEFT_OK)
-        result = add_part(memory, heap_bytes);
-    return result;
+    WEFT__TRY(weft__comm_agree(comm, make_tables(memory), "have a heap"));
+    WEFT__TRY(agree(memory, config, &heap_bytes));
+    WEFT__TRY(weft__comm_agree(
+        comm, comm->heap_kind->reserve(comm, memory->max_bytes, &memory->bases[comm->rank]),
+        "reserve addresses for its heap"));
+    return add_part(memory, heap_bytes);
 }
 
 void weft__heap_memory_destroy(struct weft__heap_memory *memory)

@@ -101,12 +101,10 @@ weft_result weft__meeting_point_at(struct weft__meeting_point *point, const char
                                    int32_t port, const char *secret)
 {
     struct weft__meeting_point at = {.port = (uint16_t)port};
-    weft_result result = weft__meeting_point_set_address(&at, "address", address);
-    if (result == WEFT_OK)
-        result = weft__secret_from_hex(at.nonce, "secret", secret);
-    if (result == WEFT_OK)
-        *point = at;
-    return result;
+    WEFT__TRY(weft__meeting_point_set_address(&at, "address", address));
+    WEFT__TRY(weft__secret_from_hex(at.nonce, "secret", secret));
+    *point = at;
+    return WEFT_OK;
 }
 
 weft_result weft__unique_id_from_hex(weft_unique_id *id, const char *hex)

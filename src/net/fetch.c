@@ -70,33 +70,27 @@ static weft_result ask(struct weft__net *net, const struct weft__net_header *que
 weft_result weft__net_get(struct weft__net *net, const struct wp_access *get,
                           struct weft__net_request *request)
 {
-    weft_result result = weft__net_check_peer(net, get->rank);
-    if (result != WEFT_OK || get->num_bytes == 0)
-        return result;
-    result = weft__net_check_remote(net, get->rank, "source", get->source, get->num_bytes);
-    if (result == WEFT_OK)
-        result = check_target(net, get->target, get->num_bytes);
+    WEFT__TRY(weft__net_check_peer(net, get->rank));
+    if (get->num_bytes == 0)
+        return WEFT_OK;
+    WEFT__TRY(weft__net_check_remote(net, get->rank, "source", get->source, get->num_bytes));
+    WEFT__TRY(check_target(net, get->target, get->num_bytes));
     const struct weft__net_header question = {.kind = WEFT__NET_GET,
                                               .place = get->source,
                                               .word = WEFT__NET_NO_WORD,
                                               .add = get->num_bytes};
-    return result == WEFT_OK ? ask(net, &question, get->rank, get->target, get->num_bytes, request)
-                             : result;
+    return ask(net, &question, get->rank, get->target, get->num_bytes, request);
 }
 
 weft_result weft__net_fetch_add(struct weft__net *net, const struct wp_access *fetch,
                                 struct weft__net_request *request)
 {
-    weft_result result = weft__net_check_peer(net, fetch->rank);
-    if (result == WEFT_OK)
-        result = weft__net_check_word(net, fetch->rank, fetch->word);
-    if (result == WEFT_OK)
-        result = check_target(net, fetch->target, sizeof(uint64_t));
+    WEFT__TRY(weft__net_check_peer(net, fetch->rank));
+    WEFT__TRY(weft__net_check_word(net, fetch->rank, fetch->word));
+    WEFT__TRY(check_target(net, fetch->target, sizeof(uint64_t)));
     const struct weft__net_header question = {
         .kind = WEFT__NET_FETCH_ADD, .word = fetch->word, .add = fetch->add};
-    return result == WEFT_OK
-               ? ask(net, &question, fetch->rank, fetch->target, sizeof(uint64_t), request)
-               : result;
+    return ask(net, &question, fetch->rank, fetch->target, sizeof(uint64_t), request);
 }
 
 /* ---------------------------------------------------------------- answering */

@@ -294,12 +294,11 @@ weft_result weft__net_flush(struct weft__net *net, int32_t peer, struct weft__ne
         weft_result result = weft__net_check_peer(net, peer);
         return result == WEFT_OK ? weft__net_flush_peer(net, peer, request) : result;
     }
-    weft_result result = WEFT_OK;
-    for (int32_t rank = 0; rank < net->config.num_ranks && result == WEFT_OK; rank++)
+    for (int32_t rank = 0; rank < net->config.num_ranks; rank++)
         if (net->peers[rank].state != WEFT__NET_NO_PEER)
-            result = weft__net_check_peer(net, rank);
-    for (int32_t rank = 0; rank < net->config.num_ranks && result == WEFT_OK; rank++)
+            WEFT__TRY(weft__net_check_peer(net, rank));
+    for (int32_t rank = 0; rank < net->config.num_ranks; rank++)
         if (net->peers[rank].state == WEFT__NET_CONNECTED)
-            result = weft__net_flush_peer(net, rank, request);
-    return result;
+            WEFT__TRY(weft__net_flush_peer(net, rank, request));
+    return WEFT_OK;
 }

@@ -194,11 +194,10 @@ static weft_result connect_to(struct weft__ucx_engine *engine, int32_t rank,
 weft_result weft__ucx_connect(void *state, const struct weft__net_blob *addresses)
 {
     struct weft__ucx_engine *engine = state;
-    weft_result result = WEFT_OK;
-    for (int32_t rank = 0; rank < engine->num_ranks && result == WEFT_OK; rank++)
+    for (int32_t rank = 0; rank < engine->num_ranks; rank++)
         if (addresses[rank].num_bytes > 0)
-            result = connect_to(engine, rank, &addresses[rank]);
-    return result;
+            WEFT__TRY(connect_to(engine, rank, &addresses[rank]));
+    return WEFT_OK;
 }
 
 /* ---------------------------------------------------------------- transports */
@@ -225,9 +224,8 @@ static weft_result find_transport(const struct weft__ucx_engine *engine,
 weft_result weft__ucx_find_transports(void *state)
 {
     const struct weft__ucx_engine *engine = state;
-    weft_result result = WEFT_OK;
-    for (int32_t rank = 0; rank < engine->num_ranks && result == WEFT_OK; rank++)
+    for (int32_t rank = 0; rank < engine->num_ranks; rank++)
         if (engine->peers[rank].endpoint != NULL)
-            result = find_transport(engine, &engine->peers[rank]);
-    return result;
+            WEFT__TRY(find_transport(engine, &engine->peers[rank]));
+    return WEFT_OK;
 }
