@@ -12,6 +12,7 @@
 
 #include "coll_options.h"
 #include "spans.h"
+#include "workload/try.h"
 
 struct bench {
     struct coll_bench_options options;
@@ -26,13 +27,6 @@ struct run {
     struct collective collective;
     void *send, *recv; /* in the heap; of a broadcast one array, as MPI has it */
 };
-
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        const weft_result result_ = (call);                                                        \
-        if (result_ != WEFT_OK)                                                                    \
-            return result_;                                                                        \
-    } while (0)
 
 static weft_result call(const struct run *run)
 {

@@ -4,6 +4,7 @@
 
 #include "plan.h"
 #include "weft.h"
+#include "workload/try.h"
 
 struct bench {
     struct bench_options options;
@@ -22,13 +23,6 @@ struct bench {
     int32_t *recv_topk_idx;
     float *recv_topk_weights;
 };
-
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        const weft_result result_ = (call);                                                        \
-        if (result_ != WEFT_OK)                                                                    \
-            return result_;                                                                        \
-    } while (0)
 
 /* After weft_comm_create. Leaves the handle's routing exchanged. */
 weft_result bench_init(struct bench *bench);

@@ -6,6 +6,7 @@
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/victim.h"
+#include "workload/try.h"
 
 enum { NUM_RANKS = 4, MAX_ROUNDS = 1000000, ROW_BYTES = 3000 };
 
@@ -59,29 +60,23 @@ static weft_result enqueue(const struct ranks_context *context, struct party *pa
     const int32_t next = (context->rank + 1) % context->num_ranks;
     const int32_t across = (context->rank + 2) % context->num_ranks;
     const int32_t previous = (context->rank + context->num_ranks - 1) % context->num_ranks;
-    weft_result result = weft_rma_put_signal(
-        comm,
-        WEFT_ARGS(weft_rma_args, .dst = area->row, .src = area->source, .bytes = ROW_BYTES,
-                  .word = &area->num_rows, .value = 1, .rank = next),
+    TRY(weft_rma_put_signal(comm,
+                            WEFT_ARGS(weft_rma_args, .dst = area->row, .src = area->source,
+                                      .bytes = ROW_BYTES, .word = &area->num_rows, .value = 1,
+                                      .rank = next),
+                            stream));
+    TRY(weft_rma_get(comm,
+                     WEFT_ARGS(weft_rma_args, .dst = area->fetched, .src = area->source,
+                               .bytes = ROW_BYTES, .rank = across),
+                     stream));
+    TRY(weft_rma_fetch_add(comm,
+                           WEFT_ARGS(weft_rma_args, .before = &area->ticket,
+                                     .word = &area->num_tickets, .value = 1, .rank = previous),
+                           stream));
+    TRY(weft_rma_quiet(comm, stream));
+    return weft_rma_wait_until(
+        comm, WEFT_ARGS(weft_rma_args, .word = &area->num_rows, .value = ++party->num_rounds),
         stream);
-    if (result == WEFT_OK)
-        result = weft_rma_get(comm,
-                              WEFT_ARGS(weft_rma_args, .dst = area->fetched, .src = area->source,
-                                        .bytes = ROW_BYTES, .rank = across),
-                              stream);
-    if (result == WEFT_OK)
-        result =
-            weft_rma_fetch_add(comm,
-                               WEFT_ARGS(weft_rma_args, .before = &area->ticket,
-                                         .word = &area->num_tickets, .value = 1, .rank = previous),
-                               stream);
-    if (result == WEFT_OK)
-        result = weft_rma_quiet(comm, stream);
-    if (result == WEFT_OK)
-        result = weft_rma_wait_until(
-            comm, WEFT_ARGS(weft_rma_args, .word = &area->num_rows, .value = ++party->num_rounds),
-            stream);
-    return result;
 }
 
 static weft_result play(const struct ranks_context *context, struct party *party, int num_rounds)
