@@ -270,10 +270,8 @@ static void run(rank_function function, struct plan plan)
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, function, &plan), 0);
 }
 
-TEST(behind_a_wait_for_another_node)
+TEST_OVER(behind_a_wait_for_another_node, "auto")
 {
-    if (!tests_network_is_there("auto"))
-        skip();
     run(wait_for_a_word, (struct plan){.num_nodes = 2});
 }
 

@@ -199,10 +199,8 @@ TEST(departures)
 }
 
 /* Where each rank is a node, and waits for those alone that send it something: all, with all experts. */
-TEST(over_nodes)
+TEST_OVER(over_nodes, "auto")
 {
-    if (!tests_network_is_there("auto"))
-        skip();
     run_on_nodes(RANKS_PROCESSES, NUM_RANKS, miss_deadline, -1, tests_deadline_ms(1000));
     run_on_nodes(RANKS_THREADS, NUM_RANKS, be_aborted, 0, 60000);
     run_on_nodes(RANKS_PROCESSES, NUM_RANKS, be_aborted, MISSING, 60000);

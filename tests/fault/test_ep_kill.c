@@ -182,9 +182,6 @@ TEST(together_with_the_rendezvous)
 /* Those of the other node learn of it, too. */
 TEST_OVER_ENGINES(in_one_of_two_nodes)
 {
-    const char *engine = *state;
-    if (!tests_network_is_there(engine))
-        skip();
     for (int operation = 0; operation < EP_BARRIER; operation++) {
         struct plan plan = {.engine = engine,
                             .operation = (enum ep_operation)operation,

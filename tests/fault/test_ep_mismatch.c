@@ -301,10 +301,8 @@ TEST(every_disagreement)
 
 /* Also those of the other node learn of it, though only a partner of the odd one hears from it; and of four nodes
  * of a rank. */
-TEST(every_disagreement_between_nodes)
+TEST_OVER(every_disagreement_between_nodes, "auto")
 {
-    if (!tests_network_is_there("auto"))
-        skip();
     for (int32_t num_nodes = 2; num_nodes <= MAX_RANKS; num_nodes += 2) {
         assert_int_equal(ranks_run(RANKS_THREADS, MAX_RANKS, disagree_on_each, &num_nodes), 0);
         assert_int_equal(ranks_run(RANKS_PROCESSES, MAX_RANKS, disagree_on_each, &num_nodes), 0);
@@ -330,11 +328,9 @@ static int notify_in_place_of_dispatch(struct ranks_context *context)
     return close_rank(&self, &call);
 }
 
-TEST(a_notify_among_nodes_of_one_rank)
+TEST_OVER(a_notify_among_nodes_of_one_rank, "auto")
 {
     int32_t num_nodes = MAX_RANKS;
-    if (!tests_network_is_there("auto"))
-        skip();
     char deadline_ms[16];
     snprintf(deadline_ms, sizeof deadline_ms, "%u", tests_deadline_ms(1000));
     setenv("WEFT_TIMEOUT_MS", deadline_ms, 1);

@@ -110,9 +110,6 @@ static void run(struct plan plan)
 
 TEST_OVER_ENGINES(killed)
 {
-    const char *engine = *state;
-    if (!tests_network_is_there(engine))
-        skip();
     for (int32_t victim = 0; victim < NUM_RANKS; victim++)
         run((struct plan){.engine = engine,
                           .num_nodes = victim % 2 == 0 ? 2 : 4,

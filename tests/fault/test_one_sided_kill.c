@@ -126,9 +126,6 @@ TEST(killed_on_one_node)
 
 TEST_OVER_ENGINES(killed)
 {
-    const char *engine = *state;
-    if (!tests_network_is_there(engine))
-        skip();
     for (int32_t victim = 0; victim < NUM_RANKS; victim++)
         run((struct plan){.engine = engine,
                           .num_nodes = victim % 2 == 0 ? 2 : 4,

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "harness/cmocka.h"
+
 enum { SKIPPED = 77 };
 
 struct answer {
@@ -157,6 +159,18 @@ int tests_network_is_there(const char *engine)
     }
     waitpid(pid, &status, 0);
     return status == 0;
+}
+
+void tests_over(const char *engine, void (*test)(const char *engine))
+{
+    const int is_chosen = strcmp(engine, "auto") != 0;
+    if (!tests_network_is_there(engine))
+        skip();
+    if (is_chosen)
+        setenv("WEFT_NET", engine, 1);
+    test(engine);
+    if (is_chosen)
+        unsetenv("WEFT_NET");
 }
 
 int32_t tests_max_nodes(int32_t max_nodes)

@@ -36,13 +36,25 @@ uint32_t tests_deadline_ms(uint32_t ms);
 /* Whether communicators of several nodes can have a network with this engine ("auto", "tcp", "ucx"); if not,
  * says why. */
 int tests_network_is_there(const char *engine);
-/* Before the body of a test that is run over each engine between processes, whose name is *state. */
+/* Before the body of a test that needs a network between processes, of this engine, or of whichever there is
+ * ("auto"): it is skipped where there is none, and its ranks use it. */
+#define TEST_OVER(test, engine) TEST_OVER_EACH(test, TEST_OVER_ENGINE(test, #test, engine))
+/* The same over each engine. */
 #define TEST_OVER_ENGINES(test)                                                                    \
-    TEST_AS(test, TEST_OVER_ENGINE(test, "tcp"), TEST_OVER_ENGINE(test, "ucx"))
-#define TEST_OVER_ENGINE(test, engine)                                                             \
+    TEST_OVER_EACH(test, TEST_OVER_ENGINE(test, #test "_over_tcp", "tcp"),                         \
+                   TEST_OVER_ENGINE(test, #test "_over_ucx", "ucx"))
+#define TEST_OVER_ENGINE(test, title, engine)                                                      \
     {                                                                                              \
-        .name = #test "_over_" engine, .test_func = test, .initial_state = engine                  \
+        .name = title, .test_func = test, .initial_state = engine                                  \
     }
+#define TEST_OVER_EACH(test, ...)                                                                  \
+    static void test##_over(const char *engine);                                                   \
+    TEST_AS(test, __VA_ARGS__)                                                                     \
+    {                                                                                              \
+        tests_over(*state, test##_over);                                                           \
+    }                                                                                              \
+    static void test##_over(const char *engine __attribute__((unused)))
+void tests_over(const char *engine, void (*test)(const char *engine));
 /* max_nodes if communicators of several nodes can have a network; if not, 1, and says why. */
 int32_t tests_max_nodes(int32_t max_nodes);
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives over several nodes, which have as many ranks or not: every operation with every element type, operator and
  * kind of values, with rings from the shortest on; what is not given is drawn at random. */
-#include <stdlib.h>
-
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/coll_trials.h"
@@ -86,13 +84,9 @@ TEST(in_processes)
         run_sizes(&shapes[s], RANKS_PROCESSES, tests_grid_size(60, 20), 3000);
 }
 
-TEST(over_ucx)
+TEST_OVER(over_ucx, "ucx")
 {
-    if (!tests_network_is_there("ucx"))
-        skip();
-    setenv("WEFT_NET", "ucx", 1);
     run_sizes(&shapes[0], RANKS_PROCESSES, 20, 30000);
-    unsetenv("WEFT_NET");
 }
 
 /* Many nodes, and one node of more ranks than packets are for; as drawn of each operation. */

@@ -156,17 +156,12 @@ TEST(in_processes)
 
 TEST_OVER_ENGINES(between_nodes)
 {
-    const char *engine = *state;
-    if (!tests_network_is_there(engine))
-        skip();
-    setenv("WEFT_NET", engine, 1);
     run_on_nodes(RANKS_PROCESSES, 2, 2);
     run_on_nodes(RANKS_PROCESSES, 4, 2);
     run_on_nodes(RANKS_PROCESSES, 4, 4);
     run_on_nodes(RANKS_THREADS, 6, 3);
     run_some(RANKS_THREADS, &(struct visit_of){{2, 3, 2, COLL_NODE_AFTER_NODE}, 4}); /* 1 + 3 */
     run_some(RANKS_PROCESSES, &(struct visit_of){{5, 2, 1, COLL_NODE_AFTER_NODE}, 8});
-    unsetenv("WEFT_NET");
 }
 
 /* Barriers given to different streams are still ordered among each other. */

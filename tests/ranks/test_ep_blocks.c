@@ -64,10 +64,8 @@ TEST(in_processes)
 }
 
 /* Where rings need more warps than the grid has, there are more. */
-TEST(over_nodes)
+TEST_OVER(over_nodes, "auto")
 {
-    if (!tests_network_is_there("auto"))
-        skip();
     run_grids_on_nodes(RANKS_THREADS, 4, 2, 3);
     run_grids_on_nodes(RANKS_THREADS, 5, 5, 33);
     run_grids_on_nodes(RANKS_PROCESSES, 6, 3, 33);

@@ -29,10 +29,8 @@ TEST(on_one_node)
     run_numbers(RANKS_PROCESSES, 4, 1);
 }
 
-TEST(over_nodes)
+TEST_OVER(over_nodes, "auto")
 {
-    if (!tests_network_is_there("auto"))
-        skip();
     run_numbers(RANKS_THREADS, 4, 2);
     run_numbers(RANKS_PROCESSES, 6, 2);
 }

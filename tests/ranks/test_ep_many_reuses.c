@@ -182,10 +182,8 @@ TEST(in_processes)
 }
 
 /* Every slot is used in every operation, and by other ones in turn. */
-TEST(over_nodes)
+TEST_OVER(over_nodes, "auto")
 {
-    if (!tests_network_is_there("auto"))
-        skip();
     run_chains(RANKS_THREADS, 3, 3);
     run_chains(RANKS_PROCESSES, 4, 2);
 }

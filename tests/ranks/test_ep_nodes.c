@@ -368,11 +368,9 @@ static int try_slots(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-TEST(slots_that_are_too_small_are_refused)
+TEST_OVER(slots_that_are_too_small_are_refused, "auto")
 {
     struct ep_case spec = usual;
-    if (!tests_network_is_there("auto"))
-        skip();
     spec.num_ranks = 4;
     spec.num_nodes = 2;
     struct ep_world *world = ep_world_create(&spec);
@@ -403,9 +401,7 @@ static int try_wires(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-TEST(wires_that_are_wrong)
+TEST_OVER(wires_that_are_wrong, "auto")
 {
-    if (!tests_network_is_there("auto"))
-        skip();
     assert_int_equal(ranks_run(RANKS_THREADS, 2, try_wires, NULL), 0);
 }

@@ -54,10 +54,8 @@ TEST(in_processes)
     every_reach(RANKS_PROCESSES, 3, 0);
 }
 
-TEST(over_nodes)
+TEST_OVER(over_nodes, "auto")
 {
-    if (!tests_network_is_there("auto"))
-        skip();
     every_reach(RANKS_THREADS, 4, 2);
 }
 

@@ -86,10 +86,8 @@ TEST(expert_alignment)
     assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
 }
 
-TEST(virtual_nodes)
+TEST_OVER(virtual_nodes, "auto")
 {
-    if (!tests_network_is_there("auto"))
-        skip();
     const int32_t num_ranks[] = {2, 4, 6, 8, 9};
     const int32_t num_nodes[] = {2, 2, 3, 4, 9};
     for (int i = 0; i < 5; i++) {

@@ -347,11 +347,9 @@ static int check_node_sizes(struct ranks_context *context)
            check_memory(&self, 4096, 33) || ep_rank_leave(&self) || ep_rank_close(&self);
 }
 
-TEST(memory_over_nodes)
+TEST_OVER(memory_over_nodes, "auto")
 {
     const int32_t shapes[][2] = {{2, 1}, {2, 2}, {3, 2}, {8, 1}}; /* nodes of ranks */
-    if (!tests_network_is_there("auto"))
-        skip();
     for (int i = 0; i < 8; i++) {
         struct ep_case spec = usual;
         spec.num_nodes = shapes[i % 4][0];

@@ -33,10 +33,8 @@ TEST(on_one_node)
     run_placements(RANKS_PROCESSES, 3, 1);
 }
 
-TEST(over_nodes)
+TEST_OVER(over_nodes, "auto")
 {
-    if (!tests_network_is_there("auto"))
-        skip();
     run_placements(RANKS_THREADS, 4, 2);
     run_placements(RANKS_PROCESSES, 6, 3);
 }

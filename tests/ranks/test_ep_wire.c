@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* How much crosses the network: a token's row once for each other node that has one of its experts, and in combine a
  * row back; with rows of 14 KiB all else, headers and credits, is below 2 % unless slots hold but one row. */
-#include <stdlib.h>
-
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
@@ -138,12 +136,7 @@ static void run(int32_t num_nodes, int32_t num_local, uint64_t staging_slot_byte
 
 TEST_OVER_ENGINES(a_row_for_each_other_node)
 {
-    const char *engine = *state;
-    if (!tests_network_is_there(engine))
-        skip();
-    setenv("WEFT_NET", engine, 1);
     run(2, 1, 0);
     run(2, 4, 15 << 10);
     run(4, 2, 0);
-    unsetenv("WEFT_NET");
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Low latency over several nodes, which have as many ranks or not: the cases and ways of one node, with the same
  * bits. */
-#include <stdlib.h>
-
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ll_seat.h"
@@ -52,16 +50,12 @@ TEST(results_are_combined_twice)
 }
 
 /* Engines send what is long in other ways than tcp does. */
-TEST(over_ucx)
+TEST_OVER(over_ucx, "ucx")
 {
-    if (!tests_network_is_there("ucx"))
-        skip();
-    setenv("WEFT_NET", "ucx", 1);
     for (size_t i = 0; i < ll_num_cases(); i += (size_t)tests_grid_size(3, 9)) {
         struct ll_trial trial = ll_trial_of((enum ll_way)(i % LL_NUM_WAYS), i);
         run_on(&trial, shapes[i % 4], RANKS_PROCESSES);
     }
-    unsetenv("WEFT_NET");
 }
 
 /* More ranks of other nodes than a warp of a GPU has lanes. */

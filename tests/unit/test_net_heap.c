@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The heap of a communicator over several nodes, as the network writes to it: what it had, what it has grown by, also
  * while others put, and what a rank could not register. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "comm/error.h"
@@ -183,12 +182,7 @@ static int write_what_has_grown(struct ranks_context *context)
 
 TEST_OVER_ENGINES(what_has_grown_is_written)
 {
-    const char *engine = *state;
-    if (!tests_network_is_there(engine))
-        skip();
-    setenv("WEFT_NET", engine, 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, write_what_has_grown, NULL), 0);
-    unsetenv("WEFT_NET");
 }
 
 /* What is put meanwhile, from and to older memory, is none of its business. */
@@ -226,12 +220,7 @@ static int grow_while_putting(struct ranks_context *context)
 
 TEST_OVER_ENGINES(heaps_grow_while_others_put)
 {
-    const char *engine = *state;
-    if (!tests_network_is_there(engine))
-        skip();
-    setenv("WEFT_NET", engine, 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, grow_while_putting, NULL), 0);
-    unsetenv("WEFT_NET");
 }
 
 /* ---------------------------------------------------------------- failures */
@@ -267,13 +256,9 @@ static int fail_to_register(struct ranks_context *context)
     return close_scene(&scene);
 }
 
-TEST(what_a_rank_cannot_register_goes_in_messages)
+TEST_OVER(what_a_rank_cannot_register_goes_in_messages, "ucx")
 {
-    if (!tests_network_is_there("ucx"))
-        skip();
-    setenv("WEFT_NET", "ucx", 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, fail_to_register, NULL), 0);
-    unsetenv("WEFT_NET");
 }
 
 static int grow_too_often(struct ranks_context *context)
@@ -293,11 +278,7 @@ static int grow_too_often(struct ranks_context *context)
     return close_scene(&scene);
 }
 
-TEST(a_heap_may_grow_too_often)
+TEST_OVER(a_heap_may_grow_too_often, "ucx")
 {
-    if (!tests_network_is_there("ucx"))
-        skip();
-    setenv("WEFT_NET", "ucx", 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, grow_too_often, NULL), 0);
-    unsetenv("WEFT_NET");
 }

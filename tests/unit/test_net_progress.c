@@ -603,10 +603,10 @@ static void run_engine(const char *engine, enum drivers who)
 
 TEST_OVER_ENGINES(threads_drive)
 {
-    run_engine(*state, THREADS_ALONE);
+    run_engine(engine, THREADS_ALONE);
 }
 
 TEST_OVER_ENGINES(others_drive_too)
 {
-    run_engine(*state, THREADS_AND_OTHERS);
+    run_engine(engine, THREADS_AND_OTHERS);
 }

@@ -110,12 +110,7 @@ static int use_areas(struct ranks_context *context)
 
 TEST_OVER_ENGINES(areas_come_and_go)
 {
-    const char *engine = *state;
-    if (!tests_network_is_there(engine))
-        skip();
-    setenv("WEFT_NET", engine, 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, use_areas, NULL), 0);
-    unsetenv("WEFT_NET");
 }
 
 /* A rank that has freed fewer regions, or others, than the rest. */
@@ -144,11 +139,9 @@ static int number_anew(struct ranks_context *context)
     return 0;
 }
 
-TEST(numbers_are_free_on_all_ranks)
+TEST_OVER(numbers_are_free_on_all_ranks, "tcp")
 {
-    setenv("WEFT_NET", "tcp", 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, number_anew, NULL), 0);
-    unsetenv("WEFT_NET");
 }
 
 /* ---------------------------------------------------------------- memory of a device */

@@ -257,26 +257,17 @@ static int await_what_is_done(struct ranks_context *context)
 
 TEST_OVER_ENGINES(rows_arrive)
 {
-    const char *engine = *state;
-    if (!tests_network_is_there(engine))
-        skip();
-    setenv("WEFT_NET", engine, 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, pass_rows_in_growing_heaps, NULL), 0);
     assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, pass_rows_in_growing_heaps, NULL), 0);
-    unsetenv("WEFT_NET");
 }
 
-TEST(puts_that_are_wrong_fail_the_communicator)
+TEST_OVER(puts_that_are_wrong_fail_the_communicator, "tcp")
 {
-    setenv("WEFT_NET", "tcp", 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, put_to_neighbour, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, put_beyond_the_memory, NULL), 0);
-    unsetenv("WEFT_NET");
 }
 
-TEST(a_wait_ends_with_the_failure_of_the_communicator)
+TEST_OVER(a_wait_ends_with_the_failure_of_the_communicator, "tcp")
 {
-    setenv("WEFT_NET", "tcp", 1);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, await_what_is_done, NULL), 0);
-    unsetenv("WEFT_NET");
 }
