@@ -133,7 +133,10 @@ typedef enum weft_reduce_op {
     WEFT_PROD = 1,
     WEFT_MAX = 2,
     WEFT_MIN = 3,
-    WEFT_AVG = 4
+    WEFT_AVG = 4,
+    /* The sum of what each rank has multiplied by a factor of its own (weft_coll_args). Of BF16, FP16
+     * and FP32. */
+    WEFT_PREMUL_SUM = 5
 } weft_reduce_op;
 
 typedef enum weft_result {
@@ -809,7 +812,9 @@ WEFT_API weft_result weft_coll_destroy(weft_coll *coll);
  * are on one node, and on nothing else.
  * AVG is the sum divided by R, before rounding (integers: towards zero). MAX and MIN are those of
  * IEEE 754-2019: NaN if there is one, -0 less than +0. Every NaN becomes the positive quiet NaN
- * with all mantissa bits set; FP8 saturates at 448. So results are the same to the bit on all
+ * with all mantissa bits set; FP8 saturates at 448. PREMUL_SUM is the SUM of each rank's 0 + factor *
+ * input, multiplied in fp32 and rounded once to dtype, as if it had been stored so before: then by the
+ * same algorithms, with the same bits. So results are the same to the bit on all
  * ranks, whatever the algorithm (but RING, TREE, and MULTICAST by hardware), the machine, the number of
  * blocks, and the elements around.
  * [vLLM custom all-reduce 4, without its limits; names of NCCL]
@@ -848,7 +853,10 @@ typedef struct weft_coll_args {
     weft_dtype dtype;
     weft_reduce_op op; /* all_reduce, reduce_scatter, reduce; others: 0 */
     int32_t root;      /* broadcast, reduce, gather, scatter; others: 0 */
-    int32_t reserved;  /* 0 */
+    float factor;      /* PREMUL_SUM; others: 0. Need not be the same on all ranks */
+    /* PREMUL_SUM: not NULL: it is there, in memory that the machine accesses, when the operation runs
+     * (also again, in a graph), and factor is 0. Not in recv. */
+    const float *factor_at;
 } weft_coll_args;
 
 /* recv[count] = the reduction of all ranks' send[count], element by element. In place: recv is

@@ -4,6 +4,7 @@ scatter."""
 from __future__ import annotations
 
 import ctypes
+import numbers
 from contextlib import contextmanager
 from typing import Any, Iterator, Sequence
 
@@ -43,14 +44,21 @@ class Collectives(Object):
         self._group: _Group | None = None
 
     def all_reduce(self, send: Any, recv: Any = None, op: ReduceOp = ReduceOp.SUM, *,
-                   dtype: Any = None, stream: Stream | None = None) -> Any:
-        """recv[...] = the reduction of all ranks' send[...]. In place: recv is send."""
-        return self._run(lib.weft_coll_all_reduce, send, recv, "same", stream, dtype, op=op)
+                   factor: Any = None, dtype: Any = None, stream: Stream | None = None) -> Any:
+        """recv[...] = the reduction of all ranks' send[...]. In place: recv is send.
+
+        factor: this rank's, by which its input is multiplied before it is summed, in fp32, of BF16,
+        FP16 or FP32: a number, or an array of one float32, which is read when the operation runs.
+        """
+        return self._run(lib.weft_coll_all_reduce, send, recv, "same", stream, dtype, factor,
+                         op=op)
 
     def reduce_scatter(self, send: Any, recv: Any = None, op: ReduceOp = ReduceOp.SUM, *,
-                       dtype: Any = None, stream: Stream | None = None) -> Any:
-        """recv[...] = this rank's row of the reduction of all ranks' send[R, ...]."""
-        return self._run(lib.weft_coll_reduce_scatter, send, recv, "row", stream, dtype, op=op)
+                       factor: Any = None, dtype: Any = None, stream: Stream | None = None) -> Any:
+        """recv[...] = this rank's row of the reduction of all ranks' send[R, ...]. factor: as
+        all_reduce's."""
+        return self._run(lib.weft_coll_reduce_scatter, send, recv, "row", stream, dtype, factor,
+                         op=op)
 
     def all_gather(self, send: Any, recv: Any = None, *, dtype: Any = None,
                    stream: Stream | None = None) -> Any:
@@ -68,11 +76,12 @@ class Collectives(Object):
         return self._run(lib.weft_coll_broadcast, array, array, "same", stream, dtype, root=root)
 
     def reduce(self, send: Any, recv: Any = None, op: ReduceOp = ReduceOp.SUM, root: int = 0, *,
-               dtype: Any = None, stream: Stream | None = None) -> Any:
+               factor: Any = None, dtype: Any = None, stream: Stream | None = None) -> Any:
         """Rank root's recv[...] = the reduction of all ranks' send[...], with the bits of
-        all_reduce. In place: recv is send. The others' recv is ignored, and they get None."""
+        all_reduce, and its factor. In place: recv is send. The others' recv is ignored, and they
+        get None."""
         return self._run(lib.weft_coll_reduce, send, recv, self._of_root("same", root), stream,
-                         dtype, op=op, root=root)
+                         dtype, factor, op=op, root=root)
 
     def gather(self, send: Any, recv: Any = None, root: int = 0, *, dtype: Any = None,
                stream: Stream | None = None) -> Any:
@@ -147,7 +156,7 @@ class Collectives(Object):
         return form if self.comm.rank == root else "none"
 
     def _run(self, function, send: Any, recv: Any, form: str, stream: Stream | None, dtype: Any,
-             **fields: int) -> Any:
+             factor: Any = None, **fields: int) -> Any:
         num_ranks = self.comm.num_ranks
         sent = self.comm.view(send, "send")
         is_scattered = form == "row" or function is lib.weft_coll_all_to_all
@@ -157,8 +166,9 @@ class Collectives(Object):
         count = sent.num_bytes // sent.item_bytes // (num_ranks if is_scattered else 1)
         args = abi.CollArgs(send=sent.address, count=count,
                             dtype=arrays.weft_dtype(sent, dtype, "send"), **fields)
+        self._set_factor(args, factor)
         if form == "none":
-            self.comm.enqueue(function, self._native, args, stream, send)
+            self.comm.enqueue(function, self._native, args, stream, send, factor)
             return None
         shape = {"same": sent.shape, "row": sent.shape[1:], "rows": (num_ranks, *sent.shape)}[form]
         if recv is None:
@@ -168,8 +178,24 @@ class Collectives(Object):
             raise InvalidArgumentError(f"recv is {received.dtype}{list(received.shape)}; it must "
                                        f"be {sent.dtype}{list(shape)}")
         args.recv = received.address
-        self.comm.enqueue(function, self._native, args, stream, send, recv)
+        self.comm.enqueue(function, self._native, args, stream, send, recv, factor)
         return recv
+
+    def _set_factor(self, args: Any, factor: Any) -> None:
+        if factor is None and args.op != ReduceOp.PREMUL_SUM:
+            return
+        if factor is None or args.op not in (ReduceOp.SUM, ReduceOp.PREMUL_SUM):
+            raise InvalidArgumentError(f"op is {ReduceOp(args.op).name} and factor {factor}; a sum "
+                                       "may have a factor, and a PREMUL_SUM must")
+        args.op = ReduceOp.PREMUL_SUM
+        if isinstance(factor, numbers.Real):
+            args.factor = factor
+            return
+        seen = self.comm.view(factor, "factor")
+        if seen.dtype != "float32" or seen.num_bytes != seen.item_bytes:
+            raise InvalidArgumentError(f"factor is {seen.dtype}{list(seen.shape)}; it must be one "
+                                       "float32")
+        args.factor_at = seen.address
 
     def all_to_all_v(self, send: Any, send_counts: Sequence[int], recv_counts: Sequence[int],
                      recv: Any = None, *, dtype: Any = None, stream: Stream | None = None) -> Any:

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/destroy.h"
 #include "api/overlap.h"
@@ -141,13 +142,38 @@ static weft_result check_overlap(const struct weft__coll_call *call, uint64_t se
     return (uintptr_t)call->send == in_place ? WEFT_OK : weft__check_overlaps(extents, 2);
 }
 
+/* Only sums that are premultiplied have a factor, and no more than one. */
+static weft_result check_factor(const struct weft__coll_call *call, uint64_t recv_bytes)
+{
+    uint32_t factor_bits;
+    memcpy(&factor_bits, &call->factor, sizeof factor_bits);
+    if (call->op != WEFT_PREMUL_SUM || call->factor_at != NULL)
+        WEFT__TRY(weft__check_unused(factor_bits, "factor"));
+    if (call->op != WEFT_PREMUL_SUM)
+        return weft__check_unused((uintptr_t)call->factor_at, "factor_at");
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)call->dtype, WEFT_BF16, WEFT_FP32,
+                               "dtype of WEFT_PREMUL_SUM"));
+    if (call->factor_at == NULL)
+        return WEFT_OK;
+    if ((uintptr_t)call->factor_at % sizeof(float) != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "factor_at is %p, must be a multiple of 4",
+                           (const void *)call->factor_at);
+    WEFT__TRY(weft__machine_of(call->coll->comm)
+                  ->check_pointer(call->coll->comm, call->factor_at, "factor_at"));
+    const struct weft__extent extents[] = {
+        weft__extent_of("factor_at", WEFT__EXTENT_READ, call->factor_at, 1, sizeof(float)),
+        weft__extent_of("recv", WEFT__EXTENT_WRITTEN, call->recv, 1, recv_bytes)};
+    return weft__check_overlaps(extents, 2);
+}
+
 static weft_result check_call(const struct weft__coll_call *call)
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_COLL, call->coll, "coll"));
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, call->stream, "stream"));
     WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)call->dtype, WEFT_INT32, WEFT_FP8_E4M3,
                                "dtype"));
-    WEFT__TRY(weft__check_enum(WEFT__ENUM_REDUCE_OP, (int32_t)call->op, WEFT_SUM, WEFT_AVG, "op"));
+    WEFT__TRY(
+        weft__check_enum(WEFT__ENUM_REDUCE_OP, (int32_t)call->op, WEFT_SUM, WEFT_PREMUL_SUM, "op"));
     WEFT__TRY(weft__check_range((int64_t)call->count, 0,
                                 (int64_t)(max_row_bytes / wp_dtype_bytes(call->dtype)), "count"));
     return weft__check_range(call->root, 0, call->coll->comm->num_ranks - 1, "root");
@@ -199,6 +225,7 @@ static weft_result check_and_run(const struct weft__coll_call *call)
     WEFT__TRY(check_pointer(call->coll, call->recv, arrays.num_received * call->count, "recv"));
     WEFT__TRY(check_overlap(call, arrays.num_sent * row_bytes, arrays.num_received * row_bytes,
                             arrays.in_place));
+    WEFT__TRY(check_factor(call, arrays.num_received * row_bytes));
     return weft__coll_run(call);
 }
 
@@ -211,7 +238,6 @@ static weft_result read_and_run(weft_coll *coll, const weft_coll_args *given,
     weft_coll_args args;
     WEFT__TRY(weft__object_check(WEFT__KIND_COLL, coll, "coll"));
     WEFT__TRY(WEFT__READ(weft_coll_args, &args, given, "args"));
-    WEFT__TRY(weft__check_unused((uint64_t)args.reserved, "reserved"));
     if (!(used & USE_OP))
         WEFT__TRY(weft__check_unused((uint64_t)args.op, "op"));
     if (!(used & USE_ROOT))
@@ -224,6 +250,8 @@ static weft_result read_and_run(weft_coll *coll, const weft_coll_args *given,
                                                    .dtype = args.dtype,
                                                    .op = args.op,
                                                    .root = args.root,
+                                                   .factor = args.factor,
+                                                   .factor_at = args.factor_at,
                                                    .stream = stream});
 }
 

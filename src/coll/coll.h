@@ -55,6 +55,8 @@ struct weft__coll_call {
     weft_dtype dtype;
     weft_reduce_op op;
     int32_t root;
+    float factor;           /* of WEFT_PREMUL_SUM */
+    const float *factor_at; /* NULL: factor */
     weft_stream *stream;
     uint64_t whole_count; /* of the call of which this is a piece; 0: it is none */
     int32_t num_blocks;   /* that were chosen with the algorithm; 0: none were, as of warps */
@@ -73,6 +75,12 @@ static inline int weft__coll_reduces(weft_collective collective)
            collective == WEFT_REDUCE;
 }
 
+/* Of what its inputs are by then. */
+static inline enum wp_reduction_op weft__coll_reduction_op(const struct weft__coll_call *call)
+{
+    return call->op == WEFT_PREMUL_SUM ? WP_REDUCTION_SUM : (enum wp_reduction_op)call->op;
+}
+
 static inline uint64_t weft__coll_row_bytes(const struct weft__coll_call *call)
 {
     return call->count * wp_dtype_bytes(call->dtype);
@@ -85,6 +93,11 @@ void weft__coll_destroy(weft_coll *coll);
 
 /* operations.c */
 weft_result weft__coll_run(const struct weft__coll_call *call);
+/* By an algorithm that can do it; of a premultiplied sum the input is the products. */
+weft_result weft__coll_run_by(const struct weft__coll_call *call, weft_algorithm algorithm);
+/* premultiplied.c */
+weft_result weft__coll_run_premultiplied(const struct weft__coll_call *call,
+                                         weft_algorithm algorithm);
 /* Rows of any length, [num_ranks] each. */
 struct weft__coll_v_rows {
     struct wp_span *sent;

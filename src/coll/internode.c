@@ -87,7 +87,7 @@ static struct wp_reduction reduction_of(const struct weft__coll_call *call)
 {
     const int is_average = call->op == WEFT_AVG;
     return (struct wp_reduction){.dtype = call->dtype,
-                                 .op = (enum wp_reduction_op)call->op,
+                                 .op = weft__coll_reduction_op(call),
                                  .num_averaged = is_average ? call->coll->comm->num_ranks : 0};
 }
 
@@ -214,7 +214,7 @@ static weft_result run_piece(const struct weft__coll_call *call, weft_algorithm 
 {
     struct weft__coll_call piece = *call;
     piece.count = count;
-    piece.whole_count = count < call->count ? call->count : 0;
+    piece.whole_count = count < call->count ? call->count : call->whole_count;
     const struct weft__coll_places places = {
         .input = arrays[0].is_staged ? arrays[0].staging_place : arrays[0].place,
         .output = arrays[1].is_staged ? arrays[1].staging_place : arrays[1].place};

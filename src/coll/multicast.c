@@ -132,12 +132,12 @@ weft_result weft__coll_multicast_run(const struct weft__coll_call *call)
     const struct weft__coll_multicast *multicast = coll->multicast;
     struct wp_multicast_args args = {
         .area = coll->area,
-        .header = weft__coll_header(call, WEFT_ALGORITHM_MULTICAST, weft__coll_row_bytes(call)),
+        .header = weft__coll_header(call, WEFT_ALGORITHM_MULTICAST, weft__coll_told_bytes(call)),
         .queues = multicast->queues,
         .num_chunks_before = multicast->num_chunks_before,
         .uses_up = call->collective != WEFT_ALL_GATHER,
         .uses_down = call->collective != WEFT_REDUCE_SCATTER,
-        .reduction = {.dtype = call->dtype, .op = (enum wp_reduction_op)call->op},
+        .reduction = {.dtype = call->dtype, .op = weft__coll_reduction_op(call)},
         .in = call->send,
         .out = call->recv,
     };

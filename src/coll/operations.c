@@ -45,6 +45,21 @@ static void find_rows(const struct weft__coll_call *call, struct wp_exchanged_ro
     }
 }
 
+weft_result weft__coll_run_by(const struct weft__coll_call *call, weft_algorithm algorithm)
+{
+    if (algorithm == WEFT_ALGORITHM_RAILS || call->coll->comm->topology.num_nodes > 1)
+        return weft__coll_internode_run(call, algorithm);
+    if (algorithm == WEFT_ALGORITHM_MULTICAST)
+        return weft__coll_multicast_run(call);
+    if (weft__coll_is_pipelined(algorithm))
+        return weft__coll_rows_anywhere(call, algorithm);
+    if (weft__coll_reduces(call->collective))
+        return reduce(call, algorithm);
+    struct wp_exchanged_rows rows = {0};
+    find_rows(call, &rows);
+    return exchange(call, &rows, algorithm);
+}
+
 weft_result weft__coll_run(const struct weft__coll_call *call)
 {
     const uint64_t row_bytes = weft__coll_row_bytes(call);
@@ -55,17 +70,8 @@ weft_result weft__coll_run(const struct weft__coll_call *call)
     struct weft__coll_call chosen = *call;
     chosen.num_blocks = choice.num_blocks;
     chosen.num_warps = choice.num_warps;
-    if (choice.algorithm == WEFT_ALGORITHM_RAILS || call->coll->comm->topology.num_nodes > 1)
-        return weft__coll_internode_run(&chosen, choice.algorithm);
-    if (choice.algorithm == WEFT_ALGORITHM_MULTICAST)
-        return weft__coll_multicast_run(&chosen);
-    if (weft__coll_is_pipelined(choice.algorithm))
-        return weft__coll_rows_anywhere(&chosen, choice.algorithm);
-    if (weft__coll_reduces(call->collective))
-        return reduce(&chosen, choice.algorithm);
-    struct wp_exchanged_rows rows = {0};
-    find_rows(&chosen, &rows);
-    return exchange(&chosen, &rows, choice.algorithm);
+    return call->op == WEFT_PREMUL_SUM ? weft__coll_run_premultiplied(&chosen, choice.algorithm)
+                                       : weft__coll_run_by(&chosen, choice.algorithm);
 }
 
 static weft_result exchange_v_on_a_node(const struct weft__coll_call *call,

@@ -17,7 +17,7 @@ static weft_result launch(const struct weft__coll_call *call, enum wp_program pr
 
 static struct wp_reduction reduction_of(const struct weft__coll_call *call)
 {
-    return (struct wp_reduction){.dtype = call->dtype, .op = (enum wp_reduction_op)call->op};
+    return (struct wp_reduction){.dtype = call->dtype, .op = weft__coll_reduction_op(call)};
 }
 
 weft_result weft__coll_packets_reduce(const struct weft__coll_call *call)
@@ -25,7 +25,7 @@ weft_result weft__coll_packets_reduce(const struct weft__coll_call *call)
     const uint64_t row_bytes = weft__coll_row_bytes(call);
     const struct wp_packet_reduce_args args = {
         .area = call->coll->area,
-        .header = weft__coll_header(call, WEFT_ALGORITHM_ONESHOT, row_bytes),
+        .header = weft__coll_header(call, WEFT_ALGORITHM_ONESHOT, weft__coll_told_bytes(call)),
         .in = call->send,
         .in_stride_bytes = call->collective == WEFT_REDUCE_SCATTER ? row_bytes : 0,
         .out = call->recv,

@@ -97,7 +97,7 @@ static weft_result run_piece(const struct weft__coll_call *call,
     struct weft__coll_call piece = *call;
     struct wp_copy_args before = {0}, after = {0};
     piece.count = count;
-    piece.whole_count = count < call->count ? call->count : 0;
+    piece.whole_count = count < call->count ? call->count : call->whole_count;
     piece.send = begin > 0 ? call->send + begin * element_bytes : call->send;
     piece.recv = has_output(call) ? call->recv + begin * element_bytes : NULL;
     struct weft__coll_places places = {.input = arrays->places.input + begin * element_bytes,

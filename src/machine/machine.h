@@ -70,8 +70,8 @@
  *                       says; dst may be one of the srcs that have its type
  *   wp_row_weighted_sum  dst = +0 + weights[0] * srcs[0] + weights[1] * srcs[1] + ... of the
  *                       non-null srcs, in order, of types that struct wp_weighted_sum says; dst is
- *                       none of the srcs. `weights` is memory of this rank, the warp or the block,
- *                       and read when the pointers are; NULL: all are 1
+ *                       none of the srcs, or the only one if it has their type. `weights` is memory of
+ *                       this rank, the warp or the block, and read when the pointers are; NULL: all are 1
  *   wp_row_quantise   a row of num_elements, which are whole groups, to where struct
  *                       wp_quantised_rows says, as struct wp_quantisation does. For a part of a row,
  *                       the caller moves src, the dsts and the offset (wp_scale_offset)

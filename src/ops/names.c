@@ -21,7 +21,7 @@ static const struct name dtypes[] = {
 
 static const struct name reduce_ops[] = {
     CONSTANT(WEFT_SUM), CONSTANT(WEFT_PROD), CONSTANT(WEFT_MAX),
-    CONSTANT(WEFT_MIN), CONSTANT(WEFT_AVG),
+    CONSTANT(WEFT_MIN), CONSTANT(WEFT_AVG),  CONSTANT(WEFT_PREMUL_SUM),
 };
 
 static const struct name collectives[] = {

@@ -37,6 +37,7 @@ static const char *const calls[WP_NUM_PROGRAMS] = {
     [WP_PROGRAM_pipeline] = "a collective in pieces",
     [WP_PROGRAM_internode_collective] = "a collective over nodes",
     [WP_PROGRAM_copy] = "a copy of staged memory",
+    [WP_PROGRAM_premultiply] = "the products of a premultiplied sum",
     [WP_PROGRAM_quantise] = "weft_rows_quantise or weft_rows_dequantise",
     [WP_PROGRAM_mapped_access] = "a one-sided operation",
     [WP_PROGRAM_remote_access] = "a one-sided operation",

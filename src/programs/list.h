@@ -26,6 +26,7 @@
     X(send_receive)                                                                                \
     X(pipeline)                                                                                    \
     X(copy)                                                                                        \
+    X(premultiply)                                                                                 \
     X(quantise)                                                                                    \
     X(mapped_access)                                                                               \
     X(remote_access)                                                                               \

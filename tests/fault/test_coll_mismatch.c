@@ -38,6 +38,11 @@ static void change_op(struct coll_case *spec)
     spec->op = WEFT_MAX;
 }
 
+static void premultiply(struct coll_case *spec)
+{
+    spec->factor = COLL_FACTOR_GIVEN;
+}
+
 static void change_root(struct coll_case *spec)
 {
     spec->root = 2;
@@ -153,6 +158,7 @@ static int run(const struct difference *difference, enum coll_operation operatio
                             coll_case_random(0, NUM_RANKS, operation, WEFT_FP32, WEFT_SUM, count),
                         .difference = *difference};
     plan.spec.root = 0;
+    plan.spec.factor = COLL_NO_FACTOR;
     plan.spec.form = COLL_OUT_OF_PLACE;
     plan.spec.send_place = plan.spec.recv_place = COLL_IN_HEAP;
     const int must_differ = operation == COLL_ALL_TO_ALL_V && difference->change == change_count;
@@ -177,6 +183,7 @@ TEST(every_difference)
         {"count|bytes", "", change_count, all},
         {"dtype", "WEFT_INT32 on rank 1|WEFT_FP32 on rank ", change_dtype, all},
         {"op", "WEFT_SUM on rank |WEFT_MAX on rank 1", change_op, reductions},
+        {"op", "WEFT_SUM on rank |WEFT_PREMUL_SUM on rank 1", premultiply, reductions},
         {"root", "2 on rank 1", change_root, rooted},
         {"operation", "broadcast on rank ", change_operation, all & ~BIT(ALL_TO_ALL_V)},
     };

@@ -100,8 +100,9 @@ FUZZ_CALL(call_scatter, weft_coll_scatter(a->coll, a->config, a->stream))
         FUZZ_NUMBERS(FUZZ_INT32, "dtype", coll_args.known.dtype, WEFT_DTYPE_NONE, NUM_DTYPES + 1,  \
                      INT32_MAX, INT32_MIN),                                                        \
         FUZZ_NUMBERS(FUZZ_INT32, "root", coll_args.known.root, -1, 1, INT32_MAX, INT32_MIN),       \
-        FUZZ_NUMBERS(FUZZ_INT32, "op", coll_args.known.op, -1, NUM_OPS, INT32_MAX, INT32_MIN),     \
-        FUZZ_NUMBERS(FUZZ_INT32, "reserved", coll_args.known.reserved, -1, 1)
+        FUZZ_NUMBERS(FUZZ_INT32, "op", coll_args.known.op, -1, NUM_OPS + 1, INT32_MAX, INT32_MIN), \
+        FUZZ_NUMBERS(FUZZ_INT32, "factor", coll_args.known.factor, -1, 1),                         \
+        FUZZ_POINTERS("factor_at", coll_args.known.factor_at, FUZZ_OUTSIDE, FUZZ_GARBAGE)
 
 static const struct fuzz_mutation reduction_mutations[] = {CALL_MUTATIONS};
 

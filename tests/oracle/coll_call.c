@@ -30,6 +30,17 @@ static void write_outputs(const struct coll_call *call, int32_t rank, char *arra
 
 /* ---------------------------------------------------------------- create */
 
+static int create_factor(struct ep_rank *self, struct coll_call *call)
+{
+    const float factor = coll_factor_of(&call->spec, self->context->rank);
+    if (!coll_is_premultiplied(&call->spec) || call->spec.factor != COLL_FACTOR_IN_MEMORY)
+        return 0;
+    if (ep_array_alloc(self, &call->factor, EP_INPUT, sizeof factor, 0))
+        return 1;
+    memcpy(call->factor.host, &factor, sizeof factor);
+    return ep_array_push(self, &call->factor);
+}
+
 static int create_in_place(struct ep_rank *self, struct coll_call *call)
 {
     const struct coll_case *spec = &call->spec;
@@ -76,7 +87,8 @@ int coll_call_create(struct ep_rank *self, const struct coll_case *spec, struct 
     *call = (struct coll_call){.spec = *spec,
                                .send_rows = coll_send_rows(spec, rank),
                                .recv_rows = coll_recv_rows(spec, rank)};
-    return coll_is_in_place(spec) ? create_in_place(self, call) : create_out_of_place(self, call);
+    return create_factor(self, call) ||
+           (coll_is_in_place(spec) ? create_in_place(self, call) : create_out_of_place(self, call));
 }
 
 /* ---------------------------------------------------------------- issue */
@@ -122,6 +134,7 @@ weft_result coll_call_issue(const struct coll_call *call, int32_t rank, weft_col
     const struct ep_array *send_array = coll_is_in_place(spec) ? &call->recv : &call->send;
     const void *send = at(send_array, call->send_begin_bytes);
     void *recv = at(&call->recv, call->recv_begin_bytes);
+    const int is_premultiplied = coll_is_premultiplied(spec);
     if (spec->operation == COLL_ALL_TO_ALL_V)
         return issue_all_to_all_v(call, coll, stream);
     if (spec->operation == COLL_GROUP)
@@ -133,7 +146,12 @@ weft_result coll_call_issue(const struct coll_call *call, int32_t rank, weft_col
     return collective_call(coll_collective(spec->operation), coll,
                            WEFT_ARGS(weft_coll_args, .send = send, .recv = recv,
                                      .count = (int64_t)spec->count, .dtype = spec->dtype,
-                                     .op = spec->op, .root = spec->root),
+                                     .op = is_premultiplied ? WEFT_PREMUL_SUM : spec->op,
+                                     .root = spec->root,
+                                     .factor = is_premultiplied && call->factor.data == NULL
+                                                   ? coll_factor_of(spec, rank)
+                                                   : 0,
+                                     .factor_at = call->factor.data),
                            stream);
 }
 
@@ -190,12 +208,13 @@ int coll_call_verify(struct ep_rank *self, struct coll_call *call, const char *n
     coll_describe(&call->spec, text, sizeof text);
     return verify_array(self, call, &call->send, name) ||
            verify_array(self, call, &call->recv, name) || ep_array_free(self, &call->send) ||
-           ep_array_check_and_free(self, &call->recv, text);
+           ep_array_free(self, &call->factor) || ep_array_check_and_free(self, &call->recv, text);
 }
 
 int coll_call_destroy(struct ep_rank *self, struct coll_call *call)
 {
-    return ep_array_free(self, &call->send) || ep_array_free(self, &call->recv);
+    return ep_array_free(self, &call->send) || ep_array_free(self, &call->recv) ||
+           ep_array_free(self, &call->factor);
 }
 
 int coll_check(struct ep_rank *self, weft_coll *coll, const struct coll_case *spec,

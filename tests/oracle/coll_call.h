@@ -9,6 +9,7 @@ struct coll_call {
     struct coll_case spec;
     struct coll_rows send_rows, recv_rows;
     struct ep_array send, recv; /* in place both are recv */
+    struct ep_array factor;     /* COLL_FACTOR_IN_MEMORY */
     /* Where the operation's arrays begin in these. */
     uint64_t send_begin_bytes, recv_begin_bytes;
 };

@@ -9,7 +9,28 @@
 #include "workload/rng.h"
 
 /* Names of independent draws from a case's seed. */
-enum salt { SALT_CASE = 11, SALT_PLACE, SALT_MISALIGN, SALT_COUNT, SALT_GAP, SALT_ROW };
+enum salt {
+    SALT_CASE = 11,
+    SALT_PLACE,
+    SALT_MISALIGN,
+    SALT_COUNT,
+    SALT_GAP,
+    SALT_ROW,
+    SALT_FACTOR
+};
+
+int coll_is_premultiplied(const struct coll_case *spec)
+{
+    return spec->factor != COLL_NO_FACTOR && coll_is_reduction(spec->operation) &&
+           spec->op == WEFT_SUM && spec->dtype >= WEFT_BF16 && spec->dtype <= WEFT_FP32;
+}
+
+float coll_factor_of(const struct coll_case *spec, int32_t rank)
+{
+    static const float factors[] = {0.25f, 1.0f / 3, -1.7f, 3e-39f, 1.0f, 12345.678f, -0.0f};
+    const uint64_t draw = rng_key(rng_key(spec->seed, SALT_FACTOR), (uint64_t)rank);
+    return factors[draw % (sizeof factors / sizeof *factors)];
+}
 
 struct coll_case coll_case_random(uint64_t seed, int32_t num_ranks, enum coll_operation operation,
                                   weft_dtype dtype, weft_reduce_op op, uint64_t count)
@@ -23,6 +44,7 @@ struct coll_case coll_case_random(uint64_t seed, int32_t num_ranks, enum coll_op
         .op = op,
         .count = count,
         .root = (int32_t)rng_below(&rng, (uint32_t)num_ranks),
+        .factor = (enum coll_factor)(rng_key(seed, SALT_FACTOR) % COLL_NUM_FACTORS),
         .values = (enum coll_values)rng_below(&rng, COLL_NUM_VALUES),
         .form = (enum coll_form)(rng_below(&rng, 3) == 0),
         .send_place = (enum coll_place)rng_below(&rng, COLL_NUM_PLACES),
@@ -90,11 +112,12 @@ uint64_t coll_row_bytes(const struct coll_case *spec)
 void coll_describe(const struct coll_case *spec, char *text, size_t text_bytes)
 {
     snprintf(text, text_bytes,
-             "%s%s of %llu %s, %s, root %d, values %d, %d ranks on %d nodes, seed %llu",
+             "%s%s of %llu %s, %s, factor %d, root %d, values %d, %d ranks on %d nodes, seed %llu",
              coll_operation_name(spec->operation), coll_is_in_place(spec) ? " in place" : "",
              (unsigned long long)spec->count, dtype_names[spec->dtype], reduce_op_names[spec->op],
-             spec->root, (int)spec->values, spec->num_ranks,
-             coll_num_nodes(&spec->nodes, spec->num_ranks), (unsigned long long)spec->seed);
+             coll_is_premultiplied(spec) ? (int)spec->factor : 0, spec->root, (int)spec->values,
+             spec->num_ranks, coll_num_nodes(&spec->nodes, spec->num_ranks),
+             (unsigned long long)spec->seed);
 }
 
 enum ep_place coll_place_of(const struct coll_case *spec, enum coll_place place, int32_t rank)
@@ -243,6 +266,8 @@ static void reduced_piece(const struct coll_case *spec, int32_t row, uint64_t pi
     for (int32_t rank = 0; rank < spec->num_ranks; rank++) {
         char *input = pieces + (uint64_t)rank * piece_bytes;
         input_piece(spec, rank, row, piece, count, input);
+        if (coll_is_premultiplied(spec))
+            elements_premultiply(spec->dtype, coll_factor_of(spec, rank), input, count, input);
         rows[rank] = input;
     }
     coll_reduce(spec, row, rows, piece * COLL_DATA_PIECE, count, out);

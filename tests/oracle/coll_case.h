@@ -45,6 +45,9 @@ enum coll_alignment {
     COLL_NUM_ALIGNMENTS
 };
 
+/* Of calls that can have one; ignored by others. */
+enum coll_factor { COLL_NO_FACTOR, COLL_FACTOR_GIVEN, COLL_FACTOR_IN_MEMORY, COLL_NUM_FACTORS };
+
 /* Ranks over several nodes are some of a world of num_nodes nodes of num_local ranks each. */
 struct coll_nodes {
     int32_t num_nodes; /* 0: all ranks are on one node, and the rest is 0, too */
@@ -65,6 +68,7 @@ struct coll_case {
     weft_reduce_op op; /* of reductions */
     uint64_t count;    /* of COLL_ALL_TO_ALL_V and COLL_GROUP: the most from one rank to another */
     int32_t root;      /* of operations that have one */
+    enum coll_factor factor;
     enum coll_values values;
     enum coll_form form; /* ignored by operations without an in-place form */
     enum coll_place send_place, recv_place;
@@ -72,7 +76,7 @@ struct coll_case {
     enum element_order order; /* of reductions */
 };
 
-/* Values, form, places, alignments and root at random. */
+/* Values, factor, form, places, alignments and root at random. */
 struct coll_case coll_case_random(uint64_t seed, int32_t num_ranks, enum coll_operation operation,
                                   weft_dtype dtype, weft_reduce_op op, uint64_t count);
 
@@ -97,6 +101,11 @@ uint64_t coll_misalign_bytes(const struct coll_case *spec, enum coll_alignment a
 
 enum { COLL_CASE_MAX_RANKS = 72 };
 
+/* Whether it has a factor, and is a sum that can have one. */
+int coll_is_premultiplied(const struct coll_case *spec);
+/* What a rank multiplies by. */
+float coll_factor_of(const struct coll_case *spec, int32_t rank);
+
 /* Where the rows of an array lie; element offsets. */
 struct coll_rows {
     int32_t num_rows;
@@ -109,7 +118,8 @@ struct coll_rows {
 struct coll_rows coll_send_rows(const struct coll_case *spec, int32_t rank);
 struct coll_rows coll_recv_rows(const struct coll_case *spec, int32_t rank);
 
-/* Elements first .. first + count - 1 of the result's row `row`: `rows` are those of all ranks, which it changes. */
+/* Elements first .. first + count - 1 of the result's row `row`: `rows` are those of all ranks, products if there is a
+ * factor. It changes them. */
 void coll_reduce(const struct coll_case *spec, int32_t row, const void **rows, uint64_t first,
                  uint64_t count, void *out);
 

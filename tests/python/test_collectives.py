@@ -80,6 +80,37 @@ def test_bits_of_bf16():
     run(sums, 2)
 
 
+def test_premultiplied_sums():
+    """Each rank's factor, as a number or in an array, which is read when the operation runs."""
+    def sums(comm):
+        coll = weft.Collectives(comm)
+        rank = comm.rank
+        for dtype in (np.float16, np.float32):
+            given = inputs(3, (3, 1000), dtype)
+            factors = [np.float32(0.1 * (r + 1)) for r in range(3)]
+            products = [(g.astype(np.float32) * f).astype(dtype) for g, f in zip(given, factors)]
+            total = reduce(products, "SUM")
+            for factor in (factors[rank], np.array(factors[rank]), float(factors[rank])):
+                assert coll.all_reduce(given[rank], factor=factor).tobytes() == total.tobytes()
+            in_place = given[rank].copy()
+            coll.all_reduce(in_place, in_place, factor=factors[rank])
+            assert in_place.tobytes() == total.tobytes()
+            row = coll.reduce_scatter(given[rank], factor=factors[rank])
+            assert row.tobytes() == total[rank].tobytes()
+            result = coll.reduce(given[rank], root=1, factor=factors[rank])
+            assert result is None if rank != 1 else result.tobytes() == total.tobytes()
+        with pytest.raises(weft.InvalidArgumentError, match="op is MAX and factor 2"):
+            coll.all_reduce(given[rank], op=weft.ReduceOp.MAX, factor=2)
+        with pytest.raises(weft.InvalidArgumentError, match="op is PREMUL_SUM and factor None"):
+            coll.all_reduce(given[rank], op=weft.ReduceOp.PREMUL_SUM)
+        with pytest.raises(weft.InvalidArgumentError, match=r"factor is float64\[2\]"):
+            coll.all_reduce(given[rank], factor=np.ones(2))
+        with pytest.raises(weft.InvalidArgumentError, match="WEFT_INT32"):
+            coll.all_reduce(np.ones(3, np.int32), factor=2)
+
+    run(sums, 3)
+
+
 def test_all_to_all_v():
     def exchange(comm):
         coll = weft.Collectives(comm)

@@ -48,6 +48,8 @@ struct arguments {
     weft_dtype dtype;
     weft_reduce_op op;
     int32_t root;
+    float factor;
+    const float *factor_at;
     weft_stream *stream;
 };
 
@@ -68,7 +70,8 @@ static weft_result call(const struct arguments *a)
     return collective_call(coll_collective(a->operation), a->coll,
                            WEFT_ARGS(weft_coll_args, .send = a->send, .recv = a->recv,
                                      .count = a->count, .dtype = a->dtype, .op = a->op,
-                                     .root = a->root),
+                                     .root = a->root, .factor = a->factor,
+                                     .factor_at = a->factor_at),
                            a->stream);
 }
 
@@ -91,6 +94,32 @@ static int check_refused(struct ranks_context *context, const struct arguments *
 #define REFUSED(member, wrong, argument, value, allowed)                                           \
     (a = valid_arguments(seat, operation), a.member = (wrong),                                     \
      check_refused(seat->rank.context, &a, argument, value, allowed))
+/* The same of a premultiplied sum. */
+#define REFUSED_PREMUL(member, wrong, argument, value, allowed)                                    \
+    (a = valid_arguments(seat, operation), a.op = WEFT_PREMUL_SUM, a.member = (wrong),             \
+     check_refused(seat->rank.context, &a, argument, value, allowed))
+
+static int check_factors(struct seat *seat, enum coll_operation operation)
+{
+    struct arguments a;
+    const float *factor = (const float *)seat->send.data;
+    const int has_output = operation != COLL_REDUCE || seat->rank.context->rank == 1;
+    if (REFUSED(factor, 0.5f, "factor is", "", "0") ||
+        REFUSED(factor_at, factor, "factor_at is", "", "0") ||
+        REFUSED_PREMUL(dtype, WEFT_INT32, "dtype of WEFT_PREMUL_SUM is", "WEFT_INT32 (1)",
+                       "WEFT_BF16 (3), WEFT_FP16 (4), WEFT_FP32 (5)") ||
+        REFUSED_PREMUL(dtype, WEFT_FP64, "dtype of WEFT_PREMUL_SUM is", "WEFT_FP64 (6)", "") ||
+        REFUSED_PREMUL(factor_at, (const float *)((const char *)factor + 2), "factor_at is", "",
+                       "multiple of 4") ||
+        (has_output &&
+         REFUSED_PREMUL(factor_at, (const float *)seat->recv.data, "factor_at", "recv", "overlap")))
+        return 1;
+    a = valid_arguments(seat, operation);
+    a.op = WEFT_PREMUL_SUM;
+    a.factor = 1;
+    a.factor_at = factor;
+    return check_refused(seat->rank.context, &a, "factor is", "", "0");
+}
 
 static int check_operation(struct seat *seat, enum coll_operation operation)
 {
@@ -111,9 +140,11 @@ static int check_operation(struct seat *seat, enum coll_operation operation)
         (needs_send && needs_recv &&
          REFUSED(send, (char *)seat->recv.data + 4, "send", "overlap", "")))
         return 1;
+    if (coll_is_reduction(operation) && check_factors(seat, operation))
+        return 1;
     if (coll_is_reduction(operation) &&
         (REFUSED(op, (weft_reduce_op)-1, "op is", "-1", "allowed are WEFT_SUM (0), ") ||
-         REFUSED(op, (weft_reduce_op)5, "op is", "5", "WEFT_MIN (3), WEFT_AVG (4)")))
+         REFUSED(op, (weft_reduce_op)6, "op is", "6", "WEFT_AVG (4), WEFT_PREMUL_SUM (5)")))
         return 1;
     if (coll_has_root(operation) &&
         (REFUSED(root, -1, "root", "-1", "0..2") || REFUSED(root, NUM_RANKS, "root", "3", "0..2")))

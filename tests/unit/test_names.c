@@ -26,6 +26,7 @@ TEST(dtypes_and_reduce_ops)
     NAMED(REDUCE_OP, WEFT_MAX);
     NAMED(REDUCE_OP, WEFT_MIN);
     NAMED(REDUCE_OP, WEFT_AVG);
+    NAMED(REDUCE_OP, WEFT_PREMUL_SUM);
 }
 
 /* Tables of algorithms and weft_coll_algorithm_name have words of their own for them. */

@@ -47,6 +47,18 @@ void coll_draw_terms(struct coll_terms *terms, struct rng *rng)
     terms->registration = draw(rng, REGISTERED_ONE_IN) == 0 ? COLL_REGISTERED : COLL_NOT_REGISTERED;
 }
 
+int coll_is_premultiplied(const struct coll_call *call)
+{
+    return collective_reduces(call->collective) && call->op == WEFT_SUM && call->key / 2 % 2 == 0 &&
+           call->dtype >= WEFT_BF16 && call->dtype <= WEFT_FP32;
+}
+
+float coll_factor(const struct coll_call *call, int32_t rank)
+{
+    static const float factors[] = {0.5f, 1.0f / 3, -3.0f, 1.0f};
+    return factors[rng_key(call->key, (uint64_t)rank) % 4];
+}
+
 static weft_algorithm draw_algorithm(weft_collective collective, struct rng *rng)
 {
     weft_algorithm algorithm;

@@ -57,6 +57,9 @@ struct coll_terms {
 };
 
 weft_collective coll_collective(enum scenario_op op);
+/* Every other sum that may be is premultiplied. */
+int coll_is_premultiplied(const struct coll_call *call);
+float coll_factor(const struct coll_call *call, int32_t rank);
 void coll_draw_terms(struct coll_terms *terms, struct rng *rng);
 void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rng *rng,
                     int32_t max_count);

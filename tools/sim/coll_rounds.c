@@ -214,6 +214,21 @@ static char *given(const struct party *party, const struct coll_call *call, enum
     return array == COLL_SEND ? arguments->send.memory : arguments->recv.memory;
 }
 
+/* By value, or where the launch reads it. */
+static void set_factor(struct party *party, const struct coll_call *call, int32_t i,
+                       weft_coll_args *args)
+{
+    const float factor = coll_factor(call, party->rank);
+    args->op = WEFT_PREMUL_SUM;
+    if (call->key / 4 % 2 == 0) {
+        args->factor = factor;
+        return;
+    }
+    weft__sim_host_writes(&party->factors[i], sizeof factor);
+    party->factors[i] = factor;
+    args->factor_at = &party->factors[i];
+}
+
 static weft_result enqueue_call(struct party *party, const struct coll_call *call, int32_t i)
 {
     weft_coll *coll = party->coll;
@@ -223,12 +238,16 @@ static weft_result enqueue_call(struct party *party, const struct coll_call *cal
     prepare_coll(party, call);
     if (call->rows != COLL_EVEN_ROWS)
         return enqueue_uneven(party, call, &arguments, stream);
-    return collective_call(
-        call->collective, coll,
-        WEFT_ARGS(weft_coll_args, .send = given(party, call, COLL_SEND, &arguments),
-                  .recv = given(party, call, COLL_RECV, &arguments), .count = call->count,
-                  .dtype = call->dtype, .op = call->op, .root = coll_root(party->shape, call)),
-        stream);
+    weft_coll_args args = WEFT_INIT(weft_coll_args);
+    args.send = given(party, call, COLL_SEND, &arguments);
+    args.recv = given(party, call, COLL_RECV, &arguments);
+    args.count = call->count;
+    args.dtype = call->dtype;
+    args.op = call->op;
+    args.root = coll_root(party->shape, call);
+    if (coll_is_premultiplied(call))
+        set_factor(party, call, i, &args);
+    return collective_call(call->collective, coll, &args, stream);
 }
 
 /* One array at another window: while the others stay where they are. */

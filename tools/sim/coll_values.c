@@ -138,6 +138,9 @@ static uint64_t reduced_bits(const struct shape *shape, const struct coll_call *
     for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
         nodes[rank] = shape_node_of(shape, rank);
         operands[rank] = operand(call, rank, row, i);
+        if (coll_is_premultiplied(call))
+            elements_premultiply(call->dtype, coll_factor(call, rank), &operands[rank], 1,
+                                 &operands[rank]);
         rows[rank] = &operands[rank];
     }
     if (call->collective == WEFT_REDUCE_SCATTER) /* which ends where it is wanted */

@@ -81,6 +81,7 @@ struct party {
     weft_coll *coll;
     struct coll_arrays coll_arrays[PARTY_NUM_COLL_ARRAYS];
     size_t coll_array_bytes;
+    float factors[SHAPE_MAX_CALLS]; /* that calls read when they run */
     weft_ep *ep;
     weft_ep_handle *handles[2];
     void *heap_block;

@@ -152,3 +152,12 @@ void element_store(weft_dtype dtype, void *elements, int64_t i, float value)
 {
     elements_from_fp32(dtype, &value, 1, (char *)elements + (size_t)i * dtype_bytes(dtype));
 }
+
+void elements_premultiply(weft_dtype dtype, float factor, const void *elements, uint64_t count,
+                          void *products)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        const float product = factor * element_load(dtype, elements, (int64_t)i);
+        element_store(dtype, products, (int64_t)i, 0.0f + product);
+    }
+}

@@ -43,6 +43,10 @@ void elements_from_fp32(weft_dtype dtype, const float *values, size_t count, voi
 float element_load(weft_dtype dtype, const void *elements, int64_t i);
 void element_store(weft_dtype dtype, void *elements, int64_t i, float value);
 
+/* Elements of BF16, FP16 or FP32 as an input of a premultiplied sum; `products` may be `elements`. */
+void elements_premultiply(weft_dtype dtype, float factor, const void *elements, uint64_t count,
+                          void *products);
+
 /* The ranks of a reduction: each one's node, of numbers from 0 on in the order of the nodes. */
 struct element_ranks {
     int32_t num_ranks;
