@@ -1630,8 +1630,7 @@ typedef struct weft_ll_dispatch_args {
     int64_t *row_ranges;          /* by expert: [L][R] rows of each source: their number in the low
                                       32 bits, the first one in the high, as [DeepEP 3] has it */
     int32_t *total_rows_per_expert; /* by expert: [L], to which num_rows_per_expert is added */
-    int32_t
-        *missing_ranks; /* WEFT_LL_MASK: [R] 1: masked, so that its rows are not there; else 0 */
+    int32_t *missing_ranks; /* WEFT_LL_MASK: [R] 1: masked, so its rows are not there; else 0 */
     /* [R], to each of which is added how many ns the operation has waited for that rank, as its first
      * block saw it: next to nothing if what the rank sends was there before. */
     int64_t *waited_ns;
