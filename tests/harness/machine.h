@@ -55,6 +55,11 @@ int tests_network_is_there(const char *engine);
     }                                                                                              \
     static void test##_over(const char *engine __attribute__((unused)))
 void tests_over(const char *engine, void (*test)(const char *engine));
+/* Both before the body of a rank function, which every rank runs (harness/ranks.h). */
+#define TEST_ON_RANKS_OVER(test, engine, mode, num_ranks)                                          \
+    TEST_ON_RANKS_AS(TEST_OVER(test, engine), test, mode, num_ranks)
+#define TEST_ON_RANKS_OVER_ENGINES(test, mode, num_ranks)                                          \
+    TEST_ON_RANKS_AS(TEST_OVER_ENGINES(test), test, mode, num_ranks)
 /* max_nodes if communicators of several nodes can have a network; if not, 1, and says why. */
 int32_t tests_max_nodes(int32_t max_nodes);
 

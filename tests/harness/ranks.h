@@ -64,9 +64,10 @@ int ranks_run_in_both_modes(int32_t num_ranks, rank_function function);
     _Generic((pointer), void * : 0, const void * : 0, default : sizeof *(pointer))
 
 /* Before the body of a test (harness/cmocka.h) that every rank runs, as a rank function. */
-#define TEST_ON_RANKS(name, mode, num_ranks)                                                       \
+#define TEST_ON_RANKS(name, mode, num_ranks) TEST_ON_RANKS_AS(TEST(name), name, mode, num_ranks)
+#define TEST_ON_RANKS_AS(test, name, mode, num_ranks)                                              \
     static int name##_on_rank(struct ranks_context *context);                                      \
-    TEST(name)                                                                                     \
+    test                                                                                           \
     {                                                                                              \
         assert_int_equal(ranks_run(mode, num_ranks, name##_on_rank, NULL), 0);                     \
     }                                                                                              \

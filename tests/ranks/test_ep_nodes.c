@@ -52,9 +52,18 @@ static void run_shapes(int first, int step, add_function add)
     }
 }
 
+/* Before the body of a test, which adds its `trials`. */
+#define TEST_ON_SHAPES(name, first, step)                                                          \
+    static void name##_with(struct ep_trials *trials);                                             \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        run_shapes(first, step, name##_with);                                                      \
+    }                                                                                              \
+    static void name##_with(struct ep_trials *trials)
+
 /* ---------------------------------------------------------------- routing */
 
-static void add_token_shapes(struct ep_trials *trials)
+TEST_ON_SHAPES(every_token_shape, 0, 1)
 {
     for (int tokens = 0; tokens < EP_NUM_TOKENS; tokens++) {
         struct ep_case spec = usual;
@@ -64,12 +73,7 @@ static void add_token_shapes(struct ep_trials *trials)
     }
 }
 
-TEST(every_token_shape)
-{
-    run_shapes(0, 1, add_token_shapes);
-}
-
-static void add_routings_and_placements(struct ep_trials *trials)
+TEST_ON_SHAPES(every_routing_and_placement, 0, 1)
 {
     for (int i = 0; i < EP_NUM_ROUTINGS * EP_NUM_PLACEMENTS; i++) {
         struct ep_case spec = usual;
@@ -82,12 +86,7 @@ static void add_routings_and_placements(struct ep_trials *trials)
     }
 }
 
-TEST(every_routing_and_placement)
-{
-    run_shapes(0, 1, add_routings_and_placements);
-}
-
-static void add_topks(struct ep_trials *trials)
+TEST_ON_SHAPES(every_topk, 2, 2)
 {
     for (int32_t num_topk = 1; num_topk <= WEFT_MAX_TOPK; num_topk += num_topk < 10 ? 1 : 11) {
         struct ep_case spec = usual;
@@ -100,12 +99,7 @@ static void add_topks(struct ep_trials *trials)
     }
 }
 
-TEST(every_topk)
-{
-    run_shapes(2, 2, add_topks);
-}
-
-static void add_numbers_of_experts(struct ep_trials *trials)
+TEST_ON_SHAPES(any_number_of_experts, 1, 3)
 {
     const int32_t num_experts[] = {1, 2, 3, 5, 7, 13, 60, 257};
     for (int i = 0; i < 8; i++) {
@@ -117,14 +111,9 @@ static void add_numbers_of_experts(struct ep_trials *trials)
     }
 }
 
-TEST(any_number_of_experts)
-{
-    run_shapes(1, 3, add_numbers_of_experts);
-}
-
 /* ---------------------------------------------------------------- rows */
 
-static void add_row_sizes(struct ep_trials *trials)
+TEST_ON_SHAPES(every_row_size, 1, 2)
 {
     const uint64_t row_sizes[] = {1, 2, 3, 7, 15, 16, 17, 31, 48, 255, 1000, 7168, 14336};
     for (int i = 0; i < 13; i++) {
@@ -141,13 +130,8 @@ static void add_row_sizes(struct ep_trials *trials)
     }
 }
 
-TEST(every_row_size)
-{
-    run_shapes(1, 2, add_row_sizes);
-}
-
 /* In launches of all sizes: each warp needs a place for the sum of its node. */
-static void add_unrounded_sums(struct ep_trials *trials)
+TEST_ON_SHAPES(sums_that_cross_unrounded, 0, 2)
 {
     for (int i = 0; i < 12; i++) {
         struct ep_case spec = usual;
@@ -165,13 +149,8 @@ static void add_unrounded_sums(struct ep_trials *trials)
     }
 }
 
-TEST(sums_that_cross_unrounded)
-{
-    run_shapes(0, 2, add_unrounded_sums);
-}
-
 /* FP8 with a scale for every 128 elements, and other sets of planes. */
-static void add_planes(struct ep_trials *trials)
+TEST_ON_SHAPES(any_number_of_planes, 0, 4)
 {
     for (int32_t num_planes = 0; num_planes <= WEFT_MAX_PLANES; num_planes++) {
         struct ep_trial *trial = ep_trials_add(trials, &usual);
@@ -187,12 +166,7 @@ static void add_planes(struct ep_trials *trials)
     }
 }
 
-TEST(any_number_of_planes)
-{
-    run_shapes(0, 4, add_planes);
-}
-
-static void add_capacities(struct ep_trials *trials)
+TEST_ON_SHAPES(every_capacity, 0, 2)
 {
     const uint64_t row_sizes[] = {1, 16, 100};
     for (int i = 0; i < EP_NUM_CAPACITIES * 3; i++) {
@@ -205,11 +179,6 @@ static void add_capacities(struct ep_trials *trials)
         trial->dispatch.capacity = (enum ep_capacity)(i / 3);
         trial->combine.capacity = (enum ep_capacity)(i / 3);
     }
-}
-
-TEST(every_capacity)
-{
-    run_shapes(0, 2, add_capacities);
 }
 
 /* ---------------------------------------------------------------- rings */
@@ -258,7 +227,7 @@ static void draw_rings(const struct ep_trials *trials, struct ep_trial *trial, u
     spec->staging_slot_bytes = slot_bytes[rng_below(&rng, 5)];
 }
 
-static void add_rings(struct ep_trials *trials)
+TEST_ON_SHAPES(every_ring, 0, 1)
 {
     const struct shape shape = shape_of(trials);
     for (int i = 0; i < 3 * 4 * 3; i++) {
@@ -273,13 +242,8 @@ static void add_rings(struct ep_trials *trials)
     }
 }
 
-TEST(every_ring)
-{
-    run_shapes(0, 1, add_rings);
-}
-
 /* Enough tokens that rings go round many times. */
-static void add_many_tokens(struct ep_trials *trials)
+TEST_ON_SHAPES(many_tokens, 1, 3)
 {
     const struct shape shape = shape_of(trials);
     for (int i = 0; i < 2; i++) {
@@ -294,14 +258,9 @@ static void add_many_tokens(struct ep_trials *trials)
     }
 }
 
-TEST(many_tokens)
-{
-    run_shapes(1, 3, add_many_tokens);
-}
-
 /* ---------------------------------------------------------------- everything */
 
-static void add_random_trials(struct ep_trials *trials)
+TEST_ON_SHAPES(everything_at_random, 0, 1)
 {
     for (int32_t i = 0; i < tests_rounds(tests_grid_size(60, 6), 15); i++) {
         const uint64_t seed = 1000000 * (uint64_t)trials->num_ranks +
@@ -312,11 +271,6 @@ static void add_random_trials(struct ep_trials *trials)
         trial->combine = ep_combine_shape_random(seed);
         draw_rings(trials, trial, seed);
     }
-}
-
-TEST(everything_at_random)
-{
-    run_shapes(0, 1, add_random_trials);
 }
 
 /* ---------------------------------------------------------------- slots that are too small */
@@ -380,7 +334,7 @@ TEST_OVER(slots_that_are_too_small_are_refused, "auto")
 
 /* ---------------------------------------------------------------- configs that are wrong */
 
-static int try_wires(struct ranks_context *context)
+TEST_ON_RANKS_OVER(wires_that_are_wrong, "auto", RANKS_THREADS, 2)
 {
     struct ep_rank self;
     weft_ep_config config = WEFT_INIT(weft_ep_config);
@@ -399,9 +353,4 @@ static int try_wires(struct ranks_context *context)
                      "WEFT_FP32 on ");
     self.ep = NULL;
     return ep_rank_close(&self);
-}
-
-TEST_OVER(wires_that_are_wrong, "auto")
-{
-    assert_int_equal(ranks_run(RANKS_THREADS, 2, try_wires, NULL), 0);
 }

@@ -171,7 +171,7 @@ static int get_half(const struct scene *scene)
     return 0;
 }
 
-static int write_what_has_grown(struct ranks_context *context)
+TEST_ON_RANKS_OVER_ENGINES(what_has_grown_is_written, RANKS_PROCESSES, NUM_RANKS)
 {
     struct scene scene;
     if (open_scene(context, &scene) != 0 || alloc_halves(&scene) != 0 ||
@@ -180,13 +180,8 @@ static int write_what_has_grown(struct ranks_context *context)
     return close_scene(&scene);
 }
 
-TEST_OVER_ENGINES(what_has_grown_is_written)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, write_what_has_grown, NULL), 0);
-}
-
 /* What is put meanwhile, from and to older memory, is none of its business. */
-static int grow_while_putting(struct ranks_context *context)
+TEST_ON_RANKS_OVER_ENGINES(heaps_grow_while_others_put, RANKS_PROCESSES, NUM_RANKS)
 {
     struct scene scene;
     if (open_scene(context, &scene) != 0 || alloc_halves(&scene) != 0)
@@ -218,14 +213,9 @@ static int grow_while_putting(struct ranks_context *context)
     return close_scene(&scene);
 }
 
-TEST_OVER_ENGINES(heaps_grow_while_others_put)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, grow_while_putting, NULL), 0);
-}
-
 /* ---------------------------------------------------------------- failures */
 
-static int fail_to_register(struct ranks_context *context)
+TEST_ON_RANKS_OVER(what_a_rank_cannot_register_goes_in_messages, "ucx", RANKS_PROCESSES, NUM_RANKS)
 {
     struct scene scene;
     uint64_t written;
@@ -256,12 +246,7 @@ static int fail_to_register(struct ranks_context *context)
     return close_scene(&scene);
 }
 
-TEST_OVER(what_a_rank_cannot_register_goes_in_messages, "ucx")
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, fail_to_register, NULL), 0);
-}
-
-static int grow_too_often(struct ranks_context *context)
+TEST_ON_RANKS_OVER(a_heap_may_grow_too_often, "ucx", RANKS_PROCESSES, NUM_RANKS)
 {
     struct scene scene;
     uint64_t written;
@@ -276,9 +261,4 @@ static int grow_too_often(struct ranks_context *context)
     if (alloc_halves(&scene) != 0 || put_half(&scene, 0, &written) != 0)
         return 1;
     return close_scene(&scene);
-}
-
-TEST_OVER(a_heap_may_grow_too_often, "ucx")
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, grow_too_often, NULL), 0);
 }

@@ -86,7 +86,7 @@ static int put_all(struct ranks_context *context, weft_comm *comm, const struct 
     return 0;
 }
 
-static int use_areas(struct ranks_context *context)
+TEST_ON_RANKS_OVER_ENGINES(areas_come_and_go, RANKS_PROCESSES, NUM_RANKS)
 {
     weft_comm *comm;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
@@ -108,13 +108,8 @@ static int use_areas(struct ranks_context *context)
     return 0;
 }
 
-TEST_OVER_ENGINES(areas_come_and_go)
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, use_areas, NULL), 0);
-}
-
 /* A rank that has freed fewer regions, or others, than the rest. */
-static int number_anew(struct ranks_context *context)
+TEST_ON_RANKS_OVER(numbers_are_free_on_all_ranks, "tcp", RANKS_PROCESSES, NUM_RANKS)
 {
     weft_comm *comm;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
@@ -137,11 +132,6 @@ static int number_anew(struct ranks_context *context)
                      WEFT_ERROR_UNSUPPORTED, "no such memory for the network");
     RANK_CHECK_OK(context, weft_comm_destroy(comm));
     return 0;
-}
-
-TEST_OVER(numbers_are_free_on_all_ranks, "tcp")
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, number_anew, NULL), 0);
 }
 
 /* ---------------------------------------------------------------- memory of a device */

@@ -236,7 +236,8 @@ static int put_beyond_the_memory(struct ranks_context *context)
     return 0;
 }
 
-static int await_what_is_done(struct ranks_context *context)
+TEST_ON_RANKS_OVER(a_wait_ends_with_the_failure_of_the_communicator, "tcp", RANKS_PROCESSES,
+                   NUM_RANKS)
 {
     weft_comm *comm;
     int32_t num_wrong = 0;
@@ -265,9 +266,4 @@ TEST_OVER(puts_that_are_wrong_fail_the_communicator, "tcp")
 {
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, put_to_neighbour, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, put_beyond_the_memory, NULL), 0);
-}
-
-TEST_OVER(a_wait_ends_with_the_failure_of_the_communicator, "tcp")
-{
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, await_what_is_done, NULL), 0);
 }
