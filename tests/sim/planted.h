@@ -33,34 +33,15 @@ struct job_args {
     int32_t handle;    /* launches belong to two handles in turn */
 };
 
-#define wp_planted_signal_args       job_args
-#define wp_planted_parity_args       job_args
-#define wp_planted_epoch_args        job_args
-#define wp_planted_barrier_args      job_args
-#define wp_planted_unwritten_args    job_args
-#define wp_planted_freed_args        job_args
-#define wp_planted_unawaited_args    job_args
-#define wp_planted_overwrite_args    job_args
-#define wp_planted_stale_args        job_args
-#define wp_planted_row_read_args     job_args
-#define wp_planted_row_reduce_args   job_args
-#define wp_planted_row_quantise_args job_args
-#define wp_planted_row_sum_args      job_args
-#define wp_planted_row_weighted_args job_args
-#define wp_planted_row_source_args   job_args
-#define wp_planted_row_signal_args   job_args
-#define wp_planted_known_args        job_args
-#define wp_planted_credit_args       job_args
-#define wp_planted_room_args         job_args
-#define wp_planted_clear_args        job_args
-#define wp_planted_row_reuse_args    job_args
-#define wp_planted_row_news_args     job_args
-#define wp_late_rows_args            job_args
-#define wp_planted_tickets_args      job_args
-#define wp_unordered_args            job_args
-#define wp_relaxed_args              job_args
-#define wp_late_write_args           job_args
-#define wp_late_packets_args         job_args
+/* WP_PROGRAM with job_args. */
+#define JOB_PROGRAM(name, warp, args)                                                              \
+    static enum wp_status name##_body(struct wp_warp *warp, const struct job_args *args);          \
+    enum wp_status WP_PROGRAM_SYMBOL(name)(struct wp_warp * warp, const void *args);               \
+    enum wp_status WP_PROGRAM_SYMBOL(name)(struct wp_warp * warp, const void *args)                \
+    {                                                                                              \
+        return name##_body(warp, args);                                                            \
+    }                                                                                              \
+    static enum wp_status name##_body(struct wp_warp *warp, const struct job_args *args)
 
 /* The lines at which `unordered` writes and reads. */
 extern const int unordered_write_line, unordered_read_line;

@@ -3,7 +3,7 @@
 #include "planted.h"
 
 /* A credit that tells of what has been written. */
-WP_PROGRAM(planted_credit, warp, args)
+JOB_PROGRAM(planted_credit, warp, args)
 {
     if (wp_lane_idx(warp) != 0)
         return WP_STATUS_OK;
@@ -30,7 +30,7 @@ WP_FN enum wp_status fill_room(struct wp_warp *warp, const struct job_args *args
 }
 
 /* A slot that the reader says it needs no more, before it has read it. */
-WP_PROGRAM(planted_room, warp, args)
+JOB_PROGRAM(planted_room, warp, args)
 {
     if (wp_lane_idx(warp) != 0)
         return WP_STATUS_OK;
@@ -47,7 +47,7 @@ WP_PROGRAM(planted_room, warp, args)
 }
 
 /* A word that is cleared, of which the other rank is told before anybody can see that. */
-WP_PROGRAM(planted_clear, warp, args)
+JOB_PROGRAM(planted_clear, warp, args)
 {
     if (wp_lane_idx(warp) != 0)
         return WP_STATUS_OK;

@@ -165,7 +165,7 @@ WP_PROGRAM(planted_packets, warp, args)
 }
 
 /* Rank 0 sends two packets, the first one first, to where rank 1 looks. */
-WP_PROGRAM(late_packets, warp, args)
+JOB_PROGRAM(late_packets, warp, args)
 {
     char *const areas[JOB_RANKS] = {(char *)args->own, (char *)args->other};
     const struct wp_packets packets = {.num_ranks = JOB_RANKS,

@@ -29,7 +29,7 @@ WP_FN void sync_as(struct wp_warp *warp, enum form form)
 }
 
 /* What was written is read. */
-WP_PROGRAM(planted_row_read, warp, args)
+JOB_PROGRAM(planted_row_read, warp, args)
 {
     copy_slot(warp, args, args->own->slots[1]);
     sync_as(warp, args->form);
@@ -38,7 +38,7 @@ WP_PROGRAM(planted_row_read, warp, args)
 }
 
 /* Two rows become one, which is written over the second and to another place, and read there. */
-WP_PROGRAM(planted_row_reduce, warp, args)
+JOB_PROGRAM(planted_row_reduce, warp, args)
 {
     uint64_t *first = args->own->slots[0], *second = args->own->slots[1];
     uint64_t *copy = args->unwritten->slots[0];
@@ -78,7 +78,7 @@ WP_FN void check_thrice(const struct job_args *args, const uint64_t *slot)
 }
 
 /* Two rows of bf16 become one of fp32, twice as long, and that with a third one bf16 again. */
-WP_PROGRAM(planted_row_sum, warp, args)
+JOB_PROGRAM(planted_row_sum, warp, args)
 {
     uint64_t *src = args->own->slots[0], *dst = args->own->slots[1];
     const struct wp_mixed_sum to_fp32 = {3, WEFT_BF16, WEFT_FP32, WEFT_FP32, WP_READ_SOON};
@@ -103,7 +103,7 @@ WP_PROGRAM(planted_row_sum, warp, args)
 }
 
 /* Twice a row, and the row. The weights can be used again at once. */
-WP_PROGRAM(planted_row_weighted, warp, args)
+JOB_PROGRAM(planted_row_weighted, warp, args)
 {
     uint64_t *src = args->own->slots[0], *dst = args->own->slots[1];
     const struct wp_weighted_sum sum = {WEFT_BF16, WEFT_BF16, WP_READ_LATER};
@@ -129,7 +129,7 @@ WP_PROGRAM(planted_row_weighted, warp, args)
 }
 
 /* The same row as FP8 with a scale for each word, and back. */
-WP_PROGRAM(planted_row_quantise, warp, args)
+JOB_PROGRAM(planted_row_quantise, warp, args)
 {
     enum { GROUP = 4, SCALES_OFFSET = NUM_ELEMENTS };
     uint64_t *src = args->own->slots[0], *dst = args->own->slots[1];
@@ -155,7 +155,7 @@ WP_PROGRAM(planted_row_quantise, warp, args)
 }
 
 /* What is read is overwritten. */
-WP_PROGRAM(planted_row_source, warp, args)
+JOB_PROGRAM(planted_row_source, warp, args)
 {
     copy_slot(warp, args, args->own->slots[1]);
     sync_as(warp, args->form);
@@ -165,7 +165,7 @@ WP_PROGRAM(planted_row_source, warp, args)
 }
 
 /* What was written is told of, but not by all lanes that may have written it. */
-WP_PROGRAM(planted_row_signal, warp, args)
+JOB_PROGRAM(planted_row_signal, warp, args)
 {
     const int32_t lane = wp_lane_idx(warp);
     const int32_t num_signals = args->form == FORM_PLANTED ? 1 : WP_WARP_SIZE;
@@ -183,7 +183,7 @@ WP_PROGRAM(planted_row_signal, warp, args)
 
 /* Rank 0 copies a row to rank 1, which looks whether it has come, and whether a word has that rank 0
  * wrote after the warp sync. */
-WP_PROGRAM(late_rows, warp, args)
+JOB_PROGRAM(late_rows, warp, args)
 {
     if (args->rank == 0) {
         if (wp_lane_idx(warp) == 0)

@@ -24,13 +24,13 @@ WP_FN enum wp_status exchange_rows(struct wp_warp *warp, const struct job_args *
 
 /* One row for all operations instead of two in turn: the other rank may start the next one before this rank has
  * read what it said of this one. */
-WP_PROGRAM(planted_row_reuse, warp, args)
+JOB_PROGRAM(planted_row_reuse, warp, args)
 {
     return exchange_rows(warp, args, args->form == FORM_PLANTED ? 0 : args->sequence % 2);
 }
 
 /* A row tells of launches before the one that sends it, not of what that has written. */
-WP_PROGRAM(planted_row_news, warp, args)
+JOB_PROGRAM(planted_row_news, warp, args)
 {
     const uint64_t last = args->form == FORM_PLANTED ? args->sequence : args->sequence - 1;
     if (wp_lane_idx(warp) == 0 && args->form == FORM_PLANTED)

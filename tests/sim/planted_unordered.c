@@ -17,7 +17,7 @@ WP_FN uint64_t read_word(const uint64_t *word)
 const int unordered_write_line = WRITE_LINE, unordered_read_line = READ_LINE;
 
 /* Rank 0 writes what rank 1 reads. */
-WP_PROGRAM(unordered, warp, args)
+JOB_PROGRAM(unordered, warp, args)
 {
     if (wp_lane_idx(warp) != 0)
         return WP_STATUS_OK;
@@ -29,7 +29,7 @@ WP_PROGRAM(unordered, warp, args)
 }
 
 /* Rank 0 writes two words, the first one first, and releases neither before rank 1 has looked. */
-WP_PROGRAM(relaxed, warp, args)
+JOB_PROGRAM(relaxed, warp, args)
 {
     if (args->rank == 0 && wp_lane_idx(warp) == 0) {
         write_word(&args->other->slots[0][0]);
@@ -41,7 +41,7 @@ WP_PROGRAM(relaxed, warp, args)
 }
 
 /* Rank 0 writes to rank 1's memory, whatever became of it. */
-WP_PROGRAM(late_write, warp, args)
+JOB_PROGRAM(late_write, warp, args)
 {
     if (args->rank == 0 && wp_lane_idx(warp) == 0)
         write_word(&args->other->slots[0][0]);
