@@ -37,6 +37,7 @@ set(sim_sources
   machine/sim/slots.c
   machine/sim/tagged.c
   machine/sim/stores.c
+  machine/sim/table.c
   machine/sim/stream.c
   machine/sim/wire.c
   machine/sim/words.c)

@@ -6,6 +6,7 @@
 
 #include "harness/cmocka.h"
 #include "job.h"
+#include "machine/sim/world.h"
 #include "scenario.h"
 #include "sim_job.h"
 
@@ -94,6 +95,19 @@ TEST(a_row_operation_is_traced_with_its_line)
     assert_non_null(strstr(result.report, traced));
     snprintf(traced, sizeof traced, "row write by rank");
     assert_non_null(strstr(result.report, traced));
+}
+
+/* No lane of it begins and waits for the others in vain. */
+TEST(a_launch_of_more_lanes_than_there_are_is_refused)
+{
+    struct job job = {.program = weft__sim_planted_barrier,
+                      .form = FORM_CORRECTED,
+                      .num_launches = 1,
+                      .num_warps = SIM_MAX_FIBERS};
+    job_run(&job, 0, &result);
+    assert_int_equal(result.num_wrong, JOB_RANKS);
+    assert_int_equal(result.num_hangs, 0);
+    assert_int_equal(result.num_races, 0);
 }
 
 TEST(a_seed_is_a_schedule)

@@ -86,6 +86,17 @@ int coll_goes_by_rails(const struct shape *shape)
     return shape->num_nodes > 1 || shape->num_ranks > WEFT_COLL_MAX_RANKS;
 }
 
+/* Sends and receives in a group have a warp each: those of all pairs of many ranks are more than the sim has. */
+static enum coll_rows draw_rows(const struct shape *shape, struct rng *rng)
+{
+    enum { MAX_RANKS_IN_GROUP = 20 };
+    if (shape->op == SCENARIO_GROUP)
+        return COLL_ROWS_IN_GROUP;
+    const enum coll_rows rows = (enum coll_rows)draw(rng, COLL_ROWS_IN_GROUP + 1);
+    return rows == COLL_ROWS_IN_GROUP && shape->num_ranks > MAX_RANKS_IN_GROUP ? COLL_UNEVEN_ROWS
+                                                                               : rows;
+}
+
 void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rng *rng,
                     int32_t max_count)
 {
@@ -97,8 +108,7 @@ void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rn
     call->op = (weft_reduce_op)draw(rng, WEFT_AVG + 1);
     call->rows = COLL_EVEN_ROWS;
     if (call->collective == WEFT_ALL_TO_ALL)
-        call->rows =
-            shape->op == SCENARIO_GROUP ? COLL_ROWS_IN_GROUP : (enum coll_rows)draw(rng, 3);
+        call->rows = draw_rows(shape, rng);
     call->root = draw(rng, shape->num_ranks);
     call->count = draw(rng, 1 + (draw(rng, LONG_ONE_IN) == 0 ? max_count : max_count / SHORT_PART));
     call->key = rng_next(rng);

@@ -54,9 +54,9 @@ static int check_readers(const void *address, const struct sim_cell *cell,
         report_race(address, &cell->read, write);
         return 1;
     }
-    for (int32_t id = 0; id < cell->readers->all.size; id++) {
-        const struct sim_last reader = {(int16_t)id, cell->read.access, cell->readers->all.of[id],
-                                        cell->read.code};
+    for (int32_t id = 0; id < sim_times_size(&cell->readers->all); id++) {
+        const struct sim_last reader = {(int16_t)id, cell->read.access,
+                                        sim_clock_of(cell->readers, id), cell->read.code};
         if (conflicts(&reader, write)) {
             report_race(address, &reader, write);
             return 1;

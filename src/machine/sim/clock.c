@@ -8,34 +8,107 @@
 /* More than a fiber releases while a row operation is under way. */
 #define ROWS_TIME_AHEAD ((uint32_t)1 << 14)
 
-enum { MIN_SIZE = 32 };
+/* ---------------------------------------------------------------- pieces */
 
-static void grow(struct sim_times *times, int32_t size)
+static struct sim_piece *unused;
+
+void sim_clocks_reset(void)
 {
-    int32_t new_size = times->size > 0 ? times->size : MIN_SIZE;
-    while (new_size < size)
-        new_size *= 2;
-    uint32_t *of = sim_run_alloc((size_t)new_size * sizeof *of);
-    if (times->size > 0)
-        memcpy(of, times->of, (size_t)times->size * sizeof *of);
-    *times = (struct sim_times){of, new_size};
+    unused = NULL;
+}
+
+static struct sim_piece *take_piece(void)
+{
+    struct sim_piece *piece = unused;
+    if (piece == NULL)
+        piece = sim_run_alloc(sizeof *piece);
+    else
+        unused = piece->next_unused;
+    piece->num_owners = 1;
+    return piece;
+}
+
+static void drop_piece(struct sim_piece **place)
+{
+    struct sim_piece *piece = *place;
+    *place = NULL;
+    if (piece == NULL || --piece->num_owners > 0)
+        return;
+    piece->next_unused = unused;
+    unused = piece;
+}
+
+/* So that no other clock changes with it. */
+static struct sim_piece *own_piece(struct sim_piece **place)
+{
+    struct sim_piece *shared = *place;
+    if (shared != NULL && shared->num_owners == 1)
+        return shared;
+    *place = take_piece();
+    if (shared != NULL) {
+        memcpy((*place)->of, shared->of, sizeof shared->of);
+        shared->num_owners--;
+    } else {
+        memset((*place)->of, 0, sizeof(*place)->of);
+    }
+    return *place;
+}
+
+static void share_piece(struct sim_piece **place, struct sim_piece *piece)
+{
+    piece->num_owners++;
+    drop_piece(place);
+    *place = piece;
+}
+
+static void join_piece(struct sim_piece **place, struct sim_piece *other)
+{
+    uint32_t is_behind = 0, is_ahead = 0;
+    for (int i = 0; i < SIM_PIECE_TIMES; i++) {
+        is_behind |= (*place)->of[i] < other->of[i];
+        is_ahead |= (*place)->of[i] > other->of[i];
+    }
+    if (is_behind && !is_ahead)
+        share_piece(place, other);
+    if (!is_behind || !is_ahead)
+        return;
+    struct sim_piece *piece = own_piece(place);
+    for (int i = 0; i < SIM_PIECE_TIMES; i++)
+        piece->of[i] = piece->of[i] > other->of[i] ? piece->of[i] : other->of[i];
+}
+
+/* ---------------------------------------------------------------- clocks */
+
+static void grow(struct sim_times *times, int32_t num_pieces)
+{
+    enum { MIN_PIECES = 2 };
+    int32_t num_new = times->num_pieces > 0 ? times->num_pieces : MIN_PIECES;
+    while (num_new < num_pieces)
+        num_new *= 2;
+    struct sim_piece **pieces = sim_run_alloc((size_t)num_new * sizeof(*pieces));
+    if (times->num_pieces > 0)
+        memcpy(pieces, times->pieces, (size_t)times->num_pieces * sizeof(*pieces));
+    *times = (struct sim_times){pieces, num_new};
 }
 
 static void join(struct sim_times *times, const struct sim_times *other)
 {
-    const int32_t size = other->size < sim_world->num_fibers ? other->size : sim_world->num_fibers;
-    if (times->size < size)
-        grow(times, size);
-    for (int32_t i = 0; i < size; i++) {
-        if (times->of[i] < other->of[i])
-            times->of[i] = other->of[i];
+    if (times->num_pieces < other->num_pieces)
+        grow(times, other->num_pieces);
+    for (int32_t i = 0; i < other->num_pieces; i++) {
+        if (other->pieces[i] == NULL || times->pieces[i] == other->pieces[i])
+            continue;
+        if (times->pieces[i] == NULL)
+            share_piece(&times->pieces[i], other->pieces[i]);
+        else
+            join_piece(&times->pieces[i], other->pieces[i]);
     }
 }
 
 static void clear(struct sim_times *times)
 {
-    if (times->size > 0)
-        memset(times->of, 0, (size_t)times->size * sizeof *times->of);
+    for (int32_t i = 0; i < times->num_pieces; i++)
+        drop_piece(&times->pieces[i]);
 }
 
 void sim_clock_join(struct sim_clock *clock, const struct sim_clock *other)
@@ -46,9 +119,10 @@ void sim_clock_join(struct sim_clock *clock, const struct sim_clock *other)
 
 void sim_clock_set(struct sim_clock *clock, int32_t fiber, uint32_t time)
 {
-    if (clock->all.size <= fiber)
-        grow(&clock->all, fiber + 1);
-    clock->all.of[fiber] = time;
+    const int32_t piece = fiber / SIM_PIECE_TIMES;
+    if (clock->all.num_pieces <= piece)
+        grow(&clock->all, piece + 1);
+    own_piece(&clock->all.pieces[piece])->of[fiber % SIM_PIECE_TIMES] = time;
 }
 
 void sim_clock_clear(struct sim_clock *clock)

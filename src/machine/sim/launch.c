@@ -44,6 +44,19 @@ static void release(struct sim_launch *launch)
     sim_free(launch->warps);
 }
 
+/* Before any lane begins: it would wait for the others in vain. */
+static weft_result check_room(const struct sim_lanes *lanes, const struct sim_launch *launch,
+                              int32_t num_lanes)
+{
+    const int32_t num_more = num_lanes - lanes->num_fibers;
+    if (num_more <= SIM_MAX_FIBERS - sim_world->num_fibers)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
+                       "a launch of %s needs %d more fibers; the sim machine has %d of %d left",
+                       launch->request->program->name, num_more,
+                       SIM_MAX_FIBERS - sim_world->num_fibers, SIM_MAX_FIBERS);
+}
+
 static weft_result start_lane(struct sim_lanes *lanes, struct sim_launch *launch, int32_t i)
 {
     if (i == lanes->num_fibers) {
@@ -54,8 +67,7 @@ static weft_result start_lane(struct sim_lanes *lanes, struct sim_launch *launch
         lanes->fibers = fibers;
         lanes->fibers[i] = sim_fiber_start(sim_current()->rank, SIM_LANE_STACK, run_lane, launch);
         if (lanes->fibers[i] == NULL)
-            return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                               "the sim machine has no more than %d fibers", SIM_MAX_FIBERS);
+            return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a lane");
         lanes->num_fibers++;
     } else {
         sim_fiber_restart(lanes->fibers[i], run_lane, launch);
@@ -83,6 +95,8 @@ weft_result sim_launch_run(struct sim_lanes *lanes, const struct weft__launch *r
     struct sim_launch launch = {.request = request};
     const int32_t num_lanes = request->grid.num_blocks * request->grid.num_warps * WP_WARP_SIZE;
     weft_result result = prepare(&launch);
+    if (result == WEFT_OK)
+        result = check_room(lanes, &launch, num_lanes);
     for (int32_t i = 0; i < num_lanes && result == WEFT_OK; i++)
         result = start_lane(lanes, &launch, i);
     if (launch.num_live > 0)

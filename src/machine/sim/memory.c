@@ -3,6 +3,7 @@
  * freed may be given to another, and what happened there before is no conflict with what happens
  * then. */
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,13 @@ struct chunk {
 
 static struct chunk *chunks;  /* the first of them */
 static struct chunk *current; /* NULL: nothing has been given away in this run */
+static uint64_t run_number = 1;
+
+void sim_end_without_memory(void)
+{
+    fputs("weft sim: out of memory for what the sim keeps of the past\n", stderr);
+    abort(); /* a checker that forgets would miss races */
+}
 
 static struct chunk *next_chunk(void)
 {
@@ -43,7 +51,7 @@ static struct chunk *next_chunk(void)
     if (*place == NULL)
         *place = calloc(1, sizeof **place);
     if (*place == NULL)
-        abort(); /* a checker that forgets would miss races */
+        sim_end_without_memory();
     (*place)->used_bytes = 0;
     return *place;
 }
@@ -51,6 +59,8 @@ static struct chunk *next_chunk(void)
 void *sim_run_alloc(size_t num_bytes)
 {
     const size_t padded = (num_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (padded > CHUNK_BYTES)
+        sim_end_without_memory();
     if (current == NULL || current->used_bytes + padded > sizeof current->memory)
         current = next_chunk();
     void *piece = current->memory + current->used_bytes;
@@ -58,7 +68,13 @@ void *sim_run_alloc(size_t num_bytes)
     return memset(piece, 0, num_bytes);
 }
 
+uint64_t sim_run_number(void)
+{
+    return run_number;
+}
+
 void sim_run_memory_reset(void)
 {
     current = NULL;
+    run_number++;
 }

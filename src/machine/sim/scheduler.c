@@ -143,7 +143,7 @@ static int never(struct sim_fiber *fiber)
 
 void sim_sleep(uint64_t num_steps)
 {
-    wait_until(never, NULL, sim_world->now_ns + (int64_t)num_steps * SIM_STEP_NS);
+    wait_until(never, NULL, sim_world->now_ns + (int64_t)num_steps * sim_step_ns());
 }
 
 /* ---------------------------------------------------------------- when nobody can go on */
@@ -234,7 +234,7 @@ static void switch_to(struct sim_fiber *fiber)
 static void take_step(struct sim_fiber *fiber)
 {
     sim_world->step++;
-    sim_world->now_ns += SIM_STEP_NS;
+    sim_world->now_ns += sim_step_ns();
     sim_world->result->schedule_hash =
         (sim_world->result->schedule_hash ^ (uint64_t)fiber->id) * 0x100000001b3u;
     switch_to(fiber);
@@ -249,8 +249,10 @@ static void report_hang(void)
         const struct sim_fiber *fiber = sim_world->fibers[i];
         if (fiber->state == SIM_DONE || fiber->state == SIM_KILLED)
             continue;
-        if (num_hanging++ == 0)
+        if (num_hanging++ == 0 && sim_world->step < MAX_STEPS)
             sim_report("hang: nobody can go on\n");
+        else if (num_hanging == 1)
+            sim_report("hang: no end after %d steps\n", MAX_STEPS);
         if (!fiber->is_host)
             sim_report("  rank %d block %d warp %d lane %d waits\n", fiber->rank,
                        fiber->warp.block_idx, fiber->warp.warp_idx, fiber->warp.lane_idx);
@@ -302,7 +304,6 @@ int weft__sim_run(const struct weft__sim_config *config, struct weft__sim_result
     world->result = result;
     world->random_state = config->seed;
     sim_world = world;
-    sim_shadow_reset();
     sim_draw_policy();
     int failed = 0;
     for (int32_t rank = 0; rank < config->num_ranks && !failed; rank++)
@@ -318,11 +319,9 @@ int weft__sim_run(const struct weft__sim_config *config, struct weft__sim_result
     if (result->num_races > 0 || result->num_wrong > 0 || result->num_hangs > 0)
         sim_report_traces();
     sim_comm_reset();
-    sim_words_reset();
-    sim_slots_reset();
-    sim_tagged_reset();
     sim_fences_reset();
     sim_wire_reset();
+    sim_clocks_reset();
     sim_run_memory_reset();
     free_fibers(world);
     free(world);

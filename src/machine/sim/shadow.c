@@ -3,42 +3,23 @@
  * in parts. */
 #include "machine/sim/shadow.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "machine/sim/table.h"
 
-enum {
-    WORD_BYTES = 4,
-    PAGE_WORDS = 16,
-    PAGE_HASH_BITS = 20,             /* untouched pages cost addresses alone */
-    NUM_PAGES = 1 << PAGE_HASH_BITS, /* that a run may touch, less what keeps look-ups short */
-    NUM_SPLIT_WORDS = 1 << 17
-};
+enum { WORD_BYTES = 4, PAGE_WORDS = 16, PAGE_BYTES = PAGE_WORDS * WORD_BYTES };
 
 struct word {
-    uint32_t run; /* words of earlier runs count as empty, so that nothing must be cleared */
     struct sim_cell *bytes; /* [WORD_BYTES]; NULL: all accesses were to the whole word */
     struct sim_cell whole;
 };
 
-/* Words are found by their page: neighbours are near each other here too. */
+/* Words are found by their page: neighbours are near each other here too. Most of a heap is never accessed: then
+ * its pages have no words. */
 struct page {
-    uintptr_t number; /* address / WORD_BYTES / PAGE_WORDS */
-    uint32_t run;
-    struct word words[PAGE_WORDS];
+    struct word *words; /* [PAGE_WORDS]; NULL: they have no past, and this content */
+    enum sim_content content;
 };
 
-static struct page pages[NUM_PAGES]; /* open addressing */
-static int32_t num_pages;
-static struct sim_cell split_words[NUM_SPLIT_WORDS][WORD_BYTES];
-static int32_t num_split_words;
-static uint32_t run_number = 1;
-
-void sim_shadow_reset(void)
-{
-    run_number++;
-    num_pages = 0;
-    num_split_words = 0;
-}
+static struct sim_table pages = {.value_bytes = sizeof(struct page)};
 
 static void clear_cell(struct sim_cell *cell, enum sim_content content)
 {
@@ -47,55 +28,53 @@ static void clear_cell(struct sim_cell *cell, enum sim_content content)
     cell->read.fiber = SIM_NOBODY;
 }
 
-/* Where the page is, or where it belongs. The pages used last are found without a look at the
- * table, whose every page is a miss of the cache. */
+static struct page *new_page(uintptr_t number)
+{
+    uint64_t offset;
+    struct page *page = sim_table_at(&pages, number);
+    /* What is allocated has been set since. */
+    if (sim_heap_rank((const void *)(number * PAGE_BYTES), &offset) >= 0)
+        page->content = SIM_CONTENT_UNALLOCATED;
+    return page;
+}
+
+/* NULL: nothing is known of it. The pages used last are found without a look at the table, whose every page is a
+ * miss of the cache. */
 static struct page *find_page(uintptr_t number)
 {
     enum { NUM_RECENT = 64 };
     static struct {
         uintptr_t number;
-        uint32_t run;
+        uint64_t run;
         struct page *page;
     } recent[NUM_RECENT];
     const size_t entry = number % NUM_RECENT;
-    if (recent[entry].run == run_number && recent[entry].number == number)
+    if (recent[entry].run == sim_run_number() && recent[entry].number == number)
         return recent[entry].page;
-    size_t slot = number * 0x9e3779b97f4a7c15u >> (64 - PAGE_HASH_BITS);
-    while (pages[slot].run == run_number && pages[slot].number != number)
-        slot = (slot + 1) % NUM_PAGES;
-    if (pages[slot].run == run_number) {
+    struct page *page = sim_table_find(&pages, number);
+    if (page != NULL) {
         recent[entry].number = number;
-        recent[entry].run = run_number;
-        recent[entry].page = &pages[slot];
+        recent[entry].run = sim_run_number();
+        recent[entry].page = page;
     }
-    return &pages[slot];
+    return page;
 }
 
 static struct page *page_of(uintptr_t number)
 {
     struct page *page = find_page(number);
-    if (page->run == run_number)
-        return page;
-    if (++num_pages > NUM_PAGES / 4 * 3)
-        abort(); /* a checker that forgets accesses would miss races */
-    page->run = run_number;
-    page->number = number;
-    return page;
+    return page != NULL ? page : new_page(number);
 }
 
 static struct word *word_of(uintptr_t number)
 {
-    struct word *word = &page_of(number / PAGE_WORDS)->words[number % PAGE_WORDS];
-    if (word->run == run_number)
-        return word;
-    uint64_t offset;
-    const int is_in_heap = sim_heap_rank((const void *)(number * WORD_BYTES), &offset) >= 0;
-    word->run = run_number;
-    word->bytes = NULL;
-    /* What is allocated has been set since. */
-    clear_cell(&word->whole, is_in_heap ? SIM_CONTENT_UNALLOCATED : SIM_CONTENT_ANY);
-    word->whole.readers = NULL;
-    return word;
+    struct page *page = page_of(number / PAGE_WORDS);
+    if (page->words == NULL) {
+        page->words = sim_run_alloc(PAGE_WORDS * sizeof *page->words);
+        for (int i = 0; i < PAGE_WORDS; i++)
+            clear_cell(&page->words[i].whole, page->content);
+    }
+    return &page->words[number % PAGE_WORDS];
 }
 
 static struct sim_clock *copy_of(const struct sim_clock *clock)
@@ -107,9 +86,7 @@ static struct sim_clock *copy_of(const struct sim_clock *clock)
 
 static void split(struct word *word)
 {
-    if (num_split_words == NUM_SPLIT_WORDS)
-        abort(); /* as above */
-    word->bytes = split_words[num_split_words++];
+    word->bytes = sim_run_alloc(WORD_BYTES * sizeof *word->bytes);
     for (int i = 0; i < WORD_BYTES; i++) {
         word->bytes[i] = word->whole;
         if (word->whole.readers != NULL)
@@ -137,18 +114,34 @@ static void set_range(uintptr_t begin, uintptr_t end, enum sim_content content)
         clear_cell(sim_cell_of(at, end, &num_bytes), content);
 }
 
+static void set_page(uintptr_t number, uintptr_t begin, uintptr_t end, enum sim_content content)
+{
+    struct page *page = page_of(number);
+    if (page->words == NULL && end - begin == PAGE_BYTES)
+        page->content = content;
+    else
+        set_range(begin, end, content);
+}
+
+enum missing { SKIP_MISSING, ADD_MISSING };
+
+static void set_pages(const void *address, size_t num_bytes, enum sim_content content,
+                      enum missing missing)
+{
+    const uintptr_t begin = (uintptr_t)address, end = begin + num_bytes;
+    for (uintptr_t number = begin / PAGE_BYTES; number * PAGE_BYTES < end; number++) {
+        const uintptr_t first = number * PAGE_BYTES, last = first + PAGE_BYTES;
+        if (missing == ADD_MISSING || find_page(number) != NULL)
+            set_page(number, first > begin ? first : begin, last < end ? last : end, content);
+    }
+}
+
 void sim_shadow_set(const void *address, size_t num_bytes, enum sim_content content)
 {
-    set_range((uintptr_t)address, (uintptr_t)address + num_bytes, content);
+    set_pages(address, num_bytes, content, ADD_MISSING);
 }
 
 void sim_shadow_forget(const void *address, size_t num_bytes)
 {
-    enum { PAGE_BYTES = PAGE_WORDS * WORD_BYTES };
-    const uintptr_t begin = (uintptr_t)address, end = begin + num_bytes;
-    for (uintptr_t number = begin / PAGE_BYTES; number * PAGE_BYTES < end; number++) {
-        const uintptr_t first = number * PAGE_BYTES, last = first + PAGE_BYTES;
-        if (find_page(number)->run == run_number)
-            set_range(first > begin ? first : begin, last < end ? last : end, SIM_CONTENT_ANY);
-    }
+    set_pages(address, num_bytes, SIM_CONTENT_ANY, SKIP_MISSING);
 }

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What each packet slot holds, whatever memory shows to whom: which packet was sent to it last, and
- * whether and by whom that was taken. Like words, slots are few and forgotten after each run.
+ * whether and by whom that was taken.
  */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "machine/sim/table.h"
 #include "machine/sim/world.h"
-
-enum { SLOT_HASH_BITS = 15, NUM_SLOTS = 1 << SLOT_HASH_BITS };
 
 struct slot {
     const void *address;
@@ -19,22 +16,13 @@ struct slot {
     uint32_t taken_time;            /* in the time of the fiber that took it */
 };
 
-static struct slot slots[NUM_SLOTS]; /* open addressing */
-static int32_t used[NUM_SLOTS];
-static int32_t num_used;
+static struct sim_table slots = {.value_bytes = sizeof(struct slot)};
 
 static struct slot *slot_of(const void *address)
 {
-    size_t i = ((uintptr_t)address >> 3) * 0x9e3779b97f4a7c15u >> (64 - SLOT_HASH_BITS);
-    while (slots[i].address != NULL && slots[i].address != address)
-        i = (i + 1) % NUM_SLOTS;
-    if (slots[i].address == NULL) {
-        if (num_used == NUM_SLOTS - 1)
-            abort(); /* a checker that forgets packets would miss that they are mixed up */
-        slots[i].address = address;
-        used[num_used++] = (int32_t)i;
-    }
-    return &slots[i];
+    struct slot *slot = sim_table_at(&slots, (uintptr_t)address);
+    slot->address = address;
+    return slot;
 }
 
 void sim_slot_send(const void *address, const struct sim_packet *packet,
@@ -88,8 +76,8 @@ static int is_within(const struct slot *slot, const void *address, size_t num_by
 
 void sim_slots_check_taken(const void *address, size_t num_bytes)
 {
-    for (int32_t i = 0; i < num_used; i++) {
-        const struct slot *slot = &slots[used[i]];
+    for (size_t i = 0; i < sim_table_num_values(&slots); i++) {
+        const struct slot *slot = slots.values[i];
         if (is_within(slot, address, num_bytes) && slot->sent.fiber != NULL &&
             slot->taken.fiber == NULL) {
             sim_report_bad_access(slot->address, &slot->sent, NULL, "packet that nobody took");
@@ -100,16 +88,9 @@ void sim_slots_check_taken(const void *address, size_t num_bytes)
 
 void sim_slots_forget(const void *address, size_t num_bytes)
 {
-    for (int32_t i = 0; i < num_used; i++) {
-        struct slot *slot = &slots[used[i]];
+    for (size_t i = 0; i < sim_table_num_values(&slots); i++) {
+        struct slot *slot = slots.values[i];
         if (is_within(slot, address, num_bytes))
             *slot = (struct slot){.address = slot->address};
     }
-}
-
-void sim_slots_reset(void)
-{
-    for (int32_t i = 0; i < num_used; i++)
-        memset(&slots[used[i]], 0, sizeof *slots);
-    num_used = 0;
 }

@@ -5,12 +5,10 @@
  * who takes them acquires what was done before it. Beside what memory shows, the sim keeps who has
  * read a row: one may be sent over it only after all of these.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "machine/sim/launch.h"
-
-enum { ROW_HASH_BITS = 18, NUM_ROWS = 1 << ROW_HASH_BITS };
+#include "machine/sim/table.h"
 
 struct packet {
     uint32_t words[WEFT__SIM_TAGGED_WORDS];
@@ -24,38 +22,22 @@ struct row {
     struct sim_clock readers;         /* of any of them: when they read last */
 };
 
-static struct row rows[NUM_ROWS]; /* open addressing */
-static int32_t used[NUM_ROWS];
-static int32_t num_used;
+static struct sim_table rows = {.value_bytes = sizeof(struct row)};
 
 static struct row *row_of(const void *address)
 {
-    size_t i = ((uintptr_t)address >> 3) * 0x9e3779b97f4a7c15u >> (64 - ROW_HASH_BITS);
-    while (rows[i].address != NULL && rows[i].address != address)
-        i = (i + 1) % NUM_ROWS;
-    if (rows[i].address == NULL) {
-        if (num_used == NUM_ROWS - 1)
-            abort(); /* a checker that forgets rows would miss that they are overwritten */
-        rows[i].address = address;
-        used[num_used++] = (int32_t)i;
-    }
-    return &rows[i];
+    struct row *row = sim_table_at(&rows, (uintptr_t)address);
+    row->address = address;
+    return row;
 }
 
 void sim_tagged_forget(const void *address, size_t num_bytes)
 {
-    for (int32_t i = 0; i < num_used; i++) {
-        struct row *row = &rows[used[i]];
+    for (size_t i = 0; i < sim_table_num_values(&rows); i++) {
+        struct row *row = rows.values[i];
         if ((uintptr_t)row->address - (uintptr_t)address < num_bytes)
             *row = (struct row){.address = row->address};
     }
-}
-
-void sim_tagged_reset(void)
-{
-    for (int32_t i = 0; i < num_used; i++)
-        memset(&rows[used[i]], 0, sizeof *rows);
-    num_used = 0;
 }
 
 static void note_reader(struct row *row)
@@ -67,8 +49,8 @@ static void note_reader(struct row *row)
 static void check_readers(const struct row *row, const struct sim_access_record *access)
 {
     const struct sim_clock *past = &access->fiber->clock;
-    for (int32_t i = 0; i < row->readers.all.size; i++) {
-        if (row->readers.all.of[i] > sim_clock_of_loads(past, i)) {
+    for (int32_t i = 0; i < sim_times_size(&row->readers.all); i++) {
+        if (sim_clock_of(&row->readers, i) > sim_clock_of_loads(past, i)) {
             sim_report_bad_access(row->address, access, NULL,
                                   "row sent over one that may still be read: the sender did not "
                                   "learn that its readers have ended");

@@ -6,47 +6,27 @@
  * in the reader's past. Then it acquires only what that older signal released. Additions always see
  * the last value, as the machines' do.
  */
-#include <stdlib.h>
-#include <string.h>
-
+#include "machine/sim/table.h"
 #include "machine/sim/world.h"
 
-enum { WORD_HASH_BITS = 16, NUM_WORD_SLOTS = 1 << WORD_HASH_BITS, OLDER_ONE_IN = 2 };
+enum { OLDER_ONE_IN = 2 };
 
-/* Open addressing; words are few, and forgotten after each run. Not allocated one by one: that
- * would move the programs' own allocations from run to run. */
-static struct sim_word words[NUM_WORD_SLOTS];
-static int32_t used_slots[NUM_WORD_SLOTS];
-static int32_t num_used_slots;
+static struct sim_table words = {.value_bytes = sizeof(struct sim_word)};
 
-struct sim_word *sim_word_of(const void *word)
+struct sim_word *sim_word_of(const void *address)
 {
-    size_t slot = ((uintptr_t)word >> 3) * 0x9e3779b97f4a7c15u >> (64 - WORD_HASH_BITS);
-    while (words[slot].address != NULL && words[slot].address != word)
-        slot = (slot + 1) % NUM_WORD_SLOTS;
-    if (words[slot].address == NULL) {
-        if (num_used_slots == NUM_WORD_SLOTS - 1)
-            abort(); /* a checker that forgets orderings would report races that are none */
-        words[slot].address = word;
-        used_slots[num_used_slots++] = (int32_t)slot;
-    }
-    return &words[slot];
+    struct sim_word *word = sim_table_at(&words, (uintptr_t)address);
+    word->address = address;
+    return word;
 }
 
 void sim_words_forget(const void *address, size_t num_bytes)
 {
-    for (int32_t i = 0; i < num_used_slots; i++) {
-        struct sim_word *word = &words[used_slots[i]];
+    for (size_t i = 0; i < sim_table_num_values(&words); i++) {
+        struct sim_word *word = words.values[i];
         if ((uintptr_t)word->address - (uintptr_t)address < num_bytes)
             *word = (struct sim_word){.address = word->address};
     }
-}
-
-void sim_words_reset(void)
-{
-    for (int32_t i = 0; i < num_used_slots; i++)
-        memset(&words[used_slots[i]], 0, sizeof *words);
-    num_used_slots = 0;
 }
 
 static const struct sim_signal *kept_signal(const struct sim_word *word, uint64_t number)
@@ -96,8 +76,8 @@ const struct sim_signal *sim_signal_see(const struct sim_word *word, uint64_t at
 
 const struct sim_word *sim_unawaited_word(void)
 {
-    for (int32_t i = 0; i < num_used_slots; i++) {
-        const struct sim_word *word = &words[used_slots[i]];
+    for (size_t i = 0; i < sim_table_num_values(&words); i++) {
+        const struct sim_word *word = words.values[i];
         if (word->num_signals == 0)
             continue;
         const struct sim_signal *last = kept_signal(word, word->num_signals - 1);

@@ -12,7 +12,8 @@ enum {
     SIM_MAX_FIBERS = 8192,
     SIM_TRACE_EVENTS = 32, /* kept per fiber */
     SIM_HOST_STACK_BYTES = 512 * 1024,
-    SIM_STEP_NS = 1000, /* of virtual time */
+    SIM_STEP_NS = 1000, /* of virtual time, */
+    SIM_STEP_RANKS = 8, /* where there are no more than so many: see sim_step_ns */
     SIM_MAX_RANKS = 256,
     SIM_NO_RANK = -1, /* of the network's fibers */
     SIM_PCT_CHANGE_POINTS = 3
@@ -24,10 +25,16 @@ enum {
 /* ---------------------------------------------------------------- vector clocks */
 
 /* What happened before something. Its memory lasts as long as the run: a clock of zeroes is empty, and is
- * not freed. */
+ * not freed. It is in pieces, which clocks share as long as they are equal there: most are, among many ranks. */
+enum { SIM_PIECE_TIMES = 32 };
+struct sim_piece {
+    uint32_t of[SIM_PIECE_TIMES];
+    uint32_t num_owners; /* one alone may change it */
+    struct sim_piece *next_unused;
+};
 struct sim_times {
-    uint32_t *of;
-    int32_t size; /* the times of other fibers are 0 */
+    struct sim_piece **pieces; /* NULL: all times are 0, as those behind the last piece */
+    int32_t num_pieces;
 };
 struct sim_clock {
     struct sim_times all; /* for each fiber the time up to which all that it did is in the past, */
@@ -36,7 +43,16 @@ struct sim_clock {
 
 static inline uint32_t sim_time_of(const struct sim_times *times, int32_t fiber)
 {
-    return fiber < times->size ? times->of[fiber] : 0;
+    const int32_t piece = fiber / SIM_PIECE_TIMES;
+    return piece < times->num_pieces && times->pieces[piece] != NULL
+               ? times->pieces[piece]->of[fiber % SIM_PIECE_TIMES]
+               : 0;
+}
+
+/* Those of fibers from this one on are 0. */
+static inline int32_t sim_times_size(const struct sim_times *times)
+{
+    return times->num_pieces * SIM_PIECE_TIMES;
 }
 
 static inline uint32_t sim_clock_of(const struct sim_clock *clock, int32_t fiber)
@@ -131,6 +147,14 @@ static inline struct sim_fiber *sim_current(void)
     return sim_world->current;
 }
 
+/* Ranks run side by side: so a step of one takes the less, the more there are. A deadline is then as many steps of
+ * each rank, however many ranks take turns. */
+static inline int64_t sim_step_ns(void)
+{
+    const int32_t num_ranks = sim_world->config->num_ranks;
+    return num_ranks <= SIM_STEP_RANKS ? SIM_STEP_NS : SIM_STEP_NS * SIM_STEP_RANKS / num_ranks;
+}
+
 /* scheduler.c */
 uint64_t sim_random(uint64_t bound); /* 0..bound-1 */
 struct sim_fiber *sim_fiber_start(int32_t rank, enum sim_stack_kind stack_kind,
@@ -168,9 +192,7 @@ void sim_acquire(const struct sim_clock *clock);
 uint32_t sim_rows_time(void);
 /* They have ended, before what the fiber does next. */
 void sim_rows_end(struct sim_fiber *fiber);
-/* Memory that lasts as long as the run; zeroed. Ends the process if there is none. */
-void *sim_run_alloc(size_t num_bytes);
-void sim_run_memory_reset(void);
+void sim_clocks_reset(void);
 
 /* words.c: words that ordered operations are made on */
 enum { SIM_KEPT_SIGNALS = 4 };
@@ -199,7 +221,6 @@ const struct sim_signal *sim_signal_see(const struct sim_word *word, uint64_t at
 const struct sim_word *sim_unawaited_word(void);
 /* The past of all words there no longer counts. */
 void sim_words_forget(const void *address, size_t num_bytes);
-void sim_words_reset(void);
 
 /* fences.c: the fences at the two ends of a launch, and what packets carry between them. They last as
  * long as the run. */
@@ -233,7 +254,6 @@ void sim_check_access(const void *address, size_t num_bytes, enum sim_access acc
 void sim_check_packet_alignment(const void *slots, const void *code);
 
 /* shadow.c */
-void sim_shadow_reset(void);
 enum sim_content {
     SIM_CONTENT_ANY,
     SIM_CONTENT_UNWRITTEN,
@@ -249,6 +269,12 @@ void sim_shadow_forget(const void *address, size_t num_bytes);
 /* memory.c: frees what no program has accessed, or what has been forgotten already, without the search
  * for accesses that free makes here. */
 void sim_free(void *memory);
+/* Memory that lasts as long as the run, 1 MiB at most; zeroed. Ends the process if there is none. */
+void *sim_run_alloc(size_t num_bytes);
+/* Begins another run: what was there before is no more. */
+void sim_run_memory_reset(void);
+uint64_t sim_run_number(void); /* from 1 on */
+_Noreturn void sim_end_without_memory(void);
 
 /* stores.c */
 /* The running fiber is about to write. */
@@ -298,7 +324,6 @@ const struct sim_clock *sim_slot_take(const void *address, const struct sim_pack
 void sim_slots_check_taken(const void *address, size_t num_bytes);
 /* The past of the slots there no longer counts. */
 void sim_slots_forget(const void *address, size_t num_bytes);
-void sim_slots_reset(void);
 
 /* wire.c: puts on their way to ranks of other nodes */
 void sim_wire_reset(void);
@@ -307,7 +332,6 @@ void sim_wire_drain(weft_comm *comm);
 
 /* tagged.c: the same of tagged rows */
 void sim_tagged_forget(const void *address, size_t num_bytes);
-void sim_tagged_reset(void);
 
 void sim_trace(const char *what, struct weft__sim_place place, const void *address, uint64_t value);
 void sim_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
