@@ -1544,6 +1544,15 @@ typedef enum weft_ll_on_missing {
     WEFT_LL_MASK = 1  /* this rank goes on without it: see "masks" above */
 } weft_ll_on_missing;
 
+/* How a row comes to ranks of another node. Answers to it go straight back. */
+typedef enum weft_ll_route {
+    WEFT_LL_STRAIGHT = 0, /* to each of them by itself */
+    /* Once to the node: to its rank with the sender's index, of the ranks there in turn where there are fewer, which
+     * relays it to the others, to the same places. It does so in its dispatch, when it receives: so no dispatch of a
+     * rank is received before those of the ranks that relay to it have begun to. Not with WEFT_LL_MASK. */
+    WEFT_LL_RELAYED = 1
+} weft_ll_route;
+
 typedef struct weft_ll_config {
     size_t size;
     int64_t hidden;     /* elements of a row, 1 or more, at most 2^31-1 bytes */
@@ -1563,9 +1572,9 @@ typedef struct weft_ll_config {
     weft_dtype narrow_dtype;
     weft_scale_kind scale;
     int32_t group_elements; /* as in weft_rows_args */
-    int32_t num_blocks; /* of every launch, as weft_ep_config's: the least of all ranks counts */
-    int32_t num_warps;  /* each rank as it likes */
-    int32_t reserved;   /* 0 */
+    int32_t num_blocks;  /* of every launch, as weft_ep_config's: the least of all ranks counts */
+    int32_t num_warps;   /* each rank as it likes */
+    weft_ll_route route; /* between nodes */
     weft_ll_on_missing on_missing;
     /* WEFT_LL_MASK: a rank is missing that is awaited and silent for so long, in the first result three
      * times as long; 0: the communicator's timeout_ms. The same on all ranks, since who waits for others

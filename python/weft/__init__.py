@@ -10,7 +10,7 @@ and sums, gathers and exchanges tensors. docs/python.md is the introduction.
 """
 from . import one_sided, rows
 from .abi import (Algorithm, Collective, CollReason, Dtype, LlAnswer, LlLayout, LlOnMissing,
-                  LlPhases, Machine, ReduceOp, Result, ScaleKind, Team)
+                  LlPhases, LlRoute, Machine, ReduceOp, Result, ScaleKind, Team)
 from .collectives import CollectiveRecord, Collectives
 from .communicator import (Arena, Communicator, query_device, query_machine, rendezvous_num_ranks,
                            serve_rendezvous, unique_id, unique_id_at)
@@ -27,9 +27,10 @@ __all__ = [
     "AbortedError", "Algorithm", "Arena", "CapacityError", "CollReason", "Collective",
     "CollectiveRecord", "Collectives", "Communicator", "Counts", "DeviceCounts", "Dtype",
     "Error", "Event", "ExpertParallel", "Graph", "Handle", "InvalidArgumentError", "Layout",
-    "LlAnswer", "LlLayout", "LlOnMissing", "LlPhases", "LowLatency", "Machine", "MismatchError",
-    "OutOfMemoryError", "RankFailedError", "Received", "ReduceOp", "Result", "Rows",
-    "ScaleKind", "Slots", "Stream", "Team", "UnsupportedError", "WaitTimeoutError", "one_sided",
-    "query_device", "query_machine", "rendezvous_num_ranks", "rows", "serve_rendezvous",
-    "unique_id", "unique_id_at", "version",
+    "LlAnswer", "LlLayout", "LlOnMissing", "LlPhases", "LlRoute", "LowLatency", "Machine",
+    "MismatchError", "OutOfMemoryError", "RankFailedError", "Received", "ReduceOp",
+    "Result", "Rows", "ScaleKind", "Slots", "Stream", "Team", "UnsupportedError",
+    "WaitTimeoutError", "one_sided", "query_device", "query_machine",
+    "rendezvous_num_ranks", "rows", "serve_rendezvous", "unique_id", "unique_id_at",
+    "version",
 ]

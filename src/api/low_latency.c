@@ -22,6 +22,11 @@ static weft_result check_masks(const weft_ep *ep, const weft_ll_config *config)
                                WEFT_LL_MASK, "on_missing"));
     if (config->on_missing == WEFT_LL_FAIL)
         return weft__check_unused(config->missing_ms, "missing_ms");
+    if (config->route == WEFT_LL_RELAYED)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "route is WEFT_LL_RELAYED, must be WEFT_LL_STRAIGHT where on_missing is "
+                           "WEFT_LL_MASK: with a rank that relays, all would be missing whose rows "
+                           "it brings");
     return weft__check_range(config->max_tokens, 1, INT32_MAX / ep->comm->num_ranks / each,
                              "max_tokens");
 }
@@ -63,9 +68,10 @@ static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
         WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)config->answer_dtype, WEFT_BF16,
                                    WEFT_FP32, "answer_dtype"));
     WEFT__TRY(check_quantisation(config));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_LL_ROUTE, (int32_t)config->route, WEFT_LL_STRAIGHT,
+                               WEFT_LL_RELAYED, "route"));
     WEFT__TRY(check_masks(ep, config));
     WEFT__TRY(weft__check_range(config->num_blocks, 0, WEFT__EP_MAX_BLOCKS, "num_blocks"));
-    WEFT__TRY(weft__check_unused((uint64_t)config->reserved, "reserved"));
     return weft__check_range(config->num_warps, 0, WEFT__MAX_WARPS, "num_warps");
 }
 

@@ -147,6 +147,7 @@ static void plan_blocks(const weft_comm *comm, const weft_ll_config *config, int
     plan->num_blocks = num_blocks;
     plan->block_tokens = (plan->max_tokens + num_blocks - 1) / num_blocks;
     plan->answer_slots = answer_slots(comm, config, plan);
+    plan->message = weft__ll_plan_message(comm, config, plan);
 }
 
 /* ---------------------------------------------------------------- memory of the rank */
@@ -167,6 +168,7 @@ enum table {
     TABLE_TAKEN,
     TABLE_ANSWER_SLOTS,
     TABLE_TOLD_EPOCHS,
+    TABLE_RELAYED_ROWS,
     NUM_TABLES
 };
 
@@ -203,6 +205,8 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
             plan->has_nodes || plan->answers_stay ? halves * choices * sizeof(int32_t) : 0,
         [TABLE_TOLD_EPOCHS] =
             plan->has_nodes ? WP_LL_NUM_MAILS * ranks * blocks * sizeof(uint64_t) : 0,
+        [TABLE_RELAYED_ROWS] =
+            (uint64_t)plan->max_tokens * (uint64_t)plan->message.num_nodes * sizeof(int32_t),
     };
     struct places places = {.offsets = {0}};
     for (int i = 0; i < NUM_TABLES; i++)
@@ -232,6 +236,7 @@ static weft_result allocate_tables(weft_ll *ll)
     device->network.taken = (void *)(at + places.offsets[TABLE_TAKEN]);
     device->answer_slots = (void *)(at + places.offsets[TABLE_ANSWER_SLOTS]);
     device->network.told_epochs = (void *)(at + places.offsets[TABLE_TOLD_EPOCHS]);
+    device->network.relayed_rows = (void *)(at + places.offsets[TABLE_RELAYED_ROWS]);
     return WEFT_OK;
 }
 
@@ -277,7 +282,7 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
 /* ---------------------------------------------------------------- creation */
 
 /* What the ranks must agree on. */
-enum { NUM_TERMS = 14 };
+enum { NUM_TERMS = 15 };
 struct terms {
     int64_t values[NUM_TERMS];
     int64_t num_blocks; /* may differ: the fewest count */
@@ -285,7 +290,7 @@ struct terms {
 static const char *const term_names[NUM_TERMS] = {
     "hidden",          "max_tokens",     "num_topk",   "dtype",        "layout",
     "expert_capacity", "num_results",    "answer",     "answer_dtype", "narrow_dtype",
-    "scale",           "group_elements", "on_missing", "missing_ms"};
+    "scale",           "group_elements", "on_missing", "missing_ms",   "route"};
 
 static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
 {
@@ -308,7 +313,7 @@ static weft_result agree(weft_ll *ll, const weft_ll_config *config)
                                config->layout, plan->capacity, plan->num_halves, config->answer,
                                plan->answer_dtype, config->narrow_dtype, config->scale,
                                plan->quantisation.group_elements, config->on_missing,
-                               ll->device.masks.absent_after_ms},
+                               ll->device.masks.absent_after_ms, config->route},
                               ll->grid.num_blocks};
     weft_result result;
     struct terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);

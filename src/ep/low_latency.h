@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ep/ep.h"
+#include "ops/nodes.h"
 #include "programs/low_latency.h"
 
 enum { WEFT__LL_MAX_TOKENS = UINT16_MAX };
@@ -20,14 +21,18 @@ struct weft_ll {
     weft_ep *ep;
     struct weft__exchange *exchange; /* its extra bytes are the area */
     struct wp_low_latency device;
-    struct weft__grid grid; /* of every launch */
-    void *tables;           /* what the device's pointers point into, but those of the network */
-    void *ranks;            /* device.network's */
+    struct weft__grid grid;   /* of every launch */
+    void *tables;             /* what the device's pointers point into, but those of the network */
+    void *ranks;              /* device.network's */
+    struct weft__nodes nodes; /* the same, where partners relay */
     struct weft__ll_issued issued;
     uint64_t epoch; /* of the last weft_ll_unmask */
 };
 
-/* low_latency_network.c: *bytes of memory of the network, on every rank. Without that, and tables. */
+/* low_latency_network.c: what partners relay, if they do, of a plan that has its blocks. */
+struct wp_ll_message weft__ll_plan_message(const weft_comm *comm, const weft_ll_config *config,
+                                           const struct wp_ll_plan *plan);
+/* *bytes of memory of the network, on every rank. Without that, and tables. */
 struct wp_ll_network weft__ll_plan_network(const weft_comm *comm, const struct wp_ll_plan *plan,
                                            uint64_t *bytes);
 /* Collective. Of a weft_ll that has the plans of both. */

@@ -35,6 +35,48 @@ static int32_t least(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
+/* Of the smallest node. */
+static int32_t least_local(const weft_comm *comm)
+{
+    int32_t smallest = comm->num_ranks;
+    for (int32_t node = 0; node < comm->topology.num_nodes; node++) {
+        int32_t size = 0;
+        for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+            size += comm->topology.node_of_rank[rank] == node;
+        smallest = least(smallest, size);
+    }
+    return smallest;
+}
+
+static int32_t most_local(const weft_comm *comm)
+{
+    int32_t largest = 0;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+        if (comm->topology.local_of_rank[rank] >= largest)
+            largest = comm->topology.local_of_rank[rank] + 1;
+    return largest;
+}
+
+struct wp_ll_message weft__ll_plan_message(const weft_comm *comm, const weft_ll_config *config,
+                                           const struct wp_ll_plan *plan)
+{
+    const uint64_t num_local = (uint64_t)most_local(comm);
+    const uint64_t num_counts = plan->is_by_expert ? (uint64_t)plan->max_local_experts : 0;
+    struct wp_ll_message message = {0};
+    if (!plan->has_nodes || config->route != WEFT_LL_RELAYED)
+        return message;
+    message.num_nodes = comm->topology.num_nodes;
+    message.node_sources = (most_local(comm) + least_local(comm) - 1) / least_local(comm);
+    message.num_sources = (message.num_nodes - 1) * message.node_sources;
+    message.ranges_offset = wp_ll_align(num_local * num_counts * sizeof(int32_t));
+    message.rows_offset =
+        wp_ll_align(message.ranges_offset + num_local * sizeof(struct wp_ll_range));
+    message.row_bytes =
+        wp_ll_align(plan->slot.bytes + (uint64_t)plan->num_topk * sizeof(struct wp_ll_target));
+    message.bytes = message.rows_offset + (uint64_t)plan->block_tokens * message.row_bytes;
+    return message;
+}
+
 struct wp_ll_network weft__ll_plan_network(const weft_comm *comm, const struct wp_ll_plan *plan,
                                            uint64_t *bytes)
 {
@@ -47,17 +89,20 @@ struct wp_ll_network weft__ll_plan_network(const weft_comm *comm, const struct w
         return network;
     while (plan->max_tokens >> network.range_bits > 0)
         network.range_bits++;
-    if (plan->answer_slots.rank_stride > 0) { /* masks */
+    uint64_t rows_bytes = 0; /* of a block */
+    if (plan->message.num_sources > 0)
+        rows_bytes = plan->message.bytes * (uint64_t)(plan->message.num_nodes - 1);
+    else if (plan->answer_slots.rank_stride > 0) { /* masks */
         network.staged_rank_rows = num_tokens;
         network.staged_rows = num_tokens * most;
     } else
         network.staged_rows =
             num_tokens * (plan->answers_are_rows ? num_topk : least(num_topk, most));
+    rows_bytes += (uint64_t)network.staged_rows * plan->slot.bytes;
     network.staged_answers = num_tokens * (plan->answers_are_rows ? num_topk : 1);
     network.heads_offset = wp_ll_network_words_bytes(plan, comm->num_ranks);
     network.rows_offset = network.heads_offset + 2 * wp_ll_heads_bytes(plan, comm->num_ranks);
-    network.answers_offset = network.rows_offset +
-                             wp_ll_align(blocks * (uint64_t)network.staged_rows * plan->slot.bytes);
+    network.answers_offset = network.rows_offset + wp_ll_align(blocks * rows_bytes);
     *bytes =
         network.answers_offset + wp_ll_align(blocks * (uint64_t)most *
                                              (uint64_t)network.staged_answers * plan->answer_bytes);
@@ -94,6 +139,18 @@ static weft_result upload_ranks(weft_ll *ll)
     return result;
 }
 
+/* Collective. */
+static weft_result create_nodes(weft_ll *ll)
+{
+    struct wp_ll_network *network = &ll->device.network;
+    if (ll->device.plan.message.num_sources == 0)
+        return WEFT_OK;
+    WEFT__TRY(weft__nodes_create(ll->ep->comm, &ll->nodes));
+    network->nodes = ll->nodes.device;
+    network->node_of_rank = ll->ep->node_of_rank;
+    return WEFT_OK;
+}
+
 weft_result weft__ll_network_create(weft_ll *ll, uint64_t network_bytes)
 {
     weft_comm *comm = ll->ep->comm;
@@ -102,6 +159,7 @@ weft_result weft__ll_network_create(weft_ll *ll, uint64_t network_bytes)
     if (!device->plan.has_nodes)
         return WEFT_OK;
     WEFT__TRY(weft__comm_agree(comm, upload_ranks(ll), "have the ranks of a weft_ll"));
+    WEFT__TRY(create_nodes(ll));
     WEFT__TRY(weft__machine_of(comm)->network_alloc(comm, network_bytes, &memory,
                                                     &device->network.place));
     device->network.memory = memory;
@@ -113,4 +171,5 @@ void weft__ll_network_destroy(weft_ll *ll)
     const struct weft__machine *machine = weft__machine_of(ll->ep->comm);
     machine->network_free(ll->ep->comm, ll->device.network.memory);
     machine->free(ll->ep->comm, ll->ranks);
+    weft__nodes_destroy(ll->ep->comm, &ll->nodes);
 }

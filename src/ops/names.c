@@ -73,6 +73,8 @@ static const struct name ll_phases[] = {CONSTANT(WEFT_LL_SEND_AND_RECEIVE), CONS
 
 static const struct name ll_on_missing[] = {CONSTANT(WEFT_LL_FAIL), CONSTANT(WEFT_LL_MASK)};
 
+static const struct name ll_routes[] = {CONSTANT(WEFT_LL_STRAIGHT), CONSTANT(WEFT_LL_RELAYED)};
+
 static const struct name scales[] = {
     CONSTANT(WEFT_SCALE_FP32),
     CONSTANT(WEFT_SCALE_FP32_POWER_OF_TWO),
@@ -96,6 +98,7 @@ static const struct {
     [WEFT__ENUM_LL_LAYOUT] = TABLE(ll_layouts),
     [WEFT__ENUM_LL_ANSWER] = TABLE(ll_answers),
     [WEFT__ENUM_LL_ON_MISSING] = TABLE(ll_on_missing),
+    [WEFT__ENUM_LL_ROUTE] = TABLE(ll_routes),
     [WEFT__ENUM_LL_PHASES] = TABLE(ll_phases),
     [WEFT__ENUM_SCALE] = TABLE(scales),
 };

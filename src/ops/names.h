@@ -17,6 +17,7 @@ enum weft__enum {
     WEFT__ENUM_LL_ANSWER,
     WEFT__ENUM_LL_PHASES,
     WEFT__ENUM_LL_ON_MISSING,
+    WEFT__ENUM_LL_ROUTE,
     WEFT__ENUM_SCALE,
     WEFT__NUM_ENUMS
 };

@@ -153,7 +153,9 @@ WP_FN struct wp_ll_told wp_ll_told_by(const struct wp_ll_run *run, enum wp_ll_wo
     struct wp_ll_told told = {NULL, 0};
     if (rank == WP_NO_RANK)
         return told;
-    if (wp_ll_is_remote(ll, rank))
+    if (words == WP_LL_ROOM && mail == WP_LL_ROWS && !wp_ll_sends_rows_to(ll, rank))
+        return told;
+    if (wp_ll_is_remote(ll, rank) && (words == WP_LL_ROOM || wp_ll_is_put(ll, mail, rank)))
         return wp_ll_told_remotely(ll, words, mail, rank, block, number);
     told.word = wp_ll_word(ll, ll->exchange.rank, words, mail, rank, block);
     told.at_least = number;
@@ -237,10 +239,12 @@ WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_wo
     struct wp_ll_wait wait = {wp_ll_told_by(run, words, mail, rank, number),
                               wp_ll_site(run, phase, rank),
                               is_counted ? wp_ll_waited_ns(run, rank) : NULL};
+    if (rank != WP_NO_RANK && words == WP_LL_ARRIVED)
+        wait.site.rank = wp_ll_bringer(ll, mail, rank);
     enum wp_status status = wp_ll_await_words(run, ll->masks.mask, &wait,
                                               wp_ll_patience_about(number, ll->exchange.num_ranks));
     /* The word of rows says which have come with it; nothing more is added before there is room. */
-    while (rank != WP_NO_RANK && wp_ll_is_remote(ll, rank) && status == WP_STATUS_OK &&
+    while (rank != WP_NO_RANK && wp_ll_is_put(ll, mail, rank) && status == WP_STATUS_OK &&
            wp_ll_says_more(&wait.told, words, mail))
         status = wp_ll_await_once(run, &wait);
     if (status == WP_STATUS_ABSENT)
@@ -391,7 +395,7 @@ WP_FN void wp_ll_tell_room(const struct wp_ll_run *run, struct wp_ll_room room)
 WP_FN struct wp_ll_range wp_ll_range(const struct wp_low_latency *ll, uint64_t number,
                                      int32_t source, int32_t block)
 {
-    return wp_ll_is_remote(ll, source)
+    return wp_ll_is_put(ll, WP_LL_ROWS, source)
                ? wp_ll_remote_range(ll, number, source, block)
                : *wp_ll_range_of(ll, ll->exchange.rank, number, source, block);
 }

@@ -5,6 +5,7 @@
 
 #include "programs/exchange.h"
 #include "programs/low_latency_masks.h"
+#include "programs/nodes.h"
 #include "programs/routing.h"
 #include "programs/share.h"
 
@@ -18,6 +19,9 @@ enum wp_ll_mail {
     WP_LL_ROWS,
     WP_LL_ANSWERS,
     WP_LL_NUM_MAILS,
+    /* Rows on their way to the partner who relays them (low_latency_relay.h), in whose words of the network nothing
+     * else is told then. */
+    WP_LL_RELAYS = WP_LL_NUM_MAILS,
     WP_LL_STOPPED = WP_LL_ROWS, /* of WP_LL_RETURNED: its steps (low_latency_unmask.c) */
     WP_LL_CLEAN = WP_LL_ANSWERS
 };
@@ -94,6 +98,24 @@ struct wp_ll_answer_slots {
     int32_t block_stride;                /* with nodes */
 };
 
+/* What a block sends to a partner in one put, and how many blocks of how many ranks send to one (low_latency_relay.h):
+ * heads, by the last block only; ranges, of the ranks of a node each; and rows, in slots with more behind them. */
+struct wp_ll_message {
+    int32_t num_nodes;
+    int32_t node_sources; /* ranks of a node that have the same partner, at most */
+    int32_t num_sources;  /* of all; 0: rows go straight to where they are wanted */
+    uint64_t ranges_offset, rows_offset;
+    uint64_t row_bytes;
+    uint64_t bytes; /* with as many rows as a block has tokens */
+};
+
+/* Behind the slot of a row that is relayed, for each choice: where its row goes. */
+struct wp_ll_target {
+    int32_t rank;   /* -1: it is not of this node */
+    int32_t row;    /* there; -1: a choice before is at the same rank */
+    int32_t answer; /* to that row: its slot at the source */
+};
+
 struct wp_ll_plan { /* the same on all ranks */
     int32_t max_tokens;
     int32_t num_topk;
@@ -120,6 +142,7 @@ struct wp_ll_plan { /* the same on all ranks */
     uint64_t scales_bytes;
     uint64_t answer_bytes; /* between slots of answers */
     struct wp_ll_slot slot;
+    struct wp_ll_message message;
 };
 
 /* How a rank reaches those of other nodes; nothing of it is used where there are none. */
@@ -139,11 +162,16 @@ struct wp_ll_network {
         *taken; /* [halves][num_ranks][num_blocks] the words of rows before those that come next */
     /* With masks: [WP_LL_NUM_MAILS][num_ranks][num_blocks] epochs of which the block has told */
     uint64_t *told_epochs;
+    /* Where partners relay: */
+    struct wp_nodes nodes;
+    const int32_t *node_of_rank; /* [num_ranks] */
+    int32_t *
+        relayed_rows; /* [max_tokens][num_nodes] which of its block's rows for a node a token is; -1: none */
 };
 
 /* Where parts of an area begin: found once, by the host. */
 struct wp_ll_offsets {
-    uint64_t ranges, heads, rows, answers;
+    uint64_t ranges, heads, rows, answers, messages;
 };
 
 struct wp_low_latency {
@@ -223,11 +251,18 @@ WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan)
                        plan->answer_bytes);
 }
 
+/* Of each source whose rows this rank may have to relay, and each of its blocks. */
+WP_FN uint64_t wp_ll_messages_bytes(const struct wp_ll_plan *plan)
+{
+    return (uint64_t)plan->num_halves * (uint64_t)plan->message.num_sources *
+           (uint64_t)plan->num_blocks * plan->message.bytes;
+}
+
 WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     return wp_ll_words_bytes(plan, num_ranks) + wp_ll_ranges_bytes(plan, num_ranks) +
            wp_ll_heads_bytes(plan, num_ranks) + wp_ll_rows_bytes(plan, num_ranks) +
-           wp_ll_answers_bytes(plan);
+           wp_ll_answers_bytes(plan) + wp_ll_messages_bytes(plan);
 }
 
 WP_FN uint64_t wp_ll_half(const struct wp_ll_plan *plan, uint64_t number)
@@ -250,6 +285,7 @@ WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32
     offsets.heads = offsets.ranges + wp_ll_ranges_bytes(plan, num_ranks);
     offsets.rows = offsets.heads + wp_ll_heads_bytes(plan, num_ranks);
     offsets.answers = offsets.rows + wp_ll_rows_bytes(plan, num_ranks);
+    offsets.messages = offsets.answers + wp_ll_answers_bytes(plan);
     return offsets;
 }
 
@@ -331,11 +367,12 @@ WP_FN char *wp_ll_answer(const struct wp_low_latency *ll, int32_t owner, uint64_
 /* ------------------------------------------------------------------ memory of this rank */
 
 /* What a block counts: for each rank rows, twice, and selections of its experts; with nodes also
- * answers, twice. */
+ * answers, twice, and for each node the rows that are relayed there. */
 WP_FN int32_t wp_ll_num_counters(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     const int32_t num_experts = plan->is_by_expert ? plan->max_local_experts : 0;
-    return num_ranks * (2 + num_experts + (WP_LL_HAS_NODES(plan) ? 2 : 0));
+    return num_ranks * (2 + num_experts + (WP_LL_HAS_NODES(plan) ? 2 : 0)) +
+           (WP_LL_HAS_NODES(plan) ? plan->message.num_nodes : 0);
 }
 
 /* Who answers token's choices of a result: [num_topk]. */
@@ -352,6 +389,12 @@ WP_FN int32_t *wp_ll_answer_slots(const struct wp_low_latency *ll, uint64_t numb
     const uint64_t row =
         wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.max_tokens + (uint64_t)token;
     return ll->answer_slots + row * (uint64_t)ll->plan.num_topk;
+}
+
+/* Which of the rows that its block has for each node a token is: [num_nodes]. */
+WP_FN int32_t *wp_ll_relayed_rows(const struct wp_low_latency *ll, int32_t token)
+{
+    return ll->network.relayed_rows + (int64_t)token * ll->plan.message.num_nodes;
 }
 
 /* Where the row of a source has been packed, by choice: [num_topk]. */

@@ -15,6 +15,7 @@
 #include "programs/low_latency_dispatch.h"
 
 #include "programs/low_latency_pack.h"
+#include "programs/low_latency_relay.h"
 #include "programs/low_latency_routes.h"
 
 /* ------------------------------------------------------------------ send */
@@ -37,6 +38,8 @@ WP_FN char *slot_of(const struct wp_ll_sender *sender, int32_t token, int32_t k)
     const struct wp_ll_choice *choice = &wp_ll_choices_of(sender, token)[k];
     if (choice->row < 0 || wp_ll_is_masked(&ll->masks, choice->rank))
         return NULL;
+    if (wp_ll_is_relayed(ll, choice->rank))
+        return wp_ll_relayed_slot(sender, token, k);
     if (wp_ll_is_remote(ll, choice->rank))
         return ll->network.memory + staged_row(sender, choice->rank, choice->row);
     return wp_ll_row(ll, choice->rank, sender->number, ll->exchange.rank, choice->row);
@@ -102,18 +105,27 @@ WP_FN int32_t answer_to(const struct wp_ll_sender *sender, int32_t token, int32_
 WP_FN void send_choice(const struct wp_ll_sender *sender, int32_t token, int32_t j, int32_t k)
 {
     const struct wp_low_latency_dispatch_args *args = sender->args;
-    const struct wp_ll_slot *at = &args->ll.plan.slot;
+    const struct wp_low_latency *ll = &args->ll;
+    const struct wp_ll_slot *at = &ll->plan.slot;
     const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
     char *slot = slot_of(sender, token, j);
     if (slot == NULL)
         return;
-    const int is_there = choices[k].rank == choices[j].rank;
+    const int is_relayed = wp_ll_is_relayed(ll, choices[j].rank);
+    const int is_there = choices[k].rank == choices[j].rank ||
+                         (is_relayed && wp_ll_is_at_node_of(ll, choices, j, k));
     const int64_t weight_idx = (int64_t)token * args->ll.plan.num_topk + k;
     const float weight = args->topk_weights == NULL ? 1.0f : args->topk_weights[weight_idx];
     ((int32_t *)(void *)(slot + at->experts_offset))[k] = is_there ? choices[k].local_expert : -1;
     ((float *)(void *)(slot + at->weights_offset))[k] = is_there ? weight : 0.0f;
     if (args->ll.plan.is_by_expert)
         ((int32_t *)(void *)(slot + at->order_offset))[k] = choices[k].order;
+    if (is_relayed) {
+        const struct wp_ll_target nowhere = {-1, -1, -1};
+        const struct wp_ll_target target = {choices[k].rank, choices[k].row,
+                                            choices[k].row >= 0 ? answer_to(sender, token, k) : -1};
+        wp_ll_targets(ll, slot)[k] = is_there ? target : nowhere;
+    }
     if (k == 0) {
         *(int32_t *)(void *)(slot + at->token_offset) = token;
         *(int32_t *)(void *)(slot + at->answer_offset) = answer_to(sender, token, j);
@@ -160,7 +172,10 @@ WP_FN void send_ranges(const struct wp_ll_sender *sender)
          rank += wp_ll_num_threads(warp)) {
         const int32_t first = sender->counters.firsts[rank];
         const struct wp_ll_range range = {first, sender->counters.rows[rank] - first};
-        if (!wp_ll_is_remote(ll, rank) && !wp_ll_is_masked(&ll->masks, rank))
+        if (wp_ll_is_relayed(ll, rank))
+            *wp_ll_message_range(ll, wp_ll_staged_for(sender, rank),
+                                 ll->network.nodes.local_idxs[rank]) = range;
+        else if (!wp_ll_is_remote(ll, rank) && !wp_ll_is_masked(&ll->masks, rank))
             *wp_ll_range_of(ll, rank, sender->number, ll->exchange.rank, wp_block_idx(warp)) =
                 range;
     }
@@ -220,7 +235,9 @@ WP_FN void send_heads(const struct wp_ll_sender *sender)
         const int32_t *counts = sender->counters.experts + (int64_t)rank * max_local;
         if (wp_ll_warp_masks(warp, ll, rank))
             continue;
-        if (wp_ll_is_remote(ll, rank))
+        if (wp_ll_is_relayed(ll, rank))
+            wp_ll_stage_head(sender, rank, counts);
+        else if (wp_ll_is_remote(ll, rank))
             put_head(sender, rank, counts);
         else
             wp_tagged_send(warp, rank, wp_ll_head(ll, rank, sender->number, ll->exchange.rank),
@@ -253,7 +270,10 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
     wp_ll_remember(run, sender.number, half);
     if (WP_LL_HAS_NODES(plan)) {
         wp_block_sync(warp);
-        put_rows(&sender);
+        if (plan->message.num_sources > 0)
+            wp_ll_put_messages(&sender);
+        else
+            put_rows(&sender);
     }
     wp_ll_tell_arrived(run, WP_LL_ROWS, sender.number);
     run->numbers.rows_sent = sender.number;
@@ -283,7 +303,11 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         run->numbers.rows_received + 1};
     if (taker.number > run->numbers.rows_sent)
         return wp_ll_fail(run, run->numbers.rows_sent, taker.number);
-    enum wp_status status = plan->is_by_expert ? prepare_packing(&taker) : WP_STATUS_OK;
+    enum wp_status status = WP_STATUS_OK;
+    if (WP_LL_HAS_NODES(plan) && plan->message.num_sources > 0)
+        status = wp_ll_relay(run, taker.number); /* first, since others wait for it */
+    if (plan->is_by_expert && status == WP_STATUS_OK)
+        status = prepare_packing(&taker);
     if (status == WP_STATUS_OK)
         status = wp_ll_await_block(run, WP_LL_ARRIVED, WP_LL_ROWS, taker.number);
     if (status == WP_STATUS_OK) {

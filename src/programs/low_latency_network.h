@@ -34,6 +34,51 @@ WP_FN int wp_ll_stays(const struct wp_low_latency *ll, int32_t source)
     return ll->plan.answers_stay && !wp_ll_is_remote(ll, source);
 }
 
+/* ------------------------------------------------------------------ partners who relay */
+
+/* Whether rows between this rank and another one are relayed in the node that they are for. */
+WP_FN int wp_ll_is_relayed(const struct wp_low_latency *ll, int32_t rank)
+{
+    return WP_LL_HAS_NODES(&ll->plan) && ll->plan.message.num_sources > 0 &&
+           wp_ll_is_remote(ll, rank);
+}
+
+/* Whether this rank and another one put mail to each other. */
+WP_FN int wp_ll_is_put(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
+{
+    return wp_ll_is_remote(ll, rank) && !(mail == WP_LL_ROWS && wp_ll_is_relayed(ll, rank));
+}
+
+/* Who relays in a node what a rank of another one sends: the rank with the same index; where there are fewer ranks, they
+ * take turns. */
+WP_FN int32_t wp_ll_partner(const struct wp_low_latency *ll, int32_t rank, int32_t node)
+{
+    const struct wp_nodes *nodes = &ll->network.nodes;
+    return wp_node_rank(nodes, node, nodes->local_idxs[rank] % nodes->sizes[node]);
+}
+
+/* Whether a rank of another node sends rows to this one, of those that put them, which relays them if others do. */
+WP_FN int wp_ll_gets_rows_of(const struct wp_low_latency *ll, int32_t rank)
+{
+    return !wp_ll_is_relayed(ll, rank) ||
+           wp_ll_partner(ll, rank, ll->network.nodes.node) == ll->exchange.rank;
+}
+
+/* Whether this rank sends to another one of another node, the same way. */
+WP_FN int wp_ll_sends_rows_to(const struct wp_low_latency *ll, int32_t rank)
+{
+    return !wp_ll_is_relayed(ll, rank) ||
+           wp_ll_partner(ll, ll->exchange.rank, ll->network.node_of_rank[rank]) == rank;
+}
+
+/* Who tells this rank that the rows of `rank` have come. */
+WP_FN int32_t wp_ll_bringer(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
+{
+    return mail == WP_LL_ROWS && wp_ll_is_relayed(ll, rank)
+               ? wp_ll_partner(ll, rank, ll->network.nodes.node)
+               : rank;
+}
+
 /* ------------------------------------------------------------------ memory of the network */
 
 WP_FN uint64_t wp_ll_block_words(const struct wp_ll_plan *plan, int32_t num_ranks)
@@ -139,6 +184,24 @@ WP_FN uint64_t wp_ll_staged_answer(const struct wp_low_latency *ll, uint64_t num
            (idx * (uint64_t)ll->network.staged_answers + (uint64_t)answer) * ll->plan.answer_bytes;
 }
 
+/* How many nodes another one is after the own one. */
+WP_FN int32_t wp_ll_hops_to(const struct wp_nodes *nodes, int32_t node)
+{
+    return node > nodes->node ? node - nodes->node : node - nodes->node + nodes->num_nodes;
+}
+
+/* Of what a block sends to the partner in another node. */
+WP_FN uint64_t wp_ll_staged_message(const struct wp_low_latency *ll, uint64_t number, int32_t block,
+                                    int32_t node)
+{
+    const uint64_t idx =
+        wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
+    const uint64_t num_others = (uint64_t)ll->plan.message.num_nodes - 1;
+    return ll->network.rows_offset +
+           (idx * num_others + (uint64_t)wp_ll_hops_to(&ll->network.nodes, node) - 1) *
+               ll->plan.message.bytes;
+}
+
 WP_FN uint64_t *wp_ll_own_word(const struct wp_low_latency *ll, uint64_t word)
 {
     return (uint64_t *)(void *)(ll->network.memory + word);
@@ -231,9 +294,11 @@ WP_FN struct wp_ll_told wp_ll_told_remotely(const struct wp_low_latency *ll, enu
         told.word = wp_ll_own_word(ll, wp_ll_network_returned(ll, mail, rank, block));
         return told;
     }
-    told.word = wp_ll_own_word(ll, wp_ll_network_arrived(ll, mail, number, rank, block));
-    told.at_least = mail == WP_LL_ROWS ? *wp_ll_taken(ll, number, rank, block) + 1
-                                       : wp_ll_lap(&ll->plan, number);
+    told.word =
+        wp_ll_own_word(ll, wp_ll_network_arrived(ll, mail == WP_LL_RELAYS ? WP_LL_ROWS : mail,
+                                                 number, rank, block));
+    told.at_least = mail == WP_LL_ANSWERS ? wp_ll_lap(&ll->plan, number)
+                                          : *wp_ll_taken(ll, number, rank, block) + 1;
     return told;
 }
 
@@ -241,7 +306,7 @@ WP_FN struct wp_ll_told wp_ll_told_remotely(const struct wp_low_latency *ll, enu
 WP_FN int wp_ll_says_more(struct wp_ll_told *told, enum wp_ll_words words, enum wp_ll_mail mail)
 {
     const uint64_t awaited = told->at_least;
-    if (words == WP_LL_ARRIVED && mail == WP_LL_ROWS)
+    if (words == WP_LL_ARRIVED && mail != WP_LL_ANSWERS)
         told->at_least = *told->word;
     return told->at_least > awaited;
 }
@@ -286,13 +351,14 @@ WP_FN void wp_ll_tell_room_remotely(struct wp_warp *warp, const struct wp_low_la
 {
     for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
         const int32_t rank = ll->network.ranks[i];
+        const int tells_of_rows = room.rows > 0 && wp_ll_gets_rows_of(ll, rank);
         if (wp_ll_warp_masks(warp, ll, rank))
             continue;
-        if (room.rows > 0 && wp_lane_idx(warp) == 0)
+        if (tells_of_rows && wp_lane_idx(warp) == 0)
             wp_ll_note_taken(ll, room.rows, rank, wp_block_idx(warp));
         if (room.answers > 0)
             wp_ll_post_room(warp, ll, WP_LL_ANSWERS, rank);
-        if (room.rows > 0)
+        if (tells_of_rows)
             wp_ll_post_room(warp, ll, WP_LL_ROWS, rank);
     }
 }

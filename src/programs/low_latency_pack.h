@@ -55,10 +55,12 @@ WP_FN enum wp_status wp_ll_take_head_once(const struct wp_ll_taker *taker, int32
 {
     const struct wp_low_latency *ll = &taker->args->ll;
     const char *head = wp_ll_head(ll, ll->exchange.rank, taker->number, site->rank);
-    return wp_ll_is_remote(ll, site->rank)
+    struct wp_wait_site brought = *site;
+    brought.rank = wp_ll_bringer(ll, WP_LL_ROWS, site->rank);
+    return wp_ll_is_put(ll, WP_LL_ROWS, site->rank)
                ? wp_ll_take_remote_head(taker, counts, site)
                : wp_tagged_take_relaxed(taker->run->op.warp, head, counts,
-                                        ll->plan.max_local_experts, site);
+                                        ll->plan.max_local_experts, &brought);
 }
 
 /* Warp-wide. WP_STATUS_ABSENT: the rank is masked, or missing. */

@@ -13,6 +13,7 @@ struct wp_ll_counters {
     /* With nodes: */
     int32_t *answers;       /* [num_ranks] to this block, */
     int32_t *first_answers; /* and the first one's slot among those of the block */
+    int32_t *relayed;       /* [num_nodes] rows of the block that are relayed there */
 };
 
 struct wp_ll_sender {
@@ -54,8 +55,8 @@ WP_FN struct wp_ll_counters wp_ll_counters_of(struct wp_warp *warp, const struct
     const int64_t num_ranks = ll->exchange.num_ranks;
     int32_t *answers = firsts + 2 * num_ranks;
     const struct wp_ll_counters counters = {
-        firsts, firsts + num_ranks, answers + (WP_LL_HAS_NODES(&ll->plan) ? 2 * num_ranks : 0),
-        answers, answers + num_ranks};
+        firsts,  firsts + num_ranks,  answers + (WP_LL_HAS_NODES(&ll->plan) ? 2 * num_ranks : 0),
+        answers, answers + num_ranks, firsts + num_counters - ll->plan.message.num_nodes};
     return counters;
 }
 
@@ -236,6 +237,27 @@ WP_FN void wp_ll_place_answers(const struct wp_ll_sender *sender)
 
 /* ------------------------------------------------------------------ rows */
 
+WP_FN int wp_ll_is_of_node(const struct wp_low_latency *ll, int32_t rank, int32_t node)
+{
+    return rank >= 0 && ll->network.node_of_rank[rank] == node;
+}
+
+/* By one warp: which of the block's rows for each other node the token is. */
+WP_FN void wp_ll_number_relayed(const struct wp_ll_sender *sender, int32_t token)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
+    int32_t *rows = wp_ll_relayed_rows(ll, token);
+    for (int32_t node = wp_lane_idx(warp); node < ll->plan.message.num_nodes;
+         node += WP_WARP_SIZE) {
+        int is_wanted = 0;
+        for (int32_t k = 0; k < ll->plan.num_topk && node != ll->network.nodes.node; k++)
+            is_wanted |= wp_ll_is_of_node(ll, choices[k].rank, node);
+        rows[node] = is_wanted ? sender->counters.relayed[node]++ : -1;
+    }
+}
+
 /* By one warp: gives the choices of a token their rows and orders. */
 WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
 {
@@ -259,6 +281,8 @@ WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
             wp_add_relaxed(wp_ll_expert_counter(sender, &choices[k]), 1);
     }
     wp_warp_sync(warp);
+    if (WP_LL_HAS_NODES(plan) && plan->message.num_sources > 0)
+        wp_ll_number_relayed(sender, token);
     if (WP_LL_HAS_NODES(plan))
         wp_ll_number_answers(sender, token);
     else if (plan->answers_stay)

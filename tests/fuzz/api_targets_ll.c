@@ -32,6 +32,7 @@ static void fill_config(struct fuzz_arguments *a, struct rng *rng)
     }
     config->num_blocks = (int32_t)rng_below(rng, 4);
     config->num_warps = (int32_t)rng_below(rng, 33);
+    config->route = (weft_ll_route)coin(rng);
 }
 
 static void fill_config_to_query(struct fuzz_arguments *a, struct rng *rng)
@@ -66,7 +67,7 @@ FUZZ_CALL(call_sizes, weft_ll_query_sizes(a->ep, a->config, a->out))
         FUZZ_NUMBERS(FUZZ_INT32, "scale", ll_config.known.scale, -1, 3, INT32_MAX),                \
         FUZZ_NUMBERS(FUZZ_INT32, "group_elements|hidden", ll_config.known.group_elements, -1, 101, \
                      INT32_MIN),                                                                   \
-        FUZZ_NUMBERS(FUZZ_INT32, "reserved", ll_config.known.reserved, 1, -1),                     \
+        FUZZ_NUMBERS(FUZZ_INT32, "route", ll_config.known.route, 2, -1, INT32_MAX),                \
         FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", ll_config.known.num_blocks, -1, INT32_MAX),         \
         FUZZ_NUMBERS(FUZZ_INT32, "num_warps", ll_config.known.num_warps, -1, 33, INT32_MAX)
 

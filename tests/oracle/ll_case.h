@@ -43,6 +43,7 @@ struct ll_case {
     weft_scale_kind scale;
     int32_t group_elements;
     int32_t scale_columns; /* by expert: scales lie by columns, with a gap of so many rows */
+    weft_ll_route route;
     weft_ll_on_missing on_missing;
     uint32_t missing_ms;
     const uint64_t

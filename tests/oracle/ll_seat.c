@@ -91,6 +91,7 @@ int ll_seat_open_in(struct ll_seat *seat, struct ranks_context *context,
     config.group_elements = problem->group_elements;
     config.num_blocks = problem->num_blocks;
     config.num_warps = problem->num_warps;
+    config.route = problem->route;
     config.on_missing = problem->on_missing;
     config.missing_ms = problem->missing_ms;
     RANK_CHECK_OK(context, weft_stream_create(seat->comm, &seat->stream));

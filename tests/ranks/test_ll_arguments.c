@@ -189,7 +189,11 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, NUM_RANKS)
     CONFIG_REFUSED(WEFT_LL_BY_RANK, num_blocks, -1, "num_blocks");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, num_warps, -1, "num_warps");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, num_warps, 33, "num_warps");
-    CONFIG_REFUSED(WEFT_LL_BY_RANK, reserved, 1, "reserved");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, route, (weft_ll_route)2, "route");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, route, (weft_ll_route)-1, "route");
+    weft_ll_config masked = config_of(WEFT_LL_BY_RANK);
+    masked.on_missing = WEFT_LL_MASK;
+    CHANGE_REFUSED(masked, route, WEFT_LL_RELAYED, "route is WEFT_LL_RELAYED");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, narrow_dtype, WEFT_BF16, "narrow_dtype");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, scale, WEFT_SCALE_UE8M0, "scale");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, group_elements, HIDDEN, "group_elements");
@@ -247,6 +251,7 @@ TEST_ON_RANKS(ranks_that_disagree_are_told_on_what, RANKS_THREADS, NUM_RANKS)
     DISAGREEMENT(WEFT_LL_BY_EXPERT, answer, WEFT_LL_ANSWER_ROWS, "answer");
     DISAGREEMENT(WEFT_LL_BY_RANK, answer_dtype, WEFT_BF16, "answer_dtype");
     DISAGREEMENT(WEFT_LL_BY_RANK, on_missing, WEFT_LL_MASK, "on_missing");
+    DISAGREEMENT(WEFT_LL_BY_RANK, route, WEFT_LL_RELAYED, "route");
     CONFIGS_DISAGREE(quantised, narrow_dtype, WEFT_INT8, "narrow_dtype");
     CONFIGS_DISAGREE(quantised, scale, WEFT_SCALE_FP32, "scale");
     CONFIGS_DISAGREE(quantised, group_elements, 1, "group_elements");

@@ -49,6 +49,16 @@ TEST(results_are_combined_twice)
     run_way(LL_COMBINED_TWICE, RANKS_THREADS);
 }
 
+/* Each case once, in one of the ways. */
+TEST(rows_are_relayed)
+{
+    for (size_t i = 0; i < ll_num_cases(); i += (size_t)tests_grid_size(1, 4)) {
+        struct ll_trial trial = ll_trial_of((enum ll_way)(i % LL_NUM_WAYS), i);
+        trial.problem.route = WEFT_LL_RELAYED;
+        run_on(&trial, shapes[i % NUM_SHAPES], i / 2 % 2 == 0 ? RANKS_THREADS : RANKS_PROCESSES);
+    }
+}
+
 /* Engines send what is long in other ways than tcp does. */
 TEST_OVER(over_ucx, "ucx")
 {
@@ -66,7 +76,8 @@ TEST(many_ranks)
     for (int i = 0; i < tests_grid_size(2, 1); i++) {
         struct ll_trial trial = {{"many ranks", LL_SIZES(0, 3, 4, 50, 5),
                                   LL_TYPES(FP32, FP32, INT32), LL_GRID(2, 2), .seed = (uint64_t)i,
-                                  .layout = i == 0 ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT},
+                                  .layout = i == 0 ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT,
+                                  .route = i == 0 ? WEFT_LL_RELAYED : WEFT_LL_STRAIGHT},
                                  i == 0 ? LL_ONE_LAUNCH : LL_TWO_RESULTS,
                                  0};
         run_on(&trial, i == 0 ? (struct shape){12, 3} : (struct shape){36, 1}, RANKS_THREADS);
@@ -114,6 +125,7 @@ TEST(nodes_with_different_numbers_of_ranks)
         const size_t p = i % (sizeof parts / sizeof *parts);
         struct part part = {ll_trial_of((enum ll_way)(i / 3 % LL_NUM_WAYS), i), parts[p].shape,
                             parts[p].first};
+        part.trial.problem.route = i / 6 % 2 == 0 ? WEFT_LL_STRAIGHT : WEFT_LL_RELAYED;
         part.trial.problem.num_ranks = parts[p].num_ranks;
         if (ranks_run(i / 2 % 2 == 0 ? RANKS_THREADS : RANKS_PROCESSES,
                       part.shape.num_nodes * part.shape.num_local, run_part, &part) != 0)

@@ -9,7 +9,7 @@ def promised: {  # fields by what they must be
       net_bytes forwarded_rows phases graph_calls",
     "a number": "us_min us_median us_max gbps_logical gbps_remote net_gbps",
     "a string": "op machine dtype wire mode format memory",
-    "there": "ok net_engine layout"
+    "there": "ok net_engine layout route"
   },
   coll: {
     "a number of things": "ranks bytes count iters warmup blocks warps seed packet_bytes
@@ -78,6 +78,7 @@ def check_ep($before):
   | check_outcome,
     must(any(operations[.mode][]?; . == $op); "op is none that there is in this mode"),
     must((.mode == "low-latency") == (.layout != null); "layout is not that of low latency"),
+    must((.layout != null) == (.route != null); "route is not that of low latency"),
     must(all($before[]; .op != $op); "op comes twice"),
     must(.bytes_remote <= .bytes_logical; "bytes_remote is more than bytes_logical"),
     check_network($before);

@@ -78,6 +78,7 @@ weft_result party_open_ll(struct party *party)
     config.group_elements = terms->group_elements;
     config.num_blocks = shape->num_blocks[party->rank];
     config.num_warps = shape->num_warps[party->rank];
+    config.route = terms->route;
     config.on_missing = terms->on_missing;
     for (int32_t i = 0; i < shape->num_repeats; i++)
         PARTY_TRY(alloc_result(party, &party->ll_arrays[i]));

@@ -38,6 +38,7 @@ weft_ll_config ep_ll_config(const struct ep_options *options)
     }
     config.num_blocks = options->num_blocks;
     config.num_warps = options->num_warps;
+    config.route = (weft_ll_route)options->ll_route;
     config.on_missing = options->masked.count > 0 ? WEFT_LL_MASK : WEFT_LL_FAIL;
     return config;
 }

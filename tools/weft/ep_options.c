@@ -79,6 +79,8 @@ static void refuse_without_mode(const struct ep_options *options, struct argp_st
 {
     if (options->ll_layout != EP_NOT_GIVEN)
         argp_error(state, "--layout: needs --mode low-latency");
+    if (options->ll_route != EP_NOT_GIVEN)
+        argp_error(state, "--route: needs --mode low-latency");
     if (options->num_phases != EP_NOT_GIVEN)
         argp_error(state, "--phases %d: needs --mode low-latency", options->num_phases);
     if (options->masked.count > 0)
@@ -116,6 +118,10 @@ static void finish_mode(struct ep_options *options, struct argp_state *state)
                    options->num_tokens, MAX_LL_TOKENS);
     if (options->ll_layout == EP_NOT_GIVEN)
         options->ll_layout = WEFT_LL_BY_EXPERT;
+    if (options->ll_route == EP_NOT_GIVEN)
+        options->ll_route = WEFT_LL_STRAIGHT;
+    if (options->ll_route == WEFT_LL_RELAYED && options->masked.count > 0)
+        argp_error(state, "--route relayed: must be straight with --masked");
     if (options->num_phases == EP_NOT_GIVEN)
         options->num_phases = 1;
 }
@@ -137,7 +143,8 @@ static void finish(void *input, struct argp_state *state)
 }
 
 static const char *const modes[] = {"normal", "low-latency", NULL};
-static const char *const ll_layouts[] = {"rank", "expert", NULL}; /* by weft_ll_layout */
+static const char *const ll_layouts[] = {"rank", "expert", NULL};      /* by weft_ll_layout */
+const char *const ep_ll_route_names[] = {"straight", "relayed", NULL}; /* by weft_ll_route */
 static const char *const wires[] = {"dtype", "fp32", NULL};
 static const char *const check_modes[] = {"full", "sample", "none", NULL};
 
@@ -171,6 +178,10 @@ static const struct option_row option_table[] = {
     {OPTION_CHOICE, "layout", "LAYOUT",
      "Of low latency: rows by rank, as they come, or packed by expert (expert)", NULL,
      AT(ll_layout), .choices = ll_layouts},
+    {OPTION_CHOICE, "route", "ROUTE",
+     "Of low latency between nodes: rows go straight to each rank, or once to a rank of the node, "
+     "and are relayed there (straight)",
+     NULL, AT(ll_route), .choices = ep_ll_route_names},
     {OPTION_CHOICE, "format", "FORMAT",
      "What rows travel as to the experts: dtype, fp8 or int8 with float scales of 128 elements, or "
      "ue8m0: fp8 with such scales",
@@ -244,6 +255,7 @@ void ep_options_parse(struct ep_options *options, int argc, char **argv)
         .num_warps = EP_NOT_GIVEN,
         .skew = EP_NOT_GIVEN,
         .ll_layout = EP_NOT_GIVEN,
+        .ll_route = EP_NOT_GIVEN,
         .num_phases = EP_NOT_GIVEN,
     };
     options_parse(&set, options, argc, argv);

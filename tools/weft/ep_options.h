@@ -27,6 +27,7 @@ enum ep_row_format {
 };
 enum { EP_LL_GROUP_ELEMENTS = 128 };
 extern const char *const ep_row_format_names[]; /* NULL behind the last */
+extern const char *const ep_ll_route_names[];   /* the same, by weft_ll_route */
 enum ep_start { EP_START_STREAM, EP_START_GRAPH };
 enum ep_task { EP_TASK_RUN, EP_TASK_QUERY };
 enum ep_format { EP_FORMAT_TABLE, EP_FORMAT_JSON };
@@ -60,7 +61,8 @@ struct ep_options {
     uint64_t seed;
     double skew;
     enum ep_mode mode;
-    int32_t ll_layout; /* a weft_ll_layout; EP_NOT_GIVEN until parsed, as num_phases */
+    int32_t ll_layout; /* a weft_ll_layout; EP_NOT_GIVEN until parsed, as the next two */
+    int32_t ll_route;  /* a weft_ll_route */
     int32_t num_phases;
     enum ep_row_format row_format;
     struct option_list masked; /* ranks that do without the others, and these without them */

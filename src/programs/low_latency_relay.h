@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Low latency between nodes through partners: a row that ranks of another node need crosses the network once. A block
+ * sends one message to the partner of its rank in each other node: the rows for that node, each with the experts of
+ * all its ranks and, for each choice, where it goes there; the ranges of rows that these ranks get, and the heads. The
+ * same block of the partner relays the message when it receives: it writes what the source would write if it were a
+ * rank of this node, and signals in its name. So ranks of a node learn of all rows in the same words, and answer
+ * straight to the source.
+ *
+ * Nobody waits for more than without partners:
+ *
+ *     room to relay      is there. A block relays number n after it has sent its own rows of number n, for which it has
+ *                        awaited the room of all ranks of the node, and room is of all that a number brings.
+ *     room for messages  is there when the partner needs result n - num_halves no more; it has relayed it before. It is
+ *                        told in the word that is of rows where these are put.
+ *     what is relayed    needs the source's launch that sends, which waits for room alone, that is for earlier numbers;
+ *                        and the partner's launch that receives. So a partner relays before it waits for anything that
+ *                        others relay.
+ *
+ * Who waits for rows that are relayed waits for the partner, who waits for the source: so a wait that fails names him who
+ * is late.
+ */
+#pragma once
+
+#include "programs/low_latency_routes.h"
+
+/* ------------------------------------------------------------------ messages */
+
+WP_FN int32_t *wp_ll_message_head(const struct wp_low_latency *ll, char *message, int32_t local_idx)
+{
+    return (int32_t *)(void *)message + (int64_t)local_idx * ll->plan.max_local_experts;
+}
+
+WP_FN struct wp_ll_range *wp_ll_message_range(const struct wp_low_latency *ll, char *message,
+                                              int32_t local_idx)
+{
+    return (struct wp_ll_range *)(void *)(message + ll->plan.message.ranges_offset) + local_idx;
+}
+
+WP_FN char *wp_ll_message_row(const struct wp_low_latency *ll, char *message, int32_t row)
+{
+    return message + ll->plan.message.rows_offset + (uint64_t)row * ll->plan.message.row_bytes;
+}
+
+WP_FN struct wp_ll_target *wp_ll_targets(const struct wp_low_latency *ll, char *row)
+{
+    return (struct wp_ll_target *)(void *)(row + ll->plan.slot.bytes);
+}
+
+/* The i-th rank from which this one may get messages, by the nodes before its own; WP_NO_RANK: there is none. */
+WP_FN int32_t wp_ll_source_of_messages(const struct wp_low_latency *ll, int32_t i)
+{
+    const struct wp_nodes *nodes = &ll->network.nodes;
+    const int32_t hops = i / ll->plan.message.node_sources;
+    const int32_t turn = i - hops * ll->plan.message.node_sources;
+    const int32_t node = wp_node_before(nodes, hops + 1);
+    const int32_t local_idx = nodes->local_idx + turn * nodes->num_local;
+    return local_idx < nodes->sizes[node] ? wp_node_rank(nodes, node, local_idx) : WP_NO_RANK;
+}
+
+/* In every area: message i of a block. */
+WP_FN uint64_t wp_ll_message_offset(const struct wp_low_latency *ll, uint64_t number, int32_t i,
+                                    int32_t block)
+{
+    const struct wp_ll_plan *plan = &ll->plan;
+    const uint64_t idx =
+        (wp_ll_half(plan, number) * (uint64_t)plan->message.num_sources + (uint64_t)i) *
+            (uint64_t)plan->num_blocks +
+        (uint64_t)block;
+    return ll->offsets.messages + idx * plan->message.bytes;
+}
+
+/* Which of its partner's messages those of this rank to a node are: as wp_ll_source_of_messages. */
+WP_FN int32_t wp_ll_message_idx(const struct wp_low_latency *ll, int32_t node)
+{
+    const struct wp_nodes *nodes = &ll->network.nodes;
+    return (wp_ll_hops_to(nodes, node) - 1) * ll->plan.message.node_sources +
+           nodes->local_idx / nodes->sizes[node];
+}
+
+/* ------------------------------------------------------------------ send */
+
+/* The block's message for the node of `rank`. */
+WP_FN char *wp_ll_staged_for(const struct wp_ll_sender *sender, int32_t rank)
+{
+    const struct wp_low_latency *ll = &sender->args->ll;
+    return ll->network.memory + wp_ll_staged_message(ll, sender->number,
+                                                     wp_block_idx(sender->run->op.warp),
+                                                     ll->network.node_of_rank[rank]);
+}
+
+WP_FN int wp_ll_is_at_node_of(const struct wp_low_latency *ll, const struct wp_ll_choice *choices,
+                              int32_t j, int32_t k)
+{
+    return wp_ll_is_of_node(ll, choices[k].rank, ll->network.node_of_rank[choices[j].rank]);
+}
+
+/* The slot of the token in the message for the node of choice k; NULL if a choice before is at the same node. */
+WP_FN char *wp_ll_relayed_slot(const struct wp_ll_sender *sender, int32_t token, int32_t k)
+{
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
+    const int32_t row = wp_ll_relayed_rows(ll, token)[ll->network.node_of_rank[choices[k].rank]];
+    for (int32_t before = 0; before < k; before++)
+        if (wp_ll_is_at_node_of(ll, choices, k, before))
+            return NULL;
+    return wp_ll_message_row(ll, wp_ll_staged_for(sender, choices[k].rank), row);
+}
+
+/* Warp-wide. */
+WP_FN void wp_ll_stage_head(const struct wp_ll_sender *sender, int32_t rank, const int32_t *counts)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    int32_t *head =
+        wp_ll_message_head(ll, wp_ll_staged_for(sender, rank), ll->network.nodes.local_idxs[rank]);
+    for (int32_t i = wp_lane_idx(warp); i < ll->plan.max_local_experts; i += WP_WARP_SIZE)
+        head[i] = counts[i];
+}
+
+/* By all warps, when the block has written its messages. */
+WP_FN void wp_ll_put_messages(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const struct wp_ll_message *message = &ll->plan.message;
+    const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
+    const uint64_t begin = block == ll->plan.num_blocks - 1 ? 0 : message->ranges_offset;
+    for (int32_t hops = 1 + wp_warp_idx(warp); hops < message->num_nodes;
+         hops += wp_num_warps(warp)) {
+        const int32_t node = wp_node_after(&ll->network.nodes, hops);
+        const struct wp_ll_range rows = {0, sender->counters.relayed[node]};
+        const struct wp_ll_put put = {
+            wp_ll_partner(ll, own, node),
+            wp_ll_staged_message(ll, sender->number, block, node) + begin,
+            wp_ll_message_offset(ll, sender->number, wp_ll_message_idx(ll, node), block) + begin,
+            message->rows_offset - begin + (uint64_t)rows.num_rows * message->row_bytes,
+            wp_ll_network_arrived(ll, WP_LL_ROWS, sender->number, own, block),
+            wp_ll_range_word(ll, rows)};
+        wp_ll_post(warp, ll, &put);
+    }
+}
+
+/* ------------------------------------------------------------------ relay */
+
+struct wp_ll_relayer {
+    const struct wp_ll_run *run;
+    uint64_t number;
+};
+
+/* A message that has come. */
+struct wp_ll_relayed_message {
+    int32_t source;
+    char *at;
+    int32_t num_rows;
+};
+
+WP_FN struct wp_ll_relayed_message wp_ll_relayed_message(const struct wp_ll_relayer *relayer,
+                                                         int32_t i)
+{
+    const struct wp_low_latency *ll = relayer->run->ll;
+    const int32_t block = wp_block_idx(relayer->run->op.warp);
+    struct wp_ll_relayed_message message = {wp_ll_source_of_messages(ll, i), NULL, 0};
+    if (message.source != WP_NO_RANK) {
+        message.at = ll->area + wp_ll_message_offset(ll, relayer->number, i, block);
+        message.num_rows = wp_ll_remote_range(ll, relayer->number, message.source, block).num_rows;
+    }
+    return message;
+}
+
+/* Warp-wide: waits for the messages to this block. */
+WP_FN enum wp_status wp_ll_await_messages(const struct wp_ll_relayer *relayer)
+{
+    struct wp_warp *warp = relayer->run->op.warp;
+    const struct wp_low_latency *ll = relayer->run->ll;
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t first = 0; first < ll->plan.message.num_sources; first += WP_WARP_SIZE) {
+        const int32_t i = first + wp_lane_idx(warp);
+        const int32_t source = i < ll->plan.message.num_sources && status == WP_STATUS_OK
+                                   ? wp_ll_source_of_messages(ll, i)
+                                   : WP_NO_RANK;
+        if (wp_ll_await_told(relayer->run, WP_LL_ARRIVED, WP_LL_RELAYS, source, relayer->number) !=
+            WP_STATUS_OK)
+            status = WP_STATUS_FAILED;
+    }
+    return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
+}
+
+/* Elements and scales of a row, or a part of them, to all its ranks. */
+WP_FN void wp_ll_relay_elements(const struct wp_ll_relayer *relayer, int32_t source, char *row,
+                                struct wp_span span)
+{
+    struct wp_warp *warp = relayer->run->op.warp;
+    const struct wp_low_latency *ll = relayer->run->ll;
+    const struct wp_ll_target *targets = wp_ll_targets(ll, row);
+    const int32_t num_topk = ll->plan.num_topk;
+    int32_t num_dsts = 0;
+    wp_warp_sync(warp); /* the pointers before have been used */
+    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
+        const int32_t k = i + wp_lane_idx(warp);
+        const int is_target = k < num_topk && targets[k].row >= 0;
+        const int32_t place = wp_ll_list(warp, &num_dsts, is_target);
+        if (is_target)
+            wp_warp_pointers(warp)[place] =
+                wp_ll_row(ll, targets[k].rank, relayer->number, source, targets[k].row) +
+                span.begin;
+    }
+    wp_warp_sync(warp);
+    wp_row_copy(warp, wp_warp_pointers(warp), num_dsts, row + span.begin, span.bytes);
+}
+
+/* What goes with a row: to the rank of choice j, about choice k. */
+WP_FN void wp_ll_relay_choice(const struct wp_ll_relayer *relayer, int32_t source, char *row,
+                              int32_t j, int32_t k)
+{
+    const struct wp_low_latency *ll = relayer->run->ll;
+    const struct wp_ll_slot *at = &ll->plan.slot;
+    const struct wp_ll_target *target = &wp_ll_targets(ll, row)[j];
+    const int is_there = wp_ll_targets(ll, row)[k].rank == target->rank;
+    if (target->row < 0)
+        return;
+    char *slot = wp_ll_row(ll, target->rank, relayer->number, source, target->row);
+    ((int32_t *)(void *)(slot + at->experts_offset))[k] =
+        is_there ? ((const int32_t *)(void *)(row + at->experts_offset))[k] : -1;
+    ((float *)(void *)(slot + at->weights_offset))[k] =
+        is_there ? ((const float *)(void *)(row + at->weights_offset))[k] : 0.0f;
+    if (ll->plan.is_by_expert)
+        ((int32_t *)(void *)(slot + at->order_offset))[k] =
+            ((const int32_t *)(void *)(row + at->order_offset))[k];
+    if (k == 0) {
+        *(int32_t *)(void *)(slot + at->token_offset) =
+            *(const int32_t *)(void *)(row + at->token_offset);
+        *(int32_t *)(void *)(slot + at->answer_offset) = target->answer;
+    }
+}
+
+WP_FN void wp_ll_relay_part(const struct wp_ll_relayer *relayer,
+                            const struct wp_ll_relayed_message *message, struct wp_part part)
+{
+    struct wp_warp *warp = relayer->run->op.warp;
+    const struct wp_low_latency *ll = relayer->run->ll;
+    const struct wp_ll_plan *plan = &ll->plan;
+    const int32_t num_topk = plan->num_topk;
+    const uint64_t bytes =
+        plan->scales_bytes > 0 ? plan->slot.scales_offset + plan->scales_bytes : plan->row_bytes;
+    const struct wp_span span = wp_part_span(&ll->share_of_sources, part.part, bytes);
+    char *row = wp_ll_message_row(ll, message->at, part.token);
+    if (span.bytes > 0)
+        wp_ll_relay_elements(relayer, message->source, row, span);
+    if (part.part != ll->share_of_sources.num_parts - 1) /* which has least elements, or none */
+        return;
+    for (int32_t i = wp_lane_idx(warp); i < num_topk * num_topk; i += WP_WARP_SIZE)
+        wp_ll_relay_choice(relayer, message->source, row, i / num_topk, i % num_topk);
+}
+
+/* By all warps: the rows of all messages to this block. */
+WP_FN void wp_ll_relay_rows(const struct wp_ll_relayer *relayer)
+{
+    struct wp_warp *warp = relayer->run->op.warp;
+    const struct wp_low_latency *ll = relayer->run->ll;
+    const struct wp_share *share = &ll->share_of_sources;
+    int32_t unit = wp_warp_idx(warp); /* of those of all messages: from the i-th one's first on */
+    for (int32_t i = 0; i < ll->plan.message.num_sources; i++) {
+        const struct wp_ll_relayed_message message = wp_ll_relayed_message(relayer, i);
+        const int32_t num_units = message.num_rows * share->num_parts;
+        for (; unit < num_units; unit += wp_num_warps(warp))
+            wp_ll_relay_part(relayer, &message, wp_unit_part(share, unit));
+        unit -= num_units;
+    }
+}
+
+/* By all warps: which rows each rank of this node gets, and by the last block the heads. */
+WP_FN void wp_ll_relay_ranges(const struct wp_ll_relayer *relayer)
+{
+    struct wp_warp *warp = relayer->run->op.warp;
+    const struct wp_low_latency *ll = relayer->run->ll;
+    const struct wp_nodes *nodes = &ll->network.nodes;
+    const int32_t block = wp_block_idx(warp), num_local = nodes->num_local;
+    const int has_heads = ll->plan.is_by_expert && block == ll->plan.num_blocks - 1;
+    for (int32_t i = wp_warp_idx(warp); i < ll->plan.message.num_sources * num_local;
+         i += wp_num_warps(warp)) {
+        const struct wp_ll_relayed_message message = wp_ll_relayed_message(relayer, i / num_local);
+        const int32_t local_idx = i % num_local;
+        const int32_t rank = wp_node_rank(nodes, nodes->node, local_idx);
+        if (message.source == WP_NO_RANK)
+            continue;
+        if (wp_lane_idx(warp) == 0)
+            *wp_ll_range_of(ll, rank, relayer->number, message.source, block) =
+                *wp_ll_message_range(ll, message.at, local_idx);
+        if (has_heads)
+            wp_tagged_send(warp, rank, wp_ll_head(ll, rank, relayer->number, message.source),
+                           wp_ll_message_head(ll, message.at, local_idx),
+                           ll->plan.max_local_experts, relayer->number);
+    }
+}
+
+/* By the first warp, when the block has written: tells the ranks of this node that the sources' rows have come. */
+WP_FN void wp_ll_tell_relayed(const struct wp_ll_relayer *relayer)
+{
+    struct wp_warp *warp = relayer->run->op.warp;
+    const struct wp_low_latency *ll = relayer->run->ll;
+    const struct wp_nodes *nodes = &ll->network.nodes;
+    const int32_t block = wp_block_idx(warp), num_local = nodes->num_local;
+    for (int32_t i = wp_lane_idx(warp); i < ll->plan.message.num_sources * num_local;
+         i += WP_WARP_SIZE) {
+        const int32_t source = wp_ll_source_of_messages(ll, i / num_local);
+        const int32_t rank = wp_node_rank(nodes, nodes->node, i % num_local);
+        if (source != WP_NO_RANK)
+            wp_signal(warp, rank, wp_ll_word(ll, rank, WP_LL_ARRIVED, WP_LL_ROWS, source, block),
+                      relayer->number);
+    }
+}
+
+/* By all warps: waits for the messages to this block, and relays them. */
+WP_FN enum wp_status wp_ll_relay(const struct wp_ll_run *run, uint64_t number)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_relayer relayer = {run, number};
+    enum wp_status status = wp_ll_await_messages(&relayer);
+    if (status == WP_STATUS_OK) {
+        wp_warp_sync(warp); /* each lane has waited for some sources */
+        wp_ll_relay_ranges(&relayer);
+        wp_ll_relay_rows(&relayer);
+    }
+    status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
+    if (status == WP_STATUS_OK && wp_warp_idx(warp) == 0)
+        wp_ll_tell_relayed(&relayer);
+    wp_block_sync(warp); /* the status has been read: the caller may ask for another maximum */
+    return status;
+}
