@@ -67,7 +67,7 @@ int report_suite(const struct sim_options *options, enum scenario_op op,
 
 static int site_json(const struct weakened_site *site)
 {
-    const int is_caught = site->caught_by != SCENARIO_SOUND;
+    const int is_caught = weakened_is_caught(site);
     return print_json(
         json_pack("{s:s, s:s, s:b, s:I, s:o, s:o, s:o}", "site", site->name, "kind", site->kind,
                   "caught", is_caught, "schedules", (json_int_t)site->num_schedules, "by",
@@ -78,9 +78,10 @@ static int site_json(const struct weakened_site *site)
 
 static int print_site(const struct weakened_site *site)
 {
-    if (site->caught_by == SCENARIO_SOUND)
-        return printf("%-28s %-16s NOT CAUGHT in %lld schedules\n", site->name, site->kind,
-                      (long long)site->num_schedules);
+    if (!weakened_is_caught(site))
+        return printf("%-28s %-16s NOT CAUGHT in %lld schedules%s\n", site->name, site->kind,
+                      (long long)site->num_schedules,
+                      site->caught_by == SCENARIO_CRASH ? ": a crash of no known cause" : "");
     return printf("%-28s %-16s caught after %lld schedules: %s (%s, seed %llu)\n", site->name,
                   site->kind, (long long)site->num_schedules,
                   scenario_finding_names[site->caught_by], scenario_op_names[site->op],

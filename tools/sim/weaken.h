@@ -13,10 +13,16 @@ struct weakened_site {
     int line;
     const char *kind;
     int64_t num_schedules; /* that were run, of all operations; the last one caught it, if any */
-    enum scenario_finding caught_by; /* SCENARIO_SOUND: not caught */
+    enum scenario_finding caught_by; /* see weakened_is_caught */
     enum scenario_op op;             /* of the last schedule */
     uint64_t seed;
 };
+
+/* A crash of which the sim has not told the cause catches nothing. */
+static inline int weakened_is_caught(const struct weakened_site *site)
+{
+    return site->caught_by != SCENARIO_SOUND && site->caught_by != SCENARIO_CRASH;
+}
 
 struct weakening {
     struct weakened_site sites[WEAKEN_MAX_SITES];
