@@ -1074,7 +1074,8 @@ WEFT_API weft_result weft_coll_record_destroy(weft_coll_record *record);
  * of an operation fit, that is all. If not, it goes in rounds of as many tokens as fit, on all ranks,
  * in graphs too; then 176 bytes and R times those of a token are needed, that is of all its planes
  * (or its row of combine), 12 * num_topk + 4, and at least 64 in all. WEFT_ERROR_UNSUPPORTED tells what
- * is needed where there is less; so between nodes, where there are no rounds, if not all rows fit.
+ * is needed where there is less; so between nodes, where there are no rounds, if not all rows fit. Rows of combine
+ * that combine_wire makes narrower on one node are staged wherever they are.
  *
  * Example ep: sends each token to its experts, which return it unchanged, and sums what comes back.
  *
@@ -1178,9 +1179,13 @@ typedef struct weft_ep_config {
      * do not reach (above); the same on all ranks. 0: none, so that these must be where they are
      * reached. */
     uint64_t staging_bytes;
-    /* In what combine sends a node's sum of a token's rows to another node: WEFT_FP32, unrounded;
-     * WEFT_BF16 or WEFT_FP16, half of the bytes of FP32; or WEFT_DTYPE_NONE: in the dtype that is
-     * combined. The same on all ranks; without effect on one node. */
+    /* What combine's values are rounded to, once, on their way to the token's rank: WEFT_BF16, WEFT_FP16,
+     * WEFT_LOG_10BIT (of rows that are whole groups of 128 elements), WEFT_FP32, which is not to round, or
+     * WEFT_DTYPE_NONE: the dtype that is combined. The same on all ranks. Over several nodes it is what a node's
+     * sum of a token's rows goes to another node in; rows stay as they are inside a node. On one node it is what
+     * the rows are read in, where that has fewer bytes than dtype, else they are read as they are. Then each rank
+     * rounds its rows before, into the staging block: staging_bytes are needed, wherever x is, as for all that is
+     * staged, for rows in combine_wire. That is a pass over x in the rank's own memory, for fewer bytes on links. */
     weft_dtype combine_wire;
     int32_t reserved; /* 0 */
 } weft_ep_config;
@@ -1356,14 +1361,16 @@ typedef struct weft_ep_combine_args {
 
 /* Stream operation, collective: out = (bias[0] + bias[1]) + the rows of the token on the ranks that
  * had it, in ascending rank order, from +0, in fp32, rounded once to dtype (nearest even; every NaN
- * becomes the positive quiet NaN with all mantissa bits set). out_topk_weights is the same sum of
- * topk_weights. The result does not depend on machine, blocks or warps. The gradient of dispatch is
+ * becomes the positive quiet NaN with all mantissa bits set). Where combine_wire is narrower than dtype, each row is
+ * rounded to it before, as there (beyond the range of WEFT_FP16 to infinity; WEFT_LOG_10BIT as weft_rows_quantise has
+ * it, so that infinities become NaN). out_topk_weights is the same sum of
+ * topk_weights, which are never rounded. The result does not depend on machine, blocks or warps. The gradient of dispatch is
  * combine, that of combine a dispatch of the same handle. When it has finished on this rank, out is
  * complete and x may be overwritten. [DeepEP 1.7]
  *
  * Over several nodes a token's rows are summed node by node: on each node that had the token, the
  * token's own among them, in ascending rank order, from +0, in fp32, rounded to dtype (with
- * combine_wire to that, with WEFT_FP32 not at all); then out = (bias[0] + bias[1]) + these sums in ascending
+ * combine_wire to that in its place, with WEFT_FP32 not at all); then out = (bias[0] + bias[1]) + these sums in ascending
  * order of the nodes, from +0, in fp32, rounded once to dtype. The sums of topk_weights have the
  * same order and are never rounded. So a job gives the same bits whenever it has the same ranks on
  * the same number of nodes, whatever the network, the rings and their slots. A combine that is the

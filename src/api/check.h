@@ -45,6 +45,10 @@ weft_result weft__check_enum(enum weft__enum kind, int32_t value, int32_t lowest
 weft_result weft__check_quantisation(weft_dtype narrow_dtype, weft_scale_kind scale,
                                      int64_t group_elements, int64_t hidden);
 
+/* What rows are combined in on their way, an argument named so; and rows of that many elements. */
+weft_result weft__check_wire(weft_dtype wire, const char *name);
+weft_result weft__check_wire_of_row(weft_dtype wire, const char *name, int64_t hidden);
+
 /* An array of `count` elements may be NULL only if there are none. */
 static inline weft_result weft__check_array(const void *ptr, int64_t count, const char *name)
 {

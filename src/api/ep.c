@@ -25,9 +25,7 @@ weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, w
     WEFT__TRY(
         weft__check_at_most(config.staging_slot_bytes, WEFT__MAX_SLOT_BYTES, "staging_slot_bytes"));
     WEFT__TRY(weft__check_at_most(config.staging_bytes, max_staging_bytes, "staging_bytes"));
-    if (config.combine_wire != WEFT_DTYPE_NONE)
-        WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)config.combine_wire, WEFT_BF16,
-                                   WEFT_FP32, "combine_wire"));
+    WEFT__TRY(weft__check_wire(config.combine_wire, "combine_wire"));
     WEFT__TRY(weft__check_unused((uint64_t)config.reserved, "reserved"));
     WEFT__TRY(weft__machine_check(comm));
     weft_ep *created;

@@ -59,14 +59,8 @@ static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
             WEFT_ERROR_INVALID_ARGUMENT,
             "answer is WEFT_LL_ANSWER_ROWS, which layout WEFT_LL_BY_RANK has not: must "
             "be WEFT_LL_ANSWER_SUMS or WEFT_LL_ANSWER_IN_SLOTS");
-    if (config->answer_dtype == WEFT_LOG_10BIT && config->hidden % WP_LOG_GROUP_ELEMENTS != 0)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "hidden is %lld, must be a multiple of %d where answer_dtype is "
-                           "WEFT_LOG_10BIT",
-                           (long long)config->hidden, WP_LOG_GROUP_ELEMENTS);
-    if (config->answer_dtype != WEFT_DTYPE_NONE && config->answer_dtype != WEFT_LOG_10BIT)
-        WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)config->answer_dtype, WEFT_BF16,
-                                   WEFT_FP32, "answer_dtype"));
+    WEFT__TRY(weft__check_wire(config->answer_dtype, "answer_dtype"));
+    WEFT__TRY(weft__check_wire_of_row(config->answer_dtype, "answer_dtype", config->hidden));
     WEFT__TRY(check_quantisation(config));
     WEFT__TRY(weft__check_enum(WEFT__ENUM_LL_ROUTE, (int32_t)config->route, WEFT_LL_STRAIGHT,
                                WEFT_LL_RELAYED, "route"));

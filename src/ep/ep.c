@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "ep/staging.h"
+#include "ops/names.h"
 #include "programs/notify.h"
 
 /* What the ranks must agree on when they create a weft_ep. */
@@ -13,9 +14,14 @@ struct terms {
     int64_t num_entries;
     uint64_t placement_hash;
     uint64_t staging_bytes;
+    int32_t combine_wire;
     int32_t max_blocks; /* may differ: the most count */
-    int32_t unused;
 };
+
+static const char *wire_name(int32_t combine_wire)
+{
+    return combine_wire == 0 ? "0" : weft__constant_name(WEFT__ENUM_DTYPE, combine_wire);
+}
 
 static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
 {
@@ -43,6 +49,11 @@ static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
                 "ranks disagree on staging_bytes: %llu on this rank %d, %llu on rank %d",
                 (unsigned long long)own->staging_bytes, comm->rank,
                 (unsigned long long)other->staging_bytes, rank);
+        if (other->combine_wire != own->combine_wire)
+            return weft__error(WEFT_ERROR_MISMATCH,
+                               "ranks disagree on combine_wire: %s on this rank %d, %s on rank %d",
+                               wire_name(own->combine_wire), comm->rank,
+                               wire_name(other->combine_wire), rank);
     }
     return WEFT_OK;
 }
@@ -77,6 +88,7 @@ static weft_result agree(weft_ep *ep)
         .num_entries = ep->placement.num_entries,
         .placement_hash = weft__placement_hash(&ep->placement),
         .staging_bytes = ep->staging_bytes,
+        .combine_wire = (int32_t)ep->combine_wire,
         .max_blocks = max_blocks(ep),
     };
     weft_result result;
@@ -172,6 +184,7 @@ weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_
     ep->grid.num_blocks = config->num_blocks;
     ep->grid.num_warps = config->num_warps;
     ep->staging_bytes = config->staging_bytes;
+    ep->combine_wire = config->combine_wire;
     result = set_up(ep, config);
     if (result != WEFT_OK) {
         weft__ep_destroy(ep);

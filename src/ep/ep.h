@@ -21,6 +21,7 @@ struct weft_ep {
     /* In the heap (staging.h); 0 and NULL: nothing is staged. */
     uint64_t staging_bytes;
     char *staging;
+    weft_dtype combine_wire; /* as configured */
 };
 
 enum weft__handle_state { WEFT__HANDLE_EMPTY, WEFT__HANDLE_LAID_OUT, WEFT__HANDLE_NOTIFIED };

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "ops/names.h"
 #include "ops/rings.h"
 
 enum { DEFAULT_SLOTS = 8, DEFAULT_SLOT_BYTES = 64 << 10 };
@@ -23,14 +22,7 @@ enum { NUM_WARPS = 8 };
 struct ring_terms {
     int32_t num_channels, num_slots;
     uint64_t slot_bytes;
-    int32_t combine_wire;
-    int32_t unused;
 };
-
-static const char *wire_name(int32_t combine_wire)
-{
-    return combine_wire == 0 ? "0" : weft__constant_name(WEFT__ENUM_DTYPE, combine_wire);
-}
 
 static weft_result compare_terms(const weft_comm *comm, const struct ring_terms *all)
 {
@@ -38,13 +30,8 @@ static weft_result compare_terms(const weft_comm *comm, const struct ring_terms 
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         const struct ring_terms *other = &all[rank];
         if (other->num_channels == own->num_channels && other->num_slots == own->num_slots &&
-            other->slot_bytes == own->slot_bytes && other->combine_wire == own->combine_wire)
+            other->slot_bytes == own->slot_bytes)
             continue;
-        if (other->combine_wire != own->combine_wire)
-            return weft__error(WEFT_ERROR_MISMATCH,
-                               "ranks disagree on combine_wire: %s on this rank %d, %s on rank %d",
-                               wire_name(own->combine_wire), comm->rank,
-                               wire_name(other->combine_wire), rank);
         return weft__error(
             WEFT_ERROR_MISMATCH,
             "ranks disagree on num_channels, num_staging_slots or staging_slot_bytes: %d, %d and "
@@ -59,7 +46,7 @@ weft_result weft__internode_plan(weft_comm *comm, const weft_ep_config *config,
                                  struct weft__internode *internode)
 {
     struct ring_terms own = {config->num_channels, config->num_staging_slots,
-                             config->staging_slot_bytes, (int32_t)config->combine_wire, 0};
+                             config->staging_slot_bytes};
     own.num_channels = own.num_channels == 0 ? default_channels(comm) : own.num_channels;
     own.num_slots = own.num_slots == 0 ? DEFAULT_SLOTS : own.num_slots;
     own.slot_bytes = own.slot_bytes == 0 ? DEFAULT_SLOT_BYTES : own.slot_bytes;
@@ -133,7 +120,10 @@ static weft_result allocate_own_sums(weft_comm *comm, int32_t num_combine_warps,
 {
     if (internode->combine_wire == 0)
         return WEFT_OK;
-    internode->own_sums_bytes = (uint64_t)num_combine_warps * internode->rings.slot_bytes;
+    const int is_logarithmic = internode->combine_wire == WEFT_LOG_10BIT;
+    internode->own_sum_bytes =
+        internode->rings.slot_bytes * (is_logarithmic ? (uint64_t)WP_OWN_SLOTS_OF_LOGS : 1);
+    internode->own_sums_bytes = (uint64_t)num_combine_warps * internode->own_sum_bytes;
     return weft__machine_of(comm)->alloc(comm, internode->own_sums_bytes, &internode->own_sums);
 }
 
@@ -211,7 +201,7 @@ static int64_t most_takers(const struct weft__internode *internode, int32_t num_
     const struct weft__grid none = {.num_warps = num_warps};
     return internode->own_sums_bytes == 0
                ? INT64_MAX
-               : (int64_t)(internode->own_sums_bytes / internode->rings.slot_bytes) -
+               : (int64_t)(internode->own_sums_bytes / internode->own_sum_bytes) -
                      weft__internode_most_warps(internode, WEFT__RINGS_ONE_WAY, none);
 }
 

@@ -4,6 +4,7 @@
 
 #include "ep/placement.h"
 #include "ops/nodes.h"
+#include "programs/internode_combine.h"
 #include "programs/internode_notify.h"
 
 struct weft__internode {
@@ -14,7 +15,8 @@ struct weft__internode {
     weft_dtype combine_wire; /* 0: of the dtype that is combined */
     void *own_sums;          /* of combine, in slots for its warps, if combine_wire is not 0 */
     uint64_t own_sums_bytes;
-    void *counters; /* those of the rings, num_notifies, and num_rows_read */
+    uint64_t own_sum_bytes; /* of each warp */
+    void *counters;         /* those of the rings, num_notifies, and num_rows_read */
     uint64_t *num_notifies;
 };
 

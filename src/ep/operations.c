@@ -4,8 +4,8 @@
 #include "programs/internode_combine.h"
 #include "programs/internode_dispatch.h"
 #include "programs/layout.h"
+#include "programs/narrow_combine.h"
 #include "programs/notify.h"
-#include "programs/staged_combine.h"
 #include "programs/staged_dispatch.h"
 
 weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *args,
@@ -284,34 +284,51 @@ static weft_result launch_internode_combine(weft_ep_handle *handle,
         .rings = internode->rings,
         .wire_dtype = wire_dtype,
         .own_sums = wire_dtype == args->dtype ? NULL : internode->own_sums,
+        .own_sum_bytes = internode->own_sum_bytes,
     };
     struct wp_message *message = &program_args.combine.message;
     message->num_blocks = grid.num_blocks;
     note_graphs(handle, stream);
     if (!handle->has_relayed || handle->is_in_graphs)
         WEFT__TRY(relay_routes(handle, stream));
-    return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_internode_combine, grid,
-                                 &program_args, sizeof program_args);
+    const enum wp_program program = wire_dtype == WEFT_LOG_10BIT ? WP_PROGRAM_internode_log_combine
+                                                                 : WP_PROGRAM_internode_combine;
+    return weft__exchange_launch(ep->exchange, stream, program, grid, &program_args,
+                                 sizeof program_args);
 }
 
 static weft_result launch_combine(const weft_ep *ep, const struct wp_staged_combine_args *args,
                                   struct weft__grid grid, weft_stream *stream)
 {
-    if (ep->staging_bytes > 0)
-        return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_staged_combine, grid, args,
-                                     sizeof *args);
+    const int is_narrow = args->combine.row_dtype != args->combine.dtype;
+    if (is_narrow || ep->staging_bytes > 0)
+        return weft__exchange_launch(
+            ep->exchange, stream, is_narrow ? WP_PROGRAM_narrow_combine : WP_PROGRAM_staged_combine,
+            grid, args, sizeof *args);
     return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_combine, grid, &args->combine,
                                  sizeof args->combine);
 }
 
-static void announce_x(const weft_ep_combine_args *args, struct wp_message *message,
+/* What rows are read in by other ranks of the node: combine_wire, where there is one node and that makes them shorter. */
+static weft_dtype row_dtype(const weft_ep *ep, const weft_ep_combine_args *args)
+{
+    const int is_shorter = ep->combine_wire != WEFT_DTYPE_NONE &&
+                           wp_elements_bytes(ep->combine_wire, WP_LOG_GROUP_ELEMENTS) <
+                               wp_elements_bytes(args->dtype, WP_LOG_GROUP_ELEMENTS);
+    return ep->internode == NULL && is_shorter ? ep->combine_wire : args->dtype;
+}
+
+static void announce_x(const weft_ep_combine_args *args, struct wp_combine_args *combine,
                        struct weft__arrays *arrays)
 {
+    struct wp_message *message = &combine->message;
     const uint64_t row_bytes = (uint64_t)args->hidden * wp_dtype_bytes(args->dtype);
     message->call.head.kind |=
         (uint64_t)args->dtype << WP_CALL_DTYPE_BIT | UINT64_C(1) << WP_CALL_NUM_PLANES_BIT;
     message->call.row_bytes[0] = (uint32_t)row_bytes;
     weft__arrays_add(arrays, WP_ARRAY_PLANE, args->x, row_bytes, "x");
+    if (combine->row_dtype != args->dtype)
+        weft__arrays_narrow(arrays, args->dtype, combine->row_dtype);
     if (wp_call_options(&message->call) & WP_OPTION_TOPK_WEIGHTS)
         weft__arrays_add(arrays, WP_ARRAY_TOPK_WEIGHTS, args->topk_weights,
                          (uint64_t)arrays->handle->routing.num_topk * sizeof(float),
@@ -332,6 +349,7 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
                         .num_tokens = handle->routing.num_tokens},
             .routing = handle->routing,
             .dtype = args->dtype,
+            .row_dtype = row_dtype(ep, args),
             .out = args->out,
             .out_topk_weights = args->out_topk_weights,
         }};
@@ -342,7 +360,7 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
     }
     struct weft__arrays arrays = {
         .handle = handle, .message = &combine->message, .rounds = &program_args.rounds};
-    announce_x(args, &combine->message, &arrays);
+    announce_x(args, combine, &arrays);
     WEFT__TRY(weft__arrays_place(&arrays));
     WEFT__TRY(weft__arrays_copy(&arrays, WEFT__TO_STAGING, stream));
     const struct weft__work work = {WEFT__WORK_PULL_ROWS, handle->routing.num_tokens,

@@ -81,6 +81,8 @@
  *                       WP_LOG_BLOCK_ELEMENTS, or the row's end (log_format.h)
  *   wp_row_log_sum    wp_row_weighted_sum of such rows, to bf16, fp16 or fp32; of one row without
  *                       weights it is the way back
+ *   wp_row_log_sum_mixed  wp_row_sum_mixed whose rest_dtype is WEFT_LOG_10BIT; dst is of bf16, fp16 or fp32,
+ *                       and none of the srcs
  * They are asynchronous: when they return, rows may still be read and written, in any order with
  * whatever the warp does next, other row operations included. A lane's part in them ends at its next
  * wp_block_sync, wp_row_sync, wp_remote_post, wp_signal or wp_fetch_add, before what that orders, or with

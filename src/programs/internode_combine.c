@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * internode_combine: as combine, over several nodes. For each token that a partner has relayed the rows of, its partner
- * sums those of its node, rounds the sum (unless it travels in fp32), and sends it back the way that the token came. The owner adds the
+ * sums those of its node, rounds the sum to the wire's type (unless it travels in fp32), and sends it back the way that the token came. The owner adds the
  * sums of all nodes, its own among them, in ascending order of the nodes. A warp for every ring sends; the other
  * warps take the tokens of this rank one after the other, so that the chunks that they wait for are freed in order.
+ * internode_log_combine takes the same steps.
  */
+#ifndef WP_SUMS_ARE_LOGARITHMS
+#define WP_SUMS_ARE_LOGARITHMS 0
+#endif
+
 #include "programs/internode_combine.h"
 
 #include "programs/relay.h"
@@ -19,13 +24,18 @@ struct summands {
     uint64_t wire_offset; /* in a row on the wire */
     const char *const *biases;
     int32_t num_biases;
-    char *out;      /* [num_tokens] rows */
-    char *own_sums; /* as of struct wp_internode_combine_args */
+    char *out;       /* [num_tokens] rows */
+    char *own_sum;   /* of this warp (struct wp_internode_combine_args), or NULL */
+    char *unrounded; /* the same, for a sum before it becomes logarithms */
 };
 
-WP_FN struct summands summands_of_rows(const struct wp_internode_combine_args *args)
+WP_FN struct summands summands_of_rows(struct wp_warp *warp,
+                                       const struct wp_internode_combine_args *args)
 {
     const struct wp_combine_args *combine = &args->combine;
+    char *own_sum = args->own_sums == NULL
+                        ? NULL
+                        : args->own_sums + (uint64_t)wp_launch_warp_idx(warp) * args->own_sum_bytes;
     const struct wp_call *call = &combine->message.call;
     const struct summands rows = {WP_ARRAY_PLANE,
                                   combine->dtype,
@@ -35,7 +45,8 @@ WP_FN struct summands summands_of_rows(const struct wp_internode_combine_args *a
                                   combine->biases,
                                   combine->num_biases,
                                   combine->out,
-                                  args->own_sums};
+                                  own_sum,
+                                  own_sum == NULL ? NULL : own_sum + args->rings.slot_bytes};
     return rows;
 }
 
@@ -50,6 +61,7 @@ WP_FN struct summands summands_of_weights(const struct wp_internode_combine_args
                                      combine->biases,
                                      0, /* which weights have none of */
                                      (char *)combine->out_topk_weights,
+                                     NULL,
                                      NULL};
     return weights;
 }
@@ -64,13 +76,21 @@ WP_FN struct wp_relay relay_of(const struct wp_operation *op,
     return relay;
 }
 
+WP_FN int64_t num_elements_of(const struct summands *summands)
+{
+    return (int64_t)(summands->row_bytes / wp_dtype_bytes(summands->dtype));
+}
+
 /* The sources are in the warp's pointers. */
 WP_FN void sum_up(struct wp_warp *warp, const struct summands *summands, char *dst,
                   int32_t num_srcs, struct wp_mixed_sum sum)
 {
     wp_warp_sync(warp);
-    wp_row_sum_mixed(warp, dst, (const void *const *)wp_warp_pointers(warp), num_srcs, sum,
-                     (int64_t)(summands->row_bytes / wp_dtype_bytes(summands->dtype)));
+    if (WP_SUMS_ARE_LOGARITHMS)
+        wp_sum_narrow_rows(warp, dst, num_srcs, sum, num_elements_of(summands));
+    else
+        wp_row_sum_mixed(warp, dst, (const void *const *)wp_warp_pointers(warp), num_srcs, sum,
+                         num_elements_of(summands));
     wp_warp_sync(warp); /* the pointers have been used */
 }
 
@@ -78,9 +98,20 @@ WP_FN void sum_up(struct wp_warp *warp, const struct summands *summands, char *d
 WP_FN void sum_rows(struct wp_warp *warp, const struct summands *summands, char *dst,
                     int32_t num_srcs)
 {
+    const int is_logarithmic = WP_SUMS_ARE_LOGARITHMS && summands->wire_dtype == WEFT_LOG_10BIT;
     const struct wp_mixed_sum sum = {num_srcs, summands->dtype, summands->dtype,
-                                     summands->wire_dtype, WP_READ_SOON};
-    sum_up(warp, summands, dst, num_srcs, sum);
+                                     is_logarithmic ? WEFT_FP32 : summands->wire_dtype,
+                                     WP_READ_SOON};
+    if (!is_logarithmic) {
+        sum_up(warp, summands, dst, num_srcs, sum);
+        return;
+    }
+    wp_row_sync(warp); /* the sum before has been read */
+    sum_up(warp, summands, summands->unrounded, num_srcs, sum);
+    wp_row_sync(warp); /* the sum is there */
+    wp_narrow_row(warp, dst, WEFT_LOG_10BIT, summands->unrounded, WEFT_FP32,
+                  num_elements_of(summands));
+    wp_warp_sync(warp); /* the pointer has been used */
 }
 
 /* ------------------------------------------------------------------ sending back */
@@ -105,7 +136,7 @@ WP_FN enum wp_status send_chunks(const struct wp_internode_combine_args *args,
     struct wp_warp *warp = relay->op->warp;
     const struct wp_call *call = &args->combine.message.call;
     const struct wp_ring *ring = &relay->ring;
-    const struct summands rows = summands_of_rows(args);
+    const struct summands rows = summands_of_rows(warp, args);
     const struct summands weights = summands_of_weights(args);
     /* A rank without rows does not know. */
     const int has_weights =
@@ -193,26 +224,23 @@ WP_FN void release_partial(const struct wp_internode_combine_args *args,
 /* ------------------------------------------------------------------ a token */
 
 /* Where the sum of this node's rows waits for those of the others. */
-WP_FN char *own_sum(struct wp_warp *warp, const struct wp_internode_combine_args *args,
-                    const struct summands *summands, int32_t token)
+WP_FN char *own_sum(const struct summands *summands, int32_t token)
 {
-    return summands->own_sums == NULL
-               ? summands->out + (uint64_t)token * summands->row_bytes
-               : summands->own_sums + (uint64_t)wp_launch_warp_idx(warp) * args->rings.slot_bytes;
+    return summands->own_sum == NULL ? summands->out + (uint64_t)token * summands->row_bytes
+                                     : summands->own_sum;
 }
 
-WP_FN void sum_own_node(const struct wp_operation *op, const struct wp_internode_combine_args *args,
+WP_FN void sum_own_node(const struct wp_operation *op, const struct wp_combine_args *combine,
                         const struct summands *summands, int32_t token)
 {
     struct wp_warp *warp = op->warp;
-    const struct wp_combine_args *combine = &args->combine;
     const void **srcs = wp_warp_pointers(warp);
     const struct wp_target *targets = wp_warp_targets(warp);
     const int32_t num_srcs =
         wp_find_targets(warp, &combine->routing, token, WP_ROUTES_ASCENDING, op->exchange->bases);
     for (int32_t j = wp_lane_idx(warp); j < num_srcs; j += WP_WARP_SIZE)
         srcs[j] = wp_target_row(op, targets[j], summands->array, summands->row_bytes);
-    sum_rows(warp, summands, own_sum(warp, args, summands, token), num_srcs);
+    sum_rows(warp, summands, own_sum(summands, token), num_srcs);
     wp_row_sync(warp); /* the sum is read again */
 }
 
@@ -229,7 +257,7 @@ WP_FN void sum_nodes(const struct wp_operation *op, const struct wp_internode_co
     for (int32_t j = wp_lane_idx(warp); j < num_routes; j += WP_WARP_SIZE)
         srcs[summands->num_biases + j] =
             routes[j].rank == args->rings.nodes.node
-                ? own_sum(warp, args, summands, token)
+                ? own_sum(summands, token)
                 : partial_of(op, args, token, routes[j]).wire + summands->wire_offset;
     const struct wp_mixed_sum sum = {summands->num_biases, summands->dtype, summands->wire_dtype,
                                      summands->dtype, WP_READ_LATER};
@@ -242,7 +270,7 @@ WP_FN void sum_token(const struct wp_operation *op, const struct wp_internode_co
 {
     for (int32_t j = 0; j < num_routes; j++) {
         if (routes[j].rank == args->rings.nodes.node)
-            sum_own_node(op, args, summands, token);
+            sum_own_node(op, &args->combine, summands, token);
     }
     sum_nodes(op, args, summands, token, routes, num_routes);
 }
@@ -264,7 +292,7 @@ WP_FN enum wp_status combine_token(const struct wp_operation *op,
     }
     if (status != WP_STATUS_OK)
         return status;
-    const struct summands rows = summands_of_rows(args);
+    const struct summands rows = summands_of_rows(op->warp, args);
     sum_token(op, args, &rows, token, routes, num_routes);
     if (combine->out_topk_weights != NULL) {
         const struct summands weights = summands_of_weights(args);
@@ -311,7 +339,8 @@ WP_FN enum wp_status combine_own(const struct wp_operation *op,
     return status;
 }
 
-WP_PROGRAM(internode_combine, warp, args)
+WP_FN enum wp_status combine_over_nodes(struct wp_warp *warp,
+                                        const struct wp_internode_combine_args *args)
 {
     const struct wp_combine_args *combine = &args->combine;
     const struct wp_operation op = wp_operation_begin(warp, &combine->exchange, &combine->message);
@@ -328,3 +357,10 @@ WP_PROGRAM(internode_combine, warp, args)
         status = combine_own(&op, args, &duty);
     return wp_relay_finish(&op, status);
 }
+
+#ifndef WP_STEPS_ONLY
+WP_PROGRAM(internode_combine, warp, args)
+{
+    return combine_over_nodes(warp, args);
+}
+#endif

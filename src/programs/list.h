@@ -10,10 +10,12 @@
     X(staged_dispatch)                                                                             \
     X(staged_combine)                                                                              \
     X(quantised_dispatch)                                                                          \
+    X(narrow_combine)                                                                              \
     X(barrier)                                                                                     \
     X(internode_notify)                                                                            \
     X(internode_dispatch)                                                                          \
     X(internode_combine)                                                                           \
+    X(internode_log_combine)                                                                       \
     X(internode_quantised_dispatch)                                                                \
     X(internode_barrier)                                                                           \
     X(internode_collective)                                                                        \
@@ -27,6 +29,7 @@
     X(pipeline)                                                                                    \
     X(copy)                                                                                        \
     X(premultiply)                                                                                 \
+    X(narrow)                                                                                      \
     X(quantise)                                                                                    \
     X(mapped_access)                                                                               \
     X(remote_access)                                                                               \

@@ -3,12 +3,7 @@
 #include "programs/quantise.h"
 
 #include "programs/block.h"
-
-WP_FN uint64_t bytes_of(weft_dtype dtype, int64_t num_elements)
-{
-    return dtype == WEFT_LOG_10BIT ? wp_log_row_bytes(num_elements)
-                                   : (uint64_t)num_elements * wp_dtype_bytes(dtype);
-}
+#include "programs/narrow_rows.h"
 
 /* A part of a row. */
 struct wp_scaled_part {
@@ -25,8 +20,8 @@ WP_FN struct wp_scaled_part find_part(const struct wp_quantise_args *args, int64
     const int64_t first = unit % args->num_parts * args->part_elements;
     const int64_t rest = first < args->num_elements ? args->num_elements - first : 0;
     const struct wp_scaled_part part = {
-        args->src + row * args->src_stride_bytes + bytes_of(how.src_dtype, first),
-        args->dst + row * args->dst_stride_bytes + bytes_of(how.dst_dtype, first),
+        args->src + row * args->src_stride_bytes + wp_elements_bytes(how.src_dtype, first),
+        args->dst + row * args->dst_stride_bytes + wp_elements_bytes(how.dst_dtype, first),
         args->scales == NULL ? NULL
                              : args->scales + row * args->scales_stride_bytes +
                                    wp_scale_offset(how, first / how.group_elements),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * staged_combine: combine of a weft_ep with a staging block: where some rank needs them, in rounds. It
- * is a program of its own so that the other has nothing of it.
+ * is a program of its own so that the other has nothing of it. narrow_combine takes the same steps.
  */
 #include "programs/staged_combine.h"
 
@@ -19,17 +19,20 @@ WP_FN void ask_for_rows(const struct wp_round *round, const struct wp_combine_ar
 }
 
 /* When it has returned OK, the rows are in the slots. */
-WP_FN enum wp_status fetch_rows(const struct wp_round *round, const struct wp_combine_args *args)
+WP_FN enum wp_status fetch_rows(const struct wp_round *round, const struct wp_combine_args *args,
+                                enum wp_summed_rows rows)
 {
     ask_for_rows(round, args);
     if (wp_round_meet(round, 0) != WP_STATUS_OK)
         return WP_STATUS_FAILED;
-    wp_round_copy_slots(round, WP_ARRAYS_TO_SLOTS);
+    wp_round_copy_slots(round, WP_ARRAYS_TO_SLOTS,
+                        rows == WP_ROWS_NARROWED ? args->row_dtype : WEFT_DTYPE_NONE);
     return wp_round_meet(round, 1);
 }
 
 /* Sums the round's tokens, with the number of the next part. */
-WP_FN void combine_round(const struct wp_round *round, const struct wp_combine_args *args)
+WP_FN void combine_round(const struct wp_round *round, const struct wp_combine_args *args,
+                         enum wp_summed_rows rows)
 {
     const struct wp_operation *op = round->op;
     struct wp_warp *warp = op->warp;
@@ -43,19 +46,20 @@ WP_FN void combine_round(const struct wp_round *round, const struct wp_combine_a
         part.token += wp_round_first_token(round);
         const int32_t num_routes = wp_find_sources(warp, args, part.token);
         wp_round_use_slots(round, part.token, num_routes, WP_WORDS_AS_THEY_ARE);
-        wp_sum_part(op, args, &share, part, num_routes);
+        wp_sum_part(op, args, &share, part, num_routes, rows);
         unit = wp_taken_unit(warp, next);
     }
 }
 
 /* Words of the next round are written beside the sums of this one, since they have been cleared before the
  * meeting that the sums come after; slots after the next meeting. The last meeting is the finish. */
-WP_FN enum wp_status combine_in_rounds(struct wp_round *round, const struct wp_combine_args *args)
+WP_FN enum wp_status combine_in_rounds(struct wp_round *round, const struct wp_combine_args *args,
+                                       enum wp_summed_rows rows)
 {
     for (;; round->idx++) {
-        if (wp_round_is_staged(round) && fetch_rows(round, args) != WP_STATUS_OK)
+        if (wp_round_is_staged(round) && fetch_rows(round, args, rows) != WP_STATUS_OK)
             return WP_STATUS_FAILED;
-        combine_round(round, args);
+        combine_round(round, args, rows);
         if (!wp_round_is_staged(round))
             return wp_operation_finish(round->op, WP_BLOCKS_AS_TOLD);
         if (wp_round_is_last(round))
@@ -63,7 +67,8 @@ WP_FN enum wp_status combine_in_rounds(struct wp_round *round, const struct wp_c
     }
 }
 
-WP_PROGRAM(staged_combine, warp, args)
+WP_FN enum wp_status combine_staged(struct wp_warp *warp, const struct wp_staged_combine_args *args,
+                                    enum wp_summed_rows rows)
 {
     const struct wp_combine_args *combine = &args->combine;
     const struct wp_operation op = wp_operation_begin(warp, &combine->exchange, &combine->message);
@@ -75,5 +80,12 @@ WP_PROGRAM(staged_combine, warp, args)
         return wp_operation_end(&op, status);
     wp_admit_next(warp); /* all ranks have started */
     struct wp_round round = wp_first_round(&op, &args->rounds, &combine->routing);
-    return combine_in_rounds(&round, combine);
+    return combine_in_rounds(&round, combine, rows);
 }
+
+#ifndef WP_STEPS_ONLY
+WP_PROGRAM(staged_combine, warp, args)
+{
+    return combine_staged(warp, args, WP_ROWS_AS_THEY_ARE);
+}
+#endif

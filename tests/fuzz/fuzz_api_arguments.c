@@ -258,10 +258,7 @@ static int fuzz_layers(const struct plan *plan, int32_t num_ranks)
     struct ep_trials trials = ep_trials_create(num_ranks, 0);
     for (int32_t i = 0; i < tests_grid_size(NUM_LAYERS_PER_RUN, NUM_LAYERS_PER_RUN / 6); i++) {
         const uint64_t seed = rng_key(plan->seed, (uint64_t)i + 1000 * (uint64_t)num_ranks);
-        const struct ep_case spec = ep_case_random(seed, num_ranks, 1 + i % 40);
-        struct ep_trial *trial = ep_trials_add(&trials, &spec);
-        trial->dispatch = ep_dispatch_shape_random(seed);
-        trial->combine = ep_combine_shape_random(seed);
+        ep_trials_add_random(&trials, seed, 1 + i % 40);
     }
     return ep_trials_run(&trials, RANKS_THREADS);
 }

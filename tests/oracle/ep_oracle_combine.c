@@ -5,6 +5,7 @@
 
 #include "harness/memory.h"
 #include "oracle/ep_oracle.h"
+#include "oracle/logarithmic.h"
 #include "workload/elements.h"
 
 /* Whose rows are summed: those that answer a token. */
@@ -30,15 +31,39 @@ static float bias_element(const struct ep_oracle_combine *combine, int which, in
                                         : element_load(combine->dtype, combine->bias[which], i);
 }
 
+/* To a type and back. */
+static void round_row(weft_dtype wire, float *values, int64_t num_elements)
+{
+    if (wire != WEFT_LOG_10BIT) {
+        for (int64_t i = 0; i < num_elements; i++) {
+            element_store(wire, &values[i], 0, values[i]);
+            values[i] = element_load(wire, &values[i], 0);
+        }
+        return;
+    }
+    uint8_t *row =
+        tests_alloc((size_t)(num_elements / LOGARITHMIC_GROUP) * LOGARITHMIC_GROUP_BYTES);
+    logarithmic_make_row(WEFT_FP32, values, num_elements, row);
+    for (int64_t i = 0; i < num_elements; i++)
+        values[i] = logarithmic_number(row, num_elements, i);
+    tests_free(row);
+}
+
 typedef void add_answer(const struct answers *answers, int32_t rank, int32_t row_idx, float *sum);
 
 static void add_row(const struct answers *answers, int32_t rank, int32_t row_idx, float *sum)
 {
     const struct ep_oracle_combine *combine = answers->combine;
     void *x = tests_alloc(dtype_bytes(combine->dtype) * (size_t)combine->hidden);
+    float *row = tests_alloc(sizeof(float) * (size_t)combine->hidden);
     combine->read_x(combine->reader, rank, row_idx, x);
     for (int64_t i = 0; i < combine->hidden; i++)
-        sum[i] += element_load(combine->dtype, x, i);
+        row[i] = element_load(combine->dtype, x, i);
+    if (answers->problem->num_nodes == 1 && ep_oracle_is_narrower(combine->wire, combine->dtype))
+        round_row(ep_oracle_wire_dtype(combine->wire), row, combine->hidden);
+    for (int64_t i = 0; i < combine->hidden; i++)
+        sum[i] += row[i];
+    tests_free(row);
     tests_free(x);
 }
 
@@ -75,10 +100,9 @@ static void add_answers(const struct answers *answers, add_answer *add, weft_dty
         for (int64_t i = 0; i < n; i++)
             partial[i] = 0.0F;
         add_node(answers, node, add, partial);
-        for (int64_t i = 0; i < n; i++) {
-            element_store(wire, &partial[i], 0, partial[i]);
-            sum[i] += element_load(wire, &partial[i], 0);
-        }
+        round_row(wire, partial, n);
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += partial[i];
     }
     tests_free(partial);
 }
@@ -88,8 +112,15 @@ weft_dtype ep_oracle_wire_dtype(enum ep_oracle_wire wire)
     static const weft_dtype dtypes[EP_NUM_WIRES] = {[EP_WIRE_DTYPE] = WEFT_DTYPE_NONE,
                                                     [EP_WIRE_FP32] = WEFT_FP32,
                                                     [EP_WIRE_BF16] = WEFT_BF16,
-                                                    [EP_WIRE_FP16] = WEFT_FP16};
+                                                    [EP_WIRE_FP16] = WEFT_FP16,
+                                                    [EP_WIRE_LOG_10BIT] = WEFT_LOG_10BIT};
     return dtypes[wire];
+}
+
+int ep_oracle_is_narrower(enum ep_oracle_wire wire, weft_dtype dtype)
+{
+    return wire == EP_WIRE_LOG_10BIT ||
+           (dtype == WEFT_FP32 && (wire == EP_WIRE_BF16 || wire == EP_WIRE_FP16));
 }
 
 void ep_oracle_combine_row(const struct ep_oracle_problem *problem,

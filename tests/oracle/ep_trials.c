@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "harness/memory.h"
+#include "oracle/logarithmic.h"
 #include "workload/elements.h"
 #include "workload/rng.h"
 
@@ -94,6 +95,34 @@ struct ep_trial *ep_trials_add(struct ep_trials *trials, const struct ep_case *s
     struct ep_trial *trial = &trials->trials[trials->num_trials++];
     *trial = (struct ep_trial){ep_world_create(&of_ranks), ep_dispatch_shape_of(48),
                                ep_combine_shape_of(WEFT_FP32, 5)};
+    return trial;
+}
+
+void ep_trial_set_wire(struct ep_trial *trial, enum ep_oracle_wire wire)
+{
+    const int64_t group = wire == EP_WIRE_LOG_10BIT ? LOGARITHMIC_GROUP : 1;
+    trial->world->spec.wire = wire;
+    trial->combine.hidden = (trial->combine.hidden + group - 1) / group * group;
+}
+
+/* On one node rows that become narrower are staged. */
+static enum ep_oracle_wire draw_wire(const struct ep_trial *trial, uint64_t seed)
+{
+    struct rng rng = {rng_key(seed, 10)};
+    const enum ep_oracle_wire wire = (enum ep_oracle_wire)rng_below(&rng, EP_NUM_WIRES);
+    const int is_possible = trial->world->problem.num_nodes > 1 ||
+                            trial->world->spec.staging_bytes > 0 ||
+                            !ep_oracle_is_narrower(wire, trial->combine.dtype);
+    return is_possible ? wire : EP_WIRE_DTYPE;
+}
+
+struct ep_trial *ep_trials_add_random(struct ep_trials *trials, uint64_t seed, int32_t max_tokens)
+{
+    const struct ep_case spec = ep_case_random(seed, trials->num_ranks, max_tokens);
+    struct ep_trial *trial = ep_trials_add(trials, &spec);
+    trial->dispatch = ep_dispatch_shape_random(seed);
+    trial->combine = ep_combine_shape_random(seed);
+    ep_trial_set_wire(trial, draw_wire(trial, seed));
     return trial;
 }
 

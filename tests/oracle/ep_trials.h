@@ -21,6 +21,10 @@ struct ep_trials ep_trials_create(int32_t num_ranks, int32_t num_nodes);
 /* Appends a trial with a small default dispatch and combine, for the caller to change. The pointer
  * is good until the next is added. */
 struct ep_trial *ep_trials_add(struct ep_trials *trials, const struct ep_case *spec);
+/* Everything but the number of ranks and the most tokens is drawn. */
+struct ep_trial *ep_trials_add_random(struct ep_trials *trials, uint64_t seed, int32_t max_tokens);
+/* Combine's, whose rows become as long as it needs. */
+void ep_trial_set_wire(struct ep_trial *trial, enum ep_oracle_wire wire);
 /* Returns how many ranks failed, and frees all. */
 int ep_trials_run(struct ep_trials *trials, enum ranks_mode mode);
 

@@ -117,9 +117,7 @@ TEST_ON_SHAPES(every_row_size, 1, 2)
 {
     const uint64_t row_sizes[] = {1, 2, 3, 7, 15, 16, 17, 31, 48, 255, 1000, 7168, 14336};
     for (int i = 0; i < 13; i++) {
-        struct ep_case spec = usual;
-        spec.wire = (enum ep_oracle_wire)(i % EP_NUM_WIRES);
-        struct ep_trial *trial = ep_trials_add(trials, &spec);
+        struct ep_trial *trial = ep_trials_add(trials, &usual);
         trial->dispatch = ep_dispatch_shape_of(row_sizes[i]);
         trial->dispatch.planes[0].src_gap_bytes = i % 2 == 0 ? 0 : 5;
         trial->dispatch.planes[0].dst_misalign_bytes = i % 3 == 0 ? 0 : 4;
@@ -127,17 +125,17 @@ TEST_ON_SHAPES(every_row_size, 1, 2)
             ep_combine_shape_of((weft_dtype)(WEFT_BF16 + i % 3), (int64_t)(row_sizes[i] + 3) / 4);
         trial->combine.bias = (enum ep_bias)(i % 4);
         trial->combine.weights = i % 5 == 0 ? EP_WITHOUT : EP_WITH;
+        ep_trial_set_wire(trial, (enum ep_oracle_wire)(i % EP_NUM_WIRES));
     }
 }
 
 /* In launches of all sizes: each warp needs a place for the sum of its node. */
-TEST_ON_SHAPES(sums_that_cross_unrounded, 0, 2)
+TEST_ON_SHAPES(sums_that_cross_in_another_type, 0, 2)
 {
     for (int i = 0; i < 12; i++) {
         struct ep_case spec = usual;
         spec.seed = (uint64_t)i;
         spec.max_tokens = 40;
-        spec.wire = EP_WIRE_FP32;
         spec.num_channels = 1 + i % 2;
         spec.num_blocks = i % 4;
         spec.num_warps = i % 5;
@@ -146,6 +144,7 @@ TEST_ON_SHAPES(sums_that_cross_unrounded, 0, 2)
         trial->combine = ep_combine_shape_of((weft_dtype)(WEFT_BF16 + i % 3), 1 + 333 * (i % 4));
         trial->combine.values = i % 2 == 0 ? EP_VALUES_SPECIAL : trial->combine.values;
         trial->combine.bias = (enum ep_bias)(i % 4);
+        ep_trial_set_wire(trial, i % 4 < 2 ? EP_WIRE_FP32 : EP_WIRE_LOG_10BIT);
     }
 }
 
@@ -195,10 +194,12 @@ static uint64_t least_slot_bytes(const struct shape *shape, const struct ep_tria
     const uint64_t num_local = (uint64_t)shape->num_local;
     const struct ep_combine_shape *combine = &trial->combine;
     const weft_dtype wire = ep_oracle_wire_dtype(trial->world->spec.wire);
+    const uint64_t hidden = (uint64_t)combine->hidden;
     const uint64_t element_bytes =
         (wire == WEFT_DTYPE_NONE ? combine->dtype : wire) == WEFT_FP32 ? 4 : 2;
     const uint64_t sum_bytes =
-        round_up(4 * num_topk) + round_up((uint64_t)combine->hidden * element_bytes);
+        round_up(4 * num_topk) +
+        round_up(wire == WEFT_LOG_10BIT ? hidden / 128 * 164 : hidden * element_bytes);
     uint64_t token_bytes =
         round_up(8 + 8 * (num_topk < num_local ? num_topk : num_local) + 8 * num_topk);
     for (int32_t plane = 0; plane < trial->dispatch.num_planes; plane++)
@@ -218,7 +219,6 @@ static void draw_rings(const struct ep_trials *trials, struct ep_trial *trial, u
     const struct shape shape = shape_of(trials);
     struct rng rng = {rng_key(seed, 8)};
     struct ep_case *spec = &trial->world->spec;
-    spec->wire = (enum ep_oracle_wire)rng_below(&rng, EP_NUM_WIRES);
     const uint64_t least = least_slot_bytes(&shape, trial);
     const uint64_t slot_bytes[] = {least, least, least + 16 * rng_below(&rng, 40),
                                    3 * least + rng_below(&rng, 100), 0};
@@ -265,11 +265,7 @@ TEST_ON_SHAPES(everything_at_random, 0, 1)
     for (int32_t i = 0; i < tests_rounds(tests_grid_size(60, 6), 15); i++) {
         const uint64_t seed = 1000000 * (uint64_t)trials->num_ranks +
                               100000 * (uint64_t)trials->num_nodes + (uint64_t)i;
-        const struct ep_case spec = ep_case_random(seed, trials->num_ranks, 1 + i % 24);
-        struct ep_trial *trial = ep_trials_add(trials, &spec);
-        trial->dispatch = ep_dispatch_shape_random(seed);
-        trial->combine = ep_combine_shape_random(seed);
-        draw_rings(trials, trial, seed);
+        draw_rings(trials, ep_trials_add_random(trials, seed, 1 + i % 24), seed);
     }
 }
 
@@ -344,8 +340,8 @@ TEST_ON_RANKS_OVER(wires_that_are_wrong, "auto", RANKS_THREADS, 2)
     config.combine_wire = WEFT_FP64;
     RANK_CHECK_ERROR(context, weft_ep_create(self.comm, &config, &self.ep),
                      WEFT_ERROR_INVALID_ARGUMENT,
-                     "combine_wire is WEFT_FP64 (6), allowed are WEFT_BF16 (3), WEFT_FP16 (4), "
-                     "WEFT_FP32 (5)");
+                     "combine_wire is WEFT_FP64 (6), allowed are WEFT_DTYPE_NONE (0), WEFT_BF16 "
+                     "(3), WEFT_FP16 (4), WEFT_FP32 (5) and WEFT_LOG_10BIT (64)");
     config.combine_wire = context->rank == 1 ? WEFT_FP32 : 0;
     RANK_CHECK_ERROR(context, weft_ep_create(self.comm, &config, &self.ep), WEFT_ERROR_MISMATCH,
                      "ranks disagree on combine_wire: ");

@@ -123,10 +123,7 @@ static void random_trials(enum ranks_mode mode, int32_t num_ranks, int32_t num_t
     struct ep_trials trials = ep_trials_create(num_ranks, 0);
     for (int32_t i = 0; i < num_trials; i++) {
         const uint64_t seed = 1000000 * (uint64_t)num_ranks + (uint64_t)i;
-        const struct ep_case spec = ep_case_random(seed, num_ranks, 1 + i % 24);
-        struct ep_trial *trial = ep_trials_add(&trials, &spec);
-        trial->dispatch = ep_dispatch_shape_random(seed);
-        trial->combine = ep_combine_shape_random(seed);
+        ep_trials_add_random(&trials, seed, 1 + i % 24);
     }
     assert_int_equal(ep_trials_run(&trials, mode), 0);
 }

@@ -30,8 +30,9 @@ struct logarithmic_rows {
     float drawn[LOG_MAX_ROWS];
     const float *weights; /* the drawn ones, or NULL */
     int32_t num_rows;
+    int32_t num_first; /* of sums: so many sources are wide rows, and there are no weights */
     int64_t num_elements;
-    weft_dtype dtype; /* of the wide row */
+    weft_dtype dtype, first_dtype; /* of the wide row, and of the first ones */
 };
 
 static inline char *log_place(struct logarithmic_rows *rows, int32_t idx, int is_plain,
@@ -67,6 +68,7 @@ static inline int begin_log_rows(struct logarithmic_rows *rows, int idx, uint64_
     rows->num_elements = LOGARITHMIC_GROUP *
                          (int64_t)(next_random(state) % (LOG_MAX_ELEMENTS / LOGARITHMIC_GROUP + 1));
     rows->num_rows = (int32_t)(next_random(state) % LOG_MAX_ROWS);
+    rows->num_first = 0;
     return next_random(state) % 2 == 0;
 }
 
@@ -86,6 +88,13 @@ static inline void draw_encoded_rows(struct logarithmic_rows *rows, int idx, uin
     }
 }
 
+static inline double log_summand(const struct logarithmic_rows *rows, int32_t s, int64_t i)
+{
+    if (s < rows->num_first)
+        return (double)element_load(rows->first_dtype, rows->rows[s], i);
+    return (double)logarithmic_number(rows->rows[s], rows->num_elements, i);
+}
+
 static inline void expect_log_sum(struct logarithmic_rows *rows)
 {
     char *expected = rows->expected[LOG_MAX_ROWS] + (rows->wide - rows->memory[LOG_MAX_ROWS]);
@@ -95,27 +104,43 @@ static inline void expect_log_sum(struct logarithmic_rows *rows)
             if (rows->rows[s] == NULL)
                 continue;
             const double weight = rows->weights == NULL ? 1 : (double)rows->weights[s];
-            const float product =
-                (float)(weight * (double)logarithmic_number(rows->rows[s], rows->num_elements, i));
+            const float product = (float)(weight * log_summand(rows, s, i));
             sum = (float)((double)sum + (double)product);
         }
         element_store(rows->dtype, expected, i, sum);
     }
 }
 
-static inline void draw_log_sum(struct logarithmic_rows *rows, int idx, uint64_t *state)
+/* With `dtype` that of the row, which is put back. */
+static inline void make_log_source(struct logarithmic_rows *rows, char *row, int32_t s,
+                                   uint64_t *state)
 {
     static char wide[4 * LOG_MAX_ELEMENTS];
-    const int is_plain = begin_log_rows(rows, idx, state);
-    for (int32_t s = 0; s < rows->num_rows; s++) {
-        char *row = log_place(rows, s, is_plain, state);
+    const weft_dtype dtype = rows->dtype;
+    if (s < rows->num_first) {
+        rows->dtype = rows->first_dtype;
+        fill_log_source(rows, row, state);
+    } else {
         fill_log_source(rows, wide, state);
         logarithmic_make_row(rows->dtype, wide, rows->num_elements, (uint8_t *)row);
+    }
+    rows->dtype = dtype;
+}
+
+static inline void draw_log_sum(struct logarithmic_rows *rows, int idx, int32_t max_first,
+                                uint64_t *state)
+{
+    const int is_plain = begin_log_rows(rows, idx, state);
+    rows->first_dtype = (weft_dtype)(WEFT_BF16 + next_random(state) % NUM_LOG_DTYPES);
+    rows->num_first = rows->num_rows < max_first ? rows->num_rows : max_first;
+    for (int32_t s = 0; s < rows->num_rows; s++) {
+        char *row = log_place(rows, s, is_plain, state);
+        make_log_source(rows, row, s, state);
         rows->rows[s] = !is_plain && next_random(state) % 4 == 0 ? NULL : row;
         memcpy(rows->expected[s], rows->memory[s], LOG_ROW_BYTES);
     }
     fill_row(WEFT_FP32, rows->drawn, LOG_MAX_ROWS, state);
-    rows->weights = next_random(state) % 4 == 0 ? NULL : rows->drawn;
+    rows->weights = rows->num_first > 0 || next_random(state) % 4 == 0 ? NULL : rows->drawn;
     rows->wide = log_place(rows, LOG_MAX_ROWS, is_plain, state);
     expect_log_sum(rows);
 }

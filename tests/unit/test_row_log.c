@@ -25,8 +25,10 @@ TEST_OF_ROW_VARIANTS(every_variant_sums_as_the_oracle)
     struct logarithmic_rows *rows = new_rows(sizeof *rows);
     uint64_t state = 1;
     for (int i = 0; i < NUM_LOG_DTYPES * LOG_TRIALS; i++) {
-        draw_log_sum(rows, i, &state);
-        functions->log_sum(rows->wide, rows->rows, rows->weights, rows->num_rows, rows->dtype,
+        draw_log_sum(rows, i, i % 3, &state);
+        const struct wp_mixed_sum sum = {rows->num_first, rows->first_dtype, WEFT_LOG_10BIT,
+                                         rows->dtype, WP_READ_LATER};
+        functions->log_sum(rows->wide, rows->rows, rows->weights, rows->num_rows, sum,
                            rows->num_elements);
         check_log_rows(rows);
     }
@@ -63,7 +65,8 @@ static void there_and_back(const float *values, float *back)
     char row[LOGARITHMIC_GROUP_BYTES];
     const void *place = row;
     weft__cpu_rows()->log_encode(&place, 1, values, WEFT_FP32, LOGARITHMIC_GROUP);
-    weft__cpu_rows()->log_sum(back, &place, NULL, 1, WEFT_FP32, LOGARITHMIC_GROUP);
+    const struct wp_mixed_sum sum = {0, WEFT_FP32, WEFT_LOG_10BIT, WEFT_FP32, WP_READ_LATER};
+    weft__cpu_rows()->log_sum(back, &place, NULL, 1, sum, LOGARITHMIC_GROUP);
 }
 
 TEST(values_by_hand)

@@ -271,6 +271,8 @@ static void run_logarithmic(enum program program)
                                    .wide = logarithmic_on_gpu(logarithmic.wide),
                                    .weights = logarithmic_on_gpu(logarithmic.weights),
                                    .dtype = logarithmic.dtype,
+                                   .num_first = logarithmic.num_first,
+                                   .first_dtype = logarithmic.first_dtype,
                                    .num_elements = logarithmic.num_elements};
     for (int32_t i = 0; i < logarithmic.num_rows; i++)
         args.rows[i] = logarithmic_on_gpu(logarithmic.rows[i]);
@@ -296,7 +298,7 @@ TEST(sums_of_encoded_rows_are_those_of_the_oracle)
 {
     uint64_t random = 1;
     for (int i = 0; i < NUM_LOG_DTYPES * LOG_TRIALS; i++) {
-        draw_log_sum(&logarithmic, i, &random);
+        draw_log_sum(&logarithmic, i, i % 3, &random);
         run_logarithmic(LOG_SUMMING);
         check_log_rows(&logarithmic);
     }

@@ -104,7 +104,13 @@ WP_PROGRAM(row_log_encoding, warp, args)
 #define wp_row_log_summing_args wp_row_log_args
 WP_PROGRAM(row_log_summing, warp, args)
 {
-    wp_row_log_sum(warp, args->wide, put_rows(warp, args), args->weights, args->num_rows,
-                   args->dtype, args->num_elements);
+    const struct wp_mixed_sum sum = {args->num_first, args->first_dtype, WEFT_LOG_10BIT,
+                                     args->dtype, WP_READ_LATER};
+    const void **rows = put_rows(warp, args);
+    if (args->num_first > 0)
+        wp_row_log_sum_mixed(warp, args->wide, rows, args->num_rows, sum, args->num_elements);
+    else
+        wp_row_log_sum(warp, args->wide, rows, args->weights, args->num_rows, args->dtype,
+                       args->num_elements);
     return WP_STATUS_OK;
 }

@@ -43,6 +43,8 @@ struct wp_row_log_args {
     void *wide;
     const float *weights;
     weft_dtype dtype;
+    int32_t num_first; /* rows of a sum that are wide ones, of first_dtype */
+    weft_dtype first_dtype;
     int64_t num_elements;
 };
 

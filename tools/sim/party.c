@@ -63,7 +63,7 @@ static weft_result alloc_heap_arrays(struct party *party)
     const size_t choices_bytes = capacity * (size_t)shape->num_topk * sizeof(int32_t);
     plan_heap_array(party, PARTY_NUM_WORDS * sizeof *party->words);
     for (int32_t i = 0; i < shape->num_repeats; i++) {
-        plan_heap_array(party, capacity * SCENARIO_ROW_BYTES);
+        plan_heap_array(party, capacity * (size_t)shape->combine_row_bytes);
         plan_heap_array(party, choices_bytes);
         plan_heap_array(party, choices_bytes);
         plan_heap_array(party, capacity * sizeof(int32_t));
@@ -97,13 +97,13 @@ static weft_result alloc_local(struct party *party)
     party->tokens_per_expert = guarded_alloc(memory, (size_t)shape->num_experts * sizeof(int32_t));
     party->is_token_in_rank = guarded_alloc(memory, num_tokens * num_ranks);
     for (int32_t i = 0; i < shape->num_biases; i++) {
-        party->bias[i] = guarded_alloc(memory, num_tokens * SCENARIO_ROW_BYTES);
+        party->bias[i] = guarded_alloc(memory, num_tokens * (size_t)shape->combine_row_bytes);
         if (party->bias[i] == NULL)
             return WEFT_ERROR_OUT_OF_MEMORY;
     }
     for (int32_t i = 0; i < shape->num_repeats; i++) {
         party->x[i] = guarded_alloc(memory, num_tokens * SCENARIO_ROW_BYTES);
-        party->out[i] = guarded_alloc(memory, num_tokens * SCENARIO_ROW_BYTES);
+        party->out[i] = guarded_alloc(memory, num_tokens * (size_t)shape->combine_row_bytes);
         party->out_weights[i] = guarded_alloc(memory, choices_bytes);
         if (party->x[i] == NULL || party->out[i] == NULL || party->out_weights[i] == NULL)
             return WEFT_ERROR_OUT_OF_MEMORY;
@@ -127,7 +127,7 @@ static weft_result alloc_local_rows(struct party *party)
         struct rows *rows = &party->recv[i];
         if (!party->shape->is_local[i][party->rank])
             continue;
-        rows->x = guarded_alloc(memory, capacity * SCENARIO_ROW_BYTES);
+        rows->x = guarded_alloc(memory, capacity * (size_t)party->shape->combine_row_bytes);
         rows->topk_idx = guarded_alloc(memory, choices_bytes);
         rows->weights = guarded_alloc(memory, choices_bytes);
         rows->src_token = guarded_alloc(memory, capacity * sizeof(int32_t));

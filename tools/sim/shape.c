@@ -86,7 +86,7 @@ static int32_t draw(struct rng *rng, int32_t min, int32_t max)
 /* Of a row with all that may go with it. */
 static uint64_t staged_row_bytes(const struct shape *shape)
 {
-    return SCENARIO_ROW_BYTES + (uint64_t)shape->num_topk * 12 + 4;
+    return (uint64_t)shape->combine_row_bytes + (uint64_t)shape->num_topk * 12 + 4;
 }
 
 /* Room for some tokens of each rank, or for all rows, which between nodes must be. Enough of both is little: the sim
@@ -249,6 +249,22 @@ static int32_t round_up(int32_t bytes)
     return (bytes + 15) / 16 * 16;
 }
 
+enum { LOG_ELEMENTS = 128, LOG_WIRE_BYTES = 164 };
+
+/* By numbers of its own, so that the others stay as they were; of a sixth of the small combines. */
+static void draw_wire(struct shape *shape, struct rng *rng)
+{
+    static const weft_dtype wires[] = {WEFT_DTYPE_NONE, WEFT_FP32, WEFT_BF16};
+    struct rng own = {rng_key(shape->seed, NUM_SCENARIO_OPS + 2)};
+    shape->combine_wire = wires[draw(rng, 0, 2)];
+    shape->combine_row_bytes = SCENARIO_ROW_BYTES;
+    if (shape->op != SCENARIO_COMBINE || shape->num_ranks > MAX_RANKS_OF_SMALL ||
+        draw(&own, 0, 5) > 0)
+        return;
+    shape->combine_wire = WEFT_LOG_10BIT;
+    shape->combine_row_bytes = LOG_ELEMENTS * (shape->combine_dtype == WEFT_FP32 ? 4 : 2);
+}
+
 /* What docs/network.md says that a row takes, of dispatch or of combine. */
 static int32_t wire_row_bytes(const struct shape *shape)
 {
@@ -259,8 +275,10 @@ static int32_t wire_row_bytes(const struct shape *shape)
     const int32_t token_bytes =
         round_up(8 + 8 * max_rows + 8 * shape->num_topk) + SCENARIO_ROW_BYTES + scales_bytes;
     const int is_widened = shape->combine_dtype == WEFT_BF16 && shape->combine_wire == WEFT_FP32;
-    const int32_t sum_bytes =
-        round_up(4 * shape->num_topk) + SCENARIO_ROW_BYTES * (is_widened ? 2 : 1);
+    const int32_t row_bytes = shape->combine_wire == WEFT_LOG_10BIT
+                                  ? round_up(LOG_WIRE_BYTES)
+                                  : SCENARIO_ROW_BYTES * (is_widened ? 2 : 1);
+    const int32_t sum_bytes = round_up(4 * shape->num_topk) + row_bytes;
     return token_bytes > sum_bytes ? token_bytes : sum_bytes;
 }
 
@@ -269,8 +287,7 @@ static void draw_staging(struct shape *shape, struct rng *rng, enum scenario_sta
 {
     enum { HEADER_BYTES = 64 };
     const int is_drawn = staging == SCENARIO_STAGING_DRAWN;
-    static const weft_dtype wires[] = {WEFT_DTYPE_NONE, WEFT_FP32, WEFT_BF16};
-    shape->combine_wire = wires[draw(rng, 0, 2)];
+    draw_wire(shape, rng);
     const int32_t row_bytes = wire_row_bytes(shape);
     const int32_t num_rows = draw(rng, 1, is_drawn ? MAX_SLOT_ROWS : 1);
     const int has_one_channel = !is_drawn || shape->num_nodes > MAX_NODES_OF_SMALL;

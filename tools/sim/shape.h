@@ -33,8 +33,9 @@ struct shape {
     int32_t num_channels;
     int32_t num_slots;
     uint64_t slot_bytes;
-    weft_dtype combine_wire; /* 0, FP32 or BF16 */
-    uint64_t staging_bytes;  /* of a weft_ep: room for all rows */
+    weft_dtype combine_wire; /* 0, FP32, BF16 or LOG_10BIT */
+    int32_t combine_row_bytes;
+    uint64_t staging_bytes; /* of a weft_ep: room for all rows */
     /* By repeat: whether the outputs of dispatch, and inputs of combine, are local to the rank. */
     int is_local[SHAPE_MAX_CALLS][SCENARIO_MAX_RANKS];
     int32_t num_handles; /* used in turn by the rounds */

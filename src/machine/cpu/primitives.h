@@ -337,8 +337,16 @@ WP_FN void wp_row_log_sum(struct wp_warp *warp, void *dst, const void *const *sr
                           const float *weights, int32_t num_srcs, weft_dtype dst_dtype,
                           int64_t num_elements)
 {
+    const struct wp_mixed_sum sum = {0, dst_dtype, WEFT_LOG_10BIT, dst_dtype, WP_READ_LATER};
     (void)warp;
-    weft__cpu_rows()->log_sum(dst, srcs, weights, num_srcs, dst_dtype, num_elements);
+    weft__cpu_rows()->log_sum(dst, srcs, weights, num_srcs, sum, num_elements);
+}
+
+WP_FN void wp_row_log_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
+                                int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements)
+{
+    (void)warp;
+    weft__cpu_rows()->log_sum(dst, srcs, NULL, num_srcs, sum, num_elements);
 }
 
 /* A row that is to be sent. */

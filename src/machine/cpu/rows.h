@@ -40,8 +40,9 @@ typedef void weft__row_dequantise_fn(void *dst, const void *src, const void *sca
 typedef void weft__row_log_encode_fn(const void *const *dsts, int32_t num_dsts, const void *src,
                                      weft_dtype src_dtype, int64_t num_elements);
 
+/* Without first rows, or without weights. */
 typedef void weft__row_log_sum_fn(void *dst, const void *const *srcs, const float *weights,
-                                  int32_t num_srcs, weft_dtype dst_dtype, int64_t num_elements);
+                                  int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements);
 
 /* In one instruction set: same bits in every one. */
 struct weft__row_functions {

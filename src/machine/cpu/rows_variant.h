@@ -244,14 +244,15 @@ static void tile_add_log_row(struct weft__tile *tile, const char *row, int64_t r
 }
 
 static void row_log_sum(void *dst, const void *const *srcs, const float *weights, int32_t num_srcs,
-                        weft_dtype dst_dtype, int64_t num_elements)
+                        struct wp_mixed_sum sum, int64_t num_elements)
 {
-    const struct wp_reduction reduction = {dst_dtype, WP_REDUCTION_SUM_FROM_ZERO, 0};
-    const size_t element_bytes = element_types[dst_dtype]->element_bytes;
+    const struct wp_reduction reduction = {sum.dst_dtype, WP_REDUCTION_SUM_FROM_ZERO, 0};
+    const size_t element_bytes = element_types[sum.dst_dtype]->element_bytes;
     for (int64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
         struct weft__tile tile;
         tile_begin(&tile, reduction, next_elements(num_elements, begin));
-        for (int32_t i = 0; i < num_srcs; i++) {
+        tile_add_rows(&tile, element_types[sum.first_dtype], srcs, sum.num_first, begin);
+        for (int32_t i = sum.num_first; i < num_srcs; i++) {
             if (srcs[i] != NULL)
                 tile_add_log_row(&tile, srcs[i], num_elements, weights == NULL ? 1.0f : weights[i],
                                  begin);

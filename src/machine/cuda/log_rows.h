@@ -200,12 +200,34 @@ WP_FN void wp_row_log_encode(struct wp_warp *warp, const void *const *dsts, int3
 
 struct weft__cuda_log_sum {
     void *dst;
+    const void *const *firsts; /* wide rows, to which the others are added */
+    int32_t num_firsts;
+    weft_dtype first_dtype;
     const void *const *srcs;
     const float *weights; /* NULL: all are 1 */
     int32_t num_srcs;
     weft_dtype dst_dtype;
-    int is_aligned; /* the sources and dst */
+    int is_aligned; /* all sources and dst */
 };
+
+WP_FN void weft__cuda_add_first_octets(float (&sums)[8], const struct weft__cuda_log_sum *sum,
+                                       uint32_t octet)
+{
+#pragma unroll 1
+    for (int32_t s = 0; s < sum->num_firsts; s++) {
+        if (sum->firsts[s] == NULL)
+            continue;
+        weft__cuda_with_wide_float(sum->first_dtype, [&](auto element) {
+            weft__cuda_wide<decltype(element), 8> wide;
+            float values[8];
+            weft__cuda_load_octet<decltype(element)>(&wide, sum->firsts[s], octet, sum->is_aligned);
+            weft__cuda_decode_wide<decltype(element)>(values, wide);
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                sums[i] = __fadd_rn(sums[i], values[i]);
+        });
+    }
+}
 
 WP_FN void weft__cuda_add_log(float (&sums)[8], const struct weft__cuda_log_octet &codes,
                               float weight, uint32_t octet)
@@ -267,17 +289,24 @@ WP_FN void weft__cuda_store_octet(const struct weft__cuda_log_sum *sum, uint32_t
     }
 }
 
+enum weft__cuda_first_rows { WEFT__CUDA_LOGS_ALONE, WEFT__CUDA_LOGS_AFTER_FIRST };
+
 /* Called, as weft__cuda_reduce_slowly is, and for its reasons. */
-static inline __device__ __noinline__ void
+template <weft__cuda_first_rows FIRSTS>
+static __device__ __noinline__ void
 weft__cuda_sum_log(uint32_t lane_idx, struct weft__cuda_log_sum sum, int64_t num_elements)
 {
     const uint32_t num_octets = (uint32_t)(num_elements / WEFT__CUDA_OCTET);
-    sum.is_aligned =
-        weft__cuda_unit_bytes(weft__cuda_low_bits(lane_idx, sum.srcs, sum.num_srcs) * 2 |
-                              (uint32_t)(uint64_t)sum.dst) == 16;
+    uint32_t low_bits =
+        weft__cuda_low_bits(lane_idx, sum.srcs, sum.num_srcs) * 2 | (uint32_t)(uint64_t)sum.dst;
+    if (FIRSTS == WEFT__CUDA_LOGS_AFTER_FIRST)
+        low_bits |= weft__cuda_low_bits(lane_idx, sum.firsts, sum.num_firsts);
+    sum.is_aligned = weft__cuda_unit_bytes(low_bits) == 16;
 #pragma unroll 1
     for (uint32_t octet = lane_idx; octet < num_octets; octet += WP_WARP_SIZE) {
         float sums[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+        if (FIRSTS == WEFT__CUDA_LOGS_AFTER_FIRST)
+            weft__cuda_add_first_octets(sums, &sum, octet);
         weft__cuda_sum_log_octet(sums, &sum, octet, num_octets);
         weft__cuda_with_wide_float(sum.dst_dtype, [&](auto element) {
             weft__cuda_store_octet<decltype(element)>(&sum, octet, sums);
@@ -289,6 +318,23 @@ WP_FN void wp_row_log_sum(struct wp_warp *warp, void *dst, const void *const *sr
                           const float *weights, int32_t num_srcs, weft_dtype dst_dtype,
                           int64_t num_elements)
 {
-    const struct weft__cuda_log_sum sum = {dst, srcs, weights, num_srcs, dst_dtype, 0};
-    weft__cuda_sum_log((uint32_t)wp_lane_idx(warp), sum, num_elements);
+    const struct weft__cuda_log_sum rows = {dst,     NULL,     0,         dst_dtype, srcs,
+                                            weights, num_srcs, dst_dtype, 0};
+    weft__cuda_sum_log<WEFT__CUDA_LOGS_ALONE>((uint32_t)wp_lane_idx(warp), rows, num_elements);
+}
+
+WP_FN void wp_row_log_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
+                                int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements)
+{
+    const struct weft__cuda_log_sum rows = {dst,
+                                            srcs,
+                                            sum.num_first,
+                                            sum.first_dtype,
+                                            srcs + sum.num_first,
+                                            NULL,
+                                            num_srcs - sum.num_first,
+                                            sum.dst_dtype,
+                                            0};
+    weft__cuda_sum_log<WEFT__CUDA_LOGS_AFTER_FIRST>((uint32_t)wp_lane_idx(warp), rows,
+                                                    num_elements);
 }

@@ -57,29 +57,56 @@ void weft__sim_row_log_encode(struct wp_warp *warp, const void *const *dsts, int
     sim_yield();
 }
 
-void weft__sim_row_log_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
-                           const float *weights, int32_t num_srcs, weft_dtype dst_dtype,
-                           int64_t num_elements, struct weft__sim_place place)
+/* What the sources of a sum have for a block; those that are read. */
+static void find_sources(const void **from, const void *const *srcs, int32_t num_srcs,
+                         struct wp_mixed_sum sum, int64_t idx, int64_t num_elements,
+                         const void *code)
 {
-    const void *code = __builtin_return_address(0);
-    sim_trace("reduce", place, dst, (uint64_t)num_elements);
+    const struct block first = block_at(idx, num_elements, sum.first_dtype);
+    for (int32_t s = 0; s < num_srcs; s++) {
+        const int is_first = s < sum.num_first;
+        const uint64_t offset = is_first ? first.wide_offset : first.log_offset;
+        from[s] = srcs[s] == NULL ? NULL : (const char *)srcs[s] + offset;
+        if (srcs[s] != NULL)
+            sim_check_access(from[s], is_first ? first.wide_bytes : first.log_bytes, SIM_ROW_READ,
+                             code);
+    }
+}
+
+static void sum_logs(struct wp_warp *warp, void *dst, const void *const *srcs, const float *weights,
+                     int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements,
+                     const void *code)
+{
     sim_check_access(srcs, (size_t)num_srcs * sizeof *srcs, SIM_READ, code);
     if (weights != NULL)
         sim_check_access(weights, (size_t)num_srcs * sizeof *weights, SIM_READ, code);
     for (int64_t i = (int64_t)sim_row_turn(warp); i < num_blocks_of(num_elements);
          i += WP_WARP_SIZE) {
         const void *from[WP_WARP_POINTERS];
-        const struct block block = block_at(i, num_elements, dst_dtype);
+        const struct block block = block_at(i, num_elements, sum.dst_dtype);
         char *to = (char *)dst + block.wide_offset;
-        for (int32_t s = 0; s < num_srcs; s++) {
-            from[s] = srcs[s] == NULL ? NULL : (const char *)srcs[s] + block.log_offset;
-            if (srcs[s] != NULL)
-                sim_check_access(from[s], block.log_bytes, SIM_ROW_READ, code);
-        }
+        find_sources(from, srcs, num_srcs, sum, i, num_elements, code);
         begin_writing(to, block.wide_bytes, code);
         weft__cpu_rows_of(WEFT__ROWS_BASE)
-            ->log_sum(to, from, weights, num_srcs, dst_dtype, block.num_elements);
+            ->log_sum(to, from, weights, num_srcs, sum, block.num_elements);
     }
     sim_current()->num_row_operations++;
     sim_yield();
+}
+
+void weft__sim_row_log_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
+                           const float *weights, int32_t num_srcs, weft_dtype dst_dtype,
+                           int64_t num_elements, struct weft__sim_place place)
+{
+    const struct wp_mixed_sum sum = {0, dst_dtype, WEFT_LOG_10BIT, dst_dtype, WP_READ_LATER};
+    sim_trace("reduce", place, dst, (uint64_t)num_elements);
+    sum_logs(warp, dst, srcs, weights, num_srcs, sum, num_elements, __builtin_return_address(0));
+}
+
+void weft__sim_row_log_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
+                                 int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements,
+                                 struct weft__sim_place place)
+{
+    sim_trace("reduce", place, dst, (uint64_t)num_elements);
+    sum_logs(warp, dst, srcs, NULL, num_srcs, sum, num_elements, __builtin_return_address(0));
 }

@@ -77,6 +77,9 @@ void weft__sim_row_log_encode(struct wp_warp *warp, const void *const *dsts, int
 void weft__sim_row_log_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
                            const float *weights, int32_t num_srcs, weft_dtype dst_dtype,
                            int64_t num_elements, struct weft__sim_place place);
+void weft__sim_row_log_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
+                                 int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements,
+                                 struct weft__sim_place place);
 /* A row that is to be sent. */
 struct wp_packet_row {
     const void *src;
@@ -190,6 +193,8 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
 #define wp_row_log_sum(warp, dst, srcs, weights, num_srcs, dst_dtype, num_elements)                \
     weft__sim_row_log_sum(warp, dst, srcs, weights, num_srcs, dst_dtype, num_elements,             \
                           WEFT__SIM_HERE)
+#define wp_row_log_sum_mixed(warp, dst, srcs, num_srcs, sum, num_elements)                         \
+    weft__sim_row_log_sum_mixed(warp, dst, srcs, num_srcs, sum, num_elements, WEFT__SIM_HERE)
 #define wp_packets_load(warp, src, bytes) ((struct wp_packet_row){(((void)(warp)), (src)), (bytes)})
 #define wp_packets_send(warp, packets, to, row)                                                    \
     weft__sim_packets_send(warp, packets, to, (row)->src, (row)->bytes, WEFT__SIM_HERE)
