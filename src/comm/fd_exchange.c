@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "comm/fd_exchange.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stddef.h>

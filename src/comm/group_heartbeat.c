@@ -2,7 +2,6 @@
 /* The rendezvous' end of the members' heartbeats, from when all have met: before, ranks wait to
  * meet and do nothing else. */
 #include "comm/group_internal.h"
-#include "comm/log.h"
 #include "comm/status.h"
 #include "comm/thread.h"
 

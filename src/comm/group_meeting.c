@@ -7,7 +7,6 @@
 #include "comm/group_internal.h"
 #include "comm/listener.h"
 #include "comm/log.h"
-#include "comm/status.h"
 #include "comm/thread.h"
 
 static int has_departed(const struct weft__group *group, int32_t rank)

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/log.h"
 #include "comm/settings.h"
 #include "comm/thread.h"
 #include "net/mac.h"

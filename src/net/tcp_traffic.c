@@ -2,7 +2,6 @@
 /* Messages to and from peers that are admitted: out of the memory where they are, and into that
  * where they belong. */
 #include <errno.h>
-#include <limits.h>
 #include <sys/uio.h>
 
 #include "net/tcp_internal.h"

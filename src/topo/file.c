@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "comm/error.h"
 #include "comm/settings.h"
 
 static const struct weft__xml_rule rules[] = {

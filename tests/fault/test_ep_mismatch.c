@@ -7,7 +7,6 @@
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_operation.h"
-#include "oracle/ep_trials.h"
 
 /* The odd one is in the first of two nodes, if there are two. */
 enum {

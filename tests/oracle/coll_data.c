@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "workload/elements.h"
 #include "workload/rng.h"
 
 /* The bits of a floating-point format; integers have fraction_bits 0. */

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Wrong arguments of the collectives: the message names the argument, its value and what is allowed, and
  * nothing has been sent, so that the right call afterwards works. */
-#include <unistd.h>
 
 #include "harness/cmocka.h"
 #include "oracle/coll_call.h"
-#include "oracle/coll_rank.h"
 #include "workload/collective.h"
 
 enum { NUM_RANKS = 3, COUNT = 20, ROW_BYTES = COUNT * 4 };

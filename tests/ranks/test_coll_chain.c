@@ -2,7 +2,6 @@
 /* Operations whose input is the output of the one before, and whose output is where that one's input was,
  * without the host in between: only the order of the stream, and what an operation promises when it has
  * finished, keeps them apart. Integers that wrap around lose nothing, so any mistake is in the end. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "harness/cmocka.h"

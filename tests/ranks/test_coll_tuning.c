@@ -7,7 +7,6 @@
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/coll_call.h"
-#include "oracle/coll_rank.h"
 
 enum { NUM_RANKS = 3 };
 

@@ -8,7 +8,6 @@
 #include "harness/machine.h"
 #include "harness/memory.h"
 #include "oracle/coll_rank.h"
-#include "oracle/ep_trials.h"
 
 enum {
     WORDS_PER_RANK = 512,

@@ -2,7 +2,6 @@
 /* What low latency refuses, by name: arguments, operations for which there is no result or one too many, and
  * ranks that disagree. */
 #include "harness/cmocka.h"
-#include "harness/machine.h"
 #include "harness/ranks.h"
 
 enum { NUM_RANKS = 2, TOKENS = 4, TOPK = 2, EXPERTS = 6, HIDDEN = 16, CAPACITY = 8 };

@@ -2,8 +2,6 @@
 /* Low latency without some of its ranks: who masks whom is drawn, pair by pair; what the others do for each other
  * stays exact, to the bit, and masked ranks come back. */
 #include "harness/cmocka.h"
-#include "harness/machine.h"
-#include "harness/memory.h"
 #include "harness/ranks.h"
 #include "oracle/ll_seat.h"
 #include "workload/rng.h"

@@ -3,7 +3,6 @@
  * bits. */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
-#include "oracle/ll_seat.h"
 #include "oracle/ll_trials.h"
 
 static const struct shape {

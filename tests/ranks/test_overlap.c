@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "harness/cmocka.h"
-#include "harness/machine.h"
 #include "harness/ranks.h"
 
 enum { NUM_RANKS = 2, NUM_TOKENS = 4, NUM_TOPK = 2, HIDDEN = 32, CAPACITY = 8 };

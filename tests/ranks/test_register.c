@@ -6,7 +6,6 @@
 
 #include "harness/cmocka.h"
 #include "harness/machine.h"
-#include "harness/memory.h"
 #include "harness/stock.h"
 #include "oracle/coll_call.h"
 #include "oracle/coll_rank.h"

@@ -7,7 +7,6 @@
 #include "harness/cmocka.h"
 #include "net/fake.h"
 #include "net/net_internal.h"
-#include "net/work_queue.h"
 #include "net_post.h"
 
 enum { HEAP, AREA, BYTES = 4096, ENOUGH_ROUNDS = 1000 };

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "comm/error.h"
-#include "comm/log.h"
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "net/engine.h"

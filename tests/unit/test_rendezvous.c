@@ -2,7 +2,6 @@
 /* What strangers and broken ranks do to the rendezvous: here the last rank of a run is no rank, but
  * speaks to the server by hand, while the others make a communicator without it. */
 #include <poll.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>

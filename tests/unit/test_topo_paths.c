@@ -5,7 +5,6 @@
 
 #include "comm/error.h"
 #include "harness/cmocka.h"
-#include "topo/file.h"
 #include "topo/paths.h"
 #include "topo_files.h"
 
