@@ -18,45 +18,22 @@ struct difference {
     uint32_t operations; /* bit for each that can differ so */
 };
 
-static void change_count(struct coll_case *spec)
-{
-    spec->count--;
-}
+/* What the odd one does otherwise. */
+#define CHANGE(name, statement)                                                                    \
+    static void name(struct coll_case *spec)                                                       \
+    {                                                                                              \
+        statement;                                                                                 \
+    }
 
-static void change_size_class(struct coll_case *spec)
-{
-    spec->count = spec->count == SMALL ? LARGE : SMALL;
-}
-
-static void change_dtype(struct coll_case *spec)
-{
-    spec->dtype = WEFT_INT32;
-}
-
-static void change_op(struct coll_case *spec)
-{
-    spec->op = WEFT_MAX;
-}
-
-static void premultiply(struct coll_case *spec)
-{
-    spec->factor = COLL_FACTOR_GIVEN;
-}
-
-static void change_root(struct coll_case *spec)
-{
-    spec->root = 2;
-}
-
-static void change_operation(struct coll_case *spec)
-{
-    spec->operation = spec->operation == COLL_BROADCAST ? COLL_ALL_REDUCE : COLL_BROADCAST;
-}
-
-static void change_place(struct coll_case *spec)
-{
-    spec->send_place = spec->recv_place = COLL_ELSEWHERE;
-}
+CHANGE(change_count, spec->count--)
+CHANGE(change_size_class, spec->count = spec->count == SMALL ? LARGE : SMALL)
+CHANGE(change_dtype, spec->dtype = WEFT_INT32)
+CHANGE(change_op, spec->op = WEFT_MAX)
+CHANGE(premultiply, spec->factor = COLL_FACTOR_GIVEN)
+CHANGE(change_root, spec->root = 2)
+CHANGE(change_operation,
+       spec->operation = spec->operation == COLL_BROADCAST ? COLL_ALL_REDUCE : COLL_BROADCAST)
+CHANGE(change_place, spec->send_place = spec->recv_place = COLL_ELSEWHERE)
 
 struct plan {
     struct coll_case spec;

@@ -65,15 +65,15 @@ static void fill_call(struct call *call)
 static int32_t other_offsets[NUM_EXPERTS + 1] = {0, 1, 2, 3, 4, 5, 6};
 static int32_t other_ranks[NUM_EXPERTS] = {2, 2, 1, 1, 0, 0};
 
-static void change_num_experts(struct call *call)
-{
-    call->ep.num_experts++;
-}
+/* What the odd one does otherwise. */
+#define CHANGE(name, statement)                                                                    \
+    static void name(struct call *call)                                                            \
+    {                                                                                              \
+        statement;                                                                                 \
+    }
 
-static void change_max_topk(struct call *call)
-{
-    call->ep.max_topk++;
-}
+CHANGE(change_num_experts, call->ep.num_experts++)
+CHANGE(change_max_topk, call->ep.max_topk++)
 
 static void change_placement(struct call *call)
 {
@@ -81,30 +81,11 @@ static void change_placement(struct call *call)
     call->ep.expert_ranks = other_ranks;
 }
 
-static void change_rings(struct call *call)
-{
-    call->ep.num_staging_slots++;
-}
-
-static void change_max_tokens(struct call *call)
-{
-    call->handle.max_tokens++;
-}
-
-static void change_experts_of_handle(struct call *call)
-{
-    call->handle.num_experts = NUM_EXPERTS - 1;
-}
-
-static void change_num_topk(struct call *call)
-{
-    call->handle.num_topk++;
-}
-
-static void change_row_bytes(struct call *call)
-{
-    call->planes[0].row_bytes -= 4;
-}
+CHANGE(change_rings, call->ep.num_staging_slots++)
+CHANGE(change_max_tokens, call->handle.max_tokens++)
+CHANGE(change_experts_of_handle, call->handle.num_experts = NUM_EXPERTS - 1)
+CHANGE(change_num_topk, call->handle.num_topk++)
+CHANGE(change_row_bytes, call->planes[0].row_bytes -= 4)
 
 static void change_narrow_dtype(struct call *call)
 {
@@ -113,10 +94,7 @@ static void change_narrow_dtype(struct call *call)
     call->planes[0].scales = call->planes[1].dst;
 }
 
-static void change_num_planes(struct call *call)
-{
-    call->dispatch.num_planes = 2;
-}
+CHANGE(change_num_planes, call->dispatch.num_planes = 2)
 
 static void add_topk_idx(struct call *call)
 {
@@ -125,15 +103,8 @@ static void add_topk_idx(struct call *call)
     call->dispatch.recv_topk_idx = (char *)call->heap + 8192;
 }
 
-static void change_dtype(struct call *call)
-{
-    call->combine.dtype = WEFT_BF16;
-}
-
-static void change_hidden(struct call *call)
-{
-    call->combine.hidden = 2 * HIDDEN;
-}
+CHANGE(change_dtype, call->combine.dtype = WEFT_BF16)
+CHANGE(change_hidden, call->combine.hidden = 2 * HIDDEN)
 
 static void add_combine_weights(struct call *call)
 {
@@ -141,15 +112,8 @@ static void add_combine_weights(struct call *call)
     call->combine.out_topk_weights = (float *)call->rows.data + NUM_TOKENS * HIDDEN;
 }
 
-static void call_notify(struct call *call)
-{
-    call->operation = EP_NOTIFY;
-}
-
-static void call_combine(struct call *call)
-{
-    call->operation = EP_COMBINE;
-}
+CHANGE(call_notify, call->operation = EP_NOTIFY)
+CHANGE(call_combine, call->operation = EP_COMBINE)
 
 static weft_result issue(const struct call *call, weft_ep_handle *handle, weft_stream *stream)
 {

@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 #include "harness/host_calls.h"
 
-static weft_result split(struct host_scene *scene)
-{
-    return weft_comm_split(scene->comm, 0, 0, NULL, &scene->made.child);
-}
+/* A call, and what undoes it. */
+#define CALL(name, call)                                                                           \
+    static weft_result name(struct host_scene *scene)                                              \
+    {                                                                                              \
+        return call;                                                                               \
+    }
+#define UNDO(name, call)                                                                           \
+    static void name(struct host_scene *scene)                                                     \
+    {                                                                                              \
+        call;                                                                                      \
+    }
+
+CALL(split, weft_comm_split(scene->comm, 0, 0, NULL, &scene->made.child))
 
 static weft_result split_team(struct host_scene *scene)
 {
@@ -12,30 +21,11 @@ static weft_result split_team(struct host_scene *scene)
     return weft_comm_split_strided(scene->comm, 0, 1, num_ranks, NULL, &scene->made.child);
 }
 
-static void destroy_child(struct host_scene *scene)
-{
-    weft_comm_destroy(scene->made.child);
-}
-
-static weft_result meet(struct host_scene *scene)
-{
-    return weft_host_barrier(scene->comm);
-}
-
-static weft_result gather(struct host_scene *scene)
-{
-    return weft_host_all_gather(scene->comm, scene->memory, 16, scene->gathered);
-}
-
-static weft_result allocate(struct host_scene *scene)
-{
-    return weft_heap_alloc(scene->comm, 128, &scene->made.ptr);
-}
-
-static void free_allocation(struct host_scene *scene)
-{
-    weft_heap_free(scene->comm, scene->made.ptr);
-}
+UNDO(destroy_child, weft_comm_destroy(scene->made.child))
+CALL(meet, weft_host_barrier(scene->comm))
+CALL(gather, weft_host_all_gather(scene->comm, scene->memory, 16, scene->gathered))
+CALL(allocate, weft_heap_alloc(scene->comm, 128, &scene->made.ptr))
+UNDO(free_allocation, weft_heap_free(scene->comm, scene->made.ptr))
 
 static weft_result grow(struct host_scene *scene)
 {
@@ -44,15 +34,8 @@ static weft_result grow(struct host_scene *scene)
     return result == WEFT_OK ? weft_heap_grow(scene->comm, info.committed_bytes + 1) : result;
 }
 
-static weft_result create_arena(struct host_scene *scene)
-{
-    return weft_arena_create(scene->comm, 256, &scene->made.arena);
-}
-
-static void destroy_arena(struct host_scene *scene)
-{
-    weft_arena_destroy(scene->made.arena);
-}
+CALL(create_arena, weft_arena_create(scene->comm, 256, &scene->made.arena))
+UNDO(destroy_arena, weft_arena_destroy(scene->made.arena))
 
 static weft_result create_coll(struct host_scene *scene)
 {
@@ -62,30 +45,11 @@ static weft_result create_coll(struct host_scene *scene)
     return weft_coll_create(scene->comm, &config, &scene->made.coll);
 }
 
-static void destroy_coll(struct host_scene *scene)
-{
-    weft_coll_destroy(scene->made.coll);
-}
-
-static weft_result register_memory(struct host_scene *scene)
-{
-    return weft_memory_register(scene->comm, scene->memory, sizeof scene->memory, NULL);
-}
-
-static void unregister_memory(struct host_scene *scene)
-{
-    weft_memory_unregister(scene->comm, scene->memory);
-}
-
-static weft_result unregister_nothing(struct host_scene *scene)
-{
-    return weft_memory_unregister(scene->comm, NULL);
-}
-
-static weft_result end_capture(struct host_scene *scene)
-{
-    return weft_coll_record_end(scene->capture);
-}
+UNDO(destroy_coll, weft_coll_destroy(scene->made.coll))
+CALL(register_memory, weft_memory_register(scene->comm, scene->memory, sizeof scene->memory, NULL))
+UNDO(unregister_memory, weft_memory_unregister(scene->comm, scene->memory))
+CALL(unregister_nothing, weft_memory_unregister(scene->comm, NULL))
+CALL(end_capture, weft_coll_record_end(scene->capture))
 
 static weft_result destroy_capture(struct host_scene *scene)
 {
@@ -102,10 +66,7 @@ static weft_result create_ep(struct host_scene *scene)
     return weft_ep_create(scene->comm, &config, &scene->made.ep);
 }
 
-static void destroy_ep(struct host_scene *scene)
-{
-    weft_ep_destroy(scene->made.ep);
-}
+UNDO(destroy_ep, weft_ep_destroy(scene->made.ep))
 
 static weft_result create_ll(struct host_scene *scene)
 {
@@ -118,10 +79,7 @@ static weft_result create_ll(struct host_scene *scene)
     return weft_ll_create(scene->ep, &config, &scene->made.ll);
 }
 
-static void destroy_ll(struct host_scene *scene)
-{
-    weft_ll_destroy(scene->made.ll);
-}
+UNDO(destroy_ll, weft_ll_destroy(scene->made.ll))
 
 const struct host_call host_calls[NUM_HOST_CALLS] = {
     {"weft_comm_split", split, destroy_child, HOST_CALL_ANYWHERE},
