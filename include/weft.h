@@ -673,7 +673,7 @@ typedef enum weft_collective {
     WEFT_SCATTER = 7
 } weft_collective;
 
-/* How they are done. None of this changes a bit of any result, except RING, TREE and MULTICAST by
+/* How they are done. None of this changes a bit of any result, except sums by RING, TREE and MULTICAST by
  * hardware, which nothing but a pin chooses. On one node of up to WEFT_COLL_MAX_RANKS ranks any but
  * RAILS; of more ranks, or on several nodes, RAILS and TREE. */
 typedef enum weft_algorithm {
@@ -730,7 +730,8 @@ typedef enum weft_algorithm {
      * - r if R is even, else r - 1, and rank 0 the last place. The same bits on all ranks, as RING.
      *
      * Over several nodes the first tree alone, for small messages, in which places are nodes: so 2 log2
-     * D hops in place of 2 (D - 1) by RAILS. What a node adds is the sum of its ranks, as by RAILS,
+     * D hops in place of 2 (D - 1) by RAILS; of a broadcast fewer than 2 log2 D in place of D - 1, which
+     * AUTO takes over 8 nodes or more, up to 32 KiB. What a node adds is the sum of its ranks, as by RAILS,
      * from rail to rail. */
     WEFT_ALGORITHM_TREE = 11
 } weft_algorithm;
@@ -1006,7 +1007,7 @@ WEFT_API const char *weft_coll_algorithm_name(weft_algorithm algorithm);
 
 /* What has chosen an algorithm; the first of these that says something does. */
 typedef enum weft_coll_reason {
-    WEFT_COLL_ONLY_ONE = 0, /* over several nodes */
+    WEFT_COLL_ONLY_ONE = 0, /* over several nodes, but for small broadcasts over many */
     WEFT_COLL_PINNED = 1,   /* by weft_coll_config, or asked for by the call that explains it */
     WEFT_COLL_TABLE = 2,    /* a row of the file that WEFT_TUNING names */
     /* A row of a table that the library has with it: of just this GPU and number of ranks, where

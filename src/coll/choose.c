@@ -142,6 +142,23 @@ static const struct weft__tuning_row *find_row(const weft_coll *coll, weft_colle
     return NULL;
 }
 
+int weft__coll_chooses_trees(const weft_comm *comm)
+{
+    return comm->topology.num_nodes >= weft__coll_defaults(comm)->tree_least_nodes;
+}
+
+static struct weft__coll_choice choose_over_nodes(const weft_coll *coll, weft_collective collective,
+                                                  uint64_t row_bytes)
+{
+    const uint64_t most = weft__coll_defaults(coll->comm)->tree_broadcast_bytes;
+    if (collective != WEFT_BROADCAST || !weft__coll_chooses_trees(coll->comm))
+        return (struct weft__coll_choice){.algorithm = WEFT_ALGORITHM_RAILS,
+                                          .reason = WEFT_COLL_ONLY_ONE};
+    return (struct weft__coll_choice){.algorithm = row_bytes <= most ? WEFT_ALGORITHM_TREE
+                                                                     : WEFT_ALGORITHM_RAILS,
+                                      .reason = WEFT_COLL_FORMULA};
+}
+
 struct weft__coll_choice weft__coll_choose(const weft_coll *coll, weft_collective collective,
                                            uint64_t row_bytes)
 {
@@ -149,8 +166,7 @@ struct weft__coll_choice weft__coll_choose(const weft_coll *coll, weft_collectiv
         return (struct weft__coll_choice){.algorithm = coll->pinned[collective],
                                           .reason = WEFT_COLL_PINNED};
     if (coll->internode != NULL)
-        return (struct weft__coll_choice){.algorithm = WEFT_ALGORITHM_RAILS,
-                                          .reason = WEFT_COLL_ONLY_ONE};
+        return choose_over_nodes(coll, collective, row_bytes);
     const struct weft__tuning_row *row = find_row(coll, collective, row_bytes);
     if (row == NULL)
         return (struct weft__coll_choice){.algorithm =

@@ -127,6 +127,10 @@ struct weft__coll_defaults {
      * two shots, of broadcasts relays. */
     uint64_t two_push_bytes;
     uint64_t relay_bytes;
+    /* From how many nodes on, and up to where, a tree of them is faster than rails: of broadcasts, whose bits are the
+     * same. */
+    int32_t tree_least_nodes;
+    uint64_t tree_broadcast_bytes;
 };
 const struct weft__coll_defaults *weft__coll_defaults(const weft_comm *comm);
 
@@ -142,6 +146,8 @@ struct weft__coll_choice weft__coll_choose(const weft_coll *coll, weft_collectiv
                                            uint64_t row_bytes);
 /* Whether it is pinned for a collective, or in a row of the table: the same on all ranks. */
 int weft__coll_is_asked_for(const weft_coll *coll, weft_algorithm algorithm);
+/* Whether small broadcasts go by the tree of so many nodes, unless something else is pinned. */
+int weft__coll_chooses_trees(const weft_comm *comm);
 /* 1 if the algorithm is one for this collective. */
 int weft__coll_can(weft_collective collective, weft_algorithm algorithm);
 /* 1 if its sums are in an order of its own, so that nothing but a pin chooses it. */

@@ -9,7 +9,9 @@ enum { MOST_SLOT_BYTES = (16 << 10) + WP_CHUNK_HEADER_BYTES };
 
 static int is_wanted(const weft_coll *coll)
 {
-    return coll->comm->topology.num_nodes > 1 && weft__coll_is_asked_for(coll, WEFT_ALGORITHM_TREE);
+    return coll->comm->topology.num_nodes > 1 &&
+           (weft__coll_chooses_trees(coll->comm) ||
+            weft__coll_is_asked_for(coll, WEFT_ALGORITHM_TREE));
 }
 
 static struct weft__tree_place place_of(int32_t num_nodes, int32_t node)

@@ -302,18 +302,35 @@ WP_FN enum wp_status carry_broadcast(struct wp_carrier *carrier)
 
 /* ------------------------------------------------------------------ trees */
 
+/* A broadcast's root waits for nobody along the tree if there is room for all that it sends, whatever the others do. */
+WP_FN int waits_for_nobody(const struct wp_carrier *carrier, const struct wp_rings *rings)
+{
+    const struct wp_internode_collective_args *args = carrier->args;
+    const int32_t node = rings->nodes.node;
+    const struct wp_stream stream = wp_stream_of(args, args->root_node, node);
+    return args->collective == WEFT_BROADCAST && node == args->root_node &&
+           wp_stream_chunks(rings, &stream, carrier->channel, 0) <= (uint64_t)wp_ring_window(rings);
+}
+
 /* What is called goes around all the same, in an empty chunk from the first rail to that of the next node, before anybody
- * waits along the tree: so calls that go by trees and by rings find each other, and such with other roots. */
+ * waits along the tree: so calls that go by trees and by rings find each other, and such with other roots. Who does not wait
+ * there sends its rows before it hears the node before it. */
 WP_FN enum wp_status carry_by_tree(struct wp_carrier *carrier, struct wp_tree_walk *walk)
 {
     struct wp_stream none = wp_stream_of(carrier->args, 0, 0);
     none.num_rows = 0;
     const struct step tell = {none, 0, 0, 1, 0, 0}, hear = {none, 0, 1, 0, 0, 0};
     const int is_first = carrier->args->rings.nodes.local_idx == 0 && carrier->channel == 0;
-    enum wp_status status = is_first ? take_step(carrier, &tell) : WP_STATUS_OK;
-    if (is_first && status == WP_STATUS_OK)
-        status = take_step(carrier, &hear);
-    return status == WP_STATUS_OK ? wp_tree_carry(walk) : status;
+    enum { TELLS, FIRST, SECOND, NUM_STAGES };
+    const int walks_at = waits_for_nobody(carrier, &carrier->args->tree.rings) ? FIRST : SECOND;
+    enum wp_status status = WP_STATUS_OK;
+    for (int stage = TELLS; stage < NUM_STAGES && status == WP_STATUS_OK; stage++) {
+        if (stage == walks_at)
+            status = wp_tree_carry(walk);
+        else if (is_first)
+            status = take_step(carrier, stage == TELLS ? &tell : &hear);
+    }
+    return status;
 }
 
 /* ------------------------------------------------------------------ one node */

@@ -107,3 +107,33 @@ TEST(many_processes)
         skip();
     run_sizes(&many, RANKS_PROCESSES, NUM_OPERATIONS, 2000);
 }
+
+/* Small broadcasts over many nodes go by their tree, and larger ones, between them, by rails. */
+TEST_ON_RANKS(broadcasts_by_trees, RANKS_THREADS, 8)
+{
+    enum { NUM_NODES = 8, MOST_BYTES = 32 << 10 };
+    static const uint64_t counts[] = {1, MOST_BYTES / 4, MOST_BYTES / 4 + 1, 100, 0, 7};
+    weft_coll_explanation why = WEFT_INIT(weft_coll_explanation);
+    struct ep_rank self;
+    weft_coll *coll;
+    if (ep_rank_open(&self, context, NUM_NODES, 1 << 20))
+        return 1;
+    RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));
+    RANK_CHECK_OK(context,
+                  weft_coll_explain(coll, WEFT_BROADCAST, WEFT_ALGORITHM_AUTO, MOST_BYTES, &why));
+    RANK_CHECK(context, why.algorithm == WEFT_ALGORITHM_TREE && why.reason == WEFT_COLL_FORMULA,
+               "%s because of %d", weft_coll_algorithm_name(why.algorithm), (int)why.reason);
+    RANK_CHECK(context,
+               weft_coll_algorithm(coll, WEFT_BROADCAST, MOST_BYTES + 1) == WEFT_ALGORITHM_RAILS &&
+                   weft_coll_algorithm(coll, WEFT_ALL_REDUCE, 4) == WEFT_ALGORITHM_RAILS &&
+                   weft_coll_algorithm(coll, WEFT_REDUCE, 4) == WEFT_ALGORITHM_RAILS,
+               "trees are chosen for more");
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        const struct coll_case spec =
+            coll_case_random(i, NUM_NODES, COLL_BROADCAST, WEFT_INT32, WEFT_SUM, counts[i]);
+        if (coll_check(&self, coll, &spec, "broadcast"))
+            return 1;
+    }
+    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    return ep_rank_close(&self);
+}
