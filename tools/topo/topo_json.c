@@ -145,6 +145,8 @@ int topo_print_json(const struct topo_view *view)
         json_object_set_new(
             object, "times",
             topo_times_as_json(&view->times, topo_view_set(view, WEFT__CHANNELS_RING)));
+    if (object != NULL && topo_view_why_no_times(view) != NULL)
+        json_object_set_new(object, "no_times", json_string(topo_view_why_no_times(view)));
     const int result =
         object ? json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9)) : -1;
     json_decref(object);

@@ -247,20 +247,32 @@ static void print_connections(const struct topo_view *view)
     printf("(--json has all)\n");
 }
 
+static void print_times(const struct topo_view *view)
+{
+    const char *why_none = topo_view_why_no_times(view);
+    if (why_none != NULL)
+        printf("\nNo times: %s.\n", why_none);
+    if (!topo_view_has_times(view))
+        return;
+    topo_print_times(&view->times, topo_view_set(view, WEFT__CHANNELS_RING));
+    if (view->num_nodes > 1)
+        printf("Of one of the machines alone: what is between them is not modelled.\n");
+}
+
 int topo_print_text(const struct topo_view *view)
 {
     print_counts(view);
     print_tree(view);
     if (weft__topo_count(view->topo, WEFT__TOPO_GPU) == 0) {
         printf("\nNo GPU with a rank: there are no channels to search.\n");
+        print_times(view);
         return 0;
     }
     print_matrix(view, WEFT__TOPO_GPU);
     if (weft__topo_count(view->topo, WEFT__TOPO_NET) > 0)
         print_matrix(view, WEFT__TOPO_NET);
     print_sets(view);
-    if (topo_view_has_times(view))
-        topo_print_times(&view->times, topo_view_set(view, WEFT__CHANNELS_RING));
+    print_times(view);
     if (view->is_connected)
         print_connections(view);
     return 0;

@@ -19,6 +19,17 @@ int topo_view_has_times(const struct topo_view *view)
     return view->times.op != TOPO_NO_TIMES && topo_view_set(view, WEFT__CHANNELS_RING) != NULL;
 }
 
+const char *topo_view_why_no_times(const struct topo_view *view)
+{
+    if (view->times.op == TOPO_NO_TIMES || topo_view_has_times(view))
+        return NULL;
+    if (weft__topo_count(view->topo, WEFT__TOPO_GPU) == 0)
+        return "the model is of GPUs, and none here has a rank; weft coll --explain tells of CPUs";
+    return view->sets.of[WEFT__CHANNELS_RING] == NULL
+               ? "they are as fast as the rings together, and none were looked for (--pattern ring)"
+               : "they are as fast as the rings together, and there are none";
+}
+
 const char *topo_set_name(enum weft__channels_id id)
 {
     static const char *const names[] = {"rings", "trees", "collnet chains", "NVLS",

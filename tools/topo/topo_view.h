@@ -26,6 +26,8 @@ const struct weft__channels *topo_view_set(const struct topo_view *view, enum we
 
 /* Whether somebody asks for times, and there are rings to have them of. */
 int topo_view_has_times(const struct topo_view *view);
+/* Why somebody asks in vain; NULL: nobody does. */
+const char *topo_view_why_no_times(const struct topo_view *view);
 
 const char *topo_set_name(enum weft__channels_id id);
 /* Bus ids as files have them. */
