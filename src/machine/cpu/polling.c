@@ -8,10 +8,15 @@
 enum {
     /* A few microseconds: a signal between two running ranks takes less. */
     NUM_SPINS = 64,
-    /* The waits of operations of up to 1 MiB mostly end within this, which is also longer than
-     * other ranks keep the core meanwhile. With 30 us, eight ranks on two cores that dispatch a
-     * token each were as slow as without polling. */
-    POLL_NS = 300 * 1000,
+    /* Of yields that came back so soon that nobody had much to do. Others are no cost: while ranks that share a core copy
+     * and send, none of them sleeps, whose wake-up is a system call of its peer, an interrupt of its core, and two
+     * switches to the thread that drives the net. With 300 us of any yields most waits of 1 MiB between hosts of four
+     * ranks slept. */
+    IDLE_NS = 1000 * 1000,
+    BUSY_YIELD_NS = 20 * 1000,
+    LONG_YIELD_NS =
+        1000 * 1000, /* longer than ranks work between two waits of operations of a MiB */
+    MOST_NS = 10 * 1000 * 1000,
     /* So some 3 ms are lost in one of that many waits, beside a program that never sleeps; when it
      * is gone, ranks poll again after some 10 ms of small operations. */
     MAX_SLEEPS = 255
@@ -52,17 +57,19 @@ static int yield_until_met(struct weft__polling *polling, enum weft__cores cores
                            struct weft__condition condition)
 {
     const int64_t begin_ns = weft__now_ns();
-    int64_t yielded_ns, now_ns = begin_ns;
+    int64_t now_ns = begin_ns, idle_ns = 0, yield_ns;
     int is_met;
     do {
-        yielded_ns = now_ns;
         sched_yield();
         is_met = condition.is_met(condition.argument);
-        now_ns = weft__now_ns();
-    } while (!is_met && now_ns - begin_ns < POLL_NS);
+        yield_ns = weft__now_ns() - now_ns;
+        now_ns += yield_ns;
+        if (yield_ns < BUSY_YIELD_NS)
+            idle_ns += yield_ns;
+    } while (!is_met && idle_ns < IDLE_NS && yield_ns < LONG_YIELD_NS &&
+             now_ns - begin_ns < MOST_NS);
     /* Who has a core that nobody else wants loses nothing by a wait that is just longer. */
-    const int has_paid =
-        now_ns - yielded_ns < POLL_NS && (is_met || cores >= WEFT__CORE_FOR_EACH_RANK);
+    const int has_paid = yield_ns < LONG_YIELD_NS && (is_met || cores >= WEFT__CORE_FOR_EACH_RANK);
     weft__polling_end(polling, has_paid ? WEFT__POLLING_PAID : WEFT__POLLING_DID_NOT_PAY);
     return is_met;
 }
