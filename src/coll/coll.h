@@ -36,6 +36,7 @@ struct weft_coll {
     int32_t num_blocks;                           /* 0: the machine's choice */
     int32_t num_warps;
     int32_t direct_blocks[WEFT__NUM_WORKS]; /* of direct programs: the same on all ranks */
+    int shares_cores;                       /* somewhere ranks take turns on a core */
     struct weft__tuning tuning;             /* rank 0's, and behind it what is shipped */
     char device[WEFT__TUNING_NAME_BYTES];   /* of all ranks; "": not the same, or not measured */
     struct wp_multicast_queues queues;      /* on one node: as a multicast object would have them */

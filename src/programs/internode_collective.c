@@ -355,7 +355,9 @@ WP_FN enum wp_status carry(const struct wp_operation *op,
     struct wp_tree_walk walk = wp_tree_walk_of(&carrier);
     const int32_t num_nodes = args->rings.nodes.num_nodes;
     enum wp_status status;
-    if (num_nodes == 1)
+    if (args->rings.nodes.local_idx >= args->rings.nodes.num_rails)
+        status = WP_STATUS_OK; /* no rail in this operation, but its counters go on */
+    else if (num_nodes == 1)
         status = wp_is_reduction(args) ? sum_within(&carrier) : WP_STATUS_OK;
     else if (args->tree.num_levels > 0)
         status = carry_by_tree(&carrier, &walk);
@@ -472,10 +474,9 @@ WP_PROGRAM(internode_collective, warp, args)
     if (status != WP_STATUS_OK)
         return wp_operation_end(&op, status);
     const struct wp_rings *rings = &args->rings;
-    const int32_t num_channels =
-        rings->nodes.local_idx < rings->nodes.num_rails ? rings->num_channels : 0;
     for (int32_t channel = wp_launch_warp_idx(warp);
-         channel < num_channels && status == WP_STATUS_OK; channel += wp_num_launch_warps(warp))
+         channel < rings->num_channels && status == WP_STATUS_OK;
+         channel += wp_num_launch_warps(warp))
         status = carry(&op, args, channel);
     if (status == WP_STATUS_OK)
         copy_within(&op, args);

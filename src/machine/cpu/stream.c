@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "comm/cores.h"
 #include "comm/thread.h"
 #include "machine/cpu/launch.h"
 #include "machine/cpu/pending.h"
@@ -354,6 +355,11 @@ static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *
 }
 
 /* ---------------------------------------------------------------- the machine */
+
+static int shares_cores(const weft_comm *comm)
+{
+    return weft__count_cores(comm) == WEFT__FEWER_CORES_THAN_RANKS;
+}
 
 static void wait_launches(weft_comm *comm)
 {

@@ -326,6 +326,13 @@ static void free_network(weft_comm *comm, void *memory)
     weft__on_host_network_free(comm, memory);
 }
 
+/* All ranks take turns in one thread. */
+static int shares_cores(const weft_comm *comm)
+{
+    (void)comm;
+    return 1;
+}
+
 const struct weft__machine weft__host_machine =
     WEFT__ON_HOST_MACHINE("sim", weft__on_host_start, weft__on_host_do_nothing,
                           weft__on_host_describe_no_network, copy_on_host, free_network, NULL);
