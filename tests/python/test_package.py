@@ -20,6 +20,15 @@ def c_name(name):
     return "weft_" + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
+def declarations():
+    """weft.h and its parts, without comments."""
+    text = ""
+    for part in glob.glob(HEADER[:-len(".h")] + "*.h"):
+        with open(part, encoding="utf-8") as file:
+            text += re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+    return text
+
+
 def compiled(tmp_path, source):
     (tmp_path / "layout.c").write_text(
         f'#include <stdio.h>\n#include "{HEADER}"\nint main(void) {{\n{source}\nreturn 0; }}\n')
@@ -43,8 +52,7 @@ def test_structs(tmp_path):
 
 
 def test_enumerations(tmp_path):
-    with open(HEADER, encoding="utf-8") as file:
-        text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+    text = declarations()
     source, expected = "", []
     for enum, body in re.findall(r"typedef enum (\w+) \{(.*?)\}", text, flags=re.S):
         members = list(getattr(abi, "".join(w.capitalize() for w in enum.split("_")[1:])))
@@ -60,8 +68,7 @@ def test_enumerations(tmp_path):
 
 def test_functions():
     """As many arguments as the header declares, and pointers where it has them."""
-    with open(HEADER, encoding="utf-8") as file:
-        text = re.sub(r"/\*.*?\*/|^#.*?$", "", file.read(), flags=re.S | re.M)
+    text = re.sub(r"^#.*?$", "", declarations(), flags=re.M)
     declared = re.findall(r"WEFT_API\s+([^;]*?)\b(weft_\w+)\((.*?)\);", text, flags=re.S)
     assert sorted(name for _, name, _ in declared) == sorted(abi.FUNCTIONS)
     for _, name, arguments in declared:
