@@ -4,8 +4,8 @@
 
 #include "harness/memory.h"
 #include "oracle/ep_oracle.h"
-#include "oracle/logarithmic.h"
 #include "workload/elements.h"
+#include "workload/logarithmic.h"
 
 /* Whose rows are summed: those that answer a token. */
 struct answers {

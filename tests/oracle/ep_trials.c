@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "harness/memory.h"
-#include "oracle/logarithmic.h"
 #include "workload/elements.h"
+#include "workload/logarithmic.h"
 #include "workload/rng.h"
 
 enum { ARENA_BYTES = 4 << 20 };

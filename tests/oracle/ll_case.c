@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "harness/memory.h"
-#include "oracle/logarithmic.h"
 #include "oracle/quantised.h"
 #include "workload/elements.h"
+#include "workload/logarithmic.h"
 #include "workload/rng.h"
 
 enum draw { DRAW_TOKENS, DRAW_EXPERT, DRAW_WEIGHT, DRAW_ELEMENTS };

@@ -5,9 +5,9 @@
 
 #include <math.h>
 
-#include "oracle/logarithmic.h"
 #include "row_values.h"
 #include "workload/elements.h"
+#include "workload/logarithmic.h"
 
 enum {
     LOG_MAX_ELEMENTS = 1664,

@@ -26,7 +26,7 @@ static weft_result open_ep(struct ep_layer *layer)
     config.num_staging_slots = options->num_staging_slots;
     config.staging_slot_bytes = options->staging_slot_bytes;
     config.staging_bytes = options->staging_bytes;
-    config.combine_wire = options->wire == EP_WIRE_FP32 ? WEFT_FP32 : 0;
+    config.combine_wire = ep_wire_dtype(options);
     weft_result result = weft_stream_create(layer->comm, &layer->stream);
     return result == WEFT_OK ? weft_ep_create(layer->comm, &config, &layer->ep) : result;
 }

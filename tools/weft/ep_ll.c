@@ -36,6 +36,7 @@ weft_ll_config ep_ll_config(const struct ep_options *options)
         config.scale = rows.scale;
         config.group_elements = (int32_t)rows.group_elements;
     }
+    config.answer_dtype = ep_wire_dtype(options);
     config.num_blocks = options->num_blocks;
     config.num_warps = options->num_warps;
     config.route = (weft_ll_route)options->ll_route;

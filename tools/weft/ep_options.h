@@ -11,8 +11,15 @@
 #include "workload/trace.h"
 
 enum ep_check_mode { EP_CHECK_FULL, EP_CHECK_SAMPLE, EP_CHECK_NONE };
-/* What combine's sums of nodes are rounded to on the network. */
-enum ep_wire { EP_WIRE_DTYPE, EP_WIRE_FP32 };
+/* What combine's values are rounded to on their way, as combine_wire and answer_dtype have it. */
+enum ep_wire {
+    EP_WIRE_DTYPE,
+    EP_WIRE_FP32,
+    EP_WIRE_BF16,
+    EP_WIRE_FP16,
+    EP_WIRE_LOG_10BIT,
+    EP_NUM_WIRES
+};
 /* Of outputs of dispatch and inputs of combine. */
 enum ep_memory { EP_MEMORY_HEAP, EP_MEMORY_OTHER };
 extern const char *const ep_memory_names[]; /* NULL behind the last */
@@ -89,5 +96,6 @@ int ep_ll_are_cut(const struct ep_options *options, int32_t a, int32_t b);
 uint64_t ep_ll_element_bytes(const struct ep_options *options);
 uint64_t ep_ll_scale_bytes(const struct ep_options *options);
 
-/* What the sums on the network are made of, as the reports name it. */
+/* That one as weft.h has it, and as the reports name it. */
+weft_dtype ep_wire_dtype(const struct ep_options *options);
 const char *ep_wire_name(const struct ep_options *options);

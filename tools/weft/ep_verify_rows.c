@@ -5,6 +5,7 @@
 #include "ep_pass.h"
 #include "ep_verify.h"
 #include "workload/convert.h"
+#include "workload/logarithmic.h"
 #include "workload/rng.h"
 
 enum { SAMPLE_ROWS = 64 };
@@ -100,6 +101,20 @@ void ep_verify_fill_row(const struct ep_verifier *verifier, int64_t token, unsig
                row_bytes);
 }
 
+/* There and back; WEFT_FP32: nothing. */
+static void round_values(struct ep_verifier *verifier, weft_dtype dtype, float *values)
+{
+    const int64_t hidden = verifier->layer->options->hidden;
+    if (dtype == WEFT_LOG_10BIT) {
+        logarithmic_make_row(WEFT_FP32, values, hidden, verifier->row);
+        for (int64_t h = 0; h < hidden; h++)
+            values[h] = logarithmic_number(verifier->row, hidden, h);
+    } else if (dtype != WEFT_FP32) {
+        elements_from_fp32(dtype, values, (size_t)hidden, verifier->row);
+        elements_to_fp32(dtype, verifier->row, (size_t)hidden, values);
+    }
+}
+
 /* What a rank answers that sums before it rounds once: one row, scaled by all its experts at once. */
 static void answer_scaled(struct ep_verifier *verifier, int64_t token, int32_t r)
 {
@@ -120,7 +135,7 @@ static void answer_weighed(struct ep_verifier *verifier, int64_t token, int32_t 
 {
     const struct ep_layer *layer = verifier->layer;
     const struct ep_routing *routing = layer->routing;
-    const weft_dtype kind = layer->options->kind;
+    const weft_dtype kind = layer->options->kind, wire = ep_wire_dtype(layer->options);
     const int32_t *topk_idx = ep_routing_topk_idx(routing, token);
     const float *topk_weights = ep_routing_topk_weights(routing, token);
     const size_t hidden = (size_t)layer->options->hidden;
@@ -133,8 +148,18 @@ static void answer_weighed(struct ep_verifier *verifier, int64_t token, int32_t 
         for (size_t h = 0; h < hidden; h++)
             verifier->answer[h] += topk_weights[k] * verifier->y[h];
     }
-    elements_from_fp32(kind, verifier->answer, hidden, verifier->row);
-    elements_to_fp32(kind, verifier->row, hidden, verifier->y);
+    memcpy(verifier->y, verifier->answer, hidden * sizeof(float));
+    if (wire == WEFT_DTYPE_NONE || wire == WEFT_LOG_10BIT) /* made of rows of the dtype */
+        round_values(verifier, kind, verifier->y);
+}
+
+/* Whether answers are rounded each for itself: of low latency, and of one node where that makes rows shorter. */
+static int are_rounded(const struct ep_layer *layer)
+{
+    const struct ep_options *options = layer->options;
+    const int is_narrower = options->kind == WEFT_FP32 || options->wire == EP_WIRE_LOG_10BIT;
+    return options->wire != EP_WIRE_DTYPE &&
+           (options->mode == EP_MODE_LOW_LATENCY || (layer->num_nodes == 1 && is_narrower));
 }
 
 /* What rank `r` answers, as a row of the payload's format. */
@@ -145,6 +170,8 @@ static void add_answer(struct ep_verifier *verifier, int64_t token, int32_t r)
         answer_weighed(verifier, token, r);
     else
         answer_scaled(verifier, token, r);
+    if (are_rounded(verifier->layer))
+        round_values(verifier, ep_wire_dtype(options), verifier->y);
     for (size_t h = 0; h < (size_t)options->hidden; h++)
         verifier->partial[h] += verifier->y[h];
 }
@@ -164,10 +191,10 @@ static void sum_node(struct ep_verifier *verifier, int64_t token, int32_t node)
     for (int32_t r = 0; r < layer->num_ranks; r++)
         if (is_of_part(layer, r, node) && ep_routing_goes_to(layer->routing, token, r))
             add_answer(verifier, token, r);
-    if (layer->options->wire == EP_WIRE_FP32 && layer->num_nodes > 1)
-        return;
-    elements_from_fp32(layer->options->kind, verifier->partial, hidden, verifier->row);
-    elements_to_fp32(layer->options->kind, verifier->row, hidden, verifier->partial);
+    const int is_sent = layer->num_nodes > 1 && layer->options->mode == EP_MODE_NORMAL;
+    const weft_dtype wire = ep_wire_dtype(layer->options);
+    round_values(verifier, is_sent && wire != WEFT_DTYPE_NONE ? wire : layer->options->kind,
+                 verifier->partial);
 }
 
 /* The rows of the token on all ranks that had it, summed as combine documents. With one node, rounding its sum

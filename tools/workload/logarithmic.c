@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "oracle/logarithmic.h"
+#include "workload/logarithmic.h"
 
 #include <math.h>
 #include <string.h>
