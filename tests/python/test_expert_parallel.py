@@ -209,6 +209,28 @@ def test_ordinary_arrays(shape, staging_bytes):
     run(layer, num_ranks)
 
 
+def test_rows_that_combine_rounds_on_the_way():
+    ids = random_ids(9, 0, 7, 2, 4)
+    x = rng(9, 1).standard_normal((7, 128)).astype(np.float32)
+    num_rows = np.array([len({e // 2 for e in row if e >= 0}) for row in ids])[:, None]
+
+    def layer(comm):
+        sums = {}
+        for wire in (weft.Dtype.NONE, weft.Dtype.FP32, weft.Dtype.FP16, weft.Dtype.LOG_10BIT):
+            handle = weft.ExpertParallel(comm, 4, combine_wire=wire, staging_bytes=1 << 16).handle(2)
+            handle.layout(ids)
+            handle.notify()
+            rows = handle.dispatch(x, topk_idx=ids).x
+            sums[wire] = handle.combine(rows)
+        assert (sums[weft.Dtype.NONE] == x * num_rows).all()
+        assert (sums[weft.Dtype.FP32] == sums[weft.Dtype.NONE]).all()
+        assert (sums[weft.Dtype.FP16] == x.astype(np.float16).astype(np.float32) * num_rows).all()
+        assert np.allclose(sums[weft.Dtype.LOG_10BIT], x * num_rows, rtol=0.02, atol=1e-5)
+        assert not (sums[weft.Dtype.LOG_10BIT] == sums[weft.Dtype.NONE]).all()
+
+    run(layer, 2)
+
+
 def test_capacity_mode():
     def layer(comm):
         ids = np.zeros((5, 1), np.int64)  # all to rank 0
