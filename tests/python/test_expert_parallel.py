@@ -217,7 +217,8 @@ def test_rows_that_combine_rounds_on_the_way():
     def layer(comm):
         sums = {}
         for wire in (weft.Dtype.NONE, weft.Dtype.FP32, weft.Dtype.FP16, weft.Dtype.LOG_10BIT):
-            handle = weft.ExpertParallel(comm, 4, combine_wire=wire, staging_bytes=1 << 16).handle(2)
+            ep = weft.ExpertParallel(comm, 4, combine_wire=wire, staging_bytes=1 << 16)
+            handle = ep.handle(2)
             handle.layout(ids)
             handle.notify()
             rows = handle.dispatch(x, topk_idx=ids).x
