@@ -4,7 +4,7 @@
 
 #include "programs/block.h"
 
-/* Where row operations take it from. */
+/* Where row operations take it from. The lanes meet before the first of them. */
 WP_FN const float *factor_of(struct wp_warp *warp, const struct wp_premultiply_args *args)
 {
     float *factor = (float *)wp_warp_shared(warp);
@@ -12,7 +12,6 @@ WP_FN const float *factor_of(struct wp_warp *warp, const struct wp_premultiply_a
         return args->factor_at;
     if (wp_lane_idx(warp) == 0)
         *factor = args->factor;
-    wp_warp_sync(warp);
     return factor;
 }
 
