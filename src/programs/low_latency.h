@@ -461,8 +461,16 @@ WP_FN int wp_ll_is_quantised(const struct wp_ll_plan *plan)
     return plan->quantisation.dst_dtype != plan->dtype;
 }
 
-/* In how many parts a block's warps share so many rows. */
+/* In how many parts a block's warps share so many rows: a power of two, so that nothing is divided, which
+ * takes as long as a load. */
 WP_FN struct wp_share wp_ll_share(struct wp_warp *warp, int32_t num_rows)
 {
-    return wp_share_rows(wp_num_warps(warp), num_rows, NULL);
+    enum { MAX_PARTS_LOG2 = 3 };
+    const int32_t num_warps = wp_num_warps(warp);
+    int32_t parts_log2 = 0;
+    while (parts_log2 < MAX_PARTS_LOG2 && num_rows << (parts_log2 + 1) <= num_warps)
+        parts_log2++;
+    const struct wp_share share = {num_warps, 1 << parts_log2, (1u << 31) >> parts_log2,
+                                   num_rows << parts_log2, NULL};
+    return share;
 }

@@ -79,7 +79,7 @@ struct wp_ll_slot {
     uint64_t scales_offset;
     uint64_t token_offset; /* int32_t: its index at the source */
     uint64_t
-        answer_offset; /* int32_t: its place at the source, for the answer; with nodes the slot */
+        answer_offset; /* int32_t: the slot at the source for its answer, or for its first one */
     uint64_t experts_offset; /* int32_t [num_topk], -1 where the choice is not here */
     uint64_t weights_offset; /* float [num_topk] */
     uint64_t

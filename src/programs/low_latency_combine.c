@@ -2,10 +2,9 @@
 /*
  * low_latency_combine: each rank sends, for each row that it has got, an answer to the row's owner:
  * the sum of its experts' rows in ascending order of the choices, or each expert's row by itself.
- * The owner sums what comes, ranks or choices in ascending order. Each row tells
- * where its answer goes: its token's place, in which there is a slot for each choice, and for sums the
- * first one of each rank; with nodes the slot itself, since the answers of a rank to a block go in one
- * put.
+ * The owner sums what comes, ranks or choices in ascending order. Each row tells to which slot its answer
+ * goes, or the first one of several: those of a token's choices are a stride apart, with nodes those of a
+ * rank lie one behind the other, since they go in one put.
  */
 #ifndef WP_LL_HAS_NODES /* internode_low_latency_combine.c */
 #define WP_LL_HAS_NODES(plan) 0
@@ -27,8 +26,8 @@ struct answerer {
 struct asked_row {
     int32_t source;
     int32_t idx;
-    int32_t answer;         /* its token's place; with nodes the slot of its (first) answer, */
-    int32_t block_answer;   /* and that of the first that the rows of its block get */
+    int32_t answer;         /* the slot of its (first) answer, */
+    int32_t block_answer;   /* and with nodes that of the first that the rows of its block get */
     const int32_t *experts; /* [num_topk] -1 where the choice is not here */
     const float *weights;   /* [num_topk] */
 };
@@ -74,18 +73,6 @@ WP_FN const char *row_of_rank(const struct answerer *answerer, struct asked_row 
     return args->rows + idx * args->row_stride_bytes;
 }
 
-/* Warp-wide: the first choice here, of which there is one at least. */
-WP_FN int32_t first_choice(const struct answerer *answerer, const int32_t *experts)
-{
-    const int32_t num_topk = answerer->args->ll.plan.num_topk;
-    struct wp_warp *warp = answerer->run->op.warp;
-    int32_t first = num_topk;
-    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE)
-        if (experts[k] >= 0 && k < first)
-            first = k;
-    return num_topk - (int32_t)wp_max_u32(warp, (uint32_t)(num_topk - first));
-}
-
 WP_FN int32_t count_experts(const int32_t *experts, int32_t num_choices)
 {
     int32_t num_experts = 0;
@@ -94,19 +81,13 @@ WP_FN int32_t count_experts(const int32_t *experts, int32_t num_choices)
     return num_experts;
 }
 
-/* Where the answer to a row goes, for choice k, or for all from k on: to its slot, or to where that
- * is staged. */
-WP_FN char *answer_place(const struct answerer *answerer, struct asked_row row, int32_t k)
+/* Where the answer to a row goes: to its slot, or to where that is staged. */
+WP_FN char *answer_place(const struct answerer *answerer, struct asked_row row, int32_t slot)
 {
     const struct wp_low_latency *ll = &answerer->args->ll;
-    const struct wp_ll_plan *plan = &ll->plan;
     if (wp_ll_stays(ll, row.source))
         return wp_ll_row(ll, ll->exchange.rank, answerer->result, row.source, row.idx);
-    if (!WP_LL_HAS_NODES(plan))
-        return wp_ll_answer(ll, row.source, answerer->number,
-                            wp_ll_answer_slot(plan, ll->exchange.rank, row.answer, k));
-    const int32_t slot = row.answer + (plan->answers_are_rows ? count_experts(row.experts, k) : 0);
-    if (!wp_ll_is_remote(ll, row.source))
+    if (!WP_LL_HAS_NODES(&ll->plan) || !wp_ll_is_remote(ll, row.source))
         return wp_ll_answer(ll, row.source, answerer->number, slot);
     return ll->network.memory + wp_ll_staged_answer(ll, answerer->number, row.source,
                                                     wp_block_idx(answerer->run->op.warp),
@@ -147,14 +128,14 @@ WP_FN void send_logarithms(const struct answerer *answerer, char *dst, const flo
 }
 
 /* Part `span` of a row, or of the weighted sum of the warp's pointers. */
-WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, int32_t choice,
+WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, int32_t slot,
                        const float *weights, int32_t num_srcs, struct wp_span span)
 {
     const struct wp_low_latency *ll = &answerer->args->ll;
     const struct wp_ll_plan *plan = &ll->plan;
     struct wp_warp *warp = answerer->run->op.warp;
     const struct wp_ll_elements elements = wp_ll_elements_of(plan, span);
-    char *dst = answer_place(answerer, row, choice) + wp_ll_answer_bytes(plan, elements.first);
+    char *dst = answer_place(answerer, row, slot) + wp_ll_answer_bytes(plan, elements.first);
     const struct wp_weighted_sum sum = {plan->dtype, plan->answer_dtype, plan->reuse};
     if (plan->answer_dtype == WEFT_LOG_10BIT)
         send_logarithms(answerer, dst, weights, num_srcs, elements.num);
@@ -171,17 +152,16 @@ WP_FN void answer_with_row(const struct answerer *answerer, struct asked_row row
     const struct wp_low_latency *ll = &answerer->args->ll;
     const void **pointers = wp_warp_pointers(warp);
     const char *from = row_of_rank(answerer, row) + span.begin;
-    const int32_t choice = first_choice(answerer, row.experts);
     wp_warp_sync(warp); /* those before have been used */
     if (wp_lane_idx(warp) == 0)
         pointers[0] = ll->plan.answer_dtype != ll->plan.dtype
                           ? from
-                          : answer_place(answerer, row, choice) + span.begin;
+                          : answer_place(answerer, row, row.answer) + span.begin;
     wp_warp_sync(warp);
     if (ll->plan.answer_dtype == ll->plan.dtype)
         wp_row_copy_for(warp, ll->plan.reuse, pointers, 1, from, span.bytes);
     else
-        send_answer(answerer, row, choice, NULL, 1, span);
+        send_answer(answerer, row, row.answer, NULL, 1, span);
 }
 
 /* Lists the caller's rows for the choices here, with their weights; returns how many there are. */
@@ -212,9 +192,8 @@ WP_FN int32_t find_rows(const struct answerer *answerer, struct asked_row row, u
 WP_FN void answer_with_sum(const struct answerer *answerer, struct asked_row row,
                            struct wp_span span)
 {
-    const int32_t choice = first_choice(answerer, row.experts);
     const int32_t num_rows = find_rows(answerer, row, span.begin);
-    send_answer(answerer, row, choice, wp_ll_weights(answerer->run->op.warp), num_rows, span);
+    send_answer(answerer, row, row.answer, wp_ll_weights(answerer->run->op.warp), num_rows, span);
 }
 
 /* One answer for each choice; where its expert had no room, of zeros. */
@@ -224,14 +203,20 @@ WP_FN void answer_by_choice(const struct answerer *answerer, struct asked_row ro
     struct wp_warp *warp = answerer->run->op.warp;
     const struct wp_low_latency *ll = &answerer->args->ll;
     const int32_t *packed = wp_ll_packed(ll, answerer->result, row.source, row.idx);
+    int32_t first = -1, num_before = 0; /* of the choices here */
     for (int32_t k = 0; k < ll->plan.num_topk; k++) {
         if (row.experts[k] < 0)
             continue;
+        first = first < 0 ? k : first;
+        const int32_t later = WP_LL_HAS_NODES(&ll->plan)
+                                  ? num_before
+                                  : (k - first) * ll->plan.answer_slots.choice_stride;
+        num_before++;
         wp_warp_sync(warp); /* the row before has been used */
         if (wp_lane_idx(warp) == 0 && packed[k] >= 0)
             wp_warp_pointers(warp)[0] = packed_row(answerer, packed[k]) + span.begin;
         wp_warp_sync(warp);
-        send_answer(answerer, row, k, NULL, packed[k] >= 0, span);
+        send_answer(answerer, row, row.answer + later, NULL, packed[k] >= 0, span);
     }
 }
 
@@ -252,6 +237,7 @@ WP_FN void answer_part(const struct answerer *answerer, int32_t source, struct w
         answer_with_sum(answerer, row, span);
 }
 
+/* The first ranges have been read. */
 WP_FN void answer_all(const struct answerer *answerer)
 {
     struct wp_warp *warp = answerer->run->op.warp;
@@ -259,7 +245,7 @@ WP_FN void answer_all(const struct answerer *answerer)
     const struct wp_share *share = &ll->share_of_sources;
     int32_t unit = wp_warp_idx(warp); /* of those of all sources: from the i-th one's first on */
     for (int32_t i = 0; i < ll->exchange.num_ranks; i++) {
-        if (i % WP_WARP_SIZE == 0)
+        if (i > 0 && i % WP_WARP_SIZE == 0)
             wp_ll_read_ranges(answerer->run, answerer->result, i);
         const int32_t source = wp_rank_after(&ll->exchange, i);
         const struct wp_ll_range range = wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE];
@@ -315,8 +301,13 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     if (answerer.result > numbers->rows_received ||
         answerer.number > numbers->answers_received + (uint64_t)plan->num_halves)
         return wp_ll_fail(run, numbers->rows_received, answerer.result);
+    const int has_masks = wp_ll_has_masks(&args->ll.masks);
+    if (!has_masks) /* they are far, and have come: with masks it is found out now whose count */
+        wp_ll_read_ranges(run, answerer.result, 0);
     enum wp_status status = wp_ll_await_block(run, WP_LL_ROOM, WP_LL_ANSWERS,
                                               wp_ll_number_before(run, answerer.number));
+    if (status == WP_STATUS_OK && has_masks)
+        wp_ll_read_ranges(run, answerer.result, 0);
     if (status == WP_STATUS_OK)
         answer_all(&answerer);
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);

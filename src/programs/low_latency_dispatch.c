@@ -91,14 +91,15 @@ WP_FN void send_elements(const struct wp_ll_sender *sender, int32_t token, struc
     wp_row_quantise(warp, slots, src, plan->quantisation, elements.num);
 }
 
-/* Where the rank of choice j answers: the token's place, or with nodes its slot. */
+/* The slot to which the rank of choice j, its first one of the token, answers first. */
 WP_FN int32_t answer_to(const struct wp_ll_sender *sender, int32_t token, int32_t j)
 {
     const struct wp_low_latency *ll = &sender->args->ll;
-    return WP_LL_HAS_NODES(&ll->plan)
-               ? wp_ll_answer_slots(ll, sender->number, token)[j]
-               : wp_ll_place_of(&ll->plan, wp_block_idx(sender->run->op.warp), sender->tokens,
-                                token);
+    if (WP_LL_HAS_NODES(&ll->plan))
+        return wp_ll_answer_slots(ll, sender->number, token)[j];
+    return wp_ll_answer_slot(
+        &ll->plan, wp_ll_choices_of(sender, token)[j].rank,
+        wp_ll_place_of(&ll->plan, wp_block_idx(sender->run->op.warp), sender->tokens, token), j);
 }
 
 /* What goes with the row: to slot j, about choice k. */
@@ -303,6 +304,8 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         run->numbers.rows_received + 1};
     if (taker.number > run->numbers.rows_sent)
         return wp_ll_fail(run, run->numbers.rows_sent, taker.number);
+    /* The block, for its status, and has not met since. */
+    const int asked_before = plan->is_by_expert || WP_LL_HAS_NODES(plan);
     enum wp_status status = WP_STATUS_OK;
     if (WP_LL_HAS_NODES(plan) && plan->message.num_sources > 0)
         status = wp_ll_relay(run, taker.number); /* first, since others wait for it */
@@ -316,7 +319,8 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
             wp_ll_pack_all(&taker);
         wp_ll_tell_num_rows(&taker);
     }
-    status = (enum wp_status)wp_block_max_again(warp, (uint32_t)status);
+    status = (enum wp_status)(asked_before ? wp_block_max_again(warp, (uint32_t)status)
+                                           : wp_block_max(warp, (uint32_t)status));
     if (status != WP_STATUS_OK)
         return status;
     wp_ll_tell_missing(run, args->missing_ranks, args->num_rows_per_rank);

@@ -130,6 +130,8 @@ WP_FN void wp_ll_sum_tokens(const struct wp_ll_summer *summer, struct wp_ll_summ
     while (part.unit < summer->share.num_units) {
         if (part.span.bytes > 0)
             wp_ll_sum_part(summer, &part);
+        if (part.unit + num_warps >= summer->share.num_units)
+            return;
         part = wp_ll_find_part(summer, part.unit + num_warps);
     }
 }
