@@ -66,8 +66,8 @@ static struct range find_range(weft_dtype wide, const void *src, int64_t first)
     range.high = bits_of(greatest) / 65536 + (bits_of(greatest) % 65536 != 0);
     range.high = range.high < 0x7f7f ? range.high : 0x7f7f;
     range.low = bits_of(least) / 65536;
-    if (range.low < range.high - 32 * 128)
-        range.low = range.high - 32 * 128;
+    if (range.low < range.high - INT64_C(32) * 128)
+        range.low = range.high - INT64_C(32) * 128;
     return range;
 }
 
