@@ -30,8 +30,9 @@ struct run {
 
 static weft_result call(const struct run *run)
 {
-    return collective_enqueue(&run->collective, run->bench->coll, run->send, run->recv,
-                              run->bench->stream);
+    const struct bench *bench = run->bench;
+    return collective_enqueue(&run->collective, weft_comm_rank(bench->comm), bench->coll, run->send,
+                              run->recv, bench->stream);
 }
 
 static weft_result time_calls(const struct run *run, struct spans *spans)

@@ -43,8 +43,8 @@ struct work {
 static weft_result call(const struct work *work)
 {
     const struct job *job = work->job;
-    return collective_enqueue(work->collective, work->coll, job->memory.send, job->memory.recv,
-                              job->rank.stream);
+    return collective_enqueue(work->collective, job->rank.rank, work->coll, job->memory.send,
+                              job->memory.recv, job->rank.stream);
 }
 
 static int enqueue_call(void *work)
@@ -244,7 +244,7 @@ static int open_memory(struct job *job)
         .comm = job->rank.comm, .stream = job->rank.cuda_stream, .max_bytes = max_bytes};
     WEFT_TRY(weft_heap_alloc(job->rank.comm, max_bytes, &memory->send));
     WEFT_TRY(weft_heap_alloc(job->rank.comm, max_bytes, &memory->recv));
-    job->source = (struct element_source){1, job->options->dtype, ELEMENTS_NUMBERS};
+    job->source = (struct element_source){1, job->options->dtype, ELEMENTS_NUMBERS, NULL};
     return collective_memory_init(memory, &job->source);
 }
 

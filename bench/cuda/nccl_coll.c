@@ -264,7 +264,7 @@ static int run(struct job *job)
                                   .num_iters = options->num_iters};
     TRY(timing_init(&job->timing));
     /* NCCL promises no order of its sums: those of small whole numbers need none. */
-    job->source = (struct element_source){1, options->dtype, ELEMENTS_WHOLE};
+    job->source = (struct element_source){1, options->dtype, ELEMENTS_WHOLE, NULL};
     if (options->form != FORM_JSON && job->rank.rank == 0)
         collective_report_heading();
     for (int i = 0; i < NUM_VARIANTS; i++)

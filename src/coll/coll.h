@@ -92,20 +92,23 @@ weft_result weft__coll_check_reach(weft_comm *comm);
 weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **coll);
 void weft__coll_destroy(weft_coll *coll);
 
-/* operations.c */
-weft_result weft__coll_run(const struct weft__coll_call *call);
-/* By an algorithm that can do it; of a premultiplied sum the input is the products. */
-weft_result weft__coll_run_by(const struct weft__coll_call *call, weft_algorithm algorithm);
-/* premultiplied.c */
-weft_result weft__coll_run_premultiplied(const struct weft__coll_call *call,
-                                         weft_algorithm algorithm);
 /* Rows of any length, [num_ranks] each. */
 struct weft__coll_v_rows {
     struct wp_span *sent;
     struct wp_span *received;
 };
+/* operations.c: calls those below */
+weft_result weft__coll_run(const struct weft__coll_call *call);
 weft_result weft__coll_exchange_v(const struct weft__coll_call *call,
                                   const struct weft__coll_v_rows *rows);
+/* premultiplied.c: calls the next */
+weft_result weft__coll_run_premultiplied(const struct weft__coll_call *call,
+                                         weft_algorithm algorithm);
+/* by_algorithm.c: by one that can do it; of a premultiplied sum the input is the products */
+weft_result weft__coll_run_by(const struct weft__coll_call *call, weft_algorithm algorithm);
+weft_result weft__coll_exchange_v_by(const struct weft__coll_call *call,
+                                     const struct weft__coll_v_rows *rows,
+                                     weft_algorithm algorithm);
 /* transfers.c: by rails */
 weft_result weft__coll_groups_exchange_v(const struct weft__coll_call *call,
                                          const struct weft__coll_v_rows *rows);

@@ -65,7 +65,7 @@ void ll_fill_token(const struct ll_case *problem, int32_t step, int32_t rank, in
                    void *elements)
 {
     const struct element_source source = {draw(problem, DRAW_ELEMENTS, step, rank, 0),
-                                          problem->dtype, ELEMENTS_NUMBERS};
+                                          problem->dtype, ELEMENTS_NUMBERS, NULL};
     elements_fill(&source, token, 0, (uint64_t)problem->hidden, elements);
 }
 

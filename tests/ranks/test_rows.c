@@ -124,7 +124,7 @@ static void point_to(struct rows *rows, const struct actor *actor)
 static void fill_wide_rows(const struct rows *rows, struct actor *actor, uint64_t seed)
 {
     const struct element_source source = {seed, rows->args.dtype,
-                                          seed % 2 == 0 ? ELEMENTS_BITS : ELEMENTS_NUMBERS};
+                                          seed % 2 == 0 ? ELEMENTS_BITS : ELEMENTS_NUMBERS, NULL};
     for (int64_t row = 0; row < rows->args.num_rows; row++)
         elements_fill(&source, row, 0, (uint64_t)rows->args.hidden,
                       actor->contents[SRC] + rows->offsets[SRC] +

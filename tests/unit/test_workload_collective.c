@@ -16,7 +16,7 @@ static unsigned char output[NUM_RANKS * MAX_BYTES], expected[NUM_RANKS * MAX_BYT
 TEST(any_part_is_that_of_the_whole)
 {
     for (int dtype = 1; dtype <= NUM_DTYPES; dtype++) {
-        const struct element_source source = {3, (weft_dtype)dtype, ELEMENTS_NUMBERS};
+        const struct element_source source = {3, (weft_dtype)dtype, ELEMENTS_NUMBERS, NULL};
         const size_t bytes = dtype_bytes(source.dtype);
         elements_fill(&source, 1, 0, COUNT, expected);
         for (uint64_t first = 0, count; first < COUNT; first += count) {
@@ -79,7 +79,7 @@ enum { NUM_FLOAT_DTYPES = sizeof float_dtypes / sizeof *float_dtypes };
 TEST(floats_are_reduced_in_order_in_fp32)
 {
     for (int d = 0; d < NUM_FLOAT_DTYPES; d++) {
-        const struct element_source source = {5, float_dtypes[d], ELEMENTS_NUMBERS};
+        const struct element_source source = {5, float_dtypes[d], ELEMENTS_NUMBERS, NULL};
         fill_inputs(&source, COUNT);
         for (int op = 0; op < NUM_REDUCE_OPS; op++) {
             elements_reduce(&source, (weft_reduce_op)op, NUM_RANKS, 0, COUNT, output);
@@ -107,7 +107,7 @@ TEST(any_floats_are_reduced_in_order_in_fp32)
 static void check_own_order(void (*check)(const struct element_source *source))
 {
     for (int d = 0; d < NUM_FLOAT_DTYPES; d++) {
-        const struct element_source source = {5, float_dtypes[d], ELEMENTS_NUMBERS};
+        const struct element_source source = {5, float_dtypes[d], ELEMENTS_NUMBERS, NULL};
         fill_inputs(&source, COUNT);
         check(&source);
         elements_reduce(&source, WEFT_SUM, NUM_RANKS, 0, COUNT, expected);
@@ -166,7 +166,7 @@ TEST(trees_round_on_the_way_up)
 
 TEST(doubles_are_reduced_in_fp64)
 {
-    const struct element_source source = {5, WEFT_FP64, ELEMENTS_NUMBERS};
+    const struct element_source source = {5, WEFT_FP64, ELEMENTS_NUMBERS, NULL};
     double values[NUM_RANKS], result;
     fill_inputs(&source, COUNT);
     elements_reduce(&source, WEFT_AVG, NUM_RANKS, 0, COUNT, output);
@@ -181,7 +181,7 @@ TEST(doubles_are_reduced_in_fp64)
 
 TEST(integers_wrap_around_before_they_are_divided)
 {
-    const struct element_source source = {5, WEFT_INT32, ELEMENTS_NUMBERS};
+    const struct element_source source = {5, WEFT_INT32, ELEMENTS_NUMBERS, NULL};
     int num_wrapped = 0;
     fill_inputs(&source, COUNT);
     elements_reduce(&source, WEFT_AVG, NUM_RANKS, 0, COUNT, output);
@@ -201,7 +201,7 @@ TEST(integers_wrap_around_before_they_are_divided)
 
 TEST(bytes_are_unsigned)
 {
-    const struct element_source source = {5, WEFT_UINT8, ELEMENTS_NUMBERS};
+    const struct element_source source = {5, WEFT_UINT8, ELEMENTS_NUMBERS, NULL};
     fill_inputs(&source, COUNT);
     elements_reduce(&source, WEFT_MAX, NUM_RANKS, 0, COUNT, output);
     for (size_t i = 0; i < COUNT; i++) {
@@ -212,7 +212,7 @@ TEST(bytes_are_unsigned)
 
 TEST(whole_numbers_have_exact_sums)
 {
-    const struct element_source source = {5, WEFT_BF16, ELEMENTS_WHOLE};
+    const struct element_source source = {5, WEFT_BF16, ELEMENTS_WHOLE, NULL};
     fill_inputs(&source, COUNT);
     elements_reduce(&source, WEFT_SUM, NUM_RANKS, 0, COUNT, output);
     for (size_t i = 0; i < COUNT; i++) {
@@ -302,7 +302,7 @@ TEST(sizes_are_those_of_nccl_tests)
 
 TEST(wrong_elements_are_counted)
 {
-    const struct element_source source = {1, WEFT_FP16, ELEMENTS_BITS};
+    const struct element_source source = {1, WEFT_FP16, ELEMENTS_BITS, NULL};
     uint64_t first_wrong = 0;
     elements_fill(&source, 0, 0, COUNT, output);
     elements_fill(&source, 0, 0, COUNT, expected);

@@ -2,6 +2,7 @@
 #include "coll_options.h"
 
 #include <ctype.h>
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +112,39 @@ static void parse_algorithm(void *input, const char *text, struct argp_state *st
         (weft_algorithm)option_choice(state, "--algo", text, collective_algorithm_names());
 }
 
+/* One for all ranks, or one for each. */
+static void parse_factors(void *input, const char *text, struct argp_state *state)
+{
+    struct coll_options *options = input;
+    options->num_factors = 0;
+    do {
+        char number[64];
+        const size_t length = strcspn(text, ",");
+        snprintf(number, sizeof number, "%.*s", (int)length, text);
+        if (options->num_factors == COLL_MAX_JOB_RANKS)
+            argp_error(state, "--factor: must be at most %d, separated by commas",
+                       COLL_MAX_JOB_RANKS);
+        options->factors[options->num_factors++] =
+            (float)option_number(state, "--factor", number, -FLT_MAX, FLT_MAX);
+        text += length;
+    } while (*text++ == ',');
+}
+
+static void check_factors(const struct coll_options *options, struct argp_state *state)
+{
+    const int is_premultiplied = options->redop == WEFT_PREMUL_SUM;
+    if (is_premultiplied && options->num_factors == 0)
+        argp_error(state,
+                   "--redop premul_sum: must come with --factor F, or with F,F,... of ranks");
+    if (!is_premultiplied && options->num_factors > 0)
+        argp_error(state, "--factor: must be absent with --redop %s, be with premul_sum",
+                   reduce_op_names[options->redop]);
+    if (is_premultiplied && options->dtype != WEFT_BF16 && options->dtype != WEFT_FP16 &&
+        options->dtype != WEFT_FP32)
+        argp_error(state, "--dtype %s: must be bf16, fp16 or fp32 with --redop premul_sum",
+                   dtype_names[options->dtype]);
+}
+
 static void finish(void *input, struct argp_state *state)
 {
     const struct coll_options *options = input;
@@ -126,6 +160,7 @@ static void finish(void *input, struct argp_state *state)
     if (options->root != 0 && !collective_has_root(options->op))
         argp_error(state, "--root %d: must be absent with --op %s", options->root,
                    collective_names[options->op]);
+    check_factors(options, state);
 }
 
 const char *const coll_calls_names[] = {"own", "group", NULL};
@@ -154,8 +189,11 @@ static const struct option_row option_table[] = {
      "1K:4M:x4", .parse = parse_bytes},
     {OPTION_CHOICE, "dtype", "TYPE", "int32, int64, bf16, fp16, fp32, fp64, uint8 or fp8_e4m3",
      "bf16", AT(dtype), WEFT_INT32, .choices = dtype_names + 1},
-    {OPTION_CHOICE, "redop", "OP", "sum, prod, max, min or avg", "sum", AT(redop),
+    {OPTION_CHOICE, "redop", "OP", "sum, prod, max, min, avg or premul_sum", "sum", AT(redop),
      .choices = reduce_op_names},
+    {OPTION_OTHER, "factor", "F[,F...]",
+     "Of premul_sum: what each rank's input is multiplied by, one for all ranks or one for each",
+     NULL, .parse = parse_factors},
     {OPTION_INTEGER, "root", "RANK", "Of broadcast, reduce, gather and scatter", "0", AT(root), 0,
      COLL_MAX_JOB_RANKS - 1},
     {OPTION_GROUP, .doc = "How it is done:"},
@@ -226,6 +264,14 @@ int coll_options_resolve(struct coll_options *options, int32_t num_ranks,
                  num_ranks - 1);
         return -1;
     }
+    if (options->num_factors > 1 && options->num_factors != num_ranks) {
+        snprintf(error, COLL_ERROR_BYTES,
+                 "--factor: must be one for all ranks or %d, one for each, not %d", num_ranks,
+                 options->num_factors);
+        return -1;
+    }
+    for (; options->num_factors > 0 && options->num_factors < num_ranks; options->num_factors++)
+        options->factors[options->num_factors] = options->factors[0];
     options->num_ranks = num_ranks;
     return 0;
 }

@@ -36,6 +36,8 @@ struct coll_options {
     enum coll_calls_kind calls;
     weft_dtype dtype;
     weft_reduce_op redop;
+    int32_t num_factors; /* as given, of WEFT_PREMUL_SUM; then that of ranks */
+    float factors[COLL_MAX_JOB_RANKS];
     int32_t root;
     struct coll_sizes sizes;
     uint64_t packet_bytes; /* 0: the library's, as of the next two */

@@ -42,6 +42,15 @@ static json_t *root_of(const struct coll_options *options)
     return collective_has_root(options->op) ? json_integer(options->root) : json_null();
 }
 
+/* By rank, of premultiplied sums. */
+static json_t *factors_of(const struct coll_options *options)
+{
+    json_t *factors = options->num_factors > 0 ? json_array() : json_null();
+    for (int32_t rank = 0; rank < options->num_factors; rank++)
+        json_array_append_new(factors, json_real((double)options->factors[rank]));
+    return factors;
+}
+
 /* 0: no graphs. */
 static int32_t graph_calls(const struct coll_options *options)
 {
@@ -58,17 +67,17 @@ static json_t *describe(const struct coll_line *line, enum coll_place place)
 {
     const struct coll_options *options = line->options;
     return json_pack(
-        "{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s?, s:o, s:b, s:s, s:i, s:I, s:i, s:i, s:I, s:i, "
-        "s:i}",
+        "{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s?, s:o, s:o, s:b, s:s, s:i, s:I, s:i, s:i, s:I, "
+        "s:i, s:i}",
         "op", collective_names[options->op], "algo", way_of(options, line->algorithm), "machine",
         coll_machine_name(line->machine), "ranks", options->num_ranks, "bytes",
         (json_int_t)collective_bytes(&line->collective), "count",
         (json_int_t)line->collective.count, "dtype", dtype_names[options->dtype], "redop",
-        redop_of(options), "root", root_of(options), "in_place", place == COLL_IN_PLACE, "memory",
-        coll_memory_names[options->memory], "graph_calls", graph_calls(options), "packet_bytes",
-        (json_int_t)options->packet_bytes, "blocks", options->num_blocks, "warps",
-        options->num_warps, "seed", (json_int_t)options->seed, "warmup", options->num_warmup,
-        "iters", options->num_iters);
+        redop_of(options), "factors", factors_of(options), "root", root_of(options), "in_place",
+        place == COLL_IN_PLACE, "memory", coll_memory_names[options->memory], "graph_calls",
+        graph_calls(options), "packet_bytes", (json_int_t)options->packet_bytes, "blocks",
+        options->num_blocks, "warps", options->num_warps, "seed", (json_int_t)options->seed,
+        "warmup", options->num_warmup, "iters", options->num_iters);
 }
 
 static json_t *measured(const struct coll_line *line, enum coll_place place)
@@ -107,6 +116,17 @@ static void print_count(const char *thing, int32_t count)
         printf(", %d %s", count, thing);
 }
 
+/* The first few. */
+static void print_factors(const struct coll_options *options)
+{
+    enum { MAX_PRINTED = 8 };
+    const int32_t num_factors = options->num_factors;
+    for (int32_t rank = 0; rank < num_factors && rank < MAX_PRINTED; rank++)
+        printf("%s%.9g", rank == 0 ? ", factors " : " ", (double)options->factors[rank]);
+    if (num_factors > MAX_PRINTED)
+        printf(" and so on");
+}
+
 static void print_text_heading(const struct coll_options *options, weft_machine machine)
 {
     static const char *const place_columns = "    time   algbw   busbw #wrong ";
@@ -118,13 +138,14 @@ static void print_text_heading(const struct coll_options *options, weft_machine 
     print_count("warps", options->num_warps);
     if (options->launch == COLL_LAUNCH_GRAPHS)
         printf(", graphs of %d calls", COLL_GRAPH_CALLS);
+    print_factors(options);
     printf("\n# median of %d iterations after %d of the slowest rank's time, seed %llu\n#\n",
            options->num_iters, options->num_warmup, (unsigned long long)options->seed);
-    printf("# %10s %12s %8s %6s %4s %20s%13s%20s\n", "", "", "", "", "", "out of place", "",
+    printf("# %10s %12s %8s %10s %4s %20s%13s%20s\n", "", "", "", "", "", "out of place", "",
            "in place");
-    printf("# %10s %12s %8s %6s %4s %s%s algo\n", "size", "count", "type", "redop", "root",
+    printf("# %10s %12s %8s %10s %4s %s%s algo\n", "size", "count", "type", "redop", "root",
            place_columns, place_columns);
-    printf("# %10s %12s %8s %6s %4s %s%s\n", "(B)", "(elements)", "", "", "", place_units,
+    printf("# %10s %12s %8s %10s %4s %s%s\n", "(B)", "(elements)", "", "", "", place_units,
            place_units);
 }
 
@@ -151,7 +172,7 @@ static void print_text(const struct coll_line *line)
     char root[16] = "-1";
     if (collective_has_root(options->op))
         snprintf(root, sizeof root, "%d", options->root);
-    printf("  %10llu %12llu %8s %6s %4s ", (unsigned long long)collective_bytes(&line->collective),
+    printf("  %10llu %12llu %8s %10s %4s ", (unsigned long long)collective_bytes(&line->collective),
            (unsigned long long)line->collective.count, dtype_names[options->dtype],
            redop ? redop : "none", root);
     print_place(line, COLL_OUT_OF_PLACE);

@@ -85,6 +85,7 @@ struct collective coll_run_at(const struct coll_run *run, uint64_t bytes)
         .kind = options->op,
         .source = {.seed = options->seed, .dtype = options->dtype, .content = content},
         .redop = options->redop,
+        .factors = options->num_factors > 0 ? options->factors : NULL,
         .root = options->root,
         .num_ranks = options->num_ranks,
         .num_nodes = run->num_nodes,
@@ -147,5 +148,6 @@ weft_result coll_run_enqueue(const struct coll_run *run, const struct collective
     return run->options->calls == COLL_CALLS_GROUP
                ? collective_enqueue_group(collective, run->rank, run->coll, buffers.send,
                                           buffers.recv, run->stream)
-               : collective_enqueue(collective, run->coll, buffers.send, buffers.recv, run->stream);
+               : collective_enqueue(collective, run->rank, run->coll, buffers.send, buffers.recv,
+                                    run->stream);
 }

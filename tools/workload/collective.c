@@ -95,18 +95,34 @@ double collective_bus_factor(const struct collective *collective)
     return (collective->kind == WEFT_ALL_REDUCE ? 2 : 1) * (num_ranks - 1) / num_ranks;
 }
 
-/* Elements of one row, in parts that are reduced each in its own order. */
-static void expect_parts(const struct collective *collective, uint64_t first, uint64_t count,
-                         char *expected)
+/* What is reduced, and how: of a premultiplied sum the products, as a sum. */
+struct reduced {
+    struct element_source source;
+    weft_reduce_op redop;
+};
+
+static struct reduced reduced_of(const struct collective *collective)
 {
-    const struct element_source *source = &collective->source;
+    struct reduced reduced = {collective->source, collective->redop};
+    if (collective->redop == WEFT_PREMUL_SUM) {
+        reduced.source.factors = collective->factors;
+        reduced.redop = WEFT_SUM;
+    }
+    return reduced;
+}
+
+/* Elements of one row, in parts that are reduced each in its own order. */
+static void expect_parts(const struct collective *collective, const struct reduced *reduced,
+                         uint64_t first, uint64_t count, char *expected)
+{
+    const struct element_source *source = &reduced->source;
     while (count > 0) {
         uint64_t end;
         const struct element_part part =
             elements_part_at(collective->order, source->dtype, collective->count,
                              collective->num_ranks, first, &end);
         const uint64_t of_part = end - first < count ? end - first : count;
-        elements_reduce_part(source, collective->redop, &part, first, of_part, expected);
+        elements_reduce_part(source, reduced->redop, &part, first, of_part, expected);
         expected += of_part * dtype_bytes(source->dtype);
         first += of_part;
         count -= of_part;
@@ -116,7 +132,8 @@ static void expect_parts(const struct collective *collective, uint64_t first, ui
 static void expect_reduced(const struct collective *collective, int32_t rank, uint64_t first,
                            uint64_t count, void *expected)
 {
-    const struct element_source *source = &collective->source;
+    const struct reduced reduced = reduced_of(collective);
+    const struct element_source *source = &reduced.source;
     const int has_rows = collective->kind == WEFT_REDUCE_SCATTER;
     const int32_t last = has_rows ? rank : collective->root;
     struct element_ranks ranks = {collective->num_ranks, collective->num_nodes,
@@ -126,13 +143,13 @@ static void expect_reduced(const struct collective *collective, int32_t rank, ui
         ranks.first_node = (collective->node_of_rank[last] + 1) % collective->num_nodes;
     const uint64_t begin = (has_rows ? (uint64_t)rank * collective->count : 0) + first;
     if (collective->order == REDUCED_UP_TREES && collective->num_nodes > 1)
-        elements_reduce_up_nodes(source, collective->redop, &ranks, begin, count, expected);
+        elements_reduce_up_nodes(source, reduced.redop, &ranks, begin, count, expected);
     else if (collective->order == REDUCED_IN_RANK_ORDER)
-        elements_reduce_over_nodes(source, collective->redop, &ranks, begin, count, expected);
+        elements_reduce_over_nodes(source, reduced.redop, &ranks, begin, count, expected);
     else if (collective->kind == WEFT_ALL_REDUCE || collective->order == REDUCED_UP_TREES)
-        expect_parts(collective, first, count, expected);
+        expect_parts(collective, &reduced, first, count, expected);
     else
-        elements_reduce_part(source, collective->redop, &around, begin, count, expected);
+        elements_reduce_part(source, reduced.redop, &around, begin, count, expected);
 }
 
 /* Elements first .. first + count - 1 of one row of the output. */

@@ -13,6 +13,7 @@ struct collective {
     weft_collective kind;
     struct element_source source; /* of the inputs */
     weft_reduce_op redop;         /* of operations that reduce */
+    const float *factors;         /* [num_ranks], of WEFT_PREMUL_SUM; else NULL */
     int32_t root;                 /* of operations that have one */
     int32_t num_ranks;
     int32_t num_nodes;           /* 0: 1 */
@@ -94,14 +95,16 @@ static inline weft_result collective_call(weft_collective kind, weft_coll *coll,
     return calls[kind](coll, &used, stream);
 }
 
-static inline weft_result collective_enqueue(const struct collective *collective, weft_coll *coll,
-                                             const void *send, void *recv, weft_stream *stream)
+static inline weft_result collective_enqueue(const struct collective *collective, int32_t rank,
+                                             weft_coll *coll, const void *send, void *recv,
+                                             weft_stream *stream)
 {
     return collective_call(collective->kind, coll,
                            WEFT_ARGS(weft_coll_args, .send = send, .recv = recv,
                                      .count = (int64_t)collective->count,
                                      .dtype = collective->source.dtype, .op = collective->redop,
-                                     .root = collective->root),
+                                     .root = collective->root,
+                                     .factor = collective->factors ? collective->factors[rank] : 0),
                            stream);
 }
 

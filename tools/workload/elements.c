@@ -13,9 +13,9 @@ const char *const dtype_names[NUM_DTYPES + 2] = {
     [WEFT_FP64] = "fp64",       [WEFT_UINT8] = "uint8", [WEFT_FP8_E4M3] = "fp8_e4m3",
 };
 
-const char *const reduce_op_names[NUM_REDUCE_OPS + 1] = {
+const char *const reduce_op_names[NUM_REDUCE_OPS + 2] = {
     [WEFT_SUM] = "sum", [WEFT_PROD] = "prod", [WEFT_MAX] = "max",
-    [WEFT_MIN] = "min", [WEFT_AVG] = "avg",
+    [WEFT_MIN] = "min", [WEFT_AVG] = "avg",   [WEFT_PREMUL_SUM] = "premul_sum",
 };
 
 size_t dtype_bytes(weft_dtype dtype)
@@ -102,6 +102,8 @@ void elements_fill(const struct element_source *source, int64_t rank, uint64_t f
         const uint64_t to = offset + 8 < end ? offset + 8 : end;
         memcpy(bytes + (from - begin), (const char *)&word + (from - offset), to - from);
     }
+    if (source->factors != NULL)
+        elements_premultiply(source->dtype, source->factors[rank], elements, count, elements);
 }
 
 void elements_to_fp32(weft_dtype dtype, const void *elements, size_t count, float *values)

@@ -9,13 +9,15 @@
 #include "weft.h"
 
 /* Types are 1..NUM_DTYPES. */
-enum { NUM_DTYPES = WEFT_FP8_E4M3, NUM_REDUCE_OPS = WEFT_AVG + 1 };
+enum { NUM_DTYPES = WEFT_FP8_E4M3 };
+/* Those of inputs as they are, of any type; behind them is WEFT_PREMUL_SUM. */
+enum { NUM_REDUCE_OPS = WEFT_AVG + 1 };
 /* That tools and tests know. */
 enum { NUM_COLLECTIVES = WEFT_SCATTER + 1, NUM_ALGORITHMS = WEFT_ALGORITHM_TREE + 1 };
 
 /* By type and by reduction; NULL behind the last. */
 extern const char *const dtype_names[NUM_DTYPES + 2];
-extern const char *const reduce_op_names[NUM_REDUCE_OPS + 1];
+extern const char *const reduce_op_names[NUM_REDUCE_OPS + 2];
 
 size_t dtype_bytes(weft_dtype dtype);
 
@@ -29,6 +31,8 @@ struct element_source {
     uint64_t seed;
     weft_dtype dtype;
     enum element_content content;
+    /* By rank; not NULL: its numbers are multiplied, as elements_premultiply does. */
+    const float *factors;
 };
 
 /* Elements first .. first + count - 1 of a rank (or token); they may lie anywhere. */
@@ -56,7 +60,8 @@ struct element_ranks {
     int32_t num_averaged;        /* that an average divides by; 0: num_ranks */
 };
 
-/* The same elements of ranks 0 .. num_ranks - 1, reduced as weft.h defines it. */
+/* The same elements of ranks 0 .. num_ranks - 1, reduced as weft.h defines it. Here and below a premultiplied sum is the
+ * SUM of what has factors. */
 void elements_reduce_over_nodes(const struct element_source *source, weft_reduce_op op,
                                 const struct element_ranks *ranks, uint64_t first, uint64_t count,
                                 void *elements);
