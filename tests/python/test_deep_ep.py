@@ -339,6 +339,23 @@ def test_two_micro_batches():
     in_group(step, 2)
 
 
+def test_what_is_refused_changes_nothing():
+    def step(group):
+        buffer = deep_ep.Buffer(group, low_latency_mode=True)
+        x, ids, weights = batch(group.rank(), 5)
+        for _ in range(3):  # more than there are results
+            with pytest.raises(weft.InvalidArgumentError, match="topk_idx is float32"):
+                buffer.low_latency_dispatch(x, ids.float(), 8, EXPERTS, use_fp8=False)
+            rows, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, 8, EXPERTS, use_fp8=False)
+            with pytest.raises(weft.InvalidArgumentError, match="out is bfloat16"):
+                buffer.low_latency_combine(rows, ids, weights, handle, out=x[:2])
+            out, _, _ = buffer.low_latency_combine(rows, ids, weights, handle)
+            exact = x.double() * weights.masked_fill(ids < 0, 0).double().sum(1, keepdim=True)
+            assert deep_ep_math.calc_diff(out, exact) < 1e-5
+
+    in_group(step, 2)
+
+
 def test_usual_steps_leave_nothing():
     """A dispatch and its combine are two operations, so that graphs of them can be replayed."""
     def step(group):

@@ -9,7 +9,8 @@ more. All ranks make the same calls, so they do the same.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Callable, NamedTuple
+from contextlib import contextmanager, nullcontext
+from typing import Any, Callable, Iterator, NamedTuple
 
 import torch
 import weft
@@ -50,13 +51,17 @@ class Room:
     def empty_rows(self, like: torch.Tensor) -> weft.Rows:
         return self.ll.empty_rows(like, ("num_rows_per_rank", "missing_ranks"))
 
-    def add_result(self, result: object) -> None:
+    @contextmanager
+    def making(self, result: object) -> Iterator[None]:
+        """Around a dispatch that sends it. What is refused has made nothing."""
         if len(self._results) == MAX_RESULTS:
             self._release()
+        yield
         self._results.append(result)
 
-    def take_result(self, result: object, topk_idx: torch.Tensor) -> None:
-        """Makes it the one that the next combine ends."""
+    @contextmanager
+    def ending(self, result: object, topk_idx: torch.Tensor) -> Iterator[None]:
+        """Around a combine that sends it. What is refused has ended nothing."""
         while result in self._results and self._results[0] is not result:
             self._release()
         if not self._results or self._results[0] is not result:
@@ -64,6 +69,7 @@ class Room:
                 self._release()
             self._dispatch_again(topk_idx)
             self._results.append(result)
+        yield
         self._results.popleft()
 
     def unmask(self, mask: torch.Tensor, epoch: int) -> None:
@@ -120,15 +126,15 @@ class LowLatencyFunctions:
         result, out = object(), room.empty_rows(x)
 
         def dispatch(phases: LlPhases, stream: weft.Stream | None) -> None:
-            sent, received = (), {}
+            sent, received, outcome = (), {}, nullcontext()
             if phases != LlPhases.RECEIVE:
-                room.add_result(result)
-                sent = (x, topk_idx)
+                sent, outcome = (x, topk_idx), room.making(result)
             if phases != LlPhases.SEND:
                 received = {"out": out,
                             "total_rows_per_expert": cumulative_local_expert_recv_stats,
                             "waited_ns": dispatch_wait_recv_cost_stats}
-            room.ll.dispatch(*sent, **received, phases=phases, stream=stream)
+            with outcome:
+                room.ll.dispatch(*sent, **received, phases=phases, stream=stream)
 
         event, hook = self._phases(dispatch, (x, topk_idx, out), async_finish, return_recv_hook)
         handle = Handle.of((out.src_tokens, out.row_ranges, shape.max_tokens, shape.hidden,
@@ -152,14 +158,14 @@ class LowLatencyFunctions:
             out = torch.empty((topk_idx.shape[0], x.shape[2]), dtype=x.dtype, device=x.device)
 
         def combine(phases: LlPhases, stream: weft.Stream | None) -> None:
-            sent, received = {}, {}
+            sent, received, outcome = {}, {}, nullcontext()
             if phases != LlPhases.RECEIVE:
-                room.take_result(result, topk_idx)
-                sent = {"x": x}
+                sent, outcome = {"x": x}, room.ending(result, topk_idx)
             if phases != LlPhases.SEND:
                 received = {"out": out, "topk_weights": topk_weights,
                             "waited_ns": combine_wait_recv_cost_stats}
-            room.ll.combine(**sent, **received, phases=phases, stream=stream)
+            with outcome:
+                room.ll.combine(**sent, **received, phases=phases, stream=stream)
 
         event, hook = self._phases(combine, (x, topk_weights, out), async_finish,
                                    return_recv_hook)
