@@ -124,14 +124,19 @@ class Collectives(Object):
     @contextmanager
     def group(self, stream: Stream | None = None) -> Iterator[None]:
         """Sends and receives inside, without a stream of their own, are done together when it ends,
-        in whichever order they are called. After an exception nothing of it is done."""
+        in whichever order they are called. A group within a group is part of it, on its stream.
+        After an exception nothing of it is done."""
+        if self._group is not None:
+            with self._inner_group(stream):
+                yield
+            return
         self.comm.call(lib.weft_coll_group_begin, self._native.pointer(), using=(self._native,))
         self._group = _Group(stream if stream is not None else self.comm._stream_of_thread())
         group = self._group
         try:
             yield
         except BaseException:
-            lib.weft_coll_send(self._native.pointer(), None, None)  # is refused, and so the group
+            self._refuse_group()
             lib.weft_coll_group_end(self._native.pointer())
             raise
         finally:
@@ -142,6 +147,19 @@ class Collectives(Object):
             group.stream.keep(self._native, *group.arrays)
         if stream is None and not self.comm.is_on_gpu:
             group.stream.synchronize()
+
+    @contextmanager
+    def _inner_group(self, stream: Stream | None) -> Iterator[None]:
+        if stream is not None and stream is not self._group.stream:
+            raise InvalidArgumentError("stream is another one than that of the group around")
+        try:
+            yield
+        except BaseException:
+            self._refuse_group()
+            raise
+
+    def _refuse_group(self) -> None:
+        lib.weft_coll_send(self._native.pointer(), None, None)  # is refused, and so the group
 
     def _transfer(self, function, args: Any, stream: Stream | None, array: Any) -> None:
         if self._group is None:

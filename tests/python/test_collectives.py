@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Collectives against numpy."""
+from contextlib import suppress
+
 import numpy as np
 import pytest
 import weft
@@ -147,6 +149,20 @@ def test_sends_and_receives():
             with pytest.raises(weft.InvalidArgumentError, match="stream must not be given"):
                 coll.send(received, 0, stream=comm._stream_of_thread())
         assert [set(row) for row in received.tolist()] == [{10 * peer + rank} for peer in range(3)]
+        with coll.group():
+            with coll.group():
+                coll.send(np.full(70000, rank, np.int64), (rank + 1) % 3)
+                with pytest.raises(weft.InvalidArgumentError, match="the group around"):
+                    with coll.group(weft.Stream(comm)):
+                        pass
+            np.ones(70000, np.int64)  # where what is sent may have been
+            around = coll.recv(np.empty(70000, np.int64), (rank + 2) % 3)
+        assert (around == (rank + 2) % 3).all()
+        with pytest.raises(weft.InvalidArgumentError, match="nothing of the group"):
+            with coll.group():
+                with suppress(ZeroDivisionError):
+                    with coll.group():
+                        coll.send(received, 1 // 0)
         with pytest.raises(ZeroDivisionError):
             with coll.group():
                 coll.send(received, (rank + 1) % 3)
