@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any, NamedTuple
+from operator import index
+from typing import Any, Iterable, NamedTuple
 
 from . import dlpack
 from .abi import Dtype
@@ -85,6 +86,8 @@ def _view_of_tensor(tensor: Any, name: str, cuda_device: int | None) -> View:
 def _view_of_interface(interface: dict[str, Any], dtype: str, is_on_gpu: bool) -> View:
     address, is_read_only = interface["data"]
     shape = tuple(interface["shape"])
+    if interface["typestr"][1] not in "biufcV":
+        raise InvalidArgumentError(f"dtype is {dtype}; allowed are numbers, and structs of them")
     item_bytes = int(interface["typestr"][2:])
     if interface["typestr"][0] == ">":
         dtype = "big-endian " + dtype
@@ -163,6 +166,8 @@ def weft_dtype(seen: View, dtype: Any, name: str) -> Dtype:
                                        + ", ".join(_DTYPES))
         return _DTYPES[seen.dtype]
     of_elements = dtype_name(dtype)
+    if of_elements not in _DTYPES:
+        raise InvalidArgumentError(f"dtype is {of_elements}; allowed are {', '.join(_DTYPES)}")
     if item_bytes(of_elements) != seen.item_bytes:
         raise InvalidArgumentError(f"dtype is {of_elements}, but elements of {name} have "
                                    f"{seen.item_bytes} bytes")
@@ -309,4 +314,7 @@ def dtype_like(like: Any, name: str) -> Any:
 
 
 def as_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, int) else tuple(shape)
+    sizes = tuple(map(index, shape if isinstance(shape, Iterable) else (shape,)))
+    if any(size < 0 for size in sizes):
+        raise InvalidArgumentError(f"shape is {list(sizes)}; sizes must be 0 or more")
+    return sizes

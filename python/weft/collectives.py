@@ -220,15 +220,20 @@ class Collectives(Object):
         """Sends send_counts[r] rows of send to rank r, one after another, and receives
         recv_counts[r] from it. send [sum(send_counts), ...], recv [sum(recv_counts), ...]."""
         sent = self.comm.view(send, "send")
+        if not sent.shape:
+            raise InvalidArgumentError("send has shape (); allowed is [rows, ...]")
+        if {len(send_counts), len(recv_counts)} != {self.comm.num_ranks}:
+            raise InvalidArgumentError("send_counts and recv_counts need a number for each of the "
+                                       f"{self.comm.num_ranks} ranks")
+        if min(*send_counts, *recv_counts) < 0:
+            raise InvalidArgumentError(f"send_counts are {list(send_counts)} and recv_counts "
+                                       f"{list(recv_counts)}; they must be 0 or more")
         shape = (sum(recv_counts), *sent.shape[1:])
         if recv is None:
             recv = arrays.empty(shape, send)
         received = self.comm.view(recv, "recv", writable=True)
-        if len(send_counts) != self.comm.num_ranks or len(recv_counts) != self.comm.num_ranks:
-            raise InvalidArgumentError("send_counts and recv_counts need a number for each of the "
-                                       f"{self.comm.num_ranks} ranks")
         if sent.shape[0] != sum(send_counts) or received.shape != shape or \
-                received.dtype != sent.dtype or min(*send_counts, *recv_counts) < 0:
+                received.dtype != sent.dtype:
             raise InvalidArgumentError(
                 f"send is {sent.dtype}{list(sent.shape)} and recv {received.dtype}"
                 f"{list(received.shape)}; counts say {sum(send_counts)} and {sum(recv_counts)} "

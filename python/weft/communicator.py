@@ -221,6 +221,7 @@ class Communicator(Object):
 
     def host_all_gather(self, data: bytes) -> list[bytes]:
         """Every rank's bytes, as many on each, in rank order. Collective, for set-up."""
+        data = bytes(memoryview(data))
         size = len(data)
         received = (ctypes.c_char * (size * self.num_ranks))()
         self.call(lib.weft_host_all_gather, self._native.pointer(), data, size, received)

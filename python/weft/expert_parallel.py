@@ -103,8 +103,11 @@ class ExpertParallel(Object):
             offsets = (ctypes.c_int32 * (num_experts + 1))()
             for expert, ranks in enumerate(expert_ranks):
                 offsets[expert + 1] = offsets[expert] + len(ranks)
-            flat = (ctypes.c_int32 * offsets[num_experts])(
-                *(rank for ranks in expert_ranks for rank in ranks))
+            listed = [rank for ranks in expert_ranks for rank in ranks]
+            if not all(0 <= rank < comm.num_ranks for rank in listed):
+                raise InvalidArgumentError(f"expert_ranks names ranks from {min(listed)} to "
+                                           f"{max(listed)}, allowed are 0..{comm.num_ranks - 1}")
+            flat = (ctypes.c_int32 * len(listed))(*listed)
             settings.expert_offsets = ctypes.addressof(offsets)
             settings.expert_ranks = ctypes.addressof(flat)
         made = ctypes.c_void_p()
@@ -128,7 +131,7 @@ class ExpertParallel(Object):
         int64."""
         rows = (ctypes.c_uint64 * len(plane_row_bytes))(*plane_row_bytes)
         index_type = 0 if index_dtype is None else \
-            arrays.INDEX_TYPES[arrays.dtype_name(index_dtype)]
+            arrays.dtype_value(arrays.dtype_name(index_dtype))
         args = abi.EpSizeArgs(
             plane_row_bytes=ctypes.addressof(rows), num_planes=len(plane_row_bytes),
             max_tokens_per_rank=max_tokens_per_rank, num_topk=num_topk, index_type=index_type,
@@ -160,6 +163,7 @@ class Handle(Object):
         self.ep = ep
         self.num_topk = num_topk
         self.num_experts = num_experts or ep.num_experts
+        self._experts_of_ep = num_experts == 0
         self.num_tokens: int | None = None  # since layout()
         self._notified: Mark | None = None
 
@@ -226,8 +230,12 @@ class Handle(Object):
             counts.max_recv_tokens, counts.num_relayed_tokens)
 
     def device_counts(self, num_local_experts: int, like: Any) -> DeviceCounts:
-        """The counts as arrays of the library of `like`, for work on the stream."""
+        """The counts as arrays of the library of `like`, for work on the stream; of experts the
+        first num_local_experts."""
         counts, comm = abi.EpDeviceCounts(), self.ep.comm
+        if not 0 <= num_local_experts <= self._num_local_experts():
+            raise InvalidArgumentError(f"num_local_experts is {num_local_experts}, allowed are "
+                                       f"0..{self._num_local_experts()}")
         check(lib.weft_ep_query_device_counts(self._native.pointer(), ctypes.byref(counts)))
         dtype = arrays.dtype_like(like, "int32")
         return DeviceCounts(*(
@@ -235,6 +243,13 @@ class Handle(Object):
             for field, length in (
                 ("num_recv_tokens", 1), ("num_recv_per_rank", comm.num_ranks),
                 ("num_recv_per_expert", num_local_experts), ("recv_rank_ends", comm.num_ranks))))
+
+    def _num_local_experts(self) -> int:
+        comm = self.ep.comm
+        if self._experts_of_ep:
+            return lib.weft_ep_num_local_experts(self.ep._native.pointer(), comm.rank)
+        first, end = (self.num_experts * r // comm.num_ranks for r in (comm.rank, comm.rank + 1))
+        return end - first
 
     # ------------------------------------------------------------ rows
 
@@ -257,6 +272,8 @@ class Handle(Object):
         plane more, the last one (of out, too).
         """
         planes, outs = _as_tuple(x), _as_tuple(out)
+        if narrow is not None and not planes:
+            raise InvalidArgumentError("x has no planes, of which narrow quantises the first")
         num_outs = len(planes) + (narrow is not None)
         if outs and len(outs) != num_outs:
             raise InvalidArgumentError(f"out has {len(outs)} planes, {num_outs} are delivered")
@@ -308,9 +325,7 @@ class Handle(Object):
                    how: tuple[Dtype, int, ScaleKind]) -> Any:
         """Lists the first plane as one that is quantised; returns its scales."""
         seen, (narrow, group, scale) = self._rows(planes[0], "x[0]"), how
-        if len(seen.shape) != 2 or seen.shape[1] % (group or seen.shape[1] or 1):
-            raise InvalidArgumentError(f"x[0] has shape {seen.shape}; to be quantised it must be "
-                                       f"[N, hidden], and hidden a multiple of {group}")
+        arrays.check_rows(seen, "x[0]")
         listed.dtype, listed.narrow_dtype = arrays.weft_dtype(seen, None, "x[0]"), narrow
         listed.scale, listed.group_elements = scale, group
         shape, name = scale_shape(capacity, seen.shape[1], group, scale)

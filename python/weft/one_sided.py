@@ -8,6 +8,7 @@ return when they are done, which says nothing about their target: see quiet().
 """
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from . import abi
@@ -19,7 +20,7 @@ from .streams import Stream
 def _enqueue(function, comm: Communicator, stream: Stream | None, *, dst: Any = None,
              src: Any = None, word: Any = None, before: Any = None, value: int = 0,
              rank: int = 0) -> None:
-    args = abi.RmaArgs(rank=rank, value=value % 2**64)
+    args = abi.RmaArgs(rank=rank, value=index(value) % 2**64)
     if dst is not None:
         written = comm.view(dst, "dst", writable=True)
         read = comm.view(src, "src")

@@ -16,14 +16,24 @@ LOG_GROUP_ELEMENTS, LOG_GROUP_BYTES = 128, 164
 
 def scale_shape(num_rows: int, hidden: int, group: int, scale: ScaleKind) -> tuple[tuple, str]:
     """Shape and dtype of the scales of rows, side by side."""
-    return (num_rows, hidden // (group or hidden)), \
+    if group < 0:
+        raise InvalidArgumentError(f"group is {group}; it must be 0, all of a row, or more")
+    if hidden % (group or hidden or 1):
+        raise InvalidArgumentError(f"rows have {hidden} columns, not a multiple of {group}")
+    return (num_rows, hidden // (group or hidden or 1)), \
         "uint8" if scale == ScaleKind.UE8M0 else "float32"
 
 
 def row_bytes(hidden: int, narrow: Dtype) -> int:
     """Bytes of a quantised row."""
+    if narrow not in _NARROW_NAMES:
+        raise InvalidArgumentError(f"narrow is {narrow!r}; allowed are FP8_E4M3, INT8 and "
+                                   "LOG_10BIT")
     if narrow != Dtype.LOG_10BIT:
         return hidden
+    if hidden % LOG_GROUP_ELEMENTS:
+        raise InvalidArgumentError(f"rows have {hidden} columns; of LOG_10BIT they must be a "
+                                   f"multiple of {LOG_GROUP_ELEMENTS}")
     return hidden // LOG_GROUP_ELEMENTS * LOG_GROUP_BYTES
 
 
@@ -45,9 +55,6 @@ def quantise(comm: Communicator, src: Any, *, narrow: Dtype = Dtype.FP8_E4M3, gr
     """
     seen = _rows(comm, src, "src")
     num_rows, hidden = seen.shape
-    if hidden % (LOG_GROUP_ELEMENTS if narrow == Dtype.LOG_10BIT else group or hidden or 1):
-        raise InvalidArgumentError(f"src has {hidden} columns; they must be a multiple of "
-                                   f"{LOG_GROUP_ELEMENTS if narrow == Dtype.LOG_10BIT else group}")
     rows = arrays.empty((num_rows, row_bytes(hidden, narrow)), src, _NARROW_NAMES[narrow])
     scales = None
     if narrow != Dtype.LOG_10BIT:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Collectives against numpy."""
 from contextlib import suppress
+from ctypes import ArgumentError
 
 import numpy as np
 import pytest
@@ -221,10 +222,15 @@ def test_arguments():
                 (lambda: coll.all_reduce(x.T), "send is not contiguous"),
                 (lambda: coll.all_reduce(x > 1), "elements of type bool"),
                 (lambda: coll.all_to_all_v(x, [1, 1], [1, 1]), "counts say 2 and 2 rows"),
+                (lambda: coll.all_to_all_v(x, [4, -1], [3, 0]), "0 or more"),
+                (lambda: coll.all_to_all_v(x, [3], [3]), "each of the 2 ranks"),
+                (lambda: coll.all_to_all_v(x[0, 0], [1, 0], [1, 0]), "send has shape"),
+                (lambda: coll.all_reduce(x > 1, dtype=bool), "dtype is bool"),
+                (lambda: coll.algorithm(weft.Collective.ALL_REDUCE, -1), "bytes is -1"),
                 (lambda: weft.Collectives(comm, staging_bytes=2**64), "staging_bytes is 18446"),
                 (lambda: weft.Collectives(comm, packet_byte=1), "no attribute 'packet_byte'")):
-            with pytest.raises((weft.InvalidArgumentError, AttributeError, OverflowError),
-                               match=message):
+            with pytest.raises((weft.InvalidArgumentError, AttributeError, OverflowError,
+                                ArgumentError), match=message):
                 call()
 
     run(refused, 2)

@@ -6,6 +6,7 @@ import weft
 from oracle import Routing, even_placement, random_ids, rng
 from ranks import run
 
+INT8 = weft.Dtype.INT8
 SHAPES = [  # ranks, tokens of each, experts, top-k, hidden, nodes
     (1, [5], 4, 2, 8, 1),
     (2, [7, 4], 16, 4, 12, 1),
@@ -115,7 +116,7 @@ def test_quantised_on_the_way(scale, nodes):
             assert rows[i].tobytes() == row[0].tobytes()
             assert scales[i].tobytes() == of_row[0].tobytes()
             assert others[i].tolist() == [3 * t, 3 * t + 1, 3 * t + 2]
-        with pytest.raises(weft.InvalidArgumentError, match="a multiple of 48"):
+        with pytest.raises(weft.InvalidArgumentError, match="not a multiple of 48"):
             handle.dispatch(x, arena=arena, narrow=narrow, group=48)
 
     run(layer, num_ranks, num_nodes=nodes)
@@ -294,6 +295,16 @@ def test_streams_and_temporaries():
     (lambda h, x, ids: h.combine(x.astype(">f4")), "big-endian"),
     (lambda h, x, ids: h.combine(x, np.empty((3, 8), np.float32)), r"float32\[4, 8\]"),
     (lambda h, x, ids: h.combine(x, bias=[x, x, x]), "at most 2"),
+    (lambda h, x, ids: h.dispatch(x.astype(object), x), "dtype is object"),
+    (lambda h, x, ids: h.dispatch(x, (x.astype(np.int8), x), narrow=INT8, group=-1), "group is -1"),
+    (lambda h, x, ids: h.dispatch(x, (x.astype(np.int8), x), narrow=INT8, group=3),
+     "not a multiple"),
+    (lambda h, x, ids: h.dispatch((), (x,), narrow=INT8), "x has no planes"),
+    (lambda h, x, ids: weft.ExpertParallel(h.ep.comm, 1, expert_ranks=[[2**32]]), "from 42949"),
+    (lambda h, x, ids: h.device_counts(5, x), "num_local_experts is 5, allowed are 0..4"),
+    (lambda h, x, ids: weft.rows.quantise(h.ep.comm, x, narrow=weft.Dtype.BF16), "narrow is"),
+    (lambda h, x, ids: weft.rows.quantise(h.ep.comm, x[:, :0], group=0), "hidden is 0"),
+    (lambda h, x, ids: weft.rows.quantise(h.ep.comm, x, narrow=weft.Dtype.LOG_10BIT), "of 128"),
 ])
 def test_arguments(call, message):
     def refused(comm):

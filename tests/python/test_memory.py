@@ -2,6 +2,7 @@
 """Communicators, the heap, arenas, registered memory."""
 import gc
 import pickle
+from ctypes import ArgumentError
 
 import numpy as np
 import pytest
@@ -16,7 +17,16 @@ def test_communicator():
         assert [comm.node(r) for r in range(5)] == [0, 0, 1, 1, -1]
         assert comm.team(weft.Team.LOCAL) == [comm.rank & 2, comm.rank | 1]
         assert comm.team(weft.Team.RAIL) == [comm.rank & 1, 2 + (comm.rank & 1)]
-        assert comm.host_all_gather(bytes([65 + comm.rank])) == [b"A", b"B", b"C", b"D"]
+        for like in (bytes, bytearray, np.uint8):
+            mine = np.array([65 + comm.rank], np.uint8) if like is np.uint8 else \
+                like([65 + comm.rank])
+            assert comm.host_all_gather(mine) == [b"A", b"B", b"C", b"D"]
+        with pytest.raises(TypeError):
+            comm.host_all_gather("ABCD")
+        for call in (lambda: comm.node(2**32), lambda: comm.split(2**31),
+                     lambda: comm.on_rank(np.zeros(1), 2**32)):
+            with pytest.raises(ArgumentError, match=f"is {2**32}|is {2**31}"):
+                call()
         comm.barrier()
         odd = comm.split(comm.rank % 2 if comm.rank < 3 else -1, key=-comm.rank)
         assert (odd is None) == (comm.rank == 3)
@@ -55,8 +65,11 @@ def test_heap():
                             (weft.Dtype.FP8_E4M3, "uint8"), ("float16", "float16"),
                             (np.dtype(np.int8), "int8"), (bool, "bool")):
             assert comm.heap_empty(2, dtype).dtype == name
-        with pytest.raises(weft.InvalidArgumentError, match="complex64"):
-            comm.heap_empty(3, np.complex64)
+        assert comm.heap_empty(np.int32(2), np.float32).shape == (2,)
+        for shape, dtype, message in ((3, np.complex64, "complex64"),
+                                      ((2, -1), np.float32, r"shape is \[2, -1\]")):
+            with pytest.raises(weft.InvalidArgumentError, match=message):
+                comm.heap_empty(shape, dtype)
         with pytest.raises(weft.InvalidArgumentError):
             comm.heap_free(np.zeros(3))
 
@@ -142,6 +155,9 @@ def test_bad_ids():
     for bad in (b"", b"x" * 127, "x" * 128):
         with pytest.raises(weft.InvalidArgumentError, match="unique_id"):
             weft.Communicator(bad, 0, 1)
+    with pytest.raises(ArgumentError, match="num_ranks is 4294967297, which is more"):
+        weft.Communicator(weft.unique_id_at("localhost", 4700, "0123456789abcdef" * 2), 0,
+                          2**32 + 1)
     with pytest.raises(weft.InvalidArgumentError, match="secret"):
         weft.unique_id_at("localhost", 4700, "no secret")
     assert len(weft.unique_id_at("localhost", 4700, "0123456789abcdef" * 2)) == 128

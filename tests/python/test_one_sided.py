@@ -45,6 +45,10 @@ def test_ring(num_nodes):
 def test_arguments():
     def refused(comm):
         words = comm.heap_empty(4, np.int64)
+        words[:] = 5
+        one_sided.add(comm, words[:1], np.int32(-7), 0)
+        one_sided.add(comm, words[1:2], 2**64 + 1, 0)
+        assert words.tolist() == [-2, 6, 5, 5]
         for call, message in (
                 (lambda: one_sided.put(comm, words, words[:2], 0), "dst has 32 bytes, src 16"),
                 (lambda: one_sided.add(comm, words, 1, 0), "word is int64"),
@@ -85,7 +89,7 @@ def test_quantised_rows():
         back = weft.rows.dequantise(comm, rows, None, np.empty_like(x),
                                     narrow=weft.Dtype.LOG_10BIT)
         assert (np.abs(back - x) <= np.abs(x) * 0.05 + 1e-5).all()
-        with pytest.raises(weft.InvalidArgumentError, match="multiple of 100"):
+        with pytest.raises(weft.InvalidArgumentError, match="not a multiple of 100"):
             weft.rows.quantise(comm, x, group=100)
         with pytest.raises(weft.InvalidArgumentError, match="do not fit"):
             weft.rows.dequantise(comm, rows, scales, x)
