@@ -3,8 +3,8 @@
 
 #include "harness/memory.h"
 #include "oracle/ep_check.h"
-#include "oracle/quantised.h"
 #include "workload/elements.h"
+#include "workload/quantised.h"
 #include "workload/rng.h"
 
 /* Numbers of the outputs (ep_reach_place): planes, and behind them these. */

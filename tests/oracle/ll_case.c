@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "oracle/ll_case.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 #include "harness/memory.h"
-#include "oracle/quantised.h"
 #include "workload/elements.h"
-#include "workload/logarithmic.h"
 #include "workload/rng.h"
 
 enum draw { DRAW_TOKENS, DRAW_EXPERT, DRAW_WEIGHT, DRAW_ELEMENTS };
@@ -69,52 +67,27 @@ void ll_fill_token(const struct ll_case *problem, int32_t step, int32_t rank, in
     elements_fill(&source, token, 0, (uint64_t)problem->hidden, elements);
 }
 
-/* ---------------------------------------------------------------- quantised rows */
-
-static struct quantised_form form_of(const struct ll_case *problem, int64_t word_stride)
+weft_ll_config ll_config(const struct ll_case *problem)
 {
-    return (struct quantised_form){problem->dtype, problem->narrow_dtype, problem->scale,
-                                   problem->group_elements, word_stride};
-}
-
-uint64_t ll_sent_bytes(const struct ll_case *problem)
-{
-    const uint64_t element_bytes =
-        problem->narrow_dtype == WEFT_DTYPE_NONE ? dtype_bytes(problem->dtype) : 1;
-    return (uint64_t)problem->hidden * element_bytes;
-}
-
-int32_t ll_num_groups(const struct ll_case *problem)
-{
-    return problem->narrow_dtype == WEFT_DTYPE_NONE ? 0 : problem->hidden / problem->group_elements;
-}
-
-void ll_fill_sent(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
-                  char *elements, char *scales, int64_t word_stride)
-{
-    const struct quantised_form form = form_of(problem, word_stride);
-    char *wide = tests_alloc((size_t)problem->hidden * dtype_bytes(problem->dtype));
-    ll_fill_token(problem, step, rank, token, wide);
-    if (problem->narrow_dtype == WEFT_DTYPE_NONE)
-        memcpy(elements, wide, ll_sent_bytes(problem));
-    else
-        quantised_make_row(&form, wide, problem->hidden, elements, scales);
-    tests_free(wide);
-}
-
-void ll_fill_input(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
-                   void *elements)
-{
-    const struct quantised_form form = form_of(problem, sizeof(float));
-    char *sent = tests_alloc(ll_sent_bytes(problem));
-    char *scales = tests_alloc((size_t)(ll_num_groups(problem) + 4) * sizeof(float));
-    ll_fill_sent(problem, step, rank, token, sent, scales, sizeof(float));
-    if (problem->narrow_dtype == WEFT_DTYPE_NONE)
-        memcpy(elements, sent, ll_sent_bytes(problem));
-    for (int32_t i = 0; i < problem->hidden && problem->narrow_dtype != WEFT_DTYPE_NONE; i++)
-        element_store(problem->dtype, elements, i, quantised_number(&form, sent, scales, i));
-    tests_free(scales);
-    tests_free(sent);
+    weft_ll_config config = WEFT_INIT(weft_ll_config);
+    config.hidden = problem->hidden;
+    config.max_tokens = problem->max_tokens;
+    config.num_topk = problem->num_topk;
+    config.dtype = problem->dtype;
+    config.layout = problem->layout;
+    config.expert_capacity = problem->expert_capacity;
+    config.num_results = problem->num_results;
+    config.answer = problem->answer;
+    config.answer_dtype = problem->answer_dtype;
+    config.narrow_dtype = problem->narrow_dtype;
+    config.scale = problem->scale;
+    config.group_elements = problem->group_elements;
+    config.num_blocks = problem->num_blocks;
+    config.num_warps = problem->num_warps;
+    config.route = problem->route;
+    config.on_missing = problem->on_missing;
+    config.missing_ms = problem->missing_ms;
+    return config;
 }
 
 /* ---------------------------------------------------------------- placement */
@@ -154,23 +127,25 @@ int32_t ll_num_local(const struct ll_case *problem, int32_t rank)
     return local_expert(problem, rank, problem->num_experts);
 }
 
-struct ll_place ll_place(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
-                         int32_t k)
+/* A choice that is nowhere has rank -1. */
+static struct ll_choice find_choice(const struct ll_case *problem, int32_t step, int32_t rank,
+                                    int32_t token, int32_t k)
 {
     const int64_t expert = ll_expert(problem, step, rank, token, k);
-    struct ll_place place = {-1, -1};
+    struct ll_choice choice = {-1, -1, ll_weight(problem, step, rank, token, k)};
     if (expert < 0)
-        return place;
+        return choice;
     if (problem->num_replicas > 0)
-        place.rank =
+        choice.rank =
             rank_of_replica(problem, (int32_t)expert, (rank + token) % problem->num_replicas);
     for (int32_t owner = 0; problem->num_replicas == 0 && owner < problem->num_ranks; owner++)
         if (has_expert(problem, owner, (int32_t)expert))
-            place.rank = owner;
-    if (ll_are_cut(problem, rank, place.rank))
-        return (struct ll_place){-1, -1};
-    place.local_expert = local_expert(problem, place.rank, (int32_t)expert);
-    return place;
+            choice.rank = owner;
+    if (ll_are_cut(problem, rank, choice.rank))
+        choice.rank = -1;
+    else
+        choice.local_expert = local_expert(problem, choice.rank, (int32_t)expert);
+    return choice;
 }
 
 int32_t ll_capacity(const struct ll_case *problem)
@@ -200,176 +175,47 @@ int32_t *ll_expert_ranks(const struct ll_case *problem)
     return ranks;
 }
 
-/* ---------------------------------------------------------------- rows */
+/* ---------------------------------------------------------------- what must come of a step */
 
-int32_t ll_most_rows(const struct ll_case *problem)
+static void fill_token(const void *of, int64_t token, void *elements)
 {
-    return problem->num_ranks * problem->max_tokens;
+    const struct ll_step_oracle *oracle = of;
+    int32_t rank = 0;
+    while (token >= oracle->oracle.first_tokens[rank + 1])
+        rank++;
+    ll_fill_token(oracle->problem, oracle->step, rank,
+                  (int32_t)(token - oracle->oracle.first_tokens[rank]), elements);
 }
 
-int32_t ll_rows_of_rank(const struct ll_case *problem, int32_t step, int32_t rank,
-                        struct ll_row *rows)
+static void run_expert(const void *of, int32_t rank, int32_t local_expert, float *values,
+                       int64_t num_values)
 {
-    int32_t num_rows = 0;
+    (void)of;
+    const float factor = 0.5f + (float)((7 * rank + 3 * local_expert) % 16) / 8;
+    for (int64_t i = 0; i < num_values; i++)
+        values[i] *= factor;
+}
+
+void ll_open_oracle(struct ll_step_oracle *oracle, const struct ll_case *problem, int32_t step,
+                    int32_t rank)
+{
+    const weft_ll_config config = ll_config(problem);
+    const struct ll_content content = {fill_token, run_expert, oracle};
+    int32_t *num_tokens = tests_alloc((size_t)problem->num_ranks * sizeof *num_tokens);
+    struct ll_world world = {rank, problem->num_ranks, 0, num_tokens};
     for (int32_t source = 0; source < problem->num_ranks; source++) {
-        int32_t idx = 0;
-        for (int32_t token = 0; token < ll_num_tokens(problem, step, source); token++) {
-            int is_here = 0;
-            for (int32_t k = 0; k < problem->num_topk; k++)
-                is_here |= ll_place(problem, step, source, token, k).rank == rank;
-            if (is_here)
-                rows[num_rows++] = (struct ll_row){source, token, idx++};
-        }
+        const int32_t num_local = ll_num_local(problem, source);
+        num_tokens[source] = ll_num_tokens(problem, step, source);
+        world.most_local = num_local > world.most_local ? num_local : world.most_local;
     }
-    return num_rows;
-}
-
-/* ---------------------------------------------------------------- combine */
-
-static float factor(int32_t rank, int32_t local)
-{
-    return 0.5f + (float)((7 * rank + 3 * local) % 16) / 8;
-}
-
-void ll_run_expert(const struct ll_case *problem, int32_t rank, int32_t local, void *elements)
-{
-    for (int32_t i = 0; i < problem->hidden; i++)
-        element_store(problem->dtype, elements, i,
-                      element_load(problem->dtype, elements, i) * factor(rank, local));
-}
-
-/* The rows of a token's choices on `rank` that had room, summed with their weights. */
-static void sum_choices(const struct ll_case *problem, int32_t step, struct ll_row row,
-                        int32_t rank, const unsigned char *has_room, float *sums)
-{
-    const size_t hidden = (size_t)problem->hidden, bytes = hidden * dtype_bytes(problem->dtype);
-    void *elements = tests_alloc(bytes);
-    memset(sums, 0, hidden * sizeof *sums);
-    for (int32_t k = 0; k < problem->num_topk; k++) {
-        const struct ll_place place = ll_place(problem, step, row.source, row.token, k);
-        const float weight = ll_weight(problem, step, row.source, row.token, k);
-        if (place.rank != rank || !has_room[k])
-            continue;
-        ll_fill_input(problem, step, row.source, row.token, elements);
-        ll_run_expert(problem, rank, place.local_expert, elements);
-        for (size_t i = 0; i < hidden; i++) {
-            const float product = element_load(problem->dtype, elements, (int64_t)i) * weight;
-            sums[i] += product;
-        }
-    }
-    tests_free(elements);
-}
-
-void ll_run_experts(const struct ll_case *problem, int32_t step, int32_t rank, struct ll_row row,
-                    void *elements)
-{
-    unsigned char all[WEFT_MAX_TOPK];
-    float *sums = tests_alloc((size_t)problem->hidden * sizeof *sums);
-    memset(all, 1, sizeof all);
-    sum_choices(problem, step, row, rank, all, sums);
-    elements_from_fp32(problem->dtype, sums, (size_t)problem->hidden, elements);
-    tests_free(sums);
-}
-
-/* Which of the token's choices fit their experts' capacity: by counting all selections before. */
-static void find_room(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
-                      unsigned char *has_room)
-{
-    for (int32_t k = 0; k < problem->num_topk; k++) {
-        const struct ll_place place = ll_place(problem, step, rank, token, k);
-        int32_t num_before = 0;
-        for (int32_t source = 0; source <= rank; source++) {
-            const int32_t end = source < rank ? ll_num_tokens(problem, step, source) : token + 1;
-            for (int32_t i = 0; i < end * problem->num_topk; i++) {
-                if (source == rank && i >= token * problem->num_topk + k)
-                    break;
-                const struct ll_place other =
-                    ll_place(problem, step, source, i / problem->num_topk, i % problem->num_topk);
-                num_before += other.rank == place.rank && other.local_expert == place.local_expert;
-            }
-        }
-        has_room[k] = problem->layout == WEFT_LL_BY_RANK || num_before < ll_capacity(problem);
-    }
-}
-
-/* The row as the answers' type keeps it. Logarithms are those of a row of dtype. */
-static void round_answer(const struct ll_case *problem, float *answer)
-{
-    const size_t hidden = (size_t)problem->hidden;
-    const weft_dtype dtype =
-        problem->answer_dtype == WEFT_LOG_10BIT ? problem->dtype : problem->answer_dtype;
-    char *row = tests_alloc(hidden * dtype_bytes(dtype));
-    elements_from_fp32(dtype, answer, hidden, row);
-    elements_to_fp32(dtype, row, hidden, answer);
-    if (problem->answer_dtype == WEFT_LOG_10BIT) {
-        uint8_t *logarithms = tests_alloc(hidden / LOGARITHMIC_GROUP * LOGARITHMIC_GROUP_BYTES + 1);
-        logarithmic_make_row(dtype, row, problem->hidden, logarithms);
-        for (int32_t i = 0; i < problem->hidden; i++)
-            answer[i] = logarithmic_number(logarithms, problem->hidden, i);
-        tests_free(logarithms);
-    }
-    tests_free(row);
-}
-
-/* Adds one row in the answers' type to the token's sum. */
-static void add_answer(const struct ll_case *problem, float *answer, float weight, float *sum)
-{
-    round_answer(problem, answer);
-    for (int32_t i = 0; i < problem->hidden; i++) {
-        const float product = answer[i] * weight;
-        sum[i] += product;
-    }
-}
-
-static void add_rank(const struct ll_case *problem, int32_t step, struct ll_row row, int32_t rank,
-                     const unsigned char *has_room, float *sum)
-{
-    const size_t hidden = (size_t)problem->hidden;
-    float *answer = tests_alloc(hidden * sizeof *answer);
-    sum_choices(problem, step, row, rank, has_room, answer);
-    if (problem->layout == WEFT_LL_BY_RANK) /* the caller's sum is in dtype */
-        for (size_t i = 0; i < hidden; i++) {
-            uint32_t stored = 0;
-            element_store(problem->dtype, &stored, 0, answer[i]);
-            answer[i] = element_load(problem->dtype, &stored, 0);
-        }
-    add_answer(problem, answer, 1, sum);
-    tests_free(answer);
-}
-
-static void add_choice(const struct ll_case *problem, int32_t step, struct ll_row row, int32_t k,
-                       float *sum)
-{
-    const struct ll_place place = ll_place(problem, step, row.source, row.token, k);
-    const size_t hidden = (size_t)problem->hidden;
-    void *elements = tests_alloc(hidden * dtype_bytes(problem->dtype));
-    float *answer = tests_alloc(hidden * sizeof *answer);
-    ll_fill_input(problem, step, row.source, row.token, elements);
-    ll_run_expert(problem, place.rank, place.local_expert, elements);
-    elements_to_fp32(problem->dtype, elements, hidden, answer);
-    add_answer(problem, answer, ll_weight(problem, step, row.source, row.token, k), sum);
-    tests_free(answer);
-    tests_free(elements);
-}
-
-void ll_expect_combined(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
-                        void *elements)
-{
-    const struct ll_row row = {rank, token, 0};
-    unsigned char has_room[WEFT_MAX_TOPK];
-    float *sum = tests_alloc((size_t)problem->hidden * sizeof *sum);
-    find_room(problem, step, rank, token, has_room);
-    for (int32_t owner = 0; owner < problem->num_ranks; owner++)
-        if (problem->answer != WEFT_LL_ANSWER_ROWS)
-            for (int32_t k = 0; k < problem->num_topk; k++)
-                if (ll_place(problem, step, rank, token, k).rank == owner) {
-                    add_rank(problem, step, row, owner, has_room, sum);
-                    break;
-                }
-    for (int32_t k = 0; k < problem->num_topk; k++)
-        if (problem->answer == WEFT_LL_ANSWER_ROWS && has_room[k] &&
-            ll_place(problem, step, rank, token, k).rank >= 0)
-            add_choice(problem, step, row, k, sum);
-    elements_from_fp32(problem->dtype, sum, (size_t)problem->hidden, elements);
-    tests_free(sum);
+    oracle->problem = problem;
+    oracle->step = step;
+    if (ll_oracle_open(&oracle->oracle, &config, &world, &content) != 0)
+        abort(); /* as tests_alloc */
+    for (int32_t source = 0; source < problem->num_ranks; source++)
+        for (int32_t i = 0; i < num_tokens[source] * problem->num_topk; i++)
+            ll_oracle_choices(&oracle->oracle, oracle->oracle.first_tokens[source])[i] =
+                find_choice(problem, step, source, i / problem->num_topk, i % problem->num_topk);
+    ll_oracle_settle(&oracle->oracle);
+    tests_free(num_tokens);
 }

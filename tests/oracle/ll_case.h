@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What low-latency dispatch and combine must give, without any protocol: inputs are pure functions of
- * (case, step, rank, token), so each rank computes those of all others, and walks over them in the
- * order that weft.h tells. Expert e returns its row times a factor of its own, so that a row which
- * comes from another expert shows.
+ * Cases of low latency: inputs are pure functions of (case, step, rank, token), so each rank computes those of all
+ * others, and what must come of them (workload/low_latency.h). Expert e returns its row times a factor of its own,
+ * so that a row which comes from another expert shows.
  */
 #pragma once
 
 #include "weft.h"
+#include "workload/low_latency.h"
 
 /* What tokens choose, of all steps: element [rank][token][k]. */
 struct ll_routing {
@@ -65,12 +65,6 @@ struct ll_case {
 /* Whether two ranks have masked each other. */
 int ll_are_cut(const struct ll_case *problem, int32_t a, int32_t b);
 
-/* A row that a rank gets, in the order in which it gets them: sources and tokens ascending. */
-struct ll_row {
-    int32_t source, token;
-    int32_t idx; /* among those of its source */
-};
-
 /* 0..max_tokens; every fourth rank has none in every third step. */
 int32_t ll_num_tokens(const struct ll_case *problem, int32_t step, int32_t rank);
 /* -1 now and then, and now and then a token chooses an expert twice. */
@@ -81,41 +75,18 @@ float ll_weight(const struct ll_case *problem, int32_t step, int32_t rank, int32
 void ll_fill_token(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
                    void *elements);
 
-/* Bytes of a row as its experts get it, and of its scales. */
-uint64_t ll_sent_bytes(const struct ll_case *problem);
-int32_t ll_num_groups(const struct ll_case *problem);
-/* The row as its experts get it; its scales lie word_stride bytes apart (quantised.h). */
-void ll_fill_sent(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
-                  char *elements, char *scales, int64_t word_stride);
-/* The same as they compute with it: in dtype. */
-void ll_fill_input(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
-                   void *elements);
-
-/* Where choice k is: a rank and its local expert; rank -1: nowhere. */
-struct ll_place {
-    int32_t rank, local_expert;
-};
-struct ll_place ll_place(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
-                         int32_t k);
+weft_ll_config ll_config(const struct ll_case *problem);
 int32_t ll_num_local(const struct ll_case *problem, int32_t rank);
 int32_t ll_capacity(const struct ll_case *problem);
 /* The tables of weft_ep_config; NULL with the default placement. tests_free. */
 int32_t *ll_expert_ranks(const struct ll_case *problem);
 int32_t *ll_expert_offsets(const struct ll_case *problem);
 
-/* All rows that `rank` gets: [ll_most_rows]. Returns how many. */
-int32_t ll_most_rows(const struct ll_case *problem);
-int32_t ll_rows_of_rank(const struct ll_case *problem, int32_t step, int32_t rank,
-                        struct ll_row *rows);
-
-/* What expert `local_expert` of `rank` makes of the row in place. */
-void ll_run_expert(const struct ll_case *problem, int32_t rank, int32_t local_expert,
-                   void *elements);
-/* What this rank's experts make of a row together, as a caller by rank sums them: in ascending order
- * of the choices, weights applied, in dtype. */
-void ll_run_experts(const struct ll_case *problem, int32_t step, int32_t rank, struct ll_row row,
-                    void *elements);
-
-/* What combine gives for a token of `rank`. */
-void ll_expect_combined(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
-                        void *elements);
+/* What must come of a step, for a rank. ll_oracle_close. */
+struct ll_step_oracle {
+    struct ll_oracle oracle;
+    const struct ll_case *problem;
+    int32_t step;
+};
+void ll_open_oracle(struct ll_step_oracle *oracle, const struct ll_case *problem, int32_t step,
+                    int32_t rank);

@@ -9,12 +9,11 @@ int ll_seat_is_by_expert(const struct ll_seat *seat)
     return seat->problem->layout == WEFT_LL_BY_EXPERT;
 }
 
-uint64_t ll_seat_scale_bytes(const struct ll_seat *seat)
+/* By columns with what lies between. */
+static uint64_t row_scale_bytes(const struct ll_seat *seat, const weft_ll_config *config)
 {
-    const uint64_t num_groups = (uint64_t)ll_num_groups(seat->problem);
-    if (seat->column_bytes > 0)
-        return 2 * num_groups * sizeof(float);
-    return num_groups * (seat->problem->scale == WEFT_SCALE_UE8M0 ? 1 : sizeof(float));
+    return seat->column_bytes > 0 ? 2 * (uint64_t)ll_num_groups(config) * sizeof(float)
+                                  : ll_scale_bytes(config);
 }
 
 static int problem_has_masks(const struct ll_seat *seat)
@@ -29,6 +28,7 @@ static int open_step(struct ll_seat *seat, struct ll_step *step)
     const uint64_t choices = num_tokens * (uint64_t)problem->num_topk;
     const uint64_t num_local = (uint64_t)ll_num_local(problem, seat->context->rank);
     const uint64_t num_rows = num_local * (uint64_t)ll_capacity(problem);
+    const weft_ll_config config = ll_config(problem);
     const struct {
         void *pointer;
         uint64_t bytes;
@@ -37,8 +37,8 @@ static int open_step(struct ll_seat *seat, struct ll_step *step)
         {&step->out, num_tokens * seat->row_bytes},
         {&step->topk_idx, choices * sizeof(int64_t)},
         {&step->weights, choices * sizeof(float)},
-        {&step->rows, seat->num_rows * seat->sent_bytes},
-        {&step->scales, seat->num_rows * ll_seat_scale_bytes(seat)},
+        {&step->rows, seat->num_rows * ll_sent_bytes(&config)},
+        {&step->scales, seat->num_rows * row_scale_bytes(seat, &config)},
         {&step->answers, seat->num_rows * seat->answer_stride},
         {&step->rank_counts, (uint64_t)problem->num_ranks * sizeof(int32_t)},
         {&step->expert_counts, num_local * sizeof(int32_t)},
@@ -73,27 +73,10 @@ int ll_seat_open_in(struct ll_seat *seat, struct ranks_context *context,
                              .half_there = LL_SEAT_NOBODY,
                              .in_doubt = LL_SEAT_NOBODY};
     weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
-    weft_ll_config config = WEFT_INIT(weft_ll_config);
+    const weft_ll_config config = ll_config(problem);
     ep_config.num_experts = problem->num_experts;
     ep_config.expert_offsets = ll_expert_offsets(problem);
     ep_config.expert_ranks = ll_expert_ranks(problem);
-    config.hidden = problem->hidden;
-    config.max_tokens = problem->max_tokens;
-    config.num_topk = problem->num_topk;
-    config.dtype = problem->dtype;
-    config.layout = problem->layout;
-    config.expert_capacity = problem->expert_capacity;
-    config.num_results = problem->num_results;
-    config.answer = problem->answer;
-    config.answer_dtype = problem->answer_dtype;
-    config.narrow_dtype = problem->narrow_dtype;
-    config.scale = problem->scale;
-    config.group_elements = problem->group_elements;
-    config.num_blocks = problem->num_blocks;
-    config.num_warps = problem->num_warps;
-    config.route = problem->route;
-    config.on_missing = problem->on_missing;
-    config.missing_ms = problem->missing_ms;
     RANK_CHECK_OK(context, weft_stream_create(seat->comm, &seat->stream));
     RANK_CHECK_OK(context, weft_ep_create(seat->comm, &ep_config, &seat->ep));
     RANK_CHECK_OK(context, weft_ll_create(seat->ep, &config, &seat->ll));
@@ -102,15 +85,13 @@ int ll_seat_open_in(struct ll_seat *seat, struct ranks_context *context,
     seat->row_bytes = (uint64_t)problem->hidden * dtype_bytes(problem->dtype);
     seat->answer_stride =
         seat->row_bytes + (uint64_t)problem->answer_gap * dtype_bytes(problem->dtype);
-    seat->sent_bytes = ll_sent_bytes(problem);
-    seat->num_rows = (uint64_t)ll_most_rows(problem);
+    seat->num_rows = (uint64_t)problem->num_ranks * (uint64_t)problem->max_tokens;
     if (ll_seat_is_by_expert(seat))
         seat->num_rows =
             (uint64_t)ll_capacity(problem) * (uint64_t)ll_num_local(problem, context->rank);
     if (problem->scale_columns > 0)
         seat->column_bytes =
             (uint64_t)(ll_capacity(problem) + problem->scale_columns) * sizeof(float);
-    seat->expected = tests_alloc((size_t)ll_most_rows(problem) * sizeof *seat->expected);
     return open_step(seat, &seat->steps[0]) || open_step(seat, &seat->steps[1]);
 }
 
@@ -119,7 +100,6 @@ int ll_seat_close(struct ll_seat *seat)
     (void)weft_stream_synchronize(seat->stream);
     RANK_CHECK_OK(seat->context, weft_comm_destroy(seat->comm));
     RANK_CHECK_OK(seat->context, weft_stream_destroy(seat->stream));
-    tests_free(seat->expected);
     return 0;
 }
 
@@ -174,8 +154,9 @@ weft_result ll_issue_dispatch(struct ll_seat *seat, int32_t step, weft_ll_phases
         args.missing_ranks = problem_has_masks(seat) ? at->missing[0] : NULL;
         args.waited_ns = at->waited[0];
         args.rows = ll_seat_is_by_expert(seat) ? at->rows : NULL;
-        args.scales =
-            ll_seat_is_by_expert(seat) && ll_num_groups(seat->problem) > 0 ? at->scales : NULL;
+        args.scales = ll_seat_is_by_expert(seat) && seat->problem->narrow_dtype != WEFT_DTYPE_NONE
+                          ? at->scales
+                          : NULL;
         args.scale_column_bytes = seat->column_bytes;
         args.num_rows_per_expert = ll_seat_is_by_expert(seat) ? at->expert_counts : NULL;
         args.src_tokens = ll_seat_is_by_expert(seat) ? at->src_tokens : NULL;

@@ -15,11 +15,10 @@ struct ll_seat {
     weft_stream *stream;
     weft_ep *ep;
     weft_ll *ll;
-    uint64_t answer_stride;         /* between rows that combine reads */
-    uint64_t row_bytes, sent_bytes; /* of a row of dtype, and as experts get it */
-    uint64_t num_rows;              /* of a result */
-    uint64_t column_bytes;          /* of scales; 0: they lie by rows */
-    struct ll_row *expected;        /* rows of this rank, by source and token */
+    uint64_t answer_stride; /* between rows that combine reads */
+    uint64_t row_bytes;     /* of a row of dtype */
+    uint64_t num_rows;      /* of a result */
+    uint64_t column_bytes;  /* of scales; 0: they lie by rows */
     /* With masks, ranks that are lost in the very step, or LL_SEAT_NOBODY. */
     int32_t half_there; /* by expert: its rows are counted, and may be anything */
     int32_t in_doubt;   /* it may have added to some tokens */
@@ -43,8 +42,6 @@ int ll_seat_open_in(struct ll_seat *seat, struct ranks_context *context,
                     const struct ll_case *problem, weft_comm *comm);
 /* Waits for what is queued, whose errors must be known. */
 int ll_seat_close(struct ll_seat *seat);
-/* Of a row's scales; by columns with what lies between. */
-uint64_t ll_seat_scale_bytes(const struct ll_seat *seat);
 int ll_seat_is_by_expert(const struct ll_seat *seat);
 
 /* The rank's tokens of a step. */

@@ -5,9 +5,9 @@
 #include "harness/cmocka.h"
 #include "harness/memory.h"
 #include "harness/ranks.h"
-#include "oracle/quantised.h"
 #include "workload/elements.h"
 #include "workload/logarithmic.h"
+#include "workload/quantised.h"
 #include "workload/rng.h"
 
 enum { MAX_ROWS = 40, MAX_HIDDEN = 2048, MAX_GAP_BYTES = 40, GUARD = 0x5a, NUM_TRIALS = 150 };

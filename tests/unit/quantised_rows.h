@@ -2,9 +2,9 @@
 /* Rows that are to be quantised, and what must come out. */
 #pragma once
 
-#include "oracle/quantised.h"
 #include "row_values.h"
 #include "workload/elements.h"
+#include "workload/quantised.h"
 
 enum {
     QUANTISED_MAX_ELEMENTS = 2100,

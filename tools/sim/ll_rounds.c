@@ -6,13 +6,6 @@
 #include "ep_rounds.h"
 #include "ll_masks.h"
 #include "ll_results.h"
-#include "workload/elements.h"
-
-static struct ll_token token_of(const struct party *party, int32_t round, int32_t result,
-                                int32_t index)
-{
-    return (struct ll_token){round, result, party->rank, index, 0};
-}
 
 /* ---------------------------------------------------------------- objects */
 
@@ -22,6 +15,7 @@ static weft_result alloc_result(struct party *party, struct ll_arrays *arrays)
     const size_t num_tokens = (size_t)shape->max_tokens, num_rows = ll_num_places(party);
     const size_t num_choices = num_tokens * (size_t)shape->num_topk;
     const size_t num_local = (size_t)ll_num_local(shape, party->rank);
+    const weft_ll_config config = ll_config(shape, party->rank);
     const struct {
         void *at;
         size_t num_bytes;
@@ -30,7 +24,7 @@ static weft_result alloc_result(struct party *party, struct ll_arrays *arrays)
         {&arrays->topk_idx, num_choices * sizeof(int32_t)},
         {&arrays->weights, num_choices * sizeof(float)},
         {&arrays->weights_back, num_choices * sizeof(float)},
-        {&arrays->rows, num_rows * ll_sent_bytes(shape)},
+        {&arrays->rows, num_rows * ll_sent_bytes(&config)},
         {&arrays->scales, ll_scales_bytes(party)},
         {&arrays->src_tokens, num_rows * sizeof(int32_t)},
         {&arrays->rank_counts, (size_t)shape->num_ranks * sizeof(int32_t)},
@@ -57,29 +51,12 @@ static weft_result alloc_result(struct party *party, struct ll_arrays *arrays)
 weft_result party_open_ll(struct party *party)
 {
     const struct shape *shape = party->shape;
-    const struct ll_terms *terms = &shape->ll_terms;
+    const weft_ll_config config = ll_config(shape, party->rank);
     weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
-    weft_ll_config config = WEFT_INIT(weft_ll_config);
     ep_config.num_experts = shape->num_experts;
     ep_config.num_channels = shape->num_channels;
     ep_config.num_staging_slots = shape->num_slots;
     ep_config.staging_slot_bytes = shape->slot_bytes;
-    config.hidden = terms->hidden;
-    config.max_tokens = shape->max_tokens;
-    config.num_topk = shape->num_topk;
-    config.dtype = shape->combine_dtype;
-    config.layout = terms->layout;
-    config.expert_capacity = terms->expert_capacity;
-    config.num_results = terms->num_results;
-    config.answer = terms->answer;
-    config.answer_dtype = terms->answer_dtype;
-    config.narrow_dtype = terms->narrow_dtype;
-    config.scale = terms->scale;
-    config.group_elements = terms->group_elements;
-    config.num_blocks = shape->num_blocks[party->rank];
-    config.num_warps = shape->num_warps[party->rank];
-    config.route = terms->route;
-    config.on_missing = terms->on_missing;
     for (int32_t i = 0; i < shape->num_repeats; i++)
         PARTY_TRY(alloc_result(party, &party->ll_arrays[i]));
     party->ll_totals = guarded_alloc(&party->scenario->memory,
@@ -112,60 +89,20 @@ static void fill_tokens(struct party *party, int32_t round, int32_t result)
 {
     const struct shape *shape = party->shape;
     const struct ll_arrays *arrays = &party->ll_arrays[result];
-    const int32_t num_tokens = ll_num_tokens(shape, token_of(party, round, result, 0));
-    const int32_t hidden = shape->ll_terms.hidden, num_topk = shape->num_topk;
+    const struct ll_about about = {shape, round, result, 0};
+    const int32_t num_tokens = ll_num_tokens(shape, round, result, party->rank);
+    const int32_t num_topk = shape->num_topk;
     const size_t num_choices = (size_t)num_tokens * (size_t)num_topk;
     weft__sim_host_writes(arrays->tokens, (size_t)num_tokens * ll_row_bytes(shape));
     weft__sim_host_writes(arrays->topk_idx, num_choices * sizeof(int32_t));
     weft__sim_host_writes(arrays->weights, num_choices * sizeof(float));
     weft__sim_host_writes(arrays->weights_back, num_choices * sizeof(float));
-    for (int32_t i = 0; i < num_tokens * hidden; i++)
-        element_store(shape->combine_dtype, arrays->tokens, i,
-                      ll_element(shape, token_of(party, round, result, i / hidden), i % hidden));
+    for (int32_t i = 0; i < num_tokens; i++)
+        ll_fill_token(&about, party->rank, i, arrays->tokens + (size_t)i * ll_row_bytes(shape));
     for (int32_t i = 0; i < num_tokens * num_topk; i++) {
-        const struct ll_token token = token_of(party, round, result, i / num_topk);
         arrays->topk_idx[i] = shape->experts[round][party->rank][i / num_topk][i % num_topk];
-        arrays->weights[i] = arrays->weights_back[i] = ll_weight(shape, token, i % num_topk);
-    }
-}
-
-static void put_answer(struct party *party, void *answers, int64_t place, struct ll_token token,
-                       int32_t k)
-{
-    const struct shape *shape = party->shape;
-    const int32_t hidden = shape->ll_terms.hidden;
-    for (int32_t i = 0; i < hidden; i++)
-        element_store(shape->combine_dtype, answers, place * hidden + i,
-                      ll_is_by_expert(party) ? ll_answer(shape, token, k, i)
-                                             : ll_answer_of_rank(shape, token, party->rank, i));
-}
-
-/* By rank, where the row came to. */
-static void put_answer_in_slot(struct party *party, char *slots, struct ll_token token)
-{
-    char *slot = slots + ll_slot_offset(party, token);
-    weft__sim_host_writes(slot, ll_row_bytes(party->shape));
-    put_answer(party, slot, 0, token, 0);
-}
-
-/* NULL: into the array that is for them. */
-static void fill_answers(struct party *party, int32_t round, int32_t result, int32_t combine,
-                         char *slots)
-{
-    const struct shape *shape = party->shape;
-    void *answers = party->ll_arrays[result].answers[combine];
-    spoil(answers, ll_num_places(party) * ll_row_bytes(shape));
-    struct ll_token token = {round, result, 0, 0, party->ll_lost[result].ranks};
-    for (token.source = 0; token.source < shape->num_ranks; token.source++) {
-        for (token.index = 0; token.index < ll_num_tokens(shape, token); token.index++) {
-            for (int32_t k = 0; k < shape->num_topk; k++) {
-                const int64_t place = ll_place_of(party, token, k);
-                if (place >= 0 && slots != NULL)
-                    put_answer_in_slot(party, slots, token);
-                else if (place >= 0)
-                    put_answer(party, answers, place, token, k);
-            }
-        }
+        arrays->weights[i] = arrays->weights_back[i] =
+            ll_weight(shape, round, party->rank, i / num_topk, i % num_topk);
     }
 }
 
@@ -190,7 +127,7 @@ static weft_result dispatch(struct party *party, int32_t round, int32_t result,
     args.phases = phases;
     if (phases != WEFT_LL_RECEIVE) {
         fill_tokens(party, round, result);
-        args.num_tokens = ll_num_tokens(party->shape, token_of(party, round, result, 0));
+        args.num_tokens = ll_num_tokens(party->shape, round, result, party->rank);
         args.x = arrays->tokens;
         args.topk_idx = arrays->topk_idx;
         args.index_type = WEFT_INT32;
@@ -202,9 +139,10 @@ static weft_result dispatch(struct party *party, int32_t round, int32_t result,
         args.waited_ns = arrays->waited;
     }
     if (phases != WEFT_LL_SEND && ll_is_by_expert(party)) {
-        spoil(arrays->rows, ll_num_places(party) * ll_sent_bytes(party->shape));
+        const weft_ll_config config = ll_config(party->shape, party->rank);
+        spoil(arrays->rows, ll_num_places(party) * ll_sent_bytes(&config));
         args.rows = arrays->rows;
-        if (ll_num_groups(party->shape) > 0) {
+        if (ll_num_groups(&config) > 0) {
             args.scales = arrays->scales;
             args.scale_column_bytes = ll_column_bytes(party);
         }
@@ -235,11 +173,10 @@ static weft_result combine(struct party *party, int32_t round, const struct ll_m
     weft_ll_combine_args args = WEFT_INIT(weft_ll_combine_args);
     args.phases = phases;
     if (phases != WEFT_LL_RECEIVE) {
-        char *slots = party->shape->ll_terms.fills_slots
-                          ? ll_first_slot(party, num_later_results(party, round, move))
-                          : NULL;
-        fill_answers(party, round, move->result, move->combine, slots);
-        args.x = slots != NULL ? NULL : arrays->answers[move->combine];
+        char *answers = shape->ll_terms.fills_slots ? NULL : arrays->answers[move->combine];
+        spoil(arrays->answers[move->combine], ll_num_places(party) * ll_row_bytes(shape));
+        ll_fill_answers(party, round, move->result, num_later_results(party, round, move), answers);
+        args.x = answers;
         args.keep = move->keeps;
     }
     if (phases != WEFT_LL_SEND) {
@@ -317,11 +254,8 @@ static void check_received(struct party *party, int32_t round, const struct ll_s
     ll_note_missing_rows(party, round, result);
     if (!ll_can_check(party))
         return;
-    ll_check_rank_counts(party, round, result);
-    if (ll_is_by_expert(party))
-        ll_check_experts(party, round, result);
-    else if (!ends_in(span, result))
-        ll_check_slots(party, round, result, num_received_after(span, i));
+    ll_check_received(party, round, result,
+                      ends_in(span, result) ? LL_ENDED : num_received_after(span, i));
 }
 
 static void check_combined(struct party *party, int32_t round, const struct ll_move *move)

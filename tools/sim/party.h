@@ -41,7 +41,7 @@ struct rows {
 
 /* Of a result of low latency, local to the rank. */
 struct ll_arrays {
-    void *tokens;        /* [max_tokens][hidden] */
+    char *tokens;        /* [max_tokens][hidden] */
     int32_t *topk_idx;   /* [max_tokens][num_topk] */
     float *weights;      /* the same, for dispatch */
     float *weights_back; /* and for combine */
@@ -52,8 +52,8 @@ struct ll_arrays {
     int64_t *ranges;
     int32_t *missing_rows, *missing_sums[LL_MAX_COMBINES]; /* [num_ranks] */
     int64_t *waited;                                       /* [num_ranks] */
-    void *answers[LL_MAX_COMBINES];                        /* what combine reads */
-    void *out[LL_MAX_COMBINES];                            /* [max_tokens][hidden] */
+    char *answers[LL_MAX_COMBINES];                        /* what combine reads */
+    char *out[LL_MAX_COMBINES];                            /* [max_tokens][hidden] */
 };
 
 /* An array of each kind of memory, and beside it what it should hold. */

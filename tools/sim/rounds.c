@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The rounds of each operation, and the checks of their results. */
-#include <math.h>
 #include <string.h>
 
 #include "ep_rounds.h"
-#include "narrow.h"
 #include "workload/elements.h"
+#include "workload/quantised.h"
 
 /* ---------------------------------------------------------------- routing */
 
@@ -269,29 +268,21 @@ static void quantise_plane(const struct shape *shape, const struct rows *rows, w
     plane->scales = narrow_scales(shape, rows);
 }
 
-/* Elements grow with their index: the last of a group is the largest. */
 static void check_narrow_row(struct party *party, const struct rows *rows, int32_t row,
                              const float *sent)
 {
     const struct shape *shape = party->shape;
-    const int32_t num_elements = (int32_t)plane_elements(shape);
-    const int32_t num_groups = num_elements / NARROW_GROUP;
-    const char *codes = narrow_elements(shape, rows) + (ptrdiff_t)row * num_elements;
-    const char *scales =
-        narrow_scales(shape, rows) + (size_t)(row * num_groups) * scale_bytes(shape);
-    for (int32_t i = 0; i < num_elements; i++) {
-        const float amax = sent[i / NARROW_GROUP * NARROW_GROUP + NARROW_GROUP - 1];
-        const float code = shape->narrow_dtype == WEFT_INT8 ? (float)(int8_t)codes[i]
-                                                            : element_load(WEFT_FP8_E4M3, codes, i);
-        const int32_t group = i / NARROW_GROUP;
-        const double scale = shape->scale == WEFT_SCALE_UE8M0
-                                 ? ldexp(1, (uint8_t)scales[group] - 127)
-                                 : (double)element_load(WEFT_FP32, scales, group);
-        party_expect(party, "narrow element", row * num_elements + i, (double)code,
-                     (double)narrow_element(shape->narrow_dtype, shape->scale, amax, sent[i]));
-        party_expect(party, "scale", row * num_groups + group, scale,
-                     (double)narrow_scale(shape->narrow_dtype, shape->scale, amax));
-    }
+    const struct quantised_form form = {WEFT_FP32, shape->narrow_dtype, shape->scale, NARROW_GROUP,
+                                        sizeof(float)};
+    const size_t num_elements = (size_t)plane_elements(shape);
+    const size_t row_scale_bytes = num_elements / NARROW_GROUP * scale_bytes(shape);
+    char codes[SCENARIO_ROW_ELEMENTS], scales[SCENARIO_ROW_ELEMENTS * sizeof(float)];
+    quantised_make_row(&form, sent, (int64_t)num_elements, codes, scales);
+    if (memcmp(codes, narrow_elements(shape, rows) + (size_t)row * num_elements, num_elements) != 0)
+        party_complain(party, "row %d of the narrow plane has other elements", row);
+    if (memcmp(scales, narrow_scales(shape, rows) + (size_t)row * row_scale_bytes,
+               row_scale_bytes) != 0)
+        party_complain(party, "row %d of the narrow plane has other scales", row);
 }
 
 static weft_result enqueue_dispatch(struct party *party, int32_t round, int32_t repeat)

@@ -31,29 +31,23 @@ static weft_result verifier_open(struct ep_verifier *verifier, struct ep_layer *
         .row = calloc(1, layer->options->row_bytes),
         .x = calloc(hidden, sizeof(float)),
         .y = calloc(hidden, sizeof(float)),
-        .answer = calloc(hidden, sizeof(float)),
         .partial = calloc(hidden, sizeof(float)),
         .sum = calloc(hidden, sizeof(float)),
     };
     if (!verifier->recv_tokens || !verifier->row || !verifier->x || !verifier->y ||
-        !verifier->answer || !verifier->partial || !verifier->sum)
+        !verifier->partial || !verifier->sum)
         return WEFT_ERROR_OUT_OF_MEMORY;
     verifier->num_recv = collect_recv_tokens(verifier);
-    if (layer->options->row_format != EP_ROW_FORMAT_DTYPE &&
-        ep_quantised_open(&verifier->quantised, layer) != WEFT_OK)
-        return WEFT_ERROR_OUT_OF_MEMORY;
     return ep_results_open(&verifier->results, layer, verifier->num_recv);
 }
 
 static void verifier_close(struct ep_verifier *verifier)
 {
     ep_results_close(&verifier->results);
-    ep_quantised_close(&verifier->quantised);
     free(verifier->recv_tokens);
     free(verifier->row);
     free(verifier->x);
     free(verifier->y);
-    free(verifier->answer);
     free(verifier->partial);
     free(verifier->sum);
 }
@@ -83,7 +77,7 @@ static weft_result verify(struct ep_verifier *verifier)
         return WEFT_ERROR_OUT_OF_MEMORY;
     ep_verify_dispatch(verifier);
     if (ep_op_exists(EP_COMBINE, options))
-        ep_verify_combine(verifier, EP_COMBINE);
+        ep_verify_combine(verifier);
     if (options->check == EP_CHECK_FULL &&
         weft_comm_machine(verifier->layer->comm) != WEFT_MACHINE_CPU)
         return ep_verify_machine(verifier);

@@ -5,21 +5,14 @@
 #include "ep_check.h"
 #include "ep_pass.h"
 
-/* The rows of all tokens as a format makes them; NULL: it leaves them as they are. */
-struct ep_quantised {
-    unsigned char *elements, *scales; /* [tokens] of ep_ll_element_bytes and ep_ll_scale_bytes */
-    unsigned char *rows;              /* [tokens][row_bytes] what these stand for */
-};
-
 struct ep_verifier {
     struct ep_layer *layer;
     struct ep_results results; /* of the pass that is verified */
     struct ep_tally *tallies;  /* [EP_NUM_OPS], of this rank */
     int64_t *recv_tokens;      /* [num_recv] the global tokens of the rows of this rank, in order */
     int64_t num_recv;
-    struct ep_quantised quantised;         /* with a format */
-    unsigned char *row;                    /* one row, for what is expected */
-    float *x, *y, *answer, *partial, *sum; /* one row each, in fp32 */
+    unsigned char *row;           /* one row, for what is expected */
+    float *x, *y, *partial, *sum; /* one row each, in fp32 */
 };
 
 /* Counts one compared row (or count); tells the first difference of the operation. */
@@ -30,18 +23,14 @@ void ep_tally_row(struct ep_verifier *verifier, enum ep_op op, int is_equal, con
 int ep_verify_layout(struct ep_verifier *verifier);
 int ep_verify_notify(struct ep_verifier *verifier);
 void ep_verify_dispatch(struct ep_verifier *verifier);
-void ep_verify_combine(struct ep_verifier *verifier, enum ep_op op);
+void ep_verify_combine(struct ep_verifier *verifier);
 
 /* Of num_rows rows, which are compared: a sample in ascending order, of this size; all of a full check. */
 int64_t ep_sample_size(const struct ep_verifier *verifier, int64_t num_rows);
 int64_t ep_sample_row(const struct ep_verifier *verifier, int64_t num_rows, int64_t index);
 
-/* The row of a token as experts get it. */
-void ep_verify_fill_row(const struct ep_verifier *verifier, int64_t token, unsigned char *row);
-
-/* Local: on the machine, by weft_rows_quantise. Close whatever the result. */
-weft_result ep_quantised_open(struct ep_quantised *quantised, struct ep_layer *layer);
-void ep_quantised_close(struct ep_quantised *quantised);
+/* The row of a token as experts get it; y is spoiled. */
+void ep_verify_fill_row(struct ep_verifier *verifier, int64_t token, unsigned char *row);
 
 /* Collective. A pass of low latency, whose results are verified. */
 weft_result ep_ll_verify(struct ep_verifier *verifier);

@@ -2,10 +2,12 @@
 /* What dispatch must deliver, and what combine must sum. */
 #include <string.h>
 
+#include "ep_ll.h"
 #include "ep_pass.h"
 #include "ep_verify.h"
 #include "workload/convert.h"
 #include "workload/logarithmic.h"
+#include "workload/quantised.h"
 #include "workload/rng.h"
 
 enum { SAMPLE_ROWS = 64 };
@@ -87,18 +89,26 @@ void ep_verify_dispatch(struct ep_verifier *verifier)
         ep_tally_row(verifier, EP_DISPATCH, 0, "topk_idx is not -1 after the last row");
 }
 
-void ep_verify_fill_row(const struct ep_verifier *verifier, int64_t token, unsigned char *row)
+/* What the row stands for when it has been quantised. */
+static void quantise_row(struct ep_verifier *verifier, unsigned char *row)
+{
+    const struct ep_options *options = verifier->layer->options;
+    const weft_rows_args args = ep_ll_rows_args(options);
+    const struct quantised_form form = {options->kind, args.narrow_dtype, args.scale,
+                                        args.group_elements, sizeof(float)};
+    char *codes = (char *)verifier->y, *scales = codes + options->hidden;
+    quantised_make_row(&form, row, options->hidden, codes, scales);
+    for (int64_t h = 0; h < options->hidden; h++)
+        element_store(options->kind, row, h, quantised_number(&form, codes, scales, h));
+}
+
+void ep_verify_fill_row(struct ep_verifier *verifier, int64_t token, unsigned char *row)
 {
     const struct ep_layer *layer = verifier->layer;
     const struct payload payload = ep_layer_payload(layer);
-    const size_t row_bytes = layer->options->row_bytes;
-    if (verifier->quantised.rows == NULL)
-        payload_fill_row(&payload, token, 0, row, row_bytes);
-    else
-        memcpy(row,
-               verifier->quantised.rows +
-                   (size_t)(token - layer->routing->loaded_begin) * row_bytes,
-               row_bytes);
+    payload_fill_row(&payload, token, 0, row, layer->options->row_bytes);
+    if (layer->options->row_format != EP_ROW_FORMAT_DTYPE)
+        quantise_row(verifier, row);
 }
 
 /* There and back; WEFT_FP32: nothing. */
@@ -130,56 +140,23 @@ static void answer_scaled(struct ep_verifier *verifier, int64_t token, int32_t r
                  verifier->y, verifier->row);
 }
 
-/* The same of a rank whose experts have a row each, which weft weighs and sums. */
-static void answer_weighed(struct ep_verifier *verifier, int64_t token, int32_t r)
-{
-    const struct ep_layer *layer = verifier->layer;
-    const struct ep_routing *routing = layer->routing;
-    const weft_dtype kind = layer->options->kind, wire = ep_wire_dtype(layer->options);
-    const int32_t *topk_idx = ep_routing_topk_idx(routing, token);
-    const float *topk_weights = ep_routing_topk_weights(routing, token);
-    const size_t hidden = (size_t)layer->options->hidden;
-    memset(verifier->answer, 0, hidden * sizeof(float));
-    for (int32_t k = 0; k < routing->num_topk; k++) {
-        if (routing->expert_rank[topk_idx[k]] != r)
-            continue;
-        ep_scale_row(kind, hidden, ep_expert_factor(topk_idx[k]), verifier->x, verifier->y,
-                     verifier->row);
-        for (size_t h = 0; h < hidden; h++)
-            verifier->answer[h] += topk_weights[k] * verifier->y[h];
-    }
-    memcpy(verifier->y, verifier->answer, hidden * sizeof(float));
-    if (wire == WEFT_DTYPE_NONE || wire == WEFT_LOG_10BIT) /* made of rows of the dtype */
-        round_values(verifier, kind, verifier->y);
-}
-
-/* Whether answers are rounded each for itself: of low latency, and of one node where that makes rows shorter. */
+/* Whether answers are rounded each for itself: on one node, where that makes rows shorter. */
 static int are_rounded(const struct ep_layer *layer)
 {
     const struct ep_options *options = layer->options;
     const int is_narrower = options->kind == WEFT_FP32 || options->wire == EP_WIRE_LOG_10BIT;
-    return options->wire != EP_WIRE_DTYPE &&
-           (options->mode == EP_MODE_LOW_LATENCY || (layer->num_nodes == 1 && is_narrower));
+    return options->wire != EP_WIRE_DTYPE && layer->num_nodes == 1 && is_narrower;
 }
 
 /* What rank `r` answers, as a row of the payload's format. */
 static void add_answer(struct ep_verifier *verifier, int64_t token, int32_t r)
 {
     const struct ep_options *options = verifier->layer->options;
-    if (options->mode == EP_MODE_LOW_LATENCY && options->ll_layout == WEFT_LL_BY_EXPERT)
-        answer_weighed(verifier, token, r);
-    else
-        answer_scaled(verifier, token, r);
+    answer_scaled(verifier, token, r);
     if (are_rounded(verifier->layer))
         round_values(verifier, ep_wire_dtype(options), verifier->y);
     for (size_t h = 0; h < (size_t)options->hidden; h++)
         verifier->partial[h] += verifier->y[h];
-}
-
-/* Those that are summed before they are added to others: low latency sums all ranks' at once. */
-static int is_of_part(const struct ep_layer *layer, int32_t rank, int32_t part)
-{
-    return layer->options->mode == EP_MODE_LOW_LATENCY || weft_comm_node(layer->comm, rank) == part;
 }
 
 /* The answers of one node, rounded as they cross the network, if they are. */
@@ -189,9 +166,9 @@ static void sum_node(struct ep_verifier *verifier, int64_t token, int32_t node)
     size_t hidden = (size_t)layer->options->hidden;
     memset(verifier->partial, 0, hidden * sizeof(float));
     for (int32_t r = 0; r < layer->num_ranks; r++)
-        if (is_of_part(layer, r, node) && ep_routing_goes_to(layer->routing, token, r))
+        if (weft_comm_node(layer->comm, r) == node && ep_routing_goes_to(layer->routing, token, r))
             add_answer(verifier, token, r);
-    const int is_sent = layer->num_nodes > 1 && layer->options->mode == EP_MODE_NORMAL;
+    const int is_sent = layer->num_nodes > 1;
     const weft_dtype wire = ep_wire_dtype(layer->options);
     round_values(verifier, is_sent && wire != WEFT_DTYPE_NONE ? wire : layer->options->kind,
                  verifier->partial);
@@ -207,8 +184,7 @@ static void combine_token(struct ep_verifier *verifier, int64_t token)
     ep_verify_fill_row(verifier, token, verifier->row);
     elements_to_fp32(payload.dtype, verifier->row, hidden, verifier->x);
     memset(verifier->sum, 0, hidden * sizeof(float));
-    const int32_t num_parts = layer->options->mode == EP_MODE_LOW_LATENCY ? 1 : layer->num_nodes;
-    for (int32_t node = 0; node < num_parts; node++) {
+    for (int32_t node = 0; node < layer->num_nodes; node++) {
         sum_node(verifier, token, node);
         for (size_t h = 0; h < hidden; h++)
             verifier->sum[h] += verifier->partial[h];
@@ -216,7 +192,7 @@ static void combine_token(struct ep_verifier *verifier, int64_t token)
     elements_from_fp32(payload.dtype, verifier->sum, hidden, verifier->row);
 }
 
-void ep_verify_combine(struct ep_verifier *verifier, enum ep_op op)
+void ep_verify_combine(struct ep_verifier *verifier)
 {
     const struct ep_layer *layer = verifier->layer;
     size_t row_bytes = layer->options->row_bytes;
@@ -225,7 +201,7 @@ void ep_verify_combine(struct ep_verifier *verifier, enum ep_op op)
         int64_t own_token = ep_sample_row(verifier, layer->num_tokens, i);
         const unsigned char *out = verifier->results.out + (size_t)own_token * row_bytes;
         combine_token(verifier, layer->routing->first_tokens[layer->rank] + own_token);
-        ep_tally_row(verifier, op, memcmp(out, verifier->row, row_bytes) == 0, "row of token %lld",
-                     (long long)own_token);
+        ep_tally_row(verifier, EP_COMBINE, memcmp(out, verifier->row, row_bytes) == 0,
+                     "row of token %lld", (long long)own_token);
     }
 }

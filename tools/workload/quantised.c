@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "oracle/quantised.h"
+#include "workload/quantised.h"
 
 #include <math.h>
 #include <string.h>

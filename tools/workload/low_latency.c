@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+#include "workload/low_latency.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "workload/elements.h"
+#include "workload/logarithmic.h"
+#include "workload/quantised.h"
+
+static int is_by_expert(const struct ll_oracle *oracle)
+{
+    return oracle->config.layout == WEFT_LL_BY_EXPERT;
+}
+
+static int is_quantised(const weft_ll_config *config)
+{
+    return config->narrow_dtype != WEFT_DTYPE_NONE;
+}
+
+/* ---------------------------------------------------------------- sizes */
+
+uint64_t ll_sent_bytes(const weft_ll_config *config)
+{
+    return (uint64_t)config->hidden * (is_quantised(config) ? 1 : dtype_bytes(config->dtype));
+}
+
+int64_t ll_num_groups(const weft_ll_config *config)
+{
+    return is_quantised(config) ? config->hidden / config->group_elements : 0;
+}
+
+uint64_t ll_scale_bytes(const weft_ll_config *config)
+{
+    const uint64_t num_groups = (uint64_t)ll_num_groups(config);
+    return config->scale == WEFT_SCALE_UE8M0 ? num_groups : num_groups * sizeof(float);
+}
+
+/* ---------------------------------------------------------------- choices */
+
+static int alloc_choices(struct ll_oracle *oracle)
+{
+    const size_t num_tokens = (size_t)oracle->first_tokens[oracle->num_ranks];
+    const size_t num_choices = num_tokens * (size_t)oracle->config.num_topk;
+    oracle->choices = calloc(num_choices + 1, sizeof *oracle->choices);
+    oracle->positions = calloc(num_choices + 1, sizeof *oracle->positions);
+    oracle->rows =
+        calloc((is_by_expert(oracle) ? num_choices : num_tokens) + 1, sizeof *oracle->rows);
+    for (size_t i = 0; i < num_choices && oracle->choices != NULL; i++)
+        oracle->choices[i].rank = -1;
+    return oracle->choices != NULL && oracle->positions != NULL && oracle->rows != NULL ? 0 : -1;
+}
+
+int ll_oracle_open(struct ll_oracle *oracle, const weft_ll_config *config,
+                   const struct ll_world *world, const struct ll_content *content)
+{
+    const size_t hidden = (size_t)config->hidden, num_ranks = (size_t)world->num_ranks;
+    *oracle = (struct ll_oracle){
+        .config = *config,
+        .content = *content,
+        .rank = world->rank,
+        .num_ranks = world->num_ranks,
+        .most_local = world->most_local,
+        .first_tokens = calloc(num_ranks + 1, sizeof *oracle->first_tokens),
+        .selections = calloc(num_ranks * (size_t)world->most_local + 1, sizeof *oracle->selections),
+        .input = calloc(4 * hidden, sizeof *oracle->input),
+        .wide = calloc(1, (hidden + LOGARITHMIC_GROUP_BYTES) * sizeof(float)),
+        .codes = calloc(1, ll_sent_bytes(config)),
+        .scales = calloc(1, ((size_t)ll_num_groups(config) + 4) * sizeof(float)),
+    };
+    if (config->expert_capacity == 0)
+        oracle->config.expert_capacity = world->num_ranks * config->max_tokens;
+    if (oracle->first_tokens == NULL || oracle->selections == NULL || oracle->input == NULL ||
+        oracle->wide == NULL || oracle->codes == NULL || oracle->scales == NULL)
+        return -1;
+    oracle->values = oracle->input + hidden;
+    oracle->answer = oracle->values + hidden;
+    oracle->sum = oracle->answer + hidden;
+    for (int32_t rank = 0; rank < world->num_ranks; rank++)
+        oracle->first_tokens[rank + 1] = oracle->first_tokens[rank] + world->num_tokens[rank];
+    return alloc_choices(oracle);
+}
+
+void ll_oracle_close(struct ll_oracle *oracle)
+{
+    void *const blocks[] = {oracle->first_tokens, oracle->choices, oracle->positions,
+                            oracle->selections,   oracle->rows,    oracle->input,
+                            oracle->wide,         oracle->codes,   oracle->scales};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        free(blocks[i]);
+}
+
+static int32_t *selections_of(const struct ll_oracle *oracle, int32_t rank, int32_t local_expert)
+{
+    return &oracle->selections[rank * oracle->most_local + local_expert];
+}
+
+static int goes_to(const struct ll_oracle *oracle, int64_t token, int32_t rank)
+{
+    const struct ll_choice *choices = ll_oracle_choices(oracle, token);
+    for (int32_t k = 0; k < oracle->config.num_topk; k++)
+        if (choices[k].rank == rank)
+            return 1;
+    return 0;
+}
+
+/* Of a token: a row for each choice of this rank's experts, or by rank one in all. */
+static void list_rows(struct ll_oracle *oracle, struct ll_row row, int32_t num_before)
+{
+    const int64_t first = row.token * oracle->config.num_topk;
+    row.expert = -1;
+    row.position = num_before;
+    if (!is_by_expert(oracle))
+        oracle->rows[oracle->num_rows++] = row;
+    for (int64_t i = first; i < first + oracle->config.num_topk && is_by_expert(oracle); i++) {
+        row.expert = oracle->choices[i].local_expert;
+        row.position = oracle->positions[i];
+        if (oracle->choices[i].rank == oracle->rank)
+            oracle->rows[oracle->num_rows++] = row;
+    }
+}
+
+void ll_oracle_settle(struct ll_oracle *oracle)
+{
+    const int64_t num_tokens = oracle->first_tokens[oracle->num_ranks];
+    for (int64_t i = 0; i < num_tokens * oracle->config.num_topk; i++) {
+        const struct ll_choice *choice = &oracle->choices[i];
+        if (choice->rank >= 0)
+            oracle->positions[i] = (*selections_of(oracle, choice->rank, choice->local_expert))++;
+    }
+    for (int32_t source = 0; source < oracle->num_ranks; source++) {
+        const int64_t first = oracle->first_tokens[source];
+        int32_t num_before = 0;
+        for (int64_t token = first; token < oracle->first_tokens[source + 1]; token++)
+            if (goes_to(oracle, token, oracle->rank))
+                list_rows(oracle,
+                          (struct ll_row){
+                              .token = token, .source = source, .index = (int32_t)(token - first)},
+                          num_before++);
+    }
+}
+
+int32_t ll_oracle_tokens_from(const struct ll_oracle *oracle, int32_t source)
+{
+    int32_t num_tokens = 0;
+    for (int64_t token = oracle->first_tokens[source]; token < oracle->first_tokens[source + 1];
+         token++)
+        num_tokens += goes_to(oracle, token, oracle->rank);
+    return num_tokens;
+}
+
+int32_t ll_oracle_selections_from(const struct ll_oracle *oracle, int32_t source,
+                                  int32_t local_expert)
+{
+    const int64_t num_topk = oracle->config.num_topk;
+    int32_t num_selections = 0;
+    for (int64_t i = oracle->first_tokens[source] * num_topk;
+         i < oracle->first_tokens[source + 1] * num_topk; i++)
+        num_selections += oracle->choices[i].rank == oracle->rank &&
+                          oracle->choices[i].local_expert == local_expert;
+    return num_selections;
+}
+
+int32_t ll_oracle_selections(const struct ll_oracle *oracle, int32_t local_expert)
+{
+    return *selections_of(oracle, oracle->rank, local_expert);
+}
+
+int64_t ll_oracle_place(const struct ll_oracle *oracle, const struct ll_row *row)
+{
+    const int64_t capacity = oracle->config.expert_capacity;
+    if (!is_by_expert(oracle))
+        return (int64_t)row->source * oracle->config.max_tokens + row->position;
+    return row->position < capacity ? row->expert * capacity + row->position : -1;
+}
+
+/* ---------------------------------------------------------------- rows as they are sent */
+
+static struct quantised_form form_of(const weft_ll_config *config)
+{
+    return (struct quantised_form){config->dtype, config->narrow_dtype, config->scale,
+                                   config->group_elements, sizeof(float)};
+}
+
+void ll_oracle_fill_sent(struct ll_oracle *oracle, int64_t token, void *elements, void *scales)
+{
+    const struct quantised_form form = form_of(&oracle->config);
+    if (!is_quantised(&oracle->config)) {
+        oracle->content.fill_token(oracle->content.of, token, elements);
+        return;
+    }
+    oracle->content.fill_token(oracle->content.of, token, oracle->wide);
+    quantised_make_row(&form, oracle->wide, oracle->config.hidden, elements, scales);
+}
+
+/* There and back. */
+static void round_values(struct ll_oracle *oracle, weft_dtype dtype, float *values)
+{
+    const size_t hidden = (size_t)oracle->config.hidden;
+    elements_from_fp32(dtype, values, hidden, oracle->wide);
+    elements_to_fp32(dtype, oracle->wide, hidden, values);
+}
+
+/* Fills in oracle->input with the numbers that experts compute with. */
+static void load_input(struct ll_oracle *oracle, int64_t token)
+{
+    const weft_ll_config *config = &oracle->config;
+    const struct quantised_form form = form_of(config);
+    if (!is_quantised(config)) {
+        oracle->content.fill_token(oracle->content.of, token, oracle->wide);
+        elements_to_fp32(config->dtype, oracle->wide, (size_t)config->hidden, oracle->input);
+        return;
+    }
+    ll_oracle_fill_sent(oracle, token, oracle->codes, oracle->scales);
+    for (int64_t i = 0; i < config->hidden; i++)
+        oracle->input[i] =
+            quantised_number(&form, (const char *)oracle->codes, (const char *)oracle->scales, i);
+    round_values(oracle, config->dtype, oracle->input);
+}
+
+/* ---------------------------------------------------------------- answers */
+
+/* Fills in oracle->values with what an expert makes of oracle->input. */
+static void run_expert(struct ll_oracle *oracle, int32_t rank, int32_t local_expert)
+{
+    const size_t hidden = (size_t)oracle->config.hidden;
+    memcpy(oracle->values, oracle->input, hidden * sizeof *oracle->values);
+    oracle->content.run_expert(oracle->content.of, rank, local_expert, oracle->values,
+                               oracle->config.hidden);
+    round_values(oracle, oracle->config.dtype, oracle->values);
+}
+
+static void add_weighed(const struct ll_oracle *oracle, float weight, const float *values,
+                        float *sum)
+{
+    for (int64_t i = 0; i < oracle->config.hidden; i++) {
+        const float product = values[i] * weight;
+        sum[i] += product;
+    }
+}
+
+static int has_room(const struct ll_oracle *oracle, int64_t token, int32_t k)
+{
+    return !is_by_expert(oracle) ||
+           oracle->positions[token * oracle->config.num_topk + k] < oracle->config.expert_capacity;
+}
+
+/* Fills in oracle->answer with the sum of what the experts of a rank make of oracle->input. */
+static void sum_of_rank(struct ll_oracle *oracle, int64_t token, int32_t rank)
+{
+    const struct ll_choice *choices = ll_oracle_choices(oracle, token);
+    memset(oracle->answer, 0, (size_t)oracle->config.hidden * sizeof *oracle->answer);
+    for (int32_t k = 0; k < oracle->config.num_topk; k++)
+        if (choices[k].rank == rank && has_room(oracle, token, k)) {
+            run_expert(oracle, rank, choices[k].local_expert);
+            add_weighed(oracle, choices[k].weight, oracle->values, oracle->answer);
+        }
+    if (!is_by_expert(oracle)) /* it is a row of the caller's */
+        round_values(oracle, oracle->config.dtype, oracle->answer);
+}
+
+void ll_oracle_fill_answer(struct ll_oracle *oracle, const struct ll_row *row, void *elements)
+{
+    const size_t hidden = (size_t)oracle->config.hidden;
+    load_input(oracle, row->token);
+    if (is_by_expert(oracle))
+        run_expert(oracle, oracle->rank, row->expert);
+    else
+        sum_of_rank(oracle, row->token, oracle->rank);
+    elements_from_fp32(oracle->config.dtype, is_by_expert(oracle) ? oracle->values : oracle->answer,
+                       hidden, elements);
+}
+
+/* As the answers' type keeps them. Logarithms are those of a row of dtype. */
+static void round_answer(struct ll_oracle *oracle, float *values)
+{
+    const weft_ll_config *config = &oracle->config;
+    if (config->answer_dtype != WEFT_DTYPE_NONE && config->answer_dtype != WEFT_LOG_10BIT) {
+        round_values(oracle, config->answer_dtype, values);
+        return;
+    }
+    round_values(oracle, config->dtype, values);
+    if (config->answer_dtype == WEFT_DTYPE_NONE)
+        return;
+    logarithmic_make_row(WEFT_FP32, values, config->hidden, oracle->wide);
+    for (int64_t i = 0; i < config->hidden; i++)
+        values[i] = logarithmic_number(oracle->wide, config->hidden, i);
+}
+
+void ll_oracle_fill_combined(struct ll_oracle *oracle, int64_t token, void *elements)
+{
+    const weft_ll_config *config = &oracle->config;
+    const struct ll_choice *choices = ll_oracle_choices(oracle, token);
+    const int is_of_rows = config->answer == WEFT_LL_ANSWER_ROWS;
+    memset(oracle->sum, 0, (size_t)config->hidden * sizeof *oracle->sum);
+    load_input(oracle, token);
+    for (int32_t rank = 0; rank < oracle->num_ranks && !is_of_rows; rank++)
+        if (goes_to(oracle, token, rank)) {
+            sum_of_rank(oracle, token, rank);
+            round_answer(oracle, oracle->answer);
+            add_weighed(oracle, 1, oracle->answer, oracle->sum);
+        }
+    for (int32_t k = 0; k < config->num_topk && is_of_rows; k++)
+        if (choices[k].rank >= 0 && has_room(oracle, token, k)) {
+            run_expert(oracle, choices[k].rank, choices[k].local_expert);
+            round_answer(oracle, oracle->values);
+            add_weighed(oracle, choices[k].weight, oracle->values, oracle->sum);
+        }
+    elements_from_fp32(config->dtype, oracle->sum, (size_t)config->hidden, elements);
+}
