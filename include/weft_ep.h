@@ -503,12 +503,15 @@ typedef enum weft_ll_on_missing {
     WEFT_LL_MASK = 1  /* this rank goes on without it: see "masks" above */
 } weft_ll_on_missing;
 
-/* How a row comes to ranks of another node. Answers to it go straight back. */
+/* How a row comes to ranks of another node, and their answers back. */
 typedef enum weft_ll_route {
-    WEFT_LL_STRAIGHT = 0, /* to each of them by itself */
+    WEFT_LL_STRAIGHT = 0, /* to each of them by itself, and each answers by itself */
     /* Once to the node: to its rank with the sender's index, of the ranks there in turn where there are fewer, which
-     * relays it to the others, to the same places. It does so in its dispatch, when it receives: so no dispatch of a
-     * rank is received before those of the ranks that relay to it have begun to. Not with WEFT_LL_MASK. */
+     * relays it to the others, to the same places. It sums their answers, and sends one back; so combine's sums have
+     * another order than by the straight route, and not the same bits. With WEFT_LL_ANSWER_ROWS answers go straight, and
+     * nothing changes. A rank relays when it receives, in the same operation: so nothing of an operation is received
+     * before the ranks that relay it have begun to receive, and all ranks call the phases of all operations in the same
+     * order. Not with WEFT_LL_MASK. */
     WEFT_LL_RELAYED = 1
 } weft_ll_route;
 
@@ -652,7 +655,12 @@ typedef struct weft_ll_combine_args {
  * mantissa bits set). WEFT_LL_ANSWER_SUMS: each rank sums weight * row over its experts in ascending
  * order of the choices, rounds to answer_dtype, and sends; out = the sum of what comes, in ascending
  * rank order. WEFT_LL_ANSWER_ROWS: each rank sends the rows in answer_dtype; out = the sum of weight
- * * row in ascending order of the choices. */
+ * * row in ascending order of the choices.
+ *
+ * Over several nodes with WEFT_LL_RELAYED, unless rows are answered, sums are made node by node, as weft_ep_combine
+ * makes them: on each node, the token's own among them, what its ranks answer is added in ascending rank order, from +0,
+ * in fp32, and rounded to answer_dtype, once more (before WEFT_LOG_10BIT to dtype); out = these sums in ascending
+ * order of the nodes. So results depend on which ranks are of one node, but not on whose token it is. */
 WEFT_API weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *args,
                                      weft_stream *stream);
 

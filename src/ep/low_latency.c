@@ -191,9 +191,8 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
         [TABLE_COUNTERS] = blocks * (uint64_t)wp_ll_num_counters(plan, num_ranks) * sizeof(int32_t),
         [TABLE_EXPERT_BASES] = blocks * experts * sizeof(int32_t),
         [TABLE_PACKED_ROWS] = plan->is_by_expert ? halves * ranks * choices * sizeof(int32_t) : 0,
-        [TABLE_SUMS] = plan->answer_dtype == WEFT_LOG_10BIT
-                           ? blocks * (uint64_t)num_warps * (uint64_t)plan->hidden *
-                                 wp_dtype_bytes(plan->dtype)
+        [TABLE_SUMS] = plan->answer_dtype == WEFT_LOG_10BIT || wp_ll_has_node_sums(plan)
+                           ? blocks * (uint64_t)num_warps * wp_ll_sum_bytes(plan)
                            : 0,
         [TABLE_RECEIVED_HALF] = sizeof(int32_t),
         [TABLE_MASK] = ranks * sizeof(int32_t),

@@ -68,6 +68,7 @@ struct wp_ll_message weft__ll_plan_message(const weft_comm *comm, const weft_ll_
     message.num_nodes = comm->topology.num_nodes;
     message.node_sources = (most_local(comm) + least_local(comm) - 1) / least_local(comm);
     message.num_sources = (message.num_nodes - 1) * message.node_sources;
+    message.row_ranks = least(plan->num_topk, most_local(comm));
     message.ranges_offset = wp_ll_align(num_local * num_counts * sizeof(int32_t));
     message.rows_offset =
         wp_ll_align(message.ranges_offset + num_local * sizeof(struct wp_ll_range));
@@ -100,11 +101,14 @@ struct wp_ll_network weft__ll_plan_network(const weft_comm *comm, const struct w
             num_tokens * (plan->answers_are_rows ? num_topk : least(num_topk, most));
     rows_bytes += (uint64_t)network.staged_rows * plan->slot.bytes;
     network.staged_answers = num_tokens * (plan->answers_are_rows ? num_topk : 1);
+    const int has_node_sums = wp_ll_has_node_sums(plan);
+    network.num_answered = has_node_sums ? plan->message.num_sources : network.num_remote;
+    const int32_t most_answered = has_node_sums ? plan->message.num_sources : most;
     network.heads_offset = wp_ll_network_words_bytes(plan, comm->num_ranks);
     network.rows_offset = network.heads_offset + 2 * wp_ll_heads_bytes(plan, comm->num_ranks);
     network.answers_offset = network.rows_offset + wp_ll_align(blocks * rows_bytes);
     *bytes =
-        network.answers_offset + wp_ll_align(blocks * (uint64_t)most *
+        network.answers_offset + wp_ll_align(blocks * (uint64_t)most_answered *
                                              (uint64_t)network.staged_answers * plan->answer_bytes);
     return network;
 }

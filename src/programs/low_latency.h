@@ -153,7 +153,9 @@ WP_FN struct wp_ll_told wp_ll_told_by(const struct wp_ll_run *run, enum wp_ll_wo
     struct wp_ll_told told = {NULL, 0};
     if (rank == WP_NO_RANK)
         return told;
-    if (words == WP_LL_ROOM && mail == WP_LL_ROWS && !wp_ll_sends_rows_to(ll, rank))
+    if (words == WP_LL_ROOM && !wp_ll_puts_to(ll, mail, rank))
+        return told;
+    if (words == WP_LL_ARRIVED && mail == WP_LL_ANSWERS && !wp_ll_gets_puts_of(ll, mail, rank))
         return told;
     if (wp_ll_is_remote(ll, rank) && (words == WP_LL_ROOM || wp_ll_is_put(ll, mail, rank)))
         return wp_ll_told_remotely(ll, words, mail, rank, block, number);

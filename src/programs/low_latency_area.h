@@ -98,12 +98,13 @@ struct wp_ll_answer_slots {
     int32_t block_stride;                /* with nodes */
 };
 
-/* What a block sends to a partner in one put, and how many blocks of how many ranks send to one (low_latency_relay.h):
+/* What a block sends to a partner in one put, and how many blocks of how many ranks send to one (low_latency_messages.h):
  * heads, by the last block only; ranges, of the ranks of a node each; and rows, in slots with more behind them. */
 struct wp_ll_message {
     int32_t num_nodes;
     int32_t node_sources; /* ranks of a node that have the same partner, at most */
     int32_t num_sources;  /* of all; 0: rows go straight to where they are wanted */
+    int32_t row_ranks;    /* of a node that a row goes to, at most */
     uint64_t ranges_offset, rows_offset;
     uint64_t row_bytes;
     uint64_t bytes; /* with as many rows as a block has tokens */
@@ -111,9 +112,10 @@ struct wp_ll_message {
 
 /* Behind the slot of a row that is relayed, for each choice: where its row goes. */
 struct wp_ll_target {
-    int32_t rank;   /* -1: it is not of this node */
-    int32_t row;    /* there; -1: a choice before is at the same rank */
-    int32_t answer; /* to that row: its slot at the source */
+    int32_t rank; /* -1: it is not of this node */
+    int32_t row;  /* there; -1: a choice before is at the same rank */
+    int32_t
+        answer; /* to that row: its slot at the source, unless the partner sums those of his node */
 };
 
 struct wp_ll_plan { /* the same on all ranks */
@@ -153,7 +155,9 @@ struct wp_ll_network {
     int32_t range_bits;         /* of either part of a range in a word */
     int32_t staged_rows;        /* slots of each block for rows that it sends, of which */
     int32_t staged_rank_rows;   /* each remote rank has so many; 0: they share them */
-    int32_t staged_answers;     /* the same for answers, to each remote rank */
+    int32_t staged_answers;     /* the same for answers, to each of so many ranks: */
+    int32_t
+        num_answered; /* num_remote, or, of sums, those whose rows this rank may have to relay */
     /* Memory of the network, and where it is on every rank. At first words, then: */
     char *memory;
     uint64_t place;
@@ -171,7 +175,7 @@ struct wp_ll_network {
 
 /* Where parts of an area begin: found once, by the host. */
 struct wp_ll_offsets {
-    uint64_t ranges, heads, rows, answers, messages;
+    uint64_t ranges, heads, rows, answers, messages, summands;
 };
 
 struct wp_low_latency {
@@ -193,7 +197,7 @@ struct wp_low_latency {
                               of this rank it is; -1: there is none */
     int32_t *counters;      /* [num_blocks][wp_ll_num_counters] */
     int32_t *expert_bases;  /* [num_blocks][num_ranks][max_local_experts] */
-    char *sums;             /* [num_blocks][num_warps] rows of plan.dtype that become logarithms */
+    char *sums;             /* [num_blocks][num_warps][wp_ll_sum_bytes] on their way */
     int32_t *received_half; /* [1] of the result that was received last */
     int32_t *packed_rows;   /* [halves][num_ranks][max_tokens][num_topk] by expert; -1: none */
     struct wp_ll_masks masks;
@@ -251,6 +255,33 @@ WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan)
                        plan->answer_bytes);
 }
 
+/* Whether partners relay answers, too: of each row the sum of those of their node (low_latency_node_sums.h). */
+WP_FN int wp_ll_has_node_sums(const struct wp_ll_plan *plan)
+{
+    return WP_LL_HAS_NODES(plan) && plan->message.num_sources > 0 && !plan->answers_are_rows;
+}
+
+/* Slots of a half for the answers to rows that this rank has relayed: of each row one behind the other, in the order of
+ * the ranks. */
+WP_FN int32_t wp_ll_num_summands(const struct wp_ll_plan *plan)
+{
+    return wp_ll_has_node_sums(plan) ? plan->message.num_sources * plan->num_blocks *
+                                           plan->block_tokens * plan->message.row_ranks
+                                     : 0;
+}
+
+WP_FN uint64_t wp_ll_summands_bytes(const struct wp_ll_plan *plan)
+{
+    return (uint64_t)plan->num_halves * (uint64_t)wp_ll_num_summands(plan) * plan->answer_bytes;
+}
+
+/* Of a warp: a row of dtype that becomes logarithms, and behind it an answer. */
+WP_FN uint64_t wp_ll_sum_bytes(const struct wp_ll_plan *plan)
+{
+    return wp_ll_align((uint64_t)plan->hidden << plan->element_bytes_log2) +
+           wp_ll_align(wp_ll_has_node_sums(plan) ? plan->answer_bytes : 0);
+}
+
 /* Of each source whose rows this rank may have to relay, and each of its blocks. */
 WP_FN uint64_t wp_ll_messages_bytes(const struct wp_ll_plan *plan)
 {
@@ -262,7 +293,7 @@ WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks
 {
     return wp_ll_words_bytes(plan, num_ranks) + wp_ll_ranges_bytes(plan, num_ranks) +
            wp_ll_heads_bytes(plan, num_ranks) + wp_ll_rows_bytes(plan, num_ranks) +
-           wp_ll_answers_bytes(plan) + wp_ll_messages_bytes(plan);
+           wp_ll_answers_bytes(plan) + wp_ll_messages_bytes(plan) + wp_ll_summands_bytes(plan);
 }
 
 WP_FN uint64_t wp_ll_half(const struct wp_ll_plan *plan, uint64_t number)
@@ -286,6 +317,7 @@ WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32
     offsets.rows = offsets.heads + wp_ll_heads_bytes(plan, num_ranks);
     offsets.answers = offsets.rows + wp_ll_rows_bytes(plan, num_ranks);
     offsets.messages = offsets.answers + wp_ll_answers_bytes(plan);
+    offsets.summands = offsets.messages + wp_ll_messages_bytes(plan);
     return offsets;
 }
 
@@ -362,6 +394,15 @@ WP_FN char *wp_ll_answer(const struct wp_low_latency *ll, int32_t owner, uint64_
                          int32_t slot)
 {
     return wp_ll_area(ll, owner) + wp_ll_answer_offset(ll, number, slot);
+}
+
+/* An answer to a row that `owner` has relayed. */
+WP_FN char *wp_ll_summand(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
+                          int32_t slot)
+{
+    const uint64_t idx =
+        wp_ll_half(&ll->plan, number) * (uint64_t)wp_ll_num_summands(&ll->plan) + (uint64_t)slot;
+    return wp_ll_area(ll, owner) + ll->offsets.summands + idx * ll->plan.answer_bytes;
 }
 
 /* ------------------------------------------------------------------ memory of this rank */

@@ -4,13 +4,15 @@
  * the sum of its experts' rows in ascending order of the choices, or each expert's row by itself.
  * The owner sums what comes, ranks or choices in ascending order. Each row tells to which slot its answer
  * goes, or the first one of several: those of a token's choices are a stride apart, with nodes those of a
- * rank lie one behind the other, since they go in one put.
+ * rank lie one behind the other, since they go in one put. Answers to a row that a partner has relayed go to him, who
+ * sums them (low_latency_node_sums.h).
  */
 #ifndef WP_LL_HAS_NODES /* internode_low_latency_combine.c */
 #define WP_LL_HAS_NODES(plan) 0
 #endif
 
 #include "programs/low_latency_combine.h"
+#include "programs/low_latency_node_sums.h"
 #include "programs/low_latency_sums.h"
 
 /* ------------------------------------------------------------------ answer */
@@ -81,7 +83,7 @@ WP_FN int32_t count_experts(const int32_t *experts, int32_t num_choices)
     return num_experts;
 }
 
-/* Where the answer to a row goes: to its slot, or to where that is staged. */
+/* Where the answer to a row goes: to its slot, at its owner or where a node's are summed, or to where that is staged. */
 WP_FN char *answer_place(const struct answerer *answerer, struct asked_row row, int32_t slot)
 {
     const struct wp_low_latency *ll = &answerer->args->ll;
@@ -89,9 +91,11 @@ WP_FN char *answer_place(const struct answerer *answerer, struct asked_row row, 
         return wp_ll_row(ll, ll->exchange.rank, answerer->result, row.source, row.idx);
     if (!WP_LL_HAS_NODES(&ll->plan) || !wp_ll_is_remote(ll, row.source))
         return wp_ll_answer(ll, row.source, answerer->number, slot);
-    return ll->network.memory + wp_ll_staged_answer(ll, answerer->number, row.source,
-                                                    wp_block_idx(answerer->run->op.warp),
-                                                    slot - row.block_answer);
+    if (wp_ll_has_node_sums(&ll->plan))
+        return wp_ll_summand(ll, wp_ll_bringer(ll, WP_LL_ROWS, row.source), answerer->number, slot);
+    return ll->network.memory +
+           wp_ll_staged_answer(ll, answerer->number, ll->network.idx_of_rank[row.source],
+                               wp_block_idx(answerer->run->op.warp), slot - row.block_answer);
 }
 
 /* The weighted sum of the warp's pointers, in memory of the warp's own, as its first pointer. */
@@ -101,8 +105,7 @@ WP_FN void sum_here(const struct answerer *answerer, const float *weights, int32
     const struct wp_low_latency *ll = &answerer->args->ll;
     struct wp_warp *warp = answerer->run->op.warp;
     const struct wp_weighted_sum sum = {ll->plan.dtype, ll->plan.dtype, WP_READ_SOON};
-    char *here = ll->sums + (uint64_t)wp_launch_warp_idx(warp) * (uint64_t)ll->plan.hidden *
-                                wp_dtype_bytes(ll->plan.dtype);
+    char *here = wp_ll_own_sum(answerer->run);
     wp_row_sync(warp); /* the row before has been read */
     wp_row_weighted_sum(warp, here, wp_warp_pointers(warp), weights, num_srcs, sum, num_elements);
     wp_row_sync(warp); /* the sum is there, and the pointers have been used */
@@ -282,7 +285,7 @@ WP_FN void put_answers(const struct answerer *answerer)
         const int32_t first = range.num_rows > 0 ? answer_of_row(answerer, rank, range.first) : 0;
         const struct wp_ll_put put = {
             rank,
-            wp_ll_staged_answer(ll, answerer->number, rank, block, 0),
+            wp_ll_staged_answer(ll, answerer->number, i, block, 0),
             wp_ll_answer_offset(ll, answerer->number, first),
             (uint64_t)count_answers(answerer, rank, range) * ll->plan.answer_bytes,
             wp_ll_network_arrived(ll, WP_LL_ANSWERS, answerer->number, ll->exchange.rank, block),
@@ -317,7 +320,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     half.answered = answerer.result;
     half.use = args->use;
     wp_ll_remember(run, answerer.number, half);
-    if (WP_LL_HAS_NODES(plan))
+    if (WP_LL_HAS_NODES(plan) && !wp_ll_has_node_sums(plan))
         put_answers(&answerer); /* the block has met */
     wp_ll_tell_arrived(run, WP_LL_ANSWERS, answerer.number);
     numbers->answers_sent = answerer.number;
@@ -339,8 +342,12 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         run, args, number, half.answered, tokens, wp_ll_share(warp, tokens.end - tokens.begin)};
     if (numbers->answers_received >= numbers->answers_sent)
         return wp_ll_fail(run, numbers->answers_sent, number);
-    const enum wp_status status =
-        (enum wp_status)wp_block_max(warp, (uint32_t)wp_ll_await_and_sum(&summer));
+    enum wp_status status = WP_STATUS_OK;
+    if (wp_ll_has_node_sums(&args->ll.plan))
+        status = wp_ll_relay_sums(&summer); /* first, since others wait for them */
+    if (status == WP_STATUS_OK)
+        status = wp_ll_await_and_sum(&summer);
+    status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)
         return status;
     wp_ll_tell_missing(run, args->missing_ranks, NULL);

@@ -143,9 +143,8 @@ WP_FN void send_choices(const struct wp_ll_sender *sender, int32_t token)
     for (int32_t i = wp_lane_idx(warp); i < num_topk * num_topk; i += WP_WARP_SIZE)
         send_choice(sender, token, i / num_topk, i % num_topk);
     for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
-        const int answers = ll->plan.answers_are_rows ? choices[k].rank >= 0 : choices[k].row >= 0;
-        answering[k] =
-            answers && !wp_ll_is_masked(&ll->masks, choices[k].rank) ? choices[k].rank : -1;
+        const int32_t rank = wp_ll_answerer(ll, choices, k);
+        answering[k] = rank >= 0 && !wp_ll_is_masked(&ll->masks, rank) ? rank : WP_NO_RANK;
     }
 }
 

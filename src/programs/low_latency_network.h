@@ -43,32 +43,53 @@ WP_FN int wp_ll_is_relayed(const struct wp_low_latency *ll, int32_t rank)
            wp_ll_is_remote(ll, rank);
 }
 
-/* Whether this rank and another one put mail to each other. */
+/* The same of answers, where the node is that they come from. */
+WP_FN int wp_ll_is_summed(const struct wp_low_latency *ll, int32_t rank)
+{
+    return wp_ll_is_relayed(ll, rank) && wp_ll_has_node_sums(&ll->plan);
+}
+
+/* Whether what comes of a rank's mail is told in a word of the network. Rows that are relayed are not. */
 WP_FN int wp_ll_is_put(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
 {
     return wp_ll_is_remote(ll, rank) && !(mail == WP_LL_ROWS && wp_ll_is_relayed(ll, rank));
 }
 
-/* Who relays in a node what a rank of another one sends: the rank with the same index; where there are fewer ranks, they
- * take turns. */
+/* Who relays in a node what a rank of another one sends, and answers it: the rank with the same index; where there are
+ * fewer ranks, they take turns. */
 WP_FN int32_t wp_ll_partner(const struct wp_low_latency *ll, int32_t rank, int32_t node)
 {
     const struct wp_nodes *nodes = &ll->network.nodes;
     return wp_node_rank(nodes, node, nodes->local_idxs[rank] % nodes->sizes[node]);
 }
 
-/* Whether a rank of another node sends rows to this one, of those that put them, which relays them if others do. */
-WP_FN int wp_ll_gets_rows_of(const struct wp_low_latency *ll, int32_t rank)
+/* Whether this rank relays what `rank` of another node sends. */
+WP_FN int wp_ll_relays_for(const struct wp_low_latency *ll, int32_t rank)
 {
-    return !wp_ll_is_relayed(ll, rank) ||
-           wp_ll_partner(ll, rank, ll->network.nodes.node) == ll->exchange.rank;
+    return wp_ll_partner(ll, rank, ll->network.nodes.node) == ll->exchange.rank;
 }
 
-/* Whether this rank sends to another one of another node, the same way. */
-WP_FN int wp_ll_sends_rows_to(const struct wp_low_latency *ll, int32_t rank)
+/* Whether `rank` of another node relays what this one sends. */
+WP_FN int wp_ll_is_relayed_by(const struct wp_low_latency *ll, int32_t rank)
 {
-    return !wp_ll_is_relayed(ll, rank) ||
-           wp_ll_partner(ll, ll->exchange.rank, ll->network.node_of_rank[rank]) == rank;
+    return wp_ll_partner(ll, ll->exchange.rank, ll->network.node_of_rank[rank]) == rank;
+}
+
+/* Whether this rank puts mail to another one of another node: rows to those who relay them, sums of answers to those
+ * whose rows it has relayed. */
+WP_FN int wp_ll_puts_to(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
+{
+    if (mail == WP_LL_ANSWERS)
+        return !wp_ll_is_summed(ll, rank) || wp_ll_relays_for(ll, rank);
+    return !wp_ll_is_relayed(ll, rank) || wp_ll_is_relayed_by(ll, rank);
+}
+
+/* Whether the other one puts to this rank. */
+WP_FN int wp_ll_gets_puts_of(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
+{
+    if (mail == WP_LL_ANSWERS)
+        return !wp_ll_is_summed(ll, rank) || wp_ll_is_relayed_by(ll, rank);
+    return !wp_ll_is_relayed(ll, rank) || wp_ll_relays_for(ll, rank);
 }
 
 /* Who tells this rank that the rows of `rank` have come. */
@@ -164,7 +185,7 @@ WP_FN uint64_t wp_ll_network_head(const struct wp_low_latency *ll, enum wp_ll_di
     return ll->network.heads_offset + idx * wp_ll_head_bytes(&ll->plan);
 }
 
-/* and of a block's staged rows and answers. */
+/* and of a block's staged rows and answers, these to the i-th of some ranks. */
 WP_FN uint64_t wp_ll_staged_row(const struct wp_low_latency *ll, uint64_t number, int32_t block,
                                 int32_t row)
 {
@@ -174,12 +195,12 @@ WP_FN uint64_t wp_ll_staged_row(const struct wp_low_latency *ll, uint64_t number
            (idx * (uint64_t)ll->network.staged_rows + (uint64_t)row) * ll->plan.slot.bytes;
 }
 
-WP_FN uint64_t wp_ll_staged_answer(const struct wp_low_latency *ll, uint64_t number, int32_t rank,
+WP_FN uint64_t wp_ll_staged_answer(const struct wp_low_latency *ll, uint64_t number, int32_t i,
                                    int32_t block, int32_t answer)
 {
-    const uint64_t remote = wp_ll_half(&ll->plan, number) * (uint64_t)ll->network.num_remote +
-                            (uint64_t)ll->network.idx_of_rank[rank];
-    const uint64_t idx = remote * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
+    const uint64_t answered =
+        wp_ll_half(&ll->plan, number) * (uint64_t)ll->network.num_answered + (uint64_t)i;
+    const uint64_t idx = answered * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
     return ll->network.answers_offset +
            (idx * (uint64_t)ll->network.staged_answers + (uint64_t)answer) * ll->plan.answer_bytes;
 }
@@ -351,12 +372,12 @@ WP_FN void wp_ll_tell_room_remotely(struct wp_warp *warp, const struct wp_low_la
 {
     for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
         const int32_t rank = ll->network.ranks[i];
-        const int tells_of_rows = room.rows > 0 && wp_ll_gets_rows_of(ll, rank);
+        const int tells_of_rows = room.rows > 0 && wp_ll_gets_puts_of(ll, WP_LL_ROWS, rank);
         if (wp_ll_warp_masks(warp, ll, rank))
             continue;
         if (tells_of_rows && wp_lane_idx(warp) == 0)
             wp_ll_note_taken(ll, room.rows, rank, wp_block_idx(warp));
-        if (room.answers > 0)
+        if (room.answers > 0 && wp_ll_gets_puts_of(ll, WP_LL_ANSWERS, rank))
             wp_ll_post_room(warp, ll, WP_LL_ANSWERS, rank);
         if (tells_of_rows)
             wp_ll_post_room(warp, ll, WP_LL_ROWS, rank);

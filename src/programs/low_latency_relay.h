@@ -4,8 +4,8 @@
  * sends one message to the partner of its rank in each other node: the rows for that node, each with the experts of
  * all its ranks and, for each choice, where it goes there; the ranges of rows that these ranks get, and the heads. The
  * same block of the partner relays the message when it receives: it writes what the source would write if it were a
- * rank of this node, and signals in its name. So ranks of a node learn of all rows in the same words, and answer
- * straight to the source.
+ * rank of this node, and signals in its name. So ranks of a node learn of all rows in the same words. They answer straight
+ * to the source, or the partner sums their answers (low_latency_node_sums.h).
  *
  * Nobody waits for more than without partners:
  *
@@ -22,53 +22,10 @@
  */
 #pragma once
 
+#include "programs/low_latency_messages.h"
 #include "programs/low_latency_routes.h"
 
-/* ------------------------------------------------------------------ messages */
-
-WP_FN int32_t *wp_ll_message_head(const struct wp_low_latency *ll, char *message, int32_t local_idx)
-{
-    return (int32_t *)(void *)message + (int64_t)local_idx * ll->plan.max_local_experts;
-}
-
-WP_FN struct wp_ll_range *wp_ll_message_range(const struct wp_low_latency *ll, char *message,
-                                              int32_t local_idx)
-{
-    return (struct wp_ll_range *)(void *)(message + ll->plan.message.ranges_offset) + local_idx;
-}
-
-WP_FN char *wp_ll_message_row(const struct wp_low_latency *ll, char *message, int32_t row)
-{
-    return message + ll->plan.message.rows_offset + (uint64_t)row * ll->plan.message.row_bytes;
-}
-
-WP_FN struct wp_ll_target *wp_ll_targets(const struct wp_low_latency *ll, char *row)
-{
-    return (struct wp_ll_target *)(void *)(row + ll->plan.slot.bytes);
-}
-
-/* The i-th rank from which this one may get messages, by the nodes before its own; WP_NO_RANK: there is none. */
-WP_FN int32_t wp_ll_source_of_messages(const struct wp_low_latency *ll, int32_t i)
-{
-    const struct wp_nodes *nodes = &ll->network.nodes;
-    const int32_t hops = i / ll->plan.message.node_sources;
-    const int32_t turn = i - hops * ll->plan.message.node_sources;
-    const int32_t node = wp_node_before(nodes, hops + 1);
-    const int32_t local_idx = nodes->local_idx + turn * nodes->num_local;
-    return local_idx < nodes->sizes[node] ? wp_node_rank(nodes, node, local_idx) : WP_NO_RANK;
-}
-
-/* In every area: message i of a block. */
-WP_FN uint64_t wp_ll_message_offset(const struct wp_low_latency *ll, uint64_t number, int32_t i,
-                                    int32_t block)
-{
-    const struct wp_ll_plan *plan = &ll->plan;
-    const uint64_t idx =
-        (wp_ll_half(plan, number) * (uint64_t)plan->message.num_sources + (uint64_t)i) *
-            (uint64_t)plan->num_blocks +
-        (uint64_t)block;
-    return ll->offsets.messages + idx * plan->message.bytes;
-}
+/* ------------------------------------------------------------------ send */
 
 /* Which of its partner's messages those of this rank to a node are: as wp_ll_source_of_messages. */
 WP_FN int32_t wp_ll_message_idx(const struct wp_low_latency *ll, int32_t node)
@@ -77,8 +34,6 @@ WP_FN int32_t wp_ll_message_idx(const struct wp_low_latency *ll, int32_t node)
     return (wp_ll_hops_to(nodes, node) - 1) * ll->plan.message.node_sources +
            nodes->local_idx / nodes->sizes[node];
 }
-
-/* ------------------------------------------------------------------ send */
 
 /* The block's message for the node of `rank`. */
 WP_FN char *wp_ll_staged_for(const struct wp_ll_sender *sender, int32_t rank)
@@ -89,21 +44,14 @@ WP_FN char *wp_ll_staged_for(const struct wp_ll_sender *sender, int32_t rank)
                                                      ll->network.node_of_rank[rank]);
 }
 
-WP_FN int wp_ll_is_at_node_of(const struct wp_low_latency *ll, const struct wp_ll_choice *choices,
-                              int32_t j, int32_t k)
-{
-    return wp_ll_is_of_node(ll, choices[k].rank, ll->network.node_of_rank[choices[j].rank]);
-}
-
 /* The slot of the token in the message for the node of choice k; NULL if a choice before is at the same node. */
 WP_FN char *wp_ll_relayed_slot(const struct wp_ll_sender *sender, int32_t token, int32_t k)
 {
     const struct wp_low_latency *ll = &sender->args->ll;
     const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
     const int32_t row = wp_ll_relayed_rows(ll, token)[ll->network.node_of_rank[choices[k].rank]];
-    for (int32_t before = 0; before < k; before++)
-        if (wp_ll_is_at_node_of(ll, choices, k, before))
-            return NULL;
+    if (!wp_ll_is_first_at_node(ll, choices, k))
+        return NULL;
     return wp_ll_message_row(ll, wp_ll_staged_for(sender, choices[k].rank), row);
 }
 
@@ -142,31 +90,6 @@ WP_FN void wp_ll_put_messages(const struct wp_ll_sender *sender)
 }
 
 /* ------------------------------------------------------------------ relay */
-
-struct wp_ll_relayer {
-    const struct wp_ll_run *run;
-    uint64_t number;
-};
-
-/* A message that has come. */
-struct wp_ll_relayed_message {
-    int32_t source;
-    char *at;
-    int32_t num_rows;
-};
-
-WP_FN struct wp_ll_relayed_message wp_ll_relayed_message(const struct wp_ll_relayer *relayer,
-                                                         int32_t i)
-{
-    const struct wp_low_latency *ll = relayer->run->ll;
-    const int32_t block = wp_block_idx(relayer->run->op.warp);
-    struct wp_ll_relayed_message message = {wp_ll_source_of_messages(ll, i), NULL, 0};
-    if (message.source != WP_NO_RANK) {
-        message.at = ll->area + wp_ll_message_offset(ll, relayer->number, i, block);
-        message.num_rows = wp_ll_remote_range(ll, relayer->number, message.source, block).num_rows;
-    }
-    return message;
-}
 
 /* Warp-wide: waits for the messages to this block. */
 WP_FN enum wp_status wp_ll_await_messages(const struct wp_ll_relayer *relayer)
@@ -209,33 +132,54 @@ WP_FN void wp_ll_relay_elements(const struct wp_ll_relayer *relayer, int32_t sou
     wp_row_copy(warp, wp_warp_pointers(warp), num_dsts, row + span.begin, span.bytes);
 }
 
+/* A row of a message. */
+struct wp_ll_relayed_row {
+    int32_t source;
+    int32_t message; /* which */
+    int32_t idx;     /* in it */
+    char *at;
+};
+
+/* Where the rank that a row goes to answers it. */
+WP_FN int32_t wp_ll_answer_to_relayed(const struct wp_ll_relayer *relayer,
+                                      const struct wp_ll_relayed_row *row,
+                                      const struct wp_ll_target *target)
+{
+    const struct wp_low_latency *ll = relayer->run->ll;
+    return wp_ll_has_node_sums(&ll->plan)
+               ? wp_ll_summand_slot(relayer, row->message, row->idx,
+                                    wp_ll_targets_before(ll, row->at, target->rank))
+               : target->answer;
+}
+
 /* What goes with a row: to the rank of choice j, about choice k. */
-WP_FN void wp_ll_relay_choice(const struct wp_ll_relayer *relayer, int32_t source, char *row,
-                              int32_t j, int32_t k)
+WP_FN void wp_ll_relay_choice(const struct wp_ll_relayer *relayer,
+                              const struct wp_ll_relayed_row *row, int32_t j, int32_t k)
 {
     const struct wp_low_latency *ll = relayer->run->ll;
     const struct wp_ll_slot *at = &ll->plan.slot;
-    const struct wp_ll_target *target = &wp_ll_targets(ll, row)[j];
-    const int is_there = wp_ll_targets(ll, row)[k].rank == target->rank;
+    const struct wp_ll_target *target = &wp_ll_targets(ll, row->at)[j];
+    const int is_there = wp_ll_targets(ll, row->at)[k].rank == target->rank;
     if (target->row < 0)
         return;
-    char *slot = wp_ll_row(ll, target->rank, relayer->number, source, target->row);
+    char *slot = wp_ll_row(ll, target->rank, relayer->number, row->source, target->row);
     ((int32_t *)(void *)(slot + at->experts_offset))[k] =
-        is_there ? ((const int32_t *)(void *)(row + at->experts_offset))[k] : -1;
+        is_there ? ((const int32_t *)(void *)(row->at + at->experts_offset))[k] : -1;
     ((float *)(void *)(slot + at->weights_offset))[k] =
-        is_there ? ((const float *)(void *)(row + at->weights_offset))[k] : 0.0f;
+        is_there ? ((const float *)(void *)(row->at + at->weights_offset))[k] : 0.0f;
     if (ll->plan.is_by_expert)
         ((int32_t *)(void *)(slot + at->order_offset))[k] =
-            ((const int32_t *)(void *)(row + at->order_offset))[k];
+            ((const int32_t *)(void *)(row->at + at->order_offset))[k];
     if (k == 0) {
         *(int32_t *)(void *)(slot + at->token_offset) =
-            *(const int32_t *)(void *)(row + at->token_offset);
-        *(int32_t *)(void *)(slot + at->answer_offset) = target->answer;
+            *(const int32_t *)(void *)(row->at + at->token_offset);
+        *(int32_t *)(void *)(slot + at->answer_offset) =
+            wp_ll_answer_to_relayed(relayer, row, target);
     }
 }
 
 WP_FN void wp_ll_relay_part(const struct wp_ll_relayer *relayer,
-                            const struct wp_ll_relayed_message *message, struct wp_part part)
+                            const struct wp_ll_relayed_row *row, int32_t part)
 {
     struct wp_warp *warp = relayer->run->op.warp;
     const struct wp_low_latency *ll = relayer->run->ll;
@@ -243,14 +187,13 @@ WP_FN void wp_ll_relay_part(const struct wp_ll_relayer *relayer,
     const int32_t num_topk = plan->num_topk;
     const uint64_t bytes =
         plan->scales_bytes > 0 ? plan->slot.scales_offset + plan->scales_bytes : plan->row_bytes;
-    const struct wp_span span = wp_part_span(&ll->share_of_sources, part.part, bytes);
-    char *row = wp_ll_message_row(ll, message->at, part.token);
+    const struct wp_span span = wp_part_span(&ll->share_of_sources, part, bytes);
     if (span.bytes > 0)
-        wp_ll_relay_elements(relayer, message->source, row, span);
-    if (part.part != ll->share_of_sources.num_parts - 1) /* which has least elements, or none */
+        wp_ll_relay_elements(relayer, row->source, row->at, span);
+    if (part != ll->share_of_sources.num_parts - 1) /* which has least elements, or none */
         return;
     for (int32_t i = wp_lane_idx(warp); i < num_topk * num_topk; i += WP_WARP_SIZE)
-        wp_ll_relay_choice(relayer, message->source, row, i / num_topk, i % num_topk);
+        wp_ll_relay_choice(relayer, row, i / num_topk, i % num_topk);
 }
 
 /* By all warps: the rows of all messages to this block. */
@@ -263,8 +206,12 @@ WP_FN void wp_ll_relay_rows(const struct wp_ll_relayer *relayer)
     for (int32_t i = 0; i < ll->plan.message.num_sources; i++) {
         const struct wp_ll_relayed_message message = wp_ll_relayed_message(relayer, i);
         const int32_t num_units = message.num_rows * share->num_parts;
-        for (; unit < num_units; unit += wp_num_warps(warp))
-            wp_ll_relay_part(relayer, &message, wp_unit_part(share, unit));
+        for (; unit < num_units; unit += wp_num_warps(warp)) {
+            const struct wp_part part = wp_unit_part(share, unit);
+            const struct wp_ll_relayed_row row = {message.source, i, part.token,
+                                                  wp_ll_message_row(ll, message.at, part.token)};
+            wp_ll_relay_part(relayer, &row, part.part);
+        }
         unit -= num_units;
     }
 }

@@ -168,6 +168,42 @@ WP_FN void wp_ll_count_before(const struct wp_ll_sender *sender)
 
 /* ------------------------------------------------------------------ answers, with nodes */
 
+WP_FN int wp_ll_is_of_node(const struct wp_low_latency *ll, int32_t rank, int32_t node)
+{
+    return rank >= 0 && ll->network.node_of_rank[rank] == node;
+}
+
+WP_FN int wp_ll_is_at_node_of(const struct wp_low_latency *ll, const struct wp_ll_choice *choices,
+                              int32_t j, int32_t k)
+{
+    return wp_ll_is_of_node(ll, choices[k].rank, ll->network.node_of_rank[choices[j].rank]);
+}
+
+/* Whether no choice before is at the same node. */
+WP_FN int wp_ll_is_first_at_node(const struct wp_low_latency *ll,
+                                 const struct wp_ll_choice *choices, int32_t k)
+{
+    for (int32_t before = 0; before < k; before++)
+        if (wp_ll_is_at_node_of(ll, choices, k, before))
+            return 0;
+    return 1;
+}
+
+/* Who sends the answer that is to choice k, of several the first one; WP_NO_RANK: it comes with an earlier choice's, or
+ * none does. */
+WP_FN int32_t wp_ll_answerer(const struct wp_low_latency *ll, const struct wp_ll_choice *choices,
+                             int32_t k)
+{
+    const int32_t rank = choices[k].rank;
+    if (rank < 0 || (!ll->plan.answers_are_rows && !wp_ll_is_summed(ll, rank)))
+        return choices[k].row >= 0 ? rank : WP_NO_RANK;
+    if (ll->plan.answers_are_rows)
+        return rank;
+    return wp_ll_is_first_at_node(ll, choices, k)
+               ? wp_ll_partner(ll, ll->exchange.rank, ll->network.node_of_rank[rank])
+               : WP_NO_RANK;
+}
+
 /* How many of the choices [begin, end) are at a rank. */
 WP_FN int32_t wp_ll_count_same_rank(const struct wp_ll_choice *choices, int32_t rank, int32_t begin,
                                     int32_t end)
@@ -187,9 +223,9 @@ WP_FN void wp_ll_number_answers(const struct wp_ll_sender *sender, int32_t token
     const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
     int32_t *slots = wp_ll_answer_slots(ll, sender->number, token);
     for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
-        const int32_t rank = choices[k].rank;
+        const int32_t rank = wp_ll_answerer(ll, choices, k);
         slots[k] = -1;
-        if (are_rows ? rank >= 0 : choices[k].row >= 0)
+        if (rank >= 0)
             slots[k] = sender->counters.answers[rank] +
                        (are_rows ? wp_ll_count_same_rank(choices, rank, 0, k) : 0);
     }
@@ -197,7 +233,7 @@ WP_FN void wp_ll_number_answers(const struct wp_ll_sender *sender, int32_t token
     for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE)
         if (slots[k] >= 0 &&
             !(are_rows && wp_ll_count_same_rank(choices, choices[k].rank, k + 1, num_topk) > 0))
-            sender->counters.answers[choices[k].rank] = slots[k] + 1;
+            sender->counters.answers[wp_ll_answerer(ll, choices, k)] = slots[k] + 1;
     wp_warp_sync(warp);
 }
 
@@ -226,21 +262,18 @@ WP_FN void wp_ll_place_answers(const struct wp_ll_sender *sender)
     for (int32_t token = sender->tokens.begin; token < sender->tokens.end; token++) {
         const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
         int32_t *slots = wp_ll_answer_slots(ll, sender->number, token);
-        for (int32_t k = wp_lane_idx(warp); k < ll->plan.num_topk; k += WP_WARP_SIZE)
-            if (slots[k] >= 0)
-                slots[k] = wp_ll_stays(ll, choices[k].rank)
-                               ? choices[k].row
-                               : slots[k] + first_of_block + choices[k].rank * at->rank_stride +
-                                     sender->counters.first_answers[choices[k].rank];
+        for (int32_t k = wp_lane_idx(warp); k < ll->plan.num_topk; k += WP_WARP_SIZE) {
+            if (slots[k] < 0)
+                continue;
+            const int32_t rank = wp_ll_answerer(ll, choices, k);
+            slots[k] = wp_ll_stays(ll, rank) ? choices[k].row
+                                             : slots[k] + first_of_block + rank * at->rank_stride +
+                                                   sender->counters.first_answers[rank];
+        }
     }
 }
 
 /* ------------------------------------------------------------------ rows */
-
-WP_FN int wp_ll_is_of_node(const struct wp_low_latency *ll, int32_t rank, int32_t node)
-{
-    return rank >= 0 && ll->network.node_of_rank[rank] == node;
-}
 
 /* By one warp: which of the block's rows for each other node the token is. */
 WP_FN void wp_ll_number_relayed(const struct wp_ll_sender *sender, int32_t token)

@@ -27,14 +27,26 @@ WP_FN int wp_ll_has_come(const struct wp_ll_summer *summer, int32_t answering)
     return answering >= 0 && (!has_masks || wp_ll_missing(summer->run)[answering] == 0);
 }
 
-/* Of a token's sums, how many come from ranks below that of choice k. */
-WP_FN int32_t wp_ll_ranks_below(const struct wp_ll_summer *summer, const int32_t *answering,
+/* Whether what one rank answers is summed before what another one does: those of a node together, where nodes have sums
+ * of theirs. */
+WP_FN int wp_ll_is_summed_before(const struct wp_low_latency *ll, int32_t rank, int32_t other)
+{
+    if (!wp_ll_has_node_sums(&ll->plan) || rank < 0)
+        return rank < other;
+    const int32_t node = ll->network.node_of_rank[rank];
+    const int32_t other_node = ll->network.node_of_rank[other];
+    return node != other_node ? node < other_node : rank < other;
+}
+
+/* Of a token's sums, how many come before that of choice k. */
+WP_FN int32_t wp_ll_sums_before(const struct wp_ll_summer *summer, const int32_t *answering,
                                 int32_t k)
 {
-    int32_t num_below = 0;
+    int32_t num_before = 0;
     for (int32_t other = 0; other < summer->args->ll.plan.num_topk; other++)
-        num_below += answering[other] < answering[k] && wp_ll_has_come(summer, answering[other]);
-    return num_below;
+        num_before += wp_ll_is_summed_before(&summer->args->ll, answering[other], answering[k]) &&
+                      wp_ll_has_come(summer, answering[other]);
+    return num_before;
 }
 
 WP_FN int32_t wp_ll_place_of_token(const struct wp_ll_summer *summer, int32_t token)
@@ -74,7 +86,7 @@ WP_FN int32_t wp_ll_find_answers(const struct wp_ll_summer *summer, int32_t toke
         if (!answers)
             continue;
         const int32_t place =
-            args->ll.plan.answers_are_rows ? listed : wp_ll_ranks_below(summer, answering, k);
+            args->ll.plan.answers_are_rows ? listed : wp_ll_sums_before(summer, answering, k);
         wp_warp_pointers(warp)[place] =
             wp_ll_answer_of_choice(summer, token, k, answering[k]) + begin;
         if (args->topk_weights != NULL)
@@ -105,6 +117,65 @@ WP_FN struct wp_ll_summed_part wp_ll_find_part(const struct wp_ll_summer *summer
     return found;
 }
 
+/* ------------------------------------------------------------------ sums that are rounded as answers */
+
+/* Memory of the warp's own. */
+WP_FN char *wp_ll_own_sum(const struct wp_ll_run *run)
+{
+    return run->ll->sums +
+           (uint64_t)wp_launch_warp_idx(run->op.warp) * wp_ll_sum_bytes(&run->ll->plan);
+}
+
+/* The sum of answers, or parts of them, as one. */
+WP_FN void wp_ll_sum_to_answer(const struct wp_ll_run *run, char *dst, const void *const *answers,
+                               int32_t num_answers, int64_t num_elements)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_plan *plan = &run->ll->plan;
+    const struct wp_weighted_sum sum = {plan->answer_dtype, plan->answer_dtype, WP_READ_SOON};
+    const void **to = wp_warp_pointers(warp) + WEFT_MAX_TOPK; /* behind those of answers */
+    char *unrounded = wp_ll_own_sum(run);
+    if (plan->answer_dtype != WEFT_LOG_10BIT) {
+        wp_row_weighted_sum(warp, dst, answers, NULL, num_answers, sum, num_elements);
+        return;
+    }
+    wp_row_sync(warp); /* the sum before has been read */
+    wp_row_log_sum(warp, unrounded, answers, NULL, num_answers, plan->dtype, num_elements);
+    if (wp_lane_idx(warp) == 0)
+        to[0] = dst;
+    wp_row_sync(warp); /* the sum is there */
+    wp_row_log_encode(warp, to, 1, unrounded, plan->dtype, num_elements);
+}
+
+/* With sums of nodes: in place of the answers of this node's ranks to a token, which have been listed, their sum. */
+WP_FN void wp_ll_sum_own_node(const struct wp_ll_summer *summer, int32_t token,
+                              int64_t num_elements)
+{
+    struct wp_warp *warp = summer->run->op.warp;
+    const struct wp_low_latency *ll = &summer->args->ll;
+    const int32_t *answering = wp_ll_answering(ll, summer->result, token);
+    const int32_t own = ll->network.nodes.node;
+    const void **answers = wp_warp_pointers(warp);
+    char *sum = wp_ll_own_sum(summer->run) +
+                wp_ll_align((uint64_t)ll->plan.hidden << ll->plan.element_bytes_log2);
+    int32_t first = 0, num_own = 0;
+    for (int32_t k = 0; k < ll->plan.num_topk; k++) {
+        const int32_t node = answering[k] >= 0 ? ll->network.node_of_rank[answering[k]] : own + 1;
+        first += node < own;
+        num_own += node == own;
+    }
+    if (num_own == 0)
+        return;
+    wp_row_sync(warp); /* the sum before has been read */
+    wp_ll_sum_to_answer(summer->run, sum, answers + first, num_own, num_elements);
+    wp_row_sync(warp); /* the sum is there, and the pointers have been used */
+    for (int32_t i = wp_lane_idx(warp); i < num_own; i += WP_WARP_SIZE)
+        answers[first + i] = i == 0 ? sum : NULL;
+    wp_warp_sync(warp);
+}
+
+/* ------------------------------------------------------------------ what comes back */
+
 WP_FN void wp_ll_sum_part(const struct wp_ll_summer *summer, const struct wp_ll_summed_part *part)
 {
     struct wp_warp *warp = summer->run->op.warp;
@@ -115,6 +186,8 @@ WP_FN void wp_ll_sum_part(const struct wp_ll_summer *summer, const struct wp_ll_
     char *out = args->out + (uint64_t)part->token * row_bytes + part->span.begin;
     const struct wp_ll_elements elements = wp_ll_elements_of(plan, part->span);
     const struct wp_weighted_sum sum = {plan->answer_dtype, plan->dtype, plan->reuse};
+    if (wp_ll_has_node_sums(plan))
+        wp_ll_sum_own_node(summer, part->token, elements.num);
     if (plan->answer_dtype == WEFT_LOG_10BIT)
         wp_row_log_sum(warp, out, wp_warp_pointers(warp), weights, part->num_answers, plan->dtype,
                        elements.num);

@@ -212,6 +212,8 @@ void ll_open_oracle(struct ll_step_oracle *oracle, const struct ll_case *problem
     oracle->step = step;
     if (ll_oracle_open(&oracle->oracle, &config, &world, &content) != 0)
         abort(); /* as tests_alloc */
+    for (int32_t i = 0; i < problem->num_ranks && problem->node_ranks > 0; i++)
+        oracle->oracle.nodes[i] = (i + problem->cut_ranks) / problem->node_ranks;
     for (int32_t source = 0; source < problem->num_ranks; source++)
         for (int32_t i = 0; i < num_tokens[source] * problem->num_topk; i++)
             ll_oracle_choices(&oracle->oracle, oracle->oracle.first_tokens[source])[i] =

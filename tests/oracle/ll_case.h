@@ -44,6 +44,8 @@ struct ll_case {
     int32_t group_elements;
     int32_t scale_columns; /* by expert: scales lie by columns, with a gap of so many rows */
     weft_ll_route route;
+    int32_t node_ranks; /* of each node, but that the first one has `cut_ranks` less; 0: one node */
+    int32_t cut_ranks;
     weft_ll_on_missing on_missing;
     uint32_t missing_ms;
     const uint64_t

@@ -14,6 +14,7 @@ static void run_on(struct ll_trial *trial, struct shape shape, enum ranks_mode m
 {
     trial->num_nodes = shape.num_nodes;
     trial->problem.num_ranks = shape.num_nodes * shape.num_local;
+    trial->problem.node_ranks = shape.num_local;
     if (ranks_run(mode, trial->problem.num_ranks, ll_trial_run, trial) != 0)
         fail_msg("case \"%s\", %d nodes of %d ranks", trial->problem.name, shape.num_nodes,
                  shape.num_local);
@@ -126,6 +127,8 @@ TEST(nodes_with_different_numbers_of_ranks)
                             parts[p].first};
         part.trial.problem.route = i / 6 % 2 == 0 ? WEFT_LL_STRAIGHT : WEFT_LL_RELAYED;
         part.trial.problem.num_ranks = parts[p].num_ranks;
+        part.trial.problem.node_ranks = parts[p].shape.num_local;
+        part.trial.problem.cut_ranks = parts[p].first % parts[p].shape.num_local;
         if (ranks_run(i / 2 % 2 == 0 ? RANKS_THREADS : RANKS_PROCESSES,
                       part.shape.num_nodes * part.shape.num_local, run_part, &part) != 0)
             fail_msg("case \"%s\"", part.trial.problem.name);

@@ -123,6 +123,8 @@ weft_result ll_open_expected(struct ll_expected *expected, const struct party *p
         for (int32_t i = 0; i < num_tokens[source] * shape->num_topk; i++)
             ll_oracle_choices(&expected->oracle, expected->oracle.first_tokens[source])[i] =
                 find_choice(&expected->about, source, i / shape->num_topk, i % shape->num_topk);
+    for (int32_t rank = 0; rank < shape->num_ranks; rank++)
+        expected->oracle.nodes[rank] = shape_node_of(shape, rank);
     ll_oracle_settle(&expected->oracle);
     return WEFT_OK;
 }

@@ -224,7 +224,7 @@ weft_result ep_ll_enqueue(struct ep_layer *layer, enum ep_op op)
 
 /* Rows of the last dispatch. */
 struct row_counts {
-    uint64_t of_all, of_others, of_other_nodes;
+    uint64_t of_all, of_others;
 };
 
 static weft_result count_rows(struct ep_layer *layer, struct row_counts *rows)
@@ -235,12 +235,11 @@ static weft_result count_rows(struct ep_layer *layer, struct row_counts *rows)
         return WEFT_ERROR_OUT_OF_MEMORY;
     const weft_result result =
         weft_memory_copy(layer->comm, counts, layer->ll.rank_counts, num_ranks * sizeof *counts);
-    *rows = (struct row_counts){0, 0, 0};
+    *rows = (struct row_counts){0, 0};
     for (int32_t rank = 0; rank < layer->num_ranks && result == WEFT_OK; rank++) {
         const uint64_t num_rows = (uint64_t)counts[rank];
         rows->of_all += num_rows;
         rows->of_others += rank == layer->rank ? 0 : num_rows;
-        rows->of_other_nodes += weft_comm_node(layer->comm, rank) == layer->node ? 0 : num_rows;
     }
     free(counts);
     return result;
@@ -256,11 +255,34 @@ weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traff
     return result;
 }
 
-weft_result ep_ll_count_rows_between_nodes(struct ep_layer *layer, int64_t *num_rows)
+static int goes_to_node(const struct ep_layer *layer, int64_t token, int32_t node)
 {
-    struct row_counts rows;
-    const weft_result result = count_rows(layer, &rows);
-    if (result == WEFT_OK)
-        *num_rows = (int64_t)rows.of_other_nodes;
-    return result;
+    int goes_there = 0;
+    for (int32_t rank = 0; rank < layer->num_ranks; rank++)
+        goes_there |= weft_comm_node(layer->comm, rank) == node &&
+                      ep_routing_goes_to(layer->routing, token, rank);
+    return goes_there;
+}
+
+static int32_t count_ranks_of_other_nodes(const struct ep_layer *layer, int64_t token)
+{
+    int32_t num_ranks = 0;
+    for (int32_t rank = 0; rank < layer->num_ranks; rank++)
+        num_ranks += weft_comm_node(layer->comm, rank) != layer->node &&
+                     ep_routing_goes_to(layer->routing, token, rank);
+    return num_ranks;
+}
+
+int64_t ep_ll_count_rows_between_nodes(const struct ep_layer *layer)
+{
+    const int64_t begin = layer->routing->first_tokens[layer->rank];
+    int64_t num_rows = 0;
+    for (int64_t token = begin; token < begin + layer->num_tokens; token++) {
+        if (layer->options->ll_route == WEFT_LL_STRAIGHT)
+            num_rows += count_ranks_of_other_nodes(layer, token);
+        else
+            for (int32_t node = 0; node < layer->num_nodes; node++)
+                num_rows += node != layer->node && goes_to_node(layer, token, node);
+    }
+    return num_rows;
 }

@@ -26,5 +26,5 @@ weft_result ep_ll_combine(struct ep_layer *layer, enum ep_op op);
 
 /* What came with the last dispatch. */
 weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traffic);
-/* Of the last dispatch: those that have come here from other nodes. */
-weft_result ep_ll_count_rows_between_nodes(struct ep_layer *layer, int64_t *num_rows);
+/* Of a dispatch: those that this rank sends to other nodes, where partners relay them once for all ranks there. */
+int64_t ep_ll_count_rows_between_nodes(const struct ep_layer *layer);

@@ -41,8 +41,11 @@ static void run_expert(const void *of, int32_t rank, int32_t local_expert, float
         values[i] *= factor;
 }
 
-static void fill_choices(struct ll_oracle *oracle, const struct ep_routing *routing)
+static void fill_oracle(struct ll_oracle *oracle, const struct ep_layer *layer)
 {
+    const struct ep_routing *routing = layer->routing;
+    for (int32_t rank = 0; rank < layer->num_ranks; rank++)
+        oracle->nodes[rank] = weft_comm_node(layer->comm, rank);
     for (int64_t token = 0; token < routing->loaded_end; token++)
         for (int32_t k = 0; k < routing->num_topk; k++) {
             const int32_t expert = ep_routing_topk_idx(routing, token)[k];
@@ -70,7 +73,7 @@ static weft_result open_oracle(struct pass *pass)
     if (num_tokens)
         result = ll_oracle_open(&pass->oracle, &config, &world, &content);
     if (result == 0)
-        fill_choices(&pass->oracle, routing);
+        fill_oracle(&pass->oracle, layer);
     free(num_tokens);
     return result == 0 ? WEFT_OK : WEFT_ERROR_OUT_OF_MEMORY;
 }

@@ -108,7 +108,7 @@ weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic *traffi
 
 /* ---------------------------------------------------------------- between nodes */
 
-/* What one rank has sent, and the rows of other nodes' tokens that it got: to relay, or for itself. */
+/* What one rank has sent, and rows that crossed the network: those that it got to relay or, of low latency, has sent. */
 struct sent {
     uint64_t bytes[EP_NUM_OPS];
     int64_t num_rows;
@@ -134,8 +134,10 @@ static weft_result count_bytes(struct ep_layer *layer, enum ep_op op, uint64_t *
 static weft_result count_rows(struct ep_layer *layer, int64_t *num_rows)
 {
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
-    if (layer->options->mode == EP_MODE_LOW_LATENCY)
-        return ep_ll_count_rows_between_nodes(layer, num_rows);
+    if (layer->options->mode == EP_MODE_LOW_LATENCY) {
+        *num_rows = ep_ll_count_rows_between_nodes(layer);
+        return WEFT_OK;
+    }
     const weft_result result = weft_ep_wait_counts(layer->handle, &counts);
     *num_rows = counts.num_relayed_tokens;
     return result;

@@ -183,8 +183,8 @@ static const struct option_row option_table[] = {
      "Of low latency: rows by rank, as they come, or packed by expert (expert)", NULL,
      AT(ll_layout), .choices = ll_layouts},
     {OPTION_CHOICE, "route", "ROUTE",
-     "Of low latency between nodes: rows go straight to each rank, or once to a rank of the node, "
-     "and are relayed there (straight)",
+     "Of low latency between nodes: rows go straight to each rank and back, or once to a rank of "
+     "the node, and are relayed and summed there (straight)",
      NULL, AT(ll_route), .choices = ep_ll_route_names},
     {OPTION_CHOICE, "format", "FORMAT",
      "What rows travel as to the experts: dtype, fp8 or int8 with float scales of 128 elements, or "

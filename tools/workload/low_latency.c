@@ -61,21 +61,24 @@ int ll_oracle_open(struct ll_oracle *oracle, const weft_ll_config *config,
         .rank = world->rank,
         .num_ranks = world->num_ranks,
         .most_local = world->most_local,
+        .nodes = calloc(num_ranks, sizeof *oracle->nodes),
         .first_tokens = calloc(num_ranks + 1, sizeof *oracle->first_tokens),
         .selections = calloc(num_ranks * (size_t)world->most_local + 1, sizeof *oracle->selections),
-        .input = calloc(4 * hidden, sizeof *oracle->input),
+        .input = calloc(5 * hidden, sizeof *oracle->input),
         .wide = calloc(1, (hidden + LOGARITHMIC_GROUP_BYTES) * sizeof(float)),
         .codes = calloc(1, ll_sent_bytes(config)),
         .scales = calloc(1, ((size_t)ll_num_groups(config) + 4) * sizeof(float)),
     };
     if (config->expert_capacity == 0)
         oracle->config.expert_capacity = world->num_ranks * config->max_tokens;
-    if (oracle->first_tokens == NULL || oracle->selections == NULL || oracle->input == NULL ||
-        oracle->wide == NULL || oracle->codes == NULL || oracle->scales == NULL)
+    if (oracle->nodes == NULL || oracle->first_tokens == NULL || oracle->selections == NULL ||
+        oracle->input == NULL || oracle->wide == NULL || oracle->codes == NULL ||
+        oracle->scales == NULL)
         return -1;
     oracle->values = oracle->input + hidden;
     oracle->answer = oracle->values + hidden;
-    oracle->sum = oracle->answer + hidden;
+    oracle->of_node = oracle->answer + hidden;
+    oracle->sum = oracle->of_node + hidden;
     for (int32_t rank = 0; rank < world->num_ranks; rank++)
         oracle->first_tokens[rank + 1] = oracle->first_tokens[rank] + world->num_tokens[rank];
     return alloc_choices(oracle);
@@ -83,9 +86,9 @@ int ll_oracle_open(struct ll_oracle *oracle, const weft_ll_config *config,
 
 void ll_oracle_close(struct ll_oracle *oracle)
 {
-    void *const blocks[] = {oracle->first_tokens, oracle->choices, oracle->positions,
-                            oracle->selections,   oracle->rows,    oracle->input,
-                            oracle->wide,         oracle->codes,   oracle->scales};
+    void *const blocks[] = {
+        oracle->nodes, oracle->first_tokens, oracle->choices, oracle->positions, oracle->selections,
+        oracle->rows,  oracle->input,        oracle->wide,    oracle->codes,     oracle->scales};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
 }
@@ -287,6 +290,34 @@ static void round_answer(struct ll_oracle *oracle, float *values)
         values[i] = logarithmic_number(oracle->wide, config->hidden, i);
 }
 
+/* What the ranks of a node answer, or all where nodes have no sums of theirs. */
+enum { ALL_NODES = -1 };
+static void add_answers(struct ll_oracle *oracle, int64_t token, int32_t node, float *sum)
+{
+    for (int32_t rank = 0; rank < oracle->num_ranks; rank++)
+        if (goes_to(oracle, token, rank) && (node == ALL_NODES || oracle->nodes[rank] == node)) {
+            sum_of_rank(oracle, token, rank);
+            round_answer(oracle, oracle->answer);
+            add_weighed(oracle, 1, oracle->answer, sum);
+        }
+}
+
+/* What is relayed is summed by each node, and its sum is an answer. */
+static void add_all_answers(struct ll_oracle *oracle, int64_t token)
+{
+    const int32_t num_nodes = oracle->nodes[oracle->num_ranks - 1] + 1;
+    if (oracle->config.route == WEFT_LL_STRAIGHT || num_nodes == 1) {
+        add_answers(oracle, token, ALL_NODES, oracle->sum);
+        return;
+    }
+    for (int32_t node = 0; node < num_nodes; node++) {
+        memset(oracle->of_node, 0, (size_t)oracle->config.hidden * sizeof *oracle->of_node);
+        add_answers(oracle, token, node, oracle->of_node);
+        round_answer(oracle, oracle->of_node);
+        add_weighed(oracle, 1, oracle->of_node, oracle->sum);
+    }
+}
+
 void ll_oracle_fill_combined(struct ll_oracle *oracle, int64_t token, void *elements)
 {
     const weft_ll_config *config = &oracle->config;
@@ -294,12 +325,8 @@ void ll_oracle_fill_combined(struct ll_oracle *oracle, int64_t token, void *elem
     const int is_of_rows = config->answer == WEFT_LL_ANSWER_ROWS;
     memset(oracle->sum, 0, (size_t)config->hidden * sizeof *oracle->sum);
     load_input(oracle, token);
-    for (int32_t rank = 0; rank < oracle->num_ranks && !is_of_rows; rank++)
-        if (goes_to(oracle, token, rank)) {
-            sum_of_rank(oracle, token, rank);
-            round_answer(oracle, oracle->answer);
-            add_weighed(oracle, 1, oracle->answer, oracle->sum);
-        }
+    if (!is_of_rows)
+        add_all_answers(oracle, token);
     for (int32_t k = 0; k < config->num_topk && is_of_rows; k++)
         if (choices[k].rank >= 0 && has_room(oracle, token, k)) {
             run_expert(oracle, choices[k].rank, choices[k].local_expert);

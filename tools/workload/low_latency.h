@@ -40,6 +40,7 @@ struct ll_oracle {
     struct ll_content content;
     int32_t rank, num_ranks;   /* whose rows are listed */
     int32_t most_local;        /* experts of any rank */
+    int32_t *nodes;            /* [num_ranks] in which each is: ascending from 0 */
     int64_t *first_tokens;     /* [num_ranks + 1] */
     struct ll_choice *choices; /* [tokens][num_topk] */
     /* By ll_oracle_settle: */
@@ -49,7 +50,7 @@ struct ll_oracle {
         *rows; /* [num_rows], by source and token, also those that their expert has no room for */
     int64_t num_rows;
     /* For one row each. */
-    float *input, *values, *answer, *sum;
+    float *input, *values, *answer, *of_node, *sum;
     unsigned char *wide, *codes, *scales;
 };
 
@@ -58,8 +59,8 @@ uint64_t ll_sent_bytes(const weft_ll_config *config);
 uint64_t ll_scale_bytes(const weft_ll_config *config);
 int64_t ll_num_groups(const weft_ll_config *config);
 
-/* What has as many tokens on each rank, none of which chooses anything yet: 0, or -1 when out of memory. Close whatever
- * the result. */
+/* What has as many tokens on each rank, none of which chooses anything yet, and all ranks in one node: 0, or -1 when out
+ * of memory. Close whatever the result. */
 struct ll_world {
     int32_t rank, num_ranks;
     int32_t most_local;
@@ -67,7 +68,7 @@ struct ll_world {
 };
 int ll_oracle_open(struct ll_oracle *oracle, const weft_ll_config *config,
                    const struct ll_world *world, const struct ll_content *content);
-/* Once the choices are filled in. */
+/* Once the choices are filled in, and the nodes. */
 void ll_oracle_settle(struct ll_oracle *oracle);
 void ll_oracle_close(struct ll_oracle *oracle);
 
