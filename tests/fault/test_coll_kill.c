@@ -10,11 +10,6 @@
 
 enum { NUM_RANKS = 4 };
 
-enum moment {
-    BEFORE_OPERATION, /* the others wait for it to start */
-    AT_RANDOM         /* while the operation is repeated */
-};
-
 /* By packets of a few elements, by direct access of many. */
 struct way {
     enum coll_operation operation;
@@ -62,17 +57,16 @@ enum { NUM_WAYS = sizeof ways / sizeof *ways };
 
 struct plan {
     struct way way;
-    enum moment moment;
     enum ranks_id id;
-    int32_t victim;
-    uint64_t seed;
+    struct victim_plan strike;
 };
 
 static int seat_open(struct coll_seat *seat, struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
-    struct coll_case spec = coll_case_random(plan->seed, context->num_ranks, plan->way.operation,
-                                             WEFT_FP32, WEFT_SUM, plan->way.count);
+    struct coll_case spec =
+        coll_case_random(plan->strike.seed, context->num_ranks, plan->way.operation, WEFT_FP32,
+                         WEFT_SUM, plan->way.count);
     spec.root = context->num_ranks - 1;
     weft_algorithm algorithm = plan->way.algorithm;
     if (algorithm == WEFT_ALGORITHM_RAILS && context->num_ranks == NUM_RANKS)
@@ -103,13 +97,8 @@ static int survive(struct ranks_context *context)
     const struct stock before = stock_take();
     if (seat_open(&seat, context))
         return 1;
-    victim_choose(context, plan->victim);
-    if (victim_is_self(context) && plan->moment == BEFORE_OPERATION)
-        victim_strike(context, SIGKILL);
-    if (victim_is_self(context) && victim_strike_later(context, SIGKILL, plan->seed))
-        return 1;
-    const weft_result result = coll_seat_call_until_failure(&seat);
-    if (victim_check_death(context, seat.rank.comm, result) || check_calls_fail(&seat) ||
+    const struct victim_seat struck = coll_seat_of_victim(&seat);
+    if (victim_survive_death(&struck, &plan->strike) || check_calls_fail(&seat) ||
         coll_seat_close(&seat))
         return 1;
     return stock_check(context, before, stock_take()) || victim_go_on_without(context, begin);
@@ -117,34 +106,35 @@ static int survive(struct ranks_context *context)
 
 static void run(struct plan plan)
 {
-    struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan, sizeof plan);
+    struct ranks_options options =
+        victim_options(NUM_RANKS, 1u << plan.strike.victim, &plan, sizeof plan);
     options.id = plan.id;
     if (ranks_run_with(&options, survive) != 0)
         fail_msg("%s of %llu elements by %s, victim %d, seed %llu",
                  coll_operation_name(plan.way.operation), (unsigned long long)plan.way.count,
-                 weft_coll_algorithm_name(plan.way.algorithm), plan.victim,
-                 (unsigned long long)plan.seed);
+                 weft_coll_algorithm_name(plan.way.algorithm), plan.strike.victim,
+                 (unsigned long long)plan.strike.seed);
 }
 
 TEST(before_each_operation)
 {
     for (int i = 0; i < NUM_WAYS; i++)
-        run((struct plan){
-            .way = ways[i], .moment = BEFORE_OPERATION, .victim = (i + i / NUM_RANKS) % NUM_RANKS});
+        run((struct plan){.way = ways[i],
+                          .strike = {(i + i / NUM_RANKS) % NUM_RANKS, VICTIM_BEFORE, 0}});
 }
 
 TEST(at_random_moments)
 {
     for (int32_t seed = 0; seed < tests_rounds(tests_grid_size(2, 1), 1); seed++)
         for (int i = 0; i < NUM_WAYS; i++)
-            run((struct plan){.way = ways[i],
-                              .moment = AT_RANDOM,
-                              .victim = (seed + i) % NUM_RANKS,
-                              .seed = 100 + (uint64_t)seed});
+            run((struct plan){
+                .way = ways[i],
+                .strike = {(seed + i) % NUM_RANKS, VICTIM_AT_RANDOM, 100 + (uint64_t)seed}});
 }
 
 /* The rendezvous dies with the rank that made the id. */
 TEST(together_with_the_rendezvous)
 {
-    run((struct plan){.way = ways[0], .moment = AT_RANDOM, .id = RANKS_ID_BY_RANK_0, .seed = 5});
+    run((struct plan){
+        .way = ways[0], .id = RANKS_ID_BY_RANK_0, .strike = {0, VICTIM_AT_RANDOM, 5}});
 }

@@ -11,34 +11,17 @@
 #include "oracle/ep_operation.h"
 #include "oracle/ep_trials.h"
 
-enum { NUM_RANKS = 4, MAX_OPERATIONS = 1000000 };
-
-enum moment {
-    BEFORE_OPERATION, /* the others wait for it to start */
-    AT_RANDOM         /* while the operation is repeated */
-};
+enum { NUM_RANKS = 4 };
 
 struct plan {
     enum ep_operation operation;
-    enum moment moment;
     enum ranks_id id;
-    int32_t victim;
-    int64_t hidden; /* large: the kill falls into the middle of moving rows */
-    uint64_t seed;
+    struct victim_plan strike;
+    int64_t hidden;             /* large: the kill falls into the middle of moving rows */
     const char *engine;         /* of the network between two nodes; NULL: there is one node */
     struct ep_world *world;     /* of all */
     struct ep_world *survivors; /* of one less */
 };
-
-/* Repeats the operation until it fails. */
-static weft_result run_until_failure(struct ep_rank *self, const struct plan *plan,
-                                     const struct ep_buffers *buffers)
-{
-    weft_result result = WEFT_OK;
-    for (int i = 0; i < MAX_OPERATIONS && result == WEFT_OK; i++)
-        result = ep_operation_run(self, buffers, plan->operation);
-    return result;
-}
 
 /* From now on everything fails at once. */
 static int check_calls_fail(struct ep_rank *self)
@@ -50,14 +33,6 @@ static int check_calls_fail(struct ep_rank *self)
     RANK_CHECK_ERROR(self->context, weft_ep_wait_counts(self->handle, &counts),
                      WEFT_ERROR_RANK_FAILED, "died");
     return 0;
-}
-
-/* ep_rank_leave and _close without the barrier, which cannot succeed. */
-static int destroy_all(struct ep_rank *self)
-{
-    RANK_CHECK_OK(self->context, weft_ep_handle_destroy(self->handle));
-    RANK_CHECK_OK(self->context, weft_ep_destroy(self->ep));
-    return ep_rank_close(self);
 }
 
 static int begin(struct ranks_context *context)
@@ -73,24 +48,18 @@ static int begin(struct ranks_context *context)
 static int survive(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
-    struct ep_buffers buffers;
+    struct ep_seat seat;
     struct ep_rank self;
     RANK_CHECK_OK(context, tests_warm_up(&context->id));
     const struct stock before = stock_take();
     if (ep_rank_open(&self, context, plan->world->spec.num_nodes,
                      ep_buffers_arena_bytes(plan->world, plan->hidden)) ||
         ep_rank_enter(&self, plan->world) || ep_route(&self) ||
-        ep_buffers_create(&self, plan->hidden, &buffers))
+        ep_seat_open(&seat, &self, plan->operation, plan->hidden))
         return 1;
-    RANK_CHECK_OK(context, ep_operation_run(&self, &buffers, plan->operation));
-    victim_choose(context, plan->victim);
-    if (victim_is_self(context) && plan->moment == BEFORE_OPERATION)
-        victim_strike(context, SIGKILL);
-    if (victim_is_self(context) && victim_strike_later(context, SIGKILL, plan->seed))
-        return 1;
-    const weft_result result = run_until_failure(&self, plan, &buffers);
-    if (victim_check_death(context, self.comm, result) || check_calls_fail(&self) ||
-        ep_buffers_destroy(&self, &buffers) || destroy_all(&self))
+    const struct victim_seat struck = ep_seat_of_victim(&seat);
+    if (victim_survive_death(&struck, &plan->strike) || check_calls_fail(&self) ||
+        ep_seat_close(&seat))
         return 1;
     /* UCX keeps threads and descriptors of its own. */
     if ((plan->engine == NULL || strcmp(plan->engine, "ucx") != 0) &&
@@ -121,12 +90,13 @@ static void run(struct plan plan)
     plan.survivors = world_of(NUM_RANKS - 1, plan.engine != NULL ? NUM_RANKS - 1 : 1);
     if (plan.engine != NULL)
         setenv("WEFT_NET", plan.engine, 1);
-    struct ranks_options options = victim_options(NUM_RANKS, 1u << plan.victim, &plan, sizeof plan);
+    struct ranks_options options =
+        victim_options(NUM_RANKS, 1u << plan.strike.victim, &plan, sizeof plan);
     options.id = plan.id;
     if (ranks_run_with(&options, survive) != 0)
         fail_msg("%s, victim %d, hidden %lld, seed %llu, engine %s",
-                 ep_operation_name(plan.operation), plan.victim, (long long)plan.hidden,
-                 (unsigned long long)plan.seed, plan.engine != NULL ? plan.engine : "none");
+                 ep_operation_name(plan.operation), plan.strike.victim, (long long)plan.hidden,
+                 (unsigned long long)plan.strike.seed, plan.engine != NULL ? plan.engine : "none");
     unsetenv("WEFT_NET");
     ep_world_destroy(plan.world);
     ep_world_destroy(plan.survivors);
@@ -136,8 +106,7 @@ TEST(before_each_operation)
 {
     for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
         run((struct plan){.operation = (enum ep_operation)operation,
-                          .moment = BEFORE_OPERATION,
-                          .victim = operation % NUM_RANKS,
+                          .strike = {operation % NUM_RANKS, VICTIM_BEFORE, 0},
                           .hidden = 64});
 }
 
@@ -148,35 +117,31 @@ TEST(in_the_middle_of_large_rows)
         for (int32_t victim = tests_rounds(0, 3 * i); victim < NUM_RANKS;
              victim += tests_rounds(3, NUM_RANKS))
             run((struct plan){.operation = operations[i],
-                              .moment = AT_RANDOM,
-                              .victim = victim,
-                              .hidden = 100000,
-                              .seed = (uint64_t)victim});
+                              .strike = {victim, VICTIM_AT_RANDOM, (uint64_t)victim},
+                              .hidden = 100000});
 }
 
 TEST(at_random_moments)
 {
     for (int32_t seed = 0; seed < tests_rounds(tests_grid_size(8, 1), 1); seed++)
         for (int operation = 0; operation < EP_NUM_OPERATIONS; operation += tests_rounds(1, 2))
-            run((struct plan){.operation = (enum ep_operation)operation,
-                              .moment = AT_RANDOM,
-                              .victim = (seed + operation) % NUM_RANKS,
-                              .hidden = 16,
-                              .seed = 100 + (uint64_t)seed});
+            run((struct plan){
+                .operation = (enum ep_operation)operation,
+                .strike = {(seed + operation) % NUM_RANKS, VICTIM_AT_RANDOM, 100 + (uint64_t)seed},
+                .hidden = 16});
 }
 
 /* The rendezvous dies with the rank that made the id. */
 TEST(together_with_the_rendezvous)
 {
     run((struct plan){.operation = EP_DISPATCH,
-                      .moment = BEFORE_OPERATION,
+                      .strike = {0, VICTIM_BEFORE, 0},
                       .id = RANKS_ID_BY_RANK_0,
                       .hidden = 16});
     run((struct plan){.operation = EP_BARRIER,
-                      .moment = AT_RANDOM,
+                      .strike = {0, VICTIM_AT_RANDOM, 5},
                       .id = RANKS_ID_BY_RANK_0,
-                      .hidden = 16,
-                      .seed = 5});
+                      .hidden = 16});
 }
 
 /* Those of the other node learn of it, too. */
@@ -185,15 +150,13 @@ TEST_OVER_ENGINES(in_one_of_two_nodes)
     for (int operation = 0; operation < EP_BARRIER; operation++) {
         struct plan plan = {.engine = engine,
                             .operation = (enum ep_operation)operation,
-                            .moment = BEFORE_OPERATION,
-                            .victim = (operation + 1) % NUM_RANKS,
+                            .strike = {(operation + 1) % NUM_RANKS, VICTIM_BEFORE, 0},
                             .hidden = 64};
         run(plan);
-        plan.moment = AT_RANDOM;
         for (int32_t seed = 0; seed < tests_grid_size(3, 1); seed++) {
-            plan.victim = (seed + operation) % NUM_RANKS;
+            plan.strike = (struct victim_plan){(seed + operation) % NUM_RANKS, VICTIM_AT_RANDOM,
+                                               300 + (uint64_t)seed};
             plan.hidden = seed == 0 ? 100000 : 64;
-            plan.seed = 300 + (uint64_t)seed;
             run(plan);
         }
     }

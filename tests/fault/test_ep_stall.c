@@ -3,7 +3,6 @@
  * that waits only for another survivor, and also when others have given up and left before. Then the
  * stopped rank goes on, and everybody can destroy everything. */
 #include <stdlib.h>
-#include <time.h>
 
 #include "harness/cmocka.h"
 #include "harness/machine.h"
@@ -11,47 +10,38 @@
 #include "oracle/ep_operation.h"
 #include "oracle/ep_trials.h"
 
-enum { NUM_RANKS = 4, MAX_OPERATIONS = 1000000, LONG_TIMEOUT_MS = 30000 };
+enum { NUM_RANKS = 4, LONG_TIMEOUT_MS = 30000 };
 
-enum moment {
-    BEFORE_OPERATION, /* the others wait for it to start */
-    AT_RANDOM,        /* while the operation is repeated */
-    BEHIND_ANOTHER,   /* the front rank waits for rank 1, which waits for the stopped one */
-    BEHIND_A_LEAVER,  /* the same, and rank 1 gives up and leaves before the front rank does */
-    IN_HOST_BARRIER   /* the front rank is in one, the others wait for the stopped one */
+/* What the front rank does. */
+enum front {
+    FRONT_LIKE_OTHERS,
+    FRONT_IS_LAST,        /* it gives up when the others have given up and left */
+    FRONT_IN_HOST_BARRIER /* while the others wait for the stopped one */
 };
 
 struct plan {
     enum ep_operation operation;
-    enum moment moment;
+    struct victim_plan strike;
+    enum front front;
     enum ranks_id id;
-    int32_t victim;
     int64_t hidden;
-    uint64_t seed;
     const char *engine; /* of the network between two nodes; NULL: there is one node */
     struct ep_world *world;
 };
 
-static int32_t front_of(const struct plan *plan)
+static int is_front(const struct plan *plan, int32_t rank)
 {
-    return plan->victim == 0 ? 2 : 0;
+    return rank == victim_front_of(&plan->strike);
 }
 
-/* The front rank is the last to give up behind a leaver, and the first in a host barrier. */
+/* The front rank is the last to give up, or the first in a host barrier. */
 static uint32_t timeout_ms_of(const struct plan *plan, int32_t rank)
 {
-    const int is_front = rank == front_of(plan);
-    if ((plan->moment == BEHIND_A_LEAVER && is_front) ||
-        (plan->moment == IN_HOST_BARRIER && !is_front))
+    if ((plan->front == FRONT_IS_LAST && is_front(plan, rank)) ||
+        (plan->front == FRONT_IN_HOST_BARRIER && !is_front(plan, rank)))
         return LONG_TIMEOUT_MS;
     /* The driver makes processes wait for each other's memory calls. */
     return tests_deadline_ms((uint32_t)tests_rounds(1000, 2000));
-}
-
-static void pause_ms(long ms)
-{
-    const struct timespec pause = {.tv_nsec = ms * 1000000};
-    nanosleep(&pause, NULL);
 }
 
 static int open_all(struct ep_rank *self, struct ranks_context *context, const struct plan *plan)
@@ -66,93 +56,23 @@ static int open_all(struct ep_rank *self, struct ranks_context *context, const s
     return ep_rank_enter(self, plan->world) || ep_route(self);
 }
 
-/* The stopped rank has an error of its own when it goes on, or none. */
-static int close_all(struct ep_rank *self, struct ep_buffers *buffers)
+static weft_result enter_host_barrier(void *seat)
 {
-    (void)weft_stream_synchronize(self->stream);
-    if (ep_buffers_destroy(self, buffers))
-        return 1;
-    RANK_CHECK_OK(self->context, weft_ep_handle_destroy(self->handle));
-    RANK_CHECK_OK(self->context, weft_ep_destroy(self->ep));
-    return ep_rank_close(self);
+    const struct ep_seat *own = seat;
+    return weft_host_barrier(own->self->comm);
 }
 
-static int check_failure(struct ep_rank *self, const struct plan *plan, weft_result result)
-{
-    RANK_CHECK(self->context, result == WEFT_ERROR_TIMEOUT, "\"%s\" during %s: %s",
-               weft_result_string(result), ep_operation_name(plan->operation), weft_last_error());
-    return victim_check_blamed(self->context, self->comm, WEFT_ERROR_TIMEOUT);
-}
-
-/* The operation waits for the victim. The front rank is in a barrier before, on another stream: there it
- * waits for rank 1, which is in the operation and not in the barrier. */
-static weft_result run_behind_another(struct ep_rank *self, const struct plan *plan,
-                                      const struct ep_buffers *buffers)
-{
-    const int32_t rank = self->context->rank;
-    weft_stream *other;
-    weft_result result = weft_stream_create(self->comm, &other);
-    if (result != WEFT_OK)
-        return result;
-    if (rank == front_of(plan) || rank == plan->victim) {
-        result = weft_comm_barrier(self->comm, other);
-        pause_ms(200); /* so that its deadline passes first */
-    }
-    if (rank == plan->victim)
-        victim_strike(self->context, SIGSTOP);
-    if (result == WEFT_OK)
-        result = ep_operation_issue(self, buffers, plan->operation);
-    const weft_result waited = weft_stream_synchronize(other);
-    result = result == WEFT_OK ? waited : result;
-    const weft_result worked = weft_stream_synchronize(self->stream);
-    (void)weft_stream_destroy(other);
-    return result == WEFT_OK ? worked : result;
-}
-
-static weft_result run_until_failure(struct ep_rank *self, const struct plan *plan,
-                                     const struct ep_buffers *buffers)
-{
-    weft_result result = WEFT_OK;
-    if (plan->moment == IN_HOST_BARRIER && self->context->rank == front_of(plan))
-        return weft_host_barrier(self->comm);
-    if (plan->moment == BEHIND_ANOTHER || plan->moment == BEHIND_A_LEAVER)
-        return run_behind_another(self, plan, buffers);
-    for (int i = 0; i < MAX_OPERATIONS && result == WEFT_OK; i++)
-        result = ep_operation_run(self, buffers, plan->operation);
-    return result;
-}
-
-static int be_stopped(struct ep_rank *self, const struct plan *plan, struct ep_buffers *buffers)
-{
-    if (plan->moment == AT_RANDOM) {
-        if (victim_strike_later(self->context, SIGSTOP, plan->seed))
-            return 1;
-        (void)run_until_failure(self, plan, buffers);
-        victim_await_strike(self->context);
-    } else if (plan->moment == BEFORE_OPERATION || plan->moment == IN_HOST_BARRIER) {
-        victim_strike(self->context, SIGSTOP);
-    } else {
-        (void)run_behind_another(self, plan, buffers);
-    }
-    return close_all(self, buffers);
-}
-
-/* A survivor leaves as soon as it knows, while others may still wait. */
 static int live_through_a_stall(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
-    struct ep_buffers buffers;
+    struct ep_seat seat;
     struct ep_rank self;
-    if (open_all(&self, context, plan) || ep_buffers_create(&self, plan->hidden, &buffers))
+    if (open_all(&self, context, plan) || ep_seat_open(&seat, &self, plan->operation, plan->hidden))
         return 1;
-    RANK_CHECK_OK(context, ep_operation_run(&self, &buffers, plan->operation));
-    victim_choose(context, plan->victim);
-    if (victim_is_self(context))
-        return be_stopped(&self, plan, &buffers);
-    const weft_result result = run_until_failure(&self, plan, &buffers);
-    const int failed = check_failure(&self, plan, result) || close_all(&self, &buffers);
-    victim_leave(context);
-    return failed;
+    struct victim_seat struck = ep_seat_of_victim(&seat);
+    if (plan->front == FRONT_IN_HOST_BARRIER && is_front(plan, context->rank))
+        struck.issue = enter_host_barrier;
+    return victim_survive_stall(&struck, &plan->strike);
 }
 
 static void run(struct plan plan)
@@ -174,9 +94,10 @@ static void run(struct plan plan)
     struct ranks_options options = victim_options(NUM_RANKS, 0, &plan, sizeof plan);
     options.id = plan.id;
     if (ranks_run_with(&options, live_through_a_stall) != 0)
-        fail_msg("%s, moment %d, victim %d, seed %llu, engine %s",
-                 ep_operation_name(plan.operation), (int)plan.moment, plan.victim,
-                 (unsigned long long)plan.seed, plan.engine != NULL ? plan.engine : "none");
+        fail_msg("%s, moment %d, front %d, victim %d, seed %llu, engine %s",
+                 ep_operation_name(plan.operation), (int)plan.strike.moment, (int)plan.front,
+                 plan.strike.victim, (unsigned long long)plan.strike.seed,
+                 plan.engine != NULL ? plan.engine : "none");
     unsetenv("WEFT_NET");
     ep_world_destroy(plan.world);
 }
@@ -185,48 +106,48 @@ TEST(before_each_operation)
 {
     for (int operation = 0; operation < EP_NUM_OPERATIONS; operation++)
         run((struct plan){.operation = (enum ep_operation)operation,
-                          .moment = BEFORE_OPERATION,
-                          .victim = (operation + 2) % NUM_RANKS,
+                          .strike = {(operation + 2) % NUM_RANKS, VICTIM_BEFORE, 0},
                           .hidden = 16});
 }
 
+static const enum front fronts[] = {FRONT_LIKE_OTHERS, FRONT_IS_LAST};
+
 TEST(behind_another_rank)
 {
-    for (int moment = BEHIND_ANOTHER; moment <= BEHIND_A_LEAVER; moment++)
+    for (int f = 0; f < 2; f++)
         for (int i = 0; i < tests_rounds(EP_BARRIER, 1); i++)
-            run((struct plan){.operation = (enum ep_operation)((moment + i) % EP_BARRIER),
-                              .moment = (enum moment)moment,
-                              .victim = 2,
+            run((struct plan){.operation = (enum ep_operation)((2 + f + i) % EP_BARRIER),
+                              .strike = {2, VICTIM_BEHIND_ANOTHER, 0},
+                              .front = fronts[f],
                               .hidden = 16});
 }
 
 TEST(in_a_host_barrier)
 {
-    run((struct plan){
-        .operation = EP_DISPATCH, .moment = IN_HOST_BARRIER, .victim = 3, .hidden = 16});
+    run((struct plan){.operation = EP_DISPATCH,
+                      .strike = {3, VICTIM_BEFORE, 0},
+                      .front = FRONT_IN_HOST_BARRIER,
+                      .hidden = 16});
 }
 
 TEST(at_random_moments)
 {
     for (int32_t seed = 0; seed < tests_rounds(tests_grid_size(2, 1), 1); seed++)
         for (int operation = 0; operation < EP_NUM_OPERATIONS; operation += tests_rounds(1, 2))
-            run((struct plan){.operation = (enum ep_operation)operation,
-                              .moment = AT_RANDOM,
-                              .victim = (seed + operation) % NUM_RANKS,
-                              .hidden = seed % 2 == 0 ? 16 : 20000,
-                              .seed = 200 + (uint64_t)seed});
+            run((struct plan){
+                .operation = (enum ep_operation)operation,
+                .strike = {(seed + operation) % NUM_RANKS, VICTIM_AT_RANDOM, 200 + (uint64_t)seed},
+                .hidden = seed % 2 == 0 ? 16 : 20000});
 }
 
 /* The rendezvous is stopped with the rank that made the id: nobody can be asked. */
 TEST(together_with_the_rendezvous)
 {
-    for (int moment = BEFORE_OPERATION; moment <= BEHIND_ANOTHER; moment += tests_rounds(1, 2))
+    for (int moment = VICTIM_BEFORE; moment <= VICTIM_BEHIND_ANOTHER; moment += tests_rounds(1, 2))
         run((struct plan){.operation = EP_DISPATCH,
-                          .moment = (enum moment)moment,
+                          .strike = {0, (enum victim_moment)moment, 7},
                           .id = RANKS_ID_BY_RANK_0,
-                          .victim = 0,
-                          .hidden = 16,
-                          .seed = 7});
+                          .hidden = 16});
 }
 
 /* Those of the other node name the rank, too, also where their partners wait for it. */
@@ -237,14 +158,13 @@ TEST(in_one_of_two_nodes)
     for (int operation = 0; operation < EP_BARRIER; operation++)
         run((struct plan){.engine = "tcp",
                           .operation = (enum ep_operation)operation,
-                          .moment = BEFORE_OPERATION,
-                          .victim = 1 + operation,
+                          .strike = {1 + operation, VICTIM_BEFORE, 0},
                           .hidden = 16});
-    for (int moment = BEHIND_ANOTHER; moment <= BEHIND_A_LEAVER; moment++)
+    for (int f = 0; f < 2; f++)
         run((struct plan){.engine = "tcp",
                           .operation = EP_DISPATCH,
-                          .moment = (enum moment)moment,
-                          .victim = 2,
+                          .strike = {2, VICTIM_BEHIND_ANOTHER, 0},
+                          .front = fronts[f],
                           .hidden = 16});
 }
 
@@ -256,8 +176,6 @@ TEST(in_the_middle_of_rows)
     for (int operation = EP_DISPATCH; operation <= EP_COMBINE; operation++)
         run((struct plan){.engine = "tcp",
                           .operation = (enum ep_operation)operation,
-                          .moment = AT_RANDOM,
-                          .victim = operation,
-                          .hidden = 20000,
-                          .seed = 400});
+                          .strike = {operation, VICTIM_AT_RANDOM, 400},
+                          .hidden = 20000});
 }

@@ -9,7 +9,7 @@
 #include "harness/victim.h"
 #include "oracle/ll_seat.h"
 
-enum { NUM_RANKS = 4, MAX_STEPS = 1000000, LONG_TIMEOUT_MS = 60000 };
+enum { NUM_RANKS = 4, LONG_TIMEOUT_MS = 60000 };
 
 enum call { DISPATCH, COMBINE, NUM_CALLS };
 static const char *const call_names[NUM_CALLS] = {"weft_ll_dispatch", "weft_ll_combine"};
@@ -49,14 +49,6 @@ static weft_result run_step(struct ll_seat *seat, const struct plan *plan)
     return result == WEFT_OK ? run_call(seat, plan, COMBINE) : result;
 }
 
-static weft_result run_until_failure(struct ll_seat *seat, const struct plan *plan)
-{
-    weft_result result = WEFT_OK;
-    for (int i = 0; i < MAX_STEPS && result == WEFT_OK; i++)
-        result = run_step(seat, plan);
-    return result;
-}
-
 /* Up to the call before which something happens. */
 static int begin_steps(struct ll_seat *seat, const struct plan *plan)
 {
@@ -65,13 +57,6 @@ static int begin_steps(struct ll_seat *seat, const struct plan *plan)
     if (plan->call == COMBINE && !plan->is_random)
         RANK_CHECK_OK(seat->context, run_call(seat, plan, DISPATCH));
     return 0;
-}
-
-static weft_result run_struck(struct ll_seat *seat, const struct plan *plan)
-{
-    if (plan->is_random)
-        return run_until_failure(seat, plan);
-    return run_call(seat, plan, plan->call);
 }
 
 static int open(struct ll_seat *seat, struct ranks_context *context, uint32_t timeout_ms)
@@ -95,9 +80,8 @@ static int close_failed(struct ll_seat *seat, const struct plan *plan, weft_resu
 }
 
 /* That waited in vain; news of a death can come before it has begun. */
-static int check_named(struct ll_seat *seat, const struct plan *plan)
+static int check_named(struct ll_seat *seat, const struct plan *plan, const char *message)
 {
-    const char *message = weft_last_error();
     RANK_CHECK(seat->context, plan->is_random || strstr(message, call_names[plan->call]) != NULL,
                "%s", message);
     return 0;
@@ -117,54 +101,65 @@ static int begin_anew(struct ranks_context *context)
            ll_seat_close(&seat);
 }
 
-static int survive_a_death(struct ranks_context *context)
-{
-    const struct plan *plan = context->argument;
+struct struck {
     struct ll_seat seat;
-    if (open(&seat, context, LONG_TIMEOUT_MS))
-        return 1;
-    victim_choose(context, plan->victim);
-    if (victim_is_self(context) && !plan->is_random)
-        victim_strike(context, SIGKILL);
-    if (victim_is_self(context) && victim_strike_later(context, SIGKILL, plan->seed))
-        return 1;
-    const weft_result result = run_struck(&seat, plan);
-    return victim_check_death(context, seat.comm, result) ||
-           close_failed(&seat, plan, WEFT_ERROR_RANK_FAILED) ||
-           victim_go_on_without(context, begin_anew);
+    const struct plan *plan;
+    char message[512]; /* of the first error */
+};
+
+static weft_result issue(void *self)
+{
+    struct struck *struck = self;
+    const struct plan *plan = struck->plan;
+    const weft_result result =
+        plan->is_random ? run_step(&struck->seat, plan) : run_call(&struck->seat, plan, plan->call);
+    if (result != WEFT_OK)
+        snprintf(struck->message, sizeof struck->message, "%s", weft_last_error());
+    return result;
 }
 
-/* When it goes on, it has an error of its own, or none. */
-static int be_stopped(struct ll_seat *seat, const struct plan *plan)
+/* The victim has an error of its own when it goes on, or none. */
+static int close_stalled(void *self)
 {
-    if (!plan->is_random) {
-        victim_strike(seat->context, SIGSTOP);
-        return ll_seat_close(seat);
-    }
-    if (victim_strike_later(seat->context, SIGSTOP, plan->seed))
+    struct struck *struck = self;
+    if (victim_is_self(struck->seat.context))
+        return ll_seat_close(&struck->seat);
+    return check_named(&struck->seat, struck->plan, struck->message) ||
+           close_failed(&struck->seat, struck->plan, WEFT_ERROR_TIMEOUT);
+}
+
+static struct victim_seat seat_of_victim(struct struck *struck)
+{
+    return (struct victim_seat){
+        struck->seat.context, struck->seat.comm, struck->seat.stream, issue, close_stalled, struck};
+}
+
+static struct victim_plan strike_of(const struct plan *plan)
+{
+    return (struct victim_plan){plan->victim, plan->is_random ? VICTIM_AT_RANDOM : VICTIM_BEFORE,
+                                plan->seed};
+}
+
+static int survive_a_death(struct ranks_context *context)
+{
+    struct struck struck = {.plan = context->argument};
+    const struct victim_plan strike = strike_of(struck.plan);
+    if (open(&struck.seat, context, LONG_TIMEOUT_MS))
         return 1;
-    (void)run_until_failure(seat, plan);
-    victim_await_strike(seat->context);
-    return ll_seat_close(seat);
+    const struct victim_seat seat = seat_of_victim(&struck);
+    return victim_survive_death(&seat, &strike) ||
+           close_failed(&struck.seat, struck.plan, WEFT_ERROR_RANK_FAILED) ||
+           victim_go_on_without(context, begin_anew);
 }
 
 static int survive_a_stall(struct ranks_context *context)
 {
-    const struct plan *plan = context->argument;
-    struct ll_seat seat;
-    if (open(&seat, context, tests_deadline_ms((uint32_t)tests_rounds(1000, 2000))))
+    struct struck struck = {.plan = context->argument};
+    const struct victim_plan strike = strike_of(struck.plan);
+    if (open(&struck.seat, context, tests_deadline_ms((uint32_t)tests_rounds(1000, 2000))))
         return 1;
-    victim_choose(context, plan->victim);
-    if (victim_is_self(context))
-        return be_stopped(&seat, plan);
-    const weft_result result = run_struck(&seat, plan);
-    RANK_CHECK(context, result == WEFT_ERROR_TIMEOUT, "\"%s\": %s", weft_result_string(result),
-               weft_last_error());
-    const int failed = check_named(&seat, plan) ||
-                       victim_check_blamed(context, seat.comm, WEFT_ERROR_TIMEOUT) ||
-                       close_failed(&seat, plan, WEFT_ERROR_TIMEOUT);
-    victim_leave(context);
-    return failed;
+    const struct victim_seat seat = seat_of_victim(&struck);
+    return victim_survive_stall(&seat, &strike);
 }
 
 /* ---------------------------------------------------------------- ranks that do not come */
@@ -176,7 +171,7 @@ static int expect_absence(struct ll_seat *seat, const struct plan *plan, weft_re
     char text[32];
     RANK_CHECK(seat->context, result == expected, "\"%s\": %s", weft_result_string(result),
                weft_last_error());
-    if (check_named(seat, plan))
+    if (check_named(seat, plan, weft_last_error()))
         return 1;
     snprintf(text, sizeof text, "rank %d", plan->victim);
     RANK_CHECK_ERROR(seat->context, weft_comm_status(seat->comm, &failed_rank), expected, text);

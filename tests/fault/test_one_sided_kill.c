@@ -8,12 +8,12 @@
 #include "harness/victim.h"
 #include "workload/try.h"
 
-enum { NUM_RANKS = 4, MAX_ROUNDS = 1000000, ROW_BYTES = 3000 };
+enum { NUM_RANKS = 4, ROW_BYTES = 3000 };
 
 struct plan {
     const char *engine; /* NULL: one node */
-    int32_t num_nodes, victim;
-    uint64_t seed;
+    int32_t num_nodes;
+    struct victim_plan strike;
 };
 
 struct area {
@@ -22,6 +22,7 @@ struct area {
 };
 
 struct party {
+    struct ranks_context *context;
     weft_comm *comm;
     weft_stream *stream;
     struct area *area;
@@ -79,49 +80,45 @@ static weft_result enqueue(const struct ranks_context *context, struct party *pa
         stream);
 }
 
-static weft_result play(const struct ranks_context *context, struct party *party, int num_rounds)
+static weft_result issue(void *self)
 {
-    weft_result result = WEFT_OK;
-    for (int i = 0; i < num_rounds && result == WEFT_OK; i++) {
-        result = enqueue(context, party);
-        if (result == WEFT_OK)
-            result = weft_stream_synchronize(party->stream);
-    }
-    return result;
+    struct party *party = self;
+    return enqueue(party->context, party);
 }
 
 static int survive(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
-    struct party party = {.num_rounds = 0};
+    struct party party = {.context = context};
     if (plan->engine != NULL)
         setenv("WEFT_NET", plan->engine, 1);
     if (open_party(context, plan->num_nodes, &party) != 0)
         return 1;
-    RANK_CHECK_OK(context, play(context, &party, 20));
-    victim_choose(context, plan->victim);
-    if (victim_is_self(context) && victim_strike_later(context, SIGKILL, plan->seed))
-        return 1;
-    const weft_result result = play(context, &party, MAX_ROUNDS);
-    RANK_CHECK(context, result == WEFT_ERROR_RANK_FAILED, "result is %d: %s", result,
-               weft_last_error());
-    return victim_check_blamed(context, party.comm, WEFT_ERROR_RANK_FAILED) ||
-           close_party(context, &party);
+    for (int round = 0; round < 20; round++)
+        RANK_CHECK_OK(context, enqueue(context, &party));
+    RANK_CHECK_OK(context, weft_stream_synchronize(party.stream));
+    const struct victim_seat seat = {.context = context,
+                                     .comm = party.comm,
+                                     .stream = party.stream,
+                                     .issue = issue,
+                                     .self = &party};
+    return victim_survive_death(&seat, &plan->strike) || close_party(context, &party);
 }
 
 static void run(struct plan plan)
 {
     const struct ranks_options options =
-        victim_options(NUM_RANKS, 1u << plan.victim, &plan, sizeof plan);
+        victim_options(NUM_RANKS, 1u << plan.strike.victim, &plan, sizeof plan);
     if (ranks_run_with(&options, survive) != 0)
         fail_msg("%s, %d nodes, victim %d, seed %llu", plan.engine != NULL ? plan.engine : "-",
-                 plan.num_nodes, plan.victim, (unsigned long long)plan.seed);
+                 plan.num_nodes, plan.strike.victim, (unsigned long long)plan.strike.seed);
 }
 
 TEST(killed_on_one_node)
 {
     for (int32_t victim = 0; victim < NUM_RANKS; victim++)
-        run((struct plan){.num_nodes = 1, .victim = victim, .seed = 70 + (uint64_t)victim});
+        run((struct plan){.num_nodes = 1,
+                          .strike = {victim, VICTIM_AT_RANDOM, 70 + (uint64_t)victim}});
 }
 
 TEST_OVER_ENGINES(killed)
@@ -129,6 +126,5 @@ TEST_OVER_ENGINES(killed)
     for (int32_t victim = 0; victim < NUM_RANKS; victim++)
         run((struct plan){.engine = engine,
                           .num_nodes = victim % 2 == 0 ? 2 : 4,
-                          .victim = victim,
-                          .seed = 80 + (uint64_t)victim});
+                          .strike = {victim, VICTIM_AT_RANDOM, 80 + (uint64_t)victim}});
 }

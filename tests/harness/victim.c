@@ -83,6 +83,100 @@ void victim_leave(struct ranks_context *context)
         kill(victim->pid, SIGCONT);
 }
 
+/* ---------------------------------------------------------------- what ranks call meanwhile */
+
+enum { MOST_CALLS = 1000000 };
+
+weft_result victim_call_until_failure(const struct victim_seat *seat)
+{
+    weft_result result = WEFT_OK;
+    for (int i = 0; i < MOST_CALLS && result == WEFT_OK; i++) {
+        result = seat->issue(seat->self);
+        if (result == WEFT_OK)
+            result = weft_stream_synchronize(seat->stream);
+    }
+    return result;
+}
+
+int32_t victim_front_of(const struct victim_plan *plan)
+{
+    return plan->victim == 0 ? 2 : 0;
+}
+
+/* What is issued waits for the victim. The front rank is in a barrier before, on another stream, and the victim
+ * too: there the front rank waits for those which are in what was issued and not in the barrier. */
+static weft_result call_behind_another(const struct victim_seat *seat,
+                                       const struct victim_plan *plan)
+{
+    const struct timespec pause = {.tv_nsec = 200000000}; /* so that its deadline passes first */
+    const int is_victim = seat->context->rank == plan->victim;
+    weft_stream *other;
+    weft_result result = weft_stream_create(seat->comm, &other);
+    if (result != WEFT_OK)
+        return result;
+    if (is_victim || seat->context->rank == victim_front_of(plan)) {
+        result = weft_comm_barrier(seat->comm, other);
+        nanosleep(&pause, NULL);
+    }
+    if (is_victim)
+        victim_strike(seat->context, SIGSTOP);
+    if (result == WEFT_OK)
+        result = seat->issue(seat->self);
+    const weft_result waited = weft_stream_synchronize(other);
+    result = result == WEFT_OK ? waited : result;
+    const weft_result worked = weft_stream_synchronize(seat->stream);
+    (void)weft_stream_destroy(other);
+    return result == WEFT_OK ? worked : result;
+}
+
+/* It has an error of its own when it goes on, or none. */
+static int be_stopped(const struct victim_seat *seat, const struct victim_plan *plan)
+{
+    switch (plan->moment) {
+    case VICTIM_BEFORE:
+        victim_strike(seat->context, SIGSTOP);
+        break;
+    case VICTIM_AT_RANDOM:
+        if (victim_strike_later(seat->context, SIGSTOP, plan->seed))
+            return 1;
+        (void)victim_call_until_failure(seat);
+        victim_await_strike(seat->context);
+        break;
+    case VICTIM_BEHIND_ANOTHER:
+        (void)call_behind_another(seat, plan);
+        break;
+    }
+    return seat->close(seat->self);
+}
+
+int victim_survive_stall(const struct victim_seat *seat, const struct victim_plan *plan)
+{
+    struct ranks_context *context = seat->context;
+    victim_choose(context, plan->victim);
+    if (victim_is_self(context))
+        return be_stopped(seat, plan);
+    const weft_result result = plan->moment == VICTIM_BEHIND_ANOTHER
+                                   ? call_behind_another(seat, plan)
+                                   : victim_call_until_failure(seat);
+    RANK_CHECK(context, result == WEFT_ERROR_TIMEOUT, "\"%s\": %s", weft_result_string(result),
+               weft_last_error());
+    const int failed =
+        victim_check_blamed(context, seat->comm, WEFT_ERROR_TIMEOUT) || seat->close(seat->self);
+    victim_leave(context);
+    return failed;
+}
+
+int victim_survive_death(const struct victim_seat *seat, const struct victim_plan *plan)
+{
+    struct ranks_context *context = seat->context;
+    victim_choose(context, plan->victim);
+    if (victim_is_self(context) && plan->moment == VICTIM_BEFORE)
+        victim_strike(context, SIGKILL);
+    if (victim_is_self(context) && victim_strike_later(context, SIGKILL, plan->seed))
+        return 1;
+    return victim_check_death(context, seat->comm, victim_call_until_failure(seat));
+}
+
 /* ---------------------------------------------------------------- what survivors know */
 
 int victim_check_blamed(struct ranks_context *context, weft_comm *comm, weft_result expected)

@@ -27,6 +27,41 @@ struct victim {
 struct ranks_options victim_options(int32_t num_ranks, uint64_t may_die, const void *argument,
                                     size_t argument_bytes);
 
+/* When the victim is struck. */
+enum victim_moment {
+    VICTIM_BEFORE,        /* what the others call waits for it to start */
+    VICTIM_AT_RANDOM,     /* while all repeat what they call */
+    VICTIM_BEHIND_ANOTHER /* stopped: a front rank waits for others, which wait for the victim */
+};
+
+/* What a rank of such a test has. Both functions get `self`, and leave it to the caller to look at errors. */
+struct victim_seat {
+    struct ranks_context *context;
+    weft_comm *comm;
+    weft_stream *stream;
+    weft_result (*issue)(void *self); /* enqueues what is to be struck */
+    int (*close)(
+        void *self); /* destroys all, whatever has failed; 0, or 1 with context->failure set */
+    void *self;
+};
+
+struct victim_plan {
+    int32_t victim;
+    enum victim_moment moment;
+    uint64_t seed;
+};
+
+/* Issues and waits until either fails. */
+weft_result victim_call_until_failure(const struct victim_seat *seat);
+
+/* The victim is killed; each survivor learns of it by number within two seconds. */
+int victim_survive_death(const struct victim_seat *seat, const struct victim_plan *plan);
+/* The victim is stopped for longer than the deadline; each survivor names it, closes its seat as soon as it knows,
+ * while others may still wait, and the victim closes its own when it goes on. */
+int victim_survive_stall(const struct victim_seat *seat, const struct victim_plan *plan);
+/* The one that waits for those that wait for the victim. */
+int32_t victim_front_of(const struct victim_plan *plan);
+
 /* Waits until all ranks have called it with the rank that is to be struck. */
 void victim_choose(struct ranks_context *context, int32_t rank);
 int victim_is_self(const struct ranks_context *context);

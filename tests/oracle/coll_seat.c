@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "oracle/coll_seat.h"
 
-enum { MAX_CALLS = 1000000, PACKET_BYTES = 4096, ARENA_BYTES = 4 << 20 };
+enum { PACKET_BYTES = 4096, ARENA_BYTES = 4 << 20 };
 
 int coll_seat_open(struct coll_seat *seat, struct ranks_context *context, uint32_t timeout_ms,
                    const struct coll_case *spec, weft_algorithm algorithm)
@@ -35,21 +35,25 @@ int coll_seat_close(struct coll_seat *seat)
     return ep_rank_close(&seat->rank);
 }
 
-weft_result coll_seat_issue(const struct coll_seat *seat)
+static weft_result issue(void *self)
 {
+    const struct coll_seat *seat = self;
     return coll_call_issue(&seat->call, seat->rank.context->rank, seat->coll, seat->rank.stream);
 }
 
 weft_result coll_seat_call(const struct coll_seat *seat)
 {
-    const weft_result result = coll_seat_issue(seat);
+    const weft_result result = issue((void *)(uintptr_t)seat);
     return result != WEFT_OK ? result : weft_stream_synchronize(seat->rank.stream);
 }
 
-weft_result coll_seat_call_until_failure(const struct coll_seat *seat)
+static int close_seat(void *self)
 {
-    weft_result result = WEFT_OK;
-    for (int i = 0; i < MAX_CALLS && result == WEFT_OK; i++)
-        result = coll_seat_call(seat);
-    return result;
+    return coll_seat_close(self);
+}
+
+struct victim_seat coll_seat_of_victim(struct coll_seat *seat)
+{
+    return (struct victim_seat){
+        seat->rank.context, seat->rank.comm, seat->rank.stream, issue, close_seat, seat};
 }

@@ -3,6 +3,7 @@
  * int return 0, or 1 with context->failure set. */
 #pragma once
 
+#include "harness/victim.h"
 #include "oracle/coll_call.h"
 
 /* Elements of 4 bytes: by packets, and not. */
@@ -21,7 +22,7 @@ int coll_seat_open(struct coll_seat *seat, struct ranks_context *context, uint32
 /* Also after a failure. */
 int coll_seat_close(struct coll_seat *seat);
 
-weft_result coll_seat_issue(const struct coll_seat *seat);
 /* Issues and waits; the first error of either. */
 weft_result coll_seat_call(const struct coll_seat *seat);
-weft_result coll_seat_call_until_failure(const struct coll_seat *seat);
+/* For one that is struck, or sees another struck. */
+struct victim_seat coll_seat_of_victim(struct coll_seat *seat);

@@ -83,3 +83,43 @@ weft_result ep_operation_run(struct ep_rank *self, const struct ep_buffers *buff
     const weft_result result = ep_operation_issue(self, buffers, operation);
     return result != WEFT_OK ? result : weft_stream_synchronize(self->stream);
 }
+
+/* ---------------------------------------------------------------- ranks that are struck */
+
+int ep_seat_open(struct ep_seat *seat, struct ep_rank *self, enum ep_operation operation,
+                 int64_t hidden)
+{
+    *seat = (struct ep_seat){.self = self, .operation = operation};
+    if (ep_buffers_create(self, hidden, &seat->buffers))
+        return 1;
+    RANK_CHECK_OK(self->context, ep_operation_run(self, &seat->buffers, operation));
+    return 0;
+}
+
+int ep_seat_close(struct ep_seat *seat)
+{
+    struct ep_rank *self = seat->self;
+    (void)weft_stream_synchronize(self->stream);
+    if (ep_buffers_destroy(self, &seat->buffers))
+        return 1;
+    RANK_CHECK_OK(self->context, weft_ep_handle_destroy(self->handle));
+    RANK_CHECK_OK(self->context, weft_ep_destroy(self->ep));
+    return ep_rank_close(self);
+}
+
+static weft_result issue(void *seat)
+{
+    const struct ep_seat *own = seat;
+    return ep_operation_issue(own->self, &own->buffers, own->operation);
+}
+
+static int close_seat(void *seat)
+{
+    return ep_seat_close(seat);
+}
+
+struct victim_seat ep_seat_of_victim(struct ep_seat *seat)
+{
+    return (struct victim_seat){
+        seat->self->context, seat->self->comm, seat->self->stream, issue, close_seat, seat};
+}

@@ -65,6 +65,10 @@ void ll_fill_token(const struct ll_case *problem, int32_t step, int32_t rank, in
     const struct element_source source = {draw(problem, DRAW_ELEMENTS, step, rank, 0),
                                           problem->dtype, ELEMENTS_NUMBERS, NULL};
     elements_fill(&source, token, 0, (uint64_t)problem->hidden, elements);
+    for (int32_t i = 0; i < problem->hidden && problem->group_elements > 0; i++)
+        element_store(problem->dtype, elements, i,
+                      element_load(problem->dtype, elements, i) /
+                          (float)(1 << i / problem->group_elements % 3));
 }
 
 weft_ll_config ll_config(const struct ll_case *problem)

@@ -74,6 +74,7 @@ int64_t ll_expert(const struct ll_case *problem, int32_t step, int32_t rank, int
                   int32_t k);
 float ll_weight(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
                 int32_t k);
+/* Groups that have a scale differ in their size, so that scales do, of whatever kind. */
 void ll_fill_token(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
                    void *elements);
 
