@@ -5,7 +5,6 @@
 #include "harness/memory.h"
 #include "oracle/ep_oracle.h"
 #include "workload/elements.h"
-#include "workload/logarithmic.h"
 
 /* Whose rows are summed: those that answer a token. */
 struct answers {
@@ -30,24 +29,6 @@ static float bias_element(const struct ep_oracle_combine *combine, int which, in
                                         : element_load(combine->dtype, combine->bias[which], i);
 }
 
-/* To a type and back. */
-static void round_row(weft_dtype wire, float *values, int64_t num_elements)
-{
-    if (wire != WEFT_LOG_10BIT) {
-        for (int64_t i = 0; i < num_elements; i++) {
-            element_store(wire, &values[i], 0, values[i]);
-            values[i] = element_load(wire, &values[i], 0);
-        }
-        return;
-    }
-    uint8_t *row =
-        tests_alloc((size_t)(num_elements / LOGARITHMIC_GROUP) * LOGARITHMIC_GROUP_BYTES);
-    logarithmic_make_row(WEFT_FP32, values, num_elements, row);
-    for (int64_t i = 0; i < num_elements; i++)
-        values[i] = logarithmic_number(row, num_elements, i);
-    tests_free(row);
-}
-
 typedef void add_answer(const struct answers *answers, int32_t rank, int32_t row_idx, float *sum);
 
 static void add_row(const struct answers *answers, int32_t rank, int32_t row_idx, float *sum)
@@ -59,7 +40,7 @@ static void add_row(const struct answers *answers, int32_t rank, int32_t row_idx
     for (int64_t i = 0; i < combine->hidden; i++)
         row[i] = element_load(combine->dtype, x, i);
     if (answers->problem->num_nodes == 1 && ep_oracle_is_narrower(combine->wire, combine->dtype))
-        round_row(ep_oracle_wire_dtype(combine->wire), row, combine->hidden);
+        elements_round(ep_oracle_wire_dtype(combine->wire), row, (size_t)combine->hidden);
     for (int64_t i = 0; i < combine->hidden; i++)
         sum[i] += row[i];
     tests_free(row);
@@ -99,7 +80,7 @@ static void add_answers(const struct answers *answers, add_answer *add, weft_dty
         for (int64_t i = 0; i < n; i++)
             partial[i] = 0.0F;
         add_node(answers, node, add, partial);
-        round_row(wire, partial, n);
+        elements_round(wire, partial, (size_t)n);
         for (int64_t i = 0; i < n; i++)
             sum[i] += partial[i];
     }

@@ -17,8 +17,8 @@ struct answered {
 
 static float rounded_to(weft_dtype dtype, float value)
 {
-    element_store(dtype, &value, 0, value);
-    return element_load(dtype, &value, 0);
+    elements_round(dtype, &value, 1);
+    return value;
 }
 
 static float rounded(const struct shape *shape, float value)

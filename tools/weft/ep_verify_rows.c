@@ -6,7 +6,6 @@
 #include "ep_pass.h"
 #include "ep_verify.h"
 #include "workload/convert.h"
-#include "workload/logarithmic.h"
 #include "workload/quantised.h"
 #include "workload/rng.h"
 
@@ -111,20 +110,6 @@ void ep_verify_fill_row(struct ep_verifier *verifier, int64_t token, unsigned ch
         quantise_row(verifier, row);
 }
 
-/* There and back; WEFT_FP32: nothing. */
-static void round_values(struct ep_verifier *verifier, weft_dtype dtype, float *values)
-{
-    const int64_t hidden = verifier->layer->options->hidden;
-    if (dtype == WEFT_LOG_10BIT) {
-        logarithmic_make_row(WEFT_FP32, values, hidden, verifier->row);
-        for (int64_t h = 0; h < hidden; h++)
-            values[h] = logarithmic_number(verifier->row, hidden, h);
-    } else if (dtype != WEFT_FP32) {
-        elements_from_fp32(dtype, values, (size_t)hidden, verifier->row);
-        elements_to_fp32(dtype, verifier->row, (size_t)hidden, values);
-    }
-}
-
 /* What a rank answers that sums before it rounds once: one row, scaled by all its experts at once. */
 static void answer_scaled(struct ep_verifier *verifier, int64_t token, int32_t r)
 {
@@ -154,7 +139,7 @@ static void add_answer(struct ep_verifier *verifier, int64_t token, int32_t r)
     const struct ep_options *options = verifier->layer->options;
     answer_scaled(verifier, token, r);
     if (are_rounded(verifier->layer))
-        round_values(verifier, ep_wire_dtype(options), verifier->y);
+        elements_round(ep_wire_dtype(options), verifier->y, (size_t)options->hidden);
     for (size_t h = 0; h < (size_t)options->hidden; h++)
         verifier->partial[h] += verifier->y[h];
 }
@@ -170,8 +155,8 @@ static void sum_node(struct ep_verifier *verifier, int64_t token, int32_t node)
             add_answer(verifier, token, r);
     const int is_sent = layer->num_nodes > 1;
     const weft_dtype wire = ep_wire_dtype(layer->options);
-    round_values(verifier, is_sent && wire != WEFT_DTYPE_NONE ? wire : layer->options->kind,
-                 verifier->partial);
+    elements_round(is_sent && wire != WEFT_DTYPE_NONE ? wire : layer->options->kind,
+                   verifier->partial, hidden);
 }
 
 /* The rows of the token on all ranks that had it, summed as combine documents. With one node, rounding its sum

@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "workload/elements.h"
-#include "workload/logarithmic.h"
 #include "workload/quantised.h"
+
+enum { MOST_ELEMENT_BYTES = 4 };
 
 static int is_by_expert(const struct ll_oracle *oracle)
 {
@@ -65,9 +66,9 @@ int ll_oracle_open(struct ll_oracle *oracle, const weft_ll_config *config,
         .first_tokens = calloc(num_ranks + 1, sizeof *oracle->first_tokens),
         .selections = calloc(num_ranks * (size_t)world->most_local + 1, sizeof *oracle->selections),
         .input = calloc(5 * hidden, sizeof *oracle->input),
-        .wide = calloc(1, (hidden + LOGARITHMIC_GROUP_BYTES) * sizeof(float)),
+        .wide = calloc(1, hidden * MOST_ELEMENT_BYTES),
         .codes = calloc(1, ll_sent_bytes(config)),
-        .scales = calloc(1, ((size_t)ll_num_groups(config) + 4) * sizeof(float)),
+        .scales = calloc(1, ((size_t)ll_num_groups(config) + 4) * MOST_ELEMENT_BYTES),
     };
     if (config->expert_capacity == 0)
         oracle->config.expert_capacity = world->num_ranks * config->max_tokens;
@@ -196,14 +197,6 @@ void ll_oracle_fill_sent(struct ll_oracle *oracle, int64_t token, void *elements
     quantised_make_row(&form, oracle->wide, oracle->config.hidden, elements, scales);
 }
 
-/* There and back. */
-static void round_values(struct ll_oracle *oracle, weft_dtype dtype, float *values)
-{
-    const size_t hidden = (size_t)oracle->config.hidden;
-    elements_from_fp32(dtype, values, hidden, oracle->wide);
-    elements_to_fp32(dtype, oracle->wide, hidden, values);
-}
-
 /* Fills in oracle->input with the numbers that experts compute with. */
 static void load_input(struct ll_oracle *oracle, int64_t token)
 {
@@ -218,7 +211,7 @@ static void load_input(struct ll_oracle *oracle, int64_t token)
     for (int64_t i = 0; i < config->hidden; i++)
         oracle->input[i] =
             quantised_number(&form, (const char *)oracle->codes, (const char *)oracle->scales, i);
-    round_values(oracle, config->dtype, oracle->input);
+    elements_round(config->dtype, oracle->input, (size_t)config->hidden);
 }
 
 /* ---------------------------------------------------------------- answers */
@@ -230,7 +223,7 @@ static void run_expert(struct ll_oracle *oracle, int32_t rank, int32_t local_exp
     memcpy(oracle->values, oracle->input, hidden * sizeof *oracle->values);
     oracle->content.run_expert(oracle->content.of, rank, local_expert, oracle->values,
                                oracle->config.hidden);
-    round_values(oracle, oracle->config.dtype, oracle->values);
+    elements_round(oracle->config.dtype, oracle->values, hidden);
 }
 
 static void add_weighed(const struct ll_oracle *oracle, float weight, const float *values,
@@ -259,7 +252,7 @@ static void sum_of_rank(struct ll_oracle *oracle, int64_t token, int32_t rank)
             add_weighed(oracle, choices[k].weight, oracle->values, oracle->answer);
         }
     if (!is_by_expert(oracle)) /* it is a row of the caller's */
-        round_values(oracle, oracle->config.dtype, oracle->answer);
+        elements_round(oracle->config.dtype, oracle->answer, (size_t)oracle->config.hidden);
 }
 
 void ll_oracle_fill_answer(struct ll_oracle *oracle, const struct ll_row *row, void *elements)
@@ -275,19 +268,13 @@ void ll_oracle_fill_answer(struct ll_oracle *oracle, const struct ll_row *row, v
 }
 
 /* As the answers' type keeps them. Logarithms are those of a row of dtype. */
-static void round_answer(struct ll_oracle *oracle, float *values)
+static void round_answer(const struct ll_oracle *oracle, float *values)
 {
-    const weft_ll_config *config = &oracle->config;
-    if (config->answer_dtype != WEFT_DTYPE_NONE && config->answer_dtype != WEFT_LOG_10BIT) {
-        round_values(oracle, config->answer_dtype, values);
-        return;
-    }
-    round_values(oracle, config->dtype, values);
-    if (config->answer_dtype == WEFT_DTYPE_NONE)
-        return;
-    logarithmic_make_row(WEFT_FP32, values, config->hidden, oracle->wide);
-    for (int64_t i = 0; i < config->hidden; i++)
-        values[i] = logarithmic_number(oracle->wide, config->hidden, i);
+    const weft_dtype dtype = oracle->config.answer_dtype;
+    if (dtype == WEFT_DTYPE_NONE || dtype == WEFT_LOG_10BIT)
+        elements_round(oracle->config.dtype, values, (size_t)oracle->config.hidden);
+    if (dtype != WEFT_DTYPE_NONE)
+        elements_round(dtype, values, (size_t)oracle->config.hidden);
 }
 
 /* What the ranks of a node answer, or all where nodes have no sums of theirs. */
