@@ -83,7 +83,8 @@ typedef enum weft_algorithm {
      *
      * Over several nodes the first tree alone, for small messages, in which places are nodes: so 2 log2
      * D hops in place of 2 (D - 1) by RAILS; of a broadcast fewer than 2 log2 D in place of D - 1, which
-     * AUTO takes over 8 nodes or more, up to 32 KiB. What a node adds is the sum of its ranks, as by RAILS,
+     * AUTO takes over 8 nodes or more, up to 32 KiB, or as far as weft_coll_explain's model says, which
+     * knows how far nodes are from each other. What a node adds is the sum of its ranks, as by RAILS,
      * from rail to rail. */
     WEFT_ALGORITHM_TREE = 11
 } weft_algorithm;
@@ -359,13 +360,14 @@ WEFT_API const char *weft_coll_algorithm_name(weft_algorithm algorithm);
 
 /* What has chosen an algorithm; the first of these that says something does. */
 typedef enum weft_coll_reason {
-    WEFT_COLL_ONLY_ONE = 0, /* over several nodes, but for small broadcasts over many */
+    WEFT_COLL_ONLY_ONE = 0, /* over several nodes, but for broadcasts over many */
     WEFT_COLL_PINNED = 1,   /* by weft_coll_config, or asked for by the call that explains it */
     WEFT_COLL_TABLE = 2,    /* a row of the file that WEFT_TUNING names */
     /* A row of a table that the library has with it: of just this GPU and number of ranks, where
      * each rank has a GPU of its own. */
     WEFT_COLL_SHIPPED_TABLE = 3,
-    WEFT_COLL_FORMULA = 4 /* the size, by limits that were measured on such machines */
+    WEFT_COLL_FORMULA = 4, /* the size, by limits that were measured on such machines */
+    WEFT_COLL_MODEL = 5    /* what a model expects of each, of broadcasts over many nodes */
 } weft_coll_reason;
 
 typedef struct weft_coll_explanation {
@@ -375,15 +377,25 @@ typedef struct weft_coll_explanation {
     int32_t num_blocks; /* that are asked for; 0: the machine chooses, as of warps */
     int32_t num_warps;
     /* What a model expects of it, in order, with memory that the others reach: how long it takes,
-     * and how much of that whatever the bytes. 0: the model does not know (several nodes). */
+     * and how much of that whatever the bytes. 0: the model does not know (multicast; several nodes
+     * on machine cuda). */
     double expected_us;
     double latency_us;
-    uint64_t link_bytes;      /* that the busiest rank writes to others and reads of them */
+    /* That the busiest rank writes to others and reads of them; over several nodes that the busiest
+     * node sends. */
+    uint64_t link_bytes;
     double link_gbps;         /* of a rank's links, measured or assumed; 0: ranks share memory */
     uint64_t table_max_bytes; /* the row is for no more; 0: no table has chosen, as of the next */
     int32_t table_line;
     int32_t reserved;
     char table[128]; /* the file, or the device whose table the library has; "" */
+    /* Over several nodes, else 0: how long a message takes from one to another, but for what its ends
+     * do, as the network has told when the communicator was made, or as is assumed where it does not
+     * tell; what a node's port carries, 0 if nobody tells; and how many messages follow each other. */
+    double net_latency_us;
+    double net_gbps;
+    int32_t num_hops;
+    int32_t net_is_measured; /* the latency; else it is assumed */
 } weft_coll_explanation;
 
 /* Which algorithm an operation of `bytes`, as of weft_coll_algorithm, would use, why, and how long it

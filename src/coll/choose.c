@@ -3,8 +3,9 @@
  * they have nothing, by a formula. Every rank must choose alike, so the choice depends on what is the same on
  * all of them.
  *
- * The formula's limits are measured, and the model (model.h) does not stand in for them: it would choose
- * what is 2 % slower at 512 KiB among 4 H200, and 23 % at 8 MiB gathered among 2, and nothing that is faster. */
+ * The formula's limits are measured, and on a node the model (model.h) does not stand in for them: it would choose
+ * what is 2 % slower at 512 KiB among 4 H200, and 23 % at 8 MiB gathered among 2, and nothing that is faster. Between
+ * nodes it does, since limits depend on how far these are (model_nodes.h). */
 #include "coll/coll.h"
 #include "coll/model.h"
 #include "ops/names.h"
@@ -147,16 +148,41 @@ int weft__coll_chooses_trees(const weft_comm *comm)
     return comm->topology.num_nodes >= weft__coll_defaults(comm)->tree_least_nodes;
 }
 
+static double expected_us(const weft_coll *coll, weft_algorithm algorithm, uint64_t row_bytes)
+{
+    const struct weft__coll_work work = {WEFT_BROADCAST, algorithm, row_bytes,
+                                         coll->comm->num_ranks};
+    struct weft__coll_expectation expectation;
+    return weft__coll_expect_by(coll, &work, &expectation)
+               ? expectation.latency_us + expectation.transfer_us
+               : 0;
+}
+
+/* By size, unless the model expects one to be clearly faster than the other, as a tree is where nodes are far from each
+ * other. docs/performance.md has what that gains. */
+static struct weft__coll_choice choose_broadcast(const weft_coll *coll, uint64_t row_bytes)
+{
+    const double tree_us = expected_us(coll, WEFT_ALGORITHM_TREE, row_bytes);
+    const double rails_us = expected_us(coll, WEFT_ALGORITHM_RAILS, row_bytes);
+    const double clearly = 0.9; /* of the other's time */
+    if (tree_us < clearly * rails_us || rails_us < clearly * tree_us)
+        return (struct weft__coll_choice){.algorithm = tree_us < rails_us ? WEFT_ALGORITHM_TREE
+                                                                          : WEFT_ALGORITHM_RAILS,
+                                          .reason = WEFT_COLL_MODEL};
+    return (struct weft__coll_choice){
+        .algorithm = row_bytes <= weft__coll_defaults(coll->comm)->tree_broadcast_bytes
+                         ? WEFT_ALGORITHM_TREE
+                         : WEFT_ALGORITHM_RAILS,
+        .reason = WEFT_COLL_FORMULA};
+}
+
 static struct weft__coll_choice choose_over_nodes(const weft_coll *coll, weft_collective collective,
                                                   uint64_t row_bytes)
 {
-    const uint64_t most = weft__coll_defaults(coll->comm)->tree_broadcast_bytes;
-    if (collective != WEFT_BROADCAST || !weft__coll_chooses_trees(coll->comm))
-        return (struct weft__coll_choice){.algorithm = WEFT_ALGORITHM_RAILS,
-                                          .reason = WEFT_COLL_ONLY_ONE};
-    return (struct weft__coll_choice){.algorithm = row_bytes <= most ? WEFT_ALGORITHM_TREE
-                                                                     : WEFT_ALGORITHM_RAILS,
-                                      .reason = WEFT_COLL_FORMULA};
+    if (collective == WEFT_BROADCAST && weft__coll_chooses_trees(coll->comm))
+        return choose_broadcast(coll, row_bytes);
+    return (struct weft__coll_choice){.algorithm = WEFT_ALGORITHM_RAILS,
+                                      .reason = WEFT_COLL_ONLY_ONE};
 }
 
 struct weft__coll_choice weft__coll_choose(const weft_coll *coll, weft_collective collective,

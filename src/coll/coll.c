@@ -20,7 +20,7 @@ struct terms {
     int32_t num_blocks;
     int32_t num_channels, num_slots, slot_bytes; /* as asked for */
     int32_t direct_blocks[WEFT__NUM_WORKS];      /* may differ: the fewest are used */
-    int32_t shares_cores;                        /* may differ: some do */
+    struct weft__coll_wire wire;                 /* may differ: see between.c */
     char device[WEFT__TUNING_NAME_BYTES];        /* may differ: then no table is shipped for it */
 };
 
@@ -80,10 +80,10 @@ static void agree_on_blocks(weft_coll *coll, const struct terms *all)
     }
 }
 
-static void agree_on_cores(weft_coll *coll, const struct terms *all)
+static void agree_on_wires(weft_coll *coll, const struct terms *all)
 {
     for (int32_t rank = 0; rank < coll->comm->num_ranks; rank++)
-        coll->shares_cores |= all[rank].shares_cores;
+        weft__coll_add_wire(&coll->wire, &all[rank].wire);
 }
 
 static void agree_on_device(weft_coll *coll, const struct terms *all)
@@ -109,8 +109,7 @@ static weft_result agree(weft_coll *coll)
     own.slot_bytes = (int32_t)coll->asked.slot_bytes;
     weft__coll_choose_direct_blocks(coll, own.direct_blocks);
     weft__coll_measured_device(comm, own.device);
-    if (weft__machine_of(comm)->shares_cores != NULL)
-        own.shares_cores = weft__machine_of(comm)->shares_cores(comm);
+    own.wire = weft__coll_own_wire(comm);
     weft_result result;
     struct terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
     if (all == NULL)
@@ -119,7 +118,7 @@ static weft_result agree(weft_coll *coll)
     if (result == WEFT_OK) {
         agree_on_blocks(coll, all);
         agree_on_device(coll, all);
-        agree_on_cores(coll, all);
+        agree_on_wires(coll, all);
     }
     free(all);
     return result;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "coll/groups.h"
+#include "coll/model_nodes.h"
 #include "coll/tuning.h"
 #include "ops/exchange.h"
 #include "ops/names.h"
@@ -36,7 +37,7 @@ struct weft_coll {
     int32_t num_blocks;                           /* 0: the machine's choice */
     int32_t num_warps;
     int32_t direct_blocks[WEFT__NUM_WORKS]; /* of direct programs: the same on all ranks */
-    int shares_cores;                       /* somewhere ranks take turns on a core */
+    struct weft__coll_wire wire;            /* as all ranks have agreed */
     struct weft__tuning tuning;             /* rank 0's, and behind it what is shipped */
     char device[WEFT__TUNING_NAME_BYTES];   /* of all ranks; "": not the same, or not measured */
     struct wp_multicast_queues queues;      /* on one node: as a multicast object would have them */
@@ -163,6 +164,14 @@ weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective co
 uint64_t weft__coll_part_bytes(uint64_t row_bytes, int32_t num_parts);
 struct weft__grid weft__coll_grid(const struct weft__coll_call *call,
                                   const struct weft__work *work);
+
+/* between.c: what this rank knows */
+struct weft__coll_wire weft__coll_own_wire(const weft_comm *comm);
+/* What another one knows is agreed on. */
+void weft__coll_add_wire(struct weft__coll_wire *agreed, const struct weft__coll_wire *wire);
+/* Over several nodes; 0: the model does not know it. */
+int weft__coll_expect_by(const weft_coll *coll, const struct weft__coll_work *work,
+                         struct weft__coll_expectation *expectation);
 
 /* explain.c; semantics: weft_coll_explain. *explanation is zero. */
 weft_result weft__coll_explain(const weft_coll *coll, weft_collective collective,

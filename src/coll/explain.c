@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Why an operation goes as it does, and how long that is expected to take. */
+#include <math.h>
 #include <stdio.h>
 
 #include "coll/coll.h"
@@ -32,21 +33,47 @@ void weft__coll_measured_device(const weft_comm *comm, char name[WEFT__TUNING_NA
     snprintf(name, WEFT__TUNING_NAME_BYTES, "%s", device.name);
 }
 
-/* Several nodes are not modelled: nobody has measured the network. */
-static void expect(const weft_coll *coll, weft_collective collective, uint64_t row_bytes,
-                   weft_coll_explanation *explanation)
+static void tell(const struct weft__coll_expectation *expectation,
+                 weft_coll_explanation *explanation)
+{
+    explanation->latency_us = expectation->latency_us;
+    explanation->expected_us = expectation->latency_us + expectation->transfer_us;
+    explanation->link_bytes = expectation->link_bytes;
+}
+
+static void expect_on_a_node(const weft_coll *coll, const struct weft__coll_work *work,
+                             weft_coll_explanation *explanation)
 {
     const struct weft__coll_site site = site_of(coll->comm);
     const struct weft__coll_costs costs = weft__coll_costs_at(&site);
+    struct weft__coll_expectation expectation;
+    if (!weft__coll_expect(&costs, work, &expectation))
+        return;
+    tell(&expectation, explanation);
+    explanation->link_gbps = site.link_gbps;
+}
+
+static void expect_between_nodes(const weft_coll *coll, const struct weft__coll_work *work,
+                                 weft_coll_explanation *explanation)
+{
+    struct weft__coll_expectation expectation;
+    explanation->net_latency_us = weft__coll_latency_us(&coll->wire);
+    explanation->net_is_measured = coll->wire.latency_us > 0;
+    explanation->net_gbps = coll->wire.port_gbps;
+    explanation->num_hops = (int32_t)ceil(weft__coll_hops(work, coll->comm->topology.num_nodes));
+    if (weft__coll_expect_by(coll, work, &expectation))
+        tell(&expectation, explanation);
+}
+
+static void expect(const weft_coll *coll, weft_collective collective, uint64_t row_bytes,
+                   weft_coll_explanation *explanation)
+{
     const struct weft__coll_work work = {collective, explanation->algorithm, row_bytes,
                                          coll->comm->num_ranks};
-    struct weft__coll_expectation expectation;
-    if (coll->comm->topology.num_nodes > 1 || !weft__coll_expect(&costs, &work, &expectation))
-        return;
-    explanation->latency_us = expectation.latency_us;
-    explanation->expected_us = expectation.latency_us + expectation.transfer_us;
-    explanation->link_bytes = expectation.link_bytes;
-    explanation->link_gbps = site.link_gbps;
+    if (coll->comm->topology.num_nodes > 1)
+        expect_between_nodes(coll, &work, explanation);
+    else
+        expect_on_a_node(coll, &work, explanation);
 }
 
 static void name_table(const weft_coll *coll, const struct weft__tuning_row *row,

@@ -106,25 +106,25 @@ static struct weft__grid grid_of(const struct weft__coll_call *call)
 }
 
 /* Whether a rank has one row to send, or to get, whatever the number of ranks. */
-static int is_of_one_row(const struct weft__coll_call *call)
+static int is_of_one_row(weft_collective collective)
 {
-    return call->collective == WEFT_ALL_REDUCE || call->collective == WEFT_BROADCAST ||
-           call->collective == WEFT_REDUCE;
+    return collective == WEFT_ALL_REDUCE || collective == WEFT_BROADCAST ||
+           collective == WEFT_REDUCE;
 }
 
 /* Where ranks take turns on a core, another rail sends no sooner, but makes one more message, on both sides, and one more
  * turn: so there is one for each ring's worth of what the largest node sends to another. */
-static int32_t num_rails_of(const struct weft__coll_call *call)
+int32_t weft__coll_num_rails(const weft_coll *coll, weft_collective collective, uint64_t row_bytes)
 {
-    const struct wp_rings *rings = &call->coll->internode->rings;
+    const struct wp_rings *rings = &coll->internode->rings;
     const uint64_t num_local = (uint64_t)rings->nodes.most_local;
     const uint64_t ring_bytes =
         (uint64_t)rings->num_channels * (uint64_t)rings->num_slots * wp_chunk_payload(rings);
-    uint64_t bytes = weft__coll_row_bytes(call);
-    if (!call->coll->shares_cores || rings->nodes.num_nodes == 1)
+    uint64_t bytes = row_bytes;
+    if (coll->wire.ranks_per_core <= 1 || rings->nodes.num_nodes == 1)
         return rings->nodes.num_rails;
-    if (!is_of_one_row(call))
-        bytes *= call->collective == WEFT_ALL_TO_ALL ? num_local * num_local : num_local;
+    if (!is_of_one_row(collective))
+        bytes *= collective == WEFT_ALL_TO_ALL ? num_local * num_local : num_local;
     const uint64_t num_filled = bytes == 0 ? 1 : (bytes + ring_bytes - 1) / ring_bytes;
     return num_filled < (uint64_t)rings->nodes.num_rails ? (int32_t)num_filled
                                                          : rings->nodes.num_rails;
@@ -152,7 +152,7 @@ static weft_result launch(const struct weft__coll_call *call, weft_algorithm alg
     } else {
         args.tree = coll->internode->tree;
         args.tree.num_levels = 0;
-        args.rings.nodes.num_rails = num_rails_of(call);
+        args.rings.nodes.num_rails = weft__coll_num_rails(coll, call->collective, row_bytes);
     }
     /* Calls of several sizes, which may go by several algorithms, differ in their size. */
     args.message.call.head =
@@ -270,7 +270,7 @@ weft_result weft__coll_internode_run(const struct weft__coll_call *call, weft_al
     WEFT__TRY(broadcast_from_output(call, arrays));
     const int32_t num_ranks = call->coll->comm->num_ranks;
     const uint64_t most = call->coll->staging_bytes /
-                          (is_of_one_row(call) ? 1 : (uint64_t)num_ranks) /
+                          (is_of_one_row(call->collective) ? 1 : (uint64_t)num_ranks) /
                           wp_dtype_bytes(call->dtype);
     if ((!arrays[0].is_staged && !arrays[1].is_staged) || call->count <= most)
         return run_piece(call, algorithm, arrays, 0, call->count);

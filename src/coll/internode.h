@@ -6,6 +6,9 @@
 #include "ops/rings.h"
 #include "programs/internode_collective.h"
 
+/* A tree's: more goes around the ring, so each slot need not be long. */
+enum { WEFT__COLL_TREE_SLOT_BYTES = (16 << 10) + WP_CHUNK_HEADER_BYTES };
+
 struct weft__coll_internode {
     struct weft__nodes nodes;
     struct wp_rings rings;
@@ -24,6 +27,8 @@ weft_result weft__coll_internode_create_nodes(weft_coll *coll);
 weft_result weft__coll_internode_create_rings(weft_coll *coll);
 void weft__coll_internode_destroy(weft_coll *coll);
 
+/* How many rails an operation has. */
+int32_t weft__coll_num_rails(const weft_coll *coll, weft_collective collective, uint64_t row_bytes);
 /* By RAILS, or between nodes TREE. */
 weft_result weft__coll_internode_run(const struct weft__coll_call *call, weft_algorithm algorithm);
 

@@ -83,7 +83,7 @@ static const struct moves passes_sum_on = {.way = WEFT__COLL_PIECES,
                                            .copied = {.rows = 1}};
 
 /* The busiest links of operations with a root are the root's: what others send comes over them one after the
- * other. MULTICAST and RAILS are not modelled: what a switch and a network do is not measured. */
+ * other. MULTICAST is not modelled: what a switch does is not measured; RAILS is in model_nodes.c. */
 static const struct moves *const moves_of[WEFT__NUM_COLLECTIVES][WEFT__NUM_ALGORITHMS] = {
     [WEFT_ALL_REDUCE] = {[WEFT_ALGORITHM_ONESHOT] = &sends_row,
                          [WEFT_ALGORITHM_TWOSHOT_PACKETS] = &sends_parts_twice,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How long a collective is expected to take on one node: a start, and the bytes that its busiest rank moves. What
  * an algorithm moves is a row of a table; what that takes is the costs of a machine. The model tells, and chooses
- * nothing (choose.c says why). */
+ * nothing (choose.c says why). Between nodes: model_nodes.h. */
 #pragma once
 
 #include "weft.h"

@@ -4,9 +4,6 @@
 #include "ops/nodes.h"
 #include "topo/trees.h"
 
-/* More goes around the ring: each slot need not be long. */
-enum { MOST_SLOT_BYTES = (16 << 10) + WP_CHUNK_HEADER_BYTES };
-
 static int is_wanted(const weft_coll *coll)
 {
     return coll->comm->topology.num_nodes > 1 &&
@@ -53,8 +50,8 @@ weft_result weft__coll_tree_create(weft_coll *coll)
     tree->rings.reach = 0;
     tree->rings.num_tree_ways = WP_TREE_NUM_WAYS;
     tree->rings.words = tree->rings.slots = NULL;
-    if (tree->rings.slot_bytes > MOST_SLOT_BYTES)
-        tree->rings.slot_bytes = MOST_SLOT_BYTES;
+    if (tree->rings.slot_bytes > WEFT__COLL_TREE_SLOT_BYTES)
+        tree->rings.slot_bytes = WEFT__COLL_TREE_SLOT_BYTES;
     WEFT__TRY(weft__comm_agree(coll->comm,
                                machine->alloc(coll->comm, weft__rings_counters_bytes(&tree->rings),
                                               &coll->internode->tree_counters),

@@ -5,16 +5,32 @@
 
 #include "comm/comm.h"
 
-enum weft__cores weft__count_cores(const weft_comm *comm)
+struct shared_cores {
+    int32_t num_ranks, num_cores;
+};
+
+static struct shared_cores count(const weft_comm *comm)
 {
     const struct weft__identity *own = &comm->identities[comm->rank];
-    int32_t num_here = 0;
     cpu_set_t set;
-    const int num_cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    struct shared_cores shared = {0, sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                                                 : 1};
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
-        num_here += comm->identities[rank].host_key == own->host_key &&
-                    comm->identities[rank].cores_key == own->cores_key;
-    if (2 * num_here <= num_cores)
+        shared.num_ranks += comm->identities[rank].cores_key == own->cores_key;
+    return shared;
+}
+
+enum weft__cores weft__count_cores(const weft_comm *comm)
+{
+    const struct shared_cores shared = count(comm);
+    if (2 * shared.num_ranks <= shared.num_cores)
         return WEFT__TWO_CORES_FOR_EACH_RANK;
-    return num_here <= num_cores ? WEFT__CORE_FOR_EACH_RANK : WEFT__FEWER_CORES_THAN_RANKS;
+    return shared.num_ranks <= shared.num_cores ? WEFT__CORE_FOR_EACH_RANK
+                                                : WEFT__FEWER_CORES_THAN_RANKS;
+}
+
+double weft__ranks_per_core(const weft_comm *comm)
+{
+    const struct shared_cores shared = count(comm);
+    return (double)shared.num_ranks / shared.num_cores;
 }

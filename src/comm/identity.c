@@ -36,19 +36,21 @@ static weft_result hash_namespace(uint64_t *hash, const char *path)
     return WEFT_OK;
 }
 
-/* The cores of the calling thread: ranks that are threads may be bound apart. */
-static uint64_t hash_cores(void)
+/* The cores of the calling thread, of this kernel, whichever container it is in: ranks that are threads may be bound
+ * apart. */
+static uint64_t hash_cores(uint64_t boot_hash)
 {
     cpu_set_t cores;
     return sched_getaffinity(0, sizeof(cores), &cores) == 0
-               ? weft__hash(WEFT__HASH_SEED, &cores, sizeof(cores))
-               : WEFT__HASH_SEED;
+               ? weft__hash(boot_hash, &cores, sizeof(cores))
+               : boot_hash;
 }
 
 weft_result weft__identity_of_process(struct weft__identity *identity)
 {
-    uint64_t host_key = WEFT__HASH_SEED;
-    weft_result result = hash_boot_id(&host_key);
+    uint64_t boot_hash = WEFT__HASH_SEED;
+    weft_result result = hash_boot_id(&boot_hash);
+    uint64_t host_key = boot_hash;
     if (result == WEFT_OK)
         result = hash_namespace(&host_key, "/proc/self/ns/pid");
     if (result == WEFT_OK)
@@ -59,7 +61,7 @@ weft_result weft__identity_of_process(struct weft__identity *identity)
                                         .uid = getuid(),
                                         .host_key = host_key,
                                         .node_key = host_key,
-                                        .cores_key = hash_cores()};
+                                        .cores_key = hash_cores(boot_hash)};
     return WEFT_OK;
 }
 

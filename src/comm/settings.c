@@ -81,6 +81,11 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
          "of GPUs itself: off, on if it can, or auto, which is on where "
          "all ranks of other nodes are reached by RDMA",
          WORDS("auto", "on", "off")},
+    [WEFT__SETTING_NET_LATENCY_US] =
+        {"WEFT_NET_LATENCY_US", NULL,
+         "how long a message takes from node to node, in microseconds: what the model of "
+         "collectives believes in place of what the network tells",
+         NUMBER(1, 10000000)},
     [WEFT__SETTING_TUNING] = {"WEFT_TUNING", NULL,
                               "file of weft tune that chooses the algorithms of collectives; only "
                               "rank 0's counts",

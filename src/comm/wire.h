@@ -49,7 +49,7 @@ struct weft__identity {
     uint32_t uid;
     uint64_t host_key;     /* equal: can share memory */
     uint64_t node_key;     /* equal: same node */
-    uint64_t cores_key;    /* equal, on one host: may run on the same cores */
+    uint64_t cores_key;    /* equal: may run on the same cores, be they in two containers */
     uint64_t socket_id[2]; /* names the socket on which it takes file descriptors */
 };
 

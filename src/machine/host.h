@@ -114,8 +114,8 @@ struct weft__machine {
     weft_result (*describe_device)(int32_t device_idx, weft_device_info *info);
     /* Of this rank, after attach. */
     int32_t (*device_of)(const weft_comm *comm);
-    /* Whether this rank takes turns with other ranks on the cores that they have; NULL: it does not. */
-    int (*shares_cores)(const weft_comm *comm);
+    /* How many ranks of this host take turns on each of its cores; NULL: none does. */
+    double (*ranks_per_core)(const weft_comm *comm);
 
     /* Semantics: weft_net_query; *info is zero. */
     weft_result (*describe_network)(const weft_comm *comm, weft_net_info *info);

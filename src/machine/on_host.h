@@ -40,7 +40,7 @@ int weft__on_host_stream_is_capturing(weft_stream *stream);
                   .detach = weft__on_host_do_nothing},                                             \
         .kind = WEFT_MACHINE_CPU, .max_windows = WEFT__ON_HOST_MAX_WINDOWS,                        \
         .describe = weft__on_host_describe, .describe_device = weft__on_host_describe_device,      \
-        .device_of = weft__on_host_device_of, .shares_cores = shares_cores,                        \
+        .device_of = weft__on_host_device_of, .ranks_per_core = ranks_per_core,                    \
         .describe_network = machine_describe_network, .alloc = weft__on_host_alloc,                \
         .free = weft__on_host_free, .network_alloc = weft__on_host_network_alloc,                  \
         .staging_alloc = weft__on_host_network_alloc, .network_free = machine_network_free,        \

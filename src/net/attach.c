@@ -327,6 +327,8 @@ static weft_result find_transports(struct weft__net *net, void *context)
     struct weft__network *network = context;
     WEFT__TRY(weft__net_find_transports(net));
     snprintf(network->transport, sizeof(network->transport), "%s", weft__net_transport(net));
+    network->round_trip_us = weft__net_round_trip_us(net);
+    network->port_gbps = weft__net_port_gbps(network->transport, &weft__sysfs_of_host);
     network->gpu_obstacle = weft__net_gpu_obstacle(net);
     return WEFT_OK;
 }

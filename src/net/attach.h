@@ -23,6 +23,8 @@ struct weft__network {
     const char *gpu_obstacle; /* to the registration of GPUs' memory; NULL: none */
     char devices[WEFT__NET_DEVICES_BYTES];
     char transport[WEFT__NET_TRANSPORT_BYTES];
+    double round_trip_us;                /* to another node; 0: not known, as the next */
+    double port_gbps;                    /* of this host's ports that are used */
     char reason[WEFT__NET_REASON_BYTES]; /* why this engine */
 };
 

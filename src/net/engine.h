@@ -113,6 +113,8 @@ void weft__net_done(struct weft__net_operation *operation, weft_result result);
 enum weft__net_reach { WEFT__NET_WITHOUT_RDMA, WEFT__NET_BY_RDMA };
 void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *transport,
                                enum weft__net_reach reach);
+/* The least time that anything took there and back, whatever the ends had to do besides; from find_transports. */
+void weft__net_found_round_trip(struct weft__net *net, int32_t peer, double us);
 /* `peer` is who sent it, if the engine vouches for that, else -1, and the header must have the secret. The header may be
  * anything; it is copied, and the payload is read once. */
 void weft__net_receive(struct weft__net *net, int32_t peer, const void *header, size_t header_bytes,

@@ -249,6 +249,36 @@ void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *
                  length > 0 ? "; " : "", transport);
 }
 
+void weft__net_found_round_trip(struct weft__net *net, int32_t peer, double us)
+{
+    net->peers[peer].round_trip_us = us;
+}
+
+/* How many peers are nearer, of those that are known. */
+static int32_t num_nearer(const struct weft__net *net, double us, int32_t *num_known)
+{
+    int32_t num = 0;
+    *num_known = 0;
+    for (int32_t rank = 0; rank < net->config.num_ranks; rank++) {
+        const double other_us = net->peers[rank].round_trip_us;
+        *num_known += other_us > 0;
+        num += other_us > 0 && other_us < us;
+    }
+    return num;
+}
+
+double weft__net_round_trip_us(const struct weft__net *net)
+{
+    double median_us = 0;
+    for (int32_t rank = 0; rank < net->config.num_ranks; rank++) {
+        const double us = net->peers[rank].round_trip_us;
+        int32_t num_known;
+        if (us > median_us && num_nearer(net, us, &num_known) <= num_known / 2)
+            median_us = us;
+    }
+    return median_us;
+}
+
 const char *weft__net_transport(const struct weft__net *net)
 {
     return net->transport;

@@ -255,6 +255,9 @@ const char *weft__net_gpu_obstacle(const struct weft__net *net);
 /* "tcp/eth0", as far as the peers that are connected have the same; else several. */
 const char *weft__net_transport(const struct weft__net *net);
 
+/* Of the peers that are as near as half of those whose distance the engine knows, there and back; 0: it knows none. */
+double weft__net_round_trip_us(const struct weft__net *net);
+
 /* Changes how long close may take, from now on. */
 void weft__net_set_close_ms(struct weft__net *net, uint32_t close_ms);
 /* Waits up to close_ms until the peers that live have taken what was sent to them, then takes

@@ -36,6 +36,7 @@ struct weft__net_peer {
     } state;
     enum { WEFT__NET_NOTHING_LEFT, WEFT__NET_TO_BE_DROPPED } rest; /* of a peer that is gone */
     char reason[WEFT__NET_REASON_BYTES];
+    double round_trip_us;                         /* 0: not known */
     uint64_t region_bytes[WEFT__NET_MAX_NUMBERS]; /* of regions and steps */
     uint8_t region_access[WEFT__NET_MAX_NUMBERS]; /* enum weft__net_access */
 

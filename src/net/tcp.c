@@ -316,6 +316,8 @@ static weft_result find_transports(void *state)
             continue;
         weft__tcp_name_transport(tcp->peers[rank].watched.fd, name);
         weft__net_found_transport(tcp->net, rank, name, WEFT__NET_WITHOUT_RDMA);
+        weft__net_found_round_trip(tcp->net, rank,
+                                   weft__tcp_round_trip_us(tcp->peers[rank].watched.fd));
     }
     return WEFT_OK;
 }

@@ -109,6 +109,9 @@ void weft__tcp_serve_guest(struct weft__tcp *tcp, struct weft__tcp_guest *guest)
 void weft__tcp_look_at_guests(struct weft__tcp *tcp);
 void weft__tcp_stop_listening(struct weft__tcp *tcp);
 
+/* tcp_round_trip.c: the least that the kernel has seen; 0: it does not tell. */
+double weft__tcp_round_trip_us(int fd);
+
 /* tcp_traffic.c */
 enum weft__net_start weft__tcp_send(void *state, struct weft__net_operation *operation);
 /* Both: the number of events. */

@@ -104,6 +104,21 @@ static int transports_are_listed(void)
     return 0;
 }
 
+/* The distance of a peer that is farther than half of the others at most, of those that are known. */
+static int far_peers_do_not_count(void)
+{
+    static const double far_us[] = {0, 40, 20, 90000, 30, 0};
+    struct weft__net *net;
+    const struct weft__net_config config = {.engine = "tcp", .num_ranks = 6};
+    CHECK(weft__net_open(&config, &net) == WEFT_OK);
+    CHECK(weft__net_round_trip_us(net) == 0);
+    for (int32_t peer = 0; peer < 6; peer++)
+        weft__net_found_round_trip(net, peer, far_us[peer]);
+    CHECK(weft__net_round_trip_us(net) == 40);
+    weft__net_close(net);
+    return 0;
+}
+
 static int tcp_has_no_rdma(void)
 {
     struct weft__net *net;
@@ -246,6 +261,7 @@ TEST(engines_are_chosen_by_name)
     run_child(names_must_be_known);
     run_child(settings_are_read);
     run_child(transports_are_listed);
+    run_child(far_peers_do_not_count);
     run_child(tcp_has_no_rdma);
     run_child(devices_for_rdma_are_found);
     run_child(automatic_takes_ucx_for_rdma_alone);

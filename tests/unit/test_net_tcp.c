@@ -88,6 +88,12 @@ static void expect_to_meet(struct pair *pair)
         assert_int_equal(weft__net_peer_error(pair->nets[0], 1), WEFT_OK);
     }
     assert_int_equal(atomic_load(&pair->words[WORD]), 5);
+    for (int rank = 0; rank < 2;
+         rank++) { /* the kernel has seen how far they are from each other */
+        assert_int_equal(weft__net_find_transports(pair->nets[rank]), WEFT_OK);
+        const double us = weft__net_round_trip_us(pair->nets[rank]);
+        assert_true(us > 0 && us < 10e6);
+    }
 }
 
 /* Until the net has lost its peer. */

@@ -11,6 +11,7 @@
 
 #include "comm/error.h"
 #include "harness/cmocka.h"
+#include "net/devices.h"
 #include "topo/complete.h"
 #include "topo_files.h"
 
@@ -323,6 +324,11 @@ TEST(to_complete_twice_changes_nothing)
     const struct weft__topo_facts facts = {gpus, 2, nets, weft__sysfs_find_nets(&sysfs, nets, 4)};
     struct weft__xml *system = topo_text_read(partial);
     assert_int_equal(facts.num_nets, 1);
+    char transport[64];
+    snprintf(transport, sizeof transport, "rc_mlx5/%s:1", nets[0].name);
+    assert_true(weft__net_port_gbps(transport, &sysfs) == 50);
+    snprintf(transport, sizeof transport, "tcp/%s0; tcp/eth0", nets[0].name);
+    assert_true(weft__net_port_gbps(transport, &sysfs) == 0);
     assert_int_equal(weft__topo_complete(system, &facts, &sysfs), WEFT_OK);
     char *once = topo_print(system);
     assert_int_equal(weft__topo_complete(system, &facts, &sysfs), WEFT_OK);

@@ -57,7 +57,7 @@ static weft_result find(const struct coll_run *run, uint64_t max_bytes, struct t
 static const char *const reason_names[] = {
     [WEFT_COLL_ONLY_ONE] = "only_one", [WEFT_COLL_PINNED] = "pinned",
     [WEFT_COLL_TABLE] = "table",       [WEFT_COLL_SHIPPED_TABLE] = "shipped_table",
-    [WEFT_COLL_FORMULA] = "formula",
+    [WEFT_COLL_FORMULA] = "formula",   [WEFT_COLL_MODEL] = "model",
 };
 
 static json_t *us_or_null(double us)
@@ -87,18 +87,29 @@ static json_t *table_of(const weft_coll_explanation *chosen)
                                               : json_integer((json_int_t)chosen->table_max_bytes));
 }
 
+static json_t *network_of(const weft_coll_explanation *chosen)
+{
+    if (chosen->net_latency_us <= 0)
+        return json_null();
+    return json_pack("{s:f, s:b, s:o, s:i}", "latency_us", chosen->net_latency_us, "is_measured",
+                     chosen->net_is_measured, "gbps",
+                     chosen->net_gbps > 0 ? json_real(chosen->net_gbps) : json_null(), "hops",
+                     chosen->num_hops);
+}
+
 static void print_json(const struct coll_run *run, const struct told *told)
 {
     const weft_coll_explanation *chosen = &told->chosen;
     json_t *object = json_pack(
-        "{s:s, s:s, s:i, s:I, s:s, s:s, s:o, s:i, s:i, s:o, s:o, s:I, s:f, s:o}", "op",
+        "{s:s, s:s, s:i, s:i, s:I, s:s, s:s, s:o, s:i, s:i, s:o, s:o, s:I, s:f, s:o, s:o}", "op",
         collective_names[run->options->op], "machine",
-        coll_machine_name(weft_comm_machine(run->comm)), "ranks", run->options->num_ranks, "bytes",
-        (json_int_t)told->bytes, "algo", weft_coll_algorithm_name(chosen->algorithm), "reason",
-        reason_names[chosen->reason], "table", table_of(chosen), "blocks", chosen->num_blocks,
-        "warps", chosen->num_warps, "expected_us", us_or_null(chosen->expected_us), "latency_us",
+        coll_machine_name(weft_comm_machine(run->comm)), "ranks", run->options->num_ranks, "nodes",
+        run->num_nodes, "bytes", (json_int_t)told->bytes, "algo",
+        weft_coll_algorithm_name(chosen->algorithm), "reason", reason_names[chosen->reason],
+        "table", table_of(chosen), "blocks", chosen->num_blocks, "warps", chosen->num_warps,
+        "expected_us", us_or_null(chosen->expected_us), "latency_us",
         us_or_null(chosen->latency_us), "link_bytes", (json_int_t)chosen->link_bytes, "link_gbps",
-        chosen->link_gbps, "others", others_of(told));
+        chosen->link_gbps, "network", network_of(chosen), "others", others_of(told));
     if (object)
         json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(object);
@@ -106,6 +117,14 @@ static void print_json(const struct coll_run *run, const struct told *told)
 }
 
 /* ---------------------------------------------------------------- text */
+
+static void print_network(const struct coll_run *run, const weft_coll_explanation *any)
+{
+    printf(" on %d nodes, a message takes %.1f us from one to another (%s)", run->num_nodes,
+           any->net_latency_us, any->net_is_measured ? "measured at the start" : "assumed");
+    if (any->net_gbps > 0)
+        printf(", ports of %.2f GB/s", any->net_gbps);
+}
 
 static void print_heading(const struct coll_run *run, const weft_coll_explanation *any)
 {
@@ -117,8 +136,12 @@ static void print_heading(const struct coll_run *run, const weft_coll_explanatio
     printf(", %d ranks", run->options->num_ranks);
     if (any->link_gbps > 0)
         printf(", links of %.0f GB/s", any->link_gbps);
+    if (any->net_latency_us > 0)
+        print_network(run, any);
     printf("\n# Nothing has run: times are what a model expects, in us; the choice is by what was\n"
-           "# measured: a pin, else WEFT_TUNING, else a table or limits of the library.\n#\n"
+           "# measured: a pin, else WEFT_TUNING, else a table or limits of the library, or, of "
+           "broadcasts\n"
+           "# over many nodes, by the model.\n#\n"
            "# %10s %-15s %8s = %6s + %8s  %-28s %s\n",
            "size (B)", "algorithm", "expected", "start", "bytes", "chosen by", "others, expected");
 }
@@ -131,6 +154,9 @@ static void print_reason(const weft_coll_explanation *chosen)
     switch (chosen->reason) {
     case WEFT_COLL_ONLY_ONE:
         snprintf(text, sizeof text, "no other, over nodes");
+        break;
+    case WEFT_COLL_MODEL:
+        snprintf(text, sizeof text, "the model, %d messages on end", chosen->num_hops);
         break;
     case WEFT_COLL_PINNED:
         snprintf(text, sizeof text, "--algo");
@@ -190,6 +216,7 @@ static weft_result explain_all(const struct coll_run *run)
 int coll_explain(const struct coll_job *job, weft_comm *comm)
 {
     struct coll_run run = {.options = job->options, .comm = comm, .rank = weft_comm_rank(comm)};
+    coll_run_find_nodes(&run);
     weft_result result = coll_run_open_coll(&run);
     if (result != WEFT_OK) {
         job_report_and_abort(job->command, comm, result);

@@ -148,7 +148,8 @@ static void check_factors(const struct coll_options *options, struct argp_state 
 static void finish(void *input, struct argp_state *state)
 {
     const struct coll_options *options = input;
-    if (!collective_is_served(options->op, options->algorithm))
+    if (options->algorithm != WEFT_ALGORITHM_RAILS && /* which does all, between nodes */
+        !collective_is_served(options->op, options->algorithm))
         argp_error(state, "--algo %s: does not serve --op %s",
                    weft_coll_algorithm_name(options->algorithm), collective_names[options->op]);
     if (options->calls == COLL_CALLS_GROUP && collective_reduces(options->op))
@@ -200,7 +201,7 @@ static const struct option_row option_table[] = {
     {OPTION_OTHER, "algo", "NAME",
      "auto, oneshot, twoshot_packets, oneshot_pull, twoshot, push, multicast, twoshot_push, relay "
      "or "
-     "ring or tree, as weft.h tells; over several nodes auto or tree",
+     "ring or tree, as weft.h tells; over several nodes auto, rails or tree",
      "auto", .parse = parse_algorithm},
     {OPTION_CHOICE, "calls", "KIND",
      "own: of the operation; group: sends and receives, of operations that do not reduce", "own",

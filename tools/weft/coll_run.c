@@ -39,7 +39,7 @@ static void free_buffer(struct coll_run *run, void *buffer)
         weft_memory_free(run->comm, buffer);
 }
 
-static void find_nodes(struct coll_run *run)
+void coll_run_find_nodes(struct coll_run *run)
 {
     for (int32_t rank = 0; rank < weft_comm_num_ranks(run->comm); rank++) {
         run->node_of_rank[rank] = weft_comm_node(run->comm, rank);
@@ -51,7 +51,7 @@ static void find_nodes(struct coll_run *run)
 weft_result coll_run_open(struct coll_run *run, weft_comm *comm, const struct coll_options *options)
 {
     *run = (struct coll_run){.options = options, .comm = comm, .rank = weft_comm_rank(comm)};
-    find_nodes(run);
+    coll_run_find_nodes(run);
     TRY(weft_stream_create(comm, &run->stream));
     TRY(weft_event_create(comm, &run->start));
     TRY(weft_event_create(comm, &run->stop));

@@ -24,6 +24,9 @@ weft_result coll_run_open(struct coll_run *run, weft_comm *comm,
                           const struct coll_options *options);
 void coll_run_close(struct coll_run *run);
 
+/* Where the ranks are. */
+void coll_run_find_nodes(struct coll_run *run);
+
 /* Collective: what the options say of a weft_coll. */
 weft_result coll_run_open_coll(struct coll_run *run);
 

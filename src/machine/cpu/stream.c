@@ -356,9 +356,9 @@ static weft_result event_elapsed_us(weft_event *start, weft_event *end, double *
 
 /* ---------------------------------------------------------------- the machine */
 
-static int shares_cores(const weft_comm *comm)
+static double ranks_per_core(const weft_comm *comm)
 {
-    return weft__count_cores(comm) == WEFT__FEWER_CORES_THAN_RANKS;
+    return weft__ranks_per_core(comm);
 }
 
 static void wait_launches(weft_comm *comm)

@@ -327,10 +327,9 @@ static void free_network(weft_comm *comm, void *memory)
 }
 
 /* All ranks take turns in one thread. */
-static int shares_cores(const weft_comm *comm)
+static double ranks_per_core(const weft_comm *comm)
 {
-    (void)comm;
-    return 1;
+    return comm->num_ranks;
 }
 
 const struct weft__machine weft__host_machine =
