@@ -58,17 +58,6 @@ weft_result weft__xml_add(struct weft__xml *parent, const char *name, struct wef
     return WEFT_OK;
 }
 
-weft_result weft__xml_add_copy(struct weft__xml *parent, const struct weft__xml *other,
-                               struct weft__xml **child)
-{
-    WEFT__TRY(weft__xml_add(parent, other->name, child));
-    (*child)->line = other->line;
-    for (int32_t i = 0; i < other->num_attributes; i++)
-        WEFT__TRY(
-            weft__xml_set(*child, other->attributes[i].name, "%s", other->attributes[i].value));
-    return WEFT_OK;
-}
-
 static int32_t place_of(const struct weft__xml *element)
 {
     int32_t place = 0;

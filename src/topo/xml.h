@@ -56,9 +56,6 @@ weft_result weft__xml_write(const struct weft__xml *root, const char *path);
 
 /* With NULL: a root. */
 weft_result weft__xml_add(struct weft__xml *parent, const char *name, struct weft__xml **child);
-/* Without its children. */
-weft_result weft__xml_add_copy(struct weft__xml *parent, const struct weft__xml *other,
-                               struct weft__xml **child);
 /* Moves a child to another place among its siblings. */
 void weft__xml_move(struct weft__xml *element, int32_t place);
 /* With all that is in it. NULL is allowed. */

@@ -91,8 +91,6 @@ enum ep_oracle_wire {
 };
 /* As weft_ep_config has it. */
 weft_dtype ep_oracle_wire_dtype(enum ep_oracle_wire wire);
-/* Whether rows of the dtype become shorter by it. */
-int ep_oracle_is_narrower(enum ep_oracle_wire wire, weft_dtype dtype);
 
 /* Rows to be combined are asked for one by one, so that nobody holds those of all ranks. */
 struct ep_oracle_combine {

@@ -5,6 +5,7 @@
 #include "harness/memory.h"
 #include "oracle/ep_oracle.h"
 #include "workload/elements.h"
+#include "workload/node_sums.h"
 
 /* Whose rows are summed: those that answer a token. */
 struct answers {
@@ -29,62 +30,42 @@ static float bias_element(const struct ep_oracle_combine *combine, int which, in
                                         : element_load(combine->dtype, combine->bias[which], i);
 }
 
-typedef void add_answer(const struct answers *answers, int32_t rank, int32_t row_idx, float *sum);
-
-static void add_row(const struct answers *answers, int32_t rank, int32_t row_idx, float *sum)
+static int read_row(void *of, int32_t rank, float *values)
 {
+    const struct answers *answers = of;
     const struct ep_oracle_combine *combine = answers->combine;
+    const int32_t row_idx = answering_row(answers, rank);
+    if (row_idx < 0)
+        return 0;
     void *x = tests_alloc(dtype_bytes(combine->dtype) * (size_t)combine->hidden);
-    float *row = tests_alloc(sizeof(float) * (size_t)combine->hidden);
     combine->read_x(combine->reader, rank, row_idx, x);
-    for (int64_t i = 0; i < combine->hidden; i++)
-        row[i] = element_load(combine->dtype, x, i);
-    if (answers->problem->num_nodes == 1 && ep_oracle_is_narrower(combine->wire, combine->dtype))
-        elements_round(ep_oracle_wire_dtype(combine->wire), row, (size_t)combine->hidden);
-    for (int64_t i = 0; i < combine->hidden; i++)
-        sum[i] += row[i];
-    tests_free(row);
+    elements_to_fp32(combine->dtype, x, (size_t)combine->hidden, values);
     tests_free(x);
+    return 1;
 }
 
-static void add_weights(const struct answers *answers, int32_t rank, int32_t row_idx, float *sum)
+static int read_weights(void *of, int32_t rank, float *values)
 {
-    float weights[WEFT_MAX_TOPK];
-    answers->combine->read_weights(answers->combine->reader, rank, row_idx, weights);
-    for (int32_t k = 0; k < answers->problem->num_topk; k++)
-        sum[k] += weights[k];
+    const struct answers *answers = of;
+    const int32_t row_idx = answering_row(answers, rank);
+    if (row_idx >= 0)
+        answers->combine->read_weights(answers->combine->reader, rank, row_idx, values);
+    return row_idx >= 0;
 }
 
-static void add_node(const struct answers *answers, int32_t node, add_answer *add, float *sum)
+/* Nodes are of consecutive ranks. */
+static void add_answers(struct node_sums sums, const struct ep_oracle_problem *problem, float *sum)
 {
-    const int32_t ranks_per_node = answers->problem->num_ranks / answers->problem->num_nodes;
-    for (int32_t i = 0; i < ranks_per_node; i++) {
-        const int32_t rank = node * ranks_per_node + i;
-        const int32_t row_idx = answering_row(answers, rank);
-        if (row_idx >= 0)
-            add(answers, rank, row_idx, sum);
-    }
-}
-
-/* What each of several nodes sends, its ranks' sum, is of `wire`. That of a node without answers is +0, which
- * changes no sum that began with +0. */
-static void add_answers(const struct answers *answers, add_answer *add, weft_dtype wire, int64_t n,
-                        float *sum)
-{
-    float *partial = tests_alloc(sizeof(float) * (size_t)n);
-    for (int32_t node = 0; node < answers->problem->num_nodes; node++) {
-        if (answers->problem->num_nodes == 1) {
-            add_node(answers, node, add, sum);
-            continue;
-        }
-        for (int64_t i = 0; i < n; i++)
-            partial[i] = 0.0F;
-        add_node(answers, node, add, partial);
-        elements_round(wire, partial, (size_t)n);
-        for (int64_t i = 0; i < n; i++)
-            sum[i] += partial[i];
-    }
-    tests_free(partial);
+    float *scratch = tests_alloc(2 * sizeof(float) * (size_t)sums.num_values);
+    int32_t *nodes = tests_alloc(sizeof *nodes * (size_t)problem->num_ranks);
+    for (int32_t rank = 0; rank < problem->num_ranks; rank++)
+        nodes[rank] = rank / (problem->num_ranks / problem->num_nodes);
+    sums.num_ranks = problem->num_ranks;
+    sums.num_nodes = problem->num_nodes;
+    sums.node_of_rank = nodes;
+    node_sums_add(&sums, sum, scratch);
+    tests_free(nodes);
+    tests_free(scratch);
 }
 
 weft_dtype ep_oracle_wire_dtype(enum ep_oracle_wire wire)
@@ -97,26 +78,23 @@ weft_dtype ep_oracle_wire_dtype(enum ep_oracle_wire wire)
     return dtypes[wire];
 }
 
-int ep_oracle_is_narrower(enum ep_oracle_wire wire, weft_dtype dtype)
-{
-    return wire == EP_WIRE_LOG_10BIT ||
-           (dtype == WEFT_FP32 && (wire == EP_WIRE_BF16 || wire == EP_WIRE_FP16));
-}
-
 void ep_oracle_combine_row(const struct ep_oracle_problem *problem,
                            const struct ep_oracle_received *received,
                            const struct ep_oracle_combine *combine, int32_t source_rank,
                            int32_t token, void *out)
 {
-    const struct answers answers = {problem, received, combine, source_rank, token};
+    struct answers answers = {problem, received, combine, source_rank, token};
     const int64_t hidden = combine->hidden;
-    const weft_dtype given = ep_oracle_wire_dtype(combine->wire);
-    const weft_dtype wire = given == WEFT_DTYPE_NONE ? combine->dtype : given;
+    const struct node_sums sums = {.num_values = hidden,
+                                   .dtype = combine->dtype,
+                                   .wire = ep_oracle_wire_dtype(combine->wire),
+                                   .read = read_row,
+                                   .of = &answers};
     float *sum = tests_alloc(sizeof(float) * (size_t)hidden);
     for (int64_t i = 0; i < hidden; i++)
         sum[i] = 0.0F + (bias_element(combine, 0, token * hidden + i) +
                          bias_element(combine, 1, token * hidden + i));
-    add_answers(&answers, add_row, wire, hidden, sum);
+    add_answers(sums, problem, sum);
     for (int64_t i = 0; i < hidden; i++)
         element_store(combine->dtype, out, i, sum[i]);
     tests_free(sum);
@@ -127,9 +105,14 @@ void ep_oracle_combine_weights(const struct ep_oracle_problem *problem,
                                const struct ep_oracle_combine *combine, int32_t source_rank,
                                int32_t token, float *out_weights)
 {
-    const struct answers answers = {problem, received, combine, source_rank, token};
+    struct answers answers = {problem, received, combine, source_rank, token};
+    const struct node_sums sums = {.num_values = problem->num_topk,
+                                   .dtype = WEFT_FP32,
+                                   .wire = WEFT_FP32,
+                                   .read = read_weights,
+                                   .of = &answers};
     memset(out_weights, 0, sizeof(float) * (size_t)problem->num_topk);
-    add_answers(&answers, add_weights, WEFT_FP32, problem->num_topk, out_weights);
+    add_answers(sums, problem, out_weights);
     for (int32_t k = 0; k < problem->num_topk; k++)
         element_store(WEFT_FP32, out_weights, k, out_weights[k]);
 }

@@ -6,6 +6,7 @@
 #include "harness/memory.h"
 #include "workload/elements.h"
 #include "workload/logarithmic.h"
+#include "workload/node_sums.h"
 #include "workload/rng.h"
 
 enum { ARENA_BYTES = 4 << 20 };
@@ -112,7 +113,7 @@ static enum ep_oracle_wire draw_wire(const struct ep_trial *trial, uint64_t seed
     const enum ep_oracle_wire wire = (enum ep_oracle_wire)rng_below(&rng, EP_NUM_WIRES);
     const int is_possible = trial->world->problem.num_nodes > 1 ||
                             trial->world->spec.staging_bytes > 0 ||
-                            !ep_oracle_is_narrower(wire, trial->combine.dtype);
+                            !wire_is_narrower(ep_oracle_wire_dtype(wire), trial->combine.dtype);
     return is_possible ? wire : EP_WIRE_DTYPE;
 }
 

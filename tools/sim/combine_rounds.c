@@ -4,6 +4,7 @@
  * Logarithms are exact of one magnitude, if it has no more than 8 bits, so that is what answers have then. */
 #include "ep_rounds.h"
 #include "workload/elements.h"
+#include "workload/node_sums.h"
 
 enum { EXPERT_FACTOR = 3 }; /* what an answer tells of its rank, beside the token's own element */
 enum { MAGNITUDES = 31 };   /* of logarithms: the sums of a node's ranks, of 8, are below 256 */
@@ -15,30 +16,10 @@ struct answered {
 
 /* ---------------------------------------------------------------- elements */
 
-static float rounded_to(weft_dtype dtype, float value)
-{
-    elements_round(dtype, &value, 1);
-    return value;
-}
-
 static float rounded(const struct shape *shape, float value)
 {
-    return rounded_to(shape->combine_dtype, value);
-}
-
-/* Of one node they do not travel. */
-static weft_dtype dtype_of_sums(const struct shape *shape)
-{
-    if (shape->num_nodes == 1 || shape->combine_wire == WEFT_LOG_10BIT)
-        return WEFT_FP32;
-    return shape->combine_wire == WEFT_DTYPE_NONE ? shape->combine_dtype : shape->combine_wire;
-}
-
-/* What the owner of a token reads: on one node rows that may have been narrowed. */
-static weft_dtype dtype_of_rows(const struct shape *shape)
-{
-    const int is_narrowed = shape->num_nodes == 1 && shape->combine_wire == WEFT_BF16;
-    return is_narrowed ? WEFT_BF16 : shape->combine_dtype;
+    elements_round(shape->combine_dtype, &value, 1);
+    return value;
 }
 
 static int32_t hidden_of(const struct shape *shape)
@@ -129,38 +110,45 @@ static weft_result enqueue_combine(struct party *party, int32_t round, int32_t r
 
 /* ---------------------------------------------------------------- results */
 
-/* The ranks of a node that answer a token of this rank, in order. */
-static int32_t list_answering(const struct party *party, int32_t round, int32_t token, int32_t node,
-                              int32_t *ranks)
+struct answering {
+    const struct shape *shape;
+    struct answered token;
+};
+
+static int read_answer(void *of, int32_t rank, float *values)
 {
-    const int32_t ranks_per_node = party->shape->num_ranks / party->shape->num_nodes;
-    int32_t num_answering = 0;
-    for (int32_t rank = node * ranks_per_node; rank < (node + 1) * ranks_per_node; rank++) {
-        if (shape_goes_to(party->shape, round, party->rank, token, rank))
-            ranks[num_answering++] = rank;
-    }
-    return num_answering;
+    const struct answering *answering = of;
+    const struct shape *shape = answering->shape;
+    const struct answered *token = &answering->token;
+    for (int32_t i = 0; i < hidden_of(shape); i++)
+        values[i] = rounded(shape, answer_element(shape, token, i, rank));
+    return shape_goes_to(shape, token->round, token->source, token->idx, rank);
 }
 
 /* The sum of the biases and of what each node sends; sums of integers are exact in fp32. */
-static float expected_element(const struct party *party, int32_t round, int32_t repeat,
-                              int32_t token, int32_t i)
+static void fill_expected(const struct party *party, struct answered token, float *sum)
 {
     const struct shape *shape = party->shape;
-    const struct answered answered = {round, repeat, party->rank, token};
-    float sum = 0;
-    for (int32_t which = 0; which < shape->num_biases; which++)
-        sum += bias_element(shape, which, token, i);
-    for (int32_t node = 0; node < shape->num_nodes; node++) {
-        int32_t ranks[SCENARIO_MAX_RANKS];
-        const int32_t num_ranks = list_answering(party, round, token, node, ranks);
-        float partial = 0;
-        for (int32_t j = 0; j < num_ranks; j++)
-            partial +=
-                rounded_to(dtype_of_rows(shape), answer_element(shape, &answered, i, ranks[j]));
-        sum += rounded_to(dtype_of_sums(shape), partial);
+    struct answering answering = {shape, token};
+    float scratch[2 * SHAPE_MAX_HIDDEN];
+    int32_t nodes[SCENARIO_MAX_RANKS];
+    const struct node_sums sums = {.num_ranks = shape->num_ranks,
+                                   .num_nodes = shape->num_nodes,
+                                   .node_of_rank = nodes,
+                                   .num_values = hidden_of(shape),
+                                   .dtype = shape->combine_dtype,
+                                   .wire = shape->combine_wire,
+                                   .read = read_answer,
+                                   .of = &answering};
+    for (int32_t rank = 0; rank < shape->num_ranks; rank++)
+        nodes[rank] = shape_node_of(shape, rank);
+    for (int32_t i = 0; i < hidden_of(shape); i++) {
+        sum[i] = 0;
+        for (int32_t which = 0; which < shape->num_biases; which++)
+            sum[i] += bias_element(shape, which, token.idx, i);
     }
-    return rounded(shape, sum);
+    node_sums_add(&sums, sum, scratch);
+    elements_round(shape->combine_dtype, sum, (size_t)hidden_of(shape));
 }
 
 static float expected_weight(const struct party *party, int32_t round, int32_t token, int32_t k)
@@ -182,9 +170,14 @@ static void check_out(struct party *party, int32_t round, int32_t repeat)
     const float *weights = party->out_weights[repeat];
     weft__sim_host_reads(party->out[repeat], (size_t)num_tokens * (size_t)shape->combine_row_bytes);
     weft__sim_host_reads(weights, (size_t)num_choices * sizeof *weights);
-    for (int32_t i = 0; i < num_tokens * hidden; i++)
-        party_expect(party, "out", i, element_load(shape->combine_dtype, party->out[repeat], i),
-                     expected_element(party, round, repeat, i / hidden, i % hidden));
+    for (int32_t token = 0; token < num_tokens; token++) {
+        float sum[SHAPE_MAX_HIDDEN];
+        fill_expected(party, (struct answered){round, repeat, party->rank, token}, sum);
+        for (int32_t i = 0; i < hidden; i++)
+            party_expect(party, "out", token * hidden + i,
+                         element_load(shape->combine_dtype, party->out[repeat], token * hidden + i),
+                         sum[i]);
+    }
     for (int32_t i = 0; i < num_choices; i++)
         party_expect(party, "out_topk_weights", i, weights[i],
                      expected_weight(party, round, i / shape->num_topk, i % shape->num_topk));

@@ -249,7 +249,7 @@ static int32_t round_up(int32_t bytes)
     return (bytes + 15) / 16 * 16;
 }
 
-enum { LOG_ELEMENTS = 128, LOG_WIRE_BYTES = 164 };
+enum { LOG_WIRE_BYTES = 164 };
 
 /* By numbers of its own, so that the others stay as they were; of a sixth of the small combines. */
 static void draw_wire(struct shape *shape, struct rng *rng)
@@ -262,7 +262,7 @@ static void draw_wire(struct shape *shape, struct rng *rng)
         draw(&own, 0, 5) > 0)
         return;
     shape->combine_wire = WEFT_LOG_10BIT;
-    shape->combine_row_bytes = LOG_ELEMENTS * (shape->combine_dtype == WEFT_FP32 ? 4 : 2);
+    shape->combine_row_bytes = SHAPE_MAX_HIDDEN * (shape->combine_dtype == WEFT_FP32 ? 4 : 2);
 }
 
 /* What docs/network.md says that a row takes, of dispatch or of combine. */

@@ -30,13 +30,15 @@ static weft_result verifier_open(struct ep_verifier *verifier, struct ep_layer *
         .recv_tokens = calloc(num_tokens + 1, sizeof(int64_t)),
         .row = calloc(1, layer->options->row_bytes),
         .x = calloc(hidden, sizeof(float)),
-        .y = calloc(hidden, sizeof(float)),
-        .partial = calloc(hidden, sizeof(float)),
         .sum = calloc(hidden, sizeof(float)),
+        .scratch = calloc(2 * hidden, sizeof(float)),
+        .nodes = calloc((size_t)layer->num_ranks, sizeof(int32_t)),
     };
-    if (!verifier->recv_tokens || !verifier->row || !verifier->x || !verifier->y ||
-        !verifier->partial || !verifier->sum)
+    if (!verifier->recv_tokens || !verifier->row || !verifier->x || !verifier->sum ||
+        !verifier->scratch || !verifier->nodes)
         return WEFT_ERROR_OUT_OF_MEMORY;
+    for (int32_t rank = 0; rank < layer->num_ranks; rank++)
+        verifier->nodes[rank] = weft_comm_node(layer->comm, rank);
     verifier->num_recv = collect_recv_tokens(verifier);
     return ep_results_open(&verifier->results, layer, verifier->num_recv);
 }
@@ -47,9 +49,9 @@ static void verifier_close(struct ep_verifier *verifier)
     free(verifier->recv_tokens);
     free(verifier->row);
     free(verifier->x);
-    free(verifier->y);
-    free(verifier->partial);
     free(verifier->sum);
+    free(verifier->scratch);
+    free(verifier->nodes);
 }
 
 void ep_tally_row(struct ep_verifier *verifier, enum ep_op op, int is_equal, const char *format,

@@ -11,8 +11,9 @@ struct ep_verifier {
     struct ep_tally *tallies;  /* [EP_NUM_OPS], of this rank */
     int64_t *recv_tokens;      /* [num_recv] the global tokens of the rows of this rank, in order */
     int64_t num_recv;
-    unsigned char *row;           /* one row, for what is expected */
-    float *x, *y, *partial, *sum; /* one row each, in fp32 */
+    unsigned char *row;       /* one row, for what is expected */
+    float *x, *sum, *scratch; /* one row each, in fp32, the last of two */
+    int32_t *nodes;           /* [num_ranks] in which each is */
 };
 
 /* Counts one compared row (or count); tells the first difference of the operation. */
@@ -29,7 +30,7 @@ void ep_verify_combine(struct ep_verifier *verifier);
 int64_t ep_sample_size(const struct ep_verifier *verifier, int64_t num_rows);
 int64_t ep_sample_row(const struct ep_verifier *verifier, int64_t num_rows, int64_t index);
 
-/* The row of a token as experts get it; y is spoiled. */
+/* The row of a token as experts get it. */
 void ep_verify_fill_row(struct ep_verifier *verifier, int64_t token, unsigned char *row);
 
 /* Collective. A pass of low latency, whose results are verified. */

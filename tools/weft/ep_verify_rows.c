@@ -6,6 +6,7 @@
 #include "ep_pass.h"
 #include "ep_verify.h"
 #include "workload/convert.h"
+#include "workload/node_sums.h"
 #include "workload/quantised.h"
 #include "workload/rng.h"
 
@@ -95,7 +96,7 @@ static void quantise_row(struct ep_verifier *verifier, unsigned char *row)
     const weft_rows_args args = ep_ll_rows_args(options);
     const struct quantised_form form = {options->kind, args.narrow_dtype, args.scale,
                                         args.group_elements, sizeof(float)};
-    char *codes = (char *)verifier->y, *scales = codes + options->hidden;
+    char *codes = (char *)verifier->scratch, *scales = codes + options->hidden;
     quantised_make_row(&form, row, options->hidden, codes, scales);
     for (int64_t h = 0; h < options->hidden; h++)
         element_store(options->kind, row, h, quantised_number(&form, codes, scales, h));
@@ -110,71 +111,52 @@ void ep_verify_fill_row(struct ep_verifier *verifier, int64_t token, unsigned ch
         quantise_row(verifier, row);
 }
 
-/* What a rank answers that sums before it rounds once: one row, scaled by all its experts at once. */
-static void answer_scaled(struct ep_verifier *verifier, int64_t token, int32_t r)
-{
-    const struct ep_layer *layer = verifier->layer;
-    const struct ep_routing *routing = layer->routing;
-    const int32_t *topk_idx = ep_routing_topk_idx(routing, token);
-    const float *topk_weights = ep_routing_topk_weights(routing, token);
-    float scale = 0;
-    for (int32_t k = 0; k < routing->num_topk; k++)
-        if (routing->expert_rank[topk_idx[k]] == r)
-            scale += topk_weights[k] * ep_expert_factor(topk_idx[k]);
-    ep_scale_row(layer->options->kind, (size_t)layer->options->hidden, scale, verifier->x,
-                 verifier->y, verifier->row);
-}
+struct answering {
+    struct ep_verifier *verifier;
+    int64_t token;
+};
 
-/* Whether answers are rounded each for itself: on one node, where that makes rows shorter. */
-static int are_rounded(const struct ep_layer *layer)
+/* What a rank answers: the token's row, scaled by all its experts at once, as a row of the payload's format. */
+static int read_answer(void *of, int32_t rank, float *values)
 {
-    const struct ep_options *options = layer->options;
-    const int is_narrower = options->kind == WEFT_FP32 || options->wire == EP_WIRE_LOG_10BIT;
-    return options->wire != EP_WIRE_DTYPE && layer->num_nodes == 1 && is_narrower;
-}
-
-/* What rank `r` answers, as a row of the payload's format. */
-static void add_answer(struct ep_verifier *verifier, int64_t token, int32_t r)
-{
+    const struct answering *answering = of;
+    struct ep_verifier *verifier = answering->verifier;
     const struct ep_options *options = verifier->layer->options;
-    answer_scaled(verifier, token, r);
-    if (are_rounded(verifier->layer))
-        elements_round(ep_wire_dtype(options), verifier->y, (size_t)options->hidden);
-    for (size_t h = 0; h < (size_t)options->hidden; h++)
-        verifier->partial[h] += verifier->y[h];
+    const struct ep_routing *routing = verifier->layer->routing;
+    const int32_t *topk_idx = ep_routing_topk_idx(routing, answering->token);
+    const float *topk_weights = ep_routing_topk_weights(routing, answering->token);
+    float scale = 0;
+    int answers = 0;
+    for (int32_t k = 0; k < routing->num_topk; k++)
+        if (routing->expert_rank[topk_idx[k]] == rank) {
+            scale += topk_weights[k] * ep_expert_factor(topk_idx[k]);
+            answers = 1;
+        }
+    if (answers)
+        ep_scale_row(options->kind, (size_t)options->hidden, scale, verifier->x, values,
+                     verifier->row);
+    return answers;
 }
 
-/* The answers of one node, rounded as they cross the network, if they are. */
-static void sum_node(struct ep_verifier *verifier, int64_t token, int32_t node)
-{
-    const struct ep_layer *layer = verifier->layer;
-    size_t hidden = (size_t)layer->options->hidden;
-    memset(verifier->partial, 0, hidden * sizeof(float));
-    for (int32_t r = 0; r < layer->num_ranks; r++)
-        if (weft_comm_node(layer->comm, r) == node && ep_routing_goes_to(layer->routing, token, r))
-            add_answer(verifier, token, r);
-    const int is_sent = layer->num_nodes > 1;
-    const weft_dtype wire = ep_wire_dtype(layer->options);
-    elements_round(is_sent && wire != WEFT_DTYPE_NONE ? wire : layer->options->kind,
-                   verifier->partial, hidden);
-}
-
-/* The rows of the token on all ranks that had it, summed as combine documents. With one node, rounding its sum
- * changes nothing: that is what is done with the whole sum anyway. */
+/* The rows of the token on all ranks that had it, summed as combine documents. */
 static void combine_token(struct ep_verifier *verifier, int64_t token)
 {
     const struct ep_layer *layer = verifier->layer;
-    struct payload payload = ep_layer_payload(layer);
-    size_t hidden = (size_t)layer->options->hidden;
+    const size_t hidden = (size_t)layer->options->hidden;
+    struct answering answering = {verifier, token};
+    const struct node_sums sums = {.num_ranks = layer->num_ranks,
+                                   .num_nodes = layer->num_nodes,
+                                   .node_of_rank = verifier->nodes,
+                                   .num_values = (int64_t)hidden,
+                                   .dtype = layer->options->kind,
+                                   .wire = ep_wire_dtype(layer->options),
+                                   .read = read_answer,
+                                   .of = &answering};
     ep_verify_fill_row(verifier, token, verifier->row);
-    elements_to_fp32(payload.dtype, verifier->row, hidden, verifier->x);
+    elements_to_fp32(layer->options->kind, verifier->row, hidden, verifier->x);
     memset(verifier->sum, 0, hidden * sizeof(float));
-    for (int32_t node = 0; node < layer->num_nodes; node++) {
-        sum_node(verifier, token, node);
-        for (size_t h = 0; h < hidden; h++)
-            verifier->sum[h] += verifier->partial[h];
-    }
-    elements_from_fp32(payload.dtype, verifier->sum, hidden, verifier->row);
+    node_sums_add(&sums, verifier->sum, verifier->scratch);
+    elements_from_fp32(layer->options->kind, verifier->sum, hidden, verifier->row);
 }
 
 void ep_verify_combine(struct ep_verifier *verifier)

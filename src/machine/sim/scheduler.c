@@ -18,16 +18,6 @@ uint64_t sim_random(uint64_t bound)
     return (z ^ (z >> 31)) % bound;
 }
 
-int32_t weft__sim_rank(void)
-{
-    return sim_world != NULL && sim_current() != NULL ? sim_current()->rank : -1;
-}
-
-uint64_t weft__sim_step(void)
-{
-    return sim_world != NULL ? sim_world->step : 0;
-}
-
 int weft__sim_fault_has_struck(void)
 {
     return sim_world != NULL && sim_world->result->fault_struck;

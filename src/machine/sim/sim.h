@@ -74,13 +74,10 @@ struct weft__sim_site {
 int32_t weft__sim_num_sites(void);
 const struct weft__sim_site *weft__sim_site(int32_t site);
 
-/* Inside a run: the rank whose host code is running, the steps so far, and whether it is time for what
- * the fault is. */
-int32_t weft__sim_rank(void);
 /* Host code is not instrumented: it says itself what shared memory it is about to read or write, so
  * that this too is checked to be ordered. */
 void weft__sim_host_reads(const void *address, size_t num_bytes);
 void weft__sim_host_writes(const void *address, size_t num_bytes);
 
-uint64_t weft__sim_step(void);
+/* Inside a run: whether it is time for what the fault is. */
 int weft__sim_fault_has_struck(void);
