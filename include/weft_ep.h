@@ -477,8 +477,9 @@ typedef enum weft_ll_layout {
     /* In the slots that they came to, [R][max_tokens], of which each source has filled the first
      * ones; each row once, with its local experts and weights: weft_ll_query_slots. */
     WEFT_LL_BY_RANK = 0,
-    /* In memory of the caller, [local experts][expert_capacity], each row for every expert that it
-     * is for, from the first one on. What grouped GEMMs want. */
+    /* In memory of the caller, [local experts][expert_capacity], each row for every choice that it
+     * is for, from the first one on: a token that chooses an expert twice has two rows there, each
+     * with its weight. What grouped GEMMs want. */
     WEFT_LL_BY_EXPERT = 1
 } weft_ll_layout;
 
@@ -523,7 +524,8 @@ typedef struct weft_ll_config {
     weft_dtype dtype;   /* of tokens, and of what experts make of them: BF16, FP16 or FP32 */
     weft_ll_layout layout;
     int32_t expert_capacity; /* by expert: rows that there is room for. Those beyond are counted and
-                                not written, and count as 0 in combine. 0: R * max_tokens */
+                                not written, and count as 0 in combine. 0: R * max_tokens, which is
+                                enough where no token chooses an expert twice */
     int32_t num_results;     /* 1 or 2 results at a time; 0: 2 */
     weft_ll_answer answer;
     /* Of what combine sends: BF16, FP16, FP32, or WEFT_LOG_10BIT (hidden a multiple of 128; sums are

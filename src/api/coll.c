@@ -145,10 +145,10 @@ static weft_result check_overlap(const struct weft__coll_call *call, uint64_t se
 /* Only sums that are premultiplied have a factor, and no more than one. */
 static weft_result check_factor(const struct weft__coll_call *call, uint64_t recv_bytes)
 {
-    uint32_t factor_bits;
-    memcpy(&factor_bits, &call->factor, sizeof factor_bits);
-    if (call->op != WEFT_PREMUL_SUM || call->factor_at != NULL)
-        WEFT__TRY(weft__check_unused(factor_bits, "factor"));
+    if ((call->op != WEFT_PREMUL_SUM || call->factor_at != NULL) && call->factor != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "factor is %g, must be 0: this call does not use it",
+                           (double)call->factor);
     if (call->op != WEFT_PREMUL_SUM)
         return weft__check_unused((uintptr_t)call->factor_at, "factor_at");
     WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)call->dtype, WEFT_BF16, WEFT_FP32,

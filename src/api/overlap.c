@@ -33,6 +33,10 @@ static weft_result check_end(const struct weft__extent *extent)
          !__builtin_add_overflow(end, (uintptr_t)extent->ptr, &end)))
         return WEFT_OK;
     write_name(extent, name, sizeof name);
+    if (extent->num_rows == 1)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "%s is %p, its %" PRIu64 " bytes end beyond all addresses", name,
+                           extent->ptr, extent->row_bytes);
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                        "%s is %p, its %" PRIu64 " rows of %" PRIu64 " bytes, one every %" PRIu64
                        ", end beyond all addresses",

@@ -33,7 +33,7 @@ static const struct weft__topo_constants versions[] = {
 };
 enum { NUM_VERSIONS = sizeof versions / sizeof versions[0] };
 
-/* "2.27.3" as 2027003; -1: it is no version. */
+/* "2.27.3" as 2027003, "2.27" as 2.27.0; -1: it is no version. */
 static int32_t number_of(const char *version)
 {
     int32_t number = 0;
@@ -43,9 +43,9 @@ static int32_t number_of(const char *version)
         if (end == version || value < 0 || value > 999)
             return -1;
         number = 1000 * number + (int32_t)value;
-        version = *end == '.' ? end + 1 : "0"; /* "2.27" is 2.27.0 */
-        if (*end != '.' && *end != '\0')
+        if (*end != '\0' && (*end != '.' || part == 2))
             return -1;
+        version = *end == '.' ? end + 1 : "0";
     }
     return number;
 }
@@ -58,7 +58,10 @@ weft_result weft__topo_constants_of(const char *nccl_version,
     if (number < 0)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "\"%.32s\" is no version of NCCL, such as 2.27.3", nccl_version);
-    *constants = &versions[0];
+    if (number < number_of(versions[0].nccl_version))
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "NCCL %s is older than %s, the first whose assumptions are known",
+                           nccl_version, versions[0].nccl_version);
     for (int i = 0; i < NUM_VERSIONS; i++)
         if (number_of(versions[i].nccl_version) <= number)
             *constants = &versions[i];

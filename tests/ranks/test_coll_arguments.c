@@ -102,7 +102,7 @@ static int check_factors(struct seat *seat, enum coll_operation operation)
     struct arguments a;
     const float *factor = (const float *)seat->send.data;
     const int has_output = operation != COLL_REDUCE || seat->rank.context->rank == 1;
-    if (REFUSED(factor, 0.5f, "factor is", "", "0") ||
+    if (REFUSED(factor, 0.5f, "factor is 0.5", "", "0") ||
         REFUSED(factor_at, factor, "factor_at is", "", "0") ||
         REFUSED_PREMUL(dtype, WEFT_INT32, "dtype of WEFT_PREMUL_SUM is", "WEFT_INT32 (1)",
                        "WEFT_BF16 (3), WEFT_FP16 (4), WEFT_FP32 (5)") ||
@@ -116,7 +116,7 @@ static int check_factors(struct seat *seat, enum coll_operation operation)
     a.op = WEFT_PREMUL_SUM;
     a.factor = 1;
     a.factor_at = factor;
-    return check_refused(seat->rank.context, &a, "factor is", "", "0");
+    return check_refused(seat->rank.context, &a, "factor is 1,", "", "0");
 }
 
 static int check_operation(struct seat *seat, enum coll_operation operation)

@@ -300,7 +300,7 @@ TEST(a_link_of_one_way_is_an_error)
     struct weft__topo *topo = NULL;
     struct weft__xml *system =
         topo_text_read(SYSTEM(CPU("0", GPU("1", "0", NVLINK("2", "1")) GPU("2", "1", ""))));
-    assert_int_equal(weft__topo_constants_of("2.27", &constants), WEFT_OK);
+    assert_int_equal(weft__topo_constants_of("2.27.3", &constants), WEFT_OK);
     assert_int_equal(weft__topo_build(system, constants, &topo), WEFT_OK);
     assert_int_equal(weft__topo_compute_paths(topo, NULL), WEFT_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(weft__last_error(), "which has none back"));
@@ -320,4 +320,7 @@ TEST(versions_have_their_constants)
     assert_int_equal(constants->dialect, WEFT__TOPO_DIALECT_RANKS);
     assert_int_equal(weft__topo_constants_of("two", &constants), WEFT_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(weft__last_error(), "\"two\" is no version of NCCL"));
+    assert_int_equal(weft__topo_constants_of("2.27.3.1", &constants), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft__topo_constants_of("2.27", &constants), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(weft__last_error(), "NCCL 2.27 is older than 2.27.3"));
 }

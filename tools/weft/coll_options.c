@@ -199,8 +199,7 @@ static const struct option_row option_table[] = {
      COLL_MAX_JOB_RANKS - 1},
     {OPTION_GROUP, .doc = "How it is done:"},
     {OPTION_OTHER, "algo", "NAME",
-     "auto, oneshot, twoshot_packets, oneshot_pull, twoshot, push, multicast, twoshot_push, relay "
-     "or "
+     "auto, oneshot, twoshot_packets, oneshot_pull, twoshot, push, multicast, twoshot_push, relay, "
      "ring or tree, as weft.h tells; over several nodes auto, rails or tree",
      "auto", .parse = parse_algorithm},
     {OPTION_CHOICE, "calls", "KIND",

@@ -108,12 +108,29 @@ static void finish_row_format(const struct ep_options *options, struct argp_stat
                    EP_LL_GROUP_ELEMENTS, options->hidden);
 }
 
+static void refuse_with_low_latency(const struct ep_options *options, struct argp_state *state)
+{
+    const struct {
+        const char *name;
+        int is_given;
+    } of_normal_mode[] = {{"channels", options->num_channels != 0},
+                          {"memory other", options->memory != EP_MEMORY_HEAP},
+                          {"staging-bytes", options->staging_bytes != 0},
+                          {"staging-slot-bytes", options->staging_slot_bytes != 0},
+                          {"staging-slots", options->num_staging_slots != 0}};
+    for (size_t i = 0; i < sizeof of_normal_mode / sizeof of_normal_mode[0]; i++)
+        if (of_normal_mode[i].is_given)
+            argp_error(state, "--%s: must be absent with --mode low-latency",
+                       of_normal_mode[i].name);
+}
+
 static void finish_mode(struct ep_options *options, struct argp_state *state)
 {
     if (options->mode == EP_MODE_NORMAL) {
         refuse_without_mode(options, state);
         return;
     }
+    refuse_with_low_latency(options, state);
     if (options->kind == WEFT_UINT8)
         argp_error(state, "--dtype %s: must be bf16, fp16 or fp32 with --mode low-latency",
                    options->dtype);
