@@ -45,7 +45,8 @@ WP_FN int32_t wp_ll_find_summands(const struct wp_ll_summer *summer,
 {
     struct wp_warp *warp = summer->run->op.warp;
     const struct wp_low_latency *ll = summer->run->ll;
-    wp_warp_sync(warp); /* the pointers before have been used */
+    wp_warp_sync(
+        warp); /* the pointers before have been used; and each lane has waited for some ranks */
     for (int32_t place = wp_lane_idx(warp); place < num_summands; place += WP_WARP_SIZE)
         wp_warp_pointers(warp)[place] = wp_ll_summand(ll, ll->exchange.rank, summer->number,
                                                       wp_ll_summand_slot(relayer, i, row, place)) +
@@ -125,10 +126,8 @@ WP_FN enum wp_status wp_ll_relay_sums(const struct wp_ll_summer *summer)
     struct wp_warp *warp = summer->run->op.warp;
     const struct wp_ll_relayer relayer = {summer->run, summer->result};
     enum wp_status status = wp_ll_await_node(summer);
-    if (status == WP_STATUS_OK) {
-        wp_warp_sync(warp); /* each lane has waited for some ranks */
+    if (status == WP_STATUS_OK)
         wp_ll_sum_messages(summer, &relayer);
-    }
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status == WP_STATUS_OK)
         wp_ll_put_sums(summer, &relayer);
