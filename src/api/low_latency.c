@@ -64,6 +64,9 @@ static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
     WEFT__TRY(check_quantisation(config));
     WEFT__TRY(weft__check_enum(WEFT__ENUM_LL_ROUTE, (int32_t)config->route, WEFT_LL_STRAIGHT,
                                WEFT_LL_RELAYED, "route"));
+    if (config->route == WEFT_LL_RELAYED) /* each answer to a row that is relayed has a slot */
+        WEFT__TRY(weft__check_range(config->max_tokens, 1, INT32_MAX / num_ranks / config->num_topk,
+                                    "max_tokens"));
     WEFT__TRY(check_masks(ep, config));
     WEFT__TRY(weft__check_range(config->num_blocks, 0, WEFT__EP_MAX_BLOCKS, "num_blocks"));
     return weft__check_range(config->num_warps, 0, WEFT__MAX_WARPS, "num_warps");

@@ -147,7 +147,8 @@ WP_FN void wp_ll_sum_to_answer(const struct wp_ll_run *run, char *dst, const voi
     wp_row_log_encode(warp, to, 1, unrounded, plan->dtype, num_elements);
 }
 
-/* With sums of nodes: in place of the answers of this node's ranks to a token, which have been listed, their sum. */
+/* With sums of nodes: in place of the answers of this node's ranks to a token, which have been listed, their sum. That of
+ * one is the answer itself, but for logarithms. */
 WP_FN void wp_ll_sum_own_node(const struct wp_ll_summer *summer, int32_t token,
                               int64_t num_elements)
 {
@@ -164,7 +165,7 @@ WP_FN void wp_ll_sum_own_node(const struct wp_ll_summer *summer, int32_t token,
         first += node < own;
         num_own += node == own;
     }
-    if (num_own == 0)
+    if (num_own == 0 || (num_own == 1 && ll->plan.answer_dtype != WEFT_LOG_10BIT))
         return;
     wp_row_sync(warp); /* the sum before has been read */
     wp_ll_sum_to_answer(summer->run, sum, answers + first, num_own, num_elements);
