@@ -1,38 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* weft topo: what a machine is made of, by its file or by looking, and the rings and trees that NCCL's search finds. */
+/* weft topo: what machines are made of, by their files or by looking, and the rings and trees that NCCL's search finds. As
+ * the ranks of a job it looks at the machine of each node. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/error.h"
 #include "command.h"
-#include "machine/host.h"
+#include "job.h"
 #include "topo/channels_file.h"
-#include "topo/complete.h"
 #include "topo/file.h"
-#include "topo_view.h"
-#include "weft.h"
-#include "workload/options.h"
+#include "topo_job.h"
 #include "workload/output.h"
 
-enum { MAX_SEARCHED_NODES = 4096, MAX_GPUS = 64 };
+enum { MAX_SEARCHED_NODES = 4096 };
 
-enum what { ALL, RING, TREE, BALANCED_TREE, SPLIT_TREE, NVLS };
 static const char *const what_names[] = {"all",        "ring", "tree", "balanced-tree",
                                          "split-tree", "nvls", NULL};
 /* AUTO is the first; the rest are the types that a level may be. */
 static const char *const level_names[] = {"auto", "LOC", "NVL", "NVB", "C2C", "PIX",
                                           "PXB",  "P2C", "PXN", "PHB", "SYS", NULL};
-
-struct topo_options {
-    const char *file; /* NULL: this machine */
-    int32_t num_nodes;
-    enum what what;
-    int32_t p2p_level; /* among level_names */
-    const char *nccl_version, *graph_in, *graph_out, *dump, *svg;
-    int json;
-    struct topo_times times;
-};
 
 static void parse_times(void *input, const char *text, struct argp_state *state)
 {
@@ -50,8 +37,9 @@ static void parse_bytes(void *input, const char *text, struct argp_state *state)
 
 static const struct option_row option_table[] = {
     {OPTION_GROUP, .doc = "What is looked for:"},
-    {OPTION_INTEGER, "nodes", "N", "As if there were N such machines, with a network between", "1",
-     AT(num_nodes), 1, MAX_SEARCHED_NODES},
+    {OPTION_INTEGER, "nodes", "N",
+     "As if there were N such machines, of each FILE, with a network between", "1", AT(num_alike),
+     1, MAX_SEARCHED_NODES},
     {OPTION_CHOICE, "pattern", "PATTERN",
      "ring, tree, balanced-tree, split-tree, nvls, or all: rings, balanced trees as many, and NVLS",
      "all", AT(what), .choices = what_names},
@@ -74,109 +62,55 @@ static const struct option_row option_table[] = {
     {OPTION_TEXT, "dump", "OUT", "Write the topology to OUT, in NCCL's format", NULL, AT(dump)},
     {OPTION_TEXT, "svg", "FILE", "Draw nodes, links and channels", NULL, AT(svg)},
     {OPTION_FLAG, "json", NULL, "Print one JSON object", NULL, AT(json)},
-    {OPTION_ARGUMENT, .arg = "[FILE]", AT(file)},
+    {OPTION_ARGUMENTS, .arg = "[FILE...]", AT(files)},
     {0}};
 
 static const char documentation[] =
     "Tells what a machine is made of: GPUs, switches, processors and ports, the bandwidth of each "
     "link, the best path between each two; and which rings, trees and NVLS heads NCCL's search "
     "finds on it. FILE is a topology file of NCCL; without it WEFT_TOPO_FILE or NCCL_TOPO_FILE is "
-    "completed by what this machine shows, or this machine is looked at alone."
+    "completed by what this machine shows, or this machine is looked at alone. Several FILEs are "
+    "machines with a network between. As the ranks of a job, under weft run, it does so on each "
+    "node, "
+    "and rank 0 tells of all."
     "\vThe exit status is 0 only if all was found and written; 1 if a file cannot be read, or is "
     "wrong; 2 for a wrong argument.";
 
-/* ------------------------------------------------------------------ the machine */
+/* ------------------------------------------------------------------ what is written */
 
-static weft_result detect(struct topo_view *view)
+/* Of one machine alone. */
+static weft_result check_files(const struct topo_options *options, const struct topo_job *job)
 {
-    struct weft__topo_gpu_facts *gpus = calloc(MAX_GPUS, sizeof *gpus);
-    if (gpus == NULL)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for GPUs");
-    const int32_t num_gpus = weft__cuda_find_gpus(gpus, MAX_GPUS);
-    const weft_result result = weft__topo_detect(weft__topo_file_to_read(), gpus, num_gpus,
-                                                 &weft__sysfs_of_host, &view->system);
-    free(gpus);
-    return result;
-}
-
-static weft_result find_machine(const struct topo_options *options, struct topo_view *view)
-{
-    const struct weft__topo_constants *constants;
-    const char *dump = options->dump != NULL ? options->dump : weft__topo_file_to_write();
-    const struct weft__topo_access access = {.p2p_level = options->p2p_level - 1};
-    WEFT__TRY(weft__topo_constants_of(options->nccl_version, &constants));
-    view->name = options->file != NULL ? options->file : "this machine";
-    WEFT__TRY(options->file != NULL ? weft__topo_read(options->file, &view->system) : detect(view));
-    if (dump != NULL)
-        WEFT__TRY(weft__xml_write(view->system, dump));
-    WEFT__TRY(weft__topo_build(view->system, constants, &view->topo));
-    return weft__topo_compute_paths(view->topo, &access);
-}
-
-/* ------------------------------------------------------------------ channels */
-
-static enum weft__topo_reach reach_of(const struct topo_options *options)
-{
-    return options->num_nodes > 1 ? WEFT__TOPO_SEVERAL_NODES : WEFT__TOPO_ONE_NODE;
-}
-
-static weft_result find_one_set(const struct topo_options *options, struct topo_view *view)
-{
-    static const struct {
-        enum weft__channels_id id;
-        enum weft__pattern pattern;
-    } wishes[] = {[RING] = {WEFT__CHANNELS_RING, WEFT__PATTERN_RING},
-                  [TREE] = {WEFT__CHANNELS_TREE, WEFT__PATTERN_TREE},
-                  [BALANCED_TREE] = {WEFT__CHANNELS_TREE, WEFT__PATTERN_BALANCED_TREE},
-                  [SPLIT_TREE] = {WEFT__CHANNELS_TREE, WEFT__PATTERN_SPLIT_TREE},
-                  [NVLS] = {WEFT__CHANNELS_NVLS, WEFT__PATTERN_NVLS}};
-    const struct weft__search_wish wish = {wishes[options->what].id, wishes[options->what].pattern,
-                                           1, WEFT__MAX_CHANNELS / 2, reach_of(options)};
-    return weft__search(view->topo, &wish, &view->sets.of[wish.id]);
-}
-
-static weft_result connect_nodes(const struct topo_options *options, struct topo_view *view)
-{
-    const int32_t num_gpus = weft__topo_count(view->topo, WEFT__TOPO_GPU);
-    struct weft__channel_sets *sets = calloc((size_t)options->num_nodes, sizeof *sets);
-    const struct weft__nodes nodes = {sets, options->num_nodes, options->num_nodes * num_gpus,
-                                      weft__topo_at(view->topo, WEFT__TOPO_GPU, 0)->gpu.sm};
-    weft_result result = sets != NULL ? WEFT_OK : WEFT_ERROR_OUT_OF_MEMORY;
-    for (int32_t n = 0; n < options->num_nodes && result == WEFT_OK; n++)
-        for (int id = 0; id < WEFT__NUM_CHANNELS_IDS && result == WEFT_OK; id++)
-            if (view->sets.of[id] != NULL)
-                result = weft__channels_of_node(view->sets.of[id], n, &sets[n].of[id]);
-    if (result == WEFT_OK)
-        result = weft__channels_connect(&nodes, &view->connections);
-    for (int32_t n = 0; sets != NULL && n < options->num_nodes; n++)
-        weft__channel_sets_free(&sets[n]);
-    free(sets);
-    view->is_connected = result == WEFT_OK;
-    return result;
-}
-
-static weft_result find_channels(const struct topo_options *options, struct topo_view *view)
-{
-    if (weft__topo_count(view->topo, WEFT__TOPO_GPU) == 0 && options->graph_in == NULL)
-        return WEFT_OK;
-    if (options->graph_in != NULL)
-        WEFT__TRY(weft__channels_read(view->topo, options->graph_in, &view->sets));
-    else if (options->what == ALL)
-        WEFT__TRY(weft__search_all(view->topo, reach_of(options), &view->sets));
-    else
-        WEFT__TRY(find_one_set(options, view));
-    if (options->num_nodes > 1 && topo_view_set(view, WEFT__CHANNELS_RING) != NULL &&
-        topo_view_set(view, WEFT__CHANNELS_TREE) != NULL)
-        WEFT__TRY(connect_nodes(options, view));
+    const struct {
+        const char *name, *value;
+    } files[] = {{"--graph", options->graph_out},
+                 {"--channels", options->graph_in},
+                 {"--dump", options->dump},
+                 {"--svg", options->svg}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        if (files[i].value != NULL && job->num_machines > 1)
+            return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                               "%s %s: is for one machine, and there are %d", files[i].name,
+                               files[i].value, job->num_machines);
     return WEFT_OK;
 }
 
-static weft_result write_channels(const struct topo_options *options, const struct topo_view *view)
+static weft_result dump(const struct topo_options *options, const struct topo_job *job)
+{
+    const char *path = options->dump != NULL ? options->dump : weft__topo_file_to_write();
+    return path != NULL && job->num_machines == 1 ? weft__xml_write(job->machines[0].system, path)
+                                                  : WEFT_OK;
+}
+
+static weft_result write_channels(const struct topo_options *options, const struct topo_job *job)
 {
     struct weft__xml *graphs = NULL;
+    const struct topo_view *view = &job->machines[0];
+    const enum weft__topo_reach reach =
+        view->num_nodes > 1 ? WEFT__TOPO_SEVERAL_NODES : WEFT__TOPO_ONE_NODE;
     if (options->graph_out == NULL)
         return WEFT_OK;
-    WEFT__TRY(weft__channels_to_xml(view->topo, &view->sets, reach_of(options), &graphs));
+    WEFT__TRY(weft__channels_to_xml(view->topo, &view->sets, reach, &graphs));
     const weft_result result = weft__xml_write(graphs, options->graph_out);
     weft__xml_remove(graphs);
     return result;
@@ -184,35 +118,72 @@ static weft_result write_channels(const struct topo_options *options, const stru
 
 /* ------------------------------------------------------------------ the command */
 
-static int show(const struct topo_options *options, const struct topo_view *view)
+static int show(const struct topo_options *options, const struct topo_job *job)
 {
-    if (options->svg != NULL && topo_write_svg(view, options->svg) != 0)
+    if (options->svg != NULL && topo_write_svg(&job->machines[0], options->svg) != 0)
         return STATUS_FAILURE;
-    const int result = options->json ? topo_print_json(view) : topo_print_text(view);
+    const int result = options->json ? topo_print_json(job) : topo_print_text(job);
     return output_flush() != 0 || result != 0 ? STATUS_FAILURE : EXIT_SUCCESS;
+}
+
+/* Once it is known what the machines are made of. */
+static weft_result search(const struct topo_options *options, struct topo_job *job)
+{
+    WEFT__TRY(check_files(options, job));
+    WEFT__TRY(dump(options, job));
+    WEFT__TRY(topo_job_search(options, job));
+    return write_channels(options, job);
+}
+
+static int search_and_show(const struct topo_options *options, struct topo_job *job,
+                           weft_result result)
+{
+    if (result == WEFT_OK)
+        result = search(options, job);
+    if (result == WEFT_OK)
+        return show(options, job);
+    fprintf(stderr, "weft topo: %s\n", weft__last_error());
+    return STATUS_FAILURE;
+}
+
+/* Machine cpu: what ranks have to tell needs no GPU. */
+static int work_as_rank(const struct topo_options *options, struct topo_job *job)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    int status = EXIT_SUCCESS;
+    config.machine = WEFT_MACHINE_CPU;
+    weft_comm *comm = job_join("weft topo", &config, &status);
+    if (comm == NULL)
+        return status;
+    const int32_t rank = weft_comm_rank(comm);
+    const weft_result result = topo_job_gather(options, comm, job);
+    if (result != WEFT_OK)
+        job_report_and_abort("weft topo", comm, result);
+    weft_comm_destroy(comm);
+    if (result != WEFT_OK)
+        return STATUS_FAILURE;
+    return rank == 0 ? search_and_show(options, job, WEFT_OK) : EXIT_SUCCESS;
+}
+
+static void check_arguments(void *input, struct argp_state *state)
+{
+    const struct topo_options *options = input;
+    if (job_has_rank() && options->files.count > 1)
+        argp_error(state, "argument %s: a rank of a job tells of one machine, its own or a FILE's",
+                   options->files.texts[1]);
 }
 
 int command_topo(int argc, char **argv)
 {
     struct topo_options options = {.times = {.op = TOPO_NO_TIMES}};
-    struct topo_view view = {.name = ""};
-    const struct option_set set = {.table = option_table, .doc = documentation};
-    int status = STATUS_FAILURE;
+    const struct option_set set = {option_table, documentation, check_arguments};
+    struct topo_job job = {0};
+    int status;
     options_parse(&set, &options, argc, argv);
-    view.num_nodes = options.num_nodes;
-    view.times = options.times;
-    weft_result result = find_machine(&options, &view);
-    if (result == WEFT_OK)
-        result = find_channels(&options, &view);
-    if (result == WEFT_OK)
-        result = write_channels(&options, &view);
-    if (result == WEFT_OK)
-        status = show(&options, &view);
+    if (job_has_rank())
+        status = work_as_rank(&options, &job);
     else
-        fprintf(stderr, "weft topo: %s\n", weft__last_error());
-    weft__connections_free(&view.connections);
-    weft__channel_sets_free(&view.sets);
-    weft__topo_free(view.topo);
-    weft__xml_remove(view.system);
+        status = search_and_show(&options, &job, topo_job_read(&options, &job));
+    topo_job_free(&job);
     return status;
 }

@@ -110,8 +110,9 @@ static json_t *sets_as_json(const struct topo_view *view)
     return sets;
 }
 
-static json_t *connections_as_json(const struct weft__connections *all)
+static json_t *connections_as_json(const struct topo_job *job)
 {
+    const struct weft__connections *all = &job->connections;
     json_t *channels = json_array();
     for (int32_t c = 0; c < all->num_channels; c++) {
         json_t *next = json_array(), *up = json_array(), *down = json_array();
@@ -127,26 +128,48 @@ static json_t *connections_as_json(const struct weft__connections *all)
         json_array_append_new(channels, json_pack("{s:o, s:o, s:o}", "ring_next", next, "tree_up",
                                                   up, "tree_down", down));
     }
-    return json_pack("{s:i, s:i, s:o, s:o}", "num_nodes", all->num_nodes, "num_ranks",
-                     all->num_ranks, "channels", channels, "heads",
+    return json_pack("{s:i, s:i, s:f, s:o, s:o}", "num_nodes", all->num_nodes, "num_ranks",
+                     all->num_ranks, "ring_network_gb_per_s", topo_slowest_ring_gbps(job),
+                     "channels", channels, "heads",
                      integers(all->heads, all->num_heads * all->num_nodes));
 }
 
-int topo_print_json(const struct topo_view *view)
+static json_t *machine_as_json(const struct topo_view *view)
 {
     json_t *object =
         json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "kind", "topology", "name", view->name,
                   "nccl_version", view->topo->constants->nccl_version, "nodes", nodes_as_json(view),
                   "gpu_paths", paths_as_json(view, WEFT__TOPO_GPU), "port_paths",
                   paths_as_json(view, WEFT__TOPO_NET), "sets", sets_as_json(view));
-    if (object != NULL && view->is_connected)
-        json_object_set_new(object, "connections", connections_as_json(&view->connections));
     if (object != NULL && topo_view_has_times(view))
         json_object_set_new(
             object, "times",
             topo_times_as_json(&view->times, topo_view_set(view, WEFT__CHANNELS_RING)));
     if (object != NULL && topo_view_why_no_times(view) != NULL)
         json_object_set_new(object, "no_times", json_string(topo_view_why_no_times(view)));
+    return object;
+}
+
+/* Of several machines a list. */
+static json_t *job_as_json(const struct topo_job *job)
+{
+    json_t *machines = json_array();
+    if (job->num_machines == 1) {
+        json_decref(machines);
+        return machine_as_json(&job->machines[0]);
+    }
+    for (int32_t i = 0; i < job->num_machines; i++)
+        json_array_append_new(machines, machine_as_json(&job->machines[i]));
+    return json_pack("{s:s, s:o}", "kind", "topologies", "machines", machines);
+}
+
+int topo_print_json(const struct topo_job *job)
+{
+    json_t *object = job_as_json(job);
+    if (object != NULL && job->connections.num_ranks > 0)
+        json_object_set_new(object, "connections", connections_as_json(job));
+    if (object != NULL && job->why_not_connected[0] != '\0')
+        json_object_set_new(object, "not_connected", json_string(job->why_not_connected));
     const int result =
         object ? json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9)) : -1;
     json_decref(object);

@@ -35,8 +35,8 @@ static void print_counts(const struct topo_view *view)
            weft__topo_count(topo, WEFT__TOPO_CPU), weft__topo_count(topo, WEFT__TOPO_NET));
     if (weft__topo_count(topo, WEFT__TOPO_NVS) > 0)
         printf(", NVSwitch");
-    if (view->num_nodes > 1)
-        printf("; %" PRId32 " such machines", view->num_nodes);
+    if (view->num_alike > 1)
+        printf("; %" PRId32 " such machines", view->num_alike);
     printf("\nLinks have the bandwidths that NCCL %s assumes, in GB/s one way.\n",
            topo->constants->nccl_version);
 }
@@ -229,12 +229,13 @@ static void print_sets(const struct topo_view *view)
 
 /* ------------------------------------------------------------------ over all machines */
 
-static void print_connections(const struct topo_view *view)
+static void print_connections(const struct topo_job *job)
 {
     enum { SHOWN = 16 };
-    const struct weft__connections *all = &view->connections;
-    printf("\nOver %" PRId32 " machines: %" PRId32 " channels, %" PRId32 " ranks\n", all->num_nodes,
-           all->num_channels, all->num_ranks);
+    const struct weft__connections *all = &job->connections;
+    printf("\nOver %" PRId32 " machines: %" PRId32 " channels, %" PRId32
+           " ranks; rings of %g GB/s each to the network, as the slowest machine has them\n",
+           all->num_nodes, all->num_channels, all->num_ranks, topo_slowest_ring_gbps(job));
     for (int32_t c = 0; c < all->num_channels && c < 2; c++) {
         int32_t rank = 0;
         printf("  ring %" PRId32 ":", c);
@@ -259,21 +260,33 @@ static void print_times(const struct topo_view *view)
         printf("Of one of the machines alone: what is between them is not modelled.\n");
 }
 
-int topo_print_text(const struct topo_view *view)
+static void print_machine(const struct topo_view *view)
 {
     print_counts(view);
     print_tree(view);
     if (weft__topo_count(view->topo, WEFT__TOPO_GPU) == 0) {
         printf("\nNo GPU with a rank: there are no channels to search.\n");
         print_times(view);
-        return 0;
+        return;
     }
     print_matrix(view, WEFT__TOPO_GPU);
     if (weft__topo_count(view->topo, WEFT__TOPO_NET) > 0)
         print_matrix(view, WEFT__TOPO_NET);
     print_sets(view);
     print_times(view);
-    if (view->is_connected)
-        print_connections(view);
+}
+
+int topo_print_text(const struct topo_job *job)
+{
+    for (int32_t i = 0; i < job->num_machines; i++) {
+        if (job->num_machines > 1)
+            printf("%sMachine %" PRId32 " of %" PRId32 ": ", i > 0 ? "\n" : "", i + 1,
+                   job->num_machines);
+        print_machine(&job->machines[i]);
+    }
+    if (job->connections.num_ranks > 0)
+        print_connections(job);
+    if (job->why_not_connected[0] != '\0')
+        printf("\nNo rings and trees over the machines: %s.\n", job->why_not_connected);
     return 0;
 }

@@ -14,6 +14,16 @@ const struct weft__channels *topo_view_set(const struct topo_view *view, enum we
     return set != NULL && set->num_channels > 0 ? set : NULL;
 }
 
+double topo_slowest_ring_gbps(const struct topo_job *job)
+{
+    double least = (double)topo_view_set(&job->machines[0], WEFT__CHANNELS_RING)->bw_inter;
+    for (int32_t i = 1; i < job->num_machines; i++) {
+        const double gbps = (double)topo_view_set(&job->machines[i], WEFT__CHANNELS_RING)->bw_inter;
+        least = gbps < least ? gbps : least;
+    }
+    return least;
+}
+
 int topo_view_has_times(const struct topo_view *view)
 {
     return view->times.op != TOPO_NO_TIMES && topo_view_set(view, WEFT__CHANNELS_RING) != NULL;

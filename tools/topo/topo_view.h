@@ -7,14 +7,21 @@
 #include "topo_times.h"
 
 struct topo_view {
-    const char *name; /* the file; "this machine" */
+    char name[320]; /* the file; "this machine"; of a job, of which host */
     struct weft__xml *system;
     struct weft__topo *topo;
-    int32_t num_nodes; /* equal ones */
+    int32_t num_alike; /* nodes that are such a machine */
+    int32_t num_nodes; /* all that there are */
     struct weft__channel_sets sets;
-    int is_connected; /* whether there are rings and trees over all nodes */
-    struct weft__connections connections;
     struct topo_times times;
+};
+
+/* Machines with a network between: nodes follow each other as the machines do. */
+struct topo_job {
+    int32_t num_machines;
+    struct topo_view *machines;
+    char why_not_connected[400]; /* "": there are rings and trees over all nodes, or one node */
+    struct weft__connections connections; /* of no ranks, if there are none */
 };
 
 /* In the order in which they are shown. */
@@ -23,6 +30,9 @@ extern const enum weft__channels_id topo_set_order[TOPO_NUM_SETS];
 
 /* Those that there are; NULL: none. */
 const struct weft__channels *topo_view_set(const struct topo_view *view, enum weft__channels_id id);
+
+/* Of machines that are connected: what each ring channel carries to the network. */
+double topo_slowest_ring_gbps(const struct topo_job *job);
 
 /* Whether somebody asks for times, and there are rings to have them of. */
 int topo_view_has_times(const struct topo_view *view);
@@ -38,7 +48,7 @@ void topo_node_text(const struct topo_view *view, const struct weft__topo_node *
 struct weft__topo_node *topo_gpu_of_rank(const struct weft__topo *topo, int32_t rank);
 
 /* All print to standard output, and return 0, or -1 if that could not be written. */
-int topo_print_text(const struct topo_view *view);
-int topo_print_json(const struct topo_view *view);
+int topo_print_text(const struct topo_job *job);
+int topo_print_json(const struct topo_job *job);
 /* 0, or -1 with the reason told. */
 int topo_write_svg(const struct topo_view *view, const char *path);

@@ -145,14 +145,32 @@ static const struct option_row *last_row(const struct option_set *set)
     return row;
 }
 
+static void take_argument(const struct parsing *parsing, const char *text, struct argp_state *state)
+{
+    const struct option_row *row = last_row(parsing->set);
+    char *place = (char *)parsing->options + row->offset;
+    struct option_texts *list = (struct option_texts *)(void *)place;
+    if (row->type == OPTION_ARGUMENT && state->arg_num == 0)
+        memcpy(place, &text, sizeof text);
+    else if (row->type == OPTION_ARGUMENTS && list->count < OPTION_MAX_LISTED)
+        list->texts[list->count++] = text;
+    else if (row->type == OPTION_ARGUMENTS)
+        argp_error(state, "argument %s: must be one of %d at most", text, OPTION_MAX_LISTED);
+    else
+        argp_error(state, "unknown argument %s", text);
+}
+
+static int is_option(const struct option_row *row)
+{
+    return row->type != OPTIONS_END && row->type != OPTION_ARGUMENT &&
+           row->type != OPTION_ARGUMENTS;
+}
+
 static error_t parse_key(int key, char *text, struct argp_state *state)
 {
     const struct parsing *parsing = state->input;
     if (key == ARGP_KEY_ARG) {
-        const struct option_row *argument = last_row(parsing->set);
-        if (argument->type != OPTION_ARGUMENT || state->arg_num > 0)
-            argp_error(state, "unknown argument %s", text);
-        memcpy((char *)parsing->options + argument->offset, &text, sizeof text);
+        take_argument(parsing, text, state);
         return 0;
     }
     if (key == ARGP_KEY_END && parsing->set->finish != NULL)
@@ -170,9 +188,8 @@ void options_parse(const struct option_set *set, void *options, int argc, char *
     struct parsing parsing = {set, options};
     int group = 0, i = 0;
     const struct option_row *last = last_row(set);
-    const char *args_doc = last->type == OPTION_ARGUMENT ? last->arg : NULL;
-    for (const struct option_row *option = set->table;
-         option->type != OPTIONS_END && option->type != OPTION_ARGUMENT; option++, i++) {
+    const char *args_doc = is_option(last) ? NULL : last->arg;
+    for (const struct option_row *option = set->table; is_option(option); option++, i++) {
         const int is_group = option->type == OPTION_GROUP;
         group += is_group;
         if (option->usual != NULL)

@@ -9,6 +9,12 @@
 
 enum { OPTION_MAX_LISTED = 32, OPTIONS_MAX = 40 };
 
+/* Of OPTION_ARGUMENTS. */
+struct option_texts {
+    int32_t count;
+    const char *texts[OPTION_MAX_LISTED];
+};
+
 struct option_list {
     int32_t count;
     int64_t values[OPTION_MAX_LISTED];
@@ -26,8 +32,9 @@ enum option_type {
     OPTION_INTEGERS, /* a struct option_list of values separated by commas, as are the next two */
     OPTION_SIZES,
     OPTION_CHOICES,
-    OPTION_OTHER,   /* what `parse` does with it */
-    OPTION_ARGUMENT /* no option, but a text without dashes that may be given, once; the last row */
+    OPTION_OTHER,    /* what `parse` does with it */
+    OPTION_ARGUMENT, /* no option, but a text without dashes that may be given, once; the last row */
+    OPTION_ARGUMENTS /* the same, several times: a struct option_texts */
 };
 
 struct option_row {
