@@ -28,6 +28,7 @@ from torch.autograd.function import once_differentiable
 
 from .communicator import Communicator, serve_rendezvous, unique_id, unique_id_at
 from .expert_parallel import Counts, ExpertParallel, Handle
+from .library import InvalidArgumentError
 from .pool import Pool, WhenFull
 
 __all__ = ["Dispatched", "Pool", "Routing", "TokenDispatcher", "WhenFull", "agree_on_id",
@@ -77,6 +78,7 @@ class Routing:
 
     def __init__(self, dispatcher: TokenDispatcher, handle: Handle):
         self.dispatcher, self.handle = dispatcher, handle
+        self.num_rows = 0  # that came to this rank
 
     def __del__(self):
         self.dispatcher._free_handles.append(self.handle)
@@ -137,6 +139,7 @@ class TokenDispatcher:
         handle.layout(topk_idx)
         handle.notify()
         counts = handle.wait_counts()
+        routing.num_rows = counts.num_recv_tokens
         received = _Dispatch.apply(x, topk_weights.float(), topk_idx, routing,
                                    counts.num_recv_tokens)
         return Dispatched(*received, counts, routing)
@@ -144,6 +147,9 @@ class TokenDispatcher:
     def combine(self, rows: torch.Tensor, routing: Routing) -> torch.Tensor:
         """The sum of each token's rows, [N, hidden]; row i of rows [n, hidden], of x's dtype,
         answers row i of dispatch()."""
+        if rows.dim() != 2 or rows.shape[0] != routing.num_rows:
+            raise InvalidArgumentError(f"rows has shape {list(rows.shape)}; it must be "
+                                       f"[{routing.num_rows}, hidden], as dispatch() gave them")
         return _Combine.apply(rows, routing)
 
 

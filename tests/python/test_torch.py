@@ -116,6 +116,14 @@ def test_arguments():
             coll.all_reduce(torch.zeros(3, dtype=torch.complex64))
         with pytest.raises(weft.InvalidArgumentError, match="not contiguous"):
             coll.all_reduce(torch.zeros(3, 4).T)
+        tokens = weft.torch.TokenDispatcher(comm, EXPERTS, 1, arena_bytes=1 << 16)
+        got = tokens.dispatch(torch.ones(3, HIDDEN), torch.zeros(3, 1, dtype=torch.int32),
+                              torch.ones(3, 1))
+        for rows in (got.rows[:2], got.rows[0], torch.ones(4, HIDDEN)):
+            with pytest.raises(weft.InvalidArgumentError, match=r"it must be \[3, hidden\]"):
+                tokens.combine(rows, got.routing)
+
+    import weft.torch
 
     run(refused, 1)
 
