@@ -73,7 +73,7 @@ def layout_of(buffer, ids):
             "num_tokens_per_expert": per_expert, "is_token_in_rank": in_rank}
 
 
-@pytest.mark.parametrize("num_ranks", [1, 3])
+@pytest.mark.parametrize("num_ranks", [1, 3, 10])
 def test_layout(num_ranks):
     def look(group):
         batches, routing = everybody(num_ranks)
@@ -85,7 +85,11 @@ def test_layout(num_ranks):
         assert torch.equal(layout["is_token_in_rank"], in_rank)
         per_rank = layout["num_tokens_per_rank"]
         assert per_rank.dtype == torch.int32 and torch.equal(per_rank, in_rank.sum(0).int())
-        assert layout["num_tokens_per_rdma_rank"] is None
+        per_node = layout["num_tokens_per_rdma_rank"]
+        assert (per_node is None) == (num_ranks <= 8)
+        if per_node is not None:
+            assert per_node.tolist() == [
+                sum(any(r // 8 == node for r in ranks) for ranks in routes) for node in (0, 1)]
         assert layout["num_tokens_per_expert"].tolist() == [
             int((batches[rank][1] == e).sum()) for e in range(EXPERTS)]
 
@@ -386,8 +390,12 @@ def test_what_callers_compute():
     deep_ep.Buffer.set_num_sms(24)
     assert deep_ep.Buffer.get_combine_config(16).num_sms == 24
     deep_ep.Buffer.set_num_sms(20)
+    for num_ranks in (1, 7, 12, 200):  # which DeepEP refuses
+        config = deep_ep.Buffer.get_dispatch_config(num_ranks)
+        assert config.get_nvl_buffer_size_hint(14336, num_ranks) > 0
+        assert (config.get_rdma_buffer_size_hint(14336, num_ranks) > 0) == (num_ranks > 8)
     with pytest.raises(AssertionError):
-        deep_ep.Buffer.get_dispatch_config(7)
+        deep_ep.Buffer.get_dispatch_config(0)
     with pytest.raises(AssertionError):
         deep_ep.Buffer.set_num_sms(3)
     for wrong in ((-1,), (20, 6, 6), (20, 6, 256, 65, 128), (20, 0)):

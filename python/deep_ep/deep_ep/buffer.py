@@ -12,7 +12,7 @@ import weft
 from weft.torch import Pool, WhenFull, agree_on_id, make_context
 
 from . import config as configs
-from .config import RANKS_PER_NODE, Config
+from .config import RANKS_PER_NODE, Config, num_nodes_of
 from .events import EventHandle, EventOverlap
 from .landing import ALIGNMENT_BYTES, Landing
 from .low_latency import LowLatencyFunctions
@@ -34,7 +34,7 @@ class _Runtime:
         return True
 
     def get_num_rdma_ranks(self) -> int:
-        return max(1, self._num_ranks // RANKS_PER_NODE)
+        return num_nodes_of(self._num_ranks)
 
 
 class Buffer(LowLatencyFunctions):
@@ -213,10 +213,13 @@ class Buffer(LowLatencyFunctions):
         return *outputs, event
 
     def _tokens_per_node(self, is_token_in_rank: torch.Tensor) -> torch.Tensor | None:
-        """By DeepEP's nodes, of 8 ranks each."""
+        """By DeepEP's nodes."""
         if self.group_size <= RANKS_PER_NODE:
             return None
-        by_node = is_token_in_rank.view(-1, self.group_size // RANKS_PER_NODE, RANKS_PER_NODE)
+        num_nodes = num_nodes_of(self.group_size)
+        num_absent = num_nodes * RANKS_PER_NODE - self.group_size
+        by_node = torch.nn.functional.pad(is_token_in_rank, (0, num_absent)).view(
+            -1, num_nodes, RANKS_PER_NODE)
         return by_node.any(2).sum(0, dtype=torch.int32)
 
     def dispatch(self, x: Any, handle: Handle | None = None,
@@ -323,7 +326,7 @@ class Buffer(LowLatencyFunctions):
             return intranode_handle(routing, ends, src_token, is_token_in_rank, num_channels,
                                     self._placeholders)
         return internode_handle(routing, ends, is_token_in_rank,
-                                self.group_size // RANKS_PER_NODE, num_channels,
+                                num_nodes_of(self.group_size), num_channels,
                                 self._placeholders)
 
     def combine(self, x: torch.Tensor, handle: Handle, topk_weights: torch.Tensor | None = None,

@@ -11,6 +11,11 @@ def _round_up(number: int, multiple: int) -> int:
     return (number + multiple - 1) // multiple * multiple
 
 
+def num_nodes_of(num_ranks: int) -> int:
+    """As DeepEP counts, whose nodes have 8 ranks; here the last one may have fewer."""
+    return (num_ranks + RANKS_PER_NODE - 1) // RANKS_PER_NODE
+
+
 class Config:
     """SMs of an operation, and the sizes of chunks that DeepEP has."""
 
@@ -31,12 +36,9 @@ class Config:
         self._rdma_recv = _round_up(rdma_recv, rdma_send)
 
     def get_nvl_buffer_size_hint(self, hidden_bytes: int, num_ranks: int) -> int:
-        if num_ranks >= RANKS_PER_NODE and num_ranks % RANKS_PER_NODE:
-            raise RuntimeError(f"num_ranks {num_ranks} must be below 8 or a multiple of it")
         if num_ranks > RANKS_PER_NODE and self.num_sms % 2:
             raise RuntimeError(f"num_sms {self.num_sms} must be even over several nodes")
-        num_nodes = max(num_ranks // RANKS_PER_NODE, 1)
-        words = (2 * num_nodes + 3) * 4
+        words = (2 * num_nodes_of(num_ranks) + 3) * 4
         tokens = self._nvl_recv * (hidden_bytes + 8 + 1024 + 512 + 512)
         channels = self.num_sms // 2
         return _round_up(channels * min(num_ranks, RANKS_PER_NODE) * (words + tokens),
@@ -46,7 +48,7 @@ class Config:
         if num_ranks <= RANKS_PER_NODE:
             return 0
         tokens = self._rdma_recv * (hidden_bytes + 8 + 1024 + 512 + 512 + 16)
-        num_nodes, channels = num_ranks // RANKS_PER_NODE, self.num_sms // 2
+        num_nodes, channels = num_nodes_of(num_ranks), self.num_sms // 2
         return _round_up(2 * channels * num_nodes * (18 * 4 + tokens), BYTES_PER_ALIGNMENT)
 
 
@@ -82,5 +84,6 @@ def combine_config(num_sms: int, num_ranks: int) -> Config:
 
 
 def _of_table(table: dict[int, tuple[int, ...]], num_sms: int, num_ranks: int) -> Config:
-    assert num_ranks in table, f"no default config for {num_ranks} ranks"
-    return Config(num_sms, *table[num_ranks])
+    """Numbers of ranks that DeepEP refuses have the sizes of the next one."""
+    assert num_ranks > 0, f"no default config for {num_ranks} ranks"
+    return Config(num_sms, *table[min((n for n in table if n >= num_ranks), default=max(table))])
