@@ -2,6 +2,7 @@
 /* The life of a net: opening, connecting, progress, peers that go, closing. */
 #include "net/net.h"
 
+#include <math.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -254,26 +255,22 @@ void weft__net_found_round_trip(struct weft__net *net, int32_t peer, double us)
     net->peers[peer].round_trip_us = us;
 }
 
-/* How many peers are nearer, of those that are known. */
-static int32_t num_nearer(const struct weft__net *net, double us, int32_t *num_known)
+/* Of the peers whose distance is known. */
+static int32_t num_nearer_than(const struct weft__net *net, double us)
 {
     int32_t num = 0;
-    *num_known = 0;
-    for (int32_t rank = 0; rank < net->config.num_ranks; rank++) {
-        const double other_us = net->peers[rank].round_trip_us;
-        *num_known += other_us > 0;
-        num += other_us > 0 && other_us < us;
-    }
+    for (int32_t rank = 0; rank < net->config.num_ranks; rank++)
+        num += net->peers[rank].round_trip_us > 0 && net->peers[rank].round_trip_us < us;
     return num;
 }
 
 double weft__net_round_trip_us(const struct weft__net *net)
 {
+    const int32_t half = num_nearer_than(net, INFINITY) / 2;
     double median_us = 0;
     for (int32_t rank = 0; rank < net->config.num_ranks; rank++) {
         const double us = net->peers[rank].round_trip_us;
-        int32_t num_known;
-        if (us > median_us && num_nearer(net, us, &num_known) <= num_known / 2)
+        if (us > median_us && num_nearer_than(net, us) <= half)
             median_us = us;
     }
     return median_us;
