@@ -105,7 +105,7 @@ WP_FN const char *sent_sum(const struct wp_carrier *carrier, const struct step *
                             carrier->first_sent + carrier->num_received - carrier->first_received);
 }
 
-WP_FN enum wp_status take_step(struct wp_carrier *carrier, const struct step *step)
+WP_CALLED_FN enum wp_status take_step(struct wp_carrier *carrier, const struct step *step)
 {
     const struct wp_rings *rings = &carrier->args->rings;
     struct wp_passage passage = {

@@ -123,8 +123,9 @@ WP_FN enum wp_status wp_tree_await(const struct wp_tree_walk *walk, const struct
     return WP_STATUS_OK;
 }
 
-WP_FN enum wp_status wp_tree_take_step(struct wp_tree_walk *walk, const struct wp_stream *stream,
-                                       uint64_t chunk, const struct wp_tree_step *step)
+WP_CALLED_FN enum wp_status wp_tree_take_step(struct wp_tree_walk *walk,
+                                              const struct wp_stream *stream, uint64_t chunk,
+                                              const struct wp_tree_step *step)
 {
     const struct wp_carrier *carrier = walk->carrier;
     struct wp_passage passage = {

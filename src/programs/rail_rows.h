@@ -321,7 +321,7 @@ WP_FN void wp_move_piece(const struct wp_carrier *carrier, const struct wp_passa
 }
 
 /* Warp-wide. */
-WP_FN void wp_move_chunk(const struct wp_carrier *carrier, const struct wp_passage *passage)
+WP_CALLED_FN void wp_move_chunk(const struct wp_carrier *carrier, const struct wp_passage *passage)
 {
     const struct wp_span chunk = passage->chunk;
     for (uint64_t begin = chunk.begin; begin < chunk.begin + chunk.bytes;) {

@@ -9,6 +9,7 @@
 
 #define WP_WARP_SIZE 1
 #define WP_FN        static inline
+#define WP_CALLED_FN static inline
 
 struct weft__cpu_launch;
 struct weft__cpu_block;

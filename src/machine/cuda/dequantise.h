@@ -80,8 +80,8 @@ WP_FN void weft__cuda_dequantise_element(const struct weft__cuda_dequantised *ro
 }
 
 /* Called, as weft__cuda_reduce_slowly is, and for its reasons. */
-static inline __device__ __noinline__ void
-weft__cuda_dequantise(uint32_t lane_idx, struct weft__cuda_dequantised row, int64_t num_elements)
+WP_CALLED_FN void weft__cuda_dequantise(uint32_t lane_idx, struct weft__cuda_dequantised row,
+                                        int64_t num_elements)
 {
     enum { UNROLL = 4, STEP = WP_WARP_SIZE * UNROLL };
     /* Elements become at least twice as wide. */

@@ -176,8 +176,8 @@ WP_FN void weft__cuda_encode_octets(uint32_t lane_idx, const struct weft__cuda_l
 }
 
 /* Called, as weft__cuda_reduce_slowly is, and for its reasons. */
-static inline __device__ __noinline__ void
-weft__cuda_log_encode(uint32_t lane_idx, struct weft__cuda_log_encoded row, int64_t num_elements)
+WP_CALLED_FN void weft__cuda_log_encode(uint32_t lane_idx, struct weft__cuda_log_encoded row,
+                                        int64_t num_elements)
 {
     const uint32_t num_octets = (uint32_t)(num_elements / WEFT__CUDA_OCTET);
     /* The dsts have parts of 8 bytes. */
@@ -293,8 +293,8 @@ enum weft__cuda_first_rows { WEFT__CUDA_LOGS_ALONE, WEFT__CUDA_LOGS_AFTER_FIRST 
 
 /* Called, as weft__cuda_reduce_slowly is, and for its reasons. */
 template <weft__cuda_first_rows FIRSTS>
-static __device__ __noinline__ void
-weft__cuda_sum_log(uint32_t lane_idx, struct weft__cuda_log_sum sum, int64_t num_elements)
+WP_CALLED_FN void weft__cuda_sum_log(uint32_t lane_idx, struct weft__cuda_log_sum sum,
+                                     int64_t num_elements)
 {
     const uint32_t num_octets = (uint32_t)(num_elements / WEFT__CUDA_OCTET);
     uint32_t low_bits =

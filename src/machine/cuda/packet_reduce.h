@@ -38,10 +38,11 @@ WP_FN enum wp_status weft__cuda_reduce_packet(struct wp_warp *warp,
 }
 
 /* A lane's packets of a row. Called, which leaves the sums below their registers. */
-static __device__ __noinline__ enum wp_status
-weft__cuda_reduce_packets(struct wp_warp *warp, const struct wp_packets *packets,
-                          const struct wp_packet_sources *from, void *dst,
-                          struct wp_reduction reduction, uint64_t bytes)
+WP_CALLED_FN enum wp_status weft__cuda_reduce_packets(struct wp_warp *warp,
+                                                      const struct wp_packets *packets,
+                                                      const struct wp_packet_sources *from,
+                                                      void *dst, struct wp_reduction reduction,
+                                                      uint64_t bytes)
 {
     const uint64_t num_packets = weft__cuda_num_packets(bytes);
 #pragma unroll 1

@@ -9,6 +9,8 @@
 
 #define WP_WARP_SIZE 32
 #define WP_FN        static __device__ __forceinline__
+/* Kept once in a program, and called: what is long, is wanted in several places, and waits longer than a call takes. */
+#define WP_CALLED_FN static __device__ __noinline__
 
 #include "machine/cuda/launch_params.h"
 

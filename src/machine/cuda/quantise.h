@@ -249,8 +249,8 @@ WP_FN void weft__cuda_quantise_groups(uint32_t lane_idx, const struct weft__cuda
 }
 
 /* Called, as weft__cuda_reduce_slowly is, and for its reasons. */
-static inline __device__ __noinline__ void
-weft__cuda_quantise(uint32_t lane_idx, struct weft__cuda_quantised row, int64_t num_elements)
+WP_CALLED_FN void weft__cuda_quantise(uint32_t lane_idx, struct weft__cuda_quantised row,
+                                      int64_t num_elements)
 {
     const int32_t group = row.how.group_elements;
     const uint32_t lanes = weft__cuda_lanes_of_group(group);

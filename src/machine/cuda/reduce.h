@@ -4,11 +4,8 @@
 
 #include "machine/cuda/sum_rows.h"
 
-enum weft__cuda_width { WEFT__CUDA_WIDE, WEFT__CUDA_NARROW };
-
 /* Rows as far as they are whole units, of 16 bytes or narrower ones, which are reduced as if zeros
  * followed them. Returns how many bytes that were. */
-template <weft__cuda_width WIDTH>
 WP_FN uint64_t weft__cuda_reduce_units(uint32_t lane_idx, const struct weft__cuda_rows *rows,
                                        uint32_t unit_bytes, uint64_t row_bytes)
 {
@@ -25,20 +22,16 @@ WP_FN uint64_t weft__cuda_reduce_units(uint32_t lane_idx, const struct weft__cud
 #pragma unroll
             for (int s = 0; s < AT_ONCE; s++) {
                 if (first + s < rows->num_srcs && rows->srcs[first + s] != NULL) {
-                    units[s] = WIDTH == WEFT__CUDA_WIDE
-                                   ? weft__cuda_load16((const int4 *)rows->srcs[first + s] + i)
-                                   : weft__cuda_load_narrow(rows->srcs[first + s], i, unit_bytes);
+                    units[s] = weft__cuda_load_any(rows->srcs[first + s], i, unit_bytes);
                     present |= 1u << s;
                 }
             }
             weft__cuda_partial_add_all(&partial, rows->reduction, units, present);
         }
         const int4 unit = weft__cuda_partial_end(&partial, rows->reduction, rows->num_present);
-        if (WIDTH == WEFT__CUDA_WIDE)
-            weft__cuda_store_chunk(rows, (int4 *)rows->dsts[0], i, unit);
-        for (int32_t d = 0; WIDTH == WEFT__CUDA_NARROW && d < rows->num_dsts; d++) {
+        for (int32_t d = 0; d < rows->num_dsts; d++) {
             if (rows->dsts[d] != NULL)
-                weft__cuda_store_narrow((void *)rows->dsts[d], i, unit_bytes, unit);
+                weft__cuda_store_any((void *)rows->dsts[d], i, unit_bytes, unit);
         }
     }
     return (uint64_t)num_units * unit_bytes;
@@ -106,16 +99,12 @@ WP_FN uint64_t wp_dtype_bytes(weft_dtype dtype); /* machine.h */
 
 /* From begin_bytes on. Called, not inlined: it would take registers from the loops above, and
  * programs that reduce in several places hold it once. */
-static inline __device__ __noinline__ void
-weft__cuda_reduce_slowly(uint32_t lane_idx, struct weft__cuda_rows rows, uint32_t unit_bytes,
-                         uint64_t begin_bytes, uint64_t row_bytes)
+WP_CALLED_FN void weft__cuda_reduce_slowly(uint32_t lane_idx, struct weft__cuda_rows rows,
+                                           uint32_t unit_bytes, uint64_t begin_bytes,
+                                           uint64_t row_bytes)
 {
-    if (begin_bytes == 0 && unit_bytes == 16)
-        begin_bytes = weft__cuda_reduce_units<WEFT__CUDA_WIDE>(lane_idx, &rows, 16, row_bytes);
-    else if (begin_bytes == 0 && unit_bytes >= 4 &&
-             unit_bytes >= wp_dtype_bytes(rows.reduction.dtype))
-        begin_bytes =
-            weft__cuda_reduce_units<WEFT__CUDA_NARROW>(lane_idx, &rows, unit_bytes, row_bytes);
+    if (begin_bytes == 0 && unit_bytes >= 4 && unit_bytes >= wp_dtype_bytes(rows.reduction.dtype))
+        begin_bytes = weft__cuda_reduce_units(lane_idx, &rows, unit_bytes, row_bytes);
     weft__cuda_with_element(rows.reduction.dtype, [&](auto element) {
         weft__cuda_reduce_elements<decltype(element)>(lane_idx, &rows,
                                                       (int64_t)(begin_bytes / sizeof element),

@@ -72,9 +72,9 @@ WP_FN uint64_t weft__cuda_copy_units(uint32_t lane_idx, const void *const *dsts,
 }
 
 /* Rows that are not aligned to 16 bytes. Called, not inlined: programs copy in several places. */
-static inline __device__ __noinline__ void
-weft__cuda_copy_narrowly(uint32_t lane_idx, const void *const *dsts, int32_t num_dsts,
-                         const void *src, uint32_t unit_bytes, uint64_t row_bytes)
+WP_CALLED_FN void weft__cuda_copy_narrowly(uint32_t lane_idx, const void *const *dsts,
+                                           int32_t num_dsts, const void *src, uint32_t unit_bytes,
+                                           uint64_t row_bytes)
 {
     uint64_t num_done = 0;
     if (unit_bytes == 8)

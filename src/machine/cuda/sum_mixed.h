@@ -200,8 +200,8 @@ WP_FN void weft__cuda_sum_mixed_element(const struct weft__cuda_mixed *mixed, in
 }
 
 /* Called, as weft__cuda_reduce_slowly is, and for its reasons. */
-static inline __device__ __noinline__ void
-weft__cuda_sum_mixed(uint32_t lane_idx, struct weft__cuda_mixed mixed, int64_t num_elements)
+WP_CALLED_FN void weft__cuda_sum_mixed(uint32_t lane_idx, struct weft__cuda_mixed mixed,
+                                       int64_t num_elements)
 {
     enum { UNROLL = 4, STEP = WP_WARP_SIZE * UNROLL };
     const uint32_t num_quads =

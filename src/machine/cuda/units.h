@@ -67,25 +67,30 @@ WP_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<2> unit)
                  : "memory");
 }
 
-/* A unit of 4 or 8 bytes as a chunk of 16, of which the rest is zero. Instructions without
+/* A unit of 4, 8 or 16 bytes as a chunk of 16, of which the rest is zero. Instructions without
  * branches, so that the loads of several rows are under way together. */
-WP_FN int4 weft__cuda_load_narrow(const void *row, uint32_t i, uint32_t unit_bytes)
+WP_FN int4 weft__cuda_load_any(const void *row, uint32_t i, uint32_t unit_bytes)
 {
     int4 v = make_int4(0, 0, 0, 0);
-    asm volatile("{\n .reg .pred is_wide;\n"
-                 " setp.eq.u32 is_wide, %3, 8;\n"
-                 " @is_wide ld.global.L1::no_allocate.v2.s32 {%0, %1}, [%2];\n"
-                 " @!is_wide ld.global.L1::no_allocate.s32 %0, [%2];\n}"
-                 : "+r"(v.x), "+r"(v.y)
+    asm volatile("{\n .reg .pred is_16, is_8, is_4;\n"
+                 " setp.eq.u32 is_16, %5, 16;\n"
+                 " setp.eq.u32 is_8, %5, 8;\n"
+                 " setp.eq.u32 is_4, %5, 4;\n"
+                 " @is_16 ld.global.L1::no_allocate.v4.s32 {%0, %1, %2, %3}, [%4];\n"
+                 " @is_8 ld.global.L1::no_allocate.v2.s32 {%0, %1}, [%4];\n"
+                 " @is_4 ld.global.L1::no_allocate.s32 %0, [%4];\n}"
+                 : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)
                  : "l"((const char *)row + (uint64_t)i * unit_bytes), "r"(unit_bytes));
     return v;
 }
 
-WP_FN void weft__cuda_store_narrow(void *row, uint32_t i, uint32_t unit_bytes, int4 v)
+WP_FN void weft__cuda_store_any(void *row, uint32_t i, uint32_t unit_bytes, int4 v)
 {
-    const weft__cuda_unit<8> unit = {{(uint32_t)v.x, (uint32_t)v.y}};
-    if (unit_bytes == 8)
+    const weft__cuda_unit<16> unit = {{(uint32_t)v.x, (uint32_t)v.y, (uint32_t)v.z, (uint32_t)v.w}};
+    if (unit_bytes == 16)
         weft__cuda_store_unit(row, i, unit);
+    else if (unit_bytes == 8)
+        weft__cuda_store_unit(row, i, weft__cuda_unit<8>{{unit.words[0], unit.words[1]}});
     else
         weft__cuda_store_unit(row, i, weft__cuda_unit<4>{{unit.words[0]}});
 }

@@ -126,9 +126,8 @@ WP_FN int64_t weft__cuda_weighted_units(uint32_t lane_idx, const struct weft__cu
 /* Called, not inlined: together the types would need more registers than there are, and spill 600
  * bytes. */
 template <typename S, int PER>
-static __device__ __noinline__ int64_t weft__cuda_weighted_called(uint32_t lane_idx,
-                                                                  struct weft__cuda_weighted rows,
-                                                                  int64_t num_elements)
+WP_CALLED_FN int64_t weft__cuda_weighted_called(uint32_t lane_idx, struct weft__cuda_weighted rows,
+                                                int64_t num_elements)
 {
     return weft__cuda_weighted_units<S, PER>(lane_idx, &rows, num_elements);
 }
@@ -172,9 +171,9 @@ WP_FN void weft__cuda_weighted_element(const struct weft__cuda_weighted *rows, i
 
 /* All types and alignments, from element num_done on. Called, as weft__cuda_reduce_slowly is, and for its
  * reasons. */
-static inline __device__ __noinline__ void
-weft__cuda_weighted_sum(uint32_t lane_idx, struct weft__cuda_weighted rows, uint32_t unit_bytes,
-                        int64_t num_done, int64_t num_elements)
+WP_CALLED_FN void weft__cuda_weighted_sum(uint32_t lane_idx, struct weft__cuda_weighted rows,
+                                          uint32_t unit_bytes, int64_t num_done,
+                                          int64_t num_elements)
 {
     if (unit_bytes == 16 && num_done == 0)
         num_done = weft__cuda_weighted_aligned(lane_idx, &rows, num_elements);

@@ -6,6 +6,7 @@
 #define WP_WARP_SIZE    2
 #define WP_PACKET_BYTES 8
 #define WP_FN           static inline
+#define WP_CALLED_FN    static inline
 
 struct weft__sim_warp;
 
