@@ -309,12 +309,14 @@ TEST_ON_RANKS(over_nodes, RANKS_PROCESSES, 2)
     static const int64_t ones[] = {1, 1}, none[] = {0, 0}, places[] = {0, 1};
     static const struct coll_nodes nodes = {2, 1, 0, COLL_NODE_AFTER_NODE};
     struct coll_case spec = coll_case_random(5, 2, COLL_BROADCAST, WEFT_INT32, WEFT_SUM, 9);
-    float memory[4] = {0};
     struct ep_rank self;
+    struct ep_array send, recv; /* a row of each rank */
     weft_coll *coll;
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     spec.nodes = nodes;
-    if (ep_rank_open(&self, context, nodes.num_nodes, 1 << 16))
+    if (ep_rank_open(&self, context, nodes.num_nodes, 1 << 16) ||
+        ep_array_alloc(&self, &send, EP_HEAP, sizeof(float), 0) ||
+        ep_array_alloc(&self, &recv, EP_HEAP, 2 * sizeof(float), 0))
         return 1;
     config.staging_slot_bytes = 64;
     RANK_CHECK_ERROR(context, weft_coll_create(self.comm, &config, &coll),
@@ -331,19 +333,19 @@ TEST_ON_RANKS(over_nodes, RANKS_PROCESSES, 2)
     RANK_CHECK_ERROR(
         context,
         weft_coll_all_gather(coll,
-                             WEFT_ARGS(weft_coll_args, .send = memory, .recv = memory + 2,
+                             WEFT_ARGS(weft_coll_args, .send = send.data, .recv = recv.data,
                                        .count = 1, .dtype = WEFT_FP32),
                              self.stream),
         WEFT_ERROR_UNSUPPORTED,
         "algorithm push is for at most 32 ranks of one node, coll has 2 on 2: allowed are rails "
         "and tree");
     RANK_CHECK_ERROR(context,
-                     weft_coll_all_to_all_v(coll,
-                                            WEFT_ARGS(weft_coll_all_to_all_v_args, .send = memory,
-                                                      .recv = memory + 2, .send_counts = ones,
-                                                      .send_offsets = places, .recv_counts = none,
-                                                      .recv_offsets = places, .dtype = WEFT_FP32),
-                                            self.stream),
+                     weft_coll_all_to_all_v(
+                         coll,
+                         WEFT_ARGS(weft_coll_all_to_all_v_args, .send = send.data,
+                                   .recv = recv.data, .send_counts = ones, .send_offsets = places,
+                                   .recv_counts = none, .recv_offsets = places, .dtype = WEFT_FP32),
+                         self.stream),
                      WEFT_ERROR_INVALID_ARGUMENT, "what rank");
     RANK_CHECK(context, weft_coll_algorithm(coll, WEFT_ALL_REDUCE, 100) == WEFT_ALGORITHM_RAILS,
                "%s is chosen",
@@ -351,5 +353,6 @@ TEST_ON_RANKS(over_nodes, RANKS_PROCESSES, 2)
     if (coll_check(&self, coll, &spec, "over nodes"))
         return 1;
     RANK_CHECK_OK(context, weft_coll_destroy(coll));
-    return ep_rank_close(&self);
+    return ep_array_check_and_free(&self, &send, "send") ||
+           ep_array_check_and_free(&self, &recv, "recv") || ep_rank_close(&self);
 }
