@@ -343,6 +343,51 @@ def test_two_micro_batches():
     in_group(step, 2)
 
 
+@pytest.mark.parametrize("second", ["hook", "at once"])
+def test_hooks_in_any_order(second):
+    """Each receives what is its own; also if another dispatch comes before those of combines."""
+    def step(group):
+        buffer = deep_ep.Buffer(group, low_latency_mode=True)
+        first_expert, num_local = group.rank() * EXPERTS // 2, EXPERTS // 2
+        sources = [[batch(i + 20 * r, 5) for r in range(2)] for i in range(2)]
+        batches = [source[group.rank()] for source in sources]
+
+        def both(function):
+            """Of what function(i, return_recv_hook) gives, after the hooks in the wrong order."""
+            done = [function(i, second == "hook" or i == 0) for i in range(2)]
+            if function is combine:
+                dispatch(0, False)
+            for *_, hook in reversed(done):
+                if hook:
+                    hook()
+                    hook()  # has nothing left to do
+            return done
+
+        def dispatch(i, with_hook):
+            x, ids, _ = batches[i]
+            return buffer.low_latency_dispatch(x, ids, 8, EXPERTS, use_fp8=False,
+                                               return_recv_hook=with_hook)
+
+        def combine(i, with_hook):
+            _, ids, weights = batches[i]
+            return buffer.low_latency_combine(made[i][0], ids, weights, made[i][2],
+                                              return_recv_hook=with_hook)
+
+        for _ in range(3):
+            made = both(dispatch)
+            for (rows, counts, *_), source in zip(made, sources):
+                for local in range(num_local):
+                    came = [x[t] for x, ids, _ in source for t in range(5)
+                            if first_expert + local in ids[t]]
+                    assert counts[local] == len(came)
+                    assert all(map(torch.equal, rows[local], came))
+            for (out, *_), (x, ids, weights) in zip(both(combine), batches):
+                exact = x.double() * weights.masked_fill(ids < 0, 0).double().sum(1, keepdim=True)
+                assert deep_ep_math.calc_diff(out, exact) < 1e-5
+
+    in_group(step, 2)
+
+
 def test_what_is_refused_changes_nothing():
     def step(group):
         buffer = deep_ep.Buffer(group, low_latency_mode=True)

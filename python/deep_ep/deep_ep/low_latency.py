@@ -33,6 +33,36 @@ class Shape(NamedTuple):
     scale: ScaleKind | None  # None: rows are not quantised
 
 
+class Unreceived:
+    """Operations that have sent and not received, whose hooks were not called yet. weft receives in
+    the order in which they have sent, DeepEP in that of the hooks: so a hook receives for those
+    before it, too, whose own hooks have nothing left to do."""
+
+    def __init__(self) -> None:
+        self._receives: deque[Callable[[], None]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._receives)
+
+    def add(self, receive: Callable[[], None]) -> None:
+        self._receives.append(receive)
+
+    def receive_up_to(self, last: Callable[[], None]) -> None:
+        while last in self._receives:
+            self._receive_first()
+
+    def receive_all(self) -> None:
+        while self._receives:
+            self._receive_first()
+
+    def clear(self) -> None:
+        self._receives.clear()
+
+    def _receive_first(self) -> None:
+        self._receives[0]()
+        self._receives.popleft()
+
+
 class Room:
     """A weft_ll and its results that are not released."""
 
@@ -46,6 +76,7 @@ class Room:
         self.hidden = shape.hidden
         self.zero_copy_buffer: torch.Tensor | None = None
         self._results: deque[object] = deque()  # dispatched, not combined
+        self.dispatches, self.combines = Unreceived(), Unreceived()
         self._scratch: weft.Rows | None = None
 
     def empty_rows(self, like: torch.Tensor) -> weft.Rows:
@@ -54,6 +85,8 @@ class Room:
     @contextmanager
     def making(self, result: object) -> Iterator[None]:
         """Around a dispatch that sends it. What is refused has made nothing."""
+        if len(self._results) + len(self.combines) >= MAX_RESULTS:
+            self.combines.receive_all()
         if len(self._results) == MAX_RESULTS:
             self._release()
         yield
@@ -75,6 +108,8 @@ class Room:
     def unmask(self, mask: torch.Tensor, epoch: int) -> None:
         self.ll.unmask(mask, epoch)
         self._results.clear()  # weft has dropped them
+        self.dispatches.clear()
+        self.combines.clear()
 
     def _dispatch_again(self, topk_idx: torch.Tensor) -> None:
         """The same routing, of rows that nobody looks at."""
@@ -85,6 +120,7 @@ class Room:
         self.ll.dispatch(x, topk_idx, out=self._scratch)
 
     def _release(self) -> None:
+        self.dispatches.receive_all()
         self.ll.release()
         self._results.popleft()
 
@@ -136,7 +172,8 @@ class LowLatencyFunctions:
             with outcome:
                 room.ll.dispatch(*sent, **received, phases=phases, stream=stream)
 
-        event, hook = self._phases(dispatch, (x, topk_idx, out), async_finish, return_recv_hook)
+        event, hook = self._phases(dispatch, room.dispatches, (x, topk_idx, out), async_finish,
+                                   return_recv_hook)
         handle = Handle.of((out.src_tokens, out.row_ranges, shape.max_tokens, shape.hidden,
                             num_experts), (room, result))
         rows = out.rows if scale is None else (out.rows, _with_usual_strides(out.scales))
@@ -167,30 +204,41 @@ class LowLatencyFunctions:
             with outcome:
                 room.ll.combine(**sent, **received, phases=phases, stream=stream)
 
-        event, hook = self._phases(combine, (x, topk_weights, out), async_finish,
+        event, hook = self._phases(combine, room.combines, (x, topk_weights, out), async_finish,
                                    return_recv_hook)
         return out, event, hook
 
-    def _phases(self, operation: Callable[[LlPhases, weft.Stream | None], Any], tensors: Any,
-                async_finish: bool, return_recv_hook: bool
+    def _phases(self, operation: Callable[[LlPhases, weft.Stream | None], Any],
+                unreceived: Unreceived, tensors: Any, async_finish: bool, return_recv_hook: bool
                 ) -> tuple[EventOverlap, Callable[[], None] | None]:
         """Both phases at once; or the first one, and a hook that runs the second. They run on the
         current stream, unless it is not to wait for them: one less to tell and to be told."""
         assert not (async_finish and return_recv_hook), "either async_finish or return_recv_hook"
+        def both(stream: weft.Stream | None) -> None:
+            unreceived.receive_all()
+            operation(LlPhases.SEND_AND_RECEIVE, stream)
+
         if async_finish:
-            _, event = self._run(lambda: (operation(LlPhases.SEND_AND_RECEIVE, None), ()), tensors,
-                                 async_finish=True)
+            _, event = self._run(lambda: (both(None), ()), tensors, async_finish=True)
             return event, None
         with self._lock:
             self._comm.check()
             stream = self._comm.current_stream()
-            operation(LlPhases.SEND if return_recv_hook else LlPhases.SEND_AND_RECEIVE, stream)
+            if not return_recv_hook:
+                both(stream)
+                return EventOverlap(), None
+            operation(LlPhases.SEND, stream)
 
-        def receive() -> None:
-            with self._lock:
+            def receive() -> None:
                 operation(LlPhases.RECEIVE, stream)
 
-        return EventOverlap(), receive if return_recv_hook else None
+            unreceived.add(receive)
+
+        def hook() -> None:
+            with self._lock:
+                unreceived.receive_up_to(receive)
+
+        return EventOverlap(), hook
 
     def get_next_low_latency_combine_buffer(self, handle: Handle) -> torch.Tensor:
         """[local experts, rows, hidden], for zero_copy."""
