@@ -228,12 +228,13 @@ TEST(whole_numbers_have_exact_sums)
 
 static struct collective make_collective(weft_collective kind)
 {
-    return (struct collective){.kind = kind,
-                               .source = {9, WEFT_FP16, ELEMENTS_NUMBERS},
-                               .redop = WEFT_SUM,
-                               .root = 2,
-                               .num_ranks = NUM_RANKS,
-                               .count = COUNT};
+    return (struct collective){
+        .kind = kind,
+        .source = {.seed = 9, .dtype = WEFT_FP16, .content = ELEMENTS_NUMBERS},
+        .redop = WEFT_SUM,
+        .root = 2,
+        .num_ranks = NUM_RANKS,
+        .count = COUNT};
 }
 
 /* The output of `rank` out of everybody's inputs. */
