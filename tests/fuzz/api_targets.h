@@ -184,6 +184,10 @@ static inline void fuzz_fill_output(struct fuzz_arguments *arguments)
 #define FUZZ_SIZES(type, member)                                                                   \
     FUZZ_NUMBERS(FUZZ_INT64, "size", member.known.size, 0, 7, (int64_t)1 << 40),                   \
         FUZZ_NUMBERS(FUZZ_TAIL, #type, member, sizeof(type))
+/* What all calls have that enqueue by an object. */
+#define FUZZ_ENQUEUED(object, type, member)                                                        \
+    FUZZ_POINTERS(#object, object, FUZZ_NULL), FUZZ_POINTERS("stream", stream, FUZZ_NULL),         \
+        FUZZ_POINTERS("args", config, FUZZ_NULL), FUZZ_SIZES(type, member)
 /* What a target calls, or calls to undo it, with `a` as the arguments. */
 #define FUZZ_CALL(name, call)                                                                      \
     static weft_result name(struct fuzz_arguments *a)                                              \

@@ -91,8 +91,7 @@ FUZZ_CALL(call_gather, weft_coll_gather(a->coll, a->config, a->stream))
 FUZZ_CALL(call_scatter, weft_coll_scatter(a->coll, a->config, a->stream))
 
 #define CALL_MUTATIONS                                                                             \
-    FUZZ_POINTERS("coll", coll, FUZZ_NULL), FUZZ_POINTERS("stream", stream, FUZZ_NULL),            \
-        FUZZ_POINTERS("args", config, FUZZ_NULL), FUZZ_SIZES(weft_coll_args, coll_args),           \
+    FUZZ_ENQUEUED(coll, weft_coll_args, coll_args),                                                \
         FUZZ_POINTERS("send", coll_args.known.send, FUZZ_NULL),                                    \
         FUZZ_POINTERS("recv", coll_args.known.recv, FUZZ_NULL),                                    \
         FUZZ_NUMBERS(FUZZ_INT64, "count", coll_args.known.count, -1, INT64_MAX, INT64_MIN,         \
@@ -160,10 +159,7 @@ static weft_result call_recv(struct fuzz_arguments *a)
 }
 
 static const struct fuzz_mutation send_mutations[] = {
-    FUZZ_POINTERS("coll", coll, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
-    FUZZ_POINTERS("args", config, FUZZ_NULL),
-    FUZZ_SIZES(weft_coll_send_args, coll_send),
+    FUZZ_ENQUEUED(coll, weft_coll_send_args, coll_send),
     FUZZ_POINTERS("send", coll_send.known.send, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "count", coll_send.known.count, -1, INT64_MAX, INT64_MIN,
                  (int64_t)1 << 60),
@@ -172,10 +168,7 @@ static const struct fuzz_mutation send_mutations[] = {
 };
 
 static const struct fuzz_mutation recv_mutations[] = {
-    FUZZ_POINTERS("coll", coll, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
-    FUZZ_POINTERS("args", config, FUZZ_NULL),
-    FUZZ_SIZES(weft_coll_recv_args, coll_recv),
+    FUZZ_ENQUEUED(coll, weft_coll_recv_args, coll_recv),
     FUZZ_POINTERS("recv", coll_recv.known.recv, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "count", coll_recv.known.count, -1, INT64_MAX, INT64_MIN,
                  (int64_t)1 << 60),
@@ -206,10 +199,7 @@ static void fill_all_to_all_v(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_all_to_all_v, weft_coll_all_to_all_v(a->coll, a->config, a->stream))
 
 static const struct fuzz_mutation all_to_all_v_mutations[] = {
-    FUZZ_POINTERS("coll", coll, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
-    FUZZ_POINTERS("args", config, FUZZ_NULL),
-    FUZZ_SIZES(weft_coll_all_to_all_v_args, all_to_all_v),
+    FUZZ_ENQUEUED(coll, weft_coll_all_to_all_v_args, all_to_all_v),
     FUZZ_POINTERS("send", all_to_all_v.known.send, FUZZ_NULL),
     FUZZ_POINTERS("recv", all_to_all_v.known.recv, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT32, "dtype", all_to_all_v.known.dtype, -1, NUM_DTYPES + 1, INT32_MAX),

@@ -109,10 +109,7 @@ static void fill_layout_by_table(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_layout, weft_ep_layout(a->handle, a->config, a->stream))
 
 static const struct fuzz_mutation layout_mutations[] = {
-    FUZZ_POINTERS("handle", handle, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
-    FUZZ_POINTERS("args", config, FUZZ_NULL),
-    FUZZ_SIZES(weft_ep_layout_args, layout),
+    FUZZ_ENQUEUED(handle, weft_ep_layout_args, layout),
     FUZZ_NUMBERS(FUZZ_INT32, "num_tokens", layout.known.num_tokens, -1, FUZZ_MAX_TOKENS + 1,
                  INT32_MAX, INT32_MIN),
     FUZZ_NUMBERS(FUZZ_INT32, "index_type", layout.known.index_type, -1, WEFT_DTYPE_NONE, 3,
@@ -184,10 +181,7 @@ static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_dispatch, weft_ep_dispatch(a->handle, a->config, a->stream))
 
 static const struct fuzz_mutation dispatch_mutations[] = {
-    FUZZ_POINTERS("handle", handle, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
-    FUZZ_POINTERS("args", config, FUZZ_NULL),
-    FUZZ_SIZES(weft_ep_dispatch_args, dispatch),
+    FUZZ_ENQUEUED(handle, weft_ep_dispatch_args, dispatch),
     FUZZ_NUMBERS(FUZZ_INT32, "num_planes", dispatch.known.num_planes, -1, WEFT_MAX_PLANES + 1,
                  INT32_MAX, INT32_MIN),
     FUZZ_POINTERS("planes", dispatch.known.planes, FUZZ_NULL),
@@ -236,10 +230,7 @@ static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_combine, weft_ep_combine(a->handle, a->config, a->stream))
 
 static const struct fuzz_mutation combine_mutations[] = {
-    FUZZ_POINTERS("handle", handle, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
-    FUZZ_POINTERS("args", config, FUZZ_NULL),
-    FUZZ_SIZES(weft_ep_combine_args, combine),
+    FUZZ_ENQUEUED(handle, weft_ep_combine_args, combine),
     FUZZ_NUMBERS(FUZZ_INT32, "dtype", combine.known.dtype, WEFT_INT64, WEFT_FP64, INT32_MAX,
                  INT32_MIN),
     FUZZ_NUMBERS(FUZZ_INT64, "hidden", combine.known.hidden, 0, -1, INT64_MIN),

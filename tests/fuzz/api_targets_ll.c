@@ -119,10 +119,7 @@ static weft_result undo_dispatch(struct fuzz_arguments *a)
 }
 
 static const struct fuzz_mutation dispatch_mutations[] = {
-    FUZZ_POINTERS("ll", ll, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
-    FUZZ_POINTERS("args", config, FUZZ_NULL),
-    FUZZ_SIZES(weft_ll_dispatch_args, ll_dispatch),
+    FUZZ_ENQUEUED(ll, weft_ll_dispatch_args, ll_dispatch),
     FUZZ_NUMBERS(FUZZ_INT32, "phases", ll_dispatch.known.phases, -1, 3, INT32_MAX),
     /* Which does not use what is there. */
     FUZZ_NUMBERS(FUZZ_INT32, "is not NULL|num_tokens", ll_dispatch.known.phases, WEFT_LL_RECEIVE),
@@ -164,10 +161,7 @@ static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_combine, weft_ll_combine(a->ll, a->config, a->stream))
 
 static const struct fuzz_mutation combine_mutations[] = {
-    FUZZ_POINTERS("ll", ll, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
-    FUZZ_POINTERS("args", config, FUZZ_NULL),
-    FUZZ_SIZES(weft_ll_combine_args, ll_combine),
+    FUZZ_ENQUEUED(ll, weft_ll_combine_args, ll_combine),
     FUZZ_NUMBERS(FUZZ_INT32, "phases", ll_combine.known.phases, -1, 3, INT32_MAX),
     FUZZ_NUMBERS(FUZZ_INT32, "keep", ll_combine.known.phases, WEFT_LL_RECEIVE),
     FUZZ_NUMBERS(FUZZ_INT32, "keep", ll_combine.known.keep, -1, 2, INT32_MAX, INT32_MIN),

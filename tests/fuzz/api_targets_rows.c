@@ -42,10 +42,7 @@ FUZZ_CALL(call_quantise, weft_rows_quantise(a->comm, a->config, a->stream))
 FUZZ_CALL(call_dequantise, weft_rows_dequantise(a->comm, a->config, a->stream))
 
 static const struct fuzz_mutation mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
-    FUZZ_POINTERS("args", config, FUZZ_NULL),
-    FUZZ_SIZES(weft_rows_args, rows),
+    FUZZ_ENQUEUED(comm, weft_rows_args, rows),
     FUZZ_POINTERS("src", rows.known.src, FUZZ_NULL),
     FUZZ_POINTERS("dst", rows.known.dst, FUZZ_NULL),
     FUZZ_POINTERS("scales", rows.known.scales, FUZZ_NULL),
