@@ -384,8 +384,9 @@ WEFT_API weft_result weft_ep_query_sizes(const weft_ep *ep, const weft_ep_size_a
  * - Phases. An operation sends and receives in one launch, or in two: WEFT_LL_SEND, then
  *   WEFT_LL_RECEIVE, on the same stream or another; each rank as it likes. Between them nothing
  *   runs: no SM, no thread. The receive phase comes when its data are needed; its arguments are
- *   those of the receive phase alone. What is sent may be overwritten when the send phase has
- *   finished.
+ *   those of the receive phase alone. It receives the oldest that was sent and not received, so an
+ *   operation in one launch is refused while there is one of its kind. What is sent may be
+ *   overwritten when the send phase has finished.
  * - Order. Rows are in (source rank, token) order, sums as each function says. Results are the same
  *   to the bit on all machines, whatever the number of blocks and whenever rows come.
  * - Masks. With WEFT_LL_MASK a rank that is missing when a wait ends is masked by the one that waited:

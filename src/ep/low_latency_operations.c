@@ -34,6 +34,11 @@ weft_result weft__ll_check_dispatch(const weft_ll *ll, weft_ll_phases phases)
                            "ll: %d results are outstanding, which is all that it has: receive "
                            "the combine of the oldest, or release it, first",
                            num_results);
+    /* It would receive those rows, in place of its own. */
+    if (phases == WEFT_LL_SEND_AND_RECEIVE && issued->rows_received < issued->rows_sent)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "phases is WEFT_LL_SEND_AND_RECEIVE (0), but a dispatch has been sent "
+                           "and not been received yet: receive it first, or only send");
     if (!sends(phases) && issued->rows_received >= issued->rows_sent)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "ll: no dispatch has been sent that is not received yet");
@@ -52,6 +57,10 @@ weft_result weft__ll_check_combine(const weft_ll *ll, weft_ll_phases phases)
                            "ll: %d combines have been sent and not been received, which is all "
                            "that it has",
                            num_results);
+    if (phases == WEFT_LL_SEND_AND_RECEIVE && issued->answers_received < issued->answers_sent)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "phases is WEFT_LL_SEND_AND_RECEIVE (0), but a combine has been sent "
+                           "and not been received yet: receive it first, or only send");
     if (!sends(phases) && issued->answers_received >= issued->answers_sent)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "ll: no combine has been sent that is not received yet");

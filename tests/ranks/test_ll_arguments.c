@@ -526,6 +526,7 @@ static int refuse_more_results(struct ranks_context *context, const struct scene
                                weft_ll *ll)
 {
     RANK_CHECK_OK(context, dispatch(scene, ll, WEFT_LL_SEND));
+    REFUSED(dispatch(scene, ll, WEFT_LL_SEND_AND_RECEIVE), "a dispatch has been sent and not");
     REFUSED(combine(scene, ll, WEFT_LL_SEND, 0), "no result");
     REFUSED(weft_ll_release(ll, scene->stream), "no result");
     RANK_CHECK_OK(context, dispatch(scene, ll, WEFT_LL_SEND));
@@ -536,6 +537,7 @@ static int refuse_more_results(struct ranks_context *context, const struct scene
     REFUSED(dispatch(scene, ll, WEFT_LL_SEND), "2 results are outstanding");
     /* An answered result ends when its answers have been received. */
     RANK_CHECK_OK(context, combine(scene, ll, WEFT_LL_SEND, 0));
+    REFUSED(combine(scene, ll, WEFT_LL_SEND_AND_RECEIVE, 0), "a combine has been sent and not");
     REFUSED(dispatch(scene, ll, WEFT_LL_SEND), "2 results are outstanding");
     REFUSED(weft_ll_release(ll, scene->stream), "a combine has been sent and not been received");
     RANK_CHECK_OK(context, combine(scene, ll, WEFT_LL_SEND, 1));
