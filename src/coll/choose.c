@@ -228,6 +228,15 @@ struct weft__grid weft__coll_tensor_grid(const struct weft__coll_call *call,
     return weft__coll_grid(call, &work);
 }
 
+struct weft__grid weft__coll_widen_grid(const weft_coll *coll, struct weft__grid grid,
+                                        int32_t num_wanted)
+{
+    const int32_t max_warps = weft__machine_of(coll->comm)->max_warps;
+    if (grid.num_blocks * grid.num_warps < num_wanted)
+        grid.num_warps = num_wanted < max_warps ? num_wanted : max_warps;
+    return grid;
+}
+
 void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS])
 {
     const struct weft__coll_call any = {.coll = coll};

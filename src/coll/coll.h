@@ -183,6 +183,9 @@ void weft__coll_measured_device(const weft_comm *comm, char name[WEFT__TUNING_NA
 /* The grid of a direct program. */
 struct weft__grid weft__coll_tensor_grid(const struct weft__coll_call *call,
                                          enum weft__work_kind kind);
+/* With as many warps in all as are wanted, or as many as a block can have on this machine. */
+struct weft__grid weft__coll_widen_grid(const weft_coll *coll, struct weft__grid grid,
+                                        int32_t num_wanted);
 /* How many blocks direct programs would have here, by their kind of work. */
 void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_WORKS]);
 /* What the ranks tell each other of the call, of which num_bytes go between two ranks. */

@@ -100,9 +100,7 @@ static struct weft__grid grid_of(const struct weft__coll_call *call)
     const int32_t num_wanted = call->coll->internode->rings.num_channels + 1;
     /* As of weft_ep's: copy engines do not see what the network has put. */
     grid.copied_row_bytes = 0;
-    if (call->coll->num_warps == 0 && grid.num_blocks * grid.num_warps < num_wanted)
-        grid.num_warps = num_wanted < WEFT__MAX_WARPS ? num_wanted : WEFT__MAX_WARPS;
-    return grid;
+    return call->coll->num_warps == 0 ? weft__coll_widen_grid(call->coll, grid, num_wanted) : grid;
 }
 
 /* Whether a rank has one row to send, or to get, whatever the number of ranks. */

@@ -337,7 +337,8 @@ weft_result weft__coll_groups_launch(weft_coll *coll)
 static int32_t v_channels(const weft_coll *coll)
 {
     const int32_t num_channels = coll->groups.grants.num_channels;
-    return num_channels < WEFT__MAX_WARPS / 2 ? num_channels : WEFT__MAX_WARPS / 2;
+    const int32_t max_channels = weft__machine_of(coll->comm)->max_warps / 2;
+    return num_channels < max_channels ? num_channels : max_channels;
 }
 
 /* Pairs of lists at a time: on cpu as many as hide what a network takes to answer. */
@@ -348,9 +349,7 @@ static struct weft__grid v_grid(const struct weft__coll_call *call)
     const int32_t num_least = 2 * v_channels(call->coll);
     const int32_t num_wanted = call->coll->num_warps == 0 ? PAIRS_WANTED * num_least : num_least;
     grid.copied_row_bytes = 0;
-    if (grid.num_blocks * grid.num_warps < num_wanted)
-        grid.num_warps = num_wanted < WEFT__MAX_WARPS ? num_wanted : WEFT__MAX_WARPS;
-    return grid;
+    return weft__coll_widen_grid(call->coll, grid, num_wanted);
 }
 
 /* In each direction, in any order. */

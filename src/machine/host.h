@@ -13,7 +13,7 @@ struct weft__program {
     weft__program_fn *run; /* on the host's machine; others find theirs by name */
 };
 
-enum { WEFT__MAX_WARPS = 32 }; /* per block */
+enum { WEFT__MAX_WARPS = 32 }; /* of a block, on any machine */
 
 struct weft__grid {
     int32_t num_blocks;
@@ -153,6 +153,7 @@ struct weft__machine {
     /* It has most warps for many rows of one byte. */
     struct weft__grid (*choose_grid)(const weft_comm *comm, const struct weft__work *work);
     int32_t max_blocks; /* that it chooses */
+    int32_t max_warps;  /* that a block can have; WEFT__MAX_WARPS at most */
     /* Collective: num_bytes, zeroed, of every rank. None, and the reason in the log, where there is no such
      * hardware, or nobody has asked for it (WEFT_MULTICAST); on all ranks or none. Fails with the
      * communicator only. NULL: the machine never has it. */

@@ -114,8 +114,8 @@ struct wp_ll_message {
 struct wp_ll_target {
     int32_t rank; /* -1: it is not of this node */
     int32_t row;  /* there; -1: a choice before is at the same rank */
-    int32_t
-        answer; /* to that row: its slot at the source, unless the partner sums those of his node */
+    /* To that row: its slot at the source, unless the partner sums those of his node. */
+    int32_t answer;
 };
 
 struct wp_ll_plan { /* the same on all ranks */
@@ -156,8 +156,8 @@ struct wp_ll_network {
     int32_t staged_rows;        /* slots of each block for rows that it sends, of which */
     int32_t staged_rank_rows;   /* each remote rank has so many; 0: they share them */
     int32_t staged_answers;     /* the same for answers, to each of so many ranks: */
-    int32_t
-        num_answered; /* num_remote, or, of sums, those whose rows this rank may have to relay */
+    /* num_remote, or, of sums, those whose rows this rank may have to relay. */
+    int32_t num_answered;
     /* Memory of the network, and where it is on every rank. At first words, then: */
     char *memory;
     uint64_t place;

@@ -380,6 +380,7 @@ static const struct weft__machine machine = {
     .close_block = weft__cuda_close_block,
     .choose_grid = weft__cuda_choose_grid,
     .max_blocks = 256,
+    .max_warps = WEFT__CUDA_MAX_WARPS,
     .launch = launch,
     .wait_launches = wait_launches,
     .collect_failure = weft__cuda_collect_failure,
