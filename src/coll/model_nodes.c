@@ -25,8 +25,7 @@ static const struct node_moves swaps_sums = {
     .hops = 1, .rows = 1, .receivers = 1, .local_rows = 2, .messages = 1};
 static const struct node_moves sums_and_passes_on = {
     .node_hops = 2, .rows = 2, .receivers = 1, .local_rows = 2, .messages = 2};
-static const struct node_moves passes_sums_of_rows = {
-    .node_hops = 1, .other_rows = 1, .receivers = 1, .table_rows = 1, .node_messages = 1};
+/* Or sums of them. */
 static const struct node_moves passes_rows = {
     .node_hops = 1, .other_rows = 1, .receivers = 1, .table_rows = 1, .node_messages = 1};
 static const struct node_moves passes_rows_of_pairs = {
@@ -45,7 +44,7 @@ static const struct node_moves up_and_to_root = {
     .hops = 1, .level_hops = 1.5, .rows = 2, .receivers = 2, .local_rows = 1, .messages = 3};
 
 static const struct node_moves *const by_rails[WEFT_SCATTER + 1] = {
-    [WEFT_ALL_REDUCE] = &sums_and_passes_on, [WEFT_REDUCE_SCATTER] = &passes_sums_of_rows,
+    [WEFT_ALL_REDUCE] = &sums_and_passes_on, [WEFT_REDUCE_SCATTER] = &passes_rows,
     [WEFT_ALL_GATHER] = &passes_rows,        [WEFT_ALL_TO_ALL] = &passes_rows_of_pairs,
     [WEFT_BROADCAST] = &passes_row,          [WEFT_REDUCE] = &passes_row,
     [WEFT_GATHER] = &passes_rows_of_root,    [WEFT_SCATTER] = &passes_rows_of_root,
@@ -85,8 +84,8 @@ double weft__coll_hops(const struct weft__coll_work *work, int32_t num_nodes)
  * else are faster.
  */
 static const struct {
-    double
-        start_us; /* until the ranks of a node have met, and the end, for each that shares a core */
+    /* Until the ranks of a node have met, and the end, for each that shares a core. */
+    double start_us;
     double message_us; /* what both ends do for one, and the wake-up */
     double chunk_us;   /* the same of one that follows at once */
     double wire_gbps;  /* of a core that sends and one that receives */
