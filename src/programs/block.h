@@ -4,11 +4,20 @@
 
 #include "machine/machine.h"
 
+/* In memory of the block: a word for each warp, of each turn. Who writes those of a turn again has met since with
+ * all that have read them. */
+enum { WP_BLOCK_MOST_WARPS = 32, WP_BLOCK_WORDS_BYTES = 2 * WP_BLOCK_MOST_WARPS * 4 };
+WP_FN uint32_t *wp_block_words(struct wp_warp *warp)
+{
+    const uint32_t first = wp_block_turn(warp) * WP_BLOCK_MOST_WARPS;
+    return (uint32_t *)wp_block_shared(warp) + first;
+}
+
 /* The largest value of the block's warps, each of which gives one for all its lanes; orders the warps after each
- * other. If they have not met since they called it last, wp_block_max_again. */
+ * other. */
 WP_FN uint32_t wp_block_max(struct wp_warp *warp, uint32_t value)
 {
-    uint32_t *values = (uint32_t *)wp_block_shared(warp);
+    uint32_t *values = wp_block_words(warp);
     uint32_t largest = 0;
     if (wp_lane_idx(warp) == 0)
         values[wp_warp_idx(warp)] = value;
@@ -18,20 +27,14 @@ WP_FN uint32_t wp_block_max(struct wp_warp *warp, uint32_t value)
     return wp_max_u32(warp, largest);
 }
 
-WP_FN uint32_t wp_block_max_again(struct wp_warp *warp, uint32_t value)
-{
-    wp_block_sync(warp); /* the values before have been read */
-    return wp_block_max(warp, value);
-}
-
 /* True in every warp of the block that is the last of the launch to call this, once, ordered after what all
  * other blocks did before. num_blocks_done is zero before the launch and after it. */
 WP_FN int wp_is_last_block(struct wp_warp *warp, uint32_t *num_blocks_done)
 {
-    uint32_t *is_last = (uint32_t *)wp_block_shared(warp);
     wp_block_sync(warp);
     if (wp_num_blocks(warp) == 1)
         return 1;
+    uint32_t *is_last = wp_block_words(warp);
     if (wp_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0) {
         /* Pairs with the same operation of the other blocks. */
         const uint32_t num_before = wp_add_acq_rel(num_blocks_done, 1);

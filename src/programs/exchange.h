@@ -99,15 +99,14 @@ enum {
     WP_MESSAGE_WORDS = sizeof(struct wp_message) / sizeof(uint32_t),
     WP_MESSAGE_SLOT_BYTES = 256, /* as many or more than any machine needs */
     /* In memory of the block, behind the words of wp_block_max. */
-    WP_MESSAGES_OFFSET = 128,
+    WP_MESSAGES_OFFSET = WP_BLOCK_WORDS_BYTES,
     WP_NUM_MESSAGES = 32 /* as a block has warps at most: weft.h */
 };
 
 WP_STATIC_ASSERT(WP_TAGGED_BYTES(WP_MESSAGE_WORDS) <= WP_MESSAGE_SLOT_BYTES,
                  "a message fits its slot");
-WP_STATIC_ASSERT(WP_NUM_MESSAGES * sizeof(uint32_t) <= WP_MESSAGES_OFFSET &&
-                     WP_MESSAGES_OFFSET + WP_NUM_MESSAGES * sizeof(struct wp_message) <=
-                         WP_BLOCK_SHARED_BYTES,
+WP_STATIC_ASSERT(WP_MESSAGES_OFFSET + WP_NUM_MESSAGES * sizeof(struct wp_message) <=
+                     WP_BLOCK_SHARED_BYTES,
                  "they fit the memory of a block");
 
 /* A multiple of a message's slot: what follows may be slots of packets, which are aligned on

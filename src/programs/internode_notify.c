@@ -108,7 +108,7 @@ WP_FN enum wp_status hear_partners(const struct wp_operation *op,
     for (int32_t i = 1 + wp_warp_idx(warp); i < nodes->num_nodes && status == WP_STATUS_OK;
          i += wp_num_warps(warp))
         status = hear_partner(op, args, notify, wp_node_before(nodes, i));
-    return (enum wp_status)wp_block_max_again(warp, (uint32_t)status);
+    return (enum wp_status)wp_block_max(warp, (uint32_t)status);
 }
 
 /* ------------------------------------------------------------------ prefix sums */
@@ -185,7 +185,6 @@ WP_FN enum wp_status exchange_counts(const struct wp_operation *op,
         status = hear_partners(op, args, notify);
     if (status != WP_STATUS_OK)
         return status;
-    wp_block_sync(warp);
     if (wp_warp_idx(warp) == 0) {
         wp_operation_signal(op);
         status = wp_operation_await(op, WP_BLOCKS_AS_HERE);

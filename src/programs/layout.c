@@ -14,7 +14,7 @@ enum { RANKS_AT_ONCE = 64, CHOICES_AT_ONCE = 8 };
 
 /* Choices are counted by each block for itself if there is room for it: on GPUs, counters that all
  * blocks share are some ten times slower. */
-enum { MAX_BLOCK_COUNTERS = WP_BLOCK_SHARED_BYTES / 4 - 4 };
+enum { MAX_BLOCK_COUNTERS = (WP_BLOCK_SHARED_BYTES - WP_BLOCK_WORDS_BYTES) / 4 };
 
 WP_FN int counts_in_block(const struct wp_layout_args *args)
 {
@@ -23,7 +23,8 @@ WP_FN int counts_in_block(const struct wp_layout_args *args)
 
 WP_FN int32_t *selection_counters(struct wp_warp *warp, const struct wp_layout_args *args)
 {
-    return counts_in_block(args) ? (int32_t *)wp_block_shared(warp) + 4 : args->selections;
+    return counts_in_block(args) ? (int32_t *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES / 4
+                                 : args->selections;
 }
 
 WP_FN void clear_block_counters(struct wp_warp *warp, const struct wp_layout_args *args)

@@ -297,9 +297,7 @@ WP_FN enum wp_status wp_ll_await_block(const struct wp_ll_run *run, enum wp_ll_w
         return wp_ll_await_all(run, words, mail, number, NULL);
     if (wp_warp_idx(warp) == 0)
         status = wp_ll_await_all(run, words, mail, number, wp_ll_missing(run));
-    status = (enum wp_status)wp_block_max_again(warp, (uint32_t)status);
-    wp_block_sync(warp); /* it has been read: the caller may ask for another maximum */
-    return status;
+    return (enum wp_status)wp_block_max(warp, (uint32_t)status);
 }
 
 /* By all warps of the blocks of a launch that receives, when they are done: the last block tells who is

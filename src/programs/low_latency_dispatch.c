@@ -303,8 +303,6 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         run->numbers.rows_received + 1};
     if (taker.number > run->numbers.rows_sent)
         return wp_ll_fail(run, run->numbers.rows_sent, taker.number);
-    /* The block, for its status, and has not met since. */
-    const int asked_before = plan->is_by_expert || WP_LL_HAS_NODES(plan);
     enum wp_status status = WP_STATUS_OK;
     if (WP_LL_HAS_NODES(plan) && plan->message.num_sources > 0)
         status = wp_ll_relay(run, taker.number); /* first, since others wait for it */
@@ -318,8 +316,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
             wp_ll_pack_all(&taker);
         wp_ll_tell_num_rows(&taker);
     }
-    status = (enum wp_status)(asked_before ? wp_block_max_again(warp, (uint32_t)status)
-                                           : wp_block_max(warp, (uint32_t)status));
+    status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)
         return status;
     wp_ll_tell_missing(run, args->missing_ranks, args->num_rows_per_rank);

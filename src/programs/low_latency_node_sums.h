@@ -131,6 +131,5 @@ WP_FN enum wp_status wp_ll_relay_sums(const struct wp_ll_summer *summer)
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status == WP_STATUS_OK)
         wp_ll_put_sums(summer, &relayer);
-    wp_block_sync(warp); /* the status has been read: the caller may ask for another maximum */
     return status;
 }

@@ -272,6 +272,5 @@ WP_FN enum wp_status wp_ll_relay(const struct wp_ll_run *run, uint64_t number)
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status == WP_STATUS_OK && wp_warp_idx(warp) == 0)
         wp_ll_tell_relayed(&relayer);
-    wp_block_sync(warp); /* the status has been read: the caller may ask for another maximum */
     return status;
 }

@@ -40,9 +40,8 @@ WP_FN int32_t wp_ll_num_threads(struct wp_warp *warp)
 /* Memory of the block, behind the words of wp_block_max, where there is room; else `far`. */
 WP_FN void *wp_ll_near(struct wp_warp *warp, uint64_t offset, uint64_t bytes, void *far)
 {
-    enum { OFFSET = 128 };
-    return OFFSET + offset + bytes <= WP_BLOCK_SHARED_BYTES
-               ? (char *)wp_block_shared(warp) + OFFSET + offset
+    return WP_BLOCK_WORDS_BYTES + offset + bytes <= WP_BLOCK_SHARED_BYTES
+               ? (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES + offset
                : (char *)far;
 }
 

@@ -110,7 +110,7 @@ WP_FN enum wp_status pass(const struct wp_ll_run *run,
         tell(run, args, step);
         status = await_others(run, args, step);
     }
-    return (enum wp_status)wp_block_max_again(warp, (uint32_t)status);
+    return (enum wp_status)wp_block_max(warp, (uint32_t)status);
 }
 
 /* Warp-wide: the words of this block that a rank of this node signals, and by the last one the heads. */

@@ -24,7 +24,6 @@ WP_FN enum wp_status exchange_counts(const struct wp_operation *op,
     if (status != WP_STATUS_OK)
         return status;
     wp_admit_next(warp); /* all ranks have started */
-    wp_block_sync(warp);
     if (wp_warp_idx(warp) == 0)
         status = wp_operation_await(op, WP_BLOCKS_AS_HERE);
     return (enum wp_status)wp_block_max(warp, (uint32_t)status);

@@ -269,9 +269,7 @@ WP_FN enum wp_status meet(const struct wp_operation *op, const struct wp_direct 
         return wp_direct_meet(op->warp, direct, &packets);
     }
     wp_operation_tell(op);
-    const enum wp_status status = wp_operation_meet(op);
-    wp_block_sync(op->warp); /* what the warps have told each other has been read: wp_block_max */
-    return status;
+    return wp_operation_meet(op);
 }
 
 WP_PROGRAM(pipeline, warp, args)

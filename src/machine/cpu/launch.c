@@ -60,6 +60,12 @@ void weft__cpu_block_sync(struct wp_warp *warp)
     wait_for_word(fiber_of(warp), &block->num_syncs, sync, NULL);
 }
 
+/* No sync is over before this warp has come to it. */
+uint32_t weft__cpu_block_turn(const struct wp_warp *warp)
+{
+    return (uint32_t)(warp->block->num_syncs % 2);
+}
+
 void *weft__cpu_block_shared(struct wp_warp *warp)
 {
     return warp->block->shared;

@@ -27,6 +27,7 @@ struct wp_warp {
 
 uint64_t weft__cpu_now_ns(void); /* launch.c, as what follows */
 void weft__cpu_block_sync(struct wp_warp *warp);
+uint32_t weft__cpu_block_turn(const struct wp_warp *warp);
 void *weft__cpu_block_shared(struct wp_warp *warp);
 /* Wakes the rank if it waits for one of these words, which have been stored to. */
 void weft__cpu_ring(struct wp_warp *warp, int32_t rank, const uint64_t *words, uint64_t num_words);
@@ -107,6 +108,11 @@ WP_FN void wp_block_sync(struct wp_warp *warp)
 {
     if (warp->num_warps > 1)
         weft__cpu_block_sync(warp);
+}
+
+WP_FN uint32_t wp_block_turn(const struct wp_warp *warp)
+{
+    return weft__cpu_block_turn(warp);
 }
 
 WP_FN uint32_t wp_ballot(struct wp_warp *warp, int predicate)

@@ -47,6 +47,7 @@ struct wp_warp {
     const struct weft__cuda_launch *launch;
     struct weft__cuda_block *block;
     struct weft__cuda_warp_memory *memory;
+    uint32_t turn; /* wp_block_turn */
     /* Known to lane 0, which drives the bulk copies. */
     uint32_t num_loads;     /* that have come; their parity tells them apart */
     uint32_t has_stores;    /* some may be under way */
@@ -129,6 +130,12 @@ WP_FN void wp_block_sync(struct wp_warp *warp)
     weft__cuda_complete_stores(warp);
     __syncthreads();
     warp->has_acquired = 1;
+    warp->turn ^= 1;
+}
+
+WP_FN uint32_t wp_block_turn(const struct wp_warp *warp)
+{
+    return warp->turn;
 }
 
 WP_FN uint32_t wp_ballot(struct wp_warp *warp, int predicate)
@@ -311,6 +318,7 @@ WP_FN void weft__cuda_begin(struct wp_warp *warp, const struct weft__cuda_launch
     warp->block = block;
     warp->memory =
         (struct weft__cuda_warp_memory *)(dynamic_shared + threadIdx.x / WP_WARP_SIZE * warp_bytes);
+    warp->turn = 0;
     warp->num_loads = 0;
     warp->has_stores = 0;
     warp->has_acquired = 0;

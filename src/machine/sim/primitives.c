@@ -103,6 +103,12 @@ int32_t weft__sim_prefix_sum(struct wp_warp *warp, int32_t value, int32_t *total
     return num_before;
 }
 
+/* No meeting is over before this lane has come to it. */
+uint32_t weft__sim_block_turn(const struct wp_warp *warp)
+{
+    return (uint32_t)(warp->shared->block->sync.number % 2);
+}
+
 void *weft__sim_block_shared(struct wp_warp *warp)
 {
     return warp->shared->block->shared;

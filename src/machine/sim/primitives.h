@@ -38,6 +38,7 @@ uint64_t weft__sim_fetch_add(struct wp_warp *warp, uint64_t *word, uint64_t add,
 uint32_t weft__sim_ballot(struct wp_warp *warp, int predicate);
 uint32_t weft__sim_max_u32(struct wp_warp *warp, uint32_t value);
 int32_t weft__sim_prefix_sum(struct wp_warp *warp, int32_t value, int32_t *total);
+uint32_t weft__sim_block_turn(const struct wp_warp *warp);
 void *weft__sim_block_shared(struct wp_warp *warp);
 void *weft__sim_warp_shared(struct wp_warp *warp);
 const void **weft__sim_warp_pointers(struct wp_warp *warp);
@@ -155,6 +156,7 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
 #define wp_popcount(ballot)               __builtin_popcount(ballot)
 #define wp_max_u32(warp, value)           weft__sim_max_u32(warp, value)
 #define wp_prefix_sum(warp, value, total) weft__sim_prefix_sum(warp, value, total)
+#define wp_block_turn(warp)               weft__sim_block_turn(warp)
 #define wp_block_shared(warp)             weft__sim_block_shared(warp)
 #define wp_warp_shared(warp)              weft__sim_warp_shared(warp)
 #define wp_warp_pointers(warp)            weft__sim_warp_pointers(warp)
