@@ -148,7 +148,8 @@ static double transfer_us(const struct weft__coll_between *between, const struct
 {
     enum { BYTES_PER_US = 1000 }; /* at 1 GB/s */
     const double more_chunks = load->chunk > 0 ? load->of_ring / load->chunk - 1 : 0;
-    const double num_chunks = more_chunks * moves->receivers * between->num_rails;
+    const double num_chunks =
+        more_chunks * moves->receivers * between->num_rails * between->num_channels;
     const double cores_us =
         (load->sent / (costs.wire_gbps * fmin(between->num_rails, load->num_cores)) +
          load->touched / (costs.copy_gbps * load->num_cores)) /

@@ -156,35 +156,119 @@ TEST(knows_rails_and_trees_between_nodes)
     }
 }
 
-TEST(messages_that_follow_each_other)
+/* Nodes of 2 ranks and 2 rails, and rows that a core sends in 105000 / 1.75 GB/s = 60 us, and reads or writes in 7 us. A
+ * row is 5 chunks, or 10 of a tree, and a hop takes 15 + 25 us. */
+enum { ROW_BYTES = 105000 };
+
+static struct weft__coll_between of_two_ranks(int32_t num_nodes, double ranks_per_core)
 {
+    return (struct weft__coll_between){.wire = {.latency_us = 15, .ranks_per_core = ranks_per_core},
+                                       .num_nodes = num_nodes,
+                                       .most_local = 2,
+                                       .num_rails = 2,
+                                       .num_channels = 1,
+                                       .window = 5,
+                                       .chunk_bytes = ROW_BYTES / 5,
+                                       .tree_chunk_bytes = ROW_BYTES / 10};
+}
+
+struct figures {
+    double sent_rows, latency_us, transfer_us;
+};
+
+static void check_figures(const struct weft__coll_between *nodes, struct weft__coll_work work,
+                          struct figures figures)
+{
+    struct weft__coll_expectation is;
+    work.num_ranks = nodes->num_nodes * nodes->most_local;
+    assert_true(weft__coll_expect_between(nodes, &work, &is));
+    if ((double)is.link_bytes != figures.sent_rows * (double)work.row_bytes ||
+        fabs(is.latency_us - figures.latency_us) > 1e-6 ||
+        fabs(is.transfer_us - figures.transfer_us) > 1e-6)
+        fail_msg("%s by %s over %d nodes: %g rows, %.9g us and %.9g us; worked out by hand: %g, "
+                 "%.9g and %.9g",
+                 collective_names[work.collective], collective_algorithm_names()[work.algorithm],
+                 nodes->num_nodes, (double)is.link_bytes / (double)work.row_bytes, is.latency_us,
+                 is.transfer_us, figures.sent_rows, figures.latency_us, figures.transfer_us);
+}
+
+/*
+ * Eight ranks share a core, so a node has 1/4 of one, and that has no rest: ranks begin after 8 x 23 = 184 us, a message
+ * on each rail takes 2 x 25 x 4 = 200 us, a row that is sent 60 x 4 = 240 us, one that is touched 7 x 4 = 28 us, and
+ * a chunk behind a ring's first 0.4 x 4 = 1.6 us.
+ */
+TEST(what_each_algorithm_takes_of_busy_cores)
+{
+    enum { RAILS = WEFT_ALGORITHM_RAILS, TREE = WEFT_ALGORITHM_TREE };
     static const struct {
         weft_collective collective;
-        weft_algorithm algorithm;
-        int32_t num_nodes;
+        int algorithm, num_nodes;
         double hops;
-        uint64_t sent_bytes; /* of rows of 1000 with 2 ranks on each node */
+        struct figures figures;
     } cases[] = {
-        {WEFT_ALL_REDUCE, WEFT_ALGORITHM_RAILS, 2, 1, 1000},
-        {WEFT_ALL_REDUCE, WEFT_ALGORITHM_RAILS, 8, 14, 2000},
-        {WEFT_ALL_REDUCE, WEFT_ALGORITHM_TREE, 8, 7, 3000},
-        {WEFT_ALL_GATHER, WEFT_ALGORITHM_RAILS, 8, 7, 14000},
-        {WEFT_ALL_TO_ALL, WEFT_ALGORITHM_RAILS, 8, 28, 4 * 28000},
-        {WEFT_BROADCAST, WEFT_ALGORITHM_RAILS, 16, 15, 1000},
-        {WEFT_BROADCAST, WEFT_ALGORITHM_TREE, 16, 5, 2000},
-        {WEFT_BROADCAST, WEFT_ALGORITHM_TREE, 2, 1, 2000},
+        /* 1 message. 1 sent, 2 x 2 touched, and 2 rings of half a row: 240 + 112 + 2 x 1.5 x 1.6 */
+        {WEFT_ALL_REDUCE, RAILS, 2, 1, {1, 384, 356.8}},
+        /* 2 messages, hops 2 x 3. 2 sent, 2 x 2 touched, 2 rings of 1 row: 480 + 112 + 2 x 4 x 1.6 */
+        {WEFT_ALL_REDUCE, RAILS, 4, 6, {2, 584, 604.8}},
+        /* 3 messages. 3 x 2 sent, 2 x 8 touched, 2 rings of 3 rows: 1440 + 448 + 2 x 14 x 1.6 */
+        {WEFT_REDUCE_SCATTER, RAILS, 4, 3, {6, 784, 1932.8}},
+        {WEFT_ALL_GATHER, RAILS, 4, 3, {6, 784, 1932.8}},
+        /* 6 pairs. 2 x 2 x 6 sent, 2 x 8 touched, 2 rings of 12: 5760 + 448 + 2 x 59 x 1.6 */
+        {WEFT_ALL_TO_ALL, RAILS, 4, 6, {24, 1384, 6396.8}},
+        /* 2 messages. 1 sent, 2 touched, 2 rings of half a row: 240 + 56 + 2 x 1.5 x 1.6 */
+        {WEFT_BROADCAST, RAILS, 4, 3, {1, 584, 300.8}},
+        {WEFT_REDUCE, RAILS, 4, 3, {1, 584, 300.8}},
+        /* 3 messages. 3 x 2 sent, 8 touched, 2 rings of 3 rows: 1440 + 224 + 2 x 14 x 1.6 */
+        {WEFT_GATHER, RAILS, 4, 3, {6, 784, 1708.8}},
+        {WEFT_SCATTER, RAILS, 4, 3, {6, 784, 1708.8}},
+        /* 3 messages, hops 1 + 2 x 3. 3 sent, 2 x 2 touched, 3 x 2 rings of half a row: 720 + 112 + 6 x 4 x 1.6 */
+        {WEFT_ALL_REDUCE, TREE, 8, 7, {3, 784, 870.4}},
+        /* 2 messages, hops 1.5 x 4 - 1. 2 sent, 2 touched, 2 x 2 rings of half a row: 480 + 56 + 4 x 4 x 1.6 */
+        {WEFT_BROADCAST, TREE, 16, 5, {2, 584, 561.6}},
+        {WEFT_BROADCAST, TREE, 2, 1, {2, 584, 561.6}}, /* at least one hop */
+        /* 3 messages, hops 1 + 1.5 x 2. As much as a broadcast. */
+        {WEFT_REDUCE, TREE, 4, 4, {2, 784, 561.6}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct weft__coll_between nodes = between(cases[i].num_nodes, 2, 1e6);
-        const struct weft__coll_work work = {cases[i].collective, cases[i].algorithm, 1000,
-                                             2 * cases[i].num_nodes};
-        struct weft__coll_expectation expectation;
+        const struct weft__coll_between nodes = of_two_ranks(cases[i].num_nodes, 8);
+        const struct weft__coll_work work = {cases[i].collective,
+                                             (weft_algorithm)cases[i].algorithm, ROW_BYTES, 0};
         assert_true(weft__coll_hops(&work, nodes.num_nodes) == cases[i].hops);
-        assert_true(weft__coll_expect_between(&nodes, &work, &expectation));
-        assert_int_equal(expectation.link_bytes, cases[i].sent_bytes);
-        assert_int_equal((expectation.latency_us + 1e5) / 1e6,
-                         cases[i].hops); /* nothing else counts */
+        check_figures(&nodes, work, cases[i].figures);
     }
+}
+
+/* A broadcast, whose ranks have a core each. */
+TEST(what_is_longest_counts)
+{
+    struct weft__coll_work work = {WEFT_BROADCAST, WEFT_ALGORITHM_RAILS, ROW_BYTES, 0};
+    struct weft__coll_between nodes = of_two_ranks(4, 0);
+    /* 3 hops, which take longer than 2 x 2 messages by 2 cores; half a row and, ahead of it, 2 chunks on the path:
+     * 30 + 2 x 12, for 30 + 7 + 2 x 1.5 x 0.4 / 2 of cores */
+    check_figures(&nodes, work, (struct figures){1, 23 + 3 * 40, 54});
+    nodes.wire.latency_us = 0; /* 10 are assumed */
+    check_figures(&nodes, work, (struct figures){1, 23 + 3 * 35, 54});
+    nodes.wire.port_gbps = 1; /* 105 us for the row */
+    check_figures(&nodes, work, (struct figures){1, 23 + 3 * 35, 105});
+    nodes.wire.latency_us = 975;
+    nodes.window = 2; /* chunks: half a row is 2.5, so a quarter of a window waits for 2 hops */
+    check_figures(&nodes, work, (struct figures){1, 23 + 3000, 500});
+    nodes = of_two_ranks(16, 0);
+    work.algorithm = WEFT_ALGORITHM_TREE;
+    /* 5 hops; half a row to each of 2, and 4 chunks: 60 + 4 x 6, for 60 + 7 + 4 x 4 x 0.4 / 2 of cores */
+    check_figures(&nodes, work, (struct figures){2, 23 + 5 * 40, 84});
+}
+
+/* One rail has one core send: 60 us, and two touch 2 rows: 7 us. Of its 2 rings each has half a row, so 1.5 chunks more:
+ * 2 x 1.5 x 0.4 / 2. A path takes 30 + 2 x 12 us. */
+TEST(rings_of_a_rail_share_its_row)
+{
+    struct weft__coll_between nodes = of_two_ranks(4, 0);
+    nodes.num_rails = 1;
+    nodes.num_channels = 2;
+    check_figures(&nodes,
+                  (struct weft__coll_work){WEFT_BROADCAST, WEFT_ALGORITHM_RAILS, ROW_BYTES, 0},
+                  (struct figures){1, 143, 67.6});
 }
 
 TEST(ports_and_far_nodes_hold_up_what_is_long)
