@@ -80,9 +80,6 @@ static weft_result verify(struct ep_verifier *verifier)
     ep_verify_dispatch(verifier);
     if (ep_op_exists(EP_COMBINE, options))
         ep_verify_combine(verifier);
-    if (options->check == EP_CHECK_FULL &&
-        weft_comm_machine(verifier->layer->comm) != WEFT_MACHINE_CPU)
-        return ep_verify_machine(verifier);
     return WEFT_OK;
 }
 

@@ -35,7 +35,3 @@ void ep_verify_fill_row(struct ep_verifier *verifier, int64_t token, unsigned ch
 
 /* Collective. A pass of low latency, whose results are verified. */
 weft_result ep_ll_verify(struct ep_verifier *verifier);
-
-/* Collective. Runs the same pass on a communicator of its own on machine cpu, and compares all bytes
- * of the results. */
-weft_result ep_verify_machine(struct ep_verifier *verifier);
