@@ -11,111 +11,49 @@
 
 #include "nccl_exchange.h"
 #include "report.h"
+#include "timing.h"
 #include "try.h"
-#include "workload/slowest.h"
 
 struct job {
     const struct cuda_options *options;
     struct nccl_rank rank;
     struct nccl_exchange exchange;
-    cudaEvent_t *starts, *stops;
+    struct timing timing;
     struct report report;
 };
 
-static int alloc_events(struct job *job)
-{
-    const size_t num_iters = (size_t)job->options->num_iters;
-    job->starts = calloc(num_iters, sizeof(cudaEvent_t));
-    job->stops = calloc(num_iters, sizeof(cudaEvent_t));
-    if (job->starts == NULL || job->stops == NULL) {
-        perror("calloc");
-        return -1;
-    }
-    for (size_t i = 0; i < num_iters; i++) {
-        CUDA_TRY(cudaEventCreate(&job->starts[i]));
-        CUDA_TRY(cudaEventCreate(&job->stops[i]));
-    }
-    return 0;
-}
-
 typedef int operation(struct nccl_exchange *exchange);
 
-static int capture(struct job *job, operation *run, cudaGraphExec_t *exec)
+struct call {
+    operation *run;
+    struct nccl_exchange *exchange;
+};
+
+static int enqueue_call(void *argument)
 {
-    cudaStream_t stream = job->rank.stream;
-    cudaGraph_t graph;
-    CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    TRY(run(&job->exchange));
-    CUDA_TRY(cudaStreamEndCapture(stream, &graph));
-    CUDA_TRY(cudaGraphInstantiate(exec, graph, 0));
-    CUDA_TRY(cudaGraphDestroy(graph));
+    const struct call *call = argument;
+    return call->run(call->exchange);
+}
+
+static int measure_calls(struct job *job, const struct calls *calls, const char *kernel,
+                         struct measured *measured)
+{
+    measured->kernel = kernel;
+    TRY(timing_measure(&job->timing, calls, &measured->us));
+    if (job->rank.rank == 0)
+        report_print(&job->report, measured);
     return 0;
-}
-
-/* exec NULL: the operation itself. */
-static int enqueue(struct job *job, operation *run, cudaGraphExec_t exec)
-{
-    if (exec == NULL)
-        return run(&job->exchange);
-    CUDA_TRY(cudaGraphLaunch(exec, job->rank.stream));
-    return 0;
-}
-
-/* The host runs ahead of the GPU; a small all-reduce lets the ranks start together. */
-static int enqueue_iterations(struct job *job, operation *run, cudaGraphExec_t exec)
-{
-    for (int32_t i = -job->options->num_warmups; i < job->options->num_iters; i++) {
-        TRY(nccl_rank_meet(&job->rank));
-        if (i >= 0)
-            CUDA_TRY(cudaEventRecord(job->starts[i], job->rank.stream));
-        TRY(enqueue(job, run, exec));
-        if (i >= 0)
-            CUDA_TRY(cudaEventRecord(job->stops[i], job->rank.stream));
-    }
-    return nccl_rank_wait(&job->rank);
-}
-
-static int read_us(const struct job *job, double *samples)
-{
-    for (int32_t i = 0; i < job->options->num_iters; i++) {
-        float ms;
-        CUDA_TRY(cudaEventElapsedTime(&ms, job->starts[i], job->stops[i]));
-        samples[i] = ms * 1e3;
-    }
-    return 0;
-}
-
-static int time_operation(struct job *job, operation *run, cudaGraphExec_t exec, struct figures *us)
-{
-    TRY(enqueue_iterations(job, run, exec));
-    const size_t num_iters = (size_t)job->options->num_iters;
-    double *samples = malloc(num_iters * sizeof(double));
-    if (samples == NULL) {
-        perror("malloc");
-        return -1;
-    }
-    int result = read_us(job, samples);
-    if (result == 0 && slowest_of_ranks(job->rank.comm, samples, num_iters, us) != WEFT_OK) {
-        fprintf(stderr, "nccl_all_to_all: %s\n", weft_last_error());
-        result = -1;
-    }
-    free(samples);
-    return result;
 }
 
 static int measure(struct job *job, operation *run, struct measured measured)
 {
-    cudaGraphExec_t exec;
-    measured.kernel = "nccl";
-    TRY(time_operation(job, run, NULL, &measured.us));
-    if (job->rank.rank == 0)
-        report_print(&job->report, &measured);
-    TRY(capture(job, run, &exec));
-    measured.kernel = "nccl_graph";
-    const int result = time_operation(job, run, exec, &measured.us);
-    CUDA_TRY(cudaGraphExecDestroy(exec));
-    if (result == 0 && job->rank.rank == 0)
-        report_print(&job->report, &measured);
+    struct call call = {run, &job->exchange};
+    struct calls calls = {.enqueue = enqueue_call, .argument = &call, .num_calls = 1};
+    TRY(measure_calls(job, &calls, "nccl", &measured));
+    int result = calls_capture(&calls, job->rank.stream);
+    if (result == 0)
+        result = measure_calls(job, &calls, "nccl_graph", &measured);
+    calls_destroy(&calls);
     return result;
 }
 
@@ -156,7 +94,14 @@ static int run(struct job *job)
                                            .stream = job->rank.stream,
                                            .rank = job->rank.rank,
                                            .num_ranks = job->rank.num_ranks};
-    TRY(alloc_events(job));
+    job->timing = (struct timing){.comm = job->rank.comm,
+                                  .stream = job->rank.stream,
+                                  .meet = nccl_rank_meet,
+                                  .wait = nccl_rank_wait,
+                                  .argument = &job->rank,
+                                  .num_warmups = job->options->num_warmups,
+                                  .num_iters = job->options->num_iters};
+    TRY(timing_init(&job->timing));
     job->report = (struct report){.output = job->options->output,
                                   .num_ranks = job->rank.num_ranks,
                                   .num_topk = job->options->num_topk,
@@ -166,25 +111,13 @@ static int run(struct job *job)
     return 0;
 }
 
-static void end(struct job *job, int result)
-{
-    for (int32_t i = 0; i < job->options->num_iters && job->stops != NULL; i++) {
-        if (job->starts[i] != NULL)
-            cudaEventDestroy(job->starts[i]);
-        if (job->stops[i] != NULL)
-            cudaEventDestroy(job->stops[i]);
-    }
-    nccl_rank_close(&job->rank, result);
-    free(job->starts);
-    free(job->stops);
-}
-
 int main(int argc, char **argv)
 {
     struct cuda_options options;
     struct job job = {.options = &options};
     cuda_options_parse(&options, "Dispatch and combine by NCCL.", argc, argv);
     const int result = run(&job);
-    end(&job, result);
+    timing_destroy(&job.timing);
+    nccl_rank_close(&job.rank, result);
     return result == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
