@@ -83,13 +83,13 @@ static inline void pair_special_values(struct mixed_rows *rows, struct wp_mixed_
     rows->sum = sum;
     rows->sum.num_first = 1;
     rows->num_srcs = 2;
-    rows->num_elements = NUM_SPECIAL_VALUES * NUM_SPECIAL_VALUES;
+    rows->num_elements = NUM_SPECIAL_NUMBERS * NUM_SPECIAL_NUMBERS;
     for (int32_t s = 0; s < 2; s++) {
         const weft_dtype dtype = mixed_src_dtype(rows->sum, s);
         char *src = rows->memory[s] + MIXED_GUARD_BYTES;
-        for (int i = 0; i < NUM_SPECIAL_VALUES * NUM_SPECIAL_VALUES; i++) {
+        for (int i = 0; i < NUM_SPECIAL_NUMBERS * NUM_SPECIAL_NUMBERS; i++) {
             const uint64_t bits =
-                special_value(dtype, s == 0 ? i % NUM_SPECIAL_VALUES : i / NUM_SPECIAL_VALUES);
+                special_number(dtype, s == 0 ? i % NUM_SPECIAL_NUMBERS : i / NUM_SPECIAL_NUMBERS);
             memcpy(src + (uint64_t)i * wp_dtype_bytes(dtype), &bits, wp_dtype_bytes(dtype));
         }
         rows->srcs[s] = src;

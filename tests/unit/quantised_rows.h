@@ -89,11 +89,11 @@ static inline void fill_group(struct quantised_rows *rows, int64_t first, uint64
     fill_row(dtype, group, rows->how.group_elements, state);
     for (int32_t i = 0; i < rows->how.group_elements && content != CONTENT_ANY; i++) {
         const uint64_t random = next_random(state);
-        uint64_t bits = near_one(dtype, random << 16 ^ next_random(state));
+        uint64_t bits = number_near_one(dtype, 0, random << 16 ^ next_random(state));
         if (content == CONTENT_TINY) /* zeros and a subnormal one, of both signs */
-            bits = special_value(dtype, (int)(random % 4));
+            bits = special_number(dtype, (int)(random % 4));
         if (content == CONTENT_NOT_FINITE && random % 4 == 0)
-            bits = special_value(dtype, 4 + (int)(random / 4 % 6));
+            bits = special_number(dtype, 4 + (int)(random / 4 % 6));
         memcpy(group + (uint64_t)i * num_bytes, &bits, num_bytes);
     }
 }

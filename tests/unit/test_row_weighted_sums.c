@@ -28,7 +28,7 @@ TEST_OF_ROW_VARIANTS(every_variant_gives_the_reference_bits)
 TEST_OF_ROW_VARIANTS(special_values_by_special_weights)
 {
     struct weighted_rows *rows = new_rows(sizeof *rows);
-    for (int i = 0; i < NUM_WEIGHTED_SUMS * NUM_SPECIAL_VALUES; i++) {
+    for (int i = 0; i < NUM_WEIGHTED_SUMS * NUM_SPECIAL_NUMBERS; i++) {
         weigh_special_values(rows, i % NUM_WEIGHTED_SUMS, i / NUM_WEIGHTED_SUMS);
         sum_and_check(functions, rows);
     }

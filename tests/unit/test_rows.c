@@ -46,12 +46,12 @@ static void check_pairs(weft__row_reduce_fn *reduce, struct wp_reduction reducti
 {
     static _Alignas(8) char rows[3][8 * MAX_PAIRS], expected[8 * MAX_PAIRS];
     const uint64_t num_bytes = wp_dtype_bytes(reduction.dtype);
-    const int num_codes = num_bytes == 1 ? MAX_CODES : NUM_SPECIAL_VALUES;
+    const int num_codes = num_bytes == 1 ? MAX_CODES : NUM_SPECIAL_NUMBERS;
     for (uint32_t i = 0; i < (uint32_t)(num_codes * num_codes); i++) {
         const int codes[] = {(int)i % num_codes, (int)i / num_codes};
         for (int s = 0; s < 2; s++) {
             const uint64_t bits =
-                num_bytes == 1 ? (uint64_t)codes[s] : special_value(reduction.dtype, codes[s]);
+                num_bytes == 1 ? (uint64_t)codes[s] : special_number(reduction.dtype, codes[s]);
             memcpy(rows[s] + i * num_bytes, &bits, num_bytes);
         }
     }

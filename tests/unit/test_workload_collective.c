@@ -7,6 +7,8 @@
 #include "oracle/coll_data.h"
 #include "workload/collective.h"
 #include "workload/elements.h"
+#include "workload/hard_numbers.h"
+#include "workload/rng.h"
 
 enum { NUM_RANKS = 3, COUNT = 5000, MAX_ELEMENT_BYTES = 8, MAX_BYTES = COUNT * MAX_ELEMENT_BYTES };
 
@@ -100,6 +102,32 @@ TEST(any_floats_are_reduced_in_order_in_fp32)
             coll_data_fill(7, values, rank, 0, dtype, inputs[rank], COLL_DATA_PIECE);
         elements_reduce_rows(dtype, op, NUM_RANKS, rows, COLL_DATA_PIECE, output);
         check_floats(dtype, op, COLL_DATA_PIECE);
+    }
+}
+
+/* By class, and one by one. */
+TEST(hard_numbers_are_what_they_say)
+{
+    for (uint64_t i = 0; i < 1000 * NUM_FLOAT_DTYPES; i++) {
+        const weft_dtype dtype = float_dtypes[i % NUM_FLOAT_DTYPES];
+        float of_class[NUM_NUMBER_CLASSES], special[NUM_SPECIAL_NUMBERS];
+        for (int c = 0; c < NUM_NUMBER_CLASSES; c++) {
+            const uint64_t bits = number_of_class(dtype, (enum number_class)c, rng_key(1, i));
+            of_class[c] = element_load(dtype, &bits, 0);
+        }
+        for (int s = 0; s < NUM_SPECIAL_NUMBERS; s++) {
+            const uint64_t bits = special_number(dtype, s);
+            special[s] = element_load(dtype, &bits, 0);
+        }
+        const float tiny = fabsf(of_class[CLASS_TINY]), huge = fabsf(of_class[CLASS_HUGE]);
+        const float infinite = fabsf(of_class[CLASS_INFINITIES]);
+        assert_true(of_class[CLASS_ZEROS] == 0 && special[0] == 0 && special[1] == 0);
+        assert_true(tiny < 0.02f && fabsf(special[2]) < 0.02f && special[3] < 0);
+        assert_true(huge >= 384 && huge < special[4] && special[10] > 0 && special[11] < -384);
+        assert_true(infinite == special[4] || infinite < 8);
+        assert_true(isnan(of_class[CLASS_NANS]));
+        for (int s = 6; s < 10; s++)
+            assert_true(isnan(special[s]) || (dtype == WEFT_FP8_E4M3 && s == 8));
     }
 }
 

@@ -61,7 +61,7 @@ static inline void weigh_special_values(struct weighted_rows *weighted, int idx,
     pair_special_values(&weighted->rows, numbered_weighted_sum(idx));
     for (int s = 0; s < 2; s++) {
         const uint32_t bits =
-            (uint32_t)special_value(WEFT_FP32, (weight_idx + s) % NUM_SPECIAL_VALUES);
+            (uint32_t)special_number(WEFT_FP32, (weight_idx + s) % NUM_SPECIAL_NUMBERS);
         memcpy(&weighted->drawn[s], &bits, sizeof bits);
     }
     weighted->weights = weighted->drawn;

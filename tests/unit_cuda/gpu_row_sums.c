@@ -203,7 +203,7 @@ TEST(sums_with_weights_give_the_reference_bits)
 
 TEST(special_values_by_special_weights)
 {
-    for (int i = 0; i < NUM_WEIGHTED_SUMS * NUM_SPECIAL_VALUES; i++) {
+    for (int i = 0; i < NUM_WEIGHTED_SUMS * NUM_SPECIAL_NUMBERS; i++) {
         weigh_special_values(&weighted, i % NUM_WEIGHTED_SUMS, i / NUM_WEIGHTED_SUMS);
         sum_weighted_on_gpu(WEIGHTS_SHARED);
         check_mixed_rows(rows);

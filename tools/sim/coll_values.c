@@ -8,20 +8,11 @@
 #include "machine/machine.h"
 #include "shape.h"
 #include "workload/collective.h"
+#include "workload/hard_numbers.h"
 
 enum { WORD_BYTES = 8, BITS_PER_BYTE = 8 };
 
 /* ---------------------------------------------------------------- bits */
-
-static int is_integer(weft_dtype dtype)
-{
-    return dtype == WEFT_INT32 || dtype == WEFT_INT64 || dtype == WEFT_UINT8;
-}
-
-static int is_reduction(const struct coll_call *call)
-{
-    return collective_reduces(call->collective);
-}
 
 static uint64_t low_bytes(uint64_t bits, size_t num_bytes)
 {
@@ -44,71 +35,25 @@ static uint64_t raw_bits(const struct coll_call *call, int32_t rank, int32_t row
     return low_bytes(words[hash % 8] >> offset % WORD_BYTES * BITS_PER_BYTE, num_bytes);
 }
 
-struct format {
-    int mantissa_bits, exponent_bits;
-    int spread; /* of the exponents of numbers that cancel: further apart than the bits of a sum */
-};
-
-static struct format format_of(weft_dtype dtype)
-{
-    static const struct format formats[] = {
-        [WEFT_FP8_E4M3] = {3, 4, 1}, [WEFT_FP16] = {10, 5, 2},  [WEFT_BF16] = {7, 8, 4},
-        [WEFT_FP32] = {23, 8, 4},    [WEFT_FP64] = {52, 11, 8},
-    };
-    return formats[dtype];
-}
-
-static uint64_t float_of(struct format format, uint64_t sign, int exponent, uint64_t mantissa)
-{
-    const uint64_t bias = (UINT64_C(1) << format.exponent_bits) / 2 - 1;
-    return (sign << format.exponent_bits | (bias + (uint64_t)exponent)) << format.mantissa_bits |
-           mantissa;
-}
-
-/* Powers of two, and the next numbers: summed in another order, most give another result. */
-static uint64_t cancelling_float(struct format format, uint64_t hash)
-{
-    static const int exponents[] = {0, 0, 1, -1, -6, 7, 7, 2};
-    return float_of(format, hash % 2, exponents[hash / 4 % 8] * format.spread, hash / 2 % 2);
-}
-
-/* The kind is that of the place, on all ranks, so that not every result is a NaN. */
-static uint64_t special_float(struct format format, uint64_t place, int is_chosen, uint64_t hash)
-{
-    const uint64_t mantissas = UINT64_C(1) << format.mantissa_bits;
-    const uint64_t mantissa = (hash >> 8) % mantissas;
-    const int top_exponent = (1 << format.exponent_bits) / 2;
-    const int no_exponent = 1 - top_exponent;
-    switch (place % 4) {
-    case 0: /* zeros of both signs */
-        return float_of(format, hash % 2, no_exponent, 0);
-    case 1: /* subnormal */
-        return float_of(format, hash % 2, no_exponent, mantissa);
-    case 2: /* infinities; the largest of FP8 */
-        return hash / 2 % 2 == 0 ? float_of(format, hash % 2, top_exponent, 0)
-                                 : cancelling_float(format, hash);
-    default: /* one NaN */
-        return is_chosen ? float_of(format, hash % 2, top_exponent, mantissas - 1 - (hash / 2 % 2))
-                         : cancelling_float(format, hash);
-    }
-}
-
+/* Special numbers are of the class of the place, on all ranks, so that not every result is a NaN. */
 static uint64_t operand(const struct coll_call *call, int32_t rank, int32_t row, int32_t i)
 {
-    const uint64_t hash = hash_of(call, rank, row, (uint64_t)i) >> 1;
+    const uint64_t hash = hash_of(call, rank, row, (uint64_t)i);
     const uint64_t place = hash_of(call, SCENARIO_MAX_RANKS, row, (uint64_t)i) >> 1;
-    if (is_integer(call->dtype) || place % 4 == 0)
+    const enum number_class class = (enum number_class)(place / 4 % NUM_NUMBER_CLASSES);
+    if (dtype_is_integer(call->dtype) || place % 4 == 0)
         return raw_bits(call, rank, row, i);
-    return place % 4 == 1 ? special_float(format_of(call->dtype), place / 4,
-                                          place / 16 % 2 == (uint64_t)rank % 2, hash)
-                          : cancelling_float(format_of(call->dtype), hash);
+    if (place % 4 == 1 && (class != CLASS_NANS || place / 32 % 2 == (uint64_t)rank % 2))
+        return number_of_class(call->dtype, class, hash);
+    return cancelling_number(call->dtype, hash);
 }
 
 uint64_t coll_sent(const struct shape *shape, const struct coll_call *call, int32_t rank,
                    int32_t row, int32_t i)
 {
     (void)shape;
-    return is_reduction(call) ? operand(call, rank, row, i) : raw_bits(call, rank, row, i);
+    return collective_reduces(call->collective) ? operand(call, rank, row, i)
+                                                : raw_bits(call, rank, row, i);
 }
 
 /* ---------------------------------------------------------------- results */

@@ -28,6 +28,11 @@ size_t dtype_bytes(weft_dtype dtype)
     return bytes[dtype];
 }
 
+int dtype_is_integer(weft_dtype dtype)
+{
+    return dtype == WEFT_INT32 || dtype == WEFT_INT64 || dtype == WEFT_UINT8;
+}
+
 static uint64_t fp64_bits(double value)
 {
     uint64_t bits;

@@ -20,6 +20,7 @@ extern const char *const dtype_names[NUM_DTYPES + 2];
 extern const char *const reduce_op_names[NUM_REDUCE_OPS + 2];
 
 size_t dtype_bytes(weft_dtype dtype);
+int dtype_is_integer(weft_dtype dtype);
 
 enum element_content {
     ELEMENTS_BITS,    /* any bits */

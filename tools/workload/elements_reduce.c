@@ -77,11 +77,6 @@ static void narrow(weft_dtype dtype, const union values *values, size_t count,
     }
 }
 
-static int is_integer(weft_dtype dtype)
-{
-    return dtype == WEFT_INT32 || dtype == WEFT_INT64 || dtype == WEFT_UINT8;
-}
-
 /* The larger of a and b, NaN if one of them is, +0 of zeros of both signs. */
 static double maximum(double a, double b)
 {
@@ -124,7 +119,7 @@ static uint64_t join_integers(weft_reduce_op op, uint64_t a, uint64_t b)
 static void reduce(weft_dtype dtype, weft_reduce_op op, const union values *values, size_t count,
                    union values *sums)
 {
-    if (is_integer(dtype))
+    if (dtype_is_integer(dtype))
         FOR_EACH(sums->integers[i] = join_integers(op, sums->integers[i], values->integers[i]));
     else if (dtype == WEFT_FP64)
         FOR_EACH(sums->doubles[i] = join(op, sums->doubles[i], values->doubles[i]));
@@ -135,7 +130,7 @@ static void reduce(weft_dtype dtype, weft_reduce_op op, const union values *valu
 static void divide(weft_dtype dtype, int32_t num_ranks, size_t count, union values *sums)
 {
     union elements wrapped;
-    if (is_integer(dtype)) { /* sums are divided as they are in their own type */
+    if (dtype_is_integer(dtype)) { /* sums are divided as they are in their own type */
         narrow(dtype, sums, count, &wrapped);
         widen(dtype, &wrapped, count, sums);
         FOR_EACH(sums->integers[i] = (uint64_t)((int64_t)sums->integers[i] / num_ranks));
