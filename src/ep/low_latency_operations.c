@@ -25,6 +25,28 @@ static enum wp_ll_phase phases_of(weft_ll_phases phases)
 
 /* ---------------------------------------------------------------- what is outstanding */
 
+/* What has been sent and not been received yet would be received in place of what the call itself sends. */
+static weft_result check_phases(const char *operation, weft_ll_phases phases, int64_t num_under_way)
+{
+    if (phases == WEFT_LL_SEND_AND_RECEIVE && num_under_way > 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "phases is WEFT_LL_SEND_AND_RECEIVE (0), but a %s has been sent and not "
+                           "been received yet: receive it first, or only send",
+                           operation);
+    if (!sends(phases) && num_under_way == 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "ll: no %s has been sent that is not received yet", operation);
+    return WEFT_OK;
+}
+
+static weft_result check_has_result(const struct weft__ll_issued *issued)
+{
+    if (issued->rows_answered >= issued->rows_received)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "ll: there is no result that has been received and not been combined");
+    return WEFT_OK;
+}
+
 weft_result weft__ll_check_dispatch(const weft_ll *ll, weft_ll_phases phases)
 {
     const struct weft__ll_issued *issued = &ll->issued;
@@ -34,45 +56,28 @@ weft_result weft__ll_check_dispatch(const weft_ll *ll, weft_ll_phases phases)
                            "ll: %d results are outstanding, which is all that it has: receive "
                            "the combine of the oldest, or release it, first",
                            num_results);
-    /* It would receive those rows, in place of its own. */
-    if (phases == WEFT_LL_SEND_AND_RECEIVE && issued->rows_received < issued->rows_sent)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "phases is WEFT_LL_SEND_AND_RECEIVE (0), but a dispatch has been sent "
-                           "and not been received yet: receive it first, or only send");
-    if (!sends(phases) && issued->rows_received >= issued->rows_sent)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "ll: no dispatch has been sent that is not received yet");
-    return WEFT_OK;
+    return check_phases("dispatch", phases, issued->rows_sent - issued->rows_received);
 }
 
 weft_result weft__ll_check_combine(const weft_ll *ll, weft_ll_phases phases)
 {
     const struct weft__ll_issued *issued = &ll->issued;
     const int32_t num_results = ll->device.plan.num_halves;
-    if (sends(phases) && issued->rows_answered >= issued->rows_received)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "ll: there is no result that has been received and not been combined");
-    if (sends(phases) && issued->answers_sent - issued->answers_received >= num_results)
+    const int64_t num_under_way = issued->answers_sent - issued->answers_received;
+    if (sends(phases))
+        WEFT__TRY(check_has_result(issued));
+    if (sends(phases) && num_under_way >= num_results)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "ll: %d combines have been sent and not been received, which is all "
                            "that it has",
                            num_results);
-    if (phases == WEFT_LL_SEND_AND_RECEIVE && issued->answers_received < issued->answers_sent)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "phases is WEFT_LL_SEND_AND_RECEIVE (0), but a combine has been sent "
-                           "and not been received yet: receive it first, or only send");
-    if (!sends(phases) && issued->answers_received >= issued->answers_sent)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "ll: no combine has been sent that is not received yet");
-    return WEFT_OK;
+    return check_phases("combine", phases, num_under_way);
 }
 
 weft_result weft__ll_check_release(const weft_ll *ll)
 {
     const struct weft__ll_issued *issued = &ll->issued;
-    if (issued->rows_answered >= issued->rows_received)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "ll: there is no result that has been received and not been combined");
+    WEFT__TRY(check_has_result(issued));
     if (issued->answers_received < issued->answers_sent)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "ll: a combine has been sent and not been received yet");
