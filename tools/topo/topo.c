@@ -27,12 +27,6 @@ static void parse_times(void *input, const char *text, struct argp_state *state)
     options->times.op = option_choice(state, "--times", text, collective_names);
 }
 
-static void parse_bytes(void *input, const char *text, struct argp_state *state)
-{
-    struct topo_options *options = input;
-    coll_parse_sizes(&options->times.sizes, text, state);
-}
-
 #define AT(member) OPTION_AT(struct topo_options, member)
 
 static const struct option_row option_table[] = {
@@ -54,8 +48,8 @@ static const struct option_row option_table[] = {
     {OPTION_OTHER, "times", "OP",
      "Tell how long the collective OP is expected to take on one such machine, by each algorithm",
      NULL, .parse = parse_times},
-    {OPTION_OTHER, "bytes", "SIZES", "Of --times, as weft coll has them", "1K:1G:x4",
-     .parse = parse_bytes},
+    {OPTION_TEXT, "bytes", "SIZES", "Of --times, as weft coll has them (1K:1G:x4)", NULL,
+     AT(bytes)},
     {OPTION_GROUP, .doc = "What is written:"},
     {OPTION_TEXT, "graph", "OUT", "Write the channels to OUT, in NCCL's format", NULL,
      AT(graph_out)},
@@ -165,9 +159,13 @@ static int work_as_rank(const struct topo_options *options, struct topo_job *job
     return rank == 0 ? search_and_show(options, job, WEFT_OK) : EXIT_SUCCESS;
 }
 
-static void check_arguments(void *input, struct argp_state *state)
+static void finish(void *input, struct argp_state *state)
 {
-    const struct topo_options *options = input;
+    struct topo_options *options = input;
+    if (options->bytes != NULL && options->times.op == TOPO_NO_TIMES)
+        argp_error(state, "--bytes %s: needs --times", options->bytes);
+    coll_parse_sizes(&options->times.sizes, options->bytes != NULL ? options->bytes : "1K:1G:x4",
+                     state);
     if (job_has_rank() && options->files.count > 1)
         argp_error(state, "argument %s: a rank of a job tells of one machine, its own or a FILE's",
                    options->files.texts[1]);
@@ -176,7 +174,7 @@ static void check_arguments(void *input, struct argp_state *state)
 int command_topo(int argc, char **argv)
 {
     struct topo_options options = {.times = {.op = TOPO_NO_TIMES}};
-    const struct option_set set = {option_table, documentation, check_arguments};
+    const struct option_set set = {option_table, documentation, finish};
     struct topo_job job = {0};
     int status;
     options_parse(&set, &options, argc, argv);

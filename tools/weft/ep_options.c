@@ -243,13 +243,13 @@ static const struct option_row option_table[] = {
      "0", AT(staging_slot_bytes), 0, MAX_STAGING_SLOT_BYTES},
     {OPTION_CHOICE, "wire", "TYPE",
      "What combine rounds to on the way: between nodes a node's sum of rows, on one node the rows "
-     "if "
-     "that makes them shorter (needs --staging-bytes), of low latency answers: dtype, fp32, bf16, "
-     "fp16 or log10: 10-bit logarithms",
+     "if that makes them shorter (needs --staging-bytes), of low latency answers: dtype, fp32, "
+     "bf16, fp16 or log10: 10-bit logarithms",
      "dtype", AT(wire), .choices = wires},
     {OPTION_CHOICE, "memory", "KIND",
-     "Of outputs of dispatch and inputs of combine: in the heap, or other of the machine", "heap",
-     AT(memory), .choices = ep_memory_names},
+     "Of outputs of dispatch and inputs of combine: in the heap, or other of the machine (needs "
+     "--staging-bytes)",
+     "heap", AT(memory), .choices = ep_memory_names},
     {OPTION_SIZE, "staging-bytes", "BYTES",
      "Heap memory of a rank through which rows go that are in other memory; 0: none", "0",
      AT(staging_bytes), 0, MAX_STAGING_BYTES},
@@ -380,6 +380,31 @@ static int resolve_gate(struct ep_options *options, char error[EP_ERROR_BYTES])
     return 0;
 }
 
+/* Combine reads rows as they travel if there is one node and that makes them shorter: then all are staged. */
+static int are_narrowed(const struct ep_options *options)
+{
+    if (options->num_nodes > 1 || options->kind == WEFT_UINT8) /* no combine */
+        return 0;
+    return options->wire == EP_WIRE_LOG_10BIT ||
+           (options->wire != EP_WIRE_DTYPE &&
+            dtype_bytes(ep_wire_dtype(options)) < dtype_bytes(options->kind));
+}
+
+static int check_staging(const struct ep_options *options, char error[EP_ERROR_BYTES])
+{
+    if (options->mode == EP_MODE_LOW_LATENCY || options->staging_bytes > 0)
+        return 0;
+    if (options->memory == EP_MEMORY_OTHER)
+        snprintf(error, EP_ERROR_BYTES, "--memory other: needs --staging-bytes");
+    else if (are_narrowed(options))
+        snprintf(error, EP_ERROR_BYTES,
+                 "--wire %s: needs --staging-bytes on one node, with rows of %s",
+                 ep_wire_name(options), options->dtype);
+    else
+        return 0;
+    return -1;
+}
+
 int ep_options_resolve(struct ep_options *options, int32_t num_ranks, int32_t num_nodes,
                        char error[EP_ERROR_BYTES])
 {
@@ -391,7 +416,8 @@ int ep_options_resolve(struct ep_options *options, int32_t num_ranks, int32_t nu
                  options->num_nodes, num_ranks);
         return -1;
     }
-    if (must_be("--nodes", &options->num_nodes, num_nodes, "the nodes of this job", error) != 0)
+    if (must_be("--nodes", &options->num_nodes, num_nodes, "the nodes of this job", error) != 0 ||
+        check_staging(options, error) != 0)
         return -1;
     for (int32_t i = 0; i < options->masked.count; i++)
         if (options->masked.values[i] >= num_ranks) {
