@@ -33,7 +33,7 @@ class Allocator:
 
     def __init__(self, outside: tuple[Any, Any] | None = None):
         functions = _Functions(*(ctypes.cast(function, ctypes.c_void_p).value for function in (
-            lib.weft_arena_alloc, lib.weft_arena_free, *(outside or ()))))
+            lib["weft_arena_alloc"], lib["weft_arena_free"], *(outside or ()))))
         self._outside = outside  # which C may call
         self._shim = _load()
         self._pool_idx = self._shim.pool_open(ctypes.byref(functions))

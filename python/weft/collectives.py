@@ -203,11 +203,16 @@ class Collectives(Object):
         if factor is None and args.op != ReduceOp.PREMUL_SUM:
             return
         if factor is None or args.op not in (ReduceOp.SUM, ReduceOp.PREMUL_SUM):
-            raise InvalidArgumentError(f"op is {ReduceOp(args.op).name} and factor {factor}; a sum "
-                                       "may have a factor, and a PREMUL_SUM must")
+            name = {op.value: op.name for op in ReduceOp}.get(args.op, args.op)
+            raise InvalidArgumentError(f"op is {name} and factor {factor}; a sum may have a "
+                                       "factor, and a PREMUL_SUM must")
         args.op = ReduceOp.PREMUL_SUM
         if isinstance(factor, numbers.Real):
-            args.factor = factor
+            try:
+                args.factor = factor
+            except OverflowError:
+                raise InvalidArgumentError(
+                    f"factor is {factor}, allowed are numbers that a float64 holds") from None
             return
         seen = self.comm.view(factor, "factor")
         if seen.dtype != "float32" or seen.num_bytes != seen.item_bytes:

@@ -129,7 +129,9 @@ class ExpertParallel(Object):
               index_dtype: Any = None, with_src_token: bool = False) -> abi.EpSizes:
         """How much memory batches of a size need at worst. index_dtype: with top-k data, int32 or
         int64."""
-        rows = (ctypes.c_uint64 * len(plane_row_bytes))(*plane_row_bytes)
+        rows = (ctypes.c_uint64 * len(plane_row_bytes))(*(
+            abi.whole("plane_row_bytes", num_bytes, ctypes.c_uint64)
+            for num_bytes in plane_row_bytes))
         index_type = 0 if index_dtype is None else \
             arrays.dtype_value(arrays.dtype_name(index_dtype))
         args = abi.EpSizeArgs(

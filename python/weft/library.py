@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from typing import Any
 
 from . import abi
 from .abi import Result
@@ -101,8 +102,24 @@ def _load() -> ctypes.CDLL:
             raise ImportError(f"{path} lacks {name}: it is older than this package "
                               f"({abi.VERSION_MAJOR}.{abi.VERSION_MINOR}.{abi.VERSION_PATCH})")
         function.restype = result
-        function.argtypes = arguments
+        function.argtypes = list(arguments.values())
+        numbers = [(place, argument, ctype)
+                   for place, (argument, ctype) in enumerate(arguments.items())
+                   if ctype not in (ctypes.c_void_p, ctypes.c_char_p)]
+        if numbers:
+            setattr(loaded, name, _checked(function, numbers))
     return loaded
+
+
+def _checked(function: Any, numbers: list[tuple[int, str, Any]]) -> Any:
+    """The function, but its numbers are not cut. lib[name] is the one without checks."""
+    def call(*arguments):
+        arguments = list(arguments)
+        for place, name, ctype in numbers:
+            arguments[place] = abi.whole(name, arguments[place], ctype)
+        return function(*arguments)
+
+    return call
 
 
 lib = _load()

@@ -2,7 +2,6 @@
 """Communicators, the heap, arenas, registered memory."""
 import gc
 import pickle
-from ctypes import ArgumentError
 
 import numpy as np
 import pytest
@@ -25,8 +24,11 @@ def test_communicator():
             comm.host_all_gather("ABCD")
         for call in (lambda: comm.node(2**32), lambda: comm.split(2**31),
                      lambda: comm.on_rank(np.zeros(1), 2**32)):
-            with pytest.raises(ArgumentError, match=f"is {2**32}|is {2**31}"):
+            with pytest.raises(weft.InvalidArgumentError,
+                               match=f"is ({2**32}|{2**31}), allowed are -{2**31}..{2**31 - 1}"):
                 call()
+        with pytest.raises(TypeError, match="rank is '0'; it must be an integer"):
+            comm.node("0")
         comm.barrier()
         odd = comm.split(comm.rank % 2 if comm.rank < 3 else -1, key=-comm.rank)
         assert (odd is None) == (comm.rank == 3)
@@ -152,10 +154,13 @@ def test_errors_are_pickled():
 
 
 def test_bad_ids():
+    with pytest.raises(TypeError, match="heap_bytes is 1.5; it must be an integer"):
+        weft.Communicator(weft.unique_id(), 0, 1, heap_bytes=1.5)
     for bad in (b"", b"x" * 127, "x" * 128):
         with pytest.raises(weft.InvalidArgumentError, match="unique_id"):
             weft.Communicator(bad, 0, 1)
-    with pytest.raises(ArgumentError, match="num_ranks is 4294967297, which is more"):
+    with pytest.raises(weft.InvalidArgumentError,
+                       match="num_ranks is 4294967297, allowed are -2147483648..2147483647"):
         weft.Communicator(weft.unique_id_at("localhost", 4700, "0123456789abcdef" * 2), 0,
                           2**32 + 1)
     with pytest.raises(weft.InvalidArgumentError, match="secret"):

@@ -74,7 +74,7 @@ def test_functions():
     for _, name, arguments in declared:
         arguments = re.sub(r"void \(\*function\)\([^)]*\)", "void *function", arguments)
         kinds = ["*" in argument for argument in arguments.split(",") if argument != "void"]
-        types = abi.FUNCTIONS[name][1]
+        types = abi.FUNCTIONS[name][1].values()
         assert [t in (abi.c_void_p, abi.c_char_p) for t in types] == kinds, name
 
 
