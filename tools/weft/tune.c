@@ -129,12 +129,29 @@ static int write_table(const char *path, const char *text)
     return status;
 }
 
+/* Nobody would read a table of others: over several nodes there is nothing to choose. */
+static int check_ranks(const struct coll_job *job, weft_comm *comm)
+{
+    char error[COLL_ERROR_BYTES];
+    weft_team_info node = WEFT_INIT(weft_team_info);
+    weft_team_query(comm, WEFT_TEAM_LOCAL, &node);
+    const int32_t num_ranks = weft_comm_num_ranks(comm);
+    if (node.num_teams == 1 && num_ranks <= WEFT_COLL_MAX_RANKS)
+        return EXIT_SUCCESS;
+    snprintf(error, sizeof error, "tables are for up to %d ranks of one node, the job has %d on %d",
+             WEFT_COLL_MAX_RANKS, num_ranks, node.num_teams);
+    return weft_comm_rank(comm) == 0 ? job_report_usage(job->command, error) : STATUS_USAGE;
+}
+
 /* Every rank makes the table, and rank 0 writes it, once all is measured. */
 static int work(const struct coll_job *job, weft_comm *comm)
 {
     struct tune_options *options = job->argument;
     char *text = NULL;
     size_t text_bytes;
+    int status = check_ranks(job, comm);
+    if (status != EXIT_SUCCESS)
+        return status;
     const struct tune_table table = {
         .file = open_memstream(&text, &text_bytes),
         .machine = weft_comm_machine(comm),
@@ -145,7 +162,7 @@ static int work(const struct coll_job *job, weft_comm *comm)
         result = WEFT_ERROR_OUT_OF_MEMORY;
     if (result != WEFT_OK)
         job_report_and_abort(job->command, comm, result);
-    int status = result == WEFT_OK ? EXIT_SUCCESS : STATUS_FAILURE;
+    status = result == WEFT_OK ? EXIT_SUCCESS : STATUS_FAILURE;
     if (status == EXIT_SUCCESS && weft_comm_rank(comm) == 0 &&
         write_table(options->output, text) != 0)
         status = STATUS_FAILURE;
