@@ -45,6 +45,7 @@ struct rendezvous {
     struct refused refused[MAX_REFUSED]; /* the first ones */
     int num_refused;
     int64_t warned_ns;         /* the last time */
+    int is_warned_of_files;    /* that there is no descriptor for who comes */
     _Atomic int32_t num_ranks; /* connected, for others to read */
 };
 
@@ -219,16 +220,34 @@ static void sweep(struct rendezvous *server)
     }
 }
 
-/* The longest waiting stranger goes. Out of descriptors without one, a pause keeps the loop from
- * spinning on the listener. */
+/* Ranks that do not come in would else look as if they had not come. */
+static void warn_of_files(struct rendezvous *server, int error)
+{
+    if (!server->is_warned_of_files)
+        weft__log(WEFT__LOG_WARN, WEFT__LOG_NO_RANK,
+                  "ranks cannot connect to the rendezvous in process %d: %s (ulimit -n; each takes "
+                  "two file descriptors there)",
+                  (int)getpid(), strerror(error));
+    server->is_warned_of_files = 1;
+}
+
+/* The longest waiting stranger goes. */
 static void make_room(struct rendezvous *server)
 {
     struct weft__client *oldest = oldest_stranger(server);
     if (oldest != NULL)
         drop_stranger(oldest, "too many strangers");
-    else
-        poll(NULL, 0, PAUSE_MS);
     sweep(server);
+}
+
+/* Without a stranger who could go, a pause keeps the loop from spinning on the listener. */
+static void make_files(struct rendezvous *server, int error)
+{
+    if (oldest_stranger(server) == NULL) {
+        warn_of_files(server, error);
+        poll(NULL, 0, PAUSE_MS);
+    }
+    make_room(server);
 }
 
 static void add_client(struct rendezvous *server, int fd)
@@ -260,7 +279,7 @@ static void accept_clients(struct rendezvous *server)
             continue;
         }
         if (errno == EMFILE || errno == ENFILE)
-            make_room(server);
+            make_files(server, errno);
         return;
     }
 }

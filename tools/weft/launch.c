@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -148,6 +149,15 @@ static void choose_signals(sigset_t *signals)
     }
 }
 
+/* Each rank takes up to four descriptors here, which of 1024 ranks are more than shells allow unless they are
+ * asked. The ranks get what our starter has left us. */
+static void allow_files(struct rlimit *before)
+{
+    getrlimit(RLIMIT_NOFILE, before);
+    const struct rlimit most = {before->rlim_max, before->rlim_max};
+    setrlimit(RLIMIT_NOFILE, &most);
+}
+
 int launch_ranks(const struct launch *launch)
 {
     struct job job = {.launch = launch, .signal_fd = -1};
@@ -159,6 +169,7 @@ int launch_ranks(const struct launch *launch)
     signal(SIGCHLD, SIG_DFL); /* ignored, it would take the ranks' statuses along */
     choose_signals(&signals);
     sigprocmask(SIG_BLOCK, &signals, &spawn.signal_mask);
+    allow_files(&spawn.num_files);
     signal(SIGPIPE, SIG_IGN); /* lines.c closes the rank's pipe instead */
 
     if (open_job(&job, &signals) != 0) {

@@ -99,6 +99,7 @@ static void become_rank(const struct spawn *spawn, const struct pipes *pipes, pi
         signal(SIGTTIN, SIG_IGN); /* no stop for using the terminal in the background */
         signal(SIGTTOU, SIG_IGN);
         sigprocmask(SIG_SETMASK, &spawn->signal_mask, NULL);
+        setrlimit(RLIMIT_NOFILE, &spawn->num_files);
         execvp(spawn->argv[0], spawn->argv);
     }
     int error = errno;

@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "weft.h"
@@ -22,7 +23,8 @@ struct spawn {
     int32_t port;
     char *const *argv;
     enum spawn_output output;
-    sigset_t signal_mask; /* of the ranks */
+    sigset_t signal_mask; /* of the ranks, as the next */
+    struct rlimit num_files;
 };
 
 struct spawned {
