@@ -72,6 +72,12 @@ weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective co
                            weft__algorithm_name(WEFT_ALGORITHM_TREE));
     if (coll->internode != NULL && algorithm == WEFT_ALGORITHM_RAILS)
         return WEFT_OK;
+    if (algorithm == WEFT_ALGORITHM_RAILS)
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "algorithm %s is for several nodes, or more than %d ranks, coll has %d "
+                           "on one",
+                           weft__algorithm_name(algorithm), WEFT_COLL_MAX_RANKS,
+                           coll->comm->num_ranks);
     if (!weft__coll_can(collective, algorithm))
         return weft__error(WEFT_ERROR_UNSUPPORTED, "algorithm %s cannot do %s",
                            weft__algorithm_name(algorithm), weft__collective_name(collective));

@@ -3,6 +3,7 @@
  * ranks of a job; as a rank of a job it does the work. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "coll_calls.h"
 #include "coll_explain.h"
@@ -64,8 +65,7 @@ static void tell_unsupported(const struct coll_job *job, const struct coll_run *
     if (run->rank != 0)
         return;
     job_report_failure(job->command, NULL, WEFT_ERROR_UNSUPPORTED);
-    if (run->options->algorithm == WEFT_ALGORITHM_ONESHOT ||
-        run->options->algorithm == WEFT_ALGORITHM_TWOSHOT_PACKETS)
+    if (strstr(weft_last_error(), "packet_bytes"))
         fprintf(stderr, "%s: --packet-bytes N makes room for larger ones\n", job->command);
 }
 

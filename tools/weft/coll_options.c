@@ -155,6 +155,11 @@ static void finish(void *input, struct argp_state *state)
     if (options->calls == COLL_CALLS_GROUP && collective_reduces(options->op))
         argp_error(state, "--calls group: must be absent with --op %s, which reduces",
                    collective_names[options->op]);
+    if (options->calls == COLL_CALLS_GROUP && options->algorithm != WEFT_ALGORITHM_AUTO)
+        argp_error(state, "--algo %s: must be absent with --calls group, which has no algorithms",
+                   weft_coll_algorithm_name(options->algorithm));
+    if (options->calls == COLL_CALLS_GROUP && options->task == COLL_TASK_EXPLAIN)
+        argp_error(state, "--calls group: must be absent with --explain, which is of algorithms");
     if (options->redop != WEFT_SUM && !collective_reduces(options->op))
         argp_error(state, "--redop %s: must be absent with --op %s, which does not reduce",
                    reduce_op_names[options->redop], collective_names[options->op]);
