@@ -35,6 +35,7 @@ static const struct fuzz_mutation create_mutations[] = {
                  (int64_t)1 << 60),
     FUZZ_NUMBERS(FUZZ_INT64, "staging_bytes", coll_config.known.staging_bytes, -1, INT64_MAX,
                  (int64_t)1 << 60),
+    FUZZ_NUMBERS(FUZZ_INT64, "fifo_bytes", coll_config.known.fifo_bytes, -1, INT64_MAX),
     FUZZ_POINTERS("choices", coll_config.known.choices, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT32, "num_choices", coll_config.known.num_choices, -1, NUM_COLLECTIVES + 1),
     FUZZ_NUMBERS(FUZZ_INT64, "size", choices[0].size, 0, 8, (int64_t)1 << 40),

@@ -48,7 +48,8 @@ FUZZ_CALL(call_sizes, weft_ll_query_sizes(a->ep, a->config, a->out))
 #define CONFIG_MUTATIONS                                                                           \
     FUZZ_POINTERS("ep", ep, FUZZ_NULL), FUZZ_POINTERS("config", config, FUZZ_NULL),                \
         FUZZ_SIZES(weft_ll_config, ll_config),                                                     \
-        FUZZ_NUMBERS(FUZZ_INT64, "hidden", ll_config.known.hidden, 0, -1, INT32_MAX, INT64_MIN),   \
+        FUZZ_NUMBERS(FUZZ_INT64, "hidden", ll_config.known.hidden, 0, -1, INT32_MAX / 4 + 1,       \
+                     INT64_MIN),                                                                   \
         FUZZ_NUMBERS(FUZZ_INT32, "max_tokens", ll_config.known.max_tokens, 0, -1, 65536,           \
                      INT32_MAX),                                                                   \
         FUZZ_NUMBERS(FUZZ_INT32, "num_topk", ll_config.known.num_topk, 0, -1, FUZZ_TOPK + 1,       \

@@ -99,11 +99,6 @@ static int call_wrongly(struct ranks_context *context)
                             actor.stream),
         invalid, "must be aligned to 8 bytes");
     RANK_CHECK_ERROR(context,
-                     weft_rma_add(actor.comm,
-                                  WEFT_ARGS(weft_rma_args, .word = NULL, .value = 1, .rank = 0),
-                                  actor.stream),
-                     invalid, "word is NULL");
-    RANK_CHECK_ERROR(context,
                      weft_rma_fetch_add(actor.comm,
                                         WEFT_ARGS(weft_rma_args, .before = crooked, .word = word,
                                                   .value = 1, .rank = 0),
@@ -114,8 +109,6 @@ static int call_wrongly(struct ranks_context *context)
                                          WEFT_ARGS(weft_rma_args, .word = crooked, .value = 0),
                                          actor.stream),
                      invalid, "word is ");
-    RANK_CHECK_ERROR(context, weft_rma_fence(NULL, actor.stream), invalid, "comm is NULL");
-    RANK_CHECK_ERROR(context, weft_rma_quiet(actor.comm, NULL), invalid, "stream is NULL");
     RANK_CHECK_OK(context, weft_rma_put(actor.comm,
                                         WEFT_ARGS(weft_rma_args, .dst = NULL, .src = NULL,
                                                   .bytes = 0, .rank = 0),
