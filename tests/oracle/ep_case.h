@@ -82,7 +82,7 @@ struct ep_case {
     /* The rings between nodes; 0: the library's choice. */
     int32_t num_channels, num_staging_slots;
     uint64_t staging_slot_bytes;
-    enum ep_oracle_wire wire; /* of combine */
+    weft_dtype wire; /* of combine */
     enum ep_reach reach;
     uint64_t staging_bytes; /* 0: none */
 };

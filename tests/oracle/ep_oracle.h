@@ -78,24 +78,12 @@ void ep_oracle_receive(const struct ep_oracle_problem *problem, int32_t rank,
 void ep_oracle_received_free(const struct ep_oracle_problem *problem,
                              struct ep_oracle_received *received);
 
-/* What is rounded to on the way to the token's rank: over several nodes a node's sum of its ranks' rows, to
- * their dtype, to none, or to another; on one node the rows, if that makes them shorter. Weights travel in fp32
- * anyway. */
-enum ep_oracle_wire {
-    EP_WIRE_DTYPE,
-    EP_WIRE_FP32,
-    EP_WIRE_BF16,
-    EP_WIRE_FP16,
-    EP_WIRE_LOG_10BIT, /* hidden is a multiple of 128 */
-    EP_NUM_WIRES
-};
-/* As weft_ep_config has it. */
-weft_dtype ep_oracle_wire_dtype(enum ep_oracle_wire wire);
-
 /* Rows to be combined are asked for one by one, so that nobody holds those of all ranks. */
 struct ep_oracle_combine {
     weft_dtype dtype;
-    enum ep_oracle_wire wire;
+    /* What is rounded to on the way to the token's rank, as weft_ep_config has it: over several nodes a node's sum of
+     * its ranks' rows, on one node the rows, if that makes them shorter. Weights travel in fp32 anyway. */
+    weft_dtype wire;
     int64_t hidden;
     const int32_t *capacities; /* [num_ranks]: rows from there on count as 0 */
     const void *bias[2];       /* [num_tokens][hidden] of the source rank, or NULL */

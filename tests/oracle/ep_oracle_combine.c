@@ -68,16 +68,6 @@ static void add_answers(struct node_sums sums, const struct ep_oracle_problem *p
     tests_free(scratch);
 }
 
-weft_dtype ep_oracle_wire_dtype(enum ep_oracle_wire wire)
-{
-    static const weft_dtype dtypes[EP_NUM_WIRES] = {[EP_WIRE_DTYPE] = WEFT_DTYPE_NONE,
-                                                    [EP_WIRE_FP32] = WEFT_FP32,
-                                                    [EP_WIRE_BF16] = WEFT_BF16,
-                                                    [EP_WIRE_FP16] = WEFT_FP16,
-                                                    [EP_WIRE_LOG_10BIT] = WEFT_LOG_10BIT};
-    return dtypes[wire];
-}
-
 void ep_oracle_combine_row(const struct ep_oracle_problem *problem,
                            const struct ep_oracle_received *received,
                            const struct ep_oracle_combine *combine, int32_t source_rank,
@@ -87,7 +77,7 @@ void ep_oracle_combine_row(const struct ep_oracle_problem *problem,
     const int64_t hidden = combine->hidden;
     const struct node_sums sums = {.num_values = hidden,
                                    .dtype = combine->dtype,
-                                   .wire = ep_oracle_wire_dtype(combine->wire),
+                                   .wire = combine->wire,
                                    .read = read_row,
                                    .of = &answers};
     float *sum = tests_alloc(sizeof(float) * (size_t)hidden);

@@ -80,7 +80,7 @@ weft_ep_config ep_rank_config(const struct ep_world *world, int32_t rank)
     config.num_staging_slots = world->spec.num_staging_slots;
     config.staging_slot_bytes = world->spec.staging_slot_bytes;
     config.staging_bytes = world->spec.staging_bytes;
-    config.combine_wire = ep_oracle_wire_dtype(world->spec.wire);
+    config.combine_wire = world->spec.wire;
     return config;
 }
 

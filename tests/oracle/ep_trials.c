@@ -99,22 +99,22 @@ struct ep_trial *ep_trials_add(struct ep_trials *trials, const struct ep_case *s
     return trial;
 }
 
-void ep_trial_set_wire(struct ep_trial *trial, enum ep_oracle_wire wire)
+void ep_trial_set_wire(struct ep_trial *trial, weft_dtype wire)
 {
-    const int64_t group = wire == EP_WIRE_LOG_10BIT ? LOGARITHMIC_GROUP : 1;
+    const int64_t group = wire == WEFT_LOG_10BIT ? LOGARITHMIC_GROUP : 1;
     trial->world->spec.wire = wire;
     trial->combine.hidden = (trial->combine.hidden + group - 1) / group * group;
 }
 
 /* On one node rows that become narrower are staged. */
-static enum ep_oracle_wire draw_wire(const struct ep_trial *trial, uint64_t seed)
+static weft_dtype draw_wire(const struct ep_trial *trial, uint64_t seed)
 {
     struct rng rng = {rng_key(seed, 10)};
-    const enum ep_oracle_wire wire = (enum ep_oracle_wire)rng_below(&rng, EP_NUM_WIRES);
+    const weft_dtype wire = wire_dtypes[rng_below(&rng, NUM_WIRES)];
     const int is_possible = trial->world->problem.num_nodes > 1 ||
                             trial->world->spec.staging_bytes > 0 ||
-                            !wire_is_narrower(ep_oracle_wire_dtype(wire), trial->combine.dtype);
-    return is_possible ? wire : EP_WIRE_DTYPE;
+                            !wire_is_narrower(wire, trial->combine.dtype);
+    return is_possible ? wire : WEFT_DTYPE_NONE;
 }
 
 struct ep_trial *ep_trials_add_random(struct ep_trials *trials, uint64_t seed, int32_t max_tokens)

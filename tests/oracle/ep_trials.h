@@ -24,7 +24,7 @@ struct ep_trial *ep_trials_add(struct ep_trials *trials, const struct ep_case *s
 /* Everything but the number of ranks and the most tokens is drawn. */
 struct ep_trial *ep_trials_add_random(struct ep_trials *trials, uint64_t seed, int32_t max_tokens);
 /* Combine's, whose rows become as long as it needs. */
-void ep_trial_set_wire(struct ep_trial *trial, enum ep_oracle_wire wire);
+void ep_trial_set_wire(struct ep_trial *trial, weft_dtype wire);
 /* Returns how many ranks failed, and frees all. */
 int ep_trials_run(struct ep_trials *trials, enum ranks_mode mode);
 

@@ -3,6 +3,7 @@
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
+#include "workload/node_sums.h"
 
 static const int64_t lengths[] = {1, 3, 8, 17, 64, 1000, 7168};
 enum { NUM_LENGTHS = sizeof lengths / sizeof lengths[0], NUM_DTYPES = 3 };
@@ -78,7 +79,7 @@ static void every_wire(enum ranks_mode mode, int32_t num_ranks)
 {
     static const int64_t hidden[] = {129, 640, 128, 1100};
     struct ep_trials trials = ep_trials_create(num_ranks, 0);
-    for (int i = 0; i < 2 * EP_NUM_WIRES * NUM_DTYPES; i++) {
+    for (int i = 0; i < 2 * NUM_WIRES * NUM_DTYPES; i++) {
         struct ep_case spec = usual;
         spec.seed = (uint64_t)i;
         spec.reach = (enum ep_reach)(i % EP_NUM_REACHES);
@@ -90,7 +91,7 @@ static void every_wire(enum ranks_mode mode, int32_t num_ranks)
         trial->combine.bias = (enum ep_bias)(i / 2 % 4);
         trial->combine.values = i % 4 < 2 ? EP_VALUES_SPECIAL : EP_VALUES_CANCELLING;
         trial->combine.misalign_bytes = i % 3 == 0 ? (uint64_t)i : 0;
-        ep_trial_set_wire(trial, (enum ep_oracle_wire)(i / NUM_DTYPES % EP_NUM_WIRES));
+        ep_trial_set_wire(trial, wire_dtypes[i / NUM_DTYPES % NUM_WIRES]);
     }
     assert_int_equal(ep_trials_run(&trials, mode), 0);
 }
@@ -146,7 +147,7 @@ TEST(wires_without_room_are_refused)
         struct ep_case spec = usual;
         spec.num_ranks = 2;
         spec.tokens = EP_TOKENS_EQUAL;
-        spec.wire = EP_WIRE_LOG_10BIT;
+        spec.wire = WEFT_LOG_10BIT;
         spec.staging_bytes = staging_bytes;
         struct ep_world *world = ep_world_create(&spec);
         assert_int_equal(ranks_run(RANKS_THREADS, 2, try_wires, world), 0);

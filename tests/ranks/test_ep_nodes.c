@@ -6,6 +6,7 @@
 #include "harness/machine.h"
 #include "oracle/ep_operation.h"
 #include "oracle/ep_trials.h"
+#include "workload/node_sums.h"
 #include "workload/rng.h"
 
 static const struct shape {
@@ -125,7 +126,7 @@ TEST_ON_SHAPES(every_row_size, 1, 2)
             ep_combine_shape_of((weft_dtype)(WEFT_BF16 + i % 3), (int64_t)(row_sizes[i] + 3) / 4);
         trial->combine.bias = (enum ep_bias)(i % 4);
         trial->combine.weights = i % 5 == 0 ? EP_WITHOUT : EP_WITH;
-        ep_trial_set_wire(trial, (enum ep_oracle_wire)(i % EP_NUM_WIRES));
+        ep_trial_set_wire(trial, wire_dtypes[i % NUM_WIRES]);
     }
 }
 
@@ -144,7 +145,7 @@ TEST_ON_SHAPES(sums_that_cross_in_another_type, 0, 2)
         trial->combine = ep_combine_shape_of((weft_dtype)(WEFT_BF16 + i % 3), 1 + 333 * (i % 4));
         trial->combine.values = i % 2 == 0 ? EP_VALUES_SPECIAL : trial->combine.values;
         trial->combine.bias = (enum ep_bias)(i % 4);
-        ep_trial_set_wire(trial, i % 4 < 2 ? EP_WIRE_FP32 : EP_WIRE_LOG_10BIT);
+        ep_trial_set_wire(trial, i % 4 < 2 ? WEFT_FP32 : WEFT_LOG_10BIT);
     }
 }
 
@@ -193,7 +194,7 @@ static uint64_t least_slot_bytes(const struct shape *shape, const struct ep_tria
     const uint64_t num_topk = (uint64_t)trial->world->spec.num_topk;
     const uint64_t num_local = (uint64_t)shape->num_local;
     const struct ep_combine_shape *combine = &trial->combine;
-    const weft_dtype wire = ep_oracle_wire_dtype(trial->world->spec.wire);
+    const weft_dtype wire = trial->world->spec.wire;
     const uint64_t hidden = (uint64_t)combine->hidden;
     const uint64_t element_bytes =
         (wire == WEFT_DTYPE_NONE ? combine->dtype : wire) == WEFT_FP32 ? 4 : 2;

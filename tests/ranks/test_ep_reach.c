@@ -4,6 +4,7 @@
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
+#include "workload/node_sums.h"
 
 static const struct ep_case usual = {.index_type = WEFT_INT32,
                                      .seed = 31,
@@ -39,7 +40,7 @@ static void every_reach(enum ranks_mode mode, int32_t num_ranks, int32_t num_nod
         trial->combine = ep_combine_shape_random(spec.seed);
         trial->dispatch.capacity = (enum ep_capacity)(i / EP_NUM_REACHES);
         trial->combine.capacity = trial->dispatch.capacity;
-        ep_trial_set_wire(trial, (enum ep_oracle_wire)(i / EP_NUM_REACHES * 2 % EP_NUM_WIRES));
+        ep_trial_set_wire(trial, wire_dtypes[i / EP_NUM_REACHES * 2 % NUM_WIRES]);
     }
     assert_int_equal(ep_trials_run(&trials, mode), 0);
 }

@@ -4,6 +4,7 @@
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
+#include "workload/node_sums.h"
 
 static const struct ep_case usual = {.index_type = WEFT_INT32,
                                      .seed = 70,
@@ -312,8 +313,9 @@ static int check_memory(struct ep_rank *self, int32_t max_tokens, uint64_t row_b
     RANK_CHECK(self->context, sizes.heap_bytes == expected_heap_bytes(&n),
                "heap_bytes is %llu, not %llu", (unsigned long long)sizes.heap_bytes,
                (unsigned long long)expected_heap_bytes(&n));
-    const uint64_t sum_bytes =
-        expected_sum_bytes(&n) * (uint64_t[]){0, 1, 1, 1, 5}[self->world->spec.wire];
+    const weft_dtype wire = self->world->spec.wire;
+    const uint64_t each = wire == WEFT_DTYPE_NONE ? 0 : 1;
+    const uint64_t sum_bytes = expected_sum_bytes(&n) * (wire == WEFT_LOG_10BIT ? 5 : each);
     RANK_CHECK(self->context, sizes.sum_bytes == sum_bytes, "sum_bytes is %llu, not %llu",
                (unsigned long long)sizes.sum_bytes, (unsigned long long)sum_bytes);
     RANK_CHECK(self->context, sizes.handle_bytes == expected_handle_bytes(&n),
@@ -360,7 +362,7 @@ TEST_OVER(memory_over_nodes, "auto")
         spec.placement = (enum ep_placement)(i % EP_NUM_PLACEMENTS);
         spec.num_blocks = 1 + i % 2;
         spec.num_warps = 1 + i % 3;
-        spec.wire = (enum ep_oracle_wire)(i % EP_NUM_WIRES);
+        spec.wire = wire_dtypes[i % NUM_WIRES];
         spec.num_channels = i % 3;
         spec.num_staging_slots = i % 4;
         spec.staging_bytes = (uint64_t)i * 1001;

@@ -175,7 +175,7 @@ static void read_four_weights(const void *reader, int32_t rank, int32_t row_idx,
         weights[k] = values[rank];
 }
 
-static float combined_over(int32_t num_nodes, enum ep_oracle_wire wire, const int32_t *capacities,
+static float combined_over(int32_t num_nodes, weft_dtype wire, const int32_t *capacities,
                            float *weights)
 {
     struct ep_oracle_problem problem_of_four = two_nodes;
@@ -204,17 +204,17 @@ TEST(combined_by_node)
     const int32_t all[] = {1, 1, 1, 1}, none_of_node_0[] = {0, 0, 1, 1};
     float weights[4];
     /* 257 is a tie between 256 and 258, to even: 256; 1 + 2^-8 one between 1 and 1 + 2^-7: 1. 1 + 256 + 1 = 258. */
-    assert_true(combined_over(2, EP_WIRE_DTYPE, all, weights) == 258.0F);
+    assert_true(combined_over(2, WEFT_DTYPE_NONE, all, weights) == 258.0F);
     /* (2^24 + 1) + (1 - 2^24) = 2^24 - (2^24 - 1) */
     assert_true(weights[0] == 1.0F);
     /* 1 + 257 + (1 + 2^-8) is a little more than 259, the tie between 258 and 260. */
-    assert_true(combined_over(2, EP_WIRE_FP32, all, weights) == 260.0F);
+    assert_true(combined_over(2, WEFT_FP32, all, weights) == 260.0F);
     assert_true(weights[3] == 1.0F);
     /* The same row by row; of weights, ((2^24 + 1) + 1) - 2^24. */
-    assert_true(combined_over(1, EP_WIRE_DTYPE, all, weights) == 260.0F);
+    assert_true(combined_over(1, WEFT_DTYPE_NONE, all, weights) == 260.0F);
     assert_true(weights[0] == 0.0F);
-    assert_true(combined_over(2, EP_WIRE_DTYPE, none_of_node_0, weights) == 2.0F);
-    assert_true(combined_over(4, EP_WIRE_DTYPE, all, weights) == 260.0F);
+    assert_true(combined_over(2, WEFT_DTYPE_NONE, none_of_node_0, weights) == 2.0F);
+    assert_true(combined_over(4, WEFT_DTYPE_NONE, all, weights) == 260.0F);
 }
 
 static uint16_t stored(weft_dtype dtype, float value)

@@ -9,6 +9,7 @@
 #include "job.h"
 #include "weft.h"
 #include "workload/logarithmic.h"
+#include "workload/node_sums.h"
 #include "workload/options.h"
 
 enum { MAX_RANKS = 1024, MAX_TOKENS = 1 << 20, MAX_EXPERTS = 1 << 16, MAX_SKEW = 100 };
@@ -95,7 +96,7 @@ static void refuse_without_mode(const struct ep_options *options, struct argp_st
 static void finish_row_format(const struct ep_options *options, struct argp_state *state)
 {
     const char *name = ep_row_format_names[options->row_format];
-    if (options->wire == EP_WIRE_LOG_10BIT && options->hidden % LOGARITHMIC_GROUP != 0)
+    if (ep_wire_dtype(options) == WEFT_LOG_10BIT && options->hidden % LOGARITHMIC_GROUP != 0)
         argp_error(state, "--wire log10: --hidden must be a multiple of %d, not %d",
                    LOGARITHMIC_GROUP, options->hidden);
     if (options->row_format == EP_ROW_FORMAT_DTYPE)
@@ -166,7 +167,8 @@ static void finish(void *input, struct argp_state *state)
 static const char *const modes[] = {"normal", "low-latency", NULL};
 static const char *const ll_layouts[] = {"rank", "expert", NULL};      /* by weft_ll_layout */
 const char *const ep_ll_route_names[] = {"straight", "relayed", NULL}; /* by weft_ll_route */
-static const char *const wires[] = {"dtype", "fp32", "bf16", "fp16", "log10", NULL};
+static const char *const wires[] = {"dtype", "fp32",  "bf16",
+                                    "fp16",  "log10", NULL}; /* of wire_dtypes */
 static const char *const check_modes[] = {"full", "sample", "none", NULL};
 
 #define AT(member) OPTION_AT(struct ep_options, member)
@@ -314,17 +316,12 @@ uint64_t ep_ll_scale_bytes(const struct ep_options *options)
 
 const char *ep_wire_name(const struct ep_options *options)
 {
-    return options->wire == EP_WIRE_DTYPE ? options->dtype : wires[options->wire];
+    return ep_wire_dtype(options) == WEFT_DTYPE_NONE ? options->dtype : wires[options->wire];
 }
 
 weft_dtype ep_wire_dtype(const struct ep_options *options)
 {
-    static const weft_dtype dtypes[EP_NUM_WIRES] = {[EP_WIRE_DTYPE] = WEFT_DTYPE_NONE,
-                                                    [EP_WIRE_FP32] = WEFT_FP32,
-                                                    [EP_WIRE_BF16] = WEFT_BF16,
-                                                    [EP_WIRE_FP16] = WEFT_FP16,
-                                                    [EP_WIRE_LOG_10BIT] = WEFT_LOG_10BIT};
-    return dtypes[options->wire];
+    return wire_dtypes[options->wire];
 }
 
 static int must_be(const char *option, int32_t *value, int32_t required, const char *reason,

@@ -11,15 +11,6 @@
 #include "workload/trace.h"
 
 enum ep_check_mode { EP_CHECK_FULL, EP_CHECK_SAMPLE, EP_CHECK_NONE };
-/* What combine's values are rounded to on their way, as combine_wire and answer_dtype have it. */
-enum ep_wire {
-    EP_WIRE_DTYPE,
-    EP_WIRE_FP32,
-    EP_WIRE_BF16,
-    EP_WIRE_FP16,
-    EP_WIRE_LOG_10BIT,
-    EP_NUM_WIRES
-};
 /* Of outputs of dispatch and inputs of combine. */
 enum ep_memory { EP_MEMORY_HEAP, EP_MEMORY_OTHER };
 extern const char *const ep_memory_names[]; /* NULL behind the last */
@@ -62,7 +53,7 @@ struct ep_options {
     int32_t num_channels; /* between nodes; 0: the library chooses, as the next two */
     int32_t num_staging_slots;
     uint64_t staging_slot_bytes;
-    enum ep_wire wire;
+    int32_t wire; /* of wire_dtypes */
     enum ep_memory memory;
     uint64_t staging_bytes;
     uint64_t seed;
@@ -97,5 +88,6 @@ uint64_t ep_ll_element_bytes(const struct ep_options *options);
 uint64_t ep_ll_scale_bytes(const struct ep_options *options);
 
 /* That one as weft.h has it, and as the reports name it. */
+/* What combine's values are rounded to on their way, as combine_wire and answer_dtype have it. */
 weft_dtype ep_wire_dtype(const struct ep_options *options);
 const char *ep_wire_name(const struct ep_options *options);

@@ -5,6 +5,9 @@
 
 #include "workload/elements.h"
 
+const weft_dtype wire_dtypes[NUM_WIRES] = {WEFT_DTYPE_NONE, WEFT_FP32, WEFT_BF16, WEFT_FP16,
+                                           WEFT_LOG_10BIT};
+
 static void add(const struct node_sums *sums, const float *values, float *sum)
 {
     for (int64_t i = 0; i < sums->num_values; i++)

@@ -7,6 +7,10 @@
 
 #include "weft.h"
 
+/* What combine_wire may be. */
+enum { NUM_WIRES = 5 };
+extern const weft_dtype wire_dtypes[NUM_WIRES];
+
 /* Whether rows of a type become shorter by the wire's. */
 static inline int wire_is_narrower(weft_dtype wire, weft_dtype dtype)
 {
