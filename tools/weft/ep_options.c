@@ -382,9 +382,7 @@ static int are_narrowed(const struct ep_options *options)
 {
     if (options->num_nodes > 1 || options->kind == WEFT_UINT8) /* no combine */
         return 0;
-    return options->wire == EP_WIRE_LOG_10BIT ||
-           (options->wire != EP_WIRE_DTYPE &&
-            dtype_bytes(ep_wire_dtype(options)) < dtype_bytes(options->kind));
+    return wire_is_narrower(ep_wire_dtype(options), options->kind);
 }
 
 static int check_staging(const struct ep_options *options, char error[EP_ERROR_BYTES])
