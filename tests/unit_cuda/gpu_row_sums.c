@@ -90,17 +90,22 @@ static int close_gpu(void **state)
     return 0;
 }
 
-/* Where on the GPU a byte of rows->memory is; NULL for NULL. */
-static void *on_gpu(const void *byte)
+/* What begins at `base` lies at the beginning of the GPU's memory: where a byte of it is there; NULL for NULL. */
+static void *on_gpu(const void *base, const void *byte)
 {
-    const uint64_t offset = (uint64_t)((const char *)byte - rows->memory[0]);
+    const uint64_t offset = (uint64_t)((const char *)byte - (const char *)base);
     return byte == NULL ? NULL : (void *)(uintptr_t)(gpu.memory + offset);
 }
 
-static void copy_to_host(void)
+static void copy_to_gpu(const void *base, size_t bytes)
 {
-    CHECK_CALL(weft__cu.memcpy_async((CUdeviceptr)(uintptr_t)rows->memory, gpu.memory,
-                                     sizeof rows->memory, NULL));
+    CHECK_CALL(weft__cu.memcpy_async(gpu.memory, (CUdeviceptr)(uintptr_t)base, bytes, NULL));
+}
+
+static void copy_to_host(const void *base, void *part, size_t bytes)
+{
+    CHECK_CALL(weft__cu.memcpy_async((CUdeviceptr)(uintptr_t)part,
+                                     (CUdeviceptr)(uintptr_t)on_gpu(base, part), bytes, NULL));
     CHECK_CALL(weft__cu.stream_synchronize(NULL));
 }
 
@@ -119,24 +124,18 @@ static void launch(enum program program, void *args)
     CHECK_CALL(weft__cu.launch_kernel_ex(&config, gpu.functions[program], arguments, NULL));
 }
 
-static void copy_to_gpu(void)
-{
-    CHECK_CALL(weft__cu.memcpy_async(gpu.memory, (CUdeviceptr)(uintptr_t)rows->memory,
-                                     sizeof rows->memory, NULL));
-}
-
 /* Sums `rows`; the sum is then on the host. */
 static void sum_on_gpu(void)
 {
-    struct wp_row_sums_args args = {.dst = on_gpu(rows->dst),
+    struct wp_row_sums_args args = {.dst = on_gpu(rows->memory, rows->dst),
                                     .num_srcs = rows->num_srcs,
                                     .sum = rows->sum,
                                     .num_elements = rows->num_elements};
     for (int32_t i = 0; i < rows->num_srcs; i++)
-        args.srcs[i] = on_gpu(rows->srcs[i]);
-    copy_to_gpu();
+        args.srcs[i] = on_gpu(rows->memory, rows->srcs[i]);
+    copy_to_gpu(rows->memory, sizeof rows->memory);
     launch(SUM, &args);
-    copy_to_host();
+    copy_to_host(rows->memory, rows->memory, sizeof rows->memory);
 }
 
 TEST(a_gpu_gives_the_reference_bits)
@@ -175,7 +174,7 @@ TEST(a_source_can_be_written_over)
 static void sum_weighted_on_gpu(enum weights_place place)
 {
     const CUdeviceptr weights = gpu.memory + sizeof *rows;
-    struct wp_row_weighted_args args = {.dst = on_gpu(rows->dst),
+    struct wp_row_weighted_args args = {.dst = on_gpu(rows->memory, rows->dst),
                                         .num_srcs = rows->num_srcs,
                                         .weights_place =
                                             weighted.weights == NULL ? WEIGHTS_NONE : place,
@@ -183,12 +182,12 @@ static void sum_weighted_on_gpu(enum weights_place place)
                                         .sum = weighted_sum_of(&weighted),
                                         .num_elements = rows->num_elements};
     for (int32_t i = 0; i < rows->num_srcs; i++)
-        args.srcs[i] = on_gpu(rows->srcs[i]);
-    copy_to_gpu();
+        args.srcs[i] = on_gpu(rows->memory, rows->srcs[i]);
+    copy_to_gpu(rows->memory, sizeof rows->memory);
     CHECK_CALL(weft__cu.memcpy_async(weights, (CUdeviceptr)(uintptr_t)weighted.drawn,
                                      sizeof weighted.drawn, NULL));
     launch(WEIGHTED_SUM, &args);
-    copy_to_host();
+    copy_to_host(rows->memory, rows->memory, sizeof rows->memory);
 }
 
 TEST(sums_with_weights_give_the_reference_bits)
@@ -212,29 +211,19 @@ TEST(special_values_by_special_weights)
 
 /* ---------------------------------------------------------------- scales */
 
-static void *quantised_on_gpu(const void *byte)
-{
-    const uint64_t offset = (uint64_t)((const char *)byte - (const char *)&quantised);
-    return byte == NULL ? NULL : (void *)(uintptr_t)(gpu.memory + offset);
-}
-
 /* What has come is then in dst_memory. */
 static void quantise_on_gpu(enum program program, struct wp_quantisation how)
 {
     struct wp_row_quantising_args args = {.scales_offset = quantised.scales_offset,
                                           .num_dsts = quantised.num_dsts,
-                                          .src = quantised_on_gpu(quantised.src),
+                                          .src = on_gpu(&quantised, quantised.src),
                                           .how = how,
                                           .num_elements = quantised.num_elements};
     for (int32_t d = 0; d < quantised.num_dsts; d++)
-        args.dsts[d] = quantised_on_gpu(quantised.dsts[d]);
-    CHECK_CALL(weft__cu.memcpy_async(gpu.memory, (CUdeviceptr)(uintptr_t)&quantised,
-                                     sizeof quantised, NULL));
+        args.dsts[d] = on_gpu(&quantised, quantised.dsts[d]);
+    copy_to_gpu(&quantised, sizeof quantised);
     launch(program, &args);
-    CHECK_CALL(weft__cu.memcpy_async((CUdeviceptr)(uintptr_t)quantised.dst_memory,
-                                     (CUdeviceptr)(uintptr_t)quantised_on_gpu(quantised.dst_memory),
-                                     sizeof quantised.dst_memory, NULL));
-    CHECK_CALL(weft__cu.stream_synchronize(NULL));
+    copy_to_host(&quantised, quantised.dst_memory, sizeof quantised.dst_memory);
 }
 
 TEST(quantised_rows_have_the_reference_bits)
@@ -259,29 +248,20 @@ TEST(dequantised_rows_have_the_reference_bits)
 
 /* ---------------------------------------------------------------- logarithms */
 
-static void *logarithmic_on_gpu(const void *byte)
-{
-    const uint64_t offset = (uint64_t)((const char *)byte - (const char *)&logarithmic);
-    return byte == NULL ? NULL : (void *)(uintptr_t)(gpu.memory + offset);
-}
-
 static void run_logarithmic(enum program program)
 {
     struct wp_row_log_args args = {.num_rows = logarithmic.num_rows,
-                                   .wide = logarithmic_on_gpu(logarithmic.wide),
-                                   .weights = logarithmic_on_gpu(logarithmic.weights),
+                                   .wide = on_gpu(&logarithmic, logarithmic.wide),
+                                   .weights = on_gpu(&logarithmic, logarithmic.weights),
                                    .dtype = logarithmic.dtype,
                                    .num_first = logarithmic.num_first,
                                    .first_dtype = logarithmic.first_dtype,
                                    .num_elements = logarithmic.num_elements};
     for (int32_t i = 0; i < logarithmic.num_rows; i++)
-        args.rows[i] = logarithmic_on_gpu(logarithmic.rows[i]);
-    CHECK_CALL(weft__cu.memcpy_async(gpu.memory, (CUdeviceptr)(uintptr_t)&logarithmic,
-                                     sizeof logarithmic, NULL));
+        args.rows[i] = on_gpu(&logarithmic, logarithmic.rows[i]);
+    copy_to_gpu(&logarithmic, sizeof logarithmic);
     launch(program, &args);
-    CHECK_CALL(weft__cu.memcpy_async((CUdeviceptr)(uintptr_t)logarithmic.memory, gpu.memory,
-                                     sizeof logarithmic.memory, NULL));
-    CHECK_CALL(weft__cu.stream_synchronize(NULL));
+    copy_to_host(&logarithmic, logarithmic.memory, sizeof logarithmic.memory);
 }
 
 TEST(encoded_rows_are_those_of_the_oracle)
@@ -306,12 +286,6 @@ TEST(sums_of_encoded_rows_are_those_of_the_oracle)
 
 /* ---------------------------------------------------------------- one type */
 
-static void *reduced_on_gpu(const void *byte)
-{
-    const uint64_t offset = (uint64_t)((const char *)byte - (const char *)&reduced);
-    return byte == NULL ? NULL : (void *)(uintptr_t)(gpu.memory + offset);
-}
-
 /* Reduces `reduced`; the results are then on the host. */
 static void run_on_gpu(enum program program, struct wp_reduction reduction, int64_t num_elements)
 {
@@ -320,16 +294,12 @@ static void run_on_gpu(enum program program, struct wp_reduction reduction, int6
                                          .reduction = reduction,
                                          .num_elements = num_elements};
     for (int32_t i = 0; i < reduced.num_srcs; i++)
-        args.srcs[i] = reduced_on_gpu(reduced.srcs[i]);
+        args.srcs[i] = on_gpu(&reduced, reduced.srcs[i]);
     for (int32_t i = 0; i < reduced.num_dsts; i++)
-        args.dsts[i] = reduced_on_gpu(reduced.dsts[i]);
-    CHECK_CALL(
-        weft__cu.memcpy_async(gpu.memory, (CUdeviceptr)(uintptr_t)&reduced, sizeof reduced, NULL));
+        args.dsts[i] = on_gpu(&reduced, reduced.dsts[i]);
+    copy_to_gpu(&reduced, sizeof reduced);
     launch(program, &args);
-    CHECK_CALL(weft__cu.memcpy_async((CUdeviceptr)(uintptr_t)reduced.dst,
-                                     (CUdeviceptr)(uintptr_t)reduced_on_gpu(reduced.dst),
-                                     sizeof reduced.dst, NULL));
-    CHECK_CALL(weft__cu.stream_synchronize(NULL));
+    copy_to_host(&reduced, reduced.dst, sizeof reduced.dst);
 }
 
 static void check_results(struct wp_reduction reduction, int64_t num_elements)
