@@ -12,9 +12,7 @@
 enum {
     LOG_MAX_ELEMENTS = 1664,
     LOG_MAX_ROWS = 10,
-    LOG_GUARD = 0x5a,
-    LOG_GUARD_BYTES = 32,
-    LOG_ROW_BYTES = 4 * LOG_MAX_ELEMENTS + 2 * LOG_GUARD_BYTES + 64,
+    LOG_ROW_BYTES = 4 * LOG_MAX_ELEMENTS + 2 * ROW_GUARD_BYTES + 64,
     NUM_LOG_DTYPES = 3,
     LOG_TRIALS = 200
 };
@@ -34,12 +32,6 @@ struct logarithmic_rows {
     int64_t num_elements;
     weft_dtype dtype, first_dtype; /* of the wide row, and of the first ones */
 };
-
-static inline char *log_place(struct logarithmic_rows *rows, int32_t idx, int is_plain,
-                              uint64_t *state)
-{
-    return rows->memory[idx] + LOG_GUARD_BYTES + (is_plain ? 0 : next_random(state) % 16);
-}
 
 /* Numbers of a few powers of two, or of all, or any bits; one group may be of zeros. */
 static inline void fill_log_source(struct logarithmic_rows *rows, char *row, uint64_t *state)
@@ -62,8 +54,8 @@ static inline void fill_log_source(struct logarithmic_rows *rows, char *row, uin
 static inline int begin_log_rows(struct logarithmic_rows *rows, int idx, uint64_t *state)
 {
     static const weft_dtype dtypes[NUM_LOG_DTYPES] = {WEFT_BF16, WEFT_FP16, WEFT_FP32};
-    memset(rows->memory, LOG_GUARD, sizeof rows->memory);
-    memset(rows->expected, LOG_GUARD, sizeof rows->expected);
+    memset(rows->memory, ROW_GUARD, sizeof rows->memory);
+    memset(rows->expected, ROW_GUARD, sizeof rows->expected);
     rows->dtype = dtypes[idx % NUM_LOG_DTYPES];
     rows->num_elements = LOGARITHMIC_GROUP *
                          (int64_t)(next_random(state) % (LOG_MAX_ELEMENTS / LOGARITHMIC_GROUP + 1));
@@ -76,11 +68,11 @@ static inline void draw_encoded_rows(struct logarithmic_rows *rows, int idx, uin
 {
     const int is_plain = begin_log_rows(rows, idx, state);
     rows->num_rows %= 4;
-    rows->wide = log_place(rows, 0, is_plain, state);
+    rows->wide = draw_place(rows->memory[0], is_plain, state);
     fill_log_source(rows, rows->wide, state);
     memcpy(rows->expected[0], rows->memory[0], LOG_ROW_BYTES);
     for (int32_t d = 0; d < rows->num_rows; d++) {
-        char *dst = log_place(rows, 1 + d, is_plain, state);
+        char *dst = draw_place(rows->memory[1 + d], is_plain, state);
         rows->rows[d] = !is_plain && next_random(state) % 4 == 0 ? NULL : dst;
         if (rows->rows[d] != NULL)
             logarithmic_make_row(rows->dtype, rows->wide, rows->num_elements,
@@ -134,14 +126,14 @@ static inline void draw_log_sum(struct logarithmic_rows *rows, int idx, int32_t 
     rows->first_dtype = (weft_dtype)(WEFT_BF16 + next_random(state) % NUM_LOG_DTYPES);
     rows->num_first = rows->num_rows < max_first ? rows->num_rows : max_first;
     for (int32_t s = 0; s < rows->num_rows; s++) {
-        char *row = log_place(rows, s, is_plain, state);
+        char *row = draw_place(rows->memory[s], is_plain, state);
         make_log_source(rows, row, s, state);
         rows->rows[s] = !is_plain && next_random(state) % 4 == 0 ? NULL : row;
         memcpy(rows->expected[s], rows->memory[s], LOG_ROW_BYTES);
     }
     fill_row(WEFT_FP32, rows->drawn, LOG_MAX_ROWS, state);
     rows->weights = rows->num_first > 0 || next_random(state) % 4 == 0 ? NULL : rows->drawn;
-    rows->wide = log_place(rows, LOG_MAX_ROWS, is_plain, state);
+    rows->wide = draw_place(rows->memory[LOG_MAX_ROWS], is_plain, state);
     expect_log_sum(rows);
 }
 

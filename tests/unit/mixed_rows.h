@@ -11,13 +11,9 @@ enum {
     MIXED_TRIALS = 40,
     MIXED_MAX_ELEMENTS = 1100,
     MIXED_MAX_SRCS = 10,
-    MIXED_MISALIGNMENT = 16,
-    MIXED_GUARD_BYTES = 16,
-    MIXED_GUARD = 0x5a,
     MIXED_ROW_BYTES = 4480
 };
-_Static_assert(MIXED_ROW_BYTES >=
-                   4 * MIXED_MAX_ELEMENTS + MIXED_MISALIGNMENT + 2 * MIXED_GUARD_BYTES,
+_Static_assert(MIXED_ROW_BYTES >= 4 * MIXED_MAX_ELEMENTS + ROW_MISALIGNMENT + 2 * ROW_GUARD_BYTES,
                "the widest row, its guards, and where it may begin");
 
 struct mixed_rows {
@@ -41,13 +37,6 @@ static inline struct wp_mixed_sum mixed_sum(int idx)
     };
 }
 
-static inline char *draw_mixed_row(struct mixed_rows *rows, int32_t idx, uint64_t *state)
-{
-    const uint64_t misalignment =
-        next_random(state) % 2 == 0 ? 0 : next_random(state) % MIXED_MISALIGNMENT;
-    return rows->memory[idx] + MIXED_GUARD_BYTES + misalignment;
-}
-
 static inline void expect_mixed_sum(struct mixed_rows *rows)
 {
     sum_mixed_reference(rows->sum, rows->srcs, rows->num_srcs, rows->num_elements, rows->expected);
@@ -60,33 +49,33 @@ static inline void draw_mixed_rows(struct mixed_rows *rows, struct wp_mixed_sum 
     static const int64_t sizes[] = {
         1, 2, 3, 4, 5, 31, 127, 128, 129, 511, 512, 513, 640, 769, 832, 1024, MIXED_MAX_ELEMENTS};
     const int is_plain = next_random(state) % 2 == 0;
-    memset(rows->memory, MIXED_GUARD, sizeof rows->memory);
+    memset(rows->memory, ROW_GUARD, sizeof rows->memory);
     rows->num_elements = sizes[next_random(state) % (sizeof sizes / sizeof *sizes)];
     rows->num_srcs = (int32_t)(next_random(state) % (MIXED_MAX_SRCS + 1));
     rows->sum = sum;
     rows->sum.reuse = next_random(state) % 2 == 0 ? WP_READ_SOON : WP_READ_LATER;
     rows->sum.num_first = (int32_t)(next_random(state) % (uint64_t)(rows->num_srcs + 1));
     for (int32_t i = 0; i < rows->num_srcs; i++) {
-        char *src = is_plain ? rows->memory[i] + MIXED_GUARD_BYTES : draw_mixed_row(rows, i, state);
+        char *src = draw_place(rows->memory[i], is_plain || next_random(state) % 2 == 0, state);
         fill_row(mixed_src_dtype(rows->sum, i), src, rows->num_elements, state);
         rows->srcs[i] = !is_plain && next_random(state) % 4 == 0 ? NULL : src;
     }
-    rows->dst = is_plain ? rows->memory[MIXED_MAX_SRCS] + MIXED_GUARD_BYTES
-                         : draw_mixed_row(rows, MIXED_MAX_SRCS, state);
+    rows->dst =
+        draw_place(rows->memory[MIXED_MAX_SRCS], is_plain || next_random(state) % 2 == 0, state);
     expect_mixed_sum(rows);
 }
 
 /* Every special value of the first type with every one of the other. */
 static inline void pair_special_values(struct mixed_rows *rows, struct wp_mixed_sum sum)
 {
-    memset(rows->memory, MIXED_GUARD, sizeof rows->memory);
+    memset(rows->memory, ROW_GUARD, sizeof rows->memory);
     rows->sum = sum;
     rows->sum.num_first = 1;
     rows->num_srcs = 2;
     rows->num_elements = NUM_SPECIAL_NUMBERS * NUM_SPECIAL_NUMBERS;
     for (int32_t s = 0; s < 2; s++) {
         const weft_dtype dtype = mixed_src_dtype(rows->sum, s);
-        char *src = rows->memory[s] + MIXED_GUARD_BYTES;
+        char *src = rows->memory[s] + ROW_GUARD_BYTES;
         for (int i = 0; i < NUM_SPECIAL_NUMBERS * NUM_SPECIAL_NUMBERS; i++) {
             const uint64_t bits =
                 special_number(dtype, s == 0 ? i % NUM_SPECIAL_NUMBERS : i / NUM_SPECIAL_NUMBERS);
@@ -94,7 +83,7 @@ static inline void pair_special_values(struct mixed_rows *rows, struct wp_mixed_
         }
         rows->srcs[s] = src;
     }
-    rows->dst = rows->memory[MIXED_MAX_SRCS] + MIXED_GUARD_BYTES;
+    rows->dst = rows->memory[MIXED_MAX_SRCS] + ROW_GUARD_BYTES;
     expect_mixed_sum(rows);
 }
 
@@ -133,8 +122,5 @@ static inline void check_mixed_rows(const struct mixed_rows *rows)
                      rows->sum.dst_dtype, (long long)i, (long long)rows->num_elements,
                      (unsigned long long)bits, (unsigned long long)expected);
     }
-    for (int i = 0; i < MIXED_GUARD_BYTES; i++) {
-        assert_int_equal(rows->dst[row_bytes + (uint64_t)i], MIXED_GUARD);
-        assert_int_equal(*(rows->dst - 1 - i), MIXED_GUARD);
-    }
+    check_guards(rows->dst, row_bytes);
 }

@@ -9,15 +9,13 @@
 enum {
     QUANTISED_MAX_ELEMENTS = 2100,
     QUANTISED_MAX_DSTS = 3,
-    QUANTISED_GUARD = 0x5a,
-    QUANTISED_GUARD_BYTES = 32,
     QUANTISED_MAX_STRIDE = 12, /* of scales */
     QUANTISED_ROW_BYTES = 27584,
     NUM_QUANTISATIONS = 3 * 2 * 3,
     QUANTISED_TRIALS = 60
 };
 _Static_assert(QUANTISED_ROW_BYTES % 64 == 0 &&
-                   QUANTISED_ROW_BYTES >= 2 * QUANTISED_GUARD_BYTES + 3 * 16 +
+                   QUANTISED_ROW_BYTES >= 2 * ROW_GUARD_BYTES + 3 * 16 +
                                               (1 + QUANTISED_MAX_STRIDE) * QUANTISED_MAX_ELEMENTS,
                "rows are aligned, and have room for as many scales as elements");
 
@@ -59,8 +57,8 @@ static inline void expect_quantised(struct quantised_rows *rows)
 {
     const struct quantised_form form = form_of(rows->how);
     for (int32_t d = 0; d < QUANTISED_MAX_DSTS; d++) {
-        memset(rows->dst_memory[d], QUANTISED_GUARD, QUANTISED_ROW_BYTES);
-        memset(rows->expected[d], QUANTISED_GUARD, QUANTISED_ROW_BYTES);
+        memset(rows->dst_memory[d], ROW_GUARD, QUANTISED_ROW_BYTES);
+        memset(rows->expected[d], ROW_GUARD, QUANTISED_ROW_BYTES);
         if (d >= rows->num_dsts || rows->dsts[d] == NULL)
             continue;
         char *codes = rows->expected[d] + ((const char *)rows->dsts[d] - rows->dst_memory[d]);
@@ -96,11 +94,6 @@ static inline void fill_group(struct quantised_rows *rows, int64_t first, uint64
             bits = special_number(dtype, 4 + (int)(random / 4 % 6));
         memcpy(group + (uint64_t)i * num_bytes, &bits, num_bytes);
     }
-}
-
-static inline char *draw_place(char *memory, int is_plain, uint64_t *state)
-{
-    return memory + QUANTISED_GUARD_BYTES + (is_plain ? 0 : next_random(state) % 16);
 }
 
 /* Half of the time all rows are aligned, for which a machine may have another way. */

@@ -9,11 +9,8 @@ enum {
     MAX_ELEMENTS = 1600,
     MAX_SRCS = 9,
     MAX_DSTS = 3,
-    MAX_MISALIGNMENT = 16,
-    GUARD_BYTES = 16,
-    GUARD = 0x5a,
     NUM_TRIALS = 40,
-    ROW_BYTES = 8 * MAX_ELEMENTS + MAX_MISALIGNMENT + 2 * GUARD_BYTES
+    ROW_BYTES = 8 * MAX_ELEMENTS + ROW_MISALIGNMENT + 2 * ROW_GUARD_BYTES
 };
 
 /* Reductions of every type by every operator. */
@@ -46,7 +43,7 @@ static inline size_t draw_misalignment(uint64_t *state, size_t alignment)
 {
     return next_random(state) % 2 == 0
                ? 0
-               : next_random(state) % (MAX_MISALIGNMENT / alignment) * alignment;
+               : next_random(state) % (ROW_MISALIGNMENT / alignment) * alignment;
 }
 
 static inline void draw_rows(struct rows *rows, struct wp_reduction reduction, int64_t num_elements,
@@ -68,10 +65,10 @@ static inline void draw_rows(struct rows *rows, struct wp_reduction reduction, i
     }
     rows->num_dsts = (int32_t)(next_random(state) % MAX_DSTS + 1);
     for (int32_t i = 0; i < rows->num_dsts; i++) {
-        char *dst = rows->dst[i] + GUARD_BYTES + draw_misalignment(state, alignment);
+        char *dst = rows->dst[i] + ROW_GUARD_BYTES + draw_misalignment(state, alignment);
         rows->dsts[i] = next_random(state) % 4 == 0 ? NULL : dst;
     }
-    memset(rows->dst, GUARD, sizeof rows->dst);
+    memset(rows->dst, ROW_GUARD, sizeof rows->dst);
 }
 
 static inline void compute_expected(struct rows *rows, struct wp_reduction reduction,
@@ -90,13 +87,5 @@ static inline void check_row(const struct rows *rows, const void *row,
             fail_msg("dtype %d, op %d, element %lld of %lld: %llx, not %llx", reduction.dtype,
                      reduction.op, (long long)i, (long long)num_elements, (unsigned long long)bits,
                      (unsigned long long)expected);
-    }
-}
-
-static inline void check_guards(const char *row, uint64_t row_bytes)
-{
-    for (size_t i = 0; i < GUARD_BYTES; i++) {
-        assert_int_equal(row[row_bytes + i], GUARD);
-        assert_int_equal(*(row - 1 - i), GUARD);
     }
 }

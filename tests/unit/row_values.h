@@ -14,6 +14,22 @@ static inline uint64_t next_random(uint64_t *state)
     return *state >> 33;
 }
 
+/* Rows lie between guards, which must stay; those that are not plain at any address. */
+enum { ROW_GUARD = 0x5a, ROW_GUARD_BYTES = 32, ROW_MISALIGNMENT = 16 };
+
+static inline char *draw_place(char *memory, int is_plain, uint64_t *state)
+{
+    return memory + ROW_GUARD_BYTES + (is_plain ? 0 : next_random(state) % ROW_MISALIGNMENT);
+}
+
+static inline void check_guards(const char *row, uint64_t row_bytes)
+{
+    for (size_t i = 0; i < ROW_GUARD_BYTES; i++) {
+        assert_int_equal(row[row_bytes + i], ROW_GUARD);
+        assert_int_equal(*(row - 1 - i), ROW_GUARD);
+    }
+}
+
 static inline void fill_row(weft_dtype dtype, void *row, int64_t num_elements, uint64_t *state)
 {
     const uint64_t num_bytes = wp_dtype_bytes(dtype);
