@@ -138,7 +138,8 @@ def check_rows(seen: View, name: str) -> None:
     if len(seen.shape) != 2:
         raise InvalidArgumentError(f"{name} has shape {seen.shape}; allowed is [rows, columns]")
     if seen.strides and (seen.strides[1] != seen.item_bytes or seen.strides[0] < seen.row_bytes):
-        raise InvalidArgumentError(f"{name} has rows that are not contiguous")
+        raise InvalidArgumentError(f"{name} has rows that are not contiguous, or that do not lie "
+                                   f"one after another: its strides are {seen.strides} bytes")
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:

@@ -231,8 +231,10 @@ def test_arguments():
                 (lambda: coll.all_reduce(x, op=-1, factor=2), "op is -1 and factor 2"),
                 (lambda: coll.broadcast(x, root=2**32), "root is 4294967296, allowed are"),
                 (lambda: weft.Collectives(comm, staging_bytes=2**64), "staging_bytes is 18446"),
+                (lambda: coll.broadcast(x, root=None), "root is None; it must be an integer"),
                 (lambda: weft.Collectives(comm, packet_byte=1), "no attribute 'packet_byte'")):
-            with pytest.raises((weft.InvalidArgumentError, AttributeError), match=message):
+            with pytest.raises((weft.InvalidArgumentError, AttributeError, TypeError),
+                               match=message):
                 call()
 
     run(refused, 2)

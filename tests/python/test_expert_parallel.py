@@ -289,6 +289,7 @@ def test_streams_and_temporaries():
     (lambda h, x, ids: h.layout(ids[:, ::-1]), "not contiguous"),
     (lambda h, x, ids: h.layout([[1, 2]]), "type list"),
     (lambda h, x, ids: h.dispatch(x[:3], x), "first dimension must be 4"),
+    (lambda h, x, ids: h.dispatch(x[::-1], x), "not lie one after another: its strides are"),
     (lambda h, x, ids: h.dispatch(x), "arena must be"),
     (lambda h, x, ids: h.dispatch(x, x[:, :7].copy()), "dst is float32"),
     (lambda h, x, ids: h.combine(x.astype(np.int32)), "dtype"),
