@@ -25,8 +25,8 @@ typedef enum weft_collective {
     WEFT_SCATTER = 7
 } weft_collective;
 
-/* How they are done. None of this changes a bit of any result, except sums by RING, TREE and MULTICAST by
- * hardware, which nothing but a pin chooses. On one node of up to WEFT_COLL_MAX_RANKS ranks any but
+/* How they are done. None of this changes a bit of any result, except sums by RING and TREE, which nothing
+ * but a pin chooses, and by MULTICAST by hardware, which a pin does or a table. On one node of up to WEFT_COLL_MAX_RANKS ranks any but
  * RAILS; of more ranks, or on several nodes, RAILS and TREE. */
 typedef enum weft_algorithm {
     WEFT_ALGORITHM_AUTO = 0, /* by size: the choice of WEFT_TUNING, else of the library */

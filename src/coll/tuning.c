@@ -211,6 +211,9 @@ static weft_result read_text(const char *path, int fd, char *text)
         num_bytes += num_read > 0 ? (size_t)num_read : 0;
     }
     text[num_bytes] = '\0';
+    if (strlen(text) < num_bytes)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s is no text: byte %zu is 0", path,
+                           strlen(text));
     if (num_bytes <= MAX_FILE_BYTES)
         return WEFT_OK;
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%s has more than %d bytes", path,
