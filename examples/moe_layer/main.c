@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A mixture-of-experts layer, forward and backward, with the experts spread over all ranks; rank 0
- * then computes the same for all tokens alone and compares every bit.
+ * then computes the same for all tokens alone and compares every bit. For the ranks of one node.
  *
  *     weft run -n 8 -- moe_layer
  */
@@ -57,6 +57,13 @@ static weft_result run_layer(struct demo *demo)
     TRY(layer_backward(demo->layer, demo->batch.dy, demo->results.dx, demo->results.dweights));
     *demo->results.num_rows = layer_num_rows(demo->layer);
     return WEFT_OK;
+}
+
+/* Rank 0 reads the others' results where they are, and the dense process sums as the ranks of one node do. */
+static int is_one_node(const weft_comm *comm)
+{
+    weft_team_info node = WEFT_INIT(weft_team_info);
+    return weft_team_query(comm, WEFT_TEAM_LOCAL, &node) == WEFT_OK && node.num_teams == 1;
 }
 
 static weft_result run_demo(struct demo *demo, enum verdict *verdict)
@@ -155,6 +162,12 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     demo.rank = weft_comm_rank(demo.comm);
+    if (!is_one_node(demo.comm)) {
+        if (demo.rank == 0)
+            fprintf(stderr, "moe_layer: its ranks must be on one node\n");
+        weft_comm_destroy(demo.comm);
+        return EXIT_FAILURE;
+    }
     demo.shape.num_ranks = weft_comm_num_ranks(demo.comm);
 
     enum verdict verdict = VERDICT_IDENTICAL;
