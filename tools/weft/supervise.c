@@ -80,15 +80,23 @@ void job_kill(struct job *job)
 
 /* ---------------------------------------------------------------- ends of ranks */
 
+/* A rank that is killed has closed its connections before it has ended: others, who learn of it so, may end
+ * before. But what we end is no cause. */
+static int is_cause(const struct job *job)
+{
+    return !job->has_killed && job->phase == JOB_GRACE && job->stop_signal == 0;
+}
+
 static void record_end(struct job *job, int32_t rank, int wait_status)
 {
     const struct launch *launch = job->launch;
     const int is_first = job->exit_status == 0;
     if (WIFSIGNALED(wait_status)) {
         const int signal_number = WTERMSIG(wait_status);
-        if (is_first)
+        if (is_first || is_cause(job))
             tell(job, "rank %d was killed by signal %d (%s)", launch->first_rank + rank,
                  signal_number, strsignal(signal_number));
+        job->has_killed = 1;
         job_fail(job, STATUS_SIGNAL + signal_number);
     } else if (WEXITSTATUS(wait_status) != 0) {
         if (is_first && launch->report == LAUNCH_REPORT_FAILURES)

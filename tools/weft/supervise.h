@@ -36,6 +36,7 @@ struct job {
     int stop_signal; /* the first that asked the job to end; 0: none */
     double stop_s;   /* when it came */
     int exit_status; /* not 0: of the first rank that failed, or STATUS_SIGNAL plus stop_signal */
+    int has_killed;  /* 1: a rank has ended by a signal */
     struct sink out_sink, err_sink;
     FILE *out, *err; /* what ranks write goes there */
     enum orphans orphans;
