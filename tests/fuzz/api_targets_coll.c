@@ -201,6 +201,7 @@ FUZZ_CALL(call_all_to_all_v, weft_coll_all_to_all_v(a->coll, a->config, a->strea
 
 static const struct fuzz_mutation all_to_all_v_mutations[] = {
     FUZZ_ENQUEUED(coll, weft_coll_all_to_all_v_args, all_to_all_v),
+    FUZZ_NUMBERS(FUZZ_INT32, "reserved", all_to_all_v.known.reserved, -1, 1),
     FUZZ_POINTERS("send", all_to_all_v.known.send, FUZZ_NULL),
     FUZZ_POINTERS("recv", all_to_all_v.known.recv, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT32, "dtype", all_to_all_v.known.dtype, -1, NUM_DTYPES + 1, INT32_MAX),

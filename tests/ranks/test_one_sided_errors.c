@@ -99,6 +99,11 @@ static int call_wrongly(struct ranks_context *context)
                             actor.stream),
         invalid, "must be aligned to 8 bytes");
     RANK_CHECK_ERROR(context,
+                     weft_rma_add(actor.comm,
+                                  WEFT_ARGS(weft_rma_args, .word = NULL, .value = 1, .rank = 0),
+                                  actor.stream),
+                     invalid, "word is NULL");
+    RANK_CHECK_ERROR(context,
                      weft_rma_fetch_add(actor.comm,
                                         WEFT_ARGS(weft_rma_args, .before = crooked, .word = word,
                                                   .value = 1, .rank = 0),
