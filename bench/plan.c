@@ -168,7 +168,7 @@ void plan_destroy(struct plan *plan)
     *plan = (struct plan){0};
 }
 
-void plan_fill_row(const struct plan *plan, int32_t source, int32_t token, void *row)
+static void fill_row(const struct plan *plan, int32_t source, int32_t token, void *row)
 {
     payload_fill_row(&plan->payload, (int64_t)source * plan->num_tokens + token, 0, row,
                      plan->row_bytes);
@@ -179,7 +179,7 @@ int plan_row_is(const struct plan *plan, int32_t source, int32_t token, const vo
     char *expected = malloc(plan->row_bytes);
     if (expected == NULL)
         return 0;
-    plan_fill_row(plan, source, token, expected);
+    fill_row(plan, source, token, expected);
     const int is_equal = memcmp(row, expected, plan->row_bytes) == 0;
     free(expected);
     return is_equal;
@@ -188,7 +188,7 @@ int plan_row_is(const struct plan *plan, int32_t source, int32_t token, const vo
 void plan_fill(const struct plan *plan, int32_t source, void *x)
 {
     for (int32_t token = 0; token < plan->num_tokens; token++)
-        plan_fill_row(plan, source, token, (char *)x + (size_t)token * plan->row_bytes);
+        fill_row(plan, source, token, (char *)x + (size_t)token * plan->row_bytes);
 }
 
 int64_t plan_check_received(const struct plan *plan, int32_t rank, const void *received)
@@ -202,7 +202,7 @@ int64_t plan_check_received(const struct plan *plan, int32_t rank, const void *r
             const int32_t row = plan_row(plan, source, token, rank);
             if (row == PLAN_NO_ROW)
                 continue;
-            plan_fill_row(plan, source, token, expected);
+            fill_row(plan, source, token, expected);
             const char *seen = (const char *)received + (size_t)row * plan->row_bytes;
             num_wrong += memcmp(seen, expected, plan->row_bytes) != 0;
         }
@@ -252,7 +252,7 @@ int64_t plan_check_combined(const struct plan *plan, int32_t rank, int32_t num_n
     for (int32_t token = 0; token < plan->num_tokens && num_wrong >= 0; token++) {
         sums.total = x + hidden;
         sums.node = x + 2 * hidden;
-        plan_fill_row(plan, rank, token, sums.row);
+        fill_row(plan, rank, token, sums.row);
         elements_to_fp32(WEFT_BF16, sums.row, hidden, x);
         add_nodes(plan, rank, token, num_nodes, x, &sums);
         const char *seen = (const char *)combined + (size_t)token * plan->row_bytes;

@@ -60,7 +60,6 @@ int plan_chooses(const struct plan *plan, int32_t source, int32_t token, int32_t
  * it has added each of them with its weight. */
 void plan_split_weights(const struct plan *plan, int32_t source, float *weights);
 
-void plan_fill_row(const struct plan *plan, int32_t source, int32_t token, void *row);
 /* Also 0 when memory is short. */
 int plan_row_is(const struct plan *plan, int32_t source, int32_t token, const void *row);
 /* x[num_tokens] of rank `source`. */

@@ -42,7 +42,8 @@ static int reserve(struct weft__ranges *ranges)
     return 1;
 }
 
-uint64_t weft__ranges_round_up(uint64_t bytes)
+/* To the alignment. */
+static uint64_t round_up(uint64_t bytes)
 {
     const uint64_t mask = WEFT__RANGE_ALIGNMENT - 1;
     return (bytes + mask) & ~mask;
@@ -53,7 +54,7 @@ enum weft__ranges_result weft__ranges_alloc(struct weft__ranges *ranges, uint64_
 {
     if (bytes > ranges->capacity)
         return WEFT__RANGES_FULL;
-    uint64_t rounded_bytes = weft__ranges_round_up(bytes > 0 ? bytes : 1);
+    uint64_t rounded_bytes = round_up(bytes > 0 ? bytes : 1);
     size_t index = 0;
     while (index <= ranges->num_used && gap_bytes(ranges, index) < rounded_bytes)
         index++;
@@ -127,5 +128,5 @@ uint64_t weft__ranges_needed_capacity(const struct weft__ranges *ranges, uint64_
     uint64_t begin = gap_begin(ranges, ranges->num_used);
     if (bytes > UINT64_MAX - begin - WEFT__RANGE_ALIGNMENT)
         return UINT64_MAX;
-    return begin + weft__ranges_round_up(bytes);
+    return begin + round_up(bytes);
 }

@@ -25,9 +25,6 @@ enum weft__ranges_result {
     WEFT__RANGES_NO_MEMORY /* for the list itself */
 };
 
-/* To the alignment. */
-uint64_t weft__ranges_round_up(uint64_t bytes);
-
 void weft__ranges_init(struct weft__ranges *ranges, uint64_t capacity);
 void weft__ranges_destroy(struct weft__ranges *ranges);
 

@@ -159,7 +159,8 @@ void weft__internode_destroy(weft_comm *comm, struct weft__internode *internode)
 
 /* ---------------------------------------------------------------- grids */
 
-int32_t weft__internode_num_duties(const struct weft__internode *internode, int32_t num_directions)
+/* Warps that a launch needs to serve the rings of so many directions. */
+static int32_t num_duties(const struct weft__internode *internode, int32_t num_directions)
 {
     const struct wp_rings *rings = &internode->rings;
     return num_directions * (rings->nodes.num_nodes - 1) * rings->num_channels;
@@ -168,7 +169,7 @@ int32_t weft__internode_num_duties(const struct weft__internode *internode, int3
 int32_t weft__internode_max_blocks(const struct weft__internode *internode, int32_t num_warps)
 {
     const int32_t least = num_warps > 0 ? num_warps : NUM_WARPS;
-    return (weft__internode_num_duties(internode, 2) + least - 1) / least + 1;
+    return (num_duties(internode, 2) + least - 1) / least + 1;
 }
 
 struct weft__grid weft__internode_grid(const struct weft__internode *internode,
@@ -176,7 +177,7 @@ struct weft__grid weft__internode_grid(const struct weft__internode *internode,
                                        int32_t num_warps_wanted)
 {
     const int32_t num_warps =
-        weft__internode_num_duties(internode, num_directions) + local.num_blocks * local.num_warps;
+        num_duties(internode, num_directions) + local.num_blocks * local.num_warps;
     struct weft__grid grid = local;
     /* Copy engines of GPUs would need a fence of their own to see what the network has put into a
      * slot. */
@@ -191,8 +192,8 @@ int32_t weft__internode_most_warps(const struct weft__internode *internode, int3
                                    struct weft__grid local)
 {
     const int32_t last_block = local.num_warps > NUM_WARPS ? local.num_warps : NUM_WARPS;
-    return weft__internode_num_duties(internode, num_directions) +
-           local.num_blocks * local.num_warps + last_block - 1;
+    return num_duties(internode, num_directions) + local.num_blocks * local.num_warps + last_block -
+           1;
 }
 
 /* Where a node's own sums wait in slots, each warp of a launch needs one. */

@@ -36,8 +36,6 @@ uint64_t weft__internode_bytes(const struct weft__internode *internode);
 /* In which directions an operation's rings have warps of their own. */
 enum { WEFT__RINGS_ONE_WAY = 1, WEFT__RINGS_BOTH_WAYS = 2 };
 
-/* Warps that a launch needs to serve the rings of so many directions. */
-int32_t weft__internode_num_duties(const struct weft__internode *internode, int32_t num_directions);
 /* Blocks that the rings take beside the others, at most, if blocks have num_warps, or 0: as
  * suits. */
 int32_t weft__internode_max_blocks(const struct weft__internode *internode, int32_t num_warps);

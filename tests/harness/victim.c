@@ -87,7 +87,8 @@ void victim_leave(struct ranks_context *context)
 
 enum { MOST_CALLS = 1000000 };
 
-weft_result victim_call_until_failure(const struct victim_seat *seat)
+/* Issues and waits until either fails. */
+static weft_result call_until_failure(const struct victim_seat *seat)
 {
     weft_result result = WEFT_OK;
     for (int i = 0; i < MOST_CALLS && result == WEFT_OK; i++) {
@@ -139,7 +140,7 @@ static int be_stopped(const struct victim_seat *seat, const struct victim_plan *
     case VICTIM_AT_RANDOM:
         if (victim_strike_later(seat->context, SIGSTOP, plan->seed))
             return 1;
-        (void)victim_call_until_failure(seat);
+        (void)call_until_failure(seat);
         victim_await_strike(seat->context);
         break;
     case VICTIM_BEHIND_ANOTHER:
@@ -157,7 +158,7 @@ int victim_survive_stall(const struct victim_seat *seat, const struct victim_pla
         return be_stopped(seat, plan);
     const weft_result result = plan->moment == VICTIM_BEHIND_ANOTHER
                                    ? call_behind_another(seat, plan)
-                                   : victim_call_until_failure(seat);
+                                   : call_until_failure(seat);
     RANK_CHECK(context, result == WEFT_ERROR_TIMEOUT, "\"%s\": %s", weft_result_string(result),
                weft_last_error());
     const int failed =
@@ -174,7 +175,7 @@ int victim_survive_death(const struct victim_seat *seat, const struct victim_pla
         victim_strike(context, SIGKILL);
     if (victim_is_self(context) && victim_strike_later(context, SIGKILL, plan->seed))
         return 1;
-    return victim_check_death(context, seat->comm, victim_call_until_failure(seat));
+    return victim_check_death(context, seat->comm, call_until_failure(seat));
 }
 
 /* ---------------------------------------------------------------- what survivors know */

@@ -51,9 +51,6 @@ struct victim_plan {
     uint64_t seed;
 };
 
-/* Issues and waits until either fails. */
-weft_result victim_call_until_failure(const struct victim_seat *seat);
-
 /* The victim is killed; each survivor learns of it by number within two seconds. */
 int victim_survive_death(const struct victim_seat *seat, const struct victim_plan *plan);
 /* The victim is stopped for longer than the deadline; each survivor names it, closes its seat as soon as it knows,

@@ -62,7 +62,7 @@ int32_t coll_node_of(const struct coll_nodes *nodes, int32_t rank)
                : (nodes->first + rank) / nodes->num_local - nodes->first / nodes->num_local;
 }
 
-int32_t coll_num_nodes(const struct coll_nodes *nodes, int32_t num_ranks)
+static int32_t num_nodes_of(const struct coll_nodes *nodes, int32_t num_ranks)
 {
     return nodes->order == COLL_NODES_IN_TURN ? nodes->num_nodes
                                               : coll_node_of(nodes, num_ranks - 1) + 1;
@@ -76,14 +76,15 @@ const char *coll_operation_name(enum coll_operation operation)
     return names[operation];
 }
 
-int coll_has_uneven_rows(enum coll_operation operation)
+/* COLL_ALL_TO_ALL_V and COLL_GROUP. */
+static int has_uneven_rows(enum coll_operation operation)
 {
     return operation == COLL_ALL_TO_ALL_V || operation == COLL_GROUP;
 }
 
 weft_collective coll_collective(enum coll_operation operation)
 {
-    return coll_has_uneven_rows(operation) ? WEFT_ALL_TO_ALL : (weft_collective)operation;
+    return has_uneven_rows(operation) ? WEFT_ALL_TO_ALL : (weft_collective)operation;
 }
 
 int coll_is_reduction(enum coll_operation operation)
@@ -101,7 +102,7 @@ int coll_has_root(enum coll_operation operation)
 int coll_is_in_place(const struct coll_case *spec)
 {
     return spec->form == COLL_IN_PLACE && spec->operation != COLL_ALL_TO_ALL &&
-           !coll_has_uneven_rows(spec->operation);
+           !has_uneven_rows(spec->operation);
 }
 
 uint64_t coll_row_bytes(const struct coll_case *spec)
@@ -116,7 +117,7 @@ void coll_describe(const struct coll_case *spec, char *text, size_t text_bytes)
              coll_operation_name(spec->operation), coll_is_in_place(spec) ? " in place" : "",
              (unsigned long long)spec->count, dtype_names[spec->dtype], reduce_op_names[spec->op],
              coll_is_premultiplied(spec) ? (int)spec->factor : 0, spec->root, (int)spec->values,
-             spec->num_ranks, coll_num_nodes(&spec->nodes, spec->num_ranks),
+             spec->num_ranks, num_nodes_of(&spec->nodes, spec->num_ranks),
              (unsigned long long)spec->seed);
 }
 
@@ -146,7 +147,7 @@ static uint64_t pair_count(const struct coll_case *spec, int32_t from, int32_t t
     const uint64_t key =
         rng_key(rng_key(spec->seed, SALT_COUNT), 64 * (uint64_t)from + (uint64_t)to);
     struct rng rng = {key};
-    if (!coll_has_uneven_rows(spec->operation))
+    if (!has_uneven_rows(spec->operation))
         return spec->count;
     switch (rng_below(&rng, 4)) {
     case 0:
@@ -162,7 +163,7 @@ static uint64_t pair_count(const struct coll_case *spec, int32_t from, int32_t t
 static void place_rows(const struct coll_case *spec, uint64_t key, struct coll_rows *rows)
 {
     struct rng rng = {rng_key(key, SALT_GAP)};
-    const int has_gaps = coll_has_uneven_rows(spec->operation);
+    const int has_gaps = has_uneven_rows(spec->operation);
     const int32_t first = has_gaps ? (int32_t)rng_below(&rng, (uint32_t)rows->num_rows) : 0;
     for (int32_t i = 0; i < rows->num_rows; i++) {
         const int32_t row = (first + i) % rows->num_rows;
@@ -177,7 +178,7 @@ struct coll_rows coll_send_rows(const struct coll_case *spec, int32_t rank)
 {
     const enum coll_operation operation = spec->operation;
     const int has_row_per_rank = operation == COLL_REDUCE_SCATTER || operation == COLL_ALL_TO_ALL ||
-                                 coll_has_uneven_rows(operation) || operation == COLL_SCATTER;
+                                 has_uneven_rows(operation) || operation == COLL_SCATTER;
     struct coll_rows rows = {.num_rows = has_row_per_rank ? spec->num_ranks : 1};
     if ((operation == COLL_BROADCAST || operation == COLL_SCATTER) && rank != spec->root)
         rows.num_rows = 0;
@@ -191,7 +192,7 @@ struct coll_rows coll_recv_rows(const struct coll_case *spec, int32_t rank)
 {
     const enum coll_operation operation = spec->operation;
     const int has_row_per_rank = operation == COLL_ALL_GATHER || operation == COLL_ALL_TO_ALL ||
-                                 coll_has_uneven_rows(operation) || operation == COLL_GATHER;
+                                 has_uneven_rows(operation) || operation == COLL_GATHER;
     struct coll_rows rows = {.num_rows = has_row_per_rank ? spec->num_ranks : 1};
     if ((operation == COLL_REDUCE || operation == COLL_GATHER) && rank != spec->root)
         rows.num_rows = 0;
@@ -241,7 +242,7 @@ void coll_reduce(const struct coll_case *spec, int32_t row, const void **rows, u
                  uint64_t count, void *out)
 {
     int32_t nodes[COLL_CASE_MAX_RANKS];
-    struct element_ranks ranks = {spec->num_ranks, coll_num_nodes(&spec->nodes, spec->num_ranks),
+    struct element_ranks ranks = {spec->num_ranks, num_nodes_of(&spec->nodes, spec->num_ranks),
                                   nodes, 0, 0};
     for (int32_t rank = 0; rank < spec->num_ranks; rank++)
         nodes[rank] = coll_node_of(&spec->nodes, rank);

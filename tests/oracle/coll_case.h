@@ -82,13 +82,10 @@ struct coll_case coll_case_random(uint64_t seed, int32_t num_ranks, enum coll_op
 
 /* Nodes are numbered by their first ranks. */
 int32_t coll_node_of(const struct coll_nodes *nodes, int32_t rank);
-int32_t coll_num_nodes(const struct coll_nodes *nodes, int32_t num_ranks);
 
 const char *coll_operation_name(enum coll_operation operation);
 weft_collective coll_collective(enum coll_operation operation);
 int coll_is_reduction(enum coll_operation operation);
-/* COLL_ALL_TO_ALL_V and COLL_GROUP. */
-int coll_has_uneven_rows(enum coll_operation operation);
 int coll_has_root(enum coll_operation operation);
 int coll_is_in_place(const struct coll_case *spec);
 /* The bytes by which the algorithm of the operation is chosen. */

@@ -10,7 +10,8 @@ static const struct ep_oracle_tokens *own_tokens(const struct ep_rank *self)
     return &self->world->problem.tokens[self->context->rank];
 }
 
-int ep_check_placement(struct ep_rank *self)
+/* The local experts of every rank, compared. */
+static int check_placement(struct ep_rank *self)
 {
     const struct ep_oracle_problem *problem = &self->world->problem;
     const int32_t num_ranks = problem->num_ranks;
@@ -273,7 +274,7 @@ int ep_check_combine(struct ep_rank *self, const struct ep_combine_shape *shape)
 int ep_check_world(struct ep_rank *self, const struct ep_world *world,
                    const struct ep_dispatch_shape *dispatch, const struct ep_combine_shape *combine)
 {
-    return ep_rank_enter(self, world) || ep_check_placement(self) || ep_check_layout(self) ||
+    return ep_rank_enter(self, world) || check_placement(self) || ep_check_layout(self) ||
            ep_check_notify(self) || ep_check_dispatch(self, dispatch) ||
            ep_check_dropped(self, &dispatch->capacity, 1) || ep_check_combine(self, combine) ||
            ep_rank_leave(self);

@@ -8,8 +8,6 @@
 
 enum ep_optional { EP_WITHOUT, EP_WITH };
 
-/* The local experts of every rank, compared. */
-int ep_check_placement(struct ep_rank *self);
 /* Arguments of layout, without its results. */
 int ep_layout_args(struct ep_rank *self, weft_ep_layout_args *args);
 /* Enqueues layout (without its results) and notify. */

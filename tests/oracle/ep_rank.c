@@ -56,7 +56,8 @@ static int32_t num_blocks_of(const struct ep_case *spec)
     return spec->num_blocks;
 }
 
-weft_ep_config ep_rank_config(const struct ep_world *world, int32_t rank)
+/* What weft_ep_create gets for this world on this rank. */
+static weft_ep_config ep_config_of(const struct ep_world *world, int32_t rank)
 {
     weft_ep_config config = WEFT_INIT(weft_ep_config);
     config.num_experts = world->spec.num_experts;
@@ -96,7 +97,7 @@ weft_ep_handle_config ep_rank_handle_config(const struct ep_world *world)
 
 int32_t ep_rank_num_blocks(const struct ep_rank *self, uint64_t round)
 {
-    const int32_t most = ep_rank_config(self->world, self->context->rank).num_blocks;
+    const int32_t most = ep_config_of(self->world, self->context->rank).num_blocks;
     struct rng rng = {rng_key(round, (uint64_t)self->context->rank)};
     return (int32_t)rng_below(&rng, (uint32_t)most + 1);
 }
@@ -104,7 +105,7 @@ int32_t ep_rank_num_blocks(const struct ep_rank *self, uint64_t round)
 int ep_rank_enter(struct ep_rank *self, const struct ep_world *world)
 {
     const int32_t rank = self->context->rank;
-    const weft_ep_config config = ep_rank_config(world, rank);
+    const weft_ep_config config = ep_config_of(world, rank);
     const weft_ep_handle_config handle_config = ep_rank_handle_config(world);
     self->world = world;
     RANK_CHECK_OK(self->context, weft_ep_create(self->comm, &config, &self->ep));

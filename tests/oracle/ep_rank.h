@@ -31,8 +31,6 @@ int ep_rank_close(struct ep_rank *self);
 int ep_rank_enter(struct ep_rank *self, const struct ep_world *world);
 int ep_rank_leave(struct ep_rank *self);
 
-/* What weft_ep_create gets for this world on this rank. */
-weft_ep_config ep_rank_config(const struct ep_world *world, int32_t rank);
 weft_ep_handle_config ep_rank_handle_config(const struct ep_world *world);
 /* Blocks that an operation of the round asks for on this rank: 0, or up to those of its weft_ep. */
 int32_t ep_rank_num_blocks(const struct ep_rank *self, uint64_t round);

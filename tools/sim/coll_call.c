@@ -81,7 +81,8 @@ static struct coll_places draw_places(struct rng *rng)
     return places;
 }
 
-int coll_goes_by_rails(const struct shape *shape)
+/* As its weft_coll goes. */
+static int goes_by_rails(const struct shape *shape)
 {
     return shape->num_nodes > 1 || shape->num_ranks > WEFT_COLL_MAX_RANKS;
 }
@@ -174,7 +175,7 @@ weft_algorithm coll_algorithm(const struct shape *shape, const struct coll_call 
 {
     const uint64_t row_bytes = (uint64_t)call->count * coll_element_bytes(call);
     const uint64_t packet_bytes = shape->coll_terms.packet_bytes;
-    if (coll_goes_by_rails(shape)) /* every other time */
+    if (goes_by_rails(shape)) /* every other time */
         return call->algorithm % 2 == 0 &&
                        collective_is_served(call->collective, WEFT_ALGORITHM_TREE)
                    ? WEFT_ALGORITHM_TREE

@@ -69,8 +69,6 @@ struct coll_call coll_disagreeing(const struct shape *shape, const struct coll_c
 
 /* The one drawn, or AUTO if that cannot do it. */
 weft_algorithm coll_algorithm(const struct shape *shape, const struct coll_call *call);
-/* As its weft_coll goes. */
-int coll_goes_by_rails(const struct shape *shape);
 /* The root is one of the ranks that are left. */
 int32_t coll_root(const struct shape *shape, const struct coll_call *call);
 /* As drawn, within what the ranks must have in common. */

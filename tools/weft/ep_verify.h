@@ -30,8 +30,5 @@ void ep_verify_combine(struct ep_verifier *verifier);
 int64_t ep_sample_size(const struct ep_verifier *verifier, int64_t num_rows);
 int64_t ep_sample_row(const struct ep_verifier *verifier, int64_t num_rows, int64_t index);
 
-/* The row of a token as experts get it. */
-void ep_verify_fill_row(struct ep_verifier *verifier, int64_t token, unsigned char *row);
-
 /* Collective. A pass of low latency, whose results are verified. */
 weft_result ep_ll_verify(struct ep_verifier *verifier);

@@ -56,6 +56,29 @@ static int topk_is_equal(const struct ep_verifier *verifier, int64_t row, int64_
     return 1;
 }
 
+/* What the row stands for when it has been quantised. */
+static void quantise_row(struct ep_verifier *verifier, unsigned char *row)
+{
+    const struct ep_options *options = verifier->layer->options;
+    const weft_rows_args args = ep_ll_rows_args(options);
+    const struct quantised_form form = {options->kind, args.narrow_dtype, args.scale,
+                                        args.group_elements, sizeof(float)};
+    char *codes = (char *)verifier->scratch, *scales = codes + options->hidden;
+    quantised_make_row(&form, row, options->hidden, codes, scales);
+    for (int64_t h = 0; h < options->hidden; h++)
+        element_store(options->kind, row, h, quantised_number(&form, codes, scales, h));
+}
+
+/* The row of a token as experts get it. */
+static void fill_row(struct ep_verifier *verifier, int64_t token, unsigned char *row)
+{
+    const struct ep_layer *layer = verifier->layer;
+    const struct payload payload = ep_layer_payload(layer);
+    payload_fill_row(&payload, token, 0, row, layer->options->row_bytes);
+    if (layer->options->row_format != EP_ROW_FORMAT_DTYPE)
+        quantise_row(verifier, row);
+}
+
 static void verify_recv_row(struct ep_verifier *verifier, int64_t row)
 {
     const struct ep_layer *layer = verifier->layer;
@@ -63,7 +86,7 @@ static void verify_recv_row(struct ep_verifier *verifier, int64_t row)
     int64_t token = verifier->recv_tokens[row];
     int32_t source = source_of(layer->routing, token);
     int64_t source_token = token - layer->routing->first_tokens[source];
-    ep_verify_fill_row(verifier, token, verifier->row);
+    fill_row(verifier, token, verifier->row);
     const char *difference = NULL;
     if (memcmp(verifier->results.recv_x + (size_t)row * row_bytes, verifier->row, row_bytes) != 0)
         difference = "payload";
@@ -87,28 +110,6 @@ void ep_verify_dispatch(struct ep_verifier *verifier)
         is_equal &= verifier->results.recv_topk_idx[i] == -1;
     if (!is_equal)
         ep_tally_row(verifier, EP_DISPATCH, 0, "topk_idx is not -1 after the last row");
-}
-
-/* What the row stands for when it has been quantised. */
-static void quantise_row(struct ep_verifier *verifier, unsigned char *row)
-{
-    const struct ep_options *options = verifier->layer->options;
-    const weft_rows_args args = ep_ll_rows_args(options);
-    const struct quantised_form form = {options->kind, args.narrow_dtype, args.scale,
-                                        args.group_elements, sizeof(float)};
-    char *codes = (char *)verifier->scratch, *scales = codes + options->hidden;
-    quantised_make_row(&form, row, options->hidden, codes, scales);
-    for (int64_t h = 0; h < options->hidden; h++)
-        element_store(options->kind, row, h, quantised_number(&form, codes, scales, h));
-}
-
-void ep_verify_fill_row(struct ep_verifier *verifier, int64_t token, unsigned char *row)
-{
-    const struct ep_layer *layer = verifier->layer;
-    const struct payload payload = ep_layer_payload(layer);
-    payload_fill_row(&payload, token, 0, row, layer->options->row_bytes);
-    if (layer->options->row_format != EP_ROW_FORMAT_DTYPE)
-        quantise_row(verifier, row);
 }
 
 struct answering {
@@ -152,7 +153,7 @@ static void combine_token(struct ep_verifier *verifier, int64_t token)
                                    .wire = ep_wire_dtype(layer->options),
                                    .read = read_answer,
                                    .of = &answering};
-    ep_verify_fill_row(verifier, token, verifier->row);
+    fill_row(verifier, token, verifier->row);
     elements_to_fp32(layer->options->kind, verifier->row, hidden, verifier->x);
     memset(verifier->sum, 0, hidden * sizeof(float));
     node_sums_add(&sums, verifier->sum, verifier->scratch);

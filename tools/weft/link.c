@@ -192,7 +192,9 @@ static weft_result carry(weft_comm *comm, int32_t sender, const struct flow *flo
     return result;
 }
 
-weft_result link_measure(weft_comm *comm, int32_t sender, struct link_figures *figures)
+/* Collective over a communicator of one rank or two: rows go from `sender` to the other one, or, if it
+ * is alone, to itself. The figures are the same on both. */
+static weft_result measure_link(weft_comm *comm, int32_t sender, struct link_figures *figures)
 {
     struct outcome one, many;
     const struct flow *many_rows =
@@ -224,7 +226,7 @@ static weft_result measure_pair(weft_comm *comm, int32_t first, int32_t second,
         return result;
     for (int32_t sender = 0; sender < weft_comm_num_ranks(pair) && result == WEFT_OK; sender++) {
         struct link_figures figures;
-        result = link_measure(pair, sender, &figures);
+        result = measure_link(pair, sender, &figures);
         if (result == WEFT_OK && sender == weft_comm_rank(pair))
             own[rank == first ? second : first] = figures;
     }

@@ -13,9 +13,5 @@ struct link_figures {
     int64_t num_damaged_rows;
 };
 
-/* Collective over a communicator of one rank or two: rows go from `sender` to the other one, or, if it
- * is alone, to itself. The figures are the same on both. */
-weft_result link_measure(weft_comm *comm, int32_t sender, struct link_figures *figures);
-
 /* Collective. links[num_ranks][num_ranks], from row to column, on all ranks the same. */
 weft_result link_measure_all(weft_comm *comm, struct link_figures *links);
