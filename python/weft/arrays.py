@@ -76,6 +76,9 @@ def _view_of_tensor(tensor: Any, name: str, cuda_device: int | None) -> View:
     if device >= 0 and cuda_device is not None and device != cuda_device:
         raise InvalidArgumentError(f"{name} is on {tensor.device}; the communicator's device is "
                                    f"cuda:{cuda_device}")
+    if tensor.is_neg() or tensor.is_meta:  # its elements are not what lies in memory
+        kind = "on device meta" if tensor.is_meta else "a negative view: resolve_neg() makes a copy"
+        raise InvalidArgumentError(f"{name} is {kind}")
     item_bytes = tensor.element_size()
     strides = None if tensor.is_contiguous() else tuple(s * item_bytes for s in tensor.stride())
     is_on_gpu = device >= 0 or (cuda_device is not None and tensor.is_pinned())
@@ -101,7 +104,7 @@ def address_if_fits(array: Any, dtypes: tuple[str, ...], shape: tuple[int | None
                     cuda_device: int | None) -> int | None:
     """The address of a dense tensor that is just so, which needs no closer look; else None."""
     if is_tensor(array) and array.shape == shape and array.is_contiguous() and \
-            _name_of_tensor_dtype(array.dtype) in dtypes and \
+            not array.is_neg() and _name_of_tensor_dtype(array.dtype) in dtypes and \
             array.get_device() == (-1 if cuda_device is None else cuda_device):
         return array.data_ptr() or None
     return None

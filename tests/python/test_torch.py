@@ -116,6 +116,11 @@ def test_arguments():
             coll.all_reduce(torch.zeros(3, dtype=torch.complex64))
         with pytest.raises(weft.InvalidArgumentError, match="not contiguous"):
             coll.all_reduce(torch.zeros(3, 4).T)
+        negative = torch.ones(1, dtype=torch.complex64).conj().imag  # lies in memory without sign
+        with pytest.raises(weft.InvalidArgumentError, match="send is a negative view"):
+            coll.all_reduce(negative)
+        with pytest.raises(weft.InvalidArgumentError, match="send is on device meta"):
+            coll.all_reduce(torch.ones(3, device="meta"))
         tokens = weft.torch.TokenDispatcher(comm, EXPERTS, 1, arena_bytes=1 << 16)
         got = tokens.dispatch(torch.ones(3, HIDDEN), torch.zeros(3, 1, dtype=torch.int32),
                               torch.ones(3, 1))
