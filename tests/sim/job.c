@@ -4,21 +4,13 @@
 #include <string.h>
 
 #include "harness/cmocka.h"
+#include "ops/programs.h"
 
 struct job_rank {
     weft_comm *comm;
     weft_stream *stream;
     struct job_args args;
 };
-
-static weft_result fail_launch(weft_comm *comm, const struct weft__program *program,
-                               const struct wp_failure *failure)
-{
-    (void)comm;
-    (void)program;
-    (void)failure;
-    return WEFT_ERROR_TIMEOUT;
-}
 
 static int open_rank(struct job_rank *rank, struct job *job, int32_t number)
 {
@@ -50,7 +42,7 @@ static int launch_all(struct job_rank *rank, const struct job *job)
                                         .args_bytes = sizeof rank->args,
                                         .grid = {.num_blocks = 1, .num_warps = job->num_warps},
                                         .comm = rank->comm,
-                                        .on_failure = fail_launch};
+                                        .on_failure = weft__program_failed};
     for (int32_t i = 0; i < job->num_launches; i++) {
         rank->args.sequence = (uint64_t)i + 1;
         rank->args.handle = i % 2;

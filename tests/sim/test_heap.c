@@ -5,6 +5,7 @@
 
 #include "harness/cmocka.h"
 #include "job.h"
+#include "ops/programs.h"
 
 /* Blocks are as long as they are aligned, so that the allocator puts them side by side. */
 enum { NUM_SEEDS = 50, WRITER = 0, OWNER = 1, BLOCK_BYTES = 4096 };
@@ -72,15 +73,6 @@ static int meet_fate(struct heap_rank *rank, enum fate fate)
     return failed;
 }
 
-static weft_result fail_launch(weft_comm *comm, const struct weft__program *program,
-                               const struct wp_failure *failure)
-{
-    (void)comm;
-    (void)program;
-    (void)failure;
-    return WEFT_ERROR_TIMEOUT;
-}
-
 static int launch(struct heap_rank *rank, weft__program_fn *function, const struct job_args *args)
 {
     const struct weft__program program = {"test", function};
@@ -89,7 +81,7 @@ static int launch(struct heap_rank *rank, weft__program_fn *function, const stru
                                          .args_bytes = sizeof *args,
                                          .grid = {.num_blocks = 1, .num_warps = 1},
                                          .comm = rank->comm,
-                                         .on_failure = fail_launch};
+                                         .on_failure = weft__program_failed};
     return rank->stream->machine->launch(rank->stream, &request) != WEFT_OK ||
            weft_stream_synchronize(rank->stream) != WEFT_OK;
 }
