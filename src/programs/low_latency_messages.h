@@ -75,6 +75,52 @@ WP_FN struct wp_ll_relayed_message wp_ll_relayed_message(const struct wp_ll_rela
     return message;
 }
 
+/* A part of a row of a message. */
+struct wp_ll_relayed_row {
+    int32_t source;
+    int32_t message; /* which */
+    int32_t idx;     /* in it */
+    char *at;
+    int32_t part;
+};
+
+/* The rows of all messages to a block, which its warps share: where one of them is. */
+struct wp_ll_relayed_rows {
+    struct wp_ll_relayed_row row;
+    struct wp_ll_relayed_message message;
+    int32_t num_parts; /* of the message's rows */
+    int32_t next;      /* of the warp's turns, from the message's first part on */
+};
+
+WP_FN struct wp_ll_relayed_rows wp_ll_relayed_rows_of(struct wp_warp *warp)
+{
+    const struct wp_ll_relayed_rows before_all = {
+        {WP_NO_RANK, -1, 0, NULL, 0}, {WP_NO_RANK, NULL, 0}, 0, wp_warp_idx(warp)};
+    return before_all;
+}
+
+/* To the warp's next part of a row; 0: it has had all of its. */
+WP_FN int wp_ll_next_relayed(const struct wp_ll_relayer *relayer, struct wp_ll_relayed_rows *rows)
+{
+    const struct wp_low_latency *ll = relayer->run->ll;
+    const struct wp_share *share = &ll->share_of_sources;
+    while (rows->next >= rows->num_parts) {
+        rows->next -= rows->num_parts;
+        rows->row.message++;
+        if (rows->row.message == ll->plan.message.num_sources)
+            return 0;
+        rows->message = wp_ll_relayed_message(relayer, rows->row.message);
+        rows->num_parts = rows->message.num_rows * share->num_parts;
+    }
+    const struct wp_part part = wp_unit_part(share, rows->next);
+    rows->row.source = rows->message.source;
+    rows->row.idx = part.token;
+    rows->row.at = wp_ll_message_row(ll, rows->message.at, part.token);
+    rows->row.part = part.part;
+    rows->next += wp_num_warps(relayer->run->op.warp);
+    return 1;
+}
+
 /* Of the answers to a row of message i: the slot of that of the rank that has `place` ranks of the row before it. */
 WP_FN int32_t wp_ll_summand_slot(const struct wp_ll_relayer *relayer, int32_t i, int32_t row,
                                  int32_t place)

@@ -55,23 +55,23 @@ WP_FN int32_t wp_ll_find_summands(const struct wp_ll_summer *summer,
     return num_summands;
 }
 
-/* A part of the sum of a row of message i, to where it is staged. */
+/* A part of the sum of a row, to where it is staged. */
 WP_FN void wp_ll_sum_summands(const struct wp_ll_summer *summer,
-                              const struct wp_ll_relayer *relayer, int32_t i, char *message,
-                              struct wp_part part)
+                              const struct wp_ll_relayer *relayer,
+                              const struct wp_ll_relayed_row *row)
 {
     const struct wp_low_latency *ll = summer->run->ll;
-    const struct wp_span span = wp_ll_span(&ll->plan, &ll->share_of_sources, part.part);
+    const struct wp_span span = wp_ll_span(&ll->plan, &ll->share_of_sources, row->part);
     const struct wp_ll_elements elements = wp_ll_elements_of(&ll->plan, span);
     const uint64_t begin = wp_ll_answer_bytes(&ll->plan, elements.first);
-    const int32_t num_ranks =
-        wp_ll_targets_before(ll, wp_ll_message_row(ll, message, part.token), INT32_MAX);
+    const int32_t num_ranks = wp_ll_targets_before(ll, row->at, INT32_MAX);
     if (span.bytes == 0)
         return;
-    const int32_t num_srcs = wp_ll_find_summands(summer, relayer, i, part.token, num_ranks, begin);
+    const int32_t num_srcs =
+        wp_ll_find_summands(summer, relayer, row->message, row->idx, num_ranks, begin);
     char *staged =
-        ll->network.memory +
-        wp_ll_staged_answer(ll, summer->number, i, wp_block_idx(summer->run->op.warp), part.token);
+        ll->network.memory + wp_ll_staged_answer(ll, summer->number, row->message,
+                                                 wp_block_idx(summer->run->op.warp), row->idx);
     wp_ll_sum_to_answer(summer->run, staged + begin, wp_warp_pointers(summer->run->op.warp),
                         num_srcs, elements.num);
 }
@@ -80,17 +80,9 @@ WP_FN void wp_ll_sum_summands(const struct wp_ll_summer *summer,
 WP_FN void wp_ll_sum_messages(const struct wp_ll_summer *summer,
                               const struct wp_ll_relayer *relayer)
 {
-    struct wp_warp *warp = summer->run->op.warp;
-    const struct wp_low_latency *ll = summer->run->ll;
-    const struct wp_share *share = &ll->share_of_sources;
-    int32_t unit = wp_warp_idx(warp); /* of those of all messages: from the i-th one's first on */
-    for (int32_t i = 0; i < ll->plan.message.num_sources; i++) {
-        const struct wp_ll_relayed_message message = wp_ll_relayed_message(relayer, i);
-        const int32_t num_units = message.num_rows * share->num_parts;
-        for (; unit < num_units; unit += wp_num_warps(warp))
-            wp_ll_sum_summands(summer, relayer, i, message.at, wp_unit_part(share, unit));
-        unit -= num_units;
-    }
+    struct wp_ll_relayed_rows rows = wp_ll_relayed_rows_of(summer->run->op.warp);
+    while (wp_ll_next_relayed(relayer, &rows))
+        wp_ll_sum_summands(summer, relayer, &rows.row);
 }
 
 /* By all warps, when the block has written its sums. */

@@ -132,14 +132,6 @@ WP_FN void wp_ll_relay_elements(const struct wp_ll_relayer *relayer, int32_t sou
     wp_row_copy(warp, wp_warp_pointers(warp), num_dsts, row + span.begin, span.bytes);
 }
 
-/* A row of a message. */
-struct wp_ll_relayed_row {
-    int32_t source;
-    int32_t message; /* which */
-    int32_t idx;     /* in it */
-    char *at;
-};
-
 /* Where the rank that a row goes to answers it. */
 WP_FN int32_t wp_ll_answer_to_relayed(const struct wp_ll_relayer *relayer,
                                       const struct wp_ll_relayed_row *row,
@@ -179,7 +171,7 @@ WP_FN void wp_ll_relay_choice(const struct wp_ll_relayer *relayer,
 }
 
 WP_FN void wp_ll_relay_part(const struct wp_ll_relayer *relayer,
-                            const struct wp_ll_relayed_row *row, int32_t part)
+                            const struct wp_ll_relayed_row *row)
 {
     struct wp_warp *warp = relayer->run->op.warp;
     const struct wp_low_latency *ll = relayer->run->ll;
@@ -187,10 +179,10 @@ WP_FN void wp_ll_relay_part(const struct wp_ll_relayer *relayer,
     const int32_t num_topk = plan->num_topk;
     const uint64_t bytes =
         plan->scales_bytes > 0 ? plan->slot.scales_offset + plan->scales_bytes : plan->row_bytes;
-    const struct wp_span span = wp_part_span(&ll->share_of_sources, part, bytes);
+    const struct wp_span span = wp_part_span(&ll->share_of_sources, row->part, bytes);
     if (span.bytes > 0)
         wp_ll_relay_elements(relayer, row->source, row->at, span);
-    if (part != ll->share_of_sources.num_parts - 1) /* which has least elements, or none */
+    if (row->part != ll->share_of_sources.num_parts - 1) /* which has least elements, or none */
         return;
     for (int32_t i = wp_lane_idx(warp); i < num_topk * num_topk; i += WP_WARP_SIZE)
         wp_ll_relay_choice(relayer, row, i / num_topk, i % num_topk);
@@ -199,21 +191,9 @@ WP_FN void wp_ll_relay_part(const struct wp_ll_relayer *relayer,
 /* By all warps: the rows of all messages to this block. */
 WP_FN void wp_ll_relay_rows(const struct wp_ll_relayer *relayer)
 {
-    struct wp_warp *warp = relayer->run->op.warp;
-    const struct wp_low_latency *ll = relayer->run->ll;
-    const struct wp_share *share = &ll->share_of_sources;
-    int32_t unit = wp_warp_idx(warp); /* of those of all messages: from the i-th one's first on */
-    for (int32_t i = 0; i < ll->plan.message.num_sources; i++) {
-        const struct wp_ll_relayed_message message = wp_ll_relayed_message(relayer, i);
-        const int32_t num_units = message.num_rows * share->num_parts;
-        for (; unit < num_units; unit += wp_num_warps(warp)) {
-            const struct wp_part part = wp_unit_part(share, unit);
-            const struct wp_ll_relayed_row row = {message.source, i, part.token,
-                                                  wp_ll_message_row(ll, message.at, part.token)};
-            wp_ll_relay_part(relayer, &row, part.part);
-        }
-        unit -= num_units;
-    }
+    struct wp_ll_relayed_rows rows = wp_ll_relayed_rows_of(relayer->run->op.warp);
+    while (wp_ll_next_relayed(relayer, &rows))
+        wp_ll_relay_part(relayer, &rows.row);
 }
 
 /* By all warps: which rows each rank of this node gets, and by the last block the heads. */
