@@ -161,7 +161,7 @@ void ll_check_combined(struct party *party, int32_t round, const struct ll_move 
     const char *found = party->ll_arrays[move->result].out[move->combine];
     const int32_t num_tokens = ll_num_tokens(shape, round, move->result, party->rank);
     struct ll_expected expected, with_all;
-    char row[SCENARIO_ROW_BYTES];
+    char row[SHAPE_MAX_HIDDEN * sizeof(float)];
     expect(party, &expected, round, move->result, lost->sums[move->combine]);
     expect(party, &with_all, round, move->result, is_in_doubt ? 0 : lost->sums[move->combine]);
     const int64_t first = expected.oracle.first_tokens[party->rank];

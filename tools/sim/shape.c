@@ -251,15 +251,19 @@ static int32_t round_up(int32_t bytes)
 
 enum { LOG_WIRE_BYTES = 164 };
 
-/* By numbers of its own, so that the others stay as they were; of a sixth of the small combines. */
+/* Of a sixth of the small ones, by numbers of its own, so that the others stay as they were. */
+static int has_logarithms(const struct shape *shape)
+{
+    struct rng own = {rng_key(shape->seed, NUM_SCENARIO_OPS + 2)};
+    return shape->num_ranks <= MAX_RANKS_OF_SMALL && draw(&own, 0, 5) == 0;
+}
+
 static void draw_wire(struct shape *shape, struct rng *rng)
 {
     static const weft_dtype wires[] = {WEFT_DTYPE_NONE, WEFT_FP32, WEFT_BF16};
-    struct rng own = {rng_key(shape->seed, NUM_SCENARIO_OPS + 2)};
     shape->combine_wire = wires[draw(rng, 0, 2)];
     shape->combine_row_bytes = SCENARIO_ROW_BYTES;
-    if (shape->op != SCENARIO_COMBINE || shape->num_ranks > MAX_RANKS_OF_SMALL ||
-        draw(&own, 0, 5) > 0)
+    if (shape->op != SCENARIO_COMBINE || !has_logarithms(shape))
         return;
     shape->combine_wire = WEFT_LOG_10BIT;
     shape->combine_row_bytes = SHAPE_MAX_HIDDEN * (shape->combine_dtype == WEFT_FP32 ? 4 : 2);
@@ -317,6 +321,18 @@ static void draw_masks(struct shape *shape, struct rng *rng)
                 draw_cut(shape, rng, round, a, b);
 }
 
+/* Answers in slots have the type of rows. */
+static void draw_answers(struct shape *shape)
+{
+    struct ll_terms *terms = &shape->ll_terms;
+    if (terms->fills_slots || !has_logarithms(shape))
+        return;
+    terms->answer_dtype = WEFT_LOG_10BIT;
+    terms->hidden = SHAPE_MAX_HIDDEN;
+    while (terms->narrow_dtype != WEFT_DTYPE_NONE && terms->hidden % terms->group_elements != 0)
+        terms->group_elements--;
+}
+
 static void draw_ll(struct shape *shape, struct rng *rng)
 {
     const int32_t max_hidden =
@@ -324,6 +340,7 @@ static void draw_ll(struct shape *shape, struct rng *rng)
     if (shape->max_tokens == 0) /* of a weft_ll 1 at least */
         shape->max_tokens = 1;
     ll_draw_terms(&shape->ll_terms, rng, max_hidden);
+    draw_answers(shape);
     for (int32_t round = 0; round < shape->num_rounds; round++)
         ll_draw_script(&shape->ll_scripts[round], &shape->ll_terms, shape->num_repeats, rng);
     draw_masks(shape, rng);
