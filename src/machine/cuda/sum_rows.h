@@ -25,15 +25,18 @@ WP_FN int32_t weft__cuda_num_present(uint32_t lane_idx, const void *const *rows,
     return (int32_t)__reduce_add_sync(0xffffffffu, num_present);
 }
 
-/* To all but the first, which is in a register where there is only one. */
-WP_FN void weft__cuda_store_chunk(const struct weft__cuda_rows *rows, int4 *first_dst, int64_t i,
-                                  int4 chunk)
+/* Chunks of a lane, a warp's apart, to all rows but the first. Loops for each chunk, which the compiler unrolled, were
+ * half the code of programs that reduce. */
+template <int NUM_CHUNKS>
+WP_FN void weft__cuda_store_further(const struct weft__cuda_rows *rows, uint32_t first,
+                                    const int4 (&chunks)[NUM_CHUNKS])
 {
-    if (first_dst != NULL)
-        weft__cuda_store16(first_dst + i, chunk);
+#pragma unroll 1
     for (int32_t d = 1; d < rows->num_dsts; d++) {
-        if (rows->dsts[d] != NULL)
-            weft__cuda_store16((int4 *)rows->dsts[d] + i, chunk);
+        int4 *dst = (int4 *)rows->dsts[d];
+#pragma unroll
+        for (int u = 0; u < NUM_CHUNKS && dst != NULL; u++)
+            weft__cuda_store16(dst + first + u * WP_WARP_SIZE, chunks[u]);
     }
 }
 
@@ -68,7 +71,8 @@ WP_FN void weft__cuda_sum_step(const struct weft__cuda_rows *rows, int4 *first_d
             v[u][s] =
                 weft__cuda_load16(weft__cuda_source<NUM_SRCS>(srcs, s) + first + u * WP_WARP_SIZE);
     }
-    const float start = weft__cuda_neutral(rows->reduction.op, E());
+    const float start = rows->reduction.op == WP_REDUCTION_SUM_FROM_ZERO ? 0.0f : -0.0f;
+    int4 chunks[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
         float sums[PER_CHUNK], values[PER_CHUNK];
@@ -85,9 +89,11 @@ WP_FN void weft__cuda_sum_step(const struct weft__cuda_rows *rows, int4 *first_d
 #pragma unroll
         for (int i = 0; i < PER_CHUNK && END == WEFT__CUDA_DIVIDED; i++)
             sums[i] = weft__cuda_average<NUM_SRCS>(sums[i]);
-        weft__cuda_store_chunk(rows, first_dst, first + u * WP_WARP_SIZE,
-                               weft__cuda_encode(sums, E()));
+        chunks[u] = weft__cuda_encode(sums, E());
+        if (first_dst != NULL)
+            weft__cuda_store16(first_dst + first + u * WP_WARP_SIZE, chunks[u]);
     }
+    weft__cuda_store_further(rows, first, chunks);
 }
 
 template <typename E, int NUM_SRCS, int UNROLL, weft__cuda_sum_end END>
