@@ -360,3 +360,34 @@ weft_result weft__topo_compute_paths(struct weft__topo *topo,
     WEFT__TRY(adjust_nets(topo));
     return weft__topo_assign_nets(topo);
 }
+
+/* The lowest index among the GPUs that one reaches. */
+static int32_t domain_of(const struct weft__topo *topo, const int32_t *domains, int32_t index)
+{
+    const struct weft__topo_path *paths =
+        weft__topo_at(topo, WEFT__TOPO_GPU, index)->paths[WEFT__TOPO_GPU];
+    int32_t domain = index;
+    for (int32_t i = 0; i < index; i++)
+        if (paths[i].type < WEFT__TOPO_REMOTE && domains[i] < domain)
+            domain = domains[i];
+    return domain;
+}
+
+weft_result weft__topo_trim(struct weft__topo *topo, int32_t rank,
+                            const struct weft__topo_access *access)
+{
+    const int32_t count = weft__topo_count(topo, WEFT__TOPO_GPU);
+    int32_t domains[WEFT__TOPO_MAX_NODES], own_domain = -1;
+    for (int32_t i = 0; i < count; i++) {
+        domains[i] = domain_of(topo, domains, i);
+        if (weft__topo_at(topo, WEFT__TOPO_GPU, i)->gpu.rank == rank)
+            own_domain = domains[i];
+    }
+    if (own_domain == -1)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "no GPU of the topology is rank %" PRId32 "'s", rank);
+    for (int32_t i = count - 1; i >= 0; i--)
+        if (domains[i] != own_domain)
+            weft__topo_remove_node(topo, weft__topo_at(topo, WEFT__TOPO_GPU, i));
+    return weft__topo_compute_paths(topo, access);
+}

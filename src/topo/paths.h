@@ -20,6 +20,10 @@ struct weft__topo_access {
 weft_result weft__topo_compute_paths(struct weft__topo *topo,
                                      const struct weft__topo_access *access);
 
+/* Leaves the GPUs that rank reaches without the network, and computes their paths anew. */
+weft_result weft__topo_trim(struct weft__topo *topo, int32_t rank,
+                            const struct weft__topo_access *access);
+
 /* ------------------------------------------------------------------ for the parts of this */
 
 static inline struct weft__topo_path *weft__topo_path(struct weft__topo_node *from,

@@ -106,7 +106,10 @@ TEST(gpus_that_share_nothing_are_apart)
     assert_int_equal(weft__topo_compute_paths(topo, &access), WEFT_OK);
     must_be(topo, gpu(0), gpu(3), "NET 22 4");
     must_be(topo, gpu(0), gpu(1), "PXB 24 3");
+    assert_int_equal(weft__topo_trim(topo, 0, &access), WEFT_OK);
+    assert_int_equal(weft__topo_count(topo, WEFT__TOPO_GPU), 3);
     must_be(topo, gpu(0), gpu(2), "PHB 24 3");
+    assert_int_equal(weft__topo_trim(topo, 3, &access), WEFT_ERROR_INVALID_ARGUMENT);
     weft__topo_free(topo);
 }
 
