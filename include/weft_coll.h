@@ -26,8 +26,8 @@ typedef enum weft_collective {
 } weft_collective;
 
 /* How they are done. None of this changes a bit of any result, except sums by RING and TREE, which nothing
- * but a pin chooses, and by MULTICAST by hardware, which a pin does or a table. On one node of up to WEFT_COLL_MAX_RANKS ranks any but
- * RAILS; of more ranks, or on several nodes, RAILS and TREE. */
+ * but a pin chooses, and by MULTICAST by hardware, which a pin does or a table. On one node of up to
+ * WEFT_COLL_MAX_RANKS ranks any but RAILS; of more ranks, or on several nodes, RAILS and TREE. */
 typedef enum weft_algorithm {
     WEFT_ALGORITHM_AUTO = 0, /* by size: the choice of WEFT_TUNING, else of the library */
     /* Every rank sends its data in packets that carry their own arrival mark: least latency. For
