@@ -175,7 +175,7 @@ class LowLatencyFunctions:
         event, hook = self._phases(dispatch, room.dispatches, (x, topk_idx, out), async_finish,
                                    return_recv_hook)
         handle = Handle.of((out.src_tokens, out.row_ranges, shape.max_tokens, shape.hidden,
-                            num_experts), (room, result))
+                            num_experts), (room, result, out.num_rows_per_expert))
         rows = out.rows if scale is None else (out.rows, _with_usual_strides(out.scales))
         return rows, out.num_rows_per_expert, handle, event, hook
 
@@ -186,11 +186,11 @@ class LowLatencyFunctions:
                             combine_wait_recv_cost_stats: torch.Tensor | None = None
                             ) -> tuple[Any, ...]:
         assert not (zero_copy and use_logfmt), "zero_copy goes without use_logfmt"
-        room, result = handle.weft
+        room, result, num_rows_per_expert = handle.weft
         if zero_copy:
             x = self.get_next_low_latency_combine_buffer(handle)
         if use_logfmt:
-            x = through_logarithms(self._comm, x)
+            x = through_logarithms(self._comm, x, num_rows_per_expert, topk_idx.shape[1])
         if out is None:
             out = torch.empty((topk_idx.shape[0], x.shape[2]), dtype=x.dtype, device=x.device)
 
@@ -242,7 +242,7 @@ class LowLatencyFunctions:
 
     def get_next_low_latency_combine_buffer(self, handle: Handle) -> torch.Tensor:
         """[local experts, rows, hidden], for zero_copy."""
-        room, _ = handle.weft
+        room = handle.weft[0]
         if room.zero_copy_buffer is None:
             rows = room.ll.sizes
             room.zero_copy_buffer = torch.zeros(
@@ -280,10 +280,13 @@ def _with_usual_strides(scales: torch.Tensor) -> torch.Tensor:
     return scales.squeeze(2).unsqueeze(2) if scales.shape[2] == 1 else scales
 
 
-def through_logarithms(comm: weft.Communicator, x: torch.Tensor) -> torch.Tensor:
-    """What arrives of rows that travel as 10-bit logarithms. Chunks with an element of 1 or more,
-    or a block of equal magnitudes, stay as they are."""
-    rows = x.view(-1, x.shape[-1])
+def through_logarithms(comm: weft.Communicator, x: torch.Tensor, num_rows_per_expert: torch.Tensor,
+                       num_topk: int) -> torch.Tensor:
+    """What arrives of rows that travel as 10-bit logarithms; nothing where there are none, which is
+    most of x. Chunks with an element of 1 or more, or a block of equal magnitudes, stay as they
+    are."""
+    places = _places_of_rows(x, num_rows_per_expert, num_topk)
+    rows = x.view(-1, x.shape[-1])[places]
     codes, _ = weft.rows.quantise(comm, rows, narrow=Dtype.LOG_10BIT)
     coarse = weft.rows.dequantise(comm, codes, None, torch.empty_like(rows),
                                   narrow=Dtype.LOG_10BIT)
@@ -292,4 +295,19 @@ def through_logarithms(comm: weft.Communicator, x: torch.Tensor) -> torch.Tensor
     is_coarse = (greatest < 1) & (blocks.amin(2) < greatest)
     chunk = 1024 if rows.shape[1] % 1024 == 0 else 512
     per_chunk = is_coarse.view(rows.shape[0], -1, chunk // GROUP_ELEMENTS).all(2)
-    return torch.where(per_chunk.repeat_interleave(chunk, 1), coarse, rows).view(x.shape)
+    arrived = torch.empty_like(x)
+    arrived.view(-1, x.shape[-1])[places] = torch.where(per_chunk.repeat_interleave(chunk, 1),
+                                                        coarse, rows)
+    return arrived
+
+
+def _places_of_rows(x: torch.Tensor, num_rows_per_expert: torch.Tensor,
+                    num_topk: int) -> torch.Tensor:
+    """Of as many rows as there can be, without asking how many there are: the last one repeats."""
+    num_experts, capacity = x.shape[:2]
+    counts = num_rows_per_expert.clamp(max=capacity)
+    ends = counts.cumsum(0)
+    row = torch.arange(capacity * min(num_topk, num_experts), device=x.device)
+    row = torch.minimum(row, (ends[-1] - 1).clamp(min=0))
+    expert = torch.searchsorted(ends, row, right=True).clamp(max=num_experts - 1)
+    return expert * capacity + row - (ends - counts)[expert]
