@@ -77,6 +77,7 @@ class _CudaMemory:
     def __init__(self, comm: Communicator, when_full: WhenFull):
         driver = ctypes.CDLL("libcuda.so.1")
         self._comm, self._device = comm, comm.cuda_device
+        self._place = torch.device(f"cuda:{self._device}")
         self._allocator = Allocator((driver.cuMemAlloc_v2, driver.cuMemFree_v2)
                                     if when_full == WhenFull.DEVICE_MEMORY else None)
         self._of_torch = torch.cuda.memory.CUDAPluggableAllocator(LIBRARY, *self._allocator.names)
@@ -89,11 +90,14 @@ class _CudaMemory:
         self._allocator.add(arena._native)
         with torch.cuda.use_mem_pool(self.mem_pool, self._device):
             torch.empty(num_bytes - min(SMALL_BYTES, num_bytes // 2), dtype=torch.uint8,
-                        device=f"cuda:{self._device}")
+                        device=self._place)
 
     def empty(self, arrays: tuple[Array, ...]) -> list[torch.Tensor]:
+        # Only where it allocates outside of pools PyTorch looks whether the streams of
+        # record_stream() have passed: who does nothing else would fill the pool.
+        torch.empty(1, dtype=torch.uint8, device=self._place)
         with torch.cuda.use_mem_pool(self.mem_pool, self._device):
-            return [torch.empty(shape, dtype=dtype, device=f"cuda:{self._device}")
+            return [torch.empty(shape, dtype=dtype, device=self._place)
                     for shape, dtype in arrays]
 
     def close(self) -> None:

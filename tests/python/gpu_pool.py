@@ -92,6 +92,18 @@ def recorded_streams(layers):
     same(copy, layers.rows)
 
 
+def dropped_batches(layers):
+    """The pool finds the memory of batches that were dropped, also of a caller who allocates nothing
+    else."""
+    _, _, handle = layers.dispatch()
+    for _ in range(16):
+        got = layers.buffer.dispatch(layers.x, handle=handle)[0]
+        if layers.is_on_gpu:
+            torch.cuda.synchronize()
+        assert layers.is_direct(got)
+        del got
+
+
 def full_pool(layers):
     """Batches that find no room lie elsewhere, and are right all the same."""
     kept, is_direct = [], []
@@ -190,5 +202,5 @@ def ends_in_any_order(layers):
     same(copy, layers.rows)
 
 
-CHECKS = (outputs_in_heap, only_kernels_of_weft, recorded_streams, full_pool, deep_ep_graph,
-          low_latency_graph, ends_in_any_order)
+CHECKS = (outputs_in_heap, only_kernels_of_weft, recorded_streams, dropped_batches, full_pool,
+          deep_ep_graph, low_latency_graph, ends_in_any_order)
