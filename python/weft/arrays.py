@@ -301,7 +301,7 @@ def empty(shape: tuple[int, ...], like: Any, dtype: Any = None) -> Any:
     """An array of the library and device of `like`, and its dtype if none is given: a name."""
     if is_tensor(like):
         torch = sys.modules["torch"]
-        chosen = like.dtype if dtype is None else getattr(torch, dtype_name(dtype))
+        chosen = like.dtype if dtype is None else getattr(torch, dtype)
         return torch.empty(shape, dtype=chosen, device=like.device)
     if hasattr(like, "__cuda_array_interface__"):
         raise InvalidArgumentError("outputs on GPUs are allocated for tensors; give the outputs")

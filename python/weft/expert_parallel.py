@@ -420,4 +420,4 @@ def _as_tuple(planes: Any) -> tuple[Any, ...]:
 
 
 def _ints(address: int | None, count: int) -> list[int]:
-    return list((ctypes.c_int32 * count).from_address(address)) if count else []
+    return (ctypes.c_int32 * count).from_address(address)[:] if count else []

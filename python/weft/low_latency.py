@@ -90,6 +90,8 @@ class LowLatency(Object):
         self._row_dtype = self._dtype if narrow == Dtype.NONE else arrays.name_of(narrow)
         self._scale_columns = scale_columns
         self._shapes = self._shapes_of_outputs()
+        self._outputs = [(name, f"out.{name}", shape, (dtype,))
+                         for name, (shape, dtype) in self._shapes.items()]
         leading = (self.sizes.num_local_experts, self.sizes.expert_capacity) if self._by_expert \
             else (ep.comm.num_ranks, max_tokens)
         self._answers = (*leading, hidden)  # the shape of what experts make of rows
@@ -137,14 +139,14 @@ class LowLatency(Object):
             self._like = x
 
     def _receive(self, args: abi.LlDispatchArgs, out: Rows, total: Any) -> None:
-        for name, (shape, dtype) in self._shapes.items():
+        for name, array_name, shape, dtypes in self._outputs:
             array = getattr(out, name)
             if array is None and name != "rows":
                 continue
             if name == "scales" and self._scale_columns:
                 array = array.swapaxes(1, 2)
                 args.scale_column_bytes = 4 * self.sizes.expert_capacity
-            setattr(args, name, self.ep.comm.address_of(array, f"out.{name}", (dtype,), shape,
+            setattr(args, name, self.ep.comm.address_of(array, array_name, dtypes, shape,
                                                         writable=True))
         if total is not None:
             args.total_rows_per_expert = self.ep.comm.address_of(

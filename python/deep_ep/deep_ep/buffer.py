@@ -13,7 +13,7 @@ from weft.torch import Pool, WhenFull, agree_on_id, make_context
 
 from . import config as configs
 from .config import RANKS_PER_NODE, Config, num_nodes_of
-from .events import EventHandle, EventOverlap
+from .events import EventHandle, EventOverlap, current_stream, on_stream, without_modes
 from .landing import ALIGNMENT_BYTES, Landing
 from .low_latency import LowLatencyFunctions
 from .routing import (Handle, HandlePool, Placeholders, Routing, internode_handle,
@@ -165,13 +165,13 @@ class Buffer(LowLatencyFunctions):
             self._comm.check()
             if not self._comm.is_on_gpu:
                 return operation()[0], EventOverlap(EventHandle() if async_finish else None)
-            current, comm_stream = torch.cuda.current_stream(), self._comm_stream
+            current, comm_stream = current_stream(), self._comm_stream
             assert current != comm_stream, "the current stream is the communication stream"
             previous = getattr(previous_event, "event", None)
             if previous is None:
                 self._has_begun.record(current)
                 comm_stream.wait_event(self._has_begun)
-            with torch.cuda.stream(comm_stream):
+            with on_stream(comm_stream, current):
                 if previous is not None:
                     previous.current_stream_wait()
                 outputs, made = operation()
@@ -196,6 +196,7 @@ class Buffer(LowLatencyFunctions):
 
     # ------------------------------------------------------------ normal operations
 
+    @without_modes
     def get_dispatch_layout(self, topk_idx: torch.Tensor, num_experts: int,
                             previous_event: Any = None, async_finish: bool = False,
                             allocate_on_comm_stream: bool = False) -> tuple[Any, ...]:
@@ -222,6 +223,7 @@ class Buffer(LowLatencyFunctions):
             -1, num_nodes, RANKS_PER_NODE)
         return by_node.any(2).sum(0, dtype=torch.int32)
 
+    @without_modes
     def dispatch(self, x: Any, handle: Handle | None = None,
                  num_tokens_per_rank: torch.Tensor | None = None,
                  num_tokens_per_rdma_rank: torch.Tensor | None = None,
@@ -329,6 +331,7 @@ class Buffer(LowLatencyFunctions):
                                 num_nodes_of(self.group_size), num_channels,
                                 self._placeholders)
 
+    @without_modes
     def combine(self, x: torch.Tensor, handle: Handle, topk_weights: torch.Tensor | None = None,
                 bias: Any = None, config: Config | None = None, previous_event: Any = None,
                 async_finish: bool = False,

@@ -3,9 +3,44 @@
 for."""
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any, Callable
 
 import torch
+
+
+def without_modes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Modes of PyTorch, as a default device is one, look at each function of PyTorch that is called
+    and at each property of a tensor, which takes 1 us each time. What function calls they do not see."""
+    @wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            return function(*arguments, **named)
+
+    return call
+
+
+def current_stream() -> torch.cuda.Stream:
+    """PyTorch looks for the device again in what does not name it, which takes 5 us."""
+    return torch.cuda.current_stream(torch.cuda.current_device())
+
+
+class OnStream:
+    """torch.cuda.stream() for a stream of the device of the current one, without its 15 us."""
+
+    def __init__(self, stream: torch.cuda.Stream, current: torch.cuda.Stream):
+        self._stream, self._current = stream, current
+
+    def __enter__(self) -> None:
+        torch.cuda.set_stream(self._stream)
+
+    def __exit__(self, *unused: Any) -> None:
+        torch.cuda.set_stream(self._current)
+
+
+def on_stream(stream: torch.cuda.Stream, current: torch.cuda.Stream) -> Any:
+    is_same_device = stream.device_index == current.device_index
+    return OnStream(stream, current) if is_same_device else torch.cuda.stream(stream)
 
 
 class EventHandle:
@@ -15,11 +50,11 @@ class EventHandle:
         self._event = None
         if torch.cuda.is_initialized():
             self._event = torch.cuda.Event()
-            self._event.record()
+            self._event.record(current_stream())
 
     def current_stream_wait(self) -> None:
         if self._event is not None:
-            torch.cuda.current_stream().wait_event(self._event)
+            current_stream().wait_event(self._event)
 
 
 class EventOverlap:

@@ -16,7 +16,7 @@ import torch
 import weft
 from weft import Dtype, LlAnswer, LlOnMissing, LlPhases, ScaleKind
 
-from .events import EventOverlap
+from .events import EventOverlap, without_modes
 from .routing import Handle
 
 GROUP_ELEMENTS = 128  # that share a scale
@@ -146,6 +146,7 @@ class LowLatencyFunctions:
         """weft has nothing to clean; the ranks meet."""
         self._comm.barrier()
 
+    @without_modes
     def low_latency_dispatch(self, x: torch.Tensor, topk_idx: torch.Tensor,
                              num_max_dispatch_tokens_per_rank: int, num_experts: int,
                              cumulative_local_expert_recv_stats: torch.Tensor | None = None,
@@ -179,6 +180,7 @@ class LowLatencyFunctions:
         rows = out.rows if scale is None else (out.rows, _with_usual_strides(out.scales))
         return rows, out.num_rows_per_expert, handle, event, hook
 
+    @without_modes
     def low_latency_combine(self, x: torch.Tensor, topk_idx: torch.Tensor,
                             topk_weights: torch.Tensor, handle: Handle, use_logfmt: bool = False,
                             zero_copy: bool = False, async_finish: bool = False,
@@ -234,6 +236,7 @@ class LowLatencyFunctions:
 
             unreceived.add(receive)
 
+        @without_modes
         def hook() -> None:
             with self._lock:
                 unreceived.receive_up_to(receive)
