@@ -126,7 +126,7 @@ typedef struct weft_coll_config {
     int32_t num_channels;
     int32_t num_staging_slots;
     /* Heap memory per rank for what comes to it in pieces (TWOSHOT_PUSH, RELAY, RING, TREE), if one of
-     * these is pinned or in the table. 0: 32 MiB on cuda, 4 MiB on cpu; less than each block needs
+     * these is pinned or in the table. 0: 64 MiB on cuda, 4 MiB on cpu; less than each block needs
      * is raised. */
     uint64_t fifo_bytes;
 } weft_coll_config;

@@ -284,7 +284,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t multiple)
 
 static void choose_sizes(weft_coll *coll, const weft_coll_config *config)
 {
-    enum { REGION_MULTIPLE = 256, STAGING_BYTES = 8 << 20, ALIGNMENT = 16, NUM_SLOTS = 4 };
+    enum { REGION_MULTIPLE = 256, STAGING_BYTES = 8 << 20, ALIGNMENT = 16 };
     const int32_t num_ranks = coll->comm->num_ranks;
     /* A piece of a row for every rank, aligned. */
     const uint64_t staging_multiple =
@@ -306,7 +306,7 @@ static void choose_sizes(weft_coll *coll, const weft_coll_config *config)
     coll->area.exchange.max_blocks = weft__machine_of(coll->comm)->max_blocks;
     if (coll->num_blocks > 0)
         coll->area.exchange.max_blocks = coll->num_blocks;
-    coll->num_slots = NUM_SLOTS;
+    coll->num_slots = defaults->fifo_slots;
     coll->piece_bytes = defaults->piece_bytes;
     coll->fifo_bytes = config->fifo_bytes > 0 ? config->fifo_bytes : defaults->fifo_bytes;
 }

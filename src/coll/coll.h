@@ -127,6 +127,7 @@ struct weft__coll_defaults {
     uint64_t other_packets_bytes;
     struct wp_multicast_queues multicast; /* but for the number of heads */
     uint64_t fifo_bytes;
+    int32_t fifo_slots;   /* of each, at least WP_FIFO_LEAST_SLOTS */
     uint64_t piece_bytes; /* the most that a channel moves in a step, of each part */
     /* From where on pushes in pieces are faster than direct access, in bytes of a rank's input: of reductions
      * two shots, of broadcasts relays. */
