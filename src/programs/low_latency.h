@@ -411,6 +411,13 @@ WP_STATIC_ASSERT(WP_LL_RANGES_OFFSET + WP_WARP_SIZE * sizeof(struct wp_ll_range)
                      WP_WARP_SHARED_BYTES,
                  "a range for each lane");
 
+/* The i-th source: the ranks after this one, and it last, so that answers to others are on their way while its own are
+ * written. */
+WP_FN int32_t wp_ll_source(const struct wp_low_latency *ll, int32_t i)
+{
+    return wp_rank_after(&ll->exchange, i + 1);
+}
+
 /* Warp-wide: reads the ranges of this block of the sources from the i-th on, one for each lane. */
 WP_FN void wp_ll_read_ranges(const struct wp_ll_run *run, uint64_t number, int32_t i)
 {
@@ -420,7 +427,7 @@ WP_FN void wp_ll_read_ranges(const struct wp_ll_run *run, uint64_t number, int32
     const struct wp_ll_range none = {0, 0};
     wp_warp_sync(warp); /* those before have been used */
     if (mine < ll->exchange.num_ranks) {
-        const int32_t source = wp_rank_after(&ll->exchange, mine);
+        const int32_t source = wp_ll_source(ll, mine);
         const int is_missing = wp_ll_has_masks(&ll->masks) && wp_ll_missing(run)[source] != 0;
         wp_ll_warp_ranges(warp)[wp_lane_idx(warp)] =
             is_missing ? none : wp_ll_range(ll, number, source, wp_block_idx(warp));

@@ -250,7 +250,7 @@ WP_FN void answer_all(const struct answerer *answerer)
     for (int32_t i = 0; i < ll->exchange.num_ranks; i++) {
         if (i > 0 && i % WP_WARP_SIZE == 0)
             wp_ll_read_ranges(answerer->run, answerer->result, i);
-        const int32_t source = wp_rank_after(&ll->exchange, i);
+        const int32_t source = wp_ll_source(ll, i);
         const struct wp_ll_range range = wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE];
         const int are_there = answerer->args->rows == NULL && wp_ll_stays(ll, source);
         const int32_t num_units = are_there ? 0 : range.num_rows * share->num_parts;

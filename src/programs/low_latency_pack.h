@@ -327,8 +327,7 @@ WP_FN void wp_ll_pack_all(const struct wp_ll_taker *taker)
         const int32_t num_units = range.num_rows * share->num_parts;
         for (; unit < num_units; unit += wp_num_warps(warp)) {
             const struct wp_part part = wp_unit_part(share, unit);
-            wp_ll_pack_part(taker, wp_rank_after(&ll->exchange, i), range.first + part.token,
-                            part.part);
+            wp_ll_pack_part(taker, wp_ll_source(ll, i), range.first + part.token, part.part);
         }
         unit -= num_units;
     }
