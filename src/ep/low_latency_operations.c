@@ -159,15 +159,15 @@ static enum wp_program dispatch_program(const struct wp_low_latency *device)
                                   : programs[wp_ll_form_of(device)][wp_ll_layout_of(device)];
 }
 
-/* It does not matter how rows have come. */
 static enum wp_program combine_program(const struct wp_low_latency *device)
 {
-    if (device->plan.has_nodes)
-        return WP_PROGRAM_internode_low_latency_combine;
-    if (wp_ll_form_of(device) == WP_LL_GENERAL)
-        return WP_PROGRAM_low_latency_combine;
-    return wp_ll_layout_of(device) == WP_LL_BY_EXPERT ? WP_PROGRAM_bf16_packed_low_latency_combine
-                                                      : WP_PROGRAM_bf16_low_latency_combine;
+    static const enum wp_program programs[] = {
+        [WP_LL_ANY_ANSWERS] = WP_PROGRAM_low_latency_combine,
+        [WP_LL_SUMS_BY_RANK] = WP_PROGRAM_bf16_low_latency_combine,
+        [WP_LL_SUMS_BY_EXPERT] = WP_PROGRAM_bf16_packed_low_latency_combine,
+        [WP_LL_ROWS_BY_EXPERT] = WP_PROGRAM_bf16_rows_low_latency_combine};
+    return device->plan.has_nodes ? WP_PROGRAM_internode_low_latency_combine
+                                  : programs[wp_ll_answers_of(device)];
 }
 
 weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, weft_stream *stream)

@@ -12,6 +12,6 @@ struct wp_bf16_low_latency_dispatch_args {
 WP_PROGRAM(bf16_low_latency_dispatch, warp, args)
 {
     struct wp_low_latency_dispatch_args usual = args->dispatch;
-    wp_ll_fix_form(&usual.ll, WP_LL_BF16, WP_LL_BY_RANK);
+    wp_ll_fix_rows(&usual.ll, WP_LL_BF16, WP_LL_BY_RANK);
     return dispatch(warp, &usual);
 }

@@ -12,6 +12,6 @@ struct wp_bf16_packed_low_latency_combine_args {
 WP_PROGRAM(bf16_packed_low_latency_combine, warp, args)
 {
     struct wp_low_latency_combine_args usual = args->combine;
-    wp_ll_fix_form(&usual.ll, WP_LL_BF16, WP_LL_BY_EXPERT);
+    wp_ll_fix_answers(&usual.ll, WP_LL_SUMS_BY_EXPERT);
     return combine(warp, &usual);
 }
