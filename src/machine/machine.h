@@ -63,6 +63,8 @@
  *                       which does not change until then
  *   wp_row_copy       copies row_bytes from src to each non-null dst
  *   wp_row_copy_for   the same, with a hint (enum wp_reuse) of when this host reads the bytes
+ *   wp_row_copy_each  copies row_bytes from each of the srcs to the dst of the same index; a null src is zeros. Rows
+ *                       are under way together, so that it takes less than their copies one after the other
  *   wp_row_reduce     each non-null dst = the non-null srcs, in order, reduced as struct
  *                       wp_reduction says
  *   wp_row_reduce_compact  the same in less code, and slower where rows are in memory of GPUs: for what a

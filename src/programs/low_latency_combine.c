@@ -199,29 +199,100 @@ WP_FN void answer_with_sum(const struct answerer *answerer, struct asked_row row
     send_answer(answerer, row, row.answer, wp_ll_weights(answerer->run->op.warp), num_rows, span);
 }
 
+/* ------------------------------------------------------------------ answers of single experts */
+
+WP_FN int32_t first_choice_here(const struct answerer *answerer, struct asked_row row)
+{
+    int32_t k = 0;
+    while (k < answerer->args->ll.plan.num_topk && row.experts[k] < 0)
+        k++;
+    return k;
+}
+
+/* The slot of the answer to choice k; of the choices here that many are before it, and `first` is the first. */
+WP_FN int32_t slot_of_choice(const struct answerer *answerer, struct asked_row row, int32_t first,
+                             int32_t k, int32_t num_before)
+{
+    if (WP_LL_HAS_NODES(&answerer->args->ll.plan))
+        return row.answer + num_before;
+    return row.answer + (k - first) * answerer->args->ll.plan.answer_slots.choice_stride;
+}
+
+/* A row that is no row as logarithms. */
+WP_FN void send_no_row(const struct answerer *answerer, const void *const *dst,
+                       int64_t num_elements)
+{
+    struct wp_warp *warp = answerer->run->op.warp;
+    const struct wp_ll_plan *plan = &answerer->args->ll.plan;
+    const struct wp_weighted_sum sum = {plan->dtype, plan->dtype, WP_READ_SOON};
+    char *here = wp_ll_own_sum(answerer->run);
+    wp_row_sync(warp); /* the row before has been read */
+    wp_row_weighted_sum(warp, here, NULL, NULL, 0, sum, num_elements);
+    wp_row_sync(warp);
+    wp_row_log_encode(warp, dst, 1, here, plan->dtype, num_elements);
+}
+
+/* Of so many elements, the listed rows to the listed places; of no row zeros. */
+WP_FN void send_rows(const struct answerer *answerer, const void *const *dsts,
+                     const void *const *srcs, int32_t num_rows, int64_t num_elements)
+{
+    struct wp_warp *warp = answerer->run->op.warp;
+    const struct wp_ll_plan *plan = &answerer->args->ll.plan;
+    const struct wp_weighted_sum sum = {plan->dtype, plan->answer_dtype, plan->reuse};
+    if (plan->answer_dtype == plan->dtype) {
+        wp_row_copy_each(warp, plan->reuse, dsts, srcs, num_rows,
+                         (uint64_t)num_elements << plan->element_bytes_log2);
+        return;
+    }
+    for (int32_t i = 0; i < num_rows; i++) {
+        if (plan->answer_dtype != WEFT_LOG_10BIT)
+            wp_row_weighted_sum(warp, (void *)(uintptr_t)dsts[i], &srcs[i], NULL, 1, sum,
+                                num_elements);
+        else if (srcs[i] != NULL)
+            wp_row_log_encode(warp, &dsts[i], 1, srcs[i], plan->dtype, num_elements);
+        else
+            send_no_row(answerer, &dsts[i], num_elements);
+    }
+}
+
+/* The answers to the choices from `begin` on, one for each lane; num_before of them are here before these, and grow. */
+WP_FN void answer_some_choices(const struct answerer *answerer, struct asked_row row, int32_t first,
+                               int32_t begin, int32_t *num_before, struct wp_span span)
+{
+    struct wp_warp *warp = answerer->run->op.warp;
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    const struct wp_ll_elements elements = wp_ll_elements_of(&ll->plan, span);
+    const void **srcs = wp_warp_pointers(warp), **dsts = srcs + WP_WARP_SIZE;
+    const int32_t k = begin + wp_lane_idx(warp), before = *num_before;
+    const int is_choice = k < ll->plan.num_topk;
+    /* Both loads are under way together. */
+    const int32_t packed =
+        is_choice ? wp_ll_packed(ll, answerer->result, row.source, row.idx)[k] : -1;
+    const int is_here = is_choice && row.experts[k] >= 0;
+    wp_warp_sync(warp); /* the pointers before have been used */
+    const int32_t place = wp_ll_list(warp, num_before, is_here);
+    if (is_here) {
+        const int32_t slot = slot_of_choice(answerer, row, first, k, place);
+        srcs[place - before] = packed >= 0 ? packed_row(answerer, packed) + span.begin : NULL;
+        dsts[place - before] =
+            answer_place(answerer, row, slot) + wp_ll_answer_bytes(&ll->plan, elements.first);
+    }
+    wp_warp_sync(warp);
+    send_rows(answerer, dsts, srcs, *num_before - before, elements.num);
+}
+WP_STATIC_ASSERT(2 * WP_WARP_SIZE <= WP_WARP_POINTERS, "a source and a place for each lane");
+
 /* One answer for each choice; where its expert had no room, of zeros. */
 WP_FN void answer_by_choice(const struct answerer *answerer, struct asked_row row,
                             struct wp_span span)
 {
-    struct wp_warp *warp = answerer->run->op.warp;
-    const struct wp_low_latency *ll = &answerer->args->ll;
-    const int32_t *packed = wp_ll_packed(ll, answerer->result, row.source, row.idx);
-    int32_t first = -1, num_before = 0; /* of the choices here */
-    for (int32_t k = 0; k < ll->plan.num_topk; k++) {
-        if (row.experts[k] < 0)
-            continue;
-        first = first < 0 ? k : first;
-        const int32_t later = WP_LL_HAS_NODES(&ll->plan)
-                                  ? num_before
-                                  : (k - first) * ll->plan.answer_slots.choice_stride;
-        num_before++;
-        wp_warp_sync(warp); /* the row before has been used */
-        if (wp_lane_idx(warp) == 0 && packed[k] >= 0)
-            wp_warp_pointers(warp)[0] = packed_row(answerer, packed[k]) + span.begin;
-        wp_warp_sync(warp);
-        send_answer(answerer, row, row.answer + later, NULL, packed[k] >= 0, span);
-    }
+    const int32_t first = first_choice_here(answerer, row);
+    int32_t num_here = 0;
+    for (int32_t k = 0; k < answerer->args->ll.plan.num_topk; k += WP_WARP_SIZE)
+        answer_some_choices(answerer, row, first, k, &num_here, span);
 }
+
+/* ------------------------------------------------------------------ all answers */
 
 /* One part of row i of those that a block of a source has sent. */
 WP_FN void answer_part(const struct answerer *answerer, int32_t source, struct wp_ll_range range,

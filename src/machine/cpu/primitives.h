@@ -294,6 +294,17 @@ WP_FN void wp_row_copy_for(struct wp_warp *warp, enum wp_reuse reuse, const void
     }
 }
 
+WP_FN void wp_row_copy_each(struct wp_warp *warp, enum wp_reuse reuse, const void *const *dsts,
+                            const void *const *srcs, int32_t num_rows, uint64_t row_bytes)
+{
+    for (int32_t i = 0; i < num_rows; i++) {
+        if (srcs[i] == NULL)
+            memset((void *)(uintptr_t)dsts[i], 0, row_bytes);
+        else
+            wp_row_copy_for(warp, reuse, &dsts[i], 1, srcs[i], row_bytes);
+    }
+}
+
 WP_FN void wp_row_reduce(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
                          const void *const *srcs, int32_t num_srcs, struct wp_reduction reduction,
                          int64_t num_elements)

@@ -257,3 +257,69 @@ WP_FN void wp_row_copy_for(struct wp_warp *warp, enum wp_reuse reuse, const void
     (void)reuse;
     wp_row_copy(warp, dsts, num_dsts, src, row_bytes);
 }
+
+/* A part of these rows; all their loads are in flight before the first store. */
+template <int ROWS>
+WP_FN void weft__cuda_copy_rows(const void *const *dsts, const void *const *srcs, int32_t num_rows,
+                                uint32_t first_unit, uint32_t num_units)
+{
+    enum { UNROLL = WEFT__CUDA_ROW_UNROLL };
+    weft__cuda_unit<16> units[ROWS][UNROLL];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        const void *src = r < num_rows ? srcs[r] : NULL;
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            units[r][u] = weft__cuda_unit<16>{{0, 0, 0, 0}};
+            if (src != NULL && first_unit + u * WP_WARP_SIZE < num_units)
+                weft__cuda_load_unit(&units[r][u], src, first_unit + u * WP_WARP_SIZE);
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        void *dst = r < num_rows ? (void *)dsts[r] : NULL;
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            if (dst != NULL && first_unit + u * WP_WARP_SIZE < num_units)
+                weft__cuda_store_unit(dst, first_unit + u * WP_WARP_SIZE, units[r][u]);
+        }
+    }
+}
+
+/* Units of fewer bytes, and the ends of rows. */
+WP_CALLED_FN void weft__cuda_copy_rows_narrowly(uint32_t lane_idx, const void *const *dsts,
+                                                const void *const *srcs, int32_t num_rows,
+                                                uint32_t unit_bytes, uint64_t row_bytes)
+{
+#pragma unroll 1
+    for (int32_t r = 0; r < num_rows; r++) {
+        if (srcs[r] != NULL)
+            weft__cuda_copy_narrowly(lane_idx, dsts + r, 1, srcs[r], unit_bytes, row_bytes);
+#pragma unroll 1
+        for (uint64_t i = lane_idx; i < row_bytes && srcs[r] == NULL; i += WP_WARP_SIZE)
+            ((char *)dsts[r])[i] = 0;
+    }
+}
+
+/* Four rows at once are what a lane has registers for. */
+WP_FN void wp_row_copy_each(struct wp_warp *warp, enum wp_reuse reuse, const void *const *dsts,
+                            const void *const *srcs, int32_t num_rows, uint64_t row_bytes)
+{
+    enum { AT_ONCE = 4, STEP = WP_WARP_SIZE * WEFT__CUDA_ROW_UNROLL };
+    const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
+    const uint32_t unit_bytes =
+        weft__cuda_unit_bytes(weft__cuda_low_bits(lane_idx, dsts, num_rows) |
+                              weft__cuda_low_bits(lane_idx, srcs, num_rows) | (uint32_t)row_bytes);
+    (void)reuse;
+    if (unit_bytes < 16) {
+        weft__cuda_copy_rows_narrowly(lane_idx, dsts, srcs, num_rows, unit_bytes, row_bytes);
+        return;
+    }
+#pragma unroll 1
+    for (int32_t row = 0; row < num_rows; row += AT_ONCE) {
+#pragma unroll 1
+        for (uint32_t i = lane_idx; i < (uint32_t)(row_bytes / 16); i += STEP)
+            weft__cuda_copy_rows<AT_ONCE>(dsts + row, srcs + row, num_rows - row, i,
+                                          (uint32_t)(row_bytes / 16));
+    }
+}

@@ -58,6 +58,8 @@ uint64_t weft__sim_now_ns(const struct wp_warp *warp);
 enum wp_status weft__sim_fail(struct wp_warp *warp, const struct wp_failure *failure);
 void weft__sim_row_copy(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
                         const void *src, uint64_t row_bytes, struct weft__sim_place place);
+void weft__sim_row_copy_each(struct wp_warp *warp, const void *const *dsts, const void *const *srcs,
+                             int32_t num_rows, uint64_t row_bytes, struct weft__sim_place place);
 void weft__sim_row_reduce(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
                           const void *const *srcs, int32_t num_srcs, struct wp_reduction how,
                           int64_t num_elements, struct weft__sim_place place);
@@ -178,6 +180,8 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
     weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE)
 #define wp_row_copy_for(warp, reuse, dsts, num_dsts, src, row_bytes)                               \
     ((void)(reuse), weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE))
+#define wp_row_copy_each(warp, reuse, dsts, srcs, num_rows, row_bytes)                             \
+    ((void)(reuse), weft__sim_row_copy_each(warp, dsts, srcs, num_rows, row_bytes, WEFT__SIM_HERE))
 #define wp_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements)               \
     weft__sim_row_reduce(warp, dsts, num_dsts, srcs, num_srcs, reduction, num_elements,            \
                          WEFT__SIM_HERE)

@@ -20,10 +20,14 @@ static void copy_row(struct wp_warp *warp, char *dst, const char *src, uint64_t 
     for (uint64_t i = sim_row_turn(warp) * ROW_CHUNK_BYTES; i < row_bytes;
          i += WP_WARP_SIZE * ROW_CHUNK_BYTES) {
         const size_t n = chunk_bytes(row_bytes, i);
-        sim_check_access(src + i, n, SIM_ROW_READ, code);
+        if (src != NULL)
+            sim_check_access(src + i, n, SIM_ROW_READ, code);
         sim_check_access(dst + i, n, SIM_ROW_WRITE, code);
         sim_store_begin(dst + i, n, SIM_ROW_STORE);
-        memcpy(dst + i, src + i, n);
+        if (src != NULL)
+            memcpy(dst + i, src + i, n);
+        else
+            memset(dst + i, 0, n);
     }
     sim_yield();
 }
@@ -37,6 +41,19 @@ void weft__sim_row_copy(struct wp_warp *warp, const void *const *dsts, int32_t n
         sim_check_access(&dsts[i], sizeof dsts[i], SIM_READ, code);
         if (dsts[i] != NULL)
             copy_row(warp, (char *)(uintptr_t)dsts[i], src, row_bytes, code);
+    }
+    sim_current()->num_row_operations++;
+}
+
+void weft__sim_row_copy_each(struct wp_warp *warp, const void *const *dsts, const void *const *srcs,
+                             int32_t num_rows, uint64_t row_bytes, struct weft__sim_place place)
+{
+    const void *code = __builtin_return_address(0);
+    for (int32_t i = 0; i < num_rows; i++) {
+        sim_check_access(&dsts[i], sizeof dsts[i], SIM_READ, code);
+        sim_check_access(&srcs[i], sizeof srcs[i], SIM_READ, code);
+        sim_trace("copy", place, srcs[i], row_bytes);
+        copy_row(warp, (char *)(uintptr_t)dsts[i], srcs[i], row_bytes, code);
     }
     sim_current()->num_row_operations++;
 }
