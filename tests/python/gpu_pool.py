@@ -77,15 +77,17 @@ def recorded_streams(layers):
     slow = torch.cuda.Stream()
     got, _, handle = layers.dispatch()
     copy = torch.empty_like(got)
+    layers.x.neg_().neg_()  # a kernel that is loaded waits for those that run
     slow.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(slow):
-        torch.cuda._sleep(200_000_000)
+        torch.cuda._sleep(1_000_000_000)
         copy.copy_(got)
     got.record_stream(slow)
     place = got.data_ptr()
     del got
     layers.x.neg_()
     others = [layers.buffer.dispatch(layers.x, handle=handle)[0] for _ in range(3)]
+    assert not slow.query(), "it is still to be asleep"
     assert place not in [other.data_ptr() for other in others]
     layers.x.neg_()
     slow.synchronize()
