@@ -31,6 +31,7 @@ class Shape(NamedTuple):
     num_experts: int
     num_topk: int
     scale: ScaleKind | None  # None: rows are not quantised
+    wire: Dtype = Dtype.NONE  # of answers: logarithms, or NONE: as they are
 
 
 class Unreceived:
@@ -71,9 +72,9 @@ class Room:
             "narrow": Dtype.FP8_E4M3, "scale": shape.scale, "group": GROUP_ELEMENTS,
             "scale_columns": True}
         self.ll = weft.LowLatency(ep, shape.hidden, shape.max_tokens, shape.num_topk,
-                                  torch.bfloat16, answer=LlAnswer.ROWS, num_results=MAX_RESULTS,
-                                  on_missing=on_missing, **quantised)
-        self.hidden = shape.hidden
+                                  torch.bfloat16, answer=LlAnswer.ROWS, answer_dtype=shape.wire,
+                                  num_results=MAX_RESULTS, on_missing=on_missing, **quantised)
+        self.shape = shape
         self.zero_copy_buffer: torch.Tensor | None = None
         self._results: deque[object] = deque()  # dispatched, not combined
         self.dispatches, self.combines = Unreceived(), Unreceived()
@@ -113,7 +114,7 @@ class Room:
 
     def _dispatch_again(self, topk_idx: torch.Tensor) -> None:
         """The same routing, of rows that nobody looks at."""
-        x = torch.zeros((topk_idx.shape[0], self.hidden), dtype=torch.bfloat16,
+        x = torch.zeros((topk_idx.shape[0], self.shape.hidden), dtype=torch.bfloat16,
                         device=topk_idx.device)
         if self._scratch is None:
             self._scratch = self.ll.empty_rows(x)
@@ -131,6 +132,7 @@ class LowLatencyFunctions:
     def _open_low_latency(self) -> None:
         self._eps: dict[int, weft.ExpertParallel] = {}
         self._rooms: dict[Shape, Room] = {}
+        self._wire = Dtype.NONE  # of the combine that came last
         self._num_unmasks = 0
 
     def _room(self, shape: Shape) -> Room:
@@ -158,7 +160,7 @@ class LowLatencyFunctions:
         scale = None if not use_fp8 else ScaleKind.UE8M0 if use_ue8m0 else \
             ScaleKind.FP32_POWER_OF_TWO if round_scale else ScaleKind.FP32
         shape = Shape(num_max_dispatch_tokens_per_rank, x.shape[1], num_experts,
-                      topk_idx.shape[1], scale)
+                      topk_idx.shape[1], scale, self._wire)
         room = self._room(shape)
         result, out = object(), room.empty_rows(x)
 
@@ -176,7 +178,7 @@ class LowLatencyFunctions:
         event, hook = self._phases(dispatch, room.dispatches, (x, topk_idx, out), async_finish,
                                    return_recv_hook)
         handle = Handle.of((out.src_tokens, out.row_ranges, shape.max_tokens, shape.hidden,
-                            num_experts), (room, result, out.num_rows_per_expert))
+                            num_experts), (room, result))
         rows = out.rows if scale is None else (out.rows, _with_usual_strides(out.scales))
         return rows, out.num_rows_per_expert, handle, event, hook
 
@@ -188,11 +190,12 @@ class LowLatencyFunctions:
                             combine_wait_recv_cost_stats: torch.Tensor | None = None
                             ) -> tuple[Any, ...]:
         assert not (zero_copy and use_logfmt), "zero_copy goes without use_logfmt"
-        room, result, num_rows_per_expert = handle.weft
+        room, result = handle.weft
         if zero_copy:
             x = self.get_next_low_latency_combine_buffer(handle)
-        if use_logfmt:
-            x = through_logarithms(self._comm, x, num_rows_per_expert, topk_idx.shape[1])
+        self._wire = Dtype.LOG_10BIT if use_logfmt else Dtype.NONE
+        if room.shape.wire != self._wire:  # dispatched for another wire: it is dispatched again
+            room = self._room(room.shape._replace(wire=self._wire))
         if out is None:
             out = torch.empty((topk_idx.shape[0], x.shape[2]), dtype=x.dtype, device=x.device)
 
@@ -281,36 +284,3 @@ class LowLatencyFunctions:
 def _with_usual_strides(scales: torch.Tensor) -> torch.Tensor:
     """A last dimension of one element has stride 1, so that bytes can be viewed."""
     return scales.squeeze(2).unsqueeze(2) if scales.shape[2] == 1 else scales
-
-
-def through_logarithms(comm: weft.Communicator, x: torch.Tensor, num_rows_per_expert: torch.Tensor,
-                       num_topk: int) -> torch.Tensor:
-    """What arrives of rows that travel as 10-bit logarithms; nothing where there are none, which is
-    most of x. Chunks with an element of 1 or more, or a block of equal magnitudes, stay as they
-    are."""
-    places = _places_of_rows(x, num_rows_per_expert, num_topk)
-    rows = x.view(-1, x.shape[-1])[places]
-    codes, _ = weft.rows.quantise(comm, rows, narrow=Dtype.LOG_10BIT)
-    coarse = weft.rows.dequantise(comm, codes, None, torch.empty_like(rows),
-                                  narrow=Dtype.LOG_10BIT)
-    blocks = rows.abs().view(rows.shape[0], -1, GROUP_ELEMENTS)
-    greatest = blocks.amax(2)
-    is_coarse = (greatest < 1) & (blocks.amin(2) < greatest)
-    chunk = 1024 if rows.shape[1] % 1024 == 0 else 512
-    per_chunk = is_coarse.view(rows.shape[0], -1, chunk // GROUP_ELEMENTS).all(2)
-    arrived = torch.empty_like(x)
-    arrived.view(-1, x.shape[-1])[places] = torch.where(per_chunk.repeat_interleave(chunk, 1),
-                                                        coarse, rows)
-    return arrived
-
-
-def _places_of_rows(x: torch.Tensor, num_rows_per_expert: torch.Tensor,
-                    num_topk: int) -> torch.Tensor:
-    """Of as many rows as there can be, without asking how many there are: the last one repeats."""
-    num_experts, capacity = x.shape[:2]
-    counts = num_rows_per_expert.clamp(max=capacity)
-    ends = counts.cumsum(0)
-    row = torch.arange(capacity * min(num_topk, num_experts), device=x.device)
-    row = torch.minimum(row, (ends[-1] - 1).clamp(min=0))
-    expert = torch.searchsorted(ends, row, right=True).clamp(max=num_experts - 1)
-    return expert * capacity + row - (ends - counts)[expert]
