@@ -307,13 +307,15 @@ static void draw_cut(struct shape *shape, struct rng *rng, int32_t round, int32_
     shape->ll_cuts[round][b] |= is_cut << a;
 }
 
-/* Room for all rows: else whose rows fit would depend on who is missing at other ranks. */
+/* Room for all rows, also of tokens that choose an expert several times: else whose rows fit would depend on who is
+ * missing at other ranks. */
 static void draw_masks(struct shape *shape, struct rng *rng)
 {
     if (draw(rng, 0, 2) > 0)
         return;
     shape->ll_terms.on_missing = WEFT_LL_MASK;
-    shape->ll_terms.expert_capacity = 0;
+    if (shape->ll_terms.layout == WEFT_LL_BY_EXPERT)
+        shape->ll_terms.expert_capacity = shape->num_ranks * shape->max_tokens * shape->num_topk;
     const int has_cuts = draw(rng, 0, 1);
     for (int32_t round = 0; round < shape->num_rounds && has_cuts; round++)
         for (int32_t a = 0; a < shape->num_ranks; a++)
