@@ -199,7 +199,8 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
         [TABLE_MISSING] = blocks * ranks * sizeof(int32_t),
         [TABLE_VERDICTS] = ranks * sizeof(int32_t),
         [TABLE_BLOCKS_DONE] = sizeof(uint32_t),
-        [TABLE_TAKEN] = plan->has_nodes ? halves * ranks * blocks * sizeof(uint64_t) : 0,
+        [TABLE_TAKEN] =
+            plan->has_nodes ? WP_LL_NUM_MAILS * halves * ranks * blocks * sizeof(uint64_t) : 0,
         [TABLE_ANSWER_SLOTS] =
             plan->has_nodes || plan->answers_stay ? halves * choices * sizeof(int32_t) : 0,
         [TABLE_TOLD_EPOCHS] =

@@ -245,9 +245,9 @@ WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_wo
         wait.site.rank = wp_ll_bringer(ll, mail, rank);
     enum wp_status status = wp_ll_await_words(run, ll->masks.mask, &wait,
                                               wp_ll_patience_about(number, ll->exchange.num_ranks));
-    /* The word of rows says which have come with it; nothing more is added before there is room. */
-    while (rank != WP_NO_RANK && wp_ll_is_put(ll, mail, rank) && status == WP_STATUS_OK &&
-           wp_ll_says_more(&wait.told, words, mail))
+    /* What a word is added says what has come with it; nothing more is added before there is room. */
+    while (wait.told.word != NULL && wp_ll_is_put(ll, mail, rank) && status == WP_STATUS_OK &&
+           wp_ll_says_more(&wait.told, words))
         status = wp_ll_await_once(run, &wait);
     if (status == WP_STATUS_ABSENT)
         wp_ll_mask_out(&ll->masks, rank);

@@ -162,8 +162,8 @@ struct wp_ll_network {
     char *memory;
     uint64_t place;
     uint64_t heads_offset, rows_offset, answers_offset;
-    uint64_t
-        *taken; /* [halves][num_ranks][num_blocks] the words of rows before those that come next */
+    /* [WP_LL_NUM_MAILS][halves][num_ranks][num_blocks] words of what has arrived, before that which comes next */
+    uint64_t *taken;
     /* With masks: [WP_LL_NUM_MAILS][num_ranks][num_blocks] epochs of which the block has told */
     uint64_t *told_epochs;
     /* Where partners relay: */

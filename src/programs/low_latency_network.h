@@ -10,8 +10,8 @@
  *     that it returns                 a signal, behind all that it has put before
  *
  * Words are added to, and the network may bring what was sent later first. So words of what arrives
- * are those of a half: n + num_halves is sent when all that came with n has been taken. Room only
- * counts. Staged slots, and those for answers, are a block's own, whatever the number of tokens:
+ * are those of a half: n + num_halves is sent when all that came with n has been taken; and what a word
+ * is added tells of that operation alone, since its rank remembers how it stood before. Room only counts. Staged slots, and those for answers, are a block's own, whatever the number of tokens:
  * who waits for its block's room alone overwrites nothing that another block has under way.
  *
  * With masks, what two ranks have between them is theirs alone here too: each has its own slots for
@@ -268,13 +268,22 @@ WP_FN uint64_t wp_ll_lap(const struct wp_ll_plan *plan, uint64_t number)
     return (number + (uint64_t)plan->num_halves - 1) >> (plan->num_halves - 1); /* of one or two */
 }
 
-/* What the word of rows had before those that come next. */
-WP_FN uint64_t *wp_ll_taken(const struct wp_low_latency *ll, uint64_t number, int32_t rank,
-                            int32_t block)
+/* How a word of what arrives stood before that which comes next. */
+WP_FN uint64_t *wp_ll_taken(const struct wp_low_latency *ll, enum wp_ll_mail mail, uint64_t number,
+                            int32_t rank, int32_t block)
 {
-    return ll->network.taken +
-           wp_ll_half(&ll->plan, number) * wp_ll_block_words(&ll->plan, ll->exchange.num_ranks) +
+    const uint64_t set =
+        (uint64_t)mail * (uint64_t)ll->plan.num_halves + wp_ll_half(&ll->plan, number);
+    return ll->network.taken + set * wp_ll_block_words(&ll->plan, ll->exchange.num_ranks) +
            (uint64_t)rank * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
+}
+
+/* By how much the word has grown with what has come last. */
+WP_FN uint64_t wp_ll_told_value(const struct wp_low_latency *ll, enum wp_ll_mail mail,
+                                uint64_t number, int32_t rank, int32_t block)
+{
+    return *wp_ll_own_word(ll, wp_ll_network_arrived(ll, mail, number, rank, block)) -
+           *wp_ll_taken(ll, mail, number, rank, block);
 }
 
 /* What the word of rows is added, so that it grows even where there are none. */
@@ -287,9 +296,7 @@ WP_FN uint64_t wp_ll_range_word(const struct wp_low_latency *ll, struct wp_ll_ra
 WP_FN struct wp_ll_range wp_ll_remote_range(const struct wp_low_latency *ll, uint64_t number,
                                             int32_t source, int32_t block)
 {
-    const uint64_t *word =
-        wp_ll_own_word(ll, wp_ll_network_arrived(ll, WP_LL_ROWS, number, source, block));
-    const uint64_t value = *word - *wp_ll_taken(ll, number, source, block) - 1;
+    const uint64_t value = wp_ll_told_value(ll, WP_LL_ROWS, number, source, block) - 1;
     const int32_t range_bits = ll->network.range_bits;
     const struct wp_ll_range range = {(int32_t)(value >> range_bits),
                                       (int32_t)(value & ((UINT64_C(1) << range_bits) - 1))};
@@ -315,19 +322,17 @@ WP_FN struct wp_ll_told wp_ll_told_remotely(const struct wp_low_latency *ll, enu
         told.word = wp_ll_own_word(ll, wp_ll_network_returned(ll, mail, rank, block));
         return told;
     }
-    told.word =
-        wp_ll_own_word(ll, wp_ll_network_arrived(ll, mail == WP_LL_RELAYS ? WP_LL_ROWS : mail,
-                                                 number, rank, block));
-    told.at_least = mail == WP_LL_ANSWERS ? wp_ll_lap(&ll->plan, number)
-                                          : *wp_ll_taken(ll, number, rank, block) + 1;
+    const enum wp_ll_mail told_of = mail == WP_LL_RELAYS ? WP_LL_ROWS : mail;
+    told.word = wp_ll_own_word(ll, wp_ll_network_arrived(ll, told_of, number, rank, block));
+    told.at_least = *wp_ll_taken(ll, told_of, number, rank, block) + 1;
     return told;
 }
 
 /* Whether a word that has come stands higher than was awaited, which is awaited then. */
-WP_FN int wp_ll_says_more(struct wp_ll_told *told, enum wp_ll_words words, enum wp_ll_mail mail)
+WP_FN int wp_ll_says_more(struct wp_ll_told *told, enum wp_ll_words words)
 {
     const uint64_t awaited = told->at_least;
-    if (words == WP_LL_ARRIVED && mail != WP_LL_ANSWERS)
+    if (words == WP_LL_ARRIVED)
         told->at_least = *told->word;
     return told->at_least > awaited;
 }
@@ -343,12 +348,12 @@ WP_FN uint64_t *wp_ll_told_epoch(const struct wp_low_latency *ll, enum wp_ll_mai
 
 /* ------------------------------------------------------------------ room */
 
-/* One lane, when the rows of `number` are needed no more. */
-WP_FN void wp_ll_note_taken(const struct wp_low_latency *ll, uint64_t number, int32_t rank,
-                            int32_t block)
+/* One lane, when what has come with `number` is needed no more. */
+WP_FN void wp_ll_note_taken(const struct wp_low_latency *ll, enum wp_ll_mail mail, uint64_t number,
+                            int32_t rank, int32_t block)
 {
-    *wp_ll_taken(ll, number, rank, block) =
-        *wp_ll_own_word(ll, wp_ll_network_arrived(ll, WP_LL_ROWS, number, rank, block));
+    *wp_ll_taken(ll, mail, number, rank, block) =
+        *wp_ll_own_word(ll, wp_ll_network_arrived(ll, mail, number, rank, block));
 }
 
 /* What is needed no more: numbers, that of rows and that of answers; 0: none of these. */
@@ -356,12 +361,17 @@ struct wp_ll_room {
     uint64_t rows, answers;
 };
 
-/* Warp-wide. */
+/* Warp-wide: that what a rank has sent as `number`, if it is not 0, and if it sends such here, is needed no more. */
 WP_FN void wp_ll_post_room(struct wp_warp *warp, const struct wp_low_latency *ll,
-                           enum wp_ll_mail mail, int32_t rank)
+                           enum wp_ll_mail mail, uint64_t number, int32_t rank)
 {
-    const uint64_t word = wp_ll_network_room(ll, mail, ll->exchange.rank, wp_block_idx(warp));
-    const struct wp_ll_put room = {rank, 0, 0, 0, word, 1};
+    const int32_t block = wp_block_idx(warp);
+    const struct wp_ll_put room = {
+        rank, 0, 0, 0, wp_ll_network_room(ll, mail, ll->exchange.rank, block), 1};
+    if (number == 0 || !wp_ll_gets_puts_of(ll, mail, rank))
+        return;
+    if (wp_lane_idx(warp) == 0)
+        wp_ll_note_taken(ll, mail, number, rank, block);
     wp_ll_post(warp, ll, &room);
 }
 
@@ -372,14 +382,9 @@ WP_FN void wp_ll_tell_room_remotely(struct wp_warp *warp, const struct wp_low_la
 {
     for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
         const int32_t rank = ll->network.ranks[i];
-        const int tells_of_rows = room.rows > 0 && wp_ll_gets_puts_of(ll, WP_LL_ROWS, rank);
         if (wp_ll_warp_masks(warp, ll, rank))
             continue;
-        if (tells_of_rows && wp_lane_idx(warp) == 0)
-            wp_ll_note_taken(ll, room.rows, rank, wp_block_idx(warp));
-        if (room.answers > 0 && wp_ll_gets_puts_of(ll, WP_LL_ANSWERS, rank))
-            wp_ll_post_room(warp, ll, WP_LL_ANSWERS, rank);
-        if (tells_of_rows)
-            wp_ll_post_room(warp, ll, WP_LL_ROWS, rank);
+        wp_ll_post_room(warp, ll, WP_LL_ANSWERS, room.answers, rank);
+        wp_ll_post_room(warp, ll, WP_LL_ROWS, room.rows, rank);
     }
 }

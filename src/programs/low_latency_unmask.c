@@ -134,15 +134,15 @@ WP_FN void clear_remote(const struct wp_low_latency *ll, int32_t rank, int32_t b
     for (int32_t i = 0; i < WP_LL_NUM_MAILS; i++) {
         const enum wp_ll_mail mail = (enum wp_ll_mail)i;
         wp_clear(wp_ll_own_word(ll, wp_ll_network_room(ll, mail, rank, block)));
-        for (int32_t half = 0; half < ll->plan.num_halves; half++)
+        for (int32_t half = 0; half < ll->plan.num_halves; half++) {
             wp_clear(
                 wp_ll_own_word(ll, wp_ll_network_arrived(ll, mail, (uint64_t)half, rank, block)));
+            *wp_ll_taken(ll, mail, (uint64_t)half, rank, block) = 0;
+        }
     }
-    for (int32_t half = 0; half < ll->plan.num_halves; half++) {
-        *wp_ll_taken(ll, (uint64_t)half, rank, block) = 0;
+    for (int32_t half = 0; half < ll->plan.num_halves; half++)
         if (block == ll->plan.num_blocks - 1)
             wp_clear(wp_ll_own_word(ll, wp_ll_network_head_word(ll, (uint64_t)half, rank)));
-    }
 }
 
 /* By all warps: what those that take part have told. */
