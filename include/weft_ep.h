@@ -397,6 +397,12 @@ WEFT_API weft_result weft_ep_query_sizes(const weft_ep *ep, const weft_ep_size_a
  *   adds to it or nothing. A dead rank is missing at once, and its death is not the communicator's
  *   failure as long as that has a weft_ll with masks, but operations that wait for it fail. A masked
  *   rank that lives comes back by weft_ll_unmask, unless the network's connection to it was lost.
+ *   With WEFT_LL_RELAYED the rows that a rank was to relay when it went missing are missing with it: to the
+ *   rank that was to get them, of a source that is not masked. It counts them, but their contents are anything;
+ *   the source gets nothing of what becomes of them, so that a token has all that this rank adds to it, or
+ *   nothing; and missing_ranks tells both of it, the one in dispatch, the other in combine. From then on the
+ *   source sends to this rank, or to all ranks of a node whose relay it has masked itself, as by WEFT_LL_STRAIGHT. Such
+ *   rows lack in results of one step, or of those that are outstanding when the source is told.
  *
  * Semantics of [DeepEP 3] with these limits lifted: any hidden size, any placement and number of
  * experts and ranks, top-k up to 64, a repeatable order, no even number of calls in graphs.
@@ -513,7 +519,8 @@ typedef enum weft_ll_route {
      * another order than by the straight route, and not the same bits. With WEFT_LL_ANSWER_ROWS answers go straight, and
      * nothing changes. A rank relays when it receives, in the same operation: so nothing of an operation is received
      * before the ranks that relay it have begun to receive, and all ranks call the phases of all operations in the same
-     * order. Not with WEFT_LL_MASK. */
+     * order. With WEFT_LL_MASK answers go straight, and their owner makes these sums, with the same bits; missing_ms
+     * is longer than a rank takes between its phases. See "masks" above for what is lost with a rank that relays. */
     WEFT_LL_RELAYED = 1
 } weft_ll_route;
 
@@ -604,7 +611,9 @@ typedef struct weft_ll_dispatch_args {
     int64_t *row_ranges;          /* by expert: [L][R] rows of each source: their number in the low
                                       32 bits, the first one in the high, as [DeepEP 3] has it */
     int32_t *total_rows_per_expert; /* by expert: [L], to which num_rows_per_expert is added */
-    int32_t *missing_ranks; /* WEFT_LL_MASK: [R] 1: masked, so its rows are not there; else 0 */
+    /* WEFT_LL_MASK: [R] 1: masked, so its rows are not there; 2: not masked, but rows of it, which are counted, may lack
+     * for want of the rank that was to relay them; else 0. */
+    int32_t *missing_ranks;
     /* [R], to each of which is added how many ns the operation has waited for that rank, as its first
      * block saw it: next to nothing if what the rank sends was there before. */
     int64_t *waited_ns;
@@ -649,8 +658,10 @@ typedef struct weft_ll_combine_args {
     /* To receive. */
     void *out;                 /* [N][hidden], N of the dispatch */
     const float *topk_weights; /* [N][num_topk] with WEFT_LL_ANSWER_ROWS, or NULL: 1; else NULL */
-    int32_t *missing_ranks;    /* WEFT_LL_MASK: [R] 1: masked, so that it adds nothing; else 0 */
-    int64_t *waited_ns;        /* as in weft_ll_dispatch_args; optional */
+    /* WEFT_LL_MASK: [R] 1: masked, so that it adds nothing; 2: not masked, but it lacked rows of this rank, so that it adds
+     * nothing to some tokens; else 0. */
+    int32_t *missing_ranks;
+    int64_t *waited_ns; /* as in weft_ll_dispatch_args; optional */
 } weft_ll_combine_args;
 
 /* Stream operation, collective. Sums are made in fp32 without fused operations, begin with +0, and

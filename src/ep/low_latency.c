@@ -169,6 +169,9 @@ enum table {
     TABLE_ANSWER_SLOTS,
     TABLE_TOLD_EPOCHS,
     TABLE_RELAYED_ROWS,
+    TABLE_LACKING,
+    TABLE_DETOURS,
+    TABLE_RANGES,
     NUM_TABLES
 };
 
@@ -207,6 +210,10 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
             plan->has_nodes ? WP_LL_NUM_MAILS * ranks * blocks * sizeof(uint64_t) : 0,
         [TABLE_RELAYED_ROWS] =
             (uint64_t)plan->max_tokens * (uint64_t)plan->message.num_nodes * sizeof(int32_t),
+        [TABLE_LACKING] = ranks * sizeof(int32_t),
+        [TABLE_DETOURS] = ranks * sizeof(int32_t),
+        [TABLE_RANGES] =
+            wp_ll_has_detours(plan) ? halves * ranks * blocks * sizeof(struct wp_ll_range) : 0,
     };
     struct places places = {.offsets = {0}};
     for (int i = 0; i < NUM_TABLES; i++)
@@ -237,6 +244,9 @@ static weft_result allocate_tables(weft_ll *ll)
     device->answer_slots = (void *)(at + places.offsets[TABLE_ANSWER_SLOTS]);
     device->network.told_epochs = (void *)(at + places.offsets[TABLE_TOLD_EPOCHS]);
     device->network.relayed_rows = (void *)(at + places.offsets[TABLE_RELAYED_ROWS]);
+    device->masks.lacking = (void *)(at + places.offsets[TABLE_LACKING]);
+    device->masks.detours = (void *)(at + places.offsets[TABLE_DETOURS]);
+    device->network.ranges = (void *)(at + places.offsets[TABLE_RANGES]);
     return WEFT_OK;
 }
 

@@ -153,9 +153,7 @@ WP_FN struct wp_ll_told wp_ll_told_by(const struct wp_ll_run *run, enum wp_ll_wo
     struct wp_ll_told told = {NULL, 0};
     if (rank == WP_NO_RANK)
         return told;
-    if (words == WP_LL_ROOM && !wp_ll_puts_to(ll, mail, rank))
-        return told;
-    if (words == WP_LL_ARRIVED && mail == WP_LL_ANSWERS && !wp_ll_gets_puts_of(ll, mail, rank))
+    if (WP_LL_HAS_NODES(&ll->plan) && !wp_ll_is_told_by(ll, words, mail, rank))
         return told;
     if (wp_ll_is_remote(ll, rank) && (words == WP_LL_ROOM || wp_ll_is_put(ll, mail, rank)))
         return wp_ll_told_remotely(ll, words, mail, rank, block, number);
@@ -230,19 +228,39 @@ WP_FN enum wp_status wp_ll_await_words(const struct wp_ll_run *run, const int32_
     }
 }
 
+/* By a lane, with detours: that a launch has not got all that a rank has for it. */
+WP_FN void wp_ll_note_lacking(const struct wp_ll_run *run, int32_t rank)
+{
+    wp_compare_swap_relaxed(&run->ll->masks.lacking[rank], 0, 1);
+}
+
+/* By a lane, when a rank has told of answers: whether it had no rows to answer, because the one who was to bring them is
+ * missing there. From now on it gets rows straight. */
+WP_FN int wp_ll_lacks_answers(const struct wp_ll_run *run, uint64_t number, int32_t rank)
+{
+    const struct wp_low_latency *ll = run->ll;
+    if (!wp_ll_has_detours(&ll->plan) || !wp_ll_is_remote(ll, rank) ||
+        wp_ll_told_value(ll, WP_LL_ANSWERS, number, rank, wp_block_idx(run->op.warp)) !=
+            WP_LL_NO_ANSWERS)
+        return 0;
+    wp_ll_note_lacking(run, rank);
+    wp_compare_swap_relaxed(&ll->masks.detours[rank], 0, 1);
+    return 1;
+}
+
 /* Warp-wide: each lane waits until this block of its rank, if it has one, has told of `number`, and masks the rank if
  * it is missing. */
 WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_words words,
                                       enum wp_ll_mail mail, int32_t rank, uint64_t number)
 {
     const struct wp_low_latency *ll = run->ll;
-    const enum wp_phase phase = words == WP_LL_ARRIVED ? WP_PHASE_DATA : WP_PHASE_FINISH;
-    const int is_counted = words == WP_LL_ARRIVED && wp_warp_idx(run->op.warp) == 0;
+    const enum wp_phase phase = words == WP_LL_ROOM ? WP_PHASE_FINISH : WP_PHASE_DATA;
+    const int is_counted = words != WP_LL_ROOM && wp_warp_idx(run->op.warp) == 0;
     struct wp_ll_wait wait = {wp_ll_told_by(run, words, mail, rank, number),
                               wp_ll_site(run, phase, rank),
                               is_counted ? wp_ll_waited_ns(run, rank) : NULL};
     if (rank != WP_NO_RANK && words == WP_LL_ARRIVED)
-        wait.site.rank = wp_ll_bringer(ll, mail, rank);
+        wait.site.rank = wp_ll_teller(ll, mail, rank);
     enum wp_status status = wp_ll_await_words(run, ll->masks.mask, &wait,
                                               wp_ll_patience_about(number, ll->exchange.num_ranks));
     /* What a word is added says what has come with it; nothing more is added before there is room. */
@@ -250,7 +268,10 @@ WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_wo
            wp_ll_says_more(&wait.told, words))
         status = wp_ll_await_once(run, &wait);
     if (status == WP_STATUS_ABSENT)
-        wp_ll_mask_out(&ll->masks, rank);
+        wp_ll_mask_out(&ll->masks, wait.site.rank);
+    if (wait.told.word != NULL && status == WP_STATUS_OK && words == WP_LL_ARRIVED &&
+        mail == WP_LL_ANSWERS && wp_ll_lacks_answers(run, number, rank))
+        status = WP_STATUS_ABSENT;
     return status;
 }
 
@@ -286,6 +307,12 @@ WP_FN int32_t *wp_ll_missing(const struct wp_ll_run *run)
            (int64_t)wp_block_idx(run->op.warp) * run->ll->exchange.num_ranks;
 }
 
+/* Whether it goes on without a rank, as it has found last. */
+WP_FN int wp_ll_is_missing(const struct wp_ll_run *run, int32_t rank)
+{
+    return wp_ll_has_masks(&run->ll->masks) && wp_ll_missing(run)[rank] != 0;
+}
+
 /* By all warps of the block: the same, each warp for itself. With masks the first one finds out for all
  * who is missing. */
 WP_FN enum wp_status wp_ll_await_block(const struct wp_ll_run *run, enum wp_ll_words words,
@@ -311,11 +338,12 @@ WP_FN void wp_ll_tell_missing(const struct wp_ll_run *run, int32_t *missing_rank
         return;
     for (int32_t rank = wp_warp_idx(warp) * WP_WARP_SIZE + wp_lane_idx(warp);
          rank < run->ll->exchange.num_ranks; rank += wp_num_warps(warp) * WP_WARP_SIZE) {
-        const int is_masked = wp_ll_is_masked(masks, rank);
+        const enum wp_ll_missing missing = wp_ll_missing_of(masks, rank);
         if (missing_ranks != NULL)
-            missing_ranks[rank] = is_masked;
-        if (num_rows_per_rank != NULL && is_masked)
+            missing_ranks[rank] = missing;
+        if (num_rows_per_rank != NULL && missing == WP_LL_MASKED)
             num_rows_per_rank[rank] = 0;
+        masks->lacking[rank] = 0;
     }
 }
 
@@ -391,13 +419,37 @@ WP_FN void wp_ll_tell_room(const struct wp_ll_run *run, struct wp_ll_room room)
 
 /* ------------------------------------------------------------------ rows that have come */
 
-/* Of a block of `source`, once it has told. */
+/* With detours, of a rank of another node: the rows of a block of its that have come. */
+WP_FN struct wp_ll_range *wp_ll_come_range(const struct wp_low_latency *ll, uint64_t number,
+                                           int32_t source, int32_t block)
+{
+    return ll->network.ranges +
+           wp_ll_half(&ll->plan, number) * wp_ll_block_words(&ll->plan, ll->exchange.num_ranks) +
+           (uint64_t)source * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
+}
+
+/* Of a block of `source`, once it has told, and what partners bring has been taken. */
 WP_FN struct wp_ll_range wp_ll_range(const struct wp_low_latency *ll, uint64_t number,
                                      int32_t source, int32_t block)
 {
-    return wp_ll_is_put(ll, WP_LL_ROWS, source)
-               ? wp_ll_remote_range(ll, number, source, block)
-               : *wp_ll_range_of(ll, ll->exchange.rank, number, source, block);
+    if (!wp_ll_is_put(ll, WP_LL_ROWS, source))
+        return *wp_ll_range_of(ll, ll->exchange.rank, number, source, block);
+    if (!wp_ll_has_detours(&ll->plan))
+        return wp_ll_remote_range(ll, number, source, block);
+    struct wp_ll_range range = *wp_ll_come_range(ll, number, source, block);
+    range.num_rows = range.num_rows == WP_LL_ROWS_LACK ? 0 : range.num_rows;
+    return range;
+}
+
+/* What a rank of another node is told with the answers to its rows: with detours, whether a partner was to bring these and
+ * they have not come. */
+WP_FN uint64_t wp_ll_told_answers(const struct wp_low_latency *ll, uint64_t result, int32_t source,
+                                  int32_t block)
+{
+    return wp_ll_has_detours(&ll->plan) &&
+                   wp_ll_come_range(ll, result, source, block)->num_rows == WP_LL_ROWS_LACK
+               ? (uint64_t)WP_LL_NO_ANSWERS
+               : (uint64_t)WP_LL_ANSWERED;
 }
 
 /* In memory of the warp: what a block of the i-th of some sources has sent. Behind what is found out
@@ -428,9 +480,9 @@ WP_FN void wp_ll_read_ranges(const struct wp_ll_run *run, uint64_t number, int32
     wp_warp_sync(warp); /* those before have been used */
     if (mine < ll->exchange.num_ranks) {
         const int32_t source = wp_ll_source(ll, mine);
-        const int is_missing = wp_ll_has_masks(&ll->masks) && wp_ll_missing(run)[source] != 0;
         wp_ll_warp_ranges(warp)[wp_lane_idx(warp)] =
-            is_missing ? none : wp_ll_range(ll, number, source, wp_block_idx(warp));
+            wp_ll_is_missing(run, source) ? none
+                                          : wp_ll_range(ll, number, source, wp_block_idx(warp));
     }
     wp_warp_sync(warp);
 }

@@ -45,6 +45,9 @@ struct wp_ll_range {
     int32_t num_rows;
 };
 
+/* In place of num_rows: they have not come, nor will; those before `first` have been counted. */
+#define WP_LL_ROWS_LACK (-1)
+
 /* What a block has done, by numbers of the last one; zero at first. */
 struct wp_ll_numbers {
     uint64_t rows_sent;
@@ -105,6 +108,8 @@ struct wp_ll_message {
     int32_t node_sources; /* ranks of a node that have the same partner, at most */
     int32_t num_sources;  /* of all; 0: rows go straight to where they are wanted */
     int32_t row_ranks;    /* of a node that a row goes to, at most */
+    int32_t
+        num_brought; /* with masks: sources that have slots of their own for what partners bring (low_latency_detours.h) */
     uint64_t ranges_offset, rows_offset;
     uint64_t row_bytes;
     uint64_t bytes; /* with as many rows as a block has tokens */
@@ -161,7 +166,7 @@ struct wp_ll_network {
     /* Memory of the network, and where it is on every rank. At first words, then: */
     char *memory;
     uint64_t place;
-    uint64_t heads_offset, rows_offset, answers_offset;
+    uint64_t heads_offset, rows_offset, messages_offset, answers_offset;
     /* [WP_LL_NUM_MAILS][halves][num_ranks][num_blocks] words of what has arrived, before that which comes next */
     uint64_t *taken;
     /* With masks: [WP_LL_NUM_MAILS][num_ranks][num_blocks] epochs of which the block has told */
@@ -171,11 +176,13 @@ struct wp_ll_network {
     const int32_t *node_of_rank; /* [num_ranks] */
     int32_t *
         relayed_rows; /* [max_tokens][num_nodes] which of its block's rows for a node a token is; -1: none */
+    /* And with masks: [halves][num_ranks][num_blocks] which rows have come, straight or not */
+    struct wp_ll_range *ranges;
 };
 
 /* Where parts of an area begin: found once, by the host. */
 struct wp_ll_offsets {
-    uint64_t ranges, heads, rows, answers, messages, summands;
+    uint64_t ranges, heads, rows, answers, messages, brought, summands;
 };
 
 struct wp_low_latency {
@@ -214,9 +221,17 @@ WP_FN uint64_t wp_ll_align(uint64_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* The last two only with masks: that a rank comes back, in two steps (low_latency_unmask.c), and how often
- * it has said that it waits, in one word for all its blocks (low_latency_masks.h). */
-enum wp_ll_words { WP_LL_ARRIVED, WP_LL_ROOM, WP_LL_RETURNED, WP_LL_WAITS, WP_LL_NUM_WORDS };
+/* The last three only with masks: that a rank comes back, in two steps (low_latency_unmask.c), how often it has said
+ * that it waits, in one word for all its blocks (low_latency_masks.h), and that a partner has relayed rows
+ * (low_latency_detours.h). */
+enum wp_ll_words {
+    WP_LL_ARRIVED,
+    WP_LL_ROOM,
+    WP_LL_RETURNED,
+    WP_LL_WAITS,
+    WP_LL_BROUGHT,
+    WP_LL_NUM_WORDS
+};
 
 WP_FN uint64_t wp_ll_words_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
@@ -255,19 +270,31 @@ WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan)
                        plan->answer_bytes);
 }
 
-/* Whether partners relay answers, too: of each row the sum of those of their node (low_latency_node_sums.h). */
+/* Whether a token's sum is one of sums of nodes. */
 WP_FN int wp_ll_has_node_sums(const struct wp_ll_plan *plan)
 {
     return WP_LL_HAS_NODES(plan) && plan->message.num_sources > 0 && !plan->answers_are_rows;
+}
+
+/* Whether rows that partners relay can also go straight (low_latency_detours.h). */
+WP_FN int wp_ll_has_detours(const struct wp_ll_plan *plan)
+{
+    return WP_LL_HAS_NODES(plan) && plan->message.num_brought > 0;
+}
+
+/* Whether partners make the sums of their nodes (low_latency_node_sums.h); else owners do. */
+WP_FN int wp_ll_partners_sum(const struct wp_ll_plan *plan)
+{
+    return wp_ll_has_node_sums(plan) && !wp_ll_has_detours(plan);
 }
 
 /* Slots of a half for the answers to rows that this rank has relayed: of each row one behind the other, in the order of
  * the ranks. */
 WP_FN int32_t wp_ll_num_summands(const struct wp_ll_plan *plan)
 {
-    return wp_ll_has_node_sums(plan) ? plan->message.num_sources * plan->num_blocks *
-                                           plan->block_tokens * plan->message.row_ranks
-                                     : 0;
+    return wp_ll_partners_sum(plan) ? plan->message.num_sources * plan->num_blocks *
+                                          plan->block_tokens * plan->message.row_ranks
+                                    : 0;
 }
 
 WP_FN uint64_t wp_ll_summands_bytes(const struct wp_ll_plan *plan)
@@ -275,11 +302,27 @@ WP_FN uint64_t wp_ll_summands_bytes(const struct wp_ll_plan *plan)
     return (uint64_t)plan->num_halves * (uint64_t)wp_ll_num_summands(plan) * plan->answer_bytes;
 }
 
-/* Of a warp: a row of dtype that becomes logarithms, and behind it an answer. */
+/* Of how many nodes an owner makes sums, of a token, at most. */
+WP_FN uint64_t wp_ll_num_own_sums(const struct wp_ll_plan *plan)
+{
+    const int32_t num_nodes = wp_ll_has_detours(plan) ? plan->message.num_nodes : 1;
+    if (!wp_ll_has_node_sums(plan))
+        return 0;
+    return (uint64_t)(num_nodes < plan->num_topk ? num_nodes : plan->num_topk);
+}
+
+/* Of a warp: a row of dtype that becomes logarithms, and behind it answers. */
 WP_FN uint64_t wp_ll_sum_bytes(const struct wp_ll_plan *plan)
 {
     return wp_ll_align((uint64_t)plan->hidden << plan->element_bytes_log2) +
-           wp_ll_align(wp_ll_has_node_sums(plan) ? plan->answer_bytes : 0);
+           wp_ll_num_own_sums(plan) * wp_ll_align(plan->answer_bytes);
+}
+
+/* Slots for rows that partners bring. */
+WP_FN uint64_t wp_ll_brought_bytes(const struct wp_ll_plan *plan)
+{
+    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)plan->message.num_brought *
+                       (uint64_t)plan->max_tokens * plan->slot.bytes);
 }
 
 /* Of each source whose rows this rank may have to relay, and each of its blocks. */
@@ -293,7 +336,8 @@ WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks
 {
     return wp_ll_words_bytes(plan, num_ranks) + wp_ll_ranges_bytes(plan, num_ranks) +
            wp_ll_heads_bytes(plan, num_ranks) + wp_ll_rows_bytes(plan, num_ranks) +
-           wp_ll_answers_bytes(plan) + wp_ll_messages_bytes(plan) + wp_ll_summands_bytes(plan);
+           wp_ll_answers_bytes(plan) + wp_ll_messages_bytes(plan) + wp_ll_brought_bytes(plan) +
+           wp_ll_summands_bytes(plan);
 }
 
 WP_FN uint64_t wp_ll_half(const struct wp_ll_plan *plan, uint64_t number)
@@ -317,7 +361,8 @@ WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32
     offsets.rows = offsets.heads + wp_ll_heads_bytes(plan, num_ranks);
     offsets.answers = offsets.rows + wp_ll_rows_bytes(plan, num_ranks);
     offsets.messages = offsets.answers + wp_ll_answers_bytes(plan);
-    offsets.summands = offsets.messages + wp_ll_messages_bytes(plan);
+    offsets.brought = offsets.messages + wp_ll_messages_bytes(plan);
+    offsets.summands = offsets.brought + wp_ll_brought_bytes(plan);
     return offsets;
 }
 
@@ -373,6 +418,17 @@ WP_FN char *wp_ll_row(const struct wp_low_latency *ll, int32_t owner, uint64_t n
     return wp_ll_area(ll, owner) + wp_ll_row_offset(ll, number, source, row);
 }
 
+/* With detours: the same for a row that partners bring, of the i-th source that has such slots. */
+WP_FN char *wp_ll_brought_row(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
+                              int32_t i, int32_t row)
+{
+    const uint64_t idx =
+        (wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.message.num_brought + (uint64_t)i) *
+            (uint64_t)ll->plan.max_tokens +
+        (uint64_t)row;
+    return wp_ll_area(ll, owner) + ll->offsets.brought + idx * ll->plan.slot.bytes;
+}
+
 /* Without nodes: the slot of a choice, by the rank that answers it. */
 WP_FN int32_t wp_ll_answer_slot(const struct wp_ll_plan *plan, int32_t answering, int32_t place,
                                 int32_t choice)
@@ -408,11 +464,12 @@ WP_FN char *wp_ll_summand(const struct wp_low_latency *ll, int32_t owner, uint64
 /* ------------------------------------------------------------------ memory of this rank */
 
 /* What a block counts: for each rank rows, twice, and selections of its experts; with nodes also
- * answers, twice, and for each node the rows that are relayed there. */
+ * answers, twice, for each node the rows that are relayed there, and for each rank, with detours, whether they are. */
 WP_FN int32_t wp_ll_num_counters(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     const int32_t num_experts = plan->is_by_expert ? plan->max_local_experts : 0;
-    return num_ranks * (2 + num_experts + (WP_LL_HAS_NODES(plan) ? 2 : 0)) +
+    const int32_t num_of_nodes = WP_LL_HAS_NODES(plan) ? 2 + (wp_ll_has_detours(plan) ? 1 : 0) : 0;
+    return num_ranks * (2 + num_experts + num_of_nodes) +
            (WP_LL_HAS_NODES(plan) ? plan->message.num_nodes : 0);
 }
 

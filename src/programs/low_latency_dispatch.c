@@ -14,6 +14,7 @@
 
 #include "programs/low_latency_dispatch.h"
 
+#include "programs/low_latency_detours.h"
 #include "programs/low_latency_pack.h"
 #include "programs/low_latency_relay.h"
 #include "programs/low_latency_routes.h"
@@ -36,10 +37,12 @@ WP_FN char *slot_of(const struct wp_ll_sender *sender, int32_t token, int32_t k)
 {
     const struct wp_low_latency *ll = &sender->args->ll;
     const struct wp_ll_choice *choice = &wp_ll_choices_of(sender, token)[k];
-    if (choice->row < 0 || wp_ll_is_masked(&ll->masks, choice->rank))
+    if (choice->row < 0)
         return NULL;
-    if (wp_ll_is_relayed(ll, choice->rank))
+    if (wp_ll_relays_to(sender, choice->rank))
         return wp_ll_relayed_slot(sender, token, k);
+    if (wp_ll_is_masked(&ll->masks, choice->rank))
+        return NULL;
     if (wp_ll_is_remote(ll, choice->rank))
         return ll->network.memory + staged_row(sender, choice->rank, choice->row);
     return wp_ll_row(ll, choice->rank, sender->number, ll->exchange.rank, choice->row);
@@ -112,9 +115,9 @@ WP_FN void send_choice(const struct wp_ll_sender *sender, int32_t token, int32_t
     char *slot = slot_of(sender, token, j);
     if (slot == NULL)
         return;
-    const int is_relayed = wp_ll_is_relayed(ll, choices[j].rank);
+    const int is_relayed = wp_ll_relays_to(sender, choices[j].rank);
     const int is_there = choices[k].rank == choices[j].rank ||
-                         (is_relayed && wp_ll_is_at_node_of(ll, choices, j, k));
+                         (is_relayed && wp_ll_is_in_message_of(sender, choices, j, k));
     const int64_t weight_idx = (int64_t)token * args->ll.plan.num_topk + k;
     const float weight = args->topk_weights == NULL ? 1.0f : args->topk_weights[weight_idx];
     ((int32_t *)(void *)(slot + at->experts_offset))[k] = is_there ? choices[k].local_expert : -1;
@@ -143,7 +146,7 @@ WP_FN void send_choices(const struct wp_ll_sender *sender, int32_t token)
     for (int32_t i = wp_lane_idx(warp); i < num_topk * num_topk; i += WP_WARP_SIZE)
         send_choice(sender, token, i / num_topk, i % num_topk);
     for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
-        const int32_t rank = wp_ll_answerer(ll, choices, k);
+        const int32_t rank = wp_ll_answerer(sender, choices, k);
         answering[k] = rank >= 0 && !wp_ll_is_masked(&ll->masks, rank) ? rank : WP_NO_RANK;
     }
 }
@@ -172,7 +175,7 @@ WP_FN void send_ranges(const struct wp_ll_sender *sender)
          rank += wp_ll_num_threads(warp)) {
         const int32_t first = sender->counters.firsts[rank];
         const struct wp_ll_range range = {first, sender->counters.rows[rank] - first};
-        if (wp_ll_is_relayed(ll, rank))
+        if (wp_ll_relays_to(sender, rank))
             *wp_ll_message_range(ll, wp_ll_staged_for(sender, rank),
                                  ll->network.nodes.local_idxs[rank]) = range;
         else if (!wp_ll_is_remote(ll, rank) && !wp_ll_is_masked(&ll->masks, rank))
@@ -181,7 +184,8 @@ WP_FN void send_ranges(const struct wp_ll_sender *sender)
     }
 }
 
-/* By all warps, when the block has written its rows: puts those for other nodes. */
+/* By all warps, when the block has written its rows: puts those for other nodes; with detours tells the ranks whose rows
+ * are relayed so. The partner learns it by the message. */
 WP_FN void put_rows(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -189,14 +193,17 @@ WP_FN void put_rows(const struct wp_ll_sender *sender)
     const int32_t own = ll->exchange.rank;
     for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
         const int32_t rank = ll->network.ranks[i], first = sender->counters.firsts[rank];
-        if (wp_ll_warp_masks(warp, ll, rank))
+        const int is_relayed = wp_ll_relays_to(sender, rank);
+        if (wp_ll_warp_masks(warp, ll, rank) || (is_relayed && wp_ll_is_relayed_by(ll, rank)))
             continue;
-        const struct wp_ll_range range = {first, sender->counters.rows[rank] - first};
+        const int32_t num_rows = sender->counters.rows[rank] - first;
+        const struct wp_ll_range range = {first, is_relayed ? num_rows | wp_ll_brought_flag(ll)
+                                                            : num_rows};
         const struct wp_ll_put put = {
             rank,
             staged_row(sender, rank, first),
             wp_ll_row_offset(ll, sender->number, own, first),
-            (uint64_t)range.num_rows * ll->plan.slot.bytes,
+            is_relayed ? 0 : (uint64_t)num_rows * ll->plan.slot.bytes,
             wp_ll_network_arrived(ll, WP_LL_ROWS, sender->number, own, wp_block_idx(warp)),
             wp_ll_range_word(ll, range)};
         wp_ll_post(warp, ll, &put);
@@ -235,7 +242,7 @@ WP_FN void send_heads(const struct wp_ll_sender *sender)
         const int32_t *counts = sender->counters.experts + (int64_t)rank * max_local;
         if (wp_ll_warp_masks(warp, ll, rank))
             continue;
-        if (wp_ll_is_relayed(ll, rank))
+        if (wp_ll_is_brought(ll, WP_LL_ROWS, rank))
             wp_ll_stage_head(sender, rank, counts);
         else if (wp_ll_is_remote(ll, rank))
             put_head(sender, rank, counts);
@@ -257,6 +264,8 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
     if (wp_warp_idx(warp) == wp_num_warps(warp) - 1) /* for all, while they find routes */
         status = wp_ll_await_all(run, WP_LL_ROOM, WP_LL_ROWS,
                                  wp_ll_number_before(run, sender.number), NULL);
+    if (wp_ll_has_detours(plan)) /* around those for whom that was in vain */
+        status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     wp_ll_find_routes(&sender);
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)
@@ -272,7 +281,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
         wp_block_sync(warp);
         if (plan->message.num_sources > 0)
             wp_ll_put_messages(&sender);
-        else
+        if (plan->message.num_sources == 0 || wp_ll_has_detours(plan))
             put_rows(&sender);
     }
     wp_ll_tell_arrived(run, WP_LL_ROWS, sender.number);
@@ -308,8 +317,12 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         status = wp_ll_relay(run, taker.number); /* first, since others wait for it */
     if (plan->is_by_expert && status == WP_STATUS_OK)
         status = prepare_packing(&taker);
+    if (wp_ll_has_detours(plan) && status == WP_STATUS_OK)
+        status = wp_ll_await_block(run, WP_LL_BROUGHT, WP_LL_ROWS, taker.number);
     if (status == WP_STATUS_OK)
         status = wp_ll_await_block(run, WP_LL_ARRIVED, WP_LL_ROWS, taker.number);
+    if (wp_ll_has_detours(plan) && status == WP_STATUS_OK)
+        wp_ll_take_brought(&taker);
     if (status == WP_STATUS_OK) {
         wp_admit_next(warp); /* all ranks have started */
         if (plan->is_by_expert)

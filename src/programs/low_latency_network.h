@@ -46,13 +46,19 @@ WP_FN int wp_ll_is_relayed(const struct wp_low_latency *ll, int32_t rank)
 /* The same of answers, where the node is that they come from. */
 WP_FN int wp_ll_is_summed(const struct wp_low_latency *ll, int32_t rank)
 {
-    return wp_ll_is_relayed(ll, rank) && wp_ll_has_node_sums(&ll->plan);
+    return wp_ll_is_relayed(ll, rank) && wp_ll_partners_sum(&ll->plan);
 }
 
-/* Whether what comes of a rank's mail is told in a word of the network. Rows that are relayed are not. */
+/* Whether the partner alone tells of a rank's mail. */
+WP_FN int wp_ll_is_brought(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
+{
+    return mail == WP_LL_ROWS && !wp_ll_has_detours(&ll->plan) && wp_ll_is_relayed(ll, rank);
+}
+
+/* Whether what comes of a rank's mail is told in a word of the network. */
 WP_FN int wp_ll_is_put(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
 {
-    return wp_ll_is_remote(ll, rank) && !(mail == WP_LL_ROWS && wp_ll_is_relayed(ll, rank));
+    return wp_ll_is_remote(ll, rank) && !wp_ll_is_brought(ll, mail, rank);
 }
 
 /* Who relays in a node what a rank of another one sends, and answers it: the rank with the same index; where there are
@@ -63,10 +69,16 @@ WP_FN int32_t wp_ll_partner(const struct wp_low_latency *ll, int32_t rank, int32
     return wp_node_rank(nodes, node, nodes->local_idxs[rank] % nodes->sizes[node]);
 }
 
-/* Whether this rank relays what `rank` of another node sends. */
+/* Who relays to this one what a rank of another node sends. */
+WP_FN int32_t wp_ll_bringer(const struct wp_low_latency *ll, int32_t rank)
+{
+    return wp_ll_partner(ll, rank, ll->network.nodes.node);
+}
+
+/* Whether it is this one. */
 WP_FN int wp_ll_relays_for(const struct wp_low_latency *ll, int32_t rank)
 {
-    return wp_ll_partner(ll, rank, ll->network.nodes.node) == ll->exchange.rank;
+    return wp_ll_bringer(ll, rank) == ll->exchange.rank;
 }
 
 /* Whether `rank` of another node relays what this one sends. */
@@ -75,29 +87,47 @@ WP_FN int wp_ll_is_relayed_by(const struct wp_low_latency *ll, int32_t rank)
     return wp_ll_partner(ll, ll->exchange.rank, ll->network.node_of_rank[rank]) == rank;
 }
 
+/* Whether partners alone get or send a mail of ranks of other nodes. */
+WP_FN int wp_ll_is_of_partners(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
+{
+    if (mail == WP_LL_ANSWERS)
+        return wp_ll_is_summed(ll, rank);
+    return wp_ll_is_relayed(ll, rank) && (mail == WP_LL_RELAYS || !wp_ll_has_detours(&ll->plan));
+}
+
 /* Whether this rank puts mail to another one of another node: rows to those who relay them, sums of answers to those
  * whose rows it has relayed. */
 WP_FN int wp_ll_puts_to(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
 {
-    if (mail == WP_LL_ANSWERS)
-        return !wp_ll_is_summed(ll, rank) || wp_ll_relays_for(ll, rank);
-    return !wp_ll_is_relayed(ll, rank) || wp_ll_is_relayed_by(ll, rank);
+    if (!wp_ll_is_of_partners(ll, mail, rank))
+        return 1;
+    return mail == WP_LL_ANSWERS ? wp_ll_relays_for(ll, rank) : wp_ll_is_relayed_by(ll, rank);
 }
 
 /* Whether the other one puts to this rank. */
 WP_FN int wp_ll_gets_puts_of(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
 {
-    if (mail == WP_LL_ANSWERS)
-        return !wp_ll_is_summed(ll, rank) || wp_ll_is_relayed_by(ll, rank);
-    return !wp_ll_is_relayed(ll, rank) || wp_ll_relays_for(ll, rank);
+    if (!wp_ll_is_of_partners(ll, mail, rank))
+        return 1;
+    return mail == WP_LL_ANSWERS ? wp_ll_is_relayed_by(ll, rank) : wp_ll_relays_for(ll, rank);
 }
 
-/* Who tells this rank that the rows of `rank` have come. */
-WP_FN int32_t wp_ll_bringer(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
+/* Whether a rank tells this one of such at all. */
+WP_FN int wp_ll_is_told_by(const struct wp_low_latency *ll, enum wp_ll_words words,
+                           enum wp_ll_mail mail, int32_t rank)
 {
-    return mail == WP_LL_ROWS && wp_ll_is_relayed(ll, rank)
-               ? wp_ll_partner(ll, rank, ll->network.nodes.node)
-               : rank;
+    const int is_remote = wp_ll_is_remote(ll, rank);
+    if (words == WP_LL_ROOM)
+        return wp_ll_puts_to(ll, mail, rank);
+    if (words == WP_LL_ARRIVED && mail != WP_LL_ROWS) /* rows come of all, some by partners */
+        return (is_remote || mail != WP_LL_RELAYS) && wp_ll_gets_puts_of(ll, mail, rank);
+    return words != WP_LL_BROUGHT || !is_remote;
+}
+
+/* Who tells this rank that a rank's mail has come. */
+WP_FN int32_t wp_ll_teller(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
+{
+    return wp_ll_is_brought(ll, mail, rank) ? wp_ll_bringer(ll, rank) : rank;
 }
 
 /* ------------------------------------------------------------------ memory of the network */
@@ -218,7 +248,7 @@ WP_FN uint64_t wp_ll_staged_message(const struct wp_low_latency *ll, uint64_t nu
     const uint64_t idx =
         wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
     const uint64_t num_others = (uint64_t)ll->plan.message.num_nodes - 1;
-    return ll->network.rows_offset +
+    return ll->network.messages_offset +
            (idx * num_others + (uint64_t)wp_ll_hops_to(&ll->network.nodes, node) - 1) *
                ll->plan.message.bytes;
 }
@@ -278,12 +308,22 @@ WP_FN uint64_t *wp_ll_taken(const struct wp_low_latency *ll, enum wp_ll_mail mai
            (uint64_t)rank * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
 }
 
-/* By how much the word has grown with what has come last. */
+/* By how much the word has grown with what has come last. Of answers: */
+enum {
+    WP_LL_ANSWERED = 1,
+    WP_LL_NO_ANSWERS = 2 /* to rows that have not come (low_latency_detours.h) */
+};
 WP_FN uint64_t wp_ll_told_value(const struct wp_low_latency *ll, enum wp_ll_mail mail,
                                 uint64_t number, int32_t rank, int32_t block)
 {
     return *wp_ll_own_word(ll, wp_ll_network_arrived(ll, mail, number, rank, block)) -
            *wp_ll_taken(ll, mail, number, rank, block);
+}
+
+/* With detours, beside the number of rows in a word of rows: the partner brings them. */
+WP_FN int32_t wp_ll_brought_flag(const struct wp_low_latency *ll)
+{
+    return wp_ll_has_detours(&ll->plan) ? 1 << (ll->network.range_bits - 1) : 0;
 }
 
 /* What the word of rows is added, so that it grows even where there are none. */
@@ -292,7 +332,7 @@ WP_FN uint64_t wp_ll_range_word(const struct wp_low_latency *ll, struct wp_ll_ra
     return ((uint64_t)range.first << ll->network.range_bits | (uint64_t)range.num_rows) + 1;
 }
 
-/* Of rows that have come. */
+/* Of rows that have come, as their word has it. */
 WP_FN struct wp_ll_range wp_ll_remote_range(const struct wp_low_latency *ll, uint64_t number,
                                             int32_t source, int32_t block)
 {

@@ -24,7 +24,7 @@ WP_FN void wp_ll_tell_num_rows(const struct wp_ll_taker *taker)
         return;
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
-        if (wp_ll_has_masks(&ll->masks) && wp_ll_missing(taker->run)[rank] != 0)
+        if (wp_ll_is_missing(taker->run, rank))
             continue; /* wp_ll_tell_missing */
         const struct wp_ll_range range = wp_ll_range(ll, taker->number, rank, last);
         taker->args->num_rows_per_rank[rank] = range.first + range.num_rows;
@@ -56,7 +56,7 @@ WP_FN enum wp_status wp_ll_take_head_once(const struct wp_ll_taker *taker, int32
     const struct wp_low_latency *ll = &taker->args->ll;
     const char *head = wp_ll_head(ll, ll->exchange.rank, taker->number, site->rank);
     struct wp_wait_site brought = *site;
-    brought.rank = wp_ll_bringer(ll, WP_LL_ROWS, site->rank);
+    brought.rank = wp_ll_teller(ll, WP_LL_ROWS, site->rank);
     return wp_ll_is_put(ll, WP_LL_ROWS, site->rank)
                ? wp_ll_take_remote_head(taker, counts, site)
                : wp_tagged_take_relaxed(taker->run->op.warp, head, counts,

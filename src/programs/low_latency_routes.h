@@ -14,6 +14,7 @@ struct wp_ll_counters {
     int32_t *answers;       /* [num_ranks] to this block, */
     int32_t *first_answers; /* and the first one's slot among those of the block */
     int32_t *relayed;       /* [num_nodes] rows of the block that are relayed there */
+    int32_t *is_relayed;    /* [num_ranks] with detours: whether those for a rank are */
 };
 
 struct wp_ll_sender {
@@ -53,9 +54,15 @@ WP_FN struct wp_ll_counters wp_ll_counters_of(struct wp_warp *warp, const struct
                               ll->counters + (int64_t)wp_block_idx(warp) * num_counters);
     const int64_t num_ranks = ll->exchange.num_ranks;
     int32_t *answers = firsts + 2 * num_ranks;
-    const struct wp_ll_counters counters = {
-        firsts,  firsts + num_ranks,  answers + (WP_LL_HAS_NODES(&ll->plan) ? 2 * num_ranks : 0),
-        answers, answers + num_ranks, firsts + num_counters - ll->plan.message.num_nodes};
+    int32_t *relayed = firsts + num_counters - ll->plan.message.num_nodes;
+    const struct wp_ll_counters counters = {firsts,
+                                            firsts + num_ranks,
+                                            answers +
+                                                (WP_LL_HAS_NODES(&ll->plan) ? 2 * num_ranks : 0),
+                                            answers,
+                                            answers + num_ranks,
+                                            relayed,
+                                            relayed - num_ranks};
     return counters;
 }
 
@@ -167,38 +174,51 @@ WP_FN void wp_ll_count_before(const struct wp_ll_sender *sender)
 
 /* ------------------------------------------------------------------ answers, with nodes */
 
-WP_FN int wp_ll_is_of_node(const struct wp_low_latency *ll, int32_t rank, int32_t node)
+/* Whether the block's rows for a rank are relayed. */
+WP_FN int wp_ll_relays_to(const struct wp_ll_sender *sender, int32_t rank)
 {
-    return rank >= 0 && ll->network.node_of_rank[rank] == node;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    return wp_ll_is_relayed(ll, rank) &&
+           (!wp_ll_has_detours(&ll->plan) || sender->counters.is_relayed[rank] != 0);
 }
 
-WP_FN int wp_ll_is_at_node_of(const struct wp_low_latency *ll, const struct wp_ll_choice *choices,
-                              int32_t j, int32_t k)
+/* Whether a choice's row is in the message for a node. */
+WP_FN int wp_ll_is_in_message(const struct wp_ll_sender *sender, int32_t rank, int32_t node)
 {
-    return wp_ll_is_of_node(ll, choices[k].rank, ll->network.node_of_rank[choices[j].rank]);
+    return rank >= 0 && sender->args->ll.network.node_of_rank[rank] == node &&
+           wp_ll_relays_to(sender, rank);
 }
 
-/* Whether no choice before is at the same node. */
-WP_FN int wp_ll_is_first_at_node(const struct wp_low_latency *ll,
-                                 const struct wp_ll_choice *choices, int32_t k)
+/* Whether it is in the same as that of choice j, which is in one. */
+WP_FN int wp_ll_is_in_message_of(const struct wp_ll_sender *sender,
+                                 const struct wp_ll_choice *choices, int32_t j, int32_t k)
+{
+    return wp_ll_is_in_message(sender, choices[k].rank,
+                               sender->args->ll.network.node_of_rank[choices[j].rank]);
+}
+
+/* Whether that of no choice before is. */
+WP_FN int wp_ll_is_first_in_message(const struct wp_ll_sender *sender,
+                                    const struct wp_ll_choice *choices, int32_t k)
 {
     for (int32_t before = 0; before < k; before++)
-        if (wp_ll_is_at_node_of(ll, choices, k, before))
+        if (wp_ll_is_in_message_of(sender, choices, k, before))
             return 0;
     return 1;
 }
 
 /* Who sends the answer that is to choice k, of several the first one; WP_NO_RANK: it comes with an earlier choice's, or
  * none does. */
-WP_FN int32_t wp_ll_answerer(const struct wp_low_latency *ll, const struct wp_ll_choice *choices,
+WP_FN int32_t wp_ll_answerer(const struct wp_ll_sender *sender, const struct wp_ll_choice *choices,
                              int32_t k)
 {
+    const struct wp_low_latency *ll = &sender->args->ll;
     const int32_t rank = choices[k].rank;
     if (rank < 0 || (!ll->plan.answers_are_rows && !wp_ll_is_summed(ll, rank)))
         return choices[k].row >= 0 ? rank : WP_NO_RANK;
     if (ll->plan.answers_are_rows)
         return rank;
-    return wp_ll_is_first_at_node(ll, choices, k)
+    return wp_ll_is_first_in_message(sender, choices, k)
                ? wp_ll_partner(ll, ll->exchange.rank, ll->network.node_of_rank[rank])
                : WP_NO_RANK;
 }
@@ -222,7 +242,7 @@ WP_FN void wp_ll_number_answers(const struct wp_ll_sender *sender, int32_t token
     const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
     int32_t *slots = wp_ll_answer_slots(ll, sender->number, token);
     for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
-        const int32_t rank = wp_ll_answerer(ll, choices, k);
+        const int32_t rank = wp_ll_answerer(sender, choices, k);
         slots[k] = -1;
         if (rank >= 0)
             slots[k] = sender->counters.answers[rank] +
@@ -232,7 +252,7 @@ WP_FN void wp_ll_number_answers(const struct wp_ll_sender *sender, int32_t token
     for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE)
         if (slots[k] >= 0 &&
             !(are_rows && wp_ll_count_same_rank(choices, choices[k].rank, k + 1, num_topk) > 0))
-            sender->counters.answers[wp_ll_answerer(ll, choices, k)] = slots[k] + 1;
+            sender->counters.answers[wp_ll_answerer(sender, choices, k)] = slots[k] + 1;
     wp_warp_sync(warp);
 }
 
@@ -264,7 +284,7 @@ WP_FN void wp_ll_place_answers(const struct wp_ll_sender *sender)
         for (int32_t k = wp_lane_idx(warp); k < ll->plan.num_topk; k += WP_WARP_SIZE) {
             if (slots[k] < 0)
                 continue;
-            const int32_t rank = wp_ll_answerer(ll, choices, k);
+            const int32_t rank = wp_ll_answerer(sender, choices, k);
             slots[k] = wp_ll_stays(ll, rank) ? choices[k].row
                                              : slots[k] + first_of_block + rank * at->rank_stride +
                                                    sender->counters.first_answers[rank];
@@ -285,7 +305,7 @@ WP_FN void wp_ll_number_relayed(const struct wp_ll_sender *sender, int32_t token
          node += WP_WARP_SIZE) {
         int is_wanted = 0;
         for (int32_t k = 0; k < ll->plan.num_topk && node != ll->network.nodes.node; k++)
-            is_wanted |= wp_ll_is_of_node(ll, choices[k].rank, node);
+            is_wanted |= wp_ll_is_in_message(sender, choices[k].rank, node);
         rows[node] = is_wanted ? sender->counters.relayed[node]++ : -1;
     }
 }
@@ -322,6 +342,21 @@ WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
             wp_ll_answer_slots(&sender->args->ll, sender->number, token)[k] = choices[k].row;
 }
 
+/* By all warps: to whom rows are relayed in this launch. */
+WP_FN void wp_ll_choose_relayed(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const struct wp_ll_masks *masks = &ll->masks;
+    for (int32_t rank = wp_ll_thread_idx(warp); rank < ll->exchange.num_ranks;
+         rank += wp_ll_num_threads(warp))
+        sender->counters.is_relayed[rank] =
+            wp_ll_is_relayed(ll, rank) && wp_load_relaxed(&masks->detours[rank]) == 0 &&
+            !wp_ll_is_masked(masks, rank) &&
+            !wp_ll_is_masked(masks,
+                             wp_ll_partner(ll, ll->exchange.rank, ll->network.node_of_rank[rank]));
+}
+
 /* By all warps, which meet afterwards. Tokens are numbered one after the other, of which a block has
  * few. */
 WP_FN void wp_ll_find_routes(const struct wp_ll_sender *sender)
@@ -335,6 +370,8 @@ WP_FN void wp_ll_find_routes(const struct wp_ll_sender *sender)
     wp_ll_find_choices(sender);
     wp_block_sync(warp);
     wp_ll_count_before(sender);
+    if (wp_ll_has_detours(&ll->plan))
+        wp_ll_choose_relayed(sender);
     wp_block_sync(warp);
     if (wp_warp_idx(warp) == 0) {
         for (int32_t rank = wp_lane_idx(warp); rank < num_ranks; rank += WP_WARP_SIZE)

@@ -20,6 +20,7 @@ struct plan {
     int signal;
     int in_phases;
     int32_t num_nodes; /* virtual ones */
+    weft_ll_route route;
     int32_t victim;
     uint64_t seed;
 };
@@ -166,7 +167,10 @@ static int open(struct stand *stand, struct ranks_context *context)
     config.num_nodes = plan->num_nodes;
     *stand = (struct stand){.problem = plan->problem};
     stand->problem.cuts = stand->cuts;
-    return ranks_warm_up(context) || ll_seat_open(&stand->seat, context, &stand->problem, &config);
+    if (ranks_warm_up(context) || ll_seat_open(&stand->seat, context, &stand->problem, &config))
+        return 1;
+    stand->seat.suspect = plan->victim;
+    return 0;
 }
 
 /* What else waits for the dead rank fails, by its name. */
@@ -231,6 +235,7 @@ static int come_back(struct stand *stand)
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         stand->cuts[rank] = 0;
     stand->has_lost = 0;
+    seat->suspect = LL_SEAT_NOBODY;
     for (int32_t step = 0; step < STEPS_WITHOUT; step++)
         if (run_step(stand, step, (seat->context->rank + 1) % NUM_RANKS))
             return 1;
@@ -273,43 +278,58 @@ static void run(struct plan plan)
                          .answer = answer,
                          .answers_in_slots = !is_by_expert && answer == WEFT_LL_ANSWER_IN_SLOTS,
                          .num_results = 1 + (int32_t)(plan.seed / 2 % 2),
+                         .route = plan.route,
+                         .node_ranks = NUM_RANKS / plan.num_nodes,
                          .on_missing = WEFT_LL_MASK,
                          .missing_ms = plan.signal == SIGKILL ? 0 : tests_deadline_ms(1000)};
     struct ranks_options options = victim_options(
         NUM_RANKS, plan.signal == SIGKILL ? 1u << plan.victim : 0, &plan, sizeof plan);
     options.shared_bytes = sizeof(struct shared);
     if (ranks_run_with(&options, plan.signal == SIGKILL ? survive_a_death : survive_a_stall) != 0)
-        fail_msg("signal %d, in phases %d, victim %d, seed %llu, %d nodes", plan.signal,
-                 plan.in_phases, plan.victim, (unsigned long long)plan.seed, plan.num_nodes);
+        fail_msg("signal %d, in phases %d, victim %d, seed %llu, %d nodes, route %d", plan.signal,
+                 plan.in_phases, plan.victim, (unsigned long long)plan.seed, plan.num_nodes,
+                 plan.route);
 }
 
-static void run_seeds(int signal, int32_t num_nodes, int32_t num_seeds)
+static void run_seeds(int signal, int32_t num_nodes, weft_ll_route route, int32_t num_seeds)
 {
     for (int32_t seed = 0; seed < num_seeds; seed++)
         run((struct plan){.signal = signal,
                           .in_phases = seed / 2 % 2,
                           .num_nodes = num_nodes,
+                          .route = route,
                           .victim = (seed + seed / 4) % NUM_RANKS,
                           .seed = (uint64_t)seed});
 }
 
 TEST(decoding_goes_on_without_a_killed_rank)
 {
-    run_seeds(SIGKILL, 1, tests_rounds(tests_grid_size(16, 4), 4));
+    run_seeds(SIGKILL, 1, WEFT_LL_STRAIGHT, tests_rounds(tests_grid_size(16, 4), 4));
 }
 
 TEST(decoding_goes_on_without_a_killed_rank_of_another_node)
 {
-    run_seeds(SIGKILL, 2, tests_rounds(tests_grid_size(8, 2), 2));
-    run_seeds(SIGKILL, NUM_RANKS, tests_rounds(tests_grid_size(4, 1), 1));
+    run_seeds(SIGKILL, 2, WEFT_LL_STRAIGHT, tests_rounds(tests_grid_size(8, 2), 2));
+    run_seeds(SIGKILL, NUM_RANKS, WEFT_LL_STRAIGHT, tests_rounds(tests_grid_size(4, 1), 1));
 }
 
 TEST(a_stopped_rank_comes_back)
 {
-    run_seeds(SIGSTOP, 1, tests_rounds(tests_grid_size(6, 2), 2));
+    run_seeds(SIGSTOP, 1, WEFT_LL_STRAIGHT, tests_rounds(tests_grid_size(6, 2), 2));
 }
 
 TEST(a_stopped_rank_of_another_node_comes_back)
 {
-    run_seeds(SIGSTOP, 2, tests_rounds(tests_grid_size(2, 1), 1));
+    run_seeds(SIGSTOP, 2, WEFT_LL_STRAIGHT, tests_rounds(tests_grid_size(2, 1), 1));
+}
+
+/* Each rank relays for one of the other node. */
+TEST(decoding_goes_on_without_a_killed_rank_that_relays)
+{
+    run_seeds(SIGKILL, 2, WEFT_LL_RELAYED, tests_rounds(tests_grid_size(16, 4), 2));
+}
+
+TEST(a_stopped_rank_that_relays_comes_back)
+{
+    run_seeds(SIGSTOP, 2, WEFT_LL_RELAYED, tests_rounds(tests_grid_size(6, 2), 1));
 }

@@ -118,6 +118,32 @@ int ll_are_cut(const struct ll_case *problem, int32_t a, int32_t b)
     return problem->cuts != NULL && (problem->cuts[a] >> b & 1) != 0;
 }
 
+static int32_t node_of(const struct ll_case *problem, int32_t rank)
+{
+    return problem->node_ranks > 0 ? (rank + problem->cut_ranks) / problem->node_ranks : 0;
+}
+
+/* Where a node's ranks begin. */
+static int32_t first_of(const struct ll_case *problem, int32_t node)
+{
+    int32_t rank = 0;
+    while (rank < problem->num_ranks && node_of(problem, rank) < node)
+        rank++;
+    return rank;
+}
+
+int ll_may_lack(const struct ll_case *problem, int32_t source, int32_t receiver, int32_t suspect)
+{
+    const int32_t node = node_of(problem, receiver), of_source = node_of(problem, source);
+    if (problem->route == WEFT_LL_STRAIGHT || node == of_source)
+        return 0;
+    const int32_t first = first_of(problem, node);
+    const int32_t partner =
+        first + (source - first_of(problem, of_source)) % (first_of(problem, node + 1) - first);
+    return (ll_are_cut(problem, partner, receiver) && !ll_are_cut(problem, partner, source)) ||
+           partner == suspect || source == suspect || receiver == suspect;
+}
+
 static int32_t local_expert(const struct ll_case *problem, int32_t rank, int32_t expert)
 {
     int32_t num_before = 0;
@@ -216,8 +242,8 @@ void ll_open_oracle(struct ll_step_oracle *oracle, const struct ll_case *problem
     oracle->step = step;
     if (ll_oracle_open(&oracle->oracle, &config, &world, &content) != 0)
         abort(); /* as tests_alloc */
-    for (int32_t i = 0; i < problem->num_ranks && problem->node_ranks > 0; i++)
-        oracle->oracle.nodes[i] = (i + problem->cut_ranks) / problem->node_ranks;
+    for (int32_t i = 0; i < problem->num_ranks; i++)
+        oracle->oracle.nodes[i] = node_of(problem, i);
     for (int32_t source = 0; source < problem->num_ranks; source++)
         for (int32_t i = 0; i < num_tokens[source] * problem->num_topk; i++)
             ll_oracle_choices(&oracle->oracle, oracle->oracle.first_tokens[source])[i] =

@@ -79,19 +79,36 @@ static int check_rows(struct ll_seat *seat, const struct ll_checker *checker, ch
     return seat->context->failure[0] != '\0';
 }
 
-/* Who is cut off must be told as missing, and nobody else. */
-static int check_missing(struct ll_seat *seat, const char *call, const int32_t *told)
+/* Whose rows, or answers to whose rows, may lack. */
+enum call { DISPATCH, COMBINE };
+static int may_lack(const struct ll_seat *seat, enum call call, int32_t rank)
 {
+    const int32_t own = seat->context->rank;
+    return call == DISPATCH ? ll_may_lack(seat->problem, rank, own, seat->suspect)
+                            : ll_may_lack(seat->problem, own, rank, seat->suspect);
+}
+
+/* Who is cut off must be told as missing, and nobody else; notes whose rows lack. */
+static int check_missing(struct ll_seat *seat, enum call call, int32_t step)
+{
+    enum { MASKED = 1, LACKING = 2 };
+    const int32_t *told = seat->steps[step % 2].missing[call];
     int32_t missing[RANKS_MAX];
+    seat->lacking[call] = 0;
     if (seat->problem->on_missing == WEFT_LL_FAIL)
         return 0;
     RANK_CHECK_OK(seat->context,
                   weft_memory_copy(seat->comm, missing, told,
                                    (uint64_t)seat->problem->num_ranks * sizeof *missing));
     for (int32_t rank = 0; rank < seat->problem->num_ranks; rank++) {
-        const int is_cut = ll_are_cut(seat->problem, seat->context->rank, rank);
-        RANK_CHECK(seat->context, missing[rank] == (is_cut || rank == seat->half_there),
-                   "%s tells %d of rank %d", call, missing[rank], rank);
+        const int is_masked =
+            ll_are_cut(seat->problem, seat->context->rank, rank) || rank == seat->half_there;
+        if (missing[rank] == LACKING && !is_masked && may_lack(seat, call, rank))
+            seat->lacking[call] |= (uint64_t)1 << rank;
+        else
+            RANK_CHECK(seat->context, missing[rank] == (is_masked ? MASKED : 0),
+                       "%s tells %d of rank %d", call == DISPATCH ? "dispatch" : "combine",
+                       missing[rank], rank);
     }
     return 0;
 }
@@ -108,13 +125,13 @@ int ll_check_dispatched(struct ll_seat *seat, int32_t step)
         .tell = tell,
         .of = &dispatched};
     RANK_CHECK_OK(seat->context, weft_stream_synchronize(seat->stream));
-    if (find_received(seat, step, &checker.received))
+    if (find_received(seat, step, &checker.received) || check_missing(seat, DISPATCH, step))
         return 1;
+    checker.lacking = seat->lacking[DISPATCH];
     ll_open_oracle(&oracle, seat->problem, step, seat->context->rank);
     char *answer = tests_alloc(seat->row_bytes);
     RANK_CHECK_OK(seat->context, ll_check_counts(&checker));
-    const int failed = check_missing(seat, "dispatch", seat->steps[step % 2].missing[0]) ||
-                       check_rows(seat, &checker, answer);
+    const int failed = check_rows(seat, &checker, answer);
     tests_free(answer);
     ll_oracle_close(&oracle.oracle);
     return failed;
@@ -122,55 +139,63 @@ int ll_check_dispatched(struct ll_seat *seat, int32_t step)
 
 /* ---------------------------------------------------------------- combine */
 
-/* With the rank in doubt, which is cut off as the case has it. */
-static int check_sums(struct ll_seat *seat, int32_t step, struct ll_oracle *oracle,
-                      struct ll_oracle *with_all)
+/* Notes which tokens are what they are with these masks. */
+static int find_sums(struct ll_seat *seat, int32_t step, const struct ll_case *problem,
+                     unsigned char *are_right)
 {
-    const int64_t first = oracle->first_tokens[seat->context->rank];
-    const int64_t num_tokens = oracle->first_tokens[seat->context->rank + 1] - first;
     const char *out = seat->steps[step % 2].out;
     char *expected = tests_alloc(seat->row_bytes), *found = tests_alloc(seat->row_bytes);
-    for (int64_t token = 0; token < num_tokens; token++) {
+    struct ll_step_oracle oracle;
+    ll_open_oracle(&oracle, problem, step, seat->context->rank);
+    const int64_t *first = oracle.oracle.first_tokens + seat->context->rank;
+    for (int64_t token = 0; token < first[1] - first[0]; token++) {
         RANK_CHECK_OK(seat->context,
                       weft_memory_copy(seat->comm, found, out + (size_t)token * seat->row_bytes,
                                        seat->row_bytes));
-        if (with_all != NULL)
-            ll_oracle_fill_combined(with_all, first + token, expected);
-        if (with_all != NULL && memcmp(found, expected, seat->row_bytes) == 0)
-            continue;
-        ll_oracle_fill_combined(oracle, first + token, expected);
-        RANK_CHECK(seat->context, memcmp(found, expected, seat->row_bytes) == 0,
-                   "step %d: token %lld is not what its experts make of it: %g, not %g", step,
-                   (long long)token, (double)element_load(seat->problem->dtype, found, 0),
-                   (double)element_load(seat->problem->dtype, expected, 0));
+        ll_oracle_fill_combined(&oracle.oracle, first[0] + token, expected);
+        are_right[token] |= memcmp(found, expected, seat->row_bytes) == 0;
     }
+    ll_oracle_close(&oracle.oracle);
     tests_free(expected);
     tests_free(found);
     return 0;
 }
 
-int ll_check_combined(struct ll_seat *seat, int32_t step)
+/* A token may have the sum without any of the ranks in doubt, and those that lacked rows. */
+static int check_sums(struct ll_seat *seat, int32_t step, unsigned char *are_right)
 {
     const int32_t own = seat->context->rank;
+    const uint64_t in_doubt =
+        seat->lacking[COMBINE] |
+        (seat->in_doubt == LL_SEAT_NOBODY ? 0 : (uint64_t)1 << seat->in_doubt);
     struct ll_case problem = *seat->problem;
     uint64_t cuts[RANKS_MAX] = {0};
-    struct ll_step_oracle oracle, with_all;
-    RANK_CHECK_OK(seat->context, weft_stream_synchronize(seat->stream));
-    if (check_missing(seat, "combine", seat->steps[step % 2].missing[1]))
-        return 1;
-    ll_open_oracle(&oracle, seat->problem, step, own);
-    if (seat->in_doubt == LL_SEAT_NOBODY) {
-        const int failed = check_sums(seat, step, &oracle.oracle, NULL);
-        ll_oracle_close(&oracle.oracle);
-        return failed;
+    if (problem.cuts != NULL) {
+        memcpy(cuts, problem.cuts, (size_t)problem.num_ranks * sizeof *cuts);
+        problem.cuts = cuts;
     }
-    memcpy(cuts, problem.cuts, (size_t)problem.num_ranks * sizeof *cuts);
-    cuts[own] &= ~((uint64_t)1 << seat->in_doubt);
-    problem.cuts = cuts;
-    ll_open_oracle(&with_all, &problem, step, own);
-    const int failed = check_sums(seat, step, &oracle.oracle, &with_all.oracle);
-    ll_oracle_close(&with_all.oracle);
-    ll_oracle_close(&oracle.oracle);
+    for (uint64_t some = in_doubt;; some = (some - 1) & in_doubt) { /* all subsets */
+        cuts[own] = (cuts[own] & ~in_doubt) | some;
+        if (find_sums(seat, step, &problem, are_right))
+            return 1;
+        if (some == 0)
+            break;
+    }
+    for (int32_t token = 0; token < ll_num_tokens(&problem, step, own); token++)
+        RANK_CHECK(seat->context, are_right[token],
+                   "step %d: token %d is not what its experts make of it", step, token);
+    return 0;
+}
+
+int ll_check_combined(struct ll_seat *seat, int32_t step)
+{
+    RANK_CHECK_OK(seat->context, weft_stream_synchronize(seat->stream));
+    if (check_missing(seat, COMBINE, step))
+        return 1;
+    unsigned char *are_right = tests_alloc((size_t)seat->problem->max_tokens);
+    memset(are_right, 0, (size_t)seat->problem->max_tokens);
+    const int failed = check_sums(seat, step, are_right);
+    tests_free(are_right);
     return failed;
 }
 

@@ -164,9 +164,6 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, NUM_RANKS)
         return 1;
     CONFIG_REFUSED(WEFT_LL_BY_RANK, expert_capacity, 1, "expert_capacity");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, answer, WEFT_LL_ANSWER_ROWS, "answer");
-    weft_ll_config masked = config_of(WEFT_LL_BY_RANK);
-    masked.on_missing = WEFT_LL_MASK;
-    CHANGE_REFUSED(masked, route, WEFT_LL_RELAYED, "route is WEFT_LL_RELAYED");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, scale, WEFT_SCALE_UE8M0, "scale");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, group_elements, HIDDEN, "group_elements");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, on_missing, (weft_ll_on_missing)2, "on_missing");

@@ -346,8 +346,7 @@ static void draw_ll(struct shape *shape, struct rng *rng)
     for (int32_t round = 0; round < shape->num_rounds; round++)
         ll_draw_script(&shape->ll_scripts[round], &shape->ll_terms, shape->num_repeats, rng);
     draw_masks(shape, rng);
-    if (shape->ll_terms.on_missing == WEFT_LL_FAIL)
-        shape->ll_terms.route = (weft_ll_route)draw(rng, WEFT_LL_STRAIGHT, WEFT_LL_RELAYED);
+    shape->ll_terms.route = (weft_ll_route)draw(rng, WEFT_LL_STRAIGHT, WEFT_LL_RELAYED);
 }
 
 /* By numbers of its own, so that the others stay as they were. */

@@ -26,9 +26,9 @@ static int is_by_expert(const struct ll_checker *checker)
     return checker->oracle->config.layout == WEFT_LL_BY_EXPERT;
 }
 
-static int is_half_there(const struct ll_checker *checker, int32_t rank)
+static int is_in(uint64_t ranks, int32_t rank)
 {
-    return rank < 64 && (checker->half_there >> rank & 1) != 0;
+    return rank < 64 && (ranks >> rank & 1) != 0;
 }
 
 /* ---------------------------------------------------------------- counts */
@@ -37,7 +37,7 @@ static weft_result check_rank_counts(const struct ll_checker *checker)
 {
     for (int32_t rank = 0; rank < checker->oracle->num_ranks; rank++) {
         const int32_t expected =
-            is_half_there(checker, rank) ? 0 : ll_oracle_tokens_from(checker->oracle, rank);
+            is_in(checker->half_there, rank) ? 0 : ll_oracle_tokens_from(checker->oracle, rank);
         int32_t found;
         TRY(checker->read(checker->of, &found, &checker->received.rank_counts[rank], sizeof found));
         tell(checker, found == expected, "rows of rank %d: %d, not %d", rank, found, expected);
@@ -196,7 +196,7 @@ weft_result ll_check_row(const struct ll_checker *checker, const struct ll_row *
     const int64_t place = ll_oracle_place(checker->oracle, row);
     const char *difference = NULL;
     int32_t token;
-    if (place < 0 || is_half_there(checker, row->source))
+    if (place < 0 || is_in(checker->half_there | checker->lacking, row->source))
         return WEFT_OK;
     const struct ll_parts parts =
         is_by_expert(checker) ? parts_of_place(checker, place) : parts_in_slot(checker, row);
