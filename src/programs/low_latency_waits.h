@@ -242,7 +242,7 @@ WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_wo
            wp_ll_says_more(&wait.told, words))
         status = wp_ll_await_once(run, &wait);
     if (status == WP_STATUS_ABSENT)
-        wp_ll_mask_out(&ll->masks, wait.site.rank);
+        wp_ll_mask_out(&ll->masks, rank);
     if (wait.told.word != NULL && status == WP_STATUS_OK && words == WP_LL_ARRIVED &&
         mail == WP_LL_ANSWERS && wp_ll_lacks_answers(run, number, rank))
         status = WP_STATUS_ABSENT;
