@@ -208,7 +208,8 @@ int scenario_run(const struct scenario_request *request, struct scenario_outcome
     config.fault = request->fault;
     config.fault_rank = (int32_t)rng_below(&rng, (uint32_t)config.num_ranks);
     if (scenario.shape.ll_terms.on_missing == WEFT_LL_MASK) /* it may come back */
-        config.stall_ns = (int64_t)rng_below(&rng, 5 * TIMEOUT_MS) * 1000000;
+        config.stall_ns =
+            (int64_t)rng_below(&rng, 5 * TIMEOUT_MS) * 1000000 + 1; /* 0: not at all */
     config.fault_step = rng_below(&rng, (uint32_t)outcome->sim.num_steps);
     scenario.fault_rank = config.fault_rank;
     scenario.survivors_shape = scenario.shape;
