@@ -397,12 +397,13 @@ WEFT_API weft_result weft_ep_query_sizes(const weft_ep *ep, const weft_ep_size_a
  *   adds to it or nothing. A dead rank is missing at once, and its death is not the communicator's
  *   failure as long as that has a weft_ll with masks, but operations that wait for it fail. A masked
  *   rank that lives comes back by weft_ll_unmask, unless the network's connection to it was lost.
- *   With WEFT_LL_RELAYED the rows that a rank was to relay when it went missing are missing with it: to the
- *   rank that was to get them, of a source that is not masked. It counts them, but their contents are anything;
- *   the source gets nothing of what becomes of them, so that a token has all that this rank adds to it, or
- *   nothing; and missing_ranks tells both of it, the one in dispatch, the other in combine. From then on the
- *   source sends to this rank, or to all ranks of a node whose relay it has masked itself, as by WEFT_LL_STRAIGHT. Such
- *   rows lack in results of one step, or of those that are outstanding when the source is told.
+ *   With WEFT_LL_RELAYED the rows that a rank was to relay when it went missing lack at the ranks that were
+ *   to get them. These count them, but their contents are anything, by rank those of an earlier row; the source
+ *   gets nothing of what becomes of them, so that a token has all that such a rank adds to it, or nothing; and
+ *   missing_ranks tells both sides, the one in dispatch, the source in combine. From then on the source sends to
+ *   this rank as by WEFT_LL_STRAIGHT, and to all ranks of a node whose relay it has masked itself. So such rows
+ *   lack in one step, or in the two that were outstanding when the source was told; what weft_ll_release ends
+ *   tells it nothing.
  *
  * Semantics of [DeepEP 3] with these limits lifted: any hidden size, any placement and number of
  * experts and ranks, top-k up to 64, a repeatable order, no even number of calls in graphs.
