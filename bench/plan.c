@@ -6,30 +6,45 @@
 
 #include "workload/router.h"
 
-static int32_t owner_of(int32_t expert, int32_t num_experts, int32_t num_ranks)
+static const int32_t *choices_of(const struct plan *plan, int32_t source, int32_t token)
 {
-    int32_t rank = 0;
-    while ((int64_t)num_experts * (rank + 1) / num_ranks <= expert)
-        rank++;
-    return rank;
+    return plan->topk_idx + ((int64_t)source * plan->num_tokens + token) * plan->num_topk;
+}
+
+static struct ep_choice choose(const void *of, struct ep_token token, int32_t k)
+{
+    const struct plan *plan = of;
+    const int32_t expert = choices_of(plan, token.source, token.idx)[k];
+    if (expert == PLAN_NO_EXPERT)
+        return (struct ep_choice){.rank = -1};
+    const int32_t rank = ep_rank_of_expert(plan->num_experts, plan->num_ranks, expert);
+    return (struct ep_choice){
+        .rank = rank, .expert = expert, .local_expert = expert - plan_first_expert(plan, rank)};
+}
+
+static struct ep_problem problem_of(const struct plan *plan, int32_t num_nodes)
+{
+    return (struct ep_problem){.num_ranks = plan->num_ranks,
+                               .num_nodes = num_nodes,
+                               .num_experts = plan->num_experts,
+                               .num_topk = plan->num_topk,
+                               .expert_alignment = 1,
+                               .first_tokens = plan->first_tokens,
+                               .choose = choose,
+                               .of = plan};
 }
 
 static void place_rows(struct plan *plan)
 {
-    const int32_t num_tokens = plan->num_ranks * plan->num_tokens;
-    for (int32_t token = 0; token < num_tokens; token++) {
-        int32_t *rows = plan->rows + (int64_t)token * plan->num_ranks;
-        for (int32_t rank = 0; rank < plan->num_ranks; rank++)
-            rows[rank] = PLAN_NO_ROW;
-        for (int32_t k = 0; k < plan->num_topk; k++) {
-            const int32_t expert = plan->topk_idx[(int64_t)token * plan->num_topk + k];
-            if (expert == PLAN_NO_EXPERT)
-                continue;
-            const int32_t rank = owner_of(expert, plan->num_experts, plan->num_ranks);
-            if (rows[rank] == PLAN_NO_ROW)
-                rows[rank] = plan->num_recv[rank]++;
+    const struct ep_problem problem = problem_of(plan, 1);
+    for (int32_t source = 0; source < plan->num_ranks; source++)
+        for (int32_t i = 0; i < plan->num_tokens; i++) {
+            const struct ep_token token = {source, i};
+            int32_t *rows = plan->rows + ep_oracle_number(&problem, token) * plan->num_ranks;
+            for (int32_t rank = 0; rank < plan->num_ranks; rank++)
+                rows[rank] =
+                    ep_oracle_goes_to(&problem, token, rank) ? plan->num_recv[rank]++ : PLAN_NO_ROW;
         }
-    }
 }
 
 /* 0, or -1 when memory is short; on success plan->rows are still to be placed. */
@@ -41,11 +56,15 @@ static int alloc_tables(struct plan *plan)
     plan->topk_weights = malloc(num_tokens * topk * sizeof(float));
     plan->rows = malloc(num_tokens * (size_t)plan->num_ranks * sizeof(int32_t));
     plan->num_recv = calloc((size_t)plan->num_ranks, sizeof(int32_t));
-    if (plan->topk_idx != NULL && plan->topk_weights != NULL && plan->rows != NULL &&
-        plan->num_recv != NULL)
-        return 0;
-    plan_destroy(plan);
-    return -1;
+    plan->first_tokens = calloc((size_t)plan->num_ranks + 1, sizeof(int64_t));
+    if (plan->topk_idx == NULL || plan->topk_weights == NULL || plan->rows == NULL ||
+        plan->num_recv == NULL || plan->first_tokens == NULL) {
+        plan_destroy(plan);
+        return -1;
+    }
+    for (int32_t rank = 0; rank <= plan->num_ranks; rank++)
+        plan->first_tokens[rank] = (int64_t)rank * plan->num_tokens;
+    return 0;
 }
 
 static int alloc_plan(struct plan *plan, const struct bench_options *options, int32_t num_ranks)
@@ -91,11 +110,6 @@ int plan_init_for_partners(struct plan *plan, const struct bench_options *option
     }
     place_rows(plan);
     return 0;
-}
-
-static const int32_t *choices_of(const struct plan *plan, int32_t source, int32_t token)
-{
-    return plan->topk_idx + ((int64_t)source * plan->num_tokens + token) * plan->num_topk;
 }
 
 int plan_chooses(const struct plan *plan, int32_t source, int32_t token, int32_t expert)
@@ -165,6 +179,7 @@ void plan_destroy(struct plan *plan)
     free(plan->topk_weights);
     free(plan->rows);
     free(plan->num_recv);
+    free(plan->first_tokens);
     *plan = (struct plan){0};
 }
 
@@ -211,54 +226,42 @@ int64_t plan_check_received(const struct plan *plan, int32_t rank, const void *r
     return num_wrong;
 }
 
-struct sums { /* of a row's elements */
-    float *total, *node;
-    void *row; /* rounded */
+struct answering {
+    size_t hidden;
+    const float *x; /* what each rank that had the token answers: its row */
 };
 
-/* The row x of a token's owner comes back from every rank that had the token. A node without any
- * adds nothing; that the sum of the only node is rounded twice changes nothing. */
-static void add_nodes(const struct plan *plan, int32_t source, int32_t token, int32_t num_nodes,
-                      const float *x, struct sums *sums)
+static int read_answer(void *of, struct ep_token token, int32_t rank, float *values)
 {
-    const size_t hidden = plan->row_bytes / sizeof(uint16_t);
-    const int32_t node_size = plan->num_ranks / num_nodes;
-    memset(sums->total, 0, hidden * sizeof(float));
-    for (int32_t first = 0; first < plan->num_ranks; first += node_size) {
-        int32_t num_rows = 0;
-        for (int32_t rank = first; rank < first + node_size; rank++)
-            num_rows += plan_row(plan, source, token, rank) != PLAN_NO_ROW;
-        if (num_rows == 0)
-            continue;
-        memset(sums->node, 0, hidden * sizeof(float));
-        for (int32_t row = 0; row < num_rows; row++)
-            for (size_t h = 0; h < hidden; h++)
-                sums->node[h] += x[h];
-        elements_from_fp32(WEFT_BF16, sums->node, hidden, sums->row);
-        elements_to_fp32(WEFT_BF16, sums->row, hidden, sums->node);
-        for (size_t h = 0; h < hidden; h++)
-            sums->total[h] += sums->node[h];
-    }
-    elements_from_fp32(WEFT_BF16, sums->total, hidden, sums->row);
+    const struct answering *answering = of;
+    (void)token;
+    (void)rank;
+    memcpy(values, answering->x, answering->hidden * sizeof *values);
+    return 1;
 }
 
 int64_t plan_check_combined(const struct plan *plan, int32_t rank, int32_t num_nodes,
                             const void *combined)
 {
     const size_t hidden = plan->row_bytes / sizeof(uint16_t);
-    float *x = malloc(3 * hidden * sizeof(float));
-    struct sums sums = {.row = malloc(plan->row_bytes)};
-    int64_t num_wrong = x == NULL || sums.row == NULL ? -1 : 0;
+    const struct ep_problem problem = problem_of(plan, num_nodes);
+    float *x = malloc(4 * hidden * sizeof(float));
+    void *row = malloc(plan->row_bytes);
+    struct answering answering = {hidden, x};
+    const struct ep_answers answers = {
+        .num_values = (int64_t)hidden, .dtype = WEFT_BF16, .read = read_answer, .of = &answering};
+    int64_t num_wrong = x == NULL || row == NULL ? -1 : 0;
     for (int32_t token = 0; token < plan->num_tokens && num_wrong >= 0; token++) {
-        sums.total = x + hidden;
-        sums.node = x + 2 * hidden;
-        fill_row(plan, rank, token, sums.row);
-        elements_to_fp32(WEFT_BF16, sums.row, hidden, x);
-        add_nodes(plan, rank, token, num_nodes, x, &sums);
+        float *sum = x + hidden, *scratch = sum + hidden;
+        fill_row(plan, rank, token, row);
+        elements_to_fp32(WEFT_BF16, row, hidden, x);
+        memset(sum, 0, hidden * sizeof(float));
+        ep_oracle_combine(&problem, &answers, (struct ep_token){rank, token}, sum, scratch);
+        elements_from_fp32(WEFT_BF16, sum, hidden, row);
         const char *seen = (const char *)combined + (size_t)token * plan->row_bytes;
-        num_wrong += memcmp(seen, sums.row, plan->row_bytes) != 0;
+        num_wrong += memcmp(seen, row, plan->row_bytes) != 0;
     }
     free(x);
-    free(sums.row);
+    free(row);
     return num_wrong;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "options.h"
+#include "workload/ep_oracle.h"
 #include "workload/payload.h"
 #include "workload/trace.h"
 
@@ -18,6 +19,7 @@ struct plan {
     float *topk_weights; /* [all tokens][num_topk] */
     int32_t *rows;     /* [all tokens][num_ranks] row at that rank, in (source, token) order; -1 */
     int32_t *num_recv; /* [num_ranks] rows */
+    int64_t *first_tokens; /* [num_ranks + 1] */
 };
 
 enum { PLAN_NO_ROW = -1, PLAN_NO_EXPERT = -1 };
@@ -51,7 +53,7 @@ static inline int32_t plan_most_recv(const struct plan *plan)
 /* A rank has the experts from its first one up to that of rank + 1. */
 static inline int32_t plan_first_expert(const struct plan *plan, int32_t rank)
 {
-    return (int32_t)((int64_t)plan->num_experts * rank / plan->num_ranks);
+    return ep_first_expert(plan->num_experts, plan->num_ranks, rank);
 }
 int plan_chooses(const struct plan *plan, int32_t source, int32_t token, int32_t expert);
 

@@ -75,7 +75,7 @@ static int64_t choose(const struct ep_case *spec, struct rng *rng, const int64_t
     return contains(before, k, expert) ? -1 : expert; /* more choices than experts */
 }
 
-struct ep_oracle_tokens ep_case_tokens(const struct ep_case *spec, int32_t rank)
+struct ep_chosen ep_case_tokens(const struct ep_case *spec, int32_t rank)
 {
     const int32_t num_tokens = num_tokens_of_rank(spec, rank);
     const size_t num_choices = (size_t)num_tokens * (size_t)spec->num_topk;
@@ -89,7 +89,7 @@ struct ep_oracle_tokens ep_case_tokens(const struct ep_case *spec, int32_t rank)
             topk_weights[(int64_t)token * spec->num_topk + k] = rng_uniform(&rng);
         }
     }
-    return (struct ep_oracle_tokens){num_tokens, topk_idx, topk_weights};
+    return (struct ep_chosen){num_tokens, topk_idx, topk_weights};
 }
 
 struct ep_case ep_case_random(uint64_t seed, int32_t num_ranks, int32_t max_tokens)

@@ -3,7 +3,7 @@
  * inputs of all ranks and what the oracle makes of them. Made once, before the ranks start. */
 #pragma once
 
-#include "oracle/ep_oracle.h"
+#include "oracle/ep_experts.h"
 
 enum ep_tokens {
     EP_TOKENS_EQUAL,      /* max_tokens on every rank */
@@ -89,20 +89,20 @@ struct ep_case {
 
 struct ep_world {
     struct ep_case spec;
-    struct ep_oracle_problem problem;
-    struct ep_oracle_received *received; /* [num_ranks] */
-    void **topk_idx;                     /* [num_ranks] as the library gets them */
-    int64_t *first_token;                /* [num_ranks] global index of the rank's token 0 */
-    int32_t *ep_offsets, *ep_ranks;      /* the weft_ep's placement, if there are spare experts */
+    struct ep_experts experts;
+    struct ep_chosen *chosen; /* [num_ranks] */
+    struct ep_problem problem;
+    struct ep_received *received;   /* [num_ranks] */
+    void **topk_idx;                /* [num_ranks] as the library gets them */
+    int32_t *ep_offsets, *ep_ranks; /* the weft_ep's placement, if there are spare experts */
 };
 
 struct ep_world *ep_world_create(const struct ep_case *spec);
 /* The same with a copy of the given tokens [num_ranks]: spec's tokens and routing are unused. */
-struct ep_world *ep_world_create_from(const struct ep_case *spec,
-                                      const struct ep_oracle_tokens *tokens);
+struct ep_world *ep_world_create_from(const struct ep_case *spec, const struct ep_chosen *tokens);
 void ep_world_destroy(struct ep_world *world);
 
 /* The tokens of one rank; ids and weights are from tests_alloc. */
-struct ep_oracle_tokens ep_case_tokens(const struct ep_case *spec, int32_t rank);
+struct ep_chosen ep_case_tokens(const struct ep_case *spec, int32_t rank);
 /* A case with everything but seed, num_ranks and max_tokens drawn at random. */
 struct ep_case ep_case_random(uint64_t seed, int32_t num_ranks, int32_t max_tokens);

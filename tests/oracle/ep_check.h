@@ -5,6 +5,11 @@
 
 #include "oracle/ep_data.h"
 #include "oracle/ep_memory.h"
+#include "workload/ep_oracle_check.h"
+
+/* Which notes in the context what is wrong first. */
+struct ep_checker ep_checker_of(struct ep_rank *self);
+int ep_checker_failed(const struct ep_rank *self);
 
 enum ep_optional { EP_WITHOUT, EP_WITH };
 

@@ -16,6 +16,7 @@ enum { INPUT_X = 20, INPUT_WEIGHTS };
 struct reader {
     const struct ep_world *world;
     const struct ep_combine_shape *shape;
+    void *x; /* a row of the shape's, for what is expected */
 };
 
 static uint64_t row_key(const struct reader *reader, int32_t which)
@@ -23,25 +24,19 @@ static uint64_t row_key(const struct reader *reader, int32_t which)
     return rng_key(rng_key(reader->world->spec.seed, reader->shape->round), (uint64_t)which);
 }
 
-static int64_t global_token(const struct ep_world *world, int32_t rank, int32_t row_idx)
+/* Row of a token on the rank that answers it. */
+static void fill_x(const struct reader *reader, int32_t rank, struct ep_token token, void *x)
 {
-    const struct ep_oracle_row *row = &world->received[rank].rows[row_idx];
-    return world->first_token[row->source_rank] + row->token;
-}
-
-static void read_x(const void *of, int32_t rank, int32_t row_idx, void *x)
-{
-    const struct reader *reader = of;
     ep_data_values(row_key(reader, KEY_X + rank), reader->shape->values,
-                   global_token(reader->world, rank, row_idx), reader->shape->dtype, x,
+                   ep_oracle_number(&reader->world->problem, token), reader->shape->dtype, x,
                    reader->shape->hidden);
 }
 
-static void read_weights(const void *of, int32_t rank, int32_t row_idx, float *weights)
+static void fill_weights(const struct reader *reader, int32_t rank, struct ep_token token,
+                         float *weights)
 {
-    const struct reader *reader = of;
     ep_data_values(row_key(reader, KEY_WEIGHTS + rank), reader->shape->values,
-                   global_token(reader->world, rank, row_idx), WEFT_FP32, weights,
+                   ep_oracle_number(&reader->world->problem, token), WEFT_FP32, weights,
                    reader->world->spec.num_topk);
 }
 
@@ -52,13 +47,13 @@ static uint64_t row_bytes_of(const struct ep_combine_shape *shape)
 
 static int32_t num_own_tokens(const struct ep_rank *self)
 {
-    return self->world->problem.tokens[self->context->rank].num_tokens;
+    return ep_oracle_num_tokens(&self->world->problem, self->context->rank);
 }
 
 /* Rows that answer nothing keep the guard pattern: if they were read, it would show. */
 static int make_x(struct ep_rank *self, struct ep_combine *combine)
 {
-    const struct reader reader = {self->world, combine->shape};
+    const struct reader reader = {self->world, combine->shape, NULL};
     const int32_t rank = self->context->rank;
     const int32_t num_topk = self->world->spec.num_topk;
     const int32_t num_rows = self->world->received[rank].num_rows;
@@ -73,16 +68,17 @@ static int make_x(struct ep_rank *self, struct ep_combine *combine)
                        4 * (uint64_t)capacity * (uint64_t)num_topk, 0))
         return 1;
     for (int32_t row = 0; row < num_rows && row < capacity; row++) {
-        read_x(&reader, rank, row, (char *)combine->x.host + (uint64_t)row * row_bytes);
+        const struct ep_token token = self->world->received[rank].rows[row];
+        fill_x(&reader, rank, token, (char *)combine->x.host + (uint64_t)row * row_bytes);
         if (combine->shape->weights == EP_WITH)
-            read_weights(&reader, rank, row, (float *)combine->weights.host + row * num_topk);
+            fill_weights(&reader, rank, token, (float *)combine->weights.host + row * num_topk);
     }
     return ep_array_push(self, &combine->x) || ep_array_push(self, &combine->weights);
 }
 
 static int make_bias(struct ep_rank *self, struct ep_combine *combine)
 {
-    const struct reader reader = {self->world, combine->shape};
+    const struct reader reader = {self->world, combine->shape, NULL};
     const uint64_t row_bytes = row_bytes_of(combine->shape);
     const enum ep_bias missing[2] = {EP_BIAS_SECOND, EP_BIAS_FIRST};
     for (int which = 0; which < 2; which++) {
@@ -94,7 +90,7 @@ static int make_bias(struct ep_rank *self, struct ep_combine *combine)
             return 1;
         for (int32_t token = 0; token < num_own_tokens(self); token++)
             ep_data_values(row_key(&reader, KEY_BIAS + which), combine->shape->values,
-                           self->world->first_token[self->context->rank] + token,
+                           self->world->problem.first_tokens[self->context->rank] + token,
                            combine->shape->dtype,
                            (char *)combine->bias[which].host + (uint64_t)token * row_bytes,
                            combine->shape->hidden);
@@ -136,47 +132,74 @@ int ep_combine_issue(struct ep_rank *self, const struct ep_combine_shape *shape,
     return 0;
 }
 
-static int verify_token(struct ep_rank *self, const struct ep_combine *combine,
-                        const struct ep_oracle_combine *oracle, int32_t token, void *expected)
+/* ---------------------------------------------------------------- results */
+
+/* Rows beyond the capacity that a rank gives count as 0. */
+static int has_room(const struct reader *reader, int32_t rank, struct ep_token token)
 {
-    const struct ep_world *world = self->world;
-    const uint64_t row_bytes = row_bytes_of(combine->shape);
-    const int32_t num_topk = world->spec.num_topk;
-    float weights[WEFT_MAX_TOPK];
-    ep_oracle_combine_row(&world->problem, world->received, oracle, self->context->rank, token,
-                          expected);
-    if (ep_compare(self, (char *)combine->out.host + (uint64_t)token * row_bytes, expected,
-                   row_bytes, "out", token))
+    const struct ep_world *world = reader->world;
+    return world->received[rank].row_of_token[ep_oracle_number(&world->problem, token)] <
+           ep_capacity_of(world, reader->shape->capacity, rank);
+}
+
+static int read_x(void *of, struct ep_token token, int32_t rank, float *values)
+{
+    const struct reader *reader = of;
+    fill_x(reader, rank, token, reader->x);
+    elements_to_fp32(reader->shape->dtype, reader->x, (size_t)reader->shape->hidden, values);
+    return has_room(reader, rank, token);
+}
+
+static int read_weights(void *of, struct ep_token token, int32_t rank, float *values)
+{
+    fill_weights(of, rank, token, values);
+    return has_room(of, rank, token);
+}
+
+static float bias_element(const struct ep_combine *combine, int which, int64_t i)
+{
+    const void *bias = combine->bias[which].host;
+    return bias == NULL ? 0.0F : element_load(combine->shape->dtype, bias, i);
+}
+
+static int verify_token(struct ep_rank *self, const struct ep_combine *combine,
+                        struct reader *reader, int32_t idx, float *sum)
+{
+    const struct ep_combine_shape *shape = combine->shape;
+    const struct ep_problem *problem = &self->world->problem;
+    const struct ep_token token = {self->context->rank, idx};
+    const uint64_t row_bytes = row_bytes_of(shape);
+    const int64_t hidden = shape->hidden;
+    float weights[3 * WEFT_MAX_TOPK] = {0};
+    for (int64_t i = 0; i < hidden; i++)
+        sum[i] = 0.0F + (bias_element(combine, 0, idx * hidden + i) +
+                         bias_element(combine, 1, idx * hidden + i));
+    ep_oracle_combine(
+        problem, &(struct ep_answers){hidden, shape->dtype, self->world->spec.wire, read_x, reader},
+        token, sum, sum + hidden);
+    elements_from_fp32(shape->dtype, sum, (size_t)hidden, reader->x);
+    if (ep_compare(self, (char *)combine->out.host + (uint64_t)idx * row_bytes, reader->x,
+                   row_bytes, "out", idx))
         return 1;
-    if (combine->shape->weights == EP_WITHOUT)
+    if (shape->weights == EP_WITHOUT)
         return 0;
-    ep_oracle_combine_weights(&world->problem, world->received, oracle, self->context->rank, token,
-                              weights);
-    return ep_compare(self, (float *)combine->out_weights.host + token * num_topk, weights,
-                      4 * (uint64_t)num_topk, "out_topk_weights", token);
+    ep_oracle_combine(
+        problem,
+        &(struct ep_answers){problem->num_topk, WEFT_FP32, WEFT_FP32, read_weights, reader}, token,
+        weights, weights + problem->num_topk);
+    return ep_compare(self, (float *)combine->out_weights.host + idx * problem->num_topk, weights,
+                      4 * (uint64_t)problem->num_topk, "out_topk_weights", idx);
 }
 
 static int verify_tokens(struct ep_rank *self, const struct ep_combine *combine)
 {
-    const struct reader reader = {self->world, combine->shape};
-    const size_t num_ranks = (size_t)self->world->spec.num_ranks;
-    int32_t *capacities = tests_alloc(sizeof(int32_t) * num_ranks);
-    void *expected = tests_alloc(row_bytes_of(combine->shape));
+    struct reader reader = {self->world, combine->shape, tests_alloc(row_bytes_of(combine->shape))};
+    float *sum = tests_alloc(3 * sizeof *sum * (size_t)combine->shape->hidden);
     int failed = 0;
-    for (int32_t rank = 0; rank < self->world->spec.num_ranks; rank++)
-        capacities[rank] = ep_capacity_of(self->world, combine->shape->capacity, rank);
-    const struct ep_oracle_combine oracle = {.dtype = combine->shape->dtype,
-                                             .wire = self->world->spec.wire,
-                                             .hidden = combine->shape->hidden,
-                                             .capacities = capacities,
-                                             .bias = {combine->bias[0].host, combine->bias[1].host},
-                                             .read_x = read_x,
-                                             .read_weights = read_weights,
-                                             .reader = &reader};
     for (int32_t token = 0; token < num_own_tokens(self) && !failed; token++)
-        failed = verify_token(self, combine, &oracle, token, expected);
-    tests_free(capacities);
-    tests_free(expected);
+        failed = verify_token(self, combine, &reader, token, sum);
+    tests_free(reader.x);
+    tests_free(sum);
     return failed;
 }
 

@@ -105,7 +105,7 @@ static int make_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int32_
 {
     const struct ep_plane_shape *shape = &dispatch->shape->planes[plane];
     const int32_t rank = self->context->rank;
-    const int32_t num_tokens = self->world->problem.tokens[rank].num_tokens;
+    const int32_t num_tokens = ep_oracle_num_tokens(&self->world->problem, rank);
     const uint64_t stride_bytes = shape->row_bytes + shape->src_gap_bytes;
     const uint64_t dst_bytes = (uint64_t)dispatch->capacity * ep_plane_received_bytes(shape);
     struct ep_array *src = &dispatch->src[plane];
@@ -116,7 +116,7 @@ static int make_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int32_
         return 1;
     for (int32_t token = 0; token < num_tokens; token++)
         make_row(plane_key(self, dispatch->shape, plane), shape,
-                 self->world->first_token[rank] + token,
+                 self->world->problem.first_tokens[rank] + token,
                  (char *)src->host + (uint64_t)token * stride_bytes);
     dispatch->planes[plane] =
         (weft_plane){.size = sizeof(weft_plane),
@@ -186,13 +186,13 @@ static int compare_row(struct ep_rank *self, const struct ep_array *output, cons
 static int verify_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int32_t plane)
 {
     const struct ep_plane_shape *shape = &dispatch->shape->planes[plane];
-    const struct ep_oracle_row *rows = self->world->received[self->context->rank].rows;
+    const struct ep_token *rows = self->world->received[self->context->rank].rows;
     char *sent = tests_alloc(shape->row_bytes), *expected = tests_alloc(shape->row_bytes);
     char *scales = is_quantised(shape) ? tests_alloc(ep_plane_scales_bytes(shape)) : NULL;
     int failed = 0;
     for (int32_t row = 0; row < num_delivered(self, dispatch) && !failed; row++) {
         make_row(plane_key(self, dispatch->shape, plane), shape,
-                 self->world->first_token[rows[row].source_rank] + rows[row].token, sent);
+                 ep_oracle_number(&self->world->problem, rows[row]), sent);
         receive_row(shape, sent, expected, scales);
         failed = compare_row(self, &dispatch->dst[plane], expected, ep_plane_received_bytes(shape),
                              "plane", row) ||
@@ -207,43 +207,23 @@ static int verify_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int3
 }
 
 /* Rows that did not come have -1 in all their ids. */
-static int verify_topk_idx(struct ep_rank *self, struct ep_dispatch *dispatch)
+static int verify_notes(struct ep_rank *self, struct ep_dispatch *dispatch)
 {
-    const struct ep_oracle_received *received = &self->world->received[self->context->rank];
-    const int64_t num_delivered_ids =
-        (int64_t)num_delivered(self, dispatch) * self->world->spec.num_topk;
-    const int64_t num_ids = (int64_t)dispatch->capacity * self->world->spec.num_topk;
-    for (int64_t i = 0; i < num_ids; i++) {
-        const int64_t wide = i < num_delivered_ids ? received->topk_idx[i] : -1;
-        const int32_t narrow = (int32_t)wide;
-        const char *got = (const char *)dispatch->topk_idx.host + (uint64_t)i * index_bytes(self);
-        if (ep_compare(self, got,
-                       index_bytes(self) == 4 ? (const void *)&narrow : (const void *)&wide,
-                       index_bytes(self), "recv_topk_idx", i / self->world->spec.num_topk))
-            return 1;
-    }
-    return ep_array_check_and_free(self, &dispatch->topk_idx, "recv_topk_idx");
-}
-
-static int verify_topk_weights(struct ep_rank *self, struct ep_dispatch *dispatch)
-{
-    const struct ep_oracle_received *received = &self->world->received[self->context->rank];
-    const uint64_t bytes =
-        4 * (uint64_t)num_delivered(self, dispatch) * (uint64_t)self->world->spec.num_topk;
-    return ep_compare(self, dispatch->topk_weights.host, received->topk_weights, bytes,
-                      "recv_topk_weights", 0) ||
-           ep_array_untouched(self, &dispatch->topk_weights, bytes, "recv_topk_weights") ||
-           ep_array_check_and_free(self, &dispatch->topk_weights, "recv_topk_weights");
-}
-
-static int verify_src_token(struct ep_rank *self, struct ep_dispatch *dispatch)
-{
-    const struct ep_oracle_row *rows = self->world->received[self->context->rank].rows;
-    for (int32_t row = 0; row < num_delivered(self, dispatch); row++)
-        if (ep_compare(self, (int32_t *)dispatch->src_token.host + row, &rows[row].token, 4,
-                       "recv_src_token", row))
-            return 1;
-    return ep_array_check_and_free(self, &dispatch->src_token, "recv_src_token");
+    const struct ep_token *rows = self->world->received[self->context->rank].rows;
+    const struct ep_checker checker = ep_checker_of(self);
+    const struct ep_row_notes notes = {self->world->spec.index_type, dispatch->topk_idx.host,
+                                       dispatch->topk_weights.host, dispatch->src_token.host};
+    const int32_t num_rows = num_delivered(self, dispatch);
+    const uint64_t weight_bytes = 4 * (uint64_t)num_rows * (uint64_t)self->world->spec.num_topk;
+    for (int32_t row = 0; row < num_rows; row++)
+        ep_oracle_check_notes(&checker, &notes, row, rows[row]);
+    if (notes.topk_idx != NULL)
+        ep_oracle_check_no_more(&checker, &notes, num_rows, dispatch->capacity);
+    return ep_checker_failed(self) ||
+           ep_array_untouched(self, &dispatch->topk_weights, weight_bytes, "recv_topk_weights") ||
+           ep_array_check_and_free(self, &dispatch->topk_idx, "recv_topk_idx") ||
+           ep_array_check_and_free(self, &dispatch->topk_weights, "recv_topk_weights") ||
+           ep_array_check_and_free(self, &dispatch->src_token, "recv_src_token");
 }
 
 static int pull_outputs(struct ep_rank *self, struct ep_dispatch *dispatch)
@@ -263,8 +243,5 @@ int ep_dispatch_verify(struct ep_rank *self, struct ep_dispatch *dispatch)
     for (int32_t plane = 0; plane < dispatch->shape->num_planes; plane++)
         if (verify_plane(self, dispatch, plane) || ep_array_free(self, &dispatch->src[plane]))
             return 1;
-    return (dispatch->shape->topk != EP_TOPK_NONE && verify_topk_idx(self, dispatch)) ||
-           (dispatch->shape->topk == EP_TOPK_IDS_AND_WEIGHTS &&
-            verify_topk_weights(self, dispatch)) ||
-           (dispatch->shape->src_token == EP_WITH && verify_src_token(self, dispatch));
+    return verify_notes(self, dispatch);
 }

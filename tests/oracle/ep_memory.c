@@ -203,13 +203,14 @@ static int make_input(struct ep_rank *self, struct ep_array *array, const void *
 
 static int make_table(struct ep_rank *self, struct world_inputs *inputs)
 {
-    const struct ep_oracle_problem *problem = &inputs->world->problem;
+    const struct ep_problem *problem = &inputs->world->problem;
+    const struct ep_experts *experts = &inputs->world->experts;
     const int32_t rank = self->context->rank;
     const uint64_t table_bytes =
-        (uint64_t)problem->tokens[rank].num_tokens * (uint64_t)problem->num_ranks;
-    const uint64_t selections_bytes = 4 * (uint64_t)problem->expert_offsets[problem->num_experts];
-    const struct ep_oracle_table table = {tests_alloc(table_bytes), tests_alloc(selections_bytes)};
-    ep_oracle_table(problem, rank, &table);
+        (uint64_t)ep_oracle_num_tokens(problem, rank) * (uint64_t)problem->num_ranks;
+    const uint64_t selections_bytes = 4 * (uint64_t)experts->offsets[experts->num_experts];
+    const struct ep_table table = {tests_alloc(table_bytes), tests_alloc(selections_bytes)};
+    ep_experts_fill_table(experts, problem, rank, &table);
     const int failed =
         make_input(self, &inputs->tokens_to_ranks, table.tokens_to_ranks, table_bytes) ||
         make_input(self, &inputs->selections, table.selections, selections_bytes);
@@ -222,7 +223,7 @@ static int make_inputs(struct ep_rank *self, struct world_inputs *inputs)
 {
     const struct ep_world *world = inputs->world;
     const int32_t rank = self->context->rank;
-    const struct ep_oracle_tokens *tokens = &world->problem.tokens[rank];
+    const struct ep_chosen *tokens = &world->chosen[rank];
     const uint64_t num_choices = (uint64_t)tokens->num_tokens * (uint64_t)world->spec.num_topk;
     const uint64_t index_bytes = world->spec.index_type == WEFT_INT32 ? 4 : 8;
     return make_input(self, &inputs->topk_idx, world->topk_idx[rank], num_choices * index_bytes) ||

@@ -24,7 +24,7 @@ uint64_t ep_buffers_arena_bytes(const struct ep_world *world, int64_t hidden)
 int ep_buffers_create(struct ep_rank *self, int64_t hidden, struct ep_buffers *buffers)
 {
     const int32_t rank = self->context->rank;
-    const int32_t num_tokens = self->world->problem.tokens[rank].num_tokens;
+    const int32_t num_tokens = ep_oracle_num_tokens(&self->world->problem, rank);
     buffers->hidden = hidden;
     RANK_CHECK_OK(
         self->context,

@@ -63,8 +63,8 @@ static weft_ep_config ep_config_of(const struct ep_world *world, int32_t rank)
     config.num_experts = world->spec.num_experts;
     config.max_topk = world->spec.seed % 2 == 0 ? 0 : world->spec.num_topk;
     if (world->spec.placement != EP_PLACEMENT_DEFAULT) {
-        config.expert_offsets = world->problem.expert_offsets;
-        config.expert_ranks = world->problem.expert_ranks;
+        config.expert_offsets = world->experts.offsets;
+        config.expert_ranks = world->experts.ranks;
     }
     if (world->spec.num_spare_experts > 0) {
         config.num_experts += world->spec.num_spare_experts;

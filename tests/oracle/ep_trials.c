@@ -5,8 +5,8 @@
 
 #include "harness/memory.h"
 #include "workload/elements.h"
+#include "workload/ep_oracle.h"
 #include "workload/logarithmic.h"
-#include "workload/node_sums.h"
 #include "workload/rng.h"
 
 enum { ARENA_BYTES = 4 << 20 };

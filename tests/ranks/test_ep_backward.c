@@ -27,7 +27,7 @@ static int layer_open(struct layer *layer, struct ranks_context *context,
     if (ep_rank_open(rank, context, world->spec.num_nodes, 1 << 20) || ep_rank_enter(rank, world) ||
         ep_route(rank))
         return 1;
-    layer->num_tokens = world->problem.tokens[context->rank].num_tokens;
+    layer->num_tokens = ep_oracle_num_tokens(&world->problem, context->rank);
     layer->num_rows = world->received[context->rank].num_rows;
     layer->num_topk = world->spec.num_topk;
     const uint64_t received_bytes = (uint64_t)layer->num_rows * HIDDEN * sizeof(float);
@@ -149,7 +149,7 @@ static int adjoint(struct ranks_context *context, const struct ep_world *world)
  * anywhere, to the bit, and 0 for the others. */
 static int weights_come_back(struct ranks_context *context, const struct ep_world *world)
 {
-    const float *sent = world->problem.tokens[context->rank].topk_weights;
+    const float *sent = world->chosen[context->rank].topk_weights;
     struct layer layer = {0};
     if (layer_open(&layer, context, world))
         return 1;
@@ -159,9 +159,10 @@ static int weights_come_back(struct ranks_context *context, const struct ep_worl
         return 1;
     const float *weights = layer.weights.host;
     for (int32_t i = 0; i < layer.num_tokens * layer.num_topk; i++) {
-        const int32_t destination = ep_oracle_destination(&world->problem, context->rank,
-                                                          i / layer.num_topk, i % layer.num_topk);
-        const float expected = destination < 0 ? 0.0F : sent[i];
+        const struct ep_token token = {context->rank, i / layer.num_topk};
+        const struct ep_choice choice =
+            ep_oracle_choice(&world->problem, token, i % layer.num_topk);
+        const float expected = choice.rank < 0 ? 0.0F : sent[i];
         RANK_CHECK(context, memcmp(&weights[i], &expected, sizeof expected) == 0,
                    "weight %d is %g, expected %g", i, (double)weights[i], (double)expected);
     }
@@ -181,11 +182,11 @@ static int there_and_back(struct ranks_context *context, const struct ep_world *
             return 1;
         const float *x = layer.x.host, *grad_x = layer.grad_x.host;
         for (int32_t i = 0; i < layer.num_tokens * HIDDEN; i++) {
-            float num_copies = 0;
+            int32_t num_copies = 0;
             for (int32_t rank = 0; rank < context->num_ranks; rank++)
-                if (world->received[rank].row_of_source_token[context->rank][i / HIDDEN] >= 0)
-                    num_copies++;
-            RANK_CHECK(context, grad_x[i] == num_copies * x[i], "element %d", i);
+                num_copies += ep_oracle_goes_to(&world->problem,
+                                                (struct ep_token){context->rank, i / HIDDEN}, rank);
+            RANK_CHECK(context, grad_x[i] == (float)num_copies * x[i], "element %d", i);
         }
     }
     return layer_close(&layer);

@@ -3,7 +3,7 @@
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
-#include "workload/node_sums.h"
+#include "workload/ep_oracle.h"
 
 static const int64_t lengths[] = {1, 3, 8, 17, 64, 1000, 7168};
 enum { NUM_LENGTHS = sizeof lengths / sizeof lengths[0], NUM_DTYPES = 3 };

@@ -35,7 +35,7 @@ static float value_of(const struct chain *chain, int64_t global_token)
 static void write_src(void *argument)
 {
     struct chain *chain = argument;
-    const int64_t first = world_of(chain)->first_token[chain->rank.context->rank];
+    const int64_t first = world_of(chain)->problem.first_tokens[chain->rank.context->rank];
     float *src = chain->src.host;
     chain->round++;
     for (int32_t i = 0; i < chain->num_tokens * HIDDEN; i++)
@@ -55,11 +55,10 @@ static const float *read_output(struct chain *chain, const struct ep_array *outp
 static void check_dst(void *argument)
 {
     struct chain *chain = argument;
-    const struct ep_oracle_row *rows = world_of(chain)->received[chain->rank.context->rank].rows;
+    const struct ep_token *rows = world_of(chain)->received[chain->rank.context->rank].rows;
     const float *dst = read_output(chain, &chain->dst);
     for (int32_t i = 0; i < chain->num_rows * HIDDEN; i++) {
-        const struct ep_oracle_row *row = &rows[i / HIDDEN];
-        const int64_t token = world_of(chain)->first_token[row->source_rank] + row->token;
+        const int64_t token = ep_oracle_number(&world_of(chain)->problem, rows[i / HIDDEN]);
         chain->num_wrong += dst[i] != value_of(chain, token);
     }
 }
@@ -67,7 +66,7 @@ static void check_dst(void *argument)
 static void check_out(void *argument)
 {
     struct chain *chain = argument;
-    const int64_t first = world_of(chain)->first_token[chain->rank.context->rank];
+    const int64_t first = world_of(chain)->problem.first_tokens[chain->rank.context->rank];
     const float *out = read_output(chain, &chain->out);
     for (int32_t i = 0; i < chain->num_tokens * HIDDEN; i++)
         chain->num_wrong +=
@@ -80,7 +79,7 @@ static int chain_open(struct chain *chain, struct ranks_context *context)
     if (ep_rank_open(&chain->rank, context, world->spec.num_nodes, 1 << 20) ||
         ep_rank_enter(&chain->rank, world) || ep_route(&chain->rank))
         return 1;
-    chain->num_tokens = world->problem.tokens[context->rank].num_tokens;
+    chain->num_tokens = ep_oracle_num_tokens(&world->problem, context->rank);
     chain->num_rows = world->received[context->rank].num_rows;
     const size_t row_bytes = HIDDEN * sizeof(float);
     const uint64_t own_bytes = (uint64_t)chain->num_tokens * row_bytes;
@@ -93,7 +92,7 @@ static int chain_open(struct chain *chain, struct ranks_context *context)
     for (int32_t token = 0; token < chain->num_tokens; token++)
         for (int32_t rank = 0; rank < context->num_ranks; rank++)
             chain->num_copies[token] +=
-                world->received[rank].row_of_source_token[context->rank][token] >= 0;
+                ep_oracle_goes_to(&world->problem, (struct ep_token){context->rank, token}, rank);
     chain->plane = (weft_plane){.size = sizeof(weft_plane),
                                 .src = chain->src.data,
                                 .dst = chain->dst.data,

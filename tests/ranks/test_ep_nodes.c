@@ -6,7 +6,7 @@
 #include "harness/machine.h"
 #include "oracle/ep_operation.h"
 #include "oracle/ep_trials.h"
-#include "workload/node_sums.h"
+#include "workload/ep_oracle.h"
 #include "workload/rng.h"
 
 static const struct shape {

@@ -4,7 +4,7 @@
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
-#include "workload/node_sums.h"
+#include "workload/ep_oracle.h"
 
 static const struct ep_case usual = {.index_type = WEFT_INT32,
                                      .seed = 31,

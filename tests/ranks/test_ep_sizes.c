@@ -4,7 +4,7 @@
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
-#include "workload/node_sums.h"
+#include "workload/ep_oracle.h"
 
 static const struct ep_case usual = {.index_type = WEFT_INT32,
                                      .seed = 70,
@@ -79,8 +79,8 @@ static int check_arena(struct ep_rank *self, const weft_ep_size_args *args,
 static int check_max_recv_tokens(struct ep_rank *self, const weft_ep_size_args *args,
                                  int64_t max_recv_tokens)
 {
-    const int64_t expected = ep_oracle_max_recv_tokens(&self->world->problem, self->context->rank,
-                                                       args->max_tokens_per_rank);
+    const int64_t expected = ep_experts_max_recv_tokens(&self->world->experts, self->context->rank,
+                                                        args->max_tokens_per_rank);
     RANK_CHECK(self->context, max_recv_tokens == expected, "max_recv_tokens is %lld, not %lld",
                (long long)max_recv_tokens, (long long)expected);
     return 0;

@@ -7,8 +7,8 @@
 #include "oracle/ep_trials.h"
 #include "oracle/traces.h"
 
-static struct ep_oracle_tokens rank_tokens(const struct trace *trace, int32_t layer, int32_t rank,
-                                           int32_t num_ranks)
+static struct ep_chosen rank_tokens(const struct trace *trace, int32_t layer, int32_t rank,
+                                    int32_t num_ranks)
 {
     const int32_t first = trace_first_token(trace, rank, num_ranks);
     const int32_t num_tokens = trace_first_token(trace, rank + 1, num_ranks) - first;
@@ -20,12 +20,12 @@ static struct ep_oracle_tokens rank_tokens(const struct trace *trace, int32_t la
     for (size_t i = 0; i < num_choices; i++)
         topk_idx[i] = narrow[i];
     tests_free(narrow);
-    return (struct ep_oracle_tokens){num_tokens, topk_idx, topk_weights};
+    return (struct ep_chosen){num_tokens, topk_idx, topk_weights};
 }
 
 static struct ep_world *layer_world(const struct trace *trace, int32_t layer, int32_t num_ranks)
 {
-    struct ep_oracle_tokens tokens[RANKS_MAX] = {0};
+    struct ep_chosen tokens[RANKS_MAX] = {0};
     struct ep_case spec = {.seed = (uint64_t)layer,
                            .num_ranks = num_ranks,
                            .num_topk = trace->num_topk,

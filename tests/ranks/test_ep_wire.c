@@ -12,25 +12,6 @@ static int32_t node_of(const struct ep_world *world, int32_t rank)
     return rank / (world->spec.num_ranks / world->spec.num_nodes);
 }
 
-static int needs(const struct ep_world *world, int32_t source, int32_t token, int32_t node)
-{
-    for (int32_t k = 0; k < world->spec.num_topk; k++) {
-        const int32_t rank = ep_oracle_destination(&world->problem, source, token, k);
-        if (rank >= 0 && node_of(world, rank) == node)
-            return 1;
-    }
-    return 0;
-}
-
-/* Tokens of a rank that a node needs. */
-static uint64_t count_tokens(const struct ep_world *world, int32_t source, int32_t node)
-{
-    uint64_t num_tokens = 0;
-    for (int32_t token = 0; token < world->problem.tokens[source].num_tokens; token++)
-        num_tokens += (uint64_t)needs(world, source, token, node);
-    return num_tokens;
-}
-
 struct counts {
     uint64_t out; /* own tokens, for other nodes one by one */
     uint64_t in;  /* of the partners in other nodes, for the own node */
@@ -38,15 +19,11 @@ struct counts {
 
 static struct counts count_rows(const struct ep_world *world, int32_t rank)
 {
-    const int32_t num_local = world->spec.num_ranks / world->spec.num_nodes;
     const int32_t own_node = node_of(world, rank);
-    struct counts counts = {0, 0};
-    for (int32_t node = 0; node < world->spec.num_nodes; node++) {
-        if (node == own_node)
-            continue;
-        counts.out += count_tokens(world, rank, node);
-        counts.in += count_tokens(world, node * num_local + rank % num_local, own_node);
-    }
+    struct counts counts = {0, (uint64_t)ep_oracle_num_relayed(&world->problem, rank)};
+    for (int32_t node = 0; node < world->spec.num_nodes; node++)
+        if (node != own_node)
+            counts.out += (uint64_t)ep_oracle_rows_for_node(&world->problem, rank, node);
     return counts;
 }
 

@@ -3,15 +3,16 @@
  * that it shows whether each node's sum, or each row on one node, was rounded on its way, as the wire's dtype says.
  * Logarithms are exact of one magnitude, if it has no more than 8 bits, so that is what answers have then. */
 #include "ep_rounds.h"
+#include "shape_oracle.h"
 #include "workload/elements.h"
-#include "workload/node_sums.h"
 
 enum { EXPERT_FACTOR = 3 }; /* what an answer tells of its rank, beside the token's own element */
 enum { MAGNITUDES = 31 };   /* of logarithms: the sums of a node's ranks, of 8, are below 256 */
 
-/* A token of which an element is answered. */
-struct answered {
-    int32_t round, repeat, source, idx;
+/* Of a round, and a repetition in it. */
+struct combined {
+    int32_t round, repeat;
+    struct shape_oracle oracle;
 };
 
 /* ---------------------------------------------------------------- elements */
@@ -33,13 +34,14 @@ static float answer(float value, int32_t rank)
     return value + (float)(EXPERT_FACTOR * rank);
 }
 
-static float answer_element(const struct shape *shape, const struct answered *token, int32_t i,
+static float answer_element(const struct combined *combined, struct ep_token token, int32_t i,
                             int32_t rank)
 {
-    if (shape->combine_wire != WEFT_LOG_10BIT)
-        return answer(shape_element(token->round, token->repeat, token->source, token->idx, i),
-                      rank);
-    const float element = shape_element(token->round, token->repeat, token->source, token->idx, 0);
+    const int is_log = combined->oracle.shape->combine_wire == WEFT_LOG_10BIT;
+    const float element =
+        shape_element(combined->round, combined->repeat, token.source, token.idx, is_log ? 0 : i);
+    if (!is_log)
+        return answer(element, rank);
     const float magnitude = answer((float)((int32_t)element % MAGNITUDES), rank);
     return i % 2 == 0 ? magnitude : -magnitude;
 }
@@ -65,28 +67,32 @@ static void fill_biases(struct party *party, int32_t round)
     }
 }
 
+static void fill_answer(struct party *party, const struct combined *combined, struct ep_token token,
+                        int32_t row)
+{
+    const struct shape *shape = party->shape;
+    const struct rows *rows = &party->recv[combined->repeat];
+    const int32_t hidden = hidden_of(shape);
+    for (int32_t i = 0; i < hidden; i++)
+        element_store(shape->combine_dtype, rows->x, row * hidden + i,
+                      answer_element(combined, token, i, party->rank));
+    for (int32_t k = 0; k < shape->num_topk; k++)
+        rows->weights[row * shape->num_topk + k] =
+            answer(shape_weight(combined->round, token.source, token.idx, k), party->rank);
+}
+
 /* The rows that this rank answers with. */
 static void fill_answers(struct party *party, int32_t round, int32_t repeat)
 {
-    const struct shape *shape = party->shape;
-    const int32_t hidden = hidden_of(shape);
-    struct rows *rows = &party->recv[repeat];
-    party_clear_rows(party, rows);
+    struct combined combined = {round, repeat, {0}};
+    struct ep_token token = {0, 0};
     int32_t row = 0;
-    for (int32_t source = 0; source < shape->num_ranks; source++) {
-        for (int32_t token = 0; token < shape->num_tokens[round][source]; token++) {
-            if (!shape_goes_to(shape, round, source, token, party->rank))
-                continue;
-            const struct answered answered = {round, repeat, source, token};
-            for (int32_t i = 0; i < hidden; i++)
-                element_store(shape->combine_dtype, rows->x, row * hidden + i,
-                              answer_element(shape, &answered, i, party->rank));
-            for (int32_t k = 0; k < shape->num_topk; k++)
-                rows->weights[row * shape->num_topk + k] =
-                    answer(shape_weight(round, source, token, k), party->rank);
-            row++;
-        }
-    }
+    shape_oracle_open(&combined.oracle, party->shape, round);
+    party_clear_rows(party, &party->recv[repeat]);
+    for (token.source = 0; token.source < party->shape->num_ranks; token.source++)
+        for (token.idx = 0; token.idx < party->shape->num_tokens[round][token.source]; token.idx++)
+            if (ep_oracle_goes_to(&combined.oracle.problem, token, party->rank))
+                fill_answer(party, &combined, token, row++);
 }
 
 static weft_result enqueue_combine(struct party *party, int32_t round, int32_t repeat)
@@ -110,77 +116,65 @@ static weft_result enqueue_combine(struct party *party, int32_t round, int32_t r
 
 /* ---------------------------------------------------------------- results */
 
-struct answering {
-    const struct shape *shape;
-    struct answered token;
-};
-
-static int read_answer(void *of, int32_t rank, float *values)
+static int read_answer(void *of, struct ep_token token, int32_t rank, float *values)
 {
-    const struct answering *answering = of;
-    const struct shape *shape = answering->shape;
-    const struct answered *token = &answering->token;
+    const struct combined *combined = of;
+    const struct shape *shape = combined->oracle.shape;
     for (int32_t i = 0; i < hidden_of(shape); i++)
-        values[i] = rounded(shape, answer_element(shape, token, i, rank));
-    return shape_goes_to(shape, token->round, token->source, token->idx, rank);
+        values[i] = rounded(shape, answer_element(combined, token, i, rank));
+    return 1;
+}
+
+static int read_weights(void *of, struct ep_token token, int32_t rank, float *values)
+{
+    const struct combined *combined = of;
+    for (int32_t k = 0; k < combined->oracle.shape->num_topk; k++)
+        values[k] = answer(shape_weight(combined->round, token.source, token.idx, k), rank);
+    return 1;
 }
 
 /* The sum of the biases and of what each node sends; sums of integers are exact in fp32. */
-static void fill_expected(const struct party *party, struct answered token, float *sum)
+static void check_sum(struct party *party, struct combined *combined, struct ep_token token)
 {
     const struct shape *shape = party->shape;
-    struct answering answering = {shape, token};
-    float scratch[2 * SHAPE_MAX_HIDDEN];
-    int32_t nodes[SCENARIO_MAX_RANKS];
-    const struct node_sums sums = {.num_ranks = shape->num_ranks,
-                                   .num_nodes = shape->num_nodes,
-                                   .node_of_rank = nodes,
-                                   .num_values = hidden_of(shape),
-                                   .dtype = shape->combine_dtype,
-                                   .wire = shape->combine_wire,
-                                   .read = read_answer,
-                                   .of = &answering};
-    for (int32_t rank = 0; rank < shape->num_ranks; rank++)
-        nodes[rank] = shape_node_of(shape, rank);
-    for (int32_t i = 0; i < hidden_of(shape); i++) {
-        sum[i] = 0;
+    const int32_t hidden = hidden_of(shape);
+    const struct ep_answers answers = {hidden, shape->combine_dtype, shape->combine_wire,
+                                       read_answer, combined};
+    float sum[SHAPE_MAX_HIDDEN] = {0}, scratch[2 * SHAPE_MAX_HIDDEN];
+    for (int32_t i = 0; i < hidden; i++)
         for (int32_t which = 0; which < shape->num_biases; which++)
             sum[i] += bias_element(shape, which, token.idx, i);
-    }
-    node_sums_add(&sums, sum, scratch);
-    elements_round(shape->combine_dtype, sum, (size_t)hidden_of(shape));
+    ep_oracle_combine(&combined->oracle.problem, &answers, token, sum, scratch);
+    for (int32_t i = token.idx * hidden; i < (token.idx + 1) * hidden; i++)
+        party_expect(party, "out", i,
+                     element_load(shape->combine_dtype, party->out[combined->repeat], i),
+                     sum[i % hidden]);
 }
 
-static float expected_weight(const struct party *party, int32_t round, int32_t token, int32_t k)
+static void check_weights(struct party *party, struct combined *combined, struct ep_token token)
 {
-    const float value = shape_weight(round, party->rank, token, k);
-    float sum = 0;
-    for (int32_t rank = 0; rank < party->shape->num_ranks; rank++) {
-        if (shape_goes_to(party->shape, round, party->rank, token, rank))
-            sum += answer(value, rank);
-    }
-    return sum;
+    const int32_t num_topk = party->shape->num_topk;
+    const struct ep_answers answers = {num_topk, WEFT_FP32, WEFT_FP32, read_weights, combined};
+    float sum[SHAPE_MAX_TOPK] = {0}, scratch[2 * SHAPE_MAX_TOPK];
+    ep_oracle_combine(&combined->oracle.problem, &answers, token, sum, scratch);
+    for (int32_t i = token.idx * num_topk; i < (token.idx + 1) * num_topk; i++)
+        party_expect(party, "out_topk_weights", i, party->out_weights[combined->repeat][i],
+                     sum[i % num_topk]);
 }
 
 static void check_out(struct party *party, int32_t round, int32_t repeat)
 {
     const struct shape *shape = party->shape;
-    const int32_t num_tokens = shape->num_tokens[round][party->rank], hidden = hidden_of(shape);
-    const int32_t num_choices = num_tokens * shape->num_topk;
-    const float *weights = party->out_weights[repeat];
+    const int32_t num_tokens = shape->num_tokens[round][party->rank];
+    const size_t num_choices = (size_t)num_tokens * (size_t)shape->num_topk;
+    struct combined combined = {round, repeat, {0}};
+    shape_oracle_open(&combined.oracle, shape, round);
     weft__sim_host_reads(party->out[repeat], (size_t)num_tokens * (size_t)shape->combine_row_bytes);
-    weft__sim_host_reads(weights, (size_t)num_choices * sizeof *weights);
-    for (int32_t token = 0; token < num_tokens; token++) {
-        float sum[SHAPE_MAX_HIDDEN];
-        fill_expected(party, (struct answered){round, repeat, party->rank, token}, sum);
-        for (int32_t i = 0; i < hidden; i++)
-            party_expect(party, "out", token * hidden + i,
-                         element_load(shape->combine_dtype, party->out[repeat], token * hidden + i),
-                         sum[i]);
+    weft__sim_host_reads(party->out_weights[repeat], num_choices * sizeof(float));
+    for (int32_t i = 0; i < num_tokens; i++) {
+        check_sum(party, &combined, (struct ep_token){party->rank, i});
+        check_weights(party, &combined, (struct ep_token){party->rank, i});
     }
-    for (int32_t i = 0; i < num_choices; i++)
-        party_expect(party, "out_topk_weights", i, weights[i],
-                     expected_weight(party, round, i / shape->num_topk, i % shape->num_topk));
 }
 
 weft_result party_run_combine(struct party *party, int32_t round)

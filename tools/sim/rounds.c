@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "ep_rounds.h"
-#include "workload/elements.h"
+#include "shape_oracle.h"
+#include "workload/ep_oracle_check.h"
 #include "workload/quantised.h"
 
 /* ---------------------------------------------------------------- routing */
@@ -23,27 +24,20 @@ static void fill_routing(struct party *party, int32_t round)
     }
 }
 
-static int32_t own_selections(const struct party *party, int32_t round, int32_t expert)
-{
-    int32_t num_selections = 0;
-    for (int32_t token = 0; token < party->shape->num_tokens[round][party->rank]; token++) {
-        for (int32_t k = 0; k < party->shape->num_topk; k++)
-            num_selections += party->shape->experts[round][party->rank][token][k] == expert;
-    }
-    return num_selections;
-}
-
 static void fill_table(struct party *party, int32_t round)
 {
     const struct shape *shape = party->shape;
     const int32_t num_places = shape->num_tokens[round][party->rank] * shape->num_ranks;
     weft__sim_host_writes(party->tokens_to_ranks, (size_t)num_places);
     weft__sim_host_writes(party->selections, (size_t)shape->num_experts * sizeof(int32_t));
+    struct shape_oracle oracle;
+    shape_oracle_open(&oracle, shape, round);
     for (int32_t i = 0; i < num_places; i++)
-        party->tokens_to_ranks[i] = (uint8_t)shape_goes_to(
-            shape, round, party->rank, i / shape->num_ranks, i % shape->num_ranks);
+        party->tokens_to_ranks[i] = (uint8_t)ep_oracle_goes_to(
+            &oracle.problem, (struct ep_token){party->rank, i / shape->num_ranks},
+            i % shape->num_ranks);
     for (int32_t expert = 0; expert < shape->num_experts; expert++)
-        party->selections[expert] = own_selections(party, round, expert);
+        party->selections[expert] = ep_oracle_selections_from(&oracle.problem, party->rank, expert);
 }
 
 weft_ep_handle *party_handle(const struct party *party, int32_t round)
@@ -72,13 +66,18 @@ static weft_result enqueue_layout(struct party *party, int32_t round)
     return weft_ep_layout(party_handle(party, round), &args, party->stream);
 }
 
-static int goes_to_node(const struct party *party, int32_t round, int32_t token, int32_t node)
+static void tell(void *of, int is_right, const char *text)
 {
-    const int32_t ranks_per_node = party->shape->num_ranks / party->shape->num_nodes;
-    int goes = 0;
-    for (int32_t i = 0; i < ranks_per_node; i++)
-        goes |= shape_goes_to(party->shape, round, party->rank, token, node * ranks_per_node + i);
-    return goes;
+    if (!is_right)
+        party_complain(of, "%s", text);
+}
+
+/* Of a round, whose problem `oracle` then has. */
+static struct ep_checker open_checker(struct party *party, int32_t round,
+                                      struct shape_oracle *oracle)
+{
+    shape_oracle_open(oracle, party->shape, round);
+    return (struct ep_checker){&oracle->problem, party->rank, tell, party};
 }
 
 static void host_reads_layout(const struct party *party, int32_t num_tokens)
@@ -95,25 +94,13 @@ static void host_reads_layout(const struct party *party, int32_t num_tokens)
 static void check_layout(struct party *party, int32_t round)
 {
     const struct shape *shape = party->shape;
-    const int32_t num_tokens = shape->num_tokens[round][party->rank];
-    host_reads_layout(party, num_tokens);
-    for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
-        party_expect(party, "num_tokens_per_rank", rank, party->tokens_per_rank[rank],
-                     shape_rows_from(shape, round, party->rank, rank));
-        for (int32_t token = 0; token < num_tokens; token++)
-            party_expect(party, "is_token_in_rank", token * shape->num_ranks + rank,
-                         party->is_token_in_rank[token * shape->num_ranks + rank],
-                         shape_goes_to(shape, round, party->rank, token, rank));
-    }
-    for (int32_t node = 0; node < shape->num_nodes && shape->wants_node_counts; node++) {
-        int32_t expected = 0;
-        for (int32_t token = 0; token < num_tokens; token++)
-            expected += goes_to_node(party, round, token, node);
-        party_expect(party, "num_tokens_per_node", node, party->tokens_per_node[node], expected);
-    }
-    for (int32_t expert = 0; expert < shape->num_experts; expert++)
-        party_expect(party, "num_tokens_per_expert", expert, party->tokens_per_expert[expert],
-                     own_selections(party, round, expert));
+    struct shape_oracle oracle;
+    const struct ep_checker checker = open_checker(party, round, &oracle);
+    host_reads_layout(party, shape->num_tokens[round][party->rank]);
+    ep_oracle_check_layout(
+        &checker, &(struct ep_laid_out){party->tokens_per_rank,
+                                        shape->wants_node_counts ? party->tokens_per_node : NULL,
+                                        party->tokens_per_expert, party->is_token_in_rank});
 }
 
 static weft_result run_layout(struct party *party, int32_t round)
@@ -126,53 +113,23 @@ static weft_result run_layout(struct party *party, int32_t round)
 
 /* ---------------------------------------------------------------- notify */
 
-static int32_t most_rows_of_a_rank(const struct shape *shape, int32_t round)
-{
-    int32_t most = 0;
-    for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
-        int32_t num_rows = 0;
-        for (int32_t source = 0; source < shape->num_ranks; source++)
-            num_rows += shape_rows_from(shape, round, source, rank);
-        most = num_rows > most ? num_rows : most;
-    }
-    return most;
-}
-
 static void check_counts(struct party *party, int32_t round, const weft_ep_counts *counts)
 {
-    const struct shape *shape = party->shape;
-    const int32_t first_expert = shape_first_expert(shape, party->rank);
-    const int32_t alignment = shape->expert_alignment;
-    weft__sim_host_reads(counts->num_recv_per_rank, (size_t)shape->num_ranks * sizeof(int32_t));
+    struct shape_oracle oracle;
+    const struct ep_checker checker = open_checker(party, round, &oracle);
+    weft__sim_host_reads(counts->num_recv_per_rank,
+                         (size_t)party->shape->num_ranks * sizeof(int32_t));
     weft__sim_host_reads(counts->num_recv_per_expert,
                          (size_t)counts->num_local_experts * sizeof(int32_t));
-    int32_t num_rows = 0;
-    for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
-        const int32_t expected = shape_rows_from(shape, round, rank, party->rank);
-        party_expect(party, "num_recv_per_rank", rank, counts->num_recv_per_rank[rank], expected);
-        num_rows += expected;
-    }
-    party_expect(party, "max_recv_tokens", 0, counts->max_recv_tokens,
-                 most_rows_of_a_rank(shape, round));
-    party_expect(party, "num_recv_tokens", 0, counts->num_recv_tokens, num_rows);
-    party_expect(party, "num_local_experts", 0, counts->num_local_experts,
-                 shape_first_expert(shape, party->rank + 1) - first_expert);
-    for (int32_t i = 0; i < counts->num_local_experts; i++) {
-        int32_t expected = shape_selections(shape, round, first_expert + i);
-        expected += (alignment - expected % alignment) % alignment;
-        party_expect(party, "num_recv_per_expert", i, counts->num_recv_per_expert[i], expected);
-    }
+    ep_oracle_check_counts(&checker, counts);
 }
 
 static void check_ends(struct party *party, int32_t round, const weft_ep_device_counts *counts)
 {
-    const int32_t num_ranks = party->shape->num_ranks;
-    int32_t end = 0;
-    weft__sim_host_reads(counts->recv_rank_ends, (size_t)num_ranks * sizeof(int32_t));
-    for (int32_t rank = 0; rank < num_ranks; rank++) {
-        end += shape_rows_from(party->shape, round, rank, party->rank);
-        party_expect(party, "recv_rank_ends", rank, counts->recv_rank_ends[rank], end);
-    }
+    struct shape_oracle oracle;
+    const struct ep_checker checker = open_checker(party, round, &oracle);
+    weft__sim_host_reads(counts->recv_rank_ends, (size_t)party->shape->num_ranks * sizeof(int32_t));
+    ep_oracle_check_ends(&checker, counts->recv_rank_ends);
 }
 
 static weft_result run_notify(struct party *party, int32_t round)
@@ -314,34 +271,14 @@ static weft_result enqueue_dispatch(struct party *party, int32_t round, int32_t 
     return weft_ep_dispatch(party_handle(party, round), &args, party->stream);
 }
 
-struct token { /* of the job */
-    int32_t source, index;
-};
-
-static void check_choices(struct party *party, int32_t round, const struct rows *rows, int32_t row,
-                          struct token token)
-{
-    const struct shape *shape = party->shape;
-    const int32_t first = shape_first_expert(shape, party->rank);
-    const int32_t end = shape_first_expert(shape, party->rank + 1);
-    for (int32_t k = 0; k < shape->num_topk; k++) {
-        const int32_t i = row * shape->num_topk + k;
-        const int32_t expert = shape->experts[round][token.source][token.index][k];
-        const int is_here = expert >= first && expert < end;
-        party_expect(party, "recv_topk_idx", i, rows->topk_idx[i], is_here ? expert - first : -1);
-        party_expect(party, "recv_topk_weights", i, rows->weights[i],
-                     is_here ? shape_weight(round, token.source, token.index, k) : 0);
-    }
-}
-
 static void check_row(struct party *party, const struct rows *rows, int32_t row, int32_t round,
-                      int32_t repeat, struct token token)
+                      int32_t repeat, struct ep_token token)
 {
     const struct shape *shape = party->shape;
     float sent[SCENARIO_ROW_ELEMENTS];
     for (int32_t i = 0; i < SCENARIO_ROW_ELEMENTS && shape->num_planes > 0; i++) {
         const int64_t plane = i / plane_elements(shape), at = i % plane_elements(shape);
-        sent[i] = shape_element(round, repeat, token.source, token.index, i);
+        sent[i] = shape_element(round, repeat, token.source, token.idx, i);
         if (!is_narrow(shape, plane))
             party_expect(party, "row element", row * SCENARIO_ROW_ELEMENTS + i,
                          received_element(shape, rows, plane, row)[at], sent[i]);
@@ -371,20 +308,20 @@ static void check_rows(struct party *party, int32_t round, int32_t repeat)
 {
     const struct shape *shape = party->shape;
     const struct rows *rows = &party->recv[repeat];
+    const struct ep_row_notes notes = {WEFT_INT32, rows->topk_idx, rows->weights, rows->src_token};
+    struct shape_oracle oracle;
+    const struct ep_checker checker = open_checker(party, round, &oracle);
+    struct ep_token token = {0, 0};
     int32_t row = 0;
-    for (int32_t source = 0; source < shape->num_ranks; source++) {
-        for (int32_t token = 0; token < shape->num_tokens[round][source]; token++) {
-            if (!shape_goes_to(shape, round, source, token, party->rank))
+    host_reads_rows(party, rows, ep_oracle_num_rows(&oracle.problem, party->rank));
+    for (token.source = 0; token.source < shape->num_ranks; token.source++)
+        for (token.idx = 0; token.idx < shape->num_tokens[round][token.source]; token.idx++) {
+            if (!ep_oracle_goes_to(&oracle.problem, token, party->rank))
                 continue;
-            check_row(party, rows, row, round, repeat, (struct token){source, token});
-            check_choices(party, round, rows, row, (struct token){source, token});
-            party_expect(party, "recv_src_token", row, rows->src_token[row], token);
-            row++;
+            check_row(party, rows, row, round, repeat, token);
+            ep_oracle_check_notes(&checker, &notes, row++, token);
         }
-    }
-    host_reads_rows(party, rows, row);
-    for (int32_t i = row * shape->num_topk; i < shape->capacity * shape->num_topk; i++)
-        party_expect(party, "recv_topk_idx", i, rows->topk_idx[i], -1);
+    ep_oracle_check_no_more(&checker, &notes, row, shape->capacity);
 }
 
 weft_result party_route(struct party *party, int32_t round)

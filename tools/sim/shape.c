@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "shape.h"
+#include "shape_oracle.h"
 
 #include "workload/rng.h"
 
@@ -35,47 +35,7 @@ int32_t shape_node_of(const struct shape *shape, int32_t rank)
 
 int32_t shape_first_expert(const struct shape *shape, int32_t rank)
 {
-    return (int32_t)((int64_t)shape->num_experts * rank / shape->num_ranks);
-}
-
-int shape_goes_to(const struct shape *shape, int32_t round, int32_t source, int32_t token,
-                  int32_t rank)
-{
-    for (int32_t k = 0; k < shape->num_topk; k++) {
-        const int32_t expert = shape->experts[round][source][token][k];
-        if (expert >= shape_first_expert(shape, rank) &&
-            expert < shape_first_expert(shape, rank + 1))
-            return 1;
-    }
-    return 0;
-}
-
-int32_t shape_rows_from(const struct shape *shape, int32_t round, int32_t source, int32_t rank)
-{
-    int32_t num_rows = 0;
-    for (int32_t token = 0; token < shape->num_tokens[round][source]; token++)
-        num_rows += shape_goes_to(shape, round, source, token, rank);
-    return num_rows;
-}
-
-int32_t shape_selections(const struct shape *shape, int32_t round, int32_t expert)
-{
-    int32_t num_selections = 0;
-    for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
-        for (int32_t token = 0; token < shape->num_tokens[round][rank]; token++) {
-            for (int32_t k = 0; k < shape->num_topk; k++)
-                num_selections += shape->experts[round][rank][token][k] == expert;
-        }
-    }
-    return num_selections;
-}
-
-static int32_t num_rows(const struct shape *shape, int32_t round, int32_t rank)
-{
-    int32_t sum = 0;
-    for (int32_t source = 0; source < shape->num_ranks; source++)
-        sum += shape_rows_from(shape, round, source, rank);
-    return sum;
+    return ep_first_expert(shape->num_experts, shape->num_ranks, rank);
 }
 
 static int32_t draw(struct rng *rng, int32_t min, int32_t max)
@@ -105,12 +65,12 @@ static void draw_room(struct shape *shape, struct rng *rng)
 
 static void set_capacity(struct shape *shape)
 {
+    struct shape_oracle oracle;
     shape->capacity = 1;
     for (int32_t round = 0; round < shape->num_rounds; round++) {
-        for (int32_t rank = 0; rank < shape->num_ranks; rank++) {
-            if (shape->capacity < num_rows(shape, round, rank) + 1)
-                shape->capacity = num_rows(shape, round, rank) + 1;
-        }
+        shape_oracle_open(&oracle, shape, round);
+        const int32_t most = ep_oracle_max_rows(&oracle.problem);
+        shape->capacity = most + 1 > shape->capacity ? most + 1 : shape->capacity;
     }
 }
 

@@ -73,8 +73,3 @@ float shape_element(int32_t round, int32_t repeat, int32_t rank, int32_t token, 
 int32_t shape_node_of(const struct shape *shape, int32_t rank);
 /* The experts [first, shape_first_expert(rank + 1)) are on `rank`. */
 int32_t shape_first_expert(const struct shape *shape, int32_t rank);
-int shape_goes_to(const struct shape *shape, int32_t round, int32_t source, int32_t token,
-                  int32_t rank);
-int32_t shape_rows_from(const struct shape *shape, int32_t round, int32_t source, int32_t rank);
-/* How often the tokens of all ranks chose `expert`. */
-int32_t shape_selections(const struct shape *shape, int32_t round, int32_t expert);

@@ -42,8 +42,7 @@ static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
     struct ep_layer layer = {0};
     struct ep_routing routing;
     weft_result result = WEFT_ERROR_OUT_OF_MEMORY;
-    if (ep_routing_open(&routing, options, weft_comm_rank(comm),
-                        is_checked ? EP_ROUTING_ALL : EP_ROUTING_OWN) == 0)
+    if (ep_routing_open(&routing, options, comm, is_checked ? EP_ROUTING_ALL : EP_ROUTING_OWN) == 0)
         result = ep_layer_open(&layer, comm, options, &routing);
     if (result == WEFT_OK)
         ep_routing_mask(&routing, options); /* what is checked; weft is given all choices */

@@ -8,50 +8,35 @@
 
 #include "ep_verify.h"
 
-static int64_t collect_recv_tokens(struct ep_verifier *verifier)
-{
-    const struct ep_routing *routing = verifier->layer->routing;
-    int64_t num_recv = 0;
-    for (int64_t token = routing->loaded_begin; token < routing->loaded_end; token++)
-        if (ep_routing_goes_to(routing, token, verifier->layer->rank))
-            verifier->recv_tokens[num_recv++] = token;
-    return num_recv;
-}
-
 static weft_result verifier_open(struct ep_verifier *verifier, struct ep_layer *layer,
                                  struct ep_tally tallies[EP_NUM_OPS])
 {
-    const struct ep_routing *routing = layer->routing;
-    size_t num_tokens = (size_t)(routing->loaded_end - routing->loaded_begin);
+    const struct ep_problem *problem = &layer->routing->problem;
     size_t hidden = (size_t)layer->options->hidden;
     *verifier = (struct ep_verifier){
         .layer = layer,
         .tallies = tallies,
-        .recv_tokens = calloc(num_tokens + 1, sizeof(int64_t)),
+        .received_memory = calloc(1, ep_received_bytes(problem)),
         .row = calloc(1, layer->options->row_bytes),
         .x = calloc(hidden, sizeof(float)),
         .sum = calloc(hidden, sizeof(float)),
         .scratch = calloc(2 * hidden, sizeof(float)),
-        .nodes = calloc((size_t)layer->num_ranks, sizeof(int32_t)),
     };
-    if (!verifier->recv_tokens || !verifier->row || !verifier->x || !verifier->sum ||
-        !verifier->scratch || !verifier->nodes)
+    if (!verifier->received_memory || !verifier->row || !verifier->x || !verifier->sum ||
+        !verifier->scratch)
         return WEFT_ERROR_OUT_OF_MEMORY;
-    for (int32_t rank = 0; rank < layer->num_ranks; rank++)
-        verifier->nodes[rank] = weft_comm_node(layer->comm, rank);
-    verifier->num_recv = collect_recv_tokens(verifier);
-    return ep_results_open(&verifier->results, layer, verifier->num_recv);
+    ep_oracle_receive(problem, layer->rank, verifier->received_memory, &verifier->received);
+    return ep_results_open(&verifier->results, layer, verifier->received.num_rows);
 }
 
 static void verifier_close(struct ep_verifier *verifier)
 {
     ep_results_close(&verifier->results);
-    free(verifier->recv_tokens);
+    free(verifier->received_memory);
     free(verifier->row);
     free(verifier->x);
     free(verifier->sum);
     free(verifier->scratch);
-    free(verifier->nodes);
 }
 
 void ep_tally_row(struct ep_verifier *verifier, enum ep_op op, int is_equal, const char *format,
@@ -75,8 +60,8 @@ static weft_result verify(struct ep_verifier *verifier)
     const struct ep_options *options = verifier->layer->options;
     if (options->mode == EP_MODE_LOW_LATENCY)
         return ep_ll_verify(verifier);
-    if (ep_verify_layout(verifier) != 0 || ep_verify_notify(verifier) != 0)
-        return WEFT_ERROR_OUT_OF_MEMORY;
+    ep_verify_layout(verifier);
+    ep_verify_notify(verifier);
     ep_verify_dispatch(verifier);
     if (ep_op_exists(EP_COMBINE, options))
         ep_verify_combine(verifier);

@@ -255,34 +255,22 @@ weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traff
     return result;
 }
 
-static int goes_to_node(const struct ep_layer *layer, int64_t token, int32_t node)
+/* How many of the ranks of other nodes get a token, or how many other nodes. */
+static int32_t count_goals(const struct ep_layer *layer, struct ep_token token)
 {
-    int goes_there = 0;
+    const struct ep_problem *problem = &layer->routing->problem;
+    int32_t num_ranks = 0, num_nodes = 0;
     for (int32_t rank = 0; rank < layer->num_ranks; rank++)
-        goes_there |= weft_comm_node(layer->comm, rank) == node &&
-                      ep_routing_goes_to(layer->routing, token, rank);
-    return goes_there;
-}
-
-static int32_t count_ranks_of_other_nodes(const struct ep_layer *layer, int64_t token)
-{
-    int32_t num_ranks = 0;
-    for (int32_t rank = 0; rank < layer->num_ranks; rank++)
-        num_ranks += weft_comm_node(layer->comm, rank) != layer->node &&
-                     ep_routing_goes_to(layer->routing, token, rank);
-    return num_ranks;
+        num_ranks += problem->nodes[rank] != layer->node && ep_oracle_goes_to(problem, token, rank);
+    for (int32_t node = 0; node < layer->num_nodes; node++)
+        num_nodes += node != layer->node && ep_oracle_goes_to_node(problem, token, node);
+    return layer->options->ll_route == WEFT_LL_STRAIGHT ? num_ranks : num_nodes;
 }
 
 int64_t ep_ll_count_rows_between_nodes(const struct ep_layer *layer)
 {
-    const int64_t begin = layer->routing->first_tokens[layer->rank];
     int64_t num_rows = 0;
-    for (int64_t token = begin; token < begin + layer->num_tokens; token++) {
-        if (layer->options->ll_route == WEFT_LL_STRAIGHT)
-            num_rows += count_ranks_of_other_nodes(layer, token);
-        else
-            for (int32_t node = 0; node < layer->num_nodes; node++)
-                num_rows += node != layer->node && goes_to_node(layer, token, node);
-    }
+    for (int32_t i = 0; i < layer->num_tokens; i++)
+        num_rows += count_goals(layer, (struct ep_token){layer->rank, i});
     return num_rows;
 }

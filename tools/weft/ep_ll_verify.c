@@ -41,19 +41,18 @@ static void run_expert(const void *of, int32_t rank, int32_t local_expert, float
         values[i] *= factor;
 }
 
-static void fill_oracle(struct ll_oracle *oracle, const struct ep_layer *layer)
+static void fill_oracle(struct ll_oracle *oracle, const struct ep_problem *problem)
 {
-    const struct ep_routing *routing = layer->routing;
-    for (int32_t rank = 0; rank < layer->num_ranks; rank++)
-        oracle->nodes[rank] = weft_comm_node(layer->comm, rank);
-    for (int64_t token = 0; token < routing->loaded_end; token++)
-        for (int32_t k = 0; k < routing->num_topk; k++) {
-            const int32_t expert = ep_routing_topk_idx(routing, token)[k];
-            const int32_t rank = routing->expert_rank[expert];
-            ll_oracle_choices(oracle, token)[k] = (struct ll_choice){
-                rank, rank < 0 ? -1 : expert - ep_routing_first_expert(routing, rank),
-                ep_routing_topk_weights(routing, token)[k]};
-        }
+    for (int32_t rank = 0; rank < problem->num_ranks; rank++) {
+        oracle->nodes[rank] = problem->nodes[rank];
+        for (int32_t i = 0; i < ep_oracle_num_tokens(problem, rank); i++)
+            for (int32_t k = 0; k < problem->num_topk; k++) {
+                const struct ep_token token = {rank, i};
+                const struct ep_choice choice = ep_oracle_choice(problem, token, k);
+                ll_oracle_choices(oracle, ep_oracle_number(problem, token))[k] =
+                    (struct ll_choice){choice.rank, choice.local_expert, choice.weight};
+            }
+    }
     ll_oracle_settle(oracle);
 }
 
@@ -69,11 +68,11 @@ static weft_result open_oracle(struct pass *pass)
     int result = -1;
     config.expert_capacity = is_by_expert(pass) ? layer->ll.capacity : 0;
     for (int32_t rank = 0; rank < layer->num_ranks && num_tokens; rank++)
-        num_tokens[rank] = (int32_t)(routing->first_tokens[rank + 1] - routing->first_tokens[rank]);
+        num_tokens[rank] = ep_oracle_num_tokens(&routing->problem, rank);
     if (num_tokens)
         result = ll_oracle_open(&pass->oracle, &config, &world, &content);
     if (result == 0)
-        fill_oracle(&pass->oracle, layer);
+        fill_oracle(&pass->oracle, &routing->problem);
     free(num_tokens);
     return result == 0 ? WEFT_OK : WEFT_ERROR_OUT_OF_MEMORY;
 }

@@ -8,8 +8,8 @@
 
 #include "job.h"
 #include "weft.h"
+#include "workload/ep_oracle.h"
 #include "workload/logarithmic.h"
-#include "workload/node_sums.h"
 #include "workload/options.h"
 
 enum { MAX_RANKS = 1024, MAX_TOKENS = 1 << 20, MAX_EXPERTS = 1 << 16, MAX_SKEW = 100 };

@@ -40,12 +40,8 @@ weft_result ep_results_open(struct ep_results *results, const struct ep_layer *l
                             int64_t num_recv)
 {
     struct output outputs[NUM_OUTPUTS];
-    *results = (struct ep_results){
-        .num_recv = num_recv,
-        .recv_per_rank = calloc((size_t)layer->num_ranks, sizeof(int32_t)),
-        .recv_per_expert = calloc((size_t)layer->options->num_experts, sizeof(int32_t)),
-    };
-    int is_ready = results->recv_per_rank && results->recv_per_expert;
+    int is_ready = 1;
+    *results = (struct ep_results){.num_recv = num_recv};
     list_outputs(results, layer, outputs);
     for (int i = 0; i < NUM_OUTPUTS; i++) {
         *outputs[i].host = malloc(outputs[i].bytes + 1);
@@ -60,8 +56,6 @@ void ep_results_close(struct ep_results *results)
     free(results->tokens_per_node);
     free(results->tokens_per_expert);
     free(results->is_token_in_rank);
-    free(results->recv_per_rank);
-    free(results->recv_per_expert);
     free(results->recv_x);
     free(results->recv_topk_idx);
     free(results->recv_topk_weights);
@@ -115,21 +109,9 @@ static weft_result run(struct ep_layer *layer, enum ep_op op)
 
 static weft_result run_notify(struct ep_layer *layer, struct ep_results *results)
 {
-    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
-    weft_result result = run(layer, EP_NOTIFY);
-    if (result == WEFT_OK)
-        result = weft_ep_wait_counts(layer->handle, &counts);
-    if (result != WEFT_OK)
-        return result;
-    results->num_recv_tokens = counts.num_recv_tokens;
-    results->num_local_experts = counts.num_local_experts;
-    results->num_relayed_tokens = counts.num_relayed_tokens;
-    memcpy(results->recv_per_rank, counts.num_recv_per_rank,
-           (size_t)layer->num_ranks * sizeof(int32_t));
-    if (counts.num_local_experts > 0)
-        memcpy(results->recv_per_expert, counts.num_recv_per_expert,
-               (size_t)counts.num_local_experts * sizeof(int32_t));
-    return WEFT_OK;
+    results->counts = (weft_ep_counts)WEFT_INIT(weft_ep_counts);
+    TRY(run(layer, EP_NOTIFY));
+    return weft_ep_wait_counts(layer->handle, &results->counts);
 }
 
 /* The sum over this rank's experts of a row of gate weight times factor. */
@@ -177,7 +159,7 @@ static weft_result run_experts(struct ep_layer *layer, const struct ep_results *
 /* Where dispatch has quantised them. */
 static weft_result restore_rows(struct ep_layer *layer, const struct ep_results *results)
 {
-    const weft_result result = ep_layer_restore_rows(layer, results->num_recv_tokens);
+    const weft_result result = ep_layer_restore_rows(layer, results->counts.num_recv_tokens);
     return result == WEFT_OK ? weft_stream_synchronize(layer->stream) : result;
 }
 

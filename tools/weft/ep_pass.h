@@ -9,10 +9,7 @@ struct ep_results {
     int64_t num_recv; /* rows that are expected to arrive */
     int32_t *tokens_per_rank, *tokens_per_node, *tokens_per_expert;
     uint8_t *is_token_in_rank;
-    int32_t num_recv_tokens, num_local_experts; /* as notify tells, and the next three */
-    int32_t num_relayed_tokens;
-    int32_t *recv_per_rank;   /* [num_ranks] */
-    int32_t *recv_per_expert; /* [num_experts], the first num_local_experts used */
+    weft_ep_counts counts;    /* whose pointers are the handle's */
     unsigned char *recv_x;    /* [num_recv][row_bytes] */
     int32_t *recv_topk_idx;   /* [capacity][num_topk] */
     float *recv_topk_weights; /* [num_recv][num_topk] */

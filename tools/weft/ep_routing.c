@@ -48,9 +48,42 @@ static void place(struct ep_routing *routing, const struct ep_options *options)
     routing->expert_rank[routing->num_experts] = -1;
 }
 
-int ep_routing_open(struct ep_routing *routing, const struct ep_options *options, int32_t rank,
+static struct ep_choice choose(const void *of, struct ep_token token, int32_t k)
+{
+    const struct ep_routing *routing = of;
+    const int64_t number = routing->first_tokens[token.source] + token.idx;
+    const int32_t expert = ep_routing_topk_idx(routing, number)[k];
+    const int32_t rank = routing->expert_rank[expert];
+    return (struct ep_choice){rank, expert,
+                              rank < 0 ? -1 : expert - ep_routing_first_expert(routing, rank),
+                              ep_routing_topk_weights(routing, number)[k]};
+}
+
+static void pose_problem(struct ep_routing *routing, weft_comm *comm)
+{
+    int32_t last_node = 0;
+    for (int32_t r = 0; r < routing->num_ranks; r++) {
+        routing->nodes[r] = weft_comm_node(comm, r);
+        routing->num_local_experts[r] =
+            ep_routing_first_expert(routing, r + 1) - ep_routing_first_expert(routing, r);
+        last_node = routing->nodes[r] > last_node ? routing->nodes[r] : last_node;
+    }
+    routing->problem = (struct ep_problem){.num_ranks = routing->num_ranks,
+                                           .num_nodes = last_node + 1,
+                                           .num_experts = routing->num_experts,
+                                           .num_topk = routing->num_topk,
+                                           .expert_alignment = 1,
+                                           .nodes = routing->nodes,
+                                           .num_local_experts = routing->num_local_experts,
+                                           .first_tokens = routing->first_tokens,
+                                           .choose = choose,
+                                           .of = routing};
+}
+
+int ep_routing_open(struct ep_routing *routing, const struct ep_options *options, weft_comm *comm,
                     enum ep_routing_extent extent)
 {
+    const int32_t rank = weft_comm_rank(comm);
     size_t num_ranks = (size_t)options->num_ranks;
     *routing = (struct ep_routing){
         .num_ranks = options->num_ranks,
@@ -58,10 +91,14 @@ int ep_routing_open(struct ep_routing *routing, const struct ep_options *options
         .num_experts = options->num_experts,
         .first_tokens = calloc(num_ranks + 1, sizeof(int64_t)),
         .expert_rank = calloc((size_t)options->num_experts + 1, sizeof(int32_t)),
+        .nodes = calloc(num_ranks, sizeof(int32_t)),
+        .num_local_experts = calloc(num_ranks, sizeof(int32_t)),
     };
-    if (!routing->first_tokens || !routing->expert_rank)
+    if (!routing->first_tokens || !routing->expert_rank || !routing->nodes ||
+        !routing->num_local_experts)
         return -1;
     place(routing, options);
+    pose_problem(routing, comm);
     int is_own = extent == EP_ROUTING_OWN;
     routing->loaded_begin = is_own ? routing->first_tokens[rank] : 0;
     routing->loaded_end = routing->first_tokens[is_own ? rank + 1 : routing->num_ranks];
@@ -98,13 +135,6 @@ void ep_routing_close(struct ep_routing *routing)
     free(routing->topk_idx);
     free(routing->topk_weights);
     free(routing->expert_rank);
-}
-
-int ep_routing_goes_to(const struct ep_routing *routing, int64_t token, int32_t rank)
-{
-    const int32_t *topk_idx = ep_routing_topk_idx(routing, token);
-    for (int32_t k = 0; k < routing->num_topk; k++)
-        if (routing->expert_rank[topk_idx[k]] == rank)
-            return 1;
-    return 0;
+    free(routing->nodes);
+    free(routing->num_local_experts);
 }

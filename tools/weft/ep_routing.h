@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "ep_options.h"
+#include "workload/ep_oracle.h"
 
 struct ep_routing {
     int32_t num_ranks;
@@ -15,15 +16,17 @@ struct ep_routing {
     int64_t *first_tokens; /* [num_ranks + 1] */
     int64_t loaded_begin;  /* tokens whose routing is in memory */
     int64_t loaded_end;
-    int32_t *topk_idx;    /* [loaded_end - loaded_begin][num_topk] */
-    float *topk_weights;  /* the same */
-    int32_t *expert_rank; /* [num_experts + 1] the last is nowhere: -1 */
+    int32_t *topk_idx;                  /* [loaded_end - loaded_begin][num_topk] */
+    float *topk_weights;                /* the same */
+    int32_t *expert_rank;               /* [num_experts + 1] the last is nowhere: -1 */
+    int32_t *nodes, *num_local_experts; /* [num_ranks] */
+    struct ep_problem problem;
 };
 
 enum ep_routing_extent { EP_ROUTING_OWN, EP_ROUTING_ALL };
 
 /* Needs resolved options. 0, or -1 when out of memory. */
-int ep_routing_open(struct ep_routing *routing, const struct ep_options *options, int32_t rank,
+int ep_routing_open(struct ep_routing *routing, const struct ep_options *options, weft_comm *comm,
                     enum ep_routing_extent extent);
 /* Takes away the choices of ranks that have masked each other, which count as nothing. */
 void ep_routing_mask(struct ep_routing *routing, const struct ep_options *options);
@@ -42,8 +45,5 @@ static inline const float *ep_routing_topk_weights(const struct ep_routing *rout
 /* The first expert of a rank: it has those up to the first of rank + 1. */
 static inline int32_t ep_routing_first_expert(const struct ep_routing *routing, int32_t rank)
 {
-    return (int32_t)((int64_t)routing->num_experts * rank / routing->num_ranks);
+    return ep_first_expert(routing->num_experts, routing->num_ranks, rank);
 }
-
-/* 1 if the token chose an expert of `rank`, else 0. */
-int ep_routing_goes_to(const struct ep_routing *routing, int64_t token, int32_t rank);

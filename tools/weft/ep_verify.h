@@ -4,25 +4,24 @@
 
 #include "ep_check.h"
 #include "ep_pass.h"
+#include "workload/ep_oracle_check.h"
 
 struct ep_verifier {
     struct ep_layer *layer;
     struct ep_results results; /* of the pass that is verified */
     struct ep_tally *tallies;  /* [EP_NUM_OPS], of this rank */
-    int64_t *recv_tokens;      /* [num_recv] the global tokens of the rows of this rank, in order */
-    int64_t num_recv;
-    unsigned char *row;       /* one row, for what is expected */
-    float *x, *sum, *scratch; /* one row each, in fp32, the last of two */
-    int32_t *nodes;           /* [num_ranks] in which each is */
+    void *received_memory;
+    struct ep_received received; /* that must come to this rank */
+    unsigned char *row;          /* one row, for what is expected */
+    float *x, *sum, *scratch;    /* one row each, in fp32, the last of two */
 };
 
 /* Counts one compared row (or count); tells the first difference of the operation. */
 void ep_tally_row(struct ep_verifier *verifier, enum ep_op op, int is_equal, const char *format,
                   ...) __attribute__((format(printf, 4, 5)));
 
-/* 0, or -1 when out of memory. */
-int ep_verify_layout(struct ep_verifier *verifier);
-int ep_verify_notify(struct ep_verifier *verifier);
+void ep_verify_layout(struct ep_verifier *verifier);
+void ep_verify_notify(struct ep_verifier *verifier);
 void ep_verify_dispatch(struct ep_verifier *verifier);
 void ep_verify_combine(struct ep_verifier *verifier);
 
