@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory as users of weft have it from CUDA. Functions return 0, or 1 with context->failure set; they are
+/* Memory as users of weft have it from CUDA. Functions return 0, or 1 when a check has failed; they are
  * called on a thread whose context is current. */
 #pragma once
 
@@ -26,8 +26,7 @@ struct device_memory {
 const char *device_memory_name(enum device_memory_kind kind);
 /* Whether other processes can be given it. */
 int device_memory_is_shareable(enum device_memory_kind kind);
-int device_memory_alloc(struct ranks_context *context, enum device_memory_kind kind,
-                        struct device_memory *memory);
-int device_memory_free(struct ranks_context *context, const struct device_memory *memory);
+int device_memory_alloc(enum device_memory_kind kind, struct device_memory *memory);
+int device_memory_free(const struct device_memory *memory);
 /* How many bytes of the device are free. */
-int device_memory_count_free(struct ranks_context *context, size_t *free_bytes);
+int device_memory_count_free(size_t *free_bytes);

@@ -28,31 +28,30 @@ const char *driver_error_name(CUresult result)
     return name;
 }
 
-static int look_up(struct ranks_context *context, get_proc_address_fn *get, const char *name,
-                   void *function)
+static int look_up(get_proc_address_fn *get, const char *name, void *function)
 {
     CUdriverProcAddressQueryResult status;
     void *found = NULL;
-    DRIVER_CHECK(context, get(name, &found, DRIVER_VERSION, CU_GET_PROC_ADDRESS_DEFAULT, &status));
-    RANK_CHECK(context, found != NULL, "the driver has no %s", name);
+    DRIVER_CHECK(get(name, &found, DRIVER_VERSION, CU_GET_PROC_ADDRESS_DEFAULT, &status));
+    CHECK(found != NULL, "the driver has no %s", name);
     memcpy(function, &found, sizeof found);
     return 0;
 }
 
-static int load(struct ranks_context *context)
+static int load(void)
 {
     get_proc_address_fn *get;
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-    RANK_CHECK(context, library != NULL, "%s", dlerror());
+    CHECK(library != NULL, "%s", dlerror());
     void *symbol = dlsym(library, "cuGetProcAddress_v2");
-    RANK_CHECK(context, symbol != NULL, "%s", dlerror());
+    CHECK(symbol != NULL, "%s", dlerror());
     memcpy(&get, &symbol, sizeof symbol);
 #define LOOK_UP(member, function)                                                                  \
-    if (look_up(context, get, #function, &driver.member))                                          \
+    if (look_up(get, #function, &driver.member))                                                   \
         return 1;
     DRIVER_FUNCTIONS(LOOK_UP)
 #undef LOOK_UP
-    DRIVER_CHECK(context, driver.init(0));
+    DRIVER_CHECK(driver.init(0));
     return 0;
 }
 
@@ -62,31 +61,31 @@ int32_t driver_num_devices(void)
     return driver.device_get_count(&num_devices) == CUDA_SUCCESS ? num_devices : 0;
 }
 
-static int get_device(struct ranks_context *context, int32_t device_idx, CUdevice *device)
+static int get_device(int32_t device_idx, CUdevice *device)
 {
     const int32_t num_devices = driver_num_devices();
-    RANK_CHECK(context, num_devices > 0, "there is no GPU");
-    DRIVER_CHECK(context, driver.device_get(device, device_idx % num_devices));
+    CHECK(num_devices > 0, "there is no GPU");
+    DRIVER_CHECK(driver.device_get(device, device_idx % num_devices));
     return 0;
 }
 
-int driver_use_device(struct ranks_context *context, int32_t device_idx)
+int driver_use_device(int32_t device_idx)
 {
     CUdevice device;
     CUcontext of_device;
-    if (load(context) || get_device(context, device_idx, &device))
+    if (load() || get_device(device_idx, &device))
         return 1;
-    DRIVER_CHECK(context, driver.primary_ctx_retain(&of_device, device));
-    DRIVER_CHECK(context, driver.ctx_set_current(of_device));
+    DRIVER_CHECK(driver.primary_ctx_retain(&of_device, device));
+    DRIVER_CHECK(driver.ctx_set_current(of_device));
     return 0;
 }
 
-int driver_leave_device(struct ranks_context *context, int32_t device_idx)
+int driver_leave_device(int32_t device_idx)
 {
     CUdevice device;
-    if (get_device(context, device_idx, &device))
+    if (get_device(device_idx, &device))
         return 1;
-    DRIVER_CHECK(context, driver.ctx_set_current(NULL));
-    DRIVER_CHECK(context, driver.primary_ctx_release(device));
+    DRIVER_CHECK(driver.ctx_set_current(NULL));
+    DRIVER_CHECK(driver.primary_ctx_release(device));
     return 0;
 }

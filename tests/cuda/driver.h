@@ -65,16 +65,16 @@ void driver_require(void);
 
 /* What a process does that uses one GPU: makes the context of device `device_idx`, modulo their number,
  * current for the calling thread, and with it the choice of communicators made by that thread. */
-int driver_use_device(struct ranks_context *context, int32_t device_idx);
+int driver_use_device(int32_t device_idx);
 /* The reverse. */
-int driver_leave_device(struct ranks_context *context, int32_t device_idx);
+int driver_leave_device(int32_t device_idx);
 int32_t driver_num_devices(void);
 
 const char *driver_error_name(CUresult result);
 
-#define DRIVER_CHECK(context, call)                                                                \
+#define DRIVER_CHECK(call)                                                                         \
     do {                                                                                           \
         const CUresult driver_result_ = (call);                                                    \
-        RANK_CHECK(context, driver_result_ == CUDA_SUCCESS, "%s gave %s", #call,                   \
-                   driver_error_name(driver_result_));                                             \
+        CHECK(driver_result_ == CUDA_SUCCESS, "%s gave %s", #call,                                 \
+              driver_error_name(driver_result_));                                                  \
     } while (0)

@@ -44,21 +44,19 @@ static int alloc_array(struct layer *layer, enum layer_array array)
     void **memory = &layer->arrays[array];
     CUdeviceptr managed = 0;
     if (array >= LAYER_RECV_ROWS) {
-        RANK_CHECK_OK(layer->context, weft_heap_alloc(layer->comm, bytes, memory));
+        CHECK_OK(weft_heap_alloc(layer->comm, bytes, memory));
         return 0;
     }
     switch (memory_of(layer)) {
     case LAYER_PINNED:
-        DRIVER_CHECK(layer->context,
-                     driver.mem_host_alloc(memory, bytes, CU_MEMHOSTALLOC_PORTABLE));
+        DRIVER_CHECK(driver.mem_host_alloc(memory, bytes, CU_MEMHOSTALLOC_PORTABLE));
         break;
     case LAYER_MANAGED:
-        DRIVER_CHECK(layer->context,
-                     driver.mem_alloc_managed(&managed, bytes, CU_MEM_ATTACH_GLOBAL));
+        DRIVER_CHECK(driver.mem_alloc_managed(&managed, bytes, CU_MEM_ATTACH_GLOBAL));
         *memory = (void *)(uintptr_t)managed;
         break;
     default:
-        RANK_CHECK_OK(layer->context, weft_memory_alloc(layer->comm, bytes, memory));
+        CHECK_OK(weft_memory_alloc(layer->comm, bytes, memory));
     }
     return 0;
 }
@@ -67,18 +65,18 @@ static int free_array(struct layer *layer, enum layer_array array)
 {
     void *memory = layer->arrays[array];
     if (array >= LAYER_RECV_ROWS) {
-        RANK_CHECK_OK(layer->context, weft_heap_free(layer->comm, memory));
+        CHECK_OK(weft_heap_free(layer->comm, memory));
         return 0;
     }
     switch (memory_of(layer)) {
     case LAYER_PINNED:
-        DRIVER_CHECK(layer->context, driver.mem_free_host(memory));
+        DRIVER_CHECK(driver.mem_free_host(memory));
         break;
     case LAYER_MANAGED:
-        DRIVER_CHECK(layer->context, driver.mem_free((CUdeviceptr)(uintptr_t)memory));
+        DRIVER_CHECK(driver.mem_free((CUdeviceptr)(uintptr_t)memory));
         break;
     default:
-        RANK_CHECK_OK(layer->context, weft_memory_free(layer->comm, memory));
+        CHECK_OK(weft_memory_free(layer->comm, memory));
     }
     return 0;
 }
@@ -95,7 +93,7 @@ static int make_arrays(struct layer *layer)
         const weft_result result =
             weft_memory_copy(layer->comm, layer->arrays[array], content, bytes);
         tests_free(content);
-        RANK_CHECK_OK(layer->context, result);
+        CHECK_OK(result);
     }
     return 0;
 }
@@ -116,12 +114,12 @@ int layer_open(struct layer *layer, struct ranks_context *context, weft_comm *co
     config.num_warps = shape->num_warps;
     handle_config.max_tokens = shape->max_tokens;
     handle_config.num_topk = shape->num_topk;
-    RANK_CHECK_OK(context, weft_ep_create(comm, &config, &layer->ep));
-    RANK_CHECK_OK(context, weft_ep_handle_create(layer->ep, &handle_config, &layer->handle));
+    CHECK_OK(weft_ep_create(comm, &config, &layer->ep));
+    CHECK_OK(weft_ep_handle_create(layer->ep, &handle_config, &layer->handle));
     if (make_arrays(layer))
         return 1;
     /* From here on the others may write into the heap's arrays. */
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    CHECK_OK(weft_host_barrier(comm));
     return 0;
 }
 
@@ -129,12 +127,12 @@ int layer_close(struct layer *layer)
 {
     /* Heap memory goes back: nobody may still be using it. */
     if (weft_comm_status(layer->comm, NULL) == WEFT_OK)
-        RANK_CHECK_OK(layer->context, weft_host_barrier(layer->comm));
+        CHECK_OK(weft_host_barrier(layer->comm));
     for (int array = LAYER_NUM_ARRAYS - 1; array >= 0; array--)
         if (free_array(layer, (enum layer_array)array))
             return 1;
-    RANK_CHECK_OK(layer->context, weft_ep_handle_destroy(layer->handle));
-    RANK_CHECK_OK(layer->context, weft_ep_destroy(layer->ep));
+    CHECK_OK(weft_ep_handle_destroy(layer->handle));
+    CHECK_OK(weft_ep_destroy(layer->ep));
     return 0;
 }
 
@@ -184,7 +182,7 @@ int layer_fill(struct layer *layer, uint64_t round)
                                       layer_array_bytes(layer, (enum layer_array)array));
         tests_free(content[array]);
     }
-    RANK_CHECK_OK(layer->context, result);
+    CHECK_OK(result);
     return 0;
 }
 
@@ -236,8 +234,8 @@ weft_ep_combine_args layer_combine_args(const struct layer *layer)
 int layer_route(struct layer *layer, weft_stream *stream)
 {
     const weft_ep_layout_args args = layer_layout_args(layer);
-    RANK_CHECK_OK(layer->context, weft_ep_layout(layer->handle, &args, stream));
-    RANK_CHECK_OK(layer->context, weft_ep_notify(layer->handle, stream));
+    CHECK_OK(weft_ep_layout(layer->handle, &args, stream));
+    CHECK_OK(weft_ep_notify(layer->handle, stream));
     return 0;
 }
 
@@ -246,8 +244,8 @@ int layer_move(struct layer *layer, weft_stream *stream)
     weft_plane plane;
     const weft_ep_dispatch_args dispatch = layer_dispatch_args(layer, &plane);
     const weft_ep_combine_args combine = layer_combine_args(layer);
-    RANK_CHECK_OK(layer->context, weft_ep_dispatch(layer->handle, &dispatch, stream));
-    RANK_CHECK_OK(layer->context, weft_ep_combine(layer->handle, &combine, stream));
+    CHECK_OK(weft_ep_dispatch(layer->handle, &dispatch, stream));
+    CHECK_OK(weft_ep_combine(layer->handle, &combine, stream));
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One layer of expert parallelism in buffers that stay where they are, in capacity mode, on any
  * machine. The same layer on machine cpu, given the same rounds, says what every byte must be.
- * Functions return 0, or 1 with context->failure set. */
+ * Functions return 0, or 1 when a check has failed. */
 #pragma once
 
 #include "harness/ranks.h"

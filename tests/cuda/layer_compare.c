@@ -26,10 +26,9 @@ static int compare_part(struct layer *got, struct layer *expected, struct part p
     const unsigned of_got = i < part.bytes ? a[i] : 0, of_cpu = i < part.bytes ? b[i] : 0;
     tests_free(a);
     tests_free(b);
-    RANK_CHECK_OK(got->context, result);
-    RANK_CHECK(got->context, i == part.bytes,
-               "byte %llu of %llu of %s is 0x%02x, on machine cpu 0x%02x", (unsigned long long)i,
-               (unsigned long long)part.bytes, part.name, of_got, of_cpu);
+    CHECK_OK(result);
+    CHECK(i == part.bytes, "byte %llu of %llu of %s is 0x%02x, on machine cpu 0x%02x",
+          (unsigned long long)i, (unsigned long long)part.bytes, part.name, of_got, of_cpu);
     return 0;
 }
 
@@ -47,8 +46,8 @@ static int compare_counts(struct layer *got, struct layer *expected)
     const int32_t num_experts = weft_ep_num_local_experts(got->ep, rank);
     weft_ep_device_counts a = WEFT_INIT(weft_ep_device_counts),
                           b = WEFT_INIT(weft_ep_device_counts);
-    RANK_CHECK_OK(got->context, weft_ep_query_device_counts(got->handle, &a));
-    RANK_CHECK_OK(got->context, weft_ep_query_device_counts(expected->handle, &b));
+    CHECK_OK(weft_ep_query_device_counts(got->handle, &a));
+    CHECK_OK(weft_ep_query_device_counts(expected->handle, &b));
     const struct part parts[] = {
         {a.num_recv_tokens, b.num_recv_tokens, 4, "num_recv_tokens"},
         {a.num_recv_per_rank, b.num_recv_per_rank, 4 * (uint64_t)num_ranks, "num_recv_per_rank"},
@@ -64,10 +63,10 @@ static int compare_dropped(struct layer *got, struct layer *expected)
     int32_t dropped = -1, expected_dropped = -1;
     const weft_result result = weft_ep_check(got->handle, &dropped);
     const weft_result expected_result = weft_ep_check(expected->handle, &expected_dropped);
-    RANK_CHECK(got->context, result == expected_result && dropped == expected_dropped,
-               "weft_ep_check gave \"%s\" with %d rows dropped, on machine cpu \"%s\" with %d",
-               weft_result_string(result), dropped, weft_result_string(expected_result),
-               expected_dropped);
+    CHECK(result == expected_result && dropped == expected_dropped,
+          "weft_ep_check gave \"%s\" with %d rows dropped, on machine cpu \"%s\" with %d",
+          weft_result_string(result), dropped, weft_result_string(expected_result),
+          expected_dropped);
     return 0;
 }
 
@@ -79,9 +78,8 @@ int layer_compare(struct layer *got, struct layer *expected)
     int32_t num_rows = 0;
     if (compare_counts(got, expected))
         return 1;
-    RANK_CHECK_OK(got->context, weft_ep_query_device_counts(expected->handle, &counts));
-    RANK_CHECK_OK(got->context,
-                  weft_memory_copy(expected->comm, &num_rows, counts.num_recv_tokens, 4));
+    CHECK_OK(weft_ep_query_device_counts(expected->handle, &counts));
+    CHECK_OK(weft_memory_copy(expected->comm, &num_rows, counts.num_recv_tokens, 4));
     const uint64_t num_delivered =
         (uint64_t)(num_rows < got->shape.capacity ? num_rows : got->shape.capacity);
     /* Ids and weights are compared to their ends, where ids are -1 and weights untouched. */

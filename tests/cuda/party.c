@@ -12,41 +12,39 @@ int party_open_on_nodes(struct party *party, struct ranks_context *context, int3
     weft_comm_config comm_config = WEFT_INIT(weft_comm_config);
     comm_config.num_nodes = num_nodes;
     *party = (struct party){.context = context};
-    if (driver_use_device(context, context->rank))
+    if (driver_use_device(context->rank))
         return 1;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &comm_config, &party->comm));
-    RANK_CHECK_OK(context, weft_coll_create(party->comm, config, &party->coll));
-    DRIVER_CHECK(context, driver.stream_create(&party->native, CU_STREAM_NON_BLOCKING));
-    RANK_CHECK_OK(context, weft_stream_wrap(party->comm, party->native, &party->stream));
+    CHECK_OK(ranks_comm_create(context, &comm_config, &party->comm));
+    CHECK_OK(weft_coll_create(party->comm, config, &party->coll));
+    DRIVER_CHECK(driver.stream_create(&party->native, CU_STREAM_NON_BLOCKING));
+    CHECK_OK(weft_stream_wrap(party->comm, party->native, &party->stream));
     return 0;
 }
 
 int party_close(struct party *party)
 {
     struct ranks_context *context = party->context;
-    RANK_CHECK_OK(context, weft_stream_destroy(party->stream));
-    DRIVER_CHECK(context, driver.stream_destroy(party->native));
-    RANK_CHECK_OK(context, weft_host_barrier(party->comm)); /* heap memory goes back */
-    RANK_CHECK_OK(context, weft_coll_destroy(party->coll));
-    RANK_CHECK_OK(context, weft_comm_destroy(party->comm));
-    return driver_leave_device(context, context->rank);
+    CHECK_OK(weft_stream_destroy(party->stream));
+    DRIVER_CHECK(driver.stream_destroy(party->native));
+    CHECK_OK(weft_host_barrier(party->comm)); /* heap memory goes back */
+    CHECK_OK(weft_coll_destroy(party->coll));
+    CHECK_OK(weft_comm_destroy(party->comm));
+    return driver_leave_device(context->rank);
 }
 
 int party_record_begin(struct party *party)
 {
-    DRIVER_CHECK(party->context,
-                 driver.stream_begin_capture(party->native, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    DRIVER_CHECK(driver.stream_begin_capture(party->native, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     return 0;
 }
 
 int party_record_end(struct party *party, CUgraphExec *graph_exec)
 {
-    struct ranks_context *context = party->context;
     CUgraph graph = NULL;
-    DRIVER_CHECK(context, driver.stream_end_capture(party->native, &graph));
-    RANK_CHECK(context, graph != NULL, "the capture gave no graph");
-    DRIVER_CHECK(context, driver.graph_instantiate(graph_exec, graph, 0));
-    DRIVER_CHECK(context, driver.graph_destroy(graph));
+    DRIVER_CHECK(driver.stream_end_capture(party->native, &graph));
+    CHECK(graph != NULL, "the capture gave no graph");
+    DRIVER_CHECK(driver.graph_instantiate(graph_exec, graph, 0));
+    DRIVER_CHECK(driver.graph_destroy(graph));
     return 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank on a GPU with collectives and a stream of the application. Functions return 0, or 1 with
- * context->failure set. */
+/* A rank on a GPU with collectives and a stream of the application. Functions return 0, or 1 when a
+ * check has failed. */
 #pragma once
 
 #include "cuda/driver.h"

@@ -42,35 +42,33 @@ extern const unsigned long long weft__fatbin_filling[];
 
 static int open_filling(struct app *app)
 {
-    struct ranks_context *context = app->context;
     CUdevice device;
     CUkernel kernel;
-    DRIVER_CHECK(context, driver.ctx_get_device(&device));
-    DRIVER_CHECK(context, driver.device_get_attribute(
-                              &app->num_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
-    DRIVER_CHECK(context, driver.library_load_data(&app->library, weft__fatbin_filling, NULL, NULL,
-                                                   0, NULL, NULL, 0));
-    DRIVER_CHECK(context, driver.library_get_kernel(&kernel, app->library, "filling"));
-    DRIVER_CHECK(context, driver.kernel_get_function(&app->filling, kernel));
-    DRIVER_CHECK(context, driver.mem_alloc(&app->num_blocks_run, sizeof(uint32_t)));
-    DRIVER_CHECK(context, driver.memset_d32(app->num_blocks_run, 0, 1));
+    DRIVER_CHECK(driver.ctx_get_device(&device));
+    DRIVER_CHECK(driver.device_get_attribute(&app->num_sms,
+                                             CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
+    DRIVER_CHECK(driver.library_load_data(&app->library, weft__fatbin_filling, NULL, NULL, 0, NULL,
+                                          NULL, 0));
+    DRIVER_CHECK(driver.library_get_kernel(&kernel, app->library, "filling"));
+    DRIVER_CHECK(driver.kernel_get_function(&app->filling, kernel));
+    DRIVER_CHECK(driver.mem_alloc(&app->num_blocks_run, sizeof(uint32_t)));
+    DRIVER_CHECK(driver.memset_d32(app->num_blocks_run, 0, 1));
     return 0;
 }
 
 static int open_lane(struct app *app, struct lane *lane)
 {
     const struct plan *plan = app->context->argument;
-    struct ranks_context *context = app->context;
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     if (plan->is_half) {
         config.num_blocks = app->num_sms / 2;
         config.num_warps = 16; /* one block on each SM */
     }
-    DRIVER_CHECK(context, driver.stream_create(&lane->native, CU_STREAM_NON_BLOCKING));
+    DRIVER_CHECK(driver.stream_create(&lane->native, CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < 2; i++)
-        RANK_CHECK_OK(context, weft_stream_wrap(app->comm, lane->native, &lane->streams[i]));
+        CHECK_OK(weft_stream_wrap(app->comm, lane->native, &lane->streams[i]));
     if (plan->num_nodes <= 1) /* collectives need all ranks' memory */
-        RANK_CHECK_OK(context, weft_coll_create(app->comm, &config, &lane->coll));
+        CHECK_OK(weft_coll_create(app->comm, &config, &lane->coll));
     return 0;
 }
 
@@ -82,41 +80,40 @@ static int open_app(struct app *app, struct ranks_context *context)
     *app = (struct app){.context = context};
     config.num_nodes = plan->num_nodes;
     config.timeout_ms = TIMEOUT_MS;
-    if (driver_use_device(context, context->rank))
+    if (driver_use_device(context->rank))
         return 1;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &app->comm));
-    RANK_CHECK_OK(context, weft_heap_alloc(app->comm, MAX_BYTES, &app->data));
-    RANK_CHECK_OK(context, weft_heap_alloc(app->comm, sizeof *app->word, &word));
+    CHECK_OK(ranks_comm_create(context, &config, &app->comm));
+    CHECK_OK(weft_heap_alloc(app->comm, MAX_BYTES, &app->data));
+    CHECK_OK(weft_heap_alloc(app->comm, sizeof *app->word, &word));
     app->word = word;
     if (open_filling(app) || open_lane(app, &app->lanes[0]) || open_lane(app, &app->lanes[1]))
         return 1;
-    RANK_CHECK_OK(context, weft_host_barrier(app->comm));
+    CHECK_OK(weft_host_barrier(app->comm));
     return 0;
 }
 
-static int close_lane(struct app *app, struct lane *lane)
+static int close_lane(struct lane *lane)
 {
-    struct ranks_context *context = app->context;
     for (int i = 0; i < 2; i++)
-        RANK_CHECK_OK(context, weft_stream_destroy(lane->streams[i]));
-    DRIVER_CHECK(context, driver.stream_destroy(lane->native));
+        CHECK_OK(weft_stream_destroy(lane->streams[i]));
+    DRIVER_CHECK(driver.stream_destroy(lane->native));
     if (lane->coll != NULL)
-        RANK_CHECK_OK(context, weft_coll_destroy(lane->coll));
+        CHECK_OK(weft_coll_destroy(lane->coll));
     return 0;
 }
 
 static int close_app(struct app *app)
 {
     struct ranks_context *context = app->context;
-    RANK_CHECK_OK(context, weft_host_barrier(app->comm));
-    if (close_lane(app, &app->lanes[0]) || close_lane(app, &app->lanes[1]))
+    CHECK_OK(weft_host_barrier(app->comm));
+    if (close_lane(&app->lanes[0]) || close_lane(&app->lanes[1]))
         return 1;
-    DRIVER_CHECK(context, driver.mem_free(app->num_blocks_run));
-    DRIVER_CHECK(context, driver.library_unload(app->library));
-    RANK_CHECK_OK(context, weft_heap_free(app->comm, app->word));
-    RANK_CHECK_OK(context, weft_heap_free(app->comm, app->data));
-    RANK_CHECK_OK(context, weft_comm_destroy(app->comm));
-    return driver_leave_device(context, context->rank);
+    DRIVER_CHECK(driver.mem_free(app->num_blocks_run));
+    DRIVER_CHECK(driver.library_unload(app->library));
+    CHECK_OK(weft_heap_free(app->comm, app->word));
+    CHECK_OK(weft_heap_free(app->comm, app->data));
+    CHECK_OK(weft_comm_destroy(app->comm));
+    return driver_leave_device(context->rank);
 }
 
 /* ---------------------------------------------------------------- what is enqueued */
@@ -137,7 +134,7 @@ static int fill_gpu(struct app *app, const struct lane *lane)
                                    .attrs = &early,
                                    .numAttrs = 1};
     void *arguments[] = {&app->num_blocks_run};
-    DRIVER_CHECK(app->context, driver.launch_kernel_ex(&config, app->filling, arguments, NULL));
+    DRIVER_CHECK(driver.launch_kernel_ex(&config, app->filling, arguments, NULL));
     app->num_blocks_launched += config.gridDimX;
     return 0;
 }
@@ -145,31 +142,29 @@ static int fill_gpu(struct app *app, const struct lane *lane)
 static int reduce(struct app *app, const struct lane *lane, weft_stream *stream)
 {
     const struct plan *plan = app->context->argument;
-    RANK_CHECK_OK(app->context, weft_coll_all_reduce(lane->coll,
-                                                     WEFT_ARGS(weft_coll_args, .send = app->data,
-                                                               .recv = app->data,
-                                                               .count = (int64_t)(plan->bytes / 4),
-                                                               .dtype = WEFT_FP32, .op = WEFT_MAX),
-                                                     stream));
+    CHECK_OK(weft_coll_all_reduce(lane->coll,
+                                  WEFT_ARGS(weft_coll_args, .send = app->data, .recv = app->data,
+                                            .count = (int64_t)(plan->bytes / 4), .dtype = WEFT_FP32,
+                                            .op = WEFT_MAX),
+                                  stream));
     return 0;
 }
 
-static int finish(struct app *app, const struct lane *lane)
+static int finish(const struct lane *lane)
 {
-    RANK_CHECK_OK(app->context, weft_stream_synchronize(lane->streams[0]));
-    RANK_CHECK_OK(app->context, weft_stream_synchronize(lane->streams[1]));
+    CHECK_OK(weft_stream_synchronize(lane->streams[0]));
+    CHECK_OK(weft_stream_synchronize(lane->streams[1]));
     return 0;
 }
 
 static int check_filling(struct app *app)
 {
     uint32_t num_blocks_run = 0;
-    DRIVER_CHECK(app->context,
-                 driver.memcpy_async((CUdeviceptr)(uintptr_t)&num_blocks_run, app->num_blocks_run,
+    DRIVER_CHECK(driver.memcpy_async((CUdeviceptr)(uintptr_t)&num_blocks_run, app->num_blocks_run,
                                      sizeof num_blocks_run, app->lanes[0].native));
-    DRIVER_CHECK(app->context, driver.stream_synchronize(app->lanes[0].native));
-    RANK_CHECK(app->context, num_blocks_run == app->num_blocks_launched,
-               "%u blocks have run, not %u", num_blocks_run, app->num_blocks_launched);
+    DRIVER_CHECK(driver.stream_synchronize(app->lanes[0].native));
+    CHECK(num_blocks_run == app->num_blocks_launched, "%u blocks have run, not %u", num_blocks_run,
+          app->num_blocks_launched);
     return 0;
 }
 
@@ -191,22 +186,20 @@ static int wait_for_a_word(struct ranks_context *context)
     for (uint64_t round = 1; round <= NUM_ROUNDS; round++) {
         const struct lane *lane = &app.lanes[0];
         if (context->rank == 0) {
-            RANK_CHECK_OK(context,
-                          weft_rma_wait_until(
-                              app.comm, WEFT_ARGS(weft_rma_args, .word = app.word, .value = round),
-                              lane->streams[0]));
+            CHECK_OK(weft_rma_wait_until(app.comm,
+                                         WEFT_ARGS(weft_rma_args, .word = app.word, .value = round),
+                                         lane->streams[0]));
             if (fill_gpu(&app, lane))
                 return 1;
         }
         ranks_barrier(context);
         if (context->rank != 0) {
             let_it_begin();
-            RANK_CHECK_OK(context, weft_rma_signal(app.comm,
-                                                   WEFT_ARGS(weft_rma_args, .word = app.word,
-                                                             .value = 1, .rank = 0),
-                                                   lane->streams[0]));
+            CHECK_OK(weft_rma_signal(
+                app.comm, WEFT_ARGS(weft_rma_args, .word = app.word, .value = 1, .rank = 0),
+                lane->streams[0]));
         }
-        if (finish(&app, lane))
+        if (finish(lane))
             return 1;
     }
     return check_filling(&app) || close_app(&app);
@@ -227,14 +220,14 @@ static int opposite_orders(struct ranks_context *context)
         const int first = context->rank == 0 ? 0 : 1;
         if (reduce_and_fill(&app, &app.lanes[first]))
             return 1;
-        if (context->rank == 1 && finish(&app, &app.lanes[first]))
+        if (context->rank == 1 && finish(&app.lanes[first]))
             return 1;
         if (context->rank == 0)
             let_it_begin();
-        if (reduce_and_fill(&app, &app.lanes[1 - first]) || finish(&app, &app.lanes[0]) ||
-            finish(&app, &app.lanes[1]))
+        if (reduce_and_fill(&app, &app.lanes[1 - first]) || finish(&app.lanes[0]) ||
+            finish(&app.lanes[1]))
             return 1;
-        RANK_CHECK_OK(context, weft_host_barrier(app.comm));
+        CHECK_OK(weft_host_barrier(app.comm));
     }
     return check_filling(&app) || close_app(&app);
 }
@@ -247,7 +240,7 @@ static int a_stream_wrapped_twice(struct ranks_context *context)
         return 1;
     for (int round = 0; round < NUM_ROUNDS; round++) {
         const struct lane *lane = &app.lanes[0], *other = &app.lanes[1];
-        if (context->rank == 1 && (reduce(&app, other, other->streams[0]) || finish(&app, other)))
+        if (context->rank == 1 && (reduce(&app, other, other->streams[0]) || finish(other)))
             return 1;
         if (reduce(&app, lane, lane->streams[0]) || reduce(&app, lane, lane->streams[1]))
             return 1;
@@ -256,9 +249,9 @@ static int a_stream_wrapped_twice(struct ranks_context *context)
             if (reduce(&app, other, other->streams[0]))
                 return 1;
         }
-        if (finish(&app, lane) || finish(&app, other))
+        if (finish(lane) || finish(other))
             return 1;
-        RANK_CHECK_OK(context, weft_host_barrier(app.comm));
+        CHECK_OK(weft_host_barrier(app.comm));
     }
     return close_app(&app);
 }

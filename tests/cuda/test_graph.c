@@ -33,25 +33,23 @@ struct stage {
 static int check_refusals(struct player *player)
 {
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
-    RANK_CHECK_ERROR(player->gpu.context, weft_stream_synchronize(player->wrapped),
-                     WEFT_ERROR_INVALID_ARGUMENT, "capture");
-    RANK_CHECK_ERROR(player->gpu.context, weft_ep_wait_counts(player->gpu.handle, &counts),
-                     WEFT_ERROR_INVALID_ARGUMENT, "captured");
+    CHECK_ERROR(weft_stream_synchronize(player->wrapped), WEFT_ERROR_INVALID_ARGUMENT, "capture");
+    CHECK_ERROR(weft_ep_wait_counts(player->gpu.handle, &counts), WEFT_ERROR_INVALID_ARGUMENT,
+                "captured");
     return 0;
 }
 
 static int capture(struct player *player, CUstreamCaptureMode mode)
 {
-    struct ranks_context *context = player->gpu.context;
     CUgraph graph = NULL;
-    DRIVER_CHECK(context, driver.stream_begin_capture(player->native, mode));
+    DRIVER_CHECK(driver.stream_begin_capture(player->native, mode));
     if (layer_route(&player->gpu, player->wrapped) || check_refusals(player) ||
         layer_move(&player->gpu, player->wrapped))
         return 1;
-    DRIVER_CHECK(context, driver.stream_end_capture(player->native, &graph));
-    RANK_CHECK(context, graph != NULL, "the capture gave no graph");
-    DRIVER_CHECK(context, driver.graph_instantiate(&player->graph, graph, 0));
-    DRIVER_CHECK(context, driver.graph_destroy(graph));
+    DRIVER_CHECK(driver.stream_end_capture(player->native, &graph));
+    CHECK(graph != NULL, "the capture gave no graph");
+    DRIVER_CHECK(driver.graph_instantiate(&player->graph, graph, 0));
+    DRIVER_CHECK(driver.graph_destroy(graph));
     return 0;
 }
 
@@ -73,24 +71,23 @@ static int open_player(struct stage *stage, struct player *player, int32_t playe
 {
     struct ranks_context *context = stage->context;
     const struct layer_shape shape = shape_of(player_idx);
-    DRIVER_CHECK(context, driver.stream_create(&player->native, CU_STREAM_NON_BLOCKING));
-    RANK_CHECK_OK(context, weft_stream_wrap(stage->gpu, player->native, &player->wrapped));
-    RANK_CHECK_OK(context, weft_stream_create(stage->gpu, &player->on_gpu));
-    RANK_CHECK_OK(context, weft_stream_create(stage->cpu, &player->on_cpu));
+    DRIVER_CHECK(driver.stream_create(&player->native, CU_STREAM_NON_BLOCKING));
+    CHECK_OK(weft_stream_wrap(stage->gpu, player->native, &player->wrapped));
+    CHECK_OK(weft_stream_create(stage->gpu, &player->on_gpu));
+    CHECK_OK(weft_stream_create(stage->cpu, &player->on_cpu));
     return layer_open(&player->gpu, context, stage->gpu, &shape) ||
            layer_open(&player->cpu, context, stage->cpu, &shape);
 }
 
 static int close_player(struct player *player)
 {
-    struct ranks_context *context = player->gpu.context;
-    DRIVER_CHECK(context, driver.graph_exec_destroy(player->graph));
+    DRIVER_CHECK(driver.graph_exec_destroy(player->graph));
     if (layer_close(&player->gpu) || layer_close(&player->cpu))
         return 1;
-    RANK_CHECK_OK(context, weft_stream_destroy(player->wrapped));
-    RANK_CHECK_OK(context, weft_stream_destroy(player->on_gpu));
-    RANK_CHECK_OK(context, weft_stream_destroy(player->on_cpu));
-    DRIVER_CHECK(context, driver.stream_destroy(player->native));
+    CHECK_OK(weft_stream_destroy(player->wrapped));
+    CHECK_OK(weft_stream_destroy(player->on_gpu));
+    CHECK_OK(weft_stream_destroy(player->on_cpu));
+    DRIVER_CHECK(driver.stream_destroy(player->native));
     return 0;
 }
 
@@ -98,26 +95,25 @@ static int open_stage(struct stage *stage, struct ranks_context *context)
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     stage->context = context;
-    if (driver_use_device(context, context->rank))
+    if (driver_use_device(context->rank))
         return 1;
     config.machine = WEFT_MACHINE_CUDA;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &stage->gpu));
+    CHECK_OK(ranks_comm_create(context, &config, &stage->gpu));
     weft_unique_id *second = context->shared;
     if (context->rank == 0)
-        RANK_CHECK_OK(context, weft_unique_id_create(second));
+        CHECK_OK(weft_unique_id_create(second));
     ranks_barrier(context);
     config.machine = WEFT_MACHINE_CPU;
-    RANK_CHECK_OK(
-        context, weft_comm_create(second, context->rank, context->num_ranks, &config, &stage->cpu));
+    CHECK_OK(weft_comm_create(second, context->rank, context->num_ranks, &config, &stage->cpu));
     return 0;
 }
 
 static int close_stage(struct stage *stage)
 {
-    RANK_CHECK_OK(stage->context, weft_comm_destroy(stage->gpu));
-    RANK_CHECK_OK(stage->context, weft_comm_destroy(stage->cpu));
+    CHECK_OK(weft_comm_destroy(stage->gpu));
+    CHECK_OK(weft_comm_destroy(stage->cpu));
     ranks_barrier(stage->context); /* rank 0's process serves the second */
-    return driver_leave_device(stage->context, stage->context->rank);
+    return driver_leave_device(stage->context->rank);
 }
 
 /* ---------------------------------------------------------------- rounds */
@@ -128,26 +124,24 @@ static int replay(struct player *player, uint64_t round)
         return 1;
     /* One behind the other: the host is not needed in between. */
     for (uint64_t i = 0; i < 1 + round % MAX_REPLAYS; i++)
-        DRIVER_CHECK(player->gpu.context, driver.graph_launch(player->graph, player->native));
+        DRIVER_CHECK(driver.graph_launch(player->graph, player->native));
     return 0;
 }
 
 static int finish(struct player *player, uint64_t round)
 {
-    struct ranks_context *context = player->gpu.context;
     if (layer_fill(&player->cpu, round) || layer_issue(&player->cpu, player->on_cpu))
         return 1;
-    RANK_CHECK_OK(context, weft_stream_synchronize(player->on_cpu));
-    RANK_CHECK_OK(context, weft_stream_synchronize(player->wrapped));
-    RANK_CHECK_OK(context, weft_stream_synchronize(player->on_gpu));
-    RANK_CHECK_OK(context, weft_comm_status(player->gpu.comm, NULL));
+    CHECK_OK(weft_stream_synchronize(player->on_cpu));
+    CHECK_OK(weft_stream_synchronize(player->wrapped));
+    CHECK_OK(weft_stream_synchronize(player->on_gpu));
+    CHECK_OK(weft_comm_status(player->gpu.comm, NULL));
     return layer_compare(&player->gpu, &player->cpu);
 }
 
 /* The same operations without the graph, on the wrapped stream or on one of weft's. */
 static int issue_directly(struct player *player, uint64_t round)
 {
-    struct ranks_context *context = player->gpu.context;
     const int is_even = round / DIRECT_EVERY % 2 == 0;
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     int32_t num_rows = -1;
@@ -155,14 +149,13 @@ static int issue_directly(struct player *player, uint64_t round)
     if (layer_fill(&player->gpu, round) ||
         layer_issue(&player->gpu, is_even ? player->wrapped : player->on_gpu))
         return 1;
-    RANK_CHECK_OK(context, weft_ep_wait_counts(player->gpu.handle, &counts));
+    CHECK_OK(weft_ep_wait_counts(player->gpu.handle, &counts));
     if (finish(player, round))
         return 1;
-    RANK_CHECK_OK(context, weft_ep_query_device_counts(player->cpu.handle, &of_cpu));
-    RANK_CHECK_OK(context,
-                  weft_memory_copy(player->cpu.comm, &num_rows, of_cpu.num_recv_tokens, 4));
-    RANK_CHECK(context, counts.num_recv_tokens == num_rows, "%d rows, on machine cpu %d",
-               counts.num_recv_tokens, num_rows);
+    CHECK_OK(weft_ep_query_device_counts(player->cpu.handle, &of_cpu));
+    CHECK_OK(weft_memory_copy(player->cpu.comm, &num_rows, of_cpu.num_recv_tokens, 4));
+    CHECK(counts.num_recv_tokens == num_rows, "%d rows, on machine cpu %d", counts.num_recv_tokens,
+          num_rows);
     return 0;
 }
 

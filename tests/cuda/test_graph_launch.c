@@ -24,19 +24,18 @@ struct player {
 
 static int open_objects(struct player *player)
 {
-    struct ranks_context *context = player->context;
     weft_comm *comm = player->comm;
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     config.num_blocks = 2; /* those of all ranks of a GPU must fit it */
     config.num_warps = 4;
-    RANK_CHECK_OK(context, weft_coll_create(comm, &config, &player->coll));
-    RANK_CHECK_OK(context, weft_stream_create(comm, &player->captured));
-    RANK_CHECK_OK(context, weft_stream_create(comm, &player->other));
-    RANK_CHECK_OK(context, weft_event_create(comm, &player->fork));
-    RANK_CHECK_OK(context, weft_event_create(comm, &player->join));
-    RANK_CHECK_OK(context, weft_heap_alloc(comm, NUM_WORDS * 4, &player->send));
-    RANK_CHECK_OK(context, weft_heap_alloc(comm, NUM_WORDS * 4, &player->sums));
-    RANK_CHECK_OK(context, weft_heap_alloc(comm, NUM_WORDS * 4, &player->doubled));
+    CHECK_OK(weft_coll_create(comm, &config, &player->coll));
+    CHECK_OK(weft_stream_create(comm, &player->captured));
+    CHECK_OK(weft_stream_create(comm, &player->other));
+    CHECK_OK(weft_event_create(comm, &player->fork));
+    CHECK_OK(weft_event_create(comm, &player->join));
+    CHECK_OK(weft_heap_alloc(comm, NUM_WORDS * 4, &player->send));
+    CHECK_OK(weft_heap_alloc(comm, NUM_WORDS * 4, &player->sums));
+    CHECK_OK(weft_heap_alloc(comm, NUM_WORDS * 4, &player->doubled));
     return 0;
 }
 
@@ -45,19 +44,18 @@ static int open_player(struct player *player, struct ranks_context *context, uin
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     *player = (struct player){.context = context};
     config.timeout_ms = timeout_ms;
-    if (driver_use_device(context, context->rank))
+    if (driver_use_device(context->rank))
         return 1;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &player->comm));
+    CHECK_OK(ranks_comm_create(context, &config, &player->comm));
     return open_objects(player);
 }
 
 static int destroy_streams(struct player *player)
 {
-    struct ranks_context *context = player->context;
-    RANK_CHECK_OK(context, weft_event_destroy(player->fork));
-    RANK_CHECK_OK(context, weft_event_destroy(player->join));
-    RANK_CHECK_OK(context, weft_stream_destroy(player->captured));
-    RANK_CHECK_OK(context, weft_stream_destroy(player->other));
+    CHECK_OK(weft_event_destroy(player->fork));
+    CHECK_OK(weft_event_destroy(player->join));
+    CHECK_OK(weft_stream_destroy(player->captured));
+    CHECK_OK(weft_stream_destroy(player->other));
     return 0;
 }
 
@@ -66,15 +64,15 @@ static int close_player(struct player *player)
 {
     struct ranks_context *context = player->context;
     ranks_barrier(context); /* the others may still read this rank's heap */
-    RANK_CHECK_OK(context, weft_heap_free(player->comm, player->send));
-    RANK_CHECK_OK(context, weft_heap_free(player->comm, player->sums));
-    RANK_CHECK_OK(context, weft_heap_free(player->comm, player->doubled));
-    RANK_CHECK_OK(context, weft_coll_destroy(player->coll));
-    RANK_CHECK_OK(context, weft_comm_destroy(player->comm));
+    CHECK_OK(weft_heap_free(player->comm, player->send));
+    CHECK_OK(weft_heap_free(player->comm, player->sums));
+    CHECK_OK(weft_heap_free(player->comm, player->doubled));
+    CHECK_OK(weft_coll_destroy(player->coll));
+    CHECK_OK(weft_comm_destroy(player->comm));
     if (destroy_streams(player))
         return 1;
-    RANK_CHECK_OK(context, weft_graph_destroy(player->graph));
-    return driver_leave_device(context, context->rank);
+    CHECK_OK(weft_graph_destroy(player->graph));
+    return driver_leave_device(context->rank);
 }
 
 /* ---------------------------------------------------------------- recording */
@@ -82,42 +80,38 @@ static int close_player(struct player *player)
 /* The sums of all ranks, and those once more. */
 static int enqueue(struct player *player, weft_stream *stream)
 {
-    RANK_CHECK_OK(
-        player->context,
+    CHECK_OK(
         weft_coll_all_reduce(player->coll,
                              WEFT_ARGS(weft_coll_args, .send = player->send, .recv = player->sums,
                                        .count = NUM_WORDS, .dtype = WEFT_INT32, .op = WEFT_SUM),
                              stream));
-    RANK_CHECK_OK(player->context,
-                  weft_coll_all_reduce(player->coll,
-                                       WEFT_ARGS(weft_coll_args, .send = player->sums,
-                                                 .recv = player->doubled, .count = NUM_WORDS,
-                                                 .dtype = WEFT_INT32, .op = WEFT_SUM),
-                                       stream));
+    CHECK_OK(weft_coll_all_reduce(player->coll,
+                                  WEFT_ARGS(weft_coll_args, .send = player->sums,
+                                            .recv = player->doubled, .count = NUM_WORDS,
+                                            .dtype = WEFT_INT32, .op = WEFT_SUM),
+                                  stream));
     return 0;
 }
 
 static int enqueue_elsewhere(struct player *player)
 {
-    struct ranks_context *context = player->context;
-    RANK_CHECK_OK(context, weft_event_record(player->fork, player->captured));
-    RANK_CHECK_OK(context, weft_stream_wait_event(player->other, player->fork));
+    CHECK_OK(weft_event_record(player->fork, player->captured));
+    CHECK_OK(weft_stream_wait_event(player->other, player->fork));
     if (enqueue(player, player->other))
         return 1;
-    RANK_CHECK_OK(context, weft_event_record(player->join, player->other));
-    RANK_CHECK_OK(context, weft_stream_wait_event(player->captured, player->join));
+    CHECK_OK(weft_event_record(player->join, player->other));
+    CHECK_OK(weft_stream_wait_event(player->captured, player->join));
     return 0;
 }
 
 static int record(struct player *player, enum place place)
 {
-    struct ranks_context *context = player->context;
-    RANK_CHECK_OK(context, weft_graph_begin(player->captured));
+    CHECK_OK(weft_graph_begin(player->captured));
     if (place == ON_ANOTHER ? enqueue_elsewhere(player) : enqueue(player, player->captured))
         return 1;
-    RANK_CHECK_OK(context, weft_graph_end(player->captured, &player->graph));
-    RANK_CHECK_OK(context, weft_stream_synchronize(player->captured));
-    RANK_CHECK_OK(context, weft_host_barrier(player->comm));
+    CHECK_OK(weft_graph_end(player->captured, &player->graph));
+    CHECK_OK(weft_stream_synchronize(player->captured));
+    CHECK_OK(weft_host_barrier(player->comm));
     return 0;
 }
 
@@ -128,11 +122,9 @@ static int fill(struct player *player, uint64_t round)
     uint32_t words[NUM_WORDS];
     for (uint32_t i = 0; i < NUM_WORDS; i++)
         words[i] = party_word(round, player->context->rank, i);
-    RANK_CHECK_OK(player->context,
-                  weft_memory_copy(player->comm, player->send, words, sizeof words));
+    CHECK_OK(weft_memory_copy(player->comm, player->send, words, sizeof words));
     memset(words, 0xff, sizeof words);
-    RANK_CHECK_OK(player->context,
-                  weft_memory_copy(player->comm, player->doubled, words, sizeof words));
+    CHECK_OK(weft_memory_copy(player->comm, player->doubled, words, sizeof words));
     return 0;
 }
 
@@ -141,11 +133,11 @@ static int check(struct player *player, uint64_t round)
     struct ranks_context *context = player->context;
     const struct party party = {.context = context};
     uint32_t words[NUM_WORDS];
-    RANK_CHECK_OK(context, weft_memory_copy(player->comm, words, player->doubled, sizeof words));
+    CHECK_OK(weft_memory_copy(player->comm, words, player->doubled, sizeof words));
     for (uint32_t i = 0; i < NUM_WORDS; i++) {
         const uint32_t expected = NUM_RANKS * party_sum(&party, round, i);
-        RANK_CHECK(context, words[i] == expected, "round %llu: word %u is %x, not %x",
-                   (unsigned long long)round, i, words[i], expected);
+        CHECK(words[i] == expected, "round %llu: word %u is %x, not %x", (unsigned long long)round,
+              i, words[i], expected);
     }
     return 0;
 }
@@ -158,18 +150,18 @@ static int launch(struct ranks_context *context)
     weft_stream *third;
     if (open_player(&player, context, 0) || record(&player, *place))
         return 1;
-    RANK_CHECK_OK(context, weft_stream_create(player.comm, &third));
+    CHECK_OK(weft_stream_create(player.comm, &third));
     for (uint64_t round = 0; round < NUM_ROUNDS; round++) {
         weft_stream *stream = round % 2 == 0 ? player.captured : third;
         if (fill(&player, round))
             return 1;
         for (uint64_t i = 0; i < 1 + round % 3; i++)
-            RANK_CHECK_OK(context, weft_graph_launch(player.graph, stream));
-        RANK_CHECK_OK(context, weft_stream_synchronize(stream));
+            CHECK_OK(weft_graph_launch(player.graph, stream));
+        CHECK_OK(weft_stream_synchronize(stream));
         if (check(&player, round))
             return 1;
     }
-    RANK_CHECK_OK(context, weft_stream_destroy(third));
+    CHECK_OK(weft_stream_destroy(third));
     return close_player(&player);
 }
 
@@ -182,12 +174,10 @@ static int launch_alone(struct ranks_context *context)
         record(&player, *place))
         return 1;
     if (context->rank == 0) {
-        RANK_CHECK_OK(context, weft_graph_launch(player.graph, player.captured));
-        RANK_CHECK_ERROR(context, weft_stream_synchronize(player.captured), WEFT_ERROR_TIMEOUT,
-                         "rank 1");
-        RANK_CHECK_OK(context, weft_stream_synchronize(player.captured));
-        RANK_CHECK_ERROR(context, weft_comm_status(player.comm, NULL), WEFT_ERROR_TIMEOUT,
-                         "rank 1");
+        CHECK_OK(weft_graph_launch(player.graph, player.captured));
+        CHECK_ERROR(weft_stream_synchronize(player.captured), WEFT_ERROR_TIMEOUT, "rank 1");
+        CHECK_OK(weft_stream_synchronize(player.captured));
+        CHECK_ERROR(weft_comm_status(player.comm, NULL), WEFT_ERROR_TIMEOUT, "rank 1");
     }
     return close_player(&player);
 }
@@ -196,41 +186,38 @@ static int launch_alone(struct ranks_context *context)
 
 static int misuse_streams(struct player *player)
 {
-    struct ranks_context *context = player->context;
     const weft_result invalid = WEFT_ERROR_INVALID_ARGUMENT;
     weft_graph *graph = NULL;
-    RANK_CHECK_ERROR(context, weft_graph_end(player->other, &graph), invalid, "weft_graph_begin");
-    RANK_CHECK_OK(context, weft_graph_begin(player->other));
-    RANK_CHECK_ERROR(context, weft_graph_begin(player->other), invalid, "under capture");
-    RANK_CHECK_ERROR(context, weft_stream_synchronize(player->other), invalid, "under capture");
-    RANK_CHECK_ERROR(context, weft_graph_launch(player->graph, player->other), invalid,
-                     "under capture");
-    RANK_CHECK_OK(context, weft_graph_end(player->other, &graph)); /* of nothing */
-    RANK_CHECK_OK(context, weft_graph_launch(graph, player->other));
-    RANK_CHECK_OK(context, weft_stream_synchronize(player->other));
-    RANK_CHECK_OK(context, weft_graph_destroy(graph));
-    RANK_CHECK_ERROR(context, weft_graph_end(player->other, &graph), invalid, "weft_graph_begin");
+    CHECK_ERROR(weft_graph_end(player->other, &graph), invalid, "weft_graph_begin");
+    CHECK_OK(weft_graph_begin(player->other));
+    CHECK_ERROR(weft_graph_begin(player->other), invalid, "under capture");
+    CHECK_ERROR(weft_stream_synchronize(player->other), invalid, "under capture");
+    CHECK_ERROR(weft_graph_launch(player->graph, player->other), invalid, "under capture");
+    CHECK_OK(weft_graph_end(player->other, &graph)); /* of nothing */
+    CHECK_OK(weft_graph_launch(graph, player->other));
+    CHECK_OK(weft_stream_synchronize(player->other));
+    CHECK_OK(weft_graph_destroy(graph));
+    CHECK_ERROR(weft_graph_end(player->other, &graph), invalid, "weft_graph_begin");
     return 0;
 }
 
 /* A wrapped stream that is under capture when weft lets go of it, and the legacy default stream. */
 static int misuse_wrapped(struct player *player)
 {
-    struct ranks_context *context = player->context;
     CUstream native;
     weft_stream *wrapped;
-    DRIVER_CHECK(context, driver.stream_create(&native, CU_STREAM_NON_BLOCKING));
-    RANK_CHECK_OK(context, weft_stream_wrap(player->comm, native, &wrapped));
-    RANK_CHECK_OK(context, weft_graph_begin(wrapped));
+    DRIVER_CHECK(driver.stream_create(&native, CU_STREAM_NON_BLOCKING));
+    CHECK_OK(weft_stream_wrap(player->comm, native, &wrapped));
+    CHECK_OK(weft_graph_begin(wrapped));
     if (enqueue(player, wrapped))
         return 1;
-    RANK_CHECK_OK(context, weft_stream_destroy(wrapped));
-    DRIVER_CHECK(context, driver.stream_synchronize(native)); /* it is under capture no more */
-    DRIVER_CHECK(context, driver.stream_destroy(native));
-    RANK_CHECK_OK(context, weft_stream_wrap(player->comm, NULL, &wrapped));
+    CHECK_OK(weft_stream_destroy(wrapped));
+    DRIVER_CHECK(driver.stream_synchronize(native)); /* it is under capture no more */
+    DRIVER_CHECK(driver.stream_destroy(native));
+    CHECK_OK(weft_stream_wrap(player->comm, NULL, &wrapped));
     const weft_result result = weft_graph_begin(wrapped);
-    RANK_CHECK(context, result != WEFT_OK, "the legacy default stream is under capture");
-    RANK_CHECK_OK(context, weft_stream_destroy(wrapped));
+    CHECK(result != WEFT_OK, "the legacy default stream is under capture");
+    CHECK_OK(weft_stream_destroy(wrapped));
     return 0;
 }
 
@@ -242,8 +229,8 @@ static int misuse(struct ranks_context *context)
         return 1;
     if (fill(&player, 0)) /* none of it did any harm */
         return 1;
-    RANK_CHECK_OK(context, weft_graph_launch(player.graph, player.captured));
-    RANK_CHECK_OK(context, weft_stream_synchronize(player.captured));
+    CHECK_OK(weft_graph_launch(player.graph, player.captured));
+    CHECK_OK(weft_stream_synchronize(player.captured));
     return check(&player, 0) || close_player(&player);
 }
 

@@ -39,9 +39,8 @@ struct player {
 /* Neither array is aligned to 16 bytes. */
 static int open_memory(struct player *player)
 {
-    struct ranks_context *context = player->party.context;
-    if (device_memory_alloc(context, MEMORY_PLAIN, &player->arrays) ||
-        device_memory_alloc(context, MEMORY_PINNED, &player->rings))
+    if (device_memory_alloc(MEMORY_PLAIN, &player->arrays) ||
+        device_memory_alloc(MEMORY_PINNED, &player->rings))
         return 1;
     player->send = (int32_t *)(void *)(player->arrays.base + 20);
     player->recv = (int32_t *)(void *)(player->arrays.base + player->arrays.segment_bytes - 12);
@@ -60,27 +59,23 @@ static int32_t neighbour(const struct player *player, int32_t distance)
 static int record_group(struct player *player)
 {
     struct party *party = &player->party;
-    struct ranks_context *context = party->context;
-    RANK_CHECK_OK(context, weft_coll_group_begin(party->coll));
-    RANK_CHECK_OK(context, weft_coll_send(party->coll,
-                                          WEFT_ARGS(weft_coll_send_args, .send = player->send,
-                                                    .count = NUM_WORDS, .dtype = WEFT_INT32,
-                                                    .peer = neighbour(player, 1)),
-                                          party->stream));
-    RANK_CHECK_OK(context, weft_coll_recv(party->coll,
-                                          WEFT_ARGS(weft_coll_recv_args, .recv = player->recv,
-                                                    .count = NUM_WORDS, .dtype = WEFT_INT32,
-                                                    .peer = neighbour(player, -1)),
-                                          party->stream));
-    RANK_CHECK_OK(context, weft_coll_group_end(party->coll));
+    CHECK_OK(weft_coll_group_begin(party->coll));
+    CHECK_OK(weft_coll_send(party->coll,
+                            WEFT_ARGS(weft_coll_send_args, .send = player->send, .count = NUM_WORDS,
+                                      .dtype = WEFT_INT32, .peer = neighbour(player, 1)),
+                            party->stream));
+    CHECK_OK(weft_coll_recv(party->coll,
+                            WEFT_ARGS(weft_coll_recv_args, .recv = player->recv, .count = NUM_WORDS,
+                                      .dtype = WEFT_INT32, .peer = neighbour(player, -1)),
+                            party->stream));
+    CHECK_OK(weft_coll_group_end(party->coll));
     return 0;
 }
 
 static int record_all_reduce(struct player *player)
 {
     struct party *party = &player->party;
-    RANK_CHECK_OK(
-        party->context,
+    CHECK_OK(
         weft_coll_all_reduce(party->coll,
                              WEFT_ARGS(weft_coll_args, .send = player->send, .recv = player->recv,
                                        .count = NUM_WORDS, .dtype = WEFT_INT32, .op = WEFT_SUM),
@@ -91,12 +86,12 @@ static int record_all_reduce(struct player *player)
 static int record(struct player *player)
 {
     struct party *party = &player->party;
-    RANK_CHECK_OK(party->context, weft_coll_record_begin(party->coll, &player->capture));
+    CHECK_OK(weft_coll_record_begin(party->coll, &player->capture));
     if (party_record_begin(party) ||
         (player->way->operation == GROUP ? record_group(player) : record_all_reduce(player)) ||
         party_record_end(party, &player->graph))
         return 1;
-    RANK_CHECK_OK(party->context, weft_coll_record_end(player->capture));
+    CHECK_OK(weft_coll_record_end(player->capture));
     return 0;
 }
 
@@ -108,8 +103,7 @@ static CUdeviceptr address_of(const void *pointer)
 /* Ordered by the stream. */
 static int copy(struct player *player, void *to, const void *from)
 {
-    DRIVER_CHECK(player->party.context,
-                 driver.memcpy_async(address_of(to), address_of(from), NUM_WORDS * sizeof(uint32_t),
+    DRIVER_CHECK(driver.memcpy_async(address_of(to), address_of(from), NUM_WORDS * sizeof(uint32_t),
                                      player->party.native));
     return 0;
 }
@@ -119,23 +113,22 @@ static int copy(struct player *player, void *to, const void *from)
 static int warm_up(struct player *player)
 {
     struct party *party = &player->party;
-    DRIVER_CHECK(party->context, driver.graph_upload(player->graph, party->native));
+    DRIVER_CHECK(driver.graph_upload(player->graph, party->native));
     if (copy(player, player->send, player->inputs[0]) ||
         copy(player, player->results[0], player->recv))
         return 1;
-    RANK_CHECK_OK(party->context, weft_stream_synchronize(party->stream));
-    RANK_CHECK_OK(party->context, weft_host_barrier(party->comm));
+    CHECK_OK(weft_stream_synchronize(party->stream));
+    CHECK_OK(weft_host_barrier(party->comm));
     return 0;
 }
 
 static int close_player(struct player *player)
 {
-    struct ranks_context *context = player->party.context;
-    RANK_CHECK_OK(context, weft_host_barrier(player->party.comm)); /* all replays have ended */
-    DRIVER_CHECK(context, driver.graph_exec_destroy(player->graph));
-    RANK_CHECK_OK(context, weft_coll_record_destroy(player->capture));
-    return device_memory_free(context, &player->arrays) ||
-           device_memory_free(context, &player->rings) || party_close(&player->party);
+    CHECK_OK(weft_host_barrier(player->party.comm)); /* all replays have ended */
+    DRIVER_CHECK(driver.graph_exec_destroy(player->graph));
+    CHECK_OK(weft_coll_record_destroy(player->capture));
+    return device_memory_free(&player->arrays) || device_memory_free(&player->rings) ||
+           party_close(&player->party);
 }
 
 /* ---------------------------------------------------------------- replays */
@@ -155,13 +148,11 @@ static uint32_t expected_word(const struct player *player, uint64_t replay, uint
 
 static int check_results(struct player *player, uint64_t first)
 {
-    const struct party *party = &player->party;
     for (uint64_t slot = 0; slot < NUM_AT_ONCE; slot++)
         for (uint32_t i = 0; i < NUM_WORDS; i++) {
             const uint32_t expected = expected_word(player, first + slot, i);
-            RANK_CHECK(party->context, player->results[slot][i] == expected,
-                       "replay %llu: word %u is %x, not %x", (unsigned long long)(first + slot), i,
-                       player->results[slot][i], expected);
+            CHECK(player->results[slot][i] == expected, "replay %llu: word %u is %x, not %x",
+                  (unsigned long long)(first + slot), i, player->results[slot][i], expected);
         }
     return 0;
 }
@@ -173,12 +164,12 @@ static int replay_some(struct player *player, uint64_t first)
     for (uint64_t slot = 0; slot < NUM_AT_ONCE; slot++) {
         if (copy(player, player->send, player->inputs[slot]))
             return 1;
-        DRIVER_CHECK(party->context, driver.graph_launch(player->graph, party->native));
+        DRIVER_CHECK(driver.graph_launch(player->graph, party->native));
         if (copy(player, player->results[slot], player->recv))
             return 1;
     }
-    RANK_CHECK_OK(party->context, weft_stream_synchronize(party->stream));
-    RANK_CHECK_OK(party->context, weft_comm_status(party->comm, NULL));
+    CHECK_OK(weft_stream_synchronize(party->stream));
+    CHECK_OK(weft_comm_status(party->comm, NULL));
     return check_results(player, first);
 }
 

@@ -19,17 +19,16 @@ struct plan {
 /* What is shared by IPC is there from the start, and no more can come. */
 static int check_growth(struct ep_rank *self, enum sharing sharing)
 {
-    struct ranks_context *context = self->context;
     weft_heap_info info = WEFT_INIT(weft_heap_info);
-    RANK_CHECK_OK(context, weft_heap_query(self->comm, &info));
-    RANK_CHECK(context, info.max_bytes == HEAP_MAX_BYTES, "%llu bytes at most",
-               (unsigned long long)info.max_bytes);
-    RANK_CHECK(context, (info.committed_bytes == info.max_bytes) == (sharing != BY_DESCRIPTOR),
-               "%llu of %llu bytes are committed", (unsigned long long)info.committed_bytes,
-               (unsigned long long)info.max_bytes);
-    RANK_CHECK_ERROR(context, weft_heap_grow(self->comm, HEAP_MAX_BYTES + 1),
-                     WEFT_ERROR_OUT_OF_MEMORY, "heap_max_bytes is 67108864");
-    RANK_CHECK_OK(context, weft_heap_grow(self->comm, HEAP_MAX_BYTES));
+    CHECK_OK(weft_heap_query(self->comm, &info));
+    CHECK(info.max_bytes == HEAP_MAX_BYTES, "%llu bytes at most",
+          (unsigned long long)info.max_bytes);
+    CHECK((info.committed_bytes == info.max_bytes) == (sharing != BY_DESCRIPTOR),
+          "%llu of %llu bytes are committed", (unsigned long long)info.committed_bytes,
+          (unsigned long long)info.max_bytes);
+    CHECK_ERROR(weft_heap_grow(self->comm, HEAP_MAX_BYTES + 1), WEFT_ERROR_OUT_OF_MEMORY,
+                "heap_max_bytes is 67108864");
+    CHECK_OK(weft_heap_grow(self->comm, HEAP_MAX_BYTES));
     return 0;
 }
 
@@ -49,13 +48,13 @@ static int use_heap(struct ranks_context *context)
     if (ep_rank_open_with(&self, context, &config, ARENA_BYTES) ||
         ep_check_world(&self, plan->world, &dispatch, &combine))
         return 1;
-    RANK_CHECK_OK(context, weft_arena_alloc(self.arena, 12 << 20, &first));
+    CHECK_OK(weft_arena_alloc(self.arena, 12 << 20, &first));
     if (ep_check_world(&self, plan->world, &dispatch, &combine) ||
         check_growth(&self, plan->sharing))
         return 1;
-    RANK_CHECK_OK(context, weft_arena_free(self.arena, first));
-    RANK_CHECK_OK(context, weft_heap_alloc(self.comm, 32 << 20, &last));
-    RANK_CHECK_OK(context, weft_heap_free(self.comm, last));
+    CHECK_OK(weft_arena_free(self.arena, first));
+    CHECK_OK(weft_heap_alloc(self.comm, 32 << 20, &last));
+    CHECK_OK(weft_heap_free(self.comm, last));
     return ep_rank_close(&self);
 }
 
@@ -106,8 +105,7 @@ static int be_on_another_machine(struct ranks_context *context)
     config.machine = context->rank == odd_one ? WEFT_MACHINE_CPU : WEFT_MACHINE_CUDA;
     snprintf(text, sizeof text, "the machine is %s on rank 0 and %s on rank %d",
              odd_one == 0 ? "cpu" : "cuda", odd_one == 0 ? "cuda" : "cpu", named);
-    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_MISMATCH,
-                     text);
+    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_MISMATCH, text);
     return 0;
 }
 

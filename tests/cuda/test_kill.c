@@ -43,13 +43,13 @@ static const struct layer_shape usual = {.max_tokens = 32,
 static int capture(struct replayer *replayer)
 {
     CUgraph graph;
-    DRIVER_CHECK(replayer->context, driver.stream_begin_capture(
-                                        replayer->native, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    DRIVER_CHECK(
+        driver.stream_begin_capture(replayer->native, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     if (layer_issue(&replayer->layer, replayer->stream))
         return 1;
-    DRIVER_CHECK(replayer->context, driver.stream_end_capture(replayer->native, &graph));
-    DRIVER_CHECK(replayer->context, driver.graph_instantiate(&replayer->graph, graph, 0));
-    DRIVER_CHECK(replayer->context, driver.graph_destroy(graph));
+    DRIVER_CHECK(driver.stream_end_capture(replayer->native, &graph));
+    DRIVER_CHECK(driver.graph_instantiate(&replayer->graph, graph, 0));
+    DRIVER_CHECK(driver.graph_destroy(graph));
     return 0;
 }
 
@@ -61,28 +61,27 @@ static int open_replayer(struct replayer *replayer, struct ranks_context *contex
     replayer->context = context;
     config.machine = WEFT_MACHINE_CUDA;
     config.timeout_ms = TIMEOUT_MS;
-    RANK_CHECK_OK(context, weft_comm_create(id, context->rank, context->num_ranks, &config, &comm));
-    DRIVER_CHECK(context, driver.stream_create(&replayer->native, CU_STREAM_NON_BLOCKING));
-    RANK_CHECK_OK(context, weft_stream_wrap(comm, replayer->native, &replayer->stream));
+    CHECK_OK(weft_comm_create(id, context->rank, context->num_ranks, &config, &comm));
+    DRIVER_CHECK(driver.stream_create(&replayer->native, CU_STREAM_NON_BLOCKING));
+    CHECK_OK(weft_stream_wrap(comm, replayer->native, &replayer->stream));
     return layer_open(&replayer->layer, context, comm, &usual) || capture(replayer) ||
            layer_fill(&replayer->layer, 0);
 }
 
 static int close_replayer(struct replayer *replayer)
 {
-    struct ranks_context *context = replayer->context;
-    DRIVER_CHECK(context, driver.graph_exec_destroy(replayer->graph));
+    DRIVER_CHECK(driver.graph_exec_destroy(replayer->graph));
     if (layer_close(&replayer->layer))
         return 1;
-    RANK_CHECK_OK(context, weft_stream_destroy(replayer->stream));
-    DRIVER_CHECK(context, driver.stream_destroy(replayer->native));
-    RANK_CHECK_OK(context, weft_comm_destroy(replayer->layer.comm));
+    CHECK_OK(weft_stream_destroy(replayer->stream));
+    DRIVER_CHECK(driver.stream_destroy(replayer->native));
+    CHECK_OK(weft_comm_destroy(replayer->layer.comm));
     return 0;
 }
 
 static int replay(struct replayer *replayer)
 {
-    DRIVER_CHECK(replayer->context, driver.graph_launch(replayer->graph, replayer->native));
+    DRIVER_CHECK(driver.graph_launch(replayer->graph, replayer->native));
     return 0;
 }
 
@@ -97,7 +96,7 @@ static int cause_fault(struct replayer *replayer, const struct plan *plan)
     board->fault_time_s = ranks_seconds();
     if (plan->fault == KILLED)
         kill(getpid(), SIGKILL);
-    RANK_CHECK_OK(replayer->context, weft_comm_abort(replayer->layer.comm));
+    CHECK_OK(weft_comm_abort(replayer->layer.comm));
     return 0;
 }
 
@@ -112,13 +111,12 @@ static int check_failure(struct replayer *replayer, const struct plan *plan)
     int32_t failed_rank = -1;
     char text[32];
     snprintf(text, sizeof text, "rank %d", plan->victim);
-    RANK_CHECK(context, board->fault_time_s > 0, "the replays ended before the fault");
-    RANK_CHECK(context, delay_s < 2, "it took %.3f s to learn of the fault", delay_s);
-    RANK_CHECK_ERROR(context, weft_comm_status(comm, &failed_rank), expected, text);
-    RANK_CHECK(context, plan->fault == ABORTED || failed_rank == plan->victim, "failed_rank is %d",
-               failed_rank);
-    RANK_CHECK_ERROR(context, weft_comm_barrier(comm, replayer->stream), expected, text);
-    RANK_CHECK_ERROR(context, weft_ep_check(replayer->layer.handle, NULL), expected, text);
+    CHECK(board->fault_time_s > 0, "the replays ended before the fault");
+    CHECK(delay_s < 2, "it took %.3f s to learn of the fault", delay_s);
+    CHECK_ERROR(weft_comm_status(comm, &failed_rank), expected, text);
+    CHECK(plan->fault == ABORTED || failed_rank == plan->victim, "failed_rank is %d", failed_rank);
+    CHECK_ERROR(weft_comm_barrier(comm, replayer->stream), expected, text);
+    CHECK_ERROR(weft_ep_check(replayer->layer.handle, NULL), expected, text);
     return 0;
 }
 
@@ -128,8 +126,8 @@ static int be_struck(struct replayer *replayer, const struct plan *plan)
     struct ranks_context *context = replayer->context;
     if (replay(replayer))
         return 1;
-    RANK_CHECK_OK(context, weft_stream_synchronize(replayer->stream));
-    RANK_CHECK_OK(context, weft_comm_status(replayer->layer.comm, NULL));
+    CHECK_OK(weft_stream_synchronize(replayer->stream));
+    CHECK_OK(weft_comm_status(replayer->layer.comm, NULL));
     ranks_barrier(context);
     if (context->rank == plan->victim)
         return cause_fault(replayer, plan);
@@ -145,17 +143,17 @@ static int be_struck(struct replayer *replayer, const struct plan *plan)
 static int replay_beside_cpu(struct replayer *replayer, struct layer *cpu)
 {
     weft_stream *stream;
-    RANK_CHECK_OK(replayer->context, weft_stream_create(cpu->comm, &stream));
+    CHECK_OK(weft_stream_create(cpu->comm, &stream));
     for (uint64_t round = 0; round < 4; round++) {
         if (layer_fill(&replayer->layer, round) || layer_fill(cpu, round) || replay(replayer) ||
             layer_issue(cpu, stream))
             return 1;
-        RANK_CHECK_OK(replayer->context, weft_stream_synchronize(stream));
-        RANK_CHECK_OK(replayer->context, weft_stream_synchronize(replayer->stream));
+        CHECK_OK(weft_stream_synchronize(stream));
+        CHECK_OK(weft_stream_synchronize(replayer->stream));
         if (layer_compare(&replayer->layer, cpu))
             return 1;
     }
-    RANK_CHECK_OK(replayer->context, weft_stream_destroy(stream));
+    CHECK_OK(weft_stream_destroy(stream));
     return 0;
 }
 
@@ -168,16 +166,15 @@ static int go_on(struct ranks_context *of_run, struct ranks_context *fresh)
     struct layer cpu;
     weft_comm *comm;
     for (int i = 0; fresh->rank == 0 && i < 2; i++)
-        RANK_CHECK_OK(fresh, weft_unique_id_create(&board->fresh_id[i]));
+        CHECK_OK(weft_unique_id_create(&board->fresh_id[i]));
     ranks_barrier(of_run);
     config.machine = WEFT_MACHINE_CPU;
-    RANK_CHECK_OK(fresh, weft_comm_create(&board->fresh_id[0], fresh->rank, fresh->num_ranks,
-                                          &config, &comm));
+    CHECK_OK(weft_comm_create(&board->fresh_id[0], fresh->rank, fresh->num_ranks, &config, &comm));
     if (open_replayer(&replayer, fresh, &board->fresh_id[1]) ||
         layer_open(&cpu, fresh, comm, &usual) || replay_beside_cpu(&replayer, &cpu) ||
         layer_close(&cpu) || close_replayer(&replayer))
         return 1;
-    RANK_CHECK_OK(fresh, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     ranks_barrier(of_run); /* rank 0's process serves them */
     return 0;
 }
@@ -187,8 +184,8 @@ static int live_through_a_fault(struct ranks_context *context)
     const struct plan *plan = context->argument;
     struct ranks_context fresh = *context;
     struct replayer replayer;
-    if (driver_use_device(context, context->rank) ||
-        open_replayer(&replayer, context, &context->id) || be_struck(&replayer, plan))
+    if (driver_use_device(context->rank) || open_replayer(&replayer, context, &context->id) ||
+        be_struck(&replayer, plan))
         return 1;
     ranks_barrier(context);
     if (close_replayer(&replayer))
@@ -197,8 +194,8 @@ static int live_through_a_fault(struct ranks_context *context)
         fresh.num_ranks--;
         fresh.rank -= context->rank > plan->victim;
     }
-    RANK_CHECK(context, go_on(context, &fresh) == 0, "after the fault: %.900s", fresh.failure);
-    return driver_leave_device(context, context->rank);
+    CHECK(go_on(context, &fresh) == 0, "after the fault: %.900s", context->failure);
+    return driver_leave_device(context->rank);
 }
 
 static void run(struct plan plan)

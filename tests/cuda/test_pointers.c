@@ -28,8 +28,8 @@ static int open_layer(struct layer *layer, struct ranks_context *context, const 
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *comm;
     config.machine = machine;
-    RANK_CHECK_OK(context, weft_comm_create(id, context->rank, context->num_ranks, &config, &comm));
-    RANK_CHECK_OK(context, weft_stream_create(comm, stream));
+    CHECK_OK(weft_comm_create(id, context->rank, context->num_ranks, &config, &comm));
+    CHECK_OK(weft_stream_create(comm, stream));
     return layer_open(layer, context, comm, shape);
 }
 
@@ -37,10 +37,10 @@ static int open_pair(struct pair *pair, struct ranks_context *context,
                      const struct layer_shape *shape)
 {
     weft_unique_id *second = context->shared;
-    if (driver_use_device(context, context->rank))
+    if (driver_use_device(context->rank))
         return 1;
     if (context->rank == 0)
-        RANK_CHECK_OK(context, weft_unique_id_create(second));
+        CHECK_OK(weft_unique_id_create(second));
     ranks_barrier(context);
     return open_layer(&pair->gpu, context, &context->id, WEFT_MACHINE_CUDA, shape, &pair->on_gpu) ||
            open_layer(&pair->cpu, context, second, WEFT_MACHINE_CPU, shape, &pair->on_cpu);
@@ -50,8 +50,8 @@ static int close_layer(struct layer *layer, weft_stream *stream)
 {
     if (layer_close(layer))
         return 1;
-    RANK_CHECK_OK(layer->context, weft_stream_destroy(stream));
-    RANK_CHECK_OK(layer->context, weft_comm_destroy(layer->comm));
+    CHECK_OK(weft_stream_destroy(stream));
+    CHECK_OK(weft_comm_destroy(layer->comm));
     return 0;
 }
 
@@ -61,17 +61,16 @@ static int close_pair(struct pair *pair)
     if (close_layer(&pair->gpu, pair->on_gpu) || close_layer(&pair->cpu, pair->on_cpu))
         return 1;
     ranks_barrier(context); /* rank 0's process serves the second */
-    return driver_leave_device(context, context->rank);
+    return driver_leave_device(context->rank);
 }
 
 static int check_round(struct pair *pair, uint64_t round)
 {
-    struct ranks_context *context = pair->gpu.context;
     if (layer_fill(&pair->gpu, round) || layer_fill(&pair->cpu, round) ||
         layer_issue(&pair->gpu, pair->on_gpu) || layer_issue(&pair->cpu, pair->on_cpu))
         return 1;
-    RANK_CHECK_OK(context, weft_stream_synchronize(pair->on_gpu));
-    RANK_CHECK_OK(context, weft_stream_synchronize(pair->on_cpu));
+    CHECK_OK(weft_stream_synchronize(pair->on_gpu));
+    CHECK_OK(weft_stream_synchronize(pair->on_cpu));
     return layer_compare(&pair->gpu, &pair->cpu);
 }
 
@@ -147,12 +146,12 @@ static int give_pageable_memory(struct ranks_context *context)
     for (size_t i = 0; context->rank == 1 && i < sizeof pointers / sizeof pointers[0]; i++) {
         char start[64];
         snprintf(start, sizeof start, "%s is ", pointers[i].name);
-        RANK_CHECK_ERROR(context, call_with(&pair, &pointers[i], pageable + 256),
-                         WEFT_ERROR_INVALID_ARGUMENT, pointers[i].name);
-        RANK_CHECK(context, strncmp(weft_last_error(), start, strlen(start)) == 0,
-                   "\"%s\" does not start with \"%s\"", weft_last_error(), start);
-        RANK_CHECK_ERROR(context, call_with(&pair, &pointers[i], of_stack),
-                         WEFT_ERROR_INVALID_ARGUMENT, pointers[i].name);
+        CHECK_ERROR(call_with(&pair, &pointers[i], pageable + 256), WEFT_ERROR_INVALID_ARGUMENT,
+                    pointers[i].name);
+        CHECK(strncmp(weft_last_error(), start, strlen(start)) == 0,
+              "\"%s\" does not start with \"%s\"", weft_last_error(), start);
+        CHECK_ERROR(call_with(&pair, &pointers[i], of_stack), WEFT_ERROR_INVALID_ARGUMENT,
+                    pointers[i].name);
     }
     tests_free(pageable);
     for (uint64_t round = 1; round < NUM_ROUNDS; round++)
@@ -197,42 +196,40 @@ TEST(managed_memory_works)
 
 static int use_stream_of_cpu(struct pair *pair)
 {
-    struct ranks_context *context = pair->gpu.context;
     const weft_ep_layout_args args = layer_layout_args(&pair->gpu);
     const weft_result invalid = WEFT_ERROR_INVALID_ARGUMENT;
     const char *text = "stream is of machine cpu";
     weft_stream *stream = pair->on_cpu;
     weft_event *of_gpu, *of_cpu;
-    RANK_CHECK_ERROR(context, weft_ep_layout(pair->gpu.handle, &args, stream), invalid, text);
-    RANK_CHECK_ERROR(context, weft_ep_notify(pair->gpu.handle, stream), invalid, text);
-    RANK_CHECK_ERROR(context, weft_comm_barrier(pair->gpu.comm, stream), invalid, text);
-    RANK_CHECK_ERROR(context, weft_comm_barrier(pair->cpu.comm, pair->on_gpu), invalid,
-                     "stream is of machine cuda");
-    RANK_CHECK_OK(context, weft_event_create(pair->gpu.comm, &of_gpu));
-    RANK_CHECK_OK(context, weft_event_create(pair->cpu.comm, &of_cpu));
-    RANK_CHECK_ERROR(context, weft_event_record(of_gpu, stream), invalid, text);
-    RANK_CHECK_ERROR(context, weft_stream_wait_event(pair->on_gpu, of_cpu), invalid, "machine cpu");
-    RANK_CHECK_OK(context, weft_event_destroy(of_gpu));
-    RANK_CHECK_OK(context, weft_event_destroy(of_cpu));
+    CHECK_ERROR(weft_ep_layout(pair->gpu.handle, &args, stream), invalid, text);
+    CHECK_ERROR(weft_ep_notify(pair->gpu.handle, stream), invalid, text);
+    CHECK_ERROR(weft_comm_barrier(pair->gpu.comm, stream), invalid, text);
+    CHECK_ERROR(weft_comm_barrier(pair->cpu.comm, pair->on_gpu), invalid,
+                "stream is of machine cuda");
+    CHECK_OK(weft_event_create(pair->gpu.comm, &of_gpu));
+    CHECK_OK(weft_event_create(pair->cpu.comm, &of_cpu));
+    CHECK_ERROR(weft_event_record(of_gpu, stream), invalid, text);
+    CHECK_ERROR(weft_stream_wait_event(pair->on_gpu, of_cpu), invalid, "machine cpu");
+    CHECK_OK(weft_event_destroy(of_gpu));
+    CHECK_OK(weft_event_destroy(of_cpu));
     return 0;
 }
 
 /* Another GPU's, of weft and wrapped. */
 static int use_stream_of_device(struct pair *pair, weft_comm *other, CUstream native)
 {
-    struct ranks_context *context = pair->gpu.context;
     const weft_ep_layout_args args = layer_layout_args(&pair->gpu);
     weft_stream *stream, *wrapped;
-    RANK_CHECK_OK(context, weft_stream_create(other, &stream));
-    RANK_CHECK_ERROR(context, weft_ep_layout(pair->gpu.handle, &args, stream),
-                     WEFT_ERROR_INVALID_ARGUMENT, "stream is of CUDA device 1");
-    RANK_CHECK_ERROR(context, weft_comm_barrier(pair->gpu.comm, stream),
-                     WEFT_ERROR_INVALID_ARGUMENT, "stream is of CUDA device 1");
-    RANK_CHECK_OK(context, weft_stream_destroy(stream));
+    CHECK_OK(weft_stream_create(other, &stream));
+    CHECK_ERROR(weft_ep_layout(pair->gpu.handle, &args, stream), WEFT_ERROR_INVALID_ARGUMENT,
+                "stream is of CUDA device 1");
+    CHECK_ERROR(weft_comm_barrier(pair->gpu.comm, stream), WEFT_ERROR_INVALID_ARGUMENT,
+                "stream is of CUDA device 1");
+    CHECK_OK(weft_stream_destroy(stream));
     if (weft_stream_wrap(pair->gpu.comm, native, &wrapped) == WEFT_OK) {
-        RANK_CHECK(context, weft_ep_layout(pair->gpu.handle, &args, wrapped) != WEFT_OK,
-                   "a stream of device 1 was taken for one of device 0");
-        RANK_CHECK_OK(context, weft_stream_destroy(wrapped));
+        CHECK(weft_ep_layout(pair->gpu.handle, &args, wrapped) != WEFT_OK,
+              "a stream of device 1 was taken for one of device 0");
+        CHECK_OK(weft_stream_destroy(wrapped));
     }
     return 0;
 }
@@ -243,16 +240,16 @@ static int use_other_device(struct pair *pair)
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *other;
     CUstream native;
-    if (driver_use_device(context, 1))
+    if (driver_use_device(1))
         return 1;
     config.machine = WEFT_MACHINE_CUDA;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, 0, 1, &config, &other));
-    DRIVER_CHECK(context, driver.stream_create(&native, CU_STREAM_NON_BLOCKING));
+    CHECK_OK(weft_comm_create(&context->id, 0, 1, &config, &other));
+    DRIVER_CHECK(driver.stream_create(&native, CU_STREAM_NON_BLOCKING));
     if (use_stream_of_device(pair, other, native))
         return 1;
-    DRIVER_CHECK(context, driver.stream_destroy(native));
-    RANK_CHECK_OK(context, weft_comm_destroy(other));
-    return driver_leave_device(context, 1);
+    DRIVER_CHECK(driver.stream_destroy(native));
+    CHECK_OK(weft_comm_destroy(other));
+    return driver_leave_device(1);
 }
 
 static int use_wrong_streams(struct ranks_context *context)

@@ -53,7 +53,7 @@ static int close_member(struct member *member)
 static int open_memory(struct member *member, enum device_memory_kind kind)
 {
     struct device_memory *memory = &member->memory;
-    if (device_memory_alloc(member->party.context, kind, memory))
+    if (device_memory_alloc(kind, memory))
         return 1;
     member->recv = (int32_t *)(void *)(memory->base + memory->segment_bytes - 1004);
     member->send = (int32_t *)(void *)(memory->base + 2 * memory->segment_bytes - 2012);
@@ -66,15 +66,15 @@ static int fill(struct member *member, int32_t *array, uint64_t round)
 {
     for (uint32_t i = 0; i < member->num_words; i++)
         member->host[i] = party_word(round, member->party.context->rank, i);
-    RANK_CHECK_OK(member->party.context, weft_memory_copy(member->party.comm, array, member->host,
-                                                          member->num_words * sizeof *array));
+    CHECK_OK(weft_memory_copy(member->party.comm, array, member->host,
+                              member->num_words * sizeof *array));
     return 0;
 }
 
 static int pull(struct member *member, const int32_t *array)
 {
-    RANK_CHECK_OK(member->party.context, weft_memory_copy(member->party.comm, member->host, array,
-                                                          member->num_words * sizeof *array));
+    CHECK_OK(weft_memory_copy(member->party.comm, member->host, array,
+                              member->num_words * sizeof *array));
     return 0;
 }
 
@@ -93,9 +93,9 @@ static int check_reduced(struct member *member, const int32_t *recv, uint64_t ro
         return 1;
     for (uint32_t i = 0; i < member->num_words; i++) {
         const uint32_t expected = party_sum(&member->party, round, i);
-        RANK_CHECK(member->party.context, member->host[i] == expected,
-                   "%s, round %llu: word %u is %x, not %x", device_memory_name(member->memory.kind),
-                   (unsigned long long)round, i, member->host[i], expected);
+        CHECK(member->host[i] == expected, "%s, round %llu: word %u is %x, not %x",
+              device_memory_name(member->memory.kind), (unsigned long long)round, i,
+              member->host[i], expected);
     }
     return 0;
 }
@@ -125,9 +125,9 @@ static int check_exchanged(struct member *member, uint64_t round)
     for (uint32_t i = 0; i < member->num_words; i++) {
         const uint32_t expected =
             party_word(round, (int32_t)(i / ROW_WORDS), begin + i % ROW_WORDS);
-        RANK_CHECK(member->party.context, member->host[i] == expected,
-                   "%s, round %llu: word %u is %x, not %x", device_memory_name(member->memory.kind),
-                   (unsigned long long)round, i, member->host[i], expected);
+        CHECK(member->host[i] == expected, "%s, round %llu: word %u is %x, not %x",
+              device_memory_name(member->memory.kind), (unsigned long long)round, i,
+              member->host[i], expected);
     }
     return 0;
 }
@@ -136,23 +136,22 @@ enum reach { STAGED, DIRECT };
 
 static int check_operations(struct member *member, enum reach reach, uint64_t round)
 {
-    struct ranks_context *context = member->party.context;
     if (fill(member, member->send, round))
         return 1;
-    RANK_CHECK_OK(context, all_reduce(member, member->send, member->recv));
-    RANK_CHECK_OK(context, weft_stream_synchronize(member->party.stream));
+    CHECK_OK(all_reduce(member, member->send, member->recv));
+    CHECK_OK(weft_stream_synchronize(member->party.stream));
     if (check_reduced(member, member->recv, round))
         return 1;
     if (reach == STAGED) {
-        RANK_CHECK_ERROR(context, exchange(member), WEFT_ERROR_UNSUPPORTED, "staging_bytes");
+        CHECK_ERROR(exchange(member), WEFT_ERROR_UNSUPPORTED, "staging_bytes");
     } else {
-        RANK_CHECK_OK(context, exchange(member));
-        RANK_CHECK_OK(context, weft_stream_synchronize(member->party.stream));
+        CHECK_OK(exchange(member));
+        CHECK_OK(weft_stream_synchronize(member->party.stream));
         if (check_exchanged(member, round))
             return 1;
     }
-    RANK_CHECK_OK(context, all_reduce(member, member->send, member->send));
-    RANK_CHECK_OK(context, weft_stream_synchronize(member->party.stream));
+    CHECK_OK(all_reduce(member, member->send, member->send));
+    CHECK_OK(weft_stream_synchronize(member->party.stream));
     return check_reduced(member, member->send, round);
 }
 
@@ -160,21 +159,20 @@ static int check_operations(struct member *member, enum reach reach, uint64_t ro
 
 static int register_kind(struct member *member, enum device_memory_kind kind)
 {
-    struct ranks_context *context = member->party.context;
     const enum reach expected = device_memory_is_shareable(kind) ? DIRECT : STAGED;
     int32_t is_direct = -1;
     if (open_memory(member, kind) || check_operations(member, STAGED, 1))
         return 1;
     char *registered = member->memory.base + 24;
-    RANK_CHECK_OK(context, weft_memory_register(member->party.comm, registered,
-                                                member->memory.bytes - 24, &is_direct));
-    RANK_CHECK(context, is_direct == (expected == DIRECT), "%s: is_direct is %d",
-               device_memory_name(kind), is_direct);
+    CHECK_OK(weft_memory_register(member->party.comm, registered, member->memory.bytes - 24,
+                                  &is_direct));
+    CHECK(is_direct == (expected == DIRECT), "%s: is_direct is %d", device_memory_name(kind),
+          is_direct);
     for (uint64_t round = 2; round < 10; round++)
         if (check_operations(member, expected, round))
             return 1;
-    RANK_CHECK_OK(context, weft_memory_unregister(member->party.comm, registered));
-    return check_operations(member, STAGED, 10) || device_memory_free(context, &member->memory);
+    CHECK_OK(weft_memory_unregister(member->party.comm, registered));
+    return check_operations(member, STAGED, 10) || device_memory_free(&member->memory);
 }
 
 static int register_kinds(struct ranks_context *context)
@@ -207,18 +205,17 @@ TEST_ON_RANKS(between_threads, RANKS_THREADS, 3)
     for (int i = 0; i < 2; i++) {
         if (open_memory(&members[i], kinds[i]))
             return 1;
-        RANK_CHECK_OK(context, weft_memory_register(members[i].party.comm, members[i].memory.base,
-                                                    members[i].memory.bytes, &is_direct));
-        RANK_CHECK(context, is_direct == 1, "%s is staged", device_memory_name(kinds[i]));
+        CHECK_OK(weft_memory_register(members[i].party.comm, members[i].memory.base,
+                                      members[i].memory.bytes, &is_direct));
+        CHECK(is_direct == 1, "%s is staged", device_memory_name(kinds[i]));
     }
     for (uint64_t round = 1; round < 10; round++)
         if (check_operations(&members[round % 2], DIRECT, round))
             return 1;
     for (int i = 0; i < 2; i++)
-        RANK_CHECK_OK(context,
-                      weft_memory_unregister(members[i].party.comm, members[i].memory.base));
+        CHECK_OK(weft_memory_unregister(members[i].party.comm, members[i].memory.base));
     for (int i = 0; i < 2; i++)
-        if (device_memory_free(context, &members[i].memory))
+        if (device_memory_free(&members[i].memory))
             return 1;
     return close_member(&members[0]);
 }
@@ -231,22 +228,22 @@ TEST_ON_RANKS(kinds_that_differ_by_rank, RANKS_PROCESSES, 3)
     int32_t is_direct = -1;
     if (open_member(&member, context) || open_memory(&member, shareable[context->rank % 2]))
         return 1;
-    RANK_CHECK_OK(context, weft_memory_register(member.party.comm, member.memory.base,
-                                                member.memory.bytes, &is_direct));
-    RANK_CHECK(context, is_direct == 1, "plain memory and segments are staged");
+    CHECK_OK(weft_memory_register(member.party.comm, member.memory.base, member.memory.bytes,
+                                  &is_direct));
+    CHECK(is_direct == 1, "plain memory and segments are staged");
     if (check_operations(&member, DIRECT, 1))
         return 1;
-    RANK_CHECK_OK(context, weft_memory_unregister(member.party.comm, member.memory.base));
-    if (device_memory_free(context, &member.memory) ||
+    CHECK_OK(weft_memory_unregister(member.party.comm, member.memory.base));
+    if (device_memory_free(&member.memory) ||
         open_memory(&member, context->rank == 1 ? MEMORY_OF_POOL : MEMORY_SEGMENTS))
         return 1;
-    RANK_CHECK_OK(context, weft_memory_register(member.party.comm, member.memory.base,
-                                                member.memory.bytes, &is_direct));
-    RANK_CHECK(context, is_direct == 0, "memory of a pool is reached");
+    CHECK_OK(weft_memory_register(member.party.comm, member.memory.base, member.memory.bytes,
+                                  &is_direct));
+    CHECK(is_direct == 0, "memory of a pool is reached");
     if (check_operations(&member, STAGED, 2))
         return 1;
-    RANK_CHECK_OK(context, weft_memory_unregister(member.party.comm, member.memory.base));
-    return device_memory_free(context, &member.memory) || close_member(&member);
+    CHECK_OK(weft_memory_unregister(member.party.comm, member.memory.base));
+    return device_memory_free(&member.memory) || close_member(&member);
 }
 
 /* ---------------------------------------------------------------- what is left */
@@ -264,41 +261,38 @@ static int count_fds(void)
 
 static int cycle_once(struct member *member, enum device_memory_kind kind)
 {
-    struct ranks_context *context = member->party.context;
     int32_t is_direct = -1;
     if (open_memory(member, kind))
         return 1;
-    RANK_CHECK_OK(context, weft_memory_register(member->party.comm, member->memory.base,
-                                                member->memory.bytes, &is_direct));
-    RANK_CHECK(context, is_direct == 1, "%s is staged", device_memory_name(kind));
-    RANK_CHECK_OK(context, weft_memory_unregister(member->party.comm, member->memory.base));
-    return device_memory_free(context, &member->memory);
+    CHECK_OK(weft_memory_register(member->party.comm, member->memory.base, member->memory.bytes,
+                                  &is_direct));
+    CHECK(is_direct == 1, "%s is staged", device_memory_name(kind));
+    CHECK_OK(weft_memory_unregister(member->party.comm, member->memory.base));
+    return device_memory_free(&member->memory);
 }
 
 /* Memory that somebody still had mapped would not be free. */
 static int cycle_kind(struct member *member, enum device_memory_kind kind)
 {
-    struct ranks_context *context = member->party.context;
     size_t free_before, free_after;
     if (cycle_once(member, kind)) /* opens what the driver keeps */
         return 1;
     const int num_fds = count_fds();
-    RANK_CHECK_OK(context, weft_host_barrier(member->party.comm));
-    if (device_memory_count_free(context, &free_before))
+    CHECK_OK(weft_host_barrier(member->party.comm));
+    if (device_memory_count_free(&free_before))
         return 1;
-    RANK_CHECK_OK(context, weft_host_barrier(member->party.comm));
+    CHECK_OK(weft_host_barrier(member->party.comm));
     for (int i = 0; i < NUM_CYCLES; i++)
         if (cycle_once(member, kind))
             return 1;
-    RANK_CHECK_OK(context, weft_host_barrier(member->party.comm));
-    if (device_memory_count_free(context, &free_after))
+    CHECK_OK(weft_host_barrier(member->party.comm));
+    if (device_memory_count_free(&free_after))
         return 1;
-    RANK_CHECK(context, free_after + NUM_CYCLES / 2 * member->memory.bytes > free_before,
-               "%s: %zu bytes were free, %zu are", device_memory_name(kind), free_before,
-               free_after);
-    RANK_CHECK(context, count_fds() == num_fds, "%s: %d descriptors, before %d",
-               device_memory_name(kind), count_fds(), num_fds);
-    RANK_CHECK_OK(context, weft_host_barrier(member->party.comm));
+    CHECK(free_after + NUM_CYCLES / 2 * member->memory.bytes > free_before,
+          "%s: %zu bytes were free, %zu are", device_memory_name(kind), free_before, free_after);
+    CHECK(count_fds() == num_fds, "%s: %d descriptors, before %d", device_memory_name(kind),
+          count_fds(), num_fds);
+    CHECK_OK(weft_host_barrier(member->party.comm));
     return 0;
 }
 
@@ -314,14 +308,13 @@ TEST_ON_RANKS(nothing_is_left_by_many_cycles, RANKS_PROCESSES, 2)
 /* An all-reduce, and before it, of memory that is reached, rows of any length. */
 static int record(struct member *member, enum reach reach, CUgraphExec *graph_exec)
 {
-    struct ranks_context *context = member->party.context;
     if (party_record_begin(&member->party))
         return 1;
     if (reach == DIRECT)
-        RANK_CHECK_OK(context, exchange(member));
+        CHECK_OK(exchange(member));
     else
-        RANK_CHECK_ERROR(context, exchange(member), WEFT_ERROR_UNSUPPORTED, "staging_bytes");
-    RANK_CHECK_OK(context, all_reduce(member, member->send, member->recv));
+        CHECK_ERROR(exchange(member), WEFT_ERROR_UNSUPPORTED, "staging_bytes");
+    CHECK_OK(all_reduce(member, member->send, member->recv));
     return party_record_end(&member->party, graph_exec);
 }
 
@@ -329,25 +322,24 @@ static int replay(struct member *member, CUgraphExec graph, uint64_t round)
 {
     if (fill(member, member->send, round))
         return 1;
-    DRIVER_CHECK(member->party.context, driver.graph_launch(graph, member->party.native));
-    RANK_CHECK_OK(member->party.context, weft_stream_synchronize(member->party.stream));
-    RANK_CHECK_OK(member->party.context, weft_comm_status(member->party.comm, NULL));
+    DRIVER_CHECK(driver.graph_launch(graph, member->party.native));
+    CHECK_OK(weft_stream_synchronize(member->party.stream));
+    CHECK_OK(weft_comm_status(member->party.comm, NULL));
     return check_reduced(member, member->recv, round);
 }
 
 static int replay_kind(struct member *member, enum device_memory_kind kind)
 {
-    struct ranks_context *context = member->party.context;
     const enum reach reach = device_memory_is_shareable(kind) ? DIRECT : STAGED;
     const uint64_t num_replays = reach == DIRECT ? NUM_REPLAYS : NUM_STAGED_REPLAYS;
     weft_coll_record *capture;
     CUgraphExec graphs[2];
     if (open_memory(member, kind))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_record_begin(member->party.coll, &capture));
+    CHECK_OK(weft_coll_record_begin(member->party.coll, &capture));
     if (record(member, reach, &graphs[0]) || record(member, reach, &graphs[1]))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_record_end(capture));
+    CHECK_OK(weft_coll_record_end(capture));
     for (uint64_t round = 0; round < num_replays; round++) {
         if (replay(member, graphs[round % 2], round))
             return 1;
@@ -356,9 +348,9 @@ static int replay_kind(struct member *member, enum device_memory_kind kind)
             return 1;
     }
     for (int i = 0; i < 2; i++)
-        DRIVER_CHECK(context, driver.graph_exec_destroy(graphs[i]));
-    RANK_CHECK_OK(context, weft_coll_record_destroy(capture));
-    return device_memory_free(context, &member->memory);
+        DRIVER_CHECK(driver.graph_exec_destroy(graphs[i]));
+    CHECK_OK(weft_coll_record_destroy(capture));
+    return device_memory_free(&member->memory);
 }
 
 static int replay_kinds(struct ranks_context *context)

@@ -79,7 +79,7 @@ static int seat_open(struct coll_seat *seat, struct ranks_context *context)
 /* From now on everything fails at once. */
 static int check_calls_fail(const struct coll_seat *seat)
 {
-    RANK_CHECK_ERROR(seat->rank.context, coll_seat_call(seat), WEFT_ERROR_RANK_FAILED, "died");
+    CHECK_ERROR(coll_seat_call(seat), WEFT_ERROR_RANK_FAILED, "died");
     return 0;
 }
 
@@ -93,7 +93,7 @@ static int survive(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
     struct coll_seat seat;
-    RANK_CHECK_OK(context, tests_warm_up(&context->id));
+    CHECK_OK(tests_warm_up(&context->id));
     const struct stock before = stock_take();
     if (seat_open(&seat, context))
         return 1;
@@ -101,7 +101,7 @@ static int survive(struct ranks_context *context)
     if (victim_survive_death(&struck, &plan->strike) || check_calls_fail(&seat) ||
         coll_seat_close(&seat))
         return 1;
-    return stock_check(context, before, stock_take()) || victim_go_on_without(context, begin);
+    return stock_check(before, stock_take()) || victim_go_on_without(context, begin);
 }
 
 static void run(struct plan plan)

@@ -60,16 +60,15 @@ static struct names count_named(const char *message, const char *list)
 }
 
 /* The message must name a rank, a field and the values. */
-static int check_message(struct ranks_context *context, const struct difference *difference)
+static int check_message(const struct difference *difference)
 {
     const char *message = weft_last_error();
     const char *named = strstr(message, "rank ");
     const struct names values = count_named(message, difference->values);
-    RANK_CHECK(context, named != NULL && isdigit((unsigned char)named[5]), "no rank: %s", message);
-    RANK_CHECK(context, count_named(message, difference->fields).num_named > 0, "no \"%s\": %s",
-               difference->fields, message);
-    RANK_CHECK(context, values.num_named == values.num_all, "no \"%s\": %s", difference->values,
-               message);
+    CHECK(named != NULL && isdigit((unsigned char)named[5]), "no rank: %s", message);
+    CHECK(count_named(message, difference->fields).num_named > 0, "no \"%s\": %s",
+          difference->fields, message);
+    CHECK(values.num_named == values.num_all, "no \"%s\": %s", difference->values, message);
     return 0;
 }
 
@@ -87,11 +86,10 @@ static int disagree(struct ranks_context *context)
     coll_config.staging_bytes = STAGING_BYTES;
     if (ep_rank_open_with(&self, context, &config, 1 << 20))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_create(self.comm, &coll_config, &coll));
+    CHECK_OK(weft_coll_create(self.comm, &coll_config, &coll));
     if (coll_check(&self, coll, &spec, "before"))
         return 1;
-    RANK_CHECK_OK(context,
-                  weft_host_barrier(self.comm)); /* else a slow rank is told in that call */
+    CHECK_OK(weft_host_barrier(self.comm)); /* else a slow rank is told in that call */
     if (context->rank == ODD_ONE)
         plan->difference.change(&spec);
     if (coll_call_create(&self, &spec, &call))
@@ -99,15 +97,15 @@ static int disagree(struct ranks_context *context)
     weft_result result = coll_call_issue(&call, context->rank, coll, self.stream);
     if (result == WEFT_OK)
         result = weft_stream_synchronize(self.stream);
-    RANK_CHECK(context, result == WEFT_ERROR_MISMATCH, "\"%s\": %s", weft_result_string(result),
-               weft_last_error());
-    if (check_message(context, &plan->difference))
+    CHECK(result == WEFT_ERROR_MISMATCH, "\"%s\": %s", weft_result_string(result),
+          weft_last_error());
+    if (check_message(&plan->difference))
         return 1;
     /* An error of the call can come before those of what it has enqueued already. */
     (void)weft_stream_synchronize(self.stream);
     if (coll_call_destroy(&self, &call))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    CHECK_OK(weft_coll_destroy(coll));
     return ep_rank_close(&self);
 }
 
@@ -208,7 +206,7 @@ static int call_a_barrier(struct ranks_context *context)
     config.timeout_ms = tests_deadline_ms(1000);
     if (ranks_warm_up(context) || ep_rank_open_with(&self, context, &config, 1 << 20))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));
+    CHECK_OK(weft_coll_create(self.comm, NULL, &coll));
     if (coll_call_create(&self, spec, &call))
         return 1;
     weft_result result = context->rank == ODD_ONE
@@ -216,13 +214,12 @@ static int call_a_barrier(struct ranks_context *context)
                              : coll_call_issue(&call, context->rank, coll, self.stream);
     if (result == WEFT_OK)
         result = weft_stream_synchronize(self.stream);
-    RANK_CHECK_ERROR(context, result, WEFT_ERROR_TIMEOUT,
-                     "rank 1 in another operation than the others");
-    RANK_CHECK_ERROR(context, weft_comm_status(self.comm, &failed_rank), WEFT_ERROR_TIMEOUT, "");
-    RANK_CHECK(context, failed_rank == ODD_ONE, "failed_rank is %d", failed_rank);
+    CHECK_ERROR(result, WEFT_ERROR_TIMEOUT, "rank 1 in another operation than the others");
+    CHECK_ERROR(weft_comm_status(self.comm, &failed_rank), WEFT_ERROR_TIMEOUT, "");
+    CHECK(failed_rank == ODD_ONE, "failed_rank is %d", failed_rank);
     if (coll_call_destroy(&self, &call))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    CHECK_OK(weft_coll_destroy(coll));
     return ep_rank_close(&self);
 }
 
@@ -241,7 +238,7 @@ static int create_differently(struct ranks_context *context)
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     weft_comm *comm;
     weft_coll *coll;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
     if (context->rank == ODD_ONE && *which == 0)
         config.packet_bytes = PACKET_BYTES;
     if (context->rank == ODD_ONE && *which == 1)
@@ -257,9 +254,8 @@ static int create_differently(struct ranks_context *context)
     /* By its name: memory whose size follows from it differs, too. */
     static const char *const fields[] = {"packet_bytes", "staging_bytes", "the algorithm of",
                                          "num_blocks", "fifo_bytes"};
-    RANK_CHECK_ERROR(context, weft_coll_create(comm, &config, &coll), WEFT_ERROR_MISMATCH,
-                     fields[*which]);
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_ERROR(weft_coll_create(comm, &config, &coll), WEFT_ERROR_MISMATCH, fields[*which]);
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

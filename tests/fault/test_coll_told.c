@@ -60,23 +60,22 @@ static int differ_in_one_pair(struct ranks_context *context)
     coll_config.num_choices = 1;
     if (ep_rank_open_with(&self, context, &config, ARENA_BYTES) || bytes_call_create(&self, &call))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_create(self.comm, &coll_config, &coll));
-    RANK_CHECK_OK(context, bytes_call_run(&self, &call, coll));
-    RANK_CHECK_OK(context,
-                  weft_host_barrier(self.comm)); /* else a slow rank is told in that call */
+    CHECK_OK(weft_coll_create(self.comm, &coll_config, &coll));
+    CHECK_OK(bytes_call_run(&self, &call, coll));
+    CHECK_OK(weft_host_barrier(self.comm)); /* else a slow rank is told in that call */
     if (context->rank == SENDER)
         call.send_counts[RECEIVER]--;
     weft_result result = bytes_call_run(&self, &call, coll);
-    RANK_CHECK(context, context->rank != RECEIVER || result != WEFT_OK, "no error");
+    CHECK(context->rank != RECEIVER || result != WEFT_OK, "no error");
     if (context->rank == SENDER)
         call.send_counts[RECEIVER]++;
     if (*algorithm == WEFT_ALGORITHM_ONESHOT && result == WEFT_OK)
         result = bytes_call_run(&self, &call, coll);
-    RANK_CHECK_ERROR(context, result, WEFT_ERROR_MISMATCH, "10 on rank 1, 9 on rank 0");
+    CHECK_ERROR(result, WEFT_ERROR_MISMATCH, "10 on rank 1, 9 on rank 0");
     (void)weft_stream_synchronize(self.stream);
     if (ep_array_free(&self, &call.send) || ep_array_free(&self, &call.recv))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    CHECK_OK(weft_coll_destroy(coll));
     return ep_rank_close(&self);
 }
 
@@ -106,11 +105,10 @@ static int end_at_once(struct ranks_context *context)
     config.timeout_ms = TIMEOUT_MS;
     if (ep_rank_open_with(&self, context, &config, ARENA_BYTES))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));
+    CHECK_OK(weft_coll_create(self.comm, NULL, &coll));
     if (coll_check(&self, coll, &spec, "before"))
         return 1;
-    RANK_CHECK_OK(context,
-                  weft_host_barrier(self.comm)); /* else a slow rank is told in that call */
+    CHECK_OK(weft_host_barrier(self.comm)); /* else a slow rank is told in that call */
     spec.count -= context->rank == *odd_one;
     if (coll_call_create(&self, &spec, &call))
         return 1;
@@ -119,7 +117,7 @@ static int end_at_once(struct ranks_context *context)
         result = weft_stream_synchronize(self.stream);
     char name[32];
     snprintf(name, sizeof name, "on rank %d", *odd_one);
-    RANK_CHECK_ERROR(context, result, WEFT_ERROR_MISMATCH, name);
+    CHECK_ERROR(result, WEFT_ERROR_MISMATCH, name);
     return raise(SIGKILL);
 }
 
@@ -154,23 +152,22 @@ TEST_ON_RANKS(a_deadline_is_told_to_the_late_rank, RANKS_PROCESSES, NUM_RANKS)
     if (ranks_warm_up(context) || ep_rank_open_with(&self, context, &config, ARENA_BYTES) ||
         bytes_call_create(&self, &call))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));
-    RANK_CHECK_OK(context, bytes_call_run(&self, &call, coll));
+    CHECK_OK(weft_coll_create(self.comm, NULL, &coll));
+    CHECK_OK(bytes_call_run(&self, &call, coll));
     if (context->rank == LATE)
         ranks_barrier(context);
     const double begin_s = ranks_seconds();
     while (context->rank == LATE && weft_comm_status(self.comm, NULL) == WEFT_OK &&
            ranks_seconds() < begin_s + MANY_MS / 1000.0)
         continue;
-    RANK_CHECK_ERROR(context, bytes_call_run(&self, &call, coll), WEFT_ERROR_TIMEOUT, "rank 0");
-    RANK_CHECK_ERROR(context, weft_comm_status(self.comm, &failed_rank), WEFT_ERROR_TIMEOUT,
-                     "rank 0");
-    RANK_CHECK(context, failed_rank == LATE, "failed_rank is %d", failed_rank);
+    CHECK_ERROR(bytes_call_run(&self, &call, coll), WEFT_ERROR_TIMEOUT, "rank 0");
+    CHECK_ERROR(weft_comm_status(self.comm, &failed_rank), WEFT_ERROR_TIMEOUT, "rank 0");
+    CHECK(failed_rank == LATE, "failed_rank is %d", failed_rank);
     if (context->rank != LATE)
         ranks_barrier(context);
     (void)weft_stream_synchronize(self.stream);
     if (ep_array_free(&self, &call.send) || ep_array_free(&self, &call.recv))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    CHECK_OK(weft_coll_destroy(coll));
     return ep_rank_close(&self);
 }

@@ -32,7 +32,7 @@ struct board {
     pid_t orphan; /* a child of the victim */
 };
 
-static int check_no_files(struct ranks_context *context)
+static int check_no_files(void)
 {
     struct dirent *entry;
     DIR *folder = opendir("/dev/shm");
@@ -41,7 +41,7 @@ static int check_no_files(struct ranks_context *context)
         num_left += strstr(entry->d_name, "weft") != NULL;
     if (folder != NULL)
         closedir(folder);
-    RANK_CHECK(context, num_left == 0, "%d files are left in /dev/shm", num_left);
+    CHECK(num_left == 0, "%d files are left in /dev/shm", num_left);
     return 0;
 }
 
@@ -82,7 +82,7 @@ static weft_result use_until_failure(struct ranks_context *context, weft_comm *c
 static int check_failure(struct ranks_context *context, weft_comm *comm, weft_result result)
 {
     /* A split may hear of it through the child first. */
-    RANK_CHECK_ERROR(context, weft_host_barrier(comm), WEFT_ERROR_RANK_FAILED, "died");
+    CHECK_ERROR(weft_host_barrier(comm), WEFT_ERROR_RANK_FAILED, "died");
     return victim_check_death(context, comm, result);
 }
 
@@ -92,30 +92,30 @@ static int begin(struct ranks_context *context)
     int32_t all[NUM_RANKS];
     const struct stock before = stock_take();
     ranks_barrier(context);
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
-    RANK_CHECK_OK(context, weft_host_all_gather(comm, &context->rank, sizeof(int32_t), all));
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
+    CHECK_OK(weft_host_all_gather(comm, &context->rank, sizeof(int32_t), all));
     for (int32_t other = 0; other < context->num_ranks; other++)
-        RANK_CHECK(context, all[other] == other, "rank %d says %d", other, all[other]);
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+        CHECK(all[other] == other, "rank %d says %d", other, all[other]);
+    CHECK_OK(weft_comm_destroy(comm));
     /* The rendezvous, which lives in one of the survivors, has closed its ends by then, too. */
     ranks_barrier(context);
-    return stock_check(context, before, stock_take()) || check_no_files(context);
+    return stock_check(before, stock_take()) || check_no_files();
 }
 
 static int live_through_a_death(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
     weft_comm *comm;
-    RANK_CHECK_OK(context, tests_warm_up(&context->id));
+    CHECK_OK(tests_warm_up(&context->id));
     victim_choose(context, plan->victim);
     const struct stock before = stock_take();
     ranks_barrier(context);
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, NUM_RANKS, NULL, &comm));
+    CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS, NULL, &comm));
     if (check_failure(context, comm, use_until_failure(context, comm)) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     ranks_barrier(context);
-    return stock_check(context, before, stock_take()) || victim_go_on_without(context, begin);
+    return stock_check(before, stock_take()) || victim_go_on_without(context, begin);
 }
 
 static int num_failed(rank_function function, struct plan plan, enum ranks_id id)
@@ -171,19 +171,19 @@ static int split_before_a_death(struct ranks_context *context)
     const struct plan *plan = context->argument;
     weft_comm *comm, *child;
     int32_t all[NUM_RANKS];
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, NUM_RANKS, NULL, &comm));
-    RANK_CHECK_OK(context, weft_comm_split(comm, context->rank == plan->victim, 0, NULL, &child));
+    CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS, NULL, &comm));
+    CHECK_OK(weft_comm_split(comm, context->rank == plan->victim, 0, NULL, &child));
     victim_choose(context, plan->victim);
     if (victim_is_self(context))
         victim_strike(context, SIGKILL);
     if (check_failure(context, comm, weft_host_barrier(comm)) != 0)
         return 1;
     for (int round = 0; round < 10; round++)
-        RANK_CHECK_OK(context, weft_host_all_gather(child, &round, sizeof(round), all));
-    RANK_CHECK_OK(context, weft_comm_status(child, NULL));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
-    RANK_CHECK_OK(context, weft_host_barrier(child));
-    RANK_CHECK_OK(context, weft_comm_destroy(child));
+        CHECK_OK(weft_host_all_gather(child, &round, sizeof(round), all));
+    CHECK_OK(weft_comm_status(child, NULL));
+    CHECK_OK(weft_comm_destroy(comm));
+    CHECK_OK(weft_host_barrier(child));
+    CHECK_OK(weft_comm_destroy(child));
     return 0;
 }
 
@@ -210,13 +210,13 @@ static int die_with_an_heir(struct ranks_context *context)
     const struct plan *plan = context->argument;
     struct board *board = context->shared;
     weft_comm *comm;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, NUM_RANKS, NULL, &comm));
+    CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS, NULL, &comm));
     victim_choose(context, plan->victim);
     if (victim_is_self(context)) {
         pid_t orphan = fork();
         if (orphan == 0)
             linger();
-        RANK_CHECK(context, orphan > 0, "fork failed");
+        CHECK(orphan > 0, "fork failed");
         board->orphan = orphan;
         victim_strike(context, SIGKILL);
     }
@@ -224,7 +224,7 @@ static int die_with_an_heir(struct ranks_context *context)
     ranks_barrier(context);
     if (context->rank == (plan->victim + 1) % NUM_RANKS)
         kill(board->orphan, SIGKILL);
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return failed;
 }
 
@@ -243,8 +243,7 @@ static int lose_the_rendezvous(struct ranks_context *context)
     int32_t failed_rank = 99;
     char text[64];
     if (context->rank > 0)
-        RANK_CHECK_OK(
-            context, weft_comm_create(&context->id, context->rank - 1, NUM_RANKS - 1, NULL, &comm));
+        CHECK_OK(weft_comm_create(&context->id, context->rank - 1, NUM_RANKS - 1, NULL, &comm));
     victim_choose(context, 0);
     if (victim_is_self(context))
         victim_strike(context, SIGKILL);
@@ -252,10 +251,10 @@ static int lose_the_rendezvous(struct ranks_context *context)
     while (result == WEFT_OK)
         result = weft_host_barrier(comm);
     snprintf(text, sizeof(text), "(pid %d on the host of rank 0) is gone", victim->pid);
-    RANK_CHECK_ERROR(context, result, WEFT_ERROR_RANK_FAILED, text);
-    RANK_CHECK_ERROR(context, weft_comm_status(comm, &failed_rank), WEFT_ERROR_RANK_FAILED, text);
-    RANK_CHECK(context, failed_rank == -1, "failed_rank is %d", failed_rank);
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_ERROR(result, WEFT_ERROR_RANK_FAILED, text);
+    CHECK_ERROR(weft_comm_status(comm, &failed_rank), WEFT_ERROR_RANK_FAILED, text);
+    CHECK(failed_rank == -1, "failed_rank is %d", failed_rank);
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

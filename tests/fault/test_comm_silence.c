@@ -38,9 +38,8 @@ static int survive(struct ranks_context *context, weft_comm *comm)
     int32_t failed_rank = -1;
     while (!is_told(comm))
         poll(NULL, 0, LOOK_MS);
-    RANK_CHECK_ERROR(context, weft_comm_status(comm, &failed_rank), WEFT_ERROR_RANK_FAILED,
-                     plan->message);
-    RANK_CHECK(context, failed_rank == plan->victim, "failed_rank is %d", failed_rank);
+    CHECK_ERROR(weft_comm_status(comm, &failed_rank), WEFT_ERROR_RANK_FAILED, plan->message);
+    CHECK(failed_rank == plan->victim, "failed_rank is %d", failed_rank);
     if (atomic_fetch_add(&shared->num_told, 1) == NUM_RANKS - 2)
         kill(atomic_load(&shared->stopped), SIGCONT);
     return 0;
@@ -54,8 +53,7 @@ static int be_stopped(struct ranks_context *context, weft_comm *comm)
     raise(SIGSTOP);
     while (!is_told(comm))
         poll(NULL, 0, LOOK_MS);
-    RANK_CHECK(context, atomic_load(&shared->num_told) == NUM_RANKS - 1,
-               "it was told before the others");
+    CHECK(atomic_load(&shared->num_told) == NUM_RANKS - 1, "it was told before the others");
     return 0;
 }
 
@@ -63,7 +61,7 @@ static int live(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
     weft_comm *comm;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
     ranks_barrier(context); /* all have a communicator before one is stopped */
     int failed = context->rank == plan->victim ? be_stopped(context, comm) : survive(context, comm);
     if (failed == 0)
@@ -97,11 +95,11 @@ TEST(a_stopped_rendezvous_is_named_by_its_rank)
 static int idle(struct ranks_context *context)
 {
     weft_comm *comm;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
     poll(NULL, 0, 3 * SILENCE_MS);
-    RANK_CHECK_OK(context, weft_comm_status(comm, NULL));
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_status(comm, NULL));
+    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -126,7 +124,7 @@ static int be_stopped_with_all(struct ranks_context *context)
     struct shared *shared = context->shared;
     weft_comm *comm;
     int status = 0;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
     atomic_store(&shared->pids[context->rank], getpid());
     ranks_barrier(context);
     pid_t helper = context->rank == 0 ? fork() : -1;
@@ -138,9 +136,9 @@ static int be_stopped_with_all(struct ranks_context *context)
         waitpid(helper, &status, 0);
     ranks_barrier(context);
     poll(NULL, 0, SILENCE_MS); /* for whoever would find the others silent */
-    RANK_CHECK_OK(context, weft_comm_status(comm, NULL));
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_status(comm, NULL));
+    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -157,8 +155,8 @@ TEST(a_job_that_is_stopped_as_a_whole_goes_on)
 static int be_refused(struct ranks_context *context)
 {
     weft_comm *comm;
-    RANK_CHECK_ERROR(context, ranks_comm_create(context, NULL, &comm), WEFT_ERROR_INVALID_ARGUMENT,
-                     "WEFT_HEARTBEAT_MS is 99; it must be 0, or 100..");
+    CHECK_ERROR(ranks_comm_create(context, NULL, &comm), WEFT_ERROR_INVALID_ARGUMENT,
+                "WEFT_HEARTBEAT_MS is 99; it must be 0, or 100..");
     return 0;
 }
 

@@ -31,8 +31,8 @@ static int open_with_timeout(struct ep_rank *self, struct ranks_context *context
 
 static int close_all(struct ep_rank *self)
 {
-    RANK_CHECK_OK(self->context, weft_ep_handle_destroy(self->handle));
-    RANK_CHECK_OK(self->context, weft_ep_destroy(self->ep));
+    CHECK_OK(weft_ep_handle_destroy(self->handle));
+    CHECK_OK(weft_ep_destroy(self->ep));
     return ep_rank_close(self);
 }
 
@@ -43,16 +43,14 @@ static int check_timeout(struct ep_rank *self, const struct plan *plan, weft_res
     int32_t failed_rank = -1;
     char text[32];
     snprintf(text, sizeof text, "rank %d", MISSING);
-    RANK_CHECK(self->context, result == WEFT_ERROR_TIMEOUT, "\"%s\": %s",
-               weft_result_string(result), weft_last_error());
-    RANK_CHECK(self->context, strstr(weft_last_error(), text) != NULL, "%s", weft_last_error());
-    RANK_CHECK(self->context, strstr(weft_last_error(), ep_operation_name(plan->operation)) != NULL,
-               "%s", weft_last_error());
-    RANK_CHECK_ERROR(self->context, weft_comm_status(self->comm, &failed_rank), WEFT_ERROR_TIMEOUT,
-                     text);
-    RANK_CHECK(self->context, failed_rank == MISSING, "failed_rank is %d", failed_rank);
-    RANK_CHECK_ERROR(self->context, weft_ep_wait_counts(self->handle, &counts), WEFT_ERROR_TIMEOUT,
-                     text);
+    CHECK(result == WEFT_ERROR_TIMEOUT, "\"%s\": %s", weft_result_string(result),
+          weft_last_error());
+    CHECK(strstr(weft_last_error(), text) != NULL, "%s", weft_last_error());
+    CHECK(strstr(weft_last_error(), ep_operation_name(plan->operation)) != NULL, "%s",
+          weft_last_error());
+    CHECK_ERROR(weft_comm_status(self->comm, &failed_rank), WEFT_ERROR_TIMEOUT, text);
+    CHECK(failed_rank == MISSING, "failed_rank is %d", failed_rank);
+    CHECK_ERROR(weft_ep_wait_counts(self->handle, &counts), WEFT_ERROR_TIMEOUT, text);
     return 0;
 }
 
@@ -64,8 +62,8 @@ static int miss_deadline(struct ranks_context *context)
     if (open_with_timeout(&self, context, plan) || ep_buffers_create(&self, HIDDEN, &buffers))
         return 1;
     if (plan->operation == EP_COMBINE) /* which between nodes else begins with one */
-        RANK_CHECK_OK(context, ep_operation_issue(&self, &buffers, EP_DISPATCH));
-    RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+        CHECK_OK(ep_operation_issue(&self, &buffers, EP_DISPATCH));
+    CHECK_OK(weft_stream_synchronize(self.stream));
     if (context->rank != MISSING) {
         const weft_result result = ep_operation_run(&self, &buffers, plan->operation);
         if (check_timeout(&self, plan, result))
@@ -91,24 +89,22 @@ static int be_aborted(struct ranks_context *context)
     pthread_t thread;
     if (open_with_timeout(&self, context, plan) || ep_buffers_create(&self, HIDDEN, &buffers))
         return 1;
-    RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+    CHECK_OK(weft_stream_synchronize(self.stream));
     ranks_barrier(context);
     const double begin_s = ranks_seconds();
     if (context->rank == plan->aborter)
-        RANK_CHECK(context, pthread_create(&thread, NULL, abort_later, self.comm) == 0,
-                   "no thread");
+        CHECK(pthread_create(&thread, NULL, abort_later, self.comm) == 0, "no thread");
     if (context->rank != MISSING) {
         const weft_result result = ep_operation_run(&self, &buffers, plan->operation);
-        RANK_CHECK(context, result == WEFT_ERROR_ABORTED, "\"%s\": %s", weft_result_string(result),
-                   weft_last_error());
-        RANK_CHECK(context, ranks_seconds() - begin_s < 5, "it took %.1f s",
-                   ranks_seconds() - begin_s);
+        CHECK(result == WEFT_ERROR_ABORTED, "\"%s\": %s", weft_result_string(result),
+              weft_last_error());
+        CHECK(ranks_seconds() - begin_s < 5, "it took %.1f s", ranks_seconds() - begin_s);
     }
     if (context->rank == plan->aborter)
         pthread_join(thread, NULL);
     while (weft_comm_status(self.comm, NULL) == WEFT_OK && ranks_seconds() - begin_s < 5)
         sched_yield();
-    RANK_CHECK_ERROR(context, weft_comm_status(self.comm, NULL), WEFT_ERROR_ABORTED, "abort");
+    CHECK_ERROR(weft_comm_status(self.comm, NULL), WEFT_ERROR_ABORTED, "abort");
     ranks_barrier(context);
     return ep_buffers_destroy(&self, &buffers) || close_all(&self);
 }
@@ -122,15 +118,14 @@ static int be_left(struct ranks_context *context)
     char text[32];
     if (open_with_timeout(&self, context, plan) || ep_buffers_create(&self, HIDDEN, &buffers))
         return 1;
-    RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+    CHECK_OK(weft_stream_synchronize(self.stream));
     ranks_barrier(context);
     const double begin_s = ranks_seconds();
     if (context->rank != MISSING) {
         snprintf(text, sizeof text, "rank %d", MISSING);
-        RANK_CHECK_ERROR(context, ep_operation_run(&self, &buffers, plan->operation),
-                         WEFT_ERROR_RANK_FAILED, text);
-        RANK_CHECK(context, ranks_seconds() - begin_s < 5, "it took %.1f s",
-                   ranks_seconds() - begin_s);
+        CHECK_ERROR(ep_operation_run(&self, &buffers, plan->operation), WEFT_ERROR_RANK_FAILED,
+                    text);
+        CHECK(ranks_seconds() - begin_s < 5, "it took %.1f s", ranks_seconds() - begin_s);
     }
     return ep_buffers_destroy(&self, &buffers) || close_all(&self);
 }
@@ -149,8 +144,8 @@ static int try_each_operation(struct ranks_context *context)
         struct ranks_context of_one = *context;
         plan.operation = (enum ep_operation)operation;
         of_one.argument = &plan;
-        RANK_CHECK(context, trials->function(&of_one) == 0, "%s, aborted by %d: %.900s",
-                   ep_operation_name(plan.operation), plan.aborter, of_one.failure);
+        CHECK(trials->function(&of_one) == 0, "%s, aborted by %d: %.900s",
+              ep_operation_name(plan.operation), plan.aborter, context->failure);
         ranks_barrier(context);
     }
     return 0;

@@ -27,11 +27,9 @@ struct plan {
 static int check_calls_fail(struct ep_rank *self)
 {
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
-    RANK_CHECK_ERROR(self->context, weft_comm_barrier(self->comm, self->stream),
-                     WEFT_ERROR_RANK_FAILED, "died");
-    RANK_CHECK_ERROR(self->context, weft_host_barrier(self->comm), WEFT_ERROR_RANK_FAILED, "died");
-    RANK_CHECK_ERROR(self->context, weft_ep_wait_counts(self->handle, &counts),
-                     WEFT_ERROR_RANK_FAILED, "died");
+    CHECK_ERROR(weft_comm_barrier(self->comm, self->stream), WEFT_ERROR_RANK_FAILED, "died");
+    CHECK_ERROR(weft_host_barrier(self->comm), WEFT_ERROR_RANK_FAILED, "died");
+    CHECK_ERROR(weft_ep_wait_counts(self->handle, &counts), WEFT_ERROR_RANK_FAILED, "died");
     return 0;
 }
 
@@ -50,7 +48,7 @@ static int survive(struct ranks_context *context)
     const struct plan *plan = context->argument;
     struct ep_seat seat;
     struct ep_rank self;
-    RANK_CHECK_OK(context, tests_warm_up(&context->id));
+    CHECK_OK(tests_warm_up(&context->id));
     const struct stock before = stock_take();
     if (ep_rank_open(&self, context, plan->world->spec.num_nodes,
                      ep_buffers_arena_bytes(plan->world, plan->hidden)) ||
@@ -63,7 +61,7 @@ static int survive(struct ranks_context *context)
         return 1;
     /* UCX keeps threads and descriptors of its own. */
     if ((plan->engine == NULL || strcmp(plan->engine, "ucx") != 0) &&
-        stock_check(context, before, stock_take()))
+        stock_check(before, stock_take()))
         return 1;
     return victim_go_on_without(context, begin);
 }

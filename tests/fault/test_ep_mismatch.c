@@ -154,15 +154,14 @@ static int32_t num_nodes_of(const struct ranks_context *context)
     return num_nodes != NULL ? *num_nodes : 1;
 }
 
-static int check_mismatch(struct ranks_context *context, const char *field, weft_result result)
+static int check_mismatch(const char *field, weft_result result)
 {
     const char *message = weft_last_error();
     char text[32];
     snprintf(text, sizeof text, "rank %d", ODD_ONE);
-    RANK_CHECK(context, result == WEFT_ERROR_MISMATCH, "\"%s\": %s", weft_result_string(result),
-               message);
-    RANK_CHECK(context, strstr(message, text) != NULL, "no %s: %s", text, message);
-    RANK_CHECK(context, strstr(message, field) != NULL, "no \"%s\": %s", field, message);
+    CHECK(result == WEFT_ERROR_MISMATCH, "\"%s\": %s", weft_result_string(result), message);
+    CHECK(strstr(message, text) != NULL, "no %s: %s", text, message);
+    CHECK(strstr(message, field) != NULL, "no \"%s\": %s", field, message);
     return 0;
 }
 
@@ -186,7 +185,7 @@ static int open_rank(struct ep_rank *self, struct ranks_context *context, struct
     if (ep_rank_open(self, context, num_nodes_of(context), 1 << 16) || fill_topk_idx(self, call) ||
         ep_array_alloc(self, &call->rows, EP_OWN, rows_bytes, 0))
         return 1;
-    RANK_CHECK_OK(context, weft_arena_alloc(self->arena, 1 << 15, &call->heap));
+    CHECK_OK(weft_arena_alloc(self->arena, 1 << 15, &call->heap));
     fill_call(call);
     return 0;
 }
@@ -208,13 +207,13 @@ static int disagree(struct ranks_context *context, const struct disagreement *di
         disagreement->change(&call);
     weft_result result = weft_ep_create(self.comm, &call.ep, &self.ep);
     if (result != WEFT_OK)
-        return check_mismatch(context, disagreement->field, result) || close_rank(&self, &call);
-    RANK_CHECK_OK(context, weft_ep_handle_create(self.ep, &call.handle, &self.handle));
+        return check_mismatch(disagreement->field, result) || close_rank(&self, &call);
+    CHECK_OK(weft_ep_handle_create(self.ep, &call.handle, &self.handle));
     result = run_layer(&self, &call);
-    if (check_mismatch(context, disagreement->field, result))
+    if (check_mismatch(disagreement->field, result))
         return 1;
-    RANK_CHECK_OK(context, weft_ep_handle_destroy(self.handle));
-    RANK_CHECK_OK(context, weft_ep_destroy(self.ep));
+    CHECK_OK(weft_ep_handle_destroy(self.handle));
+    CHECK_OK(weft_ep_destroy(self.ep));
     return close_rank(&self, &call);
 }
 
@@ -248,9 +247,8 @@ static int disagree_on_each(struct ranks_context *context)
         /* Whose notify is no chunk, see below. */
         if (num_nodes_of(context) == context->num_ranks && disagreements[i].change == call_notify)
             continue;
-        struct ranks_context of_one = *context;
-        RANK_CHECK(context, disagree(&of_one, &disagreements[i]) == 0,
-                   "disagreement %zu on %s: %.900s", i, disagreements[i].field, of_one.failure);
+        CHECK(disagree(context, &disagreements[i]) == 0, "disagreement %zu on %s: %.900s", i,
+              disagreements[i].field, context->failure);
         ranks_barrier(context);
     }
     return 0;
@@ -281,13 +279,13 @@ static int notify_in_place_of_dispatch(struct ranks_context *context)
     if (open_rank(&self, context, &call))
         return 1;
     call.operation = context->rank == ODD_ONE ? EP_NOTIFY : EP_DISPATCH;
-    RANK_CHECK_OK(context, weft_ep_create(self.comm, &call.ep, &self.ep));
-    RANK_CHECK_OK(context, weft_ep_handle_create(self.ep, &call.handle, &self.handle));
+    CHECK_OK(weft_ep_create(self.comm, &call.ep, &self.ep));
+    CHECK_OK(weft_ep_handle_create(self.ep, &call.handle, &self.handle));
     snprintf(text, sizeof text, "circle, rank %d in another operation", ODD_ONE);
-    RANK_CHECK_ERROR(context, run_layer(&self, &call), WEFT_ERROR_TIMEOUT, text);
+    CHECK_ERROR(run_layer(&self, &call), WEFT_ERROR_TIMEOUT, text);
     ranks_barrier(context); /* nobody leaves before */
-    RANK_CHECK_OK(context, weft_ep_handle_destroy(self.handle));
-    RANK_CHECK_OK(context, weft_ep_destroy(self.ep));
+    CHECK_OK(weft_ep_handle_destroy(self.handle));
+    CHECK_OK(weft_ep_destroy(self.ep));
     return close_rank(&self, &call);
 }
 
@@ -315,12 +313,12 @@ TEST_ON_RANKS(index_types, RANKS_THREADS, NUM_RANKS)
         call.dispatch.topk_idx = call.wide_topk_idx.data;
     }
     call.operation = EP_DISPATCH;
-    RANK_CHECK_OK(context, weft_ep_create(self.comm, &call.ep, &self.ep));
-    RANK_CHECK_OK(context, weft_ep_handle_create(self.ep, &call.handle, &self.handle));
-    if (check_mismatch(context, "topk_idx of WEFT_INT64", run_layer(&self, &call)))
+    CHECK_OK(weft_ep_create(self.comm, &call.ep, &self.ep));
+    CHECK_OK(weft_ep_handle_create(self.ep, &call.handle, &self.handle));
+    if (check_mismatch("topk_idx of WEFT_INT64", run_layer(&self, &call)))
         return 1;
-    RANK_CHECK_OK(context, weft_ep_handle_destroy(self.handle));
-    RANK_CHECK_OK(context, weft_ep_destroy(self.ep));
+    CHECK_OK(weft_ep_handle_destroy(self.handle));
+    CHECK_OK(weft_ep_destroy(self.ep));
     return close_rank(&self, &call);
 }
 
@@ -331,29 +329,29 @@ TEST_IN_BOTH_MODES(wrong_calls_send_nothing, NUM_RANKS)
     struct call call;
     if (open_rank(&self, context, &call))
         return 1;
-    RANK_CHECK_OK(context, weft_ep_create(self.comm, &call.ep, &self.ep));
-    RANK_CHECK_OK(context, weft_ep_handle_create(self.ep, &call.handle, &self.handle));
+    CHECK_OK(weft_ep_create(self.comm, &call.ep, &self.ep));
+    CHECK_OK(weft_ep_handle_create(self.ep, &call.handle, &self.handle));
     for (int round = 0; round < 3; round++) {
         call.operation = EP_DISPATCH;
         if (context->rank == round) {
             weft_plane wrong = call.planes[0];
             wrong.dst = NULL;
             call.dispatch.planes = &wrong;
-            RANK_CHECK_OK(context, lay_out(&call, self.handle, self.stream));
-            RANK_CHECK_ERROR(context, weft_ep_dispatch(self.handle, &call.dispatch, self.stream),
-                             WEFT_ERROR_INVALID_ARGUMENT, "weft_ep_notify");
-            RANK_CHECK_OK(context, weft_ep_notify(self.handle, self.stream));
-            RANK_CHECK_ERROR(context, weft_ep_dispatch(self.handle, &call.dispatch, self.stream),
-                             WEFT_ERROR_INVALID_ARGUMENT, "planes[0].dst");
+            CHECK_OK(lay_out(&call, self.handle, self.stream));
+            CHECK_ERROR(weft_ep_dispatch(self.handle, &call.dispatch, self.stream),
+                        WEFT_ERROR_INVALID_ARGUMENT, "weft_ep_notify");
+            CHECK_OK(weft_ep_notify(self.handle, self.stream));
+            CHECK_ERROR(weft_ep_dispatch(self.handle, &call.dispatch, self.stream),
+                        WEFT_ERROR_INVALID_ARGUMENT, "planes[0].dst");
             call.dispatch.planes = call.planes;
-            RANK_CHECK_OK(context, issue(&call, self.handle, self.stream));
-            RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+            CHECK_OK(issue(&call, self.handle, self.stream));
+            CHECK_OK(weft_stream_synchronize(self.stream));
         } else {
-            RANK_CHECK_OK(context, run_layer(&self, &call));
+            CHECK_OK(run_layer(&self, &call));
         }
         call.operation = EP_COMBINE;
-        RANK_CHECK_OK(context, issue(&call, self.handle, self.stream));
-        RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+        CHECK_OK(issue(&call, self.handle, self.stream));
+        CHECK_OK(weft_stream_synchronize(self.stream));
     }
     return ep_rank_leave(&self) || close_rank(&self, &call);
 }

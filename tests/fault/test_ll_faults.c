@@ -53,9 +53,9 @@ static weft_result run_step(struct ll_seat *seat, const struct plan *plan)
 static int begin_steps(struct ll_seat *seat, const struct plan *plan)
 {
     for (int i = 0; i < 3; i++)
-        RANK_CHECK_OK(seat->context, run_step(seat, plan));
+        CHECK_OK(run_step(seat, plan));
     if (plan->call == COMBINE && !plan->is_random)
-        RANK_CHECK_OK(seat->context, run_call(seat, plan, DISPATCH));
+        CHECK_OK(run_call(seat, plan, DISPATCH));
     return 0;
 }
 
@@ -74,16 +74,15 @@ static int close_failed(struct ll_seat *seat, const struct plan *plan, weft_resu
 {
     char text[32];
     snprintf(text, sizeof text, "rank %d", plan->victim);
-    RANK_CHECK_ERROR(seat->context, ll_issue_dispatch(seat, 0, WEFT_LL_SEND), expected, text);
-    RANK_CHECK_OK(seat->context, weft_ll_destroy(seat->ll));
+    CHECK_ERROR(ll_issue_dispatch(seat, 0, WEFT_LL_SEND), expected, text);
+    CHECK_OK(weft_ll_destroy(seat->ll));
     return ll_seat_close(seat);
 }
 
 /* That waited in vain; news of a death can come before it has begun. */
-static int check_named(struct ll_seat *seat, const struct plan *plan, const char *message)
+static int check_named(const struct plan *plan, const char *message)
 {
-    RANK_CHECK(seat->context, plan->is_random || strstr(message, call_names[plan->call]) != NULL,
-               "%s", message);
+    CHECK(plan->is_random || strstr(message, call_names[plan->call]) != NULL, "%s", message);
     return 0;
 }
 
@@ -124,7 +123,7 @@ static int close_stalled(void *self)
     struct struck *struck = self;
     if (victim_is_self(struck->seat.context))
         return ll_seat_close(&struck->seat);
-    return check_named(&struck->seat, struck->plan, struck->message) ||
+    return check_named(struck->plan, struck->message) ||
            close_failed(&struck->seat, struck->plan, WEFT_ERROR_TIMEOUT);
 }
 
@@ -169,13 +168,12 @@ static int expect_absence(struct ll_seat *seat, const struct plan *plan, weft_re
     const weft_result result = run_call(seat, plan, plan->call);
     int32_t failed_rank = -1;
     char text[32];
-    RANK_CHECK(seat->context, result == expected, "\"%s\": %s", weft_result_string(result),
-               weft_last_error());
-    if (check_named(seat, plan, weft_last_error()))
+    CHECK(result == expected, "\"%s\": %s", weft_result_string(result), weft_last_error());
+    if (check_named(plan, weft_last_error()))
         return 1;
     snprintf(text, sizeof text, "rank %d", plan->victim);
-    RANK_CHECK_ERROR(seat->context, weft_comm_status(seat->comm, &failed_rank), expected, text);
-    RANK_CHECK(seat->context, failed_rank == plan->victim, "failed_rank is %d", failed_rank);
+    CHECK_ERROR(weft_comm_status(seat->comm, &failed_rank), expected, text);
+    CHECK(failed_rank == plan->victim, "failed_rank is %d", failed_rank);
     return close_failed(seat, plan, expected);
 }
 
@@ -203,11 +201,11 @@ static int be_aborted(struct ranks_context *context)
         return 1;
     if (context->rank == plan->victim) {
         nanosleep(&pause, NULL); /* so that the others wait */
-        RANK_CHECK_OK(context, weft_comm_abort(seat.comm));
+        CHECK_OK(weft_comm_abort(seat.comm));
         return ll_seat_close(&seat);
     }
-    RANK_CHECK_ERROR(context, run_call(&seat, plan, plan->call), WEFT_ERROR_ABORTED, "abort");
-    RANK_CHECK_OK(context, weft_ll_destroy(seat.ll));
+    CHECK_ERROR(run_call(&seat, plan, plan->call), WEFT_ERROR_ABORTED, "abort");
+    CHECK_OK(weft_ll_destroy(seat.ll));
     return ll_seat_close(&seat);
 }
 

@@ -26,15 +26,15 @@ static int open_party(struct ranks_context *context, int32_t num_nodes, struct p
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.num_nodes = num_nodes;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &party->comm));
-    RANK_CHECK_OK(context, weft_stream_create(party->comm, &party->stream));
+    CHECK_OK(ranks_comm_create(context, &config, &party->comm));
+    CHECK_OK(weft_stream_create(party->comm, &party->stream));
     return 0;
 }
 
-static int close_party(struct ranks_context *context, struct party *party)
+static int close_party(struct party *party)
 {
-    RANK_CHECK_OK(context, weft_stream_destroy(party->stream));
-    RANK_CHECK_OK(context, weft_comm_destroy(party->comm));
+    CHECK_OK(weft_stream_destroy(party->stream));
+    CHECK_OK(weft_comm_destroy(party->comm));
     return 0;
 }
 
@@ -54,8 +54,8 @@ static int begin_anew(struct ranks_context *context)
     struct party party;
     if (open_party(context, NUM_RANKS - 1, &party) != 0)
         return 1;
-    RANK_CHECK_OK(context, meet(&party, 20));
-    return close_party(context, &party);
+    CHECK_OK(meet(&party, 20));
+    return close_party(&party);
 }
 
 static int check_blame(struct ranks_context *context, const struct plan *plan, weft_comm *comm,
@@ -63,7 +63,7 @@ static int check_blame(struct ranks_context *context, const struct plan *plan, w
 {
     if (plan->signal == SIGKILL)
         return victim_check_death(context, comm, result);
-    RANK_CHECK(context, result == WEFT_ERROR_RANK_FAILED, "%s", weft_last_error());
+    CHECK(result == WEFT_ERROR_RANK_FAILED, "%s", weft_last_error());
     return victim_check_blamed(context, comm, WEFT_ERROR_RANK_FAILED);
 }
 
@@ -73,28 +73,28 @@ static int survive(struct ranks_context *context)
     struct party party;
     setenv("WEFT_NET", plan->engine, 1);
     setenv("WEFT_HEARTBEAT_MS", plan->signal == SIGSTOP ? "500" : "10000", 1);
-    RANK_CHECK_OK(context, tests_warm_up(&context->id));
+    CHECK_OK(tests_warm_up(&context->id));
     const struct stock before = stock_take();
     if (open_party(context, plan->num_nodes, &party) != 0)
         return 1;
-    RANK_CHECK_OK(context, meet(&party, 20));
+    CHECK_OK(meet(&party, 20));
     victim_choose(context, plan->victim);
     if (victim_is_self(context) && victim_strike_later(context, plan->signal, plan->seed))
         return 1;
     const weft_result result = meet(&party, MAX_BARRIERS);
     if (victim_is_self(context)) { /* it was stopped, and is awake again */
-        RANK_CHECK(context, result != WEFT_OK, "nobody missed it");
+        CHECK(result != WEFT_OK, "nobody missed it");
         victim_await_strike(context);
-        return close_party(context, &party);
+        return close_party(&party);
     }
-    if (check_blame(context, plan, party.comm, result) || close_party(context, &party))
+    if (check_blame(context, plan, party.comm, result) || close_party(&party))
         return 1;
     if (plan->signal == SIGSTOP) {
         victim_leave(context);
         return 0;
     }
     /* UCX keeps threads and descriptors of its own. */
-    if (strcmp(plan->engine, "ucx") != 0 && stock_check(context, before, stock_take()) != 0)
+    if (strcmp(plan->engine, "ucx") != 0 && stock_check(before, stock_take()) != 0)
         return 1;
     return victim_go_on_without(context, begin_anew);
 }

@@ -35,20 +35,20 @@ static int open_party(struct ranks_context *context, int32_t num_nodes, struct p
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     void *area;
     config.num_nodes = num_nodes;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &party->comm));
-    RANK_CHECK_OK(context, weft_stream_create(party->comm, &party->stream));
-    RANK_CHECK_OK(context, weft_heap_alloc(party->comm, sizeof zeroes, &area));
-    RANK_CHECK_OK(context, weft_memory_copy(party->comm, area, &zeroes, sizeof zeroes));
-    RANK_CHECK_OK(context, weft_host_barrier(party->comm));
+    CHECK_OK(ranks_comm_create(context, &config, &party->comm));
+    CHECK_OK(weft_stream_create(party->comm, &party->stream));
+    CHECK_OK(weft_heap_alloc(party->comm, sizeof zeroes, &area));
+    CHECK_OK(weft_memory_copy(party->comm, area, &zeroes, sizeof zeroes));
+    CHECK_OK(weft_host_barrier(party->comm));
     party->area = area;
     return 0;
 }
 
-static int close_party(struct ranks_context *context, struct party *party)
+static int close_party(struct party *party)
 {
-    RANK_CHECK_OK(context, weft_stream_destroy(party->stream));
-    RANK_CHECK_OK(context, weft_heap_free(party->comm, party->area));
-    RANK_CHECK_OK(context, weft_comm_destroy(party->comm));
+    CHECK_OK(weft_stream_destroy(party->stream));
+    CHECK_OK(weft_heap_free(party->comm, party->area));
+    CHECK_OK(weft_comm_destroy(party->comm));
     return 0;
 }
 
@@ -95,14 +95,14 @@ static int survive(struct ranks_context *context)
     if (open_party(context, plan->num_nodes, &party) != 0)
         return 1;
     for (int round = 0; round < 20; round++)
-        RANK_CHECK_OK(context, enqueue(context, &party));
-    RANK_CHECK_OK(context, weft_stream_synchronize(party.stream));
+        CHECK_OK(enqueue(context, &party));
+    CHECK_OK(weft_stream_synchronize(party.stream));
     const struct victim_seat seat = {.context = context,
                                      .comm = party.comm,
                                      .stream = party.stream,
                                      .issue = issue,
                                      .self = &party};
-    return victim_survive_death(&seat, &plan->strike) || close_party(context, &party);
+    return victim_survive_death(&seat, &plan->strike) || close_party(&party);
 }
 
 static void run(struct plan plan)

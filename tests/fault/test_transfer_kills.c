@@ -51,15 +51,15 @@ static weft_result create_comm(struct ranks_context *context, struct party *part
     return ranks_comm_create(context, &config, &party->comm);
 }
 
-static int open_area(struct ranks_context *context, struct party *party)
+static int open_area(struct party *party)
 {
     void *area;
-    RANK_CHECK_OK(context, weft_stream_create(party->comm, &party->stream));
-    RANK_CHECK_OK(context, weft_heap_alloc(party->comm, sizeof(struct area), &area));
+    CHECK_OK(weft_stream_create(party->comm, &party->stream));
+    CHECK_OK(weft_heap_alloc(party->comm, sizeof(struct area), &area));
     party->area = area;
     if (!tests_on_cuda()) /* it is zero at first on GPUs, too */
         party->area->num_rows = 0;
-    RANK_CHECK_OK(context, weft_host_barrier(party->comm));
+    CHECK_OK(weft_host_barrier(party->comm));
     return 0;
 }
 
@@ -106,28 +106,27 @@ static int check_in_time(struct ranks_context *context, double limit_s)
 {
     const struct victim *victim = context->shared;
     const double delay_s = ranks_seconds() - victim->strike_time_s;
-    RANK_CHECK(context, delay_s < limit_s, "it took %.3f s to learn of the death", delay_s);
+    CHECK(delay_s < limit_s, "it took %.3f s to learn of the death", delay_s);
     return 0;
 }
 
 static int survive_transfer(struct ranks_context *context, struct party *party)
 {
     const struct plan *plan = context->argument;
-    RANK_CHECK_OK(context, create_comm(context, party));
-    if (open_area(context, party) != 0)
+    CHECK_OK(create_comm(context, party));
+    if (open_area(party) != 0)
         return 1;
-    RANK_CHECK_OK(context, send_rows(context, party, 2));
+    CHECK_OK(send_rows(context, party, 2));
     victim_choose(context, plan->victim);
     if (victim_is_self(context) && victim_strike_later(context, SIGKILL, plan->seed))
         return 1;
     const weft_result result = send_rows(context, party, MAX_ROUNDS);
-    RANK_CHECK(context, result == WEFT_ERROR_RANK_FAILED, "result is %d: %s", result,
-               weft_last_error());
+    CHECK(result == WEFT_ERROR_RANK_FAILED, "result is %d: %s", result, weft_last_error());
     if (check_in_time(context, MARGIN_S) != 0 ||
         victim_check_blamed(context, party->comm, WEFT_ERROR_RANK_FAILED) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_stream_destroy(party->stream));
-    RANK_CHECK_OK(context, weft_heap_free(party->comm, party->area));
+    CHECK_OK(weft_stream_destroy(party->stream));
+    CHECK_OK(weft_heap_free(party->comm, party->area));
     return 0;
 }
 
@@ -145,8 +144,8 @@ static int survive_start_up(struct ranks_context *context, struct party *party)
         victim_await_strike(context);
     for (int i = 0; i < MAX_ROUNDS && result == WEFT_OK; i++)
         result = weft_host_barrier(party->comm);
-    RANK_CHECK(context, strstr(weft_last_error(), name) != NULL,
-               "result is %d, and %s is not named: %s", result, name, weft_last_error());
+    CHECK(strstr(weft_last_error(), name) != NULL, "result is %d, and %s is not named: %s", result,
+          name, weft_last_error());
     return check_in_time(context, (double)TIMEOUT_MS / 1000 + MARGIN_S);
 }
 
@@ -159,7 +158,7 @@ static int survive(struct ranks_context *context)
                                                    : survive_start_up(context, &party);
     if (failed || party.comm == NULL)
         return failed;
-    RANK_CHECK_OK(context, weft_comm_destroy(party.comm));
+    CHECK_OK(weft_comm_destroy(party.comm));
     return 0;
 }
 

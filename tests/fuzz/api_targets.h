@@ -142,7 +142,7 @@ extern const struct fuzz_target fuzz_host_targets[];
 extern const int fuzz_num_host_targets;
 
 /* The objects of theirs that stay, when there is a weft_ep. 0 = done. */
-int fuzz_set_up_ll(struct ranks_context *context, struct fuzz_arguments *arguments);
+int fuzz_set_up_ll(struct fuzz_arguments *arguments);
 
 /* What targets do after a call of theirs, where it is no more. */
 weft_result fuzz_nothing_to_undo(struct fuzz_arguments *arguments);

@@ -209,7 +209,7 @@ static const struct fuzz_mutation slots_mutations[] = {
 
 /* ---------------------------------------------------------------- the objects that stay */
 
-int fuzz_set_up_ll(struct ranks_context *context, struct fuzz_arguments *a)
+int fuzz_set_up_ll(struct fuzz_arguments *a)
 {
     weft_ll_config config = WEFT_INIT(weft_ll_config);
     struct rng rng = {1};
@@ -217,15 +217,15 @@ int fuzz_set_up_ll(struct ranks_context *context, struct fuzz_arguments *a)
     config.max_tokens = FUZZ_MAX_TOKENS;
     config.num_topk = FUZZ_TOPK;
     config.dtype = WEFT_FP32;
-    RANK_CHECK_OK(context, weft_ll_create(a->own_ep, &config, &a->ll_by_rank));
+    CHECK_OK(weft_ll_create(a->own_ep, &config, &a->ll_by_rank));
     config.layout = WEFT_LL_BY_EXPERT;
     config.expert_capacity = CAPACITY;
     config.answer = WEFT_LL_ANSWER_ROWS;
-    RANK_CHECK_OK(context, weft_ll_create(a->own_ep, &config, &a->empty_ll));
-    RANK_CHECK_OK(context, weft_ll_create(a->own_ep, &config, &a->ready_ll));
+    CHECK_OK(weft_ll_create(a->own_ep, &config, &a->empty_ll));
+    CHECK_OK(weft_ll_create(a->own_ep, &config, &a->ready_ll));
     fill_dispatch(a, &rng);
-    RANK_CHECK_OK(context, weft_ll_dispatch(a->ready_ll, a->config, a->own_stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(a->own_stream));
+    CHECK_OK(weft_ll_dispatch(a->ready_ll, a->config, a->own_stream));
+    CHECK_OK(weft_stream_synchronize(a->own_stream));
     return 0;
 }
 

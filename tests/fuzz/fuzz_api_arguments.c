@@ -27,7 +27,7 @@ struct plan {
     struct position *position;
 };
 
-static int set_up_ep(struct ranks_context *context, struct fuzz_arguments *a)
+static int set_up_ep(struct fuzz_arguments *a)
 {
     weft_ep_config config = WEFT_INIT(weft_ep_config);
     weft_ep_handle_config handle = WEFT_INIT(weft_ep_handle_config);
@@ -42,13 +42,13 @@ static int set_up_ep(struct ranks_context *context, struct fuzz_arguments *a)
     layout.topk_idx = a->topk_idx;
     for (int i = 0; i < FUZZ_MAX_TOKENS * FUZZ_TOPK; i++)
         a->topk_idx[i] = i % FUZZ_EXPERTS;
-    RANK_CHECK_OK(context, weft_ep_create(a->own_comm, &config, &a->own_ep));
-    RANK_CHECK_OK(context, weft_ep_handle_create(a->own_ep, &handle, &a->empty_handle));
-    RANK_CHECK_OK(context, weft_ep_handle_create(a->own_ep, &handle, &a->ready_handle));
-    RANK_CHECK_OK(context, weft_ep_layout(a->ready_handle, &layout, a->own_stream));
-    RANK_CHECK_OK(context, weft_ep_notify(a->ready_handle, a->own_stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(a->own_stream));
-    return fuzz_set_up_ll(context, a);
+    CHECK_OK(weft_ep_create(a->own_comm, &config, &a->own_ep));
+    CHECK_OK(weft_ep_handle_create(a->own_ep, &handle, &a->empty_handle));
+    CHECK_OK(weft_ep_handle_create(a->own_ep, &handle, &a->ready_handle));
+    CHECK_OK(weft_ep_layout(a->ready_handle, &layout, a->own_stream));
+    CHECK_OK(weft_ep_notify(a->ready_handle, a->own_stream));
+    CHECK_OK(weft_stream_synchronize(a->own_stream));
+    return fuzz_set_up_ll(a);
 }
 
 static int set_up(struct ranks_context *context, struct fuzz_arguments *a)
@@ -59,30 +59,30 @@ static int set_up(struct ranks_context *context, struct fuzz_arguments *a)
     const size_t arena_bytes = 1 << 16;
     config.heap_max_bytes = 64 << 20;
     a->id = context->id;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, 0, 1, &config, &a->own_comm));
-    RANK_CHECK_OK(context, weft_stream_create(a->own_comm, &a->own_stream));
-    RANK_CHECK_OK(context, weft_event_create(a->own_comm, &a->own_event));
-    RANK_CHECK_OK(context, weft_arena_create(a->own_comm, arena_bytes, &a->own_arena));
-    RANK_CHECK_OK(context, weft_arena_alloc(a->own_arena, arena_bytes / 2, &memory));
-    RANK_CHECK_OK(context, weft_heap_alloc(a->own_comm, 1, &a->heap_memory));
-    RANK_CHECK_OK(context, weft_heap_query(a->own_comm, &info));
+    CHECK_OK(weft_comm_create(&context->id, 0, 1, &config, &a->own_comm));
+    CHECK_OK(weft_stream_create(a->own_comm, &a->own_stream));
+    CHECK_OK(weft_event_create(a->own_comm, &a->own_event));
+    CHECK_OK(weft_arena_create(a->own_comm, arena_bytes, &a->own_arena));
+    CHECK_OK(weft_arena_alloc(a->own_arena, arena_bytes / 2, &memory));
+    CHECK_OK(weft_heap_alloc(a->own_comm, 1, &a->heap_memory));
+    CHECK_OK(weft_heap_query(a->own_comm, &info));
     a->arena_memory = memory;
     a->arena_end = a->arena_memory + arena_bytes;
-    RANK_CHECK_OK(context, weft_coll_create(a->own_comm, NULL, &a->own_coll));
-    return set_up_ep(context, a);
+    CHECK_OK(weft_coll_create(a->own_comm, NULL, &a->own_coll));
+    return set_up_ep(a);
 }
 
-static int tear_down(struct ranks_context *context, struct fuzz_arguments *a)
+static int tear_down(struct fuzz_arguments *a)
 {
-    RANK_CHECK_OK(context, weft_ep_handle_destroy(a->ready_handle));
-    RANK_CHECK_OK(context, weft_ep_handle_destroy(a->empty_handle));
-    RANK_CHECK_OK(context, weft_ep_destroy(a->own_ep));
-    RANK_CHECK_OK(context, weft_coll_destroy(a->own_coll));
-    RANK_CHECK_OK(context, weft_heap_free(a->own_comm, a->heap_memory));
-    RANK_CHECK_OK(context, weft_arena_destroy(a->own_arena));
-    RANK_CHECK_OK(context, weft_event_destroy(a->own_event));
-    RANK_CHECK_OK(context, weft_stream_destroy(a->own_stream));
-    RANK_CHECK_OK(context, weft_comm_destroy(a->own_comm));
+    CHECK_OK(weft_ep_handle_destroy(a->ready_handle));
+    CHECK_OK(weft_ep_handle_destroy(a->empty_handle));
+    CHECK_OK(weft_ep_destroy(a->own_ep));
+    CHECK_OK(weft_coll_destroy(a->own_coll));
+    CHECK_OK(weft_heap_free(a->own_comm, a->heap_memory));
+    CHECK_OK(weft_arena_destroy(a->own_arena));
+    CHECK_OK(weft_event_destroy(a->own_event));
+    CHECK_OK(weft_stream_destroy(a->own_stream));
+    CHECK_OK(weft_comm_destroy(a->own_comm));
     return 0;
 }
 
@@ -152,11 +152,11 @@ static int check_invalid(struct ranks_context *context, weft_result result,
                          const struct fuzz_mutation *const *mutations, uint32_t num_mutations)
 {
     const char *call = ((const struct plan *)context->argument)->position->call;
-    RANK_CHECK(context, result != WEFT_OK, "%s was accepted", call);
-    RANK_CHECK(context, result == WEFT_ERROR_INVALID_ARGUMENT || result == WEFT_ERROR_OUT_OF_MEMORY,
-               "%s gave \"%s\"", call, weft_result_string(result));
-    RANK_CHECK(context, names_one(weft_last_error(), mutations, num_mutations), "%s: %s", call,
-               weft_last_error());
+    CHECK(result != WEFT_OK, "%s was accepted", call);
+    CHECK(result == WEFT_ERROR_INVALID_ARGUMENT || result == WEFT_ERROR_OUT_OF_MEMORY,
+          "%s gave \"%s\"", call, weft_result_string(result));
+    CHECK(names_one(weft_last_error(), mutations, num_mutations), "%s: %s", call,
+          weft_last_error());
     return 0;
 }
 
@@ -220,8 +220,8 @@ static int iterate(struct ranks_context *context, struct fuzz_arguments *a, stru
     const weft_result result = target->call(a);
     if (num_mutations > 0)
         return check_invalid(context, result, mutations, num_mutations);
-    RANK_CHECK(context, result == WEFT_OK, "%s: %s", position->call, weft_last_error());
-    RANK_CHECK_OK(context, target->undo(a));
+    CHECK(result == WEFT_OK, "%s: %s", position->call, weft_last_error());
+    CHECK_OK(target->undo(a));
     return 0;
 }
 
@@ -235,7 +235,7 @@ static int fuzz(struct ranks_context *context)
     for (int64_t i = 0; i < plan->num_iterations; i++)
         if (iterate(context, a, &rng))
             return 1;
-    if (tear_down(context, a))
+    if (tear_down(a))
         return 1;
     tests_free(a);
     return 0;

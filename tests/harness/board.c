@@ -50,9 +50,9 @@ int ranks_warm_up(struct ranks_context *context)
     weft_comm *comm;
     if (!tests_on_cuda())
         return 0;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
     ranks_barrier(context);
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     ranks_barrier(context);
     return 0;
 }
@@ -65,6 +65,7 @@ static int run_rank(struct board *board, int32_t rank)
                                     .argument = (void *)(uintptr_t)board->options.argument,
                                     .shared = board->shared};
     int result = 1;
+    ranks_self = &context;
     if (board->options.id != RANKS_ID_NONE) {
         while (sem_wait(&board->id_made) != 0)
             continue;
@@ -77,6 +78,7 @@ static int run_rank(struct board *board, int32_t rank)
         result = board->function(&context);
     slot->result = result;
     memcpy(slot->failure, context.failure, sizeof(slot->failure));
+    ranks_self = NULL;
     atomic_fetch_add(&board->num_gone, 1);
     return result;
 }

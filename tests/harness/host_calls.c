@@ -98,16 +98,16 @@ const struct host_call host_calls[NUM_HOST_CALLS] = {
     {"weft_ll_create", create_ll, destroy_ll, HOST_CALL_OF_ONE_NODE},
 };
 
-int host_scene_begin(struct ranks_context *context, struct host_scene *scene)
+int host_scene_begin(struct host_scene *scene)
 {
     if (scene->coll != NULL)
-        RANK_CHECK_OK(context, weft_coll_record_begin(scene->coll, &scene->capture));
+        CHECK_OK(weft_coll_record_begin(scene->coll, &scene->capture));
     return 0;
 }
 
-int host_scene_end(struct ranks_context *context, struct host_scene *scene)
+int host_scene_end(struct host_scene *scene)
 {
     if (scene->capture != NULL)
-        RANK_CHECK_OK(context, weft_coll_record_destroy(scene->capture));
+        CHECK_OK(weft_coll_record_destroy(scene->capture));
     return 0;
 }

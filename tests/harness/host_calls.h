@@ -35,5 +35,5 @@ enum { NUM_HOST_CALLS = 14 };
 extern const struct host_call host_calls[NUM_HOST_CALLS];
 
 /* Collective, around each call: what it needs, and nothing of which is left. 0 = done. */
-int host_scene_begin(struct ranks_context *context, struct host_scene *scene);
-int host_scene_end(struct ranks_context *context, struct host_scene *scene);
+int host_scene_begin(struct host_scene *scene);
+int host_scene_end(struct host_scene *scene);

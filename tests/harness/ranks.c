@@ -2,6 +2,7 @@
 #include "ranks.h"
 
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -192,6 +193,20 @@ static void start_all(struct run *run)
         pool_give(run->first_place + index, &task);
         run->is_running[index] = 1;
     }
+}
+
+_Thread_local struct ranks_context *ranks_self;
+
+void ranks_note(const char *file, int line, const char *condition, const char *format, ...)
+{
+    char text[sizeof ranks_self->failure];
+    const int length = snprintf(text, sizeof text, "%s:%d: %s: ", file, line, condition);
+    va_list arguments;
+    va_start(arguments, format);
+    if (length >= 0 && (size_t)length < sizeof text)
+        vsnprintf(text + length, sizeof text - (size_t)length, format, arguments);
+    va_end(arguments);
+    memcpy(ranks_self->failure, text, sizeof text);
 }
 
 int ranks_run_with(const struct ranks_options *options, rank_function function)

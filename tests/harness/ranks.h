@@ -71,7 +71,7 @@ int ranks_run_in_both_modes(int32_t num_ranks, rank_function function);
     {                                                                                              \
         assert_int_equal(ranks_run(mode, num_ranks, name##_on_rank, NULL), 0);                     \
     }                                                                                              \
-    static int name##_on_rank(struct ranks_context *context)
+    static int name##_on_rank(struct ranks_context *context __attribute__((unused)))
 
 /* The same with ranks that are threads, then with processes; context->argument is the mode. */
 #define TEST_IN_BOTH_MODES(name, num_ranks)                                                        \
@@ -80,7 +80,7 @@ int ranks_run_in_both_modes(int32_t num_ranks, rank_function function);
     {                                                                                              \
         assert_int_equal(ranks_run_in_both_modes(num_ranks, name##_on_rank), 0);                   \
     }                                                                                              \
-    static int name##_on_rank(struct ranks_context *context)
+    static int name##_on_rank(struct ranks_context *context __attribute__((unused)))
 
 /* The communicator of all ranks of the run. */
 static inline weft_result ranks_comm_create(const struct ranks_context *context,
@@ -99,32 +99,40 @@ int ranks_warm_up(struct ranks_context *context);
 /* Seconds on the monotonic clock. */
 double ranks_seconds(void);
 
-/* The checks record what failed and leave the rank function with 1. */
-#define RANK_CHECK(context, condition, ...)                                                        \
+/* Whom the thread works for: checks note there what has failed. */
+extern _Thread_local struct ranks_context *ranks_self;
+
+/* The message may be about the failure noted before. */
+void ranks_note(const char *file, int line, const char *condition, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* The checks note what failed and leave the rank function with 1. */
+#define CHECK(condition, ...)                                                                      \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            int length_ = snprintf((context)->failure, sizeof((context)->failure),                 \
-                                   "%s:%d: %s: ", __FILE__, __LINE__, #condition);                 \
-            if (length_ >= 0 && (size_t)length_ < sizeof((context)->failure))                      \
-                snprintf((context)->failure + length_, sizeof((context)->failure) - length_,       \
-                         __VA_ARGS__);                                                             \
+            ranks_note(__FILE__, __LINE__, #condition, __VA_ARGS__);                               \
             return 1;                                                                              \
         }                                                                                          \
     } while (0)
 
-#define RANK_CHECK_OK(context, call)                                                               \
+#define CHECK_OK(call)                                                                             \
     do {                                                                                           \
         weft_result result_ = (call);                                                              \
-        RANK_CHECK(context, result_ == WEFT_OK, "%s gave \"%s\": %s", #call,                       \
-                   weft_result_string(result_), weft_last_error());                                \
+        CHECK(result_ == WEFT_OK, "%s gave \"%s\": %s", #call, weft_result_string(result_),        \
+              weft_last_error());                                                                  \
     } while (0)
 
 /* The call must give `expected`, with a message that contains `text`. */
-#define RANK_CHECK_ERROR(context, call, expected, text)                                            \
+#define CHECK_ERROR(call, expected, text)                                                          \
     do {                                                                                           \
         weft_result result_ = (call);                                                              \
-        RANK_CHECK(context, result_ == (expected), "%s gave \"%s\": %s", #call,                    \
-                   weft_result_string(result_), weft_last_error());                                \
-        RANK_CHECK(context, strstr(weft_last_error(), text) != NULL,                               \
-                   "%s: the message lacks \"%s\": %s", #call, text, weft_last_error());            \
+        CHECK(result_ == (expected), "%s gave \"%s\": %s", #call, weft_result_string(result_),     \
+              weft_last_error());                                                                  \
+        CHECK(strstr(weft_last_error(), text) != NULL, "%s: the message lacks \"%s\": %s", #call,  \
+              text, weft_last_error());                                                            \
     } while (0)
+
+/* As tests had it that others are at work on: for them alone. */
+#define RANK_CHECK(context, ...)       CHECK(__VA_ARGS__)
+#define RANK_CHECK_OK(context, call)   CHECK_OK(call)
+#define RANK_CHECK_ERROR(context, ...) CHECK_ERROR(__VA_ARGS__)

@@ -55,11 +55,11 @@ struct stock stock_take(void)
     return stock;
 }
 
-int stock_check(struct ranks_context *context, struct stock before, struct stock now)
+int stock_check(struct stock before, struct stock now)
 {
-    RANK_CHECK(context, now.num_fds == before.num_fds, "%d descriptors (%s), %d before (%s)",
-               now.num_fds, now.targets, before.num_fds, before.targets);
-    RANK_CHECK(context, now.num_heap_mappings == before.num_heap_mappings,
-               "%d heaps are mapped, %d before", now.num_heap_mappings, before.num_heap_mappings);
+    CHECK(now.num_fds == before.num_fds, "%d descriptors (%s), %d before (%s)", now.num_fds,
+          now.targets, before.num_fds, before.targets);
+    CHECK(now.num_heap_mappings == before.num_heap_mappings, "%d heaps are mapped, %d before",
+          now.num_heap_mappings, before.num_heap_mappings);
     return 0;
 }

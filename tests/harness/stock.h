@@ -12,4 +12,4 @@ struct stock {
 
 struct stock stock_take(void);
 /* Fails unless both are as much. */
-int stock_check(struct ranks_context *context, struct stock before, struct stock now);
+int stock_check(struct stock before, struct stock now);

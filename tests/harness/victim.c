@@ -64,8 +64,7 @@ int victim_strike_later(struct ranks_context *context, int signal, uint64_t seed
     struct victim *victim = context->shared;
     victim->signal = signal;
     victim->seed = seed;
-    RANK_CHECK(context, pthread_create(&victim->thread, NULL, strike_later, context) == 0,
-               "no thread");
+    CHECK(pthread_create(&victim->thread, NULL, strike_later, context) == 0, "no thread");
     return 0;
 }
 
@@ -159,8 +158,8 @@ int victim_survive_stall(const struct victim_seat *seat, const struct victim_pla
     const weft_result result = plan->moment == VICTIM_BEHIND_ANOTHER
                                    ? call_behind_another(seat, plan)
                                    : call_until_failure(seat);
-    RANK_CHECK(context, result == WEFT_ERROR_TIMEOUT, "\"%s\": %s", weft_result_string(result),
-               weft_last_error());
+    CHECK(result == WEFT_ERROR_TIMEOUT, "\"%s\": %s", weft_result_string(result),
+          weft_last_error());
     const int failed =
         victim_check_blamed(context, seat->comm, WEFT_ERROR_TIMEOUT) || seat->close(seat->self);
     victim_leave(context);
@@ -186,9 +185,8 @@ int victim_check_blamed(struct ranks_context *context, weft_comm *comm, weft_res
     int32_t failed_rank = -1;
     char text[32];
     snprintf(text, sizeof text, "rank %d", victim->rank);
-    RANK_CHECK_ERROR(context, weft_comm_status(comm, &failed_rank), expected, text);
-    RANK_CHECK(context, failed_rank == victim->rank, "failed_rank is %d: %s", failed_rank,
-               weft_last_error());
+    CHECK_ERROR(weft_comm_status(comm, &failed_rank), expected, text);
+    CHECK(failed_rank == victim->rank, "failed_rank is %d: %s", failed_rank, weft_last_error());
     return 0;
 }
 
@@ -198,8 +196,8 @@ int victim_check_death(struct ranks_context *context, weft_comm *comm, weft_resu
     const double delay_s = ranks_seconds() - victim->strike_time_s;
     char text[32];
     snprintf(text, sizeof text, "rank %d died", victim->rank);
-    RANK_CHECK_ERROR(context, result, WEFT_ERROR_RANK_FAILED, text);
-    RANK_CHECK(context, delay_s < 2, "it took %.3f s to learn of the death", delay_s);
+    CHECK_ERROR(result, WEFT_ERROR_RANK_FAILED, text);
+    CHECK(delay_s < 2, "it took %.3f s to learn of the death", delay_s);
     return victim_check_blamed(context, comm, WEFT_ERROR_RANK_FAILED);
 }
 
@@ -210,9 +208,9 @@ int victim_go_on_without(struct ranks_context *context, rank_function begin)
     fresh.num_ranks--;
     fresh.rank -= context->rank > victim->rank;
     if (fresh.rank == 0)
-        RANK_CHECK_OK(context, weft_unique_id_create(&victim->fresh_id));
+        CHECK_OK(weft_unique_id_create(&victim->fresh_id));
     ranks_barrier(context);
     fresh.id = victim->fresh_id;
-    RANK_CHECK(context, begin(&fresh) == 0, "without the dead rank: %.900s", fresh.failure);
+    CHECK(begin(&fresh) == 0, "without the dead rank: %.900s", context->failure);
     return 0;
 }

@@ -41,7 +41,7 @@ struct victim_seat {
     weft_stream *stream;
     weft_result (*issue)(void *self); /* enqueues what is to be struck */
     int (*close)(
-        void *self); /* destroys all, whatever has failed; 0, or 1 with context->failure set */
+        void *self); /* destroys all, whatever has failed; 0, or 1 when a check has failed */
     void *self;
 };
 
@@ -65,7 +65,7 @@ int victim_is_self(const struct ranks_context *context);
 
 /* SIGKILL or SIGSTOP; by any rank. */
 void victim_strike(struct ranks_context *context, int signal);
-/* By the victim: a thread of its own strikes up to 10 ms later. 0, or 1 with context->failure set. */
+/* By the victim: a thread of its own strikes up to 10 ms later. 0, or 1 when a check has failed. */
 int victim_strike_later(struct ranks_context *context, int signal, uint64_t seed);
 /* After that, when the victim has been woken. */
 void victim_await_strike(struct ranks_context *context);

@@ -157,8 +157,8 @@ weft_result coll_call_issue(const struct coll_call *call, int32_t rank, weft_col
 
 /* ---------------------------------------------------------------- verify */
 
-static int compare(struct ep_rank *self, const struct coll_call *call, const struct ep_array *array,
-                   const char *expected, const char *name)
+static int compare(const struct coll_call *call, const struct ep_array *array, const char *expected,
+                   const char *name)
 {
     const char *which = array == &call->send ? "input" : "output";
     const uint64_t element_bytes = dtype_bytes(call->spec.dtype);
@@ -177,9 +177,9 @@ static int compare(struct ep_rank *self, const struct coll_call *call, const str
         snprintf(wanted_hex + 2 * byte, 3, "%02x", wanted[place]);
     }
     coll_describe(&call->spec, text, sizeof text);
-    RANK_CHECK(self->context, got[i] == wanted[i],
-               "%s: %s: element %llu of %s is 0x%s, expected 0x%s (0x%02x is untouched)", name,
-               text, (unsigned long long)element, which, got_hex, wanted_hex, EP_GUARD);
+    CHECK(got[i] == wanted[i],
+          "%s: %s: element %llu of %s is 0x%s, expected 0x%s (0x%02x is untouched)", name, text,
+          (unsigned long long)element, which, got_hex, wanted_hex, EP_GUARD);
     return 0;
 }
 
@@ -197,7 +197,7 @@ static int verify_array(struct ep_rank *self, const struct coll_call *call, stru
         write_inputs(call, rank, expected);
     if (is_output)
         write_outputs(call, rank, expected);
-    const int failed = ep_array_pull(self, array) || compare(self, call, array, expected, name);
+    const int failed = ep_array_pull(self, array) || compare(call, array, expected, name);
     tests_free(expected);
     return failed;
 }
@@ -228,7 +228,7 @@ int coll_check(struct ep_rank *self, weft_coll *coll, const struct coll_case *sp
     weft_result result = coll_call_issue(&call, self->context->rank, coll, self->stream);
     if (result == WEFT_OK)
         result = weft_stream_synchronize(self->stream);
-    RANK_CHECK(self->context, result == WEFT_OK, "%s: %s: %s: %s", name, text,
-               weft_result_string(result), weft_last_error());
+    CHECK(result == WEFT_OK, "%s: %s: %s: %s", name, text, weft_result_string(result),
+          weft_last_error());
     return coll_call_verify(self, &call, name);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A case of a collective operation in memory: makes what this rank gives, calls, and compares what it got.
- * Functions that return int return 0, or 1 with context->failure set. The rank needs no ep. */
+ * Functions that return int return 0, or 1 when a check has failed. The rank needs no ep. */
 #pragma once
 
 #include "oracle/coll_case.h"

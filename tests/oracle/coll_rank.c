@@ -150,7 +150,7 @@ int coll_rank_open_on(struct coll_rank *self, struct ranks_context *context, wef
         return 1;
     for (int i = 0; i < COLL_NUM_SETUPS; i++) {
         self->setups[i] = coll_setup_of(i, weft_comm_num_ranks(comm), nodes);
-        RANK_CHECK_OK(context, coll_setup_create(comm, &self->setups[i], &self->colls[i]));
+        CHECK_OK(coll_setup_create(comm, &self->setups[i], &self->colls[i]));
     }
     return 0;
 }
@@ -159,7 +159,7 @@ int coll_rank_open(struct coll_rank *self, struct ranks_context *context)
 {
     static const struct coll_nodes one_node;
     weft_comm *comm;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
     return coll_rank_open_on(self, context, comm, &one_node, COLL_ARENA_BYTES);
 }
 
@@ -169,30 +169,30 @@ int coll_nodes_open(struct ranks_context *context, const struct coll_nodes *node
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *world;
     config.num_nodes = nodes->num_nodes;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &world));
+    CHECK_OK(ranks_comm_create(context, &config, &world));
     const int32_t rank = context->rank;
     const int is_in_turn = nodes->order == COLL_NODES_IN_TURN;
     const int32_t key =
         is_in_turn ? rank % nodes->num_local * nodes->num_nodes + rank / nodes->num_local : rank;
     const int is_member = rank >= nodes->first && rank < nodes->first + num_ranks;
-    RANK_CHECK_OK(context, weft_comm_split(world, is_member ? 0 : -1, key, NULL, comm));
-    RANK_CHECK_OK(context, weft_comm_destroy(world));
+    CHECK_OK(weft_comm_split(world, is_member ? 0 : -1, key, NULL, comm));
+    CHECK_OK(weft_comm_destroy(world));
     if (!is_member)
         return 0;
     context->rank = weft_comm_rank(*comm);
     context->num_ranks = num_ranks;
     for (int32_t other = 0; other < num_ranks; other++)
-        RANK_CHECK(context, weft_comm_node(*comm, other) == coll_node_of(nodes, other),
-                   "rank %d is on node %d", other, weft_comm_node(*comm, other));
+        CHECK(weft_comm_node(*comm, other) == coll_node_of(nodes, other), "rank %d is on node %d",
+              other, weft_comm_node(*comm, other));
     return 0;
 }
 
 int coll_rank_close(struct coll_rank *self)
 {
-    RANK_CHECK_OK(self->base.context, weft_stream_synchronize(self->base.stream));
+    CHECK_OK(weft_stream_synchronize(self->base.stream));
     /* Heap memory goes back: nobody may still be reading it. */
-    RANK_CHECK_OK(self->base.context, weft_host_barrier(self->base.comm));
+    CHECK_OK(weft_host_barrier(self->base.comm));
     for (int i = 0; i < COLL_NUM_SETUPS; i++)
-        RANK_CHECK_OK(self->base.context, weft_coll_destroy(self->colls[i]));
+        CHECK_OK(weft_coll_destroy(self->colls[i]));
     return ep_rank_close(&self->base);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One rank with a weft_coll of each setup: every algorithm pinned, and chosen by the library, with large
- * and small buffers, with few and many warps. Functions return 0, or 1 with context->failure set. */
+ * and small buffers, with few and many warps. Functions return 0, or 1 when a check has failed. */
 #pragma once
 
 #include "oracle/coll_case.h"

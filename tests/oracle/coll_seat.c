@@ -20,7 +20,7 @@ int coll_seat_open(struct coll_seat *seat, struct ranks_context *context, uint32
     coll_config.num_warps = 2;
     if (ep_rank_open_with(&seat->rank, context, &config, ARENA_BYTES))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_create(seat->rank.comm, &coll_config, &seat->coll));
+    CHECK_OK(weft_coll_create(seat->rank.comm, &coll_config, &seat->coll));
     return coll_check(&seat->rank, seat->coll, &of_algorithm, "before") ||
            coll_call_create(&seat->rank, &of_algorithm, &seat->call);
 }
@@ -31,7 +31,7 @@ int coll_seat_close(struct coll_seat *seat)
     (void)weft_stream_synchronize(seat->rank.stream);
     if (coll_call_destroy(&seat->rank, &seat->call))
         return 1;
-    RANK_CHECK_OK(seat->rank.context, weft_coll_destroy(seat->coll));
+    CHECK_OK(weft_coll_destroy(seat->coll));
     return ep_rank_close(&seat->rank);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank that makes one and the same collective call again and again until it fails. Functions that return
- * int return 0, or 1 with context->failure set. */
+ * int return 0, or 1 when a check has failed. */
 #pragma once
 
 #include "harness/victim.h"

@@ -66,8 +66,8 @@ static int issue(struct coll_rank *self, const struct coll_trial *trial, struct 
     coll_describe(&trial->spec, text, sizeof text);
     const weft_result result =
         coll_call_issue(call, base->context->rank, self->colls[trial->setup], base->stream);
-    RANK_CHECK(base->context, result == WEFT_OK, "%s: %s: %s: %s", self->setups[trial->setup].name,
-               text, weft_result_string(result), weft_last_error());
+    CHECK(result == WEFT_OK, "%s: %s: %s: %s", self->setups[trial->setup].name, text,
+          weft_result_string(result), weft_last_error());
     return 0;
 }
 
@@ -95,7 +95,7 @@ int coll_trials_check(struct coll_rank *self, const struct coll_trial *trials, i
         const int32_t num_calls = issue_some(self, trials + first, num_trials - first, calls);
         if (num_calls < 0)
             return 1;
-        RANK_CHECK_OK(self->base.context, weft_stream_synchronize(self->base.stream));
+        CHECK_OK(weft_stream_synchronize(self->base.stream));
         for (int32_t i = 0; i < num_calls && !failed; i++)
             failed = coll_call_verify(&self->base, &calls[i],
                                       self->setups[trials[first + i].setup].name);

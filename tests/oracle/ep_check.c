@@ -9,10 +9,9 @@
 static void tell(void *of, int is_right, const char *text)
 {
     const struct ep_rank *self = of;
-    if (!is_right && self->context->failure[0] == '\0')
-        snprintf(self->context->failure, sizeof self->context->failure,
-                 "%s (case seed %llu, %d ranks)", text, (unsigned long long)self->world->spec.seed,
-                 self->context->num_ranks);
+    if (!is_right && !ep_checker_failed())
+        snprintf(ranks_self->failure, sizeof ranks_self->failure, "%s (case seed %llu, %d ranks)",
+                 text, (unsigned long long)self->world->spec.seed, self->context->num_ranks);
 }
 
 struct ep_checker ep_checker_of(struct ep_rank *self)
@@ -20,9 +19,9 @@ struct ep_checker ep_checker_of(struct ep_rank *self)
     return (struct ep_checker){&self->world->problem, self->context->rank, tell, self};
 }
 
-int ep_checker_failed(const struct ep_rank *self)
+int ep_checker_failed(void)
 {
-    return self->context->failure[0] != '\0';
+    return ranks_self->failure[0] != '\0';
 }
 
 /* The local experts of every rank, compared. */
@@ -32,20 +31,17 @@ static int check_placement(struct ep_rank *self)
     for (int32_t rank = 0; rank < num_ranks && self->world->spec.num_spare_experts == 0; rank++) {
         const int32_t num_local = self->world->problem.num_local_experts[rank];
         const int32_t got = weft_ep_num_local_experts(self->ep, rank);
-        RANK_CHECK(self->context, got == num_local, "rank %d has %d experts, expected %d", rank,
-                   got, num_local);
+        CHECK(got == num_local, "rank %d has %d experts, expected %d", rank, got, num_local);
         for (int32_t local = -1; local <= num_local; local++) {
             const int32_t expert = weft_ep_global_expert(self->ep, rank, local);
-            RANK_CHECK(self->context,
-                       expert == ep_experts_global(&self->world->experts, rank, local),
-                       "expert %d of rank %d is %d", local, rank, expert);
+            CHECK(expert == ep_experts_global(&self->world->experts, rank, local),
+                  "expert %d of rank %d is %d", local, rank, expert);
         }
     }
-    RANK_CHECK(self->context,
-               weft_ep_num_local_experts(self->ep, -1) == -1 &&
-                   weft_ep_num_local_experts(self->ep, num_ranks) == -1 &&
-                   weft_ep_global_expert(self->ep, num_ranks, 0) == -1,
-               "experts on a rank that does not exist");
+    CHECK(weft_ep_num_local_experts(self->ep, -1) == -1 &&
+              weft_ep_num_local_experts(self->ep, num_ranks) == -1 &&
+              weft_ep_global_expert(self->ep, num_ranks, 0) == -1,
+          "experts on a rank that does not exist");
     return 0;
 }
 
@@ -71,8 +67,8 @@ int ep_route(struct ep_rank *self)
     weft_ep_layout_args args;
     if (ep_layout_args(self, &args))
         return 1;
-    RANK_CHECK_OK(self->context, weft_ep_layout(self->handle, &args, self->stream));
-    RANK_CHECK_OK(self->context, weft_ep_notify(self->handle, self->stream));
+    CHECK_OK(weft_ep_layout(self->handle, &args, self->stream));
+    CHECK_OK(weft_ep_notify(self->handle, self->stream));
     return 0;
 }
 
@@ -91,10 +87,10 @@ static int compare_layout(struct ep_rank *self, struct layout *got)
     ep_oracle_check_layout(&checker,
                            &(struct ep_laid_out){got->per_rank.host, got->per_node.host,
                                                  got->per_expert.host, got->in_rank.host});
-    for (int i = 0; i < 4 && !ep_checker_failed(self); i++)
+    for (int i = 0; i < 4 && !ep_checker_failed(); i++)
         if (ep_array_check_and_free(self, arrays[i], "a result of layout"))
             return 1;
-    return ep_checker_failed(self);
+    return ep_checker_failed();
 }
 
 int ep_check_layout(struct ep_rank *self)
@@ -113,8 +109,8 @@ int ep_check_layout(struct ep_rank *self)
     args.num_tokens_per_node = layout.per_node.data;
     args.num_tokens_per_expert = layout.per_expert.data;
     args.is_token_in_rank = layout.in_rank.data;
-    RANK_CHECK_OK(self->context, weft_ep_layout(self->handle, &args, self->stream));
-    RANK_CHECK_OK(self->context, weft_stream_synchronize(self->stream));
+    CHECK_OK(weft_ep_layout(self->handle, &args, self->stream));
+    CHECK_OK(weft_stream_synchronize(self->stream));
     return compare_layout(self, &layout);
 }
 
@@ -129,20 +125,17 @@ static int compare_device_counts(struct ep_rank *self, const weft_ep_device_coun
     int32_t *per_expert = tests_alloc(expert_bytes);
     counts.num_recv_per_rank = per_rank;
     counts.num_recv_per_expert = per_expert;
-    RANK_CHECK_OK(self->context, weft_memory_copy(self->comm, &counts.num_recv_tokens,
-                                                  device->num_recv_tokens, sizeof(int32_t)));
-    RANK_CHECK_OK(self->context,
-                  weft_memory_copy(self->comm, per_rank, device->num_recv_per_rank, rank_bytes));
-    RANK_CHECK_OK(self->context, weft_memory_copy(self->comm, per_expert,
-                                                  device->num_recv_per_expert, expert_bytes));
-    RANK_CHECK_OK(self->context,
-                  weft_memory_copy(self->comm, ends, device->recv_rank_ends, rank_bytes));
+    CHECK_OK(weft_memory_copy(self->comm, &counts.num_recv_tokens, device->num_recv_tokens,
+                              sizeof(int32_t)));
+    CHECK_OK(weft_memory_copy(self->comm, per_rank, device->num_recv_per_rank, rank_bytes));
+    CHECK_OK(weft_memory_copy(self->comm, per_expert, device->num_recv_per_expert, expert_bytes));
+    CHECK_OK(weft_memory_copy(self->comm, ends, device->recv_rank_ends, rank_bytes));
     ep_oracle_check_counts(&checker, &counts);
     ep_oracle_check_ends(&checker, ends);
     tests_free(per_rank);
     tests_free(per_expert);
     tests_free(ends);
-    return ep_checker_failed(self);
+    return ep_checker_failed();
 }
 
 int ep_check_notify(struct ep_rank *self)
@@ -150,11 +143,11 @@ int ep_check_notify(struct ep_rank *self)
     const struct ep_checker checker = ep_checker_of(self);
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     weft_ep_device_counts device = WEFT_INIT(weft_ep_device_counts);
-    RANK_CHECK_OK(self->context, weft_ep_notify(self->handle, self->stream));
-    RANK_CHECK_OK(self->context, weft_ep_wait_counts(self->handle, &counts));
-    RANK_CHECK_OK(self->context, weft_ep_query_device_counts(self->handle, &device));
+    CHECK_OK(weft_ep_notify(self->handle, self->stream));
+    CHECK_OK(weft_ep_wait_counts(self->handle, &counts));
+    CHECK_OK(weft_ep_query_device_counts(self->handle, &device));
     ep_oracle_check_counts(&checker, &counts);
-    return ep_checker_failed(self) || compare_device_counts(self, &device, counts);
+    return ep_checker_failed() || compare_device_counts(self, &device, counts);
 }
 
 int32_t ep_capacity_of(const struct ep_world *world, enum ep_capacity capacity, int32_t rank)
@@ -183,15 +176,13 @@ int ep_check_dropped(struct ep_rank *self, const enum ep_capacity *capacities, i
         expected = dropped > expected ? dropped : expected;
     }
     if (expected == 0)
-        RANK_CHECK_OK(self->context, weft_ep_check(self->handle, &num_dropped));
+        CHECK_OK(weft_ep_check(self->handle, &num_dropped));
     else
-        RANK_CHECK_ERROR(self->context, weft_ep_check(self->handle, &num_dropped),
-                         WEFT_ERROR_CAPACITY, "capacity");
-    RANK_CHECK(self->context, num_dropped == expected, "%d rows dropped, expected %lld",
-               num_dropped, (long long)expected);
-    RANK_CHECK(self->context,
-               weft_ep_check(self->handle, NULL) == (expected == 0 ? WEFT_OK : WEFT_ERROR_CAPACITY),
-               "weft_ep_check without num_dropped");
+        CHECK_ERROR(weft_ep_check(self->handle, &num_dropped), WEFT_ERROR_CAPACITY, "capacity");
+    CHECK(num_dropped == expected, "%d rows dropped, expected %lld", num_dropped,
+          (long long)expected);
+    CHECK(weft_ep_check(self->handle, NULL) == (expected == 0 ? WEFT_OK : WEFT_ERROR_CAPACITY),
+          "weft_ep_check without num_dropped");
     return 0;
 }
 
@@ -200,7 +191,7 @@ int ep_check_dispatch(struct ep_rank *self, const struct ep_dispatch_shape *shap
     struct ep_dispatch dispatch;
     if (ep_dispatch_issue(self, shape, &dispatch))
         return 1;
-    RANK_CHECK_OK(self->context, weft_stream_synchronize(self->stream));
+    CHECK_OK(weft_stream_synchronize(self->stream));
     return ep_dispatch_verify(self, &dispatch);
 }
 
@@ -209,7 +200,7 @@ int ep_check_combine(struct ep_rank *self, const struct ep_combine_shape *shape)
     struct ep_combine combine;
     if (ep_combine_issue(self, shape, &combine))
         return 1;
-    RANK_CHECK_OK(self->context, weft_stream_synchronize(self->stream));
+    CHECK_OK(weft_stream_synchronize(self->stream));
     return ep_combine_verify(self, &combine);
 }
 

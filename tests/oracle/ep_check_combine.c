@@ -128,7 +128,7 @@ int ep_combine_issue(struct ep_rank *self, const struct ep_combine_shape *shape,
     args.topk_weights = combine->weights.data;
     args.out_topk_weights = combine->out_weights.data;
     args.num_blocks = ep_rank_num_blocks(self, shape->round);
-    RANK_CHECK_OK(self->context, weft_ep_combine(self->handle, &args, self->stream));
+    CHECK_OK(weft_ep_combine(self->handle, &args, self->stream));
     return 0;
 }
 

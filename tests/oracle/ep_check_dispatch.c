@@ -165,7 +165,7 @@ int ep_dispatch_issue(struct ep_rank *self, const struct ep_dispatch_shape *shap
     args.recv_topk_weights = dispatch->topk_weights.data;
     args.recv_src_token = dispatch->src_token.data;
     args.num_blocks = ep_rank_num_blocks(self, shape->round);
-    RANK_CHECK_OK(self->context, weft_ep_dispatch(self->handle, &args, self->stream));
+    CHECK_OK(weft_ep_dispatch(self->handle, &args, self->stream));
     return 0;
 }
 
@@ -219,8 +219,8 @@ static int verify_notes(struct ep_rank *self, struct ep_dispatch *dispatch)
         ep_oracle_check_notes(&checker, &notes, row, rows[row]);
     if (notes.topk_idx != NULL)
         ep_oracle_check_no_more(&checker, &notes, num_rows, dispatch->capacity);
-    return ep_checker_failed(self) ||
-           ep_array_untouched(self, &dispatch->topk_weights, weight_bytes, "recv_topk_weights") ||
+    return ep_checker_failed() ||
+           ep_array_untouched(&dispatch->topk_weights, weight_bytes, "recv_topk_weights") ||
            ep_array_check_and_free(self, &dispatch->topk_idx, "recv_topk_idx") ||
            ep_array_check_and_free(self, &dispatch->topk_weights, "recv_topk_weights") ||
            ep_array_check_and_free(self, &dispatch->src_token, "recv_src_token");

@@ -36,7 +36,7 @@ int ep_memory_reserve(struct ep_rank *self, uint64_t bytes)
     void *pool;
     if (weft_comm_machine(self->comm) == WEFT_MACHINE_CPU)
         return 0;
-    RANK_CHECK_OK(self->context, weft_memory_alloc(self->comm, bytes, &pool));
+    CHECK_OK(weft_memory_alloc(self->comm, bytes, &pool));
     self->memory->pool = pool;
     self->memory->pool_bytes = bytes;
     return 0;
@@ -47,10 +47,10 @@ int ep_memory_register(struct ep_rank *self, uint64_t bytes)
     struct ep_memory *memory = self->memory;
     void *pool = memory->pool;
     if (pool == NULL)
-        RANK_CHECK_OK(self->context, weft_memory_alloc(self->comm, bytes, &pool));
+        CHECK_OK(weft_memory_alloc(self->comm, bytes, &pool));
     memory->pool = pool;
     memory->pool_bytes = bytes > memory->pool_bytes ? bytes : memory->pool_bytes;
-    RANK_CHECK_OK(self->context, weft_memory_register(self->comm, pool, memory->pool_bytes, NULL));
+    CHECK_OK(weft_memory_register(self->comm, pool, memory->pool_bytes, NULL));
     memory->is_registered = 1;
     return 0;
 }
@@ -60,8 +60,8 @@ int ep_memory_destroy(struct ep_rank *self)
     if (ep_memory_forget_inputs(self))
         return 1;
     if (self->memory->is_registered)
-        RANK_CHECK_OK(self->context, weft_memory_unregister(self->comm, self->memory->pool));
-    RANK_CHECK_OK(self->context, weft_memory_free(self->comm, self->memory->pool));
+        CHECK_OK(weft_memory_unregister(self->comm, self->memory->pool));
+    CHECK_OK(weft_memory_free(self->comm, self->memory->pool));
     tests_free(self->memory);
     self->memory = NULL;
     return 0;
@@ -73,13 +73,13 @@ static int own_alloc(struct ep_rank *self, uint64_t bytes, void **block)
 {
     struct ep_memory *memory = self->memory;
     if (memory->pool == NULL) {
-        RANK_CHECK_OK(self->context, weft_memory_alloc(self->comm, bytes, block));
-        RANK_CHECK(self->context, (uintptr_t)*block % ALIGNMENT == 0, "%p is not aligned", *block);
+        CHECK_OK(weft_memory_alloc(self->comm, bytes, block));
+        CHECK((uintptr_t)*block % ALIGNMENT == 0, "%p is not aligned", *block);
         return 0;
     }
     const uint64_t rounded_bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    RANK_CHECK(self->context, rounded_bytes <= memory->pool_bytes - memory->used_bytes,
-               "the pool of %llu bytes is too small", (unsigned long long)memory->pool_bytes);
+    CHECK(rounded_bytes <= memory->pool_bytes - memory->used_bytes,
+          "the pool of %llu bytes is too small", (unsigned long long)memory->pool_bytes);
     *block = memory->pool + memory->used_bytes;
     memory->used_bytes += rounded_bytes;
     memory->num_allocated++;
@@ -90,7 +90,7 @@ static int own_free(struct ep_rank *self, void *block)
 {
     struct ep_memory *memory = self->memory;
     if (memory->pool == NULL)
-        RANK_CHECK_OK(self->context, weft_memory_free(self->comm, block));
+        CHECK_OK(weft_memory_free(self->comm, block));
     else if (--memory->num_allocated == 0)
         memory->used_bytes = 0;
     return 0;
@@ -117,14 +117,13 @@ int ep_array_alloc(struct ep_rank *self, struct ep_array *array, enum ep_place p
     if (array->block_bytes == 0)
         return 0;
     if (place == EP_HEAP)
-        RANK_CHECK_OK(self->context, weft_arena_alloc(self->arena, array->block_bytes, &block));
+        CHECK_OK(weft_arena_alloc(self->arena, array->block_bytes, &block));
     else if (own_alloc(self, array->block_bytes, &block))
         return 1;
     array->block = block;
     array->host_block = tests_alloc(array->block_bytes);
     memset(array->host_block, EP_GUARD, array->block_bytes);
-    RANK_CHECK_OK(self->context,
-                  weft_memory_copy(self->comm, block, array->host_block, array->block_bytes));
+    CHECK_OK(weft_memory_copy(self->comm, block, array->host_block, array->block_bytes));
     if (bytes > 0) {
         array->data = array->block + data_offset;
         array->host = array->host_block + data_offset;
@@ -136,7 +135,7 @@ int ep_array_free(struct ep_rank *self, struct ep_array *array)
 {
     int failed = 0;
     if (array->block != NULL && array->place == EP_HEAP)
-        RANK_CHECK_OK(self->context, weft_arena_free(self->arena, array->block));
+        CHECK_OK(weft_arena_free(self->arena, array->block));
     else if (array->block != NULL)
         failed = own_free(self, array->block);
     tests_free(array->host_block);
@@ -161,32 +160,29 @@ int ep_array_check_and_free(struct ep_rank *self, struct ep_array *array, const 
     const char *block_end = array->host_block + array->block_bytes;
     const char *begin = array->bytes == 0 ? block_end : array->host;
     const char *end = begin + array->bytes;
-    RANK_CHECK(self->context, is_guard(array->host_block, begin), "written before %s", name);
-    RANK_CHECK(self->context, is_guard(end, block_end), "written after %s", name);
+    CHECK(is_guard(array->host_block, begin), "written before %s", name);
+    CHECK(is_guard(end, block_end), "written after %s", name);
     return ep_array_free(self, array);
 }
 
 int ep_array_push(struct ep_rank *self, const struct ep_array *array)
 {
-    RANK_CHECK_OK(self->context,
-                  weft_memory_copy(self->comm, array->data, array->host, array->bytes));
+    CHECK_OK(weft_memory_copy(self->comm, array->data, array->host, array->bytes));
     return 0;
 }
 
 int ep_array_pull(struct ep_rank *self, struct ep_array *array)
 {
-    RANK_CHECK_OK(self->context, weft_memory_copy(self->comm, array->host_block, array->block,
-                                                  array->block_bytes));
+    CHECK_OK(weft_memory_copy(self->comm, array->host_block, array->block, array->block_bytes));
     return 0;
 }
 
-int ep_array_untouched(struct ep_rank *self, const struct ep_array *array, uint64_t begin,
-                       const char *name)
+int ep_array_untouched(const struct ep_array *array, uint64_t begin, const char *name)
 {
     const char *host = array->host;
     if (begin < array->bytes)
-        RANK_CHECK(self->context, is_guard(host + begin, host + array->bytes),
-                   "%s was written after its byte %llu", name, (unsigned long long)begin);
+        CHECK(is_guard(host + begin, host + array->bytes), "%s was written after its byte %llu",
+              name, (unsigned long long)begin);
     return 0;
 }
 
@@ -197,7 +193,7 @@ static int make_input(struct ep_rank *self, struct ep_array *array, const void *
 {
     if (ep_array_alloc(self, array, EP_INPUT, bytes, 0))
         return 1;
-    RANK_CHECK_OK(self->context, weft_memory_copy(self->comm, array->data, content, bytes));
+    CHECK_OK(weft_memory_copy(self->comm, array->data, content, bytes));
     return 0;
 }
 
@@ -270,10 +266,10 @@ int ep_memory_forget_inputs(struct ep_rank *self)
 int ep_rank_call(struct ep_rank *self, void (*function)(void *argument), void *argument)
 {
     if (weft_comm_machine(self->comm) == WEFT_MACHINE_CPU) {
-        RANK_CHECK_OK(self->context, weft_stream_call(self->stream, function, argument));
+        CHECK_OK(weft_stream_call(self->stream, function, argument));
         return 0;
     }
-    RANK_CHECK_OK(self->context, weft_stream_synchronize(self->stream));
+    CHECK_OK(weft_stream_synchronize(self->stream));
     function(argument);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What operations read and write: arrays in memory of the machine, each with a copy for the host,
  * which alone the tests fill and compare. So the same test runs where the host cannot access memory of
- * the machine. Functions return 0, or 1 with context->failure set. */
+ * the machine. Functions return 0, or 1 when a check has failed. */
 #pragma once
 
 #include "oracle/ep_rank.h"
@@ -38,8 +38,7 @@ int ep_array_check_and_free(struct ep_rank *self, struct ep_array *array, const 
 int ep_array_push(struct ep_rank *self, const struct ep_array *array);
 int ep_array_pull(struct ep_rank *self, struct ep_array *array);
 /* Fails unless what was pulled from byte `begin` on is as it was after allocation. */
-int ep_array_untouched(struct ep_rank *self, const struct ep_array *array, uint64_t begin,
-                       const char *name);
+int ep_array_untouched(const struct ep_array *array, uint64_t begin, const char *name);
 
 /* Copies of what this rank's tokens are in self->world, ids, weights and the table in place of ids,
  * NULL where there are no tokens. They live until the world is left. */

@@ -26,9 +26,7 @@ int ep_buffers_create(struct ep_rank *self, int64_t hidden, struct ep_buffers *b
     const int32_t rank = self->context->rank;
     const int32_t num_tokens = ep_oracle_num_tokens(&self->world->problem, rank);
     buffers->hidden = hidden;
-    RANK_CHECK_OK(
-        self->context,
-        weft_arena_alloc(self->arena, recv_bytes(self->world, rank, hidden), &buffers->recv));
+    CHECK_OK(weft_arena_alloc(self->arena, recv_bytes(self->world, rank, hidden), &buffers->recv));
     return ep_array_alloc(self, &buffers->own, EP_INPUT,
                           (uint64_t)num_tokens * (uint64_t)hidden * sizeof(float), 0);
 }
@@ -92,7 +90,7 @@ int ep_seat_open(struct ep_seat *seat, struct ep_rank *self, enum ep_operation o
     *seat = (struct ep_seat){.self = self, .operation = operation};
     if (ep_buffers_create(self, hidden, &seat->buffers))
         return 1;
-    RANK_CHECK_OK(self->context, ep_operation_run(self, &seat->buffers, operation));
+    CHECK_OK(ep_operation_run(self, &seat->buffers, operation));
     return 0;
 }
 
@@ -102,8 +100,8 @@ int ep_seat_close(struct ep_seat *seat)
     (void)weft_stream_synchronize(self->stream);
     if (ep_buffers_destroy(self, &seat->buffers))
         return 1;
-    RANK_CHECK_OK(self->context, weft_ep_handle_destroy(self->handle));
-    RANK_CHECK_OK(self->context, weft_ep_destroy(self->ep));
+    CHECK_OK(weft_ep_handle_destroy(self->handle));
+    CHECK_OK(weft_ep_destroy(self->ep));
     return ep_rank_close(self);
 }
 

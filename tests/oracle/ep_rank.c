@@ -14,8 +14,8 @@ int ep_rank_open_on(struct ep_rank *self, struct ranks_context *context, weft_co
                     uint64_t arena_bytes)
 {
     *self = (struct ep_rank){.context = context, .comm = comm, .memory = ep_memory_create()};
-    RANK_CHECK_OK(context, weft_stream_create(comm, &self->stream));
-    RANK_CHECK_OK(context, weft_arena_create(comm, arena_bytes, &self->arena));
+    CHECK_OK(weft_stream_create(comm, &self->stream));
+    CHECK_OK(weft_arena_create(comm, arena_bytes, &self->arena));
     return ep_memory_reserve(self, RESERVE_BYTES);
 }
 
@@ -23,7 +23,7 @@ int ep_rank_open_with(struct ep_rank *self, struct ranks_context *context,
                       const weft_comm_config *config, uint64_t arena_bytes)
 {
     weft_comm *comm;
-    RANK_CHECK_OK(context, ranks_comm_create(context, config, &comm));
+    CHECK_OK(ranks_comm_create(context, config, &comm));
     return ep_rank_open_on(self, context, comm, arena_bytes);
 }
 
@@ -37,12 +37,12 @@ int ep_rank_open(struct ep_rank *self, struct ranks_context *context, int32_t nu
 
 int ep_rank_close(struct ep_rank *self)
 {
-    RANK_CHECK_OK(self->context, weft_stream_synchronize(self->stream));
+    CHECK_OK(weft_stream_synchronize(self->stream));
     if (ep_memory_destroy(self))
         return 1;
-    RANK_CHECK_OK(self->context, weft_arena_destroy(self->arena));
-    RANK_CHECK_OK(self->context, weft_stream_destroy(self->stream));
-    RANK_CHECK_OK(self->context, weft_comm_destroy(self->comm));
+    CHECK_OK(weft_arena_destroy(self->arena));
+    CHECK_OK(weft_stream_destroy(self->stream));
+    CHECK_OK(weft_comm_destroy(self->comm));
     return 0;
 }
 
@@ -108,18 +108,18 @@ int ep_rank_enter(struct ep_rank *self, const struct ep_world *world)
     const weft_ep_config config = ep_config_of(world, rank);
     const weft_ep_handle_config handle_config = ep_rank_handle_config(world);
     self->world = world;
-    RANK_CHECK_OK(self->context, weft_ep_create(self->comm, &config, &self->ep));
-    RANK_CHECK_OK(self->context, weft_ep_handle_create(self->ep, &handle_config, &self->handle));
+    CHECK_OK(weft_ep_create(self->comm, &config, &self->ep));
+    CHECK_OK(weft_ep_handle_create(self->ep, &handle_config, &self->handle));
     return 0;
 }
 
 int ep_rank_leave(struct ep_rank *self)
 {
-    RANK_CHECK_OK(self->context, weft_stream_synchronize(self->stream));
-    RANK_CHECK_OK(self->context, weft_ep_handle_destroy(self->handle));
+    CHECK_OK(weft_stream_synchronize(self->stream));
+    CHECK_OK(weft_ep_handle_destroy(self->handle));
     /* Heap memory goes back: nobody may still be reading it. */
-    RANK_CHECK_OK(self->context, weft_host_barrier(self->comm));
-    RANK_CHECK_OK(self->context, weft_ep_destroy(self->ep));
+    CHECK_OK(weft_host_barrier(self->comm));
+    CHECK_OK(weft_ep_destroy(self->ep));
     self->handle = NULL;
     self->ep = NULL;
     return ep_memory_forget_inputs(self);
@@ -135,9 +135,9 @@ int ep_compare(struct ep_rank *self, const void *got, const void *expected, uint
         return 0;
     while (a[i] == b[i])
         i++;
-    RANK_CHECK(self->context, a[i] == b[i],
-               "%s row %lld byte %llu of %llu: 0x%02x, expected 0x%02x (case seed %llu, %d ranks)",
-               name, (long long)row_idx, (unsigned long long)i, (unsigned long long)bytes, a[i],
-               b[i], (unsigned long long)self->world->spec.seed, self->context->num_ranks);
+    CHECK(a[i] == b[i],
+          "%s row %lld byte %llu of %llu: 0x%02x, expected 0x%02x (case seed %llu, %d ranks)", name,
+          (long long)row_idx, (unsigned long long)i, (unsigned long long)bytes, a[i], b[i],
+          (unsigned long long)self->world->spec.seed, self->context->num_ranks);
     return 0;
 }

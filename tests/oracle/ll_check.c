@@ -23,9 +23,9 @@ static weft_result read(void *of, void *dst, const void *src, size_t num_bytes)
 static void tell(void *of, int is_right, const char *text)
 {
     const struct dispatched *dispatched = of;
-    struct ranks_context *context = dispatched->seat->context;
-    if (!is_right && context->failure[0] == '\0')
-        snprintf(context->failure, sizeof context->failure, "step %d: %s", dispatched->step, text);
+    if (!is_right && ranks_self->failure[0] == '\0')
+        snprintf(ranks_self->failure, sizeof ranks_self->failure, "step %d: %s", dispatched->step,
+                 text);
 }
 
 static int find_received(struct ll_seat *seat, int32_t step, struct ll_received *received)
@@ -42,9 +42,9 @@ static int find_received(struct ll_seat *seat, int32_t step, struct ll_received 
         return 0;
     }
     received->slots = (weft_ll_slots)WEFT_INIT(weft_ll_slots);
-    RANK_CHECK_OK(seat->context, weft_ll_query_slots(seat->ll, &received->slots));
-    RANK_CHECK_OK(seat->context, weft_memory_copy(seat->comm, &received->half, received->slots.half,
-                                                  sizeof received->half));
+    CHECK_OK(weft_ll_query_slots(seat->ll, &received->slots));
+    CHECK_OK(
+        weft_memory_copy(seat->comm, &received->half, received->slots.half, sizeof received->half));
     return 0;
 }
 
@@ -70,13 +70,12 @@ static int check_rows(struct ll_seat *seat, const struct ll_checker *checker, ch
     for (int64_t i = 0; i < checker->oracle->num_rows; i++) {
         const struct ll_row *row = &checker->oracle->rows[i];
         char *place = answer_place(checker, row);
-        RANK_CHECK_OK(seat->context, ll_check_row(checker, row));
+        CHECK_OK(ll_check_row(checker, row));
         ll_oracle_fill_answer(checker->oracle, row, answer);
         if (place != NULL)
-            RANK_CHECK_OK(seat->context,
-                          weft_memory_copy(seat->comm, place, answer, seat->row_bytes));
+            CHECK_OK(weft_memory_copy(seat->comm, place, answer, seat->row_bytes));
     }
-    return seat->context->failure[0] != '\0';
+    return ranks_self->failure[0] != '\0';
 }
 
 /* Whose rows, or answers to whose rows, may lack. */
@@ -97,18 +96,16 @@ static int check_missing(struct ll_seat *seat, enum call call, int32_t step)
     seat->lacking[call] = 0;
     if (seat->problem->on_missing == WEFT_LL_FAIL)
         return 0;
-    RANK_CHECK_OK(seat->context,
-                  weft_memory_copy(seat->comm, missing, told,
-                                   (uint64_t)seat->problem->num_ranks * sizeof *missing));
+    CHECK_OK(weft_memory_copy(seat->comm, missing, told,
+                              (uint64_t)seat->problem->num_ranks * sizeof *missing));
     for (int32_t rank = 0; rank < seat->problem->num_ranks; rank++) {
         const int is_masked =
             ll_are_cut(seat->problem, seat->context->rank, rank) || rank == seat->half_there;
         if (missing[rank] == LACKING && !is_masked && may_lack(seat, call, rank))
             seat->lacking[call] |= (uint64_t)1 << rank;
         else
-            RANK_CHECK(seat->context, missing[rank] == (is_masked ? MASKED : 0),
-                       "%s tells %d of rank %d", call == DISPATCH ? "dispatch" : "combine",
-                       missing[rank], rank);
+            CHECK(missing[rank] == (is_masked ? MASKED : 0), "%s tells %d of rank %d",
+                  call == DISPATCH ? "dispatch" : "combine", missing[rank], rank);
     }
     return 0;
 }
@@ -124,13 +121,13 @@ int ll_check_dispatched(struct ll_seat *seat, int32_t step)
         .read = read,
         .tell = tell,
         .of = &dispatched};
-    RANK_CHECK_OK(seat->context, weft_stream_synchronize(seat->stream));
+    CHECK_OK(weft_stream_synchronize(seat->stream));
     if (find_received(seat, step, &checker.received) || check_missing(seat, DISPATCH, step))
         return 1;
     checker.lacking = seat->lacking[DISPATCH];
     ll_open_oracle(&oracle, seat->problem, step, seat->context->rank);
     char *answer = tests_alloc(seat->row_bytes);
-    RANK_CHECK_OK(seat->context, ll_check_counts(&checker));
+    CHECK_OK(ll_check_counts(&checker));
     const int failed = check_rows(seat, &checker, answer);
     tests_free(answer);
     ll_oracle_close(&oracle.oracle);
@@ -149,9 +146,8 @@ static int find_sums(struct ll_seat *seat, int32_t step, const struct ll_case *p
     ll_open_oracle(&oracle, problem, step, seat->context->rank);
     const int64_t *first = oracle.oracle.first_tokens + seat->context->rank;
     for (int64_t token = 0; token < first[1] - first[0]; token++) {
-        RANK_CHECK_OK(seat->context,
-                      weft_memory_copy(seat->comm, found, out + (size_t)token * seat->row_bytes,
-                                       seat->row_bytes));
+        CHECK_OK(weft_memory_copy(seat->comm, found, out + (size_t)token * seat->row_bytes,
+                                  seat->row_bytes));
         ll_oracle_fill_combined(&oracle.oracle, first[0] + token, expected);
         are_right[token] |= memcmp(found, expected, seat->row_bytes) == 0;
     }
@@ -182,14 +178,14 @@ static int check_sums(struct ll_seat *seat, int32_t step, unsigned char *are_rig
             break;
     }
     for (int32_t token = 0; token < ll_num_tokens(&problem, step, own); token++)
-        RANK_CHECK(seat->context, are_right[token],
-                   "step %d: token %d is not what its experts make of it", step, token);
+        CHECK(are_right[token], "step %d: token %d is not what its experts make of it", step,
+              token);
     return 0;
 }
 
 int ll_check_combined(struct ll_seat *seat, int32_t step)
 {
-    RANK_CHECK_OK(seat->context, weft_stream_synchronize(seat->stream));
+    CHECK_OK(weft_stream_synchronize(seat->stream));
     if (check_missing(seat, COMBINE, step))
         return 1;
     unsigned char *are_right = tests_alloc((size_t)seat->problem->max_tokens);
@@ -214,11 +210,10 @@ int ll_check_totals(struct ll_seat *seat, int32_t num_steps)
     }
     for (int32_t i = 0; i < 2 * num_local && ll_seat_is_by_expert(seat); i++) {
         int32_t found;
-        RANK_CHECK_OK(
-            seat->context,
+        CHECK_OK(
             weft_memory_copy(seat->comm, &found, &seat->steps[i % 2].totals[i / 2], sizeof found));
-        RANK_CHECK(seat->context, found == expected[i], "expert %d has had %d rows in all, not %d",
-                   i / 2, found, expected[i]);
+        CHECK(found == expected[i], "expert %d has had %d rows in all, not %d", i / 2, found,
+              expected[i]);
     }
     tests_free(expected);
     return 0;

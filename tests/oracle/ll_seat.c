@@ -51,8 +51,7 @@ static int open_step(struct ll_seat *seat, struct ll_step *step)
         {&step->waited[1], (uint64_t)problem->num_ranks * sizeof(int64_t)},
     };
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
-        RANK_CHECK_OK(seat->context,
-                      weft_memory_alloc(seat->comm, blocks[i].bytes, blocks[i].pointer));
+        CHECK_OK(weft_memory_alloc(seat->comm, blocks[i].bytes, blocks[i].pointer));
     return 0;
 }
 
@@ -60,7 +59,7 @@ int ll_seat_open(struct ll_seat *seat, struct ranks_context *context, const stru
                  const weft_comm_config *comm_config)
 {
     weft_comm *comm;
-    RANK_CHECK_OK(context, ranks_comm_create(context, comm_config, &comm));
+    CHECK_OK(ranks_comm_create(context, comm_config, &comm));
     return ll_seat_open_in(seat, context, problem, comm);
 }
 
@@ -78,9 +77,9 @@ int ll_seat_open_in(struct ll_seat *seat, struct ranks_context *context,
     ep_config.num_experts = problem->num_experts;
     ep_config.expert_offsets = ll_expert_offsets(problem);
     ep_config.expert_ranks = ll_expert_ranks(problem);
-    RANK_CHECK_OK(context, weft_stream_create(seat->comm, &seat->stream));
-    RANK_CHECK_OK(context, weft_ep_create(seat->comm, &ep_config, &seat->ep));
-    RANK_CHECK_OK(context, weft_ll_create(seat->ep, &config, &seat->ll));
+    CHECK_OK(weft_stream_create(seat->comm, &seat->stream));
+    CHECK_OK(weft_ep_create(seat->comm, &ep_config, &seat->ep));
+    CHECK_OK(weft_ll_create(seat->ep, &config, &seat->ll));
     tests_free(ep_config.expert_offsets);
     tests_free(ep_config.expert_ranks);
     seat->row_bytes = (uint64_t)problem->hidden * dtype_bytes(problem->dtype);
@@ -99,8 +98,8 @@ int ll_seat_open_in(struct ll_seat *seat, struct ranks_context *context,
 int ll_seat_close(struct ll_seat *seat)
 {
     (void)weft_stream_synchronize(seat->stream);
-    RANK_CHECK_OK(seat->context, weft_comm_destroy(seat->comm));
-    RANK_CHECK_OK(seat->context, weft_stream_destroy(seat->stream));
+    CHECK_OK(weft_comm_destroy(seat->comm));
+    CHECK_OK(weft_stream_destroy(seat->stream));
     return 0;
 }
 
@@ -126,12 +125,11 @@ int ll_fill_step(struct ll_seat *seat, int32_t step)
             ((int32_t *)ids)[i] = (int32_t)id;
         weights[i] = ll_weight(problem, step, rank, i / num_topk, i % num_topk);
     }
-    RANK_CHECK_OK(seat->context, weft_memory_copy(seat->comm, at->tokens, tokens,
-                                                  (size_t)num_tokens * seat->row_bytes));
-    RANK_CHECK_OK(seat->context, weft_memory_copy(seat->comm, at->topk_idx, ids,
-                                                  choices * dtype_bytes(problem->index_type)));
-    RANK_CHECK_OK(seat->context,
-                  weft_memory_copy(seat->comm, at->weights, weights, choices * sizeof *weights));
+    CHECK_OK(
+        weft_memory_copy(seat->comm, at->tokens, tokens, (size_t)num_tokens * seat->row_bytes));
+    CHECK_OK(weft_memory_copy(seat->comm, at->topk_idx, ids,
+                              choices * dtype_bytes(problem->index_type)));
+    CHECK_OK(weft_memory_copy(seat->comm, at->weights, weights, choices * sizeof *weights));
     tests_free(tokens);
     tests_free(ids);
     tests_free(weights);
@@ -169,7 +167,7 @@ weft_result ll_issue_dispatch(struct ll_seat *seat, int32_t step, weft_ll_phases
 
 int ll_dispatch(struct ll_seat *seat, int32_t step, weft_ll_phases phases)
 {
-    RANK_CHECK_OK(seat->context, ll_issue_dispatch(seat, step, phases));
+    CHECK_OK(ll_issue_dispatch(seat, step, phases));
     return 0;
 }
 
@@ -197,6 +195,6 @@ weft_result ll_issue_combine(struct ll_seat *seat, int32_t step, weft_ll_phases 
 
 int ll_combine(struct ll_seat *seat, int32_t step, weft_ll_phases phases, int32_t keep)
 {
-    RANK_CHECK_OK(seat->context, ll_issue_combine(seat, step, phases, keep));
+    CHECK_OK(ll_issue_combine(seat, step, phases, keep));
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank of a low-latency case: its objects, its memory for two steps, which take turns, and its calls.
- * What the functions find wrong is in context->failure; they return 0 or 1. */
+ * Functions return 0, or 1 when a check has failed. */
 #pragma once
 
 #include "harness/ranks.h"

@@ -55,16 +55,16 @@ static int check_refused(struct ep_rank *self, weft_coll *coll, const struct col
     struct coll_call call;
     if (coll_call_create(self, spec, &call))
         return 1;
-    RANK_CHECK_ERROR(self->context, coll_call_issue(&call, self->context->rank, coll, self->stream),
-                     WEFT_ERROR_UNSUPPORTED, weft_coll_algorithm_name(algorithm));
+    CHECK_ERROR(coll_call_issue(&call, self->context->rank, coll, self->stream),
+                WEFT_ERROR_UNSUPPORTED, weft_coll_algorithm_name(algorithm));
     return coll_call_destroy(self, &call);
 }
 
 static int close_coll(struct ep_rank *self, weft_coll *coll)
 {
     /* Heap memory goes back: nobody may still be reading it. */
-    RANK_CHECK_OK(self->context, weft_host_barrier(self->comm));
-    RANK_CHECK_OK(self->context, weft_coll_destroy(coll));
+    CHECK_OK(weft_host_barrier(self->comm));
+    CHECK_OK(weft_coll_destroy(coll));
     return 0;
 }
 
@@ -74,7 +74,7 @@ static int check_pinned(struct ep_rank *self, weft_algorithm algorithm)
     weft_coll_choice choices[NUM_COLLECTIVES];
     const weft_coll_config config = config_of(algorithm, choices);
     weft_coll *coll;
-    RANK_CHECK_OK(self->context, weft_coll_create(self->comm, &config, &coll));
+    CHECK_OK(weft_coll_create(self->comm, &config, &coll));
     for (int operation = 0; operation < COLL_GROUP; operation++) {
         const weft_collective collective = coll_collective((enum coll_operation)operation);
         struct coll_case spec =
@@ -85,9 +85,8 @@ static int check_pinned(struct ep_rank *self, weft_algorithm algorithm)
                 return 1;
             continue;
         }
-        RANK_CHECK(self->context,
-                   weft_coll_algorithm(coll, collective, coll_row_bytes(&spec)) == algorithm,
-                   "%s was pinned", weft_coll_algorithm_name(algorithm));
+        CHECK(weft_coll_algorithm(coll, collective, coll_row_bytes(&spec)) == algorithm,
+              "%s was pinned", weft_coll_algorithm_name(algorithm));
         if (coll_check(self, coll, &spec, weft_coll_algorithm_name(algorithm)))
             return 1;
     }
@@ -118,7 +117,7 @@ static int check_many(struct ranks_context *context)
     config.fifo_bytes = 1; /* the least */
     if (ep_rank_open(&self, context, 0, 1 << 17))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_create(self.comm, &config, &coll));
+    CHECK_OK(weft_coll_create(self.comm, &config, &coll));
     for (int i = 0; i < NUM_CASES; i++) {
         struct coll_case spec = coll_case_random((uint64_t)i, context->num_ranks, operations[i % 3],
                                                  WEFT_BF16, WEFT_AVG, counts[i / 3]);
@@ -146,7 +145,7 @@ TEST_ON_RANKS(too_large_for_packets, RANKS_THREADS, NUM_RANKS)
     weft_coll *coll;
     if (ep_rank_open(&self, context, 0, 1 << 20))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_create(self.comm, &config, &coll));
+    CHECK_OK(weft_coll_create(self.comm, &config, &coll));
     for (int operation = 0; operation < COLL_ALL_TO_ALL_V; operation++) {
         struct coll_case spec = coll_case_random(2, NUM_RANKS, (enum coll_operation)operation,
                                                  WEFT_UINT8, WEFT_SUM, PACKET_BYTES + 1);
@@ -171,18 +170,16 @@ TEST_ON_RANKS(chosen, RANKS_THREADS, NUM_RANKS)
     weft_coll *coll;
     if (ep_rank_open(&self, context, 0, 1 << 16))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));
+    CHECK_OK(weft_coll_create(self.comm, NULL, &coll));
     for (int i = 0; i < NUM_COLLECTIVES; i++)
         for (int size = 0; size < NUM_SIZES; size++) {
             own.of[i][size] = weft_coll_algorithm(coll, (weft_collective)i, 1ull << size);
-            RANK_CHECK(context, can_do((weft_collective)i, own.of[i][size]),
-                       "collective %d of 2^%d bytes by %s", i, size,
-                       weft_coll_algorithm_name(own.of[i][size]));
+            CHECK(can_do((weft_collective)i, own.of[i][size]), "collective %d of 2^%d bytes by %s",
+                  i, size, weft_coll_algorithm_name(own.of[i][size]));
         }
-    RANK_CHECK_OK(context, weft_host_all_gather(self.comm, &own, sizeof own, all));
+    CHECK_OK(weft_host_all_gather(self.comm, &own, sizeof own, all));
     for (int rank = 0; rank < NUM_RANKS; rank++)
-        RANK_CHECK(context, memcmp(&own, &all[rank], sizeof own) == 0,
-                   "rank %d chooses other algorithms", rank);
+        CHECK(memcmp(&own, &all[rank], sizeof own) == 0, "rank %d chooses other algorithms", rank);
     return close_coll(&self, coll) || ep_rank_close(&self);
 }
 

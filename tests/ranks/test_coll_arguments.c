@@ -22,16 +22,15 @@ static int seat_open(struct seat *seat, struct ranks_context *context,
         ep_array_alloc(&seat->rank, &seat->send, EP_OWN, NUM_RANKS * ROW_BYTES, 0) ||
         ep_array_alloc(&seat->rank, &seat->recv, EP_HEAP, NUM_RANKS * ROW_BYTES, 0))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_create(seat->rank.comm, config, &seat->coll));
+    CHECK_OK(weft_coll_create(seat->rank.comm, config, &seat->coll));
     return 0;
 }
 
 static int seat_close(struct seat *seat)
 {
-    struct ranks_context *context = seat->rank.context;
-    RANK_CHECK_OK(context, weft_stream_synchronize(seat->rank.stream));
-    RANK_CHECK_OK(context, weft_host_barrier(seat->rank.comm));
-    RANK_CHECK_OK(context, weft_coll_destroy(seat->coll));
+    CHECK_OK(weft_stream_synchronize(seat->rank.stream));
+    CHECK_OK(weft_host_barrier(seat->rank.comm));
+    CHECK_OK(weft_coll_destroy(seat->coll));
     return ep_array_check_and_free(&seat->rank, &seat->send, "send") ||
            ep_array_check_and_free(&seat->rank, &seat->recv, "recv") || ep_rank_close(&seat->rank);
 }
@@ -74,28 +73,27 @@ static weft_result call(const struct arguments *a)
 }
 
 /* The call must be refused with a message that has all three texts. */
-static int check_refused(struct ranks_context *context, const struct arguments *a,
-                         const char *argument, const char *value, const char *allowed)
+static int check_refused(const struct arguments *a, const char *argument, const char *value,
+                         const char *allowed)
 {
     const weft_result result = call(a);
     const char *message = weft_last_error();
-    RANK_CHECK(context, result == WEFT_ERROR_INVALID_ARGUMENT, "%s with wrong %s gave \"%s\"",
-               coll_operation_name(a->operation), argument, weft_result_string(result));
-    RANK_CHECK(context,
-               strstr(message, argument) != NULL && strstr(message, value) != NULL &&
-                   strstr(message, allowed) != NULL,
-               "%s: \"%s\" lacks \"%s\", \"%s\" or \"%s\"", coll_operation_name(a->operation),
-               message, argument, value, allowed);
+    CHECK(result == WEFT_ERROR_INVALID_ARGUMENT, "%s with wrong %s gave \"%s\"",
+          coll_operation_name(a->operation), argument, weft_result_string(result));
+    CHECK(strstr(message, argument) != NULL && strstr(message, value) != NULL &&
+              strstr(message, allowed) != NULL,
+          "%s: \"%s\" lacks \"%s\", \"%s\" or \"%s\"", coll_operation_name(a->operation), message,
+          argument, value, allowed);
     return 0;
 }
 
 #define REFUSED(member, wrong, argument, value, allowed)                                           \
     (a = valid_arguments(seat, operation), a.member = (wrong),                                     \
-     check_refused(seat->rank.context, &a, argument, value, allowed))
+     check_refused(&a, argument, value, allowed))
 /* The same of a premultiplied sum. */
 #define REFUSED_PREMUL(member, wrong, argument, value, allowed)                                    \
     (a = valid_arguments(seat, operation), a.op = WEFT_PREMUL_SUM, a.member = (wrong),             \
-     check_refused(seat->rank.context, &a, argument, value, allowed))
+     check_refused(&a, argument, value, allowed))
 
 static int check_factors(struct seat *seat, enum coll_operation operation)
 {
@@ -116,7 +114,7 @@ static int check_factors(struct seat *seat, enum coll_operation operation)
     a.op = WEFT_PREMUL_SUM;
     a.factor = 1;
     a.factor_at = factor;
-    return check_refused(seat->rank.context, &a, "factor is 1,", "", "0");
+    return check_refused(&a, "factor is 1,", "", "0");
 }
 
 static int check_operation(struct seat *seat, enum coll_operation operation)
@@ -159,7 +157,7 @@ TEST_ON_RANKS(operations, RANKS_THREADS, NUM_RANKS)
         const struct arguments a = valid_arguments(&seat, (enum coll_operation)operation);
         if (check_operation(&seat, (enum coll_operation)operation))
             return 1;
-        RANK_CHECK_OK(context, call(&a));
+        CHECK_OK(call(&a));
     }
     return seat_close(&seat);
 }
@@ -192,8 +190,8 @@ static void fill_v(struct v_arguments *v, const struct seat *seat)
     do {                                                                                           \
         fill_v(&v, &seat);                                                                         \
         place = wrong;                                                                             \
-        RANK_CHECK_ERROR(context, weft_coll_all_to_all_v(seat.coll, &v.args, seat.rank.stream),    \
-                         WEFT_ERROR_INVALID_ARGUMENT, text);                                       \
+        CHECK_ERROR(weft_coll_all_to_all_v(seat.coll, &v.args, seat.rank.stream),                  \
+                    WEFT_ERROR_INVALID_ARGUMENT, text);                                            \
     } while (0)
 
 TEST_ON_RANKS(all_to_all_v, RANKS_THREADS, NUM_RANKS)
@@ -211,7 +209,7 @@ TEST_ON_RANKS(all_to_all_v, RANKS_THREADS, NUM_RANKS)
     V_REFUSED(v.send_counts[context->rank], COUNT - 1, "itself");
     fill_v(&v, &seat);
     /* The counts are copied: the caller's may change at once. */
-    RANK_CHECK_OK(context, weft_coll_all_to_all_v(seat.coll, &v.args, seat.rank.stream));
+    CHECK_OK(weft_coll_all_to_all_v(seat.coll, &v.args, seat.rank.stream));
     memset(&v, 0xff, sizeof v);
     return seat_close(&seat);
 }
@@ -228,8 +226,8 @@ TEST_ON_RANKS(all_to_all_v, RANKS_THREADS, NUM_RANKS)
         weft_coll_config config = WEFT_INIT(weft_coll_config);                                     \
         config.choices = choices;                                                                  \
         config.num_choices = sizeof choices / sizeof choices[0];                                   \
-        RANK_CHECK_ERROR(context, weft_coll_create(self.comm, &config, &coll),                     \
-                         WEFT_ERROR_INVALID_ARGUMENT, text);                                       \
+        CHECK_ERROR(weft_coll_create(self.comm, &config, &coll), WEFT_ERROR_INVALID_ARGUMENT,      \
+                    text);                                                                         \
     } while (0)
 
 TEST_ON_RANKS(create, RANKS_THREADS, 1)
@@ -252,17 +250,15 @@ TEST_ON_RANKS(create, RANKS_THREADS, 1)
                     {15, WEFT_ALL_GATHER, WEFT_ALGORITHM_PUSH});
     CHOICES_REFUSED("choices[0]: size of weft_coll_choice is 8",
                     {8, WEFT_ALL_GATHER, WEFT_ALGORITHM_PUSH});
-    RANK_CHECK_ERROR(
-        context,
-        weft_coll_create(
-            self.comm,
-            WEFT_ARGS(weft_coll_config, .num_staging_slots = 1, .num_choices = 1,
-                      .choices = WEFT_ARGS(weft_coll_choice, .collective = WEFT_ALL_REDUCE,
-                                           .algorithm = WEFT_ALGORITHM_MULTICAST)),
-            &coll),
-        WEFT_ERROR_INVALID_ARGUMENT,
-        "num_staging_slots is 1: algorithm multicast needs 2 at least");
-    RANK_CHECK(context, coll == NULL, "an output was written by a call that failed");
+    CHECK_ERROR(weft_coll_create(
+                    self.comm,
+                    WEFT_ARGS(weft_coll_config, .num_staging_slots = 1, .num_choices = 1,
+                              .choices = WEFT_ARGS(weft_coll_choice, .collective = WEFT_ALL_REDUCE,
+                                                   .algorithm = WEFT_ALGORITHM_MULTICAST)),
+                    &coll),
+                WEFT_ERROR_INVALID_ARGUMENT,
+                "num_staging_slots is 1: algorithm multicast needs 2 at least");
+    CHECK(coll == NULL, "an output was written by a call that failed");
     return ep_rank_close(&self);
 }
 
@@ -282,19 +278,18 @@ TEST_ON_RANKS(over_nodes, RANKS_PROCESSES, 2)
         ep_array_alloc(&self, &recv, EP_HEAP, 2 * sizeof(float), 0))
         return 1;
     config.staging_slot_bytes = 64;
-    RANK_CHECK_ERROR(context, weft_coll_create(self.comm, &config, &coll),
-                     WEFT_ERROR_INVALID_ARGUMENT, "staging_slot_bytes is 64, allowed are 0 and 65");
+    CHECK_ERROR(weft_coll_create(self.comm, &config, &coll), WEFT_ERROR_INVALID_ARGUMENT,
+                "staging_slot_bytes is 64, allowed are 0 and 65");
     config.staging_slot_bytes = 100 + 100 * (uint64_t)context->rank;
-    RANK_CHECK_ERROR(context, weft_coll_create(self.comm, &config, &coll), WEFT_ERROR_MISMATCH,
-                     "ranks disagree on num_channels, num_staging_slots or staging_slot_bytes: "
-                     "0, 0 and");
+    CHECK_ERROR(weft_coll_create(self.comm, &config, &coll), WEFT_ERROR_MISMATCH,
+                "ranks disagree on num_channels, num_staging_slots or staging_slot_bytes: "
+                "0, 0 and");
     config.staging_slot_bytes = 0;
     config.choices = WEFT_ARGS(weft_coll_choice, .collective = WEFT_ALL_GATHER,
                                .algorithm = WEFT_ALGORITHM_PUSH);
     config.num_choices = 1;
-    RANK_CHECK_OK(context, weft_coll_create(self.comm, &config, &coll));
-    RANK_CHECK_ERROR(
-        context,
+    CHECK_OK(weft_coll_create(self.comm, &config, &coll));
+    CHECK_ERROR(
         weft_coll_all_gather(coll,
                              WEFT_ARGS(weft_coll_args, .send = send.data, .recv = recv.data,
                                        .count = 1, .dtype = WEFT_FP32),
@@ -302,20 +297,18 @@ TEST_ON_RANKS(over_nodes, RANKS_PROCESSES, 2)
         WEFT_ERROR_UNSUPPORTED,
         "algorithm push is for at most 32 ranks of one node, coll has 2 on 2: allowed are rails "
         "and tree");
-    RANK_CHECK_ERROR(context,
-                     weft_coll_all_to_all_v(
-                         coll,
-                         WEFT_ARGS(weft_coll_all_to_all_v_args, .send = send.data,
-                                   .recv = recv.data, .send_counts = ones, .send_offsets = places,
-                                   .recv_counts = none, .recv_offsets = places, .dtype = WEFT_FP32),
-                         self.stream),
-                     WEFT_ERROR_INVALID_ARGUMENT, "what rank");
-    RANK_CHECK(context, weft_coll_algorithm(coll, WEFT_ALL_REDUCE, 100) == WEFT_ALGORITHM_RAILS,
-               "%s is chosen",
-               weft_coll_algorithm_name(weft_coll_algorithm(coll, WEFT_ALL_REDUCE, 100)));
+    CHECK_ERROR(weft_coll_all_to_all_v(coll,
+                                       WEFT_ARGS(weft_coll_all_to_all_v_args, .send = send.data,
+                                                 .recv = recv.data, .send_counts = ones,
+                                                 .send_offsets = places, .recv_counts = none,
+                                                 .recv_offsets = places, .dtype = WEFT_FP32),
+                                       self.stream),
+                WEFT_ERROR_INVALID_ARGUMENT, "what rank");
+    CHECK(weft_coll_algorithm(coll, WEFT_ALL_REDUCE, 100) == WEFT_ALGORITHM_RAILS, "%s is chosen",
+          weft_coll_algorithm_name(weft_coll_algorithm(coll, WEFT_ALL_REDUCE, 100)));
     if (coll_check(&self, coll, &spec, "over nodes"))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    CHECK_OK(weft_coll_destroy(coll));
     return ep_array_check_and_free(&self, &send, "send") ||
            ep_array_check_and_free(&self, &recv, "recv") || ep_rank_close(&self);
 }

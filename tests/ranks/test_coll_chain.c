@@ -180,9 +180,9 @@ static int check_buffers(struct coll_rank *self, const struct plan *plan, struct
         const char *got = buffers[buffer].host;
         while (i < NUM_RANKS * plan->row_bytes && got[i] == expected[i])
             i++;
-        RANK_CHECK(context, i == NUM_RANKS * plan->row_bytes,
-                   "buffer %d differs at byte %llu (seed %llu, setup %d)", buffer,
-                   (unsigned long long)i, (unsigned long long)plan->seed, plan->setup);
+        CHECK(i == NUM_RANKS * plan->row_bytes,
+              "buffer %d differs at byte %llu (seed %llu, setup %d)", buffer, (unsigned long long)i,
+              (unsigned long long)plan->seed, plan->setup);
         if (ep_array_check_and_free(&self->base, &buffers[buffer], "a buffer"))
             return 1;
     }
@@ -213,11 +213,11 @@ static int run_chain(struct ranks_context *context)
     }
     for (int idx = 0; idx < tests_grid_size(NUM_STEPS, 40); idx++) {
         const struct step step = step_of(plan->seed, idx, plan->setup);
-        RANK_CHECK_OK(context, issue(&self, plan, &step, buffers));
+        CHECK_OK(issue(&self, plan, &step, buffers));
         if (threads_share_a_gpu(context) && idx % 20 == 19)
-            RANK_CHECK_OK(context, weft_stream_synchronize(self.base.stream));
+            CHECK_OK(weft_stream_synchronize(self.base.stream));
     }
-    RANK_CHECK_OK(context, weft_stream_synchronize(self.base.stream));
+    CHECK_OK(weft_stream_synchronize(self.base.stream));
     return check_buffers(&self, plan, buffers) || coll_rank_close(&self);
 }
 

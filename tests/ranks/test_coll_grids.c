@@ -84,20 +84,18 @@ static int check_grid(struct ep_rank *self, int pair, int grid)
     config->num_staging_slots = 2 + grid;
     snprintf(name, sizeof name, "%s, %dx%d", weft_coll_algorithm_name(pairs[pair].algorithm),
              config->num_blocks, config->num_warps);
-    RANK_CHECK_OK(self->context, weft_coll_create(self->comm, config, &coll));
+    CHECK_OK(weft_coll_create(self->comm, config, &coll));
     for (int i = 0; i < NUM_CASES; i++) {
         struct coll_case spec = case_of(collective, i, self->context->num_ranks);
         coll_setup_adapt(&setup, &spec);
-        RANK_CHECK(self->context,
-                   weft_coll_algorithm(coll, collective, coll_row_bytes(&spec)) ==
-                       pairs[pair].algorithm,
-                   "%s was pinned", name);
+        CHECK(weft_coll_algorithm(coll, collective, coll_row_bytes(&spec)) == pairs[pair].algorithm,
+              "%s was pinned", name);
         if (coll_check(self, coll, &spec, name))
             return 1;
     }
     /* Heap memory goes back: nobody may still be reading it. */
-    RANK_CHECK_OK(self->context, weft_host_barrier(self->comm));
-    RANK_CHECK_OK(self->context, weft_coll_destroy(coll));
+    CHECK_OK(weft_host_barrier(self->comm));
+    CHECK_OK(weft_coll_destroy(coll));
     return 0;
 }
 

@@ -36,7 +36,7 @@ static int seat_open(struct seat *seat, struct ranks_context *context, uint32_t 
         return 1;
     for (int32_t i = 0; i < COUNT; i++)
         ((int32_t *)seat->send.host)[i] = 1000000 * context->rank + i;
-    RANK_CHECK_OK(context, weft_coll_create(seat->rank.comm, &config, &seat->coll));
+    CHECK_OK(weft_coll_create(seat->rank.comm, &config, &seat->coll));
     return ep_array_push(&seat->rank, &seat->send);
 }
 
@@ -46,7 +46,7 @@ static int seat_close(struct seat *seat)
     (void)weft_stream_synchronize(seat->rank.stream);
     if (ep_array_free(&seat->rank, &seat->send) || ep_array_free(&seat->rank, &seat->recv))
         return 1;
-    RANK_CHECK_OK(seat->rank.context, weft_coll_destroy(seat->coll));
+    CHECK_OK(weft_coll_destroy(seat->coll));
     return ep_rank_close(&seat->rank);
 }
 
@@ -78,8 +78,8 @@ static int check_received(struct seat *seat, int32_t peer, int32_t first, int32_
 {
     const int32_t *got = (const int32_t *)seat->recv.host + begin;
     for (int32_t i = 0; i < count; i++)
-        RANK_CHECK(seat->rank.context, got[i] == 1000000 * peer + first + i,
-                   "element %d from rank %d is %d", first + i, peer, got[i]);
+        CHECK(got[i] == 1000000 * peer + first + i, "element %d from rank %d is %d", first + i,
+              peer, got[i]);
     return 0;
 }
 
@@ -103,26 +103,26 @@ static int check_two_alone(struct ranks_context *context, int32_t num_nodes)
     if (seat_open(&seat, context, 0, num_nodes))
         return 1;
     for (int i = 0; i < 3; i++) {
-        RANK_CHECK_OK(context, sum_of_all(&seat));
+        CHECK_OK(sum_of_all(&seat));
         if (context->rank % 2 == 0)
             continue;
-        RANK_CHECK_OK(context, weft_coll_group_begin(seat.coll));
-        RANK_CHECK_OK(context, send_to(&seat, peer, 0, COUNT - 10));
-        RANK_CHECK_OK(context, send_to(&seat, peer, 7, 0));
-        RANK_CHECK_OK(context, weft_coll_group_begin(seat.coll));
-        RANK_CHECK_OK(context, send_to(&seat, peer, COUNT - 10, 10));
-        RANK_CHECK_OK(context, weft_coll_group_end(seat.coll)); /* of the one within */
-        RANK_CHECK_OK(context, recv_from(&seat, peer, 10, COUNT - 10));
-        RANK_CHECK_OK(context, recv_from(&seat, peer, 0, 0));
-        RANK_CHECK_OK(context, recv_from(&seat, peer, 0, 10));
-        RANK_CHECK_OK(context, weft_coll_group_end(seat.coll));
+        CHECK_OK(weft_coll_group_begin(seat.coll));
+        CHECK_OK(send_to(&seat, peer, 0, COUNT - 10));
+        CHECK_OK(send_to(&seat, peer, 7, 0));
+        CHECK_OK(weft_coll_group_begin(seat.coll));
+        CHECK_OK(send_to(&seat, peer, COUNT - 10, 10));
+        CHECK_OK(weft_coll_group_end(seat.coll)); /* of the one within */
+        CHECK_OK(recv_from(&seat, peer, 10, COUNT - 10));
+        CHECK_OK(recv_from(&seat, peer, 0, 0));
+        CHECK_OK(recv_from(&seat, peer, 0, 10));
+        CHECK_OK(weft_coll_group_end(seat.coll));
     }
-    RANK_CHECK_OK(context, weft_stream_synchronize(seat.rank.stream));
+    CHECK_OK(weft_stream_synchronize(seat.rank.stream));
     if (context->rank % 2 == 1 &&
         (ep_array_pull(&seat.rank, &seat.recv) || check_received(&seat, peer, 0, 10, COUNT - 10) ||
          check_received(&seat, peer, COUNT - 10, 0, 10)))
         return 1;
-    RANK_CHECK_OK(context, weft_host_barrier(seat.rank.comm));
+    CHECK_OK(weft_host_barrier(seat.rank.comm));
     return seat_close(&seat);
 }
 
@@ -142,23 +142,23 @@ static int check_one_after_the_other(struct ranks_context *context, int32_t num_
         return 1;
     for (int32_t i = 0; i < 10; i += 2) {
         if (rank > 0) {
-            RANK_CHECK_OK(context, recv_from(&seat, rank - 1, 100 * i, 100));
-            RANK_CHECK_OK(context, recv_from(&seat, rank - 1, 100 * (i + 1), 100));
+            CHECK_OK(recv_from(&seat, rank - 1, 100 * i, 100));
+            CHECK_OK(recv_from(&seat, rank - 1, 100 * (i + 1), 100));
         }
-        RANK_CHECK_OK(context, weft_coll_group_begin(seat.coll));
+        CHECK_OK(weft_coll_group_begin(seat.coll));
         if (rank < NUM_RANKS - 1) {
-            RANK_CHECK_OK(context, send_to(&seat, rank + 1, 200 * i, 100));
-            RANK_CHECK_OK(context, send_to(&seat, rank + 1, 200 * (i + 1), 100));
+            CHECK_OK(send_to(&seat, rank + 1, 200 * i, 100));
+            CHECK_OK(send_to(&seat, rank + 1, 200 * (i + 1), 100));
         }
-        RANK_CHECK_OK(context, weft_coll_group_end(seat.coll));
+        CHECK_OK(weft_coll_group_end(seat.coll));
     }
-    RANK_CHECK_OK(context, weft_stream_synchronize(seat.rank.stream));
+    CHECK_OK(weft_stream_synchronize(seat.rank.stream));
     if (ep_array_pull(&seat.rank, &seat.recv))
         return 1;
     for (int32_t i = 0; i < 10 && rank > 0; i++)
         if (check_received(&seat, rank - 1, 200 * i, 100 * i, 100))
             return 1;
-    RANK_CHECK_OK(context, weft_host_barrier(seat.rank.comm));
+    CHECK_OK(weft_host_barrier(seat.rank.comm));
     return seat_close(&seat);
 }
 
@@ -177,27 +177,27 @@ TEST_IN_BOTH_MODES(large_groups, NUM_RANKS)
     if (seat_open(&seat, context, 0, 2))
         return 1;
     for (int32_t group = 0; group < 3; group++) {
-        RANK_CHECK_OK(context, weft_coll_group_begin(seat.coll));
+        CHECK_OK(weft_coll_group_begin(seat.coll));
         for (int32_t i = 0; i < NUM_TRANSFERS; i++) {
             const int32_t begin = 5 * (NUM_TRANSFERS * group + i);
-            RANK_CHECK_OK(context, recv_from(&seat, last, begin, i % 6));
-            RANK_CHECK_OK(context, send_to(&seat, next, begin, i % 6));
+            CHECK_OK(recv_from(&seat, last, begin, i % 6));
+            CHECK_OK(send_to(&seat, next, begin, i % 6));
         }
-        RANK_CHECK_OK(context, weft_coll_group_end(seat.coll));
+        CHECK_OK(weft_coll_group_end(seat.coll));
     }
-    RANK_CHECK_OK(context, weft_stream_synchronize(seat.rank.stream));
+    CHECK_OK(weft_stream_synchronize(seat.rank.stream));
     if (ep_array_pull(&seat.rank, &seat.recv))
         return 1;
     for (int32_t i = 0; i < 3 * NUM_TRANSFERS; i++)
         if (check_received(&seat, last, 5 * i, 5 * i, i % NUM_TRANSFERS % 6))
             return 1;
-    RANK_CHECK_OK(context, weft_host_barrier(seat.rank.comm));
+    CHECK_OK(weft_host_barrier(seat.rank.comm));
     return seat_close(&seat);
 }
 
 /* ---------------------------------------------------------------- what is refused */
 
-#define REFUSED(call, text) RANK_CHECK_ERROR(context, call, WEFT_ERROR_INVALID_ARGUMENT, text)
+#define REFUSED(call, text) CHECK_ERROR(call, WEFT_ERROR_INVALID_ARGUMENT, text)
 
 static int check_refused_transfers(struct ranks_context *context, struct seat *seat)
 {
@@ -225,26 +225,26 @@ static int check_refused_groups(struct ranks_context *context, struct seat *seat
 {
     const int32_t rank = context->rank;
     weft_stream *other;
-    RANK_CHECK_OK(context, weft_stream_create(seat->rank.comm, &other));
-    RANK_CHECK_OK(context, weft_coll_group_begin(seat->coll));
-    RANK_CHECK_OK(context, send_to(seat, rank, 0, 5));
+    CHECK_OK(weft_stream_create(seat->rank.comm, &other));
+    CHECK_OK(weft_coll_group_begin(seat->coll));
+    CHECK_OK(send_to(seat, rank, 0, 5));
     REFUSED(weft_coll_send(seat->coll,
                            WEFT_ARGS(weft_coll_send_args, .send = seat->send.data, .count = 1,
                                      .dtype = WEFT_INT32, .peer = 0),
                            other),
             "stream is another one");
-    RANK_CHECK_OK(context, recv_from(seat, rank, 0, 5));
+    CHECK_OK(recv_from(seat, rank, 0, 5));
     REFUSED(weft_coll_group_end(seat->coll), "a call was refused: stream is another one");
-    RANK_CHECK_OK(context, weft_stream_destroy(other));
+    CHECK_OK(weft_stream_destroy(other));
 
-    RANK_CHECK_OK(context, weft_coll_group_begin(seat->coll));
-    RANK_CHECK_OK(context, send_to(seat, rank, 0, 5));
-    RANK_CHECK_OK(context, recv_from(seat, rank, 0, 4));
+    CHECK_OK(weft_coll_group_begin(seat->coll));
+    CHECK_OK(send_to(seat, rank, 0, 5));
+    CHECK_OK(recv_from(seat, rank, 0, 4));
     REFUSED(weft_coll_group_end(seat->coll), "20 bytes of WEFT_INT32, what it receives 16");
 
-    RANK_CHECK_OK(context, weft_coll_group_begin(seat->coll));
-    RANK_CHECK_OK(context, recv_from(seat, 0, 0, 5));
-    RANK_CHECK_OK(context, recv_from(seat, 1, 4, 5));
+    CHECK_OK(weft_coll_group_begin(seat->coll));
+    CHECK_OK(recv_from(seat, 0, 0, 5));
+    CHECK_OK(recv_from(seat, 1, 4, 5));
     REFUSED(weft_coll_group_end(seat->coll), "overlap");
     return 0;
 }
@@ -258,18 +258,18 @@ TEST_ON_RANKS(refused, RANKS_THREADS, NUM_RANKS)
     if (seat_open(&seat, context, 0, 1) || check_refused_transfers(context, &seat) ||
         check_refused_groups(context, &seat))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_group_begin(seat.coll));
-    RANK_CHECK_OK(context, weft_coll_group_end(seat.coll)); /* with nothing in it */
-    RANK_CHECK_OK(context, weft_coll_group_begin(seat.coll));
-    RANK_CHECK_OK(context, recv_from(&seat, last, 0, 500));
-    RANK_CHECK_OK(context, recv_from(&seat, rank, 500, 20));
-    RANK_CHECK_OK(context, send_to(&seat, rank, 9, 20));
-    RANK_CHECK_OK(context, send_to(&seat, next, 1, 500));
-    RANK_CHECK_OK(context, wait_for(&seat, weft_coll_group_end(seat.coll)));
+    CHECK_OK(weft_coll_group_begin(seat.coll));
+    CHECK_OK(weft_coll_group_end(seat.coll)); /* with nothing in it */
+    CHECK_OK(weft_coll_group_begin(seat.coll));
+    CHECK_OK(recv_from(&seat, last, 0, 500));
+    CHECK_OK(recv_from(&seat, rank, 500, 20));
+    CHECK_OK(send_to(&seat, rank, 9, 20));
+    CHECK_OK(send_to(&seat, next, 1, 500));
+    CHECK_OK(wait_for(&seat, weft_coll_group_end(seat.coll)));
     if (ep_array_pull(&seat.rank, &seat.recv) || check_received(&seat, last, 1, 0, 500) ||
         check_received(&seat, rank, 9, 500, 20))
         return 1;
-    RANK_CHECK_OK(context, weft_host_barrier(seat.rank.comm));
+    CHECK_OK(weft_host_barrier(seat.rank.comm));
     return seat_close(&seat);
 }
 
@@ -292,10 +292,9 @@ TEST_ON_RANKS(mismatch, RANKS_PROCESSES, 2)
                                                : recv_from(&seat, 1, 0, 100));
         const char *text = differs_in_dtype ? "dtype: WEFT_INT32 on rank 0, WEFT_FP32 on rank 1"
                                             : "400 on rank 0, 404 on rank 1";
-        RANK_CHECK(context, context->rank == 1 || result == WEFT_ERROR_MISMATCH, "%s",
-                   weft_last_error());
+        CHECK(context->rank == 1 || result == WEFT_ERROR_MISMATCH, "%s", weft_last_error());
         if (result != WEFT_OK)
-            RANK_CHECK_ERROR(context, result, WEFT_ERROR_MISMATCH, text);
+            CHECK_ERROR(result, WEFT_ERROR_MISMATCH, text);
         ranks_barrier(context);
         if (seat_close(&seat))
             return 1;
@@ -318,10 +317,9 @@ TEST_ON_RANKS(rows_differ, RANKS_THREADS, 2)
                                                 .send_counts = sent, .send_offsets = offsets,
                                                 .recv_counts = expected, .recv_offsets = offsets),
                                       seat.rank.stream));
-    RANK_CHECK(context, context->rank == 1 || result == WEFT_ERROR_MISMATCH, "%s",
-               weft_last_error());
+    CHECK(context->rank == 1 || result == WEFT_ERROR_MISMATCH, "%s", weft_last_error());
     if (result != WEFT_OK)
-        RANK_CHECK_ERROR(context, result, WEFT_ERROR_MISMATCH, "28 on rank 0, 32 on rank 1");
+        CHECK_ERROR(result, WEFT_ERROR_MISMATCH, "28 on rank 0, 32 on rank 1");
     ranks_barrier(context);
     return seat_close(&seat);
 }
@@ -340,13 +338,12 @@ TEST_ON_RANKS(peer_does_not_come, RANKS_PROCESSES, 2)
         if (context->rank == 0) {
             const weft_result result = wait_for(&seat, is_sent ? send_to(&seat, 1, 0, COUNT)
                                                                : recv_from(&seat, 1, 0, COUNT));
-            RANK_CHECK_ERROR(context, result, WEFT_ERROR_TIMEOUT,
-                             is_sent ? "rank 0 waited for rank 1 to receive"
-                                     : "rank 0 waited for rank 1 to send");
-            RANK_CHECK(context,
-                       weft_comm_status(seat.rank.comm, &failed_rank) == WEFT_ERROR_TIMEOUT &&
-                           failed_rank == 1,
-                       "failed_rank is %d", failed_rank);
+            CHECK_ERROR(result, WEFT_ERROR_TIMEOUT,
+                        is_sent ? "rank 0 waited for rank 1 to receive"
+                                : "rank 0 waited for rank 1 to send");
+            CHECK(weft_comm_status(seat.rank.comm, &failed_rank) == WEFT_ERROR_TIMEOUT &&
+                      failed_rank == 1,
+                  "failed_rank is %d", failed_rank);
         }
         ranks_barrier(context);
         if (seat_close(&seat))

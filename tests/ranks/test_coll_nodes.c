@@ -120,25 +120,23 @@ TEST_ON_RANKS(broadcasts_by_trees, RANKS_PROCESSES, 8)
     weft_coll_explanation why = WEFT_INIT(weft_coll_explanation);
     struct ep_rank self;
     weft_coll *coll;
-    RANK_CHECK(context, setenv("WEFT_NET_LATENCY_US", "1000", 1) == 0, "setenv");
+    CHECK(setenv("WEFT_NET_LATENCY_US", "1000", 1) == 0, "setenv");
     if (ep_rank_open(&self, context, NUM_NODES, 4 << 20))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));
-    RANK_CHECK_OK(context,
-                  weft_coll_explain(coll, WEFT_BROADCAST, WEFT_ALGORITHM_AUTO, SMALL_BYTES, &why));
-    RANK_CHECK(context, why.algorithm == WEFT_ALGORITHM_TREE && why.reason == reason,
-               "%s because of %d", weft_coll_algorithm_name(why.algorithm), (int)why.reason);
-    RANK_CHECK(context,
-               weft_coll_algorithm(coll, WEFT_BROADCAST, LARGE_BYTES) == WEFT_ALGORITHM_RAILS &&
-                   weft_coll_algorithm(coll, WEFT_ALL_REDUCE, 4) == WEFT_ALGORITHM_RAILS &&
-                   weft_coll_algorithm(coll, WEFT_REDUCE, 4) == WEFT_ALGORITHM_RAILS,
-               "trees are chosen for more");
+    CHECK_OK(weft_coll_create(self.comm, NULL, &coll));
+    CHECK_OK(weft_coll_explain(coll, WEFT_BROADCAST, WEFT_ALGORITHM_AUTO, SMALL_BYTES, &why));
+    CHECK(why.algorithm == WEFT_ALGORITHM_TREE && why.reason == reason, "%s because of %d",
+          weft_coll_algorithm_name(why.algorithm), (int)why.reason);
+    CHECK(weft_coll_algorithm(coll, WEFT_BROADCAST, LARGE_BYTES) == WEFT_ALGORITHM_RAILS &&
+              weft_coll_algorithm(coll, WEFT_ALL_REDUCE, 4) == WEFT_ALGORITHM_RAILS &&
+              weft_coll_algorithm(coll, WEFT_REDUCE, 4) == WEFT_ALGORITHM_RAILS,
+          "trees are chosen for more");
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         const struct coll_case spec =
             coll_case_random(i, NUM_NODES, COLL_BROADCAST, WEFT_INT32, WEFT_SUM, counts[i]);
         if (coll_check(&self, coll, &spec, "broadcast"))
             return 1;
     }
-    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    CHECK_OK(weft_coll_destroy(coll));
     return ep_rank_close(&self);
 }

@@ -38,19 +38,18 @@ static struct coll_case case_of(int seat, int round)
     return spec;
 }
 
-static int seat_open(struct seat *seat, struct ranks_context *context, int idx)
+static int seat_open(struct seat *seat, int idx)
 {
     const struct coll_setup setup = setup_of(idx);
-    RANK_CHECK_OK(context, coll_setup_create(seat->rank.comm, &setup, &seat->coll));
+    CHECK_OK(coll_setup_create(seat->rank.comm, &setup, &seat->coll));
     return 0;
 }
 
 static int seat_leave(struct seat *seat)
 {
-    struct ranks_context *context = seat->rank.context;
-    RANK_CHECK_OK(context, weft_stream_synchronize(seat->rank.stream));
-    RANK_CHECK_OK(context, weft_host_barrier(seat->rank.comm));
-    RANK_CHECK_OK(context, weft_coll_destroy(seat->coll));
+    CHECK_OK(weft_stream_synchronize(seat->rank.stream));
+    CHECK_OK(weft_host_barrier(seat->rank.comm));
+    CHECK_OK(weft_coll_destroy(seat->coll));
     return 0;
 }
 
@@ -60,14 +59,13 @@ static int issue(struct seat *seat, int idx, int round)
     const struct coll_case spec = case_of(idx, round);
     if (coll_call_create(&seat->rank, &spec, &seat->calls[round]))
         return 1;
-    RANK_CHECK_OK(context, coll_call_issue(&seat->calls[round], context->rank, seat->coll,
-                                           seat->rank.stream));
+    CHECK_OK(coll_call_issue(&seat->calls[round], context->rank, seat->coll, seat->rank.stream));
     return 0;
 }
 
 static int verify(struct seat *seat)
 {
-    RANK_CHECK_OK(seat->rank.context, weft_stream_synchronize(seat->rank.stream));
+    CHECK_OK(weft_stream_synchronize(seat->rank.stream));
     for (int round = 0; round < NUM_ROUNDS; round++)
         if (coll_call_verify(&seat->rank, &seat->calls[round], "a seat"))
             return 1;
@@ -98,12 +96,12 @@ static int in_several_comms(struct ranks_context *context)
         return 1;
     for (int i = 1; i < NUM_SEATS; i++) {
         weft_comm *comm;
-        RANK_CHECK_OK(context, weft_comm_split(seats[0].rank.comm, 0, 0, NULL, &comm));
+        CHECK_OK(weft_comm_split(seats[0].rank.comm, 0, 0, NULL, &comm));
         if (ep_rank_open_on(&seats[i].rank, context, comm, SEAT_ARENA_BYTES))
             return 1;
     }
     for (int i = 0; i < NUM_SEATS; i++)
-        if (seat_open(&seats[i], context, i))
+        if (seat_open(&seats[i], i))
             return 1;
     if (issue_and_verify(context, seats))
         return 1;
@@ -122,8 +120,8 @@ static int in_several_colls(struct ranks_context *context)
         return 1;
     for (int i = 0; i < NUM_SEATS; i++) {
         seats[i].rank = self;
-        RANK_CHECK_OK(context, weft_stream_create(self.comm, &seats[i].rank.stream));
-        if (seat_open(&seats[i], context, i))
+        CHECK_OK(weft_stream_create(self.comm, &seats[i].rank.stream));
+        if (seat_open(&seats[i], i))
             return 1;
     }
     if (issue_and_verify(context, seats))
@@ -131,7 +129,7 @@ static int in_several_colls(struct ranks_context *context)
     for (int i = 0; i < NUM_SEATS; i++) {
         if (seat_leave(&seats[i]))
             return 1;
-        RANK_CHECK_OK(context, weft_stream_destroy(seats[i].rank.stream));
+        CHECK_OK(weft_stream_destroy(seats[i].rank.stream));
     }
     tests_free(seats);
     return ep_rank_close(&self);
@@ -158,23 +156,23 @@ static int on_alternating_streams(struct ranks_context *context)
 {
     struct seat *seat = tests_alloc(sizeof *seat);
     weft_stream *streams[NUM_SEATS];
-    if (ep_rank_open(&seat->rank, context, 0, SEAT_ARENA_BYTES) || seat_open(seat, context, 0))
+    if (ep_rank_open(&seat->rank, context, 0, SEAT_ARENA_BYTES) || seat_open(seat, 0))
         return 1;
     weft_stream *own_stream = seat->rank.stream;
     for (int i = 0; i < NUM_SEATS; i++)
-        RANK_CHECK_OK(context, weft_stream_create(seat->rank.comm, &streams[i]));
+        CHECK_OK(weft_stream_create(seat->rank.comm, &streams[i]));
     for (int round = 0; round < NUM_ROUNDS; round++) {
         seat->rank.stream = streams[(round * 2 + context->rank + round / 5) % NUM_SEATS];
         if (issue(seat, 0, round))
             return 1;
     }
     for (int i = 0; i < NUM_SEATS; i++)
-        RANK_CHECK_OK(context, weft_stream_synchronize(streams[i]));
+        CHECK_OK(weft_stream_synchronize(streams[i]));
     seat->rank.stream = own_stream;
     if (verify(seat) || seat_leave(seat))
         return 1;
     for (int i = 0; i < NUM_SEATS; i++)
-        RANK_CHECK_OK(context, weft_stream_destroy(streams[i]));
+        CHECK_OK(weft_stream_destroy(streams[i]));
     const int failed = ep_rank_close(&seat->rank);
     tests_free(seat);
     return failed;
@@ -207,7 +205,7 @@ static int issue_layers(struct seat *seat, struct layer *layers)
             issue(seat, 0, round) || ep_combine_issue(rank, &layer->combine_shape, &layer->combine))
             return 1;
         if (round % 5 == 0)
-            RANK_CHECK_OK(rank->context, weft_comm_barrier(rank->comm, rank->stream));
+            CHECK_OK(weft_comm_barrier(rank->comm, rank->stream));
     }
     return 0;
 }
@@ -218,7 +216,7 @@ static int beside_ep(struct ranks_context *context)
     struct seat *seat = tests_alloc(sizeof *seat);
     struct ep_rank *rank = &seat->rank;
     if (ep_rank_open(rank, context, 0, 2 * SEAT_ARENA_BYTES) ||
-        ep_rank_enter(rank, context->argument) || seat_open(seat, context, 0) || ep_route(rank) ||
+        ep_rank_enter(rank, context->argument) || seat_open(seat, 0) || ep_route(rank) ||
         issue_layers(seat, layers) || verify(seat))
         return 1;
     for (int round = 0; round < NUM_ROUNDS; round++)

@@ -41,13 +41,13 @@ static int tell_rank_0(struct ranks_context *context, const char *file)
     return setenv("WEFT_TUNING", context->rank == 0 ? file : "/nonexistent/table", 1);
 }
 
-static int check_choice(struct ranks_context *context, weft_coll *coll, weft_collective collective,
-                        uint64_t bytes, weft_algorithm expected)
+static int check_choice(weft_coll *coll, weft_collective collective, uint64_t bytes,
+                        weft_algorithm expected)
 {
     const weft_algorithm chosen = weft_coll_algorithm(coll, collective, bytes);
-    RANK_CHECK(context, chosen == expected, "collective %d of %llu bytes: %s, not %s", collective,
-               (unsigned long long)bytes, weft_coll_algorithm_name(chosen),
-               weft_coll_algorithm_name(expected));
+    CHECK(chosen == expected, "collective %d of %llu bytes: %s, not %s", collective,
+          (unsigned long long)bytes, weft_coll_algorithm_name(chosen),
+          weft_coll_algorithm_name(expected));
     return 0;
 }
 
@@ -70,30 +70,26 @@ static const struct {
     {WEFT_BROADCAST, 16, WEFT_ALGORITHM_ONESHOT},
 };
 
-static int check_reason(struct ranks_context *context, const weft_coll *coll,
-                        weft_collective collective, uint64_t bytes,
+static int check_reason(const weft_coll *coll, weft_collective collective, uint64_t bytes,
                         const weft_coll_explanation *expected)
 {
     weft_coll_explanation found = WEFT_INIT(weft_coll_explanation);
-    RANK_CHECK_OK(context, weft_coll_explain(coll, collective, WEFT_ALGORITHM_AUTO, bytes, &found));
-    RANK_CHECK(context,
-               found.reason == expected->reason &&
-                   found.algorithm == weft_coll_algorithm(coll, collective, bytes) &&
-                   found.num_blocks == expected->num_blocks &&
-                   found.num_warps == expected->num_warps &&
-                   found.table_line == expected->table_line &&
-                   found.table_max_bytes == expected->table_max_bytes,
-               "collective %d of %llu bytes: reason %d, %d blocks, %d warps, line %d, up to %llu",
-               collective, (unsigned long long)bytes, found.reason, found.num_blocks,
-               found.num_warps, found.table_line, (unsigned long long)found.table_max_bytes);
-    RANK_CHECK(context, strcmp(found.table, found.table_line > 0 ? path : "") == 0, "\"%s\"",
-               found.table);
-    RANK_CHECK(context, found.latency_us > 0 && found.expected_us >= found.latency_us,
-               "expected %f, latency %f", found.expected_us, found.latency_us);
+    CHECK_OK(weft_coll_explain(coll, collective, WEFT_ALGORITHM_AUTO, bytes, &found));
+    CHECK(found.reason == expected->reason &&
+              found.algorithm == weft_coll_algorithm(coll, collective, bytes) &&
+              found.num_blocks == expected->num_blocks && found.num_warps == expected->num_warps &&
+              found.table_line == expected->table_line &&
+              found.table_max_bytes == expected->table_max_bytes,
+          "collective %d of %llu bytes: reason %d, %d blocks, %d warps, line %d, up to %llu",
+          collective, (unsigned long long)bytes, found.reason, found.num_blocks, found.num_warps,
+          found.table_line, (unsigned long long)found.table_max_bytes);
+    CHECK(strcmp(found.table, found.table_line > 0 ? path : "") == 0, "\"%s\"", found.table);
+    CHECK(found.latency_us > 0 && found.expected_us >= found.latency_us, "expected %f, latency %f",
+          found.expected_us, found.latency_us);
     return 0;
 }
 
-static int check_reasons(struct ranks_context *context, const weft_coll *coll)
+static int check_reasons(const weft_coll *coll)
 {
     static const weft_coll_explanation first = {.reason = WEFT_COLL_TABLE,
                                                 .num_blocks = 2,
@@ -107,22 +103,18 @@ static int check_reasons(struct ranks_context *context, const weft_coll *coll)
                                                .table_line = 3},
                                        none = {.reason = WEFT_COLL_FORMULA};
     weft_coll_explanation found = WEFT_INIT(weft_coll_explanation);
-    if (check_reason(context, coll, WEFT_ALL_REDUCE, 1024, &first) ||
-        check_reason(context, coll, WEFT_ALL_REDUCE, 1 << 20, &last) ||
-        check_reason(context, coll, WEFT_ALL_TO_ALL, 16, &none))
+    if (check_reason(coll, WEFT_ALL_REDUCE, 1024, &first) ||
+        check_reason(coll, WEFT_ALL_REDUCE, 1 << 20, &last) ||
+        check_reason(coll, WEFT_ALL_TO_ALL, 16, &none))
         return 1;
-    RANK_CHECK_OK(
-        context, weft_coll_explain(coll, WEFT_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT, 1 << 20, &found));
-    RANK_CHECK(context,
-               found.reason == WEFT_COLL_PINNED && found.algorithm == WEFT_ALGORITHM_TWOSHOT &&
-                   found.table_line == 0,
-               "reason %d, algorithm %d", found.reason, found.algorithm);
-    RANK_CHECK_ERROR(
-        context, weft_coll_explain(coll, WEFT_ALL_REDUCE, WEFT_ALGORITHM_ONESHOT, 1 << 20, &found),
-        WEFT_ERROR_UNSUPPORTED, "(packet_bytes)");
-    RANK_CHECK_ERROR(context,
-                     weft_coll_explain(coll, WEFT_ALL_GATHER, WEFT_ALGORITHM_TWOSHOT, 8, &found),
-                     WEFT_ERROR_UNSUPPORTED, "algorithm twoshot cannot do all_gather");
+    CHECK_OK(weft_coll_explain(coll, WEFT_ALL_REDUCE, WEFT_ALGORITHM_TWOSHOT, 1 << 20, &found));
+    CHECK(found.reason == WEFT_COLL_PINNED && found.algorithm == WEFT_ALGORITHM_TWOSHOT &&
+              found.table_line == 0,
+          "reason %d, algorithm %d", found.reason, found.algorithm);
+    CHECK_ERROR(weft_coll_explain(coll, WEFT_ALL_REDUCE, WEFT_ALGORITHM_ONESHOT, 1 << 20, &found),
+                WEFT_ERROR_UNSUPPORTED, "(packet_bytes)");
+    CHECK_ERROR(weft_coll_explain(coll, WEFT_ALL_GATHER, WEFT_ALGORITHM_TWOSHOT, 8, &found),
+                WEFT_ERROR_UNSUPPORTED, "algorithm twoshot cannot do all_gather");
     return 0;
 }
 
@@ -130,8 +122,7 @@ static int check_choices(struct ep_rank *self, weft_coll *coll)
 {
     static const uint64_t counts[] = {25, 100, 1000, 5000, 20000};
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++)
-        if (check_choice(self->context, coll, choices[i].collective, choices[i].bytes,
-                         choices[i].algorithm))
+        if (check_choice(coll, choices[i].collective, choices[i].bytes, choices[i].algorithm))
             return 1;
     for (int operation = 0; operation < COLL_NUM_OPERATIONS; operation++) {
         for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
@@ -151,24 +142,24 @@ static int create_and_check(struct ranks_context *context)
     static const weft_coll_explanation pin = {.reason = WEFT_COLL_PINNED, .num_blocks = 1};
     weft_coll *coll, *pinned;
     config.packet_bytes = 16 << 10;
-    RANK_CHECK(context, tell_rank_0(context, path) == 0, "setenv");
+    CHECK(tell_rank_0(context, path) == 0, "setenv");
     if (ep_rank_open(&self, context, 0, 8 << 20))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_create(self.comm, &config, &coll));
-    if (check_choices(&self, coll) || check_reasons(context, coll))
+    CHECK_OK(weft_coll_create(self.comm, &config, &coll));
+    if (check_choices(&self, coll) || check_reasons(coll))
         return 1;
     config.choices = WEFT_ARGS(weft_coll_choice, .collective = WEFT_ALL_REDUCE,
                                .algorithm = WEFT_ALGORITHM_TWOSHOT_PACKETS);
     config.num_choices = 1;
     config.num_blocks = 1;
-    RANK_CHECK_OK(context, weft_coll_create(self.comm, &config, &pinned));
-    if (check_choice(context, pinned, WEFT_ALL_REDUCE, 1000, WEFT_ALGORITHM_TWOSHOT_PACKETS) ||
-        check_choice(context, pinned, WEFT_ALL_GATHER, 100, WEFT_ALGORITHM_PUSH) ||
-        check_reason(context, pinned, WEFT_ALL_REDUCE, 1000, &pin))
+    CHECK_OK(weft_coll_create(self.comm, &config, &pinned));
+    if (check_choice(pinned, WEFT_ALL_REDUCE, 1000, WEFT_ALGORITHM_TWOSHOT_PACKETS) ||
+        check_choice(pinned, WEFT_ALL_GATHER, 100, WEFT_ALGORITHM_PUSH) ||
+        check_reason(pinned, WEFT_ALL_REDUCE, 1000, &pin))
         return 1;
-    RANK_CHECK_OK(context, weft_host_barrier(self.comm));
-    RANK_CHECK_OK(context, weft_coll_destroy(pinned));
-    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    CHECK_OK(weft_host_barrier(self.comm));
+    CHECK_OK(weft_coll_destroy(pinned));
+    CHECK_OK(weft_coll_destroy(coll));
     return ep_rank_close(&self);
 }
 
@@ -197,18 +188,16 @@ static int create_and_fail(struct ranks_context *context)
     snprintf(place, sizeof place, "rank 0's WEFT_TUNING: %s:2: ", path);
     if (ep_rank_open(&self, context, 0, 1 << 20))
         return 1;
-    RANK_CHECK(context, tell_rank_0(context, path) == 0, "setenv");
-    RANK_CHECK_ERROR(context, weft_coll_create(self.comm, NULL, &coll), WEFT_ERROR_INVALID_ARGUMENT,
-                     place);
-    RANK_CHECK(context, tell_rank_0(context, missing) == 0, "setenv");
-    RANK_CHECK_ERROR(context, weft_coll_create(self.comm, NULL, &coll), WEFT_ERROR_INVALID_ARGUMENT,
-                     missing);
-    RANK_CHECK(context, tell_rank_0(context, "") == 0, "setenv");
-    RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));
-    if (check_choice(context, coll, WEFT_ALL_REDUCE, 16, WEFT_ALGORITHM_ONESHOT))
+    CHECK(tell_rank_0(context, path) == 0, "setenv");
+    CHECK_ERROR(weft_coll_create(self.comm, NULL, &coll), WEFT_ERROR_INVALID_ARGUMENT, place);
+    CHECK(tell_rank_0(context, missing) == 0, "setenv");
+    CHECK_ERROR(weft_coll_create(self.comm, NULL, &coll), WEFT_ERROR_INVALID_ARGUMENT, missing);
+    CHECK(tell_rank_0(context, "") == 0, "setenv");
+    CHECK_OK(weft_coll_create(self.comm, NULL, &coll));
+    if (check_choice(coll, WEFT_ALL_REDUCE, 16, WEFT_ALGORITHM_ONESHOT))
         return 1;
-    RANK_CHECK_OK(context, weft_host_barrier(self.comm));
-    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    CHECK_OK(weft_host_barrier(self.comm));
+    CHECK_OK(weft_coll_destroy(coll));
     return ep_rank_close(&self);
 }
 
@@ -227,11 +216,11 @@ static int call_with_other_counts(struct ranks_context *context)
     weft_coll *coll;
     void *data;
     const uint64_t count = context->rank == 1 ? 1000 : 100;
-    RANK_CHECK(context, tell_rank_0(context, path) == 0, "setenv");
+    CHECK(tell_rank_0(context, path) == 0, "setenv");
     if (ep_rank_open(&self, context, 0, 1 << 20))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_create(self.comm, NULL, &coll));
-    RANK_CHECK_OK(context, weft_heap_alloc(self.comm, 4000, &data));
+    CHECK_OK(weft_coll_create(self.comm, NULL, &coll));
+    CHECK_OK(weft_heap_alloc(self.comm, 4000, &data));
     weft_result result =
         weft_coll_all_reduce(coll,
                              WEFT_ARGS(weft_coll_args, .send = data, .recv = data,
@@ -239,10 +228,10 @@ static int call_with_other_counts(struct ranks_context *context)
                              self.stream);
     if (result == WEFT_OK)
         result = weft_stream_synchronize(self.stream);
-    RANK_CHECK(context, result == WEFT_ERROR_MISMATCH, "\"%s\": %s", weft_result_string(result),
-               weft_last_error());
+    CHECK(result == WEFT_ERROR_MISMATCH, "\"%s\": %s", weft_result_string(result),
+          weft_last_error());
     ranks_barrier(context); /* nobody leaves before all have been told */
-    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    CHECK_OK(weft_coll_destroy(coll));
     return ep_rank_close(&self);
 }
 

@@ -37,7 +37,7 @@ static bool is_blob(const unsigned char *bytes, size_t num_bytes, int32_t rank, 
            memcmp(bytes, bytes + BLOB_PERIOD, num_bytes - BLOB_PERIOD) == 0;
 }
 
-static int check_gather(struct ranks_context *context, weft_comm *comm, int round, size_t bytes)
+static int check_gather(weft_comm *comm, int round, size_t bytes)
 {
     int32_t rank = weft_comm_rank(comm), num_ranks = weft_comm_num_ranks(comm);
     unsigned char *send = malloc(bytes + 1), *recv = malloc((size_t)num_ranks * bytes + 1);
@@ -49,8 +49,8 @@ static int check_gather(struct ranks_context *context, weft_comm *comm, int roun
         num_wrong += !is_blob(recv + (size_t)other * bytes, bytes, other, round);
     free(send);
     free(recv);
-    RANK_CHECK_OK(context, result);
-    RANK_CHECK(context, num_wrong == 0, "%d blobs are wrong", num_wrong);
+    CHECK_OK(result);
+    CHECK(num_wrong == 0, "%d blobs are wrong", num_wrong);
     return 0;
 }
 
@@ -60,18 +60,17 @@ static int meet_and_gather(struct ranks_context *context)
 {
     weft_comm *comm;
     static const size_t sizes[] = {1, 0, 8, 4097, 100000};
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
-    RANK_CHECK(context, weft_comm_rank(comm) == context->rank, "%d", weft_comm_rank(comm));
-    RANK_CHECK(context, weft_comm_num_ranks(comm) == context->num_ranks, "%d",
-               weft_comm_num_ranks(comm));
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
+    CHECK(weft_comm_rank(comm) == context->rank, "%d", weft_comm_rank(comm));
+    CHECK(weft_comm_num_ranks(comm) == context->num_ranks, "%d", weft_comm_num_ranks(comm));
     for (int round = 0; round < 25; round++)
-        if (check_gather(context, comm, round, sizes[round % 5]) != 0)
+        if (check_gather(comm, round, sizes[round % 5]) != 0)
             return 1;
     int32_t failed_rank = 99;
-    RANK_CHECK_OK(context, weft_comm_status(comm, &failed_rank));
-    RANK_CHECK(context, failed_rank == -1, "failed_rank is %d", failed_rank);
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_status(comm, &failed_rank));
+    CHECK(failed_rank == -1, "failed_rank is %d", failed_rank);
+    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -93,14 +92,14 @@ static int gather_the_largest(struct ranks_context *context)
 {
     weft_comm *comm;
     const size_t limit = 1 << 20;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
-    if (check_gather(context, comm, 3, limit) != 0)
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
+    if (check_gather(comm, 3, limit) != 0)
         return 1;
-    RANK_CHECK_ERROR(context, weft_host_all_gather(comm, comm, limit + 1, comm),
-                     WEFT_ERROR_INVALID_ARGUMENT, "1048577");
-    if (check_gather(context, comm, 4, 5) != 0)
+    CHECK_ERROR(weft_host_all_gather(comm, comm, limit + 1, comm), WEFT_ERROR_INVALID_ARGUMENT,
+                "1048577");
+    if (check_gather(comm, 4, 5) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -115,12 +114,11 @@ static int meet_again(struct ranks_context *context)
     weft_comm *comm;
     for (int round = 0; round < tests_rounds(20, 4); round++) {
         int32_t rank = (context->rank + round) % context->num_ranks;
-        RANK_CHECK_OK(context,
-                      weft_comm_create(&context->id, rank, context->num_ranks, NULL, &comm));
-        if (check_gather(context, comm, round, 100) != 0)
+        CHECK_OK(weft_comm_create(&context->id, rank, context->num_ranks, NULL, &comm));
+        if (check_gather(comm, round, 100) != 0)
             return 1;
         ranks_barrier(context);
-        RANK_CHECK_OK(context, weft_comm_destroy(comm));
+        CHECK_OK(weft_comm_destroy(comm));
         ranks_barrier(context);
     }
     return 0;
@@ -136,20 +134,20 @@ static int meet_twice(struct ranks_context *context)
     weft_comm *comms[2];
     weft_unique_id *second = context->shared;
     if (context->rank == 0)
-        RANK_CHECK_OK(context, weft_unique_id_create(second));
+        CHECK_OK(weft_unique_id_create(second));
     ranks_barrier(context);
     int32_t mirrored = context->num_ranks - 1 - context->rank;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comms[0]));
-    RANK_CHECK_OK(context, weft_comm_create(second, mirrored, context->num_ranks, NULL, &comms[1]));
+    CHECK_OK(ranks_comm_create(context, NULL, &comms[0]));
+    CHECK_OK(weft_comm_create(second, mirrored, context->num_ranks, NULL, &comms[1]));
     for (int round = 0; round < 20; round++)
-        if (check_gather(context, comms[round % 2], round, 64) != 0)
+        if (check_gather(comms[round % 2], round, 64) != 0)
             return 1;
     /* One goes on when the other is gone. */
-    RANK_CHECK_OK(context, weft_comm_destroy(comms[0]));
-    if (check_gather(context, comms[1], 1, 64) != 0)
+    CHECK_OK(weft_comm_destroy(comms[0]));
+    if (check_gather(comms[1], 1, 64) != 0)
         return 1;
     ranks_barrier(context);
-    RANK_CHECK_OK(context, weft_comm_destroy(comms[1]));
+    CHECK_OK(weft_comm_destroy(comms[1]));
     ranks_barrier(context); /* rank 0's process serves the second */
     return 0;
 }
@@ -165,19 +163,16 @@ TEST(two_communicators_at_once)
 
 /* ---------------------------------------------------------------- teams and splits */
 
-static int check_team(struct ranks_context *context, weft_comm *comm, weft_team team,
-                      weft_team_info expected)
+static int check_team(weft_comm *comm, weft_team team, weft_team_info expected)
 {
     weft_team_info info = WEFT_INIT(weft_team_info);
-    RANK_CHECK_OK(context, weft_team_query(comm, team, &info));
-    RANK_CHECK(context,
-               info.num_ranks == expected.num_ranks && info.rank_idx == expected.rank_idx &&
-                   info.num_teams == expected.num_teams && info.team_idx == expected.team_idx,
-               "team %d is %d %d %d %d", team, info.num_ranks, info.rank_idx, info.num_teams,
-               info.team_idx);
-    RANK_CHECK(context, weft_team_world_rank(comm, team, info.rank_idx) == weft_comm_rank(comm),
-               "team %d", team);
-    RANK_CHECK(context, weft_team_world_rank(comm, team, info.num_ranks) == -1, "team %d", team);
+    CHECK_OK(weft_team_query(comm, team, &info));
+    CHECK(info.num_ranks == expected.num_ranks && info.rank_idx == expected.rank_idx &&
+              info.num_teams == expected.num_teams && info.team_idx == expected.team_idx,
+          "team %d is %d %d %d %d", team, info.num_ranks, info.rank_idx, info.num_teams,
+          info.team_idx);
+    CHECK(weft_team_world_rank(comm, team, info.rank_idx) == weft_comm_rank(comm), "team %d", team);
+    CHECK(weft_team_world_rank(comm, team, info.num_ranks) == -1, "team %d", team);
     return 0;
 }
 
@@ -188,30 +183,28 @@ static int see_teams(struct ranks_context *context)
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     int32_t rank = context->rank, num_ranks = context->num_ranks, node_size = num_ranks / NUM_NODES;
     config.num_nodes = NUM_NODES;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, rank, num_ranks, &config, &comm));
+    CHECK_OK(weft_comm_create(&context->id, rank, num_ranks, &config, &comm));
     int32_t node = rank / node_size, local = rank % node_size;
-    if (check_team(context, comm, WEFT_TEAM_WORLD, (weft_team_info){0, num_ranks, rank, 1, 0}) ||
-        check_team(context, comm, WEFT_TEAM_LOCAL,
-                   (weft_team_info){0, node_size, local, NUM_NODES, node}) ||
-        check_team(context, comm, WEFT_TEAM_RAIL,
-                   (weft_team_info){0, NUM_NODES, node, node_size, local}))
+    if (check_team(comm, WEFT_TEAM_WORLD, (weft_team_info){0, num_ranks, rank, 1, 0}) ||
+        check_team(comm, WEFT_TEAM_LOCAL, (weft_team_info){0, node_size, local, NUM_NODES, node}) ||
+        check_team(comm, WEFT_TEAM_RAIL, (weft_team_info){0, NUM_NODES, node, node_size, local}))
         return 1;
     for (int32_t other = 0; other < num_ranks; other++)
-        RANK_CHECK(context, weft_comm_node(comm, other) == other / node_size, "rank %d", other);
-    RANK_CHECK(context, weft_comm_node(comm, num_ranks) == -1, "a node of no rank");
-    RANK_CHECK(context, weft_comm_node(comm, -1) == -1, "a node of no rank");
+        CHECK(weft_comm_node(comm, other) == other / node_size, "rank %d", other);
+    CHECK(weft_comm_node(comm, num_ranks) == -1, "a node of no rank");
+    CHECK(weft_comm_node(comm, -1) == -1, "a node of no rank");
     /* A split keeps the nodes: here the second rank of every node and the others. */
     weft_comm *child;
     int is_second = local == 1;
-    RANK_CHECK_OK(context, weft_comm_split(comm, is_second, 0, NULL, &child));
+    CHECK_OK(weft_comm_split(comm, is_second, 0, NULL, &child));
     weft_team_info local_team = {.num_ranks = is_second ? 1 : node_size - 1,
                                  .rank_idx = is_second || local == 0 ? 0 : local - 1,
                                  .num_teams = NUM_NODES,
                                  .team_idx = node};
-    if (check_team(context, child, WEFT_TEAM_LOCAL, local_team) != 0)
+    if (check_team(child, WEFT_TEAM_LOCAL, local_team) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_comm_destroy(child));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(child));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -225,29 +218,29 @@ static int split_into_colors(struct ranks_context *context)
 {
     weft_comm *comm, *child, *none = (weft_comm *)context;
     int32_t rank = context->rank, num_ranks = context->num_ranks;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, rank, num_ranks, NULL, &comm));
+    CHECK_OK(weft_comm_create(&context->id, rank, num_ranks, NULL, &comm));
     for (int round = 0; round < 6; round++) {
         int32_t num_colors = 1 + round % 3, color = rank % num_colors;
         int32_t num_members = (num_ranks - color + num_colors - 1) / num_colors;
         /* Descending keys turn the order round; equal keys keep it. */
         int32_t key = round % 2 ? -rank : 5;
         int32_t place = round % 2 ? num_members - 1 - rank / num_colors : rank / num_colors;
-        RANK_CHECK_OK(context, weft_comm_split(comm, color, key, NULL, &child));
-        RANK_CHECK(context, weft_comm_num_ranks(child) == num_members, "%d members of color %d",
-                   weft_comm_num_ranks(child), color);
-        RANK_CHECK(context, weft_comm_rank(child) == place, "place %d", weft_comm_rank(child));
-        if (check_gather(context, child, round, 33) || check_gather(context, comm, round, 5))
+        CHECK_OK(weft_comm_split(comm, color, key, NULL, &child));
+        CHECK(weft_comm_num_ranks(child) == num_members, "%d members of color %d",
+              weft_comm_num_ranks(child), color);
+        CHECK(weft_comm_rank(child) == place, "place %d", weft_comm_rank(child));
+        if (check_gather(child, round, 33) || check_gather(comm, round, 5))
             return 1;
-        RANK_CHECK_OK(context, weft_comm_destroy(child));
+        CHECK_OK(weft_comm_destroy(child));
     }
     int32_t color = rank == 0 ? -1 : 0;
-    RANK_CHECK_OK(context, weft_comm_split(comm, color, 0, NULL, &none));
-    RANK_CHECK(context, (none == NULL) == (rank == 0), "color -1 gets a communicator");
+    CHECK_OK(weft_comm_split(comm, color, 0, NULL, &none));
+    CHECK((none == NULL) == (rank == 0), "color -1 gets a communicator");
     if (none != NULL)
-        RANK_CHECK_OK(context, weft_comm_destroy(none));
-    RANK_CHECK_ERROR(context, weft_comm_split(comm, -2, 0, NULL, &none),
-                     WEFT_ERROR_INVALID_ARGUMENT, "color is -2");
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+        CHECK_OK(weft_comm_destroy(none));
+    CHECK_ERROR(weft_comm_split(comm, -2, 0, NULL, &none), WEFT_ERROR_INVALID_ARGUMENT,
+                "color is -2");
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -262,16 +255,16 @@ TEST(splits_form_new_communicators)
 static int split_deeply(struct ranks_context *context)
 {
     weft_comm *comm, *child;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
     while (weft_comm_num_ranks(comm) > 1) {
         int32_t upper = weft_comm_rank(comm) >= weft_comm_num_ranks(comm) / 2;
-        RANK_CHECK_OK(context, weft_comm_split(comm, upper, 0, NULL, &child));
-        RANK_CHECK_OK(context, weft_comm_destroy(comm));
+        CHECK_OK(weft_comm_split(comm, upper, 0, NULL, &child));
+        CHECK_OK(weft_comm_destroy(comm));
         comm = child;
-        if (check_gather(context, comm, 1, 9) != 0)
+        if (check_gather(comm, 1, 9) != 0)
             return 1;
     }
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

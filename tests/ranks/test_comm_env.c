@@ -81,12 +81,11 @@ static void become(const struct ranks_context *context, const struct plan *plan)
 static int check_world(struct ranks_context *context, weft_comm *comm)
 {
     int32_t ranks[NUM_RANKS];
-    RANK_CHECK(context, weft_comm_num_ranks(comm) == context->num_ranks, "%d ranks",
-               weft_comm_num_ranks(comm));
-    RANK_CHECK(context, weft_comm_rank(comm) == context->rank, "rank %d", weft_comm_rank(comm));
-    RANK_CHECK_OK(context, weft_host_all_gather(comm, &context->rank, sizeof(int32_t), ranks));
+    CHECK(weft_comm_num_ranks(comm) == context->num_ranks, "%d ranks", weft_comm_num_ranks(comm));
+    CHECK(weft_comm_rank(comm) == context->rank, "rank %d", weft_comm_rank(comm));
+    CHECK_OK(weft_host_all_gather(comm, &context->rank, sizeof(int32_t), ranks));
     for (int32_t rank = 0; rank < context->num_ranks; rank++)
-        RANK_CHECK(context, ranks[rank] == rank, "rank %d says %d", rank, ranks[rank]);
+        CHECK(ranks[rank] == rank, "rank %d says %d", rank, ranks[rank]);
     return 0;
 }
 
@@ -95,16 +94,16 @@ static int start_from_environment(struct ranks_context *context)
     weft_comm *comms[3], *child;
     become(context, context->argument);
     for (int index = 0; index < 3; index++)
-        RANK_CHECK_OK(context, weft_comm_create_from_env(NULL, &comms[index]));
-    RANK_CHECK_OK(context, weft_comm_split(comms[1], context->rank % 2, 0, NULL, &child));
-    RANK_CHECK_OK(context, weft_host_barrier(child));
+        CHECK_OK(weft_comm_create_from_env(NULL, &comms[index]));
+    CHECK_OK(weft_comm_split(comms[1], context->rank % 2, 0, NULL, &child));
+    CHECK_OK(weft_host_barrier(child));
     for (int index = 0; index < 3; index++) {
         if (check_world(context, comms[index]) != 0)
             return 1;
-        RANK_CHECK_OK(context, weft_comm_destroy(comms[index]));
+        CHECK_OK(weft_comm_destroy(comms[index]));
     }
-    RANK_CHECK_OK(context, weft_host_barrier(child));
-    RANK_CHECK_OK(context, weft_comm_destroy(child));
+    CHECK_OK(weft_host_barrier(child));
+    CHECK_OK(weft_comm_destroy(child));
     /* Rank 0 serves: it stays until the others have what they need. */
     ranks_barrier(context);
     return 0;
@@ -159,21 +158,21 @@ static int start_alone(struct ranks_context *context)
     weft_comm *comm, *child;
     const size_t bytes = 5 << 20;
     void *ptr, *content = tests_alloc(bytes);
-    RANK_CHECK_OK(context, weft_comm_create_from_env(NULL, &comm));
+    CHECK_OK(weft_comm_create_from_env(NULL, &comm));
     if (check_world(context, comm) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_heap_alloc(comm, bytes, &ptr));
-    RANK_CHECK_OK(context, weft_memory_copy(comm, ptr, content, bytes));
+    CHECK_OK(weft_heap_alloc(comm, bytes, &ptr));
+    CHECK_OK(weft_memory_copy(comm, ptr, content, bytes));
     tests_free(content);
-    RANK_CHECK(context, weft_heap_ptr(comm, ptr, 0) == ptr, "its own heap is elsewhere");
-    RANK_CHECK_OK(context, weft_comm_split(comm, 0, 0, NULL, &child));
+    CHECK(weft_heap_ptr(comm, ptr, 0) == ptr, "its own heap is elsewhere");
+    CHECK_OK(weft_comm_split(comm, 0, 0, NULL, &child));
     if (check_world(context, child) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_comm_abort(child));
-    RANK_CHECK_ERROR(context, weft_host_barrier(child), WEFT_ERROR_ABORTED, "rank 0");
-    RANK_CHECK_OK(context, weft_comm_destroy(child));
-    RANK_CHECK_OK(context, weft_heap_free(comm, ptr));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_abort(child));
+    CHECK_ERROR(weft_host_barrier(child), WEFT_ERROR_ABORTED, "rank 0");
+    CHECK_OK(weft_comm_destroy(child));
+    CHECK_OK(weft_heap_free(comm, ptr));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -187,6 +186,7 @@ TEST(without_a_launcher_there_is_one_rank)
 /* Though one rank of machine cpu needs none of them. */
 static int set_wrongly(struct ranks_context *context)
 {
+    (void)context;
     static const char *const wrong[][2] = {{"WEFT_CUDA_HEAP", "IPC"},
                                            {"WEFT_CUDA_DEVICE", "first"},
                                            {"WEFT_NET", "rdma"},
@@ -206,12 +206,12 @@ static int set_wrongly(struct ranks_context *context)
         char saved[64];
         snprintf(saved, sizeof(saved), "%s", before != NULL ? before : "");
         setenv(wrong[i][0], wrong[i][1], 1);
-        RANK_CHECK_ERROR(context, weft_comm_create_from_env(&config, &comm),
-                         WEFT_ERROR_INVALID_ARGUMENT, wrong[i][0]);
+        CHECK_ERROR(weft_comm_create_from_env(&config, &comm), WEFT_ERROR_INVALID_ARGUMENT,
+                    wrong[i][0]);
         setenv(wrong[i][0], saved, 1);
     }
-    RANK_CHECK_OK(context, weft_comm_create_from_env(&config, &comm));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_create_from_env(&config, &comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -228,19 +228,19 @@ static int see_nodes(struct ranks_context *context)
     weft_team_info info = WEFT_INIT(weft_team_info);
     become(context, context->argument);
     setenv("WEFT_NODES", "3", 1);
-    RANK_CHECK_ERROR(context, weft_comm_create_from_env(NULL, &comm), WEFT_ERROR_INVALID_ARGUMENT,
-                     "WEFT_NODES is 3");
+    CHECK_ERROR(weft_comm_create_from_env(NULL, &comm), WEFT_ERROR_INVALID_ARGUMENT,
+                "WEFT_NODES is 3");
     setenv("WEFT_NODES", "2", 1);
     setenv("WEFT_TIMEOUT_MS", "soon", 1);
-    RANK_CHECK_ERROR(context, weft_comm_create_from_env(NULL, &comm), WEFT_ERROR_INVALID_ARGUMENT,
-                     "WEFT_TIMEOUT_MS is \"soon\"");
+    CHECK_ERROR(weft_comm_create_from_env(NULL, &comm), WEFT_ERROR_INVALID_ARGUMENT,
+                "WEFT_TIMEOUT_MS is \"soon\"");
     setenv("WEFT_TIMEOUT_MS", "20000", 1);
-    RANK_CHECK_OK(context, weft_comm_create_from_env(NULL, &comm));
-    RANK_CHECK_OK(context, weft_team_query(comm, WEFT_TEAM_LOCAL, &info));
-    RANK_CHECK(context, info.num_teams == 2 && info.num_ranks == NUM_RANKS / 2, "%d nodes of %d",
-               info.num_teams, info.num_ranks);
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_create_from_env(NULL, &comm));
+    CHECK_OK(weft_team_query(comm, WEFT_TEAM_LOCAL, &info));
+    CHECK(info.num_teams == 2 && info.num_ranks == NUM_RANKS / 2, "%d nodes of %d", info.num_teams,
+          info.num_ranks);
+    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     ranks_barrier(context);
     return 0;
 }
@@ -263,10 +263,10 @@ static int come_late(struct ranks_context *context)
     become(context, context->argument);
     if (context->rank == 0)
         nanosleep(&pause, NULL);
-    RANK_CHECK_OK(context, weft_comm_create_from_env(NULL, &comm));
+    CHECK_OK(weft_comm_create_from_env(NULL, &comm));
     if (check_world(context, comm) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     ranks_barrier(context);
     return 0;
 }
@@ -290,7 +290,7 @@ static int find_the_port_taken(struct ranks_context *context)
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
     setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
     snprintf(text, sizeof(text), "port %d", plan->port);
-    RANK_CHECK_ERROR(context, weft_comm_create_from_env(NULL, &comm), WEFT_ERROR_SYSTEM, text);
+    CHECK_ERROR(weft_comm_create_from_env(NULL, &comm), WEFT_ERROR_SYSTEM, text);
     return 0;
 }
 

@@ -31,9 +31,9 @@ static int disagree_on_num_ranks(struct ranks_context *context)
 {
     weft_comm *comm;
     int32_t num_ranks = context->num_ranks + (context->rank == 1);
-    RANK_CHECK_ERROR(context, weft_comm_create(&context->id, context->rank, num_ranks, NULL, &comm),
-                     WEFT_ERROR_MISMATCH, "num_ranks is");
-    RANK_CHECK(context, strstr(weft_last_error(), "rank 1") != NULL, "%s", weft_last_error());
+    CHECK_ERROR(weft_comm_create(&context->id, context->rank, num_ranks, NULL, &comm),
+                WEFT_ERROR_MISMATCH, "num_ranks is");
+    CHECK(strstr(weft_last_error(), "rank 1") != NULL, "%s", weft_last_error());
     return 0;
 }
 
@@ -41,9 +41,8 @@ static int disagree_on_num_nodes(struct ranks_context *context)
 {
     weft_comm *comm;
     weft_comm_config config = config_of(0, context->rank == 2 ? 2 : 4);
-    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_MISMATCH,
-                     "num_nodes is");
-    RANK_CHECK(context, strstr(weft_last_error(), "rank 2") != NULL, "%s", weft_last_error());
+    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_MISMATCH, "num_nodes is");
+    CHECK(strstr(weft_last_error(), "rank 2") != NULL, "%s", weft_last_error());
     return 0;
 }
 
@@ -52,16 +51,15 @@ static int claim_the_same_rank(struct ranks_context *context)
     weft_comm *comm;
     int32_t rank = context->rank < 2 ? 0 : context->rank;
     int pids[2] = {0, 0};
-    RANK_CHECK_ERROR(context, weft_comm_create(&context->id, rank, context->num_ranks, NULL, &comm),
-                     WEFT_ERROR_MISMATCH, "rank 0");
+    CHECK_ERROR(weft_comm_create(&context->id, rank, context->num_ranks, NULL, &comm),
+                WEFT_ERROR_MISMATCH, "rank 0");
     const char *processes = strstr(weft_last_error(), "two processes");
-    RANK_CHECK(context,
-               processes == NULL
-                   ? strstr(weft_last_error(), "two threads of process") != NULL
-                   : sscanf(processes, "two processes say that they are rank 0: pid %d and pid %d",
-                            &pids[0], &pids[1]) == 2 &&
-                         pids[0] != pids[1],
-               "%s", weft_last_error());
+    CHECK(processes == NULL
+              ? strstr(weft_last_error(), "two threads of process") != NULL
+              : sscanf(processes, "two processes say that they are rank 0: pid %d and pid %d",
+                       &pids[0], &pids[1]) == 2 &&
+                    pids[0] != pids[1],
+          "%s", weft_last_error());
     return 0;
 }
 
@@ -76,13 +74,13 @@ static int gather_different_sizes(struct ranks_context *context)
 {
     weft_comm *comm;
     char send[16] = "", recv[16 * MAX_RANKS];
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
-    RANK_CHECK_ERROR(context, weft_host_all_gather(comm, send, context->rank == 2 ? 12 : 16, recv),
-                     WEFT_ERROR_MISMATCH, "rank 2");
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
+    CHECK_ERROR(weft_host_all_gather(comm, send, context->rank == 2 ? 12 : 16, recv),
+                WEFT_ERROR_MISMATCH, "rank 2");
     /* That was a mistake, not a failure of the communicator. */
-    RANK_CHECK_OK(context, weft_comm_status(comm, NULL));
-    RANK_CHECK_OK(context, weft_host_all_gather(comm, send, 16, recv));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_status(comm, NULL));
+    CHECK_OK(weft_host_all_gather(comm, send, 16, recv));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -102,8 +100,7 @@ static int miss_ranks(struct ranks_context *context)
              config.timeout_ms);
     if (context->rank == 1 || context->rank == 4)
         return 0;
-    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_TIMEOUT,
-                     message);
+    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_TIMEOUT, message);
     return 0;
 }
 
@@ -112,8 +109,8 @@ static int miss_the_rendezvous(struct ranks_context *context)
     weft_comm *comm;
     weft_comm_config config = config_of(tests_deadline_ms(200), 0);
     context->id.bytes[12] ^= 1; /* a bit of the secret */
-    RANK_CHECK_ERROR(context, weft_comm_create(&context->id, 0, 2, &config, &comm),
-                     WEFT_ERROR_TIMEOUT, "unique id");
+    CHECK_ERROR(weft_comm_create(&context->id, 0, 2, &config, &comm), WEFT_ERROR_TIMEOUT,
+                "unique id");
     return 0;
 }
 
@@ -124,9 +121,9 @@ static int mistake_the_secret(struct ranks_context *context)
     weft_comm_config config = config_of(tests_deadline_ms(500) * (context->rank == 1 ? 4 : 1), 0);
     if (context->rank == 1)
         context->id.bytes[12] ^= 1;
-    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_TIMEOUT,
-                     "another unique id or WEFT_SECRET");
-    RANK_CHECK(context, strstr(weft_last_error(), "rank 1") != NULL, "%s", weft_last_error());
+    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_TIMEOUT,
+                "another unique id or WEFT_SECRET");
+    CHECK(strstr(weft_last_error(), "rank 1") != NULL, "%s", weft_last_error());
     return 0;
 }
 
@@ -146,17 +143,17 @@ static int miss_a_gather(struct ranks_context *context)
     weft_comm_config config = config_of(tests_deadline_ms(300), 0);
     if (ranks_warm_up(context))
         return 1;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    CHECK_OK(ranks_comm_create(context, &config, &comm));
+    CHECK_OK(weft_host_barrier(comm));
     if (context->rank == 1)
         ranks_barrier(context);
-    RANK_CHECK_ERROR(context, weft_host_all_gather(comm, &byte, 1, all), WEFT_ERROR_TIMEOUT,
-                     "rank 1 of 3 did not come");
-    RANK_CHECK_ERROR(context, weft_comm_status(comm, &failed_rank), WEFT_ERROR_TIMEOUT, "rank 1");
-    RANK_CHECK(context, failed_rank == 1, "failed_rank is %d", failed_rank);
+    CHECK_ERROR(weft_host_all_gather(comm, &byte, 1, all), WEFT_ERROR_TIMEOUT,
+                "rank 1 of 3 did not come");
+    CHECK_ERROR(weft_comm_status(comm, &failed_rank), WEFT_ERROR_TIMEOUT, "rank 1");
+    CHECK(failed_rank == 1, "failed_rank is %d", failed_rank);
     if (context->rank != 1)
         ranks_barrier(context);
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -170,19 +167,19 @@ TEST(missing_ranks_are_named)
 static int leave_early(struct ranks_context *context)
 {
     weft_comm *comm;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
+    CHECK_OK(weft_host_barrier(comm));
     if (context->rank == 2) {
-        RANK_CHECK_OK(context, weft_comm_destroy(comm));
+        CHECK_OK(weft_comm_destroy(comm));
         ranks_barrier(context);
         return 0;
     }
     ranks_barrier(context);
     /* That it left is no failure as long as nobody needs it. */
-    RANK_CHECK_OK(context, weft_comm_status(comm, NULL));
+    CHECK_OK(weft_comm_status(comm, NULL));
     ranks_barrier(context);
-    RANK_CHECK_ERROR(context, weft_host_barrier(comm), WEFT_ERROR_RANK_FAILED, "rank 2 has left");
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_ERROR(weft_host_barrier(comm), WEFT_ERROR_RANK_FAILED, "rank 2 has left");
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -195,18 +192,18 @@ TEST(a_rank_that_left_is_named_when_needed)
 static int outlive_the_rendezvous(struct ranks_context *context)
 {
     weft_comm *comm;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
+    CHECK_OK(weft_host_barrier(comm));
     if (context->rank == 0) {
-        RANK_CHECK_OK(context, weft_comm_destroy(comm));
+        CHECK_OK(weft_comm_destroy(comm));
         return 0;
     }
     ranks_barrier(context); /* passes when rank 0 has ended its part */
-    RANK_CHECK_OK(context, weft_comm_status(comm, NULL));
+    CHECK_OK(weft_comm_status(comm, NULL));
     ranks_barrier(context);
-    RANK_CHECK_ERROR(context, weft_host_barrier(comm), WEFT_ERROR_RANK_FAILED,
-                     "rank 0 has left the communicator");
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_ERROR(weft_host_barrier(comm), WEFT_ERROR_RANK_FAILED,
+                "rank 0 has left the communicator");
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -230,16 +227,16 @@ static int abort_a_wait(struct ranks_context *context)
     weft_comm *comm;
     pthread_t thread;
     int32_t failed_rank = -1;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
+    CHECK_OK(weft_host_barrier(comm));
     /* Rank 1 never comes to the barrier: only the abort, from another thread, ends it. */
     if (context->rank == 1) {
         pthread_create(&thread, NULL, abort_it, comm);
         pthread_join(thread, NULL);
     }
-    RANK_CHECK_ERROR(context, weft_host_barrier(comm), WEFT_ERROR_ABORTED, "rank 1");
-    RANK_CHECK_ERROR(context, weft_comm_status(comm, &failed_rank), WEFT_ERROR_ABORTED, "rank 1");
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_ERROR(weft_host_barrier(comm), WEFT_ERROR_ABORTED, "rank 1");
+    CHECK_ERROR(weft_comm_status(comm, &failed_rank), WEFT_ERROR_ABORTED, "rank 1");
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

@@ -75,9 +75,8 @@ static int dispatch(struct layer *layer, const struct ep_array *src, struct ep_a
     args.topk_weights = inputs.topk_weights;
     args.recv_topk_idx = layer->recv_topk_idx.data;
     args.recv_topk_weights = layer->recv_weights.data;
-    RANK_CHECK_OK(layer->rank.context,
-                  weft_ep_dispatch(layer->rank.handle, &args, layer->rank.stream));
-    RANK_CHECK_OK(layer->rank.context, weft_stream_synchronize(layer->rank.stream));
+    CHECK_OK(weft_ep_dispatch(layer->rank.handle, &args, layer->rank.stream));
+    CHECK_OK(weft_stream_synchronize(layer->rank.stream));
     return ep_array_pull(&layer->rank, dst);
 }
 
@@ -93,9 +92,8 @@ static int combine(struct layer *layer, const struct ep_array *x, struct ep_arra
     args.out = out->data;
     args.topk_weights = layer->recv_weights.data;
     args.out_topk_weights = layer->weights.data;
-    RANK_CHECK_OK(layer->rank.context,
-                  weft_ep_combine(layer->rank.handle, &args, layer->rank.stream));
-    RANK_CHECK_OK(layer->rank.context, weft_stream_synchronize(layer->rank.stream));
+    CHECK_OK(weft_ep_combine(layer->rank.handle, &args, layer->rank.stream));
+    CHECK_OK(weft_stream_synchronize(layer->rank.stream));
     return ep_array_pull(&layer->rank, out) || ep_array_pull(&layer->rank, &layer->weights);
 }
 
@@ -118,12 +116,12 @@ static int check_sums(struct ranks_context *context, weft_comm *comm, const doub
 {
     double all[2 * RANKS_MAX];
     double forward = 0, backward = 0;
-    RANK_CHECK_OK(context, weft_host_all_gather(comm, sums, 2 * sizeof *sums, all));
+    CHECK_OK(weft_host_all_gather(comm, sums, 2 * sizeof *sums, all));
     for (int32_t rank = 0; rank < context->num_ranks; rank++) {
         forward += all[2 * rank];
         backward += all[2 * rank + 1];
     }
-    RANK_CHECK(context, forward == backward, "%.1f and %.1f", forward, backward);
+    CHECK(forward == backward, "%.1f and %.1f", forward, backward);
     return 0;
 }
 
@@ -163,8 +161,8 @@ static int weights_come_back(struct ranks_context *context, const struct ep_worl
         const struct ep_choice choice =
             ep_oracle_choice(&world->problem, token, i % layer.num_topk);
         const float expected = choice.rank < 0 ? 0.0F : sent[i];
-        RANK_CHECK(context, memcmp(&weights[i], &expected, sizeof expected) == 0,
-                   "weight %d is %g, expected %g", i, (double)weights[i], (double)expected);
+        CHECK(memcmp(&weights[i], &expected, sizeof expected) == 0, "weight %d is %g, expected %g",
+              i, (double)weights[i], (double)expected);
     }
     return layer_close(&layer);
 }
@@ -186,7 +184,7 @@ static int there_and_back(struct ranks_context *context, const struct ep_world *
             for (int32_t rank = 0; rank < context->num_ranks; rank++)
                 num_copies += ep_oracle_goes_to(&world->problem,
                                                 (struct ep_token){context->rank, i / HIDDEN}, rank);
-            RANK_CHECK(context, grad_x[i] == (float)num_copies * x[i], "element %d", i);
+            CHECK(grad_x[i] == (float)num_copies * x[i], "element %d", i);
         }
     }
     return layer_close(&layer);

@@ -72,10 +72,10 @@ static int step(struct visitor *visitor)
     struct ep_rank *rank = &visitor->rank;
     if (ep_rank_call(rank, write_to_all, visitor))
         return 1;
-    RANK_CHECK_OK(rank->context, weft_comm_barrier(rank->comm, rank->stream));
+    CHECK_OK(weft_comm_barrier(rank->comm, rank->stream));
     if (ep_rank_call(rank, read_from_all, visitor))
         return 1;
-    RANK_CHECK_OK(rank->context, weft_comm_barrier(rank->comm, rank->stream));
+    CHECK_OK(weft_comm_barrier(rank->comm, rank->stream));
     return 0;
 }
 
@@ -101,18 +101,18 @@ static int visit(struct ranks_context *context)
         return 1;
     visitor->num_arrived = context->shared;
     const size_t bytes = (size_t)context->num_ranks * ROW_BYTES;
-    RANK_CHECK_OK(context, weft_heap_alloc(visitor->rank.comm, bytes, &words));
+    CHECK_OK(weft_heap_alloc(visitor->rank.comm, bytes, &words));
     visitor->words = words;
     visitor->copy = tests_alloc(bytes);
     for (int32_t i = 0; i < num_steps; i++) {
         if (step(visitor))
             return 1;
         if (i % NUM_BETWEEN_SYNCHRONISATIONS == 0)
-            RANK_CHECK_OK(context, weft_stream_synchronize(visitor->rank.stream));
+            CHECK_OK(weft_stream_synchronize(visitor->rank.stream));
     }
-    RANK_CHECK_OK(context, weft_stream_synchronize(visitor->rank.stream));
-    RANK_CHECK(context, visitor->num_wrong == 0, "%lld wrong words", (long long)visitor->num_wrong);
-    RANK_CHECK_OK(context, weft_heap_free(visitor->rank.comm, visitor->words));
+    CHECK_OK(weft_stream_synchronize(visitor->rank.stream));
+    CHECK(visitor->num_wrong == 0, "%lld wrong words", (long long)visitor->num_wrong);
+    CHECK_OK(weft_heap_free(visitor->rank.comm, visitor->words));
     if (ep_rank_close(&visitor->rank))
         return 1;
     tests_free(visitor->copy);
@@ -170,13 +170,12 @@ static int alternate(struct ranks_context *context)
     weft_stream *other;
     if (ep_rank_open(&self, context, *(const int32_t *)context->argument, 4096))
         return 1;
-    RANK_CHECK_OK(context, weft_stream_create(self.comm, &other));
+    CHECK_OK(weft_stream_create(self.comm, &other));
     for (int i = 0; i < 300; i++)
-        RANK_CHECK_OK(context, weft_comm_barrier(
-                                   self.comm, (i + context->rank) % 2 == 0 ? self.stream : other));
-    RANK_CHECK_OK(context, weft_stream_synchronize(other));
-    RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
-    RANK_CHECK_OK(context, weft_stream_destroy(other));
+        CHECK_OK(weft_comm_barrier(self.comm, (i + context->rank) % 2 == 0 ? self.stream : other));
+    CHECK_OK(weft_stream_synchronize(other));
+    CHECK_OK(weft_stream_synchronize(self.stream));
+    CHECK_OK(weft_stream_destroy(other));
     return ep_rank_close(&self);
 }
 

@@ -63,7 +63,7 @@ static int layers_without_waiting(struct ranks_context *context)
             ep_combine_issue(&self, &combine_shape[round], &combine[round]))
             return 1;
     }
-    RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+    CHECK_OK(weft_stream_synchronize(self.stream));
     for (int round = 0; round < NUM_ROUNDS; round++)
         if (ep_dispatch_verify(&self, &dispatch[round]) ||
             ep_combine_verify(&self, &combine[round]))

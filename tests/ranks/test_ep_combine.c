@@ -125,18 +125,16 @@ static int try_wires(struct ranks_context *context)
     args.dtype = WEFT_FP32;
     args.hidden = 256;
     args.capacity = num_rows;
-    RANK_CHECK_ERROR(context, weft_ep_combine(self.handle, &args, self.stream),
-                     WEFT_ERROR_UNSUPPORTED,
-                     world->spec.staging_bytes == 0
-                         ? "x is of WEFT_FP32 and staged, as combine_wire is WEFT_LOG_10BIT, and "
-                           "staging_bytes of weft_ep_config is 0, so that nothing is staged"
-                         : "staging_bytes of weft_ep_config is 500: to stage this operation takes "
-                           "984 at least");
+    CHECK_ERROR(weft_ep_combine(self.handle, &args, self.stream), WEFT_ERROR_UNSUPPORTED,
+                world->spec.staging_bytes == 0
+                    ? "x is of WEFT_FP32 and staged, as combine_wire is WEFT_LOG_10BIT, and "
+                      "staging_bytes of weft_ep_config is 0, so that nothing is staged"
+                    : "staging_bytes of weft_ep_config is 500: to stage this operation takes "
+                      "984 at least");
     args.hidden = 129;
-    RANK_CHECK_ERROR(context, weft_ep_combine(self.handle, &args, self.stream),
-                     WEFT_ERROR_INVALID_ARGUMENT,
-                     "hidden is 129, must be a multiple of 128 where combine_wire of the weft_ep "
-                     "is WEFT_LOG_10BIT");
+    CHECK_ERROR(weft_ep_combine(self.handle, &args, self.stream), WEFT_ERROR_INVALID_ARGUMENT,
+                "hidden is 129, must be a multiple of 128 where combine_wire of the weft_ep "
+                "is WEFT_LOG_10BIT");
     return ep_array_free(&self, &x) || ep_array_free(&self, &out) || ep_rank_leave(&self) ||
            ep_rank_close(&self);
 }

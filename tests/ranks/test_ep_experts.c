@@ -52,7 +52,7 @@ static int alternate(struct ranks_context *context)
         return 1;
     handles[0] = self.handle;
     const weft_ep_handle_config config = ep_rank_handle_config(worlds[1]);
-    RANK_CHECK_OK(context, weft_ep_handle_create(self.ep, &config, &handles[1]));
+    CHECK_OK(weft_ep_handle_create(self.ep, &config, &handles[1]));
     for (uint64_t round = 0; round < 6; round++) {
         self.handle = handles[round % 2];
         self.world = worlds[round % 2];
@@ -62,7 +62,7 @@ static int alternate(struct ranks_context *context)
             return 1;
     }
     self.handle = handles[0];
-    RANK_CHECK_OK(context, weft_ep_handle_destroy(handles[1]));
+    CHECK_OK(weft_ep_handle_destroy(handles[1]));
     return ep_rank_leave(&self) || ep_rank_close(&self);
 }
 

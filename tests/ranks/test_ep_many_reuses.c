@@ -115,10 +115,10 @@ static int chain_step(struct chain *chain)
     combine.out = chain->out.data;
     if (ep_rank_call(rank, write_src, chain))
         return 1;
-    RANK_CHECK_OK(rank->context, weft_ep_dispatch(rank->handle, &dispatch, rank->stream));
+    CHECK_OK(weft_ep_dispatch(rank->handle, &dispatch, rank->stream));
     if (ep_rank_call(rank, check_dst, chain))
         return 1;
-    RANK_CHECK_OK(rank->context, weft_ep_combine(rank->handle, &combine, rank->stream));
+    CHECK_OK(weft_ep_combine(rank->handle, &combine, rank->stream));
     return ep_rank_call(rank, check_out, chain);
 }
 
@@ -141,11 +141,11 @@ static int run_chain(struct ranks_context *context)
         if (chain_step(&chain))
             return 1;
         if (step % NUM_BETWEEN_SYNCHRONISATIONS == 0)
-            RANK_CHECK_OK(context, weft_stream_synchronize(chain.rank.stream));
+            CHECK_OK(weft_stream_synchronize(chain.rank.stream));
     }
-    RANK_CHECK_OK(context, weft_stream_synchronize(chain.rank.stream));
-    RANK_CHECK(context, chain.round == num_steps, "%d steps ran", chain.round);
-    RANK_CHECK(context, chain.num_wrong == 0, "%lld wrong values", (long long)chain.num_wrong);
+    CHECK_OK(weft_stream_synchronize(chain.rank.stream));
+    CHECK(chain.round == num_steps, "%d steps ran", chain.round);
+    CHECK(chain.num_wrong == 0, "%lld wrong values", (long long)chain.num_wrong);
     tests_free(chain.num_copies);
     return ep_array_check_and_free(&chain.rank, &chain.dst, "dst") ||
            ep_array_free(&chain.rank, &chain.src) ||

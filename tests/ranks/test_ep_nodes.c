@@ -281,15 +281,14 @@ static int try_slot(struct ep_rank *self, const struct ep_buffers *buffers,
     const uint64_t slot_bytes = self->world->spec.staging_slot_bytes;
     char text[128];
     if (round_up(slot_bytes) >= needed) {
-        RANK_CHECK_OK(self->context, ep_operation_run(self, buffers, operation));
+        CHECK_OK(ep_operation_run(self, buffers, operation));
         return 0;
     }
     snprintf(text, sizeof text,
              "staging_slot_bytes is %llu; a row of all planes with its top-k data "
              "takes %llu between nodes",
              (unsigned long long)round_up(slot_bytes), (unsigned long long)needed);
-    RANK_CHECK_ERROR(self->context, ep_operation_run(self, buffers, operation),
-                     WEFT_ERROR_INVALID_ARGUMENT, text);
+    CHECK_ERROR(ep_operation_run(self, buffers, operation), WEFT_ERROR_INVALID_ARGUMENT, text);
     return 0;
 }
 
@@ -339,15 +338,13 @@ TEST_ON_RANKS_OVER(wires_that_are_wrong, "auto", RANKS_THREADS, 2)
         return 1;
     config.num_experts = 8;
     config.combine_wire = WEFT_FP64;
-    RANK_CHECK_ERROR(context, weft_ep_create(self.comm, &config, &self.ep),
-                     WEFT_ERROR_INVALID_ARGUMENT,
-                     "combine_wire is WEFT_FP64 (6), allowed are WEFT_DTYPE_NONE (0), WEFT_BF16 "
-                     "(3), WEFT_FP16 (4), WEFT_FP32 (5) and WEFT_LOG_10BIT (64)");
+    CHECK_ERROR(weft_ep_create(self.comm, &config, &self.ep), WEFT_ERROR_INVALID_ARGUMENT,
+                "combine_wire is WEFT_FP64 (6), allowed are WEFT_DTYPE_NONE (0), WEFT_BF16 "
+                "(3), WEFT_FP16 (4), WEFT_FP32 (5) and WEFT_LOG_10BIT (64)");
     config.combine_wire = context->rank == 1 ? WEFT_FP32 : 0;
-    RANK_CHECK_ERROR(context, weft_ep_create(self.comm, &config, &self.ep), WEFT_ERROR_MISMATCH,
-                     "ranks disagree on combine_wire: ");
-    RANK_CHECK_ERROR(context, weft_ep_create(self.comm, &config, &self.ep), WEFT_ERROR_MISMATCH,
-                     "WEFT_FP32 on ");
+    CHECK_ERROR(weft_ep_create(self.comm, &config, &self.ep), WEFT_ERROR_MISMATCH,
+                "ranks disagree on combine_wire: ");
+    CHECK_ERROR(weft_ep_create(self.comm, &config, &self.ep), WEFT_ERROR_MISMATCH, "WEFT_FP32 on ");
     self.ep = NULL;
     return ep_rank_close(&self);
 }

@@ -132,8 +132,8 @@ static int run_refused(struct ranks_context *context)
     args.num_planes = 1;
     args.capacity = num_rows;
     if (context->rank == 0) /* which has no tokens to send */
-        RANK_CHECK_ERROR(context, weft_ep_dispatch(self.handle, &args, self.stream),
-                         WEFT_ERROR_UNSUPPORTED, refusal->names);
+        CHECK_ERROR(weft_ep_dispatch(self.handle, &args, self.stream), WEFT_ERROR_UNSUPPORTED,
+                    refusal->names);
     return ep_array_free(&self, &rows) || ep_rank_leave(&self) || ep_rank_close(&self);
 }
 

@@ -43,7 +43,7 @@ static int many_uses(struct ranks_context *context)
         if (i % 4 != 2 && ep_combine_issue(&self, &combine_shape[i], &combine[i]))
             return 1;
     }
-    RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+    CHECK_OK(weft_stream_synchronize(self.stream));
     for (int i = 0; i < NUM_ROUNDS; i++)
         if ((i % 4 != 3 && ep_dispatch_verify(&self, &dispatch[i])) ||
             (i % 4 != 2 && ep_combine_verify(&self, &combine[i])))
@@ -123,7 +123,7 @@ static int fill_again_ahead(struct ranks_context *context)
             ep_combine_issue(&self, &combine_shape, &combine[i]))
             return 1;
     }
-    RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+    CHECK_OK(weft_stream_synchronize(self.stream));
     for (int i = 0; i < NUM_WORLDS; i++) {
         self.world = worlds[i];
         if (ep_dispatch_verify(&self, &dispatch[i]) || ep_combine_verify(&self, &combine[i]))
@@ -168,8 +168,7 @@ static int fill_all(struct ep_rank *self, struct ep_world **worlds, struct batch
         const weft_ep_handle_config config = ep_rank_handle_config(worlds[i]);
         batches[i].rank = *self;
         batches[i].rank.world = worlds[i];
-        RANK_CHECK_OK(self->context,
-                      weft_ep_handle_create(self->ep, &config, &batches[i].rank.handle));
+        CHECK_OK(weft_ep_handle_create(self->ep, &config, &batches[i].rank.handle));
         if (ep_route(&batches[i].rank))
             return 1;
     }
@@ -187,7 +186,7 @@ static int use_all(struct ep_rank *self, struct batch *batches)
             ep_combine_issue(&second->rank, &combine, &second->combine))
             return 1;
     }
-    RANK_CHECK_OK(self->context, weft_stream_synchronize(self->stream));
+    CHECK_OK(weft_stream_synchronize(self->stream));
     for (int i = 0; i < NUM_WORLDS; i++)
         if (ep_dispatch_verify(&batches[i].rank, &batches[i].dispatch) ||
             ep_combine_verify(&batches[i].rank, &batches[i].combine))
@@ -205,7 +204,7 @@ static int many_at_once(struct ranks_context *context)
         use_all(&self, batches) || use_all(&self, batches))
         return 1;
     for (int i = 0; i < NUM_WORLDS; i++)
-        RANK_CHECK_OK(context, weft_ep_handle_destroy(batches[i].rank.handle));
+        CHECK_OK(weft_ep_handle_destroy(batches[i].rank.handle));
     tests_free(batches);
     return ep_rank_leave(&self) || ep_rank_close(&self);
 }

@@ -44,12 +44,12 @@ static int allocate(struct ep_rank *self, const struct outputs *outputs, uint64_
     weft_arena *arena;
     void *memory;
     *num_allocated = 0;
-    RANK_CHECK_OK(self->context, weft_arena_create(self->comm, arena_bytes, &arena));
+    CHECK_OK(weft_arena_create(self->comm, arena_bytes, &arena));
     while (*num_allocated < outputs->num_outputs &&
            weft_arena_alloc(arena, outputs->bytes[*num_allocated], &memory) == WEFT_OK)
         ++*num_allocated;
     *next_byte = weft_arena_alloc(arena, 1, &memory);
-    RANK_CHECK_OK(self->context, weft_arena_destroy(arena));
+    CHECK_OK(weft_arena_destroy(arena));
     return 0;
 }
 
@@ -58,7 +58,7 @@ static int check_arena(struct ep_rank *self, const weft_ep_size_args *args,
                        const weft_ep_sizes *sizes)
 {
     weft_ep_sizes all[RANKS_MAX];
-    RANK_CHECK_OK(self->context, weft_host_all_gather(self->comm, sizes, sizeof *sizes, all));
+    CHECK_OK(weft_host_all_gather(self->comm, sizes, sizeof *sizes, all));
     const weft_ep_sizes *last = &all[self->context->num_ranks - 1];
     const struct outputs outputs = outputs_of(args, last->max_recv_tokens);
     int num_allocated;
@@ -67,12 +67,12 @@ static int check_arena(struct ep_rank *self, const weft_ep_size_args *args,
         return 0;
     if (allocate(self, &outputs, last->arena_bytes, &num_allocated, &next_byte))
         return 1;
-    RANK_CHECK(self->context, num_allocated == outputs.num_outputs, "%d of %d outputs fit",
-               num_allocated, outputs.num_outputs);
-    RANK_CHECK(self->context, next_byte == WEFT_ERROR_OUT_OF_MEMORY, "something was left over");
+    CHECK(num_allocated == outputs.num_outputs, "%d of %d outputs fit", num_allocated,
+          outputs.num_outputs);
+    CHECK(next_byte == WEFT_ERROR_OUT_OF_MEMORY, "something was left over");
     if (allocate(self, &outputs, last->arena_bytes - 1, &num_allocated, &next_byte))
         return 1;
-    RANK_CHECK(self->context, num_allocated < outputs.num_outputs, "all fit in a byte less");
+    CHECK(num_allocated < outputs.num_outputs, "all fit in a byte less");
     return 0;
 }
 
@@ -81,15 +81,15 @@ static int check_max_recv_tokens(struct ep_rank *self, const weft_ep_size_args *
 {
     const int64_t expected = ep_experts_max_recv_tokens(&self->world->experts, self->context->rank,
                                                         args->max_tokens_per_rank);
-    RANK_CHECK(self->context, max_recv_tokens == expected, "max_recv_tokens is %lld, not %lld",
-               (long long)max_recv_tokens, (long long)expected);
+    CHECK(max_recv_tokens == expected, "max_recv_tokens is %lld, not %lld",
+          (long long)max_recv_tokens, (long long)expected);
     return 0;
 }
 
 static int check_size(struct ep_rank *self, const weft_ep_size_args *args)
 {
     weft_ep_sizes sizes = WEFT_INIT(weft_ep_sizes);
-    RANK_CHECK_OK(self->context, weft_ep_query_sizes(self->ep, args, &sizes));
+    CHECK_OK(weft_ep_query_sizes(self->ep, args, &sizes));
     return check_max_recv_tokens(self, args, sizes.max_recv_tokens) ||
            check_arena(self, args, &sizes);
 }
@@ -146,21 +146,20 @@ static int check_heap_bytes(struct ranks_context *context)
     weft_ep_size_args args = WEFT_INIT(weft_ep_size_args);
     if (ep_rank_open(&self, context, 0, 1 << 20))
         return 1;
-    RANK_CHECK_OK(context, weft_heap_query(self.comm, &before));
+    CHECK_OK(weft_heap_query(self.comm, &before));
     if (ep_rank_enter(&self, context->argument))
         return 1;
     args.num_topk = 1;
-    RANK_CHECK_OK(context, weft_heap_query(self.comm, &with_ep));
-    RANK_CHECK_OK(context, weft_ep_query_sizes(self.ep, &args, &sizes));
+    CHECK_OK(weft_heap_query(self.comm, &with_ep));
+    CHECK_OK(weft_ep_query_sizes(self.ep, &args, &sizes));
     const uint64_t spent = with_ep.used_bytes - before.used_bytes;
-    RANK_CHECK(context, spent >= sizes.heap_bytes && spent < sizes.heap_bytes + 256,
-               "%llu bytes, told %llu", (unsigned long long)spent,
-               (unsigned long long)sizes.heap_bytes);
+    CHECK(spent >= sizes.heap_bytes && spent < sizes.heap_bytes + 256, "%llu bytes, told %llu",
+          (unsigned long long)spent, (unsigned long long)sizes.heap_bytes);
     if (ep_rank_leave(&self))
         return 1;
-    RANK_CHECK_OK(context, weft_heap_query(self.comm, &after));
-    RANK_CHECK(context, after.used_bytes == before.used_bytes, "%llu bytes were not given back",
-               (unsigned long long)(after.used_bytes - before.used_bytes));
+    CHECK_OK(weft_heap_query(self.comm, &after));
+    CHECK(after.used_bytes == before.used_bytes, "%llu bytes were not given back",
+          (unsigned long long)(after.used_bytes - before.used_bytes));
     return ep_rank_close(&self);
 }
 
@@ -186,11 +185,10 @@ static int ask_for_too_much(struct ranks_context *context)
     args.num_planes = WEFT_MAX_PLANES;
     args.plane_row_bytes = row_bytes;
     const weft_result result = weft_ep_query_sizes(self.ep, &args, &sizes);
-    RANK_CHECK(context,
-               result == WEFT_ERROR_INVALID_ARGUMENT ||
-                   (result == WEFT_OK &&
-                    sizes.arena_bytes / INT32_MAX >= (uint64_t)WEFT_MAX_PLANES * INT32_MAX),
-               "%s", weft_result_string(result));
+    CHECK(result == WEFT_ERROR_INVALID_ARGUMENT ||
+              (result == WEFT_OK &&
+               sizes.arena_bytes / INT32_MAX >= (uint64_t)WEFT_MAX_PLANES * INT32_MAX),
+          "%s", weft_result_string(result));
     return ep_rank_leave(&self) || ep_rank_close(&self);
 }
 
@@ -305,22 +303,19 @@ static int check_memory(struct ep_rank *self, int32_t max_tokens, uint64_t row_b
     args.num_topk = self->world->spec.num_topk;
     args.num_planes = 1;
     args.plane_row_bytes = &row_bytes;
-    RANK_CHECK_OK(self->context, weft_ep_query_sizes(self->ep, &args, &sizes));
+    CHECK_OK(weft_ep_query_sizes(self->ep, &args, &sizes));
     const struct letters n = letters_of(self, (uint64_t)max_tokens);
-    RANK_CHECK(self->context, sizes.network_bytes == expected_network_bytes(&n),
-               "network_bytes is %llu, not %llu", (unsigned long long)sizes.network_bytes,
-               (unsigned long long)expected_network_bytes(&n));
-    RANK_CHECK(self->context, sizes.heap_bytes == expected_heap_bytes(&n),
-               "heap_bytes is %llu, not %llu", (unsigned long long)sizes.heap_bytes,
-               (unsigned long long)expected_heap_bytes(&n));
+    CHECK(sizes.network_bytes == expected_network_bytes(&n), "network_bytes is %llu, not %llu",
+          (unsigned long long)sizes.network_bytes, (unsigned long long)expected_network_bytes(&n));
+    CHECK(sizes.heap_bytes == expected_heap_bytes(&n), "heap_bytes is %llu, not %llu",
+          (unsigned long long)sizes.heap_bytes, (unsigned long long)expected_heap_bytes(&n));
     const weft_dtype wire = self->world->spec.wire;
     const uint64_t each = wire == WEFT_DTYPE_NONE ? 0 : 1;
     const uint64_t sum_bytes = expected_sum_bytes(&n) * (wire == WEFT_LOG_10BIT ? 5 : each);
-    RANK_CHECK(self->context, sizes.sum_bytes == sum_bytes, "sum_bytes is %llu, not %llu",
-               (unsigned long long)sizes.sum_bytes, (unsigned long long)sum_bytes);
-    RANK_CHECK(self->context, sizes.handle_bytes == expected_handle_bytes(&n),
-               "handle_bytes is %llu, not %llu", (unsigned long long)sizes.handle_bytes,
-               (unsigned long long)expected_handle_bytes(&n));
+    CHECK(sizes.sum_bytes == sum_bytes, "sum_bytes is %llu, not %llu",
+          (unsigned long long)sizes.sum_bytes, (unsigned long long)sum_bytes);
+    CHECK(sizes.handle_bytes == expected_handle_bytes(&n), "handle_bytes is %llu, not %llu",
+          (unsigned long long)sizes.handle_bytes, (unsigned long long)expected_handle_bytes(&n));
     return 0;
 }
 
@@ -334,18 +329,17 @@ static int check_node_sizes(struct ranks_context *context)
     weft_ep_size_args args = WEFT_INIT(weft_ep_size_args);
     if (ep_rank_open(&self, context, world->spec.num_nodes, 1 << 20))
         return 1;
-    RANK_CHECK_OK(context, weft_heap_query(self.comm, &before));
+    CHECK_OK(weft_heap_query(self.comm, &before));
     if (ep_rank_enter(&self, world))
         return 1;
     args.num_topk = 1;
-    RANK_CHECK_OK(context, weft_heap_query(self.comm, &with_ep));
-    RANK_CHECK_OK(context, weft_ep_query_sizes(self.ep, &args, &sizes));
+    CHECK_OK(weft_heap_query(self.comm, &with_ep));
+    CHECK_OK(weft_ep_query_sizes(self.ep, &args, &sizes));
     const uint64_t spent = with_ep.used_bytes - before.used_bytes;
     const uint64_t told = sizes.heap_bytes + sizes.network_bytes;
-    RANK_CHECK(context,
-               weft_comm_machine(self.comm) != WEFT_MACHINE_CPU ||
-                   (spent >= told && spent < told + 3 * (uint64_t)256),
-               "%llu bytes, told %llu", (unsigned long long)spent, (unsigned long long)told);
+    CHECK(weft_comm_machine(self.comm) != WEFT_MACHINE_CPU ||
+              (spent >= told && spent < told + 3 * (uint64_t)256),
+          "%llu bytes, told %llu", (unsigned long long)spent, (unsigned long long)told);
     return check_memory(&self, 1, 1) || check_memory(&self, 100, 14336) ||
            check_memory(&self, 4096, 33) || ep_rank_leave(&self) || ep_rank_close(&self);
 }

@@ -39,7 +39,7 @@ static int issue(struct seat *seat, int round)
 
 static int verify(struct seat *seat)
 {
-    RANK_CHECK_OK(seat->rank.context, weft_stream_synchronize(seat->rank.stream));
+    CHECK_OK(weft_stream_synchronize(seat->rank.stream));
     for (int round = 0; round < NUM_ROUNDS; round++)
         if (ep_dispatch_verify(&seat->rank, &seat->dispatch[round]) ||
             ep_combine_verify(&seat->rank, &seat->combine[round]))
@@ -72,7 +72,7 @@ static int in_several_comms(struct ranks_context *context)
         return 1;
     for (int i = 1; i < NUM_SEATS; i++) {
         weft_comm *comm;
-        RANK_CHECK_OK(context, weft_comm_split(seats[0].rank.comm, 0, 0, NULL, &comm));
+        CHECK_OK(weft_comm_split(seats[0].rank.comm, 0, 0, NULL, &comm));
         if (ep_rank_open_on(&seats[i].rank, context, comm, 2 << 20))
             return 1;
     }
@@ -97,7 +97,7 @@ static int in_several_eps(struct ranks_context *context)
         return 1;
     for (int i = 0; i < NUM_SEATS; i++) {
         seats[i].rank = self;
-        RANK_CHECK_OK(context, weft_stream_create(self.comm, &seats[i].rank.stream));
+        CHECK_OK(weft_stream_create(self.comm, &seats[i].rank.stream));
         if (ep_rank_enter(&seats[i].rank, worlds[i]))
             return 1;
     }
@@ -106,7 +106,7 @@ static int in_several_eps(struct ranks_context *context)
     for (int i = 0; i < NUM_SEATS; i++) {
         if (ep_rank_leave(&seats[i].rank))
             return 1;
-        RANK_CHECK_OK(context, weft_stream_destroy(seats[i].rank.stream));
+        CHECK_OK(weft_stream_destroy(seats[i].rank.stream));
     }
     tests_free(seats);
     return ep_rank_close(&self);
@@ -152,8 +152,8 @@ static int issue_alternating(struct seat *seat, weft_stream *const *streams)
     weft_ep_layout_args args;
     if (ep_layout_args(rank, &args))
         return 1;
-    RANK_CHECK_OK(rank->context, weft_ep_layout(rank->handle, &args, streams[0]));
-    RANK_CHECK_OK(rank->context, weft_ep_notify(rank->handle, streams[1]));
+    CHECK_OK(weft_ep_layout(rank->handle, &args, streams[0]));
+    CHECK_OK(weft_ep_notify(rank->handle, streams[1]));
     for (int round = 0; round < NUM_ROUNDS; round++) {
         seat->dispatch_shape[round] = ep_dispatch_shape_of(48);
         seat->dispatch_shape[round].round = (uint64_t)round;
@@ -178,16 +178,16 @@ static int on_alternating_streams(struct ranks_context *context)
     if (ep_rank_open(&self, context, world->spec.num_nodes, 2 << 20))
         return 1;
     for (int i = 0; i < NUM_SEATS; i++)
-        RANK_CHECK_OK(context, weft_stream_create(self.comm, &streams[i]));
+        CHECK_OK(weft_stream_create(self.comm, &streams[i]));
     seat->rank = self;
     if (ep_rank_enter(&seat->rank, world) || issue_alternating(seat, streams))
         return 1;
     for (int i = 0; i < NUM_SEATS; i++)
-        RANK_CHECK_OK(context, weft_stream_synchronize(streams[i]));
+        CHECK_OK(weft_stream_synchronize(streams[i]));
     if (verify(seat) || ep_rank_leave(&seat->rank))
         return 1;
     for (int i = 0; i < NUM_SEATS; i++)
-        RANK_CHECK_OK(context, weft_stream_destroy(streams[i]));
+        CHECK_OK(weft_stream_destroy(streams[i]));
     tests_free(seat);
     return ep_rank_close(&self);
 }

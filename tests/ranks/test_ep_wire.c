@@ -31,12 +31,12 @@ static struct counts count_rows(const struct ep_world *world, int32_t rank)
 static int sent_bytes(struct ep_rank *self, uint64_t *bytes)
 {
     weft_net_info info = WEFT_INIT(weft_net_info);
-    RANK_CHECK_OK(self->context, weft_rma_quiet(self->comm, self->stream));
-    RANK_CHECK_OK(self->context, weft_stream_synchronize(self->stream));
-    RANK_CHECK_OK(self->context, weft_host_barrier(self->comm));
-    RANK_CHECK_OK(self->context, weft_net_query(self->comm, &info));
+    CHECK_OK(weft_rma_quiet(self->comm, self->stream));
+    CHECK_OK(weft_stream_synchronize(self->stream));
+    CHECK_OK(weft_host_barrier(self->comm));
+    CHECK_OK(weft_net_query(self->comm, &info));
     *bytes = info.sent_bytes;
-    RANK_CHECK_OK(self->context, weft_host_barrier(self->comm)); /* nobody goes on before */
+    CHECK_OK(weft_host_barrier(self->comm)); /* nobody goes on before */
     return 0;
 }
 
@@ -53,19 +53,18 @@ static int check_bytes(struct ep_rank *self, const char *operation, uint64_t bef
     if (sent_bytes(self, &after))
         return 1;
     own = (struct traffic){after - before, num_rows};
-    RANK_CHECK(self->context, own.num_bytes >= num_rows * ROW_BYTES,
-               "%s sent %llu bytes for %llu rows of %d", operation,
-               (unsigned long long)own.num_bytes, (unsigned long long)num_rows, ROW_BYTES);
-    RANK_CHECK_OK(self->context, weft_host_all_gather(self->comm, &own, sizeof own, all));
+    CHECK(own.num_bytes >= num_rows * ROW_BYTES, "%s sent %llu bytes for %llu rows of %d",
+          operation, (unsigned long long)own.num_bytes, (unsigned long long)num_rows, ROW_BYTES);
+    CHECK_OK(weft_host_all_gather(self->comm, &own, sizeof own, all));
     for (int32_t rank = 0; rank < self->context->num_ranks; rank++) {
         sum.num_bytes += all[rank].num_bytes;
         sum.num_rows += all[rank].num_rows;
     }
     const uint64_t payload = sum.num_rows * ROW_BYTES;
     const uint64_t per_mille = self->world->spec.staging_slot_bytes == 0 ? 1020 : 1025;
-    RANK_CHECK(self->context, sum.num_bytes * 1000 <= payload * per_mille,
-               "%s: all ranks sent %llu bytes for %llu rows of %d", operation,
-               (unsigned long long)sum.num_bytes, (unsigned long long)sum.num_rows, ROW_BYTES);
+    CHECK(sum.num_bytes * 1000 <= payload * per_mille,
+          "%s: all ranks sent %llu bytes for %llu rows of %d", operation,
+          (unsigned long long)sum.num_bytes, (unsigned long long)sum.num_rows, ROW_BYTES);
     return 0;
 }
 
@@ -81,7 +80,7 @@ static int count_layer(struct ranks_context *context)
     if (ep_rank_open(&self, context, world->spec.num_nodes, ARENA_BYTES) ||
         ep_rank_enter(&self, world) || ep_route(&self))
         return 1;
-    RANK_CHECK_OK(context, weft_stream_synchronize(self.stream));
+    CHECK_OK(weft_stream_synchronize(self.stream));
     for (dispatch.round = 0; dispatch.round < 2; dispatch.round++)
         if (sent_bytes(&self, &before) || ep_check_dispatch(&self, &dispatch) ||
             check_bytes(&self, "dispatch", before, counts.out))

@@ -15,7 +15,7 @@ static int open_comm(struct ranks_context *context, uint64_t max_bytes, weft_com
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.heap_max_bytes = max_bytes;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, comm));
+    CHECK_OK(ranks_comm_create(context, &config, comm));
     return 0;
 }
 
@@ -38,12 +38,12 @@ static int write_strips(struct ranks_context *context, weft_comm *comm, void *pt
     const size_t end = strip_begin(context->rank + 1, context->num_ranks, num_words);
     for (int32_t owner = 0; owner < context->num_ranks; owner++) {
         uint64_t *copy = weft_heap_ptr(comm, ptr, owner);
-        RANK_CHECK(context, copy != NULL, "rank %d's copy is not mapped", owner);
-        RANK_CHECK(context, (copy == ptr) == (owner == context->rank), "rank %d", owner);
+        CHECK(copy != NULL, "rank %d's copy is not mapped", owner);
+        CHECK((copy == ptr) == (owner == context->rank), "rank %d", owner);
         for (size_t index = begin; index < end; index++)
             words[index] = word_of(context->rank, owner, index);
-        RANK_CHECK_OK(context, weft_memory_copy(comm, copy + begin, words + begin,
-                                                (end - begin) * sizeof *words));
+        CHECK_OK(
+            weft_memory_copy(comm, copy + begin, words + begin, (end - begin) * sizeof *words));
     }
     return 0;
 }
@@ -53,12 +53,12 @@ static int check_strips(struct ranks_context *context, weft_comm *comm, const vo
 {
     size_t num_wrong = 0;
     memset(words, 0, num_words * sizeof *words);
-    RANK_CHECK_OK(context, weft_memory_copy(comm, words, ptr, num_words * sizeof *words));
+    CHECK_OK(weft_memory_copy(comm, words, ptr, num_words * sizeof *words));
     for (int32_t rank = 0; rank < context->num_ranks; rank++)
         for (size_t index = strip_begin(rank, context->num_ranks, num_words);
              index < strip_begin(rank + 1, context->num_ranks, num_words); index++)
             num_wrong += words[index] != word_of(rank, context->rank, index);
-    RANK_CHECK(context, num_wrong == 0, "%zu of %zu words are wrong", num_wrong, num_words);
+    CHECK(num_wrong == 0, "%zu of %zu words are wrong", num_wrong, num_words);
     return 0;
 }
 
@@ -69,11 +69,11 @@ static int write_all_check_own(struct ranks_context *context, weft_comm *comm, v
     uint64_t *words = tests_alloc(num_words * sizeof *words);
     if (write_strips(context, comm, ptr, words, num_words) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    CHECK_OK(weft_host_barrier(comm));
     if (check_strips(context, comm, ptr, words, num_words) != 0)
         return 1;
     tests_free(words);
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    CHECK_OK(weft_host_barrier(comm));
     return 0;
 }
 
@@ -83,7 +83,7 @@ static int share_memory(struct ranks_context *context)
     void *early, *words;
     if (open_comm(context, 0, &comm) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_heap_alloc(comm, 4096, &early));
+    CHECK_OK(weft_heap_alloc(comm, 4096, &early));
     char *addresses[MAX_RANKS];
     for (int32_t rank = 0; rank < context->num_ranks; rank++)
         addresses[rank] = weft_heap_ptr(comm, early, rank);
@@ -92,17 +92,16 @@ static int share_memory(struct ranks_context *context)
     /* Larger than what was committed: the heap grows, and nothing moves. */
     static const size_t sizes[] = {100, 3 << 20, 1, 6 << 20};
     for (size_t index = 0; index < sizeof(sizes) / sizeof(sizes[0]); index++) {
-        RANK_CHECK_OK(context, weft_heap_alloc(comm, sizes[index], &words));
-        RANK_CHECK(context, (uintptr_t)words % ALIGNMENT == 0, "%p is not aligned", words);
+        CHECK_OK(weft_heap_alloc(comm, sizes[index], &words));
+        CHECK((uintptr_t)words % ALIGNMENT == 0, "%p is not aligned", words);
         if (write_all_check_own(context, comm, words, sizes[index] / sizeof(uint64_t)) != 0)
             return 1;
     }
     for (int32_t rank = 0; rank < context->num_ranks; rank++)
-        RANK_CHECK(context, weft_heap_ptr(comm, early, rank) == addresses[rank], "rank %d moved",
-                   rank);
+        CHECK(weft_heap_ptr(comm, early, rank) == addresses[rank], "rank %d moved", rank);
     if (write_all_check_own(context, comm, early, 4096 / sizeof(uint64_t)) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -121,26 +120,24 @@ TEST_IN_BOTH_MODES(nodes_map_their_own_memory_alone, 4)
     void *words;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.num_nodes = 2;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
-    RANK_CHECK_OK(context, weft_heap_alloc(comm, 8000, &words));
-    RANK_CHECK_OK(context, weft_heap_grow(comm, 8 << 20));
+    CHECK_OK(ranks_comm_create(context, &config, &comm));
+    CHECK_OK(weft_heap_alloc(comm, 8000, &words));
+    CHECK_OK(weft_heap_grow(comm, 8 << 20));
     for (int32_t rank = 0; rank < context->num_ranks; rank++) {
         const int is_mapped = weft_heap_ptr(comm, words, rank) != NULL;
         const int is_neighbour = weft_comm_node(comm, rank) == weft_comm_node(comm, context->rank);
-        RANK_CHECK(context, is_mapped == is_neighbour, "rank %d's memory is%s mapped", rank,
-                   is_mapped ? "" : " not");
+        CHECK(is_mapped == is_neighbour, "rank %d's memory is%s mapped", rank,
+              is_mapped ? "" : " not");
     }
     weft_comm *node;
-    RANK_CHECK_OK(context,
-                  weft_comm_split(comm, weft_comm_node(comm, context->rank), 0, NULL, &node));
+    CHECK_OK(weft_comm_split(comm, weft_comm_node(comm, context->rank), 0, NULL, &node));
     struct ranks_context of_node = *context;
     of_node.num_ranks = 2;
     of_node.rank = context->rank % 2;
-    RANK_CHECK_OK(context, weft_heap_alloc(node, 8000, &words));
-    RANK_CHECK(context, write_all_check_own(&of_node, node, words, 1000) == 0, "%.900s",
-               of_node.failure);
-    RANK_CHECK_OK(context, weft_comm_destroy(node));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_heap_alloc(node, 8000, &words));
+    CHECK(write_all_check_own(&of_node, node, words, 1000) == 0, "%.900s", context->failure);
+    CHECK_OK(weft_comm_destroy(node));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -154,45 +151,42 @@ TEST_IN_BOTH_MODES(what_is_freed_can_be_had_again, 3)
     void *ptr = context;
     if (open_comm(context, 0, &comm) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_heap_query(comm, &before));
-    RANK_CHECK(context, before.committed_bytes >= 1 << 20, "the heap is too small at first");
-    RANK_CHECK(context, before.page_bytes >= 4096, "pages of %lu bytes",
-               (unsigned long)before.page_bytes);
+    CHECK_OK(weft_heap_query(comm, &before));
+    CHECK(before.committed_bytes >= 1 << 20, "the heap is too small at first");
+    CHECK(before.page_bytes >= 4096, "pages of %lu bytes", (unsigned long)before.page_bytes);
     for (int index = 0; index < NUM_BLOCKS; index++) {
         random = random * 1664525u + 1013904223u;
-        RANK_CHECK_OK(context, weft_heap_alloc(comm, 1 + random % 9000, &ptr));
+        CHECK_OK(weft_heap_alloc(comm, 1 + random % 9000, &ptr));
         blocks[index] = ptr;
     }
     for (int index = 0; index < NUM_BLOCKS; index++) {
         int victim = index * 7 % NUM_BLOCKS;
-        RANK_CHECK_OK(context, weft_heap_free(comm, blocks[victim]));
-        RANK_CHECK_ERROR(context, weft_heap_free(comm, blocks[victim]), WEFT_ERROR_INVALID_ARGUMENT,
-                         "ptr is");
+        CHECK_OK(weft_heap_free(comm, blocks[victim]));
+        CHECK_ERROR(weft_heap_free(comm, blocks[victim]), WEFT_ERROR_INVALID_ARGUMENT, "ptr is");
     }
-    RANK_CHECK_OK(context, weft_heap_query(comm, &info));
-    RANK_CHECK(context, info.used_bytes == before.used_bytes, "%lu bytes are still in use",
-               (unsigned long)info.used_bytes);
-    RANK_CHECK(context, info.largest_free_bytes + info.used_bytes == info.committed_bytes,
-               "the free memory is in pieces: %lu", (unsigned long)info.largest_free_bytes);
-    RANK_CHECK_OK(context, weft_heap_alloc(comm, 0, &ptr));
-    RANK_CHECK(context, ptr == NULL, "0 bytes are at %p", ptr);
-    RANK_CHECK_OK(context, weft_heap_free(comm, NULL));
-    RANK_CHECK_ERROR(context, weft_heap_free(comm, &random), WEFT_ERROR_INVALID_ARGUMENT, "ptr");
-    RANK_CHECK_ERROR(context, weft_heap_free(comm, blocks[0] + ALIGNMENT),
-                     WEFT_ERROR_INVALID_ARGUMENT, "ptr");
-    RANK_CHECK(context, weft_heap_ptr(comm, &random, 0) == NULL, "the stack is in the heap");
-    RANK_CHECK(context, weft_heap_ptr(comm, NULL, 0) == NULL, "NULL is in the heap");
-    RANK_CHECK(context, weft_heap_ptr(comm, blocks[0], context->num_ranks) == NULL, "no such rank");
-    RANK_CHECK(context, weft_heap_ptr(comm, blocks[0], -1) == NULL, "no such rank");
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_heap_query(comm, &info));
+    CHECK(info.used_bytes == before.used_bytes, "%lu bytes are still in use",
+          (unsigned long)info.used_bytes);
+    CHECK(info.largest_free_bytes + info.used_bytes == info.committed_bytes,
+          "the free memory is in pieces: %lu", (unsigned long)info.largest_free_bytes);
+    CHECK_OK(weft_heap_alloc(comm, 0, &ptr));
+    CHECK(ptr == NULL, "0 bytes are at %p", ptr);
+    CHECK_OK(weft_heap_free(comm, NULL));
+    CHECK_ERROR(weft_heap_free(comm, &random), WEFT_ERROR_INVALID_ARGUMENT, "ptr");
+    CHECK_ERROR(weft_heap_free(comm, blocks[0] + ALIGNMENT), WEFT_ERROR_INVALID_ARGUMENT, "ptr");
+    CHECK(weft_heap_ptr(comm, &random, 0) == NULL, "the stack is in the heap");
+    CHECK(weft_heap_ptr(comm, NULL, 0) == NULL, "NULL is in the heap");
+    CHECK(weft_heap_ptr(comm, blocks[0], context->num_ranks) == NULL, "no such rank");
+    CHECK(weft_heap_ptr(comm, blocks[0], -1) == NULL, "no such rank");
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
 /* To the last byte. */
-static int write_bytes(struct ranks_context *context, weft_comm *comm, void *ptr, size_t num_bytes)
+static int write_bytes(weft_comm *comm, void *ptr, size_t num_bytes)
 {
     char *content = tests_alloc(num_bytes);
-    RANK_CHECK_OK(context, weft_memory_copy(comm, ptr, content, num_bytes));
+    CHECK_OK(weft_memory_copy(comm, ptr, content, num_bytes));
     tests_free(content);
     return 0;
 }
@@ -206,15 +200,14 @@ TEST_IN_BOTH_MODES(heaps_grow_by_doubling, 2)
     if (open_comm(context, 0, &comm) != 0)
         return 1;
     for (int i = 0; i < 4; i++) {
-        RANK_CHECK_OK(context, weft_heap_query(comm, &before));
-        RANK_CHECK_OK(context, weft_heap_alloc(comm, before.largest_free_bytes + 1, &ptr));
-        RANK_CHECK_OK(context, weft_heap_query(comm, &after));
-        RANK_CHECK(context, after.committed_bytes >= 2 * before.committed_bytes,
-                   "from %lu bytes to %lu", (unsigned long)before.committed_bytes,
-                   (unsigned long)after.committed_bytes);
-        RANK_CHECK_OK(context, weft_heap_free(comm, ptr));
+        CHECK_OK(weft_heap_query(comm, &before));
+        CHECK_OK(weft_heap_alloc(comm, before.largest_free_bytes + 1, &ptr));
+        CHECK_OK(weft_heap_query(comm, &after));
+        CHECK(after.committed_bytes >= 2 * before.committed_bytes, "from %lu bytes to %lu",
+              (unsigned long)before.committed_bytes, (unsigned long)after.committed_bytes);
+        CHECK_OK(weft_heap_free(comm, ptr));
     }
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -226,37 +219,34 @@ TEST_IN_BOTH_MODES(heaps_grow_to_their_limit, 3)
     const uint64_t max_bytes = 16 << 20;
     if (open_comm(context, max_bytes, &comm) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_heap_grow(comm, (5 << 20) + 1));
-    RANK_CHECK_OK(context, weft_heap_query(comm, &before));
-    RANK_CHECK(context, before.max_bytes >= max_bytes, "max_bytes is %lu",
-               (unsigned long)before.max_bytes);
-    RANK_CHECK(context, before.committed_bytes > 5 << 20, "%lu bytes",
-               (unsigned long)before.committed_bytes);
-    RANK_CHECK_OK(context, weft_heap_grow(comm, 100));
-    RANK_CHECK_OK(context, weft_heap_alloc(comm, before.largest_free_bytes, &ptr));
-    RANK_CHECK_OK(context, weft_heap_query(comm, &info));
-    RANK_CHECK(context, info.committed_bytes == before.committed_bytes, "it grew without need");
-    RANK_CHECK(context, info.largest_free_bytes == 0, "%lu bytes are free",
-               (unsigned long)info.largest_free_bytes);
-    if (write_bytes(context, comm, ptr, before.largest_free_bytes) != 0)
+    CHECK_OK(weft_heap_grow(comm, (5 << 20) + 1));
+    CHECK_OK(weft_heap_query(comm, &before));
+    CHECK(before.max_bytes >= max_bytes, "max_bytes is %lu", (unsigned long)before.max_bytes);
+    CHECK(before.committed_bytes > 5 << 20, "%lu bytes", (unsigned long)before.committed_bytes);
+    CHECK_OK(weft_heap_grow(comm, 100));
+    CHECK_OK(weft_heap_alloc(comm, before.largest_free_bytes, &ptr));
+    CHECK_OK(weft_heap_query(comm, &info));
+    CHECK(info.committed_bytes == before.committed_bytes, "it grew without need");
+    CHECK(info.largest_free_bytes == 0, "%lu bytes are free",
+          (unsigned long)info.largest_free_bytes);
+    if (write_bytes(comm, ptr, before.largest_free_bytes) != 0)
         return 1;
 
-    RANK_CHECK_ERROR(context, weft_heap_alloc(comm, before.max_bytes, &rest),
-                     WEFT_ERROR_OUT_OF_MEMORY, "heap_max_bytes is");
-    RANK_CHECK_ERROR(context, weft_heap_alloc(comm, SIZE_MAX, &rest), WEFT_ERROR_OUT_OF_MEMORY,
-                     "heap_max_bytes is");
-    RANK_CHECK_ERROR(context, weft_heap_grow(comm, before.max_bytes + 1), WEFT_ERROR_OUT_OF_MEMORY,
-                     "heap_max_bytes is");
+    CHECK_ERROR(weft_heap_alloc(comm, before.max_bytes, &rest), WEFT_ERROR_OUT_OF_MEMORY,
+                "heap_max_bytes is");
+    CHECK_ERROR(weft_heap_alloc(comm, SIZE_MAX, &rest), WEFT_ERROR_OUT_OF_MEMORY,
+                "heap_max_bytes is");
+    CHECK_ERROR(weft_heap_grow(comm, before.max_bytes + 1), WEFT_ERROR_OUT_OF_MEMORY,
+                "heap_max_bytes is");
     /* All that is left, to the last byte. */
-    RANK_CHECK_OK(context, weft_heap_grow(comm, before.max_bytes));
-    RANK_CHECK_OK(context, weft_heap_query(comm, &info));
-    RANK_CHECK(context, info.committed_bytes == info.max_bytes, "%lu bytes",
-               (unsigned long)info.committed_bytes);
-    RANK_CHECK_OK(context, weft_heap_alloc(comm, info.largest_free_bytes, &rest));
-    if (write_bytes(context, comm, rest, info.largest_free_bytes) != 0)
+    CHECK_OK(weft_heap_grow(comm, before.max_bytes));
+    CHECK_OK(weft_heap_query(comm, &info));
+    CHECK(info.committed_bytes == info.max_bytes, "%lu bytes", (unsigned long)info.committed_bytes);
+    CHECK_OK(weft_heap_alloc(comm, info.largest_free_bytes, &rest));
+    if (write_bytes(comm, rest, info.largest_free_bytes) != 0)
         return 1;
-    RANK_CHECK_ERROR(context, weft_heap_alloc(comm, 1, &rest), WEFT_ERROR_OUT_OF_MEMORY, "heap");
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_ERROR(weft_heap_alloc(comm, 1, &rest), WEFT_ERROR_OUT_OF_MEMORY, "heap");
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -271,12 +261,12 @@ TEST_ON_RANKS(lack_of_memory_is_an_error, RANKS_PROCESSES, 2)
     const uint64_t max_bytes = tests_on_cuda() ? UINT64_C(1) << 40 : host_bytes;
     if (open_comm(context, max_bytes, &comm) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_heap_query(comm, &before));
-    RANK_CHECK_ERROR(context, weft_heap_grow(comm, max_bytes), WEFT_ERROR_OUT_OF_MEMORY, "bytes");
-    RANK_CHECK_OK(context, weft_heap_query(comm, &after));
-    RANK_CHECK(context, memcmp(&before, &after, sizeof(before)) == 0, "the heap has changed");
-    RANK_CHECK_OK(context, weft_comm_status(comm, NULL));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_heap_query(comm, &before));
+    CHECK_ERROR(weft_heap_grow(comm, max_bytes), WEFT_ERROR_OUT_OF_MEMORY, "bytes");
+    CHECK_OK(weft_heap_query(comm, &after));
+    CHECK(memcmp(&before, &after, sizeof(before)) == 0, "the heap has changed");
+    CHECK_OK(weft_comm_status(comm, NULL));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -287,24 +277,24 @@ static int disagree(struct ranks_context *context)
     weft_heap_info before = WEFT_INIT(weft_heap_info), after = WEFT_INIT(weft_heap_info);
     if (open_comm(context, 0, &comm) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_heap_query(comm, &before));
-    RANK_CHECK_ERROR(context, weft_heap_alloc(comm, context->rank == 1 ? 5 << 20 : 64, &ptr),
-                     WEFT_ERROR_MISMATCH, "64 on rank 0 and 5242880 on rank 1");
-    RANK_CHECK_ERROR(context, weft_heap_grow(comm, context->rank == 2 ? 0 : 4 << 20),
-                     WEFT_ERROR_MISMATCH, "0 on rank 2");
+    CHECK_OK(weft_heap_query(comm, &before));
+    CHECK_ERROR(weft_heap_alloc(comm, context->rank == 1 ? 5 << 20 : 64, &ptr), WEFT_ERROR_MISMATCH,
+                "64 on rank 0 and 5242880 on rank 1");
+    CHECK_ERROR(weft_heap_grow(comm, context->rank == 2 ? 0 : 4 << 20), WEFT_ERROR_MISMATCH,
+                "0 on rank 2");
     /* Nothing has happened. */
-    RANK_CHECK_OK(context, weft_heap_query(comm, &after));
-    RANK_CHECK(context, memcmp(&before, &after, sizeof(before)) == 0, "the heap has changed");
-    RANK_CHECK_OK(context, weft_heap_alloc(comm, 64, &ptr));
+    CHECK_OK(weft_heap_query(comm, &after));
+    CHECK(memcmp(&before, &after, sizeof(before)) == 0, "the heap has changed");
+    CHECK_OK(weft_heap_alloc(comm, 64, &ptr));
     /* A rank that forgets to free has another heap from then on. */
-    RANK_CHECK_OK(context, weft_heap_alloc(comm, 64, &other));
+    CHECK_OK(weft_heap_alloc(comm, 64, &other));
     if (context->rank != 2)
-        RANK_CHECK_OK(context, weft_heap_free(comm, ptr));
-    RANK_CHECK_ERROR(context, weft_heap_alloc(comm, 64, &other), WEFT_ERROR_MISMATCH, "rank 2");
+        CHECK_OK(weft_heap_free(comm, ptr));
+    CHECK_ERROR(weft_heap_alloc(comm, 64, &other), WEFT_ERROR_MISMATCH, "rank 2");
     if (context->rank == 2)
-        RANK_CHECK_OK(context, weft_heap_free(comm, ptr));
-    RANK_CHECK_OK(context, weft_heap_alloc(comm, 64, &other));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+        CHECK_OK(weft_heap_free(comm, ptr));
+    CHECK_OK(weft_heap_alloc(comm, 64, &other));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -313,8 +303,8 @@ static int disagree_on_the_heap(struct ranks_context *context)
     weft_comm *comm;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.heap_bytes = context->rank == 2 ? 1 << 20 : 2 << 20;
-    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_MISMATCH,
-                     "heap_bytes is 2097152 on rank 0 and 1048576 on rank 2");
+    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_MISMATCH,
+                "heap_bytes is 2097152 on rank 0 and 1048576 on rank 2");
     return 0;
 }
 
@@ -334,36 +324,35 @@ TEST_IN_BOTH_MODES(arenas_are_each_ranks_own, 4)
     void *blocks[NUM_BLOCKS], *ptr = context;
     if (open_comm(context, 0, &comm) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_arena_create(comm, ARENA_BYTES, &arena));
+    CHECK_OK(weft_arena_create(comm, ARENA_BYTES, &arena));
     /* Each rank for itself, another number of blocks, in another order. */
     for (int round = 0; round <= context->rank; round++) {
         for (int index = 0; index < NUM_BLOCKS; index++) {
-            RANK_CHECK_OK(context, weft_arena_alloc(arena, (size_t)(1 + index), &blocks[index]));
-            RANK_CHECK(context, (uintptr_t)blocks[index] % ALIGNMENT == 0, "%p", blocks[index]);
-            RANK_CHECK(context, weft_heap_ptr(comm, blocks[index], 0) != NULL, "not in the heap");
+            CHECK_OK(weft_arena_alloc(arena, (size_t)(1 + index), &blocks[index]));
+            CHECK((uintptr_t)blocks[index] % ALIGNMENT == 0, "%p", blocks[index]);
+            CHECK(weft_heap_ptr(comm, blocks[index], 0) != NULL, "not in the heap");
         }
-        RANK_CHECK_ERROR(context, weft_arena_alloc(arena, 1, &ptr), WEFT_ERROR_OUT_OF_MEMORY,
-                         "has 0 of its 4096 bytes");
-        RANK_CHECK_OK(context, weft_arena_free(arena, blocks[3]));
-        RANK_CHECK_OK(context, weft_arena_free(arena, blocks[5]));
-        RANK_CHECK_ERROR(context, weft_arena_alloc(arena, 2 * ALIGNMENT, &ptr),
-                         WEFT_ERROR_OUT_OF_MEMORY, "has 512 of its");
-        RANK_CHECK_OK(context, weft_arena_free(arena, blocks[4]));
-        RANK_CHECK_OK(context, weft_arena_alloc(arena, 3 * ALIGNMENT, &ptr));
-        RANK_CHECK(context, ptr == blocks[3], "not the gap");
-        RANK_CHECK_ERROR(context, weft_arena_free(arena, blocks[4]), WEFT_ERROR_INVALID_ARGUMENT,
-                         "ptr is");
-        RANK_CHECK_OK(context, weft_arena_reset(arena));
+        CHECK_ERROR(weft_arena_alloc(arena, 1, &ptr), WEFT_ERROR_OUT_OF_MEMORY,
+                    "has 0 of its 4096 bytes");
+        CHECK_OK(weft_arena_free(arena, blocks[3]));
+        CHECK_OK(weft_arena_free(arena, blocks[5]));
+        CHECK_ERROR(weft_arena_alloc(arena, 2 * ALIGNMENT, &ptr), WEFT_ERROR_OUT_OF_MEMORY,
+                    "has 512 of its");
+        CHECK_OK(weft_arena_free(arena, blocks[4]));
+        CHECK_OK(weft_arena_alloc(arena, 3 * ALIGNMENT, &ptr));
+        CHECK(ptr == blocks[3], "not the gap");
+        CHECK_ERROR(weft_arena_free(arena, blocks[4]), WEFT_ERROR_INVALID_ARGUMENT, "ptr is");
+        CHECK_OK(weft_arena_reset(arena));
     }
-    RANK_CHECK_OK(context, weft_arena_alloc(arena, ARENA_BYTES, &ptr));
-    RANK_CHECK_OK(context, weft_arena_free(arena, NULL));
-    RANK_CHECK_OK(context, weft_arena_alloc(arena, 0, &ptr));
-    RANK_CHECK(context, ptr == NULL, "0 bytes are at %p", ptr);
-    RANK_CHECK_OK(context, weft_arena_destroy(arena));
-    RANK_CHECK_OK(context, weft_arena_create(comm, 0, &arena));
-    RANK_CHECK_ERROR(context, weft_arena_alloc(arena, 1, &ptr), WEFT_ERROR_OUT_OF_MEMORY, "bytes");
-    RANK_CHECK_OK(context, weft_arena_destroy(arena));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_arena_alloc(arena, ARENA_BYTES, &ptr));
+    CHECK_OK(weft_arena_free(arena, NULL));
+    CHECK_OK(weft_arena_alloc(arena, 0, &ptr));
+    CHECK(ptr == NULL, "0 bytes are at %p", ptr);
+    CHECK_OK(weft_arena_destroy(arena));
+    CHECK_OK(weft_arena_create(comm, 0, &arena));
+    CHECK_ERROR(weft_arena_alloc(arena, 1, &ptr), WEFT_ERROR_OUT_OF_MEMORY, "bytes");
+    CHECK_OK(weft_arena_destroy(arena));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

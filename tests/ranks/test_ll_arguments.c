@@ -20,7 +20,7 @@ struct scene {
     int32_t *numbers; /* what dispatch counts */
 };
 
-#define REFUSED(call, text) RANK_CHECK_ERROR(context, call, WEFT_ERROR_INVALID_ARGUMENT, text)
+#define REFUSED(call, text) CHECK_ERROR(call, WEFT_ERROR_INVALID_ARGUMENT, text)
 
 static weft_ll_config config_of(weft_ll_layout layout)
 {
@@ -52,21 +52,21 @@ static int open_scene(struct ranks_context *context, struct scene *scene)
     ep_config.num_experts = EXPERTS;
     ep_config.max_topk = TOPK;
     by_expert.answer = WEFT_LL_ANSWER_ROWS;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &scene->comm));
-    RANK_CHECK_OK(context, weft_stream_create(scene->comm, &scene->stream));
-    RANK_CHECK_OK(context, weft_ep_create(scene->comm, &ep_config, &scene->ep));
-    RANK_CHECK_OK(context, weft_ll_create(scene->ep, &by_rank, &scene->by_rank));
-    RANK_CHECK_OK(context, weft_ll_create(scene->ep, &by_expert, &scene->by_expert));
+    CHECK_OK(ranks_comm_create(context, NULL, &scene->comm));
+    CHECK_OK(weft_stream_create(scene->comm, &scene->stream));
+    CHECK_OK(weft_ep_create(scene->comm, &ep_config, &scene->ep));
+    CHECK_OK(weft_ll_create(scene->ep, &by_rank, &scene->by_rank));
+    CHECK_OK(weft_ll_create(scene->ep, &by_expert, &scene->by_expert));
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
-        RANK_CHECK_OK(context, weft_memory_alloc(scene->comm, blocks[i].bytes, blocks[i].at));
+        CHECK_OK(weft_memory_alloc(scene->comm, blocks[i].bytes, blocks[i].at));
     return 0;
 }
 
-static int close_scene(struct ranks_context *context, struct scene *scene)
+static int close_scene(struct scene *scene)
 {
-    RANK_CHECK_OK(context, weft_stream_synchronize(scene->stream));
-    RANK_CHECK_OK(context, weft_comm_destroy(scene->comm));
-    RANK_CHECK_OK(context, weft_stream_destroy(scene->stream));
+    CHECK_OK(weft_stream_synchronize(scene->stream));
+    CHECK_OK(weft_comm_destroy(scene->comm));
+    CHECK_OK(weft_stream_destroy(scene->stream));
     return 0;
 }
 
@@ -135,8 +135,7 @@ static weft_ll_config quantised_config(weft_ll_layout layout)
 
 /* ---------------------------------------------------------------- configurations */
 
-static int refuse_config(struct ranks_context *context, const struct scene *scene,
-                         const weft_ll_config *config, const char *text)
+static int refuse_config(const struct scene *scene, const weft_ll_config *config, const char *text)
 {
     weft_ll_sizes sizes = WEFT_INIT(weft_ll_sizes);
     weft_ll *ll;
@@ -153,7 +152,7 @@ static int refuse_config(struct ranks_context *context, const struct scene *scen
     do {                                                                                           \
         weft_ll_config config = right;                                                             \
         config.field = value;                                                                      \
-        if (refuse_config(context, &scene, &config, text))                                         \
+        if (refuse_config(&scene, &config, text))                                                  \
             return 1;                                                                              \
     } while (0)
 
@@ -174,9 +173,9 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, NUM_RANKS)
     /* By expert, rows are counted in 32 bits. */
     weft_ep_config many = WEFT_INIT(weft_ep_config);
     many.num_experts = 100000;
-    RANK_CHECK_OK(context, weft_ep_create(scene.comm, &many, &scene.ep));
+    CHECK_OK(weft_ep_create(scene.comm, &many, &scene.ep));
     CONFIG_REFUSED(WEFT_LL_BY_EXPERT, max_tokens, 30000, "max_tokens");
-    return close_scene(context, &scene);
+    return close_scene(&scene);
 }
 
 #define DISAGREEMENT(layout, field, value, name)                                                   \
@@ -186,8 +185,8 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, NUM_RANKS)
         weft_ll_config config = common;                                                            \
         if (context->rank == 1)                                                                    \
             config.field = value;                                                                  \
-        RANK_CHECK_ERROR(context, weft_ll_create(scene.ep, &config, &ll), WEFT_ERROR_MISMATCH,     \
-                         "ranks disagree on " name ":");                                           \
+        CHECK_ERROR(weft_ll_create(scene.ep, &config, &ll), WEFT_ERROR_MISMATCH,                   \
+                    "ranks disagree on " name ":");                                                \
     } while (0)
 
 TEST_ON_RANKS(ranks_that_disagree_are_told_on_what, RANKS_THREADS, NUM_RANKS)
@@ -216,16 +215,16 @@ TEST_ON_RANKS(ranks_that_disagree_are_told_on_what, RANKS_THREADS, NUM_RANKS)
     CONFIGS_DISAGREE(masked, missing_ms, 301, "missing_ms");
     CONFIGS_DISAGREE(masked, missing_ms, 0, "missing_ms");
     weft_ll_config config = config_of(context->rank == 0 ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT);
-    RANK_CHECK_ERROR(context, weft_ll_create(scene.ep, &config, &ll), WEFT_ERROR_MISMATCH,
-                     "ranks disagree on layout:");
+    CHECK_ERROR(weft_ll_create(scene.ep, &config, &ll), WEFT_ERROR_MISMATCH,
+                "ranks disagree on layout:");
     /* What each rank may have as it likes. */
     config = config_of(WEFT_LL_BY_RANK);
     config.num_blocks = 1 + context->rank;
     config.num_warps = 2 - context->rank;
-    RANK_CHECK_OK(context, weft_ll_create(scene.ep, &config, &ll));
-    RANK_CHECK_OK(context, dispatch(&scene, ll, WEFT_LL_SEND_AND_RECEIVE));
-    RANK_CHECK_OK(context, combine(&scene, ll, WEFT_LL_SEND_AND_RECEIVE, 0));
-    return close_scene(context, &scene);
+    CHECK_OK(weft_ll_create(scene.ep, &config, &ll));
+    CHECK_OK(dispatch(&scene, ll, WEFT_LL_SEND_AND_RECEIVE));
+    CHECK_OK(combine(&scene, ll, WEFT_LL_SEND_AND_RECEIVE, 0));
+    return close_scene(&scene);
 }
 
 /* The heap has grown by what was told, but for the ends of its blocks. */
@@ -243,28 +242,26 @@ TEST_ON_RANKS(sizes_are_those_of_the_memory_in_use, RANKS_THREADS, NUM_RANKS)
         config.num_results = 1 + i / 2 % 2;
         config.on_missing = i < 4 ? WEFT_LL_FAIL : WEFT_LL_MASK;
         config.max_tokens = 100 + i;
-        RANK_CHECK_OK(context, weft_ll_query_sizes(scene.ep, &config, &sizes));
-        RANK_CHECK_OK(context, weft_heap_query(scene.comm, &before));
-        RANK_CHECK_OK(context, weft_ll_create(scene.ep, &config, &ll));
-        RANK_CHECK_OK(context, weft_heap_query(scene.comm, &after));
+        CHECK_OK(weft_ll_query_sizes(scene.ep, &config, &sizes));
+        CHECK_OK(weft_heap_query(scene.comm, &before));
+        CHECK_OK(weft_ll_create(scene.ep, &config, &ll));
+        CHECK_OK(weft_heap_query(scene.comm, &after));
         const uint64_t grown = after.used_bytes - before.used_bytes;
-        RANK_CHECK(context, grown >= sizes.heap_bytes && grown < sizes.heap_bytes + HEAP_BLOCK,
-                   "%llu bytes of the heap, not %llu", (unsigned long long)grown,
-                   (unsigned long long)sizes.heap_bytes);
+        CHECK(grown >= sizes.heap_bytes && grown < sizes.heap_bytes + HEAP_BLOCK,
+              "%llu bytes of the heap, not %llu", (unsigned long long)grown,
+              (unsigned long long)sizes.heap_bytes);
         const int is_by_expert = config.layout == WEFT_LL_BY_EXPERT;
-        RANK_CHECK(context,
-                   sizes.num_local_experts == LOCAL_EXPERTS &&
-                       sizes.expert_capacity == (is_by_expert ? CAPACITY : 0) &&
-                       sizes.rows_bytes ==
-                           (is_by_expert ? LOCAL_EXPERTS * CAPACITY * HIDDEN * 4u : 0u),
-                   "%d experts, %d rows each, %llu bytes", sizes.num_local_experts,
-                   sizes.expert_capacity, (unsigned long long)sizes.rows_bytes);
-        RANK_CHECK_OK(context, weft_ll_destroy(ll));
-        RANK_CHECK_OK(context, weft_heap_query(scene.comm, &after));
-        RANK_CHECK(context, after.used_bytes == before.used_bytes, "%llu bytes are left",
-                   (unsigned long long)(after.used_bytes - before.used_bytes));
+        CHECK(sizes.num_local_experts == LOCAL_EXPERTS &&
+                  sizes.expert_capacity == (is_by_expert ? CAPACITY : 0) &&
+                  sizes.rows_bytes == (is_by_expert ? LOCAL_EXPERTS * CAPACITY * HIDDEN * 4u : 0u),
+              "%d experts, %d rows each, %llu bytes", sizes.num_local_experts,
+              sizes.expert_capacity, (unsigned long long)sizes.rows_bytes);
+        CHECK_OK(weft_ll_destroy(ll));
+        CHECK_OK(weft_heap_query(scene.comm, &after));
+        CHECK(after.used_bytes == before.used_bytes, "%llu bytes are left",
+              (unsigned long long)(after.used_bytes - before.used_bytes));
     }
-    return close_scene(context, &scene);
+    return close_scene(&scene);
 }
 
 /* ---------------------------------------------------------------- masks */
@@ -278,7 +275,7 @@ TEST_ON_RANKS(arguments_of_masks_are_refused, RANKS_THREADS, NUM_RANKS)
         return 1;
     ll = scene.by_rank;
     config.on_missing = WEFT_LL_MASK;
-    RANK_CHECK_OK(context, weft_ll_create(scene.ep, &config, &masked));
+    CHECK_OK(weft_ll_create(scene.ep, &config, &masked));
     REFUSED(weft_ll_mask(ll, scene.numbers, scene.stream), "on_missing is WEFT_LL_FAIL");
     REFUSED(weft_ll_query_mask(ll, scene.numbers, scene.stream), "on_missing is WEFT_LL_FAIL");
     REFUSED(weft_ll_unmask(ll, scene.numbers, 1, scene.stream), "on_missing is WEFT_LL_FAIL");
@@ -288,7 +285,7 @@ TEST_ON_RANKS(arguments_of_masks_are_refused, RANKS_THREADS, NUM_RANKS)
     REFUSED(weft_ll_query_mask(masked, NULL, scene.stream), "mask is");
     REFUSED(weft_ll_unmask(masked, NULL, 1, scene.stream), "mask is");
     REFUSED(weft_ll_unmask(masked, scene.numbers, 0, scene.stream), "epoch is 0");
-    RANK_CHECK_OK(context, weft_ll_unmask(masked, scene.numbers, 5, scene.stream));
+    CHECK_OK(weft_ll_unmask(masked, scene.numbers, 5, scene.stream));
     REFUSED(weft_ll_unmask(masked, scene.numbers, 5, scene.stream), "epoch is 5");
     weft_ll_dispatch_args args = dispatch_args(&scene, ll, WEFT_LL_SEND_AND_RECEIVE);
     args.missing_ranks = scene.numbers + 900;
@@ -296,7 +293,7 @@ TEST_ON_RANKS(arguments_of_masks_are_refused, RANKS_THREADS, NUM_RANKS)
     args = dispatch_args(&scene, masked, WEFT_LL_SEND);
     args.missing_ranks = scene.numbers + 900;
     REFUSED(weft_ll_dispatch(masked, &args, scene.stream), "missing_ranks");
-    return close_scene(context, &scene);
+    return close_scene(&scene);
 }
 
 /* ---------------------------------------------------------------- arguments of dispatch */
@@ -326,15 +323,15 @@ TEST_ON_RANKS(arguments_of_dispatch_are_refused, RANKS_THREADS, NUM_RANKS)
     DISPATCH_REFUSED(by_rank, WEFT_LL_SEND_AND_RECEIVE, total_rows_per_expert, scene.numbers + 99,
                      "total_rows_per_expert");
     DISPATCH_REFUSED(by_expert, WEFT_LL_SEND, rows, scene.rows, "rows");
-    RANK_CHECK_OK(context, dispatch(&scene, by_expert, WEFT_LL_SEND));
+    CHECK_OK(dispatch(&scene, by_expert, WEFT_LL_SEND));
     DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, num_tokens, 1, "num_tokens");
     DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, x, scene.x, "x is");
     DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, topk_idx, scene.topk_idx, "topk_idx");
     DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, topk_weights, scene.weights, "topk_weights");
     DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, index_type, WEFT_INT32, "index_type");
     DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, rows, NULL, "rows");
-    RANK_CHECK_OK(context, dispatch(&scene, by_expert, WEFT_LL_RECEIVE));
-    return close_scene(context, &scene);
+    CHECK_OK(dispatch(&scene, by_expert, WEFT_LL_RECEIVE));
+    return close_scene(&scene);
 }
 
 /* Scales where rows have some, and by expert. */
@@ -350,7 +347,7 @@ TEST_ON_RANKS(arguments_for_scales_are_refused, RANKS_THREADS, NUM_RANKS)
     DISPATCH_REFUSED(plain, WEFT_LL_SEND_AND_RECEIVE, scale_column_bytes, 4 * CAPACITY,
                      "scale_column_bytes");
     DISPATCH_REFUSED(scene.by_rank, WEFT_LL_SEND_AND_RECEIVE, scales, scales, "scales");
-    RANK_CHECK_OK(context, weft_ll_create(scene.ep, &config, &quantised));
+    CHECK_OK(weft_ll_create(scene.ep, &config, &quantised));
     scene.by_expert = quantised;
     DISPATCH_REFUSED(quantised, WEFT_LL_SEND_AND_RECEIVE, scales, NULL, "scales");
     DISPATCH_REFUSED(quantised, WEFT_LL_SEND_AND_RECEIVE, scales, scene.rows, "scales");
@@ -366,9 +363,9 @@ TEST_ON_RANKS(arguments_for_scales_are_refused, RANKS_THREADS, NUM_RANKS)
     args.scale_column_bytes = UINT64_MAX - 3;
     REFUSED(weft_ll_dispatch(quantised, &args, scene.stream), "scale_column_bytes");
     args.scale_column_bytes = 4 * CAPACITY;
-    RANK_CHECK_OK(context, weft_ll_dispatch(quantised, &args, scene.stream));
-    RANK_CHECK_OK(context, combine(&scene, quantised, WEFT_LL_SEND_AND_RECEIVE, 0));
-    return close_scene(context, &scene);
+    CHECK_OK(weft_ll_dispatch(quantised, &args, scene.stream));
+    CHECK_OK(combine(&scene, quantised, WEFT_LL_SEND_AND_RECEIVE, 0));
+    return close_scene(&scene);
 }
 
 /* ---------------------------------------------------------------- arguments of combine */
@@ -381,8 +378,8 @@ TEST_ON_RANKS(answers_in_slots_end_their_result, RANKS_THREADS, NUM_RANKS)
     if (open_scene(context, &scene))
         return 1;
     config.answer = WEFT_LL_ANSWER_IN_SLOTS;
-    RANK_CHECK_OK(context, weft_ll_create(scene.ep, &config, &in_slots));
-    RANK_CHECK_OK(context, dispatch(&scene, in_slots, WEFT_LL_SEND_AND_RECEIVE));
+    CHECK_OK(weft_ll_create(scene.ep, &config, &in_slots));
+    CHECK_OK(dispatch(&scene, in_slots, WEFT_LL_SEND_AND_RECEIVE));
     weft_ll_combine_args args = combine_args(&scene, in_slots, WEFT_LL_SEND_AND_RECEIVE);
     args.keep = 1;
     REFUSED(weft_ll_combine(in_slots, &args, scene.stream), "keep");
@@ -391,8 +388,8 @@ TEST_ON_RANKS(answers_in_slots_end_their_result, RANKS_THREADS, NUM_RANKS)
     args.x_stride_bytes = sizeof(float) * HIDDEN;
     REFUSED(weft_ll_combine(in_slots, &args, scene.stream), "x_stride_bytes");
     args.x_stride_bytes = 0;
-    RANK_CHECK_OK(context, weft_ll_combine(in_slots, &args, scene.stream));
-    return close_scene(context, &scene);
+    CHECK_OK(weft_ll_combine(in_slots, &args, scene.stream));
+    return close_scene(&scene);
 }
 
 #define COMBINE_REFUSED(ll, phases, field, value, text)                                            \
@@ -409,28 +406,27 @@ TEST_ON_RANKS(arguments_of_combine_are_refused, RANKS_THREADS, NUM_RANKS)
     if (open_scene(context, &scene))
         return 1;
     weft_ll *by_rank = scene.by_rank, *by_expert = scene.by_expert;
-    RANK_CHECK_OK(context, dispatch(&scene, by_rank, WEFT_LL_SEND_AND_RECEIVE));
-    RANK_CHECK_OK(context, dispatch(&scene, by_expert, WEFT_LL_SEND_AND_RECEIVE));
+    CHECK_OK(dispatch(&scene, by_rank, WEFT_LL_SEND_AND_RECEIVE));
+    CHECK_OK(dispatch(&scene, by_expert, WEFT_LL_SEND_AND_RECEIVE));
     COMBINE_REFUSED(by_rank, WEFT_LL_SEND, x_stride_bytes, 4 * HIDDEN + 2, "x_stride_bytes");
     COMBINE_REFUSED(by_rank, WEFT_LL_SEND, out, scene.out, "out");
     COMBINE_REFUSED(by_expert, WEFT_LL_SEND, topk_weights, scene.weights, "topk_weights");
     COMBINE_REFUSED(by_rank, WEFT_LL_SEND_AND_RECEIVE, topk_weights, scene.weights, "topk_weights");
-    RANK_CHECK_OK(context, combine(&scene, by_rank, WEFT_LL_SEND, 0));
+    CHECK_OK(combine(&scene, by_rank, WEFT_LL_SEND, 0));
     COMBINE_REFUSED(by_rank, WEFT_LL_RECEIVE, keep, 1, "keep");
     COMBINE_REFUSED(by_rank, WEFT_LL_RECEIVE, x, scene.rows, "x is");
     COMBINE_REFUSED(by_rank, WEFT_LL_RECEIVE, x_stride_bytes, 4 * HIDDEN, "x_stride_bytes");
     COMBINE_REFUSED(by_rank, WEFT_LL_RECEIVE, out, NULL, "out");
-    RANK_CHECK_OK(context, combine(&scene, by_rank, WEFT_LL_RECEIVE, 0));
-    RANK_CHECK_OK(context, combine(&scene, by_expert, WEFT_LL_SEND_AND_RECEIVE, 0));
+    CHECK_OK(combine(&scene, by_rank, WEFT_LL_RECEIVE, 0));
+    CHECK_OK(combine(&scene, by_expert, WEFT_LL_SEND_AND_RECEIVE, 0));
     REFUSED(weft_ll_destroy(NULL), "ll is");
     REFUSED(weft_ll_query_slots(by_expert, &slots), "WEFT_LL_BY_EXPERT");
-    return close_scene(context, &scene);
+    return close_scene(&scene);
 }
 
 /* ---------------------------------------------------------------- what is outstanding */
 
-static int refuse_without_results(struct ranks_context *context, const struct scene *scene,
-                                  weft_ll *ll)
+static int refuse_without_results(const struct scene *scene, weft_ll *ll)
 {
     REFUSED(combine(scene, ll, WEFT_LL_SEND_AND_RECEIVE, 0), "no result");
     REFUSED(combine(scene, ll, WEFT_LL_SEND, 0), "no result");
@@ -441,34 +437,33 @@ static int refuse_without_results(struct ranks_context *context, const struct sc
 }
 
 /* A result that was sent and not received is none yet, but counts among those that there may be. */
-static int refuse_more_results(struct ranks_context *context, const struct scene *scene,
-                               weft_ll *ll)
+static int refuse_more_results(const struct scene *scene, weft_ll *ll)
 {
-    RANK_CHECK_OK(context, dispatch(scene, ll, WEFT_LL_SEND));
+    CHECK_OK(dispatch(scene, ll, WEFT_LL_SEND));
     REFUSED(dispatch(scene, ll, WEFT_LL_SEND_AND_RECEIVE), "a dispatch has been sent and not");
     REFUSED(combine(scene, ll, WEFT_LL_SEND, 0), "no result");
     REFUSED(weft_ll_release(ll, scene->stream), "no result");
-    RANK_CHECK_OK(context, dispatch(scene, ll, WEFT_LL_SEND));
+    CHECK_OK(dispatch(scene, ll, WEFT_LL_SEND));
     REFUSED(dispatch(scene, ll, WEFT_LL_SEND), "2 results are outstanding");
     REFUSED(dispatch(scene, ll, WEFT_LL_SEND_AND_RECEIVE), "2 results are outstanding");
-    RANK_CHECK_OK(context, dispatch(scene, ll, WEFT_LL_RECEIVE));
-    RANK_CHECK_OK(context, dispatch(scene, ll, WEFT_LL_RECEIVE));
+    CHECK_OK(dispatch(scene, ll, WEFT_LL_RECEIVE));
+    CHECK_OK(dispatch(scene, ll, WEFT_LL_RECEIVE));
     REFUSED(dispatch(scene, ll, WEFT_LL_SEND), "2 results are outstanding");
     /* An answered result ends when its answers have been received. */
-    RANK_CHECK_OK(context, combine(scene, ll, WEFT_LL_SEND, 0));
+    CHECK_OK(combine(scene, ll, WEFT_LL_SEND, 0));
     REFUSED(combine(scene, ll, WEFT_LL_SEND_AND_RECEIVE, 0), "a combine has been sent and not");
     REFUSED(dispatch(scene, ll, WEFT_LL_SEND), "2 results are outstanding");
     REFUSED(weft_ll_release(ll, scene->stream), "a combine has been sent and not been received");
-    RANK_CHECK_OK(context, combine(scene, ll, WEFT_LL_SEND, 1));
+    CHECK_OK(combine(scene, ll, WEFT_LL_SEND, 1));
     REFUSED(combine(scene, ll, WEFT_LL_SEND, 0), "2 combines have been sent");
-    RANK_CHECK_OK(context, combine(scene, ll, WEFT_LL_RECEIVE, 0));
+    CHECK_OK(combine(scene, ll, WEFT_LL_RECEIVE, 0));
     REFUSED(weft_ll_release(ll, scene->stream), "a combine has been sent and not been received");
-    RANK_CHECK_OK(context, dispatch(scene, ll, WEFT_LL_SEND_AND_RECEIVE));
-    RANK_CHECK_OK(context, combine(scene, ll, WEFT_LL_RECEIVE, 0));
+    CHECK_OK(dispatch(scene, ll, WEFT_LL_SEND_AND_RECEIVE));
+    CHECK_OK(combine(scene, ll, WEFT_LL_RECEIVE, 0));
     /* The one that was kept is there until it is released. */
     REFUSED(dispatch(scene, ll, WEFT_LL_SEND), "2 results are outstanding");
-    RANK_CHECK_OK(context, weft_ll_release(ll, scene->stream));
-    RANK_CHECK_OK(context, weft_ll_release(ll, scene->stream));
+    CHECK_OK(weft_ll_release(ll, scene->stream));
+    CHECK_OK(weft_ll_release(ll, scene->stream));
     return 0;
 }
 
@@ -480,10 +475,9 @@ TEST_ON_RANKS(one_result_too_few_or_too_many_is_refused, RANKS_THREADS, NUM_RANK
     weft_ll *const both[] = {scene.by_rank, scene.by_expert};
     for (int i = 0; i < 2; i++)
         for (int round = 0; round < 2; round++)
-            if (refuse_without_results(context, &scene, both[i]) ||
-                refuse_more_results(context, &scene, both[i]))
+            if (refuse_without_results(&scene, both[i]) || refuse_more_results(&scene, both[i]))
                 return 1;
-    return close_scene(context, &scene);
+    return close_scene(&scene);
 }
 
 /* Whether there must be an output is told by the tokens of the result that is next. */
@@ -499,20 +493,20 @@ TEST_ON_RANKS(outputs_are_those_of_the_oldest_result, RANKS_THREADS, NUM_RANKS)
     receive.out = NULL;
     for (int empty = 0; empty < 2; empty++) {
         for (int i = 0; i < 2; i++)
-            RANK_CHECK_OK(context, i == empty ? weft_ll_dispatch(ll, &none, scene.stream)
-                                              : dispatch(&scene, ll, WEFT_LL_SEND_AND_RECEIVE));
-        RANK_CHECK_OK(context, combine(&scene, ll, WEFT_LL_SEND, 0));
-        RANK_CHECK_OK(context, combine(&scene, ll, WEFT_LL_SEND, 0));
+            CHECK_OK(i == empty ? weft_ll_dispatch(ll, &none, scene.stream)
+                                : dispatch(&scene, ll, WEFT_LL_SEND_AND_RECEIVE));
+        CHECK_OK(combine(&scene, ll, WEFT_LL_SEND, 0));
+        CHECK_OK(combine(&scene, ll, WEFT_LL_SEND, 0));
         for (int i = 0; i < 2; i++) {
             if (i == empty) {
-                RANK_CHECK_OK(context, weft_ll_combine(ll, &receive, scene.stream));
+                CHECK_OK(weft_ll_combine(ll, &receive, scene.stream));
                 continue;
             }
             REFUSED(weft_ll_combine(ll, &receive, scene.stream), "out");
-            RANK_CHECK_OK(context, combine(&scene, ll, WEFT_LL_RECEIVE, 0));
+            CHECK_OK(combine(&scene, ll, WEFT_LL_RECEIVE, 0));
         }
     }
-    return close_scene(context, &scene);
+    return close_scene(&scene);
 }
 
 TEST_ON_RANKS(one_result_at_a_time, RANKS_THREADS, NUM_RANKS)
@@ -524,15 +518,15 @@ TEST_ON_RANKS(one_result_at_a_time, RANKS_THREADS, NUM_RANKS)
         return 1;
     config.num_results = 1;
     config.answer = WEFT_LL_ANSWER_ROWS;
-    RANK_CHECK_OK(context, weft_ll_create(scene.ep, &config, &ll));
+    CHECK_OK(weft_ll_create(scene.ep, &config, &ll));
     scene.by_expert = ll;
     for (int i = 0; i < 3; i++) {
-        RANK_CHECK_OK(context, dispatch(&scene, ll, WEFT_LL_SEND_AND_RECEIVE));
+        CHECK_OK(dispatch(&scene, ll, WEFT_LL_SEND_AND_RECEIVE));
         REFUSED(dispatch(&scene, ll, WEFT_LL_SEND), "1 results are outstanding");
-        RANK_CHECK_OK(context, combine(&scene, ll, WEFT_LL_SEND, 1));
+        CHECK_OK(combine(&scene, ll, WEFT_LL_SEND, 1));
         REFUSED(combine(&scene, ll, WEFT_LL_SEND, 1), "1 combines have been sent");
-        RANK_CHECK_OK(context, combine(&scene, ll, WEFT_LL_RECEIVE, 0));
-        RANK_CHECK_OK(context, weft_ll_release(ll, scene.stream));
+        CHECK_OK(combine(&scene, ll, WEFT_LL_RECEIVE, 0));
+        CHECK_OK(weft_ll_release(ll, scene.stream));
     }
-    return close_scene(context, &scene);
+    return close_scene(&scene);
 }

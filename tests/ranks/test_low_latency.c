@@ -86,17 +86,15 @@ static int check_waited(struct ll_seat *seat, int call)
     int64_t waited_ns[2] = {0, 0};
     for (int half = 0; half < 2; half++) {
         int64_t of_half[2];
-        RANK_CHECK_OK(
-            seat->context,
+        CHECK_OK(
             weft_memory_copy(seat->comm, of_half, seat->steps[half].waited[call], sizeof of_half));
         for (int32_t rank = 0; rank < 2; rank++)
             waited_ns[rank] += of_half[rank];
     }
-    RANK_CHECK(seat->context,
-               waited_ns[0] >= 0 && waited_ns[1] >= 0 &&
-                   (seat->context->rank == LATE_RANK || waited_ns[LATE_RANK] > waited_ns[0]),
-               "call %d: it waited for %lld and %lld ns", call, (long long)waited_ns[0],
-               (long long)waited_ns[1]);
+    CHECK(waited_ns[0] >= 0 && waited_ns[1] >= 0 &&
+              (seat->context->rank == LATE_RANK || waited_ns[LATE_RANK] > waited_ns[0]),
+          "call %d: it waited for %lld and %lld ns", call, (long long)waited_ns[0],
+          (long long)waited_ns[1]);
     return 0;
 }
 
@@ -108,8 +106,7 @@ static int wait_for_late_rank(struct ranks_context *context)
     if (ll_seat_open(&seat, context, problem, NULL))
         return 1;
     for (int i = 0; i < 4; i++)
-        RANK_CHECK_OK(context, weft_memory_copy(seat.comm, seat.steps[i / 2].waited[i % 2], zeros,
-                                                sizeof zeros));
+        CHECK_OK(weft_memory_copy(seat.comm, seat.steps[i / 2].waited[i % 2], zeros, sizeof zeros));
     for (int32_t step = 0; step < NUM_LATE_STEPS; step++)
         if (run_late(&seat, step))
             return 1;

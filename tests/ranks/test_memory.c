@@ -13,20 +13,19 @@ static const size_t sizes[NUM_BLOCKS] = {1, 3, 255, 256, 257, 4096, 100001, 1 <<
 
 static int open_comm(struct ranks_context *context, weft_comm **comm)
 {
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, comm));
+    CHECK_OK(ranks_comm_create(context, NULL, comm));
     return 0;
 }
 
-static int check_zeroed(struct ranks_context *context, weft_comm *comm, const void *block,
-                        size_t bytes)
+static int check_zeroed(weft_comm *comm, const void *block, size_t bytes)
 {
     char *content = tests_alloc(bytes);
     size_t num_wrong = 0;
     memset(content, 1, bytes);
-    RANK_CHECK_OK(context, weft_memory_copy(comm, content, block, bytes));
+    CHECK_OK(weft_memory_copy(comm, content, block, bytes));
     for (size_t i = 0; i < bytes; i++)
         num_wrong += content[i] != 0;
-    RANK_CHECK(context, num_wrong == 0, "%zu of %zu bytes are not 0", num_wrong, bytes);
+    CHECK(num_wrong == 0, "%zu of %zu bytes are not 0", num_wrong, bytes);
     tests_free(content);
     return 0;
 }
@@ -42,18 +41,17 @@ TEST_IN_BOTH_MODES(memory_is_zeroed_and_aligned, 3)
         return 1;
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < NUM_BLOCKS; i++) {
-            RANK_CHECK_OK(context, weft_memory_alloc(comm, sizes[i], &blocks[i]));
-            RANK_CHECK(context, (uintptr_t)blocks[i] % ALIGNMENT == 0, "%p is not aligned",
-                       blocks[i]);
-            if (check_zeroed(context, comm, blocks[i], sizes[i]))
+            CHECK_OK(weft_memory_alloc(comm, sizes[i], &blocks[i]));
+            CHECK((uintptr_t)blocks[i] % ALIGNMENT == 0, "%p is not aligned", blocks[i]);
+            if (check_zeroed(comm, blocks[i], sizes[i]))
                 return 1;
-            RANK_CHECK_OK(context, weft_memory_copy(comm, blocks[i], garbage, sizes[i]));
+            CHECK_OK(weft_memory_copy(comm, blocks[i], garbage, sizes[i]));
         }
         for (int i = 0; i < NUM_BLOCKS; i++)
-            RANK_CHECK_OK(context, weft_memory_free(comm, blocks[i]));
+            CHECK_OK(weft_memory_free(comm, blocks[i]));
     }
     tests_free(garbage);
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -63,10 +61,10 @@ static int copy_through(struct ranks_context *context, weft_comm *comm, void *fi
 {
     char *sent = tests_alloc(bytes), *received = tests_alloc(bytes);
     ep_data_bytes(bytes, context->rank, sent, bytes);
-    RANK_CHECK_OK(context, weft_memory_copy(comm, first, sent, bytes));
-    RANK_CHECK_OK(context, weft_memory_copy(comm, second, first, bytes));
-    RANK_CHECK_OK(context, weft_memory_copy(comm, received, second, bytes));
-    RANK_CHECK(context, memcmp(sent, received, bytes) == 0, "%zu bytes differ", bytes);
+    CHECK_OK(weft_memory_copy(comm, first, sent, bytes));
+    CHECK_OK(weft_memory_copy(comm, second, first, bytes));
+    CHECK_OK(weft_memory_copy(comm, received, second, bytes));
+    CHECK(memcmp(sent, received, bytes) == 0, "%zu bytes differ", bytes);
     tests_free(sent);
     tests_free(received);
     return 0;
@@ -80,9 +78,9 @@ TEST_IN_BOTH_MODES(copies_go_everywhere, 3)
     const size_t bytes = 100001;
     if (open_comm(context, &comm))
         return 1;
-    RANK_CHECK_OK(context, weft_memory_alloc(comm, bytes, &own));
-    RANK_CHECK_OK(context, weft_memory_alloc(comm, bytes + 1, &other));
-    RANK_CHECK_OK(context, weft_heap_alloc(comm, 2 * bytes, &heap));
+    CHECK_OK(weft_memory_alloc(comm, bytes, &own));
+    CHECK_OK(weft_memory_alloc(comm, bytes + 1, &other));
+    CHECK_OK(weft_heap_alloc(comm, 2 * bytes, &heap));
     void *of_next =
         (char *)weft_heap_ptr(comm, heap, (context->rank + 1) % context->num_ranks) + bytes;
     if (copy_through(context, comm, own, (char *)other + 1, bytes) ||
@@ -91,12 +89,12 @@ TEST_IN_BOTH_MODES(copies_go_everywhere, 3)
         copy_through(context, comm, own, of_next, bytes) ||
         copy_through(context, comm, heap, of_next, bytes))
         return 1;
-    RANK_CHECK_OK(context, weft_memory_copy(comm, NULL, NULL, 0));
-    RANK_CHECK_OK(context, weft_memory_free(comm, own));
-    RANK_CHECK_OK(context, weft_memory_free(comm, other));
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
-    RANK_CHECK_OK(context, weft_heap_free(comm, heap));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_memory_copy(comm, NULL, NULL, 0));
+    CHECK_OK(weft_memory_free(comm, own));
+    CHECK_OK(weft_memory_free(comm, other));
+    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_heap_free(comm, heap));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -108,18 +106,17 @@ TEST_ON_RANKS(wrong_arguments_are_refused, RANKS_THREADS, 1)
     void *ptr = &byte;
     if (open_comm(context, &comm))
         return 1;
-    RANK_CHECK_ERROR(context, weft_memory_alloc(NULL, 1, &ptr), invalid, "comm");
-    RANK_CHECK_ERROR(context, weft_memory_alloc(comm, 1, NULL), invalid, "ptr");
-    RANK_CHECK_ERROR(context, weft_memory_free(NULL, NULL), invalid, "comm");
-    RANK_CHECK_ERROR(context, weft_memory_copy(NULL, &byte, &byte, 1), invalid, "comm");
-    RANK_CHECK_ERROR(context, weft_memory_copy(comm, NULL, &byte, 1), invalid, "dst");
-    RANK_CHECK_ERROR(context, weft_memory_copy(comm, &byte, NULL, 1), invalid, "src");
-    RANK_CHECK_ERROR(context, weft_memory_alloc(comm, SIZE_MAX / 2, &ptr), WEFT_ERROR_OUT_OF_MEMORY,
-                     "bytes");
-    RANK_CHECK(context, ptr == &byte, "an output was written by a call that failed");
-    RANK_CHECK_OK(context, weft_memory_alloc(comm, 0, &ptr));
-    RANK_CHECK(context, ptr == NULL, "0 bytes are at %p", ptr);
-    RANK_CHECK_OK(context, weft_memory_free(comm, ptr));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_ERROR(weft_memory_alloc(NULL, 1, &ptr), invalid, "comm");
+    CHECK_ERROR(weft_memory_alloc(comm, 1, NULL), invalid, "ptr");
+    CHECK_ERROR(weft_memory_free(NULL, NULL), invalid, "comm");
+    CHECK_ERROR(weft_memory_copy(NULL, &byte, &byte, 1), invalid, "comm");
+    CHECK_ERROR(weft_memory_copy(comm, NULL, &byte, 1), invalid, "dst");
+    CHECK_ERROR(weft_memory_copy(comm, &byte, NULL, 1), invalid, "src");
+    CHECK_ERROR(weft_memory_alloc(comm, SIZE_MAX / 2, &ptr), WEFT_ERROR_OUT_OF_MEMORY, "bytes");
+    CHECK(ptr == &byte, "an output was written by a call that failed");
+    CHECK_OK(weft_memory_alloc(comm, 0, &ptr));
+    CHECK(ptr == NULL, "0 bytes are at %p", ptr);
+    CHECK_OK(weft_memory_free(comm, ptr));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }

@@ -10,26 +10,22 @@ static int open_comm(struct ranks_context *context, int32_t num_nodes, weft_comm
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.num_nodes = num_nodes;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, comm));
+    CHECK_OK(ranks_comm_create(context, &config, comm));
     return 0;
 }
 
-static int check_engine(struct ranks_context *context, const weft_comm *comm, const char *engine,
-                        const char *transport)
+static int check_engine(const weft_comm *comm, const char *engine, const char *transport)
 {
     weft_net_info info = WEFT_INIT(weft_net_info);
-    RANK_CHECK_OK(context, weft_net_query(comm, &info));
-    RANK_CHECK(context, strcmp(info.engine, engine) == 0, "engine is %s (%s)", info.engine,
-               info.reason);
-    RANK_CHECK(context, strstr(info.transport, transport) != NULL, "transport is %s",
-               info.transport);
-    RANK_CHECK(context, info.reason[0] != '\0', "no reason");
+    CHECK_OK(weft_net_query(comm, &info));
+    CHECK(strcmp(info.engine, engine) == 0, "engine is %s (%s)", info.engine, info.reason);
+    CHECK(strstr(info.transport, transport) != NULL, "transport is %s", info.transport);
+    CHECK(info.reason[0] != '\0', "no reason");
     const char *gpu_memory =
         engine[0] != '\0' && tests_on_cuda() ? "through the host, because " : "";
-    RANK_CHECK(context,
-               strncmp(info.gpu_memory, gpu_memory, strlen(gpu_memory)) == 0 &&
-                   (gpu_memory[0] != '\0') == (info.gpu_memory[0] != '\0'),
-               "memory of GPUs: %s", info.gpu_memory);
+    CHECK(strncmp(info.gpu_memory, gpu_memory, strlen(gpu_memory)) == 0 &&
+              (gpu_memory[0] != '\0') == (info.gpu_memory[0] != '\0'),
+          "memory of GPUs: %s", info.gpu_memory);
     return 0;
 }
 
@@ -39,15 +35,14 @@ static int see_networks(struct ranks_context *context, const char *engine, const
     weft_comm *comm, *node, *rail;
     if (open_comm(context, 2, &comm) != 0)
         return 1;
-    RANK_CHECK_OK(context,
-                  weft_comm_split(comm, weft_comm_node(comm, context->rank), 0, NULL, &node));
-    RANK_CHECK_OK(context, weft_comm_split(comm, context->rank % 2, 0, NULL, &rail));
-    if (check_engine(context, comm, engine, transport) || check_engine(context, node, "", "") ||
-        check_engine(context, rail, engine, transport))
+    CHECK_OK(weft_comm_split(comm, weft_comm_node(comm, context->rank), 0, NULL, &node));
+    CHECK_OK(weft_comm_split(comm, context->rank % 2, 0, NULL, &rail));
+    if (check_engine(comm, engine, transport) || check_engine(node, "", "") ||
+        check_engine(rail, engine, transport))
         return 1;
-    RANK_CHECK_OK(context, weft_comm_destroy(context->rank % 2 ? comm : rail));
-    RANK_CHECK_OK(context, weft_comm_destroy(node));
-    RANK_CHECK_OK(context, weft_comm_destroy(context->rank % 2 ? rail : comm));
+    CHECK_OK(weft_comm_destroy(context->rank % 2 ? comm : rail));
+    CHECK_OK(weft_comm_destroy(node));
+    CHECK_OK(weft_comm_destroy(context->rank % 2 ? rail : comm));
     return 0;
 }
 
@@ -89,8 +84,8 @@ static int disagree(struct ranks_context *context)
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.num_nodes = 2;
     setenv("WEFT_NET", context->rank == 3 ? "ucx" : "tcp", 1);
-    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_MISMATCH,
-                     "the network engine is tcp on rank 0 and ucx on rank 3; WEFT_NET chooses it");
+    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_MISMATCH,
+                "the network engine is tcp on rank 0 and ucx on rank 3; WEFT_NET chooses it");
     return 0;
 }
 
@@ -108,8 +103,8 @@ static int demand_what_there_is_not(struct ranks_context *context)
     config.num_nodes = 2;
     setenv("WEFT_NET", "tcp", 1);
     setenv("WEFT_NET_TRANSPORT", "rdma", 1);
-    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_UNSUPPORTED,
-                     "RDMA is demanded");
+    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_UNSUPPORTED,
+                "RDMA is demanded");
     return 0;
 }
 
@@ -122,8 +117,8 @@ static int demand_rdma_on_a_node(struct ranks_context *context)
     setenv("WEFT_NET", "ucx", 1);
     if (context->rank < context->num_ranks / 2)
         setenv("WEFT_NET_TRANSPORT", "rdma", 1);
-    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_UNSUPPORTED,
-                     context->rank < context->num_ranks / 2 ? "tcp" : "rank 0 cannot");
+    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_UNSUPPORTED,
+                context->rank < context->num_ranks / 2 ? "tcp" : "rank 0 cannot");
     return 0;
 }
 
@@ -144,10 +139,9 @@ static int choose_no_devices(struct ranks_context *context)
     setenv("WEFT_NET", "ucx", 1);
     if (context->rank == 1)
         setenv("WEFT_NET_DEVICES", "pigeons", 1);
-    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_UNSUPPORTED,
-                     context->rank == 1
-                         ? "devices of rank 1 are pigeons; WEFT_NET_DEVICES names them"
-                         : "cannot connect rank 0 to rank 1");
+    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_UNSUPPORTED,
+                context->rank == 1 ? "devices of rank 1 are pigeons; WEFT_NET_DEVICES names them"
+                                   : "cannot connect rank 0 to rank 1");
     return 0;
 }
 
@@ -160,9 +154,9 @@ static int listen_nowhere(struct ranks_context *context)
     setenv("WEFT_NET", "tcp", 1);
     if (context->rank == 1)
         setenv("WEFT_NET_DEVICES", "pigeons", 1);
-    RANK_CHECK_ERROR(context, ranks_comm_create(context, &config, &comm), WEFT_ERROR_UNSUPPORTED,
-                     context->rank == 1 ? "its devices are pigeons; WEFT_NET_DEVICES names them"
-                                        : "rank 1 cannot open its network");
+    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_UNSUPPORTED,
+                context->rank == 1 ? "its devices are pigeons; WEFT_NET_DEVICES names them"
+                                   : "rank 1 cannot open its network");
     return 0;
 }
 
@@ -176,11 +170,12 @@ TEST(devices_must_exist)
 
 static int ask_wrongly(struct ranks_context *context)
 {
+    (void)context;
     weft_net_info info = WEFT_INIT(weft_net_info);
-    RANK_CHECK_ERROR(context, weft_net_query(NULL, NULL), WEFT_ERROR_INVALID_ARGUMENT, "info");
+    CHECK_ERROR(weft_net_query(NULL, NULL), WEFT_ERROR_INVALID_ARGUMENT, "info");
     setenv("WEFT_NET", "pigeons", 1);
-    RANK_CHECK_ERROR(context, weft_net_query(NULL, &info), WEFT_ERROR_INVALID_ARGUMENT,
-                     "\"pigeons\"; it must be auto, tcp or ucx");
+    CHECK_ERROR(weft_net_query(NULL, &info), WEFT_ERROR_INVALID_ARGUMENT,
+                "\"pigeons\"; it must be auto, tcp or ucx");
     return 0;
 }
 

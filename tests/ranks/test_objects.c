@@ -43,25 +43,25 @@ static int open_objects(struct ranks_context *context, struct world *world, uint
     ll.num_topk = NUM_TOPK;
     ll.hidden = LL_HIDDEN;
     ll.dtype = WEFT_FP32;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &comm, &world->comm));
-    RANK_CHECK_OK(context, weft_comm_split(world->comm, 0, 0, &comm, &world->child));
-    RANK_CHECK_OK(context, weft_stream_create(world->comm, &world->stream));
-    RANK_CHECK_OK(context, weft_event_create(world->comm, &world->event));
-    RANK_CHECK_OK(context, weft_arena_create(world->comm, 4096, &world->arena));
-    RANK_CHECK_OK(context, weft_coll_create(world->comm, NULL, &world->coll));
-    RANK_CHECK_OK(context, weft_coll_record_begin(world->coll, &world->capture));
-    RANK_CHECK_OK(context, weft_ep_create(world->comm, &ep, &world->ep));
-    RANK_CHECK_OK(context, weft_ep_handle_create(world->ep, &handle, &world->handle));
-    RANK_CHECK_OK(context, weft_ll_create(world->ep, &ll, &world->ll));
-    RANK_CHECK_OK(context, weft_memory_alloc(world->comm, HEAP_BYTES, &memory));
+    CHECK_OK(ranks_comm_create(context, &comm, &world->comm));
+    CHECK_OK(weft_comm_split(world->comm, 0, 0, &comm, &world->child));
+    CHECK_OK(weft_stream_create(world->comm, &world->stream));
+    CHECK_OK(weft_event_create(world->comm, &world->event));
+    CHECK_OK(weft_arena_create(world->comm, 4096, &world->arena));
+    CHECK_OK(weft_coll_create(world->comm, NULL, &world->coll));
+    CHECK_OK(weft_coll_record_begin(world->coll, &world->capture));
+    CHECK_OK(weft_ep_create(world->comm, &ep, &world->ep));
+    CHECK_OK(weft_ep_handle_create(world->ep, &handle, &world->handle));
+    CHECK_OK(weft_ll_create(world->ep, &ll, &world->ll));
+    CHECK_OK(weft_memory_alloc(world->comm, HEAP_BYTES, &memory));
     world->memory = memory;
-    RANK_CHECK_OK(context, weft_heap_alloc(world->comm, HEAP_BYTES, &memory));
+    CHECK_OK(weft_heap_alloc(world->comm, HEAP_BYTES, &memory));
     world->heap = memory;
     return 0;
 }
 
 /* Of tokens, choices and answers that are all zeroes. */
-static int queue_low_latency(struct ranks_context *context, const struct world *world)
+static int queue_low_latency(const struct world *world)
 {
     weft_ll_dispatch_args dispatch = WEFT_INIT(weft_ll_dispatch_args);
     weft_ll_combine_args combine = WEFT_INIT(weft_ll_combine_args);
@@ -71,8 +71,8 @@ static int queue_low_latency(struct ranks_context *context, const struct world *
     dispatch.topk_idx = world->memory;
     combine.x = world->memory;
     combine.out = world->memory + (30 << 10);
-    RANK_CHECK_OK(context, weft_ll_dispatch(world->ll, &dispatch, world->stream));
-    RANK_CHECK_OK(context, weft_ll_combine(world->ll, &combine, world->stream));
+    CHECK_OK(weft_ll_dispatch(world->ll, &dispatch, world->stream));
+    CHECK_OK(weft_ll_combine(world->ll, &combine, world->stream));
     return 0;
 }
 
@@ -91,25 +91,24 @@ static int queue_work(struct ranks_context *context, const struct world *world)
     dispatch.num_planes = 1;
     dispatch.planes = &plane;
     dispatch.capacity = CAPACITY;
-    RANK_CHECK_OK(context,
-                  weft_coll_all_reduce(world->coll,
-                                       WEFT_ARGS(weft_coll_args, .send = world->memory,
-                                                 .recv = world->memory + (16 << 10), .count = COUNT,
-                                                 .dtype = WEFT_FP32, .op = WEFT_SUM),
-                                       world->stream));
-    RANK_CHECK_OK(context, weft_ep_layout(world->handle, &layout, world->stream));
-    RANK_CHECK_OK(context, weft_ep_notify(world->handle, world->stream));
-    RANK_CHECK_OK(context, weft_ep_dispatch(world->handle, &dispatch, world->stream));
-    if (queue_low_latency(context, world))
+    CHECK_OK(weft_coll_all_reduce(world->coll,
+                                  WEFT_ARGS(weft_coll_args, .send = world->memory,
+                                            .recv = world->memory + (16 << 10), .count = COUNT,
+                                            .dtype = WEFT_FP32, .op = WEFT_SUM),
+                                  world->stream));
+    CHECK_OK(weft_ep_layout(world->handle, &layout, world->stream));
+    CHECK_OK(weft_ep_notify(world->handle, world->stream));
+    CHECK_OK(weft_ep_dispatch(world->handle, &dispatch, world->stream));
+    if (queue_low_latency(world))
         return 1;
-    RANK_CHECK_OK(context, weft_rma_put(world->comm,
-                                        WEFT_ARGS(weft_rma_args, .dst = world->heap + 8192,
-                                                  .src = world->heap + 16384, .bytes = 4096,
-                                                  .rank = 1 - context->rank),
-                                        world->stream));
-    RANK_CHECK_OK(context, weft_event_record(world->event, world->stream));
-    RANK_CHECK_OK(context, weft_comm_barrier(world->comm, world->stream));
-    RANK_CHECK_OK(context, weft_comm_barrier(world->child, world->stream));
+    CHECK_OK(
+        weft_rma_put(world->comm,
+                     WEFT_ARGS(weft_rma_args, .dst = world->heap + 8192, .src = world->heap + 16384,
+                               .bytes = 4096, .rank = 1 - context->rank),
+                     world->stream));
+    CHECK_OK(weft_event_record(world->event, world->stream));
+    CHECK_OK(weft_comm_barrier(world->comm, world->stream));
+    CHECK_OK(weft_comm_barrier(world->child, world->stream));
     return 0;
 }
 
@@ -156,7 +155,7 @@ static int belongs_to(enum kind kind, enum kind owner)
 /* ---------------------------------------------------------------- any order */
 
 /* In the order of a permutation; what is gone already says so. */
-static int destroy_all(struct ranks_context *context, struct world *world, const enum kind *order)
+static int destroy_all(struct world *world, const enum kind *order)
 {
     int is_gone[NUM_KINDS] = {0};
     for (int i = 0; i < NUM_KINDS; i++) {
@@ -166,12 +165,11 @@ static int destroy_all(struct ranks_context *context, struct world *world, const
         /* To end a capture is collective: it ends, and says so, when another rank does not come. */
         const int has_ended =
             result == WEFT_OK || (kind == CAPTURE && result == WEFT_ERROR_TIMEOUT);
-        RANK_CHECK(context, has_ended == !is_gone[kind], "object %d: \"%s\": %s", (int)kind,
-                   weft_result_string(result), weft_last_error());
-        RANK_CHECK(context,
-                   has_ended || (result == WEFT_ERROR_INVALID_ARGUMENT &&
-                                 strncmp(weft_last_error(), argument, strlen(argument)) == 0),
-                   "object %d: %s", (int)kind, weft_last_error());
+        CHECK(has_ended == !is_gone[kind], "object %d: \"%s\": %s", (int)kind,
+              weft_result_string(result), weft_last_error());
+        CHECK(has_ended || (result == WEFT_ERROR_INVALID_ARGUMENT &&
+                            strncmp(weft_last_error(), argument, strlen(argument)) == 0),
+              "object %d: %s", (int)kind, weft_last_error());
         for (int other = 0; other < NUM_KINDS; other++)
             is_gone[other] |= belongs_to((enum kind)other, kind);
     }
@@ -204,9 +202,9 @@ static int end_in_order(struct ranks_context *context)
     if (open_objects(context, &world, 0) != 0 || queue_work(context, &world) != 0)
         return 1;
     if (ending->first == MEMORY || ending->second == MEMORY)
-        RANK_CHECK_OK(context, weft_stream_synchronize(world.stream));
+        CHECK_OK(weft_stream_synchronize(world.stream));
     begin_with(ending->first, ending->second, order);
-    return destroy_all(context, &world, order);
+    return destroy_all(&world, order);
 }
 
 /* In the small grid every kind is a second one, too. */
@@ -237,13 +235,13 @@ static int end_without_the_other(struct ranks_context *context)
         if (ending->first == MEMORY)
             (void)weft_stream_synchronize(world.stream);
         begin_with(ending->first, ending->second, order);
-        if (destroy_all(context, &world, order) != 0)
+        if (destroy_all(&world, order) != 0)
             return 1;
     }
     ranks_barrier(context);
     if (context->rank == 1) {
         begin_with(COMM, CHILD, order);
-        return destroy_all(context, &world, order);
+        return destroy_all(&world, order);
     }
     return 0;
 }
@@ -263,25 +261,24 @@ TEST_ON_RANKS(streams_events_and_splits_outlive_a_communicator, RANKS_THREADS, N
     struct world world;
     if (open_objects(context, &world, 0) != 0 || queue_work(context, &world) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_comm_destroy(world.comm));
-    RANK_CHECK_OK(context, weft_stream_synchronize(world.stream));
-    RANK_CHECK_OK(context, weft_event_synchronize(world.event));
-    RANK_CHECK_OK(context, weft_comm_barrier(world.child, world.stream));
-    RANK_CHECK_OK(context, weft_event_record(world.event, world.stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(world.stream));
-    RANK_CHECK_OK(context, weft_host_barrier(world.child));
-    RANK_CHECK_OK(context, weft_stream_destroy(world.stream));
-    RANK_CHECK_OK(context, weft_event_destroy(world.event));
-    RANK_CHECK_OK(context, weft_comm_destroy(world.child));
+    CHECK_OK(weft_comm_destroy(world.comm));
+    CHECK_OK(weft_stream_synchronize(world.stream));
+    CHECK_OK(weft_event_synchronize(world.event));
+    CHECK_OK(weft_comm_barrier(world.child, world.stream));
+    CHECK_OK(weft_event_record(world.event, world.stream));
+    CHECK_OK(weft_stream_synchronize(world.stream));
+    CHECK_OK(weft_host_barrier(world.child));
+    CHECK_OK(weft_stream_destroy(world.stream));
+    CHECK_OK(weft_event_destroy(world.event));
+    CHECK_OK(weft_comm_destroy(world.child));
     return 0;
 }
 
 /* ---------------------------------------------------------------- calls with what is gone */
 
-#define GONE(call, argument)                                                                       \
-    RANK_CHECK_ERROR(context, call, WEFT_ERROR_INVALID_ARGUMENT, argument " is 0x")
+#define GONE(call, argument) CHECK_ERROR(call, WEFT_ERROR_INVALID_ARGUMENT, argument " is 0x")
 
-static int call_comm(struct ranks_context *context, weft_comm *comm)
+static int call_comm(weft_comm *comm)
 {
     void *ptr = NULL;
     int32_t number = 0;
@@ -320,13 +317,12 @@ static int call_comm(struct ranks_context *context, weft_comm *comm)
     GONE(weft_memory_register(comm, &number, 4, NULL), "comm");
     GONE(weft_memory_unregister(comm, NULL), "comm");
     GONE(weft_ep_create(comm, &config, &ep), "comm");
-    RANK_CHECK(context,
-               weft_comm_parent_rank(comm, 0) == -1 &&
-                   weft_team_world_rank(comm, WEFT_TEAM_WORLD, 0) == -1 &&
-                   weft_comm_rank(comm) == -1 && weft_comm_num_ranks(comm) == -1 &&
-                   weft_comm_node(comm, 0) == -1 && weft_comm_machine(comm) == WEFT_MACHINE_AUTO &&
-                   weft_comm_device(comm) == -1 && weft_heap_ptr(comm, comm, 0) == NULL,
-               "a question about what is gone was answered");
+    CHECK(weft_comm_parent_rank(comm, 0) == -1 &&
+              weft_team_world_rank(comm, WEFT_TEAM_WORLD, 0) == -1 && weft_comm_rank(comm) == -1 &&
+              weft_comm_num_ranks(comm) == -1 && weft_comm_node(comm, 0) == -1 &&
+              weft_comm_machine(comm) == WEFT_MACHINE_AUTO && weft_comm_device(comm) == -1 &&
+              weft_heap_ptr(comm, comm, 0) == NULL,
+          "a question about what is gone was answered");
     return 0;
 }
 
@@ -358,9 +354,9 @@ static int call_on_stream(struct ranks_context *context, weft_comm *comm, weft_s
         weft_rma_fence(comm, stream),
         weft_rma_quiet(comm, stream)};
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
-        RANK_CHECK(context, results[i] == WEFT_ERROR_INVALID_ARGUMENT, "call %zu gave \"%s\"", i,
-                   weft_result_string(results[i]));
-    RANK_CHECK(context, strstr(weft_last_error(), text) != NULL, "%s", weft_last_error());
+        CHECK(results[i] == WEFT_ERROR_INVALID_ARGUMENT, "call %zu gave \"%s\"", i,
+              weft_result_string(results[i]));
+    CHECK(strstr(weft_last_error(), text) != NULL, "%s", weft_last_error());
     return 0;
 }
 
@@ -369,7 +365,7 @@ static void do_nothing(void *argument)
     (void)argument;
 }
 
-static int call_streams(struct ranks_context *context, weft_stream *stream, weft_event *event)
+static int call_streams(weft_stream *stream, weft_event *event)
 {
     double elapsed_us;
     weft_graph *graph;
@@ -388,7 +384,7 @@ static int call_streams(struct ranks_context *context, weft_stream *stream, weft
     return 0;
 }
 
-static int call_coll(struct ranks_context *context, const struct world *gone)
+static int call_coll(const struct world *gone)
 {
     weft_coll *coll = gone->coll;
     weft_stream *stream = gone->stream;
@@ -438,8 +434,8 @@ static int call_coll(struct ranks_context *context, const struct world *gone)
              WEFT_ARGS(weft_coll_args, .send = in, .recv = out, .count = 1, .dtype = WEFT_FP32),
              stream),
          "coll");
-    RANK_CHECK(context, weft_coll_algorithm(coll, WEFT_ALL_REDUCE, 8) == WEFT_ALGORITHM_AUTO, "%s",
-               "an algorithm of what is gone");
+    CHECK(weft_coll_algorithm(coll, WEFT_ALL_REDUCE, 8) == WEFT_ALGORITHM_AUTO, "%s",
+          "an algorithm of what is gone");
     GONE(weft_coll_explain(coll, WEFT_ALL_REDUCE, WEFT_ALGORITHM_AUTO, 8, &explanation), "coll");
     GONE(weft_coll_destroy(coll), "coll");
     GONE(weft_coll_record_begin(coll, &capture), "coll");
@@ -452,7 +448,7 @@ static int call_coll(struct ranks_context *context, const struct world *gone)
     return 0;
 }
 
-static int call_ep(struct ranks_context *context, const struct world *gone)
+static int call_ep(const struct world *gone)
 {
     weft_ep *ep = gone->ep;
     weft_ep_handle *handle = gone->handle, *created;
@@ -468,9 +464,8 @@ static int call_ep(struct ranks_context *context, const struct world *gone)
     GONE(weft_ep_handle_create(ep, &config, &created), "ep");
     GONE(weft_ep_query_sizes(ep, &sizes_of, &sizes), "ep");
     GONE(weft_ep_destroy(ep), "ep");
-    RANK_CHECK(context,
-               weft_ep_num_local_experts(ep, 0) == -1 && weft_ep_global_expert(ep, 0, 0) == -1,
-               "an expert of what is gone");
+    CHECK(weft_ep_num_local_experts(ep, 0) == -1 && weft_ep_global_expert(ep, 0, 0) == -1,
+          "an expert of what is gone");
     GONE(weft_ep_layout(handle, &layout, gone->stream), "handle");
     GONE(weft_ep_notify(handle, gone->stream), "handle");
     GONE(weft_ep_dispatch(handle, &dispatch, gone->stream), "handle");
@@ -482,7 +477,7 @@ static int call_ep(struct ranks_context *context, const struct world *gone)
     return 0;
 }
 
-static int call_ll(struct ranks_context *context, const struct world *gone)
+static int call_ll(const struct world *gone)
 {
     weft_ll *ll = gone->ll, *created;
     weft_ll_config config = WEFT_INIT(weft_ll_config);
@@ -502,9 +497,9 @@ static int call_ll(struct ranks_context *context, const struct world *gone)
 
 static int call_all(struct ranks_context *context, const struct world *gone)
 {
-    return call_comm(context, gone->comm) || call_streams(context, gone->stream, gone->event) ||
-           call_on_stream(context, gone->comm, gone->stream, "comm") || call_coll(context, gone) ||
-           call_ep(context, gone) || call_ll(context, gone);
+    return call_comm(gone->comm) || call_streams(gone->stream, gone->event) ||
+           call_on_stream(context, gone->comm, gone->stream, "comm") || call_coll(gone) ||
+           call_ep(gone) || call_ll(gone);
 }
 
 /* Addresses of no object: of memory that is not mapped, of the stack, crooked ones, of other kinds. */
@@ -543,9 +538,9 @@ TEST_ON_RANKS(what_is_gone_is_refused_by_name, RANKS_PROCESSES, NUM_RANKS)
     GONE(weft_memory_free(world.comm, world.memory + 256), "ptr");
     if (call_on_stream(context, world.comm, (weft_stream *)(void *)world.event, "stream") != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_memory_free(world.comm, world.memory));
+    CHECK_OK(weft_memory_free(world.comm, world.memory));
     GONE(weft_memory_free(world.comm, world.memory), "ptr");
-    RANK_CHECK_OK(context, weft_memory_alloc(world.comm, 8, (void **)&world.memory));
+    CHECK_OK(weft_memory_alloc(world.comm, 8, (void **)&world.memory));
     begin_with(COMM, CHILD, order);
-    return destroy_all(context, &world, order) || call_all(context, &world);
+    return destroy_all(&world, order) || call_all(context, &world);
 }

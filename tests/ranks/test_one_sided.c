@@ -51,8 +51,8 @@ static int32_t num_ranks_of(const struct actor *actor)
 
 static int meet(struct actor *actor)
 {
-    RANK_CHECK_OK(actor->context, weft_stream_synchronize(actor->stream));
-    RANK_CHECK_OK(actor->context, weft_host_barrier(actor->comm));
+    CHECK_OK(weft_stream_synchronize(actor->stream));
+    CHECK_OK(weft_host_barrier(actor->comm));
     return 0;
 }
 
@@ -67,13 +67,13 @@ static int open_actor(struct ranks_context *context, struct actor *actor)
     *actor = (struct actor){.context = context,
                             .image = calloc(1, sizeof(struct area)),
                             .models = calloc((size_t)context->num_ranks, sizeof(struct area))};
-    RANK_CHECK(context, actor->image != NULL && actor->models != NULL, "no memory");
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &actor->comm));
-    RANK_CHECK_OK(context, weft_stream_create(actor->comm, &actor->stream));
-    RANK_CHECK_OK(context, weft_stream_create(actor->comm, &actor->other_stream));
-    RANK_CHECK_OK(context, weft_heap_alloc(actor->comm, sizeof(struct area), &area));
+    CHECK(actor->image != NULL && actor->models != NULL, "no memory");
+    CHECK_OK(ranks_comm_create(context, &config, &actor->comm));
+    CHECK_OK(weft_stream_create(actor->comm, &actor->stream));
+    CHECK_OK(weft_stream_create(actor->comm, &actor->other_stream));
+    CHECK_OK(weft_heap_alloc(actor->comm, sizeof(struct area), &area));
     actor->area = area;
-    RANK_CHECK_OK(context, weft_memory_copy(actor->comm, area, actor->image, sizeof(struct area)));
+    CHECK_OK(weft_memory_copy(actor->comm, area, actor->image, sizeof(struct area)));
     return meet(actor);
 }
 
@@ -81,10 +81,10 @@ static int close_actor(struct actor *actor)
 {
     if (meet(actor))
         return 1;
-    RANK_CHECK_OK(actor->context, weft_heap_free(actor->comm, actor->area));
-    RANK_CHECK_OK(actor->context, weft_stream_destroy(actor->other_stream));
-    RANK_CHECK_OK(actor->context, weft_stream_destroy(actor->stream));
-    RANK_CHECK_OK(actor->context, weft_comm_destroy(actor->comm));
+    CHECK_OK(weft_heap_free(actor->comm, actor->area));
+    CHECK_OK(weft_stream_destroy(actor->other_stream));
+    CHECK_OK(weft_stream_destroy(actor->stream));
+    CHECK_OK(weft_comm_destroy(actor->comm));
     free(actor->models);
     free(actor->image);
     return 0;
@@ -160,7 +160,7 @@ static int perform(struct actor *actor, const struct operation *operation)
                                               .word = &area->words[operation->word],
                                               .value = operation->add, .rank = operation->target),
                                     actor->stream);
-    RANK_CHECK_OK(actor->context, result);
+    CHECK_OK(result);
     return 0;
 }
 
@@ -187,23 +187,19 @@ static int set_source(struct actor *actor, int round)
 {
     for (size_t i = 0; i < ROW_BYTES; i++)
         actor->image->source[i] = source_byte(actor->context->rank, round, i);
-    RANK_CHECK_OK(actor->context, weft_memory_copy(actor->comm, actor->area->source,
-                                                   actor->image->source, ROW_BYTES));
+    CHECK_OK(weft_memory_copy(actor->comm, actor->area->source, actor->image->source, ROW_BYTES));
     return 0;
 }
 
 static int check_own(struct actor *actor, int round)
 {
     const struct area *model = &actor->models[actor->context->rank];
-    RANK_CHECK_OK(actor->context,
-                  weft_memory_copy(actor->comm, actor->image, actor->area, sizeof(struct area)));
+    CHECK_OK(weft_memory_copy(actor->comm, actor->image, actor->area, sizeof(struct area)));
     for (int32_t rank = 0; rank < num_ranks_of(actor); rank++)
-        RANK_CHECK(actor->context,
-                   memcmp(actor->image->rows[rank], model->rows[rank], ROW_BYTES) == 0,
-                   "row of rank %d in round %d", rank, round);
+        CHECK(memcmp(actor->image->rows[rank], model->rows[rank], ROW_BYTES) == 0,
+              "row of rank %d in round %d", rank, round);
     for (int word = 0; word < NUM_WORDS; word++)
-        RANK_CHECK(actor->context, actor->image->words[word] == model->words[word],
-                   "word %d in round %d", word, round);
+        CHECK(actor->image->words[word] == model->words[word], "word %d in round %d", word, round);
     return 0;
 }
 
@@ -216,18 +212,15 @@ static int check_gets(struct actor *actor, int round)
         const int32_t row = (int32_t)(next_random(&state) % (uint64_t)num_ranks_of(actor));
         const size_t begin = next_random(&state) % ROW_BYTES;
         const size_t bytes = next_random(&state) % (ROW_BYTES - begin);
-        RANK_CHECK_OK(actor->context,
-                      weft_rma_get(actor->comm,
-                                   WEFT_ARGS(weft_rma_args, .dst = actor->area->fetched,
-                                             .src = &actor->area->rows[row][begin], .bytes = bytes,
-                                             .rank = rank),
-                                   actor->stream));
-        RANK_CHECK_OK(actor->context, weft_stream_synchronize(actor->stream));
-        RANK_CHECK_OK(actor->context, weft_memory_copy(actor->comm, actor->image->fetched,
-                                                       actor->area->fetched, bytes));
-        RANK_CHECK(actor->context,
-                   memcmp(actor->image->fetched, &actor->models[rank].rows[row][begin], bytes) == 0,
-                   "get of %zu bytes of row %d of rank %d in round %d", bytes, row, rank, round);
+        CHECK_OK(weft_rma_get(actor->comm,
+                              WEFT_ARGS(weft_rma_args, .dst = actor->area->fetched,
+                                        .src = &actor->area->rows[row][begin], .bytes = bytes,
+                                        .rank = rank),
+                              actor->stream));
+        CHECK_OK(weft_stream_synchronize(actor->stream));
+        CHECK_OK(weft_memory_copy(actor->comm, actor->image->fetched, actor->area->fetched, bytes));
+        CHECK(memcmp(actor->image->fetched, &actor->models[rank].rows[row][begin], bytes) == 0,
+              "get of %zu bytes of row %d of rank %d in round %d", bytes, row, rank, round);
     }
     return 0;
 }
@@ -241,7 +234,7 @@ static int play_round(struct actor *actor, int round)
         if (perform(actor, &operation))
             return 1;
     }
-    RANK_CHECK_OK(actor->context, weft_rma_quiet(actor->comm, actor->stream));
+    CHECK_OK(weft_rma_quiet(actor->comm, actor->stream));
     model_round(actor, round);
     return meet(actor) || check_own(actor, round) || meet(actor) || check_gets(actor, round) ||
            meet(actor);
@@ -270,32 +263,29 @@ static int prepare_drafts(struct actor *actor)
     for (uint64_t number = 0; number < NUM_LETTERS; number++)
         for (size_t i = 0; i < LETTER_BYTES; i++)
             actor->image->drafts[number][i] = letter_byte(number, i);
-    RANK_CHECK_OK(actor->context,
-                  weft_memory_copy(actor->comm, actor->area->drafts, actor->image->drafts,
-                                   sizeof actor->image->drafts));
+    CHECK_OK(weft_memory_copy(actor->comm, actor->area->drafts, actor->image->drafts,
+                              sizeof actor->image->drafts));
     return 0;
 }
 
 static int check_archive(struct actor *actor)
 {
-    RANK_CHECK_OK(actor->context,
-                  weft_memory_copy(actor->comm, actor->image->archive, actor->area->archive,
-                                   sizeof actor->image->archive));
+    CHECK_OK(weft_memory_copy(actor->comm, actor->image->archive, actor->area->archive,
+                              sizeof actor->image->archive));
     for (uint64_t number = 0; number < NUM_LETTERS; number++)
         for (size_t i = 0; i < LETTER_BYTES; i++)
-            RANK_CHECK(actor->context, actor->image->archive[number][i] == letter_byte(number, i),
-                       "byte %zu of letter %d", i, (int)number);
+            CHECK(actor->image->archive[number][i] == letter_byte(number, i),
+                  "byte %zu of letter %d", i, (int)number);
     return 0;
 }
 
 /* On the stream, within the rank. */
 static int copy_letter(struct actor *actor, unsigned char *to, const unsigned char *from)
 {
-    RANK_CHECK_OK(actor->context,
-                  weft_rma_put(actor->comm,
-                               WEFT_ARGS(weft_rma_args, .dst = to, .src = from,
-                                         .bytes = LETTER_BYTES, .rank = actor->context->rank),
-                               actor->stream));
+    CHECK_OK(weft_rma_put(actor->comm,
+                          WEFT_ARGS(weft_rma_args, .dst = to, .src = from, .bytes = LETTER_BYTES,
+                                    .rank = actor->context->rank),
+                          actor->stream));
     return 0;
 }
 
@@ -305,26 +295,21 @@ static int send_letter(struct actor *actor, uint64_t number, int32_t to)
     struct area *area = actor->area;
     weft_stream *stream = actor->stream;
     if (number % 2 == 0) {
-        RANK_CHECK_OK(
-            actor->context,
-            weft_rma_put_signal(actor->comm,
-                                WEFT_ARGS(weft_rma_args, .dst = area->letter, .src = area->draft,
-                                          .bytes = LETTER_BYTES, .word = &area->num_letters,
-                                          .value = 1, .rank = to),
-                                stream));
+        CHECK_OK(weft_rma_put_signal(actor->comm,
+                                     WEFT_ARGS(weft_rma_args, .dst = area->letter,
+                                               .src = area->draft, .bytes = LETTER_BYTES,
+                                               .word = &area->num_letters, .value = 1, .rank = to),
+                                     stream));
         return 0;
     }
-    RANK_CHECK_OK(actor->context,
-                  weft_rma_put(actor->comm,
-                               WEFT_ARGS(weft_rma_args, .dst = area->letter, .src = area->draft,
-                                         .bytes = LETTER_BYTES, .rank = to),
-                               stream));
-    RANK_CHECK_OK(actor->context, weft_rma_fence(actor->comm, stream));
-    RANK_CHECK_OK(actor->context,
-                  weft_rma_signal(
-                      actor->comm,
-                      WEFT_ARGS(weft_rma_args, .word = &area->num_letters, .value = 1, .rank = to),
-                      stream));
+    CHECK_OK(weft_rma_put(actor->comm,
+                          WEFT_ARGS(weft_rma_args, .dst = area->letter, .src = area->draft,
+                                    .bytes = LETTER_BYTES, .rank = to),
+                          stream));
+    CHECK_OK(weft_rma_fence(actor->comm, stream));
+    CHECK_OK(weft_rma_signal(
+        actor->comm, WEFT_ARGS(weft_rma_args, .word = &area->num_letters, .value = 1, .rank = to),
+        stream));
     return 0;
 }
 
@@ -340,25 +325,22 @@ static int write_letters(struct ranks_context *context)
         struct area *area = actor.area;
         if (copy_letter(&actor, area->draft, area->drafts[i]))
             return 1;
-        RANK_CHECK_OK(context,
-                      weft_rma_wait_until(
-                          actor.comm, WEFT_ARGS(weft_rma_args, .word = &area->num_read, .value = i),
-                          actor.stream));
+        CHECK_OK(weft_rma_wait_until(actor.comm,
+                                     WEFT_ARGS(weft_rma_args, .word = &area->num_read, .value = i),
+                                     actor.stream));
         if (send_letter(&actor, i, next))
             return 1;
-        RANK_CHECK_OK(context,
-                      weft_rma_wait_until(
-                          actor.comm,
-                          WEFT_ARGS(weft_rma_args, .word = &area->num_letters, .value = i + 1),
-                          actor.stream));
+        CHECK_OK(weft_rma_wait_until(
+            actor.comm, WEFT_ARGS(weft_rma_args, .word = &area->num_letters, .value = i + 1),
+            actor.stream));
         if (copy_letter(&actor, area->archive[i], area->letter))
             return 1;
-        RANK_CHECK_OK(context, weft_rma_signal(actor.comm,
-                                               WEFT_ARGS(weft_rma_args, .word = &area->num_read,
-                                                         .value = 1, .rank = previous),
-                                               actor.stream));
+        CHECK_OK(weft_rma_signal(
+            actor.comm,
+            WEFT_ARGS(weft_rma_args, .word = &area->num_read, .value = 1, .rank = previous),
+            actor.stream));
     }
-    RANK_CHECK_OK(context, weft_stream_synchronize(actor.stream));
+    CHECK_OK(weft_stream_synchronize(actor.stream));
     return check_archive(&actor) || close_actor(&actor);
 }
 
@@ -368,20 +350,17 @@ static int signal_itself(struct ranks_context *context)
     struct actor actor;
     if (open_actor(context, &actor))
         return 1;
-    RANK_CHECK_OK(
-        context,
-        weft_rma_wait_until(actor.comm,
-                            WEFT_ARGS(weft_rma_args, .word = &actor.area->num_letters, .value = 7),
-                            actor.other_stream));
+    CHECK_OK(weft_rma_wait_until(
+        actor.comm, WEFT_ARGS(weft_rma_args, .word = &actor.area->num_letters, .value = 7),
+        actor.other_stream));
     for (int i = 0; i < 7; i++) {
-        RANK_CHECK_OK(context,
-                      weft_rma_signal(actor.comm,
-                                      WEFT_ARGS(weft_rma_args, .word = &actor.area->num_letters,
-                                                .value = 1, .rank = context->rank),
-                                      actor.stream));
-        RANK_CHECK_OK(context, weft_stream_synchronize(actor.stream));
+        CHECK_OK(weft_rma_signal(actor.comm,
+                                 WEFT_ARGS(weft_rma_args, .word = &actor.area->num_letters,
+                                           .value = 1, .rank = context->rank),
+                                 actor.stream));
+        CHECK_OK(weft_stream_synchronize(actor.stream));
     }
-    RANK_CHECK_OK(context, weft_stream_synchronize(actor.other_stream));
+    CHECK_OK(weft_stream_synchronize(actor.other_stream));
     return close_actor(&actor);
 }
 
@@ -402,21 +381,20 @@ static int draw_tickets(struct ranks_context *context)
     if (open_actor(context, &actor))
         return 1;
     for (int i = 0; i < NUM_TICKETS; i++)
-        RANK_CHECK_OK(context,
-                      weft_rma_fetch_add(actor.comm,
-                                         WEFT_ARGS(weft_rma_args, .before = &actor.area->tickets[i],
-                                                   .word = &actor.area->words[0], .value = 1,
-                                                   .rank = context->num_ranks - 1),
-                                         actor.stream));
+        CHECK_OK(weft_rma_fetch_add(actor.comm,
+                                    WEFT_ARGS(weft_rma_args, .before = &actor.area->tickets[i],
+                                              .word = &actor.area->words[0], .value = 1,
+                                              .rank = context->num_ranks - 1),
+                                    actor.stream));
     if (meet(&actor))
         return 1;
-    RANK_CHECK_OK(context, weft_memory_copy(actor.comm, actor.image->tickets, actor.area->tickets,
-                                            sizeof actor.image->tickets));
-    RANK_CHECK_OK(context, weft_host_all_gather(actor.comm, actor.image->tickets,
-                                                sizeof actor.image->tickets, all));
+    CHECK_OK(weft_memory_copy(actor.comm, actor.image->tickets, actor.area->tickets,
+                              sizeof actor.image->tickets));
+    CHECK_OK(
+        weft_host_all_gather(actor.comm, actor.image->tickets, sizeof actor.image->tickets, all));
     qsort(all, num_tickets, sizeof *all, compare_words);
     for (size_t i = 0; i < num_tickets; i++)
-        RANK_CHECK(context, all[i] == i, "ticket %zu is %d", i, (int)all[i]);
+        CHECK(all[i] == i, "ticket %zu is %d", i, (int)all[i]);
     free(all);
     return close_actor(&actor);
 }

@@ -30,20 +30,20 @@ static int open_actor(struct ranks_context *context, struct actor *actor)
     config.timeout_ms = shape->timeout_ms;
     if (shape->timeout_ms > 0 && ranks_warm_up(context))
         return 1;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &actor->comm));
-    RANK_CHECK_OK(context, weft_stream_create(actor->comm, &actor->stream));
-    RANK_CHECK_OK(context, weft_heap_alloc(actor->comm, AREA_BYTES, &area));
-    RANK_CHECK_OK(context, weft_memory_copy(actor->comm, area, zeroes, AREA_BYTES));
-    RANK_CHECK_OK(context, weft_host_barrier(actor->comm));
+    CHECK_OK(ranks_comm_create(context, &config, &actor->comm));
+    CHECK_OK(weft_stream_create(actor->comm, &actor->stream));
+    CHECK_OK(weft_heap_alloc(actor->comm, AREA_BYTES, &area));
+    CHECK_OK(weft_memory_copy(actor->comm, area, zeroes, AREA_BYTES));
+    CHECK_OK(weft_host_barrier(actor->comm));
     actor->area = area;
     return 0;
 }
 
-static int close_actor(struct ranks_context *context, struct actor *actor)
+static int close_actor(struct actor *actor)
 {
-    RANK_CHECK_OK(context, weft_stream_destroy(actor->stream));
-    RANK_CHECK_OK(context, weft_heap_free(actor->comm, actor->area));
-    RANK_CHECK_OK(context, weft_comm_destroy(actor->comm));
+    CHECK_OK(weft_stream_destroy(actor->stream));
+    CHECK_OK(weft_heap_free(actor->comm, actor->area));
+    CHECK_OK(weft_comm_destroy(actor->comm));
     return 0;
 }
 
@@ -62,65 +62,55 @@ static int call_wrongly(struct ranks_context *context)
         return 1;
     uint64_t *word = word_of(&actor, 0), *crooked = word_of(&actor, 4);
     const weft_result invalid = WEFT_ERROR_INVALID_ARGUMENT;
-    RANK_CHECK_ERROR(context,
-                     weft_rma_put(actor.comm,
-                                  WEFT_ARGS(weft_rma_args, .dst = actor.area, .src = actor.area,
-                                            .bytes = 8, .rank = 4),
-                                  actor.stream),
-                     invalid, "rank is 4, allowed are 0..3");
-    RANK_CHECK_ERROR(context,
-                     weft_rma_signal(actor.comm,
-                                     WEFT_ARGS(weft_rma_args, .word = word, .value = 1, .rank = -1),
-                                     actor.stream),
-                     invalid, "rank is -1");
-    RANK_CHECK_ERROR(context,
-                     weft_rma_put(actor.comm,
-                                  WEFT_ARGS(weft_rma_args, .dst = outside, .src = actor.area,
-                                            .bytes = 8, .rank = 0),
-                                  actor.stream),
-                     invalid, "dst is ");
-    RANK_CHECK_ERROR(context,
-                     weft_rma_put(actor.comm,
-                                  WEFT_ARGS(weft_rma_args, .dst = actor.area, .src = outside,
-                                            .bytes = 8, .rank = 0),
-                                  actor.stream),
-                     invalid, "src is ");
-    RANK_CHECK_ERROR(context,
-                     weft_rma_get(actor.comm,
-                                  WEFT_ARGS(weft_rma_args, .dst = actor.area, .src = actor.area + 8,
-                                            .bytes = AREA_BYTES, .rank = 0),
-                                  actor.stream),
-                     invalid, "must lie in one allocation of the communicator's heap");
-    RANK_CHECK_ERROR(
-        context,
+    CHECK_ERROR(weft_rma_put(actor.comm,
+                             WEFT_ARGS(weft_rma_args, .dst = actor.area, .src = actor.area,
+                                       .bytes = 8, .rank = 4),
+                             actor.stream),
+                invalid, "rank is 4, allowed are 0..3");
+    CHECK_ERROR(weft_rma_signal(actor.comm,
+                                WEFT_ARGS(weft_rma_args, .word = word, .value = 1, .rank = -1),
+                                actor.stream),
+                invalid, "rank is -1");
+    CHECK_ERROR(weft_rma_put(actor.comm,
+                             WEFT_ARGS(weft_rma_args, .dst = outside, .src = actor.area, .bytes = 8,
+                                       .rank = 0),
+                             actor.stream),
+                invalid, "dst is ");
+    CHECK_ERROR(weft_rma_put(actor.comm,
+                             WEFT_ARGS(weft_rma_args, .dst = actor.area, .src = outside, .bytes = 8,
+                                       .rank = 0),
+                             actor.stream),
+                invalid, "src is ");
+    CHECK_ERROR(weft_rma_get(actor.comm,
+                             WEFT_ARGS(weft_rma_args, .dst = actor.area, .src = actor.area + 8,
+                                       .bytes = AREA_BYTES, .rank = 0),
+                             actor.stream),
+                invalid, "must lie in one allocation of the communicator's heap");
+    CHECK_ERROR(
         weft_rma_put_signal(actor.comm,
                             WEFT_ARGS(weft_rma_args, .dst = actor.area, .src = actor.area + 8,
                                       .bytes = 8, .word = crooked, .value = 1, .rank = 0),
                             actor.stream),
         invalid, "must be aligned to 8 bytes");
-    RANK_CHECK_ERROR(context,
-                     weft_rma_add(actor.comm,
-                                  WEFT_ARGS(weft_rma_args, .word = NULL, .value = 1, .rank = 0),
-                                  actor.stream),
-                     invalid, "word is NULL");
-    RANK_CHECK_ERROR(context,
-                     weft_rma_fetch_add(actor.comm,
-                                        WEFT_ARGS(weft_rma_args, .before = crooked, .word = word,
-                                                  .value = 1, .rank = 0),
-                                        actor.stream),
-                     invalid, "before is ");
-    RANK_CHECK_ERROR(context,
-                     weft_rma_wait_until(actor.comm,
-                                         WEFT_ARGS(weft_rma_args, .word = crooked, .value = 0),
-                                         actor.stream),
-                     invalid, "word is ");
-    RANK_CHECK_OK(context, weft_rma_put(actor.comm,
-                                        WEFT_ARGS(weft_rma_args, .dst = NULL, .src = NULL,
-                                                  .bytes = 0, .rank = 0),
-                                        actor.stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(actor.stream));
-    RANK_CHECK_OK(context, weft_host_barrier(actor.comm));
-    return close_actor(context, &actor);
+    CHECK_ERROR(weft_rma_add(actor.comm,
+                             WEFT_ARGS(weft_rma_args, .word = NULL, .value = 1, .rank = 0),
+                             actor.stream),
+                invalid, "word is NULL");
+    CHECK_ERROR(weft_rma_fetch_add(actor.comm,
+                                   WEFT_ARGS(weft_rma_args, .before = crooked, .word = word,
+                                             .value = 1, .rank = 0),
+                                   actor.stream),
+                invalid, "before is ");
+    CHECK_ERROR(weft_rma_wait_until(actor.comm,
+                                    WEFT_ARGS(weft_rma_args, .word = crooked, .value = 0),
+                                    actor.stream),
+                invalid, "word is ");
+    CHECK_OK(weft_rma_put(actor.comm,
+                          WEFT_ARGS(weft_rma_args, .dst = NULL, .src = NULL, .bytes = 0, .rank = 0),
+                          actor.stream));
+    CHECK_OK(weft_stream_synchronize(actor.stream));
+    CHECK_OK(weft_host_barrier(actor.comm));
+    return close_actor(&actor);
 }
 
 /* ---------------------------------------------------------------- waits */
@@ -137,28 +127,23 @@ static int wait_in_vain(struct ranks_context *context)
         return 1;
     if (context->rank != 0) { /* rank 0 tells of its failure */
         ranks_barrier(context);
-        return close_actor(context, &actor);
+        return close_actor(&actor);
     }
-    RANK_CHECK_OK(context, weft_rma_signal(actor.comm,
-                                           WEFT_ARGS(weft_rma_args, .word = word_of(&actor, 8),
-                                                     .value = 4, .rank = 0),
-                                           actor.stream));
-    RANK_CHECK_OK(context,
-                  weft_rma_wait_until(
-                      actor.comm, WEFT_ARGS(weft_rma_args, .word = word_of(&actor, 8), .value = 5),
-                      actor.stream));
-    RANK_CHECK_ERROR(context, weft_stream_synchronize(actor.stream), WEFT_ERROR_TIMEOUT, text);
+    CHECK_OK(weft_rma_signal(
+        actor.comm, WEFT_ARGS(weft_rma_args, .word = word_of(&actor, 8), .value = 4, .rank = 0),
+        actor.stream));
+    CHECK_OK(weft_rma_wait_until(actor.comm,
+                                 WEFT_ARGS(weft_rma_args, .word = word_of(&actor, 8), .value = 5),
+                                 actor.stream));
+    CHECK_ERROR(weft_stream_synchronize(actor.stream), WEFT_ERROR_TIMEOUT, text);
     char word[128]; /* as the user knows it */
     snprintf(word, sizeof word, "weft_rma_wait_until: rank 0 waited for the word at %p",
              (void *)word_of(&actor, 8));
-    RANK_CHECK(context, strncmp(weft_last_error(), word, strlen(word)) == 0, "%s",
-               weft_last_error());
-    RANK_CHECK(context,
-               weft_comm_status(actor.comm, &failed_rank) == WEFT_ERROR_TIMEOUT &&
-                   failed_rank == -1,
-               "rank %d is blamed: %s", failed_rank, weft_last_error());
+    CHECK(strncmp(weft_last_error(), word, strlen(word)) == 0, "%s", weft_last_error());
+    CHECK(weft_comm_status(actor.comm, &failed_rank) == WEFT_ERROR_TIMEOUT && failed_rank == -1,
+          "rank %d is blamed: %s", failed_rank, weft_last_error());
     ranks_barrier(context);
-    return close_actor(context, &actor);
+    return close_actor(&actor);
 }
 
 /* ---------------------------------------------------------------- ranks that leave */
@@ -171,12 +156,12 @@ static int leave_early(struct ranks_context *context)
     if (open_actor(context, &actor) != 0)
         return 1;
     if (context->rank == 3) {
-        const int failed = close_actor(context, &actor);
+        const int failed = close_actor(&actor);
         ranks_barrier(context);
         return failed;
     }
-    RANK_CHECK_OK(context, weft_rma_quiet(actor.comm, actor.stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(actor.stream));
+    CHECK_OK(weft_rma_quiet(actor.comm, actor.stream));
+    CHECK_OK(weft_stream_synchronize(actor.stream));
     ranks_barrier(context);
     for (int i = 0; i < 1000000 && result == WEFT_OK; i++) {
         result = weft_rma_fetch_add(actor.comm,
@@ -186,10 +171,9 @@ static int leave_early(struct ranks_context *context)
         if (result == WEFT_OK)
             result = weft_stream_synchronize(actor.stream);
     }
-    RANK_CHECK(context, result == WEFT_ERROR_RANK_FAILED, "result is %d", result);
-    RANK_CHECK(context, strstr(weft_last_error(), "rank 3 has left") != NULL, "%s",
-               weft_last_error());
-    return close_actor(context, &actor);
+    CHECK(result == WEFT_ERROR_RANK_FAILED, "result is %d", result);
+    CHECK(strstr(weft_last_error(), "rank 3 has left") != NULL, "%s", weft_last_error());
+    return close_actor(&actor);
 }
 
 /* ---------------------------------------------------------------- splits */
@@ -200,31 +184,27 @@ static int split_by_stride(struct ranks_context *context)
     weft_comm *team;
     if (open_actor(context, &actor) != 0)
         return 1;
-    RANK_CHECK_ERROR(context, weft_comm_split_strided(actor.comm, 4, 1, 1, NULL, &team),
-                     WEFT_ERROR_INVALID_ARGUMENT, "first is 4, allowed are 0..3");
-    RANK_CHECK_ERROR(context, weft_comm_split_strided(actor.comm, 1, 0, 1, NULL, &team),
-                     WEFT_ERROR_INVALID_ARGUMENT, "stride is 0");
-    RANK_CHECK_ERROR(context, weft_comm_split_strided(actor.comm, 1, 2, 3, NULL, &team),
-                     WEFT_ERROR_INVALID_ARGUMENT, "num_ranks is 3, allowed are 1..2");
-    RANK_CHECK_ERROR(
-        context, weft_comm_split_strided(actor.comm, 0, context->rank == 2 ? 2 : 1, 2, NULL, &team),
-        WEFT_ERROR_MISMATCH, "0, 1, 2 on rank 0 and 0, 2, 2 on rank 2");
-    RANK_CHECK(context, weft_comm_parent_rank(actor.comm, 0) == -1, "it was split from nothing");
-    RANK_CHECK_OK(context, weft_comm_split_strided(actor.comm, 1, 2, 2, NULL, &team));
-    RANK_CHECK(context, (team != NULL) == (context->rank % 2 == 1), "wrong members");
+    CHECK_ERROR(weft_comm_split_strided(actor.comm, 4, 1, 1, NULL, &team),
+                WEFT_ERROR_INVALID_ARGUMENT, "first is 4, allowed are 0..3");
+    CHECK_ERROR(weft_comm_split_strided(actor.comm, 1, 0, 1, NULL, &team),
+                WEFT_ERROR_INVALID_ARGUMENT, "stride is 0");
+    CHECK_ERROR(weft_comm_split_strided(actor.comm, 1, 2, 3, NULL, &team),
+                WEFT_ERROR_INVALID_ARGUMENT, "num_ranks is 3, allowed are 1..2");
+    CHECK_ERROR(weft_comm_split_strided(actor.comm, 0, context->rank == 2 ? 2 : 1, 2, NULL, &team),
+                WEFT_ERROR_MISMATCH, "0, 1, 2 on rank 0 and 0, 2, 2 on rank 2");
+    CHECK(weft_comm_parent_rank(actor.comm, 0) == -1, "it was split from nothing");
+    CHECK_OK(weft_comm_split_strided(actor.comm, 1, 2, 2, NULL, &team));
+    CHECK((team != NULL) == (context->rank % 2 == 1), "wrong members");
     if (team != NULL) {
-        RANK_CHECK(context,
-                   weft_comm_num_ranks(team) == 2 && weft_comm_rank(team) == context->rank / 2,
-                   "rank %d of %d", weft_comm_rank(team), weft_comm_num_ranks(team));
-        RANK_CHECK(context,
-                   weft_comm_parent_rank(team, 0) == 1 && weft_comm_parent_rank(team, 1) == 3 &&
-                       weft_comm_parent_rank(team, 2) == -1 &&
-                       weft_comm_parent_rank(team, -1) == -1,
-                   "parent's ranks are wrong");
-        RANK_CHECK_OK(context, weft_comm_destroy(team));
+        CHECK(weft_comm_num_ranks(team) == 2 && weft_comm_rank(team) == context->rank / 2,
+              "rank %d of %d", weft_comm_rank(team), weft_comm_num_ranks(team));
+        CHECK(weft_comm_parent_rank(team, 0) == 1 && weft_comm_parent_rank(team, 1) == 3 &&
+                  weft_comm_parent_rank(team, 2) == -1 && weft_comm_parent_rank(team, -1) == -1,
+              "parent's ranks are wrong");
+        CHECK_OK(weft_comm_destroy(team));
     }
-    RANK_CHECK_OK(context, weft_host_barrier(actor.comm));
-    return close_actor(context, &actor);
+    CHECK_OK(weft_host_barrier(actor.comm));
+    return close_actor(&actor);
 }
 
 /* ---------------------------------------------------------------- tests */

@@ -38,46 +38,46 @@ static int open_layer(struct ranks_context *context, struct layer *layer)
     handle.num_topk = NUM_TOPK;
     for (int i = 0; i < NUM_TOKENS * NUM_TOPK; i++)
         choices[i] = i % NUM_RANKS;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &layer->comm));
-    RANK_CHECK_OK(context, weft_stream_create(layer->comm, &layer->stream));
-    RANK_CHECK_OK(context, weft_ep_create(layer->comm, &config, &layer->ep));
-    RANK_CHECK_OK(context, weft_ep_handle_create(layer->ep, &handle, &layer->handle));
-    RANK_CHECK_OK(context, weft_heap_alloc(layer->comm, HEAP_BYTES, &memory));
+    CHECK_OK(ranks_comm_create(context, NULL, &layer->comm));
+    CHECK_OK(weft_stream_create(layer->comm, &layer->stream));
+    CHECK_OK(weft_ep_create(layer->comm, &config, &layer->ep));
+    CHECK_OK(weft_ep_handle_create(layer->ep, &handle, &layer->handle));
+    CHECK_OK(weft_heap_alloc(layer->comm, HEAP_BYTES, &memory));
     layer->heap = memory;
-    RANK_CHECK_OK(context, weft_memory_alloc(layer->comm, OTHER_BYTES, &memory));
+    CHECK_OK(weft_memory_alloc(layer->comm, OTHER_BYTES, &memory));
     layer->other = memory;
-    RANK_CHECK_OK(context, weft_memory_alloc(layer->comm, sizeof choices, &memory));
+    CHECK_OK(weft_memory_alloc(layer->comm, sizeof choices, &memory));
     layer->topk_idx = memory;
-    RANK_CHECK_OK(context, weft_memory_copy(layer->comm, memory, choices, sizeof choices));
+    CHECK_OK(weft_memory_copy(layer->comm, memory, choices, sizeof choices));
     const weft_ep_layout_args args = layout_args(layer);
-    RANK_CHECK_OK(context, weft_ep_layout(layer->handle, &args, layer->stream));
-    RANK_CHECK_OK(context, weft_ep_notify(layer->handle, layer->stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
+    CHECK_OK(weft_ep_layout(layer->handle, &args, layer->stream));
+    CHECK_OK(weft_ep_notify(layer->handle, layer->stream));
+    CHECK_OK(weft_stream_synchronize(layer->stream));
     return 0;
 }
 
-static int close_layer(struct ranks_context *context, struct layer *layer)
+static int close_layer(struct layer *layer)
 {
-    RANK_CHECK_OK(context, weft_memory_free(layer->comm, layer->topk_idx));
-    RANK_CHECK_OK(context, weft_memory_free(layer->comm, layer->other));
-    RANK_CHECK_OK(context, weft_ep_handle_destroy(layer->handle));
-    RANK_CHECK_OK(context, weft_ep_destroy(layer->ep));
-    RANK_CHECK_OK(context, weft_stream_destroy(layer->stream));
-    RANK_CHECK_OK(context, weft_comm_destroy(layer->comm));
+    CHECK_OK(weft_memory_free(layer->comm, layer->topk_idx));
+    CHECK_OK(weft_memory_free(layer->comm, layer->other));
+    CHECK_OK(weft_ep_handle_destroy(layer->handle));
+    CHECK_OK(weft_ep_destroy(layer->ep));
+    CHECK_OK(weft_stream_destroy(layer->stream));
+    CHECK_OK(weft_comm_destroy(layer->comm));
     return 0;
 }
 
 /* The message must name both arguments. */
 #define CHECK_OVERLAP(call, one, two)                                                              \
     do {                                                                                           \
-        RANK_CHECK_ERROR(context, call, WEFT_ERROR_INVALID_ARGUMENT, one " is ");                  \
-        RANK_CHECK(context, strstr(weft_last_error(), "overlap those of " two) != NULL, "%s",      \
-                   weft_last_error());                                                             \
+        CHECK_ERROR(call, WEFT_ERROR_INVALID_ARGUMENT, one " is ");                                \
+        CHECK(strstr(weft_last_error(), "overlap those of " two) != NULL, "%s",                    \
+              weft_last_error());                                                                  \
     } while (0)
 
 /* ---------------------------------------------------------------- layout */
 
-static int refuse_layouts(struct ranks_context *context, const struct layer *layer)
+static int refuse_layouts(const struct layer *layer)
 {
     weft_ep_layout_args args = layout_args(layer);
     void *other = layer->other;
@@ -132,7 +132,7 @@ static void fill_dispatch(struct dispatch *dispatch, const struct layer *layer)
         CHECK_OVERLAP(weft_ep_dispatch(layer->handle, &dispatch.args, layer->stream), one, two);   \
     } while (0)
 
-static int refuse_dispatches(struct ranks_context *context, const struct layer *layer)
+static int refuse_dispatches(const struct layer *layer)
 {
     struct dispatch dispatch;
     char *heap = layer->heap;
@@ -156,25 +156,25 @@ static int refuse_dispatches(struct ranks_context *context, const struct layer *
     CHECK_OVERLAP(weft_ep_dispatch(layer->handle, &dispatch.args, layer->stream), "planes[1].dst",
                   "planes[0].src");
     dispatch.planes[0].src_stride_bytes = UINT64_MAX / 2;
-    RANK_CHECK_ERROR(context, weft_ep_dispatch(layer->handle, &dispatch.args, layer->stream),
-                     WEFT_ERROR_INVALID_ARGUMENT, "planes[0].src is ");
+    CHECK_ERROR(weft_ep_dispatch(layer->handle, &dispatch.args, layer->stream),
+                WEFT_ERROR_INVALID_ARGUMENT, "planes[0].src is ");
     return 0;
 }
 
 /* Arrays side by side, an output between two rows of an input, two planes of one input. */
-static int accept_neighbours(struct ranks_context *context, const struct layer *layer)
+static int accept_neighbours(const struct layer *layer)
 {
     struct dispatch dispatch;
     fill_dispatch(&dispatch, layer);
-    RANK_CHECK_OK(context, weft_ep_dispatch(layer->handle, &dispatch.args, layer->stream));
+    CHECK_OK(weft_ep_dispatch(layer->handle, &dispatch.args, layer->stream));
     dispatch.planes[0].src = layer->heap + 32768;
     dispatch.planes[0].src_stride_bytes = (CAPACITY + 1) * ROW_BYTES;
     dispatch.planes[0].dst = layer->heap + 32768 + ROW_BYTES;
-    RANK_CHECK_OK(context, weft_ep_dispatch(layer->handle, &dispatch.args, layer->stream));
+    CHECK_OK(weft_ep_dispatch(layer->handle, &dispatch.args, layer->stream));
     fill_dispatch(&dispatch, layer);
     dispatch.planes[1].src = dispatch.planes[0].src;
-    RANK_CHECK_OK(context, weft_ep_dispatch(layer->handle, &dispatch.args, layer->stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
+    CHECK_OK(weft_ep_dispatch(layer->handle, &dispatch.args, layer->stream));
+    CHECK_OK(weft_stream_synchronize(layer->stream));
     return 0;
 }
 
@@ -200,7 +200,7 @@ static void fill_combine(weft_ep_combine_args *args, const struct layer *layer)
         CHECK_OVERLAP(weft_ep_combine(layer->handle, &args, layer->stream), one, two);             \
     } while (0)
 
-static int refuse_combines(struct ranks_context *context, const struct layer *layer)
+static int refuse_combines(const struct layer *layer)
 {
     weft_ep_combine_args args;
     COMBINE_OVERLAPS(args.out, layer->heap, "out", "x");
@@ -211,8 +211,8 @@ static int refuse_combines(struct ranks_context *context, const struct layer *la
     COMBINE_OVERLAPS(args.out_topk_weights, (void *)layer->other, "out", "out_topk_weights");
     COMBINE_OVERLAPS(args.out_topk_weights, (void *)layer->heap, "out_topk_weights", "x");
     fill_combine(&args, layer);
-    RANK_CHECK_OK(context, weft_ep_combine(layer->handle, &args, layer->stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
+    CHECK_OK(weft_ep_combine(layer->handle, &args, layer->stream));
+    CHECK_OK(weft_stream_synchronize(layer->stream));
     return 0;
 }
 
@@ -253,7 +253,7 @@ static void fill_decode(struct decode *decode, const struct layer *layer)
         CHECK_OVERLAP(weft_ll_##operation(decode.ll, &decode.operation, layer->stream), one, two); \
     } while (0)
 
-static int refuse_decodes(struct ranks_context *context, const struct layer *layer)
+static int refuse_decodes(const struct layer *layer)
 {
     weft_ll_config config = WEFT_INIT(weft_ll_config);
     const weft_ll_dispatch_args *args;
@@ -266,7 +266,7 @@ static int refuse_decodes(struct ranks_context *context, const struct layer *lay
     config.layout = WEFT_LL_BY_EXPERT;
     config.expert_capacity = CAPACITY;
     config.answer = WEFT_LL_ANSWER_ROWS;
-    RANK_CHECK_OK(context, weft_ll_create(layer->ep, &config, &decode.ll));
+    CHECK_OK(weft_ll_create(layer->ep, &config, &decode.ll));
     args = &decode.dispatch;
     DECODE_OVERLAPS(dispatch, rows, other, "rows", "x");
     DECODE_OVERLAPS(dispatch, rows, other + NUM_TOKENS * ROW_BYTES - 4, "rows", "x");
@@ -280,7 +280,7 @@ static int refuse_decodes(struct ranks_context *context, const struct layer *lay
                     "num_rows_per_rank");
     DECODE_OVERLAPS(dispatch, waited_ns, args->row_ranges, "row_ranges", "waited_ns");
     fill_decode(&decode, layer);
-    RANK_CHECK_OK(context, weft_ll_dispatch(decode.ll, &decode.dispatch, layer->stream));
+    CHECK_OK(weft_ll_dispatch(decode.ll, &decode.dispatch, layer->stream));
     DECODE_OVERLAPS(combine, out, layer->heap, "out", "x");
     DECODE_OVERLAPS(combine, out, layer->heap + CAPACITY * ROW_BYTES - 4, "out", "x");
     DECODE_OVERLAPS(combine, out, other + 1024 - 4, "out", "topk_weights");
@@ -290,15 +290,15 @@ static int refuse_decodes(struct ranks_context *context, const struct layer *lay
     decode.combine.out = layer->heap + (CAPACITY - 1) * 2 * ROW_BYTES;
     CHECK_OVERLAP(weft_ll_combine(decode.ll, &decode.combine, layer->stream), "out", "x");
     decode.combine.out = layer->heap + 2 * CAPACITY * ROW_BYTES;
-    RANK_CHECK_OK(context, weft_ll_combine(decode.ll, &decode.combine, layer->stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
-    RANK_CHECK_OK(context, weft_ll_destroy(decode.ll));
+    CHECK_OK(weft_ll_combine(decode.ll, &decode.combine, layer->stream));
+    CHECK_OK(weft_stream_synchronize(layer->stream));
+    CHECK_OK(weft_ll_destroy(decode.ll));
     return 0;
 }
 
 /* ---------------------------------------------------------------- others */
 
-static int refuse_regions(struct ranks_context *context, const struct layer *layer)
+static int refuse_regions(const struct layer *layer)
 {
     int64_t counts[NUM_RANKS] = {8, 8}, send_offsets[NUM_RANKS] = {0, 4};
     int64_t recv_offsets[NUM_RANKS] = {100, 107};
@@ -310,13 +310,13 @@ static int refuse_regions(struct ranks_context *context, const struct layer *lay
     args.send_counts = args.recv_counts = counts;
     args.send_offsets = send_offsets; /* the same may be sent to several */
     args.recv_offsets = recv_offsets;
-    RANK_CHECK_OK(context, weft_coll_create(layer->comm, NULL, &coll));
+    CHECK_OK(weft_coll_create(layer->comm, NULL, &coll));
     CHECK_OVERLAP(weft_coll_all_to_all_v(coll, &args, layer->stream), "recv_offsets[0]",
                   "the row at recv_offsets[1]");
     recv_offsets[1] = 108;
-    RANK_CHECK_OK(context, weft_coll_all_to_all_v(coll, &args, layer->stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
-    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+    CHECK_OK(weft_coll_all_to_all_v(coll, &args, layer->stream));
+    CHECK_OK(weft_stream_synchronize(layer->stream));
+    CHECK_OK(weft_coll_destroy(coll));
     return 0;
 }
 
@@ -355,12 +355,11 @@ static int refuse_one_sided(struct ranks_context *context, const struct layer *l
                   "word", "before");
     CHECK_OVERLAP(weft_memory_copy(comm, heap + 8, heap, 9), "dst", "src");
     /* The same offsets at another rank are other memory. */
-    RANK_CHECK_OK(context, weft_rma_put(comm,
-                                        WEFT_ARGS(weft_rma_args, .dst = heap, .src = heap,
-                                                  .bytes = 16, .rank = other),
-                                        layer->stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    CHECK_OK(weft_rma_put(
+        comm, WEFT_ARGS(weft_rma_args, .dst = heap, .src = heap, .bytes = 16, .rank = other),
+        layer->stream));
+    CHECK_OK(weft_stream_synchronize(layer->stream));
+    CHECK_OK(weft_host_barrier(comm));
     return 0;
 }
 
@@ -370,10 +369,8 @@ static int refuse_gathers(struct ranks_context *context, const struct layer *lay
     CHECK_OVERLAP(weft_host_all_gather(layer->comm, (char *)all + 4, sizeof *all, all), "recv",
                   "send");
     all[context->rank] = context->rank + 1;
-    RANK_CHECK_OK(context,
-                  weft_host_all_gather(layer->comm, &all[context->rank], sizeof *all, all));
-    RANK_CHECK(context, all[0] == 1 && all[1] == 2, "in place: %lld, %lld", (long long)all[0],
-               (long long)all[1]);
+    CHECK_OK(weft_host_all_gather(layer->comm, &all[context->rank], sizeof *all, all));
+    CHECK(all[0] == 1 && all[1] == 2, "in place: %lld, %lld", (long long)all[0], (long long)all[1]);
     return 0;
 }
 
@@ -384,10 +381,10 @@ TEST_ON_RANKS(overlaps_are_refused_with_both_names, RANKS_THREADS, NUM_RANKS)
     struct layer layer;
     if (open_layer(context, &layer) != 0)
         return 1;
-    if (refuse_layouts(context, &layer) != 0 || refuse_dispatches(context, &layer) != 0 ||
-        accept_neighbours(context, &layer) != 0 || refuse_combines(context, &layer) != 0 ||
-        refuse_decodes(context, &layer) != 0 || refuse_regions(context, &layer) != 0 ||
+    if (refuse_layouts(&layer) != 0 || refuse_dispatches(&layer) != 0 ||
+        accept_neighbours(&layer) != 0 || refuse_combines(&layer) != 0 ||
+        refuse_decodes(&layer) != 0 || refuse_regions(&layer) != 0 ||
         refuse_one_sided(context, &layer) != 0 || refuse_gathers(context, &layer) != 0)
         return 1;
-    return close_layer(context, &layer);
+    return close_layer(&layer);
 }

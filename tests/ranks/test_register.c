@@ -35,16 +35,13 @@ static int check_case(struct coll_rank *self, const struct coll_case *spec, int 
         return 1;
     struct ep_array *arrays[] = {&call.send, &call.recv};
     for (int i = 0; i < 2; i++)
-        RANK_CHECK_OK(context,
-                      weft_memory_register(base->comm, takes_part ? arrays[i]->block : NULL,
-                                           takes_part ? arrays[i]->block_bytes : 0, &is_direct));
-    RANK_CHECK(context, is_direct == (mask == 0 || is_reachable(context)), "is_direct is %d",
-               is_direct);
-    RANK_CHECK_OK(context, coll_call_issue(&call, context->rank, self->colls[setup], base->stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(base->stream));
+        CHECK_OK(weft_memory_register(base->comm, takes_part ? arrays[i]->block : NULL,
+                                      takes_part ? arrays[i]->block_bytes : 0, &is_direct));
+    CHECK(is_direct == (mask == 0 || is_reachable(context)), "is_direct is %d", is_direct);
+    CHECK_OK(coll_call_issue(&call, context->rank, self->colls[setup], base->stream));
+    CHECK_OK(weft_stream_synchronize(base->stream));
     for (int i = 0; i < 2; i++)
-        RANK_CHECK_OK(context,
-                      weft_memory_unregister(base->comm, takes_part ? arrays[i]->block : NULL));
+        CHECK_OK(weft_memory_unregister(base->comm, takes_part ? arrays[i]->block : NULL));
     return coll_call_verify(base, &call, self->setups[setup].name);
 }
 
@@ -109,21 +106,20 @@ static int open_prober(struct prober *prober, struct ranks_context *context)
     void *memory;
     *prober = (struct prober){.context = context};
     config.staging_bytes = STAGING_BYTES;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &prober->comm));
-    RANK_CHECK_OK(context, weft_coll_create(prober->comm, &config, &prober->coll));
-    RANK_CHECK_OK(context, weft_stream_create(prober->comm, &prober->stream));
-    RANK_CHECK_OK(context, weft_memory_alloc(prober->comm, MEMORY_BYTES, &memory));
+    CHECK_OK(ranks_comm_create(context, NULL, &prober->comm));
+    CHECK_OK(weft_coll_create(prober->comm, &config, &prober->coll));
+    CHECK_OK(weft_stream_create(prober->comm, &prober->stream));
+    CHECK_OK(weft_memory_alloc(prober->comm, MEMORY_BYTES, &memory));
     prober->memory = memory;
     return 0;
 }
 
 static int close_prober(struct prober *prober)
 {
-    struct ranks_context *context = prober->context;
-    RANK_CHECK_OK(context, weft_memory_free(prober->comm, prober->memory));
-    RANK_CHECK_OK(context, weft_stream_destroy(prober->stream));
-    RANK_CHECK_OK(context, weft_coll_destroy(prober->coll));
-    RANK_CHECK_OK(context, weft_comm_destroy(prober->comm));
+    CHECK_OK(weft_memory_free(prober->comm, prober->memory));
+    CHECK_OK(weft_stream_destroy(prober->stream));
+    CHECK_OK(weft_coll_destroy(prober->coll));
+    CHECK_OK(weft_comm_destroy(prober->comm));
     return 0;
 }
 
@@ -148,19 +144,18 @@ static int fill(struct prober *prober, char *send)
     unsigned char bytes[ARRAY_BYTES];
     for (int i = 0; i < ARRAY_BYTES; i++)
         bytes[i] = byte_of(prober->round, prober->context->rank, i / ROW_BYTES, i % ROW_BYTES);
-    RANK_CHECK_OK(prober->context, weft_memory_copy(prober->comm, send, bytes, sizeof bytes));
+    CHECK_OK(weft_memory_copy(prober->comm, send, bytes, sizeof bytes));
     return 0;
 }
 
 static int compare(struct prober *prober, const char *recv)
 {
     unsigned char bytes[ARRAY_BYTES];
-    RANK_CHECK_OK(prober->context, weft_memory_copy(prober->comm, bytes, recv, sizeof bytes));
+    CHECK_OK(weft_memory_copy(prober->comm, bytes, recv, sizeof bytes));
     for (int i = 0; i < ARRAY_BYTES; i++) {
         const unsigned char expected =
             byte_of(prober->round, i / ROW_BYTES, prober->context->rank, i % ROW_BYTES);
-        RANK_CHECK(prober->context, bytes[i] == expected, "byte %d is %d, not %d", i, bytes[i],
-                   expected);
+        CHECK(bytes[i] == expected, "byte %d is %d, not %d", i, bytes[i], expected);
     }
     return 0;
 }
@@ -170,15 +165,14 @@ static int expect_direct(struct prober *prober, char *send, char *recv)
     prober->round++;
     if (fill(prober, send))
         return 1;
-    RANK_CHECK_OK(prober->context, exchange(prober, send, recv));
-    RANK_CHECK_OK(prober->context, weft_stream_synchronize(prober->stream));
+    CHECK_OK(exchange(prober, send, recv));
+    CHECK_OK(weft_stream_synchronize(prober->stream));
     return compare(prober, recv);
 }
 
 static int expect_staged(const struct prober *prober, const char *send, char *recv)
 {
-    RANK_CHECK_ERROR(prober->context, exchange(prober, send, recv), WEFT_ERROR_UNSUPPORTED,
-                     "staging_bytes");
+    CHECK_ERROR(exchange(prober, send, recv), WEFT_ERROR_UNSUPPORTED, "staging_bytes");
     return 0;
 }
 
@@ -186,16 +180,13 @@ static int expect_staged(const struct prober *prober, const char *send, char *re
 static int check_is_direct(const struct prober *prober, const char *ptr, uint64_t bytes,
                            int32_t expected)
 {
-    RANK_CHECK(prober->context,
-               weft_is_direct(prober->comm, ptr, bytes) == expected &&
-                   weft_is_direct(prober->comm, ptr + bytes - 1, 1) == expected,
-               "%llu bytes: weft_is_direct is %d", (unsigned long long)bytes,
-               weft_is_direct(prober->comm, ptr, bytes));
-    RANK_CHECK(prober->context,
-               weft_is_direct(prober->comm, NULL, 0) == 1 &&
-                   weft_is_direct(prober->comm, NULL, 1) == 0 &&
-                   weft_is_direct(NULL, ptr, bytes) == -1,
-               "weft_is_direct of NULL");
+    CHECK(weft_is_direct(prober->comm, ptr, bytes) == expected &&
+              weft_is_direct(prober->comm, ptr + bytes - 1, 1) == expected,
+          "%llu bytes: weft_is_direct is %d", (unsigned long long)bytes,
+          weft_is_direct(prober->comm, ptr, bytes));
+    CHECK(weft_is_direct(prober->comm, NULL, 0) == 1 &&
+              weft_is_direct(prober->comm, NULL, 1) == 0 && weft_is_direct(NULL, ptr, bytes) == -1,
+          "weft_is_direct of NULL");
     return 0;
 }
 
@@ -208,14 +199,13 @@ TEST_IN_BOTH_MODES(any_part_while_it_is_registered, NUM_RANKS)
         expect_staged(&prober, prober.memory, prober.memory + ARRAY_BYTES))
         return 1;
     char *registered = prober.memory + 5 + context->rank;
-    RANK_CHECK_OK(context,
-                  weft_memory_register(prober.comm, registered, ARRAY_BYTES + 100, &is_direct));
-    RANK_CHECK(context, is_direct == is_reachable(context), "is_direct is %d", is_direct);
+    CHECK_OK(weft_memory_register(prober.comm, registered, ARRAY_BYTES + 100, &is_direct));
+    CHECK(is_direct == is_reachable(context), "is_direct is %d", is_direct);
     if (check_is_direct(&prober, registered, ARRAY_BYTES + 100, is_direct) ||
         check_is_direct(&prober, registered - 1, 1, 0) ||
         check_is_direct(&prober, registered + ARRAY_BYTES + 100, 1, 0))
         return 1;
-    RANK_CHECK(context, weft_is_direct(prober.comm, registered - 1, 2) == 0, "partly registered");
+    CHECK(weft_is_direct(prober.comm, registered - 1, 2) == 0, "partly registered");
     char *send = prober.memory + ARRAY_BYTES + 200;
     for (int i = 0; i <= 100; i += 25) {
         char *recv = registered + i;
@@ -225,7 +215,7 @@ TEST_IN_BOTH_MODES(any_part_while_it_is_registered, NUM_RANKS)
     if (expect_staged(&prober, send, registered - 1) ||
         expect_staged(&prober, send, registered + 101))
         return 1;
-    RANK_CHECK_OK(context, weft_memory_unregister(prober.comm, registered));
+    CHECK_OK(weft_memory_unregister(prober.comm, registered));
     return check_is_direct(&prober, registered, ARRAY_BYTES, 0) ||
            expect_staged(&prober, send, registered) || close_prober(&prober);
 }
@@ -237,15 +227,15 @@ TEST_IN_BOTH_MODES(the_heap_may_be_registered_too, NUM_RANKS)
     int32_t is_direct = -1;
     if (open_prober(&prober, context))
         return 1;
-    RANK_CHECK_OK(context, weft_heap_alloc(prober.comm, ARRAY_BYTES, &block));
+    CHECK_OK(weft_heap_alloc(prober.comm, ARRAY_BYTES, &block));
     if (check_is_direct(&prober, block, ARRAY_BYTES, 1))
         return 1;
-    RANK_CHECK_OK(context, weft_memory_register(prober.comm, block, ARRAY_BYTES, &is_direct));
-    RANK_CHECK(context, is_direct == 1, "memory of the heap needs no registration");
-    RANK_CHECK_OK(context, weft_memory_unregister(prober.comm, block));
+    CHECK_OK(weft_memory_register(prober.comm, block, ARRAY_BYTES, &is_direct));
+    CHECK(is_direct == 1, "memory of the heap needs no registration");
+    CHECK_OK(weft_memory_unregister(prober.comm, block));
     if (expect_direct(&prober, prober.memory, block))
         return 1;
-    RANK_CHECK_OK(context, weft_heap_free(prober.comm, block));
+    CHECK_OK(weft_heap_free(prober.comm, block));
     return close_prober(&prober);
 }
 
@@ -258,10 +248,9 @@ static int register_and_unregister(struct prober *prober)
     char *pieces[] = {context->rank == 0 ? NULL : prober->memory, prober->memory + ARRAY_BYTES};
     const size_t num_bytes[] = {context->rank == 0 ? 0 : 100, (size_t)ARRAY_BYTES};
     for (int i = 0; i < 2; i++)
-        RANK_CHECK_OK(context, weft_memory_register(prober->comm, pieces[i], num_bytes[i], NULL));
+        CHECK_OK(weft_memory_register(prober->comm, pieces[i], num_bytes[i], NULL));
     for (int i = 0; i < 2; i++)
-        RANK_CHECK_OK(context,
-                      weft_memory_unregister(prober->comm, pieces[(i + context->rank) % 2]));
+        CHECK_OK(weft_memory_unregister(prober->comm, pieces[(i + context->rank) % 2]));
     return 0;
 }
 
@@ -269,11 +258,11 @@ static int register_and_unregister(struct prober *prober)
 static int take_stock(struct prober *prober, struct stock *stock)
 {
     for (int32_t turn = 0; turn < NUM_RANKS; turn++) {
-        RANK_CHECK_OK(prober->context, weft_host_barrier(prober->comm));
+        CHECK_OK(weft_host_barrier(prober->comm));
         if (turn == prober->context->rank)
             *stock = stock_take();
     }
-    RANK_CHECK_OK(prober->context, weft_host_barrier(prober->comm));
+    CHECK_OK(weft_host_barrier(prober->comm));
     return 0;
 }
 
@@ -286,7 +275,7 @@ static int cycle_many(struct prober *prober)
     for (int i = 0; i < num_cycles; i++)
         if (register_and_unregister(prober))
             return 1;
-    return take_stock(prober, &after) || stock_check(prober->context, before, after);
+    return take_stock(prober, &after) || stock_check(before, after);
 }
 
 TEST_IN_BOTH_MODES(nothing_is_left_by_a_thousand_cycles, NUM_RANKS)
@@ -295,9 +284,8 @@ TEST_IN_BOTH_MODES(nothing_is_left_by_a_thousand_cycles, NUM_RANKS)
     int32_t is_direct = -1;
     if (open_prober(&prober, context) || register_and_unregister(&prober) || cycle_many(&prober))
         return 1;
-    RANK_CHECK_OK(context,
-                  weft_memory_register(prober.comm, prober.memory, MEMORY_BYTES, &is_direct));
-    RANK_CHECK(context, is_direct == is_reachable(context), "is_direct is %d", is_direct);
+    CHECK_OK(weft_memory_register(prober.comm, prober.memory, MEMORY_BYTES, &is_direct));
+    CHECK(is_direct == is_reachable(context), "is_direct is %d", is_direct);
     /* What is still registered goes with the communicator. */
     return (is_direct &&
             expect_direct(&prober, prober.memory + 3, prober.memory + ARRAY_BYTES + 64)) ||
@@ -314,15 +302,13 @@ TEST_IN_BOTH_MODES(what_is_too_much_is_staged, NUM_RANKS)
     if (open_prober(&prober, context))
         return 1;
     while (is_direct && num_pieces < FAR_TOO_MANY)
-        RANK_CHECK_OK(context, weft_memory_register(prober.comm, prober.memory + num_pieces++, 100,
-                                                    &is_direct));
-    RANK_CHECK(context, is_direct == 0, "%d pieces are registered", num_pieces);
-    RANK_CHECK(context, num_pieces > 32 || !is_reachable(context), "only %d pieces", num_pieces);
+        CHECK_OK(weft_memory_register(prober.comm, prober.memory + num_pieces++, 100, &is_direct));
+    CHECK(is_direct == 0, "%d pieces are registered", num_pieces);
+    CHECK(num_pieces > 32 || !is_reachable(context), "only %d pieces", num_pieces);
     while (num_pieces-- > 0)
-        RANK_CHECK_OK(context, weft_memory_unregister(prober.comm, prober.memory + num_pieces));
-    RANK_CHECK_OK(context,
-                  weft_memory_register(prober.comm, prober.memory, MEMORY_BYTES, &is_direct));
-    RANK_CHECK(context, is_direct == is_reachable(context), "is_direct is %d", is_direct);
+        CHECK_OK(weft_memory_unregister(prober.comm, prober.memory + num_pieces));
+    CHECK_OK(weft_memory_register(prober.comm, prober.memory, MEMORY_BYTES, &is_direct));
+    CHECK(is_direct == is_reachable(context), "is_direct is %d", is_direct);
     return (is_direct && expect_direct(&prober, prober.memory, prober.memory + ARRAY_BYTES)) ||
            close_prober(&prober);
 }
@@ -335,25 +321,21 @@ TEST_IN_BOTH_MODES(wrong_pointers_are_named, NUM_RANKS)
     if (open_prober(&prober, context))
         return 1;
     char *memory = prober.memory;
-    RANK_CHECK_ERROR(context, weft_memory_register(NULL, memory, 1, NULL),
-                     WEFT_ERROR_INVALID_ARGUMENT, "comm");
-    RANK_CHECK_ERROR(context, weft_memory_register(prober.comm, NULL, 1, NULL),
-                     WEFT_ERROR_INVALID_ARGUMENT, "ptr");
-    RANK_CHECK_ERROR(context, weft_memory_register(prober.comm, memory, SIZE_MAX, NULL),
-                     WEFT_ERROR_INVALID_ARGUMENT, "bytes");
-    RANK_CHECK_ERROR(context, weft_memory_unregister(NULL, memory), WEFT_ERROR_INVALID_ARGUMENT,
-                     "comm");
-    RANK_CHECK_OK(context, weft_memory_register(prober.comm, memory, 100, NULL));
+    CHECK_ERROR(weft_memory_register(NULL, memory, 1, NULL), WEFT_ERROR_INVALID_ARGUMENT, "comm");
+    CHECK_ERROR(weft_memory_register(prober.comm, NULL, 1, NULL), WEFT_ERROR_INVALID_ARGUMENT,
+                "ptr");
+    CHECK_ERROR(weft_memory_register(prober.comm, memory, SIZE_MAX, NULL),
+                WEFT_ERROR_INVALID_ARGUMENT, "bytes");
+    CHECK_ERROR(weft_memory_unregister(NULL, memory), WEFT_ERROR_INVALID_ARGUMENT, "comm");
+    CHECK_OK(weft_memory_register(prober.comm, memory, 100, NULL));
     if (context->rank == 1)
-        RANK_CHECK_ERROR(context, weft_memory_unregister(prober.comm, memory + 1),
-                         WEFT_ERROR_INVALID_ARGUMENT, "ptr is");
+        CHECK_ERROR(weft_memory_unregister(prober.comm, memory + 1), WEFT_ERROR_INVALID_ARGUMENT,
+                    "ptr is");
     else
-        RANK_CHECK_ERROR(context, weft_memory_unregister(prober.comm, memory), WEFT_ERROR_MISMATCH,
-                         "rank 1");
-    RANK_CHECK_OK(context, weft_memory_unregister(prober.comm, memory)); /* nothing has changed */
-    RANK_CHECK_OK(context, weft_memory_unregister(prober.comm, NULL));
-    RANK_CHECK_ERROR(context, weft_memory_unregister(prober.comm, memory),
-                     WEFT_ERROR_INVALID_ARGUMENT, "ptr is");
+        CHECK_ERROR(weft_memory_unregister(prober.comm, memory), WEFT_ERROR_MISMATCH, "rank 1");
+    CHECK_OK(weft_memory_unregister(prober.comm, memory)); /* nothing has changed */
+    CHECK_OK(weft_memory_unregister(prober.comm, NULL));
+    CHECK_ERROR(weft_memory_unregister(prober.comm, memory), WEFT_ERROR_INVALID_ARGUMENT, "ptr is");
     return close_prober(&prober);
 }
 
@@ -362,13 +344,12 @@ TEST_IN_BOTH_MODES(after_a_failure_all_can_be_destroyed, NUM_RANKS)
     struct prober prober;
     if (open_prober(&prober, context))
         return 1;
-    RANK_CHECK_OK(context, weft_memory_register(prober.comm, prober.memory, MEMORY_BYTES, NULL));
+    CHECK_OK(weft_memory_register(prober.comm, prober.memory, MEMORY_BYTES, NULL));
     if (context->rank == 0)
-        RANK_CHECK_OK(context, weft_comm_abort(prober.comm));
-    RANK_CHECK_ERROR(context, weft_memory_register(prober.comm, prober.memory, 100, NULL),
-                     WEFT_ERROR_ABORTED, "rank 0");
-    RANK_CHECK_ERROR(context, weft_memory_unregister(prober.comm, prober.memory),
-                     WEFT_ERROR_ABORTED, "rank 0");
+        CHECK_OK(weft_comm_abort(prober.comm));
+    CHECK_ERROR(weft_memory_register(prober.comm, prober.memory, 100, NULL), WEFT_ERROR_ABORTED,
+                "rank 0");
+    CHECK_ERROR(weft_memory_unregister(prober.comm, prober.memory), WEFT_ERROR_ABORTED, "rank 0");
     return close_prober(&prober);
 }
 
@@ -381,10 +362,9 @@ static int register_of(struct ranks_context *context, weft_comm *comm, int32_t g
     char memory[64];
     char *given = giver == context->rank || giver == EVERYBODY ? memory : NULL;
     int32_t is_direct = 1;
-    RANK_CHECK_OK(context,
-                  weft_memory_register(comm, given, given != NULL ? sizeof memory : 0, &is_direct));
-    RANK_CHECK(context, is_direct == 0, "memory of another process is direct");
-    RANK_CHECK_OK(context, weft_memory_unregister(comm, given));
+    CHECK_OK(weft_memory_register(comm, given, given != NULL ? sizeof memory : 0, &is_direct));
+    CHECK(is_direct == 0, "memory of another process is direct");
+    CHECK_OK(weft_memory_unregister(comm, given));
     return 0;
 }
 
@@ -413,10 +393,10 @@ static int register_in_turns(struct ranks_context *context, weft_comm *comm)
 static int tell_reasons(struct ranks_context *context)
 {
     weft_comm *comm;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
     FILE *told = tmpfile();
     const int own_stderr = dup(STDERR_FILENO);
-    RANK_CHECK(context, told != NULL && own_stderr >= 0, "no file");
+    CHECK(told != NULL && own_stderr >= 0, "no file");
     dup2(fileno(told), STDERR_FILENO);
     const int failed = register_in_turns(context, comm);
     dup2(own_stderr, STDERR_FILENO);
@@ -425,13 +405,12 @@ static int tell_reasons(struct ranks_context *context)
     fclose(told);
     if (failed)
         return 1;
-    RANK_CHECK_OK(context, weft_host_all_gather(comm, &num_lines, sizeof num_lines, all));
+    CHECK_OK(weft_host_all_gather(comm, &num_lines, sizeof num_lines, all));
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         sum += all[rank];
     /* Rank 0 cannot reach what rank 1 and rank 2 give, rank 1 not what rank 0 gives. */
-    RANK_CHECK(context, all[0] == 2 && all[1] == 1 && sum == NUM_RANKS, "%d lines, %d by rank 0",
-               sum, all[0]);
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK(all[0] == 2 && all[1] == 1 && sum == NUM_RANKS, "%d lines, %d by rank 0", sum, all[0]);
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

@@ -30,11 +30,11 @@ struct actor {
 static int open_actor(struct ranks_context *context, struct actor *actor)
 {
     actor->context = context;
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &actor->comm));
-    RANK_CHECK_OK(context, weft_stream_create(actor->comm, &actor->stream));
+    CHECK_OK(ranks_comm_create(context, NULL, &actor->comm));
+    CHECK_OK(weft_stream_create(actor->comm, &actor->stream));
     for (int i = 0; i < NUM_BLOCKS; i++) {
         void *block;
-        RANK_CHECK_OK(context, weft_memory_alloc(actor->comm, block_bytes[i], &block));
+        CHECK_OK(weft_memory_alloc(actor->comm, block_bytes[i], &block));
         actor->blocks[i] = block;
         actor->contents[i] = tests_alloc(block_bytes[i]);
         actor->expected[i] = tests_alloc(block_bytes[i]);
@@ -44,14 +44,13 @@ static int open_actor(struct ranks_context *context, struct actor *actor)
 
 static int close_actor(struct actor *actor)
 {
-    struct ranks_context *context = actor->context;
     for (int i = 0; i < NUM_BLOCKS; i++) {
         tests_free(actor->expected[i]);
         tests_free(actor->contents[i]);
-        RANK_CHECK_OK(context, weft_memory_free(actor->comm, actor->blocks[i]));
+        CHECK_OK(weft_memory_free(actor->comm, actor->blocks[i]));
     }
-    RANK_CHECK_OK(context, weft_stream_destroy(actor->stream));
-    RANK_CHECK_OK(context, weft_comm_destroy(actor->comm));
+    CHECK_OK(weft_stream_destroy(actor->stream));
+    CHECK_OK(weft_comm_destroy(actor->comm));
     return 0;
 }
 
@@ -164,8 +163,8 @@ static int put_contents(struct actor *actor)
 {
     for (int i = 0; i < NUM_BLOCKS; i++) {
         memcpy(actor->expected[i], actor->contents[i], block_bytes[i]);
-        RANK_CHECK_OK(actor->context, weft_memory_copy(actor->comm, actor->blocks[i],
-                                                       actor->contents[i], block_bytes[i]));
+        CHECK_OK(
+            weft_memory_copy(actor->comm, actor->blocks[i], actor->contents[i], block_bytes[i]));
     }
     return 0;
 }
@@ -174,19 +173,19 @@ static int put_contents(struct actor *actor)
 static int check_blocks(struct actor *actor, const struct rows *rows, int trial)
 {
     static const char *const names[NUM_BLOCKS] = {"src", "dst", "scales"};
-    RANK_CHECK_OK(actor->context, weft_stream_synchronize(actor->stream));
+    CHECK_OK(weft_stream_synchronize(actor->stream));
     for (int b = 0; b < NUM_BLOCKS; b++) {
-        RANK_CHECK_OK(actor->context, weft_memory_copy(actor->comm, actor->contents[b],
-                                                       actor->blocks[b], block_bytes[b]));
+        CHECK_OK(
+            weft_memory_copy(actor->comm, actor->contents[b], actor->blocks[b], block_bytes[b]));
         size_t i = 0;
         while (i < block_bytes[b] && actor->contents[b][i] == actor->expected[b][i])
             i++;
-        RANK_CHECK(actor->context, i == block_bytes[b],
-                   "trial %d, %lld rows of %lld in groups of %lld, dtype %d, narrow %d, scale %d: "
-                   "byte %zu of %s",
-                   trial, (long long)rows->args.num_rows, (long long)rows->args.hidden,
-                   (long long)rows->args.group_elements, rows->args.dtype, rows->args.narrow_dtype,
-                   rows->args.scale, i, names[b]);
+        CHECK(i == block_bytes[b],
+              "trial %d, %lld rows of %lld in groups of %lld, dtype %d, narrow %d, scale %d: "
+              "byte %zu of %s",
+              trial, (long long)rows->args.num_rows, (long long)rows->args.hidden,
+              (long long)rows->args.group_elements, rows->args.dtype, rows->args.narrow_dtype,
+              rows->args.scale, i, names[b]);
     }
     return 0;
 }
@@ -202,7 +201,7 @@ static int quantise(struct actor *actor, struct rows *rows, int trial, struct rn
     if (put_contents(actor))
         return 1;
     expect_quantised(rows, actor);
-    RANK_CHECK_OK(actor->context, weft_rows_quantise(actor->comm, &rows->args, actor->stream));
+    CHECK_OK(weft_rows_quantise(actor->comm, &rows->args, actor->stream));
     return check_blocks(actor, rows, trial);
 }
 
@@ -225,7 +224,7 @@ static int dequantise(struct actor *actor, struct rows *rows, int trial, struct 
     if (put_contents(actor))
         return 1;
     expect_dequantised(rows, actor);
-    RANK_CHECK_OK(actor->context, weft_rows_dequantise(actor->comm, &rows->args, actor->stream));
+    CHECK_OK(weft_rows_dequantise(actor->comm, &rows->args, actor->stream));
     return check_blocks(actor, rows, trial);
 }
 
@@ -280,9 +279,8 @@ static int run_log_rows(struct actor *actor, struct rows *rows, int is_back, int
     if (put_contents(actor))
         return 1;
     expect_log_rows(rows, is_back, actor);
-    RANK_CHECK_OK(actor->context,
-                  is_back ? weft_rows_dequantise(actor->comm, &rows->args, actor->stream)
-                          : weft_rows_quantise(actor->comm, &rows->args, actor->stream));
+    CHECK_OK(is_back ? weft_rows_dequantise(actor->comm, &rows->args, actor->stream)
+                     : weft_rows_quantise(actor->comm, &rows->args, actor->stream));
     return check_blocks(actor, rows, trial);
 }
 
@@ -336,10 +334,10 @@ static weft_rows_args good_args(const struct actor *actor)
     do {                                                                                           \
         weft_rows_args args_ = good_args(&actor);                                                  \
         args_.field = wrong;                                                                       \
-        RANK_CHECK_ERROR(context, weft_rows_quantise(actor.comm, &args_, actor.stream),            \
-                         WEFT_ERROR_INVALID_ARGUMENT, text);                                       \
-        RANK_CHECK_ERROR(context, weft_rows_dequantise(actor.comm, &args_, actor.stream),          \
-                         WEFT_ERROR_INVALID_ARGUMENT, text);                                       \
+        CHECK_ERROR(weft_rows_quantise(actor.comm, &args_, actor.stream),                          \
+                    WEFT_ERROR_INVALID_ARGUMENT, text);                                            \
+        CHECK_ERROR(weft_rows_dequantise(actor.comm, &args_, actor.stream),                        \
+                    WEFT_ERROR_INVALID_ARGUMENT, text);                                            \
     } while (0)
 
 TEST_ON_RANKS(refusals_name_the_number, RANKS_THREADS, 1)
@@ -371,11 +369,11 @@ TEST_ON_RANKS(memory_may_not_overlap, RANKS_THREADS, 1)
     weft_rows_args args = good_args(&actor);
     REFUSED(dst, actor.blocks[SRC] + 8, "overlap");
     args.scales = actor.blocks[DST] + 3 * 256 - 1;
-    RANK_CHECK_ERROR(context, weft_rows_quantise(actor.comm, &args, actor.stream),
-                     WEFT_ERROR_INVALID_ARGUMENT, "overlap");
+    CHECK_ERROR(weft_rows_quantise(actor.comm, &args, actor.stream), WEFT_ERROR_INVALID_ARGUMENT,
+                "overlap");
     args.num_rows = 0;
     args.src = NULL;
     args.dst = args.scales = NULL;
-    RANK_CHECK_OK(context, weft_rows_quantise(actor.comm, &args, actor.stream));
+    CHECK_OK(weft_rows_quantise(actor.comm, &args, actor.stream));
     return close_actor(&actor);
 }

@@ -43,17 +43,17 @@ static int calls_in_order(struct ranks_context *context)
     static struct entry entries[NUM_CALLS];
     weft_stream *stream;
     log.num_entries = 0;
-    RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
+    CHECK_OK(weft_stream_create(comm, &stream));
     for (int i = 0; i < NUM_CALLS; i++) {
         entries[i] = (struct entry){&log, i, i % 500 == 0 ? 2 : 0};
-        RANK_CHECK_OK(context, weft_stream_call(stream, append, &entries[i]));
+        CHECK_OK(weft_stream_call(stream, append, &entries[i]));
     }
-    RANK_CHECK_OK(context, weft_stream_synchronize(stream));
-    RANK_CHECK(context, log.num_entries == NUM_CALLS, "%d calls ran", log.num_entries);
+    CHECK_OK(weft_stream_synchronize(stream));
+    CHECK(log.num_entries == NUM_CALLS, "%d calls ran", log.num_entries);
     for (int i = 0; i < NUM_CALLS; i++)
-        RANK_CHECK(context, log.entries[i] == i, "call %d ran as number %d", log.entries[i], i);
-    RANK_CHECK_OK(context, weft_stream_synchronize(stream));
-    RANK_CHECK_OK(context, weft_stream_destroy(stream));
+        CHECK(log.entries[i] == i, "call %d ran as number %d", log.entries[i], i);
+    CHECK_OK(weft_stream_synchronize(stream));
+    CHECK_OK(weft_stream_destroy(stream));
     return 0;
 }
 
@@ -75,15 +75,15 @@ static int calls_are_asynchronous(struct ranks_context *context)
     _Atomic int flag = 0;
     _Atomic int passed = 0;
     weft_stream *stream;
-    RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
-    RANK_CHECK_OK(context, weft_stream_call(stream, wait_for_flag, &flag));
-    RANK_CHECK_OK(context, weft_stream_call(stream, set_flag, &passed));
+    CHECK_OK(weft_stream_create(comm, &stream));
+    CHECK_OK(weft_stream_call(stream, wait_for_flag, &flag));
+    CHECK_OK(weft_stream_call(stream, set_flag, &passed));
     sleep_ms(5);
-    RANK_CHECK(context, !atomic_load(&passed), "a call overtook the one before it");
+    CHECK(!atomic_load(&passed), "a call overtook the one before it");
     atomic_store(&flag, 1);
-    RANK_CHECK_OK(context, weft_stream_synchronize(stream));
-    RANK_CHECK(context, atomic_load(&passed), "synchronize returned too early");
-    RANK_CHECK_OK(context, weft_stream_destroy(stream));
+    CHECK_OK(weft_stream_synchronize(stream));
+    CHECK(atomic_load(&passed), "synchronize returned too early");
+    CHECK_OK(weft_stream_destroy(stream));
     return 0;
 }
 
@@ -93,14 +93,13 @@ static int destroy_waits(struct ranks_context *context)
     struct log log = {0};
     struct entry entries[3];
     weft_stream *stream;
-    RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
+    CHECK_OK(weft_stream_create(comm, &stream));
     for (int i = 0; i < 3; i++) {
         entries[i] = (struct entry){&log, i, 5};
-        RANK_CHECK_OK(context, weft_stream_call(stream, append, &entries[i]));
+        CHECK_OK(weft_stream_call(stream, append, &entries[i]));
     }
-    RANK_CHECK_OK(context, weft_stream_destroy(stream));
-    RANK_CHECK(context, log.num_entries == 3, "%d calls ran before destroy returned",
-               log.num_entries);
+    CHECK_OK(weft_stream_destroy(stream));
+    CHECK(log.num_entries == 3, "%d calls ran before destroy returned", log.num_entries);
     return 0;
 }
 
@@ -112,21 +111,21 @@ static int event_orders_streams(struct ranks_context *context)
     _Atomic int passed = 0;
     weft_stream *first, *second;
     weft_event *event;
-    RANK_CHECK_OK(context, weft_stream_create(comm, &first));
-    RANK_CHECK_OK(context, weft_stream_create(comm, &second));
-    RANK_CHECK_OK(context, weft_event_create(comm, &event));
-    RANK_CHECK_OK(context, weft_stream_call(first, wait_for_flag, &flag));
-    RANK_CHECK_OK(context, weft_event_record(event, first));
-    RANK_CHECK_OK(context, weft_stream_wait_event(second, event));
-    RANK_CHECK_OK(context, weft_stream_call(second, set_flag, &passed));
+    CHECK_OK(weft_stream_create(comm, &first));
+    CHECK_OK(weft_stream_create(comm, &second));
+    CHECK_OK(weft_event_create(comm, &event));
+    CHECK_OK(weft_stream_call(first, wait_for_flag, &flag));
+    CHECK_OK(weft_event_record(event, first));
+    CHECK_OK(weft_stream_wait_event(second, event));
+    CHECK_OK(weft_stream_call(second, set_flag, &passed));
     sleep_ms(5);
-    RANK_CHECK(context, !atomic_load(&passed), "the second stream did not wait");
+    CHECK(!atomic_load(&passed), "the second stream did not wait");
     atomic_store(&flag, 1);
-    RANK_CHECK_OK(context, weft_stream_synchronize(second));
-    RANK_CHECK(context, atomic_load(&passed), "the second stream did not go on");
-    RANK_CHECK_OK(context, weft_event_destroy(event));
-    RANK_CHECK_OK(context, weft_stream_destroy(second));
-    RANK_CHECK_OK(context, weft_stream_destroy(first));
+    CHECK_OK(weft_stream_synchronize(second));
+    CHECK(atomic_load(&passed), "the second stream did not go on");
+    CHECK_OK(weft_event_destroy(event));
+    CHECK_OK(weft_stream_destroy(second));
+    CHECK_OK(weft_stream_destroy(first));
     return 0;
 }
 
@@ -137,24 +136,24 @@ static int wait_is_for_latest_record(struct ranks_context *context)
     _Atomic int first_flag = 0, second_flag = 0;
     weft_stream *recorder, *waiter;
     weft_event *event;
-    RANK_CHECK_OK(context, weft_stream_create(comm, &recorder));
-    RANK_CHECK_OK(context, weft_stream_create(comm, &waiter));
-    RANK_CHECK_OK(context, weft_event_create(comm, &event));
-    RANK_CHECK_OK(context, weft_stream_wait_event(waiter, event));
-    RANK_CHECK_OK(context, weft_event_synchronize(event));
-    RANK_CHECK_OK(context, weft_stream_synchronize(waiter)); /* never recorded: done */
-    RANK_CHECK_OK(context, weft_stream_call(recorder, wait_for_flag, &first_flag));
-    RANK_CHECK_OK(context, weft_event_record(event, recorder));
-    RANK_CHECK_OK(context, weft_stream_wait_event(waiter, event));
-    RANK_CHECK_OK(context, weft_stream_call(recorder, wait_for_flag, &second_flag));
-    RANK_CHECK_OK(context, weft_event_record(event, recorder));
+    CHECK_OK(weft_stream_create(comm, &recorder));
+    CHECK_OK(weft_stream_create(comm, &waiter));
+    CHECK_OK(weft_event_create(comm, &event));
+    CHECK_OK(weft_stream_wait_event(waiter, event));
+    CHECK_OK(weft_event_synchronize(event));
+    CHECK_OK(weft_stream_synchronize(waiter)); /* never recorded: done */
+    CHECK_OK(weft_stream_call(recorder, wait_for_flag, &first_flag));
+    CHECK_OK(weft_event_record(event, recorder));
+    CHECK_OK(weft_stream_wait_event(waiter, event));
+    CHECK_OK(weft_stream_call(recorder, wait_for_flag, &second_flag));
+    CHECK_OK(weft_event_record(event, recorder));
     atomic_store(&first_flag, 1);
-    RANK_CHECK_OK(context, weft_stream_synchronize(waiter)); /* would hang on the second record */
+    CHECK_OK(weft_stream_synchronize(waiter)); /* would hang on the second record */
     atomic_store(&second_flag, 1);
-    RANK_CHECK_OK(context, weft_event_synchronize(event));
-    RANK_CHECK_OK(context, weft_event_destroy(event));
-    RANK_CHECK_OK(context, weft_stream_destroy(waiter));
-    RANK_CHECK_OK(context, weft_stream_destroy(recorder));
+    CHECK_OK(weft_event_synchronize(event));
+    CHECK_OK(weft_event_destroy(event));
+    CHECK_OK(weft_stream_destroy(waiter));
+    CHECK_OK(weft_stream_destroy(recorder));
     return 0;
 }
 
@@ -166,27 +165,26 @@ static int elapsed_time(struct ranks_context *context)
     weft_stream *stream;
     weft_event *start, *end;
     double elapsed_us = -1;
-    RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
-    RANK_CHECK_OK(context, weft_event_create(comm, &start));
-    RANK_CHECK_OK(context, weft_event_create(comm, &end));
-    RANK_CHECK_ERROR(context, weft_event_elapsed_us(start, end, &elapsed_us),
-                     WEFT_ERROR_INVALID_ARGUMENT, "start");
-    RANK_CHECK(context, elapsed_us < 0, "an output was written by a call that failed");
-    RANK_CHECK_OK(context, weft_event_record(start, stream));
-    RANK_CHECK_OK(context, weft_stream_call(stream, append, &entry));
-    RANK_CHECK_OK(context, weft_event_synchronize(start));
-    RANK_CHECK_ERROR(context, weft_event_elapsed_us(start, end, &elapsed_us),
-                     WEFT_ERROR_INVALID_ARGUMENT, "end");
-    RANK_CHECK_OK(context, weft_event_record(end, stream));
-    RANK_CHECK_OK(context, weft_event_synchronize(end));
-    RANK_CHECK_OK(context, weft_event_elapsed_us(start, end, &elapsed_us));
+    CHECK_OK(weft_stream_create(comm, &stream));
+    CHECK_OK(weft_event_create(comm, &start));
+    CHECK_OK(weft_event_create(comm, &end));
+    CHECK_ERROR(weft_event_elapsed_us(start, end, &elapsed_us), WEFT_ERROR_INVALID_ARGUMENT,
+                "start");
+    CHECK(elapsed_us < 0, "an output was written by a call that failed");
+    CHECK_OK(weft_event_record(start, stream));
+    CHECK_OK(weft_stream_call(stream, append, &entry));
+    CHECK_OK(weft_event_synchronize(start));
+    CHECK_ERROR(weft_event_elapsed_us(start, end, &elapsed_us), WEFT_ERROR_INVALID_ARGUMENT, "end");
+    CHECK_OK(weft_event_record(end, stream));
+    CHECK_OK(weft_event_synchronize(end));
+    CHECK_OK(weft_event_elapsed_us(start, end, &elapsed_us));
     /* No upper bound: the machine may be busy. */
-    RANK_CHECK(context, elapsed_us >= 20000, "a sleep of 20 ms took %.1f us", elapsed_us);
-    RANK_CHECK_OK(context, weft_event_elapsed_us(start, start, &elapsed_us));
-    RANK_CHECK(context, elapsed_us == 0, "%.1f us between an event and itself", elapsed_us);
-    RANK_CHECK_OK(context, weft_event_destroy(end));
-    RANK_CHECK_OK(context, weft_event_destroy(start));
-    RANK_CHECK_OK(context, weft_stream_destroy(stream));
+    CHECK(elapsed_us >= 20000, "a sleep of 20 ms took %.1f us", elapsed_us);
+    CHECK_OK(weft_event_elapsed_us(start, start, &elapsed_us));
+    CHECK(elapsed_us == 0, "%.1f us between an event and itself", elapsed_us);
+    CHECK_OK(weft_event_destroy(end));
+    CHECK_OK(weft_event_destroy(start));
+    CHECK_OK(weft_stream_destroy(stream));
     return 0;
 }
 
@@ -199,23 +197,23 @@ static int events_again(struct ranks_context *context)
     struct entry entries[NUM_CALLS];
     weft_stream *streams[2];
     weft_event *event;
-    RANK_CHECK_OK(context, weft_stream_create(comm, &streams[0]));
-    RANK_CHECK_OK(context, weft_stream_create(comm, &streams[1]));
-    RANK_CHECK_OK(context, weft_event_create(comm, &event));
+    CHECK_OK(weft_stream_create(comm, &streams[0]));
+    CHECK_OK(weft_stream_create(comm, &streams[1]));
+    CHECK_OK(weft_event_create(comm, &event));
     for (int i = 0; i < NUM_CALLS; i++) { /* one after the other, to and fro */
         entries[i] = (struct entry){&log, i, 0};
-        RANK_CHECK_OK(context, weft_stream_wait_event(streams[i % 2], event));
-        RANK_CHECK_OK(context, weft_stream_call(streams[i % 2], append, &entries[i]));
-        RANK_CHECK_OK(context, weft_event_record(event, streams[i % 2]));
+        CHECK_OK(weft_stream_wait_event(streams[i % 2], event));
+        CHECK_OK(weft_stream_call(streams[i % 2], append, &entries[i]));
+        CHECK_OK(weft_event_record(event, streams[i % 2]));
     }
-    RANK_CHECK_OK(context, weft_event_synchronize(event));
+    CHECK_OK(weft_event_synchronize(event));
     for (int i = 0; i < NUM_CALLS; i++)
-        RANK_CHECK(context, log.entries[i] == i, "call %d ran as number %d", log.entries[i], i);
-    RANK_CHECK_OK(context, weft_stream_synchronize(streams[0]));
-    RANK_CHECK_OK(context, weft_stream_synchronize(streams[1]));
-    RANK_CHECK_OK(context, weft_event_destroy(event));
-    RANK_CHECK_OK(context, weft_stream_destroy(streams[0]));
-    RANK_CHECK_OK(context, weft_stream_destroy(streams[1]));
+        CHECK(log.entries[i] == i, "call %d ran as number %d", log.entries[i], i);
+    CHECK_OK(weft_stream_synchronize(streams[0]));
+    CHECK_OK(weft_stream_synchronize(streams[1]));
+    CHECK_OK(weft_event_destroy(event));
+    CHECK_OK(weft_stream_destroy(streams[0]));
+    CHECK_OK(weft_stream_destroy(streams[1]));
     return 0;
 }
 
@@ -229,33 +227,31 @@ static int graph_of_calls(struct ranks_context *context)
     weft_stream *stream;
     weft_graph *graph = NULL;
     const int has_graphs = weft_comm_machine(comm) == WEFT_MACHINE_CUDA;
-    RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
+    CHECK_OK(weft_stream_create(comm, &stream));
     if (has_graphs)
-        RANK_CHECK_OK(context, weft_graph_begin(stream));
+        CHECK_OK(weft_graph_begin(stream));
     else
-        RANK_CHECK_ERROR(context, weft_graph_begin(stream), WEFT_ERROR_UNSUPPORTED,
-                         "machine cpu, which has no graphs");
+        CHECK_ERROR(weft_graph_begin(stream), WEFT_ERROR_UNSUPPORTED,
+                    "machine cpu, which has no graphs");
     for (int i = 0; i < NUM_RECORDED; i++) {
         entries[i] = (struct entry){&log, i, 0};
-        RANK_CHECK_OK(context, weft_stream_call(stream, append, &entries[i]));
+        CHECK_OK(weft_stream_call(stream, append, &entries[i]));
     }
     if (has_graphs)
-        RANK_CHECK_OK(context, weft_graph_end(stream, &graph));
+        CHECK_OK(weft_graph_end(stream, &graph));
     else
-        RANK_CHECK_ERROR(context, weft_graph_end(stream, &graph), WEFT_ERROR_UNSUPPORTED,
-                         "machine cpu, which has no graphs");
+        CHECK_ERROR(weft_graph_end(stream, &graph), WEFT_ERROR_UNSUPPORTED,
+                    "machine cpu, which has no graphs");
     for (int i = 0; has_graphs && i < NUM_LAUNCHES; i++)
-        RANK_CHECK_OK(context, weft_graph_launch(graph, stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(stream));
+        CHECK_OK(weft_graph_launch(graph, stream));
+    CHECK_OK(weft_stream_synchronize(stream));
     const int num_expected = NUM_RECORDED * (has_graphs ? NUM_LAUNCHES : 1);
-    RANK_CHECK(context, log.num_entries == num_expected, "%d calls ran, not %d", log.num_entries,
-               num_expected);
+    CHECK(log.num_entries == num_expected, "%d calls ran, not %d", log.num_entries, num_expected);
     for (int i = 0; i < num_expected; i++)
-        RANK_CHECK(context, log.entries[i] == i % NUM_RECORDED, "call %d ran as number %d",
-                   log.entries[i], i);
+        CHECK(log.entries[i] == i % NUM_RECORDED, "call %d ran as number %d", log.entries[i], i);
     if (has_graphs)
-        RANK_CHECK_OK(context, weft_graph_destroy(graph));
-    RANK_CHECK_OK(context, weft_stream_destroy(stream));
+        CHECK_OK(weft_graph_destroy(graph));
+    CHECK_OK(weft_stream_destroy(stream));
     return 0;
 }
 
@@ -267,35 +263,35 @@ static int null_arguments(struct ranks_context *context)
     weft_graph *graph;
     double elapsed_us;
     const weft_result invalid = WEFT_ERROR_INVALID_ARGUMENT;
-    RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
-    RANK_CHECK_OK(context, weft_event_create(comm, &event));
-    RANK_CHECK_ERROR(context, weft_stream_create(NULL, &stream), invalid, "comm");
-    RANK_CHECK_ERROR(context, weft_stream_create(comm, NULL), invalid, "stream");
-    RANK_CHECK_ERROR(context, weft_stream_wrap(NULL, NULL, &stream), invalid, "comm");
-    RANK_CHECK_ERROR(context, weft_stream_wrap(comm, NULL, NULL), invalid, "stream");
-    RANK_CHECK_ERROR(context, weft_stream_destroy(NULL), invalid, "stream");
-    RANK_CHECK_ERROR(context, weft_stream_synchronize(NULL), invalid, "stream");
-    RANK_CHECK_ERROR(context, weft_stream_call(NULL, set_flag, NULL), invalid, "stream");
-    RANK_CHECK_ERROR(context, weft_stream_call(stream, NULL, NULL), invalid, "function");
-    RANK_CHECK_ERROR(context, weft_stream_wait_event(NULL, event), invalid, "stream");
-    RANK_CHECK_ERROR(context, weft_stream_wait_event(stream, NULL), invalid, "event");
-    RANK_CHECK_ERROR(context, weft_event_create(NULL, &event), invalid, "comm");
-    RANK_CHECK_ERROR(context, weft_event_create(comm, NULL), invalid, "event");
-    RANK_CHECK_ERROR(context, weft_event_destroy(NULL), invalid, "event");
-    RANK_CHECK_ERROR(context, weft_event_record(NULL, stream), invalid, "event");
-    RANK_CHECK_ERROR(context, weft_event_record(event, NULL), invalid, "stream");
-    RANK_CHECK_ERROR(context, weft_event_synchronize(NULL), invalid, "event");
-    RANK_CHECK_ERROR(context, weft_event_elapsed_us(NULL, event, &elapsed_us), invalid, "start");
-    RANK_CHECK_ERROR(context, weft_event_elapsed_us(event, NULL, &elapsed_us), invalid, "end");
-    RANK_CHECK_ERROR(context, weft_event_elapsed_us(event, event, NULL), invalid, "elapsed_us");
-    RANK_CHECK_ERROR(context, weft_graph_begin(NULL), invalid, "stream");
-    RANK_CHECK_ERROR(context, weft_graph_end(NULL, &graph), invalid, "stream");
-    RANK_CHECK_ERROR(context, weft_graph_end(stream, NULL), invalid, "graph");
-    RANK_CHECK_ERROR(context, weft_graph_launch(NULL, stream), invalid, "graph");
-    RANK_CHECK_ERROR(context, weft_graph_destroy(NULL), invalid, "graph");
-    RANK_CHECK_ERROR(context, weft_comm_barrier(NULL, stream), invalid, "comm");
-    RANK_CHECK_OK(context, weft_event_destroy(event));
-    RANK_CHECK_OK(context, weft_stream_destroy(stream));
+    CHECK_OK(weft_stream_create(comm, &stream));
+    CHECK_OK(weft_event_create(comm, &event));
+    CHECK_ERROR(weft_stream_create(NULL, &stream), invalid, "comm");
+    CHECK_ERROR(weft_stream_create(comm, NULL), invalid, "stream");
+    CHECK_ERROR(weft_stream_wrap(NULL, NULL, &stream), invalid, "comm");
+    CHECK_ERROR(weft_stream_wrap(comm, NULL, NULL), invalid, "stream");
+    CHECK_ERROR(weft_stream_destroy(NULL), invalid, "stream");
+    CHECK_ERROR(weft_stream_synchronize(NULL), invalid, "stream");
+    CHECK_ERROR(weft_stream_call(NULL, set_flag, NULL), invalid, "stream");
+    CHECK_ERROR(weft_stream_call(stream, NULL, NULL), invalid, "function");
+    CHECK_ERROR(weft_stream_wait_event(NULL, event), invalid, "stream");
+    CHECK_ERROR(weft_stream_wait_event(stream, NULL), invalid, "event");
+    CHECK_ERROR(weft_event_create(NULL, &event), invalid, "comm");
+    CHECK_ERROR(weft_event_create(comm, NULL), invalid, "event");
+    CHECK_ERROR(weft_event_destroy(NULL), invalid, "event");
+    CHECK_ERROR(weft_event_record(NULL, stream), invalid, "event");
+    CHECK_ERROR(weft_event_record(event, NULL), invalid, "stream");
+    CHECK_ERROR(weft_event_synchronize(NULL), invalid, "event");
+    CHECK_ERROR(weft_event_elapsed_us(NULL, event, &elapsed_us), invalid, "start");
+    CHECK_ERROR(weft_event_elapsed_us(event, NULL, &elapsed_us), invalid, "end");
+    CHECK_ERROR(weft_event_elapsed_us(event, event, NULL), invalid, "elapsed_us");
+    CHECK_ERROR(weft_graph_begin(NULL), invalid, "stream");
+    CHECK_ERROR(weft_graph_end(NULL, &graph), invalid, "stream");
+    CHECK_ERROR(weft_graph_end(stream, NULL), invalid, "graph");
+    CHECK_ERROR(weft_graph_launch(NULL, stream), invalid, "graph");
+    CHECK_ERROR(weft_graph_destroy(NULL), invalid, "graph");
+    CHECK_ERROR(weft_comm_barrier(NULL, stream), invalid, "comm");
+    CHECK_OK(weft_event_destroy(event));
+    CHECK_OK(weft_stream_destroy(stream));
     return 0;
 }
 
@@ -337,17 +333,16 @@ static void wait_inside(void *argument)
 static int functions_do_not_wait(struct ranks_context *context)
 {
     struct waiter waiter = {.comm = context->argument};
-    RANK_CHECK_OK(context, weft_stream_create(waiter.comm, &waiter.own));
-    RANK_CHECK_OK(context, weft_stream_create(waiter.comm, &waiter.other));
-    RANK_CHECK_OK(context, weft_event_create(waiter.comm, &waiter.event));
-    RANK_CHECK_OK(context, weft_stream_call(waiter.own, wait_inside, &waiter));
-    RANK_CHECK_OK(context, weft_event_record(waiter.event, waiter.own));
-    RANK_CHECK_OK(context, weft_stream_synchronize(waiter.own));
-    RANK_CHECK(context, waiter.num_refused == 8, "%d of 8 were refused: %s", waiter.num_refused,
-               waiter.message);
-    RANK_CHECK_OK(context, weft_event_destroy(waiter.event));
-    RANK_CHECK_OK(context, weft_stream_destroy(waiter.other));
-    RANK_CHECK_OK(context, weft_stream_destroy(waiter.own));
+    CHECK_OK(weft_stream_create(waiter.comm, &waiter.own));
+    CHECK_OK(weft_stream_create(waiter.comm, &waiter.other));
+    CHECK_OK(weft_event_create(waiter.comm, &waiter.event));
+    CHECK_OK(weft_stream_call(waiter.own, wait_inside, &waiter));
+    CHECK_OK(weft_event_record(waiter.event, waiter.own));
+    CHECK_OK(weft_stream_synchronize(waiter.own));
+    CHECK(waiter.num_refused == 8, "%d of 8 were refused: %s", waiter.num_refused, waiter.message);
+    CHECK_OK(weft_event_destroy(waiter.event));
+    CHECK_OK(weft_stream_destroy(waiter.other));
+    CHECK_OK(weft_stream_destroy(waiter.own));
     return 0;
 }
 
@@ -363,25 +358,24 @@ static int error_is_told_once(struct ranks_context *context)
     config.timeout_ms = tests_deadline_ms(1000);
     if (ranks_warm_up(context))
         return 1;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
-    RANK_CHECK_OK(context, weft_stream_create(comm, &stream));
+    CHECK_OK(ranks_comm_create(context, &config, &comm));
+    CHECK_OK(weft_stream_create(comm, &stream));
     if (context->rank != context->num_ranks - 1) {
-        RANK_CHECK_OK(context, weft_comm_barrier(comm, stream));
+        CHECK_OK(weft_comm_barrier(comm, stream));
         const weft_result result = weft_stream_synchronize(stream);
-        RANK_CHECK(context, result == WEFT_ERROR_TIMEOUT, "\"%s\": %s", weft_result_string(result),
-                   weft_last_error());
-        RANK_CHECK(context, strncmp(weft_last_error(), "weft_comm_barrier #", 14) == 0, "%s",
-                   weft_last_error());
-        RANK_CHECK_OK(context, weft_stream_synchronize(stream));
-        RANK_CHECK_OK(context, weft_stream_call(stream, append, &entry));
-        RANK_CHECK_OK(context, weft_stream_synchronize(stream));
-        RANK_CHECK(context, log.num_entries == 1, "the stream does not go on after an error");
-        RANK_CHECK(context, weft_comm_status(comm, NULL) == WEFT_ERROR_TIMEOUT,
-                   "the communicator forgot that it failed");
+        CHECK(result == WEFT_ERROR_TIMEOUT, "\"%s\": %s", weft_result_string(result),
+              weft_last_error());
+        CHECK(strncmp(weft_last_error(), "weft_comm_barrier #", 14) == 0, "%s", weft_last_error());
+        CHECK_OK(weft_stream_synchronize(stream));
+        CHECK_OK(weft_stream_call(stream, append, &entry));
+        CHECK_OK(weft_stream_synchronize(stream));
+        CHECK(log.num_entries == 1, "the stream does not go on after an error");
+        CHECK(weft_comm_status(comm, NULL) == WEFT_ERROR_TIMEOUT,
+              "the communicator forgot that it failed");
     }
     ranks_barrier(context);
-    RANK_CHECK_OK(context, weft_stream_destroy(stream));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_stream_destroy(stream));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -389,11 +383,11 @@ static int with_comm(struct ranks_context *context)
 {
     const rank_function *function = context->argument;
     weft_comm *comm;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, 0, 1, NULL, &comm));
+    CHECK_OK(weft_comm_create(&context->id, 0, 1, NULL, &comm));
     context->argument = comm;
     if ((*function)(context))
         return 1;
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

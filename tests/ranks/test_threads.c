@@ -39,16 +39,15 @@ static int reduce(struct seat *seat, int round)
     args.recv = seat->numbers;
     args.count = seat->count;
     args.dtype = WEFT_INT32;
-    RANK_CHECK_OK(context, weft_coll_all_reduce(seat->coll, &args, seat->stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(seat->stream));
-    RANK_CHECK_OK(context, weft_comm_status(seat->comm, NULL));
+    CHECK_OK(weft_coll_all_reduce(seat->coll, &args, seat->stream));
+    CHECK_OK(weft_stream_synchronize(seat->stream));
+    CHECK_OK(weft_comm_status(seat->comm, NULL));
     for (int64_t i = 0; i < seat->count; i++) {
         int32_t sum = 0;
         for (int32_t rank = 0; rank < context->num_ranks; rank++)
             sum += number_of(seat, rank, round, i);
-        RANK_CHECK(context, seat->numbers[i] == sum,
-                   "round %d of seat %d: element %d is %d, not %d", round, seat->idx, (int)i,
-                   seat->numbers[i], sum);
+        CHECK(seat->numbers[i] == sum, "round %d of seat %d: element %d is %d, not %d", round,
+              seat->idx, (int)i, seat->numbers[i], sum);
     }
     return 0;
 }
@@ -56,7 +55,6 @@ static int reduce(struct seat *seat, int round)
 /* Each token to one rank, and back. */
 static int issue_exchange(struct seat *seat)
 {
-    struct ranks_context *context = &seat->context;
     weft_ep_layout_args layout = WEFT_INIT(weft_ep_layout_args);
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     weft_ep_dispatch_args dispatch = WEFT_INIT(weft_ep_dispatch_args);
@@ -68,20 +66,20 @@ static int issue_exchange(struct seat *seat)
     layout.num_tokens = NUM_TOKENS;
     layout.index_type = WEFT_INT32;
     layout.topk_idx = seat->numbers + IDS;
-    RANK_CHECK_OK(context, weft_ep_layout(seat->handle, &layout, seat->stream));
-    RANK_CHECK_OK(context, weft_ep_notify(seat->handle, seat->stream));
-    RANK_CHECK_OK(context, weft_ep_wait_counts(seat->handle, &counts));
+    CHECK_OK(weft_ep_layout(seat->handle, &layout, seat->stream));
+    CHECK_OK(weft_ep_notify(seat->handle, seat->stream));
+    CHECK_OK(weft_ep_wait_counts(seat->handle, &counts));
     dispatch.planes = &plane;
     dispatch.num_planes = 1;
     dispatch.capacity = counts.num_recv_tokens;
-    RANK_CHECK_OK(context, weft_ep_dispatch(seat->handle, &dispatch, seat->stream));
+    CHECK_OK(weft_ep_dispatch(seat->handle, &dispatch, seat->stream));
     combine.x = seat->numbers + ROWS;
     combine.out = seat->numbers + SUMS;
     combine.hidden = HIDDEN;
     combine.dtype = WEFT_FP32;
     combine.capacity = counts.num_recv_tokens;
-    RANK_CHECK_OK(context, weft_ep_combine(seat->handle, &combine, seat->stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(seat->stream));
+    CHECK_OK(weft_ep_combine(seat->handle, &combine, seat->stream));
+    CHECK_OK(weft_stream_synchronize(seat->stream));
     return 0;
 }
 
@@ -97,14 +95,15 @@ static int exchange(struct seat *seat, int round)
     if (issue_exchange(seat))
         return 1;
     for (int32_t i = 0; i < NUM_TOKENS * HIDDEN; i++)
-        RANK_CHECK(context, sums[i] == tokens[i], "round %d: element %d is %g, not %g", round, i,
-                   (double)sums[i], (double)tokens[i]);
+        CHECK(sums[i] == tokens[i], "round %d: element %d is %g, not %g", round, i, (double)sums[i],
+              (double)tokens[i]);
     return 0;
 }
 
 static void *drive(void *argument)
 {
     struct seat *seat = argument;
+    ranks_self = &seat->context;
     for (int round = 0; round < NUM_ROUNDS && !seat->has_failed; round++)
         seat->has_failed = seat->coll != NULL ? reduce(seat, round) : exchange(seat, round);
     return NULL;
@@ -116,14 +115,14 @@ static int create_object(struct seat *seat, struct ranks_context *context)
     weft_ep_config config = WEFT_INIT(weft_ep_config);
     weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
     if (seat->idx < NUM_COLLS) {
-        RANK_CHECK_OK(context, weft_coll_create(seat->comm, NULL, &seat->coll));
+        CHECK_OK(weft_coll_create(seat->comm, NULL, &seat->coll));
         return 0;
     }
     config.num_experts = context->num_ranks;
     handle_config.max_tokens = NUM_TOKENS;
     handle_config.num_topk = 1;
-    RANK_CHECK_OK(context, weft_ep_create(seat->comm, &config, &ep));
-    RANK_CHECK_OK(context, weft_ep_handle_create(ep, &handle_config, &seat->handle));
+    CHECK_OK(weft_ep_create(seat->comm, &config, &ep));
+    CHECK_OK(weft_ep_handle_create(ep, &handle_config, &seat->handle));
     return 0;
 }
 
@@ -134,11 +133,11 @@ static int open_seat(struct seat *seat, struct ranks_context *context, weft_comm
     void *numbers;
     if (create_object(seat, context))
         return 1;
-    RANK_CHECK_OK(context, weft_stream_create(comm, &seat->stream));
+    CHECK_OK(weft_stream_create(comm, &seat->stream));
     if (idx != 1)
-        RANK_CHECK_OK(context, weft_heap_alloc(comm, MAX_COUNT * sizeof(int32_t), &numbers));
+        CHECK_OK(weft_heap_alloc(comm, MAX_COUNT * sizeof(int32_t), &numbers));
     else
-        RANK_CHECK_OK(context, weft_memory_alloc(comm, MAX_COUNT * sizeof(int32_t), &numbers));
+        CHECK_OK(weft_memory_alloc(comm, MAX_COUNT * sizeof(int32_t), &numbers));
     seat->numbers = numbers;
     return 0;
 }
@@ -148,19 +147,19 @@ static int in_threads(struct ranks_context *context)
     weft_comm *comm;
     struct seat seats[NUM_SEATS];
     pthread_t threads[NUM_SEATS];
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &comm));
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
     for (int32_t i = 0; i < NUM_SEATS; i++)
         if (open_seat(&seats[i], context, comm, i))
             return 1;
     for (int i = 0; i < NUM_SEATS; i++)
-        RANK_CHECK(context, pthread_create(&threads[i], NULL, drive, &seats[i]) == 0, "seat %d", i);
+        CHECK(pthread_create(&threads[i], NULL, drive, &seats[i]) == 0, "seat %d", i);
     for (int i = 0; i < NUM_SEATS; i++)
         pthread_join(threads[i], NULL);
     for (int i = 0; i < NUM_SEATS; i++) {
-        RANK_CHECK(context, !seats[i].has_failed, "%s", seats[i].context.failure);
-        RANK_CHECK_OK(context, weft_stream_destroy(seats[i].stream));
+        CHECK(!seats[i].has_failed, "%s", seats[i].context.failure);
+        CHECK_OK(weft_stream_destroy(seats[i].stream));
     }
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

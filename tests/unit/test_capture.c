@@ -30,10 +30,10 @@ static int open_recorder(struct recorder *self, struct ranks_context *context)
     config.staging_bytes = STAGING_BYTES;
     config.choices = choices;
     config.num_choices = sizeof choices / sizeof choices[0];
-    RANK_CHECK_OK(context, ranks_comm_create(context, NULL, &self->comm));
+    CHECK_OK(ranks_comm_create(context, NULL, &self->comm));
     use_recording_machine(self->comm);
-    RANK_CHECK_OK(context, weft_coll_create(self->comm, &config, &self->coll));
-    RANK_CHECK_OK(context, weft_stream_create(self->comm, &self->stream));
+    CHECK_OK(weft_coll_create(self->comm, &config, &self->coll));
+    CHECK_OK(weft_stream_create(self->comm, &self->stream));
     self->stream->machine = &machine;
     self->in = calloc(COUNT, sizeof *self->in);
     self->out = calloc(COUNT, sizeof *self->out);
@@ -44,11 +44,10 @@ static int open_recorder(struct recorder *self, struct ranks_context *context)
 
 static int close_recorder(struct recorder *self)
 {
-    struct ranks_context *context = self->context;
     forget(&self->graph);
-    RANK_CHECK_OK(context, weft_stream_destroy(self->stream));
-    RANK_CHECK_OK(context, weft_coll_destroy(self->coll));
-    RANK_CHECK_OK(context, weft_comm_destroy(self->comm));
+    CHECK_OK(weft_stream_destroy(self->stream));
+    CHECK_OK(weft_coll_destroy(self->coll));
+    CHECK_OK(weft_comm_destroy(self->comm));
     free(self->in);
     free(self->out);
     free(self->gathered);
@@ -59,22 +58,20 @@ static int close_recorder(struct recorder *self)
 /* out = the sum of in; gathered = all ranks' out; out = the sum of all ranks' `all`, of this rank's row. */
 static int issue(struct recorder *self)
 {
-    struct ranks_context *context = self->context;
-    RANK_CHECK_OK(
-        context, weft_coll_all_reduce(self->coll,
-                                      WEFT_ARGS(weft_coll_args, .send = self->in, .recv = self->out,
-                                                .count = COUNT, .dtype = WEFT_FP32, .op = WEFT_SUM),
-                                      self->stream));
-    RANK_CHECK_OK(context, weft_coll_all_gather(self->coll,
-                                                WEFT_ARGS(weft_coll_args, .send = self->out,
-                                                          .recv = self->gathered, .count = COUNT,
-                                                          .dtype = WEFT_FP32),
-                                                self->stream));
-    RANK_CHECK_OK(context, weft_coll_reduce_scatter(self->coll,
-                                                    WEFT_ARGS(weft_coll_args, .send = self->all,
-                                                              .recv = self->out, .count = COUNT,
-                                                              .dtype = WEFT_FP32, .op = WEFT_SUM),
-                                                    self->stream));
+    CHECK_OK(weft_coll_all_reduce(self->coll,
+                                  WEFT_ARGS(weft_coll_args, .send = self->in, .recv = self->out,
+                                            .count = COUNT, .dtype = WEFT_FP32, .op = WEFT_SUM),
+                                  self->stream));
+    CHECK_OK(
+        weft_coll_all_gather(self->coll,
+                             WEFT_ARGS(weft_coll_args, .send = self->out, .recv = self->gathered,
+                                       .count = COUNT, .dtype = WEFT_FP32),
+                             self->stream));
+    CHECK_OK(
+        weft_coll_reduce_scatter(self->coll,
+                                 WEFT_ARGS(weft_coll_args, .send = self->all, .recv = self->out,
+                                           .count = COUNT, .dtype = WEFT_FP32, .op = WEFT_SUM),
+                                 self->stream));
     return 0;
 }
 
@@ -94,17 +91,17 @@ static int run_graph(struct recorder *self, int round)
         self->in[i] = scale * (float)(i + context->rank);
     for (int i = 0; i < NUM_RANKS * COUNT; i++)
         self->all[i] = scale * (float)(i - context->rank);
-    RANK_CHECK_OK(context, launch_recorded(self->stream, &self->graph));
-    RANK_CHECK_OK(context, weft_stream_synchronize(self->stream));
+    CHECK_OK(launch_recorded(self->stream, &self->graph));
+    CHECK_OK(weft_stream_synchronize(self->stream));
     for (int i = 0; i < COUNT; i++) {
         const float reduced = scale * (float)(3 * i + 3);
         const float scattered = scale * (float)(3 * (context->rank * COUNT + i) - 3);
-        RANK_CHECK(context, self->out[i] == scattered, "round %d: out[%d] is %g, not %g", round, i,
-                   self->out[i], scattered);
+        CHECK(self->out[i] == scattered, "round %d: out[%d] is %g, not %g", round, i, self->out[i],
+              scattered);
         for (int rank = 0; rank < NUM_RANKS; rank++)
-            RANK_CHECK(context, self->gathered[rank * COUNT + i] == reduced,
-                       "round %d: row %d, element %d is %g, not %g", round, rank, i,
-                       self->gathered[rank * COUNT + i], reduced);
+            CHECK(self->gathered[rank * COUNT + i] == reduced,
+                  "round %d: row %d, element %d is %g, not %g", round, rank, i,
+                  self->gathered[rank * COUNT + i], reduced);
     }
     return 0;
 }
@@ -134,19 +131,16 @@ TEST_ON_RANKS(recorded_memory_is_reached_where_it_is, RANKS_THREADS, NUM_RANKS)
     if (open_recorder(&self, context))
         return 1;
     for (int i = 0; i < 100; i++) { /* more windows than there are, if they were not closed */
-        RANK_CHECK_OK(context, weft_coll_record_begin(self.coll, &capture));
-        RANK_CHECK_ERROR(context, weft_coll_record_begin(self.coll, &other),
-                         WEFT_ERROR_INVALID_ARGUMENT, "coll");
+        CHECK_OK(weft_coll_record_begin(self.coll, &capture));
+        CHECK_ERROR(weft_coll_record_begin(self.coll, &other), WEFT_ERROR_INVALID_ARGUMENT, "coll");
         if (record(&self))
             return 1;
-        RANK_CHECK(context, count_copies(&self.graph) == 0, "%d copies are recorded",
-                   count_copies(&self.graph));
-        RANK_CHECK_OK(context, weft_coll_record_end(capture));
-        RANK_CHECK_ERROR(context, weft_coll_record_end(capture), WEFT_ERROR_INVALID_ARGUMENT,
-                         "ended");
+        CHECK(count_copies(&self.graph) == 0, "%d copies are recorded", count_copies(&self.graph));
+        CHECK_OK(weft_coll_record_end(capture));
+        CHECK_ERROR(weft_coll_record_end(capture), WEFT_ERROR_INVALID_ARGUMENT, "ended");
         if (i % 30 == 0 ? run_many(&self) : run_graph(&self, i))
             return 1;
-        RANK_CHECK_OK(context, weft_coll_record_destroy(capture));
+        CHECK_OK(weft_coll_record_destroy(capture));
         forget(&self.graph);
     }
     return close_recorder(&self);
@@ -170,18 +164,18 @@ TEST_IN_BOTH_MODES(other_memory_is_staged, NUM_RANKS)
     if (open_recorder(&self, context) || record(&self) || run_many(&self))
         return 1;
     const int num_copies = count_copies(&self.graph);
-    RANK_CHECK(context, num_copies > 0, "memory that others cannot reach is not staged");
+    CHECK(num_copies > 0, "memory that others cannot reach is not staged");
     forget(&self.graph);
     machine.find_block = find_no_block;
-    RANK_CHECK_OK(context, weft_coll_record_begin(self.coll, &capture));
+    CHECK_OK(weft_coll_record_begin(self.coll, &capture));
     if (record(&self))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_record_end(capture));
-    RANK_CHECK(context, count_copies(&self.graph) == num_copies, "%d copies, not %d",
-               count_copies(&self.graph), num_copies);
+    CHECK_OK(weft_coll_record_end(capture));
+    CHECK(count_copies(&self.graph) == num_copies, "%d copies, not %d", count_copies(&self.graph),
+          num_copies);
     if (run_many(&self))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_record_destroy(capture));
+    CHECK_OK(weft_coll_record_destroy(capture));
     return close_recorder(&self);
 }
 
@@ -195,15 +189,14 @@ static int differ(struct recorder *self, int (*issue_more)(struct recorder *), c
     weft_coll_record *capture;
     char who[32];
     snprintf(who, sizeof who, "rank %d", context->rank == 1 ? 0 : 1);
-    RANK_CHECK_OK(context, weft_coll_record_begin(self->coll, &capture));
+    CHECK_OK(weft_coll_record_begin(self->coll, &capture));
     recorded = &self->graph;
     if (issue(self) || issue_more(self))
         return 1;
     recorded = NULL;
-    RANK_CHECK_ERROR(context, weft_coll_record_end(capture), mismatch, who);
-    RANK_CHECK(context, strstr(weft_last_error(), text) != NULL, "\"%s\" lacks \"%s\"",
-               weft_last_error(), text);
-    RANK_CHECK_OK(context, weft_coll_record_destroy(capture));
+    CHECK_ERROR(weft_coll_record_end(capture), mismatch, who);
+    CHECK(strstr(weft_last_error(), text) != NULL, "\"%s\" lacks \"%s\"", weft_last_error(), text);
+    CHECK_OK(weft_coll_record_destroy(capture));
     forget(&self->graph);
     return 0;
 }
@@ -216,11 +209,10 @@ static int issue_one_more(struct recorder *self)
 static int issue_another(struct recorder *self)
 {
     const weft_reduce_op op = self->context->rank == 1 ? WEFT_MAX : WEFT_MIN;
-    RANK_CHECK_OK(self->context, weft_coll_all_reduce(self->coll,
-                                                      WEFT_ARGS(weft_coll_args, .send = self->in,
-                                                                .recv = self->out, .count = 7,
-                                                                .dtype = WEFT_INT32, .op = op),
-                                                      self->stream));
+    CHECK_OK(weft_coll_all_reduce(self->coll,
+                                  WEFT_ARGS(weft_coll_args, .send = self->in, .recv = self->out,
+                                            .count = 7, .dtype = WEFT_INT32, .op = op),
+                                  self->stream));
     return 0;
 }
 
@@ -253,22 +245,21 @@ TEST_ON_RANKS(memory_that_cannot_be_mapped_is_an_error, RANKS_THREADS, NUM_RANKS
         return 1;
     machine.share_block = share_some;
     num_shared = 0;
-    RANK_CHECK_OK(context, weft_coll_record_begin(self.coll, &capture));
+    CHECK_OK(weft_coll_record_begin(self.coll, &capture));
     if (record(&self))
         return 1;
-    RANK_CHECK_ERROR(context, weft_coll_record_end(capture), WEFT_ERROR_UNSUPPORTED, "rank 2");
-    RANK_CHECK(context, strstr(weft_last_error(), "no more") != NULL, "no reason: %s",
-               weft_last_error());
-    RANK_CHECK_OK(context, weft_coll_record_destroy(capture));
+    CHECK_ERROR(weft_coll_record_end(capture), WEFT_ERROR_UNSUPPORTED, "rank 2");
+    CHECK(strstr(weft_last_error(), "no more") != NULL, "no reason: %s", weft_last_error());
+    CHECK_OK(weft_coll_record_destroy(capture));
     forget(&self.graph);
     /* Nothing is left of it. */
-    RANK_CHECK_OK(context, weft_coll_record_begin(self.coll, &capture));
+    CHECK_OK(weft_coll_record_begin(self.coll, &capture));
     if (record(&self))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_record_end(capture));
+    CHECK_OK(weft_coll_record_end(capture));
     if (run_many(&self))
         return 1;
-    RANK_CHECK_OK(context, weft_coll_record_destroy(capture));
+    CHECK_OK(weft_coll_record_destroy(capture));
     return close_recorder(&self);
 }
 

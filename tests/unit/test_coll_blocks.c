@@ -21,21 +21,19 @@ TEST_ON_RANKS(the_fewest_blocks_are_those_of_all, RANKS_THREADS, NUM_RANKS)
     weft_comm *comm;
     weft_coll *coll;
     config.machine = WEFT_MACHINE_CPU;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, NUM_RANKS, &config, &comm));
+    CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS, &config, &comm));
     const struct weft__comm_hooks *hooks = comm->hooks;
     struct weft__machine machine = *weft__machine_of(comm);
     machine.choose_grid = choose_by_rank;
     machine.max_blocks = 8;
     comm->hooks = &machine.hooks;
-    RANK_CHECK_OK(context, weft_coll_create(comm, NULL, &coll));
+    CHECK_OK(weft_coll_create(comm, NULL, &coll));
     const int32_t blocks[NUM_KINDS] = {coll->direct_blocks[WEFT__WORK_PULL_TENSOR],
                                        coll->direct_blocks[WEFT__WORK_PUSH_TENSOR]};
     for (int kind = 0; kind < NUM_KINDS; kind++)
-        RANK_CHECK(context, blocks[kind] == fewest[kind], "kind %d has %d blocks", kind,
-                   blocks[kind]);
-    RANK_CHECK_OK(context, weft_coll_destroy(coll));
+        CHECK(blocks[kind] == fewest[kind], "kind %d has %d blocks", kind, blocks[kind]);
+    CHECK_OK(weft_coll_destroy(coll));
     comm->hooks = hooks;
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }

@@ -48,10 +48,10 @@ static int open_comm(struct ranks_context *context, weft_comm *comm)
     const struct weft__link_options options = {
         .point = &point, .hello = &hello, .status = &comm->status, .waits = &comm->waits};
     weft__waits_init(&comm->waits);
-    RANK_CHECK_OK(context, weft__meeting_point_from_id(&point, &context->id));
-    RANK_CHECK_OK(context, weft__identity_of_process(&hello.identity));
-    RANK_CHECK_OK(context, weft__status_init(&comm->status, NUM_RANKS));
-    RANK_CHECK_OK(context, weft__link_open(&options, table, &comm->link));
+    CHECK_OK(weft__meeting_point_from_id(&point, &context->id));
+    CHECK_OK(weft__identity_of_process(&hello.identity));
+    CHECK_OK(weft__status_init(&comm->status, NUM_RANKS));
+    CHECK_OK(weft__link_open(&options, table, &comm->link));
     return 0;
 }
 
@@ -64,7 +64,7 @@ static void close_comm(weft_comm *comm)
 }
 
 /* With the first question unread, as far as the asker can tell, and a wait for rank 2 that has failed. */
-static int leave_when_asked(struct ranks_context *context, struct weft__wire *wire)
+static int leave_when_asked(struct weft__wire *wire)
 {
     const struct weft__wait_list last = {.num_waits = 1,
                                          .waits = {{.rank = 2, .exchange = EXCHANGE}}};
@@ -72,16 +72,16 @@ static int leave_when_asked(struct ranks_context *context, struct weft__wire *wi
     struct weft__frame frame = {.type = WEFT__FRAME_ALIVE};
     enum weft__wire_result result = WEFT__WIRE_EMPTY;
     while (result == WEFT__WIRE_EMPTY || frame.type != WEFT__FRAME_QUESTION) {
-        RANK_CHECK(context, poll(&input, 1, 60000) == 1, "nobody asks");
+        CHECK(poll(&input, 1, 60000) == 1, "nobody asks");
         result = weft__wire_receive(wire, &frame);
-        RANK_CHECK(context, result == WEFT__WIRE_OK || result == WEFT__WIRE_EMPTY, "%d", result);
+        CHECK(result == WEFT__WIRE_OK || result == WEFT__WIRE_EMPTY, "%d", result);
     }
     struct weft__message *message =
         weft__message_create(WEFT__FRAME_GOODBYE, &last, sizeof last, NULL, 0);
-    RANK_CHECK(context, message != NULL, "no memory");
+    CHECK(message != NULL, "no memory");
     result = weft__wire_send(wire, message);
     weft__message_release(message);
-    RANK_CHECK(context, result == WEFT__WIRE_OK, "%d", result);
+    CHECK(result == WEFT__WIRE_OK, "%d", result);
     return 0;
 }
 
@@ -91,7 +91,7 @@ static int be_silent(struct ranks_context *context)
     struct weft__meeting_point point;
     struct weft__wire wire;
     struct weft__identity server, table[NUM_RANKS];
-    RANK_CHECK_OK(context, weft__meeting_point_from_id(&point, &context->id));
+    CHECK_OK(weft__meeting_point_from_id(&point, &context->id));
     struct weft__hello hello = {.magic = WEFT__HELLO_MAGIC,
                                 .version = WEFT__HELLO_VERSION,
                                 .rank = SILENT,
@@ -99,9 +99,9 @@ static int be_silent(struct ranks_context *context)
                                 .timeout_ms = 60000};
     memcpy(hello.nonce, point.nonce, sizeof(hello.nonce));
     const struct weft__connection_request request = {.point = &point, .hello = &hello};
-    RANK_CHECK_OK(context, weft__connect(&request, &wire, &server, table));
+    CHECK_OK(weft__connect(&request, &wire, &server, table));
     ranks_barrier(context);
-    const int failed = script->last_deed == LEAVES_WHEN_ASKED && leave_when_asked(context, &wire);
+    const int failed = script->last_deed == LEAVES_WHEN_ASKED && leave_when_asked(&wire);
     ranks_barrier(context);
     weft__wire_close(&wire);
     return failed;
@@ -153,6 +153,7 @@ static void end_waits(struct entries *entries, weft_comm *comm, enum weft__wait_
 
 static int ask(struct ranks_context *context, weft_comm *comm, const struct script *script)
 {
+    (void)context;
     struct weft__culprit culprit;
     struct entries entries;
     const struct weft__wait direct = {.rank = script->ranks[ASKER].waits_for, .exchange = EXCHANGE};
@@ -161,12 +162,12 @@ static int ask(struct ranks_context *context, weft_comm *comm, const struct scri
     begin_waits(&entries, comm, script);
     weft__comm_find_culprit(comm, &direct, &culprit);
     end_waits(&entries, comm, WEFT__WAIT_CAME);
-    RANK_CHECK(context, culprit.rank == script->culprit && (int)culprit.state == script->state,
-               "rank %d, state %d: %s", culprit.rank, (int)culprit.state, culprit.story);
-    RANK_CHECK(context, strcmp(culprit.story, script->story) == 0, "%s", culprit.story);
+    CHECK(culprit.rank == script->culprit && (int)culprit.state == script->state,
+          "rank %d, state %d: %s", culprit.rank, (int)culprit.state, culprit.story);
+    CHECK(strcmp(culprit.story, script->story) == 0, "%s", culprit.story);
     /* Whoever asks for this rank from now on hears of its wait. */
-    RANK_CHECK(context, weft__waits_find(&comm->waits, EXCHANGE).waits[0].rank == direct.rank,
-               "the wait that failed is not kept");
+    CHECK(weft__waits_find(&comm->waits, EXCHANGE).waits[0].rank == direct.rank,
+          "the wait that failed is not kept");
     return 0;
 }
 

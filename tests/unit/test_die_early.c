@@ -58,7 +58,7 @@ static int make(struct ranks_context *context)
         arm(context, plan);
     weft_result result = ranks_comm_create(context, &config, &comm);
     if (plan->when == SPLIT) {
-        RANK_CHECK_OK(context, result);
+        CHECK_OK(result);
         arm(context, plan);
         /* Ranks have other numbers in it. */
         result = weft_comm_split(comm, 0, -context->rank, NULL, &child);
@@ -70,17 +70,16 @@ static int make(struct ranks_context *context)
     /* Whoever was done before it died hears of it in the next call. */
     if (result == WEFT_OK)
         result = weft_host_barrier(child != NULL ? child : comm);
-    RANK_CHECK(context,
-               result == WEFT_OK || (result == WEFT_ERROR_RANK_FAILED &&
-                                     strstr(weft_last_error(), "rank -1") == NULL &&
-                                     (strstr(weft_last_error(), "rank 2") != NULL ||
-                                      (child != NULL && strstr(weft_last_error(), "rank 1")))),
-               "%d exchanges, %s: %s: %s", plan->num_exchanges, plan->moment ? "after" : "before",
-               weft_result_string(result), weft_last_error());
+    CHECK(result == WEFT_OK ||
+              (result == WEFT_ERROR_RANK_FAILED && strstr(weft_last_error(), "rank -1") == NULL &&
+               (strstr(weft_last_error(), "rank 2") != NULL ||
+                (child != NULL && strstr(weft_last_error(), "rank 1")))),
+          "%d exchanges, %s: %s: %s", plan->num_exchanges, plan->moment ? "after" : "before",
+          weft_result_string(result), weft_last_error());
     if (child != NULL)
-        RANK_CHECK_OK(context, weft_comm_destroy(child));
+        CHECK_OK(weft_comm_destroy(child));
     if (comm != NULL)
-        RANK_CHECK_OK(context, weft_comm_destroy(comm));
+        CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

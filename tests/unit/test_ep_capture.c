@@ -41,23 +41,22 @@ static int open_layer(struct layer *layer, struct ranks_context *context)
     handle.num_topk = NUM_TOPK;
     memset(layer, 0, sizeof *layer);
     layer->context = context;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &comm, &layer->comm));
+    CHECK_OK(ranks_comm_create(context, &comm, &layer->comm));
     use_recording_machine(layer->comm);
-    RANK_CHECK_OK(context, weft_stream_create(layer->comm, &layer->stream));
+    CHECK_OK(weft_stream_create(layer->comm, &layer->stream));
     layer->stream->machine = &machine;
-    RANK_CHECK_OK(context, weft_ep_create(layer->comm, &ep, &layer->ep));
-    RANK_CHECK_OK(context, weft_ep_handle_create(layer->ep, &handle, &layer->handle));
-    RANK_CHECK_OK(context, weft_heap_alloc(layer->comm, CAPACITY * ROW_BYTES, &memory));
+    CHECK_OK(weft_ep_create(layer->comm, &ep, &layer->ep));
+    CHECK_OK(weft_ep_handle_create(layer->ep, &handle, &layer->handle));
+    CHECK_OK(weft_heap_alloc(layer->comm, CAPACITY * ROW_BYTES, &memory));
     layer->x = memory;
     return 0;
 }
 
 static int close_layer(struct layer *layer)
 {
-    struct ranks_context *context = layer->context;
     forget(&layer->graph);
-    RANK_CHECK_OK(context, weft_comm_destroy(layer->comm));
-    RANK_CHECK_OK(context, weft_stream_destroy(layer->stream));
+    CHECK_OK(weft_comm_destroy(layer->comm));
+    CHECK_OK(weft_stream_destroy(layer->stream));
     return 0;
 }
 
@@ -110,9 +109,9 @@ static int notify(struct layer *layer, int routing)
     args.topk_idx = layer->topk_idx;
     for (int32_t i = 0; i < NUM_TOKENS * NUM_TOPK; i++)
         layer->topk_idx[i] = choice(routing, context->rank, i / NUM_TOPK, i % NUM_TOPK);
-    RANK_CHECK_OK(context, weft_ep_layout(layer->handle, &args, layer->stream));
-    RANK_CHECK_OK(context, weft_ep_notify(layer->handle, layer->stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
+    CHECK_OK(weft_ep_layout(layer->handle, &args, layer->stream));
+    CHECK_OK(weft_ep_notify(layer->handle, layer->stream));
+    CHECK_OK(weft_stream_synchronize(layer->stream));
     return 0;
 }
 
@@ -125,7 +124,7 @@ static int dispatch_by(struct layer *layer, int32_t num_blocks)
     args.planes = &plane;
     args.capacity = CAPACITY;
     args.num_blocks = num_blocks;
-    RANK_CHECK_OK(layer->context, weft_ep_dispatch(layer->handle, &args, layer->stream));
+    CHECK_OK(weft_ep_dispatch(layer->handle, &args, layer->stream));
     return 0;
 }
 
@@ -143,7 +142,7 @@ static int combine_by(struct layer *layer, int32_t num_blocks)
     args.x = layer->x;
     args.out = layer->out;
     args.num_blocks = num_blocks;
-    RANK_CHECK_OK(layer->context, weft_ep_combine(layer->handle, &args, layer->stream));
+    CHECK_OK(weft_ep_combine(layer->handle, &args, layer->stream));
     return 0;
 }
 
@@ -154,7 +153,7 @@ static int combine(struct layer *layer)
 
 static int run_graph(struct layer *layer)
 {
-    RANK_CHECK_OK(layer->context, launch_recorded(layer->stream, &layer->graph));
+    CHECK_OK(launch_recorded(layer->stream, &layer->graph));
     return 0;
 }
 
@@ -162,8 +161,8 @@ static int run_graph(struct layer *layer)
 static int fill_rows(struct layer *layer)
 {
     struct ranks_context *context = layer->context;
-    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
-    RANK_CHECK_OK(context, weft_host_barrier(layer->comm));
+    CHECK_OK(weft_stream_synchronize(layer->stream));
+    CHECK_OK(weft_host_barrier(layer->comm));
     for (int32_t i = 0; i < CAPACITY * HIDDEN; i++)
         layer->x[i] = value_of(context->rank, i / HIDDEN);
     return 0;
@@ -172,11 +171,11 @@ static int fill_rows(struct layer *layer)
 static int check_sums(struct layer *layer, int routing)
 {
     struct ranks_context *context = layer->context;
-    RANK_CHECK_OK(context, weft_stream_synchronize(layer->stream));
+    CHECK_OK(weft_stream_synchronize(layer->stream));
     for (int32_t i = 0; i < NUM_TOKENS * HIDDEN; i++) {
         const float expected = expected_sum(routing, context->rank, i / HIDDEN);
-        RANK_CHECK(context, layer->out[i] == expected, "routing %d: token %d is %g, not %g",
-                   routing, i / HIDDEN, (double)layer->out[i], (double)expected);
+        CHECK(layer->out[i] == expected, "routing %d: token %d is %g, not %g", routing, i / HIDDEN,
+              (double)layer->out[i], (double)expected);
     }
     return 0;
 }
@@ -241,8 +240,7 @@ TEST_ON_RANKS(operations_have_the_blocks_that_they_ask_for, RANKS_THREADS, NUM_R
                 layer.graph.launches[layer.graph.num_launches - 1].grid.num_blocks;
             usual = num_blocks == 0 ? found : usual;
             const int32_t fewer = num_blocks == 0 ? 0 : NUM_BLOCKS - num_blocks;
-            RANK_CHECK(context, found == usual - fewer, "%d blocks for %d, %d for all", found,
-                       num_blocks, usual);
+            CHECK(found == usual - fewer, "%d blocks for %d, %d for all", found, num_blocks, usual);
             forget(&layer.graph);
         }
     }
@@ -259,12 +257,12 @@ TEST_ON_RANKS(handles_that_grow_are_not_captured, RANKS_THREADS, NUM_RANKS)
     if (open_layer(&layer, context))
         return 1;
     config.num_topk = NUM_TOPK;
-    RANK_CHECK_OK(context, weft_ep_handle_create(layer.ep, &config, &handle));
+    CHECK_OK(weft_ep_handle_create(layer.ep, &config, &handle));
     args.index_type = WEFT_INT32;
     recorded = &layer.graph;
     const weft_result result = weft_ep_layout(handle, &args, layer.stream);
     recorded = NULL;
-    RANK_CHECK_ERROR(context, result, WEFT_ERROR_INVALID_ARGUMENT, "its max_tokens is 0");
-    RANK_CHECK_OK(context, weft_ep_layout(handle, &args, layer.stream));
+    CHECK_ERROR(result, WEFT_ERROR_INVALID_ARGUMENT, "its max_tokens is 0");
+    CHECK_OK(weft_ep_layout(handle, &args, layer.stream));
     return close_layer(&layer);
 }

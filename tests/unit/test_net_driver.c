@@ -57,8 +57,8 @@ static int put_all(struct ranks_context *context, weft_comm *comm, uint64_t area
         const enum weft__posted_for expected = i < plan->num_posted_for_this_thread
                                                    ? WEFT__POSTED_FOR_THIS_THREAD
                                                    : WEFT__POSTED_FOR_ANOTHER;
-        RANK_CHECK(context, weft__net_driver_post(&driver, &put, &number) == expected,
-                   "put %d is for the wrong thread", i);
+        CHECK(weft__net_driver_post(&driver, &put, &number) == expected,
+              "put %d is for the wrong thread", i);
         weft__net_driver_send(&driver);
         weft__net_driver_poll(&driver);
     }
@@ -82,13 +82,12 @@ static int hand_back_in_rounds(struct ranks_context *context, weft_comm *comm, u
         struct weft__net_driver driver = {.comm = comm, .cores = plan->cores};
         weft__net_driver_poll(&driver);
         weft__net_driver_rest(&driver);
-        RANK_CHECK(context, !is_driven(comm), "round %d: the thread rests while this one does", i);
+        CHECK(!is_driven(comm), "round %d: the thread rests while this one does", i);
         driver.num_bytes = 2 * PUT_BYTES;
         weft__net_driver_poll(&driver);
-        RANK_CHECK(context,
-                   weft__net_driver_post(&driver, &put, &number) == WEFT__POSTED_FOR_ANOTHER,
-                   "put %d is for the wrong thread", i);
-        RANK_CHECK(context, !is_driven(comm), "round %d: the thread rests that must send", i);
+        CHECK(weft__net_driver_post(&driver, &put, &number) == WEFT__POSTED_FOR_ANOTHER,
+              "put %d is for the wrong thread", i);
+        CHECK(!is_driven(comm), "round %d: the thread rests that must send", i);
     }
     return 0;
 }
@@ -101,10 +100,9 @@ static int await_all(struct ranks_context *context, struct area *area)
     do
         num_arrived = __atomic_load_n(&area->num_arrived, __ATOMIC_ACQUIRE);
     while (num_arrived < expected && weft__now_ns() < end_ns);
-    RANK_CHECK(context, num_arrived == expected, "%d puts of %d came", (int)num_arrived,
-               (int)expected);
+    CHECK(num_arrived == expected, "%d puts of %d came", (int)num_arrived, (int)expected);
     for (int32_t i = 0; i < PUT_BYTES; i++)
-        RANK_CHECK(context, area->received[i] == (unsigned char)(i * 7), "byte %d is wrong", i);
+        CHECK(area->received[i] == (unsigned char)(i * 7), "byte %d is wrong", i);
     return 0;
 }
 
@@ -115,25 +113,23 @@ static int run_rank(struct ranks_context *context)
     void *memory;
     config.machine = WEFT_MACHINE_CPU;
     config.num_nodes = NUM_RANKS;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, NUM_RANKS, &config, &comm));
-    RANK_CHECK_OK(context, weft_heap_alloc(comm, sizeof(struct area), &memory));
+    CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS, &config, &comm));
+    CHECK_OK(weft_heap_alloc(comm, sizeof(struct area), &memory));
     struct area *area = memory;
     area->num_arrived = 0;
     for (int32_t i = 0; i < PUT_BYTES; i++)
         area->sent[i] = (unsigned char)(i * 7);
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    CHECK_OK(weft_host_barrier(comm));
     uint64_t area_offset;
-    RANK_CHECK_OK(context,
-                  weft__heap_offset(comm->heap, memory, sizeof *area, "area", &area_offset));
+    CHECK_OK(weft__heap_offset(comm->heap, memory, sizeof *area, "area", &area_offset));
     const struct plan *plan = context->argument;
     if (context->rank != 0         ? await_all(context, area)
         : plan->how == ALL_AT_ONCE ? put_all(context, comm, area_offset)
                                    : hand_back_in_rounds(context, comm, area_offset))
         return 1;
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
-    RANK_CHECK_OK(context, weft_heap_free(comm, memory));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_heap_free(comm, memory));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

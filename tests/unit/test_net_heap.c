@@ -82,18 +82,17 @@ static int open_scene(struct ranks_context *context, struct scene *scene)
     config.num_nodes = NUM_NODES;
     registering = WORKS;
     *scene = (struct scene){.context = context};
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &scene->comm));
-    RANK_CHECK_OK(context, weft_stream_create(scene->comm, &scene->stream));
+    CHECK_OK(ranks_comm_create(context, &config, &scene->comm));
+    CHECK_OK(weft_stream_create(scene->comm, &scene->stream));
     scene->has_writes = strcmp(scene->comm->network->engine, "ucx") == 0;
-    RANK_CHECK_OK(context,
-                  weft_heap_alloc(scene->comm, committed_bytes(scene) - SPARE_BYTES, &rest));
+    CHECK_OK(weft_heap_alloc(scene->comm, committed_bytes(scene) - SPARE_BYTES, &rest));
     return 0;
 }
 
 static int close_scene(const struct scene *scene)
 {
-    RANK_CHECK_OK(scene->context, weft_stream_destroy(scene->stream));
-    RANK_CHECK_OK(scene->context, weft_comm_destroy(scene->comm));
+    CHECK_OK(weft_stream_destroy(scene->stream));
+    CHECK_OK(weft_comm_destroy(scene->comm));
     return 0;
 }
 
@@ -102,8 +101,8 @@ static int alloc_halves(struct scene *scene)
 {
     void *memory;
     const uint64_t before = committed_bytes(scene);
-    RANK_CHECK_OK(scene->context, weft_heap_alloc(scene->comm, (uint64_t)2 * HALF_BYTES, &memory));
-    RANK_CHECK(scene->context, committed_bytes(scene) > before, "the heap has not grown");
+    CHECK_OK(weft_heap_alloc(scene->comm, (uint64_t)2 * HALF_BYTES, &memory));
+    CHECK(committed_bytes(scene) > before, "the heap has not grown");
     scene->halves[0] = memory;
     scene->halves[1] = scene->halves[0] + HALF_BYTES;
     return 0;
@@ -117,18 +116,17 @@ static int put_half(const struct scene *scene, int round, uint64_t *written)
     for (size_t byte = 0; byte < HALF_BYTES; byte++)
         from[byte] = value_at(scene->context->rank, round, byte);
     memset(to, 0, HALF_BYTES);
-    RANK_CHECK_OK(scene->context, weft_host_barrier(scene->comm));
-    RANK_CHECK_OK(scene->context,
-                  weft_rma_put(scene->comm,
-                               WEFT_ARGS(weft_rma_args, .dst = to, .src = from, .bytes = HALF_BYTES,
-                                         .rank = partner_of(scene)),
-                               scene->stream));
-    RANK_CHECK_OK(scene->context, weft_rma_quiet(scene->comm, scene->stream));
-    RANK_CHECK_OK(scene->context, weft_stream_synchronize(scene->stream));
-    RANK_CHECK_OK(scene->context, weft_host_barrier(scene->comm));
+    CHECK_OK(weft_host_barrier(scene->comm));
+    CHECK_OK(weft_rma_put(scene->comm,
+                          WEFT_ARGS(weft_rma_args, .dst = to, .src = from, .bytes = HALF_BYTES,
+                                    .rank = partner_of(scene)),
+                          scene->stream));
+    CHECK_OK(weft_rma_quiet(scene->comm, scene->stream));
+    CHECK_OK(weft_stream_synchronize(scene->stream));
+    CHECK_OK(weft_host_barrier(scene->comm));
     for (size_t byte = 0; byte < HALF_BYTES; byte++)
-        RANK_CHECK(scene->context, to[byte] == value_at(partner_of(scene), round, byte),
-                   "round %d: byte %zu is wrong", round, byte);
+        CHECK(to[byte] == value_at(partner_of(scene), round, byte), "round %d: byte %zu is wrong",
+              round, byte);
     *written = num_written(scene) - before;
     return 0;
 }
@@ -141,10 +139,9 @@ static int check_all_written(const struct scene *scene)
         if (put_half(scene, round, &written) != 0)
             return 1;
         /* The end of a step may be short: then it is a message. */
-        RANK_CHECK(scene->context,
-                   scene->has_writes ? HALF_BYTES - written < MIN_WRITE_BYTES : written == 0,
-                   "round %d: %llu bytes of %d are written", round, (unsigned long long)written,
-                   HALF_BYTES);
+        CHECK(scene->has_writes ? HALF_BYTES - written < MIN_WRITE_BYTES : written == 0,
+              "round %d: %llu bytes of %d are written", round, (unsigned long long)written,
+              HALF_BYTES);
     }
     return 0;
 }
@@ -157,17 +154,16 @@ static int get_half(const struct scene *scene)
     memset(here, 0, HALF_BYTES);
     for (size_t byte = 0; byte < HALF_BYTES; byte++)
         there[byte] = value_at(scene->context->rank, 5, byte);
-    RANK_CHECK_OK(scene->context, weft_host_barrier(scene->comm));
-    RANK_CHECK_OK(scene->context,
-                  weft_rma_get(scene->comm,
-                               WEFT_ARGS(weft_rma_args, .dst = here, .src = there,
-                                         .bytes = HALF_BYTES, .rank = partner_of(scene)),
-                               scene->stream));
-    RANK_CHECK_OK(scene->context, weft_stream_synchronize(scene->stream));
+    CHECK_OK(weft_host_barrier(scene->comm));
+    CHECK_OK(weft_rma_get(scene->comm,
+                          WEFT_ARGS(weft_rma_args, .dst = here, .src = there, .bytes = HALF_BYTES,
+                                    .rank = partner_of(scene)),
+                          scene->stream));
+    CHECK_OK(weft_stream_synchronize(scene->stream));
     for (size_t byte = 0; byte < HALF_BYTES; byte++)
-        RANK_CHECK(scene->context, here[byte] == value_at(partner_of(scene), 5, byte),
-                   "byte %zu that was got is wrong", byte);
-    RANK_CHECK_OK(scene->context, weft_host_barrier(scene->comm));
+        CHECK(here[byte] == value_at(partner_of(scene), 5, byte), "byte %zu that was got is wrong",
+              byte);
+    CHECK_OK(weft_host_barrier(scene->comm));
     return 0;
 }
 
@@ -189,25 +185,23 @@ TEST_ON_RANKS_OVER_ENGINES(heaps_grow_while_others_put, RANKS_PROCESSES, NUM_RAN
     memset(scene.halves[1], 0, HALF_BYTES);
     for (size_t byte = 0; byte < HALF_BYTES; byte++)
         scene.halves[0][byte] = value_at(context->rank, 1, byte);
-    RANK_CHECK_OK(context, weft_host_barrier(scene.comm));
+    CHECK_OK(weft_host_barrier(scene.comm));
     for (int i = 0; i < NUM_PUTS; i++) {
         const size_t begin = (size_t)i * 31 % (HALF_BYTES / PUT_BYTES) * PUT_BYTES;
-        RANK_CHECK_OK(context,
-                      weft_rma_put(scene.comm,
-                                   WEFT_ARGS(weft_rma_args, .dst = scene.halves[1] + begin,
-                                             .src = scene.halves[0] + begin, .bytes = PUT_BYTES,
-                                             .rank = partner_of(&scene)),
-                                   scene.stream));
+        CHECK_OK(weft_rma_put(scene.comm,
+                              WEFT_ARGS(weft_rma_args, .dst = scene.halves[1] + begin,
+                                        .src = scene.halves[0] + begin, .bytes = PUT_BYTES,
+                                        .rank = partner_of(&scene)),
+                              scene.stream));
         if (i % 15 == 14)
-            RANK_CHECK_OK(context,
-                          weft_heap_grow(scene.comm, committed_bytes(&scene) + STEP_BYTES));
+            CHECK_OK(weft_heap_grow(scene.comm, committed_bytes(&scene) + STEP_BYTES));
     }
-    RANK_CHECK_OK(context, weft_rma_quiet(scene.comm, scene.stream));
-    RANK_CHECK_OK(context, weft_stream_synchronize(scene.stream));
-    RANK_CHECK_OK(context, weft_host_barrier(scene.comm));
+    CHECK_OK(weft_rma_quiet(scene.comm, scene.stream));
+    CHECK_OK(weft_stream_synchronize(scene.stream));
+    CHECK_OK(weft_host_barrier(scene.comm));
     for (size_t byte = 0; byte < HALF_BYTES / PUT_BYTES * (size_t)PUT_BYTES; byte++)
-        RANK_CHECK(context, scene.halves[1][byte] == value_at(partner_of(&scene), 1, byte),
-                   "byte %zu is wrong", byte);
+        CHECK(scene.halves[1][byte] == value_at(partner_of(&scene), 1, byte), "byte %zu is wrong",
+              byte);
     if (alloc_halves(&scene) != 0 || check_all_written(&scene) != 0)
         return 1;
     return close_scene(&scene);
@@ -224,25 +218,23 @@ TEST_ON_RANKS_OVER(what_a_rank_cannot_register_goes_in_messages, "ucx", RANKS_PR
     registering = context->rank == VICTIM ? FAILS : WORKS;
     if (alloc_halves(&scene) != 0)
         return 1;
-    RANK_CHECK(context, strstr(weft__last_error(), "too much memory is locked") != NULL, "%s",
-               weft__last_error());
-    RANK_CHECK(context,
-               context->rank == VICTIM || strstr(weft__last_error(), "rank 1: cannot register"),
-               "%s", weft__last_error());
+    CHECK(strstr(weft__last_error(), "too much memory is locked") != NULL, "%s",
+          weft__last_error());
+    CHECK(context->rank == VICTIM || strstr(weft__last_error(), "rank 1: cannot register"), "%s",
+          weft__last_error());
     registering = WORKS;
     /* From where it was before to what cannot be written; and the other way round, but for the beginning. */
     if (put_half(&scene, 0, &written) != 0)
         return 1;
-    RANK_CHECK(context, written == 0, "%llu bytes are written", (unsigned long long)written);
+    CHECK(written == 0, "%llu bytes are written", (unsigned long long)written);
     if (put_half(&scene, 1, &written) != 0)
         return 1;
-    RANK_CHECK(context, written > 0 && written < SPARE_BYTES, "%llu bytes are written",
-               (unsigned long long)written);
+    CHECK(written > 0 && written < SPARE_BYTES, "%llu bytes are written",
+          (unsigned long long)written);
     /* The next step is as any. */
     if (alloc_halves(&scene) != 0 || put_half(&scene, 1, &written) != 0)
         return 1;
-    RANK_CHECK(context, written > HALF_BYTES / 2, "%llu bytes are written",
-               (unsigned long long)written);
+    CHECK(written > HALF_BYTES / 2, "%llu bytes are written", (unsigned long long)written);
     return close_scene(&scene);
 }
 
@@ -253,11 +245,10 @@ TEST_ON_RANKS_OVER(a_heap_may_grow_too_often, "ucx", RANKS_PROCESSES, NUM_RANKS)
     if (open_scene(context, &scene) != 0)
         return 1;
     for (int step = 0; step < WEFT__NET_MAX_STEPS + 2; step++)
-        RANK_CHECK_OK(context, weft_heap_grow(scene.comm, committed_bytes(&scene) + 1));
-    RANK_CHECK(context, strstr(weft__last_error(), "more than 32 steps") != NULL, "%s",
-               weft__last_error());
-    RANK_CHECK(context, scene.comm->network->num_steps == WEFT__NET_MAX_STEPS, "%u steps",
-               scene.comm->network->num_steps);
+        CHECK_OK(weft_heap_grow(scene.comm, committed_bytes(&scene) + 1));
+    CHECK(strstr(weft__last_error(), "more than 32 steps") != NULL, "%s", weft__last_error());
+    CHECK(scene.comm->network->num_steps == WEFT__NET_MAX_STEPS, "%u steps",
+          scene.comm->network->num_steps);
     if (alloc_halves(&scene) != 0 || put_half(&scene, 0, &written) != 0)
         return 1;
     return close_scene(&scene);

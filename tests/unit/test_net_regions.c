@@ -33,31 +33,30 @@ static unsigned char value_at(int32_t from, int area, size_t byte)
     return (unsigned char)((size_t)from * 77 + (size_t)area * 13 + byte + (byte >> 8));
 }
 
-static int alloc_area(struct ranks_context *context, weft_comm *comm, struct area *area)
+static int alloc_area(weft_comm *comm, struct area *area)
 {
     void *memory;
-    RANK_CHECK_OK(context, weft__host_machine.network_alloc(comm, (uint64_t)2 * HALF_BYTES, &memory,
-                                                            &area->place));
-    RANK_CHECK_OK(context,
-                  weft__net_add_staging(comm, memory, (uint64_t)2 * HALF_BYTES, &area->place));
+    CHECK_OK(
+        weft__host_machine.network_alloc(comm, (uint64_t)2 * HALF_BYTES, &memory, &area->place));
+    CHECK_OK(weft__net_add_staging(comm, memory, (uint64_t)2 * HALF_BYTES, &area->place));
     area->halves[0] = memory;
     area->halves[1] = area->halves[0] + HALF_BYTES;
     memset(area->halves[1], 0, HALF_BYTES);
     return 0;
 }
 
-static int check_places(struct ranks_context *context, weft_comm *comm, const struct area *areas)
+static int check_places(weft_comm *comm, const struct area *areas)
 {
     uint64_t own[NUM_AREAS], all[NUM_RANKS][NUM_AREAS];
     for (int i = 0; i < NUM_AREAS; i++)
         own[i] = areas[i].place;
-    RANK_CHECK_OK(context, weft_host_all_gather(comm, own, sizeof own, all));
+    CHECK_OK(weft_host_all_gather(comm, own, sizeof own, all));
     for (int i = 0; i < NUM_AREAS; i++) {
         const uint32_t region = weft__net_region_of(own[i]);
         const uint32_t expected = i + 1 < WEFT__NET_MAX_REGIONS ? (uint32_t)i + 1 : 0;
-        RANK_CHECK(context, region == expected, "area %d is in region %u", i, region);
+        CHECK(region == expected, "area %d is in region %u", i, region);
         for (int rank = 0; rank < NUM_RANKS; rank++)
-            RANK_CHECK(context, all[rank][i] == own[i], "area %d is elsewhere on rank %d", i, rank);
+            CHECK(all[rank][i] == own[i], "area %d is elsewhere on rank %d", i, rank);
     }
     return 0;
 }
@@ -66,7 +65,7 @@ static int check_places(struct ranks_context *context, weft_comm *comm, const st
 static int put_all(struct ranks_context *context, weft_comm *comm, const struct area *areas)
 {
     const int32_t partner = (context->rank + NUM_RANKS / NUM_NODES) % NUM_RANKS;
-    RANK_CHECK_OK(context, weft_host_barrier(comm)); /* what is received into is zero */
+    CHECK_OK(weft_host_barrier(comm)); /* what is received into is zero */
     for (int i = 0; i < NUM_AREAS; i++) {
         const struct wp_access put = {.operation = WP_ACCESS_PUT,
                                       .rank = partner,
@@ -78,11 +77,11 @@ static int put_all(struct ranks_context *context, weft_comm *comm, const struct 
         weft__progress_post(comm->network->progress, &put, WEFT__POSTER_WAITS, NULL);
     }
     weft__net_drain(comm);
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    CHECK_OK(weft_host_barrier(comm));
     for (int i = 0; i < NUM_AREAS; i++)
         for (size_t byte = 0; byte < HALF_BYTES; byte++)
-            RANK_CHECK(context, areas[i].halves[1][byte] == value_at(partner, i, byte),
-                       "byte %zu of area %d is wrong", byte, i);
+            CHECK(areas[i].halves[1][byte] == value_at(partner, i, byte),
+                  "byte %zu of area %d is wrong", byte, i);
     return 0;
 }
 
@@ -92,19 +91,19 @@ TEST_ON_RANKS_OVER_ENGINES(areas_come_and_go, RANKS_PROCESSES, NUM_RANKS)
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     struct area areas[NUM_AREAS];
     config.num_nodes = NUM_NODES;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
+    CHECK_OK(ranks_comm_create(context, &config, &comm));
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < NUM_AREAS; i++)
-            if (alloc_area(context, comm, &areas[i]) != 0)
+            if (alloc_area(comm, &areas[i]) != 0)
                 return 1;
-        if (check_places(context, comm, areas) != 0 || put_all(context, comm, areas) != 0)
+        if (check_places(comm, areas) != 0 || put_all(context, comm, areas) != 0)
             return 1;
         for (int i = 0; i < NUM_AREAS; i++) {
             weft__net_remove_region(comm, areas[i].halves[0]);
             weft__host_machine.network_free(comm, areas[i].halves[0]);
         }
     }
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -116,21 +115,19 @@ TEST_ON_RANKS_OVER(numbers_are_free_on_all_ranks, "tcp", RANKS_PROCESSES, NUM_RA
     unsigned char memory[3][64];
     uint64_t places[3];
     config.num_nodes = NUM_NODES;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &comm));
+    CHECK_OK(ranks_comm_create(context, &config, &comm));
     for (int i = 0; i < 2; i++) {
         const struct weft__net_part part = {memory[i], sizeof memory[i], WEFT__NET_HOST_MEMORY};
-        RANK_CHECK_OK(context, weft__net_add_region(comm, &part, &places[i]));
+        CHECK_OK(weft__net_add_region(comm, &part, &places[i]));
     }
     weft__net_remove_region(comm, memory[context->rank == 2]);
     const struct weft__net_part part = {memory[2], sizeof memory[2], WEFT__NET_HOST_MEMORY};
-    RANK_CHECK_OK(context, weft__net_add_region(comm, &part, &places[2]));
-    RANK_CHECK(context, weft__net_region_of(places[2]) == 3, "it is region %u",
-               weft__net_region_of(places[2]));
+    CHECK_OK(weft__net_add_region(comm, &part, &places[2]));
+    CHECK(weft__net_region_of(places[2]) == 3, "it is region %u", weft__net_region_of(places[2]));
     const struct weft__net_part none = {NULL, sizeof memory[2], WEFT__NET_HOST_MEMORY};
-    RANK_CHECK_ERROR(context,
-                     weft__net_add_region(comm, context->rank == 1 ? &none : &part, &places[2]),
-                     WEFT_ERROR_UNSUPPORTED, "no such memory for the network");
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_ERROR(weft__net_add_region(comm, context->rank == 1 ? &none : &part, &places[2]),
+                WEFT_ERROR_UNSUPPORTED, "no such memory for the network");
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

@@ -95,32 +95,30 @@ static int check_call(struct ranks_context *context, struct host_scene *scene,
                       const struct host_call *call, int32_t num_allocations, int *has_failed)
 {
     const struct report *report = context->shared;
-    if (host_scene_begin(context, scene))
+    if (host_scene_begin(scene))
         return 1;
     const weft_result result = call_with_failure(context, scene, call, num_allocations);
     *has_failed = atomic_load(&report->has_failed);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
-        RANK_CHECK(context, (report->results[rank] == WEFT_OK) == (result == WEFT_OK),
-                   "%s, allocation %d: %s here, %s on rank %d: %s", call->name, num_allocations,
-                   weft_result_string(result), weft_result_string(report->results[rank]), rank,
-                   weft_last_error());
-    RANK_CHECK(context, result == WEFT_OK || result == WEFT_ERROR_OUT_OF_MEMORY,
-               "%s, allocation %d: %s: %s", call->name, num_allocations, weft_result_string(result),
-               weft_last_error());
-    RANK_CHECK(context,
-               result == WEFT_OK || context->rank == VICTIM ||
-                   strstr(weft_last_error(), "rank 1") != NULL,
-               "%s, allocation %d: %s", call->name, num_allocations, weft_last_error());
-    RANK_CHECK(context, result == WEFT_OK || strstr(weft_last_error(), "memory") != NULL,
-               "%s, allocation %d: %s", call->name, num_allocations, weft_last_error());
-    RANK_CHECK(context, atomic_load(&num_wrong_closes) == 0,
-               "%s, allocation %d: a descriptor is closed that is not its own", call->name,
-               num_allocations);
+        CHECK((report->results[rank] == WEFT_OK) == (result == WEFT_OK),
+              "%s, allocation %d: %s here, %s on rank %d: %s", call->name, num_allocations,
+              weft_result_string(result), weft_result_string(report->results[rank]), rank,
+              weft_last_error());
+    CHECK(result == WEFT_OK || result == WEFT_ERROR_OUT_OF_MEMORY, "%s, allocation %d: %s: %s",
+          call->name, num_allocations, weft_result_string(result), weft_last_error());
+    CHECK(result == WEFT_OK || context->rank == VICTIM ||
+              strstr(weft_last_error(), "rank 1") != NULL,
+          "%s, allocation %d: %s", call->name, num_allocations, weft_last_error());
+    CHECK(result == WEFT_OK || strstr(weft_last_error(), "memory") != NULL, "%s, allocation %d: %s",
+          call->name, num_allocations, weft_last_error());
+    CHECK(atomic_load(&num_wrong_closes) == 0,
+          "%s, allocation %d: a descriptor is closed that is not its own", call->name,
+          num_allocations);
     if (result == WEFT_OK && call->undo != NULL)
         call->undo(scene);
-    RANK_CHECK_OK(context, weft_comm_status(scene->comm, NULL));
+    CHECK_OK(weft_comm_status(scene->comm, NULL));
     ranks_barrier(context);
-    return host_scene_end(context, scene);
+    return host_scene_end(scene);
 }
 
 static int fail_each_allocation(struct ranks_context *context)
@@ -129,23 +127,23 @@ static int fail_each_allocation(struct ranks_context *context)
     struct host_scene scene = {.comm = NULL};
     weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
     ep_config.num_experts = 8;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &scene.comm));
+    CHECK_OK(ranks_comm_create(context, &config, &scene.comm));
     if (config.num_nodes == 0) {
-        RANK_CHECK_OK(context, weft_coll_create(scene.comm, NULL, &scene.coll));
-        RANK_CHECK_OK(context, weft_ep_create(scene.comm, &ep_config, &scene.ep));
+        CHECK_OK(weft_coll_create(scene.comm, NULL, &scene.coll));
+        CHECK_OK(weft_ep_create(scene.comm, &ep_config, &scene.ep));
     }
     for (int i = 0; i < NUM_HOST_CALLS; i++) {
         int has_failed = host_calls[i].where == HOST_CALL_ANYWHERE || scene.coll != NULL;
         for (int32_t n = 0; has_failed && n < MAX_ALLOCATIONS; n++)
             if (check_call(context, &scene, &host_calls[i], n, &has_failed))
                 return 1;
-        RANK_CHECK(context, !has_failed, "%s", host_calls[i].name);
+        CHECK(!has_failed, "%s", host_calls[i].name);
     }
     if (scene.coll != NULL) {
-        RANK_CHECK_OK(context, weft_ep_destroy(scene.ep));
-        RANK_CHECK_OK(context, weft_coll_destroy(scene.coll));
+        CHECK_OK(weft_ep_destroy(scene.ep));
+        CHECK_OK(weft_coll_destroy(scene.coll));
     }
-    RANK_CHECK_OK(context, weft_comm_destroy(scene.comm));
+    CHECK_OK(weft_comm_destroy(scene.comm));
     return 0;
 }
 
@@ -177,7 +175,7 @@ static int create_and_destroy(struct ranks_context *context, int32_t num_allocat
     weft_comm *comm;
     ranks_barrier(context);
     if (context->rank == 0)
-        RANK_CHECK_OK(context, weft_unique_id_create(&report->id));
+        CHECK_OK(weft_unique_id_create(&report->id));
     ranks_barrier(context);
     if (context->rank == VICTIM)
         num_left = num_allocations;
@@ -188,16 +186,13 @@ static int create_and_destroy(struct ranks_context *context, int32_t num_allocat
     num_left = NEVER;
     report->results[context->rank] = *result;
     if (*result == WEFT_OK)
-        RANK_CHECK_OK(context, weft_comm_destroy(comm));
-    RANK_CHECK(context,
-               *result == WEFT_OK || context->rank == VICTIM ||
-                   strstr(weft_last_error(), "rank 1") != NULL,
-               "allocation %d: %s", num_allocations, weft_last_error());
-    RANK_CHECK(context,
-               *result == WEFT_OK || *result == WEFT_ERROR_OUT_OF_MEMORY ||
-                   (*result == WEFT_ERROR_TIMEOUT && context->rank != VICTIM),
-               "allocation %d: %s: %s", num_allocations, weft_result_string(*result),
-               weft_last_error());
+        CHECK_OK(weft_comm_destroy(comm));
+    CHECK(*result == WEFT_OK || context->rank == VICTIM ||
+              strstr(weft_last_error(), "rank 1") != NULL,
+          "allocation %d: %s", num_allocations, weft_last_error());
+    CHECK(*result == WEFT_OK || *result == WEFT_ERROR_OUT_OF_MEMORY ||
+              (*result == WEFT_ERROR_TIMEOUT && context->rank != VICTIM),
+          "allocation %d: %s: %s", num_allocations, weft_result_string(*result), weft_last_error());
     ranks_barrier(context);
     return 0;
 }
@@ -228,15 +223,13 @@ static int fail_when_connected(struct ranks_context *context)
     weft_result result;
     if (create_and_destroy(context, PLENTY, &result) != 0)
         return 1;
-    RANK_CHECK_OK(context, result);
+    CHECK_OK(result);
     for (int32_t n = PLENTY - atomic_load(&report->num_left) - 1;
          n >= 0 && report->results[0] != WEFT_ERROR_TIMEOUT; n--) {
         if (create_and_destroy(context, n, &result) != 0)
             return 1;
-        RANK_CHECK(context,
-                   result != WEFT_ERROR_TIMEOUT ||
-                       strstr(weft_last_error(), "did not come to ") == NULL,
-                   "allocation %d: %s", n, weft_last_error());
+        CHECK(result != WEFT_ERROR_TIMEOUT || strstr(weft_last_error(), "did not come to ") == NULL,
+              "allocation %d: %s", n, weft_last_error());
     }
     return 0;
 }

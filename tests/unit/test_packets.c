@@ -113,24 +113,24 @@ static int open_rank(struct rank *rank, uint32_t timeout_ms)
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.timeout_ms = timeout_ms;
     config.machine = WEFT_MACHINE_CPU;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &rank->comm));
+    CHECK_OK(ranks_comm_create(context, &config, &rank->comm));
     rank->num_half_slots = (uint64_t)NUM_WARPS * (uint64_t)context->num_ranks * SLOTS_PER_ROW;
     void *area;
     const size_t area_bytes = 4 * rank->num_half_slots * sizeof(uint64_t); /* slots and escapes */
-    RANK_CHECK_OK(context, weft_heap_alloc(rank->comm, area_bytes, &area));
+    CHECK_OK(weft_heap_alloc(rank->comm, area_bytes, &area));
     rank->slots = memset(area, 0, area_bytes);
     for (int32_t peer = 0; peer < context->num_ranks; peer++)
         rank->areas[peer] = weft_heap_ptr(rank->comm, area, peer);
-    RANK_CHECK_OK(context, weft__cpu_runner_create(rank->comm, &rank->runner));
-    RANK_CHECK_OK(context, weft_host_barrier(rank->comm));
+    CHECK_OK(weft__cpu_runner_create(rank->comm, &rank->runner));
+    CHECK_OK(weft_host_barrier(rank->comm));
     return 0;
 }
 
 static int close_rank(struct rank *rank)
 {
     weft__cpu_runner_destroy(rank->runner);
-    RANK_CHECK_OK(rank->context, weft_heap_free(rank->comm, rank->slots));
-    RANK_CHECK_OK(rank->context, weft_comm_destroy(rank->comm));
+    CHECK_OK(weft_heap_free(rank->comm, rank->slots));
+    CHECK_OK(weft_comm_destroy(rank->comm));
     return 0;
 }
 
@@ -157,7 +157,7 @@ static int launch(struct rank *rank, const struct weft__program *program, int32_
         .grid = {.num_blocks = 1, .num_warps = num_warps},
         .comm = rank->comm,
     };
-    RANK_CHECK_OK(rank->context, weft__cpu_run(rank->runner, &launch, failure));
+    CHECK_OK(weft__cpu_run(rank->runner, &launch, failure));
     return 0;
 }
 
@@ -215,8 +215,8 @@ static int check_gathered(struct rank *rank, const struct exchange_args *args,
     const uint64_t bytes = args->num_elements * wp_dtype_bytes(args->reduction.dtype);
     for (int32_t r = 0; r < rank->context->num_ranks; r++) {
         const char *received = r == rank->context->rank ? row->src : row->dst + (uint64_t)r * bytes;
-        RANK_CHECK(rank->context, memcmp(received, rank->all[r], bytes) == 0,
-                   "row of rank %d, sequence %llu", r, (unsigned long long)args->packets.sequence);
+        CHECK(memcmp(received, rank->all[r], bytes) == 0, "row of rank %d, sequence %llu", r,
+              (unsigned long long)args->packets.sequence);
     }
     return 0;
 }
@@ -229,11 +229,10 @@ static int check_reduced(struct rank *rank, const struct exchange_args *args,
         srcs[r] = rank->all[r];
     weft__cpu_rows()->reduce(dsts, 1, srcs, rank->context->num_ranks, args->reduction,
                              (int64_t)args->num_elements);
-    RANK_CHECK(rank->context,
-               memcmp(args->operation == REDUCE ? row->dst : row->src, rank->expected,
-                      args->num_elements * wp_dtype_bytes(args->reduction.dtype)) == 0,
-               "dtype %d, op %d, %llu elements", args->reduction.dtype, args->reduction.op,
-               (unsigned long long)args->num_elements);
+    CHECK(memcmp(args->operation == REDUCE ? row->dst : row->src, rank->expected,
+                 args->num_elements * wp_dtype_bytes(args->reduction.dtype)) == 0,
+          "dtype %d, op %d, %llu elements", args->reduction.dtype, args->reduction.op,
+          (unsigned long long)args->num_elements);
     return 0;
 }
 
@@ -249,7 +248,7 @@ static int check_round(struct rank *rank, uint64_t round, const struct exchange_
     }
     const uint64_t *half = rank->slots + round % 2 * rank->num_half_slots;
     for (uint64_t i = 0; i < rank->num_half_slots; i++)
-        RANK_CHECK(rank->context, half[i] == 0, "slot %llu is not empty", (unsigned long long)i);
+        CHECK(half[i] == 0, "slot %llu is not empty", (unsigned long long)i);
     return 0;
 }
 
@@ -258,7 +257,7 @@ static int check_round(struct rank *rank, uint64_t round, const struct exchange_
 static int exchange_rows(struct ranks_context *context)
 {
     struct rank *rank = calloc(1, sizeof *rank);
-    RANK_CHECK(context, rank != NULL, "no memory");
+    CHECK(rank != NULL, "no memory");
     rank->context = context;
     if (open_rank(rank, 0))
         return 1;
@@ -268,11 +267,11 @@ static int exchange_rows(struct ranks_context *context)
         const struct exchange_args args = draw_round(rank, round);
         if (launch(rank, &exchange_program, NUM_WARPS, &args, &failure))
             return 1;
-        RANK_CHECK(context, failure.kind == WP_FAILURE_NONE, "failure %d", failure.kind);
+        CHECK(failure.kind == WP_FAILURE_NONE, "failure %d", failure.kind);
         if (check_round(rank, round, &args))
             return 1;
     }
-    RANK_CHECK_OK(context, weft_host_barrier(rank->comm));
+    CHECK_OK(weft_host_barrier(rank->comm));
     if (close_rank(rank))
         return 1;
     free(rank);
@@ -293,7 +292,7 @@ TEST_ON_RANKS(slots_hold_what_packets_h_says, RANKS_PROCESSES, 2)
                               WP_PACKET_ESCAPE};
     const uint64_t last_bytes = 3;
     struct rank *rank = calloc(1, sizeof *rank);
-    RANK_CHECK(context, rank != NULL, "no memory");
+    CHECK(rank != NULL, "no memory");
     rank->context = context;
     if (open_rank(rank, 0))
         return 1;
@@ -306,12 +305,12 @@ TEST_ON_RANKS(slots_hold_what_packets_h_says, RANKS_PROCESSES, 2)
     ranks_barrier(context);
     if (context->rank == 1) {
         const uint64_t *escapes = rank->slots + 2 * rank->num_half_slots;
-        RANK_CHECK(context, rank->slots[0] == WP_PACKET_ESCAPE, "word that would be empty");
-        RANK_CHECK(context, escapes[0] == 2 * SEQUENCE + WP_ESCAPE_EMPTY, "its escape word");
-        RANK_CHECK(context, rank->slots[1] == WP_PACKET_ESCAPE, "word that would be an escape");
-        RANK_CHECK(context, escapes[1] == 2 * SEQUENCE + WP_ESCAPE_ESCAPE, "its escape word");
-        RANK_CHECK(context, rank->slots[2] == (0xffffff ^ WP_PACKET_KEY(0)), "short packet");
-        RANK_CHECK(context, escapes[2] == 0 && rank->slots[3] == 0, "nothing more");
+        CHECK(rank->slots[0] == WP_PACKET_ESCAPE, "word that would be empty");
+        CHECK(escapes[0] == 2 * SEQUENCE + WP_ESCAPE_EMPTY, "its escape word");
+        CHECK(rank->slots[1] == WP_PACKET_ESCAPE, "word that would be an escape");
+        CHECK(escapes[1] == 2 * SEQUENCE + WP_ESCAPE_ESCAPE, "its escape word");
+        CHECK(rank->slots[2] == (0xffffff ^ WP_PACKET_KEY(0)), "short packet");
+        CHECK(escapes[2] == 0 && rank->slots[3] == 0, "nothing more");
     }
     if (close_rank(rank))
         return 1;
@@ -326,13 +325,11 @@ static int check_timeout(struct rank *rank, uint64_t round, uint64_t expected)
     args.rows[0].dst = rank->dst[0];
     if (launch(rank, &receive_one_program, 1, &args, &failure))
         return 1;
-    RANK_CHECK(rank->context, failure.kind == WP_FAILURE_TIMEOUT, "failure %d", failure.kind);
-    RANK_CHECK(rank->context,
-               failure.site.phase == WP_PHASE_DATA && failure.site.rank == 1 &&
-                   failure.site.sequence == SEQUENCE + round && failure.site.exchange == EXCHANGE,
-               "phase %d, rank %d", failure.site.phase, failure.site.rank);
-    RANK_CHECK(rank->context, failure.expected == expected, "expected %llu",
-               (unsigned long long)failure.expected);
+    CHECK(failure.kind == WP_FAILURE_TIMEOUT, "failure %d", failure.kind);
+    CHECK(failure.site.phase == WP_PHASE_DATA && failure.site.rank == 1 &&
+              failure.site.sequence == SEQUENCE + round && failure.site.exchange == EXCHANGE,
+          "phase %d, rank %d", failure.site.phase, failure.site.rank);
+    CHECK(failure.expected == expected, "expected %llu", (unsigned long long)failure.expected);
     return 0;
 }
 
@@ -340,7 +337,7 @@ static int check_timeout(struct rank *rank, uint64_t round, uint64_t expected)
 TEST_ON_RANKS(waits_for_packets_end, RANKS_PROCESSES, 2)
 {
     struct rank *rank = calloc(1, sizeof *rank);
-    RANK_CHECK(context, rank != NULL, "no memory");
+    CHECK(rank != NULL, "no memory");
     rank->context = context;
     if (open_rank(rank, 100))
         return 1;

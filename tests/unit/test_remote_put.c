@@ -121,15 +121,15 @@ static int open_comm(struct ranks_context *context, weft_comm **comm)
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.num_nodes = NUM_NODES;
     config.heap_max_bytes = 64 << 20;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, comm));
+    CHECK_OK(ranks_comm_create(context, &config, comm));
     return 0;
 }
 
 static int alloc_area(struct ranks_context *context, weft_comm *comm, struct ring_args *args)
 {
     void *area;
-    RANK_CHECK_OK(context, weft__host_machine.network_alloc(comm, sizeof(struct area), &area,
-                                                            &args->area_offset));
+    CHECK_OK(
+        weft__host_machine.network_alloc(comm, sizeof(struct area), &area, &args->area_offset));
     args->area = area;
     args->rank = context->rank;
     args->partner = (context->rank + NUM_RANKS / NUM_NODES) % NUM_RANKS;
@@ -162,22 +162,21 @@ static int pass_rows_of(struct ranks_context *context, weft_comm *comm, uint64_t
     weft_net_info before = WEFT_INIT(weft_net_info), after = WEFT_INIT(weft_net_info);
     if (alloc_area(context, comm, &args) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_net_query(comm, &before));
-    RANK_CHECK_OK(context, launch(comm, pass_rows, &args));
-    RANK_CHECK(context, num_wrong == 0, "%d wrong bytes", num_wrong);
-    RANK_CHECK_OK(context, weft_host_barrier(comm)); /* the last credits are under way */
-    RANK_CHECK_OK(context, weft_net_query(comm, &after));
+    CHECK_OK(weft_net_query(comm, &before));
+    CHECK_OK(launch(comm, pass_rows, &args));
+    CHECK(num_wrong == 0, "%d wrong bytes", num_wrong);
+    CHECK_OK(weft_host_barrier(comm)); /* the last credits are under way */
+    CHECK_OK(weft_net_query(comm, &after));
     const uint64_t num_bytes = after.sent_bytes - before.sent_bytes;
     const uint64_t num_header_bytes = after.sent_header_bytes - before.sent_header_bytes;
-    RANK_CHECK(context, num_bytes - num_header_bytes == NUM_ROWS * row_bytes,
-               "%llu bytes were sent, %llu of them headers", (unsigned long long)num_bytes,
-               (unsigned long long)num_header_bytes);
+    CHECK(num_bytes - num_header_bytes == NUM_ROWS * row_bytes,
+          "%llu bytes were sent, %llu of them headers", (unsigned long long)num_bytes,
+          (unsigned long long)num_header_bytes);
     /* Engine tcp does not send the secret. */
     const uint64_t header_bytes = sizeof(struct weft__net_header) -
                                   (strcmp(after.engine, "tcp") == 0 ? WEFT__NONCE_BYTES : 0);
-    RANK_CHECK(context,
-               num_header_bytes >= NUM_ROWS * header_bytes && num_header_bytes % header_bytes == 0,
-               "%llu bytes are headers", (unsigned long long)num_header_bytes);
+    CHECK(num_header_bytes >= NUM_ROWS * header_bytes && num_header_bytes % header_bytes == 0,
+          "%llu bytes are headers", (unsigned long long)num_header_bytes);
     weft__host_machine.network_free(comm, args.area);
     return 0;
 }
@@ -189,12 +188,12 @@ static int pass_rows_in_growing_heaps(struct ranks_context *context)
     void *gap;
     if (open_comm(context, &comm) != 0 || pass_rows_of(context, comm, 1000) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_heap_query(comm, &heap));
-    RANK_CHECK_OK(context, weft_heap_alloc(comm, heap.committed_bytes, &gap));
+    CHECK_OK(weft_heap_query(comm, &heap));
+    CHECK_OK(weft_heap_alloc(comm, heap.committed_bytes, &gap));
     if (pass_rows_of(context, comm, 16) != 0 ||
         pass_rows_of(context, comm, (uint64_t)tests_grid_size(MAX_ROW_BYTES, 5000)) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -207,11 +206,11 @@ static int put_to_neighbour(struct ranks_context *context)
     if (open_comm(context, &comm) != 0 || alloc_area(context, comm, &args) != 0)
         return 1;
     args.wrong.word = args.area_offset;
-    RANK_CHECK_ERROR(context, launch(comm, put_wrongly, &args), WEFT_ERROR_INVALID_ARGUMENT,
-                     "network of rank 0: rank 1 is no peer of the network");
-    RANK_CHECK(context, weft_comm_status(comm, &failed_rank) != WEFT_OK && failed_rank == 0,
-               "rank %d failed", failed_rank);
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_ERROR(launch(comm, put_wrongly, &args), WEFT_ERROR_INVALID_ARGUMENT,
+                "network of rank 0: rank 1 is no peer of the network");
+    CHECK(weft_comm_status(comm, &failed_rank) != WEFT_OK && failed_rank == 0, "rank %d failed",
+          failed_rank);
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -227,12 +226,11 @@ static int put_beyond_the_memory(struct ranks_context *context)
                                        .num_bytes = 64}};
     if (open_comm(context, &comm) != 0 || alloc_area(context, comm, &args) != 0)
         return 1;
-    RANK_CHECK_OK(context, weft_heap_query(comm, &heap));
+    CHECK_OK(weft_heap_query(comm, &heap));
     args.wrong.source = args.wrong.word = args.area_offset;
     args.wrong.target = heap.committed_bytes;
-    RANK_CHECK_ERROR(context, launch(comm, put_wrongly, &args), WEFT_ERROR_RANK_FAILED,
-                     "network of rank ");
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_ERROR(launch(comm, put_wrongly, &args), WEFT_ERROR_RANK_FAILED, "network of rank ");
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -246,11 +244,11 @@ TEST_ON_RANKS_OVER(a_wait_ends_with_the_failure_of_the_communicator, "tcp", RANK
         return 1;
     args.status = &comm->status;
     ranks_barrier(context);
-    RANK_CHECK_ERROR(context, launch(comm, await_after_a_failure, &args), WEFT_ERROR_RANK_FAILED,
-                     "as the test wants");
-    RANK_CHECK(context, num_wrong == 0, "%d of two waits end wrongly", num_wrong);
+    CHECK_ERROR(launch(comm, await_after_a_failure, &args), WEFT_ERROR_RANK_FAILED,
+                "as the test wants");
+    CHECK(num_wrong == 0, "%d of two waits end wrongly", num_wrong);
     ranks_barrier(context);
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 

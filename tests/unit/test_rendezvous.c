@@ -32,16 +32,16 @@ static int live(struct ranks_context *context)
     weft_comm *comm;
     int32_t sum = 0, all[NUM_PLAYERS];
     int32_t num_ranks = context->num_ranks - 1;
-    RANK_CHECK_OK(context, weft_comm_create(&context->id, context->rank, num_ranks, NULL, &comm));
+    CHECK_OK(weft_comm_create(&context->id, context->rank, num_ranks, NULL, &comm));
     for (int round = 0; round < 20; round++) {
         int32_t mine = round * (context->rank + 1);
-        RANK_CHECK_OK(context, weft_host_all_gather(comm, &mine, sizeof(mine), all));
+        CHECK_OK(weft_host_all_gather(comm, &mine, sizeof(mine), all));
         for (int32_t rank = 0; rank < num_ranks; rank++)
             sum += all[rank] - round * (rank + 1);
     }
-    RANK_CHECK(context, sum == 0, "the gathered values are off by %d", sum);
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK(sum == 0, "the gathered values are off by %d", sum);
+    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
 
@@ -63,7 +63,7 @@ static int send_noise(struct ranks_context *context)
     for (int index = 0; index < NUM_CONNECTIONS; index++) {
         unsigned char noise[200];
         int fd = knock(context);
-        RANK_CHECK(context, fd >= 0, "connection %d was refused", index);
+        CHECK(fd >= 0, "connection %d was refused", index);
         size_t num_bytes = next_random(&random) % sizeof(noise);
         for (size_t byte = 0; byte < num_bytes; byte++)
             noise[byte] = (unsigned char)next_random(&random);
@@ -99,11 +99,11 @@ static int turn_away(struct ranks_context *context, const struct weft__hello *he
                      size_t body_bytes)
 {
     int fd = knock(context);
-    RANK_CHECK(context, fd >= 0, "the rendezvous refused a connection");
+    CHECK(fd >= 0, "the rendezvous refused a connection");
     send_hello(fd, hello, body_bytes);
     int turned_away = is_turned_away(fd);
     close(fd);
-    RANK_CHECK(context, turned_away, "the rendezvous answered a bad hello");
+    CHECK(turned_away, "the rendezvous answered a bad hello");
     return 0;
 }
 
@@ -111,7 +111,7 @@ static int turn_away(struct ranks_context *context, const struct weft__hello *he
 static int tell_of_the_secret(struct ranks_context *context, const struct weft__hello *hello)
 {
     int fd = knock(context);
-    RANK_CHECK(context, fd >= 0, "the rendezvous refused a connection");
+    CHECK(fd >= 0, "the rendezvous refused a connection");
     send_hello(fd, hello, sizeof(*hello));
     struct {
         struct weft__frame_header header;
@@ -120,10 +120,10 @@ static int tell_of_the_secret(struct ranks_context *context, const struct weft__
     const ssize_t num_bytes = recv(fd, &told, sizeof(told), MSG_WAITALL);
     const int turned_away = is_turned_away(fd);
     close(fd);
-    RANK_CHECK(context, num_bytes == sizeof(told) && told.header.type == WEFT__FRAME_FAILED,
-               "%zd bytes", num_bytes);
-    RANK_CHECK(context, strstr(told.notice.text, "WEFT_SECRET") != NULL, "%s", told.notice.text);
-    RANK_CHECK(context, turned_away, "the rendezvous went on after a bad secret");
+    CHECK(num_bytes == sizeof(told) && told.header.type == WEFT__FRAME_FAILED, "%zd bytes",
+          num_bytes);
+    CHECK(strstr(told.notice.text, "WEFT_SECRET") != NULL, "%s", told.notice.text);
+    CHECK(turned_away, "the rendezvous went on after a bad secret");
     return 0;
 }
 
@@ -200,8 +200,8 @@ static int connect_as_last(struct ranks_context *context, struct weft__wire *wir
     struct weft__hello hello = good_hello(context, context->num_ranks - 1, context->num_ranks);
     struct weft__identity server, table[NUM_PLAYERS];
     const struct weft__connection_request request = {.point = &point, .hello = &hello};
-    RANK_CHECK_OK(context, weft__connect(&request, wire, &server, table));
-    RANK_CHECK(context, table[context->rank].pid == 4242, "the table lacks this rank");
+    CHECK_OK(weft__connect(&request, wire, &server, table));
+    CHECK(table[context->rank].pid == 4242, "the table lacks this rank");
     return 0;
 }
 
@@ -336,15 +336,15 @@ static int answer_late(struct ranks_context *context)
     struct weft__frame frame;
     if (connect_as_last(context, &wire) != 0)
         return 1;
-    RANK_CHECK(context, await_frame(&wire, WEFT__FRAME_QUESTION, &frame) == 0, "no question");
+    CHECK(await_frame(&wire, WEFT__FRAME_QUESTION, &frame) == 0, "no question");
     send_gather(&wire, (struct weft__gather_header){.sequence = 1}, 0);
-    RANK_CHECK(context, await_frame(&wire, WEFT__FRAME_GATHERED, &frame) == 0, "no result");
-    RANK_CHECK(context, await_frame(&wire, WEFT__FRAME_QUESTION, &frame) == 0, "no question");
+    CHECK(await_frame(&wire, WEFT__FRAME_GATHERED, &frame) == 0, "no result");
+    CHECK(await_frame(&wire, WEFT__FRAME_QUESTION, &frame) == 0, "no question");
     const struct weft__answer late = {.asker = WEFT__NOBODY, .asked = rank, .number = 1};
     send_frame(&wire, WEFT__FRAME_ANSWER, &late, sizeof(late));
-    RANK_CHECK(context, go_around(&wire, rank) == 0, "the connection has ended");
+    CHECK(go_around(&wire, rank) == 0, "the connection has ended");
     send_gather(&wire, (struct weft__gather_header){.sequence = 2}, 0);
-    RANK_CHECK(context, await_frame(&wire, WEFT__FRAME_GATHERED, &frame) == 0, "no result");
+    CHECK(await_frame(&wire, WEFT__FRAME_GATHERED, &frame) == 0, "no result");
     weft__wire_close(&wire);
     return 0;
 }
@@ -361,11 +361,11 @@ TEST_ON_RANKS(an_answer_that_comes_late_counts_for_nothing, RANKS_THREADS, NUM_P
     struct weft__wire wire;
     struct weft__frame frame;
     hello.timeout_ms = 300;
-    RANK_CHECK_OK(context, weft__connect(&request, &wire, &server, table));
+    CHECK_OK(weft__connect(&request, &wire, &server, table));
     for (uint64_t sequence = 1; sequence <= 2; sequence++) {
         send_gather(&wire, (struct weft__gather_header){.sequence = sequence}, 0);
-        RANK_CHECK(context, await_frame(&wire, WEFT__FRAME_GATHERED, &frame) == 0,
-                   "no result of gather %d", (int)sequence);
+        CHECK(await_frame(&wire, WEFT__FRAME_GATHERED, &frame) == 0, "no result of gather %d",
+              (int)sequence);
     }
     weft__wire_close(&wire);
     return 0;
@@ -379,8 +379,7 @@ static int suffer(struct ranks_context *context)
     if (is_stranger(context))
         return offend(context);
     /* The heap's first all-gather is the first thing that fails. */
-    RANK_CHECK_ERROR(context, ranks_comm_create(context, NULL, &comm), WEFT_ERROR_RANK_FAILED,
-                     "rank 3 died");
+    CHECK_ERROR(ranks_comm_create(context, NULL, &comm), WEFT_ERROR_RANK_FAILED, "rank 3 died");
     return 0;
 }
 
@@ -400,13 +399,11 @@ static int die_before_the_meeting(struct ranks_context *context)
     struct weft__frame_header header;
     struct weft__hello hello = good_hello(context, context->rank, NUM_PLAYERS + 1);
     int fd = knock(context);
-    RANK_CHECK(context, fd >= 0, "the rendezvous refused a connection");
+    CHECK(fd >= 0, "the rendezvous refused a connection");
     send_hello(fd, &hello, sizeof(hello));
-    RANK_CHECK(context, recv(fd, &header, sizeof(header), MSG_WAITALL) == sizeof(header),
-               "no answer");
-    RANK_CHECK(context, header.type == WEFT__FRAME_WELCOME, "frame %u", header.type);
-    RANK_CHECK(context, recv(fd, &server, sizeof(server), MSG_WAITALL) == sizeof(server),
-               "half an answer");
+    CHECK(recv(fd, &header, sizeof(header), MSG_WAITALL) == sizeof(header), "no answer");
+    CHECK(header.type == WEFT__FRAME_WELCOME, "frame %u", header.type);
+    CHECK(recv(fd, &server, sizeof(server), MSG_WAITALL) == sizeof(server), "half an answer");
     close(fd);
     return 0;
 }
@@ -416,9 +413,8 @@ static int wait_for_the_dead(struct ranks_context *context)
     weft_comm *comm;
     if (is_stranger(context))
         return die_before_the_meeting(context);
-    RANK_CHECK_ERROR(context,
-                     weft_comm_create(&context->id, context->rank, NUM_PLAYERS + 1, NULL, &comm),
-                     WEFT_ERROR_RANK_FAILED, "rank 3 died (pid 4242)");
+    CHECK_ERROR(weft_comm_create(&context->id, context->rank, NUM_PLAYERS + 1, NULL, &comm),
+                WEFT_ERROR_RANK_FAILED, "rank 3 died (pid 4242)");
     return 0;
 }
 

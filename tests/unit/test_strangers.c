@@ -35,9 +35,9 @@ static int go_around(const struct ranks_context *context)
 TEST_ON_RANKS(who_says_nothing_is_dropped, RANKS_THREADS, 1)
 {
     const int fd = knock(context);
-    RANK_CHECK(context, fd >= 0, "the rendezvous refused a connection");
-    RANK_CHECK(context, go_around(context) == 0 && !is_closed(fd, 0), "it was dropped at once");
-    RANK_CHECK(context, is_closed(fd, PATIENCE_MS), "it was not dropped within %d ms", PATIENCE_MS);
+    CHECK(fd >= 0, "the rendezvous refused a connection");
+    CHECK(go_around(context) == 0 && !is_closed(fd, 0), "it was dropped at once");
+    CHECK(is_closed(fd, PATIENCE_MS), "it was not dropped within %d ms", PATIENCE_MS);
     close(fd);
     return 0;
 }
@@ -55,9 +55,9 @@ static int come_in_numbers(struct ranks_context *context)
         int num_closed = 0;
         for (int i = 0; i < MAX_STRANGERS + NUM_TOO_MANY; i++) {
             fds[i] = knock(context);
-            RANK_CHECK(context, fds[i] >= 0, "connection %d was refused", i);
+            CHECK(fds[i] >= 0, "connection %d was refused", i);
         }
-        RANK_CHECK(context, go_around(context) == 0, "the rendezvous answered a bad hello");
+        CHECK(go_around(context) == 0, "the rendezvous answered a bad hello");
         for (int i = 0; i < NUM_TOO_MANY; i++)
             num_closed += is_closed(fds[i], 0);
         const int is_last_closed = is_closed(fds[MAX_STRANGERS + NUM_TOO_MANY - 1], 0);
@@ -66,8 +66,8 @@ static int come_in_numbers(struct ranks_context *context)
         /* A machine that is too slow for this says nothing. */
         if (ranks_seconds() - begin_s >= STRANGER_TIMEOUT_S)
             continue;
-        RANK_CHECK(context, num_closed == NUM_TOO_MANY, "%d were dropped", num_closed);
-        RANK_CHECK(context, !is_last_closed, "the last one was dropped");
+        CHECK(num_closed == NUM_TOO_MANY, "%d were dropped", num_closed);
+        CHECK(!is_last_closed, "the last one was dropped");
         return 0;
     }
     is_too_slow = 1;
@@ -81,20 +81,20 @@ static int come_as_members(struct ranks_context *context)
     for (uint64_t i = 0; i < MAX_STRANGERS + 1; i++) {
         const int fd = knock(context);
         char byte;
-        RANK_CHECK(context, fd >= 0, "the rendezvous refused a connection");
+        CHECK(fd >= 0, "the rendezvous refused a connection");
         hello.key = 1000 + i;
         hello.timeout_ms = 10;
         send_hello(fd, &hello, sizeof(hello));
-        RANK_CHECK(context, recv(fd, &byte, 1, 0) == 1, "member %d is not welcome", (int)i);
+        CHECK(recv(fd, &byte, 1, 0) == 1, "member %d is not welcome", (int)i);
         close(fd);
     }
     const double begin_s = ranks_seconds();
     const int silent = knock(context);
-    RANK_CHECK(context, go_around(context) == 0 && go_around(context) == 0, "no answer");
+    CHECK(go_around(context) == 0 && go_around(context) == 0, "no answer");
     const int was_closed = is_closed(silent, 0);
     close(silent);
-    RANK_CHECK(context, !was_closed || ranks_seconds() - begin_s >= STRANGER_TIMEOUT_S,
-               "one stranger alone was dropped");
+    CHECK(!was_closed || ranks_seconds() - begin_s >= STRANGER_TIMEOUT_S,
+          "one stranger alone was dropped");
     return 0;
 }
 

@@ -35,18 +35,17 @@ TEST_ON_RANKS(who_has_unregistered_is_mapped_by_nobody, RANKS_THREADS, NUM_RANKS
     weft_comm *comm;
     int32_t is_direct;
     config.machine = WEFT_MACHINE_CPU;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, NUM_RANKS, &config, &comm));
+    CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS, &config, &comm));
     const struct weft__comm_hooks *hooks = comm->hooks;
     struct weft__machine machine = *weft__machine_of(comm);
     machine.close_block = context->rank == LATE_ONE ? close_late : close_now;
     comm->hooks = &machine.hooks;
-    RANK_CHECK_OK(context, weft_memory_register(comm, memory[context->rank], BYTES, &is_direct));
-    RANK_CHECK(context, is_direct == 1, "is_direct is %d", is_direct);
-    RANK_CHECK_OK(context, weft_memory_unregister(comm, memory[context->rank]));
+    CHECK_OK(weft_memory_register(comm, memory[context->rank], BYTES, &is_direct));
+    CHECK(is_direct == 1, "is_direct is %d", is_direct);
+    CHECK_OK(weft_memory_unregister(comm, memory[context->rank]));
     const int32_t num_now = atomic_load(&num_closed), num_all = NUM_RANKS * (NUM_RANKS - 1);
-    RANK_CHECK(context, num_now == num_all, "%d of %d blocks are unmapped", num_now, num_all);
+    CHECK(num_now == num_all, "%d of %d blocks are unmapped", num_now, num_all);
     comm->hooks = hooks;
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }

@@ -277,19 +277,17 @@ static void set_up(const struct plan *wanted)
     weft__cu.multicast_get_granularity = plan.is_offered ? get_object_granularity : NULL;
 }
 
-static int check_nothing_is_left(struct ranks_context *context)
+static int check_nothing_is_left(void)
 {
-    RANK_CHECK(context,
-               atomic_load(&num_handles) == 0 && atomic_load(&num_reservations) == 0 &&
-                   atomic_load(&num_mappings) == 0 && atomic_load(&num_bound) == 0 &&
-                   atomic_load(&num_entered) == 0,
-               "step %d at rank %d: %d handles, %d reservations, %d mappings, %d bound are left",
-               (int)plan.failing_step, plan.failing_rank, atomic_load(&num_handles),
-               atomic_load(&num_reservations), atomic_load(&num_mappings), atomic_load(&num_bound));
-    RANK_CHECK(context, atomic_load(&num_bound_early) == 0,
-               "memory was bound before all devices were added");
-    RANK_CHECK(context, atomic_load(&num_wrong) == 0, "%d wrong arguments for the driver",
-               atomic_load(&num_wrong));
+    CHECK(atomic_load(&num_handles) == 0 && atomic_load(&num_reservations) == 0 &&
+              atomic_load(&num_mappings) == 0 && atomic_load(&num_bound) == 0 &&
+              atomic_load(&num_entered) == 0,
+          "step %d at rank %d: %d handles, %d reservations, %d mappings, %d bound are left",
+          (int)plan.failing_step, plan.failing_rank, atomic_load(&num_handles),
+          atomic_load(&num_reservations), atomic_load(&num_mappings), atomic_load(&num_bound));
+    CHECK(atomic_load(&num_bound_early) == 0, "memory was bound before all devices were added");
+    CHECK(atomic_load(&num_wrong) == 0, "%d wrong arguments for the driver",
+          atomic_load(&num_wrong));
     return 0;
 }
 
@@ -299,20 +297,19 @@ static int make_and_undo(struct ranks_context *context, weft_comm *comm)
     const int is_asked = strcmp(plan.asked, "1") == 0;
     const int is_had = is_asked && plan.is_offered && plan.failing_step == NUM_STEPS;
     struct weft__switched_memory memory;
-    RANK_CHECK_OK(context, weft__cuda_multicast_create(comm, WANTED_BYTES, &memory));
-    RANK_CHECK(context, (memory.own != NULL) == is_had && (memory.all != NULL) == is_had,
-               "step %d at rank %d: rank %d has %p and %p", (int)plan.failing_step,
-               plan.failing_rank, context->rank, (void *)memory.own, (void *)memory.all);
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
-    RANK_CHECK(context, atomic_load(&num_bound) == (is_had ? NUM_RANKS : 0), "%d are bound",
-               atomic_load(&num_bound));
-    RANK_CHECK(context, (is_asked && plan.is_offered) || atomic_load(&num_multicast_calls) == 0,
-               "%d calls for multicast that nobody has asked for",
-               atomic_load(&num_multicast_calls));
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    CHECK_OK(weft__cuda_multicast_create(comm, WANTED_BYTES, &memory));
+    CHECK((memory.own != NULL) == is_had && (memory.all != NULL) == is_had,
+          "step %d at rank %d: rank %d has %p and %p", (int)plan.failing_step, plan.failing_rank,
+          context->rank, (void *)memory.own, (void *)memory.all);
+    CHECK_OK(weft_host_barrier(comm));
+    CHECK(atomic_load(&num_bound) == (is_had ? NUM_RANKS : 0), "%d are bound",
+          atomic_load(&num_bound));
+    CHECK((is_asked && plan.is_offered) || atomic_load(&num_multicast_calls) == 0,
+          "%d calls for multicast that nobody has asked for", atomic_load(&num_multicast_calls));
+    CHECK_OK(weft_host_barrier(comm));
     weft__cuda_multicast_destroy(comm, &memory);
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
-    return check_nothing_is_left(context);
+    CHECK_OK(weft_host_barrier(comm));
+    return check_nothing_is_left();
 }
 
 /* A rank of the cpu machine that has a device for a while. */
@@ -325,17 +322,16 @@ static int run_rank(struct ranks_context *context)
     config.machine = WEFT_MACHINE_CPU;
     rank = context->rank;
     num_reserved = 0;
-    RANK_CHECK_OK(context,
-                  weft_comm_create(&context->id, context->rank, NUM_RANKS, &config, &comm));
-    RANK_CHECK_OK(context, weft_host_barrier(comm)); /* nobody reads the environment */
+    CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS, &config, &comm));
+    CHECK_OK(weft_host_barrier(comm)); /* nobody reads the environment */
     if (rank == 0)
         set_up(context->argument);
-    RANK_CHECK_OK(context, weft_host_barrier(comm));
+    CHECK_OK(weft_host_barrier(comm));
     void *own_state = comm->machine_state;
     comm->machine_state = &cuda;
     const int failed = make_and_undo(context, comm);
     comm->machine_state = own_state;
-    RANK_CHECK_OK(context, weft_comm_destroy(comm));
+    CHECK_OK(weft_comm_destroy(comm));
     return failed;
 }
 
