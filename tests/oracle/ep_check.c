@@ -204,6 +204,28 @@ int ep_check_combine(struct ep_rank *self, const struct ep_combine_shape *shape)
     return ep_combine_verify(self, &combine);
 }
 
+int ep_pass_issue(struct ep_rank *self, struct ep_dispatch_shape dispatch,
+                  struct ep_combine_shape combine, uint64_t round, struct ep_pass *pass)
+{
+    dispatch.round = combine.round = round;
+    return ep_dispatch_issue(self, &dispatch, &pass->dispatch) ||
+           ep_combine_issue(self, &combine, &pass->combine);
+}
+
+int ep_pass_verify(struct ep_rank *self, struct ep_pass *pass)
+{
+    return ep_dispatch_verify(self, &pass->dispatch) || ep_combine_verify(self, &pass->combine);
+}
+
+int ep_passes_verify(struct ep_rank *self, struct ep_pass *passes, int num_passes)
+{
+    CHECK_OK(weft_stream_synchronize(self->stream));
+    for (int i = 0; i < num_passes; i++)
+        if (ep_pass_verify(self, &passes[i]))
+            return 1;
+    return 0;
+}
+
 int ep_check_world(struct ep_rank *self, const struct ep_world *world,
                    const struct ep_dispatch_shape *dispatch, const struct ep_combine_shape *combine)
 {

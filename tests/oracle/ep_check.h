@@ -59,7 +59,7 @@ struct ep_dispatch_shape {
 };
 
 struct ep_dispatch {
-    const struct ep_dispatch_shape *shape;
+    struct ep_dispatch_shape shape;
     int32_t capacity;
     weft_plane planes[WEFT_MAX_PLANES];
     struct ep_array src[WEFT_MAX_PLANES];
@@ -88,13 +88,24 @@ struct ep_combine_shape {
 };
 
 struct ep_combine {
-    const struct ep_combine_shape *shape;
+    struct ep_combine_shape shape;
     struct ep_array x, weights, bias[2], out, out_weights;
 };
 
 int ep_combine_issue(struct ep_rank *self, const struct ep_combine_shape *shape,
                      struct ep_combine *combine);
 int ep_combine_verify(struct ep_rank *self, struct ep_combine *combine);
+
+/* Both of a round, one behind the other. */
+struct ep_pass {
+    struct ep_dispatch dispatch;
+    struct ep_combine combine;
+};
+int ep_pass_issue(struct ep_rank *self, struct ep_dispatch_shape dispatch,
+                  struct ep_combine_shape combine, uint64_t round, struct ep_pass *pass);
+int ep_pass_verify(struct ep_rank *self, struct ep_pass *pass);
+/* So many, which were issued: synchronises first. */
+int ep_passes_verify(struct ep_rank *self, struct ep_pass *passes, int num_passes);
 
 /* Issue, synchronise, verify. */
 int ep_check_dispatch(struct ep_rank *self, const struct ep_dispatch_shape *shape);

@@ -53,24 +53,24 @@ static int32_t num_own_tokens(const struct ep_rank *self)
 /* Rows that answer nothing keep the guard pattern: if they were read, it would show. */
 static int make_x(struct ep_rank *self, struct ep_combine *combine)
 {
-    const struct reader reader = {self->world, combine->shape, NULL};
+    const struct reader reader = {self->world, &combine->shape, NULL};
     const int32_t rank = self->context->rank;
     const int32_t num_topk = self->world->spec.num_topk;
     const int32_t num_rows = self->world->received[rank].num_rows;
-    const int32_t capacity = ep_capacity_of(self->world, combine->shape->capacity, rank);
-    const uint64_t row_bytes = row_bytes_of(combine->shape);
-    const uint64_t round = combine->shape->round;
+    const int32_t capacity = ep_capacity_of(self->world, combine->shape.capacity, rank);
+    const uint64_t row_bytes = row_bytes_of(&combine->shape);
+    const uint64_t round = combine->shape.round;
     if (ep_array_alloc(self, &combine->x, ep_reach_place(self, round, INPUT_X),
-                       (uint64_t)capacity * row_bytes, combine->shape->misalign_bytes))
+                       (uint64_t)capacity * row_bytes, combine->shape.misalign_bytes))
         return 1;
-    if (combine->shape->weights == EP_WITH &&
+    if (combine->shape.weights == EP_WITH &&
         ep_array_alloc(self, &combine->weights, ep_reach_place(self, round, INPUT_WEIGHTS),
                        4 * (uint64_t)capacity * (uint64_t)num_topk, 0))
         return 1;
     for (int32_t row = 0; row < num_rows && row < capacity; row++) {
         const struct ep_token token = self->world->received[rank].rows[row];
         fill_x(&reader, rank, token, (char *)combine->x.host + (uint64_t)row * row_bytes);
-        if (combine->shape->weights == EP_WITH)
+        if (combine->shape.weights == EP_WITH)
             fill_weights(&reader, rank, token, (float *)combine->weights.host + row * num_topk);
     }
     return ep_array_push(self, &combine->x) || ep_array_push(self, &combine->weights);
@@ -78,22 +78,22 @@ static int make_x(struct ep_rank *self, struct ep_combine *combine)
 
 static int make_bias(struct ep_rank *self, struct ep_combine *combine)
 {
-    const struct reader reader = {self->world, combine->shape, NULL};
-    const uint64_t row_bytes = row_bytes_of(combine->shape);
+    const struct reader reader = {self->world, &combine->shape, NULL};
+    const uint64_t row_bytes = row_bytes_of(&combine->shape);
     const enum ep_bias missing[2] = {EP_BIAS_SECOND, EP_BIAS_FIRST};
     for (int which = 0; which < 2; which++) {
-        if (combine->shape->bias == EP_BIAS_NONE || combine->shape->bias == missing[which])
+        if (combine->shape.bias == EP_BIAS_NONE || combine->shape.bias == missing[which])
             continue;
         if (ep_array_alloc(self, &combine->bias[which], EP_OWN,
                            (uint64_t)num_own_tokens(self) * row_bytes,
-                           combine->shape->misalign_bytes))
+                           combine->shape.misalign_bytes))
             return 1;
         for (int32_t token = 0; token < num_own_tokens(self); token++)
-            ep_data_values(row_key(&reader, KEY_BIAS + which), combine->shape->values,
+            ep_data_values(row_key(&reader, KEY_BIAS + which), combine->shape.values,
                            self->world->problem.first_tokens[self->context->rank] + token,
-                           combine->shape->dtype,
+                           combine->shape.dtype,
                            (char *)combine->bias[which].host + (uint64_t)token * row_bytes,
-                           combine->shape->hidden);
+                           combine->shape.hidden);
         if (ep_array_push(self, &combine->bias[which]))
             return 1;
     }
@@ -103,10 +103,10 @@ static int make_bias(struct ep_rank *self, struct ep_combine *combine)
 static int make_out(struct ep_rank *self, struct ep_combine *combine)
 {
     const uint64_t num_tokens = (uint64_t)num_own_tokens(self);
-    if (ep_array_alloc(self, &combine->out, EP_OWN, num_tokens * row_bytes_of(combine->shape),
-                       combine->shape->misalign_bytes))
+    if (ep_array_alloc(self, &combine->out, EP_OWN, num_tokens * row_bytes_of(&combine->shape),
+                       combine->shape.misalign_bytes))
         return 1;
-    return combine->shape->weights == EP_WITH &&
+    return combine->shape.weights == EP_WITH &&
            ep_array_alloc(self, &combine->out_weights, EP_OWN,
                           4 * num_tokens * (uint64_t)self->world->spec.num_topk, 0);
 }
@@ -115,7 +115,7 @@ int ep_combine_issue(struct ep_rank *self, const struct ep_combine_shape *shape,
                      struct ep_combine *combine)
 {
     weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
-    *combine = (struct ep_combine){.shape = shape};
+    *combine = (struct ep_combine){.shape = *shape};
     if (make_x(self, combine) || make_bias(self, combine) || make_out(self, combine))
         return 1;
     args.dtype = shape->dtype;
@@ -159,13 +159,13 @@ static int read_weights(void *of, struct ep_token token, int32_t rank, float *va
 static float bias_element(const struct ep_combine *combine, int which, int64_t i)
 {
     const void *bias = combine->bias[which].host;
-    return bias == NULL ? 0.0F : element_load(combine->shape->dtype, bias, i);
+    return bias == NULL ? 0.0F : element_load(combine->shape.dtype, bias, i);
 }
 
 static int verify_token(struct ep_rank *self, const struct ep_combine *combine,
                         struct reader *reader, int32_t idx, float *sum)
 {
-    const struct ep_combine_shape *shape = combine->shape;
+    const struct ep_combine_shape *shape = &combine->shape;
     const struct ep_problem *problem = &self->world->problem;
     const struct ep_token token = {self->context->rank, idx};
     const uint64_t row_bytes = row_bytes_of(shape);
@@ -193,8 +193,9 @@ static int verify_token(struct ep_rank *self, const struct ep_combine *combine,
 
 static int verify_tokens(struct ep_rank *self, const struct ep_combine *combine)
 {
-    struct reader reader = {self->world, combine->shape, tests_alloc(row_bytes_of(combine->shape))};
-    float *sum = tests_alloc(3 * sizeof *sum * (size_t)combine->shape->hidden);
+    struct reader reader = {self->world, &combine->shape,
+                            tests_alloc(row_bytes_of(&combine->shape))};
+    float *sum = tests_alloc(3 * sizeof *sum * (size_t)combine->shape.hidden);
     int failed = 0;
     for (int32_t token = 0; token < num_own_tokens(self) && !failed; token++)
         failed = verify_token(self, combine, &reader, token, sum);

@@ -25,7 +25,7 @@ static int make_output(struct ep_rank *self, const struct ep_dispatch *dispatch,
                        struct ep_array *output, int32_t which, uint64_t bytes,
                        uint64_t misalign_bytes)
 {
-    return ep_array_alloc(self, output, ep_reach_place(self, dispatch->shape->round, which), bytes,
+    return ep_array_alloc(self, output, ep_reach_place(self, dispatch->shape.round, which), bytes,
                           misalign_bytes);
 }
 
@@ -87,7 +87,7 @@ static void receive_row(const struct ep_plane_shape *shape, const char *sent, ch
 
 static int make_scales(struct ep_rank *self, struct ep_dispatch *dispatch, int32_t plane)
 {
-    const struct ep_plane_shape *shape = &dispatch->shape->planes[plane];
+    const struct ep_plane_shape *shape = &dispatch->shape.planes[plane];
     weft_plane *given = &dispatch->planes[plane];
     if (make_output(self, dispatch, &dispatch->scales, OUTPUT_SCALES,
                     (uint64_t)dispatch->capacity * ep_plane_scales_bytes(shape),
@@ -103,7 +103,7 @@ static int make_scales(struct ep_rank *self, struct ep_dispatch *dispatch, int32
 
 static int make_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int32_t plane)
 {
-    const struct ep_plane_shape *shape = &dispatch->shape->planes[plane];
+    const struct ep_plane_shape *shape = &dispatch->shape.planes[plane];
     const int32_t rank = self->context->rank;
     const int32_t num_tokens = ep_oracle_num_tokens(&self->world->problem, rank);
     const uint64_t stride_bytes = shape->row_bytes + shape->src_gap_bytes;
@@ -115,7 +115,7 @@ static int make_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int32_
                        shape->src_misalign_bytes))
         return 1;
     for (int32_t token = 0; token < num_tokens; token++)
-        make_row(plane_key(self, dispatch->shape, plane), shape,
+        make_row(plane_key(self, &dispatch->shape, plane), shape,
                  self->world->problem.first_tokens[rank] + token,
                  (char *)src->host + (uint64_t)token * stride_bytes);
     dispatch->planes[plane] =
@@ -131,12 +131,12 @@ static int make_row_outputs(struct ep_rank *self, struct ep_dispatch *dispatch)
 {
     const uint64_t capacity = (uint64_t)dispatch->capacity;
     const uint64_t num_choices = capacity * (uint64_t)self->world->spec.num_topk;
-    const enum ep_topk topk = dispatch->shape->topk;
+    const enum ep_topk topk = dispatch->shape.topk;
     return (topk != EP_TOPK_NONE && make_output(self, dispatch, &dispatch->topk_idx, OUTPUT_IDS,
                                                 num_choices * index_bytes(self), 0)) ||
            (topk == EP_TOPK_IDS_AND_WEIGHTS && make_output(self, dispatch, &dispatch->topk_weights,
                                                            OUTPUT_WEIGHTS, num_choices * 4, 0)) ||
-           (dispatch->shape->src_token == EP_WITH &&
+           (dispatch->shape.src_token == EP_WITH &&
             make_output(self, dispatch, &dispatch->src_token, OUTPUT_SRC_TOKEN, capacity * 4, 0));
 }
 
@@ -147,7 +147,7 @@ int ep_dispatch_issue(struct ep_rank *self, const struct ep_dispatch_shape *shap
     struct ep_inputs inputs;
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
     *dispatch = (struct ep_dispatch){
-        .shape = shape, .capacity = ep_capacity_of(self->world, shape->capacity, rank)};
+        .shape = *shape, .capacity = ep_capacity_of(self->world, shape->capacity, rank)};
     for (int32_t plane = 0; plane < shape->num_planes; plane++)
         if (make_plane(self, dispatch, plane))
             return 1;
@@ -185,13 +185,13 @@ static int compare_row(struct ep_rank *self, const struct ep_array *output, cons
 
 static int verify_plane(struct ep_rank *self, struct ep_dispatch *dispatch, int32_t plane)
 {
-    const struct ep_plane_shape *shape = &dispatch->shape->planes[plane];
+    const struct ep_plane_shape *shape = &dispatch->shape.planes[plane];
     const struct ep_token *rows = self->world->received[self->context->rank].rows;
     char *sent = tests_alloc(shape->row_bytes), *expected = tests_alloc(shape->row_bytes);
     char *scales = is_quantised(shape) ? tests_alloc(ep_plane_scales_bytes(shape)) : NULL;
     int failed = 0;
     for (int32_t row = 0; row < num_delivered(self, dispatch) && !failed; row++) {
-        make_row(plane_key(self, dispatch->shape, plane), shape,
+        make_row(plane_key(self, &dispatch->shape, plane), shape,
                  ep_oracle_number(&self->world->problem, rows[row]), sent);
         receive_row(shape, sent, expected, scales);
         failed = compare_row(self, &dispatch->dst[plane], expected, ep_plane_received_bytes(shape),
@@ -228,7 +228,7 @@ static int verify_notes(struct ep_rank *self, struct ep_dispatch *dispatch)
 
 static int pull_outputs(struct ep_rank *self, struct ep_dispatch *dispatch)
 {
-    for (int32_t plane = 0; plane < dispatch->shape->num_planes; plane++)
+    for (int32_t plane = 0; plane < dispatch->shape.num_planes; plane++)
         if (ep_array_pull(self, &dispatch->dst[plane]))
             return 1;
     return ep_array_pull(self, &dispatch->scales) || ep_array_pull(self, &dispatch->topk_idx) ||
@@ -240,7 +240,7 @@ int ep_dispatch_verify(struct ep_rank *self, struct ep_dispatch *dispatch)
 {
     if (pull_outputs(self, dispatch))
         return 1;
-    for (int32_t plane = 0; plane < dispatch->shape->num_planes; plane++)
+    for (int32_t plane = 0; plane < dispatch->shape.num_planes; plane++)
         if (verify_plane(self, dispatch, plane) || ep_array_free(self, &dispatch->src[plane]))
             return 1;
     return verify_notes(self, dispatch);

@@ -185,24 +185,15 @@ TEST(alternating_streams)
 
 /* ---------------------------------------------------------------- beside a weft_ep */
 
-struct layer {
-    struct ep_dispatch_shape dispatch_shape;
-    struct ep_combine_shape combine_shape;
-    struct ep_dispatch dispatch;
-    struct ep_combine combine;
-};
-
-static int issue_layers(struct seat *seat, struct layer *layers)
+static int issue_layers(struct seat *seat, struct ep_pass *layers)
 {
     struct ep_rank *rank = &seat->rank;
     for (int round = 0; round < NUM_ROUNDS; round++) {
-        struct layer *layer = &layers[round];
-        layer->dispatch_shape = ep_dispatch_shape_of(40 + (uint64_t)round);
-        layer->dispatch_shape.round = (uint64_t)round;
-        layer->combine_shape = ep_combine_shape_of(WEFT_BF16, 10 + round);
-        layer->combine_shape.round = (uint64_t)round;
-        if (ep_dispatch_issue(rank, &layer->dispatch_shape, &layer->dispatch) ||
-            issue(seat, 0, round) || ep_combine_issue(rank, &layer->combine_shape, &layer->combine))
+        struct ep_dispatch_shape dispatch = ep_dispatch_shape_of(40 + (uint64_t)round);
+        struct ep_combine_shape combine = ep_combine_shape_of(WEFT_BF16, 10 + round);
+        dispatch.round = combine.round = (uint64_t)round;
+        if (ep_dispatch_issue(rank, &dispatch, &layers[round].dispatch) || issue(seat, 0, round) ||
+            ep_combine_issue(rank, &combine, &layers[round].combine))
             return 1;
         if (round % 5 == 0)
             CHECK_OK(weft_comm_barrier(rank->comm, rank->stream));
@@ -212,17 +203,13 @@ static int issue_layers(struct seat *seat, struct layer *layers)
 
 static int beside_ep(struct ranks_context *context)
 {
-    struct layer *layers = tests_alloc(sizeof *layers * NUM_ROUNDS);
+    struct ep_pass *layers = tests_alloc(sizeof *layers * NUM_ROUNDS);
     struct seat *seat = tests_alloc(sizeof *seat);
     struct ep_rank *rank = &seat->rank;
     if (ep_rank_open(rank, context, 0, 2 * SEAT_ARENA_BYTES) ||
         ep_rank_enter(rank, context->argument) || seat_open(seat, 0) || ep_route(rank) ||
-        issue_layers(seat, layers) || verify(seat))
+        issue_layers(seat, layers) || verify(seat) || ep_passes_verify(rank, layers, NUM_ROUNDS))
         return 1;
-    for (int round = 0; round < NUM_ROUNDS; round++)
-        if (ep_dispatch_verify(rank, &layers[round].dispatch) ||
-            ep_combine_verify(rank, &layers[round].combine))
-            return 1;
     const int failed = seat_leave(seat) || ep_rank_leave(rank) || ep_rank_close(rank);
     tests_free(layers);
     tests_free(seat);

@@ -46,28 +46,17 @@ enum { NUM_ROUNDS = 8 };
 static int layers_without_waiting(struct ranks_context *context)
 {
     const struct ep_trial *trial = context->argument;
-    struct ep_dispatch_shape dispatch_shape[NUM_ROUNDS];
-    struct ep_combine_shape combine_shape[NUM_ROUNDS];
-    struct ep_dispatch dispatch[NUM_ROUNDS];
-    struct ep_combine combine[NUM_ROUNDS];
+    struct ep_pass passes[NUM_ROUNDS];
     struct ep_rank self;
     if (ep_rank_open(&self, context, trial->world->spec.num_nodes, 4 << 20) ||
         ep_rank_enter(&self, trial->world))
         return 1;
-    for (int round = 0; round < NUM_ROUNDS; round++) {
-        dispatch_shape[round] = trial->dispatch;
-        dispatch_shape[round].round = (uint64_t)round;
-        combine_shape[round] = trial->combine;
-        combine_shape[round].round = (uint64_t)round;
-        if (ep_route(&self) || ep_dispatch_issue(&self, &dispatch_shape[round], &dispatch[round]) ||
-            ep_combine_issue(&self, &combine_shape[round], &combine[round]))
-            return 1;
-    }
-    CHECK_OK(weft_stream_synchronize(self.stream));
     for (int round = 0; round < NUM_ROUNDS; round++)
-        if (ep_dispatch_verify(&self, &dispatch[round]) ||
-            ep_combine_verify(&self, &combine[round]))
+        if (ep_route(&self) ||
+            ep_pass_issue(&self, trial->dispatch, trial->combine, (uint64_t)round, &passes[round]))
             return 1;
+    if (ep_passes_verify(&self, passes, NUM_ROUNDS))
+        return 1;
     return ep_check_dropped(&self, &trial->dispatch.capacity, 1) || ep_rank_leave(&self) ||
            ep_rank_close(&self);
 }

@@ -23,30 +23,27 @@ enum { NUM_ROUNDS = 12 };
 /* One filling, then dispatches and combines with other data, none waited for. */
 static int many_uses(struct ranks_context *context)
 {
-    struct ep_dispatch_shape dispatch_shape[NUM_ROUNDS];
-    struct ep_combine_shape combine_shape[NUM_ROUNDS];
-    struct ep_dispatch dispatch[NUM_ROUNDS];
-    struct ep_combine combine[NUM_ROUNDS];
+    struct ep_pass passes[NUM_ROUNDS];
     const struct ep_world *world = context->argument;
     struct ep_rank self;
     if (ep_rank_open(&self, context, world->spec.num_nodes, 4 << 20) ||
         ep_rank_enter(&self, world) || ep_route(&self))
         return 1;
     for (int i = 0; i < NUM_ROUNDS; i++) {
-        dispatch_shape[i] = ep_dispatch_shape_of(i % 2 == 0 ? 64 : 33);
-        dispatch_shape[i].round = (uint64_t)i;
-        combine_shape[i] = ep_combine_shape_of((weft_dtype)(WEFT_BF16 + i % 3), 20 + i);
-        combine_shape[i].round = (uint64_t)i;
+        struct ep_dispatch_shape dispatch = ep_dispatch_shape_of(i % 2 == 0 ? 64 : 33);
+        struct ep_combine_shape combine =
+            ep_combine_shape_of((weft_dtype)(WEFT_BF16 + i % 3), 20 + i);
+        dispatch.round = combine.round = (uint64_t)i;
         /* Some rounds dispatch twice or not at all: uses come in any order. */
-        if (i % 4 != 3 && ep_dispatch_issue(&self, &dispatch_shape[i], &dispatch[i]))
+        if (i % 4 != 3 && ep_dispatch_issue(&self, &dispatch, &passes[i].dispatch))
             return 1;
-        if (i % 4 != 2 && ep_combine_issue(&self, &combine_shape[i], &combine[i]))
+        if (i % 4 != 2 && ep_combine_issue(&self, &combine, &passes[i].combine))
             return 1;
     }
     CHECK_OK(weft_stream_synchronize(self.stream));
     for (int i = 0; i < NUM_ROUNDS; i++)
-        if ((i % 4 != 3 && ep_dispatch_verify(&self, &dispatch[i])) ||
-            (i % 4 != 2 && ep_combine_verify(&self, &combine[i])))
+        if ((i % 4 != 3 && ep_dispatch_verify(&self, &passes[i].dispatch)) ||
+            (i % 4 != 2 && ep_combine_verify(&self, &passes[i].combine)))
             return 1;
     return ep_rank_leave(&self) || ep_rank_close(&self);
 }
@@ -109,24 +106,21 @@ static int fill_again(struct ranks_context *context)
 static int fill_again_ahead(struct ranks_context *context)
 {
     struct ep_world **worlds = context->argument;
-    const struct ep_dispatch_shape dispatch_shape = ep_dispatch_shape_of(40);
-    const struct ep_combine_shape combine_shape = ep_combine_shape_of(WEFT_FP16, 21);
-    struct ep_dispatch dispatch[NUM_WORLDS];
-    struct ep_combine combine[NUM_WORLDS];
+    struct ep_pass passes[NUM_WORLDS];
     struct ep_rank self;
     if (ep_rank_open(&self, context, worlds[0]->spec.num_nodes, 2 << 20) ||
         ep_rank_enter(&self, worlds[0]))
         return 1;
     for (int i = 0; i < NUM_WORLDS; i++) {
         self.world = worlds[i];
-        if (ep_route(&self) || ep_dispatch_issue(&self, &dispatch_shape, &dispatch[i]) ||
-            ep_combine_issue(&self, &combine_shape, &combine[i]))
+        if (ep_route(&self) || ep_pass_issue(&self, ep_dispatch_shape_of(40),
+                                             ep_combine_shape_of(WEFT_FP16, 21), 0, &passes[i]))
             return 1;
     }
     CHECK_OK(weft_stream_synchronize(self.stream));
     for (int i = 0; i < NUM_WORLDS; i++) {
         self.world = worlds[i];
-        if (ep_dispatch_verify(&self, &dispatch[i]) || ep_combine_verify(&self, &combine[i]))
+        if (ep_pass_verify(&self, &passes[i]))
             return 1;
     }
     return ep_rank_leave(&self) || ep_rank_close(&self);
@@ -158,8 +152,7 @@ TEST(handles_that_grow)
 /* A handle per world, all filled before the first is used, and used in another order. */
 struct batch {
     struct ep_rank rank; /* shares everything but world and handle */
-    struct ep_dispatch dispatch;
-    struct ep_combine combine;
+    struct ep_pass pass;
 };
 
 static int fill_all(struct ep_rank *self, struct ep_world **worlds, struct batch *batches)
@@ -182,14 +175,13 @@ static int use_all(struct ep_rank *self, struct batch *batches)
     for (int i = 0; i < NUM_WORLDS; i++) {
         struct batch *first = &batches[i * 3 % NUM_WORLDS];
         struct batch *second = &batches[NUM_WORLDS - 1 - i];
-        if (ep_dispatch_issue(&first->rank, &dispatch, &first->dispatch) ||
-            ep_combine_issue(&second->rank, &combine, &second->combine))
+        if (ep_dispatch_issue(&first->rank, &dispatch, &first->pass.dispatch) ||
+            ep_combine_issue(&second->rank, &combine, &second->pass.combine))
             return 1;
     }
     CHECK_OK(weft_stream_synchronize(self->stream));
     for (int i = 0; i < NUM_WORLDS; i++)
-        if (ep_dispatch_verify(&batches[i].rank, &batches[i].dispatch) ||
-            ep_combine_verify(&batches[i].rank, &batches[i].combine))
+        if (ep_pass_verify(&batches[i].rank, &batches[i].pass))
             return 1;
     return 0;
 }

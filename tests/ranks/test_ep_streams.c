@@ -20,31 +20,15 @@ enum { NUM_SEATS = 3, NUM_ROUNDS = 6 };
 /* One of several users of the library on the same rank. */
 struct seat {
     struct ep_rank rank;
-    struct ep_dispatch_shape dispatch_shape[NUM_ROUNDS];
-    struct ep_combine_shape combine_shape[NUM_ROUNDS];
-    struct ep_dispatch dispatch[NUM_ROUNDS];
-    struct ep_combine combine[NUM_ROUNDS];
+    struct ep_pass passes[NUM_ROUNDS];
 };
 
 static int issue(struct seat *seat, int round)
 {
-    seat->dispatch_shape[round] = ep_dispatch_shape_of(30 + 2 * (uint64_t)round);
-    seat->dispatch_shape[round].round = (uint64_t)round;
-    seat->combine_shape[round] = ep_combine_shape_of(WEFT_FP32, 9 + round);
-    seat->combine_shape[round].round = (uint64_t)round;
     return ep_route(&seat->rank) ||
-           ep_dispatch_issue(&seat->rank, &seat->dispatch_shape[round], &seat->dispatch[round]) ||
-           ep_combine_issue(&seat->rank, &seat->combine_shape[round], &seat->combine[round]);
-}
-
-static int verify(struct seat *seat)
-{
-    CHECK_OK(weft_stream_synchronize(seat->rank.stream));
-    for (int round = 0; round < NUM_ROUNDS; round++)
-        if (ep_dispatch_verify(&seat->rank, &seat->dispatch[round]) ||
-            ep_combine_verify(&seat->rank, &seat->combine[round]))
-            return 1;
-    return 0;
+           ep_pass_issue(&seat->rank, ep_dispatch_shape_of(30 + 2 * (uint64_t)round),
+                         ep_combine_shape_of(WEFT_FP32, 9 + round), (uint64_t)round,
+                         &seat->passes[round]);
 }
 
 /* The ranks interleave the seats differently: only the order within a seat is promised. */
@@ -59,7 +43,7 @@ static int issue_and_verify(struct ranks_context *context, struct seat *seats)
             if (context->rank % 2 == 1 && issue(&seats[i], round))
                 return 1;
     for (int i = 0; i < NUM_SEATS; i++)
-        if (verify(&seats[i]))
+        if (ep_passes_verify(&seats[i].rank, seats[i].passes, NUM_ROUNDS))
             return 1;
     return 0;
 }
@@ -155,15 +139,14 @@ static int issue_alternating(struct seat *seat, weft_stream *const *streams)
     CHECK_OK(weft_ep_layout(rank->handle, &args, streams[0]));
     CHECK_OK(weft_ep_notify(rank->handle, streams[1]));
     for (int round = 0; round < NUM_ROUNDS; round++) {
-        seat->dispatch_shape[round] = ep_dispatch_shape_of(48);
-        seat->dispatch_shape[round].round = (uint64_t)round;
-        seat->combine_shape[round] = ep_combine_shape_of(WEFT_BF16, 13);
-        seat->combine_shape[round].round = (uint64_t)round;
+        struct ep_dispatch_shape dispatch = ep_dispatch_shape_of(48);
+        struct ep_combine_shape combine = ep_combine_shape_of(WEFT_BF16, 13);
+        dispatch.round = combine.round = (uint64_t)round;
         seat->rank.stream = streams[(round + rank->context->rank) % NUM_SEATS];
-        if (ep_dispatch_issue(&seat->rank, &seat->dispatch_shape[round], &seat->dispatch[round]))
+        if (ep_dispatch_issue(&seat->rank, &dispatch, &seat->passes[round].dispatch))
             return 1;
         seat->rank.stream = streams[(2 * round + 1) % NUM_SEATS];
-        if (ep_combine_issue(&seat->rank, &seat->combine_shape[round], &seat->combine[round]))
+        if (ep_combine_issue(&seat->rank, &combine, &seat->passes[round].combine))
             return 1;
     }
     return 0;
@@ -184,7 +167,7 @@ static int on_alternating_streams(struct ranks_context *context)
         return 1;
     for (int i = 0; i < NUM_SEATS; i++)
         CHECK_OK(weft_stream_synchronize(streams[i]));
-    if (verify(seat) || ep_rank_leave(&seat->rank))
+    if (ep_passes_verify(&seat->rank, seat->passes, NUM_ROUNDS) || ep_rank_leave(&seat->rank))
         return 1;
     for (int i = 0; i < NUM_SEATS; i++)
         CHECK_OK(weft_stream_destroy(streams[i]));
