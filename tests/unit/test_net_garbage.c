@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "comm/error.h"
+#include "fake_nets.h"
 #include "harness/cmocka.h"
 #include "net/engine.h"
 #include "net/ledger.h"
@@ -16,17 +17,14 @@ enum { NUM_RANKS = 3, HEAP_BYTES = 4096, GUARD_BYTES = 256, NUM_WORDS = 4, GUARD
 
 /* Rank 0 of three; the other two are whatever sends to it. */
 struct target {
-    struct weft__net_fake *world;
-    struct weft__net *nets[NUM_RANKS];
+    struct fake_nets fake;
     unsigned char memory[GUARD_BYTES + HEAP_BYTES + GUARD_BYTES];
     _Atomic uint64_t words[NUM_WORDS + 1]; /* the last is a guard */
 };
 
-static const uint8_t secret[WEFT__NONCE_BYTES] = {9, 8, 7};
-
 static void register_all(struct target *target, int32_t rank)
 {
-    struct weft__net *net = target->nets[rank];
+    struct weft__net *net = target->fake.nets[rank];
     assert_int_equal(
         weft__net_reg(net, 0, target->memory + GUARD_BYTES, HEAP_BYTES, WEFT__NET_HOST_MEMORY),
         WEFT_OK);
@@ -37,39 +35,20 @@ static void register_all(struct target *target, int32_t rank)
 
 static void open_target(struct target *target)
 {
-    const struct weft__net_fake_options options = {.seed = 1};
-    struct weft__net_blob blobs[NUM_RANKS];
     memset(target, 0, sizeof(*target));
     memset(target->memory, GUARD, sizeof(target->memory));
-    target->world = weft__net_fake_create(&options);
-    assert_non_null(target->world);
-    for (int32_t rank = 0; rank < NUM_RANKS; rank++) {
-        struct weft__net_config config = {.engine = "fake",
-                                          .rank = rank,
-                                          .num_ranks = NUM_RANKS,
-                                          .close_ms = 1,
-                                          .fake = target->world};
-        memcpy(config.secret, secret, sizeof(secret));
-        assert_int_equal(weft__net_open(&config, &target->nets[rank]), WEFT_OK);
-        assert_int_equal(weft__net_address(target->nets[rank], &blobs[rank]), WEFT_OK);
-    }
-    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
-        assert_int_equal(weft__net_connect(target->nets[rank], blobs), WEFT_OK);
+    target->fake.num_ranks = NUM_RANKS;
+    fake_nets_open(&target->fake, 0);
+    fake_nets_connect(&target->fake);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         register_all(target, rank);
     for (int32_t peer = 1; peer < NUM_RANKS; peer++)
         for (uint32_t region = 0; region < 2; region++) {
             struct weft__net_region_card card;
-            weft__net_tell_region(target->nets[peer], region, &card);
-            assert_int_equal(weft__net_learn_region(target->nets[0], peer, region, &card), WEFT_OK);
+            weft__net_tell_region(target->fake.nets[peer], region, &card);
+            assert_int_equal(weft__net_learn_region(target->fake.nets[0], peer, region, &card),
+                             WEFT_OK);
         }
-}
-
-static void close_target(struct target *target)
-{
-    for (int32_t rank = 0; rank < NUM_RANKS; rank++)
-        weft__net_close(target->nets[rank]);
-    weft__net_fake_destroy(target->world);
 }
 
 static void check_guards(struct target *target)
@@ -91,14 +70,14 @@ static struct weft__net_header good_put(int32_t source, uint64_t sequence)
                                       .word = weft__net_place(1, sizeof(uint64_t)),
                                       .add = 5,
                                       .also_word = WEFT__NET_NO_WORD};
-    memcpy(header.secret, secret, sizeof(secret));
+    memcpy(header.secret, fake_secret, sizeof(fake_secret));
     return header;
 }
 
 static void give(struct target *target, const struct weft__net_header *header)
 {
     static const unsigned char payload[1024];
-    weft__net_receive(target->nets[0], -1, header, sizeof(*header), payload,
+    weft__net_receive(target->fake.nets[0], -1, header, sizeof(*header), payload,
                       header->num_bytes < sizeof(payload) ? header->num_bytes : sizeof(payload));
 }
 
@@ -114,16 +93,16 @@ static void expect_blame(const char *offence, void (*spoil)(struct weft__net_hea
     header = good_put(1, 1);
     spoil(&header);
     give(&target, &header);
-    assert_int_equal(weft__net_peer_error(target.nets[0], 1), WEFT_ERROR_RANK_FAILED);
+    assert_int_equal(weft__net_peer_error(target.fake.nets[0], 1), WEFT_ERROR_RANK_FAILED);
     assert_non_null(strstr(weft__last_error(), "rank 1 sent a message that makes no sense"));
     assert_non_null(strstr(weft__last_error(), offence));
-    assert_int_equal(weft__net_peer_error(target.nets[0], 2), WEFT_OK);
+    assert_int_equal(weft__net_peer_error(target.fake.nets[0], 2), WEFT_OK);
     /* It is not heard any more. */
     header = good_put(1, 1);
     give(&target, &header);
     assert_int_equal(atomic_load(&target.words[1]), 5);
     check_guards(&target);
-    close_target(&target);
+    fake_nets_close(&target.fake);
 }
 
 #define SPOIL(name, statement)                                                                     \
@@ -207,16 +186,16 @@ TEST(strangers_are_refused_and_harm_nobody)
     header = good_put(-1, 0);
     give(&target, &header);
     header = good_put(1, 0);
-    weft__net_receive(target.nets[0], -1, &header, sizeof(header) - 1, NULL, 0);
-    assert_int_equal(weft__net_failed_peer(target.nets[0]), -1);
+    weft__net_receive(target.fake.nets[0], -1, &header, sizeof(header) - 1, NULL, 0);
+    assert_int_equal(weft__net_failed_peer(target.fake.nets[0]), -1);
     assert_int_equal(atomic_load(&target.words[1]), 0);
     give(&target, &header);
     assert_int_equal(atomic_load(&target.words[1]), 5);
     /* Where the engine knows who it is, pretending does not help. */
     header = good_put(1, 1);
-    weft__net_receive(target.nets[0], 2, &header, sizeof(header), NULL, 0);
-    assert_int_equal(weft__net_failed_peer(target.nets[0]), 2);
-    close_target(&target);
+    weft__net_receive(target.fake.nets[0], 2, &header, sizeof(header), NULL, 0);
+    assert_int_equal(weft__net_failed_peer(target.fake.nets[0]), 2);
+    fake_nets_close(&target.fake);
 }
 
 /* ---------------------------------------------------------------- at random */
@@ -258,7 +237,7 @@ static void ask_peers(struct target *target, uint64_t *random)
             const struct wp_access get = {.rank = peer,
                                           .num_bytes = num_bytes,
                                           .target = question % 2 == 0 ? 0 : HEAP_BYTES - num_bytes};
-            assert_int_equal(net_post_as(WP_ACCESS_GET, target->nets[0], &get, NULL), WEFT_OK);
+            assert_int_equal(net_post_as(WP_ACCESS_GET, target->fake.nets[0], &get, NULL), WEFT_OK);
         }
 }
 
@@ -272,18 +251,18 @@ TEST(random_messages_stay_within_what_is_registered)
     for (int message = 0; message < NUM_MESSAGES; message++) {
         struct weft__net_header header = draw_header(&random);
         give(&target, &header);
-        weft__net_progress(target.nets[0]);
-        if (weft__net_peer_error(target.nets[0], 1) == WEFT_OK ||
-            weft__net_peer_error(target.nets[0], 2) == WEFT_OK)
+        weft__net_progress(target.fake.nets[0]);
+        if (weft__net_peer_error(target.fake.nets[0], 1) == WEFT_OK ||
+            weft__net_peer_error(target.fake.nets[0], 2) == WEFT_OK)
             continue;
         check_guards(&target);
-        close_target(&target);
+        fake_nets_close(&target.fake);
         open_target(&target);
         ask_peers(&target, &random);
         num_targets++;
     }
     check_guards(&target);
-    close_target(&target);
+    fake_nets_close(&target.fake);
     assert_true(num_targets > 1000);
 }
 
@@ -295,7 +274,7 @@ TEST(random_addresses_are_refused)
     uint64_t random = 3;
     int num_refused = 0;
     open_target(&target);
-    assert_int_equal(weft__net_address(target.nets[1], &good), WEFT_OK);
+    assert_int_equal(weft__net_address(target.fake.nets[1], &good), WEFT_OK);
     unsigned char *bytes = malloc(good.num_bytes);
     assert_non_null(bytes);
     for (int address = 0; address < NUM_ADDRESSES; address++) {
@@ -308,13 +287,13 @@ TEST(random_addresses_are_refused)
         assert_non_null(exact);
         memcpy(exact, bytes, num_bytes);
         const struct weft__net_blob blobs[NUM_RANKS] = {{NULL, 0}, {exact, num_bytes}, {NULL, 0}};
-        num_refused += weft__net_connect(target.nets[0], blobs) != WEFT_OK;
+        num_refused += weft__net_connect(target.fake.nets[0], blobs) != WEFT_OK;
         free(exact);
     }
     assert_true(num_refused > NUM_ADDRESSES / 2);
     assert_true(num_refused < NUM_ADDRESSES);
     free(bytes);
-    close_target(&target);
+    fake_nets_close(&target.fake);
 }
 
 TEST(random_cards_are_refused_or_harm_nobody)
@@ -325,15 +304,15 @@ TEST(random_cards_are_refused_or_harm_nobody)
     uint64_t random = 5;
     int num_refused = 0;
     open_target(&target);
-    weft__net_tell_region(target.nets[1], 0, &good);
+    weft__net_tell_region(target.fake.nets[1], 0, &good);
     for (int attempt = 0; attempt < NUM_CARDS; attempt++) {
         struct weft__net_region_card card = good;
         const size_t num_bytes = offsetof(struct weft__net_region_card, key);
         spoil(&card, num_bytes, net_draw(&random, 4), &random);
-        num_refused += weft__net_learn_region(target.nets[0], 1, 0, &card) != WEFT_OK;
+        num_refused += weft__net_learn_region(target.fake.nets[0], 1, 0, &card) != WEFT_OK;
     }
     assert_in_range(num_refused, NUM_CARDS / 4, NUM_CARDS - 1);
-    close_target(&target);
+    fake_nets_close(&target.fake);
 }
 
 TEST(the_ledger_agrees_with_a_table)

@@ -4,16 +4,15 @@
 #include <string.h>
 
 #include "comm/error.h"
+#include "fake_nets.h"
 #include "harness/cmocka.h"
-#include "net/fake.h"
 #include "net/net_internal.h"
 #include "net_post.h"
 
 enum { HEAP, AREA, BYTES = 4096, ENOUGH_ROUNDS = 1000 };
 
 struct pair {
-    struct weft__net_fake *world;
-    struct weft__net *nets[2];
+    struct fake_nets fake;
     struct weft__doorbell bells[2];
     _Atomic uint64_t num_bytes;
     uint64_t num_received; /* by rank 0, of count_rings */
@@ -23,27 +22,15 @@ struct pair {
 static int open_pair(void **state)
 {
     static struct pair pair;
-    const struct weft__net_fake_options options = {.seed = 1};
-    struct weft__net_blob blobs[2];
     memset(&pair, 0, sizeof pair);
     pair.num_bytes = BYTES;
-    pair.world = weft__net_fake_create(&options);
-    assert_non_null(pair.world);
-    for (int32_t rank = 0; rank < 2; rank++) {
-        const struct weft__net_config config = {.engine = "fake",
-                                                .rank = rank,
-                                                .num_ranks = 2,
-                                                .close_ms = 1,
-                                                .bell = &pair.bells[rank],
-                                                .fake = pair.world};
-        assert_int_equal(weft__net_open(&config, &pair.nets[rank]), WEFT_OK);
-        assert_int_equal(
-            weft__net_reg_growing(pair.nets[rank], HEAP, pair.heaps[rank], BYTES, &pair.num_bytes),
-            WEFT_OK);
-        assert_int_equal(weft__net_address(pair.nets[rank], &blobs[rank]), WEFT_OK);
-    }
+    pair.fake = (struct fake_nets){.num_ranks = 2, .bells = pair.bells};
+    fake_nets_open(&pair.fake, 0);
     for (int32_t rank = 0; rank < 2; rank++)
-        assert_int_equal(weft__net_connect(pair.nets[rank], blobs), WEFT_OK);
+        assert_int_equal(weft__net_reg_growing(pair.fake.nets[rank], HEAP, pair.heaps[rank], BYTES,
+                                               &pair.num_bytes),
+                         WEFT_OK);
+    fake_nets_connect(&pair.fake);
     *state = &pair;
     return 0;
 }
@@ -51,10 +38,7 @@ static int open_pair(void **state)
 static int close_pair(void **state)
 {
     struct pair *pair = *state;
-    for (int32_t rank = 0; rank < 2; rank++)
-        if (pair->nets[rank] != NULL)
-            weft__net_close(pair->nets[rank]);
-    weft__net_fake_destroy(pair->world);
+    fake_nets_close(&pair->fake);
     return 0;
 }
 
@@ -65,14 +49,14 @@ TEST_AS(who_takes_leave_has_not_failed,
         cmocka_unit_test_setup_teardown(who_takes_leave_has_not_failed, open_pair, close_pair))
 {
     struct pair *pair = *state;
-    struct weft__net *net = pair->nets[0];
+    struct weft__net *net = pair->fake.nets[0];
     struct weft__net_request request = {.num_left = 0};
     const struct wp_access put = {.rank = 1, .num_bytes = 8, .word = 8, .add = 1};
     const struct weft__net_header goodbye = {.source = 1, .kind = WEFT__NET_GOODBYE};
-    assert_int_equal(net_signal(pair->nets[1], 0, weft__net_place(HEAP, 16), 7), WEFT_OK);
+    assert_int_equal(net_signal(pair->fake.nets[1], 0, weft__net_place(HEAP, 16), 7), WEFT_OK);
     for (int round = 0; round < ENOUGH_ROUNDS; round++)
         for (int32_t rank = 0; rank < 2; rank++)
-            weft__net_progress(pair->nets[rank]);
+            weft__net_progress(pair->fake.nets[rank]);
     assert_int_equal(pair->heaps[0][2], 7);
     weft__net_receive(net, 1, &goodbye, sizeof goodbye, NULL, 0);
     for (int round = 0; round < ENOUGH_ROUNDS; round++)
@@ -105,15 +89,15 @@ TEST(nobody_fails_while_a_net_is_closed)
     for (int32_t rank = 0; rank < 2; rank++) {
         assert_int_equal(open_pair(state), 0);
         struct pair *pair = *state;
-        struct weft__net_engine breaks = *pair->nets[rank]->engine;
-        closing.engine = pair->nets[rank]->engine;
-        closing.net = pair->nets[rank];
+        struct weft__net_engine breaks = *pair->fake.nets[rank]->engine;
+        closing.engine = pair->fake.nets[rank]->engine;
+        closing.net = pair->fake.nets[rank];
         closing.peer = 1 - rank;
         closing.failed_peer = rank;
         breaks.close = break_and_close;
         closing.net->engine = &breaks;
         weft__net_close(closing.net);
-        pair->nets[rank] = NULL;
+        pair->fake.nets[rank] = NULL;
         assert_int_equal(closing.failed_peer, -1);
         assert_int_equal(close_pair(state), 0);
     }
@@ -136,10 +120,10 @@ static uint32_t count_rings(struct pair *pair, uint64_t awaited)
             .word = weft__net_place(HEAP, FIRST_WORD + i * sizeof(uint64_t)),
             .add = 1,
             .also_word = WEFT__NET_NO_WORD};
-        weft__net_receive(pair->nets[0], 1, &add, sizeof add, NULL, 0);
+        weft__net_receive(pair->fake.nets[0], 1, &add, sizeof add, NULL, 0);
     }
-    weft__net_progress(pair->nets[0]);
-    weft__net_progress(pair->nets[0]); /* nothing more was added */
+    weft__net_progress(pair->fake.nets[0]);
+    weft__net_progress(pair->fake.nets[0]); /* nothing more was added */
     weft__doorbell_cancel(bell);
     return atomic_load(&bell->num_rings) - prepared;
 }
@@ -173,11 +157,12 @@ TEST_AS(nonsense_about_regions_is_not_believed,
                                         close_pair))
 {
     struct pair *pair = *state;
-    struct weft__net *net = pair->nets[0];
+    struct weft__net *net = pair->fake.nets[0];
     struct weft__net_region_card good, card;
     assert_int_equal(
-        weft__net_reg(pair->nets[1], AREA, pair->areas[1], BYTES, WEFT__NET_HOST_MEMORY), WEFT_OK);
-    weft__net_tell_region(pair->nets[1], AREA, &good);
+        weft__net_reg(pair->fake.nets[1], AREA, pair->areas[1], BYTES, WEFT__NET_HOST_MEMORY),
+        WEFT_OK);
+    weft__net_tell_region(pair->fake.nets[1], AREA, &good);
     card = good;
     card.key_bytes = WEFT__NET_MAX_KEY_BYTES + 1;
     expect_nonsense(net, &card);
@@ -201,7 +186,7 @@ TEST_AS(writes_are_not_learned_without_writes,
                                         close_pair))
 {
     struct pair *pair = *state;
-    struct weft__net *net = pair->nets[0];
+    struct weft__net *net = pair->fake.nets[0];
     struct weft__net_engine without = *net->engine;
     const struct weft__net_engine *with = net->engine;
     struct weft__net_region_card card = {.num_bytes = BYTES, .access = WEFT__NET_BY_BOTH};
@@ -230,22 +215,22 @@ TEST_AS(only_what_is_lost_alike_shares_a_message,
     struct wp_access credit = rows;
     credit.num_bytes = 0;
     credit.word = 16;
-    assert_true(weft__net_can_share(pair->nets[0], &rows, &credit));
-    assert_true(weft__net_can_share(pair->nets[0], &credit, &rows));
-    assert_true(weft__net_can_share(pair->nets[0], &credit, &credit));
-    assert_false(weft__net_can_share(pair->nets[0], &rows, &rows));
+    assert_true(weft__net_can_share(pair->fake.nets[0], &rows, &credit));
+    assert_true(weft__net_can_share(pair->fake.nets[0], &credit, &rows));
+    assert_true(weft__net_can_share(pair->fake.nets[0], &credit, &credit));
+    assert_false(weft__net_can_share(pair->fake.nets[0], &rows, &rows));
     struct wp_access other = credit;
     other.loss = WP_ACCESS_MUST_NOT_BE_LOST;
-    assert_false(weft__net_can_share(pair->nets[0], &rows, &other));
-    assert_false(weft__net_can_share(pair->nets[0], &other, &rows));
+    assert_false(weft__net_can_share(pair->fake.nets[0], &rows, &other));
+    assert_false(weft__net_can_share(pair->fake.nets[0], &other, &rows));
     other = credit;
     other.rank = 0;
-    assert_false(weft__net_can_share(pair->nets[0], &rows, &other));
+    assert_false(weft__net_can_share(pair->fake.nets[0], &rows, &other));
     other = credit;
     other.operation = WP_ACCESS_SIGNAL;
-    assert_false(weft__net_can_share(pair->nets[0], &rows, &other));
+    assert_false(weft__net_can_share(pair->fake.nets[0], &rows, &other));
     other = credit;
     other.word = 4; /* wrong: it must not hold up the good one */
-    assert_false(weft__net_can_share(pair->nets[0], &rows, &other));
-    assert_false(weft__net_can_share(pair->nets[0], &other, &rows));
+    assert_false(weft__net_can_share(pair->fake.nets[0], &rows, &other));
+    assert_false(weft__net_can_share(pair->fake.nets[0], &other, &rows));
 }

@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "comm/error.h"
+#include "fake_nets.h"
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
 #include "machine/host.h"
 #include "net/attach.h"
 #include "net/engine.h"
-#include "net/fake.h"
 #include "net_post.h"
 
 /* ---------------------------------------------------------------- of a communicator */
@@ -136,8 +136,7 @@ TEST_ON_RANKS_OVER(numbers_are_free_on_all_ranks, "tcp", RANKS_PROCESSES, NUM_RA
 enum { HOST, DEVICE, ACCESSED, NUM_REGIONS, BYTES = 4096 };
 
 struct pair {
-    struct weft__net_fake *world;
-    struct weft__net *nets[2];
+    struct fake_nets fake;
     _Atomic uint64_t num_bytes;
     uint64_t memory[2][NUM_REGIONS][BYTES / sizeof(uint64_t)];
 };
@@ -153,45 +152,31 @@ static weft_result refuse_to_read(void *context, void *bytes, uint64_t offset, s
 
 static void open_pair(struct pair *pair)
 {
-    const struct weft__net_fake_options options = {.seed = 1};
     const struct weft__net_accessor accessor = {.read = refuse_to_read};
-    struct weft__net_blob blobs[2];
     struct weft__net_region_card card;
     memset(pair, 0, sizeof *pair);
     pair->num_bytes = BYTES;
-    pair->world = weft__net_fake_create(&options);
-    assert_non_null(pair->world);
+    pair->fake.num_ranks = 2;
+    fake_nets_open(&pair->fake, 0);
+    for (int32_t rank = 0; rank < 2; rank++)
+        assert_int_equal(weft__net_reg_accessed(pair->fake.nets[rank], ACCESSED, &accessor, BYTES,
+                                                &pair->num_bytes),
+                         WEFT_OK);
+    fake_nets_connect(&pair->fake);
     for (int32_t rank = 0; rank < 2; rank++) {
-        const struct weft__net_config config = {
-            .engine = "fake", .rank = rank, .num_ranks = 2, .close_ms = 1, .fake = pair->world};
-        assert_int_equal(weft__net_open(&config, &pair->nets[rank]), WEFT_OK);
-        assert_int_equal(
-            weft__net_reg_accessed(pair->nets[rank], ACCESSED, &accessor, BYTES, &pair->num_bytes),
-            WEFT_OK);
-        assert_int_equal(weft__net_address(pair->nets[rank], &blobs[rank]), WEFT_OK);
-    }
-    for (int32_t rank = 0; rank < 2; rank++) {
-        assert_int_equal(weft__net_connect(pair->nets[rank], blobs), WEFT_OK);
-        assert_int_equal(weft__net_reg(pair->nets[rank], HOST, pair->memory[rank][HOST], BYTES,
+        assert_int_equal(weft__net_reg(pair->fake.nets[rank], HOST, pair->memory[rank][HOST], BYTES,
                                        WEFT__NET_HOST_MEMORY),
                          WEFT_OK);
-        assert_int_equal(weft__net_reg(pair->nets[rank], DEVICE, pair->memory[rank][DEVICE], BYTES,
-                                       WEFT__NET_DEVICE_MEMORY),
+        assert_int_equal(weft__net_reg(pair->fake.nets[rank], DEVICE, pair->memory[rank][DEVICE],
+                                       BYTES, WEFT__NET_DEVICE_MEMORY),
                          WEFT_OK);
     }
     for (int32_t rank = 0; rank < 2; rank++)
         for (uint32_t region = HOST; region <= DEVICE; region++) {
-            weft__net_tell_region(pair->nets[1 - rank], region, &card);
-            assert_int_equal(weft__net_learn_region(pair->nets[rank], 1 - rank, region, &card),
+            weft__net_tell_region(pair->fake.nets[1 - rank], region, &card);
+            assert_int_equal(weft__net_learn_region(pair->fake.nets[rank], 1 - rank, region, &card),
                              WEFT_OK);
         }
-}
-
-static void close_pair(struct pair *pair)
-{
-    for (int32_t rank = 0; rank < 2; rank++)
-        weft__net_close(pair->nets[rank]);
-    weft__net_fake_destroy(pair->world);
 }
 
 static struct wp_access put_between(uint32_t source, uint32_t target)
@@ -217,7 +202,7 @@ TEST(only_puts_reach_a_device)
     open_pair(&pair);
     for (size_t i = 0; i < sizeof puts / sizeof puts[0]; i++) {
         const struct wp_access put = put_between(puts[i].source, puts[i].target);
-        assert_int_equal(net_post_as(WP_ACCESS_PUT, pair.nets[0], &put, NULL), puts[i].result);
+        assert_int_equal(net_post_as(WP_ACCESS_PUT, pair.fake.nets[0], &put, NULL), puts[i].result);
     }
     const struct wp_access get_there = {.rank = 1,
                                         .source = weft__net_place(DEVICE, 0),
@@ -227,13 +212,13 @@ TEST(only_puts_reach_a_device)
                                        .source = weft__net_place(HOST, 0),
                                        .target = weft__net_place(DEVICE, 0),
                                        .num_bytes = 8};
-    assert_int_equal(net_post_as(WP_ACCESS_GET, pair.nets[0], &get_there, NULL),
+    assert_int_equal(net_post_as(WP_ACCESS_GET, pair.fake.nets[0], &get_there, NULL),
                      WEFT_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(net_post_as(WP_ACCESS_GET, pair.nets[0], &get_here, NULL),
+    assert_int_equal(net_post_as(WP_ACCESS_GET, pair.fake.nets[0], &get_here, NULL),
                      WEFT_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(net_signal(pair.nets[0], 1, weft__net_place(DEVICE, 0), 1),
+    assert_int_equal(net_signal(pair.fake.nets[0], 1, weft__net_place(DEVICE, 0), 1),
                      WEFT_ERROR_INVALID_ARGUMENT);
-    close_pair(&pair);
+    fake_nets_close(&pair.fake);
 }
 
 /* A peer that sends what it must not. */
@@ -247,10 +232,10 @@ TEST(messages_for_a_device_are_refused)
                                             .word = WEFT__NET_NO_WORD};
     struct pair pair;
     open_pair(&pair);
-    weft__net_receive(pair.nets[0], 1, &header, sizeof header, payload, sizeof payload);
-    assert_int_equal(weft__net_peer_error(pair.nets[0], 1), WEFT_ERROR_RANK_FAILED);
+    weft__net_receive(pair.fake.nets[0], 1, &header, sizeof header, payload, sizeof payload);
+    assert_int_equal(weft__net_peer_error(pair.fake.nets[0], 1), WEFT_ERROR_RANK_FAILED);
     assert_int_equal(pair.memory[0][DEVICE][0], 0);
-    close_pair(&pair);
+    fake_nets_close(&pair.fake);
 }
 
 TEST(what_is_unregistered_is_refused)
@@ -258,14 +243,14 @@ TEST(what_is_unregistered_is_refused)
     struct pair pair;
     open_pair(&pair);
     const struct wp_access put = put_between(HOST, DEVICE);
-    assert_int_equal(weft__net_find_region(pair.nets[0], pair.memory[0][DEVICE]), DEVICE);
-    weft__net_unreg(pair.nets[0], DEVICE);
-    assert_int_equal(net_post_as(WP_ACCESS_PUT, pair.nets[0], &put, NULL),
+    assert_int_equal(weft__net_find_region(pair.fake.nets[0], pair.memory[0][DEVICE]), DEVICE);
+    weft__net_unreg(pair.fake.nets[0], DEVICE);
+    assert_int_equal(net_post_as(WP_ACCESS_PUT, pair.fake.nets[0], &put, NULL),
                      WEFT_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(weft__net_find_region(pair.nets[0], pair.memory[0][DEVICE]),
+    assert_int_equal(weft__net_find_region(pair.fake.nets[0], pair.memory[0][DEVICE]),
                      WEFT__NET_MAX_REGIONS);
-    assert_int_equal(weft__net_free_regions(pair.nets[0]) & 7, 1 << DEVICE);
-    close_pair(&pair);
+    assert_int_equal(weft__net_free_regions(pair.fake.nets[0]) & 7, 1 << DEVICE);
+    fake_nets_close(&pair.fake);
 }
 
 /* An engine without writes, and memory that is there already. */
@@ -300,8 +285,7 @@ enum {
 };
 
 struct growing_pair {
-    struct weft__net_fake *world;
-    struct weft__net *nets[2];
+    struct fake_nets fake;
     _Atomic uint64_t num_bytes[2];
     uint64_t memory[2][NUM_STEPS * STEP_BYTES / sizeof(uint64_t)];
 };
@@ -309,36 +293,22 @@ struct growing_pair {
 /* Two steps are there. */
 static void open_growing(struct growing_pair *pair)
 {
-    const struct weft__net_fake_options options = {.seed = 1, .max_delay = MAX_DELAY};
-    struct weft__net_blob blobs[2];
     memset(pair, 0, sizeof *pair);
-    pair->world = weft__net_fake_create(&options);
-    assert_non_null(pair->world);
+    pair->fake.num_ranks = 2;
+    fake_nets_open(&pair->fake, MAX_DELAY);
     for (int32_t rank = 0; rank < 2; rank++) {
-        const struct weft__net_config config = {
-            .engine = "fake", .rank = rank, .num_ranks = 2, .close_ms = 1, .fake = pair->world};
         atomic_store(&pair->num_bytes[rank], 2 * STEP_BYTES);
-        assert_int_equal(weft__net_open(&config, &pair->nets[rank]), WEFT_OK);
-        assert_int_equal(weft__net_reg_growing(pair->nets[rank], GROWING, pair->memory[rank],
+        assert_int_equal(weft__net_reg_growing(pair->fake.nets[rank], GROWING, pair->memory[rank],
                                                sizeof pair->memory[rank], &pair->num_bytes[rank]),
                          WEFT_OK);
-        assert_int_equal(weft__net_address(pair->nets[rank], &blobs[rank]), WEFT_OK);
     }
-    for (int32_t rank = 0; rank < 2; rank++)
-        assert_int_equal(weft__net_connect(pair->nets[rank], blobs), WEFT_OK);
-}
-
-static void close_growing(struct growing_pair *pair)
-{
-    for (int32_t rank = 0; rank < 2; rank++)
-        weft__net_close(pair->nets[rank]);
-    weft__net_fake_destroy(pair->world);
+    fake_nets_connect(&pair->fake);
 }
 
 static weft_result add_step(struct growing_pair *pair, uint32_t step)
 {
     for (int32_t rank = 0; rank < 2; rank++)
-        WEFT__TRY(weft__net_reg_step(pair->nets[rank], FIRST_STEP + step,
+        WEFT__TRY(weft__net_reg_step(pair->fake.nets[rank], FIRST_STEP + step,
                                      weft__net_place(GROWING, (uint64_t)step * STEP_BYTES),
                                      STEP_BYTES));
     return WEFT_OK;
@@ -347,8 +317,8 @@ static weft_result add_step(struct growing_pair *pair, uint32_t step)
 static weft_result learn_step(struct growing_pair *pair, int32_t rank, uint32_t step)
 {
     struct weft__net_region_card card;
-    weft__net_tell_region(pair->nets[1 - rank], FIRST_STEP + step, &card);
-    return weft__net_learn_region(pair->nets[rank], 1 - rank, FIRST_STEP + step, &card);
+    weft__net_tell_region(pair->fake.nets[1 - rank], FIRST_STEP + step, &card);
+    return weft__net_learn_region(pair->fake.nets[rank], 1 - rank, FIRST_STEP + step, &card);
 }
 
 /* Puts bytes of rank 0 to the same place at rank 1, waits for the word behind them, and tells how many the engine has
@@ -362,18 +332,18 @@ static uint64_t put_and_look(struct growing_pair *pair, uint64_t begin, uint64_t
                                   .num_bytes = num_bytes,
                                   .word = weft__net_place(GROWING, word),
                                   .add = 1};
-    const uint64_t before = weft__net_counts(pair->nets[0]).num_written_bytes;
+    const uint64_t before = weft__net_counts(pair->fake.nets[0]).num_written_bytes;
     const uint64_t signalled = pair->memory[1][word / sizeof(uint64_t)] + 1;
     unsigned char *source = (unsigned char *)pair->memory[0], *target = (void *)pair->memory[1];
     memset(target + begin, 0, num_bytes);
     for (uint64_t byte = begin; byte < begin + num_bytes; byte++)
         source[byte] = (unsigned char)(byte * 7 + byte / 251 + signalled);
-    assert_int_equal(net_post_as(WP_ACCESS_PUT_SIGNAL, pair->nets[0], &put, NULL), WEFT_OK);
+    assert_int_equal(net_post_as(WP_ACCESS_PUT_SIGNAL, pair->fake.nets[0], &put, NULL), WEFT_OK);
     while (pair->memory[1][word / sizeof(uint64_t)] != signalled)
         for (int32_t rank = 0; rank < 2; rank++)
-            weft__net_progress(pair->nets[rank]);
+            weft__net_progress(pair->fake.nets[rank]);
     assert_memory_equal(target + begin, source + begin, num_bytes);
-    return weft__net_counts(pair->nets[0]).num_written_bytes - before;
+    return weft__net_counts(pair->fake.nets[0]).num_written_bytes - before;
 }
 
 TEST(steps_are_written_once_they_are_known)
@@ -399,7 +369,7 @@ TEST(steps_are_written_once_they_are_known)
     assert_int_equal(add_step(&pair, 2), WEFT_OK);
     assert_int_equal(learn_step(&pair, 0, 2), WEFT_OK);
     assert_int_equal(put_and_look(&pair, FROM, LONG_BYTES + STEP_BYTES), LONG_BYTES + STEP_BYTES);
-    close_growing(&pair);
+    fake_nets_close(&pair.fake);
 }
 
 TEST(steps_that_make_no_sense_are_refused)
@@ -416,14 +386,14 @@ TEST(steps_that_make_no_sense_are_refused)
                  {FIRST_STEP, STEP_BYTES, 2 * STEP_BYTES}, /* more than is there */
                  {FIRST_STEP, UINT64_C(1) << WP_PLACE_OFFSET_BITS, 8}};
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
-        assert_int_equal(
-            weft__net_reg_step(pair.nets[0], steps[i].number, steps[i].place, steps[i].num_bytes),
-            WEFT_ERROR_INVALID_ARGUMENT);
+        assert_int_equal(weft__net_reg_step(pair.fake.nets[0], steps[i].number, steps[i].place,
+                                            steps[i].num_bytes),
+                         WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(add_step(&pair, 0), WEFT_OK);
     assert_int_equal(add_step(&pair, 0), WEFT_ERROR_INVALID_ARGUMENT); /* it is there */
-    weft__net_tell_region(pair.nets[1], FIRST_STEP, &card);
+    weft__net_tell_region(pair.fake.nets[1], FIRST_STEP, &card);
     card.num_bytes += 8;
-    assert_int_equal(weft__net_learn_region(pair.nets[0], 1, FIRST_STEP, &card),
+    assert_int_equal(weft__net_learn_region(pair.fake.nets[0], 1, FIRST_STEP, &card),
                      WEFT_ERROR_MISMATCH);
     /* Steps are the engine's: in places there are regions alone. */
     assert_int_equal(learn_step(&pair, 0, 0), WEFT_OK);
@@ -431,9 +401,9 @@ TEST(steps_that_make_no_sense_are_refused)
         .rank = 1, .target = weft__net_place(FIRST_STEP, 0), .num_bytes = 8};
     const struct wp_access from_step = {
         .rank = 1, .source = weft__net_place(FIRST_STEP, 0), .num_bytes = 8};
-    assert_int_equal(net_post_as(WP_ACCESS_PUT, pair.nets[0], &to_step, NULL),
+    assert_int_equal(net_post_as(WP_ACCESS_PUT, pair.fake.nets[0], &to_step, NULL),
                      WEFT_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(net_post_as(WP_ACCESS_PUT, pair.nets[0], &from_step, NULL),
+    assert_int_equal(net_post_as(WP_ACCESS_PUT, pair.fake.nets[0], &from_step, NULL),
                      WEFT_ERROR_INVALID_ARGUMENT);
-    close_growing(&pair);
+    fake_nets_close(&pair.fake);
 }

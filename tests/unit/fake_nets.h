@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* Nets of ranks in one process, over the fake engine. */
+#pragma once
+
+#include <string.h>
+
+#include "harness/cmocka.h"
+#include "net/fake.h"
+#include "net/net.h"
+
+enum { FAKE_NETS_MAX = 4 };
+static const uint8_t fake_secret[WEFT__NONCE_BYTES] = {9, 8, 7};
+
+struct fake_nets {
+    int32_t num_ranks;
+    struct weft__net_fake *world;
+    struct weft__net *nets[FAKE_NETS_MAX];
+    struct weft__doorbell *bells; /* [num_ranks] or NULL */
+};
+
+/* num_ranks and bells are set. Until fake_nets_connect, regions can be registered that addresses tell of. */
+static inline void fake_nets_open(struct fake_nets *fake, uint32_t max_delay)
+{
+    const struct weft__net_fake_options options = {.seed = 1, .max_delay = max_delay};
+    fake->world = weft__net_fake_create(&options);
+    assert_non_null(fake->world);
+    for (int32_t rank = 0; rank < fake->num_ranks; rank++) {
+        struct weft__net_config config = {.engine = "fake",
+                                          .rank = rank,
+                                          .num_ranks = fake->num_ranks,
+                                          .close_ms = 1,
+                                          .bell = fake->bells ? &fake->bells[rank] : NULL,
+                                          .fake = fake->world};
+        memcpy(config.secret, fake_secret, sizeof fake_secret);
+        assert_int_equal(weft__net_open(&config, &fake->nets[rank]), WEFT_OK);
+    }
+}
+
+static inline void fake_nets_connect(struct fake_nets *fake)
+{
+    struct weft__net_blob blobs[FAKE_NETS_MAX];
+    for (int32_t rank = 0; rank < fake->num_ranks; rank++)
+        assert_int_equal(weft__net_address(fake->nets[rank], &blobs[rank]), WEFT_OK);
+    for (int32_t rank = 0; rank < fake->num_ranks; rank++)
+        assert_int_equal(weft__net_connect(fake->nets[rank], blobs), WEFT_OK);
+}
+
+/* Those that a test has not closed itself, which it tells by NULL. */
+static inline void fake_nets_close(struct fake_nets *fake)
+{
+    for (int32_t rank = 0; rank < fake->num_ranks; rank++)
+        if (fake->nets[rank] != NULL)
+            weft__net_close(fake->nets[rank]);
+    weft__net_fake_destroy(fake->world);
+}
