@@ -76,6 +76,6 @@ void job_run(struct job *job, uint64_t seed, struct weft__sim_result *result)
                                             .weakened_site = WEFT__SIM_NO_SITE,
                                             .num_trace_events = job->num_trace_events};
     memset(job->states, 0, sizeof job->states);
-    assert_int_equal(weft_unique_id_create(&job->id), WEFT_OK);
+    assert_ok(weft_unique_id_create(&job->id));
     assert_int_equal(weft__sim_run(&config, result), 0);
 }

@@ -24,8 +24,8 @@ void sim_job_run(struct sim_job *job, int (*rank_main)(int32_t rank, void *argum
                                             .fault_rank = job->fault_rank,
                                             .fault_step = job->fault_step};
     job->num_failed = 0;
-    assert_int_equal(weft_unique_id_create(&job->id), WEFT_OK);
-    assert_int_equal(weft_unique_id_create(&job->survivors_id), WEFT_OK);
+    assert_ok(weft_unique_id_create(&job->id));
+    assert_ok(weft_unique_id_create(&job->survivors_id));
     assert_int_equal(weft__sim_run(&config, result), 0);
 }
 

@@ -147,8 +147,8 @@ static void run(int (*rank_main)(int32_t, void *), struct heap_job *job, uint64_
                                             .weakened_site = WEFT__SIM_NO_SITE,
                                             .fault = job->fault,
                                             .fault_rank = WRITER};
-    assert_int_equal(weft_unique_id_create(&job->ids[0]), WEFT_OK);
-    assert_int_equal(weft_unique_id_create(&job->ids[1]), WEFT_OK);
+    assert_ok(weft_unique_id_create(&job->ids[0]));
+    assert_ok(weft_unique_id_create(&job->ids[1]));
     assert_int_equal(weft__sim_run(&config, &result), 0);
     assert_int_equal(result.num_wrong + result.num_hangs, 0);
 }

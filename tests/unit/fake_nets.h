@@ -32,7 +32,7 @@ static inline void fake_nets_open(struct fake_nets *fake, uint32_t max_delay)
                                           .bell = fake->bells ? &fake->bells[rank] : NULL,
                                           .fake = fake->world};
         memcpy(config.secret, fake_secret, sizeof fake_secret);
-        assert_int_equal(weft__net_open(&config, &fake->nets[rank]), WEFT_OK);
+        assert_ok(weft__net_open(&config, &fake->nets[rank]));
     }
 }
 
@@ -40,9 +40,9 @@ static inline void fake_nets_connect(struct fake_nets *fake)
 {
     struct weft__net_blob blobs[FAKE_NETS_MAX];
     for (int32_t rank = 0; rank < fake->num_ranks; rank++)
-        assert_int_equal(weft__net_address(fake->nets[rank], &blobs[rank]), WEFT_OK);
+        assert_ok(weft__net_address(fake->nets[rank], &blobs[rank]));
     for (int32_t rank = 0; rank < fake->num_ranks; rank++)
-        assert_int_equal(weft__net_connect(fake->nets[rank], blobs), WEFT_OK);
+        assert_ok(weft__net_connect(fake->nets[rank], blobs));
 }
 
 /* Those that a test has not closed itself, which it tells by NULL. */

@@ -93,21 +93,20 @@ TEST_AS(every_setting_is_documented,
 TEST_AS(numbers_are_checked, cmocka_unit_test_setup(numbers_are_checked, clear_environment))
 {
     int64_t value = 17;
-    assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, &value), WEFT_OK);
+    assert_ok(weft__setting_number(WEFT__SETTING_NODES, &value));
     assert_int_equal(value, 17);
-    assert_int_equal(weft__setting_number(WEFT__SETTING_TIMEOUT_MS, &value), WEFT_OK);
+    assert_ok(weft__setting_number(WEFT__SETTING_TIMEOUT_MS, &value));
     assert_int_equal(value, 30000);
     setenv("WEFT_NODES", "8", 1);
-    assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, &value), WEFT_OK);
+    assert_ok(weft__setting_number(WEFT__SETTING_NODES, &value));
     assert_int_equal(value, 8);
     setenv("WEFT_NODES", "", 1);
-    assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, &value), WEFT_OK);
+    assert_ok(weft__setting_number(WEFT__SETTING_NODES, &value));
     const char *const bad[] = {"65537", "0", "-1", "two", "2x", "0x2", " ", "99999999999999999999"};
     for (size_t index = 0; index < sizeof(bad) / sizeof(bad[0]); index++) {
         setenv("WEFT_NODES", bad[index], 1);
-        assert_int_equal(weft__setting_number(WEFT__SETTING_NODES, &value),
-                         WEFT_ERROR_INVALID_ARGUMENT);
-        assert_non_null(strstr(weft__last_error(), "WEFT_NODES"));
+        assert_error(weft__setting_number(WEFT__SETTING_NODES, &value), WEFT_ERROR_INVALID_ARGUMENT,
+                     "WEFT_NODES");
         assert_non_null(strstr(weft__last_error(), bad[index]));
         assert_int_equal(value, 8);
     }
@@ -117,7 +116,7 @@ TEST_AS(numbers_are_checked, cmocka_unit_test_setup(numbers_are_checked, clear_e
 TEST_AS(words_are_checked, cmocka_unit_test_setup(words_are_checked, clear_environment))
 {
     int num_with_words = 0;
-    assert_int_equal(weft__settings_check(), WEFT_OK);
+    assert_ok(weft__settings_check());
     for (int setting = 0; setting < WEFT__NUM_SETTINGS; setting++) {
         const struct weft__setting_info *info = &weft__settings[setting];
         int index = -1;
@@ -126,13 +125,12 @@ TEST_AS(words_are_checked, cmocka_unit_test_setup(words_are_checked, clear_envir
         num_with_words++;
         for (int word = 0; info->words[word] != NULL; word++) {
             setenv(info->name, info->words[word], 1);
-            assert_int_equal(weft__setting_word((enum weft__setting)setting, &index), WEFT_OK);
+            assert_ok(weft__setting_word((enum weft__setting)setting, &index));
             assert_int_equal(index, word);
-            assert_int_equal(weft__settings_check(), WEFT_OK);
+            assert_ok(weft__settings_check());
         }
         setenv(info->name, "pigeon", 1);
-        assert_int_equal(weft__settings_check(), WEFT_ERROR_INVALID_ARGUMENT);
-        assert_non_null(strstr(weft__last_error(), info->name));
+        assert_error(weft__settings_check(), WEFT_ERROR_INVALID_ARGUMENT, info->name);
         assert_non_null(strstr(weft__last_error(), " is \"pigeon\"; it must be "));
         unsetenv(info->name);
     }
@@ -150,7 +148,7 @@ TEST_AS(ids_keep_the_meeting_point,
     struct weft__meeting_point copy;
     weft_unique_id id, parsed;
     weft__meeting_point_to_id(&point, &id);
-    assert_int_equal(weft__meeting_point_from_id(&copy, &id), WEFT_OK);
+    assert_ok(weft__meeting_point_from_id(&copy, &id));
     assert_string_equal(copy.address, point.address);
     assert_int_equal(copy.port, point.port);
     assert_memory_equal(copy.nonce, point.nonce, sizeof(point.nonce));
@@ -158,7 +156,7 @@ TEST_AS(ids_keep_the_meeting_point,
     char hex[2 * sizeof(id.bytes) + 1];
     for (size_t byte = 0; byte < sizeof(id.bytes); byte++)
         snprintf(hex + 2 * byte, 3, byte % 2 ? "%02X" : "%02x", id.bytes[byte]);
-    assert_int_equal(weft__unique_id_from_hex(&parsed, hex), WEFT_OK);
+    assert_ok(weft__unique_id_from_hex(&parsed, hex));
     assert_memory_equal(&parsed, &id, sizeof(id));
     hex[77] = 'g';
     assert_int_equal(weft__unique_id_from_hex(&parsed, hex), WEFT_ERROR_INVALID_ARGUMENT);
@@ -344,10 +342,10 @@ TEST_AS(agreed_meeting_points, cmocka_unit_test_setup(agreed_meeting_points, cle
 {
     struct weft__meeting_point point;
     weft_unique_id id, again;
-    assert_int_equal(weft_unique_id_at("192.0.2.1", 4711, SECRET, &id), WEFT_OK);
-    assert_int_equal(weft_unique_id_at("192.0.2.1", 4711, SECRET, &again), WEFT_OK);
+    assert_ok(weft_unique_id_at("192.0.2.1", 4711, SECRET, &id));
+    assert_ok(weft_unique_id_at("192.0.2.1", 4711, SECRET, &again));
     assert_memory_equal(&id, &again, sizeof(id));
-    assert_int_equal(weft__meeting_point_from_id(&point, &id), WEFT_OK);
+    assert_ok(weft__meeting_point_from_id(&point, &id));
     assert_string_equal(point.address, "192.0.2.1");
     assert_int_equal(point.port, 4711);
     assert_int_equal(point.nonce[1], 0x11);
@@ -369,23 +367,22 @@ TEST_AS(serving_an_agreed_meeting_point,
 {
     weft_unique_id elsewhere, chosen, id;
     struct weft__meeting_point point;
-    assert_int_equal(weft_unique_id_at("203.0.113.77", 4711, SECRET, &elsewhere), WEFT_OK);
-    assert_int_equal(weft_rendezvous_serve(&elsewhere), WEFT_ERROR_SYSTEM);
-    assert_non_null(strstr(weft_last_error(), "203.0.113.77"));
+    assert_ok(weft_unique_id_at("203.0.113.77", 4711, SECRET, &elsewhere));
+    assert_error(weft_rendezvous_serve(&elsewhere), WEFT_ERROR_SYSTEM, "203.0.113.77");
     assert_int_equal(weft_rendezvous_num_ranks(&elsewhere), -1);
-    assert_int_equal(weft_unique_id_at("no-such-host.invalid", 4711, SECRET, &elsewhere), WEFT_OK);
-    assert_int_equal(weft_rendezvous_serve(&elsewhere), WEFT_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(weft_last_error(), "no-such-host.invalid"));
+    assert_ok(weft_unique_id_at("no-such-host.invalid", 4711, SECRET, &elsewhere));
+    assert_error(weft_rendezvous_serve(&elsewhere), WEFT_ERROR_INVALID_ARGUMENT,
+                 "no-such-host.invalid");
     assert_int_equal(weft_rendezvous_serve(NULL), WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(weft_rendezvous_num_ranks(NULL), -1);
 
     /* On this host: on a port that is free, which the system has just chosen for another address. */
-    assert_int_equal(weft_unique_id_create(&chosen), WEFT_OK);
+    assert_ok(weft_unique_id_create(&chosen));
     assert_int_equal(weft_rendezvous_num_ranks(&chosen), 0);
-    assert_int_equal(weft__meeting_point_from_id(&point, &chosen), WEFT_OK);
-    assert_int_equal(weft_unique_id_at("127.0.0.2", point.port, SECRET, &id), WEFT_OK);
-    assert_int_equal(weft_rendezvous_serve(&id), WEFT_OK);
-    assert_int_equal(weft_rendezvous_serve(&id), WEFT_OK); /* it does already */
+    assert_ok(weft__meeting_point_from_id(&point, &chosen));
+    assert_ok(weft_unique_id_at("127.0.0.2", point.port, SECRET, &id));
+    assert_ok(weft_rendezvous_serve(&id));
+    assert_ok(weft_rendezvous_serve(&id)); /* it does already */
     assert_int_equal(weft_rendezvous_num_ranks(&id), 0);
 }
 
@@ -394,11 +391,9 @@ TEST_AS(addresses_that_nobody_can_connect_to,
 {
     weft_unique_id id;
     setenv("WEFT_ADDR", "0.0.0.0", 1);
-    assert_int_equal(weft__unique_id_create(&id), WEFT_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(weft__last_error(), "WEFT_ADDR"));
+    assert_error(weft__unique_id_create(&id), WEFT_ERROR_INVALID_ARGUMENT, "WEFT_ADDR");
     setenv("WEFT_ADDR", "203.0.113.77", 1); /* reserved for documentation: never this host's */
-    assert_int_equal(weft__unique_id_create(&id), WEFT_ERROR_SYSTEM);
-    assert_non_null(strstr(weft__last_error(), "203.0.113.77"));
+    assert_error(weft__unique_id_create(&id), WEFT_ERROR_SYSTEM, "203.0.113.77");
     char long_name[200];
     memset(long_name, 'a', sizeof(long_name));
     long_name[sizeof(long_name) - 1] = '\0';

@@ -72,8 +72,8 @@ static void open_member(struct member *members, struct weft__identity *table, in
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     close(ends[1]);
-    assert_int_equal(weft__identity_of_process(&table[rank]), WEFT_OK);
-    assert_int_equal(weft__status_init(&self->status, NUM_RANKS), WEFT_OK);
+    assert_ok(weft__identity_of_process(&table[rank]));
+    assert_ok(weft__status_init(&self->status, NUM_RANKS));
     self->own = ends[0];
     self->all = members;
     self->exchange = (struct weft__fd_exchange){.rank = rank,
@@ -83,8 +83,7 @@ static void open_member(struct member *members, struct weft__identity *table, in
                                                 .table = table,
                                                 .status = &self->status,
                                                 .marks = self->marks};
-    assert_int_equal(weft__fd_socket_open(table[rank].socket_id, &self->exchange.socket_fd),
-                     WEFT_OK);
+    assert_ok(weft__fd_socket_open(table[rank].socket_id, &self->exchange.socket_fd));
 }
 
 TEST(descriptors_come_from_those_that_give_any)
@@ -164,7 +163,7 @@ TEST(letters_of_who_is_no_neighbour_are_thrown_away)
     table[STRANGER].host_key++;
     send_letters(&members[STRANGER], of_stranger);
     send_letters(&members[GIVER], table);
-    assert_int_equal(weft__fd_exchange(&members[TAKER].exchange, -1, fds), WEFT_OK);
+    assert_ok(weft__fd_exchange(&members[TAKER].exchange, -1, fds));
     assert_int_equal(fds[STRANGER], -1);
     assert_true(is_same_file(fds[GIVER], members[GIVER].own));
     close(fds[GIVER]);

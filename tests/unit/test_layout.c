@@ -60,14 +60,13 @@ static void launch_layout(const struct wp_layout_args *args)
     weft_stream *stream;
     weft_unique_id id;
     const struct weft__grid grid = {.num_blocks = 1, .num_warps = 1};
-    assert_int_equal(weft_unique_id_create(&id), WEFT_OK);
-    assert_int_equal(weft_comm_create(&id, 0, 1, NULL, &comm), WEFT_OK);
-    assert_int_equal(weft_stream_create(comm, &stream), WEFT_OK);
-    assert_int_equal(
-        weft__program_launch(comm, stream, WP_PROGRAM_layout, grid, args, sizeof *args), WEFT_OK);
-    assert_int_equal(weft_stream_synchronize(stream), WEFT_OK);
-    assert_int_equal(weft_stream_destroy(stream), WEFT_OK);
-    assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
+    assert_ok(weft_unique_id_create(&id));
+    assert_ok(weft_comm_create(&id, 0, 1, NULL, &comm));
+    assert_ok(weft_stream_create(comm, &stream));
+    assert_ok(weft__program_launch(comm, stream, WP_PROGRAM_layout, grid, args, sizeof *args));
+    assert_ok(weft_stream_synchronize(stream));
+    assert_ok(weft_stream_destroy(stream));
+    assert_ok(weft_comm_destroy(comm));
 }
 
 /* The table says twice as many ranks as a token may have, from the first to the last. */

@@ -42,7 +42,7 @@ static weft_result listen_at(const char *address, enum weft__listen_on listen_on
 static void expect(const char *address, enum weft__listen_on listen_on, const char *expected)
 {
     char found[INET6_ADDRSTRLEN] = "";
-    assert_int_equal(listen_at(address, listen_on, found, sizeof(found)), WEFT_OK);
+    assert_ok(listen_at(address, listen_on, found, sizeof(found)));
     assert_string_equal(found, expected);
 }
 
@@ -51,8 +51,7 @@ TEST(it_listens_where_it_is_told_to)
     char found[INET6_ADDRSTRLEN];
     expect("127.0.0.1", WEFT__LISTEN_ON_ADDRESS, "127.0.0.1");
     expect("127.0.0.1", WEFT__LISTEN_ON_REACHABLE, "127.0.0.1");
-    assert_int_equal(listen_at("localhost", WEFT__LISTEN_ON_REACHABLE, found, sizeof(found)),
-                     WEFT_OK);
+    assert_ok(listen_at("localhost", WEFT__LISTEN_ON_REACHABLE, found, sizeof(found)));
     assert_true(strcmp(found, "127.0.0.1") == 0 || strcmp(found, "::1") == 0);
     /* Not this host's: an error, or wherever others can reach it. */
     assert_int_equal(listen_at("203.0.113.77", WEFT__LISTEN_ON_ADDRESS, found, sizeof(found)),
@@ -75,7 +74,7 @@ TEST(descriptor_0_is_one_like_any_other)
         dup2(input, STDIN_FILENO);
         close(input);
     }
-    assert_int_equal(result, WEFT_OK);
+    assert_ok(result);
     assert_int_equal(fd, STDIN_FILENO);
 }
 
@@ -134,7 +133,7 @@ TEST(a_stranger_is_named_in_the_log)
     socklen_t address_bytes = sizeof(address);
     FILE *file = tmpfile();
     assert_non_null(file);
-    assert_int_equal(weft__rendezvous_serve(&point, WEFT__LISTEN_ON_ADDRESS), WEFT_OK);
+    assert_ok(weft__rendezvous_serve(&point, WEFT__LISTEN_ON_ADDRESS));
     int saved = dup(STDERR_FILENO), fd = knock(&point);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &address_bytes), 0);
     dup2(fileno(file), STDERR_FILENO);

@@ -151,9 +151,9 @@ static int32_t count_wrong(struct arrived arrived, uint64_t half_there, uint64_t
                                        .read = read,
                                        .tell = tell,
                                        .of = &arrived};
-    assert_int_equal(ll_check_counts(&checker), WEFT_OK);
+    assert_ok(ll_check_counts(&checker));
     for (int64_t i = 0; i < oracle.num_rows; i++)
-        assert_int_equal(ll_check_row(&checker, &oracle.rows[i]), WEFT_OK);
+        assert_ok(ll_check_row(&checker, &oracle.rows[i]));
     ll_oracle_close(&oracle);
     return arrived.num_wrong;
 }

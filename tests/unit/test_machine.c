@@ -18,8 +18,8 @@ static weft_comm *create_comm(uint32_t timeout_ms)
     weft_unique_id id;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.timeout_ms = timeout_ms;
-    assert_int_equal(weft_unique_id_create(&id), WEFT_OK);
-    assert_int_equal(weft_comm_create(&id, 0, 1, &config, &comm), WEFT_OK);
+    assert_ok(weft_unique_id_create(&id));
+    assert_ok(weft_comm_create(&id, 0, 1, &config, &comm));
     return comm;
 }
 
@@ -52,10 +52,10 @@ static weft_result launch(weft_comm *comm, weft__program_fn *function, struct te
                                          .comm = comm,
                                          .on_failure = note_failure};
     last_failure = (struct wp_failure){.kind = WP_FAILURE_NONE};
-    assert_int_equal(weft_stream_create(comm, &stream), WEFT_OK);
-    assert_int_equal(stream->machine->launch(stream, &request), WEFT_OK);
+    assert_ok(weft_stream_create(comm, &stream));
+    assert_ok(stream->machine->launch(stream, &request));
     const weft_result result = weft_stream_synchronize(stream);
-    assert_int_equal(weft_stream_destroy(stream), WEFT_OK);
+    assert_ok(weft_stream_destroy(stream));
     return result;
 }
 
@@ -81,13 +81,13 @@ TEST(block_sync_waits_for_all_warps_of_the_block)
         int32_t *counters = calloc((size_t)grids[i][0] * NUM_ROUNDS, sizeof *counters);
         assert_non_null(counters);
         const struct test_args args = {.counters = counters, .errors = &errors};
-        assert_int_equal(launch(comm, count_rounds, args, grids[i][0], grids[i][1]), WEFT_OK);
+        assert_ok(launch(comm, count_rounds, args, grids[i][0], grids[i][1]));
         assert_int_equal(errors, 0);
         for (int32_t j = 0; j < grids[i][0] * NUM_ROUNDS; j++)
             assert_int_equal(counters[j], grids[i][1]);
         free(counters);
     }
-    assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
+    assert_ok(weft_comm_destroy(comm));
 }
 
 static const struct wp_wait_site site_of_rank_0 = {WP_PHASE_START, 0, 1, 0, 0};
@@ -105,11 +105,11 @@ TEST(warps_that_wait_let_others_run)
 {
     void *word;
     weft_comm *comm = create_comm(1000);
-    assert_int_equal(weft_heap_alloc(comm, sizeof(uint64_t), &word), WEFT_OK);
+    assert_ok(weft_heap_alloc(comm, sizeof(uint64_t), &word));
     *(uint64_t *)word = 0;
     const struct test_args args = {.word = word};
-    assert_int_equal(launch(comm, wait_for_last_block, args, 8, 4), WEFT_OK);
-    assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
+    assert_ok(launch(comm, wait_for_last_block, args, 8, 4));
+    assert_ok(weft_comm_destroy(comm));
 }
 
 /* Warp 0 waits for what never comes; the others must return with it, not hang in the sync. */
@@ -129,7 +129,7 @@ TEST(a_wait_that_passes_its_deadline_is_described)
     void *word;
     int32_t errors = 0;
     weft_comm *comm = create_comm(50);
-    assert_int_equal(weft_heap_alloc(comm, sizeof(uint64_t), &word), WEFT_OK);
+    assert_ok(weft_heap_alloc(comm, sizeof(uint64_t), &word));
     *(uint64_t *)word = 5;
     const struct test_args args = {.word = word, .errors = &errors};
     assert_int_equal(launch(comm, wait_for_nothing, args, 3, 4), WEFT_ERROR_TIMEOUT);
@@ -138,7 +138,7 @@ TEST(a_wait_that_passes_its_deadline_is_described)
     assert_int_equal(last_failure.expected, 7);
     assert_int_equal(last_failure.seen, 5);
     assert_int_equal(last_failure.site.rank, 0);
-    assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
+    assert_ok(weft_comm_destroy(comm));
 }
 
 /* A sync that only one warp calls is a bug of the program; the launch must end all the same. */
@@ -156,7 +156,7 @@ TEST(a_sync_that_some_warps_skip_ends_at_the_deadline)
     const struct test_args args = {0};
     assert_int_equal(launch(comm, sync_alone, args, 1, 2), WEFT_ERROR_TIMEOUT);
     assert_int_equal(last_failure.kind, WP_FAILURE_BLOCK_SYNC);
-    assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
+    assert_ok(weft_comm_destroy(comm));
 }
 
 /* ---------------------------------------------------------------- a rank that leaves */
@@ -205,11 +205,11 @@ TEST(what_a_rank_signalled_before_it_left_stands)
     assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
     comm->status.rank_states = page.states;
     const struct test_args args = {.word = &word, .errors = &errors};
-    assert_int_equal(launch(comm, wait_for_signal, args, 1, 1), WEFT_OK);
+    assert_ok(launch(comm, wait_for_signal, args, 1, 1));
     assert_int_equal(errors, 0);
     assert_int_equal(word, 1); /* it did look at the states */
     comm->status.rank_states = states;
     assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
     assert_int_equal(munmap(page.states, page.bytes), 0);
-    assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
+    assert_ok(weft_comm_destroy(comm));
 }

@@ -84,9 +84,8 @@ static void assert_refused(weft_result result, const char *message)
 
 TEST(refusals_name_what_is_allowed)
 {
-    assert_int_equal(
-        weft__check_enum(WEFT__ENUM_TEAM, WEFT_TEAM_RAIL, WEFT_TEAM_WORLD, WEFT_TEAM_RAIL, "team"),
-        WEFT_OK);
+    assert_ok(
+        weft__check_enum(WEFT__ENUM_TEAM, WEFT_TEAM_RAIL, WEFT_TEAM_WORLD, WEFT_TEAM_RAIL, "team"));
     assert_refused(
         weft__check_enum(WEFT__ENUM_TEAM, 99, WEFT_TEAM_WORLD, WEFT_TEAM_RAIL, "team"),
         "team is 99, allowed are WEFT_TEAM_WORLD (0), WEFT_TEAM_LOCAL (1), WEFT_TEAM_RAIL (2)");

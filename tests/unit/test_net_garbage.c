@@ -25,12 +25,10 @@ struct target {
 static void register_all(struct target *target, int32_t rank)
 {
     struct weft__net *net = target->fake.nets[rank];
-    assert_int_equal(
-        weft__net_reg(net, 0, target->memory + GUARD_BYTES, HEAP_BYTES, WEFT__NET_HOST_MEMORY),
-        WEFT_OK);
-    assert_int_equal(weft__net_reg(net, 1, target->words, NUM_WORDS * sizeof(target->words[0]),
-                                   WEFT__NET_HOST_MEMORY),
-                     WEFT_OK);
+    assert_ok(
+        weft__net_reg(net, 0, target->memory + GUARD_BYTES, HEAP_BYTES, WEFT__NET_HOST_MEMORY));
+    assert_ok(weft__net_reg(net, 1, target->words, NUM_WORDS * sizeof(target->words[0]),
+                            WEFT__NET_HOST_MEMORY));
 }
 
 static void open_target(struct target *target)
@@ -46,8 +44,7 @@ static void open_target(struct target *target)
         for (uint32_t region = 0; region < 2; region++) {
             struct weft__net_region_card card;
             weft__net_tell_region(target->fake.nets[peer], region, &card);
-            assert_int_equal(weft__net_learn_region(target->fake.nets[0], peer, region, &card),
-                             WEFT_OK);
+            assert_ok(weft__net_learn_region(target->fake.nets[0], peer, region, &card));
         }
 }
 
@@ -93,10 +90,10 @@ static void expect_blame(const char *offence, void (*spoil)(struct weft__net_hea
     header = good_put(1, 1);
     spoil(&header);
     give(&target, &header);
-    assert_int_equal(weft__net_peer_error(target.fake.nets[0], 1), WEFT_ERROR_RANK_FAILED);
-    assert_non_null(strstr(weft__last_error(), "rank 1 sent a message that makes no sense"));
+    assert_error(weft__net_peer_error(target.fake.nets[0], 1), WEFT_ERROR_RANK_FAILED,
+                 "rank 1 sent a message that makes no sense");
     assert_non_null(strstr(weft__last_error(), offence));
-    assert_int_equal(weft__net_peer_error(target.fake.nets[0], 2), WEFT_OK);
+    assert_ok(weft__net_peer_error(target.fake.nets[0], 2));
     /* It is not heard any more. */
     header = good_put(1, 1);
     give(&target, &header);
@@ -237,7 +234,7 @@ static void ask_peers(struct target *target, uint64_t *random)
             const struct wp_access get = {.rank = peer,
                                           .num_bytes = num_bytes,
                                           .target = question % 2 == 0 ? 0 : HEAP_BYTES - num_bytes};
-            assert_int_equal(net_post_as(WP_ACCESS_GET, target->fake.nets[0], &get, NULL), WEFT_OK);
+            assert_ok(net_post_as(WP_ACCESS_GET, target->fake.nets[0], &get, NULL));
         }
 }
 
@@ -274,7 +271,7 @@ TEST(random_addresses_are_refused)
     uint64_t random = 3;
     int num_refused = 0;
     open_target(&target);
-    assert_int_equal(weft__net_address(target.fake.nets[1], &good), WEFT_OK);
+    assert_ok(weft__net_address(target.fake.nets[1], &good));
     unsigned char *bytes = malloc(good.num_bytes);
     assert_non_null(bytes);
     for (int address = 0; address < NUM_ADDRESSES; address++) {

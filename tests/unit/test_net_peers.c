@@ -27,9 +27,8 @@ static int open_pair(void **state)
     pair.fake = (struct fake_nets){.num_ranks = 2, .bells = pair.bells};
     fake_nets_open(&pair.fake, 0);
     for (int32_t rank = 0; rank < 2; rank++)
-        assert_int_equal(weft__net_reg_growing(pair.fake.nets[rank], HEAP, pair.heaps[rank], BYTES,
-                                               &pair.num_bytes),
-                         WEFT_OK);
+        assert_ok(weft__net_reg_growing(pair.fake.nets[rank], HEAP, pair.heaps[rank], BYTES,
+                                        &pair.num_bytes));
     fake_nets_connect(&pair.fake);
     *state = &pair;
     return 0;
@@ -53,7 +52,7 @@ TEST_AS(who_takes_leave_has_not_failed,
     struct weft__net_request request = {.num_left = 0};
     const struct wp_access put = {.rank = 1, .num_bytes = 8, .word = 8, .add = 1};
     const struct weft__net_header goodbye = {.source = 1, .kind = WEFT__NET_GOODBYE};
-    assert_int_equal(net_signal(pair->fake.nets[1], 0, weft__net_place(HEAP, 16), 7), WEFT_OK);
+    assert_ok(net_signal(pair->fake.nets[1], 0, weft__net_place(HEAP, 16), 7));
     for (int round = 0; round < ENOUGH_ROUNDS; round++)
         for (int32_t rank = 0; rank < 2; rank++)
             weft__net_progress(pair->fake.nets[rank]);
@@ -63,7 +62,7 @@ TEST_AS(who_takes_leave_has_not_failed,
         weft__net_progress(net);
     assert_int_equal(net->peers[1].state, WEFT__NET_LEFT);
     assert_int_equal(weft__net_failed_peer(net), -1);
-    assert_int_equal(weft__net_peer_error(net, 1), WEFT_OK);
+    assert_ok(weft__net_peer_error(net, 1));
     assert_int_equal(net_post_as(WP_ACCESS_PUT_SIGNAL, net, &put, &request),
                      WEFT_ERROR_RANK_FAILED);
     assert_true(weft__net_is_done(&request));
@@ -159,9 +158,8 @@ TEST_AS(nonsense_about_regions_is_not_believed,
     struct pair *pair = *state;
     struct weft__net *net = pair->fake.nets[0];
     struct weft__net_region_card good, card;
-    assert_int_equal(
-        weft__net_reg(pair->fake.nets[1], AREA, pair->areas[1], BYTES, WEFT__NET_HOST_MEMORY),
-        WEFT_OK);
+    assert_ok(
+        weft__net_reg(pair->fake.nets[1], AREA, pair->areas[1], BYTES, WEFT__NET_HOST_MEMORY));
     weft__net_tell_region(pair->fake.nets[1], AREA, &good);
     card = good;
     card.key_bytes = WEFT__NET_MAX_KEY_BYTES + 1;
@@ -176,7 +174,7 @@ TEST_AS(nonsense_about_regions_is_not_believed,
     card = good;
     card.num_bytes = UINT64_C(1) << WP_PLACE_OFFSET_BITS;
     expect_nonsense(net, &card);
-    assert_int_equal(weft__net_learn_region(net, 1, AREA, &good), WEFT_OK);
+    assert_ok(weft__net_learn_region(net, 1, AREA, &good));
     assert_int_equal(net->peers[1].region_bytes[AREA], BYTES);
 }
 
@@ -194,7 +192,7 @@ TEST_AS(writes_are_not_learned_without_writes,
     net->engine = &without;
     expect_nonsense(net, &card);
     card.access = WEFT__NET_BY_MESSAGES;
-    assert_int_equal(weft__net_learn_region(net, 1, AREA, &card), WEFT_OK);
+    assert_ok(weft__net_learn_region(net, 1, AREA, &card));
     net->engine = with;
 }
 

@@ -159,23 +159,19 @@ static void open_pair(struct pair *pair)
     pair->fake.num_ranks = 2;
     fake_nets_open(&pair->fake, 0);
     for (int32_t rank = 0; rank < 2; rank++)
-        assert_int_equal(weft__net_reg_accessed(pair->fake.nets[rank], ACCESSED, &accessor, BYTES,
-                                                &pair->num_bytes),
-                         WEFT_OK);
+        assert_ok(weft__net_reg_accessed(pair->fake.nets[rank], ACCESSED, &accessor, BYTES,
+                                         &pair->num_bytes));
     fake_nets_connect(&pair->fake);
     for (int32_t rank = 0; rank < 2; rank++) {
-        assert_int_equal(weft__net_reg(pair->fake.nets[rank], HOST, pair->memory[rank][HOST], BYTES,
-                                       WEFT__NET_HOST_MEMORY),
-                         WEFT_OK);
-        assert_int_equal(weft__net_reg(pair->fake.nets[rank], DEVICE, pair->memory[rank][DEVICE],
-                                       BYTES, WEFT__NET_DEVICE_MEMORY),
-                         WEFT_OK);
+        assert_ok(weft__net_reg(pair->fake.nets[rank], HOST, pair->memory[rank][HOST], BYTES,
+                                WEFT__NET_HOST_MEMORY));
+        assert_ok(weft__net_reg(pair->fake.nets[rank], DEVICE, pair->memory[rank][DEVICE], BYTES,
+                                WEFT__NET_DEVICE_MEMORY));
     }
     for (int32_t rank = 0; rank < 2; rank++)
         for (uint32_t region = HOST; region <= DEVICE; region++) {
             weft__net_tell_region(pair->fake.nets[1 - rank], region, &card);
-            assert_int_equal(weft__net_learn_region(pair->fake.nets[rank], 1 - rank, region, &card),
-                             WEFT_OK);
+            assert_ok(weft__net_learn_region(pair->fake.nets[rank], 1 - rank, region, &card));
         }
 }
 
@@ -259,10 +255,10 @@ TEST(what_cannot_be_registered_is_an_error)
     const struct weft__net_config config = {.engine = "tcp", .num_ranks = 1};
     uint64_t memory[2];
     struct weft__net *net;
-    assert_int_equal(weft__net_open(&config, &net), WEFT_OK);
+    assert_ok(weft__net_open(&config, &net));
     assert_int_equal(weft__net_reg(net, 0, memory, sizeof memory, WEFT__NET_DEVICE_MEMORY),
                      WEFT_ERROR_UNSUPPORTED);
-    assert_int_equal(weft__net_reg(net, 0, memory, sizeof memory, WEFT__NET_HOST_MEMORY), WEFT_OK);
+    assert_ok(weft__net_reg(net, 0, memory, sizeof memory, WEFT__NET_HOST_MEMORY));
     assert_int_equal(weft__net_reg(net, 0, memory, sizeof memory, WEFT__NET_HOST_MEMORY),
                      WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(
@@ -298,9 +294,8 @@ static void open_growing(struct growing_pair *pair)
     fake_nets_open(&pair->fake, MAX_DELAY);
     for (int32_t rank = 0; rank < 2; rank++) {
         atomic_store(&pair->num_bytes[rank], 2 * STEP_BYTES);
-        assert_int_equal(weft__net_reg_growing(pair->fake.nets[rank], GROWING, pair->memory[rank],
-                                               sizeof pair->memory[rank], &pair->num_bytes[rank]),
-                         WEFT_OK);
+        assert_ok(weft__net_reg_growing(pair->fake.nets[rank], GROWING, pair->memory[rank],
+                                        sizeof pair->memory[rank], &pair->num_bytes[rank]));
     }
     fake_nets_connect(&pair->fake);
 }
@@ -338,7 +333,7 @@ static uint64_t put_and_look(struct growing_pair *pair, uint64_t begin, uint64_t
     memset(target + begin, 0, num_bytes);
     for (uint64_t byte = begin; byte < begin + num_bytes; byte++)
         source[byte] = (unsigned char)(byte * 7 + byte / 251 + signalled);
-    assert_int_equal(net_post_as(WP_ACCESS_PUT_SIGNAL, pair->fake.nets[0], &put, NULL), WEFT_OK);
+    assert_ok(net_post_as(WP_ACCESS_PUT_SIGNAL, pair->fake.nets[0], &put, NULL));
     while (pair->memory[1][word / sizeof(uint64_t)] != signalled)
         for (int32_t rank = 0; rank < 2; rank++)
             weft__net_progress(pair->fake.nets[rank]);
@@ -352,12 +347,12 @@ TEST(steps_are_written_once_they_are_known)
     struct growing_pair pair;
     open_growing(&pair);
     assert_int_equal(put_and_look(&pair, FROM, LONG_BYTES), 0);
-    assert_int_equal(add_step(&pair, 0), WEFT_OK);
+    assert_ok(add_step(&pair, 0));
     assert_int_equal(put_and_look(&pair, FROM, LONG_BYTES), 0); /* nobody has told rank 0 */
-    assert_int_equal(learn_step(&pair, 0, 0), WEFT_OK);
+    assert_ok(learn_step(&pair, 0, 0));
     assert_int_equal(put_and_look(&pair, FROM, LONG_BYTES), STEP_BYTES - FROM);
-    assert_int_equal(add_step(&pair, 1), WEFT_OK);
-    assert_int_equal(learn_step(&pair, 0, 1), WEFT_OK);
+    assert_ok(add_step(&pair, 1));
+    assert_ok(learn_step(&pair, 0, 1));
     assert_int_equal(put_and_look(&pair, FROM, LONG_BYTES), LONG_BYTES);
     /* Short ones are messages, also as the rest of a long one. */
     assert_int_equal(put_and_look(&pair, STEP_BYTES - TAIL_BYTES, 2 * TAIL_BYTES), 0);
@@ -366,8 +361,8 @@ TEST(steps_are_written_once_they_are_known)
     for (int32_t rank = 0; rank < 2; rank++)
         atomic_store(&pair.num_bytes[rank], NUM_STEPS * STEP_BYTES);
     assert_int_equal(put_and_look(&pair, FROM, LONG_BYTES + STEP_BYTES), LONG_BYTES);
-    assert_int_equal(add_step(&pair, 2), WEFT_OK);
-    assert_int_equal(learn_step(&pair, 0, 2), WEFT_OK);
+    assert_ok(add_step(&pair, 2));
+    assert_ok(learn_step(&pair, 0, 2));
     assert_int_equal(put_and_look(&pair, FROM, LONG_BYTES + STEP_BYTES), LONG_BYTES + STEP_BYTES);
     fake_nets_close(&pair.fake);
 }
@@ -389,14 +384,14 @@ TEST(steps_that_make_no_sense_are_refused)
         assert_int_equal(weft__net_reg_step(pair.fake.nets[0], steps[i].number, steps[i].place,
                                             steps[i].num_bytes),
                          WEFT_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(add_step(&pair, 0), WEFT_OK);
+    assert_ok(add_step(&pair, 0));
     assert_int_equal(add_step(&pair, 0), WEFT_ERROR_INVALID_ARGUMENT); /* it is there */
     weft__net_tell_region(pair.fake.nets[1], FIRST_STEP, &card);
     card.num_bytes += 8;
     assert_int_equal(weft__net_learn_region(pair.fake.nets[0], 1, FIRST_STEP, &card),
                      WEFT_ERROR_MISMATCH);
     /* Steps are the engine's: in places there are regions alone. */
-    assert_int_equal(learn_step(&pair, 0, 0), WEFT_OK);
+    assert_ok(learn_step(&pair, 0, 0));
     const struct wp_access to_step = {
         .rank = 1, .target = weft__net_place(FIRST_STEP, 0), .num_bytes = 8};
     const struct wp_access from_step = {

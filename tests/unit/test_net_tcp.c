@@ -40,7 +40,7 @@ static struct weft__net *open_net(int32_t rank, uint8_t first_of_secret)
                                       .devices = "lo"};
     memcpy(config.secret, secret, sizeof(secret));
     config.secret[0] = first_of_secret;
-    assert_int_equal(weft__net_open(&config, &net), WEFT_OK);
+    assert_ok(weft__net_open(&config, &net));
     return net;
 }
 
@@ -49,7 +49,7 @@ static void open_pair(struct pair *pair)
     memset(pair, 0, sizeof(*pair));
     for (int32_t rank = 0; rank < NUM_RANKS; rank++) {
         pair->nets[rank] = open_net(rank, secret[0]);
-        assert_int_equal(weft__net_address(pair->nets[rank], &pair->blobs[rank]), WEFT_OK);
+        assert_ok(weft__net_address(pair->nets[rank], &pair->blobs[rank]));
     }
     pair->heap = mmap(NULL, HEAP_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(pair->heap, MAP_FAILED);
@@ -57,14 +57,12 @@ static void open_pair(struct pair *pair)
 
 static void connect_rank(struct pair *pair, int32_t rank)
 {
-    assert_int_equal(weft__net_connect(pair->nets[rank], pair->blobs), WEFT_OK);
+    assert_ok(weft__net_connect(pair->nets[rank], pair->blobs));
     if (rank == 0)
         return;
-    assert_int_equal(weft__net_reg(pair->nets[1], 0, pair->heap, HEAP_BYTES, WEFT__NET_HOST_MEMORY),
-                     WEFT_OK);
-    assert_int_equal(
-        weft__net_reg(pair->nets[1], 1, pair->words, sizeof(pair->words), WEFT__NET_HOST_MEMORY),
-        WEFT_OK);
+    assert_ok(weft__net_reg(pair->nets[1], 0, pair->heap, HEAP_BYTES, WEFT__NET_HOST_MEMORY));
+    assert_ok(
+        weft__net_reg(pair->nets[1], 1, pair->words, sizeof(pair->words), WEFT__NET_HOST_MEMORY));
 }
 
 static void close_pair(struct pair *pair)
@@ -80,17 +78,17 @@ static void expect_to_meet(struct pair *pair)
 {
     struct weft__net_region_card card;
     weft__net_tell_region(pair->nets[1], 1, &card);
-    assert_int_equal(weft__net_learn_region(pair->nets[0], 1, 1, &card), WEFT_OK);
-    assert_int_equal(net_signal(pair->nets[0], 1, weft__net_place(1, 8 * WORD), 5), WEFT_OK);
+    assert_ok(weft__net_learn_region(pair->nets[0], 1, 1, &card));
+    assert_ok(net_signal(pair->nets[0], 1, weft__net_place(1, 8 * WORD), 5));
     for (int ms = 0; ms < 10000 && atomic_load(&pair->words[WORD]) == 0; ms++) {
         if (weft__net_progress(pair->nets[0]) + weft__net_progress(pair->nets[1]) == 0)
             poll(NULL, 0, 1);
-        assert_int_equal(weft__net_peer_error(pair->nets[0], 1), WEFT_OK);
+        assert_ok(weft__net_peer_error(pair->nets[0], 1));
     }
     assert_int_equal(atomic_load(&pair->words[WORD]), 5);
     for (int rank = 0; rank < 2;
          rank++) { /* the kernel has seen how far they are from each other */
-        assert_int_equal(weft__net_find_transports(pair->nets[rank]), WEFT_OK);
+        assert_ok(weft__net_find_transports(pair->nets[rank]));
         const double us = weft__net_round_trip_us(pair->nets[rank]);
         assert_true(us > 0 && us < 10e6);
     }
@@ -102,9 +100,7 @@ static void expect_failure(struct weft__net *net, int32_t peer, const char *reas
     for (int ms = 0; ms < 10000 && weft__net_peer_error(net, peer) == WEFT_OK; ms++)
         if (weft__net_progress(net) == 0)
             poll(NULL, 0, 1);
-    assert_int_equal(weft__net_peer_error(net, peer), WEFT_ERROR_RANK_FAILED);
-    if (strstr(weft__last_error(), reason) == NULL)
-        fail_msg("\"%s\" lacks \"%s\"", weft__last_error(), reason);
+    assert_error(weft__net_peer_error(net, peer), WEFT_ERROR_RANK_FAILED, reason);
 }
 
 static int num_descriptors(void)
@@ -127,9 +123,9 @@ TEST(who_always_sends_takes_what_comes)
     connect_rank(&pair, 0);
     connect_rank(&pair, 1);
     expect_to_meet(&pair);
-    assert_int_equal(net_flush(pair.nets[0], 1, &flush), WEFT_OK);
+    assert_ok(net_flush(pair.nets[0], 1, &flush));
     for (int round = 0; round < 1000 && !weft__net_is_done(&flush); round++) {
-        assert_int_equal(net_signal(pair.nets[0], 1, weft__net_place(1, 8 * WORD), 1), WEFT_OK);
+        assert_ok(net_signal(pair.nets[0], 1, weft__net_place(1, 8 * WORD), 1));
         assert_true(weft__net_progress(pair.nets[0]) > 0);
         weft__net_progress(pair.nets[1]);
     }
@@ -240,7 +236,7 @@ TEST(who_does_not_know_the_secret_is_told_apart)
     open_pair(&pair);
     weft__net_close(pair.nets[0]);
     pair.nets[0] = open_net(0, 1);
-    assert_int_equal(weft__net_address(pair.nets[0], &pair.blobs[0]), WEFT_OK);
+    assert_ok(weft__net_address(pair.nets[0], &pair.blobs[0]));
     connect_rank(&pair, 1);
     connect_rank(&pair, 0);
     for (int ms = 0; ms < 5000 && weft__net_failed_peer(pair.nets[0]) < 0; ms++) {
@@ -647,12 +643,12 @@ TEST(goodbyes_come_before_the_end)
             puppet_hang_up(fd);
         else
             close(fd);
-        assert_int_equal(net_flush(pair.nets[1], 0, &flushed), WEFT_OK);
+        assert_ok(net_flush(pair.nets[1], 0, &flushed));
         for (int ms = 0; ms < 5000 && !weft__net_is_done(&flushed); ms++)
             if (weft__net_progress(pair.nets[1]) == 0)
                 poll(NULL, 0, 1);
         assert_int_equal(atomic_load(&pair.words[WORD]), 1);
-        assert_int_equal(weft__net_peer_error(pair.nets[1], 0), WEFT_OK);
+        assert_ok(weft__net_peer_error(pair.nets[1], 0));
         assert_true(weft__net_is_done(&flushed));
         assert_int_equal(flushed.result, WEFT_ERROR_RANK_FAILED);
         close_pair(&pair);

@@ -90,8 +90,7 @@ static void refuse_end(uint64_t num_rows, uint64_t row_bytes, uint64_t stride_by
     struct weft__extent extent =
         weft__extent_of("src", WEFT__EXTENT_READ, map, num_rows, row_bytes);
     extent.stride_bytes = stride_bytes;
-    assert_int_equal(weft__check_overlaps(&extent, 1), WEFT_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(weft__last_error(), "src is "));
+    assert_error(weft__check_overlaps(&extent, 1), WEFT_ERROR_INVALID_ARGUMENT, "src is ");
     assert_non_null(strstr(weft__last_error(), "end beyond all addresses"));
 }
 

@@ -25,7 +25,7 @@ TEST(a_rank_that_is_named_twice_for_an_expert_is_refused)
     static const int32_t once[] = {2, 0, 0, 0, 2, 1}, twice[] = {2, 0, 0, 0, 2, 0},
                          twice_at_first[] = {2, 2, 0, 0, 2, 1};
     struct weft__placement placement;
-    assert_int_equal(place(offsets, once, &placement), WEFT_OK);
+    assert_ok(place(offsets, once, &placement));
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         assert_int_equal(weft__placement_num_local(&placement, rank), rank == 0   ? 3
                                                                       : rank == 1 ? 1

@@ -58,20 +58,20 @@ TEST(rows_are_there_when_the_signal_is)
     pthread_t thread;
     uint64_t num_early = 0;
     const struct weft__program program = {"signals", copy_and_signal};
-    assert_int_equal(weft_unique_id_create(&id), WEFT_OK);
-    assert_int_equal(weft_comm_create(&id, 0, 1, NULL, &comm), WEFT_OK);
+    assert_ok(weft_unique_id_create(&id));
+    assert_ok(weft_comm_create(&id, 0, 1, NULL, &comm));
     const struct weft__launch request = {.program = &program,
                                          .args = &program,
                                          .args_bytes = sizeof program,
                                          .grid = {.num_blocks = 1, .num_warps = 1},
                                          .comm = comm,
                                          .on_failure = weft__program_failed};
-    assert_int_equal(weft_stream_create(comm, &stream), WEFT_OK);
+    assert_ok(weft_stream_create(comm, &stream));
     assert_int_equal(pthread_create(&thread, NULL, look, &num_early), 0);
-    assert_int_equal(stream->machine->launch(stream, &request), WEFT_OK);
-    assert_int_equal(weft_stream_synchronize(stream), WEFT_OK);
+    assert_ok(stream->machine->launch(stream, &request));
+    assert_ok(weft_stream_synchronize(stream));
     pthread_join(thread, NULL);
     assert_int_equal(num_early, 0);
-    assert_int_equal(weft_stream_destroy(stream), WEFT_OK);
-    assert_int_equal(weft_comm_destroy(comm), WEFT_OK);
+    assert_ok(weft_stream_destroy(stream));
+    assert_ok(weft_comm_destroy(comm));
 }

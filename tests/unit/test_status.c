@@ -74,8 +74,8 @@ TEST(messages_may_quote_the_last_message)
 TEST(the_first_failure_stands)
 {
     struct weft__status status;
-    assert_int_equal(weft__status_init(&status, 4), WEFT_OK);
-    assert_int_equal(weft__status_check(&status), WEFT_OK);
+    assert_ok(weft__status_init(&status, 4));
+    assert_ok(weft__status_check(&status));
     assert_int_equal(weft__status_fail(&status, WEFT_ERROR_RANK_FAILED, 2, "rank %d died", 2),
                      WEFT_ERROR_RANK_FAILED);
     assert_int_equal(weft__status_fail(&status, WEFT_ERROR_TIMEOUT, 3, "too late"),
@@ -116,11 +116,10 @@ TEST(a_failure_wakes_all_sleepers)
         struct weft__status status;
         pthread_t threads[NUM_SLEEPERS];
         struct sleeper sleeper = {.bell = &bell, .status = &status};
-        assert_int_equal(weft__status_init(&status, 2), WEFT_OK);
+        assert_ok(weft__status_init(&status, 2));
         weft__status_set_bell(&status, &bell);
         for (int index = 0; index < NUM_SLEEPERS; index++)
-            assert_int_equal(weft__thread_start(&threads[index], sleep_until_failure, &sleeper),
-                             WEFT_OK);
+            assert_ok(weft__thread_start(&threads[index], sleep_until_failure, &sleeper));
         /* In half of the rounds they are asleep, in the others about to be. */
         while (round % 2 == 0 && weft__doorbell_num_sleepers(&bell) < NUM_SLEEPERS)
             sched_yield();

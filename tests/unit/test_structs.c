@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The structs of weft.h as callers of other versions have them: shorter, longer, and in arrays. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "api/structs.h"
+#include "harness/cmocka.h"
 
 enum { MAX_BYTES = 4096, LATER_BYTES = 24 };
 
@@ -36,16 +31,10 @@ static void set_size(void *memory, size_t size)
     memcpy(memory, &size, sizeof size);
 }
 
-static void assert_refused(weft_result result, const char *text)
-{
-    assert_int_equal(result, WEFT_ERROR_INVALID_ARGUMENT);
-    if (strstr(weft__last_error(), text) == NULL)
-        fail_msg("\"%s\" lacks \"%s\"", weft__last_error(), text);
-}
+#define assert_refused(call, text) assert_error(call, WEFT_ERROR_INVALID_ARGUMENT, text)
 
-static void inputs_are_copied_as_far_as_both_know(void **state)
+TEST(inputs_are_copied_as_far_as_both_know)
 {
-    (void)state;
     unsigned char given[MAX_BYTES], copy[MAX_BYTES];
     for (int i = 0; i < WEFT__NUM_STRUCTS; i++) {
         const enum weft__struct kind = (enum weft__struct)i;
@@ -55,7 +44,7 @@ static void inputs_are_copied_as_far_as_both_know(void **state)
         for (size_t size = bytes; size <= bytes + LATER_BYTES; size += 8) {
             set_size(given, size);
             memset(copy, 0xff, sizeof copy);
-            assert_int_equal(weft__struct_read(kind, copy, given, "args"), WEFT_OK);
+            assert_ok(weft__struct_read(kind, copy, given, "args"));
             assert_int_equal(size_at(copy), bytes);
             assert_memory_equal(copy + sizeof(size_t), given + sizeof(size_t),
                                 bytes - sizeof(size_t));
@@ -65,7 +54,7 @@ static void inputs_are_copied_as_far_as_both_know(void **state)
         for (size_t size = types[i].first_bytes; size < bytes; size += 4) {
             set_size(given, size);
             memset(copy, 0xff, sizeof copy);
-            assert_int_equal(weft__struct_read(kind, copy, given, "args"), WEFT_OK);
+            assert_ok(weft__struct_read(kind, copy, given, "args"));
             assert_memory_equal(copy + sizeof(size_t), given + sizeof(size_t),
                                 size - sizeof(size_t));
             for (size_t byte = size; byte < bytes; byte++)
@@ -75,13 +64,12 @@ static void inputs_are_copied_as_far_as_both_know(void **state)
         given[bytes + LATER_BYTES - 1] = 1;
         assert_refused(weft__struct_read(kind, copy, given, "args"), types[i].name);
         set_size(given, bytes + LATER_BYTES - 1);
-        assert_int_equal(weft__struct_read(kind, copy, given, "args"), WEFT_OK);
+        assert_ok(weft__struct_read(kind, copy, given, "args"));
     }
 }
 
-static void sizes_that_are_none_are_refused(void **state)
+TEST(sizes_that_are_none_are_refused)
 {
-    (void)state;
     unsigned char given[MAX_BYTES] = {0}, copy[MAX_BYTES];
     for (int i = 0; i < WEFT__NUM_STRUCTS; i++) {
         const enum weft__struct kind = (enum weft__struct)i;
@@ -95,16 +83,15 @@ static void sizes_that_are_none_are_refused(void **state)
         assert_refused(weft__struct_read(kind, copy, NULL, "args"), "args is NULL");
         assert_refused(weft__struct_check(kind, NULL, "info"), "info is NULL");
         memset(copy, 0xff, sizeof copy);
-        assert_int_equal(weft__struct_read_optional(kind, copy, NULL, "args"), WEFT_OK);
+        assert_ok(weft__struct_read_optional(kind, copy, NULL, "args"));
         assert_int_equal(size_at(copy), types[i].bytes);
         for (size_t byte = sizeof(size_t); byte < types[i].bytes; byte++)
             assert_int_equal(copy[byte], 0);
     }
 }
 
-static void outputs_are_written_as_far_as_both_know(void **state)
+TEST(outputs_are_written_as_far_as_both_know)
 {
-    (void)state;
     unsigned char given[MAX_BYTES], filled[MAX_BYTES];
     memset(filled, 0x33, sizeof filled);
     for (int i = 0; i < WEFT__NUM_STRUCTS; i++) {
@@ -130,16 +117,15 @@ struct later_plane {
     uint64_t later;
 };
 
-static void arrays_have_the_stride_of_their_first_element(void **state)
+TEST(arrays_have_the_stride_of_their_first_element)
 {
-    (void)state;
     enum { NUM_PLANES = 3 };
     struct later_plane given[NUM_PLANES] = {{{0}, 0}};
     weft_plane copies[NUM_PLANES];
     for (int i = 0; i < NUM_PLANES; i++)
         given[i].known = (weft_plane){.size = sizeof given[0], .row_bytes = (uint64_t)i + 1};
     const enum weft__struct kind = WEFT__STRUCT_weft_plane;
-    assert_int_equal(weft__struct_read_array(kind, copies, given, NUM_PLANES, "planes"), WEFT_OK);
+    assert_ok(weft__struct_read_array(kind, copies, given, NUM_PLANES, "planes"));
     for (int i = 0; i < NUM_PLANES; i++)
         assert_int_equal(copies[i].row_bytes, i + 1);
     given[2].later = 1;
@@ -152,16 +138,5 @@ static void arrays_have_the_stride_of_their_first_element(void **state)
     assert_refused(weft__struct_read_array(kind, copies, given, NUM_PLANES, "planes"),
                    "planes[0]: size of weft_plane is 1");
     assert_refused(weft__struct_read_array(kind, copies, NULL, 1, "planes"), "planes is NULL");
-    assert_int_equal(weft__struct_read_array(kind, copies, NULL, 0, "planes"), WEFT_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inputs_are_copied_as_far_as_both_know),
-        cmocka_unit_test(sizes_that_are_none_are_refused),
-        cmocka_unit_test(outputs_are_written_as_far_as_both_know),
-        cmocka_unit_test(arrays_have_the_stride_of_their_first_element),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    assert_ok(weft__struct_read_array(kind, copies, NULL, 0, "planes"));
 }

@@ -31,7 +31,7 @@ static char *write_sets(const struct weft__topo *topo, const struct weft__channe
                         enum weft__topo_reach reach)
 {
     struct weft__xml *graphs = NULL;
-    assert_int_equal(weft__channels_to_xml(topo, sets, reach, &graphs), WEFT_OK);
+    assert_ok(weft__channels_to_xml(topo, sets, reach, &graphs));
     char *text = topo_print(graphs);
     weft__xml_remove(graphs);
     return text;
@@ -85,10 +85,9 @@ TEST(channels_between_machines_are_read_as_they_were_written)
     struct weft__xml *system = topo_completed(&machine), *graphs = NULL;
     struct weft__topo *topo = topo_build(system, NULL);
     struct weft__channel_sets sets = {{NULL}}, again = {{NULL}};
-    assert_int_equal(weft__search_all(topo, WEFT__TOPO_SEVERAL_NODES, &sets), WEFT_OK);
-    assert_int_equal(weft__channels_to_xml(topo, &sets, WEFT__TOPO_SEVERAL_NODES, &graphs),
-                     WEFT_OK);
-    assert_int_equal(weft__channels_from_xml(topo, graphs, &again), WEFT_OK);
+    assert_ok(weft__search_all(topo, WEFT__TOPO_SEVERAL_NODES, &sets));
+    assert_ok(weft__channels_to_xml(topo, &sets, WEFT__TOPO_SEVERAL_NODES, &graphs));
+    assert_ok(weft__channels_from_xml(topo, graphs, &again));
     char *before = write_sets(topo, &sets, WEFT__TOPO_SEVERAL_NODES);
     char *after = write_sets(topo, &again, WEFT__TOPO_SEVERAL_NODES);
     assert_string_equal(before, after);
@@ -139,12 +138,10 @@ TEST(errors_say_line_and_element)
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         struct weft__channel_sets sets = {{NULL}};
         struct weft__xml *graphs = NULL;
-        assert_int_equal(weft__xml_parse(&weft__channels_format, "g", refusals[i].text,
-                                         strlen(refusals[i].text), &graphs),
-                         WEFT_OK);
-        assert_int_equal(weft__channels_from_xml(topo, graphs, &sets), WEFT_ERROR_INVALID_ARGUMENT);
-        if (strstr(weft__last_error(), refusals[i].message) == NULL)
-            fail_msg("\"%s\" has no \"%s\"", weft__last_error(), refusals[i].message);
+        assert_ok(weft__xml_parse(&weft__channels_format, "g", refusals[i].text,
+                                  strlen(refusals[i].text), &graphs));
+        assert_error(weft__channels_from_xml(topo, graphs, &sets), WEFT_ERROR_INVALID_ARGUMENT,
+                     refusals[i].message);
         for (int id = 0; id < WEFT__NUM_CHANNELS_IDS; id++)
             assert_null(sets.of[id]);
         weft__xml_remove(graphs);

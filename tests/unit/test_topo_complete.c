@@ -179,7 +179,7 @@ static void must_be(const struct weft__xml *system, const char *wanted)
 TEST(a_machine_is_found_by_what_the_system_shows)
 {
     struct weft__xml *system = NULL;
-    assert_int_equal(weft__topo_detect(NULL, gpus, 2, &sysfs, &system), WEFT_OK);
+    assert_ok(weft__topo_detect(NULL, gpus, 2, &sysfs, &system));
     must_be(
         system,
         "<system version=\"1\">\n"
@@ -221,7 +221,7 @@ TEST(a_machine_without_gpus_and_ports_has_processors)
 {
     struct weft__xml *system = NULL;
     const struct weft__sysfs elsewhere = {"/nonexistent", proc_path};
-    assert_int_equal(weft__topo_detect(NULL, NULL, 0, &elsewhere, &system), WEFT_OK);
+    assert_ok(weft__topo_detect(NULL, NULL, 0, &elsewhere, &system));
     assert_int_equal(system->num_children, 1);
     assert_string_equal(weft__xml_text(system->children[0], "vendor"), "AuthenticAMD");
     weft__xml_remove(system);
@@ -232,7 +232,7 @@ TEST(what_the_system_does_not_show_is_below_an_unknown_processor)
 {
     const struct weft__topo_facts facts = {gpus, 1, NULL, 0};
     struct weft__xml *system = topo_text_read("<system version='1'/>");
-    assert_int_equal(weft__topo_complete(system, &facts, NULL), WEFT_OK);
+    assert_ok(weft__topo_complete(system, &facts, NULL));
     must_be(system,
             "<system version=\"1\">\n"
             "  <cpu numaid=\"-1\">\n"
@@ -263,7 +263,7 @@ TEST(what_the_file_says_counts_more_and_unused_branches_go)
 {
     const struct weft__topo_facts facts = {&gpus[1], 1, NULL, 0};
     struct weft__xml *system = topo_text_read(partial);
-    assert_int_equal(weft__topo_complete(system, &facts, &sysfs), WEFT_OK);
+    assert_ok(weft__topo_complete(system, &facts, &sysfs));
     assert_int_equal(system->num_children, 1);
     const struct weft__xml *above = system->children[0]->children[0];
     assert_string_equal(weft__xml_text(system->children[0], "vendor"), "GenuineIntel");
@@ -309,7 +309,7 @@ TEST(a_file_of_bus_ids_is_completed)
         {.bus_id = "0000:00:1D.0", .dev = 1, .rank = 1, .sm = 86}};
     const struct weft__topo_facts facts = {a10g, 2, NULL, 0};
     struct weft__xml *system = topo_file_read("aws-g5-48xl.partial.topo.xml");
-    assert_int_equal(weft__topo_complete(system, &facts, &sysfs), WEFT_OK);
+    assert_ok(weft__topo_complete(system, &facts, &sysfs));
     struct weft__topo *topo = topo_build(system, NULL);
     assert_int_equal(weft__topo_count(topo, WEFT__TOPO_GPU), 2);
     assert_int_equal(weft__topo_count(topo, WEFT__TOPO_CPU), 2);
@@ -329,9 +329,9 @@ TEST(to_complete_twice_changes_nothing)
     assert_true(weft__net_port_gbps(transport, &sysfs) == 50);
     snprintf(transport, sizeof transport, "tcp/%s0; tcp/eth0", nets[0].name);
     assert_true(weft__net_port_gbps(transport, &sysfs) == 0);
-    assert_int_equal(weft__topo_complete(system, &facts, &sysfs), WEFT_OK);
+    assert_ok(weft__topo_complete(system, &facts, &sysfs));
     char *once = topo_print(system);
-    assert_int_equal(weft__topo_complete(system, &facts, &sysfs), WEFT_OK);
+    assert_ok(weft__topo_complete(system, &facts, &sysfs));
     char *twice = topo_print(system);
     assert_string_equal(once, twice);
     free(once);

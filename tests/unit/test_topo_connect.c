@@ -81,18 +81,14 @@ static void gather(struct party *party, const struct topo_machine *machine, int3
     struct weft__xml *system = topo_completed(machine);
     *party = (struct party){.topo = topo_build(system, NULL)};
     weft__xml_remove(system);
-    assert_int_equal(
-        weft__search_all(party->topo,
-                         num_nodes > 1 ? WEFT__TOPO_SEVERAL_NODES : WEFT__TOPO_ONE_NODE,
-                         &party->found),
-        WEFT_OK);
+    assert_ok(weft__search_all(party->topo,
+                               num_nodes > 1 ? WEFT__TOPO_SEVERAL_NODES : WEFT__TOPO_ONE_NODE,
+                               &party->found));
     party->sets = calloc((size_t)num_nodes, sizeof *party->sets);
     for (int32_t n = 0; n < num_nodes; n++)
         for (int id = 0; id < WEFT__NUM_CHANNELS_IDS; id++)
             if (party->found.of[id] != NULL)
-                assert_int_equal(
-                    weft__channels_of_node(party->found.of[id], n, &party->sets[n].of[id]),
-                    WEFT_OK);
+                assert_ok(weft__channels_of_node(party->found.of[id], n, &party->sets[n].of[id]));
     party->nodes = (struct weft__nodes){party->sets, num_nodes,
                                         num_nodes * weft__topo_count(party->topo, WEFT__TOPO_GPU),
                                         machine->sm};
@@ -159,7 +155,7 @@ TEST(rings_close_and_trees_have_one_root_over_any_number_of_machines)
         for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
             struct party party;
             gather(&party, &machines[m], counts[i]);
-            assert_int_equal(weft__channels_connect(&party.nodes, &party.connections), WEFT_OK);
+            assert_ok(weft__channels_connect(&party.nodes, &party.connections));
             assert_true(party.connections.num_channels > 0);
             for (int32_t c = 0; c < party.connections.num_channels; c++) {
                 must_close(&party.connections, c);
@@ -179,7 +175,7 @@ TEST(channels_are_doubled)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct party party;
         gather(&party, &machines[cases[i].machine], cases[i].num_nodes);
-        assert_int_equal(weft__channels_connect(&party.nodes, &party.connections), WEFT_OK);
+        assert_ok(weft__channels_connect(&party.nodes, &party.connections));
         assert_int_equal(party.connections.num_channels, cases[i].num_channels);
         part(&party);
     }
@@ -207,7 +203,7 @@ TEST(rings_stay_on_their_rail)
     struct party party;
     gather(&party, &machines[0], 4);
     assert_int_equal(party.found.of[WEFT__CHANNELS_RING]->cross_nic, 2);
-    assert_int_equal(weft__channels_connect(&party.nodes, &party.connections), WEFT_OK);
+    assert_ok(weft__channels_connect(&party.nodes, &party.connections));
     for (int32_t c = 0; c < 8; c++)
         for (int32_t rank = 0; rank < party.nodes.num_ranks; rank++) {
             const int32_t next = weft__links_of(&party.connections, c, rank)->ring_next;
@@ -223,7 +219,7 @@ TEST(heads_are_those_of_all_machines)
 {
     struct party party;
     gather(&party, &machines[0], 3);
-    assert_int_equal(weft__channels_connect(&party.nodes, &party.connections), WEFT_OK);
+    assert_ok(weft__channels_connect(&party.nodes, &party.connections));
     assert_int_equal(party.connections.num_heads, 8);
     for (int32_t h = 0; h < 8; h++)
         for (int32_t n = 0; n < 3; n++)
@@ -236,12 +232,10 @@ TEST(ranks_that_do_not_fit_are_an_error)
     struct party party;
     gather(&party, &machines[2], 2);
     party.nodes.num_ranks = 12;
-    assert_int_equal(weft__channels_connect(&party.nodes, &party.connections),
-                     WEFT_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(weft__last_error(), "allowed are 0..11"));
+    assert_error(weft__channels_connect(&party.nodes, &party.connections),
+                 WEFT_ERROR_INVALID_ARGUMENT, "allowed are 0..11");
     party.nodes.num_ranks = 17; /* one that no machine has */
-    assert_int_equal(weft__channels_connect(&party.nodes, &party.connections),
-                     WEFT_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(weft__last_error(), "comes to 16 of 17 ranks"));
+    assert_error(weft__channels_connect(&party.nodes, &party.connections),
+                 WEFT_ERROR_INVALID_ARGUMENT, "comes to 16 of 17 ranks");
     part(&party);
 }

@@ -13,7 +13,7 @@ enum { MAX_RANKS = 32 };
 static int32_t count(const char *path, int32_t num_ranks, int32_t heads[MAX_RANKS])
 {
     int32_t num_heads = -1;
-    assert_int_equal(weft__topo_find_heads(path, num_ranks, heads, &num_heads), WEFT_OK);
+    assert_ok(weft__topo_find_heads(path, num_ranks, heads, &num_heads));
     return num_heads;
 }
 

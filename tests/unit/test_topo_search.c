@@ -17,8 +17,8 @@ static char *channels_as_text(const char *topology, const char *nccl_version)
     struct weft__xml *system = topo_file_read(topology), *graphs = NULL;
     struct weft__channel_sets sets = {{NULL}};
     struct weft__topo *topo = topo_build(system, nccl_version);
-    assert_int_equal(weft__search_all(topo, WEFT__TOPO_ONE_NODE, &sets), WEFT_OK);
-    assert_int_equal(weft__channels_to_xml(topo, &sets, WEFT__TOPO_ONE_NODE, &graphs), WEFT_OK);
+    assert_ok(weft__search_all(topo, WEFT__TOPO_ONE_NODE, &sets));
+    assert_ok(weft__channels_to_xml(topo, &sets, WEFT__TOPO_ONE_NODE, &graphs));
     char *text = topo_print(graphs);
     weft__xml_remove(graphs);
     weft__xml_remove(system);
@@ -166,7 +166,7 @@ TEST(channels_of_other_machines_are_those_that_nccl_finds)
     for (int i = 0; i < NUM_EXPECTATIONS; i++) {
         struct weft__topo *topo = machine_of(&expectations[i]);
         struct weft__channel_sets sets = {{NULL}};
-        assert_int_equal(weft__search_all(topo, expectations[i].reach, &sets), WEFT_OK);
+        assert_ok(weft__search_all(topo, expectations[i].reach, &sets));
         must_begin(topo, sets.of[WEFT__CHANNELS_RING], expectations[i].ring);
         must_begin(topo, sets.of[WEFT__CHANNELS_TREE], expectations[i].tree);
         must_begin(topo, sets.of[WEFT__CHANNELS_NVLS], expectations[i].nvls);
@@ -185,8 +185,8 @@ static struct weft__channels *rings_without_p2p(const char *text, struct weft__t
     struct weft__channels *rings = NULL;
     struct weft__xml *system = topo_text_read(text);
     *topo = topo_build(system, NULL);
-    assert_int_equal(weft__topo_compute_paths(*topo, &access), WEFT_OK);
-    assert_int_equal(weft__search(*topo, &wish, &rings), WEFT_OK);
+    assert_ok(weft__topo_compute_paths(*topo, &access));
+    assert_ok(weft__search(*topo, &wish, &rings));
     weft__xml_remove(system);
     return rings;
 }
@@ -340,7 +340,7 @@ TEST(links_are_as_before_and_none_carries_more_than_it_can)
         struct weft__channel_sets sets = {{NULL}};
         uint64_t before, after;
         const float sum = sum_of_links(topo, &before);
-        assert_int_equal(weft__search_all(topo, expectations[i].reach, &sets), WEFT_OK);
+        assert_ok(weft__search_all(topo, expectations[i].reach, &sets));
         assert_true(sum_of_links(topo, &after) == sum && after == before);
         for (int id = WEFT__CHANNELS_RING; id <= WEFT__CHANNELS_TREE; id++) {
             must_visit_all(topo, sets.of[id]);
@@ -357,7 +357,7 @@ TEST(heads_are_different_and_fit)
     for (int i = 0; i < NUM_EXPECTATIONS; i++) {
         struct weft__topo *topo = machine_of(&expectations[i]);
         struct weft__channel_sets sets = {{NULL}};
-        assert_int_equal(weft__search_all(topo, expectations[i].reach, &sets), WEFT_OK);
+        assert_ok(weft__search_all(topo, expectations[i].reach, &sets));
         const struct weft__channels *nvls = sets.of[WEFT__CHANNELS_NVLS];
         for (int a = 0; a < nvls->num_channels; a++) {
             const struct weft__topo_link *fastest =
@@ -379,7 +379,7 @@ TEST(split_trees_are_found_where_they_are_asked_for)
     const struct expectation machine = {.machine = NDV4};
     struct weft__topo *topo = machine_of(&machine);
     struct weft__channels *trees = NULL;
-    assert_int_equal(weft__search(topo, &wish, &trees), WEFT_OK);
+    assert_ok(weft__search(topo, &wish, &trees));
     assert_int_equal(trees->pattern, WEFT__PATTERN_SPLIT_TREE);
     assert_true(trees->num_channels > 0 && trees->bw_intra > 1);
     must_visit_all(topo, trees);
@@ -393,8 +393,8 @@ TEST(a_file_without_gpus_is_an_error_of_the_search_alone)
     struct weft__topo *topo = topo_build(system, NULL);
     struct weft__channel_sets sets = {{NULL}};
     assert_int_equal(weft__topo_count(topo, WEFT__TOPO_GPU), 0);
-    assert_int_equal(weft__search_all(topo, ALONE, &sets), WEFT_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(weft__last_error(), "no GPU with a rank"));
+    assert_error(weft__search_all(topo, ALONE, &sets), WEFT_ERROR_INVALID_ARGUMENT,
+                 "no GPU with a rank");
     weft__topo_free(topo);
     weft__xml_remove(system);
 }

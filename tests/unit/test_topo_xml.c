@@ -53,14 +53,14 @@ TEST(a_file_is_written_and_read)
     struct weft__xml *system = topo_file_read(dumps[0]), *again = NULL;
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
-    assert_int_equal(weft__xml_write(system, path), WEFT_OK);
-    assert_int_equal(weft__topo_read(path, &again), WEFT_OK);
+    assert_ok(weft__xml_write(system, path));
+    assert_ok(weft__topo_read(path, &again));
     before = topo_print(system);
     after = topo_print(again);
     assert_string_equal(before, after);
     assert_int_equal(weft__xml_write(system, "/nonexistent/file"), WEFT_ERROR_SYSTEM);
-    assert_int_equal(weft__topo_read("/nonexistent/file", &again), WEFT_ERROR_SYSTEM);
-    assert_non_null(strstr(weft__last_error(), "/nonexistent/file"));
+    assert_error(weft__topo_read("/nonexistent/file", &again), WEFT_ERROR_SYSTEM,
+                 "/nonexistent/file");
     remove(path);
     weft__xml_remove(system);
     weft__xml_remove(again);

@@ -50,7 +50,7 @@ static void check_member(const struct weft__topology *topology, weft_team team, 
 static void check_keys(const uint64_t *keys, int32_t num_ranks)
 {
     struct weft__topology topology;
-    assert_int_equal(weft__topology_init(&topology, keys, num_ranks), WEFT_OK);
+    assert_ok(weft__topology_init(&topology, keys, num_ranks));
     int32_t num_nodes = 0;
     for (int32_t rank = 0; rank < num_ranks; rank++) {
         int32_t local = 0, first = rank;
@@ -91,7 +91,7 @@ TEST(nodes_of_different_sizes_have_partial_rails)
     struct weft__topology topology;
     weft_team_info info = WEFT_INIT(weft_team_info);
     check_keys(keys, 5);
-    assert_int_equal(weft__topology_init(&topology, keys, 5), WEFT_OK);
+    assert_ok(weft__topology_init(&topology, keys, 5));
     weft__topology_team(&topology, 2, WEFT_TEAM_RAIL, &info);
     assert_int_equal(info.num_ranks, 1);
     assert_int_equal(info.num_teams, 3);

@@ -52,7 +52,7 @@ char *topo_print(const struct weft__xml *root)
 {
     char *text;
     size_t num_bytes;
-    assert_int_equal(weft__xml_print(root, &text, &num_bytes), WEFT_OK);
+    assert_ok(weft__xml_print(root, &text, &num_bytes));
     return text;
 }
 
@@ -144,7 +144,7 @@ struct weft__xml *topo_completed(const struct topo_machine *machine)
     }
     const struct weft__topo_facts facts = {devices.gpus, devices.num_gpus, devices.nets,
                                            devices.num_nets};
-    assert_int_equal(weft__topo_complete(system, &facts, NULL), WEFT_OK);
+    assert_ok(weft__topo_complete(system, &facts, NULL));
     return system;
 }
 

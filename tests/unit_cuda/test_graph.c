@@ -153,18 +153,18 @@ static void record_operation(int stream_idx, weft_comm *comm)
     assert_true(capture.is_going_on);
     struct weft__cuda_comms *of_graph = weft__cuda_graph_comms(capture.id);
     assert_non_null(of_graph);
-    assert_int_equal(weft__cuda_comms_add(of_graph, comm), WEFT_OK);
+    assert_ok(weft__cuda_comms_add(of_graph, comm));
 }
 
 static void begin(int stream_idx)
 {
-    assert_int_equal(weft__cuda_graphs.begin(&streams[stream_idx].base), WEFT_OK);
+    assert_ok(weft__cuda_graphs.begin(&streams[stream_idx].base));
 }
 
 static weft_graph *end(int stream_idx)
 {
     weft_graph *graph = NULL;
-    assert_int_equal(weft__cuda_graphs.end(&streams[stream_idx].base, &graph), WEFT_OK);
+    assert_ok(weft__cuda_graphs.end(&streams[stream_idx].base, &graph));
     assert_non_null(graph);
     return graph;
 }
@@ -189,9 +189,9 @@ CASE(streams_answer_for_what_a_graph_recorded)
     natives[2].capture_id = 0;
     weft_graph *first = end(0), *second = end(1);
     assert_null(weft__cuda_comms_take(&streams[2].comms));
-    assert_int_equal(launch_on(first, 2), WEFT_OK);
-    assert_int_equal(launch_on(first, 2), WEFT_OK);
-    assert_int_equal(launch_on(second, 1), WEFT_OK);
+    assert_ok(launch_on(first, 2));
+    assert_ok(launch_on(first, 2));
+    assert_ok(launch_on(second, 1));
     assert_int_equal(num_launches, 3);
     assert_ptr_equal(weft__cuda_comms_take(&streams[2].comms), &comms[0]);
     assert_null(weft__cuda_comms_take(&streams[2].comms));
@@ -208,9 +208,9 @@ CASE(a_communicator_that_goes_is_forgotten)
     record_operation(0, &comms[0]);
     record_operation(0, &comms[1]);
     weft_graph *graph = end(0);
-    assert_int_equal(launch_on(graph, 1), WEFT_OK);
+    assert_ok(launch_on(graph, 1));
     weft__cuda_comms_forget(&comms[0]);
-    assert_int_equal(launch_on(graph, 2), WEFT_OK);
+    assert_ok(launch_on(graph, 2));
     for (int i = 1; i < NUM_STREAMS; i++) {
         assert_ptr_equal(weft__cuda_comms_take(&streams[i].comms), &comms[1]);
         assert_null(weft__cuda_comms_take(&streams[i].comms));
