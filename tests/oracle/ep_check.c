@@ -234,3 +234,11 @@ int ep_check_world(struct ep_rank *self, const struct ep_world *world,
            ep_check_dropped(self, &dispatch->capacity, 1) || ep_check_combine(self, combine) ||
            ep_rank_leave(self);
 }
+
+int ep_case_run(const struct ep_case *spec, enum ranks_mode mode, rank_function function)
+{
+    struct ep_world *world = ep_world_create(spec);
+    const int num_failed = ranks_run(mode, spec->num_ranks, function, world);
+    ep_world_destroy(world);
+    return num_failed;
+}

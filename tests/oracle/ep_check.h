@@ -117,3 +117,5 @@ int ep_check_dropped(struct ep_rank *self, const enum ep_capacity *capacities, i
 int ep_check_world(struct ep_rank *self, const struct ep_world *world,
                    const struct ep_dispatch_shape *dispatch,
                    const struct ep_combine_shape *combine);
+/* Runs the function on ranks whose argument is the case's world; returns how many failed. */
+int ep_case_run(const struct ep_case *spec, enum ranks_mode mode, rank_function function);

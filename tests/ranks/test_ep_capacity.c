@@ -104,7 +104,5 @@ TEST(check_tells_the_most)
 {
     struct ep_case spec = usual;
     spec.num_ranks = 3;
-    struct ep_world *world = ep_world_create(&spec);
-    assert_int_equal(ranks_run(RANKS_THREADS, 3, most_of_several, world), 0);
-    ep_world_destroy(world);
+    assert_int_equal(ep_case_run(&spec, RANKS_THREADS, most_of_several), 0);
 }

@@ -147,9 +147,7 @@ TEST(wires_without_room_are_refused)
         spec.tokens = EP_TOKENS_EQUAL;
         spec.wire = WEFT_LOG_10BIT;
         spec.staging_bytes = staging_bytes;
-        struct ep_world *world = ep_world_create(&spec);
-        assert_int_equal(ranks_run(RANKS_THREADS, 2, try_wires, world), 0);
-        ep_world_destroy(world);
+        assert_int_equal(ep_case_run(&spec, RANKS_THREADS, try_wires), 0);
     }
 }
 

@@ -165,9 +165,7 @@ static void run_chains(enum ranks_mode mode, int32_t num_ranks, int32_t num_node
                                  .num_warps = 2,
                                  .num_staging_slots = 1,
                                  .staging_slot_bytes = 160};
-    struct ep_world *world = ep_world_create(&spec);
-    assert_int_equal(ranks_run(mode, num_ranks, run_chain, world), 0);
-    ep_world_destroy(world);
+    assert_int_equal(ep_case_run(&spec, mode, run_chain), 0);
 }
 
 TEST(in_threads)

@@ -323,9 +323,7 @@ TEST_OVER(slots_that_are_too_small_are_refused, "auto")
     struct ep_case spec = usual;
     spec.num_ranks = 4;
     spec.num_nodes = 2;
-    struct ep_world *world = ep_world_create(&spec);
-    assert_int_equal(ranks_run(RANKS_THREADS, 4, try_slots, world), 0);
-    ep_world_destroy(world);
+    assert_int_equal(ep_case_run(&spec, RANKS_THREADS, try_slots), 0);
 }
 
 /* ---------------------------------------------------------------- configs that are wrong */

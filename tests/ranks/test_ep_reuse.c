@@ -54,10 +54,8 @@ TEST(one_filling_many_uses)
     for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes *= 2) {
         struct ep_case spec = usual;
         spec.num_nodes = num_nodes;
-        struct ep_world *world = ep_world_create(&spec);
-        assert_int_equal(ranks_run(RANKS_THREADS, 4, many_uses, world), 0);
-        assert_int_equal(ranks_run(RANKS_PROCESSES, 4, many_uses, world), 0);
-        ep_world_destroy(world);
+        assert_int_equal(ep_case_run(&spec, RANKS_THREADS, many_uses), 0);
+        assert_int_equal(ep_case_run(&spec, RANKS_PROCESSES, many_uses), 0);
     }
 }
 

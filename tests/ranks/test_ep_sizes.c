@@ -118,9 +118,7 @@ static int check_sizes(struct ranks_context *context)
 
 TEST(arenas_fit_exactly)
 {
-    struct ep_world *world = ep_world_create(&usual);
-    assert_int_equal(ranks_run(RANKS_THREADS, 3, check_sizes, world), 0);
-    ep_world_destroy(world);
+    assert_int_equal(ep_case_run(&usual, RANKS_THREADS, check_sizes), 0);
 }
 
 /* A rank without experts gets nothing. */
@@ -130,9 +128,7 @@ TEST(with_other_placements)
         struct ep_case spec = usual;
         spec.placement = (enum ep_placement)placement;
         spec.num_experts = 2;
-        struct ep_world *world = ep_world_create(&spec);
-        assert_int_equal(ranks_run(RANKS_THREADS, 3, check_sizes, world), 0);
-        ep_world_destroy(world);
+        assert_int_equal(ep_case_run(&spec, RANKS_THREADS, check_sizes), 0);
     }
 }
 
@@ -165,9 +161,7 @@ static int check_heap_bytes(struct ranks_context *context)
 
 TEST(heap_is_given_back)
 {
-    struct ep_world *world = ep_world_create(&usual);
-    assert_int_equal(ranks_run(RANKS_THREADS, 3, check_heap_bytes, world), 0);
-    ep_world_destroy(world);
+    assert_int_equal(ep_case_run(&usual, RANKS_THREADS, check_heap_bytes), 0);
 }
 
 /* Sizes beyond what 64 bits tell are refused, not wrapped. */
@@ -196,9 +190,7 @@ TEST(too_much)
 {
     struct ep_case spec = usual;
     spec.num_ranks = 1;
-    struct ep_world *world = ep_world_create(&spec);
-    assert_int_equal(ranks_run(RANKS_THREADS, 1, ask_for_too_much, world), 0);
-    ep_world_destroy(world);
+    assert_int_equal(ep_case_run(&spec, RANKS_THREADS, ask_for_too_much), 0);
 }
 
 /* ---------------------------------------------------------------- over several nodes */
@@ -361,8 +353,6 @@ TEST_OVER(memory_over_nodes, "auto")
         spec.num_staging_slots = i % 4;
         spec.staging_bytes = (uint64_t)i * 1001;
         spec.staging_slot_bytes = i < 2 ? 0 : 1000 * (uint64_t)i;
-        struct ep_world *world = ep_world_create(&spec);
-        assert_int_equal(ranks_run(RANKS_THREADS, spec.num_ranks, check_node_sizes, world), 0);
-        ep_world_destroy(world);
+        assert_int_equal(ep_case_run(&spec, RANKS_THREADS, check_node_sizes), 0);
     }
 }

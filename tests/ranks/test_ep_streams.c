@@ -181,9 +181,7 @@ TEST(alternating_streams)
     for (int32_t num_nodes = 1; num_nodes <= max_nodes; num_nodes++) {
         struct ep_case spec = usual;
         spec.num_nodes = num_nodes;
-        struct ep_world *world = ep_world_create(&spec);
-        assert_int_equal(ranks_run(RANKS_THREADS, 4, on_alternating_streams, world), 0);
-        assert_int_equal(ranks_run(RANKS_PROCESSES, 4, on_alternating_streams, world), 0);
-        ep_world_destroy(world);
+        assert_int_equal(ep_case_run(&spec, RANKS_THREADS, on_alternating_streams), 0);
+        assert_int_equal(ep_case_run(&spec, RANKS_PROCESSES, on_alternating_streams), 0);
     }
 }

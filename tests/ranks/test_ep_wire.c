@@ -105,9 +105,7 @@ static void run(int32_t num_nodes, int32_t num_local, uint64_t staging_slot_byte
                                  .num_channels = 2,
                                  .num_staging_slots = 4,
                                  .staging_slot_bytes = staging_slot_bytes};
-    struct ep_world *world = ep_world_create(&spec);
-    assert_int_equal(ranks_run(RANKS_PROCESSES, spec.num_ranks, count_layer, world), 0);
-    ep_world_destroy(world);
+    assert_int_equal(ep_case_run(&spec, RANKS_PROCESSES, count_layer), 0);
 }
 
 TEST_OVER_ENGINES(a_row_for_each_other_node)
