@@ -279,9 +279,3 @@ TEST(behind_one_stream_that_is_wrapped_twice)
     for (size_t bytes = 1 << 10; bytes <= MAX_BYTES; bytes <<= 6)
         run(a_stream_wrapped_twice, (struct plan){.bytes = bytes, .is_half = 1});
 }
-
-int main(void)
-{
-    driver_require();
-    return tests_run(NULL, NULL);
-}

@@ -222,9 +222,3 @@ TEST(graphs_of_several_eps_at_once)
                                      .num_rounds = 50,
                                      .mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL});
 }
-
-int main(void)
-{
-    driver_require();
-    return tests_run(NULL, NULL);
-}

@@ -261,9 +261,3 @@ TEST(misuse_is_refused)
 {
     run(misuse, ON_THE_STREAM);
 }
-
-int main(void)
-{
-    driver_require();
-    return tests_run(NULL, NULL);
-}

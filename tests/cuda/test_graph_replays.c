@@ -231,9 +231,3 @@ TEST(between_processes)
         skip();
     replay_on(RANKS_PROCESSES, num_devices < MAX_RANKS ? num_devices : MAX_RANKS);
 }
-
-int main(void)
-{
-    driver_require();
-    return tests_run(NULL, NULL);
-}

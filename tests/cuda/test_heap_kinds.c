@@ -114,9 +114,3 @@ TEST(ranks_on_different_machines_are_named)
     for (int32_t odd_one = 0; odd_one < 3; odd_one += 2)
         assert_int_equal(ranks_run(RANKS_PROCESSES, 3, be_on_another_machine, &odd_one), 0);
 }
-
-int main(void)
-{
-    driver_require();
-    return tests_run(NULL, NULL);
-}

@@ -267,9 +267,3 @@ TEST(streams_of_others_are_refused)
 {
     run(use_wrong_streams, 1, &usual);
 }
-
-int main(void)
-{
-    driver_require();
-    return tests_run(NULL, NULL);
-}

@@ -370,9 +370,3 @@ TEST(graphs_of_every_kind)
     assert_int_equal(ranks_run(RANKS_PROCESSES, 2, replay_kinds, NULL), 0);
     assert_int_equal(ranks_run(RANKS_PROCESSES, MAX_RANKS, replay_kinds, NULL), 0);
 }
-
-int main(void)
-{
-    driver_require();
-    return tests_run(NULL, NULL);
-}

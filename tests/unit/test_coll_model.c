@@ -422,8 +422,3 @@ TEST(is_near_what_nodes_took)
         off.num_points, median, at_a_tenth, off.factors[off.num_points - 1]);
     assert_true(off.num_points > 500 && median < 1.6 && at_a_tenth < 3.2);
 }
-
-int main(void)
-{
-    return tests_run(NULL, NULL);
-}
