@@ -10,10 +10,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "clock.h"
 #include "ep_setup.h"
 #include "ll_setup.h"
 #include "spans.h"
+#include "workload/clock.h"
 
 static void print_figure(const struct bench *bench, const char *name, double value,
                          const char *unit)

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
 #include "coll_options.h"
+#include "workload/clock.h"
 
 struct run {
     const struct coll_bench_options *options;

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "clock.h"
 #include "mpi_exchange.h"
 #include "options.h"
 #include "plan.h"
+#include "workload/clock.h"
 #include "workload/figures.h"
 
 struct measurement {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
+#include "workload/clock.h"
 
 weft_result spans_init(struct spans *spans, int32_t num_spans)
 {

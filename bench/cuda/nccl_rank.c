@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "clock.h"
 #include "kernels.h"
 #include "try.h"
+#include "workload/clock.h"
 
 enum { TIMEOUT_S = 30 }; /* of all iterations of one figure */
 

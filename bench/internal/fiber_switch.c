@@ -2,19 +2,12 @@
 /* What switching fibers costs: weft's, and the C library's ucontext beside them. Prints one JSON
  * line per kind, nanoseconds per switch. */
 #include <stdio.h>
-#include <time.h>
 #include <ucontext.h>
 
 #include "machine/fiber.h"
+#include "workload/clock.h"
 
 enum { NUM_ROUND_TRIPS = 1000000, STACK_BYTES = 64 * 1024 };
-
-static double now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
 
 static void yield_often(void *argument)
 {
@@ -29,10 +22,10 @@ static double measure_weft(void)
     if (weft__fiber_create(&fiber, WEFT__FIBER_STACK_BYTES) != WEFT_OK)
         return -1;
     weft__fiber_start(fiber, yield_often, fiber);
-    const double start_ns = now_ns();
+    const int64_t start_ns = clock_ns();
     for (int i = 0; i <= NUM_ROUND_TRIPS; i++)
         weft__fiber_resume(fiber);
-    const double elapsed_ns = now_ns() - start_ns;
+    const double elapsed_ns = (double)(clock_ns() - start_ns);
     weft__fiber_destroy(fiber);
     return elapsed_ns / (2.0 * NUM_ROUND_TRIPS);
 }
@@ -54,10 +47,10 @@ static double measure_ucontext(void)
     other_context.uc_stack.ss_size = STACK_BYTES;
     other_context.uc_link = &main_context;
     makecontext(&other_context, swap_often, 0);
-    const double start_ns = now_ns();
+    const int64_t start_ns = clock_ns();
     for (int i = 0; i <= NUM_ROUND_TRIPS; i++)
         swapcontext(&main_context, &other_context);
-    const double elapsed_ns = now_ns() - start_ns;
+    const double elapsed_ns = (double)(clock_ns() - start_ns);
     return elapsed_ns / (2.0 * NUM_ROUND_TRIPS);
 }
 

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "clock.h"
 #include "comm/error.h"
 #include "rail.h"
+#include "workload/clock.h"
 #include "workload/figures.h"
 #include "workload/options.h"
 

@@ -26,13 +26,6 @@ struct run {
     int num_failed;
 };
 
-double ranks_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static void report(struct run *run, int32_t rank, const char *message)
 {
     fprintf(stderr, "rank %d of %d failed: %s\n", rank, run->options->num_ranks, message);
@@ -102,12 +95,12 @@ static void wait_for_all(struct run *run)
     sigaddset(&child, SIGCHLD);
     uint32_t limit_s =
         run->options->deadline_s != 0 ? run->options->deadline_s : DEFAULT_DEADLINE_S;
-    double deadline = ranks_seconds() + limit_s;
+    double deadline = clock_s() + limit_s;
     int killed = 0;
     while (look(run) > 0) {
         struct timespec slice = {.tv_sec = 1};
         sigtimedwait(&child, NULL, &slice);
-        if (!killed && ranks_seconds() > deadline) {
+        if (!killed && clock_s() > deadline) {
             kill_all(run);
             killed = 1;
         }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "weft.h"
+#include "workload/clock.h"
 
 enum ranks_mode {
     RANKS_THREADS,  /* all ranks in one process, which is not the test's */
@@ -95,9 +96,6 @@ void ranks_barrier(struct ranks_context *context);
 /* Before a communicator with a short deadline: ranks on GPUs start CUDA, which takes them seconds that
  * differ, in one with the usual deadline. 0 = done. */
 int ranks_warm_up(struct ranks_context *context);
-
-/* Seconds on the monotonic clock. */
-double ranks_seconds(void);
 
 /* Whom the thread works for: checks note there what has failed. */
 extern _Thread_local struct ranks_context *ranks_self;

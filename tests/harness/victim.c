@@ -39,7 +39,7 @@ int victim_is_self(const struct ranks_context *context)
 void victim_strike(struct ranks_context *context, int signal)
 {
     struct victim *victim = context->shared;
-    victim->strike_time_s = ranks_seconds();
+    victim->strike_time_s = clock_s();
     /* A signal to the process may be taken by its main thread, while this one goes on for a moment. */
     if (victim->pid == getpid())
         raise(signal);
@@ -193,7 +193,7 @@ int victim_check_blamed(struct ranks_context *context, weft_comm *comm, weft_res
 int victim_check_death(struct ranks_context *context, weft_comm *comm, weft_result result)
 {
     const struct victim *victim = context->shared;
-    const double delay_s = ranks_seconds() - victim->strike_time_s;
+    const double delay_s = clock_s() - victim->strike_time_s;
     char text[32];
     snprintf(text, sizeof text, "rank %d died", victim->rank);
     CHECK_ERROR(result, WEFT_ERROR_RANK_FAILED, text);

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "workload/try.h"
+
 enum { NUM_TOKENS = 48, HIDDEN = 1500, NUM_TOPK = 3, EXPERTS_PER_RANK = 3 };
 
 struct layer {
@@ -16,13 +18,6 @@ struct layer {
     int32_t topk_idx[NUM_TOKENS][NUM_TOPK];
     int32_t num_copies[NUM_TOKENS]; /* ranks that a token goes to */
 };
-
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        const weft_result try_result = (call);                                                     \
-        if (try_result != WEFT_OK)                                                                 \
-            return try_result;                                                                     \
-    } while (0)
 
 static weft_result open_objects(struct layer *layer)
 {

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "workload/clock.h"
 #include "workload/rng.h"
 
 enum { MAX_HOSTS = 8, MAX_PACKET_BYTES = 1500, MAX_WAITING = 4096, LAST_ADDRESS_BYTE = 19 };
@@ -35,13 +36,6 @@ struct link {
     uint32_t num_waiting;
     struct packet *waiting[MAX_WAITING]; /* the latest first */
 };
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* In the network namespace of a process. */
 static int open_interface(const char *pid)
@@ -78,7 +72,7 @@ static int take(struct link *link, int fd)
         return 1;
     packet.num_bytes = (uint32_t)num_bytes;
     packet.host = packet.bytes[LAST_ADDRESS_BYTE] - 1u;
-    packet.due_ns = now_ns() + (int64_t)rng_below(&link->rng, link->jitter_us + 1) * 1000;
+    packet.due_ns = clock_ns() + (int64_t)rng_below(&link->rng, link->jitter_us + 1) * 1000;
     struct packet *copy = NULL;
     if (packet.host < link->num_hosts && rng_below(&link->rng, 100) >= link->loss_percent &&
         link->num_waiting < MAX_WAITING)
@@ -92,7 +86,7 @@ static int take(struct link *link, int fd)
 
 static void deliver(struct link *link)
 {
-    while (link->num_waiting > 0 && link->waiting[link->num_waiting - 1]->due_ns <= now_ns()) {
+    while (link->num_waiting > 0 && link->waiting[link->num_waiting - 1]->due_ns <= clock_ns()) {
         struct packet *packet = link->waiting[--link->num_waiting];
         (void)!write(link->hosts[packet->host].fd, packet->bytes, packet->num_bytes);
         free(packet);
@@ -103,7 +97,7 @@ static void wait_for_packets(struct link *link)
 {
     struct timespec timeout = {.tv_sec = 1};
     if (link->num_waiting > 0) {
-        const int64_t left_ns = link->waiting[link->num_waiting - 1]->due_ns - now_ns();
+        const int64_t left_ns = link->waiting[link->num_waiting - 1]->due_ns - clock_ns();
         timeout = (struct timespec){.tv_nsec = left_ns > 0 ? left_ns : 0};
     }
     ppoll(link->hosts, link->num_hosts, &timeout, NULL);

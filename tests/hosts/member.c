@@ -10,6 +10,7 @@
 
 #include "layer.h"
 #include "weft.h"
+#include "workload/clock.h"
 
 static int fail(const char *call)
 {
@@ -131,20 +132,13 @@ struct visit { /* of a barrier, by a clock that all hosts have in common here */
     int64_t enter_ns, leave_ns;
 };
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static weft_result visit_barrier(weft_comm *comm, weft_stream *stream, struct visit *visit)
 {
-    visit->enter_ns = now_ns();
+    visit->enter_ns = clock_ns();
     weft_result result = weft_comm_barrier(comm, stream);
     if (result == WEFT_OK)
         result = weft_stream_synchronize(stream);
-    visit->leave_ns = now_ns();
+    visit->leave_ns = clock_ns();
     return result;
 }
 
@@ -194,12 +188,12 @@ static int visit_barriers(weft_comm *comm, const char *count)
 static int go_on_visiting(weft_comm *comm, const char *limit)
 {
     enum { NUM_BEFORE_NEWS = 20 };
-    const int64_t deadline_ns = now_ns() + (int64_t)number(limit) * 1000000;
+    const int64_t deadline_ns = clock_ns() + (int64_t)number(limit) * 1000000;
     weft_stream *stream;
     struct visit visit;
     if (weft_stream_create(comm, &stream) != WEFT_OK)
         return fail("weft_stream_create");
-    for (int32_t i = 0; now_ns() < deadline_ns; i++) {
+    for (int32_t i = 0; clock_ns() < deadline_ns; i++) {
         if (i == NUM_BEFORE_NEWS)
             printf("visits barriers\n");
         if (visit_barrier(comm, stream, &visit) == WEFT_OK)

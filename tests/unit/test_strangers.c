@@ -51,7 +51,7 @@ static int come_in_numbers(struct ranks_context *context)
     enum { NUM_TOO_MANY = 8, NUM_ATTEMPTS = 20 };
     int fds[MAX_STRANGERS + NUM_TOO_MANY];
     for (int attempt = 0; attempt < NUM_ATTEMPTS; attempt++) {
-        const double begin_s = ranks_seconds();
+        const double begin_s = clock_s();
         int num_closed = 0;
         for (int i = 0; i < MAX_STRANGERS + NUM_TOO_MANY; i++) {
             fds[i] = knock(context);
@@ -64,7 +64,7 @@ static int come_in_numbers(struct ranks_context *context)
         for (int i = 0; i < MAX_STRANGERS + NUM_TOO_MANY; i++)
             close(fds[i]);
         /* A machine that is too slow for this says nothing. */
-        if (ranks_seconds() - begin_s >= STRANGER_TIMEOUT_S)
+        if (clock_s() - begin_s >= STRANGER_TIMEOUT_S)
             continue;
         CHECK(num_closed == NUM_TOO_MANY, "%d were dropped", num_closed);
         CHECK(!is_last_closed, "the last one was dropped");
@@ -88,12 +88,12 @@ static int come_as_members(struct ranks_context *context)
         CHECK(recv(fd, &byte, 1, 0) == 1, "member %d is not welcome", (int)i);
         close(fd);
     }
-    const double begin_s = ranks_seconds();
+    const double begin_s = clock_s();
     const int silent = knock(context);
     CHECK(go_around(context) == 0 && go_around(context) == 0, "no answer");
     const int was_closed = is_closed(silent, 0);
     close(silent);
-    CHECK(!was_closed || ranks_seconds() - begin_s >= STRANGER_TIMEOUT_S,
+    CHECK(!was_closed || clock_s() - begin_s >= STRANGER_TIMEOUT_S,
           "one stranger alone was dropped");
     return 0;
 }

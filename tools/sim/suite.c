@@ -3,16 +3,9 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <time.h>
 
+#include "workload/clock.h"
 #include "workload/progress.h"
-
-double suite_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 void suite_tell(const struct sim_options *options, const struct scenario_request *request,
                 const char *site, const struct scenario_outcome *outcome)
@@ -75,7 +68,7 @@ int suite_run(const struct sim_options *options, enum scenario_op op, struct sui
 {
     static struct scenario_outcome outcome; /* large */
     struct progress progress;
-    const double start = suite_now();
+    const double start = clock_s();
     *tally = (struct suite_tally){0};
     progress_begin(&progress, PROGRESS_SHOWN, scenario_op_names[op], options->num_schedules);
     for (int64_t i = 0; i < options->num_schedules && signal_number == 0; i++) {
@@ -92,6 +85,6 @@ int suite_run(const struct sim_options *options, enum scenario_op op, struct sui
         progress_update(&progress, i + 1);
     }
     progress_end(&progress);
-    tally->seconds = suite_now() - start;
+    tally->seconds = clock_s() - start;
     return 0;
 }

@@ -25,8 +25,6 @@ int suite_signal(void); /* the one that came, or 0 */
 /* Runs all schedules; tells the first finding on standard error. 0, or -1 without memory. */
 int suite_run(const struct sim_options *options, enum scenario_op op, struct suite_tally *tally);
 
-double suite_now(void); /* seconds */
-
 /* Tells on standard error what was found and how to see it again; site is FILE:LINE or NULL. */
 void suite_tell(const struct sim_options *options, const struct scenario_request *request,
                 const char *site, const struct scenario_outcome *outcome);

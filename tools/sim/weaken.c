@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "suite.h"
+#include "workload/clock.h"
 #include "workload/progress.h"
 
 enum { DISCOVERY_SCHEDULES = 50 }; /* of each operation: they pass all sites many times */
@@ -180,7 +181,7 @@ static int weaken_sites(const struct sim_options *options, struct weakening *wea
 
 int weaken_run(const struct sim_options *options, struct weakening *weakening)
 {
-    const double start = suite_now();
+    const double start = clock_s();
     memset(weakening, 0, sizeof *weakening);
     struct weakened_site *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -191,6 +192,6 @@ int weaken_run(const struct sim_options *options, struct weakening *weakening)
     if (!failed)
         failed = weaken_sites(options, weakening, shared);
     munmap(shared, sizeof *shared);
-    weakening->seconds = suite_now() - start;
+    weakening->seconds = clock_s() - start;
     return failed;
 }

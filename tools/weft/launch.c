@@ -15,6 +15,7 @@
 
 #include "command.h"
 #include "supervise.h"
+#include "workload/clock.h"
 
 enum { LOOK_MS = 100 }; /* whether ranks of other hosts have left */
 
@@ -123,12 +124,12 @@ static void name_port(const struct launch *launch, struct spawn *spawn)
 static void serve_the_others(struct job *job)
 {
     const struct launch *launch = job->launch;
-    const double deadline_s = job_now_s() + launch->grace_s;
+    const double deadline_s = clock_s() + launch->grace_s;
     const int earlier_signal = job->stop_signal;
     job->stop_signal = 0;
     while (weft_rendezvous_num_ranks(&launch->id) > 0 && job->stop_signal == 0) {
         struct pollfd signals = {.fd = job->signal_fd, .events = POLLIN};
-        if ((job->exit_status != 0 || earlier_signal != 0) && job_now_s() >= deadline_s)
+        if ((job->exit_status != 0 || earlier_signal != 0) && clock_s() >= deadline_s)
             return;
         if (poll(&signals, 1, LOOK_MS) > 0)
             job_take_signals(job);

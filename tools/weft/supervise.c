@@ -8,22 +8,15 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "command.h"
+#include "workload/clock.h"
 
 static const double kill_delay_s =
     2; /* between SIGTERM and SIGKILL, and for readers after SIGKILL */
 static const double same_signal_s = 0.2;
 enum { LOOK_MS = 100 }; /* for ranks that have ended */
-
-double job_now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 /* Nobody may read our standard error any more, or not now: then the message is lost, and nothing waits. */
 static void tell(const struct job *job, const char *format, ...)
@@ -54,7 +47,7 @@ static void begin_grace(struct job *job)
     if (job->phase != JOB_RUNNING)
         return;
     job->phase = JOB_GRACE;
-    job->deadline_s = job_now_s() + job->launch->grace_s;
+    job->deadline_s = clock_s() + job->launch->grace_s;
 }
 
 void job_fail(struct job *job, int exit_status)
@@ -75,7 +68,7 @@ void job_kill(struct job *job)
 {
     signal_all(job, SIGKILL);
     job->phase = JOB_KILLED;
-    job->deadline_s = job_now_s() + kill_delay_s;
+    job->deadline_s = clock_s() + kill_delay_s;
 }
 
 /* ---------------------------------------------------------------- ends of ranks */
@@ -167,7 +160,7 @@ static int asks_to_end(int signal_number)
 static void take_signal(struct job *job, int signal_number)
 {
     const int is_second = job->stop_signal != 0 && asks_to_end(signal_number);
-    if (is_second && job_now_s() - job->stop_s < same_signal_s)
+    if (is_second && clock_s() - job->stop_s < same_signal_s)
         return; /* timeout(1) for one sends it to us and to our process group: that is one signal */
     if (is_second && job->phase != JOB_KILLED) {
         stop_waiting(job);
@@ -179,7 +172,7 @@ static void take_signal(struct job *job, int signal_number)
     signal_all(job, signal_number);
     if (asks_to_end(signal_number) && !is_second) {
         job->stop_signal = signal_number;
-        job->stop_s = job_now_s();
+        job->stop_s = clock_s();
         begin_grace(job);
     }
 }
@@ -195,7 +188,7 @@ void job_take_signals(struct job *job)
 
 static void pass_deadline(struct job *job)
 {
-    if (job->phase == JOB_RUNNING || job_now_s() < job->deadline_s)
+    if (job->phase == JOB_RUNNING || clock_s() < job->deadline_s)
         return;
     if (job->phase == JOB_GRACE) {
         const int is_failure = job->exit_status != 0;
@@ -203,7 +196,7 @@ static void pass_deadline(struct job *job)
         signal_all(job, SIGTERM);
         signal_all(job, SIGCONT); /* those that are stopped */
         job->phase = JOB_TERMINATED;
-        job->deadline_s = job_now_s() + kill_delay_s;
+        job->deadline_s = clock_s() + kill_delay_s;
         tell(job, "%g s after %s%s: SIGTERM to the remaining ranks (%d)", job->launch->grace_s,
              is_failure ? "the first failure" : "SIG",
              is_failure ? "" : sigabbrev_np(job->stop_signal), job->num_running);
@@ -217,7 +210,7 @@ enum sink_wait job_wait_for_reader(void *argument)
     struct job *job = argument;
     job_take_signals(job);
     pass_deadline(job);
-    return job->phase == JOB_KILLED && job_now_s() >= job->deadline_s ? SINK_GIVE_UP : SINK_WAIT_ON;
+    return job->phase == JOB_KILLED && clock_s() >= job->deadline_s ? SINK_GIVE_UP : SINK_WAIT_ON;
 }
 
 /* ---------------------------------------------------------------- the loop */
@@ -226,7 +219,7 @@ static int poll_timeout_ms(const struct job *job)
 {
     if (job->phase != JOB_GRACE && job->phase != JOB_TERMINATED)
         return LOOK_MS;
-    const double remaining_ms = (job->deadline_s - job_now_s()) * 1000;
+    const double remaining_ms = (job->deadline_s - clock_s()) * 1000;
     if (remaining_ms < 0)
         return 0;
     return remaining_ms < LOOK_MS ? (int)remaining_ms + 1 : LOOK_MS;

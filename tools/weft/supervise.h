@@ -42,8 +42,6 @@ struct job {
     enum orphans orphans;
 };
 
-double job_now_s(void);
-
 /* A rank has failed, or cannot be started. The first failure counts. */
 void job_fail(struct job *job, int exit_status);
 void job_kill(struct job *job);

@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "workload/progress.h"
+#include "workload/clock.h"
 
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { BAR_WIDTH = 40, TIME_CHARS = 32 };
 #define SECOND_NS INT64_C(1000000000)
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec;
-}
 
 void progress_begin(struct progress *progress, enum progress_visibility visibility,
                     const char *label, int64_t num_steps)
@@ -23,7 +16,7 @@ void progress_begin(struct progress *progress, enum progress_visibility visibili
         .label = label,
         .num_steps = num_steps,
         .place = is_terminal ? PROGRESS_TERMINAL : PROGRESS_LOG,
-        .start_ns = now_ns(),
+        .start_ns = clock_ns(),
         .quiet_ns = is_terminal ? SECOND_NS : 10 * SECOND_NS,
         .redraw_ns = is_terminal ? SECOND_NS / 10 : 10 * SECOND_NS,
     };
@@ -67,7 +60,7 @@ void progress_update(struct progress *progress, int64_t num_done)
     progress->num_done = num_done;
     if (progress->place == PROGRESS_NOWHERE || num_done < 1 || num_done >= progress->num_steps)
         return;
-    const int64_t now = now_ns();
+    const int64_t now = clock_ns();
     if (now - progress->start_ns < progress->quiet_ns ||
         now - progress->drawn_ns < progress->redraw_ns)
         return;
