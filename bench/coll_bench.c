@@ -12,6 +12,7 @@
 
 #include "coll_options.h"
 #include "spans.h"
+#include "workload/of_ranks.h"
 #include "workload/try.h"
 
 struct bench {
@@ -65,12 +66,12 @@ static weft_result measure(const struct run *run, struct figures *us)
 }
 
 /* One call into an output that was wiped; wrong elements of all ranks. */
-static weft_result check(const struct run *run, uint64_t *num_wrong)
+static weft_result check(const struct run *run, int64_t *num_wrong)
 {
     const struct collective *collective = &run->collective;
     const int32_t rank = weft_comm_rank(run->bench->comm);
     const uint64_t bytes = collective_recv_bytes(collective, rank);
-    uint64_t first_wrong, own, all[WEFT_COLL_MAX_RANKS];
+    uint64_t first_wrong;
     void *expected = malloc(bytes);
     if (expected == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
@@ -80,14 +81,10 @@ static weft_result check(const struct run *run, uint64_t *num_wrong)
     if (result == WEFT_OK)
         result = weft_stream_synchronize(run->bench->stream);
     collective_expect(collective, rank, 0, bytes, expected);
-    own = elements_count_wrong(WEFT_FP32, run->recv, expected, bytes / sizeof(float), &first_wrong);
+    *num_wrong = (int64_t)elements_count_wrong(WEFT_FP32, run->recv, expected,
+                                               bytes / sizeof(float), &first_wrong);
     free(expected);
-    if (result == WEFT_OK)
-        result = weft_host_all_gather(run->bench->comm, &own, sizeof(own), all);
-    *num_wrong = 0;
-    for (int32_t i = 0; i < collective->num_ranks && result == WEFT_OK; i++)
-        *num_wrong += all[i];
-    return result;
+    return result == WEFT_OK ? sum_of_ranks(run->bench->comm, num_wrong, 1) : result;
 }
 
 static weft_result run_once(struct run *run)

@@ -54,10 +54,9 @@ void coll_bench_print(const struct coll_bench_result *result)
     const uint64_t bytes = collective_bytes(collective);
     printf("{\"op\": \"%s\", \"library\": \"%s\", \"ranks\": %d, \"bytes\": %llu, "
            "\"calls\": %d, \"iters\": %d, \"us_min\": %.3f, \"us_median\": %.3f, \"us_max\": %.3f, "
-           "\"errors\": %llu}\n",
+           "\"errors\": %lld}\n",
            collective_names[collective->kind], result->library, collective->num_ranks,
            (unsigned long long)bytes, coll_bench_calls(bytes), result->options->num_iters,
-           result->us.min, result->us.median, result->us.max,
-           (unsigned long long)result->num_wrong);
+           result->us.min, result->us.median, result->us.max, (long long)result->num_wrong);
     fflush(stdout);
 }

@@ -28,7 +28,7 @@ struct coll_bench_result {
     const char *library;
     const struct coll_bench_options *options;
     const struct collective *collective;
-    struct figures us;  /* of one call */
-    uint64_t num_wrong; /* elements of all ranks */
+    struct figures us; /* of one call */
+    int64_t num_wrong; /* elements of all ranks */
 };
 void coll_bench_print(const struct coll_bench_result *result);

@@ -14,6 +14,7 @@
 #include "ll_setup.h"
 #include "spans.h"
 #include "workload/clock.h"
+#include "workload/of_ranks.h"
 
 static void print_figure(const struct bench *bench, const char *name, double value,
                          const char *unit)
@@ -294,18 +295,10 @@ static weft_result measure_idle(struct bench *bench)
     TRY(weft_stream_synchronize(bench->stream));
     used_s += processor_seconds();
     const double wall_s = (clock_us() - start_us) * 1e-6;
-
-    double *all = malloc((size_t)bench->num_ranks * sizeof(*all));
-    if (all == NULL)
-        return WEFT_ERROR_OUT_OF_MEMORY;
-    const weft_result result = weft_host_all_gather(bench->comm, &used_s, sizeof(used_s), all);
-    double total_s = 0;
-    for (int32_t rank = 0; rank < bench->num_ranks && result == WEFT_OK; rank++)
-        total_s += all[rank];
-    free(all);
-    if (result == WEFT_OK)
-        print_figure(bench, "idle_cpu_percent", 100.0 * total_s / wall_s, "% of one core");
-    return result;
+    int64_t used_us = (int64_t)(used_s * 1e6);
+    TRY(sum_of_ranks(bench->comm, &used_us, 1));
+    print_figure(bench, "idle_cpu_percent", 1e-4 * (double)used_us / wall_s, "% of one core");
+    return WEFT_OK;
 }
 
 /* One dispatch and combine, checked, before anything is measured. */

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "workload/of_ranks.h"
+
 static weft_result create_handle(struct bench *bench)
 {
     const struct bench_options *options = &bench->options;
@@ -141,22 +143,9 @@ weft_result bench_combine(struct bench *bench)
     return weft_ep_combine(bench->handle, &args, bench->stream);
 }
 
-weft_result bench_sum_errors(const struct bench *bench, int64_t own, int64_t *num_errors)
-{
-    int64_t *all = malloc((size_t)bench->num_ranks * sizeof(*all));
-    if (all == NULL)
-        return WEFT_ERROR_OUT_OF_MEMORY;
-    const weft_result result = weft_host_all_gather(bench->comm, &own, sizeof(own), all);
-    *num_errors = 0;
-    for (int32_t rank = 0; rank < bench->num_ranks && result == WEFT_OK; rank++)
-        *num_errors += all[rank];
-    free(all);
-    return result;
-}
-
 weft_result bench_check(struct bench *bench, int64_t *num_errors)
 {
-    int64_t own = plan_check_received(&bench->plan, bench->rank, bench->recv);
-    own += plan_check_combined(&bench->plan, bench->rank, bench->num_nodes, bench->out);
-    return bench_sum_errors(bench, own, num_errors);
+    *num_errors = plan_check_received(&bench->plan, bench->rank, bench->recv) +
+                  plan_check_combined(&bench->plan, bench->rank, bench->num_nodes, bench->out);
+    return sum_of_ranks(bench->comm, num_errors, 1);
 }

@@ -35,8 +35,5 @@ weft_result bench_dispatch_rows(struct bench *bench);
 weft_result bench_dispatch_all(struct bench *bench);
 weft_result bench_combine(struct bench *bench);
 
-/* The sum over ranks. */
-weft_result bench_sum_errors(const struct bench *bench, int64_t own, int64_t *num_errors);
-
 /* Checks what the last dispatch and combine left; on all ranks, how many rows are wrong anywhere. */
 weft_result bench_check(struct bench *bench, int64_t *num_errors);

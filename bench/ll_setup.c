@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "workload/of_ranks.h"
+
 static weft_result create(struct ll_bench *ll)
 {
     const struct bench_options *options = &ll->bench->options;
@@ -127,7 +129,7 @@ weft_result ll_bench_check(struct ll_bench *ll, int64_t *num_errors)
     memset(ll->out, 0xff, (size_t)bench->plan.num_tokens * bench->plan.row_bytes);
     TRY(ll_bench_step(ll));
     TRY(weft_stream_synchronize(bench->stream));
-    const int64_t own = (ll->layout == WEFT_LL_BY_EXPERT ? check_packed(ll) : check_slots(ll)) +
-                        plan_check_combined(&bench->plan, bench->rank, 1, ll->out);
-    return bench_sum_errors(bench, own, num_errors);
+    *num_errors = (ll->layout == WEFT_LL_BY_EXPERT ? check_packed(ll) : check_slots(ll)) +
+                  plan_check_combined(&bench->plan, bench->rank, 1, ll->out);
+    return sum_of_ranks(bench->comm, num_errors, 1);
 }

@@ -109,14 +109,14 @@ static uint64_t run_size(const struct coll_bench_options *options, weft_collecti
                                              .options = options,
                                              .collective = &run.collective,
                                              .us = measure(&run),
-                                             .num_wrong = check(&run, expected)};
+                                             .num_wrong = (int64_t)check(&run, expected)};
     if (rank == 0)
         coll_bench_print(&result);
     free(run.send);
     free(run.recv);
     free(run.starts);
     free(expected);
-    return result.num_wrong;
+    return (uint64_t)result.num_wrong;
 }
 
 int main(int argc, char **argv)

@@ -2,6 +2,7 @@
 #include "collective_memory.h"
 
 #include "try.h"
+#include "workload/of_ranks.h"
 
 enum { POISON = 0xff };
 
@@ -47,14 +48,11 @@ int collective_memory_check(struct collective_memory *memory, const struct colle
 {
     const weft_dtype dtype = collective->source.dtype;
     const uint64_t bytes = recv_bytes(memory, collective);
-    uint64_t first_wrong, num_wrong_at[WEFT_COLL_MAX_RANKS];
+    uint64_t first_wrong;
     CUDA_TRY(cudaMemcpy(memory->received, memory->recv, bytes, cudaMemcpyDeviceToHost));
-    const uint64_t num_wrong_here = elements_count_wrong(dtype, memory->received, memory->expected,
-                                                         bytes / dtype_bytes(dtype), &first_wrong);
-    WEFT_TRY(
-        weft_host_all_gather(memory->comm, &num_wrong_here, sizeof(num_wrong_here), num_wrong_at));
-    *num_wrong = 0;
-    for (int32_t rank = 0; rank < collective->num_ranks; rank++)
-        *num_wrong += num_wrong_at[rank];
+    int64_t sum = (int64_t)elements_count_wrong(dtype, memory->received, memory->expected,
+                                                bytes / dtype_bytes(dtype), &first_wrong);
+    WEFT_TRY(sum_of_ranks(memory->comm, &sum, 1));
+    *num_wrong = (uint64_t)sum;
     return 0;
 }

@@ -2,6 +2,7 @@
 #include "ep_check.h"
 
 #include "try.h"
+#include "workload/of_ranks.h"
 
 enum { POISON = 0xff };
 
@@ -64,14 +65,12 @@ static int check_rows(const struct ep_batch *batch, int parts, int64_t *num_wron
 
 int ep_check(struct ep_batch *batch, int parts, int64_t *num_wrong)
 {
-    int64_t num_wrong_here = 0, num_wrong_at[MAX_RANKS];
+    int64_t num_wrong_here = 0;
     if ((parts & PART_LAYOUT) && !(parts & PART_NOTIFY))
         TRY(ep_batch_run(batch, PART_NOTIFY)); /* tells what layout has done */
     TRY(check_rows(batch, parts, &num_wrong_here));
     TRY(check_counts(batch, &num_wrong_here));
-    WEFT_TRY(weft_host_all_gather(batch->rank->comm, &num_wrong_here, sizeof(num_wrong_here),
-                                  num_wrong_at));
-    for (int32_t rank = 0; rank < batch->rank->num_ranks; rank++)
-        *num_wrong += num_wrong_at[rank];
+    WEFT_TRY(sum_of_ranks(batch->rank->comm, &num_wrong_here, 1));
+    *num_wrong += num_wrong_here;
     return 0;
 }

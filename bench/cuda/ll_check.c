@@ -5,6 +5,7 @@
 
 #include "ll_batch.h"
 #include "try.h"
+#include "workload/of_ranks.h"
 
 enum { POISON = 0xff, NUM_RESULTS = 2 };
 
@@ -185,7 +186,7 @@ static int check_counts(const struct ll_batch *batch, int64_t *num_wrong)
 int ll_batch_check(struct ll_batch *batch, int checked, int64_t *num_wrong)
 {
     cudaStream_t stream = batch->rank->cuda_stream;
-    int64_t num_wrong_here = 0, num_wrong_at[MAX_RANKS];
+    int64_t num_wrong_here = 0;
     uint32_t num_wrong_units;
     if (checked & LL_CHECK_ROWS)
         TRY(check_rows(batch, &num_wrong_here));
@@ -197,9 +198,7 @@ int ll_batch_check(struct ll_batch *batch, int checked, int64_t *num_wrong)
     num_wrong_here += num_wrong_units;
     if (checked & LL_CHECK_ROWS)
         TRY(check_counts(batch, &num_wrong_here));
-    WEFT_TRY(weft_host_all_gather(batch->rank->comm, &num_wrong_here, sizeof num_wrong_here,
-                                  num_wrong_at));
-    for (int32_t rank = 0; rank < batch->rank->num_ranks; rank++)
-        *num_wrong += num_wrong_at[rank];
+    WEFT_TRY(sum_of_ranks(batch->rank->comm, &num_wrong_here, 1));
+    *num_wrong += num_wrong_here;
     return 0;
 }

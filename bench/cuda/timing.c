@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "try.h"
-#include "workload/slowest.h"
+#include "workload/of_ranks.h"
 
 int timing_init(struct timing *timing)
 {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "coll_calls.h"
+#include "workload/of_ranks.h"
 
 struct check {
     const struct coll_run *run;
@@ -57,22 +58,6 @@ static weft_result compare(struct check *check, const char *recv)
     return result;
 }
 
-static weft_result sum_of_ranks(weft_comm *comm, const struct coll_tally *own,
-                                struct coll_tally *sum)
-{
-    struct coll_tally tallies[COLL_MAX_JOB_RANKS];
-    const int32_t num_ranks = weft_comm_num_ranks(comm);
-    const weft_result result = weft_host_all_gather(comm, own, sizeof *own, tallies);
-    if (result != WEFT_OK)
-        return result;
-    *sum = (struct coll_tally){0, 0};
-    for (int32_t r = 0; r < num_ranks; r++) {
-        sum->num_checked += tallies[r].num_checked;
-        sum->num_wrong += tallies[r].num_wrong;
-    }
-    return WEFT_OK;
-}
-
 /* In place a second call would find the result of the first as its input. */
 static weft_result run_calls(const struct coll_run *run, const struct collective *collective,
                              enum coll_place place)
@@ -108,7 +93,9 @@ weft_result coll_check(const struct coll_run *run, const struct collective *coll
     if (result == WEFT_OK)
         result = compare(&check, buffers.recv);
     if (result == WEFT_OK)
-        result = sum_of_ranks(run->comm, &check.tally, tally);
+        result = sum_of_ranks(run->comm, (int64_t *)&check.tally, 2);
+    if (result == WEFT_OK)
+        *tally = check.tally;
     free(check.piece);
     free(check.expected);
     return result;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "coll_calls.h"
-#include "workload/slowest.h"
+#include "workload/of_ranks.h"
 #include "workload/try.h"
 
 /* The barrier lets all ranks start together. A graph runs twice, the first time so that the host, which needs

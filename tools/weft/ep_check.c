@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "ep_verify.h"
+#include "workload/of_ranks.h"
+#include "workload/try.h"
 
 static weft_result verifier_open(struct ep_verifier *verifier, struct ep_layer *layer,
                                  struct ep_tally tallies[EP_NUM_OPS])
@@ -69,24 +71,18 @@ static weft_result verify(struct ep_verifier *verifier)
 }
 
 /* Over ranks, and over operations into the layer. */
-static weft_result add_tallies(const struct ep_layer *layer, const struct ep_tally own[EP_NUM_OPS],
+static weft_result add_tallies(const struct ep_layer *layer, struct ep_tally own[EP_NUM_OPS],
                                struct ep_tally tallies[EP_NUM_OPS])
 {
-    const size_t bytes = EP_NUM_OPS * sizeof *own, num_ranks = (size_t)layer->num_ranks;
-    struct ep_tally *gathered = calloc(num_ranks, bytes);
-    if (!gathered)
-        return WEFT_ERROR_OUT_OF_MEMORY;
-    weft_result result = weft_host_all_gather(layer->comm, own, bytes, gathered);
-    for (size_t i = 0; i < num_ranks * EP_NUM_OPS && result == WEFT_OK; i++) {
-        struct ep_tally *sums[] = {&tallies[i % EP_NUM_OPS],
-                                   &tallies[ep_whole_layer(layer->options)]};
+    TRY(sum_of_ranks(layer->comm, (int64_t *)own, 2 * (size_t)EP_NUM_OPS));
+    for (int op = 0; op < EP_NUM_OPS; op++) {
+        struct ep_tally *sums[] = {&tallies[op], &tallies[ep_whole_layer(layer->options)]};
         for (int s = 0; s < 2; s++) {
-            sums[s]->checked_rows += gathered[i].checked_rows;
-            sums[s]->errors += gathered[i].errors;
+            sums[s]->checked_rows += own[op].checked_rows;
+            sums[s]->errors += own[op].errors;
         }
     }
-    free(gathered);
-    return result;
+    return WEFT_OK;
 }
 
 weft_result ep_check(struct ep_layer *layer, struct ep_tally tallies[EP_NUM_OPS])

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "ep_ll.h"
+#include "workload/of_ranks.h"
 #include "workload/progress.h"
-#include "workload/slowest.h"
 #include "workload/try.h"
 
 /* The barrier lets all ranks start the operation together. */
