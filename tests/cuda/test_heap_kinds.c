@@ -60,8 +60,7 @@ static int use_heap(struct ranks_context *context)
 
 static void share(enum ranks_mode mode, enum sharing sharing, int32_t num_ranks)
 {
-    const struct ep_case spec = {.index_type = WEFT_INT32,
-                                 .seed = 60,
+    const struct ep_case spec = {.seed = 60,
                                  .num_ranks = num_ranks,
                                  .max_tokens = 24,
                                  .num_topk = 3,

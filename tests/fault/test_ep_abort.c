@@ -154,8 +154,7 @@ static int try_each_operation(struct ranks_context *context)
 static void run_on_nodes(enum ranks_mode mode, int32_t num_nodes, rank_function function,
                          int32_t aborter, uint32_t timeout_ms)
 {
-    const struct ep_case spec = {.index_type = WEFT_INT32,
-                                 .seed = 90,
+    const struct ep_case spec = {.seed = 90,
                                  .num_ranks = NUM_RANKS,
                                  .num_nodes = num_nodes,
                                  .max_tokens = 4,

@@ -68,8 +68,7 @@ static int survive(struct ranks_context *context)
 
 static struct ep_world *world_of(int32_t num_ranks, int32_t num_nodes)
 {
-    const struct ep_case spec = {.index_type = WEFT_INT32,
-                                 .seed = 80,
+    const struct ep_case spec = {.seed = 80,
                                  .num_ranks = num_ranks,
                                  .num_nodes = num_nodes,
                                  .max_tokens = 16,

@@ -77,8 +77,7 @@ static int live_through_a_stall(struct ranks_context *context)
 
 static void run(struct plan plan)
 {
-    const struct ep_case spec = {.index_type = WEFT_INT32,
-                                 .seed = 85,
+    const struct ep_case spec = {.seed = 85,
                                  .num_ranks = NUM_RANKS,
                                  .num_nodes = plan.engine != NULL ? 2 : 1,
                                  .max_tokens = 16,

@@ -92,12 +92,15 @@ static struct ep_world *world_of(const struct ep_case *spec, const struct ep_cho
     return world;
 }
 
-struct ep_world *ep_world_create(const struct ep_case *spec)
+struct ep_world *ep_world_create(const struct ep_case *given)
 {
-    struct ep_chosen *tokens = tests_alloc(sizeof *tokens * (size_t)spec->num_ranks);
-    for (int32_t rank = 0; rank < spec->num_ranks; rank++)
-        tokens[rank] = ep_case_tokens(spec, rank);
-    struct ep_world *world = world_of(spec, tokens);
+    struct ep_case spec = *given;
+    if (spec.index_type == WEFT_DTYPE_NONE)
+        spec.index_type = WEFT_INT32;
+    struct ep_chosen *tokens = tests_alloc(sizeof *tokens * (size_t)spec.num_ranks);
+    for (int32_t rank = 0; rank < spec.num_ranks; rank++)
+        tokens[rank] = ep_case_tokens(&spec, rank);
+    struct ep_world *world = world_of(&spec, tokens);
     tests_free(tokens);
     return world;
 }

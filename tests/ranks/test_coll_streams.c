@@ -218,8 +218,7 @@ static int beside_ep(struct ranks_context *context)
 
 TEST(coll_and_ep_on_one_stream)
 {
-    const struct ep_case spec = {.index_type = WEFT_INT32,
-                                 .seed = 41,
+    const struct ep_case spec = {.seed = 41,
                                  .num_ranks = NUM_RANKS,
                                  .max_tokens = 10,
                                  .num_topk = 2,

@@ -213,8 +213,7 @@ static void run_on(layer_function function, int32_t num_ranks, int32_t num_nodes
 {
     struct routings routings = {.function = function};
     for (int routing = 0; routing < EP_NUM_ROUTINGS; routing++) {
-        const struct ep_case spec = {.index_type = WEFT_INT32,
-                                     .seed = 60,
+        const struct ep_case spec = {.seed = 60,
                                      .num_ranks = num_ranks,
                                      .num_nodes = num_nodes,
                                      .max_tokens = 15,

@@ -29,8 +29,7 @@ static void run_grids_on_nodes(enum ranks_mode mode, int32_t num_ranks, int32_t 
                                int32_t max_tokens)
 {
     struct ep_trials trials = ep_trials_create(num_ranks, num_nodes);
-    struct ep_case spec = {.index_type = WEFT_INT32,
-                           .seed = 4,
+    struct ep_case spec = {.seed = 4,
                            .max_tokens = max_tokens,
                            .num_topk = 5,
                            .num_experts = 31,

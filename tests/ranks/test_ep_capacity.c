@@ -4,8 +4,7 @@
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
 
-static const struct ep_case usual = {.index_type = WEFT_INT32,
-                                     .seed = 21,
+static const struct ep_case usual = {.seed = 21,
                                      .max_tokens = 14,
                                      .num_topk = 3,
                                      .num_experts = 10,

@@ -8,8 +8,7 @@
 static const int64_t lengths[] = {1, 3, 8, 17, 64, 1000, 7168};
 enum { NUM_LENGTHS = sizeof lengths / sizeof lengths[0], NUM_DTYPES = 3 };
 
-static const struct ep_case usual = {.index_type = WEFT_INT32,
-                                     .seed = 8,
+static const struct ep_case usual = {.seed = 8,
                                      .max_tokens = 9,
                                      .num_topk = 6,
                                      .num_experts = 24,

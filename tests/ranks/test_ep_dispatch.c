@@ -8,8 +8,7 @@ static const uint64_t row_sizes[] = {1,  2,   3,   7,    15,   16,   17,    31, 
                                      48, 255, 256, 1000, 4096, 7168, 14336, 16384};
 enum { NUM_ROW_SIZES = sizeof row_sizes / sizeof row_sizes[0] };
 
-static const struct ep_case usual = {.index_type = WEFT_INT32,
-                                     .seed = 3,
+static const struct ep_case usual = {.seed = 3,
                                      .max_tokens = 13,
                                      .num_topk = 4,
                                      .num_experts = 12,

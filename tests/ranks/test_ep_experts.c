@@ -8,8 +8,7 @@ static void run_numbers(enum ranks_mode mode, int32_t num_ranks, int32_t num_nod
 {
     struct ep_trials trials = ep_trials_create(num_ranks, num_nodes);
     for (int32_t num_experts = 1; num_experts < 20; num_experts += 3) {
-        const struct ep_case spec = {.index_type = WEFT_INT32,
-                                     .seed = (uint64_t)num_experts,
+        const struct ep_case spec = {.seed = (uint64_t)num_experts,
                                      .max_tokens = 17,
                                      .num_topk = 3,
                                      .num_experts = num_experts,
@@ -68,8 +67,7 @@ static int alternate(struct ranks_context *context)
 
 TEST(layers_take_turns)
 {
-    struct ep_case spec = {.index_type = WEFT_INT32,
-                           .seed = 8,
+    struct ep_case spec = {.seed = 8,
                            .num_ranks = 4,
                            .max_tokens = 9,
                            .num_topk = 2,

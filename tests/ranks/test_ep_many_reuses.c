@@ -155,8 +155,7 @@ static int run_chain(struct ranks_context *context)
 
 static void run_chains(enum ranks_mode mode, int32_t num_ranks, int32_t num_nodes)
 {
-    const struct ep_case spec = {.index_type = WEFT_INT32,
-                                 .seed = 51,
+    const struct ep_case spec = {.seed = 51,
                                  .num_ranks = num_ranks,
                                  .num_nodes = num_nodes,
                                  .max_tokens = 3,

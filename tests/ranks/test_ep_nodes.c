@@ -14,11 +14,8 @@ static const struct shape {
 } shapes[] = {{2, 1}, {2, 2}, {2, 3}, {3, 1}, {3, 2}, {4, 2}, {5, 1}};
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
 
-static const struct ep_case usual = {.index_type = WEFT_INT32,
-                                     .max_tokens = 11,
-                                     .num_topk = 3,
-                                     .num_experts = 16,
-                                     .tokens = EP_TOKENS_RAGGED};
+static const struct ep_case usual = {
+    .max_tokens = 11, .num_topk = 3, .num_experts = 16, .tokens = EP_TOKENS_RAGGED};
 
 /* Adds the trials of a test. */
 typedef void (*add_function)(struct ep_trials *trials);

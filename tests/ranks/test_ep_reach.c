@@ -6,8 +6,7 @@
 #include "oracle/ep_trials.h"
 #include "workload/ep_oracle.h"
 
-static const struct ep_case usual = {.index_type = WEFT_INT32,
-                                     .seed = 31,
+static const struct ep_case usual = {.seed = 31,
                                      .max_tokens = 17,
                                      .num_topk = 3,
                                      .num_experts = 10,

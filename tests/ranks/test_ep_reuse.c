@@ -5,8 +5,7 @@
 #include "harness/memory.h"
 #include "oracle/ep_trials.h"
 
-static const struct ep_case usual = {.index_type = WEFT_INT32,
-                                     .seed = 30,
+static const struct ep_case usual = {.seed = 30,
                                      .num_ranks = 4,
                                      .max_tokens = 12,
                                      .num_topk = 3,

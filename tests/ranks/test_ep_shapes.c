@@ -5,11 +5,8 @@
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
 
-static const struct ep_case usual = {.index_type = WEFT_INT32,
-                                     .max_tokens = 11,
-                                     .num_topk = 3,
-                                     .num_experts = 16,
-                                     .tokens = EP_TOKENS_RAGGED};
+static const struct ep_case usual = {
+    .max_tokens = 11, .num_topk = 3, .num_experts = 16, .tokens = EP_TOKENS_RAGGED};
 
 TEST(every_token_shape)
 {

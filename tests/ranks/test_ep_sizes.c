@@ -6,8 +6,7 @@
 #include "oracle/ep_trials.h"
 #include "workload/ep_oracle.h"
 
-static const struct ep_case usual = {.index_type = WEFT_INT32,
-                                     .seed = 70,
+static const struct ep_case usual = {.seed = 70,
                                      .num_ranks = 3,
                                      .max_tokens = 9,
                                      .num_topk = 3,

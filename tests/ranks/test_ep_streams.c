@@ -5,8 +5,7 @@
 #include "harness/memory.h"
 #include "oracle/ep_trials.h"
 
-static const struct ep_case usual = {.index_type = WEFT_INT32,
-                                     .seed = 40,
+static const struct ep_case usual = {.seed = 40,
                                      .num_ranks = 4,
                                      .max_tokens = 10,
                                      .num_topk = 2,

@@ -43,8 +43,7 @@ TEST_OVER(over_nodes, "auto")
 TEST(without_tokens)
 {
     struct ep_trials trials = ep_trials_create(3, 1);
-    struct ep_case spec = {.index_type = WEFT_INT32,
-                           .seed = 91,
+    struct ep_case spec = {.seed = 91,
                            .max_tokens = 5,
                            .num_topk = 2,
                            .num_experts = 7,

@@ -94,8 +94,7 @@ static int count_layer(struct ranks_context *context)
 /* Slots of one row have the most headers. */
 static void run(int32_t num_nodes, int32_t num_local, uint64_t staging_slot_bytes)
 {
-    const struct ep_case spec = {.index_type = WEFT_INT32,
-                                 .seed = 45,
+    const struct ep_case spec = {.seed = 45,
                                  .num_ranks = num_nodes * num_local,
                                  .num_nodes = num_nodes,
                                  .max_tokens = 16,
