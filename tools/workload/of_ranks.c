@@ -4,15 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What all ranks have, rank after rank, if the result is WEFT_OK; to be freed. */
+static void *gather(weft_comm *comm, const void *own, size_t bytes, weft_result *result)
+{
+    void *all = malloc(bytes * (size_t)weft_comm_num_ranks(comm));
+    *result = all ? weft_host_all_gather(comm, own, bytes, all) : WEFT_ERROR_OUT_OF_MEMORY;
+    return all;
+}
+
 weft_result slowest_of_ranks(weft_comm *comm, double *samples, size_t num_samples,
                              struct figures *figures)
 {
     const size_t num_all = num_samples * (size_t)weft_comm_num_ranks(comm);
-    double *all = malloc(num_all * sizeof *all);
-    if (!all)
-        return WEFT_ERROR_OUT_OF_MEMORY;
-    const weft_result result =
-        weft_host_all_gather(comm, samples, num_samples * sizeof *samples, all);
+    weft_result result;
+    double *all = gather(comm, samples, num_samples * sizeof *samples, &result);
     for (size_t k = 0; k < num_all && result == WEFT_OK; k++) {
         const size_t i = k % num_samples;
         samples[i] = all[k] > samples[i] ? all[k] : samples[i];
@@ -26,11 +31,8 @@ weft_result slowest_of_ranks(weft_comm *comm, double *samples, size_t num_sample
 weft_result sum_of_ranks(weft_comm *comm, int64_t *numbers, size_t num_numbers)
 {
     const size_t num_all = num_numbers * (size_t)weft_comm_num_ranks(comm);
-    int64_t *all = malloc(num_all * sizeof *all);
-    if (!all)
-        return WEFT_ERROR_OUT_OF_MEMORY;
-    const weft_result result =
-        weft_host_all_gather(comm, numbers, num_numbers * sizeof *numbers, all);
+    weft_result result;
+    int64_t *all = gather(comm, numbers, num_numbers * sizeof *numbers, &result);
     if (result == WEFT_OK)
         memset(numbers, 0, num_numbers * sizeof *numbers);
     for (size_t k = 0; k < num_all && result == WEFT_OK; k++)
