@@ -103,7 +103,7 @@ static void print_json(const struct coll_run *run, const struct told *told)
     json_t *object = json_pack(
         "{s:s, s:s, s:i, s:i, s:I, s:s, s:s, s:o, s:i, s:i, s:o, s:o, s:I, s:f, s:o, s:o}", "op",
         collective_names[run->options->op], "machine",
-        coll_machine_name(weft_comm_machine(run->comm)), "ranks", run->options->num_ranks, "nodes",
+        job_machine_names[weft_comm_machine(run->comm)], "ranks", run->options->num_ranks, "nodes",
         run->num_nodes, "bytes", (json_int_t)told->bytes, "algo",
         weft_coll_algorithm_name(chosen->algorithm), "reason", reason_names[chosen->reason],
         "table", table_of(chosen), "blocks", chosen->num_blocks, "warps", chosen->num_warps,
@@ -130,7 +130,7 @@ static void print_heading(const struct coll_run *run, const weft_coll_explanatio
 {
     const weft_machine machine = weft_comm_machine(run->comm);
     weft_device_info device = WEFT_INIT(weft_device_info);
-    printf("# %s, machine %s", collective_names[run->options->op], coll_machine_name(machine));
+    printf("# %s, machine %s", collective_names[run->options->op], job_machine_names[machine]);
     if (weft_device_query(machine, weft_comm_device(run->comm), &device) == WEFT_OK)
         printf(" (%s)", device.name);
     printf(", %d ranks", run->options->num_ranks);

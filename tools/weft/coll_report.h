@@ -19,9 +19,6 @@ struct coll_line {
     struct coll_outcome outcomes[COLL_NUM_PLACES];
 };
 
-/* "cpu", or "cuda". */
-const char *coll_machine_name(weft_machine machine);
-
 /* As --bytes and tables have sizes: "8K". */
 enum { COLL_SIZE_CHARS = 32 };
 void coll_size_text(uint64_t bytes, char text[COLL_SIZE_CHARS]);

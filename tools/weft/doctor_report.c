@@ -4,13 +4,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "job.h"
 #include "workload/output.h"
-
-static const char *machine_name(weft_machine machine)
-{
-    static const char *const names[] = {"auto", "cpu", "cuda"};
-    return names[machine];
-}
 
 static int finish(int result)
 {
@@ -45,10 +40,10 @@ static int print_machine_as_json(const weft_machine_info *info)
                                                  "processors", device.num_processors));
     }
     return print_object(json_pack("{s:s, s:s, s:b, s:s, s:i, s:i, s:i, s:o}", "kind", "machine",
-                                  "machine", machine_name(info->machine), "usable", info->is_usable,
-                                  "reason", info->reason, "driver_version", info->driver_version,
-                                  "build_version", info->build_version, "num_devices",
-                                  info->num_devices, "devices", devices));
+                                  "machine", job_machine_names[info->machine], "usable",
+                                  info->is_usable, "reason", info->reason, "driver_version",
+                                  info->driver_version, "build_version", info->build_version,
+                                  "num_devices", info->num_devices, "devices", devices));
 }
 
 static void print_version(const char *what, int32_t version)
@@ -62,7 +57,7 @@ int doctor_print_machine(enum doctor_format format, const weft_machine_info *inf
     if (format == DOCTOR_FORMAT_JSON)
         return print_machine_as_json(info);
     if (info->is_usable)
-        printf("machine %s: %d device%s", machine_name(info->machine), info->num_devices,
+        printf("machine %s: %d device%s", job_machine_names[info->machine], info->num_devices,
                info->num_devices == 1 ? "" : "s");
     else
         printf("%s", info->reason);
@@ -81,9 +76,9 @@ int doctor_print_choice(enum doctor_format format, const weft_machine_info *used
 {
     if (format == DOCTOR_FORMAT_JSON)
         return print_object(json_pack("{s:s, s:s, s:b, s:s}", "kind", "choice", "machine",
-                                      machine_name(used->machine), "usable", used->is_usable, "why",
-                                      why));
-    printf("used: %s, %s\n", used->is_usable ? machine_name(used->machine) : "none", why);
+                                      job_machine_names[used->machine], "usable", used->is_usable,
+                                      "why", why));
+    printf("used: %s, %s\n", used->is_usable ? job_machine_names[used->machine] : "none", why);
     return finish(0);
 }
 
@@ -106,10 +101,11 @@ static int print_links_as_json(weft_machine machine, int32_t num_ranks,
 {
     int result = 0;
     for (int32_t i = 0; i < num_ranks * num_ranks; i++)
-        result |= print_object(json_pack(
-            "{s:s, s:s, s:i, s:i, s:f, s:f, s:I}", "kind", "link", "machine", machine_name(machine),
-            "from", i / num_ranks, "to", i % num_ranks, "gbps", links[i].gbps, "latency_us",
-            links[i].latency_us, "damaged_rows", (json_int_t)links[i].num_damaged_rows));
+        result |= print_object(json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:I}", "kind", "link",
+                                         "machine", job_machine_names[machine], "from",
+                                         i / num_ranks, "to", i % num_ranks, "gbps", links[i].gbps,
+                                         "latency_us", links[i].latency_us, "damaged_rows",
+                                         (json_int_t)links[i].num_damaged_rows));
     return result;
 }
 

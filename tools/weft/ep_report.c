@@ -5,12 +5,8 @@
 #include <stdio.h>
 
 #include "ep_ll.h"
+#include "job.h"
 #include "workload/output.h"
-
-static const char *machine_name(const struct ep_report *report)
-{
-    return report->machine == WEFT_MACHINE_CUDA ? "cuda" : "cpu";
-}
 
 /* Rows move once in dispatch, once in combine, and both ways in a layer; layout and notify move no
  * rows. */
@@ -74,7 +70,7 @@ static int print_json(const struct ep_report *report, enum ep_op op)
         "s:s?,"
         " s:I,"
         " s:f, s:I, s:I, s:I, s:b}",
-        "op", ep_op_names[op], "machine", machine_name(report), "mode",
+        "op", ep_op_names[op], "machine", job_machine_names[report->machine], "mode",
         options->mode == EP_MODE_NORMAL ? "normal" : "low-latency", "layout", layout_name(options),
         "route", options->mode == EP_MODE_NORMAL ? NULL : ep_ll_route_names[options->ll_route],
         "format", ep_row_format_names[options->row_format], "phases",
@@ -131,7 +127,7 @@ static void print_heading(const struct ep_report *report)
     const struct ep_options *options = report->options;
     printf("machine %s, %d ranks on %d node%s, %d tokens per rank, hidden %d, %s, top-%d of %d "
            "experts\n",
-           machine_name(report), options->num_ranks, options->num_nodes,
+           job_machine_names[report->machine], options->num_ranks, options->num_nodes,
            options->num_nodes == 1 ? "" : "s", options->num_tokens, options->hidden, options->dtype,
            options->num_topk, options->num_experts);
     if (options->trace)

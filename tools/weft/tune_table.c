@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "coll_report.h"
+#include "job.h"
 
 static int is_same(const struct tune_variant *a, const struct tune_variant *b)
 {
@@ -15,7 +16,7 @@ static int is_same(const struct tune_variant *a, const struct tune_variant *b)
 static void print_row(const struct tune_table *table, weft_collective op, const char *max_bytes,
                       const struct tune_variant *variant)
 {
-    fprintf(table->file, "%s %d %s %s %s %d %d\n", coll_machine_name(table->machine),
+    fprintf(table->file, "%s %d %s %s %s %d %d\n", job_machine_names[table->machine],
             table->num_ranks, collective_names[op], max_bytes,
             weft_coll_algorithm_name(variant->algorithm), variant->num_blocks, variant->num_warps);
 }
@@ -51,7 +52,7 @@ void tune_table_begin(const struct tune_table *table, const struct tune_options 
     if (gmtime_r(&now, &utc))
         strftime(date, sizeof date, "%Y-%m-%d", &utc);
     fprintf(table->file, "# weft tune %u.%u.%u, %s: machine %s", version / 10000,
-            version / 100 % 100, version % 100, date, coll_machine_name(table->machine));
+            version / 100 % 100, version % 100, date, job_machine_names[table->machine]);
     print_device(table);
     fprintf(table->file,
             ", %d ranks, median of %d iterations%s, the slower of out of place and in place\n"
