@@ -44,10 +44,9 @@ static void lose(struct stand *stand, int32_t victim)
 
 static int read_missing(struct ll_seat *seat, int32_t step, int call, int32_t rank, int32_t *told)
 {
-    RANK_CHECK_OK(seat->context, weft_stream_synchronize(seat->stream));
-    RANK_CHECK_OK(seat->context,
-                  weft_memory_copy(seat->comm, told, &seat->steps[step % 2].missing[call][rank],
-                                   sizeof *told));
+    CHECK_OK(weft_stream_synchronize(seat->stream));
+    CHECK_OK(weft_memory_copy(seat->comm, told, &seat->steps[step % 2].missing[call][rank],
+                              sizeof *told));
     return 0;
 }
 
@@ -67,7 +66,7 @@ static int count_rows(struct ll_seat *seat, int32_t step, int32_t rank, int64_t 
     for (int32_t local = 0; local < num_local && ll_seat_is_by_expert(seat); local++) {
         int64_t range;
         const int64_t *at = seat->steps[step % 2].ranges + local * NUM_RANKS + rank;
-        RANK_CHECK_OK(seat->context, weft_memory_copy(seat->comm, &range, at, sizeof range));
+        CHECK_OK(weft_memory_copy(seat->comm, &range, at, sizeof range));
         *num_rows += range & UINT32_MAX;
     }
     return 0;
@@ -153,7 +152,7 @@ static int run_until_lost(struct stand *stand, int32_t victim)
             if (atomic_compare_exchange_weak(&shared->last_loss, &seen, step))
                 break;
     }
-    RANK_CHECK(context, 0, "rank %d was never missing", victim);
+    CHECK(0, "rank %d was never missing", victim);
     return 1;
 }
 
@@ -179,12 +178,12 @@ static int check_barrier(struct stand *stand, int32_t victim)
     struct ll_seat *seat = &stand->seat;
     char text[32];
     snprintf(text, sizeof text, "rank %d", victim);
-    RANK_CHECK_OK(seat->context, weft_comm_status(seat->comm, NULL));
+    CHECK_OK(weft_comm_status(seat->comm, NULL));
     ranks_barrier(seat->context);
     weft_result result = weft_comm_barrier(seat->comm, seat->stream);
     if (result == WEFT_OK)
         result = weft_stream_synchronize(seat->stream);
-    RANK_CHECK_ERROR(seat->context, result, WEFT_ERROR_RANK_FAILED, text);
+    CHECK_ERROR(result, WEFT_ERROR_RANK_FAILED, text);
     return 0;
 }
 
@@ -226,12 +225,10 @@ static int come_back(struct stand *stand)
     const int32_t none[NUM_RANKS] = {0};
     ranks_barrier(seat->context);
     if (seat->context->rank % 2 == 0 && !victim_is_self(seat->context))
-        RANK_CHECK_OK(seat->context, ll_issue_dispatch(seat, 0, WEFT_LL_SEND));
-    RANK_CHECK_OK(seat->context,
-                  weft_memory_copy(seat->comm, seat->steps[0].missing[1], none, sizeof none));
-    RANK_CHECK_OK(seat->context,
-                  weft_ll_unmask(seat->ll, seat->steps[0].missing[1], 1, seat->stream));
-    RANK_CHECK_OK(seat->context, weft_stream_synchronize(seat->stream)); /* it reads the tokens */
+        CHECK_OK(ll_issue_dispatch(seat, 0, WEFT_LL_SEND));
+    CHECK_OK(weft_memory_copy(seat->comm, seat->steps[0].missing[1], none, sizeof none));
+    CHECK_OK(weft_ll_unmask(seat->ll, seat->steps[0].missing[1], 1, seat->stream));
+    CHECK_OK(weft_stream_synchronize(seat->stream)); /* it reads the tokens */
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         stand->cuts[rank] = 0;
     stand->has_lost = 0;
@@ -239,7 +236,7 @@ static int come_back(struct stand *stand)
     for (int32_t step = 0; step < STEPS_WITHOUT; step++)
         if (run_step(stand, step, (seat->context->rank + 1) % NUM_RANKS))
             return 1;
-    RANK_CHECK(seat->context, !stand->has_lost, "a rank is missing again");
+    CHECK(!stand->has_lost, "a rank is missing again");
     return ll_seat_close(seat);
 }
 

@@ -129,8 +129,3 @@ void ranks_note(const char *file, int line, const char *condition, const char *f
         CHECK(strstr(weft_last_error(), text) != NULL, "%s: the message lacks \"%s\": %s", #call,  \
               text, weft_last_error());                                                            \
     } while (0)
-
-/* As tests had it that others are at work on: for them alone. */
-#define RANK_CHECK(context, ...)       CHECK(__VA_ARGS__)
-#define RANK_CHECK_OK(context, call)   CHECK_OK(call)
-#define RANK_CHECK_ERROR(context, ...) CHECK_ERROR(__VA_ARGS__)

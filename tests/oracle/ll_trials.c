@@ -70,7 +70,7 @@ int ll_trial_run(struct ranks_context *context)
     return ll_trial_run_in(context, trial, comm);
 }
 
-static int run_in(struct ranks_context *context, const struct ll_trial *trial, weft_comm *comm)
+int ll_trial_run_in(struct ranks_context *context, const struct ll_trial *trial, weft_comm *comm)
 {
     struct ll_seat seat;
     if (ll_seat_open_in(&seat, context, &trial->problem, comm))
@@ -79,15 +79,6 @@ static int run_in(struct ranks_context *context, const struct ll_trial *trial, w
         if (ways[trial->way](&seat, step))
             return 1;
     return ll_check_totals(&seat, NUM_STEPS) || ll_seat_close(&seat);
-}
-
-int ll_trial_run_in(struct ranks_context *context, const struct ll_trial *trial, weft_comm *comm)
-{
-    struct ranks_context *const of_run = ranks_self;
-    ranks_self = context; /* which may be numbered anew */
-    const int failed = run_in(context, trial, comm);
-    ranks_self = of_run;
-    return failed;
 }
 
 static const struct ll_case cases[] = {

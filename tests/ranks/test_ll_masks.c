@@ -37,24 +37,21 @@ static int set_mask(struct ll_seat *seat, uint64_t bits)
     int32_t mask[RANKS_MAX];
     for (int32_t rank = 0; rank < seat->problem->num_ranks; rank++)
         mask[rank] = (int32_t)(bits >> rank & 1) * (rank + 7);
-    RANK_CHECK_OK(seat->context,
-                  weft_memory_copy(seat->comm, seat->steps[0].missing[0], mask,
-                                   (uint64_t)seat->problem->num_ranks * sizeof *mask));
+    CHECK_OK(weft_memory_copy(seat->comm, seat->steps[0].missing[0], mask,
+                              (uint64_t)seat->problem->num_ranks * sizeof *mask));
     return 0;
 }
 
 static int check_mask(struct ll_seat *seat, uint64_t bits)
 {
     int32_t mask[RANKS_MAX];
-    RANK_CHECK_OK(seat->context,
-                  weft_ll_query_mask(seat->ll, seat->steps[0].missing[1], seat->stream));
-    RANK_CHECK_OK(seat->context, weft_stream_synchronize(seat->stream));
-    RANK_CHECK_OK(seat->context,
-                  weft_memory_copy(seat->comm, mask, seat->steps[0].missing[1],
-                                   (uint64_t)seat->problem->num_ranks * sizeof *mask));
+    CHECK_OK(weft_ll_query_mask(seat->ll, seat->steps[0].missing[1], seat->stream));
+    CHECK_OK(weft_stream_synchronize(seat->stream));
+    CHECK_OK(weft_memory_copy(seat->comm, mask, seat->steps[0].missing[1],
+                              (uint64_t)seat->problem->num_ranks * sizeof *mask));
     for (int32_t rank = 0; rank < seat->problem->num_ranks; rank++)
-        RANK_CHECK(seat->context, mask[rank] == (int32_t)(bits >> rank & 1),
-                   "the mask of rank %d is %d", rank, mask[rank]);
+        CHECK(mask[rank] == (int32_t)(bits >> rank & 1), "the mask of rank %d is %d", rank,
+              mask[rank]);
     return 0;
 }
 
@@ -62,7 +59,7 @@ static int mask_ranks(struct ll_seat *seat, uint64_t bits)
 {
     if (set_mask(seat, bits))
         return 1;
-    RANK_CHECK_OK(seat->context, weft_ll_mask(seat->ll, seat->steps[0].missing[0], seat->stream));
+    CHECK_OK(weft_ll_mask(seat->ll, seat->steps[0].missing[0], seat->stream));
     return check_mask(seat, bits & ~((uint64_t)1 << seat->context->rank));
 }
 
@@ -70,8 +67,7 @@ static int unmask_ranks(struct ll_seat *seat, uint64_t bits, uint64_t epoch)
 {
     if (set_mask(seat, bits))
         return 1;
-    RANK_CHECK_OK(seat->context,
-                  weft_ll_unmask(seat->ll, seat->steps[0].missing[0], epoch, seat->stream));
+    CHECK_OK(weft_ll_unmask(seat->ll, seat->steps[0].missing[0], epoch, seat->stream));
     return check_mask(seat, bits);
 }
 
@@ -95,14 +91,12 @@ static int check_lacking(struct ll_seat *seat, int32_t step)
     const int32_t own = seat->context->rank;
     for (int32_t rank = 0; rank < problem->num_ranks; rank++) {
         const int is_first = step == 0 && !ll_are_cut(problem, own, rank);
-        RANK_CHECK(seat->context,
-                   (int)(seat->lacking[0] >> rank & 1) ==
-                       (is_first && ll_may_lack(problem, rank, own, LL_SEAT_NOBODY)),
-                   "step %d: rows of rank %d", step, rank);
-        RANK_CHECK(seat->context,
-                   (int)(seat->lacking[1] >> rank & 1) ==
-                       (is_first && ll_may_lack(problem, own, rank, LL_SEAT_NOBODY)),
-                   "step %d: answers of rank %d", step, rank);
+        CHECK((int)(seat->lacking[0] >> rank & 1) ==
+                  (is_first && ll_may_lack(problem, rank, own, LL_SEAT_NOBODY)),
+              "step %d: rows of rank %d", step, rank);
+        CHECK((int)(seat->lacking[1] >> rank & 1) ==
+                  (is_first && ll_may_lack(problem, own, rank, LL_SEAT_NOBODY)),
+              "step %d: answers of rank %d", step, rank);
     }
     return 0;
 }

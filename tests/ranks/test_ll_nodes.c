@@ -111,19 +111,17 @@ static int run_part(struct ranks_context *context)
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_comm *all, *comm;
     config.num_nodes = part->shape.num_nodes;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &all));
-    RANK_CHECK_OK(context, weft_comm_split_strided(all, part->first, 1,
-                                                   part->trial.problem.num_ranks, NULL, &comm));
+    CHECK_OK(ranks_comm_create(context, &config, &all));
+    CHECK_OK(
+        weft_comm_split_strided(all, part->first, 1, part->trial.problem.num_ranks, NULL, &comm));
     if (comm != NULL) {
         struct ranks_context member = *context;
         member.rank = weft_comm_rank(comm);
         member.num_ranks = part->trial.problem.num_ranks;
-        const int failed = ll_trial_run_in(&member, &part->trial, comm);
-        memcpy(context->failure, member.failure, sizeof context->failure);
-        if (failed)
+        if (ll_trial_run_in(&member, &part->trial, comm))
             return 1;
     }
-    RANK_CHECK_OK(context, weft_comm_destroy(all));
+    CHECK_OK(weft_comm_destroy(all));
     return 0;
 }
 
@@ -160,15 +158,15 @@ static int refuse_a_handle(struct ranks_context *context)
     config.num_nodes = 2;
     ep_config.num_experts = 8;
     handle_config.num_topk = 2;
-    RANK_CHECK_OK(context, ranks_comm_create(context, &config, &all));
-    RANK_CHECK_OK(context, weft_comm_split_strided(all, 0, 1, 3, NULL, &comm));
+    CHECK_OK(ranks_comm_create(context, &config, &all));
+    CHECK_OK(weft_comm_split_strided(all, 0, 1, 3, NULL, &comm));
     if (comm != NULL) {
-        RANK_CHECK_OK(context, weft_ep_create(comm, &ep_config, &ep));
-        RANK_CHECK_ERROR(context, weft_ep_handle_create(ep, &handle_config, &handle),
-                         WEFT_ERROR_UNSUPPORTED, "2 nodes have different numbers of ranks");
-        RANK_CHECK_OK(context, weft_comm_destroy(comm));
+        CHECK_OK(weft_ep_create(comm, &ep_config, &ep));
+        CHECK_ERROR(weft_ep_handle_create(ep, &handle_config, &handle), WEFT_ERROR_UNSUPPORTED,
+                    "2 nodes have different numbers of ranks");
+        CHECK_OK(weft_comm_destroy(comm));
     }
-    RANK_CHECK_OK(context, weft_comm_destroy(all));
+    CHECK_OK(weft_comm_destroy(all));
     return 0;
 }
 
