@@ -95,7 +95,7 @@ def recorded_streams(layers):
 
 
 def dropped_batches(layers):
-    """The pool finds the memory of batches that were dropped, also of a caller who allocates nothing
+    """The pool finds the memory of batches that were dropped, though nobody allocates anything
     else."""
     _, _, handle = layers.dispatch()
     for _ in range(16):

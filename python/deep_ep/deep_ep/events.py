@@ -11,7 +11,8 @@ import torch
 
 def without_modes(function: Callable[..., Any]) -> Callable[..., Any]:
     """Modes of PyTorch, as a default device is one, look at each function of PyTorch that is called
-    and at each property of a tensor, which takes 1 us each time. What function calls they do not see."""
+    and at each property of a tensor, which takes 1 us each time. They do not see what function
+    calls."""
     @wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         with torch._C.DisableTorchFunction():
