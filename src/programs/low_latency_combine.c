@@ -98,9 +98,9 @@ WP_FN char *answer_place(const struct answerer *answerer, struct asked_row row, 
                                wp_block_idx(answerer->run->op.warp), slot - row.block_answer);
 }
 
-/* The weighted sum of the warp's pointers, in memory of the warp's own, as its first pointer. */
-WP_FN void sum_here(const struct answerer *answerer, const float *weights, int32_t num_srcs,
-                    int64_t num_elements)
+/* The weighted sum of the warp's pointers, in memory of the warp's own. */
+WP_FN const char *sum_in_own_memory(const struct answerer *answerer, const float *weights,
+                                    int32_t num_srcs, int64_t num_elements)
 {
     const struct wp_low_latency *ll = &answerer->args->ll;
     struct wp_warp *warp = answerer->run->op.warp;
@@ -109,6 +109,15 @@ WP_FN void sum_here(const struct answerer *answerer, const float *weights, int32
     wp_row_sync(warp); /* the row before has been read */
     wp_row_weighted_sum(warp, here, wp_warp_pointers(warp), weights, num_srcs, sum, num_elements);
     wp_row_sync(warp); /* the sum is there, and the pointers have been used */
+    return here;
+}
+
+/* The same, as its first pointer. */
+WP_FN void sum_here(const struct answerer *answerer, const float *weights, int32_t num_srcs,
+                    int64_t num_elements)
+{
+    struct wp_warp *warp = answerer->run->op.warp;
+    const char *here = sum_in_own_memory(answerer, weights, num_srcs, num_elements);
     if (wp_lane_idx(warp) == 0)
         wp_warp_pointers(warp)[0] = here;
     wp_warp_sync(warp);
@@ -218,20 +227,6 @@ WP_FN int32_t slot_of_choice(const struct answerer *answerer, struct asked_row r
     return row.answer + (k - first) * answerer->args->ll.plan.answer_slots.choice_stride;
 }
 
-/* A row that is no row as logarithms. */
-WP_FN void send_no_row(const struct answerer *answerer, const void *const *dst,
-                       int64_t num_elements)
-{
-    struct wp_warp *warp = answerer->run->op.warp;
-    const struct wp_ll_plan *plan = &answerer->args->ll.plan;
-    const struct wp_weighted_sum sum = {plan->dtype, plan->dtype, WP_READ_SOON};
-    char *here = wp_ll_own_sum(answerer->run);
-    wp_row_sync(warp); /* the row before has been read */
-    wp_row_weighted_sum(warp, here, NULL, NULL, 0, sum, num_elements);
-    wp_row_sync(warp);
-    wp_row_log_encode(warp, dst, 1, here, plan->dtype, num_elements);
-}
-
 /* Of so many elements, the listed rows to the listed places; of no row zeros. */
 WP_FN void send_rows(const struct answerer *answerer, const void *const *dsts,
                      const void *const *srcs, int32_t num_rows, int64_t num_elements)
@@ -248,10 +243,11 @@ WP_FN void send_rows(const struct answerer *answerer, const void *const *dsts,
         if (plan->answer_dtype != WEFT_LOG_10BIT)
             wp_row_weighted_sum(warp, (void *)(uintptr_t)dsts[i], &srcs[i], NULL, 1, sum,
                                 num_elements);
-        else if (srcs[i] != NULL)
-            wp_row_log_encode(warp, &dsts[i], 1, srcs[i], plan->dtype, num_elements);
         else
-            send_no_row(answerer, &dsts[i], num_elements);
+            wp_row_log_encode(warp, &dsts[i], 1,
+                              srcs[i] != NULL ? srcs[i]
+                                              : sum_in_own_memory(answerer, NULL, 0, num_elements),
+                              plan->dtype, num_elements);
     }
 }
 

@@ -5,8 +5,8 @@
 #include "weft.h"
 #include "workload/figures.h"
 
-/* What ranks have measured at the same time counts as the slowest of them did it. Collective: the figures, on all ranks, of the largest of each sample that the ranks have. Overwrites
- * samples. */
+/* What ranks have measured at the same time counts as the slowest of them did it. Collective: the
+ * figures, on all ranks, of the largest of each sample that the ranks have. Overwrites samples. */
 weft_result slowest_of_ranks(weft_comm *comm, double *samples, size_t num_samples,
                              struct figures *figures);
 
