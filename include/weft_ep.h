@@ -502,7 +502,11 @@ typedef enum weft_ll_answer {
      * token's owner reads it, if it is of this node. So there are no slots for answers, and by rank a caller who
      * writes them to the slots (weft_ll_combine_args.x NULL) has nothing copied. The slots are as long as the
      * longer of row and answer. */
-    WEFT_LL_ANSWER_IN_SLOTS = 2
+    WEFT_LL_ANSWER_IN_SLOTS = 2,
+    /* As WEFT_LL_ANSWER_SUMS, with the same bits; but weights are given to combine, for callers who have them only then,
+     * as [DeepEP 3]'s: the owner of a token first sends them to the ranks that sum. By expert only, among ranks of one
+     * node, with WEFT_LL_FAIL. WEFT_LL_SEND waits there until the ranks whose rows are answered have begun theirs. */
+    WEFT_LL_ANSWER_SUMS_WEIGHED_LATE = 3
 } weft_ll_answer;
 
 /* What becomes of a rank that is missing: whose rows, answers or room for more do not come in time, or
@@ -595,9 +599,11 @@ typedef struct weft_ll_dispatch_args {
     int32_t num_tokens;   /* N, 0..max_tokens, each rank its own */
     const void *x;        /* [N][hidden] of dtype */
     const void *topk_idx; /* [N][num_topk] experts; those outside 0..num_experts-1 are ignored */
-    const float *topk_weights; /* [N][num_topk], which the experts' ranks get; NULL: 1 */
-    weft_dtype index_type;     /* of topk_idx: WEFT_INT32 or WEFT_INT64 */
-    int32_t reserved;          /* 0 */
+    /* [N][num_topk], which the experts' ranks get; NULL: 1, or with WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, that they come
+     * later */
+    const float *topk_weights;
+    weft_dtype index_type; /* of topk_idx: WEFT_INT32 or WEFT_INT64 */
+    int32_t reserved;      /* 0 */
     /* To receive; all but rows are optional. C is expert_capacity, L the number of local experts. */
     int32_t *num_rows_per_rank; /* [R] rows that came from each source, each counted once */
     /* By expert: [L][C][hidden] of narrow_dtype, or dtype; rows that nobody sent are left as they
@@ -657,8 +663,10 @@ typedef struct weft_ll_combine_args {
     const void *x;
     uint64_t x_stride_bytes; /* between rows; 0: they are dense */
     /* To receive. */
-    void *out;                 /* [N][hidden], N of the dispatch */
-    const float *topk_weights; /* [N][num_topk] with WEFT_LL_ANSWER_ROWS, or NULL: 1; else NULL */
+    void *out; /* [N][hidden], N of the dispatch */
+    /* [N][num_topk], or NULL: 1. To receive with WEFT_LL_ANSWER_ROWS, to send with WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
+     * else NULL */
+    const float *topk_weights;
     /* WEFT_LL_MASK: [R] 1: masked, so that it adds nothing; 2: not masked, but it lacked rows of this rank, so that it adds
      * nothing to some tokens; else 0. */
     int32_t *missing_ranks;
@@ -669,7 +677,7 @@ typedef struct weft_ll_combine_args {
  * are rounded once at their end (nearest even; every NaN becomes the positive quiet NaN with all
  * mantissa bits set). WEFT_LL_ANSWER_SUMS: each rank sums weight * row over its experts in ascending
  * order of the choices, rounds to answer_dtype, and sends; out = the sum of what comes, in ascending
- * rank order. WEFT_LL_ANSWER_ROWS: each rank sends the rows in answer_dtype; out = the sum of weight
+ * rank order. The others are the same, but WEFT_LL_ANSWER_ROWS: each rank sends the rows in answer_dtype; out = the sum of weight
  * * row in ascending order of the choices.
  *
  * Over several nodes with WEFT_LL_RELAYED, unless rows are answered, sums are made node by node, as weft_ep_combine

@@ -26,6 +26,31 @@ static weft_result check_masks(const weft_ep *ep, const weft_ll_config *config)
                              "max_tokens");
 }
 
+static weft_result check_answer(const weft_ep *ep, const weft_ll_config *config)
+{
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_LL_ANSWER, (int32_t)config->answer, WEFT_LL_ANSWER_SUMS,
+                               WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, "answer"));
+    if (config->layout == WEFT_LL_BY_RANK && (config->answer == WEFT_LL_ANSWER_ROWS ||
+                                              config->answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE))
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "answer is %s, which layout WEFT_LL_BY_RANK has not: must "
+                           "be WEFT_LL_ANSWER_SUMS or WEFT_LL_ANSWER_IN_SLOTS",
+                           weft__constant_name(WEFT__ENUM_LL_ANSWER, (int32_t)config->answer));
+    if (config->answer != WEFT_LL_ANSWER_SUMS_WEIGHED_LATE)
+        return WEFT_OK;
+    if (ep->comm->topology.num_nodes > 1)
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "answer is WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, for ranks of one node, and "
+                           "these are of %d: take WEFT_LL_ANSWER_ROWS, or give weights to dispatch",
+                           ep->comm->topology.num_nodes);
+    if (config->on_missing == WEFT_LL_MASK)
+        return weft__error(
+            WEFT_ERROR_UNSUPPORTED,
+            "answer is WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, which on_missing WEFT_LL_MASK has "
+            "not: take WEFT_LL_ANSWER_ROWS, or give weights to dispatch");
+    return WEFT_OK;
+}
+
 static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
 {
     const int64_t num_ranks = ep->comm->num_ranks;
@@ -47,13 +72,7 @@ static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
             config->max_tokens, 1,
             INT32_MAX / weft__placement_max_local(&ep->placement) / num_ranks, "max_tokens"));
     WEFT__TRY(weft__check_range(config->num_results, 0, WP_NUM_HALVES, "num_results"));
-    WEFT__TRY(weft__check_enum(WEFT__ENUM_LL_ANSWER, (int32_t)config->answer, WEFT_LL_ANSWER_SUMS,
-                               WEFT_LL_ANSWER_IN_SLOTS, "answer"));
-    if (config->layout == WEFT_LL_BY_RANK && config->answer == WEFT_LL_ANSWER_ROWS)
-        return weft__error(
-            WEFT_ERROR_INVALID_ARGUMENT,
-            "answer is WEFT_LL_ANSWER_ROWS, which layout WEFT_LL_BY_RANK has not: must "
-            "be WEFT_LL_ANSWER_SUMS or WEFT_LL_ANSWER_IN_SLOTS");
+    WEFT__TRY(check_answer(ep, config));
     WEFT__TRY(weft__check_wire(config->answer_dtype, "answer_dtype"));
     WEFT__TRY(weft__check_wire_of_row(config->answer_dtype, "answer_dtype", config->hidden));
     WEFT__TRY(check_quantisation(config));
@@ -176,6 +195,8 @@ static weft_result check_sent_tokens(struct list *list, const weft_ll_dispatch_a
         (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype));
     add(list, "topk_idx", WEFT__EXTENT_READ, args->topk_idx, num_tokens,
         num_topk * wp_dtype_bytes(args->index_type));
+    if (plan->weights_come_late)
+        return check_null(args->topk_weights, "topk_weights");
     add(list, "topk_weights", WEFT__EXTENT_READ, args->topk_weights, num_tokens,
         num_topk * sizeof(float));
     return WEFT_OK;
@@ -341,12 +362,22 @@ static weft_result check_sums(struct list *list, const weft_ll_combine_args *arg
     const struct wp_ll_plan *plan = &list->ll->device.plan;
     const int32_t num_tokens = weft__ll_num_tokens(list->ll, args->phases);
     WEFT__TRY(weft__check_array(args->out, num_tokens, "out"));
-    if (!plan->answers_are_rows)
-        WEFT__TRY(check_null(args->topk_weights, "topk_weights"));
-    add(list, "topk_weights", WEFT__EXTENT_READ, args->topk_weights, (uint64_t)num_tokens,
-        (uint64_t)plan->num_topk * sizeof(float));
     add(list, "out", WEFT__EXTENT_WRITTEN, args->out, (uint64_t)num_tokens,
         (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype));
+    return WEFT_OK;
+}
+
+/* Who sums weighs; weights that come late are sent to him. */
+static weft_result check_weights(struct list *list, const weft_ll_combine_args *args)
+{
+    const struct wp_ll_plan *plan = &list->ll->device.plan;
+    const int are_received = plan->answers_are_rows && args->phases != WEFT_LL_SEND;
+    const int are_sent = plan->weights_come_late && args->phases != WEFT_LL_RECEIVE;
+    if (!are_received && !are_sent)
+        return check_null(args->topk_weights, "topk_weights");
+    add(list, "topk_weights", WEFT__EXTENT_READ, args->topk_weights,
+        (uint64_t)weft__ll_num_tokens(list->ll, args->phases),
+        (uint64_t)plan->num_topk * sizeof(float));
     return WEFT_OK;
 }
 
@@ -371,12 +402,11 @@ weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *user_args, 
     } else {
         WEFT__TRY(check_answers(&list, &args));
     }
-    if (args.phases == WEFT_LL_SEND) {
+    if (args.phases == WEFT_LL_SEND)
         WEFT__TRY(check_null(args.out, "out"));
-        WEFT__TRY(check_null(args.topk_weights, "topk_weights"));
-    } else {
+    else
         WEFT__TRY(check_sums(&list, &args));
-    }
+    WEFT__TRY(check_weights(&list, &args));
     WEFT__TRY(check_missing(&list, args.phases, args.missing_ranks));
     WEFT__TRY(check_waited(&list, args.phases, args.waited_ns));
     WEFT__TRY(check_list(&list));

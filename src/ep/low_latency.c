@@ -24,7 +24,10 @@ static struct wp_ll_slot plan_slot(const struct wp_ll_plan *plan)
     slot.experts_offset = slot.token_offset + PART;
     slot.weights_offset = slot.experts_offset + choices_bytes;
     slot.order_offset = slot.weights_offset + choices_bytes;
-    slot.bytes = aligned(slot.order_offset + (plan->is_by_expert ? choices_bytes : 0), SLOT);
+    slot.late_weights_offset = slot.order_offset + (plan->is_by_expert ? choices_bytes : 0);
+    slot.bytes = aligned(slot.late_weights_offset +
+                             (plan->weights_come_late ? wp_ll_tagged_bytes(plan->num_topk) : 0),
+                         SLOT);
     return slot;
 }
 
@@ -102,6 +105,7 @@ static struct wp_ll_plan plan_of(const weft_ep *ep, const weft_ll_config *config
         .is_by_expert = config->layout == WEFT_LL_BY_EXPERT,
         .answers_are_rows = config->answer == WEFT_LL_ANSWER_ROWS,
         .answers_stay = config->answer == WEFT_LL_ANSWER_IN_SLOTS,
+        .weights_come_late = config->answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE,
         .capacity = chosen_capacity(ep, config),
         .hidden = config->hidden,
         .dtype = config->dtype,
@@ -205,7 +209,7 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
         [TABLE_TAKEN] =
             plan->has_nodes ? WP_LL_NUM_MAILS * halves * ranks * blocks * sizeof(uint64_t) : 0,
         [TABLE_ANSWER_SLOTS] =
-            plan->has_nodes || plan->answers_stay ? halves * choices * sizeof(int32_t) : 0,
+            plan->has_nodes || wp_ll_remembers_rows(plan) ? halves * choices * sizeof(int32_t) : 0,
         [TABLE_TOLD_EPOCHS] =
             plan->has_nodes ? WP_LL_NUM_MAILS * ranks * blocks * sizeof(uint64_t) : 0,
         [TABLE_RELAYED_ROWS] =

@@ -165,6 +165,7 @@ static enum wp_program combine_program(const struct wp_low_latency *device)
         [WP_LL_ANY_ANSWERS] = WP_PROGRAM_low_latency_combine,
         [WP_LL_SUMS_BY_RANK] = WP_PROGRAM_bf16_low_latency_combine,
         [WP_LL_SUMS_BY_EXPERT] = WP_PROGRAM_bf16_packed_low_latency_combine,
+        [WP_LL_SUMS_WEIGHED_LATE] = WP_PROGRAM_bf16_weighed_low_latency_combine,
         [WP_LL_ROWS_BY_EXPERT] = WP_PROGRAM_bf16_rows_low_latency_combine};
     return device->plan.has_nodes ? WP_PROGRAM_internode_low_latency_combine
                                   : programs[wp_ll_answers_of(device)];
@@ -210,7 +211,8 @@ weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft
         .row_stride_bytes = args->x_stride_bytes > 0
                                 ? args->x_stride_bytes
                                 : (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype),
-        .topk_weights = args->topk_weights,
+        .late_weights = plan->weights_come_late ? args->topk_weights : NULL,
+        .topk_weights = plan->weights_come_late ? NULL : args->topk_weights,
         .out = args->out,
         .missing_ranks = args->missing_ranks,
     };

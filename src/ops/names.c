@@ -64,9 +64,9 @@ static const struct name teams[] = {
 
 static const struct name ll_layouts[] = {CONSTANT(WEFT_LL_BY_RANK), CONSTANT(WEFT_LL_BY_EXPERT)};
 
-static const struct name ll_answers[] = {CONSTANT(WEFT_LL_ANSWER_SUMS),
-                                         CONSTANT(WEFT_LL_ANSWER_ROWS),
-                                         CONSTANT(WEFT_LL_ANSWER_IN_SLOTS)};
+static const struct name ll_answers[] = {
+    CONSTANT(WEFT_LL_ANSWER_SUMS), CONSTANT(WEFT_LL_ANSWER_ROWS), CONSTANT(WEFT_LL_ANSWER_IN_SLOTS),
+    CONSTANT(WEFT_LL_ANSWER_SUMS_WEIGHED_LATE)};
 
 static const struct name ll_phases[] = {CONSTANT(WEFT_LL_SEND_AND_RECEIVE), CONSTANT(WEFT_LL_SEND),
                                         CONSTANT(WEFT_LL_RECEIVE)};

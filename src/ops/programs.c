@@ -56,6 +56,7 @@ static const char *const calls[WP_NUM_PROGRAMS] = {
     [WP_PROGRAM_fp8_packed_low_latency_dispatch] = "weft_ll_dispatch",
     [WP_PROGRAM_bf16_packed_low_latency_combine] = "weft_ll_combine",
     [WP_PROGRAM_bf16_rows_low_latency_combine] = "weft_ll_combine",
+    [WP_PROGRAM_bf16_weighed_low_latency_combine] = "weft_ll_combine",
     [WP_PROGRAM_low_latency_release] = "weft_ll_release",
     [WP_PROGRAM_low_latency_mask] = "weft_ll_mask or weft_ll_query_mask",
     [WP_PROGRAM_low_latency_unmask] = "weft_ll_unmask",

@@ -37,10 +37,15 @@ WP_FN uint64_t wp_ll_ranges_bytes(const struct wp_ll_plan *plan, int32_t num_ran
                        (uint64_t)plan->num_blocks * sizeof(struct wp_ll_range));
 }
 
-/* As much as any machine needs, since the host's has allocated it. */
+/* Of a tagged row: as much as any machine needs, since the host's has allocated it. */
+WP_FN uint64_t wp_ll_tagged_bytes(int32_t num_words)
+{
+    return ((uint64_t)num_words + 2) * sizeof(uint64_t);
+}
+
 WP_FN uint64_t wp_ll_head_bytes(const struct wp_ll_plan *plan)
 {
-    return wp_ll_align(((uint64_t)plan->max_local_experts + 2) * sizeof(uint64_t));
+    return wp_ll_align(wp_ll_tagged_bytes(plan->max_local_experts));
 }
 
 WP_FN uint64_t wp_ll_heads_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
@@ -60,6 +65,12 @@ WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan)
 {
     return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)plan->answer_slots.per_half *
                        plan->answer_bytes);
+}
+
+/* Without nodes: whether combine needs to know which row of a rank a choice is. */
+WP_FN int wp_ll_remembers_rows(const struct wp_ll_plan *plan)
+{
+    return plan->answers_stay || plan->weights_come_late;
 }
 
 /* Whether a token's sum is one of sums of nodes. */
@@ -273,7 +284,7 @@ WP_FN int32_t *wp_ll_answering(const struct wp_low_latency *ll, uint64_t number,
     return ll->answering + row * (uint64_t)ll->plan.num_topk;
 }
 
-/* With nodes where the answers to a token's choices come to, else where they stay: [num_topk]. */
+/* With nodes where the answers to a token's choices come to, else which rows they are to: [num_topk]. */
 WP_FN int32_t *wp_ll_answer_slots(const struct wp_low_latency *ll, uint64_t number, int32_t token)
 {
     const uint64_t row =

@@ -12,6 +12,7 @@
 #endif
 
 #include "programs/low_latency_combine.h"
+#include "programs/low_latency_late_weights.h"
 #include "programs/low_latency_node_sums.h"
 #include "programs/low_latency_sums.h"
 
@@ -176,20 +177,24 @@ WP_FN void answer_with_row(const struct answerer *answerer, struct asked_row row
         send_answer(answerer, row, row.answer, NULL, 1, span);
 }
 
-/* Lists the caller's rows for the choices here, with their weights; returns how many there are. */
+/* Lists the caller's rows for the choices here, with their weights; returns how many there are. Weights that come late have
+ * been taken. */
 WP_FN int32_t find_rows(const struct answerer *answerer, struct asked_row row, uint64_t begin)
 {
     struct wp_warp *warp = answerer->run->op.warp;
     const struct wp_low_latency *ll = &answerer->args->ll;
     const int32_t num_topk = ll->plan.num_topk;
     const int32_t *all_packed = wp_ll_packed(ll, answerer->result, row.source, row.idx);
+    const float *weights = wp_ll_weighs_late(&ll->plan) ? wp_ll_weights(warp) : row.weights;
     int32_t num_rows = 0;
-    wp_warp_sync(warp); /* those before have been used */
+    wp_warp_sync(warp); /* those before have been used, and the weights are there */
     for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
         const int32_t k = i + wp_lane_idx(warp);
         /* Both loads are under way together. */
         const int32_t packed = k < num_topk ? all_packed[k] : -1;
-        const float weight = k < num_topk ? row.weights[k] : 0.0f;
+        const float weight = k < num_topk ? weights[k] : 0.0f;
+        if (wp_ll_weighs_late(&ll->plan))
+            wp_warp_sync(warp); /* all have loaded what is overwritten now, here or further up */
         const int32_t place = wp_ll_list(warp, &num_rows, packed >= 0);
         if (packed < 0)
             continue;
@@ -290,41 +295,59 @@ WP_FN void answer_by_choice(const struct answerer *answerer, struct asked_row ro
 
 /* ------------------------------------------------------------------ all answers */
 
+/* Of a source's waits that of one warp counts. */
+WP_FN enum wp_status take_weights(const struct answerer *answerer, struct asked_row row,
+                                  struct wp_part part)
+{
+    const struct wp_ll_run *run = answerer->run;
+    const int is_counted = part.token == 0 && part.part == 0;
+    return wp_ll_take_weights(run, answerer->number, row.source, row.idx,
+                              is_counted ? wp_ll_waited_ns(run, row.source) : NULL);
+}
+
 /* One part of row i of those that a block of a source has sent. */
-WP_FN void answer_part(const struct answerer *answerer, int32_t source, struct wp_ll_range range,
-                       struct wp_part part)
+WP_FN enum wp_status answer_part(const struct answerer *answerer, int32_t source,
+                                 struct wp_ll_range range, struct wp_part part)
 {
     const struct wp_low_latency *ll = &answerer->args->ll;
     const struct wp_span span = wp_ll_span(&ll->plan, &ll->share_of_sources, part.part);
     if (span.bytes == 0)
-        return;
+        return WP_STATUS_OK;
     const struct asked_row row = asked_row(answerer, source, range, part.token);
+    enum wp_status status = WP_STATUS_OK;
+    if (wp_ll_weighs_late(&ll->plan))
+        status = take_weights(answerer, row, part);
+    if (status != WP_STATUS_OK)
+        return status;
     if (!ll->plan.is_by_expert)
         answer_with_row(answerer, row, span);
     else if (ll->plan.answers_are_rows)
         answer_by_choice(answerer, row, span);
     else
         answer_with_sum(answerer, row, span);
+    return status;
 }
 
 /* The first ranges have been read. */
-WP_FN void answer_all(const struct answerer *answerer)
+WP_FN enum wp_status answer_all(const struct answerer *answerer)
 {
     struct wp_warp *warp = answerer->run->op.warp;
     const struct wp_low_latency *ll = &answerer->args->ll;
     const struct wp_share *share = &ll->share_of_sources;
+    enum wp_status status = WP_STATUS_OK;
     int32_t unit = wp_warp_idx(warp); /* of those of all sources: from the i-th one's first on */
-    for (int32_t i = 0; i < ll->exchange.num_ranks; i++) {
+    for (int32_t i = 0; i < ll->exchange.num_ranks && status == WP_STATUS_OK; i++) {
         if (i > 0 && i % WP_WARP_SIZE == 0)
             wp_ll_read_ranges(answerer->run, answerer->result, i);
         const int32_t source = wp_ll_source(ll, i);
         const struct wp_ll_range range = wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE];
         const int are_there = answerer->args->rows == NULL && wp_ll_stays(ll, source);
         const int32_t num_units = are_there ? 0 : range.num_rows * share->num_parts;
-        for (; unit < num_units; unit += wp_num_warps(warp))
-            answer_part(answerer, source, range, wp_unit_part(share, unit));
+        for (; unit < num_units && status == WP_STATUS_OK; unit += wp_num_warps(warp))
+            status = answer_part(answerer, source, range, wp_unit_part(share, unit));
         unit -= num_units;
     }
+    return status;
 }
 
 /* Answers that a block of a source gets from this rank. */
@@ -371,6 +394,10 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     if (answerer.result > numbers->rows_received ||
         answerer.number > numbers->answers_received + (uint64_t)plan->num_halves)
         return wp_ll_fail(run, numbers->rows_received, answerer.result);
+    const struct wp_ll_weights_sender weights = {run, args->late_weights, answerer.number,
+                                                 answerer.result};
+    if (wp_ll_weighs_late(plan))
+        wp_ll_send_weights(&weights);
     const int has_masks = wp_ll_has_masks(&args->ll.masks);
     if (!has_masks) /* they are far, and have come: with masks it is found out now whose count */
         wp_ll_read_ranges(run, answerer.result, 0);
@@ -379,7 +406,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     if (status == WP_STATUS_OK && has_masks)
         wp_ll_read_ranges(run, answerer.result, 0);
     if (status == WP_STATUS_OK)
-        answer_all(&answerer);
+        status = answer_all(&answerer);
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)
         return status;

@@ -11,6 +11,7 @@ struct wp_low_latency_combine_args {
      * in the slots, and stay there. */
     const char *rows;
     uint64_t row_stride_bytes;
+    const float *late_weights; /* [num_tokens][num_topk], where they come late; NULL: 1 */
     /* To receive: */
     const float *topk_weights; /* [num_tokens][num_topk], of answers by choice; NULL: 1 */
     char *out;                 /* [num_tokens] rows of plan.dtype */

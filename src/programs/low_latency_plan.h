@@ -86,6 +86,8 @@ struct wp_ll_slot {
     uint64_t weights_offset; /* float [num_topk] */
     uint64_t
         order_offset; /* int32_t [num_topk]: how many of the source's rows the expert has before */
+    /* A tagged row, float [num_topk], of the answers of the slot's half: weights that come with combine. */
+    uint64_t late_weights_offset;
     uint64_t bytes;
 };
 
@@ -132,6 +134,7 @@ struct wp_ll_plan { /* the same on all ranks */
     int32_t is_by_expert;      /* rows are packed by expert as they are taken; else they stay */
     int32_t answers_are_rows;  /* of each expert; else their sums, */
     int32_t answers_stay;      /* which ranks of the node read in the slots of the rows */
+    int32_t weights_come_late; /* with combine; then there is one node, and there are no masks */
     int32_t has_nodes;         /* several */
     struct wp_ll_answer_slots answer_slots;
     int32_t capacity;    /* rows that an expert has room for, by expert */
@@ -199,8 +202,8 @@ struct wp_low_latency {
     struct wp_ll_choice *choices;     /* [num_blocks][max_tokens][num_topk] */
     int32_t *answering; /* [halves][max_tokens][num_topk] who answers in this slot; -1: nobody */
     int32_t *
-        answer_slots; /* the same: with nodes where the answer comes to; of one that stays, which row
-                              of this rank it is; -1: there is none */
+        answer_slots; /* the same: with nodes where the answer comes to; else, where it is needed in
+                              combine, which row of this rank it is; -1: there is none */
     int32_t *counters;      /* [num_blocks][wp_ll_num_counters] */
     int32_t *expert_bases;  /* [num_blocks][num_ranks][max_local_experts] */
     char *sums;             /* [num_blocks][num_warps][wp_ll_sum_bytes] on their way */

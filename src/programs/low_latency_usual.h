@@ -78,6 +78,7 @@ enum wp_ll_answers {
     WP_LL_ANY_ANSWERS,
     WP_LL_SUMS_BY_RANK,
     WP_LL_SUMS_BY_EXPERT,
+    WP_LL_SUMS_WEIGHED_LATE, /* by expert, too */
     WP_LL_ROWS_BY_EXPERT
 };
 
@@ -88,6 +89,8 @@ WP_FN enum wp_ll_answers wp_ll_answers_of(const struct wp_low_latency *ll)
         return WP_LL_ANY_ANSWERS;
     if (ll->plan.answers_are_rows)
         return WP_LL_ROWS_BY_EXPERT;
+    if (ll->plan.weights_come_late)
+        return WP_LL_SUMS_WEIGHED_LATE;
     return ll->plan.is_by_expert ? WP_LL_SUMS_BY_EXPERT : WP_LL_SUMS_BY_RANK;
 }
 
@@ -95,6 +98,7 @@ WP_FN void wp_ll_fix_answers(struct wp_low_latency *ll, enum wp_ll_answers answe
 {
     wp_ll_fix_usual(ll);
     ll->plan.is_by_expert = answers != WP_LL_SUMS_BY_RANK;
+    ll->plan.weights_come_late = answers == WP_LL_SUMS_WEIGHED_LATE;
     ll->plan.answer_dtype = WEFT_BF16;
     ll->plan.answers_are_rows = answers == WP_LL_ROWS_BY_EXPERT;
 }

@@ -60,7 +60,7 @@ FUZZ_CALL(call_sizes, weft_ll_query_sizes(a->ep, a->config, a->out))
         FUZZ_NUMBERS(FUZZ_INT32, "expert_capacity", ll_config.known.expert_capacity, -1,           \
                      INT32_MAX, INT32_MIN),                                                        \
         FUZZ_NUMBERS(FUZZ_INT32, "num_results", ll_config.known.num_results, -1, 3, INT32_MAX),    \
-        FUZZ_NUMBERS(FUZZ_INT32, "answer", ll_config.known.answer, -1, 3, INT32_MAX),              \
+        FUZZ_NUMBERS(FUZZ_INT32, "answer", ll_config.known.answer, -1, 4, INT32_MAX),              \
         FUZZ_NUMBERS(FUZZ_INT32, "answer_dtype", ll_config.known.answer_dtype, -1, WEFT_INT32,     \
                      WEFT_FP64, INT32_MAX),                                                        \
         FUZZ_NUMBERS(FUZZ_INT32, "narrow_dtype", ll_config.known.narrow_dtype, -1, WEFT_BF16,      \

@@ -163,6 +163,9 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, NUM_RANKS)
         return 1;
     CONFIG_REFUSED(WEFT_LL_BY_RANK, expert_capacity, 1, "expert_capacity");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, answer, WEFT_LL_ANSWER_ROWS, "answer");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, answer, WEFT_LL_ANSWER_SUMS_WEIGHED_LATE,
+                   "answer is WEFT_LL_ANSWER_SUMS_WEIGHED_LATE");
+    CONFIG_REFUSED(WEFT_LL_BY_EXPERT, answer, (weft_ll_answer)4, "answer");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, scale, WEFT_SCALE_UE8M0, "scale");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, group_elements, HIDDEN, "group_elements");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, on_missing, (weft_ll_on_missing)2, "on_missing");
@@ -529,4 +532,53 @@ TEST_ON_RANKS(one_result_at_a_time, RANKS_THREADS, NUM_RANKS)
         CHECK_OK(weft_ll_release(ll, scene.stream));
     }
     return close_scene(&scene);
+}
+
+/* Dispatch has no use for weights that combine brings, and they are needed where it sends. */
+TEST_ON_RANKS(weights_come_once, RANKS_THREADS, NUM_RANKS)
+{
+    struct scene scene;
+    weft_ll_config config = config_of(WEFT_LL_BY_EXPERT);
+    if (open_scene(context, &scene))
+        return 1;
+    config.answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
+    CHECK_OK(weft_ll_create(scene.ep, &config, &scene.by_expert));
+    weft_ll_dispatch_args rows = dispatch_args(&scene, scene.by_expert, WEFT_LL_SEND_AND_RECEIVE);
+    REFUSED(weft_ll_dispatch(scene.by_expert, &rows, scene.stream), "topk_weights");
+    rows.topk_weights = NULL;
+    CHECK_OK(weft_ll_dispatch(scene.by_expert, &rows, scene.stream));
+    weft_ll_combine_args sent = combine_args(&scene, scene.by_expert, WEFT_LL_SEND);
+    sent.topk_weights = scene.weights;
+    CHECK_OK(weft_ll_combine(scene.by_expert, &sent, scene.stream));
+    weft_ll_combine_args received = combine_args(&scene, scene.by_expert, WEFT_LL_RECEIVE);
+    REFUSED(weft_ll_combine(scene.by_expert, &received, scene.stream), "topk_weights");
+    received.topk_weights = NULL;
+    CHECK_OK(weft_ll_combine(scene.by_expert, &received, scene.stream));
+    return close_scene(&scene);
+}
+
+TEST_ON_RANKS(late_weights_are_for_one_node_without_masks, RANKS_THREADS, NUM_RANKS)
+{
+    struct scene scene;
+    weft_ll_config config = config_of(WEFT_LL_BY_EXPERT);
+    weft_comm_config two_nodes = WEFT_INIT(weft_comm_config);
+    weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
+    weft_comm *comm;
+    weft_ll *ll;
+    if (open_scene(context, &scene))
+        return 1;
+    config.answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
+    config.on_missing = WEFT_LL_MASK;
+    CHECK_ERROR(weft_ll_create(scene.ep, &config, &ll), WEFT_ERROR_UNSUPPORTED, "on_missing");
+    if (close_scene(&scene))
+        return 1;
+    config.on_missing = WEFT_LL_FAIL;
+    two_nodes.num_nodes = 2;
+    ep_config.num_experts = EXPERTS;
+    ep_config.max_topk = TOPK;
+    CHECK_OK(ranks_comm_create(context, &two_nodes, &comm));
+    CHECK_OK(weft_ep_create(comm, &ep_config, &scene.ep));
+    CHECK_ERROR(weft_ll_create(scene.ep, &config, &ll), WEFT_ERROR_UNSUPPORTED, "one node");
+    CHECK_OK(weft_comm_destroy(comm));
+    return 0;
 }

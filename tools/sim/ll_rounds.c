@@ -123,6 +123,7 @@ static weft_result dispatch(struct party *party, int32_t round, int32_t result,
                             weft_ll_phases phases)
 {
     const struct ll_arrays *arrays = &party->ll_arrays[result];
+    const struct ll_terms *terms = &party->shape->ll_terms;
     weft_ll_dispatch_args args = WEFT_INIT(weft_ll_dispatch_args);
     args.phases = phases;
     if (phases != WEFT_LL_RECEIVE) {
@@ -131,7 +132,8 @@ static weft_result dispatch(struct party *party, int32_t round, int32_t result,
         args.x = arrays->tokens;
         args.topk_idx = arrays->topk_idx;
         args.index_type = WEFT_INT32;
-        args.topk_weights = party->shape->ll_terms.has_weights ? arrays->weights : NULL;
+        if (terms->has_weights && terms->answer != WEFT_LL_ANSWER_SUMS_WEIGHED_LATE)
+            args.topk_weights = arrays->weights;
     }
     if (phases != WEFT_LL_SEND) {
         args.num_rows_per_rank = arrays->rank_counts;
@@ -165,6 +167,13 @@ static int32_t num_later_results(const struct party *party, int32_t round,
     return num_later;
 }
 
+/* In combine. */
+static int uses_weights(weft_ll_answer answer, weft_ll_phases phases)
+{
+    return (answer == WEFT_LL_ANSWER_ROWS && phases != WEFT_LL_SEND) ||
+           (answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE && phases != WEFT_LL_RECEIVE);
+}
+
 static weft_result combine(struct party *party, int32_t round, const struct ll_move *move,
                            weft_ll_phases phases)
 {
@@ -183,9 +192,9 @@ static weft_result combine(struct party *party, int32_t round, const struct ll_m
         spoil(arrays->out[move->combine], (size_t)shape->max_tokens * ll_row_bytes(shape));
         args.out = arrays->out[move->combine];
         args.missing_ranks = ll_has_masks(party) ? arrays->missing_sums[move->combine] : NULL;
-        if (shape->ll_terms.answer == WEFT_LL_ANSWER_ROWS && shape->ll_terms.has_weights)
-            args.topk_weights = arrays->weights_back;
     }
+    if (shape->ll_terms.has_weights && uses_weights(shape->ll_terms.answer, phases))
+        args.topk_weights = arrays->weights_back;
     return weft_ll_combine(party->ll, &args, some_stream(party));
 }
 

@@ -295,6 +295,17 @@ static void draw_answers(struct shape *shape)
         terms->group_elements--;
 }
 
+/* Of half of the sums by expert that can be so; by numbers of its own, so that the others stay as they were. */
+static void draw_late_weights(struct shape *shape)
+{
+    struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS + 1)};
+    struct ll_terms *terms = &shape->ll_terms;
+    if (shape->num_nodes == 1 && terms->on_missing == WEFT_LL_FAIL &&
+        terms->layout == WEFT_LL_BY_EXPERT && terms->answer == WEFT_LL_ANSWER_SUMS &&
+        draw(&rng, 0, 1))
+        terms->answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
+}
+
 static void draw_ll(struct shape *shape, struct rng *rng)
 {
     const int32_t max_hidden =
@@ -307,6 +318,7 @@ static void draw_ll(struct shape *shape, struct rng *rng)
         ll_draw_script(&shape->ll_scripts[round], &shape->ll_terms, shape->num_repeats, rng);
     draw_masks(shape, rng);
     shape->ll_terms.route = (weft_ll_route)draw(rng, WEFT_LL_STRAIGHT, WEFT_LL_RELAYED);
+    draw_late_weights(shape);
 }
 
 /* By numbers of its own, so that the others stay as they were. */

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* bf16_weighed_low_latency_combine: low_latency_combine of bf16, by expert, with the weights of its call, by the same steps. */
+#define WP_LL_STEPS_ONLY
+
+#include "programs/low_latency_combine.c" /* NOLINT(bugprone-suspicious-include) */
+#include "programs/low_latency_usual.h"
+
+struct wp_bf16_weighed_low_latency_combine_args {
+    struct wp_low_latency_combine_args combine;
+};
+
+WP_PROGRAM(bf16_weighed_low_latency_combine, warp, args)
+{
+    struct wp_low_latency_combine_args usual = args->combine;
+    wp_ll_fix_answers(&usual.ll, WP_LL_SUMS_WEIGHED_LATE);
+    return combine(warp, &usual);
+}
