@@ -82,6 +82,7 @@ def check_ep($before):
     must(any(operations[.mode][]?; . == $op); "op is none that there is in this mode"),
     must((.mode == "low-latency") == (.layout != null); "layout is not that of low latency"),
     must((.layout != null) == (.route != null); "route is not that of low latency"),
+    must((.layout != null) == (.answer != null); "answer is not that of low latency"),
     must(all($before[]; .op != $op); "op comes twice"),
     must(.bytes_remote <= .bytes_logical; "bytes_remote is more than bytes_logical"),
     check_network($before);

@@ -36,6 +36,7 @@ weft_ll_config ep_ll_config(const struct ep_options *options)
         config.scale = rows.scale;
         config.group_elements = (int32_t)rows.group_elements;
     }
+    config.answer = ep_ll_answer(options);
     config.answer_dtype = ep_wire_dtype(options);
     config.num_blocks = options->num_blocks;
     config.num_warps = options->num_warps;
@@ -172,7 +173,8 @@ static weft_result dispatch(struct ep_layer *layer, weft_ll_phases phases)
         args.x = layer->x;
         args.index_type = WEFT_INT32;
         args.topk_idx = layer->topk_idx;
-        args.topk_weights = layer->topk_weights;
+        if (ep_ll_answer(layer->options) != WEFT_LL_ANSWER_SUMS_WEIGHED_LATE)
+            args.topk_weights = layer->topk_weights;
     }
     if (phases != WEFT_LL_SEND)
         args.num_rows_per_rank = layer->ll.rank_counts;
@@ -196,6 +198,10 @@ static weft_result combine(struct ep_layer *layer, enum ep_op op, weft_ll_phases
     }
     if (phases != WEFT_LL_SEND)
         args.out = layer->out;
+    const weft_ll_answer answer = ep_ll_answer(layer->options);
+    if ((answer == WEFT_LL_ANSWER_ROWS && phases != WEFT_LL_SEND) ||
+        (answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE && phases != WEFT_LL_RECEIVE))
+        args.topk_weights = layer->topk_weights;
     return weft_ll_combine(layer->ll.ll, &args, layer->stream);
 }
 

@@ -83,6 +83,8 @@ static void refuse_without_mode(const struct ep_options *options, struct argp_st
         argp_error(state, "--layout: needs --mode low-latency");
     if (options->ll_route != EP_NOT_GIVEN)
         argp_error(state, "--route: needs --mode low-latency");
+    if (options->ll_answer != EP_NOT_GIVEN)
+        argp_error(state, "--answer: needs --mode low-latency");
     if (options->num_phases != EP_NOT_GIVEN)
         argp_error(state, "--phases %d: needs --mode low-latency", options->num_phases);
     if (options->masked.count > 0)
@@ -144,6 +146,14 @@ static void finish_mode(struct ep_options *options, struct argp_state *state)
         options->ll_route = WEFT_LL_STRAIGHT;
     if (options->ll_route == WEFT_LL_RELAYED && options->masked.count > 0)
         argp_error(state, "--route relayed: must be straight with --masked");
+    if (options->ll_answer == EP_NOT_GIVEN)
+        options->ll_answer = EP_LL_ANSWER_SUMS;
+    if (options->ll_answer != EP_LL_ANSWER_SUMS && options->ll_layout == WEFT_LL_BY_RANK)
+        argp_error(state, "--answer %s: must be %s with --layout rank",
+                   ep_ll_answer_names[options->ll_answer], ep_ll_answer_names[EP_LL_ANSWER_SUMS]);
+    if (options->ll_answer == EP_LL_ANSWER_LATE_SUMS && options->masked.count > 0)
+        argp_error(state, "--answer %s: must be absent with --masked",
+                   ep_ll_answer_names[options->ll_answer]);
     if (options->num_phases == EP_NOT_GIVEN)
         options->num_phases = 1;
 }
@@ -167,6 +177,7 @@ static void finish(void *input, struct argp_state *state)
 static const char *const modes[] = {"normal", "low-latency", NULL};
 static const char *const ll_layouts[] = {"rank", "expert", NULL};      /* by weft_ll_layout */
 const char *const ep_ll_route_names[] = {"straight", "relayed", NULL}; /* by weft_ll_route */
+const char *const ep_ll_answer_names[] = {"sums", "rows", "late-sums", NULL};
 static const char *const wires[] = {"dtype", "fp32",  "bf16",
                                     "fp16",  "log10", NULL}; /* of wire_dtypes */
 static const char *const check_modes[] = {"full", "sample", "none", NULL};
@@ -205,6 +216,11 @@ static const struct option_row option_table[] = {
      "Of low latency between nodes: rows go straight to each rank and back, or once to a rank of "
      "the node, and are relayed and summed there (straight)",
      NULL, AT(ll_route), .choices = ep_ll_route_names},
+    {OPTION_CHOICE, "answer", "KIND",
+     "Of low latency by expert, what a rank sends back of a token: the sum of its experts' rows, "
+     "each of "
+     "these rows, or the sum with weights that combine is given (sums)",
+     NULL, AT(ll_answer), .choices = ep_ll_answer_names},
     {OPTION_CHOICE, "format", "FORMAT",
      "What rows travel as to the experts: dtype, fp8 or int8 with float scales of 128 elements, or "
      "ue8m0: fp8 with such scales",
@@ -282,6 +298,7 @@ void ep_options_parse(struct ep_options *options, int argc, char **argv)
         .skew = EP_NOT_GIVEN,
         .ll_layout = EP_NOT_GIVEN,
         .ll_route = EP_NOT_GIVEN,
+        .ll_answer = EP_NOT_GIVEN,
         .num_phases = EP_NOT_GIVEN,
     };
     options_parse(&set, options, argc, argv);
@@ -317,6 +334,15 @@ uint64_t ep_ll_scale_bytes(const struct ep_options *options)
 const char *ep_wire_name(const struct ep_options *options)
 {
     return ep_wire_dtype(options) == WEFT_DTYPE_NONE ? options->dtype : wires[options->wire];
+}
+
+weft_ll_answer ep_ll_answer(const struct ep_options *options)
+{
+    static const weft_ll_answer answers[] = {[EP_LL_ANSWER_SUMS] = WEFT_LL_ANSWER_SUMS,
+                                             [EP_LL_ANSWER_ROWS] = WEFT_LL_ANSWER_ROWS,
+                                             [EP_LL_ANSWER_LATE_SUMS] =
+                                                 WEFT_LL_ANSWER_SUMS_WEIGHED_LATE};
+    return answers[options->ll_answer];
 }
 
 weft_dtype ep_wire_dtype(const struct ep_options *options)

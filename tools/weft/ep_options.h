@@ -26,6 +26,8 @@ enum ep_row_format {
 enum { EP_LL_GROUP_ELEMENTS = 128 };
 extern const char *const ep_row_format_names[]; /* NULL behind the last */
 extern const char *const ep_ll_route_names[];   /* the same, by weft_ll_route */
+enum ep_ll_answer { EP_LL_ANSWER_SUMS, EP_LL_ANSWER_ROWS, EP_LL_ANSWER_LATE_SUMS };
+extern const char *const ep_ll_answer_names[];
 enum ep_start { EP_START_STREAM, EP_START_GRAPH };
 enum ep_task { EP_TASK_RUN, EP_TASK_QUERY };
 enum ep_format { EP_FORMAT_TABLE, EP_FORMAT_JSON };
@@ -59,8 +61,9 @@ struct ep_options {
     uint64_t seed;
     double skew;
     enum ep_mode mode;
-    int32_t ll_layout; /* a weft_ll_layout; EP_NOT_GIVEN until parsed, as the next two */
+    int32_t ll_layout; /* a weft_ll_layout; EP_NOT_GIVEN until parsed, as the next three */
     int32_t ll_route;  /* a weft_ll_route */
+    int32_t ll_answer; /* an ep_ll_answer */
     int32_t num_phases;
     enum ep_row_format row_format;
     struct option_list masked; /* ranks that do without the others, and these without them */
@@ -81,13 +84,13 @@ int ep_options_resolve(struct ep_options *options, int32_t num_ranks, int32_t nu
 /* And once the machine is known. */
 void ep_options_resolve_grid(struct ep_options *options, weft_machine machine);
 
-/* The bytes of a row on its way in low latency: elements, then scales; these are 0 of EP_ROW_FORMAT_DTYPE. */
 /* Whether two ranks have masked each other. */
 int ep_ll_are_cut(const struct ep_options *options, int32_t a, int32_t b);
+/* The bytes of a row on its way in low latency: elements, then scales; these are 0 of EP_ROW_FORMAT_DTYPE. */
 uint64_t ep_ll_element_bytes(const struct ep_options *options);
 uint64_t ep_ll_scale_bytes(const struct ep_options *options);
 
-/* That one as weft.h has it, and as the reports name it. */
 /* What combine's values are rounded to on their way, as combine_wire and answer_dtype have it. */
 weft_dtype ep_wire_dtype(const struct ep_options *options);
 const char *ep_wire_name(const struct ep_options *options);
+weft_ll_answer ep_ll_answer(const struct ep_options *options);
