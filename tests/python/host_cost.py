@@ -23,6 +23,8 @@ ROUNDS, STEPS = 15, 100
 OPERATIONS = ["weft_ep_layout", "weft_ep_notify", "weft_ep_dispatch", "weft_ep_combine",
               "weft_ll_dispatch", "weft_ll_combine", "weft_stream_synchronize"]
 TOKENS, HIDDEN, EXPERTS_PER_RANK, TOPK = 1, 512, 8, 2
+EXPERTS_OF_TEST, TOPK_OF_TEST = 288, 8
+DEEP_EPS_TEST = "DeepEP's test"
 
 
 now = time.thread_time  # which other processes do not disturb; with GPUs time that passes
@@ -44,6 +46,25 @@ class Clock:
             return result
 
         return call
+
+
+def step_of_test(buffer, device, num_ranks):
+    """What DeepEP's test_low_latency.py times without a graph, with a default device, as it has."""
+    x = torch.ones(TOKENS, HIDDEN, dtype=torch.bfloat16, device=device)
+    ids = torch.arange(TOPK_OF_TEST, device=device).repeat(TOKENS, 1)
+    weights = torch.ones(TOKENS, TOPK_OF_TEST, device=device)
+    num_local, num_rows = EXPERTS_OF_TEST // num_ranks, TOKENS * num_ranks
+    counts = torch.zeros(num_local, dtype=torch.int32, device=device)
+    answers = torch.ones(num_local, num_rows, HIDDEN, dtype=torch.bfloat16, device=device)
+
+    def step():
+        _, _, handle, _, _ = buffer.low_latency_dispatch(
+            x, ids, TOKENS, EXPERTS_OF_TEST, cumulative_local_expert_recv_stats=counts,
+            use_fp8=True, async_finish=False, return_recv_hook=False)
+        buffer.low_latency_combine(answers, ids, weights, handle, use_logfmt=False,
+                                   return_recv_hook=False)
+
+    return step
 
 
 def steps_of(buffer, device, num_ranks):
@@ -79,6 +100,7 @@ def steps_of(buffer, device, num_ranks):
 
     return {"low latency": low_latency, "low latency, fp8": lambda: low_latency(use_fp8=True),
             "low latency, hooks": lambda: low_latency(return_recv_hook=True),
+            DEEP_EPS_TEST: step_of_test(buffer, device, num_ranks),
             "layout": lambda: buffer.get_dispatch_layout(ids, num_experts),
             "dispatch, combine": layer, "the same, cached": cached}
 
@@ -131,6 +153,7 @@ def be_rank(rank, num_ranks, folder, options):
     for name, step in steps.items():
         if not options.gpus:
             leave_out_operations()
+        torch.set_default_device(device if name == DEEP_EPS_TEST else None)
         total_us, library_us = measure(step, clock, finish)
         if rank == 0:
             print(f"{name:20} {total_us:7.1f} us, in the library {library_us:6.1f}, "
