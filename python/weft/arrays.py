@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import sys
+from functools import partial
 from operator import index
-from typing import Any, Iterable, NamedTuple
+from typing import Any, Callable, Iterable, NamedTuple
 
 from . import dlpack
 from .abi import Dtype
@@ -49,9 +50,14 @@ class View(NamedTuple):
         return self.item_bytes * math.prod(self.shape[1:])
 
 
+_tensor: tuple[type, ...] = ()  # torch.Tensor, once PyTorch was imported
+
+
 def is_tensor(array: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(array, torch.Tensor)
+    global _tensor
+    if not _tensor and "torch" in sys.modules:
+        _tensor = (sys.modules["torch"].Tensor,)
+    return isinstance(array, _tensor)
 
 
 def _dense_strides(shape: tuple[int, ...], item_bytes: int) -> tuple[int, ...]:
@@ -102,9 +108,10 @@ def _view_of_interface(interface: dict[str, Any], dtype: str, is_on_gpu: bool) -
 
 def address_if_fits(array: Any, dtypes: tuple[str, ...], shape: tuple[int | None, ...],
                     cuda_device: int | None) -> int | None:
-    """The address of a dense tensor that is just so, which needs no closer look; else None."""
-    if is_tensor(array) and array.shape == shape and array.is_contiguous() and \
-            not array.is_neg() and _name_of_tensor_dtype(array.dtype) in dtypes and \
+    """The address of a dense tensor that is just so, which needs no closer look; else None. Nothing
+    is called that need not be: a closer look at the first tensor, and type, makes them known."""
+    if isinstance(array, _tensor) and array.shape == shape and array.is_contiguous() and \
+            not array.is_neg() and _tensor_dtypes.get(array.dtype) in dtypes and \
             array.get_device() == (-1 if cuda_device is None else cuda_device):
         return array.data_ptr() or None
     return None
@@ -191,7 +198,7 @@ def name_of_dtype(array: Any) -> str:
 
 def index_type_of(array: Any) -> Dtype:
     """Of an array that has been found to be of int32 or int64."""
-    return INDEX_TYPES[name_of_dtype(array)]
+    return INDEX_TYPES[_tensor_dtypes.get(array.dtype) or str(array.dtype)]
 
 
 def dtype_name(dtype: Any) -> str:
@@ -308,6 +315,23 @@ def empty(shape: tuple[int, ...], like: Any, dtype: Any = None) -> Any:
     import numpy
 
     return numpy.empty(shape, like.dtype if dtype is None else numpy_dtype_of(dtype))
+
+
+def maker(shape: tuple[int, ...], like: Any, dtype: str, *,
+          is_swapped: bool = False) -> Callable[[], Any]:
+    """Makes what empty() does, again and again. is_swapped: dimensions 1 and 2 change places."""
+    if not is_tensor(like):
+        return lambda: empty(shape, like, dtype).swapaxes(1, 2) if is_swapped else \
+            empty(shape, like, dtype)
+    sizes, strides = list(shape), list(_dense_strides(shape, 1))
+    if is_swapped:
+        for of_dimension in (sizes, strides):
+            of_dimension[1:3] = of_dimension[2:0:-1]
+    if sizes[-1:] == [1]:
+        strides[-1] = 1  # so that bytes can be viewed
+    torch = sys.modules["torch"]  # whose empty() takes longer, and views do
+    return partial(torch.empty_strided, tuple(sizes), tuple(strides), dtype=getattr(torch, dtype),
+                   device=like.device)
 
 
 def dtype_like(like: Any, name: str) -> Any:

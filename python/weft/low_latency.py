@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
+from functools import partial
 from typing import Any, NamedTuple, Sequence
 
 from . import abi, arrays
@@ -14,7 +15,17 @@ from .objects import Native, Object
 from .streams import Stream
 
 
-class Rows(NamedTuple):
+class _Rows(NamedTuple):
+    num_rows_per_rank: Any
+    rows: Any = None
+    scales: Any = None
+    num_rows_per_expert: Any = None
+    src_tokens: Any = None
+    row_ranges: Any = None
+    missing_ranks: Any = None
+
+
+class Rows(_Rows):
     """What a dispatch delivers. L is the number of local experts, C expert_capacity, R the number
     of ranks. By rank only the first is there, and slots() has the rows.
 
@@ -28,13 +39,7 @@ class Rows(NamedTuple):
       another rank was to relay; with LlOnMissing.MASK
     """
 
-    num_rows_per_rank: Any
-    rows: Any = None
-    scales: Any = None
-    num_rows_per_expert: Any = None
-    src_tokens: Any = None
-    row_ranges: Any = None
-    missing_ranks: Any = None
+    _shapes: Any = None  # of which they are known to be, so that nobody need look
 
 
 class Slots(NamedTuple):
@@ -55,6 +60,16 @@ class Slots(NamedTuple):
     experts: tuple[Any, ...]
     topk_weights: tuple[Any, ...]
     src_token: tuple[Any, ...]
+
+
+_copies = {(kind, phases): partial(kind.from_buffer_copy, kind(phases=phases))
+           for kind in (abi.LlDispatchArgs, abi.LlCombineArgs) for phases in LlPhases}
+
+
+def _new_args(kind: Any, phases: LlPhases) -> Any:
+    """A copy takes a quarter of the time of a new one, which refuses phases that there are not."""
+    copy = _copies.get((kind, phases))
+    return copy() if copy else kind(phases=phases)
 
 
 class LowLatency(Object):
@@ -96,6 +111,9 @@ class LowLatency(Object):
         leading = (self.sizes.num_local_experts, self.sizes.expert_capacity) if self._by_expert \
             else (ep.comm.num_ranks, max_tokens)
         self._answers = (*leading, hidden)  # the shape of what experts make of rows
+        self._per_expert, self._per_rank = (self.sizes.num_local_experts,), (ep.comm.num_ranks,)
+        self._scale_column_bytes = 4 * self.sizes.expert_capacity if scale_columns else 0
+        self._makers: dict[Any, list[tuple[str, Any]]] = {}  # of outputs, by device
         self._tokens: deque[int] = deque()  # of the results that are not combined yet
         self._like: Any = None
 
@@ -112,7 +130,7 @@ class LowLatency(Object):
         total_rows_per_expert [L] of int32, to which counts are added; and waited_ns [R] of int64,
         to which is added how long it waited for each rank. Returns out, None when only sending.
         """
-        args = abi.LlDispatchArgs(phases=phases)
+        args = _new_args(abi.LlDispatchArgs, phases)
         is_sending, is_receiving = phases != LlPhases.RECEIVE, phases != LlPhases.SEND
         if is_sending:
             self._send(args, x, topk_idx, topk_weights)
@@ -140,23 +158,32 @@ class LowLatency(Object):
             self._like = x
 
     def _receive(self, args: abi.LlDispatchArgs, out: Rows, total: Any) -> None:
+        if out._shapes is self._shapes:
+            for name, array in zip(_Rows._fields, out):
+                if array is not None:
+                    setattr(args, name, array.data_ptr())
+        else:
+            self._receive_to(args, out)
+        if out.scales is not None:
+            args.scale_column_bytes = self._scale_column_bytes
+        if total is not None:
+            args.total_rows_per_expert = self.ep.comm.address_of(
+                total, "total_rows_per_expert", ("int32",), self._per_expert, writable=True)
+
+    def _receive_to(self, args: abi.LlDispatchArgs, out: Rows) -> None:
+        """Arrays that the caller has allocated."""
         for name, array_name, shape, dtypes in self._outputs:
             array = getattr(out, name)
             if array is None and name != "rows":
                 continue
             if name == "scales" and self._scale_columns:
                 array = array.swapaxes(1, 2)
-                args.scale_column_bytes = 4 * self.sizes.expert_capacity
             setattr(args, name, self.ep.comm.address_of(array, array_name, dtypes, shape,
                                                         writable=True))
-        if total is not None:
-            args.total_rows_per_expert = self.ep.comm.address_of(
-                total, "total_rows_per_expert", ("int32",), (self.sizes.num_local_experts,),
-                writable=True)
 
     def _waits(self, array: Any) -> int | None:
         return None if array is None else self.ep.comm.address_of(
-            array, "waited_ns", ("int64",), (self.ep.comm.num_ranks,), writable=True)
+            array, "waited_ns", ("int64",), self._per_rank, writable=True)
 
     def _weights(self, array: Any, num_tokens: int) -> int | None:
         return self.ep.comm.address_of(array, "topk_weights", ("float32",),
@@ -191,11 +218,24 @@ class LowLatency(Object):
     def empty_rows(self, like: Any, leave_out: Sequence[str] = ()) -> Rows:
         """Arrays for a dispatch's outputs, of the library and device of `like`. leave_out: names of
         counts that nobody asks for."""
-        made = {name: None if name in leave_out else arrays.empty(shape, like, dtype)
-                for name, (shape, dtype) in self._shapes.items()}
-        if self._scale_columns and "scales" in made:
-            made["scales"] = made["scales"].swapaxes(1, 2)
-        return Rows(**made)
+        if not arrays.is_tensor(like):
+            return Rows._make(None if make is None or name in leave_out else make()
+                              for name, make in self._makers_of_outputs(like))
+        makers = self._makers.get(like.device)
+        if makers is None:
+            makers = self._makers[like.device] = self._makers_of_outputs(like)
+        out = Rows._make([None if make is None or name in leave_out else make()
+                          for name, make in makers])
+        out._shapes = self._shapes
+        return out
+
+    def _makers_of_outputs(self, like: Any) -> list[tuple[str, Any]]:
+        """In the order of Rows; None for those that there are not."""
+        makers = dict.fromkeys(_Rows._fields)
+        for name, (shape, dtype) in self._shapes.items():
+            makers[name] = arrays.maker(shape, like, dtype,
+                                        is_swapped=name == "scales" and self._scale_columns)
+        return list(makers.items())
 
     def slots(self, like: Any) -> Slots:
         """Where rows are, by rank, as arrays of the library of `like`; the same ones every time."""
@@ -235,7 +275,7 @@ class LowLatency(Object):
         int32, which gets 1 for each masked rank, and 2 for each that lacked rows of this one;
         waited_ns as in dispatch. Returns out, None when only sending.
         """
-        args = abi.LlCombineArgs(phases=phases)
+        args = _new_args(abi.LlCombineArgs, phases)
         is_sending, is_receiving = phases != LlPhases.RECEIVE, phases != LlPhases.SEND
         if is_sending:
             args.keep = int(keep)
