@@ -9,8 +9,7 @@ more. All ranks make the same calls, so they do the same.
 from __future__ import annotations
 
 from collections import deque
-from contextlib import contextmanager, nullcontext
-from typing import Any, Callable, Iterator, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import torch
 import weft
@@ -83,27 +82,28 @@ class Room:
     def empty_rows(self, like: torch.Tensor) -> weft.Rows:
         return self.ll.empty_rows(like, ("num_rows_per_rank", "missing_ranks"))
 
-    @contextmanager
-    def making(self, result: object) -> Iterator[None]:
-        """Around a dispatch that sends it. What is refused has made nothing."""
+    def before_dispatch(self) -> None:
+        """Makes room for one more result."""
         if len(self._results) + len(self.combines) >= MAX_RESULTS:
             self.combines.receive_all()
         if len(self._results) == MAX_RESULTS:
             self._release()
-        yield
+
+    def has_sent(self, result: object) -> None:
+        """What is refused has made nothing."""
         self._results.append(result)
 
-    @contextmanager
-    def ending(self, result: object, topk_idx: torch.Tensor) -> Iterator[None]:
-        """Around a combine that sends it. What is refused has ended nothing."""
-        while result in self._results and self._results[0] is not result:
+    def before_combine(self, result: object, topk_idx: torch.Tensor) -> None:
+        """Makes a result the oldest one."""
+        is_there = result in self._results
+        while self._results and self._results[0] is not result:
             self._release()
-        if not self._results or self._results[0] is not result:
-            while self._results:
-                self._release()
+        if not is_there:
             self._dispatch_again(topk_idx)
             self._results.append(result)
-        yield
+
+    def has_answered(self) -> None:
+        """What is refused has ended nothing."""
         self._results.popleft()
 
     def unmask(self, mask: torch.Tensor, epoch: int) -> None:
@@ -165,21 +165,19 @@ class LowLatencyFunctions:
         result, out = object(), room.empty_rows(x)
 
         def dispatch(phases: LlPhases, stream: weft.Stream | None) -> None:
-            sent, received, outcome = (), {}, nullcontext()
-            if phases != LlPhases.RECEIVE:
-                sent, outcome = (x, topk_idx), room.making(result)
-            if phases != LlPhases.SEND:
-                received = {"out": out,
-                            "total_rows_per_expert": cumulative_local_expert_recv_stats,
-                            "waited_ns": dispatch_wait_recv_cost_stats}
-            with outcome:
-                room.ll.dispatch(*sent, **received, phases=phases, stream=stream)
+            if phases is not LlPhases.RECEIVE:
+                room.before_dispatch()
+            room.ll.dispatch(x, topk_idx, None, out, phases=phases, stream=stream,
+                             total_rows_per_expert=cumulative_local_expert_recv_stats,
+                             waited_ns=dispatch_wait_recv_cost_stats)
+            if phases is not LlPhases.RECEIVE:
+                room.has_sent(result)
 
         event, hook = self._phases(dispatch, room.dispatches, (x, topk_idx, out), async_finish,
                                    return_recv_hook)
         handle = Handle.of((out.src_tokens, out.row_ranges, shape.max_tokens, shape.hidden,
                             num_experts), (room, result))
-        rows = out.rows if scale is None else (out.rows, _with_usual_strides(out.scales))
+        rows = out.rows if scale is None else (out.rows, out.scales)
         return rows, out.num_rows_per_expert, handle, event, hook
 
     @without_modes
@@ -197,17 +195,16 @@ class LowLatencyFunctions:
         if room.shape.wire != self._wire:  # dispatched for another wire: it is dispatched again
             room = self._room(room.shape._replace(wire=self._wire))
         if out is None:
-            out = torch.empty((topk_idx.shape[0], x.shape[2]), dtype=x.dtype, device=x.device)
+            num_tokens, hidden = topk_idx.shape[0], x.shape[2]
+            out = x.new_empty_strided((num_tokens, hidden), (hidden, 1))  # faster than empty()
 
         def combine(phases: LlPhases, stream: weft.Stream | None) -> None:
-            sent, received, outcome = {}, {}, nullcontext()
-            if phases != LlPhases.RECEIVE:
-                sent, outcome = {"x": x}, room.ending(result, topk_idx)
-            if phases != LlPhases.SEND:
-                received = {"out": out, "topk_weights": topk_weights,
-                            "waited_ns": combine_wait_recv_cost_stats}
-            with outcome:
-                room.ll.combine(**sent, **received, phases=phases, stream=stream)
+            if phases is not LlPhases.RECEIVE:
+                room.before_combine(result, topk_idx)
+            room.ll.combine(x, out, topk_weights=topk_weights, phases=phases, stream=stream,
+                            waited_ns=combine_wait_recv_cost_stats)
+            if phases is not LlPhases.RECEIVE:
+                room.has_answered()
 
         event, hook = self._phases(combine, room.combines, (x, topk_weights, out), async_finish,
                                    return_recv_hook)
@@ -219,18 +216,19 @@ class LowLatencyFunctions:
         """Both phases at once; or the first one, and a hook that runs the second. They run on the
         current stream, unless it is not to wait for them: one less to tell and to be told."""
         assert not (async_finish and return_recv_hook), "either async_finish or return_recv_hook"
-        def both(stream: weft.Stream | None) -> None:
-            unreceived.receive_all()
-            operation(LlPhases.SEND_AND_RECEIVE, stream)
-
         if async_finish:
-            _, event = self._run(lambda: (both(None), ()), tensors, async_finish=True)
+            def both() -> tuple[Any, Any]:
+                unreceived.receive_all()
+                return operation(LlPhases.SEND_AND_RECEIVE, None), ()
+
+            _, event = self._run(both, tensors, async_finish=True)
             return event, None
         with self._lock:
             self._comm.check()
             stream = self._comm.current_stream()
             if not return_recv_hook:
-                both(stream)
+                unreceived.receive_all()
+                operation(LlPhases.SEND_AND_RECEIVE, stream)
                 return EventOverlap(), None
             operation(LlPhases.SEND, stream)
 
@@ -279,8 +277,3 @@ class LowLatencyFunctions:
         nobody = torch.zeros(self.group_size, dtype=torch.int32, device=self._device())
         for room in self._rooms.values():
             room.unmask(nobody, self._num_unmasks)
-
-
-def _with_usual_strides(scales: torch.Tensor) -> torch.Tensor:
-    """A last dimension of one element has stride 1, so that bytes can be viewed."""
-    return scales.squeeze(2).unsqueeze(2) if scales.shape[2] == 1 else scales
