@@ -10,7 +10,7 @@ from typing import Any
 from . import abi, arrays
 from .abi import Machine, Team
 from .library import InvalidArgumentError, check, lib
-from .objects import Native, Object, call, served_ids
+from .objects import Native, Object, call, call_in_order, served_ids
 from .streams import Stream
 
 
@@ -175,8 +175,8 @@ class Communicator(Object):
         PyTorch's current one, else on one of this thread's own, and waits for it."""
         on = self._stream_of_thread() if stream is None else stream
         arguments = args if isinstance(args, tuple) else (ctypes.byref(args),)
-        call(function, subject.pointer(), *arguments, on._native.pointer(),
-             using=(subject, on._native), comm=self._native)
+        call_in_order(function, (subject.pointer(), *arguments, on._native.pointer()),
+                      (subject, on._native), self._native)
         on.last_comm = self._weak_native
         if on._keeps:
             on.keep(subject, *used)

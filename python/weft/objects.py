@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 import weakref
+from typing import Any, Sequence
 
 from .library import Error, InvalidArgumentError, check, error_of, lib
 
@@ -58,8 +59,13 @@ class Native:
             Native.without_owner.add(self)
 
     def has_ended(self) -> bool:
-        return (self.address is None or self.ends_with_arrays or self.num_forks != _num_forks
-                or (self.owner is not None and self.owner.has_ended()))
+        native: Native | None = self
+        while native is not None:
+            if native.address is None or native.ends_with_arrays or \
+                    native.num_forks != _num_forks:
+                return True
+            native = native.owner
+        return False
 
     def pointer(self) -> int:
         """The address, for a call."""
@@ -158,15 +164,25 @@ class Object:
 def call(function, *arguments, using: tuple[Native, ...], comm: Native | None = None) -> None:
     """Calls a function of the library with the objects that it uses locked, always in the same
     order; raises its error."""
-    locks = [native.lock for native in using]
-    if len(locks) > 1:
-        locks.sort(key=id)
-    for lock in locks:
-        lock.acquire()
+    if len(using) > 1:
+        using = sorted(using, key=_order)
+    call_in_order(function, arguments, using, comm)
+
+
+def _order(native: Native) -> tuple[bool, int]:
+    """Of locks: streams are last."""
+    return native.kind == "stream", id(native)
+
+
+def call_in_order(function, arguments: tuple[Any, ...], using: Sequence[Native],
+                  comm: Native | None) -> None:
+    """call() of objects that are in the order of locks."""
+    for native in using:
+        native.lock.acquire()
     try:
         result = function(*arguments)
         if result:
             raise error_of(result, comm.address if comm else None)
     finally:
-        for lock in locks:
-            lock.release()
+        for native in using:
+            native.lock.release()

@@ -13,9 +13,11 @@ def without_modes(function: Callable[..., Any]) -> Callable[..., Any]:
     """Modes of PyTorch, as a default device is one, look at each function of PyTorch that is called
     and at each property of a tensor, which takes 1 us each time. They do not see what function
     calls."""
+    disabled = torch._C.DisableTorchFunction
+
     @wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
-        with torch._C.DisableTorchFunction():
+        with disabled():
             return function(*arguments, **named)
 
     return call

@@ -136,12 +136,14 @@ class LowLatencyFunctions:
         self._num_unmasks = 0
 
     def _room(self, shape: Shape) -> Room:
-        if shape not in self._rooms:
+        room = self._rooms.get(shape)
+        if room is None:
             if shape.num_experts not in self._eps:
                 self._eps[shape.num_experts] = weft.ExpertParallel(self._comm, shape.num_experts)
-            self._rooms[shape] = Room(self._eps[shape.num_experts], shape,
-                                      LlOnMissing.MASK if self.enable_shrink else LlOnMissing.FAIL)
-        return self._rooms[shape]
+            room = self._rooms[shape] = Room(
+                self._eps[shape.num_experts], shape,
+                LlOnMissing.MASK if self.enable_shrink else LlOnMissing.FAIL)
+        return room
 
     def clean_low_latency_buffer(self, num_max_dispatch_tokens_per_rank: int, hidden: int,
                                  num_experts: int) -> None:
