@@ -113,7 +113,7 @@ class LowLatency(Object):
         self._answers = (*leading, hidden)  # the shape of what experts make of rows
         self._per_expert, self._per_rank = (self.sizes.num_local_experts,), (ep.comm.num_ranks,)
         self._scale_column_bytes = 4 * self.sizes.expert_capacity if scale_columns else 0
-        self._makers: dict[Any, list[tuple[str, Any]]] = {}  # of outputs, by device
+        self._makers: dict[Any, list[Any]] = {}  # of outputs, by device and what is left out
         self._tokens: deque[int] = deque()  # of the results that are not combined yet
         self._like: Any = None
 
@@ -137,7 +137,8 @@ class LowLatency(Object):
         if is_receiving:
             out = self.empty_rows(self._like) if out is None else out
             self._receive(args, out, total_rows_per_expert)
-            args.waited_ns = self._waits(waited_ns)
+            if waited_ns is not None:
+                args.waited_ns = self._waits(waited_ns)
         self.ep.comm.enqueue(lib.weft_ll_dispatch, self._native, args, stream, x, topk_idx,
                              topk_weights, out, total_rows_per_expert, waited_ns)
         if is_sending:
@@ -182,8 +183,8 @@ class LowLatency(Object):
                                                         writable=True))
 
     def _waits(self, array: Any) -> int | None:
-        return None if array is None else self.ep.comm.address_of(
-            array, "waited_ns", ("int64",), self._per_rank, writable=True)
+        return self.ep.comm.address_of(array, "waited_ns", ("int64",), self._per_rank,
+                                       writable=True)
 
     def _weights(self, array: Any, num_tokens: int) -> int | None:
         return self.ep.comm.address_of(array, "topk_weights", ("float32",),
@@ -218,24 +219,26 @@ class LowLatency(Object):
     def empty_rows(self, like: Any, leave_out: Sequence[str] = ()) -> Rows:
         """Arrays for a dispatch's outputs, of the library and device of `like`. leave_out: names of
         counts that nobody asks for."""
-        if not arrays.is_tensor(like):
-            return Rows._make(None if make is None or name in leave_out else make()
-                              for name, make in self._makers_of_outputs(like))
-        makers = self._makers.get(like.device)
+        is_tensor = arrays.is_tensor(like)
+        key = (like.device, *leave_out) if is_tensor else None
+        makers = self._makers.get(key)
         if makers is None:
-            makers = self._makers[like.device] = self._makers_of_outputs(like)
-        out = Rows._make([None if make is None or name in leave_out else make()
-                          for name, make in makers])
-        out._shapes = self._shapes
+            makers = self._makers_of_outputs(like, leave_out)
+            if is_tensor:
+                self._makers[key] = makers
+        out = Rows._make([make and make() for make in makers])
+        if is_tensor:
+            out._shapes = self._shapes
         return out
 
-    def _makers_of_outputs(self, like: Any) -> list[tuple[str, Any]]:
+    def _makers_of_outputs(self, like: Any, leave_out: Sequence[str]) -> list[Any]:
         """In the order of Rows; None for those that there are not."""
-        makers = dict.fromkeys(_Rows._fields)
+        makers: dict[str, Any] = dict.fromkeys(_Rows._fields)
         for name, (shape, dtype) in self._shapes.items():
-            makers[name] = arrays.maker(shape, like, dtype,
-                                        is_swapped=name == "scales" and self._scale_columns)
-        return list(makers.items())
+            if name not in leave_out:
+                makers[name] = arrays.maker(shape, like, dtype,
+                                            is_swapped=name == "scales" and self._scale_columns)
+        return list(makers.values())
 
     def slots(self, like: Any) -> Slots:
         """Where rows are, by rank, as arrays of the library of `like`; the same ones every time."""
@@ -289,7 +292,8 @@ class LowLatency(Object):
                 args.topk_weights = self._weights(topk_weights, num_tokens)
             if missing_ranks is not None:
                 args.missing_ranks = self._mask(missing_ranks, writable=True)
-            args.waited_ns = self._waits(waited_ns)
+            if waited_ns is not None:
+                args.waited_ns = self._waits(waited_ns)
         self.ep.comm.enqueue(lib.weft_ll_combine, self._native, args, stream, x, out, topk_weights,
                              missing_ranks, waited_ns)
         if is_sending:

@@ -9,15 +9,16 @@ from typing import Any, Callable
 import torch
 
 
-def without_modes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Modes of PyTorch, as a default device is one, look at each function of PyTorch that is called
-    and at each property of a tensor, which takes 1 us each time. They do not see what function
-    calls."""
-    disabled = torch._C.DisableTorchFunction
+# Modes of PyTorch, as a default device is one, look at each function of PyTorch that is called and
+# at each property of a tensor, which takes 1 us each time. They do not see what happens within.
+no_modes = torch._C.DisableTorchFunction
 
+
+def without_modes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function within no_modes(), for 0.3 us more than `with` takes."""
     @wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
-        with disabled():
+        with no_modes():
             return function(*arguments, **named)
 
     return call

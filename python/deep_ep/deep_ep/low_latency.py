@@ -15,7 +15,7 @@ import torch
 import weft
 from weft import Dtype, LlAnswer, LlOnMissing, LlPhases, ScaleKind
 
-from .events import EventOverlap, without_modes
+from .events import EventOverlap, no_modes, without_modes
 from .routing import Handle
 
 GROUP_ELEMENTS = 128  # that share a scale
@@ -150,7 +150,6 @@ class LowLatencyFunctions:
         """weft has nothing to clean; the ranks meet."""
         self._comm.barrier()
 
-    @without_modes
     def low_latency_dispatch(self, x: torch.Tensor, topk_idx: torch.Tensor,
                              num_max_dispatch_tokens_per_rank: int, num_experts: int,
                              cumulative_local_expert_recv_stats: torch.Tensor | None = None,
@@ -161,28 +160,28 @@ class LowLatencyFunctions:
         assert not use_ue8m0 or round_scale, "use_ue8m0 needs round_scale"
         scale = None if not use_fp8 else ScaleKind.UE8M0 if use_ue8m0 else \
             ScaleKind.FP32_POWER_OF_TWO if round_scale else ScaleKind.FP32
-        shape = Shape(num_max_dispatch_tokens_per_rank, x.shape[1], num_experts,
-                      topk_idx.shape[1], scale, self._wire)
-        room = self._room(shape)
-        result, out = object(), room.empty_rows(x)
+        with no_modes():
+            shape = Shape(num_max_dispatch_tokens_per_rank, x.shape[1], num_experts,
+                          topk_idx.shape[1], scale, self._wire)
+            room = self._room(shape)
+            result, out = object(), room.empty_rows(x)
 
-        def dispatch(phases: LlPhases, stream: weft.Stream | None) -> None:
-            if phases is not LlPhases.RECEIVE:
-                room.before_dispatch()
-            room.ll.dispatch(x, topk_idx, None, out, phases=phases, stream=stream,
-                             total_rows_per_expert=cumulative_local_expert_recv_stats,
-                             waited_ns=dispatch_wait_recv_cost_stats)
-            if phases is not LlPhases.RECEIVE:
-                room.has_sent(result)
+            def dispatch(phases: LlPhases, stream: weft.Stream | None) -> None:
+                if phases is not LlPhases.RECEIVE:
+                    room.before_dispatch()
+                room.ll.dispatch(x, topk_idx, None, out, phases=phases, stream=stream,
+                                 total_rows_per_expert=cumulative_local_expert_recv_stats,
+                                 waited_ns=dispatch_wait_recv_cost_stats)
+                if phases is not LlPhases.RECEIVE:
+                    room.has_sent(result)
 
-        event, hook = self._phases(dispatch, room.dispatches, (x, topk_idx, out), async_finish,
-                                   return_recv_hook)
-        handle = Handle.of((out.src_tokens, out.row_ranges, shape.max_tokens, shape.hidden,
-                            num_experts), (room, result))
-        rows = out.rows if scale is None else (out.rows, out.scales)
-        return rows, out.num_rows_per_expert, handle, event, hook
+            event, hook = self._phases(dispatch, room.dispatches, (x, topk_idx, out), async_finish,
+                                       return_recv_hook)
+            handle = Handle.of((out.src_tokens, out.row_ranges, shape.max_tokens, shape.hidden,
+                                num_experts), (room, result))
+            rows = out.rows if scale is None else (out.rows, out.scales)
+            return rows, out.num_rows_per_expert, handle, event, hook
 
-    @without_modes
     def low_latency_combine(self, x: torch.Tensor, topk_idx: torch.Tensor,
                             topk_weights: torch.Tensor, handle: Handle, use_logfmt: bool = False,
                             zero_copy: bool = False, async_finish: bool = False,
@@ -190,27 +189,28 @@ class LowLatencyFunctions:
                             combine_wait_recv_cost_stats: torch.Tensor | None = None
                             ) -> tuple[Any, ...]:
         assert not (zero_copy and use_logfmt), "zero_copy goes without use_logfmt"
-        room, result = handle.weft
-        if zero_copy:
-            x = self.get_next_low_latency_combine_buffer(handle)
-        self._wire = Dtype.LOG_10BIT if use_logfmt else Dtype.NONE
-        if room.shape.wire != self._wire:  # dispatched for another wire: it is dispatched again
-            room = self._room(room.shape._replace(wire=self._wire))
-        if out is None:
-            num_tokens, hidden = topk_idx.shape[0], x.shape[2]
-            out = x.new_empty_strided((num_tokens, hidden), (hidden, 1))  # faster than empty()
+        with no_modes():
+            room, result = handle.weft
+            if zero_copy:
+                x = self.get_next_low_latency_combine_buffer(handle)
+            self._wire = Dtype.LOG_10BIT if use_logfmt else Dtype.NONE
+            if room.shape.wire != self._wire:  # dispatched for another wire: it is dispatched again
+                room = self._room(room.shape._replace(wire=self._wire))
+            if out is None:
+                num_tokens, hidden = topk_idx.shape[0], x.shape[2]
+                out = x.new_empty_strided((num_tokens, hidden), (hidden, 1))  # faster than empty()
 
-        def combine(phases: LlPhases, stream: weft.Stream | None) -> None:
-            if phases is not LlPhases.RECEIVE:
-                room.before_combine(result, topk_idx)
-            room.ll.combine(x, out, topk_weights=topk_weights, phases=phases, stream=stream,
-                            waited_ns=combine_wait_recv_cost_stats)
-            if phases is not LlPhases.RECEIVE:
-                room.has_answered()
+            def combine(phases: LlPhases, stream: weft.Stream | None) -> None:
+                if phases is not LlPhases.RECEIVE:
+                    room.before_combine(result, topk_idx)
+                room.ll.combine(x, out, topk_weights=topk_weights, phases=phases, stream=stream,
+                                waited_ns=combine_wait_recv_cost_stats)
+                if phases is not LlPhases.RECEIVE:
+                    room.has_answered()
 
-        event, hook = self._phases(combine, room.combines, (x, topk_weights, out), async_finish,
-                                   return_recv_hook)
-        return out, event, hook
+            event, hook = self._phases(combine, room.combines, (x, topk_weights, out), async_finish,
+                                       return_recv_hook)
+            return out, event, hook
 
     def _phases(self, operation: Callable[[LlPhases, weft.Stream | None], Any],
                 unreceived: Unreceived, tensors: Any, async_finish: bool, return_recv_hook: bool
