@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 import sys
-from functools import partial
 from operator import index
-from typing import Any, Callable, Iterable, NamedTuple
+from typing import Any, Iterable, NamedTuple
 
 from . import dlpack
 from .abi import Dtype
@@ -315,23 +314,6 @@ def empty(shape: tuple[int, ...], like: Any, dtype: Any = None) -> Any:
     import numpy
 
     return numpy.empty(shape, like.dtype if dtype is None else numpy_dtype_of(dtype))
-
-
-def maker(shape: tuple[int, ...], like: Any, dtype: str, *,
-          is_swapped: bool = False) -> Callable[[], Any]:
-    """Makes what empty() does, again and again. is_swapped: dimensions 1 and 2 change places."""
-    if not is_tensor(like):
-        return lambda: empty(shape, like, dtype).swapaxes(1, 2) if is_swapped else \
-            empty(shape, like, dtype)
-    sizes, strides = list(shape), list(_dense_strides(shape, 1))
-    if is_swapped:
-        for of_dimension in (sizes, strides):
-            of_dimension[1:3] = of_dimension[2:0:-1]
-    if sizes[-1:] == [1]:
-        strides[-1] = 1  # so that bytes can be viewed
-    torch = sys.modules["torch"]  # whose empty() takes longer, and views do
-    return partial(torch.empty_strided, tuple(sizes), tuple(strides), dtype=getattr(torch, dtype),
-                   device=like.device)
 
 
 def dtype_like(like: Any, name: str) -> Any:

@@ -109,6 +109,45 @@ def test_pool():
     run(use, 2)
 
 
+@pytest.mark.parametrize("layout", list(weft.LlLayout))
+@pytest.mark.parametrize("columns", [False, True])
+def test_outputs_of_low_latency(layout, columns):
+    """What is allocated quickly gets the same as other tensors do."""
+    def dispatch(comm):
+        by_expert = layout == weft.LlLayout.BY_EXPERT
+        ll, other = (weft.LowLatency(
+            weft.ExpertParallel(comm, EXPERTS), 128, TOKENS, TOPK, torch.bfloat16, layout=layout,
+            narrow=weft.Dtype.FP8_E4M3, group=group, scale_columns=columns) for group in (64, 128))
+        x = torch.arange(5 * 128).reshape(5, 128).bfloat16()
+        ids = torch.arange(5 * TOPK).reshape(5, TOPK) % EXPERTS
+        rows, out, fewer = ll.empty_rows(x), ll.outputs(), ll.outputs(("num_rows_per_rank",))
+        for given in (rows, out, fewer):
+            if by_expert:
+                given.rows.view(torch.uint8).zero_()
+                given.scales.zero_()
+            assert ll.dispatch(x, ids, out=given) is given
+            ll.release()
+        for made in (out, fewer):
+            assert (made.rows is not None) == by_expert
+            if by_expert:
+                assert torch.equal(made.rows.view(torch.uint8), rows.rows.view(torch.uint8))
+                assert torch.equal(made.scales, rows.scales)
+                assert made.scales.stride() == rows.scales.stride()
+        names = ["num_rows_per_expert", "row_ranges"] if by_expert else []
+        for name in [*names, "num_rows_per_rank"]:
+            array = out.counts.make(name)
+            assert torch.equal(array, getattr(rows, name)) and array.dtype == getattr(
+                rows, name).dtype
+        with pytest.raises(KeyError):
+            fewer.counts.make("num_rows_per_rank")
+        for refused in (other.outputs(), other.empty_rows(x)):
+            if by_expert:
+                with pytest.raises(weft.InvalidArgumentError, match="out"):
+                    ll.dispatch(x, ids, out=refused)
+
+    run(dispatch, 2)
+
+
 def test_arguments():
     def refused(comm):
         coll = weft.Collectives(comm)

@@ -9,17 +9,17 @@ more. All ranks make the same calls, so they do the same.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import torch
 import weft
 from weft import Dtype, LlAnswer, LlOnMissing, LlPhases, ScaleKind
 
 from .events import EventOverlap, no_modes, without_modes
-from .routing import Handle
 
 GROUP_ELEMENTS = 128  # that share a scale
 MAX_RESULTS = 2
+NOT_ASKED = ("num_rows_per_rank", "missing_ranks")  # outputs that DeepEP does not have
 
 
 class Shape(NamedTuple):
@@ -77,10 +77,7 @@ class Room:
         self.zero_copy_buffer: torch.Tensor | None = None
         self._results: deque[object] = deque()  # dispatched, not combined
         self.dispatches, self.combines = Unreceived(), Unreceived()
-        self._scratch: weft.Rows | None = None
-
-    def empty_rows(self, like: torch.Tensor) -> weft.Rows:
-        return self.ll.empty_rows(like, ("num_rows_per_rank", "missing_ranks"))
+        self._scratch: Any = None
 
     def before_dispatch(self) -> None:
         """Makes room for one more result."""
@@ -117,13 +114,36 @@ class Room:
         x = torch.zeros((topk_idx.shape[0], self.shape.hidden), dtype=torch.bfloat16,
                         device=topk_idx.device)
         if self._scratch is None:
-            self._scratch = self.ll.empty_rows(x)
+            self._scratch = self.ll.outputs()
         self.ll.dispatch(x, topk_idx, out=self._scratch)
 
     def _release(self) -> None:
         self.dispatches.receive_all()
         self.ll.release()
         self._results.popleft()
+
+
+class Handle(Sequence):
+    """DeepEP's elements, of which two are tensors that are made when somebody asks for them."""
+
+    __slots__ = ("_counts", "room", "result")
+
+    def __init__(self, counts: Any, room: Room, result: object):
+        self._counts, self.room, self.result = counts, room, result
+
+    def _elements(self) -> tuple[Any, ...]:
+        shape = self.room.shape
+        return (self._counts.make("src_tokens"), self._counts.make("row_ranges"),
+                shape.max_tokens, shape.hidden, shape.num_experts)
+
+    def __len__(self) -> int:
+        return 5
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._elements()[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._elements())
 
 
 class LowLatencyFunctions:
@@ -164,7 +184,7 @@ class LowLatencyFunctions:
             shape = Shape(num_max_dispatch_tokens_per_rank, x.shape[1], num_experts,
                           topk_idx.shape[1], scale, self._wire)
             room = self._room(shape)
-            result, out = object(), room.empty_rows(x)
+            result, out = object(), room.ll.outputs(NOT_ASKED)
 
             def dispatch(phases: LlPhases, stream: weft.Stream | None) -> None:
                 if phases is not LlPhases.RECEIVE:
@@ -175,12 +195,12 @@ class LowLatencyFunctions:
                 if phases is not LlPhases.RECEIVE:
                     room.has_sent(result)
 
-            event, hook = self._phases(dispatch, room.dispatches, (x, topk_idx, out), async_finish,
-                                       return_recv_hook)
-            handle = Handle.of((out.src_tokens, out.row_ranges, shape.max_tokens, shape.hidden,
-                                num_experts), (room, result))
+            event, hook = self._phases(
+                dispatch, room.dispatches, (x, topk_idx, out.rows, out.scales, out.counts.block),
+                async_finish, return_recv_hook)
             rows = out.rows if scale is None else (out.rows, out.scales)
-            return rows, out.num_rows_per_expert, handle, event, hook
+            num_rows = out.counts.make("num_rows_per_expert")
+            return rows, num_rows, Handle(out.counts, room, result), event, hook
 
     def low_latency_combine(self, x: torch.Tensor, topk_idx: torch.Tensor,
                             topk_weights: torch.Tensor, handle: Handle, use_logfmt: bool = False,
@@ -190,7 +210,7 @@ class LowLatencyFunctions:
                             ) -> tuple[Any, ...]:
         assert not (zero_copy and use_logfmt), "zero_copy goes without use_logfmt"
         with no_modes():
-            room, result = handle.weft
+            room, result = handle.room, handle.result
             if zero_copy:
                 x = self.get_next_low_latency_combine_buffer(handle)
             self._wire = Dtype.LOG_10BIT if use_logfmt else Dtype.NONE
@@ -248,11 +268,11 @@ class LowLatencyFunctions:
 
     def get_next_low_latency_combine_buffer(self, handle: Handle) -> torch.Tensor:
         """[local experts, rows, hidden], for zero_copy."""
-        room = handle.weft[0]
+        room = handle.room
         if room.zero_copy_buffer is None:
-            rows = room.ll.sizes
+            sizes, hidden = room.ll.sizes, room.shape.hidden
             room.zero_copy_buffer = torch.zeros(
-                (rows.num_local_experts, rows.expert_capacity, handle[3]), dtype=torch.bfloat16,
+                (sizes.num_local_experts, sizes.expert_capacity, hidden), dtype=torch.bfloat16,
                 device=self._device())
         return room.zero_copy_buffer
 
