@@ -31,12 +31,20 @@ now = time.thread_time  # which other processes do not disturb; with GPUs time t
 
 
 class Clock:
-    """Time spent in functions of the library."""
+    """Time spent in functions of the library within `with`; reading the clock takes some, too."""
 
     def __init__(self):
         self.total_s = 0.0
-        for name in weft.abi.FUNCTIONS:
-            setattr(lib, name, self._timed(getattr(lib, name)))
+
+    def __enter__(self):
+        functions = {name: getattr(lib, name) for name in weft.abi.FUNCTIONS}
+        self._functions = {name: f for name, f in functions.items() if f is not nothing}
+        for name, function in self._functions.items():
+            setattr(lib, name, self._timed(function))
+
+    def __exit__(self, *unused):
+        for name, function in self._functions.items():
+            setattr(lib, name, function)
 
     def _timed(self, function):
         def call(*arguments):
@@ -105,23 +113,35 @@ def steps_of(buffer, device, num_ranks):
             "dispatch, combine": layer, "the same, cached": cached}
 
 
+def nothing(*arguments):
+    """In place of a function that is left out."""
+    return 0
+
+
 def leave_out_operations():
     for name in OPERATIONS:
-        setattr(lib, name, lambda *arguments: 0)
+        setattr(lib, name, nothing)
 
 
-def measure(step, clock, finish):
-    best = None
+def best_of_rounds(step, finish, clock_s):
+    """Microseconds of a step, by a clock."""
+    rounds = []
     for _ in range(ROUNDS):
         finish()
-        in_library, start = clock.total_s, now()
+        start = clock_s()
         for _ in range(STEPS):
             step()
-        total = now() - start
-        figures = (total, clock.total_s - in_library)
-        best = min(best or figures, figures)
+        rounds.append(clock_s() - start)
     finish()
-    return [1e6 * seconds / STEPS for seconds in best]
+    return 1e6 * min(rounds) / STEPS
+
+
+def measure(step, finish):
+    """Microseconds of a step, and those of them in the library."""
+    total_us = best_of_rounds(step, finish, now)
+    clock = Clock()
+    with clock:
+        return total_us, best_of_rounds(step, finish, lambda: clock.total_s)
 
 
 def profile(step, finish):
@@ -149,12 +169,11 @@ def be_rank(rank, num_ranks, folder, options):
     steps = steps_of(buffer, device, num_ranks)
     for step in steps.values():
         step()
-    clock = Clock()  # after the pools were made, which give C the library's functions
     for name, step in steps.items():
         if not options.gpus:
             leave_out_operations()
         torch.set_default_device(device if name == DEEP_EPS_TEST else None)
-        total_us, library_us = measure(step, clock, finish)
+        total_us, library_us = measure(step, finish)
         if rank == 0:
             print(f"{name:20} {total_us:7.1f} us, in the library {library_us:6.1f}, "
                   f"else {total_us - library_us:6.1f}", flush=True)
