@@ -112,6 +112,7 @@ class LowLatency(Object):
         self._scale_column_bytes = 4 * self.sizes.expert_capacity if scale_columns else 0
         self._plans: dict[tuple[str, ...], Plan] = {}  # by what is left out
         self._tokens: deque[int] = deque()  # of the results that are not combined yet
+        self._ends: deque[bool] = deque()  # whether combines that are sent, not received, end one
         self._like: Any = None
 
     # ------------------------------------------------------------ dispatch
@@ -265,22 +266,23 @@ class LowLatency(Object):
 
         To send: x, what the experts have made of the rows: by expert [L, C, hidden], by rank
         [R, max_tokens, hidden], weights applied; rows may lie apart. To receive: out [N, hidden],
-        allocated if it is not given; topk_weights [N, K] with LlAnswer.ROWS; missing_ranks [R] of
-        int32, which gets 1 for each masked rank, and 2 for each that lacked rows of this one;
-        waited_ns as in dispatch. Returns out, None when only sending.
+        allocated if it is not given; missing_ranks [R] of int32, which gets 1 for each masked rank,
+        and 2 for each that lacked rows of this one; waited_ns as in dispatch. topk_weights [N, K]:
+        to receive with LlAnswer.ROWS, to send with LlAnswer.SUMS_WEIGHED_LATE. Returns out, None
+        when only sending.
         """
         args = _new_args(abi.LlCombineArgs, phases)
         is_sending, is_receiving = phases != LlPhases.RECEIVE, phases != LlPhases.SEND
         if is_sending:
             args.keep = int(keep)
             self._answer(args, x)
+        num_tokens = self._num_tokens(0 if is_receiving else sum(self._ends))
+        if topk_weights is not None:
+            args.topk_weights = self._weights(topk_weights, num_tokens)
         if is_receiving:
-            num_tokens = self._tokens[0] if self._tokens else 0
             shape = (num_tokens, self._hidden)
             out = arrays.empty(shape, self._like, self._dtype) if out is None else out
             args.out = self.ep.comm.address_of(out, "out", (self._dtype,), shape, writable=True)
-            if topk_weights is not None:
-                args.topk_weights = self._weights(topk_weights, num_tokens)
             if missing_ranks is not None:
                 args.missing_ranks = self._mask(missing_ranks, writable=True)
             if waited_ns is not None:
@@ -288,12 +290,14 @@ class LowLatency(Object):
         self.ep.comm.enqueue(lib.weft_ll_combine, self._native, args, stream, x, out, topk_weights,
                              missing_ranks, waited_ns)
         if is_sending:
-            self._keeps = keep
-        if is_receiving and not self._keeps and self._tokens:
+            self._ends.append(not keep)
+        if is_receiving and self._ends and self._ends.popleft() and self._tokens:
             self._tokens.popleft()
         return out if is_receiving else None
 
-    _keeps = False
+    def _num_tokens(self, result: int) -> int:
+        """Of the result that so many are older than."""
+        return self._tokens[result] if result < len(self._tokens) else 0
 
     def _answer(self, args: abi.LlCombineArgs, x: Any) -> None:
         args.x = arrays.address_if_fits(x, (self._dtype,), self._answers, self.ep.comm.cuda_device)
@@ -333,6 +337,7 @@ class LowLatency(Object):
         with the same epoch, which grows from call to call."""
         self._enqueue_mask(lib.weft_ll_unmask, self._mask(mask), (epoch,), stream, mask)
         self._tokens.clear()  # results are dropped
+        self._ends.clear()
 
     def _mask(self, mask: Any, *, writable: bool = False) -> int | None:
         return self.ep.comm.address_of(mask, "mask", ("int32",), (self.ep.comm.num_ranks,),

@@ -8,6 +8,7 @@ more. All ranks make the same calls, so they do the same.
 """
 from __future__ import annotations
 
+import os
 from collections import deque
 from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
@@ -66,18 +67,23 @@ class Unreceived:
 class Room:
     """A weft_ll and its results that are not released."""
 
-    def __init__(self, ep: weft.ExpertParallel, shape: Shape, on_missing: LlOnMissing):
+    def __init__(self, ep: weft.ExpertParallel, shape: Shape, answer: LlAnswer,
+                 on_missing: LlOnMissing):
         quantised = {} if shape.scale is None else {
             "narrow": Dtype.FP8_E4M3, "scale": shape.scale, "group": GROUP_ELEMENTS,
             "scale_columns": True}
         self.ll = weft.LowLatency(ep, shape.hidden, shape.max_tokens, shape.num_topk,
-                                  torch.bfloat16, answer=LlAnswer.ROWS, answer_dtype=shape.wire,
+                                  torch.bfloat16, answer=answer, answer_dtype=shape.wire,
                                   num_results=MAX_RESULTS, on_missing=on_missing, **quantised)
         self.shape = shape
+        self._weighing = LlPhases.RECEIVE if answer == LlAnswer.ROWS else LlPhases.SEND
         self.zero_copy_buffer: torch.Tensor | None = None
         self._results: deque[object] = deque()  # dispatched, not combined
         self.dispatches, self.combines = Unreceived(), Unreceived()
         self._scratch: Any = None
+
+    def uses_weights(self, phases: LlPhases) -> bool:
+        return phases is LlPhases.SEND_AND_RECEIVE or phases is self._weighing
 
     def before_dispatch(self) -> None:
         """Makes room for one more result."""
@@ -154,6 +160,16 @@ class LowLatencyFunctions:
         self._rooms: dict[Shape, Room] = {}
         self._wire = Dtype.NONE  # of the combine that came last
         self._num_unmasks = 0
+        self._answer = LlAnswer.SUMS_WEIGHED_LATE if self._may_sum() else LlAnswer.ROWS
+
+    def _may_sum(self) -> bool:
+        """Whether each rank sums the rows of its experts before they go back. That takes less of
+        the links, and rounds twice."""
+        wished = os.environ.get("WEFT_DEEP_EP_COMBINE", "sums")
+        if wished not in ("sums", "rows"):
+            raise ValueError(f"WEFT_DEEP_EP_COMBINE is {wished!r}, must be 'sums' or 'rows'")
+        is_one_node = self._comm.node(0) == self._comm.node(self.group_size - 1)
+        return wished == "sums" and is_one_node and not self.enable_shrink
 
     def _room(self, shape: Shape) -> Room:
         room = self._rooms.get(shape)
@@ -161,7 +177,7 @@ class LowLatencyFunctions:
             if shape.num_experts not in self._eps:
                 self._eps[shape.num_experts] = weft.ExpertParallel(self._comm, shape.num_experts)
             room = self._rooms[shape] = Room(
-                self._eps[shape.num_experts], shape,
+                self._eps[shape.num_experts], shape, self._answer,
                 LlOnMissing.MASK if self.enable_shrink else LlOnMissing.FAIL)
         return room
 
@@ -223,7 +239,8 @@ class LowLatencyFunctions:
             def combine(phases: LlPhases, stream: weft.Stream | None) -> None:
                 if phases is not LlPhases.RECEIVE:
                     room.before_combine(result, topk_idx)
-                room.ll.combine(x, out, topk_weights=topk_weights, phases=phases, stream=stream,
+                room.ll.combine(x, out, phases=phases, stream=stream,
+                                topk_weights=topk_weights if room.uses_weights(phases) else None,
                                 waited_ns=combine_wait_recv_cost_stats)
                 if phases is not LlPhases.RECEIVE:
                     room.has_answered()
