@@ -254,7 +254,7 @@ def test_end():
     in_group(layer, 2)
 
 
-@pytest.mark.parametrize("answers_are", ["sums", "rows"])
+@pytest.mark.parametrize("answers_are", ["auto", "sums", "rows"])
 @pytest.mark.parametrize("how", ["at once", "hook"])
 @pytest.mark.parametrize("rows_are", ["bf16", "fp8", "round_scale", "ue8m0"])
 def test_low_latency(rows_are, how, answers_are, monkeypatch):

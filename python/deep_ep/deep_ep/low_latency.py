@@ -23,6 +23,13 @@ MAX_RESULTS = 2
 NOT_ASKED = ("num_rows_per_rank", "missing_ranks")  # outputs that DeepEP does not have
 
 
+class Answers(NamedTuple):
+    """What combine sends back."""
+
+    kind: LlAnswer
+    wire: Dtype = Dtype.NONE  # logarithms, or NONE: as they are
+
+
 class Shape(NamedTuple):
     """What a weft_ll is made for."""
 
@@ -31,7 +38,7 @@ class Shape(NamedTuple):
     num_experts: int
     num_topk: int
     scale: ScaleKind | None  # None: rows are not quantised
-    wire: Dtype = Dtype.NONE  # of answers: logarithms, or NONE: as they are
+    answers: Answers
 
 
 class Unreceived:
@@ -67,16 +74,17 @@ class Unreceived:
 class Room:
     """A weft_ll and its results that are not released."""
 
-    def __init__(self, ep: weft.ExpertParallel, shape: Shape, answer: LlAnswer,
-                 on_missing: LlOnMissing):
+    def __init__(self, ep: weft.ExpertParallel, shape: Shape, on_missing: LlOnMissing):
         quantised = {} if shape.scale is None else {
             "narrow": Dtype.FP8_E4M3, "scale": shape.scale, "group": GROUP_ELEMENTS,
             "scale_columns": True}
         self.ll = weft.LowLatency(ep, shape.hidden, shape.max_tokens, shape.num_topk,
-                                  torch.bfloat16, answer=answer, answer_dtype=shape.wire,
-                                  num_results=MAX_RESULTS, on_missing=on_missing, **quantised)
+                                  torch.bfloat16, answer=shape.answers.kind,
+                                  answer_dtype=shape.answers.wire, num_results=MAX_RESULTS,
+                                  on_missing=on_missing, **quantised)
         self.shape = shape
-        self._weighing = LlPhases.RECEIVE if answer == LlAnswer.ROWS else LlPhases.SEND
+        is_of_rows = shape.answers.kind == LlAnswer.ROWS
+        self._weighing = LlPhases.RECEIVE if is_of_rows else LlPhases.SEND
         self.zero_copy_buffer: torch.Tensor | None = None
         self._results: deque[object] = deque()  # dispatched, not combined
         self.dispatches, self.combines = Unreceived(), Unreceived()
@@ -158,18 +166,24 @@ class LowLatencyFunctions:
     def _open_low_latency(self) -> None:
         self._eps: dict[int, weft.ExpertParallel] = {}
         self._rooms: dict[Shape, Room] = {}
-        self._wire = Dtype.NONE  # of the combine that came last
         self._num_unmasks = 0
-        self._answer = LlAnswer.SUMS_WEIGHED_LATE if self._may_sum() else LlAnswer.ROWS
+        self._may_sum, self._may_wait = self._allowed()
+        self._last_answers = self._choose_answers(return_recv_hook=False, use_logfmt=False)
 
-    def _may_sum(self) -> bool:
-        """Whether each rank sums the rows of its experts before they go back. That takes less of
-        the links, and rounds twice."""
-        wished = os.environ.get("WEFT_DEEP_EP_COMBINE", "sums")
-        if wished not in ("sums", "rows"):
-            raise ValueError(f"WEFT_DEEP_EP_COMBINE is {wished!r}, must be 'sums' or 'rows'")
+    def _allowed(self) -> tuple[bool, bool]:
+        """Whether each rank may sum the rows of its experts before they go back, and whether it may
+        where a hook follows: ranks wait for each other's weights, in the phase that sends."""
+        wished = os.environ.get("WEFT_DEEP_EP_COMBINE", "auto")
+        if wished not in ("auto", "sums", "rows"):
+            raise ValueError(f"WEFT_DEEP_EP_COMBINE is {wished!r}, must be auto, sums or rows")
         is_one_node = self._comm.node(0) == self._comm.node(self.group_size - 1)
-        return wished == "sums" and is_one_node and not self.enable_shrink
+        may_sum = wished != "rows" and is_one_node and not self.enable_shrink
+        return may_sum, may_sum and wished == "sums"
+
+    def _choose_answers(self, *, return_recv_hook: bool, use_logfmt: bool) -> Answers:
+        are_sums = self._may_wait if return_recv_hook else self._may_sum
+        return Answers(LlAnswer.SUMS_WEIGHED_LATE if are_sums else LlAnswer.ROWS,
+                       Dtype.LOG_10BIT if use_logfmt else Dtype.NONE)
 
     def _room(self, shape: Shape) -> Room:
         room = self._rooms.get(shape)
@@ -177,7 +191,7 @@ class LowLatencyFunctions:
             if shape.num_experts not in self._eps:
                 self._eps[shape.num_experts] = weft.ExpertParallel(self._comm, shape.num_experts)
             room = self._rooms[shape] = Room(
-                self._eps[shape.num_experts], shape, self._answer,
+                self._eps[shape.num_experts], shape,
                 LlOnMissing.MASK if self.enable_shrink else LlOnMissing.FAIL)
         return room
 
@@ -198,7 +212,7 @@ class LowLatencyFunctions:
             ScaleKind.FP32_POWER_OF_TWO if round_scale else ScaleKind.FP32
         with no_modes():
             shape = Shape(num_max_dispatch_tokens_per_rank, x.shape[1], num_experts,
-                          topk_idx.shape[1], scale, self._wire)
+                          topk_idx.shape[1], scale, self._last_answers)
             room = self._room(shape)
             result, out = object(), room.ll.outputs(NOT_ASKED)
 
@@ -229,9 +243,10 @@ class LowLatencyFunctions:
             room, result = handle.room, handle.result
             if zero_copy:
                 x = self.get_next_low_latency_combine_buffer(handle)
-            self._wire = Dtype.LOG_10BIT if use_logfmt else Dtype.NONE
-            if room.shape.wire != self._wire:  # dispatched for another wire: it is dispatched again
-                room = self._room(room.shape._replace(wire=self._wire))
+            self._last_answers = answers = self._choose_answers(
+                return_recv_hook=return_recv_hook, use_logfmt=use_logfmt)
+            if room.shape.answers != answers:  # dispatched for others: it is dispatched again
+                room = self._room(room.shape._replace(answers=answers))
             if out is None:
                 num_tokens, hidden = topk_idx.shape[0], x.shape[2]
                 out = x.new_empty_strided((num_tokens, hidden), (hidden, 1))  # faster than empty()
