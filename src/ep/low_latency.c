@@ -260,8 +260,9 @@ static weft_result allocate_tables(weft_ll *ll)
 static struct weft__grid choose_grid(const weft_ep *ep, const weft_ll_config *config,
                                      const struct wp_ll_plan *plan)
 {
-    const struct weft__work work = {WEFT__WORK_FEW_ROWS, plan->max_tokens,
-                                    (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype)};
+    const struct weft__work work = {
+        plan->is_by_expert ? WEFT__WORK_FEW_PACKED_ROWS : WEFT__WORK_FEW_ROWS, plan->max_tokens,
+        (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype)};
     struct weft__grid grid = weft__machine_of(ep->comm)->choose_grid(ep->comm, &work);
     if (config->num_blocks > 0)
         grid.num_blocks = config->num_blocks;

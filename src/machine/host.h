@@ -29,8 +29,9 @@ enum weft__work_kind {
     /* Copy and sum parts of one long row: speed counts more than the SMs that it takes. */
     WEFT__WORK_PUSH_TENSOR,
     WEFT__WORK_PULL_TENSOR,
-    WEFT__WORK_FEW_ROWS, /* copies and sums rows of a decode step, for the least latency */
-    WEFT__WORK_PACKETS,  /* sends rows in packets and takes those of others */
+    WEFT__WORK_FEW_ROWS,        /* copies and sums rows of a decode step, for the least latency */
+    WEFT__WORK_FEW_PACKED_ROWS, /* the same, and packs them */
+    WEFT__WORK_PACKETS,         /* sends rows in packets and takes those of others */
     WEFT__NUM_WORKS
 };
 struct weft__work {

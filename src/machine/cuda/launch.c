@@ -91,18 +91,21 @@ static struct weft__grid grid_for_packets(const struct weft__cuda *cuda, uint64_
                                .num_warps = NUM_WARPS};
 }
 
-/* A block for every token, as far as half of the GPU goes. Its warps share their rows, and copy their
- * parts through registers. Measured on 2x H200, in graphs: a step of 64 tokens by expert takes 60.5 us
- * with 32 blocks, 47.1 with 64; one of 128 takes 47.2 us so, and 49.1 by way of slots; by rank 35 either
- * way. Few tokens want few warps, which meet sooner: on one H200 a step of 8 tokens by rank takes 17.5 us with
- * 16 warps, 16.6 with 8; one of 64 takes 19.4 and 18.7, one of 128 by expert 36.7 and 40.5. */
+/* A block for every token, as far as half of the GPU's warps go. The warps of a block share its rows, and copy their parts
+ * through registers. Rows that are packed want many warps, others few, which meet sooner. Measured on 2x H100, steps in
+ * graphs: of 64 tokens by expert 32.6 us with 16 warps, 36.5 with 8, of 1 token 26.2 and 28.8; by rank 23.2 and 22.5, 17.9
+ * and 17.7. Of more tokens than half of the SMs more blocks count: 128 tokens by expert take 43.9 us with 66 blocks of 16
+ * warps, 41.7 with 128 of 8; by rank 31.2 and 29.7; 256 by rank 45.6 and 42.8. */
 static struct weft__grid grid_for_few_rows(const struct weft__cuda *cuda,
                                            const struct weft__work *work)
 {
-    enum { NUM_WARPS = 16, FEW_TOKENS = 64, FEW_TOKENS_WARPS = 8 };
-    return (struct weft__grid){.num_blocks = at_most_fitting(cuda, work->num_tokens, 1),
-                               .num_warps =
-                                   work->num_tokens <= FEW_TOKENS ? FEW_TOKENS_WARPS : NUM_WARPS};
+    enum { FEW_WARPS = 8, BLOCKS_PER_SM = 2, MANY_WARPS = BLOCKS_PER_SM * FEW_WARPS };
+    struct weft__grid grid = {.num_blocks = at_most_fitting(cuda, work->num_tokens, BLOCKS_PER_SM),
+                              .num_warps = FEW_WARPS};
+    if (work->kind == WEFT__WORK_FEW_PACKED_ROWS &&
+        grid.num_blocks == at_most_fitting(cuda, grid.num_blocks, 1))
+        grid.num_warps = MANY_WARPS;
+    return grid;
 }
 
 /* Measured on H200: 8 MiB reduced among 2 ranks take 36.1 us with 16 blocks, 34.6 with 64, 33.9
@@ -125,6 +128,7 @@ struct weft__grid weft__cuda_choose_grid(const weft_comm *comm, const struct wef
     case WEFT__WORK_COUNT:
         return grid_for_counting(work->num_tokens);
     case WEFT__WORK_FEW_ROWS:
+    case WEFT__WORK_FEW_PACKED_ROWS:
         return grid_for_few_rows(cuda, work);
     case WEFT__WORK_PACKETS:
         return grid_for_packets(cuda, work->row_bytes);
