@@ -342,15 +342,6 @@ static weft_result agree(weft_ll *ll, const weft_ll_config *config)
     return result;
 }
 
-/* From now on the death of a rank is not the communicator's failure. */
-static void go_on_without_the_dead(weft_ll *ll, const weft_ll_config *config)
-{
-    weft_comm *comm = ll->ep->comm;
-    ll->device.masks.absent_after_ms =
-        config->missing_ms > 0 ? config->missing_ms : comm->timeout_ms;
-    atomic_fetch_add(&comm->status.num_tolerant, 1);
-}
-
 static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
 {
     weft_comm *comm = ll->ep->comm;
@@ -361,7 +352,8 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
     device->num_local_experts = weft__placement_num_local(&ll->ep->placement, comm->rank);
     ll->grid = choose_grid(ll->ep, config, &device->plan);
     if (config->on_missing == WEFT_LL_MASK)
-        go_on_without_the_dead(ll, config);
+        device->masks.absent_after_ms =
+            config->missing_ms > 0 ? config->missing_ms : comm->timeout_ms;
     WEFT__TRY(agree(ll, config));
     plan_blocks(comm, config, ll->grid.num_blocks, &device->plan);
     device->network = weft__ll_plan_network(comm, &device->plan, &network_bytes);
@@ -377,6 +369,25 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
     return weft__ll_network_create(ll, network_bytes);
 }
 
+/* With masks the death of a rank is no longer the communicator's failure when all ranks have agreed here. Each begins
+ * to see it so before, and looks behind whether it had failed by then: so nobody goes on while another one still
+ * takes a death for a failure. */
+static weft_result go_on_without_the_dead(weft_ll *ll)
+{
+    weft_comm *comm = ll->ep->comm;
+    atomic_fetch_add(&comm->status.num_tolerant, 1);
+    ll->goes_on_without_the_dead = 1;
+    WEFT__TRY(weft__comm_agree(comm, WEFT_OK, "go on without a rank that dies"));
+    return weft__status_check(&comm->status);
+}
+
+/* To ranks for which a death is no failure any more, who leaves for it would seem to be the culprit. */
+static void tell_why_it_leaves(weft_comm *comm)
+{
+    if (atomic_load(&comm->status.result) != WEFT_OK)
+        weft__comm_tell_failure(comm);
+}
+
 weft_result weft__ll_create(weft_ep *ep, const weft_ll_config *config, weft_ll **out)
 {
     weft_result result;
@@ -385,7 +396,10 @@ weft_result weft__ll_create(weft_ep *ep, const weft_ll_config *config, weft_ll *
         return result;
     ll->ep = ep;
     result = set_up(ll, config);
+    if (result == WEFT_OK && wp_ll_has_masks(&ll->device.masks))
+        result = go_on_without_the_dead(ll);
     if (result != WEFT_OK) {
+        tell_why_it_leaves(ep->comm);
         weft__ll_destroy(ll);
         return result;
     }
@@ -401,7 +415,7 @@ void weft__ll_destroy(weft_ll *ll)
             ll); /* it fails where the communicator has, and nobody reads any more */
     if (ll->exchange != NULL)
         weft__exchange_wait(ll->exchange);
-    if (wp_ll_has_masks(&ll->device.masks))
+    if (ll->goes_on_without_the_dead)
         atomic_fetch_sub(&comm->status.num_tolerant, 1);
     weft__ll_network_destroy(ll);
     weft__exchange_destroy(ll->exchange);

@@ -27,6 +27,7 @@ struct weft_ll {
     struct weft__nodes nodes; /* the same, where partners relay */
     struct weft__ll_issued issued;
     uint64_t epoch; /* of the last weft_ll_unmask */
+    int goes_on_without_the_dead;
 };
 
 /* low_latency_network.c: what partners relay, if they do, of a plan that has its blocks. */
