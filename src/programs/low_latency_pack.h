@@ -184,11 +184,13 @@ WP_FN void wp_ll_sum_heads(const struct wp_ll_taker *taker)
     wp_block_sync(warp);
 }
 
-/* A row that has come. */
+/* A row that has come, or a part of it. */
 struct wp_ll_taken_row {
     int32_t source;
     int32_t idx;
     const char *slot;
+    /* Which has least elements, or none. Its warp does what is to be done once. */
+    int is_last_part;
 };
 
 /* In memory of the warp: the rows to which one that has come is packed, counted over all local
@@ -213,8 +215,8 @@ WP_FN int32_t wp_ll_packed_row(const struct wp_ll_taker *taker, struct wp_ll_tak
     return position < plan->capacity ? expert * plan->capacity + position : -1;
 }
 
-/* Where the row goes: lists the packed rows, and keeps for combine that of each choice. Returns how
- * many there are. */
+/* Where the row goes: lists the packed rows, and with the last part keeps for combine that of each choice. Returns
+ * how many there are. */
 WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_taken_row row)
 {
     struct wp_warp *warp = taker->run->op.warp;
@@ -226,7 +228,7 @@ WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_ta
         const int32_t k = i + wp_lane_idx(warp);
         const int32_t packed = k < num_topk ? wp_ll_packed_row(taker, row, k) : -1;
         const int32_t place = wp_ll_list(warp, &num_packed, packed >= 0);
-        if (k < num_topk)
+        if (k < num_topk && row.is_last_part)
             kept[k] = packed;
         if (packed >= 0)
             wp_ll_packed_rows(warp)[place] = packed;
@@ -301,16 +303,15 @@ WP_FN void wp_ll_pack_part(const struct wp_ll_taker *taker, int32_t source, int3
 {
     const struct wp_low_latency *ll = &taker->args->ll;
     const struct wp_ll_taken_row row = {
-        source, idx, wp_ll_row(ll, ll->exchange.rank, taker->number, source, idx)};
+        source, idx, wp_ll_row(ll, ll->exchange.rank, taker->number, source, idx),
+        part == ll->share_of_sources.num_parts - 1};
     const struct wp_span span = wp_part_span(&ll->share_of_sources, part, ll->plan.row_bytes);
-    /* Which has least elements, or none. */
-    const int is_last = part == ll->share_of_sources.num_parts - 1;
-    if (span.bytes == 0 && !is_last)
+    if (span.bytes == 0 && !row.is_last_part)
         return;
     const int32_t num_packed = wp_ll_find_packed(taker, row);
     if (span.bytes > 0)
         wp_ll_pack_elements(taker, row, num_packed, span);
-    if (is_last)
+    if (row.is_last_part)
         wp_ll_pack_rest(taker, row, num_packed);
 }
 
