@@ -50,6 +50,8 @@ static void free_area(struct put_rank *rank)
 static weft_result open_rank(struct put_rank *rank)
 {
     weft_result result = sim_job_open(&rank->job->sim, rank->number, &rank->comm);
+    if (result == WEFT_OK && rank->job->goes_on)
+        atomic_fetch_add(&rank->comm->status.num_tolerant, 1);
     if (result == WEFT_OK)
         result = alloc_area(rank);
     if (result == WEFT_OK)
@@ -116,11 +118,29 @@ static int is_wrongly_mapped(const struct put_rank *rank)
     return num_wrong > 0;
 }
 
+/* What this rank has freed is not given out again when one has died, who may have put something there. */
+static int allocates_without_the_dead(struct put_rank *rank)
+{
+    void *again;
+    return atomic_load(&rank->comm->status.num_dead) > 0 &&
+           weft_heap_alloc(rank->comm, sizeof(struct put_area), &again) == WEFT_OK;
+}
+
+/* For who goes on without it, which so does not free what it has put to others. */
+static void wait_for_death(struct put_rank *rank)
+{
+    const struct sim_job *sim = &rank->job->sim;
+    if (rank->job->goes_on && sim->fault == WEFT__SIM_KILL && sim->fault_rank == rank->number)
+        (void)weft_host_barrier(rank->comm);
+}
+
 static int close_rank(struct put_rank *rank)
 {
     int failed = rank->stream != NULL && weft_stream_destroy(rank->stream) != WEFT_OK;
     if (rank->area != NULL)
         free_area(rank);
+    if (rank->area != NULL && rank->job->goes_on)
+        failed |= allocates_without_the_dead(rank);
     return failed | (rank->comm != NULL && weft_comm_destroy(rank->comm) != WEFT_OK);
 }
 
@@ -137,6 +157,7 @@ static int run_rank(int32_t number, void *argument)
                                     : sim_job_blames_another(sim, number, rank.comm);
     }
     failed |= sim_job_part(sim, number, rank.comm, result);
+    wait_for_death(&rank);
     return failed | close_rank(&rank);
 }
 

@@ -9,6 +9,7 @@ struct put_job {
     enum put_form form;
     int32_t num_launches;
     enum put_memory { PUT_MEMORY_OF_NETWORK, PUT_MEMORY_OF_HEAP } memory;
+    int goes_on; /* the death of a rank is not the communicator's failure */
     struct sim_job sim;
 };
 

@@ -113,6 +113,24 @@ TEST(credits_that_come_to_freed_memory_are_found)
     assert_true(num_found > 0);
 }
 
+/* Which therefore need not be awaited. */
+TEST(what_the_dead_have_put_to_freed_memory_harms_nobody)
+{
+    int num_struck = 0;
+    for (uint64_t seed = 0; seed < NUM_SEEDS_RIGHT; seed++) {
+        struct put_job job = job_of(PUTS_UNAWAITED, 0); /* one survivor, who frees at once */
+        job.memory = PUT_MEMORY_OF_HEAP;
+        job.goes_on = 1;
+        put_job_run(&job, seed, &result);
+        job.sim.fault = WEFT__SIM_KILL;
+        job.sim.fault_step = result.num_steps * (60 + seed % 36) / 100;
+        put_job_run(&job, seed, &result);
+        sim_expect_sound(&result, seed);
+        num_struck += result.fault_struck;
+    }
+    assert_true(num_struck > NUM_SEEDS_RIGHT / 2);
+}
+
 static int is_of_puts(const struct weft__sim_site *site)
 {
     return strstr(site->file, "planted_puts.c") != NULL;

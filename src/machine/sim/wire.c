@@ -60,9 +60,26 @@ char *sim_wire_target(const struct sim_parcel *parcel, uint64_t offset)
     return parcel->link->comms[rank]->heap->bases[rank] + offset;
 }
 
+/* Of the bytes at an offset in all heaps. */
+static int has_freed(const struct sim_parcel *parcel, int32_t rank, uint64_t offset, uint64_t bytes)
+{
+    return !weft__ranges_contain(&parcel->link->comms[rank]->heap->ranges, offset, bytes);
+}
+
+/* What comes to memory that its target has freed, and its sender has not, harms nobody: no rank can have allocated it
+ * again, for which it takes all ranks. Who frees memory need not wait for credits, nor for the dead. */
+static int comes_after_all(const struct sim_parcel *parcel, uint64_t offset, uint64_t bytes)
+{
+    return (parcel->access.num_bytes == 0 || is_dead(parcel, parcel->sender)) &&
+           has_freed(parcel, parcel->access.rank, offset, bytes) &&
+           !has_freed(parcel, parcel->sender, offset, bytes);
+}
+
 static void land_piece(const struct sim_parcel *parcel, uint64_t begin, uint64_t end)
 {
     char *target = sim_wire_target(parcel, parcel->access.target);
+    if (comes_after_all(parcel, parcel->access.target + begin, end - begin))
+        return;
     sim_trace("land", parcel->origin.place, target + begin, end - begin);
     if (parcel->completion == NULL)
         sim_check_access(parcel->source + begin, end - begin, SIM_READ, parcel->origin.code);
@@ -90,23 +107,10 @@ static int land_bytes(const struct sim_parcel *parcel)
     return 1;
 }
 
-static int has_freed(const struct sim_parcel *parcel, int32_t rank)
-{
-    return !weft__ranges_contain(&parcel->link->comms[rank]->heap->ranges, parcel->access.word,
-                                 sizeof(uint64_t));
-}
-
-/* That comes to memory which only its target has freed already: it cannot have been allocated again. */
-static int is_left_credit(const struct sim_parcel *parcel)
-{
-    return parcel->access.num_bytes == 0 && has_freed(parcel, parcel->access.rank) &&
-           !has_freed(parcel, parcel->sender);
-}
-
 static void add_to_word(const struct sim_parcel *parcel)
 {
     uint64_t *word = (uint64_t *)(void *)sim_wire_target(parcel, parcel->access.word);
-    if (is_left_credit(parcel))
+    if (comes_after_all(parcel, parcel->access.word, sizeof *word))
         return;
     sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, parcel->origin.code);
     const uint64_t value = *word + parcel->access.add;
