@@ -261,22 +261,63 @@ weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traff
     return result;
 }
 
-/* How many of the ranks of other nodes get a token, or how many other nodes. */
-static int32_t count_goals(const struct ep_layer *layer, struct ep_token token)
+/* Who relays in a node what this rank sends there: the one of the same number in its node, or in turn. */
+static int32_t find_partner(const struct ep_layer *layer, int32_t node)
 {
-    const struct ep_problem *problem = &layer->routing->problem;
-    int32_t num_ranks = 0, num_nodes = 0;
-    for (int32_t rank = 0; rank < layer->num_ranks; rank++)
-        num_ranks += problem->nodes[rank] != layer->node && ep_oracle_goes_to(problem, token, rank);
-    for (int32_t node = 0; node < layer->num_nodes; node++)
-        num_nodes += node != layer->node && ep_oracle_goes_to_node(problem, token, node);
-    return layer->options->ll_route == WEFT_LL_STRAIGHT ? num_ranks : num_nodes;
+    const int32_t *nodes = layer->routing->problem.nodes;
+    int32_t idx = 0, first = 0, num_local = 0;
+    for (int32_t rank = 0; rank < layer->num_ranks; rank++) {
+        idx += rank < layer->rank && nodes[rank] == layer->node;
+        first += nodes[rank] < node;
+        num_local += nodes[rank] == node;
+    }
+    return first + (num_local > 0 ? idx % num_local : 0);
 }
 
-int64_t ep_ll_count_rows_between_nodes(const struct ep_layer *layer)
+/* Whether one row of the operation is for all ranks of a node. Answers that are rows go straight, with masks all answers,
+ * and so do rows around a partner who is masked. */
+static int is_relayed(const struct ep_layer *layer, enum ep_op op, int32_t node)
+{
+    const struct ep_options *options = layer->options;
+    if (options->ll_route == WEFT_LL_STRAIGHT)
+        return 0;
+    if (op == EP_LL_DISPATCH)
+        return !ep_ll_are_cut(options, layer->rank, find_partner(layer, node));
+    return options->masked.count == 0 && ep_ll_answer(options) != WEFT_LL_ANSWER_ROWS;
+}
+
+/* Those of a token that a rank gets, or answers: one, but for answers that are rows. */
+static int32_t count_rows_at(const struct ep_layer *layer, enum ep_op op, struct ep_token token,
+                             int32_t rank)
+{
+    const struct ep_problem *problem = &layer->routing->problem;
+    int32_t num_choices = 0;
+    if (op == EP_LL_DISPATCH || ep_ll_answer(layer->options) != WEFT_LL_ANSWER_ROWS)
+        return ep_oracle_goes_to(problem, token, rank);
+    for (int32_t k = 0; k < problem->num_topk; k++)
+        num_choices += ep_oracle_choice(problem, token, k).rank == rank;
+    return num_choices;
+}
+
+static int32_t count_rows_of_token(const struct ep_layer *layer, enum ep_op op,
+                                   struct ep_token token)
+{
+    const struct ep_problem *problem = &layer->routing->problem;
+    int32_t num_rows = 0;
+    for (int32_t node = 0; node < layer->num_nodes; node++) {
+        int32_t num_straight = 0;
+        for (int32_t rank = 0; rank < layer->num_ranks && node != layer->node; rank++)
+            if (problem->nodes[rank] == node)
+                num_straight += count_rows_at(layer, op, token, rank);
+        num_rows += num_straight > 1 && is_relayed(layer, op, node) ? 1 : num_straight;
+    }
+    return num_rows;
+}
+
+int64_t ep_ll_count_rows_between_nodes(const struct ep_layer *layer, enum ep_op op)
 {
     int64_t num_rows = 0;
     for (int32_t i = 0; i < layer->num_tokens; i++)
-        num_rows += count_goals(layer, (struct ep_token){layer->rank, i});
+        num_rows += count_rows_of_token(layer, op, (struct ep_token){layer->rank, i});
     return num_rows;
 }

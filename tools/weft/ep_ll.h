@@ -26,5 +26,6 @@ weft_result ep_ll_combine(struct ep_layer *layer, enum ep_op op);
 
 /* What came with the last dispatch. */
 weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traffic);
-/* Of a dispatch: those that this rank sends to other nodes, where partners relay them once for all ranks there. */
-int64_t ep_ll_count_rows_between_nodes(const struct ep_layer *layer);
+/* Of a dispatch, what this rank sends to other nodes, where partners relay rows once for all ranks there; of a combine,
+ * what it is answered from there. */
+int64_t ep_ll_count_rows_between_nodes(const struct ep_layer *layer, enum ep_op op);

@@ -111,7 +111,7 @@ weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic *traffi
 /* What one rank has sent, and rows that crossed the network: those that it got to relay or, of low latency, has sent. */
 struct sent {
     uint64_t bytes[EP_NUM_OPS];
-    int64_t num_rows;
+    int64_t num_rows[EP_NUM_OPS];
 };
 
 /* After the quiet all is counted that the operation has sent, its last credits too. */
@@ -131,15 +131,20 @@ static weft_result count_bytes(struct ep_layer *layer, enum ep_op op, uint64_t *
     return ep_layer_finish(layer, op);
 }
 
+/* By operation. A normal combine sends a sum for each row that dispatch has brought. */
 static weft_result count_rows(struct ep_layer *layer, int64_t *num_rows)
 {
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     if (layer->options->mode == EP_MODE_LOW_LATENCY) {
-        *num_rows = ep_ll_count_rows_between_nodes(layer);
+        num_rows[EP_LL_DISPATCH] = ep_ll_count_rows_between_nodes(layer, EP_LL_DISPATCH);
+        num_rows[EP_LL_COMBINE] = ep_ll_count_rows_between_nodes(layer, EP_LL_COMBINE);
+        num_rows[EP_LL_LAYER] = num_rows[EP_LL_DISPATCH] + num_rows[EP_LL_COMBINE];
         return WEFT_OK;
     }
     const weft_result result = weft_ep_wait_counts(layer->handle, &counts);
-    *num_rows = counts.num_relayed_tokens;
+    num_rows[EP_DISPATCH] = num_rows[EP_COMBINE] = num_rows[EP_LAYER] = counts.num_relayed_tokens;
+    if (ep_op_exists(EP_COMBINE, layer->options))
+        num_rows[EP_LAYER] += counts.num_relayed_tokens;
     return result;
 }
 
@@ -148,41 +153,22 @@ static weft_result count(struct ep_layer *layer, struct sent *sent)
     for (int op = 0; op < EP_NUM_OPS; op++)
         if (ep_op_exists((enum ep_op)op, layer->options))
             TRY(count_bytes(layer, (enum ep_op)op, &sent->bytes[op]));
-    return count_rows(layer, &sent->num_rows);
+    return count_rows(layer, sent->num_rows);
 }
 
-/* Combine sends a sum for each row that dispatch has brought. */
-static int64_t rows_of(enum ep_op op, const struct ep_options *options, int64_t num_rows)
-{
-    switch (op) {
-    case EP_DISPATCH:
-    case EP_COMBINE:
-    case EP_LL_DISPATCH:
-    case EP_LL_COMBINE:
-        return num_rows;
-    case EP_LAYER:
-        return num_rows * (1 + ep_op_exists(EP_COMBINE, options));
-    case EP_LL_LAYER:
-        return 2 * num_rows;
-    default:
-        return 0;
-    }
-}
-
-static void add(struct ep_network *network, const struct ep_options *options,
-                const struct sent *sent)
+static void add(struct ep_network *network, const struct sent *sent)
 {
     for (int op = 0; op < EP_NUM_OPS; op++) {
         network->bytes[op] += sent->bytes[op];
         if (sent->bytes[op] > network->of_rank[op])
             network->of_rank[op] = sent->bytes[op];
-        network->num_rows[op] += rows_of((enum ep_op)op, options, sent->num_rows);
+        network->num_rows[op] += sent->num_rows[op];
     }
 }
 
 weft_result ep_network_measure(struct ep_layer *layer, struct ep_network *network)
 {
-    struct sent own = {{0}, 0};
+    struct sent own = {{0}, {0}};
     weft_net_info info = WEFT_INIT(weft_net_info);
     *network = (struct ep_network){.engine = ""};
     weft_result result = weft_net_query(layer->comm, &info);
@@ -196,7 +182,7 @@ weft_result ep_network_measure(struct ep_layer *layer, struct ep_network *networ
     if (result == WEFT_OK)
         result = weft_host_all_gather(layer->comm, &own, sizeof own, all);
     for (int32_t rank = 0; rank < layer->num_ranks && result == WEFT_OK; rank++)
-        add(network, layer->options, &all[rank]);
+        add(network, &all[rank]);
     free(all);
     return result;
 }

@@ -144,8 +144,6 @@ static void finish_mode(struct ep_options *options, struct argp_state *state)
         options->ll_layout = WEFT_LL_BY_EXPERT;
     if (options->ll_route == EP_NOT_GIVEN)
         options->ll_route = WEFT_LL_STRAIGHT;
-    if (options->ll_route == WEFT_LL_RELAYED && options->masked.count > 0)
-        argp_error(state, "--route relayed: must be straight with --masked");
     if (options->ll_answer == EP_NOT_GIVEN)
         options->ll_answer = EP_LL_ANSWER_SUMS;
     if (options->ll_answer != EP_LL_ANSWER_SUMS && options->ll_layout == WEFT_LL_BY_RANK)
