@@ -261,11 +261,9 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
     enum wp_status status = WP_STATUS_OK;
     if (num_outstanding >= (uint64_t)plan->num_halves)
         return wp_ll_fail(run, (uint64_t)plan->num_halves, num_outstanding + 1);
-    if (wp_warp_idx(warp) == wp_num_warps(warp) - 1) /* for all, while they find routes */
+    if (wp_warp_idx(warp) == wp_num_warps(warp) - 1) /* for all, while they find choices */
         status = wp_ll_await_all(run, WP_LL_ROOM, WP_LL_ROWS,
                                  wp_ll_number_before(run, sender.number), NULL);
-    if (wp_ll_has_detours(plan)) /* around those for whom that was in vain */
-        status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     wp_ll_find_routes(&sender);
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)

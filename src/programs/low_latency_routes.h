@@ -342,7 +342,8 @@ WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
             wp_ll_answer_slots(&sender->args->ll, sender->number, token)[k] = choices[k].row;
 }
 
-/* By all warps: to whom rows are relayed in this launch. */
+/* By all warps, which have met since one of them has waited for room, and masked those for whom that was in vain: to whom
+ * rows are relayed in this launch. */
 WP_FN void wp_ll_choose_relayed(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -357,7 +358,7 @@ WP_FN void wp_ll_choose_relayed(const struct wp_ll_sender *sender)
                              wp_ll_partner(ll, ll->exchange.rank, ll->network.node_of_rank[rank]));
 }
 
-/* By all warps, which meet afterwards. Tokens are numbered one after the other, of which a block has
+/* By all warps, which meet in between and afterwards. Tokens are numbered one after the other, of which a block has
  * few. */
 WP_FN void wp_ll_find_routes(const struct wp_ll_sender *sender)
 {

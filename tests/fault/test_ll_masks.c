@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank dies or stops in the midst of decode steps whose weft_ll has masks: the others go on, with exactly what is left
  * of each step, and one that was stopped comes back. */
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "harness/cmocka.h"
 #include "harness/machine.h"
@@ -20,6 +22,7 @@ struct plan {
     struct ll_case problem;
     int signal;
     int in_phases;
+    int dies_between_steps;
     int32_t num_nodes; /* virtual ones */
     weft_ll_route route;
     int32_t victim;
@@ -217,6 +220,34 @@ static int survive_a_death(struct ranks_context *context)
     return check_others_fail(&stand, plan) || ll_seat_close(&stand.seat);
 }
 
+/* When the others have been answered, and before they know that the victim needs nothing more of the step. */
+static int die_behind_its_answers(struct stand *stand, int32_t victim)
+{
+    struct ll_seat *seat = &stand->seat;
+    const int is_victim = seat->context->rank == victim;
+    if (ll_fill_step(seat, 0) || ll_dispatch(seat, 0, WEFT_LL_SEND_AND_RECEIVE) ||
+        ll_check_dispatched(seat, 0) || ll_combine(seat, 0, WEFT_LL_SEND, 0) ||
+        (!is_victim && (ll_combine(seat, 0, WEFT_LL_RECEIVE, 0) || ll_check_combined(seat, 0))))
+        return 1;
+    ranks_barrier(seat->context);
+    if (is_victim)
+        kill(getpid(), SIGKILL);
+    return 0;
+}
+
+/* So who is relayed by the victim finds out by waiting for room, and then sends straight: no rows lack. */
+static int survive_between_steps(struct ranks_context *context)
+{
+    const struct plan *plan = context->argument;
+    struct stand stand;
+    if (open(&stand, context) || die_behind_its_answers(&stand, plan->victim))
+        return 1;
+    lose(&stand, plan->victim);
+    stand.seat.suspect = LL_SEAT_NOBODY;
+    return run_step(&stand, 1, plan->victim) || check_others_fail(&stand, plan) ||
+           ll_seat_close(&stand.seat);
+}
+
 /* ---------------------------------------------------------------- a rank is stopped, and comes back */
 
 static int be_stopped(struct stand *stand)
@@ -297,7 +328,9 @@ static void run(struct plan plan)
     struct ranks_options options = victim_options(
         NUM_RANKS, plan.signal == SIGKILL ? 1u << plan.victim : 0, &plan, sizeof plan);
     options.shared_bytes = sizeof(struct shared);
-    if (ranks_run_with(&options, plan.signal == SIGKILL ? survive_a_death : survive_a_stall) != 0)
+    if (ranks_run_with(&options, plan.dies_between_steps  ? survive_between_steps
+                                 : plan.signal == SIGKILL ? survive_a_death
+                                                          : survive_a_stall) != 0)
         fail_msg("signal %d, in phases %d, victim %d, seed %llu, %d nodes, route %d", plan.signal,
                  plan.in_phases, plan.victim, (unsigned long long)plan.seed, plan.num_nodes,
                  plan.route);
@@ -339,6 +372,18 @@ TEST(a_stopped_rank_of_another_node_comes_back)
 TEST(decoding_goes_on_without_a_killed_rank_that_relays)
 {
     run_seeds(SIGKILL, 2, WEFT_LL_RELAYED, tests_rounds(tests_grid_size(16, 4), 2));
+}
+
+TEST(rows_go_around_a_relay_that_is_killed_between_two_steps)
+{
+    for (uint64_t seed = 0; seed < 6; seed++)
+        run((struct plan){.signal = SIGKILL,
+                          .dies_between_steps = 1,
+                          .in_phases = seed % 4 == 1,
+                          .num_nodes = 2,
+                          .route = WEFT_LL_RELAYED,
+                          .victim = (int32_t)(seed % NUM_RANKS),
+                          .seed = 2 * (seed & ~UINT64_C(1)) + seed % 2}); /* one result */
 }
 
 TEST(a_stopped_rank_that_relays_comes_back)
