@@ -129,6 +129,19 @@ weft_result ll_begin_round(struct party *party, int32_t round)
     return WEFT_OK;
 }
 
+weft_result ll_let_leave(struct party *party, int32_t round)
+{
+    const struct shape *shape = party->shape;
+    if (!shape->ll_has_leaver || round != shape->num_rounds - 1)
+        return WEFT_OK;
+    PARTY_TRY(weft_host_barrier(party->comm));
+    if (party->rank != shape->ll_leaver)
+        return WEFT_OK;
+    PARTY_TRY(weft_ll_destroy(party->ll));
+    party->ll = NULL;
+    return WEFT_OK;
+}
+
 /* ---------------------------------------------------------------- what operations tell */
 
 /* By expert: whether any row of the source has been counted. */

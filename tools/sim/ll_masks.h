@@ -9,6 +9,8 @@
 int ll_has_masks(const struct party *party);
 /* All ranks come back, but for the one that is lost, and those that the round cuts off mask each other. */
 weft_result ll_begin_round(struct party *party, int32_t round);
+/* By all, behind that: who leaves in the round destroys its weft_ll. From then on nobody writes to what it has freed. */
+weft_result ll_let_leave(struct party *party, int32_t round);
 /* Whom a result was without, as dispatch has told, and then combine; the host has waited. Complains if it is
  * anybody whom nothing has struck. */
 void ll_note_missing_rows(struct party *party, int32_t round, int32_t result);

@@ -307,7 +307,8 @@ weft_result party_run_ll(struct party *party, int32_t round)
     const struct ll_script *script = &party->shape->ll_scripts[round];
     struct ll_span span = {script->moves, 0, 0};
     PARTY_TRY(ll_begin_round(party, round));
-    while (span.end < script->num_moves) {
+    PARTY_TRY(ll_let_leave(party, round));
+    while (party->ll != NULL && span.end < script->num_moves) {
         const struct ll_move *move = &script->moves[span.end];
         const int is_joined = move->may_join && coin(party);
         if (span.begin < span.end && must_know_rows(party, move)) {
@@ -321,7 +322,7 @@ weft_result party_run_ll(struct party *party, int32_t round)
         PARTY_TRY(await(party, round, &span));
         span.begin = span.end;
     }
-    if (ll_can_check(party))
+    if (party->ll != NULL && ll_can_check(party))
         ll_check_totals(party, round);
     return WEFT_OK;
 }

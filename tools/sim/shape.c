@@ -283,6 +283,22 @@ static void draw_masks(struct shape *shape, struct rng *rng)
                 draw_cut(shape, rng, round, a, b);
 }
 
+/* In a third of the scenarios with masks in which nothing is struck. By numbers of its own. */
+static void draw_leaver(struct shape *shape)
+{
+    struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS + 2)};
+    uint64_t *cuts = shape->ll_cuts[shape->num_rounds - 1];
+    if (shape->ll_terms.on_missing != WEFT_LL_MASK || shape->num_ranks == 1 || draw(&rng, 0, 2) > 0)
+        return;
+    shape->ll_has_leaver = 1;
+    shape->ll_leaver = draw(&rng, 0, shape->num_ranks - 1);
+    for (int32_t rank = 0; rank < shape->num_ranks; rank++)
+        if (rank != shape->ll_leaver) {
+            cuts[rank] |= (uint64_t)1 << shape->ll_leaver;
+            cuts[shape->ll_leaver] |= (uint64_t)1 << rank;
+        }
+}
+
 /* Answers in slots have the type of rows. */
 static void draw_answers(struct shape *shape)
 {
@@ -306,7 +322,7 @@ static void draw_late_weights(struct shape *shape)
         terms->answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
 }
 
-static void draw_ll(struct shape *shape, struct rng *rng)
+static void draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault fault)
 {
     const int32_t max_hidden =
         SCENARIO_ROW_BYTES / (int32_t)(shape->combine_dtype == WEFT_FP32 ? sizeof(float) : 2);
@@ -317,6 +333,8 @@ static void draw_ll(struct shape *shape, struct rng *rng)
     for (int32_t round = 0; round < shape->num_rounds; round++)
         ll_draw_script(&shape->ll_scripts[round], &shape->ll_terms, shape->num_repeats, rng);
     draw_masks(shape, rng);
+    if (fault == WEFT__SIM_NO_FAULT)
+        draw_leaver(shape);
     shape->ll_terms.route = (weft_ll_route)draw(rng, WEFT_LL_STRAIGHT, WEFT_LL_RELAYED);
     draw_late_weights(shape);
 }
@@ -378,7 +396,7 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
     if (scenario_is_collective(request->op))
         draw_calls(shape, &rng, request);
     if (request->op == SCENARIO_LL)
-        draw_ll(shape, &rng);
+        draw_ll(shape, &rng, request->fault);
 }
 
 void shape_without_rank(struct shape *shape)

@@ -57,6 +57,8 @@ struct shape {
     struct ll_script ll_scripts[SCENARIO_MAX_ROUNDS];
     /* With masks: bit b of rank a: the two have masked each other in the round. */
     uint64_t ll_cuts[SCENARIO_MAX_ROUNDS][SCENARIO_MAX_RANKS];
+    int ll_has_leaver; /* of the last round: */
+    int32_t ll_leaver; /* masked by all others; it destroys its weft_ll when they begin */
 };
 
 /* For collectives 1 to 5 ranks, or 2 to 6 on 2 to 4 nodes; else 1 to 4 nodes of 1 to 4 ranks, 2 to 8 in all (for layout also 1), but now and then up
