@@ -148,3 +148,11 @@ struct ll_trial ll_trial_of(enum ll_way way, size_t i)
     trial.problem.num_results = way == LL_TWO_RESULTS ? 2 : (int32_t)(i % 3);
     return trial;
 }
+
+struct ll_trial ll_trial_between_nodes(enum ll_way way, size_t i)
+{
+    struct ll_trial trial = ll_trial_of(way, i);
+    if (trial.problem.answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE)
+        trial.problem.answer = WEFT_LL_ANSWER_ROWS;
+    return trial;
+}

@@ -28,3 +28,5 @@ int ll_trial_run_in(struct ranks_context *context, const struct ll_trial *trial,
 /* Case i, with what is drawn, and how many results there may be, for the way. */
 size_t ll_num_cases(void);
 struct ll_trial ll_trial_of(enum ll_way way, size_t i);
+/* The same for ranks of several nodes, where weights do not come late: rows are answered. */
+struct ll_trial ll_trial_between_nodes(enum ll_way way, size_t i);

@@ -24,7 +24,7 @@ static void run_on(struct ll_trial *trial, struct shape shape, enum ranks_mode m
 static void run_way(enum ll_way way, enum ranks_mode mode)
 {
     for (size_t i = 0; i < ll_num_cases(); i += (size_t)tests_grid_size(1, 4)) {
-        struct ll_trial trial = ll_trial_of(way, i);
+        struct ll_trial trial = ll_trial_between_nodes(way, i);
         run_on(&trial, shapes[(i + (size_t)way) % NUM_SHAPES], mode);
     }
 }
@@ -53,7 +53,7 @@ TEST(results_are_combined_twice)
 static void relay_rows(weft_ll_on_missing on_missing, size_t stride)
 {
     for (size_t i = 0; i < ll_num_cases(); i += stride) {
-        struct ll_trial trial = ll_trial_of((enum ll_way)(i % LL_NUM_WAYS), i);
+        struct ll_trial trial = ll_trial_between_nodes((enum ll_way)(i % LL_NUM_WAYS), i);
         trial.problem.route = WEFT_LL_RELAYED;
         trial.problem.on_missing = on_missing;
         run_on(&trial, shapes[i % NUM_SHAPES], i / 2 % 2 == 0 ? RANKS_THREADS : RANKS_PROCESSES);
@@ -75,7 +75,7 @@ TEST(rows_are_relayed_with_masks)
 TEST_OVER(over_ucx, "ucx")
 {
     for (size_t i = 0; i < ll_num_cases(); i += (size_t)tests_grid_size(3, 9)) {
-        struct ll_trial trial = ll_trial_of((enum ll_way)(i % LL_NUM_WAYS), i);
+        struct ll_trial trial = ll_trial_between_nodes((enum ll_way)(i % LL_NUM_WAYS), i);
         run_on(&trial, shapes[i % 4], RANKS_PROCESSES);
     }
 }
@@ -133,8 +133,8 @@ TEST(nodes_with_different_numbers_of_ranks)
     } parts[] = {{{2, 3}, 0, 4} /* 3 + 1 */, {{3, 2}, 1, 4} /* 1 + 2 + 1 */, {{2, 4}, 3, 5}};
     for (size_t i = 0; i < ll_num_cases(); i += (size_t)tests_grid_size(2, 6)) {
         const size_t p = i % (sizeof parts / sizeof *parts);
-        struct part part = {ll_trial_of((enum ll_way)(i / 3 % LL_NUM_WAYS), i), parts[p].shape,
-                            parts[p].first};
+        struct part part = {ll_trial_between_nodes((enum ll_way)(i / 3 % LL_NUM_WAYS), i),
+                            parts[p].shape, parts[p].first};
         part.trial.problem.route = i / 6 % 2 == 0 ? WEFT_LL_STRAIGHT : WEFT_LL_RELAYED;
         part.trial.problem.on_missing = i / 2 % 2 == 0 ? WEFT_LL_FAIL : WEFT_LL_MASK;
         part.trial.problem.num_ranks = parts[p].num_ranks;
