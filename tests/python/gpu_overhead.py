@@ -13,7 +13,7 @@ import tempfile
 from functools import partial
 
 import torch
-import weft.library
+import weft
 from torch.profiler import ProfilerActivity, profile
 from weft import custom_all_reduce as ops
 from weft.library import lib
@@ -29,14 +29,14 @@ class Recorder:
     """The library's operations as they are called, with copies of what they are given."""
 
     def __init__(self):
-        self.calls = None  # while it does not record
+        self.calls, self.kept = None, []  # None: it does not record
         for name in OPERATIONS:
             setattr(lib, name, self._recording(getattr(lib, name)))
 
     def _recording(self, function):
         def call(*arguments):
             if self.calls is not None:
-                self.calls.append((function, tuple(map(_copy_of, arguments)), arguments))
+                self.calls.append((function, [_copy_of(a, self.kept) for a in arguments]))
             return function(*arguments)
 
         return call
@@ -48,18 +48,23 @@ class Recorder:
         torch.cuda.synchronize()
 
         def replay(kept=results):
-            for function, arguments, _ in calls:
+            for function, arguments in calls:
                 weft.library.check(function(*arguments))
 
         return replay
 
 
-def _copy_of(argument):
-    """What the structure itself points to lives as long as it does."""
+def _copy_of(argument, kept):
+    """With a copy of the planes that it lists, which live until the call returns; kept has it."""
     structure = getattr(argument, "_obj", None)  # of ctypes.byref
     if structure is None:
         return argument
-    return ctypes.byref(type(structure).from_buffer_copy(structure))
+    copy = type(structure).from_buffer_copy(structure)
+    if getattr(structure, "planes", None):
+        kind = weft.abi.Plane * structure.num_planes
+        kept.append(kind.from_buffer_copy(kind.from_address(structure.planes)))
+        copy.planes = ctypes.addressof(kept[-1])
+    return ctypes.byref(copy)
 
 
 # ---------------------------------------------------------------- times
