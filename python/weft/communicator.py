@@ -9,8 +9,8 @@ from typing import Any
 
 from . import abi, arrays
 from .abi import Machine, Team
-from .library import InvalidArgumentError, check, lib
-from .objects import Native, Object, call, call_in_order, served_ids
+from .library import InvalidArgumentError, check, error_of, lib
+from .objects import Native, Object, call, served_ids
 from .streams import Stream
 
 
@@ -175,13 +175,17 @@ class Communicator(Object):
         PyTorch's current one, else on one of this thread's own, and waits for it."""
         on = self._stream_of_thread() if stream is None else stream
         arguments = args if isinstance(args, tuple) else (ctypes.byref(args),)
-        call_in_order(function, (subject.pointer(), *arguments, on._native.pointer()),
-                      (subject, on._native), self._native)
+        native = on._native
+        with subject.lock, native.lock:  # in the order of locks
+            result = function(subject.pointer(), *arguments, native.pointer())
+            if result:
+                raise error_of(result, self._native.address)
         on.last_comm = self._weak_native
-        if on._keeps:
+        if stream is None:
+            if not self.is_on_gpu:
+                on.synchronize()
+        elif on._keeps:
             on.keep(subject, *used)
-        if stream is None and not self.is_on_gpu:
-            on.synchronize()
 
     def current_stream(self) -> Stream | None:
         """On machine cuda PyTorch's current one; else None, as which operations take it that they

@@ -21,18 +21,25 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Sequence
+from typing import Any
 
 from .library import Error, InvalidArgumentError, check, error_of, lib
 
 _num_forks = 0
 _has_exited = False
 _array_counts = threading.RLock()
+_era: Any = object()  # another one after each end of an object
+
+
+def _begin_era() -> None:
+    global _era
+    _era = object()
 
 
 def _count_fork() -> None:
     global _num_forks
     _num_forks += 1
+    _begin_era()
 
 
 os.register_at_fork(after_in_child=_count_fork)
@@ -42,7 +49,7 @@ class Native:
     """A C object: its address, until it ends."""
 
     __slots__ = ("address", "kind", "owner", "ends_when_dropped", "lock", "num_arrays",
-                 "ends_with_arrays", "num_forks", "__weakref__")
+                 "ends_with_arrays", "num_forks", "_lived_in", "__weakref__")
     without_owner: weakref.WeakSet[Native] = weakref.WeakSet()
 
     def __init__(self, kind: str, address: int, owner: Native | None = None, *,
@@ -55,6 +62,7 @@ class Native:
         self.num_arrays = 0  # of its memory
         self.ends_with_arrays = False
         self.num_forks = _num_forks
+        self._lived_in: Any = None  # the era in which it and its owners were seen alive
         if owner is None:
             Native.without_owner.add(self)
 
@@ -68,8 +76,12 @@ class Native:
         return False
 
     def pointer(self) -> int:
-        """The address, for a call."""
+        """The address, for a call. While nothing has ended nobody asks the owners again."""
+        era = _era
+        if self._lived_in is era:
+            return self.address
         if not self.has_ended():
+            self._lived_in = era
             return self.address
         if self.num_forks != _num_forks:
             raise InvalidArgumentError(f"{self.kind} was made before this process was forked")
@@ -82,8 +94,10 @@ class Native:
                 return
             if self.num_arrays > 0:
                 self.ends_with_arrays = True
+                _begin_era()
                 return
             address, self.address = self.address, None
+            _begin_era()
         with self.root().lock:
             check(getattr(lib, f"weft_{self.kind}_destroy")(address))
 
@@ -166,17 +180,6 @@ def call(function, *arguments, using: tuple[Native, ...], comm: Native | None = 
     order; raises its error."""
     if len(using) > 1:
         using = sorted(using, key=_order)
-    call_in_order(function, arguments, using, comm)
-
-
-def _order(native: Native) -> tuple[bool, int]:
-    """Of locks: streams are last."""
-    return native.kind == "stream", id(native)
-
-
-def call_in_order(function, arguments: tuple[Any, ...], using: Sequence[Native],
-                  comm: Native | None) -> None:
-    """call() of objects that are in the order of locks."""
     for native in using:
         native.lock.acquire()
     try:
@@ -186,3 +189,8 @@ def call_in_order(function, arguments: tuple[Any, ...], using: Sequence[Native],
     finally:
         for native in using:
             native.lock.release()
+
+
+def _order(native: Native) -> tuple[bool, int]:
+    """Of locks: streams are last."""
+    return native.kind == "stream", id(native)

@@ -7,7 +7,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from .library import lib
+from .library import error_of, lib
 from .objects import Native, Object, call
 
 if TYPE_CHECKING:
@@ -25,11 +25,7 @@ class Mark:
 
     def passed(self) -> None:
         """The stream has passed it, so what the operations before it used may go."""
-        kept = self.stream._kept
-        while kept and kept[0][0] < self.number:
-            for item in kept.popleft()[1]:
-                if isinstance(item, Mark):
-                    item.passed()
+        self.stream._let_go(self.number)
 
 
 class Stream(Object):
@@ -69,12 +65,23 @@ class Stream(Object):
 
     def synchronize(self) -> None:
         """Waits until all that was enqueued has finished; raises, once, its first error."""
-        mark = self.mark()
+        number, native = self._num_kept, self._native
         try:
-            call(lib.weft_stream_synchronize, self._native.pointer(), using=(self._native,),
-                 comm=self.last_comm())
+            with native.lock:
+                result = lib.weft_stream_synchronize(native.pointer())
+            if result:
+                comm = self.last_comm()
+                raise error_of(result, comm and comm.address)
         finally:
-            mark.passed()
+            self._let_go(number)
+
+    def _let_go(self, number: int) -> None:
+        """What the operations before that number used."""
+        kept = self._kept
+        while kept and kept[0][0] < number:
+            for item in kept.popleft()[1]:
+                if type(item) is Mark:
+                    item.passed()
 
     def __del__(self):
         if hasattr(self, "_kept"):
