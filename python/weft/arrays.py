@@ -105,15 +105,23 @@ def _view_of_interface(interface: dict[str, Any], dtype: str, is_on_gpu: bool) -
     return View(address or None, shape, strides, dtype, item_bytes, is_on_gpu, not is_read_only)
 
 
-def address_if_fits(array: Any, dtypes: tuple[str, ...], shape: tuple[int | None, ...],
-                    cuda_device: int | None) -> int | None:
-    """The address of a dense tensor that is just so, which needs no closer look; else None. Nothing
-    is called that need not be: a closer look at the first tensor, and type, makes them known."""
-    if isinstance(array, _tensor) and array.shape == shape and array.is_contiguous() and \
-            not array.is_neg() and _tensor_dtypes.get(array.dtype) in dtypes and \
-            array.get_device() == (-1 if cuda_device is None else cuda_device):
-        return array.data_ptr() or None
-    return None
+def address_of(array: Any, name: str, dtypes: tuple[str, ...], shape: tuple[int | None, ...],
+               cuda_device: int | None, writable: bool = False) -> int | None:
+    """The address of a dense array, whose type is one of dtypes (none: any) and whose shape is
+    [*shape] (None: any size). A tensor that is just so needs no closer look, which takes ten times
+    as long: that of the first tensor, and type, makes them known."""
+    try:
+        if _tensor_dtypes.get(array.dtype) in dtypes and array.shape == shape and \
+                array.is_contiguous() and not array.is_neg() and \
+                array.get_device() == (-1 if cuda_device is None else cuda_device):
+            address = array.data_ptr()
+            if address:
+                return address
+    except AttributeError:  # no tensor
+        pass
+    seen = view(array, name, cuda_device=cuda_device, writable=writable)
+    require(seen, name, dtypes, shape)
+    return seen.address
 
 
 def view(array: Any, name: str, *, cuda_device: int | None = None, writable: bool = False,
@@ -186,8 +194,10 @@ def weft_dtype(seen: View, dtype: Any, name: str) -> Dtype:
 
 def num_rows(array: Any) -> int:
     """0 of what has none, which is refused later."""
-    shape = getattr(array, "shape", ())
-    return shape[0] if shape else 0
+    try:
+        return array.shape[0]
+    except (AttributeError, IndexError):
+        return 0
 
 
 def name_of_dtype(array: Any) -> str:

@@ -208,12 +208,7 @@ class Communicator(Object):
                    shape: tuple[int | None, ...], *, writable: bool = False) -> int | None:
         """The address of a dense array, whose type is one of dtypes (none: any) and whose shape is
         [*shape] (None: any size)."""
-        address = arrays.address_if_fits(array, dtypes, shape, self.cuda_device)
-        if address is None:
-            seen = self.view(array, name, writable=writable)
-            arrays.require(seen, name, dtypes, shape)
-            address = seen.address
-        return address
+        return arrays.address_of(array, name, dtypes, shape, self.cuda_device, writable)
 
     def barrier(self, stream: Stream | None = None) -> None:
         """Finishes when every rank has reached it; orders memory. Collective, on a stream."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from functools import partial
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 from . import abi, arrays
 from .abi import Dtype, LlAnswer, LlLayout, LlOnMissing, LlPhases, ScaleKind
@@ -59,14 +59,15 @@ class Slots(NamedTuple):
     src_token: tuple[Any, ...]
 
 
-_copies = {(kind, phases): partial(kind.from_buffer_copy, kind(phases=phases))
-           for kind in (abi.LlDispatchArgs, abi.LlCombineArgs) for phases in LlPhases}
+_SEND, _RECEIVE = LlPhases.SEND, LlPhases.RECEIVE  # which take less time to name
+_INDEX_TYPES = tuple(arrays.INDEX_TYPES)
 
 
-def _new_args(kind: Any, phases: LlPhases) -> Any:
-    """A copy takes a quarter of the time of a new one, which refuses phases that there are not."""
-    copy = _copies.get((kind, phases))
-    return copy() if copy else kind(phases=phases)
+def _makers(kind: Any, **fields: int) -> dict[LlPhases, Any]:
+    """Of arguments for each phase: copies, which take a tenth of the time of new ones."""
+    return {phases: partial(kind.from_buffer_copy,
+                            kind(phases=phases, **({} if phases == _SEND else fields)))
+            for phases in LlPhases}
 
 
 class LowLatency(Object):
@@ -109,8 +110,12 @@ class LowLatency(Object):
             else (ep.comm.num_ranks, max_tokens)
         self._answers = (*leading, hidden)  # the shape of what experts make of rows
         self._per_expert, self._per_rank = (self.sizes.num_local_experts,), (ep.comm.num_ranks,)
-        self._scale_column_bytes = 4 * self.sizes.expert_capacity if scale_columns else 0
-        self._plans: dict[tuple[str, ...], Plan] = {}  # by what is left out
+        has_columns = scale_columns and "scales" in self._shapes
+        self._new_dispatch = _makers(
+            abi.LlDispatchArgs,
+            scale_column_bytes=4 * self.sizes.expert_capacity if has_columns else 0)
+        self._new_combine = _makers(abi.LlCombineArgs)
+        self._dtypes, self._cuda_device = (self._dtype,), ep.comm.cuda_device
         self._tokens: deque[int] = deque()  # of the results that are not combined yet
         self._ends: deque[bool] = deque()  # whether combines that are sent, not received, end one
         self._like: Any = None
@@ -128,46 +133,46 @@ class LowLatency(Object):
         total_rows_per_expert [L] of int32, to which counts are added; and waited_ns [R] of int64,
         to which is added how long it waited for each rank. Returns out, None when only sending.
         """
-        args = _new_args(abi.LlDispatchArgs, phases)
-        is_sending, is_receiving = phases != LlPhases.RECEIVE, phases != LlPhases.SEND
-        if is_sending:
+        new_args = self._new_dispatch.get(phases)
+        args = new_args() if new_args else abi.LlDispatchArgs(phases=phases)
+        if phases != _RECEIVE:
             self._send(args, x, topk_idx, topk_weights)
-        if is_receiving:
+        if phases != _SEND:
             out = self.empty_rows(self._like) if out is None else out
-            self._receive(args, out, total_rows_per_expert)
-            if waited_ns is not None:
-                args.waited_ns = self._waits(waited_ns)
+            self._receive(args, out, total_rows_per_expert, waited_ns)
         self.ep.comm.enqueue(lib.weft_ll_dispatch, self._native, args, stream, x, topk_idx,
                              topk_weights, out, total_rows_per_expert, waited_ns)
-        if is_sending:
+        if phases != _RECEIVE:
             self._tokens.append(args.num_tokens)
             self._like = x
-        return out if is_receiving else None
+        return out if phases != _SEND else None
 
     def _send(self, args: abi.LlDispatchArgs, x: Any, topk_idx: Any, topk_weights: Any) -> None:
-        address_of, num_tokens = self.ep.comm.address_of, arrays.num_rows(x)
-        args.num_tokens = num_tokens
-        args.x = address_of(x, "x", (self._dtype,), (num_tokens, self._hidden))
-        args.topk_idx = address_of(topk_idx, "topk_idx", ("int32", "int64"),
-                                   (num_tokens, self._num_topk))
+        args.num_tokens = num_tokens = arrays.num_rows(x)
+        args.x = arrays.address_of(x, "x", self._dtypes, (num_tokens, self._hidden),
+                                   self._cuda_device)
+        args.topk_idx = arrays.address_of(topk_idx, "topk_idx", _INDEX_TYPES,
+                                          (num_tokens, self._num_topk), self._cuda_device)
         args.index_type = arrays.index_type_of(topk_idx)
         if topk_weights is not None:
             args.topk_weights = self._weights(topk_weights, num_tokens)
         if self._like is None:
             self._like = x
 
-    def _receive(self, args: abi.LlDispatchArgs, out: Rows | Outputs, total: Any) -> None:
+    def _receive(self, args: abi.LlDispatchArgs, out: Rows | Outputs, total: Any,
+                 waited_ns: Any) -> None:
         if not isinstance(out, Outputs):
             self._receive_to(args, out)
         elif out.plan.all_shapes is self._shapes:
             out.fill(args)
         else:
             raise InvalidArgumentError("out was made by another LowLatency")
-        if out.scales is not None:
-            args.scale_column_bytes = self._scale_column_bytes
         if total is not None:
-            args.total_rows_per_expert = self.ep.comm.address_of(
-                total, "total_rows_per_expert", ("int32",), self._per_expert, writable=True)
+            args.total_rows_per_expert = arrays.address_of(
+                total, "total_rows_per_expert", ("int32",), self._per_expert, self._cuda_device,
+                True)
+        if waited_ns is not None:
+            args.waited_ns = self._waits(waited_ns)
 
     def _receive_to(self, args: abi.LlDispatchArgs, out: Rows) -> None:
         """Arrays that the caller has allocated."""
@@ -185,8 +190,8 @@ class LowLatency(Object):
                                        writable=True)
 
     def _weights(self, array: Any, num_tokens: int) -> int | None:
-        return self.ep.comm.address_of(array, "topk_weights", ("float32",),
-                                       (num_tokens, self._num_topk))
+        return arrays.address_of(array, "topk_weights", ("float32",),
+                                 (num_tokens, self._num_topk), self._cuda_device)
 
     def _shapes_of_outputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """Of the outputs as they lie in memory."""
@@ -223,14 +228,11 @@ class LowLatency(Object):
             made["scales"] = made["scales"].swapaxes(1, 2)
         return Rows(**made)
 
-    def outputs(self, leave_out: tuple[str, ...] = ()) -> Outputs:
-        """The same as tensors, with less of the host's time: rows, scales, and counts, whose
-        make(name) makes a tensor of any of the others."""
-        plan = self._plans.get(leave_out)
-        if plan is None:
-            plan = self._plans[leave_out] = Plan(self.ep.comm.cuda_device, self._shapes, leave_out,
-                                                 has_scale_columns=self._scale_columns)
-        return Outputs(plan)
+    def output_maker(self, leave_out: tuple[str, ...] = ()) -> Callable[[], Outputs]:
+        """What makes the same, as tensors, with less of the host's time: rows, scales, and counts,
+        of which make(name) of what it returns makes tensors."""
+        return partial(Outputs, Plan(self.ep.comm.cuda_device, self._shapes, leave_out,
+                                     has_scale_columns=self._scale_columns))
 
     def slots(self, like: Any) -> Slots:
         """Where rows are, by rank, as arrays of the library of `like`; the same ones every time."""
@@ -271,40 +273,38 @@ class LowLatency(Object):
         to receive with LlAnswer.ROWS, to send with LlAnswer.SUMS_WEIGHED_LATE. Returns out, None
         when only sending.
         """
-        args = _new_args(abi.LlCombineArgs, phases)
-        is_sending, is_receiving = phases != LlPhases.RECEIVE, phases != LlPhases.SEND
-        if is_sending:
-            args.keep = int(keep)
+        new_args = self._new_combine.get(phases)
+        args = new_args() if new_args else abi.LlCombineArgs(phases=phases)
+        if phases != _RECEIVE:
+            if keep:
+                args.keep = 1
             self._answer(args, x)
-        num_tokens = self._num_tokens(0 if is_receiving else sum(self._ends))
+        result = 0 if phases != _SEND else sum(self._ends)  # so many are older
+        num_tokens = self._tokens[result] if result < len(self._tokens) else 0
         if topk_weights is not None:
             args.topk_weights = self._weights(topk_weights, num_tokens)
-        if is_receiving:
+        if phases != _SEND:
             shape = (num_tokens, self._hidden)
             out = arrays.empty(shape, self._like, self._dtype) if out is None else out
-            args.out = self.ep.comm.address_of(out, "out", (self._dtype,), shape, writable=True)
+            args.out = arrays.address_of(out, "out", self._dtypes, shape, self._cuda_device, True)
             if missing_ranks is not None:
                 args.missing_ranks = self._mask(missing_ranks, writable=True)
             if waited_ns is not None:
                 args.waited_ns = self._waits(waited_ns)
         self.ep.comm.enqueue(lib.weft_ll_combine, self._native, args, stream, x, out, topk_weights,
                              missing_ranks, waited_ns)
-        if is_sending:
+        if phases != _RECEIVE:
             self._ends.append(not keep)
-        if is_receiving and self._ends and self._ends.popleft() and self._tokens:
+        if phases != _SEND and self._ends and self._ends.popleft() and self._tokens:
             self._tokens.popleft()
-        return out if is_receiving else None
-
-    def _num_tokens(self, result: int) -> int:
-        """Of the result that so many are older than."""
-        return self._tokens[result] if result < len(self._tokens) else 0
+        return out if phases != _SEND else None
 
     def _answer(self, args: abi.LlCombineArgs, x: Any) -> None:
-        args.x = arrays.address_if_fits(x, (self._dtype,), self._answers, self.ep.comm.cuda_device)
-        if args.x:
+        if arrays.is_tensor(x) and x.is_contiguous():
+            args.x = arrays.address_of(x, "x", self._dtypes, self._answers, self._cuda_device)
             return
         seen = self.ep.comm.view(x, "x", dense=False)
-        arrays.require(seen, "x", (self._dtype,), self._answers)
+        arrays.require(seen, "x", self._dtypes, self._answers)
         args.x = seen.address
         if seen.strides is not None:
             args.x_stride_bytes = seen.strides[1]

@@ -2,9 +2,10 @@
 """Outputs of a low-latency dispatch, for PyTorch: allocated with little of the host's time, and
 known to be right, so that nobody looks at them again.
 
-Each tensor takes the host 1 us and more. So the small outputs lie in one block, and one of them is
-a tensor when somebody asks for it. Memory comes by empty_strided(), which takes two thirds of the
-time of empty(), and needs no view for scales by columns.
+Each tensor takes the host 1 us and more. So the small outputs lie in one block. The first of them
+is the block's tensor itself, made shorter; others are tensors when somebody asks for them. Memory
+comes by empty_strided(), which takes two thirds of the time of empty(), and needs no view for
+scales by columns.
 """
 from __future__ import annotations
 
@@ -16,40 +17,24 @@ ALIGNMENT_BYTES = 128  # of small outputs
 
 
 class _Place(NamedTuple):
-    """Of a small output in the block."""
+    """Of a small output in the block; in elements of the block."""
 
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    first: int  # element
+    shape: tuple[int, ...]
+    first: int
+    num_words: int
     wide: Any  # the type of its elements, if it is not that of the block
 
 
-class Counts:
-    """The small outputs, which have their names in Rows."""
-
-    __slots__ = ("block", "_places")
-
-    def __init__(self, block: Any, places: dict[str, _Place]):
-        self.block = block
-        self._places = places
-
-    def make(self, name: str) -> Any:
-        """One of them as a tensor."""
-        sizes, strides, first, wide = self._places[name]
-        block = self.block if wide is None else self.block.view(wide)
-        return block.as_strided(sizes, strides, first)
-
-
 class Outputs:
-    """What LowLatency.outputs() allocates; None is what there is not."""
+    """What a function of LowLatency.output_maker() allocates; None is what there is not."""
 
-    __slots__ = ("plan", "rows", "scales", "counts")
+    __slots__ = ("plan", "rows", "scales", "block")
 
     def __init__(self, plan: Plan):
         self.plan = plan
         self.rows = plan.make_rows and plan.make_rows()
         self.scales = plan.make_scales and plan.make_scales()
-        self.counts = Counts(plan.make_block(), plan.places)
+        self.block = plan.make_block().resize_(plan.shape_of_first)
 
     def fill(self, args: Any) -> None:
         """Sets the fields of arguments."""
@@ -57,9 +42,17 @@ class Outputs:
             args.rows = self.rows.data_ptr()
         if self.scales is not None:
             args.scales = self.scales.data_ptr()
-        address = self.counts.block.data_ptr()
+        address = self.block.data_ptr()
         for name, offset in self.plan.offsets:
             setattr(args, name, address + offset)
+
+    def tensors(self) -> tuple[Any, ...]:
+        """All that operations use."""
+        return self.rows, self.scales, self.block
+
+    def make(self, name: str) -> Any:
+        """A small output as a tensor, [...] of the dtype that it has in Rows."""
+        return self.plan.make(self.block, name)
 
 
 class Plan:
@@ -86,15 +79,26 @@ class Plan:
         rows, scales = small.pop("rows", None), small.pop("scales", None)
         self.make_rows = rows and maker(*rows)
         self.make_scales = scales and maker(*scales, is_swapped=has_scale_columns)
-        self.places: dict[str, _Place] = {}
+        self._places: dict[str, _Place] = {}
         self.offsets: list[tuple[str, int]] = []  # in bytes
         num_bytes = 0
         for name, (shape, dtype) in small.items():
             item_bytes, wide = (4, None) if dtype == "int32" else (8, getattr(torch, dtype))
-            self.places[name] = _Place(shape, _strides_of(shape), num_bytes // item_bytes, wide)
+            size = math.prod(shape) * item_bytes
+            self._places[name] = _Place(shape, num_bytes // 4, size // 4, wide)
             self.offsets.append((name, num_bytes))
-            num_bytes += -(-math.prod(shape) * item_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+            num_bytes += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         self.make_block = maker((num_bytes // 4,), "int32")
+        self._first = next(iter(self._places), None)
+        self.shape_of_first = self._places[self._first].shape if self._places else (0,)
+
+    def make(self, block: Any, name: str) -> Any:
+        """The same of a block of Outputs, [...] of int32."""
+        shape, first, num_words, wide = self._places[name]
+        if name == self._first:
+            return block
+        words = block.as_strided((num_words,), (1,), first)
+        return (words if wide is None else words.view(wide)).view(shape)
 
 
 def _strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -120,7 +120,8 @@ def test_outputs_of_low_latency(layout, columns):
             narrow=weft.Dtype.FP8_E4M3, group=group, scale_columns=columns) for group in (64, 128))
         x = torch.arange(5 * 128).reshape(5, 128).bfloat16()
         ids = torch.arange(5 * TOPK).reshape(5, TOPK) % EXPERTS
-        rows, out, fewer = ll.empty_rows(x), ll.outputs(), ll.outputs(("num_rows_per_rank",))
+        rows, out = ll.empty_rows(x), ll.output_maker()()
+        fewer = ll.output_maker(("num_rows_per_rank",))()
         for given in (rows, out, fewer):
             if by_expert:
                 given.rows.view(torch.uint8).zero_()
@@ -135,12 +136,12 @@ def test_outputs_of_low_latency(layout, columns):
                 assert made.scales.stride() == rows.scales.stride()
         names = ["num_rows_per_expert", "row_ranges"] if by_expert else []
         for name in [*names, "num_rows_per_rank"]:
-            array = out.counts.make(name)
+            array = out.make(name)
             assert torch.equal(array, getattr(rows, name)) and array.dtype == getattr(
                 rows, name).dtype
         with pytest.raises(KeyError):
-            fewer.counts.make("num_rows_per_rank")
-        for refused in (other.outputs(), other.empty_rows(x)):
+            fewer.make("num_rows_per_rank")
+        for refused in (other.output_maker()(), other.empty_rows(x)):
             if by_expert:
                 with pytest.raises(weft.InvalidArgumentError, match="out"):
                     ll.dispatch(x, ids, out=refused)

@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 import torch
 import weft
+from weft.outputs import Outputs
 from weft.torch import Pool, WhenFull, agree_on_id, make_context
 
 from . import config as configs
@@ -374,3 +375,5 @@ def _tensors(values: Any):
     elif isinstance(values, (tuple, list)):
         for value in values:
             yield from _tensors(value)
+    elif isinstance(values, Outputs):
+        yield from _tensors(values.tensors())

@@ -68,15 +68,16 @@ class EventOverlap:
                  extra_tensors: tuple[Any, ...] | None = None):
         self.event = event
         self.extra_tensors = extra_tensors  # which the operation uses
-        self._hooks: list[Callable[[], None]] = []
+
+    _hooks: tuple[Callable[[], None], ...] = ()
 
     def register_hook_after_wait(self, hook: Callable[[], None]) -> None:
-        self._hooks.append(hook)
+        self._hooks += (hook,)
 
     def current_stream_wait(self, release_handle: bool = False) -> None:
         assert self.event is not None
         self.event.current_stream_wait()
-        hooks, self._hooks = self._hooks, []
+        hooks, self._hooks = self._hooks, ()
         for hook in hooks:
             hook()
         if release_handle:

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from functools import partial
 from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import torch
 import weft
 from weft import Dtype, LlAnswer, LlOnMissing, LlPhases, ScaleKind
+from weft.outputs import Outputs
 
 from .events import EventOverlap, no_modes, without_modes
 
 GROUP_ELEMENTS = 128  # that share a scale
 MAX_RESULTS = 2
+BOTH, SEND, RECEIVE = LlPhases.SEND_AND_RECEIVE, LlPhases.SEND, LlPhases.RECEIVE
 NOT_ASKED = ("num_rows_per_rank", "missing_ranks")  # outputs that DeepEP does not have
 
 
@@ -41,34 +44,22 @@ class Shape(NamedTuple):
     answers: Answers
 
 
-class Unreceived:
-    """Operations that have sent and not received, whose hooks were not called yet. weft receives in
-    the order in which they have sent, DeepEP in that of the hooks: so a hook receives for those
-    before it, too, whose own hooks have nothing left to do."""
-
-    def __init__(self) -> None:
-        self._receives: deque[Callable[[], None]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._receives)
-
-    def add(self, receive: Callable[[], None]) -> None:
-        self._receives.append(receive)
+class Unreceived(deque):
+    """How to receive for operations that have sent and not received, whose hooks were not called
+    yet. weft receives in the order in which they have sent, DeepEP in that of the hooks: so a hook
+    receives for those before it, too, whose own hooks have nothing left to do."""
 
     def receive_up_to(self, last: Callable[[], None]) -> None:
-        while last in self._receives:
+        while last in self:
             self._receive_first()
 
     def receive_all(self) -> None:
-        while self._receives:
+        while self:
             self._receive_first()
 
-    def clear(self) -> None:
-        self._receives.clear()
-
     def _receive_first(self) -> None:
-        self._receives[0]()
-        self._receives.popleft()
+        self[0]()
+        self.popleft()
 
 
 class Room:
@@ -83,39 +74,50 @@ class Room:
                                   answer_dtype=shape.answers.wire, num_results=MAX_RESULTS,
                                   on_missing=on_missing, **quantised)
         self.shape = shape
+        self.new_outputs = self.ll.output_maker(NOT_ASKED)
         is_of_rows = shape.answers.kind == LlAnswer.ROWS
-        self._weighing = LlPhases.RECEIVE if is_of_rows else LlPhases.SEND
+        self._weighing = RECEIVE if is_of_rows else SEND
         self.zero_copy_buffer: torch.Tensor | None = None
         self._results: deque[object] = deque()  # dispatched, not combined
         self.dispatches, self.combines = Unreceived(), Unreceived()
         self._scratch: Any = None
 
-    def uses_weights(self, phases: LlPhases) -> bool:
-        return phases is LlPhases.SEND_AND_RECEIVE or phases is self._weighing
+    def dispatch(self, result: object, out: Outputs, x: torch.Tensor, topk_idx: torch.Tensor,
+                 total_rows: torch.Tensor | None, waited: torch.Tensor | None, phases: LlPhases,
+                 stream: weft.Stream | None) -> None:
+        """What is refused has made nothing."""
+        if phases is not RECEIVE and len(self._results) + len(self.combines) >= MAX_RESULTS:
+            self._make_room()
+        self.ll.dispatch(x, topk_idx, None, out, phases=phases, total_rows_per_expert=total_rows,
+                         waited_ns=waited, stream=stream)
+        if phases is not RECEIVE:
+            self._results.append(result)
 
-    def before_dispatch(self) -> None:
-        """Makes room for one more result."""
-        if len(self._results) + len(self.combines) >= MAX_RESULTS:
-            self.combines.receive_all()
+    def _make_room(self) -> None:
+        """For one more result."""
+        self.combines.receive_all()
         if len(self._results) == MAX_RESULTS:
             self._release()
 
-    def has_sent(self, result: object) -> None:
-        """What is refused has made nothing."""
-        self._results.append(result)
+    def combine(self, result: object, out: torch.Tensor, x: torch.Tensor, topk_idx: torch.Tensor,
+                topk_weights: torch.Tensor, waited: torch.Tensor | None, phases: LlPhases,
+                stream: weft.Stream | None) -> None:
+        """What is refused has ended nothing."""
+        if phases is not RECEIVE and not (self._results and self._results[0] is result):
+            self._make_oldest(result, topk_idx)
+        uses_weights = phases is BOTH or phases is self._weighing
+        self.ll.combine(x, out, topk_weights=topk_weights if uses_weights else None,
+                        phases=phases, waited_ns=waited, stream=stream)
+        if phases is not RECEIVE:
+            self._results.popleft()
 
-    def before_combine(self, result: object, topk_idx: torch.Tensor) -> None:
-        """Makes a result the oldest one."""
+    def _make_oldest(self, result: object, topk_idx: torch.Tensor) -> None:
         is_there = result in self._results
         while self._results and self._results[0] is not result:
             self._release()
         if not is_there:
             self._dispatch_again(topk_idx)
             self._results.append(result)
-
-    def has_answered(self) -> None:
-        """What is refused has ended nothing."""
-        self._results.popleft()
 
     def unmask(self, mask: torch.Tensor, epoch: int) -> None:
         self.ll.unmask(mask, epoch)
@@ -128,7 +130,7 @@ class Room:
         x = torch.zeros((topk_idx.shape[0], self.shape.hidden), dtype=torch.bfloat16,
                         device=topk_idx.device)
         if self._scratch is None:
-            self._scratch = self.ll.outputs()
+            self._scratch = self.ll.output_maker()()
         self.ll.dispatch(x, topk_idx, out=self._scratch)
 
     def _release(self) -> None:
@@ -140,14 +142,15 @@ class Room:
 class Handle(Sequence):
     """DeepEP's elements, of which two are tensors that are made when somebody asks for them."""
 
-    __slots__ = ("_counts", "room", "result")
+    __slots__ = ("_plan", "_block", "room", "result")
 
-    def __init__(self, counts: Any, room: Room, result: object):
-        self._counts, self.room, self.result = counts, room, result
+    def __init__(self, out: Outputs, room: Room, result: object):
+        self._plan, self._block = out.plan, out.block  # without what is large
+        self.room, self.result = room, result
 
     def _elements(self) -> tuple[Any, ...]:
-        shape = self.room.shape
-        return (self._counts.make("src_tokens"), self._counts.make("row_ranges"),
+        shape, plan, block = self.room.shape, self._plan, self._block
+        return (plan.make(block, "src_tokens"), plan.make(block, "row_ranges"),
                 shape.max_tokens, shape.hidden, shape.num_experts)
 
     def __len__(self) -> int:
@@ -167,8 +170,14 @@ class LowLatencyFunctions:
         self._eps: dict[int, weft.ExpertParallel] = {}
         self._rooms: dict[Shape, Room] = {}
         self._num_unmasks = 0
-        self._may_sum, self._may_wait = self._allowed()
-        self._last_answers = self._choose_answers(return_recv_hook=False, use_logfmt=False)
+        may_sum, may_wait = self._allowed()
+        self._answers_for = {  # by whether a hook follows, and use_logfmt
+            (has_hook, use_logfmt): Answers(
+                LlAnswer.SUMS_WEIGHED_LATE if (may_wait if has_hook else may_sum)
+                else LlAnswer.ROWS,
+                Dtype.LOG_10BIT if use_logfmt else Dtype.NONE)
+            for has_hook in (False, True) for use_logfmt in (False, True)}
+        self._last_answers = self._answers_for[False, False]
 
     def _allowed(self) -> tuple[bool, bool]:
         """Whether each rank may sum the rows of its experts before they go back, and whether it may
@@ -180,19 +189,16 @@ class LowLatencyFunctions:
         may_sum = wished != "rows" and is_one_node and not self.enable_shrink
         return may_sum, may_sum and wished == "sums"
 
-    def _choose_answers(self, *, return_recv_hook: bool, use_logfmt: bool) -> Answers:
-        are_sums = self._may_wait if return_recv_hook else self._may_sum
-        return Answers(LlAnswer.SUMS_WEIGHED_LATE if are_sums else LlAnswer.ROWS,
-                       Dtype.LOG_10BIT if use_logfmt else Dtype.NONE)
+    def _room(self, fields: tuple[Any, ...]) -> Room:
+        """fields: of a Shape, as which they are found."""
+        return self._rooms.get(fields) or self._new_room(Shape(*fields))
 
-    def _room(self, shape: Shape) -> Room:
-        room = self._rooms.get(shape)
-        if room is None:
-            if shape.num_experts not in self._eps:
-                self._eps[shape.num_experts] = weft.ExpertParallel(self._comm, shape.num_experts)
-            room = self._rooms[shape] = Room(
-                self._eps[shape.num_experts], shape,
-                LlOnMissing.MASK if self.enable_shrink else LlOnMissing.FAIL)
+    def _new_room(self, shape: Shape) -> Room:
+        if shape.num_experts not in self._eps:
+            self._eps[shape.num_experts] = weft.ExpertParallel(self._comm, shape.num_experts)
+        room = self._rooms[shape] = Room(
+            self._eps[shape.num_experts], shape,
+            LlOnMissing.MASK if self.enable_shrink else LlOnMissing.FAIL)
         return room
 
     def clean_low_latency_buffer(self, num_max_dispatch_tokens_per_rank: int, hidden: int,
@@ -210,27 +216,16 @@ class LowLatencyFunctions:
         assert not use_ue8m0 or round_scale, "use_ue8m0 needs round_scale"
         scale = None if not use_fp8 else ScaleKind.UE8M0 if use_ue8m0 else \
             ScaleKind.FP32_POWER_OF_TWO if round_scale else ScaleKind.FP32
-        with no_modes():
-            shape = Shape(num_max_dispatch_tokens_per_rank, x.shape[1], num_experts,
-                          topk_idx.shape[1], scale, self._last_answers)
-            room = self._room(shape)
-            result, out = object(), room.ll.outputs(NOT_ASKED)
-
-            def dispatch(phases: LlPhases, stream: weft.Stream | None) -> None:
-                if phases is not LlPhases.RECEIVE:
-                    room.before_dispatch()
-                room.ll.dispatch(x, topk_idx, None, out, phases=phases, stream=stream,
-                                 total_rows_per_expert=cumulative_local_expert_recv_stats,
-                                 waited_ns=dispatch_wait_recv_cost_stats)
-                if phases is not LlPhases.RECEIVE:
-                    room.has_sent(result)
-
+        with no_modes(), self._lock:
+            room = self._room((num_max_dispatch_tokens_per_rank, x.shape[1], num_experts,
+                               topk_idx.shape[1], scale, self._last_answers))
+            result, out = object(), room.new_outputs()
             event, hook = self._phases(
-                dispatch, room.dispatches, (x, topk_idx, out.rows, out.scales, out.counts.block),
-                async_finish, return_recv_hook)
+                partial(room.dispatch, result, out, x, topk_idx, cumulative_local_expert_recv_stats,
+                        dispatch_wait_recv_cost_stats),
+                room.dispatches, async_finish, return_recv_hook)
             rows = out.rows if scale is None else (out.rows, out.scales)
-            num_rows = out.counts.make("num_rows_per_expert")
-            return rows, num_rows, Handle(out.counts, room, result), event, hook
+            return (rows, out.make("num_rows_per_expert"), Handle(out, room, result), event, hook)
 
     def low_latency_combine(self, x: torch.Tensor, topk_idx: torch.Tensor,
                             topk_weights: torch.Tensor, handle: Handle, use_logfmt: bool = False,
@@ -239,57 +234,42 @@ class LowLatencyFunctions:
                             combine_wait_recv_cost_stats: torch.Tensor | None = None
                             ) -> tuple[Any, ...]:
         assert not (zero_copy and use_logfmt), "zero_copy goes without use_logfmt"
-        with no_modes():
-            room, result = handle.room, handle.result
+        with no_modes(), self._lock:
+            room = handle.room
             if zero_copy:
                 x = self.get_next_low_latency_combine_buffer(handle)
-            self._last_answers = answers = self._choose_answers(
-                return_recv_hook=return_recv_hook, use_logfmt=use_logfmt)
-            if room.shape.answers != answers:  # dispatched for others: it is dispatched again
+            self._last_answers = answers = \
+                self._answers_for[bool(return_recv_hook), bool(use_logfmt)]
+            if room.shape.answers is not answers:  # dispatched for others: it is dispatched again
                 room = self._room(room.shape._replace(answers=answers))
             if out is None:
-                num_tokens, hidden = topk_idx.shape[0], x.shape[2]
+                num_tokens, hidden = topk_idx.shape[0], room.shape.hidden
                 out = x.new_empty_strided((num_tokens, hidden), (hidden, 1))  # faster than empty()
-
-            def combine(phases: LlPhases, stream: weft.Stream | None) -> None:
-                if phases is not LlPhases.RECEIVE:
-                    room.before_combine(result, topk_idx)
-                room.ll.combine(x, out, phases=phases, stream=stream,
-                                topk_weights=topk_weights if room.uses_weights(phases) else None,
-                                waited_ns=combine_wait_recv_cost_stats)
-                if phases is not LlPhases.RECEIVE:
-                    room.has_answered()
-
-            event, hook = self._phases(combine, room.combines, (x, topk_weights, out), async_finish,
-                                       return_recv_hook)
+            event, hook = self._phases(
+                partial(room.combine, handle.result, out, x, topk_idx, topk_weights,
+                        combine_wait_recv_cost_stats),
+                room.combines, async_finish, return_recv_hook)
             return out, event, hook
 
-    def _phases(self, operation: Callable[[LlPhases, weft.Stream | None], Any],
-                unreceived: Unreceived, tensors: Any, async_finish: bool, return_recv_hook: bool
-                ) -> tuple[EventOverlap, Callable[[], None] | None]:
+    def _phases(self, operation: partial[None], unreceived: Unreceived, async_finish: bool,
+                return_recv_hook: bool) -> tuple[EventOverlap, Callable[[], None] | None]:
         """Both phases at once; or the first one, and a hook that runs the second. They run on the
         current stream, unless it is not to wait for them: one less to tell and to be told."""
+        if not (async_finish or return_recv_hook):
+            unreceived.receive_all()
+            operation(BOTH, None)
+            return EventOverlap(), None
         assert not (async_finish and return_recv_hook), "either async_finish or return_recv_hook"
         if async_finish:
             def both() -> tuple[Any, Any]:
                 unreceived.receive_all()
-                return operation(LlPhases.SEND_AND_RECEIVE, None), ()
+                return operation(BOTH, None), ()
 
-            _, event = self._run(both, tensors, async_finish=True)
-            return event, None
-        with self._lock:
-            self._comm.check()
-            stream = self._comm.current_stream()
-            if not return_recv_hook:
-                unreceived.receive_all()
-                operation(LlPhases.SEND_AND_RECEIVE, stream)
-                return EventOverlap(), None
-            operation(LlPhases.SEND, stream)
-
-            def receive() -> None:
-                operation(LlPhases.RECEIVE, stream)
-
-            unreceived.add(receive)
+            return self._run(both, operation.args, async_finish=True)[1], None
+        stream = self._comm.current_stream()
+        operation(SEND, stream)
+        receive = partial(operation, RECEIVE, stream)
+        unreceived.append(receive)
 
         @without_modes
         def hook() -> None:
