@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import sys
 from operator import index
-from typing import Any, Iterable, NamedTuple
+from typing import Any, Callable, Iterable, NamedTuple
 
 from . import dlpack
 from .abi import Dtype
@@ -122,6 +122,28 @@ def address_of(array: Any, name: str, dtypes: tuple[str, ...], shape: tuple[int 
     seen = view(array, name, cuda_device=cuda_device, writable=writable)
     require(seen, name, dtypes, shape)
     return seen.address
+
+
+def recognise_nothing(*unused: Any) -> bool:
+    return False
+
+
+def recogniser(cuda_device: int | None, *found_right: Any) -> Callable[..., bool]:
+    """A function that tells, in 0.15 us for several, whether other arrays are like these: of the
+    same types, shapes, strides, and on the same device; elements and addresses may be others. It
+    has PyTorch's guards of compiled code, which keep no array. Where these do not come to be, it
+    recognises nothing."""
+    device = -1 if cuda_device is None else cuda_device
+    # Tensors elsewhere may be right by where exactly they lie (pinned), and so may those of none.
+    if not all(is_tensor(array) and array.get_device() == device and array.data_ptr()
+               for array in found_right):
+        return recognise_nothing
+    try:
+        from torch._C._dynamo.guards import TensorGuards
+
+        return TensorGuards(*found_right, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+    except (ImportError, TypeError):  # of other versions
+        return recognise_nothing
 
 
 def view(array: Any, name: str, *, cuda_device: int | None = None, writable: bool = False,

@@ -60,6 +60,7 @@ class Slots(NamedTuple):
 
 
 _SEND, _RECEIVE = LlPhases.SEND, LlPhases.RECEIVE  # which take less time to name
+_BOTH = LlPhases.SEND_AND_RECEIVE
 _INDEX_TYPES = tuple(arrays.INDEX_TYPES)
 
 
@@ -119,6 +120,10 @@ class LowLatency(Object):
         self._tokens: deque[int] = deque()  # of the results that are not combined yet
         self._ends: deque[bool] = deque()  # whether combines that are sent, not received, end one
         self._like: Any = None
+        # What the last arguments were is looked at no more in those that are like them.
+        self._sent: tuple[Any, ...] = (arrays.recognise_nothing, 0, 0)
+        self._combined: tuple[Any, ...] = (arrays.recognise_nothing, 0, 0)
+        self._is_like_total = arrays.recognise_nothing
 
     # ------------------------------------------------------------ dispatch
 
@@ -148,12 +153,18 @@ class LowLatency(Object):
         return out if phases != _SEND else None
 
     def _send(self, args: abi.LlDispatchArgs, x: Any, topk_idx: Any, topk_weights: Any) -> None:
-        args.num_tokens = num_tokens = arrays.num_rows(x)
-        args.x = arrays.address_of(x, "x", self._dtypes, (num_tokens, self._hidden),
-                                   self._cuda_device)
-        args.topk_idx = arrays.address_of(topk_idx, "topk_idx", _INDEX_TYPES,
-                                          (num_tokens, self._num_topk), self._cuda_device)
-        args.index_type = arrays.index_type_of(topk_idx)
+        are_known, num_tokens, index_type = self._sent
+        if are_known(x, topk_idx):
+            args.x, args.topk_idx = x.data_ptr(), topk_idx.data_ptr()
+        else:
+            num_tokens = arrays.num_rows(x)
+            args.x = arrays.address_of(x, "x", self._dtypes, (num_tokens, self._hidden),
+                                       self._cuda_device)
+            args.topk_idx = arrays.address_of(topk_idx, "topk_idx", _INDEX_TYPES,
+                                              (num_tokens, self._num_topk), self._cuda_device)
+            index_type = arrays.index_type_of(topk_idx)
+            self._sent = arrays.recogniser(self._cuda_device, x, topk_idx), num_tokens, index_type
+        args.num_tokens, args.index_type = num_tokens, index_type
         if topk_weights is not None:
             args.topk_weights = self._weights(topk_weights, num_tokens)
         if self._like is None:
@@ -168,9 +179,7 @@ class LowLatency(Object):
         else:
             raise InvalidArgumentError("out was made by another LowLatency")
         if total is not None:
-            args.total_rows_per_expert = arrays.address_of(
-                total, "total_rows_per_expert", ("int32",), self._per_expert, self._cuda_device,
-                True)
+            args.total_rows_per_expert = self._total(total)
         if waited_ns is not None:
             args.waited_ns = self._waits(waited_ns)
 
@@ -184,6 +193,14 @@ class LowLatency(Object):
                 array = array.swapaxes(1, 2)
             setattr(args, name, self.ep.comm.address_of(array, array_name, dtypes, shape,
                                                         writable=True))
+
+    def _total(self, array: Any) -> int | None:
+        if self._is_like_total(array):
+            return array.data_ptr()
+        address = self.ep.comm.address_of(array, "total_rows_per_expert", ("int32",),
+                                          self._per_expert, writable=True)
+        self._is_like_total = arrays.recogniser(self._cuda_device, array)
+        return address
 
     def _waits(self, array: Any) -> int | None:
         return self.ep.comm.address_of(array, "waited_ns", ("int64",), self._per_rank,
@@ -275,22 +292,20 @@ class LowLatency(Object):
         """
         new_args = self._new_combine.get(phases)
         args = new_args() if new_args else abi.LlCombineArgs(phases=phases)
-        if phases != _RECEIVE:
-            if keep:
-                args.keep = 1
-            self._answer(args, x)
+        if keep and phases != _RECEIVE:
+            args.keep = 1
         result = 0 if phases != _SEND else sum(self._ends)  # so many are older
         num_tokens = self._tokens[result] if result < len(self._tokens) else 0
-        if topk_weights is not None:
-            args.topk_weights = self._weights(topk_weights, num_tokens)
-        if phases != _SEND:
-            shape = (num_tokens, self._hidden)
-            out = arrays.empty(shape, self._like, self._dtype) if out is None else out
-            args.out = arrays.address_of(out, "out", self._dtypes, shape, self._cuda_device, True)
-            if missing_ranks is not None:
-                args.missing_ranks = self._mask(missing_ranks, writable=True)
-            if waited_ns is not None:
-                args.waited_ns = self._waits(waited_ns)
+        are_known, known_tokens, stride_bytes = self._combined
+        if phases == _BOTH and num_tokens == known_tokens and are_known(x, out, topk_weights):
+            args.x, args.x_stride_bytes, args.out = x.data_ptr(), stride_bytes, out.data_ptr()
+            args.topk_weights = topk_weights.data_ptr()
+        else:
+            out = self._look_at_combined(args, num_tokens, x, out, topk_weights)
+        if missing_ranks is not None and phases != _SEND:
+            args.missing_ranks = self._mask(missing_ranks, writable=True)
+        if waited_ns is not None and phases != _SEND:
+            args.waited_ns = self._waits(waited_ns)
         self.ep.comm.enqueue(lib.weft_ll_combine, self._native, args, stream, x, out, topk_weights,
                              missing_ranks, waited_ns)
         if phases != _RECEIVE:
@@ -299,9 +314,26 @@ class LowLatency(Object):
             self._tokens.popleft()
         return out if phases != _SEND else None
 
+    def _look_at_combined(self, args: abi.LlCombineArgs, num_tokens: int, x: Any, out: Any,
+                          topk_weights: Any) -> Any:
+        """Returns out, which it may have allocated."""
+        if args.phases != _RECEIVE:
+            self._answer(args, x)
+        if topk_weights is not None:
+            args.topk_weights = self._weights(topk_weights, num_tokens)
+        if args.phases == _SEND:
+            return None
+        shape = (num_tokens, self._hidden)
+        out = arrays.empty(shape, self._like, self._dtype) if out is None else out
+        args.out = self.ep.comm.address_of(out, "out", self._dtypes, shape, writable=True)
+        if args.phases == _BOTH:
+            self._combined = (arrays.recogniser(self._cuda_device, x, out, topk_weights),
+                              num_tokens, args.x_stride_bytes)
+        return out
+
     def _answer(self, args: abi.LlCombineArgs, x: Any) -> None:
         if arrays.is_tensor(x) and x.is_contiguous():
-            args.x = arrays.address_of(x, "x", self._dtypes, self._answers, self._cuda_device)
+            args.x = self.ep.comm.address_of(x, "x", self._dtypes, self._answers)
             return
         seen = self.ep.comm.view(x, "x", dense=False)
         arrays.require(seen, "x", self._dtypes, self._answers)

@@ -149,6 +149,58 @@ def test_outputs_of_low_latency(layout, columns):
     run(dispatch, 2)
 
 
+def test_arguments_of_low_latency_that_change():
+    """What was right last is known; what is like it but for one thing, or was changed, is not."""
+    def refused(comm):
+        ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), 128, TOKENS, TOPK, torch.bfloat16,
+                             answer=weft.LlAnswer.SUMS_WEIGHED_LATE)
+        x = torch.ones(4, 128, dtype=torch.bfloat16)
+        ids = torch.arange(4 * TOPK).reshape(4, TOPK) % EXPERTS
+        weights, out = torch.ones(4, TOPK), torch.empty_like(x)
+        total = torch.zeros(EXPERTS // 2, dtype=torch.int32)
+        answers = torch.ones(ll.dispatch(x, ids).rows.shape, dtype=torch.bfloat16)
+        ll.combine(answers, out, topk_weights=weights)
+
+        def altered(tensor):
+            """Each in turn in place of the right one."""
+            resized = tensor.clone()
+            yield resized.resize_(2, *tensor.shape[1:])
+            yield tensor[:-1]
+            yield tensor.double()
+            yield tensor.unsqueeze(0)
+            yield tensor.repeat_interleave(2, -1)[..., ::2]
+            yield torch._neg_view(tensor)
+            yield tensor.to("meta")
+
+        def check_all(function, given, right, wants):
+            for _ in range(3):
+                function(**given)
+                right()
+                for name in wants:
+                    for wrong in altered(given[name]):
+                        with pytest.raises(weft.InvalidArgumentError):
+                            function(**(given | {name: wrong}))
+
+        check_all(ll.dispatch, {"x": x, "topk_idx": ids, "total_rows_per_expert": total},
+                  ll.release, ["x", "topk_idx"])
+        for wrong in altered(total):
+            with pytest.raises(weft.InvalidArgumentError):
+                ll.dispatch(x, ids, total_rows_per_expert=wrong)
+        ll.dispatch(x, ids)
+        sums = {"x": answers, "topk_weights": weights, "out": out}
+        check_all(ll.combine, sums, lambda: ll.dispatch(x, ids), ["x", "topk_weights"])
+        for wrong in altered(out):
+            with pytest.raises(weft.InvalidArgumentError):
+                ll.combine(answers, wrong, topk_weights=weights)
+        ll.combine(**sums)
+        ll.dispatch(x[:3], ids[:3])  # of which there are fewer
+        with pytest.raises(weft.InvalidArgumentError):
+            ll.combine(**sums)
+        assert ll.combine(answers, topk_weights=weights[:3]).shape == (3, 128)
+
+    run(refused, 2)
+
+
 def test_arguments():
     def refused(comm):
         coll = weft.Collectives(comm)

@@ -171,13 +171,13 @@ class LowLatencyFunctions:
         self._rooms: dict[Shape, Room] = {}
         self._num_unmasks = 0
         may_sum, may_wait = self._allowed()
-        self._answers_for = {  # by whether a hook follows, and use_logfmt
-            (has_hook, use_logfmt): Answers(
-                LlAnswer.SUMS_WEIGHED_LATE if (may_wait if has_hook else may_sum)
+        self._answers_for = {  # by whether no hook follows, and whether without use_logfmt
+            (no_hook, no_logfmt): Answers(
+                LlAnswer.SUMS_WEIGHED_LATE if (may_sum if no_hook else may_wait)
                 else LlAnswer.ROWS,
-                Dtype.LOG_10BIT if use_logfmt else Dtype.NONE)
-            for has_hook in (False, True) for use_logfmt in (False, True)}
-        self._last_answers = self._answers_for[False, False]
+                Dtype.NONE if no_logfmt else Dtype.LOG_10BIT)
+            for no_hook in (False, True) for no_logfmt in (False, True)}
+        self._last_answers = self._answers_for[True, True]
 
     def _allowed(self) -> tuple[bool, bool]:
         """Whether each rank may sum the rows of its experts before they go back, and whether it may
@@ -238,8 +238,7 @@ class LowLatencyFunctions:
             room = handle.room
             if zero_copy:
                 x = self.get_next_low_latency_combine_buffer(handle)
-            self._last_answers = answers = \
-                self._answers_for[bool(return_recv_hook), bool(use_logfmt)]
+            self._last_answers = answers = self._answers_for[not return_recv_hook, not use_logfmt]
             if room.shape.answers is not answers:  # dispatched for others: it is dispatched again
                 room = self._room(room.shape._replace(answers=answers))
             if out is None:
@@ -256,7 +255,8 @@ class LowLatencyFunctions:
         """Both phases at once; or the first one, and a hook that runs the second. They run on the
         current stream, unless it is not to wait for them: one less to tell and to be told."""
         if not (async_finish or return_recv_hook):
-            unreceived.receive_all()
+            if unreceived:
+                unreceived.receive_all()
             operation(BOTH, None)
             return EventOverlap(), None
         assert not (async_finish and return_recv_hook), "either async_finish or return_recv_hook"
