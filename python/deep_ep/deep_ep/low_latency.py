@@ -18,7 +18,7 @@ import weft
 from weft import Dtype, LlAnswer, LlOnMissing, LlPhases, ScaleKind
 from weft.outputs import Outputs
 
-from .events import EventOverlap, no_modes, without_modes
+from .events import EventOverlap, no_modes
 
 GROUP_ELEMENTS = 128  # that share a scale
 MAX_RESULTS = 2
@@ -270,13 +270,11 @@ class LowLatencyFunctions:
         operation(SEND, stream)
         receive = partial(operation, RECEIVE, stream)
         unreceived.append(receive)
+        return EventOverlap(), partial(self._receive_up_to, unreceived, receive)
 
-        @without_modes
-        def hook() -> None:
-            with self._lock:
-                unreceived.receive_up_to(receive)
-
-        return EventOverlap(), hook
+    def _receive_up_to(self, unreceived: Unreceived, receive: Callable[[], None]) -> None:
+        with no_modes(), self._lock:
+            unreceived.receive_up_to(receive)
 
     def get_next_low_latency_combine_buffer(self, handle: Handle) -> torch.Tensor:
         """[local experts, rows, hidden], for zero_copy."""
