@@ -113,7 +113,15 @@ def _load() -> ctypes.CDLL:
 
 def _checked(function: Any, numbers: list[tuple[int, str, Any]]) -> Any:
     """The function, but its numbers are not cut. lib[name] is the one without checks."""
+    bounds = [(place, *abi.bounds(ctype)) for place, _, ctype in numbers]
+
     def call(*arguments):
+        for place, least, most in bounds:
+            number = arguments[place]
+            if type(number) is not int or not least <= number <= most:
+                break
+        else:
+            return function(*arguments)
         arguments = list(arguments)
         for place, name, ctype in numbers:
             arguments[place] = abi.whole(name, arguments[place], ctype)

@@ -163,7 +163,6 @@ class Buffer(LowLatencyFunctions):
         """Runs an operation on the communication stream; on machine cpu at once. It returns what
         the caller gets, and which tensors of that it has made."""
         with self._lock:
-            self._comm.check()
             if not self._comm.is_on_gpu:
                 return operation()[0], EventOverlap(EventHandle() if async_finish else None)
             current, comm_stream = current_stream(), self._comm_stream
