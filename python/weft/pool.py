@@ -92,10 +92,19 @@ class _CudaMemory:
             torch.empty(num_bytes - min(SMALL_BYTES, num_bytes // 2), dtype=torch.uint8,
                         device=self._place)
 
-    def empty(self, arrays: tuple[Array, ...]) -> list[torch.Tensor]:
+    def reclaim(self) -> None:
         # Only where it allocates outside of pools PyTorch looks whether the streams of
         # record_stream() have passed: who does nothing else would fill the pool.
         torch.empty(1, dtype=torch.uint8, device=self._place)
+
+    def empty(self, arrays: tuple[Array, ...]) -> list[torch.Tensor]:
+        try:
+            return self._empty(arrays)
+        except torch.cuda.OutOfMemoryError:
+            self.reclaim()
+            return self._empty(arrays)
+
+    def _empty(self, arrays: tuple[Array, ...]) -> list[torch.Tensor]:
         with torch.cuda.use_mem_pool(self.mem_pool, self._device):
             return [torch.empty(shape, dtype=dtype, device=self._place)
                     for shape, dtype in arrays]
@@ -118,6 +127,9 @@ class _HostMemory:
 
     def add(self, arena: Arena, num_bytes: int) -> None:
         self._arenas.append(arena)
+
+    def reclaim(self) -> None:
+        pass
 
     def empty(self, arrays: tuple[Array, ...]) -> list[torch.Tensor]:
         return [self._empty_one(*array) for array in arrays]
@@ -175,6 +187,12 @@ class Pool:
             self.close()  # old PyTorch has no such pools, some has none beside expandable segments
             warnings.warn(f"weft: tensors cannot be allocated in the heap, so that they are "
                           f"copied: {error}", stacklevel=2)
+
+    def reclaim(self) -> None:
+        """Takes back what streams of record_stream() have passed; else that waits until there is no
+        room, which takes PyTorch some time to find out."""
+        if self._memory is not None:
+            self._memory.reclaim()
 
     def empty(self, *arrays: Array) -> list[torch.Tensor]:
         """A tensor for each (shape, dtype): in the heap, or ordinary ones if they find no room."""

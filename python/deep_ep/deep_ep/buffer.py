@@ -68,13 +68,12 @@ class Buffer(LowLatencyFunctions):
         self._placeholders = Placeholders(self._device())
         self._lock = threading.RLock()
         # Made now, since nothing can be made while a graph is captured.
-        self._comm_stream = None
-        self._outputs, self._answers = Pool(self._comm), None
+        self._comm_stream = self._callers_stream = self._last_stream = None
+        self._callers_outputs, self._outputs_of_comm_stream = Pool(self._comm), Pool(self._comm)
+        self._outputs, self._answers = self._callers_outputs, None  # of the operation that runs
         if self._comm.is_on_gpu:
             self._comm_stream = torch.cuda.Stream(self._device(), priority=-1)
             self._has_begun, self._has_ended = torch.cuda.Event(), torch.cuda.Event()
-            with torch.cuda.stream(self._comm_stream):
-                self._outputs.grow(self._pool_bytes())
         self._captured: list[Routing] = []  # which graphs use
         self._local: dict[bool, torch.Tensor] = {}
         self._open_low_latency()
@@ -106,7 +105,9 @@ class Buffer(LowLatencyFunctions):
         stream that is current then, when it is asked for first, which is collective. Not for
         graphs."""
         if self._answers is None and self._comm.is_on_gpu:
-            self._answers = Pool(self._comm, max(self._pool_bytes(), self._outputs.num_bytes),
+            outputs = self._callers_outputs, self._outputs_of_comm_stream
+            num_bytes = max(self._pool_bytes(), *(pool.num_bytes for pool in outputs))
+            self._answers = Pool(self._comm, num_bytes,
                                  when_full=WhenFull.DEVICE_MEMORY)
         return self._answers and self._answers.mem_pool
 
@@ -160,31 +161,63 @@ class Buffer(LowLatencyFunctions):
 
     def _run(self, operation: Callable[[], tuple[Any, Any]], inputs: Any,
              previous_event: Any = None, async_finish: bool = False) -> tuple[Any, EventOverlap]:
-        """Runs an operation on the communication stream; on machine cpu at once. It returns what
-        the caller gets, and which tensors of that it has made."""
+        """Runs an operation; on machine cpu at once. It returns what the caller gets, and which
+        tensors of that it has made."""
         with self._lock:
             if not self._comm.is_on_gpu:
                 return operation()[0], EventOverlap(EventHandle() if async_finish else None)
-            current, comm_stream = current_stream(), self._comm_stream
-            assert current != comm_stream, "the current stream is the communication stream"
-            previous = getattr(previous_event, "event", None)
-            if previous is None:
-                self._has_begun.record(current)
-                comm_stream.wait_event(self._has_begun)
-            with on_stream(comm_stream, current):
-                if previous is not None:
-                    previous.current_stream_wait()
-                outputs, made = operation()
-                event = EventHandle() if async_finish else None
-            for tensor in _tensors(made):
-                tensor.record_stream(current)
-            if async_finish:
-                for tensor in _tensors(inputs):
-                    tensor.record_stream(comm_stream)
-            else:
-                self._has_ended.record(comm_stream)
-                current.wait_event(self._has_ended)
-            return outputs, EventOverlap(event)
+            current, previous = current_stream(), getattr(previous_event, "event", None)
+            assert current != self._comm_stream, "the current stream is the communication stream"
+            if not async_finish and previous is None and self._serves(current):
+                self._outputs = self._callers_outputs
+                return operation()[0], EventOverlap()
+            self._outputs = self._outputs_of_comm_stream
+            return self._run_aside(operation, inputs, current, previous, async_finish)
+
+    def _serves(self, current: torch.cuda.Stream) -> bool:
+        """Whether an operation that is waited for runs on the caller's stream, where nothing has to
+        be told to another one. A pool serves one stream: the first. Graphs use none."""
+        if torch.cuda.is_current_stream_capturing():
+            return True
+        if self._callers_stream is None:
+            self._callers_stream = current
+        if current != self._callers_stream:
+            return False
+        self._follow_last(current)
+        return True
+
+    def _follow_last(self, stream: torch.cuda.Stream) -> None:
+        """Operations use the same memory one after the other, also on different streams."""
+        if self._last_stream not in (None, stream):
+            self._has_ended.record(self._last_stream)
+            stream.wait_event(self._has_ended)
+        self._last_stream = stream
+
+    def _run_aside(self, operation: Callable[[], tuple[Any, Any]], inputs: Any,
+                   current: torch.cuda.Stream, previous: Any, async_finish: bool
+                   ) -> tuple[Any, EventOverlap]:
+        """On the communication stream."""
+        comm_stream = self._comm_stream
+        if not torch.cuda.is_current_stream_capturing():
+            self._follow_last(comm_stream)
+            self._outputs.reclaim()
+        if previous is None:
+            self._has_begun.record(current)
+            comm_stream.wait_event(self._has_begun)
+        with on_stream(comm_stream, current):
+            if previous is not None:
+                previous.current_stream_wait()
+            outputs, made = operation()
+            event = EventHandle() if async_finish else None
+        for tensor in _tensors(made):
+            tensor.record_stream(current)
+        if async_finish:
+            for tensor in _tensors(inputs):
+                tensor.record_stream(comm_stream)
+        else:
+            self._has_ended.record(comm_stream)
+            current.wait_event(self._has_ended)
+        return outputs, EventOverlap(event)
 
     def _is_capturing(self) -> bool:
         return self._comm.is_on_gpu and torch.cuda.is_current_stream_capturing()
