@@ -24,15 +24,21 @@ set(WEFT_CUDA ON PARENT_SCOPE)
 
 set(WEFT_GPUS "80;90;100" CACHE STRING "Compute capabilities to compile programs for")
 execute_process(COMMAND ${NVCC} --list-gpu-code OUTPUT_VARIABLE known_gpus)
+set(gpus)
 set(gpu_flags)
 foreach(gpu ${WEFT_GPUS})
-  if(known_gpus MATCHES "sm_${gpu}\n")
+  string(REGEX REPLACE "[af]$" "" listed ${gpu}) # 90a is not in the list
+  if(known_gpus MATCHES "sm_${listed}\n")
+    list(APPEND gpus ${gpu})
     list(APPEND gpu_flags -gencode arch=compute_${gpu},code=sm_${gpu})
     set(newest_gpu ${gpu})
   else()
     message(STATUS "This nvcc does not know sm_${gpu}: left out")
   endif()
 endforeach()
+if(NOT gpus)
+  message(FATAL_ERROR "This nvcc knows none of the GPUs of WEFT_GPUS (${WEFT_GPUS})")
+endif()
 # For GPUs newer than any of them.
 list(APPEND gpu_flags -gencode arch=compute_${newest_gpu},code=compute_${newest_gpu})
 
