@@ -8,10 +8,11 @@ if(NOT WEFT_CUDA)
   return()
 endif()
 find_program(NVCC nvcc PATHS /usr/local/cuda/bin)
+find_program(FATBINARY fatbinary PATHS /usr/local/cuda/bin)
 find_program(BIN2C bin2c PATHS /usr/local/cuda/bin)
-if(NOT NVCC OR NOT BIN2C)
+if(NOT NVCC OR NOT FATBINARY OR NOT BIN2C)
   if(NOT WEFT_CUDA STREQUAL AUTO)
-    message(FATAL_ERROR "WEFT_CUDA is ${WEFT_CUDA}, but nvcc and bin2c are not found")
+    message(FATAL_ERROR "WEFT_CUDA is ${WEFT_CUDA}, but nvcc, fatbinary and bin2c are not all found")
   endif()
   message(STATUS "No nvcc: the library is built without the cuda machine")
   set(WEFT_CUDA OFF)
@@ -39,6 +40,7 @@ endforeach()
 if(NOT gpus)
   message(FATAL_ERROR "This nvcc knows none of the GPUs of WEFT_GPUS (${WEFT_GPUS})")
 endif()
+set(WEFT_KNOWN_GPUS ${gpus} CACHE INTERNAL "Those of WEFT_GPUS that nvcc knows; the last has PTX, too")
 # For GPUs newer than any of them.
 list(APPEND gpu_flags -gencode arch=compute_${newest_gpu},code=compute_${newest_gpu})
 
@@ -49,14 +51,19 @@ set(pack_flags)
 if(nvcc_help MATCHES "--compress-mode")
   set(pack_flags --compress-mode=size)
 endif()
+set(WEFT_PACK_FLAGS ${pack_flags} CACHE INTERNAL "How modules are packed")
 
 set(WEFT_NVCC_OPTIONS "" CACHE STRING "More options for nvcc, when it compiles programs")
 
-# No fused multiply-add where none is written: results are the same on every machine.
-set(WEFT_NVCC_FLAGS -x cu -std=c++17 -O3 --fmad=false -Werror all-warnings
-  -I${PROJECT_SOURCE_DIR}/src/machine/cuda -I${PROJECT_SOURCE_DIR}/include
-  -I${PROJECT_SOURCE_DIR}/src ${gpu_flags} ${pack_flags} ${WEFT_NVCC_OPTIONS}
-  CACHE INTERNAL "How programs are compiled for GPUs")
+# No fused multiply-add where none is written: results are the same on every machine. PTX tells of each operation how
+# it rounds, so that whoever compiles it later fuses none either.
+set(WEFT_CUBIN_FLAGS --fmad=false -Werror all-warnings ${WEFT_NVCC_OPTIONS}
+  CACHE INTERNAL "How PTX is compiled for a GPU")
+set(WEFT_PTX_FLAGS -x cu -std=c++17 -O3 -I${PROJECT_SOURCE_DIR}/src/machine/cuda
+  -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src ${WEFT_CUBIN_FLAGS}
+  CACHE INTERNAL "How programs are compiled to PTX")
+set(WEFT_NVCC_FLAGS ${WEFT_PTX_FLAGS} ${gpu_flags} ${pack_flags}
+  CACHE INTERNAL "How kernels in a program of the host are compiled, as the library's")
 
 # The symbol of a program's kernel is what C++ makes of weft::NAME, or of weft::FAMILY::dispatch where
 # NAME is FAMILY_dispatch (or combine, notify): profilers show it so, and the tests that people have of
@@ -76,24 +83,59 @@ function(weft_kernel_symbol name out)
   set(${out} ${symbol}E PARENT_SCOPE)
 endfunction()
 
-# weft_compile_for_gpus(PROGRAM FATBIN [FLAG...]): FATBIN.c defines the bytes as
-# weft__fatbin_<stem of PROGRAM>.
-function(weft_compile_for_gpus program fatbin)
+# A module is what the driver loads. It has a folder: GPU.cubin for each GPU, and for newer ones the PTX of the last.
+
+# weft_compile_program(PROGRAM FOLDER RDC [FLAG...]): GPU.ptx and GPU.cubin in FOLDER for each GPU. If RDC is
+# -rdc=true, the cubins can be linked with others; if -rdc=false, FOLDER is a module.
+function(weft_compile_program program folder rdc)
   cmake_path(GET program STEM name)
-  cmake_path(GET fatbin PARENT_PATH folder)
+  file(MAKE_DIRECTORY ${folder})
+  foreach(gpu ${WEFT_KNOWN_GPUS})
+    set(stem ${folder}/${gpu})
+    add_custom_command(
+      OUTPUT ${stem}.ptx
+      COMMAND ${NVCC} ${WEFT_PTX_FLAGS} ${ARGN} -gencode arch=compute_${gpu},code=compute_${gpu} -ptx
+        -MMD -MF ${stem}.d -MT ${stem}.ptx -o ${stem}.ptx ${program}
+      DEPENDS ${program}
+      DEPFILE ${stem}.d
+      COMMENT "Compiling program ${name} for sm_${gpu}"
+      VERBATIM)
+    add_custom_command(
+      OUTPUT ${stem}.cubin
+      COMMAND ${NVCC} ${WEFT_CUBIN_FLAGS} -gencode arch=compute_${gpu},code=sm_${gpu} ${rdc} -cubin
+        -o ${stem}.cubin ${stem}.ptx
+      DEPENDS ${stem}.ptx
+      COMMENT "Assembling program ${name} for sm_${gpu}"
+      VERBATIM)
+  endforeach()
+endfunction()
+
+# weft_pack_module(FOLDER): FOLDER/fatbin.c defines the module's bytes as weft__fatbin_<name of FOLDER>.
+function(weft_pack_module folder)
+  cmake_path(GET folder FILENAME name)
+  list(GET WEFT_KNOWN_GPUS -1 newest)
+  set(files ${folder}/${newest}.ptx)
+  set(images --image3=kind=ptx,sm=${newest},file=${folder}/${newest}.ptx)
+  foreach(gpu ${WEFT_KNOWN_GPUS})
+    list(APPEND files ${folder}/${gpu}.cubin)
+    list(APPEND images --image3=kind=elf,sm=${gpu},file=${folder}/${gpu}.cubin)
+  endforeach()
   add_custom_command(
-    OUTPUT ${fatbin}.c
-    COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
-    COMMAND ${NVCC} ${WEFT_NVCC_FLAGS} ${ARGN} -fatbin -MMD -MF ${fatbin}.d -MT ${fatbin}.c
-      -o ${fatbin} ${program}
-    COMMAND ${BIN2C} --const --name weft__fatbin_${name} ${fatbin} > ${fatbin}.c
-    DEPENDS ${program}
-    DEPFILE ${fatbin}.d
-    COMMENT "Compiling program ${name} for GPUs"
+    OUTPUT ${folder}/fatbin.c
+    COMMAND ${FATBINARY} -64 ${WEFT_PACK_FLAGS} --create=${folder}/fatbin ${images}
+    COMMAND ${BIN2C} --const --name weft__fatbin_${name} ${folder}/fatbin > ${folder}/fatbin.c
+    DEPENDS ${files}
+    COMMENT "Packing ${name} for GPUs"
     VERBATIM)
 endfunction()
 
-set(fatbin_dir ${PROJECT_BINARY_DIR}/fatbins)
+# weft_compile_module(PROGRAM FOLDER [FLAG...]): a module of one program, and FOLDER/fatbin.c with its bytes.
+function(weft_compile_module program folder)
+  weft_compile_program(${program} ${folder} -rdc=false ${ARGN})
+  weft_pack_module(${folder})
+endfunction()
+
+set(programs_dir ${PROJECT_BINARY_DIR}/programs)
 set(cuda_program_sources)
 foreach(program ${program_sources} ${network_program_sources} machine/cuda/link_rate.cu machine/cuda/network_add.cu
     machine/cuda/probe.cu)
@@ -111,8 +153,8 @@ set(fatbin_objects)
 # optimiser and in no manual, so it is tried first.
 set(rolled_programs "low_latency|^direct_reduce$|^notify$|^layout$|^packet_exchange$")
 set(rolled -Xcicc --Xopt -Xcicc -unroll-runtime=0)
-file(WRITE ${fatbin_dir}/empty.cu "")
-execute_process(COMMAND ${NVCC} -ptx ${rolled} -o ${fatbin_dir}/empty.ptx ${fatbin_dir}/empty.cu
+file(WRITE ${programs_dir}/empty.cu "")
+execute_process(COMMAND ${NVCC} -ptx ${rolled} -o ${programs_dir}/empty.ptx ${programs_dir}/empty.cu
   RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
 if(NOT result EQUAL 0)
   message(STATUS "This nvcc unrolls all loops: low latency is slower")
@@ -121,24 +163,24 @@ endif()
 
 foreach(program ${cuda_program_sources})
   cmake_path(GET program STEM name)
-  set(fatbin ${fatbin_dir}/${name}.fatbin)
   weft_kernel_symbol(${name} symbol)
   set(flags -DWEFT__CUDA_SYMBOL=${symbol})
   if(name MATCHES ${rolled_programs})
     list(APPEND flags ${rolled})
   endif()
-  weft_compile_for_gpus(${program} ${fatbin} ${flags})
-  list(APPEND fatbin_objects ${fatbin}.c)
+  set(folder ${programs_dir}/${name})
+  weft_compile_module(${program} ${folder} ${flags})
+  list(APPEND fatbin_objects ${folder}/fatbin.c)
   string(APPEND fatbin_list "extern const unsigned long long weft__fatbin_${name}[];\n")
   string(APPEND fatbin_entries "    {\"${name}\", \"${symbol}\", weft__fatbin_${name}},\n")
 endforeach()
 string(APPEND fatbin_list
   "\nconst struct weft__cuda_fatbin weft__cuda_fatbins[] = {\n${fatbin_entries}    {0, 0, 0},\n};\n")
-file(CONFIGURE OUTPUT ${fatbin_dir}/list.c CONTENT "${fatbin_list}" @ONLY)
+file(CONFIGURE OUTPUT ${programs_dir}/list.c CONTENT "${fatbin_list}" @ONLY)
 
 cmake_path(GET NVCC PARENT_PATH nvcc_dir)
 cmake_path(GET nvcc_dir PARENT_PATH cuda_dir)
-target_sources(weft_objects PRIVATE ${fatbin_dir}/list.c ${fatbin_objects}
+target_sources(weft_objects PRIVATE ${programs_dir}/list.c ${fatbin_objects}
   machine/cuda/blocks.c
   machine/cuda/comms.c
   machine/cuda/describe.c
