@@ -8,11 +8,12 @@ if(NOT WEFT_CUDA)
   return()
 endif()
 find_program(NVCC nvcc PATHS /usr/local/cuda/bin)
+find_program(NVLINK nvlink PATHS /usr/local/cuda/bin)
 find_program(FATBINARY fatbinary PATHS /usr/local/cuda/bin)
 find_program(BIN2C bin2c PATHS /usr/local/cuda/bin)
-if(NOT NVCC OR NOT FATBINARY OR NOT BIN2C)
+if(NOT NVCC OR NOT NVLINK OR NOT FATBINARY OR NOT BIN2C)
   if(NOT WEFT_CUDA STREQUAL AUTO)
-    message(FATAL_ERROR "WEFT_CUDA is ${WEFT_CUDA}, but nvcc, fatbinary and bin2c are not all found")
+    message(FATAL_ERROR "WEFT_CUDA is ${WEFT_CUDA}, but nvcc, nvlink, fatbinary and bin2c are not all found")
   endif()
   message(STATUS "No nvcc: the library is built without the cuda machine")
   set(WEFT_CUDA OFF)
@@ -44,8 +45,9 @@ set(WEFT_KNOWN_GPUS ${gpus} CACHE INTERNAL "Those of WEFT_GPUS that nvcc knows; 
 # For GPUs newer than any of them.
 list(APPEND gpu_flags -gencode arch=compute_${newest_gpu},code=compute_${newest_gpu})
 
-# The driver unpacks programs when it loads them. A library for Hopper has 4.5 MB so, and 12 MB as nvcc packs by
-# default; a process on an H200 takes 19 ms longer to start (weft coll with one rank: 431 ms and 412, 2026-11-24).
+# The driver unpacks modules when it loads them. A library for Hopper has 3.7 MB so, and 11.3 MB as fatbinary packs by
+# default (2026-11-26); a process on an H200 took 19 ms longer to start, when each program was a module (weft coll with
+# one rank: 431 ms and 412, 2026-11-24).
 execute_process(COMMAND ${NVCC} --help OUTPUT_VARIABLE nvcc_help)
 set(pack_flags)
 if(nvcc_help MATCHES "--compress-mode")
@@ -110,6 +112,31 @@ function(weft_compile_program program folder rdc)
   endforeach()
 endfunction()
 
+# weft_link_programs(FOLDER PROGRAM_FOLDER...): makes FOLDER a module of programs that can be linked.
+function(weft_link_programs folder)
+  file(MAKE_DIRECTORY ${folder})
+  foreach(gpu ${WEFT_KNOWN_GPUS})
+    list(TRANSFORM ARGN APPEND /${gpu}.cubin OUTPUT_VARIABLE cubins)
+    add_custom_command(
+      OUTPUT ${folder}/${gpu}.cubin
+      COMMAND ${NVLINK} -m64 --arch=sm_${gpu} --warning-as-error -o ${folder}/${gpu}.cubin ${cubins}
+      DEPENDS ${cubins}
+      COMMENT "Linking programs for sm_${gpu}"
+      VERBATIM)
+  endforeach()
+  # PTX has no linker: one header, then what follows it in each.
+  list(GET WEFT_KNOWN_GPUS -1 newest)
+  list(TRANSFORM ARGN APPEND /${newest}.ptx OUTPUT_VARIABLE ptx)
+  list(GET ptx 0 first)
+  add_custom_command(
+    OUTPUT ${folder}/${newest}.ptx
+    COMMAND sed "/^\\.address_size/q" ${first} > ${folder}/${newest}.ptx
+    COMMAND sed -s "1,/^\\.address_size/d" ${ptx} >> ${folder}/${newest}.ptx
+    DEPENDS ${ptx}
+    COMMENT "Joining programs for GPUs newer than sm_${newest}"
+    VERBATIM)
+endfunction()
+
 # weft_pack_module(FOLDER): FOLDER/fatbin.c defines the module's bytes as weft__fatbin_<name of FOLDER>.
 function(weft_pack_module folder)
   cmake_path(GET folder FILENAME name)
@@ -142,9 +169,6 @@ foreach(program ${program_sources} ${network_program_sources} machine/cuda/link_
   list(APPEND cuda_program_sources ${PROJECT_SOURCE_DIR}/src/${program})
 endforeach()
 
-set(fatbin_list "/* SPDX-License-Identifier: MIT */\n#include \"machine/cuda/fatbins.h\"\n\n")
-set(fatbin_entries)
-set(fatbin_objects)
 # Programs in which loops stay loops, unless their source says that they are unrolled: loops over ranks and
 # choices, of which there are few, and a jump to code that is in no cache takes longer than what unrolling gains. On
 # an H200 low latency's dispatch has 2936 instructions for 4976 so, and a decode step of one token takes 13.1 us for
@@ -161,26 +185,67 @@ if(NOT result EQUAL 0)
   set(rolled)
 endif()
 
+# Programs that are modules of their own. The others are linked to one, since programs have much code in common, which
+# packing finds within a module only: the wheel for all GPUs has 5.1 MB, and 7.0 if each program is a module. That also
+# changes how fast they are. In what can be linked, a function that is not inlined is compiled for the registers of the
+# ABI, in a module of one program for those of its kernel, and which is faster has to be measured. Of 2 H100, in graphs
+# (2026-11-26), linked programs take, of the time that they take alone:
+#   bf16_*_low_latency_combine 0.88 to 0.97 (weighed 20.3 us for 23.1 at 128 tokens), packet_exchange 0.95 to 0.99,
+#   bf16_*_low_latency_dispatch 0.98 to 1.02, and the same where sizes are large;
+#   of those below fp8_*_low_latency_dispatch 1.04 to 1.10, layout 1.10, dispatch and combine 1.01 to 1.02 (128
+#   tokens), packet_two_step 1.06 (1 MiB), packet_reduce 1.00 to 1.08 (but 0.93 in a reduce-scatter of 64 KiB).
+# Programs between nodes were not measured, nor was barrier, which stays as it was.
+set(alone_programs
+  "^fp8_.*low_latency_dispatch$|^packet_reduce$|^packet_two_step$|^layout$|^dispatch$|^combine$|^barrier$")
+
+set(modules linked)
+set(linked_folders)
+set(program_entries)
 foreach(program ${cuda_program_sources})
   cmake_path(GET program STEM name)
+  set(folder ${programs_dir}/${name})
   weft_kernel_symbol(${name} symbol)
   set(flags -DWEFT__CUDA_SYMBOL=${symbol})
   if(name MATCHES ${rolled_programs})
     list(APPEND flags ${rolled})
   endif()
-  set(folder ${programs_dir}/${name})
-  weft_compile_module(${program} ${folder} ${flags})
-  list(APPEND fatbin_objects ${folder}/fatbin.c)
-  string(APPEND fatbin_list "extern const unsigned long long weft__fatbin_${name}[];\n")
-  string(APPEND fatbin_entries "    {\"${name}\", \"${symbol}\", weft__fatbin_${name}},\n")
+  if(name MATCHES ${alone_programs})
+    list(LENGTH modules module_idx)
+    list(APPEND modules ${name})
+    weft_compile_module(${program} ${folder} ${flags})
+  else()
+    set(module_idx 0)
+    list(APPEND linked_folders ${folder})
+    weft_compile_program(${program} ${folder} -rdc=true ${flags})
+  endif()
+  string(APPEND program_entries "    {\"${name}\", \"${symbol}\", ${module_idx}},\n")
 endforeach()
-string(APPEND fatbin_list
-  "\nconst struct weft__cuda_fatbin weft__cuda_fatbins[] = {\n${fatbin_entries}    {0, 0, 0},\n};\n")
-file(CONFIGURE OUTPUT ${programs_dir}/list.c CONTENT "${fatbin_list}" @ONLY)
+weft_link_programs(${programs_dir}/linked ${linked_folders})
+weft_pack_module(${programs_dir}/linked)
+
+set(fatbins)
+set(fatbin_declarations)
+set(module_entries)
+foreach(module ${modules})
+  list(APPEND fatbins ${programs_dir}/${module}/fatbin.c)
+  string(APPEND fatbin_declarations "extern const unsigned long long weft__fatbin_${module}[];\n")
+  string(APPEND module_entries "    {\"${module}\", weft__fatbin_${module}},\n")
+endforeach()
+file(CONFIGURE OUTPUT ${programs_dir}/list.c CONTENT "/* SPDX-License-Identifier: MIT */
+#include \"machine/cuda/programs.h\"
+
+${fatbin_declarations}
+const struct weft__cuda_module weft__cuda_modules[] = {
+${module_entries}};
+
+const struct weft__cuda_program weft__cuda_programs[] = {
+${program_entries}    {0, 0, 0},
+};
+" @ONLY)
 
 cmake_path(GET NVCC PARENT_PATH nvcc_dir)
 cmake_path(GET nvcc_dir PARENT_PATH cuda_dir)
-target_sources(weft_objects PRIVATE ${programs_dir}/list.c ${fatbin_objects}
+target_sources(weft_objects PRIVATE ${programs_dir}/list.c ${fatbins}
   machine/cuda/blocks.c
   machine/cuda/comms.c
   machine/cuda/describe.c

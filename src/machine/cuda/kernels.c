@@ -3,35 +3,35 @@
 #include <string.h>
 
 #include "machine/cuda/device.h"
-#include "machine/cuda/fatbins.h"
+#include "machine/cuda/programs.h"
 
-/* A library belongs to all devices of the process; it is loaded once and never unloaded. */
-static weft_result load_library(int32_t fatbin_idx, CUlibrary *library)
+/* A library is a module that is loaded. It belongs to all devices of the process; it is loaded once
+ * and never unloaded. */
+static weft_result load_library(int32_t module_idx, CUlibrary *library)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     static CUlibrary libraries[WEFT__CUDA_MAX_PROGRAMS];
+    const struct weft__cuda_module *module = &weft__cuda_modules[module_idx];
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&mutex);
-    if (libraries[fatbin_idx] == NULL)
-        result =
-            weft__cu.library_load_data(&libraries[fatbin_idx], weft__cuda_fatbins[fatbin_idx].bytes,
-                                       NULL, NULL, 0, NULL, NULL, 0);
-    *library = libraries[fatbin_idx];
+    if (libraries[module_idx] == NULL)
+        result = weft__cu.library_load_data(&libraries[module_idx], module->fatbin, NULL, NULL, 0,
+                                            NULL, NULL, 0);
+    *library = libraries[module_idx];
     pthread_mutex_unlock(&mutex);
-    return result == CUDA_SUCCESS
-               ? WEFT_OK
-               : weft__cuda_error(result, "cannot load %s", weft__cuda_fatbins[fatbin_idx].program);
+    return result == CUDA_SUCCESS ? WEFT_OK
+                                  : weft__cuda_error(result, "cannot load %s", module->name);
 }
 
 /* Allows the kernel all the shared memory that a block of this device can have. */
-static weft_result load_kernel(struct weft__cuda *cuda, int32_t idx)
+static weft_result load_kernel(struct weft__cuda *cuda, const struct weft__cuda_program *program,
+                               struct weft__cuda_kernel *kernel)
 {
     CUlibrary library = NULL;
     CUkernel handle;
-    const char *symbol = weft__cuda_fatbins[idx].symbol;
-    struct weft__cuda_kernel *kernel = &cuda->kernels[idx];
-    kernel->name = weft__cuda_fatbins[idx].program;
-    WEFT__TRY(load_library(idx, &library));
+    const char *symbol = program->symbol;
+    kernel->name = program->name;
+    WEFT__TRY(load_library(program->module_idx, &library));
     WEFT__CUDA_TRY(weft__cu.library_get_kernel(&handle, library, symbol), "cannot find %s", symbol);
     WEFT__CUDA_TRY(weft__cu.kernel_get_function(&kernel->function, handle), "cannot load %s",
                    symbol);
@@ -44,8 +44,8 @@ static weft_result load_kernel(struct weft__cuda *cuda, int32_t idx)
 
 weft_result weft__cuda_load_kernels(struct weft__cuda *cuda)
 {
-    for (int32_t i = 0; weft__cuda_fatbins[i].program != NULL; i++) {
-        WEFT__TRY(load_kernel(cuda, i));
+    for (int32_t i = 0; weft__cuda_programs[i].name != NULL; i++) {
+        WEFT__TRY(load_kernel(cuda, &weft__cuda_programs[i], &cuda->kernels[i]));
         cuda->num_kernels = i + 1;
     }
     return WEFT_OK;

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* The compiled programs inside the library: cmake/cuda.cmake makes the lists and the bytes. */
+#pragma once
+
+#include <stdint.h>
+
+/* What the driver loads: the kernels of one program or of many, for all GPUs. */
+struct weft__cuda_module {
+    const char *name;
+    const void *fatbin;
+};
+
+struct weft__cuda_program {
+    const char *name;
+    const char *symbol; /* of its kernel */
+    int32_t module_idx; /* where that is */
+};
+
+extern const struct weft__cuda_module weft__cuda_modules[];
+extern const struct weft__cuda_program weft__cuda_programs[]; /* the last has no name */
