@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Sequence
 from . import abi, arrays
 from .abi import Dtype, ScaleKind
 from .communicator import Arena, Communicator
-from .library import InvalidArgumentError, check, lib
+from .dispatches import Dispatch, Narrowing, Output
+from .library import InvalidArgumentError, check, error_of, lib
 from .objects import Native, Object, call
-from .rows import narrow_name, scale_shape
 from .streams import Mark, Stream
 
 
@@ -220,16 +220,25 @@ class Handle(Object):
 
     def wait_counts(self) -> Counts:
         """Waits, on the host, for the last notify()."""
-        counts = abi.EpCounts()
-        call(lib.weft_ep_wait_counts, self._native.pointer(), ctypes.byref(counts),
-             using=(self._native,), comm=self.ep.comm._native)
-        if self._notified:
-            self._notified.passed()
+        counts = self.wait_raw_counts()
         return Counts(
             counts.num_recv_tokens,
-            _ints(counts.num_recv_per_rank, self.ep.comm.num_ranks),
-            _ints(counts.num_recv_per_expert, counts.num_local_experts),
+            ints_at(counts.num_recv_per_rank, self.ep.comm.num_ranks),
+            ints_at(counts.num_recv_per_expert, counts.num_local_experts),
             counts.max_recv_tokens, counts.num_relayed_tokens)
+
+    def wait_raw_counts(self) -> abi.EpCounts:
+        """The same as weft.h has it: lists by ints_at(), until the next notify(), take the host
+        time while the GPU may have nothing to do."""
+        counts, native = abi.EpCounts(), self._native
+        arguments = native.pointer(), ctypes.byref(counts)
+        with native.lock:
+            result = lib.weft_ep_wait_counts(*arguments)
+            if result:
+                raise error_of(result, self.ep.comm._native.address)
+        if self._notified:
+            self._notified.passed()
+        return counts
 
     def device_counts(self, num_local_experts: int, like: Any) -> DeviceCounts:
         """The counts as arrays of the library of `like`, for work on the stream; of experts the
@@ -274,78 +283,42 @@ class Handle(Object):
         plane more, the last one (of out, too).
         """
         planes, outs = _as_tuple(x), _as_tuple(out)
-        if narrow is not None and not planes:
-            raise InvalidArgumentError("x has no planes, of which narrow quantises the first")
         num_outs = len(planes) + (narrow is not None)
         if outs and len(outs) != num_outs:
             raise InvalidArgumentError(f"out has {len(outs)} planes, {num_outs} are delivered")
         if capacity is None:
-            capacity = outs[0].shape[0] if outs else self.wait_counts().num_recv_tokens
-        args = abi.EpDispatchArgs(capacity=capacity, num_blocks=num_blocks)
-        listed = (abi.Plane * len(planes))()
-        outs = outs or (None,) * num_outs
-        received = self._planes(args, listed, planes, outs, arena,
-                                None if narrow is None else Dtype(narrow))
-        if narrow is not None:
-            received += (self._quantised(listed[0], planes, outs[-1], arena, capacity,
-                                         (Dtype(narrow), group, scale)),)
-        carried = {"topk_idx": recv_topk_idx, "topk_weights": recv_topk_weights}
-        for name, sent, dtypes in (("topk_idx", topk_idx, ("int32", "int64")),
-                                   ("topk_weights", topk_weights, ("float32",))):
-            if sent is None:
-                continue
-            setattr(args, name, self._topk(sent, name, dtypes, self._known_tokens()))
-            carried[name] = self._output(args, "recv_" + name, carried[name], arena, sent,
-                                         (capacity, self.num_topk), arrays.name_of_dtype(sent))
-            if name == "topk_idx":
-                args.index_type = arrays.index_type_of(sent)
-        if with_src_token or recv_src_token is not None:
-            recv_src_token = self._output(args, "recv_src_token", recv_src_token, arena,
-                                          planes[0] if planes else None, (capacity,), "int32")
-        result = Received(received, **carried, src_token=recv_src_token)
-        self.ep.comm.enqueue(lib.weft_ep_dispatch, self._native, args, stream, planes, topk_idx,
-                             topk_weights, result)
-        return result
+            capacity = outs[0].shape[0] if outs else \
+                self.wait_raw_counts().num_recv_tokens
+        capacity = abi.whole("capacity", capacity, ctypes.c_int32)
+        dispatch = Dispatch(
+            self, planes, topk_idx, topk_weights, num_blocks=num_blocks,
+            with_src_token=with_src_token or recv_src_token is not None,
+            narrowing=None if narrow is None else Narrowing(Dtype(narrow), group, scale))
+        others = {"recv_topk_idx": recv_topk_idx, "recv_topk_weights": recv_topk_weights,
+                  "recv_src_token": recv_src_token}
+        names = [output.field for output in dispatch.outputs[num_outs:]]
+        given = *(outs or (None,) * num_outs), *(others[name] for name in names)
+        made = [self._allocate(output, capacity, arena) if array is None else array
+                for output, array in zip(dispatch.outputs, given)]
+        addresses = [self._address_of(output, capacity, array)
+                     for output, array in zip(dispatch.outputs, made)]
+        dispatch.enqueue(capacity, addresses, stream, made)
+        others.update(zip(names, made[num_outs:]))
+        return Received(tuple(made[:num_outs]), *others.values())
 
-    def _planes(self, args: abi.EpDispatchArgs, listed: ctypes.Array, planes: tuple[Any, ...],
-                outs: tuple[Any, ...], arena: Arena | None,
-                narrow: Dtype | None) -> tuple[Any, ...]:
-        """Fills the list of planes, which must live until the call; returns their outputs."""
-        received = []
-        for i, (plane, array) in enumerate(zip(planes, outs)):
-            seen = self._rows(plane, f"x[{i}]")
-            listed[i] = abi.Plane(row_bytes=seen.row_bytes, src=seen.address,
-                                  src_stride_bytes=seen.strides[0] if seen.strides else 0)
-            shape = (args.capacity, *seen.shape[1:])
-            dtype = seen.dtype if narrow is None or i > 0 else narrow_name(narrow)
-            received.append(self._output(listed[i], "dst", array, arena, plane, shape, dtype))
-        args.planes, args.num_planes = ctypes.addressof(listed), len(planes)
-        return tuple(received)
+    def _allocate(self, output: Output, capacity: int, arena: Arena | None) -> Any:
+        """An output: from the arena, or any, of the library of its input."""
+        shape = (capacity, *output.row_shape)
+        if arena is not None:
+            return arena.empty(shape, arrays.dtype_like(output.like, output.dtype))
+        if self.ep.staging_bytes == 0:
+            raise InvalidArgumentError(f"no output for {output.field} is given; then arena must "
+                                       "be, or staging_bytes of the ExpertParallel")
+        return arrays.empty(shape, output.like, output.dtype)
 
-    def _quantised(self, listed: abi.Plane, planes: tuple[Any, ...], scales: Any,
-                   arena: Arena | None, capacity: int,
-                   how: tuple[Dtype, int, ScaleKind]) -> Any:
-        """Lists the first plane as one that is quantised; returns its scales."""
-        seen, (narrow, group, scale) = self._rows(planes[0], "x[0]"), how
-        arrays.check_rows(seen, "x[0]")
-        listed.dtype, listed.narrow_dtype = arrays.weft_dtype(seen, None, "x[0]"), narrow
-        listed.scale, listed.group_elements = scale, group
-        shape, name = scale_shape(capacity, seen.shape[1], group, scale)
-        return self._output(listed, "scales", scales, arena, planes[0], shape, name)
-
-    def _output(self, args: Any, field: str, array: Any, arena: Arena | None, like: Any,
-                shape: tuple[int, ...], dtype: str) -> Any:
-        """Sets a field to an output: what is given, or from the arena, or any, of the library of
-        `like`."""
-        if array is None and arena is not None:
-            array = arena.empty(shape, arrays.dtype_like(like, dtype))
-        elif array is None:
-            if self.ep.staging_bytes == 0:
-                raise InvalidArgumentError(f"no output for {field} is given; then arena must be, "
-                                           "or staging_bytes of the ExpertParallel")
-            array = arrays.empty(shape, like, dtype)
-        setattr(args, field, self.ep.comm.address_of(array, field, (dtype,), shape, writable=True))
-        return array
+    def _address_of(self, output: Output, capacity: int, array: Any) -> int | None:
+        return self.ep.comm.address_of(array, output.field, (output.dtype,),
+                                       (capacity, *output.row_shape), writable=True)
 
     def combine(self, x: Any, out: Any = None, *, bias: Sequence[Any] = (),
                 topk_weights: Any = None, out_topk_weights: Any = None, dtype: Any = None,
@@ -360,7 +333,7 @@ class Handle(Object):
         seen = self._view(x, "x")
         if len(seen.shape) != 2:
             arrays.require(seen, "x", (), (None, None))
-        shape = (self._known_tokens(), seen.shape[1])
+        shape = (self.known_tokens(), seen.shape[1])
         if out is None:
             out = arrays.empty(shape, x)
         bias = tuple(array for array in bias if array is not None)
@@ -393,20 +366,11 @@ class Handle(Object):
     def _view(self, array: Any, name: str, **wanted: bool) -> arrays.View:
         return self.ep.comm.view(array, name, **wanted)
 
-    def _known_tokens(self) -> int:
+    def known_tokens(self) -> int:
+        """N, which layout() has told."""
         if self.num_tokens is None:
             raise InvalidArgumentError("the handle has no routing: layout() comes first")
         return self.num_tokens
-
-    def _rows(self, array: Any, name: str) -> arrays.View:
-        num_tokens = self._known_tokens()
-        seen = self._view(array, name, dense=False)
-        if not seen.shape or seen.shape[0] != num_tokens:
-            raise InvalidArgumentError(
-                f"{name} has shape {seen.shape}; its first dimension must be {num_tokens} tokens")
-        if seen.strides is not None:
-            arrays.check_rows(seen, name)
-        return seen
 
     def _topk(self, array: Any, name: str, dtypes: tuple[str, ...], num_rows: int, *,
               writable: bool = False) -> int | None:
@@ -420,5 +384,6 @@ def _as_tuple(planes: Any) -> tuple[Any, ...]:
     return tuple(planes) if isinstance(planes, (tuple, list)) else (planes,)
 
 
-def _ints(address: int | None, count: int) -> list[int]:
+def ints_at(address: int | None, count: int) -> list[int]:
+    """Of a list of weft_ep_counts."""
     return (ctypes.c_int32 * count).from_address(address)[:] if count else []
