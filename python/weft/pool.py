@@ -71,6 +71,27 @@ def _close_all() -> None:
 Array = tuple[tuple[int, ...], torch.dtype]  # shape and dtype
 
 
+class _InMemPool:
+    """torch.cuda.use_mem_pool(), outside of captures, by the same calls of PyTorch's without the
+    rest, which takes longer than a tensor. It may be entered again and again."""
+
+    def __init__(self, mem_pool: Any, device: int):
+        self._where = device, mem_pool.id
+
+    def __enter__(self) -> None:
+        torch._C._cuda_beginAllocateCurrentThreadToPool(*self._where)
+
+    def __exit__(self, *unused: Any) -> None:
+        torch._C._cuda_endAllocateToPool(*self._where)
+        torch._C._cuda_releasePool(*self._where)
+
+    @staticmethod
+    def is_there() -> bool:
+        """Older versions of PyTorch have other calls, or none."""
+        return all(hasattr(torch._C, f"_cuda_{name}") for name in (
+            "beginAllocateCurrentThreadToPool", "endAllocateToPool", "releasePool"))
+
+
 class _CudaMemory:
     """A torch.cuda.MemPool whose memory is that of arenas."""
 
@@ -82,6 +103,7 @@ class _CudaMemory:
                                     if when_full == WhenFull.DEVICE_MEMORY else None)
         self._of_torch = torch.cuda.memory.CUDAPluggableAllocator(LIBRARY, *self._allocator.names)
         self.mem_pool = torch.cuda.MemPool(self._of_torch.allocator())
+        self._entered = _InMemPool(self.mem_pool, self._device) if _InMemPool.is_there() else None
         weakref.finalize(self.mem_pool, self._allocator.give_back)
         comm._native.add_array()
 
@@ -105,9 +127,10 @@ class _CudaMemory:
             return self._empty(arrays)
 
     def _empty(self, arrays: tuple[Array, ...]) -> list[torch.Tensor]:
-        with torch.cuda.use_mem_pool(self.mem_pool, self._device):
-            return [torch.empty(shape, dtype=dtype, device=self._place)
-                    for shape, dtype in arrays]
+        place = self._place
+        with self._entered or torch.cuda.use_mem_pool(self.mem_pool, self._device):
+            return [torch.empty(*shape, dtype=dtype, device=place) if shape  # a tuple takes longer
+                    else torch.empty(shape, dtype=dtype, device=place) for shape, dtype in arrays]
 
     def close(self) -> None:
         with _lock:
