@@ -2,17 +2,18 @@
 """Buffer: DeepEP's normal dispatch and combine on weft."""
 from __future__ import annotations
 
-import math
 import os
 import threading
 from typing import Any, Callable
 
 import torch
 import weft
+from weft.expert_parallel import ints_at
 from weft.outputs import Outputs
 from weft.torch import Pool, WhenFull, agree_on_id, make_context
 
 from . import config as configs
+from .arrival import Arrival
 from .config import RANKS_PER_NODE, Config, num_nodes_of
 from .events import EventHandle, EventOverlap, current_stream, on_stream, without_modes
 from .landing import ALIGNMENT_BYTES, Landing
@@ -269,13 +270,15 @@ class Buffer(LowLatencyFunctions):
                  allocate_on_comm_stream: bool = False) -> tuple[Any, ...]:
         num_blocks = self._num_blocks(config)
 
-        def planes_of_x() -> tuple[torch.Tensor, ...]:
-            return (x[0], x[1].contiguous()) if isinstance(x, tuple) else (x,)
+        def arrival_of(routing: Routing, *, with_src_token: bool) -> Arrival:
+            planes = (x[0], x[1].contiguous()) if isinstance(x, tuple) else (x,)
+            return Arrival(routing, planes, topk_idx, topk_weights, with_src_token=with_src_token,
+                           num_blocks=num_blocks)
 
         def cached() -> tuple[Any, Any]:
-            planes = planes_of_x()
-            made = self._receive(handle.weft, planes, None, None, False, num_blocks)
-            return (made[0] if len(planes) == 1 else tuple(made), None, None, None, None), made
+            made = self._receive(arrival_of(handle.weft, with_src_token=False),
+                                 self._is_capturing())
+            return (tuple(made) if isinstance(x, tuple) else made[0], None, None, None, None), made
 
         def routed() -> tuple[Any, Any]:
             num_topk = min(self.group_size, MAX_RANKS_WITHOUT_TOPK) if topk_idx is None \
@@ -284,14 +287,15 @@ class Buffer(LowLatencyFunctions):
                                          num_tokens_per_expert.numel(), expert_alignment)
             routing.handle.layout_by_table(is_token_in_rank, num_tokens_per_expert)
             routing.handle.notify()
-            per_expert = self._count(routing, num_worst_tokens)
-            planes = planes_of_x()
-            made = self._receive(routing, planes, topk_idx, topk_weights, True, num_blocks)
+            arrival, is_capturing = arrival_of(routing, with_src_token=True), self._is_capturing()
+            counts = self._count(routing, num_worst_tokens)
+            made = self._receive(arrival, is_capturing)
             *received, src_token = made
             if topk_idx is None:
                 received += [None, None]
             *rows, recv_topk_idx, recv_topk_weights = received
-            return ((rows[0] if len(planes) == 1 else tuple(rows), recv_topk_idx,
+            per_expert = ints_at(counts.num_recv_per_expert, counts.num_local_experts)
+            return ((tuple(rows) if isinstance(x, tuple) else rows[0], recv_topk_idx,
                      recv_topk_weights, per_expert,
                      self._handle(routing, src_token, is_token_in_rank, config)), made)
 
@@ -306,45 +310,37 @@ class Buffer(LowLatencyFunctions):
                                     num_tokens_per_expert), previous_event, async_finish)
         return *outputs, event
 
-    def _count(self, routing: Routing, num_worst_tokens: int) -> list[int]:
-        """Sets how many rows come; without a wait if the caller knows the most."""
+    @staticmethod
+    def _count(routing: Routing, num_worst_tokens: int) -> weft.abi.EpCounts:
+        """Sets how many rows come; without a wait, and counts, if the caller knows the most."""
         if num_worst_tokens:
             routing.num_rows = routing.max_rows = num_worst_tokens
-            return []
-        counts = routing.handle.wait_counts()
+            return weft.abi.EpCounts()
+        counts = routing.handle.wait_raw_counts()
         routing.num_rows, routing.max_rows = counts.num_recv_tokens, counts.max_recv_tokens
-        return counts.num_recv_per_expert
+        return counts
 
-    def _receive(self, routing: Routing, planes: tuple[torch.Tensor, ...],
-                 topk_idx: torch.Tensor | None, topk_weights: torch.Tensor | None,
-                 with_src_token: bool, num_blocks: int) -> list[torch.Tensor]:
+    def _receive(self, arrival: Arrival, is_capturing: bool) -> list[torch.Tensor]:
         """Rows arrive in tensors of the pool, or, if they found no room there, are copied to
         them."""
-        num_rows, num_topk = routing.num_rows, routing.handle.num_topk
-        arrays = [((num_rows, plane.shape[1]), plane.dtype) for plane in planes]
-        if topk_idx is not None:
-            arrays += [((num_rows, num_topk), dtype) for dtype in (topk_idx.dtype, torch.float32)]
-        if with_src_token:
-            arrays.append(((num_rows,), torch.int32))
-        self._make_room(routing, arrays)
+        self._make_room(arrival, is_capturing)
+        arrays = arrival.arrays()
         made = self._outputs.empty(*arrays)
-        landed = made if self._comm.is_direct(made[0]) else \
-            [self._landing.take(*array) for array in arrays]
-        routing.handle.dispatch(
-            planes, capacity=num_rows, topk_idx=topk_idx, topk_weights=topk_weights,
-            num_blocks=num_blocks, **_as_outputs(landed, len(planes), topk_idx is not None))
-        if landed is not made:
-            for tensor, at in zip(made, landed):
-                tensor.copy_(at)
+        if self._comm.is_direct(made[0]):
+            arrival.receive(made)
+            return made
+        landed = [self._landing.take(*array) for array in arrays]
+        arrival.receive(landed)
+        for tensor, at in zip(made, landed):
+            tensor.copy_(at)
         return made
 
-    def _make_room(self, routing: Routing, arrays: list[Any]) -> None:
+    def _make_room(self, arrival: Arrival, is_capturing: bool) -> None:
         """The pool grows on all ranks together, by the most rows that one of them gets."""
-        row_bytes = [math.prod(shape[1:]) * dtype.itemsize for shape, dtype in arrays]
-        self._landing.begin(routing.max_rows, row_bytes)
-        num_bytes = routing.max_rows * sum(row_bytes) + ALIGNMENT_BYTES * len(arrays)
-        if self._is_capturing():
-            self._keep_for_graphs(routing)
+        num_bytes = arrival.num_bytes(arrival.routing.max_rows)
+        self._landing.begin(num_bytes)
+        if is_capturing:
+            self._keep_for_graphs(arrival.routing)
         elif BATCHES_IN_POOL * num_bytes > self._outputs.num_bytes:
             self._outputs.grow(max((BATCHES_IN_POOL + 1) * num_bytes, self._pool_bytes()))
 
@@ -376,7 +372,8 @@ class Buffer(LowLatencyFunctions):
 
         def summed() -> tuple[Any, Any]:
             num_topk = 0 if topk_weights is None else topk_weights.shape[1]
-            self._landing.begin(routing.max_rows, [x.shape[1] * x.element_size(), 4 * num_topk])
+            self._landing.begin(routing.max_rows * (x.shape[1] * x.element_size() + 4 * num_topk)
+                                + 2 * ALIGNMENT_BYTES)
             if self._is_capturing():
                 self._keep_for_graphs(routing)
             weights = None if topk_weights is None else self._reached(topk_weights)
@@ -394,11 +391,6 @@ class Buffer(LowLatencyFunctions):
         return tensor if self._comm.is_direct(tensor) else self._landing.place(tensor)
 
     internode_dispatch, internode_combine = dispatch, combine
-
-
-def _as_outputs(arrays: list[torch.Tensor], num_planes: int, with_topk: bool) -> dict[str, Any]:
-    names = [*(["recv_topk_idx", "recv_topk_weights"] if with_topk else []), "recv_src_token"]
-    return {"out": tuple(arrays[:num_planes])} | dict(zip(names, arrays[num_planes:]))
 
 
 def _tensors(values: Any):

@@ -18,22 +18,20 @@ class Landing:
     def __init__(self, comm: weft.Communicator):
         self._comm = comm
         self._block: torch.Tensor | None = None
-        self._used = 0
+        self._num_bytes = self._used = 0
         self._is_kept = False  # when a larger block takes its place
 
-    def begin(self, num_rows: int, row_bytes: list[int]) -> None:
-        """Room for arrays of num_rows rows; the same arguments on all ranks. Collective if it
-        grows."""
-        wanted = sum(_aligned(num_rows * size) for size in row_bytes)
+    def begin(self, num_bytes: int) -> None:
+        """Room for arrays of so many bytes, ALIGNMENT_BYTES for each of them included; the same
+        number on all ranks. Collective if it grows."""
         self._used = 0
-        if self._block is not None and self._block.numel() >= wanted:
+        if num_bytes <= self._num_bytes:
             return
-        if self._block is not None:
-            if not self._is_kept:
-                self._free()
-            wanted = max(wanted, self._block.numel() * 5 // 4)
-        self._block = self._comm.heap_empty(max(wanted, ALIGNMENT_BYTES), torch.uint8)
-        self._is_kept = False
+        if self._block is not None and not self._is_kept:
+            self._free()
+        wanted = max(num_bytes, self._num_bytes * 5 // 4)
+        self._block = self._comm.heap_empty(wanted, torch.uint8)
+        self._num_bytes, self._is_kept = wanted, False
 
     def _free(self) -> None:
         if self._comm.is_on_gpu:
@@ -47,7 +45,7 @@ class Landing:
 
     def close(self) -> None:
         """It keeps the communicator, which is to end."""
-        self._block = None
+        self._block, self._num_bytes = None, 0
 
     def take(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         num_bytes = dtype.itemsize
