@@ -5,6 +5,8 @@ import pytest
 import weft
 from oracle import Routing, even_placement, random_ids, rng
 from ranks import run
+from weft.dispatches import Dispatch
+from weft.expert_parallel import ints_at
 
 INT8 = weft.Dtype.INT8
 SHAPES = [  # ranks, tokens of each, experts, top-k, hidden, nodes
@@ -231,6 +233,37 @@ def test_rows_that_combine_rounds_on_the_way():
         assert not (sums[weft.Dtype.LOG_10BIT] == sums[weft.Dtype.NONE]).all()
 
     run(layer, 2)
+
+
+def test_dispatch_made_before_counts():
+    """Its inputs are kept, what they hold is read when it is enqueued, and that again and again."""
+    shape = (2, [9, 4], 8, 3, 16, 1)
+    num_ranks, _, experts, topk, _, _ = shape
+    everybody = batches(shape)
+    routing = Routing([ids for ids, _, _ in everybody], even_placement(experts, num_ranks))
+
+    def layer(comm):
+        ids, x, weights = everybody[comm.rank]
+        handle = weft.ExpertParallel(comm, experts).handle(topk)
+        arena = weft.Arena(comm, 1 << 20)
+        with pytest.raises(weft.InvalidArgumentError, match="layout"):
+            Dispatch(handle, (x,))
+        handle.layout(ids)
+        handle.notify()
+        sent = np.zeros_like(x)
+        dispatch = Dispatch(handle, (sent,), ids.copy(), weights.copy(), with_src_token=True)
+        counts = handle.wait_raw_counts()
+        num_rows = counts.num_recv_tokens
+        assert ints_at(counts.num_recv_per_expert, counts.num_local_experts) == \
+            routing.per_expert(comm.rank)
+        sent[:] = x
+        for _ in range(2):
+            made = [arena.empty((num_rows, *output.row_shape), output.dtype)
+                    for output in dispatch.outputs]
+            dispatch.enqueue(num_rows, [array.ctypes.data for array in made], None)
+            check_rows(comm, routing, everybody, weft.Received((made[0],), *made[1:]))
+
+    run(layer, num_ranks)
 
 
 def test_capacity_mode():
