@@ -217,9 +217,12 @@ class Pool:
         if self._memory is not None:
             self._memory.reclaim()
 
-    def empty(self, *arrays: Array) -> list[torch.Tensor]:
-        """A tensor for each (shape, dtype): in the heap, or ordinary ones if they find no room."""
-        if self._memory is not None and not self._is_capturing():
+    def empty(self, *arrays: Array, is_capturing: bool | None = None) -> list[torch.Tensor]:
+        """A tensor for each (shape, dtype): in the heap, or ordinary ones if they find no room.
+        is_capturing: whether the current stream is, if the caller has asked PyTorch already."""
+        if is_capturing is None:
+            is_capturing = self._is_capturing()
+        if self._memory is not None and not is_capturing:
             if self._times_left == 0:
                 try:
                     made = self._memory.empty(arrays)

@@ -15,12 +15,12 @@ class Arrival:
     """A dispatch that begins when its number of rows is known. From when the host learns that until
     it has begun the GPU has nothing to do; so all else is done when this object is made."""
 
-    __slots__ = ("routing", "_dispatch", "_stream", "_rows", "_bytes_per_row")
+    __slots__ = ("routing", "is_capturing", "_dispatch", "_stream", "_rows", "_bytes_per_row")
 
     def __init__(self, routing: Routing, planes: tuple[torch.Tensor, ...],
                  topk_idx: torch.Tensor | None, topk_weights: torch.Tensor | None, *,
-                 with_src_token: bool, num_blocks: int):
-        self.routing = routing
+                 with_src_token: bool, num_blocks: int, is_capturing: bool):
+        self.routing, self.is_capturing = routing, is_capturing
         self._dispatch = Dispatch(routing.handle, planes, topk_idx, topk_weights,
                                   with_src_token=with_src_token, num_blocks=num_blocks)
         self._stream = routing.handle.ep.comm.current_stream()

@@ -273,11 +273,10 @@ class Buffer(LowLatencyFunctions):
         def arrival_of(routing: Routing, *, with_src_token: bool) -> Arrival:
             planes = (x[0], x[1].contiguous()) if isinstance(x, tuple) else (x,)
             return Arrival(routing, planes, topk_idx, topk_weights, with_src_token=with_src_token,
-                           num_blocks=num_blocks)
+                           num_blocks=num_blocks, is_capturing=self._is_capturing())
 
         def cached() -> tuple[Any, Any]:
-            made = self._receive(arrival_of(handle.weft, with_src_token=False),
-                                 self._is_capturing())
+            made = self._receive(arrival_of(handle.weft, with_src_token=False))
             return (tuple(made) if isinstance(x, tuple) else made[0], None, None, None, None), made
 
         def routed() -> tuple[Any, Any]:
@@ -287,9 +286,9 @@ class Buffer(LowLatencyFunctions):
                                          num_tokens_per_expert.numel(), expert_alignment)
             routing.handle.layout_by_table(is_token_in_rank, num_tokens_per_expert)
             routing.handle.notify()
-            arrival, is_capturing = arrival_of(routing, with_src_token=True), self._is_capturing()
+            arrival = arrival_of(routing, with_src_token=True)
             counts = self._count(routing, num_worst_tokens)
-            made = self._receive(arrival, is_capturing)
+            made = self._receive(arrival)
             *received, src_token = made
             if topk_idx is None:
                 received += [None, None]
@@ -320,12 +319,12 @@ class Buffer(LowLatencyFunctions):
         routing.num_rows, routing.max_rows = counts.num_recv_tokens, counts.max_recv_tokens
         return counts
 
-    def _receive(self, arrival: Arrival, is_capturing: bool) -> list[torch.Tensor]:
+    def _receive(self, arrival: Arrival) -> list[torch.Tensor]:
         """Rows arrive in tensors of the pool, or, if they found no room there, are copied to
         them."""
-        self._make_room(arrival, is_capturing)
+        self._make_room(arrival)
         arrays = arrival.arrays()
-        made = self._outputs.empty(*arrays)
+        made = self._outputs.empty(*arrays, is_capturing=arrival.is_capturing)
         if self._comm.is_direct(made[0]):
             arrival.receive(made)
             return made
@@ -335,11 +334,11 @@ class Buffer(LowLatencyFunctions):
             tensor.copy_(at)
         return made
 
-    def _make_room(self, arrival: Arrival, is_capturing: bool) -> None:
+    def _make_room(self, arrival: Arrival) -> None:
         """The pool grows on all ranks together, by the most rows that one of them gets."""
         num_bytes = arrival.num_bytes(arrival.routing.max_rows)
         self._landing.begin(num_bytes)
-        if is_capturing:
+        if arrival.is_capturing:
             self._keep_for_graphs(arrival.routing)
         elif BATCHES_IN_POOL * num_bytes > self._outputs.num_bytes:
             self._outputs.grow(max((BATCHES_IN_POOL + 1) * num_bytes, self._pool_bytes()))
