@@ -47,10 +47,10 @@ class Output(NamedTuple):
 
 
 class Dispatch:
-    """A dispatch of a handle that has a layout. Its inputs, as of Handle.dispatch(), were looked
-    at; each plane [N, ...] of any type, topk_idx and topk_weights [N, K]. `outputs` tells what is
-    delivered: the planes, scales, and, if they are sent or wanted, topk_idx, topk_weights and
-    src_token."""
+    """A dispatch of a handle that has a layout, until it gets another one. Its inputs, as of
+    Handle.dispatch(), were looked at; each plane [N, ...] of any type, topk_idx and topk_weights
+    [N, K]. `outputs` tells what is delivered: the planes, scales, and, if they are sent or wanted,
+    topk_idx, topk_weights and src_token."""
 
     def __init__(self, handle: Handle, planes: tuple[Any, ...], topk_idx: Any = None,
                  topk_weights: Any = None, *, with_src_token: bool = False, num_blocks: int = 0,
