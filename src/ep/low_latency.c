@@ -415,9 +415,10 @@ void weft__ll_destroy(weft_ll *ll)
             ll); /* it fails where the communicator has, and nobody reads any more */
     if (ll->exchange != NULL)
         weft__exchange_wait(ll->exchange);
+    /* It waits until the others have what they were sent, whoever has died or left meanwhile. */
+    weft__ll_network_destroy(ll);
     if (ll->goes_on_without_the_dead)
         atomic_fetch_sub(&comm->status.num_tolerant, 1);
-    weft__ll_network_destroy(ll);
     weft__exchange_destroy(ll->exchange);
     weft__machine_of(comm)->free(comm, ll->tables);
     free(ll);

@@ -294,11 +294,12 @@ weft_result weft__net_flush(struct weft__net *net, int32_t peer, struct weft__ne
         weft_result result = weft__net_check_peer(net, peer);
         return result == WEFT_OK ? weft__net_flush_peer(net, peer, request) : result;
     }
-    for (int32_t rank = 0; rank < net->config.num_ranks; rank++)
-        if (net->peers[rank].state != WEFT__NET_NO_PEER)
-            WEFT__TRY(weft__net_check_peer(net, rank));
+    /* Those who are there are flushed, whoever is not: what they were sent must not be lost with it. */
     for (int32_t rank = 0; rank < net->config.num_ranks; rank++)
         if (net->peers[rank].state == WEFT__NET_CONNECTED)
             WEFT__TRY(weft__net_flush_peer(net, rank, request));
+    for (int32_t rank = 0; rank < net->config.num_ranks; rank++)
+        if (net->peers[rank].state != WEFT__NET_NO_PEER)
+            WEFT__TRY(weft__net_check_peer(net, rank));
     return WEFT_OK;
 }

@@ -9,29 +9,39 @@
 #include "net/net_internal.h"
 #include "net_post.h"
 
-enum { HEAP, AREA, BYTES = 4096, ENOUGH_ROUNDS = 1000 };
+enum { HEAP, AREA, BYTES = 4096, ENOUGH_ROUNDS = 1000, MOST_RANKS = 3 };
 
-struct pair {
+struct pair { /* or one rank more */
     struct fake_nets fake;
-    struct weft__doorbell bells[2];
+    struct weft__doorbell bells[MOST_RANKS];
     _Atomic uint64_t num_bytes;
     uint64_t num_received; /* by rank 0, of count_rings */
-    uint64_t heaps[2][BYTES / sizeof(uint64_t)], areas[2][BYTES / sizeof(uint64_t)];
+    uint64_t heaps[MOST_RANKS][BYTES / sizeof(uint64_t)], areas[2][BYTES / sizeof(uint64_t)];
 };
 
-static int open_pair(void **state)
+static int open_ranks(void **state, int32_t num_ranks)
 {
     static struct pair pair;
     memset(&pair, 0, sizeof pair);
     pair.num_bytes = BYTES;
-    pair.fake = (struct fake_nets){.num_ranks = 2, .bells = pair.bells};
+    pair.fake = (struct fake_nets){.num_ranks = num_ranks, .bells = pair.bells};
     fake_nets_open(&pair.fake, 0);
-    for (int32_t rank = 0; rank < 2; rank++)
+    for (int32_t rank = 0; rank < num_ranks; rank++)
         assert_ok(weft__net_reg_growing(pair.fake.nets[rank], HEAP, pair.heaps[rank], BYTES,
                                         &pair.num_bytes));
     fake_nets_connect(&pair.fake);
     *state = &pair;
     return 0;
+}
+
+static int open_pair(void **state)
+{
+    return open_ranks(state, 2);
+}
+
+static int open_three(void **state)
+{
+    return open_ranks(state, 3);
 }
 
 static int close_pair(void **state)
@@ -67,6 +77,30 @@ TEST_AS(who_takes_leave_has_not_failed,
                      WEFT_ERROR_RANK_FAILED);
     assert_true(weft__net_is_done(&request));
     assert_int_equal(weft__net_failed_peer(net), -1);
+}
+
+/* Of a flush to all peers that one has left is told at once, and what others were sent is waited for. */
+TEST_AS(who_has_left_keeps_no_other_from_its_flush,
+        cmocka_unit_test_setup_teardown(who_has_left_keeps_no_other_from_its_flush, open_three,
+                                        close_pair))
+{
+    struct pair *pair = *state;
+    struct weft__net *net = pair->fake.nets[0];
+    struct weft__net_request request = {.num_left = 0};
+    const struct weft__net_header goodbye = {.source = 1, .kind = WEFT__NET_GOODBYE};
+    weft__net_receive(net, 1, &goodbye, sizeof goodbye, NULL, 0);
+    for (int round = 0; round < ENOUGH_ROUNDS; round++)
+        weft__net_progress(net);
+    assert_int_equal(net->peers[1].state, WEFT__NET_LEFT);
+    assert_ok(net_signal(net, 2, weft__net_place(HEAP, 16), 7));
+    assert_int_equal(net_flush(net, WEFT__NET_ALL_PEERS, &request), WEFT_ERROR_RANK_FAILED);
+    assert_false(weft__net_is_done(&request));
+    for (int round = 0; round < ENOUGH_ROUNDS && !weft__net_is_done(&request); round++) {
+        weft__net_progress(net);
+        weft__net_progress(pair->fake.nets[2]);
+    }
+    assert_true(weft__net_is_done(&request));
+    assert_int_equal(pair->heaps[2][2], 7);
 }
 
 /* An engine that closes finds connections broken, which is nobody's failure any more. */
