@@ -105,11 +105,6 @@ int ll_seat_close(struct ll_seat *seat)
 
 /* ---------------------------------------------------------------- dispatch */
 
-static int are_weighed_late(const struct ll_seat *seat)
-{
-    return seat->problem->answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
-}
-
 /* Of a call that uses them, or does not. */
 static const float *weights_if(const struct ll_seat *seat, const struct ll_step *step, int uses)
 {
@@ -157,7 +152,7 @@ weft_result ll_issue_dispatch(struct ll_seat *seat, int32_t step, weft_ll_phases
         args.x = at->tokens;
         args.topk_idx = at->topk_idx;
         args.index_type = seat->problem->index_type;
-        args.topk_weights = weights_if(seat, at, !are_weighed_late(seat));
+        args.topk_weights = weights_if(seat, at, ll_dispatch_uses_weights(seat->problem->answer));
     }
     if (phases != WEFT_LL_SEND) {
         args.num_rows_per_rank = at->rank_counts;
@@ -201,9 +196,7 @@ weft_result ll_issue_combine(struct ll_seat *seat, int32_t step, weft_ll_phases 
         args.waited_ns = at->waited[1];
     }
     args.topk_weights =
-        weights_if(seat, at,
-                   (seat->problem->answer == WEFT_LL_ANSWER_ROWS && phases != WEFT_LL_SEND) ||
-                       (are_weighed_late(seat) && phases != WEFT_LL_RECEIVE));
+        weights_if(seat, at, ll_combine_uses_weights(seat->problem->answer, phases));
     return weft_ll_combine(seat->ll, &args, seat->stream);
 }
 

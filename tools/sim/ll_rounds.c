@@ -132,7 +132,7 @@ static weft_result dispatch(struct party *party, int32_t round, int32_t result,
         args.x = arrays->tokens;
         args.topk_idx = arrays->topk_idx;
         args.index_type = WEFT_INT32;
-        if (terms->has_weights && terms->answer != WEFT_LL_ANSWER_SUMS_WEIGHED_LATE)
+        if (terms->has_weights && ll_dispatch_uses_weights(terms->answer))
             args.topk_weights = arrays->weights;
     }
     if (phases != WEFT_LL_SEND) {
@@ -167,13 +167,6 @@ static int32_t num_later_results(const struct party *party, int32_t round,
     return num_later;
 }
 
-/* In combine. */
-static int uses_weights(weft_ll_answer answer, weft_ll_phases phases)
-{
-    return (answer == WEFT_LL_ANSWER_ROWS && phases != WEFT_LL_SEND) ||
-           (answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE && phases != WEFT_LL_RECEIVE);
-}
-
 static weft_result combine(struct party *party, int32_t round, const struct ll_move *move,
                            weft_ll_phases phases)
 {
@@ -193,7 +186,7 @@ static weft_result combine(struct party *party, int32_t round, const struct ll_m
         args.out = arrays->out[move->combine];
         args.missing_ranks = ll_has_masks(party) ? arrays->missing_sums[move->combine] : NULL;
     }
-    if (shape->ll_terms.has_weights && uses_weights(shape->ll_terms.answer, phases))
+    if (shape->ll_terms.has_weights && ll_combine_uses_weights(shape->ll_terms.answer, phases))
         args.topk_weights = arrays->weights_back;
     return weft_ll_combine(party->ll, &args, some_stream(party));
 }

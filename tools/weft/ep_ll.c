@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "workload/low_latency.h"
 #include "workload/try.h"
 
 static int is_by_expert(const struct ep_layer *layer)
@@ -173,7 +174,7 @@ static weft_result dispatch(struct ep_layer *layer, weft_ll_phases phases)
         args.x = layer->x;
         args.index_type = WEFT_INT32;
         args.topk_idx = layer->topk_idx;
-        if (ep_ll_answer(layer->options) != WEFT_LL_ANSWER_SUMS_WEIGHED_LATE)
+        if (ll_dispatch_uses_weights(ep_ll_answer(layer->options)))
             args.topk_weights = layer->topk_weights;
     }
     if (phases != WEFT_LL_SEND)
@@ -198,9 +199,7 @@ static weft_result combine(struct ep_layer *layer, enum ep_op op, weft_ll_phases
     }
     if (phases != WEFT_LL_SEND)
         args.out = layer->out;
-    const weft_ll_answer answer = ep_ll_answer(layer->options);
-    if ((answer == WEFT_LL_ANSWER_ROWS && phases != WEFT_LL_SEND) ||
-        (answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE && phases != WEFT_LL_RECEIVE))
+    if (ll_combine_uses_weights(ep_ll_answer(layer->options), phases))
         args.topk_weights = layer->topk_weights;
     return weft_ll_combine(layer->ll.ll, &args, layer->stream);
 }

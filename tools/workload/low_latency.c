@@ -37,6 +37,19 @@ uint64_t ll_scale_bytes(const weft_ll_config *config)
     return config->scale == WEFT_SCALE_UE8M0 ? num_groups : num_groups * sizeof(float);
 }
 
+/* ---------------------------------------------------------------- weights */
+
+int ll_dispatch_uses_weights(weft_ll_answer answer)
+{
+    return answer != WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
+}
+
+int ll_combine_uses_weights(weft_ll_answer answer, weft_ll_phases phases)
+{
+    return (answer == WEFT_LL_ANSWER_ROWS && phases != WEFT_LL_SEND) ||
+           (answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE && phases != WEFT_LL_RECEIVE);
+}
+
 /* ---------------------------------------------------------------- choices */
 
 static int alloc_choices(struct ll_oracle *oracle)

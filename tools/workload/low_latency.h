@@ -59,6 +59,10 @@ uint64_t ll_sent_bytes(const weft_ll_config *config);
 uint64_t ll_scale_bytes(const weft_ll_config *config);
 int64_t ll_num_groups(const weft_ll_config *config);
 
+/* Whether dispatch, and whether these phases of combine, are given weights. */
+int ll_dispatch_uses_weights(weft_ll_answer answer);
+int ll_combine_uses_weights(weft_ll_answer answer, weft_ll_phases phases);
+
 /* What has as many tokens on each rank, none of which chooses anything yet, and all ranks in one node: 0, or -1 when out
  * of memory. Close whatever the result. */
 struct ll_world {
