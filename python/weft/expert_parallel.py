@@ -9,7 +9,7 @@ from . import abi, arrays
 from .abi import Dtype, ScaleKind
 from .communicator import Arena, Communicator
 from .dispatches import Dispatch, Narrowing, Output
-from .library import InvalidArgumentError, check, error_of, lib
+from .library import InvalidArgumentError, check, lib
 from .objects import Native, Object, call
 from .streams import Mark, Stream
 
@@ -230,12 +230,9 @@ class Handle(Object):
     def wait_raw_counts(self) -> abi.EpCounts:
         """The same as weft.h has it: lists by ints_at(), until the next notify(), take the host
         time while the GPU may have nothing to do."""
-        counts, native = abi.EpCounts(), self._native
-        arguments = native.pointer(), ctypes.byref(counts)
-        with native.lock:
-            result = lib.weft_ep_wait_counts(*arguments)
-            if result:
-                raise error_of(result, self.ep.comm._native.address)
+        counts = abi.EpCounts()
+        call(lib.weft_ep_wait_counts, self._native.pointer(), ctypes.byref(counts),
+             using=(self._native,), comm=self.ep.comm._native)
         if self._notified:
             self._notified.passed()
         return counts

@@ -158,10 +158,10 @@ class LowLatency(Object):
             args.x, args.topk_idx = x.data_ptr(), topk_idx.data_ptr()
         else:
             num_tokens = arrays.num_rows(x)
-            args.x = arrays.address_of(x, "x", self._dtypes, (num_tokens, self._hidden),
-                                       self._cuda_device)
-            args.topk_idx = arrays.address_of(topk_idx, "topk_idx", _INDEX_TYPES,
-                                              (num_tokens, self._num_topk), self._cuda_device)
+            address_of = self.ep.comm.address_of
+            args.x = address_of(x, "x", self._dtypes, (num_tokens, self._hidden))
+            args.topk_idx = address_of(topk_idx, "topk_idx", _INDEX_TYPES,
+                                       (num_tokens, self._num_topk))
             index_type = arrays.index_type_of(topk_idx)
             self._sent = arrays.recogniser(self._cuda_device, x, topk_idx), num_tokens, index_type
         args.num_tokens, args.index_type = num_tokens, index_type
@@ -207,8 +207,8 @@ class LowLatency(Object):
                                        writable=True)
 
     def _weights(self, array: Any, num_tokens: int) -> int | None:
-        return arrays.address_of(array, "topk_weights", ("float32",),
-                                 (num_tokens, self._num_topk), self._cuda_device)
+        return self.ep.comm.address_of(array, "topk_weights", ("float32",),
+                                       (num_tokens, self._num_topk))
 
     def _shapes_of_outputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """Of the outputs as they lie in memory."""

@@ -7,7 +7,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from .library import error_of, lib
+from .library import lib
 from .objects import Native, Object, call
 
 if TYPE_CHECKING:
@@ -65,13 +65,10 @@ class Stream(Object):
 
     def synchronize(self) -> None:
         """Waits until all that was enqueued has finished; raises, once, its first error."""
-        number, native = self._num_kept, self._native
+        number = self._num_kept
         try:
-            with native.lock:
-                result = lib.weft_stream_synchronize(native.pointer())
-            if result:
-                comm = self.last_comm()
-                raise error_of(result, comm and comm.address)
+            call(lib.weft_stream_synchronize, self._native.pointer(), using=(self._native,),
+                 comm=self.last_comm())
         finally:
             self._let_go(number)
 

@@ -71,7 +71,7 @@ class Buffer(LowLatencyFunctions):
         # Made now, since nothing can be made while a graph is captured.
         self._comm_stream = self._callers_stream = self._last_stream = None
         self._callers_outputs, self._outputs_of_comm_stream = Pool(self._comm), Pool(self._comm)
-        self._outputs, self._answers = self._callers_outputs, None  # of the operation that runs
+        self._answers: Pool | None = None
         if self._comm.is_on_gpu:
             self._comm_stream = torch.cuda.Stream(self._device(), priority=-1)
             self._has_begun, self._has_ended = torch.cuda.Event(), torch.cuda.Event()
@@ -160,19 +160,18 @@ class Buffer(LowLatencyFunctions):
 
     # ------------------------------------------------------------ streams
 
-    def _run(self, operation: Callable[[], tuple[Any, Any]], inputs: Any,
+    def _run(self, operation: Callable[[Pool], tuple[Any, Any]], inputs: Any,
              previous_event: Any = None, async_finish: bool = False) -> tuple[Any, EventOverlap]:
-        """Runs an operation; on machine cpu at once. It returns what the caller gets, and which
-        tensors of that it has made."""
+        """Runs an operation, with the pool of its stream; on machine cpu at once. It returns what
+        the caller gets, and which tensors of that it has made."""
         with self._lock:
             if not self._comm.is_on_gpu:
-                return operation()[0], EventOverlap(EventHandle() if async_finish else None)
+                outputs, _ = operation(self._callers_outputs)
+                return outputs, EventOverlap(EventHandle() if async_finish else None)
             current, previous = current_stream(), getattr(previous_event, "event", None)
             assert current != self._comm_stream, "the current stream is the communication stream"
             if not async_finish and previous is None and self._serves(current):
-                self._outputs = self._callers_outputs
-                return operation()[0], EventOverlap()
-            self._outputs = self._outputs_of_comm_stream
+                return operation(self._callers_outputs)[0], EventOverlap()
             return self._run_aside(operation, inputs, current, previous, async_finish)
 
     def _serves(self, current: torch.cuda.Stream) -> bool:
@@ -194,21 +193,21 @@ class Buffer(LowLatencyFunctions):
             stream.wait_event(self._has_ended)
         self._last_stream = stream
 
-    def _run_aside(self, operation: Callable[[], tuple[Any, Any]], inputs: Any,
+    def _run_aside(self, operation: Callable[[Pool], tuple[Any, Any]], inputs: Any,
                    current: torch.cuda.Stream, previous: Any, async_finish: bool
                    ) -> tuple[Any, EventOverlap]:
         """On the communication stream."""
         comm_stream = self._comm_stream
         if not torch.cuda.is_current_stream_capturing():
             self._follow_last(comm_stream)
-            self._outputs.reclaim()
+            self._outputs_of_comm_stream.reclaim()
         if previous is None:
             self._has_begun.record(current)
             comm_stream.wait_event(self._has_begun)
         with on_stream(comm_stream, current):
             if previous is not None:
                 previous.current_stream_wait()
-            outputs, made = operation()
+            outputs, made = operation(self._outputs_of_comm_stream)
             event = EventHandle() if async_finish else None
         for tensor in _tensors(made):
             tensor.record_stream(current)
@@ -234,7 +233,7 @@ class Buffer(LowLatencyFunctions):
     def get_dispatch_layout(self, topk_idx: torch.Tensor, num_experts: int,
                             previous_event: Any = None, async_finish: bool = False,
                             allocate_on_comm_stream: bool = False) -> tuple[Any, ...]:
-        def layout() -> tuple[Any, Any]:
+        def layout(_: Pool) -> tuple[Any, Any]:
             routing = self._handles.take(*topk_idx.shape, num_experts, 1)
             if self._is_capturing():
                 self._captured.append(routing)
@@ -275,11 +274,11 @@ class Buffer(LowLatencyFunctions):
             return Arrival(routing, planes, topk_idx, topk_weights, with_src_token=with_src_token,
                            num_blocks=num_blocks, is_capturing=self._is_capturing())
 
-        def cached() -> tuple[Any, Any]:
-            made = self._receive(arrival_of(handle.weft, with_src_token=False))
+        def cached(outputs: Pool) -> tuple[Any, Any]:
+            made = self._receive(arrival_of(handle.weft, with_src_token=False), outputs)
             return (tuple(made) if isinstance(x, tuple) else made[0], None, None, None, None), made
 
-        def routed() -> tuple[Any, Any]:
+        def routed(outputs: Pool) -> tuple[Any, Any]:
             num_topk = min(self.group_size, MAX_RANKS_WITHOUT_TOPK) if topk_idx is None \
                 else topk_idx.shape[1]
             routing = self._handles.take(len(is_token_in_rank), num_topk,
@@ -288,7 +287,7 @@ class Buffer(LowLatencyFunctions):
             routing.handle.notify()
             arrival = arrival_of(routing, with_src_token=True)
             counts = self._count(routing, num_worst_tokens)
-            made = self._receive(arrival)
+            made = self._receive(arrival, outputs)
             *received, src_token = made
             if topk_idx is None:
                 received += [None, None]
@@ -319,12 +318,12 @@ class Buffer(LowLatencyFunctions):
         routing.num_rows, routing.max_rows = counts.num_recv_tokens, counts.max_recv_tokens
         return counts
 
-    def _receive(self, arrival: Arrival) -> list[torch.Tensor]:
+    def _receive(self, arrival: Arrival, outputs: Pool) -> list[torch.Tensor]:
         """Rows arrive in tensors of the pool, or, if they found no room there, are copied to
         them."""
-        self._make_room(arrival)
+        self._make_room(arrival, outputs)
         arrays = arrival.arrays()
-        made = self._outputs.empty(*arrays, is_capturing=arrival.is_capturing)
+        made = outputs.empty(*arrays, is_capturing=arrival.is_capturing)
         if self._comm.is_direct(made[0]):
             arrival.receive(made)
             return made
@@ -334,14 +333,14 @@ class Buffer(LowLatencyFunctions):
             tensor.copy_(at)
         return made
 
-    def _make_room(self, arrival: Arrival) -> None:
+    def _make_room(self, arrival: Arrival, outputs: Pool) -> None:
         """The pool grows on all ranks together, by the most rows that one of them gets."""
         num_bytes = arrival.num_bytes(arrival.routing.max_rows)
         self._landing.begin(num_bytes)
         if arrival.is_capturing:
             self._keep_for_graphs(arrival.routing)
-        elif BATCHES_IN_POOL * num_bytes > self._outputs.num_bytes:
-            self._outputs.grow(max((BATCHES_IN_POOL + 1) * num_bytes, self._pool_bytes()))
+        elif BATCHES_IN_POOL * num_bytes > outputs.num_bytes:
+            outputs.grow(max((BATCHES_IN_POOL + 1) * num_bytes, self._pool_bytes()))
 
     def _keep_for_graphs(self, routing: Routing) -> None:
         """Replays use the handle, and where rows land."""
@@ -369,7 +368,7 @@ class Buffer(LowLatencyFunctions):
         assert x.is_contiguous() and x.shape[0] == routing.num_rows, \
             f"x has {x.shape[0]} rows, its dispatch {routing.num_rows}"
 
-        def summed() -> tuple[Any, Any]:
+        def summed(_: Pool) -> tuple[Any, Any]:
             num_topk = 0 if topk_weights is None else topk_weights.shape[1]
             self._landing.begin(routing.max_rows * (x.shape[1] * x.element_size() + 4 * num_topk)
                                 + 2 * ALIGNMENT_BYTES)

@@ -261,7 +261,7 @@ class LowLatencyFunctions:
             return EventOverlap(), None
         assert not (async_finish and return_recv_hook), "either async_finish or return_recv_hook"
         if async_finish:
-            def both() -> tuple[Any, Any]:
+            def both(_: Any) -> tuple[Any, Any]:
                 unreceived.receive_all()
                 return operation(BOTH, None), ()
 
