@@ -677,8 +677,8 @@ typedef struct weft_ll_combine_args {
  * are rounded once at their end (nearest even; every NaN becomes the positive quiet NaN with all
  * mantissa bits set). WEFT_LL_ANSWER_SUMS: each rank sums weight * row over its experts in ascending
  * order of the choices, rounds to answer_dtype, and sends; out = the sum of what comes, in ascending
- * rank order. The others are the same, but WEFT_LL_ANSWER_ROWS: each rank sends the rows in answer_dtype; out = the sum of weight
- * * row in ascending order of the choices.
+ * rank order. So it is with all answers but WEFT_LL_ANSWER_ROWS: each rank sends the rows in answer_dtype; out = the sum
+ * of weight * row in ascending order of the choices.
  *
  * Over several nodes with WEFT_LL_RELAYED, unless rows are answered, sums are made node by node, as weft_ep_combine
  * makes them: on each node, the token's own among them, what its ranks answer is added in ascending rank order, from +0,
