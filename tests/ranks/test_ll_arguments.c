@@ -1,133 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* What low latency refuses, by name: arguments, operations for which there is no result or one too many, and
- * ranks that disagree. What is wrong by itself, whatever the layout and the phases, fuzz_api_arguments tries. */
+/* What low latency refuses, by name: configurations, arguments, and ranks that disagree. What is wrong by itself,
+ * whatever the layout and the phases, fuzz_api_arguments tries. */
 #include "harness/cmocka.h"
-#include "harness/ranks.h"
-
-enum { NUM_RANKS = 2, TOKENS = 4, TOPK = 2, EXPERTS = 6, HIDDEN = 16, CAPACITY = 8 };
-enum { LOCAL_EXPERTS = EXPERTS / NUM_RANKS };
-
-struct scene {
-    weft_comm *comm;
-    weft_stream *stream;
-    weft_ep *ep;
-    weft_ll *by_rank, *by_expert;
-    float *x;    /* [TOKENS][HIDDEN] */
-    float *rows; /* [LOCAL_EXPERTS][CAPACITY][HIDDEN], or [NUM_RANKS][TOKENS][HIDDEN] */
-    float *out;
-    float *weights;
-    int32_t *topk_idx;
-    int32_t *numbers; /* what dispatch counts */
-};
-
-#define REFUSED(call, text) CHECK_ERROR(call, WEFT_ERROR_INVALID_ARGUMENT, text)
-
-static weft_ll_config config_of(weft_ll_layout layout)
-{
-    weft_ll_config config = WEFT_INIT(weft_ll_config);
-    config.hidden = HIDDEN;
-    config.max_tokens = TOKENS;
-    config.num_topk = TOPK;
-    config.dtype = WEFT_FP32;
-    config.layout = layout;
-    config.expert_capacity = layout == WEFT_LL_BY_EXPERT ? CAPACITY : 0;
-    return config;
-}
-
-static int open_scene(struct ranks_context *context, struct scene *scene)
-{
-    weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
-    const weft_ll_config by_rank = config_of(WEFT_LL_BY_RANK);
-    weft_ll_config by_expert = config_of(WEFT_LL_BY_EXPERT);
-    const uint64_t rows_bytes = (uint64_t)LOCAL_EXPERTS * CAPACITY * HIDDEN * sizeof(float);
-    const struct {
-        void *at;
-        uint64_t bytes;
-    } blocks[] = {{&scene->x, TOKENS * HIDDEN * sizeof(float)},
-                  {&scene->rows, rows_bytes},
-                  {&scene->out, TOKENS * HIDDEN * sizeof(float)},
-                  {&scene->weights, TOKENS * TOPK * sizeof(float)},
-                  {&scene->topk_idx, TOKENS * TOPK * sizeof(int32_t)},
-                  {&scene->numbers, 4096}};
-    ep_config.num_experts = EXPERTS;
-    ep_config.max_topk = TOPK;
-    by_expert.answer = WEFT_LL_ANSWER_ROWS;
-    CHECK_OK(ranks_comm_create(context, NULL, &scene->comm));
-    CHECK_OK(weft_stream_create(scene->comm, &scene->stream));
-    CHECK_OK(weft_ep_create(scene->comm, &ep_config, &scene->ep));
-    CHECK_OK(weft_ll_create(scene->ep, &by_rank, &scene->by_rank));
-    CHECK_OK(weft_ll_create(scene->ep, &by_expert, &scene->by_expert));
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
-        CHECK_OK(weft_memory_alloc(scene->comm, blocks[i].bytes, blocks[i].at));
-    return 0;
-}
-
-static int close_scene(struct scene *scene)
-{
-    CHECK_OK(weft_stream_synchronize(scene->stream));
-    CHECK_OK(weft_comm_destroy(scene->comm));
-    CHECK_OK(weft_stream_destroy(scene->stream));
-    return 0;
-}
-
-static weft_ll_dispatch_args dispatch_args(const struct scene *scene, const weft_ll *ll,
-                                           weft_ll_phases phases)
-{
-    weft_ll_dispatch_args args = WEFT_INIT(weft_ll_dispatch_args);
-    args.phases = phases;
-    if (phases != WEFT_LL_RECEIVE) {
-        args.num_tokens = TOKENS;
-        args.x = scene->x;
-        args.topk_idx = scene->topk_idx;
-        args.topk_weights = scene->weights;
-        args.index_type = WEFT_INT32;
-    }
-    if (phases != WEFT_LL_SEND)
-        args.num_rows_per_rank = scene->numbers;
-    if (phases != WEFT_LL_SEND && ll == scene->by_expert) {
-        args.rows = scene->rows;
-        args.num_rows_per_expert = scene->numbers + 16;
-        args.src_tokens = scene->numbers + 32;
-        args.row_ranges = (int64_t *)(void *)(scene->numbers + 128);
-        args.total_rows_per_expert = scene->numbers + 256;
-    }
-    return args;
-}
-
-static weft_ll_combine_args combine_args(const struct scene *scene, const weft_ll *ll,
-                                         weft_ll_phases phases)
-{
-    weft_ll_combine_args args = WEFT_INIT(weft_ll_combine_args);
-    args.phases = phases;
-    if (phases != WEFT_LL_RECEIVE)
-        args.x = scene->rows;
-    if (phases != WEFT_LL_SEND) {
-        args.out = scene->out;
-        args.topk_weights = ll == scene->by_expert ? scene->weights : NULL;
-    }
-    return args;
-}
-
-static weft_result dispatch(const struct scene *scene, weft_ll *ll, weft_ll_phases phases)
-{
-    const weft_ll_dispatch_args args = dispatch_args(scene, ll, phases);
-    return weft_ll_dispatch(ll, &args, scene->stream);
-}
-
-static weft_result combine(const struct scene *scene, weft_ll *ll, weft_ll_phases phases,
-                           int32_t keep)
-{
-    weft_ll_combine_args args = combine_args(scene, ll, phases);
-    args.keep = keep;
-    return weft_ll_combine(ll, &args, scene->stream);
-}
+#include "harness/ll_scene.h"
 
 static weft_ll_config quantised_config(weft_ll_layout layout)
 {
-    weft_ll_config config = config_of(layout);
+    weft_ll_config config = ll_scene_config(layout);
     config.narrow_dtype = WEFT_FP8_E4M3;
     config.scale = WEFT_SCALE_UE8M0;
-    config.group_elements = HIDDEN / 4;
+    config.group_elements = LL_SCENE_HIDDEN / 4;
     if (layout == WEFT_LL_BY_EXPERT)
         config.answer = WEFT_LL_ANSWER_ROWS;
     return config;
@@ -135,7 +17,8 @@ static weft_ll_config quantised_config(weft_ll_layout layout)
 
 /* ---------------------------------------------------------------- configurations */
 
-static int refuse_config(const struct scene *scene, const weft_ll_config *config, const char *text)
+static int refuse_config(const struct ll_scene *scene, const weft_ll_config *config,
+                         const char *text)
 {
     weft_ll_sizes sizes = WEFT_INIT(weft_ll_sizes);
     weft_ll *ll;
@@ -145,7 +28,7 @@ static int refuse_config(const struct scene *scene, const weft_ll_config *config
 }
 
 #define CONFIG_REFUSED(layout, field, value, text)                                                 \
-    CHANGE_REFUSED(config_of(layout), field, value, text)
+    CHANGE_REFUSED(ll_scene_config(layout), field, value, text)
 #define QUANTISED_REFUSED(field, value, text)                                                      \
     CHANGE_REFUSED(quantised_config(WEFT_LL_BY_RANK), field, value, text)
 #define CHANGE_REFUSED(right, field, value, text)                                                  \
@@ -156,10 +39,10 @@ static int refuse_config(const struct scene *scene, const weft_ll_config *config
             return 1;                                                                              \
     } while (0)
 
-TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, NUM_RANKS)
+TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
 {
-    struct scene scene;
-    if (open_scene(context, &scene))
+    struct ll_scene scene;
+    if (ll_scene_open(context, &scene))
         return 1;
     CONFIG_REFUSED(WEFT_LL_BY_RANK, expert_capacity, 1, "expert_capacity");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, answer, WEFT_LL_ANSWER_ROWS, "answer");
@@ -167,22 +50,22 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, NUM_RANKS)
                    "answer is WEFT_LL_ANSWER_SUMS_WEIGHED_LATE");
     CONFIG_REFUSED(WEFT_LL_BY_EXPERT, answer, (weft_ll_answer)4, "answer");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, scale, WEFT_SCALE_UE8M0, "scale");
-    CONFIG_REFUSED(WEFT_LL_BY_RANK, group_elements, HIDDEN, "group_elements");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, group_elements, LL_SCENE_HIDDEN, "group_elements");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, on_missing, (weft_ll_on_missing)2, "on_missing");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, on_missing, (weft_ll_on_missing)-1, "on_missing");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, missing_ms, 1, "missing_ms");
     QUANTISED_REFUSED(group_elements, 3, "group_elements is 3, must divide hidden");
-    QUANTISED_REFUSED(group_elements, 2 * HIDDEN, "group_elements");
+    QUANTISED_REFUSED(group_elements, 2 * LL_SCENE_HIDDEN, "group_elements");
     /* By expert, rows are counted in 32 bits. */
     weft_ep_config many = WEFT_INIT(weft_ep_config);
     many.num_experts = 100000;
     CHECK_OK(weft_ep_create(scene.comm, &many, &scene.ep));
     CONFIG_REFUSED(WEFT_LL_BY_EXPERT, max_tokens, 30000, "max_tokens");
-    return close_scene(&scene);
+    return ll_scene_close(&scene);
 }
 
 #define DISAGREEMENT(layout, field, value, name)                                                   \
-    CONFIGS_DISAGREE(config_of(layout), field, value, name)
+    CONFIGS_DISAGREE(ll_scene_config(layout), field, value, name)
 #define CONFIGS_DISAGREE(common, field, value, name)                                               \
     do {                                                                                           \
         weft_ll_config config = common;                                                            \
@@ -192,21 +75,21 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, NUM_RANKS)
                     "ranks disagree on " name ":");                                                \
     } while (0)
 
-TEST_ON_RANKS(ranks_that_disagree_are_told_on_what, RANKS_THREADS, NUM_RANKS)
+TEST_ON_RANKS(ranks_that_disagree_are_told_on_what, RANKS_THREADS, LL_SCENE_RANKS)
 {
     const weft_ll_config quantised = quantised_config(WEFT_LL_BY_EXPERT);
-    weft_ll_config masked = config_of(WEFT_LL_BY_RANK);
+    weft_ll_config masked = ll_scene_config(WEFT_LL_BY_RANK);
     weft_ll *ll;
-    struct scene scene;
-    if (open_scene(context, &scene))
+    struct ll_scene scene;
+    if (ll_scene_open(context, &scene))
         return 1;
     masked.on_missing = WEFT_LL_MASK;
     masked.missing_ms = 300;
-    DISAGREEMENT(WEFT_LL_BY_RANK, hidden, HIDDEN + 1, "hidden");
-    DISAGREEMENT(WEFT_LL_BY_RANK, max_tokens, TOKENS + 1, "max_tokens");
+    DISAGREEMENT(WEFT_LL_BY_RANK, hidden, LL_SCENE_HIDDEN + 1, "hidden");
+    DISAGREEMENT(WEFT_LL_BY_RANK, max_tokens, LL_SCENE_TOKENS + 1, "max_tokens");
     DISAGREEMENT(WEFT_LL_BY_RANK, num_topk, 1, "num_topk");
     DISAGREEMENT(WEFT_LL_BY_RANK, dtype, WEFT_BF16, "dtype");
-    DISAGREEMENT(WEFT_LL_BY_EXPERT, expert_capacity, CAPACITY + 1, "expert_capacity");
+    DISAGREEMENT(WEFT_LL_BY_EXPERT, expert_capacity, LL_SCENE_CAPACITY + 1, "expert_capacity");
     DISAGREEMENT(WEFT_LL_BY_RANK, num_results, 1, "num_results");
     DISAGREEMENT(WEFT_LL_BY_EXPERT, answer, WEFT_LL_ANSWER_ROWS, "answer");
     DISAGREEMENT(WEFT_LL_BY_RANK, answer_dtype, WEFT_BF16, "answer_dtype");
@@ -217,28 +100,29 @@ TEST_ON_RANKS(ranks_that_disagree_are_told_on_what, RANKS_THREADS, NUM_RANKS)
     CONFIGS_DISAGREE(quantised, group_elements, 1, "group_elements");
     CONFIGS_DISAGREE(masked, missing_ms, 301, "missing_ms");
     CONFIGS_DISAGREE(masked, missing_ms, 0, "missing_ms");
-    weft_ll_config config = config_of(context->rank == 0 ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT);
+    weft_ll_config config =
+        ll_scene_config(context->rank == 0 ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT);
     CHECK_ERROR(weft_ll_create(scene.ep, &config, &ll), WEFT_ERROR_MISMATCH,
                 "ranks disagree on layout:");
     /* What each rank may have as it likes. */
-    config = config_of(WEFT_LL_BY_RANK);
+    config = ll_scene_config(WEFT_LL_BY_RANK);
     config.num_blocks = 1 + context->rank;
     config.num_warps = 2 - context->rank;
     CHECK_OK(weft_ll_create(scene.ep, &config, &ll));
-    CHECK_OK(dispatch(&scene, ll, WEFT_LL_SEND_AND_RECEIVE));
-    CHECK_OK(combine(&scene, ll, WEFT_LL_SEND_AND_RECEIVE, 0));
-    return close_scene(&scene);
+    CHECK_OK(ll_scene_dispatch(&scene, ll, WEFT_LL_SEND_AND_RECEIVE));
+    CHECK_OK(ll_scene_combine(&scene, ll, WEFT_LL_SEND_AND_RECEIVE, 0));
+    return ll_scene_close(&scene);
 }
 
 /* The heap has grown by what was told, but for the ends of its blocks. */
-TEST_ON_RANKS(sizes_are_those_of_the_memory_in_use, RANKS_THREADS, NUM_RANKS)
+TEST_ON_RANKS(sizes_are_those_of_the_memory_in_use, RANKS_THREADS, LL_SCENE_RANKS)
 {
     enum { HEAP_BLOCK = 256 };
-    struct scene scene;
-    if (open_scene(context, &scene))
+    struct ll_scene scene;
+    if (ll_scene_open(context, &scene))
         return 1;
     for (int i = 0; i < 8; i++) {
-        weft_ll_config config = config_of(i % 2 == 0 ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT);
+        weft_ll_config config = ll_scene_config(i % 2 == 0 ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT);
         weft_ll_sizes sizes = WEFT_INIT(weft_ll_sizes);
         weft_heap_info before = WEFT_INIT(weft_heap_info), after = WEFT_INIT(weft_heap_info);
         weft_ll *ll;
@@ -254,9 +138,11 @@ TEST_ON_RANKS(sizes_are_those_of_the_memory_in_use, RANKS_THREADS, NUM_RANKS)
               "%llu bytes of the heap, not %llu", (unsigned long long)grown,
               (unsigned long long)sizes.heap_bytes);
         const int is_by_expert = config.layout == WEFT_LL_BY_EXPERT;
-        CHECK(sizes.num_local_experts == LOCAL_EXPERTS &&
-                  sizes.expert_capacity == (is_by_expert ? CAPACITY : 0) &&
-                  sizes.rows_bytes == (is_by_expert ? LOCAL_EXPERTS * CAPACITY * HIDDEN * 4u : 0u),
+        const uint64_t rows_bytes =
+            is_by_expert ? LL_SCENE_LOCAL_EXPERTS * LL_SCENE_CAPACITY * LL_SCENE_HIDDEN * 4u : 0u;
+        CHECK(sizes.num_local_experts == LL_SCENE_LOCAL_EXPERTS &&
+                  sizes.expert_capacity == (is_by_expert ? LL_SCENE_CAPACITY : 0) &&
+                  sizes.rows_bytes == rows_bytes,
               "%d experts, %d rows each, %llu bytes", sizes.num_local_experts,
               sizes.expert_capacity, (unsigned long long)sizes.rows_bytes);
         CHECK_OK(weft_ll_destroy(ll));
@@ -264,17 +150,17 @@ TEST_ON_RANKS(sizes_are_those_of_the_memory_in_use, RANKS_THREADS, NUM_RANKS)
         CHECK(after.used_bytes == before.used_bytes, "%llu bytes are left",
               (unsigned long long)(after.used_bytes - before.used_bytes));
     }
-    return close_scene(&scene);
+    return ll_scene_close(&scene);
 }
 
 /* ---------------------------------------------------------------- masks */
 
-TEST_ON_RANKS(arguments_of_masks_are_refused, RANKS_THREADS, NUM_RANKS)
+TEST_ON_RANKS(arguments_of_masks_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
 {
-    weft_ll_config config = config_of(WEFT_LL_BY_RANK);
+    weft_ll_config config = ll_scene_config(WEFT_LL_BY_RANK);
     weft_ll *masked, *ll;
-    struct scene scene;
-    if (open_scene(context, &scene))
+    struct ll_scene scene;
+    if (ll_scene_open(context, &scene))
         return 1;
     ll = scene.by_rank;
     config.on_missing = WEFT_LL_MASK;
@@ -290,28 +176,28 @@ TEST_ON_RANKS(arguments_of_masks_are_refused, RANKS_THREADS, NUM_RANKS)
     REFUSED(weft_ll_unmask(masked, scene.numbers, 0, scene.stream), "epoch is 0");
     CHECK_OK(weft_ll_unmask(masked, scene.numbers, 5, scene.stream));
     REFUSED(weft_ll_unmask(masked, scene.numbers, 5, scene.stream), "epoch is 5");
-    weft_ll_dispatch_args args = dispatch_args(&scene, ll, WEFT_LL_SEND_AND_RECEIVE);
+    weft_ll_dispatch_args args = ll_scene_dispatch_args(&scene, ll, WEFT_LL_SEND_AND_RECEIVE);
     args.missing_ranks = scene.numbers + 900;
     REFUSED(weft_ll_dispatch(ll, &args, scene.stream), "missing_ranks");
-    args = dispatch_args(&scene, masked, WEFT_LL_SEND);
+    args = ll_scene_dispatch_args(&scene, masked, WEFT_LL_SEND);
     args.missing_ranks = scene.numbers + 900;
     REFUSED(weft_ll_dispatch(masked, &args, scene.stream), "missing_ranks");
-    return close_scene(&scene);
+    return ll_scene_close(&scene);
 }
 
 /* ---------------------------------------------------------------- arguments of dispatch */
 
 #define DISPATCH_REFUSED(ll, phases, field, value, text)                                           \
     do {                                                                                           \
-        weft_ll_dispatch_args args = dispatch_args(&scene, ll, phases);                            \
+        weft_ll_dispatch_args args = ll_scene_dispatch_args(&scene, ll, phases);                   \
         args.field = value;                                                                        \
         REFUSED(weft_ll_dispatch(ll, &args, scene.stream), text);                                  \
     } while (0)
 
-TEST_ON_RANKS(arguments_of_dispatch_are_refused, RANKS_THREADS, NUM_RANKS)
+TEST_ON_RANKS(arguments_of_dispatch_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
 {
-    struct scene scene;
-    if (open_scene(context, &scene))
+    struct ll_scene scene;
+    if (ll_scene_open(context, &scene))
         return 1;
     weft_ll *by_rank = scene.by_rank, *by_expert = scene.by_expert;
     DISPATCH_REFUSED(by_rank, WEFT_LL_SEND, num_rows_per_rank, scene.numbers, "num_rows_per_rank");
@@ -326,28 +212,28 @@ TEST_ON_RANKS(arguments_of_dispatch_are_refused, RANKS_THREADS, NUM_RANKS)
     DISPATCH_REFUSED(by_rank, WEFT_LL_SEND_AND_RECEIVE, total_rows_per_expert, scene.numbers + 99,
                      "total_rows_per_expert");
     DISPATCH_REFUSED(by_expert, WEFT_LL_SEND, rows, scene.rows, "rows");
-    CHECK_OK(dispatch(&scene, by_expert, WEFT_LL_SEND));
+    CHECK_OK(ll_scene_dispatch(&scene, by_expert, WEFT_LL_SEND));
     DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, num_tokens, 1, "num_tokens");
     DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, x, scene.x, "x is");
     DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, topk_idx, scene.topk_idx, "topk_idx");
     DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, topk_weights, scene.weights, "topk_weights");
     DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, index_type, WEFT_INT32, "index_type");
     DISPATCH_REFUSED(by_expert, WEFT_LL_RECEIVE, rows, NULL, "rows");
-    CHECK_OK(dispatch(&scene, by_expert, WEFT_LL_RECEIVE));
-    return close_scene(&scene);
+    CHECK_OK(ll_scene_dispatch(&scene, by_expert, WEFT_LL_RECEIVE));
+    return ll_scene_close(&scene);
 }
 
 /* Scales where rows have some, and by expert. */
-TEST_ON_RANKS(arguments_for_scales_are_refused, RANKS_THREADS, NUM_RANKS)
+TEST_ON_RANKS(arguments_for_scales_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
 {
-    struct scene scene;
-    if (open_scene(context, &scene))
+    struct ll_scene scene;
+    if (ll_scene_open(context, &scene))
         return 1;
     const weft_ll_config config = quantised_config(WEFT_LL_BY_EXPERT);
     char *scales = (char *)scene.out;
     weft_ll *plain = scene.by_expert, *quantised;
     DISPATCH_REFUSED(plain, WEFT_LL_SEND_AND_RECEIVE, scales, scales, "scales");
-    DISPATCH_REFUSED(plain, WEFT_LL_SEND_AND_RECEIVE, scale_column_bytes, 4 * CAPACITY,
+    DISPATCH_REFUSED(plain, WEFT_LL_SEND_AND_RECEIVE, scale_column_bytes, 4 * LL_SCENE_CAPACITY,
                      "scale_column_bytes");
     DISPATCH_REFUSED(scene.by_rank, WEFT_LL_SEND_AND_RECEIVE, scales, scales, "scales");
     CHECK_OK(weft_ll_create(scene.ep, &config, &quantised));
@@ -355,230 +241,77 @@ TEST_ON_RANKS(arguments_for_scales_are_refused, RANKS_THREADS, NUM_RANKS)
     DISPATCH_REFUSED(quantised, WEFT_LL_SEND_AND_RECEIVE, scales, NULL, "scales");
     DISPATCH_REFUSED(quantised, WEFT_LL_SEND_AND_RECEIVE, scales, scene.rows, "scales");
     DISPATCH_REFUSED(quantised, WEFT_LL_SEND, scales, scales, "scales");
-    DISPATCH_REFUSED(quantised, WEFT_LL_SEND, scale_column_bytes, 4 * CAPACITY,
+    DISPATCH_REFUSED(quantised, WEFT_LL_SEND, scale_column_bytes, 4 * LL_SCENE_CAPACITY,
                      "scale_column_bytes");
-    weft_ll_dispatch_args args = dispatch_args(&scene, quantised, WEFT_LL_SEND_AND_RECEIVE);
+    weft_ll_dispatch_args args =
+        ll_scene_dispatch_args(&scene, quantised, WEFT_LL_SEND_AND_RECEIVE);
     args.scales = scales;
-    args.scale_column_bytes = 4 * CAPACITY - 4;
+    args.scale_column_bytes = 4 * LL_SCENE_CAPACITY - 4;
     REFUSED(weft_ll_dispatch(quantised, &args, scene.stream), "scale_column_bytes");
-    args.scale_column_bytes = 4 * CAPACITY + 2;
+    args.scale_column_bytes = 4 * LL_SCENE_CAPACITY + 2;
     REFUSED(weft_ll_dispatch(quantised, &args, scene.stream), "scale_column_bytes");
     args.scale_column_bytes = UINT64_MAX - 3;
     REFUSED(weft_ll_dispatch(quantised, &args, scene.stream), "scale_column_bytes");
-    args.scale_column_bytes = 4 * CAPACITY;
+    args.scale_column_bytes = 4 * LL_SCENE_CAPACITY;
     CHECK_OK(weft_ll_dispatch(quantised, &args, scene.stream));
-    CHECK_OK(combine(&scene, quantised, WEFT_LL_SEND_AND_RECEIVE, 0));
-    return close_scene(&scene);
+    CHECK_OK(ll_scene_combine(&scene, quantised, WEFT_LL_SEND_AND_RECEIVE, 0));
+    return ll_scene_close(&scene);
 }
 
 /* ---------------------------------------------------------------- arguments of combine */
 
-TEST_ON_RANKS(answers_in_slots_end_their_result, RANKS_THREADS, NUM_RANKS)
+TEST_ON_RANKS(answers_in_slots_end_their_result, RANKS_THREADS, LL_SCENE_RANKS)
 {
-    struct scene scene;
-    weft_ll_config config = config_of(WEFT_LL_BY_RANK);
+    struct ll_scene scene;
+    weft_ll_config config = ll_scene_config(WEFT_LL_BY_RANK);
     weft_ll *in_slots;
-    if (open_scene(context, &scene))
+    if (ll_scene_open(context, &scene))
         return 1;
     config.answer = WEFT_LL_ANSWER_IN_SLOTS;
     CHECK_OK(weft_ll_create(scene.ep, &config, &in_slots));
-    CHECK_OK(dispatch(&scene, in_slots, WEFT_LL_SEND_AND_RECEIVE));
-    weft_ll_combine_args args = combine_args(&scene, in_slots, WEFT_LL_SEND_AND_RECEIVE);
+    CHECK_OK(ll_scene_dispatch(&scene, in_slots, WEFT_LL_SEND_AND_RECEIVE));
+    weft_ll_combine_args args = ll_scene_combine_args(&scene, in_slots, WEFT_LL_SEND_AND_RECEIVE);
     args.keep = 1;
     REFUSED(weft_ll_combine(in_slots, &args, scene.stream), "keep");
     args.keep = 0;
     args.x = NULL;
-    args.x_stride_bytes = sizeof(float) * HIDDEN;
+    args.x_stride_bytes = sizeof(float) * LL_SCENE_HIDDEN;
     REFUSED(weft_ll_combine(in_slots, &args, scene.stream), "x_stride_bytes");
     args.x_stride_bytes = 0;
     CHECK_OK(weft_ll_combine(in_slots, &args, scene.stream));
-    return close_scene(&scene);
+    return ll_scene_close(&scene);
 }
 
 #define COMBINE_REFUSED(ll, phases, field, value, text)                                            \
     do {                                                                                           \
-        weft_ll_combine_args args = combine_args(&scene, ll, phases);                              \
+        weft_ll_combine_args args = ll_scene_combine_args(&scene, ll, phases);                     \
         args.field = value;                                                                        \
         REFUSED(weft_ll_combine(ll, &args, scene.stream), text);                                   \
     } while (0)
 
-TEST_ON_RANKS(arguments_of_combine_are_refused, RANKS_THREADS, NUM_RANKS)
+TEST_ON_RANKS(arguments_of_combine_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
 {
     weft_ll_slots slots = WEFT_INIT(weft_ll_slots);
-    struct scene scene;
-    if (open_scene(context, &scene))
+    struct ll_scene scene;
+    if (ll_scene_open(context, &scene))
         return 1;
     weft_ll *by_rank = scene.by_rank, *by_expert = scene.by_expert;
-    CHECK_OK(dispatch(&scene, by_rank, WEFT_LL_SEND_AND_RECEIVE));
-    CHECK_OK(dispatch(&scene, by_expert, WEFT_LL_SEND_AND_RECEIVE));
-    COMBINE_REFUSED(by_rank, WEFT_LL_SEND, x_stride_bytes, 4 * HIDDEN + 2, "x_stride_bytes");
+    CHECK_OK(ll_scene_dispatch(&scene, by_rank, WEFT_LL_SEND_AND_RECEIVE));
+    CHECK_OK(ll_scene_dispatch(&scene, by_expert, WEFT_LL_SEND_AND_RECEIVE));
+    COMBINE_REFUSED(by_rank, WEFT_LL_SEND, x_stride_bytes, 4 * LL_SCENE_HIDDEN + 2,
+                    "x_stride_bytes");
     COMBINE_REFUSED(by_rank, WEFT_LL_SEND, out, scene.out, "out");
     COMBINE_REFUSED(by_expert, WEFT_LL_SEND, topk_weights, scene.weights, "topk_weights");
     COMBINE_REFUSED(by_rank, WEFT_LL_SEND_AND_RECEIVE, topk_weights, scene.weights, "topk_weights");
-    CHECK_OK(combine(&scene, by_rank, WEFT_LL_SEND, 0));
+    CHECK_OK(ll_scene_combine(&scene, by_rank, WEFT_LL_SEND, 0));
     COMBINE_REFUSED(by_rank, WEFT_LL_RECEIVE, keep, 1, "keep");
     COMBINE_REFUSED(by_rank, WEFT_LL_RECEIVE, x, scene.rows, "x is");
-    COMBINE_REFUSED(by_rank, WEFT_LL_RECEIVE, x_stride_bytes, 4 * HIDDEN, "x_stride_bytes");
+    COMBINE_REFUSED(by_rank, WEFT_LL_RECEIVE, x_stride_bytes, 4 * LL_SCENE_HIDDEN,
+                    "x_stride_bytes");
     COMBINE_REFUSED(by_rank, WEFT_LL_RECEIVE, out, NULL, "out");
-    CHECK_OK(combine(&scene, by_rank, WEFT_LL_RECEIVE, 0));
-    CHECK_OK(combine(&scene, by_expert, WEFT_LL_SEND_AND_RECEIVE, 0));
+    CHECK_OK(ll_scene_combine(&scene, by_rank, WEFT_LL_RECEIVE, 0));
+    CHECK_OK(ll_scene_combine(&scene, by_expert, WEFT_LL_SEND_AND_RECEIVE, 0));
     REFUSED(weft_ll_destroy(NULL), "ll is");
     REFUSED(weft_ll_query_slots(by_expert, &slots), "WEFT_LL_BY_EXPERT");
-    return close_scene(&scene);
-}
-
-/* ---------------------------------------------------------------- what is outstanding */
-
-static int refuse_without_results(const struct scene *scene, weft_ll *ll)
-{
-    REFUSED(combine(scene, ll, WEFT_LL_SEND_AND_RECEIVE, 0), "no result");
-    REFUSED(combine(scene, ll, WEFT_LL_SEND, 0), "no result");
-    REFUSED(combine(scene, ll, WEFT_LL_RECEIVE, 0), "no combine has been sent");
-    REFUSED(weft_ll_release(ll, scene->stream), "no result");
-    REFUSED(dispatch(scene, ll, WEFT_LL_RECEIVE), "no dispatch has been sent");
-    return 0;
-}
-
-/* A result that was sent and not received is none yet, but counts among those that there may be. */
-static int refuse_more_results(const struct scene *scene, weft_ll *ll)
-{
-    CHECK_OK(dispatch(scene, ll, WEFT_LL_SEND));
-    REFUSED(dispatch(scene, ll, WEFT_LL_SEND_AND_RECEIVE), "a dispatch has been sent and not");
-    REFUSED(combine(scene, ll, WEFT_LL_SEND, 0), "no result");
-    REFUSED(weft_ll_release(ll, scene->stream), "no result");
-    CHECK_OK(dispatch(scene, ll, WEFT_LL_SEND));
-    REFUSED(dispatch(scene, ll, WEFT_LL_SEND), "2 results are outstanding");
-    REFUSED(dispatch(scene, ll, WEFT_LL_SEND_AND_RECEIVE), "2 results are outstanding");
-    CHECK_OK(dispatch(scene, ll, WEFT_LL_RECEIVE));
-    CHECK_OK(dispatch(scene, ll, WEFT_LL_RECEIVE));
-    REFUSED(dispatch(scene, ll, WEFT_LL_SEND), "2 results are outstanding");
-    /* An answered result ends when its answers have been received. */
-    CHECK_OK(combine(scene, ll, WEFT_LL_SEND, 0));
-    REFUSED(combine(scene, ll, WEFT_LL_SEND_AND_RECEIVE, 0), "a combine has been sent and not");
-    REFUSED(dispatch(scene, ll, WEFT_LL_SEND), "2 results are outstanding");
-    REFUSED(weft_ll_release(ll, scene->stream), "a combine has been sent and not been received");
-    CHECK_OK(combine(scene, ll, WEFT_LL_SEND, 1));
-    REFUSED(combine(scene, ll, WEFT_LL_SEND, 0), "2 combines have been sent");
-    CHECK_OK(combine(scene, ll, WEFT_LL_RECEIVE, 0));
-    REFUSED(weft_ll_release(ll, scene->stream), "a combine has been sent and not been received");
-    CHECK_OK(dispatch(scene, ll, WEFT_LL_SEND_AND_RECEIVE));
-    CHECK_OK(combine(scene, ll, WEFT_LL_RECEIVE, 0));
-    /* The one that was kept is there until it is released. */
-    REFUSED(dispatch(scene, ll, WEFT_LL_SEND), "2 results are outstanding");
-    CHECK_OK(weft_ll_release(ll, scene->stream));
-    CHECK_OK(weft_ll_release(ll, scene->stream));
-    return 0;
-}
-
-TEST_ON_RANKS(one_result_too_few_or_too_many_is_refused, RANKS_THREADS, NUM_RANKS)
-{
-    struct scene scene;
-    if (open_scene(context, &scene))
-        return 1;
-    weft_ll *const both[] = {scene.by_rank, scene.by_expert};
-    for (int i = 0; i < 2; i++)
-        for (int round = 0; round < 2; round++)
-            if (refuse_without_results(&scene, both[i]) || refuse_more_results(&scene, both[i]))
-                return 1;
-    return close_scene(&scene);
-}
-
-/* Whether there must be an output is told by the tokens of the result that is next. */
-TEST_ON_RANKS(outputs_are_those_of_the_oldest_result, RANKS_THREADS, NUM_RANKS)
-{
-    struct scene scene;
-    if (open_scene(context, &scene))
-        return 1;
-    weft_ll *ll = scene.by_rank;
-    weft_ll_dispatch_args none = dispatch_args(&scene, ll, WEFT_LL_SEND_AND_RECEIVE);
-    weft_ll_combine_args receive = combine_args(&scene, ll, WEFT_LL_RECEIVE);
-    none.num_tokens = 0;
-    receive.out = NULL;
-    for (int empty = 0; empty < 2; empty++) {
-        for (int i = 0; i < 2; i++)
-            CHECK_OK(i == empty ? weft_ll_dispatch(ll, &none, scene.stream)
-                                : dispatch(&scene, ll, WEFT_LL_SEND_AND_RECEIVE));
-        CHECK_OK(combine(&scene, ll, WEFT_LL_SEND, 0));
-        CHECK_OK(combine(&scene, ll, WEFT_LL_SEND, 0));
-        for (int i = 0; i < 2; i++) {
-            if (i == empty) {
-                CHECK_OK(weft_ll_combine(ll, &receive, scene.stream));
-                continue;
-            }
-            REFUSED(weft_ll_combine(ll, &receive, scene.stream), "out");
-            CHECK_OK(combine(&scene, ll, WEFT_LL_RECEIVE, 0));
-        }
-    }
-    return close_scene(&scene);
-}
-
-TEST_ON_RANKS(one_result_at_a_time, RANKS_THREADS, NUM_RANKS)
-{
-    struct scene scene;
-    weft_ll_config config = config_of(WEFT_LL_BY_EXPERT);
-    weft_ll *ll;
-    if (open_scene(context, &scene))
-        return 1;
-    config.num_results = 1;
-    config.answer = WEFT_LL_ANSWER_ROWS;
-    CHECK_OK(weft_ll_create(scene.ep, &config, &ll));
-    scene.by_expert = ll;
-    for (int i = 0; i < 3; i++) {
-        CHECK_OK(dispatch(&scene, ll, WEFT_LL_SEND_AND_RECEIVE));
-        REFUSED(dispatch(&scene, ll, WEFT_LL_SEND), "1 results are outstanding");
-        CHECK_OK(combine(&scene, ll, WEFT_LL_SEND, 1));
-        REFUSED(combine(&scene, ll, WEFT_LL_SEND, 1), "1 combines have been sent");
-        CHECK_OK(combine(&scene, ll, WEFT_LL_RECEIVE, 0));
-        CHECK_OK(weft_ll_release(ll, scene.stream));
-    }
-    return close_scene(&scene);
-}
-
-/* Dispatch has no use for weights that combine brings, and they are needed where it sends. */
-TEST_ON_RANKS(weights_come_once, RANKS_THREADS, NUM_RANKS)
-{
-    struct scene scene;
-    weft_ll_config config = config_of(WEFT_LL_BY_EXPERT);
-    if (open_scene(context, &scene))
-        return 1;
-    config.answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
-    CHECK_OK(weft_ll_create(scene.ep, &config, &scene.by_expert));
-    weft_ll_dispatch_args rows = dispatch_args(&scene, scene.by_expert, WEFT_LL_SEND_AND_RECEIVE);
-    REFUSED(weft_ll_dispatch(scene.by_expert, &rows, scene.stream), "topk_weights");
-    rows.topk_weights = NULL;
-    CHECK_OK(weft_ll_dispatch(scene.by_expert, &rows, scene.stream));
-    weft_ll_combine_args sent = combine_args(&scene, scene.by_expert, WEFT_LL_SEND);
-    sent.topk_weights = scene.weights;
-    CHECK_OK(weft_ll_combine(scene.by_expert, &sent, scene.stream));
-    weft_ll_combine_args received = combine_args(&scene, scene.by_expert, WEFT_LL_RECEIVE);
-    REFUSED(weft_ll_combine(scene.by_expert, &received, scene.stream), "topk_weights");
-    received.topk_weights = NULL;
-    CHECK_OK(weft_ll_combine(scene.by_expert, &received, scene.stream));
-    return close_scene(&scene);
-}
-
-TEST_ON_RANKS(late_weights_are_for_one_node_without_masks, RANKS_THREADS, NUM_RANKS)
-{
-    struct scene scene;
-    weft_ll_config config = config_of(WEFT_LL_BY_EXPERT);
-    weft_comm_config two_nodes = WEFT_INIT(weft_comm_config);
-    weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
-    weft_comm *comm;
-    weft_ll *ll;
-    if (open_scene(context, &scene))
-        return 1;
-    config.answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
-    config.on_missing = WEFT_LL_MASK;
-    CHECK_ERROR(weft_ll_create(scene.ep, &config, &ll), WEFT_ERROR_UNSUPPORTED, "on_missing");
-    if (close_scene(&scene))
-        return 1;
-    config.on_missing = WEFT_LL_FAIL;
-    two_nodes.num_nodes = 2;
-    ep_config.num_experts = EXPERTS;
-    ep_config.max_topk = TOPK;
-    CHECK_OK(ranks_comm_create(context, &two_nodes, &comm));
-    CHECK_OK(weft_ep_create(comm, &ep_config, &scene.ep));
-    CHECK_ERROR(weft_ll_create(scene.ep, &config, &ll), WEFT_ERROR_UNSUPPORTED, "one node");
-    CHECK_OK(weft_comm_destroy(comm));
-    return 0;
+    return ll_scene_close(&scene);
 }
