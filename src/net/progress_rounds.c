@@ -88,10 +88,20 @@ static int take_next(struct weft__progress *progress, struct weft__line *line)
     return num_taken;
 }
 
-static int take_work(struct weft__progress *progress, struct weft__line *line)
+/* How many of the next ones are there, up to `most`. */
+static uint64_t count_work(const struct weft__line *line, uint64_t most)
 {
-    int num_taken = 0, num_now = line->queue != NULL;
-    while (num_taken < NUM_TAKEN_PER_ROUND && num_now > 0) {
+    const uint64_t first = atomic_load_explicit(&line->queue->num_taken, memory_order_relaxed);
+    uint64_t num_there = 0;
+    while (num_there < most && find_work(line, first + num_there) != NULL)
+        num_there++;
+    return num_there;
+}
+
+static int take_work(struct weft__progress *progress, struct weft__line *line, uint64_t most)
+{
+    int num_taken = 0, num_now = most > 0;
+    while ((uint64_t)num_taken < most && num_now > 0) {
         num_now = take_next(progress, line);
         num_taken += num_now;
     }
@@ -143,9 +153,20 @@ int weft__progress_has_work(const struct weft__progress *progress)
            weft__line_next_work(&progress->device) != NULL;
 }
 
+/* Of a device: what is there, which is at most as much as its queue has slots. */
+static int take_work_of_device(struct weft__progress *progress)
+{
+    const struct weft__line *line = &progress->device;
+    return line->queue != NULL ? take_work(progress, &progress->device, line->num_slots) : 0;
+}
+
+/* What launches have posted is taken before what the host posts when they have ended: so a flush of the host waits for all
+ * of it. Nothing rings when a device posts; it is that flush that wakes a thread which naps. */
 int weft__progress_take(struct weft__progress *progress)
 {
-    return take_work(progress, &progress->own) + take_work(progress, &progress->device);
+    const uint64_t num_own = count_work(&progress->own, NUM_TAKEN_PER_ROUND);
+    const int num_taken = take_work_of_device(progress);
+    return num_taken + take_work(progress, &progress->own, num_own);
 }
 
 int weft__progress_complete(struct weft__progress *progress)

@@ -26,6 +26,7 @@ enum {
     DONE_WORD = NUM_WORDS - 1,
     NUM_QUEUE_SLOTS = 16,
     NUM_STUCK_PUTS = 3 * NUM_QUEUE_SLOTS,
+    NUM_DEVICE_SLOTS = 8,
     DEADLINE_MS = 20000,
     POST_TIMEOUT_MS = 3000,
     SLEEP_MS = 2 * DEADLINE_MS /* so that whoever is not woken is too late */
@@ -35,6 +36,7 @@ struct rank {
     struct job *job;
     int32_t rank;
     struct weft__progress *progress;
+    struct weft__work_queue *device_queue; /* or NULL */
     _Atomic uint64_t words[NUM_WORDS];
     /* heap: a slot per put of each poster of each rank. staging: likewise for each target. */
     unsigned char *heap, *staging;
@@ -159,7 +161,16 @@ static void share_memory(struct job *job, struct weft__net *const *nets)
             }
 }
 
-static void start_job(struct job *job, const char *engine)
+static struct weft__work_queue *make_device_queue(uint32_t num_slots)
+{
+    const size_t bytes = sizeof(struct weft__work_queue) + num_slots * sizeof(struct wp_access);
+    struct weft__work_queue *queue = aligned_alloc(WP_ACCESS_BYTES, bytes);
+    if (queue != NULL)
+        memset(queue, 0, bytes);
+    return queue;
+}
+
+static void start_job(struct job *job, const char *engine, uint32_t num_device_slots)
 {
     struct weft__net *nets[NUM_RANKS];
     struct weft__net_blob blobs[NUM_RANKS];
@@ -175,6 +186,8 @@ static void start_job(struct job *job, const char *engine)
         rank->heap = calloc(1, heap_bytes());
         rank->staging = calloc(1, heap_bytes());
         CHECK(rank->heap != NULL && rank->staging != NULL);
+        if (num_device_slots > 0)
+            rank->device_queue = make_device_queue(num_device_slots);
         CHECK(weft__status_init(&rank->status, NUM_RANKS) == WEFT_OK);
         CHECK(weft__net_open(&config, &nets[index]) == WEFT_OK);
         CHECK(weft__net_address(nets[index], &blobs[index]) == WEFT_OK);
@@ -188,6 +201,9 @@ static void start_job(struct job *job, const char *engine)
                                                        .num_slots = NUM_QUEUE_SLOTS,
                                                        .sleep_ms = SLEEP_MS,
                                                        .post_timeout_ms = POST_TIMEOUT_MS,
+                                                       .device_queue =
+                                                           job->ranks[index].device_queue,
+                                                       .num_device_slots = num_device_slots,
                                                        .status = &job->ranks[index].status,
                                                        .on_failure = note_failure,
                                                        .on_peer_failure = note_peer_failure,
@@ -204,6 +220,7 @@ static void stop_job(struct job *job)
     for (int32_t index = 0; index < NUM_RANKS; index++) {
         free(job->ranks[index].heap);
         free(job->ranks[index].staging);
+        free(job->ranks[index].device_queue);
         weft__status_destroy(&job->ranks[index].status);
     }
 }
@@ -576,7 +593,7 @@ static int run_all(const char *engine, enum drivers who)
                  {a_death_that_is_no_failure_ends_what_was_sent, who},
                  {what_is_posted_before_a_stop_arrives, THREADS_ALONE}};
     static struct job job;
-    start_job(&job, engine);
+    start_job(&job, engine, 0);
     for (size_t part = 0; part < sizeof(parts) / sizeof(parts[0]) && failed_line == 0; part++)
         run_part(&job, parts[part].run, parts[part].who);
     if (failed_line != 0)
@@ -585,15 +602,63 @@ static int run_all(const char *engine, enum drivers who)
     return failed_line != 0;
 }
 
+/* ---------------------------------------------------------------- beside a device */
+
+/* As a launch does, which rings nobody's bell. */
+static void post_from_device(struct rank *rank, uint64_t number, const struct wp_access *access)
+{
+    struct wp_access *slot = &rank->device_queue->slots[number % NUM_DEVICE_SLOTS];
+    /* The thread may look at `ready` just now. */
+    memcpy(slot, access, offsetof(struct wp_access, ready));
+    __atomic_store_n(&slot->ready, number + 1, __ATOMIC_RELEASE);
+}
+
+/* What it puts is long, so that it is not there by chance. The thread naps when the flush wakes it. */
+static void a_flush_waits_for_what_a_device_has_posted(struct job *job)
+{
+    enum { NUM_FLUSHES = 20, NAP_MS = 2 };
+    struct rank *rank = &job->ranks[0];
+    const struct wp_access flush = {.operation = WP_ACCESS_FLUSH, .rank = WEFT__NET_ALL_PEERS};
+    for (uint64_t i = 0; i < NUM_FLUSHES && failed_line == 0; i++) {
+        const struct wp_access put = {.operation = WP_ACCESS_PUT_SIGNAL,
+                                      .rank = 1,
+                                      .source = weft__net_place(1, 0),
+                                      .target = weft__net_place(0, 0),
+                                      .num_bytes = heap_bytes(),
+                                      .word = word_place(0),
+                                      .add = 1};
+        uint64_t number;
+        poll(NULL, 0, NAP_MS);
+        post_from_device(rank, i, &put);
+        CHECK(weft__progress_post(rank->progress, &flush, WEFT__POSTER_WAITS, &number) == WEFT_OK);
+        CHECK(weft__progress_await(rank->progress, number, deadline()) == WEFT_OK);
+        CHECK(atomic_load_explicit(&job->ranks[1].words[0], memory_order_acquire) == i + 1);
+    }
+}
+
+static int run_beside_device(const char *engine)
+{
+    static struct job job;
+    start_job(&job, engine, NUM_DEVICE_SLOTS);
+    if (failed_line == 0)
+        a_flush_waits_for_what_a_device_has_posted(&job);
+    if (failed_line != 0)
+        fprintf(stderr, "%s: line %d: %s\n", engine, failed_line, weft__last_error());
+    stop_job(&job);
+    return failed_line != 0;
+}
+
+enum parts { ALL_PARTS, BESIDE_A_DEVICE };
+
 /* In a process of its own, where UCX can stay. */
-static void run_engine(const char *engine, enum drivers who)
+static void run_engine(const char *engine, enum parts parts, enum drivers who)
 {
     int status = -1;
     if (!net_engine_is_there(engine))
         skip();
     pid_t pid = fork();
     if (pid == 0) {
-        int failed = run_all(engine, who);
+        int failed = parts == ALL_PARTS ? run_all(engine, who) : run_beside_device(engine);
         fflush(NULL);
         exit(failed);
     }
@@ -603,10 +668,15 @@ static void run_engine(const char *engine, enum drivers who)
 
 TEST_OVER_ENGINES(threads_drive)
 {
-    run_engine(engine, THREADS_ALONE);
+    run_engine(engine, ALL_PARTS, THREADS_ALONE);
 }
 
 TEST_OVER_ENGINES(others_drive_too)
 {
-    run_engine(engine, THREADS_AND_OTHERS);
+    run_engine(engine, ALL_PARTS, THREADS_AND_OTHERS);
+}
+
+TEST_OVER_ENGINES(a_device_posts_too)
+{
+    run_engine(engine, BESIDE_A_DEVICE, THREADS_ALONE);
 }
