@@ -114,6 +114,13 @@ static void invert(struct weft__placement *placement, int32_t num_experts, int32
     }
 }
 
+/* Whether wp_place_expert may do so. */
+static int can_divide(int32_t num_experts, int32_t num_ranks)
+{
+    const int32_t larger = num_experts > num_ranks ? num_experts : num_ranks;
+    return (int64_t)num_experts * num_ranks <= (INT64_C(1) << 31) / larger;
+}
+
 weft_result weft__placement_create(struct weft__placement *placement, const weft_ep_config *config,
                                    int32_t num_ranks)
 {
@@ -144,7 +151,9 @@ weft_result weft__placement_create(struct weft__placement *placement, const weft
     placement->host = (struct wp_placement){
         .num_experts = config->num_experts,
         .num_ranks = num_ranks,
-        .is_even = !has_table && (int64_t)config->num_experts * num_ranks <= INT32_MAX,
+        .is_even = !has_table && can_divide(config->num_experts, num_ranks),
+        .experts_reciprocal = wp_reciprocal((uint32_t)config->num_experts),
+        .ranks_reciprocal = wp_reciprocal((uint32_t)num_ranks),
         .expert_offsets = placement->expert_offsets,
         .entry_ranks = placement->entry_ranks,
         .entry_local = placement->entry_local,
@@ -167,8 +176,9 @@ weft_result weft__placement_upload(struct weft__placement *placement, weft_comm 
 {
     const struct wp_placement *host = &placement->host;
     struct wp_placement *device = &placement->device;
-    device->num_experts = host->num_experts;
-    device->num_ranks = host->num_ranks;
+    *device = *host; /* but for the tables: what fails is not freed */
+    device->expert_offsets = device->entry_ranks = device->entry_local = NULL;
+    device->rank_offsets = device->rank_entries = NULL;
     WEFT__TRY(upload(comm, host->expert_offsets, host->num_experts + 1, &device->expert_offsets));
     WEFT__TRY(upload(comm, host->entry_ranks, placement->num_entries, &device->entry_ranks));
     WEFT__TRY(upload(comm, host->entry_local, placement->num_entries, &device->entry_local));

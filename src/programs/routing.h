@@ -12,14 +12,15 @@
  */
 #pragma once
 
-#include "machine/machine.h"
+#include "programs/reciprocal.h"
 
 struct wp_placement { /* where the experts are; entry: one replica of one expert */
     int32_t num_experts;
     int32_t num_ranks;
-    int32_t
-        is_even; /* rank r has the experts [num_experts*r/R, num_experts*(r+1)/R), and num_experts
-                        * R fits 31 bits: the tables say the same, but are far */
+    /* Rank r has the experts [num_experts*r/R, num_experts*(r+1)/R), and num_experts * R times the larger of them is at
+     * most 2^31: the tables say the same, but are far. */
+    int32_t is_even;
+    uint32_t experts_reciprocal, ranks_reciprocal; /* if so */
     const int32_t *expert_offsets; /* [num_experts + 1] entries of expert e: [e] .. [e + 1] */
     const int32_t *entry_ranks;    /* [num_entries] */
     const int32_t *entry_local;    /* [num_entries] local expert id at that rank */
@@ -108,24 +109,34 @@ struct wp_place_of_expert {
     int32_t local_expert;
 };
 
-/* The same as a place, by arithmetic where that does. */
+/* The same as a place. Called: it is long, and mostly not needed. */
+WP_CALLED_FN struct wp_place_of_expert wp_place_by_tables(struct wp_placement placement,
+                                                          int64_t expert, int32_t source_rank,
+                                                          int32_t token)
+{
+    struct wp_place_of_expert place = {-1, -1};
+    const int32_t entry = wp_placement_entry(&placement, expert, source_rank, token);
+    if (entry >= 0) {
+        place.rank = placement.entry_ranks[entry];
+        place.local_expert = placement.entry_local[entry];
+    }
+    return place;
+}
+
+/* By arithmetic where that does. */
 WP_FN struct wp_place_of_expert wp_place_expert(const struct wp_placement *placement,
                                                 int64_t expert, int32_t source_rank, int32_t token)
 {
     struct wp_place_of_expert place = {-1, -1};
-    if (placement->is_even && expert >= 0 && expert < placement->num_experts) {
-        const uint32_t num_experts = (uint32_t)placement->num_experts;
-        const uint32_t num_ranks = (uint32_t)placement->num_ranks, e = (uint32_t)expert;
-        const uint32_t rank = ((e + 1) * num_ranks - 1) / num_experts;
-        place.rank = (int32_t)rank;
-        place.local_expert = (int32_t)(e - num_experts * rank / num_ranks);
+    if ((uint64_t)expert >= (uint64_t)placement->num_experts)
         return place;
-    }
-    const int32_t entry = wp_placement_entry(placement, expert, source_rank, token);
-    if (entry >= 0) {
-        place.rank = placement->entry_ranks[entry];
-        place.local_expert = placement->entry_local[entry];
-    }
+    if (!placement->is_even)
+        return wp_place_by_tables(*placement, expert, source_rank, token);
+    const uint32_t num_experts = (uint32_t)placement->num_experts, e = (uint32_t)expert;
+    const uint32_t rank =
+        wp_divide((e + 1) * (uint32_t)placement->num_ranks - 1, placement->experts_reciprocal);
+    place.rank = (int32_t)rank;
+    place.local_expert = (int32_t)(e - wp_divide(num_experts * rank, placement->ranks_reciprocal));
     return place;
 }
 

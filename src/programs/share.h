@@ -7,6 +7,7 @@
 #pragma once
 
 #include "programs/block.h"
+#include "programs/reciprocal.h"
 
 /* Bytes of a row or an array: those that a warp or a part covers, none for the later ones of a short row. */
 struct wp_span {
@@ -23,26 +24,18 @@ WP_FN struct wp_span wp_span_of_row(uint64_t row_bytes, uint64_t begin, uint64_t
 }
 
 struct wp_share {
-    int32_t num_warps;         /* that begin with a unit each */
-    int32_t num_parts;         /* of each row */
-    uint32_t parts_reciprocal; /* wp_divide_by_parts */
+    int32_t num_warps; /* that begin with a unit each */
+    int32_t num_parts; /* of each row */
+    uint32_t parts_reciprocal;
     int32_t num_units;
     int32_t *num_taken; /* beyond the first of every warp; zero before the launch and after it */
 };
 
-/* GPUs have no instruction that divides: a division takes longer than a copy of a part has to wait. Exact
- * below 2^28, as MAX_PARTS is 8, and for any number where there is one part. */
-WP_FN uint32_t wp_divide_by_parts(const struct wp_share *share, uint32_t number)
-{
-    return (uint32_t)((uint64_t)number * share->parts_reciprocal >> 31);
-}
-
 WP_FN struct wp_share wp_share_parts(int32_t num_warps, int32_t num_parts, int32_t num_tokens,
                                      int32_t *num_taken)
 {
-    const uint32_t reciprocal = ((1u << 31) + (uint32_t)num_parts - 1) / (uint32_t)num_parts;
-    const struct wp_share share = {num_warps, num_parts, reciprocal, num_tokens * num_parts,
-                                   num_taken};
+    const struct wp_share share = {num_warps, num_parts, wp_reciprocal((uint32_t)num_parts),
+                                   num_tokens * num_parts, num_taken};
     return share;
 }
 
@@ -79,7 +72,7 @@ struct wp_part {
 
 WP_FN struct wp_part wp_unit_part(const struct wp_share *share, int32_t unit)
 {
-    const int32_t token = (int32_t)wp_divide_by_parts(share, (uint32_t)unit);
+    const int32_t token = (int32_t)wp_divide((uint32_t)unit, share->parts_reciprocal);
     const struct wp_part part = {token, unit - token * share->num_parts};
     return part;
 }
@@ -92,7 +85,8 @@ enum { WP_STEP_BYTES = 2048 };
 WP_FN uint64_t wp_part_bytes(const struct wp_share *share, uint64_t row_bytes)
 {
     const uint32_t num_steps = (uint32_t)((row_bytes + WP_STEP_BYTES - 1) / WP_STEP_BYTES);
-    return (uint64_t)wp_divide_by_parts(share, num_steps + (uint32_t)share->num_parts - 1) *
+    return (uint64_t)wp_divide(num_steps + (uint32_t)share->num_parts - 1,
+                               share->parts_reciprocal) *
            WP_STEP_BYTES;
 }
 
@@ -106,6 +100,6 @@ WP_FN struct wp_span wp_part_span(const struct wp_share *share, int32_t part, ui
 WP_FN struct wp_span wp_part_groups(const struct wp_share *share, int32_t part, uint64_t num_groups)
 {
     const uint64_t part_groups =
-        wp_divide_by_parts(share, (uint32_t)num_groups + (uint32_t)share->num_parts - 1);
+        wp_divide((uint32_t)num_groups + (uint32_t)share->num_parts - 1, share->parts_reciprocal);
     return wp_span_of_row(num_groups, (uint64_t)part * part_groups, part_groups);
 }

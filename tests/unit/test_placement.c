@@ -3,6 +3,7 @@
 #include "comm/error.h"
 #include "ep/placement.h"
 #include "harness/cmocka.h"
+#include "harness/ranks.h"
 
 enum { NUM_RANKS = 3, NUM_EXPERTS = 3 };
 
@@ -49,4 +50,57 @@ TEST(a_rank_that_is_not_there_is_refused)
         assert_int_equal(place(offsets, outside[i], &placement), WEFT_ERROR_INVALID_ARGUMENT);
         weft__placement_destroy(&placement);
     }
+}
+
+/* Where experts are spread evenly, programs find places by arithmetic, if it is exact. */
+static int places_are_the_tables(const struct wp_placement *placement)
+{
+    struct wp_placement tables = *placement;
+    tables.is_even = 0;
+    for (int64_t expert = -1; expert <= placement->num_experts; expert++) {
+        const struct wp_place_of_expert found = wp_place_expert(placement, expert, 1, 5);
+        const struct wp_place_of_expert wanted = wp_place_expert(&tables, expert, 1, 5);
+        if (found.rank != wanted.rank || found.local_expert != wanted.local_expert)
+            return 0;
+    }
+    return 1;
+}
+
+TEST(places_by_arithmetic_are_those_of_the_tables)
+{
+    static const int32_t sizes[][3] = {/* experts, ranks, whether by arithmetic */
+                                       {1, 1, 1},       {7, 5, 1},       {3, 8, 1},
+                                       {256, 2, 1},     {256, 8, 1},     {288, 32, 1},
+                                       {256, 320, 1},   {1000, 300, 1},  {1024, 1024, 1},
+                                       {1290, 1290, 1}, {1291, 1291, 0}, {100000, 1, 0}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct weft__placement placement = {0};
+        weft_ep_config config = WEFT_INIT(weft_ep_config);
+        config.num_experts = sizes[i][0];
+        assert_ok(weft__placement_create(&placement, &config, sizes[i][1]));
+        assert_int_equal(placement.host.is_even, sizes[i][2]);
+        assert_true(places_are_the_tables(&placement.host));
+        weft__placement_destroy(&placement);
+    }
+}
+
+/* What programs get is a copy. */
+TEST_ON_RANKS(programs_find_places_by_arithmetic, RANKS_THREADS, 1)
+{
+    struct weft__placement placement = {0};
+    weft_ep_config config = WEFT_INIT(weft_ep_config);
+    weft_unique_id id;
+    weft_comm *comm;
+    config.num_experts = NUM_EXPERTS;
+    CHECK_OK(weft_unique_id_create(&id));
+    CHECK_OK(weft_comm_create(&id, 0, 1, NULL, &comm));
+    CHECK_OK(weft__placement_create(&placement, &config, 1));
+    CHECK_OK(weft__placement_upload(&placement, comm));
+    CHECK(placement.device.is_even && places_are_the_tables(&placement.device), "is_even is %d",
+          placement.device.is_even);
+    weft__placement_unload(&placement, comm);
+    weft__placement_destroy(&placement);
+    CHECK_OK(weft_comm_destroy(comm));
+    (void)context;
+    return 0;
 }
