@@ -9,7 +9,7 @@
 /* ------------------------------------------------------------------ a lane's elements */
 
 /* Elements that a lane has side by side. */
-enum { WEFT__CUDA_OCTET = 8 };
+enum { WEFT__CUDA_OCTET = 8, WEFT__CUDA_WARP_LOG2 = 5 };
 
 /* PER elements, an octet or one, as they lie in memory. */
 template <typename S, int PER> struct weft__cuda_wide {
@@ -59,6 +59,24 @@ WP_FN uint32_t weft__cuda_greatest_magnitude(const weft__cuda_wide<S, PER> &wide
     return greatest;
 }
 
+/* Of bf16 a magnitude's bits are in one half of a word, so that those of two are compared at a time. One that is not
+ * finite is greater than all others: then each is looked at. */
+WP_FN uint32_t weft__cuda_greatest_of_octet(const weft__cuda_wide<__nv_bfloat16, 8> &wide)
+{
+    enum { INFINITE = 0x7f80 };
+    uint32_t both = 0;
+#pragma unroll
+    for (int w = 0; w < 4; w++)
+        both = __vmaxu2(both, wide.units[0].words[w] & 0x7fff7fffu);
+    const uint32_t greatest = max(both & 0xffffu, both >> 16);
+    return greatest < INFINITE ? greatest << 16
+                               : weft__cuda_greatest_magnitude<__nv_bfloat16, 8>(wide);
+}
+template <typename S> WP_FN uint32_t weft__cuda_greatest_of_octet(const weft__cuda_wide<S, 8> &wide)
+{
+    return weft__cuda_greatest_magnitude<S, 8>(wide);
+}
+
 /* As weft__int8_of_float, in the low byte. */
 WP_FN uint32_t weft__cuda_int8_of_float(float value)
 {
@@ -89,8 +107,8 @@ struct weft__cuda_quantised {
 };
 
 template <typename S>
-WP_FN void weft__cuda_store_codes(const struct weft__cuda_quantised *row, int64_t i,
-                                  const weft__cuda_wide<S, 8> &wide, float multiplier)
+WP_FN weft__cuda_unit<8> weft__cuda_codes_of(const struct weft__cuda_quantised *row,
+                                             const weft__cuda_wide<S, 8> &wide, float multiplier)
 {
     float values[8];
     weft__cuda_unit<8> codes = {{0, 0}};
@@ -101,6 +119,14 @@ WP_FN void weft__cuda_store_codes(const struct weft__cuda_quantised *row, int64_
             weft__cuda_narrow_pair(row->how.dst_dtype, __fmul_rn(values[k], multiplier),
                                    __fmul_rn(values[k + 1], multiplier))
             << (8 * (k % 4));
+    return codes;
+}
+
+template <typename S>
+WP_FN void weft__cuda_store_codes(const struct weft__cuda_quantised *row, int64_t i,
+                                  const weft__cuda_wide<S, 8> &wide, float multiplier)
+{
+    const weft__cuda_unit<8> codes = weft__cuda_codes_of<S>(row, wide, multiplier);
 #pragma unroll 1
     for (int32_t d = 0; d < row->to.num_dsts; d++) {
         if (row->to.dsts[d] != NULL)
@@ -136,48 +162,44 @@ WP_FN void weft__cuda_store_scale(const struct weft__cuda_quantised *row, int32_
 
 /* ------------------------------------------------------------------ groups of a part of a warp */
 
-/* How many lanes have a group, an octet each: 0 if not a power of two from 4 on. */
-WP_FN uint32_t weft__cuda_lanes_of_group(int32_t group_elements)
+/* The logarithm of how many lanes have a group, an octet each: 0 if that is not a power of two from 4 on. */
+WP_FN uint32_t weft__cuda_lanes_log2(int32_t group_elements)
 {
     const uint32_t lanes = (uint32_t)group_elements / WEFT__CUDA_OCTET;
     const int fits = group_elements % WEFT__CUDA_OCTET == 0 && (lanes & (lanes - 1)) == 0;
-    return fits && lanes >= 4 && lanes <= WP_WARP_SIZE ? lanes : 0;
+    return fits && lanes >= 4 && lanes <= WP_WARP_SIZE ? 31u - (uint32_t)__clz((int)lanes) : 0;
 }
 
-/* Of the groups of UNROLL rounds, whose scales the lanes of the groups have, each lane stores at
- * most one: so they leave the GPU together. */
+/* Of the groups of UNROLL rounds each lane has at most one for itself: group u of a round is that of lane
+ * u * per_round + its place in the round. */
 template <int UNROLL>
-WP_FN void weft__cuda_store_scales(uint32_t lane_idx, const struct weft__cuda_quantised *row,
-                                   int64_t first_group, int64_t num_groups, uint32_t lanes,
-                                   const uint32_t (&bits)[UNROLL])
+WP_FN uint32_t weft__cuda_own_group(uint32_t lane_idx, uint32_t lanes_log2,
+                                    const uint32_t (&of_rounds)[UNROLL])
 {
-    const uint32_t per_round = WP_WARP_SIZE / lanes;
+    const uint32_t per_round_log2 = WEFT__CUDA_WARP_LOG2 - lanes_log2;
+    const uint32_t first_lane = (lane_idx & ((1u << per_round_log2) - 1)) << lanes_log2;
     uint32_t own = 0;
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
-        const uint32_t other =
-            __shfl_sync(0xffffffffu, bits[u], (int)(lane_idx % per_round * lanes));
-        own = lane_idx / per_round == (uint32_t)u ? other : own;
+        const uint32_t other = __shfl_sync(0xffffffffu, of_rounds[u], (int)first_lane);
+        own = lane_idx >> per_round_log2 == (uint32_t)u ? other : own;
     }
-    if (lane_idx >= per_round * UNROLL || first_group + lane_idx >= num_groups)
-        return;
-#pragma unroll 1
-    for (int32_t d = 0; d < row->to.num_dsts; d++)
-        weft__cuda_store_scale(row, d, first_group + lane_idx, own);
+    return own;
 }
 
 /* UNROLL octets a lane, whose loads are in flight together. All lanes take every step, since those
- * of a group meet; lanes behind the row's end have nothing to store. */
+ * of a group meet; lanes behind the row's end have nothing to store. Each scale is computed once, since that is a
+ * division. */
 template <typename S>
 WP_FN void weft__cuda_quantise_octets(uint32_t lane_idx, const struct weft__cuda_quantised *row,
-                                      uint32_t lanes, int64_t num_elements)
+                                      uint32_t lanes_log2, int64_t num_elements)
 {
     enum { UNROLL = 4, STEP = WP_WARP_SIZE * UNROLL };
     const uint32_t num_octets = (uint32_t)(num_elements / WEFT__CUDA_OCTET);
+    const uint32_t per_round_log2 = WEFT__CUDA_WARP_LOG2 - lanes_log2;
 #pragma unroll 1
     for (uint32_t first = 0; first < num_octets; first += STEP) {
         weft__cuda_wide<S, 8> wide[UNROLL];
-        uint32_t bits[UNROLL];
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
             const uint32_t i = first + u * WP_WARP_SIZE + lane_idx;
@@ -185,34 +207,44 @@ WP_FN void weft__cuda_quantise_octets(uint32_t lane_idx, const struct weft__cuda
                 weft__cuda_load_wide<S>(&wide[u], row->src, i);
         }
         uint32_t greatest[UNROLL];
-        float multipliers[UNROLL];
 #pragma unroll
         for (int u = 0; u < UNROLL; u++)
             greatest[u] = first + u * WP_WARP_SIZE + lane_idx < num_octets
-                              ? weft__cuda_greatest_magnitude<S, 8>(wide[u])
+                              ? weft__cuda_greatest_of_octet(wide[u])
                               : 0;
 #pragma unroll 1
-        for (uint32_t distance = lanes / 2; distance > 0; distance /= 2) {
+        for (uint32_t distance = 1u << lanes_log2 >> 1; distance > 0; distance /= 2) {
 #pragma unroll
             for (int u = 0; u < UNROLL; u++)
                 greatest[u] =
                     max(greatest[u], __shfl_xor_sync(0xffffffffu, greatest[u], (int)distance));
         }
+        const struct weft__scale scale =
+            weft__scale_of_group(weft__cuda_own_group<UNROLL>(lane_idx, lanes_log2, greatest),
+                                 row->how.dst_dtype, row->how.scale);
+        weft__cuda_unit<8> codes[UNROLL];
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
-            const struct weft__scale scale =
-                weft__scale_of_group(greatest[u], row->how.dst_dtype, row->how.scale);
-            bits[u] = scale.bits;
-            multipliers[u] = scale.multiplier;
+            const uint32_t of_lane = ((uint32_t)u << per_round_log2) + (lane_idx >> lanes_log2);
+            const float multiplier = __shfl_sync(0xffffffffu, scale.multiplier, (int)of_lane);
+            codes[u] = weft__cuda_codes_of<S>(row, wide[u], multiplier);
         }
+        const uint32_t group = (first >> lanes_log2) + lane_idx;
+        const int has_group =
+            lane_idx >> per_round_log2 < UNROLL && group < num_octets >> lanes_log2;
+#pragma unroll 1
+        for (int32_t d = 0; d < row->to.num_dsts; d++) {
+            void *dst = (void *)row->to.dsts[d];
+            if (dst == NULL)
+                continue;
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
-            const uint32_t i = first + u * WP_WARP_SIZE + lane_idx;
-            if (i < num_octets)
-                weft__cuda_store_codes<S>(row, i, wide[u], multipliers[u]);
+            for (int u = 0; u < UNROLL; u++) {
+                if (first + u * WP_WARP_SIZE + lane_idx < num_octets)
+                    weft__cuda_store_unit(dst, first + u * WP_WARP_SIZE + lane_idx, codes[u]);
+            }
+            if (has_group)
+                weft__cuda_store_scale(row, d, group, scale.bits);
         }
-        weft__cuda_store_scales<UNROLL>(lane_idx, row, first / lanes, num_octets / lanes, lanes,
-                                        bits);
     }
 }
 
@@ -253,13 +285,13 @@ WP_CALLED_FN void weft__cuda_quantise(uint32_t lane_idx, struct weft__cuda_quant
                                       int64_t num_elements)
 {
     const int32_t group = row.how.group_elements;
-    const uint32_t lanes = weft__cuda_lanes_of_group(group);
+    const uint32_t lanes_log2 = weft__cuda_lanes_log2(group);
     /* Elements become at least half as wide. */
     const uint32_t low_bits = weft__cuda_low_bits(lane_idx, row.to.dsts, row.to.num_dsts) * 2;
     const int is_aligned = weft__cuda_unit_bytes(low_bits | (uint32_t)(uint64_t)row.src) == 16;
     weft__cuda_with_wide_float(row.how.src_dtype, [&](auto element) {
-        if (is_aligned && lanes > 0)
-            weft__cuda_quantise_octets<decltype(element)>(lane_idx, &row, lanes, num_elements);
+        if (is_aligned && lanes_log2 > 0)
+            weft__cuda_quantise_octets<decltype(element)>(lane_idx, &row, lanes_log2, num_elements);
         else if (is_aligned && group % WEFT__CUDA_OCTET == 0)
             weft__cuda_quantise_groups<decltype(element), 8>(lane_idx, &row, num_elements);
         else
