@@ -176,21 +176,31 @@ WP_FN int32_t wp_ll_source(const struct wp_low_latency *ll, int32_t i)
     return wp_rank_after(&ll->exchange, i + 1);
 }
 
+/* Of the sources from the i-th on, that for this lane. */
+WP_FN struct wp_ll_range wp_ll_range_for_lane(const struct wp_ll_run *run, uint64_t number,
+                                              int32_t i)
+{
+    const struct wp_low_latency *ll = run->ll;
+    const struct wp_ll_range none = {0, 0};
+    const int32_t mine = i + wp_lane_idx(run->op.warp);
+    if (mine >= ll->exchange.num_ranks || wp_ll_is_missing(run, wp_ll_source(ll, mine)))
+        return none;
+    return wp_ll_range(ll, number, wp_ll_source(ll, mine), wp_block_idx(run->op.warp));
+}
+
+/* When those before have been used. */
+WP_FN void wp_ll_keep_ranges(struct wp_warp *warp, struct wp_ll_range of_lane)
+{
+    wp_ll_warp_ranges(warp)[wp_lane_idx(warp)] = of_lane;
+    wp_warp_sync(warp);
+}
+
 /* Warp-wide: reads the ranges of this block of the sources from the i-th on, one for each lane. */
 WP_FN void wp_ll_read_ranges(const struct wp_ll_run *run, uint64_t number, int32_t i)
 {
     struct wp_warp *warp = run->op.warp;
-    const struct wp_low_latency *ll = run->ll;
-    const int32_t mine = i + wp_lane_idx(warp);
-    const struct wp_ll_range none = {0, 0};
-    wp_warp_sync(warp); /* those before have been used */
-    if (mine < ll->exchange.num_ranks) {
-        const int32_t source = wp_ll_source(ll, mine);
-        wp_ll_warp_ranges(warp)[wp_lane_idx(warp)] =
-            wp_ll_is_missing(run, source) ? none
-                                          : wp_ll_range(ll, number, source, wp_block_idx(warp));
-    }
-    wp_warp_sync(warp);
+    wp_warp_sync(warp); /* each lane has waited for some sources; those before have been used */
+    wp_ll_keep_ranges(warp, wp_ll_range_for_lane(run, number, i));
 }
 
 /* Elements of a part of a row. */

@@ -399,12 +399,14 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     if (wp_ll_weighs_late(plan))
         wp_ll_send_weights(&weights);
     const int has_masks = wp_ll_has_masks(&args->ll.masks);
-    if (!has_masks) /* they are far, and have come: with masks it is found out now whose count */
-        wp_ll_read_ranges(run, answerer.result, 0);
+    struct wp_ll_range range = {0, 0};
+    if (!has_masks) /* on its way while room is awaited: with masks it is found out then whose count */
+        range = wp_ll_range_for_lane(run, answerer.result, 0);
     enum wp_status status = wp_ll_await_block(run, WP_LL_ROOM, WP_LL_ANSWERS,
                                               wp_ll_number_before(run, answerer.number));
     if (status == WP_STATUS_OK && has_masks)
-        wp_ll_read_ranges(run, answerer.result, 0);
+        range = wp_ll_range_for_lane(run, answerer.result, 0);
+    wp_ll_keep_ranges(warp, range);
     if (status == WP_STATUS_OK)
         status = answer_all(&answerer);
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
