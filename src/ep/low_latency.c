@@ -71,10 +71,10 @@ static int32_t chosen_capacity(const weft_ep *ep, const weft_ll_config *config)
                                        : ep->comm->num_ranks * config->max_tokens;
 }
 
-static int32_t bytes_log2(weft_dtype dtype)
+static int32_t rounded_up_log2(int32_t number)
 {
     int32_t log2 = 0;
-    while (1u << log2 < wp_dtype_bytes(dtype))
+    while (1 << log2 < number)
         log2++;
     return log2;
 }
@@ -112,8 +112,10 @@ static struct wp_ll_plan plan_of(const weft_ep *ep, const weft_ll_config *config
         .answer_dtype = answer_dtype,
         .quantisation = quantisation_of(config),
     };
-    plan.element_bytes_log2 = bytes_log2(plan.dtype);
-    plan.sent_element_bytes_log2 = bytes_log2(plan.quantisation.dst_dtype);
+    plan.num_topk_log2 = rounded_up_log2(plan.num_topk);
+    plan.element_bytes_log2 = rounded_up_log2((int32_t)wp_dtype_bytes(plan.dtype));
+    plan.sent_element_bytes_log2 =
+        rounded_up_log2((int32_t)wp_dtype_bytes(plan.quantisation.dst_dtype));
     plan.row_bytes = (uint64_t)config->hidden * wp_dtype_bytes(plan.quantisation.dst_dtype);
     plan.scales_bytes = scales_bytes(config);
     plan.max_row_parts = parts_are_whole_words(&plan) ? INT32_MAX : 1;
@@ -161,6 +163,7 @@ enum table {
     TABLE_CHOICES,
     TABLE_ANSWERING,
     TABLE_COUNTERS,
+    TABLE_RANKS_OF_TOKENS,
     TABLE_EXPERT_BASES,
     TABLE_PACKED_ROWS,
     TABLE_SUMS,
@@ -193,9 +196,12 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
     const uint64_t experts = plan->is_by_expert ? ranks * (uint64_t)plan->max_local_experts : 0;
     const uint64_t bytes[NUM_TABLES] = {
         [TABLE_BLOCKS] = blocks * sizeof(struct wp_ll_block),
-        [TABLE_CHOICES] = blocks * choices * sizeof(struct wp_ll_choice),
+        [TABLE_CHOICES] = blocks * (uint64_t)plan->block_tokens * (uint64_t)plan->num_topk *
+                          sizeof(struct wp_ll_choice),
         [TABLE_ANSWERING] = halves * choices * sizeof(int32_t),
         [TABLE_COUNTERS] = blocks * (uint64_t)wp_ll_num_counters(plan, num_ranks) * sizeof(int32_t),
+        [TABLE_RANKS_OF_TOKENS] = blocks * (uint64_t)plan->max_tokens *
+                                  (uint64_t)wp_ll_rank_words(num_ranks) * sizeof(int32_t),
         [TABLE_EXPERT_BASES] = blocks * experts * sizeof(int32_t),
         [TABLE_PACKED_ROWS] = plan->is_by_expert ? halves * ranks * choices * sizeof(int32_t) : 0,
         [TABLE_SUMS] = plan->answer_dtype == WEFT_LOG_10BIT || wp_ll_has_node_sums(plan)
@@ -236,6 +242,7 @@ static weft_result allocate_tables(weft_ll *ll)
     device->choices = (void *)(at + places.offsets[TABLE_CHOICES]);
     device->answering = (void *)(at + places.offsets[TABLE_ANSWERING]);
     device->counters = (void *)(at + places.offsets[TABLE_COUNTERS]);
+    device->ranks_of_tokens = (void *)(at + places.offsets[TABLE_RANKS_OF_TOKENS]);
     device->expert_bases = (void *)(at + places.offsets[TABLE_EXPERT_BASES]);
     device->packed_rows = (void *)(at + places.offsets[TABLE_PACKED_ROWS]);
     device->sums = at + places.offsets[TABLE_SUMS];

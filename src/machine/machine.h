@@ -20,6 +20,7 @@
  *   wp_block_turn     0 or 1, the same for all warps of the block: another one after each wp_block_sync
  *   wp_ballot         bit i of the result: lane i's predicate
  *   wp_lanes_below    how many lanes below this one are set in a ballot
+ *   wp_same_below     how many of the lanes below have the same value
  *   wp_max_u32        the largest value of the lanes, in all lanes
  *   wp_prefix_sum     the sum of the values of the lanes below, none of which is negative, and the
  *                       total of all lanes
@@ -30,6 +31,7 @@
  * Ordered memory operations:
  *   wp_add_acq_rel    fetch-add on a word of this rank: orders the blocks of a launch
  *   wp_add_relaxed    fetch-add on a word of this rank, which orders nothing: counters
+ *   wp_or_relaxed     the same of bits
  *   wp_load_relaxed   what such a counter has, without order
  *   wp_compare_swap_relaxed  gives a word of this rank a new value if it has the expected one;
  *                       returns the value before. Orders nothing
@@ -162,7 +164,8 @@
 #endif
 
 #define WP_BLOCK_SHARED_BYTES 8192
-#define WP_WARP_SHARED_BYTES  512 /* a rank and a row for each of WEFT_MAX_TOPK choices */
+#define WP_WARP_SHARED_BYTES                                                                       \
+    768 /* a rank and a row for each of WEFT_MAX_TOPK choices, and 32 addresses */
 /* One for the result of a token's sum, and for each row that it may have: one per expert choice, and two
  * biases. */
 #define WP_WARP_POINTERS (WEFT_MAX_TOPK + 3)

@@ -276,6 +276,12 @@ WP_FN int32_t wp_ll_num_counters(const struct wp_ll_plan *plan, int32_t num_rank
            (WP_LL_HAS_NODES(plan) ? plan->message.num_nodes : 0);
 }
 
+/* Of a bit for each rank. */
+WP_FN int32_t wp_ll_rank_words(int32_t num_ranks)
+{
+    return (num_ranks + 31) / 32;
+}
+
 /* Who answers token's choices of a result: [num_topk]. */
 WP_FN int32_t *wp_ll_answering(const struct wp_low_latency *ll, uint64_t number, int32_t token)
 {

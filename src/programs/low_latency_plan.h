@@ -127,6 +127,7 @@ struct wp_ll_target {
 struct wp_ll_plan { /* the same on all ranks */
     int32_t max_tokens;
     int32_t num_topk;
+    int32_t num_topk_log2; /* rounded up */
     int32_t num_halves;
     int32_t num_blocks;        /* of every launch */
     int32_t block_tokens;      /* that a block has at most */
@@ -199,16 +200,17 @@ struct wp_low_latency {
     char *area;
     struct wp_share share_of_sources; /* of as many rows as a block has of each, among its warps */
     struct wp_ll_block *blocks;       /* [num_blocks] */
-    struct wp_ll_choice *choices;     /* [num_blocks][max_tokens][num_topk] */
+    struct wp_ll_choice *choices;     /* [num_blocks][block_tokens][num_topk] */
     int32_t *answering; /* [halves][max_tokens][num_topk] who answers in this slot; -1: nobody */
     int32_t *
         answer_slots; /* the same: with nodes where the answer comes to; else, where it is needed in
                               combine, which row of this rank it is; -1: there is none */
-    int32_t *counters;      /* [num_blocks][wp_ll_num_counters] */
-    int32_t *expert_bases;  /* [num_blocks][num_ranks][max_local_experts] */
-    char *sums;             /* [num_blocks][num_warps][wp_ll_sum_bytes] on their way */
-    int32_t *received_half; /* [1] of the result that was received last */
-    int32_t *packed_rows;   /* [halves][num_ranks][max_tokens][num_topk] by expert; -1: none */
+    int32_t *counters;        /* [num_blocks][wp_ll_num_counters] */
+    int32_t *ranks_of_tokens; /* [num_blocks][max_tokens][wp_ll_rank_words] */
+    int32_t *expert_bases;    /* [num_blocks][num_ranks][max_local_experts] */
+    char *sums;               /* [num_blocks][num_warps][wp_ll_sum_bytes] on their way */
+    int32_t *received_half;   /* [1] of the result that was received last */
+    int32_t *packed_rows;     /* [halves][num_ranks][max_tokens][num_topk] by expert; -1: none */
     struct wp_ll_masks masks;
     /* [num_ranks] or NULL, of a launch: to which its first block adds how long it has waited for what each
      * rank sends. */

@@ -20,9 +20,10 @@ struct wp_ll_counters {
 struct wp_ll_sender {
     const struct wp_ll_run *run;
     const struct wp_low_latency_dispatch_args *args;
-    struct wp_ll_choice *before; /* [tokens before those of the block][num_topk] */
-    struct wp_ll_choice *own;    /* [tokens of the block][num_topk] */
+    struct wp_ll_choice *choices; /* [tokens of the block][num_topk] */
     struct wp_ll_counters counters;
+    /* [tokens before those of the block][wp_ll_rank_words] a bit for each rank: one of the token's choices is there */
+    int32_t *ranks_of_tokens;
     struct wp_ll_tokens tokens; /* of this block */
     struct wp_share share;      /* of these among its warps */
     uint64_t number;
@@ -87,89 +88,159 @@ WP_FN struct wp_ll_sender wp_ll_sender_of(const struct wp_ll_run *run,
     const int32_t block = wp_block_idx(warp);
     const struct wp_ll_tokens tokens = wp_ll_tokens_of(args, block);
     const int32_t num_tokens = tokens.end - tokens.begin;
-    const uint64_t own_bytes =
+    const int32_t num_ranks = args->ll.exchange.num_ranks;
+    const uint64_t choices_offset =
+        wp_ll_align((uint64_t)wp_ll_num_counters(plan, num_ranks) * sizeof(int32_t));
+    const uint64_t choices_bytes =
         (uint64_t)num_tokens * (uint64_t)plan->num_topk * sizeof(struct wp_ll_choice);
-    struct wp_ll_choice *choices =
-        args->ll.choices + (int64_t)block * plan->max_tokens * plan->num_topk;
-    const uint64_t counters_bytes = wp_ll_align(
-        (uint64_t)wp_ll_num_counters(plan, args->ll.exchange.num_ranks) * sizeof(int32_t));
-    struct wp_ll_choice *own = (struct wp_ll_choice *)wp_ll_near(
-        warp, counters_bytes, own_bytes, choices + (int64_t)tokens.begin * plan->num_topk);
+    struct wp_ll_choice *choices = (struct wp_ll_choice *)wp_ll_near(
+        warp, choices_offset, choices_bytes,
+        args->ll.choices + (int64_t)block * plan->block_tokens * plan->num_topk);
+    const int64_t num_words = (int64_t)plan->max_tokens * wp_ll_rank_words(num_ranks);
+    int32_t *ranks_of_tokens = (int32_t *)wp_ll_near(
+        warp, choices_offset + choices_bytes, (uint64_t)num_words * sizeof(int32_t),
+        args->ll.ranks_of_tokens + (int64_t)block * num_words);
     const struct wp_share share = plan->max_row_parts == 1 ? wp_share_rows(1, num_tokens, NULL)
                                                            : wp_ll_share(warp, num_tokens);
     const struct wp_ll_sender sender = {
-        run, args, choices, own, wp_ll_counters_of(warp, &args->ll), tokens, share, number};
+        run,    args,  choices, wp_ll_counters_of(warp, &args->ll), ranks_of_tokens,
+        tokens, share, number};
     return sender;
 }
 
+/* Of a token of the block. */
 WP_FN struct wp_ll_choice *wp_ll_choices_of(const struct wp_ll_sender *sender, int32_t token)
 {
-    const int64_t num_topk = sender->args->ll.plan.num_topk;
-    const int32_t begin = sender->tokens.begin;
-    return token < begin ? sender->before + token * num_topk
-                         : sender->own + (token - begin) * num_topk;
+    return sender->choices +
+           (int64_t)(token - sender->tokens.begin) * sender->args->ll.plan.num_topk;
 }
 
-WP_FN int32_t *wp_ll_expert_counter(const struct wp_ll_sender *sender,
-                                    const struct wp_ll_choice *choice)
+WP_FN int32_t wp_ll_expert_idx(const struct wp_ll_sender *sender, int32_t rank,
+                               int32_t local_expert)
 {
-    return sender->counters.experts +
-           (int64_t)choice->rank * sender->args->ll.plan.max_local_experts + choice->local_expert;
+    return rank * sender->args->ll.plan.max_local_experts + local_expert;
 }
 
-/* By all warps of the block: where the choices of its tokens, and of those before, are. */
-WP_FN void wp_ll_find_choices(const struct wp_ll_sender *sender)
+WP_FN int32_t *wp_ll_expert_counter(const struct wp_ll_sender *sender, int32_t rank,
+                                    int32_t local_expert)
+{
+    return sender->counters.experts + wp_ll_expert_idx(sender, rank, local_expert);
+}
+
+/* ------------------------------------------------------------------ choices */
+
+/* By all warps, which meet afterwards. */
+WP_FN void wp_ll_clear_counters(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
-    const struct wp_low_latency_dispatch_args *args = sender->args;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const int32_t num_counters = wp_ll_num_counters(&ll->plan, ll->exchange.num_ranks);
+    for (int32_t i = wp_ll_thread_idx(warp); i < num_counters; i += wp_ll_num_threads(warp))
+        sender->counters.firsts[i] = 0;
+    const int32_t num_words = sender->tokens.begin * wp_ll_rank_words(ll->exchange.num_ranks);
+    for (int32_t i = wp_ll_thread_idx(warp); i < num_words; i += wp_ll_num_threads(warp))
+        sender->ranks_of_tokens[i] = 0;
+    wp_block_sync(warp);
+}
+
+/* The expert of choice k of a token; -1: there is none. */
+WP_FN int64_t wp_ll_chosen_expert(const struct wp_low_latency_dispatch_args *args, int32_t token,
+                                  int32_t k)
+{
     const int32_t num_topk = args->ll.plan.num_topk;
-    for (int32_t i = wp_ll_thread_idx(warp); i < sender->tokens.end * num_topk;
-         i += wp_ll_num_threads(warp)) {
-        const struct wp_place_of_expert place =
-            wp_place_expert(&args->ll.placement, wp_expert_id(args->topk_idx, args->index_type, i),
-                            args->ll.exchange.rank, i / num_topk);
-        const struct wp_ll_choice choice = {place.rank, place.local_expert, -1, 0};
-        wp_ll_choices_of(sender, i / num_topk)[i % num_topk] = choice;
+    return k < num_topk ? wp_expert_id(args->topk_idx, args->index_type, token * num_topk + k) : -1;
+}
+
+/* ---- of the tokens before those of the block: how many there are */
+
+/* Of a token's choices of a rank one finds the rank's bit clear, and counts the token. */
+WP_FN void wp_ll_count_choice(const struct wp_ll_sender *sender, int32_t token, int64_t expert)
+{
+    const struct wp_low_latency *ll = &sender->args->ll;
+    int32_t *ranks =
+        sender->ranks_of_tokens + (int64_t)token * wp_ll_rank_words(ll->exchange.num_ranks);
+    const struct wp_place_of_expert place =
+        wp_place_expert(&ll->placement, expert, ll->exchange.rank, token);
+    const int32_t bit = (int32_t)(1u << (place.rank & 31));
+    if (place.rank < 0)
+        return;
+    if ((wp_or_relaxed(&ranks[place.rank >> 5], bit) & bit) == 0)
+        wp_add_relaxed(&sender->counters.rows[place.rank], 1);
+    if (ll->plan.is_by_expert)
+        wp_add_relaxed(wp_ll_expert_counter(sender, place.rank, place.local_expert), 1);
+}
+
+/* By all warps. A token has as many threads as a power of two, so that nothing is divided; the last ones begin, since the
+ * first ones have the block's own tokens. The next load is under way while a choice is counted. */
+WP_FN void wp_ll_count_choices(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const int32_t width_log2 = sender->args->ll.plan.num_topk_log2, mask = (1 << width_log2) - 1;
+    const int32_t num_threads = wp_ll_num_threads(warp), end = sender->tokens.begin << width_log2;
+    int32_t i = num_threads - 1 - wp_ll_thread_idx(warp);
+    int64_t expert = i < end ? wp_ll_chosen_expert(sender->args, i >> width_log2, i & mask) : -1;
+    while (i < end) {
+        const int32_t token = i >> width_log2;
+        const int64_t found = expert;
+        i += num_threads;
+        if (i < end)
+            expert = wp_ll_chosen_expert(sender->args, i >> width_log2, i & mask);
+        wp_ll_count_choice(sender, token, found);
     }
 }
 
-WP_FN int wp_ll_has_same_expert(const struct wp_ll_choice *a, const struct wp_ll_choice *b)
-{
-    return a->rank == b->rank && a->local_expert == b->local_expert;
-}
+/* ---- of the tokens of the block */
 
-/* Of the choices before k: how many have its rank, and its expert. */
+/* Of some choices: how many have the rank and the expert of `place`. */
 struct wp_ll_same {
     int32_t num_of_rank;
     int32_t num_of_expert;
 };
-WP_FN struct wp_ll_same wp_ll_find_same(const struct wp_ll_choice *choices, int32_t k)
+WP_FN struct wp_ll_same wp_ll_find_same(const struct wp_ll_choice *choices, int32_t num_choices,
+                                        struct wp_place_of_expert place)
 {
     struct wp_ll_same same = {0, 0};
-    for (int32_t before = 0; before < k; before++) {
-        same.num_of_rank += choices[before].rank == choices[k].rank;
-        same.num_of_expert += wp_ll_has_same_expert(&choices[before], &choices[k]);
+    for (int32_t k = 0; k < num_choices; k++) {
+        const int has_rank = choices[k].rank == place.rank;
+        same.num_of_rank += has_rank;
+        same.num_of_expert += has_rank && choices[k].local_expert == place.local_expert;
     }
     return same;
 }
 
-/* By all warps: counts what the tokens before those of the block have. */
-WP_FN void wp_ll_count_before(const struct wp_ll_sender *sender)
+/* By one warp: the choices of a token, as far as it alone tells them. */
+WP_FN void wp_ll_find_choices(const struct wp_ll_sender *sender, int32_t token)
 {
     struct wp_warp *warp = sender->run->op.warp;
-    const struct wp_ll_plan *plan = &sender->args->ll.plan;
-    const int32_t num_topk = plan->num_topk;
-    for (int32_t i = wp_ll_thread_idx(warp); i < sender->tokens.begin * num_topk;
-         i += wp_ll_num_threads(warp)) {
-        const struct wp_ll_choice *choices = wp_ll_choices_of(sender, i / num_topk);
-        const struct wp_ll_choice *choice = &choices[i % num_topk];
-        if (choice->rank < 0)
-            continue;
-        if (wp_ll_find_same(choices, i % num_topk).num_of_rank == 0)
-            wp_add_relaxed(&sender->counters.rows[choice->rank], 1);
-        if (plan->is_by_expert)
-            wp_add_relaxed(wp_ll_expert_counter(sender, choice), 1);
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const int32_t num_topk = ll->plan.num_topk;
+    struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
+    for (int32_t first = 0; first < num_topk; first += WP_WARP_SIZE) {
+        const int32_t k = first + wp_lane_idx(warp);
+        const struct wp_place_of_expert place = wp_place_expert(
+            &ll->placement, wp_ll_chosen_expert(sender->args, token, k), ll->exchange.rank, token);
+        struct wp_ll_same same = wp_ll_find_same(choices, first, place);
+        same.num_of_rank += wp_same_below(warp, (uint32_t)place.rank);
+        if (ll->plan.is_by_expert)
+            same.num_of_expert += wp_same_below(
+                warp, (uint32_t)wp_ll_expert_idx(sender, place.rank, place.local_expert));
+        const struct wp_ll_choice choice = {place.rank, place.local_expert,
+                                            place.rank >= 0 && same.num_of_rank == 0 ? 0 : -1,
+                                            same.num_of_expert};
+        if (k < num_topk)
+            choices[k] = choice;
+        if (first + WP_WARP_SIZE < num_topk)
+            wp_warp_sync(warp); /* they are there for those behind */
     }
+}
+
+/* By all warps. */
+WP_FN void wp_ll_find_all_choices(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    for (int32_t token = sender->tokens.begin + wp_warp_idx(warp); token < sender->tokens.end;
+         token += wp_num_warps(warp))
+        wp_ll_find_choices(sender, token);
 }
 
 /* ------------------------------------------------------------------ answers, with nodes */
@@ -317,20 +388,20 @@ WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
     const struct wp_ll_plan *plan = &sender->args->ll.plan;
     struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
     for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
-        const struct wp_ll_same same = wp_ll_find_same(choices, k);
-        if (choices[k].rank < 0)
-            continue;
-        if (same.num_of_rank == 0)
-            choices[k].row = sender->counters.rows[choices[k].rank];
-        if (plan->is_by_expert)
-            choices[k].order = *wp_ll_expert_counter(sender, &choices[k]) + same.num_of_expert;
+        struct wp_ll_choice choice = choices[k];
+        if (choice.row >= 0)
+            choice.row = sender->counters.rows[choice.rank];
+        if (plan->is_by_expert && choice.rank >= 0)
+            choice.order += *wp_ll_expert_counter(sender, choice.rank, choice.local_expert);
+        choices[k] = choice;
     }
     wp_warp_sync(warp);
     for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
         if (choices[k].row >= 0)
             sender->counters.rows[choices[k].rank] = choices[k].row + 1;
         if (plan->is_by_expert && choices[k].rank >= 0)
-            wp_add_relaxed(wp_ll_expert_counter(sender, &choices[k]), 1);
+            wp_add_relaxed(wp_ll_expert_counter(sender, choices[k].rank, choices[k].local_expert),
+                           1);
     }
     wp_warp_sync(warp);
     if (WP_LL_HAS_NODES(plan) && plan->message.num_sources > 0)
@@ -358,22 +429,20 @@ WP_FN void wp_ll_choose_relayed(const struct wp_ll_sender *sender)
                              wp_ll_partner(ll, ll->exchange.rank, ll->network.node_of_rank[rank]));
 }
 
-/* By all warps, which meet in between and afterwards. Tokens are numbered one after the other, of which a block has
- * few. */
+/* By all warps, which have met since the counters were cleared, and meet afterwards. Tokens are numbered one after the
+ * other, of which a block has few. */
 WP_FN void wp_ll_find_routes(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
     const struct wp_low_latency *ll = &sender->args->ll;
     const int32_t num_ranks = ll->exchange.num_ranks;
-    const int32_t num_counters = wp_ll_num_counters(&ll->plan, num_ranks);
-    for (int32_t i = wp_ll_thread_idx(warp); i < num_counters; i += wp_ll_num_threads(warp))
-        sender->counters.firsts[i] = 0;
-    wp_ll_find_choices(sender);
+    wp_ll_find_all_choices(sender);
+    wp_ll_count_choices(sender);
     wp_block_sync(warp);
-    wp_ll_count_before(sender);
-    if (wp_ll_has_detours(&ll->plan))
+    if (wp_ll_has_detours(&ll->plan)) {
         wp_ll_choose_relayed(sender);
-    wp_block_sync(warp);
+        wp_block_sync(warp);
+    }
     if (wp_warp_idx(warp) == 0) {
         for (int32_t rank = wp_lane_idx(warp); rank < num_ranks; rank += WP_WARP_SIZE)
             sender->counters.firsts[rank] = sender->counters.rows[rank];

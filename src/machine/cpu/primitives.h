@@ -133,6 +133,13 @@ WP_FN int32_t wp_popcount(uint32_t ballot)
     return __builtin_popcount(ballot);
 }
 
+WP_FN int32_t wp_same_below(struct wp_warp *warp, uint32_t value)
+{
+    (void)warp;
+    (void)value;
+    return 0;
+}
+
 WP_FN uint32_t wp_max_u32(struct wp_warp *warp, uint32_t value)
 {
     (void)warp;
@@ -179,6 +186,11 @@ WP_FN uint32_t wp_add_acq_rel(uint32_t *word, uint32_t value)
 WP_FN int32_t wp_add_relaxed(int32_t *word, int32_t value)
 {
     return __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+}
+
+WP_FN int32_t wp_or_relaxed(int32_t *word, int32_t bits)
+{
+    return __atomic_fetch_or(word, bits, __ATOMIC_RELAXED);
 }
 
 WP_FN int32_t wp_load_relaxed(const int32_t *word)

@@ -85,10 +85,12 @@ uint32_t weft__sim_max_u32(struct wp_warp *warp, uint32_t value)
     return (uint32_t)meeting->values[number % 2];
 }
 
+/* Of what each lane tells the others. */
+enum { VALUE_BITS = 32 };
+_Static_assert(WP_WARP_SIZE *VALUE_BITS <= 64, "the values of all lanes fit a word");
+
 int32_t weft__sim_prefix_sum(struct wp_warp *warp, int32_t value, int32_t *total)
 {
-    enum { VALUE_BITS = 32 };
-    _Static_assert(WP_WARP_SIZE * VALUE_BITS <= 64, "the values of all lanes fit a word");
     struct sim_meeting *meeting = &warp->shared->ballot;
     meeting->values[meeting->number % 2] |= (uint64_t)(uint32_t)value
                                             << (VALUE_BITS * warp->lane_idx);
@@ -101,6 +103,17 @@ int32_t weft__sim_prefix_sum(struct wp_warp *warp, int32_t value, int32_t *total
         num_before += lane < warp->lane_idx ? of_lane : 0;
     }
     return num_before;
+}
+
+int32_t weft__sim_same_below(struct wp_warp *warp, uint32_t value)
+{
+    struct sim_meeting *meeting = &warp->shared->ballot;
+    meeting->values[meeting->number % 2] |= (uint64_t)value << (VALUE_BITS * warp->lane_idx);
+    const uint64_t values = meeting->values[sim_meet(meeting) % 2];
+    int32_t num_same = 0;
+    for (int32_t lane = 0; lane < warp->lane_idx; lane++)
+        num_same += (uint32_t)(values >> (VALUE_BITS * lane)) == value;
+    return num_same;
 }
 
 /* No meeting is over before this lane has come to it. */
@@ -149,6 +162,15 @@ int32_t weft__sim_add_relaxed(int32_t *word, int32_t value)
     sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
     const int32_t before = *word;
     *word = before + value;
+    return before;
+}
+
+int32_t weft__sim_or_relaxed(int32_t *word, int32_t bits)
+{
+    sim_yield();
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
+    const int32_t before = *word;
+    *word = before | bits;
     return before;
 }
 

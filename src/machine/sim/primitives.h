@@ -37,6 +37,7 @@ uint64_t weft__sim_fetch_add(struct wp_warp *warp, uint64_t *word, uint64_t add,
                              struct weft__sim_place place);
 uint32_t weft__sim_ballot(struct wp_warp *warp, int predicate);
 uint32_t weft__sim_max_u32(struct wp_warp *warp, uint32_t value);
+int32_t weft__sim_same_below(struct wp_warp *warp, uint32_t value);
 int32_t weft__sim_prefix_sum(struct wp_warp *warp, int32_t value, int32_t *total);
 uint32_t weft__sim_block_turn(const struct wp_warp *warp);
 void *weft__sim_block_shared(struct wp_warp *warp);
@@ -44,6 +45,7 @@ void *weft__sim_warp_shared(struct wp_warp *warp);
 const void **weft__sim_warp_pointers(struct wp_warp *warp);
 uint32_t weft__sim_add_acq_rel(uint32_t *word, uint32_t value, struct weft__sim_place place);
 int32_t weft__sim_add_relaxed(int32_t *word, int32_t value);
+int32_t weft__sim_or_relaxed(int32_t *word, int32_t bits);
 int32_t weft__sim_load_relaxed(const int32_t *word);
 int32_t weft__sim_compare_swap_relaxed(int32_t *word, int32_t expected, int32_t desired);
 void weft__sim_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
@@ -156,6 +158,7 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
 #define wp_ballot(warp, predicate)        weft__sim_ballot(warp, predicate)
 #define wp_lanes_below(warp, ballot)      __builtin_popcount((ballot) & ((1u << (warp)->lane_idx) - 1u))
 #define wp_popcount(ballot)               __builtin_popcount(ballot)
+#define wp_same_below(warp, value)        weft__sim_same_below(warp, value)
 #define wp_max_u32(warp, value)           weft__sim_max_u32(warp, value)
 #define wp_prefix_sum(warp, value, total) weft__sim_prefix_sum(warp, value, total)
 #define wp_block_turn(warp)               weft__sim_block_turn(warp)
@@ -166,6 +169,7 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
 #define wp_admit_next(warp)               ((void)(warp))
 #define wp_fence_launches(warp)           weft__sim_fence(warp)
 #define wp_add_relaxed(word, value)       weft__sim_add_relaxed(word, value)
+#define wp_or_relaxed(word, bits)         weft__sim_or_relaxed(word, bits)
 #define wp_load_relaxed(word)             weft__sim_load_relaxed(word)
 #define wp_compare_swap_relaxed(word, expected, desired)                                           \
     weft__sim_compare_swap_relaxed(word, expected, desired)
