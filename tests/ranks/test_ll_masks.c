@@ -127,6 +127,10 @@ static int run_rounds(struct ranks_context *context)
             if (run_step(&seat, step, trial->in_phases) || check_lacking(&seat, step))
                 return 1;
     }
+    /* Ranks of one process may share a GPU: who leaves frees memory, for which CUDA waits for the kernels of all. */
+    (void)weft_stream_synchronize(seat.stream);
+    if (tests_on_cuda())
+        ranks_barrier(context);
     return ll_seat_close(&seat);
 }
 
