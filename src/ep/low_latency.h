@@ -30,6 +30,12 @@ struct weft_ll {
     int goes_on_without_the_dead;
 };
 
+/* low_latency_plan.c. Without what depends on the number of blocks, on which ranks agree, */
+struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config);
+/* and that. */
+void weft__ll_plan_blocks(const weft_comm *comm, const weft_ll_config *config, int32_t num_blocks,
+                          struct wp_ll_plan *plan);
+
 /* low_latency_network.c: what partners relay, if they do, of a plan that has its blocks. */
 struct wp_ll_message weft__ll_plan_message(const weft_comm *comm, const weft_ll_config *config,
                                            const struct wp_ll_plan *plan);

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/* What a weft_ll's configuration means to its programs. */
+#include "ep/low_latency.h"
+
+static uint64_t aligned(uint64_t bytes, uint64_t alignment)
+{
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+/* Elements and what goes with them begin where whole packets do. */
+static struct wp_ll_slot plan_slot(const struct wp_ll_plan *plan)
+{
+    enum { PART = 16, SLOT = 128 };
+    const uint64_t choices_bytes = aligned((uint64_t)plan->num_topk * sizeof(int32_t), PART);
+    struct wp_ll_slot slot = {.scales_offset = aligned(plan->row_bytes, PART)};
+    slot.token_offset = slot.scales_offset + aligned(plan->scales_bytes, PART);
+    if (plan->answers_stay && slot.token_offset < plan->answer_bytes)
+        slot.token_offset = plan->answer_bytes;
+    slot.answer_offset = slot.token_offset + sizeof(int32_t);
+    slot.experts_offset = slot.token_offset + PART;
+    slot.weights_offset = slot.experts_offset + choices_bytes;
+    slot.order_offset = slot.weights_offset + choices_bytes;
+    slot.late_weights_offset = slot.order_offset + (plan->is_by_expert ? choices_bytes : 0);
+    slot.bytes = aligned(slot.late_weights_offset +
+                             (plan->weights_come_late ? wp_ll_tagged_bytes(plan->num_topk) : 0),
+                         SLOT);
+    return slot;
+}
+
+static struct wp_quantisation quantisation_of(const weft_ll_config *config)
+{
+    const struct wp_quantisation none = {
+        .src_dtype = config->dtype, .dst_dtype = config->dtype, .group_elements = 1};
+    const struct wp_quantisation quantisation = {.src_dtype = config->dtype,
+                                                 .dst_dtype = config->narrow_dtype,
+                                                 .scale = (enum wp_scale_kind)config->scale,
+                                                 .group_elements = config->group_elements > 0
+                                                                       ? config->group_elements
+                                                                       : (int32_t)config->hidden};
+    return config->narrow_dtype == WEFT_DTYPE_NONE ? none : quantisation;
+}
+
+/* Of a row, side by side. */
+static uint64_t scales_bytes(const weft_ll_config *config)
+{
+    const struct wp_quantisation quantisation = quantisation_of(config);
+    const uint64_t num_groups = (uint64_t)(config->hidden / quantisation.group_elements);
+    if (config->narrow_dtype == WEFT_DTYPE_NONE)
+        return 0;
+    return num_groups * (config->scale == WEFT_SCALE_UE8M0 ? 1 : sizeof(float));
+}
+
+/* Whether warps can quantise parts of a row: each writes words of four exponent bytes. */
+static int parts_are_whole_words(const struct wp_ll_plan *plan)
+{
+    enum { GROUPS_OF_WORD = 4 };
+    const uint64_t word_bytes =
+        (uint64_t)plan->quantisation.group_elements * GROUPS_OF_WORD * wp_dtype_bytes(plan->dtype);
+    return !wp_ll_is_quantised(plan) || WP_STEP_BYTES % word_bytes == 0;
+}
+
+static int32_t chosen_capacity(const weft_ep *ep, const weft_ll_config *config)
+{
+    if (config->layout != WEFT_LL_BY_EXPERT)
+        return 0;
+    return config->expert_capacity > 0 ? config->expert_capacity
+                                       : ep->comm->num_ranks * config->max_tokens;
+}
+
+static int32_t rounded_up_log2(int32_t number)
+{
+    int32_t log2 = 0;
+    while (1 << log2 < number)
+        log2++;
+    return log2;
+}
+
+/* What a host's network sends it reads soon; and so do other ranks what still is in the cache then, of all
+ * that those of a node send each other in a step. docs/performance.md has what this gives. */
+static enum wp_reuse reuse_of(const weft_comm *comm, const struct wp_ll_plan *plan)
+{
+    const uint64_t cache_bytes = UINT64_C(16) << 20;
+    const uint64_t num_ranks = (uint64_t)comm->num_ranks, num_topk = (uint64_t)plan->num_topk;
+    const uint64_t num_rows =
+        num_ranks * (uint64_t)plan->max_tokens * (num_topk < num_ranks ? num_topk : num_ranks);
+    return plan->has_nodes || num_rows * plan->slot.bytes <= cache_bytes ? WP_READ_SOON
+                                                                         : WP_READ_LATER;
+}
+
+struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
+{
+    const weft_dtype answer_dtype =
+        config->answer_dtype == WEFT_DTYPE_NONE ? config->dtype : config->answer_dtype;
+    struct wp_ll_plan plan = {
+        .max_tokens = config->max_tokens,
+        .num_topk = config->num_topk,
+        .num_halves = config->num_results == 0 ? WP_NUM_HALVES : config->num_results,
+        .has_nodes = ep->comm->topology.num_nodes > 1,
+        .max_local_experts = weft__placement_max_local(&ep->placement),
+        .is_by_expert = config->layout == WEFT_LL_BY_EXPERT,
+        .answers_are_rows = config->answer == WEFT_LL_ANSWER_ROWS,
+        .answers_stay = config->answer == WEFT_LL_ANSWER_IN_SLOTS,
+        .weights_come_late = config->answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE,
+        .capacity = chosen_capacity(ep, config),
+        .hidden = config->hidden,
+        .dtype = config->dtype,
+        .answer_dtype = answer_dtype,
+        .quantisation = quantisation_of(config),
+    };
+    plan.num_topk_log2 = rounded_up_log2(plan.num_topk);
+    plan.element_bytes_log2 = rounded_up_log2((int32_t)wp_dtype_bytes(plan.dtype));
+    plan.sent_element_bytes_log2 =
+        rounded_up_log2((int32_t)wp_dtype_bytes(plan.quantisation.dst_dtype));
+    plan.row_bytes = (uint64_t)config->hidden * wp_dtype_bytes(plan.quantisation.dst_dtype);
+    plan.scales_bytes = scales_bytes(config);
+    plan.max_row_parts = parts_are_whole_words(&plan) ? INT32_MAX : 1;
+    plan.answer_bytes = aligned(wp_ll_answer_bytes(&plan, plan.hidden), 16);
+    plan.slot = plan_slot(&plan);
+    plan.reuse = reuse_of(ep->comm, &plan);
+    return plan;
+}
+
+static struct wp_ll_answer_slots answer_slots(const weft_comm *comm, const weft_ll_config *config,
+                                              const struct wp_ll_plan *plan)
+{
+    const int32_t num_places = plan->num_blocks * plan->block_tokens, num_topk = plan->num_topk;
+    const int32_t most_ranks = num_topk < comm->num_ranks ? num_topk : comm->num_ranks;
+    const int32_t each = plan->answers_are_rows ? num_topk : 1; /* of a rank */
+    const int32_t all = plan->answers_are_rows ? num_topk : most_ranks;
+    const struct wp_ll_answer_slots shared = {num_places * num_topk, 0, num_topk, 1, 0};
+    const struct wp_ll_answer_slots apart = {comm->num_ranks * num_places * each, num_places * each,
+                                             each, plan->answers_are_rows, 0};
+    const struct wp_ll_answer_slots shared_by_nodes = {num_places * all, 0, 0, 0,
+                                                       plan->block_tokens * all};
+    const struct wp_ll_answer_slots apart_by_nodes = {
+        comm->num_ranks * num_places * each, num_places * each, 0, 0, plan->block_tokens * each};
+    if (plan->answers_stay && !plan->has_nodes)
+        return (struct wp_ll_answer_slots){0};
+    if (config->on_missing == WEFT_LL_MASK)
+        return plan->has_nodes ? apart_by_nodes : apart;
+    return plan->has_nodes ? shared_by_nodes : shared;
+}
+
+void weft__ll_plan_blocks(const weft_comm *comm, const weft_ll_config *config, int32_t num_blocks,
+                          struct wp_ll_plan *plan)
+{
+    plan->num_blocks = num_blocks;
+    plan->block_tokens = (plan->max_tokens + num_blocks - 1) / num_blocks;
+    plan->answer_slots = answer_slots(comm, config, plan);
+    plan->message = weft__ll_plan_message(comm, config, plan);
+}
