@@ -164,8 +164,7 @@
 #endif
 
 #define WP_BLOCK_SHARED_BYTES 8192
-#define WP_WARP_SHARED_BYTES                                                                       \
-    768 /* a rank and a row for each of WEFT_MAX_TOPK choices, and 32 addresses */
+#define WP_WARP_SHARED_BYTES  512 /* a rank and a row for each of WEFT_MAX_TOPK choices */
 /* One for the result of a token's sum, and for each row that it may have: one per expert choice, and two
  * biases. */
 #define WP_WARP_POINTERS (WEFT_MAX_TOPK + 3)

@@ -154,8 +154,6 @@ WP_FN int32_t wp_popcount(uint32_t ballot)
     return __popc(ballot);
 }
 
-/* There is an instruction that finds lanes with the same value, but it takes as long as 20 others. */
-/* It takes the longer, the more values there are. */
 WP_FN int32_t wp_same_below(struct wp_warp *warp, uint32_t value)
 {
     return wp_lanes_below(warp, __match_any_sync(0xffffffffu, value));

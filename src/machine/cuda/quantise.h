@@ -170,8 +170,8 @@ WP_FN uint32_t weft__cuda_lanes_log2(int32_t group_elements)
     return fits && lanes >= 4 && lanes <= WP_WARP_SIZE ? 31u - (uint32_t)__clz((int)lanes) : 0;
 }
 
-/* Of the groups of UNROLL rounds each lane has at most one for itself: group u of a round is that of lane
- * u * per_round + its place in the round. */
+/* Of what the lanes of a group know, in UNROLL rounds, that of one group for each lane, if there are so many groups: the
+ * groups of the first round go to the first lanes, and so on. */
 template <int UNROLL>
 WP_FN uint32_t weft__cuda_own_group(uint32_t lane_idx, uint32_t lanes_log2,
                                     const uint32_t (&of_rounds)[UNROLL])
