@@ -196,16 +196,6 @@ static weft_result agree(weft_ll *ll, const weft_ll_config *config)
     return result;
 }
 
-/* Of the rows that come for a block, if the tokens of all go to as many ranks as they can: then a warp has one part of one
- * row at a time. */
-static struct wp_share share_of_sources(const weft_ll *ll)
-{
-    const struct wp_ll_plan *plan = &ll->device.plan;
-    const int32_t num_ranks = ll->ep->comm->num_ranks;
-    const int32_t most_ranks = plan->num_topk < num_ranks ? plan->num_topk : num_ranks;
-    return wp_share_rows(ll->grid.num_warps, plan->block_tokens * most_ranks, NULL);
-}
-
 static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
 {
     weft_comm *comm = ll->ep->comm;
@@ -229,7 +219,8 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
     device->area_offset = weft__exchange_extra_offset(ll->exchange);
     device->offsets = wp_ll_offsets_of(&device->plan, comm->num_ranks);
     device->area = weft__heap_bases(comm->heap)[comm->rank] + device->area_offset;
-    device->share_of_sources = share_of_sources(ll);
+    device->share_of_sources =
+        weft__ll_share_of_sources(&device->plan, comm->num_ranks, ll->grid.num_warps);
     return weft__ll_network_create(ll, network_bytes);
 }
 

@@ -75,14 +75,19 @@ static int32_t rounded_up_log2(int32_t number)
     return log2;
 }
 
+/* That a token goes to. */
+static int32_t most_ranks(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return plan->num_topk < num_ranks ? plan->num_topk : num_ranks;
+}
+
 /* What a host's network sends it reads soon; and so do other ranks what still is in the cache then, of all
  * that those of a node send each other in a step. docs/performance.md has what this gives. */
 static enum wp_reuse reuse_of(const weft_comm *comm, const struct wp_ll_plan *plan)
 {
     const uint64_t cache_bytes = UINT64_C(16) << 20;
-    const uint64_t num_ranks = (uint64_t)comm->num_ranks, num_topk = (uint64_t)plan->num_topk;
-    const uint64_t num_rows =
-        num_ranks * (uint64_t)plan->max_tokens * (num_topk < num_ranks ? num_topk : num_ranks);
+    const uint64_t num_rows = (uint64_t)comm->num_ranks * (uint64_t)plan->max_tokens *
+                              (uint64_t)most_ranks(plan, comm->num_ranks);
     return plan->has_nodes || num_rows * plan->slot.bytes <= cache_bytes ? WP_READ_SOON
                                                                          : WP_READ_LATER;
 }
@@ -124,9 +129,8 @@ static struct wp_ll_answer_slots answer_slots(const weft_comm *comm, const weft_
                                               const struct wp_ll_plan *plan)
 {
     const int32_t num_places = plan->num_blocks * plan->block_tokens, num_topk = plan->num_topk;
-    const int32_t most_ranks = num_topk < comm->num_ranks ? num_topk : comm->num_ranks;
     const int32_t each = plan->answers_are_rows ? num_topk : 1; /* of a rank */
-    const int32_t all = plan->answers_are_rows ? num_topk : most_ranks;
+    const int32_t all = plan->answers_are_rows ? num_topk : most_ranks(plan, comm->num_ranks);
     const struct wp_ll_answer_slots shared = {num_places * num_topk, 0, num_topk, 1, 0};
     const struct wp_ll_answer_slots apart = {comm->num_ranks * num_places * each, num_places * each,
                                              each, plan->answers_are_rows, 0};
@@ -148,4 +152,11 @@ void weft__ll_plan_blocks(const weft_comm *comm, const weft_ll_config *config, i
     plan->block_tokens = (plan->max_tokens + num_blocks - 1) / num_blocks;
     plan->answer_slots = answer_slots(comm, config, plan);
     plan->message = weft__ll_plan_message(comm, config, plan);
+}
+
+/* If the tokens of all go to as many ranks as they can: then a warp has one part of one row at a time. */
+struct wp_share weft__ll_share_of_sources(const struct wp_ll_plan *plan, int32_t num_ranks,
+                                          int32_t num_warps)
+{
+    return wp_share_rows(num_warps, plan->block_tokens * most_ranks(plan, num_ranks), NULL);
 }

@@ -100,7 +100,7 @@ static uint64_t count_work(const struct weft__line *line, uint64_t most)
 
 static int take_work(struct weft__progress *progress, struct weft__line *line, uint64_t most)
 {
-    int num_taken = 0, num_now = most > 0;
+    int num_taken = 0, num_now = 1;
     while ((uint64_t)num_taken < most && num_now > 0) {
         num_now = take_next(progress, line);
         num_taken += num_now;

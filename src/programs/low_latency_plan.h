@@ -198,7 +198,7 @@ struct wp_low_latency {
     /* Of this rank: */
     int32_t num_local_experts;
     char *area;
-    struct wp_share share_of_sources; /* of as many rows as a block has of each, among its warps */
+    struct wp_share share_of_sources; /* of the rows that come for a block, among its warps */
     struct wp_ll_block *blocks;       /* [num_blocks] */
     struct wp_ll_choice *choices;     /* [num_blocks][block_tokens][num_topk] */
     int32_t *answering; /* [halves][max_tokens][num_topk] who answers in this slot; -1: nobody */
