@@ -42,7 +42,7 @@ weft_ll_config ep_ll_config(const struct ep_options *options)
     config.num_blocks = options->num_blocks;
     config.num_warps = options->num_warps;
     config.route = (weft_ll_route)options->ll_route;
-    config.on_missing = options->masked.count > 0 ? WEFT_LL_MASK : WEFT_LL_FAIL;
+    config.on_missing = (weft_ll_on_missing)options->ll_on_missing;
     return config;
 }
 
@@ -282,7 +282,7 @@ static int is_relayed(const struct ep_layer *layer, enum ep_op op, int32_t node)
         return 0;
     if (op == EP_LL_DISPATCH)
         return !ep_ll_are_cut(options, layer->rank, find_partner(layer, node));
-    return options->masked.count == 0 && ep_ll_answer(options) != WEFT_LL_ANSWER_ROWS;
+    return options->ll_on_missing == WEFT_LL_FAIL && ep_ll_answer(options) != WEFT_LL_ANSWER_ROWS;
 }
 
 /* Those of a token that a rank gets, or answers: one, but for answers that are rows. */

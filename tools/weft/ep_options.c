@@ -89,6 +89,8 @@ static void refuse_without_mode(const struct ep_options *options, struct argp_st
         argp_error(state, "--phases %d: needs --mode low-latency", options->num_phases);
     if (options->masked.count > 0)
         argp_error(state, "--masked: needs --mode low-latency");
+    if (options->ll_on_missing != EP_NOT_GIVEN)
+        argp_error(state, "--on-missing: needs --mode low-latency");
     if (options->task == EP_TASK_QUERY)
         argp_error(state, "--query: needs --mode low-latency");
     if (options->start == EP_START_GRAPH)
@@ -127,6 +129,18 @@ static void refuse_with_low_latency(const struct ep_options *options, struct arg
                        of_normal_mode[i].name);
 }
 
+static void finish_masks(struct ep_options *options, struct argp_state *state)
+{
+    if (options->ll_on_missing == WEFT_LL_FAIL && options->masked.count > 0)
+        argp_error(state, "--on-missing %s: must be absent with --masked",
+                   ep_ll_on_missing_names[WEFT_LL_FAIL]);
+    if (options->ll_on_missing == EP_NOT_GIVEN)
+        options->ll_on_missing = options->masked.count > 0 ? WEFT_LL_MASK : WEFT_LL_FAIL;
+    if (options->ll_answer == EP_LL_ANSWER_LATE_SUMS && options->ll_on_missing == WEFT_LL_MASK)
+        argp_error(state, "--answer %s: must be absent with --masked and --on-missing %s",
+                   ep_ll_answer_names[options->ll_answer], ep_ll_on_missing_names[WEFT_LL_MASK]);
+}
+
 static void finish_mode(struct ep_options *options, struct argp_state *state)
 {
     if (options->mode == EP_MODE_NORMAL) {
@@ -149,9 +163,7 @@ static void finish_mode(struct ep_options *options, struct argp_state *state)
     if (options->ll_answer != EP_LL_ANSWER_SUMS && options->ll_layout == WEFT_LL_BY_RANK)
         argp_error(state, "--answer %s: must be %s with --layout rank",
                    ep_ll_answer_names[options->ll_answer], ep_ll_answer_names[EP_LL_ANSWER_SUMS]);
-    if (options->ll_answer == EP_LL_ANSWER_LATE_SUMS && options->masked.count > 0)
-        argp_error(state, "--answer %s: must be absent with --masked",
-                   ep_ll_answer_names[options->ll_answer]);
+    finish_masks(options, state);
     if (options->num_phases == EP_NOT_GIVEN)
         options->num_phases = 1;
 }
@@ -174,6 +186,7 @@ static void finish(void *input, struct argp_state *state)
 
 static const char *const modes[] = {"normal", "low-latency", NULL};
 static const char *const ll_layouts[] = {"rank", "expert", NULL};      /* by weft_ll_layout */
+const char *const ep_ll_on_missing_names[] = {"fail", "mask", NULL};   /* by weft_ll_on_missing */
 const char *const ep_ll_route_names[] = {"straight", "relayed", NULL}; /* by weft_ll_route */
 const char *const ep_ll_answer_names[] = {"sums", "rows", "late-sums", NULL};
 static const char *const wires[] = {"dtype", "fp32",  "bf16",
@@ -229,6 +242,9 @@ static const struct option_row option_table[] = {
     {OPTION_INTEGERS, "masked", "LIST",
      "Of low latency: ranks that are masked by all others, and mask these (none)", NULL, AT(masked),
      0, MAX_RANKS - 1},
+    {OPTION_CHOICE, "on-missing", "WHAT",
+     "Of low latency, if a rank is missing: fail, or mask it (fail; mask with --masked)", NULL,
+     AT(ll_on_missing), .choices = ep_ll_on_missing_names},
     {OPTION_GROUP, .doc = "Its routing:"},
     {OPTION_REAL, "skew", "X",
      "Spread of the experts' popularity in the gate that routes: 0 none, 0.5 to 0.75 as in real "
@@ -296,6 +312,7 @@ void ep_options_parse(struct ep_options *options, int argc, char **argv)
         .skew = EP_NOT_GIVEN,
         .ll_layout = EP_NOT_GIVEN,
         .ll_route = EP_NOT_GIVEN,
+        .ll_on_missing = EP_NOT_GIVEN,
         .ll_answer = EP_NOT_GIVEN,
         .num_phases = EP_NOT_GIVEN,
     };
