@@ -149,26 +149,38 @@ static struct wp_low_latency device_for(const weft_ll *ll, int64_t *waited_ns)
 
 static enum wp_program dispatch_program(const struct wp_low_latency *device)
 {
-    static const enum wp_program programs[][2] = {
-        [WP_LL_GENERAL] = {WP_PROGRAM_low_latency_dispatch, WP_PROGRAM_low_latency_dispatch},
-        [WP_LL_BF16] = {WP_PROGRAM_bf16_low_latency_dispatch,
-                        WP_PROGRAM_bf16_packed_low_latency_dispatch},
-        [WP_LL_FP8] = {WP_PROGRAM_fp8_low_latency_dispatch,
-                       WP_PROGRAM_fp8_packed_low_latency_dispatch}};
-    return device->plan.has_nodes ? WP_PROGRAM_internode_low_latency_dispatch
-                                  : programs[wp_ll_form_of(device)][wp_ll_layout_of(device)];
+    static const enum wp_program programs[][2][2] = {
+        [WP_LL_GENERAL] = {{WP_PROGRAM_low_latency_dispatch, WP_PROGRAM_low_latency_dispatch},
+                           {WP_PROGRAM_low_latency_dispatch, WP_PROGRAM_low_latency_dispatch}},
+        [WP_LL_BF16] = {{WP_PROGRAM_bf16_low_latency_dispatch,
+                         WP_PROGRAM_bf16_packed_low_latency_dispatch},
+                        {WP_PROGRAM_masked_bf16_low_latency_dispatch,
+                         WP_PROGRAM_masked_bf16_packed_low_latency_dispatch}},
+        [WP_LL_FP8] = {
+            {WP_PROGRAM_fp8_low_latency_dispatch, WP_PROGRAM_fp8_packed_low_latency_dispatch},
+            {WP_PROGRAM_masked_fp8_low_latency_dispatch,
+             WP_PROGRAM_masked_fp8_packed_low_latency_dispatch}}};
+    if (device->plan.has_nodes)
+        return WP_PROGRAM_internode_low_latency_dispatch;
+    return programs[wp_ll_form_of(device)][wp_ll_faults_of(device)][wp_ll_layout_of(device)];
 }
 
 static enum wp_program combine_program(const struct wp_low_latency *device)
 {
-    static const enum wp_program programs[] = {
-        [WP_LL_ANY_ANSWERS] = WP_PROGRAM_low_latency_combine,
-        [WP_LL_SUMS_BY_RANK] = WP_PROGRAM_bf16_low_latency_combine,
-        [WP_LL_SUMS_BY_EXPERT] = WP_PROGRAM_bf16_packed_low_latency_combine,
-        [WP_LL_SUMS_WEIGHED_LATE] = WP_PROGRAM_bf16_weighed_low_latency_combine,
-        [WP_LL_ROWS_BY_EXPERT] = WP_PROGRAM_bf16_rows_low_latency_combine};
-    return device->plan.has_nodes ? WP_PROGRAM_internode_low_latency_combine
-                                  : programs[wp_ll_answers_of(device)];
+    static const enum wp_program programs[][2] = {
+        [WP_LL_ANY_ANSWERS] = {WP_PROGRAM_low_latency_combine, WP_PROGRAM_low_latency_combine},
+        [WP_LL_SUMS_BY_RANK] = {WP_PROGRAM_bf16_low_latency_combine,
+                                WP_PROGRAM_masked_bf16_low_latency_combine},
+        [WP_LL_SUMS_BY_EXPERT] = {WP_PROGRAM_bf16_packed_low_latency_combine,
+                                  WP_PROGRAM_masked_bf16_packed_low_latency_combine},
+        /* Without masks only: */
+        [WP_LL_SUMS_WEIGHED_LATE] = {WP_PROGRAM_bf16_weighed_low_latency_combine,
+                                     WP_PROGRAM_low_latency_combine},
+        [WP_LL_ROWS_BY_EXPERT] = {WP_PROGRAM_bf16_rows_low_latency_combine,
+                                  WP_PROGRAM_low_latency_combine}};
+    if (device->plan.has_nodes)
+        return WP_PROGRAM_internode_low_latency_combine;
+    return programs[wp_ll_answers_of(device)][wp_ll_faults_of(device)];
 }
 
 weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, weft_stream *stream)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* bf16_low_latency_dispatch: low_latency_dispatch of bf16, in the usual form by rank, by the same steps. */
 #define WP_LL_STEPS_ONLY
+#define WP_LL_HAS_MASKS(masks) 0
 
 #include "programs/low_latency_dispatch.c" /* NOLINT(bugprone-suspicious-include) */
 #include "programs/low_latency_usual.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* bf16_weighed_low_latency_combine: low_latency_combine of bf16, by expert, with the weights of its call, by the same steps. */
 #define WP_LL_STEPS_ONLY
+#define WP_LL_HAS_MASKS(masks) 0
 
 #include "programs/low_latency_combine.c" /* NOLINT(bugprone-suspicious-include) */
 #include "programs/low_latency_usual.h"

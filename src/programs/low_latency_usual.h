@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What low latency is mostly used for: tokens and answers of bf16, one node, no masks; rows as they are, or as
+ * What low latency is mostly used for: tokens and answers of bf16, one node; rows as they are, or as
  * FP8 with a float scale for 128 elements; by rank or by expert; sums as answers, or by expert the rows. Its
- * programs are compiled once more for each of these, and then have no code for anything else. With code for all there are more values
+ * programs are compiled once more for each of these, without masks, and but for the rows with masks, and then have no
+ * code for anything else. With code for all there are more values
  * than a GPU has registers, and what waits in memory meanwhile is far, since each acquire empties the
  * nearest cache; and warps jump over what is not theirs, each time to code that is in no cache. Measured on
  * an H200 with one rank, 128 tokens in BF16, in graphs: combine takes 16.3 us in the general form, 11.0 with
@@ -17,8 +18,7 @@ enum wp_ll_form { WP_LL_GENERAL, WP_LL_BF16, WP_LL_FP8 };
 
 WP_FN int wp_ll_is_usual(const struct wp_low_latency *ll)
 {
-    return ll->plan.dtype == WEFT_BF16 && !ll->plan.answers_stay && !ll->plan.has_nodes &&
-           !wp_ll_has_masks(&ll->masks);
+    return ll->plan.dtype == WEFT_BF16 && !ll->plan.answers_stay && !ll->plan.has_nodes;
 }
 
 /* What is so, as constants. */
@@ -27,7 +27,13 @@ WP_FN void wp_ll_fix_usual(struct wp_low_latency *ll)
     ll->plan.dtype = WEFT_BF16;
     ll->plan.element_bytes_log2 = 1;
     ll->plan.answers_stay = 0;
-    ll->masks.absent_after_ms = 0;
+}
+
+enum wp_ll_faults { WP_LL_FAILS, WP_LL_MASKS };
+
+WP_FN enum wp_ll_faults wp_ll_faults_of(const struct wp_low_latency *ll)
+{
+    return wp_ll_has_masks(&ll->masks) ? WP_LL_MASKS : WP_LL_FAILS;
 }
 
 enum wp_ll_layout { WP_LL_BY_RANK, WP_LL_BY_EXPERT };
