@@ -27,6 +27,18 @@ WP_FN uint32_t wp_block_max(struct wp_warp *warp, uint32_t value)
     return wp_max_u32(warp, largest);
 }
 
+/* By a lane of each block of a launch, once: whether the others have been here before. If so, it has what they did. The
+ * counter is zero between launches. */
+WP_FN int wp_is_done_last(struct wp_warp *warp, uint32_t *num_blocks_done)
+{
+    /* Pairs with the same operation of the other blocks. */
+    const uint32_t num_before = wp_add_acq_rel(num_blocks_done, 1);
+    const int is_last = num_before + 1 == (uint32_t)wp_num_blocks(warp);
+    if (is_last)
+        *num_blocks_done = 0;
+    return is_last;
+}
+
 /* True in every warp of the block that is the last of the launch to call this, once, ordered after what all
  * other blocks did before. num_blocks_done is zero before the launch and after it. */
 WP_FN int wp_is_last_block(struct wp_warp *warp, uint32_t *num_blocks_done)
@@ -35,13 +47,8 @@ WP_FN int wp_is_last_block(struct wp_warp *warp, uint32_t *num_blocks_done)
     if (wp_num_blocks(warp) == 1)
         return 1;
     uint32_t *is_last = wp_block_words(warp);
-    if (wp_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0) {
-        /* Pairs with the same operation of the other blocks. */
-        const uint32_t num_before = wp_add_acq_rel(num_blocks_done, 1);
-        *is_last = num_before + 1 == (uint32_t)wp_num_blocks(warp);
-        if (*is_last)
-            *num_blocks_done = 0;
-    }
+    if (wp_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0)
+        *is_last = (uint32_t)wp_is_done_last(warp, num_blocks_done);
     wp_block_sync(warp);
     return (int)*is_last;
 }

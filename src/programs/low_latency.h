@@ -33,22 +33,28 @@ WP_FN int32_t wp_ll_place_of(const struct wp_ll_plan *plan, int32_t block,
 
 /* ------------------------------------------------------------------ what is told */
 
-/* By all warps of the blocks of a launch that receives, when they are done: the last block tells who is
- * missing. What was counted of these may be there in part, and counts as nothing. */
-WP_FN void wp_ll_tell_missing(const struct wp_ll_run *run, int32_t *missing_ranks,
-                              int32_t *num_rows_per_rank)
+/* By one warp of each block of a launch that receives, with masks, when the block has met since it has waited for all:
+ * whether the other blocks have, so that it is known who is missing. */
+WP_FN int wp_ll_waits_last(const struct wp_ll_run *run)
+{
+    struct wp_warp *warp = run->op.warp;
+    uint32_t is_last = 0;
+    if (wp_lane_idx(warp) == 0)
+        is_last = (uint32_t)wp_is_done_last(warp, run->ll->masks.num_blocks_done);
+    is_last = wp_max_u32(warp, is_last);
+    wp_warp_sync(warp); /* the first lane has met the other blocks */
+    return (int)is_last;
+}
+
+/* By the warp for which that is so. */
+WP_FN void wp_ll_tell_missing(const struct wp_ll_run *run, int32_t *missing_ranks)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_masks *masks = &run->ll->masks;
-    if (!wp_ll_has_masks(masks) || !wp_is_last_block(warp, masks->num_blocks_done))
-        return;
-    for (int32_t rank = wp_warp_idx(warp) * WP_WARP_SIZE + wp_lane_idx(warp);
-         rank < run->ll->exchange.num_ranks; rank += wp_num_warps(warp) * WP_WARP_SIZE) {
-        const enum wp_ll_missing missing = wp_ll_missing_of(masks, rank);
+    for (int32_t rank = wp_lane_idx(warp); rank < run->ll->exchange.num_ranks;
+         rank += WP_WARP_SIZE) {
         if (missing_ranks != NULL)
-            missing_ranks[rank] = missing;
-        if (num_rows_per_rank != NULL && missing == WP_LL_MASKED)
-            num_rows_per_rank[rank] = 0;
+            missing_ranks[rank] = wp_ll_missing_of(masks, rank);
         masks->lacking[rank] = 0;
     }
 }
@@ -85,7 +91,7 @@ WP_FN void wp_ll_tell_arrived(const struct wp_ll_run *run, enum wp_ll_mail mail,
         return;
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
-        if (!wp_ll_is_remote(ll, rank) && !wp_ll_is_masked(&ll->masks, rank))
+        if (!wp_ll_is_remote(ll, rank) && !wp_ll_is_missing(run, rank))
             wp_signal(warp, rank, wp_ll_word(ll, rank, WP_LL_ARRIVED, mail, own, block), number);
     }
 }
@@ -101,7 +107,7 @@ WP_FN void wp_ll_tell_node_room(const struct wp_ll_run *run, struct wp_ll_room r
     const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
-        if (wp_ll_is_remote(ll, rank) || wp_ll_is_masked(&ll->masks, rank))
+        if (wp_ll_is_remote(ll, rank) || wp_ll_is_missing(run, rank))
             continue;
         if (room.answers > 0)
             wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_ROOM, WP_LL_ANSWERS, own, block),

@@ -39,20 +39,12 @@ WP_FN int32_t wp_ll_num_threads(struct wp_warp *warp)
     return wp_num_warps(warp) * WP_WARP_SIZE;
 }
 
-/* Memory of the block, behind the words of wp_block_max, where there is room; else `far`. */
-WP_FN void *wp_ll_near(struct wp_warp *warp, uint64_t offset, uint64_t bytes, void *far)
-{
-    return WP_BLOCK_WORDS_BYTES + offset + bytes <= WP_BLOCK_SHARED_BYTES
-               ? (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES + offset
-               : (char *)far;
-}
-
 WP_FN struct wp_ll_counters wp_ll_counters_of(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
     const int32_t num_counters = wp_ll_num_counters(&ll->plan, ll->exchange.num_ranks);
-    int32_t *firsts =
-        (int32_t *)wp_ll_near(warp, 0, (uint64_t)num_counters * sizeof(int32_t),
-                              ll->counters + (int64_t)wp_block_idx(warp) * num_counters);
+    int32_t *firsts = (int32_t *)wp_ll_near(
+        warp, wp_ll_missing_bytes(ll), (uint64_t)num_counters * sizeof(int32_t),
+        ll->counters + (int64_t)wp_block_idx(warp) * num_counters);
     const int64_t num_ranks = ll->exchange.num_ranks;
     int32_t *answers = firsts + 2 * num_ranks;
     int32_t *relayed = firsts + num_counters - ll->plan.message.num_nodes;
@@ -90,6 +82,7 @@ WP_FN struct wp_ll_sender wp_ll_sender_of(const struct wp_ll_run *run,
     const int32_t num_tokens = tokens.end - tokens.begin;
     const int32_t num_ranks = args->ll.exchange.num_ranks;
     const uint64_t choices_offset =
+        wp_ll_missing_bytes(&args->ll) +
         wp_ll_align((uint64_t)wp_ll_num_counters(plan, num_ranks) * sizeof(int32_t));
     const uint64_t choices_bytes =
         (uint64_t)num_tokens * (uint64_t)plan->num_topk * sizeof(struct wp_ll_choice);

@@ -369,7 +369,7 @@ WP_FN void put_answers(const struct answerer *answerer)
     const int32_t block = wp_block_idx(warp);
     for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
         const int32_t rank = ll->network.ranks[i];
-        if (wp_ll_warp_masks(warp, ll, rank))
+        if (wp_ll_is_missing(answerer->run, rank))
             continue;
         const struct wp_ll_range range = wp_ll_range(ll, answerer->result, rank, block);
         const int32_t first = range.num_rows > 0 ? answer_of_row(answerer, rank, range.first) : 0;
@@ -446,7 +446,6 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)
         return status;
-    wp_ll_tell_missing(run, args->missing_ranks, NULL);
     struct wp_ll_room room = {0, number};
     if (half.use == WP_LL_RESULT_ENDS)
         numbers->rows_ended = room.rows = half.answered;

@@ -41,7 +41,7 @@ WP_FN char *slot_of(const struct wp_ll_sender *sender, int32_t token, int32_t k)
         return NULL;
     if (wp_ll_relays_to(sender, choice->rank))
         return wp_ll_relayed_slot(sender, token, k);
-    if (wp_ll_is_masked(&ll->masks, choice->rank))
+    if (wp_ll_is_missing(sender->run, choice->rank))
         return NULL;
     if (wp_ll_is_remote(ll, choice->rank))
         return ll->network.memory + staged_row(sender, choice->rank, choice->row);
@@ -147,7 +147,7 @@ WP_FN void send_choices(const struct wp_ll_sender *sender, int32_t token)
         send_choice(sender, token, i / num_topk, i % num_topk);
     for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
         const int32_t rank = wp_ll_answerer(sender, choices, k);
-        answering[k] = rank >= 0 && !wp_ll_is_masked(&ll->masks, rank) ? rank : WP_NO_RANK;
+        answering[k] = rank >= 0 && !wp_ll_is_missing(sender->run, rank) ? rank : WP_NO_RANK;
     }
 }
 
@@ -178,7 +178,7 @@ WP_FN void send_ranges(const struct wp_ll_sender *sender)
         if (wp_ll_relays_to(sender, rank))
             *wp_ll_message_range(ll, wp_ll_staged_for(sender, rank),
                                  ll->network.nodes.local_idxs[rank]) = range;
-        else if (!wp_ll_is_remote(ll, rank) && !wp_ll_is_masked(&ll->masks, rank))
+        else if (!wp_ll_is_remote(ll, rank) && !wp_ll_is_missing(sender->run, rank))
             *wp_ll_range_of(ll, rank, sender->number, ll->exchange.rank, wp_block_idx(warp)) =
                 range;
     }
@@ -194,7 +194,7 @@ WP_FN void put_rows(const struct wp_ll_sender *sender)
     for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
         const int32_t rank = ll->network.ranks[i], first = sender->counters.firsts[rank];
         const int is_relayed = wp_ll_relays_to(sender, rank);
-        if (wp_ll_warp_masks(warp, ll, rank) || (is_relayed && wp_ll_is_relayed_by(ll, rank)))
+        if (wp_ll_is_missing(sender->run, rank) || (is_relayed && wp_ll_is_relayed_by(ll, rank)))
             continue;
         const int32_t num_rows = sender->counters.rows[rank] - first;
         const struct wp_ll_range range = {first, is_relayed ? num_rows | wp_ll_brought_flag(ll)
@@ -240,7 +240,7 @@ WP_FN void send_heads(const struct wp_ll_sender *sender)
     for (int32_t rank = wp_warp_idx(warp); rank < ll->exchange.num_ranks;
          rank += wp_num_warps(warp)) {
         const int32_t *counts = sender->counters.experts + (int64_t)rank * max_local;
-        if (wp_ll_warp_masks(warp, ll, rank))
+        if (wp_ll_is_missing(sender->run, rank))
             continue;
         if (wp_ll_is_brought(ll, WP_LL_ROWS, rank))
             wp_ll_stage_head(sender, rank, counts);
@@ -263,8 +263,9 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
         return wp_ll_fail(run, (uint64_t)plan->num_halves, num_outstanding + 1);
     wp_ll_clear_counters(&sender);
     if (wp_warp_idx(warp) == wp_num_warps(warp) - 1) /* for all, while they find choices */
-        status = wp_ll_await_all(run, WP_LL_ROOM, WP_LL_ROWS,
-                                 wp_ll_number_before(run, sender.number), NULL);
+        status =
+            wp_ll_await_all(run, WP_LL_ROOM, WP_LL_ROWS, wp_ll_number_before(run, sender.number),
+                            wp_ll_missing_if_any(run));
     wp_ll_find_routes(&sender);
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)
@@ -294,9 +295,24 @@ WP_FN enum wp_status prepare_packing(const struct wp_ll_taker *taker)
     struct wp_warp *warp = taker->run->op.warp;
     const enum wp_status status =
         (enum wp_status)wp_block_max(warp, (uint32_t)wp_ll_take_heads(taker));
+    wp_ll_miss_masked(taker->run); /* whose head is not there: whether its rows have come or not */
     if (status == WP_STATUS_OK)
         wp_ll_sum_heads(taker);
     return status;
+}
+
+/* By one warp, when the block has waited for all, and with masks has met since. The first one does it last, since others are
+ * not to wait for it; with masks, where it takes long, the last one does, which has least to do, while the others pack. */
+WP_FN void tell_caller(const struct wp_ll_taker *taker)
+{
+    const struct wp_ll_plan *plan = &taker->args->ll.plan;
+    if (!wp_ll_has_masks(&taker->args->ll.masks)) {
+        if (wp_block_idx(taker->run->op.warp) == plan->num_blocks - 1)
+            wp_ll_tell_num_rows(taker);
+    } else if (wp_ll_waits_last(taker->run)) {
+        wp_ll_tell_missing(taker->run, taker->args->missing_ranks);
+        wp_ll_tell_num_rows(taker);
+    }
 }
 
 WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args)
@@ -306,7 +322,8 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     const int64_t num_bases = (int64_t)args->ll.exchange.num_ranks * plan->max_local_experts;
     const struct wp_ll_taker taker = {
         run, args,
-        (int32_t *)wp_ll_near(warp, 0, (uint64_t)num_bases * sizeof(int32_t),
+        (int32_t *)wp_ll_near(warp, wp_ll_missing_bytes(&args->ll),
+                              (uint64_t)num_bases * sizeof(int32_t),
                               args->ll.expert_bases + wp_block_idx(warp) * num_bases),
         run->numbers.rows_received + 1};
     if (taker.number > run->numbers.rows_sent)
@@ -324,14 +341,16 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         wp_ll_take_brought(&taker);
     if (status == WP_STATUS_OK) {
         wp_admit_next(warp); /* all ranks have started */
+        if (wp_ll_has_masks(&args->ll.masks) && wp_warp_idx(warp) == wp_num_warps(warp) - 1)
+            tell_caller(&taker);
         if (plan->is_by_expert)
             wp_ll_pack_all(&taker);
-        wp_ll_tell_num_rows(&taker);
+        if (!wp_ll_has_masks(&args->ll.masks) && wp_warp_idx(warp) == 0)
+            tell_caller(&taker);
     }
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)
         return status;
-    wp_ll_tell_missing(run, args->missing_ranks, args->num_rows_per_rank);
     run->numbers.rows_received = taker.number;
     if (wp_block_idx(warp) == 0 && wp_ll_thread_idx(warp) == 0)
         *args->ll.received_half = (int32_t)wp_ll_half(plan, taker.number);

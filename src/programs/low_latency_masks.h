@@ -13,9 +13,9 @@
  * more. And who has stopped to begin anew (low_latency_unmask.c) sends nothing more to those who have not,
  * which it may have masked, and may be waiting for one that waits for them: that it waits is no news.
  *
- * Within a launch the mask only grows. Who sends looks whenever it writes, and again before it tells, when
- * the block has met: so nobody is told of what a warp has left out. Who receives uses what one warp has
- * found for all of its block.
+ * Within a launch the mask only grows. A block goes by what one of its warps has found, when it waited for all, and keeps
+ * that near: so nobody is told of what a warp has left out. Who is masked meanwhile still gets what the block sends, which
+ * harms nobody.
  */
 #pragma once
 
@@ -25,12 +25,13 @@ struct wp_ll_masks { /* of this rank */
     uint32_t
         absent_after_ms; /* the deadline; 0: who is missing fails the launch, and there are no masks */
     int32_t *mask;       /* [num_ranks] nonzero: masked */
-    int32_t *missing;    /* [num_blocks][num_ranks] the block goes on without it */
+    /* [num_blocks][num_ranks] whom a block goes on without: of low_latency_unmask.c, and where its memory has no room */
+    int32_t *missing;
     /* [num_ranks] with detours: whose rows or answers a launch has not got, though nobody masks them, zero between
      * launches; and to whom nothing is relayed any more (low_latency_detours.h) */
     int32_t *lacking, *detours;
     int32_t *verdicts;         /* [num_ranks] of heads: number << 1, and whether it is there */
-    uint32_t *num_blocks_done; /* zero between launches */
+    uint32_t *num_blocks_done; /* that wait for nobody any more; zero between launches */
 };
 
 /* How long a wait goes on in vain, in periods. */

@@ -12,21 +12,19 @@ struct wp_ll_taker {
     uint64_t number;
 };
 
-/* How many rows each source has sent, which the last block tells if anybody wants to know: what
- * has come for it are a source's last rows. By the lanes that have waited for them. */
+/* By one warp of a block that knows what all have: how many rows each source has sent. What has come for the last block are
+ * a source's last rows. Those of who is masked may be there in part, and count as nothing. */
 WP_FN void wp_ll_tell_num_rows(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
     const int32_t last = ll->plan.num_blocks - 1;
-    if (wp_block_idx(warp) != last || wp_warp_idx(warp) != 0 ||
-        taker->args->num_rows_per_rank == NULL)
-        return;
-    for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
+    const struct wp_ll_range none = {0, 0};
+    for (int32_t i = wp_lane_idx(warp);
+         i < ll->exchange.num_ranks && taker->args->num_rows_per_rank != NULL; i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
-        if (wp_ll_is_missing(taker->run, rank))
-            continue; /* wp_ll_tell_missing */
-        const struct wp_ll_range range = wp_ll_range(ll, taker->number, rank, last);
+        const struct wp_ll_range range =
+            wp_ll_is_masked(&ll->masks, rank) ? none : wp_ll_range(ll, taker->number, rank, last);
         taker->args->num_rows_per_rank[rank] = range.first + range.num_rows;
     }
 }

@@ -186,9 +186,9 @@ WP_FN void wp_ll_choose_relayed(const struct wp_ll_sender *sender)
          rank += wp_ll_num_threads(warp))
         sender->counters.is_relayed[rank] =
             wp_ll_is_relayed(ll, rank) && wp_load_relaxed(&masks->detours[rank]) == 0 &&
-            !wp_ll_is_masked(masks, rank) &&
-            !wp_ll_is_masked(masks,
-                             wp_ll_partner(ll, ll->exchange.rank, ll->network.node_of_rank[rank]));
+            !wp_ll_is_missing(sender->run, rank) &&
+            !wp_ll_is_missing(sender->run,
+                              wp_ll_partner(ll, ll->exchange.rank, ll->network.node_of_rank[rank]));
 }
 
 /* By all warps, which have met since the counters were cleared, and meet afterwards. Tokens are numbered one after the

@@ -16,9 +16,20 @@
 /* Two deadlines: these ranks may be in different steps of their callers. */
 enum { PERIODS = 2 * WP_LL_PERIODS };
 
+/* The ranks that a block goes on without, as the last one learns: [num_ranks]. */
+WP_FN int32_t *missing_of(const struct wp_low_latency *ll, int32_t block)
+{
+    return ll->masks.missing + (int64_t)block * ll->exchange.num_ranks;
+}
+
+WP_FN int32_t *missing(const struct wp_ll_run *run)
+{
+    return missing_of(run->ll, wp_block_idx(run->op.warp));
+}
+
 WP_FN int takes_part(const struct wp_ll_run *run, const int32_t *mask, int32_t rank)
 {
-    return rank == run->ll->exchange.rank || (mask[rank] == 0 && wp_ll_missing(run)[rank] == 0);
+    return rank == run->ll->exchange.rank || (mask[rank] == 0 && missing(run)[rank] == 0);
 }
 
 /* By all lanes, alike. */
@@ -88,10 +99,10 @@ WP_FN enum wp_status await_others(const struct wp_ll_run *run,
         if (rank != WP_NO_RANK && !takes_part(run, args->mask, rank))
             rank = WP_NO_RANK;
         const struct wp_ll_wait wait = {wp_ll_told_by(run, WP_LL_RETURNED, step, rank, args->epoch),
-                                        wp_ll_site(run, WP_PHASE_START, rank), NULL};
+                                        wp_ll_site(run, WP_PHASE_START, rank), NULL, 0};
         const enum wp_status found = wp_ll_await_words(run, args->mask, &wait, patience);
         if (found == WP_STATUS_ABSENT)
-            wp_ll_missing(run)[rank] = 1;
+            missing(run)[rank] = 1;
         else if (found == WP_STATUS_FAILED)
             status = found;
     }
@@ -174,7 +185,7 @@ WP_FN void renew_mask(const struct wp_ll_run *run, const int32_t *mask)
          rank += wp_num_warps(warp) * WP_WARP_SIZE) {
         int is_masked = mask[rank] != 0;
         for (int32_t block = 0; block < ll->plan.num_blocks; block++)
-            is_masked |= masks->missing[(int64_t)block * num_ranks + rank] != 0;
+            is_masked |= missing_of(ll, block)[rank] != 0;
         masks->mask[rank] = is_masked && rank != ll->exchange.rank;
         masks->verdicts[rank] = 0;
         masks->detours[rank] = 0;
@@ -187,9 +198,10 @@ WP_PROGRAM(low_latency_unmask, warp, args)
     const struct wp_ll_numbers none_since = {0, 0, 0, 0, 0, 0, args->epoch};
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
-    for (int32_t rank = wp_warp_idx(warp) * WP_WARP_SIZE + wp_lane_idx(warp);
-         rank < args->ll.exchange.num_ranks; rank += wp_num_warps(warp) * WP_WARP_SIZE)
-        wp_ll_missing(&run)[rank] = 0;
+    /* By the warp that has begun with them, where they are the same. */
+    for (int32_t rank = wp_lane_idx(warp);
+         rank < args->ll.exchange.num_ranks && wp_warp_idx(warp) == 0; rank += WP_WARP_SIZE)
+        missing(&run)[rank] = 0;
     run.numbers = none_since;
     enum wp_status status = pass(&run, args, WP_LL_STOPPED);
     if (status == WP_STATUS_OK) {

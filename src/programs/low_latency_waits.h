@@ -14,17 +14,6 @@ struct wp_ll_run { /* what a warp knows */
     struct wp_ll_half halves[WP_NUM_HALVES]; /* as well */
 };
 
-/* As wp_operation_begin. */
-WP_FN struct wp_ll_run wp_ll_begin(struct wp_warp *warp, const struct wp_low_latency *ll)
-{
-    const struct wp_ll_block *block = &ll->blocks[wp_block_idx(warp)];
-    const struct wp_ll_run run = {wp_operation_begin(warp, &ll->exchange, NULL),
-                                  ll,
-                                  block->numbers,
-                                  {block->halves[0], block->halves[1]}};
-    return run;
-}
-
 /* As wp_operation_end; the warps of a block have the same status. */
 WP_FN enum wp_status wp_ll_end(const struct wp_ll_run *run, enum wp_status status)
 {
@@ -46,6 +35,62 @@ WP_FN enum wp_status wp_ll_fail(const struct wp_ll_run *run, uint64_t expected, 
                                        wp_operation_site(&run->op, WP_PHASE_START, WP_NO_RANK), 0,
                                        expected, seen};
     return wp_fail(run->op.warp, &failure);
+}
+
+/* ------------------------------------------------------------------ memory of the block */
+
+/* Behind the words of wp_block_max, where there is room; else `far`. */
+WP_FN void *wp_ll_near(struct wp_warp *warp, uint64_t offset, uint64_t bytes, void *far)
+{
+    return WP_BLOCK_WORDS_BYTES + offset + bytes <= WP_BLOCK_SHARED_BYTES
+               ? (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES + offset
+               : (char *)far;
+}
+
+/* At the beginning, with masks. */
+WP_FN uint64_t wp_ll_missing_bytes(const struct wp_low_latency *ll)
+{
+    return wp_ll_has_masks(&ll->masks)
+               ? wp_ll_align((uint64_t)ll->exchange.num_ranks * sizeof(int32_t))
+               : 0;
+}
+
+/* The ranks that this block goes on without, as the first warp finds when the launch begins, and the one that waits for all
+ * whenever it does: [num_ranks]. */
+WP_FN int32_t *wp_ll_missing(const struct wp_ll_run *run)
+{
+    struct wp_warp *warp = run->op.warp;
+    const int64_t num_ranks = run->ll->exchange.num_ranks;
+    return (int32_t *)wp_ll_near(warp, 0, (uint64_t)num_ranks * sizeof(int32_t),
+                                 run->ll->masks.missing + wp_block_idx(warp) * num_ranks);
+}
+
+WP_FN int wp_ll_is_missing(const struct wp_ll_run *run, int32_t rank)
+{
+    return wp_ll_has_masks(&run->ll->masks) && wp_ll_missing(run)[rank] != 0;
+}
+
+/* By the first warp: those that are masked by now. */
+WP_FN void wp_ll_miss_masked(const struct wp_ll_run *run)
+{
+    struct wp_warp *warp = run->op.warp;
+    if (!wp_ll_has_masks(&run->ll->masks) || wp_warp_idx(warp) != 0)
+        return;
+    for (int32_t rank = wp_lane_idx(warp); rank < run->ll->exchange.num_ranks; rank += WP_WARP_SIZE)
+        wp_ll_missing(run)[rank] = wp_ll_is_masked(&run->ll->masks, rank);
+    wp_warp_sync(warp);
+}
+
+/* As wp_operation_begin. */
+WP_FN struct wp_ll_run wp_ll_begin(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    const struct wp_ll_block *block = &ll->blocks[wp_block_idx(warp)];
+    const struct wp_ll_run run = {wp_operation_begin(warp, &ll->exchange, NULL),
+                                  ll,
+                                  block->numbers,
+                                  {block->halves[0], block->halves[1]}};
+    wp_ll_miss_masked(&run);
+    return run;
 }
 
 /* ------------------------------------------------------------------ whoever waits says so */
@@ -141,6 +186,7 @@ struct wp_ll_wait {
     struct wp_ll_told told; /* no word: nothing */
     struct wp_wait_site site;
     int64_t *waited_ns;
+    int is_missing; /* its rank, as the block knows by now */
 };
 
 WP_FN enum wp_status wp_ll_await_once(const struct wp_ll_run *run, const struct wp_ll_wait *wait)
@@ -158,7 +204,7 @@ WP_FN int wp_ll_has_begun_anew(const struct wp_ll_run *run, int32_t rank)
     enum { LOOK_MS = 1 };
     struct wp_ll_wait look = {
         wp_ll_told_by(run, WP_LL_RETURNED, WP_LL_STOPPED, rank, run->numbers.epoch + 1),
-        wp_ll_site(run, WP_PHASE_START, rank), NULL};
+        wp_ll_site(run, WP_PHASE_START, rank), NULL, 0};
     look.site.absent_after_ms = LOOK_MS;
     return wp_ll_await_once(run, &look) == WP_STATUS_OK;
 }
@@ -190,12 +236,13 @@ WP_FN enum wp_status wp_ll_await_words(const struct wp_ll_run *run, const int32_
     enum wp_status status = is_awaited ? WP_STATUS_ABSENT : WP_STATUS_OK;
     if (!wp_ll_has_masks(&run->ll->masks))
         return is_awaited ? wp_ll_await_once(run, wait) : status;
+    is_awaited = is_awaited && !wait->is_missing;
     for (;;) {
-        is_awaited = is_awaited && wp_load_relaxed(&mask[wait->site.rank]) == 0;
         if (is_awaited)
             status = wp_ll_await_once(run, wait);
         is_awaited = is_awaited && status == WP_STATUS_ABSENT &&
-                     wp_ll_goes_on_waiting(run, wait->site.rank, &patience);
+                     wp_ll_goes_on_waiting(run, wait->site.rank, &patience) &&
+                     wp_load_relaxed(&mask[wait->site.rank]) == 0;
         if (wp_ballot(run->op.warp, is_awaited) == 0)
             return status;
         wp_ll_tell_waits(run, mask);
@@ -232,15 +279,18 @@ WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_wo
     const int is_counted = words != WP_LL_ROOM && wp_warp_idx(run->op.warp) == 0;
     struct wp_ll_wait wait = {wp_ll_told_by(run, words, mail, rank, number),
                               wp_ll_site(run, phase, rank),
-                              is_counted ? wp_ll_waited_ns(run, rank) : NULL};
+                              is_counted ? wp_ll_waited_ns(run, rank) : NULL, 0};
     if (rank != WP_NO_RANK && words == WP_LL_ARRIVED)
         wait.site.rank = wp_ll_teller(ll, mail, rank);
+    wait.is_missing = rank != WP_NO_RANK && wp_ll_is_missing(run, wait.site.rank);
     enum wp_status status = wp_ll_await_words(run, ll->masks.mask, &wait,
                                               wp_ll_patience_about(number, ll->exchange.num_ranks));
     /* What a word is added says what has come with it; nothing more is added before there is room. */
     while (wait.told.word != NULL && wp_ll_is_put(ll, mail, rank) && status == WP_STATUS_OK &&
            wp_ll_says_more(&wait.told, words))
         status = wp_ll_await_once(run, &wait);
+    if (wait.told.word == NULL && rank != WP_NO_RANK && wp_ll_is_missing(run, rank))
+        status = WP_STATUS_ABSENT; /* who is masked stays so, whoever else is awaited */
     if (status == WP_STATUS_ABSENT)
         wp_ll_mask_out(&ll->masks, rank);
     if (wait.told.word != NULL && status == WP_STATUS_OK && words == WP_LL_ARRIVED &&
@@ -274,17 +324,10 @@ WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_wor
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
-/* The ranks that this block goes on without: [num_ranks]. */
-WP_FN int32_t *wp_ll_missing(const struct wp_ll_run *run)
+/* Without masks NULL. */
+WP_FN int32_t *wp_ll_missing_if_any(const struct wp_ll_run *run)
 {
-    return run->ll->masks.missing +
-           (int64_t)wp_block_idx(run->op.warp) * run->ll->exchange.num_ranks;
-}
-
-/* Whether it goes on without a rank, as it has found last. */
-WP_FN int wp_ll_is_missing(const struct wp_ll_run *run, int32_t rank)
-{
-    return wp_ll_has_masks(&run->ll->masks) && wp_ll_missing(run)[rank] != 0;
+    return wp_ll_has_masks(&run->ll->masks) ? wp_ll_missing(run) : NULL;
 }
 
 /* By all warps of the block: the same, each warp for itself. With masks the first one finds out for all
