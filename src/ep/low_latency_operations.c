@@ -173,7 +173,7 @@ static enum wp_program combine_program(const struct wp_low_latency *device)
                                 WP_PROGRAM_masked_bf16_low_latency_combine},
         [WP_LL_SUMS_BY_EXPERT] = {WP_PROGRAM_bf16_packed_low_latency_combine,
                                   WP_PROGRAM_masked_bf16_packed_low_latency_combine},
-        /* Without masks only: */
+        /* The last two have programs without masks only. */
         [WP_LL_SUMS_WEIGHED_LATE] = {WP_PROGRAM_bf16_weighed_low_latency_combine,
                                      WP_PROGRAM_low_latency_combine},
         [WP_LL_ROWS_BY_EXPERT] = {WP_PROGRAM_bf16_rows_low_latency_combine,

@@ -33,20 +33,24 @@ WP_FN int32_t wp_ll_place_of(const struct wp_ll_plan *plan, int32_t block,
 
 /* ------------------------------------------------------------------ what is told */
 
-/* By one warp of each block of a launch that receives, with masks, when the block has met since it has waited for all:
- * whether the other blocks have, so that it is known who is missing. */
-WP_FN int wp_ll_waits_last(const struct wp_ll_run *run)
+/* By all warps of each block of a launch that receives, which with masks have met since one of them has waited for all:
+ * whether the warp tells who is missing. That is the last one, which has least to do, while the others go on, of the block
+ * that waits last, so that all is known. */
+WP_FN int wp_ll_tells_missing(const struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_masks *masks = &run->ll->masks;
     uint32_t is_last = 0;
+    if (!wp_ll_has_masks(masks) || wp_warp_idx(warp) != wp_num_warps(warp) - 1)
+        return 0;
     if (wp_lane_idx(warp) == 0)
-        is_last = (uint32_t)wp_is_done_last(warp, run->ll->masks.num_blocks_done);
+        is_last = (uint32_t)wp_is_done_last(warp, masks->num_blocks_done);
     is_last = wp_max_u32(warp, is_last);
     wp_warp_sync(warp); /* the first lane has met the other blocks */
     return (int)is_last;
 }
 
-/* By the warp for which that is so. */
+/* By that warp. */
 WP_FN void wp_ll_tell_missing(const struct wp_ll_run *run, int32_t *missing_ranks)
 {
     struct wp_warp *warp = run->op.warp;

@@ -264,8 +264,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
     wp_ll_clear_counters(&sender);
     if (wp_warp_idx(warp) == wp_num_warps(warp) - 1) /* for all, while they find choices */
         status =
-            wp_ll_await_all(run, WP_LL_ROOM, WP_LL_ROWS, wp_ll_number_before(run, sender.number),
-                            wp_ll_missing_if_any(run));
+            wp_ll_await_all(run, WP_LL_ROOM, WP_LL_ROWS, wp_ll_number_before(run, sender.number));
     wp_ll_find_routes(&sender);
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)
@@ -301,20 +300,6 @@ WP_FN enum wp_status prepare_packing(const struct wp_ll_taker *taker)
     return status;
 }
 
-/* By one warp, when the block has waited for all, and with masks has met since. The first one does it last, since others are
- * not to wait for it; with masks, where it takes long, the last one does, which has least to do, while the others pack. */
-WP_FN void tell_caller(const struct wp_ll_taker *taker)
-{
-    const struct wp_ll_plan *plan = &taker->args->ll.plan;
-    if (!wp_ll_has_masks(&taker->args->ll.masks)) {
-        if (wp_block_idx(taker->run->op.warp) == plan->num_blocks - 1)
-            wp_ll_tell_num_rows(taker);
-    } else if (wp_ll_waits_last(taker->run)) {
-        wp_ll_tell_missing(taker->run, taker->args->missing_ranks);
-        wp_ll_tell_num_rows(taker);
-    }
-}
-
 WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args)
 {
     struct wp_warp *warp = run->op.warp;
@@ -341,12 +326,15 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         wp_ll_take_brought(&taker);
     if (status == WP_STATUS_OK) {
         wp_admit_next(warp); /* all ranks have started */
-        if (wp_ll_has_masks(&args->ll.masks) && wp_warp_idx(warp) == wp_num_warps(warp) - 1)
-            tell_caller(&taker);
+        if (wp_ll_tells_missing(run)) {
+            wp_ll_tell_missing(run, args->missing_ranks);
+            wp_ll_tell_num_rows(&taker);
+        }
         if (plan->is_by_expert)
             wp_ll_pack_all(&taker);
-        if (!wp_ll_has_masks(&args->ll.masks) && wp_warp_idx(warp) == 0)
-            tell_caller(&taker);
+        if (!wp_ll_has_masks(&args->ll.masks) && wp_warp_idx(warp) == 0 &&
+            wp_block_idx(warp) == plan->num_blocks - 1)
+            wp_ll_tell_num_rows(&taker);
     }
     status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
     if (status != WP_STATUS_OK)

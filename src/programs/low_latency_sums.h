@@ -253,8 +253,7 @@ WP_FN enum wp_status wp_ll_await_and_sum(const struct wp_ll_summer *summer)
         return status;
     wp_admit_next(warp); /* all ranks have started */
     wp_warp_sync(warp);  /* each lane has waited for some ranks */
-    if (has_masks && wp_warp_idx(warp) == wp_num_warps(warp) - 1 && /* which has least to do */
-        wp_ll_waits_last(summer->run))
+    if (wp_ll_tells_missing(summer->run))
         wp_ll_tell_missing(summer->run, summer->args->missing_ranks);
     if (has_masks)
         part = wp_ll_find_part(summer, part.unit);

@@ -213,14 +213,14 @@ WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_wo
 
 /* Warp-wide: waits until this block of all ranks has told of `number`. Each lane has acquired
  * what some ranks did: the lanes meet before they touch rows, anyway. Masked ranks, and those that become
- * so, are not awaited; `missing` tells who they are, unless NULL. */
+ * so, are not awaited, but missing. */
 WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_words words,
-                                     enum wp_ll_mail mail, uint64_t number, int32_t *missing)
+                                     enum wp_ll_mail mail, uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_exchange *exchange = &run->ll->exchange;
     enum wp_status status = WP_STATUS_OK;
-    if (number == 0 && missing == NULL)
+    if (number == 0 && !wp_ll_has_masks(&run->ll->masks))
         return WP_STATUS_OK; /* nothing has been sent before */
     for (int32_t first = 0; first < exchange->num_ranks; first += WP_WARP_SIZE) {
         const int32_t i = first + wp_lane_idx(warp);
@@ -230,16 +230,10 @@ WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_wor
         const enum wp_status found = wp_ll_await_told(run, words, mail, rank, number);
         if (found == WP_STATUS_FAILED)
             status = found;
-        else if (missing != NULL && rank != WP_NO_RANK)
-            missing[rank] = found == WP_STATUS_ABSENT;
+        else if (wp_ll_has_masks(&run->ll->masks) && rank != WP_NO_RANK)
+            wp_ll_missing(run)[rank] = found == WP_STATUS_ABSENT;
     }
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
-}
-
-/* Without masks NULL. */
-WP_FN int32_t *wp_ll_missing_if_any(const struct wp_ll_run *run)
-{
-    return wp_ll_has_masks(&run->ll->masks) ? wp_ll_missing(run) : NULL;
 }
 
 /* By all warps of the block: the same, each warp for itself. With masks the first one finds out for all
@@ -250,8 +244,8 @@ WP_FN enum wp_status wp_ll_await_block(const struct wp_ll_run *run, enum wp_ll_w
     struct wp_warp *warp = run->op.warp;
     enum wp_status status = WP_STATUS_OK;
     if (!wp_ll_has_masks(&run->ll->masks))
-        return wp_ll_await_all(run, words, mail, number, NULL);
+        return wp_ll_await_all(run, words, mail, number);
     if (wp_warp_idx(warp) == 0)
-        status = wp_ll_await_all(run, words, mail, number, wp_ll_missing(run));
+        status = wp_ll_await_all(run, words, mail, number);
     return (enum wp_status)wp_block_max(warp, (uint32_t)status);
 }
