@@ -51,9 +51,8 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
                                   (uint64_t)wp_ll_rank_words(num_ranks) * sizeof(int32_t),
         [TABLE_EXPERT_BASES] = blocks * experts * sizeof(int32_t),
         [TABLE_PACKED_ROWS] = plan->is_by_expert ? halves * ranks * choices * sizeof(int32_t) : 0,
-        [TABLE_SUMS] = plan->answer_dtype == WEFT_LOG_10BIT || wp_ll_has_node_sums(plan)
-                           ? blocks * (uint64_t)num_warps * wp_ll_sum_bytes(plan)
-                           : 0,
+        [TABLE_SUMS] =
+            wp_ll_has_node_sums(plan) ? blocks * (uint64_t)num_warps * wp_ll_sum_bytes(plan) : 0,
         [TABLE_RECEIVED_HALF] = sizeof(int32_t),
         [TABLE_MASK] = ranks * sizeof(int32_t),
         [TABLE_MISSING] = blocks * ranks * sizeof(int32_t),

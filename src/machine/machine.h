@@ -81,9 +81,10 @@
  *                       wp_quantised_rows says, as struct wp_quantisation does. For a part of a row,
  *                       the caller moves src, the dsts and the offset (wp_scale_offset)
  *   wp_row_dequantise  the way back: each element times its group's scale
- *   wp_row_log_encode  a row of bf16, fp16 or fp32 as one of WEFT_LOG_10BIT, to each non-null dst;
- *                       num_elements are whole groups. A part of a row is whole blocks of
- *                       WP_LOG_BLOCK_ELEMENTS, or the row's end (log_format.h)
+ *   wp_row_log_encode  dst, of WEFT_LOG_10BIT, = wp_row_weighted_sum of rows of bf16, fp16 or fp32, rounded to
+ *                       their own type first; of one row without weights the row as it is. num_elements
+ *                       are whole groups. A part of a row is whole blocks of WP_LOG_BLOCK_ELEMENTS, or the
+ *                       row's end (log_format.h)
  *   wp_row_log_sum    wp_row_weighted_sum of such rows, to bf16, fp16 or fp32; of one row without
  *                       weights it is the way back
  *   wp_row_log_sum_mixed  wp_row_sum_mixed whose rest_dtype is WEFT_LOG_10BIT; dst is of bf16, fp16 or fp32,

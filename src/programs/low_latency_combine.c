@@ -99,47 +99,6 @@ WP_FN char *answer_place(const struct answerer *answerer, struct asked_row row, 
                                wp_block_idx(answerer->run->op.warp), slot - row.block_answer);
 }
 
-/* The weighted sum of the warp's pointers, in memory of the warp's own. */
-WP_FN const char *sum_in_own_memory(const struct answerer *answerer, const float *weights,
-                                    int32_t num_srcs, int64_t num_elements)
-{
-    const struct wp_low_latency *ll = &answerer->args->ll;
-    struct wp_warp *warp = answerer->run->op.warp;
-    const struct wp_weighted_sum sum = {ll->plan.dtype, ll->plan.dtype, WP_READ_SOON};
-    char *here = wp_ll_own_sum(answerer->run);
-    wp_row_sync(warp); /* the row before has been read */
-    wp_row_weighted_sum(warp, here, wp_warp_pointers(warp), weights, num_srcs, sum, num_elements);
-    wp_row_sync(warp); /* the sum is there, and the pointers have been used */
-    return here;
-}
-
-/* The same, as its first pointer. */
-WP_FN void sum_here(const struct answerer *answerer, const float *weights, int32_t num_srcs,
-                    int64_t num_elements)
-{
-    struct wp_warp *warp = answerer->run->op.warp;
-    const char *here = sum_in_own_memory(answerer, weights, num_srcs, num_elements);
-    if (wp_lane_idx(warp) == 0)
-        wp_warp_pointers(warp)[0] = here;
-    wp_warp_sync(warp);
-}
-
-/* The row of the warp's first pointer as logarithms; of no row, or of several, their sum. */
-WP_FN void send_logarithms(const struct answerer *answerer, char *dst, const float *weights,
-                           int32_t num_srcs, int64_t num_elements)
-{
-    struct wp_warp *warp = answerer->run->op.warp;
-    const void **pointers = wp_warp_pointers(warp);
-    if (num_srcs != 1 || weights != NULL)
-        sum_here(answerer, weights, num_srcs, num_elements);
-    const void *from = pointers[0];
-    wp_warp_sync(warp); /* all lanes have read it */
-    if (wp_lane_idx(warp) == 0)
-        pointers[0] = dst;
-    wp_warp_sync(warp);
-    wp_row_log_encode(warp, pointers, 1, from, answerer->args->ll.plan.dtype, num_elements);
-}
-
 /* Part `span` of a row, or of the weighted sum of the warp's pointers. */
 WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, int32_t slot,
                        const float *weights, int32_t num_srcs, struct wp_span span)
@@ -151,7 +110,8 @@ WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, in
     char *dst = answer_place(answerer, row, slot) + wp_ll_answer_bytes(plan, elements.first);
     const struct wp_weighted_sum sum = {plan->dtype, plan->answer_dtype, plan->reuse};
     if (plan->answer_dtype == WEFT_LOG_10BIT)
-        send_logarithms(answerer, dst, weights, num_srcs, elements.num);
+        wp_row_log_encode(warp, dst, wp_warp_pointers(warp), weights, num_srcs, plan->dtype,
+                          elements.num);
     else
         wp_row_weighted_sum(warp, dst, wp_warp_pointers(warp), weights, num_srcs, sum,
                             elements.num);
@@ -245,14 +205,11 @@ WP_FN void send_rows(const struct answerer *answerer, const void *const *dsts,
         return;
     }
     for (int32_t i = 0; i < num_rows; i++) {
-        if (plan->answer_dtype != WEFT_LOG_10BIT)
-            wp_row_weighted_sum(warp, (void *)(uintptr_t)dsts[i], &srcs[i], NULL, 1, sum,
-                                num_elements);
+        char *dst = (char *)(uintptr_t)dsts[i];
+        if (plan->answer_dtype == WEFT_LOG_10BIT)
+            wp_row_log_encode(warp, dst, &srcs[i], NULL, 1, plan->dtype, num_elements);
         else
-            wp_row_log_encode(warp, &dsts[i], 1,
-                              srcs[i] != NULL ? srcs[i]
-                                              : sum_in_own_memory(answerer, NULL, 0, num_elements),
-                              plan->dtype, num_elements);
+            wp_row_weighted_sum(warp, dst, &srcs[i], NULL, 1, sum, num_elements);
     }
 }
 

@@ -132,7 +132,7 @@ WP_FN void wp_ll_sum_to_answer(const struct wp_ll_run *run, char *dst, const voi
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_plan *plan = &run->ll->plan;
     const struct wp_weighted_sum sum = {plan->answer_dtype, plan->answer_dtype, WP_READ_SOON};
-    const void **to = wp_warp_pointers(warp) + WEFT_MAX_TOPK; /* behind those of answers */
+    const void **made = wp_warp_pointers(warp) + WEFT_MAX_TOPK; /* behind those of answers */
     char *unrounded = wp_ll_own_sum(run);
     if (plan->answer_dtype != WEFT_LOG_10BIT) {
         wp_row_weighted_sum(warp, dst, answers, NULL, num_answers, sum, num_elements);
@@ -141,9 +141,9 @@ WP_FN void wp_ll_sum_to_answer(const struct wp_ll_run *run, char *dst, const voi
     wp_row_sync(warp); /* the sum before has been read */
     wp_row_log_sum(warp, unrounded, answers, NULL, num_answers, plan->dtype, num_elements);
     if (wp_lane_idx(warp) == 0)
-        to[0] = dst;
+        made[0] = unrounded;
     wp_row_sync(warp); /* the sum is there */
-    wp_row_log_encode(warp, to, 1, unrounded, plan->dtype, num_elements);
+    wp_row_log_encode(warp, dst, made, NULL, 1, plan->dtype, num_elements);
 }
 
 /* Of the answers to a token, as they are listed, those of the node of choice k. */

@@ -20,10 +20,10 @@ WP_FN void wp_narrow_row(struct wp_warp *warp, char *dst, weft_dtype dst_dtype, 
     const void **pointers = wp_warp_pointers(warp);
     wp_warp_sync(warp); /* those before have been used */
     if (wp_lane_idx(warp) == 0)
-        pointers[0] = dst_dtype == WEFT_LOG_10BIT ? dst : src;
+        pointers[0] = src;
     wp_warp_sync(warp);
     if (dst_dtype == WEFT_LOG_10BIT)
-        wp_row_log_encode(warp, pointers, 1, src, src_dtype, num_elements);
+        wp_row_log_encode(warp, dst, pointers, NULL, 1, src_dtype, num_elements);
     else
         wp_row_sum_mixed(warp, dst, pointers, 1, alone, num_elements);
 }

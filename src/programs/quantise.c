@@ -45,12 +45,14 @@ WP_FN const void **put_pointers(struct wp_warp *warp, const void *row, const voi
 WP_FN void quantise_part(struct wp_warp *warp, struct wp_quantisation how,
                          struct wp_scaled_part part)
 {
+    if (how.dst_dtype == WEFT_LOG_10BIT) {
+        wp_row_log_encode(warp, part.dst, put_pointers(warp, part.src, NULL), NULL, 1,
+                          how.src_dtype, part.num_elements);
+        return;
+    }
     const void **dsts = put_pointers(warp, part.dst, part.scales);
     const struct wp_quantised_rows to = {dsts, dsts + 1, 0, 1};
-    if (how.dst_dtype == WEFT_LOG_10BIT)
-        wp_row_log_encode(warp, dsts, 1, part.src, how.src_dtype, part.num_elements);
-    else
-        wp_row_quantise(warp, to, part.src, how, part.num_elements);
+    wp_row_quantise(warp, to, part.src, how, part.num_elements);
 }
 
 WP_FN void dequantise_part(struct wp_warp *warp, struct wp_quantisation how,

@@ -47,8 +47,10 @@ static void expect(int form, const struct area *area, struct area *expected)
                                          (enum wp_scale_kind)args->scale, GROUP, 0};
     const uint64_t row_bytes = wp_log_row_bytes(HIDDEN);
     for (int row = 0; row < NUM_ROWS && args->narrow_dtype == WEFT_LOG_10BIT; row++) {
-        const void *narrow = expected->narrow + (uint64_t)row * row_bytes;
-        cpu->log_encode(&narrow, 1, area->src + (size_t)row * HIDDEN, WEFT_BF16, HIDDEN);
+        const void *src = area->src + (size_t)row * HIDDEN;
+        char *made = expected->narrow + (uint64_t)row * row_bytes;
+        const void *narrow = made;
+        cpu->log_encode(made, &src, NULL, 1, WEFT_BF16, HIDDEN);
         const struct wp_mixed_sum sum = {0, WEFT_BF16, WEFT_LOG_10BIT, WEFT_BF16, WP_READ_LATER};
         cpu->log_sum(expected->back + (size_t)row * HIDDEN, &narrow, NULL, 1, sum, HIDDEN);
     }

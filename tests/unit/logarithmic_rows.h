@@ -19,18 +19,17 @@ enum {
 _Static_assert(LOG_ROW_BYTES % 64 == 0, "rows are aligned");
 
 struct logarithmic_rows {
-    /* Of encoding: the wide row, then the dsts. Of sums: the sources, then the dst, which is the
-     * last. */
+    /* The sources, then the dst, which is the last. */
     _Alignas(64) char memory[LOG_MAX_ROWS + 1][LOG_ROW_BYTES];
     char expected[LOG_MAX_ROWS + 1][LOG_ROW_BYTES];
-    const void *rows[LOG_MAX_ROWS]; /* the dsts, or the sources; some are NULL */
-    char *wide;
+    const void *rows[LOG_MAX_ROWS]; /* the sources; some are NULL */
+    char *dst;
     float drawn[LOG_MAX_ROWS];
     const float *weights; /* the drawn ones, or NULL */
     int32_t num_rows;
     int32_t num_first; /* of sums: so many sources are wide rows, and there are no weights */
     int64_t num_elements;
-    weft_dtype dtype, first_dtype; /* of the wide row, and of the first ones */
+    weft_dtype dtype, first_dtype; /* of wide rows, and of the first ones of a sum */
 };
 
 /* Numbers of a few powers of two, or of all, or any bits; one group may be of zeros. */
@@ -64,22 +63,6 @@ static inline int begin_log_rows(struct logarithmic_rows *rows, int idx, uint64_
     return next_random(state) % 2 == 0;
 }
 
-static inline void draw_encoded_rows(struct logarithmic_rows *rows, int idx, uint64_t *state)
-{
-    const int is_plain = begin_log_rows(rows, idx, state);
-    rows->num_rows %= 4;
-    rows->wide = draw_place(rows->memory[0], is_plain, state);
-    fill_log_source(rows, rows->wide, state);
-    memcpy(rows->expected[0], rows->memory[0], LOG_ROW_BYTES);
-    for (int32_t d = 0; d < rows->num_rows; d++) {
-        char *dst = draw_place(rows->memory[1 + d], is_plain, state);
-        rows->rows[d] = !is_plain && next_random(state) % 4 == 0 ? NULL : dst;
-        if (rows->rows[d] != NULL)
-            logarithmic_make_row(rows->dtype, rows->wide, rows->num_elements,
-                                 (uint8_t *)rows->expected[1 + d] + (dst - rows->memory[1 + d]));
-    }
-}
-
 static inline double log_summand(const struct logarithmic_rows *rows, int32_t s, int64_t i)
 {
     if (s < rows->num_first)
@@ -87,9 +70,14 @@ static inline double log_summand(const struct logarithmic_rows *rows, int32_t s,
     return (double)logarithmic_number(rows->rows[s], rows->num_elements, i);
 }
 
-static inline void expect_log_sum(struct logarithmic_rows *rows)
+static inline char *expected_dst(struct logarithmic_rows *rows)
 {
-    char *expected = rows->expected[LOG_MAX_ROWS] + (rows->wide - rows->memory[LOG_MAX_ROWS]);
+    return rows->expected[LOG_MAX_ROWS] + (rows->dst - rows->memory[LOG_MAX_ROWS]);
+}
+
+/* To a row of dtype. */
+static inline void expect_log_sum(const struct logarithmic_rows *rows, char *expected)
+{
     for (int64_t i = 0; i < rows->num_elements; i++) {
         float sum = 0;
         for (int32_t s = 0; s < rows->num_rows; s++) {
@@ -133,8 +121,31 @@ static inline void draw_log_sum(struct logarithmic_rows *rows, int idx, int32_t 
     }
     fill_row(WEFT_FP32, rows->drawn, LOG_MAX_ROWS, state);
     rows->weights = rows->num_first > 0 || next_random(state) % 4 == 0 ? NULL : rows->drawn;
-    rows->wide = draw_place(rows->memory[LOG_MAX_ROWS], is_plain, state);
-    expect_log_sum(rows);
+    rows->dst = draw_place(rows->memory[LOG_MAX_ROWS], is_plain, state);
+    expect_log_sum(rows, expected_dst(rows));
+}
+
+/* Rows that are summed and encoded: often one, without weights. */
+static inline void draw_encoded_rows(struct logarithmic_rows *rows, int idx, uint64_t *state)
+{
+    static char sum[4 * LOG_MAX_ELEMENTS];
+    const int is_plain = begin_log_rows(rows, idx, state);
+    const int is_one = next_random(state) % 2 == 0;
+    if (is_one)
+        rows->num_rows = 1;
+    rows->num_first = rows->num_rows; /* all are wide */
+    rows->first_dtype = rows->dtype;
+    for (int32_t s = 0; s < rows->num_rows; s++) {
+        char *row = draw_place(rows->memory[s], is_plain, state);
+        fill_log_source(rows, row, state);
+        rows->rows[s] = !is_plain && next_random(state) % 4 == 0 ? NULL : row;
+        memcpy(rows->expected[s], rows->memory[s], LOG_ROW_BYTES);
+    }
+    fill_row(WEFT_FP32, rows->drawn, LOG_MAX_ROWS, state);
+    rows->weights = is_one || next_random(state) % 4 == 0 ? NULL : rows->drawn;
+    rows->dst = draw_place(rows->memory[LOG_MAX_ROWS], is_plain, state);
+    expect_log_sum(rows, sum);
+    logarithmic_make_row(rows->dtype, sum, rows->num_elements, (uint8_t *)expected_dst(rows));
 }
 
 /* All rows to the last byte, and what lies around them. */

@@ -13,7 +13,7 @@ TEST_OF_ROW_VARIANTS(every_variant_encodes_as_the_oracle)
     uint64_t state = 1;
     for (int i = 0; i < NUM_LOG_DTYPES * LOG_TRIALS; i++) {
         draw_encoded_rows(rows, i, &state);
-        functions->log_encode(rows->rows, rows->num_rows, rows->wide, rows->dtype,
+        functions->log_encode(rows->dst, rows->rows, rows->weights, rows->num_rows, rows->dtype,
                               rows->num_elements);
         check_log_rows(rows);
     }
@@ -28,7 +28,7 @@ TEST_OF_ROW_VARIANTS(every_variant_sums_as_the_oracle)
         draw_log_sum(rows, i, i % 3, &state);
         const struct wp_mixed_sum sum = {rows->num_first, rows->first_dtype, WEFT_LOG_10BIT,
                                          rows->dtype, WP_READ_LATER};
-        functions->log_sum(rows->wide, rows->rows, rows->weights, rows->num_rows, sum,
+        functions->log_sum(rows->dst, rows->rows, rows->weights, rows->num_rows, sum,
                            rows->num_elements);
         check_log_rows(rows);
     }
@@ -44,13 +44,14 @@ TEST(parts_of_a_row)
         draw_encoded_rows(rows, i, &random);
         for (int64_t first = 0; first < rows->num_elements; first += WP_LOG_BLOCK_ELEMENTS) {
             const int64_t rest = rows->num_elements - first;
-            const void *dsts[LOG_MAX_ROWS];
-            for (int32_t d = 0; d < rows->num_rows; d++)
-                dsts[d] = rows->rows[d] == NULL
-                              ? NULL
-                              : (const char *)rows->rows[d] + wp_log_row_bytes(first);
+            const void *parts[LOG_MAX_ROWS];
+            for (int32_t s = 0; s < rows->num_rows; s++)
+                parts[s] = rows->rows[s] == NULL
+                               ? NULL
+                               : (const char *)rows->rows[s] +
+                                     (uint64_t)first * wp_dtype_bytes(rows->dtype);
             weft__cpu_rows()->log_encode(
-                dsts, rows->num_rows, rows->wide + (uint64_t)first * wp_dtype_bytes(rows->dtype),
+                rows->dst + wp_log_row_bytes(first), parts, rows->weights, rows->num_rows,
                 rows->dtype, rest < WP_LOG_BLOCK_ELEMENTS ? rest : WP_LOG_BLOCK_ELEMENTS);
         }
         check_log_rows(rows);
@@ -63,8 +64,8 @@ TEST(parts_of_a_row)
 static void there_and_back(const float *values, float *back)
 {
     char row[LOGARITHMIC_GROUP_BYTES];
-    const void *place = row;
-    weft__cpu_rows()->log_encode(&place, 1, values, WEFT_FP32, LOGARITHMIC_GROUP);
+    const void *place = row, *from = values;
+    weft__cpu_rows()->log_encode(row, &from, NULL, 1, WEFT_FP32, LOGARITHMIC_GROUP);
     const struct wp_mixed_sum sum = {0, WEFT_FP32, WEFT_LOG_10BIT, WEFT_FP32, WP_READ_LATER};
     weft__cpu_rows()->log_sum(back, &place, NULL, 1, sum, LOGARITHMIC_GROUP);
 }

@@ -251,7 +251,7 @@ TEST(dequantised_rows_have_the_reference_bits)
 static void run_logarithmic(enum program program)
 {
     struct wp_row_log_args args = {.num_rows = logarithmic.num_rows,
-                                   .wide = on_gpu(&logarithmic, logarithmic.wide),
+                                   .dst = on_gpu(&logarithmic, logarithmic.dst),
                                    .weights = on_gpu(&logarithmic, logarithmic.weights),
                                    .dtype = logarithmic.dtype,
                                    .num_first = logarithmic.num_first,

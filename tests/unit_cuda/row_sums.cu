@@ -96,8 +96,8 @@ WP_FN const void **put_rows(struct wp_warp *warp, const struct wp_row_log_args *
 #define wp_row_log_encoding_args wp_row_log_args
 WP_PROGRAM(row_log_encoding, warp, args)
 {
-    wp_row_log_encode(warp, put_rows(warp, args), args->num_rows, args->wide, args->dtype,
-                      args->num_elements);
+    wp_row_log_encode(warp, args->dst, put_rows(warp, args), args->weights, args->num_rows,
+                      args->dtype, args->num_elements);
     return WP_STATUS_OK;
 }
 
@@ -108,9 +108,9 @@ WP_PROGRAM(row_log_summing, warp, args)
                                      args->dtype, WP_READ_LATER};
     const void **rows = put_rows(warp, args);
     if (args->num_first > 0)
-        wp_row_log_sum_mixed(warp, args->wide, rows, args->num_rows, sum, args->num_elements);
+        wp_row_log_sum_mixed(warp, args->dst, rows, args->num_rows, sum, args->num_elements);
     else
-        wp_row_log_sum(warp, args->wide, rows, args->weights, args->num_rows, args->dtype,
+        wp_row_log_sum(warp, args->dst, rows, args->weights, args->num_rows, args->dtype,
                        args->num_elements);
     return WP_STATUS_OK;
 }

@@ -36,11 +36,11 @@ struct wp_row_quantising_args {
     int64_t num_elements;
 };
 
-/* Of encoding, whose rows are the dsts; and of sums, whose wide row is the dst. */
+/* Of encoding, whose dst is of logarithms, and of sums, whose rows are. */
 struct wp_row_log_args {
     const void *rows[ROW_SUMS_MAX_SRCS];
     int32_t num_rows;
-    void *wide;
+    void *dst;
     const float *weights;
     weft_dtype dtype;
     int32_t num_first; /* rows of a sum that are wide ones, of first_dtype */

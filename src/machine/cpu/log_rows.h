@@ -75,19 +75,15 @@ static void load_log_group(struct log_group *group, const char *row, struct weft
     memcpy(&group->header, row + place.header, sizeof group->header);
 }
 
-static void row_log_encode(const void *const *dsts, int32_t num_dsts, const void *src,
-                           weft_dtype src_dtype, int64_t num_elements)
+/* Groups [first, first + num_groups) of a row of row_groups, of which src has the elements. */
+static void encode_groups(char *row, int64_t row_groups, int64_t first, int64_t num_groups,
+                          weft_dtype src_dtype, const void *src)
 {
-    const int64_t num_groups = num_elements / LOG_GROUP;
     for (int64_t i = 0; i < num_groups; i++) {
         float values[LOG_GROUP];
         struct log_group group;
         widen_elements(src_dtype, src, i * LOG_GROUP, LOG_GROUP, values);
         encode_group(&group, values);
-        for (int32_t d = 0; d < num_dsts; d++) {
-            if (dsts[d] != NULL)
-                store_log_group((char *)(uintptr_t)dsts[d], weft__log_place_of(i, num_groups),
-                                &group);
-        }
+        store_log_group(row, weft__log_place_of(first + i, row_groups), &group);
     }
 }

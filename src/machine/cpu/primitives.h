@@ -356,11 +356,12 @@ WP_FN void wp_row_dequantise(struct wp_warp *warp, void *dst, const void *src, c
     weft__cpu_rows()->dequantise(dst, src, scales, how, num_elements);
 }
 
-WP_FN void wp_row_log_encode(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
-                             const void *src, weft_dtype src_dtype, int64_t num_elements)
+WP_FN void wp_row_log_encode(struct wp_warp *warp, void *dst, const void *const *srcs,
+                             const float *weights, int32_t num_srcs, weft_dtype src_dtype,
+                             int64_t num_elements)
 {
     (void)warp;
-    weft__cpu_rows()->log_encode(dsts, num_dsts, src, src_dtype, num_elements);
+    weft__cpu_rows()->log_encode(dst, srcs, weights, num_srcs, src_dtype, num_elements);
 }
 
 WP_FN void wp_row_log_sum(struct wp_warp *warp, void *dst, const void *const *srcs,

@@ -37,8 +37,8 @@ typedef void weft__row_quantise_fn(struct wp_quantised_rows to, const void *src,
 typedef void weft__row_dequantise_fn(void *dst, const void *src, const void *scales,
                                      struct wp_quantisation how, int64_t num_elements);
 
-typedef void weft__row_log_encode_fn(const void *const *dsts, int32_t num_dsts, const void *src,
-                                     weft_dtype src_dtype, int64_t num_elements);
+typedef void weft__row_log_encode_fn(void *dst, const void *const *srcs, const float *weights,
+                                     int32_t num_srcs, weft_dtype src_dtype, int64_t num_elements);
 
 /* Without first rows, or without weights. */
 typedef void weft__row_log_sum_fn(void *dst, const void *const *srcs, const float *weights,

@@ -243,6 +243,27 @@ static void tile_add_log_row(struct weft__tile *tile, const char *row, int64_t r
     }
 }
 
+/* The sum of one row is the row. */
+static void row_log_encode(void *dst, const void *const *srcs, const float *weights,
+                           int32_t num_srcs, weft_dtype src_dtype, int64_t num_elements)
+{
+    const struct wp_reduction reduction = {src_dtype, WP_REDUCTION_SUM_FROM_ZERO, 0};
+    const int64_t num_groups = num_elements / LOG_GROUP;
+    if (num_srcs == 1 && weights == NULL && srcs[0] != NULL) {
+        encode_groups(dst, num_groups, 0, num_groups, src_dtype, srcs[0]);
+        return;
+    }
+    for (int64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
+        _Alignas(LINE_BYTES) char rounded[WEFT__TILE_BYTES];
+        struct weft__tile tile;
+        tile_begin(&tile, reduction, next_elements(num_elements, begin));
+        tile_add_weighted_rows(&tile, src_dtype, srcs, weights, num_srcs, begin);
+        tile_store(&tile, rounded);
+        encode_groups(dst, num_groups, begin / LOG_GROUP, tile.num_elements / LOG_GROUP, src_dtype,
+                      rounded);
+    }
+}
+
 static void row_log_sum(void *dst, const void *const *srcs, const float *weights, int32_t num_srcs,
                         struct wp_mixed_sum sum, int64_t num_elements)
 {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "machine/cuda/dequantise.h"
+#include "machine/cuda/weighted_sum.h"
 #include "machine/log_format.h"
 
 /* ------------------------------------------------------------------ eight elements of a lane */
@@ -70,11 +71,10 @@ WP_FN struct weft__log_place weft__cuda_log_place(uint32_t octet, uint32_t num_o
 /* ------------------------------------------------------------------ encode */
 
 struct weft__cuda_log_encoded {
-    const void *const *dsts;
-    int32_t num_dsts;
-    const void *src;
-    weft_dtype src_dtype;
-    int is_aligned; /* the dsts and the source */
+    char *dst;
+    struct weft__cuda_weighted sum; /* that is encoded, when it is rounded to its own type */
+    uint32_t num_octets;
+    int is_aligned; /* the dst and the sources */
 };
 
 /* Of the lanes that have the group. */
@@ -96,6 +96,16 @@ WP_FN uint32_t weft__cuda_log_header(const float (&values)[8], int is_there)
     return greatest == 0 ? 0 : weft__log_header(least, greatest);
 }
 
+/* The four lanes whose elements are 32 apart get each other's high bits. */
+WP_FN void weft__cuda_share_high_bits(struct weft__cuda_log_octet *codes)
+{
+#pragma unroll
+    for (int w = 0; w < 2; w++) {
+        codes->high.words[w] |= __shfl_xor_sync(0xffffffffu, codes->high.words[w], 4);
+        codes->high.words[w] |= __shfl_xor_sync(0xffffffffu, codes->high.words[w], 8);
+    }
+}
+
 WP_FN void weft__cuda_log_codes(struct weft__cuda_log_octet *codes, const float (&values)[8],
                                 uint32_t octet, int is_there)
 {
@@ -109,31 +119,19 @@ WP_FN void weft__cuda_log_codes(struct weft__cuda_log_octet *codes, const float 
         codes->low.words[i / 4] |= (code & 0xffu) << (8 * (i % 4));
         codes->high.words[i / 4] |= code >> 8 << (8 * (i % 4) + weft__cuda_log_shift(octet));
     }
-    /* Those of the four lanes whose elements are 32 apart. */
-#pragma unroll
-    for (int w = 0; w < 2; w++) {
-        codes->high.words[w] |= __shfl_xor_sync(0xffffffffu, codes->high.words[w], 4);
-        codes->high.words[w] |= __shfl_xor_sync(0xffffffffu, codes->high.words[w], 8);
-    }
+    weft__cuda_share_high_bits(codes);
 }
 
 WP_FN void weft__cuda_store_log(const struct weft__cuda_log_encoded *row,
-                                const struct weft__cuda_log_octet *codes, uint32_t octet,
-                                uint32_t num_octets)
+                                const struct weft__cuda_log_octet *codes, uint32_t octet)
 {
-    const struct weft__log_place place = weft__cuda_log_place(octet, num_octets);
+    const struct weft__log_place place = weft__cuda_log_place(octet, row->num_octets);
     const uint32_t lane = octet % WEFT__CUDA_LOG_LANES;
-#pragma unroll 1
-    for (int32_t d = 0; d < row->num_dsts; d++) {
-        char *dst = (char *)row->dsts[d];
-        if (dst == NULL)
-            continue;
-        weft__cuda_store_at(dst + place.low, codes->low, row->is_aligned);
-        if (lane < 4)
-            weft__cuda_store_at(dst + place.high, codes->high, row->is_aligned);
-        if (lane == 0)
-            weft__cuda_store_at(dst + place.header, codes->header, row->is_aligned);
-    }
+    weft__cuda_store_at(row->dst + place.low, codes->low, row->is_aligned);
+    if (lane < 4)
+        weft__cuda_store_at(row->dst + place.high, codes->high, row->is_aligned);
+    if (lane == 0)
+        weft__cuda_store_at(row->dst + place.header, codes->header, row->is_aligned);
 }
 
 template <typename S>
@@ -147,53 +145,55 @@ WP_FN void weft__cuda_load_octet(weft__cuda_wide<S, 8> *wide, const void *row, u
                            is_aligned);
 }
 
+/* What is encoded, rounded. */
+template <typename S>
+WP_FN void weft__cuda_log_source(float (&values)[8], const struct weft__cuda_log_encoded *row,
+                                 uint32_t octet)
+{
+    enum { PER_WORD = 4 / sizeof(S) };
+    float sums[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 1
+    for (int32_t s = 0; s < row->sum.num_srcs; s++) {
+        weft__cuda_wide<S, 8> wide;
+        if (row->sum.srcs[s] == NULL)
+            continue;
+        weft__cuda_load_octet<S>(&wide, row->sum.srcs[s], octet, row->is_aligned);
+        weft__cuda_decode_wide<S>(values, wide);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            sums[i] = __fadd_rn(sums[i], __fmul_rn(weft__cuda_weight(&row->sum, s), values[i]));
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i += PER_WORD)
+        weft__cuda_decode_word(values + i, weft__cuda_encode_word(sums + i, S()), S());
+}
+
 /* All lanes take every step, since those of a group meet. */
 template <typename S>
 WP_FN void weft__cuda_encode_octets(uint32_t lane_idx, const struct weft__cuda_log_encoded *row,
-                                    uint32_t num_octets)
+                                    uint32_t begin, uint32_t end)
 {
-    enum { UNROLL = 2, STEP = WP_WARP_SIZE * UNROLL };
 #pragma unroll 1
-    for (uint32_t first = lane_idx; first - lane_idx < num_octets; first += STEP) {
-        weft__cuda_wide<S, 8> wide[UNROLL];
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
-            if (first + u * WP_WARP_SIZE < num_octets)
-                weft__cuda_load_octet<S>(&wide[u], row->src, first + u * WP_WARP_SIZE,
-                                         row->is_aligned);
-        }
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
-            const uint32_t octet = first + u * WP_WARP_SIZE;
-            struct weft__cuda_log_octet codes;
-            float values[8];
-            weft__cuda_decode_wide<S>(values, wide[u]);
-            weft__cuda_log_codes(&codes, values, octet, octet < num_octets);
-            if (octet < num_octets)
-                weft__cuda_store_log(row, &codes, octet, num_octets);
-        }
+    for (uint32_t first = begin; first < end; first += WP_WARP_SIZE) {
+        const uint32_t octet = first + lane_idx;
+        struct weft__cuda_log_octet codes;
+        float values[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+        if (octet < end)
+            weft__cuda_log_source<S>(values, row, octet);
+        weft__cuda_log_codes(&codes, values, octet, octet < end);
+        if (octet < end)
+            weft__cuda_store_log(row, &codes, octet);
     }
 }
 
-/* Called, as weft__cuda_reduce_slowly is, and for its reasons. */
+/* Octets [begin, end), of any type and alignment: whole blocks, or up to the end. Called, as weft__cuda_reduce_slowly is,
+ * and for its reasons. */
 WP_CALLED_FN void weft__cuda_log_encode(uint32_t lane_idx, struct weft__cuda_log_encoded row,
-                                        int64_t num_elements)
+                                        uint32_t begin, uint32_t end)
 {
-    const uint32_t num_octets = (uint32_t)(num_elements / WEFT__CUDA_OCTET);
-    /* The dsts have parts of 8 bytes. */
-    row.is_aligned =
-        weft__cuda_unit_bytes(weft__cuda_low_bits(lane_idx, row.dsts, row.num_dsts) * 2 |
-                              (uint32_t)(uint64_t)row.src) == 16;
-    weft__cuda_with_wide_float(row.src_dtype, [&](auto element) {
-        weft__cuda_encode_octets<decltype(element)>(lane_idx, &row, num_octets);
+    weft__cuda_with_wide_float(row.sum.sum.src_dtype, [&](auto element) {
+        weft__cuda_encode_octets<decltype(element)>(lane_idx, &row, begin, end);
     });
-}
-
-WP_FN void wp_row_log_encode(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
-                             const void *src, weft_dtype src_dtype, int64_t num_elements)
-{
-    const struct weft__cuda_log_encoded row = {dsts, num_dsts, src, src_dtype, 0};
-    weft__cuda_log_encode((uint32_t)wp_lane_idx(warp), row, num_elements);
 }
 
 /* ------------------------------------------------------------------ sums */
@@ -229,17 +229,56 @@ WP_FN void weft__cuda_add_first_octets(float (&sums)[8], const struct weft__cuda
     }
 }
 
+/* By the units that sum floats, too: other integers have half their rate. */
+WP_FN uint32_t weft__cuda_times_plus(uint32_t factor, uint32_t times, uint32_t plus)
+{
+    uint32_t sum;
+    asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(sum) : "r"(factor), "r"(times), "r"(plus));
+    return sum;
+}
+
+/* Byte `i` of each word, one behind the other, as a number. */
+WP_FN uint32_t weft__cuda_join_bytes(uint32_t low, uint32_t high, int i)
+{
+    uint32_t joined;
+    /* From the third byte on the sign of the high one, which has none. */
+    asm("prmt.b32 %0, %1, %2, %3;"
+        : "=r"(joined)
+        : "r"(low), "r"(high), "r"(0xcc40u + (uint32_t)i * 0x1111u));
+    return joined;
+}
+
+/* Whether one of four codes has no steps: a low byte and a ninth bit of 0. */
+WP_FN uint32_t weft__cuda_lacks_steps(uint32_t low, uint32_t ninth)
+{
+    const uint32_t steps = low | weft__cuda_times_plus(ninth, 0xffu, 0);
+    return (steps - 0x01010101u) & ~steps & 0x80808080u;
+}
+
+/* As weft__log_number has them. */
 WP_FN void weft__cuda_add_log(float (&sums)[8], const struct weft__cuda_log_octet &codes,
                               float weight, uint32_t octet)
 {
     const struct weft__log_range range = weft__log_range_of(codes.header.words[0]);
-    const uint32_t shift = weft__cuda_log_shift(octet);
+    const uint32_t before = range.base - range.step; /* code 1 has the base */
+    uint32_t ninths[2], signs[2];
+#pragma unroll
+    for (int w = 0; w < 2; w++) {
+        const uint32_t high = codes.high.words[w] >> weft__cuda_log_shift(octet);
+        ninths[w] = high & 0x01010101u;
+        signs[w] = high & 0x02020202u;
+    }
+    const uint32_t some_lack = weft__cuda_lacks_steps(codes.low.words[0], ninths[0]) |
+                               weft__cuda_lacks_steps(codes.low.words[1], ninths[1]);
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        const uint32_t low = codes.low.words[i / 4] >> (8 * (i % 4)) & 0xffu;
-        const uint32_t high = codes.high.words[i / 4] >> (8 * (i % 4) + shift) & 3u;
-        const float number = __uint_as_float(weft__log_number(high << 8 | low, range));
-        sums[i] = __fadd_rn(sums[i], __fmul_rn(weight, number));
+        const uint32_t steps = weft__cuda_join_bytes(codes.low.words[i / 4], ninths[i / 4], i % 4);
+        const uint32_t sign =
+            weft__cuda_times_plus(signs[i / 4], 1u << (30 - 8 * (i % 4)), 0) & 0x80000000u;
+        uint32_t number = weft__cuda_times_plus(steps, range.step, before) | sign;
+        if (some_lack != 0) /* a sign alone is NaN */
+            number = steps == 0 ? min(sign, 0x7fffffffu) : number;
+        sums[i] = __fadd_rn(sums[i], __fmul_rn(weight, __uint_as_float(number)));
     }
 }
 
@@ -294,16 +333,11 @@ enum weft__cuda_first_rows { WEFT__CUDA_LOGS_ALONE, WEFT__CUDA_LOGS_AFTER_FIRST 
 /* Called, as weft__cuda_reduce_slowly is, and for its reasons. */
 template <weft__cuda_first_rows FIRSTS>
 WP_CALLED_FN void weft__cuda_sum_log(uint32_t lane_idx, struct weft__cuda_log_sum sum,
-                                     int64_t num_elements)
+                                     uint32_t first_octet, int64_t num_elements)
 {
     const uint32_t num_octets = (uint32_t)(num_elements / WEFT__CUDA_OCTET);
-    uint32_t low_bits =
-        weft__cuda_low_bits(lane_idx, sum.srcs, sum.num_srcs) * 2 | (uint32_t)(uint64_t)sum.dst;
-    if (FIRSTS == WEFT__CUDA_LOGS_AFTER_FIRST)
-        low_bits |= weft__cuda_low_bits(lane_idx, sum.firsts, sum.num_firsts);
-    sum.is_aligned = weft__cuda_unit_bytes(low_bits) == 16;
 #pragma unroll 1
-    for (uint32_t octet = lane_idx; octet < num_octets; octet += WP_WARP_SIZE) {
+    for (uint32_t octet = first_octet + lane_idx; octet < num_octets; octet += WP_WARP_SIZE) {
         float sums[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
         if (FIRSTS == WEFT__CUDA_LOGS_AFTER_FIRST)
             weft__cuda_add_first_octets(sums, &sum, octet);
@@ -314,27 +348,63 @@ WP_CALLED_FN void weft__cuda_sum_log(uint32_t lane_idx, struct weft__cuda_log_su
     }
 }
 
+/* ------------------------------------------------------------------ rows */
+
+#include "machine/cuda/log_blocks.h"
+
+/* Whole blocks of bf16 in place. */
+WP_FN void wp_row_log_encode(struct wp_warp *warp, void *dst, const void *const *srcs,
+                             const float *weights, int32_t num_srcs, weft_dtype src_dtype,
+                             int64_t num_elements)
+{
+    const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
+    const struct wp_weighted_sum sum = {src_dtype, src_dtype, WP_READ_SOON};
+    struct weft__cuda_log_encoded row = {(char *)dst,
+                                         {NULL, srcs, weights, num_srcs, sum},
+                                         (uint32_t)(num_elements / WEFT__CUDA_OCTET),
+                                         0};
+    uint32_t num_blocks = 0;
+    /* The dst has parts of 8 bytes. */
+    row.is_aligned = weft__cuda_unit_bytes(weft__cuda_low_bits(lane_idx, srcs, num_srcs) |
+                                           (uint32_t)(uint64_t)dst * 2) == 16;
+    if (row.is_aligned && src_dtype == WEFT_BF16)
+        num_blocks = (uint32_t)(num_elements / WP_LOG_BLOCK_ELEMENTS);
+    weft__cuda_encode_blocks(lane_idx, &row, num_blocks);
+    if (num_blocks * WEFT__CUDA_BLOCK_OCTETS < row.num_octets)
+        weft__cuda_log_encode(lane_idx, row, num_blocks * WEFT__CUDA_BLOCK_OCTETS, row.num_octets);
+}
+
+/* Whole blocks to bf16 in place. */
 WP_FN void wp_row_log_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
                           const float *weights, int32_t num_srcs, weft_dtype dst_dtype,
                           int64_t num_elements)
 {
-    const struct weft__cuda_log_sum rows = {dst,     NULL,     0,         dst_dtype, srcs,
-                                            weights, num_srcs, dst_dtype, 0};
-    weft__cuda_sum_log<WEFT__CUDA_LOGS_ALONE>((uint32_t)wp_lane_idx(warp), rows, num_elements);
+    const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
+    struct weft__cuda_log_sum sum = {dst,     NULL,     0,         dst_dtype, srcs,
+                                     weights, num_srcs, dst_dtype, 0};
+    uint32_t num_blocks = 0;
+    sum.is_aligned = weft__cuda_unit_bytes(weft__cuda_low_bits(lane_idx, srcs, num_srcs) * 2 |
+                                           (uint32_t)(uint64_t)dst) == 16;
+    if (sum.is_aligned && dst_dtype == WEFT_BF16)
+        num_blocks = (uint32_t)(num_elements / WP_LOG_BLOCK_ELEMENTS);
+#pragma unroll 1
+    for (uint32_t block = 0; block < num_blocks; block++)
+        weft__cuda_sum_block(lane_idx, &sum, block);
+    if (num_blocks * WP_LOG_BLOCK_ELEMENTS < num_elements)
+        weft__cuda_sum_log<WEFT__CUDA_LOGS_ALONE>(
+            lane_idx, sum, num_blocks * WEFT__CUDA_BLOCK_OCTETS, num_elements);
 }
 
 WP_FN void wp_row_log_sum_mixed(struct wp_warp *warp, void *dst, const void *const *srcs,
                                 int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements)
 {
-    const struct weft__cuda_log_sum rows = {dst,
-                                            srcs,
-                                            sum.num_first,
-                                            sum.first_dtype,
-                                            srcs + sum.num_first,
-                                            NULL,
-                                            num_srcs - sum.num_first,
-                                            sum.dst_dtype,
-                                            0};
-    weft__cuda_sum_log<WEFT__CUDA_LOGS_AFTER_FIRST>((uint32_t)wp_lane_idx(warp), rows,
-                                                    num_elements);
+    const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
+    const void *const *logs = srcs + sum.num_first;
+    const int32_t num_logs = num_srcs - sum.num_first;
+    struct weft__cuda_log_sum rows = {
+        dst, srcs, sum.num_first, sum.first_dtype, logs, NULL, num_logs, sum.dst_dtype, 0};
+    rows.is_aligned = weft__cuda_unit_bytes(weft__cuda_low_bits(lane_idx, logs, num_logs) * 2 |
+                                            weft__cuda_low_bits(lane_idx, srcs, sum.num_first) |
+                                            (uint32_t)(uint64_t)dst) == 16;
+    weft__cuda_sum_log<WEFT__CUDA_LOGS_AFTER_FIRST>(lane_idx, rows, 0, num_elements);
 }

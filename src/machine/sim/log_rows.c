@@ -31,32 +31,6 @@ static void begin_writing(char *to, uint64_t num_bytes, const void *code)
     sim_store_begin(to, num_bytes, SIM_ROW_STORE);
 }
 
-void weft__sim_row_log_encode(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
-                              const void *src, weft_dtype src_dtype, int64_t num_elements,
-                              struct weft__sim_place place)
-{
-    const void *code = __builtin_return_address(0);
-    sim_trace("encode", place, src, (uint64_t)num_elements);
-    sim_check_access(dsts, (size_t)num_dsts * sizeof *dsts, SIM_READ, code);
-    for (int64_t i = (int64_t)sim_row_turn(warp); i < num_blocks_of(num_elements);
-         i += WP_WARP_SIZE) {
-        const void *to[WP_WARP_POINTERS];
-        const struct block block = block_at(i, num_elements, src_dtype);
-        const char *from = (const char *)src + block.wide_offset;
-        sim_check_access(from, block.wide_bytes, SIM_ROW_READ, code);
-        for (int32_t d = 0; d < num_dsts; d++) {
-            char *dst = (char *)(uintptr_t)dsts[d];
-            to[d] = dst == NULL ? NULL : dst + block.log_offset;
-            if (dst != NULL)
-                begin_writing(dst + block.log_offset, block.log_bytes, code);
-        }
-        weft__cpu_rows_of(WEFT__ROWS_BASE)
-            ->log_encode(to, num_dsts, from, src_dtype, block.num_elements);
-    }
-    sim_current()->num_row_operations++;
-    sim_yield();
-}
-
 /* What the sources of a sum have for a block; those that are read. */
 static void find_sources(const void **from, const void *const *srcs, int32_t num_srcs,
                          struct wp_mixed_sum sum, int64_t idx, int64_t num_elements,
@@ -73,13 +47,42 @@ static void find_sources(const void **from, const void *const *srcs, int32_t num
     }
 }
 
-static void sum_logs(struct wp_warp *warp, void *dst, const void *const *srcs, const float *weights,
-                     int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements,
-                     const void *code)
+/* As what sums several rows has them. */
+static void check_lists(const void *const *srcs, const float *weights, int32_t num_srcs,
+                        const void *code)
 {
     sim_check_access(srcs, (size_t)num_srcs * sizeof *srcs, SIM_READ, code);
     if (weights != NULL)
         sim_check_access(weights, (size_t)num_srcs * sizeof *weights, SIM_READ, code);
+}
+
+void weft__sim_row_log_encode(struct wp_warp *warp, void *dst, const void *const *srcs,
+                              const float *weights, int32_t num_srcs, weft_dtype src_dtype,
+                              int64_t num_elements, struct weft__sim_place place)
+{
+    const struct wp_mixed_sum wide = {num_srcs, src_dtype, src_dtype, src_dtype, WP_READ_SOON};
+    const void *code = __builtin_return_address(0);
+    sim_trace("encode", place, dst, (uint64_t)num_elements);
+    check_lists(srcs, weights, num_srcs, code);
+    for (int64_t i = (int64_t)sim_row_turn(warp); i < num_blocks_of(num_elements);
+         i += WP_WARP_SIZE) {
+        const void *from[WP_WARP_POINTERS];
+        const struct block block = block_at(i, num_elements, src_dtype);
+        char *to = (char *)dst + block.log_offset;
+        find_sources(from, srcs, num_srcs, wide, i, num_elements, code);
+        begin_writing(to, block.log_bytes, code);
+        weft__cpu_rows_of(WEFT__ROWS_BASE)
+            ->log_encode(to, from, weights, num_srcs, src_dtype, block.num_elements);
+    }
+    sim_current()->num_row_operations++;
+    sim_yield();
+}
+
+static void sum_logs(struct wp_warp *warp, void *dst, const void *const *srcs, const float *weights,
+                     int32_t num_srcs, struct wp_mixed_sum sum, int64_t num_elements,
+                     const void *code)
+{
+    check_lists(srcs, weights, num_srcs, code);
     for (int64_t i = (int64_t)sim_row_turn(warp); i < num_blocks_of(num_elements);
          i += WP_WARP_SIZE) {
         const void *from[WP_WARP_POINTERS];

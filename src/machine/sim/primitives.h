@@ -77,9 +77,9 @@ void weft__sim_row_quantise(struct wp_warp *warp, struct wp_quantised_rows to, c
 void weft__sim_row_dequantise(struct wp_warp *warp, void *dst, const void *src, const void *scales,
                               struct wp_quantisation how, int64_t num_elements,
                               struct weft__sim_place place);
-void weft__sim_row_log_encode(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
-                              const void *src, weft_dtype src_dtype, int64_t num_elements,
-                              struct weft__sim_place place);
+void weft__sim_row_log_encode(struct wp_warp *warp, void *dst, const void *const *srcs,
+                              const float *weights, int32_t num_srcs, weft_dtype src_dtype,
+                              int64_t num_elements, struct weft__sim_place place);
 void weft__sim_row_log_sum(struct wp_warp *warp, void *dst, const void *const *srcs,
                            const float *weights, int32_t num_srcs, weft_dtype dst_dtype,
                            int64_t num_elements, struct weft__sim_place place);
@@ -199,8 +199,9 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
     weft__sim_row_quantise(warp, to, src, how, num_elements, WEFT__SIM_HERE)
 #define wp_row_dequantise(warp, dst, src, scales, how, num_elements)                               \
     weft__sim_row_dequantise(warp, dst, src, scales, how, num_elements, WEFT__SIM_HERE)
-#define wp_row_log_encode(warp, dsts, num_dsts, src, src_dtype, num_elements)                      \
-    weft__sim_row_log_encode(warp, dsts, num_dsts, src, src_dtype, num_elements, WEFT__SIM_HERE)
+#define wp_row_log_encode(warp, dst, srcs, weights, num_srcs, src_dtype, num_elements)             \
+    weft__sim_row_log_encode(warp, dst, srcs, weights, num_srcs, src_dtype, num_elements,          \
+                             WEFT__SIM_HERE)
 #define wp_row_log_sum(warp, dst, srcs, weights, num_srcs, dst_dtype, num_elements)                \
     weft__sim_row_log_sum(warp, dst, srcs, weights, num_srcs, dst_dtype, num_elements,             \
                           WEFT__SIM_HERE)
