@@ -173,10 +173,13 @@ static enum wp_program combine_program(const struct wp_low_latency *device)
                                 WP_PROGRAM_masked_bf16_low_latency_combine},
         [WP_LL_SUMS_BY_EXPERT] = {WP_PROGRAM_bf16_packed_low_latency_combine,
                                   WP_PROGRAM_masked_bf16_packed_low_latency_combine},
-        /* The last two have programs without masks only. */
+        /* These have programs without masks only. */
         [WP_LL_SUMS_WEIGHED_LATE] = {WP_PROGRAM_bf16_weighed_low_latency_combine,
                                      WP_PROGRAM_low_latency_combine},
         [WP_LL_ROWS_BY_EXPERT] = {WP_PROGRAM_bf16_rows_low_latency_combine,
+                                  WP_PROGRAM_low_latency_combine},
+        [WP_LL_LOGS_BY_RANK] = {WP_PROGRAM_log_low_latency_combine, WP_PROGRAM_low_latency_combine},
+        [WP_LL_LOGS_BY_EXPERT] = {WP_PROGRAM_log_packed_low_latency_combine,
                                   WP_PROGRAM_low_latency_combine}};
     if (device->plan.has_nodes)
         return WP_PROGRAM_internode_low_latency_combine;

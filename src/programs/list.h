@@ -49,6 +49,8 @@
     X(bf16_packed_low_latency_combine)                                                             \
     X(bf16_rows_low_latency_combine)                                                               \
     X(bf16_weighed_low_latency_combine)                                                            \
+    X(log_low_latency_combine)                                                                     \
+    X(log_packed_low_latency_combine)                                                              \
     X(masked_bf16_low_latency_dispatch)                                                            \
     X(masked_fp8_low_latency_dispatch)                                                             \
     X(masked_bf16_packed_low_latency_dispatch)                                                     \

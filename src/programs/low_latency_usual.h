@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What low latency is mostly used for: tokens and answers of bf16, one node; rows as they are, or as
- * FP8 with a float scale for 128 elements; by rank or by expert; sums as answers, or by expert the rows. Its
- * programs are compiled once more for each of these, without masks, and but for the rows with masks, and then have no
+ * FP8 with a float scale for 128 elements; by rank or by expert; sums as answers, of bf16 or as logarithms, or by expert the
+ * rows. Its programs are compiled once more for each of these, without masks, and sums of bf16 with masks, and then have no
  * code for anything else. With code for all there are more values
  * than a GPU has registers, and what waits in memory meanwhile is far, since each acquire empties the
  * nearest cache; and warps jump over what is not theirs, each time to code that is in no cache. Measured on
@@ -85,14 +85,21 @@ enum wp_ll_answers {
     WP_LL_SUMS_BY_RANK,
     WP_LL_SUMS_BY_EXPERT,
     WP_LL_SUMS_WEIGHED_LATE, /* by expert, too */
-    WP_LL_ROWS_BY_EXPERT
+    WP_LL_ROWS_BY_EXPERT,
+    WP_LL_LOGS_BY_RANK, /* sums as logarithms */
+    WP_LL_LOGS_BY_EXPERT
 };
 
 /* It does not matter how rows have come. */
 WP_FN enum wp_ll_answers wp_ll_answers_of(const struct wp_low_latency *ll)
 {
-    if (!wp_ll_is_usual(ll) || ll->plan.answer_dtype != WEFT_BF16)
+    const int are_logs = ll->plan.answer_dtype == WEFT_LOG_10BIT;
+    if (!wp_ll_is_usual(ll) || (ll->plan.answer_dtype != WEFT_BF16 && !are_logs))
         return WP_LL_ANY_ANSWERS;
+    if (are_logs && (ll->plan.answers_are_rows || ll->plan.weights_come_late))
+        return WP_LL_ANY_ANSWERS;
+    if (are_logs)
+        return ll->plan.is_by_expert ? WP_LL_LOGS_BY_EXPERT : WP_LL_LOGS_BY_RANK;
     if (ll->plan.answers_are_rows)
         return WP_LL_ROWS_BY_EXPERT;
     if (ll->plan.weights_come_late)
@@ -102,9 +109,10 @@ WP_FN enum wp_ll_answers wp_ll_answers_of(const struct wp_low_latency *ll)
 
 WP_FN void wp_ll_fix_answers(struct wp_low_latency *ll, enum wp_ll_answers answers)
 {
+    const int are_logs = answers == WP_LL_LOGS_BY_RANK || answers == WP_LL_LOGS_BY_EXPERT;
     wp_ll_fix_usual(ll);
-    ll->plan.is_by_expert = answers != WP_LL_SUMS_BY_RANK;
+    ll->plan.is_by_expert = answers != WP_LL_SUMS_BY_RANK && answers != WP_LL_LOGS_BY_RANK;
     ll->plan.weights_come_late = answers == WP_LL_SUMS_WEIGHED_LATE;
-    ll->plan.answer_dtype = WEFT_BF16;
+    ll->plan.answer_dtype = are_logs ? WEFT_LOG_10BIT : WEFT_BF16;
     ll->plan.answers_are_rows = answers == WP_LL_ROWS_BY_EXPERT;
 }

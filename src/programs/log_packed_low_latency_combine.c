@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* log_packed_low_latency_combine: low_latency_combine of bf16, by expert, with sums as logarithms, by the same steps. */
+#define WP_LL_STEPS_ONLY
+#define WP_LL_HAS_MASKS(masks) 0
+
+#include "programs/low_latency_combine.c" /* NOLINT(bugprone-suspicious-include) */
+#include "programs/low_latency_usual.h"
+
+struct wp_log_packed_low_latency_combine_args {
+    struct wp_low_latency_combine_args combine;
+};
+
+WP_PROGRAM(log_packed_low_latency_combine, warp, args)
+{
+    struct wp_low_latency_combine_args usual = args->combine;
+    wp_ll_fix_answers(&usual.ll, WP_LL_LOGS_BY_EXPERT);
+    return combine(warp, &usual);
+}
