@@ -20,16 +20,23 @@ WP_FN uint32_t weft__cuda_group_of(uint32_t lane_idx, int u)
 
 /* ------------------------------------------------------------------ encode */
 
+/* Of a plain group all elements are 0, or none is, nor is any so far below the greatest that it has no code of its own, and
+ * the greatest has the last code; of a group of few different magnitudes, whose step has been rounded down by much, it would
+ * have one beyond. So the code of each is its distance from the least in steps. */
+enum weft__cuda_groups { WEFT__CUDA_PLAIN_GROUPS, WEFT__CUDA_FINITE_GROUPS };
+
 /* Of the lane's group, whose lanes meet: in the high half the greatest magnitude, in the low half how far the least one is
- * below 2^15. */
-WP_FN uint32_t weft__cuda_extremes(weft__cuda_unit<16> elements)
+ * below 2^15; where groups may be other than plain, the least that is not 0. */
+template <weft__cuda_groups GROUPS> WP_FN uint32_t weft__cuda_extremes(weft__cuda_unit<16> elements)
 {
     uint32_t greatest = 0, farthest = 0; /* of each half of the words */
 #pragma unroll
     for (int w = 0; w < 4; w++) {
         const uint32_t magnitudes = elements.words[w] & 0x7fff7fffu;
+        const uint32_t distances = 0x80008000u - magnitudes;
         greatest = __vmaxu2(greatest, magnitudes);
-        farthest = __vmaxu2(farthest, 0x80008000u - magnitudes);
+        farthest = __vmaxu2(farthest, GROUPS == WEFT__CUDA_PLAIN_GROUPS ? distances
+                                                                        : distances & 0x7fff7fffu);
     }
     uint32_t both =
         __vmaxu2(__byte_perm(farthest, greatest, 0x5410), __byte_perm(farthest, greatest, 0x7632));
@@ -39,30 +46,33 @@ WP_FN uint32_t weft__cuda_extremes(weft__cuda_unit<16> elements)
     return both;
 }
 
-/* The header of a group by its extremes; 0, if it is all zeros. */
-WP_FN uint32_t weft__cuda_bf16_header(uint32_t extremes)
+/* The least magnitude that the extremes tell of; of zeros alone 0. */
+WP_FN uint32_t weft__cuda_least_of(uint32_t extremes)
 {
-    return weft__log_header((0x8000u - (extremes & 0xffffu)) << 16, extremes & 0xffff0000u);
+    return (0x8000u - (extremes & 0xffffu)) & 0x7fffu;
 }
 
-/* Whether the code of each element is its distance from the least in steps: all are 0, or none is, nor is any so far below
- * the greatest that it has no code of its own; and the greatest has the last code. Of a group of few different magnitudes,
- * whose step has been rounded down by much, it would have one beyond. */
+WP_FN int weft__cuda_is_finite(uint32_t extremes)
+{
+    return extremes < 0x7f80u << 16;
+}
+
 WP_FN int weft__cuda_is_plain(uint32_t extremes)
 {
     enum { FEW_MAGNITUDES = 8, MOST_DISTANCE = 32 << 7 };
-    const uint32_t greatest = extremes >> 16, least = 0x8000u - (extremes & 0xffffu);
+    const uint32_t greatest = extremes >> 16, least = weft__cuda_least_of(extremes);
     const uint32_t distance = greatest - least;
-    return greatest < 0x7f80u && (least > 0 || greatest == 0) && distance <= MOST_DISTANCE &&
-           (distance == 0 || distance >= FEW_MAGNITUDES);
+    return weft__cuda_is_finite(extremes) && (least > 0 || greatest == 0) &&
+           distance <= MOST_DISTANCE && (distance == 0 || distance >= FEW_MAGNITUDES);
 }
 
-/* What all codes of a plain group are made with. */
+/* What all codes of a group are made with. Magnitudes, of 15 bits, are behind 2^23. */
 struct weft__cuda_bf16_codes {
-    float base;         /* the least magnitude, behind 2^23 */
+    float base;         /* the least that is not 0 */
     float inverse;      /* of the step */
-    float first_code;   /* behind 2^23: 1; of zeros 0 */
-    uint32_t sign_bits; /* in the high bits of four codes; of zeros none */
+    float first_code;   /* 1, behind 2^23; of zeros alone 0 */
+    float zeros_end;    /* those below have code 0 */
+    uint32_t sign_bits; /* in the high bits of four codes; of zeros alone none */
 };
 
 /* 1 / step, as a division has it, without the branch for numbers that are not normal: steps are whole numbers. */
@@ -78,52 +88,81 @@ WP_FN float weft__cuda_inverse_of(uint32_t step)
 WP_FN struct weft__cuda_bf16_codes weft__cuda_bf16_codes_of(uint32_t header)
 {
     const struct weft__log_range range = weft__log_range_of(header);
+    /* Half of the base, which has a bit to spare: twice a magnitude below it is less. */
+    const uint32_t half = __float_as_uint(__fmul_rn(0.5f, __uint_as_float(range.base)));
     const struct weft__cuda_bf16_codes codes = {
         __uint_as_float(0x4b000000u | range.base >> 16),
         __fmul_rn(weft__cuda_inverse_of(range.step), 0x1p16f),
-        header == 0 ? 0x1p23f : 0x1p23f + 1.0f, header == 0 ? 0 : 0x02020202u};
+        header == 0 ? 0x1p23f : 0x1p23f + 1.0f,
+        __uint_as_float(0x4b000000u | max(1u, (half + 0xffffu) >> 16)),
+        header == 0 ? 0 : 0x02020202u};
     return codes;
 }
 
-/* Of a magnitude, of 15 bits, behind 2^23: its code in the low bits, behind the byte 0x4b. */
+/* In the low bits, behind the byte 0x4b: the code of a magnitude, as weft__log_code has it. */
+template <weft__cuda_groups GROUPS>
 WP_FN uint32_t weft__cuda_bf16_code(float magnitude, struct weft__cuda_bf16_codes how)
 {
-    const float position = __fmul_rn(__fsub_rn(magnitude, how.base), how.inverse);
-    return __float_as_uint(__fadd_rz(__fadd_rn(position, 0.5f), how.first_code));
+    float above = __fsub_rn(magnitude, how.base);
+    if (GROUPS != WEFT__CUDA_PLAIN_GROUPS)
+        above = fmaxf(above, 0.0f);
+    float position = __fmul_rn(above, how.inverse);
+    if (GROUPS != WEFT__CUDA_PLAIN_GROUPS)
+        position = fminf(position, (float)WEFT__LOG_STEPS);
+    const float code = __fadd_rz(__fadd_rn(position, 0.5f), how.first_code);
+    if (GROUPS != WEFT__CUDA_PLAIN_GROUPS && magnitude < how.zeros_end)
+        return 0x4b000000u;
+    return __float_as_uint(code);
 }
 
-/* Of the four elements in two words of a plain group: their low bytes, and their high bits. */
+/* Of the four elements in two words: their low bytes, and their high bits. */
+template <weft__cuda_groups GROUPS>
 WP_FN void weft__cuda_bf16_quad(uint32_t *low, uint32_t *high, const uint32_t words[2],
                                 struct weft__cuda_bf16_codes how)
 {
-    uint32_t pairs[2];
+    uint32_t pairs[2], signs[2];
 #pragma unroll
     for (int w = 0; w < 2; w++) {
         const uint32_t magnitudes = words[w] & 0x7fff7fffu;
-        const uint32_t first =
-            weft__cuda_bf16_code(__uint_as_float(__byte_perm(magnitudes, 0x4b00u, 0x5410)), how);
-        const uint32_t second =
-            weft__cuda_bf16_code(__uint_as_float(__byte_perm(magnitudes, 0x4b00u, 0x5432)), how);
+        const uint32_t first = weft__cuda_bf16_code<GROUPS>(
+            __uint_as_float(__byte_perm(magnitudes, 0x4b00u, 0x5410)), how);
+        const uint32_t second = weft__cuda_bf16_code<GROUPS>(
+            __uint_as_float(__byte_perm(magnitudes, 0x4b00u, 0x5432)), how);
         pairs[w] = weft__cuda_times_plus(second, 0x10000u, first);
+        signs[w] = words[w];
+        if (GROUPS != WEFT__CUDA_PLAIN_GROUPS) /* code 0 has none */
+            signs[w] &=
+                (first == 0x4b000000u ? 0 : 0xffffu) | (second == 0x4b000000u ? 0 : 0xffff0000u);
     }
     *low = __byte_perm(pairs[0], pairs[1], 0x6420);
     /* The byte 0x4b of the first has turned the last bit of the second. */
     const uint32_t ninth = (__byte_perm(pairs[0], pairs[1], 0x7531) ^ 0x01000100u) & 0x01010101u;
-    *high = ninth | (__byte_perm(words[0], words[1], 0x7531) >> 6 & how.sign_bits);
+    *high = ninth | (__byte_perm(signs[0], signs[1], 0x7531) >> 6 & how.sign_bits);
 }
 
-/* Of a plain group, with the lane's own high bits. */
-WP_FN void weft__cuda_bf16_octet(struct weft__cuda_log_octet *codes, weft__cuda_unit<16> elements,
-                                 uint32_t extremes, uint32_t lane_idx)
+/* Octets of groups that are so, whose lanes meet. */
+template <weft__cuda_groups GROUPS>
+WP_FN void weft__cuda_encode_bf16(struct weft__cuda_log_octet (&codes)[WEFT__CUDA_LANE_OCTETS],
+                                  const weft__cuda_unit<16> (&elements)[WEFT__CUDA_LANE_OCTETS],
+                                  const uint32_t (&extremes)[WEFT__CUDA_LANE_OCTETS],
+                                  uint32_t lane_idx)
 {
-    codes->header.words[0] = weft__cuda_bf16_header(extremes);
-    const struct weft__cuda_bf16_codes how = weft__cuda_bf16_codes_of(codes->header.words[0]);
 #pragma unroll
-    for (int w = 0; w < 2; w++) {
-        uint32_t high;
-        weft__cuda_bf16_quad(&codes->low.words[w], &high, elements.words + 2 * w, how);
-        codes->high.words[w] = high << weft__cuda_log_shift(lane_idx);
+    for (int u = 0; u < WEFT__CUDA_LANE_OCTETS; u++) {
+        codes[u].header.words[0] =
+            weft__log_header(weft__cuda_least_of(extremes[u]) << 16, extremes[u] & 0xffff0000u);
+        const struct weft__cuda_bf16_codes how = weft__cuda_bf16_codes_of(codes[u].header.words[0]);
+#pragma unroll
+        for (int w = 0; w < 2; w++) {
+            uint32_t high;
+            weft__cuda_bf16_quad<GROUPS>(&codes[u].low.words[w], &high, elements[u].words + 2 * w,
+                                         how);
+            codes[u].high.words[w] = high << weft__cuda_log_shift(lane_idx);
+        }
     }
+#pragma unroll
+    for (int u = 0; u < WEFT__CUDA_LANE_OCTETS; u++)
+        weft__cuda_share_high_bits(&codes[u]);
 }
 
 /* The lane's elements of a block: of one row as they are, else summed and rounded. */
@@ -171,33 +210,42 @@ weft__cuda_store_block(char *block, uint32_t lane_idx,
                               weft__cuda_group_of(lane_idx, (int)lane),
                               lane == 0 ? codes[0].header : codes[1].header);
 }
-static_assert(WEFT__CUDA_LANE_OCTETS == 2, "as the choices above have it");
+static_assert(WEFT__CUDA_LANE_OCTETS == 2, "as the choices above and below have it");
+
+/* A block whose groups are not all plain. Called, since it is mostly not needed. Returns 0 if not all is finite. */
+WP_CALLED_FN int weft__cuda_encode_finite(uint32_t lane_idx, char *block, weft__cuda_unit<16> first,
+                                          weft__cuda_unit<16> second)
+{
+    const weft__cuda_unit<16> elements[WEFT__CUDA_LANE_OCTETS] = {first, second};
+    const uint32_t extremes[WEFT__CUDA_LANE_OCTETS] = {
+        weft__cuda_extremes<WEFT__CUDA_FINITE_GROUPS>(first),
+        weft__cuda_extremes<WEFT__CUDA_FINITE_GROUPS>(second)};
+    struct weft__cuda_log_octet codes[WEFT__CUDA_LANE_OCTETS];
+    if (!__all_sync(0xffffffffu,
+                    weft__cuda_is_finite(extremes[0]) && weft__cuda_is_finite(extremes[1])))
+        return 0;
+    weft__cuda_encode_bf16<WEFT__CUDA_FINITE_GROUPS>(codes, elements, extremes, lane_idx);
+    weft__cuda_store_block(block, lane_idx, codes);
+    return 1;
+}
 
 WP_FN void weft__cuda_encode_block(uint32_t lane_idx, const struct weft__cuda_log_encoded *row,
                                    uint32_t block,
                                    const weft__cuda_unit<16> (&elements)[WEFT__CUDA_LANE_OCTETS])
 {
+    const uint32_t extremes[WEFT__CUDA_LANE_OCTETS] = {
+        weft__cuda_extremes<WEFT__CUDA_PLAIN_GROUPS>(elements[0]),
+        weft__cuda_extremes<WEFT__CUDA_PLAIN_GROUPS>(elements[1])};
+    char *to = row->dst + (uint64_t)block * WEFT__CUDA_LOG_BLOCK_BYTES;
     struct weft__cuda_log_octet codes[WEFT__CUDA_LANE_OCTETS];
-    uint32_t extremes[WEFT__CUDA_LANE_OCTETS];
-    int are_plain = 1;
-#pragma unroll
-    for (int u = 0; u < WEFT__CUDA_LANE_OCTETS; u++) {
-        extremes[u] = weft__cuda_extremes(elements[u]);
-        are_plain &= weft__cuda_is_plain(extremes[u]);
-    }
-    if (!__all_sync(0xffffffffu, are_plain)) {
+    if (__all_sync(0xffffffffu,
+                   weft__cuda_is_plain(extremes[0]) && weft__cuda_is_plain(extremes[1]))) {
+        weft__cuda_encode_bf16<WEFT__CUDA_PLAIN_GROUPS>(codes, elements, extremes, lane_idx);
+        weft__cuda_store_block(to, lane_idx, codes);
+    } else if (!weft__cuda_encode_finite(lane_idx, to, elements[0], elements[1])) {
         weft__cuda_log_encode(lane_idx, *row, block * WEFT__CUDA_BLOCK_OCTETS,
                               (block + 1) * WEFT__CUDA_BLOCK_OCTETS);
-        return;
     }
-#pragma unroll
-    for (int u = 0; u < WEFT__CUDA_LANE_OCTETS; u++)
-        weft__cuda_bf16_octet(&codes[u], elements[u], extremes[u], lane_idx);
-#pragma unroll
-    for (int u = 0; u < WEFT__CUDA_LANE_OCTETS; u++)
-        weft__cuda_share_high_bits(&codes[u]);
-    weft__cuda_store_block(row->dst + (uint64_t)block * WEFT__CUDA_LOG_BLOCK_BYTES, lane_idx,
-                           codes);
 }
 
 /* The next block's elements are under way while one is encoded. */
