@@ -341,6 +341,28 @@ WP_FN void put_answers(const struct answerer *answerer)
     }
 }
 
+/* Whether the others are known to have summed the answers in whose slots these go: those ended a result, as all ranks know,
+ * and whoever has sent the rows that are answered now had ended it by then. So where one result follows the other nobody
+ * looks. */
+WP_FN int is_room_known(const struct answerer *answerer)
+{
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    const struct wp_ll_half before = wp_ll_half_of(answerer->run, answerer->number);
+    if (WP_LL_HAS_NODES(&ll->plan) || wp_ll_has_masks(&ll->masks))
+        return 0;
+    return before.use == WP_LL_RESULT_ENDS &&
+           before.answered <= wp_ll_number_before(answerer->run, answerer->result);
+}
+
+/* By all warps. */
+WP_FN enum wp_status await_room(const struct answerer *answerer)
+{
+    return is_room_known(answerer)
+               ? WP_STATUS_OK
+               : wp_ll_await_block(answerer->run, WP_LL_ROOM, WP_LL_ANSWERS,
+                                   wp_ll_number_before(answerer->run, answerer->number));
+}
+
 WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args)
 {
     struct wp_warp *warp = run->op.warp;
@@ -359,8 +381,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     struct wp_ll_range range = {0, 0};
     if (!has_masks) /* on its way while room is awaited: with masks it is found out then whose count */
         range = wp_ll_range_for_lane(run, answerer.result, 0);
-    enum wp_status status = wp_ll_await_block(run, WP_LL_ROOM, WP_LL_ANSWERS,
-                                              wp_ll_number_before(run, answerer.number));
+    enum wp_status status = await_room(&answerer);
     if (status == WP_STATUS_OK && has_masks)
         range = wp_ll_range_for_lane(run, answerer.result, 0);
     wp_ll_keep_ranges(warp, range);
