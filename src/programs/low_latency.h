@@ -34,14 +34,14 @@ WP_FN int32_t wp_ll_place_of(const struct wp_ll_plan *plan, int32_t block,
 /* ------------------------------------------------------------------ what is told */
 
 /* By all warps of each block of a launch that receives, which with masks have met since one of them has waited for all:
- * whether the warp tells who is missing. That is the last one, which has least to do, while the others go on, of the block
- * that waits last, so that all is known. */
+ * whether the warp tells who is missing, while the others go on: that which speaks for the block that waits last, so that
+ * all is known. */
 WP_FN int wp_ll_tells_missing(const struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_masks *masks = &run->ll->masks;
     uint32_t is_last = 0;
-    if (!wp_ll_has_masks(masks) || wp_warp_idx(warp) != wp_num_warps(warp) - 1)
+    if (!wp_ll_has_masks(masks) || !wp_ll_speaks(warp))
         return 0;
     if (wp_lane_idx(warp) == 0)
         is_last = (uint32_t)wp_is_done_last(warp, masks->num_blocks_done);
@@ -84,14 +84,15 @@ WP_FN uint64_t wp_ll_number_before(const struct wp_ll_run *run, uint64_t number)
     return number > num_halves ? number - num_halves : 0;
 }
 
-/* By all warps of the block, when `number` is written: tells all ranks of this node. */
+/* By all warps of the block, when `number` is written: tells all ranks of this node. On GPUs the warp that speaks waits
+ * until all that they send has left. */
 WP_FN void wp_ll_tell_arrived(const struct wp_ll_run *run, enum wp_ll_mail mail, uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
     wp_block_sync(warp);
-    if (wp_warp_idx(warp) != 0)
+    if (!wp_ll_speaks(warp))
         return;
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
@@ -103,7 +104,7 @@ WP_FN void wp_ll_tell_arrived(const struct wp_ll_run *run, enum wp_ll_mail mail,
 /* Room of who leaves. */
 #define WP_LL_NEEDS_NOTHING (UINT64_MAX >> 1)
 
-/* By the first warp of the block. */
+/* By the warp that speaks. */
 WP_FN void wp_ll_tell_node_room(const struct wp_ll_run *run, struct wp_ll_room room)
 {
     struct wp_warp *warp = run->op.warp;
@@ -129,7 +130,7 @@ WP_FN void wp_ll_tell_room(const struct wp_ll_run *run, struct wp_ll_room room)
     struct wp_warp *warp = run->op.warp;
     if (WP_LL_HAS_NODES(&run->ll->plan))
         wp_ll_tell_room_remotely(warp, run->ll, room);
-    if (wp_warp_idx(warp) == 0)
+    if (wp_ll_speaks(warp))
         wp_ll_tell_node_room(run, room);
 }
 

@@ -127,15 +127,15 @@ WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t ra
                : status;
 }
 
-/* By all warps: takes the heads of all sources. The last warps do, where there are more than ranks: the first one may be
+/* By all warps: takes the heads of all sources. The first warps do, where there are more than ranks: the one that speaks may be
  * waiting still for what it has signalled to leave, which takes as long. */
 WP_FN enum wp_status wp_ll_take_heads(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
     enum wp_status status = WP_STATUS_OK;
-    for (int32_t i = wp_num_warps(warp) - 1 - wp_warp_idx(warp);
-         i < ll->exchange.num_ranks && status == WP_STATUS_OK; i += wp_num_warps(warp))
+    for (int32_t i = wp_warp_idx(warp); i < ll->exchange.num_ranks && status == WP_STATUS_OK;
+         i += wp_num_warps(warp))
         status = wp_ll_take_head(taker, wp_rank_after(&ll->exchange, i));
     return status;
 }

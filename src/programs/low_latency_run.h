@@ -29,8 +29,15 @@ WP_FN uint64_t wp_ll_missing_bytes(const struct wp_low_latency *ll)
                : 0;
 }
 
-/* The ranks that this block goes on without, as the first warp finds when the launch begins, and the one that waits for all
- * whenever it does: [num_ranks]. */
+/* Whether the warp speaks for its block: it tells the other ranks, and with masks waits for all of them. That is the last
+ * one, which has least to do besides. */
+WP_FN int wp_ll_speaks(struct wp_warp *warp)
+{
+    return wp_warp_idx(warp) == wp_num_warps(warp) - 1;
+}
+
+/* The ranks that this block goes on without, as the warp that speaks finds when the launch begins, and whenever it waits for
+ * all: [num_ranks]. */
 WP_FN int32_t *wp_ll_missing(const struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
@@ -44,11 +51,11 @@ WP_FN int wp_ll_is_missing(const struct wp_ll_run *run, int32_t rank)
     return wp_ll_has_masks(&run->ll->masks) && wp_ll_missing(run)[rank] != 0;
 }
 
-/* By the first warp: those that are masked by now. */
+/* Those that are masked by now. */
 WP_FN void wp_ll_miss_masked(const struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
-    if (!wp_ll_has_masks(&run->ll->masks) || wp_warp_idx(warp) != 0)
+    if (!wp_ll_has_masks(&run->ll->masks) || !wp_ll_speaks(warp))
         return;
     for (int32_t rank = wp_lane_idx(warp); rank < run->ll->exchange.num_ranks; rank += WP_WARP_SIZE)
         wp_ll_missing(run)[rank] = wp_ll_is_masked(&run->ll->masks, rank);

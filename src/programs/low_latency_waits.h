@@ -188,7 +188,7 @@ WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_wo
 {
     const struct wp_low_latency *ll = run->ll;
     const enum wp_phase phase = words == WP_LL_ROOM ? WP_PHASE_FINISH : WP_PHASE_DATA;
-    const int is_counted = words != WP_LL_ROOM && wp_warp_idx(run->op.warp) == 0;
+    const int is_counted = words != WP_LL_ROOM && wp_ll_speaks(run->op.warp);
     struct wp_ll_wait wait = {wp_ll_told_by(run, words, mail, rank, number),
                               wp_ll_site(run, phase, rank),
                               is_counted ? wp_ll_waited_ns(run, rank) : NULL, 0};
@@ -236,8 +236,8 @@ WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_wor
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
-/* By all warps of the block: the same, each warp for itself. With masks the first one finds out for all
- * who is missing. */
+/* By all warps of the block: the same, each warp for itself. With masks the one that speaks finds out
+ * for all who is missing. */
 WP_FN enum wp_status wp_ll_await_block(const struct wp_ll_run *run, enum wp_ll_words words,
                                        enum wp_ll_mail mail, uint64_t number)
 {
@@ -245,7 +245,7 @@ WP_FN enum wp_status wp_ll_await_block(const struct wp_ll_run *run, enum wp_ll_w
     enum wp_status status = WP_STATUS_OK;
     if (!wp_ll_has_masks(&run->ll->masks))
         return wp_ll_await_all(run, words, mail, number);
-    if (wp_warp_idx(warp) == 0)
+    if (wp_ll_speaks(warp))
         status = wp_ll_await_all(run, words, mail, number);
     return (enum wp_status)wp_block_max(warp, (uint32_t)status);
 }
