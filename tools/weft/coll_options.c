@@ -212,6 +212,8 @@ static const struct option_row option_table[] = {
      AT(calls), .choices = coll_calls_names},
     {OPTION_INTEGER, "packet-bytes", "N", "Bytes under way in packets; 0: the library's choice",
      "0", AT(packet_bytes), 0, INT64_C(1) << 32},
+    {OPTION_SIZE, "fifo-bytes", "BYTES", "For what goes in pieces; 0: the library's choice", "0",
+     AT(fifo_bytes), 0, INT64_C(1) << 32},
     {OPTION_CHOICE, "memory", "KIND", "Of inputs and outputs: in the heap, or other of the machine",
      "heap", AT(memory), .choices = coll_memory_names},
     {OPTION_FLAG, "graph", NULL,

@@ -40,7 +40,8 @@ struct coll_options {
     float factors[COLL_MAX_JOB_RANKS];
     int32_t root;
     struct coll_sizes sizes;
-    uint64_t packet_bytes; /* 0: the library's, as of the next two */
+    uint64_t packet_bytes; /* 0: the library's, as of the next three */
+    uint64_t fifo_bytes;
     int32_t num_blocks;
     int32_t num_warps;
     int32_t num_channels, num_slots; /* between nodes, as the next */
