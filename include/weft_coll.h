@@ -125,9 +125,10 @@ typedef struct weft_coll_config {
     uint64_t staging_slot_bytes;
     int32_t num_channels;
     int32_t num_staging_slots;
-    /* Heap memory per rank for what comes to it in pieces (TWOSHOT_PUSH, RELAY, RING, TREE), if one of
-     * these is pinned or in the table. 0: 64 MiB on cuda, 4 MiB on cpu; less than each block needs
-     * is raised. */
+    /* Heap memory per rank for what comes to it in pieces (TWOSHOT_PUSH, RELAY, RING, TREE), if this is
+     * not 0, or one of these is pinned or in the table. 0: 64 MiB on cuda, 4 MiB on cpu; less than each
+     * block needs is raised. Where there is such memory, AUTO sends large broadcasts on cuda by RELAY, so
+     * that the root writes them once: among 3 GPUs from 8 MiB on, among 4 from 4 MiB. 8 MiB are enough. */
     uint64_t fifo_bytes;
 } weft_coll_config;
 

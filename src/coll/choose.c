@@ -105,13 +105,15 @@ static weft_algorithm choose_by_formula(const weft_coll *coll, weft_collective c
 {
     const uint64_t num_peers = (uint64_t)coll->comm->num_ranks - 1;
     const struct weft__coll_defaults *defaults = weft__coll_defaults(coll->comm);
+    const int has_fifos = coll->slots != NULL;
     if (row_bytes * num_peers <= oneshot_bytes(defaults, collective) &&
         row_bytes <= max_row_bytes(coll, WEFT_ALGORITHM_ONESHOT))
         return WEFT_ALGORITHM_ONESHOT;
-    if (collective == WEFT_BROADCAST && row_bytes >= defaults->relay_bytes)
+    if (collective == WEFT_BROADCAST && has_fifos && num_peers > 1 &&
+        row_bytes * (num_peers - 1) >= defaults->relay_bytes)
         return WEFT_ALGORITHM_RELAY;
     if (collective == WEFT_REDUCE_SCATTER)
-        return row_bytes * (num_peers + 1) >= defaults->two_push_bytes
+        return has_fifos && row_bytes * (num_peers + 1) >= defaults->two_push_bytes
                    ? WEFT_ALGORITHM_TWOSHOT_PUSH
                    : WEFT_ALGORITHM_ONESHOT_PULL;
     if (collective == WEFT_REDUCE)
@@ -122,8 +124,8 @@ static weft_algorithm choose_by_formula(const weft_coll *coll, weft_collective c
             defaults->two_step_packets_bytes &&
         row_bytes <= max_row_bytes(coll, WEFT_ALGORITHM_TWOSHOT_PACKETS))
         return WEFT_ALGORITHM_TWOSHOT_PACKETS;
-    return row_bytes >= defaults->two_push_bytes ? WEFT_ALGORITHM_TWOSHOT_PUSH
-                                                 : WEFT_ALGORITHM_TWOSHOT;
+    return has_fifos && row_bytes >= defaults->two_push_bytes ? WEFT_ALGORITHM_TWOSHOT_PUSH
+                                                              : WEFT_ALGORITHM_TWOSHOT;
 }
 
 int weft__coll_is_asked_for(const weft_coll *coll, weft_algorithm algorithm)

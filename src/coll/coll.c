@@ -209,9 +209,7 @@ static uint64_t enough_for_channels(const weft_coll *coll)
 /* Whether any operation may go in pieces. */
 static int needs_fifos(const weft_coll *coll)
 {
-    const struct weft__coll_defaults *defaults = weft__coll_defaults(coll->comm);
-    int is_asked_for = coll->internode == NULL && (defaults->two_push_bytes < UINT64_MAX ||
-                                                   defaults->relay_bytes < UINT64_MAX);
+    int is_asked_for = coll->internode == NULL && coll->asked.fifo_bytes > 0;
     for (int i = 0; i < WEFT__NUM_ALGORITHMS; i++)
         is_asked_for |= weft__coll_is_pipelined((weft_algorithm)i) &&
                         weft__coll_is_asked_for(coll, (weft_algorithm)i);
@@ -319,7 +317,7 @@ weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, w
         return result;
     coll->comm = comm;
     coll->asked = (struct weft__coll_asked){config->num_channels, config->num_staging_slots,
-                                            config->staging_slot_bytes};
+                                            config->staging_slot_bytes, config->fifo_bytes};
     if (goes_by_rails(comm)) {
         coll->internode =
             weft__comm_calloc(comm, sizeof *coll->internode, "have a weft_coll", &result);

@@ -18,6 +18,7 @@ enum { WEFT__COLL_MAX_BLOCKS = 1024 }; /* that a config or a table may ask for *
 struct weft__coll_asked {
     int32_t num_channels, num_slots;
     uint64_t slot_bytes;
+    uint64_t fifo_bytes;
 };
 
 struct weft_coll {
@@ -129,8 +130,8 @@ struct weft__coll_defaults {
     uint64_t fifo_bytes;
     int32_t fifo_slots;   /* of each, at least WP_FIFO_LEAST_SLOTS */
     uint64_t piece_bytes; /* the most that a channel moves in a step, of each part */
-    /* From where on pushes in pieces are faster than direct access, in bytes of a rank's input: of reductions
-     * two shots, of broadcasts relays. */
+    /* From where on it is faster than direct access to go in pieces, if there are fifos: of reductions two shots by
+     * pushes, in bytes of a rank's input; of broadcasts relays, in bytes that the root sends less so. */
     uint64_t two_push_bytes;
     uint64_t relay_bytes;
     /* From how many nodes on, and up to where, a tree of them is faster than rails: of broadcasts, whose bits are the
