@@ -176,12 +176,7 @@ WP_FN void weft__cuda_block_source(weft__cuda_unit<16> (&elements)[WEFT__CUDA_LA
         return;
     }
     float sums[WEFT__CUDA_LANE_OCTETS][8];
-#pragma unroll
-    for (int u = 0; u < WEFT__CUDA_LANE_OCTETS; u++) {
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            sums[u][i] = 0.0f;
-    }
+    weft__cuda_begin_sums(sums);
     weft__cuda_add_weighted<__nv_bfloat16>(sums, rows, first_octet);
 #pragma unroll
     for (int u = 0; u < WEFT__CUDA_LANE_OCTETS; u++) {
@@ -289,12 +284,7 @@ WP_FN void weft__cuda_sum_block(uint32_t lane_idx, const struct weft__cuda_log_s
     enum { AT_ONCE = 4 };
     const uint64_t offset = (uint64_t)block * WEFT__CUDA_LOG_BLOCK_BYTES;
     float sums[WEFT__CUDA_LANE_OCTETS][8];
-#pragma unroll
-    for (int u = 0; u < WEFT__CUDA_LANE_OCTETS; u++) {
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            sums[u][i] = 0.0f;
-    }
+    weft__cuda_begin_sums(sums);
 #pragma unroll 1
     for (int32_t first = 0; first < sum->num_srcs; first += AT_ONCE) {
         struct weft__cuda_log_octet codes[AT_ONCE][WEFT__CUDA_LANE_OCTETS];

@@ -22,6 +22,16 @@ WP_FN float weft__cuda_weight(const struct weft__cuda_weighted *rows, int32_t s)
 
 /* ------------------------------------------------------------------ several elements */
 
+template <int UNROLL, int PER> WP_FN void weft__cuda_begin_sums(float (&sums)[UNROLL][PER])
+{
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+#pragma unroll
+        for (int i = 0; i < PER; i++)
+            sums[u][i] = 0.0f;
+    }
+}
+
 /* A lane has units of PER elements each, as many as make 16 bytes of the wider type; UNROLL of
  * them, which lie a warp apart. The loads of several rows are in flight together: as many as a lane
  * has registers for. */
@@ -94,12 +104,7 @@ template <typename S, int PER, int UNROLL>
 WP_FN void weft__cuda_weighted_step(const struct weft__cuda_weighted *rows, uint32_t first_unit)
 {
     float sums[UNROLL][PER];
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-#pragma unroll
-        for (int i = 0; i < PER; i++)
-            sums[u][i] = 0.0f;
-    }
+    weft__cuda_begin_sums(sums);
     weft__cuda_add_weighted<S>(sums, rows, first_unit);
 #pragma unroll
     for (int u = 0; u < UNROLL; u++)
