@@ -346,10 +346,9 @@ WP_FN void put_answers(const struct answerer *answerer)
  * looks. */
 WP_FN int is_room_known(const struct answerer *answerer)
 {
-    const struct wp_low_latency *ll = &answerer->args->ll;
-    const struct wp_ll_half before = wp_ll_half_of(answerer->run, answerer->number);
-    if (WP_LL_HAS_NODES(&ll->plan) || wp_ll_has_masks(&ll->masks))
+    if (WP_LL_HAS_NODES(&answerer->args->ll.plan) || wp_ll_has_masks(&answerer->args->ll.masks))
         return 0;
+    const struct wp_ll_half before = wp_ll_half_of(answerer->run, answerer->number);
     return before.use == WP_LL_RESULT_ENDS &&
            before.answered <= wp_ll_number_before(answerer->run, answerer->result);
 }
