@@ -100,7 +100,7 @@ static weft_result agree(weft_coll *coll)
     weft_comm *comm = coll->comm;
     struct terms own = {.packet_bytes = coll->area.region_bytes,
                         .staging_bytes = coll->staging_bytes,
-                        .fifo_bytes = coll->fifo_bytes,
+                        .fifo_bytes = coll->asked.fifo_bytes,
                         .num_blocks = coll->num_blocks};
     for (int i = 0; i < WEFT__NUM_COLLECTIVES; i++)
         own.algorithms[i] = (int32_t)coll->pinned[i];

@@ -251,9 +251,12 @@ static int create_differently(struct ranks_context *context)
         config.num_blocks = 3;
     if (context->rank == ODD_ONE && *which == 4)
         config.fifo_bytes = PACKET_BYTES;
+    /* As much as the others would have, but these have none. */
+    if (context->rank == ODD_ONE && *which == 5)
+        config.fifo_bytes = weft_comm_machine(comm) == WEFT_MACHINE_CUDA ? 64 << 20 : 4 << 20;
     /* By its name: memory whose size follows from it differs, too. */
     static const char *const fields[] = {"packet_bytes", "staging_bytes", "the algorithm of",
-                                         "num_blocks", "fifo_bytes"};
+                                         "num_blocks",   "fifo_bytes",    "fifo_bytes"};
     CHECK_ERROR(weft_coll_create(comm, &config, &coll), WEFT_ERROR_MISMATCH, fields[*which]);
     CHECK_OK(weft_comm_destroy(comm));
     return 0;
@@ -261,6 +264,6 @@ static int create_differently(struct ranks_context *context)
 
 TEST(configs)
 {
-    for (int which = 0; which < 5; which++)
+    for (int which = 0; which < 6; which++)
         assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, create_differently, &which), 0);
 }
