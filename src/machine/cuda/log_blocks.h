@@ -4,6 +4,8 @@
  * floats. Of bf16 a magnitude has 15 bits: behind 2^23 a float holds it as it is, so codes come of sums of floats. */
 #pragma once
 
+#include "machine/cuda/log_octets.h"
+
 enum {
     WEFT__CUDA_BLOCK_OCTETS = WP_LOG_BLOCK_ELEMENTS / WEFT__CUDA_OCTET,
     WEFT__CUDA_LANE_OCTETS = WEFT__CUDA_BLOCK_OCTETS / WP_WARP_SIZE,
