@@ -103,7 +103,8 @@ static int run_weakened(const struct sim_options *options, struct weakened_site 
 /* Seed by seed, all operations: each site is caught by the first that notices. */
 static int weaken_site(const struct sim_options *options, struct weakened_site *site)
 {
-    for (int64_t i = 0; i < options->num_schedules; i++) {
+    while (site->num_seeds < options->num_schedules) {
+        const int64_t i = site->num_seeds++;
         for (int32_t op = 0; op < NUM_SCENARIO_OPS; op++) {
             if (!is_among(options, op))
                 continue;
@@ -144,20 +145,23 @@ static void heed_crashes(struct weakened_site *site)
 }
 
 /* In a process of its own, since programs that are not ordered follow wild pointers; `shared` is
- * what both processes see. */
+ * what both processes see. Where one was followed before the sim had told, the seeds behind that may tell. */
 static int weaken_apart(const struct sim_options *options, struct weakened_site *shared)
 {
     int status;
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) {
-        heed_crashes(shared);
-        _exit(weaken_site(options, shared) != 0);
-    }
-    if (child < 0 || waitpid(child, &status, 0) != child)
-        return -1;
-    if (WIFSIGNALED(status))
-        shared->caught_by = SCENARIO_CRASH;
+    do {
+        fflush(NULL);
+        shared->caught_by = SCENARIO_SOUND;
+        const pid_t child = fork();
+        if (child == 0) {
+            heed_crashes(shared);
+            _exit(weaken_site(options, shared) != 0);
+        }
+        if (child < 0 || waitpid(child, &status, 0) != child)
+            return -1;
+        if (WIFSIGNALED(status))
+            shared->caught_by = SCENARIO_CRASH;
+    } while (WIFSIGNALED(status) && shared->num_seeds < options->num_schedules);
     return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? -1 : 0;
 }
 

@@ -13,6 +13,7 @@ struct weakened_site {
     int line;
     const char *kind;
     int64_t num_schedules; /* that were run, of all operations; the last one caught it, if any */
+    int64_t num_seeds;     /* of these, the last one included */
     enum scenario_finding caught_by; /* see weakened_is_caught */
     enum scenario_op op;             /* of the last schedule */
     uint64_t seed;
