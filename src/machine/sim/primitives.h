@@ -58,6 +58,7 @@ enum wp_status weft__sim_wait(struct wp_warp *warp, const uint64_t *word, uint64
                               const struct wp_wait_site *site, struct weft__sim_place place);
 uint64_t weft__sim_now_ns(const struct wp_warp *warp);
 enum wp_status weft__sim_fail(struct wp_warp *warp, const struct wp_failure *failure);
+void weft__sim_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_bytes);
 void weft__sim_row_copy(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
                         const void *src, uint64_t row_bytes, struct weft__sim_place place);
 void weft__sim_row_copy_each(struct wp_warp *warp, const void *const *dsts, const void *const *srcs,
@@ -123,14 +124,6 @@ enum { WEFT__SIM_TAGGED_WORDS = 3 /* of a packet, beside its tag */ };
 #define WP_TAGGED_BYTES(num_words)                                                                 \
     (((num_words) + WEFT__SIM_TAGGED_WORDS - 1) / WEFT__SIM_TAGGED_WORDS * (4 * sizeof(uint32_t)))
 
-/* The copy reads the row whatever was prefetched. */
-WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_bytes)
-{
-    (void)warp;
-    (void)src;
-    (void)row_bytes;
-}
-
 #define WP_PROGRAM_SYMBOL(name) weft__sim_##name
 
 #define WP_PROGRAM(name, warp, args)                                                               \
@@ -171,6 +164,8 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
 #define wp_add_relaxed(word, value)       weft__sim_add_relaxed(word, value)
 #define wp_or_relaxed(word, bits)         weft__sim_or_relaxed(word, bits)
 #define wp_load_relaxed(word)             weft__sim_load_relaxed(word)
+#define wp_load_now(word)                 (*(word))
+#define wp_load_now_u32(word)             (*(word))
 #define wp_compare_swap_relaxed(word, expected, desired)                                           \
     weft__sim_compare_swap_relaxed(word, expected, desired)
 #define wp_signal(warp, rank, word, value) weft__sim_signal(warp, rank, word, value, WEFT__SIM_HERE)
@@ -178,8 +173,9 @@ WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_b
 #define wp_clear(word)                     weft__sim_clear(word, WEFT__SIM_HERE)
 #define wp_wait(warp, word, at_least, site)                                                        \
     weft__sim_wait(warp, word, at_least, site, WEFT__SIM_HERE)
-#define wp_now_ns(warp)        weft__sim_now_ns(warp)
-#define wp_fail(warp, failure) weft__sim_fail(warp, failure)
+#define wp_now_ns(warp)                       weft__sim_now_ns(warp)
+#define wp_fail(warp, failure)                weft__sim_fail(warp, failure)
+#define wp_row_prefetch(warp, src, row_bytes) weft__sim_row_prefetch(warp, src, row_bytes)
 #define wp_row_copy(warp, dsts, num_dsts, src, row_bytes)                                          \
     weft__sim_row_copy(warp, dsts, num_dsts, src, row_bytes, WEFT__SIM_HERE)
 #define wp_row_copy_for(warp, reuse, dsts, num_dsts, src, row_bytes)                               \

@@ -32,6 +32,17 @@ static void copy_row(struct wp_warp *warp, char *dst, const char *src, uint64_t 
     sim_yield();
 }
 
+/* It is read now, and again when it is copied: it must be there both times. */
+void weft__sim_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_bytes)
+{
+    const void *code = __builtin_return_address(0);
+    const char *from = src;
+    for (uint64_t i = sim_row_turn(warp) * ROW_CHUNK_BYTES; i < row_bytes;
+         i += WP_WARP_SIZE * ROW_CHUNK_BYTES)
+        sim_check_access(from + i, chunk_bytes(row_bytes, i), SIM_ROW_READ, code);
+    sim_current()->num_row_operations++;
+}
+
 void weft__sim_row_copy(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
                         const void *src, uint64_t row_bytes, struct weft__sim_place place)
 {
