@@ -35,6 +35,7 @@ struct ll_case {
     int32_t num_blocks, num_warps;
     weft_dtype index_type;
     int32_t answer_gap;       /* elements between the rows that combine reads */
+    int32_t odd_bytes;        /* that rows of the caller begin behind where memory does */
     int32_t answers_in_slots; /* by rank: they are written where the rows came to */
     int32_t without_weights;
     int32_t without_tokens;           /* on all ranks */

@@ -50,8 +50,12 @@ static int open_step(struct ll_seat *seat, struct ll_step *step)
         {&step->waited[0], (uint64_t)problem->num_ranks * sizeof(int64_t)},
         {&step->waited[1], (uint64_t)problem->num_ranks * sizeof(int64_t)},
     };
+    char **const rows[] = {&step->tokens, &step->out, &step->rows, &step->answers};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
-        CHECK_OK(weft_memory_alloc(seat->comm, blocks[i].bytes, blocks[i].pointer));
+        CHECK_OK(weft_memory_alloc(seat->comm, blocks[i].bytes + (uint64_t)problem->odd_bytes,
+                                   blocks[i].pointer));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        *rows[i] += problem->odd_bytes;
     return 0;
 }
 
