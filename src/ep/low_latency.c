@@ -195,6 +195,16 @@ static weft_result agree(weft_ll *ll, const weft_ll_config *config)
     return result;
 }
 
+static void place_areas(weft_ll *ll)
+{
+    struct wp_low_latency *device = &ll->device;
+    const weft_comm *comm = ll->ep->comm;
+    char *const *bases = weft__heap_bases(comm->heap); /* NULL: of another node */
+    device->area = bases[comm->rank] + device->area_offset;
+    for (int32_t rank = 0; rank < comm->num_ranks && rank < WP_LL_NEAR_RANKS; rank++)
+        device->near_areas[rank] = bases[rank] == NULL ? NULL : bases[rank] + device->area_offset;
+}
+
 static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
 {
     weft_comm *comm = ll->ep->comm;
@@ -217,7 +227,8 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
     device->exchange = ll->exchange->device;
     device->area_offset = weft__exchange_extra_offset(ll->exchange);
     device->offsets = wp_ll_offsets_of(&device->plan, comm->num_ranks);
-    device->area = weft__heap_bases(comm->heap)[comm->rank] + device->area_offset;
+    device->near = wp_ll_near_of(&device->plan, &device->masks, comm->num_ranks);
+    place_areas(ll);
     device->share_of_sources =
         weft__ll_share_of_sources(&device->plan, comm->num_ranks, ll->grid.num_warps);
     return weft__ll_network_create(ll, network_bytes);

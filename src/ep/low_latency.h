@@ -36,8 +36,8 @@ struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
 void weft__ll_plan_blocks(const weft_comm *comm, const weft_ll_config *config, int32_t num_blocks,
                           struct wp_ll_plan *plan);
 
-struct wp_share weft__ll_share_of_sources(const struct wp_ll_plan *plan, int32_t num_ranks,
-                                          int32_t num_warps);
+struct wp_ll_share weft__ll_share_of_sources(const struct wp_ll_plan *plan, int32_t num_ranks,
+                                             int32_t num_warps);
 
 /* low_latency_network.c: what partners relay, if they do, of a plan that has its blocks. */
 struct wp_ll_message weft__ll_plan_message(const weft_comm *comm, const weft_ll_config *config,

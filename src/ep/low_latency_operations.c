@@ -147,7 +147,13 @@ static struct wp_low_latency device_for(const weft_ll *ll, int64_t *waited_ns)
     return device;
 }
 
-static enum wp_program dispatch_program(const struct wp_low_latency *device)
+static int is_aligned(const void *address)
+{
+    return (uintptr_t)address % WP_ALIGNED_BYTES == 0;
+}
+
+static enum wp_program dispatch_program(const struct wp_low_latency *device,
+                                        const weft_ll_dispatch_args *args)
 {
     static const enum wp_program programs[][2][2] = {
         [WP_LL_GENERAL] = {{WP_PROGRAM_low_latency_dispatch, WP_PROGRAM_low_latency_dispatch},
@@ -162,10 +168,13 @@ static enum wp_program dispatch_program(const struct wp_low_latency *device)
              WP_PROGRAM_masked_fp8_packed_low_latency_dispatch}}};
     if (device->plan.has_nodes)
         return WP_PROGRAM_internode_low_latency_dispatch;
+    if (!is_aligned(args->x) || !is_aligned(args->rows))
+        return WP_PROGRAM_low_latency_dispatch;
     return programs[wp_ll_form_of(device)][wp_ll_faults_of(device)][wp_ll_layout_of(device)];
 }
 
-static enum wp_program combine_program(const struct wp_low_latency *device)
+static enum wp_program combine_program(const struct wp_low_latency *device,
+                                       const weft_ll_combine_args *args)
 {
     static const enum wp_program programs[][2] = {
         [WP_LL_ANY_ANSWERS] = {WP_PROGRAM_low_latency_combine, WP_PROGRAM_low_latency_combine},
@@ -183,6 +192,9 @@ static enum wp_program combine_program(const struct wp_low_latency *device)
                                   WP_PROGRAM_low_latency_combine}};
     if (device->plan.has_nodes)
         return WP_PROGRAM_internode_low_latency_combine;
+    if (!is_aligned(args->x) || args->x_stride_bytes % WP_ALIGNED_BYTES != 0 ||
+        !is_aligned(args->out))
+        return WP_PROGRAM_low_latency_combine;
     return programs[wp_ll_answers_of(device)][wp_ll_faults_of(device)];
 }
 
@@ -209,8 +221,8 @@ weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, we
         .row_ranges = args->row_ranges,
         .cumulative_rows = args->total_rows_per_expert,
     };
-    WEFT__TRY(weft__exchange_launch(ll->exchange, stream, dispatch_program(&ll->device), ll->grid,
-                                    &program_args, sizeof program_args));
+    WEFT__TRY(weft__exchange_launch(ll->exchange, stream, dispatch_program(&ll->device, args),
+                                    ll->grid, &program_args, sizeof program_args));
     note_dispatch(ll, args);
     return WEFT_OK;
 }
@@ -231,8 +243,8 @@ weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft
         .out = args->out,
         .missing_ranks = args->missing_ranks,
     };
-    WEFT__TRY(weft__exchange_launch(ll->exchange, stream, combine_program(&ll->device), ll->grid,
-                                    &program_args, sizeof program_args));
+    WEFT__TRY(weft__exchange_launch(ll->exchange, stream, combine_program(&ll->device, args),
+                                    ll->grid, &program_args, sizeof program_args));
     note_combine(ll, args->phases, args->keep);
     return WEFT_OK;
 }

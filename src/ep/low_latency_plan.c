@@ -155,8 +155,8 @@ void weft__ll_plan_blocks(const weft_comm *comm, const weft_ll_config *config, i
 }
 
 /* If the tokens of all go to as many ranks as they can: then a warp has one part of one row at a time. */
-struct wp_share weft__ll_share_of_sources(const struct wp_ll_plan *plan, int32_t num_ranks,
-                                          int32_t num_warps)
+struct wp_ll_share weft__ll_share_of_sources(const struct wp_ll_plan *plan, int32_t num_ranks,
+                                             int32_t num_warps)
 {
-    return wp_share_rows(num_warps, plan->block_tokens * most_ranks(plan, num_ranks), NULL);
+    return wp_ll_share_rows(num_warps, plan->block_tokens * most_ranks(plan, num_ranks));
 }

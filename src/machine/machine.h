@@ -9,6 +9,12 @@
  *
  *     for (int32_t i = wp_lane_idx(warp); i < n; i += WP_WARP_SIZE) ...
  *
+ * A program may say what it knows, before it includes this, for the sake of machines that gain by it:
+ *
+ *   WP_ROWS_ARE_ALIGNED  all rows that it copies, sums or converts, and parts of them, begin at multiples of
+ *                       WP_ALIGNED_BYTES, and are multiples of them
+ *   WP_ROWS_GO_IN_PARTS  what it copies is parts of rows, of a few KiB for each warp
+ *
  * Every machine provides:
  *
  * Identity (all the same for the lanes of a warp, but lane_idx):
@@ -33,6 +39,8 @@
  *   wp_add_relaxed    fetch-add on a word of this rank, which orders nothing: counters
  *   wp_or_relaxed     the same of bits
  *   wp_load_relaxed   what such a counter has, without order
+ *   wp_load_now wp_load_now_u32  plain loads that are under way from here on, however far away what they
+ *                       load is used
  *   wp_compare_swap_relaxed  gives a word of this rank a new value if it has the expected one;
  *                       returns the value before. Orders nothing
  *   wp_signal         release store to a word of `rank`, which wakes it: what this warp wrote
@@ -61,8 +69,8 @@
  *                       the cores that are left, this launch ends
  *
  * Row operations, by all lanes of a warp together, as fast as the machine can:
- *   wp_row_prefetch   a hint, before one waits: the next row of these bytes that the warp copies is this one,
- *                       which does not change until then
+ *   wp_row_prefetch   a hint, before one waits: the next row of these bytes that the warp copies or quantises is
+ *                       this one, which does not change until then
  *   wp_row_copy       copies row_bytes from src to each non-null dst
  *   wp_row_copy_for   the same, with a hint (enum wp_reuse) of when this host reads the bytes
  *   wp_row_copy_each  copies row_bytes from each of the srcs to the dst of the same index; a null src is zeros. Rows
@@ -157,6 +165,8 @@
 
 #include "machine/packets.h"
 #include "net/access.h"
+
+enum { WP_ALIGNED_BYTES = 16 };
 
 #ifdef __cplusplus
 #define WP_STATIC_ASSERT static_assert

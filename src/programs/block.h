@@ -27,6 +27,16 @@ WP_FN uint32_t wp_block_max(struct wp_warp *warp, uint32_t value)
     return wp_max_u32(warp, largest);
 }
 
+/* What the warps of a block have found: whether one of them has failed. Orders the warps after each other. */
+WP_FN enum wp_status wp_block_status(struct wp_warp *warp, enum wp_status status)
+{
+#ifdef WP_HAS_BLOCK_ANY
+    return wp_block_any(warp, status != WP_STATUS_OK) ? WP_STATUS_FAILED : WP_STATUS_OK;
+#else
+    return wp_block_max(warp, status != WP_STATUS_OK) ? WP_STATUS_FAILED : WP_STATUS_OK;
+#endif
+}
+
 /* By a lane of each block of a launch, once: whether the others have been here before. If so, it has what they did. The
  * counter is zero between launches. */
 WP_FN int wp_is_done_last(struct wp_warp *warp, uint32_t *num_blocks_done)

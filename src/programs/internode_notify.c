@@ -108,7 +108,7 @@ WP_FN enum wp_status hear_partners(const struct wp_operation *op,
     for (int32_t i = 1 + wp_warp_idx(warp); i < nodes->num_nodes && status == WP_STATUS_OK;
          i += wp_num_warps(warp))
         status = hear_partner(op, args, notify, wp_node_before(nodes, i));
-    return (enum wp_status)wp_block_max(warp, (uint32_t)status);
+    return wp_block_status(warp, status);
 }
 
 /* ------------------------------------------------------------------ prefix sums */
@@ -189,7 +189,7 @@ WP_FN enum wp_status exchange_counts(const struct wp_operation *op,
         wp_operation_signal(op);
         status = wp_operation_await(op, WP_BLOCKS_AS_HERE);
     }
-    return (enum wp_status)wp_block_max(warp, (uint32_t)status);
+    return wp_block_status(warp, status);
 }
 
 WP_PROGRAM(internode_notify, warp, args)

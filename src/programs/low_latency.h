@@ -216,21 +216,21 @@ WP_FN void wp_ll_read_ranges(const struct wp_ll_run *run, uint64_t number, int32
 
 /* Elements of a part of a row. */
 struct wp_ll_elements {
-    int64_t first;
-    int64_t num;
+    int32_t first;
+    int32_t num;
 };
-WP_FN struct wp_ll_elements wp_ll_elements_of(const struct wp_ll_plan *plan, struct wp_span span)
+WP_FN struct wp_ll_elements wp_ll_elements_of(const struct wp_ll_plan *plan, struct wp_ll_span span)
 {
-    const struct wp_ll_elements elements = {(int64_t)(span.begin >> plan->element_bytes_log2),
-                                            (int64_t)(span.bytes >> plan->element_bytes_log2)};
+    const struct wp_ll_elements elements = {(int32_t)(span.begin >> plan->element_bytes_log2),
+                                            (int32_t)(span.bytes >> plan->element_bytes_log2)};
     return elements;
 }
 
 /* Part of a row of dtype. */
-WP_FN struct wp_span wp_ll_span(const struct wp_ll_plan *plan, const struct wp_share *share,
-                                int32_t part)
+WP_FN struct wp_ll_span wp_ll_span(const struct wp_ll_plan *plan, const struct wp_ll_share *share,
+                                   int32_t part)
 {
-    return wp_part_span(share, part, (uint64_t)plan->hidden << plan->element_bytes_log2);
+    return wp_ll_part_span(share, part, (uint32_t)plan->hidden << plan->element_bytes_log2);
 }
 
 /* Warp-wide: the place in a list of what the lane has for it, if anything; the list grows. */
@@ -245,18 +245,4 @@ WP_FN int32_t wp_ll_list(struct wp_warp *warp, int32_t *num_listed, int has_one)
 WP_FN int wp_ll_is_quantised(const struct wp_ll_plan *plan)
 {
     return plan->quantisation.dst_dtype != plan->dtype;
-}
-
-/* In how many parts a block's warps share so many rows: a power of two, so that nothing is divided, which
- * takes as long as a load. */
-WP_FN struct wp_share wp_ll_share(struct wp_warp *warp, int32_t num_rows)
-{
-    enum { MAX_PARTS_LOG2 = 3 };
-    const int32_t num_warps = wp_num_warps(warp);
-    int32_t parts_log2 = 0;
-    while (parts_log2 < MAX_PARTS_LOG2 && num_rows << (parts_log2 + 1) <= num_warps)
-        parts_log2++;
-    const struct wp_share share = {num_warps, 1 << parts_log2, (1u << 31) >> parts_log2,
-                                   num_rows << parts_log2, NULL};
-    return share;
 }

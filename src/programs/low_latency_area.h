@@ -143,9 +143,21 @@ WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks
            wp_ll_summands_bytes(plan);
 }
 
-WP_FN uint64_t wp_ll_half(const struct wp_ll_plan *plan, uint64_t number)
+/* Which slot something has is 32 bits, as counts of ranks, tokens, blocks and choices are, and so is what a slot has of
+ * bytes: GPUs multiply no more at a time. */
+WP_FN uint32_t wp_ll_half(const struct wp_ll_plan *plan, uint64_t number)
 {
-    return number & (uint64_t)(plan->num_halves - 1); /* of one or two */
+    return (uint32_t)number & (uint32_t)(plan->num_halves - 1); /* of one or two */
+}
+
+WP_FN uint32_t wp_ll_rank_of_half(const struct wp_low_latency *ll, uint64_t number, int32_t rank)
+{
+    return wp_ll_half(&ll->plan, number) * (uint32_t)ll->exchange.num_ranks + (uint32_t)rank;
+}
+
+WP_FN uint64_t wp_ll_slot_offset(uint32_t idx, uint64_t slot_bytes)
+{
+    return (uint64_t)idx * (uint32_t)slot_bytes;
 }
 
 /* Bytes of an answer's first elements. */
@@ -169,9 +181,11 @@ WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32
     return offsets;
 }
 
-/* The area of `owner`. The own one is at hand, the others' addresses are a load away. */
+/* The area of `owner`. The own one is at hand, the others' addresses may be a load away. */
 WP_FN char *wp_ll_area(const struct wp_low_latency *ll, int32_t owner)
 {
+    if (ll->areas != NULL && owner < WP_LL_NEAR_RANKS)
+        return ll->areas[owner];
     return owner == ll->exchange.rank ? ll->area : ll->exchange.bases[owner] + ll->area_offset;
 }
 
@@ -179,9 +193,9 @@ WP_FN char *wp_ll_area(const struct wp_low_latency *ll, int32_t owner)
 WP_FN uint64_t *wp_ll_word(const struct wp_low_latency *ll, int32_t owner, enum wp_ll_words words,
                            enum wp_ll_mail mail, int32_t rank, int32_t block)
 {
-    const int64_t num_ranks = ll->exchange.num_ranks;
-    const int64_t idx =
-        ((words * (int64_t)WP_LL_NUM_MAILS + mail) * num_ranks + rank) * ll->plan.num_blocks +
+    const int32_t idx =
+        (((int32_t)words * WP_LL_NUM_MAILS + (int32_t)mail) * ll->exchange.num_ranks + rank) *
+            ll->plan.num_blocks +
         block;
     return (uint64_t *)(void *)wp_ll_area(ll, owner) + idx;
 }
@@ -190,29 +204,26 @@ WP_FN struct wp_ll_range *wp_ll_range_of(const struct wp_low_latency *ll, int32_
                                          uint64_t number, int32_t source, int32_t block)
 {
     char *ranges = wp_ll_area(ll, owner) + ll->offsets.ranges;
-    const uint64_t row =
-        wp_ll_half(&ll->plan, number) * (uint64_t)ll->exchange.num_ranks + (uint64_t)source;
-    return (struct wp_ll_range *)(void *)ranges + row * (uint64_t)ll->plan.num_blocks + block;
+    const uint32_t idx =
+        wp_ll_rank_of_half(ll, number, source) * (uint32_t)ll->plan.num_blocks + (uint32_t)block;
+    return (struct wp_ll_range *)(void *)ranges + idx;
 }
 
 /* How many selections of each of the owner's experts a source has: a tagged row. */
 WP_FN char *wp_ll_head(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
                        int32_t source)
 {
-    const uint64_t idx =
-        wp_ll_half(&ll->plan, number) * (uint64_t)ll->exchange.num_ranks + (uint64_t)source;
-    return wp_ll_area(ll, owner) + ll->offsets.heads + idx * wp_ll_head_bytes(&ll->plan);
+    return wp_ll_area(ll, owner) + ll->offsets.heads +
+           wp_ll_slot_offset(wp_ll_rank_of_half(ll, number, source), wp_ll_head_bytes(&ll->plan));
 }
 
 /* In every area: the slot of a row from `source`. */
 WP_FN uint64_t wp_ll_row_offset(const struct wp_low_latency *ll, uint64_t number, int32_t source,
                                 int32_t row)
 {
-    const uint64_t idx =
-        (wp_ll_half(&ll->plan, number) * (uint64_t)ll->exchange.num_ranks + (uint64_t)source) *
-            (uint64_t)ll->plan.max_tokens +
-        (uint64_t)row;
-    return ll->offsets.rows + idx * ll->plan.slot.bytes;
+    const uint32_t idx =
+        wp_ll_rank_of_half(ll, number, source) * (uint32_t)ll->plan.max_tokens + (uint32_t)row;
+    return ll->offsets.rows + wp_ll_slot_offset(idx, ll->plan.slot.bytes);
 }
 
 WP_FN char *wp_ll_row(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
@@ -225,11 +236,12 @@ WP_FN char *wp_ll_row(const struct wp_low_latency *ll, int32_t owner, uint64_t n
 WP_FN char *wp_ll_brought_row(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
                               int32_t i, int32_t row)
 {
-    const uint64_t idx =
-        (wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.message.num_brought + (uint64_t)i) *
-            (uint64_t)ll->plan.max_tokens +
-        (uint64_t)row;
-    return wp_ll_area(ll, owner) + ll->offsets.brought + idx * ll->plan.slot.bytes;
+    const uint32_t idx =
+        (wp_ll_half(&ll->plan, number) * (uint32_t)ll->plan.message.num_brought + (uint32_t)i) *
+            (uint32_t)ll->plan.max_tokens +
+        (uint32_t)row;
+    return wp_ll_area(ll, owner) + ll->offsets.brought +
+           wp_ll_slot_offset(idx, ll->plan.slot.bytes);
 }
 
 /* Without nodes: the slot of a choice, by the rank that answers it. */
@@ -244,9 +256,9 @@ WP_FN int32_t wp_ll_answer_slot(const struct wp_ll_plan *plan, int32_t answering
 /* In every area: a slot for an answer. */
 WP_FN uint64_t wp_ll_answer_offset(const struct wp_low_latency *ll, uint64_t number, int32_t slot)
 {
-    const uint64_t idx =
-        wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.answer_slots.per_half + (uint64_t)slot;
-    return ll->offsets.answers + idx * ll->plan.answer_bytes;
+    const uint32_t idx =
+        wp_ll_half(&ll->plan, number) * (uint32_t)ll->plan.answer_slots.per_half + (uint32_t)slot;
+    return ll->offsets.answers + wp_ll_slot_offset(idx, ll->plan.answer_bytes);
 }
 
 WP_FN char *wp_ll_answer(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
@@ -259,9 +271,10 @@ WP_FN char *wp_ll_answer(const struct wp_low_latency *ll, int32_t owner, uint64_
 WP_FN char *wp_ll_summand(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
                           int32_t slot)
 {
-    const uint64_t idx =
-        wp_ll_half(&ll->plan, number) * (uint64_t)wp_ll_num_summands(&ll->plan) + (uint64_t)slot;
-    return wp_ll_area(ll, owner) + ll->offsets.summands + idx * ll->plan.answer_bytes;
+    const uint32_t idx =
+        wp_ll_half(&ll->plan, number) * (uint32_t)wp_ll_num_summands(&ll->plan) + (uint32_t)slot;
+    return wp_ll_area(ll, owner) + ll->offsets.summands +
+           wp_ll_slot_offset(idx, ll->plan.answer_bytes);
 }
 
 /* ------------------------------------------------------------------ memory of this rank */
@@ -282,20 +295,51 @@ WP_FN int32_t wp_ll_rank_words(int32_t num_ranks)
     return (num_ranks + 31) / 32;
 }
 
+WP_FN struct wp_ll_near wp_ll_near_of(const struct wp_ll_plan *plan,
+                                      const struct wp_ll_masks *masks, int32_t num_ranks)
+{
+    const uint64_t missing_bytes =
+        wp_ll_has_masks(masks) ? (uint64_t)num_ranks * sizeof(int32_t) : 0;
+    const uint64_t counters_bytes = (uint64_t)wp_ll_num_counters(plan, num_ranks) * sizeof(int32_t);
+    struct wp_ll_near near;
+    near.counters = (uint32_t)wp_ll_align(missing_bytes);
+    near.choices = near.counters + (uint32_t)wp_ll_align(counters_bytes);
+    near.ranks_of_tokens = near.choices + (uint32_t)plan->block_tokens * (uint32_t)plan->num_topk *
+                                              (uint32_t)sizeof(struct wp_ll_choice);
+    near.end = near.ranks_of_tokens + (uint32_t)plan->max_tokens *
+                                          (uint32_t)wp_ll_rank_words(num_ranks) *
+                                          (uint32_t)sizeof(int32_t);
+    return near;
+}
+
+/* Whether memory of a block has room for so much behind the words of wp_block_max. Some programs know that it has
+ * (low_latency_hints.h). */
+#ifndef WP_LL_IS_NEAR
+#define WP_LL_IS_NEAR 0
+#endif
+WP_FN int wp_ll_is_near(uint64_t end)
+{
+    return WP_LL_IS_NEAR || WP_BLOCK_WORDS_BYTES + end <= WP_BLOCK_SHARED_BYTES;
+}
+
+/* Where what is known of a token's choices begins, in a table of those of a result: [halves][max_tokens][num_topk]. */
+WP_FN uint32_t wp_ll_first_choice(const struct wp_low_latency *ll, uint64_t number, int32_t token)
+{
+    const uint32_t row =
+        wp_ll_half(&ll->plan, number) * (uint32_t)ll->plan.max_tokens + (uint32_t)token;
+    return row * (uint32_t)ll->plan.num_topk;
+}
+
 /* Who answers token's choices of a result: [num_topk]. */
 WP_FN int32_t *wp_ll_answering(const struct wp_low_latency *ll, uint64_t number, int32_t token)
 {
-    const uint64_t row =
-        wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.max_tokens + (uint64_t)token;
-    return ll->answering + row * (uint64_t)ll->plan.num_topk;
+    return ll->answering + wp_ll_first_choice(ll, number, token);
 }
 
 /* With nodes where the answers to a token's choices come to, else which rows they are to: [num_topk]. */
 WP_FN int32_t *wp_ll_answer_slots(const struct wp_low_latency *ll, uint64_t number, int32_t token)
 {
-    const uint64_t row =
-        wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.max_tokens + (uint64_t)token;
-    return ll->answer_slots + row * (uint64_t)ll->plan.num_topk;
+    return ll->answer_slots + wp_ll_first_choice(ll, number, token);
 }
 
 /* Which of the rows that its block has for each node a token is: [num_nodes]. */
@@ -308,8 +352,7 @@ WP_FN int32_t *wp_ll_relayed_rows(const struct wp_low_latency *ll, int32_t token
 WP_FN int32_t *wp_ll_packed(const struct wp_low_latency *ll, uint64_t number, int32_t source,
                             int32_t row)
 {
-    const uint64_t rank_row =
-        wp_ll_half(&ll->plan, number) * (uint64_t)ll->exchange.num_ranks + (uint64_t)source;
-    return ll->packed_rows +
-           (rank_row * (uint64_t)ll->plan.max_tokens + (uint64_t)row) * (uint64_t)ll->plan.num_topk;
+    const uint32_t rank_row =
+        wp_ll_rank_of_half(ll, number, source) * (uint32_t)ll->plan.max_tokens + (uint32_t)row;
+    return ll->packed_rows + (uint64_t)rank_row * (uint32_t)ll->plan.num_topk;
 }

@@ -17,6 +17,13 @@ struct wp_ll_counters {
     int32_t *is_relayed;    /* [num_ranks] with detours: whether those for a rank are */
 };
 
+/* Of each lane: the experts that it looks at first, of the block's own tokens and of those before (-1: none), which are on
+ * their way from the beginning. */
+struct wp_ll_first_choices {
+    int64_t own;
+    int64_t before;
+};
+
 struct wp_ll_sender {
     const struct wp_ll_run *run;
     const struct wp_low_latency_dispatch_args *args;
@@ -25,7 +32,8 @@ struct wp_ll_sender {
     /* [tokens before those of the block][wp_ll_rank_words] a bit for each rank: one of the token's choices is there */
     int32_t *ranks_of_tokens;
     struct wp_ll_tokens tokens; /* of this block */
-    struct wp_share share;      /* of these among its warps */
+    struct wp_ll_first_choices first;
+    struct wp_ll_share share; /* of these among its warps */
     uint64_t number;
 };
 
@@ -42,9 +50,9 @@ WP_FN int32_t wp_ll_num_threads(struct wp_warp *warp)
 WP_FN struct wp_ll_counters wp_ll_counters_of(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
     const int32_t num_counters = wp_ll_num_counters(&ll->plan, ll->exchange.num_ranks);
-    int32_t *firsts = (int32_t *)wp_ll_near(
-        warp, wp_ll_missing_bytes(ll), (uint64_t)num_counters * sizeof(int32_t),
-        ll->counters + (int64_t)wp_block_idx(warp) * num_counters);
+    int32_t *firsts =
+        (int32_t *)wp_ll_near_or(warp, ll->near.counters, ll->near.choices,
+                                 ll->counters + (int64_t)wp_block_idx(warp) * num_counters);
     const int64_t num_ranks = ll->exchange.num_ranks;
     int32_t *answers = firsts + 2 * num_ranks;
     int32_t *relayed = firsts + num_counters - ll->plan.message.num_nodes;
@@ -70,42 +78,76 @@ WP_FN struct wp_ll_tokens wp_ll_tokens_of(const struct wp_low_latency_dispatch_a
     return tokens;
 }
 
+/* The expert of choice k of a token; -1: there is none. */
+WP_FN int64_t wp_ll_chosen_expert(const struct wp_low_latency_dispatch_args *args, int32_t token,
+                                  int32_t k)
+{
+    const int32_t num_topk = args->ll.plan.num_topk, i = token * num_topk + k;
+    if (k >= num_topk)
+        return -1;
+    return args->index_type == WEFT_INT64
+               ? (int64_t)wp_load_now((const uint64_t *)args->topk_idx + i)
+               : (int64_t)(int32_t)wp_load_now_u32((const uint32_t *)args->topk_idx + i);
+}
+
+/* Of the tokens before those of a block, each has as many threads as a power of two, so that nothing is divided; the last
+ * threads begin, since the first ones have the block's own tokens. */
+WP_FN int64_t wp_ll_expert_before(const struct wp_low_latency_dispatch_args *args,
+                                  struct wp_ll_tokens tokens, int32_t i)
+{
+    const int32_t width_log2 = args->ll.plan.num_topk_log2, mask = (1 << width_log2) - 1;
+    return i < tokens.begin << width_log2 ? wp_ll_chosen_expert(args, i >> width_log2, i & mask)
+                                          : -1;
+}
+
+WP_FN int32_t wp_ll_first_before(struct wp_warp *warp)
+{
+    return wp_ll_num_threads(warp) - 1 - wp_ll_thread_idx(warp);
+}
+
+WP_FN struct wp_ll_first_choices
+wp_ll_load_first_choices(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args)
+{
+    const struct wp_ll_tokens tokens = wp_ll_tokens_of(args, wp_block_idx(warp));
+    const int32_t token = tokens.begin + wp_warp_idx(warp);
+    const struct wp_ll_first_choices first = {
+        token < tokens.end ? wp_ll_chosen_expert(args, token, wp_lane_idx(warp)) : -1,
+        wp_ll_expert_before(args, tokens, wp_ll_first_before(warp))};
+    return first;
+}
+
 /* What a block sends as `number`: [tokens.begin, tokens.end). */
 WP_FN struct wp_ll_sender wp_ll_sender_of(const struct wp_ll_run *run,
                                           const struct wp_low_latency_dispatch_args *args,
-                                          uint64_t number)
+                                          struct wp_ll_first_choices first, uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_plan *plan = &args->ll.plan;
     const int32_t block = wp_block_idx(warp);
     const struct wp_ll_tokens tokens = wp_ll_tokens_of(args, block);
     const int32_t num_tokens = tokens.end - tokens.begin;
-    const int32_t num_ranks = args->ll.exchange.num_ranks;
-    const uint64_t choices_offset =
-        wp_ll_missing_bytes(&args->ll) +
-        wp_ll_align((uint64_t)wp_ll_num_counters(plan, num_ranks) * sizeof(int32_t));
-    const uint64_t choices_bytes =
-        (uint64_t)num_tokens * (uint64_t)plan->num_topk * sizeof(struct wp_ll_choice);
-    struct wp_ll_choice *choices = (struct wp_ll_choice *)wp_ll_near(
-        warp, choices_offset, choices_bytes,
+    const struct wp_ll_near *near = &args->ll.near;
+    struct wp_ll_choice *choices = (struct wp_ll_choice *)wp_ll_near_or(
+        warp, near->choices, near->ranks_of_tokens,
         args->ll.choices + (int64_t)block * plan->block_tokens * plan->num_topk);
-    const int64_t num_words = (int64_t)plan->max_tokens * wp_ll_rank_words(num_ranks);
-    int32_t *ranks_of_tokens = (int32_t *)wp_ll_near(
-        warp, choices_offset + choices_bytes, (uint64_t)num_words * sizeof(int32_t),
-        args->ll.ranks_of_tokens + (int64_t)block * num_words);
-    const struct wp_share share = plan->max_row_parts == 1 ? wp_share_rows(1, num_tokens, NULL)
-                                                           : wp_ll_share(warp, num_tokens);
+    const int64_t num_words =
+        (int64_t)plan->max_tokens * wp_ll_rank_words(args->ll.exchange.num_ranks);
+    int32_t *ranks_of_tokens =
+        (int32_t *)wp_ll_near_or(warp, near->ranks_of_tokens, near->end,
+                                 args->ll.ranks_of_tokens + (int64_t)block * num_words);
+    const struct wp_ll_share share =
+        wp_ll_share_rows(plan->max_row_parts == 1 ? 1 : wp_num_warps(warp), num_tokens);
     const struct wp_ll_sender sender = {
-        run,    args,  choices, wp_ll_counters_of(warp, &args->ll), ranks_of_tokens,
-        tokens, share, number};
+        run,   args,  choices, wp_ll_counters_of(warp, &args->ll), ranks_of_tokens, tokens,
+        first, share, number};
     return sender;
 }
 
 /* Of a token of the block. */
 WP_FN struct wp_ll_choice *wp_ll_choices_of(const struct wp_ll_sender *sender, int32_t token)
 {
-    return sender->choices +
-           (int64_t)(token - sender->tokens.begin) * sender->args->ll.plan.num_topk;
+    const int32_t first = (token - sender->tokens.begin) * sender->args->ll.plan.num_topk;
+    return sender->choices + first;
 }
 
 WP_FN int32_t wp_ll_expert_idx(const struct wp_ll_sender *sender, int32_t rank,
@@ -136,14 +178,6 @@ WP_FN void wp_ll_clear_counters(const struct wp_ll_sender *sender)
     wp_block_sync(warp);
 }
 
-/* The expert of choice k of a token; -1: there is none. */
-WP_FN int64_t wp_ll_chosen_expert(const struct wp_low_latency_dispatch_args *args, int32_t token,
-                                  int32_t k)
-{
-    const int32_t num_topk = args->ll.plan.num_topk;
-    return k < num_topk ? wp_expert_id(args->topk_idx, args->index_type, token * num_topk + k) : -1;
-}
-
 /* ------------------------------------------------------------------ the tokens before those of the block */
 
 /* Of a token's choices of a rank one finds the rank's bit clear, and counts the token. */
@@ -163,21 +197,19 @@ WP_FN void wp_ll_count_choice(const struct wp_ll_sender *sender, int32_t token, 
         wp_add_relaxed(wp_ll_expert_counter(sender, place.rank, place.local_expert), 1);
 }
 
-/* By all warps. A token has as many threads as a power of two, so that nothing is divided; the last ones begin, since the
- * first ones have the block's own tokens. The next load is under way while a choice is counted. */
+/* By all warps. The next load is under way while a choice is counted. */
 WP_FN void wp_ll_count_choices(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
-    const int32_t width_log2 = sender->args->ll.plan.num_topk_log2, mask = (1 << width_log2) - 1;
+    const int32_t width_log2 = sender->args->ll.plan.num_topk_log2;
     const int32_t num_threads = wp_ll_num_threads(warp), end = sender->tokens.begin << width_log2;
-    int32_t i = num_threads - 1 - wp_ll_thread_idx(warp);
-    int64_t expert = i < end ? wp_ll_chosen_expert(sender->args, i >> width_log2, i & mask) : -1;
+    int32_t i = wp_ll_first_before(warp);
+    int64_t expert = sender->first.before;
     while (i < end) {
         const int32_t token = i >> width_log2;
         const int64_t found = expert;
         i += num_threads;
-        if (i < end)
-            expert = wp_ll_chosen_expert(sender->args, i >> width_log2, i & mask);
+        expert = wp_ll_expert_before(sender->args, sender->tokens, i);
         wp_ll_count_choice(sender, token, found);
     }
 }
@@ -210,8 +242,11 @@ WP_FN void wp_ll_find_choices(const struct wp_ll_sender *sender, int32_t token)
     struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
     for (int32_t first = 0; first < num_topk; first += WP_WARP_SIZE) {
         const int32_t k = first + wp_lane_idx(warp);
-        const struct wp_place_of_expert place = wp_place_expert(
-            &ll->placement, wp_ll_chosen_expert(sender->args, token, k), ll->exchange.rank, token);
+        const int is_on_its_way = first == 0 && token == sender->tokens.begin + wp_warp_idx(warp);
+        const int64_t expert =
+            is_on_its_way ? sender->first.own : wp_ll_chosen_expert(sender->args, token, k);
+        const struct wp_place_of_expert place =
+            wp_place_expert(&ll->placement, expert, ll->exchange.rank, token);
         struct wp_ll_same same = wp_ll_find_same(choices, first, place);
         same.num_of_rank += wp_same_below(warp, (uint32_t)place.rank);
         if (ll->plan.is_by_expert)

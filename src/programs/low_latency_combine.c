@@ -101,7 +101,7 @@ WP_FN char *answer_place(const struct answerer *answerer, struct asked_row row, 
 
 /* Part `span` of a row, or of the weighted sum of the warp's pointers. */
 WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, int32_t slot,
-                       const float *weights, int32_t num_srcs, struct wp_span span)
+                       const float *weights, int32_t num_srcs, struct wp_ll_span span)
 {
     const struct wp_low_latency *ll = &answerer->args->ll;
     const struct wp_ll_plan *plan = &ll->plan;
@@ -119,13 +119,15 @@ WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, in
 
 /* The caller has summed the rows of this rank's experts: they are sent as they are. */
 WP_FN void answer_with_row(const struct answerer *answerer, struct asked_row row,
-                           struct wp_span span)
+                           struct wp_ll_span span)
 {
     struct wp_warp *warp = answerer->run->op.warp;
     const struct wp_low_latency *ll = &answerer->args->ll;
     const void **pointers = wp_warp_pointers(warp);
     const char *from = row_of_rank(answerer, row) + span.begin;
-    wp_warp_sync(warp); /* those before have been used */
+    if (ll->plan.answer_dtype == ll->plan.dtype)
+        wp_row_prefetch(warp, from, span.bytes); /* while it is found out where it goes */
+    wp_warp_sync(warp);                          /* those before have been used */
     if (wp_lane_idx(warp) == 0)
         pointers[0] = ll->plan.answer_dtype != ll->plan.dtype
                           ? from
@@ -167,7 +169,7 @@ WP_FN int32_t find_rows(const struct answerer *answerer, struct asked_row row, u
 
 /* The sum of all choices here. */
 WP_FN void answer_with_sum(const struct answerer *answerer, struct asked_row row,
-                           struct wp_span span)
+                           struct wp_ll_span span)
 {
     const int32_t num_rows = find_rows(answerer, row, span.begin);
     send_answer(answerer, row, row.answer, wp_ll_weights(answerer->run->op.warp), num_rows, span);
@@ -215,7 +217,7 @@ WP_FN void send_rows(const struct answerer *answerer, const void *const *dsts,
 
 /* The answers to the choices from `begin` on, one for each lane; num_before of them are here before these, and grow. */
 WP_FN void answer_some_choices(const struct answerer *answerer, struct asked_row row, int32_t first,
-                               int32_t begin, int32_t *num_before, struct wp_span span)
+                               int32_t begin, int32_t *num_before, struct wp_ll_span span)
 {
     struct wp_warp *warp = answerer->run->op.warp;
     const struct wp_low_latency *ll = &answerer->args->ll;
@@ -242,7 +244,7 @@ WP_STATIC_ASSERT(2 * WP_WARP_SIZE <= WP_WARP_POINTERS, "a source and a place for
 
 /* One answer for each choice; where its expert had no room, of zeros. */
 WP_FN void answer_by_choice(const struct answerer *answerer, struct asked_row row,
-                            struct wp_span span)
+                            struct wp_ll_span span)
 {
     const int32_t first = first_choice_here(answerer, row);
     int32_t num_here = 0;
@@ -267,7 +269,7 @@ WP_FN enum wp_status answer_part(const struct answerer *answerer, int32_t source
                                  struct wp_ll_range range, struct wp_part part)
 {
     const struct wp_low_latency *ll = &answerer->args->ll;
-    const struct wp_span span = wp_ll_span(&ll->plan, &ll->share_of_sources, part.part);
+    const struct wp_ll_span span = wp_ll_span(&ll->plan, &ll->share_of_sources, part.part);
     if (span.bytes == 0)
         return WP_STATUS_OK;
     const struct asked_row row = asked_row(answerer, source, range, part.token);
@@ -290,7 +292,7 @@ WP_FN enum wp_status answer_all(const struct answerer *answerer)
 {
     struct wp_warp *warp = answerer->run->op.warp;
     const struct wp_low_latency *ll = &answerer->args->ll;
-    const struct wp_share *share = &ll->share_of_sources;
+    const struct wp_ll_share *share = &ll->share_of_sources;
     enum wp_status status = WP_STATUS_OK;
     int32_t unit = wp_warp_idx(warp); /* of those of all sources: from the i-th one's first on */
     for (int32_t i = 0; i < ll->exchange.num_ranks && status == WP_STATUS_OK; i++) {
@@ -299,9 +301,9 @@ WP_FN enum wp_status answer_all(const struct answerer *answerer)
         const int32_t source = wp_ll_source(ll, i);
         const struct wp_ll_range range = wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE];
         const int are_there = answerer->args->rows == NULL && wp_ll_stays(ll, source);
-        const int32_t num_units = are_there ? 0 : range.num_rows * share->num_parts;
+        const int32_t num_units = are_there ? 0 : range.num_rows << share->parts_log2;
         for (; unit < num_units && status == WP_STATUS_OK; unit += wp_num_warps(warp))
-            status = answer_part(answerer, source, range, wp_unit_part(share, unit));
+            status = answer_part(answerer, source, range, wp_ll_unit_part(share, unit));
         unit -= num_units;
     }
     return status;
@@ -386,7 +388,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     wp_ll_keep_ranges(warp, range);
     if (status == WP_STATUS_OK)
         status = answer_all(&answerer);
-    status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
+    status = wp_block_status(warp, status);
     if (status != WP_STATUS_OK)
         return status;
     struct wp_ll_half half = wp_ll_half_of(run, answerer.number);
@@ -412,7 +414,8 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     const struct wp_ll_half half = wp_ll_half_of(run, number);
     const struct wp_ll_tokens tokens = wp_ll_half_of(run, half.answered).tokens;
     const struct wp_ll_summer summer = {
-        run, args, number, half.answered, tokens, wp_ll_share(warp, tokens.end - tokens.begin)};
+        run,           args,   number,
+        half.answered, tokens, wp_ll_share_rows(wp_num_warps(warp), tokens.end - tokens.begin)};
     if (numbers->answers_received >= numbers->answers_sent)
         return wp_ll_fail(run, numbers->answers_sent, number);
     enum wp_status status = WP_STATUS_OK;
@@ -420,7 +423,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         status = wp_ll_relay_sums(&summer); /* first, since others wait for them */
     if (status == WP_STATUS_OK)
         status = wp_ll_await_and_sum(&summer);
-    status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
+    status = wp_block_status(warp, status);
     if (status != WP_STATUS_OK)
         return status;
     struct wp_ll_room room = {0, number};
@@ -441,7 +444,7 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
         status = send(&run, args);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
         status = receive(&run, args);
-    return wp_ll_end(&run, status);
+    return wp_ll_end_met(&run, status);
 }
 
 #ifndef WP_LL_STEPS_ONLY

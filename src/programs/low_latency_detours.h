@@ -91,7 +91,8 @@ WP_FN void wp_ll_take_part(const struct wp_ll_taker *taker, int32_t source, int3
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
-    const struct wp_span span = wp_part_span(&ll->share_of_sources, part, ll->plan.slot.bytes);
+    const struct wp_ll_span span =
+        wp_ll_part_span(&ll->share_of_sources, part, (uint32_t)ll->plan.slot.bytes);
     const int32_t own = ll->exchange.rank;
     const char *from =
         wp_ll_brought_row(ll, own, taker->number, wp_ll_brought_idx(ll, source), idx);
@@ -109,7 +110,7 @@ WP_FN void wp_ll_take_brought(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
-    const struct wp_share *share = &ll->share_of_sources;
+    const struct wp_ll_share *share = &ll->share_of_sources;
     int32_t unit = wp_warp_idx(warp); /* of those of all sources: from the i-th one's first on */
     wp_ll_settle_ranges(taker);
     for (int32_t i = 0; i < ll->network.num_remote; i++) {
@@ -117,9 +118,9 @@ WP_FN void wp_ll_take_brought(const struct wp_ll_taker *taker)
         if (wp_ll_is_missing(taker->run, source) || !wp_ll_comes_brought(taker, source))
             continue;
         const struct wp_ll_range range = wp_ll_range(ll, taker->number, source, wp_block_idx(warp));
-        const int32_t num_units = range.num_rows * share->num_parts;
+        const int32_t num_units = range.num_rows << share->parts_log2;
         for (; unit < num_units; unit += wp_num_warps(warp)) {
-            const struct wp_part at = wp_unit_part(share, unit);
+            const struct wp_part at = wp_ll_unit_part(share, unit);
             wp_ll_take_part(taker, source, range.first + at.token, at.part);
         }
         unit -= num_units;

@@ -49,7 +49,7 @@ WP_FN char *slot_of(const struct wp_ll_sender *sender, int32_t token, int32_t k)
 }
 
 WP_FN const char *token_elements(const struct wp_ll_sender *sender, int32_t token,
-                                 struct wp_span span)
+                                 struct wp_ll_span span)
 {
     const struct wp_low_latency_dispatch_args *args = sender->args;
     return args->tokens + (uint64_t)token * args->token_stride_bytes + span.begin;
@@ -74,7 +74,7 @@ WP_FN int32_t find_slots(const struct wp_ll_sender *sender, int32_t token, uint6
 }
 
 /* The row, or a part of it, to all its slots. */
-WP_FN void send_elements(const struct wp_ll_sender *sender, int32_t token, struct wp_span span)
+WP_FN void send_elements(const struct wp_ll_sender *sender, int32_t token, struct wp_ll_span span)
 {
     struct wp_warp *warp = sender->run->op.warp;
     const struct wp_ll_plan *plan = &sender->args->ll.plan;
@@ -103,6 +103,17 @@ WP_FN int32_t answer_to(const struct wp_ll_sender *sender, int32_t token, int32_
     return wp_ll_answer_slot(
         &ll->plan, wp_ll_choices_of(sender, token)[j].rank,
         wp_ll_place_of(&ll->plan, wp_block_idx(sender->run->op.warp), sender->tokens, token), j);
+}
+
+/* The warp's first part of a row is on its way while it is found out where it goes. */
+WP_FN void prefetch_elements(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_part part = wp_ll_unit_part(&sender->share, wp_warp_idx(warp));
+    const struct wp_ll_span span = wp_ll_span(&sender->args->ll.plan, &sender->share, part.part);
+    if (wp_warp_idx(warp) < sender->share.num_units && span.bytes > 0)
+        wp_row_prefetch(warp, token_elements(sender, sender->tokens.begin + part.token, span),
+                        span.bytes);
 }
 
 /* What goes with the row: to slot j, about choice k. */
@@ -143,8 +154,11 @@ WP_FN void send_choices(const struct wp_ll_sender *sender, int32_t token)
     const int32_t num_topk = ll->plan.num_topk;
     const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
     int32_t *answering = wp_ll_answering(ll, sender->number, token);
-    for (int32_t i = wp_lane_idx(warp); i < num_topk * num_topk; i += WP_WARP_SIZE)
-        send_choice(sender, token, i / num_topk, i % num_topk);
+    /* A slot has as many lanes as a power of two, so that nothing is divided. */
+    const int32_t width_log2 = ll->plan.num_topk_log2, mask = (1 << width_log2) - 1;
+    for (int32_t i = wp_lane_idx(warp); i < num_topk << width_log2; i += WP_WARP_SIZE)
+        if ((i & mask) < num_topk)
+            send_choice(sender, token, i >> width_log2, i & mask);
     for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
         const int32_t rank = wp_ll_answerer(sender, choices, k);
         answering[k] = rank >= 0 && !wp_ll_is_missing(sender->run, rank) ? rank : WP_NO_RANK;
@@ -154,14 +168,14 @@ WP_FN void send_choices(const struct wp_ll_sender *sender, int32_t token)
 WP_FN void send_tokens(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
-    const struct wp_share *share = &sender->share;
+    const struct wp_ll_share *share = &sender->share;
     for (int32_t unit = wp_warp_idx(warp); unit < share->num_units; unit += wp_num_warps(warp)) {
-        const struct wp_part part = wp_unit_part(share, unit);
+        const struct wp_part part = wp_ll_unit_part(share, unit);
         const int32_t token = sender->tokens.begin + part.token;
-        const struct wp_span span = wp_ll_span(&sender->args->ll.plan, share, part.part);
+        const struct wp_ll_span span = wp_ll_span(&sender->args->ll.plan, share, part.part);
         if (span.bytes > 0)
             send_elements(sender, token, span);
-        if (part.part == share->num_parts - 1) /* which has least elements, or none */
+        if (wp_ll_is_last_part(share, part.part))
             send_choices(sender, token);
     }
 }
@@ -252,21 +266,25 @@ WP_FN void send_heads(const struct wp_ll_sender *sender)
     }
 }
 
-WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args)
+/* What the warp looks at first (`first`) has been on its way since the launch began. */
+WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args,
+                          struct wp_ll_first_choices first)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_plan *plan = &args->ll.plan;
-    const struct wp_ll_sender sender = wp_ll_sender_of(run, args, run->numbers.rows_sent + 1);
+    const struct wp_ll_sender sender =
+        wp_ll_sender_of(run, args, first, run->numbers.rows_sent + 1);
     const uint64_t num_outstanding = run->numbers.rows_sent - run->numbers.rows_ended;
     enum wp_status status = WP_STATUS_OK;
     if (num_outstanding >= (uint64_t)plan->num_halves)
         return wp_ll_fail(run, (uint64_t)plan->num_halves, num_outstanding + 1);
+    prefetch_elements(&sender);
     wp_ll_clear_counters(&sender);
     if (wp_ll_speaks(warp)) /* for all, while they find choices */
         status =
             wp_ll_await_all(run, WP_LL_ROOM, WP_LL_ROWS, wp_ll_number_before(run, sender.number));
     wp_ll_find_routes(&sender);
-    status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
+    status = wp_block_status(warp, status);
     if (status != WP_STATUS_OK)
         return status;
     if (plan->is_by_expert && wp_block_idx(warp) == plan->num_blocks - 1)
@@ -292,8 +310,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
 WP_FN enum wp_status prepare_packing(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
-    const enum wp_status status =
-        (enum wp_status)wp_block_max(warp, (uint32_t)wp_ll_take_heads(taker));
+    const enum wp_status status = wp_block_status(warp, wp_ll_take_heads(taker));
     wp_ll_miss_masked(taker->run); /* whose head is not there: whether its rows have come or not */
     if (status == WP_STATUS_OK)
         wp_ll_sum_heads(taker);
@@ -307,9 +324,8 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     const int64_t num_bases = (int64_t)args->ll.exchange.num_ranks * plan->max_local_experts;
     const struct wp_ll_taker taker = {
         run, args,
-        (int32_t *)wp_ll_near(warp, wp_ll_missing_bytes(&args->ll),
-                              (uint64_t)num_bases * sizeof(int32_t),
-                              args->ll.expert_bases + wp_block_idx(warp) * num_bases),
+        (int32_t *)wp_ll_near_or(warp, args->ll.near.counters, args->ll.near.choices,
+                                 args->ll.expert_bases + wp_block_idx(warp) * num_bases),
         run->numbers.rows_received + 1};
     if (taker.number > run->numbers.rows_sent)
         return wp_ll_fail(run, run->numbers.rows_sent, taker.number);
@@ -336,7 +352,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
             wp_block_idx(warp) == plan->num_blocks - 1)
             wp_ll_tell_num_rows(&taker);
     }
-    status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
+    status = wp_block_status(warp, status);
     if (status != WP_STATUS_OK)
         return status;
     run->numbers.rows_received = taker.number;
@@ -347,15 +363,18 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
 
 WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args)
 {
+    struct wp_ll_first_choices first = {-1, -1};
+    if (args->phases & WP_LL_SEND)
+        first = wp_ll_load_first_choices(warp, args);
     struct wp_ll_run run = wp_ll_begin(warp, &args->ll);
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
     enum wp_status status = WP_STATUS_OK;
     if (args->phases & WP_LL_SEND)
-        status = send(&run, args);
+        status = send(&run, args, first);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
         status = receive(&run, args);
-    return wp_ll_end(&run, status);
+    return wp_ll_end_met(&run, status);
 }
 
 #ifndef WP_LL_STEPS_ONLY

@@ -114,16 +114,16 @@ WP_FN struct wp_ll_relayed_rows wp_ll_relayed_rows_of(struct wp_warp *warp)
 WP_FN int wp_ll_next_relayed(const struct wp_ll_relayer *relayer, struct wp_ll_relayed_rows *rows)
 {
     const struct wp_low_latency *ll = relayer->run->ll;
-    const struct wp_share *share = &ll->share_of_sources;
+    const struct wp_ll_share *share = &ll->share_of_sources;
     while (rows->next >= rows->num_parts) {
         rows->next -= rows->num_parts;
         rows->row.message++;
         if (rows->row.message == ll->plan.message.num_sources)
             return 0;
         rows->message = wp_ll_relayed_message(relayer, rows->row.message);
-        rows->num_parts = rows->message.num_rows * share->num_parts;
+        rows->num_parts = rows->message.num_rows << share->parts_log2;
     }
-    const struct wp_part part = wp_unit_part(share, rows->next);
+    const struct wp_part part = wp_ll_unit_part(share, rows->next);
     rows->row.source = rows->message.source;
     rows->row.idx = part.token;
     rows->row.at = wp_ll_message_row(ll, rows->message.at, part.token);

@@ -61,7 +61,7 @@ WP_FN void wp_ll_sum_summands(const struct wp_ll_summer *summer,
                               const struct wp_ll_relayed_row *row)
 {
     const struct wp_low_latency *ll = summer->run->ll;
-    const struct wp_span span = wp_ll_span(&ll->plan, &ll->share_of_sources, row->part);
+    const struct wp_ll_span span = wp_ll_span(&ll->plan, &ll->share_of_sources, row->part);
     const struct wp_ll_elements elements = wp_ll_elements_of(&ll->plan, span);
     const uint64_t begin = wp_ll_answer_bytes(&ll->plan, elements.first);
     const int32_t num_ranks = wp_ll_targets_before(ll, row->at, INT32_MAX);
@@ -120,7 +120,7 @@ WP_FN enum wp_status wp_ll_relay_sums(const struct wp_ll_summer *summer)
     enum wp_status status = wp_ll_await_node(summer);
     if (status == WP_STATUS_OK)
         wp_ll_sum_messages(summer, &relayer);
-    status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
+    status = wp_block_status(warp, status);
     if (status == WP_STATUS_OK)
         wp_ll_put_sums(summer, &relayer);
     return status;

@@ -188,7 +188,7 @@ struct wp_ll_taken_row {
     int32_t source;
     int32_t idx;
     const char *slot;
-    /* Which has least elements, or none. Its warp does what is to be done once. */
+    /* Its warp does what is to be done once. */
     int is_last_part;
 };
 
@@ -238,7 +238,7 @@ WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_ta
 
 /* Elements of the row, or a part of them, to all its packed rows. */
 WP_FN void wp_ll_pack_elements(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
-                               int32_t num_packed, struct wp_span span)
+                               int32_t num_packed, struct wp_ll_span span)
 {
     struct wp_warp *warp = taker->run->op.warp;
     char *rows = taker->args->rows + span.begin;
@@ -260,13 +260,53 @@ WP_FN char *wp_ll_packed_scales(const struct wp_ll_taker *taker, int32_t packed)
     return to->words + first * to->word_bytes;
 }
 
+/* Of a row that has come, what is packed beside its elements, as far as a lane can hold it: it is on its way while these
+ * are copied. */
+struct wp_ll_rest {
+    uint32_t token;
+    uint32_t first_scale, second_scale; /* of the lane */
+};
+
+/* Where the slot has the scales. */
+WP_FN const uint32_t *wp_ll_taken_scales(const struct wp_ll_taker *taker,
+                                         struct wp_ll_taken_row row)
+{
+    return (const uint32_t *)(const void *)(row.slot + taker->args->ll.plan.slot.scales_offset);
+}
+
+WP_FN struct wp_ll_rest wp_ll_load_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_row row)
+{
+    const struct wp_low_latency_dispatch_args *args = taker->args;
+    const int32_t lane = wp_lane_idx(taker->run->op.warp);
+    const int32_t num_scales =
+        args->scales.word_bytes == sizeof(uint32_t) ? args->scales.num_words : 0;
+    const uint32_t *scales = wp_ll_taken_scales(taker, row);
+    struct wp_ll_rest rest = {0, 0, 0};
+    if (args->src_tokens != NULL)
+        rest.token = wp_load_now_u32(
+            (const uint32_t *)(const void *)(row.slot + args->ll.plan.slot.token_offset));
+    if (lane < num_scales)
+        rest.first_scale = wp_load_now_u32(scales + lane);
+    if (lane + WP_WARP_SIZE < num_scales)
+        rest.second_scale = wp_load_now_u32(scales + lane + WP_WARP_SIZE);
+    return rest;
+}
+
+/* Word i of the scales, one of the lane's. */
+WP_FN uint32_t wp_ll_taken_scale(const uint32_t *scales, struct wp_ll_rest rest, int32_t i)
+{
+    if (i >= 2 * WP_WARP_SIZE)
+        return scales[i];
+    return i >= WP_WARP_SIZE ? rest.second_scale : rest.first_scale;
+}
+
 /* The scales of the row, to all its packed rows. */
 WP_FN void wp_ll_pack_scales(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
-                             int32_t num_packed)
+                             struct wp_ll_rest rest, int32_t num_packed)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_ll_scales *to = &taker->args->scales;
-    const char *from = row.slot + taker->args->ll.plan.slot.scales_offset;
+    const uint32_t *from = wp_ll_taken_scales(taker, row);
     const void **dsts = wp_warp_pointers(warp);
     wp_warp_sync(warp); /* those of the elements have been used */
     for (int32_t i = wp_lane_idx(warp); i < num_packed; i += WP_WARP_SIZE)
@@ -276,24 +316,23 @@ WP_FN void wp_ll_pack_scales(const struct wp_ll_taker *taker, struct wp_ll_taken
         for (int32_t j = 0; j < num_packed; j++) {
             char *dst = (char *)dsts[j] + i * to->word_stride * to->word_bytes;
             if (to->word_bytes == sizeof(uint32_t))
-                *(uint32_t *)(void *)dst = ((const uint32_t *)(const void *)from)[i];
+                *(uint32_t *)(void *)dst = wp_ll_taken_scale(from, rest, i);
             else
-                *dst = from[i];
+                *dst = ((const char *)from)[i];
         }
 }
 
 /* All but the elements, by one warp. */
 WP_FN void wp_ll_pack_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
-                           int32_t num_packed)
+                           struct wp_ll_rest rest, int32_t num_packed)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency_dispatch_args *args = taker->args;
-    const char *token = row.slot + args->ll.plan.slot.token_offset;
     for (int32_t i = wp_lane_idx(warp); i < num_packed && args->src_tokens != NULL;
          i += WP_WARP_SIZE)
-        args->src_tokens[wp_ll_packed_rows(warp)[i]] = *(const int32_t *)(const void *)token;
+        args->src_tokens[wp_ll_packed_rows(warp)[i]] = (int32_t)rest.token;
     if (args->scales.num_words > 0)
-        wp_ll_pack_scales(taker, row, num_packed);
+        wp_ll_pack_scales(taker, row, rest, num_packed);
 }
 
 /* One part of a row of a source, of those of this block. */
@@ -303,30 +342,36 @@ WP_FN void wp_ll_pack_part(const struct wp_ll_taker *taker, int32_t source, int3
     const struct wp_low_latency *ll = &taker->args->ll;
     const struct wp_ll_taken_row row = {
         source, idx, wp_ll_row(ll, ll->exchange.rank, taker->number, source, idx),
-        part == ll->share_of_sources.num_parts - 1};
-    const struct wp_span span = wp_part_span(&ll->share_of_sources, part, ll->plan.row_bytes);
+        wp_ll_is_last_part(&ll->share_of_sources, part)};
+    const struct wp_ll_span span =
+        wp_ll_part_span(&ll->share_of_sources, part, (uint32_t)ll->plan.row_bytes);
     if (span.bytes == 0 && !row.is_last_part)
         return;
+    struct wp_ll_rest rest = {0, 0, 0};
+    if (row.is_last_part)
+        rest = wp_ll_load_rest(taker, row);
+    if (span.bytes > 0)
+        wp_row_prefetch(taker->run->op.warp, row.slot + span.begin, span.bytes);
     const int32_t num_packed = wp_ll_find_packed(taker, row);
     if (span.bytes > 0)
         wp_ll_pack_elements(taker, row, num_packed, span);
     if (row.is_last_part)
-        wp_ll_pack_rest(taker, row, num_packed);
+        wp_ll_pack_rest(taker, row, rest, num_packed);
 }
 
 WP_FN void wp_ll_pack_all(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
-    const struct wp_share *share = &ll->share_of_sources;
+    const struct wp_ll_share *share = &ll->share_of_sources;
     int32_t unit = wp_warp_idx(warp); /* of those of all sources: from the i-th one's first on */
     for (int32_t i = 0; i < ll->exchange.num_ranks; i++) {
         if (i % WP_WARP_SIZE == 0)
             wp_ll_read_ranges(taker->run, taker->number, i);
         const struct wp_ll_range range = wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE];
-        const int32_t num_units = range.num_rows * share->num_parts;
+        const int32_t num_units = range.num_rows << share->parts_log2;
         for (; unit < num_units; unit += wp_num_warps(warp)) {
-            const struct wp_part part = wp_unit_part(share, unit);
+            const struct wp_part part = wp_ll_unit_part(share, unit);
             wp_ll_pack_part(taker, wp_ll_source(ll, i), range.first + part.token, part.part);
         }
         unit -= num_units;

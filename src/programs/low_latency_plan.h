@@ -4,9 +4,9 @@
 
 #include "programs/exchange.h"
 #include "programs/low_latency_masks.h"
+#include "programs/low_latency_share.h"
 #include "programs/nodes.h"
 #include "programs/routing.h"
-#include "programs/share.h"
 
 /* Whether some ranks are on other nodes. Programs in which it counts know that when they are
  * compiled. */
@@ -188,6 +188,18 @@ struct wp_ll_offsets {
     uint64_t ranges, heads, rows, answers, messages, brought, summands;
 };
 
+/* Where memory of a block has what it counts and finds out in dispatch, behind the words of wp_block_max and, with masks,
+ * whom it goes on without: found once, by the host. Where something has no room there, it is in a table. */
+struct wp_ll_near {
+    uint32_t counters; /* or, later, the bases of experts' rows */
+    uint32_t choices;
+    uint32_t ranks_of_tokens;
+    uint32_t end;
+};
+
+/* Of a node, whose areas are parameters of launches: these are nearer than a table in memory. */
+enum { WP_LL_NEAR_RANKS = 8 };
+
 struct wp_low_latency {
     struct wp_exchange exchange; /* numbers the launches, and is what reports name */
     struct wp_ll_plan plan;
@@ -195,12 +207,15 @@ struct wp_low_latency {
     struct wp_placement placement;
     uint64_t area_offset; /* in every heap, zero at first */
     struct wp_ll_offsets offsets;
+    struct wp_ll_near near;
+    char *near_areas[WP_LL_NEAR_RANKS]; /* of the first ranks */
+    char *const *areas;                 /* these, where the program knows them; else NULL */
     /* Of this rank: */
     int32_t num_local_experts;
     char *area;
-    struct wp_share share_of_sources; /* of the rows that come for a block, among its warps */
-    struct wp_ll_block *blocks;       /* [num_blocks] */
-    struct wp_ll_choice *choices;     /* [num_blocks][block_tokens][num_topk] */
+    struct wp_ll_share share_of_sources; /* of the rows that come for a block, among its warps */
+    struct wp_ll_block *blocks;          /* [num_blocks] */
+    struct wp_ll_choice *choices;        /* [num_blocks][block_tokens][num_topk] */
     int32_t *answering; /* [halves][max_tokens][num_topk] who answers in this slot; -1: nobody */
     int32_t *
         answer_slots; /* the same: with nodes where the answer comes to; else, where it is needed in

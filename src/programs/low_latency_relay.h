@@ -113,7 +113,7 @@ WP_FN char *wp_ll_relayed_row_at(const struct wp_ll_relayer *relayer, int32_t so
 
 /* Elements and scales of a row, or a part of them, to all its ranks. */
 WP_FN void wp_ll_relay_elements(const struct wp_ll_relayer *relayer, int32_t source, char *row,
-                                struct wp_span span)
+                                struct wp_ll_span span)
 {
     struct wp_warp *warp = relayer->run->op.warp;
     const struct wp_low_latency *ll = relayer->run->ll;
@@ -180,10 +180,11 @@ WP_FN void wp_ll_relay_part(const struct wp_ll_relayer *relayer,
     const int32_t num_topk = plan->num_topk;
     const uint64_t bytes =
         plan->scales_bytes > 0 ? plan->slot.scales_offset + plan->scales_bytes : plan->row_bytes;
-    const struct wp_span span = wp_part_span(&ll->share_of_sources, row->part, bytes);
+    const struct wp_ll_span span =
+        wp_ll_part_span(&ll->share_of_sources, row->part, (uint32_t)bytes);
     if (span.bytes > 0)
         wp_ll_relay_elements(relayer, row->source, row->at, span);
-    if (row->part != ll->share_of_sources.num_parts - 1) /* which has least elements, or none */
+    if (!wp_ll_is_last_part(&ll->share_of_sources, row->part))
         return;
     for (int32_t i = wp_lane_idx(warp); i < num_topk * num_topk; i += WP_WARP_SIZE)
         wp_ll_relay_choice(relayer, row, i / num_topk, i % num_topk);
@@ -272,7 +273,7 @@ WP_FN enum wp_status wp_ll_relay(const struct wp_ll_run *run, uint64_t number)
         wp_ll_relay_ranges(&relayer);
         wp_ll_relay_rows(&relayer);
     }
-    status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
+    status = wp_block_status(warp, status);
     if (status == WP_STATUS_OK && wp_warp_idx(warp) == 0)
         wp_ll_tell_relayed(&relayer);
     return status;

@@ -47,6 +47,6 @@ WP_PROGRAM(low_latency_release, warp, args)
         return WP_STATUS_FAILED;
     enum wp_status status = args->what == WP_LL_LEAVES ? leave(&run) : release(&run);
     if (args->what == WP_LL_LEAVES)
-        status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
+        status = wp_block_status(warp, status);
     return wp_ll_end(&run, status);
 }

@@ -151,20 +151,17 @@ WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
     struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
     for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
         struct wp_ll_choice choice = choices[k];
-        if (choice.row >= 0)
-            choice.row = sender->counters.rows[choice.rank];
+        if (choice.row >= 0) /* the only one that does so for its rank */
+            choice.row = sender->counters.rows[choice.rank]++;
         if (plan->is_by_expert && choice.rank >= 0)
             choice.order += *wp_ll_expert_counter(sender, choice.rank, choice.local_expert);
         choices[k] = choice;
     }
     wp_warp_sync(warp);
-    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
-        if (choices[k].row >= 0)
-            sender->counters.rows[choices[k].rank] = choices[k].row + 1;
-        if (plan->is_by_expert && choices[k].rank >= 0)
+    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk && plan->is_by_expert; k += WP_WARP_SIZE)
+        if (choices[k].rank >= 0)
             wp_add_relaxed(wp_ll_expert_counter(sender, choices[k].rank, choices[k].local_expert),
                            1);
-    }
     wp_warp_sync(warp);
     if (WP_LL_HAS_NODES(plan) && plan->message.num_sources > 0)
         wp_ll_number_relayed(sender, token);
@@ -208,6 +205,7 @@ WP_FN void wp_ll_find_routes(const struct wp_ll_sender *sender)
     if (wp_warp_idx(warp) == 0) {
         for (int32_t rank = wp_lane_idx(warp); rank < num_ranks; rank += WP_WARP_SIZE)
             sender->counters.firsts[rank] = sender->counters.rows[rank];
+        wp_warp_sync(warp); /* before any of them is counted on */
         for (int32_t token = sender->tokens.begin; token < sender->tokens.end; token++)
             wp_ll_number_token(sender, token);
         if (WP_LL_HAS_NODES(&ll->plan))

@@ -13,20 +13,11 @@ struct wp_ll_run { /* what a warp knows */
 
 /* ------------------------------------------------------------------ memory of the block */
 
-/* Behind the words of wp_block_max, where there is room; else `far`. */
-WP_FN void *wp_ll_near(struct wp_warp *warp, uint64_t offset, uint64_t bytes, void *far)
+/* What is at [begin, end) there, if there is room for so much, else at `far`. */
+WP_FN void *wp_ll_near_or(struct wp_warp *warp, uint64_t begin, uint64_t end, void *far)
 {
-    return WP_BLOCK_WORDS_BYTES + offset + bytes <= WP_BLOCK_SHARED_BYTES
-               ? (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES + offset
-               : (char *)far;
-}
-
-/* At the beginning, with masks. */
-WP_FN uint64_t wp_ll_missing_bytes(const struct wp_low_latency *ll)
-{
-    return wp_ll_has_masks(&ll->masks)
-               ? wp_ll_align((uint64_t)ll->exchange.num_ranks * sizeof(int32_t))
-               : 0;
+    return wp_ll_is_near(end) ? (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES + begin
+                              : (char *)far;
 }
 
 /* Whether the warp speaks for its block: it tells the other ranks, and with masks waits for all of them. That is the last
@@ -42,8 +33,8 @@ WP_FN int32_t *wp_ll_missing(const struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
     const int64_t num_ranks = run->ll->exchange.num_ranks;
-    return (int32_t *)wp_ll_near(warp, 0, (uint64_t)num_ranks * sizeof(int32_t),
-                                 run->ll->masks.missing + wp_block_idx(warp) * num_ranks);
+    return (int32_t *)wp_ll_near_or(warp, 0, (uint64_t)num_ranks * sizeof(int32_t),
+                                    run->ll->masks.missing + wp_block_idx(warp) * num_ranks);
 }
 
 WP_FN int wp_ll_is_missing(const struct wp_ll_run *run, int32_t rank)
@@ -64,29 +55,60 @@ WP_FN void wp_ll_miss_masked(const struct wp_ll_run *run)
 
 /* ------------------------------------------------------------------ begin and end */
 
+/* What the block remembers, on its way at once. */
+WP_FN struct wp_ll_block wp_ll_remembered(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    enum { NUM_WORDS = sizeof(struct wp_ll_block) / sizeof(uint64_t) };
+    const uint64_t *from = (const uint64_t *)(const void *)&ll->blocks[wp_block_idx(warp)];
+    uint64_t words[NUM_WORDS];
+    struct wp_ll_block block;
+    for (int32_t i = 0; i < NUM_WORDS; i++)
+        words[i] = wp_load_now(from + i);
+    memcpy(&block, words, sizeof block);
+    return block;
+}
+
 /* As wp_operation_begin. */
 WP_FN struct wp_ll_run wp_ll_begin(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
-    const struct wp_ll_block *block = &ll->blocks[wp_block_idx(warp)];
+    const struct wp_ll_block block = wp_ll_remembered(warp, ll); /* while the operation begins */
     const struct wp_ll_run run = {wp_operation_begin(warp, &ll->exchange, NULL),
                                   ll,
-                                  block->numbers,
-                                  {block->halves[0], block->halves[1]}};
+                                  block.numbers,
+                                  {block.halves[0], block.halves[1]}};
     wp_ll_miss_masked(&run);
     return run;
+}
+
+/* By every warp: what the block remembers, when all of its warps have read what it did before. */
+WP_FN void wp_ll_remember_run(const struct wp_ll_run *run)
+{
+    struct wp_warp *warp = run->op.warp;
+    struct wp_ll_block *block = &run->ll->blocks[wp_block_idx(warp)];
+    if (wp_warp_idx(warp) != 0 || wp_lane_idx(warp) != 0)
+        return;
+    block->numbers = run->numbers;
+    block->halves[0] = run->halves[0];
+    block->halves[1] = run->halves[1];
 }
 
 /* As wp_operation_end; the warps of a block have the same status. */
 WP_FN enum wp_status wp_ll_end(const struct wp_ll_run *run, enum wp_status status)
 {
-    struct wp_warp *warp = run->op.warp;
-    struct wp_ll_block *block = &run->ll->blocks[wp_block_idx(warp)];
     wp_operation_end(&run->op, status);
-    if (status == WP_STATUS_OK && wp_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0) {
-        block->numbers = run->numbers;
-        block->halves[0] = run->halves[0];
-        block->halves[1] = run->halves[1];
-    }
+    if (status == WP_STATUS_OK)
+        wp_ll_remember_run(run);
+    return status;
+}
+
+/* The same of warps that have met since they began, unless one has failed: they need not meet again. */
+WP_FN enum wp_status wp_ll_end_met(const struct wp_ll_run *run, enum wp_status status)
+{
+    if (status != WP_STATUS_OK)
+        return wp_operation_end(&run->op, status);
+    wp_admit_next(run->op.warp); /* the block waits for nothing more */
+    wp_operation_advance(&run->op);
+    wp_ll_remember_run(run);
     return status;
 }
 

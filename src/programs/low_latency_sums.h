@@ -17,7 +17,7 @@ struct wp_ll_summer {
     uint64_t number;
     uint64_t result;
     struct wp_ll_tokens tokens; /* of this block, in the result */
-    struct wp_share share;      /* of these among its warps */
+    struct wp_ll_share share;   /* of these among its warps */
 };
 
 /* Whether the rank that answers a choice, if any does, has done so. */
@@ -100,13 +100,13 @@ struct wp_ll_summed_part {
     int32_t unit;
     int32_t token;
     int32_t num_answers;
-    struct wp_span span;
+    struct wp_ll_span span;
 };
 
 WP_FN struct wp_ll_summed_part wp_ll_find_part(const struct wp_ll_summer *summer, int32_t unit)
 {
     const struct wp_ll_plan *plan = &summer->args->ll.plan;
-    const struct wp_part part = wp_unit_part(&summer->share, unit);
+    const struct wp_part part = wp_ll_unit_part(&summer->share, unit);
     struct wp_ll_summed_part found = {unit, summer->tokens.begin + part.token, 0,
                                       wp_ll_span(plan, &summer->share, part.part)};
     const struct wp_ll_elements elements = wp_ll_elements_of(plan, found.span);

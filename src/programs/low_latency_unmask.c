@@ -121,7 +121,7 @@ WP_FN enum wp_status pass(const struct wp_ll_run *run,
         tell(run, args, step);
         status = await_others(run, args, step);
     }
-    return (enum wp_status)wp_block_max(warp, (uint32_t)status);
+    return wp_block_status(warp, status);
 }
 
 /* Warp-wide: the words of this block that a rank of this node signals, and by the last one the heads. */

@@ -2,8 +2,9 @@
 /*
  * What low latency is mostly used for: tokens and answers of bf16, one node; rows as they are, or as
  * FP8 with a float scale for 128 elements; by rank or by expert; sums as answers, of bf16 or as logarithms, or by expert the
- * rows. Its programs are compiled once more for each of these, without masks, and sums of bf16 with masks, and then have no
- * code for anything else. With code for all there are more values
+ * rows; and rows that are whole units of 16 bytes, of so few tokens and experts that a block has room near it for what it
+ * counts. Its programs are compiled once more for each of these, without masks, and sums of bf16 with masks, and then have no
+ * code for anything else (low_latency_hints.h). With code for all there are more values
  * than a GPU has registers, and what waits in memory meanwhile is far, since each acquire empties the
  * nearest cache; and warps jump over what is not theirs, each time to code that is in no cache. Measured on
  * an H200 with one rank, 128 tokens in BF16, in graphs: combine takes 16.3 us in the general form, 11.0 with
@@ -16,14 +17,24 @@
 
 enum wp_ll_form { WP_LL_GENERAL, WP_LL_BF16, WP_LL_FP8 };
 
+/* Whether low_latency_hints.h is true, if addresses are multiples of WP_ALIGNED_BYTES. */
+WP_FN int wp_ll_suits_hints(const struct wp_low_latency *ll)
+{
+    const uint64_t row_bytes = (uint64_t)ll->plan.hidden << ll->plan.element_bytes_log2;
+    return wp_ll_is_near(ll->near.end) && row_bytes % WP_ALIGNED_BYTES == 0 &&
+           ll->plan.row_bytes % WP_ALIGNED_BYTES == 0;
+}
+
 WP_FN int wp_ll_is_usual(const struct wp_low_latency *ll)
 {
-    return ll->plan.dtype == WEFT_BF16 && !ll->plan.answers_stay && !ll->plan.has_nodes;
+    return ll->plan.dtype == WEFT_BF16 && !ll->plan.answers_stay && !ll->plan.has_nodes &&
+           wp_ll_suits_hints(ll);
 }
 
 /* What is so, as constants. */
-WP_FN void wp_ll_fix_usual(struct wp_low_latency *ll)
+WP_FN void wp_ll_fix_usual(struct wp_low_latency *ll, const struct wp_low_latency *given)
 {
+    ll->areas = given->near_areas;
     ll->plan.dtype = WEFT_BF16;
     ll->plan.element_bytes_log2 = 1;
     ll->plan.answers_stay = 0;
@@ -70,9 +81,10 @@ WP_FN enum wp_ll_form wp_ll_form_of(const struct wp_low_latency *ll)
                                                                                   : WP_LL_GENERAL;
 }
 
-WP_FN void wp_ll_fix_rows(struct wp_low_latency *ll, enum wp_ll_form form, enum wp_ll_layout layout)
+WP_FN void wp_ll_fix_rows(struct wp_low_latency *ll, const struct wp_low_latency *given,
+                          enum wp_ll_form form, enum wp_ll_layout layout)
 {
-    wp_ll_fix_usual(ll);
+    wp_ll_fix_usual(ll, given);
     ll->plan.is_by_expert = layout == WP_LL_BY_EXPERT;
     ll->plan.sent_element_bytes_log2 = form == WP_LL_FP8 ? 0 : 1;
     ll->plan.quantisation = wp_ll_usual_quantisation(form);
@@ -107,10 +119,11 @@ WP_FN enum wp_ll_answers wp_ll_answers_of(const struct wp_low_latency *ll)
     return ll->plan.is_by_expert ? WP_LL_SUMS_BY_EXPERT : WP_LL_SUMS_BY_RANK;
 }
 
-WP_FN void wp_ll_fix_answers(struct wp_low_latency *ll, enum wp_ll_answers answers)
+WP_FN void wp_ll_fix_answers(struct wp_low_latency *ll, const struct wp_low_latency *given,
+                             enum wp_ll_answers answers)
 {
     const int are_logs = answers == WP_LL_LOGS_BY_RANK || answers == WP_LL_LOGS_BY_EXPERT;
-    wp_ll_fix_usual(ll);
+    wp_ll_fix_usual(ll, given);
     ll->plan.is_by_expert = answers != WP_LL_SUMS_BY_RANK && answers != WP_LL_LOGS_BY_RANK;
     ll->plan.weights_come_late = answers == WP_LL_SUMS_WEIGHED_LATE;
     ll->plan.answer_dtype = are_logs ? WEFT_LOG_10BIT : WEFT_BF16;

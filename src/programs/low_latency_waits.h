@@ -247,5 +247,5 @@ WP_FN enum wp_status wp_ll_await_block(const struct wp_ll_run *run, enum wp_ll_w
         return wp_ll_await_all(run, words, mail, number);
     if (wp_ll_speaks(warp))
         status = wp_ll_await_all(run, words, mail, number);
-    return (enum wp_status)wp_block_max(warp, (uint32_t)status);
+    return wp_block_status(warp, status);
 }

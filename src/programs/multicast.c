@@ -220,7 +220,7 @@ WP_FN enum wp_status run_steps(const struct channel *channel, enum wp_status sta
     for (int32_t step = 0; step < channel->num_steps; step++) {
         if (wp_warp_idx(warp) == 0 && status == WP_STATUS_OK)
             status = await_step(channel, step);
-        status = (enum wp_status)wp_block_max(warp, (uint32_t)status);
+        status = wp_block_status(warp, status);
         if (status != WP_STATUS_OK)
             return status;
         if (step == 0)

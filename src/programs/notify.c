@@ -26,7 +26,7 @@ WP_FN enum wp_status exchange_counts(const struct wp_operation *op,
     wp_admit_next(warp); /* all ranks have started */
     if (wp_warp_idx(warp) == 0)
         status = wp_operation_await(op, WP_BLOCKS_AS_HERE);
-    return (enum wp_status)wp_block_max(warp, (uint32_t)status);
+    return wp_block_status(warp, status);
 }
 
 WP_PROGRAM(notify, warp, args)

@@ -216,7 +216,7 @@ WP_FN enum wp_status do_step(const struct pipe *pipe, const struct wp_step *step
     const int is_first = wp_warp_idx(warp) == 0;
     const enum wp_status own = is_first ? await_peers(pipe, step) : WP_STATUS_OK;
     /* What the first warp has acquired, the others have behind this. */
-    const enum wp_status status = (enum wp_status)wp_block_max(warp, (uint32_t)own);
+    const enum wp_status status = wp_block_status(warp, own);
     if (status != WP_STATUS_OK)
         return status;
     move(pipe, step, piece);

@@ -111,7 +111,7 @@ WP_FN int32_t wp_duty_first_unit(struct wp_warp *warp, const struct wp_duty *dut
  * block's did well. */
 WP_FN enum wp_status wp_relay_finish(const struct wp_operation *op, enum wp_status own_status)
 {
-    const enum wp_status status = (enum wp_status)wp_block_max(op->warp, (uint32_t)own_status);
+    const enum wp_status status = wp_block_status(op->warp, own_status);
     if (status != WP_STATUS_OK)
         return wp_operation_end(op, status);
     return wp_operation_finish(op, WP_BLOCKS_AS_TOLD);

@@ -146,7 +146,7 @@ WP_FN enum wp_status wp_round_meet(const struct wp_round *round, int32_t part_id
         status = wp_round_await(round->op, &part);
         wp_operation_note(&part, status);
     }
-    return (enum wp_status)wp_block_max(warp, (uint32_t)status);
+    return wp_block_status(warp, status);
 }
 
 /* ------------------------------------------------------------------ slots */

@@ -198,6 +198,16 @@ WP_FN int32_t wp_load_relaxed(const int32_t *word)
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
+WP_FN uint64_t wp_load_now(const uint64_t *word)
+{
+    return *word;
+}
+
+WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
+{
+    return *word;
+}
+
 WP_FN int32_t wp_compare_swap_relaxed(int32_t *word, int32_t expected, int32_t desired)
 {
     __atomic_compare_exchange_n(word, &expected, desired, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);

@@ -13,20 +13,30 @@
 #define WP_CALLED_FN static __device__ __noinline__
 
 #include "machine/cuda/launch_params.h"
+#include "machine/cuda/units.h"
 
 /* The bulk copies of sm_90 and later: by a copy engine in each SM, through shared memory. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && !defined(WP_ROWS_GO_IN_PARTS)
 #define WEFT__CUDA_BULK 1
 #else
 #define WEFT__CUDA_BULK 0
 #endif
 
 /* The switch between GPUs loads and stores for many of them (switch.h): PTX 8.1. */
-#if WEFT__CUDA_BULK && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1201
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 &&                                              \
+    __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1201
 #define WP_HAS_SWITCH 1
 #endif
 
 enum { WEFT__CUDA_ROW_UNROLL = 4 };
+
+/* Where parts of rows are copied, those that are prefetched come to registers: the first units of a lane. */
+#if defined(WP_ROWS_GO_IN_PARTS) && defined(WP_ROWS_ARE_ALIGNED)
+#define WEFT__CUDA_HOLDS 1
+#else
+#define WEFT__CUDA_HOLDS 0
+#endif
+enum { WEFT__CUDA_HELD_UNITS = WEFT__CUDA_HOLDS ? 8 : 1 };
 
 struct weft__cuda_block { /* in shared memory */
     __align__(16) char shared[WP_BLOCK_SHARED_BYTES];
@@ -54,6 +64,8 @@ struct wp_warp {
     uint32_t has_acquired;  /* since its last bulk copy */
     const void *prefetched; /* on its way to the slot, or there; NULL: nothing is */
     uint32_t prefetched_bytes;
+    weft__cuda_unit<16>
+        held[WEFT__CUDA_HELD_UNITS]; /* instead, with WEFT__CUDA_HOLDS, by each lane */
 };
 
 /* Of the library's programs the build says how their kernels are called. */
@@ -131,6 +143,17 @@ WP_FN void wp_block_sync(struct wp_warp *warp)
     __syncthreads();
     warp->has_acquired = 1;
     warp->turn ^= 1;
+}
+
+/* The barrier finds it out. */
+#define WP_HAS_BLOCK_ANY 1
+WP_FN int wp_block_any(struct wp_warp *warp, int predicate)
+{
+    weft__cuda_complete_stores(warp);
+    const int any = __syncthreads_or(predicate);
+    warp->has_acquired = 1;
+    warp->turn ^= 1;
+    return any;
 }
 
 WP_FN uint32_t wp_block_turn(const struct wp_warp *warp)
@@ -233,6 +256,20 @@ WP_FN int32_t wp_load_relaxed(const int32_t *word)
 {
     int32_t value;
     asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(word));
+    return value;
+}
+
+WP_FN uint64_t wp_load_now(const uint64_t *word)
+{
+    uint64_t value;
+    asm volatile("ld.global.u64 %0, [%1];" : "=l"(value) : "l"(word));
+    return value;
+}
+
+WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
+{
+    uint32_t value;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(word));
     return value;
 }
 

@@ -187,12 +187,24 @@ WP_FN uint32_t weft__cuda_own_group(uint32_t lane_idx, uint32_t lanes_log2,
     return own;
 }
 
+/* Octets first + lane, a warp's further on the next one, and so on. */
+template <typename S, int UNROLL>
+WP_FN void weft__cuda_load_octets(weft__cuda_wide<S, 8> (&wide)[UNROLL], const void *row,
+                                  uint32_t i, uint32_t num_octets)
+{
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+        if (i + u * WP_WARP_SIZE < num_octets)
+            weft__cuda_load_wide<S>(&wide[u], row, i + u * WP_WARP_SIZE);
+    }
+}
+
 /* UNROLL octets a lane, whose loads are in flight together. All lanes take every step, since those
  * of a group meet; lanes behind the row's end have nothing to store. Each scale is computed once, since that is a
  * division. */
-template <typename S>
+template <typename S, typename Load>
 WP_FN void weft__cuda_quantise_octets(uint32_t lane_idx, const struct weft__cuda_quantised *row,
-                                      uint32_t lanes_log2, int64_t num_elements)
+                                      uint32_t lanes_log2, int64_t num_elements, Load load)
 {
     enum { UNROLL = 4, STEP = WP_WARP_SIZE * UNROLL };
     const uint32_t num_octets = (uint32_t)(num_elements / WEFT__CUDA_OCTET);
@@ -200,12 +212,7 @@ WP_FN void weft__cuda_quantise_octets(uint32_t lane_idx, const struct weft__cuda
 #pragma unroll 1
     for (uint32_t first = 0; first < num_octets; first += STEP) {
         weft__cuda_wide<S, 8> wide[UNROLL];
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
-            const uint32_t i = first + u * WP_WARP_SIZE + lane_idx;
-            if (i < num_octets)
-                weft__cuda_load_wide<S>(&wide[u], row->src, i);
-        }
+        load(wide, first, num_octets);
         uint32_t greatest[UNROLL];
 #pragma unroll
         for (int u = 0; u < UNROLL; u++)
@@ -291,7 +298,11 @@ WP_CALLED_FN void weft__cuda_quantise(uint32_t lane_idx, struct weft__cuda_quant
     const int is_aligned = weft__cuda_unit_bytes(low_bits | (uint32_t)(uint64_t)row.src) == 16;
     weft__cuda_with_wide_float(row.how.src_dtype, [&](auto element) {
         if (is_aligned && lanes_log2 > 0)
-            weft__cuda_quantise_octets<decltype(element)>(lane_idx, &row, lanes_log2, num_elements);
+            weft__cuda_quantise_octets<decltype(element)>(
+                lane_idx, &row, lanes_log2, num_elements,
+                [&](auto &wide, uint32_t first, uint32_t num_octets) {
+                    weft__cuda_load_octets(wide, row.src, first + lane_idx, num_octets);
+                });
         else if (is_aligned && group % WEFT__CUDA_OCTET == 0)
             weft__cuda_quantise_groups<decltype(element), 8>(lane_idx, &row, num_elements);
         else
@@ -299,9 +310,33 @@ WP_CALLED_FN void weft__cuda_quantise(uint32_t lane_idx, struct weft__cuda_quant
     });
 }
 
+/* The usual type in place, whose first octets may have been prefetched. */
+WP_FN void weft__cuda_quantise_held(struct wp_warp *warp, const struct weft__cuda_quantised *row,
+                                    uint32_t lanes_log2, int64_t num_elements)
+{
+    const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
+    const int is_held = weft__cuda_holds(warp, row->src, (uint32_t)num_elements * 2);
+    weft__cuda_quantise_octets<__nv_bfloat16>(
+        lane_idx, row, lanes_log2, num_elements,
+        [&](auto &wide, uint32_t first, uint32_t num_octets) {
+            if (first > 0 || !is_held)
+                weft__cuda_load_octets(wide, row->src, first + lane_idx, num_octets);
+#pragma unroll
+            for (int u = 0; u < WEFT__CUDA_HELD_UNITS && u < 4; u++) {
+                if (first == 0 && is_held)
+                    wide[u].units[0] = warp->held[u];
+            }
+        });
+}
+
 WP_FN void wp_row_quantise(struct wp_warp *warp, struct wp_quantised_rows to, const void *src,
                            struct wp_quantisation how, int64_t num_elements)
 {
     const struct weft__cuda_quantised row = {to, src, how};
-    weft__cuda_quantise((uint32_t)wp_lane_idx(warp), row, num_elements);
+    const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
+    const uint32_t lanes_log2 = weft__cuda_lanes_log2(how.group_elements);
+    if (WEFT__CUDA_ROWS_ARE_ALIGNED && how.src_dtype == WEFT_BF16 && lanes_log2 > 0)
+        weft__cuda_quantise_held(warp, &row, lanes_log2, num_elements);
+    else
+        weft__cuda_quantise(lane_idx, row, num_elements);
 }

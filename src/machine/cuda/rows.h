@@ -40,35 +40,76 @@ WP_FN void weft__cuda_copy_bytes(uint32_t lane_idx, const void *const *dsts, int
     }
 }
 
-/* Through registers: whole units of so many bytes. Returns how many bytes that were. */
+/* Through registers, UNROLL units of a lane at a time: the first ones of the lane. */
+template <int BYTES, int UNROLL, typename Idx>
+WP_FN void weft__cuda_load_units(weft__cuda_unit<BYTES> *units, const void *src, Idx first,
+                                 Idx num_units)
+{
+    const char *from = (const char *)src + (uint64_t)first * BYTES;
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+        if (first + u * WP_WARP_SIZE < num_units)
+            weft__cuda_load_unit(&units[u], from, u * WP_WARP_SIZE);
+    }
+}
+
+template <int BYTES, int UNROLL, typename Idx>
+WP_FN void weft__cuda_store_units(const weft__cuda_unit<BYTES> *units, const void *const *dsts,
+                                  int32_t num_dsts, Idx first, Idx num_units)
+{
+#pragma unroll 1
+    for (int32_t d = 0; d < num_dsts; d++) {
+        if (dsts[d] == NULL)
+            continue;
+        char *to = (char *)dsts[d] + (uint64_t)first * BYTES;
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            if (first + u * WP_WARP_SIZE < num_units)
+                weft__cuda_store_unit(to, u * WP_WARP_SIZE, units[u]);
+        }
+    }
+}
+
+/* Whether this is what has been prefetched to registers, which then are the caller's. */
+WP_FN int weft__cuda_holds(struct wp_warp *warp, const void *src, uint32_t row_bytes)
+{
+    const int is_held =
+        WEFT__CUDA_HOLDS && warp->prefetched == src && warp->prefetched_bytes == row_bytes;
+    if (is_held)
+        warp->prefetched = NULL;
+    return is_held;
+}
+
+/* The first units of a lane of what has been prefetched, if that is this, and then the others. */
+WP_FN void weft__cuda_copy_held(struct wp_warp *warp, const void *const *dsts, int32_t num_dsts,
+                                const void *src, uint32_t row_bytes)
+{
+    enum { HELD = WEFT__CUDA_HELD_UNITS, STEP = HELD * WP_WARP_SIZE };
+    const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp), num_units = row_bytes / 16;
+    if (!weft__cuda_holds(warp, src, row_bytes))
+        weft__cuda_load_units<16, HELD>(warp->held, src, lane_idx, num_units);
+    weft__cuda_store_units<16, HELD>(warp->held, dsts, num_dsts, lane_idx, num_units);
+#pragma unroll 1
+    for (uint32_t first = lane_idx + STEP; first < num_units; first += STEP) {
+        weft__cuda_load_units<16, HELD>(warp->held, src, first, num_units);
+        weft__cuda_store_units<16, HELD>(warp->held, dsts, num_dsts, first, num_units);
+    }
+}
+
+/* Whole units of so many bytes. Returns how many bytes that were. */
 template <int BYTES>
 WP_FN uint64_t weft__cuda_copy_units(uint32_t lane_idx, const void *const *dsts, int32_t num_dsts,
                                      const void *src, uint64_t row_bytes)
 {
     enum { UNROLL = BYTES == 16 ? WEFT__CUDA_ROW_UNROLL : 8, STEP = WP_WARP_SIZE * UNROLL };
-    const uint64_t num_units = row_bytes / BYTES;
+    const uint64_t num_units = (uint64_t)(row_bytes / BYTES);
 #pragma unroll 1
     for (uint64_t first = lane_idx; first < num_units; first += STEP) {
-        const char *from = (const char *)src + first * BYTES;
         weft__cuda_unit<BYTES> units[UNROLL];
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
-            if (first + (uint64_t)u * WP_WARP_SIZE < num_units)
-                weft__cuda_load_unit(&units[u], from, u * WP_WARP_SIZE);
-        }
-#pragma unroll 1
-        for (int32_t d = 0; d < num_dsts; d++) {
-            if (dsts[d] == NULL)
-                continue;
-            char *to = (char *)dsts[d] + first * BYTES;
-#pragma unroll
-            for (int u = 0; u < UNROLL; u++) {
-                if (first + (uint64_t)u * WP_WARP_SIZE < num_units)
-                    weft__cuda_store_unit(to, u * WP_WARP_SIZE, units[u]);
-            }
-        }
+        weft__cuda_load_units<BYTES, UNROLL>(units, src, first, num_units);
+        weft__cuda_store_units<BYTES, UNROLL>(units, dsts, num_dsts, first, num_units);
     }
-    return num_units * BYTES;
+    return (uint64_t)num_units * BYTES;
 }
 
 /* Rows that are not aligned to 16 bytes. Called, not inlined: programs copy in several places. */
@@ -204,7 +245,12 @@ WP_FN int weft__cuda_goes_by_bulk(const struct wp_warp *warp, uint64_t row_bytes
 
 WP_FN void wp_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_bytes)
 {
-#if WEFT__CUDA_BULK
+#if WEFT__CUDA_HOLDS
+    weft__cuda_load_units<16, WEFT__CUDA_HELD_UNITS>(warp->held, src, (uint32_t)wp_lane_idx(warp),
+                                                     (uint32_t)row_bytes / 16);
+    warp->prefetched = src;
+    warp->prefetched_bytes = (uint32_t)row_bytes;
+#elif WEFT__CUDA_BULK
     if (!weft__cuda_goes_by_bulk(warp, row_bytes) || (uint64_t)src % 16 != 0)
         return;
     const uint32_t bytes = weft__cuda_bulk_part_bytes(warp, (uint32_t)(row_bytes / 16));
@@ -239,6 +285,10 @@ WP_FN void wp_row_copy(struct wp_warp *warp, const void *const *dsts, int32_t nu
         return;
     if (unit_bytes < 16) {
         weft__cuda_copy_narrowly(lane_idx, dsts, num_dsts, src, unit_bytes, row_bytes);
+        return;
+    }
+    if (WEFT__CUDA_HOLDS) {
+        weft__cuda_copy_held(warp, dsts, num_dsts, src, (uint32_t)row_bytes);
         return;
     }
 #if WEFT__CUDA_BULK

@@ -3,6 +3,13 @@
  * rows' alignment allows. Part of primitives.h. */
 #pragma once
 
+/* Whether the program says so (machine.h). */
+#ifdef WP_ROWS_ARE_ALIGNED
+enum { WEFT__CUDA_ROWS_ARE_ALIGNED = 1 };
+#else
+enum { WEFT__CUDA_ROWS_ARE_ALIGNED = 0 };
+#endif
+
 /* A unit of two bytes is the low half of its word. */
 template <int BYTES> struct weft__cuda_unit {
     uint32_t words[BYTES < 4 ? 1 : BYTES / 4];
@@ -100,7 +107,8 @@ WP_FN uint32_t weft__cuda_low_bits(uint32_t lane_idx, const void *const *ptrs, i
 {
     uint32_t bits = 0;
 #pragma unroll 1
-    for (int32_t i = (int32_t)lane_idx; i < num_ptrs; i += WP_WARP_SIZE)
+    for (int32_t i = (int32_t)lane_idx; i < num_ptrs && !WEFT__CUDA_ROWS_ARE_ALIGNED;
+         i += WP_WARP_SIZE)
         bits |= (uint32_t)(uint64_t)ptrs[i];
     return bits;
 }
@@ -109,6 +117,8 @@ WP_FN uint32_t weft__cuda_low_bits(uint32_t lane_idx, const void *const *ptrs, i
  * each lane has seen. Null pointers do not count. All lanes call. */
 WP_FN uint32_t weft__cuda_unit_bytes(uint32_t low_bits)
 {
+    if (WEFT__CUDA_ROWS_ARE_ALIGNED)
+        return 16;
     const uint32_t bits = __reduce_or_sync(0xffffffffu, low_bits | 16u);
     return bits & (0u - bits);
 }

@@ -196,9 +196,11 @@ WP_FN void wp_row_weighted_sum(struct wp_warp *warp, void *dst, const void *cons
     const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
     const uint32_t unit_bytes = weft__cuda_unit_bytes(
         weft__cuda_low_bits(lane_idx, srcs, num_srcs) | (uint32_t)(uint64_t)dst);
+    const int is_usual =
+        unit_bytes == 16 && sum.src_dtype == WEFT_BF16 && sum.dst_dtype == WEFT_BF16;
     int64_t num_done = 0;
-    if (unit_bytes == 16 && sum.src_dtype == WEFT_BF16 && sum.dst_dtype == WEFT_BF16)
+    if (is_usual)
         num_done = weft__cuda_weighted_units<__nv_bfloat16, 8>(lane_idx, &rows, num_elements);
-    if (num_done < num_elements)
+    if (!(is_usual && WEFT__CUDA_ROWS_ARE_ALIGNED) && num_done < num_elements)
         weft__cuda_weighted_sum(lane_idx, rows, unit_bytes, num_done, num_elements);
 }
