@@ -64,8 +64,8 @@ struct wp_warp {
     uint32_t has_acquired;  /* since its last bulk copy */
     const void *prefetched; /* on its way to the slot, or there; NULL: nothing is */
     uint32_t prefetched_bytes;
-    weft__cuda_unit<16>
-        held[WEFT__CUDA_HELD_UNITS]; /* instead, with WEFT__CUDA_HOLDS, by each lane */
+    /* With WEFT__CUDA_HOLDS, where each lane knows these two, in place of the slot: */
+    weft__cuda_unit<16> held[WEFT__CUDA_HELD_UNITS];
 };
 
 /* Of the library's programs the build says how their kernels are called. */

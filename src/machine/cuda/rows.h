@@ -70,13 +70,11 @@ WP_FN void weft__cuda_store_units(const weft__cuda_unit<BYTES> *units, const voi
     }
 }
 
-/* Whether this is what has been prefetched to registers, which then are the caller's. */
+/* Whether this is what has been prefetched to registers, which are the caller's now: what is not wanted is dropped. */
 WP_FN int weft__cuda_holds(struct wp_warp *warp, const void *src, uint32_t row_bytes)
 {
-    const int is_held =
-        WEFT__CUDA_HOLDS && warp->prefetched == src && warp->prefetched_bytes == row_bytes;
-    if (is_held)
-        warp->prefetched = NULL;
+    const int is_held = warp->prefetched == src && warp->prefetched_bytes == row_bytes;
+    warp->prefetched = NULL;
     return is_held;
 }
 
@@ -86,7 +84,10 @@ WP_FN void weft__cuda_copy_held(struct wp_warp *warp, const void *const *dsts, i
 {
     enum { HELD = WEFT__CUDA_HELD_UNITS, STEP = HELD * WP_WARP_SIZE };
     const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp), num_units = row_bytes / 16;
-    if (!weft__cuda_holds(warp, src, row_bytes))
+    const int is_held = weft__cuda_holds(warp, src, row_bytes);
+    if (num_dsts == 0)
+        return;
+    if (!is_held)
         weft__cuda_load_units<16, HELD>(warp->held, src, lane_idx, num_units);
     weft__cuda_store_units<16, HELD>(warp->held, dsts, num_dsts, lane_idx, num_units);
 #pragma unroll 1
@@ -281,14 +282,14 @@ WP_FN void wp_row_copy(struct wp_warp *warp, const void *const *dsts, int32_t nu
     const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
     const uint32_t unit_bytes = weft__cuda_unit_bytes(
         weft__cuda_low_bits(lane_idx, dsts, num_dsts) | (uint32_t)(uint64_t)src);
+    if (WEFT__CUDA_HOLDS) {
+        weft__cuda_copy_held(warp, dsts, num_dsts, src, (uint32_t)row_bytes);
+        return;
+    }
     if (num_dsts == 0)
         return;
     if (unit_bytes < 16) {
         weft__cuda_copy_narrowly(lane_idx, dsts, num_dsts, src, unit_bytes, row_bytes);
-        return;
-    }
-    if (WEFT__CUDA_HOLDS) {
-        weft__cuda_copy_held(warp, dsts, num_dsts, src, (uint32_t)row_bytes);
         return;
     }
 #if WEFT__CUDA_BULK
