@@ -143,8 +143,8 @@ WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks
            wp_ll_summands_bytes(plan);
 }
 
-/* Which slot something has is 32 bits, as counts of ranks, tokens, blocks and choices are, and so is what a slot has of
- * bytes: GPUs multiply no more at a time. */
+/* Which slot something has fits into 32 bits, in all memory that there is for slots, and so do the bytes of a slot: GPUs
+ * multiply no more at a time. */
 WP_FN uint32_t wp_ll_half(const struct wp_ll_plan *plan, uint64_t number)
 {
     return (uint32_t)number & (uint32_t)(plan->num_halves - 1); /* of one or two */

@@ -2,8 +2,8 @@
 /*
  * What low latency is mostly used for: tokens and answers of bf16, one node; rows as they are, or as
  * FP8 with a float scale for 128 elements; by rank or by expert; sums as answers, of bf16 or as logarithms, or by expert the
- * rows; and rows that are whole units of 16 bytes, of so few tokens and experts that a block has room near it for what it
- * counts. Its programs are compiled once more for each of these, without masks, and sums of bf16 with masks, and then have no
+ * rows; and rows that are whole units of 16 bytes, in dispatch of so few tokens and experts that a block has room near it for
+ * what it counts. Its programs are compiled once more for each of these, without masks, and sums of bf16 with masks, and then have no
  * code for anything else (low_latency_hints.h). With code for all there are more values
  * than a GPU has registers, and what waits in memory meanwhile is far, since each acquire empties the
  * nearest cache; and warps jump over what is not theirs, each time to code that is in no cache. Measured on
@@ -17,12 +17,12 @@
 
 enum wp_ll_form { WP_LL_GENERAL, WP_LL_BF16, WP_LL_FP8 };
 
-/* Whether low_latency_hints.h is true, if addresses are multiples of WP_ALIGNED_BYTES. */
+/* Whether low_latency_hints.h is true, if addresses are multiples of WP_ALIGNED_BYTES, and memory of a block has room for
+ * what is kept in it. */
 WP_FN int wp_ll_suits_hints(const struct wp_low_latency *ll)
 {
     const uint64_t row_bytes = (uint64_t)ll->plan.hidden << ll->plan.element_bytes_log2;
-    return wp_ll_is_near(ll->near.end) && row_bytes % WP_ALIGNED_BYTES == 0 &&
-           ll->plan.row_bytes % WP_ALIGNED_BYTES == 0;
+    return row_bytes % WP_ALIGNED_BYTES == 0 && ll->plan.row_bytes % WP_ALIGNED_BYTES == 0;
 }
 
 WP_FN int wp_ll_is_usual(const struct wp_low_latency *ll)
@@ -73,7 +73,7 @@ WP_FN int wp_ll_has_quantisation(const struct wp_ll_plan *plan, struct wp_quanti
 
 WP_FN enum wp_ll_form wp_ll_form_of(const struct wp_low_latency *ll)
 {
-    if (!wp_ll_is_usual(ll))
+    if (!wp_ll_is_usual(ll) || !wp_ll_is_near(ll->near.end))
         return WP_LL_GENERAL;
     if (wp_ll_has_quantisation(&ll->plan, wp_ll_usual_quantisation(WP_LL_BF16)))
         return WP_LL_BF16;
@@ -106,6 +106,8 @@ enum wp_ll_answers {
 WP_FN enum wp_ll_answers wp_ll_answers_of(const struct wp_low_latency *ll)
 {
     const int are_logs = ll->plan.answer_dtype == WEFT_LOG_10BIT;
+    if (!wp_ll_is_near(ll->near.counters)) /* whom it goes on without */
+        return WP_LL_ANY_ANSWERS;
     if (!wp_ll_is_usual(ll) || (ll->plan.answer_dtype != WEFT_BF16 && !are_logs))
         return WP_LL_ANY_ANSWERS;
     if (are_logs && (ll->plan.answers_are_rows || ll->plan.weights_come_late))
