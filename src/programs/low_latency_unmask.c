@@ -106,7 +106,7 @@ WP_FN enum wp_status await_others(const struct wp_ll_run *run,
         else if (found == WP_STATUS_FAILED)
             status = found;
     }
-    return status;
+    return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
 /* By all warps, which meet. */
