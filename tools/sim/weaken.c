@@ -148,7 +148,7 @@ static void heed_crashes(struct weakened_site *site)
  * what both processes see. Where one was followed before the sim had told, the seeds behind that may tell. */
 static int weaken_apart(const struct sim_options *options, struct weakened_site *shared)
 {
-    int status;
+    int status, has_crashed = 0;
     do {
         fflush(NULL);
         shared->caught_by = SCENARIO_SOUND;
@@ -159,9 +159,10 @@ static int weaken_apart(const struct sim_options *options, struct weakened_site 
         }
         if (child < 0 || waitpid(child, &status, 0) != child)
             return -1;
-        if (WIFSIGNALED(status))
-            shared->caught_by = SCENARIO_CRASH;
+        has_crashed |= WIFSIGNALED(status);
     } while (WIFSIGNALED(status) && shared->num_seeds < options->num_schedules);
+    if (has_crashed && shared->caught_by == SCENARIO_SOUND)
+        shared->caught_by = SCENARIO_CRASH;
     return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? -1 : 0;
 }
 
