@@ -12,8 +12,8 @@
  * A program may say what it knows, before it includes this, for the sake of machines that gain by it:
  *
  *   WP_ROWS_ARE_ALIGNED  all rows that it copies, sums or converts, and parts of them, begin at multiples of
- *                       WP_ALIGNED_BYTES, and are multiples of them
- *   WP_ROWS_GO_IN_PARTS  what it copies is parts of rows, of a few KiB for each warp
+ *                       WP_ALIGNED_BYTES, and are multiples of them, but for logarithms' bytes
+ *   WP_ROWS_GO_IN_PARTS  what it copies is mostly parts of rows, of a few KiB for each warp
  *
  * Every machine provides:
  *

@@ -200,12 +200,16 @@ WP_FN int32_t wp_load_relaxed(const int32_t *word)
 
 WP_FN uint64_t wp_load_now(const uint64_t *word)
 {
-    return *word;
+    uint64_t value;
+    memcpy(&value, word, sizeof value); /* of whatever type */
+    return value;
 }
 
 WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
 {
-    return *word;
+    uint32_t value;
+    memcpy(&value, word, sizeof value);
+    return value;
 }
 
 WP_FN int32_t wp_compare_swap_relaxed(int32_t *word, int32_t expected, int32_t desired)

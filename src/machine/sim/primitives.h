@@ -3,6 +3,8 @@
  * too. Primitives that order remember where they are called, for reports and for weakening. */
 #pragma once
 
+#include <string.h>
+
 #define WP_WARP_SIZE    2
 #define WP_PACKET_BYTES 8
 #define WP_FN           static inline
@@ -124,6 +126,21 @@ enum { WEFT__SIM_TAGGED_WORDS = 3 /* of a packet, beside its tag */ };
 #define WP_TAGGED_BYTES(num_words)                                                                 \
     (((num_words) + WEFT__SIM_TAGGED_WORDS - 1) / WEFT__SIM_TAGGED_WORDS * (4 * sizeof(uint32_t)))
 
+/* Seen as the program's own loads are. */
+WP_FN uint64_t wp_load_now(const uint64_t *word)
+{
+    uint64_t value;
+    memcpy(&value, word, sizeof value);
+    return value;
+}
+
+WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
+{
+    uint32_t value;
+    memcpy(&value, word, sizeof value);
+    return value;
+}
+
 #define WP_PROGRAM_SYMBOL(name) weft__sim_##name
 
 #define WP_PROGRAM(name, warp, args)                                                               \
@@ -164,8 +181,6 @@ enum { WEFT__SIM_TAGGED_WORDS = 3 /* of a packet, beside its tag */ };
 #define wp_add_relaxed(word, value)       weft__sim_add_relaxed(word, value)
 #define wp_or_relaxed(word, bits)         weft__sim_or_relaxed(word, bits)
 #define wp_load_relaxed(word)             weft__sim_load_relaxed(word)
-#define wp_load_now(word)                 (*(word))
-#define wp_load_now_u32(word)             (*(word))
 #define wp_compare_swap_relaxed(word, expected, desired)                                           \
     weft__sim_compare_swap_relaxed(word, expected, desired)
 #define wp_signal(warp, rank, word, value) weft__sim_signal(warp, rank, word, value, WEFT__SIM_HERE)
