@@ -322,8 +322,8 @@ WP_FN int wp_ll_is_near(uint64_t end)
     return WP_LL_IS_NEAR || WP_BLOCK_WORDS_BYTES + end <= WP_BLOCK_SHARED_BYTES;
 }
 
-/* Where what is known of a token's choices begins, in a table of those of a result: [halves][max_tokens][num_topk]. */
-WP_FN uint32_t wp_ll_first_choice(const struct wp_low_latency *ll, uint64_t number, int32_t token)
+/* Where what is known of a token's first choice is, in a table of those of a result: [halves][max_tokens][num_topk]. */
+WP_FN uint32_t wp_ll_choice_idx(const struct wp_low_latency *ll, uint64_t number, int32_t token)
 {
     const uint32_t row =
         wp_ll_half(&ll->plan, number) * (uint32_t)ll->plan.max_tokens + (uint32_t)token;
@@ -333,13 +333,13 @@ WP_FN uint32_t wp_ll_first_choice(const struct wp_low_latency *ll, uint64_t numb
 /* Who answers token's choices of a result: [num_topk]. */
 WP_FN int32_t *wp_ll_answering(const struct wp_low_latency *ll, uint64_t number, int32_t token)
 {
-    return ll->answering + wp_ll_first_choice(ll, number, token);
+    return ll->answering + wp_ll_choice_idx(ll, number, token);
 }
 
 /* With nodes where the answers to a token's choices come to, else which rows they are to: [num_topk]. */
 WP_FN int32_t *wp_ll_answer_slots(const struct wp_low_latency *ll, uint64_t number, int32_t token)
 {
-    return ll->answer_slots + wp_ll_first_choice(ll, number, token);
+    return ll->answer_slots + wp_ll_choice_idx(ll, number, token);
 }
 
 /* Which of the rows that its block has for each node a token is: [num_nodes]. */

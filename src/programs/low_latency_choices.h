@@ -85,9 +85,7 @@ WP_FN int64_t wp_ll_chosen_expert(const struct wp_low_latency_dispatch_args *arg
     const int32_t num_topk = args->ll.plan.num_topk, i = token * num_topk + k;
     if (k >= num_topk)
         return -1;
-    return args->index_type == WEFT_INT64
-               ? (int64_t)wp_load_now((const uint64_t *)args->topk_idx + i)
-               : (int64_t)(int32_t)wp_load_now_u32((const uint32_t *)args->topk_idx + i);
+    return wp_expert_id_now(args->topk_idx, args->index_type, i);
 }
 
 /* Of the tokens before those of a block, each has as many threads as a power of two, so that nothing is divided; the last

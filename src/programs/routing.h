@@ -89,6 +89,14 @@ WP_FN int64_t wp_expert_id(const void *topk_idx, weft_dtype index_type, int64_t 
                                     : (int64_t)((const int32_t *)topk_idx)[i];
 }
 
+/* The same, on its way from here on. */
+WP_FN int64_t wp_expert_id_now(const void *topk_idx, weft_dtype index_type, int32_t i)
+{
+    return index_type == WEFT_INT64
+               ? (int64_t)wp_load_now((const uint64_t *)topk_idx + i)
+               : (int64_t)(int32_t)wp_load_now_u32((const uint32_t *)topk_idx + i);
+}
+
 /* The placement entry that serves `expert` for a token, or -1 if there is no such expert. A pure
  * function of the arguments, so every rank can tell where any token goes. */
 WP_FN int32_t wp_placement_entry(const struct wp_placement *placement, int64_t expert,
