@@ -29,18 +29,24 @@ WP_FN void weft__cuda_widen(weft_dtype narrow, float *values, uint32_t codes)
         values[i] = (float)(int8_t)(codes >> (8 * i) & 0xffu);
 }
 
+/* As many values as make 16 bytes. */
+template <typename D> WP_FN weft__cuda_unit<16> weft__cuda_encode_unit(const float *values, D)
+{
+    weft__cuda_unit<16> unit;
+#pragma unroll
+    for (int w = 0; w < 4; w++)
+        unit.words[w] = weft__cuda_encode_word(values + w * (4 / sizeof(D)), D());
+    return unit;
+}
+
 template <typename D>
 WP_FN void weft__cuda_store_wide(void *row, uint32_t octet, const float (&values)[8], D)
 {
-    enum { UNITS = sizeof(D) / 2, PER_WORD = 4 / sizeof(D) };
+    enum { UNITS = sizeof(D) / 2, PER_UNIT = 16 / sizeof(D) };
 #pragma unroll
-    for (int u = 0; u < UNITS; u++) {
-        weft__cuda_unit<16> unit;
-#pragma unroll
-        for (int w = 0; w < 4; w++)
-            unit.words[w] = weft__cuda_encode_word(values + (4 * u + w) * PER_WORD, D());
-        weft__cuda_store_unit(row, octet * UNITS + u, unit);
-    }
+    for (int u = 0; u < UNITS; u++)
+        weft__cuda_store_unit(row, octet * UNITS + u,
+                              weft__cuda_encode_unit(values + u * PER_UNIT, D()));
 }
 
 /* UNROLL octets, whose loads are in flight together. */

@@ -316,16 +316,12 @@ template <typename D>
 WP_FN void weft__cuda_store_octet(const struct weft__cuda_log_sum *sum, uint32_t octet,
                                   const float (&values)[8])
 {
-    enum { UNITS = sizeof(D) / 2, PER_WORD = 4 / sizeof(D) };
+    enum { UNITS = sizeof(D) / 2, PER_UNIT = 16 / sizeof(D) };
     char *dst = (char *)sum->dst + (uint64_t)octet * UNITS * 16;
 #pragma unroll
-    for (int u = 0; u < UNITS; u++) {
-        weft__cuda_unit<16> unit;
-#pragma unroll
-        for (int w = 0; w < 4; w++)
-            unit.words[w] = weft__cuda_encode_word(values + (4 * u + w) * PER_WORD, D());
-        weft__cuda_store_at(dst + 16 * u, unit, sum->is_aligned);
-    }
+    for (int u = 0; u < UNITS; u++)
+        weft__cuda_store_at(dst + 16 * u, weft__cuda_encode_unit(values + u * PER_UNIT, D()),
+                            sum->is_aligned);
 }
 
 enum weft__cuda_first_rows { WEFT__CUDA_LOGS_ALONE, WEFT__CUDA_LOGS_AFTER_FIRST };
