@@ -31,7 +31,7 @@
  *   wp_prefix_sum     the sum of the values of the lanes below, none of which is negative, and the
  *                       total of all lanes
  *   wp_block_shared   WP_BLOCK_SHARED_BYTES that the warps of the block share
- *   wp_warp_shared    WP_WARP_SHARED_BYTES that the lanes of the warp share, aligned to 8
+ *   wp_warp_shared    WP_WARP_SHARED_BYTES that the lanes of the warp share, aligned to 16
  *   wp_warp_pointers  WP_WARP_POINTERS addresses that the lanes of the warp share
  *
  * Ordered memory operations:
@@ -48,13 +48,14 @@
  *                       waits for the word
  *   wp_credit         wp_signal of room, for which nobody need wait: the last ones may come to memory that only
  *                       its rank has freed yet, or to a rank that has left. It is behind what the block has
- *                       loaded, not behind what it has stored: wp_fence_launches
+ *                       loaded, and behind the launches before, not behind what it has stored: wp_fence_launches
  *   wp_wait           the only loop that spins: returns WP_STATUS_OK once *word >= at_least
  *                       (acquire, pairs with wp_signal), or another status when the deadline
  *                       passes, a rank dies, or the communicator is aborted. The program must then
  *                       return that status from all warps of the block without another wait, unless
  *                       it is WP_STATUS_ABSENT, which site->absent_after_ms allows: then it goes on.
  *                       `word` is memory of this rank; site->rank may be WP_NO_RANK
+ *   wp_wait_value     the same; where it comes, *seen is what the word was found to be
  *   wp_clear          stores zero to a word of this rank that others signal, and orders nothing: nobody
  *                       may signal it until told that this has been done
  *   wp_fetch_add      adds to a word of `rank`, which may be this one, and wakes it: the release of wp_signal and
@@ -133,7 +134,11 @@
  *   wp_packets_receive  waits for the row that a rank has sent to this one, writes it to memory and
  *                         empties the slots; or returns a status other than WP_STATUS_OK, as
  *                         wp_wait does, all lanes the same
+ *   wp_packets_receive_told  the same of a row that may not come: then a word tells so (struct wp_packet_told), and
+ *                         the status is WP_STATUS_ABSENT
  *   wp_packets_reduce   the same with a row of every rank, reduced in ascending rank order
+ *   wp_packets_sum      the same with rows of some ranks, of which this one may be, of bf16, fp16 or fp32: their sum,
+ *                         which begins with the first one; of none zeros
  *   wp_packets_send_words  sends two words, below 2^60 but for their highest bit, as a row of 16 bytes:
  *                         less work than a row in memory
  *   wp_packets_take_words  as wp_packets_receive, of such a row; all lanes get the words

@@ -37,11 +37,13 @@ struct wp_packets {
     uint64_t exchange;       /* for reports of waits: struct wp_wait_site */
 };
 
-/* Whom a row goes to: every rank of [begin, end) but the sender, into slots from `slot` on. */
+/* Whom a row goes to: every rank of [begin, end), or every one but the sender, into slots from `slot` on. */
+enum wp_packet_receivers { WP_PACKETS_TO_OTHERS, WP_PACKETS_TO_ALL };
 struct wp_packet_targets {
     int32_t begin;
     int32_t end;
     uint64_t slot;
+    enum wp_packet_receivers receivers;
 };
 
 /* The rows of a reduction: rank r's is in the slots from slot + r * slots_per_rank on, but this rank's,
@@ -50,4 +52,18 @@ struct wp_packet_sources {
     uint64_t slot;
     uint64_t slots_per_rank;
     const void *own;
+};
+
+/* Rows that are summed: rank r's, of those that are set in `ranks`, is in the slots from slot + r * slots_per_rank on. */
+struct wp_packet_rows {
+    uint32_t ranks;
+    uint64_t slot;
+    uint64_t slots_per_rank;
+};
+
+/* A word of this rank by which the sender tells whether it sends a row: it is at least `told` then, and, if not, at least
+ * `absent`. */
+struct wp_packet_told {
+    const uint64_t *word;
+    uint64_t told, absent;
 };

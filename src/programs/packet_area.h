@@ -147,7 +147,8 @@ WP_FN struct wp_packet_targets wp_header_targets(struct wp_warp *warp,
     const struct wp_packet_targets to = {
         begin, end,
         wp_header_slot(packets->num_ranks, wp_block_idx(warp), packets->rank) +
-            (uint64_t)half * WP_HEADER_SLOTS / 2};
+            (uint64_t)half * WP_HEADER_SLOTS / 2,
+        WP_PACKETS_TO_OTHERS};
     return to;
 }
 

@@ -61,7 +61,8 @@ static enum wp_status exchange(struct wp_warp *warp, const void *arguments)
     const struct warp_row *row = &args->rows[wp_warp_idx(warp)];
     const uint64_t row_bytes = args->num_elements * wp_dtype_bytes(args->reduction.dtype);
     const struct wp_packet_targets to = {0, args->packets.num_ranks,
-                                         row->slot + (uint64_t)args->packets.rank * SLOTS_PER_ROW};
+                                         row->slot + (uint64_t)args->packets.rank * SLOTS_PER_ROW,
+                                         WP_PACKETS_TO_OTHERS};
     const struct wp_packet_row loaded = wp_packets_load(warp, row->src, row_bytes);
     wp_packets_send(warp, &args->packets, to, &loaded);
     if (args->operation == ALL_GATHER)
@@ -82,7 +83,8 @@ static enum wp_status receive_one(struct wp_warp *warp, const void *arguments)
 static enum wp_status send_row(struct wp_warp *warp, const void *arguments)
 {
     const struct exchange_args *args = arguments;
-    const struct wp_packet_targets to = {0, args->packets.num_ranks, args->rows[0].slot};
+    const struct wp_packet_targets to = {0, args->packets.num_ranks, args->rows[0].slot,
+                                         WP_PACKETS_TO_OTHERS};
     const struct wp_packet_row row = wp_packets_load(warp, args->rows[0].src, args->num_elements);
     wp_packets_send(warp, &args->packets, to, &row);
     return WP_STATUS_OK;

@@ -76,7 +76,7 @@ void weft__cpu_packets_send(struct wp_warp *warp, const struct wp_packets *packe
                             struct wp_packet_targets to, const void *src, uint64_t bytes)
 {
     for (int32_t rank = to.begin; rank < to.end; rank++) {
-        if (rank != packets->rank)
+        if (rank != packets->rank || to.receivers == WP_PACKETS_TO_ALL)
             send_row(warp, packets, rank, to.slot, src, bytes);
     }
 }
@@ -161,6 +161,20 @@ enum wp_status weft__cpu_packets_receive(struct wp_warp *warp, const struct wp_p
     return WP_STATUS_OK;
 }
 
+enum wp_status weft__cpu_packets_receive_told(struct wp_warp *warp,
+                                              const struct wp_packets *packets, int32_t from,
+                                              uint64_t slot, const struct wp_packet_told *told,
+                                              void *dst, uint64_t bytes)
+{
+    const struct arrival arrival = arrival_from(warp, packets, from);
+    uint64_t seen;
+    const enum wp_status status = wp_wait_value(warp, told->word, told->told, &arrival.site, &seen);
+    if (status != WP_STATUS_OK)
+        return status;
+    return seen >= told->absent ? WP_STATUS_ABSENT
+                                : weft__cpu_packets_receive(warp, packets, from, slot, dst, bytes);
+}
+
 enum wp_status weft__cpu_packets_take_words(struct wp_warp *warp, const struct wp_packets *packets,
                                             int32_t from, uint64_t slot, uint64_t words[2])
 {
@@ -204,6 +218,48 @@ enum wp_status weft__cpu_packets_reduce(struct wp_warp *warp, const struct wp_pa
         functions->begin(&tile, reduction,
                          (int64_t)smaller(num_elements - begin, WEFT__TILE_ELEMENTS));
         const enum wp_status status = add_rows(warp, packets, from, &tile, begin * element_bytes);
+        if (status != WP_STATUS_OK)
+            return status;
+        functions->store(&tile, (char *)dst + begin * element_bytes);
+    }
+    return WP_STATUS_OK;
+}
+
+static enum wp_status add_some(struct wp_warp *warp, const struct wp_packets *packets,
+                               const struct wp_packet_rows *from, struct weft__tile *tile,
+                               uint64_t offset_bytes)
+{
+    const uint64_t num_words =
+        num_packets_of((uint64_t)tile->num_elements * wp_dtype_bytes(tile->reduction.dtype));
+    const uint64_t first_slot = from->slot + offset_bytes / WP_PACKET_BYTES;
+    for (int32_t rank = 0; rank < packets->num_ranks; rank++) {
+        const struct arrival arrival = arrival_from(warp, packets, rank);
+        uint64_t words[TILE_PACKETS];
+        if ((from->ranks >> rank & 1) == 0)
+            continue;
+        const enum wp_status status = take_words(
+            &arrival, first_slot + (uint64_t)rank * from->slots_per_rank, num_words, words);
+        if (status != WP_STATUS_OK)
+            return status;
+        weft__cpu_rows()->tile->add(tile, words);
+    }
+    return WP_STATUS_OK;
+}
+
+enum wp_status weft__cpu_packets_sum(struct wp_warp *warp, const struct wp_packets *packets,
+                                     const struct wp_packet_rows *from, void *dst, weft_dtype dtype,
+                                     uint64_t num_elements)
+{
+    const struct weft__tile_functions *functions = weft__cpu_rows()->tile;
+    const uint64_t element_bytes = wp_dtype_bytes(dtype);
+    const struct wp_reduction sum = {.dtype = dtype, .op = WP_REDUCTION_SUM};
+    if (from->ranks == 0)
+        memset(dst, 0, num_elements * element_bytes);
+    for (uint64_t begin = 0; begin < num_elements && from->ranks != 0;
+         begin += WEFT__TILE_ELEMENTS) {
+        struct weft__tile tile;
+        functions->begin(&tile, sum, (int64_t)smaller(num_elements - begin, WEFT__TILE_ELEMENTS));
+        const enum wp_status status = add_some(warp, packets, from, &tile, begin * element_bytes);
         if (status != WP_STATUS_OK)
             return status;
         functions->store(&tile, (char *)dst + begin * element_bytes);

@@ -56,6 +56,13 @@ enum wp_status weft__cpu_packets_reduce(struct wp_warp *warp, const struct wp_pa
 
 #define WP_PACKET_BYTES 8
 
+enum wp_status weft__cpu_packets_receive_told(struct wp_warp *warp,
+                                              const struct wp_packets *packets, int32_t from,
+                                              uint64_t slot, const struct wp_packet_told *told,
+                                              void *dst, uint64_t bytes);
+enum wp_status weft__cpu_packets_sum(struct wp_warp *warp, const struct wp_packets *packets,
+                                     const struct wp_packet_rows *from, void *dst, weft_dtype dtype,
+                                     uint64_t num_elements);
 void weft__cpu_packets_send_words(struct wp_warp *warp, const struct wp_packets *packets,
                                   struct wp_packet_targets to, const uint64_t words[2]);
 enum wp_status weft__cpu_packets_take_words(struct wp_warp *warp, const struct wp_packets *packets,
@@ -284,6 +291,14 @@ WP_FN enum wp_status wp_wait(struct wp_warp *warp, const uint64_t *word, uint64_
     return weft__cpu_wait(warp, word, at_least, site);
 }
 
+WP_FN enum wp_status wp_wait_value(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
+                                   const struct wp_wait_site *site, uint64_t *seen)
+{
+    const enum wp_status status = wp_wait(warp, word, at_least, site);
+    *seen = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    return status;
+}
+
 WP_FN enum wp_status wp_fail(struct wp_warp *warp, const struct wp_failure *failure)
 {
     return weft__cpu_fail(warp, failure);
@@ -424,6 +439,21 @@ WP_FN enum wp_status wp_packets_reduce(struct wp_warp *warp, const struct wp_pac
                                        struct wp_reduction reduction, uint64_t num_elements)
 {
     return weft__cpu_packets_reduce(warp, packets, from, dst, reduction, num_elements);
+}
+
+WP_FN enum wp_status wp_packets_receive_told(struct wp_warp *warp, const struct wp_packets *packets,
+                                             int32_t from, uint64_t slot,
+                                             const struct wp_packet_told *told, void *dst,
+                                             uint64_t bytes)
+{
+    return weft__cpu_packets_receive_told(warp, packets, from, slot, told, dst, bytes);
+}
+
+WP_FN enum wp_status wp_packets_sum(struct wp_warp *warp, const struct wp_packets *packets,
+                                    const struct wp_packet_rows *from, void *dst, weft_dtype dtype,
+                                    uint64_t num_elements)
+{
+    return weft__cpu_packets_sum(warp, packets, from, dst, dtype, num_elements);
 }
 
 WP_FN void wp_packets_send_words(struct wp_warp *warp, const struct wp_packets *packets,

@@ -15,7 +15,8 @@ enum { WEFT__CUDA_MAX_WARPS = 16 };
 /* Shared memory: of a block's own, at most; and of each warp, beside its slot for bulk copies. */
 enum {
     WEFT__CUDA_BLOCK_BYTES = WP_BLOCK_SHARED_BYTES + 1024,
-    WEFT__CUDA_WARP_BYTES = (WP_WARP_POINTERS * 8 + WP_WARP_SHARED_BYTES + 127) / 128 * 128
+    WEFT__CUDA_WARP_BYTES =
+        ((WP_WARP_POINTERS * 8 + 15) / 16 * 16 + WP_WARP_SHARED_BYTES + 127) / 128 * 128
 };
 
 /* Where waits that take long say whom they wait for. */

@@ -24,7 +24,7 @@ WP_FN enum wp_status weft__cuda_reduce_packet(struct wp_warp *warp,
                                                    i,
                                                from->slots_per_rank, first, 1, present & ~own_bit};
         int4 chunks[AT_ONCE];
-        const enum wp_status status = weft__cuda_take_packets(warp, packets, &slots, chunks);
+        const enum wp_status status = weft__cuda_take_packets(warp, packets, &slots, NULL, chunks);
         if (status != WP_STATUS_OK)
             return status;
 #pragma unroll
@@ -95,7 +95,7 @@ WP_FN enum wp_status weft__cuda_sum_packets(struct wp_warp *warp, const struct w
                                                present & ~own_bit};
         const int4 own = weft__cuda_read_packet(from->own, i, bytes);
         int4 chunks[MAX_RANKS];
-        const enum wp_status status = weft__cuda_take_packets(warp, packets, &slots, chunks);
+        const enum wp_status status = weft__cuda_take_packets(warp, packets, &slots, NULL, chunks);
         if (status != WP_STATUS_OK)
             return status;
 #pragma unroll
@@ -125,6 +125,80 @@ weft__cuda_sum_packets_of(struct wp_warp *warp, const struct wp_packets *packets
         return weft__cuda_sum_packets<E, 8, WEFT__CUDA_RANKS_AT_MOST_MAX>(warp, packets, from, dst,
                                                                           bytes);
     }
+}
+
+/* Adds what the ranks that are set in `present` have to the sum, in their order; the first of all begins it. */
+template <typename E, int NUM>
+WP_FN void weft__cuda_add_chunks(float (&sum)[16 / sizeof(E)], const int4 (&chunks)[NUM],
+                                 uint32_t present, int has_sum)
+{
+    enum { PER_CHUNK = 16 / sizeof(E) };
+    float values[PER_CHUNK];
+#pragma unroll
+    for (int s = 0; s < NUM; s++) {
+        const int is_first = !has_sum && (present & ((1u << s) - 1)) == 0;
+        weft__cuda_decode(values, chunks[s], E());
+#pragma unroll
+        for (int e = 0; e < PER_CHUNK; e++)
+            if (present >> s & 1u)
+                sum[e] = is_first ? values[e] : __fadd_rn(sum[e], values[e]);
+    }
+}
+
+/* A lane's packets, of so many ranks at once. */
+template <typename E, int AT_ONCE>
+WP_FN enum wp_status weft__cuda_sum_some(struct wp_warp *warp, const struct wp_packets *packets,
+                                         const struct wp_packet_rows *from, void *dst,
+                                         uint64_t bytes)
+{
+    const uint64_t num_packets = weft__cuda_num_packets(bytes);
+#pragma unroll 1
+    for (uint64_t i = (uint64_t)wp_lane_idx(warp); i < num_packets; i += WP_WARP_SIZE) {
+        float sum[16 / sizeof(E)] = {};
+        uint32_t left = from->ranks;
+#pragma unroll 1
+        for (int32_t first = 0; left != 0; first += AT_ONCE, left >>= AT_ONCE) {
+            const uint32_t present = left & ((1u << AT_ONCE) - 1);
+            const struct weft__cuda_slots slots = {from->slot +
+                                                       (uint64_t)first * from->slots_per_rank + i,
+                                                   from->slots_per_rank, first, 1, present};
+            int4 chunks[AT_ONCE];
+            const enum wp_status status =
+                weft__cuda_take_packets(warp, packets, &slots, NULL, chunks);
+            if (status != WP_STATUS_OK)
+                return status;
+            weft__cuda_add_chunks<E>(sum, chunks, present,
+                                     (from->ranks & ((1u << first) - 1)) != 0);
+            if (AT_ONCE == 8 && WEFT__CUDA_PACKETS_ARE_SHORT)
+                break; /* these have no more ranks */
+        }
+        weft__cuda_write_packet(dst, i, bytes, weft__cuda_encode(sum, E()));
+        if (WEFT__CUDA_PACKETS_ARE_SHORT)
+            break;
+    }
+    return WP_STATUS_OK;
+}
+
+template <typename E>
+WP_FN enum wp_status weft__cuda_sum_of(struct wp_warp *warp, const struct wp_packets *packets,
+                                       const struct wp_packet_rows *from, void *dst, uint64_t bytes)
+{
+    return packets->num_ranks <= 4 ? weft__cuda_sum_some<E, 4>(warp, packets, from, dst, bytes)
+                                   : weft__cuda_sum_some<E, 8>(warp, packets, from, dst, bytes);
+}
+
+WP_FN enum wp_status wp_packets_sum(struct wp_warp *warp, const struct wp_packets *packets,
+                                    const struct wp_packet_rows *from, void *dst, weft_dtype dtype,
+                                    uint64_t num_elements)
+{
+    enum wp_status status;
+    if (dtype == WEFT_BF16)
+        status = weft__cuda_sum_of<__nv_bfloat16>(warp, packets, from, dst, num_elements * 2);
+    else if (dtype == WEFT_FP16)
+        status = weft__cuda_sum_of<__half>(warp, packets, from, dst, num_elements * 2);
+    else
+        status = weft__cuda_sum_of<float>(warp, packets, from, dst, num_elements * 4);
+    return weft__cuda_same_status(status);
 }
 
 WP_FN uint64_t wp_dtype_bytes(weft_dtype dtype); /* machine.h */

@@ -104,12 +104,23 @@ WP_FN void weft__cuda_begin_row(void)
     asm volatile("" ::: "memory");
 }
 
+/* Whether the packet at an address, where so many bytes of the row are left, is a whole one that can be accessed in one
+ * piece. Some programs know that all are. */
+WP_FN int weft__cuda_is_whole(const char *at, uint64_t num_left)
+{
+#ifdef WP_ROWS_ARE_ALIGNED
+    return 1;
+#else
+    return (uint64_t)at % WP_PACKET_BYTES == 0 && num_left >= WP_PACKET_BYTES;
+#endif
+}
+
 /* Packet i of a row of `bytes`; beyond the row's end there are zeros. */
 WP_FN int4 weft__cuda_read_packet(const void *row, uint64_t i, uint64_t bytes)
 {
     const char *from = (const char *)row + i * WP_PACKET_BYTES;
     const uint64_t num_left = bytes - i * WP_PACKET_BYTES;
-    if ((uint64_t)from % 16 == 0 && num_left >= WP_PACKET_BYTES)
+    if (weft__cuda_is_whole(from, num_left))
         return weft__cuda_load_chunk(from);
     uint32_t words[4] = {0, 0, 0, 0};
 #pragma unroll
@@ -124,7 +135,7 @@ WP_FN void weft__cuda_write_packet(void *row, uint64_t i, uint64_t bytes, int4 c
 {
     char *to = (char *)row + i * WP_PACKET_BYTES;
     const uint64_t num_left = bytes - i * WP_PACKET_BYTES;
-    if ((uint64_t)to % 16 == 0 && num_left >= WP_PACKET_BYTES) {
+    if (weft__cuda_is_whole(to, num_left)) {
         weft__cuda_store_chunk(to, chunk);
         return;
     }

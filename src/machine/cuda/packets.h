@@ -4,6 +4,13 @@
 
 #include "machine/cuda/packet_slots.h"
 
+/* Some programs know that no row has more than a packet for each lane. */
+#ifdef WP_PACKETS_ARE_SHORT
+#define WEFT__CUDA_PACKETS_ARE_SHORT 1
+#else
+#define WEFT__CUDA_PACKETS_ARE_SHORT 0
+#endif
+
 /* ------------------------------------------------------------------ sending */
 
 /* Calls act(rank) for each target, from the rank after the own one on: not everybody stores to rank
@@ -16,7 +23,7 @@ WP_FN void weft__cuda_for_targets(const struct wp_packets *packets, struct wp_pa
     int32_t rank = next > to.begin && next < to.end ? next : to.begin;
 #pragma unroll 1
     for (int32_t i = to.begin; i < to.end; i++) {
-        if (rank != packets->rank)
+        if (rank != packets->rank || to.receivers == WP_PACKETS_TO_ALL)
             act(rank);
         rank = rank + 1 < to.end ? rank + 1 : to.begin;
     }
@@ -71,8 +78,9 @@ WP_FN struct wp_packet_row wp_packets_load(struct wp_warp *warp, const void *src
     enum { SHORT_BYTES = WP_WARP_SIZE * WP_PACKET_BYTES };
     struct wp_packet_row row = {src, bytes, make_int4(0, 0, 0, 0), 0};
     const uint32_t lane = (uint32_t)wp_lane_idx(warp);
-    row.is_loaded = bytes <= SHORT_BYTES && (uint64_t)src % 16 == 0 &&
-                    (lane + 1) * WP_PACKET_BYTES <= (uint32_t)bytes;
+    const int is_short =
+        WEFT__CUDA_PACKETS_ARE_SHORT || (bytes <= SHORT_BYTES && (uint64_t)src % 16 == 0);
+    row.is_loaded = is_short && (lane + 1) * WP_PACKET_BYTES <= (uint32_t)bytes;
     weft__cuda_begin_row();
     if (row.is_loaded)
         row.chunk = weft__cuda_load_chunk((const int4 *)src + lane);
@@ -107,7 +115,7 @@ WP_FN void wp_packets_send(struct wp_warp *warp, const struct wp_packets *packet
     if (row->is_loaded) {
         const int4 chunks[1] = {row->chunk};
         weft__cuda_send_some(warp, packets, to, (uint64_t)wp_lane_idx(warp), chunks);
-    } else {
+    } else if (!WEFT__CUDA_PACKETS_ARE_SHORT) {
         weft__cuda_send_long(warp, packets, to, row->src, row->bytes);
     }
 }
@@ -131,12 +139,23 @@ WP_FN struct wp_wait_site weft__cuda_site_of(const struct wp_packets *packets,
             packets->exchange, 0};
 }
 
-/* Loads all slots that are wanted, again and again those that were empty. */
+/* By a word, where there is one: whether what is awaited does not come. */
+WP_FN int weft__cuda_is_absent(const struct wp_packet_told *told)
+{
+    uint64_t seen;
+    if (told == NULL)
+        return 0;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(seen) : "l"(told->word) : "memory");
+    return seen >= told->absent;
+}
+
+/* Loads all slots that are wanted, again and again those that were empty. Both loads, that of a slot and that of the word
+ * that tells of it, are under way together. */
 template <int NUM>
-WP_FN enum wp_status weft__cuda_await_packets(struct wp_warp *warp,
-                                              const struct wp_packets *packets,
-                                              const struct weft__cuda_slots *slots,
-                                              struct weft__cuda_packet (&taken)[NUM])
+WP_FN enum wp_status
+weft__cuda_await_packets(struct wp_warp *warp, const struct wp_packets *packets,
+                         const struct weft__cuda_slots *slots, const struct wp_packet_told *told,
+                         struct weft__cuda_packet (&taken)[NUM])
 {
     const char *first = weft__cuda_slot(packets, packets->rank, slots->slot);
     struct weft__cuda_patience patience = {0, 0, WP_FAILURE_NONE};
@@ -146,6 +165,7 @@ WP_FN enum wp_status weft__cuda_await_packets(struct wp_warp *warp,
         for (int s = 0; s < NUM; s++)
             weft__cuda_load_packet(&taken[s], first + s * slots->slots_apart * WP_PACKET_BYTES,
                                    missing >> s & 1u);
+        const int is_absent = weft__cuda_is_absent(told);
 #pragma unroll
         for (int s = 0; s < NUM; s++) {
             if (!weft__cuda_is_empty(taken[s]))
@@ -153,6 +173,8 @@ WP_FN enum wp_status weft__cuda_await_packets(struct wp_warp *warp,
         }
         if (missing == 0)
             return WP_STATUS_OK;
+        if (is_absent)
+            return WP_STATUS_ABSENT;
         const struct wp_wait_site site = weft__cuda_site_of(packets, slots, __ffs(missing) - 1);
         if (patience.why != WP_FAILURE_NONE) {
             const struct wp_failure failure = {patience.why, site, 0, packets->sequence, 0};
@@ -195,10 +217,10 @@ weft__cuda_resolve_escapes(struct wp_warp *warp, const struct wp_packets *packet
 template <int NUM>
 WP_FN enum wp_status weft__cuda_take_packets(struct wp_warp *warp, const struct wp_packets *packets,
                                              const struct weft__cuda_slots *slots,
-                                             int4 (&chunks)[NUM])
+                                             const struct wp_packet_told *told, int4 (&chunks)[NUM])
 {
     struct weft__cuda_packet taken[NUM] = {};
-    enum wp_status status = weft__cuda_await_packets(warp, packets, slots, taken);
+    enum wp_status status = weft__cuda_await_packets(warp, packets, slots, told, taken);
     uint32_t escaped = 0;
 #pragma unroll
     for (int s = 0; s < NUM; s++)
@@ -225,12 +247,13 @@ WP_FN enum wp_status weft__cuda_same_status(enum wp_status status)
 /* Packets first, first + WP_WARP_SIZE, ... of a row. */
 template <int NUM>
 WP_FN enum wp_status weft__cuda_receive_some(struct wp_warp *warp, const struct wp_packets *packets,
-                                             int32_t from, uint64_t slot, void *dst, uint64_t first,
-                                             uint64_t bytes)
+                                             int32_t from, uint64_t slot,
+                                             const struct wp_packet_told *told, void *dst,
+                                             uint64_t first, uint64_t bytes)
 {
     const struct weft__cuda_slots slots = {slot + first, WP_WARP_SIZE, from, 0, (1u << NUM) - 1};
     int4 chunks[NUM];
-    const enum wp_status status = weft__cuda_take_packets(warp, packets, &slots, chunks);
+    const enum wp_status status = weft__cuda_take_packets(warp, packets, &slots, told, chunks);
     if (status != WP_STATUS_OK)
         return status;
 #pragma unroll
@@ -239,8 +262,10 @@ WP_FN enum wp_status weft__cuda_receive_some(struct wp_warp *warp, const struct 
     return WP_STATUS_OK;
 }
 
-WP_FN enum wp_status wp_packets_receive(struct wp_warp *warp, const struct wp_packets *packets,
-                                        int32_t from, uint64_t slot, void *dst, uint64_t bytes)
+WP_FN enum wp_status weft__cuda_receive_long(struct wp_warp *warp, const struct wp_packets *packets,
+                                             int32_t from, uint64_t slot,
+                                             const struct wp_packet_told *told, void *dst,
+                                             uint64_t bytes)
 {
     enum { UNROLL = 4, LAST = (UNROLL - 1) * WP_WARP_SIZE };
     const uint64_t num_packets = weft__cuda_num_packets(bytes);
@@ -248,11 +273,32 @@ WP_FN enum wp_status wp_packets_receive(struct wp_warp *warp, const struct wp_pa
     enum wp_status status = WP_STATUS_OK;
 #pragma unroll 1
     for (; first + LAST < num_packets && status == WP_STATUS_OK; first += UNROLL * WP_WARP_SIZE)
-        status = weft__cuda_receive_some<UNROLL>(warp, packets, from, slot, dst, first, bytes);
+        status =
+            weft__cuda_receive_some<UNROLL>(warp, packets, from, slot, told, dst, first, bytes);
 #pragma unroll 1
     for (; first < num_packets && status == WP_STATUS_OK; first += WP_WARP_SIZE)
-        status = weft__cuda_receive_some<1>(warp, packets, from, slot, dst, first, bytes);
+        status = weft__cuda_receive_some<1>(warp, packets, from, slot, told, dst, first, bytes);
+    return status;
+}
+
+WP_FN enum wp_status wp_packets_receive_told(struct wp_warp *warp, const struct wp_packets *packets,
+                                             int32_t from, uint64_t slot,
+                                             const struct wp_packet_told *told, void *dst,
+                                             uint64_t bytes)
+{
+    const uint32_t lane = (uint32_t)wp_lane_idx(warp);
+    enum wp_status status = WP_STATUS_OK;
+    if (!WEFT__CUDA_PACKETS_ARE_SHORT)
+        status = weft__cuda_receive_long(warp, packets, from, slot, told, dst, bytes);
+    else if (lane < (uint32_t)weft__cuda_num_packets(bytes))
+        status = weft__cuda_receive_some<1>(warp, packets, from, slot, told, dst, lane, bytes);
     return weft__cuda_same_status(status);
+}
+
+WP_FN enum wp_status wp_packets_receive(struct wp_warp *warp, const struct wp_packets *packets,
+                                        int32_t from, uint64_t slot, void *dst, uint64_t bytes)
+{
+    return wp_packets_receive_told(warp, packets, from, slot, NULL, dst, bytes);
 }
 
 /* No value of the words is an escape. A lane for each target; WEFT_COLL_MAX_RANKS are as many as
@@ -272,7 +318,7 @@ WP_FN enum wp_status wp_packets_take_words(struct wp_warp *warp, const struct wp
     const struct weft__cuda_slots slots = {slot, 0, from, 0, 1};
     struct weft__cuda_packet taken[1] = {};
     const enum wp_status status =
-        weft__cuda_same_status(weft__cuda_await_packets(warp, packets, &slots, taken));
+        weft__cuda_same_status(weft__cuda_await_packets(warp, packets, &slots, NULL, taken));
     if (wp_lane_idx(warp) == 0 && status == WP_STATUS_OK)
         weft__cuda_store_packet(weft__cuda_slot(packets, packets->rank, slot), {{0, 0}});
     words[0] = taken[0].words[0] ^ WP_PACKET_KEY(0);

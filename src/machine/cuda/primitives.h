@@ -46,7 +46,7 @@ struct weft__cuda_block { /* in shared memory */
 /* Each warp's part of the dynamic shared memory. */
 struct weft__cuda_warp_memory {
     const void *pointers[WP_WARP_POINTERS];
-    __align__(8) char shared[WP_WARP_SHARED_BYTES];
+    __align__(16) char shared[WP_WARP_SHARED_BYTES];
     __align__(128) char slot[]; /* of bulk copies: launch->copy_slot_bytes */
 };
 

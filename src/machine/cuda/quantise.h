@@ -199,6 +199,13 @@ WP_FN void weft__cuda_load_octets(weft__cuda_wide<S, 8> (&wide)[UNROLL], const v
     }
 }
 
+/* What goes in packets has no more for each lane than two. */
+#ifdef WP_PACKETS_ARE_SHORT
+enum { WEFT__CUDA_QUANTISE_UNROLL = 2 };
+#else
+enum { WEFT__CUDA_QUANTISE_UNROLL = 4 };
+#endif
+
 /* UNROLL octets a lane, whose loads are in flight together. All lanes take every step, since those
  * of a group meet; lanes behind the row's end have nothing to store. Each scale is computed once, since that is a
  * division. */
@@ -206,7 +213,7 @@ template <typename S, typename Load>
 WP_FN void weft__cuda_quantise_octets(uint32_t lane_idx, const struct weft__cuda_quantised *row,
                                       uint32_t lanes_log2, int64_t num_elements, Load load)
 {
-    enum { UNROLL = 4, STEP = WP_WARP_SIZE * UNROLL };
+    enum { UNROLL = WEFT__CUDA_QUANTISE_UNROLL, STEP = WP_WARP_SIZE * UNROLL };
     const uint32_t num_octets = (uint32_t)(num_elements / WEFT__CUDA_OCTET);
     const uint32_t per_round_log2 = WEFT__CUDA_WARP_LOG2 - lanes_log2;
 #pragma unroll 1
@@ -322,7 +329,7 @@ WP_FN void weft__cuda_quantise_held(struct wp_warp *warp, const struct weft__cud
             if (first > 0 || !is_held)
                 weft__cuda_load_octets(wide, row->src, first + lane_idx, num_octets);
 #pragma unroll
-            for (int u = 0; u < WEFT__CUDA_HELD_UNITS && u < 4; u++) {
+            for (int u = 0; u < WEFT__CUDA_HELD_UNITS && u < WEFT__CUDA_QUANTISE_UNROLL; u++) {
                 if (first == 0 && is_held)
                     wide[u].units[0] = warp->held[u];
             }

@@ -44,9 +44,16 @@ WP_FN void weft__cuda_load_unit(weft__cuda_unit<2> *unit, const void *row, uint3
     unit->words[0] = half;
 }
 
+/* Some programs make rows in memory of the block, too. */
+#ifdef WP_ROWS_ARE_MADE_NEAR
+#define WEFT__CUDA_STORE "st"
+#else
+#define WEFT__CUDA_STORE "st.global.L1::no_allocate"
+#endif
+
 WP_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<16> unit)
 {
-    asm volatile("st.global.L1::no_allocate.v4.u32 [%0], {%1, %2, %3, %4};"
+    asm volatile(WEFT__CUDA_STORE ".v4.u32 [%0], {%1, %2, %3, %4};"
                  :
                  : "l"((uint4 *)row + i), "r"(unit.words[0]), "r"(unit.words[1]),
                    "r"(unit.words[2]), "r"(unit.words[3])
@@ -54,21 +61,21 @@ WP_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<16> unit
 }
 WP_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<8> unit)
 {
-    asm volatile("st.global.L1::no_allocate.v2.u32 [%0], {%1, %2};"
+    asm volatile(WEFT__CUDA_STORE ".v2.u32 [%0], {%1, %2};"
                  :
                  : "l"((uint2 *)row + i), "r"(unit.words[0]), "r"(unit.words[1])
                  : "memory");
 }
 WP_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<4> unit)
 {
-    asm volatile("st.global.L1::no_allocate.u32 [%0], %1;"
+    asm volatile(WEFT__CUDA_STORE ".u32 [%0], %1;"
                  :
                  : "l"((uint32_t *)row + i), "r"(unit.words[0])
                  : "memory");
 }
 WP_FN void weft__cuda_store_unit(void *row, uint32_t i, weft__cuda_unit<2> unit)
 {
-    asm volatile("st.global.L1::no_allocate.u16 [%0], %1;"
+    asm volatile(WEFT__CUDA_STORE ".u16 [%0], %1;"
                  :
                  : "l"((uint16_t *)row + i), "h"((uint16_t)unit.words[0])
                  : "memory");

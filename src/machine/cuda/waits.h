@@ -70,20 +70,27 @@ WP_FN enum wp_status weft__cuda_give_up(struct wp_warp *warp, const struct wp_wa
     return wp_fail(warp, &failure);
 }
 
-WP_FN enum wp_status wp_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
-                             const struct wp_wait_site *site)
+WP_FN enum wp_status wp_wait_value(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
+                                   const struct wp_wait_site *site, uint64_t *seen)
 {
     struct weft__cuda_patience patience = {0, 0, WP_FAILURE_NONE};
     for (;;) {
-        const uint64_t seen = weft__cuda_load_acquire(word);
-        if (seen >= at_least) {
+        *seen = weft__cuda_load_acquire(word);
+        if (*seen >= at_least) {
             warp->has_acquired = 1;
             return WP_STATUS_OK;
         }
         if (patience.why != WP_FAILURE_NONE)
-            return weft__cuda_give_up(warp, site, patience.why, at_least, seen);
+            return weft__cuda_give_up(warp, site, patience.why, at_least, *seen);
         weft__cuda_be_patient(warp, site, &patience);
     }
+}
+
+WP_FN enum wp_status wp_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
+                             const struct wp_wait_site *site)
+{
+    uint64_t seen;
+    return wp_wait_value(warp, word, at_least, site, &seen);
 }
 
 /* Lane 0: waits until the slot of the number is free. It is as long as the thread takes what is

@@ -150,7 +150,7 @@ void weft__sim_packets_send(struct wp_warp *warp, const struct wp_packets *packe
     for (uint64_t i = (uint64_t)warp->lane_idx; i < num_packets(bytes); i += WP_WARP_SIZE) {
         const uint64_t part = load_part(&call, src, bytes, i);
         for (int32_t rank = to.begin; rank < to.end; rank++) {
-            if (rank != packets->rank)
+            if (rank != packets->rank || to.receivers == WP_PACKETS_TO_ALL)
                 send_one(&call, rank, to.slot + i, part);
         }
         sim_yield();
@@ -178,6 +178,23 @@ enum wp_status weft__sim_packets_receive(struct wp_warp *warp, const struct wp_p
             store_part(&call, dst, bytes, i, part);
     }
     return agree(warp, status);
+}
+
+/* That a packet is absent is told by the word's value alone, as what a packet brings is by the packet's. */
+enum wp_status weft__sim_packets_receive_told(struct wp_warp *warp,
+                                              const struct wp_packets *packets, int32_t from,
+                                              uint64_t slot, const struct wp_packet_told *told,
+                                              void *dst, uint64_t bytes,
+                                              struct weft__sim_place place)
+{
+    const struct call call = {warp, packets, __builtin_return_address(0)};
+    const struct wp_wait_site site = {WP_PHASE_DATA, from, packets->sequence, packets->exchange, 0};
+    const enum wp_status status = agree(warp, sim_await(warp, told->word, told->told, &site));
+    if (status != WP_STATUS_OK)
+        return status;
+    if (load_word(&call, told->word) >= told->absent)
+        return WP_STATUS_ABSENT;
+    return weft__sim_packets_receive(warp, packets, from, slot, dst, bytes, place);
 }
 
 /* One packet's part of the row of every rank, in rank order. */
@@ -225,6 +242,41 @@ enum wp_status weft__sim_packets_reduce(struct wp_warp *warp, const struct wp_pa
                        reduce_parts(parts, packets->num_ranks, part_bytes(row_bytes, i), how));
     }
     return agree(warp, status);
+}
+
+/* The same of the rows of some ranks; returns how many there are, or -1. */
+static int32_t collect_some(const struct call *call, const struct wp_packet_rows *from, uint64_t i,
+                            uint64_t *parts)
+{
+    int32_t num_parts = 0;
+    for (int32_t rank = 0; rank < call->packets->num_ranks; rank++) {
+        const uint64_t slot = from->slot + (uint64_t)rank * from->slots_per_rank + i;
+        if ((from->ranks >> rank & 1) != 0 &&
+            take_one(call, rank, slot, &parts[num_parts++]) != WP_STATUS_OK)
+            return -1;
+    }
+    return num_parts;
+}
+
+enum wp_status weft__sim_packets_sum(struct wp_warp *warp, const struct wp_packets *packets,
+                                     const struct wp_packet_rows *from, void *dst, weft_dtype dtype,
+                                     uint64_t num_elements, struct weft__sim_place place)
+{
+    const struct call call = {warp, packets, __builtin_return_address(0)};
+    const struct wp_reduction sum = {.dtype = dtype, .op = WP_REDUCTION_SUM};
+    const uint64_t row_bytes = num_elements * wp_dtype_bytes(dtype);
+    int32_t num_parts = 0;
+    sim_trace("sum", place, slot_of(&call, packets->rank, from->slot), num_elements);
+    for (uint64_t i = (uint64_t)warp->lane_idx; i < num_packets(row_bytes) && num_parts >= 0;
+         i += WP_WARP_SIZE) {
+        uint64_t parts[SIM_MAX_RANKS];
+        num_parts = collect_some(&call, from, i, parts);
+        if (num_parts >= 0)
+            store_part(
+                &call, dst, row_bytes, i,
+                num_parts == 0 ? 0 : reduce_parts(parts, num_parts, part_bytes(row_bytes, i), sum));
+    }
+    return agree(warp, num_parts < 0 ? WP_STATUS_FAILED : WP_STATUS_OK);
 }
 
 void weft__sim_packets_send_words(struct wp_warp *warp, const struct wp_packets *packets,

@@ -219,7 +219,7 @@ void weft__sim_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64
     sim_yield();
 }
 
-/* A relaxed store, behind loads that have ended, and behind the last fence. It cannot have been allocated
+/* A relaxed store, behind loads that have ended, and behind the last fence, such as that of the launch. It cannot have been allocated
  * again where only the target has freed it. */
 void weft__sim_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
                       struct weft__sim_place place)
@@ -231,8 +231,10 @@ void weft__sim_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64
         return;
     struct sim_signal *credit = signal(word, value, place, 1, __builtin_return_address(0));
     credit->is_credit = 1;
-    if (!is_weakened)
+    if (!is_weakened) {
         sim_release_loads(&credit->clock);
+        sim_clock_join(&credit->clock, &warp->shared->launch->fences->released);
+    }
     sim_yield();
 }
 
@@ -345,8 +347,9 @@ enum wp_status sim_await(struct wp_warp *warp, const uint64_t *word, uint64_t at
     return weft__sim_fail(warp, &failure);
 }
 
-enum wp_status weft__sim_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
-                              const struct wp_wait_site *site, struct weft__sim_place place)
+enum wp_status weft__sim_wait_value(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
+                                    const struct wp_wait_site *site, uint64_t *found,
+                                    struct weft__sim_place place)
 {
     const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
     sim_trace("wait", place, word, at_least);
@@ -361,7 +364,15 @@ enum wp_status weft__sim_wait(struct wp_warp *warp, const uint64_t *word, uint64
     if (!is_weakened && signal != NULL)
         sim_acquire(&signal->clock);
     sim_trace("came", place, word, seen);
+    *found = seen;
     return WP_STATUS_OK;
+}
+
+enum wp_status weft__sim_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
+                              const struct wp_wait_site *site, struct weft__sim_place place)
+{
+    uint64_t seen;
+    return weft__sim_wait_value(warp, word, at_least, site, &seen, place);
 }
 
 uint64_t weft__sim_now_ns(const struct wp_warp *warp)

@@ -58,6 +58,9 @@ void weft__sim_fence(struct wp_warp *warp);
 void weft__sim_clear(uint64_t *word, struct weft__sim_place place);
 enum wp_status weft__sim_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
                               const struct wp_wait_site *site, struct weft__sim_place place);
+enum wp_status weft__sim_wait_value(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
+                                    const struct wp_wait_site *site, uint64_t *seen,
+                                    struct weft__sim_place place);
 uint64_t weft__sim_now_ns(const struct wp_warp *warp);
 enum wp_status weft__sim_fail(struct wp_warp *warp, const struct wp_failure *failure);
 void weft__sim_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_bytes);
@@ -105,6 +108,14 @@ enum wp_status weft__sim_packets_reduce(struct wp_warp *warp, const struct wp_pa
                                         struct wp_reduction how, uint64_t num_elements,
                                         struct weft__sim_place place);
 
+enum wp_status weft__sim_packets_receive_told(struct wp_warp *warp,
+                                              const struct wp_packets *packets, int32_t from,
+                                              uint64_t slot, const struct wp_packet_told *told,
+                                              void *dst, uint64_t bytes,
+                                              struct weft__sim_place place);
+enum wp_status weft__sim_packets_sum(struct wp_warp *warp, const struct wp_packets *packets,
+                                     const struct wp_packet_rows *from, void *dst, weft_dtype dtype,
+                                     uint64_t num_elements, struct weft__sim_place place);
 void weft__sim_packets_send_words(struct wp_warp *warp, const struct wp_packets *packets,
                                   struct wp_packet_targets to, const uint64_t words[2],
                                   struct weft__sim_place place);
@@ -188,6 +199,8 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
 #define wp_clear(word)                     weft__sim_clear(word, WEFT__SIM_HERE)
 #define wp_wait(warp, word, at_least, site)                                                        \
     weft__sim_wait(warp, word, at_least, site, WEFT__SIM_HERE)
+#define wp_wait_value(warp, word, at_least, site, seen)                                            \
+    weft__sim_wait_value(warp, word, at_least, site, seen, WEFT__SIM_HERE)
 #define wp_now_ns(warp)                       weft__sim_now_ns(warp)
 #define wp_fail(warp, failure)                weft__sim_fail(warp, failure)
 #define wp_row_prefetch(warp, src, row_bytes) weft__sim_row_prefetch(warp, src, row_bytes)
@@ -225,7 +238,10 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
     weft__sim_packets_receive(warp, packets, from, slot, dst, bytes, WEFT__SIM_HERE)
 #define wp_packets_reduce(warp, packets, from, dst, reduction, num_elements)                       \
     weft__sim_packets_reduce(warp, packets, from, dst, reduction, num_elements, WEFT__SIM_HERE)
-
+#define wp_packets_receive_told(warp, packets, from, slot, told, dst, bytes)                       \
+    weft__sim_packets_receive_told(warp, packets, from, slot, told, dst, bytes, WEFT__SIM_HERE)
+#define wp_packets_sum(warp, packets, from, dst, dtype, num_elements)                              \
+    weft__sim_packets_sum(warp, packets, from, dst, dtype, num_elements, WEFT__SIM_HERE)
 #define wp_packets_send_words(warp, packets, to, words)                                            \
     weft__sim_packets_send_words(warp, packets, to, words, WEFT__SIM_HERE)
 #define wp_packets_take_words(warp, packets, from, slot, words)                                    \
