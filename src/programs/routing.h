@@ -89,12 +89,13 @@ WP_FN int64_t wp_expert_id(const void *topk_idx, weft_dtype index_type, int64_t 
                                     : (int64_t)((const int32_t *)topk_idx)[i];
 }
 
-/* The same, on its way from here on. */
+/* The same, on its way from here on: no expert, if it is none. A negative one of 32 bits becomes a large one, since to find
+ * its sign would be to wait for it. */
 WP_FN int64_t wp_expert_id_now(const void *topk_idx, weft_dtype index_type, int32_t i)
 {
     return index_type == WEFT_INT64
                ? (int64_t)wp_load_now((const uint64_t *)topk_idx + i)
-               : (int64_t)(int32_t)wp_load_now_u32((const uint32_t *)topk_idx + i);
+               : (int64_t)(uint64_t)wp_load_now_u32((const uint32_t *)topk_idx + i);
 }
 
 /* The placement entry that serves `expert` for a token, or -1 if there is no such expert. A pure
