@@ -9,8 +9,8 @@ and sums, gathers and exchanges tensors. docs/python.md is the introduction.
         print(weft.Collectives(comm).all_reduce(x)[0])
 """
 from . import one_sided, rows
-from .abi import (Algorithm, Collective, CollReason, Dtype, LlAnswer, LlLayout, LlOnMissing,
-                  LlPhases, LlRoute, Machine, ReduceOp, Result, ScaleKind, Team)
+from .abi import (Algorithm, Collective, CollReason, Dtype, LlAnswer, LlCarrier, LlLayout,
+                  LlOnMissing, LlPhases, LlRoute, Machine, ReduceOp, Result, ScaleKind, Team)
 from .collectives import CollectiveRecord, Collectives
 from .communicator import (Arena, Communicator, query_device, query_machine, rendezvous_num_ranks,
                            serve_rendezvous, unique_id, unique_id_at)
@@ -27,8 +27,8 @@ __all__ = [
     "AbortedError", "Algorithm", "Arena", "CapacityError", "CollReason", "Collective",
     "CollectiveRecord", "Collectives", "Communicator", "Counts", "DeviceCounts", "Dtype",
     "Error", "Event", "ExpertParallel", "Graph", "Handle", "InvalidArgumentError", "Layout",
-    "LlAnswer", "LlLayout", "LlOnMissing", "LlPhases", "LlRoute", "LowLatency", "Machine",
-    "MismatchError", "OutOfMemoryError", "RankFailedError", "Received", "ReduceOp",
+    "LlAnswer", "LlCarrier", "LlLayout", "LlOnMissing", "LlPhases", "LlRoute", "LowLatency",
+    "Machine", "MismatchError", "OutOfMemoryError", "RankFailedError", "Received", "ReduceOp",
     "Result", "Rows", "ScaleKind", "Slots", "Stream", "Team", "UnsupportedError",
     "WaitTimeoutError", "one_sided", "query_device", "query_machine",
     "rendezvous_num_ranks", "rows", "serve_rendezvous", "unique_id", "unique_id_at",

@@ -77,7 +77,7 @@ class LowLatency(Object):
     dtype: of tokens and of what experts make of them: bfloat16, float16 or float32. narrow: rows
     are quantised on their way, with a scale for each `group` elements. Further settings are those
     of weft_ll_config: expert_capacity, num_results, num_blocks, num_warps, route, on_missing,
-    missing_ms. K is num_topk.
+    missing_ms, carrier. K is num_topk.
     """
 
     def __init__(self, ep: ExpertParallel, hidden: int, max_tokens: int, num_topk: int, dtype: Any,

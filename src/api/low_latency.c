@@ -51,6 +51,17 @@ static weft_result check_answer(const weft_ep *ep, const weft_ll_config *config)
     return WEFT_OK;
 }
 
+static weft_result check_carrier(const weft_ep *ep, const weft_ll_config *config)
+{
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_LL_CARRIER, (int32_t)config->carrier, WEFT_LL_AUTO,
+                               WEFT_LL_PACKETS, "carrier"));
+    const char *why = weft__ll_lacks_packets(ep, config);
+    if (config->carrier == WEFT_LL_PACKETS && why != NULL)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "carrier is WEFT_LL_PACKETS (2), which needs %s", why);
+    return WEFT_OK;
+}
+
 static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
 {
     const int64_t num_ranks = ep->comm->num_ranks;
@@ -82,6 +93,7 @@ static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
         WEFT__TRY(weft__check_range(config->max_tokens, 1, INT32_MAX / num_ranks / config->num_topk,
                                     "max_tokens"));
     WEFT__TRY(check_masks(ep, config));
+    WEFT__TRY(check_carrier(ep, config));
     WEFT__TRY(weft__check_range(config->num_blocks, 0, WEFT__EP_MAX_BLOCKS, "num_blocks"));
     return weft__check_range(config->num_warps, 0, WEFT__MAX_WARPS, "num_warps");
 }

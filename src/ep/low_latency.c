@@ -27,6 +27,9 @@ enum table {
     TABLE_LACKING,
     TABLE_DETOURS,
     TABLE_RANGES,
+    TABLE_NUM_ROWS,
+    TABLE_ROW_TARGETS,
+    TABLE_ROWS_TAKEN,
     NUM_TABLES
 };
 
@@ -41,6 +44,8 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
     const uint64_t halves = (uint64_t)plan->num_halves;
     const uint64_t choices = (uint64_t)plan->max_tokens * (uint64_t)plan->num_topk;
     const uint64_t experts = plan->is_by_expert ? ranks * (uint64_t)plan->max_local_experts : 0;
+    const uint64_t tokens_of_ranks =
+        wp_ll_has_packets(plan) ? halves * ranks * (uint64_t)plan->max_tokens : 0;
     const uint64_t bytes[NUM_TABLES] = {
         [TABLE_BLOCKS] = blocks * sizeof(struct wp_ll_block),
         [TABLE_CHOICES] = blocks * (uint64_t)plan->block_tokens * (uint64_t)plan->num_topk *
@@ -70,6 +75,9 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
         [TABLE_DETOURS] = ranks * sizeof(int32_t),
         [TABLE_RANGES] =
             wp_ll_has_detours(plan) ? halves * ranks * blocks * sizeof(struct wp_ll_range) : 0,
+        [TABLE_NUM_ROWS] = halves * ranks * sizeof(int32_t),
+        [TABLE_ROW_TARGETS] = tokens_of_ranks * sizeof(int32_t),
+        [TABLE_ROWS_TAKEN] = ranks * sizeof(int32_t),
     };
     struct places places = {.offsets = {0}};
     for (int i = 0; i < NUM_TABLES; i++)
@@ -104,6 +112,9 @@ static weft_result allocate_tables(weft_ll *ll)
     device->masks.lacking = (void *)(at + places.offsets[TABLE_LACKING]);
     device->masks.detours = (void *)(at + places.offsets[TABLE_DETOURS]);
     device->network.ranges = (void *)(at + places.offsets[TABLE_RANGES]);
+    device->num_rows = (void *)(at + places.offsets[TABLE_NUM_ROWS]);
+    device->row_targets = (void *)(at + places.offsets[TABLE_ROW_TARGETS]);
+    device->rows_taken = (void *)(at + places.offsets[TABLE_ROWS_TAKEN]);
     return WEFT_OK;
 }
 
@@ -113,9 +124,11 @@ static weft_result allocate_tables(weft_ll *ll)
 static struct weft__grid choose_grid(const weft_ep *ep, const weft_ll_config *config,
                                      const struct wp_ll_plan *plan)
 {
-    const struct weft__work work = {
-        plan->is_by_expert ? WEFT__WORK_FEW_PACKED_ROWS : WEFT__WORK_FEW_ROWS, plan->max_tokens,
-        (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype)};
+    const struct weft__work work = {wp_ll_has_packets(plan) ? WEFT__WORK_FEW_ROWS_IN_PACKETS
+                                    : plan->is_by_expert    ? WEFT__WORK_FEW_PACKED_ROWS
+                                                            : WEFT__WORK_FEW_ROWS,
+                                    plan->max_tokens,
+                                    (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype)};
     struct weft__grid grid = weft__machine_of(ep->comm)->choose_grid(ep->comm, &work);
     if (config->num_blocks > 0)
         grid.num_blocks = config->num_blocks;
@@ -150,15 +163,15 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
 /* ---------------------------------------------------------------- creation */
 
 /* What the ranks must agree on. */
-enum { NUM_TERMS = 15 };
+enum { NUM_TERMS = 16 };
 struct terms {
     int64_t values[NUM_TERMS];
     int64_t num_blocks; /* may differ: the fewest count */
 };
 static const char *const term_names[NUM_TERMS] = {
-    "hidden",          "max_tokens",     "num_topk",   "dtype",        "layout",
-    "expert_capacity", "num_results",    "answer",     "answer_dtype", "narrow_dtype",
-    "scale",           "group_elements", "on_missing", "missing_ms",   "route"};
+    "hidden",      "max_tokens", "num_topk",     "dtype",        "layout", "expert_capacity",
+    "num_results", "answer",     "answer_dtype", "narrow_dtype", "scale",  "group_elements",
+    "on_missing",  "missing_ms", "route",        "carrier"};
 
 static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
 {
@@ -181,7 +194,7 @@ static weft_result agree(weft_ll *ll, const weft_ll_config *config)
                                config->layout, plan->capacity, plan->num_halves, config->answer,
                                plan->answer_dtype, config->narrow_dtype, config->scale,
                                plan->quantisation.group_elements, config->on_missing,
-                               ll->device.masks.absent_after_ms, config->route},
+                               ll->device.masks.absent_after_ms, config->route, config->carrier},
                               ll->grid.num_blocks};
     weft_result result;
     struct terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);

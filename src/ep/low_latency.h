@@ -36,6 +36,9 @@ struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
 void weft__ll_plan_blocks(const weft_comm *comm, const weft_ll_config *config, int32_t num_blocks,
                           struct wp_ll_plan *plan);
 
+/* What a weft_ll would need so that it could use packets; NULL: nothing more. */
+const char *weft__ll_lacks_packets(const weft_ep *ep, const weft_ll_config *config);
+
 struct wp_ll_share weft__ll_share_of_sources(const struct wp_ll_plan *plan, int32_t num_ranks,
                                              int32_t num_warps);
 

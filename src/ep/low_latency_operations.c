@@ -152,6 +152,13 @@ static int is_aligned(const void *address)
     return (uintptr_t)address % WP_ALIGNED_BYTES == 0;
 }
 
+/* Rows that go in packets: whether the usual programs can do it, whose warps have no more than a part of a row at a time. */
+static int are_parts_usual(const struct wp_low_latency *device)
+{
+    return wp_ll_is_usual(device) &&
+           device->plan.slot.token_offset - device->plan.slot.scales_offset <= WP_LL_PART_BYTES;
+}
+
 static enum wp_program dispatch_program(const struct wp_low_latency *device,
                                         const weft_ll_dispatch_args *args)
 {
@@ -166,8 +173,16 @@ static enum wp_program dispatch_program(const struct wp_low_latency *device,
             {WP_PROGRAM_fp8_low_latency_dispatch, WP_PROGRAM_fp8_packed_low_latency_dispatch},
             {WP_PROGRAM_masked_fp8_low_latency_dispatch,
              WP_PROGRAM_masked_fp8_packed_low_latency_dispatch}}};
+    static const enum wp_program packet_programs[] = {
+        [WP_LL_GENERAL] = WP_PROGRAM_packet_low_latency_dispatch,
+        [WP_LL_BF16] = WP_PROGRAM_bf16_packet_low_latency_dispatch,
+        [WP_LL_FP8] = WP_PROGRAM_fp8_packet_low_latency_dispatch};
     if (device->plan.has_nodes)
         return WP_PROGRAM_internode_low_latency_dispatch;
+    if (wp_ll_has_packets(&device->plan))
+        return packet_programs[is_aligned(args->x) && are_parts_usual(device)
+                                   ? wp_ll_form_of(device)
+                                   : WP_LL_GENERAL];
     if (!is_aligned(args->x) || !is_aligned(args->rows))
         return WP_PROGRAM_low_latency_dispatch;
     return programs[wp_ll_form_of(device)][wp_ll_faults_of(device)][wp_ll_layout_of(device)];
@@ -192,8 +207,12 @@ static enum wp_program combine_program(const struct wp_low_latency *device,
                                   WP_PROGRAM_low_latency_combine}};
     if (device->plan.has_nodes)
         return WP_PROGRAM_internode_low_latency_combine;
-    if (!is_aligned(args->x) || args->x_stride_bytes % WP_ALIGNED_BYTES != 0 ||
-        !is_aligned(args->out))
+    const int are_aligned = is_aligned(args->x) && is_aligned(args->out) &&
+                            args->x_stride_bytes % WP_ALIGNED_BYTES == 0;
+    if (wp_ll_has_packets(&device->plan))
+        return are_aligned && are_parts_usual(device) ? WP_PROGRAM_bf16_packet_low_latency_combine
+                                                      : WP_PROGRAM_packet_low_latency_combine;
+    if (!are_aligned)
         return WP_PROGRAM_low_latency_combine;
     return programs[wp_ll_answers_of(device)][wp_ll_faults_of(device)];
 }

@@ -92,6 +92,80 @@ static enum wp_reuse reuse_of(const weft_comm *comm, const struct wp_ll_plan *pl
                                                                          : WP_READ_LATER;
 }
 
+/* ---------------------------------------------------------------- packets */
+
+/* Of rows that are quantised, as many elements as have scales for one packet. */
+static int32_t part_elements(const struct wp_ll_plan *plan)
+{
+    const int32_t num_groups = WP_LL_PART_SCALES_BYTES / (int32_t)sizeof(float);
+    return wp_ll_is_quantised(plan) ? num_groups * plan->quantisation.group_elements
+                                    : WP_LL_PART_BYTES >> plan->element_bytes_log2;
+}
+
+static struct wp_ll_parts parts_of(const weft_comm *comm, const struct wp_ll_plan *plan,
+                                   int32_t elements, int32_t num_besides)
+{
+    const int32_t num = ((int32_t)plan->hidden - 1) / elements + 1;
+    return (struct wp_ll_parts){num, elements, num + num_besides,
+                                wp_reciprocal((uint32_t)(num + num_besides)),
+                                wp_reciprocal((uint32_t)comm->num_ranks)};
+}
+
+static struct wp_ll_parts row_parts(const weft_comm *comm, const struct wp_ll_plan *plan)
+{
+    return parts_of(comm, plan, part_elements(plan), wp_ll_is_quantised(plan) ? 2 : 1);
+}
+
+static struct wp_ll_parts answer_parts(const weft_comm *comm, const struct wp_ll_plan *plan)
+{
+    return parts_of(comm, plan, WP_LL_PART_BYTES >> plan->element_bytes_log2, 0);
+}
+
+/* Whether numbers of units can be divided by reciprocals, by those of a row and by ranks. */
+static int can_count_units(const weft_comm *comm, const struct wp_ll_plan *plan)
+{
+    const int64_t rows = row_parts(comm, plan).num_units, answers = answer_parts(comm, plan).num;
+    const int64_t of_row = rows > answers ? rows : answers, num_ranks = comm->num_ranks;
+    const int64_t divisor = of_row > num_ranks ? of_row : num_ranks;
+    return of_row <= INT32_MAX / divisor / num_ranks / (plan->max_tokens + 1);
+}
+
+static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *config,
+                                 const struct wp_ll_plan *plan)
+{
+    enum { PACKET_BYTES = 16 }; /* on any machine at most: parts have none in common */
+    const uint64_t choices_bytes = plan->slot.late_weights_offset - plan->slot.token_offset;
+    if (plan->has_nodes || comm->num_ranks > WP_LL_NEAR_RANKS)
+        return "one node of at most 8 ranks";
+    if (plan->is_by_expert)
+        return "layout WEFT_LL_BY_RANK";
+    if (config->answer != WEFT_LL_ANSWER_SUMS || plan->answer_dtype != plan->dtype)
+        return "answer WEFT_LL_ANSWER_SUMS of answer_dtype WEFT_DTYPE_NONE or dtype";
+    if (config->on_missing != WEFT_LL_FAIL)
+        return "on_missing WEFT_LL_FAIL";
+    if (wp_ll_is_quantised(plan) && config->scale == WEFT_SCALE_UE8M0)
+        return "scales of 32 bits";
+    if ((uint64_t)part_elements(plan) << plan->sent_element_bytes_log2 > WP_LL_PART_BYTES)
+        return "group_elements of at most 128";
+    if (((uint64_t)part_elements(plan) << plan->sent_element_bytes_log2) % PACKET_BYTES != 0)
+        return "group_elements that are a multiple of 4";
+    if (choices_bytes > WP_WARP_SHARED_BYTES)
+        return "a smaller num_topk";
+    return can_count_units(comm, plan) ? NULL : "a smaller hidden or max_tokens";
+}
+
+/* Cores send and take packets of 8 bytes, one by one. On machine cpu a step of 4 ranks takes two to four times as long
+ * in packets (1 to 8 tokens, 2026-11-26); on 2 H100 two thirds. */
+static int goes_in_packets(const weft_comm *comm, const weft_ll_config *config,
+                           const struct wp_ll_plan *plan)
+{
+    enum { FEW_TOKENS = 8 };
+    const int is_best =
+        weft__machine_of(comm)->kind == WEFT_MACHINE_CUDA && plan->max_tokens <= FEW_TOKENS;
+    return lacks_packets(comm, config, plan) == NULL &&
+           (config->carrier == WEFT_LL_PACKETS || (config->carrier == WEFT_LL_AUTO && is_best));
+}
+
 struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
 {
     const weft_dtype answer_dtype =
@@ -112,6 +186,7 @@ struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
         .answer_dtype = answer_dtype,
         .quantisation = quantisation_of(config),
     };
+    plan.topk_reciprocal = wp_reciprocal((uint32_t)plan.num_topk);
     plan.num_topk_log2 = rounded_up_log2(plan.num_topk);
     plan.element_bytes_log2 = rounded_up_log2((int32_t)wp_dtype_bytes(plan.dtype));
     plan.sent_element_bytes_log2 =
@@ -122,6 +197,10 @@ struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
     plan.answer_bytes = aligned(wp_ll_answer_bytes(&plan, plan.hidden), 16);
     plan.slot = plan_slot(&plan);
     plan.reuse = reuse_of(ep->comm, &plan);
+    if (goes_in_packets(ep->comm, config, &plan)) {
+        plan.row_parts = row_parts(ep->comm, &plan);
+        plan.answer_parts = answer_parts(ep->comm, &plan);
+    }
     return plan;
 }
 
@@ -159,4 +238,10 @@ struct wp_ll_share weft__ll_share_of_sources(const struct wp_ll_plan *plan, int3
                                              int32_t num_warps)
 {
     return wp_ll_share_rows(num_warps, plan->block_tokens * most_ranks(plan, num_ranks));
+}
+
+const char *weft__ll_lacks_packets(const weft_ep *ep, const weft_ll_config *config)
+{
+    const struct wp_ll_plan plan = weft__ll_plan(ep, config);
+    return lacks_packets(ep->comm, config, &plan);
 }

@@ -75,6 +75,9 @@ static const struct name ll_on_missing[] = {CONSTANT(WEFT_LL_FAIL), CONSTANT(WEF
 
 static const struct name ll_routes[] = {CONSTANT(WEFT_LL_STRAIGHT), CONSTANT(WEFT_LL_RELAYED)};
 
+static const struct name ll_carriers[] = {CONSTANT(WEFT_LL_AUTO), CONSTANT(WEFT_LL_SIGNALS),
+                                          CONSTANT(WEFT_LL_PACKETS)};
+
 static const struct name scales[] = {
     CONSTANT(WEFT_SCALE_FP32),
     CONSTANT(WEFT_SCALE_FP32_POWER_OF_TWO),
@@ -99,6 +102,7 @@ static const struct {
     [WEFT__ENUM_LL_ANSWER] = TABLE(ll_answers),
     [WEFT__ENUM_LL_ON_MISSING] = TABLE(ll_on_missing),
     [WEFT__ENUM_LL_ROUTE] = TABLE(ll_routes),
+    [WEFT__ENUM_LL_CARRIER] = TABLE(ll_carriers),
     [WEFT__ENUM_LL_PHASES] = TABLE(ll_phases),
     [WEFT__ENUM_SCALE] = TABLE(scales),
 };

@@ -18,6 +18,7 @@ enum weft__enum {
     WEFT__ENUM_LL_PHASES,
     WEFT__ENUM_LL_ON_MISSING,
     WEFT__ENUM_LL_ROUTE,
+    WEFT__ENUM_LL_CARRIER,
     WEFT__ENUM_SCALE,
     WEFT__NUM_ENUMS
 };

@@ -56,7 +56,12 @@
     X(masked_bf16_packed_low_latency_dispatch)                                                     \
     X(masked_fp8_packed_low_latency_dispatch)                                                      \
     X(masked_bf16_low_latency_combine)                                                             \
-    X(masked_bf16_packed_low_latency_combine)
+    X(masked_bf16_packed_low_latency_combine)                                                      \
+    X(packet_low_latency_dispatch)                                                                 \
+    X(packet_low_latency_combine)                                                                  \
+    X(bf16_packet_low_latency_dispatch)                                                            \
+    X(fp8_packet_low_latency_dispatch)                                                             \
+    X(bf16_packet_low_latency_combine)
 
 #define WP_PROGRAM_ENUM(name) WP_PROGRAM_##name,
 enum wp_program { WP_PROGRAM_LIST(WP_PROGRAM_ENUM) WP_NUM_PROGRAMS };

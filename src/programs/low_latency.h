@@ -84,6 +84,17 @@ WP_FN uint64_t wp_ll_number_before(const struct wp_ll_run *run, uint64_t number)
     return number > num_halves ? number - num_halves : 0;
 }
 
+/* Whether the others are known to have summed the answers in whose slots those of `number` go, to a result,: those ended a result, as all ranks know,
+ * and whoever has sent the rows that are answered now had ended it by then. So where one result follows the other nobody
+ * looks. */
+WP_FN int wp_ll_is_room_known(const struct wp_ll_run *run, uint64_t number, uint64_t result)
+{
+    if (WP_LL_HAS_NODES(&run->ll->plan) || wp_ll_has_masks(&run->ll->masks))
+        return 0;
+    const struct wp_ll_half before = wp_ll_half_of(run, number);
+    return before.use == WP_LL_RESULT_ENDS && before.answered <= wp_ll_number_before(run, result);
+}
+
 /* By all warps of the block, when `number` is written: tells all ranks of this node. On GPUs the warp that speaks waits
  * until all that they send has left. */
 WP_FN void wp_ll_tell_arrived(const struct wp_ll_run *run, enum wp_ll_mail mail, uint64_t number)

@@ -135,12 +135,48 @@ WP_FN uint64_t wp_ll_messages_bytes(const struct wp_ll_plan *plan)
            (uint64_t)plan->num_blocks * plan->message.bytes;
 }
 
+/* With packets. */
+WP_FN int wp_ll_has_packets(const struct wp_ll_plan *plan)
+{
+    return plan->row_parts.num > 0;
+}
+
+WP_FN uint64_t wp_ll_comes_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_has_packets(plan) ? wp_ll_align(WP_LL_NUM_MAILS * (uint64_t)plan->num_halves *
+                                                 (uint64_t)num_ranks * sizeof(uint64_t))
+                                   : 0;
+}
+
+/* Slots of a half. Escape words have as much, or less where slots are larger than words. */
+WP_FN uint64_t wp_ll_row_packets_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_has_packets(plan)
+               ? (uint64_t)num_ranks * (uint64_t)plan->max_tokens * plan->slot.bytes
+               : 0;
+}
+
+WP_FN uint64_t wp_ll_answer_packets_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_has_packets(plan)
+               ? wp_ll_align((uint64_t)num_ranks * (uint64_t)plan->max_tokens * plan->answer_bytes)
+               : 0;
+}
+
+/* Of both halves, with their escape words. */
+WP_FN uint64_t wp_ll_packets_bytes(const struct wp_ll_plan *plan, uint64_t half_bytes)
+{
+    return 2 * (uint64_t)plan->num_halves * half_bytes;
+}
+
 WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     return wp_ll_words_bytes(plan, num_ranks) + wp_ll_ranges_bytes(plan, num_ranks) +
            wp_ll_heads_bytes(plan, num_ranks) + wp_ll_rows_bytes(plan, num_ranks) +
            wp_ll_answers_bytes(plan) + wp_ll_messages_bytes(plan) + wp_ll_brought_bytes(plan) +
-           wp_ll_summands_bytes(plan);
+           wp_ll_summands_bytes(plan) + wp_ll_comes_bytes(plan, num_ranks) +
+           wp_ll_packets_bytes(plan, wp_ll_row_packets_bytes(plan, num_ranks)) +
+           wp_ll_packets_bytes(plan, wp_ll_answer_packets_bytes(plan, num_ranks));
 }
 
 /* Which slot something has fits into 32 bits, in all memory that there is for slots, and so do the bytes of a slot: GPUs
@@ -178,6 +214,12 @@ WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32
     offsets.messages = offsets.answers + wp_ll_answers_bytes(plan);
     offsets.brought = offsets.messages + wp_ll_messages_bytes(plan);
     offsets.summands = offsets.brought + wp_ll_brought_bytes(plan);
+    offsets.comes = offsets.summands + wp_ll_summands_bytes(plan);
+    offsets.row_packets = offsets.comes + wp_ll_comes_bytes(plan, num_ranks);
+    offsets.row_packets_half = wp_ll_row_packets_bytes(plan, num_ranks);
+    offsets.answer_packets =
+        offsets.row_packets + wp_ll_packets_bytes(plan, offsets.row_packets_half);
+    offsets.answer_packets_half = wp_ll_answer_packets_bytes(plan, num_ranks);
     return offsets;
 }
 

@@ -343,22 +343,10 @@ WP_FN void put_answers(const struct answerer *answerer)
     }
 }
 
-/* Whether the others are known to have summed the answers in whose slots these go: those ended a result, as all ranks know,
- * and whoever has sent the rows that are answered now had ended it by then. So where one result follows the other nobody
- * looks. */
-WP_FN int is_room_known(const struct answerer *answerer)
-{
-    if (WP_LL_HAS_NODES(&answerer->args->ll.plan) || wp_ll_has_masks(&answerer->args->ll.masks))
-        return 0;
-    const struct wp_ll_half before = wp_ll_half_of(answerer->run, answerer->number);
-    return before.use == WP_LL_RESULT_ENDS &&
-           before.answered <= wp_ll_number_before(answerer->run, answerer->result);
-}
-
 /* By all warps. */
 WP_FN enum wp_status await_room(const struct answerer *answerer)
 {
-    return is_room_known(answerer)
+    return wp_ll_is_room_known(answerer->run, answerer->number, answerer->result)
                ? WP_STATUS_OK
                : wp_ll_await_block(answerer->run, WP_LL_ROOM, WP_LL_ANSWERS,
                                    wp_ll_number_before(answerer->run, answerer->number));

@@ -124,10 +124,21 @@ struct wp_ll_target {
     int32_t answer;
 };
 
+/* Of rows, or of answers, that go in packets (low_latency_packets.h): of so many elements each, the last of what is left. */
+struct wp_ll_parts {
+    int32_t num; /* 0: signals tell of what comes */
+    int32_t elements;
+    int32_t num_units; /* these, and what a row has besides */
+    uint32_t units_reciprocal, ranks_reciprocal;
+};
+/* A part as it is sent has at most so many, its scales, which follow those of the part before, as many or none. */
+enum { WP_LL_PART_BYTES = 512, WP_LL_PART_SCALES_BYTES = 16 };
+
 struct wp_ll_plan { /* the same on all ranks */
     int32_t max_tokens;
     int32_t num_topk;
     int32_t num_topk_log2; /* rounded up */
+    uint32_t topk_reciprocal;
     int32_t num_halves;
     int32_t num_blocks;        /* of every launch */
     int32_t block_tokens;      /* that a block has at most */
@@ -153,6 +164,7 @@ struct wp_ll_plan { /* the same on all ranks */
     uint64_t answer_bytes; /* between slots of answers */
     struct wp_ll_slot slot;
     struct wp_ll_message message;
+    struct wp_ll_parts row_parts, answer_parts;
 };
 
 /* How a rank reaches those of other nodes; nothing of it is used where there are none. */
@@ -186,6 +198,8 @@ struct wp_ll_network {
 /* Where parts of an area begin: found once, by the host. */
 struct wp_ll_offsets {
     uint64_t ranges, heads, rows, answers, messages, brought, summands;
+    /* low_latency_packets.h; and bytes of a half */
+    uint64_t comes, row_packets, answer_packets, row_packets_half, answer_packets_half;
 };
 
 /* Where memory of a block has what it counts and finds out in dispatch, behind the words of wp_block_max and, with masks,
@@ -226,6 +240,11 @@ struct wp_low_latency {
     char *sums;               /* [num_blocks][num_warps][wp_ll_sum_bytes] on their way */
     int32_t *received_half;   /* [1] of the result that was received last */
     int32_t *packed_rows;     /* [halves][num_ranks][max_tokens][num_topk] by expert; -1: none */
+    /* Where rows go in packets: [halves][num_ranks] how many have come from a source, and [halves][num_ranks][max_tokens]
+     * whether this rank's token has gone to a rank. */
+    int32_t *num_rows, *row_targets;
+    /* [num_ranks] which number of rows each rank has taken, in 32 bits, as this one has heard; counters of wp_add_relaxed */
+    int32_t *rows_taken;
     struct wp_ll_masks masks;
     /* [num_ranks] or NULL, of a launch: to which its first block adds how long it has waited for what each
      * rank sends. */

@@ -10,7 +10,8 @@ WP_FN enum wp_status release(struct wp_ll_run *run)
     const struct wp_ll_room room = {result, 0};
     if (result > numbers->rows_received || numbers->answers_sent != numbers->answers_received)
         return wp_ll_fail(run, numbers->rows_received, result);
-    wp_ll_tell_room(run, room);
+    if (!wp_ll_has_packets(&run->ll->plan)) /* the next launch tells of packets */
+        wp_ll_tell_room(run, room);
     numbers->rows_answered = result;
     numbers->rows_ended = result;
     return WP_STATUS_OK;

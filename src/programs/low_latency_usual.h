@@ -90,6 +90,14 @@ WP_FN void wp_ll_fix_rows(struct wp_low_latency *ll, const struct wp_low_latency
     ll->plan.quantisation = wp_ll_usual_quantisation(form);
 }
 
+/* Of rows that go in packets: as many groups as have scales for one, or as many elements as a part has room for. */
+WP_FN void wp_ll_fix_row_parts(struct wp_ll_plan *plan, enum wp_ll_form form)
+{
+    const int32_t num_groups = WP_LL_PART_SCALES_BYTES / (int32_t)sizeof(float);
+    plan->row_parts.elements =
+        form == WP_LL_FP8 ? num_groups * plan->quantisation.group_elements : WP_LL_PART_BYTES / 2;
+}
+
 /* ------------------------------------------------------------------ answers, of combine */
 
 enum wp_ll_answers {
@@ -130,4 +138,9 @@ WP_FN void wp_ll_fix_answers(struct wp_low_latency *ll, const struct wp_low_late
     ll->plan.weights_come_late = answers == WP_LL_SUMS_WEIGHED_LATE;
     ll->plan.answer_dtype = are_logs ? WEFT_LOG_10BIT : WEFT_BF16;
     ll->plan.answers_are_rows = answers == WP_LL_ROWS_BY_EXPERT;
+}
+
+WP_FN void wp_ll_fix_answer_parts(struct wp_ll_plan *plan)
+{
+    plan->answer_parts.elements = WP_LL_PART_BYTES / 2;
 }

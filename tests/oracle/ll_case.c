@@ -71,6 +71,17 @@ void ll_fill_token(const struct ll_case *problem, int32_t step, int32_t rank, in
                           (float)(1 << i / problem->group_elements % 3));
 }
 
+int ll_suits_packets(const struct ll_case *problem)
+{
+    const int32_t group = problem->group_elements == 0 ? problem->hidden : problem->group_elements;
+    const int are_rows_fit = problem->narrow_dtype == WEFT_DTYPE_NONE ||
+                             (problem->scale != WEFT_SCALE_UE8M0 && group <= 128 && group % 4 == 0);
+    return problem->node_ranks == 0 && problem->num_ranks <= 8 &&
+           problem->layout == WEFT_LL_BY_RANK && problem->answer == WEFT_LL_ANSWER_SUMS &&
+           (problem->answer_dtype == WEFT_DTYPE_NONE || problem->answer_dtype == problem->dtype) &&
+           problem->on_missing == WEFT_LL_FAIL && are_rows_fit;
+}
+
 weft_ll_config ll_config(const struct ll_case *problem)
 {
     weft_ll_config config = WEFT_INIT(weft_ll_config);
@@ -89,6 +100,7 @@ weft_ll_config ll_config(const struct ll_case *problem)
     config.num_blocks = problem->num_blocks;
     config.num_warps = problem->num_warps;
     config.route = problem->route;
+    config.carrier = problem->carrier;
     config.on_missing = problem->on_missing;
     config.missing_ms = problem->missing_ms;
     return config;

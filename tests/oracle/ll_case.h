@@ -45,6 +45,7 @@ struct ll_case {
     int32_t group_elements;
     int32_t scale_columns; /* by expert: scales lie by columns, with a gap of so many rows */
     weft_ll_route route;
+    weft_ll_carrier carrier;
     int32_t node_ranks; /* of each node, but that the first one has `cut_ranks` less; 0: one node */
     int32_t cut_ranks;
     weft_ll_on_missing on_missing;
@@ -81,6 +82,9 @@ float ll_weight(const struct ll_case *problem, int32_t step, int32_t rank, int32
 /* Groups that have a scale differ in their size, so that scales do, of whatever kind. */
 void ll_fill_token(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
                    void *elements);
+
+/* Whether rows can go in packets, by what weft.h says of WEFT_LL_PACKETS. */
+int ll_suits_packets(const struct ll_case *problem);
 
 weft_ll_config ll_config(const struct ll_case *problem);
 int32_t ll_num_local(const struct ll_case *problem, int32_t rank);

@@ -54,6 +54,10 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
     CONFIG_REFUSED(WEFT_LL_BY_RANK, on_missing, (weft_ll_on_missing)2, "on_missing");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, on_missing, (weft_ll_on_missing)-1, "on_missing");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, missing_ms, 1, "missing_ms");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, carrier, (weft_ll_carrier)3, "carrier");
+    CONFIG_REFUSED(WEFT_LL_BY_EXPERT, carrier, WEFT_LL_PACKETS,
+                   "carrier is WEFT_LL_PACKETS (2), which needs layout WEFT_LL_BY_RANK");
+    QUANTISED_REFUSED(carrier, WEFT_LL_PACKETS, "which needs scales of 32 bits");
     QUANTISED_REFUSED(group_elements, 3, "group_elements is 3, must divide hidden");
     QUANTISED_REFUSED(group_elements, 2 * LL_SCENE_HIDDEN, "group_elements");
     /* By expert, rows are counted in 32 bits. */
@@ -95,6 +99,7 @@ TEST_ON_RANKS(ranks_that_disagree_are_told_on_what, RANKS_THREADS, LL_SCENE_RANK
     DISAGREEMENT(WEFT_LL_BY_RANK, answer_dtype, WEFT_BF16, "answer_dtype");
     DISAGREEMENT(WEFT_LL_BY_RANK, on_missing, WEFT_LL_MASK, "on_missing");
     DISAGREEMENT(WEFT_LL_BY_RANK, route, WEFT_LL_RELAYED, "route");
+    DISAGREEMENT(WEFT_LL_BY_RANK, carrier, WEFT_LL_SIGNALS, "carrier");
     CONFIGS_DISAGREE(quantised, narrow_dtype, WEFT_INT8, "narrow_dtype");
     CONFIGS_DISAGREE(quantised, scale, WEFT_SCALE_FP32, "scale");
     CONFIGS_DISAGREE(quantised, group_elements, 1, "group_elements");

@@ -8,15 +8,34 @@
 #include "oracle/ll_seat.h"
 #include "oracle/ll_trials.h"
 
-/* In the small grid each case goes one way at least. */
+static void run_trial(struct ll_trial trial, weft_ll_carrier carrier, enum ranks_mode mode)
+{
+    trial.problem.carrier = carrier;
+    if (ranks_run(mode, trial.problem.num_ranks, ll_trial_run, &trial) != 0)
+        fail_msg("case \"%s\", carrier %d", trial.problem.name, (int)carrier);
+}
+
+/* In the small grid each case goes one way at least; all go that can be carried both ways. */
 static void run_way(enum ll_way way, enum ranks_mode mode)
 {
     const size_t step = (size_t)tests_grid_size(1, 2);
     for (size_t i = (size_t)way % step; i < ll_num_cases(); i += step) {
         const struct ll_trial trial = ll_trial_of(way, i);
-        if (ranks_run(mode, trial.problem.num_ranks, ll_trial_run, &trial) != 0)
-            fail_msg("case \"%s\"", trial.problem.name);
+        run_trial(trial, WEFT_LL_SIGNALS, mode);
+        if (ll_suits_packets(&trial.problem))
+            run_trial(trial, WEFT_LL_PACKETS, mode);
     }
+}
+
+/* What the library chooses. */
+TEST(few_tokens_by_default)
+{
+    const struct ll_trial trial = {{"by default", LL_SIZES(4, 8, 4, 12, 384),
+                                    LL_TYPES(BF16, BF16, INT64), LL_NARROW(FP8_E4M3, FP32, 128),
+                                    .seed = 7},
+                                   LL_ONE_LAUNCH,
+                                   0};
+    run_trial(trial, WEFT_LL_AUTO, RANKS_THREADS);
 }
 
 TEST(one_launch_each)
@@ -119,6 +138,8 @@ TEST(waits_for_a_late_rank_are_told)
 {
     static const struct ll_case problems[] = {
         {"by rank", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2)},
+        {"in packets", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2),
+         .carrier = WEFT_LL_PACKETS},
         {"by expert", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2),
          LL_EXPERTS},
         {"weighed late", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2),

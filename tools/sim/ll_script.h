@@ -27,6 +27,7 @@ struct ll_terms {
     int32_t group_elements;
     int32_t has_columns; /* by expert: scales lie by columns */
     weft_ll_route route;
+    weft_ll_carrier carrier;
     weft_ll_on_missing on_missing;
 };
 

@@ -26,6 +26,7 @@ weft_ll_config ll_config(const struct shape *shape, int32_t rank)
     config.num_blocks = shape->num_blocks[rank];
     config.num_warps = shape->num_warps[rank];
     config.route = terms->route;
+    config.carrier = terms->carrier;
     config.on_missing = terms->on_missing;
     return config;
 }

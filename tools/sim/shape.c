@@ -322,6 +322,23 @@ static void draw_late_weights(struct shape *shape)
         terms->answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
 }
 
+/* Of two thirds of those that can be so; by numbers of its own, too. */
+static void draw_carrier(struct shape *shape)
+{
+    enum { MAX_RANKS = 8 };
+    struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS + 2)};
+    struct ll_terms *terms = &shape->ll_terms;
+    const int are_rows_fit = terms->narrow_dtype == WEFT_DTYPE_NONE ||
+                             (terms->scale != WEFT_SCALE_UE8M0 && terms->group_elements % 4 == 0);
+    const int are_sums_fit =
+        terms->answer == WEFT_LL_ANSWER_SUMS &&
+        (terms->answer_dtype == WEFT_DTYPE_NONE || terms->answer_dtype == shape->combine_dtype);
+    if (shape->num_nodes == 1 && shape->num_ranks <= MAX_RANKS &&
+        terms->layout == WEFT_LL_BY_RANK && terms->on_missing == WEFT_LL_FAIL && are_rows_fit &&
+        are_sums_fit && draw(&rng, 0, 2) > 0)
+        terms->carrier = WEFT_LL_PACKETS;
+}
+
 static void draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault fault)
 {
     const int32_t max_hidden =
@@ -337,6 +354,7 @@ static void draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault f
         draw_leaver(shape);
     shape->ll_terms.route = (weft_ll_route)draw(rng, WEFT_LL_STRAIGHT, WEFT_LL_RELAYED);
     draw_late_weights(shape);
+    draw_carrier(shape);
 }
 
 /* By numbers of its own, so that the others stay as they were. */

@@ -41,6 +41,7 @@ weft_ll_config ep_ll_config(const struct ep_options *options)
     config.answer_dtype = ep_wire_dtype(options);
     config.num_blocks = options->num_blocks;
     config.num_warps = options->num_warps;
+    config.carrier = (weft_ll_carrier)options->ll_carrier;
     config.route = (weft_ll_route)options->ll_route;
     config.on_missing = (weft_ll_on_missing)options->ll_on_missing;
     return config;

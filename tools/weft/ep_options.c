@@ -83,6 +83,8 @@ static void refuse_without_mode(const struct ep_options *options, struct argp_st
         argp_error(state, "--layout: needs --mode low-latency");
     if (options->ll_route != EP_NOT_GIVEN)
         argp_error(state, "--route: needs --mode low-latency");
+    if (options->ll_carrier != EP_NOT_GIVEN)
+        argp_error(state, "--carrier: needs --mode low-latency");
     if (options->ll_answer != EP_NOT_GIVEN)
         argp_error(state, "--answer: needs --mode low-latency");
     if (options->num_phases != EP_NOT_GIVEN)
@@ -158,6 +160,8 @@ static void finish_mode(struct ep_options *options, struct argp_state *state)
         options->ll_layout = WEFT_LL_BY_EXPERT;
     if (options->ll_route == EP_NOT_GIVEN)
         options->ll_route = WEFT_LL_STRAIGHT;
+    if (options->ll_carrier == EP_NOT_GIVEN)
+        options->ll_carrier = WEFT_LL_AUTO;
     if (options->ll_answer == EP_NOT_GIVEN)
         options->ll_answer = EP_LL_ANSWER_SUMS;
     if (options->ll_answer != EP_LL_ANSWER_SUMS && options->ll_layout == WEFT_LL_BY_RANK)
@@ -188,6 +192,8 @@ static const char *const modes[] = {"normal", "low-latency", NULL};
 static const char *const ll_layouts[] = {"rank", "expert", NULL};      /* by weft_ll_layout */
 const char *const ep_ll_on_missing_names[] = {"fail", "mask", NULL};   /* by weft_ll_on_missing */
 const char *const ep_ll_route_names[] = {"straight", "relayed", NULL}; /* by weft_ll_route */
+const char *const ep_ll_carrier_names[] = {"auto", "signals", "packets",
+                                           NULL}; /* by weft_ll_carrier */
 const char *const ep_ll_answer_names[] = {"sums", "rows", "late-sums", NULL};
 static const char *const wires[] = {"dtype", "fp32",  "bf16",
                                     "fp16",  "log10", NULL}; /* of wire_dtypes */
@@ -227,6 +233,11 @@ static const struct option_row option_table[] = {
      "Of low latency between nodes: rows go straight to each rank and back, or once to a rank of "
      "the node, and are relayed and summed there (straight)",
      NULL, AT(ll_route), .choices = ep_ll_route_names},
+    {OPTION_CHOICE, "carrier", "CARRIER",
+     "Of low latency, how rows come: signals tell of them, or packets by themselves, which are "
+     "best for few tokens; auto: "
+     "on GPUs packets for at most 8, where they can be (auto)",
+     NULL, AT(ll_carrier), .choices = ep_ll_carrier_names},
     {OPTION_CHOICE, "answer", "KIND",
      "Of low latency by expert, what a rank sends back of a token: the sum of its experts' rows, "
      "each of "
@@ -312,6 +323,7 @@ void ep_options_parse(struct ep_options *options, int argc, char **argv)
         .skew = EP_NOT_GIVEN,
         .ll_layout = EP_NOT_GIVEN,
         .ll_route = EP_NOT_GIVEN,
+        .ll_carrier = EP_NOT_GIVEN,
         .ll_on_missing = EP_NOT_GIVEN,
         .ll_answer = EP_NOT_GIVEN,
         .num_phases = EP_NOT_GIVEN,

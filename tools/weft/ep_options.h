@@ -25,6 +25,7 @@ enum ep_row_format {
 };
 enum { EP_LL_GROUP_ELEMENTS = 128 };
 extern const char *const ep_row_format_names[];    /* NULL behind the last */
+extern const char *const ep_ll_carrier_names[];    /* the same, by weft_ll_carrier */
 extern const char *const ep_ll_route_names[];      /* the same, by weft_ll_route */
 extern const char *const ep_ll_on_missing_names[]; /* the same, by weft_ll_on_missing */
 enum ep_ll_answer { EP_LL_ANSWER_SUMS, EP_LL_ANSWER_ROWS, EP_LL_ANSWER_LATE_SUMS };
@@ -63,6 +64,7 @@ struct ep_options {
     double skew;
     enum ep_mode mode;
     int32_t ll_layout;     /* a weft_ll_layout; EP_NOT_GIVEN until parsed, as the next three */
+    int32_t ll_carrier;    /* a weft_ll_carrier */
     int32_t ll_route;      /* a weft_ll_route */
     int32_t ll_on_missing; /* a weft_ll_on_missing */
     int32_t ll_answer;     /* an ep_ll_answer */

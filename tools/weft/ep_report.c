@@ -63,7 +63,8 @@ static int print_json(const struct ep_report *report, enum ep_op op)
     const struct ep_network *network = &report->network;
     struct ep_traffic traffic = traffic_of(report, op);
     json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:s?, s:s?, s:s?, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s?, "
+        "{s:s, s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, "
+        "s:s?, "
         "s:i, "
         "s:f, "
         "s:I,"
@@ -74,8 +75,10 @@ static int print_json(const struct ep_report *report, enum ep_op op)
         "op", ep_op_names[op], "machine", job_machine_names[report->machine], "mode",
         options->mode == EP_MODE_NORMAL ? "normal" : "low-latency", "layout", layout_name(options),
         "route", options->mode == EP_MODE_NORMAL ? NULL : ep_ll_route_names[options->ll_route],
-        "answer", options->mode == EP_MODE_NORMAL ? NULL : ep_ll_answer_names[options->ll_answer],
-        "format", ep_row_format_names[options->row_format], "phases",
+        "carrier",
+        options->mode == EP_MODE_NORMAL ? NULL : ep_ll_carrier_names[options->ll_carrier], "answer",
+        options->mode == EP_MODE_NORMAL ? NULL : ep_ll_answer_names[options->ll_answer], "format",
+        ep_row_format_names[options->row_format], "phases",
         options->mode == EP_MODE_NORMAL ? 1 : options->num_phases, "graph_calls",
         graph_calls(options), "ranks", options->num_ranks, "nodes", options->num_nodes, "tokens",
         options->num_tokens, "hidden", options->hidden, "topk", options->num_topk, "experts",

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Low latency of few tokens, whose rows and answers go in packets (machine/packets.h): a signal that tells of rows takes
+ * longer than they do.
+ *
+ * A token's row is cut into parts, and a warp has one part for one rank: it sends that of a token of this rank's to there,
+ * and takes that of a row of the rank's. So no warp waits for another one of its launch. Behind the parts come the row's
+ * scales, if it has such, and what else is in its slot: the packets of a row are the bytes of its slot.
+ *
+ * In a word a rank tells every other how many rows come. Whoever awaits a packet looks there, too.
+ *
+ * The packets of number n lie in half n % num_halves, and are sent when the target has taken those of n - num_halves. That
+ * it has taken what it has received, each rank tells as its next launch begins, when all blocks of the one before have
+ * ended: in the words WP_LL_ROOM of the first block.
+ */
+#pragma once
+
+#include "programs/low_latency.h"
+#include "programs/reciprocal.h"
+
+/* ------------------------------------------------------------------ parts */
+
+/* What a warp has of a row: a part of its elements, or what is behind them. */
+enum wp_ll_unit_kind { WP_LL_UNIT_ELEMENTS, WP_LL_UNIT_SCALES, WP_LL_UNIT_CHOICES };
+
+struct wp_ll_unit {
+    int32_t token;
+    int32_t part; /* from row_parts.num on the rest */
+    int32_t rank;
+};
+
+WP_FN enum wp_ll_unit_kind wp_ll_kind_of(const struct wp_ll_plan *plan, int32_t part)
+{
+    if (part < plan->row_parts.num)
+        return WP_LL_UNIT_ELEMENTS;
+    return part == plan->row_parts.num ? WP_LL_UNIT_CHOICES : WP_LL_UNIT_SCALES;
+}
+
+/* Unit i of those for all ranks. */
+WP_FN struct wp_ll_unit wp_ll_unit_of(const struct wp_low_latency *ll, struct wp_ll_parts parts,
+                                      int32_t i)
+{
+    const int32_t row = (int32_t)wp_divide((uint32_t)i, parts.ranks_reciprocal);
+    const int32_t token = (int32_t)wp_divide((uint32_t)row, parts.units_reciprocal);
+    const struct wp_ll_unit unit = {token, row - token * parts.num_units,
+                                    i - row * ll->exchange.num_ranks};
+    return unit;
+}
+
+/* Units are dealt out to the blocks first, so that those of few tokens have many SMs. */
+WP_FN int32_t wp_ll_first_unit(struct wp_warp *warp)
+{
+    return wp_block_idx(warp) + wp_warp_idx(warp) * wp_num_blocks(warp);
+}
+
+WP_FN int32_t wp_ll_unit_step(struct wp_warp *warp)
+{
+    return wp_num_blocks(warp) * wp_num_warps(warp);
+}
+
+WP_FN struct wp_ll_elements wp_ll_part_elements(const struct wp_ll_plan *plan,
+                                                struct wp_ll_parts parts, int32_t part)
+{
+    const int32_t first = part * parts.elements, num_left = (int32_t)plan->hidden - first;
+    const struct wp_ll_elements elements = {first,
+                                            num_left < parts.elements ? num_left : parts.elements};
+    return elements;
+}
+
+/* ------------------------------------------------------------------ packets */
+
+/* Where each rank has those of a number: a half of them, and the half's escape words. */
+WP_FN struct wp_packets wp_ll_packets_of(const struct wp_low_latency *ll, uint64_t number,
+                                         uint64_t offset, uint64_t half_bytes)
+{
+    const uint64_t begin = wp_ll_half(&ll->plan, number) == 0 ? offset : offset + 2 * half_bytes;
+    const struct wp_packets packets = {ll->exchange.rank,
+                                       ll->exchange.num_ranks,
+                                       ll->areas != NULL ? ll->areas : ll->near_areas,
+                                       begin,
+                                       begin + half_bytes,
+                                       number,
+                                       ll->exchange.mailbox_offset};
+    return packets;
+}
+
+WP_FN struct wp_packets wp_ll_row_packets(const struct wp_low_latency *ll, uint64_t number)
+{
+    return wp_ll_packets_of(ll, number, ll->offsets.row_packets, ll->offsets.row_packets_half);
+}
+
+WP_FN struct wp_packets wp_ll_answer_packets(const struct wp_low_latency *ll, uint64_t number)
+{
+    return wp_ll_packets_of(ll, number, ll->offsets.answer_packets,
+                            ll->offsets.answer_packets_half);
+}
+
+/* Of a rank's rows, or tokens, in the packets of a half. */
+WP_FN uint32_t wp_ll_row_of_rank(const struct wp_low_latency *ll, int32_t rank, int32_t row)
+{
+    return (uint32_t)rank * (uint32_t)ll->plan.max_tokens + (uint32_t)row;
+}
+
+/* The slot of a byte of a source's row. */
+WP_FN uint64_t wp_ll_row_packet(const struct wp_low_latency *ll, int32_t source, int32_t row,
+                                uint64_t byte)
+{
+    return (wp_ll_slot_offset(wp_ll_row_of_rank(ll, source, row), ll->plan.slot.bytes) + byte) /
+           WP_PACKET_BYTES;
+}
+
+/* The slot of the answer of a rank, or of a part of it. */
+WP_FN uint64_t wp_ll_answer_packet(const struct wp_low_latency *ll, int32_t answering,
+                                   int32_t token, struct wp_ll_elements elements)
+{
+    return (wp_ll_slot_offset(wp_ll_row_of_rank(ll, answering, token), ll->plan.answer_bytes) +
+            wp_ll_answer_bytes(&ll->plan, elements.first)) /
+           WP_PACKET_BYTES;
+}
+
+/* ------------------------------------------------------------------ words */
+
+/* By which a rank tells how many rows it sends, or that it has answered. */
+WP_FN uint64_t *wp_ll_comes_word(const struct wp_low_latency *ll, int32_t owner,
+                                 enum wp_ll_mail mail, uint64_t number, int32_t source)
+{
+    const uint32_t idx = (uint32_t)mail * (uint32_t)(ll->plan.num_halves * ll->exchange.num_ranks) +
+                         wp_ll_rank_of_half(ll, number, source);
+    return (uint64_t *)(void *)(wp_ll_area(ll, owner) + ll->offsets.comes) + idx;
+}
+
+/* What it says at least, of this number. */
+enum { WP_LL_BEHIND_BITS = 4, WP_LL_COUNT_BITS = 16 /* WEFT__LL_MAX_TOKENS */ };
+WP_FN uint64_t wp_ll_comes_at_least(uint64_t number)
+{
+    return number << (WP_LL_COUNT_BITS + WP_LL_BEHIND_BITS);
+}
+
+/* Of rows it says how many come, and how many numbers behind that is which the source has taken, of which there are as many
+ * as results, at most. From wp_ll_comes(number, i, 0) on it says that there is no row i. */
+WP_FN uint64_t wp_ll_comes(uint64_t number, int32_t num_rows, uint32_t num_behind)
+{
+    return wp_ll_comes_at_least(number) | (uint32_t)(UINT16_MAX - num_rows) << WP_LL_BEHIND_BITS |
+           num_behind;
+}
+
+WP_FN int32_t wp_ll_num_coming(uint64_t word)
+{
+    return UINT16_MAX - (int32_t)((uint32_t)word >> WP_LL_BEHIND_BITS & UINT16_MAX);
+}
+
+WP_FN uint64_t wp_ll_heard_taken(uint64_t word)
+{
+    return (word >> (WP_LL_COUNT_BITS + WP_LL_BEHIND_BITS)) -
+           (word & ((1u << WP_LL_BEHIND_BITS) - 1));
+}
+
+/* In a table of a half: a token of this rank, for a rank. */
+WP_FN uint32_t wp_ll_token_idx(const struct wp_low_latency *ll, uint64_t number, int32_t rank,
+                               int32_t token)
+{
+    return wp_ll_rank_of_half(ll, number, rank) * (uint32_t)ll->plan.max_tokens + (uint32_t)token;
+}
+
+/* ------------------------------------------------------------------ room */
+
+/* By all warps, as a launch begins: what this rank has taken. */
+WP_FN void wp_ll_tell_taken(const struct wp_ll_run *run)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    const int32_t own = ll->exchange.rank;
+    if (wp_block_idx(warp) != 0 || !wp_ll_speaks(warp))
+        return;
+    for (int32_t rank = wp_lane_idx(warp); rank < ll->exchange.num_ranks; rank += WP_WARP_SIZE) {
+        wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_ROOM, WP_LL_ROWS, own, 0),
+                  run->numbers.rows_received);
+        wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_ROOM, WP_LL_ANSWERS, own, 0),
+                  run->numbers.answers_received);
+    }
+}
+
+/* Warp-wide: until a rank has taken what must make room for `number`. */
+WP_FN enum wp_status wp_ll_await_taken(const struct wp_ll_run *run, enum wp_ll_mail mail,
+                                       int32_t rank, uint64_t number)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    const struct wp_wait_site site = wp_ll_site(run, WP_PHASE_FINISH, rank);
+    const enum wp_status status =
+        wp_wait(warp, wp_ll_word(ll, ll->exchange.rank, WP_LL_ROOM, mail, rank, 0),
+                wp_ll_number_before(run, number), &site);
+    return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
+}
+
+/* ------------------------------------------------------------------ who has come */
+
+/* By a lane: hears a rank's word of `number`, and adds to what is known of the waits for it. */
+WP_FN enum wp_status wp_ll_hear(const struct wp_ll_run *run, enum wp_ll_mail mail, int32_t rank,
+                                uint64_t number, uint64_t *word)
+{
+    const struct wp_low_latency *ll = run->ll;
+    const struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, rank);
+    int64_t *waited_ns = ll->waited_ns == NULL ? NULL : ll->waited_ns + rank;
+    const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
+    const enum wp_status status =
+        wp_wait_value(run->op.warp, wp_ll_comes_word(ll, ll->exchange.rank, mail, number, rank),
+                      wp_ll_comes_at_least(number), &site, word);
+    wp_ll_end_waiting(run, waited_ns, begin_ns);
+    return status;
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT */
+/* packet_low_latency_combine: low_latency_combine of few tokens, in packets (low_latency_packets.h). A warp sends parts of
+ * answers to single tokens, and takes the same part of the answers of all ranks to a token of its own. */
+#include "programs/low_latency_combine.h"
+#include "programs/low_latency_packets.h"
+
+struct wp_packet_low_latency_combine_args {
+    struct wp_low_latency_combine_args combine;
+};
+
+/* ------------------------------------------------------------------ what dispatch has found out */
+
+/* Of a word of a table, that of each half, on its way before it is known which one counts. */
+struct of_halves {
+    int32_t first, second;
+};
+
+WP_FN int32_t of_half(const struct wp_low_latency *ll, struct of_halves of, uint64_t number)
+{
+    return wp_ll_half(&ll->plan, number) == 0 ? of.first : of.second;
+}
+
+WP_FN struct of_halves load_halves(const struct wp_low_latency *ll, const void *first,
+                                   const void *second)
+{
+    struct of_halves of = {(int32_t)wp_load_now_u32((const uint32_t *)first), 0};
+    if (ll->plan.num_halves > 1)
+        of.second = (int32_t)wp_load_now_u32((const uint32_t *)second);
+    return of;
+}
+
+/* Of a row of a unit's rank. */
+struct answered_row {
+    struct of_halves num_rows;   /* of the rank */
+    struct of_halves token;      /* at its source */
+    struct wp_packet_row answer; /* a part of it, if there is such a row */
+};
+
+WP_FN const char *answer_of_row(const struct wp_low_latency *ll, uint64_t number,
+                                struct wp_ll_unit unit)
+{
+    return wp_ll_row(ll, ll->exchange.rank, number, unit.rank, unit.token) +
+           ll->plan.slot.answer_offset;
+}
+
+WP_FN int32_t num_units_of(const struct wp_low_latency *ll)
+{
+    return ll->plan.max_tokens * ll->plan.answer_parts.num * ll->exchange.num_ranks;
+}
+
+/* The caller's row has its place, whether it is there or not: so it is on its way at once. */
+WP_FN struct wp_packet_row load_answer(struct wp_warp *warp,
+                                       const struct wp_low_latency_combine_args *args,
+                                       struct wp_ll_unit unit)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const struct wp_ll_elements elements =
+        wp_ll_part_elements(&ll->plan, ll->plan.answer_parts, unit.part);
+    return wp_packets_load(warp,
+                           args->rows +
+                               (uint64_t)wp_ll_row_of_rank(ll, unit.rank, unit.token) *
+                                   args->row_stride_bytes +
+                               ((uint64_t)elements.first << ll->plan.element_bytes_log2),
+                           (uint64_t)elements.num << ll->plan.element_bytes_log2);
+}
+
+/* Of unit i. */
+WP_FN struct answered_row load_row(struct wp_warp *warp,
+                                   const struct wp_low_latency_combine_args *args, int32_t i)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const struct wp_ll_unit unit = wp_ll_unit_of(ll, ll->plan.answer_parts, i);
+    const struct answered_row none = {{0, 0}, {0, 0}, wp_packets_load(warp, NULL, 0)};
+    if (i >= num_units_of(ll))
+        return none;
+    const struct answered_row row = {
+        load_halves(ll, &ll->num_rows[wp_ll_rank_of_half(ll, 0, unit.rank)],
+                    &ll->num_rows[wp_ll_rank_of_half(ll, 1, unit.rank)]),
+        load_halves(ll, answer_of_row(ll, 0, unit), answer_of_row(ll, 1, unit)),
+        load_answer(warp, args, unit)};
+    return row;
+}
+
+/* A part of a token of this rank: the i-th. */
+struct summed_part {
+    int32_t token, part;
+};
+
+WP_FN struct summed_part summed_part_of(const struct wp_ll_plan *plan, int32_t i)
+{
+    const int32_t token = (int32_t)wp_divide((uint32_t)i, plan->answer_parts.units_reciprocal);
+    const struct summed_part part = {token, i - token * plan->answer_parts.num};
+    return part;
+}
+
+/* Of the lane: whether that rank answers the i-th part that is summed. */
+WP_FN struct of_halves load_target(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t i)
+{
+    const struct of_halves none = {0, 0};
+    const int32_t token = summed_part_of(&ll->plan, i).token;
+    return wp_lane_idx(warp) < ll->exchange.num_ranks && token < ll->plan.max_tokens
+               ? load_halves(ll, &ll->row_targets[wp_ll_token_idx(ll, 0, wp_lane_idx(warp), token)],
+                             &ll->row_targets[wp_ll_token_idx(ll, 1, wp_lane_idx(warp), token)])
+               : none;
+}
+
+/* ------------------------------------------------------------------ answer */
+
+struct answerer {
+    const struct wp_ll_run *run;
+    const struct wp_low_latency_combine_args *args;
+    struct wp_packets packets;
+    uint64_t number; /* of the answers */
+    uint64_t result; /* that they answer */
+    int is_room_known;
+};
+
+WP_FN void send_answer(const struct answerer *answerer, struct wp_ll_unit unit, int32_t token,
+                       const struct wp_packet_row *answer)
+{
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    const struct wp_ll_elements elements =
+        wp_ll_part_elements(&ll->plan, ll->plan.answer_parts, unit.part);
+    const struct wp_packet_targets there = {
+        unit.rank, unit.rank + 1, wp_ll_answer_packet(ll, ll->exchange.rank, token, elements),
+        WP_PACKETS_TO_ALL};
+    wp_packets_send(answerer->run->op.warp, &answerer->packets, there, answer);
+}
+
+WP_FN enum wp_status answer_unit(const struct answerer *answerer, struct wp_ll_unit unit,
+                                 const struct answered_row *row)
+{
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    enum wp_status status = WP_STATUS_OK;
+    if (!answerer->is_room_known)
+        status = wp_ll_await_taken(answerer->run, WP_LL_ANSWERS, unit.rank, answerer->number);
+    if (status != WP_STATUS_OK)
+        return status;
+    if (unit.token < of_half(ll, row->num_rows, answerer->result))
+        send_answer(answerer, unit, of_half(ll, row->token, answerer->result), &row->answer);
+    return status;
+}
+
+/* By all warps. */
+WP_FN void tell_answering(const struct answerer *answerer)
+{
+    struct wp_warp *warp = answerer->run->op.warp;
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    if (wp_block_idx(warp) != 0 || !wp_ll_speaks(warp))
+        return;
+    for (int32_t rank = wp_lane_idx(warp); rank < ll->exchange.num_ranks; rank += WP_WARP_SIZE)
+        wp_credit(warp, rank,
+                  wp_ll_comes_word(ll, rank, WP_LL_ANSWERS, answerer->number, ll->exchange.rank),
+                  wp_ll_comes_at_least(answerer->number));
+}
+
+WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args,
+                          struct answered_row row)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    struct wp_ll_numbers *numbers = &run->numbers;
+    const uint64_t number = numbers->answers_sent + 1;
+    const uint64_t result = numbers->rows_answered + 1;
+    const struct answerer answerer = {run,    args,   wp_ll_answer_packets(&args->ll, number),
+                                      number, result, wp_ll_is_room_known(run, number, result)};
+    const int32_t end = num_units_of(&args->ll);
+    enum wp_status status = WP_STATUS_OK;
+    if (answerer.result > numbers->rows_received ||
+        number > numbers->answers_received + (uint64_t)plan->num_halves)
+        return wp_ll_fail(run, numbers->rows_received, answerer.result);
+    tell_answering(&answerer);
+    for (int32_t i = wp_ll_first_unit(warp); i < end && status == WP_STATUS_OK;) {
+        status = answer_unit(&answerer, wp_ll_unit_of(&args->ll, plan->answer_parts, i), &row);
+        i += wp_ll_unit_step(warp);
+        if (i < end)
+            row = load_row(warp, args, i);
+    }
+    struct wp_ll_half half = wp_ll_half_of(run, number);
+    half.answered = answerer.result;
+    half.use = args->use;
+    wp_ll_remember(run, number, half);
+    numbers->answers_sent = number;
+    if (args->use == WP_LL_RESULT_ENDS)
+        numbers->rows_answered = answerer.result;
+    return status;
+}
+
+/* ------------------------------------------------------------------ receive */
+
+struct summer {
+    const struct wp_ll_run *run;
+    const struct wp_low_latency_combine_args *args;
+    struct wp_packets packets;
+    uint64_t number;
+    uint64_t result;
+};
+
+/* By the last warp of the first block, if the caller wants to know: how long it takes until the ranks answer. */
+WP_FN enum wp_status time_waits(const struct summer *summer)
+{
+    struct wp_warp *warp = summer->run->op.warp;
+    const struct wp_low_latency *ll = &summer->args->ll;
+    enum wp_status status = WP_STATUS_OK;
+    if (ll->waited_ns == NULL || wp_block_idx(warp) != 0 || !wp_ll_speaks(warp))
+        return status;
+    for (int32_t rank = wp_lane_idx(warp); rank < ll->exchange.num_ranks && status == WP_STATUS_OK;
+         rank += WP_WARP_SIZE) {
+        uint64_t word;
+        status = wp_ll_hear(summer->run, WP_LL_ANSWERS, rank, summer->number, &word);
+    }
+    return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
+}
+
+/* Lane i knows whether rank i answers: there are no more ranks than lanes on GPUs, where lanes are. */
+WP_FN uint32_t answering_ranks(const struct summer *summer, int32_t token, struct of_halves target)
+{
+    struct wp_warp *warp = summer->run->op.warp;
+    const struct wp_low_latency *ll = &summer->args->ll;
+    uint32_t ranks = wp_ballot(warp, of_half(ll, target, summer->result) > 0);
+    for (int32_t rank = WP_WARP_SIZE; rank < ll->exchange.num_ranks; rank++)
+        ranks |= (uint32_t)ll->row_targets[wp_ll_token_idx(ll, summer->result, rank, token)]
+                 << rank;
+    return ranks;
+}
+
+WP_FN enum wp_status sum_part(const struct summer *summer, struct summed_part summed,
+                              struct of_halves target)
+{
+    const struct wp_low_latency_combine_args *args = summer->args;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const struct wp_ll_elements elements =
+        wp_ll_part_elements(plan, plan->answer_parts, summed.part);
+    char *out =
+        args->out + (((uint64_t)summed.token * (uint64_t)plan->hidden + (uint64_t)elements.first)
+                     << plan->element_bytes_log2);
+    const struct wp_packet_rows from = {answering_ranks(summer, summed.token, target),
+                                        wp_ll_answer_packet(&args->ll, 0, summed.token, elements),
+                                        (uint64_t)plan->max_tokens * plan->answer_bytes /
+                                            WP_PACKET_BYTES};
+    return wp_packets_sum(summer->run->op.warp, &summer->packets, &from, out, plan->dtype,
+                          (uint64_t)elements.num);
+}
+
+WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args,
+                             struct of_halves target)
+{
+    struct wp_warp *warp = run->op.warp;
+    struct wp_ll_numbers *numbers = &run->numbers;
+    const uint64_t number = numbers->answers_received + 1;
+    const struct wp_ll_half half = wp_ll_half_of(run, number);
+    const struct summer summer = {run, args, wp_ll_answer_packets(&args->ll, number), number,
+                                  half.answered};
+    const int32_t end =
+        wp_ll_half_of(run, half.answered).tokens.end * args->ll.plan.answer_parts.num;
+    if (numbers->answers_received >= numbers->answers_sent)
+        return wp_ll_fail(run, numbers->answers_sent, number);
+    enum wp_status status = time_waits(&summer);
+    for (int32_t i = wp_ll_first_unit(warp); i < end && status == WP_STATUS_OK;) {
+        status = sum_part(&summer, summed_part_of(&args->ll.plan, i), target);
+        i += wp_ll_unit_step(warp);
+        if (i < end)
+            target = load_target(warp, &args->ll, i);
+    }
+    if (half.use == WP_LL_RESULT_ENDS)
+        numbers->rows_ended = half.answered;
+    numbers->answers_received = number;
+    return status;
+}
+
+WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_combine_args *args)
+{
+    /* What a warp looks at first is on its way while the launch begins. */
+    const struct answered_row row = load_row(
+        warp, args, args->phases & WP_LL_SEND ? wp_ll_first_unit(warp) : num_units_of(&args->ll));
+    const struct of_halves target = load_target(warp, &args->ll, wp_ll_first_unit(warp));
+    struct wp_ll_run run = wp_ll_begin(warp, &args->ll);
+    if (run.op.sequence == WP_SEQUENCE_FAILED)
+        return WP_STATUS_FAILED;
+    enum wp_status status = WP_STATUS_OK;
+    wp_ll_tell_taken(&run);
+    if (args->phases & WP_LL_SEND)
+        status = send(&run, args, row);
+    if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
+        status = receive(&run, args, target);
+    return wp_ll_end_met(&run, wp_block_status(warp, status));
+}
+
+#ifndef WP_LL_STEPS_ONLY
+WP_PROGRAM(packet_low_latency_combine, warp, args)
+{
+    return combine(warp, &args->combine);
+}
+#endif

@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: MIT */
+/* packet_low_latency_dispatch: low_latency_dispatch of few tokens, in packets (low_latency_packets.h). Each warp finds out by
+ * itself where its tokens go. */
+#ifndef WP_ROWS_ARE_MADE_NEAR
+#define WP_ROWS_ARE_MADE_NEAR
+#endif
+
+#include "programs/low_latency_dispatch.h"
+#include "programs/low_latency_packets.h"
+
+struct wp_packet_low_latency_dispatch_args {
+    struct wp_low_latency_dispatch_args dispatch;
+};
+
+/* The first units count rows, one for each rank. The others are of all tokens that there may be, and all ranks. */
+WP_FN int32_t num_units_of(const struct wp_low_latency *ll)
+{
+    return (1 + ll->plan.max_tokens * ll->plan.row_parts.num_units) * ll->exchange.num_ranks;
+}
+
+enum { COUNTED = -1 }; /* as a unit's token */
+
+WP_FN struct wp_ll_unit unit_of(const struct wp_low_latency *ll, int32_t i)
+{
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    const struct wp_ll_unit counts = {COUNTED, 0, i};
+    return i < num_ranks ? counts : wp_ll_unit_of(ll, ll->plan.row_parts, i - num_ranks);
+}
+
+/* Bytes of a slot, in whole packets. */
+struct bytes_of_slot {
+    uint64_t begin, num;
+};
+
+WP_FN struct bytes_of_slot bytes_of_unit(const struct wp_ll_plan *plan, int32_t part)
+{
+    const struct wp_ll_slot *slot = &plan->slot;
+    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, part);
+    const struct bytes_of_slot of_elements = {
+        (uint64_t)elements.first << plan->sent_element_bytes_log2,
+        (uint64_t)elements.num << plan->sent_element_bytes_log2};
+    const struct bytes_of_slot scales = {slot->scales_offset,
+                                         slot->token_offset - slot->scales_offset};
+    const struct bytes_of_slot choices = {slot->token_offset,
+                                          slot->order_offset - slot->token_offset};
+    switch (wp_ll_kind_of(plan, part)) {
+    case WP_LL_UNIT_ELEMENTS:
+        return of_elements;
+    case WP_LL_UNIT_SCALES:
+        return scales;
+    default:
+        return choices;
+    }
+}
+
+/* ------------------------------------------------------------------ what is loaded first */
+
+/* Choice i of those of all tokens. */
+WP_FN int64_t load_choice(const struct wp_low_latency_dispatch_args *args, int32_t i)
+{
+    return i < args->num_tokens * args->ll.plan.num_topk
+               ? wp_expert_id_now(args->topk_idx, args->index_type, i)
+               : -1;
+}
+
+/* The first choices of all tokens, each lane its own. */
+struct choices {
+    int64_t first, second;
+};
+
+WP_FN struct choices load_choices(struct wp_warp *warp,
+                                  const struct wp_low_latency_dispatch_args *args)
+{
+    const struct choices choices = {load_choice(args, wp_lane_idx(warp)),
+                                    load_choice(args, WP_WARP_SIZE + wp_lane_idx(warp))};
+    return choices;
+}
+
+/* What is on its way for a unit. */
+struct loads {
+    int32_t taken;  /* the last number of rows that the unit's rank has taken, in 32 bits */
+    int64_t expert; /* of the lane's choice of the token, */
+    float weight;   /* and its weight */
+    struct wp_packet_row row;
+};
+
+WP_FN const char *part_of_token(const struct wp_low_latency_dispatch_args *args,
+                                struct wp_ll_unit unit)
+{
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, unit.part);
+    return args->tokens + (uint64_t)unit.token * args->token_stride_bytes +
+           ((uint64_t)elements.first << plan->element_bytes_log2);
+}
+
+WP_FN uint64_t part_bytes(const struct wp_ll_plan *plan, int32_t part)
+{
+    return (uint64_t)wp_ll_part_elements(plan, plan->row_parts, part).num
+           << plan->element_bytes_log2;
+}
+
+WP_FN struct loads load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                             struct wp_ll_unit unit)
+{
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const int32_t k = wp_lane_idx(warp), choice = unit.token * plan->num_topk + k;
+    const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part);
+    struct loads loads = {wp_load_relaxed(&args->ll.rows_taken[unit.rank]), -1, 1.0f,
+                          wp_packets_load(warp, NULL, 0)};
+    if (unit.token == COUNTED || unit.token >= args->num_tokens)
+        return loads;
+    if (kind == WP_LL_UNIT_ELEMENTS && wp_ll_is_quantised(plan)) {
+        wp_row_prefetch(warp, part_of_token(args, unit), part_bytes(plan, unit.part));
+    } else if (kind == WP_LL_UNIT_ELEMENTS) {
+        loads.row = wp_packets_load(warp, part_of_token(args, unit), part_bytes(plan, unit.part));
+    } else if (k < plan->num_topk) {
+        loads.expert = load_choice(args, choice);
+        if (args->topk_weights != NULL)
+            loads.weight = args->topk_weights[choice];
+    }
+    return loads;
+}
+
+/* ------------------------------------------------------------------ where tokens go */
+
+/* Of a token, or behind all: whether it has a choice at a rank, and how many tokens before it have. */
+struct going {
+    int goes;
+    int32_t num_before;
+};
+
+/* Of choices [begin, begin + num) of all tokens: a bit for each that is at the rank. */
+WP_FN uint32_t find_choices_at(const struct wp_ll_run *run,
+                               const struct wp_low_latency_dispatch_args *args, int32_t rank,
+                               int32_t begin, int64_t expert)
+{
+    const int32_t i = begin + wp_lane_idx(run->op.warp);
+    const int32_t token = (int32_t)wp_divide((uint32_t)i, args->ll.plan.topk_reciprocal);
+    return wp_ballot(
+        run->op.warp,
+        wp_place_expert(&args->ll.placement, expert, args->ll.exchange.rank, token).rank == rank);
+}
+
+/* Warp-wide: of so few choices that each lane has loaded two, those of the tokens [0, token] are looked at. */
+WP_FN struct going find_going_of_few(const struct wp_ll_run *run,
+                                     const struct wp_low_latency_dispatch_args *args,
+                                     struct choices choices, int32_t rank, int32_t token)
+{
+    const int32_t num_topk = args->ll.plan.num_topk;
+    const uint64_t of_token = (UINT64_C(1) << num_topk) - 1;
+    uint64_t at_rank = find_choices_at(run, args, rank, 0, choices.first);
+    struct going found = {0, 0};
+    if (args->num_tokens * num_topk > WP_WARP_SIZE)
+        at_rank |= (uint64_t)find_choices_at(run, args, rank, WP_WARP_SIZE, choices.second)
+                   << WP_WARP_SIZE;
+    for (int32_t before = 0; before < token; before++) {
+        found.num_before += (at_rank & of_token) != 0;
+        at_rank >>= num_topk;
+    }
+    found.goes = (at_rank & of_token) != 0;
+    return found;
+}
+
+/* The same of any number, token by token. */
+WP_FN struct going find_going_of_many(const struct wp_ll_run *run,
+                                      const struct wp_low_latency_dispatch_args *args, int32_t rank,
+                                      int32_t token)
+{
+    struct wp_warp *warp = run->op.warp;
+    const int32_t num_topk = args->ll.plan.num_topk;
+    struct going found = {0, 0};
+    for (int32_t t = 0; t <= token; t++) {
+        found.num_before += found.goes;
+        found.goes = 0;
+        for (int32_t first = 0; first < num_topk; first += WP_WARP_SIZE) {
+            const int32_t k = first + wp_lane_idx(warp);
+            const int64_t expert = k < num_topk ? load_choice(args, t * num_topk + k) : -1;
+            found.goes |= find_choices_at(run, args, rank, t * num_topk + first, expert) != 0;
+        }
+    }
+    return found;
+}
+
+WP_FN struct going find_going(const struct wp_ll_run *run,
+                              const struct wp_low_latency_dispatch_args *args,
+                              struct choices choices, struct wp_ll_unit unit)
+{
+    const int32_t token = unit.token == COUNTED ? args->num_tokens : unit.token;
+    return args->num_tokens * args->ll.plan.num_topk <= 2 * WP_WARP_SIZE
+               ? find_going_of_few(run, args, choices, unit.rank, token)
+               : find_going_of_many(run, args, unit.rank, token);
+}
+
+/* ------------------------------------------------------------------ what a unit sends */
+
+/* What the unit sends to its rank. */
+struct made_unit {
+    struct wp_packet_row row;
+    struct wp_packet_row scales;
+};
+
+/* In memory of the warp: where it makes a part, and its scales. */
+WP_FN char *part_memory(struct wp_warp *warp)
+{
+    return (char *)wp_warp_shared(warp);
+}
+
+WP_FN char *scales_memory(struct wp_warp *warp)
+{
+    return (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES +
+           (ptrdiff_t)wp_warp_idx(warp) * WP_LL_PART_SCALES_BYTES;
+}
+
+WP_FN struct made_unit make_quantised(struct wp_warp *warp,
+                                      const struct wp_low_latency_dispatch_args *args,
+                                      struct wp_ll_unit unit)
+{
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, unit.part);
+    const void **pointers = wp_warp_pointers(warp);
+    if (wp_lane_idx(warp) == 0) {
+        pointers[0] = part_memory(warp);
+        pointers[1] = scales_memory(warp);
+    }
+    wp_warp_sync(warp);
+    const struct wp_quantised_rows to = {pointers, pointers + 1, 0, 1};
+    wp_row_quantise(warp, to, part_of_token(args, unit), plan->quantisation, elements.num);
+    wp_row_sync(warp);
+    const struct made_unit made = {
+        wp_packets_load(warp, part_memory(warp),
+                        (uint64_t)elements.num << plan->sent_element_bytes_log2),
+        wp_packets_load(warp, scales_memory(warp), WP_LL_PART_SCALES_BYTES)};
+    return made;
+}
+
+/* The token, the slot of its answer, and which of the rank's experts it is for. */
+WP_FN struct made_unit make_choices(struct wp_warp *warp,
+                                    const struct wp_low_latency_dispatch_args *args,
+                                    struct wp_ll_unit unit, const struct loads *loads)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const struct wp_ll_slot *at = &ll->plan.slot;
+    const int32_t num_topk = ll->plan.num_topk;
+    char *memory = part_memory(warp) - at->token_offset; /* of the slot */
+    int32_t *experts = (int32_t *)(void *)(memory + at->experts_offset);
+    float *weights = (float *)(void *)(memory + at->weights_offset);
+    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
+        const int32_t i = unit.token * num_topk + k;
+        const int64_t expert = k < WP_WARP_SIZE ? loads->expert : load_choice(args, i);
+        const float weight = k < WP_WARP_SIZE             ? loads->weight
+                             : args->topk_weights == NULL ? 1.0f
+                                                          : args->topk_weights[i];
+        const struct wp_place_of_expert place =
+            wp_place_expert(&ll->placement, expert, ll->exchange.rank, unit.token);
+        experts[k] = place.rank == unit.rank ? place.local_expert : -1;
+        weights[k] = place.rank == unit.rank ? weight : 0.0f;
+    }
+    if (wp_lane_idx(warp) == 0) {
+        *(int32_t *)(void *)(memory + at->token_offset) = unit.token;
+        *(int32_t *)(void *)(memory + at->answer_offset) = unit.token;
+    }
+    wp_warp_sync(warp);
+    const struct made_unit made = {
+        wp_packets_load(warp, part_memory(warp), bytes_of_unit(&ll->plan, unit.part).num),
+        wp_packets_load(warp, NULL, 0)};
+    return made;
+}
+
+/* ------------------------------------------------------------------ send */
+
+struct sender {
+    const struct wp_ll_run *run;
+    const struct wp_low_latency_dispatch_args *args;
+    struct wp_packets packets;
+    uint64_t number;
+};
+
+/* To the unit's rank: bytes of a row's slot, from `byte` on. */
+WP_FN void send_bytes(const struct sender *sender, int32_t rank, int32_t row, uint64_t byte,
+                      const struct wp_packet_row *bytes)
+{
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const struct wp_packet_targets there = {
+        rank, rank + 1, wp_ll_row_packet(ll, ll->exchange.rank, row, byte), WP_PACKETS_TO_ALL};
+    wp_packets_send(sender->run->op.warp, &sender->packets, there, bytes);
+}
+
+/* Of a token, as that row. */
+WP_FN void send_part(const struct sender *sender, struct wp_ll_unit unit, int32_t row,
+                     const struct loads *loads)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency_dispatch_args *args = sender->args;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part);
+    const int is_quantised = kind == WP_LL_UNIT_ELEMENTS && wp_ll_is_quantised(plan);
+    struct made_unit made = {loads->row, wp_packets_load(warp, NULL, 0)};
+    if (kind == WP_LL_UNIT_SCALES) /* which go with each part */
+        return;
+    if (kind == WP_LL_UNIT_CHOICES)
+        made = make_choices(warp, args, unit, loads);
+    else if (is_quantised)
+        made = make_quantised(warp, args, unit);
+    send_bytes(sender, unit.rank, row, bytes_of_unit(plan, unit.part).begin, &made.row);
+    if (is_quantised)
+        send_bytes(sender, unit.rank, row,
+                   plan->slot.scales_offset + (uint64_t)unit.part * WP_LL_PART_SCALES_BYTES,
+                   &made.scales);
+}
+
+/* By a lane: how many rows go to a rank. */
+WP_FN void tell_count(const struct sender *sender, int32_t rank, int32_t num_rows)
+{
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const uint32_t num_behind = (uint32_t)(sender->number - sender->run->numbers.rows_received);
+    wp_credit(sender->run->op.warp, rank,
+              wp_ll_comes_word(ll, rank, WP_LL_ROWS, sender->number, ll->exchange.rank),
+              wp_ll_comes(sender->number, num_rows, num_behind));
+}
+
+/* Warp-wide. */
+WP_FN enum wp_status send_unit(const struct sender *sender, struct choices choices,
+                               struct wp_ll_unit unit, const struct loads *loads)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const struct going going = find_going(sender->run, sender->args, choices, unit);
+    const uint32_t before = (uint32_t)wp_ll_number_before(sender->run, sender->number);
+    enum wp_status status = WP_STATUS_OK;
+    /* Other warps may hear of more meanwhile, so the lanes need not have loaded the same. */
+    if (wp_ballot(warp, (int32_t)(before - (uint32_t)loads->taken) > 0) != 0)
+        status = wp_ll_await_taken(sender->run, WP_LL_ROWS, unit.rank, sender->number);
+    if (status != WP_STATUS_OK)
+        return status;
+    if (unit.part == 0 && wp_lane_idx(warp) == 0 && unit.token == COUNTED)
+        tell_count(sender, unit.rank, going.num_before);
+    else if (unit.part == 0 && wp_lane_idx(warp) == 0)
+        ll->row_targets[wp_ll_token_idx(ll, sender->number, unit.rank, unit.token)] = going.goes;
+    if (going.goes)
+        send_part(sender, unit, going.num_before, loads);
+    return status;
+}
+
+WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args,
+                          struct choices choices, struct loads loads)
+{
+    struct wp_warp *warp = run->op.warp;
+    const uint64_t number = run->numbers.rows_sent + 1;
+    const struct sender sender = {run, args, wp_ll_row_packets(&args->ll, number), number};
+    const uint64_t num_outstanding = run->numbers.rows_sent - run->numbers.rows_ended;
+    const uint64_t num_halves = (uint64_t)args->ll.plan.num_halves;
+    const int32_t num_units = num_units_of(&args->ll);
+    enum wp_status status = WP_STATUS_OK;
+    if (num_outstanding >= num_halves)
+        return wp_ll_fail(run, num_halves, num_outstanding + 1);
+    for (int32_t i = wp_ll_first_unit(warp); i < num_units && status == WP_STATUS_OK;) {
+        status = send_unit(&sender, choices, unit_of(&args->ll, i), &loads);
+        i += wp_ll_unit_step(warp);
+        if (i < num_units) {
+            loads = load_unit(warp, args, unit_of(&args->ll, i));
+            wp_warp_sync(warp); /* what was made before has been sent */
+        }
+    }
+    struct wp_ll_half half = wp_ll_half_of(run, number);
+    half.tokens.begin = 0;
+    half.tokens.end = args->num_tokens;
+    wp_ll_remember(run, number, half);
+    run->numbers.rows_sent = number;
+    return status;
+}
+
+/* ------------------------------------------------------------------ receive */
+
+struct taker {
+    const struct wp_ll_run *run;
+    const struct wp_low_latency_dispatch_args *args;
+    struct wp_packets packets;
+    uint64_t number;
+};
+
+/* Warp-wide: hears how many rows a source has sent. */
+WP_FN enum wp_status hear_count(const struct taker *taker, int32_t source)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    uint64_t word = 0;
+    enum wp_status status = WP_STATUS_OK;
+    if (wp_lane_idx(warp) == 0)
+        status = wp_ll_hear(taker->run, WP_LL_ROWS, source, taker->number, &word);
+    if (wp_lane_idx(warp) == 0 && status == WP_STATUS_OK) {
+        const uint32_t before = (uint32_t)wp_load_relaxed(&ll->rows_taken[source]);
+        wp_add_relaxed(&ll->rows_taken[source],
+                       (int32_t)((uint32_t)wp_ll_heard_taken(word) - before));
+        ll->num_rows[wp_ll_rank_of_half(ll, taker->number, source)] = wp_ll_num_coming(word);
+        if (taker->args->num_rows_per_rank != NULL)
+            taker->args->num_rows_per_rank[source] = wp_ll_num_coming(word);
+    }
+    return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
+}
+
+/* A part of a row of the unit's rank, to its slot, if there is such a row. */
+WP_FN enum wp_status receive_unit(const struct taker *taker, struct wp_ll_unit unit)
+{
+    const struct wp_low_latency *ll = &taker->args->ll;
+    const struct bytes_of_slot bytes = bytes_of_unit(&ll->plan, unit.part);
+    const int32_t row = unit.token, own = ll->exchange.rank;
+    const struct wp_packet_told told = {
+        wp_ll_comes_word(ll, own, WP_LL_ROWS, taker->number, unit.rank),
+        wp_ll_comes_at_least(taker->number), wp_ll_comes(taker->number, row, 0)};
+    if (unit.token == COUNTED)
+        return hear_count(taker, unit.rank);
+    const enum wp_status status = wp_packets_receive_told(
+        taker->run->op.warp, &taker->packets, unit.rank,
+        wp_ll_row_packet(ll, unit.rank, row, bytes.begin), &told,
+        wp_ll_row(ll, own, taker->number, unit.rank, row) + bytes.begin, bytes.num);
+    return status == WP_STATUS_ABSENT ? WP_STATUS_OK : status;
+}
+
+WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args)
+{
+    struct wp_warp *warp = run->op.warp;
+    const uint64_t number = run->numbers.rows_received + 1;
+    const struct taker taker = {run, args, wp_ll_row_packets(&args->ll, number), number};
+    const int32_t num_units = num_units_of(&args->ll);
+    enum wp_status status = WP_STATUS_OK;
+    if (number > run->numbers.rows_sent)
+        return wp_ll_fail(run, run->numbers.rows_sent, number);
+    for (int32_t i = wp_ll_first_unit(warp); i < num_units && status == WP_STATUS_OK;
+         i += wp_ll_unit_step(warp))
+        status = receive_unit(&taker, unit_of(&args->ll, i));
+    run->numbers.rows_received = number;
+    if (wp_launch_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0)
+        *args->ll.received_half = (int32_t)wp_ll_half(&args->ll.plan, number);
+    return status;
+}
+
+WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args)
+{
+    const struct choices choices = load_choices(warp, args);
+    const struct loads loads = load_unit(warp, args, unit_of(&args->ll, wp_ll_first_unit(warp)));
+    struct wp_ll_run run = wp_ll_begin(warp, &args->ll);
+    if (run.op.sequence == WP_SEQUENCE_FAILED)
+        return WP_STATUS_FAILED;
+    enum wp_status status = WP_STATUS_OK;
+    wp_ll_tell_taken(&run);
+    if (args->phases & WP_LL_SEND)
+        status = send(&run, args, choices, loads);
+    if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
+        status = receive(&run, args);
+    return wp_ll_end_met(&run, wp_block_status(warp, status));
+}
+
+#ifndef WP_LL_STEPS_ONLY
+WP_PROGRAM(packet_low_latency_dispatch, warp, args)
+{
+    return dispatch(warp, &args->dispatch);
+}
+#endif
