@@ -151,6 +151,34 @@ struct wp_operation {
  * take for done. */
 enum { WP_SEQUENCE_FAILED = 0 };
 
+/* What a launch begins with: the number of the last operation, and of the first that failed. */
+struct wp_operation_loads {
+    uint64_t last;
+    int32_t failed;
+};
+
+/* On its way from here on. */
+WP_FN struct wp_operation_loads wp_operation_load(struct wp_warp *warp,
+                                                  const struct wp_exchange *exchange)
+{
+    const struct wp_operation_loads loads = {
+        wp_load_now(&exchange->state->block_sequences[wp_block_idx(warp)]),
+        wp_load_relaxed(&exchange->state->failed_sequence)};
+    return loads;
+}
+
+WP_FN struct wp_operation wp_operation_of(struct wp_warp *warp, const struct wp_exchange *exchange,
+                                          const struct wp_message *message,
+                                          struct wp_operation_loads loads)
+{
+    const uint64_t sequence = loads.last + 1;
+    /* A failure of this very operation does not count, so that all warps see the same. */
+    const int is_sound = loads.failed == 0 || loads.failed == (int32_t)sequence;
+    const struct wp_operation op = {warp, exchange, message,
+                                    is_sound ? sequence : (uint64_t)WP_SEQUENCE_FAILED};
+    return op;
+}
+
 /* Called by every warp first. If the number is WP_SEQUENCE_FAILED, the program fails without a
  * word. */
 WP_FN struct wp_operation wp_operation_begin(struct wp_warp *warp,
@@ -158,13 +186,9 @@ WP_FN struct wp_operation wp_operation_begin(struct wp_warp *warp,
                                              const struct wp_message *message)
 {
     /* Both loads are under way together. */
-    const uint64_t sequence = exchange->state->block_sequences[wp_block_idx(warp)] + 1;
-    const int32_t failed = wp_load_relaxed(&exchange->state->failed_sequence);
-    /* A failure of this very operation does not count, so that all warps see the same. */
-    const int is_sound = failed == 0 || failed == (int32_t)sequence;
-    const struct wp_operation op = {warp, exchange, message,
-                                    is_sound ? sequence : (uint64_t)WP_SEQUENCE_FAILED};
-    return op;
+    const struct wp_operation_loads loads = {exchange->state->block_sequences[wp_block_idx(warp)],
+                                             wp_load_relaxed(&exchange->state->failed_sequence)};
+    return wp_operation_of(warp, exchange, message, loads);
 }
 
 /* Warp-wide: how the operation ended here. */

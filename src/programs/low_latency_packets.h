@@ -193,6 +193,28 @@ WP_FN enum wp_status wp_ll_await_taken(const struct wp_ll_run *run, enum wp_ll_m
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
+/* ------------------------------------------------------------------ the end, in advance */
+
+/* By all warps, when they have sent: what the block remembers of the launch, while packets are under way, as it is if all
+ * goes well; then no warp need wait for another one at the end. If it does not, nothing that is remembered counts any more.
+ * With a status other than WP_STATUS_OK the launch has ended. */
+WP_FN enum wp_status wp_ll_foresee_end(const struct wp_ll_run *run, enum wp_status status)
+{
+    status = wp_block_status(run->op.warp, status); /* all have read what was remembered before */
+    if (status != WP_STATUS_OK)
+        return wp_operation_end(&run->op, status);
+    wp_operation_advance(&run->op);
+    wp_ll_remember_run(run);
+    return status;
+}
+
+/* By each warp, when it has received. */
+WP_FN enum wp_status wp_ll_end_foreseen(const struct wp_ll_run *run, enum wp_status status)
+{
+    wp_operation_note(&run->op, status);
+    return status;
+}
+
 /* ------------------------------------------------------------------ who has come */
 
 /* By a lane: hears a rank's word of `number`, and adds to what is known of the waits for it. */

@@ -68,16 +68,39 @@ WP_FN struct wp_ll_block wp_ll_remembered(struct wp_warp *warp, const struct wp_
     return block;
 }
 
+WP_FN struct wp_ll_run wp_ll_run_of(const struct wp_low_latency *ll, struct wp_operation op,
+                                    struct wp_ll_block block)
+{
+    const struct wp_ll_run run = {op, ll, block.numbers, {block.halves[0], block.halves[1]}};
+    wp_ll_miss_masked(&run);
+    return run;
+}
+
 /* As wp_operation_begin. */
 WP_FN struct wp_ll_run wp_ll_begin(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
     const struct wp_ll_block block = wp_ll_remembered(warp, ll); /* while the operation begins */
-    const struct wp_ll_run run = {wp_operation_begin(warp, &ll->exchange, NULL),
-                                  ll,
-                                  block.numbers,
-                                  {block.halves[0], block.halves[1]}};
-    wp_ll_miss_masked(&run);
-    return run;
+    return wp_ll_run_of(ll, wp_operation_begin(warp, &ll->exchange, NULL), block);
+}
+
+/* The same in two steps, so that other loads can be under way beside those that it begins with. */
+struct wp_ll_loads {
+    struct wp_ll_block block;
+    struct wp_operation_loads operation;
+};
+
+WP_FN struct wp_ll_loads wp_ll_load(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    const struct wp_ll_loads loads = {wp_ll_remembered(warp, ll),
+                                      wp_operation_load(warp, &ll->exchange)};
+    return loads;
+}
+
+WP_FN struct wp_ll_run wp_ll_begin_loaded(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                          struct wp_ll_loads loads)
+{
+    return wp_ll_run_of(ll, wp_operation_of(warp, &ll->exchange, NULL, loads.operation),
+                        loads.block);
 }
 
 /* By every warp: what the block remembers, when all of its warps have read what it did before. */

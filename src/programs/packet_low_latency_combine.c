@@ -242,19 +242,17 @@ WP_FN enum wp_status sum_part(const struct summer *summer, struct summed_part su
                           (uint64_t)elements.num);
 }
 
-WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args,
+WP_FN enum wp_status receive(const struct wp_ll_run *run,
+                             const struct wp_low_latency_combine_args *args,
                              struct of_halves target)
 {
     struct wp_warp *warp = run->op.warp;
-    struct wp_ll_numbers *numbers = &run->numbers;
-    const uint64_t number = numbers->answers_received + 1;
+    const uint64_t number = run->numbers.answers_received;
     const struct wp_ll_half half = wp_ll_half_of(run, number);
     const struct summer summer = {run, args, wp_ll_answer_packets(&args->ll, number), number,
                                   half.answered};
     const int32_t end =
         wp_ll_half_of(run, half.answered).tokens.end * args->ll.plan.answer_parts.num;
-    if (numbers->answers_received >= numbers->answers_sent)
-        return wp_ll_fail(run, numbers->answers_sent, number);
     enum wp_status status = time_waits(&summer);
     for (int32_t i = wp_ll_first_unit(warp); i < end && status == WP_STATUS_OK;) {
         status = sum_part(&summer, summed_part_of(&args->ll.plan, i), target);
@@ -262,19 +260,28 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         if (i < end)
             target = load_target(warp, &args->ll, i);
     }
+    return status;
+}
+
+/* What is to be received. */
+WP_FN enum wp_status begin_receiving(struct wp_ll_run *run)
+{
+    struct wp_ll_numbers *numbers = &run->numbers;
+    const struct wp_ll_half half = wp_ll_half_of(run, ++numbers->answers_received);
+    if (numbers->answers_received > numbers->answers_sent)
+        return wp_ll_fail(run, numbers->answers_sent, numbers->answers_received);
     if (half.use == WP_LL_RESULT_ENDS)
         numbers->rows_ended = half.answered;
-    numbers->answers_received = number;
-    return status;
+    return WP_STATUS_OK;
 }
 
 WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_combine_args *args)
 {
-    /* What a warp looks at first is on its way while the launch begins. */
+    const struct wp_ll_loads remembered = wp_ll_load(warp, &args->ll);
     const struct answered_row row = load_row(
         warp, args, args->phases & WP_LL_SEND ? wp_ll_first_unit(warp) : num_units_of(&args->ll));
     const struct of_halves target = load_target(warp, &args->ll, wp_ll_first_unit(warp));
-    struct wp_ll_run run = wp_ll_begin(warp, &args->ll);
+    struct wp_ll_run run = wp_ll_begin_loaded(warp, &args->ll, remembered);
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
     enum wp_status status = WP_STATUS_OK;
@@ -282,8 +289,11 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
     if (args->phases & WP_LL_SEND)
         status = send(&run, args, row);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
-        status = receive(&run, args, target);
-    return wp_ll_end_met(&run, wp_block_status(warp, status));
+        status = begin_receiving(&run);
+    status = wp_ll_foresee_end(&run, status);
+    if (status != WP_STATUS_OK || !(args->phases & WP_LL_RECEIVE))
+        return status;
+    return wp_ll_end_foreseen(&run, receive(&run, args, target));
 }
 
 #ifndef WP_LL_STEPS_ONLY

@@ -416,29 +416,38 @@ WP_FN enum wp_status receive_unit(const struct taker *taker, struct wp_ll_unit u
     return status == WP_STATUS_ABSENT ? WP_STATUS_OK : status;
 }
 
-WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args)
+WP_FN enum wp_status receive(const struct wp_ll_run *run,
+                             const struct wp_low_latency_dispatch_args *args)
 {
     struct wp_warp *warp = run->op.warp;
-    const uint64_t number = run->numbers.rows_received + 1;
+    const uint64_t number = run->numbers.rows_received;
     const struct taker taker = {run, args, wp_ll_row_packets(&args->ll, number), number};
     const int32_t num_units = num_units_of(&args->ll);
     enum wp_status status = WP_STATUS_OK;
-    if (number > run->numbers.rows_sent)
-        return wp_ll_fail(run, run->numbers.rows_sent, number);
     for (int32_t i = wp_ll_first_unit(warp); i < num_units && status == WP_STATUS_OK;
          i += wp_ll_unit_step(warp))
         status = receive_unit(&taker, unit_of(&args->ll, i));
-    run->numbers.rows_received = number;
     if (wp_launch_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0)
         *args->ll.received_half = (int32_t)wp_ll_half(&args->ll.plan, number);
     return status;
 }
 
+/* What is to be received. */
+WP_FN enum wp_status begin_receiving(struct wp_ll_run *run)
+{
+    struct wp_ll_numbers *numbers = &run->numbers;
+    numbers->rows_received++;
+    return numbers->rows_received > numbers->rows_sent
+               ? wp_ll_fail(run, numbers->rows_sent, numbers->rows_received)
+               : WP_STATUS_OK;
+}
+
 WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args)
 {
+    const struct wp_ll_loads remembered = wp_ll_load(warp, &args->ll);
     const struct choices choices = load_choices(warp, args);
     const struct loads loads = load_unit(warp, args, unit_of(&args->ll, wp_ll_first_unit(warp)));
-    struct wp_ll_run run = wp_ll_begin(warp, &args->ll);
+    struct wp_ll_run run = wp_ll_begin_loaded(warp, &args->ll, remembered);
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
     enum wp_status status = WP_STATUS_OK;
@@ -446,8 +455,11 @@ WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_
     if (args->phases & WP_LL_SEND)
         status = send(&run, args, choices, loads);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
-        status = receive(&run, args);
-    return wp_ll_end_met(&run, wp_block_status(warp, status));
+        status = begin_receiving(&run);
+    status = wp_ll_foresee_end(&run, status);
+    if (status != WP_STATUS_OK || !(args->phases & WP_LL_RECEIVE))
+        return status;
+    return wp_ll_end_foreseen(&run, receive(&run, args));
 }
 
 #ifndef WP_LL_STEPS_ONLY
