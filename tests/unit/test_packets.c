@@ -21,7 +21,13 @@ enum {
     EXCHANGE = 4096
 };
 
-enum operation { ALL_GATHER, REDUCE, REDUCE_IN_PLACE, NUM_OPERATIONS };
+enum operation {
+    ALL_GATHER,
+    REDUCE,
+    REDUCE_IN_PLACE,
+    NUM_OPERATIONS,
+    SUM_OF_SOME = NUM_OPERATIONS
+};
 
 /* One row to send and what comes of all ranks' rows; warps do not share rows. */
 struct warp_row {
@@ -32,9 +38,11 @@ struct warp_row {
 
 struct exchange_args {
     struct wp_packets packets;
-    enum operation operation;
+    enum operation operation; /* SUM_OF_SOME on all ranks, or on none */
+    uint32_t senders;         /* of SUM_OF_SOME, a bit for each */
     struct wp_reduction reduction;
     uint64_t num_elements;
+    uint64_t *word; /* of rank 0, by which it is told what comes */
     struct warp_row rows[NUM_WARPS];
 };
 
@@ -55,6 +63,21 @@ static enum wp_status gather(struct wp_warp *warp, const struct exchange_args *a
     return WP_STATUS_OK;
 }
 
+/* The senders send to all, themselves too. */
+static enum wp_status sum_of_some(struct wp_warp *warp, const struct exchange_args *args,
+                                  const struct warp_row *row, uint64_t row_bytes)
+{
+    const struct wp_packet_targets to = {0, args->packets.num_ranks,
+                                         row->slot + (uint64_t)args->packets.rank * SLOTS_PER_ROW,
+                                         WP_PACKETS_TO_ALL};
+    const struct wp_packet_rows from = {args->senders, row->slot, SLOTS_PER_ROW};
+    const struct wp_packet_row loaded = wp_packets_load(warp, row->src, row_bytes);
+    if ((args->senders >> args->packets.rank & 1) != 0)
+        wp_packets_send(warp, &args->packets, to, &loaded);
+    return wp_packets_sum(warp, &args->packets, &from, row->dst, args->reduction.dtype,
+                          args->num_elements);
+}
+
 static enum wp_status exchange(struct wp_warp *warp, const void *arguments)
 {
     const struct exchange_args *args = arguments;
@@ -63,6 +86,8 @@ static enum wp_status exchange(struct wp_warp *warp, const void *arguments)
     const struct wp_packet_targets to = {0, args->packets.num_ranks,
                                          row->slot + (uint64_t)args->packets.rank * SLOTS_PER_ROW,
                                          WP_PACKETS_TO_OTHERS};
+    if (args->operation == SUM_OF_SOME)
+        return sum_of_some(warp, args, row, row_bytes);
     const struct wp_packet_row loaded = wp_packets_load(warp, row->src, row_bytes);
     wp_packets_send(warp, &args->packets, to, &loaded);
     if (args->operation == ALL_GATHER)
@@ -195,10 +220,16 @@ static struct exchange_args draw_round(struct rank *rank, uint64_t round)
         .reduction = {(weft_dtype)(1 + next_random(&state) % 8),
                       (enum wp_reduction_op)(next_random(&state) % 6), 0},
     };
+    if (round % 4 == 3) {
+        static const weft_dtype dtypes[] = {WEFT_BF16, WEFT_FP16, WEFT_FP32};
+        args.reduction = (struct wp_reduction){dtypes[round / 4 % 3], WP_REDUCTION_SUM, 0};
+        args.senders = (uint32_t)next_random(&state) & ((1u << rank->context->num_ranks) - 1);
+    }
     const uint64_t element_bytes = wp_dtype_bytes(args.reduction.dtype);
     args.num_elements = (row_bytes[next_random(&state) % 10] + element_bytes - 1) / element_bytes;
     state += (uint64_t)rank->context->rank;
-    args.operation = (enum operation)(next_random(&state) % NUM_OPERATIONS);
+    args.operation =
+        round % 4 == 3 ? SUM_OF_SOME : (enum operation)(next_random(&state) % NUM_OPERATIONS);
     for (int32_t warp = 0; warp < NUM_WARPS; warp++) {
         args.rows[warp] = (struct warp_row){
             .src = rank->src[warp] + next_random(&state) % MAX_MISALIGNMENT,
@@ -227,11 +258,15 @@ static int check_reduced(struct rank *rank, const struct exchange_args *args,
                          const struct warp_row *row)
 {
     const void *srcs[MAX_RANKS], *dsts[] = {rank->expected};
+    int32_t num_srcs = 0;
     for (int32_t r = 0; r < rank->context->num_ranks; r++)
-        srcs[r] = rank->all[r];
-    weft__cpu_rows()->reduce(dsts, 1, srcs, rank->context->num_ranks, args->reduction,
-                             (int64_t)args->num_elements);
-    CHECK(memcmp(args->operation == REDUCE ? row->dst : row->src, rank->expected,
+        if (args->operation != SUM_OF_SOME || (args->senders >> r & 1) != 0)
+            srcs[num_srcs++] = rank->all[r];
+    memset(rank->expected, 0, sizeof rank->expected);
+    if (num_srcs > 0)
+        weft__cpu_rows()->reduce(dsts, 1, srcs, num_srcs, args->reduction,
+                                 (int64_t)args->num_elements);
+    CHECK(memcmp(args->operation == REDUCE_IN_PLACE ? row->src : row->dst, rank->expected,
                  args->num_elements * wp_dtype_bytes(args->reduction.dtype)) == 0,
           "dtype %d, op %d, %llu elements", args->reduction.dtype, args->reduction.op,
           (unsigned long long)args->num_elements);
@@ -272,6 +307,8 @@ static int exchange_rows(struct ranks_context *context)
         CHECK(failure.kind == WP_FAILURE_NONE, "failure %d", failure.kind);
         if (check_round(rank, round, &args))
             return 1;
+        if (args.operation == SUM_OF_SOME) /* who has sent nothing is not known to be so far */
+            CHECK_OK(weft_host_barrier(rank->comm));
     }
     CHECK_OK(weft_host_barrier(rank->comm));
     if (close_rank(rank))
@@ -285,6 +322,57 @@ TEST(rows_arrive_and_are_reduced)
     for (int32_t num_ranks = 1; num_ranks <= MAX_RANKS; num_ranks++)
         assert_int_equal(ranks_run(RANKS_PROCESSES, num_ranks, exchange_rows, NULL), 0);
     assert_int_equal(ranks_run(RANKS_THREADS, 2, exchange_rows, NULL), 0);
+}
+
+/* Rank 1 tells of two rows, and sends the first one. */
+static enum wp_status receive_told(struct wp_warp *warp, const void *arguments)
+{
+    const struct exchange_args *args = arguments;
+    for (uint64_t row = 0; row < 2; row++) {
+        const struct wp_packet_told told = {args->word, SEQUENCE, SEQUENCE + 2 - row};
+        const enum wp_status expected = row == 0 ? WP_STATUS_OK : WP_STATUS_ABSENT;
+        if (wp_packets_receive_told(warp, &args->packets, 1, args->rows[0].slot + row, &told,
+                                    args->rows[0].dst, WP_PACKET_BYTES) != expected)
+            return WP_STATUS_FAILED;
+    }
+    return WP_STATUS_OK;
+}
+
+static enum wp_status tell_and_send(struct wp_warp *warp, const void *arguments)
+{
+    const struct exchange_args *args = arguments;
+    wp_credit(warp, 0, args->word, SEQUENCE + 1);
+    return send_row(warp, args);
+}
+
+static const struct weft__program receive_told_program = {"receive_told", receive_told};
+static const struct weft__program tell_and_send_program = {"tell_and_send", tell_and_send};
+
+TEST_ON_RANKS(a_word_tells_what_does_not_come, RANKS_PROCESSES, 2)
+{
+    struct rank *rank = calloc(1, sizeof *rank);
+    struct wp_failure failure;
+    CHECK(rank != NULL, "no memory");
+    rank->context = context;
+    if (open_rank(rank, 0))
+        return 1;
+    const uint64_t last = 2 * rank->num_half_slots - 1;
+    struct exchange_args args = {.packets = packets_of(rank, 0),
+                                 .num_elements = WP_PACKET_BYTES,
+                                 .word = (uint64_t *)(void *)rank->areas[0] + last,
+                                 .rows[0] = {.src = rank->src[0], .dst = rank->dst[0]}};
+    memset(rank->src[0], 7, WP_PACKET_BYTES);
+    if (launch(rank, context->rank == 0 ? &receive_told_program : &tell_and_send_program, 1, &args,
+               &failure))
+        return 1;
+    CHECK(failure.kind == WP_FAILURE_NONE, "failure %d", failure.kind);
+    CHECK(context->rank != 0 || memcmp(rank->dst[0], "\7\7\7\7\7\7\7\7", WP_PACKET_BYTES) == 0,
+          "the row is not there");
+    CHECK_OK(weft_host_barrier(rank->comm));
+    if (close_rank(rank))
+        return 1;
+    free(rank);
+    return 0;
 }
 
 /* Two words that a slot cannot hold as they are, and a short packet. */
