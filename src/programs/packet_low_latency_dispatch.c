@@ -129,7 +129,7 @@ struct going {
     int32_t num_before;
 };
 
-/* Of choices [begin, begin + num) of all tokens: a bit for each that is at the rank. */
+/* Of the lanes' choices, from `begin` on of those of all tokens: a bit for each that is at the rank. */
 WP_FN uint32_t find_choices_at(const struct wp_ll_run *run,
                                const struct wp_low_latency_dispatch_args *args, int32_t rank,
                                int32_t begin, int64_t expert)
