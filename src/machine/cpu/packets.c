@@ -182,24 +182,32 @@ enum wp_status weft__cpu_packets_take_words(struct wp_warp *warp, const struct w
     return take_words(&arrival, slot, 2, words);
 }
 
-/* The rows of all ranks, from `offset_bytes` on. */
+/* Rows of some ranks; that of this one is in memory, if there is one there. */
+struct sources {
+    struct wp_packet_rows rows;
+    const void *own;
+};
+
+/* From `offset_bytes` on. */
 static enum wp_status add_rows(struct wp_warp *warp, const struct wp_packets *packets,
-                               const struct wp_packet_sources *from, struct weft__tile *tile,
+                               const struct sources *from, struct weft__tile *tile,
                                uint64_t offset_bytes)
 {
     const struct weft__tile_functions *functions = weft__cpu_rows()->tile;
     const uint64_t num_words =
         num_packets_of((uint64_t)tile->num_elements * wp_dtype_bytes(tile->reduction.dtype));
-    const uint64_t first_slot = from->slot + offset_bytes / WP_PACKET_BYTES;
+    const uint64_t first_slot = from->rows.slot + offset_bytes / WP_PACKET_BYTES;
     for (int32_t rank = 0; rank < packets->num_ranks; rank++) {
-        if (rank == packets->rank) {
+        if ((from->rows.ranks >> rank & 1) == 0)
+            continue;
+        if (rank == packets->rank && from->own != NULL) {
             functions->add(tile, (const char *)from->own + offset_bytes);
             continue;
         }
         const struct arrival arrival = arrival_from(warp, packets, rank);
         uint64_t words[TILE_PACKETS];
         const enum wp_status status = take_words(
-            &arrival, first_slot + (uint64_t)rank * from->slots_per_rank, num_words, words);
+            &arrival, first_slot + (uint64_t)rank * from->rows.slots_per_rank, num_words, words);
         if (status != WP_STATUS_OK)
             return status;
         functions->add(tile, words);
@@ -207,9 +215,9 @@ static enum wp_status add_rows(struct wp_warp *warp, const struct wp_packets *pa
     return WP_STATUS_OK;
 }
 
-enum wp_status weft__cpu_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,
-                                        const struct wp_packet_sources *from, void *dst,
-                                        struct wp_reduction reduction, uint64_t num_elements)
+static enum wp_status reduce(struct wp_warp *warp, const struct wp_packets *packets,
+                             const struct sources *from, void *dst, struct wp_reduction reduction,
+                             uint64_t num_elements)
 {
     const struct weft__tile_functions *functions = weft__cpu_rows()->tile;
     const uint64_t element_bytes = wp_dtype_bytes(reduction.dtype);
@@ -225,44 +233,22 @@ enum wp_status weft__cpu_packets_reduce(struct wp_warp *warp, const struct wp_pa
     return WP_STATUS_OK;
 }
 
-static enum wp_status add_some(struct wp_warp *warp, const struct wp_packets *packets,
-                               const struct wp_packet_rows *from, struct weft__tile *tile,
-                               uint64_t offset_bytes)
+enum wp_status weft__cpu_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,
+                                        const struct wp_packet_sources *from, void *dst,
+                                        struct wp_reduction reduction, uint64_t num_elements)
 {
-    const uint64_t num_words =
-        num_packets_of((uint64_t)tile->num_elements * wp_dtype_bytes(tile->reduction.dtype));
-    const uint64_t first_slot = from->slot + offset_bytes / WP_PACKET_BYTES;
-    for (int32_t rank = 0; rank < packets->num_ranks; rank++) {
-        const struct arrival arrival = arrival_from(warp, packets, rank);
-        uint64_t words[TILE_PACKETS];
-        if ((from->ranks >> rank & 1) == 0)
-            continue;
-        const enum wp_status status = take_words(
-            &arrival, first_slot + (uint64_t)rank * from->slots_per_rank, num_words, words);
-        if (status != WP_STATUS_OK)
-            return status;
-        weft__cpu_rows()->tile->add(tile, words);
-    }
-    return WP_STATUS_OK;
+    const struct sources all = {{UINT32_MAX, from->slot, from->slots_per_rank}, from->own};
+    return reduce(warp, packets, &all, dst, reduction, num_elements);
 }
 
 enum wp_status weft__cpu_packets_sum(struct wp_warp *warp, const struct wp_packets *packets,
                                      const struct wp_packet_rows *from, void *dst, weft_dtype dtype,
                                      uint64_t num_elements)
 {
-    const struct weft__tile_functions *functions = weft__cpu_rows()->tile;
-    const uint64_t element_bytes = wp_dtype_bytes(dtype);
     const struct wp_reduction sum = {.dtype = dtype, .op = WP_REDUCTION_SUM};
-    if (from->ranks == 0)
-        memset(dst, 0, num_elements * element_bytes);
-    for (uint64_t begin = 0; begin < num_elements && from->ranks != 0;
-         begin += WEFT__TILE_ELEMENTS) {
-        struct weft__tile tile;
-        functions->begin(&tile, sum, (int64_t)smaller(num_elements - begin, WEFT__TILE_ELEMENTS));
-        const enum wp_status status = add_some(warp, packets, from, &tile, begin * element_bytes);
-        if (status != WP_STATUS_OK)
-            return status;
-        functions->store(&tile, (char *)dst + begin * element_bytes);
-    }
+    const struct sources some = {*from, NULL};
+    if (from->ranks != 0)
+        return reduce(warp, packets, &some, dst, sum, num_elements);
+    memset(dst, 0, num_elements * wp_dtype_bytes(dtype));
     return WP_STATUS_OK;
 }

@@ -127,7 +127,8 @@ weft__cuda_sum_packets_of(struct wp_warp *warp, const struct wp_packets *packets
     }
 }
 
-/* Adds what the ranks that are set in `present` have to the sum, in their order; the first of all begins it. */
+/* Adds what the ranks that are set in `present` have to the sum, in their order; the first of all begins it. Where all are
+ * there, weft__cuda_sum_chunks knows it when it is compiled. */
 template <typename E, int NUM>
 WP_FN void weft__cuda_add_chunks(float (&sum)[16 / sizeof(E)], const int4 (&chunks)[NUM],
                                  uint32_t present, int has_sum)

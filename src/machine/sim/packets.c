@@ -197,31 +197,59 @@ enum wp_status weft__sim_packets_receive_told(struct wp_warp *warp,
     return weft__sim_packets_receive(warp, packets, from, slot, dst, bytes, place);
 }
 
-/* One packet's part of the row of every rank, in rank order. */
-static enum wp_status collect_parts(const struct call *call, const struct wp_packet_sources *from,
-                                    uint64_t row_bytes, uint64_t i, uint64_t *parts)
+/* Rows of some ranks; that of this one is in memory, if there is one there. */
+struct sources {
+    struct wp_packet_rows rows;
+    const void *own;
+};
+
+/* Of each, one packet's part, in rank order; returns how many there are, or -1. */
+static int32_t collect_parts(const struct call *call, const struct sources *from,
+                             uint64_t row_bytes, uint64_t i, uint64_t *parts)
 {
-    const struct wp_packets *packets = call->packets;
-    for (int32_t rank = 0; rank < packets->num_ranks; rank++) {
-        const uint64_t slot = from->slot + (uint64_t)rank * from->slots_per_rank + i;
-        if (rank == packets->rank)
-            parts[rank] = load_part(call, from->own, row_bytes, i);
-        else if (take_one(call, rank, slot, &parts[rank]) != WP_STATUS_OK)
-            return WP_STATUS_FAILED;
+    int32_t num_parts = 0;
+    for (int32_t rank = 0; rank < call->packets->num_ranks; rank++) {
+        const uint64_t slot = from->rows.slot + (uint64_t)rank * from->rows.slots_per_rank + i;
+        if ((from->rows.ranks >> rank & 1) == 0)
+            continue;
+        if (rank == call->packets->rank && from->own != NULL)
+            parts[num_parts] = load_part(call, from->own, row_bytes, i);
+        else if (take_one(call, rank, slot, &parts[num_parts]) != WP_STATUS_OK)
+            return -1;
+        num_parts++;
     }
-    return WP_STATUS_OK;
+    return num_parts;
 }
 
+/* Of none it is zero. */
 static uint64_t reduce_parts(const uint64_t *parts, int32_t num_parts, size_t num_bytes,
                              struct wp_reduction how)
 {
     uint64_t reduced = 0;
     const void *srcs[SIM_MAX_RANKS], *dsts[] = {&reduced};
+    if (num_parts == 0)
+        return 0;
     for (int32_t rank = 0; rank < num_parts; rank++)
         srcs[rank] = &parts[rank];
     weft__cpu_rows_of(WEFT__ROWS_BASE)
         ->reduce(dsts, 1, srcs, num_parts, how, (int64_t)(num_bytes / wp_dtype_bytes(how.dtype)));
     return reduced;
+}
+
+static enum wp_status reduce(const struct call *call, const struct sources *from, void *dst,
+                             struct wp_reduction how, uint64_t num_elements)
+{
+    const uint64_t row_bytes = num_elements * wp_dtype_bytes(how.dtype);
+    int32_t num_parts = 0;
+    for (uint64_t i = (uint64_t)call->warp->lane_idx; i < num_packets(row_bytes) && num_parts >= 0;
+         i += WP_WARP_SIZE) {
+        uint64_t parts[SIM_MAX_RANKS];
+        num_parts = collect_parts(call, from, row_bytes, i, parts);
+        if (num_parts >= 0)
+            store_part(call, dst, row_bytes, i,
+                       reduce_parts(parts, num_parts, part_bytes(row_bytes, i), how));
+    }
+    return agree(call->warp, num_parts < 0 ? WP_STATUS_FAILED : WP_STATUS_OK);
 }
 
 enum wp_status weft__sim_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,
@@ -230,32 +258,9 @@ enum wp_status weft__sim_packets_reduce(struct wp_warp *warp, const struct wp_pa
                                         struct weft__sim_place place)
 {
     const struct call call = {warp, packets, __builtin_return_address(0)};
-    const uint64_t row_bytes = num_elements * wp_dtype_bytes(how.dtype);
-    enum wp_status status = WP_STATUS_OK;
+    const struct sources all = {{UINT32_MAX, from->slot, from->slots_per_rank}, from->own};
     sim_trace("reduce", place, slot_of(&call, packets->rank, from->slot), num_elements);
-    for (uint64_t i = (uint64_t)warp->lane_idx;
-         i < num_packets(row_bytes) && status == WP_STATUS_OK; i += WP_WARP_SIZE) {
-        uint64_t parts[SIM_MAX_RANKS];
-        status = collect_parts(&call, from, row_bytes, i, parts);
-        if (status == WP_STATUS_OK)
-            store_part(&call, dst, row_bytes, i,
-                       reduce_parts(parts, packets->num_ranks, part_bytes(row_bytes, i), how));
-    }
-    return agree(warp, status);
-}
-
-/* The same of the rows of some ranks; returns how many there are, or -1. */
-static int32_t collect_some(const struct call *call, const struct wp_packet_rows *from, uint64_t i,
-                            uint64_t *parts)
-{
-    int32_t num_parts = 0;
-    for (int32_t rank = 0; rank < call->packets->num_ranks; rank++) {
-        const uint64_t slot = from->slot + (uint64_t)rank * from->slots_per_rank + i;
-        if ((from->ranks >> rank & 1) != 0 &&
-            take_one(call, rank, slot, &parts[num_parts++]) != WP_STATUS_OK)
-            return -1;
-    }
-    return num_parts;
+    return reduce(&call, &all, dst, how, num_elements);
 }
 
 enum wp_status weft__sim_packets_sum(struct wp_warp *warp, const struct wp_packets *packets,
@@ -264,19 +269,9 @@ enum wp_status weft__sim_packets_sum(struct wp_warp *warp, const struct wp_packe
 {
     const struct call call = {warp, packets, __builtin_return_address(0)};
     const struct wp_reduction sum = {.dtype = dtype, .op = WP_REDUCTION_SUM};
-    const uint64_t row_bytes = num_elements * wp_dtype_bytes(dtype);
-    int32_t num_parts = 0;
+    const struct sources some = {*from, NULL};
     sim_trace("sum", place, slot_of(&call, packets->rank, from->slot), num_elements);
-    for (uint64_t i = (uint64_t)warp->lane_idx; i < num_packets(row_bytes) && num_parts >= 0;
-         i += WP_WARP_SIZE) {
-        uint64_t parts[SIM_MAX_RANKS];
-        num_parts = collect_some(&call, from, i, parts);
-        if (num_parts >= 0)
-            store_part(
-                &call, dst, row_bytes, i,
-                num_parts == 0 ? 0 : reduce_parts(parts, num_parts, part_bytes(row_bytes, i), sum));
-    }
-    return agree(warp, num_parts < 0 ? WP_STATUS_FAILED : WP_STATUS_OK);
+    return reduce(&call, &some, dst, sum, num_elements);
 }
 
 void weft__sim_packets_send_words(struct wp_warp *warp, const struct wp_packets *packets,
