@@ -154,7 +154,7 @@ static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *co
     return can_count_units(comm, plan) ? NULL : "a smaller hidden or max_tokens";
 }
 
-/* Cores send and take packets of 8 bytes, one by one: on machine cpu a step of 4 ranks takes two to four times as long in
+/* Cores send and take packets of 8 bytes, one by one: on machine cpu a step of 4 ranks takes two to five times as long in
  * packets (1 to 8 tokens, 2026-11-26). On 2 H100 one of 8 tokens takes 9.4 us for 14.0 in BF16, of 16, whose choices are more
  * than each lane looks at two of, 18.0 for 14.6. */
 static int goes_in_packets(const weft_comm *comm, const weft_ll_config *config,

@@ -84,9 +84,9 @@ WP_FN uint64_t wp_ll_number_before(const struct wp_ll_run *run, uint64_t number)
     return number > num_halves ? number - num_halves : 0;
 }
 
-/* Whether the others are known to have summed the answers in whose slots those of `number` go, to a result,: those ended a result, as all ranks know,
- * and whoever has sent the rows that are answered now had ended it by then. So where one result follows the other nobody
- * looks. */
+/* Whether the others are known to have summed the answers in whose slots those of `number` go, which are to `result`. Those
+ * before ended a result, as all ranks know, and whoever has sent the rows that are answered now had ended it by then. So
+ * where one result follows the other nobody looks. */
 WP_FN int wp_ll_is_room_known(const struct wp_ll_run *run, uint64_t number, uint64_t result)
 {
     if (WP_LL_HAS_NODES(&run->ll->plan) || wp_ll_has_masks(&run->ll->masks))

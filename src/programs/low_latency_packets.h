@@ -11,7 +11,8 @@
  *
  * The packets of number n lie in half n % num_halves, and are sent when the target has taken those of n - num_halves. That
  * it has taken what it has received, each rank tells as its next launch begins, when all blocks of the one before have
- * ended: in the words WP_LL_ROOM of the first block.
+ * ended: in the words WP_LL_ROOM of the first block. Of rows it tells so along with their number, too. Whoever has heard
+ * that need not look at those words in its next launch, which would take a load more.
  */
 #pragma once
 

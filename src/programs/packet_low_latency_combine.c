@@ -106,52 +106,52 @@ WP_FN struct of_halves load_target(struct wp_warp *warp, const struct wp_low_lat
 
 /* ------------------------------------------------------------------ answer */
 
-struct answerer {
+/* What is sent, or received. */
+struct mail {
     const struct wp_ll_run *run;
     const struct wp_low_latency_combine_args *args;
     struct wp_packets packets;
     uint64_t number; /* of the answers */
     uint64_t result; /* that they answer */
-    int is_room_known;
 };
 
-WP_FN void send_answer(const struct answerer *answerer, struct wp_ll_unit unit, int32_t token,
+WP_FN void send_answer(const struct mail *mail, struct wp_ll_unit unit, int32_t token,
                        const struct wp_packet_row *answer)
 {
-    const struct wp_low_latency *ll = &answerer->args->ll;
+    const struct wp_low_latency *ll = &mail->args->ll;
     const struct wp_ll_elements elements =
         wp_ll_part_elements(&ll->plan, ll->plan.answer_parts, unit.part);
     const struct wp_packet_targets there = {
         unit.rank, unit.rank + 1, wp_ll_answer_packet(ll, ll->exchange.rank, token, elements),
         WP_PACKETS_TO_ALL};
-    wp_packets_send(answerer->run->op.warp, &answerer->packets, there, answer);
+    wp_packets_send(mail->run->op.warp, &mail->packets, there, answer);
 }
 
-WP_FN enum wp_status answer_unit(const struct answerer *answerer, struct wp_ll_unit unit,
-                                 const struct answered_row *row)
+WP_FN enum wp_status answer_unit(const struct mail *mail, struct wp_ll_unit unit,
+                                 const struct answered_row *row, int is_room_known)
 {
-    const struct wp_low_latency *ll = &answerer->args->ll;
+    const struct wp_low_latency *ll = &mail->args->ll;
     enum wp_status status = WP_STATUS_OK;
-    if (!answerer->is_room_known)
-        status = wp_ll_await_taken(answerer->run, WP_LL_ANSWERS, unit.rank, answerer->number);
+    if (!is_room_known)
+        status = wp_ll_await_taken(mail->run, WP_LL_ANSWERS, unit.rank, mail->number);
     if (status != WP_STATUS_OK)
         return status;
-    if (unit.token < of_half(ll, row->num_rows, answerer->result))
-        send_answer(answerer, unit, of_half(ll, row->token, answerer->result), &row->answer);
+    if (unit.token < of_half(ll, row->num_rows, mail->result))
+        send_answer(mail, unit, of_half(ll, row->token, mail->result), &row->answer);
     return status;
 }
 
 /* By all warps. */
-WP_FN void tell_answering(const struct answerer *answerer)
+WP_FN void tell_answering(const struct mail *mail)
 {
-    struct wp_warp *warp = answerer->run->op.warp;
-    const struct wp_low_latency *ll = &answerer->args->ll;
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency *ll = &mail->args->ll;
     if (wp_block_idx(warp) != 0 || !wp_ll_speaks(warp))
         return;
     for (int32_t rank = wp_lane_idx(warp); rank < ll->exchange.num_ranks; rank += WP_WARP_SIZE)
         wp_credit(warp, rank,
-                  wp_ll_comes_word(ll, rank, WP_LL_ANSWERS, answerer->number, ll->exchange.rank),
-                  wp_ll_comes_at_least(answerer->number));
+                  wp_ll_comes_word(ll, rank, WP_LL_ANSWERS, mail->number, ll->exchange.rank),
+                  wp_ll_comes_at_least(mail->number));
 }
 
 WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args,
@@ -162,83 +162,75 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     struct wp_ll_numbers *numbers = &run->numbers;
     const uint64_t number = numbers->answers_sent + 1;
     const uint64_t result = numbers->rows_answered + 1;
-    const struct answerer answerer = {run,    args,   wp_ll_answer_packets(&args->ll, number),
-                                      number, result, wp_ll_is_room_known(run, number, result)};
+    const struct mail mail = {run, args, wp_ll_answer_packets(&args->ll, number), number, result};
+    const int is_room_known = wp_ll_is_room_known(run, number, result);
     const int32_t end = num_units_of(&args->ll);
     enum wp_status status = WP_STATUS_OK;
-    if (answerer.result > numbers->rows_received ||
+    if (mail.result > numbers->rows_received ||
         number > numbers->answers_received + (uint64_t)plan->num_halves)
-        return wp_ll_fail(run, numbers->rows_received, answerer.result);
-    tell_answering(&answerer);
+        return wp_ll_fail(run, numbers->rows_received, mail.result);
+    tell_answering(&mail);
     for (int32_t i = wp_ll_first_unit(warp); i < end && status == WP_STATUS_OK;) {
-        status = answer_unit(&answerer, wp_ll_unit_of(&args->ll, plan->answer_parts, i), &row);
+        status = answer_unit(&mail, wp_ll_unit_of(&args->ll, plan->answer_parts, i), &row,
+                             is_room_known);
         i += wp_ll_unit_step(warp);
         if (i < end)
             row = load_row(warp, args, i);
     }
     struct wp_ll_half half = wp_ll_half_of(run, number);
-    half.answered = answerer.result;
+    half.answered = mail.result;
     half.use = args->use;
     wp_ll_remember(run, number, half);
     numbers->answers_sent = number;
     if (args->use == WP_LL_RESULT_ENDS)
-        numbers->rows_answered = answerer.result;
+        numbers->rows_answered = mail.result;
     return status;
 }
 
 /* ------------------------------------------------------------------ receive */
 
-struct summer {
-    const struct wp_ll_run *run;
-    const struct wp_low_latency_combine_args *args;
-    struct wp_packets packets;
-    uint64_t number;
-    uint64_t result;
-};
-
 /* By the last warp of the first block, if the caller wants to know: how long it takes until the ranks answer. */
-WP_FN enum wp_status time_waits(const struct summer *summer)
+WP_FN enum wp_status time_waits(const struct mail *mail)
 {
-    struct wp_warp *warp = summer->run->op.warp;
-    const struct wp_low_latency *ll = &summer->args->ll;
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency *ll = &mail->args->ll;
     enum wp_status status = WP_STATUS_OK;
     if (ll->waited_ns == NULL || wp_block_idx(warp) != 0 || !wp_ll_speaks(warp))
         return status;
     for (int32_t rank = wp_lane_idx(warp); rank < ll->exchange.num_ranks && status == WP_STATUS_OK;
          rank += WP_WARP_SIZE) {
         uint64_t word;
-        status = wp_ll_hear(summer->run, WP_LL_ANSWERS, rank, summer->number, &word);
+        status = wp_ll_hear(mail->run, WP_LL_ANSWERS, rank, mail->number, &word);
     }
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
 /* Lane i knows whether rank i answers: there are no more ranks than lanes on GPUs, where lanes are. */
-WP_FN uint32_t answering_ranks(const struct summer *summer, int32_t token, struct of_halves target)
+WP_FN uint32_t answering_ranks(const struct mail *mail, int32_t token, struct of_halves target)
 {
-    struct wp_warp *warp = summer->run->op.warp;
-    const struct wp_low_latency *ll = &summer->args->ll;
-    uint32_t ranks = wp_ballot(warp, of_half(ll, target, summer->result) > 0);
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency *ll = &mail->args->ll;
+    uint32_t ranks = wp_ballot(warp, of_half(ll, target, mail->result) > 0);
     for (int32_t rank = WP_WARP_SIZE; rank < ll->exchange.num_ranks; rank++)
-        ranks |= (uint32_t)ll->row_targets[wp_ll_token_idx(ll, summer->result, rank, token)]
-                 << rank;
+        ranks |= (uint32_t)ll->row_targets[wp_ll_token_idx(ll, mail->result, rank, token)] << rank;
     return ranks;
 }
 
-WP_FN enum wp_status sum_part(const struct summer *summer, struct summed_part summed,
+WP_FN enum wp_status sum_part(const struct mail *mail, struct summed_part summed,
                               struct of_halves target)
 {
-    const struct wp_low_latency_combine_args *args = summer->args;
+    const struct wp_low_latency_combine_args *args = mail->args;
     const struct wp_ll_plan *plan = &args->ll.plan;
     const struct wp_ll_elements elements =
         wp_ll_part_elements(plan, plan->answer_parts, summed.part);
     char *out =
         args->out + (((uint64_t)summed.token * (uint64_t)plan->hidden + (uint64_t)elements.first)
                      << plan->element_bytes_log2);
-    const struct wp_packet_rows from = {answering_ranks(summer, summed.token, target),
+    const struct wp_packet_rows from = {answering_ranks(mail, summed.token, target),
                                         wp_ll_answer_packet(&args->ll, 0, summed.token, elements),
                                         (uint64_t)plan->max_tokens * plan->answer_bytes /
                                             WP_PACKET_BYTES};
-    return wp_packets_sum(summer->run->op.warp, &summer->packets, &from, out, plan->dtype,
+    return wp_packets_sum(mail->run->op.warp, &mail->packets, &from, out, plan->dtype,
                           (uint64_t)elements.num);
 }
 
@@ -249,13 +241,13 @@ WP_FN enum wp_status receive(const struct wp_ll_run *run,
     struct wp_warp *warp = run->op.warp;
     const uint64_t number = run->numbers.answers_received;
     const struct wp_ll_half half = wp_ll_half_of(run, number);
-    const struct summer summer = {run, args, wp_ll_answer_packets(&args->ll, number), number,
-                                  half.answered};
+    const struct mail mail = {run, args, wp_ll_answer_packets(&args->ll, number), number,
+                              half.answered};
     const int32_t end =
         wp_ll_half_of(run, half.answered).tokens.end * args->ll.plan.answer_parts.num;
-    enum wp_status status = time_waits(&summer);
+    enum wp_status status = time_waits(&mail);
     for (int32_t i = wp_ll_first_unit(warp); i < end && status == WP_STATUS_OK;) {
-        status = sum_part(&summer, summed_part_of(&args->ll.plan, i), target);
+        status = sum_part(&mail, summed_part_of(&args->ll.plan, i), target);
         i += wp_ll_unit_step(warp);
         if (i < end)
             target = load_target(warp, &args->ll, i);

@@ -113,7 +113,7 @@ WP_FN struct loads load_unit(struct wp_warp *warp, const struct wp_low_latency_d
         wp_row_prefetch(warp, part_of_token(args, unit), part_bytes(plan, unit.part));
     } else if (kind == WP_LL_UNIT_ELEMENTS) {
         loads.row = wp_packets_load(warp, part_of_token(args, unit), part_bytes(plan, unit.part));
-    } else if (k < plan->num_topk) {
+    } else if (kind == WP_LL_UNIT_CHOICES && k < plan->num_topk) {
         loads.expert = load_choice(args, choice);
         if (args->topk_weights != NULL)
             loads.weight = args->topk_weights[choice];
@@ -268,7 +268,8 @@ WP_FN struct made_unit make_choices(struct wp_warp *warp,
 
 /* ------------------------------------------------------------------ send */
 
-struct sender {
+/* What is sent, or received. */
+struct mail {
     const struct wp_ll_run *run;
     const struct wp_low_latency_dispatch_args *args;
     struct wp_packets packets;
@@ -276,21 +277,21 @@ struct sender {
 };
 
 /* To the unit's rank: bytes of a row's slot, from `byte` on. */
-WP_FN void send_bytes(const struct sender *sender, int32_t rank, int32_t row, uint64_t byte,
+WP_FN void send_bytes(const struct mail *mail, int32_t rank, int32_t row, uint64_t byte,
                       const struct wp_packet_row *bytes)
 {
-    const struct wp_low_latency *ll = &sender->args->ll;
+    const struct wp_low_latency *ll = &mail->args->ll;
     const struct wp_packet_targets there = {
         rank, rank + 1, wp_ll_row_packet(ll, ll->exchange.rank, row, byte), WP_PACKETS_TO_ALL};
-    wp_packets_send(sender->run->op.warp, &sender->packets, there, bytes);
+    wp_packets_send(mail->run->op.warp, &mail->packets, there, bytes);
 }
 
 /* Of a token, as that row. */
-WP_FN void send_part(const struct sender *sender, struct wp_ll_unit unit, int32_t row,
+WP_FN void send_part(const struct mail *mail, struct wp_ll_unit unit, int32_t row,
                      const struct loads *loads)
 {
-    struct wp_warp *warp = sender->run->op.warp;
-    const struct wp_low_latency_dispatch_args *args = sender->args;
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency_dispatch_args *args = mail->args;
     const struct wp_ll_plan *plan = &args->ll.plan;
     const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part);
     const int is_quantised = kind == WP_LL_UNIT_ELEMENTS && wp_ll_is_quantised(plan);
@@ -301,43 +302,43 @@ WP_FN void send_part(const struct sender *sender, struct wp_ll_unit unit, int32_
         made = make_choices(warp, args, unit, loads);
     else if (is_quantised)
         made = make_quantised(warp, args, unit);
-    send_bytes(sender, unit.rank, row, bytes_of_unit(plan, unit.part).begin, &made.row);
+    send_bytes(mail, unit.rank, row, bytes_of_unit(plan, unit.part).begin, &made.row);
     if (is_quantised)
-        send_bytes(sender, unit.rank, row,
+        send_bytes(mail, unit.rank, row,
                    plan->slot.scales_offset + (uint64_t)unit.part * WP_LL_PART_SCALES_BYTES,
                    &made.scales);
 }
 
 /* By a lane: how many rows go to a rank. */
-WP_FN void tell_count(const struct sender *sender, int32_t rank, int32_t num_rows)
+WP_FN void tell_count(const struct mail *mail, int32_t rank, int32_t num_rows)
 {
-    const struct wp_low_latency *ll = &sender->args->ll;
-    const uint32_t num_behind = (uint32_t)(sender->number - sender->run->numbers.rows_received);
-    wp_credit(sender->run->op.warp, rank,
-              wp_ll_comes_word(ll, rank, WP_LL_ROWS, sender->number, ll->exchange.rank),
-              wp_ll_comes(sender->number, num_rows, num_behind));
+    const struct wp_low_latency *ll = &mail->args->ll;
+    const uint32_t num_behind = (uint32_t)(mail->number - mail->run->numbers.rows_received);
+    wp_credit(mail->run->op.warp, rank,
+              wp_ll_comes_word(ll, rank, WP_LL_ROWS, mail->number, ll->exchange.rank),
+              wp_ll_comes(mail->number, num_rows, num_behind));
 }
 
 /* Warp-wide. */
-WP_FN enum wp_status send_unit(const struct sender *sender, struct choices choices,
+WP_FN enum wp_status send_unit(const struct mail *mail, struct choices choices,
                                struct wp_ll_unit unit, const struct loads *loads)
 {
-    struct wp_warp *warp = sender->run->op.warp;
-    const struct wp_low_latency *ll = &sender->args->ll;
-    const struct going going = find_going(sender->run, sender->args, choices, unit);
-    const uint32_t before = (uint32_t)wp_ll_number_before(sender->run, sender->number);
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency *ll = &mail->args->ll;
+    const struct going going = find_going(mail->run, mail->args, choices, unit);
+    const uint32_t before = (uint32_t)wp_ll_number_before(mail->run, mail->number);
     enum wp_status status = WP_STATUS_OK;
     /* Other warps may hear of more meanwhile, so the lanes need not have loaded the same. */
     if (wp_ballot(warp, (int32_t)(before - (uint32_t)loads->taken) > 0) != 0)
-        status = wp_ll_await_taken(sender->run, WP_LL_ROWS, unit.rank, sender->number);
+        status = wp_ll_await_taken(mail->run, WP_LL_ROWS, unit.rank, mail->number);
     if (status != WP_STATUS_OK)
         return status;
     if (unit.part == 0 && wp_lane_idx(warp) == 0 && unit.token == COUNTED)
-        tell_count(sender, unit.rank, going.num_before);
+        tell_count(mail, unit.rank, going.num_before);
     else if (unit.part == 0 && wp_lane_idx(warp) == 0)
-        ll->row_targets[wp_ll_token_idx(ll, sender->number, unit.rank, unit.token)] = going.goes;
+        ll->row_targets[wp_ll_token_idx(ll, mail->number, unit.rank, unit.token)] = going.goes;
     if (going.goes)
-        send_part(sender, unit, going.num_before, loads);
+        send_part(mail, unit, going.num_before, loads);
     return status;
 }
 
@@ -346,7 +347,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
 {
     struct wp_warp *warp = run->op.warp;
     const uint64_t number = run->numbers.rows_sent + 1;
-    const struct sender sender = {run, args, wp_ll_row_packets(&args->ll, number), number};
+    const struct mail mail = {run, args, wp_ll_row_packets(&args->ll, number), number};
     const uint64_t num_outstanding = run->numbers.rows_sent - run->numbers.rows_ended;
     const uint64_t num_halves = (uint64_t)args->ll.plan.num_halves;
     const int32_t num_units = num_units_of(&args->ll);
@@ -354,7 +355,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
     if (num_outstanding >= num_halves)
         return wp_ll_fail(run, num_halves, num_outstanding + 1);
     for (int32_t i = wp_ll_first_unit(warp); i < num_units && status == WP_STATUS_OK;) {
-        status = send_unit(&sender, choices, unit_of(&args->ll, i), &loads);
+        status = send_unit(&mail, choices, unit_of(&args->ll, i), &loads);
         i += wp_ll_unit_step(warp);
         if (i < num_units) {
             loads = load_unit(warp, args, unit_of(&args->ll, i));
@@ -371,48 +372,41 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
 
 /* ------------------------------------------------------------------ receive */
 
-struct taker {
-    const struct wp_ll_run *run;
-    const struct wp_low_latency_dispatch_args *args;
-    struct wp_packets packets;
-    uint64_t number;
-};
-
 /* Warp-wide: hears how many rows a source has sent. */
-WP_FN enum wp_status hear_count(const struct taker *taker, int32_t source)
+WP_FN enum wp_status hear_count(const struct mail *mail, int32_t source)
 {
-    struct wp_warp *warp = taker->run->op.warp;
-    const struct wp_low_latency *ll = &taker->args->ll;
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency *ll = &mail->args->ll;
     uint64_t word = 0;
     enum wp_status status = WP_STATUS_OK;
     if (wp_lane_idx(warp) == 0)
-        status = wp_ll_hear(taker->run, WP_LL_ROWS, source, taker->number, &word);
+        status = wp_ll_hear(mail->run, WP_LL_ROWS, source, mail->number, &word);
     if (wp_lane_idx(warp) == 0 && status == WP_STATUS_OK) {
         const uint32_t before = (uint32_t)wp_load_relaxed(&ll->rows_taken[source]);
         wp_add_relaxed(&ll->rows_taken[source],
                        (int32_t)((uint32_t)wp_ll_heard_taken(word) - before));
-        ll->num_rows[wp_ll_rank_of_half(ll, taker->number, source)] = wp_ll_num_coming(word);
-        if (taker->args->num_rows_per_rank != NULL)
-            taker->args->num_rows_per_rank[source] = wp_ll_num_coming(word);
+        ll->num_rows[wp_ll_rank_of_half(ll, mail->number, source)] = wp_ll_num_coming(word);
+        if (mail->args->num_rows_per_rank != NULL)
+            mail->args->num_rows_per_rank[source] = wp_ll_num_coming(word);
     }
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
 /* A part of a row of the unit's rank, to its slot, if there is such a row. */
-WP_FN enum wp_status receive_unit(const struct taker *taker, struct wp_ll_unit unit)
+WP_FN enum wp_status receive_unit(const struct mail *mail, struct wp_ll_unit unit)
 {
-    const struct wp_low_latency *ll = &taker->args->ll;
+    const struct wp_low_latency *ll = &mail->args->ll;
     const struct bytes_of_slot bytes = bytes_of_unit(&ll->plan, unit.part);
     const int32_t row = unit.token, own = ll->exchange.rank;
     const struct wp_packet_told told = {
-        wp_ll_comes_word(ll, own, WP_LL_ROWS, taker->number, unit.rank),
-        wp_ll_comes_at_least(taker->number), wp_ll_comes(taker->number, row, 0)};
+        wp_ll_comes_word(ll, own, WP_LL_ROWS, mail->number, unit.rank),
+        wp_ll_comes_at_least(mail->number), wp_ll_comes(mail->number, row, 0)};
     if (unit.token == COUNTED)
-        return hear_count(taker, unit.rank);
+        return hear_count(mail, unit.rank);
     const enum wp_status status = wp_packets_receive_told(
-        taker->run->op.warp, &taker->packets, unit.rank,
+        mail->run->op.warp, &mail->packets, unit.rank,
         wp_ll_row_packet(ll, unit.rank, row, bytes.begin), &told,
-        wp_ll_row(ll, own, taker->number, unit.rank, row) + bytes.begin, bytes.num);
+        wp_ll_row(ll, own, mail->number, unit.rank, row) + bytes.begin, bytes.num);
     return status == WP_STATUS_ABSENT ? WP_STATUS_OK : status;
 }
 
@@ -421,12 +415,12 @@ WP_FN enum wp_status receive(const struct wp_ll_run *run,
 {
     struct wp_warp *warp = run->op.warp;
     const uint64_t number = run->numbers.rows_received;
-    const struct taker taker = {run, args, wp_ll_row_packets(&args->ll, number), number};
+    const struct mail mail = {run, args, wp_ll_row_packets(&args->ll, number), number};
     const int32_t num_units = num_units_of(&args->ll);
     enum wp_status status = WP_STATUS_OK;
     for (int32_t i = wp_ll_first_unit(warp); i < num_units && status == WP_STATUS_OK;
          i += wp_ll_unit_step(warp))
-        status = receive_unit(&taker, unit_of(&args->ll, i));
+        status = receive_unit(&mail, unit_of(&args->ll, i));
     if (wp_launch_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0)
         *args->ll.received_half = (int32_t)wp_ll_half(&args->ll.plan, number);
     return status;
