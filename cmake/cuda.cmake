@@ -242,6 +242,8 @@ ${module_entries}};
 const struct weft__cuda_program weft__cuda_programs[] = {
 ${program_entries}    {0, 0, 0},
 };
+_Static_assert(sizeof weft__cuda_programs / sizeof *weft__cuda_programs <= WEFT__CUDA_MAX_PROGRAMS + 1,
+               \"WEFT__CUDA_MAX_PROGRAMS is smaller than the list\");
 " @ONLY)
 
 cmake_path(GET NVCC PARENT_PATH nvcc_dir)

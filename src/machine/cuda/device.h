@@ -7,9 +7,10 @@
 
 #include "machine/cuda/driver.h"
 #include "machine/cuda/launch_params.h"
+#include "machine/cuda/programs.h"
 #include "machine/host.h"
 
-enum { WEFT__CUDA_MAX_PROGRAMS = 64, WEFT__CUDA_WARP_THREADS = 32 };
+enum { WEFT__CUDA_WARP_THREADS = 32 };
 
 struct weft__cuda_kernel {
     const char *name;

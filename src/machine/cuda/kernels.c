@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "machine/cuda/device.h"
-#include "machine/cuda/programs.h"
 
 /* A library is a module that is loaded. It belongs to all devices of the process; it is loaded once
  * and never unloaded. */
