@@ -134,9 +134,10 @@
  *   wp_packets_receive  waits for the row that a rank has sent to this one, writes it to memory and
  *                         empties the slots; or returns a status other than WP_STATUS_OK, as
  *                         wp_wait does, all lanes the same
- *   wp_packets_receive_told  the same of a row that may not come: then a word tells so (struct wp_packet_told), and
- *                         the status is WP_STATUS_ABSENT
- *   wp_packets_reduce   the same with a row of every rank, reduced in ascending rank order
+ *   wp_packets_receive_each  the same, but writes the row to each of some places, of which there may be none
+ *   wp_packets_receive_told  as wp_packets_receive, of a row that may not come: then a word tells so (struct
+ *                         wp_packet_told), and the status is WP_STATUS_ABSENT
+ *   wp_packets_reduce   as wp_packets_receive, with a row of every rank, reduced in ascending rank order
  *   wp_packets_sum      the same with rows of some ranks, of which this one may be, of bf16, fp16 or fp32: their sum,
  *                         which begins with the first one; of none zeros
  *   wp_packets_send_words  sends two words, below 2^60 but for their highest bit, as a row of 16 bytes:

@@ -15,6 +15,7 @@ enum {
     MAX_RANKS = 4,
     MAX_ROW_BYTES = 3 * 4096 + 16, /* some tiles of every type */
     MAX_MISALIGNMENT = 16,
+    MAX_PLACES = 2,
     NUM_ROUNDS = 300,
     SLOTS_PER_ROW = (MAX_ROW_BYTES + WP_PACKET_BYTES - 1) / WP_PACKET_BYTES,
     SEQUENCE = 1000000, /* of the first round */
@@ -32,7 +33,8 @@ enum operation {
 /* One row to send and what comes of all ranks' rows; warps do not share rows. */
 struct warp_row {
     char *src;
-    char *dst; /* of ALL_GATHER [num_ranks][row_bytes] */
+    char *dst;  /* of ALL_GATHER [num_ranks][row_bytes] */
+    char *copy; /* the same, if each row goes to two places */
     uint64_t slot;
 };
 
@@ -40,6 +42,7 @@ struct exchange_args {
     struct wp_packets packets;
     enum operation operation; /* SUM_OF_SOME on all ranks, or on none */
     uint32_t senders;         /* of SUM_OF_SOME, a bit for each */
+    int32_t num_places;       /* to which each row of ALL_GATHER goes: none, dst, or copy, too */
     struct wp_reduction reduction;
     uint64_t num_elements;
     uint64_t *word;           /* of rank 0, by which it is told what comes, */
@@ -55,9 +58,11 @@ static enum wp_status gather(struct wp_warp *warp, const struct exchange_args *a
     for (int32_t rank = 0; rank < args->packets.num_ranks; rank++) {
         if (rank == args->packets.rank)
             continue;
-        const enum wp_status status = wp_packets_receive(
-            warp, &args->packets, rank, row->slot + (uint64_t)rank * SLOTS_PER_ROW,
-            row->dst + (uint64_t)rank * row_bytes, row_bytes);
+        const void *const dsts[MAX_PLACES] = {row->dst + (uint64_t)rank * row_bytes,
+                                              row->copy + (uint64_t)rank * row_bytes};
+        const enum wp_status status = wp_packets_receive_each(
+            warp, &args->packets, rank, row->slot + (uint64_t)rank * SLOTS_PER_ROW, dsts,
+            args->num_places, row_bytes);
         if (status != WP_STATUS_OK)
             return status;
     }
@@ -131,6 +136,7 @@ struct rank {
     char *areas[MAX_RANKS];
     char src[NUM_WARPS][MAX_ROW_BYTES + MAX_MISALIGNMENT];
     char dst[NUM_WARPS][MAX_RANKS * MAX_ROW_BYTES + MAX_MISALIGNMENT];
+    char copy[NUM_WARPS][MAX_RANKS * MAX_ROW_BYTES + MAX_MISALIGNMENT];
     char expected[MAX_ROW_BYTES];
     _Alignas(8) char all[MAX_RANKS][MAX_ROW_BYTES];
 };
@@ -231,10 +237,12 @@ static struct exchange_args draw_round(struct rank *rank, uint64_t round)
     state += (uint64_t)rank->context->rank;
     args.operation =
         round % 4 == 3 ? SUM_OF_SOME : (enum operation)(next_random(&state) % NUM_OPERATIONS);
+    args.num_places = (int32_t)(round % (MAX_PLACES + 1));
     for (int32_t warp = 0; warp < NUM_WARPS; warp++) {
         args.rows[warp] = (struct warp_row){
             .src = rank->src[warp] + next_random(&state) % MAX_MISALIGNMENT,
             .dst = rank->dst[warp] + next_random(&state) % MAX_MISALIGNMENT,
+            .copy = rank->copy[warp] + next_random(&state) % MAX_MISALIGNMENT,
             .slot = (uint64_t)warp * (uint64_t)rank->context->num_ranks * SLOTS_PER_ROW,
         };
         fill(args.reduction.dtype, args.rows[warp].src, args.num_elements,
@@ -247,11 +255,13 @@ static int check_gathered(struct rank *rank, const struct exchange_args *args,
                           const struct warp_row *row)
 {
     const uint64_t bytes = args->num_elements * wp_dtype_bytes(args->reduction.dtype);
-    for (int32_t r = 0; r < rank->context->num_ranks; r++) {
-        const char *received = r == rank->context->rank ? row->src : row->dst + (uint64_t)r * bytes;
-        CHECK(memcmp(received, rank->all[r], bytes) == 0, "row of rank %d, sequence %llu", r,
-              (unsigned long long)args->packets.sequence);
-    }
+    const char *places[MAX_PLACES] = {row->dst, row->copy};
+    CHECK(memcmp(row->src, rank->all[rank->context->rank], bytes) == 0, "the row sent is another");
+    for (int32_t r = 0; r < rank->context->num_ranks; r++)
+        for (int32_t i = 0; i < args->num_places && r != rank->context->rank; i++)
+            CHECK(memcmp(places[i] + (uint64_t)r * bytes, rank->all[r], bytes) == 0,
+                  "row of rank %d, place %d, sequence %llu", r, i,
+                  (unsigned long long)args->packets.sequence);
     return 0;
 }
 

@@ -144,8 +144,10 @@ static enum wp_status take_words(const struct arrival *arrival, uint64_t slot, u
     return WP_STATUS_OK;
 }
 
-enum wp_status weft__cpu_packets_receive(struct wp_warp *warp, const struct wp_packets *packets,
-                                         int32_t from, uint64_t slot, void *dst, uint64_t bytes)
+enum wp_status weft__cpu_packets_receive_each(struct wp_warp *warp,
+                                              const struct wp_packets *packets, int32_t from,
+                                              uint64_t slot, const void *const *dsts,
+                                              int32_t num_dsts, uint64_t bytes)
 {
     const struct arrival arrival = arrival_from(warp, packets, from);
     const uint64_t num_packets = num_packets_of(bytes);
@@ -156,7 +158,9 @@ enum wp_status weft__cpu_packets_receive(struct wp_warp *warp, const struct wp_p
         const enum wp_status status = take_words(&arrival, slot + begin, num_words, words);
         if (status != WP_STATUS_OK)
             return status;
-        memcpy((char *)dst + offset_bytes, words, smaller(bytes - offset_bytes, sizeof words));
+        for (int32_t i = 0; i < num_dsts; i++)
+            memcpy((char *)(uintptr_t)dsts[i] + offset_bytes, words,
+                   smaller(bytes - offset_bytes, sizeof words));
     }
     return WP_STATUS_OK;
 }
@@ -171,8 +175,10 @@ enum wp_status weft__cpu_packets_receive_told(struct wp_warp *warp,
     const enum wp_status status = wp_wait_value(warp, told->word, told->told, &arrival.site, &seen);
     if (status != WP_STATUS_OK)
         return status;
-    return seen >= told->absent ? WP_STATUS_ABSENT
-                                : weft__cpu_packets_receive(warp, packets, from, slot, dst, bytes);
+    const void *const dsts[] = {dst};
+    return seen >= told->absent
+               ? WP_STATUS_ABSENT
+               : weft__cpu_packets_receive_each(warp, packets, from, slot, dsts, 1, bytes);
 }
 
 enum wp_status weft__cpu_packets_take_words(struct wp_warp *warp, const struct wp_packets *packets,

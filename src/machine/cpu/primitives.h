@@ -48,8 +48,10 @@ enum wp_status weft__cpu_remote_await(struct wp_warp *warp, uint64_t number,
 /* packets.c */
 void weft__cpu_packets_send(struct wp_warp *warp, const struct wp_packets *packets,
                             struct wp_packet_targets to, const void *src, uint64_t bytes);
-enum wp_status weft__cpu_packets_receive(struct wp_warp *warp, const struct wp_packets *packets,
-                                         int32_t from, uint64_t slot, void *dst, uint64_t bytes);
+enum wp_status weft__cpu_packets_receive_each(struct wp_warp *warp,
+                                              const struct wp_packets *packets, int32_t from,
+                                              uint64_t slot, const void *const *dsts,
+                                              int32_t num_dsts, uint64_t bytes);
 enum wp_status weft__cpu_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,
                                         const struct wp_packet_sources *from, void *dst,
                                         struct wp_reduction reduction, uint64_t num_elements);
@@ -428,10 +430,18 @@ WP_FN void wp_packets_send(struct wp_warp *warp, const struct wp_packets *packet
     weft__cpu_packets_send(warp, packets, to, row->src, row->bytes);
 }
 
+WP_FN enum wp_status wp_packets_receive_each(struct wp_warp *warp, const struct wp_packets *packets,
+                                             int32_t from, uint64_t slot, const void *const *dsts,
+                                             int32_t num_dsts, uint64_t bytes)
+{
+    return weft__cpu_packets_receive_each(warp, packets, from, slot, dsts, num_dsts, bytes);
+}
+
 WP_FN enum wp_status wp_packets_receive(struct wp_warp *warp, const struct wp_packets *packets,
                                         int32_t from, uint64_t slot, void *dst, uint64_t bytes)
 {
-    return weft__cpu_packets_receive(warp, packets, from, slot, dst, bytes);
+    const void *const dsts[] = {dst};
+    return weft__cpu_packets_receive_each(warp, packets, from, slot, dsts, 1, bytes);
 }
 
 WP_FN enum wp_status wp_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,

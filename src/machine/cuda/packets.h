@@ -244,41 +244,69 @@ WP_FN enum wp_status weft__cuda_same_status(enum wp_status status)
     return (enum wp_status)__reduce_max_sync(0xffffffffu, (uint32_t)status);
 }
 
-/* Packets first, first + WP_WARP_SIZE, ... of a row. */
+/* A row that a rank has sent, and where it goes. */
+struct weft__cuda_received {
+    int32_t from;
+    uint64_t slot;
+    const struct wp_packet_told *told; /* NULL: it comes */
+    const void *const *dsts;
+    int32_t num_dsts;
+    uint64_t bytes;
+};
+
+/* Packets first, first + WP_WARP_SIZE, ... of it. */
 template <int NUM>
 WP_FN enum wp_status weft__cuda_receive_some(struct wp_warp *warp, const struct wp_packets *packets,
-                                             int32_t from, uint64_t slot,
-                                             const struct wp_packet_told *told, void *dst,
-                                             uint64_t first, uint64_t bytes)
+                                             const struct weft__cuda_received &row, uint64_t first)
 {
-    const struct weft__cuda_slots slots = {slot + first, WP_WARP_SIZE, from, 0, (1u << NUM) - 1};
+    const struct weft__cuda_slots slots = {row.slot + first, WP_WARP_SIZE, row.from, 0,
+                                           (1u << NUM) - 1};
     int4 chunks[NUM];
-    const enum wp_status status = weft__cuda_take_packets(warp, packets, &slots, told, chunks);
+    const enum wp_status status = weft__cuda_take_packets(warp, packets, &slots, row.told, chunks);
     if (status != WP_STATUS_OK)
         return status;
+    for (int32_t i = 0; i < row.num_dsts; i++) {
 #pragma unroll
-    for (int u = 0; u < NUM; u++)
-        weft__cuda_write_packet(dst, first + u * WP_WARP_SIZE, bytes, chunks[u]);
+        for (int u = 0; u < NUM; u++)
+            weft__cuda_write_packet((void *)row.dsts[i], first + u * WP_WARP_SIZE, row.bytes,
+                                    chunks[u]);
+    }
     return WP_STATUS_OK;
 }
 
 WP_FN enum wp_status weft__cuda_receive_long(struct wp_warp *warp, const struct wp_packets *packets,
-                                             int32_t from, uint64_t slot,
-                                             const struct wp_packet_told *told, void *dst,
-                                             uint64_t bytes)
+                                             const struct weft__cuda_received &row)
 {
     enum { UNROLL = 4, LAST = (UNROLL - 1) * WP_WARP_SIZE };
-    const uint64_t num_packets = weft__cuda_num_packets(bytes);
+    const uint64_t num_packets = weft__cuda_num_packets(row.bytes);
     uint64_t first = (uint64_t)wp_lane_idx(warp);
     enum wp_status status = WP_STATUS_OK;
 #pragma unroll 1
     for (; first + LAST < num_packets && status == WP_STATUS_OK; first += UNROLL * WP_WARP_SIZE)
-        status =
-            weft__cuda_receive_some<UNROLL>(warp, packets, from, slot, told, dst, first, bytes);
+        status = weft__cuda_receive_some<UNROLL>(warp, packets, row, first);
 #pragma unroll 1
     for (; first < num_packets && status == WP_STATUS_OK; first += WP_WARP_SIZE)
-        status = weft__cuda_receive_some<1>(warp, packets, from, slot, told, dst, first, bytes);
+        status = weft__cuda_receive_some<1>(warp, packets, row, first);
     return status;
+}
+
+WP_FN enum wp_status weft__cuda_receive(struct wp_warp *warp, const struct wp_packets *packets,
+                                        const struct weft__cuda_received &row)
+{
+    const uint32_t lane = (uint32_t)wp_lane_idx(warp);
+    enum wp_status status = WP_STATUS_OK;
+    if (!WEFT__CUDA_PACKETS_ARE_SHORT)
+        status = weft__cuda_receive_long(warp, packets, row);
+    else if (lane < (uint32_t)weft__cuda_num_packets(row.bytes))
+        status = weft__cuda_receive_some<1>(warp, packets, row, lane);
+    return weft__cuda_same_status(status);
+}
+
+WP_FN enum wp_status wp_packets_receive_each(struct wp_warp *warp, const struct wp_packets *packets,
+                                             int32_t from, uint64_t slot, const void *const *dsts,
+                                             int32_t num_dsts, uint64_t bytes)
+{
+    return weft__cuda_receive(warp, packets, {from, slot, NULL, dsts, num_dsts, bytes});
 }
 
 WP_FN enum wp_status wp_packets_receive_told(struct wp_warp *warp, const struct wp_packets *packets,
@@ -286,13 +314,8 @@ WP_FN enum wp_status wp_packets_receive_told(struct wp_warp *warp, const struct 
                                              const struct wp_packet_told *told, void *dst,
                                              uint64_t bytes)
 {
-    const uint32_t lane = (uint32_t)wp_lane_idx(warp);
-    enum wp_status status = WP_STATUS_OK;
-    if (!WEFT__CUDA_PACKETS_ARE_SHORT)
-        status = weft__cuda_receive_long(warp, packets, from, slot, told, dst, bytes);
-    else if (lane < (uint32_t)weft__cuda_num_packets(bytes))
-        status = weft__cuda_receive_some<1>(warp, packets, from, slot, told, dst, lane, bytes);
-    return weft__cuda_same_status(status);
+    const void *const dsts[] = {dst};
+    return weft__cuda_receive(warp, packets, {from, slot, told, dsts, 1, bytes});
 }
 
 WP_FN enum wp_status wp_packets_receive(struct wp_warp *warp, const struct wp_packets *packets,

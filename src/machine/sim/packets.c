@@ -163,9 +163,11 @@ static enum wp_status agree(struct wp_warp *warp, enum wp_status status)
     return weft__sim_ballot(warp, status != WP_STATUS_OK) != 0 ? WP_STATUS_FAILED : WP_STATUS_OK;
 }
 
-enum wp_status weft__sim_packets_receive(struct wp_warp *warp, const struct wp_packets *packets,
-                                         int32_t from, uint64_t slot, void *dst, uint64_t bytes,
-                                         struct weft__sim_place place)
+enum wp_status weft__sim_packets_receive_each(struct wp_warp *warp,
+                                              const struct wp_packets *packets, int32_t from,
+                                              uint64_t slot, const void *const *dsts,
+                                              int32_t num_dsts, uint64_t bytes,
+                                              struct weft__sim_place place)
 {
     const struct call call = {warp, packets, __builtin_return_address(0)};
     enum wp_status status = WP_STATUS_OK;
@@ -174,8 +176,8 @@ enum wp_status weft__sim_packets_receive(struct wp_warp *warp, const struct wp_p
          i += WP_WARP_SIZE) {
         uint64_t part;
         status = take_one(&call, from, slot + i, &part);
-        if (status == WP_STATUS_OK)
-            store_part(&call, dst, bytes, i, part);
+        for (int32_t d = 0; d < num_dsts && status == WP_STATUS_OK; d++)
+            store_part(&call, (char *)(uintptr_t)dsts[d], bytes, i, part);
     }
     return agree(warp, status);
 }
@@ -194,7 +196,8 @@ enum wp_status weft__sim_packets_receive_told(struct wp_warp *warp,
         return status;
     if (load_word(&call, told->word) >= told->absent)
         return WP_STATUS_ABSENT;
-    return weft__sim_packets_receive(warp, packets, from, slot, dst, bytes, place);
+    const void *const dsts[] = {dst};
+    return weft__sim_packets_receive_each(warp, packets, from, slot, dsts, 1, bytes, place);
 }
 
 /* Rows of some ranks; that of this one is in memory, if there is one there. */

@@ -100,9 +100,11 @@ struct wp_packet_row {
 void weft__sim_packets_send(struct wp_warp *warp, const struct wp_packets *packets,
                             struct wp_packet_targets to, const void *src, uint64_t bytes,
                             struct weft__sim_place place);
-enum wp_status weft__sim_packets_receive(struct wp_warp *warp, const struct wp_packets *packets,
-                                         int32_t from, uint64_t slot, void *dst, uint64_t bytes,
-                                         struct weft__sim_place place);
+enum wp_status weft__sim_packets_receive_each(struct wp_warp *warp,
+                                              const struct wp_packets *packets, int32_t from,
+                                              uint64_t slot, const void *const *dsts,
+                                              int32_t num_dsts, uint64_t bytes,
+                                              struct weft__sim_place place);
 enum wp_status weft__sim_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,
                                         const struct wp_packet_sources *from, void *dst,
                                         struct wp_reduction how, uint64_t num_elements,
@@ -234,8 +236,10 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
 #define wp_packets_load(warp, src, bytes) ((struct wp_packet_row){(((void)(warp)), (src)), (bytes)})
 #define wp_packets_send(warp, packets, to, row)                                                    \
     weft__sim_packets_send(warp, packets, to, (row)->src, (row)->bytes, WEFT__SIM_HERE)
+#define wp_packets_receive_each(warp, packets, from, slot, dsts, num_dsts, bytes)                  \
+    weft__sim_packets_receive_each(warp, packets, from, slot, dsts, num_dsts, bytes, WEFT__SIM_HERE)
 #define wp_packets_receive(warp, packets, from, slot, dst, bytes)                                  \
-    weft__sim_packets_receive(warp, packets, from, slot, dst, bytes, WEFT__SIM_HERE)
+    wp_packets_receive_each(warp, packets, from, slot, (const void *const[]){dst}, 1, bytes)
 #define wp_packets_reduce(warp, packets, from, dst, reduction, num_elements)                       \
     weft__sim_packets_reduce(warp, packets, from, dst, reduction, num_elements, WEFT__SIM_HERE)
 #define wp_packets_receive_told(warp, packets, from, slot, told, dst, bytes)                       \
