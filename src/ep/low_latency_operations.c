@@ -159,6 +159,28 @@ static int are_parts_usual(const struct wp_low_latency *device)
            device->plan.slot.token_offset - device->plan.slot.scales_offset <= WP_LL_PART_BYTES;
 }
 
+static enum wp_program packet_dispatch_program(const struct wp_low_latency *device,
+                                               const weft_ll_dispatch_args *args)
+{
+    static const enum wp_program programs[][2] = {
+        [WP_LL_GENERAL] = {WP_PROGRAM_packet_low_latency_dispatch,
+                           WP_PROGRAM_packet_low_latency_dispatch},
+        [WP_LL_BF16] = {WP_PROGRAM_bf16_packet_low_latency_dispatch,
+                        WP_PROGRAM_bf16_packed_packet_low_latency_dispatch},
+        [WP_LL_FP8] = {WP_PROGRAM_fp8_packet_low_latency_dispatch,
+                       WP_PROGRAM_fp8_packed_packet_low_latency_dispatch}};
+    const int are_usual = is_aligned(args->x) && is_aligned(args->rows) && are_parts_usual(device);
+    return programs[are_usual ? wp_ll_form_of(device) : WP_LL_GENERAL][wp_ll_layout_of(device)];
+}
+
+static enum wp_program packet_combine_program(const struct wp_low_latency *device, int are_aligned)
+{
+    if (!are_aligned || !are_parts_usual(device))
+        return WP_PROGRAM_packet_low_latency_combine;
+    return device->plan.is_by_expert ? WP_PROGRAM_bf16_packed_packet_low_latency_combine
+                                     : WP_PROGRAM_bf16_packet_low_latency_combine;
+}
+
 static enum wp_program dispatch_program(const struct wp_low_latency *device,
                                         const weft_ll_dispatch_args *args)
 {
@@ -173,16 +195,10 @@ static enum wp_program dispatch_program(const struct wp_low_latency *device,
             {WP_PROGRAM_fp8_low_latency_dispatch, WP_PROGRAM_fp8_packed_low_latency_dispatch},
             {WP_PROGRAM_masked_fp8_low_latency_dispatch,
              WP_PROGRAM_masked_fp8_packed_low_latency_dispatch}}};
-    static const enum wp_program packet_programs[] = {
-        [WP_LL_GENERAL] = WP_PROGRAM_packet_low_latency_dispatch,
-        [WP_LL_BF16] = WP_PROGRAM_bf16_packet_low_latency_dispatch,
-        [WP_LL_FP8] = WP_PROGRAM_fp8_packet_low_latency_dispatch};
     if (device->plan.has_nodes)
         return WP_PROGRAM_internode_low_latency_dispatch;
     if (wp_ll_has_packets(&device->plan))
-        return packet_programs[is_aligned(args->x) && are_parts_usual(device)
-                                   ? wp_ll_form_of(device)
-                                   : WP_LL_GENERAL];
+        return packet_dispatch_program(device, args);
     if (!is_aligned(args->x) || !is_aligned(args->rows))
         return WP_PROGRAM_low_latency_dispatch;
     return programs[wp_ll_form_of(device)][wp_ll_faults_of(device)][wp_ll_layout_of(device)];
@@ -210,8 +226,7 @@ static enum wp_program combine_program(const struct wp_low_latency *device,
     const int are_aligned = is_aligned(args->x) && is_aligned(args->out) &&
                             args->x_stride_bytes % WP_ALIGNED_BYTES == 0;
     if (wp_ll_has_packets(&device->plan))
-        return are_aligned && are_parts_usual(device) ? WP_PROGRAM_bf16_packet_low_latency_combine
-                                                      : WP_PROGRAM_packet_low_latency_combine;
+        return packet_combine_program(device, are_aligned);
     if (!are_aligned)
         return WP_PROGRAM_low_latency_combine;
     return programs[wp_ll_answers_of(device)][wp_ll_faults_of(device)];

@@ -130,15 +130,18 @@ static int can_count_units(const weft_comm *comm, const struct wp_ll_plan *plan)
     return of_row <= INT32_MAX / divisor / num_ranks / (plan->max_tokens + 1);
 }
 
+/* As its error says. */
+WP_STATIC_ASSERT(WP_WARP_SHARED_BYTES / sizeof(int32_t) == 128, "choices");
+WP_STATIC_ASSERT((WP_BLOCK_SHARED_BYTES - WP_LL_TOLD_OFFSET) / sizeof(int32_t) == 1856, "words");
+
 static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *config,
                                  const struct wp_ll_plan *plan)
 {
     enum { PACKET_BYTES = 16 }; /* on any machine at most: parts have none in common */
-    const uint64_t choices_bytes = plan->slot.late_weights_offset - plan->slot.token_offset;
+    const uint64_t choices_bytes = plan->slot.order_offset - plan->slot.token_offset;
+    const uint64_t told_bytes = (uint64_t)wp_ll_num_choices(plan) * sizeof(int32_t);
     if (plan->has_nodes || comm->num_ranks > WP_LL_NEAR_RANKS)
         return "one node of at most 8 ranks";
-    if (plan->is_by_expert)
-        return "layout WEFT_LL_BY_RANK";
     if (config->answer != WEFT_LL_ANSWER_SUMS || plan->answer_dtype != plan->dtype)
         return "answer WEFT_LL_ANSWER_SUMS of answer_dtype WEFT_DTYPE_NONE or dtype";
     if (config->on_missing != WEFT_LL_FAIL)
@@ -151,12 +154,18 @@ static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *co
         return "group_elements that are a multiple of 4";
     if (choices_bytes > WP_WARP_SHARED_BYTES)
         return "a smaller num_topk";
+    if (plan->is_by_expert &&
+        (told_bytes > WP_WARP_SHARED_BYTES ||
+         WP_LL_TOLD_OFFSET + wp_ll_told_bytes(plan, comm->num_ranks) > WP_BLOCK_SHARED_BYTES))
+        return "by expert C = max_tokens * num_topk of at most 128, and ranks * (2 * C + experts "
+               "of "
+               "a rank) of at most 1856";
     return can_count_units(comm, plan) ? NULL : "a smaller hidden or max_tokens";
 }
 
 /* Cores send and take packets of 8 bytes, one by one: on machine cpu a step of 4 ranks takes two to five times as long in
- * packets (1 to 8 tokens, 2026-11-26). On 2 H100 one of 8 tokens takes 9.4 us for 14.0 in BF16, of 16, whose choices are more
- * than each lane looks at two of, 18.0 for 14.6. */
+ * packets (1 to 8 tokens, 2026-11-26). On 2 H100 one of 8 tokens takes 9.4 us for 14.0 in BF16 by rank, 13.5 for 22.3 by
+ * expert; of 16, whose choices are more than each lane looks at two of, 18.0 for 14.6 by rank. */
 static int goes_in_packets(const weft_comm *comm, const weft_ll_config *config,
                            const struct wp_ll_plan *plan)
 {

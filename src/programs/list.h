@@ -61,7 +61,10 @@
     X(packet_low_latency_combine)                                                                  \
     X(bf16_packet_low_latency_dispatch)                                                            \
     X(fp8_packet_low_latency_dispatch)                                                             \
-    X(bf16_packet_low_latency_combine)
+    X(bf16_packet_low_latency_combine)                                                             \
+    X(bf16_packed_packet_low_latency_dispatch)                                                     \
+    X(fp8_packed_packet_low_latency_dispatch)                                                      \
+    X(bf16_packed_packet_low_latency_combine)
 
 #define WP_PROGRAM_ENUM(name) WP_PROGRAM_##name,
 enum wp_program { WP_PROGRAM_LIST(WP_PROGRAM_ENUM) WP_NUM_PROGRAMS };

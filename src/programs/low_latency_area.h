@@ -43,9 +43,22 @@ WP_FN uint64_t wp_ll_tagged_bytes(int32_t num_words)
     return ((uint64_t)num_words + 2) * sizeof(uint64_t);
 }
 
+/* With packets. */
+WP_FN int wp_ll_has_packets(const struct wp_ll_plan *plan)
+{
+    return plan->row_parts.num > 0;
+}
+
+/* Of all tokens that a rank may have. */
+WP_FN int32_t wp_ll_num_choices(const struct wp_ll_plan *plan)
+{
+    return plan->max_tokens * plan->num_topk;
+}
+
 WP_FN uint64_t wp_ll_head_bytes(const struct wp_ll_plan *plan)
 {
-    return wp_ll_align(wp_ll_tagged_bytes(plan->max_local_experts));
+    return wp_ll_align(wp_ll_tagged_bytes(wp_ll_has_packets(plan) ? wp_ll_num_choices(plan)
+                                                                  : plan->max_local_experts));
 }
 
 WP_FN uint64_t wp_ll_heads_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
@@ -133,12 +146,6 @@ WP_FN uint64_t wp_ll_messages_bytes(const struct wp_ll_plan *plan)
 {
     return (uint64_t)plan->num_halves * (uint64_t)plan->message.num_sources *
            (uint64_t)plan->num_blocks * plan->message.bytes;
-}
-
-/* With packets. */
-WP_FN int wp_ll_has_packets(const struct wp_ll_plan *plan)
-{
-    return plan->row_parts.num > 0;
 }
 
 WP_FN uint64_t wp_ll_comes_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
@@ -251,7 +258,8 @@ WP_FN struct wp_ll_range *wp_ll_range_of(const struct wp_low_latency *ll, int32_
     return (struct wp_ll_range *)(void *)ranges + idx;
 }
 
-/* How many selections of each of the owner's experts a source has: a tagged row. */
+/* How many selections of each of the owner's experts a source has, with packets which of them each choice is for: a tagged
+ * row. */
 WP_FN char *wp_ll_head(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
                        int32_t source)
 {
@@ -362,6 +370,15 @@ WP_FN struct wp_ll_near wp_ll_near_of(const struct wp_ll_plan *plan,
 WP_FN int wp_ll_is_near(uint64_t end)
 {
     return WP_LL_IS_NEAR || WP_BLOCK_WORDS_BYTES + end <= WP_BLOCK_SHARED_BYTES;
+}
+
+/* With packets, memory of a block behind the words of wp_block_max: scales of the parts that its warps make, and by expert
+ * what all sources tell of their choices (low_latency_packet_pack.h); in combine the weights of its warps. */
+enum { WP_LL_TOLD_OFFSET = WP_BLOCK_WORDS_BYTES + WP_BLOCK_MOST_WARPS * WP_LL_PART_SCALES_BYTES };
+WP_FN uint64_t wp_ll_told_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    const int32_t num_words = plan->max_local_experts + 2 * wp_ll_num_choices(plan);
+    return (uint64_t)num_ranks * (uint64_t)num_words * sizeof(int32_t);
 }
 
 /* Where what is known of a token's first choice is, in a table of those of a result: [halves][max_tokens][num_topk]. */

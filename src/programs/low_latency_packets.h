@@ -218,13 +218,13 @@ WP_FN enum wp_status wp_ll_end_foreseen(const struct wp_ll_run *run, enum wp_sta
 
 /* ------------------------------------------------------------------ who has come */
 
-/* By a lane: hears a rank's word of `number`, and adds to what is known of the waits for it. */
+/* By a lane: hears a rank's word of `number`, and adds to what is known of the waits for each, if anybody wants to know. */
 WP_FN enum wp_status wp_ll_hear(const struct wp_ll_run *run, enum wp_ll_mail mail, int32_t rank,
-                                uint64_t number, uint64_t *word)
+                                uint64_t number, uint64_t *word, int64_t *waits_ns)
 {
     const struct wp_low_latency *ll = run->ll;
     const struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, rank);
-    int64_t *waited_ns = ll->waited_ns == NULL ? NULL : ll->waited_ns + rank;
+    int64_t *waited_ns = waits_ns == NULL ? NULL : waits_ns + rank;
     const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
     const enum wp_status status =
         wp_wait_value(run->op.warp, wp_ll_comes_word(ll, ll->exchange.rank, mail, number, rank),

@@ -38,6 +38,9 @@ struct wp_ll_choice {
     int32_t order; /* by expert: selections of the expert before */
 };
 
+/* In place of a row, by expert: the choice is for no expert here, or for one that has no more room. */
+enum { WP_LL_NOT_HERE = -1, WP_LL_NO_ROOM = -2 };
+
 /* What a block has sent to a rank: rows [first, first + num_rows) of its source there. */
 struct wp_ll_range {
     int32_t first;
@@ -239,7 +242,7 @@ struct wp_low_latency {
     int32_t *expert_bases;    /* [num_blocks][num_ranks][max_local_experts] */
     char *sums;               /* [num_blocks][num_warps][wp_ll_sum_bytes] on their way */
     int32_t *received_half;   /* [1] of the result that was received last */
-    int32_t *packed_rows;     /* [halves][num_ranks][max_tokens][num_topk] by expert; -1: none */
+    int32_t *packed_rows;     /* [halves][num_ranks][max_tokens][num_topk] by expert */
     /* Where rows go in packets: [halves][num_ranks] how many have come from a source, and [halves][num_ranks][max_tokens]
      * whether this rank's token has gone to a rank. */
     int32_t *num_rows, *row_targets;

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* packet_low_latency_combine: low_latency_combine of few tokens, in packets (low_latency_packets.h). A warp sends parts of
- * answers to single tokens, and takes the same part of the answers of all ranks to a token of its own. */
+ * answers to single tokens, by expert sums that it makes in its memory, and takes the same part of the answers of all ranks to
+ * a token of its own. */
+#ifndef WP_ROWS_ARE_MADE_NEAR
+#define WP_ROWS_ARE_MADE_NEAR
+#endif
+
 #include "programs/low_latency_combine.h"
 #include "programs/low_latency_packets.h"
 
@@ -36,11 +41,35 @@ struct answered_row {
     struct wp_packet_row answer; /* a part of it, if there is such a row */
 };
 
+/* The same by expert, of a token: of the lane's first choice. */
+struct answered_choice {
+    struct of_halves packed; /* as which of the caller's rows */
+    struct of_halves weight; /* the bits of a float */
+};
+
+WP_FN const char *slot_of_unit(const struct wp_low_latency *ll, uint64_t number,
+                               struct wp_ll_unit unit)
+{
+    return wp_ll_row(ll, ll->exchange.rank, number, unit.rank, unit.token);
+}
+
 WP_FN const char *answer_of_row(const struct wp_low_latency *ll, uint64_t number,
                                 struct wp_ll_unit unit)
 {
-    return wp_ll_row(ll, ll->exchange.rank, number, unit.rank, unit.token) +
-           ll->plan.slot.answer_offset;
+    return slot_of_unit(ll, number, unit) + ll->plan.slot.answer_offset;
+}
+
+WP_FN const int32_t *packed_of_unit(const struct wp_low_latency *ll, uint64_t number,
+                                    struct wp_ll_unit unit)
+{
+    return wp_ll_packed(ll, number, unit.rank, unit.token);
+}
+
+WP_FN const float *weights_of_unit(const struct wp_low_latency *ll, uint64_t number,
+                                   struct wp_ll_unit unit)
+{
+    return (const float *)(const void *)(slot_of_unit(ll, number, unit) +
+                                         ll->plan.slot.weights_offset);
 }
 
 WP_FN int32_t num_units_of(const struct wp_low_latency *ll)
@@ -64,21 +93,53 @@ WP_FN struct wp_packet_row load_answer(struct wp_warp *warp,
                            (uint64_t)elements.num << ll->plan.element_bytes_log2);
 }
 
-/* Of unit i. */
 WP_FN struct answered_row load_row(struct wp_warp *warp,
-                                   const struct wp_low_latency_combine_args *args, int32_t i)
+                                   const struct wp_low_latency_combine_args *args,
+                                   struct wp_ll_unit unit)
 {
     const struct wp_low_latency *ll = &args->ll;
-    const struct wp_ll_unit unit = wp_ll_unit_of(ll, ll->plan.answer_parts, i);
-    const struct answered_row none = {{0, 0}, {0, 0}, wp_packets_load(warp, NULL, 0)};
-    if (i >= num_units_of(ll))
-        return none;
     const struct answered_row row = {
         load_halves(ll, &ll->num_rows[wp_ll_rank_of_half(ll, 0, unit.rank)],
                     &ll->num_rows[wp_ll_rank_of_half(ll, 1, unit.rank)]),
         load_halves(ll, answer_of_row(ll, 0, unit), answer_of_row(ll, 1, unit)),
         load_answer(warp, args, unit)};
     return row;
+}
+
+WP_FN struct answered_choice load_choice(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                         struct wp_ll_unit unit)
+{
+    const int32_t k = wp_lane_idx(warp);
+    const struct answered_choice none = {{WP_LL_NOT_HERE, WP_LL_NOT_HERE}, {0, 0}};
+    if (k >= ll->plan.num_topk)
+        return none;
+    const struct answered_choice choice = {
+        load_halves(ll, packed_of_unit(ll, 0, unit) + k, packed_of_unit(ll, 1, unit) + k),
+        load_halves(ll, weights_of_unit(ll, 0, unit) + k, weights_of_unit(ll, 1, unit) + k)};
+    return choice;
+}
+
+/* What a unit answers with: of one kind each, by the layout. */
+struct answered {
+    struct answered_row row;
+    struct answered_choice choice;
+};
+
+/* Of unit i. */
+WP_FN struct answered load_answered(struct wp_warp *warp,
+                                    const struct wp_low_latency_combine_args *args, int32_t i)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const struct wp_ll_unit unit = wp_ll_unit_of(ll, ll->plan.answer_parts, i);
+    struct answered answered = {{{0, 0}, {0, 0}, wp_packets_load(warp, NULL, 0)},
+                                {{WP_LL_NOT_HERE, WP_LL_NOT_HERE}, {0, 0}}};
+    if (i >= num_units_of(ll))
+        return answered;
+    if (ll->plan.is_by_expert)
+        answered.choice = load_choice(warp, ll, unit);
+    else
+        answered.row = load_row(warp, args, unit);
+    return answered;
 }
 
 /* A part of a token of this rank: the i-th. */
@@ -127,17 +188,101 @@ WP_FN void send_answer(const struct mail *mail, struct wp_ll_unit unit, int32_t 
     wp_packets_send(mail->run->op.warp, &mail->packets, there, answer);
 }
 
-WP_FN enum wp_status answer_unit(const struct mail *mail, struct wp_ll_unit unit,
-                                 const struct answered_row *row, int is_room_known)
+/* By rank, if there is such a row. */
+WP_FN void answer_row(const struct mail *mail, struct wp_ll_unit unit,
+                      const struct answered_row *row)
 {
     const struct wp_low_latency *ll = &mail->args->ll;
+    if (unit.token < of_half(ll, row->num_rows, mail->result))
+        send_answer(mail, unit, of_half(ll, row->token, mail->result), &row->answer);
+}
+
+/* In memory of the block: where the warp has its weights. */
+WP_FN float *weights_memory(struct wp_warp *warp, const struct wp_ll_plan *plan)
+{
+    float *weights = (float *)(void *)((char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES);
+    return weights + wp_warp_idx(warp) * plan->num_topk;
+}
+
+WP_STATIC_ASSERT(WP_BLOCK_WORDS_BYTES + WP_BLOCK_MOST_WARPS * WP_WARP_SHARED_BYTES / 2 -
+                         WP_BLOCK_MOST_WARPS * WP_ALIGNED_BYTES / 2 <=
+                     WP_BLOCK_SHARED_BYTES,
+                 "those of a row are less than half of what goes with it (WP_LL_UNIT_CHOICES)");
+
+/* By expert, of a token: whether it has a choice here, and so many of the caller's rows, as the warp's pointers. */
+struct answering_rows {
+    int is_here;
+    int32_t num;
+};
+
+/* Warp-wide: lists them from the part's first element on, with their weights. */
+WP_FN struct answering_rows find_rows(const struct mail *mail, struct wp_ll_unit unit,
+                                      const struct answered_choice *first)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency_combine_args *args = mail->args;
+    const struct wp_low_latency *ll = &args->ll;
+    const struct wp_ll_elements elements =
+        wp_ll_part_elements(&ll->plan, ll->plan.answer_parts, unit.part);
+    const int32_t first_weight = of_half(ll, first->weight, mail->result);
+    struct answering_rows rows = {0, 0};
+    wp_warp_sync(warp); /* those before have been used */
+    for (int32_t i = 0; i < ll->plan.num_topk; i += WP_WARP_SIZE) {
+        const int32_t k = i + wp_lane_idx(warp);
+        int32_t packed = of_half(ll, first->packed, mail->result);
+        float weight;
+        memcpy(&weight, &first_weight, sizeof weight);
+        if (i > 0 && k < ll->plan.num_topk) {
+            packed = packed_of_unit(ll, mail->result, unit)[k];
+            weight = weights_of_unit(ll, mail->result, unit)[k];
+        }
+        packed = k < ll->plan.num_topk ? packed : WP_LL_NOT_HERE;
+        rows.is_here |= wp_ballot(warp, packed != WP_LL_NOT_HERE) != 0;
+        const int32_t place = wp_ll_list(warp, &rows.num, packed >= 0);
+        if (packed < 0)
+            continue;
+        wp_warp_pointers(warp)[place] = args->rows +
+                                        (uint64_t)(uint32_t)packed * args->row_stride_bytes +
+                                        ((uint64_t)elements.first << ll->plan.element_bytes_log2);
+        weights_memory(warp, &ll->plan)[place] = weight;
+    }
+    wp_warp_sync(warp);
+    return rows;
+}
+
+/* By expert: the sum of the caller's rows for the choices of a token here, if it has such; of none that there was room for
+ * zeros. */
+WP_FN void answer_choices(const struct mail *mail, struct wp_ll_unit unit,
+                          const struct answered_choice *first)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_ll_plan *plan = &mail->args->ll.plan;
+    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->answer_parts, unit.part);
+    const struct wp_weighted_sum how = {plan->dtype, plan->dtype, WP_READ_SOON};
+    const struct answering_rows rows = find_rows(mail, unit, first);
+    char *sum = (char *)wp_warp_shared(warp);
+    if (!rows.is_here)
+        return;
+    wp_row_weighted_sum(warp, sum, wp_warp_pointers(warp), weights_memory(warp, plan), rows.num,
+                        how, elements.num);
+    wp_row_sync(warp);
+    const struct wp_packet_row answer =
+        wp_packets_load(warp, sum, (uint64_t)elements.num << plan->element_bytes_log2);
+    send_answer(mail, unit, unit.token, &answer);
+}
+
+WP_FN enum wp_status answer_unit(const struct mail *mail, struct wp_ll_unit unit,
+                                 const struct answered *answered, int is_room_known)
+{
     enum wp_status status = WP_STATUS_OK;
     if (!is_room_known)
         status = wp_ll_await_taken(mail->run, WP_LL_ANSWERS, unit.rank, mail->number);
     if (status != WP_STATUS_OK)
         return status;
-    if (unit.token < of_half(ll, row->num_rows, mail->result))
-        send_answer(mail, unit, of_half(ll, row->token, mail->result), &row->answer);
+    if (mail->args->ll.plan.is_by_expert)
+        answer_choices(mail, unit, &answered->choice);
+    else
+        answer_row(mail, unit, &answered->row);
     return status;
 }
 
@@ -155,7 +300,7 @@ WP_FN void tell_answering(const struct mail *mail)
 }
 
 WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args,
-                          struct answered_row row)
+                          struct answered answered)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_plan *plan = &args->ll.plan;
@@ -171,11 +316,11 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
         return wp_ll_fail(run, numbers->rows_received, mail.result);
     tell_answering(&mail);
     for (int32_t i = wp_ll_first_unit(warp); i < end && status == WP_STATUS_OK;) {
-        status = answer_unit(&mail, wp_ll_unit_of(&args->ll, plan->answer_parts, i), &row,
+        status = answer_unit(&mail, wp_ll_unit_of(&args->ll, plan->answer_parts, i), &answered,
                              is_room_known);
         i += wp_ll_unit_step(warp);
         if (i < end)
-            row = load_row(warp, args, i);
+            answered = load_answered(warp, args, i);
     }
     struct wp_ll_half half = wp_ll_half_of(run, number);
     half.answered = mail.result;
@@ -200,7 +345,7 @@ WP_FN enum wp_status time_waits(const struct mail *mail)
     for (int32_t rank = wp_lane_idx(warp); rank < ll->exchange.num_ranks && status == WP_STATUS_OK;
          rank += WP_WARP_SIZE) {
         uint64_t word;
-        status = wp_ll_hear(mail->run, WP_LL_ANSWERS, rank, mail->number, &word);
+        status = wp_ll_hear(mail->run, WP_LL_ANSWERS, rank, mail->number, &word, ll->waited_ns);
     }
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
@@ -270,7 +415,7 @@ WP_FN enum wp_status begin_receiving(struct wp_ll_run *run)
 WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_combine_args *args)
 {
     const struct wp_ll_loads remembered = wp_ll_load(warp, &args->ll);
-    const struct answered_row row = load_row(
+    const struct answered answered = load_answered(
         warp, args, args->phases & WP_LL_SEND ? wp_ll_first_unit(warp) : num_units_of(&args->ll));
     const struct of_halves target = load_target(warp, &args->ll, wp_ll_first_unit(warp));
     struct wp_ll_run run = wp_ll_begin_loaded(warp, &args->ll, remembered);
@@ -279,7 +424,7 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
     enum wp_status status = WP_STATUS_OK;
     wp_ll_tell_taken(&run);
     if (args->phases & WP_LL_SEND)
-        status = send(&run, args, row);
+        status = send(&run, args, answered);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
         status = begin_receiving(&run);
     status = wp_ll_foresee_end(&run, status);

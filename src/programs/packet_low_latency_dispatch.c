@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* packet_low_latency_dispatch: low_latency_dispatch of few tokens, in packets (low_latency_packets.h). Each warp finds out by
- * itself where its tokens go. */
+/*
+ * packet_low_latency_dispatch: low_latency_dispatch of few tokens, in packets (low_latency_packets.h). Each warp finds out by
+ * itself where its tokens go. By rank a row is in the slot of those before it, where it stays; by expert in that of its token,
+ * whence it is packed (low_latency_packet_pack.h).
+ */
 #ifndef WP_ROWS_ARE_MADE_NEAR
 #define WP_ROWS_ARE_MADE_NEAR
 #endif
 
-#include "programs/low_latency_dispatch.h"
-#include "programs/low_latency_packets.h"
+#include "programs/low_latency_packet_pack.h"
+#include "programs/low_latency_packet_routes.h"
 
 struct wp_packet_low_latency_dispatch_args {
     struct wp_low_latency_dispatch_args dispatch;
@@ -55,27 +58,6 @@ WP_FN struct bytes_of_slot bytes_of_unit(const struct wp_ll_plan *plan, int32_t 
 
 /* ------------------------------------------------------------------ what is loaded first */
 
-/* Choice i of those of all tokens. */
-WP_FN int64_t load_choice(const struct wp_low_latency_dispatch_args *args, int32_t i)
-{
-    return i < args->num_tokens * args->ll.plan.num_topk
-               ? wp_expert_id_now(args->topk_idx, args->index_type, i)
-               : -1;
-}
-
-/* The first choices of all tokens, each lane its own. */
-struct choices {
-    int64_t first, second;
-};
-
-WP_FN struct choices load_choices(struct wp_warp *warp,
-                                  const struct wp_low_latency_dispatch_args *args)
-{
-    const struct choices choices = {load_choice(args, wp_lane_idx(warp)),
-                                    load_choice(args, WP_WARP_SIZE + wp_lane_idx(warp))};
-    return choices;
-}
-
 /* What is on its way for a unit. */
 struct loads {
     int32_t taken;  /* the last number of rows that the unit's rank has taken, in 32 bits */
@@ -114,81 +96,11 @@ WP_FN struct loads load_unit(struct wp_warp *warp, const struct wp_low_latency_d
     } else if (kind == WP_LL_UNIT_ELEMENTS) {
         loads.row = wp_packets_load(warp, part_of_token(args, unit), part_bytes(plan, unit.part));
     } else if (kind == WP_LL_UNIT_CHOICES && k < plan->num_topk) {
-        loads.expert = load_choice(args, choice);
+        loads.expert = wp_ll_load_choice(args, choice);
         if (args->topk_weights != NULL)
             loads.weight = args->topk_weights[choice];
     }
     return loads;
-}
-
-/* ------------------------------------------------------------------ where tokens go */
-
-/* Of a token, or behind all: whether it has a choice at a rank, and how many tokens before it have. */
-struct going {
-    int goes;
-    int32_t num_before;
-};
-
-/* Of the lanes' choices, from `begin` on of those of all tokens: a bit for each that is at the rank. */
-WP_FN uint32_t find_choices_at(const struct wp_ll_run *run,
-                               const struct wp_low_latency_dispatch_args *args, int32_t rank,
-                               int32_t begin, int64_t expert)
-{
-    const int32_t i = begin + wp_lane_idx(run->op.warp);
-    const int32_t token = (int32_t)wp_divide((uint32_t)i, args->ll.plan.topk_reciprocal);
-    return wp_ballot(
-        run->op.warp,
-        wp_place_expert(&args->ll.placement, expert, args->ll.exchange.rank, token).rank == rank);
-}
-
-/* Warp-wide: of so few choices that each lane has loaded two, those of the tokens [0, token] are looked at. */
-WP_FN struct going find_going_of_few(const struct wp_ll_run *run,
-                                     const struct wp_low_latency_dispatch_args *args,
-                                     struct choices choices, int32_t rank, int32_t token)
-{
-    const int32_t num_topk = args->ll.plan.num_topk;
-    const uint64_t of_token = (UINT64_C(1) << num_topk) - 1;
-    uint64_t at_rank = find_choices_at(run, args, rank, 0, choices.first);
-    struct going found = {0, 0};
-    if (args->num_tokens * num_topk > WP_WARP_SIZE)
-        at_rank |= (uint64_t)find_choices_at(run, args, rank, WP_WARP_SIZE, choices.second)
-                   << WP_WARP_SIZE;
-    for (int32_t before = 0; before < token; before++) {
-        found.num_before += (at_rank & of_token) != 0;
-        at_rank >>= num_topk;
-    }
-    found.goes = (at_rank & of_token) != 0;
-    return found;
-}
-
-/* The same of any number, token by token. */
-WP_FN struct going find_going_of_many(const struct wp_ll_run *run,
-                                      const struct wp_low_latency_dispatch_args *args, int32_t rank,
-                                      int32_t token)
-{
-    struct wp_warp *warp = run->op.warp;
-    const int32_t num_topk = args->ll.plan.num_topk;
-    struct going found = {0, 0};
-    for (int32_t t = 0; t <= token; t++) {
-        found.num_before += found.goes;
-        found.goes = 0;
-        for (int32_t first = 0; first < num_topk; first += WP_WARP_SIZE) {
-            const int32_t k = first + wp_lane_idx(warp);
-            const int64_t expert = k < num_topk ? load_choice(args, t * num_topk + k) : -1;
-            found.goes |= find_choices_at(run, args, rank, t * num_topk + first, expert) != 0;
-        }
-    }
-    return found;
-}
-
-WP_FN struct going find_going(const struct wp_ll_run *run,
-                              const struct wp_low_latency_dispatch_args *args,
-                              struct choices choices, struct wp_ll_unit unit)
-{
-    const int32_t token = unit.token == COUNTED ? args->num_tokens : unit.token;
-    return args->num_tokens * args->ll.plan.num_topk <= 2 * WP_WARP_SIZE
-               ? find_going_of_few(run, args, choices, unit.rank, token)
-               : find_going_of_many(run, args, unit.rank, token);
 }
 
 /* ------------------------------------------------------------------ what a unit sends */
@@ -246,7 +158,7 @@ WP_FN struct made_unit make_choices(struct wp_warp *warp,
     float *weights = (float *)(void *)(memory + at->weights_offset);
     for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
         const int32_t i = unit.token * num_topk + k;
-        const int64_t expert = k < WP_WARP_SIZE ? loads->expert : load_choice(args, i);
+        const int64_t expert = k < WP_WARP_SIZE ? loads->expert : wp_ll_load_choice(args, i);
         const float weight = k < WP_WARP_SIZE             ? loads->weight
                              : args->topk_weights == NULL ? 1.0f
                                                           : args->topk_weights[i];
@@ -320,12 +232,13 @@ WP_FN void tell_count(const struct mail *mail, int32_t rank, int32_t num_rows)
 }
 
 /* Warp-wide. */
-WP_FN enum wp_status send_unit(const struct mail *mail, struct choices choices,
+WP_FN enum wp_status send_unit(const struct mail *mail, struct wp_ll_lane_choices choices,
                                struct wp_ll_unit unit, const struct loads *loads)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency *ll = &mail->args->ll;
-    const struct going going = find_going(mail->run, mail->args, choices, unit);
+    const int32_t token = unit.token == COUNTED ? mail->args->num_tokens : unit.token;
+    const struct wp_ll_going going = wp_ll_find_going(warp, mail->args, choices, unit.rank, token);
     const uint32_t before = (uint32_t)wp_ll_number_before(mail->run, mail->number);
     enum wp_status status = WP_STATUS_OK;
     /* Other warps may hear of more meanwhile, so the lanes need not have loaded the same. */
@@ -337,13 +250,15 @@ WP_FN enum wp_status send_unit(const struct mail *mail, struct choices choices,
         tell_count(mail, unit.rank, going.num_before);
     else if (unit.part == 0 && wp_lane_idx(warp) == 0)
         ll->row_targets[wp_ll_token_idx(ll, mail->number, unit.rank, unit.token)] = going.goes;
+    if (ll->plan.is_by_expert && unit.part == 0 && unit.token == COUNTED)
+        wp_ll_tell_choices(warp, mail->args, choices, unit.rank, mail->number);
     if (going.goes)
-        send_part(mail, unit, going.num_before, loads);
+        send_part(mail, unit, ll->plan.is_by_expert ? unit.token : going.num_before, loads);
     return status;
 }
 
 WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args,
-                          struct choices choices, struct loads loads)
+                          struct wp_ll_lane_choices choices, struct loads loads)
 {
     struct wp_warp *warp = run->op.warp;
     const uint64_t number = run->numbers.rows_sent + 1;
@@ -372,7 +287,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
 
 /* ------------------------------------------------------------------ receive */
 
-/* Warp-wide: hears how many rows a source has sent. */
+/* Warp-wide: hears how many rows a source has sent. By expert the first block has waited for the source before. */
 WP_FN enum wp_status hear_count(const struct mail *mail, int32_t source)
 {
     struct wp_warp *warp = mail->run->op.warp;
@@ -380,7 +295,8 @@ WP_FN enum wp_status hear_count(const struct mail *mail, int32_t source)
     uint64_t word = 0;
     enum wp_status status = WP_STATUS_OK;
     if (wp_lane_idx(warp) == 0)
-        status = wp_ll_hear(mail->run, WP_LL_ROWS, source, mail->number, &word);
+        status = wp_ll_hear(mail->run, WP_LL_ROWS, source, mail->number, &word,
+                            ll->plan.is_by_expert ? NULL : ll->waited_ns);
     if (wp_lane_idx(warp) == 0 && status == WP_STATUS_OK) {
         const uint32_t before = (uint32_t)wp_load_relaxed(&ll->rows_taken[source]);
         wp_add_relaxed(&ll->rows_taken[source],
@@ -393,7 +309,7 @@ WP_FN enum wp_status hear_count(const struct mail *mail, int32_t source)
 }
 
 /* A part of a row of the unit's rank, to its slot, if there is such a row. */
-WP_FN enum wp_status receive_unit(const struct mail *mail, struct wp_ll_unit unit)
+WP_FN enum wp_status take_unit(const struct mail *mail, struct wp_ll_unit unit)
 {
     const struct wp_low_latency *ll = &mail->args->ll;
     const struct bytes_of_slot bytes = bytes_of_unit(&ll->plan, unit.part);
@@ -410,17 +326,74 @@ WP_FN enum wp_status receive_unit(const struct mail *mail, struct wp_ll_unit uni
     return status == WP_STATUS_ABSENT ? WP_STATUS_OK : status;
 }
 
-WP_FN enum wp_status receive(const struct wp_ll_run *run,
-                             const struct wp_low_latency_dispatch_args *args)
+/* By expert: the scales of the unit's row, as many at a time as the warp has memory for. */
+WP_FN enum wp_status pack_scales(const struct mail *mail, const struct wp_ll_packer *packer,
+                                 struct wp_ll_unit unit, struct wp_ll_places places)
+{
+    enum { NUM_WORDS = WP_WARP_SHARED_BYTES / sizeof(uint32_t) };
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency *ll = &mail->args->ll;
+    const struct bytes_of_slot bytes = bytes_of_unit(&ll->plan, unit.part);
+    const int32_t num_words = mail->args->scales.num_words;
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t first = 0; first < num_words && status == WP_STATUS_OK; first += NUM_WORDS) {
+        const uint64_t begin = (uint64_t)first * sizeof(uint32_t), num_left = bytes.num - begin;
+        const int32_t words_left = num_words - first;
+        status = wp_packets_receive(
+            warp, &mail->packets, unit.rank,
+            wp_ll_row_packet(ll, unit.rank, unit.token, bytes.begin + begin), part_memory(warp),
+            num_left < WP_WARP_SHARED_BYTES ? num_left : WP_WARP_SHARED_BYTES);
+        wp_warp_sync(warp);
+        wp_ll_pack_scale_words(packer, places, first,
+                               (const uint32_t *)(const void *)part_memory(warp),
+                               words_left < NUM_WORDS ? words_left : NUM_WORDS);
+        wp_warp_sync(warp); /* they have been read */
+    }
+    return status;
+}
+
+/* By expert: a part of the row of a source's token to where it is packed, if it has come here; the choices to their slot. */
+WP_FN enum wp_status pack_unit(const struct mail *mail, const struct wp_ll_packer *packer,
+                               struct wp_ll_unit unit)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency *ll = &mail->args->ll;
+    const enum wp_ll_unit_kind kind = wp_ll_kind_of(&ll->plan, unit.part);
+    const struct bytes_of_slot bytes = bytes_of_unit(&ll->plan, unit.part);
+    const uint64_t packet = wp_ll_row_packet(ll, unit.rank, unit.token, bytes.begin);
+    if (unit.token == COUNTED)
+        return hear_count(mail, unit.rank);
+    const struct wp_ll_places places = wp_ll_find_places(packer, unit);
+    if (!places.is_here)
+        return WP_STATUS_OK;
+    switch (kind) {
+    case WP_LL_UNIT_ELEMENTS:
+        return wp_packets_receive_each(warp, &mail->packets, unit.rank, packet,
+                                       wp_warp_pointers(warp), places.num, bytes.num);
+    case WP_LL_UNIT_SCALES:
+        return pack_scales(mail, packer, unit, places);
+    default:
+        return wp_packets_receive(
+            warp, &mail->packets, unit.rank, packet,
+            wp_ll_row(ll, ll->exchange.rank, mail->number, unit.rank, unit.token) + bytes.begin,
+            bytes.num);
+    }
+}
+
+WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args)
 {
     struct wp_warp *warp = run->op.warp;
     const uint64_t number = run->numbers.rows_received;
     const struct mail mail = {run, args, wp_ll_row_packets(&args->ll, number), number};
+    const struct wp_ll_packer packer = wp_ll_packer_of(run, args, number);
     const int32_t num_units = num_units_of(&args->ll);
     enum wp_status status = WP_STATUS_OK;
+    if (args->ll.plan.is_by_expert)
+        status = wp_ll_hear_choices(&packer);
     for (int32_t i = wp_ll_first_unit(warp); i < num_units && status == WP_STATUS_OK;
          i += wp_ll_unit_step(warp))
-        status = receive_unit(&mail, unit_of(&args->ll, i));
+        status = args->ll.plan.is_by_expert ? pack_unit(&mail, &packer, unit_of(&args->ll, i))
+                                            : take_unit(&mail, unit_of(&args->ll, i));
     if (wp_launch_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0)
         *args->ll.received_half = (int32_t)wp_ll_half(&args->ll.plan, number);
     return status;
@@ -439,7 +412,7 @@ WP_FN enum wp_status begin_receiving(struct wp_ll_run *run)
 WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args)
 {
     const struct wp_ll_loads remembered = wp_ll_load(warp, &args->ll);
-    const struct choices choices = load_choices(warp, args);
+    const struct wp_ll_lane_choices choices = wp_ll_load_choices(warp, args);
     const struct loads loads = load_unit(warp, args, unit_of(&args->ll, wp_ll_first_unit(warp)));
     struct wp_ll_run run = wp_ll_begin_loaded(warp, &args->ll, remembered);
     if (run.op.sequence == WP_SEQUENCE_FAILED)

@@ -220,7 +220,7 @@ static const rank_function functions[NUM_FAULTS] = {[KILL] = survive_a_death,
 static void run(struct plan plan)
 {
     const int is_by_expert = plan.seed % 2 == 0, is_relayed = plan.seed / 2 % 2 == 0;
-    const int is_packets = !is_by_expert && is_relayed && plan.num_nodes <= 1;
+    const int is_packets = is_relayed && plan.num_nodes <= 1;
     plan.problem = (struct ll_case){LL_SIZES(NUM_RANKS, 8, 3, 8, plan.is_random ? 4096 : 64),
                                     LL_TYPES(BF16, BF16, INT32),
                                     LL_GRID(2, 2),

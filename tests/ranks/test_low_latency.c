@@ -30,12 +30,15 @@ static void run_way(enum ll_way way, enum ranks_mode mode)
 /* What the library chooses. */
 TEST(few_tokens_by_default)
 {
-    const struct ll_trial trial = {{"by default", LL_SIZES(4, 8, 4, 12, 384),
-                                    LL_TYPES(BF16, BF16, INT64), LL_NARROW(FP8_E4M3, FP32, 128),
-                                    .seed = 7},
-                                   LL_ONE_LAUNCH,
-                                   0};
-    run_trial(trial, WEFT_LL_AUTO, RANKS_THREADS);
+    static const weft_ll_layout layouts[] = {WEFT_LL_BY_RANK, WEFT_LL_BY_EXPERT};
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        const struct ll_trial trial = {{"by default", LL_SIZES(4, 8, 4, 12, 384),
+                                        LL_TYPES(BF16, BF16, INT64), LL_NARROW(FP8_E4M3, FP32, 128),
+                                        .seed = 7, .layout = layouts[i]},
+                                       LL_ONE_LAUNCH,
+                                       0};
+        run_trial(trial, WEFT_LL_AUTO, RANKS_THREADS);
+    }
 }
 
 TEST(one_launch_each)
@@ -142,6 +145,8 @@ TEST(waits_for_a_late_rank_are_told)
          .carrier = WEFT_LL_PACKETS},
         {"by expert", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2),
          LL_EXPERTS},
+        {"by expert in packets", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32),
+         LL_GRID(2, 2), LL_EXPERTS, .carrier = WEFT_LL_PACKETS},
         {"weighed late", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2),
          LL_EXPERTS, LL_ANSWERS(SUMS_WEIGHED_LATE)},
     };

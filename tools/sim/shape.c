@@ -322,6 +322,15 @@ static void draw_late_weights(struct shape *shape)
         terms->answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
 }
 
+/* By expert (weft.h), wherever the experts are. */
+static int are_choices_few(const struct shape *shape)
+{
+    enum { MAX_CHOICES = 128, MAX_WORDS = 1856 };
+    const int32_t num_choices = shape->max_tokens * shape->num_topk;
+    return num_choices <= MAX_CHOICES &&
+           shape->num_ranks * (shape->num_experts + 2 * num_choices) <= MAX_WORDS;
+}
+
 /* Of two thirds of those that can be so; by numbers of its own, too. */
 static void draw_carrier(struct shape *shape)
 {
@@ -334,8 +343,8 @@ static void draw_carrier(struct shape *shape)
         terms->answer == WEFT_LL_ANSWER_SUMS &&
         (terms->answer_dtype == WEFT_DTYPE_NONE || terms->answer_dtype == shape->combine_dtype);
     if (shape->num_nodes == 1 && shape->num_ranks <= MAX_RANKS &&
-        terms->layout == WEFT_LL_BY_RANK && terms->on_missing == WEFT_LL_FAIL && are_rows_fit &&
-        are_sums_fit && draw(&rng, 0, 2) > 0)
+        terms->on_missing == WEFT_LL_FAIL && are_rows_fit && are_sums_fit &&
+        (terms->layout == WEFT_LL_BY_RANK || are_choices_few(shape)) && draw(&rng, 0, 2) > 0)
         terms->carrier = WEFT_LL_PACKETS;
 }
 

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/* Where tokens go whose rows go in packets (low_latency_packets.h): each warp finds out by itself what it needs. */
+#pragma once
+
+#include "programs/low_latency_dispatch.h"
+#include "programs/low_latency_packets.h"
+
+/* ------------------------------------------------------------------ choices */
+
+/* Choice i of those of all tokens. */
+WP_FN int64_t wp_ll_load_choice(const struct wp_low_latency_dispatch_args *args, int32_t i)
+{
+    return i < args->num_tokens * args->ll.plan.num_topk
+               ? wp_expert_id_now(args->topk_idx, args->index_type, i)
+               : -1;
+}
+
+/* The first choices of all tokens, each lane its own. */
+struct wp_ll_lane_choices {
+    int64_t first, second;
+};
+
+WP_FN struct wp_ll_lane_choices wp_ll_load_choices(struct wp_warp *warp,
+                                                   const struct wp_low_latency_dispatch_args *args)
+{
+    const struct wp_ll_lane_choices choices = {
+        wp_ll_load_choice(args, wp_lane_idx(warp)),
+        wp_ll_load_choice(args, WP_WARP_SIZE + wp_lane_idx(warp))};
+    return choices;
+}
+
+/* The lane's choice of those from `begin` on, a multiple of WP_WARP_SIZE. */
+WP_FN int64_t wp_ll_lane_choice(struct wp_warp *warp,
+                                const struct wp_low_latency_dispatch_args *args,
+                                struct wp_ll_lane_choices choices, int32_t begin)
+{
+    if (begin == 0)
+        return choices.first;
+    return begin == WP_WARP_SIZE ? choices.second
+                                 : wp_ll_load_choice(args, begin + wp_lane_idx(warp));
+}
+
+/* Of an expert that is choice i. */
+WP_FN struct wp_place_of_expert
+wp_ll_place_of_choice(const struct wp_low_latency_dispatch_args *args, int64_t expert, int32_t i)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const int32_t token = (int32_t)wp_divide((uint32_t)i, ll->plan.topk_reciprocal);
+    return wp_place_expert(&ll->placement, expert, ll->exchange.rank, token);
+}
+
+/* ------------------------------------------------------------------ rows */
+
+/* Of a token, or behind all: whether it has a choice at a rank, and how many tokens before it have. */
+struct wp_ll_going {
+    int goes;
+    int32_t num_before;
+};
+
+/* Of the lanes' choices, from `begin` on of those of all tokens: a bit for each that is at the rank. */
+WP_FN uint32_t wp_ll_find_choices_at(struct wp_warp *warp,
+                                     const struct wp_low_latency_dispatch_args *args, int32_t rank,
+                                     int32_t begin, int64_t expert)
+{
+    return wp_ballot(warp,
+                     wp_ll_place_of_choice(args, expert, begin + wp_lane_idx(warp)).rank == rank);
+}
+
+/* Warp-wide: of so few choices that each lane has loaded two, those of the tokens [0, token] are looked at. */
+WP_FN struct wp_ll_going wp_ll_find_going_of_few(struct wp_warp *warp,
+                                                 const struct wp_low_latency_dispatch_args *args,
+                                                 struct wp_ll_lane_choices choices, int32_t rank,
+                                                 int32_t token)
+{
+    const int32_t num_topk = args->ll.plan.num_topk;
+    const uint64_t of_token = (UINT64_C(1) << num_topk) - 1;
+    uint64_t at_rank = wp_ll_find_choices_at(warp, args, rank, 0, choices.first);
+    struct wp_ll_going found = {0, 0};
+    if (args->num_tokens * num_topk > WP_WARP_SIZE)
+        at_rank |= (uint64_t)wp_ll_find_choices_at(warp, args, rank, WP_WARP_SIZE, choices.second)
+                   << WP_WARP_SIZE;
+    for (int32_t before = 0; before < token; before++) {
+        found.num_before += (at_rank & of_token) != 0;
+        at_rank >>= num_topk;
+    }
+    found.goes = (at_rank & of_token) != 0;
+    return found;
+}
+
+/* The same of any number, token by token. */
+WP_FN struct wp_ll_going wp_ll_find_going_of_many(struct wp_warp *warp,
+                                                  const struct wp_low_latency_dispatch_args *args,
+                                                  int32_t rank, int32_t token)
+{
+    const int32_t num_topk = args->ll.plan.num_topk;
+    struct wp_ll_going found = {0, 0};
+    for (int32_t t = 0; t <= token; t++) {
+        found.num_before += found.goes;
+        found.goes = 0;
+        for (int32_t first = 0; first < num_topk; first += WP_WARP_SIZE) {
+            const int32_t k = first + wp_lane_idx(warp), begin = t * num_topk + first;
+            const int64_t expert = k < num_topk ? wp_ll_load_choice(args, t * num_topk + k) : -1;
+            found.goes |= wp_ll_find_choices_at(warp, args, rank, begin, expert) != 0;
+        }
+    }
+    return found;
+}
+
+WP_FN struct wp_ll_going wp_ll_find_going(struct wp_warp *warp,
+                                          const struct wp_low_latency_dispatch_args *args,
+                                          struct wp_ll_lane_choices choices, int32_t rank,
+                                          int32_t token)
+{
+    return args->num_tokens * args->ll.plan.num_topk <= 2 * WP_WARP_SIZE
+               ? wp_ll_find_going_of_few(warp, args, choices, rank, token)
+               : wp_ll_find_going_of_many(warp, args, rank, token);
+}
+
+/* ------------------------------------------------------------------ choices that are told */
+
+/* Warp-wide, when there is room for the rows of `number`, by expert: tells a rank which of its experts each choice is for,
+ * of all tokens that there may be. */
+WP_FN void wp_ll_tell_choices(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                              struct wp_ll_lane_choices choices, int32_t rank, uint64_t number)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const int32_t num_choices = wp_ll_num_choices(&ll->plan);
+    int32_t *told = (int32_t *)wp_warp_shared(warp);
+    for (int32_t begin = 0; begin < num_choices; begin += WP_WARP_SIZE) {
+        const int32_t i = begin + wp_lane_idx(warp);
+        const int64_t expert = wp_ll_lane_choice(warp, args, choices, begin);
+        const struct wp_place_of_expert place = wp_ll_place_of_choice(args, expert, i);
+        if (i < num_choices)
+            told[i] = place.rank == rank ? place.local_expert : WP_LL_NOT_HERE;
+    }
+    wp_warp_sync(warp);
+    wp_tagged_send(warp, rank, wp_ll_head(ll, rank, number, ll->exchange.rank), told, num_choices,
+                   number);
+}
