@@ -232,7 +232,7 @@ struct weft__grid weft__coll_grid(const struct weft__coll_call *call, const stru
 struct weft__grid weft__coll_tensor_grid(const struct weft__coll_call *call,
                                          enum weft__work_kind kind)
 {
-    const struct weft__work work = {kind, 0, call->coll->chunk_bytes};
+    const struct weft__work work = {.kind = kind, .row_bytes = call->coll->chunk_bytes};
     return weft__coll_grid(call, &work);
 }
 

@@ -29,7 +29,8 @@ weft_result weft__coll_launch_copies(const struct weft__coll_call *call,
                                      struct wp_copy_args *copies)
 {
     weft_coll *coll = call->coll;
-    const struct weft__work work = {WEFT__WORK_PUSH_TENSOR, 0, COPIED_CHUNK_BYTES};
+    const struct weft__work work = {.kind = WEFT__WORK_PUSH_TENSOR,
+                                    .row_bytes = COPIED_CHUNK_BYTES};
     copies->chunk_bytes = COPIED_CHUNK_BYTES;
     if (copies->num_rows == 0)
         return WEFT_OK;

@@ -120,7 +120,8 @@ static weft_result plan_internode(weft_ep *ep, const weft_ep_config *config)
 /* Nothing is spread over more warps than many short rows are. */
 static int32_t most_combine_warps(const weft_ep *ep)
 {
-    const struct weft__work work = {WEFT__WORK_PULL_ROWS, INT32_MAX, 1};
+    const struct weft__work work = {
+        .kind = WEFT__WORK_PULL_ROWS, .num_tokens = INT32_MAX, .row_bytes = 1};
     return weft__internode_most_warps(ep->internode, WEFT__RINGS_ONE_WAY, weft__ep_grid(ep, &work));
 }
 

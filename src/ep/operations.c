@@ -230,8 +230,9 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
     weft__planes_announce(args, dispatch, &arrays);
     announce_topk(args, &dispatch->message, &arrays);
     WEFT__TRY(weft__arrays_place(&arrays));
-    const struct weft__work work = {WEFT__WORK_PUSH_ROWS, handle->routing.num_tokens,
-                                    largest_row_bytes(&dispatch->message.call)};
+    const struct weft__work work = {.kind = WEFT__WORK_PUSH_ROWS,
+                                    .num_tokens = handle->routing.num_tokens,
+                                    .row_bytes = largest_row_bytes(&dispatch->message.call)};
     const struct weft__grid grid = grid_of_call(ep, &work, args->num_blocks);
     dispatch->message.num_blocks = grid.num_blocks; /* between nodes there are more */
     WEFT__TRY(ep->internode == NULL
@@ -261,7 +262,8 @@ static weft_result relay_routes(weft_ep_handle *handle, weft_stream *stream)
         .routing = handle->routing,
         .placement = handle->placement->device,
     };
-    const struct weft__work work = {WEFT__WORK_PUSH_ROWS, handle->routing.num_tokens, 0};
+    const struct weft__work work = {.kind = WEFT__WORK_PUSH_ROWS,
+                                    .num_tokens = handle->routing.num_tokens};
     return launch_internode_dispatch(handle, &args, WP_RELAY_IF_NEEDED,
                                      weft__ep_grid(handle->ep, &work), stream);
 }
@@ -363,8 +365,9 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
     announce_x(args, combine, &arrays);
     WEFT__TRY(weft__arrays_place(&arrays));
     WEFT__TRY(weft__arrays_copy(&arrays, WEFT__TO_STAGING, stream));
-    const struct weft__work work = {WEFT__WORK_PULL_ROWS, handle->routing.num_tokens,
-                                    combine->message.call.row_bytes[0]};
+    const struct weft__work work = {.kind = WEFT__WORK_PULL_ROWS,
+                                    .num_tokens = handle->routing.num_tokens,
+                                    .row_bytes = combine->message.call.row_bytes[0]};
     const struct weft__grid grid = grid_of_call(ep, &work, args->num_blocks);
     combine->message.num_blocks = grid.num_blocks; /* between nodes there are more */
     return ep->internode == NULL ? launch_combine(ep, &program_args, grid, stream)

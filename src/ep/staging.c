@@ -209,7 +209,8 @@ static weft_result narrow(const struct weft__arrays *arrays, const struct weft__
                           weft_stream *stream)
 {
     const weft_ep *ep = arrays->handle->ep;
-    const struct weft__work work = {WEFT__WORK_PUSH_TENSOR, 0, COPIED_CHUNK_BYTES};
+    const struct weft__work work = {.kind = WEFT__WORK_PUSH_TENSOR,
+                                    .row_bytes = COPIED_CHUNK_BYTES};
     const struct wp_narrow_args args = {
         .src = array->ptr,
         .dst = array->staged,
@@ -227,7 +228,8 @@ weft_result weft__arrays_copy(const struct weft__arrays *arrays, enum weft__stag
                               weft_stream *stream)
 {
     const weft_ep *ep = arrays->handle->ep;
-    const struct weft__work work = {WEFT__WORK_PUSH_TENSOR, 0, COPIED_CHUNK_BYTES};
+    const struct weft__work work = {.kind = WEFT__WORK_PUSH_TENSOR,
+                                    .row_bytes = COPIED_CHUNK_BYTES};
     struct wp_copy_args copies = {.chunk_bytes = COPIED_CHUNK_BYTES};
     for (int32_t i = 0; i < arrays->num_arrays; i++) {
         const struct weft__array *array = &arrays->list[i];

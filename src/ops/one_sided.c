@@ -23,7 +23,8 @@ static weft_result check_rank(weft_comm *comm, int32_t rank)
 
 static struct weft__grid mapped_grid(const weft_comm *comm, const struct wp_access *access)
 {
-    const struct weft__work work = {WEFT__WORK_PUSH_TENSOR, 0, WP_ONE_SIDED_CHUNK_BYTES};
+    const struct weft__work work = {.kind = WEFT__WORK_PUSH_TENSOR,
+                                    .row_bytes = WP_ONE_SIDED_CHUNK_BYTES};
     struct weft__grid grid = weft__machine_of(comm)->choose_grid(comm, &work);
     const uint64_t num_chunks =
         (access->num_bytes + WP_ONE_SIDED_CHUNK_BYTES - 1) / WP_ONE_SIDED_CHUNK_BYTES;

@@ -17,7 +17,7 @@ static void divide_rows(struct wp_quantise_args *args, struct weft__grid grid)
 
 weft_result weft__rows_launch(weft_comm *comm, struct wp_quantise_args *args, weft_stream *stream)
 {
-    const struct weft__work work = {WEFT__WORK_PULL_TENSOR, 0, 0};
+    const struct weft__work work = {.kind = WEFT__WORK_PULL_TENSOR};
     const struct weft__grid grid = weft__machine_of(comm)->choose_grid(comm, &work);
     WEFT__TRY(weft__status_check(&comm->status));
     if (args->num_rows == 0)
