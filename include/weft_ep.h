@@ -531,10 +531,11 @@ typedef enum weft_ll_route {
 
 /* How it is known that rows and answers have come. Results are the same to the bit. */
 typedef enum weft_ll_carrier {
-    /* On GPUs packets, where they can be, if max_tokens is 8 or less and has 64 choices or less; else signals. */
+    /* On GPUs packets, where they can be, if R * max_tokens is 32 or less and max_tokens * num_topk 128 or less; else
+     * signals. */
     WEFT_LL_AUTO = 0,
     WEFT_LL_SIGNALS = 1, /* a signal behind the rows tells of them: best for many */
-    /* Rows tell it themselves, by every 16 bytes: best for few. Twice as much memory. On one node, of R ranks, which are at
+    /* Rows tell it themselves, by every 16 bytes: best for few. More memory (weft_ll_query_sizes). On one node, of R ranks, which are at
      * most 8, with WEFT_LL_ANSWER_SUMS of dtype and WEFT_LL_FAIL; rows as they are, or with a scale of 32 bits for 4, 8,
      * 12, ... or 128 elements; num_topk of at most 60. By expert with C = max_tokens * num_topk of at most 128, and R * (2 * C
      * + the most experts that a rank has) of at most 1856. Else weft_ll_create tells what is lacking. */

@@ -14,6 +14,7 @@ enum table {
     TABLE_RANKS_OF_TOKENS,
     TABLE_EXPERT_BASES,
     TABLE_PACKED_ROWS,
+    TABLE_PACKED_CHOICES,
     TABLE_SUMS,
     TABLE_RECEIVED_HALF,
     TABLE_MASK,
@@ -44,6 +45,9 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
     const uint64_t halves = (uint64_t)plan->num_halves;
     const uint64_t choices = (uint64_t)plan->max_tokens * (uint64_t)plan->num_topk;
     const uint64_t experts = plan->is_by_expert ? ranks * (uint64_t)plan->max_local_experts : 0;
+    const uint64_t all_choices = plan->is_by_expert ? halves * ranks * choices : 0;
+    const uint64_t packed_choices = wp_ll_has_packets(plan) ? 0 : all_choices;
+    const uint64_t told_choices = wp_ll_has_packets(plan) ? all_choices : 0;
     const uint64_t tokens_of_ranks =
         wp_ll_has_packets(plan) ? halves * ranks * (uint64_t)plan->max_tokens : 0;
     const uint64_t bytes[NUM_TABLES] = {
@@ -55,7 +59,8 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
         [TABLE_RANKS_OF_TOKENS] = blocks * (uint64_t)plan->max_tokens *
                                   (uint64_t)wp_ll_rank_words(num_ranks) * sizeof(int32_t),
         [TABLE_EXPERT_BASES] = blocks * experts * sizeof(int32_t),
-        [TABLE_PACKED_ROWS] = plan->is_by_expert ? halves * ranks * choices * sizeof(int32_t) : 0,
+        [TABLE_PACKED_ROWS] = packed_choices * sizeof(int32_t),
+        [TABLE_PACKED_CHOICES] = told_choices * sizeof(struct wp_ll_packed_choice),
         [TABLE_SUMS] =
             wp_ll_has_node_sums(plan) ? blocks * (uint64_t)num_warps * wp_ll_sum_bytes(plan) : 0,
         [TABLE_RECEIVED_HALF] = sizeof(int32_t),
@@ -99,6 +104,7 @@ static weft_result allocate_tables(weft_ll *ll)
     device->ranks_of_tokens = (void *)(at + places.offsets[TABLE_RANKS_OF_TOKENS]);
     device->expert_bases = (void *)(at + places.offsets[TABLE_EXPERT_BASES]);
     device->packed_rows = (void *)(at + places.offsets[TABLE_PACKED_ROWS]);
+    device->packed_choices = (void *)(at + places.offsets[TABLE_PACKED_CHOICES]);
     device->sums = at + places.offsets[TABLE_SUMS];
     device->received_half = (void *)(at + places.offsets[TABLE_RECEIVED_HALF]);
     device->masks.mask = (void *)(at + places.offsets[TABLE_MASK]);
@@ -120,15 +126,24 @@ static weft_result allocate_tables(weft_ll *ll)
 
 /* ---------------------------------------------------------------- grid */
 
+static enum weft__work_kind work_kind_of(const struct wp_ll_plan *plan)
+{
+    if (wp_ll_has_packets(plan))
+        return plan->is_by_expert ? WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS
+                                  : WEFT__WORK_FEW_ROWS_IN_PACKETS;
+    return plan->is_by_expert ? WEFT__WORK_FEW_PACKED_ROWS : WEFT__WORK_FEW_ROWS;
+}
+
 /* By the tokens that there may be, since all launches have as many blocks. */
 static struct weft__grid choose_grid(const weft_ep *ep, const weft_ll_config *config,
-                                     const struct wp_ll_plan *plan)
+                                     const struct wp_ll_plan *plan, enum weft__work_kind kind)
 {
-    const struct weft__work work = {wp_ll_has_packets(plan) ? WEFT__WORK_FEW_ROWS_IN_PACKETS
-                                    : plan->is_by_expert    ? WEFT__WORK_FEW_PACKED_ROWS
-                                                            : WEFT__WORK_FEW_ROWS,
-                                    plan->max_tokens,
-                                    (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype)};
+    const int32_t num_ranks = ep->comm->num_ranks;
+    const int32_t num_sent = wp_ll_num_row_units(plan, num_ranks);
+    const int32_t num_answered = wp_ll_num_answer_units(plan, num_ranks);
+    const struct weft__work work = {kind, plan->max_tokens,
+                                    (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype), num_sent,
+                                    num_sent > num_answered ? num_sent : num_answered};
     struct weft__grid grid = weft__machine_of(ep->comm)->choose_grid(ep->comm, &work);
     if (config->num_blocks > 0)
         grid.num_blocks = config->num_blocks;
@@ -137,12 +152,21 @@ static struct weft__grid choose_grid(const weft_ep *ep, const weft_ll_config *co
     return grid;
 }
 
+/* Whose warps need not hear of choices. */
+static int32_t choose_combine_warps(const weft_ep *ep, const weft_ll_config *config,
+                                    const struct wp_ll_plan *plan)
+{
+    const enum weft__work_kind kind =
+        wp_ll_has_packets(plan) ? WEFT__WORK_FEW_ROWS_IN_PACKETS : work_kind_of(plan);
+    return choose_grid(ep, config, plan, kind).num_warps;
+}
+
 weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config,
                                  weft_ll_sizes *sizes)
 {
     const weft_comm *comm = ep->comm;
     struct wp_ll_plan plan = weft__ll_plan(ep, config);
-    const struct weft__grid grid = choose_grid(ep, config, &plan);
+    const struct weft__grid grid = choose_grid(ep, config, &plan, work_kind_of(&plan));
     weft__ll_plan_blocks(comm, config, grid.num_blocks, &plan);
     uint64_t network_bytes;
     (void)weft__ll_plan_network(comm, &plan, &network_bytes);
@@ -226,7 +250,8 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
     device->plan = weft__ll_plan(ll->ep, config);
     device->placement = ll->ep->placement.device;
     device->num_local_experts = weft__placement_num_local(&ll->ep->placement, comm->rank);
-    ll->grid = choose_grid(ll->ep, config, &device->plan);
+    ll->grid = choose_grid(ll->ep, config, &device->plan, work_kind_of(&device->plan));
+    ll->combine_warps = choose_combine_warps(ll->ep, config, &device->plan);
     if (config->on_missing == WEFT_LL_MASK)
         device->masks.absent_after_ms =
             config->missing_ms > 0 ? config->missing_ms : comm->timeout_ms;

@@ -21,7 +21,8 @@ struct weft_ll {
     weft_ep *ep;
     struct weft__exchange *exchange; /* its extra bytes are the area */
     struct wp_low_latency device;
-    struct weft__grid grid;   /* of every launch */
+    struct weft__grid grid;   /* of every launch, */
+    int32_t combine_warps;    /* but for the warps of combine */
     void *tables;             /* what the device's pointers point into, but those of the network */
     void *ranks;              /* device.network's */
     struct weft__nodes nodes; /* the same, where partners relay */

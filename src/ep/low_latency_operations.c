@@ -152,13 +152,6 @@ static int is_aligned(const void *address)
     return (uintptr_t)address % WP_ALIGNED_BYTES == 0;
 }
 
-/* Rows that go in packets: whether the usual programs can do it, whose warps have no more than a part of a row at a time. */
-static int are_parts_usual(const struct wp_low_latency *device)
-{
-    return wp_ll_is_usual(device) &&
-           device->plan.slot.token_offset - device->plan.slot.scales_offset <= WP_LL_PART_BYTES;
-}
-
 static enum wp_program packet_dispatch_program(const struct wp_low_latency *device,
                                                const weft_ll_dispatch_args *args)
 {
@@ -169,13 +162,13 @@ static enum wp_program packet_dispatch_program(const struct wp_low_latency *devi
                         WP_PROGRAM_bf16_packed_packet_low_latency_dispatch},
         [WP_LL_FP8] = {WP_PROGRAM_fp8_packet_low_latency_dispatch,
                        WP_PROGRAM_fp8_packed_packet_low_latency_dispatch}};
-    const int are_usual = is_aligned(args->x) && is_aligned(args->rows) && are_parts_usual(device);
+    const int are_usual = is_aligned(args->x) && is_aligned(args->rows);
     return programs[are_usual ? wp_ll_form_of(device) : WP_LL_GENERAL][wp_ll_layout_of(device)];
 }
 
 static enum wp_program packet_combine_program(const struct wp_low_latency *device, int are_aligned)
 {
-    if (!are_aligned || !are_parts_usual(device))
+    if (!are_aligned || !wp_ll_is_usual(device))
         return WP_PROGRAM_packet_low_latency_combine;
     return device->plan.is_by_expert ? WP_PROGRAM_bf16_packed_packet_low_latency_combine
                                      : WP_PROGRAM_bf16_packet_low_latency_combine;
@@ -277,8 +270,10 @@ weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft
         .out = args->out,
         .missing_ranks = args->missing_ranks,
     };
-    WEFT__TRY(weft__exchange_launch(ll->exchange, stream, combine_program(&ll->device, args),
-                                    ll->grid, &program_args, sizeof program_args));
+    struct weft__grid grid = ll->grid;
+    grid.num_warps = ll->combine_warps;
+    WEFT__TRY(weft__exchange_launch(ll->exchange, stream, combine_program(&ll->device, args), grid,
+                                    &program_args, sizeof program_args));
     note_combine(ll, args->phases, args->keep);
     return WEFT_OK;
 }

@@ -113,7 +113,10 @@ static struct wp_ll_parts parts_of(const weft_comm *comm, const struct wp_ll_pla
 
 static struct wp_ll_parts row_parts(const weft_comm *comm, const struct wp_ll_plan *plan)
 {
-    return parts_of(comm, plan, part_elements(plan), wp_ll_is_quantised(plan) ? 2 : 1);
+    const int32_t num_of_scales =
+        (int32_t)((plan->slot.token_offset - plan->slot.scales_offset + WP_LL_PART_BYTES - 1) /
+                  WP_LL_PART_BYTES);
+    return parts_of(comm, plan, part_elements(plan), 1 + num_of_scales);
 }
 
 static struct wp_ll_parts answer_parts(const weft_comm *comm, const struct wp_ll_plan *plan)
@@ -157,22 +160,22 @@ static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *co
     if (plan->is_by_expert &&
         (told_bytes > WP_WARP_SHARED_BYTES ||
          WP_LL_TOLD_OFFSET + wp_ll_told_bytes(plan, comm->num_ranks) > WP_BLOCK_SHARED_BYTES))
-        return "by expert C = max_tokens * num_topk of at most 128, and ranks * (2 * C + experts "
-               "of "
-               "a rank) of at most 1856";
+        return "by expert C = max_tokens * num_topk of at most 128, "
+               "and ranks * (2 * C + experts of a rank) of at most 1856";
     return can_count_units(comm, plan) ? NULL : "a smaller hidden or max_tokens";
 }
 
 /* Cores send and take packets of 8 bytes, one by one: on machine cpu a step of 4 ranks takes two to five times as long in
- * packets (1 to 8 tokens, 2026-11-26). On 2 H100 one of 8 tokens takes 9.4 us for 14.0 in BF16 by rank, 13.5 for 22.3 by
- * expert; of 16, whose choices are more than each lane looks at two of, 18.0 for 14.6 by rank. */
+ * packets (1 to 8 tokens, 2026-11-26). Among 2 H200, which was measured then, steps of BF16 and top-8 take, in us with packets
+ * and with signals: of 8 tokens 8.1 and 11.9 by rank, 11.0 and 19.9 by expert; of 16 10.3 and 12.4, 13.2 and 20.1; of 32 by
+ * rank 15.1 and 13.8. What counts is how many rows may come; more than 4 ranks have not been measured. */
 static int goes_in_packets(const weft_comm *comm, const weft_ll_config *config,
                            const struct wp_ll_plan *plan)
 {
-    enum { FEW_TOKENS = 8, FEW_CHOICES = 64 };
+    enum { FEW_ROWS = 32, FEW_CHOICES = 128 };
     const int is_best = weft__machine_of(comm)->kind == WEFT_MACHINE_CUDA &&
-                        plan->max_tokens <= FEW_TOKENS &&
-                        plan->max_tokens * plan->num_topk <= FEW_CHOICES;
+                        plan->max_tokens <= FEW_ROWS / comm->num_ranks &&
+                        wp_ll_num_choices(plan) <= FEW_CHOICES;
     return lacks_packets(comm, config, plan) == NULL &&
            (config->carrier == WEFT_LL_PACKETS || (config->carrier == WEFT_LL_AUTO && is_best));
 }

@@ -32,13 +32,17 @@ enum weft__work_kind {
     WEFT__WORK_FEW_ROWS,        /* copies and sums rows of a decode step, for the least latency */
     WEFT__WORK_FEW_PACKED_ROWS, /* the same, and packs them */
     WEFT__WORK_FEW_ROWS_IN_PACKETS, /* sends rows of a decode step in packets */
-    WEFT__WORK_PACKETS,             /* sends rows in packets and takes those of others */
+    WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS, /* the same, and packs them, for which a warp of each block hears each rank */
+    WEFT__WORK_PACKETS, /* sends rows in packets and takes those of others */
     WEFT__NUM_WORKS
 };
 struct weft__work {
     enum weft__work_kind kind;
     int32_t num_tokens;
     uint64_t row_bytes; /* of packets: of all rows that are sent at the same time */
+    /* Of few rows in packets: for how many warps there is something to do at the same time, and the most for which a launch
+     * has that has as many blocks. */
+    int32_t num_units, most_units;
 };
 
 struct weft__launch {

@@ -14,6 +14,9 @@
  *   WP_ROWS_ARE_ALIGNED  all rows that it copies, sums or converts, and parts of them, begin at multiples of
  *                       WP_ALIGNED_BYTES, and are multiples of them, but for logarithms' bytes
  *   WP_ROWS_GO_IN_PARTS  what it copies is mostly parts of rows, of a few KiB for each warp
+ *   WP_PACKETS_ARE_SHORT  rows that go in packets, and those that it sums with weights, have no more than a packet for each
+ *                       lane
+ *   WP_ROWS_ARE_MADE_NEAR  it quantises and sums rows to memory of the warp, too
  *
  * Every machine provides:
  *

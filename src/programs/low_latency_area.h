@@ -49,6 +49,18 @@ WP_FN int wp_ll_has_packets(const struct wp_ll_plan *plan)
     return plan->row_parts.num > 0;
 }
 
+/* What warps have of rows, and of answers (low_latency_packets.h). Of rows the first units count them, one for each rank; the
+ * others are of all tokens that there may be, and all ranks. */
+WP_FN int32_t wp_ll_num_row_units(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return (1 + plan->max_tokens * plan->row_parts.num_units) * num_ranks;
+}
+
+WP_FN int32_t wp_ll_num_answer_units(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return plan->max_tokens * plan->answer_parts.num * num_ranks;
+}
+
 /* Of all tokens that a rank may have. */
 WP_FN int32_t wp_ll_num_choices(const struct wp_ll_plan *plan)
 {
@@ -68,14 +80,20 @@ WP_FN uint64_t wp_ll_heads_bytes(const struct wp_ll_plan *plan, int32_t num_rank
                : 0;
 }
 
+/* None where rows are packed from packets. */
 WP_FN uint64_t wp_ll_rows_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
+    if (wp_ll_has_packets(plan) && plan->is_by_expert)
+        return 0;
     return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)num_ranks *
                        (uint64_t)plan->max_tokens * plan->slot.bytes);
 }
 
+/* None where answers come in packets. */
 WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan)
 {
+    if (wp_ll_has_packets(plan))
+        return 0;
     return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)plan->answer_slots.per_half *
                        plan->answer_bytes);
 }
@@ -407,11 +425,26 @@ WP_FN int32_t *wp_ll_relayed_rows(const struct wp_low_latency *ll, int32_t token
     return ll->network.relayed_rows + (int64_t)token * ll->plan.message.num_nodes;
 }
 
+/* In a table of those of all rows of a result: the first choice of a source's. */
+WP_FN uint64_t wp_ll_packed_idx(const struct wp_low_latency *ll, uint64_t number, int32_t source,
+                                int32_t row)
+{
+    const uint32_t rank_row =
+        wp_ll_rank_of_half(ll, number, source) * (uint32_t)ll->plan.max_tokens + (uint32_t)row;
+    return (uint64_t)rank_row * (uint32_t)ll->plan.num_topk;
+}
+
 /* Where the row of a source has been packed, by choice: [num_topk]. */
 WP_FN int32_t *wp_ll_packed(const struct wp_low_latency *ll, uint64_t number, int32_t source,
                             int32_t row)
 {
-    const uint32_t rank_row =
-        wp_ll_rank_of_half(ll, number, source) * (uint32_t)ll->plan.max_tokens + (uint32_t)row;
-    return ll->packed_rows + (uint64_t)rank_row * (uint32_t)ll->plan.num_topk;
+    return ll->packed_rows + wp_ll_packed_idx(ll, number, source, row);
+}
+
+/* The same with packets, of a source's token. */
+WP_FN struct wp_ll_packed_choice *wp_ll_packed_choices(const struct wp_low_latency *ll,
+                                                       uint64_t number, int32_t source,
+                                                       int32_t token)
+{
+    return ll->packed_choices + wp_ll_packed_idx(ll, number, source, token);
 }

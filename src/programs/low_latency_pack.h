@@ -200,25 +200,23 @@ WP_FN int32_t *wp_ll_packed_rows(struct wp_warp *warp)
 }
 WP_STATIC_ASSERT(WEFT_MAX_TOPK * sizeof(int32_t) <= WP_LL_RANGES_OFFSET, "one for each choice");
 
-/* Of a source's choice, with so many before it that are for the same expert. */
-WP_FN int32_t wp_ll_packed_as(const struct wp_ll_taker *taker, int32_t source, int32_t expert,
-                              int32_t order)
+/* Which one a row of an expert is, with so many before it. */
+WP_FN int32_t wp_ll_packed_at(const struct wp_ll_plan *plan, int32_t expert, int32_t position)
 {
-    const struct wp_ll_plan *plan = &taker->args->ll.plan;
-    if (expert < 0)
-        return WP_LL_NOT_HERE;
-    const int32_t position =
-        taker->bases[(int64_t)source * plan->max_local_experts + expert] + order;
     return position < plan->capacity ? expert * plan->capacity + position : WP_LL_NO_ROOM;
 }
 
 WP_FN int32_t wp_ll_packed_row(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
                                int32_t k)
 {
-    const struct wp_ll_slot *at = &taker->args->ll.plan.slot;
-    return wp_ll_packed_as(taker, row.source,
-                           ((const int32_t *)(const void *)(row.slot + at->experts_offset))[k],
-                           ((const int32_t *)(const void *)(row.slot + at->order_offset))[k]);
+    const struct wp_ll_plan *plan = &taker->args->ll.plan;
+    const int32_t expert =
+        ((const int32_t *)(const void *)(row.slot + plan->slot.experts_offset))[k];
+    const int32_t order = ((const int32_t *)(const void *)(row.slot + plan->slot.order_offset))[k];
+    if (expert < 0)
+        return WP_LL_NOT_HERE;
+    return wp_ll_packed_at(
+        plan, expert, taker->bases[(int64_t)row.source * plan->max_local_experts + expert] + order);
 }
 
 /* Where the row goes: lists the packed rows, and with the last part keeps for combine that of each choice. Returns

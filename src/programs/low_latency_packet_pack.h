@@ -10,7 +10,7 @@
 
 /* What a block has in its memory. */
 struct wp_ll_packer {
-    struct wp_ll_taker taker;
+    struct wp_ll_taker taker; /* whose bases are how many choices of a source each expert has */
     /* [num_ranks][wp_ll_num_choices] of each choice the expert here, or WP_LL_NOT_HERE; and how many of the source's choices
      * are for the same one before it. */
     int32_t *experts, *orders;
@@ -79,30 +79,70 @@ WP_FN enum wp_status wp_ll_take_choices(const struct wp_ll_packer *packer, int32
     return status;
 }
 
-/* By all warps of a block: hears all sources. */
+/* The last warps of a block hear the sources. They do nothing else, if it has more warps than ranks. */
+WP_FN int32_t wp_ll_num_hearers(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    return ll->plan.is_by_expert && wp_num_warps(warp) > num_ranks ? num_ranks : 0;
+}
+
+/* The first source that the warp hears, of every so many. */
+WP_FN int32_t wp_ll_first_heard(struct wp_warp *warp)
+{
+    return wp_num_warps(warp) - 1 - wp_warp_idx(warp);
+}
+
+/* By all warps of a block, which meet afterwards. */
 WP_FN enum wp_status wp_ll_hear_choices(const struct wp_ll_packer *packer)
 {
     struct wp_warp *warp = packer->taker.run->op.warp;
     const int32_t num_ranks = packer->taker.args->ll.exchange.num_ranks;
     enum wp_status status = WP_STATUS_OK;
-    for (int32_t source = wp_warp_idx(warp); source < num_ranks && status == WP_STATUS_OK;
+    for (int32_t source = wp_ll_first_heard(warp); source < num_ranks && status == WP_STATUS_OK;
          source += wp_num_warps(warp))
         status = wp_ll_take_choices(packer, source);
-    status = wp_block_status(warp, status);
-    if (status == WP_STATUS_OK)
-        wp_ll_sum_heads(&packer->taker);
     return status;
+}
+
+/* By all warps that have met: those of the first block that have heard a source tell the caller of experts. */
+WP_FN void wp_ll_tell_experts(const struct wp_ll_packer *packer)
+{
+    const struct wp_ll_taker *taker = &packer->taker;
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    const int32_t num_ranks = ll->exchange.num_ranks, num_warps = wp_num_warps(warp);
+    const int32_t num_heard = num_ranks < num_warps ? num_ranks : num_warps;
+    if (wp_block_idx(warp) != 0 || wp_ll_first_heard(warp) >= num_heard)
+        return;
+    for (int32_t expert = wp_ll_first_heard(warp) * WP_WARP_SIZE + wp_lane_idx(warp);
+         expert < ll->num_local_experts; expert += num_heard * WP_WARP_SIZE) {
+        int32_t first = 0;
+        for (int32_t rank = 0; rank < num_ranks; rank++) {
+            const int32_t num_rows = taker->bases[rank * ll->plan.max_local_experts + expert];
+            wp_ll_tell_expert(taker, expert, rank, first, num_rows);
+            first += num_rows;
+        }
+        wp_ll_tell_expert_total(taker, expert, first);
+    }
 }
 
 /* ------------------------------------------------------------------ where rows are packed */
 
-/* Of a source's token: whether it has a choice here, and so many places, as the warp's pointers. */
-struct wp_ll_places {
-    int is_here;
-    int32_t num;
-};
+/* The packed row of a source's choice. */
+WP_FN int32_t wp_ll_packed_choice(const struct wp_ll_packer *packer, int32_t source, int32_t choice)
+{
+    const struct wp_ll_plan *plan = &packer->taker.args->ll.plan;
+    const int32_t i = source * wp_ll_num_choices(plan) + choice;
+    const int32_t expert = packer->experts[i];
+    int32_t position = packer->orders[i];
+    if (expert < 0)
+        return WP_LL_NOT_HERE;
+    for (int32_t before = 0; before < source; before++)
+        position += packer->taker.bases[before * plan->max_local_experts + expert];
+    return wp_ll_packed_at(plan, expert, position);
+}
 
-/* What is packed as that row, from the part's first byte on. */
+/* Where it has the unit's part, from that's first byte on. */
 WP_FN char *wp_ll_packed_part(const struct wp_ll_packer *packer, struct wp_ll_unit unit,
                               int32_t packed)
 {
@@ -115,36 +155,33 @@ WP_FN char *wp_ll_packed_part(const struct wp_ll_packer *packer, struct wp_ll_un
            ((uint64_t)first << plan->sent_element_bytes_log2);
 }
 
-/* The warp that has the choices keeps for combine where each is packed, and tells the caller whose token that is. */
-WP_FN void wp_ll_keep_packed(const struct wp_ll_packer *packer, struct wp_ll_unit unit, int32_t k,
-                             int32_t packed)
-{
-    const struct wp_low_latency_dispatch_args *args = packer->taker.args;
-    wp_ll_packed(&args->ll, packer->taker.number, unit.rank, unit.token)[k] = packed;
-    if (packed >= 0 && args->src_tokens != NULL)
-        args->src_tokens[packed] = unit.token;
-}
+/* Of a source's token: whether it has a choice here, and so many places, as the warp's pointers. */
+struct wp_ll_places {
+    int is_here;
+    int32_t num;
+};
 
-/* Warp-wide. */
+/* Warp-wide: where the unit's part is packed; combine finds out, too, by the warp that has the choices. */
 WP_FN struct wp_ll_places wp_ll_find_places(const struct wp_ll_packer *packer,
                                             struct wp_ll_unit unit)
 {
     struct wp_warp *warp = packer->taker.run->op.warp;
     const struct wp_ll_plan *plan = &packer->taker.args->ll.plan;
     const int is_kept = wp_ll_kind_of(plan, unit.part) == WP_LL_UNIT_CHOICES;
-    const int32_t first = unit.rank * wp_ll_num_choices(plan) + unit.token * plan->num_topk;
+    struct wp_ll_packed_choice *kept =
+        wp_ll_packed_choices(&packer->taker.args->ll, packer->taker.number, unit.rank, unit.token);
     struct wp_ll_places places = {0, 0};
     wp_warp_sync(warp); /* the pointers before have been used */
     for (int32_t i = 0; i < plan->num_topk; i += WP_WARP_SIZE) {
         const int32_t k = i + wp_lane_idx(warp);
-        const int32_t packed = k < plan->num_topk ? wp_ll_packed_as(&packer->taker, unit.rank,
-                                                                    packer->experts[first + k],
-                                                                    packer->orders[first + k])
-                                                  : WP_LL_NOT_HERE;
+        const int32_t packed =
+            k < plan->num_topk
+                ? wp_ll_packed_choice(packer, unit.rank, unit.token * plan->num_topk + k)
+                : WP_LL_NOT_HERE;
         places.is_here |= wp_ballot(warp, packed != WP_LL_NOT_HERE) != 0;
         const int32_t place = wp_ll_list(warp, &places.num, packed >= 0);
         if (is_kept && k < plan->num_topk)
-            wp_ll_keep_packed(packer, unit, k, packed);
+            kept[k].packed = packed;
         else if (packed >= 0)
             wp_warp_pointers(warp)[place] = wp_ll_packed_part(packer, unit, packed);
     }
@@ -152,14 +189,31 @@ WP_FN struct wp_ll_places wp_ll_find_places(const struct wp_ll_packer *packer,
     return places;
 }
 
-/* Words of scales, from `first` on, to all places. */
-WP_FN void wp_ll_pack_scale_words(const struct wp_ll_packer *packer, struct wp_ll_places places,
-                                  int32_t first, const uint32_t *words, int32_t num_words)
+/* The unit's scales, to so many places. */
+WP_FN void wp_ll_pack_scale_words(const struct wp_ll_packer *packer, struct wp_ll_unit unit,
+                                  int32_t num_places, const uint32_t *words)
 {
     struct wp_warp *warp = packer->taker.run->op.warp;
-    const int64_t stride = packer->taker.args->scales.word_stride;
+    const struct wp_ll_scales *to = &packer->taker.args->scales;
+    const int32_t first = wp_ll_first_scale(&packer->taker.args->ll.plan, unit.part);
     const void **dsts = wp_warp_pointers(warp);
-    for (int32_t i = wp_lane_idx(warp); i < num_words; i += WP_WARP_SIZE)
-        for (int32_t j = 0; j < places.num; j++)
-            ((uint32_t *)(uintptr_t)dsts[j])[(first + i) * stride] = words[i];
+    for (int32_t i = wp_lane_idx(warp); i < WP_LL_UNIT_SCALE_WORDS && first + i < to->num_words;
+         i += WP_WARP_SIZE)
+        for (int32_t j = 0; j < num_places; j++)
+            ((uint32_t *)(uintptr_t)dsts[j])[(first + i) * to->word_stride] = words[i];
+}
+
+/* What combine and the caller need of a source's token, whose places are known to combine. */
+WP_FN void wp_ll_keep_choices(const struct wp_ll_packer *packer, struct wp_ll_unit unit,
+                              const float *weights)
+{
+    const struct wp_low_latency_dispatch_args *args = packer->taker.args;
+    struct wp_ll_packed_choice *kept =
+        wp_ll_packed_choices(&args->ll, packer->taker.number, unit.rank, unit.token);
+    for (int32_t k = wp_lane_idx(packer->taker.run->op.warp); k < args->ll.plan.num_topk;
+         k += WP_WARP_SIZE) {
+        kept[k].weight = weights[k];
+        if (kept[k].packed >= 0 && args->src_tokens != NULL)
+            args->src_tokens[kept[k].packed] = unit.token;
+    }
 }

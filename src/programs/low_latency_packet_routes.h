@@ -29,17 +29,6 @@ WP_FN struct wp_ll_lane_choices wp_ll_load_choices(struct wp_warp *warp,
     return choices;
 }
 
-/* The lane's choice of those from `begin` on, a multiple of WP_WARP_SIZE. */
-WP_FN int64_t wp_ll_lane_choice(struct wp_warp *warp,
-                                const struct wp_low_latency_dispatch_args *args,
-                                struct wp_ll_lane_choices choices, int32_t begin)
-{
-    if (begin == 0)
-        return choices.first;
-    return begin == WP_WARP_SIZE ? choices.second
-                                 : wp_ll_load_choice(args, begin + wp_lane_idx(warp));
-}
-
 /* Of an expert that is choice i. */
 WP_FN struct wp_place_of_expert
 wp_ll_place_of_choice(const struct wp_low_latency_dispatch_args *args, int64_t expert, int32_t i)
@@ -87,10 +76,63 @@ WP_FN struct wp_ll_going wp_ll_find_going_of_few(struct wp_warp *warp,
     return found;
 }
 
-/* The same of any number, token by token. */
+/* Whole tokens whose choices the lanes look at together, each at one: there is one at least. */
+struct wp_ll_seen_tokens {
+    int32_t first, num;
+};
+
+/* The lane's choice of those. */
+WP_FN int64_t wp_ll_seen_choice(struct wp_warp *warp,
+                                const struct wp_low_latency_dispatch_args *args,
+                                struct wp_ll_seen_tokens seen)
+{
+    const int32_t num_topk = args->ll.plan.num_topk, lane = wp_lane_idx(warp);
+    return lane < seen.num * num_topk ? wp_ll_load_choice(args, seen.first * num_topk + lane) : -1;
+}
+
+/* Adds what is found of them up to a token. */
+WP_FN void wp_ll_add_going(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                           struct wp_ll_seen_tokens seen, int64_t expert, int32_t rank,
+                           int32_t token, struct wp_ll_going *found)
+{
+    const int32_t num_topk = args->ll.plan.num_topk;
+    const uint64_t of_token = (UINT64_C(1) << num_topk) - 1;
+    uint64_t at_rank = wp_ll_find_choices_at(warp, args, rank, seen.first * num_topk, expert);
+    for (int32_t t = seen.first; t < seen.first + seen.num && t <= token; t++) {
+        const int goes = (at_rank & of_token) != 0;
+        found->num_before += goes && t < token;
+        found->goes |= goes && t == token;
+        at_rank >>= num_topk;
+    }
+}
+
+/* The same of any number, where a token has no more choices than a warp has lanes: so many loads are under way together. */
 WP_FN struct wp_ll_going wp_ll_find_going_of_many(struct wp_warp *warp,
                                                   const struct wp_low_latency_dispatch_args *args,
                                                   int32_t rank, int32_t token)
+{
+    const int32_t num_seen = (int32_t)wp_divide(WP_WARP_SIZE, args->ll.plan.topk_reciprocal);
+    struct wp_ll_going found = {0, 0};
+    for (int32_t t = 0; t <= token && t < args->num_tokens; t += 4 * num_seen) {
+        const struct wp_ll_seen_tokens first = {t, num_seen}, second = {t + num_seen, num_seen},
+                                       third = {t + 2 * num_seen, num_seen},
+                                       fourth = {t + 3 * num_seen, num_seen};
+        const int64_t of_first = wp_ll_seen_choice(warp, args, first);
+        const int64_t of_second = wp_ll_seen_choice(warp, args, second);
+        const int64_t of_third = wp_ll_seen_choice(warp, args, third);
+        const int64_t of_fourth = wp_ll_seen_choice(warp, args, fourth);
+        wp_ll_add_going(warp, args, first, of_first, rank, token, &found);
+        wp_ll_add_going(warp, args, second, of_second, rank, token, &found);
+        wp_ll_add_going(warp, args, third, of_third, rank, token, &found);
+        wp_ll_add_going(warp, args, fourth, of_fourth, rank, token, &found);
+    }
+    return found;
+}
+
+/* The same of any number, token by token. */
+WP_FN struct wp_ll_going
+wp_ll_find_going_one_by_one(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                            int32_t rank, int32_t token)
 {
     const int32_t num_topk = args->ll.plan.num_topk;
     struct wp_ll_going found = {0, 0};
@@ -111,9 +153,11 @@ WP_FN struct wp_ll_going wp_ll_find_going(struct wp_warp *warp,
                                           struct wp_ll_lane_choices choices, int32_t rank,
                                           int32_t token)
 {
-    return args->num_tokens * args->ll.plan.num_topk <= 2 * WP_WARP_SIZE
-               ? wp_ll_find_going_of_few(warp, args, choices, rank, token)
-               : wp_ll_find_going_of_many(warp, args, rank, token);
+    const int32_t num_topk = args->ll.plan.num_topk;
+    if (args->num_tokens * num_topk <= 2 * WP_WARP_SIZE)
+        return wp_ll_find_going_of_few(warp, args, choices, rank, token);
+    return num_topk <= WP_WARP_SIZE ? wp_ll_find_going_of_many(warp, args, rank, token)
+                                    : wp_ll_find_going_one_by_one(warp, args, rank, token);
 }
 
 /* ------------------------------------------------------------------ choices that are told */
@@ -128,10 +172,12 @@ WP_FN void wp_ll_tell_choices(struct wp_warp *warp, const struct wp_low_latency_
     int32_t *told = (int32_t *)wp_warp_shared(warp);
     for (int32_t begin = 0; begin < num_choices; begin += WP_WARP_SIZE) {
         const int32_t i = begin + wp_lane_idx(warp);
-        const int64_t expert = wp_ll_lane_choice(warp, args, choices, begin);
-        const struct wp_place_of_expert place = wp_ll_place_of_choice(args, expert, i);
+        const int64_t next = wp_ll_load_choice(args, i + 2 * WP_WARP_SIZE);
+        const struct wp_place_of_expert place = wp_ll_place_of_choice(args, choices.first, i);
         if (i < num_choices)
             told[i] = place.rank == rank ? place.local_expert : WP_LL_NOT_HERE;
+        choices.first = choices.second;
+        choices.second = next;
     }
     wp_warp_sync(warp);
     wp_tagged_send(warp, rank, wp_ll_head(ll, rank, number, ll->exchange.rank), told, num_choices,

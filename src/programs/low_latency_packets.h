@@ -30,11 +30,20 @@ struct wp_ll_unit {
     int32_t rank;
 };
 
+enum { WP_LL_UNIT_SCALE_WORDS = WP_LL_PART_BYTES / sizeof(uint32_t) /* at most */ };
+
 WP_FN enum wp_ll_unit_kind wp_ll_kind_of(const struct wp_ll_plan *plan, int32_t part)
 {
     if (part < plan->row_parts.num)
         return WP_LL_UNIT_ELEMENTS;
-    return part == plan->row_parts.num ? WP_LL_UNIT_CHOICES : WP_LL_UNIT_SCALES;
+    return part == plan->row_parts.num || !wp_ll_is_quantised(plan) ? WP_LL_UNIT_CHOICES
+                                                                    : WP_LL_UNIT_SCALES;
+}
+
+/* Of a row's scales, the first that the part has. */
+WP_FN int32_t wp_ll_first_scale(const struct wp_ll_plan *plan, int32_t part)
+{
+    return (part - plan->row_parts.num - 1) * WP_LL_UNIT_SCALE_WORDS;
 }
 
 /* Unit i of those for all ranks. */

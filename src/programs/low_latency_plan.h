@@ -41,6 +41,12 @@ struct wp_ll_choice {
 /* In place of a row, by expert: the choice is for no expert here, or for one that has no more room. */
 enum { WP_LL_NOT_HERE = -1, WP_LL_NO_ROOM = -2 };
 
+/* With packets: as which row it has been packed, and its weight. */
+struct wp_ll_packed_choice {
+    int32_t packed;
+    float weight;
+};
+
 /* What a block has sent to a rank: rows [first, first + num_rows) of its source there. */
 struct wp_ll_range {
     int32_t first;
@@ -243,6 +249,7 @@ struct wp_low_latency {
     char *sums;               /* [num_blocks][num_warps][wp_ll_sum_bytes] on their way */
     int32_t *received_half;   /* [1] of the result that was received last */
     int32_t *packed_rows;     /* [halves][num_ranks][max_tokens][num_topk] by expert */
+    struct wp_ll_packed_choice *packed_choices; /* the same, with packets */
     /* Where rows go in packets: [halves][num_ranks] how many have come from a source, and [halves][num_ranks][max_tokens]
      * whether this rank's token has gone to a rank. */
     int32_t *num_rows, *row_targets;

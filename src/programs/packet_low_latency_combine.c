@@ -47,34 +47,16 @@ struct answered_choice {
     struct of_halves weight; /* the bits of a float */
 };
 
-WP_FN const char *slot_of_unit(const struct wp_low_latency *ll, uint64_t number,
-                               struct wp_ll_unit unit)
-{
-    return wp_ll_row(ll, ll->exchange.rank, number, unit.rank, unit.token);
-}
-
 WP_FN const char *answer_of_row(const struct wp_low_latency *ll, uint64_t number,
                                 struct wp_ll_unit unit)
 {
-    return slot_of_unit(ll, number, unit) + ll->plan.slot.answer_offset;
-}
-
-WP_FN const int32_t *packed_of_unit(const struct wp_low_latency *ll, uint64_t number,
-                                    struct wp_ll_unit unit)
-{
-    return wp_ll_packed(ll, number, unit.rank, unit.token);
-}
-
-WP_FN const float *weights_of_unit(const struct wp_low_latency *ll, uint64_t number,
-                                   struct wp_ll_unit unit)
-{
-    return (const float *)(const void *)(slot_of_unit(ll, number, unit) +
-                                         ll->plan.slot.weights_offset);
+    return wp_ll_row(ll, ll->exchange.rank, number, unit.rank, unit.token) +
+           ll->plan.slot.answer_offset;
 }
 
 WP_FN int32_t num_units_of(const struct wp_low_latency *ll)
 {
-    return ll->plan.max_tokens * ll->plan.answer_parts.num * ll->exchange.num_ranks;
+    return wp_ll_num_answer_units(&ll->plan, ll->exchange.num_ranks);
 }
 
 /* The caller's row has its place, whether it is there or not: so it is on its way at once. */
@@ -110,12 +92,13 @@ WP_FN struct answered_choice load_choice(struct wp_warp *warp, const struct wp_l
                                          struct wp_ll_unit unit)
 {
     const int32_t k = wp_lane_idx(warp);
+    const struct wp_ll_packed_choice *first = wp_ll_packed_choices(ll, 0, unit.rank, unit.token);
+    const struct wp_ll_packed_choice *second = wp_ll_packed_choices(ll, 1, unit.rank, unit.token);
     const struct answered_choice none = {{WP_LL_NOT_HERE, WP_LL_NOT_HERE}, {0, 0}};
     if (k >= ll->plan.num_topk)
         return none;
-    const struct answered_choice choice = {
-        load_halves(ll, packed_of_unit(ll, 0, unit) + k, packed_of_unit(ll, 1, unit) + k),
-        load_halves(ll, weights_of_unit(ll, 0, unit) + k, weights_of_unit(ll, 1, unit) + k)};
+    const struct answered_choice choice = {load_halves(ll, &first[k].packed, &second[k].packed),
+                                           load_halves(ll, &first[k].weight, &second[k].weight)};
     return choice;
 }
 
@@ -225,18 +208,15 @@ WP_FN struct answering_rows find_rows(const struct mail *mail, struct wp_ll_unit
     const struct wp_ll_elements elements =
         wp_ll_part_elements(&ll->plan, ll->plan.answer_parts, unit.part);
     const int32_t first_weight = of_half(ll, first->weight, mail->result);
+    struct wp_ll_packed_choice choice = {of_half(ll, first->packed, mail->result), 0.0f};
     struct answering_rows rows = {0, 0};
+    memcpy(&choice.weight, &first_weight, sizeof choice.weight);
     wp_warp_sync(warp); /* those before have been used */
     for (int32_t i = 0; i < ll->plan.num_topk; i += WP_WARP_SIZE) {
         const int32_t k = i + wp_lane_idx(warp);
-        int32_t packed = of_half(ll, first->packed, mail->result);
-        float weight;
-        memcpy(&weight, &first_weight, sizeof weight);
-        if (i > 0 && k < ll->plan.num_topk) {
-            packed = packed_of_unit(ll, mail->result, unit)[k];
-            weight = weights_of_unit(ll, mail->result, unit)[k];
-        }
-        packed = k < ll->plan.num_topk ? packed : WP_LL_NOT_HERE;
+        if (i > 0 && k < ll->plan.num_topk)
+            choice = wp_ll_packed_choices(ll, mail->result, unit.rank, unit.token)[k];
+        const int32_t packed = k < ll->plan.num_topk ? choice.packed : WP_LL_NOT_HERE;
         rows.is_here |= wp_ballot(warp, packed != WP_LL_NOT_HERE) != 0;
         const int32_t place = wp_ll_list(warp, &rows.num, packed >= 0);
         if (packed < 0)
@@ -244,7 +224,7 @@ WP_FN struct answering_rows find_rows(const struct mail *mail, struct wp_ll_unit
         wp_warp_pointers(warp)[place] = args->rows +
                                         (uint64_t)(uint32_t)packed * args->row_stride_bytes +
                                         ((uint64_t)elements.first << ll->plan.element_bytes_log2);
-        weights_memory(warp, &ll->plan)[place] = weight;
+        weights_memory(warp, &ll->plan)[place] = choice.weight;
     }
     wp_warp_sync(warp);
     return rows;

@@ -15,13 +15,24 @@ struct wp_packet_low_latency_dispatch_args {
     struct wp_low_latency_dispatch_args dispatch;
 };
 
-/* The first units count rows, one for each rank. The others are of all tokens that there may be, and all ranks. */
 WP_FN int32_t num_units_of(const struct wp_low_latency *ll)
 {
-    return (1 + ll->plan.max_tokens * ll->plan.row_parts.num_units) * ll->exchange.num_ranks;
+    return wp_ll_num_row_units(&ll->plan, ll->exchange.num_ranks);
 }
 
 enum { COUNTED = -1 }; /* as a unit's token */
+
+/* By expert some warps have none. */
+WP_FN int32_t first_unit(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    const int32_t num_warps = wp_num_warps(warp) - wp_ll_num_hearers(warp, ll);
+    return wp_warp_idx(warp) < num_warps ? wp_ll_first_unit(warp) : num_units_of(ll);
+}
+
+WP_FN int32_t unit_step(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    return wp_num_blocks(warp) * (wp_num_warps(warp) - wp_ll_num_hearers(warp, ll));
+}
 
 WP_FN struct wp_ll_unit unit_of(const struct wp_low_latency *ll, int32_t i)
 {
@@ -42,8 +53,11 @@ WP_FN struct bytes_of_slot bytes_of_unit(const struct wp_ll_plan *plan, int32_t 
     const struct bytes_of_slot of_elements = {
         (uint64_t)elements.first << plan->sent_element_bytes_log2,
         (uint64_t)elements.num << plan->sent_element_bytes_log2};
-    const struct bytes_of_slot scales = {slot->scales_offset,
-                                         slot->token_offset - slot->scales_offset};
+    const uint64_t first_scale =
+        slot->scales_offset + (uint64_t)wp_ll_first_scale(plan, part) * sizeof(uint32_t);
+    const uint64_t scales_left = slot->token_offset - first_scale;
+    const struct bytes_of_slot scales = {
+        first_scale, scales_left < WP_LL_PART_BYTES ? scales_left : WP_LL_PART_BYTES};
     const struct bytes_of_slot choices = {slot->token_offset,
                                           slot->order_offset - slot->token_offset};
     switch (wp_ll_kind_of(plan, part)) {
@@ -232,26 +246,50 @@ WP_FN void tell_count(const struct mail *mail, int32_t rank, int32_t num_rows)
 }
 
 /* Warp-wide. */
+WP_FN enum wp_status await_room(const struct mail *mail, struct wp_ll_unit unit,
+                                const struct loads *loads)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    const uint32_t before = (uint32_t)wp_ll_number_before(mail->run, mail->number);
+    /* Other warps may hear of more meanwhile, so the lanes need not have loaded the same. */
+    return wp_ballot(warp, (int32_t)(before - (uint32_t)loads->taken) > 0) != 0
+               ? wp_ll_await_taken(mail->run, WP_LL_ROWS, unit.rank, mail->number)
+               : WP_STATUS_OK;
+}
+
+/* Warp-wide: how many rows the unit's rank gets, by expert after what these depend on. */
+WP_FN enum wp_status send_count(const struct mail *mail, struct wp_ll_lane_choices choices,
+                                struct wp_ll_unit unit, const struct loads *loads)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency_dispatch_args *args = mail->args;
+    const enum wp_status status = await_room(mail, unit, loads);
+    if (status != WP_STATUS_OK)
+        return status;
+    if (args->ll.plan.is_by_expert)
+        wp_ll_tell_choices(warp, args, choices, unit.rank, mail->number);
+    const struct wp_ll_going going =
+        wp_ll_find_going(warp, args, choices, unit.rank, args->num_tokens);
+    if (wp_lane_idx(warp) == 0)
+        tell_count(mail, unit.rank, going.num_before);
+    return status;
+}
+
+/* Warp-wide. */
 WP_FN enum wp_status send_unit(const struct mail *mail, struct wp_ll_lane_choices choices,
                                struct wp_ll_unit unit, const struct loads *loads)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency *ll = &mail->args->ll;
-    const int32_t token = unit.token == COUNTED ? mail->args->num_tokens : unit.token;
-    const struct wp_ll_going going = wp_ll_find_going(warp, mail->args, choices, unit.rank, token);
-    const uint32_t before = (uint32_t)wp_ll_number_before(mail->run, mail->number);
-    enum wp_status status = WP_STATUS_OK;
-    /* Other warps may hear of more meanwhile, so the lanes need not have loaded the same. */
-    if (wp_ballot(warp, (int32_t)(before - (uint32_t)loads->taken) > 0) != 0)
-        status = wp_ll_await_taken(mail->run, WP_LL_ROWS, unit.rank, mail->number);
+    if (unit.token == COUNTED)
+        return send_count(mail, choices, unit, loads);
+    const struct wp_ll_going going =
+        wp_ll_find_going(warp, mail->args, choices, unit.rank, unit.token);
+    const enum wp_status status = await_room(mail, unit, loads);
     if (status != WP_STATUS_OK)
         return status;
-    if (unit.part == 0 && wp_lane_idx(warp) == 0 && unit.token == COUNTED)
-        tell_count(mail, unit.rank, going.num_before);
-    else if (unit.part == 0 && wp_lane_idx(warp) == 0)
+    if (unit.part == 0 && wp_lane_idx(warp) == 0)
         ll->row_targets[wp_ll_token_idx(ll, mail->number, unit.rank, unit.token)] = going.goes;
-    if (ll->plan.is_by_expert && unit.part == 0 && unit.token == COUNTED)
-        wp_ll_tell_choices(warp, mail->args, choices, unit.rank, mail->number);
     if (going.goes)
         send_part(mail, unit, ll->plan.is_by_expert ? unit.token : going.num_before, loads);
     return status;
@@ -269,9 +307,9 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
     enum wp_status status = WP_STATUS_OK;
     if (num_outstanding >= num_halves)
         return wp_ll_fail(run, num_halves, num_outstanding + 1);
-    for (int32_t i = wp_ll_first_unit(warp); i < num_units && status == WP_STATUS_OK;) {
+    for (int32_t i = first_unit(warp, &args->ll); i < num_units && status == WP_STATUS_OK;) {
         status = send_unit(&mail, choices, unit_of(&args->ll, i), &loads);
-        i += wp_ll_unit_step(warp);
+        i += unit_step(warp, &args->ll);
         if (i < num_units) {
             loads = load_unit(warp, args, unit_of(&args->ll, i));
             wp_warp_sync(warp); /* what was made before has been sent */
@@ -308,96 +346,114 @@ WP_FN enum wp_status hear_count(const struct mail *mail, int32_t source)
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
-/* A part of a row of the unit's rank, to its slot, if there is such a row. */
-WP_FN enum wp_status take_unit(const struct mail *mail, struct wp_ll_unit unit)
+WP_FN uint64_t packet_of_unit(const struct mail *mail, struct wp_ll_unit unit)
 {
     const struct wp_low_latency *ll = &mail->args->ll;
-    const struct bytes_of_slot bytes = bytes_of_unit(&ll->plan, unit.part);
-    const int32_t row = unit.token, own = ll->exchange.rank;
+    return wp_ll_row_packet(ll, unit.rank, unit.token, bytes_of_unit(&ll->plan, unit.part).begin);
+}
+
+/* By rank: a part of a row of the unit's rank, to its slot, if there is such a row. */
+WP_FN enum wp_status receive_unit(const struct mail *mail, struct wp_ll_unit unit)
+{
+    const struct wp_low_latency *ll = &mail->args->ll;
     const struct wp_packet_told told = {
-        wp_ll_comes_word(ll, own, WP_LL_ROWS, mail->number, unit.rank),
-        wp_ll_comes_at_least(mail->number), wp_ll_comes(mail->number, row, 0)};
+        wp_ll_comes_word(ll, ll->exchange.rank, WP_LL_ROWS, mail->number, unit.rank),
+        wp_ll_comes_at_least(mail->number), wp_ll_comes(mail->number, unit.token, 0)};
     if (unit.token == COUNTED)
         return hear_count(mail, unit.rank);
+    const struct bytes_of_slot bytes = bytes_of_unit(&ll->plan, unit.part);
     const enum wp_status status = wp_packets_receive_told(
-        mail->run->op.warp, &mail->packets, unit.rank,
-        wp_ll_row_packet(ll, unit.rank, row, bytes.begin), &told,
-        wp_ll_row(ll, own, mail->number, unit.rank, row) + bytes.begin, bytes.num);
+        mail->run->op.warp, &mail->packets, unit.rank, packet_of_unit(mail, unit), &told,
+        wp_ll_row(ll, ll->exchange.rank, mail->number, unit.rank, unit.token) + bytes.begin,
+        bytes.num);
     return status == WP_STATUS_ABSENT ? WP_STATUS_OK : status;
 }
 
-/* By expert: the scales of the unit's row, as many at a time as the warp has memory for. */
-WP_FN enum wp_status pack_scales(const struct mail *mail, const struct wp_ll_packer *packer,
-                                 struct wp_ll_unit unit, struct wp_ll_places places)
+WP_FN void tell_received_half(const struct mail *mail)
 {
-    enum { NUM_WORDS = WP_WARP_SHARED_BYTES / sizeof(uint32_t) };
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency *ll = &mail->args->ll;
-    const struct bytes_of_slot bytes = bytes_of_unit(&ll->plan, unit.part);
-    const int32_t num_words = mail->args->scales.num_words;
+    if (wp_launch_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0)
+        *ll->received_half = (int32_t)wp_ll_half(&ll->plan, mail->number);
+}
+
+WP_FN enum wp_status receive(const struct wp_ll_run *run,
+                             const struct wp_low_latency_dispatch_args *args)
+{
+    struct wp_warp *warp = run->op.warp;
+    const uint64_t number = run->numbers.rows_received;
+    const struct mail mail = {run, args, wp_ll_row_packets(&args->ll, number), number};
+    const int32_t num_units = num_units_of(&args->ll);
     enum wp_status status = WP_STATUS_OK;
-    for (int32_t first = 0; first < num_words && status == WP_STATUS_OK; first += NUM_WORDS) {
-        const uint64_t begin = (uint64_t)first * sizeof(uint32_t), num_left = bytes.num - begin;
-        const int32_t words_left = num_words - first;
-        status = wp_packets_receive(
-            warp, &mail->packets, unit.rank,
-            wp_ll_row_packet(ll, unit.rank, unit.token, bytes.begin + begin), part_memory(warp),
-            num_left < WP_WARP_SHARED_BYTES ? num_left : WP_WARP_SHARED_BYTES);
-        wp_warp_sync(warp);
-        wp_ll_pack_scale_words(packer, places, first,
-                               (const uint32_t *)(const void *)part_memory(warp),
-                               words_left < NUM_WORDS ? words_left : NUM_WORDS);
-        wp_warp_sync(warp); /* they have been read */
-    }
+    for (int32_t i = first_unit(warp, &args->ll); i < num_units && status == WP_STATUS_OK;
+         i += unit_step(warp, &args->ll))
+        status = receive_unit(&mail, unit_of(&args->ll, i));
+    tell_received_half(&mail);
+    return wp_ll_end_foreseen(run, status);
+}
+
+/* ------------------------------------------------------------------ receive, by expert */
+
+/* By way of memory of the warp: scales, or choices. */
+WP_FN enum wp_status pack_rest(const struct mail *mail, const struct wp_ll_packer *packer,
+                               struct wp_ll_unit unit, int32_t num_places)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_ll_plan *plan = &mail->args->ll.plan;
+    const char *memory = part_memory(warp);
+    const enum wp_status status =
+        wp_packets_receive(warp, &mail->packets, unit.rank, packet_of_unit(mail, unit),
+                           part_memory(warp), bytes_of_unit(plan, unit.part).num);
+    wp_warp_sync(warp);
+    if (wp_ll_kind_of(plan, unit.part) == WP_LL_UNIT_SCALES)
+        wp_ll_pack_scale_words(packer, unit, num_places, (const uint32_t *)(const void *)memory);
+    else
+        wp_ll_keep_choices(packer, unit,
+                           (const float *)(const void *)(memory + plan->slot.weights_offset -
+                                                         plan->slot.token_offset));
+    wp_warp_sync(warp); /* it has been read */
     return status;
 }
 
-/* By expert: a part of the row of a source's token to where it is packed, if it has come here; the choices to their slot. */
+/* A part of the row of a source's token to where it is packed, if it comes. */
 WP_FN enum wp_status pack_unit(const struct mail *mail, const struct wp_ll_packer *packer,
                                struct wp_ll_unit unit)
 {
     struct wp_warp *warp = mail->run->op.warp;
-    const struct wp_low_latency *ll = &mail->args->ll;
-    const enum wp_ll_unit_kind kind = wp_ll_kind_of(&ll->plan, unit.part);
-    const struct bytes_of_slot bytes = bytes_of_unit(&ll->plan, unit.part);
-    const uint64_t packet = wp_ll_row_packet(ll, unit.rank, unit.token, bytes.begin);
+    const struct wp_ll_plan *plan = &mail->args->ll.plan;
     if (unit.token == COUNTED)
         return hear_count(mail, unit.rank);
     const struct wp_ll_places places = wp_ll_find_places(packer, unit);
     if (!places.is_here)
         return WP_STATUS_OK;
-    switch (kind) {
-    case WP_LL_UNIT_ELEMENTS:
-        return wp_packets_receive_each(warp, &mail->packets, unit.rank, packet,
-                                       wp_warp_pointers(warp), places.num, bytes.num);
-    case WP_LL_UNIT_SCALES:
-        return pack_scales(mail, packer, unit, places);
-    default:
-        return wp_packets_receive(
-            warp, &mail->packets, unit.rank, packet,
-            wp_ll_row(ll, ll->exchange.rank, mail->number, unit.rank, unit.token) + bytes.begin,
-            bytes.num);
-    }
+    if (wp_ll_kind_of(plan, unit.part) != WP_LL_UNIT_ELEMENTS)
+        return pack_rest(mail, packer, unit, places.num);
+    return wp_packets_receive_each(warp, &mail->packets, unit.rank, packet_of_unit(mail, unit),
+                                   wp_warp_pointers(warp), places.num,
+                                   bytes_of_unit(plan, unit.part).num);
 }
 
-WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args)
+/* The block meets once, when its last warps have heard of all choices. */
+WP_FN enum wp_status receive_packed(struct wp_ll_run *run,
+                                    const struct wp_low_latency_dispatch_args *args)
 {
     struct wp_warp *warp = run->op.warp;
     const uint64_t number = run->numbers.rows_received;
     const struct mail mail = {run, args, wp_ll_row_packets(&args->ll, number), number};
     const struct wp_ll_packer packer = wp_ll_packer_of(run, args, number);
     const int32_t num_units = num_units_of(&args->ll);
-    enum wp_status status = WP_STATUS_OK;
-    if (args->ll.plan.is_by_expert)
-        status = wp_ll_hear_choices(&packer);
-    for (int32_t i = wp_ll_first_unit(warp); i < num_units && status == WP_STATUS_OK;
-         i += wp_ll_unit_step(warp))
-        status = args->ll.plan.is_by_expert ? pack_unit(&mail, &packer, unit_of(&args->ll, i))
-                                            : take_unit(&mail, unit_of(&args->ll, i));
-    if (wp_launch_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0)
-        *args->ll.received_half = (int32_t)wp_ll_half(&args->ll.plan, number);
-    return status;
+    enum wp_status status = wp_ll_foresee_end(run, wp_ll_hear_choices(&packer));
+    if (status != WP_STATUS_OK)
+        return status;
+    wp_ll_tell_experts(&packer);
+    for (int32_t i = first_unit(warp, &args->ll); i < num_units && status == WP_STATUS_OK;
+         i += unit_step(warp, &args->ll))
+        status = pack_unit(&mail, &packer, unit_of(&args->ll, i));
+    tell_received_half(&mail);
+    return wp_ll_end_foreseen(run, status);
 }
+
+/* ------------------------------------------------------------------ both */
 
 /* What is to be received. */
 WP_FN enum wp_status begin_receiving(struct wp_ll_run *run)
@@ -413,7 +469,8 @@ WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_
 {
     const struct wp_ll_loads remembered = wp_ll_load(warp, &args->ll);
     const struct wp_ll_lane_choices choices = wp_ll_load_choices(warp, args);
-    const struct loads loads = load_unit(warp, args, unit_of(&args->ll, wp_ll_first_unit(warp)));
+    const struct loads loads =
+        load_unit(warp, args, unit_of(&args->ll, first_unit(warp, &args->ll)));
     struct wp_ll_run run = wp_ll_begin_loaded(warp, &args->ll, remembered);
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
@@ -423,10 +480,12 @@ WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_
         status = send(&run, args, choices, loads);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
         status = begin_receiving(&run);
+    if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE) && args->ll.plan.is_by_expert)
+        return receive_packed(&run, args);
     status = wp_ll_foresee_end(&run, status);
     if (status != WP_STATUS_OK || !(args->phases & WP_LL_RECEIVE))
         return status;
-    return wp_ll_end_foreseen(&run, receive(&run, args));
+    return receive(&run, args);
 }
 
 #ifndef WP_LL_STEPS_ONLY

@@ -110,16 +110,21 @@ static struct weft__grid grid_for_few_rows(const struct weft__cuda *cuda,
 
 /* A warp for each part of a token's row, and for each rank. Measured on 2x H100, steps by rank with rows of FP8, in graphs: 8
  * tokens take 9.25 us so, with 64 blocks as well; 9.8 with 32 blocks of 16 warps, or 33 of 8. One takes 8.4; 8.7 with 4 warps
- * in each block, 8.6 with 16. */
+ * in each block, 8.6 with 16. Rows that are packed have no more warps than that, and one for each rank besides: on 2x H200 a
+ * step by expert of 8 tokens of FP8 takes 11.7 us with 6 and 2 warps in each of 58 blocks, 12.2 with 8 and 2; one of 1 token of
+ * BF16 9.1 with 8 and 2, 11.0 with 6 and 2, of which some then have two parts. */
 static struct weft__grid grid_for_few_packets(const struct weft__cuda *cuda, int32_t num_ranks,
                                               const struct weft__work *work)
 {
-    enum { NUM_WARPS = 8, PART_BYTES = 512, BLOCKS_PER_SM = 2 };
-    const int64_t num_parts = (int64_t)(work->row_bytes + PART_BYTES - 1) / PART_BYTES + 1;
-    const int64_t num_units = num_parts * work->num_tokens * num_ranks;
-    return (struct weft__grid){
-        .num_blocks = at_most_fitting(cuda, (num_units + NUM_WARPS - 1) / NUM_WARPS, BLOCKS_PER_SM),
+    enum { NUM_WARPS = 8, BLOCKS_PER_SM = 2 };
+    const int is_packed = work->kind == WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS;
+    struct weft__grid grid = {
+        .num_blocks = at_most_fitting(cuda, (work->most_units - 1) / NUM_WARPS + 1, BLOCKS_PER_SM),
         .num_warps = NUM_WARPS};
+    const int32_t num_warps = (work->num_units - 1) / grid.num_blocks + 1;
+    if (is_packed)
+        grid.num_warps = (num_warps < NUM_WARPS ? num_warps : NUM_WARPS) + num_ranks;
+    return grid;
 }
 
 /* Measured on H200: 8 MiB reduced among 2 ranks take 36.1 us with 16 blocks, 34.6 with 64, 33.9
@@ -145,6 +150,7 @@ struct weft__grid weft__cuda_choose_grid(const weft_comm *comm, const struct wef
     case WEFT__WORK_FEW_PACKED_ROWS:
         return grid_for_few_rows(cuda, work);
     case WEFT__WORK_FEW_ROWS_IN_PACKETS:
+    case WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS:
         return grid_for_few_packets(cuda, comm->num_ranks, work);
     case WEFT__WORK_PACKETS:
         return grid_for_packets(cuda, work->row_bytes);

@@ -3,6 +3,7 @@
  * that programs without such sums do not hold its code. */
 #pragma once
 
+#include "machine/cuda/packets.h"
 #include "machine/cuda/reduce.h"
 
 /* What a warp sums. */
@@ -39,7 +40,11 @@ template <typename S, int PER, int UNROLL>
 WP_FN void weft__cuda_add_weighted(float (&sums)[UNROLL][PER],
                                    const struct weft__cuda_weighted *rows, uint32_t first_unit)
 {
-    enum { BYTES = PER * sizeof(S), PER_WORD = 4 / sizeof(S), AT_ONCE = 2 };
+    enum {
+        BYTES = PER * sizeof(S),
+        PER_WORD = 4 / sizeof(S),
+        AT_ONCE = WEFT__CUDA_PACKETS_ARE_SHORT ? 4 : 2
+    };
 #pragma unroll 1
     for (int32_t first = 0; first < rows->num_srcs; first += AT_ONCE) {
         weft__cuda_unit<BYTES> units[AT_ONCE][UNROLL];
@@ -116,7 +121,10 @@ template <typename S, int PER>
 WP_FN int64_t weft__cuda_weighted_units(uint32_t lane_idx, const struct weft__cuda_weighted *rows,
                                         int64_t num_elements)
 {
-    enum { UNROLL = 64 / (PER * sizeof(S)), STEP = WP_WARP_SIZE * UNROLL };
+    enum {
+        UNROLL = WEFT__CUDA_PACKETS_ARE_SHORT ? 1 : 64 / (PER * sizeof(S)),
+        STEP = WP_WARP_SIZE * UNROLL
+    };
     const uint32_t num_units = (uint32_t)(num_elements / PER);
     uint32_t i = lane_idx;
 #pragma unroll 1
