@@ -24,10 +24,24 @@ WP_FN struct wp_ll_packer wp_ll_packer_of(struct wp_ll_run *run,
     const int32_t num_ranks = args->ll.exchange.num_ranks;
     char *memory = (char *)wp_block_shared(run->op.warp) + WP_LL_TOLD_OFFSET;
     int32_t *bases = (int32_t *)(void *)memory;
-    int32_t *experts = bases + num_ranks * plan->max_local_experts;
-    const struct wp_ll_packer packer = {
-        {run, args, bases, number}, experts, experts + num_ranks * wp_ll_num_choices(plan)};
+    const int32_t num_bases = num_ranks * plan->max_local_experts;
+    const int32_t num_told = num_ranks * wp_ll_num_choices(plan);
+    int32_t *experts = bases + num_bases;
+    const struct wp_ll_packer packer = {{run, args, bases, number}, experts, experts + num_told};
     return packer;
+}
+
+/* Of a source: how many choices each expert here has, */
+WP_FN int32_t *wp_ll_told_counts(const struct wp_ll_packer *packer, int32_t source)
+{
+    const int32_t first = source * packer->taker.args->ll.plan.max_local_experts;
+    return packer->taker.bases + first;
+}
+
+/* and where its choices begin in either table. */
+WP_FN int32_t wp_ll_told_idx(const struct wp_ll_packer *packer, int32_t source)
+{
+    return source * wp_ll_num_choices(&packer->taker.args->ll.plan);
 }
 
 /* ------------------------------------------------------------------ what sources tell */
@@ -38,9 +52,9 @@ WP_FN void wp_ll_order_choices(const struct wp_ll_packer *packer, int32_t source
     struct wp_warp *warp = packer->taker.run->op.warp;
     const struct wp_ll_plan *plan = &packer->taker.args->ll.plan;
     const int32_t num_choices = wp_ll_num_choices(plan);
-    const int32_t *experts = packer->experts + source * num_choices;
-    int32_t *orders = packer->orders + source * num_choices;
-    int32_t *counts = packer->taker.bases + source * plan->max_local_experts;
+    const int32_t *experts = packer->experts + wp_ll_told_idx(packer, source);
+    int32_t *orders = packer->orders + wp_ll_told_idx(packer, source);
+    int32_t *counts = wp_ll_told_counts(packer, source);
     for (int32_t begin = 0; begin < num_choices; begin += WP_WARP_SIZE) {
         const int32_t i = begin + wp_lane_idx(warp);
         const int32_t expert = i < num_choices ? experts[i] : WP_LL_NOT_HERE;
@@ -61,7 +75,7 @@ WP_FN enum wp_status wp_ll_take_choices(const struct wp_ll_packer *packer, int32
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     const int32_t num_choices = wp_ll_num_choices(&ll->plan);
-    int32_t *counts = packer->taker.bases + source * ll->plan.max_local_experts;
+    int32_t *counts = wp_ll_told_counts(packer, source);
     int64_t *waited_ns = wp_lane_idx(warp) == 0 ? wp_ll_waited_ns(run, source) : NULL;
     const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
     struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, source);
@@ -71,7 +85,7 @@ WP_FN enum wp_status wp_ll_take_choices(const struct wp_ll_packer *packer, int32
         counts[expert] = 0;
     const enum wp_status status = wp_tagged_take_relaxed(
         warp, wp_ll_head(ll, ll->exchange.rank, packer->taker.number, source),
-        packer->experts + source * num_choices, num_choices, &site);
+        packer->experts + wp_ll_told_idx(packer, source), num_choices, &site);
     wp_ll_end_waiting(run, waited_ns, begin_ns);
     wp_warp_sync(warp);
     if (status == WP_STATUS_OK)
@@ -118,7 +132,7 @@ WP_FN void wp_ll_tell_experts(const struct wp_ll_packer *packer)
          expert < ll->num_local_experts; expert += num_heard * WP_WARP_SIZE) {
         int32_t first = 0;
         for (int32_t rank = 0; rank < num_ranks; rank++) {
-            const int32_t num_rows = taker->bases[rank * ll->plan.max_local_experts + expert];
+            const int32_t num_rows = wp_ll_told_counts(packer, rank)[expert];
             wp_ll_tell_expert(taker, expert, rank, first, num_rows);
             first += num_rows;
         }
@@ -132,13 +146,12 @@ WP_FN void wp_ll_tell_experts(const struct wp_ll_packer *packer)
 WP_FN int32_t wp_ll_packed_choice(const struct wp_ll_packer *packer, int32_t source, int32_t choice)
 {
     const struct wp_ll_plan *plan = &packer->taker.args->ll.plan;
-    const int32_t i = source * wp_ll_num_choices(plan) + choice;
-    const int32_t expert = packer->experts[i];
-    int32_t position = packer->orders[i];
+    const int32_t expert = packer->experts[wp_ll_told_idx(packer, source) + choice];
+    int32_t position = packer->orders[wp_ll_told_idx(packer, source) + choice];
     if (expert < 0)
         return WP_LL_NOT_HERE;
     for (int32_t before = 0; before < source; before++)
-        position += packer->taker.bases[before * plan->max_local_experts + expert];
+        position += wp_ll_told_counts(packer, before)[expert];
     return wp_ll_packed_at(plan, expert, position);
 }
 

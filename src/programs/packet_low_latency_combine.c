@@ -184,7 +184,8 @@ WP_FN void answer_row(const struct mail *mail, struct wp_ll_unit unit,
 WP_FN float *weights_memory(struct wp_warp *warp, const struct wp_ll_plan *plan)
 {
     float *weights = (float *)(void *)((char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES);
-    return weights + wp_warp_idx(warp) * plan->num_topk;
+    const int32_t first = wp_warp_idx(warp) * plan->num_topk;
+    return weights + first;
 }
 
 WP_STATIC_ASSERT(WP_BLOCK_WORDS_BYTES + WP_BLOCK_MOST_WARPS * WP_WARP_SHARED_BYTES / 2 -

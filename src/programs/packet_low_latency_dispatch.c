@@ -404,6 +404,8 @@ WP_FN enum wp_status pack_rest(const struct mail *mail, const struct wp_ll_packe
     const enum wp_status status =
         wp_packets_receive(warp, &mail->packets, unit.rank, packet_of_unit(mail, unit),
                            part_memory(warp), bytes_of_unit(plan, unit.part).num);
+    if (status != WP_STATUS_OK)
+        return status;
     wp_warp_sync(warp);
     if (wp_ll_kind_of(plan, unit.part) == WP_LL_UNIT_SCALES)
         wp_ll_pack_scale_words(packer, unit, num_places, (const uint32_t *)(const void *)memory);

@@ -258,7 +258,7 @@ static int check_gathered(struct rank *rank, const struct exchange_args *args,
     const char *places[MAX_PLACES] = {row->dst, row->copy};
     CHECK(memcmp(row->src, rank->all[rank->context->rank], bytes) == 0, "the row sent is another");
     for (int32_t r = 0; r < rank->context->num_ranks; r++)
-        for (int32_t i = 0; i < args->num_places && r != rank->context->rank; i++)
+        for (int32_t i = 0; i < MAX_PLACES && i < args->num_places && r != rank->context->rank; i++)
             CHECK(memcmp(places[i] + (uint64_t)r * bytes, rank->all[r], bytes) == 0,
                   "row of rank %d, place %d, sequence %llu", r, i,
                   (unsigned long long)args->packets.sequence);
