@@ -8,189 +8,11 @@
 #define WP_ROWS_ARE_MADE_NEAR
 #endif
 
-#include "programs/low_latency_packet_pack.h"
-#include "programs/low_latency_packet_routes.h"
+#include "programs/low_latency_packet_units.h"
 
 struct wp_packet_low_latency_dispatch_args {
     struct wp_low_latency_dispatch_args dispatch;
 };
-
-WP_FN int32_t num_units_of(const struct wp_low_latency *ll)
-{
-    return wp_ll_num_row_units(&ll->plan, ll->exchange.num_ranks);
-}
-
-enum { COUNTED = -1 }; /* as a unit's token */
-
-/* By expert some warps have none. */
-WP_FN int32_t first_unit(struct wp_warp *warp, const struct wp_low_latency *ll)
-{
-    const int32_t num_warps = wp_num_warps(warp) - wp_ll_num_hearers(warp, ll);
-    return wp_warp_idx(warp) < num_warps ? wp_ll_first_unit(warp) : num_units_of(ll);
-}
-
-WP_FN int32_t unit_step(struct wp_warp *warp, const struct wp_low_latency *ll)
-{
-    return wp_num_blocks(warp) * (wp_num_warps(warp) - wp_ll_num_hearers(warp, ll));
-}
-
-WP_FN struct wp_ll_unit unit_of(const struct wp_low_latency *ll, int32_t i)
-{
-    const int32_t num_ranks = ll->exchange.num_ranks;
-    const struct wp_ll_unit counts = {COUNTED, 0, i};
-    return i < num_ranks ? counts : wp_ll_unit_of(ll, ll->plan.row_parts, i - num_ranks);
-}
-
-/* Bytes of a slot, in whole packets. */
-struct bytes_of_slot {
-    uint64_t begin, num;
-};
-
-WP_FN struct bytes_of_slot bytes_of_unit(const struct wp_ll_plan *plan, int32_t part)
-{
-    const struct wp_ll_slot *slot = &plan->slot;
-    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, part);
-    const struct bytes_of_slot of_elements = {
-        (uint64_t)elements.first << plan->sent_element_bytes_log2,
-        (uint64_t)elements.num << plan->sent_element_bytes_log2};
-    const uint64_t first_scale =
-        slot->scales_offset + (uint64_t)wp_ll_first_scale(plan, part) * sizeof(uint32_t);
-    const uint64_t scales_left = slot->token_offset - first_scale;
-    const struct bytes_of_slot scales = {
-        first_scale, scales_left < WP_LL_PART_BYTES ? scales_left : WP_LL_PART_BYTES};
-    const struct bytes_of_slot choices = {slot->token_offset,
-                                          slot->order_offset - slot->token_offset};
-    switch (wp_ll_kind_of(plan, part)) {
-    case WP_LL_UNIT_ELEMENTS:
-        return of_elements;
-    case WP_LL_UNIT_SCALES:
-        return scales;
-    default:
-        return choices;
-    }
-}
-
-/* ------------------------------------------------------------------ what is loaded first */
-
-/* What is on its way for a unit. */
-struct loads {
-    int32_t taken;  /* the last number of rows that the unit's rank has taken, in 32 bits */
-    int64_t expert; /* of the lane's choice of the token, */
-    float weight;   /* and its weight */
-    struct wp_packet_row row;
-};
-
-WP_FN const char *part_of_token(const struct wp_low_latency_dispatch_args *args,
-                                struct wp_ll_unit unit)
-{
-    const struct wp_ll_plan *plan = &args->ll.plan;
-    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, unit.part);
-    return args->tokens + (uint64_t)unit.token * args->token_stride_bytes +
-           ((uint64_t)elements.first << plan->element_bytes_log2);
-}
-
-WP_FN uint64_t part_bytes(const struct wp_ll_plan *plan, int32_t part)
-{
-    return (uint64_t)wp_ll_part_elements(plan, plan->row_parts, part).num
-           << plan->element_bytes_log2;
-}
-
-WP_FN struct loads load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
-                             struct wp_ll_unit unit)
-{
-    const struct wp_ll_plan *plan = &args->ll.plan;
-    const int32_t k = wp_lane_idx(warp), choice = unit.token * plan->num_topk + k;
-    const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part);
-    struct loads loads = {wp_load_relaxed(&args->ll.rows_taken[unit.rank]), -1, 1.0f,
-                          wp_packets_load(warp, NULL, 0)};
-    if (unit.token == COUNTED || unit.token >= args->num_tokens)
-        return loads;
-    if (kind == WP_LL_UNIT_ELEMENTS && wp_ll_is_quantised(plan)) {
-        wp_row_prefetch(warp, part_of_token(args, unit), part_bytes(plan, unit.part));
-    } else if (kind == WP_LL_UNIT_ELEMENTS) {
-        loads.row = wp_packets_load(warp, part_of_token(args, unit), part_bytes(plan, unit.part));
-    } else if (kind == WP_LL_UNIT_CHOICES && k < plan->num_topk) {
-        loads.expert = wp_ll_load_choice(args, choice);
-        if (args->topk_weights != NULL)
-            loads.weight = args->topk_weights[choice];
-    }
-    return loads;
-}
-
-/* ------------------------------------------------------------------ what a unit sends */
-
-/* What the unit sends to its rank. */
-struct made_unit {
-    struct wp_packet_row row;
-    struct wp_packet_row scales;
-};
-
-/* In memory of the warp: where it makes a part, and its scales. */
-WP_FN char *part_memory(struct wp_warp *warp)
-{
-    return (char *)wp_warp_shared(warp);
-}
-
-WP_FN char *scales_memory(struct wp_warp *warp)
-{
-    return (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES +
-           (ptrdiff_t)wp_warp_idx(warp) * WP_LL_PART_SCALES_BYTES;
-}
-
-WP_FN struct made_unit make_quantised(struct wp_warp *warp,
-                                      const struct wp_low_latency_dispatch_args *args,
-                                      struct wp_ll_unit unit)
-{
-    const struct wp_ll_plan *plan = &args->ll.plan;
-    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, unit.part);
-    const void **pointers = wp_warp_pointers(warp);
-    if (wp_lane_idx(warp) == 0) {
-        pointers[0] = part_memory(warp);
-        pointers[1] = scales_memory(warp);
-    }
-    wp_warp_sync(warp);
-    const struct wp_quantised_rows to = {pointers, pointers + 1, 0, 1};
-    wp_row_quantise(warp, to, part_of_token(args, unit), plan->quantisation, elements.num);
-    wp_row_sync(warp);
-    const struct made_unit made = {
-        wp_packets_load(warp, part_memory(warp),
-                        (uint64_t)elements.num << plan->sent_element_bytes_log2),
-        wp_packets_load(warp, scales_memory(warp), WP_LL_PART_SCALES_BYTES)};
-    return made;
-}
-
-/* The token, the slot of its answer, and which of the rank's experts it is for. */
-WP_FN struct made_unit make_choices(struct wp_warp *warp,
-                                    const struct wp_low_latency_dispatch_args *args,
-                                    struct wp_ll_unit unit, const struct loads *loads)
-{
-    const struct wp_low_latency *ll = &args->ll;
-    const struct wp_ll_slot *at = &ll->plan.slot;
-    const int32_t num_topk = ll->plan.num_topk;
-    char *memory = part_memory(warp) - at->token_offset; /* of the slot */
-    int32_t *experts = (int32_t *)(void *)(memory + at->experts_offset);
-    float *weights = (float *)(void *)(memory + at->weights_offset);
-    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
-        const int32_t i = unit.token * num_topk + k;
-        const int64_t expert = k < WP_WARP_SIZE ? loads->expert : wp_ll_load_choice(args, i);
-        const float weight = k < WP_WARP_SIZE             ? loads->weight
-                             : args->topk_weights == NULL ? 1.0f
-                                                          : args->topk_weights[i];
-        const struct wp_place_of_expert place =
-            wp_place_expert(&ll->placement, expert, ll->exchange.rank, unit.token);
-        experts[k] = place.rank == unit.rank ? place.local_expert : -1;
-        weights[k] = place.rank == unit.rank ? weight : 0.0f;
-    }
-    if (wp_lane_idx(warp) == 0) {
-        *(int32_t *)(void *)(memory + at->token_offset) = unit.token;
-        *(int32_t *)(void *)(memory + at->answer_offset) = unit.token;
-    }
-    wp_warp_sync(warp);
-    const struct made_unit made = {
-        wp_packets_load(warp, part_memory(warp), bytes_of_unit(&ll->plan, unit.part).num),
-        wp_packets_load(warp, NULL, 0)};
-    return made;
-}
 
 /* ------------------------------------------------------------------ send */
 
@@ -214,21 +36,21 @@ WP_FN void send_bytes(const struct mail *mail, int32_t rank, int32_t row, uint64
 
 /* Of a token, as that row. */
 WP_FN void send_part(const struct mail *mail, struct wp_ll_unit unit, int32_t row,
-                     const struct loads *loads)
+                     const struct wp_ll_unit_loads *loads)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency_dispatch_args *args = mail->args;
     const struct wp_ll_plan *plan = &args->ll.plan;
     const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part);
     const int is_quantised = kind == WP_LL_UNIT_ELEMENTS && wp_ll_is_quantised(plan);
-    struct made_unit made = {loads->row, wp_packets_load(warp, NULL, 0)};
+    struct wp_ll_made_unit made = {loads->row, wp_packets_load(warp, NULL, 0)};
     if (kind == WP_LL_UNIT_SCALES) /* which go with each part */
         return;
     if (kind == WP_LL_UNIT_CHOICES)
-        made = make_choices(warp, args, unit, loads);
+        made = wp_ll_make_choices(warp, args, unit, loads);
     else if (is_quantised)
-        made = make_quantised(warp, args, unit);
-    send_bytes(mail, unit.rank, row, bytes_of_unit(plan, unit.part).begin, &made.row);
+        made = wp_ll_make_quantised(warp, args, unit);
+    send_bytes(mail, unit.rank, row, wp_ll_unit_bytes(plan, unit.part).begin, &made.row);
     if (is_quantised)
         send_bytes(mail, unit.rank, row,
                    plan->slot.scales_offset + (uint64_t)unit.part * WP_LL_PART_SCALES_BYTES,
@@ -247,7 +69,7 @@ WP_FN void tell_count(const struct mail *mail, int32_t rank, int32_t num_rows)
 
 /* Warp-wide. */
 WP_FN enum wp_status await_room(const struct mail *mail, struct wp_ll_unit unit,
-                                const struct loads *loads)
+                                const struct wp_ll_unit_loads *loads)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const uint32_t before = (uint32_t)wp_ll_number_before(mail->run, mail->number);
@@ -259,7 +81,7 @@ WP_FN enum wp_status await_room(const struct mail *mail, struct wp_ll_unit unit,
 
 /* Warp-wide: how many rows the unit's rank gets, by expert after what these depend on. */
 WP_FN enum wp_status send_count(const struct mail *mail, struct wp_ll_lane_choices choices,
-                                struct wp_ll_unit unit, const struct loads *loads)
+                                struct wp_ll_unit unit, const struct wp_ll_unit_loads *loads)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency_dispatch_args *args = mail->args;
@@ -277,11 +99,11 @@ WP_FN enum wp_status send_count(const struct mail *mail, struct wp_ll_lane_choic
 
 /* Warp-wide. */
 WP_FN enum wp_status send_unit(const struct mail *mail, struct wp_ll_lane_choices choices,
-                               struct wp_ll_unit unit, const struct loads *loads)
+                               struct wp_ll_unit unit, const struct wp_ll_unit_loads *loads)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency *ll = &mail->args->ll;
-    if (unit.token == COUNTED)
+    if (unit.token == WP_LL_COUNTED)
         return send_count(mail, choices, unit, loads);
     const struct wp_ll_going going =
         wp_ll_find_going(warp, mail->args, choices, unit.rank, unit.token);
@@ -296,22 +118,23 @@ WP_FN enum wp_status send_unit(const struct mail *mail, struct wp_ll_lane_choice
 }
 
 WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args,
-                          struct wp_ll_lane_choices choices, struct loads loads)
+                          struct wp_ll_lane_choices choices, struct wp_ll_unit_loads loads)
 {
     struct wp_warp *warp = run->op.warp;
     const uint64_t number = run->numbers.rows_sent + 1;
     const struct mail mail = {run, args, wp_ll_row_packets(&args->ll, number), number};
     const uint64_t num_outstanding = run->numbers.rows_sent - run->numbers.rows_ended;
     const uint64_t num_halves = (uint64_t)args->ll.plan.num_halves;
-    const int32_t num_units = num_units_of(&args->ll);
+    const int32_t num_units = wp_ll_num_units_of(&args->ll);
     enum wp_status status = WP_STATUS_OK;
     if (num_outstanding >= num_halves)
         return wp_ll_fail(run, num_halves, num_outstanding + 1);
-    for (int32_t i = first_unit(warp, &args->ll); i < num_units && status == WP_STATUS_OK;) {
-        status = send_unit(&mail, choices, unit_of(&args->ll, i), &loads);
-        i += unit_step(warp, &args->ll);
+    for (int32_t i = wp_ll_first_row_unit(warp, &args->ll);
+         i < num_units && status == WP_STATUS_OK;) {
+        status = send_unit(&mail, choices, wp_ll_row_unit_of(&args->ll, i), &loads);
+        i += wp_ll_row_unit_step(warp, &args->ll);
         if (i < num_units) {
-            loads = load_unit(warp, args, unit_of(&args->ll, i));
+            loads = wp_ll_load_unit(warp, args, wp_ll_row_unit_of(&args->ll, i));
             wp_warp_sync(warp); /* what was made before has been sent */
         }
     }
@@ -349,7 +172,8 @@ WP_FN enum wp_status hear_count(const struct mail *mail, int32_t source)
 WP_FN uint64_t packet_of_unit(const struct mail *mail, struct wp_ll_unit unit)
 {
     const struct wp_low_latency *ll = &mail->args->ll;
-    return wp_ll_row_packet(ll, unit.rank, unit.token, bytes_of_unit(&ll->plan, unit.part).begin);
+    return wp_ll_row_packet(ll, unit.rank, unit.token,
+                            wp_ll_unit_bytes(&ll->plan, unit.part).begin);
 }
 
 /* By rank: a part of a row of the unit's rank, to its slot, if there is such a row. */
@@ -359,9 +183,9 @@ WP_FN enum wp_status receive_unit(const struct mail *mail, struct wp_ll_unit uni
     const struct wp_packet_told told = {
         wp_ll_comes_word(ll, ll->exchange.rank, WP_LL_ROWS, mail->number, unit.rank),
         wp_ll_comes_at_least(mail->number), wp_ll_comes(mail->number, unit.token, 0)};
-    if (unit.token == COUNTED)
+    if (unit.token == WP_LL_COUNTED)
         return hear_count(mail, unit.rank);
-    const struct bytes_of_slot bytes = bytes_of_unit(&ll->plan, unit.part);
+    const struct wp_ll_slot_bytes bytes = wp_ll_unit_bytes(&ll->plan, unit.part);
     const enum wp_status status = wp_packets_receive_told(
         mail->run->op.warp, &mail->packets, unit.rank, packet_of_unit(mail, unit), &told,
         wp_ll_row(ll, ll->exchange.rank, mail->number, unit.rank, unit.token) + bytes.begin,
@@ -383,11 +207,11 @@ WP_FN enum wp_status receive(const struct wp_ll_run *run,
     struct wp_warp *warp = run->op.warp;
     const uint64_t number = run->numbers.rows_received;
     const struct mail mail = {run, args, wp_ll_row_packets(&args->ll, number), number};
-    const int32_t num_units = num_units_of(&args->ll);
+    const int32_t num_units = wp_ll_num_units_of(&args->ll);
     enum wp_status status = WP_STATUS_OK;
-    for (int32_t i = first_unit(warp, &args->ll); i < num_units && status == WP_STATUS_OK;
-         i += unit_step(warp, &args->ll))
-        status = receive_unit(&mail, unit_of(&args->ll, i));
+    for (int32_t i = wp_ll_first_row_unit(warp, &args->ll); i < num_units && status == WP_STATUS_OK;
+         i += wp_ll_row_unit_step(warp, &args->ll))
+        status = receive_unit(&mail, wp_ll_row_unit_of(&args->ll, i));
     tell_received_half(&mail);
     return wp_ll_end_foreseen(run, status);
 }
@@ -400,10 +224,10 @@ WP_FN enum wp_status pack_rest(const struct mail *mail, const struct wp_ll_packe
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_ll_plan *plan = &mail->args->ll.plan;
-    const char *memory = part_memory(warp);
+    const char *memory = wp_ll_part_memory(warp);
     const enum wp_status status =
         wp_packets_receive(warp, &mail->packets, unit.rank, packet_of_unit(mail, unit),
-                           part_memory(warp), bytes_of_unit(plan, unit.part).num);
+                           wp_ll_part_memory(warp), wp_ll_unit_bytes(plan, unit.part).num);
     if (status != WP_STATUS_OK)
         return status;
     wp_warp_sync(warp);
@@ -423,7 +247,7 @@ WP_FN enum wp_status pack_unit(const struct mail *mail, const struct wp_ll_packe
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_ll_plan *plan = &mail->args->ll.plan;
-    if (unit.token == COUNTED)
+    if (unit.token == WP_LL_COUNTED)
         return hear_count(mail, unit.rank);
     const struct wp_ll_places places = wp_ll_find_places(packer, unit);
     if (!places.is_here)
@@ -432,7 +256,7 @@ WP_FN enum wp_status pack_unit(const struct mail *mail, const struct wp_ll_packe
         return pack_rest(mail, packer, unit, places.num);
     return wp_packets_receive_each(warp, &mail->packets, unit.rank, packet_of_unit(mail, unit),
                                    wp_warp_pointers(warp), places.num,
-                                   bytes_of_unit(plan, unit.part).num);
+                                   wp_ll_unit_bytes(plan, unit.part).num);
 }
 
 /* The block meets once, when its last warps have heard of all choices. */
@@ -443,14 +267,14 @@ WP_FN enum wp_status receive_packed(struct wp_ll_run *run,
     const uint64_t number = run->numbers.rows_received;
     const struct mail mail = {run, args, wp_ll_row_packets(&args->ll, number), number};
     const struct wp_ll_packer packer = wp_ll_packer_of(run, args, number);
-    const int32_t num_units = num_units_of(&args->ll);
+    const int32_t num_units = wp_ll_num_units_of(&args->ll);
     enum wp_status status = wp_ll_foresee_end(run, wp_ll_hear_choices(&packer));
     if (status != WP_STATUS_OK)
         return status;
     wp_ll_tell_experts(&packer);
-    for (int32_t i = first_unit(warp, &args->ll); i < num_units && status == WP_STATUS_OK;
-         i += unit_step(warp, &args->ll))
-        status = pack_unit(&mail, &packer, unit_of(&args->ll, i));
+    for (int32_t i = wp_ll_first_row_unit(warp, &args->ll); i < num_units && status == WP_STATUS_OK;
+         i += wp_ll_row_unit_step(warp, &args->ll))
+        status = pack_unit(&mail, &packer, wp_ll_row_unit_of(&args->ll, i));
     tell_received_half(&mail);
     return wp_ll_end_foreseen(run, status);
 }
@@ -471,8 +295,8 @@ WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_
 {
     const struct wp_ll_loads remembered = wp_ll_load(warp, &args->ll);
     const struct wp_ll_lane_choices choices = wp_ll_load_choices(warp, args);
-    const struct loads loads =
-        load_unit(warp, args, unit_of(&args->ll, first_unit(warp, &args->ll)));
+    const struct wp_ll_unit_loads loads = wp_ll_load_unit(
+        warp, args, wp_ll_row_unit_of(&args->ll, wp_ll_first_row_unit(warp, &args->ll)));
     struct wp_ll_run run = wp_ll_begin_loaded(warp, &args->ll, remembered);
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* What the warps of packet_low_latency_dispatch have of rows: of each source's token, or of each of its rows, a part; what is
+ * loaded for that first; and how a part that is sent is made. */
+#pragma once
+
+#include "programs/low_latency_packet_pack.h"
+#include "programs/low_latency_packet_routes.h"
+
+/* Of a launch. */
+WP_FN int32_t wp_ll_num_units_of(const struct wp_low_latency *ll)
+{
+    return wp_ll_num_row_units(&ll->plan, ll->exchange.num_ranks);
+}
+
+enum { WP_LL_COUNTED = -1 }; /* as a unit's token */
+
+/* By expert some warps have none. */
+WP_FN int32_t wp_ll_first_row_unit(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    const int32_t num_warps = wp_num_warps(warp) - wp_ll_num_hearers(warp, ll);
+    return wp_warp_idx(warp) < num_warps ? wp_ll_first_unit(warp) : wp_ll_num_units_of(ll);
+}
+
+WP_FN int32_t wp_ll_row_unit_step(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    return wp_num_blocks(warp) * (wp_num_warps(warp) - wp_ll_num_hearers(warp, ll));
+}
+
+WP_FN struct wp_ll_unit wp_ll_row_unit_of(const struct wp_low_latency *ll, int32_t i)
+{
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    const struct wp_ll_unit counts = {WP_LL_COUNTED, 0, i};
+    return i < num_ranks ? counts : wp_ll_unit_of(ll, ll->plan.row_parts, i - num_ranks);
+}
+
+/* Bytes of a slot, in whole packets. */
+struct wp_ll_slot_bytes {
+    uint64_t begin, num;
+};
+
+WP_FN struct wp_ll_slot_bytes wp_ll_unit_bytes(const struct wp_ll_plan *plan, int32_t part)
+{
+    const struct wp_ll_slot *slot = &plan->slot;
+    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, part);
+    const struct wp_ll_slot_bytes of_elements = {
+        (uint64_t)elements.first << plan->sent_element_bytes_log2,
+        (uint64_t)elements.num << plan->sent_element_bytes_log2};
+    const uint64_t first_scale =
+        slot->scales_offset + (uint64_t)wp_ll_first_scale(plan, part) * sizeof(uint32_t);
+    const uint64_t scales_left = slot->token_offset - first_scale;
+    const struct wp_ll_slot_bytes scales = {
+        first_scale, scales_left < WP_LL_PART_BYTES ? scales_left : WP_LL_PART_BYTES};
+    const struct wp_ll_slot_bytes choices = {slot->token_offset,
+                                             slot->order_offset - slot->token_offset};
+    switch (wp_ll_kind_of(plan, part)) {
+    case WP_LL_UNIT_ELEMENTS:
+        return of_elements;
+    case WP_LL_UNIT_SCALES:
+        return scales;
+    default:
+        return choices;
+    }
+}
+
+/* ------------------------------------------------------------------ what is loaded first */
+
+/* What is on its way for a unit. */
+struct wp_ll_unit_loads {
+    int32_t taken;  /* the last number of rows that the unit's rank has taken, in 32 bits */
+    int64_t expert; /* of the lane's choice of the token, */
+    float weight;   /* and its weight */
+    struct wp_packet_row row;
+};
+
+WP_FN const char *wp_ll_part_of_token(const struct wp_low_latency_dispatch_args *args,
+                                      struct wp_ll_unit unit)
+{
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, unit.part);
+    return args->tokens + (uint64_t)unit.token * args->token_stride_bytes +
+           ((uint64_t)elements.first << plan->element_bytes_log2);
+}
+
+WP_FN uint64_t wp_ll_token_part_bytes(const struct wp_ll_plan *plan, int32_t part)
+{
+    return (uint64_t)wp_ll_part_elements(plan, plan->row_parts, part).num
+           << plan->element_bytes_log2;
+}
+
+WP_FN struct wp_ll_unit_loads wp_ll_load_unit(struct wp_warp *warp,
+                                              const struct wp_low_latency_dispatch_args *args,
+                                              struct wp_ll_unit unit)
+{
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const int32_t k = wp_lane_idx(warp), choice = unit.token * plan->num_topk + k;
+    const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part);
+    struct wp_ll_unit_loads loads = {wp_load_relaxed(&args->ll.rows_taken[unit.rank]), -1, 1.0f,
+                                     wp_packets_load(warp, NULL, 0)};
+    if (unit.token == WP_LL_COUNTED || unit.token >= args->num_tokens)
+        return loads;
+    if (kind == WP_LL_UNIT_ELEMENTS && wp_ll_is_quantised(plan)) {
+        wp_row_prefetch(warp, wp_ll_part_of_token(args, unit),
+                        wp_ll_token_part_bytes(plan, unit.part));
+    } else if (kind == WP_LL_UNIT_ELEMENTS) {
+        loads.row = wp_packets_load(warp, wp_ll_part_of_token(args, unit),
+                                    wp_ll_token_part_bytes(plan, unit.part));
+    } else if (kind == WP_LL_UNIT_CHOICES && k < plan->num_topk) {
+        loads.expert = wp_ll_load_choice(args, choice);
+        if (args->topk_weights != NULL)
+            loads.weight = args->topk_weights[choice];
+    }
+    return loads;
+}
+
+/* ------------------------------------------------------------------ what a unit sends */
+
+/* What the unit sends to its rank. */
+struct wp_ll_made_unit {
+    struct wp_packet_row row;
+    struct wp_packet_row scales;
+};
+
+/* In memory of the warp: where it makes a part, and its scales. */
+WP_FN char *wp_ll_part_memory(struct wp_warp *warp)
+{
+    return (char *)wp_warp_shared(warp);
+}
+
+WP_FN char *wp_ll_scales_memory(struct wp_warp *warp)
+{
+    return (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES +
+           (ptrdiff_t)wp_warp_idx(warp) * WP_LL_PART_SCALES_BYTES;
+}
+
+WP_FN struct wp_ll_made_unit wp_ll_make_quantised(struct wp_warp *warp,
+                                                  const struct wp_low_latency_dispatch_args *args,
+                                                  struct wp_ll_unit unit)
+{
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, unit.part);
+    const void **pointers = wp_warp_pointers(warp);
+    if (wp_lane_idx(warp) == 0) {
+        pointers[0] = wp_ll_part_memory(warp);
+        pointers[1] = wp_ll_scales_memory(warp);
+    }
+    wp_warp_sync(warp);
+    const struct wp_quantised_rows to = {pointers, pointers + 1, 0, 1};
+    wp_row_quantise(warp, to, wp_ll_part_of_token(args, unit), plan->quantisation, elements.num);
+    wp_row_sync(warp);
+    const struct wp_ll_made_unit made = {
+        wp_packets_load(warp, wp_ll_part_memory(warp),
+                        (uint64_t)elements.num << plan->sent_element_bytes_log2),
+        wp_packets_load(warp, wp_ll_scales_memory(warp), WP_LL_PART_SCALES_BYTES)};
+    return made;
+}
+
+/* The token, the slot of its answer, and which of the rank's experts it is for. */
+WP_FN struct wp_ll_made_unit wp_ll_make_choices(struct wp_warp *warp,
+                                                const struct wp_low_latency_dispatch_args *args,
+                                                struct wp_ll_unit unit,
+                                                const struct wp_ll_unit_loads *loads)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const struct wp_ll_slot *at = &ll->plan.slot;
+    const int32_t num_topk = ll->plan.num_topk;
+    char *memory = wp_ll_part_memory(warp) - at->token_offset; /* of the slot */
+    int32_t *experts = (int32_t *)(void *)(memory + at->experts_offset);
+    float *weights = (float *)(void *)(memory + at->weights_offset);
+    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
+        const int32_t i = unit.token * num_topk + k;
+        const int64_t expert = k < WP_WARP_SIZE ? loads->expert : wp_ll_load_choice(args, i);
+        const float weight = k < WP_WARP_SIZE             ? loads->weight
+                             : args->topk_weights == NULL ? 1.0f
+                                                          : args->topk_weights[i];
+        const struct wp_place_of_expert place =
+            wp_place_expert(&ll->placement, expert, ll->exchange.rank, unit.token);
+        experts[k] = place.rank == unit.rank ? place.local_expert : -1;
+        weights[k] = place.rank == unit.rank ? weight : 0.0f;
+    }
+    if (wp_lane_idx(warp) == 0) {
+        *(int32_t *)(void *)(memory + at->token_offset) = unit.token;
+        *(int32_t *)(void *)(memory + at->answer_offset) = unit.token;
+    }
+    wp_warp_sync(warp);
+    const struct wp_ll_made_unit made = {
+        wp_packets_load(warp, wp_ll_part_memory(warp), wp_ll_unit_bytes(&ll->plan, unit.part).num),
+        wp_packets_load(warp, NULL, 0)};
+    return made;
+}
