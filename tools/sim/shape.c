@@ -331,6 +331,14 @@ static int are_choices_few(const struct shape *shape)
            shape->num_ranks * (shape->num_experts + 2 * num_choices) <= MAX_WORDS;
 }
 
+/* For half of them a warp of each block hears each rank, and does nothing else. */
+static void draw_hearers(struct shape *shape, struct rng *rng)
+{
+    const int32_t num_hearers = draw(rng, 0, 1) * shape->num_ranks;
+    for (int32_t rank = 0; rank < shape->num_ranks; rank++)
+        shape->num_warps[rank] += num_hearers;
+}
+
 /* Of two thirds of those that can be so; by numbers of its own, too. */
 static void draw_carrier(struct shape *shape)
 {
@@ -346,6 +354,8 @@ static void draw_carrier(struct shape *shape)
         terms->on_missing == WEFT_LL_FAIL && are_rows_fit && are_sums_fit &&
         (terms->layout == WEFT_LL_BY_RANK || are_choices_few(shape)) && draw(&rng, 0, 2) > 0)
         terms->carrier = WEFT_LL_PACKETS;
+    if (terms->carrier == WEFT_LL_PACKETS && terms->layout == WEFT_LL_BY_EXPERT)
+        draw_hearers(shape, &rng);
 }
 
 static void draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault fault)
