@@ -147,8 +147,10 @@ static struct weft__grid choose_grid(const weft_ep *ep, const weft_ll_config *co
     struct weft__grid grid = weft__machine_of(ep->comm)->choose_grid(ep->comm, &work);
     if (config->num_blocks > 0)
         grid.num_blocks = config->num_blocks;
-    if (config->num_warps > 0)
+    if (config->num_warps > 0) {
         grid.num_warps = config->num_warps;
+        grid.num_hearers = grid.num_warps > num_ranks ? num_ranks : 0;
+    }
     return grid;
 }
 
@@ -252,6 +254,8 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
     device->num_local_experts = weft__placement_num_local(&ll->ep->placement, comm->rank);
     ll->grid = choose_grid(ll->ep, config, &device->plan, work_kind_of(&device->plan));
     ll->combine_warps = choose_combine_warps(ll->ep, config, &device->plan);
+    if (wp_ll_has_packets(&device->plan) && device->plan.is_by_expert)
+        device->num_hearers = ll->grid.num_hearers;
     if (config->on_missing == WEFT_LL_MASK)
         device->masks.absent_after_ms =
             config->missing_ms > 0 ? config->missing_ms : comm->timeout_ms;

@@ -19,6 +19,7 @@ struct weft__grid {
     int32_t num_blocks;
     int32_t num_warps;
     uint32_t copied_row_bytes; /* the largest row that a warp copies; 0: none */
+    int32_t num_hearers; /* of the warps: they do nothing but hear ranks, one each, if any do */
 };
 
 /* What a launch is about to do, for the choice of its grid. */
@@ -32,8 +33,8 @@ enum weft__work_kind {
     WEFT__WORK_FEW_ROWS,        /* copies and sums rows of a decode step, for the least latency */
     WEFT__WORK_FEW_PACKED_ROWS, /* the same, and packs them */
     WEFT__WORK_FEW_ROWS_IN_PACKETS, /* sends rows of a decode step in packets */
-    WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS, /* the same, and packs them, for which a warp of each block hears each rank */
-    WEFT__WORK_PACKETS, /* sends rows in packets and takes those of others */
+    WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS, /* the same, and packs them, for which each block hears all ranks */
+    WEFT__WORK_PACKETS,                    /* sends rows in packets and takes those of others */
     WEFT__NUM_WORKS
 };
 struct weft__work {

@@ -93,14 +93,7 @@ WP_FN enum wp_status wp_ll_take_choices(const struct wp_ll_packer *packer, int32
     return status;
 }
 
-/* The last warps of a block hear the sources. They do nothing else, if it has more warps than ranks. */
-WP_FN int32_t wp_ll_num_hearers(struct wp_warp *warp, const struct wp_low_latency *ll)
-{
-    const int32_t num_ranks = ll->exchange.num_ranks;
-    return ll->plan.is_by_expert && wp_num_warps(warp) > num_ranks ? num_ranks : 0;
-}
-
-/* The first source that the warp hears, of every so many. */
+/* The first source that the warp hears, of every so many: the last warps do, which may have nothing else to do. */
 WP_FN int32_t wp_ll_first_heard(struct wp_warp *warp)
 {
     return wp_num_warps(warp) - 1 - wp_warp_idx(warp);

@@ -17,13 +17,14 @@ enum { WP_LL_COUNTED = -1 }; /* as a unit's token */
 /* By expert some warps have none. */
 WP_FN int32_t wp_ll_first_row_unit(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
-    const int32_t num_warps = wp_num_warps(warp) - wp_ll_num_hearers(warp, ll);
-    return wp_warp_idx(warp) < num_warps ? wp_ll_first_unit(warp) : wp_ll_num_units_of(ll);
+    const int hears = ll->plan.is_by_expert && wp_ll_first_heard(warp) < ll->num_hearers;
+    return hears ? wp_ll_num_units_of(ll) : wp_ll_first_unit(warp);
 }
 
 WP_FN int32_t wp_ll_row_unit_step(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
-    return wp_num_blocks(warp) * (wp_num_warps(warp) - wp_ll_num_hearers(warp, ll));
+    const int32_t num_hearers = ll->plan.is_by_expert ? ll->num_hearers : 0;
+    return wp_num_blocks(warp) * (wp_num_warps(warp) - num_hearers);
 }
 
 WP_FN struct wp_ll_unit wp_ll_row_unit_of(const struct wp_low_latency *ll, int32_t i)

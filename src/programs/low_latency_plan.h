@@ -235,6 +235,8 @@ struct wp_low_latency {
     char *const *areas;                 /* these, where the program knows them; else NULL */
     /* Of this rank: */
     int32_t num_local_experts;
+    int32_t
+        num_hearers; /* by expert with packets: of a block's warps, those that do nothing but hear ranks in dispatch */
     char *area;
     struct wp_ll_share share_of_sources; /* of the rows that come for a block, among its warps */
     struct wp_ll_block *blocks;          /* [num_blocks] */

@@ -110,20 +110,29 @@ static struct weft__grid grid_for_few_rows(const struct weft__cuda *cuda,
 
 /* A warp for each part of a token's row, and for each rank. Measured on 2x H100, steps by rank with rows of FP8, in graphs: 8
  * tokens take 9.25 us so, with 64 blocks as well; 9.8 with 32 blocks of 16 warps, or 33 of 8. One takes 8.4; 8.7 with 4 warps
- * in each block, 8.6 with 16. Rows that are packed have no more warps than that, and one for each rank besides: on 2x H200 a
- * step by expert of 8 tokens of FP8 takes 11.7 us with 6 and 2 warps in each of 58 blocks, 12.2 with 8 and 2; one of 1 token of
- * BF16 9.1 with 8 and 2, 11.0 with 6 and 2, of which some then have two parts. */
-static struct weft__grid grid_for_few_packets(const struct weft__cuda *cuda, int32_t num_ranks,
+ * in each block, 8.6 with 16. */
+static struct weft__grid grid_for_few_packets(const struct weft__cuda *cuda,
                                               const struct weft__work *work)
 {
     enum { NUM_WARPS = 8, BLOCKS_PER_SM = 2 };
-    const int is_packed = work->kind == WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS;
-    struct weft__grid grid = {
+    return (struct weft__grid){
         .num_blocks = at_most_fitting(cuda, (work->most_units - 1) / NUM_WARPS + 1, BLOCKS_PER_SM),
         .num_warps = NUM_WARPS};
+}
+
+/* As many blocks, with no more warps than have a part each, and some to hear the ranks, unless two such launches would not
+ * fit. On 2x H200 a step by expert of 8 tokens of FP8 takes 11.7 us with 6 and 2 warps in each of 58 blocks, 12.2 with 8 and 2;
+ * one of 1 token of BF16 9.1 with 8 and 2, 11.0 with 6 and 2, of which some then have two parts. */
+static struct weft__grid grid_for_few_packed_packets(const struct weft__cuda *cuda,
+                                                     int32_t num_ranks,
+                                                     const struct weft__work *work)
+{
+    struct weft__grid grid = grid_for_few_packets(cuda, work);
     const int32_t num_warps = (work->num_units - 1) / grid.num_blocks + 1;
-    if (is_packed)
-        grid.num_warps = (num_warps < NUM_WARPS ? num_warps : NUM_WARPS) + num_ranks;
+    if (grid.num_blocks > at_most_fitting(cuda, grid.num_blocks, 1))
+        return grid;
+    grid.num_hearers = num_ranks;
+    grid.num_warps = (num_warps < grid.num_warps ? num_warps : grid.num_warps) + num_ranks;
     return grid;
 }
 
@@ -150,8 +159,9 @@ struct weft__grid weft__cuda_choose_grid(const weft_comm *comm, const struct wef
     case WEFT__WORK_FEW_PACKED_ROWS:
         return grid_for_few_rows(cuda, work);
     case WEFT__WORK_FEW_ROWS_IN_PACKETS:
+        return grid_for_few_packets(cuda, work);
     case WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS:
-        return grid_for_few_packets(cuda, comm->num_ranks, work);
+        return grid_for_few_packed_packets(cuda, comm->num_ranks, work);
     case WEFT__WORK_PACKETS:
         return grid_for_packets(cuda, work->row_bytes);
     case WEFT__WORK_PUSH_TENSOR:
