@@ -562,8 +562,9 @@ typedef struct weft_ll_config {
     weft_dtype narrow_dtype;
     weft_scale_kind scale;
     int32_t group_elements; /* as in weft_rows_args */
-    int32_t num_blocks;  /* of every launch, as weft_ep_config's: the least of all ranks counts */
-    int32_t num_warps;   /* each rank as it likes */
+    int32_t num_blocks; /* of every launch, as weft_ep_config's: the least of all ranks counts */
+    /* Each rank as it likes. By expert in packets, if there are more than R, the last R do nothing but hear the ranks. */
+    int32_t num_warps;
     weft_ll_route route; /* between nodes */
     weft_ll_on_missing on_missing;
     /* WEFT_LL_MASK: a rank is missing that is awaited and silent for so long, in the first result three
