@@ -529,17 +529,22 @@ typedef enum weft_ll_route {
     WEFT_LL_RELAYED = 1
 } weft_ll_route;
 
-/* How it is known that rows and answers have come. Results are the same to the bit. */
+/* How it is known that rows and answers have come. Results are the same to the bit. Packets are rows that tell it
+ * themselves, by every 16 bytes. They take more memory (weft_ll_query_sizes), and need one node of R ranks, which are at
+ * most 8, WEFT_LL_ANSWER_SUMS of dtype, and WEFT_LL_FAIL; rows as they are, or with a scale of 32 bits for 4, 8, 12, ... or
+ * 128 elements; and what is said below. L is the most experts that a rank has. weft_ll_create tells what is lacking. */
 typedef enum weft_ll_carrier {
-    /* On GPUs packets, where they can be, if R * max_tokens is 32 or less and max_tokens * num_topk 128 or less; else
-     * signals. */
+    /* On GPUs, where they can be: WEFT_LL_PACKETS if R * max_tokens is 64 or less and max_tokens * num_topk 128 or less;
+     * WEFT_LL_TOLD_PACKETS of BF16, as it is or as FP8 with a scale for 128, if R * max_tokens is 512 or less. Else signals. */
     WEFT_LL_AUTO = 0,
-    WEFT_LL_SIGNALS = 1, /* a signal behind the rows tells of them: best for many */
-    /* Rows tell it themselves, by every 16 bytes: best for few. More memory (weft_ll_query_sizes). On one node, of R ranks, which are at
-     * most 8, with WEFT_LL_ANSWER_SUMS of dtype and WEFT_LL_FAIL; rows as they are, or with a scale of 32 bits for 4, 8,
-     * 12, ... or 128 elements; num_topk of at most 60. By expert with C = max_tokens * num_topk of at most 128, and R * (2 * C
-     * + the most experts that a rank has) of at most 1856. Else weft_ll_create tells what is lacking. */
-    WEFT_LL_PACKETS = 2
+    WEFT_LL_SIGNALS = 1, /* a signal behind the rows tells of them */
+    /* Each warp finds out by itself where rows go: best for few. num_topk of at most 60. By expert with C = max_tokens *
+     * num_topk of at most 128, and R * (2 * C + L) of at most 1856. */
+    WEFT_LL_PACKETS = 2,
+    /* Ranks tell each other where each row goes, while rows are on their way: best for many. 2 * num_topk of at most 127,
+     * and max_tokens * num_topk of at most 3712. By expert 2 * num_topk + L / 2 of at most 127, and max_tokens * num_topk +
+     * R * L of at most 3712, with L rounded up to an even number. */
+    WEFT_LL_TOLD_PACKETS = 3
 } weft_ll_carrier;
 
 typedef struct weft_ll_config {

@@ -54,11 +54,12 @@ static weft_result check_answer(const weft_ep *ep, const weft_ll_config *config)
 static weft_result check_carrier(const weft_ep *ep, const weft_ll_config *config)
 {
     WEFT__TRY(weft__check_enum(WEFT__ENUM_LL_CARRIER, (int32_t)config->carrier, WEFT_LL_AUTO,
-                               WEFT_LL_PACKETS, "carrier"));
-    const char *why = weft__ll_lacks_packets(ep, config);
-    if (config->carrier == WEFT_LL_PACKETS && why != NULL)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "carrier is WEFT_LL_PACKETS (2), which needs %s", why);
+                               WEFT_LL_TOLD_PACKETS, "carrier"));
+    const char *why = weft__ll_lacks(ep, config);
+    if (why != NULL)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "carrier is %s (%d), which needs %s",
+                           weft__constant_name(WEFT__ENUM_LL_CARRIER, (int64_t)config->carrier),
+                           (int)config->carrier, why);
     return WEFT_OK;
 }
 

@@ -21,11 +21,12 @@ struct weft_ll {
     weft_ep *ep;
     struct weft__exchange *exchange; /* its extra bytes are the area */
     struct wp_low_latency device;
-    struct weft__grid grid;   /* of every launch, */
-    int32_t combine_warps;    /* but for the warps of combine */
-    void *tables;             /* what the device's pointers point into, but those of the network */
-    void *ranks;              /* device.network's */
-    struct weft__nodes nodes; /* the same, where partners relay */
+    struct weft__grid grid;    /* of every launch, */
+    int32_t combine_warps;     /* but for the warps of combine, */
+    int32_t combine_receivers; /* and its device.num_receivers */
+    void *tables;              /* what the device's pointers point into, but those of the network */
+    void *ranks;               /* device.network's */
+    struct weft__nodes nodes;  /* the same, where partners relay */
     struct weft__ll_issued issued;
     uint64_t epoch; /* of the last weft_ll_unmask */
     int goes_on_without_the_dead;
@@ -37,8 +38,8 @@ struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
 void weft__ll_plan_blocks(const weft_comm *comm, const weft_ll_config *config, int32_t num_blocks,
                           struct wp_ll_plan *plan);
 
-/* What a weft_ll would need so that it could use packets; NULL: nothing more. */
-const char *weft__ll_lacks_packets(const weft_ep *ep, const weft_ll_config *config);
+/* What a weft_ll would need so that it could have its carrier; NULL: nothing more. */
+const char *weft__ll_lacks(const weft_ep *ep, const weft_ll_config *config);
 
 struct wp_ll_share weft__ll_share_of_sources(const struct wp_ll_plan *plan, int32_t num_ranks,
                                              int32_t num_warps);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a weft_ll's configuration means to its programs. */
 #include "ep/low_latency.h"
+#include "programs/low_latency_usual.h"
 
 static uint64_t aligned(uint64_t bytes, uint64_t alignment)
 {
@@ -124,6 +125,29 @@ static struct wp_ll_parts answer_parts(const weft_comm *comm, const struct wp_ll
     return parts_of(comm, plan, WP_LL_PART_BYTES >> plan->element_bytes_log2, 0);
 }
 
+/* If ranks are told: quantised, with scales for whole packets. */
+static int32_t told_part_elements(const struct wp_ll_plan *plan)
+{
+    const int32_t least = wp_ll_is_quantised(plan) ? part_elements(plan) : 1;
+    return WP_LL_TOLD_PART_ELEMENTS < least ? least : WP_LL_TOLD_PART_ELEMENTS / least * least;
+}
+
+static void plan_packets(const weft_comm *comm, struct wp_ll_plan *plan)
+{
+    plan->row_parts = row_parts(comm, plan);
+    plan->answer_parts = answer_parts(comm, plan);
+    plan->sum_parts = plan->answer_parts;
+}
+
+static void plan_told(const weft_comm *comm, struct wp_ll_plan *plan)
+{
+    plan->row_parts = parts_of(comm, plan, told_part_elements(plan), 0);
+    plan->taken_parts =
+        parts_of(comm, plan, WP_LL_TAKEN_PART_BYTES >> plan->sent_element_bytes_log2, 0);
+    plan->answer_parts = parts_of(comm, plan, WP_LL_TOLD_PART_ELEMENTS, 0);
+    plan->sum_parts = answer_parts(comm, plan);
+}
+
 /* Whether numbers of units can be divided by reciprocals, by those of a row and by ranks. */
 static int can_count_units(const weft_comm *comm, const struct wp_ll_plan *plan)
 {
@@ -137,12 +161,10 @@ static int can_count_units(const weft_comm *comm, const struct wp_ll_plan *plan)
 WP_STATIC_ASSERT(WP_WARP_SHARED_BYTES / sizeof(int32_t) == 128, "choices");
 WP_STATIC_ASSERT((WP_BLOCK_SHARED_BYTES - WP_LL_TOLD_OFFSET) / sizeof(int32_t) == 1856, "words");
 
-static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *config,
-                                 const struct wp_ll_plan *plan)
+static const char *lacks_any_packets(const weft_comm *comm, const weft_ll_config *config,
+                                     const struct wp_ll_plan *plan)
 {
     enum { PACKET_BYTES = 16 }; /* on any machine at most: parts have none in common */
-    const uint64_t choices_bytes = plan->slot.order_offset - plan->slot.token_offset;
-    const uint64_t told_bytes = (uint64_t)wp_ll_num_choices(plan) * sizeof(int32_t);
     if (plan->has_nodes || comm->num_ranks > WP_LL_NEAR_RANKS)
         return "one node of at most 8 ranks";
     if (config->answer != WEFT_LL_ANSWER_SUMS || plan->answer_dtype != plan->dtype)
@@ -155,30 +177,57 @@ static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *co
         return "group_elements of at most 128";
     if (((uint64_t)part_elements(plan) << plan->sent_element_bytes_log2) % PACKET_BYTES != 0)
         return "group_elements that are a multiple of 4";
-    if (choices_bytes > WP_WARP_SHARED_BYTES)
-        return "a smaller num_topk";
-    if (plan->is_by_expert &&
-        (told_bytes > WP_WARP_SHARED_BYTES ||
-         WP_LL_TOLD_OFFSET + wp_ll_told_bytes(plan, comm->num_ranks) > WP_BLOCK_SHARED_BYTES))
-        return "by expert C = max_tokens * num_topk of at most 128, "
-               "and ranks * (2 * C + experts of a rank) of at most 1856";
     return can_count_units(comm, plan) ? NULL : "a smaller hidden or max_tokens";
 }
 
-/* Cores send and take packets of 8 bytes, one by one: on machine cpu a step of 4 ranks takes two to five times as long in
- * packets (1 to 8 tokens, 2026-11-26). Among 2 H200, which was measured then, steps of BF16 and top-8 take, in us with packets
- * and with signals: of 8 tokens 8.1 and 11.9 by rank, 11.0 and 19.9 by expert; of 16 10.3 and 12.4, 13.2 and 20.1; of 32 by
- * rank 15.1 and 13.8. What counts is how many rows may come. Of 4 ranks only the first form by rank has been measured, among 4
- * H100: 8 tokens 14.6 and 16.8. */
-static int goes_in_packets(const weft_comm *comm, const weft_ll_config *config,
-                           const struct wp_ll_plan *plan)
+static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *config,
+                                 const struct wp_ll_plan *plan)
 {
-    enum { FEW_ROWS = 32, FEW_CHOICES = 128 };
-    const int is_best = weft__machine_of(comm)->kind == WEFT_MACHINE_CUDA &&
-                        plan->max_tokens <= FEW_ROWS / comm->num_ranks &&
-                        wp_ll_num_choices(plan) <= FEW_CHOICES;
-    return lacks_packets(comm, config, plan) == NULL &&
-           (config->carrier == WEFT_LL_PACKETS || (config->carrier == WEFT_LL_AUTO && is_best));
+    const uint64_t choices_bytes = plan->slot.order_offset - plan->slot.token_offset;
+    const uint64_t told_bytes = (uint64_t)wp_ll_num_choices(plan) * sizeof(int32_t);
+    if (choices_bytes > WP_WARP_SHARED_BYTES)
+        return "a smaller num_topk";
+    if (plan->is_by_expert && (told_bytes > WP_WARP_SHARED_BYTES ||
+                               WP_LL_TOLD_OFFSET + wp_ll_told_choices_bytes(plan, comm->num_ranks) >
+                                   WP_BLOCK_SHARED_BYTES))
+        return "by expert C = max_tokens * num_topk of at most 128, "
+               "and ranks * (2 * C + experts of a rank) of at most 1856";
+    return lacks_any_packets(comm, config, plan);
+}
+
+/* Memory of a warp has what it tells of a token, and, by expert, what it counts; memory of a block counts of all ranks, and
+ * the places of all choices. */
+static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_config *config,
+                                      const struct wp_ll_plan *plan)
+{
+    const int32_t num_words = wp_ll_num_told_words(plan) + wp_ll_num_pairs(plan);
+    const uint64_t places_bytes = (uint64_t)wp_ll_num_choices(plan) * sizeof(uint16_t);
+    if ((uint64_t)num_words * sizeof(uint32_t) > WP_WARP_SHARED_BYTES ||
+        plan->max_local_experts >= 1 << WP_LL_PLACE_EXPERT_BITS)
+        return "2 * num_topk and, by expert, half of a rank's experts of at most 127";
+    if (WP_LL_TOLD_OFFSET + wp_ll_told_counts_bytes(plan, comm->num_ranks) + places_bytes >
+        WP_BLOCK_SHARED_BYTES)
+        return "max_tokens * num_topk and, by expert, ranks * experts of a rank of at most 3712";
+    return lacks_any_packets(comm, config, plan);
+}
+
+/* Cores send and take packets of 8 bytes, one by one: on machine cpu a step of 4 ranks takes two to five times as long in
+ * packets (1 to 8 tokens, 2026-11-26). What counts on GPUs is how many rows may come: docs/performance.md has steps of 1 to 128
+ * tokens by each carrier. Forms that are not usual are slow where ranks are told. */
+static weft_ll_carrier best_carrier(const weft_comm *comm, const weft_ll_config *config,
+                                    const struct wp_ll_plan *plan)
+{
+    enum { FEW_ROWS = 64, FEW_CHOICES = 128, MANY_ROWS = 512 };
+    const struct wp_low_latency ll = {.plan = *plan};
+    if (weft__machine_of(comm)->kind != WEFT_MACHINE_CUDA)
+        return WEFT_LL_SIGNALS;
+    if (plan->max_tokens <= FEW_ROWS / comm->num_ranks && wp_ll_num_choices(plan) <= FEW_CHOICES &&
+        lacks_packets(comm, config, plan) == NULL)
+        return WEFT_LL_PACKETS;
+    return plan->max_tokens <= MANY_ROWS / comm->num_ranks && wp_ll_form_of(&ll) != WP_LL_GENERAL &&
+                   lacks_told_packets(comm, config, plan) == NULL
+               ? WEFT_LL_TOLD_PACKETS
+               : WEFT_LL_SIGNALS;
 }
 
 struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
@@ -212,10 +261,12 @@ struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
     plan.answer_bytes = aligned(wp_ll_answer_bytes(&plan, plan.hidden), 16);
     plan.slot = plan_slot(&plan);
     plan.reuse = reuse_of(ep->comm, &plan);
-    if (goes_in_packets(ep->comm, config, &plan)) {
-        plan.row_parts = row_parts(ep->comm, &plan);
-        plan.answer_parts = answer_parts(ep->comm, &plan);
-    }
+    const weft_ll_carrier carrier =
+        config->carrier == WEFT_LL_AUTO ? best_carrier(ep->comm, config, &plan) : config->carrier;
+    if (carrier == WEFT_LL_PACKETS && lacks_packets(ep->comm, config, &plan) == NULL)
+        plan_packets(ep->comm, &plan);
+    if (carrier == WEFT_LL_TOLD_PACKETS && lacks_told_packets(ep->comm, config, &plan) == NULL)
+        plan_told(ep->comm, &plan);
     return plan;
 }
 
@@ -255,8 +306,15 @@ struct wp_ll_share weft__ll_share_of_sources(const struct wp_ll_plan *plan, int3
     return wp_ll_share_rows(num_warps, plan->block_tokens * most_ranks(plan, num_ranks));
 }
 
-const char *weft__ll_lacks_packets(const weft_ep *ep, const weft_ll_config *config)
+const char *weft__ll_lacks(const weft_ep *ep, const weft_ll_config *config)
 {
     const struct wp_ll_plan plan = weft__ll_plan(ep, config);
-    return lacks_packets(ep->comm, config, &plan);
+    switch (config->carrier) {
+    case WEFT_LL_PACKETS:
+        return lacks_packets(ep->comm, config, &plan);
+    case WEFT_LL_TOLD_PACKETS:
+        return lacks_told_packets(ep->comm, config, &plan);
+    default:
+        return NULL;
+    }
 }

@@ -134,6 +134,9 @@
  *                         then; what is read before other loads, such as wp_packets_begin's
  *                         (programs/packet_area.h), comes while they do
  *   wp_packets_send     sends such a row to some ranks, and wakes them
+ *   wp_packets_send_quantised  sends what wp_row_quantise makes of a row in memory: codes, and float scales, which go into
+ *                         slots of their own. Groups have at most 128 elements, a multiple of 4
+ *   wp_packets_send_weighted_sum  the same of what wp_row_weighted_sum makes of rows
  *   wp_packets_receive  waits for the row that a rank has sent to this one, writes it to memory and
  *                         empties the slots; or returns a status other than WP_STATUS_OK, as
  *                         wp_wait does, all lanes the same

@@ -15,6 +15,12 @@
 
 #include <stdint.h>
 
+#ifdef __CUDACC__
+#define WP_PACKETS_FN static __device__ __forceinline__
+#else
+#define WP_PACKETS_FN static inline
+#endif
+
 /* Any values will do; these are unlikely in tensors, so that escapes are rare. */
 #define WP_PACKET_KEY(word) ((word) % 2 == 0 ? 0x9e3779b97f4a7c15u : 0xc2b2ae3d27d4eb4fu)
 /* What every word of an escape is stored as. */
@@ -37,14 +43,25 @@ struct wp_packets {
     uint64_t exchange;       /* for reports of waits: struct wp_wait_site */
 };
 
-/* Whom a row goes to: every rank of [begin, end), or every one but the sender, into slots from `slot` on. */
-enum wp_packet_receivers { WP_PACKETS_TO_OTHERS, WP_PACKETS_TO_ALL };
+/* Whom a row goes to: every rank of [begin, end), or every one but the sender, or those that are set in `ranks`, into slots
+ * from `slot` on. */
+enum wp_packet_receivers { WP_PACKETS_TO_OTHERS, WP_PACKETS_TO_ALL, WP_PACKETS_TO_SOME };
 struct wp_packet_targets {
     int32_t begin;
     int32_t end;
     uint64_t slot;
     enum wp_packet_receivers receivers;
+    uint32_t ranks;
 };
+
+/* Whether the rank is one of those. */
+WP_PACKETS_FN int wp_packets_go_to(const struct wp_packets *packets, struct wp_packet_targets to,
+                                   int32_t rank)
+{
+    if (to.receivers == WP_PACKETS_TO_SOME)
+        return to.ranks >> rank & 1u;
+    return rank != packets->rank || to.receivers == WP_PACKETS_TO_ALL;
+}
 
 /* The rows of a reduction: rank r's is in the slots from slot + r * slots_per_rank on, but this rank's,
  * which is in memory. */

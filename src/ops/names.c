@@ -76,7 +76,8 @@ static const struct name ll_on_missing[] = {CONSTANT(WEFT_LL_FAIL), CONSTANT(WEF
 static const struct name ll_routes[] = {CONSTANT(WEFT_LL_STRAIGHT), CONSTANT(WEFT_LL_RELAYED)};
 
 static const struct name ll_carriers[] = {CONSTANT(WEFT_LL_AUTO), CONSTANT(WEFT_LL_SIGNALS),
-                                          CONSTANT(WEFT_LL_PACKETS)};
+                                          CONSTANT(WEFT_LL_PACKETS),
+                                          CONSTANT(WEFT_LL_TOLD_PACKETS)};
 
 static const struct name scales[] = {
     CONSTANT(WEFT_SCALE_FP32),

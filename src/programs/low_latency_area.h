@@ -49,13 +49,37 @@ WP_FN int wp_ll_has_packets(const struct wp_ll_plan *plan)
     return plan->row_parts.num > 0;
 }
 
-/* What warps have of rows, and of answers (low_latency_packets.h). Of rows the first units count them, one for each rank; the
- * others are of all tokens that there may be, and all ranks. */
+/* With packets: whether ranks tell each other of each token (low_latency_told.h). */
+WP_FN int wp_ll_is_told(const struct wp_ll_plan *plan)
+{
+    return plan->taken_parts.num > 0;
+}
+
+/* What warps have of rows, of all tokens that there may be: unless ranks are told, the first units count them, one for each
+ * rank, and the others are of all ranks; */
 WP_FN int32_t wp_ll_num_row_units(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     return (1 + plan->max_tokens * plan->row_parts.num_units) * num_ranks;
 }
 
+/* else what each rank is told of all tokens, and of each; parts that are sent, each to all ranks; and counts and parts that
+ * are received. */
+WP_FN int32_t wp_ll_num_told_units(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return (1 + plan->max_tokens) * num_ranks;
+}
+
+WP_FN int32_t wp_ll_num_sent_units(const struct wp_ll_plan *plan)
+{
+    return plan->max_tokens * plan->row_parts.num;
+}
+
+WP_FN int32_t wp_ll_num_taken_units(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return (1 + plan->max_tokens * plan->taken_parts.num_units) * num_ranks;
+}
+
+/* Parts of answers, to each rank. */
 WP_FN int32_t wp_ll_num_answer_units(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     return plan->max_tokens * plan->answer_parts.num * num_ranks;
@@ -67,15 +91,52 @@ WP_FN int32_t wp_ll_num_choices(const struct wp_ll_plan *plan)
     return plan->max_tokens * plan->num_topk;
 }
 
+/* Counts of 16 bits, two in a word: of a rank's experts, by expert. */
+WP_FN int32_t wp_ll_num_pairs(const struct wp_ll_plan *plan)
+{
+    return plan->is_by_expert ? (plan->max_local_experts + 1) / 2 : 0;
+}
+
+WP_FN uint32_t wp_ll_pair_count(const uint32_t *counts, int32_t expert)
+{
+    return counts[expert / 2] >> 16 * (expert % 2) & UINT16_MAX;
+}
+
+/* In which the place of a choice, at any rank, has the expert there; the rank is behind them. */
+enum { WP_LL_PLACE_EXPERT_BITS = 12 };
+
+/* What a rank is told of a token: which of the source's rows there it is, and of each choice the expert there, by expert with
+ * how many of the source's choices before it are for the same one; or that it is not there. Behind that, weights. */
+#define WP_LL_TOLD_NOT_HERE UINT32_MAX
+WP_FN uint32_t wp_ll_told_choice(int32_t expert, uint32_t order)
+{
+    return order << 16 | (uint32_t)expert;
+}
+
+WP_FN int32_t wp_ll_num_told_words(const struct wp_ll_plan *plan)
+{
+    return 1 + 2 * plan->num_topk;
+}
+
+WP_FN uint64_t wp_ll_told_bytes(const struct wp_ll_plan *plan)
+{
+    const uint64_t align = 16;
+    return (wp_ll_tagged_bytes(wp_ll_num_told_words(plan)) + align - 1) / align * align;
+}
+
+/* Of a source; behind the head, if ranks are told, what it tells of each token. */
 WP_FN uint64_t wp_ll_head_bytes(const struct wp_ll_plan *plan)
 {
+    if (wp_ll_is_told(plan))
+        return wp_ll_align(wp_ll_tagged_bytes(wp_ll_num_pairs(plan))) +
+               wp_ll_align((uint64_t)plan->max_tokens * wp_ll_told_bytes(plan));
     return wp_ll_align(wp_ll_tagged_bytes(wp_ll_has_packets(plan) ? wp_ll_num_choices(plan)
                                                                   : plan->max_local_experts));
 }
 
 WP_FN uint64_t wp_ll_heads_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
-    return plan->is_by_expert
+    return plan->is_by_expert || wp_ll_is_told(plan)
                ? (uint64_t)plan->num_halves * (uint64_t)num_ranks * wp_ll_head_bytes(plan)
                : 0;
 }
@@ -276,13 +337,22 @@ WP_FN struct wp_ll_range *wp_ll_range_of(const struct wp_low_latency *ll, int32_
     return (struct wp_ll_range *)(void *)ranges + idx;
 }
 
-/* How many selections of each of the owner's experts a source has, with packets which of them each choice is for: a tagged
- * row. */
+/* How many selections of each of the owner's experts a source has, in pairs if ranks are told; else with packets which of them
+ * each choice is for: a tagged row. */
 WP_FN char *wp_ll_head(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
                        int32_t source)
 {
     return wp_ll_area(ll, owner) + ll->offsets.heads +
            wp_ll_slot_offset(wp_ll_rank_of_half(ll, number, source), wp_ll_head_bytes(&ll->plan));
+}
+
+/* What the owner is told of a source's token: a tagged row. */
+WP_FN char *wp_ll_told(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
+                       int32_t source, int32_t token)
+{
+    const uint64_t counts_bytes = wp_ll_align(wp_ll_tagged_bytes(wp_ll_num_pairs(&ll->plan)));
+    return wp_ll_head(ll, owner, number, source) + counts_bytes +
+           wp_ll_slot_offset((uint32_t)token, wp_ll_told_bytes(&ll->plan));
 }
 
 /* In every area: the slot of a row from `source`. */
@@ -393,10 +463,16 @@ WP_FN int wp_ll_is_near(uint64_t end)
 /* With packets, memory of a block behind the words of wp_block_max: scales of the parts that its warps make, and by expert
  * what all sources tell of their choices (low_latency_packet_pack.h); in combine the weights of its warps. */
 enum { WP_LL_TOLD_OFFSET = WP_BLOCK_WORDS_BYTES + WP_BLOCK_MOST_WARPS * WP_LL_PART_SCALES_BYTES };
-WP_FN uint64_t wp_ll_told_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+WP_FN uint64_t wp_ll_told_choices_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     const int32_t num_words = plan->max_local_experts + 2 * wp_ll_num_choices(plan);
     return (uint64_t)num_ranks * (uint64_t)num_words * sizeof(int32_t);
+}
+
+/* If ranks are told, counts of all sources there, by expert, and behind them places of choices (low_latency_told.h). */
+WP_FN uint64_t wp_ll_told_counts_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return (uint64_t)num_ranks * (uint64_t)wp_ll_num_pairs(plan) * sizeof(uint32_t);
 }
 
 /* Where what is known of a token's first choice is, in a table of those of a result: [halves][max_tokens][num_topk]. */

@@ -37,16 +37,6 @@ struct wp_ll_sender {
     uint64_t number;
 };
 
-WP_FN int32_t wp_ll_thread_idx(struct wp_warp *warp)
-{
-    return wp_warp_idx(warp) * WP_WARP_SIZE + wp_lane_idx(warp);
-}
-
-WP_FN int32_t wp_ll_num_threads(struct wp_warp *warp)
-{
-    return wp_num_warps(warp) * WP_WARP_SIZE;
-}
-
 WP_FN struct wp_ll_counters wp_ll_counters_of(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
     const int32_t num_counters = wp_ll_num_counters(&ll->plan, ll->exchange.num_ranks);

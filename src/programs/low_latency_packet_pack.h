@@ -8,6 +8,25 @@
 #include "programs/low_latency_pack.h"
 #include "programs/low_latency_packets.h"
 
+/* What a warp has of a row: a part of its elements, or what is behind them. */
+enum wp_ll_unit_kind { WP_LL_UNIT_ELEMENTS, WP_LL_UNIT_SCALES, WP_LL_UNIT_CHOICES };
+
+enum { WP_LL_UNIT_SCALE_WORDS = WP_LL_PART_BYTES / sizeof(uint32_t) /* at most */ };
+
+WP_FN enum wp_ll_unit_kind wp_ll_kind_of(const struct wp_ll_plan *plan, int32_t part)
+{
+    if (part < plan->row_parts.num)
+        return WP_LL_UNIT_ELEMENTS;
+    return part == plan->row_parts.num || !wp_ll_is_quantised(plan) ? WP_LL_UNIT_CHOICES
+                                                                    : WP_LL_UNIT_SCALES;
+}
+
+/* Of a row's scales, the first that the part has. */
+WP_FN int32_t wp_ll_first_scale(const struct wp_ll_plan *plan, int32_t part)
+{
+    return (part - plan->row_parts.num - 1) * WP_LL_UNIT_SCALE_WORDS;
+}
+
 /* What a block has in its memory. */
 struct wp_ll_packer {
     struct wp_ll_taker taker; /* whose bases are how many choices of a source each expert has */

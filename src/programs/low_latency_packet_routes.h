@@ -2,18 +2,9 @@
 /* Where tokens go whose rows go in packets (low_latency_packets.h): each warp finds out by itself what it needs. */
 #pragma once
 
-#include "programs/low_latency_dispatch.h"
-#include "programs/low_latency_packets.h"
+#include "programs/low_latency_packet_mail.h"
 
 /* ------------------------------------------------------------------ choices */
-
-/* Choice i of those of all tokens. */
-WP_FN int64_t wp_ll_load_choice(const struct wp_low_latency_dispatch_args *args, int32_t i)
-{
-    return i < args->num_tokens * args->ll.plan.num_topk
-               ? wp_expert_id_now(args->topk_idx, args->index_type, i)
-               : -1;
-}
 
 /* The first choices of all tokens, each lane its own. */
 struct wp_ll_lane_choices {
@@ -27,15 +18,6 @@ WP_FN struct wp_ll_lane_choices wp_ll_load_choices(struct wp_warp *warp,
         wp_ll_load_choice(args, wp_lane_idx(warp)),
         wp_ll_load_choice(args, WP_WARP_SIZE + wp_lane_idx(warp))};
     return choices;
-}
-
-/* Of an expert that is choice i. */
-WP_FN struct wp_place_of_expert
-wp_ll_place_of_choice(const struct wp_low_latency_dispatch_args *args, int64_t expert, int32_t i)
-{
-    const struct wp_low_latency *ll = &args->ll;
-    const int32_t token = (int32_t)wp_divide((uint32_t)i, ll->plan.topk_reciprocal);
-    return wp_place_expert(&ll->placement, expert, ll->exchange.rank, token);
 }
 
 /* ------------------------------------------------------------------ rows */

@@ -14,6 +14,17 @@ WP_FN int32_t wp_ll_num_units_of(const struct wp_low_latency *ll)
 
 enum { WP_LL_COUNTED = -1 }; /* as a unit's token */
 
+/* Units are dealt out to the blocks first, so that those of few tokens have many SMs. */
+WP_FN int32_t wp_ll_first_unit(struct wp_warp *warp)
+{
+    return wp_block_idx(warp) + wp_warp_idx(warp) * wp_num_blocks(warp);
+}
+
+WP_FN int32_t wp_ll_unit_step(struct wp_warp *warp)
+{
+    return wp_num_blocks(warp) * wp_num_warps(warp);
+}
+
 /* By expert some warps have none. */
 WP_FN int32_t wp_ll_first_row_unit(struct wp_warp *warp, const struct wp_low_latency *ll)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Low latency of few tokens, whose rows and answers go in packets (machine/packets.h): a signal that tells of rows takes
+ * Low latency whose rows and answers go in packets (machine/packets.h): a signal that tells of rows takes
  * longer than they do.
  *
- * A token's row is cut into parts, and a warp has one part for one rank: it sends that of a token of this rank's to there,
- * and takes that of a row of the rank's. So no warp waits for another one of its launch. Behind the parts come the row's
- * scales, if it has such, and what else is in its slot: the packets of a row are the bytes of its slot.
+ * A token's row is cut into parts, of which each warp has some: it sends those of tokens of this rank's, and takes those of
+ * other ranks' tokens. So no warp waits for another one of its launch. The packets of a row are the bytes of its slot. In a
+ * word a rank tells every other how many rows come.
  *
- * In a word a rank tells every other how many rows come. Whoever awaits a packet looks there, too.
+ * Of few tokens each warp finds out by itself where its part goes (low_latency_packet_routes.h). Of many, ranks tell each other
+ * of each token (low_latency_told.h) while rows are on their way.
  *
  * The packets of number n lie in half n % num_halves, and are sent when the target has taken those of n - num_halves. That
  * it has taken what it has received, each rank tells as its next launch begins, when all blocks of the one before have
@@ -21,30 +22,12 @@
 
 /* ------------------------------------------------------------------ parts */
 
-/* What a warp has of a row: a part of its elements, or what is behind them. */
-enum wp_ll_unit_kind { WP_LL_UNIT_ELEMENTS, WP_LL_UNIT_SCALES, WP_LL_UNIT_CHOICES };
-
+/* Of a row of a rank. */
 struct wp_ll_unit {
     int32_t token;
-    int32_t part; /* from row_parts.num on the rest */
+    int32_t part; /* of few tokens, from row_parts.num on the rest */
     int32_t rank;
 };
-
-enum { WP_LL_UNIT_SCALE_WORDS = WP_LL_PART_BYTES / sizeof(uint32_t) /* at most */ };
-
-WP_FN enum wp_ll_unit_kind wp_ll_kind_of(const struct wp_ll_plan *plan, int32_t part)
-{
-    if (part < plan->row_parts.num)
-        return WP_LL_UNIT_ELEMENTS;
-    return part == plan->row_parts.num || !wp_ll_is_quantised(plan) ? WP_LL_UNIT_CHOICES
-                                                                    : WP_LL_UNIT_SCALES;
-}
-
-/* Of a row's scales, the first that the part has. */
-WP_FN int32_t wp_ll_first_scale(const struct wp_ll_plan *plan, int32_t part)
-{
-    return (part - plan->row_parts.num - 1) * WP_LL_UNIT_SCALE_WORDS;
-}
 
 /* Unit i of those for all ranks. */
 WP_FN struct wp_ll_unit wp_ll_unit_of(const struct wp_low_latency *ll, struct wp_ll_parts parts,
@@ -57,15 +40,38 @@ WP_FN struct wp_ll_unit wp_ll_unit_of(const struct wp_low_latency *ll, struct wp
     return unit;
 }
 
-/* Units are dealt out to the blocks first, so that those of few tokens have many SMs. */
-WP_FN int32_t wp_ll_first_unit(struct wp_warp *warp)
+/* Units that a warp has: every step-th from `first` on. */
+struct wp_ll_turns {
+    int32_t first, step;
+};
+
+/* Of the warps of some blocks. Units are dealt out to the blocks first, so that those of few tokens have many SMs. */
+WP_FN struct wp_ll_turns wp_ll_turns_of(struct wp_warp *warp, int32_t first_block,
+                                        int32_t num_blocks)
 {
-    return wp_block_idx(warp) + wp_warp_idx(warp) * wp_num_blocks(warp);
+    const int32_t block = wp_block_idx(warp) - first_block;
+    const struct wp_ll_turns none = {INT32_MAX, 0};
+    const struct wp_ll_turns turns = {block + wp_warp_idx(warp) * num_blocks,
+                                      num_blocks * wp_num_warps(warp)};
+    return block >= 0 && block < num_blocks ? turns : none;
 }
 
-WP_FN int32_t wp_ll_unit_step(struct wp_warp *warp)
+/* Of few tokens each warp sends, and then receives. Of many the first blocks receive, while the others send: else all would
+ * receive at the end, when the links have nothing to do. */
+WP_FN int wp_ll_receives(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
-    return wp_num_blocks(warp) * wp_num_warps(warp);
+    return ll->num_receivers == 0 || wp_block_idx(warp) < ll->num_receivers;
+}
+
+WP_FN struct wp_ll_turns wp_ll_turns_to_receive(struct wp_warp *warp,
+                                                const struct wp_low_latency *ll)
+{
+    return wp_ll_turns_of(warp, 0, ll->num_receivers > 0 ? ll->num_receivers : wp_num_blocks(warp));
+}
+
+WP_FN struct wp_ll_turns wp_ll_turns_to_send(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    return wp_ll_turns_of(warp, ll->num_receivers, wp_num_blocks(warp) - ll->num_receivers);
 }
 
 WP_FN struct wp_ll_elements wp_ll_part_elements(const struct wp_ll_plan *plan,
@@ -147,7 +153,7 @@ WP_FN uint64_t wp_ll_comes_at_least(uint64_t number)
 }
 
 /* Of rows it says how many come, and how many numbers behind that is which the source has taken, of which there are as many
- * as results, at most. From wp_ll_comes(number, i, 0) on it says that there is no row i. */
+ * as results, at most. */
 WP_FN uint64_t wp_ll_comes(uint64_t number, int32_t num_rows, uint32_t num_behind)
 {
     return wp_ll_comes_at_least(number) | (uint32_t)(UINT16_MAX - num_rows) << WP_LL_BEHIND_BITS |

@@ -11,7 +11,17 @@ struct wp_ll_run { /* what a warp knows */
     struct wp_ll_half halves[WP_NUM_HALVES]; /* as well */
 };
 
-/* ------------------------------------------------------------------ memory of the block */
+/* ------------------------------------------------------------------ the block */
+
+WP_FN int32_t wp_ll_thread_idx(struct wp_warp *warp)
+{
+    return wp_warp_idx(warp) * WP_WARP_SIZE + wp_lane_idx(warp);
+}
+
+WP_FN int32_t wp_ll_num_threads(struct wp_warp *warp)
+{
+    return wp_num_warps(warp) * WP_WARP_SIZE;
+}
 
 /* What is at [begin, end) there, if there is room for so much, else at `far`. */
 WP_FN void *wp_ll_near_or(struct wp_warp *warp, uint64_t begin, uint64_t end, void *far)

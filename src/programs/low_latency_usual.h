@@ -73,7 +73,7 @@ WP_FN int wp_ll_has_quantisation(const struct wp_ll_plan *plan, struct wp_quanti
 
 WP_FN enum wp_ll_form wp_ll_form_of(const struct wp_low_latency *ll)
 {
-    if (!wp_ll_is_usual(ll) || !wp_ll_is_near(ll->near.end))
+    if (!wp_ll_is_usual(ll) || (!wp_ll_has_packets(&ll->plan) && !wp_ll_is_near(ll->near.end)))
         return WP_LL_GENERAL;
     if (wp_ll_has_quantisation(&ll->plan, wp_ll_usual_quantisation(WP_LL_BF16)))
         return WP_LL_BF16;
@@ -96,6 +96,12 @@ WP_FN void wp_ll_fix_row_parts(struct wp_ll_plan *plan, enum wp_ll_form form)
     const int32_t num_groups = WP_LL_PART_SCALES_BYTES / (int32_t)sizeof(float);
     plan->row_parts.elements =
         form == WP_LL_FP8 ? num_groups * plan->quantisation.group_elements : WP_LL_PART_BYTES / 2;
+}
+
+/* Of many rows, which are sent as a lane can have them on their way. */
+WP_FN void wp_ll_fix_told_parts(struct wp_ll_plan *plan)
+{
+    plan->row_parts.elements = WP_LL_TOLD_PART_ELEMENTS;
 }
 
 /* ------------------------------------------------------------------ answers, of combine */
@@ -143,4 +149,13 @@ WP_FN void wp_ll_fix_answers(struct wp_low_latency *ll, const struct wp_low_late
 WP_FN void wp_ll_fix_answer_parts(struct wp_ll_plan *plan)
 {
     plan->answer_parts.elements = WP_LL_PART_BYTES / 2;
+    plan->sum_parts.elements = WP_LL_PART_BYTES / 2;
+    plan->taken_parts.num = 0;
+}
+
+WP_FN void wp_ll_fix_told_answer_parts(struct wp_ll_plan *plan)
+{
+    plan->taken_parts.num = 1; /* or more */
+    plan->answer_parts.elements = WP_LL_TOLD_PART_ELEMENTS;
+    plan->sum_parts.elements = WP_LL_PART_BYTES / 2;
 }

@@ -148,7 +148,7 @@ WP_FN struct wp_packet_targets wp_header_targets(struct wp_warp *warp,
         begin, end,
         wp_header_slot(packets->num_ranks, wp_block_idx(warp), packets->rank) +
             (uint64_t)half * WP_HEADER_SLOTS / 2,
-        WP_PACKETS_TO_OTHERS};
+        WP_PACKETS_TO_OTHERS, 0};
     return to;
 }
 

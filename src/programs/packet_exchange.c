@@ -35,7 +35,7 @@ WP_FN void send_row(struct wp_warp *warp, const struct wp_packet_exchange_args *
     const struct wp_span row = args->rows.sent[rank];
     const struct wp_span span = wp_share_row(row.bytes, group.idx, group.num_warps);
     const uint64_t slot = wp_region_slot(&args->area, packets->rank) + span.begin / WP_PACKET_BYTES;
-    const struct wp_packet_targets one = {rank, rank + 1, slot, WP_PACKETS_TO_OTHERS};
+    const struct wp_packet_targets one = {rank, rank + 1, slot, WP_PACKETS_TO_OTHERS, 0};
     if (span.bytes == 0) /* there may be no `in` */
         return;
     const char *src = args->in + row.begin + span.begin;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* packet_low_latency_combine: low_latency_combine of few tokens, in packets (low_latency_packets.h). A warp sends parts of
- * answers to single tokens, by expert sums that it makes in its memory, and takes the same part of the answers of all ranks to
+/* packet_low_latency_combine: low_latency_combine in packets (low_latency_packets.h). A warp sends parts of
+ * answers to single tokens, by expert sums, and takes the same part of the answers of all ranks to
  * a token of its own. */
 #ifndef WP_ROWS_ARE_MADE_NEAR
 #define WP_ROWS_ARE_MADE_NEAR
@@ -132,8 +132,8 @@ struct summed_part {
 
 WP_FN struct summed_part summed_part_of(const struct wp_ll_plan *plan, int32_t i)
 {
-    const int32_t token = (int32_t)wp_divide((uint32_t)i, plan->answer_parts.units_reciprocal);
-    const struct summed_part part = {token, i - token * plan->answer_parts.num};
+    const int32_t token = (int32_t)wp_divide((uint32_t)i, plan->sum_parts.units_reciprocal);
+    const struct summed_part part = {token, i - token * plan->sum_parts.num};
     return part;
 }
 
@@ -142,7 +142,8 @@ WP_FN struct of_halves load_target(struct wp_warp *warp, const struct wp_low_lat
 {
     const struct of_halves none = {0, 0};
     const int32_t token = summed_part_of(&ll->plan, i).token;
-    return wp_lane_idx(warp) < ll->exchange.num_ranks && token < ll->plan.max_tokens
+    return wp_lane_idx(warp) < ll->exchange.num_ranks &&
+                   i < ll->plan.max_tokens * ll->plan.sum_parts.num
                ? load_halves(ll, &ll->row_targets[wp_ll_token_idx(ll, 0, wp_lane_idx(warp), token)],
                              &ll->row_targets[wp_ll_token_idx(ll, 1, wp_lane_idx(warp), token)])
                : none;
@@ -159,16 +160,17 @@ struct mail {
     uint64_t result; /* that they answer */
 };
 
-WP_FN void send_answer(const struct mail *mail, struct wp_ll_unit unit, int32_t token,
-                       const struct wp_packet_row *answer)
+/* Where the unit's rank gets its part of the answer to a token. */
+WP_FN struct wp_packet_targets answer_targets(const struct mail *mail, struct wp_ll_unit unit,
+                                              int32_t token)
 {
     const struct wp_low_latency *ll = &mail->args->ll;
     const struct wp_ll_elements elements =
         wp_ll_part_elements(&ll->plan, ll->plan.answer_parts, unit.part);
     const struct wp_packet_targets there = {
         unit.rank, unit.rank + 1, wp_ll_answer_packet(ll, ll->exchange.rank, token, elements),
-        WP_PACKETS_TO_ALL};
-    wp_packets_send(mail->run->op.warp, &mail->packets, there, answer);
+        WP_PACKETS_TO_ALL, 0};
+    return there;
 }
 
 /* By rank, if there is such a row. */
@@ -176,8 +178,10 @@ WP_FN void answer_row(const struct mail *mail, struct wp_ll_unit unit,
                       const struct answered_row *row)
 {
     const struct wp_low_latency *ll = &mail->args->ll;
+    const int32_t token = of_half(ll, row->token, mail->result);
     if (unit.token < of_half(ll, row->num_rows, mail->result))
-        send_answer(mail, unit, of_half(ll, row->token, mail->result), &row->answer);
+        wp_packets_send(mail->run->op.warp, &mail->packets, answer_targets(mail, unit, token),
+                        &row->answer);
 }
 
 /* In memory of the block: where the warp has its weights. */
@@ -241,15 +245,10 @@ WP_FN void answer_choices(const struct mail *mail, struct wp_ll_unit unit,
     const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->answer_parts, unit.part);
     const struct wp_weighted_sum how = {plan->dtype, plan->dtype, WP_READ_SOON};
     const struct answering_rows rows = find_rows(mail, unit, first);
-    char *sum = (char *)wp_warp_shared(warp);
-    if (!rows.is_here)
-        return;
-    wp_row_weighted_sum(warp, sum, wp_warp_pointers(warp), weights_memory(warp, plan), rows.num,
-                        how, elements.num);
-    wp_row_sync(warp);
-    const struct wp_packet_row answer =
-        wp_packets_load(warp, sum, (uint64_t)elements.num << plan->element_bytes_log2);
-    send_answer(mail, unit, unit.token, &answer);
+    if (rows.is_here)
+        wp_packets_send_weighted_sum(warp, &mail->packets, answer_targets(mail, unit, unit.token),
+                                     wp_warp_pointers(warp), weights_memory(warp, plan), rows.num,
+                                     how, elements.num);
 }
 
 WP_FN enum wp_status answer_unit(const struct mail *mail, struct wp_ll_unit unit,
@@ -290,18 +289,21 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     const uint64_t result = numbers->rows_answered + 1;
     const struct mail mail = {run, args, wp_ll_answer_packets(&args->ll, number), number, result};
     const int is_room_known = wp_ll_is_room_known(run, number, result);
+    const struct wp_ll_turns turns = wp_ll_turns_to_send(warp, &args->ll);
     const int32_t end = num_units_of(&args->ll);
     enum wp_status status = WP_STATUS_OK;
     if (mail.result > numbers->rows_received ||
         number > numbers->answers_received + (uint64_t)plan->num_halves)
         return wp_ll_fail(run, numbers->rows_received, mail.result);
     tell_answering(&mail);
-    for (int32_t i = wp_ll_first_unit(warp); i < end && status == WP_STATUS_OK;) {
+    for (int32_t i = turns.first; i < end && status == WP_STATUS_OK; i += turns.step) {
+        /* Of few tokens there is no next one: a warp has what it loads for that in registers. */
+        struct answered next = answered;
+        if (wp_ll_is_told(plan))
+            next = load_answered(warp, args, i + turns.step);
         status = answer_unit(&mail, wp_ll_unit_of(&args->ll, plan->answer_parts, i), &answered,
                              is_room_known);
-        i += wp_ll_unit_step(warp);
-        if (i < end)
-            answered = load_answered(warp, args, i);
+        answered = wp_ll_is_told(plan) ? next : load_answered(warp, args, i + turns.step);
     }
     struct wp_ll_half half = wp_ll_half_of(run, number);
     half.answered = mail.result;
@@ -347,8 +349,7 @@ WP_FN enum wp_status sum_part(const struct mail *mail, struct summed_part summed
 {
     const struct wp_low_latency_combine_args *args = mail->args;
     const struct wp_ll_plan *plan = &args->ll.plan;
-    const struct wp_ll_elements elements =
-        wp_ll_part_elements(plan, plan->answer_parts, summed.part);
+    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->sum_parts, summed.part);
     char *out =
         args->out + (((uint64_t)summed.token * (uint64_t)plan->hidden + (uint64_t)elements.first)
                      << plan->element_bytes_log2);
@@ -369,14 +370,13 @@ WP_FN enum wp_status receive(const struct wp_ll_run *run,
     const struct wp_ll_half half = wp_ll_half_of(run, number);
     const struct mail mail = {run, args, wp_ll_answer_packets(&args->ll, number), number,
                               half.answered};
-    const int32_t end =
-        wp_ll_half_of(run, half.answered).tokens.end * args->ll.plan.answer_parts.num;
+    const struct wp_ll_turns turns = wp_ll_turns_to_receive(warp, &args->ll);
+    const int32_t end = wp_ll_half_of(run, half.answered).tokens.end * args->ll.plan.sum_parts.num;
     enum wp_status status = time_waits(&mail);
-    for (int32_t i = wp_ll_first_unit(warp); i < end && status == WP_STATUS_OK;) {
+    for (int32_t i = turns.first; i < end && status == WP_STATUS_OK; i += turns.step) {
+        const struct of_halves next = load_target(warp, &args->ll, i + turns.step);
         status = sum_part(&mail, summed_part_of(&args->ll.plan, i), target);
-        i += wp_ll_unit_step(warp);
-        if (i < end)
-            target = load_target(warp, &args->ll, i);
+        target = next;
     }
     return status;
 }
@@ -397,8 +397,10 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
 {
     const struct wp_ll_loads remembered = wp_ll_load(warp, &args->ll);
     const struct answered answered = load_answered(
-        warp, args, args->phases & WP_LL_SEND ? wp_ll_first_unit(warp) : num_units_of(&args->ll));
-    const struct of_halves target = load_target(warp, &args->ll, wp_ll_first_unit(warp));
+        warp, args,
+        args->phases & WP_LL_SEND ? wp_ll_turns_to_send(warp, &args->ll).first : INT32_MAX);
+    const struct of_halves target =
+        load_target(warp, &args->ll, wp_ll_turns_to_receive(warp, &args->ll).first);
     struct wp_ll_run run = wp_ll_begin_loaded(warp, &args->ll, remembered);
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;

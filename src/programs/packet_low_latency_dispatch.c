@@ -16,26 +16,18 @@ struct wp_packet_low_latency_dispatch_args {
 
 /* ------------------------------------------------------------------ send */
 
-/* What is sent, or received. */
-struct mail {
-    const struct wp_ll_run *run;
-    const struct wp_low_latency_dispatch_args *args;
-    struct wp_packets packets;
-    uint64_t number;
-};
-
 /* To the unit's rank: bytes of a row's slot, from `byte` on. */
-WP_FN void send_bytes(const struct mail *mail, int32_t rank, int32_t row, uint64_t byte,
-                      const struct wp_packet_row *bytes)
+WP_FN void send_bytes(const struct wp_ll_mail_of_rows *mail, int32_t rank, int32_t row,
+                      uint64_t byte, const struct wp_packet_row *bytes)
 {
     const struct wp_low_latency *ll = &mail->args->ll;
     const struct wp_packet_targets there = {
-        rank, rank + 1, wp_ll_row_packet(ll, ll->exchange.rank, row, byte), WP_PACKETS_TO_ALL};
+        rank, rank + 1, wp_ll_row_packet(ll, ll->exchange.rank, row, byte), WP_PACKETS_TO_ALL, 0};
     wp_packets_send(mail->run->op.warp, &mail->packets, there, bytes);
 }
 
 /* Of a token, as that row. */
-WP_FN void send_part(const struct mail *mail, struct wp_ll_unit unit, int32_t row,
+WP_FN void send_part(const struct wp_ll_mail_of_rows *mail, struct wp_ll_unit unit, int32_t row,
                      const struct wp_ll_unit_loads *loads)
 {
     struct wp_warp *warp = mail->run->op.warp;
@@ -57,18 +49,8 @@ WP_FN void send_part(const struct mail *mail, struct wp_ll_unit unit, int32_t ro
                    &made.scales);
 }
 
-/* By a lane: how many rows go to a rank. */
-WP_FN void tell_count(const struct mail *mail, int32_t rank, int32_t num_rows)
-{
-    const struct wp_low_latency *ll = &mail->args->ll;
-    const uint32_t num_behind = (uint32_t)(mail->number - mail->run->numbers.rows_received);
-    wp_credit(mail->run->op.warp, rank,
-              wp_ll_comes_word(ll, rank, WP_LL_ROWS, mail->number, ll->exchange.rank),
-              wp_ll_comes(mail->number, num_rows, num_behind));
-}
-
 /* Warp-wide. */
-WP_FN enum wp_status await_room(const struct mail *mail, struct wp_ll_unit unit,
+WP_FN enum wp_status await_room(const struct wp_ll_mail_of_rows *mail, struct wp_ll_unit unit,
                                 const struct wp_ll_unit_loads *loads)
 {
     struct wp_warp *warp = mail->run->op.warp;
@@ -80,8 +62,9 @@ WP_FN enum wp_status await_room(const struct mail *mail, struct wp_ll_unit unit,
 }
 
 /* Warp-wide: how many rows the unit's rank gets, by expert after what these depend on. */
-WP_FN enum wp_status send_count(const struct mail *mail, struct wp_ll_lane_choices choices,
-                                struct wp_ll_unit unit, const struct wp_ll_unit_loads *loads)
+WP_FN enum wp_status send_count(const struct wp_ll_mail_of_rows *mail,
+                                struct wp_ll_lane_choices choices, struct wp_ll_unit unit,
+                                const struct wp_ll_unit_loads *loads)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency_dispatch_args *args = mail->args;
@@ -93,13 +76,14 @@ WP_FN enum wp_status send_count(const struct mail *mail, struct wp_ll_lane_choic
     const struct wp_ll_going going =
         wp_ll_find_going(warp, args, choices, unit.rank, args->num_tokens);
     if (wp_lane_idx(warp) == 0)
-        tell_count(mail, unit.rank, going.num_before);
+        wp_ll_tell_count(mail, unit.rank, going.num_before);
     return status;
 }
 
 /* Warp-wide. */
-WP_FN enum wp_status send_unit(const struct mail *mail, struct wp_ll_lane_choices choices,
-                               struct wp_ll_unit unit, const struct wp_ll_unit_loads *loads)
+WP_FN enum wp_status send_unit(const struct wp_ll_mail_of_rows *mail,
+                               struct wp_ll_lane_choices choices, struct wp_ll_unit unit,
+                               const struct wp_ll_unit_loads *loads)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency *ll = &mail->args->ll;
@@ -122,7 +106,8 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
 {
     struct wp_warp *warp = run->op.warp;
     const uint64_t number = run->numbers.rows_sent + 1;
-    const struct mail mail = {run, args, wp_ll_row_packets(&args->ll, number), number};
+    const struct wp_ll_mail_of_rows mail = {run, args, wp_ll_row_packets(&args->ll, number),
+                                            number};
     const uint64_t num_outstanding = run->numbers.rows_sent - run->numbers.rows_ended;
     const uint64_t num_halves = (uint64_t)args->ll.plan.num_halves;
     const int32_t num_units = wp_ll_num_units_of(&args->ll);
@@ -138,38 +123,13 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
             wp_warp_sync(warp); /* what was made before has been sent */
         }
     }
-    struct wp_ll_half half = wp_ll_half_of(run, number);
-    half.tokens.begin = 0;
-    half.tokens.end = args->num_tokens;
-    wp_ll_remember(run, number, half);
-    run->numbers.rows_sent = number;
+    wp_ll_note_sent(run, args, number);
     return status;
 }
 
 /* ------------------------------------------------------------------ receive */
 
-/* Warp-wide: hears how many rows a source has sent. By expert the first block has waited for the source before. */
-WP_FN enum wp_status hear_count(const struct mail *mail, int32_t source)
-{
-    struct wp_warp *warp = mail->run->op.warp;
-    const struct wp_low_latency *ll = &mail->args->ll;
-    uint64_t word = 0;
-    enum wp_status status = WP_STATUS_OK;
-    if (wp_lane_idx(warp) == 0)
-        status = wp_ll_hear(mail->run, WP_LL_ROWS, source, mail->number, &word,
-                            ll->plan.is_by_expert ? NULL : ll->waited_ns);
-    if (wp_lane_idx(warp) == 0 && status == WP_STATUS_OK) {
-        const uint32_t before = (uint32_t)wp_load_relaxed(&ll->rows_taken[source]);
-        wp_add_relaxed(&ll->rows_taken[source],
-                       (int32_t)((uint32_t)wp_ll_heard_taken(word) - before));
-        ll->num_rows[wp_ll_rank_of_half(ll, mail->number, source)] = wp_ll_num_coming(word);
-        if (mail->args->num_rows_per_rank != NULL)
-            mail->args->num_rows_per_rank[source] = wp_ll_num_coming(word);
-    }
-    return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
-}
-
-WP_FN uint64_t packet_of_unit(const struct mail *mail, struct wp_ll_unit unit)
+WP_FN uint64_t packet_of_unit(const struct wp_ll_mail_of_rows *mail, struct wp_ll_unit unit)
 {
     const struct wp_low_latency *ll = &mail->args->ll;
     return wp_ll_row_packet(ll, unit.rank, unit.token,
@@ -177,14 +137,14 @@ WP_FN uint64_t packet_of_unit(const struct mail *mail, struct wp_ll_unit unit)
 }
 
 /* By rank: a part of a row of the unit's rank, to its slot, if there is such a row. */
-WP_FN enum wp_status receive_unit(const struct mail *mail, struct wp_ll_unit unit)
+WP_FN enum wp_status receive_unit(const struct wp_ll_mail_of_rows *mail, struct wp_ll_unit unit)
 {
     const struct wp_low_latency *ll = &mail->args->ll;
     const struct wp_packet_told told = {
         wp_ll_comes_word(ll, ll->exchange.rank, WP_LL_ROWS, mail->number, unit.rank),
         wp_ll_comes_at_least(mail->number), wp_ll_comes(mail->number, unit.token, 0)};
     if (unit.token == WP_LL_COUNTED)
-        return hear_count(mail, unit.rank);
+        return wp_ll_hear_count(mail, unit.rank);
     const struct wp_ll_slot_bytes bytes = wp_ll_unit_bytes(&ll->plan, unit.part);
     const enum wp_status status = wp_packets_receive_told(
         mail->run->op.warp, &mail->packets, unit.rank, packet_of_unit(mail, unit), &told,
@@ -193,34 +153,28 @@ WP_FN enum wp_status receive_unit(const struct mail *mail, struct wp_ll_unit uni
     return status == WP_STATUS_ABSENT ? WP_STATUS_OK : status;
 }
 
-WP_FN void tell_received_half(const struct mail *mail)
-{
-    struct wp_warp *warp = mail->run->op.warp;
-    const struct wp_low_latency *ll = &mail->args->ll;
-    if (wp_launch_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0)
-        *ll->received_half = (int32_t)wp_ll_half(&ll->plan, mail->number);
-}
-
 WP_FN enum wp_status receive(const struct wp_ll_run *run,
                              const struct wp_low_latency_dispatch_args *args)
 {
     struct wp_warp *warp = run->op.warp;
     const uint64_t number = run->numbers.rows_received;
-    const struct mail mail = {run, args, wp_ll_row_packets(&args->ll, number), number};
+    const struct wp_ll_mail_of_rows mail = {run, args, wp_ll_row_packets(&args->ll, number),
+                                            number};
     const int32_t num_units = wp_ll_num_units_of(&args->ll);
     enum wp_status status = WP_STATUS_OK;
     for (int32_t i = wp_ll_first_row_unit(warp, &args->ll); i < num_units && status == WP_STATUS_OK;
          i += wp_ll_row_unit_step(warp, &args->ll))
         status = receive_unit(&mail, wp_ll_row_unit_of(&args->ll, i));
-    tell_received_half(&mail);
+    wp_ll_tell_received_half(&mail);
     return wp_ll_end_foreseen(run, status);
 }
 
 /* ------------------------------------------------------------------ receive, by expert */
 
 /* By way of memory of the warp: scales, or choices. */
-WP_FN enum wp_status pack_rest(const struct mail *mail, const struct wp_ll_packer *packer,
-                               struct wp_ll_unit unit, int32_t num_places)
+WP_FN enum wp_status pack_rest(const struct wp_ll_mail_of_rows *mail,
+                               const struct wp_ll_packer *packer, struct wp_ll_unit unit,
+                               int32_t num_places)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_ll_plan *plan = &mail->args->ll.plan;
@@ -242,13 +196,13 @@ WP_FN enum wp_status pack_rest(const struct mail *mail, const struct wp_ll_packe
 }
 
 /* A part of the row of a source's token to where it is packed, if it comes. */
-WP_FN enum wp_status pack_unit(const struct mail *mail, const struct wp_ll_packer *packer,
-                               struct wp_ll_unit unit)
+WP_FN enum wp_status pack_unit(const struct wp_ll_mail_of_rows *mail,
+                               const struct wp_ll_packer *packer, struct wp_ll_unit unit)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_ll_plan *plan = &mail->args->ll.plan;
     if (unit.token == WP_LL_COUNTED)
-        return hear_count(mail, unit.rank);
+        return wp_ll_hear_count(mail, unit.rank);
     const struct wp_ll_places places = wp_ll_find_places(packer, unit);
     if (!places.is_here)
         return WP_STATUS_OK;
@@ -265,7 +219,8 @@ WP_FN enum wp_status receive_packed(struct wp_ll_run *run,
 {
     struct wp_warp *warp = run->op.warp;
     const uint64_t number = run->numbers.rows_received;
-    const struct mail mail = {run, args, wp_ll_row_packets(&args->ll, number), number};
+    const struct wp_ll_mail_of_rows mail = {run, args, wp_ll_row_packets(&args->ll, number),
+                                            number};
     const struct wp_ll_packer packer = wp_ll_packer_of(run, args, number);
     const int32_t num_units = wp_ll_num_units_of(&args->ll);
     enum wp_status status = wp_ll_foresee_end(run, wp_ll_hear_choices(&packer));
@@ -275,21 +230,11 @@ WP_FN enum wp_status receive_packed(struct wp_ll_run *run,
     for (int32_t i = wp_ll_first_row_unit(warp, &args->ll); i < num_units && status == WP_STATUS_OK;
          i += wp_ll_row_unit_step(warp, &args->ll))
         status = pack_unit(&mail, &packer, wp_ll_row_unit_of(&args->ll, i));
-    tell_received_half(&mail);
+    wp_ll_tell_received_half(&mail);
     return wp_ll_end_foreseen(run, status);
 }
 
 /* ------------------------------------------------------------------ both */
-
-/* What is to be received. */
-WP_FN enum wp_status begin_receiving(struct wp_ll_run *run)
-{
-    struct wp_ll_numbers *numbers = &run->numbers;
-    numbers->rows_received++;
-    return numbers->rows_received > numbers->rows_sent
-               ? wp_ll_fail(run, numbers->rows_sent, numbers->rows_received)
-               : WP_STATUS_OK;
-}
 
 WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args)
 {
@@ -305,7 +250,7 @@ WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_
     if (args->phases & WP_LL_SEND)
         status = send(&run, args, choices, loads);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
-        status = begin_receiving(&run);
+        status = wp_ll_begin_receiving(&run);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE) && args->ll.plan.is_by_expert)
         return receive_packed(&run, args);
     status = wp_ll_foresee_end(&run, status);

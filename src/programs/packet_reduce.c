@@ -25,7 +25,7 @@ WP_FN struct wp_packet_targets targets_of(const struct wp_packet_reduce_args *ar
     const struct wp_packet_targets to = {
         same_for_all ? 0 : rank, same_for_all ? packets->num_ranks : rank + 1,
         wp_region_slot(&args->area, packets->rank) + span.begin / WP_PACKET_BYTES,
-        WP_PACKETS_TO_OTHERS};
+        WP_PACKETS_TO_OTHERS, 0};
     return to;
 }
 

@@ -44,7 +44,7 @@ WP_FN void send_parts(struct wp_warp *warp, const struct wp_packet_two_step_args
     for (int32_t i = 1; i < packets->num_ranks; i++) {
         const int32_t rank = wp_rank_after(&args->area.exchange, i);
         const struct wp_packet_targets one = {
-            rank, rank + 1, share_slot(warp, args, packets->rank, 0), WP_PACKETS_TO_OTHERS};
+            rank, rank + 1, share_slot(warp, args, packets->rank, 0), WP_PACKETS_TO_OTHERS, 0};
         if (row.bytes > 0)
             wp_packets_send(warp, packets, one, &row);
         if (i + 1 < packets->num_ranks)
@@ -61,7 +61,7 @@ WP_FN enum wp_status reduce_part(struct wp_warp *warp, const struct wp_packet_tw
     const struct wp_packet_sources from = {share_slot(warp, args, 0, 0),
                                            wp_region_slots(&args->area), args->in + span.begin};
     const struct wp_packet_targets all = {
-        0, packets->num_ranks, share_slot(warp, args, packets->rank, 1), WP_PACKETS_TO_OTHERS};
+        0, packets->num_ranks, share_slot(warp, args, packets->rank, 1), WP_PACKETS_TO_OTHERS, 0};
     const enum wp_status status =
         wp_packets_reduce(warp, packets, &from, args->out + span.begin, args->reduction,
                           span.bytes / wp_dtype_bytes(args->reduction.dtype));

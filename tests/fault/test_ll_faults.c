@@ -220,14 +220,16 @@ static const rank_function functions[NUM_FAULTS] = {[KILL] = survive_a_death,
 static void run(struct plan plan)
 {
     const int is_by_expert = plan.seed % 2 == 0, is_relayed = plan.seed / 2 % 2 == 0;
-    const int is_packets = is_relayed && plan.num_nodes <= 1;
+    const weft_ll_carrier carrier = plan.num_nodes > 1 || !is_relayed ? WEFT_LL_SIGNALS
+                                    : plan.seed / 4 % 2 == 0          ? WEFT_LL_PACKETS
+                                                                      : WEFT_LL_TOLD_PACKETS;
     plan.problem = (struct ll_case){LL_SIZES(NUM_RANKS, 8, 3, 8, plan.is_random ? 4096 : 64),
                                     LL_TYPES(BF16, BF16, INT32),
                                     LL_GRID(2, 2),
                                     .seed = plan.seed,
                                     .layout = is_by_expert ? WEFT_LL_BY_EXPERT : WEFT_LL_BY_RANK,
                                     .route = is_relayed ? WEFT_LL_RELAYED : WEFT_LL_STRAIGHT,
-                                    .carrier = is_packets ? WEFT_LL_PACKETS : WEFT_LL_SIGNALS};
+                                    .carrier = carrier};
     struct ranks_options options =
         victim_options(NUM_RANKS, plan.fault == KILL ? 1u << plan.victim : 0, &plan, sizeof plan);
     if (ranks_run_with(&options, functions[plan.fault]) != 0)

@@ -69,7 +69,7 @@ FUZZ_CALL(call_sizes, weft_ll_query_sizes(a->ep, a->config, a->out))
         FUZZ_NUMBERS(FUZZ_INT32, "group_elements|hidden", ll_config.known.group_elements, -1, 101, \
                      INT32_MIN),                                                                   \
         FUZZ_NUMBERS(FUZZ_INT32, "route", ll_config.known.route, 2, -1, INT32_MAX),                \
-        FUZZ_NUMBERS(FUZZ_INT32, "carrier", ll_config.known.carrier, 3, -1, INT32_MAX),            \
+        FUZZ_NUMBERS(FUZZ_INT32, "carrier", ll_config.known.carrier, 4, -1, INT32_MAX),            \
         FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", ll_config.known.num_blocks, -1, INT32_MAX),         \
         FUZZ_NUMBERS(FUZZ_INT32, "num_warps", ll_config.known.num_warps, -1, 33, INT32_MAX)
 

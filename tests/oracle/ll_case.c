@@ -71,27 +71,37 @@ void ll_fill_token(const struct ll_case *problem, int32_t step, int32_t rank, in
                           (float)(1 << i / problem->group_elements % 3));
 }
 
-/* By expert. */
-static int are_choices_few(const struct ll_case *problem)
+static int32_t most_local(const struct ll_case *problem)
 {
-    enum { MAX_CHOICES = 128, MAX_WORDS = 1856 };
-    const int32_t num_choices = problem->max_tokens * problem->num_topk;
-    int32_t most_local = 0;
+    int32_t most = 0;
     for (int32_t rank = 0; rank < problem->num_ranks; rank++)
-        if (ll_num_local(problem, rank) > most_local)
-            most_local = ll_num_local(problem, rank);
-    return num_choices <= MAX_CHOICES &&
-           problem->num_ranks * (most_local + 2 * num_choices) <= MAX_WORDS;
+        if (ll_num_local(problem, rank) > most)
+            most = ll_num_local(problem, rank);
+    return most;
 }
 
-int ll_suits_packets(const struct ll_case *problem)
+/* As weft.h has it. */
+static int are_choices_few(const struct ll_case *problem, weft_ll_carrier carrier)
+{
+    enum { MAX_CHOICES = 128, MAX_WORDS = 1856, MAX_TOLD_WORDS = 127, MAX_PLACES = 3712 };
+    const int is_by_expert = problem->layout == WEFT_LL_BY_EXPERT;
+    const int32_t num_choices = problem->max_tokens * problem->num_topk;
+    const int32_t num_local = most_local(problem);
+    const int32_t num_pairs = is_by_expert ? (num_local + 1) / 2 : 0;
+    if (carrier == WEFT_LL_TOLD_PACKETS)
+        return 2 * problem->num_topk + num_pairs <= MAX_TOLD_WORDS &&
+               num_choices + problem->num_ranks * 2 * num_pairs <= MAX_PLACES;
+    return !is_by_expert || (num_choices <= MAX_CHOICES &&
+                             problem->num_ranks * (num_local + 2 * num_choices) <= MAX_WORDS);
+}
+
+int ll_suits(const struct ll_case *problem, weft_ll_carrier carrier)
 {
     const int32_t group = problem->group_elements == 0 ? problem->hidden : problem->group_elements;
     const int are_rows_fit = problem->narrow_dtype == WEFT_DTYPE_NONE ||
                              (problem->scale != WEFT_SCALE_UE8M0 && group <= 128 && group % 4 == 0);
     return problem->node_ranks == 0 && problem->num_ranks <= 8 &&
-           (problem->layout == WEFT_LL_BY_RANK || are_choices_few(problem)) &&
-           problem->answer == WEFT_LL_ANSWER_SUMS &&
+           are_choices_few(problem, carrier) && problem->answer == WEFT_LL_ANSWER_SUMS &&
            (problem->answer_dtype == WEFT_DTYPE_NONE || problem->answer_dtype == problem->dtype) &&
            problem->on_missing == WEFT_LL_FAIL && are_rows_fit;
 }

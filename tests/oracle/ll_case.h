@@ -83,8 +83,8 @@ float ll_weight(const struct ll_case *problem, int32_t step, int32_t rank, int32
 void ll_fill_token(const struct ll_case *problem, int32_t step, int32_t rank, int32_t token,
                    void *elements);
 
-/* Whether rows can go in packets, by what weft.h says of WEFT_LL_PACKETS. */
-int ll_suits_packets(const struct ll_case *problem);
+/* Whether rows can go so, by what weft.h says of the carrier, which is not WEFT_LL_SIGNALS. */
+int ll_suits(const struct ll_case *problem, weft_ll_carrier carrier);
 
 weft_ll_config ll_config(const struct ll_case *problem);
 int32_t ll_num_local(const struct ll_case *problem, int32_t rank);

@@ -54,12 +54,15 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
     CONFIG_REFUSED(WEFT_LL_BY_RANK, on_missing, (weft_ll_on_missing)2, "on_missing");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, on_missing, (weft_ll_on_missing)-1, "on_missing");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, missing_ms, 1, "missing_ms");
-    CONFIG_REFUSED(WEFT_LL_BY_RANK, carrier, (weft_ll_carrier)3, "carrier");
+    CONFIG_REFUSED(WEFT_LL_BY_RANK, carrier, (weft_ll_carrier)4, "carrier");
     weft_ll_config packets = ll_scene_config(WEFT_LL_BY_EXPERT);
     packets.carrier = WEFT_LL_PACKETS;
     CHANGE_REFUSED(packets, max_tokens, 128 / LL_SCENE_TOPK + 1,
                    "carrier is WEFT_LL_PACKETS (2), which needs by expert C = max_tokens");
     CHANGE_REFUSED(packets, answer, WEFT_LL_ANSWER_ROWS, "which needs answer WEFT_LL_ANSWER_SUMS");
+    packets.carrier = WEFT_LL_TOLD_PACKETS;
+    CHANGE_REFUSED(packets, max_tokens, 3712 / LL_SCENE_TOPK + 1,
+                   "carrier is WEFT_LL_TOLD_PACKETS (3), which needs max_tokens * num_topk");
     QUANTISED_REFUSED(carrier, WEFT_LL_PACKETS, "which needs scales of 32 bits");
     QUANTISED_REFUSED(group_elements, 3, "group_elements is 3, must divide hidden");
     QUANTISED_REFUSED(group_elements, 2 * LL_SCENE_HIDDEN, "group_elements");

@@ -22,8 +22,9 @@ static void run_way(enum ll_way way, enum ranks_mode mode)
     for (size_t i = (size_t)way % step; i < ll_num_cases(); i += step) {
         const struct ll_trial trial = ll_trial_of(way, i);
         run_trial(trial, WEFT_LL_SIGNALS, mode);
-        if (ll_suits_packets(&trial.problem))
-            run_trial(trial, WEFT_LL_PACKETS, mode);
+        for (int carrier = WEFT_LL_PACKETS; carrier <= WEFT_LL_TOLD_PACKETS; carrier++)
+            if (ll_suits(&trial.problem, (weft_ll_carrier)carrier))
+                run_trial(trial, (weft_ll_carrier)carrier, mode);
     }
 }
 
@@ -147,6 +148,10 @@ TEST(waits_for_a_late_rank_are_told)
          LL_EXPERTS},
         {"by expert in packets", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32),
          LL_GRID(2, 2), LL_EXPERTS, .carrier = WEFT_LL_PACKETS},
+        {"told", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2),
+         .carrier = WEFT_LL_TOLD_PACKETS},
+        {"by expert and told", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2),
+         LL_EXPERTS, .carrier = WEFT_LL_TOLD_PACKETS},
         {"weighed late", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2),
          LL_EXPERTS, LL_ANSWERS(SUMS_WEIGHED_LATE)},
     };

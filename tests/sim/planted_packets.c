@@ -31,10 +31,10 @@ WP_FN struct wp_packets packets_of(const struct packet_args *args, char *const *
 
 WP_FN struct wp_packet_targets targets_of(const struct packet_args *args, uint64_t slot)
 {
-    const struct wp_packet_targets all = {0, PACKET_RANKS, slot, WP_PACKETS_TO_OTHERS};
+    const struct wp_packet_targets all = {0, PACKET_RANKS, slot, WP_PACKETS_TO_OTHERS, 0};
     const int32_t next = args->rank + 1;
     const struct wp_packet_targets next_in_chain = {next, next < PACKET_RANKS ? next + 1 : next,
-                                                    slot, WP_PACKETS_TO_OTHERS};
+                                                    slot, WP_PACKETS_TO_OTHERS, 0};
     return is_chain(args) ? next_in_chain : all;
 }
 
@@ -174,8 +174,8 @@ JOB_PROGRAM(late_packets, warp, args)
                                        .sequence = args->sequence,
                                        .exchange = 1};
     for (uint64_t i = 0; i < JOB_SLOTS && args->rank == 0; i++) {
-        const struct wp_packet_targets to = {0, JOB_RANKS, i * JOB_SLOT_WORDS,
-                                             WP_PACKETS_TO_OTHERS};
+        const struct wp_packet_targets to = {0, JOB_RANKS, i * JOB_SLOT_WORDS, WP_PACKETS_TO_OTHERS,
+                                             0};
         const struct wp_packet_row row =
             wp_packets_load(warp, args->own->slots[0], WP_PACKET_BYTES);
         wp_packets_send(warp, &packets, to, &row);

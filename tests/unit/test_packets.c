@@ -75,7 +75,7 @@ static enum wp_status sum_of_some(struct wp_warp *warp, const struct exchange_ar
 {
     const struct wp_packet_targets to = {0, args->packets.num_ranks,
                                          row->slot + (uint64_t)args->packets.rank * SLOTS_PER_ROW,
-                                         WP_PACKETS_TO_ALL};
+                                         WP_PACKETS_TO_ALL, 0};
     const struct wp_packet_rows from = {args->senders, row->slot, SLOTS_PER_ROW};
     const struct wp_packet_row loaded = wp_packets_load(warp, row->src, row_bytes);
     if ((args->senders >> args->packets.rank & 1) != 0)
@@ -91,7 +91,7 @@ static enum wp_status exchange(struct wp_warp *warp, const void *arguments)
     const uint64_t row_bytes = args->num_elements * wp_dtype_bytes(args->reduction.dtype);
     const struct wp_packet_targets to = {0, args->packets.num_ranks,
                                          row->slot + (uint64_t)args->packets.rank * SLOTS_PER_ROW,
-                                         WP_PACKETS_TO_OTHERS};
+                                         WP_PACKETS_TO_OTHERS, 0};
     if (args->operation == SUM_OF_SOME)
         return sum_of_some(warp, args, row, row_bytes);
     const struct wp_packet_row loaded = wp_packets_load(warp, row->src, row_bytes);
@@ -115,7 +115,7 @@ static enum wp_status send_row(struct wp_warp *warp, const void *arguments)
 {
     const struct exchange_args *args = arguments;
     const struct wp_packet_targets to = {0, args->packets.num_ranks, args->rows[0].slot,
-                                         WP_PACKETS_TO_OTHERS};
+                                         WP_PACKETS_TO_OTHERS, 0};
     const struct wp_packet_row row = wp_packets_load(warp, args->rows[0].src, args->num_elements);
     wp_packets_send(warp, &args->packets, to, &row);
     return WP_STATUS_OK;

@@ -322,13 +322,19 @@ static void draw_late_weights(struct shape *shape)
         terms->answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
 }
 
-/* By expert (weft.h), wherever the experts are. */
-static int are_choices_few(const struct shape *shape)
+/* As weft.h has it, wherever the experts are. */
+static int are_choices_few(const struct shape *shape, weft_ll_carrier carrier)
 {
-    enum { MAX_CHOICES = 128, MAX_WORDS = 1856 };
+    enum { MAX_CHOICES = 128, MAX_WORDS = 1856, MAX_TOLD_WORDS = 127, MAX_PLACES = 3712 };
+    const int is_by_expert = shape->ll_terms.layout == WEFT_LL_BY_EXPERT;
     const int32_t num_choices = shape->max_tokens * shape->num_topk;
-    return num_choices <= MAX_CHOICES &&
-           shape->num_ranks * (shape->num_experts + 2 * num_choices) <= MAX_WORDS;
+    const int32_t num_pairs = is_by_expert ? (shape->num_experts + 1) / 2 : 0;
+    if (carrier == WEFT_LL_TOLD_PACKETS)
+        return 2 * shape->num_topk + num_pairs <= MAX_TOLD_WORDS &&
+               num_choices + shape->num_ranks * 2 * num_pairs <= MAX_PLACES;
+    return !is_by_expert ||
+           (num_choices <= MAX_CHOICES &&
+            shape->num_ranks * (shape->num_experts + 2 * num_choices) <= MAX_WORDS);
 }
 
 /* For half of them a warp of each block hears each rank, and does nothing else. */
@@ -339,11 +345,13 @@ static void draw_hearers(struct shape *shape, struct rng *rng)
         shape->num_warps[rank] += num_hearers;
 }
 
-/* Of two thirds of those that can be so; by numbers of its own, too. */
+/* A third each, of those that can be so; by numbers of its own, too. */
 static void draw_carrier(struct shape *shape)
 {
     enum { MAX_RANKS = 8 };
     struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS + 2)};
+    const weft_ll_carrier carrier =
+        (weft_ll_carrier)draw(&rng, WEFT_LL_SIGNALS, WEFT_LL_TOLD_PACKETS);
     struct ll_terms *terms = &shape->ll_terms;
     const int are_rows_fit = terms->narrow_dtype == WEFT_DTYPE_NONE ||
                              (terms->scale != WEFT_SCALE_UE8M0 && terms->group_elements % 4 == 0);
@@ -352,8 +360,8 @@ static void draw_carrier(struct shape *shape)
         (terms->answer_dtype == WEFT_DTYPE_NONE || terms->answer_dtype == shape->combine_dtype);
     if (shape->num_nodes == 1 && shape->num_ranks <= MAX_RANKS &&
         terms->on_missing == WEFT_LL_FAIL && are_rows_fit && are_sums_fit &&
-        (terms->layout == WEFT_LL_BY_RANK || are_choices_few(shape)) && draw(&rng, 0, 2) > 0)
-        terms->carrier = WEFT_LL_PACKETS;
+        are_choices_few(shape, carrier))
+        terms->carrier = carrier;
     if (terms->carrier == WEFT_LL_PACKETS && terms->layout == WEFT_LL_BY_EXPERT)
         draw_hearers(shape, &rng);
 }

@@ -192,7 +192,7 @@ static const char *const modes[] = {"normal", "low-latency", NULL};
 static const char *const ll_layouts[] = {"rank", "expert", NULL};      /* by weft_ll_layout */
 const char *const ep_ll_on_missing_names[] = {"fail", "mask", NULL};   /* by weft_ll_on_missing */
 const char *const ep_ll_route_names[] = {"straight", "relayed", NULL}; /* by weft_ll_route */
-const char *const ep_ll_carrier_names[] = {"auto", "signals", "packets",
+const char *const ep_ll_carrier_names[] = {"auto", "signals", "packets", "told",
                                            NULL}; /* by weft_ll_carrier */
 const char *const ep_ll_answer_names[] = {"sums", "rows", "late-sums", NULL};
 static const char *const wires[] = {"dtype", "fp32",  "bf16",
@@ -235,8 +235,9 @@ static const struct option_row option_table[] = {
      NULL, AT(ll_route), .choices = ep_ll_route_names},
     {OPTION_CHOICE, "carrier", "CARRIER",
      "Of low latency, how rows come: signals tell of them, or packets by themselves, which are "
-     "best for few tokens; auto: "
-     "on GPUs packets for at most 8, where they can be (auto)",
+     "best for few tokens, or, where ranks are told of each token, for more; auto: the best on "
+     "GPUs, "
+     "elsewhere signals (auto)",
      NULL, AT(ll_carrier), .choices = ep_ll_carrier_names},
     {OPTION_CHOICE, "answer", "KIND",
      "Of low latency by expert, what a rank sends back of a token: the sum of its experts' rows, "

@@ -76,7 +76,7 @@ void weft__cpu_packets_send(struct wp_warp *warp, const struct wp_packets *packe
                             struct wp_packet_targets to, const void *src, uint64_t bytes)
 {
     for (int32_t rank = to.begin; rank < to.end; rank++) {
-        if (rank != packets->rank || to.receivers == WP_PACKETS_TO_ALL)
+        if (wp_packets_go_to(packets, to, rank))
             send_row(warp, packets, rank, to.slot, src, bytes);
     }
 }
@@ -85,6 +85,53 @@ void weft__cpu_packets_send_words(struct wp_warp *warp, const struct wp_packets 
                                   struct wp_packet_targets to, const uint64_t words[2])
 {
     weft__cpu_packets_send(warp, packets, to, words, 2 * sizeof *words);
+}
+
+/* Some groups at a time, so many that their codes and their scales are whole packets. */
+void weft__cpu_packets_send_quantised(struct wp_warp *warp, const struct wp_packets *packets,
+                                      struct wp_packet_targets to, uint64_t scales_slot,
+                                      const void *src, const struct wp_quantisation *how,
+                                      int64_t num_elements)
+{
+    enum { GROUPS = 4, MOST_ELEMENTS = 128 };
+    const int64_t step = GROUPS * (int64_t)how->group_elements;
+    const uint64_t step_bytes = (uint64_t)step * wp_dtype_bytes(how->src_dtype);
+    struct wp_packet_targets scales_to = to;
+    scales_to.slot = scales_slot;
+    for (int64_t first = 0; first < num_elements; first += step) {
+        _Alignas(16) char codes[GROUPS * MOST_ELEMENTS];
+        float scales[GROUPS] = {0};
+        const void *const code_rows[] = {codes};
+        const void *const scale_rows[] = {scales};
+        const int64_t num = num_elements - first < step ? num_elements - first : step;
+        const struct wp_quantised_rows made = {code_rows, scale_rows, 0, 1};
+        weft__cpu_rows()->quantise(made, src, *how, num);
+        weft__cpu_packets_send(warp, packets, to, codes, (uint64_t)num);
+        weft__cpu_packets_send(warp, packets, scales_to, scales, sizeof scales);
+        to.slot += (uint64_t)step / WP_PACKET_BYTES;
+        scales_to.slot += sizeof scales / WP_PACKET_BYTES;
+        src = (const char *)src + step_bytes;
+    }
+}
+
+void weft__cpu_packets_send_weighted_sum(struct wp_warp *warp, const struct wp_packets *packets,
+                                         struct wp_packet_targets to,
+                                         const struct weft__cpu_weighted_rows *rows,
+                                         const struct wp_weighted_sum *sum, int64_t num_elements)
+{
+    const int64_t step = WEFT__TILE_BYTES / (int64_t)wp_dtype_bytes(WEFT_FP32);
+    const void *srcs[WP_WARP_POINTERS];
+    for (int64_t first = 0; first < num_elements; first += step) {
+        _Alignas(16) char row[WEFT__TILE_BYTES];
+        const int64_t num = num_elements - first < step ? num_elements - first : step;
+        for (int32_t s = 0; s < rows->num_srcs; s++)
+            srcs[s] =
+                (const char *)rows->srcs[s] + (uint64_t)first * wp_dtype_bytes(sum->src_dtype);
+        weft__cpu_rows()->weighted_sum(row, srcs, rows->weights, rows->num_srcs, *sum, num);
+        weft__cpu_packets_send(warp, packets, to, row,
+                               (uint64_t)num * wp_dtype_bytes(sum->dst_dtype));
+        to.slot += (uint64_t)step * wp_dtype_bytes(sum->dst_dtype) / WP_PACKET_BYTES;
+    }
 }
 
 /* ------------------------------------------------------------------ receiving */

@@ -48,6 +48,19 @@ enum wp_status weft__cpu_remote_await(struct wp_warp *warp, uint64_t number,
 /* packets.c */
 void weft__cpu_packets_send(struct wp_warp *warp, const struct wp_packets *packets,
                             struct wp_packet_targets to, const void *src, uint64_t bytes);
+void weft__cpu_packets_send_quantised(struct wp_warp *warp, const struct wp_packets *packets,
+                                      struct wp_packet_targets to, uint64_t scales_slot,
+                                      const void *src, const struct wp_quantisation *how,
+                                      int64_t num_elements);
+struct weft__cpu_weighted_rows {
+    const void *const *srcs;
+    const float *weights;
+    int32_t num_srcs;
+};
+void weft__cpu_packets_send_weighted_sum(struct wp_warp *warp, const struct wp_packets *packets,
+                                         struct wp_packet_targets to,
+                                         const struct weft__cpu_weighted_rows *rows,
+                                         const struct wp_weighted_sum *sum, int64_t num_elements);
 enum wp_status weft__cpu_packets_receive_each(struct wp_warp *warp,
                                               const struct wp_packets *packets, int32_t from,
                                               uint64_t slot, const void *const *dsts,
@@ -428,6 +441,23 @@ WP_FN void wp_packets_send(struct wp_warp *warp, const struct wp_packets *packet
                            struct wp_packet_targets to, const struct wp_packet_row *row)
 {
     weft__cpu_packets_send(warp, packets, to, row->src, row->bytes);
+}
+
+WP_FN void wp_packets_send_quantised(struct wp_warp *warp, const struct wp_packets *packets,
+                                     struct wp_packet_targets to, uint64_t scales_slot,
+                                     const void *src, struct wp_quantisation how,
+                                     int64_t num_elements)
+{
+    weft__cpu_packets_send_quantised(warp, packets, to, scales_slot, src, &how, num_elements);
+}
+
+WP_FN void wp_packets_send_weighted_sum(struct wp_warp *warp, const struct wp_packets *packets,
+                                        struct wp_packet_targets to, const void *const *srcs,
+                                        const float *weights, int32_t num_srcs,
+                                        struct wp_weighted_sum sum, int64_t num_elements)
+{
+    const struct weft__cpu_weighted_rows rows = {srcs, weights, num_srcs};
+    weft__cpu_packets_send_weighted_sum(warp, packets, to, &rows, &sum, num_elements);
 }
 
 WP_FN enum wp_status wp_packets_receive_each(struct wp_warp *warp, const struct wp_packets *packets,

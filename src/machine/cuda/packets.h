@@ -23,7 +23,7 @@ WP_FN void weft__cuda_for_targets(const struct wp_packets *packets, struct wp_pa
     int32_t rank = next > to.begin && next < to.end ? next : to.begin;
 #pragma unroll 1
     for (int32_t i = to.begin; i < to.end; i++) {
-        if (rank != packets->rank || to.receivers == WP_PACKETS_TO_ALL)
+        if (wp_packets_go_to(packets, to, rank))
             act(rank);
         rank = rank + 1 < to.end ? rank + 1 : to.begin;
     }
@@ -46,44 +46,60 @@ WP_FN struct weft__cuda_packet weft__cuda_encode_packet(struct wp_warp *warp,
     return {{WP_PACKET_ESCAPE, WP_PACKET_ESCAPE}};
 }
 
-/* Packets first, first + WP_WARP_SIZE, ... */
+/* Packets first, first + WP_WARP_SIZE, ... that are set. */
 template <int NUM>
 WP_FN void weft__cuda_send_some(struct wp_warp *warp, const struct wp_packets *packets,
                                 struct wp_packet_targets to, uint64_t first,
-                                const int4 (&chunks)[NUM])
+                                const int4 (&chunks)[NUM], uint32_t set)
 {
     struct weft__cuda_packet sent[NUM];
 #pragma unroll
-    for (int u = 0; u < NUM; u++)
-        sent[u] = weft__cuda_encode_packet(warp, packets, to, first + u * WP_WARP_SIZE, chunks[u]);
+    for (int u = 0; u < NUM; u++) {
+        if (set >> u & 1u)
+            sent[u] =
+                weft__cuda_encode_packet(warp, packets, to, first + u * WP_WARP_SIZE, chunks[u]);
+    }
     weft__cuda_for_targets(packets, to, [&](int32_t rank) {
         char *slot = weft__cuda_slot(packets, rank, to.slot + first);
 #pragma unroll
-        for (int u = 0; u < NUM; u++)
-            weft__cuda_store_packet(slot + u * WP_WARP_SIZE * WP_PACKET_BYTES, sent[u]);
+        for (int u = 0; u < NUM; u++) {
+            if (set >> u & 1u)
+                weft__cuda_store_packet(slot + u * WP_WARP_SIZE * WP_PACKET_BYTES, sent[u]);
+        }
     });
 }
 
-/* A row that is to be sent. Where a lane has one whole packet of it at most, that is loaded: short
+/* A row that is to be sent. Where a lane has few whole packets of it at most, these are loaded: short
  * messages have no instructions to spare, nor time to wait for one load after the other. */
+enum { WEFT__CUDA_LOADED = WEFT__CUDA_PACKETS_ARE_SHORT ? 1 : 4 };
 struct wp_packet_row {
     const void *src;
     uint64_t bytes;
-    int4 chunk;
+    int4 chunks[WEFT__CUDA_LOADED];
     int is_loaded;
+    uint32_t loaded; /* a bit for each of the lane's */
 };
 
 WP_FN struct wp_packet_row wp_packets_load(struct wp_warp *warp, const void *src, uint64_t bytes)
 {
-    enum { SHORT_BYTES = WP_WARP_SIZE * WP_PACKET_BYTES };
-    struct wp_packet_row row = {src, bytes, make_int4(0, 0, 0, 0), 0};
-    const uint32_t lane = (uint32_t)wp_lane_idx(warp);
-    const int is_short =
-        WEFT__CUDA_PACKETS_ARE_SHORT || (bytes <= SHORT_BYTES && (uint64_t)src % 16 == 0);
-    row.is_loaded = is_short && (lane + 1) * WP_PACKET_BYTES <= (uint32_t)bytes;
+    enum { MOST_BYTES = WEFT__CUDA_LOADED * WP_WARP_SIZE * WP_PACKET_BYTES };
+    struct wp_packet_row row;
+    row.src = src;
+    row.bytes = bytes;
+    row.is_loaded =
+        WEFT__CUDA_PACKETS_ARE_SHORT ||
+        (bytes <= MOST_BYTES && bytes % WP_PACKET_BYTES == 0 && (uint64_t)src % 16 == 0);
+    row.loaded = 0;
     weft__cuda_begin_row();
-    if (row.is_loaded)
-        row.chunk = weft__cuda_load_chunk((const int4 *)src + lane);
+#pragma unroll
+    for (int u = 0; u < WEFT__CUDA_LOADED; u++) {
+        const uint32_t i = (uint32_t)wp_lane_idx(warp) + u * WP_WARP_SIZE;
+        row.chunks[u] = make_int4(0, 0, 0, 0);
+        if (row.is_loaded && (i + 1) * WP_PACKET_BYTES <= (uint32_t)bytes) {
+            row.chunks[u] = weft__cuda_load_chunk((const int4 *)src + i);
+            row.loaded |= 1u << u;
+        }
+    }
     return row;
 }
 
@@ -100,22 +116,22 @@ WP_FN void weft__cuda_send_long(struct wp_warp *warp, const struct wp_packets *p
 #pragma unroll
         for (int u = 0; u < UNROLL; u++)
             chunks[u] = weft__cuda_load_chunk((const int4 *)src + first + u * WP_WARP_SIZE);
-        weft__cuda_send_some(warp, packets, to, first, chunks);
+        weft__cuda_send_some(warp, packets, to, first, chunks, (1u << UNROLL) - 1);
     }
 #pragma unroll 1
     for (; first < num_packets; first += WP_WARP_SIZE) {
         const int4 chunks[1] = {weft__cuda_read_packet(src, first, bytes)};
-        weft__cuda_send_some(warp, packets, to, first, chunks);
+        weft__cuda_send_some(warp, packets, to, first, chunks, 1);
     }
 }
 
 WP_FN void wp_packets_send(struct wp_warp *warp, const struct wp_packets *packets,
                            struct wp_packet_targets to, const struct wp_packet_row *row)
 {
-    if (row->is_loaded) {
-        const int4 chunks[1] = {row->chunk};
-        weft__cuda_send_some(warp, packets, to, (uint64_t)wp_lane_idx(warp), chunks);
-    } else if (!WEFT__CUDA_PACKETS_ARE_SHORT) {
+    if (row->is_loaded && row->loaded != 0) {
+        weft__cuda_send_some(warp, packets, to, (uint64_t)wp_lane_idx(warp), row->chunks,
+                             row->loaded);
+    } else if (!row->is_loaded) {
         weft__cuda_send_long(warp, packets, to, row->src, row->bytes);
     }
 }
@@ -159,13 +175,14 @@ weft__cuda_await_packets(struct wp_warp *warp, const struct wp_packets *packets,
 {
     const char *first = weft__cuda_slot(packets, packets->rank, slots->slot);
     struct weft__cuda_patience patience = {0, 0, WP_FAILURE_NONE};
-    uint32_t missing = slots->wanted;
+    uint32_t missing = slots->wanted, asked = missing;
     for (;;) {
 #pragma unroll
         for (int s = 0; s < NUM; s++)
             weft__cuda_load_packet(&taken[s], first + s * slots->slots_apart * WP_PACKET_BYTES,
-                                   missing >> s & 1u);
+                                   asked >> s & 1u);
         const int is_absent = weft__cuda_is_absent(told);
+        const uint32_t before = missing;
 #pragma unroll
         for (int s = 0; s < NUM; s++) {
             if (!weft__cuda_is_empty(taken[s]))
@@ -173,6 +190,14 @@ weft__cuda_await_packets(struct wp_warp *warp, const struct wp_packets *packets,
         }
         if (missing == 0)
             return WP_STATUS_OK;
+        /* One of several is asked for until it is there: what the others take of the memory's time, the links lack. */
+        asked = WEFT__CUDA_PACKETS_ARE_SHORT || missing != before
+                    ? missing
+                    : 1u << (31 - __clz((int)missing));
+#ifdef X_SLEEP
+        if (!WEFT__CUDA_PACKETS_ARE_SHORT && missing == before)
+            __nanosleep(X_SLEEP);
+#endif
         if (is_absent)
             return WP_STATUS_ABSENT;
         const struct wp_wait_site site = weft__cuda_site_of(packets, slots, __ffs(missing) - 1);
@@ -254,13 +279,13 @@ struct weft__cuda_received {
     uint64_t bytes;
 };
 
-/* Packets first, first + WP_WARP_SIZE, ... of it. */
+/* Packets first, first + WP_WARP_SIZE, ... of it, those that are wanted: a bit for each. */
 template <int NUM>
 WP_FN enum wp_status weft__cuda_receive_some(struct wp_warp *warp, const struct wp_packets *packets,
-                                             const struct weft__cuda_received &row, uint64_t first)
+                                             const struct weft__cuda_received &row, uint64_t first,
+                                             uint32_t wanted)
 {
-    const struct weft__cuda_slots slots = {row.slot + first, WP_WARP_SIZE, row.from, 0,
-                                           (1u << NUM) - 1};
+    const struct weft__cuda_slots slots = {row.slot + first, WP_WARP_SIZE, row.from, 0, wanted};
     int4 chunks[NUM];
     const enum wp_status status = weft__cuda_take_packets(warp, packets, &slots, row.told, chunks);
     if (status != WP_STATUS_OK)
@@ -268,8 +293,9 @@ WP_FN enum wp_status weft__cuda_receive_some(struct wp_warp *warp, const struct 
     for (int32_t i = 0; i < row.num_dsts; i++) {
 #pragma unroll
         for (int u = 0; u < NUM; u++)
-            weft__cuda_write_packet((void *)row.dsts[i], first + u * WP_WARP_SIZE, row.bytes,
-                                    chunks[u]);
+            if (NUM == 1 || wanted >> u & 1u)
+                weft__cuda_write_packet((void *)row.dsts[i], first + u * WP_WARP_SIZE, row.bytes,
+                                        chunks[u]);
     }
     return WP_STATUS_OK;
 }
@@ -277,16 +303,19 @@ WP_FN enum wp_status weft__cuda_receive_some(struct wp_warp *warp, const struct 
 WP_FN enum wp_status weft__cuda_receive_long(struct wp_warp *warp, const struct wp_packets *packets,
                                              const struct weft__cuda_received &row)
 {
-    enum { UNROLL = 4, LAST = (UNROLL - 1) * WP_WARP_SIZE };
+#ifndef X_ONCE
+#define X_ONCE 4
+#endif
+    enum { AT_ONCE = X_ONCE };
     const uint64_t num_packets = weft__cuda_num_packets(row.bytes);
-    uint64_t first = (uint64_t)wp_lane_idx(warp);
     enum wp_status status = WP_STATUS_OK;
 #pragma unroll 1
-    for (; first + LAST < num_packets && status == WP_STATUS_OK; first += UNROLL * WP_WARP_SIZE)
-        status = weft__cuda_receive_some<UNROLL>(warp, packets, row, first);
-#pragma unroll 1
-    for (; first < num_packets && status == WP_STATUS_OK; first += WP_WARP_SIZE)
-        status = weft__cuda_receive_some<1>(warp, packets, row, first);
+    for (uint64_t first = (uint64_t)wp_lane_idx(warp);
+         first < num_packets && status == WP_STATUS_OK; first += AT_ONCE * WP_WARP_SIZE) {
+        const uint64_t num_left = (num_packets - first + WP_WARP_SIZE - 1) / WP_WARP_SIZE;
+        const uint32_t wanted = (1u << (num_left < AT_ONCE ? num_left : AT_ONCE)) - 1;
+        status = weft__cuda_receive_some<AT_ONCE>(warp, packets, row, first, wanted);
+    }
     return status;
 }
 
@@ -298,7 +327,7 @@ WP_FN enum wp_status weft__cuda_receive(struct wp_warp *warp, const struct wp_pa
     if (!WEFT__CUDA_PACKETS_ARE_SHORT)
         status = weft__cuda_receive_long(warp, packets, row);
     else if (lane < (uint32_t)weft__cuda_num_packets(row.bytes))
-        status = weft__cuda_receive_some<1>(warp, packets, row, lane);
+        status = weft__cuda_receive_some<1>(warp, packets, row, lane, 1);
     return weft__cuda_same_status(status);
 }
 

@@ -3,6 +3,7 @@
  * programs without such rows do not hold their code. */
 #pragma once
 
+#include "machine/cuda/packets.h"
 #include "machine/cuda/reduce.h"
 #include "machine/scales.h"
 
@@ -209,9 +210,10 @@ enum { WEFT__CUDA_QUANTISE_UNROLL = 4 };
 /* UNROLL octets a lane, whose loads are in flight together. All lanes take every step, since those
  * of a group meet; lanes behind the row's end have nothing to store. Each scale is computed once, since that is a
  * division. */
-template <typename S, typename Load>
-WP_FN void weft__cuda_quantise_octets(uint32_t lane_idx, const struct weft__cuda_quantised *row,
-                                      uint32_t lanes_log2, int64_t num_elements, Load load)
+template <typename S, typename Load, typename Store>
+WP_FN void weft__cuda_quantise_octets_to(uint32_t lane_idx, const struct weft__cuda_quantised *row,
+                                         uint32_t lanes_log2, int64_t num_elements, Load load,
+                                         Store store)
 {
     enum { UNROLL = WEFT__CUDA_QUANTISE_UNROLL, STEP = WP_WARP_SIZE * UNROLL };
     const uint32_t num_octets = (uint32_t)(num_elements / WEFT__CUDA_OCTET);
@@ -243,23 +245,37 @@ WP_FN void weft__cuda_quantise_octets(uint32_t lane_idx, const struct weft__cuda
             const float multiplier = __shfl_sync(0xffffffffu, scale.multiplier, (int)of_lane);
             codes[u] = weft__cuda_codes_of<S>(row, wide[u], multiplier);
         }
-        const uint32_t group = (first >> lanes_log2) + lane_idx;
-        const int has_group =
-            lane_idx >> per_round_log2 < UNROLL && group < num_octets >> lanes_log2;
-#pragma unroll 1
-        for (int32_t d = 0; d < row->to.num_dsts; d++) {
-            void *dst = (void *)row->to.dsts[d];
-            if (dst == NULL)
-                continue;
-#pragma unroll
-            for (int u = 0; u < UNROLL; u++) {
-                if (first + u * WP_WARP_SIZE + lane_idx < num_octets)
-                    weft__cuda_store_unit(dst, first + u * WP_WARP_SIZE + lane_idx, codes[u]);
-            }
-            if (has_group)
-                weft__cuda_store_scale(row, d, group, scale.bits);
-        }
+        store(codes, scale.bits, first, num_octets);
     }
+}
+
+template <typename S, typename Load>
+WP_FN void weft__cuda_quantise_octets(uint32_t lane_idx, const struct weft__cuda_quantised *row,
+                                      uint32_t lanes_log2, int64_t num_elements, Load load)
+{
+    enum { UNROLL = WEFT__CUDA_QUANTISE_UNROLL };
+    const uint32_t per_round_log2 = WEFT__CUDA_WARP_LOG2 - lanes_log2;
+    weft__cuda_quantise_octets_to<S>(
+        lane_idx, row, lanes_log2, num_elements, load,
+        [&](const weft__cuda_unit<8>(&codes)[UNROLL], uint32_t scale_bits, uint32_t first,
+            uint32_t num_octets) {
+            const uint32_t group = (first >> lanes_log2) + lane_idx;
+            const int has_group =
+                lane_idx >> per_round_log2 < UNROLL && group < num_octets >> lanes_log2;
+#pragma unroll 1
+            for (int32_t d = 0; d < row->to.num_dsts; d++) {
+                void *dst = (void *)row->to.dsts[d];
+                if (dst == NULL)
+                    continue;
+#pragma unroll
+                for (int u = 0; u < UNROLL; u++) {
+                    if (first + u * WP_WARP_SIZE + lane_idx < num_octets)
+                        weft__cuda_store_unit(dst, first + u * WP_WARP_SIZE + lane_idx, codes[u]);
+                }
+                if (has_group)
+                    weft__cuda_store_scale(row, d, group, scale_bits);
+            }
+        });
 }
 
 /* ------------------------------------------------------------------ groups of any size */
@@ -317,23 +333,177 @@ WP_CALLED_FN void weft__cuda_quantise(uint32_t lane_idx, struct weft__cuda_quant
     });
 }
 
-/* The usual type in place, whose first octets may have been prefetched. */
+/* The usual type, whose first octets may have been prefetched. */
+WP_FN void
+weft__cuda_load_held(struct wp_warp *warp, const void *src, int is_held,
+                     weft__cuda_wide<__nv_bfloat16, 8> (&wide)[WEFT__CUDA_QUANTISE_UNROLL],
+                     uint32_t first, uint32_t num_octets)
+{
+    if (first > 0 || !is_held)
+        weft__cuda_load_octets(wide, src, first + (uint32_t)wp_lane_idx(warp), num_octets);
+#pragma unroll
+    for (int u = 0; u < WEFT__CUDA_HELD_UNITS && u < WEFT__CUDA_QUANTISE_UNROLL; u++) {
+        if (first == 0 && is_held)
+            wide[u].units[0] = warp->held[u];
+    }
+}
+
+/* The same in place. */
 WP_FN void weft__cuda_quantise_held(struct wp_warp *warp, const struct weft__cuda_quantised *row,
                                     uint32_t lanes_log2, int64_t num_elements)
 {
     const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
     const int is_held = weft__cuda_holds(warp, row->src, (uint32_t)num_elements * 2);
-    weft__cuda_quantise_octets<__nv_bfloat16>(
-        lane_idx, row, lanes_log2, num_elements,
-        [&](auto &wide, uint32_t first, uint32_t num_octets) {
-            if (first > 0 || !is_held)
-                weft__cuda_load_octets(wide, row->src, first + lane_idx, num_octets);
+    weft__cuda_quantise_octets<__nv_bfloat16>(lane_idx, row, lanes_log2, num_elements,
+                                              [&](auto &wide, uint32_t first, uint32_t num_octets) {
+                                                  weft__cuda_load_held(warp, row->src, is_held,
+                                                                       wide, first, num_octets);
+                                              });
+}
+
+/* Codes of the lanes' octets as packets: of each two rounds a lane has one, of its own octet and its neighbour's. */
+template <int UNROLL>
+WP_FN void weft__cuda_pair_codes(uint32_t lane_idx, const weft__cuda_unit<8> (&codes)[UNROLL],
+                                 int4 (&chunks)[UNROLL / 2])
+{
+    const int is_odd = lane_idx % 2;
 #pragma unroll
-            for (int u = 0; u < WEFT__CUDA_HELD_UNITS && u < WEFT__CUDA_QUANTISE_UNROLL; u++) {
-                if (first == 0 && is_held)
-                    wide[u].units[0] = warp->held[u];
+    for (int u = 0; u < UNROLL; u += 2) {
+        const weft__cuda_unit<8> own = is_odd ? codes[u + 1] : codes[u];
+        const weft__cuda_unit<8> given = is_odd ? codes[u] : codes[u + 1];
+        const uint32_t low = __shfl_xor_sync(0xffffffffu, given.words[0], 1);
+        const uint32_t high = __shfl_xor_sync(0xffffffffu, given.words[1], 1);
+        chunks[u / 2] = is_odd
+                            ? make_int4((int)low, (int)high, (int)own.words[0], (int)own.words[1])
+                            : make_int4((int)own.words[0], (int)own.words[1], (int)low, (int)high);
+    }
+}
+
+enum { WEFT__CUDA_CODES = 16, WEFT__CUDA_SCALES = 4 /* of a packet */ };
+
+/* Of a group, by one lane. */
+template <typename S>
+WP_FN struct weft__scale weft__cuda_scale_of(const void *src, struct wp_quantisation how,
+                                             int64_t group)
+{
+    uint32_t greatest = 0;
+#pragma unroll 1
+    for (int64_t i = group * how.group_elements; i < (group + 1) * how.group_elements; i++) {
+        weft__cuda_wide<S, 1> wide;
+        weft__cuda_load_wide<S>(&wide, src, i);
+        greatest = max(greatest, weft__cuda_greatest_magnitude<S, 1>(wide));
+    }
+    return weft__scale_of_group(greatest, how.dst_dtype, how.scale);
+}
+
+/* All types and alignments: each lane makes packets by itself, and reads groups for each of them. Called, as
+ * weft__cuda_reduce_slowly is, and for its reasons. */
+WP_CALLED_FN void weft__cuda_send_quantised(struct wp_warp *warp, const struct wp_packets *packets,
+                                            struct wp_packet_targets to,
+                                            struct wp_packet_targets scales_to, const void *src,
+                                            struct wp_quantisation how, int64_t num_elements)
+{
+    const int64_t lane_idx = wp_lane_idx(warp), num_groups = num_elements / how.group_elements;
+    weft__cuda_with_wide_float(how.src_dtype, [&](auto element) {
+        typedef decltype(element) S;
+#pragma unroll 1
+        for (int64_t i = lane_idx; i * WEFT__CUDA_CODES < num_elements; i += WP_WARP_SIZE) {
+            uint64_t words[2] = {0, 0};
+#pragma unroll 1
+            for (int64_t k = 0; k < WEFT__CUDA_CODES && i * WEFT__CUDA_CODES + k < num_elements;
+                 k++) {
+                const int64_t e = i * WEFT__CUDA_CODES + k;
+                const struct weft__scale scale =
+                    weft__cuda_scale_of<S>(src, how, e / how.group_elements);
+                weft__cuda_wide<S, 1> wide;
+                float values[1];
+                weft__cuda_load_wide<S>(&wide, src, e);
+                weft__cuda_decode_wide<S>(values, wide);
+                const uint64_t code =
+                    weft__cuda_narrow(how.dst_dtype, __fmul_rn(values[0], scale.multiplier));
+                words[k / 8] |= code << (8 * (k % 8));
             }
+            const int4 chunks[1] = {make_int4((int)words[0], (int)(words[0] >> 32), (int)words[1],
+                                              (int)(words[1] >> 32))};
+            weft__cuda_send_some(warp, packets, to, (uint64_t)i, chunks, 1);
+        }
+#pragma unroll 1
+        for (int64_t i = lane_idx; i * WEFT__CUDA_SCALES < num_groups; i += WP_WARP_SIZE) {
+            uint32_t bits[WEFT__CUDA_SCALES];
+#pragma unroll
+            for (int64_t k = 0; k < WEFT__CUDA_SCALES; k++) {
+                const int64_t group = i * WEFT__CUDA_SCALES + k;
+                bits[k] = group < num_groups ? weft__cuda_scale_of<S>(src, how, group).bits : 0;
+            }
+            const int4 chunks[1] = {
+                make_int4((int)bits[0], (int)bits[1], (int)bits[2], (int)bits[3])};
+            weft__cuda_send_some(warp, packets, scales_to, (uint64_t)i, chunks, 1);
+        }
+    });
+}
+
+/* Scales that the first lanes have, from group `first` on, as packets. */
+WP_FN void weft__cuda_send_scales(struct wp_warp *warp, const struct wp_packets *packets,
+                                  struct wp_packet_targets to, uint32_t bits, uint32_t first,
+                                  uint32_t end)
+{
+    enum { SCALES = WEFT__CUDA_SCALES };
+    const uint32_t group = (uint32_t)wp_lane_idx(warp) * SCALES;
+    const int from = (int)(group & (WP_WARP_SIZE - 1));
+    const int4 chunks[1] = {make_int4((int)__shfl_sync(0xffffffffu, bits, from),
+                                      (int)__shfl_sync(0xffffffffu, bits, from + 1),
+                                      (int)__shfl_sync(0xffffffffu, bits, from + 2),
+                                      (int)__shfl_sync(0xffffffffu, bits, from + 3))};
+    if (first + group < end)
+        weft__cuda_send_some(warp, packets, to, (first + group) / SCALES, chunks, 1);
+}
+
+/* The usual type in place, whose first octets may have been prefetched. */
+WP_FN void weft__cuda_send_quantised_held(struct wp_warp *warp, const struct wp_packets *packets,
+                                          struct wp_packet_targets to,
+                                          struct wp_packet_targets scales_to, const void *src,
+                                          struct wp_quantisation how, int64_t num_elements)
+{
+    enum { UNROLL = WEFT__CUDA_QUANTISE_UNROLL };
+    const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
+    const uint32_t lanes_log2 = weft__cuda_lanes_log2(how.group_elements);
+    const struct weft__cuda_quantised row = {{NULL, NULL, 0, 0}, src, how};
+    const int is_held = weft__cuda_holds(warp, src, (uint32_t)num_elements * 2);
+    weft__cuda_quantise_octets_to<__nv_bfloat16>(
+        lane_idx, &row, lanes_log2, num_elements,
+        [&](auto &wide, uint32_t first, uint32_t num_octets) {
+            weft__cuda_load_held(warp, src, is_held, wide, first, num_octets);
+        },
+        [&](const weft__cuda_unit<8>(&codes)[UNROLL], uint32_t scale_bits, uint32_t first,
+            uint32_t num_octets) {
+            int4 chunks[UNROLL / 2];
+            uint32_t set = 0;
+            const uint32_t turn = lane_idx % 2 * WP_WARP_SIZE + lane_idx / 2 * 2;
+            weft__cuda_pair_codes(lane_idx, codes, chunks);
+#pragma unroll
+            for (int u = 0; u < UNROLL / 2; u++)
+                set |= (uint32_t)(first + 2 * u * WP_WARP_SIZE + turn < num_octets) << u;
+            if (set != 0)
+                weft__cuda_send_some(warp, packets, to, (first + turn) / 2, chunks, set);
+            const uint32_t end = min(num_octets, first + UNROLL * WP_WARP_SIZE);
+            weft__cuda_send_scales(warp, packets, scales_to, scale_bits, first >> lanes_log2,
+                                   end >> lanes_log2);
         });
+}
+
+/* Programs that know that rows are aligned have the usual type, and no code for others, which would need pointers to what the
+ * program has in registers. */
+WP_FN void wp_packets_send_quantised(struct wp_warp *warp, const struct wp_packets *packets,
+                                     struct wp_packet_targets to, uint64_t scales_slot,
+                                     const void *src, struct wp_quantisation how,
+                                     int64_t num_elements)
+{
+    struct wp_packet_targets scales_to = to;
+    scales_to.slot = scales_slot;
+    if constexpr (WEFT__CUDA_ROWS_ARE_ALIGNED)
+        weft__cuda_send_quantised_held(warp, packets, to, scales_to, src, how, num_elements);
+    else
+        weft__cuda_send_quantised(warp, packets, to, scales_to, src, how, num_elements);
 }
 
 WP_FN void wp_row_quantise(struct wp_warp *warp, struct wp_quantised_rows to, const void *src,

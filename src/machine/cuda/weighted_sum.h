@@ -105,21 +105,21 @@ WP_FN void weft__cuda_store_sums(const struct weft__cuda_weighted *rows, uint32_
     });
 }
 
-template <typename S, int PER, int UNROLL>
-WP_FN void weft__cuda_weighted_step(const struct weft__cuda_weighted *rows, uint32_t first_unit)
+/* Calls take(first_unit, sums) for the sums of the units first_unit, a warp further on, and so on. */
+template <typename S, int PER, int UNROLL, typename Take>
+WP_FN void weft__cuda_weighted_step(const struct weft__cuda_weighted *rows, uint32_t first_unit,
+                                    Take take)
 {
     float sums[UNROLL][PER];
     weft__cuda_begin_sums(sums);
     weft__cuda_add_weighted<S>(sums, rows, first_unit);
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++)
-        weft__cuda_store_sums(rows, first_unit + u * WP_WARP_SIZE, sums[u]);
+    take(first_unit, sums);
 }
 
 /* Returns how many elements that were. */
-template <typename S, int PER>
-WP_FN int64_t weft__cuda_weighted_units(uint32_t lane_idx, const struct weft__cuda_weighted *rows,
-                                        int64_t num_elements)
+template <typename S, int PER, typename Take>
+WP_FN int64_t weft__cuda_take_weighted(uint32_t lane_idx, const struct weft__cuda_weighted *rows,
+                                       int64_t num_elements, Take take)
 {
     enum {
         UNROLL = WEFT__CUDA_PACKETS_ARE_SHORT ? 1 : 64 / (PER * sizeof(S)),
@@ -129,11 +129,30 @@ WP_FN int64_t weft__cuda_weighted_units(uint32_t lane_idx, const struct weft__cu
     uint32_t i = lane_idx;
 #pragma unroll 1
     for (; i + STEP - WP_WARP_SIZE < num_units; i += STEP)
-        weft__cuda_weighted_step<S, PER, UNROLL>(rows, i);
+        weft__cuda_weighted_step<S, PER, UNROLL>(rows, i, take);
 #pragma unroll 1
     for (; i < num_units; i += WP_WARP_SIZE)
-        weft__cuda_weighted_step<S, PER, 1>(rows, i);
+        weft__cuda_weighted_step<S, PER, 1>(rows, i, take);
     return (int64_t)num_units * PER;
+}
+
+template <int UNROLL, int PER>
+WP_FN void weft__cuda_store_all_sums(const struct weft__cuda_weighted *rows, uint32_t first_unit,
+                                     const float (&sums)[UNROLL][PER])
+{
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++)
+        weft__cuda_store_sums(rows, first_unit + u * WP_WARP_SIZE, sums[u]);
+}
+
+template <typename S, int PER>
+WP_FN int64_t weft__cuda_weighted_units(uint32_t lane_idx, const struct weft__cuda_weighted *rows,
+                                        int64_t num_elements)
+{
+    return weft__cuda_take_weighted<S, PER>(lane_idx, rows, num_elements,
+                                            [&](uint32_t first_unit, const auto &sums) {
+                                                weft__cuda_store_all_sums(rows, first_unit, sums);
+                                            });
 }
 
 /* Called, not inlined: together the types would need more registers than there are, and spill 600
@@ -211,4 +230,89 @@ WP_FN void wp_row_weighted_sum(struct wp_warp *warp, void *dst, const void *cons
         num_done = weft__cuda_weighted_units<__nv_bfloat16, 8>(lane_idx, &rows, num_elements);
     if (!(is_usual && WEFT__CUDA_ROWS_ARE_ALIGNED) && num_done < num_elements)
         weft__cuda_weighted_sum(lane_idx, rows, unit_bytes, num_done, num_elements);
+}
+
+/* ------------------------------------------------------------------ sent in packets */
+
+template <typename D, int UNROLL, int PER>
+WP_FN void weft__cuda_send_sums(struct wp_warp *warp, const struct wp_packets *packets,
+                                struct wp_packet_targets to, uint32_t first_unit,
+                                const float (&sums)[UNROLL][PER])
+{
+    int4 chunks[UNROLL];
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++)
+        chunks[u] = weft__cuda_encode(sums[u], D());
+    weft__cuda_send_some(warp, packets, to, first_unit, chunks, (1u << UNROLL) - 1);
+}
+
+/* Where a unit is a packet. */
+template <typename S>
+WP_FN void weft__cuda_send_aligned_sums(struct wp_warp *warp, const struct wp_packets *packets,
+                                        struct wp_packet_targets to,
+                                        const struct weft__cuda_weighted *rows,
+                                        int64_t num_elements)
+{
+    weft__cuda_take_weighted<S, 16 / sizeof(S)>((uint32_t)wp_lane_idx(warp), rows, num_elements,
+                                                [&](uint32_t first_unit, const auto &sums) {
+                                                    weft__cuda_send_sums<S>(warp, packets, to,
+                                                                            first_unit, sums);
+                                                });
+}
+
+/* Element i, by one lane. */
+WP_FN float weft__cuda_weighted_value(const struct weft__cuda_weighted *rows, int64_t i)
+{
+    float sum = 0.0f;
+#pragma unroll 1
+    for (int32_t s = 0; s < rows->num_srcs; s++)
+        weft__cuda_with_wide_float(rows->sum.src_dtype, [&](auto element) {
+            float values[8];
+            weft__cuda_decode(values, weft__cuda_load_element<decltype(element)>(rows->srcs[s], i),
+                              element);
+            sum = __fadd_rn(sum, __fmul_rn(weft__cuda_weight(rows, s), values[0]));
+        });
+    return sum;
+}
+
+/* All types and alignments: if there are no units each lane makes packets by itself. Called, as weft__cuda_reduce_slowly is,
+ * and for its reasons. */
+WP_CALLED_FN void weft__cuda_send_weighted(struct wp_warp *warp, const struct wp_packets *packets,
+                                           struct wp_packet_targets to,
+                                           struct weft__cuda_weighted rows, int64_t num_elements)
+{
+    const uint32_t low_bits =
+        weft__cuda_low_bits((uint32_t)wp_lane_idx(warp), rows.srcs, rows.num_srcs);
+    const int is_aligned = weft__cuda_unit_bytes(low_bits) == 16 &&
+                           num_elements * wp_dtype_bytes(rows.sum.dst_dtype) % 16 == 0;
+    weft__cuda_with_wide_float(rows.sum.dst_dtype, [&](auto element) {
+        enum { PER = 16 / sizeof(element) };
+        if (is_aligned && rows.sum.src_dtype == rows.sum.dst_dtype) {
+            weft__cuda_send_aligned_sums<decltype(element)>(warp, packets, to, &rows, num_elements);
+            return;
+        }
+#pragma unroll 1
+        for (int64_t i = wp_lane_idx(warp); i * PER < num_elements; i += WP_WARP_SIZE) {
+            float sums[PER];
+#pragma unroll
+            for (int k = 0; k < PER; k++)
+                sums[k] = i * PER + k < num_elements ? weft__cuda_weighted_value(&rows, i * PER + k)
+                                                     : 0.0f;
+            const int4 chunks[1] = {weft__cuda_encode(sums, element)};
+            weft__cuda_send_some(warp, packets, to, (uint64_t)i, chunks, 1);
+        }
+    });
+}
+
+/* As wp_packets_send_quantised: aligned rows are of the usual type. */
+WP_FN void wp_packets_send_weighted_sum(struct wp_warp *warp, const struct wp_packets *packets,
+                                        struct wp_packet_targets to, const void *const *srcs,
+                                        const float *weights, int32_t num_srcs,
+                                        struct wp_weighted_sum sum, int64_t num_elements)
+{
+    const struct weft__cuda_weighted rows = {NULL, srcs, weights, num_srcs, sum};
+    if constexpr (WEFT__CUDA_ROWS_ARE_ALIGNED)
+        weft__cuda_send_aligned_sums<__nv_bfloat16>(warp, packets, to, &rows, num_elements);
+    else
+        weft__cuda_send_weighted(warp, packets, to, rows, num_elements);
 }

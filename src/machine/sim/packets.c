@@ -141,6 +141,16 @@ static enum wp_status take_one(const struct call *call, int32_t from, uint64_t s
 
 /* ---------------------------------------------------------------- the primitives */
 
+static void send_part(const struct call *call, struct wp_packet_targets to, uint64_t i,
+                      uint64_t part)
+{
+    for (int32_t rank = to.begin; rank < to.end; rank++) {
+        if (wp_packets_go_to(call->packets, to, rank))
+            send_one(call, rank, to.slot + i, part);
+    }
+    sim_yield();
+}
+
 void weft__sim_packets_send(struct wp_warp *warp, const struct wp_packets *packets,
                             struct wp_packet_targets to, const void *src, uint64_t bytes,
                             struct weft__sim_place place)
@@ -148,12 +158,73 @@ void weft__sim_packets_send(struct wp_warp *warp, const struct wp_packets *packe
     const struct call call = {warp, packets, __builtin_return_address(0)};
     sim_trace("send", place, src, bytes);
     for (uint64_t i = (uint64_t)warp->lane_idx; i < num_packets(bytes); i += WP_WARP_SIZE) {
-        const uint64_t part = load_part(&call, src, bytes, i);
-        for (int32_t rank = to.begin; rank < to.end; rank++) {
-            if (rank != packets->rank || to.receivers == WP_PACKETS_TO_ALL)
-                send_one(&call, rank, to.slot + i, part);
+        send_part(&call, to, i, load_part(&call, src, bytes, i));
+    }
+}
+
+/* A part of a row that a lane has made: all its packets, which are the row's from `first` on. */
+static void send_made(const struct call *call, struct wp_packet_targets to, uint64_t first,
+                      const char *made, uint64_t bytes)
+{
+    for (uint64_t i = 0; i < num_packets(bytes); i++) {
+        uint64_t part = 0;
+        memcpy(&part, made + i * WP_PACKET_BYTES, part_bytes(bytes, i));
+        send_part(call, to, first + i, part);
+    }
+}
+
+/* Some groups at a time, so many that their codes and their scales are whole packets. */
+void weft__sim_packets_send_quantised(struct wp_warp *warp, const struct wp_packets *packets,
+                                      struct wp_packet_targets to, uint64_t scales_slot,
+                                      const void *src, struct wp_quantisation how,
+                                      int64_t num_elements, struct weft__sim_place place)
+{
+    enum { GROUPS = 4, MOST_ELEMENTS = 128 };
+    const struct call call = {warp, packets, __builtin_return_address(0)};
+    const int64_t step = GROUPS * (int64_t)how.group_elements;
+    struct wp_packet_targets scales_to = to;
+    scales_to.slot = scales_slot;
+    sim_trace("send", place, src, (uint64_t)num_elements);
+    for (int64_t i = warp->lane_idx; i * step < num_elements; i += WP_WARP_SIZE) {
+        const int64_t num_left = num_elements - i * step, num = num_left < step ? num_left : step;
+        const uint64_t element_bytes = wp_dtype_bytes(how.src_dtype);
+        const char *from = (const char *)src + (uint64_t)(i * step) * element_bytes;
+        char codes[GROUPS * MOST_ELEMENTS];
+        float scales[GROUPS] = {0};
+        const void *const code_rows[] = {codes};
+        const void *const scale_rows[] = {scales};
+        sim_check_access(from, (uint64_t)num * element_bytes, SIM_READ, call.code);
+        weft__cpu_rows_of(WEFT__ROWS_BASE)
+            ->quantise((struct wp_quantised_rows){code_rows, scale_rows, 0, 1}, from, how, num);
+        send_made(&call, to, (uint64_t)(i * step) / WP_PACKET_BYTES, codes, (uint64_t)num);
+        send_made(&call, scales_to, (uint64_t)i * (sizeof scales / WP_PACKET_BYTES),
+                  (const char *)scales, sizeof scales);
+    }
+}
+
+/* A packet at a time. */
+void weft__sim_packets_send_weighted_sum(struct wp_warp *warp, const struct wp_packets *packets,
+                                         struct wp_packet_targets to, const void *const *srcs,
+                                         const float *weights, int32_t num_srcs,
+                                         struct wp_weighted_sum sum, int64_t num_elements,
+                                         struct weft__sim_place place)
+{
+    const struct call call = {warp, packets, __builtin_return_address(0)};
+    const int64_t step = WP_PACKET_BYTES / (int64_t)wp_dtype_bytes(sum.dst_dtype);
+    const uint64_t element_bytes = wp_dtype_bytes(sum.src_dtype);
+    sim_trace("send", place, srcs, (uint64_t)num_elements);
+    sim_check_access(srcs, (size_t)num_srcs * sizeof *srcs, SIM_READ, call.code);
+    sim_check_access(weights, (size_t)num_srcs * sizeof *weights, SIM_READ, call.code);
+    for (int64_t i = warp->lane_idx; i * step < num_elements; i += WP_WARP_SIZE) {
+        const int64_t num_left = num_elements - i * step, num = num_left < step ? num_left : step;
+        const void *from[WP_WARP_POINTERS];
+        char row[WP_PACKET_BYTES];
+        for (int32_t s = 0; s < num_srcs; s++) {
+            from[s] = (const char *)srcs[s] + (uint64_t)(i * step) * element_bytes;
+            sim_check_access(from[s], (uint64_t)num * element_bytes, SIM_READ, call.code);
         }
-        sim_yield();
+        weft__cpu_rows_of(WEFT__ROWS_BASE)->weighted_sum(row, from, weights, num_srcs, sum, num);
+        send_made(&call, to, (uint64_t)i, row, (uint64_t)num * wp_dtype_bytes(sum.dst_dtype));
     }
 }
 

@@ -100,6 +100,15 @@ struct wp_packet_row {
 void weft__sim_packets_send(struct wp_warp *warp, const struct wp_packets *packets,
                             struct wp_packet_targets to, const void *src, uint64_t bytes,
                             struct weft__sim_place place);
+void weft__sim_packets_send_quantised(struct wp_warp *warp, const struct wp_packets *packets,
+                                      struct wp_packet_targets to, uint64_t scales_slot,
+                                      const void *src, struct wp_quantisation how,
+                                      int64_t num_elements, struct weft__sim_place place);
+void weft__sim_packets_send_weighted_sum(struct wp_warp *warp, const struct wp_packets *packets,
+                                         struct wp_packet_targets to, const void *const *srcs,
+                                         const float *weights, int32_t num_srcs,
+                                         struct wp_weighted_sum sum, int64_t num_elements,
+                                         struct weft__sim_place place);
 enum wp_status weft__sim_packets_receive_each(struct wp_warp *warp,
                                               const struct wp_packets *packets, int32_t from,
                                               uint64_t slot, const void *const *dsts,
@@ -236,6 +245,13 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
 #define wp_packets_load(warp, src, bytes) ((struct wp_packet_row){(((void)(warp)), (src)), (bytes)})
 #define wp_packets_send(warp, packets, to, row)                                                    \
     weft__sim_packets_send(warp, packets, to, (row)->src, (row)->bytes, WEFT__SIM_HERE)
+#define wp_packets_send_quantised(warp, packets, to, scales_slot, src, how, num_elements)          \
+    weft__sim_packets_send_quantised(warp, packets, to, scales_slot, src, how, num_elements,       \
+                                     WEFT__SIM_HERE)
+#define wp_packets_send_weighted_sum(warp, packets, to, srcs, weights, num_srcs, sum,              \
+                                     num_elements)                                                 \
+    weft__sim_packets_send_weighted_sum(warp, packets, to, srcs, weights, num_srcs, sum,           \
+                                        num_elements, WEFT__SIM_HERE)
 #define wp_packets_receive_each(warp, packets, from, slot, dsts, num_dsts, bytes)                  \
     weft__sim_packets_receive_each(warp, packets, from, slot, dsts, num_dsts, bytes, WEFT__SIM_HERE)
 #define wp_packets_receive(warp, packets, from, slot, dst, bytes)                                  \

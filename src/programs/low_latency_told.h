@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Of many tokens whose rows go in packets (low_latency_packets.h): what a rank tells the others, while rows are on their way.
+ * That is, in a tagged row for each token that there may be, which row it is there and which of the rank's experts its
+ * choices are for; and how many rows there are, by expert how many each expert has. So rows need not wait for anything to be
+ * counted, and whoever receives them knows where they go.
+ */
+#pragma once
+
+#include "programs/low_latency_packet_mail.h"
+
+/* ------------------------------------------------------------------ choices */
+
+/* A place in 16 bits, of which none is 0. */
+WP_STATIC_ASSERT(WP_LL_NEAR_RANKS < 1 << (16 - WP_LL_PLACE_EXPERT_BITS), "ranks, and none");
+
+WP_FN uint16_t wp_ll_place_word(struct wp_place_of_expert place)
+{
+    return place.rank < 0
+               ? 0
+               : (uint16_t)((place.rank + 1) << WP_LL_PLACE_EXPERT_BITS | place.local_expert);
+}
+
+WP_FN int wp_ll_is_at(uint16_t place, int32_t rank)
+{
+    return place >> WP_LL_PLACE_EXPERT_BITS == rank + 1;
+}
+
+WP_FN int32_t wp_ll_expert_at(uint16_t place)
+{
+    return place & ((1 << WP_LL_PLACE_EXPERT_BITS) - 1);
+}
+
+/* The first choices of all tokens that a thread looks at, of every so many, as threads are. */
+enum { WP_LL_CHOICES_TOGETHER = 4 };
+struct wp_ll_thread_choices {
+    int64_t experts[WP_LL_CHOICES_TOGETHER];
+};
+
+WP_FN struct wp_ll_thread_choices
+wp_ll_load_thread_choices(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                          int32_t first)
+{
+    struct wp_ll_thread_choices choices;
+    for (int32_t i = 0; i < WP_LL_CHOICES_TOGETHER; i++)
+        choices.experts[i] =
+            wp_ll_load_choice(args, first + wp_ll_thread_idx(warp) + i * wp_ll_num_threads(warp));
+    return choices;
+}
+
+/* In memory of the block: the place of each choice. */
+WP_FN uint16_t *wp_ll_places(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    char *memory = (char *)wp_block_shared(warp) + WP_LL_TOLD_OFFSET;
+    return (uint16_t *)(void *)(memory +
+                                wp_ll_told_counts_bytes(&ll->plan, ll->exchange.num_ranks));
+}
+
+/* By all warps of a block, which meet, with their first choices: finds the places of all that there may be. */
+WP_FN void wp_ll_find_places(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                             struct wp_ll_thread_choices choices)
+{
+    const int32_t num_choices = wp_ll_num_choices(&args->ll.plan);
+    const int32_t num_threads = wp_ll_num_threads(warp);
+    uint16_t *places = wp_ll_places(warp, &args->ll);
+    for (int32_t first = 0; first < num_choices; first += WP_LL_CHOICES_TOGETHER * num_threads) {
+        if (first > 0)
+            choices = wp_ll_load_thread_choices(warp, args, first);
+        for (int32_t i = 0; i < WP_LL_CHOICES_TOGETHER; i++) {
+            const int32_t choice = first + wp_ll_thread_idx(warp) + i * num_threads;
+            if (choice < num_choices)
+                places[choice] =
+                    wp_ll_place_word(wp_ll_place_of_choice(args, choices.experts[i], choice));
+        }
+    }
+    wp_block_sync(warp);
+}
+
+/* ------------------------------------------------------------------ what is before a token */
+
+/* Of this rank's tokens before `token`, for a rank. */
+struct wp_ll_before {
+    int32_t rank, token;
+};
+
+/* Warp-wide: how many of them have a choice there. */
+WP_FN int32_t wp_ll_count_before(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                 struct wp_ll_before before)
+{
+    const uint16_t *places = wp_ll_places(warp, ll);
+    const int32_t num_topk = ll->plan.num_topk;
+    int32_t num_going = 0;
+    for (int32_t first = 0; first < before.token; first += WP_WARP_SIZE) {
+        const int32_t token = first + wp_lane_idx(warp);
+        int goes = 0;
+        for (int32_t k = 0; k < num_topk && token < before.token; k++)
+            goes |= wp_ll_is_at(places[token * num_topk + k], before.rank);
+        num_going += wp_popcount(wp_ballot(warp, goes));
+    }
+    return num_going;
+}
+
+/* In memory of the warp, behind what it tells of a token. */
+WP_FN uint32_t *wp_ll_counts_memory(struct wp_warp *warp, const struct wp_ll_plan *plan)
+{
+    return (uint32_t *)wp_warp_shared(warp) + wp_ll_num_told_words(plan);
+}
+
+WP_FN void wp_ll_count_expert(uint32_t *counts, int32_t expert)
+{
+    wp_add_relaxed((int32_t *)&counts[expert / 2], 1 << 16 * (expert % 2));
+}
+
+/* Warp-wide: how many of their choices each expert there has, in pairs. */
+WP_FN void wp_ll_count_experts_before(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                      struct wp_ll_before before)
+{
+    const uint16_t *places = wp_ll_places(warp, ll);
+    uint32_t *counts = wp_ll_counts_memory(warp, &ll->plan);
+    const int32_t num_before = before.token * ll->plan.num_topk;
+    for (int32_t i = wp_lane_idx(warp); i < wp_ll_num_pairs(&ll->plan); i += WP_WARP_SIZE)
+        counts[i] = 0;
+    wp_warp_sync(warp);
+    for (int32_t first = wp_lane_idx(warp); first < num_before;
+         first += WP_LL_CHOICES_TOGETHER * WP_WARP_SIZE) {
+        uint16_t of_lane[WP_LL_CHOICES_TOGETHER];
+        for (int32_t j = 0; j < WP_LL_CHOICES_TOGETHER; j++) {
+            const int32_t i = first + j * WP_WARP_SIZE;
+            of_lane[j] = i < num_before ? places[i] : 0;
+        }
+        for (int32_t j = 0; j < WP_LL_CHOICES_TOGETHER; j++)
+            if (wp_ll_is_at(of_lane[j], before.rank))
+                wp_ll_count_expert(counts, wp_ll_expert_at(of_lane[j]));
+    }
+    wp_warp_sync(warp);
+}
+
+/* By lanes, which count their choices: how many are for the same expert and before the lane's, which is of `expert`, or of
+ * none. More choices of the token follow, or not. */
+WP_FN uint32_t wp_ll_find_order(struct wp_warp *warp, uint32_t *counts, int32_t expert, int more)
+{
+    const uint32_t num_below = (uint32_t)wp_same_below(warp, (uint32_t)expert);
+    const uint32_t order = expert < 0 ? 0 : wp_ll_pair_count(counts, expert) + num_below;
+    if (!more)
+        return order;
+    wp_warp_sync(warp);
+    if (expert >= 0)
+        wp_ll_count_expert(counts, expert);
+    wp_warp_sync(warp);
+    return order;
+}
+
+/* ------------------------------------------------------------------ what is told */
+
+/* Warp-wide: what the rank is told of the token, in memory of the warp. */
+WP_FN uint32_t *wp_ll_make_told(struct wp_warp *warp,
+                                const struct wp_low_latency_dispatch_args *args,
+                                struct wp_ll_before before)
+{
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const uint16_t *places = wp_ll_places(warp, &args->ll);
+    uint32_t *counts = wp_ll_counts_memory(warp, plan);
+    const int32_t num_topk = plan->num_topk, first = before.token * num_topk;
+    const int32_t row = plan->is_by_expert ? 0 : wp_ll_count_before(warp, &args->ll, before);
+    uint32_t *told = (uint32_t *)wp_warp_shared(warp);
+    int is_there = 0;
+    if (plan->is_by_expert)
+        wp_ll_count_experts_before(warp, &args->ll, before);
+    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
+        const int32_t k = i + wp_lane_idx(warp);
+        const int is_at = k < num_topk && wp_ll_is_at(places[first + k], before.rank);
+        const int32_t expert = is_at ? wp_ll_expert_at(places[first + k]) : -1;
+        const uint32_t order =
+            plan->is_by_expert ? wp_ll_find_order(warp, counts, expert, i + WP_WARP_SIZE < num_topk)
+                               : 0;
+        float weight = 0.0f;
+        if (is_at)
+            weight = args->topk_weights == NULL ? 1.0f : args->topk_weights[first + k];
+        if (k < num_topk) {
+            told[1 + k] = is_at ? wp_ll_told_choice(expert, order) : WP_LL_TOLD_NOT_HERE;
+            memcpy(&told[1 + num_topk + k], &weight, sizeof weight);
+        }
+        is_there |= wp_ballot(warp, is_at) != 0;
+    }
+    if (wp_lane_idx(warp) == 0)
+        told[0] = is_there ? (uint32_t)row : WP_LL_TOLD_NOT_HERE;
+    wp_warp_sync(warp);
+    return told;
+}
+
+/* Warp-wide, when there is room for the rows of `number`: tells a rank of a token, */
+WP_FN void wp_ll_tell_token(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                            struct wp_ll_before before, uint64_t number)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const uint32_t *told = wp_ll_make_told(warp, args, before);
+    wp_tagged_send(warp, before.rank,
+                   wp_ll_told(ll, before.rank, number, ll->exchange.rank, before.token), told,
+                   wp_ll_num_told_words(&ll->plan), number);
+    wp_warp_sync(warp); /* it has been read */
+}
+
+/* and, by expert, how many choices its experts have. */
+WP_FN void wp_ll_tell_choices(struct wp_warp *warp, const struct wp_low_latency *ll,
+                              struct wp_ll_before all, uint64_t number)
+{
+    wp_ll_count_experts_before(warp, ll, all);
+    wp_tagged_send(warp, all.rank, wp_ll_head(ll, all.rank, number, ll->exchange.rank),
+                   wp_ll_counts_memory(warp, &ll->plan), wp_ll_num_pairs(&ll->plan), number);
+    wp_warp_sync(warp);
+}
