@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What both dispatches in packets do: of choices, and of how many rows come. */
+/* What both dispatches in packets do: of choices, of parts of tokens, and of how many rows come. */
 #pragma once
 
 #include "programs/low_latency_dispatch.h"
 #include "programs/low_latency_packets.h"
+
+/* ------------------------------------------------------------------ choices */
 
 /* Choice i of those of all tokens. */
 WP_FN int64_t wp_ll_load_choice(const struct wp_low_latency_dispatch_args *args, int32_t i)
@@ -21,6 +23,60 @@ wp_ll_place_of_choice(const struct wp_low_latency_dispatch_args *args, int64_t e
     const int32_t token = (int32_t)wp_divide((uint32_t)i, ll->plan.topk_reciprocal);
     return wp_place_expert(&ll->placement, expert, ll->exchange.rank, token);
 }
+
+/* ------------------------------------------------------------------ parts */
+
+/* Of a token, as it is before it is sent. */
+WP_FN const char *wp_ll_part_of_token(const struct wp_low_latency_dispatch_args *args,
+                                      int32_t token, int32_t part)
+{
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, part);
+    return args->tokens + (uint64_t)token * args->token_stride_bytes +
+           ((uint64_t)elements.first << plan->element_bytes_log2);
+}
+
+WP_FN uint64_t wp_ll_token_part_bytes(const struct wp_ll_plan *plan, int32_t part)
+{
+    return (uint64_t)wp_ll_part_elements(plan, plan->row_parts, part).num
+           << plan->element_bytes_log2;
+}
+
+/* Bytes of a slot, in whole packets. */
+struct wp_ll_slot_bytes {
+    uint64_t begin, num;
+};
+
+/* Of elements. */
+WP_FN struct wp_ll_slot_bytes wp_ll_element_bytes(const struct wp_ll_plan *plan,
+                                                  struct wp_ll_elements elements)
+{
+    const struct wp_ll_slot_bytes bytes = {(uint64_t)elements.first
+                                               << plan->sent_element_bytes_log2,
+                                           (uint64_t)elements.num << plan->sent_element_bytes_log2};
+    return bytes;
+}
+
+enum { WP_LL_COUNTED = -1 }; /* as a unit's token */
+
+/* Unit i of those for all ranks, of which the first ones count rows. */
+WP_FN struct wp_ll_unit wp_ll_counted_unit_of(const struct wp_low_latency *ll,
+                                              struct wp_ll_parts parts, int32_t i)
+{
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    const struct wp_ll_unit counts = {WP_LL_COUNTED, 0, i};
+    return i < num_ranks ? counts : wp_ll_unit_of(ll, parts, i - num_ranks);
+}
+
+/* ------------------------------------------------------------------ who hears whom */
+
+/* By expert the first source that the warp hears, of every so many: the last warps do, which have least to do besides. */
+WP_FN int32_t wp_ll_first_heard(struct wp_warp *warp)
+{
+    return wp_num_warps(warp) - 1 - wp_warp_idx(warp);
+}
+
+/* ------------------------------------------------------------------ how many rows come */
 
 /* Rows of a number that are sent, or received. */
 struct wp_ll_mail_of_rows {

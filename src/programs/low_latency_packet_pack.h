@@ -6,7 +6,7 @@
 #pragma once
 
 #include "programs/low_latency_pack.h"
-#include "programs/low_latency_packets.h"
+#include "programs/low_latency_packet_mail.h"
 
 /* What a warp has of a row: a part of its elements, or what is behind them. */
 enum wp_ll_unit_kind { WP_LL_UNIT_ELEMENTS, WP_LL_UNIT_SCALES, WP_LL_UNIT_CHOICES };
@@ -110,12 +110,6 @@ WP_FN enum wp_status wp_ll_take_choices(const struct wp_ll_packer *packer, int32
     if (status == WP_STATUS_OK)
         wp_ll_order_choices(packer, source);
     return status;
-}
-
-/* The first source that the warp hears, of every so many: the last warps do, which may have nothing else to do. */
-WP_FN int32_t wp_ll_first_heard(struct wp_warp *warp)
-{
-    return wp_num_warps(warp) - 1 - wp_warp_idx(warp);
 }
 
 /* By all warps of a block, which meet afterwards. */

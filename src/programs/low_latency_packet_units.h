@@ -12,8 +12,6 @@ WP_FN int32_t wp_ll_num_units_of(const struct wp_low_latency *ll)
     return wp_ll_num_row_units(&ll->plan, ll->exchange.num_ranks);
 }
 
-enum { WP_LL_COUNTED = -1 }; /* as a unit's token */
-
 /* Units are dealt out to the blocks first, so that those of few tokens have many SMs. */
 WP_FN int32_t wp_ll_first_unit(struct wp_warp *warp)
 {
@@ -40,23 +38,14 @@ WP_FN int32_t wp_ll_row_unit_step(struct wp_warp *warp, const struct wp_low_late
 
 WP_FN struct wp_ll_unit wp_ll_row_unit_of(const struct wp_low_latency *ll, int32_t i)
 {
-    const int32_t num_ranks = ll->exchange.num_ranks;
-    const struct wp_ll_unit counts = {WP_LL_COUNTED, 0, i};
-    return i < num_ranks ? counts : wp_ll_unit_of(ll, ll->plan.row_parts, i - num_ranks);
+    return wp_ll_counted_unit_of(ll, ll->plan.row_parts, i);
 }
-
-/* Bytes of a slot, in whole packets. */
-struct wp_ll_slot_bytes {
-    uint64_t begin, num;
-};
 
 WP_FN struct wp_ll_slot_bytes wp_ll_unit_bytes(const struct wp_ll_plan *plan, int32_t part)
 {
     const struct wp_ll_slot *slot = &plan->slot;
     const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, part);
-    const struct wp_ll_slot_bytes of_elements = {
-        (uint64_t)elements.first << plan->sent_element_bytes_log2,
-        (uint64_t)elements.num << plan->sent_element_bytes_log2};
+    const struct wp_ll_slot_bytes of_elements = wp_ll_element_bytes(plan, elements);
     const uint64_t first_scale =
         slot->scales_offset + (uint64_t)wp_ll_first_scale(plan, part) * sizeof(uint32_t);
     const uint64_t scales_left = slot->token_offset - first_scale;
@@ -84,21 +73,6 @@ struct wp_ll_unit_loads {
     struct wp_packet_row row;
 };
 
-WP_FN const char *wp_ll_part_of_token(const struct wp_low_latency_dispatch_args *args,
-                                      struct wp_ll_unit unit)
-{
-    const struct wp_ll_plan *plan = &args->ll.plan;
-    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, unit.part);
-    return args->tokens + (uint64_t)unit.token * args->token_stride_bytes +
-           ((uint64_t)elements.first << plan->element_bytes_log2);
-}
-
-WP_FN uint64_t wp_ll_token_part_bytes(const struct wp_ll_plan *plan, int32_t part)
-{
-    return (uint64_t)wp_ll_part_elements(plan, plan->row_parts, part).num
-           << plan->element_bytes_log2;
-}
-
 WP_FN struct wp_ll_unit_loads wp_ll_load_unit(struct wp_warp *warp,
                                               const struct wp_low_latency_dispatch_args *args,
                                               struct wp_ll_unit unit)
@@ -111,10 +85,10 @@ WP_FN struct wp_ll_unit_loads wp_ll_load_unit(struct wp_warp *warp,
     if (unit.token == WP_LL_COUNTED || unit.token >= args->num_tokens)
         return loads;
     if (kind == WP_LL_UNIT_ELEMENTS && wp_ll_is_quantised(plan)) {
-        wp_row_prefetch(warp, wp_ll_part_of_token(args, unit),
+        wp_row_prefetch(warp, wp_ll_part_of_token(args, unit.token, unit.part),
                         wp_ll_token_part_bytes(plan, unit.part));
     } else if (kind == WP_LL_UNIT_ELEMENTS) {
-        loads.row = wp_packets_load(warp, wp_ll_part_of_token(args, unit),
+        loads.row = wp_packets_load(warp, wp_ll_part_of_token(args, unit.token, unit.part),
                                     wp_ll_token_part_bytes(plan, unit.part));
     } else if (kind == WP_LL_UNIT_CHOICES && k < plan->num_topk) {
         loads.expert = wp_ll_load_choice(args, choice);
@@ -157,7 +131,8 @@ WP_FN struct wp_ll_made_unit wp_ll_make_quantised(struct wp_warp *warp,
     }
     wp_warp_sync(warp);
     const struct wp_quantised_rows to = {pointers, pointers + 1, 0, 1};
-    wp_row_quantise(warp, to, wp_ll_part_of_token(args, unit), plan->quantisation, elements.num);
+    wp_row_quantise(warp, to, wp_ll_part_of_token(args, unit.token, unit.part), plan->quantisation,
+                    elements.num);
     wp_row_sync(warp);
     const struct wp_ll_made_unit made = {
         wp_packets_load(warp, wp_ll_part_memory(warp),

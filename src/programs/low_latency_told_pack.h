@@ -7,7 +7,7 @@
 #pragma once
 
 #include "programs/low_latency_pack.h"
-#include "programs/low_latency_packets.h"
+#include "programs/low_latency_packet_mail.h"
 
 struct wp_ll_hearer {
     struct wp_ll_taker taker; /* without bases */
@@ -55,12 +55,6 @@ WP_FN enum wp_status wp_ll_hear_counts(const struct wp_ll_hearer *hearer, int32_
         wp_ll_counts_of(hearer, source), wp_ll_num_pairs(&ll->plan));
     wp_ll_end_waiting(run, waited_ns, begin_ns);
     return status;
-}
-
-/* The first source that the warp hears, of every so many: the last warps do, which have least to do besides. */
-WP_FN int32_t wp_ll_first_heard(struct wp_warp *warp)
-{
-    return wp_num_warps(warp) - 1 - wp_warp_idx(warp);
 }
 
 /* By all warps of a block, which meet afterwards. */

@@ -39,21 +39,6 @@ struct wp_ll_unit_loads {
     struct wp_packet_row row;
 };
 
-WP_FN const char *wp_ll_part_of_token(const struct wp_low_latency_dispatch_args *args,
-                                      struct wp_ll_sent_unit unit)
-{
-    const struct wp_ll_plan *plan = &args->ll.plan;
-    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, unit.part);
-    return args->tokens + (uint64_t)unit.token * args->token_stride_bytes +
-           ((uint64_t)elements.first << plan->element_bytes_log2);
-}
-
-WP_FN uint64_t wp_ll_token_part_bytes(const struct wp_ll_plan *plan, int32_t part)
-{
-    return (uint64_t)wp_ll_part_elements(plan, plan->row_parts, part).num
-           << plan->element_bytes_log2;
-}
-
 /* Of unit i, if there is such a one. */
 WP_FN struct wp_ll_unit_loads
 wp_ll_load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args, int32_t i)
@@ -67,10 +52,10 @@ wp_ll_load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_args 
     if (lane < plan->num_topk)
         loads.expert = wp_ll_load_choice(args, unit.token * plan->num_topk + lane);
     if (wp_ll_is_quantised(plan))
-        wp_row_prefetch(warp, wp_ll_part_of_token(args, unit),
+        wp_row_prefetch(warp, wp_ll_part_of_token(args, unit.token, unit.part),
                         wp_ll_token_part_bytes(plan, unit.part));
     else
-        loads.row = wp_packets_load(warp, wp_ll_part_of_token(args, unit),
+        loads.row = wp_packets_load(warp, wp_ll_part_of_token(args, unit.token, unit.part),
                                     wp_ll_token_part_bytes(plan, unit.part));
     return loads;
 }
@@ -97,29 +82,15 @@ WP_FN uint32_t wp_ll_find_ranks(struct wp_warp *warp,
 
 /* ------------------------------------------------------------------ parts that are received */
 
-enum { WP_LL_COUNTED = -1 }; /* as a unit's token */
-
 /* Unit i of what a rank receives. */
 WP_FN struct wp_ll_unit wp_ll_taken_unit_of(const struct wp_low_latency *ll, int32_t i)
 {
-    const int32_t num_ranks = ll->exchange.num_ranks;
-    const struct wp_ll_unit counts = {WP_LL_COUNTED, 0, i};
-    return i < num_ranks ? counts : wp_ll_unit_of(ll, ll->plan.taken_parts, i - num_ranks);
+    return wp_ll_counted_unit_of(ll, ll->plan.taken_parts, i);
 }
 
-/* Bytes of a slot, in whole packets. */
-struct wp_ll_slot_bytes {
-    uint64_t begin, num;
-};
-
-/* Of a part of elements. */
 WP_FN struct wp_ll_slot_bytes wp_ll_unit_bytes(const struct wp_ll_plan *plan, int32_t part)
 {
-    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->taken_parts, part);
-    const struct wp_ll_slot_bytes bytes = {(uint64_t)elements.first
-                                               << plan->sent_element_bytes_log2,
-                                           (uint64_t)elements.num << plan->sent_element_bytes_log2};
-    return bytes;
+    return wp_ll_element_bytes(plan, wp_ll_part_elements(plan, plan->taken_parts, part));
 }
 
 /* Whose warp takes the row's scales, too, and keeps what is told of its choices. */
