@@ -213,18 +213,19 @@ static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_confi
 
 /* Cores send and take packets of 8 bytes, one by one: on machine cpu a step of 4 ranks takes two to five times as long in
  * packets (1 to 8 tokens, 2026-11-26). What counts on GPUs is how many rows may come: docs/performance.md has steps of 1 to 128
- * tokens by each carrier. Forms that are not usual are slow where ranks are told. */
+ * tokens by each carrier, those that are told among 4 ranks only. Forms that are not usual are slow where ranks are told. */
 static weft_ll_carrier best_carrier(const weft_comm *comm, const weft_ll_config *config,
                                     const struct wp_ll_plan *plan)
 {
-    enum { FEW_ROWS = 64, FEW_CHOICES = 128, MANY_ROWS = 512 };
+    enum { FEW_TOKENS = 16, FEW_ROWS = 64, FEW_CHOICES = 128, MANY_ROWS = 512, TOLD_RANKS = 3 };
     const struct wp_low_latency ll = {.plan = *plan};
     if (weft__machine_of(comm)->kind != WEFT_MACHINE_CUDA)
         return WEFT_LL_SIGNALS;
-    if (plan->max_tokens <= FEW_ROWS / comm->num_ranks && wp_ll_num_choices(plan) <= FEW_CHOICES &&
-        lacks_packets(comm, config, plan) == NULL)
+    if (plan->max_tokens <= FEW_TOKENS && plan->max_tokens <= FEW_ROWS / comm->num_ranks &&
+        wp_ll_num_choices(plan) <= FEW_CHOICES && lacks_packets(comm, config, plan) == NULL)
         return WEFT_LL_PACKETS;
-    return plan->max_tokens <= MANY_ROWS / comm->num_ranks && wp_ll_form_of(&ll) != WP_LL_GENERAL &&
+    return comm->num_ranks >= TOLD_RANKS && plan->max_tokens <= MANY_ROWS / comm->num_ranks &&
+                   wp_ll_form_of(&ll) != WP_LL_GENERAL &&
                    lacks_told_packets(comm, config, plan) == NULL
                ? WEFT_LL_TOLD_PACKETS
                : WEFT_LL_SIGNALS;
