@@ -155,29 +155,22 @@ static int is_aligned(const void *address)
 static enum wp_program packet_dispatch_program(const struct wp_low_latency *device,
                                                const weft_ll_dispatch_args *args)
 {
-    static const enum wp_program programs[][2] = {
-        [WP_LL_GENERAL] = {WP_PROGRAM_packet_low_latency_dispatch,
-                           WP_PROGRAM_packet_low_latency_dispatch},
-        [WP_LL_BF16] = {WP_PROGRAM_bf16_packet_low_latency_dispatch,
-                        WP_PROGRAM_bf16_packed_packet_low_latency_dispatch},
-        [WP_LL_FP8] = {WP_PROGRAM_fp8_packet_low_latency_dispatch,
-                       WP_PROGRAM_fp8_packed_packet_low_latency_dispatch}};
+    static const enum wp_program programs[][2][2] = {
+        [WP_LL_GENERAL] = {{WP_PROGRAM_packet_low_latency_dispatch,
+                            WP_PROGRAM_packet_low_latency_dispatch},
+                           {WP_PROGRAM_told_low_latency_dispatch,
+                            WP_PROGRAM_told_low_latency_dispatch}},
+        [WP_LL_BF16] = {{WP_PROGRAM_bf16_packet_low_latency_dispatch,
+                         WP_PROGRAM_bf16_packed_packet_low_latency_dispatch},
+                        {WP_PROGRAM_bf16_told_low_latency_dispatch,
+                         WP_PROGRAM_bf16_packed_told_low_latency_dispatch}},
+        [WP_LL_FP8] = {{WP_PROGRAM_fp8_packet_low_latency_dispatch,
+                        WP_PROGRAM_fp8_packed_packet_low_latency_dispatch},
+                       {WP_PROGRAM_fp8_told_low_latency_dispatch,
+                        WP_PROGRAM_fp8_packed_told_low_latency_dispatch}}};
     const int are_usual = is_aligned(args->x) && is_aligned(args->rows);
-    return programs[are_usual ? wp_ll_form_of(device) : WP_LL_GENERAL][wp_ll_layout_of(device)];
-}
-
-static enum wp_program told_dispatch_program(const struct wp_low_latency *device,
-                                             const weft_ll_dispatch_args *args)
-{
-    static const enum wp_program programs[][2] = {
-        [WP_LL_GENERAL] = {WP_PROGRAM_told_low_latency_dispatch,
-                           WP_PROGRAM_told_low_latency_dispatch},
-        [WP_LL_BF16] = {WP_PROGRAM_bf16_told_low_latency_dispatch,
-                        WP_PROGRAM_bf16_packed_told_low_latency_dispatch},
-        [WP_LL_FP8] = {WP_PROGRAM_fp8_told_low_latency_dispatch,
-                       WP_PROGRAM_fp8_packed_told_low_latency_dispatch}};
-    const int are_usual = is_aligned(args->x) && is_aligned(args->rows);
-    return programs[are_usual ? wp_ll_form_of(device) : WP_LL_GENERAL][wp_ll_layout_of(device)];
+    return programs[are_usual ? wp_ll_form_of(device) : WP_LL_GENERAL][wp_ll_is_told(&device->plan)]
+                   [wp_ll_layout_of(device)];
 }
 
 static enum wp_program packet_combine_program(const struct wp_low_latency *device, int are_aligned)
@@ -207,8 +200,6 @@ static enum wp_program dispatch_program(const struct wp_low_latency *device,
              WP_PROGRAM_masked_fp8_packed_low_latency_dispatch}}};
     if (device->plan.has_nodes)
         return WP_PROGRAM_internode_low_latency_dispatch;
-    if (wp_ll_is_told(&device->plan))
-        return told_dispatch_program(device, args);
     if (wp_ll_has_packets(&device->plan))
         return packet_dispatch_program(device, args);
     if (!is_aligned(args->x) || !is_aligned(args->rows))

@@ -16,6 +16,7 @@
  *   WP_ROWS_GO_IN_PARTS  what it copies is mostly parts of rows, of a few KiB for each warp
  *   WP_PACKETS_ARE_SHORT  rows that go in packets, and those that it sums with weights, have no more than a packet for each
  *                       lane
+ *   WP_PACKETS_ARE_LONG  such rows have several packets for each lane, of aligned rows whole ones
  *   WP_ROWS_ARE_MADE_NEAR  it quantises and sums rows to memory of the warp, too
  *
  * Every machine provides:

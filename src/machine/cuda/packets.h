@@ -11,6 +11,13 @@
 #define WEFT__CUDA_PACKETS_ARE_SHORT 0
 #endif
 
+/* Others know that rows have several packets for each lane, of which four are on their way together. */
+#ifdef WP_PACKETS_ARE_LONG
+#define WEFT__CUDA_PACKETS_ARE_LONG 1
+#else
+#define WEFT__CUDA_PACKETS_ARE_LONG 0
+#endif
+
 /* ------------------------------------------------------------------ sending */
 
 /* Calls act(rank) for each target, from the rank after the own one on: not everybody stores to rank
@@ -71,35 +78,37 @@ WP_FN void weft__cuda_send_some(struct wp_warp *warp, const struct wp_packets *p
 
 /* A row that is to be sent. Where a lane has few whole packets of it at most, these are loaded: short
  * messages have no instructions to spare, nor time to wait for one load after the other. */
-enum { WEFT__CUDA_LOADED = WEFT__CUDA_PACKETS_ARE_SHORT ? 1 : 4 };
+enum { WEFT__CUDA_LOADED = WEFT__CUDA_PACKETS_ARE_LONG ? 4 : 1 };
 struct wp_packet_row {
     const void *src;
     uint64_t bytes;
     int4 chunks[WEFT__CUDA_LOADED];
-    int is_loaded;
-    uint32_t loaded; /* a bit for each of the lane's */
+    uint32_t loaded; /* of the lane's: a bit for each */
+    int is_loaded;   /* there are no others */
 };
 
 WP_FN struct wp_packet_row wp_packets_load(struct wp_warp *warp, const void *src, uint64_t bytes)
 {
     enum { MOST_BYTES = WEFT__CUDA_LOADED * WP_WARP_SIZE * WP_PACKET_BYTES };
     struct wp_packet_row row;
+    const int is_short =
+        WEFT__CUDA_PACKETS_ARE_SHORT || (bytes <= MOST_BYTES && (uint64_t)src % 16 == 0 &&
+                                         (WEFT__CUDA_LOADED == 1 || bytes % WP_PACKET_BYTES == 0));
     row.src = src;
     row.bytes = bytes;
-    row.is_loaded =
-        WEFT__CUDA_PACKETS_ARE_SHORT ||
-        (bytes <= MOST_BYTES && bytes % WP_PACKET_BYTES == 0 && (uint64_t)src % 16 == 0);
     row.loaded = 0;
     weft__cuda_begin_row();
 #pragma unroll
     for (int u = 0; u < WEFT__CUDA_LOADED; u++) {
         const uint32_t i = (uint32_t)wp_lane_idx(warp) + u * WP_WARP_SIZE;
         row.chunks[u] = make_int4(0, 0, 0, 0);
-        if (row.is_loaded && (i + 1) * WP_PACKET_BYTES <= (uint32_t)bytes) {
+        if (is_short && (i + 1) * WP_PACKET_BYTES <= (uint32_t)bytes) {
             row.chunks[u] = weft__cuda_load_chunk((const int4 *)src + i);
             row.loaded |= 1u << u;
         }
     }
+    row.is_loaded =
+        WEFT__CUDA_PACKETS_ARE_SHORT || (WEFT__CUDA_LOADED == 1 ? row.loaded != 0 : is_short);
     return row;
 }
 
@@ -128,9 +137,9 @@ WP_FN void weft__cuda_send_long(struct wp_warp *warp, const struct wp_packets *p
 WP_FN void wp_packets_send(struct wp_warp *warp, const struct wp_packets *packets,
                            struct wp_packet_targets to, const struct wp_packet_row *row)
 {
-    if (row->is_loaded && row->loaded != 0) {
+    if (row->loaded != 0) {
         weft__cuda_send_some(warp, packets, to, (uint64_t)wp_lane_idx(warp), row->chunks,
-                             row->loaded);
+                             WEFT__CUDA_LOADED == 1 ? 1 : row->loaded);
     } else if (!row->is_loaded) {
         weft__cuda_send_long(warp, packets, to, row->src, row->bytes);
     }
@@ -175,14 +184,13 @@ weft__cuda_await_packets(struct wp_warp *warp, const struct wp_packets *packets,
 {
     const char *first = weft__cuda_slot(packets, packets->rank, slots->slot);
     struct weft__cuda_patience patience = {0, 0, WP_FAILURE_NONE};
-    uint32_t missing = slots->wanted, asked = missing;
+    uint32_t missing = slots->wanted;
     for (;;) {
 #pragma unroll
         for (int s = 0; s < NUM; s++)
             weft__cuda_load_packet(&taken[s], first + s * slots->slots_apart * WP_PACKET_BYTES,
-                                   asked >> s & 1u);
+                                   missing >> s & 1u);
         const int is_absent = weft__cuda_is_absent(told);
-        const uint32_t before = missing;
 #pragma unroll
         for (int s = 0; s < NUM; s++) {
             if (!weft__cuda_is_empty(taken[s]))
@@ -190,14 +198,6 @@ weft__cuda_await_packets(struct wp_warp *warp, const struct wp_packets *packets,
         }
         if (missing == 0)
             return WP_STATUS_OK;
-        /* One of several is asked for until it is there: what the others take of the memory's time, the links lack. */
-        asked = WEFT__CUDA_PACKETS_ARE_SHORT || missing != before
-                    ? missing
-                    : 1u << (31 - __clz((int)missing));
-#ifdef X_SLEEP
-        if (!WEFT__CUDA_PACKETS_ARE_SHORT && missing == before)
-            __nanosleep(X_SLEEP);
-#endif
         if (is_absent)
             return WP_STATUS_ABSENT;
         const struct wp_wait_site site = weft__cuda_site_of(packets, slots, __ffs(missing) - 1);
@@ -300,13 +300,12 @@ WP_FN enum wp_status weft__cuda_receive_some(struct wp_warp *warp, const struct 
     return WP_STATUS_OK;
 }
 
-WP_FN enum wp_status weft__cuda_receive_long(struct wp_warp *warp, const struct wp_packets *packets,
-                                             const struct weft__cuda_received &row)
+/* Four of a lane at a time, the last ones too. */
+WP_FN enum wp_status weft__cuda_receive_fours(struct wp_warp *warp,
+                                              const struct wp_packets *packets,
+                                              const struct weft__cuda_received &row)
 {
-#ifndef X_ONCE
-#define X_ONCE 4
-#endif
-    enum { AT_ONCE = X_ONCE };
+    enum { AT_ONCE = 4 };
     const uint64_t num_packets = weft__cuda_num_packets(row.bytes);
     enum wp_status status = WP_STATUS_OK;
 #pragma unroll 1
@@ -319,12 +318,30 @@ WP_FN enum wp_status weft__cuda_receive_long(struct wp_warp *warp, const struct 
     return status;
 }
 
+WP_FN enum wp_status weft__cuda_receive_long(struct wp_warp *warp, const struct wp_packets *packets,
+                                             const struct weft__cuda_received &row)
+{
+    enum { UNROLL = 4, ALL = (1u << UNROLL) - 1, LAST = (UNROLL - 1) * WP_WARP_SIZE };
+    const uint64_t num_packets = weft__cuda_num_packets(row.bytes);
+    uint64_t first = (uint64_t)wp_lane_idx(warp);
+    enum wp_status status = WP_STATUS_OK;
+#pragma unroll 1
+    for (; first + LAST < num_packets && status == WP_STATUS_OK; first += UNROLL * WP_WARP_SIZE)
+        status = weft__cuda_receive_some<UNROLL>(warp, packets, row, first, ALL);
+#pragma unroll 1
+    for (; first < num_packets && status == WP_STATUS_OK; first += WP_WARP_SIZE)
+        status = weft__cuda_receive_some<1>(warp, packets, row, first, 1);
+    return status;
+}
+
 WP_FN enum wp_status weft__cuda_receive(struct wp_warp *warp, const struct wp_packets *packets,
                                         const struct weft__cuda_received &row)
 {
     const uint32_t lane = (uint32_t)wp_lane_idx(warp);
     enum wp_status status = WP_STATUS_OK;
-    if (!WEFT__CUDA_PACKETS_ARE_SHORT)
+    if (WEFT__CUDA_PACKETS_ARE_LONG)
+        status = weft__cuda_receive_fours(warp, packets, row);
+    else if (!WEFT__CUDA_PACKETS_ARE_SHORT)
         status = weft__cuda_receive_long(warp, packets, row);
     else if (lane < (uint32_t)weft__cuda_num_packets(row.bytes))
         status = weft__cuda_receive_some<1>(warp, packets, row, lane, 1);
