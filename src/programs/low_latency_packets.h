@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Low latency whose rows and answers go in packets (machine/packets.h): a signal that tells of rows takes
- * longer than they do.
+ * Low latency whose rows and answers go in packets (machine/packets.h): a signal that tells of rows takes longer than they
+ * do.
  *
  * A token's row is cut into parts, of which each warp has some: it sends those of tokens of this rank's, and takes those of
  * other ranks' tokens. So no warp waits for another one of its launch. The packets of a row are the bytes of its slot. In a

@@ -144,7 +144,8 @@ struct wp_ll_parts {
 enum { WP_LL_PART_BYTES = 512, WP_LL_PART_SCALES_BYTES = 16 };
 /* If ranks are told, parts that are sent are longer: of bf16, four packets for a lane. */
 enum { WP_LL_TOLD_PART_ELEMENTS = 1024 };
-/* As they are received: on 4x H200 128 tokens of FP8 by rank take 15.9 us with parts of 3.5 KiB, 17 with those of 1 or 7. */
+/* As they are received: on 4x H200 dispatch of 128 tokens of FP8 by rank took 15.8 and 15.9 us with parts of 2 and 3.5 KiB,
+ * 16.7 with one of 7 (2026-11-26, where one block in three sent). */
 enum { WP_LL_TAKEN_PART_BYTES = 4096 };
 
 struct wp_ll_plan { /* the same on all ranks */

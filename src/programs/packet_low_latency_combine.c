@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* packet_low_latency_combine: low_latency_combine in packets (low_latency_packets.h). A warp sends parts of
- * answers to single tokens, by expert sums, and takes the same part of the answers of all ranks to
- * a token of its own. */
+/* packet_low_latency_combine: low_latency_combine in packets (low_latency_packets.h). A warp sends parts of answers to single
+ * tokens, by expert sums, and takes a part of the answers of all ranks to a token of its own. */
 #ifndef WP_ROWS_ARE_MADE_NEAR
 #define WP_ROWS_ARE_MADE_NEAR
 #endif
