@@ -7,7 +7,8 @@
  * other ranks' tokens. So no warp waits for another one of its launch. The packets of a row are the bytes of its slot. In a
  * word a rank tells every other how many rows come.
  *
- * Of few tokens each warp finds out by itself where its part goes (low_latency_packet_routes.h). Of many, ranks tell each other
+ * Of few tokens each warp finds out by itself where its part goes (low_latency_packet_routes.h), and by rank whoever awaits a
+ * packet looks at that word, too. Of many, ranks tell each other
  * of each token (low_latency_told.h) while rows are on their way.
  *
  * The packets of number n lie in half n % num_halves, and are sent when the target has taken those of n - num_halves. That
@@ -153,7 +154,7 @@ WP_FN uint64_t wp_ll_comes_at_least(uint64_t number)
 }
 
 /* Of rows it says how many come, and how many numbers behind that is which the source has taken, of which there are as many
- * as results, at most. */
+ * as results, at most. From wp_ll_comes(number, i, 0) on it says that there is no row i. */
 WP_FN uint64_t wp_ll_comes(uint64_t number, int32_t num_rows, uint32_t num_behind)
 {
     return wp_ll_comes_at_least(number) | (uint32_t)(UINT16_MAX - num_rows) << WP_LL_BEHIND_BITS |
