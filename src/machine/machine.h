@@ -16,7 +16,8 @@
  *   WP_ROWS_GO_IN_PARTS  what it copies is mostly parts of rows, of a few KiB for each warp
  *   WP_PACKETS_ARE_SHORT  rows that go in packets, and those that it sums with weights, have no more than a packet for each
  *                       lane
- *   WP_PACKETS_ARE_LONG  such rows have several packets for each lane, of aligned rows whole ones
+ *   WP_PACKETS_ARE_LONG  rows that it sends in packets are of 2 KiB at most, in units of WP_ALIGNED_BYTES, and begin at
+ *                       multiples of them; those that it takes are longer
  *   WP_ROWS_ARE_MADE_NEAR  it quantises and sums rows to memory of the warp, too
  *
  * Every machine provides:

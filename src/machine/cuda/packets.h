@@ -11,7 +11,8 @@
 #define WEFT__CUDA_PACKETS_ARE_SHORT 0
 #endif
 
-/* Others know that rows have several packets for each lane, of which four are on their way together. */
+/* Others know that rows which are sent have four whole packets for each lane at most, which are on their way together. Of
+ * those that come they take as many at a time. */
 #ifdef WP_PACKETS_ARE_LONG
 #define WEFT__CUDA_PACKETS_ARE_LONG 1
 #else
@@ -36,21 +37,22 @@ WP_FN void weft__cuda_for_targets(const struct wp_packets *packets, struct wp_pa
     }
 }
 
-/* What to store for the data; where that must be an escape, tells the targets which it is. */
-WP_FN struct weft__cuda_packet weft__cuda_encode_packet(struct wp_warp *warp,
-                                                        const struct wp_packets *packets,
-                                                        struct wp_packet_targets to, uint64_t i,
-                                                        int4 chunk)
+/* Tells the targets what those packets say for which escapes are stored: `empty` of them zeros. */
+WP_FN void weft__cuda_tell_escapes(struct wp_warp *warp, const struct wp_packets *packets,
+                                   struct wp_packet_targets to, uint64_t first, uint32_t escaped,
+                                   uint32_t empty)
 {
-    const struct weft__cuda_packet packet = weft__cuda_packet_of(chunk);
-    const int is_empty = weft__cuda_is_empty(packet);
-    if (!is_empty && !weft__cuda_is_escape(packet))
-        return packet;
-    const uint64_t value = 2 * packets->sequence + (is_empty ? WP_ESCAPE_EMPTY : WP_ESCAPE_ESCAPE);
-    weft__cuda_for_targets(packets, to, [&](int32_t rank) {
-        wp_signal(warp, rank, weft__cuda_escape_word(packets, rank, to.slot + i), value);
-    });
-    return {{WP_PACKET_ESCAPE, WP_PACKET_ESCAPE}};
+#pragma unroll 1
+    for (; escaped != 0; escaped &= escaped - 1) {
+        const int u = __ffs(escaped) - 1;
+        const uint64_t value =
+            2 * packets->sequence + (empty >> u & 1u ? WP_ESCAPE_EMPTY : WP_ESCAPE_ESCAPE);
+        weft__cuda_for_targets(packets, to, [&](int32_t rank) {
+            wp_signal(warp, rank,
+                      weft__cuda_escape_word(packets, rank, to.slot + first + u * WP_WARP_SIZE),
+                      value);
+        });
+    }
 }
 
 /* Packets first, first + WP_WARP_SIZE, ... that are set. */
@@ -60,11 +62,21 @@ WP_FN void weft__cuda_send_some(struct wp_warp *warp, const struct wp_packets *p
                                 const int4 (&chunks)[NUM], uint32_t set)
 {
     struct weft__cuda_packet sent[NUM];
+    uint32_t empty = 0, escaped = 0;
 #pragma unroll
     for (int u = 0; u < NUM; u++) {
-        if (set >> u & 1u)
-            sent[u] =
-                weft__cuda_encode_packet(warp, packets, to, first + u * WP_WARP_SIZE, chunks[u]);
+        sent[u] = weft__cuda_packet_of(chunks[u]);
+        empty |= (uint32_t)weft__cuda_is_empty(sent[u]) << u;
+        escaped |= (uint32_t)weft__cuda_is_escape(sent[u]) << u;
+    }
+    escaped = (escaped | empty) & set;
+    if (escaped != 0) {
+        weft__cuda_tell_escapes(warp, packets, to, first, escaped, empty);
+#pragma unroll
+        for (int u = 0; u < NUM; u++) {
+            if (escaped >> u & 1u)
+                sent[u] = {{WP_PACKET_ESCAPE, WP_PACKET_ESCAPE}};
+        }
     }
     weft__cuda_for_targets(packets, to, [&](int32_t rank) {
         char *slot = weft__cuda_slot(packets, rank, to.slot + first);
@@ -91,9 +103,8 @@ WP_FN struct wp_packet_row wp_packets_load(struct wp_warp *warp, const void *src
 {
     enum { MOST_BYTES = WEFT__CUDA_LOADED * WP_WARP_SIZE * WP_PACKET_BYTES };
     struct wp_packet_row row;
-    const int is_short =
-        WEFT__CUDA_PACKETS_ARE_SHORT || (bytes <= MOST_BYTES && (uint64_t)src % 16 == 0 &&
-                                         (WEFT__CUDA_LOADED == 1 || bytes % WP_PACKET_BYTES == 0));
+    const int is_short = WEFT__CUDA_PACKETS_ARE_SHORT || WEFT__CUDA_PACKETS_ARE_LONG ||
+                         (bytes <= MOST_BYTES && (uint64_t)src % 16 == 0);
     row.src = src;
     row.bytes = bytes;
     row.loaded = 0;
@@ -107,8 +118,7 @@ WP_FN struct wp_packet_row wp_packets_load(struct wp_warp *warp, const void *src
             row.loaded |= 1u << u;
         }
     }
-    row.is_loaded =
-        WEFT__CUDA_PACKETS_ARE_SHORT || (WEFT__CUDA_LOADED == 1 ? row.loaded != 0 : is_short);
+    row.is_loaded = WEFT__CUDA_PACKETS_ARE_SHORT || WEFT__CUDA_PACKETS_ARE_LONG || row.loaded != 0;
     return row;
 }
 
