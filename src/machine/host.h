@@ -15,11 +15,18 @@ struct weft__program {
 
 enum { WEFT__MAX_WARPS = 32 }; /* of a block, on any machine */
 
+/* When a launch lets the next one in its stream take cores beside it, to wait there for its end. */
+enum weft__admission {
+    WEFT__ADMITS_EARLY, /* when all launches that it waits for have started */
+    WEFT__ADMITS_LATE   /* only when it is about to end */
+};
+
 struct weft__grid {
     int32_t num_blocks;
     int32_t num_warps;
     uint32_t copied_row_bytes; /* the largest row that a warp copies; 0: none */
     int32_t num_hearers; /* of the warps: they do nothing but hear ranks, one each, if any do */
+    enum weft__admission admission;
 };
 
 /* What a launch is about to do, for the choice of its grid. */

@@ -84,10 +84,10 @@ weft_result weft__cuda_blocks_per_sm(struct weft__cuda *cuda, int32_t kernel_idx
 /* Shared memory that a launch may ask for. */
 int32_t weft__cuda_max_dynamic_bytes(const struct weft__cuda *cuda);
 struct weft__grid weft__cuda_choose_grid(const weft_comm *comm, const struct weft__work *work);
-/* A stream of the device, and how many SMs the last launch on it fills. */
+/* A stream of the device, and how many SMs the last launch on it holds while the next one waits for its end. */
 struct weft__cuda_queue {
     CUstream stream;
-    atomic_int last_num_sms;
+    atomic_int num_sms_held;
 };
 weft_result weft__cuda_launch_on(struct weft__cuda_queue *queue, const struct weft__launch *launch);
 
