@@ -296,13 +296,9 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
         return wp_ll_fail(run, numbers->rows_received, mail.result);
     tell_answering(&mail);
     for (int32_t i = turns.first; i < end && status == WP_STATUS_OK; i += turns.step) {
-        /* Of few tokens there is no next one: a warp has what it loads for that in registers. */
-        struct answered next = answered;
-        if (wp_ll_is_told(plan))
-            next = load_answered(warp, args, i + turns.step);
         status = answer_unit(&mail, wp_ll_unit_of(&args->ll, plan->answer_parts, i), &answered,
                              is_room_known);
-        answered = wp_ll_is_told(plan) ? next : load_answered(warp, args, i + turns.step);
+        answered = load_answered(warp, args, i + turns.step);
     }
     struct wp_ll_half half = wp_ll_half_of(run, number);
     half.answered = mail.result;
@@ -315,22 +311,6 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
 }
 
 /* ------------------------------------------------------------------ receive */
-
-/* By the last warp of the first block, if the caller wants to know: how long it takes until the ranks answer. */
-WP_FN enum wp_status time_waits(const struct mail *mail)
-{
-    struct wp_warp *warp = mail->run->op.warp;
-    const struct wp_low_latency *ll = &mail->args->ll;
-    enum wp_status status = WP_STATUS_OK;
-    if (ll->waited_ns == NULL || wp_block_idx(warp) != 0 || !wp_ll_speaks(warp))
-        return status;
-    for (int32_t rank = wp_lane_idx(warp); rank < ll->exchange.num_ranks && status == WP_STATUS_OK;
-         rank += WP_WARP_SIZE) {
-        uint64_t word;
-        status = wp_ll_hear(mail->run, WP_LL_ANSWERS, rank, mail->number, &word, ll->waited_ns);
-    }
-    return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
-}
 
 /* Lane i knows whether rank i answers: there are no more ranks than lanes on GPUs, where lanes are. */
 WP_FN uint32_t answering_ranks(const struct mail *mail, int32_t token, struct of_halves target)
@@ -365,16 +345,20 @@ WP_FN enum wp_status receive(const struct wp_ll_run *run,
                              struct of_halves target)
 {
     struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = &args->ll;
     const uint64_t number = run->numbers.answers_received;
     const struct wp_ll_half half = wp_ll_half_of(run, number);
-    const struct mail mail = {run, args, wp_ll_answer_packets(&args->ll, number), number,
-                              half.answered};
-    const struct wp_ll_turns turns = wp_ll_turns_to_receive(warp, &args->ll);
-    const int32_t end = wp_ll_half_of(run, half.answered).tokens.end * args->ll.plan.sum_parts.num;
-    enum wp_status status = time_waits(&mail);
+    const struct mail mail = {run, args, wp_ll_answer_packets(ll, number), number, half.answered};
+    const struct wp_ll_turns turns = wp_ll_turns_to_receive(warp, ll);
+    const int32_t end = wp_ll_half_of(run, half.answered).tokens.end * ll->plan.sum_parts.num;
+    enum wp_status status = WP_STATUS_OK;
+    int64_t *waits_ns = wp_block_idx(warp) == 0 ? ll->waited_ns : NULL;
+    /* Of many tokens the next launch may come when this one has ended: its blocks would not spread over the SMs before. */
+    if (!wp_ll_is_told(&ll->plan) || waits_ns != NULL)
+        status = wp_ll_hear_all(run, WP_LL_ANSWERS, number, waits_ns);
     for (int32_t i = turns.first; i < end && status == WP_STATUS_OK; i += turns.step) {
-        const struct of_halves next = load_target(warp, &args->ll, i + turns.step);
-        status = sum_part(&mail, summed_part_of(&args->ll.plan, i), target);
+        const struct of_halves next = load_target(warp, ll, i + turns.step);
+        status = sum_part(&mail, summed_part_of(&ll->plan, i), target);
         target = next;
     }
     return status;
@@ -398,8 +382,10 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
     const struct answered answered = load_answered(
         warp, args,
         args->phases & WP_LL_SEND ? wp_ll_turns_to_send(warp, &args->ll).first : INT32_MAX);
-    const struct of_halves target =
-        load_target(warp, &args->ll, wp_ll_turns_to_receive(warp, &args->ll).first);
+    /* Of many tokens it is loaded when they have been sent: who sends and receives has no registers for it before. */
+    const int32_t first = wp_ll_turns_to_receive(warp, &args->ll).first;
+    struct of_halves target =
+        load_target(warp, &args->ll, wp_ll_is_told(&args->ll.plan) ? INT32_MAX : first);
     struct wp_ll_run run = wp_ll_begin_loaded(warp, &args->ll, remembered);
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
@@ -407,6 +393,8 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
     wp_ll_tell_taken(&run);
     if (args->phases & WP_LL_SEND)
         status = send(&run, args, answered);
+    if (wp_ll_is_told(&args->ll.plan))
+        target = load_target(warp, &args->ll, first);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
         status = begin_receiving(&run);
     status = wp_ll_foresee_end(&run, status);

@@ -226,6 +226,7 @@ WP_FN enum wp_status receive_packed(struct wp_ll_run *run,
     enum wp_status status = wp_ll_foresee_end(run, wp_ll_hear_choices(&packer));
     if (status != WP_STATUS_OK)
         return status;
+    wp_admit_next(warp); /* all ranks have started */
     wp_ll_tell_experts(&packer);
     for (int32_t i = wp_ll_first_row_unit(warp, &args->ll); i < num_units && status == WP_STATUS_OK;
          i += wp_ll_row_unit_step(warp, &args->ll))
