@@ -544,7 +544,7 @@ typedef enum weft_ll_carrier {
     WEFT_LL_PACKETS = 2,
     /* Ranks tell each other where each row goes, while rows are on their way: best for many. 2 * num_topk of at most 127,
      * and max_tokens * num_topk of at most 3712. By expert 2 * num_topk + L / 2 of at most 127, and max_tokens * num_topk +
-     * R * L of at most 3712, with L rounded up to an even number. */
+     * 2 * R * L of at most 3712, with L rounded up to an even number. */
     WEFT_LL_TOLD_PACKETS = 3
 } weft_ll_carrier;
 

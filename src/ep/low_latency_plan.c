@@ -195,8 +195,8 @@ static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *co
     return lacks_any_packets(comm, config, plan);
 }
 
-/* Memory of a warp has what it tells of a token, and, by expert, what it counts; memory of a block counts of all ranks, and
- * the places of all choices. */
+/* Memory of a warp has what it tells of a token, and, by expert, what it counts; memory of a block counts of all ranks, as they
+ * are heard and as they are told, and the places of all choices. */
 static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_config *config,
                                       const struct wp_ll_plan *plan)
 {

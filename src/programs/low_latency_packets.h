@@ -64,10 +64,15 @@ WP_FN int wp_ll_receives(struct wp_warp *warp, const struct wp_low_latency *ll)
     return ll->num_receivers == 0 || wp_block_idx(warp) < ll->num_receivers;
 }
 
+WP_FN int32_t wp_ll_num_receiving_blocks(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    return ll->num_receivers > 0 ? ll->num_receivers : wp_num_blocks(warp);
+}
+
 WP_FN struct wp_ll_turns wp_ll_turns_to_receive(struct wp_warp *warp,
                                                 const struct wp_low_latency *ll)
 {
-    return wp_ll_turns_of(warp, 0, ll->num_receivers > 0 ? ll->num_receivers : wp_num_blocks(warp));
+    return wp_ll_turns_of(warp, 0, wp_ll_num_receiving_blocks(warp, ll));
 }
 
 WP_FN struct wp_ll_turns wp_ll_turns_to_send(struct wp_warp *warp, const struct wp_low_latency *ll)

@@ -48,29 +48,80 @@ wp_ll_load_thread_choices(struct wp_warp *warp, const struct wp_low_latency_disp
     return choices;
 }
 
-/* In memory of the block: the place of each choice. */
+/* In memory of the block, behind counts that it hears: by expert those that it tells, and the place of each choice. */
+WP_FN char *wp_ll_told_block_memory(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    return (char *)wp_block_shared(warp) + WP_LL_TOLD_OFFSET +
+           wp_ll_told_counts_bytes(&ll->plan, ll->exchange.num_ranks);
+}
+
+/* How many choices each expert of a rank has, in pairs. */
+WP_FN uint32_t *wp_ll_told_counts(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                  int32_t rank)
+{
+    return (uint32_t *)(void *)wp_ll_told_block_memory(warp, ll) +
+           (ptrdiff_t)rank * wp_ll_num_pairs(&ll->plan);
+}
+
 WP_FN uint16_t *wp_ll_places(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
-    char *memory = (char *)wp_block_shared(warp) + WP_LL_TOLD_OFFSET;
-    return (uint16_t *)(void *)(memory +
+    return (uint16_t *)(void *)(wp_ll_told_block_memory(warp, ll) +
                                 wp_ll_told_counts_bytes(&ll->plan, ll->exchange.num_ranks));
 }
 
-/* By all warps of a block, which meet, with their first choices: finds the places of all that there may be. */
+/* By lanes, which may count for the same expert. */
+WP_FN void wp_ll_count_expert(uint32_t *counts, int32_t expert)
+{
+    wp_add_relaxed((int32_t *)&counts[expert / 2], 1 << 16 * (expert % 2));
+}
+
+/* Whether the block tells one of the ranks how many choices its experts have: unit i of what is told is for rank i. */
+WP_FN int wp_ll_tells_counts(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    return ll->plan.is_by_expert && wp_block_idx(warp) < ll->exchange.num_ranks;
+}
+
+WP_FN int wp_ll_tells_counts_of(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
+{
+    const int32_t num_blocks = wp_ll_num_receiving_blocks(warp, ll);
+    return num_blocks >= ll->exchange.num_ranks ? rank == wp_block_idx(warp)
+                                                : rank % num_blocks == wp_block_idx(warp);
+}
+
+/* By all warps of such a block, which meet. */
+WP_FN void wp_ll_begin_counts(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    const int32_t num_words = ll->exchange.num_ranks * wp_ll_num_pairs(&ll->plan);
+    uint32_t *counts = wp_ll_told_counts(warp, ll, 0);
+    for (int32_t i = wp_ll_thread_idx(warp); i < num_words; i += wp_ll_num_threads(warp))
+        counts[i] = 0;
+    wp_block_sync(warp);
+}
+
+/* By all warps of a block, which meet, with their first choices: finds the places of all that there may be, and counts those
+ * of which it tells. */
 WP_FN void wp_ll_find_places(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
                              struct wp_ll_thread_choices choices)
 {
-    const int32_t num_choices = wp_ll_num_choices(&args->ll.plan);
+    const struct wp_low_latency *ll = &args->ll;
+    const int32_t num_choices = wp_ll_num_choices(&ll->plan);
     const int32_t num_threads = wp_ll_num_threads(warp);
-    uint16_t *places = wp_ll_places(warp, &args->ll);
+    const int tells_counts = wp_ll_tells_counts(warp, ll);
+    uint16_t *places = wp_ll_places(warp, ll);
+    if (tells_counts)
+        wp_ll_begin_counts(warp, ll);
     for (int32_t first = 0; first < num_choices; first += WP_LL_CHOICES_TOGETHER * num_threads) {
         if (first > 0)
             choices = wp_ll_load_thread_choices(warp, args, first);
         for (int32_t i = 0; i < WP_LL_CHOICES_TOGETHER; i++) {
             const int32_t choice = first + wp_ll_thread_idx(warp) + i * num_threads;
-            if (choice < num_choices)
-                places[choice] =
-                    wp_ll_place_word(wp_ll_place_of_choice(args, choices.experts[i], choice));
+            if (choice >= num_choices)
+                break;
+            const struct wp_place_of_expert place =
+                wp_ll_place_of_choice(args, choices.experts[i], choice);
+            places[choice] = wp_ll_place_word(place);
+            if (tells_counts && place.rank >= 0 && wp_ll_tells_counts_of(warp, ll, place.rank))
+                wp_ll_count_expert(wp_ll_told_counts(warp, ll, place.rank), place.local_expert);
         }
     }
     wp_block_sync(warp);
@@ -104,11 +155,6 @@ WP_FN int32_t wp_ll_count_before(struct wp_warp *warp, const struct wp_low_laten
 WP_FN uint32_t *wp_ll_counts_memory(struct wp_warp *warp, const struct wp_ll_plan *plan)
 {
     return (uint32_t *)wp_warp_shared(warp) + wp_ll_num_told_words(plan);
-}
-
-WP_FN void wp_ll_count_expert(uint32_t *counts, int32_t expert)
-{
-    wp_add_relaxed((int32_t *)&counts[expert / 2], 1 << 16 * (expert % 2));
 }
 
 /* Warp-wide: how many of their choices each expert there has, in pairs. */
@@ -200,12 +246,10 @@ WP_FN void wp_ll_tell_token(struct wp_warp *warp, const struct wp_low_latency_di
     wp_warp_sync(warp); /* it has been read */
 }
 
-/* and, by expert, how many choices its experts have. */
-WP_FN void wp_ll_tell_choices(struct wp_warp *warp, const struct wp_low_latency *ll,
-                              struct wp_ll_before all, uint64_t number)
+/* and, by expert, how many choices its experts have, as its block has counted. */
+WP_FN void wp_ll_tell_choices(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank,
+                              uint64_t number)
 {
-    wp_ll_count_experts_before(warp, ll, all);
-    wp_tagged_send(warp, all.rank, wp_ll_head(ll, all.rank, number, ll->exchange.rank),
-                   wp_ll_counts_memory(warp, &ll->plan), wp_ll_num_pairs(&ll->plan), number);
-    wp_warp_sync(warp);
+    wp_tagged_send(warp, rank, wp_ll_head(ll, rank, number, ll->exchange.rank),
+                   wp_ll_told_counts(warp, ll, rank), wp_ll_num_pairs(&ll->plan), number);
 }

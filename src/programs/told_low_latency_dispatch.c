@@ -134,7 +134,7 @@ WP_FN enum wp_status tell_unit(struct sender *sender, int32_t i)
         return status;
     }
     if (ll->plan.is_by_expert)
-        wp_ll_tell_choices(warp, ll, all, mail->number);
+        wp_ll_tell_choices(warp, ll, i, mail->number);
     const int32_t num_rows = wp_ll_count_before(warp, ll, all);
     if (wp_lane_idx(warp) == 0)
         wp_ll_tell_count(mail, i, num_rows);

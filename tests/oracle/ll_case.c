@@ -90,7 +90,7 @@ static int are_choices_few(const struct ll_case *problem, weft_ll_carrier carrie
     const int32_t num_pairs = is_by_expert ? (num_local + 1) / 2 : 0;
     if (carrier == WEFT_LL_TOLD_PACKETS)
         return 2 * problem->num_topk + num_pairs <= MAX_TOLD_WORDS &&
-               num_choices + problem->num_ranks * 2 * num_pairs <= MAX_PLACES;
+               num_choices + 2 * problem->num_ranks * 2 * num_pairs <= MAX_PLACES;
     return !is_by_expert || (num_choices <= MAX_CHOICES &&
                              problem->num_ranks * (num_local + 2 * num_choices) <= MAX_WORDS);
 }
