@@ -205,28 +205,37 @@ static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_confi
     if ((uint64_t)num_words * sizeof(uint32_t) > WP_WARP_SHARED_BYTES ||
         plan->max_local_experts >= 1 << WP_LL_PLACE_EXPERT_BITS)
         return "2 * num_topk and, by expert, half of a rank's experts of at most 127";
-    if (WP_LL_TOLD_OFFSET + wp_ll_told_counts_bytes(plan, comm->num_ranks) + places_bytes >
+    if (WP_LL_TOLD_OFFSET + 2 * wp_ll_told_counts_bytes(plan, comm->num_ranks) + places_bytes >
         WP_BLOCK_SHARED_BYTES)
-        return "max_tokens * num_topk and, by expert, ranks * experts of a rank of at most 3712";
+        return "max_tokens * num_topk and, by expert, 2 * ranks * experts of a rank of at most "
+               "3712";
     return lacks_any_packets(comm, config, plan);
 }
 
+/* docs/performance.md has steps of 1 to 256 tokens by each carrier, among 4 ranks and 2. Forms that are not usual are slow where
+ * ranks are told; among two ranks FP8 is, too. */
+static int prefers_told(int32_t num_ranks, const struct wp_ll_plan *plan)
+{
+    enum { PAIR_TOKENS = 128, MANY_ROWS = 512 };
+    const struct wp_low_latency ll = {.plan = *plan};
+    const enum wp_ll_form form = wp_ll_form_of(&ll);
+    if (num_ranks == 2)
+        return form == WP_LL_BF16 && plan->max_tokens <= PAIR_TOKENS;
+    return num_ranks > 2 && form != WP_LL_GENERAL && plan->max_tokens <= MANY_ROWS / num_ranks;
+}
+
 /* Cores send and take packets of 8 bytes, one by one: on machine cpu a step of 4 ranks takes two to five times as long in
- * packets (1 to 8 tokens, 2026-11-26). What counts on GPUs is how many rows may come: docs/performance.md has steps of 1 to 128
- * tokens by each carrier, those that are told among 4 ranks only. Forms that are not usual are slow where ranks are told. */
+ * packets (1 to 8 tokens, 2026-11-26). What counts on GPUs is how many rows may come. */
 static weft_ll_carrier best_carrier(const weft_comm *comm, const weft_ll_config *config,
                                     const struct wp_ll_plan *plan)
 {
-    enum { FEW_TOKENS = 16, FEW_ROWS = 64, FEW_CHOICES = 128, MANY_ROWS = 512, TOLD_RANKS = 3 };
-    const struct wp_low_latency ll = {.plan = *plan};
+    enum { FEW_TOKENS = 16, FEW_ROWS = 64, FEW_CHOICES = 128 };
     if (weft__machine_of(comm)->kind != WEFT_MACHINE_CUDA)
         return WEFT_LL_SIGNALS;
     if (plan->max_tokens <= FEW_TOKENS && plan->max_tokens <= FEW_ROWS / comm->num_ranks &&
         wp_ll_num_choices(plan) <= FEW_CHOICES && lacks_packets(comm, config, plan) == NULL)
         return WEFT_LL_PACKETS;
-    return comm->num_ranks >= TOLD_RANKS && plan->max_tokens <= MANY_ROWS / comm->num_ranks &&
-                   wp_ll_form_of(&ll) != WP_LL_GENERAL &&
-                   lacks_told_packets(comm, config, plan) == NULL
+    return prefers_told(comm->num_ranks, plan) && lacks_told_packets(comm, config, plan) == NULL
                ? WEFT_LL_TOLD_PACKETS
                : WEFT_LL_SIGNALS;
 }
