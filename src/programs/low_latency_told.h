@@ -81,6 +81,7 @@ WP_FN int wp_ll_tells_counts(struct wp_warp *warp, const struct wp_low_latency *
     return ll->plan.is_by_expert && wp_block_idx(warp) < ll->exchange.num_ranks;
 }
 
+/* Whether it tells that one: mostly there are as many blocks, and nothing is divided, which takes GPUs long. */
 WP_FN int wp_ll_tells_counts_of(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
 {
     const int32_t num_blocks = wp_ll_num_receiving_blocks(warp, ll);
