@@ -56,8 +56,8 @@ WP_FN char *wp_ll_told_block_memory(struct wp_warp *warp, const struct wp_low_la
 }
 
 /* How many choices each expert of a rank has, in pairs. */
-WP_FN uint32_t *wp_ll_told_counts(struct wp_warp *warp, const struct wp_low_latency *ll,
-                                  int32_t rank)
+WP_FN uint32_t *wp_ll_counts_to_tell(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                     int32_t rank)
 {
     return (uint32_t *)(void *)wp_ll_told_block_memory(warp, ll) +
            (ptrdiff_t)rank * wp_ll_num_pairs(&ll->plan);
@@ -93,7 +93,7 @@ WP_FN int wp_ll_tells_counts_of(struct wp_warp *warp, const struct wp_low_latenc
 WP_FN void wp_ll_begin_counts(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
     const int32_t num_words = ll->exchange.num_ranks * wp_ll_num_pairs(&ll->plan);
-    uint32_t *counts = wp_ll_told_counts(warp, ll, 0);
+    uint32_t *counts = wp_ll_counts_to_tell(warp, ll, 0);
     for (int32_t i = wp_ll_thread_idx(warp); i < num_words; i += wp_ll_num_threads(warp))
         counts[i] = 0;
     wp_block_sync(warp);
@@ -122,7 +122,7 @@ WP_FN void wp_ll_find_places(struct wp_warp *warp, const struct wp_low_latency_d
                 wp_ll_place_of_choice(args, choices.experts[i], choice);
             places[choice] = wp_ll_place_word(place);
             if (tells_counts && place.rank >= 0 && wp_ll_tells_counts_of(warp, ll, place.rank))
-                wp_ll_count_expert(wp_ll_told_counts(warp, ll, place.rank), place.local_expert);
+                wp_ll_count_expert(wp_ll_counts_to_tell(warp, ll, place.rank), place.local_expert);
         }
     }
     wp_block_sync(warp);
@@ -252,5 +252,5 @@ WP_FN void wp_ll_tell_choices(struct wp_warp *warp, const struct wp_low_latency 
                               uint64_t number)
 {
     wp_tagged_send(warp, rank, wp_ll_head(ll, rank, number, ll->exchange.rank),
-                   wp_ll_told_counts(warp, ll, rank), wp_ll_num_pairs(&ll->plan), number);
+                   wp_ll_counts_to_tell(warp, ll, rank), wp_ll_num_pairs(&ll->plan), number);
 }

@@ -96,7 +96,6 @@ struct wp_packet_row {
     uint64_t bytes;
     int4 chunks[WEFT__CUDA_LOADED];
     uint32_t loaded; /* of the lane's: a bit for each */
-    int is_loaded;   /* there are no others */
 };
 
 WP_FN struct wp_packet_row wp_packets_load(struct wp_warp *warp, const void *src, uint64_t bytes)
@@ -118,7 +117,6 @@ WP_FN struct wp_packet_row wp_packets_load(struct wp_warp *warp, const void *src
             row.loaded |= 1u << u;
         }
     }
-    row.is_loaded = WEFT__CUDA_PACKETS_ARE_SHORT || WEFT__CUDA_PACKETS_ARE_LONG || row.loaded != 0;
     return row;
 }
 
@@ -150,7 +148,7 @@ WP_FN void wp_packets_send(struct wp_warp *warp, const struct wp_packets *packet
     if (row->loaded != 0) {
         weft__cuda_send_some(warp, packets, to, (uint64_t)wp_lane_idx(warp), row->chunks,
                              WEFT__CUDA_LOADED == 1 ? 1 : row->loaded);
-    } else if (!row->is_loaded) {
+    } else if (!WEFT__CUDA_PACKETS_ARE_SHORT && !WEFT__CUDA_PACKETS_ARE_LONG) {
         weft__cuda_send_long(warp, packets, to, row->src, row->bytes);
     }
 }
