@@ -531,12 +531,12 @@ typedef enum weft_ll_route {
 
 /* How it is known that rows and answers have come. Results are the same to the bit. Packets are rows that tell it
  * themselves, by every 16 bytes. They take more memory (weft_ll_query_sizes), and need one node of R ranks, which are at
- * most 8, WEFT_LL_ANSWER_SUMS of dtype, and WEFT_LL_FAIL; rows as they are, or with a scale of 32 bits for 4, 8, 12, ... or
+ * most 8, WEFT_LL_ANSWER_SUMS of dtype (told ones WEFT_LOG_10BIT, too), and WEFT_LL_FAIL; rows as they are, or with a scale of 32 bits for 4, 8, 12, ... or
  * 128 elements; and what is said below. L is the most experts that a rank has. weft_ll_create tells what is lacking. */
 typedef enum weft_ll_carrier {
     /* On GPUs, where they can be: WEFT_LL_PACKETS if max_tokens is 16 or less, R * max_tokens 64 or less and max_tokens *
      * num_topk 128 or less; WEFT_LL_TOLD_PACKETS of BF16, as it is or as FP8 with a scale for 128, if R is 3 or more and
-     * R * max_tokens 512 or less. Else signals. */
+     * R * max_tokens 512 or less, or, of BF16 as it is, if R is 2 and max_tokens 128 or less. Else signals. */
     WEFT_LL_AUTO = 0,
     WEFT_LL_SIGNALS = 1, /* a signal behind the rows tells of them */
     /* Each warp finds out by itself where rows go: best for few. num_topk of at most 60. By expert with C = max_tokens *

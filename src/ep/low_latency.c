@@ -159,8 +159,10 @@ static struct weft__grid choose_grid(const weft_ep *ep, const weft_ll_config *co
 static int32_t choose_combine_warps(const weft_ep *ep, const weft_ll_config *config,
                                     const struct wp_ll_plan *plan)
 {
-    const enum weft__work_kind kind =
-        wp_ll_has_packets(plan) ? WEFT__WORK_FEW_ROWS_IN_PACKETS : work_kind_of(plan);
+    const enum weft__work_kind in_packets = plan->answer_dtype == WEFT_LOG_10BIT
+                                                ? WEFT__WORK_FEW_LOGS_IN_PACKETS
+                                                : WEFT__WORK_FEW_ROWS_IN_PACKETS;
+    const enum weft__work_kind kind = wp_ll_has_packets(plan) ? in_packets : work_kind_of(plan);
     return choose_grid(ep, config, plan, kind).num_warps;
 }
 
@@ -188,26 +190,39 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
 }
 
 /* If ranks are told, and there is more to do than there are warps. */
-static int has_receivers(const weft_ll *ll)
+static int has_receivers(const weft_ll *ll, int32_t num_warps)
 {
     const struct wp_ll_plan *plan = &ll->device.plan;
     const int32_t num_ranks = ll->ep->comm->num_ranks;
     const int64_t num_units = (int64_t)wp_ll_num_told_units(plan, num_ranks) +
                               wp_ll_num_sent_units(plan) + wp_ll_num_taken_units(plan, num_ranks);
     return wp_ll_is_told(plan) && ll->grid.num_blocks > 1 &&
-           num_units > (int64_t)ll->grid.num_blocks * ll->grid.num_warps;
+           num_units > (int64_t)ll->grid.num_blocks * num_warps;
 }
 
-/* Blocks that only receive, where one in so many sends. Measured on 4x H200 (2026-11-26), of 128 tokens: dispatch of FP8 takes
- * 16.6 us by rank and 19.2 by expert if one in four sends, 16.8 and 21.5 if one in two; combine by rank 20.7 and 22.8, but by
- * expert, where who sends makes sums of rows, 37.9 and 23.4. */
-enum { ONE_OF_SENDS = 4, ONE_OF_SENDS_SUMS = 2 };
-static int32_t choose_receivers(const weft_ll *ll, int32_t one_of)
+/* Of a hundred blocks, those that only receive. Measured on 4x H200 (2026-11-26, logarithms 2026-11-27), of 128 tokens:
+ * dispatch of FP8 takes 16.6 us by rank and 19.2 by expert with 75, 16.8 and 21.5 with 50; combine by rank 20.7 and 22.8, but
+ * by expert, where who sends makes sums of rows, 37.9 and 23.4. Logarithms, which take long to make and to sum, by rank 18.1
+ * with 50, 17.8 with 55 and 18.6 with 60; by expert 35.3 with 15, 23.3 with 30, 23.1 with 35, and 27.7 with 50. */
+enum {
+    RECEIVERS_OF_ROWS = 75,
+    RECEIVERS_OF_SUMS = 50,
+    RECEIVERS_OF_LOGS = 55,
+    RECEIVERS_OF_LOGS_OF_SUMS = 35
+};
+static int32_t choose_receivers(const weft_ll *ll, int32_t num_warps, int32_t percent)
 {
-    const int32_t num_blocks = ll->grid.num_blocks;
-    if (!has_receivers(ll))
+    const int32_t num_receivers = ll->grid.num_blocks * percent / 100;
+    if (!has_receivers(ll, num_warps))
         return 0;
-    return num_blocks < one_of ? num_blocks - 1 : num_blocks - num_blocks / one_of;
+    return num_receivers > 0 ? num_receivers : 1;
+}
+
+static int32_t combine_percent(const struct wp_ll_plan *plan)
+{
+    if (plan->answer_dtype == WEFT_LOG_10BIT)
+        return plan->is_by_expert ? RECEIVERS_OF_LOGS_OF_SUMS : RECEIVERS_OF_LOGS;
+    return plan->is_by_expert ? RECEIVERS_OF_SUMS : RECEIVERS_OF_ROWS;
 }
 
 /* ---------------------------------------------------------------- creation */
@@ -284,9 +299,8 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
         device->masks.absent_after_ms =
             config->missing_ms > 0 ? config->missing_ms : comm->timeout_ms;
     WEFT__TRY(agree(ll, config));
-    device->num_receivers = choose_receivers(ll, ONE_OF_SENDS);
-    ll->combine_receivers =
-        choose_receivers(ll, device->plan.is_by_expert ? ONE_OF_SENDS_SUMS : ONE_OF_SENDS);
+    device->num_receivers = choose_receivers(ll, ll->grid.num_warps, RECEIVERS_OF_ROWS);
+    ll->combine_receivers = choose_receivers(ll, ll->combine_warps, combine_percent(&device->plan));
     weft__ll_plan_blocks(comm, config, ll->grid.num_blocks, &device->plan);
     device->network = weft__ll_plan_network(comm, &device->plan, &network_bytes);
     WEFT__TRY(weft__comm_agree(comm, allocate_tables(ll), "have the tables of a weft_ll"));

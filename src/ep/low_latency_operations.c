@@ -175,13 +175,21 @@ static enum wp_program packet_dispatch_program(const struct wp_low_latency *devi
 
 static enum wp_program packet_combine_program(const struct wp_low_latency *device, int are_aligned)
 {
-    if (!are_aligned || !wp_ll_is_usual(device))
+    const int is_told = wp_ll_is_told(&device->plan);
+    switch (are_aligned ? wp_ll_answers_of(device) : WP_LL_ANY_ANSWERS) {
+    case WP_LL_LOGS_BY_RANK:
+        return WP_PROGRAM_log_told_low_latency_combine;
+    case WP_LL_LOGS_BY_EXPERT:
+        return WP_PROGRAM_log_packed_told_low_latency_combine;
+    case WP_LL_SUMS_BY_RANK:
+        return is_told ? WP_PROGRAM_bf16_told_low_latency_combine
+                       : WP_PROGRAM_bf16_packet_low_latency_combine;
+    case WP_LL_SUMS_BY_EXPERT:
+        return is_told ? WP_PROGRAM_bf16_packed_told_low_latency_combine
+                       : WP_PROGRAM_bf16_packed_packet_low_latency_combine;
+    default:
         return WP_PROGRAM_packet_low_latency_combine;
-    if (wp_ll_is_told(&device->plan))
-        return device->plan.is_by_expert ? WP_PROGRAM_bf16_packed_told_low_latency_combine
-                                         : WP_PROGRAM_bf16_told_low_latency_combine;
-    return device->plan.is_by_expert ? WP_PROGRAM_bf16_packed_packet_low_latency_combine
-                                     : WP_PROGRAM_bf16_packet_low_latency_combine;
+    }
 }
 
 static enum wp_program dispatch_program(const struct wp_low_latency *device,

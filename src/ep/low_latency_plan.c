@@ -120,9 +120,18 @@ static struct wp_ll_parts row_parts(const weft_comm *comm, const struct wp_ll_pl
     return parts_of(comm, plan, part_elements(plan), 1 + num_of_scales);
 }
 
+static int answers_are_logs(const struct wp_ll_plan *plan)
+{
+    return plan->answer_dtype == WEFT_LOG_10BIT;
+}
+
+/* Logarithms go in whole blocks. */
 static struct wp_ll_parts answer_parts(const weft_comm *comm, const struct wp_ll_plan *plan)
 {
-    return parts_of(comm, plan, WP_LL_PART_BYTES >> plan->element_bytes_log2, 0);
+    return parts_of(comm, plan,
+                    answers_are_logs(plan) ? (int32_t)WP_LOG_BLOCK_ELEMENTS
+                                           : WP_LL_PART_BYTES >> plan->element_bytes_log2,
+                    0);
 }
 
 /* If ranks are told: quantised, with scales for whole packets. */
@@ -167,8 +176,8 @@ static const char *lacks_any_packets(const weft_comm *comm, const weft_ll_config
     enum { PACKET_BYTES = 16 }; /* on any machine at most: parts have none in common */
     if (plan->has_nodes || comm->num_ranks > WP_LL_NEAR_RANKS)
         return "one node of at most 8 ranks";
-    if (config->answer != WEFT_LL_ANSWER_SUMS || plan->answer_dtype != plan->dtype)
-        return "answer WEFT_LL_ANSWER_SUMS of answer_dtype WEFT_DTYPE_NONE or dtype";
+    if (config->answer != WEFT_LL_ANSWER_SUMS)
+        return "answer WEFT_LL_ANSWER_SUMS";
     if (config->on_missing != WEFT_LL_FAIL)
         return "on_missing WEFT_LL_FAIL";
     if (wp_ll_is_quantised(plan) && config->scale == WEFT_SCALE_UE8M0)
@@ -185,6 +194,8 @@ static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *co
 {
     const uint64_t choices_bytes = plan->slot.order_offset - plan->slot.token_offset;
     const uint64_t told_bytes = (uint64_t)wp_ll_num_choices(plan) * sizeof(int32_t);
+    if (plan->answer_dtype != plan->dtype)
+        return "answer_dtype WEFT_DTYPE_NONE or dtype";
     if (choices_bytes > WP_WARP_SHARED_BYTES)
         return "a smaller num_topk";
     if (plan->is_by_expert && (told_bytes > WP_WARP_SHARED_BYTES ||
@@ -202,6 +213,8 @@ static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_confi
 {
     const int32_t num_words = wp_ll_num_told_words(plan) + wp_ll_num_pairs(plan);
     const uint64_t places_bytes = (uint64_t)wp_ll_num_choices(plan) * sizeof(uint16_t);
+    if (plan->answer_dtype != plan->dtype && !answers_are_logs(plan))
+        return "answer_dtype WEFT_DTYPE_NONE, dtype, or WEFT_LOG_10BIT";
     if ((uint64_t)num_words * sizeof(uint32_t) > WP_WARP_SHARED_BYTES ||
         plan->max_local_experts >= 1 << WP_LL_PLACE_EXPERT_BITS)
         return "2 * num_topk and, by expert, half of a rank's experts of at most 127";

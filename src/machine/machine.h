@@ -139,6 +139,9 @@
  *   wp_packets_send_quantised  sends what wp_row_quantise makes of a row in memory: codes, and float scales, which go into
  *                         slots of their own. Groups have at most 128 elements, a multiple of 4
  *   wp_packets_send_weighted_sum  the same of what wp_row_weighted_sum makes of rows
+ *   wp_packets_send_log  the same of what wp_row_log_encode makes of a row as it is, which wp_packets_load has begun
+ *                         to read
+ *   wp_packets_send_log_sum  and of rows with weights, of which there may be none
  *   wp_packets_receive  waits for the row that a rank has sent to this one, writes it to memory and
  *                         empties the slots; or returns a status other than WP_STATUS_OK, as
  *                         wp_wait does, all lanes the same
@@ -148,6 +151,7 @@
  *   wp_packets_reduce   as wp_packets_receive, with a row of every rank, reduced in ascending rank order
  *   wp_packets_sum      the same with rows of some ranks, of which this one may be, of bf16, fp16 or fp32: their sum,
  *                         which begins with the first one; of none zeros
+ *   wp_packets_log_sum  as wp_row_log_sum, without weights, of such rows of WEFT_LOG_10BIT
  *   wp_packets_send_words  sends two words, below 2^60 but for their highest bit, as a row of 16 bytes:
  *                         less work than a row in memory
  *   wp_packets_take_words  as wp_packets_receive, of such a row; all lanes get the words

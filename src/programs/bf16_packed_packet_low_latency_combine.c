@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* bf16_packed_packet_low_latency_combine: packet_low_latency_combine of bf16, by expert, by the same steps. */
-#define WP_LL_HAS_MASKS(masks) 0
+#define WP_LL_HAS_MASKS(masks)       0
+#define WP_LL_ANSWERS_ARE_LOGS(plan) 0
 #define WP_PACKETS_ARE_SHORT
 #define WP_ROWS_ARE_MADE_NEAR
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* bf16_told_low_latency_combine: packet_low_latency_combine of bf16, where ranks are told of tokens, by the same steps. */
-#define WP_LL_HAS_MASKS(masks) 0
+#define WP_LL_HAS_MASKS(masks)       0
+#define WP_LL_ANSWERS_ARE_LOGS(plan) 0
 #define WP_PACKETS_ARE_LONG
 
 #include "programs/low_latency_hints.h"

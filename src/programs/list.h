@@ -71,7 +71,9 @@
     X(bf16_packed_told_low_latency_dispatch)                                                       \
     X(fp8_packed_told_low_latency_dispatch)                                                        \
     X(bf16_told_low_latency_combine)                                                               \
-    X(bf16_packed_told_low_latency_combine)
+    X(bf16_packed_told_low_latency_combine)                                                        \
+    X(log_told_low_latency_combine)                                                                \
+    X(log_packed_told_low_latency_combine)
 #define WP_PROGRAM_ENUM(name) WP_PROGRAM_##name,
 enum wp_program { WP_PROGRAM_LIST(WP_PROGRAM_ENUM) WP_NUM_PROGRAMS };
 #undef WP_PROGRAM_ENUM

@@ -157,5 +157,6 @@ WP_FN void wp_ll_fix_told_answer_parts(struct wp_ll_plan *plan)
 {
     plan->taken_parts.num = 1; /* or more */
     plan->answer_parts.elements = WP_LL_TOLD_PART_ELEMENTS;
-    plan->sum_parts.elements = WP_LL_PART_BYTES / 2;
+    plan->sum_parts.elements = plan->answer_dtype == WEFT_LOG_10BIT ? (int32_t)WP_LOG_BLOCK_ELEMENTS
+                                                                    : WP_LL_PART_BYTES / 2;
 }

@@ -8,6 +8,12 @@
 #include "programs/low_latency_combine.h"
 #include "programs/low_latency_packets.h"
 
+/* The usual forms know it when they are compiled: then compilers need not find out that code for the others is never run, which
+ * nvcc does not always. */
+#ifndef WP_LL_ANSWERS_ARE_LOGS
+#define WP_LL_ANSWERS_ARE_LOGS(plan) ((plan)->answer_dtype == WEFT_LOG_10BIT)
+#endif
+
 struct wp_packet_low_latency_combine_args {
     struct wp_low_latency_combine_args combine;
 };
@@ -176,11 +182,17 @@ WP_FN struct wp_packet_targets answer_targets(const struct mail *mail, struct wp
 WP_FN void answer_row(const struct mail *mail, struct wp_ll_unit unit,
                       const struct answered_row *row)
 {
+    struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency *ll = &mail->args->ll;
     const int32_t token = of_half(ll, row->token, mail->result);
-    if (unit.token < of_half(ll, row->num_rows, mail->result))
-        wp_packets_send(mail->run->op.warp, &mail->packets, answer_targets(mail, unit, token),
-                        &row->answer);
+    if (unit.token >= of_half(ll, row->num_rows, mail->result))
+        return;
+    if (WP_LL_ANSWERS_ARE_LOGS(&ll->plan))
+        wp_packets_send_log(warp, &mail->packets, answer_targets(mail, unit, token), &row->answer,
+                            ll->plan.dtype,
+                            wp_ll_part_elements(&ll->plan, ll->plan.answer_parts, unit.part).num);
+    else
+        wp_packets_send(warp, &mail->packets, answer_targets(mail, unit, token), &row->answer);
 }
 
 /* In memory of the block: where the warp has its weights. */
@@ -234,20 +246,34 @@ WP_FN struct answering_rows find_rows(const struct mail *mail, struct wp_ll_unit
     return rows;
 }
 
+/* Of rows that have been found. */
+WP_FN void send_sum(const struct mail *mail, struct wp_packet_targets to, int32_t num_rows,
+                    int32_t num_elements)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_ll_plan *plan = &mail->args->ll.plan;
+    const void *const *rows = wp_warp_pointers(warp);
+    const float *weights = weights_memory(warp, plan);
+    if (WP_LL_ANSWERS_ARE_LOGS(plan)) {
+        wp_packets_send_log_sum(warp, &mail->packets, to, rows, weights, num_rows, plan->dtype,
+                                num_elements);
+    } else {
+        const struct wp_weighted_sum how = {plan->dtype, plan->dtype, WP_READ_SOON};
+        wp_packets_send_weighted_sum(warp, &mail->packets, to, rows, weights, num_rows, how,
+                                     num_elements);
+    }
+}
+
 /* By expert: the sum of the caller's rows for the choices of a token here, if it has such; of none that there was room for
  * zeros. */
 WP_FN void answer_choices(const struct mail *mail, struct wp_ll_unit unit,
                           const struct answered_choice *first)
 {
-    struct wp_warp *warp = mail->run->op.warp;
     const struct wp_ll_plan *plan = &mail->args->ll.plan;
-    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->answer_parts, unit.part);
-    const struct wp_weighted_sum how = {plan->dtype, plan->dtype, WP_READ_SOON};
     const struct answering_rows rows = find_rows(mail, unit, first);
     if (rows.is_here)
-        wp_packets_send_weighted_sum(warp, &mail->packets, answer_targets(mail, unit, unit.token),
-                                     wp_warp_pointers(warp), weights_memory(warp, plan), rows.num,
-                                     how, elements.num);
+        send_sum(mail, answer_targets(mail, unit, unit.token), rows.num,
+                 wp_ll_part_elements(plan, plan->answer_parts, unit.part).num);
 }
 
 WP_FN enum wp_status answer_unit(const struct mail *mail, struct wp_ll_unit unit,
@@ -326,6 +352,7 @@ WP_FN uint32_t answering_ranks(const struct mail *mail, int32_t token, struct of
 WP_FN enum wp_status sum_part(const struct mail *mail, struct summed_part summed,
                               struct of_halves target)
 {
+    struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency_combine_args *args = mail->args;
     const struct wp_ll_plan *plan = &args->ll.plan;
     const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->sum_parts, summed.part);
@@ -336,8 +363,10 @@ WP_FN enum wp_status sum_part(const struct mail *mail, struct summed_part summed
                                         wp_ll_answer_packet(&args->ll, 0, summed.token, elements),
                                         (uint64_t)plan->max_tokens * plan->answer_bytes /
                                             WP_PACKET_BYTES};
-    return wp_packets_sum(mail->run->op.warp, &mail->packets, &from, out, plan->dtype,
-                          (uint64_t)elements.num);
+    return WP_LL_ANSWERS_ARE_LOGS(plan)
+               ? wp_packets_log_sum(warp, &mail->packets, &from, out, plan->dtype, elements.num)
+               : wp_packets_sum(warp, &mail->packets, &from, out, plan->dtype,
+                                (uint64_t)elements.num);
 }
 
 WP_FN enum wp_status receive(const struct wp_ll_run *run,

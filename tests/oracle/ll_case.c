@@ -95,14 +95,22 @@ static int are_choices_few(const struct ll_case *problem, weft_ll_carrier carrie
                              problem->num_ranks * (num_local + 2 * num_choices) <= MAX_WORDS);
 }
 
+static int are_answers_fit(const struct ll_case *problem, weft_ll_carrier carrier)
+{
+    if (problem->answer_dtype == WEFT_LOG_10BIT && carrier != WEFT_LL_TOLD_PACKETS)
+        return 0;
+    return problem->answer == WEFT_LL_ANSWER_SUMS &&
+           (problem->answer_dtype == WEFT_DTYPE_NONE || problem->answer_dtype == problem->dtype ||
+            problem->answer_dtype == WEFT_LOG_10BIT);
+}
+
 int ll_suits(const struct ll_case *problem, weft_ll_carrier carrier)
 {
     const int32_t group = problem->group_elements == 0 ? problem->hidden : problem->group_elements;
     const int are_rows_fit = problem->narrow_dtype == WEFT_DTYPE_NONE ||
                              (problem->scale != WEFT_SCALE_UE8M0 && group <= 128 && group % 4 == 0);
     return problem->node_ranks == 0 && problem->num_ranks <= 8 &&
-           are_choices_few(problem, carrier) && problem->answer == WEFT_LL_ANSWER_SUMS &&
-           (problem->answer_dtype == WEFT_DTYPE_NONE || problem->answer_dtype == problem->dtype) &&
+           are_choices_few(problem, carrier) && are_answers_fit(problem, carrier) &&
            problem->on_missing == WEFT_LL_FAIL && are_rows_fit;
 }
 

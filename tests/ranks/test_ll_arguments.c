@@ -60,9 +60,13 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
     CHANGE_REFUSED(packets, max_tokens, 128 / LL_SCENE_TOPK + 1,
                    "carrier is WEFT_LL_PACKETS (2), which needs by expert C = max_tokens");
     CHANGE_REFUSED(packets, answer, WEFT_LL_ANSWER_ROWS, "which needs answer WEFT_LL_ANSWER_SUMS");
+    CHANGE_REFUSED(packets, answer_dtype, WEFT_BF16,
+                   "which needs answer_dtype WEFT_DTYPE_NONE or dtype");
     packets.carrier = WEFT_LL_TOLD_PACKETS;
     CHANGE_REFUSED(packets, max_tokens, 3712 / LL_SCENE_TOPK + 1,
                    "carrier is WEFT_LL_TOLD_PACKETS (3), which needs max_tokens * num_topk");
+    CHANGE_REFUSED(packets, answer_dtype, WEFT_BF16,
+                   "which needs answer_dtype WEFT_DTYPE_NONE, dtype, or WEFT_LOG_10BIT");
     QUANTISED_REFUSED(carrier, WEFT_LL_PACKETS, "which needs scales of 32 bits");
     QUANTISED_REFUSED(group_elements, 3, "group_elements is 3, must divide hidden");
     QUANTISED_REFUSED(group_elements, 2 * LL_SCENE_HIDDEN, "group_elements");

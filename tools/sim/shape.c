@@ -345,6 +345,14 @@ static void draw_hearers(struct shape *shape, struct rng *rng)
         shape->num_warps[rank] += num_hearers;
 }
 
+static int are_sums_fit(const struct shape *shape, weft_ll_carrier carrier)
+{
+    const struct ll_terms *terms = &shape->ll_terms;
+    return terms->answer == WEFT_LL_ANSWER_SUMS &&
+           (terms->answer_dtype == WEFT_DTYPE_NONE || terms->answer_dtype == shape->combine_dtype ||
+            (terms->answer_dtype == WEFT_LOG_10BIT && carrier == WEFT_LL_TOLD_PACKETS));
+}
+
 /* A third each, of those that can be so; by numbers of its own, too. */
 static void draw_carrier(struct shape *shape)
 {
@@ -355,11 +363,8 @@ static void draw_carrier(struct shape *shape)
     struct ll_terms *terms = &shape->ll_terms;
     const int are_rows_fit = terms->narrow_dtype == WEFT_DTYPE_NONE ||
                              (terms->scale != WEFT_SCALE_UE8M0 && terms->group_elements % 4 == 0);
-    const int are_sums_fit =
-        terms->answer == WEFT_LL_ANSWER_SUMS &&
-        (terms->answer_dtype == WEFT_DTYPE_NONE || terms->answer_dtype == shape->combine_dtype);
     if (shape->num_nodes == 1 && shape->num_ranks <= MAX_RANKS &&
-        terms->on_missing == WEFT_LL_FAIL && are_rows_fit && are_sums_fit &&
+        terms->on_missing == WEFT_LL_FAIL && are_rows_fit && are_sums_fit(shape, carrier) &&
         are_choices_few(shape, carrier))
         terms->carrier = carrier;
     if (terms->carrier == WEFT_LL_PACKETS && terms->layout == WEFT_LL_BY_EXPERT)

@@ -20,9 +20,8 @@ WP_FN enum wp_status weft__cuda_reduce_packet(struct wp_warp *warp,
         const uint32_t own_bit = first <= packets->rank && packets->rank < first + AT_ONCE
                                      ? 1u << (packets->rank - first)
                                      : 0;
-        const struct weft__cuda_slots slots = {from->slot + (uint64_t)first * from->slots_per_rank +
-                                                   i,
-                                               from->slots_per_rank, first, 1, present & ~own_bit};
+        const weft__cuda_slots slots = {from->slot + (uint64_t)first * from->slots_per_rank + i,
+                                        from->slots_per_rank, first, 1, present & ~own_bit};
         int4 chunks[AT_ONCE];
         const enum wp_status status = weft__cuda_take_packets(warp, packets, &slots, NULL, chunks);
         if (status != WP_STATUS_OK)
@@ -91,8 +90,8 @@ WP_FN enum wp_status weft__cuda_sum_packets(struct wp_warp *warp, const struct w
     const uint32_t present = (1u << num_ranks) - 1, own_bit = 1u << packets->rank;
 #pragma unroll 1
     for (uint64_t i = (uint64_t)wp_lane_idx(warp); i < num_packets; i += WP_WARP_SIZE) {
-        const struct weft__cuda_slots slots = {from->slot + i, from->slots_per_rank, 0, 1,
-                                               present & ~own_bit};
+        const weft__cuda_slots slots = {from->slot + i, from->slots_per_rank, 0, 1,
+                                        present & ~own_bit};
         const int4 own = weft__cuda_read_packet(from->own, i, bytes);
         int4 chunks[MAX_RANKS];
         const enum wp_status status = weft__cuda_take_packets(warp, packets, &slots, NULL, chunks);
@@ -160,9 +159,8 @@ WP_FN enum wp_status weft__cuda_sum_some(struct wp_warp *warp, const struct wp_p
 #pragma unroll 1
         for (int32_t first = 0; left != 0; first += AT_ONCE, left >>= AT_ONCE) {
             const uint32_t present = left & ((1u << AT_ONCE) - 1);
-            const struct weft__cuda_slots slots = {from->slot +
-                                                       (uint64_t)first * from->slots_per_rank + i,
-                                                   from->slots_per_rank, first, 1, present};
+            const weft__cuda_slots slots = {from->slot + (uint64_t)first * from->slots_per_rank + i,
+                                            from->slots_per_rank, first, 1, present};
             int4 chunks[AT_ONCE];
             const enum wp_status status =
                 weft__cuda_take_packets(warp, packets, &slots, NULL, chunks);

@@ -39,8 +39,8 @@ WP_FN void weft__cuda_for_targets(const struct wp_packets *packets, struct wp_pa
 
 /* Tells the targets what those packets say for which escapes are stored: `empty` of them zeros. */
 WP_FN void weft__cuda_tell_escapes(struct wp_warp *warp, const struct wp_packets *packets,
-                                   struct wp_packet_targets to, uint64_t first, uint32_t escaped,
-                                   uint32_t empty)
+                                   struct wp_packet_targets to, uint64_t first, uint32_t apart,
+                                   uint32_t escaped, uint32_t empty)
 {
 #pragma unroll 1
     for (; escaped != 0; escaped &= escaped - 1) {
@@ -49,17 +49,17 @@ WP_FN void weft__cuda_tell_escapes(struct wp_warp *warp, const struct wp_packets
             2 * packets->sequence + (empty >> u & 1u ? WP_ESCAPE_EMPTY : WP_ESCAPE_ESCAPE);
         weft__cuda_for_targets(packets, to, [&](int32_t rank) {
             wp_signal(warp, rank,
-                      weft__cuda_escape_word(packets, rank, to.slot + first + u * WP_WARP_SIZE),
-                      value);
+                      weft__cuda_escape_word(packets, rank, to.slot + first + u * apart), value);
         });
     }
 }
 
-/* Packets first, first + WP_WARP_SIZE, ... that are set. */
+/* Packets first, first + apart, ... that are set. */
 template <int NUM>
 WP_FN void weft__cuda_send_some(struct wp_warp *warp, const struct wp_packets *packets,
                                 struct wp_packet_targets to, uint64_t first,
-                                const int4 (&chunks)[NUM], uint32_t set)
+                                const int4 (&chunks)[NUM], uint32_t set,
+                                uint32_t apart = WP_WARP_SIZE)
 {
     struct weft__cuda_packet sent[NUM];
     uint32_t empty = 0, escaped = 0;
@@ -71,7 +71,7 @@ WP_FN void weft__cuda_send_some(struct wp_warp *warp, const struct wp_packets *p
     }
     escaped = (escaped | empty) & set;
     if (escaped != 0) {
-        weft__cuda_tell_escapes(warp, packets, to, first, escaped, empty);
+        weft__cuda_tell_escapes(warp, packets, to, first, apart, escaped, empty);
 #pragma unroll
         for (int u = 0; u < NUM; u++) {
             if (escaped >> u & 1u)
@@ -83,7 +83,7 @@ WP_FN void weft__cuda_send_some(struct wp_warp *warp, const struct wp_packets *p
 #pragma unroll
         for (int u = 0; u < NUM; u++) {
             if (set >> u & 1u)
-                weft__cuda_store_packet(slot + u * WP_WARP_SIZE * WP_PACKET_BYTES, sent[u]);
+                weft__cuda_store_packet(slot + u * apart * WP_PACKET_BYTES, sent[u]);
         }
     });
 }
@@ -155,20 +155,29 @@ WP_FN void wp_packets_send(struct wp_warp *warp, const struct wp_packets *packet
 
 /* ------------------------------------------------------------------ taking */
 
-/* Slots that a lane takes together: slot + s * slots_apart, which rank + s * ranks_apart fills, for
- * each bit s of `wanted`. */
-struct weft__cuda_slots {
+/* Slots that a lane takes together, PARTS for each of some ranks: slot + i * slots_apart + part * parts_apart, which
+ * rank + i * ranks_apart fills, is slot i * PARTS + part, of which `wanted` has a bit each. */
+template <int PARTS> struct weft__cuda_slots_of {
     uint64_t slot;
     uint64_t slots_apart;
     int32_t rank;
     int32_t ranks_apart;
     uint32_t wanted;
+    uint64_t parts_apart;
 };
+typedef weft__cuda_slots_of<1> weft__cuda_slots;
 
-WP_FN struct wp_wait_site weft__cuda_site_of(const struct wp_packets *packets,
-                                             const struct weft__cuda_slots *slots, int s)
+template <int PARTS>
+WP_FN uint64_t weft__cuda_slot_at(const weft__cuda_slots_of<PARTS> *slots, int s)
 {
-    return {WP_PHASE_DATA, slots->rank + s * slots->ranks_apart, packets->sequence,
+    return s / PARTS * slots->slots_apart + s % PARTS * slots->parts_apart;
+}
+
+template <int PARTS>
+WP_FN struct wp_wait_site weft__cuda_site_of(const struct wp_packets *packets,
+                                             const weft__cuda_slots_of<PARTS> *slots, int s)
+{
+    return {WP_PHASE_DATA, slots->rank + s / PARTS * slots->ranks_apart, packets->sequence,
             packets->exchange, 0};
 }
 
@@ -184,10 +193,10 @@ WP_FN int weft__cuda_is_absent(const struct wp_packet_told *told)
 
 /* Loads all slots that are wanted, again and again those that were empty. Both loads, that of a slot and that of the word
  * that tells of it, are under way together. */
-template <int NUM>
+template <int PARTS, int NUM>
 WP_FN enum wp_status
 weft__cuda_await_packets(struct wp_warp *warp, const struct wp_packets *packets,
-                         const struct weft__cuda_slots *slots, const struct wp_packet_told *told,
+                         const weft__cuda_slots_of<PARTS> *slots, const struct wp_packet_told *told,
                          struct weft__cuda_packet (&taken)[NUM])
 {
     const char *first = weft__cuda_slot(packets, packets->rank, slots->slot);
@@ -196,7 +205,8 @@ weft__cuda_await_packets(struct wp_warp *warp, const struct wp_packets *packets,
     for (;;) {
 #pragma unroll
         for (int s = 0; s < NUM; s++)
-            weft__cuda_load_packet(&taken[s], first + s * slots->slots_apart * WP_PACKET_BYTES,
+            weft__cuda_load_packet(&taken[s],
+                                   first + weft__cuda_slot_at(slots, s) * WP_PACKET_BYTES,
                                    missing >> s & 1u);
         const int is_absent = weft__cuda_is_absent(told);
 #pragma unroll
@@ -219,10 +229,10 @@ weft__cuda_await_packets(struct wp_warp *warp, const struct wp_packets *packets,
 
 /* Those of `escaped` whose stored words would be zero get them back; the others are what they
  * say. */
-template <int NUM>
+template <int PARTS, int NUM>
 WP_FN enum wp_status
 weft__cuda_resolve_escapes(struct wp_warp *warp, const struct wp_packets *packets,
-                           const struct weft__cuda_slots *slots, uint32_t escaped,
+                           const weft__cuda_slots_of<PARTS> *slots, uint32_t escaped,
                            struct weft__cuda_packet (&taken)[NUM])
 {
     uint32_t zero = 0;
@@ -230,8 +240,8 @@ weft__cuda_resolve_escapes(struct wp_warp *warp, const struct wp_packets *packet
     for (; escaped != 0; escaped &= escaped - 1) {
         const int s = __ffs(escaped) - 1;
         const struct wp_wait_site site = weft__cuda_site_of(packets, slots, s);
-        const uint64_t *word =
-            weft__cuda_escape_word(packets, packets->rank, slots->slot + s * slots->slots_apart);
+        const uint64_t *word = weft__cuda_escape_word(packets, packets->rank,
+                                                      slots->slot + weft__cuda_slot_at(slots, s));
         const enum wp_status status = wp_wait(warp, word, 2 * packets->sequence, &site);
         if (status != WP_STATUS_OK)
             return status;
@@ -247,9 +257,9 @@ weft__cuda_resolve_escapes(struct wp_warp *warp, const struct wp_packets *packet
 }
 
 /* Waits for the packets that are wanted, empties their slots, and gives the data. */
-template <int NUM>
+template <int PARTS, int NUM>
 WP_FN enum wp_status weft__cuda_take_packets(struct wp_warp *warp, const struct wp_packets *packets,
-                                             const struct weft__cuda_slots *slots,
+                                             const weft__cuda_slots_of<PARTS> *slots,
                                              const struct wp_packet_told *told, int4 (&chunks)[NUM])
 {
     struct weft__cuda_packet taken[NUM] = {};
@@ -266,7 +276,8 @@ WP_FN enum wp_status weft__cuda_take_packets(struct wp_warp *warp, const struct 
 #pragma unroll
     for (int s = 0; s < NUM; s++) {
         if (slots->wanted >> s & 1u)
-            weft__cuda_store_packet(first + s * slots->slots_apart * WP_PACKET_BYTES, {{0, 0}});
+            weft__cuda_store_packet(first + weft__cuda_slot_at(slots, s) * WP_PACKET_BYTES,
+                                    {{0, 0}});
         chunks[s] = weft__cuda_chunk_of(taken[s]);
     }
     return WP_STATUS_OK;
@@ -293,7 +304,7 @@ WP_FN enum wp_status weft__cuda_receive_some(struct wp_warp *warp, const struct 
                                              const struct weft__cuda_received &row, uint64_t first,
                                              uint32_t wanted)
 {
-    const struct weft__cuda_slots slots = {row.slot + first, WP_WARP_SIZE, row.from, 0, wanted};
+    const weft__cuda_slots slots = {row.slot + first, WP_WARP_SIZE, row.from, 0, wanted};
     int4 chunks[NUM];
     const enum wp_status status = weft__cuda_take_packets(warp, packets, &slots, row.told, chunks);
     if (status != WP_STATUS_OK)
@@ -392,7 +403,7 @@ WP_FN void wp_packets_send_words(struct wp_warp *warp, const struct wp_packets *
 WP_FN enum wp_status wp_packets_take_words(struct wp_warp *warp, const struct wp_packets *packets,
                                            int32_t from, uint64_t slot, uint64_t words[2])
 {
-    const struct weft__cuda_slots slots = {slot, 0, from, 0, 1};
+    const weft__cuda_slots slots = {slot, 0, from, 0, 1};
     struct weft__cuda_packet taken[1] = {};
     const enum wp_status status =
         weft__cuda_same_status(weft__cuda_await_packets(warp, packets, &slots, NULL, taken));

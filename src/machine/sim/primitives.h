@@ -109,6 +109,14 @@ void weft__sim_packets_send_weighted_sum(struct wp_warp *warp, const struct wp_p
                                          const float *weights, int32_t num_srcs,
                                          struct wp_weighted_sum sum, int64_t num_elements,
                                          struct weft__sim_place place);
+void weft__sim_packets_send_log_sum(struct wp_warp *warp, const struct wp_packets *packets,
+                                    struct wp_packet_targets to, const void *const *srcs,
+                                    const float *weights, int32_t num_srcs, weft_dtype dtype,
+                                    int64_t num_elements, struct weft__sim_place place);
+enum wp_status weft__sim_packets_log_sum(struct wp_warp *warp, const struct wp_packets *packets,
+                                         const struct wp_packet_rows *from, void *dst,
+                                         weft_dtype dtype, int64_t num_elements,
+                                         struct weft__sim_place place);
 enum wp_status weft__sim_packets_receive_each(struct wp_warp *warp,
                                               const struct wp_packets *packets, int32_t from,
                                               uint64_t slot, const void *const *dsts,
@@ -252,6 +260,14 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
                                      num_elements)                                                 \
     weft__sim_packets_send_weighted_sum(warp, packets, to, srcs, weights, num_srcs, sum,           \
                                         num_elements, WEFT__SIM_HERE)
+#define wp_packets_send_log(warp, packets, to, row, dtype, num_elements)                           \
+    weft__sim_packets_send_log_sum(warp, packets, to, &(row)->src, NULL, 1, dtype, num_elements,   \
+                                   WEFT__SIM_HERE)
+#define wp_packets_send_log_sum(warp, packets, to, srcs, weights, num_srcs, dtype, num_elements)   \
+    weft__sim_packets_send_log_sum(warp, packets, to, srcs, weights, num_srcs, dtype,              \
+                                   num_elements, WEFT__SIM_HERE)
+#define wp_packets_log_sum(warp, packets, from, dst, dtype, num_elements)                          \
+    weft__sim_packets_log_sum(warp, packets, from, dst, dtype, num_elements, WEFT__SIM_HERE)
 #define wp_packets_receive_each(warp, packets, from, slot, dsts, num_dsts, bytes)                  \
     weft__sim_packets_receive_each(warp, packets, from, slot, dsts, num_dsts, bytes, WEFT__SIM_HERE)
 #define wp_packets_receive(warp, packets, from, slot, dst, bytes)                                  \
