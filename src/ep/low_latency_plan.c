@@ -217,11 +217,11 @@ static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_confi
         return "answer_dtype WEFT_DTYPE_NONE, dtype, or WEFT_LOG_10BIT";
     if ((uint64_t)num_words * sizeof(uint32_t) > WP_WARP_SHARED_BYTES ||
         plan->max_local_experts >= 1 << WP_LL_PLACE_EXPERT_BITS)
-        return "2 * num_topk and, by expert, half of a rank's experts of at most 127";
+        return "2 * num_topk, and by expert half of a rank's experts added, of at most 127";
     if (WP_LL_TOLD_OFFSET + 2 * wp_ll_told_counts_bytes(plan, comm->num_ranks) + places_bytes >
         WP_BLOCK_SHARED_BYTES)
-        return "max_tokens * num_topk and, by expert, 2 * ranks * experts of a rank of at most "
-               "3712";
+        return "max_tokens * num_topk, and by expert 2 * ranks * experts of a rank added, of at "
+               "most 3712";
     return lacks_any_packets(comm, config, plan);
 }
 
