@@ -159,10 +159,8 @@ static struct weft__grid choose_grid(const weft_ep *ep, const weft_ll_config *co
 static int32_t choose_combine_warps(const weft_ep *ep, const weft_ll_config *config,
                                     const struct wp_ll_plan *plan)
 {
-    const enum weft__work_kind in_packets = plan->answer_dtype == WEFT_LOG_10BIT
-                                                ? WEFT__WORK_FEW_LOGS_IN_PACKETS
-                                                : WEFT__WORK_FEW_ROWS_IN_PACKETS;
-    const enum weft__work_kind kind = wp_ll_has_packets(plan) ? in_packets : work_kind_of(plan);
+    const enum weft__work_kind kind =
+        wp_ll_has_packets(plan) ? WEFT__WORK_FEW_ROWS_IN_PACKETS : work_kind_of(plan);
     return choose_grid(ep, config, plan, kind).num_warps;
 }
 
@@ -190,30 +188,31 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
 }
 
 /* If ranks are told, and there is more to do than there are warps. */
-static int has_receivers(const weft_ll *ll, int32_t num_warps)
+static int has_receivers(const weft_ll *ll)
 {
     const struct wp_ll_plan *plan = &ll->device.plan;
     const int32_t num_ranks = ll->ep->comm->num_ranks;
     const int64_t num_units = (int64_t)wp_ll_num_told_units(plan, num_ranks) +
                               wp_ll_num_sent_units(plan) + wp_ll_num_taken_units(plan, num_ranks);
     return wp_ll_is_told(plan) && ll->grid.num_blocks > 1 &&
-           num_units > (int64_t)ll->grid.num_blocks * num_warps;
+           num_units > (int64_t)ll->grid.num_blocks * ll->grid.num_warps;
 }
 
 /* Of a hundred blocks, those that only receive. Measured on 4x H200 (2026-11-26, logarithms 2026-11-27), of 128 tokens:
  * dispatch of FP8 takes 16.6 us by rank and 19.2 by expert with 75, 16.8 and 21.5 with 50; combine by rank 20.7 and 22.8, but
- * by expert, where who sends makes sums of rows, 37.9 and 23.4. Logarithms, which take long to make and to sum, by rank 18.1
- * with 50, 17.8 with 55 and 18.6 with 60; by expert 35.3 with 15, 23.3 with 30, 23.1 with 35, and 27.7 with 50. */
+ * by expert, where who sends makes sums of rows, 37.9 and 23.4. Logarithms, which take long to make and to sum, by rank 21.6
+ * if all blocks do both, 22.6 with 30, 19.5 with 45 and 21.5 with 55; by expert 30.9 if all do both, 29.3 with 30 and 38.7 with
+ * 50, but of 64 tokens 17.9, 19.2 and 22.4. */
 enum {
     RECEIVERS_OF_ROWS = 75,
     RECEIVERS_OF_SUMS = 50,
-    RECEIVERS_OF_LOGS = 55,
-    RECEIVERS_OF_LOGS_OF_SUMS = 35
+    RECEIVERS_OF_LOGS = 45,
+    RECEIVERS_OF_LOGS_OF_SUMS = 0 /* all do both */
 };
-static int32_t choose_receivers(const weft_ll *ll, int32_t num_warps, int32_t percent)
+static int32_t choose_receivers(const weft_ll *ll, int32_t percent)
 {
     const int32_t num_receivers = ll->grid.num_blocks * percent / 100;
-    if (!has_receivers(ll, num_warps))
+    if (percent == 0 || !has_receivers(ll))
         return 0;
     return num_receivers > 0 ? num_receivers : 1;
 }
@@ -299,8 +298,8 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
         device->masks.absent_after_ms =
             config->missing_ms > 0 ? config->missing_ms : comm->timeout_ms;
     WEFT__TRY(agree(ll, config));
-    device->num_receivers = choose_receivers(ll, ll->grid.num_warps, RECEIVERS_OF_ROWS);
-    ll->combine_receivers = choose_receivers(ll, ll->combine_warps, combine_percent(&device->plan));
+    device->num_receivers = choose_receivers(ll, RECEIVERS_OF_ROWS);
+    ll->combine_receivers = choose_receivers(ll, combine_percent(&device->plan));
     weft__ll_plan_blocks(comm, config, ll->grid.num_blocks, &device->plan);
     device->network = weft__ll_plan_network(comm, &device->plan, &network_bytes);
     WEFT__TRY(weft__comm_agree(comm, allocate_tables(ll), "have the tables of a weft_ll"));

@@ -40,8 +40,7 @@ enum weft__work_kind {
     WEFT__WORK_FEW_ROWS,        /* copies and sums rows of a decode step, for the least latency */
     WEFT__WORK_FEW_PACKED_ROWS, /* the same, and packs them */
     WEFT__WORK_FEW_ROWS_IN_PACKETS, /* sends rows of a decode step in packets */
-    WEFT__WORK_FEW_LOGS_IN_PACKETS, /* the same as logarithms */
-    WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS, /* the same of rows, and packs them, for which each block hears all ranks */
+    WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS, /* the same, and packs them, for which each block hears all ranks */
     WEFT__WORK_PACKETS,                    /* sends rows in packets and takes those of others */
     WEFT__NUM_WORKS
 };

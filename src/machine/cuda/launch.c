@@ -121,18 +121,6 @@ static struct weft__grid grid_for_few_packets(const struct weft__cuda *cuda,
         .admission = WEFT__ADMITS_LATE};
 }
 
-/* As many blocks, with twice as many warps where each has more to do than a part: what limits is how fast numbers are made and
- * summed. Combine of 128 tokens takes 18.1 us by rank among 4 H200 so (2026-11-27), and 27.7 by expert; 19.5 and 38.2 with 8
- * warps. Of 32 tokens it takes 9.0 with 8 warps, 9.3 with 16. */
-static struct weft__grid grid_for_few_logs(const struct weft__cuda *cuda,
-                                           const struct weft__work *work)
-{
-    struct weft__grid grid = grid_for_few_packets(cuda, work);
-    if (work->most_units > grid.num_blocks * grid.num_warps)
-        grid.num_warps *= 2;
-    return grid;
-}
-
 /* As many blocks, with no more warps than have a part each, and some to hear the ranks, unless two such launches would not
  * fit. On 2x H200 (2026-11-26) a step by expert of 8 tokens of FP8 took 11.7 us with 6 and 2 warps in each of 58 blocks, 12.2
  * with 8 and 2; one of 1 token of BF16 9.5 with 8 and 2, 11.0 with 6 and 2, of which some then have two parts. Warps that hear
@@ -174,8 +162,6 @@ struct weft__grid weft__cuda_choose_grid(const weft_comm *comm, const struct wef
         return grid_for_few_rows(cuda, work);
     case WEFT__WORK_FEW_ROWS_IN_PACKETS:
         return grid_for_few_packets(cuda, work);
-    case WEFT__WORK_FEW_LOGS_IN_PACKETS:
-        return grid_for_few_logs(cuda, work);
     case WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS:
         return grid_for_few_packed_packets(cuda, comm->num_ranks, work);
     case WEFT__WORK_PACKETS:
