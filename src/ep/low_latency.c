@@ -187,41 +187,55 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
     return WEFT_OK;
 }
 
-/* If ranks are told, and there is more to do than there are warps. */
-static int has_receivers(const weft_ll *ll)
+/* If ranks are told: of dispatch. */
+static int64_t num_units_of(const weft_ll *ll)
 {
     const struct wp_ll_plan *plan = &ll->device.plan;
     const int32_t num_ranks = ll->ep->comm->num_ranks;
-    const int64_t num_units = (int64_t)wp_ll_num_told_units(plan, num_ranks) +
-                              wp_ll_num_sent_units(plan) + wp_ll_num_taken_units(plan, num_ranks);
-    return wp_ll_is_told(plan) && ll->grid.num_blocks > 1 &&
-           num_units > (int64_t)ll->grid.num_blocks * ll->grid.num_warps;
+    return (int64_t)wp_ll_num_told_units(plan, num_ranks) + wp_ll_num_sent_units(plan) +
+           wp_ll_num_taken_units(plan, num_ranks);
+}
+
+static int64_t num_combine_units_of(const weft_ll *ll)
+{
+    const struct wp_ll_plan *plan = &ll->device.plan;
+    return (int64_t)wp_ll_num_answer_units(plan, ll->ep->comm->num_ranks) +
+           (int64_t)plan->max_tokens * plan->sum_parts.num;
+}
+
+static int64_t num_warps_of(const weft_ll *ll)
+{
+    return (int64_t)ll->grid.num_blocks * ll->grid.num_warps;
 }
 
 /* Of a hundred blocks, those that only receive. Measured on 4x H200 (2026-11-26, logarithms 2026-11-27), of 128 tokens:
  * dispatch of FP8 takes 16.6 us by rank and 19.2 by expert with 75, 16.8 and 21.5 with 50; combine by rank 20.7 and 22.8, but
  * by expert, where who sends makes sums of rows, 37.9 and 23.4. Logarithms, which take long to make and to sum, by rank 21.6
- * if all blocks do both, 22.6 with 30, 19.5 with 45 and 21.5 with 55; by expert 30.9 if all do both, 29.3 with 30 and 38.7 with
- * 50, but of 64 tokens 17.9, 19.2 and 22.4. */
+ * if all blocks do both, 22.6 with 30, 19.5 with 45 and 21.5 with 55; of 64 tokens 12.6 and 13.2, if all do both and with 45, of 128
+ * among two ranks 11.9 and 14.0; by expert 30.9 if all do both, 29.3 with 30 and 38.7 with 50, of 64 tokens 17.9, 19.2 and 22.4. */
 enum {
     RECEIVERS_OF_ROWS = 75,
     RECEIVERS_OF_SUMS = 50,
     RECEIVERS_OF_LOGS = 45,
-    RECEIVERS_OF_LOGS_OF_SUMS = 0 /* all do both */
+    LEAST_TURNS_OF_LOGS = 4 /* of all warps: of fewer all do both */
 };
 static int32_t choose_receivers(const weft_ll *ll, int32_t percent)
 {
     const int32_t num_receivers = ll->grid.num_blocks * percent / 100;
-    if (percent == 0 || !has_receivers(ll))
+    if (!wp_ll_is_told(&ll->device.plan) || ll->grid.num_blocks == 1 ||
+        num_units_of(ll) <= num_warps_of(ll))
         return 0;
     return num_receivers > 0 ? num_receivers : 1;
 }
 
-static int32_t combine_percent(const struct wp_ll_plan *plan)
+static int32_t choose_combine_receivers(const weft_ll *ll)
 {
-    if (plan->answer_dtype == WEFT_LOG_10BIT)
-        return plan->is_by_expert ? RECEIVERS_OF_LOGS_OF_SUMS : RECEIVERS_OF_LOGS;
-    return plan->is_by_expert ? RECEIVERS_OF_SUMS : RECEIVERS_OF_ROWS;
+    const struct wp_ll_plan *plan = &ll->device.plan;
+    if (plan->answer_dtype != WEFT_LOG_10BIT)
+        return choose_receivers(ll, plan->is_by_expert ? RECEIVERS_OF_SUMS : RECEIVERS_OF_ROWS);
+    return plan->is_by_expert || num_combine_units_of(ll) < LEAST_TURNS_OF_LOGS * num_warps_of(ll)
+               ? 0
+               : choose_receivers(ll, RECEIVERS_OF_LOGS);
 }
 
 /* ---------------------------------------------------------------- creation */
@@ -299,7 +313,7 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
             config->missing_ms > 0 ? config->missing_ms : comm->timeout_ms;
     WEFT__TRY(agree(ll, config));
     device->num_receivers = choose_receivers(ll, RECEIVERS_OF_ROWS);
-    ll->combine_receivers = choose_receivers(ll, combine_percent(&device->plan));
+    ll->combine_receivers = choose_combine_receivers(ll);
     weft__ll_plan_blocks(comm, config, ll->grid.num_blocks, &device->plan);
     device->network = weft__ll_plan_network(comm, &device->plan, &network_bytes);
     WEFT__TRY(weft__comm_agree(comm, allocate_tables(ll), "have the tables of a weft_ll"));
