@@ -338,13 +338,14 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
 
 /* ------------------------------------------------------------------ receive */
 
-/* Lane i knows whether rank i answers: there are no more ranks than lanes on GPUs, where lanes are. */
+/* Lane i knows whether rank i answers. On GPUs there are no more ranks than lanes. */
 WP_FN uint32_t answering_ranks(const struct mail *mail, int32_t token, struct of_halves target)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency *ll = &mail->args->ll;
     uint32_t ranks = wp_ballot(warp, of_half(ll, target, mail->result) > 0);
-    for (int32_t rank = WP_WARP_SIZE; rank < ll->exchange.num_ranks; rank++)
+    for (int32_t rank = WP_WARP_SIZE; rank < WP_LL_NEAR_RANKS && rank < ll->exchange.num_ranks;
+         rank++)
         ranks |= (uint32_t)ll->row_targets[wp_ll_token_idx(ll, mail->result, rank, token)] << rank;
     return ranks;
 }

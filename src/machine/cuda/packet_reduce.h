@@ -126,22 +126,23 @@ weft__cuda_sum_packets_of(struct wp_warp *warp, const struct wp_packets *packets
     }
 }
 
-/* Adds what the ranks that are set in `present` have to the sum, in their order; the first of all begins it. Where all are
- * there, weft__cuda_sum_chunks knows it when it is compiled. */
+/* Adds what the ranks that are set in `present` have to the sum, in their order. The others add -0, which changes no sum, so that
+ * there are no branches: with them a step of one token by rank took 7.47 us among 4 H200, without 6.91 (2026-11-27). */
 template <typename E, int NUM>
 WP_FN void weft__cuda_add_chunks(float (&sum)[16 / sizeof(E)], const int4 (&chunks)[NUM],
-                                 uint32_t present, int has_sum)
+                                 uint32_t present)
 {
     enum { PER_CHUNK = 16 / sizeof(E) };
+    const int zero = (int)(sizeof(E) == 4 ? 0x80000000u : 0x80008000u);
     float values[PER_CHUNK];
 #pragma unroll
     for (int s = 0; s < NUM; s++) {
-        const int is_first = !has_sum && (present & ((1u << s) - 1)) == 0;
-        weft__cuda_decode(values, chunks[s], E());
+        const int is_present = present >> s & 1u;
+        const int4 chunk = is_present ? chunks[s] : make_int4(zero, zero, zero, zero);
+        weft__cuda_decode(values, chunk, E());
 #pragma unroll
         for (int e = 0; e < PER_CHUNK; e++)
-            if (present >> s & 1u)
-                sum[e] = is_first ? values[e] : __fadd_rn(sum[e], values[e]);
+            sum[e] = __fadd_rn(sum[e], values[e]);
     }
 }
 
@@ -154,7 +155,11 @@ WP_FN enum wp_status weft__cuda_sum_some(struct wp_warp *warp, const struct wp_p
     const uint64_t num_packets = weft__cuda_num_packets(bytes);
 #pragma unroll 1
     for (uint64_t i = (uint64_t)wp_lane_idx(warp); i < num_packets; i += WP_WARP_SIZE) {
-        float sum[16 / sizeof(E)] = {};
+        const float begin = from->ranks == 0 ? 0.0f : -0.0f; /* the sum of none is +0 */
+        float sum[16 / sizeof(E)];
+#pragma unroll
+        for (int e = 0; e < (int)(16 / sizeof(E)); e++)
+            sum[e] = begin;
         uint32_t left = from->ranks;
 #pragma unroll 1
         for (int32_t first = 0; left != 0; first += AT_ONCE, left >>= AT_ONCE) {
@@ -166,8 +171,7 @@ WP_FN enum wp_status weft__cuda_sum_some(struct wp_warp *warp, const struct wp_p
                 weft__cuda_take_packets(warp, packets, &slots, NULL, chunks);
             if (status != WP_STATUS_OK)
                 return status;
-            weft__cuda_add_chunks<E>(sum, chunks, present,
-                                     (from->ranks & ((1u << first) - 1)) != 0);
+            weft__cuda_add_chunks<E>(sum, chunks, present);
             if (AT_ONCE == 8 && WEFT__CUDA_PACKETS_ARE_SHORT)
                 break; /* these have no more ranks */
         }

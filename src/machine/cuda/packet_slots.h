@@ -38,6 +38,18 @@ WP_FN void weft__cuda_store_packet(char *slot, struct weft__cuda_packet packet)
                  : "memory");
 }
 
+/* If it is wanted, without a branch. */
+WP_FN void weft__cuda_empty_slot(char *slot, uint32_t wanted)
+{
+    asm volatile("{\n .reg .pred wanted;\n .reg .b128 packet;\n"
+                 " setp.ne.u32 wanted, %1, 0;\n"
+                 " mov.b128 packet, {%2, %2};\n"
+                 " @wanted st.relaxed.sys.global.b128 [%0], packet;\n}"
+                 :
+                 : "l"(slot), "r"(wanted), "l"((uint64_t)0)
+                 : "memory");
+}
+
 WP_FN int weft__cuda_is_empty(struct weft__cuda_packet packet)
 {
     return (packet.words[0] | packet.words[1]) == 0;

@@ -275,9 +275,8 @@ WP_FN enum wp_status weft__cuda_take_packets(struct wp_warp *warp, const struct 
     char *first = weft__cuda_slot(packets, packets->rank, slots->slot);
 #pragma unroll
     for (int s = 0; s < NUM; s++) {
-        if (slots->wanted >> s & 1u)
-            weft__cuda_store_packet(first + weft__cuda_slot_at(slots, s) * WP_PACKET_BYTES,
-                                    {{0, 0}});
+        weft__cuda_empty_slot(first + weft__cuda_slot_at(slots, s) * WP_PACKET_BYTES,
+                              slots->wanted >> s & 1u);
         chunks[s] = weft__cuda_chunk_of(taken[s]);
     }
     return WP_STATUS_OK;
