@@ -136,16 +136,15 @@ WP_CALLED_FN struct wp_place_of_expert wp_place_by_tables(struct wp_placement pl
 WP_FN struct wp_place_of_expert wp_place_expert(const struct wp_placement *placement,
                                                 int64_t expert, int32_t source_rank, int32_t token)
 {
-    struct wp_place_of_expert place = {-1, -1};
-    if ((uint64_t)expert >= (uint64_t)placement->num_experts)
-        return place;
     if (!placement->is_even)
         return wp_place_by_tables(*placement, expert, source_rank, token);
+    const int is_one = (uint64_t)expert < (uint64_t)placement->num_experts;
     const uint32_t num_experts = (uint32_t)placement->num_experts, e = (uint32_t)expert;
     const uint32_t rank =
         wp_divide((e + 1) * (uint32_t)placement->num_ranks - 1, placement->experts_reciprocal);
-    place.rank = (int32_t)rank;
-    place.local_expert = (int32_t)(e - wp_divide(num_experts * rank, placement->ranks_reciprocal));
+    const uint32_t first = wp_divide(num_experts * rank, placement->ranks_reciprocal);
+    const struct wp_place_of_expert place = {is_one ? (int32_t)rank : -1,
+                                             is_one ? (int32_t)(e - first) : -1};
     return place;
 }
 

@@ -60,22 +60,40 @@ WP_FN uint32_t weft__cuda_greatest_magnitude(const weft__cuda_wide<S, PER> &wide
     return greatest;
 }
 
-/* Of bf16 a magnitude's bits are in one half of a word, so that those of two are compared at a time. One that is not
- * finite is greater than all others: then each is looked at. */
+/* The same, or if it is more than all numbers, that not all are finite. Of bf16 a magnitude's bits are in one half of a word,
+ * so that those of two are compared at a time. */
+enum { WEFT__CUDA_NOT_FINITE = 0x7f800000 };
 WP_FN uint32_t weft__cuda_greatest_of_octet(const weft__cuda_wide<__nv_bfloat16, 8> &wide)
 {
-    enum { INFINITE = 0x7f80 };
     uint32_t both = 0;
 #pragma unroll
     for (int w = 0; w < 4; w++)
         both = __vmaxu2(both, wide.units[0].words[w] & 0x7fff7fffu);
-    const uint32_t greatest = max(both & 0xffffu, both >> 16);
-    return greatest < INFINITE ? greatest << 16
-                               : weft__cuda_greatest_magnitude<__nv_bfloat16, 8>(wide);
+    return max(both << 16, both & 0xffff0000u);
 }
 template <typename S> WP_FN uint32_t weft__cuda_greatest_of_octet(const weft__cuda_wide<S, 8> &wide)
 {
     return weft__cuda_greatest_magnitude<S, 8>(wide);
+}
+
+/* Of octets: those behind the row's end have none. Each element is looked at only where not all are finite. */
+template <typename S, int UNROLL>
+WP_FN void weft__cuda_find_greatest(const weft__cuda_wide<S, 8> (&wide)[UNROLL], uint32_t num_left,
+                                    uint32_t (&greatest)[UNROLL])
+{
+    uint32_t most = 0;
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+        const uint32_t of_octet = weft__cuda_greatest_of_octet(wide[u]);
+        greatest[u] = (uint32_t)u * WP_WARP_SIZE < num_left ? of_octet : 0;
+        most = max(most, greatest[u]);
+    }
+    if (most < WEFT__CUDA_NOT_FINITE)
+        return;
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++)
+        if (greatest[u] >= WEFT__CUDA_NOT_FINITE)
+            greatest[u] = weft__cuda_greatest_magnitude<S, 8>(wide[u]);
 }
 
 /* As weft__int8_of_float, in the low byte. */
@@ -223,12 +241,9 @@ WP_FN void weft__cuda_quantise_octets_to(uint32_t lane_idx, const struct weft__c
         weft__cuda_wide<S, 8> wide[UNROLL];
         load(wide, first, num_octets);
         uint32_t greatest[UNROLL];
+        weft__cuda_find_greatest<S>(
+            wide, first + lane_idx < num_octets ? num_octets - first - lane_idx : 0, greatest);
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++)
-            greatest[u] = first + u * WP_WARP_SIZE + lane_idx < num_octets
-                              ? weft__cuda_greatest_of_octet(wide[u])
-                              : 0;
-#pragma unroll 1
         for (uint32_t distance = 1u << lanes_log2 >> 1; distance > 0; distance /= 2) {
 #pragma unroll
             for (int u = 0; u < UNROLL; u++)
