@@ -309,10 +309,15 @@ WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32
     return offsets;
 }
 
+/* Some programs have no other ranks than those whose areas are near. Combine does not say so: it was slower (2026-11-27). */
+#ifndef WP_LL_RANKS_ARE_NEAR
+#define WP_LL_RANKS_ARE_NEAR 0
+#endif
+
 /* The area of `owner`. The own one is at hand, the others' addresses may be a load away. */
 WP_FN char *wp_ll_area(const struct wp_low_latency *ll, int32_t owner)
 {
-    if (ll->areas != NULL && owner < WP_LL_NEAR_RANKS)
+    if (WP_LL_RANKS_ARE_NEAR || (ll->areas != NULL && owner < WP_LL_NEAR_RANKS))
         return ll->areas[owner];
     return owner == ll->exchange.rank ? ll->area : ll->exchange.bases[owner] + ll->area_offset;
 }

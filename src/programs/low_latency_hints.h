@@ -4,6 +4,7 @@
 #pragma once
 
 #define WP_LL_STEPS_ONLY
-#define WP_LL_IS_NEAR 1
+#define WP_LL_IS_NEAR       1
+#define WP_LL_TOPK_IS_USUAL 1
 #define WP_ROWS_ARE_ALIGNED
 #define WP_ROWS_GO_IN_PARTS

@@ -138,8 +138,9 @@ WP_FN struct wp_ll_going wp_ll_find_going(struct wp_warp *warp,
     const int32_t num_topk = args->ll.plan.num_topk;
     if (args->num_tokens * num_topk <= 2 * WP_WARP_SIZE)
         return wp_ll_find_going_of_few(warp, args, choices, rank, token);
-    return num_topk <= WP_WARP_SIZE ? wp_ll_find_going_of_many(warp, args, rank, token)
-                                    : wp_ll_find_going_one_by_one(warp, args, rank, token);
+    if ((WP_LL_TOPK_IS_USUAL && WP_LL_USUAL_TOPK <= WP_WARP_SIZE) || num_topk <= WP_WARP_SIZE)
+        return wp_ll_find_going_of_many(warp, args, rank, token);
+    return wp_ll_find_going_one_by_one(warp, args, rank, token);
 }
 
 /* ------------------------------------------------------------------ choices that are told */

@@ -227,6 +227,12 @@ struct wp_ll_near {
     uint32_t end;
 };
 
+/* Choices of a token: programs of the usual forms (low_latency_usual.h) have no more. */
+enum { WP_LL_USUAL_TOPK = 32 };
+#ifndef WP_LL_TOPK_IS_USUAL
+#define WP_LL_TOPK_IS_USUAL 0
+#endif
+
 /* Of a node, whose areas are parameters of launches: these are nearer than a table in memory. */
 enum { WP_LL_NEAR_RANKS = 8 };
 

@@ -22,7 +22,8 @@ enum wp_ll_form { WP_LL_GENERAL, WP_LL_BF16, WP_LL_FP8 };
 WP_FN int wp_ll_suits_hints(const struct wp_low_latency *ll)
 {
     const uint64_t row_bytes = (uint64_t)ll->plan.hidden << ll->plan.element_bytes_log2;
-    return row_bytes % WP_ALIGNED_BYTES == 0 && ll->plan.row_bytes % WP_ALIGNED_BYTES == 0;
+    return row_bytes % WP_ALIGNED_BYTES == 0 && ll->plan.row_bytes % WP_ALIGNED_BYTES == 0 &&
+           ll->plan.num_topk <= WP_LL_USUAL_TOPK;
 }
 
 WP_FN int wp_ll_is_usual(const struct wp_low_latency *ll)
