@@ -2,9 +2,9 @@
 /*
  * What low latency is mostly used for: tokens and answers of bf16, one node; rows as they are, or as
  * FP8 with a float scale for 128 elements; by rank or by expert; sums as answers, of bf16 or as logarithms, or by expert the
- * rows; and rows that are whole units of 16 bytes, in dispatch of so few tokens and experts that a block has room near it for
- * what it counts. Its programs are compiled once more for each of these, without masks, and sums of bf16 with masks, and then have no
- * code for anything else (low_latency_hints.h). With code for all there are more values
+ * rows; rows that are whole units of 16 bytes; 32 choices of a token at most; in dispatch of so few tokens and experts that
+ * a block has room near it for what it counts. Its programs are compiled once more for each of these, without masks, and
+ * sums of bf16 with masks, and then have no code for anything else (low_latency_hints.h). With code for all there are more values
  * than a GPU has registers, and what waits in memory meanwhile is far, since each acquire empties the
  * nearest cache; and warps jump over what is not theirs, each time to code that is in no cache. Measured on
  * an H200 with one rank, 128 tokens in BF16, in graphs: combine takes 16.3 us in the general form, 11.0 with
