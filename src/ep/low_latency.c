@@ -231,7 +231,7 @@ static int32_t choose_receivers(const weft_ll *ll, int32_t percent)
 static int32_t choose_combine_receivers(const weft_ll *ll)
 {
     const struct wp_ll_plan *plan = &ll->device.plan;
-    if (plan->answer_dtype != WEFT_LOG_10BIT)
+    if (!wp_ll_answers_are_logs(plan))
         return choose_receivers(ll, plan->is_by_expert ? RECEIVERS_OF_SUMS : RECEIVERS_OF_ROWS);
     return plan->is_by_expert || num_combine_units_of(ll) < LEAST_TURNS_OF_LOGS * num_warps_of(ll)
                ? 0

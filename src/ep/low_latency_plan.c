@@ -119,18 +119,12 @@ static struct wp_ll_parts row_parts(const weft_comm *comm, const struct wp_ll_pl
                   WP_LL_PART_BYTES);
     return parts_of(comm, plan, part_elements(plan), 1 + num_of_scales);
 }
-
-static int answers_are_logs(const struct wp_ll_plan *plan)
-{
-    return plan->answer_dtype == WEFT_LOG_10BIT;
-}
-
 /* Logarithms go in whole blocks. */
 static struct wp_ll_parts answer_parts(const weft_comm *comm, const struct wp_ll_plan *plan)
 {
     return parts_of(comm, plan,
-                    answers_are_logs(plan) ? (int32_t)WP_LOG_BLOCK_ELEMENTS
-                                           : WP_LL_PART_BYTES >> plan->element_bytes_log2,
+                    wp_ll_answers_are_logs(plan) ? (int32_t)WP_LOG_BLOCK_ELEMENTS
+                                                 : WP_LL_PART_BYTES >> plan->element_bytes_log2,
                     0);
 }
 
@@ -213,7 +207,7 @@ static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_confi
 {
     const int32_t num_words = wp_ll_num_told_words(plan) + wp_ll_num_pairs(plan);
     const uint64_t places_bytes = (uint64_t)wp_ll_num_choices(plan) * sizeof(uint16_t);
-    if (plan->answer_dtype != plan->dtype && !answers_are_logs(plan))
+    if (plan->answer_dtype != plan->dtype && !wp_ll_answers_are_logs(plan))
         return "answer_dtype WEFT_DTYPE_NONE, dtype, or WEFT_LOG_10BIT";
     if ((uint64_t)num_words * sizeof(uint32_t) > WP_WARP_SHARED_BYTES ||
         plan->max_local_experts >= 1 << WP_LL_PLACE_EXPERT_BITS)

@@ -9,6 +9,7 @@ enum {
     WP_LOG_GROUP_BYTES = 164,
     WP_LOG_BLOCK_ELEMENTS = 512, /* parts of rows are whole blocks */
     WEFT__LOG_BLOCK_GROUPS = WP_LOG_BLOCK_ELEMENTS / WP_LOG_GROUP_ELEMENTS,
+    WEFT__LOG_BLOCK_BYTES = WEFT__LOG_BLOCK_GROUPS * WP_LOG_GROUP_BYTES,
     WEFT__LOG_STEPS = 510,
     WEFT__LOG_NAN = 0x200 /* that would be -0 */
 };

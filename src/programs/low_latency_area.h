@@ -285,7 +285,7 @@ WP_FN uint64_t wp_ll_slot_offset(uint32_t idx, uint64_t slot_bytes)
 /* Bytes of an answer's first elements. */
 WP_FN uint64_t wp_ll_answer_bytes(const struct wp_ll_plan *plan, int64_t num_elements)
 {
-    return plan->answer_dtype == WEFT_LOG_10BIT
+    return wp_ll_answers_are_logs(plan)
                ? wp_log_row_bytes(num_elements)
                : (uint64_t)num_elements * wp_dtype_bytes(plan->answer_dtype);
 }

@@ -109,7 +109,7 @@ WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, in
     const struct wp_ll_elements elements = wp_ll_elements_of(plan, span);
     char *dst = answer_place(answerer, row, slot) + wp_ll_answer_bytes(plan, elements.first);
     const struct wp_weighted_sum sum = {plan->dtype, plan->answer_dtype, plan->reuse};
-    if (plan->answer_dtype == WEFT_LOG_10BIT)
+    if (wp_ll_answers_are_logs(plan))
         wp_row_log_encode(warp, dst, wp_warp_pointers(warp), weights, num_srcs, plan->dtype,
                           elements.num);
     else
@@ -208,7 +208,7 @@ WP_FN void send_rows(const struct answerer *answerer, const void *const *dsts,
     }
     for (int32_t i = 0; i < num_rows; i++) {
         char *dst = (char *)(uintptr_t)dsts[i];
-        if (plan->answer_dtype == WEFT_LOG_10BIT)
+        if (wp_ll_answers_are_logs(plan))
             wp_row_log_encode(warp, dst, &srcs[i], NULL, 1, plan->dtype, num_elements);
         else
             wp_row_weighted_sum(warp, dst, &srcs[i], NULL, 1, sum, num_elements);

@@ -134,7 +134,7 @@ WP_FN void wp_ll_sum_to_answer(const struct wp_ll_run *run, char *dst, const voi
     const struct wp_weighted_sum sum = {plan->answer_dtype, plan->answer_dtype, WP_READ_SOON};
     const void **made = wp_warp_pointers(warp) + WEFT_MAX_TOPK; /* behind those of answers */
     char *unrounded = wp_ll_own_sum(run);
-    if (plan->answer_dtype != WEFT_LOG_10BIT) {
+    if (!wp_ll_answers_are_logs(plan)) {
         wp_row_weighted_sum(warp, dst, answers, NULL, num_answers, sum, num_elements);
         return;
     }
@@ -175,7 +175,7 @@ WP_FN void wp_ll_sum_node(const struct wp_ll_summer *summer, struct wp_ll_node_a
 {
     struct wp_warp *warp = summer->run->op.warp;
     const void **answers = wp_warp_pointers(warp);
-    if (node.num == 1 && summer->args->ll.plan.answer_dtype != WEFT_LOG_10BIT)
+    if (node.num == 1 && !wp_ll_answers_are_logs(&summer->args->ll.plan))
         return;
     wp_row_sync(warp); /* the sum before has been read */
     wp_ll_sum_to_answer(summer->run, sum, answers + node.first, node.num, num_elements);
@@ -218,7 +218,7 @@ WP_FN void wp_ll_sum_part(const struct wp_ll_summer *summer, const struct wp_ll_
     const struct wp_weighted_sum sum = {plan->answer_dtype, plan->dtype, plan->reuse};
     if (wp_ll_has_node_sums(plan))
         wp_ll_sum_nodes(summer, part->token, elements.num);
-    if (plan->answer_dtype == WEFT_LOG_10BIT)
+    if (wp_ll_answers_are_logs(plan))
         wp_row_log_sum(warp, out, wp_warp_pointers(warp), weights, part->num_answers, plan->dtype,
                        elements.num);
     else

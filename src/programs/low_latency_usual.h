@@ -120,7 +120,7 @@ enum wp_ll_answers {
 /* It does not matter how rows have come. */
 WP_FN enum wp_ll_answers wp_ll_answers_of(const struct wp_low_latency *ll)
 {
-    const int are_logs = ll->plan.answer_dtype == WEFT_LOG_10BIT;
+    const int are_logs = wp_ll_answers_are_logs(&ll->plan);
     if (!wp_ll_is_near(ll->near.counters)) /* whom it goes on without */
         return WP_LL_ANY_ANSWERS;
     if (!wp_ll_is_usual(ll) || (ll->plan.answer_dtype != WEFT_BF16 && !are_logs))
@@ -158,6 +158,6 @@ WP_FN void wp_ll_fix_told_answer_parts(struct wp_ll_plan *plan)
 {
     plan->taken_parts.num = 1; /* or more */
     plan->answer_parts.elements = WP_LL_TOLD_PART_ELEMENTS;
-    plan->sum_parts.elements = plan->answer_dtype == WEFT_LOG_10BIT ? (int32_t)WP_LOG_BLOCK_ELEMENTS
-                                                                    : WP_LL_PART_BYTES / 2;
+    plan->sum_parts.elements =
+        wp_ll_answers_are_logs(plan) ? (int32_t)WP_LOG_BLOCK_ELEMENTS : WP_LL_PART_BYTES / 2;
 }

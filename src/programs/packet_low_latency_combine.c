@@ -11,7 +11,7 @@
 /* The usual forms know it when they are compiled: then compilers need not find out that code for the others is never run, which
  * nvcc does not always. */
 #ifndef WP_LL_ANSWERS_ARE_LOGS
-#define WP_LL_ANSWERS_ARE_LOGS(plan) ((plan)->answer_dtype == WEFT_LOG_10BIT)
+#define WP_LL_ANSWERS_ARE_LOGS(plan) wp_ll_answers_are_logs(plan)
 #endif
 
 struct wp_packet_low_latency_combine_args {

@@ -12,8 +12,6 @@ enum { TILE_PACKETS = WEFT__TILE_BYTES / WP_PACKET_BYTES };
 
 _Static_assert(WP_PACKET_BYTES == sizeof(uint64_t), "a packet is one word");
 
-enum { LOG_BLOCK_BYTES = WEFT__LOG_BLOCK_GROUPS * WP_LOG_GROUP_BYTES };
-
 /* The thread sanitizer does not know fences: for its sake the packets order what the launches'
  * fences do. */
 #ifdef __SANITIZE_THREAD__
@@ -145,13 +143,13 @@ void weft__cpu_packets_send_log_sum(struct wp_warp *warp, const struct wp_packet
     const int64_t step = WP_LOG_BLOCK_ELEMENTS;
     const void *srcs[WP_WARP_POINTERS];
     for (int64_t first = 0; first < num_elements; first += step) {
-        _Alignas(16) char codes[LOG_BLOCK_BYTES];
+        _Alignas(16) char codes[WEFT__LOG_BLOCK_BYTES];
         const int64_t num = num_elements - first < step ? num_elements - first : step;
         for (int32_t s = 0; s < rows->num_srcs; s++)
             srcs[s] = (const char *)rows->srcs[s] + (uint64_t)first * wp_dtype_bytes(dtype);
         weft__cpu_rows()->log_encode(codes, srcs, rows->weights, rows->num_srcs, dtype, num);
         weft__cpu_packets_send(warp, packets, to, codes, wp_log_row_bytes(num));
-        to.slot += LOG_BLOCK_BYTES / WP_PACKET_BYTES;
+        to.slot += WEFT__LOG_BLOCK_BYTES / WP_PACKET_BYTES;
     }
 }
 
@@ -334,7 +332,7 @@ static enum wp_status take_log_blocks(struct wp_warp *warp, const struct wp_pack
 {
     enum { MOST_RANKS = 32 /* bits of from->ranks */ };
     const struct wp_mixed_sum sum = {0, dtype, WEFT_LOG_10BIT, dtype, WP_READ_LATER};
-    uint64_t blocks[MOST_RANKS][LOG_BLOCK_BYTES / WP_PACKET_BYTES];
+    uint64_t blocks[MOST_RANKS][WEFT__LOG_BLOCK_BYTES / WP_PACKET_BYTES];
     const void *srcs[MOST_RANKS];
     int32_t num_srcs = 0;
     for (int32_t rank = 0; rank < packets->num_ranks; rank++) {
@@ -365,7 +363,7 @@ enum wp_status weft__cpu_packets_log_sum(struct wp_warp *warp, const struct wp_p
         status = take_log_blocks(
             warp, packets, &block, (char *)dst + (uint64_t)first * wp_dtype_bytes(dtype), dtype,
             num_left < WP_LOG_BLOCK_ELEMENTS ? num_left : WP_LOG_BLOCK_ELEMENTS);
-        block.slot += LOG_BLOCK_BYTES / WP_PACKET_BYTES;
+        block.slot += WEFT__LOG_BLOCK_BYTES / WP_PACKET_BYTES;
     }
     return status;
 }

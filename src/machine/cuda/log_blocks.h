@@ -9,7 +9,6 @@
 enum {
     WEFT__CUDA_BLOCK_OCTETS = WP_LOG_BLOCK_ELEMENTS / WEFT__CUDA_OCTET,
     WEFT__CUDA_LANE_OCTETS = WEFT__CUDA_BLOCK_OCTETS / WP_WARP_SIZE,
-    WEFT__CUDA_LOG_BLOCK_BYTES = WEFT__LOG_BLOCK_GROUPS * WP_LOG_GROUP_BYTES,
     WEFT__CUDA_LOG_HIGH_OFFSET = WP_LOG_BLOCK_ELEMENTS,
     WEFT__CUDA_LOG_HEADERS_OFFSET = WEFT__CUDA_LOG_HIGH_OFFSET + WP_LOG_BLOCK_ELEMENTS / 4
 };
@@ -233,7 +232,7 @@ WP_FN void weft__cuda_encode_block(uint32_t lane_idx, const struct weft__cuda_lo
     const uint32_t extremes[WEFT__CUDA_LANE_OCTETS] = {
         weft__cuda_extremes<WEFT__CUDA_PLAIN_GROUPS>(elements[0]),
         weft__cuda_extremes<WEFT__CUDA_PLAIN_GROUPS>(elements[1])};
-    char *to = row->dst + (uint64_t)block * WEFT__CUDA_LOG_BLOCK_BYTES;
+    char *to = row->dst + (uint64_t)block * WEFT__LOG_BLOCK_BYTES;
     struct weft__cuda_log_octet codes[WEFT__CUDA_LANE_OCTETS];
     if (__all_sync(0xffffffffu,
                    weft__cuda_is_plain(extremes[0]) && weft__cuda_is_plain(extremes[1]))) {
@@ -284,7 +283,7 @@ WP_FN void weft__cuda_sum_block(uint32_t lane_idx, const struct weft__cuda_log_s
                                 uint32_t block)
 {
     enum { AT_ONCE = 4 };
-    const uint64_t offset = (uint64_t)block * WEFT__CUDA_LOG_BLOCK_BYTES;
+    const uint64_t offset = (uint64_t)block * WEFT__LOG_BLOCK_BYTES;
     float sums[WEFT__CUDA_LANE_OCTETS][8];
     weft__cuda_begin_sums(sums);
 #pragma unroll 1

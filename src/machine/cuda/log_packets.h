@@ -9,10 +9,10 @@
 #include "machine/cuda/quantise.h"
 
 enum {
-    WEFT__CUDA_LOG_BLOCK_PACKETS = WEFT__CUDA_LOG_BLOCK_BYTES / WP_PACKET_BYTES,
+    WEFT__CUDA_LOG_BLOCK_PACKETS = WEFT__LOG_BLOCK_BYTES / WP_PACKET_BYTES,
     WEFT__CUDA_LOG_PACKETS = 2 /* that a lane has */
 };
-static_assert(WEFT__CUDA_LOG_BLOCK_BYTES % WP_PACKET_BYTES == 0, "blocks begin with a packet");
+static_assert(WEFT__LOG_BLOCK_BYTES % WP_PACKET_BYTES == 0, "blocks begin with a packet");
 
 /* Which packets a lane has of a block of so many groups. */
 struct weft__cuda_log_turn {

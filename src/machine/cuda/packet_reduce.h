@@ -133,12 +133,13 @@ WP_FN void weft__cuda_add_chunks(float (&sum)[16 / sizeof(E)], const int4 (&chun
                                  uint32_t present)
 {
     enum { PER_CHUNK = 16 / sizeof(E) };
-    const int zero = (int)(sizeof(E) == 4 ? 0x80000000u : 0x80008000u);
+    const int minus_zero = (int)(sizeof(E) == 4 ? 0x80000000u : 0x80008000u);
     float values[PER_CHUNK];
 #pragma unroll
     for (int s = 0; s < NUM; s++) {
         const int is_present = present >> s & 1u;
-        const int4 chunk = is_present ? chunks[s] : make_int4(zero, zero, zero, zero);
+        const int4 chunk =
+            is_present ? chunks[s] : make_int4(minus_zero, minus_zero, minus_zero, minus_zero);
         weft__cuda_decode(values, chunk, E());
 #pragma unroll
         for (int e = 0; e < PER_CHUNK; e++)

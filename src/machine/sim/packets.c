@@ -229,8 +229,7 @@ void weft__sim_packets_send_weighted_sum(struct wp_warp *warp, const struct wp_p
 }
 
 enum {
-    LOG_BLOCK_BYTES = WEFT__LOG_BLOCK_GROUPS * WP_LOG_GROUP_BYTES,
-    LOG_BLOCK_PACKETS = LOG_BLOCK_BYTES / WP_PACKET_BYTES,
+    LOG_BLOCK_PACKETS = WEFT__LOG_BLOCK_BYTES / WP_PACKET_BYTES,
     MOST_LOG_ROWS = 32 /* bits of wp_packet_rows */
 };
 
@@ -256,7 +255,7 @@ void weft__sim_packets_send_log_sum(struct wp_warp *warp, const struct wp_packet
     for (int64_t i = warp->lane_idx; i * WP_LOG_BLOCK_ELEMENTS < num_elements; i += WP_WARP_SIZE) {
         const int64_t num = log_block_elements(num_elements, i);
         const void *from[WP_WARP_POINTERS];
-        char codes[LOG_BLOCK_BYTES];
+        char codes[WEFT__LOG_BLOCK_BYTES];
         for (int32_t s = 0; s < num_srcs; s++) {
             from[s] = (const char *)srcs[s] + (uint64_t)(i * WP_LOG_BLOCK_ELEMENTS) * element_bytes;
             sim_check_access(from[s], (uint64_t)num * element_bytes, SIM_READ, call.code);
