@@ -119,6 +119,7 @@ static struct wp_ll_parts row_parts(const weft_comm *comm, const struct wp_ll_pl
                   WP_LL_PART_BYTES);
     return parts_of(comm, plan, part_elements(plan), 1 + num_of_scales);
 }
+
 /* Logarithms go in whole blocks. */
 static struct wp_ll_parts answer_parts(const weft_comm *comm, const struct wp_ll_plan *plan)
 {
