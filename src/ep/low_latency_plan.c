@@ -192,7 +192,7 @@ static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *co
     if (plan->answer_dtype != plan->dtype)
         return "answer_dtype WEFT_DTYPE_NONE or dtype";
     if (choices_bytes > WP_WARP_SHARED_BYTES)
-        return "a smaller num_topk";
+        return "num_topk of at most 60";
     if (plan->is_by_expert && (told_bytes > WP_WARP_SHARED_BYTES ||
                                WP_LL_TOLD_OFFSET + wp_ll_told_choices_bytes(plan, comm->num_ranks) >
                                    WP_BLOCK_SHARED_BYTES))
