@@ -15,7 +15,16 @@ WP_FN int64_t wp_ll_load_choice(const struct wp_low_latency_dispatch_args *args,
                : -1;
 }
 
-/* Of an expert that is choice i. */
+/* Of an expert that is choice i: which of a rank's experts it is, or none. */
+WP_FN int32_t wp_ll_choice_among(const struct wp_low_latency_dispatch_args *args,
+                                 struct wp_experts_of_rank experts, int64_t expert, int32_t i)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const int32_t token = (int32_t)wp_divide((uint32_t)i, ll->plan.topk_reciprocal);
+    return wp_expert_among(&ll->placement, experts, expert, ll->exchange.rank, token);
+}
+
+/* The same of all ranks. */
 WP_FN struct wp_place_of_expert
 wp_ll_place_of_choice(const struct wp_low_latency_dispatch_args *args, int64_t expert, int32_t i)
 {
@@ -64,8 +73,11 @@ WP_FN struct wp_ll_unit wp_ll_counted_unit_of(const struct wp_low_latency *ll,
                                               struct wp_ll_parts parts, int32_t i)
 {
     const int32_t num_ranks = ll->exchange.num_ranks;
-    const struct wp_ll_unit counts = {WP_LL_COUNTED, 0, i};
-    return i < num_ranks ? counts : wp_ll_unit_of(ll, parts, i - num_ranks);
+    const int counts = i < num_ranks;
+    const struct wp_ll_unit row = wp_ll_unit_of(ll, parts, counts ? 0 : i - num_ranks);
+    const struct wp_ll_unit unit = {counts ? WP_LL_COUNTED : row.token, row.part,
+                                    counts ? i : row.rank};
+    return unit;
 }
 
 /* ------------------------------------------------------------------ who hears whom */

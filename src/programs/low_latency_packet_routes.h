@@ -30,31 +30,39 @@ struct wp_ll_going {
 
 /* Of the lanes' choices, from `begin` on of those of all tokens: a bit for each that is at the rank. */
 WP_FN uint32_t wp_ll_find_choices_at(struct wp_warp *warp,
-                                     const struct wp_low_latency_dispatch_args *args, int32_t rank,
-                                     int32_t begin, int64_t expert)
+                                     const struct wp_low_latency_dispatch_args *args,
+                                     struct wp_experts_of_rank experts, int32_t begin,
+                                     int64_t expert)
 {
     return wp_ballot(warp,
-                     wp_ll_place_of_choice(args, expert, begin + wp_lane_idx(warp)).rank == rank);
+                     wp_ll_choice_among(args, experts, expert, begin + wp_lane_idx(warp)) >= 0);
 }
 
-/* Warp-wide: of so few choices that each lane has loaded two, those of the tokens [0, token] are looked at. */
+/* Whether choices are so few that each lane has loaded two, of tokens of which each lane can look at one. */
+WP_FN int wp_ll_choices_are_few(const struct wp_low_latency_dispatch_args *args)
+{
+    return args->num_tokens * args->ll.plan.num_topk <= 2 * WP_WARP_SIZE &&
+           args->num_tokens < WP_WARP_SIZE;
+}
+
+/* Warp-wide: of so few choices. */
 WP_FN struct wp_ll_going wp_ll_find_going_of_few(struct wp_warp *warp,
                                                  const struct wp_low_latency_dispatch_args *args,
-                                                 struct wp_ll_lane_choices choices, int32_t rank,
-                                                 int32_t token)
+                                                 struct wp_ll_lane_choices choices,
+                                                 struct wp_experts_of_rank experts, int32_t token)
 {
-    const int32_t num_topk = args->ll.plan.num_topk;
+    const int32_t num_topk = args->ll.plan.num_topk, lane = wp_lane_idx(warp);
     const uint64_t of_token = (UINT64_C(1) << num_topk) - 1;
-    uint64_t at_rank = wp_ll_find_choices_at(warp, args, rank, 0, choices.first);
-    struct wp_ll_going found = {0, 0};
+    uint64_t at_rank = wp_ll_find_choices_at(warp, args, experts, 0, choices.first);
     if (args->num_tokens * num_topk > WP_WARP_SIZE)
-        at_rank |= (uint64_t)wp_ll_find_choices_at(warp, args, rank, WP_WARP_SIZE, choices.second)
-                   << WP_WARP_SIZE;
-    for (int32_t before = 0; before < token; before++) {
-        found.num_before += (at_rank & of_token) != 0;
-        at_rank >>= num_topk;
-    }
-    found.goes = (at_rank & of_token) != 0;
+        at_rank |=
+            (uint64_t)wp_ll_find_choices_at(warp, args, experts, WP_WARP_SIZE, choices.second)
+            << WP_WARP_SIZE;
+    const int32_t of_lane = lane < args->num_tokens ? lane : 0;
+    const uint32_t going =
+        wp_ballot(warp, lane < args->num_tokens && (at_rank >> of_lane * num_topk & of_token) != 0);
+    const struct wp_ll_going found = {(int)(going >> token & 1u),
+                                      wp_popcount(going & ((1u << token) - 1))};
     return found;
 }
 
@@ -74,12 +82,13 @@ WP_FN int64_t wp_ll_seen_choice(struct wp_warp *warp,
 
 /* Adds what is found of them up to a token. */
 WP_FN void wp_ll_add_going(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
-                           struct wp_ll_seen_tokens seen, int64_t expert, int32_t rank,
-                           int32_t token, struct wp_ll_going *found)
+                           struct wp_ll_seen_tokens seen, int64_t expert,
+                           struct wp_experts_of_rank experts, int32_t token,
+                           struct wp_ll_going *found)
 {
     const int32_t num_topk = args->ll.plan.num_topk;
     const uint64_t of_token = (UINT64_C(1) << num_topk) - 1;
-    uint64_t at_rank = wp_ll_find_choices_at(warp, args, rank, seen.first * num_topk, expert);
+    uint64_t at_rank = wp_ll_find_choices_at(warp, args, experts, seen.first * num_topk, expert);
     for (int32_t t = seen.first; t < seen.first + seen.num && t <= token; t++) {
         const int goes = (at_rank & of_token) != 0;
         found->num_before += goes && t < token;
@@ -91,7 +100,7 @@ WP_FN void wp_ll_add_going(struct wp_warp *warp, const struct wp_low_latency_dis
 /* The same of any number, where a token has no more choices than a warp has lanes: so many loads are under way together. */
 WP_FN struct wp_ll_going wp_ll_find_going_of_many(struct wp_warp *warp,
                                                   const struct wp_low_latency_dispatch_args *args,
-                                                  int32_t rank, int32_t token)
+                                                  struct wp_experts_of_rank experts, int32_t token)
 {
     const int32_t num_seen = (int32_t)wp_divide(WP_WARP_SIZE, args->ll.plan.topk_reciprocal);
     struct wp_ll_going found = {0, 0};
@@ -103,10 +112,10 @@ WP_FN struct wp_ll_going wp_ll_find_going_of_many(struct wp_warp *warp,
         const int64_t of_second = wp_ll_seen_choice(warp, args, second);
         const int64_t of_third = wp_ll_seen_choice(warp, args, third);
         const int64_t of_fourth = wp_ll_seen_choice(warp, args, fourth);
-        wp_ll_add_going(warp, args, first, of_first, rank, token, &found);
-        wp_ll_add_going(warp, args, second, of_second, rank, token, &found);
-        wp_ll_add_going(warp, args, third, of_third, rank, token, &found);
-        wp_ll_add_going(warp, args, fourth, of_fourth, rank, token, &found);
+        wp_ll_add_going(warp, args, first, of_first, experts, token, &found);
+        wp_ll_add_going(warp, args, second, of_second, experts, token, &found);
+        wp_ll_add_going(warp, args, third, of_third, experts, token, &found);
+        wp_ll_add_going(warp, args, fourth, of_fourth, experts, token, &found);
     }
     return found;
 }
@@ -114,7 +123,7 @@ WP_FN struct wp_ll_going wp_ll_find_going_of_many(struct wp_warp *warp,
 /* The same of any number, token by token. */
 WP_FN struct wp_ll_going
 wp_ll_find_going_one_by_one(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
-                            int32_t rank, int32_t token)
+                            struct wp_experts_of_rank experts, int32_t token)
 {
     const int32_t num_topk = args->ll.plan.num_topk;
     struct wp_ll_going found = {0, 0};
@@ -124,7 +133,7 @@ wp_ll_find_going_one_by_one(struct wp_warp *warp, const struct wp_low_latency_di
         for (int32_t first = 0; first < num_topk; first += WP_WARP_SIZE) {
             const int32_t k = first + wp_lane_idx(warp), begin = t * num_topk + first;
             const int64_t expert = k < num_topk ? wp_ll_load_choice(args, t * num_topk + k) : -1;
-            found.goes |= wp_ll_find_choices_at(warp, args, rank, begin, expert) != 0;
+            found.goes |= wp_ll_find_choices_at(warp, args, experts, begin, expert) != 0;
         }
     }
     return found;
@@ -135,12 +144,12 @@ WP_FN struct wp_ll_going wp_ll_find_going(struct wp_warp *warp,
                                           struct wp_ll_lane_choices choices, int32_t rank,
                                           int32_t token)
 {
-    const int32_t num_topk = args->ll.plan.num_topk;
-    if (args->num_tokens * num_topk <= 2 * WP_WARP_SIZE)
-        return wp_ll_find_going_of_few(warp, args, choices, rank, token);
-    if ((WP_LL_TOPK_IS_USUAL && WP_LL_USUAL_TOPK <= WP_WARP_SIZE) || num_topk <= WP_WARP_SIZE)
-        return wp_ll_find_going_of_many(warp, args, rank, token);
-    return wp_ll_find_going_one_by_one(warp, args, rank, token);
+    const struct wp_experts_of_rank experts = wp_experts_of(&args->ll.placement, rank);
+    if (wp_ll_choices_are_few(args))
+        return wp_ll_find_going_of_few(warp, args, choices, experts, token);
+    if (wp_ll_topk_fits_lanes() || args->ll.plan.num_topk <= WP_WARP_SIZE)
+        return wp_ll_find_going_of_many(warp, args, experts, token);
+    return wp_ll_find_going_one_by_one(warp, args, experts, token);
 }
 
 /* ------------------------------------------------------------------ choices that are told */
@@ -152,13 +161,13 @@ WP_FN void wp_ll_tell_choices(struct wp_warp *warp, const struct wp_low_latency_
 {
     const struct wp_low_latency *ll = &args->ll;
     const int32_t num_choices = wp_ll_num_choices(&ll->plan);
+    const struct wp_experts_of_rank experts = wp_experts_of(&ll->placement, rank);
     int32_t *told = (int32_t *)wp_warp_shared(warp);
     for (int32_t begin = 0; begin < num_choices; begin += WP_WARP_SIZE) {
         const int32_t i = begin + wp_lane_idx(warp);
         const int64_t next = wp_ll_load_choice(args, i + 2 * WP_WARP_SIZE);
-        const struct wp_place_of_expert place = wp_ll_place_of_choice(args, choices.first, i);
         if (i < num_choices)
-            told[i] = place.rank == rank ? place.local_expert : WP_LL_NOT_HERE;
+            told[i] = wp_ll_choice_among(args, experts, choices.first, i);
         choices.first = choices.second;
         choices.second = next;
     }

@@ -151,6 +151,7 @@ WP_FN struct wp_ll_made_unit wp_ll_make_choices(struct wp_warp *warp,
     const struct wp_ll_slot *at = &ll->plan.slot;
     const int32_t num_topk = ll->plan.num_topk;
     char *memory = wp_ll_part_memory(warp) - at->token_offset; /* of the slot */
+    const struct wp_experts_of_rank at_rank = wp_experts_of(&ll->placement, unit.rank);
     int32_t *experts = (int32_t *)(void *)(memory + at->experts_offset);
     float *weights = (float *)(void *)(memory + at->weights_offset);
     for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
@@ -159,10 +160,10 @@ WP_FN struct wp_ll_made_unit wp_ll_make_choices(struct wp_warp *warp,
         const float weight = k < WP_WARP_SIZE             ? loads->weight
                              : args->topk_weights == NULL ? 1.0f
                                                           : args->topk_weights[i];
-        const struct wp_place_of_expert place =
-            wp_place_expert(&ll->placement, expert, ll->exchange.rank, unit.token);
-        experts[k] = place.rank == unit.rank ? place.local_expert : -1;
-        weights[k] = place.rank == unit.rank ? weight : 0.0f;
+        const int32_t local_expert =
+            wp_expert_among(&ll->placement, at_rank, expert, ll->exchange.rank, unit.token);
+        experts[k] = local_expert;
+        weights[k] = local_expert >= 0 ? weight : 0.0f;
     }
     if (wp_lane_idx(warp) == 0) {
         *(int32_t *)(void *)(memory + at->token_offset) = unit.token;

@@ -237,6 +237,11 @@ enum { WP_LL_USUAL_TOPK = 32 };
 #ifndef WP_LL_TOPK_IS_USUAL
 #define WP_LL_TOPK_IS_USUAL 0
 #endif
+/* Whether it is known that a warp has a lane for each choice of a token. */
+WP_FN int wp_ll_topk_fits_lanes(void)
+{
+    return WP_LL_TOPK_IS_USUAL && WP_LL_USUAL_TOPK <= WP_WARP_SIZE;
+}
 
 /* Of a node, whose areas are parameters of launches: these are nearer than a table in memory. */
 enum { WP_LL_NEAR_RANKS = 8 };

@@ -3,8 +3,9 @@
  * What low latency is mostly used for: tokens and answers of bf16, one node; rows as they are, or as
  * FP8 with a float scale for 128 elements; by rank or by expert; sums as answers, of bf16 or as logarithms, or by expert the
  * rows; rows that are whole units of 16 bytes; 32 choices of a token at most; in dispatch of so few tokens and experts that
- * a block has room near it for what it counts. Its programs are compiled once more for each of these, without masks, and
- * sums of bf16 with masks, and then have no code for anything else (low_latency_hints.h). With code for all there are more values
+ * a block has room near it for what it counts, and in packets of few tokens experts without a table. Its programs are
+ * compiled once more for each of these, without masks, and sums of bf16 with masks, and then have no code for anything else
+ * (low_latency_hints.h). With code for all there are more values
  * than a GPU has registers, and what waits in memory meanwhile is far, since each acquire empties the
  * nearest cache; and warps jump over what is not theirs, each time to code that is in no cache. Measured on
  * an H200 with one rank, 128 tokens in BF16, in graphs: combine takes 16.3 us in the general form, 11.0 with
@@ -72,9 +73,18 @@ WP_FN int wp_ll_has_quantisation(const struct wp_ll_plan *plan, struct wp_quanti
            own->scale_stride_bytes == usual.scale_stride_bytes;
 }
 
+WP_FN int wp_ll_rows_are_usual(const struct wp_low_latency *ll)
+{
+    if (!wp_ll_is_usual(ll))
+        return 0;
+    if (wp_ll_is_told(&ll->plan))
+        return 1;
+    return wp_ll_has_packets(&ll->plan) ? ll->placement.is_even : wp_ll_is_near(ll->near.end);
+}
+
 WP_FN enum wp_ll_form wp_ll_form_of(const struct wp_low_latency *ll)
 {
-    if (!wp_ll_is_usual(ll) || (!wp_ll_has_packets(&ll->plan) && !wp_ll_is_near(ll->near.end)))
+    if (!wp_ll_rows_are_usual(ll))
         return WP_LL_GENERAL;
     if (wp_ll_has_quantisation(&ll->plan, wp_ll_usual_quantisation(WP_LL_BF16)))
         return WP_LL_BF16;

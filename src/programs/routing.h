@@ -132,11 +132,20 @@ WP_CALLED_FN struct wp_place_of_expert wp_place_by_tables(struct wp_placement pl
     return place;
 }
 
+/* Some programs know that experts lie evenly. */
+#ifndef WP_PLACEMENT_IS_EVEN
+#define WP_PLACEMENT_IS_EVEN 0
+#endif
+WP_FN int wp_placement_is_even(const struct wp_placement *placement)
+{
+    return WP_PLACEMENT_IS_EVEN || placement->is_even;
+}
+
 /* By arithmetic where that does. */
 WP_FN struct wp_place_of_expert wp_place_expert(const struct wp_placement *placement,
                                                 int64_t expert, int32_t source_rank, int32_t token)
 {
-    if (!placement->is_even)
+    if (!wp_placement_is_even(placement))
         return wp_place_by_tables(*placement, expert, source_rank, token);
     const int is_one = (uint64_t)expert < (uint64_t)placement->num_experts;
     const uint32_t num_experts = (uint32_t)placement->num_experts, e = (uint32_t)expert;
@@ -146,6 +155,35 @@ WP_FN struct wp_place_of_expert wp_place_expert(const struct wp_placement *place
     const struct wp_place_of_expert place = {is_one ? (int32_t)rank : -1,
                                              is_one ? (int32_t)(e - first) : -1};
     return place;
+}
+
+/* Those of a rank. Whether an expert is one of them takes less than where it is. */
+struct wp_experts_of_rank {
+    int32_t rank;
+    uint32_t first, num; /* of an even placement */
+};
+
+WP_FN struct wp_experts_of_rank wp_experts_of(const struct wp_placement *placement, int32_t rank)
+{
+    const uint32_t num_experts = (uint32_t)placement->num_experts, r = (uint32_t)rank;
+    const uint32_t first = wp_divide(num_experts * r, placement->ranks_reciprocal);
+    const uint32_t end = wp_divide(num_experts * (r + 1), placement->ranks_reciprocal);
+    const struct wp_experts_of_rank experts = {rank, first, end - first};
+    return experts;
+}
+
+/* Which of them serves `expert` for a token, as the rank counts them; -1: none. */
+WP_FN int32_t wp_expert_among(const struct wp_placement *placement,
+                              struct wp_experts_of_rank experts, int64_t expert,
+                              int32_t source_rank, int32_t token)
+{
+    if (!wp_placement_is_even(placement)) {
+        const struct wp_place_of_expert place =
+            wp_place_by_tables(*placement, expert, source_rank, token);
+        return place.rank == experts.rank ? place.local_expert : -1;
+    }
+    const uint64_t idx = (uint64_t)expert - experts.first; /* huge, if it is before */
+    return idx < experts.num ? (int32_t)idx : -1;
 }
 
 WP_FN const struct wp_route *wp_token_routes(const struct wp_routing *routing, int32_t token)
