@@ -540,7 +540,8 @@ typedef enum weft_ll_carrier {
     WEFT_LL_AUTO = 0,
     WEFT_LL_SIGNALS = 1, /* a signal behind the rows tells of them */
     /* Each warp finds out by itself where rows go: best for few. num_topk of at most 60. By expert with C = max_tokens *
-     * num_topk of at most 128, and R * (2 * C + L) of at most 1856. */
+     * num_topk of at most 128, and R * C + W * L of at most 1856, where W is R * ceil(C / 32) rounded up to a multiple of
+     * 4. */
     WEFT_LL_PACKETS = 2,
     /* Ranks tell each other where each row goes, while rows are on their way: best for many. 2 * num_topk of at most 127,
      * and max_tokens * num_topk of at most 3712. By expert 2 * num_topk + L / 2 of at most 127, and max_tokens * num_topk +

@@ -197,7 +197,8 @@ static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *co
                                WP_LL_TOLD_OFFSET + wp_ll_told_choices_bytes(plan, comm->num_ranks) >
                                    WP_BLOCK_SHARED_BYTES))
         return "by expert C = max_tokens * num_topk of at most 128, "
-               "and ranks * (2 * C + experts of a rank) of at most 1856";
+               "and ranks * C + W * experts of a rank of at most 1856, "
+               "where W is ranks * ceil(C / 32) rounded up to a multiple of 4";
     return lacks_any_packets(comm, config, plan);
 }
 

@@ -468,10 +468,23 @@ WP_FN int wp_ll_is_near(uint64_t end)
 /* With packets, memory of a block behind the words of wp_block_max: scales of the parts that its warps make, and by expert
  * what all sources tell of their choices (low_latency_packet_pack.h); in combine the weights of its warps. */
 enum { WP_LL_TOLD_OFFSET = WP_BLOCK_WORDS_BYTES + WP_BLOCK_MOST_WARPS * WP_LL_PART_SCALES_BYTES };
+enum { WP_LL_WORD_BITS = 32, WP_LL_WORDS_TOGETHER = 4 };
+WP_FN int32_t wp_ll_chosen_words_of_source(const struct wp_ll_plan *plan)
+{
+    return (wp_ll_num_choices(plan) + WP_LL_WORD_BITS - 1) / WP_LL_WORD_BITS;
+}
+
+WP_FN int32_t wp_ll_chosen_words(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    const int32_t num_words = num_ranks * wp_ll_chosen_words_of_source(plan);
+    return (num_words + WP_LL_WORDS_TOGETHER - 1) / WP_LL_WORDS_TOGETHER * WP_LL_WORDS_TOGETHER;
+}
+
 WP_FN uint64_t wp_ll_told_choices_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
-    const int32_t num_words = plan->max_local_experts + 2 * wp_ll_num_choices(plan);
-    return (uint64_t)num_ranks * (uint64_t)num_words * sizeof(int32_t);
+    const int32_t num_words = wp_ll_chosen_words(plan, num_ranks) * plan->max_local_experts +
+                              num_ranks * wp_ll_num_choices(plan);
+    return (uint64_t)num_words * sizeof(int32_t);
 }
 
 /* If ranks are told, counts of all sources there, by expert, and behind them places of choices (low_latency_told.h). */

@@ -27,63 +27,64 @@ WP_FN int32_t wp_ll_first_scale(const struct wp_ll_plan *plan, int32_t part)
     return (part - plan->row_parts.num - 1) * WP_LL_UNIT_SCALE_WORDS;
 }
 
-/* What a block has in its memory. */
+/* What a block has in its memory, of all sources: of each choice the expert here, or WP_LL_NOT_HERE; and of each expert here
+ * which choices are for it, a bit for each. So how many are for it before one is known by counting bits. */
 struct wp_ll_packer {
-    struct wp_ll_taker taker; /* whose bases are how many choices of a source each expert has */
-    /* [num_ranks][wp_ll_num_choices] of each choice the expert here, or WP_LL_NOT_HERE; and how many of the source's choices
-     * are for the same one before it. */
-    int32_t *experts, *orders;
+    struct wp_ll_taker taker; /* without bases */
+    int32_t *experts;         /* [num_ranks][wp_ll_num_choices] */
+    uint32_t *chosen;         /* [max_local_experts][wp_ll_chosen_words] */
 };
 
 WP_FN struct wp_ll_packer wp_ll_packer_of(struct wp_ll_run *run,
                                           const struct wp_low_latency_dispatch_args *args,
                                           uint64_t number)
 {
-    const struct wp_ll_plan *plan = &args->ll.plan;
-    const int32_t num_ranks = args->ll.exchange.num_ranks;
-    char *memory = (char *)wp_block_shared(run->op.warp) + WP_LL_TOLD_OFFSET;
-    int32_t *bases = (int32_t *)(void *)memory;
-    const int32_t num_bases = num_ranks * plan->max_local_experts;
-    const int32_t num_told = num_ranks * wp_ll_num_choices(plan);
-    int32_t *experts = bases + num_bases;
-    const struct wp_ll_packer packer = {{run, args, bases, number}, experts, experts + num_told};
+    const int32_t num_told = args->ll.exchange.num_ranks * wp_ll_num_choices(&args->ll.plan);
+    int32_t *experts =
+        (int32_t *)(void *)((char *)wp_block_shared(run->op.warp) + WP_LL_TOLD_OFFSET);
+    const struct wp_ll_packer packer = {
+        {run, args, NULL, number}, experts, (uint32_t *)(void *)(experts + num_told)};
     return packer;
 }
 
-/* Of a source: how many choices each expert here has, */
-WP_FN int32_t *wp_ll_told_counts(const struct wp_ll_packer *packer, int32_t source)
+/* Of a source: the expert of each choice, */
+WP_FN int32_t *wp_ll_told_experts(const struct wp_ll_packer *packer, int32_t source)
 {
-    const int32_t first = source * packer->taker.args->ll.plan.max_local_experts;
-    return packer->taker.bases + first;
+    const int32_t first = source * wp_ll_num_choices(&packer->taker.args->ll.plan);
+    return packer->experts + first;
 }
 
-/* and where its choices begin in either table. */
-WP_FN int32_t wp_ll_told_idx(const struct wp_ll_packer *packer, int32_t source)
+/* and the words of its choices' bits, for an expert here. */
+WP_FN uint32_t *wp_ll_chosen(const struct wp_ll_packer *packer, int32_t source, int32_t expert)
 {
-    return source * wp_ll_num_choices(&packer->taker.args->ll.plan);
+    const struct wp_low_latency *ll = &packer->taker.args->ll;
+    const int32_t of_expert = expert * wp_ll_chosen_words(&ll->plan, ll->exchange.num_ranks);
+    const int32_t of_source = source * wp_ll_chosen_words_of_source(&ll->plan);
+    return packer->chosen + of_expert + of_source;
 }
 
 /* ------------------------------------------------------------------ what sources tell */
 
-/* Warp-wide: the order of a source's choices, and in place of its bases how many are for each expert. */
-WP_FN void wp_ll_order_choices(const struct wp_ll_packer *packer, int32_t source)
+/* Warp-wide: nothing is for any expert yet. */
+WP_FN void wp_ll_begin_chosen(const struct wp_ll_packer *packer, int32_t source)
 {
-    struct wp_warp *warp = packer->taker.run->op.warp;
     const struct wp_ll_plan *plan = &packer->taker.args->ll.plan;
-    const int32_t num_choices = wp_ll_num_choices(plan);
-    const int32_t *experts = packer->experts + wp_ll_told_idx(packer, source);
-    int32_t *orders = packer->orders + wp_ll_told_idx(packer, source);
-    int32_t *counts = wp_ll_told_counts(packer, source);
-    for (int32_t begin = 0; begin < num_choices; begin += WP_WARP_SIZE) {
-        const int32_t i = begin + wp_lane_idx(warp);
-        const int32_t expert = i < num_choices ? experts[i] : WP_LL_NOT_HERE;
-        const int32_t num_below = wp_same_below(warp, (uint32_t)expert);
-        if (expert >= 0)
-            orders[i] = counts[expert] + num_below;
-        wp_warp_sync(warp); /* all have read the counts */
-        if (expert >= 0)
-            wp_add_relaxed(&counts[expert], 1);
-        wp_warp_sync(warp);
+    for (int32_t expert = wp_lane_idx(packer->taker.run->op.warp); expert < plan->max_local_experts;
+         expert += WP_WARP_SIZE)
+        for (int32_t w = 0; w < wp_ll_chosen_words_of_source(plan); w++)
+            wp_ll_chosen(packer, source, expert)[w] = 0;
+}
+
+/* Warp-wide, when it has told its choices. */
+WP_FN void wp_ll_note_chosen(const struct wp_ll_packer *packer, int32_t source)
+{
+    const int32_t num_choices = wp_ll_num_choices(&packer->taker.args->ll.plan);
+    const int32_t *experts = wp_ll_told_experts(packer, source);
+    for (int32_t i = wp_lane_idx(packer->taker.run->op.warp); i < num_choices; i += WP_WARP_SIZE) {
+        const uint32_t bit = (uint32_t)i % WP_LL_WORD_BITS;
+        if (experts[i] >= 0)
+            wp_or_relaxed((int32_t *)wp_ll_chosen(packer, source, experts[i]) + i / WP_LL_WORD_BITS,
+                          (int32_t)(1u << bit));
     }
 }
 
@@ -93,22 +94,18 @@ WP_FN enum wp_status wp_ll_take_choices(const struct wp_ll_packer *packer, int32
     const struct wp_ll_run *run = packer->taker.run;
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
-    const int32_t num_choices = wp_ll_num_choices(&ll->plan);
-    int32_t *counts = wp_ll_told_counts(packer, source);
     int64_t *waited_ns = wp_lane_idx(warp) == 0 ? wp_ll_waited_ns(run, source) : NULL;
     const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
     struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, source);
     site.sequence = packer->taker.number; /* which they carry */
-    for (int32_t expert = wp_lane_idx(warp); expert < ll->plan.max_local_experts;
-         expert += WP_WARP_SIZE)
-        counts[expert] = 0;
+    wp_ll_begin_chosen(packer, source);
     const enum wp_status status = wp_tagged_take_relaxed(
         warp, wp_ll_head(ll, ll->exchange.rank, packer->taker.number, source),
-        packer->experts + wp_ll_told_idx(packer, source), num_choices, &site);
+        wp_ll_told_experts(packer, source), wp_ll_num_choices(&ll->plan), &site);
     wp_ll_end_waiting(run, waited_ns, begin_ns);
     wp_warp_sync(warp);
     if (status == WP_STATUS_OK)
-        wp_ll_order_choices(packer, source);
+        wp_ll_note_chosen(packer, source);
     return status;
 }
 
@@ -122,6 +119,15 @@ WP_FN enum wp_status wp_ll_hear_choices(const struct wp_ll_packer *packer)
          source += wp_num_warps(warp))
         status = wp_ll_take_choices(packer, source);
     return status;
+}
+
+/* Of a source's choices, how many are for an expert here. */
+WP_FN int32_t wp_ll_num_chosen(const struct wp_ll_packer *packer, int32_t source, int32_t expert)
+{
+    int32_t num = 0;
+    for (int32_t w = 0; w < wp_ll_chosen_words_of_source(&packer->taker.args->ll.plan); w++)
+        num += wp_popcount(wp_ll_chosen(packer, source, expert)[w]);
+    return num;
 }
 
 /* By all warps that have met: those of the first block that have heard a source tell the caller of experts. */
@@ -138,7 +144,7 @@ WP_FN void wp_ll_tell_experts(const struct wp_ll_packer *packer)
          expert < ll->num_local_experts; expert += num_heard * WP_WARP_SIZE) {
         int32_t first = 0;
         for (int32_t rank = 0; rank < num_ranks; rank++) {
-            const int32_t num_rows = wp_ll_told_counts(packer, rank)[expert];
+            const int32_t num_rows = wp_ll_num_chosen(packer, rank, expert);
             wp_ll_tell_expert(taker, expert, rank, first, num_rows);
             first += num_rows;
         }
@@ -148,17 +154,32 @@ WP_FN void wp_ll_tell_experts(const struct wp_ll_packer *packer)
 
 /* ------------------------------------------------------------------ where rows are packed */
 
+/* How many of all sources' choices before one of a source's are for an expert here. */
+WP_FN int32_t wp_ll_count_before(const struct wp_ll_packer *packer, int32_t source, int32_t choice,
+                                 int32_t expert)
+{
+    const struct wp_ll_plan *plan = &packer->taker.args->ll.plan;
+    const uint32_t *chosen = wp_ll_chosen(packer, 0, expert);
+    const uint32_t bit = (uint32_t)choice % WP_LL_WORD_BITS;
+    const int32_t last =
+        source * wp_ll_chosen_words_of_source(plan) + choice / (int32_t)WP_LL_WORD_BITS;
+    int32_t num = 0;
+    for (int32_t first = 0; first <= last; first += WP_LL_WORDS_TOGETHER) {
+        for (int32_t w = first; w < first + WP_LL_WORDS_TOGETHER; w++) {
+            const uint32_t before = w < last ? UINT32_MAX : w == last ? (1u << bit) - 1 : 0;
+            num += wp_popcount(chosen[w] & before);
+        }
+    }
+    return num;
+}
+
 /* The packed row of a source's choice. */
 WP_FN int32_t wp_ll_packed_choice(const struct wp_ll_packer *packer, int32_t source, int32_t choice)
 {
-    const struct wp_ll_plan *plan = &packer->taker.args->ll.plan;
-    const int32_t expert = packer->experts[wp_ll_told_idx(packer, source) + choice];
-    int32_t position = packer->orders[wp_ll_told_idx(packer, source) + choice];
-    if (expert < 0)
-        return WP_LL_NOT_HERE;
-    for (int32_t before = 0; before < source; before++)
-        position += wp_ll_told_counts(packer, before)[expert];
-    return wp_ll_packed_at(plan, expert, position);
+    const int32_t expert = wp_ll_told_experts(packer, source)[choice];
+    const int32_t position = wp_ll_count_before(packer, source, choice, expert < 0 ? 0 : expert);
+    return expert < 0 ? WP_LL_NOT_HERE
+                      : wp_ll_packed_at(&packer->taker.args->ll.plan, expert, position);
 }
 
 /* Where it has the unit's part, from that's first byte on. */
@@ -180,30 +201,43 @@ struct wp_ll_places {
     int32_t num;
 };
 
+/* Of a source's token, what combine needs of its choices. */
+WP_FN struct wp_ll_packed_choice *wp_ll_kept_choices(const struct wp_ll_packer *packer,
+                                                     struct wp_ll_unit unit)
+{
+    return wp_ll_packed_choices(&packer->taker.args->ll, packer->taker.number, unit.rank,
+                                unit.token);
+}
+
+/* By all lanes, each with choice k of the unit's token, if there is such a one: adds where the unit's part is packed. */
+WP_FN void wp_ll_add_places(const struct wp_ll_packer *packer, struct wp_ll_unit unit, int32_t k,
+                            struct wp_ll_places *places)
+{
+    struct wp_warp *warp = packer->taker.run->op.warp;
+    const struct wp_ll_plan *plan = &packer->taker.args->ll.plan;
+    const int is_choice = k < plan->num_topk;
+    const int32_t found =
+        wp_ll_packed_choice(packer, unit.rank, unit.token * plan->num_topk + (is_choice ? k : 0));
+    const int32_t packed = is_choice ? found : WP_LL_NOT_HERE;
+    places->is_here |= wp_ballot(warp, packed != WP_LL_NOT_HERE) != 0;
+    const int32_t place = wp_ll_list(warp, &places->num, packed >= 0);
+    if (wp_ll_kind_of(plan, unit.part) == WP_LL_UNIT_CHOICES && is_choice)
+        wp_ll_kept_choices(packer, unit)[k].packed = packed;
+    else if (packed >= 0)
+        wp_warp_pointers(warp)[place] = wp_ll_packed_part(packer, unit, packed);
+}
+
 /* Warp-wide: where the unit's part is packed; combine finds out, too, by the warp that has the choices. */
 WP_FN struct wp_ll_places wp_ll_find_places(const struct wp_ll_packer *packer,
                                             struct wp_ll_unit unit)
 {
     struct wp_warp *warp = packer->taker.run->op.warp;
-    const struct wp_ll_plan *plan = &packer->taker.args->ll.plan;
-    const int is_kept = wp_ll_kind_of(plan, unit.part) == WP_LL_UNIT_CHOICES;
-    struct wp_ll_packed_choice *kept =
-        wp_ll_packed_choices(&packer->taker.args->ll, packer->taker.number, unit.rank, unit.token);
+    const int32_t num_topk = packer->taker.args->ll.plan.num_topk, lane = wp_lane_idx(warp);
     struct wp_ll_places places = {0, 0};
     wp_warp_sync(warp); /* the pointers before have been used */
-    for (int32_t i = 0; i < plan->num_topk; i += WP_WARP_SIZE) {
-        const int32_t k = i + wp_lane_idx(warp);
-        const int32_t packed =
-            k < plan->num_topk
-                ? wp_ll_packed_choice(packer, unit.rank, unit.token * plan->num_topk + k)
-                : WP_LL_NOT_HERE;
-        places.is_here |= wp_ballot(warp, packed != WP_LL_NOT_HERE) != 0;
-        const int32_t place = wp_ll_list(warp, &places.num, packed >= 0);
-        if (is_kept && k < plan->num_topk)
-            kept[k].packed = packed;
-        else if (packed >= 0)
-            wp_warp_pointers(warp)[place] = wp_ll_packed_part(packer, unit, packed);
-    }
+    wp_ll_add_places(packer, unit, lane, &places);
+    for (int32_t i = WP_WARP_SIZE; !wp_ll_topk_fits_lanes() && i < num_topk; i += WP_WARP_SIZE)
+        wp_ll_add_places(packer, unit, i + lane, &places);
     wp_warp_sync(warp);
     return places;
 }
@@ -227,8 +261,7 @@ WP_FN void wp_ll_keep_choices(const struct wp_ll_packer *packer, struct wp_ll_un
                               const float *weights)
 {
     const struct wp_low_latency_dispatch_args *args = packer->taker.args;
-    struct wp_ll_packed_choice *kept =
-        wp_ll_packed_choices(&args->ll, packer->taker.number, unit.rank, unit.token);
+    struct wp_ll_packed_choice *kept = wp_ll_kept_choices(packer, unit);
     for (int32_t k = wp_lane_idx(packer->taker.run->op.warp); k < args->ll.plan.num_topk;
          k += WP_WARP_SIZE) {
         kept[k].weight = weights[k];

@@ -94,10 +94,10 @@ WP_FN enum wp_status send_unit(const struct wp_ll_mail_of_rows *mail,
     const enum wp_status status = await_room(mail, unit, loads);
     if (status != WP_STATUS_OK)
         return status;
-    if (unit.part == 0 && wp_lane_idx(warp) == 0)
-        ll->row_targets[wp_ll_token_idx(ll, mail->number, unit.rank, unit.token)] = going.goes;
     if (going.goes)
         send_part(mail, unit, ll->plan.is_by_expert ? unit.token : going.num_before, loads);
+    if (unit.part == 0 && wp_lane_idx(warp) == 0)
+        ll->row_targets[wp_ll_token_idx(ll, mail->number, unit.rank, unit.token)] = going.goes;
     return status;
 }
 
@@ -252,10 +252,11 @@ WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_
         status = send(&run, args, choices, loads);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
         status = wp_ll_begin_receiving(&run);
-    if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE) && args->ll.plan.is_by_expert)
+    const int receives = status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE);
+    if (receives && args->ll.plan.is_by_expert)
         return receive_packed(&run, args);
     status = wp_ll_foresee_end(&run, status);
-    if (status != WP_STATUS_OK || !(args->phases & WP_LL_RECEIVE))
+    if (!receives || args->ll.plan.is_by_expert || status != WP_STATUS_OK)
         return status;
     return receive(&run, args);
 }
