@@ -73,6 +73,7 @@ WP_FN int wp_ll_has_quantisation(const struct wp_ll_plan *plan, struct wp_quanti
            own->scale_stride_bytes == usual.scale_stride_bytes;
 }
 
+/* What dispatch needs besides, however rows are quantised. */
 WP_FN int wp_ll_rows_are_usual(const struct wp_low_latency *ll)
 {
     if (!wp_ll_is_usual(ll))

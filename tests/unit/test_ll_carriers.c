@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* Which carrier WEFT_LL_AUTO takes, as weft_ep.h says, for ranks of a machine that need not be there. */
+#include "ep/low_latency.h"
+#include "harness/cmocka.h"
+
+/* Of hidden 7168, one for BF16 in and out, if nothing else is said. */
+struct choice {
+    int32_t num_ranks, num_experts, num_topk, max_tokens;
+    weft_ll_carrier carrier;
+    weft_ll_config other; /* what else is said */
+};
+
+#define FP8 .narrow_dtype = WEFT_FP8_E4M3, .group_elements = 128
+
+static weft_ll_carrier carrier_of(const struct choice *choice, weft_machine kind,
+                                  weft_ll_layout layout)
+{
+    const struct weft__machine machine = {.kind = kind};
+    struct weft_comm comm = {
+        .num_ranks = choice->num_ranks, .hooks = &machine.hooks, .topology = {.num_nodes = 1}};
+    struct weft_ep ep = {.comm = &comm};
+    weft_ep_config experts = WEFT_INIT(weft_ep_config);
+    weft_ll_config config = choice->other;
+    experts.num_experts = choice->num_experts;
+    config.size = sizeof config;
+    config.hidden = 7168;
+    config.max_tokens = choice->max_tokens;
+    config.num_topk = choice->num_topk;
+    config.dtype = config.dtype == WEFT_DTYPE_NONE ? WEFT_BF16 : config.dtype;
+    config.layout = layout;
+    assert_int_equal(weft__placement_create(&ep.placement, &experts, choice->num_ranks), WEFT_OK);
+    const struct wp_ll_plan plan = weft__ll_plan(&ep, &config);
+    weft__placement_destroy(&ep.placement);
+    if (!wp_ll_has_packets(&plan))
+        return WEFT_LL_SIGNALS;
+    return wp_ll_is_told(&plan) ? WEFT_LL_TOLD_PACKETS : WEFT_LL_PACKETS;
+}
+
+static void check(const struct choice *choices, size_t num_choices, weft_ll_layout layout)
+{
+    for (size_t i = 0; i < num_choices; i++) {
+        const struct choice *choice = &choices[i];
+        const weft_ll_carrier on_gpus = carrier_of(choice, WEFT_MACHINE_CUDA, layout);
+        if (on_gpus != choice->carrier)
+            fail_msg("layout %d: of %d ranks, %d experts, top-%d, %d tokens (line %d): carrier %d",
+                     (int)layout, choice->num_ranks, choice->num_experts, choice->num_topk,
+                     choice->max_tokens, (int)i, (int)on_gpus);
+        assert_int_equal(carrier_of(choice, WEFT_MACHINE_CPU, layout), WEFT_LL_SIGNALS);
+    }
+}
+
+TEST(of_any_layout)
+{
+    static const struct choice choices[] = {
+        {4, 256, 8, 16, WEFT_LL_PACKETS, {0}},
+        {4, 256, 8, 16, WEFT_LL_PACKETS, {FP8}},
+        {4, 256, 8, 17, WEFT_LL_TOLD_PACKETS, {0}},
+        {4, 256, 8, 128, WEFT_LL_TOLD_PACKETS, {FP8}},
+        {4, 256, 8, 129, WEFT_LL_SIGNALS, {0}},
+        {3, 255, 8, 170, WEFT_LL_TOLD_PACKETS, {0}}, /* 512 of all */
+        {3, 255, 8, 171, WEFT_LL_SIGNALS, {0}},
+        {8, 256, 8, 8, WEFT_LL_PACKETS, {0}}, /* 64 of all */
+        {8, 256, 8, 9, WEFT_LL_TOLD_PACKETS, {0}},
+        {9, 252, 8, 7, WEFT_LL_SIGNALS, {0}}, /* more ranks than go in packets */
+        {4, 256, 10, 12, WEFT_LL_PACKETS, {0}},
+        {4, 256, 10, 13, WEFT_LL_TOLD_PACKETS, {0}}, /* 130 choices */
+        {2, 256, 8, 16, WEFT_LL_PACKETS, {FP8}},
+        {2, 256, 8, 128, WEFT_LL_TOLD_PACKETS, {0}},
+        {2, 256, 8, 129, WEFT_LL_SIGNALS, {0}},
+        {2, 256, 8, 17, WEFT_LL_SIGNALS, {FP8}},
+        {4, 256, 33, 2, WEFT_LL_PACKETS, {0}},
+        {4, 256, 33, 17, WEFT_LL_SIGNALS, {0}}, /* not usual */
+        {4, 256, 8, 17, WEFT_LL_SIGNALS, {.dtype = WEFT_FP16}},
+        {4, 256, 8, 8, WEFT_LL_SIGNALS, {.on_missing = WEFT_LL_MASK}},
+        {4, 256, 8, 8, WEFT_LL_TOLD_PACKETS, {.answer_dtype = WEFT_LOG_10BIT}}};
+    check(choices, sizeof choices / sizeof *choices, WEFT_LL_BY_RANK);
+    check(choices, sizeof choices / sizeof *choices, WEFT_LL_BY_EXPERT);
+}
+
+/* By expert a block has a bit of each choice for each expert. */
+TEST(of_many_experts)
+{
+    static const struct choice by_rank[] = {{4, 512, 8, 16, WEFT_LL_PACKETS, {0}}};
+    static const struct choice by_expert[] = {
+        {4, 512, 8, 10, WEFT_LL_PACKETS, {0}},
+        {4, 512, 8, 11, WEFT_LL_TOLD_PACKETS, {0}},
+        {8, 512, 8, 8, WEFT_LL_PACKETS, {0}},
+        {4, 256, 8, 8, WEFT_LL_SIGNALS, {.answer = WEFT_LL_ANSWER_ROWS}}};
+    check(by_rank, sizeof by_rank / sizeof *by_rank, WEFT_LL_BY_RANK);
+    check(by_expert, sizeof by_expert / sizeof *by_expert, WEFT_LL_BY_EXPERT);
+}
