@@ -56,11 +56,15 @@ static weft_result check_carrier(const weft_ep *ep, const weft_ll_config *config
     WEFT__TRY(weft__check_enum(WEFT__ENUM_LL_CARRIER, (int32_t)config->carrier, WEFT_LL_AUTO,
                                WEFT_LL_TOLD_PACKETS, "carrier"));
     const char *why = weft__ll_lacks(ep, config);
-    if (why != NULL)
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "carrier is %s (%d), which needs %s",
-                           weft__constant_name(WEFT__ENUM_LL_CARRIER, (int64_t)config->carrier),
-                           (int)config->carrier, why);
-    return WEFT_OK;
+    if (why == NULL)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "carrier is %s (%d), which needs %s; max_tokens is %d, num_topk %d, hidden "
+                       "%lld, of %d ranks the one with most experts has %d",
+                       weft__constant_name(WEFT__ENUM_LL_CARRIER, (int64_t)config->carrier),
+                       (int)config->carrier, why, config->max_tokens, config->num_topk,
+                       (long long)config->hidden, ep->comm->num_ranks,
+                       weft__placement_max_local(&ep->placement));
 }
 
 static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
