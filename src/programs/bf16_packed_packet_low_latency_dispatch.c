@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* bf16_packed_packet_low_latency_dispatch: packet_low_latency_dispatch of bf16, as it is, by expert, by the same steps. */
-#define WP_LL_HAS_MASKS(masks) 0
-#define WP_LL_RANKS_ARE_NEAR   1
-#define WP_PLACEMENT_IS_EVEN   1
-#define WP_PACKETS_ARE_SHORT
-#define WP_ROWS_ARE_MADE_NEAR
-
-#include "programs/low_latency_hints.h"
+#include "programs/low_latency_packet_hints.h"
 
 #include "programs/low_latency_usual.h"
 #include "programs/packet_low_latency_dispatch.c" /* NOLINT(bugprone-suspicious-include) */

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* fp8_packed_told_low_latency_dispatch: told_low_latency_dispatch of bf16, as FP8 with float scales, by expert, by the same steps. */
-#define WP_LL_HAS_MASKS(masks) 0
-#define WP_LL_RANKS_ARE_NEAR   1
-#define WP_PACKETS_ARE_LONG
-#define WP_ROWS_ARE_MADE_NEAR
-
-#include "programs/low_latency_hints.h"
+#include "programs/low_latency_told_hints.h"
 
 #include "programs/low_latency_usual.h"
 #include "programs/told_low_latency_dispatch.c" /* NOLINT(bugprone-suspicious-include) */
