@@ -154,7 +154,8 @@ WP_FN void wp_ll_tell_experts(const struct wp_ll_packer *packer)
 
 /* ------------------------------------------------------------------ where rows are packed */
 
-/* How many of all sources' choices before one of a source's are for an expert here. */
+/* How many of all sources' choices before one of a source's are for an expert here. Words are loaded four at a time, with
+ * some behind the last one, of which nothing counts. */
 WP_FN int32_t wp_ll_count_before(const struct wp_ll_packer *packer, int32_t source, int32_t choice,
                                  int32_t expert)
 {
