@@ -24,7 +24,7 @@ WP_FN int32_t wp_ll_choice_among(const struct wp_low_latency_dispatch_args *args
     return wp_expert_among(&ll->placement, experts, expert, ll->exchange.rank, token);
 }
 
-/* The same of all ranks. */
+/* Where it is. */
 WP_FN struct wp_place_of_expert
 wp_ll_place_of_choice(const struct wp_low_latency_dispatch_args *args, int64_t expert, int32_t i)
 {

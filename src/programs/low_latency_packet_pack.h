@@ -156,8 +156,8 @@ WP_FN void wp_ll_tell_experts(const struct wp_ll_packer *packer)
 
 /* How many of all sources' choices before one of a source's are for an expert here. Words are loaded four at a time, with
  * some behind the last one, of which nothing counts. */
-WP_FN int32_t wp_ll_count_before(const struct wp_ll_packer *packer, int32_t source, int32_t choice,
-                                 int32_t expert)
+WP_FN int32_t wp_ll_count_chosen_before(const struct wp_ll_packer *packer, int32_t source,
+                                        int32_t choice, int32_t expert)
 {
     const struct wp_ll_plan *plan = &packer->taker.args->ll.plan;
     const uint32_t *chosen = wp_ll_chosen(packer, 0, expert);
@@ -178,7 +178,8 @@ WP_FN int32_t wp_ll_count_before(const struct wp_ll_packer *packer, int32_t sour
 WP_FN int32_t wp_ll_packed_choice(const struct wp_ll_packer *packer, int32_t source, int32_t choice)
 {
     const int32_t expert = wp_ll_told_experts(packer, source)[choice];
-    const int32_t position = wp_ll_count_before(packer, source, choice, expert < 0 ? 0 : expert);
+    const int32_t position =
+        wp_ll_count_chosen_before(packer, source, choice, expert < 0 ? 0 : expert);
     return expert < 0 ? WP_LL_NOT_HERE
                       : wp_ll_packed_at(&packer->taker.args->ll.plan, expert, position);
 }
