@@ -3,7 +3,7 @@
  * what (low_latency_relay.h). */
 #pragma once
 
-#include "programs/low_latency_area.h"
+#include "programs/low_latency_near.h"
 
 /* Without nodes, nothing is loaded for this. */
 WP_FN int wp_ll_is_remote(const struct wp_low_latency *ll, int32_t rank)

@@ -14,7 +14,7 @@
  */
 #pragma once
 
-#include "programs/low_latency_area.h"
+#include "programs/low_latency_near.h"
 
 enum wp_ll_form { WP_LL_GENERAL, WP_LL_BF16, WP_LL_FP8 };
 
