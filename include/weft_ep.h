@@ -543,9 +543,9 @@ typedef enum weft_ll_carrier {
      * num_topk of at most 128, and R * C + W * L of at most 1856, where W is R * ceil(C / 32) rounded up to a multiple of
      * 4. */
     WEFT_LL_PACKETS = 2,
-    /* Ranks tell each other where each row goes, while rows are on their way: best for many. 2 * num_topk of at most 127,
-     * and max_tokens * num_topk of at most 3712. By expert 2 * num_topk + L / 2 of at most 127, and max_tokens * num_topk +
-     * 2 * R * L of at most 3712, with L rounded up to an even number. */
+    /* Ranks tell each other where each row goes, while rows are on their way: best for many. num_topk of at most 63, L of at
+     * most 4095, and max_tokens * num_topk of at most 3712; by expert max_tokens * num_topk + 2 * R * L, with L rounded up to an
+     * even number. */
     WEFT_LL_TOLD_PACKETS = 3
 } weft_ll_carrier;
 

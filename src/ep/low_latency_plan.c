@@ -202,18 +202,18 @@ static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *co
     return lacks_any_packets(comm, config, plan);
 }
 
-/* Memory of a warp has what it tells of a token, and, by expert, what it counts; memory of a block counts of all ranks, as they
- * are heard and as they are told, and the places of all choices. */
+/* Memory of a warp has what it tells of a token; memory of a block, by expert, counts of all ranks, as they are heard and as
+ * they are told, and the places of all choices. */
 static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_config *config,
                                       const struct wp_ll_plan *plan)
 {
-    const int32_t num_words = wp_ll_num_told_words(plan) + wp_ll_num_pairs(plan);
     const uint64_t places_bytes = (uint64_t)wp_ll_num_choices(plan) * sizeof(uint16_t);
     if (plan->answer_dtype != plan->dtype && !wp_ll_answers_are_logs(plan))
         return "answer_dtype WEFT_DTYPE_NONE, dtype, or WEFT_LOG_10BIT";
-    if ((uint64_t)num_words * sizeof(uint32_t) > WP_WARP_SHARED_BYTES ||
-        plan->max_local_experts >= 1 << WP_LL_PLACE_EXPERT_BITS)
-        return "2 * num_topk, and by expert half of a rank's experts added, of at most 127";
+    if ((uint64_t)wp_ll_num_told_words(plan) * sizeof(uint32_t) > WP_WARP_SHARED_BYTES)
+        return "num_topk of at most 63";
+    if (plan->max_local_experts >= 1 << WP_LL_PLACE_EXPERT_BITS)
+        return "at most 4095 experts of a rank";
     if (WP_LL_TOLD_OFFSET + 2 * wp_ll_told_counts_bytes(plan, comm->num_ranks) + places_bytes >
         WP_BLOCK_SHARED_BYTES)
         return "max_tokens * num_topk, and by expert 2 * ranks * experts of a rank added, of at "

@@ -33,6 +33,7 @@
  *   wp_lanes_below    how many lanes below this one are set in a ballot
  *   wp_same_below     how many of the lanes below have the same value
  *   wp_max_u32        the largest value of the lanes, in all lanes
+ *   wp_sum_u32 wp_or_u32  the sum of their values, and all their bits, in all lanes
  *   wp_prefix_sum     the sum of the values of the lanes below, none of which is negative, and the
  *                       total of all lanes
  *   wp_block_shared   WP_BLOCK_SHARED_BYTES that the warps of the block share

@@ -152,48 +152,44 @@ WP_FN int32_t wp_ll_count_before(struct wp_warp *warp, const struct wp_low_laten
     return num_going;
 }
 
-/* In memory of the warp, behind what it tells of a token. */
-WP_FN uint32_t *wp_ll_counts_memory(struct wp_warp *warp, const struct wp_ll_plan *plan)
-{
-    return (uint32_t *)wp_warp_shared(warp) + wp_ll_num_told_words(plan);
-}
-
-/* Warp-wide: how many of their choices each expert there has, in pairs. */
-WP_FN void wp_ll_count_experts_before(struct wp_warp *warp, const struct wp_low_latency *ll,
-                                      struct wp_ll_before before)
+/* Warp-wide: of the first choices of all tokens, so many, how many have a place. Places are loaded in pairs, some of each lane
+ * together. */
+WP_FN uint32_t wp_ll_count_place(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                 uint16_t place, int32_t num_choices)
 {
     const uint16_t *places = wp_ll_places(warp, ll);
-    uint32_t *counts = wp_ll_counts_memory(warp, &ll->plan);
-    const int32_t num_before = before.token * ll->plan.num_topk;
-    for (int32_t i = wp_lane_idx(warp); i < wp_ll_num_pairs(&ll->plan); i += WP_WARP_SIZE)
-        counts[i] = 0;
-    wp_warp_sync(warp);
-    for (int32_t first = wp_lane_idx(warp); first < num_before;
-         first += WP_LL_CHOICES_TOGETHER * WP_WARP_SIZE) {
-        uint16_t of_lane[WP_LL_CHOICES_TOGETHER];
+    const uint32_t pair = (uint32_t)place << 16 | place;
+    const int32_t num_pairs = num_choices / 2, lane = wp_lane_idx(warp);
+    uint32_t num = num_choices % 2 != 0 && lane == 0 && places[num_choices - 1] == place;
+    for (int32_t first = lane; first < num_pairs; first += WP_LL_CHOICES_TOGETHER * WP_WARP_SIZE) {
+        uint32_t pairs[WP_LL_CHOICES_TOGETHER];
         for (int32_t j = 0; j < WP_LL_CHOICES_TOGETHER; j++) {
             const int32_t i = first + j * WP_WARP_SIZE;
-            of_lane[j] = i < num_before ? places[i] : 0;
+            pairs[j] = ~pair;
+            if (i < num_pairs)
+                memcpy(&pairs[j], places + (ptrdiff_t)2 * i, sizeof pairs[j]);
         }
         for (int32_t j = 0; j < WP_LL_CHOICES_TOGETHER; j++)
-            if (wp_ll_is_at(of_lane[j], before.rank))
-                wp_ll_count_expert(counts, wp_ll_expert_at(of_lane[j]));
+            num += ((pairs[j] ^ pair) & UINT16_MAX) == 0;
+        for (int32_t j = 0; j < WP_LL_CHOICES_TOGETHER; j++)
+            num += (pairs[j] ^ pair) >> 16 == 0;
     }
-    wp_warp_sync(warp);
+    return wp_sum_u32(warp, num);
 }
 
-/* By lanes, which count their choices: how many are for the same expert and before the lane's, which is of `expert`, or of
- * none. More choices of the token follow, or not. */
-WP_FN uint32_t wp_ll_find_order(struct wp_warp *warp, uint32_t *counts, int32_t expert, int more)
+/* By all lanes, with choices from `begin` on of those of all tokens: if the lane's counts, how many before it have the same
+ * place. */
+WP_FN uint32_t wp_ll_find_order(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                int32_t begin, int counts)
 {
-    const uint32_t num_below = (uint32_t)wp_same_below(warp, (uint32_t)expert);
-    const uint32_t order = expert < 0 ? 0 : wp_ll_pair_count(counts, expert) + num_below;
-    if (!more)
-        return order;
-    wp_warp_sync(warp);
-    if (expert >= 0)
-        wp_ll_count_expert(counts, expert);
-    wp_warp_sync(warp);
+    const uint16_t *places = wp_ll_places(warp, ll);
+    const int32_t lane = wp_lane_idx(warp);
+    uint32_t order = (uint32_t)wp_same_below(warp, counts ? places[begin + lane] : 0u);
+    for (uint32_t left = wp_ballot(warp, counts); left != 0; left &= left - 1) {
+        const int32_t other = wp_popcount(~left & (left - 1));
+        const uint32_t num = wp_ll_count_place(warp, ll, places[begin + other], begin);
+        order += other == lane ? num : 0;
+    }
     return order;
 }
 
@@ -206,20 +202,16 @@ WP_FN uint32_t *wp_ll_make_told(struct wp_warp *warp,
 {
     const struct wp_ll_plan *plan = &args->ll.plan;
     const uint16_t *places = wp_ll_places(warp, &args->ll);
-    uint32_t *counts = wp_ll_counts_memory(warp, plan);
     const int32_t num_topk = plan->num_topk, first = before.token * num_topk;
     const int32_t row = plan->is_by_expert ? 0 : wp_ll_count_before(warp, &args->ll, before);
     uint32_t *told = (uint32_t *)wp_warp_shared(warp);
     int is_there = 0;
-    if (plan->is_by_expert)
-        wp_ll_count_experts_before(warp, &args->ll, before);
     for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
         const int32_t k = i + wp_lane_idx(warp);
         const int is_at = k < num_topk && wp_ll_is_at(places[first + k], before.rank);
         const int32_t expert = is_at ? wp_ll_expert_at(places[first + k]) : -1;
         const uint32_t order =
-            plan->is_by_expert ? wp_ll_find_order(warp, counts, expert, i + WP_WARP_SIZE < num_topk)
-                               : 0;
+            plan->is_by_expert ? wp_ll_find_order(warp, &args->ll, first + i, is_at) : 0;
         float weight = 0.0f;
         if (is_at)
             weight = args->topk_weights == NULL ? 1.0f : args->topk_weights[first + k];

@@ -66,7 +66,7 @@ WP_FN uint32_t wp_ll_find_ranks(struct wp_warp *warp,
                                 int64_t expert)
 {
     const struct wp_low_latency *ll = &args->ll;
-    uint32_t ranks = 0;
+    uint32_t of_lane = 0;
     for (int32_t first = 0; first < ll->plan.num_topk; first += WP_WARP_SIZE) {
         const int32_t k = first + wp_lane_idx(warp);
         if (first > 0)
@@ -74,10 +74,9 @@ WP_FN uint32_t wp_ll_find_ranks(struct wp_warp *warp,
                 k < ll->plan.num_topk ? wp_ll_load_choice(args, token * ll->plan.num_topk + k) : -1;
         const struct wp_place_of_expert place =
             wp_place_expert(&ll->placement, expert, ll->exchange.rank, token);
-        for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++)
-            ranks |= (uint32_t)(wp_ballot(warp, place.rank == rank) != 0) << rank;
+        of_lane |= place.rank < 0 ? 0 : 1u << place.rank;
     }
-    return ranks;
+    return wp_or_u32(warp, of_lane);
 }
 
 /* ------------------------------------------------------------------ parts that are received */

@@ -175,6 +175,18 @@ WP_FN uint32_t wp_max_u32(struct wp_warp *warp, uint32_t value)
     return value;
 }
 
+WP_FN uint32_t wp_sum_u32(struct wp_warp *warp, uint32_t value)
+{
+    (void)warp;
+    return value;
+}
+
+WP_FN uint32_t wp_or_u32(struct wp_warp *warp, uint32_t value)
+{
+    (void)warp;
+    return value;
+}
+
 WP_FN int32_t wp_prefix_sum(struct wp_warp *warp, int32_t value, int32_t *total)
 {
     (void)warp;

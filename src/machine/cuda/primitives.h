@@ -188,6 +188,18 @@ WP_FN uint32_t wp_max_u32(struct wp_warp *warp, uint32_t value)
     return __reduce_max_sync(0xffffffffu, value);
 }
 
+WP_FN uint32_t wp_sum_u32(struct wp_warp *warp, uint32_t value)
+{
+    (void)warp;
+    return __reduce_add_sync(0xffffffffu, value);
+}
+
+WP_FN uint32_t wp_or_u32(struct wp_warp *warp, uint32_t value)
+{
+    (void)warp;
+    return __reduce_or_sync(0xffffffffu, value);
+}
+
 WP_FN int32_t wp_prefix_sum(struct wp_warp *warp, int32_t value, int32_t *total)
 {
     int32_t sum = value; /* of this lane and those below it */

@@ -85,6 +85,22 @@ uint32_t weft__sim_max_u32(struct wp_warp *warp, uint32_t value)
     return (uint32_t)meeting->values[number % 2];
 }
 
+uint32_t weft__sim_sum_u32(struct wp_warp *warp, uint32_t value)
+{
+    struct sim_meeting *meeting = &warp->shared->ballot;
+    meeting->values[meeting->number % 2] += value;
+    const uint64_t number = sim_meet(meeting);
+    return (uint32_t)meeting->values[number % 2];
+}
+
+uint32_t weft__sim_or_u32(struct wp_warp *warp, uint32_t value)
+{
+    struct sim_meeting *meeting = &warp->shared->ballot;
+    meeting->values[meeting->number % 2] |= value;
+    const uint64_t number = sim_meet(meeting);
+    return (uint32_t)meeting->values[number % 2];
+}
+
 /* Of what each lane tells the others. */
 enum { VALUE_BITS = 32 };
 _Static_assert(WP_WARP_SIZE *VALUE_BITS <= 64, "the values of all lanes fit a word");

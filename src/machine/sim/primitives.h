@@ -39,6 +39,8 @@ uint64_t weft__sim_fetch_add(struct wp_warp *warp, uint64_t *word, uint64_t add,
                              struct weft__sim_place place);
 uint32_t weft__sim_ballot(struct wp_warp *warp, int predicate);
 uint32_t weft__sim_max_u32(struct wp_warp *warp, uint32_t value);
+uint32_t weft__sim_sum_u32(struct wp_warp *warp, uint32_t value);
+uint32_t weft__sim_or_u32(struct wp_warp *warp, uint32_t value);
 int32_t weft__sim_same_below(struct wp_warp *warp, uint32_t value);
 int32_t weft__sim_prefix_sum(struct wp_warp *warp, int32_t value, int32_t *total);
 uint32_t weft__sim_block_turn(const struct wp_warp *warp);
@@ -200,6 +202,8 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
 #define wp_popcount(ballot)               __builtin_popcount(ballot)
 #define wp_same_below(warp, value)        weft__sim_same_below(warp, value)
 #define wp_max_u32(warp, value)           weft__sim_max_u32(warp, value)
+#define wp_sum_u32(warp, value)           weft__sim_sum_u32(warp, value)
+#define wp_or_u32(warp, value)            weft__sim_or_u32(warp, value)
 #define wp_prefix_sum(warp, value, total) weft__sim_prefix_sum(warp, value, total)
 #define wp_block_turn(warp)               weft__sim_block_turn(warp)
 #define wp_block_shared(warp)             weft__sim_block_shared(warp)
