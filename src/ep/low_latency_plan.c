@@ -147,7 +147,8 @@ static void plan_told(const weft_comm *comm, struct wp_ll_plan *plan)
 {
     plan->row_parts = parts_of(comm, plan, told_part_elements(plan), 0);
     plan->taken_parts =
-        parts_of(comm, plan, WP_LL_TAKEN_PART_BYTES >> plan->sent_element_bytes_log2, 0);
+        parts_of(comm, plan, WP_LL_TAKEN_PART_BYTES >> plan->sent_element_bytes_log2,
+                 plan->is_by_expert && wp_ll_is_quantised(plan));
     plan->answer_parts = parts_of(comm, plan, WP_LL_TOLD_PART_ELEMENTS, 0);
     plan->sum_parts = answer_parts(comm, plan);
 }

@@ -92,10 +92,11 @@ WP_FN struct wp_ll_slot_bytes wp_ll_unit_bytes(const struct wp_ll_plan *plan, in
     return wp_ll_element_bytes(plan, wp_ll_part_elements(plan, plan->taken_parts, part));
 }
 
-/* Whose warp takes the row's scales, too, and keeps what is told of its choices. */
-WP_FN int wp_ll_is_last(const struct wp_ll_plan *plan, int32_t part)
+/* Whose warp has what a row has besides elements: it takes scales, and keeps what is told of choices. That is the last part's,
+ * but by expert with scales none of theirs: these take as long as a part there (docs/performance.md). */
+WP_FN int wp_ll_has_rest(const struct wp_ll_plan *plan, int32_t part)
 {
-    return part == plan->taken_parts.num - 1;
+    return part == plan->taken_parts.num_units - 1;
 }
 
 /* Of the scales of elements before a part's first one. */

@@ -201,16 +201,17 @@ WP_FN enum wp_status place_unit(const struct wp_ll_mail_of_rows *mail,
 {
     const struct wp_low_latency *ll = &mail->args->ll;
     const struct wp_ll_slot_bytes bytes = wp_ll_unit_bytes(&ll->plan, unit.part);
-    const int is_last = wp_ll_is_last(&ll->plan, unit.part);
+    const int has_rest = wp_ll_has_rest(&ll->plan, unit.part);
     const uint64_t scales = ll->plan.slot.scales_offset, rest = ll->plan.slot.token_offset;
     const uint64_t end = bytes.begin + bytes.num;
     char *slot = wp_ll_row(ll, ll->exchange.rank, mail->number, unit.rank, row);
-    if (is_last)
+    if (has_rest)
         wp_ll_keep_in_slot(hearer, unit, slot);
-    if (is_last && end == scales)
+    if (has_rest && end == scales)
         return place_bytes(mail, unit, slot, bytes.begin, rest);
     const enum wp_status status = place_bytes(mail, unit, slot, bytes.begin, end);
-    return status == WP_STATUS_OK && is_last ? place_bytes(mail, unit, slot, scales, rest) : status;
+    return status == WP_STATUS_OK && has_rest ? place_bytes(mail, unit, slot, scales, rest)
+                                              : status;
 }
 
 /* By expert, if there are scales. They may lie in columns there, so they come by way of memory of the warp. */
@@ -236,20 +237,16 @@ WP_FN enum wp_status pack_scales(const struct wp_ll_mail_of_rows *mail,
     return status;
 }
 
-/* By expert: to where it is packed. */
-WP_FN enum wp_status pack_unit(const struct wp_ll_mail_of_rows *mail,
-                               const struct wp_ll_hearer *hearer, struct wp_ll_unit unit)
+/* By expert: elements, to where they are packed. */
+WP_FN enum wp_status pack_elements(const struct wp_ll_mail_of_rows *mail,
+                                   const struct wp_ll_hearer *hearer, struct wp_ll_unit unit)
 {
     struct wp_warp *warp = mail->run->op.warp;
-    const struct wp_ll_plan *plan = &mail->args->ll.plan;
-    const struct wp_ll_slot_bytes bytes = wp_ll_unit_bytes(plan, unit.part);
+    const struct wp_ll_slot_bytes bytes = wp_ll_unit_bytes(&mail->args->ll.plan, unit.part);
     const int32_t num_places = wp_ll_find_packed_places(hearer, unit, WP_LL_ELEMENTS);
-    const enum wp_status status =
-        wp_packets_receive_each(warp, &mail->packets, unit.rank, packet_at(mail, unit, bytes.begin),
-                                wp_warp_pointers(warp), num_places, bytes.num);
-    return status == WP_STATUS_OK && wp_ll_is_last(plan, unit.part) && wp_ll_is_quantised(plan)
-               ? pack_scales(mail, hearer, unit)
-               : status;
+    return wp_packets_receive_each(warp, &mail->packets, unit.rank,
+                                   packet_at(mail, unit, bytes.begin), wp_warp_pointers(warp),
+                                   num_places, bytes.num);
 }
 
 WP_FN enum wp_status receive_unit(const struct wp_ll_mail_of_rows *mail,
@@ -260,18 +257,20 @@ WP_FN enum wp_status receive_unit(const struct wp_ll_mail_of_rows *mail,
     const int32_t num_of_places = plan->is_by_expert ? 1 + plan->num_topk : 1;
     if (unit.token == WP_LL_COUNTED)
         return wp_ll_hear_count(mail, unit.rank);
-    const int is_last = wp_ll_is_last(plan, unit.part);
+    const int has_rest = wp_ll_has_rest(plan, unit.part);
     const enum wp_status status =
-        wp_ll_hear_token(hearer, unit, is_last ? wp_ll_num_told_words(plan) : num_of_places);
+        wp_ll_hear_token(hearer, unit, has_rest ? wp_ll_num_told_words(plan) : num_of_places);
     if (status != WP_STATUS_OK)
         return status;
     const uint32_t row = wp_ll_told_memory(warp)[0];
-    if (plan->is_by_expert && is_last)
+    if (plan->is_by_expert && has_rest)
         wp_ll_keep_packed(hearer, unit);
     if (row == WP_LL_TOLD_NOT_HERE)
         return status;
-    return plan->is_by_expert ? pack_unit(mail, hearer, unit)
-                              : place_unit(mail, hearer, unit, (int32_t)row);
+    if (!plan->is_by_expert)
+        return place_unit(mail, hearer, unit, (int32_t)row);
+    return unit.part < plan->taken_parts.num ? pack_elements(mail, hearer, unit)
+                                             : pack_scales(mail, hearer, unit);
 }
 
 /* By all warps. By expert the block meets when its last warps have heard how many choices there are. */
