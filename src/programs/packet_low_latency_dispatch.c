@@ -174,14 +174,13 @@ WP_FN enum wp_status receive(const struct wp_ll_run *run,
 /* By way of memory of the warp: scales, or choices. */
 WP_FN enum wp_status pack_rest(const struct wp_ll_mail_of_rows *mail,
                                const struct wp_ll_packer *packer, struct wp_ll_unit unit,
-                               int32_t num_places)
+                               int32_t num_places, const struct wp_expected_row *row)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_ll_plan *plan = &mail->args->ll.plan;
     const char *memory = wp_ll_part_memory(warp);
-    const enum wp_status status =
-        wp_packets_receive(warp, &mail->packets, unit.rank, packet_of_unit(mail, unit),
-                           wp_ll_part_memory(warp), wp_ll_unit_bytes(plan, unit.part).num);
+    const void *const dsts[] = {memory};
+    const enum wp_status status = wp_packets_receive_each(warp, &mail->packets, row, dsts, 1);
     if (status != WP_STATUS_OK)
         return status;
     wp_warp_sync(warp);
@@ -203,14 +202,15 @@ WP_FN enum wp_status pack_unit(const struct wp_ll_mail_of_rows *mail,
     const struct wp_ll_plan *plan = &mail->args->ll.plan;
     if (unit.token == WP_LL_COUNTED)
         return wp_ll_hear_count(mail, unit.rank);
+    const struct wp_expected_row row =
+        wp_packets_expect(warp, &mail->packets, unit.rank, packet_of_unit(mail, unit),
+                          wp_ll_unit_bytes(plan, unit.part).num);
     const struct wp_ll_places places = wp_ll_find_places(packer, unit);
     if (!places.is_here)
         return WP_STATUS_OK;
     if (wp_ll_kind_of(plan, unit.part) != WP_LL_UNIT_ELEMENTS)
-        return pack_rest(mail, packer, unit, places.num);
-    return wp_packets_receive_each(warp, &mail->packets, unit.rank, packet_of_unit(mail, unit),
-                                   wp_warp_pointers(warp), places.num,
-                                   wp_ll_unit_bytes(plan, unit.part).num);
+        return pack_rest(mail, packer, unit, places.num, &row);
+    return wp_packets_receive_each(warp, &mail->packets, &row, wp_warp_pointers(warp), places.num);
 }
 
 /* The block meets once, when its last warps have heard of all choices. */

@@ -243,10 +243,10 @@ WP_FN enum wp_status pack_elements(const struct wp_ll_mail_of_rows *mail,
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_ll_slot_bytes bytes = wp_ll_unit_bytes(&mail->args->ll.plan, unit.part);
+    const struct wp_expected_row row = wp_packets_expect(
+        warp, &mail->packets, unit.rank, packet_at(mail, unit, bytes.begin), bytes.num);
     const int32_t num_places = wp_ll_find_packed_places(hearer, unit, WP_LL_ELEMENTS);
-    return wp_packets_receive_each(warp, &mail->packets, unit.rank,
-                                   packet_at(mail, unit, bytes.begin), wp_warp_pointers(warp),
-                                   num_places, bytes.num);
+    return wp_packets_receive_each(warp, &mail->packets, &row, wp_warp_pointers(warp), num_places);
 }
 
 WP_FN enum wp_status receive_unit(const struct wp_ll_mail_of_rows *mail,

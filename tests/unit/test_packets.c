@@ -61,9 +61,10 @@ static enum wp_status gather(struct wp_warp *warp, const struct exchange_args *a
             continue;
         const void *const dsts[MAX_PLACES] = {row->dst + (uint64_t)rank * row_bytes,
                                               row->copy + (uint64_t)rank * row_bytes};
-        const enum wp_status status = wp_packets_receive_each(
-            warp, &args->packets, rank, row->slot + (uint64_t)rank * SLOTS_PER_ROW, dsts,
-            args->num_places, row_bytes);
+        const struct wp_expected_row expected = wp_packets_expect(
+            warp, &args->packets, rank, row->slot + (uint64_t)rank * SLOTS_PER_ROW, row_bytes);
+        const enum wp_status status =
+            wp_packets_receive_each(warp, &args->packets, &expected, dsts, args->num_places);
         if (status != WP_STATUS_OK)
             return status;
     }

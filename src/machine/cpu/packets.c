@@ -211,22 +211,22 @@ static enum wp_status take_words(const struct arrival *arrival, uint64_t slot, u
 }
 
 enum wp_status weft__cpu_packets_receive_each(struct wp_warp *warp,
-                                              const struct wp_packets *packets, int32_t from,
-                                              uint64_t slot, const void *const *dsts,
-                                              int32_t num_dsts, uint64_t bytes)
+                                              const struct wp_packets *packets,
+                                              const struct wp_expected_row *row,
+                                              const void *const *dsts, int32_t num_dsts)
 {
-    const struct arrival arrival = arrival_from(warp, packets, from);
-    const uint64_t num_packets = num_packets_of(bytes);
+    const struct arrival arrival = arrival_from(warp, packets, row->from);
+    const uint64_t num_packets = num_packets_of(row->bytes);
     for (uint64_t begin = 0; begin < num_packets; begin += TILE_PACKETS) {
         const uint64_t num_words = smaller(num_packets - begin, TILE_PACKETS);
         const uint64_t offset_bytes = begin * WP_PACKET_BYTES;
         uint64_t words[TILE_PACKETS];
-        const enum wp_status status = take_words(&arrival, slot + begin, num_words, words);
+        const enum wp_status status = take_words(&arrival, row->slot + begin, num_words, words);
         if (status != WP_STATUS_OK)
             return status;
         for (int32_t i = 0; i < num_dsts; i++)
             memcpy((char *)(uintptr_t)dsts[i] + offset_bytes, words,
-                   smaller(bytes - offset_bytes, sizeof words));
+                   smaller(row->bytes - offset_bytes, sizeof words));
     }
     return WP_STATUS_OK;
 }
@@ -241,10 +241,10 @@ enum wp_status weft__cpu_packets_receive_told(struct wp_warp *warp,
     const enum wp_status status = wp_wait_value(warp, told->word, told->told, &arrival.site, &seen);
     if (status != WP_STATUS_OK)
         return status;
+    const struct wp_expected_row row = {from, slot, bytes};
     const void *const dsts[] = {dst};
-    return seen >= told->absent
-               ? WP_STATUS_ABSENT
-               : weft__cpu_packets_receive_each(warp, packets, from, slot, dsts, 1, bytes);
+    return seen >= told->absent ? WP_STATUS_ABSENT
+                                : weft__cpu_packets_receive_each(warp, packets, &row, dsts, 1);
 }
 
 enum wp_status weft__cpu_packets_take_words(struct wp_warp *warp, const struct wp_packets *packets,

@@ -68,10 +68,15 @@ void weft__cpu_packets_send_log_sum(struct wp_warp *warp, const struct wp_packet
 enum wp_status weft__cpu_packets_log_sum(struct wp_warp *warp, const struct wp_packets *packets,
                                          const struct wp_packet_rows *from, void *dst,
                                          weft_dtype dtype, int64_t num_elements);
+/* A row that a rank may send to this one. */
+struct wp_expected_row {
+    int32_t from;
+    uint64_t slot, bytes;
+};
 enum wp_status weft__cpu_packets_receive_each(struct wp_warp *warp,
-                                              const struct wp_packets *packets, int32_t from,
-                                              uint64_t slot, const void *const *dsts,
-                                              int32_t num_dsts, uint64_t bytes);
+                                              const struct wp_packets *packets,
+                                              const struct wp_expected_row *row,
+                                              const void *const *dsts, int32_t num_dsts);
 enum wp_status weft__cpu_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,
                                         const struct wp_packet_sources *from, void *dst,
                                         struct wp_reduction reduction, uint64_t num_elements);
@@ -502,18 +507,29 @@ WP_FN enum wp_status wp_packets_log_sum(struct wp_warp *warp, const struct wp_pa
     return weft__cpu_packets_log_sum(warp, packets, from, dst, dtype, num_elements);
 }
 
-WP_FN enum wp_status wp_packets_receive_each(struct wp_warp *warp, const struct wp_packets *packets,
-                                             int32_t from, uint64_t slot, const void *const *dsts,
-                                             int32_t num_dsts, uint64_t bytes)
+WP_FN struct wp_expected_row wp_packets_expect(struct wp_warp *warp,
+                                               const struct wp_packets *packets, int32_t from,
+                                               uint64_t slot, uint64_t bytes)
 {
-    return weft__cpu_packets_receive_each(warp, packets, from, slot, dsts, num_dsts, bytes);
+    (void)warp;
+    (void)packets;
+    const struct wp_expected_row row = {from, slot, bytes};
+    return row;
+}
+
+WP_FN enum wp_status wp_packets_receive_each(struct wp_warp *warp, const struct wp_packets *packets,
+                                             const struct wp_expected_row *row,
+                                             const void *const *dsts, int32_t num_dsts)
+{
+    return weft__cpu_packets_receive_each(warp, packets, row, dsts, num_dsts);
 }
 
 WP_FN enum wp_status wp_packets_receive(struct wp_warp *warp, const struct wp_packets *packets,
                                         int32_t from, uint64_t slot, void *dst, uint64_t bytes)
 {
+    const struct wp_expected_row row = {from, slot, bytes};
     const void *const dsts[] = {dst};
-    return weft__cpu_packets_receive_each(warp, packets, from, slot, dsts, 1, bytes);
+    return weft__cpu_packets_receive_each(warp, packets, &row, dsts, 1);
 }
 
 WP_FN enum wp_status wp_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,

@@ -256,14 +256,16 @@ weft__cuda_resolve_escapes(struct wp_warp *warp, const struct wp_packets *packet
     return WP_STATUS_OK;
 }
 
-/* Waits for the packets that are wanted, empties their slots, and gives the data. */
+/* Waits for the packets that are wanted, unless the lane has seen them, which are those of `taken` then; empties their slots,
+ * and gives the data. */
 template <int PARTS, int NUM>
-WP_FN enum wp_status weft__cuda_take_packets(struct wp_warp *warp, const struct wp_packets *packets,
-                                             const weft__cuda_slots_of<PARTS> *slots,
-                                             const struct wp_packet_told *told, int4 (&chunks)[NUM])
+WP_FN enum wp_status
+weft__cuda_take_unseen(struct wp_warp *warp, const struct wp_packets *packets,
+                       const weft__cuda_slots_of<PARTS> *slots, const struct wp_packet_told *told,
+                       int are_seen, struct weft__cuda_packet (&taken)[NUM], int4 (&chunks)[NUM])
 {
-    struct weft__cuda_packet taken[NUM] = {};
-    enum wp_status status = weft__cuda_await_packets(warp, packets, slots, told, taken);
+    enum wp_status status =
+        are_seen ? WP_STATUS_OK : weft__cuda_await_packets(warp, packets, slots, told, taken);
     uint32_t escaped = 0;
 #pragma unroll
     for (int s = 0; s < NUM; s++)
@@ -282,6 +284,16 @@ WP_FN enum wp_status weft__cuda_take_packets(struct wp_warp *warp, const struct 
     return WP_STATUS_OK;
 }
 
+/* Of none. */
+template <int PARTS, int NUM>
+WP_FN enum wp_status weft__cuda_take_packets(struct wp_warp *warp, const struct wp_packets *packets,
+                                             const weft__cuda_slots_of<PARTS> *slots,
+                                             const struct wp_packet_told *told, int4 (&chunks)[NUM])
+{
+    struct weft__cuda_packet taken[NUM] = {};
+    return weft__cuda_take_unseen(warp, packets, slots, told, 0, taken, chunks);
+}
+
 WP_FN enum wp_status weft__cuda_same_status(enum wp_status status)
 {
     return (enum wp_status)__reduce_max_sync(0xffffffffu, (uint32_t)status);
@@ -295,6 +307,7 @@ struct weft__cuda_received {
     const void *const *dsts;
     int32_t num_dsts;
     uint64_t bytes;
+    struct weft__cuda_packet seen; /* of the lane, if rows are short: it may be empty */
 };
 
 /* Packets first, first + WP_WARP_SIZE, ... of it, those that are wanted: a bit for each. */
@@ -304,8 +317,13 @@ WP_FN enum wp_status weft__cuda_receive_some(struct wp_warp *warp, const struct 
                                              uint32_t wanted)
 {
     const weft__cuda_slots slots = {row.slot + first, WP_WARP_SIZE, row.from, 0, wanted};
+    struct weft__cuda_packet taken[NUM] = {};
     int4 chunks[NUM];
-    const enum wp_status status = weft__cuda_take_packets(warp, packets, &slots, row.told, chunks);
+    if (WEFT__CUDA_PACKETS_ARE_SHORT)
+        taken[0] = row.seen;
+    const int are_seen = WEFT__CUDA_PACKETS_ARE_SHORT && !weft__cuda_is_empty(taken[0]);
+    const enum wp_status status =
+        weft__cuda_take_unseen(warp, packets, &slots, row.told, are_seen, taken, chunks);
     if (status != WP_STATUS_OK)
         return status;
     for (int32_t i = 0; i < row.num_dsts; i++) {
@@ -366,11 +384,31 @@ WP_FN enum wp_status weft__cuda_receive(struct wp_warp *warp, const struct wp_pa
     return weft__cuda_same_status(status);
 }
 
-WP_FN enum wp_status wp_packets_receive_each(struct wp_warp *warp, const struct wp_packets *packets,
-                                             int32_t from, uint64_t slot, const void *const *dsts,
-                                             int32_t num_dsts, uint64_t bytes)
+/* A row that a rank may send to this one. Where a lane has one packet of it, that is looked for. */
+struct wp_expected_row {
+    int32_t from;
+    uint64_t slot, bytes;
+    struct weft__cuda_packet seen;
+};
+
+WP_FN struct wp_expected_row wp_packets_expect(struct wp_warp *warp,
+                                               const struct wp_packets *packets, int32_t from,
+                                               uint64_t slot, uint64_t bytes)
 {
-    return weft__cuda_receive(warp, packets, {from, slot, NULL, dsts, num_dsts, bytes});
+    const uint32_t lane = (uint32_t)wp_lane_idx(warp);
+    struct wp_expected_row row = {from, slot, bytes, {{0, 0}}};
+    if (WEFT__CUDA_PACKETS_ARE_SHORT)
+        weft__cuda_load_packet(&row.seen, weft__cuda_slot(packets, packets->rank, slot + lane),
+                               lane < (uint32_t)weft__cuda_num_packets(bytes));
+    return row;
+}
+
+WP_FN enum wp_status wp_packets_receive_each(struct wp_warp *warp, const struct wp_packets *packets,
+                                             const struct wp_expected_row *row,
+                                             const void *const *dsts, int32_t num_dsts)
+{
+    return weft__cuda_receive(warp, packets,
+                              {row->from, row->slot, NULL, dsts, num_dsts, row->bytes, row->seen});
 }
 
 WP_FN enum wp_status wp_packets_receive_told(struct wp_warp *warp, const struct wp_packets *packets,
@@ -379,7 +417,7 @@ WP_FN enum wp_status wp_packets_receive_told(struct wp_warp *warp, const struct 
                                              uint64_t bytes)
 {
     const void *const dsts[] = {dst};
-    return weft__cuda_receive(warp, packets, {from, slot, told, dsts, 1, bytes});
+    return weft__cuda_receive(warp, packets, {from, slot, told, dsts, 1, bytes, {{0, 0}}});
 }
 
 WP_FN enum wp_status wp_packets_receive(struct wp_warp *warp, const struct wp_packets *packets,

@@ -272,20 +272,20 @@ static enum wp_status agree(struct wp_warp *warp, enum wp_status status)
 }
 
 enum wp_status weft__sim_packets_receive_each(struct wp_warp *warp,
-                                              const struct wp_packets *packets, int32_t from,
-                                              uint64_t slot, const void *const *dsts,
-                                              int32_t num_dsts, uint64_t bytes,
+                                              const struct wp_packets *packets,
+                                              const struct wp_expected_row *row,
+                                              const void *const *dsts, int32_t num_dsts,
                                               struct weft__sim_place place)
 {
     const struct call call = {warp, packets, __builtin_return_address(0)};
     enum wp_status status = WP_STATUS_OK;
-    sim_trace("receive", place, slot_of(&call, packets->rank, slot), bytes);
-    for (uint64_t i = (uint64_t)warp->lane_idx; i < num_packets(bytes) && status == WP_STATUS_OK;
-         i += WP_WARP_SIZE) {
+    sim_trace("receive", place, slot_of(&call, packets->rank, row->slot), row->bytes);
+    for (uint64_t i = (uint64_t)warp->lane_idx;
+         i < num_packets(row->bytes) && status == WP_STATUS_OK; i += WP_WARP_SIZE) {
         uint64_t part;
-        status = take_one(&call, from, slot + i, &part);
+        status = take_one(&call, row->from, row->slot + i, &part);
         for (int32_t d = 0; d < num_dsts && status == WP_STATUS_OK; d++)
-            store_part(&call, (char *)(uintptr_t)dsts[d], bytes, i, part);
+            store_part(&call, (char *)(uintptr_t)dsts[d], row->bytes, i, part);
     }
     return agree(warp, status);
 }
@@ -304,8 +304,9 @@ enum wp_status weft__sim_packets_receive_told(struct wp_warp *warp,
         return status;
     if (load_word(&call, told->word) >= told->absent)
         return WP_STATUS_ABSENT;
+    const struct wp_expected_row row = {from, slot, bytes};
     const void *const dsts[] = {dst};
-    return weft__sim_packets_receive_each(warp, packets, from, slot, dsts, 1, bytes, place);
+    return weft__sim_packets_receive_each(warp, packets, &row, dsts, 1, place);
 }
 
 /* Rows of some ranks; that of this one is in memory, if there is one there. */

@@ -119,10 +119,15 @@ enum wp_status weft__sim_packets_log_sum(struct wp_warp *warp, const struct wp_p
                                          const struct wp_packet_rows *from, void *dst,
                                          weft_dtype dtype, int64_t num_elements,
                                          struct weft__sim_place place);
+/* A row that a rank may send to this one. */
+struct wp_expected_row {
+    int32_t from;
+    uint64_t slot, bytes;
+};
 enum wp_status weft__sim_packets_receive_each(struct wp_warp *warp,
-                                              const struct wp_packets *packets, int32_t from,
-                                              uint64_t slot, const void *const *dsts,
-                                              int32_t num_dsts, uint64_t bytes,
+                                              const struct wp_packets *packets,
+                                              const struct wp_expected_row *row,
+                                              const void *const *dsts, int32_t num_dsts,
                                               struct weft__sim_place place);
 enum wp_status weft__sim_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,
                                         const struct wp_packet_sources *from, void *dst,
@@ -272,10 +277,13 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
                                    num_elements, WEFT__SIM_HERE)
 #define wp_packets_log_sum(warp, packets, from, dst, dtype, num_elements)                          \
     weft__sim_packets_log_sum(warp, packets, from, dst, dtype, num_elements, WEFT__SIM_HERE)
-#define wp_packets_receive_each(warp, packets, from, slot, dsts, num_dsts, bytes)                  \
-    weft__sim_packets_receive_each(warp, packets, from, slot, dsts, num_dsts, bytes, WEFT__SIM_HERE)
+#define wp_packets_expect(warp, packets, from, slot, bytes)                                        \
+    ((struct wp_expected_row){((void)(warp), (void)(packets), (from)), (slot), (bytes)})
+#define wp_packets_receive_each(warp, packets, row, dsts, num_dsts)                                \
+    weft__sim_packets_receive_each(warp, packets, row, dsts, num_dsts, WEFT__SIM_HERE)
 #define wp_packets_receive(warp, packets, from, slot, dst, bytes)                                  \
-    wp_packets_receive_each(warp, packets, from, slot, (const void *const[]){dst}, 1, bytes)
+    wp_packets_receive_each(warp, packets, (&(const struct wp_expected_row){from, slot, bytes}),   \
+                            (const void *const[]){dst}, 1)
 #define wp_packets_reduce(warp, packets, from, dst, reduction, num_elements)                       \
     weft__sim_packets_reduce(warp, packets, from, dst, reduction, num_elements, WEFT__SIM_HERE)
 #define wp_packets_receive_told(warp, packets, from, slot, told, dst, bytes)                       \
