@@ -16,6 +16,7 @@
  *   WP_ROWS_GO_IN_PARTS  what it copies is mostly parts of rows, of a few KiB for each warp
  *   WP_PACKETS_ARE_SHORT  rows that go in packets, and those that it sums with weights, have no more than a packet for each
  *                       lane
+ *   WP_PACKETS_ARE_QUANTISED  these are quantised on the way, from at most two units of WP_ALIGNED_BYTES for each lane
  *   WP_PACKETS_ARE_LONG  rows that it sends in packets are of 2 KiB at most, in units of WP_ALIGNED_BYTES, and begin at
  *                       multiples of them; those that it takes are longer
  *   WP_ROWS_ARE_MADE_NEAR  it quantises and sums rows to memory of the warp, too
@@ -137,8 +138,8 @@
  *                         then; what is read before other loads, such as wp_packets_begin's
  *                         (programs/packet_area.h), comes while they do
  *   wp_packets_send     sends such a row to some ranks, and wakes them
- *   wp_packets_send_quantised  sends what wp_row_quantise makes of a row in memory: codes, and float scales, which go into
- *                         slots of their own. Groups have at most 128 elements, a multiple of 4
+ *   wp_packets_send_quantised  sends what wp_row_quantise makes of a row, which wp_packets_load has begun to read: codes, and
+ *                         float scales, which go into slots of their own. Groups have at most 128 elements, a multiple of 4
  *   wp_packets_send_weighted_sum  the same of what wp_row_weighted_sum makes of rows
  *   wp_packets_send_log  the same of what wp_row_log_encode makes of a row as it is, which wp_packets_load has begun
  *                         to read

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* fp8_packed_packet_low_latency_dispatch: packet_low_latency_dispatch of bf16, as FP8 with float scales, by expert, by the same steps. */
+#define WP_PACKETS_ARE_QUANTISED
 #include "programs/low_latency_packet_hints.h"
 
 #include "programs/low_latency_usual.h"

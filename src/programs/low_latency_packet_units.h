@@ -84,10 +84,7 @@ WP_FN struct wp_ll_unit_loads wp_ll_load_unit(struct wp_warp *warp,
                                      wp_packets_load(warp, NULL, 0)};
     if (unit.token == WP_LL_COUNTED || unit.token >= args->num_tokens)
         return loads;
-    if (kind == WP_LL_UNIT_ELEMENTS && wp_ll_is_quantised(plan)) {
-        wp_row_prefetch(warp, wp_ll_part_of_token(args, unit.token, unit.part),
-                        wp_ll_token_part_bytes(plan, unit.part));
-    } else if (kind == WP_LL_UNIT_ELEMENTS) {
+    if (kind == WP_LL_UNIT_ELEMENTS) {
         loads.row = wp_packets_load(warp, wp_ll_part_of_token(args, unit.token, unit.part),
                                     wp_ll_token_part_bytes(plan, unit.part));
     } else if (kind == WP_LL_UNIT_CHOICES && k < plan->num_topk) {
@@ -100,52 +97,17 @@ WP_FN struct wp_ll_unit_loads wp_ll_load_unit(struct wp_warp *warp,
 
 /* ------------------------------------------------------------------ what a unit sends */
 
-/* What the unit sends to its rank. */
-struct wp_ll_made_unit {
-    struct wp_packet_row row;
-    struct wp_packet_row scales;
-};
-
-/* In memory of the warp: where it makes a part, and its scales. */
+/* In memory of the warp: where it makes what it sends of choices. */
 WP_FN char *wp_ll_part_memory(struct wp_warp *warp)
 {
     return (char *)wp_warp_shared(warp);
 }
 
-WP_FN char *wp_ll_scales_memory(struct wp_warp *warp)
-{
-    return (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES +
-           (ptrdiff_t)wp_warp_idx(warp) * WP_LL_PART_SCALES_BYTES;
-}
-
-WP_FN struct wp_ll_made_unit wp_ll_make_quantised(struct wp_warp *warp,
-                                                  const struct wp_low_latency_dispatch_args *args,
-                                                  struct wp_ll_unit unit)
-{
-    const struct wp_ll_plan *plan = &args->ll.plan;
-    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, unit.part);
-    const void **pointers = wp_warp_pointers(warp);
-    if (wp_lane_idx(warp) == 0) {
-        pointers[0] = wp_ll_part_memory(warp);
-        pointers[1] = wp_ll_scales_memory(warp);
-    }
-    wp_warp_sync(warp);
-    const struct wp_quantised_rows to = {pointers, pointers + 1, 0, 1};
-    wp_row_quantise(warp, to, wp_ll_part_of_token(args, unit.token, unit.part), plan->quantisation,
-                    elements.num);
-    wp_row_sync(warp);
-    const struct wp_ll_made_unit made = {
-        wp_packets_load(warp, wp_ll_part_memory(warp),
-                        (uint64_t)elements.num << plan->sent_element_bytes_log2),
-        wp_packets_load(warp, wp_ll_scales_memory(warp), WP_LL_PART_SCALES_BYTES)};
-    return made;
-}
-
 /* The token, the slot of its answer, and which of the rank's experts it is for. */
-WP_FN struct wp_ll_made_unit wp_ll_make_choices(struct wp_warp *warp,
-                                                const struct wp_low_latency_dispatch_args *args,
-                                                struct wp_ll_unit unit,
-                                                const struct wp_ll_unit_loads *loads)
+WP_FN struct wp_packet_row wp_ll_make_choices(struct wp_warp *warp,
+                                              const struct wp_low_latency_dispatch_args *args,
+                                              struct wp_ll_unit unit,
+                                              const struct wp_ll_unit_loads *loads)
 {
     const struct wp_low_latency *ll = &args->ll;
     const struct wp_ll_slot *at = &ll->plan.slot;
@@ -170,8 +132,6 @@ WP_FN struct wp_ll_made_unit wp_ll_make_choices(struct wp_warp *warp,
         *(int32_t *)(void *)(memory + at->answer_offset) = unit.token;
     }
     wp_warp_sync(warp);
-    const struct wp_ll_made_unit made = {
-        wp_packets_load(warp, wp_ll_part_memory(warp), wp_ll_unit_bytes(&ll->plan, unit.part).num),
-        wp_packets_load(warp, NULL, 0)};
-    return made;
+    return wp_packets_load(warp, wp_ll_part_memory(warp),
+                           wp_ll_unit_bytes(&ll->plan, unit.part).num);
 }

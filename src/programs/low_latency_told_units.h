@@ -51,12 +51,8 @@ wp_ll_load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_args 
         return loads;
     if (lane < plan->num_topk)
         loads.expert = wp_ll_load_choice(args, unit.token * plan->num_topk + lane);
-    if (wp_ll_is_quantised(plan))
-        wp_row_prefetch(warp, wp_ll_part_of_token(args, unit.token, unit.part),
-                        wp_ll_token_part_bytes(plan, unit.part));
-    else
-        loads.row = wp_packets_load(warp, wp_ll_part_of_token(args, unit.token, unit.part),
-                                    wp_ll_token_part_bytes(plan, unit.part));
+    loads.row = wp_packets_load(warp, wp_ll_part_of_token(args, unit.token, unit.part),
+                                wp_ll_token_part_bytes(plan, unit.part));
     return loads;
 }
 

@@ -16,17 +16,7 @@ struct wp_packet_low_latency_dispatch_args {
 
 /* ------------------------------------------------------------------ send */
 
-/* To the unit's rank: bytes of a row's slot, from `byte` on. */
-WP_FN void send_bytes(const struct wp_ll_mail_of_rows *mail, int32_t rank, int32_t row,
-                      uint64_t byte, const struct wp_packet_row *bytes)
-{
-    const struct wp_low_latency *ll = &mail->args->ll;
-    const struct wp_packet_targets there = {
-        rank, rank + 1, wp_ll_row_packet(ll, ll->exchange.rank, row, byte), WP_PACKETS_TO_ALL, 0};
-    wp_packets_send(mail->run->op.warp, &mail->packets, there, bytes);
-}
-
-/* Of a token, as that row. */
+/* Of a token, as that row of the unit's rank. */
 WP_FN void send_part(const struct wp_ll_mail_of_rows *mail, struct wp_ll_unit unit, int32_t row,
                      const struct wp_ll_unit_loads *loads)
 {
@@ -34,19 +24,25 @@ WP_FN void send_part(const struct wp_ll_mail_of_rows *mail, struct wp_ll_unit un
     const struct wp_low_latency_dispatch_args *args = mail->args;
     const struct wp_ll_plan *plan = &args->ll.plan;
     const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part);
-    const int is_quantised = kind == WP_LL_UNIT_ELEMENTS && wp_ll_is_quantised(plan);
-    struct wp_ll_made_unit made = {loads->row, wp_packets_load(warp, NULL, 0)};
+    const struct wp_packet_targets there = {
+        unit.rank, unit.rank + 1,
+        wp_ll_row_packet(&args->ll, args->ll.exchange.rank, row,
+                         wp_ll_unit_bytes(plan, unit.part).begin),
+        WP_PACKETS_TO_ALL, 0};
     if (kind == WP_LL_UNIT_SCALES) /* which go with each part */
         return;
-    if (kind == WP_LL_UNIT_CHOICES)
-        made = wp_ll_make_choices(warp, args, unit, loads);
-    else if (is_quantised)
-        made = wp_ll_make_quantised(warp, args, unit);
-    send_bytes(mail, unit.rank, row, wp_ll_unit_bytes(plan, unit.part).begin, &made.row);
-    if (is_quantised)
-        send_bytes(mail, unit.rank, row,
-                   plan->slot.scales_offset + (uint64_t)unit.part * WP_LL_PART_SCALES_BYTES,
-                   &made.scales);
+    if (kind == WP_LL_UNIT_ELEMENTS && wp_ll_is_quantised(plan)) {
+        const uint64_t scales =
+            plan->slot.scales_offset + (uint64_t)unit.part * WP_LL_PART_SCALES_BYTES;
+        wp_packets_send_quantised(warp, &mail->packets, there,
+                                  wp_ll_row_packet(&args->ll, args->ll.exchange.rank, row, scales),
+                                  &loads->row, plan->quantisation,
+                                  wp_ll_part_elements(plan, plan->row_parts, unit.part).num);
+        return;
+    }
+    const struct wp_packet_row made =
+        kind == WP_LL_UNIT_CHOICES ? wp_ll_make_choices(warp, args, unit, loads) : loads->row;
+    wp_packets_send(warp, &mail->packets, there, &made);
 }
 
 /* Warp-wide. */

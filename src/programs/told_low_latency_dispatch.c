@@ -75,8 +75,7 @@ WP_FN void send_part(const struct wp_ll_mail_of_rows *mail, struct wp_ll_sent_un
     const uint64_t scales = plan->slot.scales_offset + wp_ll_part_scales_bytes(plan, first);
     wp_packets_send_quantised(
         warp, &mail->packets, elements, targets_of(mail, ranks, unit.token, scales).slot,
-        wp_ll_part_of_token(mail->args, unit.token, unit.part), plan->quantisation,
-        wp_ll_part_elements(plan, plan->row_parts, unit.part).num);
+        &loads->row, plan->quantisation, wp_ll_part_elements(plan, plan->row_parts, unit.part).num);
 }
 
 /* Warp-wide. */

@@ -469,10 +469,10 @@ WP_FN void wp_packets_send(struct wp_warp *warp, const struct wp_packets *packet
 
 WP_FN void wp_packets_send_quantised(struct wp_warp *warp, const struct wp_packets *packets,
                                      struct wp_packet_targets to, uint64_t scales_slot,
-                                     const void *src, struct wp_quantisation how,
+                                     const struct wp_packet_row *row, struct wp_quantisation how,
                                      int64_t num_elements)
 {
-    weft__cpu_packets_send_quantised(warp, packets, to, scales_slot, src, &how, num_elements);
+    weft__cpu_packets_send_quantised(warp, packets, to, scales_slot, row->src, &how, num_elements);
 }
 
 WP_FN void wp_packets_send_weighted_sum(struct wp_warp *warp, const struct wp_packets *packets,

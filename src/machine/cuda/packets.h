@@ -4,11 +4,17 @@
 
 #include "machine/cuda/packet_slots.h"
 
-/* Some programs know that no row has more than a packet for each lane. */
+/* Some programs know that no row has more than a packet for each lane; but if they are quantised on the way, they have two
+ * units of 16 bytes before. */
 #ifdef WP_PACKETS_ARE_SHORT
 #define WEFT__CUDA_PACKETS_ARE_SHORT 1
 #else
 #define WEFT__CUDA_PACKETS_ARE_SHORT 0
+#endif
+#ifdef WP_PACKETS_ARE_QUANTISED
+#define WEFT__CUDA_SHORT_UNITS 2
+#else
+#define WEFT__CUDA_SHORT_UNITS 1
 #endif
 
 /* Others know that rows which are sent have four whole packets for each lane at most, which are on their way together. Of
@@ -90,7 +96,7 @@ WP_FN void weft__cuda_send_some(struct wp_warp *warp, const struct wp_packets *p
 
 /* A row that is to be sent. Where a lane has few whole packets of it at most, these are loaded: short
  * messages have no instructions to spare, nor time to wait for one load after the other. */
-enum { WEFT__CUDA_LOADED = WEFT__CUDA_PACKETS_ARE_LONG ? 4 : 1 };
+enum { WEFT__CUDA_LOADED = WEFT__CUDA_PACKETS_ARE_LONG ? 4 : WEFT__CUDA_SHORT_UNITS };
 struct wp_packet_row {
     const void *src;
     uint64_t bytes;

@@ -126,7 +126,7 @@ struct weft__cuda_quantised {
 };
 
 template <typename S>
-WP_FN weft__cuda_unit<8> weft__cuda_codes_of(const struct weft__cuda_quantised *row,
+WP_FN weft__cuda_unit<8> weft__cuda_codes_of(struct wp_quantisation how,
                                              const weft__cuda_wide<S, 8> &wide, float multiplier)
 {
     float values[8];
@@ -135,7 +135,7 @@ WP_FN weft__cuda_unit<8> weft__cuda_codes_of(const struct weft__cuda_quantised *
 #pragma unroll
     for (int k = 0; k < 8; k += 2)
         codes.words[k / 4] |=
-            weft__cuda_narrow_pair(row->how.dst_dtype, __fmul_rn(values[k], multiplier),
+            weft__cuda_narrow_pair(how.dst_dtype, __fmul_rn(values[k], multiplier),
                                    __fmul_rn(values[k + 1], multiplier))
             << (8 * (k % 4));
     return codes;
@@ -145,7 +145,7 @@ template <typename S>
 WP_FN void weft__cuda_store_codes(const struct weft__cuda_quantised *row, int64_t i,
                                   const weft__cuda_wide<S, 8> &wide, float multiplier)
 {
-    const weft__cuda_unit<8> codes = weft__cuda_codes_of<S>(row, wide, multiplier);
+    const weft__cuda_unit<8> codes = weft__cuda_codes_of<S>(row->how, wide, multiplier);
 #pragma unroll 1
     for (int32_t d = 0; d < row->to.num_dsts; d++) {
         if (row->to.dsts[d] != NULL)
@@ -225,42 +225,53 @@ enum { WEFT__CUDA_QUANTISE_UNROLL = 2 };
 enum { WEFT__CUDA_QUANTISE_UNROLL = 4 };
 #endif
 
-/* UNROLL octets a lane, whose loads are in flight together. All lanes take every step, since those
- * of a group meet; lanes behind the row's end have nothing to store. Each scale is computed once, since that is a
- * division. */
+/* UNROLL octets a lane. All lanes take part, since those of a group meet; those behind the row's end have none of `num_left`
+ * from their first one on. Each scale is computed once, since that is a division; the bits that are returned are those of the
+ * lane's own group (weft__cuda_own_group). */
+template <typename S, int UNROLL>
+WP_FN uint32_t weft__cuda_make_codes(uint32_t lane_idx, struct wp_quantisation how,
+                                     uint32_t lanes_log2,
+                                     const weft__cuda_wide<S, 8> (&wide)[UNROLL], uint32_t num_left,
+                                     weft__cuda_unit<8> (&codes)[UNROLL])
+{
+    const uint32_t per_round_log2 = WEFT__CUDA_WARP_LOG2 - lanes_log2;
+    uint32_t greatest[UNROLL];
+    weft__cuda_find_greatest<S>(wide, num_left, greatest);
+#pragma unroll
+    for (uint32_t distance = 1u << lanes_log2 >> 1; distance > 0; distance /= 2) {
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            greatest[u] =
+                max(greatest[u], __shfl_xor_sync(0xffffffffu, greatest[u], (int)distance));
+    }
+    const struct weft__scale scale = weft__scale_of_group(
+        weft__cuda_own_group<UNROLL>(lane_idx, lanes_log2, greatest), how.dst_dtype, how.scale);
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+        const uint32_t of_lane = ((uint32_t)u << per_round_log2) + (lane_idx >> lanes_log2);
+        const float multiplier = __shfl_sync(0xffffffffu, scale.multiplier, (int)of_lane);
+        codes[u] = weft__cuda_codes_of<S>(how, wide[u], multiplier);
+    }
+    return scale.bits;
+}
+
+/* Of a row: so many octets a lane, whose loads are in flight together, at a time. */
 template <typename S, typename Load, typename Store>
-WP_FN void weft__cuda_quantise_octets_to(uint32_t lane_idx, const struct weft__cuda_quantised *row,
+WP_FN void weft__cuda_quantise_octets_to(uint32_t lane_idx, struct wp_quantisation how,
                                          uint32_t lanes_log2, int64_t num_elements, Load load,
                                          Store store)
 {
     enum { UNROLL = WEFT__CUDA_QUANTISE_UNROLL, STEP = WP_WARP_SIZE * UNROLL };
     const uint32_t num_octets = (uint32_t)(num_elements / WEFT__CUDA_OCTET);
-    const uint32_t per_round_log2 = WEFT__CUDA_WARP_LOG2 - lanes_log2;
 #pragma unroll 1
     for (uint32_t first = 0; first < num_octets; first += STEP) {
+        const uint32_t own = first + lane_idx;
         weft__cuda_wide<S, 8> wide[UNROLL];
-        load(wide, first, num_octets);
-        uint32_t greatest[UNROLL];
-        weft__cuda_find_greatest<S>(
-            wide, first + lane_idx < num_octets ? num_octets - first - lane_idx : 0, greatest);
-#pragma unroll
-        for (uint32_t distance = 1u << lanes_log2 >> 1; distance > 0; distance /= 2) {
-#pragma unroll
-            for (int u = 0; u < UNROLL; u++)
-                greatest[u] =
-                    max(greatest[u], __shfl_xor_sync(0xffffffffu, greatest[u], (int)distance));
-        }
-        const struct weft__scale scale =
-            weft__scale_of_group(weft__cuda_own_group<UNROLL>(lane_idx, lanes_log2, greatest),
-                                 row->how.dst_dtype, row->how.scale);
         weft__cuda_unit<8> codes[UNROLL];
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
-            const uint32_t of_lane = ((uint32_t)u << per_round_log2) + (lane_idx >> lanes_log2);
-            const float multiplier = __shfl_sync(0xffffffffu, scale.multiplier, (int)of_lane);
-            codes[u] = weft__cuda_codes_of<S>(row, wide[u], multiplier);
-        }
-        store(codes, scale.bits, first, num_octets);
+        load(wide, first, num_octets);
+        const uint32_t bits = weft__cuda_make_codes<S>(
+            lane_idx, how, lanes_log2, wide, own < num_octets ? num_octets - own : 0, codes);
+        store(codes, bits, first, num_octets);
     }
 }
 
@@ -271,7 +282,7 @@ WP_FN void weft__cuda_quantise_octets(uint32_t lane_idx, const struct weft__cuda
     enum { UNROLL = WEFT__CUDA_QUANTISE_UNROLL };
     const uint32_t per_round_log2 = WEFT__CUDA_WARP_LOG2 - lanes_log2;
     weft__cuda_quantise_octets_to<S>(
-        lane_idx, row, lanes_log2, num_elements, load,
+        lane_idx, row->how, lanes_log2, num_elements, load,
         [&](const weft__cuda_unit<8>(&codes)[UNROLL], uint32_t scale_bits, uint32_t first,
             uint32_t num_octets) {
             const uint32_t group = (first >> lanes_log2) + lane_idx;
@@ -411,56 +422,56 @@ WP_FN struct weft__scale weft__cuda_scale_of(const void *src, struct wp_quantisa
     return weft__scale_of_group(greatest, how.dst_dtype, how.scale);
 }
 
-/* All types and alignments: each lane makes packets by itself, and reads groups for each of them. Called, as
- * weft__cuda_reduce_slowly is, and for its reasons. */
-WP_CALLED_FN void weft__cuda_send_quantised(struct wp_warp *warp, const struct wp_packets *packets,
-                                            struct wp_packet_targets to,
-                                            struct wp_packet_targets scales_to, const void *src,
-                                            struct wp_quantisation how, int64_t num_elements)
+/* Where codes and scales go. */
+struct weft__cuda_quantised_targets {
+    const struct wp_packets *packets;
+    struct wp_packet_targets codes, scales;
+};
+
+/* All groups: each lane makes packets by itself, and reads groups for each of them. */
+template <typename S>
+WP_FN void weft__cuda_send_groups(struct wp_warp *warp,
+                                  const struct weft__cuda_quantised_targets &to, const void *src,
+                                  struct wp_quantisation how, int64_t num_elements)
 {
     const int64_t lane_idx = wp_lane_idx(warp), num_groups = num_elements / how.group_elements;
-    weft__cuda_with_wide_float(how.src_dtype, [&](auto element) {
-        typedef decltype(element) S;
 #pragma unroll 1
-        for (int64_t i = lane_idx; i * WEFT__CUDA_CODES < num_elements; i += WP_WARP_SIZE) {
-            uint64_t words[2] = {0, 0};
+    for (int64_t i = lane_idx; i * WEFT__CUDA_CODES < num_elements; i += WP_WARP_SIZE) {
+        uint64_t words[2] = {0, 0};
 #pragma unroll 1
-            for (int64_t k = 0; k < WEFT__CUDA_CODES && i * WEFT__CUDA_CODES + k < num_elements;
-                 k++) {
-                const int64_t e = i * WEFT__CUDA_CODES + k;
-                const struct weft__scale scale =
-                    weft__cuda_scale_of<S>(src, how, e / how.group_elements);
-                weft__cuda_wide<S, 1> wide;
-                float values[1];
-                weft__cuda_load_wide<S>(&wide, src, e);
-                weft__cuda_decode_wide<S>(values, wide);
-                const uint64_t code =
-                    weft__cuda_narrow(how.dst_dtype, __fmul_rn(values[0], scale.multiplier));
-                words[k / 8] |= code << (8 * (k % 8));
-            }
-            const int4 chunks[1] = {make_int4((int)words[0], (int)(words[0] >> 32), (int)words[1],
-                                              (int)(words[1] >> 32))};
-            weft__cuda_send_some(warp, packets, to, (uint64_t)i, chunks, 1);
+        for (int64_t k = 0; k < WEFT__CUDA_CODES && i * WEFT__CUDA_CODES + k < num_elements; k++) {
+            const int64_t e = i * WEFT__CUDA_CODES + k;
+            const struct weft__scale scale =
+                weft__cuda_scale_of<S>(src, how, e / how.group_elements);
+            weft__cuda_wide<S, 1> wide;
+            float values[1];
+            weft__cuda_load_wide<S>(&wide, src, e);
+            weft__cuda_decode_wide<S>(values, wide);
+            const uint64_t code =
+                weft__cuda_narrow(how.dst_dtype, __fmul_rn(values[0], scale.multiplier));
+            words[k / 8] |= code << (8 * (k % 8));
         }
+        const int4 chunks[1] = {
+            make_int4((int)words[0], (int)(words[0] >> 32), (int)words[1], (int)(words[1] >> 32))};
+        weft__cuda_send_some(warp, to.packets, to.codes, (uint64_t)i, chunks, 1);
+    }
 #pragma unroll 1
-        for (int64_t i = lane_idx; i * WEFT__CUDA_SCALES < num_groups; i += WP_WARP_SIZE) {
-            uint32_t bits[WEFT__CUDA_SCALES];
+    for (int64_t i = lane_idx; i * WEFT__CUDA_SCALES < num_groups; i += WP_WARP_SIZE) {
+        uint32_t bits[WEFT__CUDA_SCALES];
 #pragma unroll
-            for (int64_t k = 0; k < WEFT__CUDA_SCALES; k++) {
-                const int64_t group = i * WEFT__CUDA_SCALES + k;
-                bits[k] = group < num_groups ? weft__cuda_scale_of<S>(src, how, group).bits : 0;
-            }
-            const int4 chunks[1] = {
-                make_int4((int)bits[0], (int)bits[1], (int)bits[2], (int)bits[3])};
-            weft__cuda_send_some(warp, packets, scales_to, (uint64_t)i, chunks, 1);
+        for (int64_t k = 0; k < WEFT__CUDA_SCALES; k++) {
+            const int64_t group = i * WEFT__CUDA_SCALES + k;
+            bits[k] = group < num_groups ? weft__cuda_scale_of<S>(src, how, group).bits : 0;
         }
-    });
+        const int4 chunks[1] = {make_int4((int)bits[0], (int)bits[1], (int)bits[2], (int)bits[3])};
+        weft__cuda_send_some(warp, to.packets, to.scales, (uint64_t)i, chunks, 1);
+    }
 }
 
 /* Scales that the first lanes have, from group `first` on, as packets. */
-WP_FN void weft__cuda_send_scales(struct wp_warp *warp, const struct wp_packets *packets,
-                                  struct wp_packet_targets to, uint32_t bits, uint32_t first,
-                                  uint32_t end)
+WP_FN void weft__cuda_send_scales(struct wp_warp *warp,
+                                  const struct weft__cuda_quantised_targets &to, uint32_t bits,
+                                  uint32_t first, uint32_t end)
 {
     enum { SCALES = WEFT__CUDA_SCALES };
     const uint32_t group = (uint32_t)wp_lane_idx(warp) * SCALES;
@@ -470,55 +481,101 @@ WP_FN void weft__cuda_send_scales(struct wp_warp *warp, const struct wp_packets 
                                       (int)__shfl_sync(0xffffffffu, bits, from + 2),
                                       (int)__shfl_sync(0xffffffffu, bits, from + 3))};
     if (first + group < end)
-        weft__cuda_send_some(warp, packets, to, (first + group) / SCALES, chunks, 1);
+        weft__cuda_send_some(warp, to.packets, to.scales, (first + group) / SCALES, chunks, 1);
 }
 
-/* The usual type in place, whose first octets may have been prefetched. */
-WP_FN void weft__cuda_send_quantised_held(struct wp_warp *warp, const struct wp_packets *packets,
-                                          struct wp_packet_targets to,
-                                          struct wp_packet_targets scales_to, const void *src,
-                                          struct wp_quantisation how, int64_t num_elements)
+/* Codes of octets `first` and so on of so many, and scales of their groups. */
+template <int UNROLL>
+WP_FN void weft__cuda_send_codes(struct wp_warp *warp,
+                                 const struct weft__cuda_quantised_targets &to, uint32_t lanes_log2,
+                                 const weft__cuda_unit<8> (&codes)[UNROLL], uint32_t scale_bits,
+                                 uint32_t first, uint32_t num_octets)
+{
+    const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
+    const uint32_t turn = lane_idx % 2 * WP_WARP_SIZE + lane_idx / 2 * 2;
+    const uint32_t end = min(num_octets, first + UNROLL * WP_WARP_SIZE);
+    int4 chunks[UNROLL / 2];
+    uint32_t set = 0;
+    weft__cuda_pair_codes(lane_idx, codes, chunks);
+#pragma unroll
+    for (int u = 0; u < UNROLL / 2; u++)
+        set |= (uint32_t)(first + 2 * u * WP_WARP_SIZE + turn < num_octets) << u;
+    if (set != 0)
+        weft__cuda_send_some(warp, to.packets, to.codes, (first + turn) / 2, chunks, set);
+    weft__cuda_send_scales(warp, to, scale_bits, first >> lanes_log2, end >> lanes_log2);
+}
+
+/* Groups of which some lanes have an octet each. */
+template <typename S>
+WP_FN void weft__cuda_send_octets(struct wp_warp *warp,
+                                  const struct weft__cuda_quantised_targets &to, const void *src,
+                                  struct wp_quantisation how, int64_t num_elements)
 {
     enum { UNROLL = WEFT__CUDA_QUANTISE_UNROLL };
     const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
     const uint32_t lanes_log2 = weft__cuda_lanes_log2(how.group_elements);
-    const struct weft__cuda_quantised row = {{NULL, NULL, 0, 0}, src, how};
-    const int is_held = weft__cuda_holds(warp, src, (uint32_t)num_elements * 2);
-    weft__cuda_quantise_octets_to<__nv_bfloat16>(
-        lane_idx, &row, lanes_log2, num_elements,
+    weft__cuda_quantise_octets_to<S>(
+        lane_idx, how, lanes_log2, num_elements,
         [&](auto &wide, uint32_t first, uint32_t num_octets) {
-            weft__cuda_load_held(warp, src, is_held, wide, first, num_octets);
+            weft__cuda_load_octets(wide, src, first + lane_idx, num_octets);
         },
         [&](const weft__cuda_unit<8>(&codes)[UNROLL], uint32_t scale_bits, uint32_t first,
             uint32_t num_octets) {
-            int4 chunks[UNROLL / 2];
-            uint32_t set = 0;
-            const uint32_t turn = lane_idx % 2 * WP_WARP_SIZE + lane_idx / 2 * 2;
-            weft__cuda_pair_codes(lane_idx, codes, chunks);
-#pragma unroll
-            for (int u = 0; u < UNROLL / 2; u++)
-                set |= (uint32_t)(first + 2 * u * WP_WARP_SIZE + turn < num_octets) << u;
-            if (set != 0)
-                weft__cuda_send_some(warp, packets, to, (first + turn) / 2, chunks, set);
-            const uint32_t end = min(num_octets, first + UNROLL * WP_WARP_SIZE);
-            weft__cuda_send_scales(warp, packets, scales_to, scale_bits, first >> lanes_log2,
-                                   end >> lanes_log2);
+            weft__cuda_send_codes(warp, to, lanes_log2, codes, scale_bits, first, num_octets);
         });
+}
+
+/* The same of the usual type, of which the lanes have loaded all. */
+WP_FN void weft__cuda_send_loaded_octets(struct wp_warp *warp,
+                                         const struct weft__cuda_quantised_targets &to,
+                                         const struct wp_packet_row *row,
+                                         struct wp_quantisation how, int64_t num_elements)
+{
+    enum { UNROLL = WEFT__CUDA_LOADED < 2 ? 2 : WEFT__CUDA_LOADED };
+    const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
+    const uint32_t num_octets = (uint32_t)(num_elements / WEFT__CUDA_OCTET);
+    const uint32_t lanes_log2 = weft__cuda_lanes_log2(how.group_elements);
+    weft__cuda_wide<__nv_bfloat16, 8> wide[UNROLL];
+    weft__cuda_unit<8> codes[UNROLL];
+#pragma unroll
+    for (int u = 0; u < WEFT__CUDA_LOADED; u++) {
+        const int4 chunk = row->chunks[u];
+        wide[u].units[0] = {
+            {(uint32_t)chunk.x, (uint32_t)chunk.y, (uint32_t)chunk.z, (uint32_t)chunk.w}};
+    }
+    const uint32_t bits = weft__cuda_make_codes<__nv_bfloat16>(
+        lane_idx, how, lanes_log2, wide, lane_idx < num_octets ? num_octets - lane_idx : 0, codes);
+    weft__cuda_send_codes(warp, to, lanes_log2, codes, bits, 0, num_octets);
+}
+
+/* All types and alignments. Called, as weft__cuda_reduce_slowly is, and for its reasons. */
+WP_CALLED_FN void weft__cuda_send_quantised(struct wp_warp *warp,
+                                            struct weft__cuda_quantised_targets to, const void *src,
+                                            struct wp_quantisation how, int64_t num_elements)
+{
+    const int has_octets = (uint64_t)src % 16 == 0 && weft__cuda_lanes_log2(how.group_elements) > 0;
+    weft__cuda_with_wide_float(how.src_dtype, [&](auto element) {
+        typedef decltype(element) S;
+        if (has_octets)
+            weft__cuda_send_octets<S>(warp, to, src, how, num_elements);
+        else
+            weft__cuda_send_groups<S>(warp, to, src, how, num_elements);
+    });
 }
 
 /* Programs that know that rows are aligned have the usual type, and no code for others, which would need pointers to what the
  * program has in registers. */
 WP_FN void wp_packets_send_quantised(struct wp_warp *warp, const struct wp_packets *packets,
                                      struct wp_packet_targets to, uint64_t scales_slot,
-                                     const void *src, struct wp_quantisation how,
+                                     const struct wp_packet_row *row, struct wp_quantisation how,
                                      int64_t num_elements)
 {
-    struct wp_packet_targets scales_to = to;
-    scales_to.slot = scales_slot;
+    struct weft__cuda_quantised_targets targets = {packets, to, to};
+    targets.scales.slot = scales_slot;
     if constexpr (WEFT__CUDA_ROWS_ARE_ALIGNED)
-        weft__cuda_send_quantised_held(warp, packets, to, scales_to, src, how, num_elements);
+        weft__cuda_send_loaded_octets(warp, targets, row, how, num_elements);
     else
-        weft__cuda_send_quantised(warp, packets, to, scales_to, src, how, num_elements);
+        weft__cuda_send_quantised(warp, targets, row->src, how, num_elements);
 }
 
 WP_FN void wp_row_quantise(struct wp_warp *warp, struct wp_quantised_rows to, const void *src,

@@ -262,9 +262,9 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
 #define wp_packets_load(warp, src, bytes) ((struct wp_packet_row){(((void)(warp)), (src)), (bytes)})
 #define wp_packets_send(warp, packets, to, row)                                                    \
     weft__sim_packets_send(warp, packets, to, (row)->src, (row)->bytes, WEFT__SIM_HERE)
-#define wp_packets_send_quantised(warp, packets, to, scales_slot, src, how, num_elements)          \
-    weft__sim_packets_send_quantised(warp, packets, to, scales_slot, src, how, num_elements,       \
-                                     WEFT__SIM_HERE)
+#define wp_packets_send_quantised(warp, packets, to, scales_slot, row, how, num_elements)          \
+    weft__sim_packets_send_quantised(warp, packets, to, scales_slot, (row)->src, how,              \
+                                     num_elements, WEFT__SIM_HERE)
 #define wp_packets_send_weighted_sum(warp, packets, to, srcs, weights, num_srcs, sum,              \
                                      num_elements)                                                 \
     weft__sim_packets_send_weighted_sum(warp, packets, to, srcs, weights, num_srcs, sum,           \
