@@ -208,14 +208,21 @@ static int64_t num_warps_of(const weft_ll *ll)
     return (int64_t)ll->grid.num_blocks * ll->grid.num_warps;
 }
 
-/* Of a hundred blocks, those that only receive. Measured on 4x H200 (2026-11-26, logarithms 2026-11-27), of 128 tokens:
- * dispatch of FP8 takes 16.6 us by rank and 19.2 by expert with 75, 16.8 and 21.5 with 50; combine by rank 20.7 and 22.8, but
- * by expert, where who sends makes sums of rows, 37.9 and 23.4. Logarithms, which take long to make and to sum, by rank 21.6
+/* Of a hundred blocks, those that only receive. Measured on 4x H200 (2026-11-27), of 128 tokens: dispatch of BF16 takes 21.5 us
+ * by rank and 23.0 by expert with 75, 21.0 and 22.0 with 84, 21.0 and 21.6 with 88, 22.4 and 23.1 with 92; of FP8, which takes
+ * long to make, 14.7 and 15.8 with 75, 14.4 and 17.2 with 71, 15.1 and 16.1 with 79. Combine by rank takes 19.5 with 75, 19.2
+ * with 70, 20.0 with 80; by expert, where who sends makes sums of rows, 22.4 with 50, 21.1 with 58, 24.1 with 64. Between two ranks,
+ * where each part goes to one other rank, so that more blocks are needed for the links, dispatch of BF16 by rank takes 11.0 with
+ * 75 and 14.0 with 88; combine by expert 15.3 with 50, 16.0 with 58. Logarithms, which take long to make and to sum, by rank 21.6
  * if all blocks do both, 22.6 with 30, 19.5 with 45 and 21.5 with 55; of 64 tokens 12.6 and 13.2, if all do both and with 45, of 128
  * among two ranks 11.9 and 14.0; by expert 30.9 if all do both, 29.3 with 30 and 38.7 with 50, of 64 tokens 17.9, 19.2 and 22.4. */
 enum {
-    RECEIVERS_OF_ROWS = 75,
-    RECEIVERS_OF_SUMS = 50,
+    RECEIVERS_OF_ROWS = 88,
+    RECEIVERS_OF_QUANTISED_ROWS = 75,
+    RECEIVERS_OF_ROWS_OF_A_PAIR = 75,
+    RECEIVERS_OF_SUMS_BY_RANK = 75,
+    RECEIVERS_OF_SUMS_BY_EXPERT = 58,
+    RECEIVERS_OF_SUMS_OF_A_PAIR = 50, /* by expert */
     RECEIVERS_OF_LOGS = 45,
     LEAST_TURNS_OF_LOGS = 4 /* of all warps: of fewer all do both */
 };
@@ -228,11 +235,32 @@ static int32_t choose_receivers(const weft_ll *ll, int32_t percent)
     return num_receivers > 0 ? num_receivers : 1;
 }
 
+static int is_pair(const weft_ll *ll)
+{
+    return ll->ep->comm->num_ranks == 2;
+}
+
+static int32_t choose_dispatch_receivers(const weft_ll *ll)
+{
+    if (is_pair(ll))
+        return choose_receivers(ll, RECEIVERS_OF_ROWS_OF_A_PAIR);
+    return choose_receivers(ll, wp_ll_is_quantised(&ll->device.plan) ? RECEIVERS_OF_QUANTISED_ROWS
+                                                                     : RECEIVERS_OF_ROWS);
+}
+
+static int32_t choose_sum_receivers(const weft_ll *ll)
+{
+    if (!ll->device.plan.is_by_expert)
+        return choose_receivers(ll, RECEIVERS_OF_SUMS_BY_RANK);
+    return choose_receivers(ll, is_pair(ll) ? RECEIVERS_OF_SUMS_OF_A_PAIR
+                                            : RECEIVERS_OF_SUMS_BY_EXPERT);
+}
+
 static int32_t choose_combine_receivers(const weft_ll *ll)
 {
     const struct wp_ll_plan *plan = &ll->device.plan;
     if (!wp_ll_answers_are_logs(plan))
-        return choose_receivers(ll, plan->is_by_expert ? RECEIVERS_OF_SUMS : RECEIVERS_OF_ROWS);
+        return choose_sum_receivers(ll);
     return plan->is_by_expert || num_combine_units_of(ll) < LEAST_TURNS_OF_LOGS * num_warps_of(ll)
                ? 0
                : choose_receivers(ll, RECEIVERS_OF_LOGS);
@@ -312,7 +340,7 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
         device->masks.absent_after_ms =
             config->missing_ms > 0 ? config->missing_ms : comm->timeout_ms;
     WEFT__TRY(agree(ll, config));
-    device->num_receivers = choose_receivers(ll, RECEIVERS_OF_ROWS);
+    device->num_receivers = choose_dispatch_receivers(ll);
     ll->combine_receivers = choose_combine_receivers(ll);
     weft__ll_plan_blocks(comm, config, ll->grid.num_blocks, &device->plan);
     device->network = weft__ll_plan_network(comm, &device->plan, &network_bytes);
