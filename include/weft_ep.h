@@ -540,11 +540,11 @@ typedef enum weft_ll_carrier {
     WEFT_LL_AUTO = 0,
     WEFT_LL_SIGNALS = 1, /* a signal behind the rows tells of them */
     /* Each warp finds out by itself where rows go: best for few. num_topk of at most 60. By expert with C = max_tokens *
-     * num_topk of at most 128, and R * C + W * L of at most 1856, where W is R * ceil(C / 32) rounded up to a multiple of
+     * num_topk of at most 128, and R * C + W * L of at most 1984, where W is R * ceil(C / 32) rounded up to a multiple of
      * 4. */
     WEFT_LL_PACKETS = 2,
     /* Ranks tell each other where each row goes, while rows are on their way: best for many. num_topk of at most 63, L of at
-     * most 4095, and max_tokens * num_topk of at most 3712; by expert max_tokens * num_topk + 2 * R * L, with L rounded up to an
+     * most 4095, and max_tokens * num_topk of at most 3968; by expert max_tokens * num_topk + 2 * R * L, with L rounded up to an
      * even number. */
     WEFT_LL_TOLD_PACKETS = 3
 } weft_ll_carrier;

@@ -164,7 +164,7 @@ static int can_count_units(const weft_comm *comm, const struct wp_ll_plan *plan)
 
 /* As its error says. */
 WP_STATIC_ASSERT(WP_WARP_SHARED_BYTES / sizeof(int32_t) == 128, "choices");
-WP_STATIC_ASSERT((WP_BLOCK_SHARED_BYTES - WP_LL_TOLD_OFFSET) / sizeof(int32_t) == 1856, "words");
+WP_STATIC_ASSERT((WP_BLOCK_SHARED_BYTES - WP_BLOCK_WORDS_BYTES) / sizeof(int32_t) == 1984, "words");
 
 static const char *lacks_any_packets(const weft_comm *comm, const weft_ll_config *config,
                                      const struct wp_ll_plan *plan)
@@ -194,11 +194,12 @@ static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *co
         return "answer_dtype WEFT_DTYPE_NONE or dtype";
     if (choices_bytes > WP_WARP_SHARED_BYTES)
         return "num_topk of at most 60";
-    if (plan->is_by_expert && (told_bytes > WP_WARP_SHARED_BYTES ||
-                               WP_LL_TOLD_OFFSET + wp_ll_told_choices_bytes(plan, comm->num_ranks) >
-                                   WP_BLOCK_SHARED_BYTES))
+    if (plan->is_by_expert &&
+        (told_bytes > WP_WARP_SHARED_BYTES ||
+         WP_BLOCK_WORDS_BYTES + wp_ll_told_choices_bytes(plan, comm->num_ranks) >
+             WP_BLOCK_SHARED_BYTES))
         return "by expert C = max_tokens * num_topk of at most 128, "
-               "and ranks * C + W * experts of a rank of at most 1856, "
+               "and ranks * C + W * experts of a rank of at most 1984, "
                "where W is ranks * ceil(C / 32) rounded up to a multiple of 4";
     return lacks_any_packets(comm, config, plan);
 }
@@ -215,10 +216,10 @@ static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_confi
         return "num_topk of at most 63";
     if (plan->max_local_experts >= 1 << WP_LL_PLACE_EXPERT_BITS)
         return "at most 4095 experts of a rank";
-    if (WP_LL_TOLD_OFFSET + 2 * wp_ll_told_counts_bytes(plan, comm->num_ranks) + places_bytes >
+    if (WP_BLOCK_WORDS_BYTES + 2 * wp_ll_told_counts_bytes(plan, comm->num_ranks) + places_bytes >
         WP_BLOCK_SHARED_BYTES)
         return "max_tokens * num_topk, and by expert 2 * ranks * experts of a rank added, of at "
-               "most 3712";
+               "most 3968";
     return lacks_any_packets(comm, config, plan);
 }
 

@@ -51,9 +51,8 @@ WP_FN int wp_ll_is_near(uint64_t end)
 
 /* ------------------------------------------------------------------ with packets */
 
-/* Behind the words of wp_block_max are scales of the parts that the block's warps make, and, from here on, by expert what all
- * sources tell of their choices; in combine the weights of its warps. */
-enum { WP_LL_TOLD_OFFSET = WP_BLOCK_WORDS_BYTES + WP_BLOCK_MOST_WARPS * WP_LL_PART_SCALES_BYTES };
+/* Behind the words of wp_block_max is, by expert, what all sources tell of their choices; in combine the weights of the block's
+ * warps. */
 
 /* For an expert, a bit of each choice of a source, in words; and of all sources, of which so many are loaded together. */
 enum { WP_LL_WORD_BITS = 32, WP_LL_WORDS_TOGETHER = 4 };

@@ -41,7 +41,7 @@ WP_FN struct wp_ll_packer wp_ll_packer_of(struct wp_ll_run *run,
 {
     const int32_t num_told = args->ll.exchange.num_ranks * wp_ll_num_choices(&args->ll.plan);
     int32_t *experts =
-        (int32_t *)(void *)((char *)wp_block_shared(run->op.warp) + WP_LL_TOLD_OFFSET);
+        (int32_t *)(void *)((char *)wp_block_shared(run->op.warp) + WP_BLOCK_WORDS_BYTES);
     const struct wp_ll_packer packer = {
         {run, args, NULL, number}, experts, (uint32_t *)(void *)(experts + num_told)};
     return packer;

@@ -51,7 +51,7 @@ wp_ll_load_thread_choices(struct wp_warp *warp, const struct wp_low_latency_disp
 /* In memory of the block, behind counts that it hears: by expert those that it tells, and the place of each choice. */
 WP_FN char *wp_ll_told_block_memory(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
-    return (char *)wp_block_shared(warp) + WP_LL_TOLD_OFFSET +
+    return (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES +
            wp_ll_told_counts_bytes(&ll->plan, ll->exchange.num_ranks);
 }
 

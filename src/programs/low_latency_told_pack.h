@@ -18,7 +18,7 @@ WP_FN struct wp_ll_hearer wp_ll_hearer_of(struct wp_ll_run *run,
                                           const struct wp_low_latency_dispatch_args *args,
                                           uint64_t number)
 {
-    char *memory = (char *)wp_block_shared(run->op.warp) + WP_LL_TOLD_OFFSET;
+    char *memory = (char *)wp_block_shared(run->op.warp) + WP_BLOCK_WORDS_BYTES;
     const struct wp_ll_hearer hearer = {{run, args, NULL, number}, (uint32_t *)(void *)memory};
     return hearer;
 }

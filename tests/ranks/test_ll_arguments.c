@@ -66,7 +66,7 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
     CHANGE_REFUSED(packets, answer_dtype, WEFT_BF16,
                    "which needs answer_dtype WEFT_DTYPE_NONE or dtype");
     packets.carrier = WEFT_LL_TOLD_PACKETS;
-    CHANGE_REFUSED(packets, max_tokens, 3712 / LL_SCENE_TOPK + 1,
+    CHANGE_REFUSED(packets, max_tokens, 3968 / LL_SCENE_TOPK + 1,
                    "carrier is WEFT_LL_TOLD_PACKETS (3), which needs max_tokens * num_topk");
     CHANGE_REFUSED(packets, answer_dtype, WEFT_BF16,
                    "which needs answer_dtype WEFT_DTYPE_NONE, dtype, or WEFT_LOG_10BIT");

@@ -82,8 +82,8 @@ TEST(of_many_experts)
 {
     static const struct choice by_rank[] = {{4, 512, 8, 16, WEFT_LL_PACKETS, {0}}};
     static const struct choice by_expert[] = {
-        {4, 512, 8, 10, WEFT_LL_PACKETS, {0}},
-        {4, 512, 8, 11, WEFT_LL_TOLD_PACKETS, {0}},
+        {4, 512, 8, 12, WEFT_LL_PACKETS, {0}},
+        {4, 512, 8, 13, WEFT_LL_TOLD_PACKETS, {0}},
         {8, 512, 8, 8, WEFT_LL_PACKETS, {0}},
         {4, 256, 8, 8, WEFT_LL_SIGNALS, {.answer = WEFT_LL_ANSWER_ROWS}}};
     check(by_rank, sizeof by_rank / sizeof *by_rank, WEFT_LL_BY_RANK);
