@@ -2,6 +2,8 @@
 /* A weft_ll: its memory, and how it comes and goes. */
 #include "ep/low_latency.h"
 
+#include "programs/low_latency_usual.h"
+
 #include <stdlib.h>
 
 /* ---------------------------------------------------------------- memory of the rank */
@@ -217,9 +219,8 @@ static int64_t num_warps_of(const weft_ll *ll)
  * if all blocks do both, 22.6 with 30, 19.5 with 45 and 21.5 with 55; of 64 tokens 12.6 and 13.2, if all do both and with 45, of 128
  * among two ranks 11.9 and 14.0; by expert 30.9 if all do both, 29.3 with 30 and 38.7 with 50, of 64 tokens 17.9, 19.2 and 22.4. */
 enum {
-    RECEIVERS_OF_ROWS = 88,
-    RECEIVERS_OF_QUANTISED_ROWS = 75,
-    RECEIVERS_OF_ROWS_OF_A_PAIR = 75,
+    RECEIVERS_OF_BF16_ROWS = 88, /* in the usual form (low_latency_usual.h) */
+    RECEIVERS_OF_ROWS = 75,
     RECEIVERS_OF_SUMS_BY_RANK = 75,
     RECEIVERS_OF_SUMS_BY_EXPERT = 58,
     RECEIVERS_OF_SUMS_OF_A_PAIR = 50, /* by expert */
@@ -242,10 +243,9 @@ static int is_pair(const weft_ll *ll)
 
 static int32_t choose_dispatch_receivers(const weft_ll *ll)
 {
-    if (is_pair(ll))
-        return choose_receivers(ll, RECEIVERS_OF_ROWS_OF_A_PAIR);
-    return choose_receivers(ll, wp_ll_is_quantised(&ll->device.plan) ? RECEIVERS_OF_QUANTISED_ROWS
-                                                                     : RECEIVERS_OF_ROWS);
+    const int go_as_they_are = wp_ll_form_of(&ll->device) == WP_LL_BF16;
+    return choose_receivers(ll, go_as_they_are && !is_pair(ll) ? RECEIVERS_OF_BF16_ROWS
+                                                               : RECEIVERS_OF_ROWS);
 }
 
 static int32_t choose_sum_receivers(const weft_ll *ll)
