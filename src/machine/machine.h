@@ -147,8 +147,8 @@
  *   wp_packets_receive  waits for the row that a rank has sent to this one, writes it to memory and
  *                         empties the slots; or returns a status other than WP_STATUS_OK, as
  *                         wp_wait does, all lanes the same
- *   wp_packets_expect   begins to look for a row that a rank may send to this one, so that what it does until
- *                         wp_packets_receive_each takes no longer; of a row that does not come nothing more is done
+ *   wp_packets_expect   begins to load what has come of a row that a rank may send to this one: so that takes no time of
+ *                         wp_packets_receive_each, which need not be called of a row that does not come
  *   wp_packets_receive_each  as wp_packets_receive, of such a row, which it writes to each of some places; there may be none
  *   wp_packets_receive_told  as wp_packets_receive, of a row that may not come: then a word tells so (struct
  *                         wp_packet_told), and the status is WP_STATUS_ABSENT

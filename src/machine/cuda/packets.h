@@ -262,8 +262,8 @@ weft__cuda_resolve_escapes(struct wp_warp *warp, const struct wp_packets *packet
     return WP_STATUS_OK;
 }
 
-/* Waits for the packets that are wanted, unless the lane has seen them, which are those of `taken` then; empties their slots,
- * and gives the data. */
+/* Waits for the packets that are wanted, unless the lane has seen them all: then `taken` has them. Empties their slots, and
+ * gives the data. */
 template <int PARTS, int NUM>
 WP_FN enum wp_status
 weft__cuda_take_unseen(struct wp_warp *warp, const struct wp_packets *packets,
@@ -290,7 +290,7 @@ weft__cuda_take_unseen(struct wp_warp *warp, const struct wp_packets *packets,
     return WP_STATUS_OK;
 }
 
-/* Of none. */
+/* The same of packets that the lane has not seen. */
 template <int PARTS, int NUM>
 WP_FN enum wp_status weft__cuda_take_packets(struct wp_warp *warp, const struct wp_packets *packets,
                                              const weft__cuda_slots_of<PARTS> *slots,
