@@ -6,7 +6,7 @@
 
 #include "machine/cuda/log_blocks.h"
 #include "machine/cuda/packets.h"
-#include "machine/cuda/quantise.h"
+#include "machine/cuda/quantised_packets.h"
 
 enum {
     WEFT__CUDA_LOG_BLOCK_PACKETS = WEFT__LOG_BLOCK_BYTES / WP_PACKET_BYTES,

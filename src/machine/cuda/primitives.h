@@ -419,6 +419,7 @@ WP_FN void weft__cuda_begin(struct wp_warp *warp, const struct weft__cuda_launch
 #include "machine/cuda/packet_reduce.h"
 #include "machine/cuda/packets.h"
 #include "machine/cuda/quantise.h"
+#include "machine/cuda/quantised_packets.h"
 #include "machine/cuda/reduce.h"
 #include "machine/cuda/remote.h"
 #include "machine/cuda/rows.h"
