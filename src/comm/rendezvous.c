@@ -240,9 +240,18 @@ static void make_room(struct rendezvous *server)
     sweep(server);
 }
 
-/* Without a stranger who could go, a pause keeps the loop from spinning on the listener. */
+static int is_somebody_waiting(const struct rendezvous *server)
+{
+    struct pollfd listener = {.fd = server->listener_fd, .events = POLLIN};
+    return poll(&listener, 1, 0) > 0;
+}
+
+/* accept() says that there are no descriptors also when nobody waits: then whoever has the last one
+ * keeps it. Without a stranger who could go, a pause keeps the loop from spinning on the listener. */
 static void make_files(struct rendezvous *server, int error)
 {
+    if (!is_somebody_waiting(server))
+        return;
     if (oldest_stranger(server) == NULL) {
         warn_of_files(server, error);
         poll(NULL, 0, PAUSE_MS);
