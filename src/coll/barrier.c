@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "ops/exchange.h"
-#include "programs/barrier.h"
-#include "programs/internode_barrier.h"
+#include "programs/coll/barrier.h"
+#include "programs/coll/internode_barrier.h"
 
 struct weft__barrier {
     struct weft__exchange *exchange;

@@ -3,7 +3,7 @@
 #include "coll/internode.h"
 #include "comm/settings.h"
 #include "net/attach.h"
-#include "programs/streams.h"
+#include "programs/coll/streams.h"
 
 struct weft__coll_wire weft__coll_own_wire(const weft_comm *comm)
 {

@@ -7,10 +7,10 @@
 #include "coll/tuning.h"
 #include "ops/exchange.h"
 #include "ops/names.h"
+#include "programs/coll/direct.h"
+#include "programs/coll/multicast.h"
+#include "programs/coll/pipeline.h"
 #include "programs/copy.h"
-#include "programs/direct.h"
-#include "programs/multicast.h"
-#include "programs/pipeline.h"
 
 enum { WEFT__COLL_MAX_BLOCKS = 1024 }; /* that a config or a table may ask for */
 

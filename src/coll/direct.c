@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Launches of the programs that access inputs and outputs of other ranks where they are. */
 #include "coll/coll.h"
-#include "programs/direct_push.h"
-#include "programs/direct_reduce.h"
+#include "programs/coll/direct_push.h"
+#include "programs/coll/direct_reduce.h"
 
 uint64_t weft__coll_told_bytes(const struct weft__coll_call *call)
 {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "ops/exchange.h"
-#include "programs/send_receive.h"
+#include "programs/coll/send_receive.h"
 
 /* A send or a receive, checked by the api. */
 struct weft__coll_transfer {

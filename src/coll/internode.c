@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "programs/streams.h"
+#include "programs/coll/streams.h"
 
 /* ---------------------------------------------------------------- life */
 

@@ -4,7 +4,7 @@
 
 #include "coll/coll.h"
 #include "ops/rings.h"
-#include "programs/internode_collective.h"
+#include "programs/coll/internode_collective.h"
 
 /* A tree's: more goes around the ring, so each slot need not be long. */
 enum { WEFT__COLL_TREE_SLOT_BYTES = (16 << 10) + WP_CHUNK_HEADER_BYTES };

@@ -20,7 +20,7 @@ struct node_moves {
     int8_t local_rows, all_rows, table_rows;
 };
 
-/* Rails: nodes are a ring (programs/internode_collective.c). */
+/* Rails: nodes are a ring (programs/coll/internode_collective.c). */
 static const struct node_moves swaps_sums = {
     .hops = 1, .rows = 1, .receivers = 1, .local_rows = 2, .messages = 1};
 static const struct node_moves sums_and_passes_on = {
@@ -35,7 +35,7 @@ static const struct node_moves passes_row = {
 static const struct node_moves passes_rows_of_root = {
     .node_hops = 1, .other_rows = 1, .receivers = 1, .all_rows = 1, .node_messages = 1};
 
-/* Trees of nodes (programs/node_tree.h), after the word that goes around; of roots on the average. */
+/* Trees of nodes (programs/coll/node_tree.h), after the word that goes around; of roots on the average. */
 static const struct node_moves up_and_down = {
     .hops = 1, .level_hops = 2, .rows = 3, .receivers = 3, .local_rows = 2, .messages = 3};
 static const struct node_moves away_from_root = {

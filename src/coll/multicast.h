@@ -4,7 +4,7 @@
 
 #include "coll/coll.h"
 #include "ops/multicast.h"
-#include "programs/multicast.h"
+#include "programs/coll/multicast.h"
 
 struct weft__coll_multicast {
     struct weft__multicast object;

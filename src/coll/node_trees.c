@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The tree of a communicator's nodes (programs/node_tree.h): the first of topo/trees.h, whose places are nodes. */
+/* The tree of a communicator's nodes (programs/coll/node_tree.h): the first of topo/trees.h, whose places are nodes. */
 #include "coll/internode.h"
 #include "ops/nodes.h"
 #include "topo/trees.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Launches of the programs that use packets. */
 #include "coll/coll.h"
-#include "programs/packet_exchange.h"
-#include "programs/packet_reduce.h"
-#include "programs/packet_two_step.h"
+#include "programs/coll/packet_exchange.h"
+#include "programs/coll/packet_reduce.h"
+#include "programs/coll/packet_two_step.h"
 
 static weft_result launch(const struct weft__coll_call *call, enum wp_program program,
                           uint64_t row_bytes, const void *args, size_t args_bytes)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The steps of `pipeline` (programs/pipeline.h) for each collective and algorithm; trees are in tree_plans.c.
+ * The steps of `pipeline` (programs/coll/pipeline.h) for each collective and algorithm; trees are in tree_plans.c.
  *
  * Two shots by pushes and relays: every rank, or the root, sends each owner its part; the owner reduces what comes in
  * ascending rank order, or takes it as it is, and writes it to the outputs of all. What is sent runs ahead of what is

@@ -6,7 +6,7 @@
  * on all ranks.
  */
 #include "coll/coll.h"
-#include "programs/premultiply.h"
+#include "programs/coll/premultiply.h"
 
 enum { MULTIPLIED_CHUNK_BYTES = 16 << 10 };
 

@@ -5,7 +5,7 @@
 
 #include "ep/staging.h"
 #include "ops/names.h"
-#include "programs/notify.h"
+#include "programs/ep/notify.h"
 
 /* What the ranks must agree on when they create a weft_ep. */
 struct terms {

@@ -4,8 +4,8 @@
 
 #include "ep/placement.h"
 #include "ops/nodes.h"
-#include "programs/internode_combine.h"
-#include "programs/internode_notify.h"
+#include "programs/ep/internode_combine.h"
+#include "programs/ep/internode_notify.h"
 
 struct weft__internode {
     struct weft__nodes nodes;

@@ -2,7 +2,7 @@
 /* A weft_ll: its memory, and how it comes and goes. */
 #include "ep/low_latency.h"
 
-#include "programs/low_latency_usual.h"
+#include "programs/low_latency/usual.h"
 
 #include <stdlib.h>
 
@@ -219,7 +219,7 @@ static int64_t num_warps_of(const weft_ll *ll)
  * if all blocks do both, 22.6 with 30, 19.5 with 45 and 21.5 with 55; of 64 tokens 12.6 and 13.2, if all do both and with 45, of 128
  * among two ranks 11.9 and 14.0; by expert 30.9 if all do both, 29.3 with 30 and 38.7 with 50, of 64 tokens 17.9, 19.2 and 22.4. */
 enum {
-    RECEIVERS_OF_BF16_ROWS = 88, /* in the usual form (low_latency_usual.h) */
+    RECEIVERS_OF_BF16_ROWS = 88, /* in the usual form (programs/low_latency/usual.h) */
     RECEIVERS_OF_ROWS = 75,
     RECEIVERS_OF_SUMS_BY_RANK = 75,
     RECEIVERS_OF_SUMS_BY_EXPERT = 58,

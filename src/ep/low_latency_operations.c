@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Turns the user's arguments into those of the low-latency programs, and launches them. */
 #include "ep/low_latency.h"
-#include "programs/low_latency_combine.h"
-#include "programs/low_latency_dispatch.h"
-#include "programs/low_latency_mask.h"
-#include "programs/low_latency_release.h"
-#include "programs/low_latency_unmask.h"
-#include "programs/low_latency_usual.h"
+#include "programs/low_latency/low_latency_combine.h"
+#include "programs/low_latency/low_latency_dispatch.h"
+#include "programs/low_latency/low_latency_mask.h"
+#include "programs/low_latency/low_latency_release.h"
+#include "programs/low_latency/low_latency_unmask.h"
+#include "programs/low_latency/usual.h"
 
 static int sends(weft_ll_phases phases)
 {

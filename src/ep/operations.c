@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Turns the user's arguments into the programs' and launches them. */
 #include "ep/planes.h"
-#include "programs/internode_combine.h"
-#include "programs/internode_dispatch.h"
-#include "programs/layout.h"
-#include "programs/narrow_combine.h"
-#include "programs/notify.h"
-#include "programs/staged_dispatch.h"
+#include "programs/ep/internode_combine.h"
+#include "programs/ep/internode_dispatch.h"
+#include "programs/ep/layout.h"
+#include "programs/ep/narrow_combine.h"
+#include "programs/ep/notify.h"
+#include "programs/ep/staged_dispatch.h"
 
 weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *args,
                             weft_stream *stream)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Which experts are on which ranks: the user's table, or the default, and its inverse. */
+/* Which experts are on which ranks (programs/placement.h): the user's table, or the default, and its inverse. */
 #pragma once
 
 #include "machine/host.h"
-#include "programs/routing.h"
+#include "programs/placement.h"
 
 struct weft__placement {
     struct wp_placement host;   /* points into the arrays below */

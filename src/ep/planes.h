@@ -4,7 +4,7 @@
 #pragma once
 
 #include "ep/staging.h"
-#include "programs/dispatch.h"
+#include "programs/ep/dispatch.h"
 
 /* What errors call the arrays of a plane. */
 extern const struct weft__plane_names {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "ep/staging.h"
-#include "programs/notify.h"
+#include "programs/ep/notify.h"
 
 /* What an arena spends on an allocation. */
 static uint64_t arena_share(uint64_t bytes)

@@ -6,8 +6,8 @@
 #include "ops/names.h"
 #include "ops/registered.h"
 #include "programs/copy.h"
+#include "programs/ep/notify.h"
 #include "programs/narrow.h"
-#include "programs/notify.h"
 
 enum { COPIED_CHUNK_BYTES = 16 << 10, STAGED_ALIGNMENT = 16, MAX_SLOTS = 1 << 28 };
 

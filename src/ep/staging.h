@@ -2,14 +2,14 @@
 /*
  * The arrays of a dispatch or combine that other ranks access: where they are, if these reach them
  * there, else in the weft_ep's staging block of the heap. If what is staged fits it, rows have the
- * same places there, with copies before or after; else they go in rounds (programs/rounds.h). Rows that
+ * same places there, with copies before or after; else they go in rounds (programs/ep/rounds.h). Rows that
  * others read in a narrower type are staged, wherever they are. Each
  * rank does this for itself: the others are told places, and whether there are rounds.
  */
 #pragma once
 
 #include "ep/ep.h"
-#include "programs/rounds.h"
+#include "programs/ep/rounds.h"
 
 struct weft__array {
     int message_array; /* enum wp_message_array, plus the plane */

@@ -136,7 +136,7 @@
  * arguments, too; 16-byte aligned ones are fastest.
  *   wp_packets_load     begins to read a row in memory that is to be sent, and does not change until
  *                         then; what is read before other loads, such as wp_packets_begin's
- *                         (programs/packet_area.h), comes while they do
+ *                         (programs/coll/packet_area.h), comes while they do
  *   wp_packets_send     sends such a row to some ranks, and wakes them
  *   wp_packets_send_quantised  sends what wp_row_quantise makes of a row, which wp_packets_load has begun to read: codes, and
  *                         float scales, which go into slots of their own. Groups have at most 128 elements, a multiple of 4

@@ -2,9 +2,9 @@
 #include "ops/one_sided.h"
 
 #include "ops/windows.h"
-#include "programs/mapped_access.h"
-#include "programs/remote_access.h"
-#include "programs/wait_until.h"
+#include "programs/one_sided/mapped_access.h"
+#include "programs/one_sided/remote_access.h"
+#include "programs/one_sided/wait_until.h"
 
 static const struct weft__grid one_warp = {.num_blocks = 1, .num_warps = 1};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Every warp program; its arguments are struct weft_<name>_args of "programs/<name>.h". */
+/* Every warp program: it is in <name>.c, here or in one of the folders. */
 #pragma once
 
 #define WP_PROGRAM_LIST(X)                                                                         \

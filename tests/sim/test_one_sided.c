@@ -207,9 +207,10 @@ TEST(a_put_told_of_without_quiet_is_found)
 
 static int is_of_accesses(const struct weft__sim_site *site)
 {
-    static const char *const files[] = {"programs/one_sided.h", "programs/mapped.h",
-                                        "programs/mapped_access.c", "programs/wait_until.c",
-                                        "planted_accesses.c"};
+    static const char *const files[] = {"programs/one_sided/one_sided.h",
+                                        "programs/one_sided/mapped.h",
+                                        "programs/one_sided/mapped_access.c",
+                                        "programs/one_sided/wait_until.c", "planted_accesses.c"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (strstr(site->file, files[i]) != NULL)
             return 1;

@@ -5,7 +5,7 @@
 #include "harness/cmocka.h"
 #include "machine/host.h"
 #include "ops/programs.h"
-#include "programs/layout.h"
+#include "programs/ep/layout.h"
 
 /* An expert on each rank; a token goes to one of the first 64 ranks, of the next and of the rest. */
 enum { NUM_RANKS = 130, NUM_TOKENS = 40, NUM_TOPK = 3, NUM_STRIDES = 64 };

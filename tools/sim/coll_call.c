@@ -2,7 +2,7 @@
 #include "coll_call.h"
 
 #include "machine/machine.h"
-#include "programs/fifo.h"
+#include "programs/coll/fifo.h"
 #include "shape.h"
 #include "workload/collective.h"
 

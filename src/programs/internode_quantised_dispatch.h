@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: MIT */
-#pragma once
-
-#include "programs/internode_dispatch.h"
-
-struct wp_internode_quantised_dispatch_args {
-    struct wp_internode_dispatch_args dispatch;
-};

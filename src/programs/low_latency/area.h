@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: MIT */
+/* What low latency's ranks have of memory: the area in every heap, and what is a rank's own. low_latency.h
+ * says how they use it. */
+#pragma once
+
+#include "programs/low_latency/plan.h"
+
+/* ------------------------------------------------------------------ the area in each heap */
+
+WP_FN uint64_t wp_ll_align(uint64_t bytes)
+{
+    enum { ALIGNMENT = 128 };
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* The last three only with masks: that a rank comes back, in two steps (low_latency_unmask.c), how often it has said
+ * that it waits, in one word for all its blocks (low_latency/masks.h), and that a partner has relayed rows
+ * (low_latency/detours.h). */
+enum wp_ll_words {
+    WP_LL_ARRIVED,
+    WP_LL_ROOM,
+    WP_LL_RETURNED,
+    WP_LL_WAITS,
+    WP_LL_BROUGHT,
+    WP_LL_NUM_WORDS
+};
+
+WP_FN uint64_t wp_ll_words_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_align((uint64_t)WP_LL_NUM_WORDS * WP_LL_NUM_MAILS * (uint64_t)num_ranks *
+                       (uint64_t)plan->num_blocks * sizeof(uint64_t));
+}
+
+WP_FN uint64_t wp_ll_ranges_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)num_ranks *
+                       (uint64_t)plan->num_blocks * sizeof(struct wp_ll_range));
+}
+
+/* Of a tagged row: as much as any machine needs, since the host's has allocated it. */
+WP_FN uint64_t wp_ll_tagged_bytes(int32_t num_words)
+{
+    return ((uint64_t)num_words + 2) * sizeof(uint64_t);
+}
+
+/* With packets. */
+WP_FN int wp_ll_has_packets(const struct wp_ll_plan *plan)
+{
+    return plan->row_parts.num > 0;
+}
+
+/* With packets: whether ranks tell each other of each token (low_latency/told.h). */
+WP_FN int wp_ll_is_told(const struct wp_ll_plan *plan)
+{
+    return plan->taken_parts.num > 0;
+}
+
+/* What warps have of rows, of all tokens that there may be: unless ranks are told, the first units count them, one for each
+ * rank, and the others are of all ranks; */
+WP_FN int32_t wp_ll_num_row_units(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return (1 + plan->max_tokens * plan->row_parts.num_units) * num_ranks;
+}
+
+/* else what each rank is told of all tokens, and of each; parts that are sent, each to all ranks; and counts and parts that
+ * are received. */
+WP_FN int32_t wp_ll_num_told_units(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return (1 + plan->max_tokens) * num_ranks;
+}
+
+WP_FN int32_t wp_ll_num_sent_units(const struct wp_ll_plan *plan)
+{
+    return plan->max_tokens * plan->row_parts.num;
+}
+
+WP_FN int32_t wp_ll_num_taken_units(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return (1 + plan->max_tokens * plan->taken_parts.num_units) * num_ranks;
+}
+
+/* Parts of answers, to each rank. */
+WP_FN int32_t wp_ll_num_answer_units(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return plan->max_tokens * plan->answer_parts.num * num_ranks;
+}
+
+/* Of all tokens that a rank may have. */
+WP_FN int32_t wp_ll_num_choices(const struct wp_ll_plan *plan)
+{
+    return plan->max_tokens * plan->num_topk;
+}
+
+/* Counts of 16 bits, two in a word: of a rank's experts, by expert. */
+WP_FN int32_t wp_ll_num_pairs(const struct wp_ll_plan *plan)
+{
+    return plan->is_by_expert ? (plan->max_local_experts + 1) / 2 : 0;
+}
+
+WP_FN uint32_t wp_ll_pair_count(const uint32_t *counts, int32_t expert)
+{
+    return counts[expert / 2] >> 16 * (expert % 2) & UINT16_MAX;
+}
+
+/* In which the place of a choice, at any rank, has the expert there; the rank is behind them. */
+enum { WP_LL_PLACE_EXPERT_BITS = 12 };
+
+/* What a rank is told of a token: which of the source's rows there it is, and of each choice the expert there, by expert with
+ * how many of the source's choices before it are for the same one; or that it is not there. Behind that, weights. */
+#define WP_LL_TOLD_NOT_HERE UINT32_MAX
+WP_FN uint32_t wp_ll_told_choice(int32_t expert, uint32_t order)
+{
+    return order << 16 | (uint32_t)expert;
+}
+
+WP_FN int32_t wp_ll_num_told_words(const struct wp_ll_plan *plan)
+{
+    return 1 + 2 * plan->num_topk;
+}
+
+WP_FN uint64_t wp_ll_told_bytes(const struct wp_ll_plan *plan)
+{
+    const uint64_t align = 16;
+    return (wp_ll_tagged_bytes(wp_ll_num_told_words(plan)) + align - 1) / align * align;
+}
+
+/* Of a source; behind the head, if ranks are told, what it tells of each token. */
+WP_FN uint64_t wp_ll_head_bytes(const struct wp_ll_plan *plan)
+{
+    if (wp_ll_is_told(plan))
+        return wp_ll_align(wp_ll_tagged_bytes(wp_ll_num_pairs(plan))) +
+               wp_ll_align((uint64_t)plan->max_tokens * wp_ll_told_bytes(plan));
+    return wp_ll_align(wp_ll_tagged_bytes(wp_ll_has_packets(plan) ? wp_ll_num_choices(plan)
+                                                                  : plan->max_local_experts));
+}
+
+WP_FN uint64_t wp_ll_heads_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return plan->is_by_expert || wp_ll_is_told(plan)
+               ? (uint64_t)plan->num_halves * (uint64_t)num_ranks * wp_ll_head_bytes(plan)
+               : 0;
+}
+
+/* None where rows are packed from packets. */
+WP_FN uint64_t wp_ll_rows_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    if (wp_ll_has_packets(plan) && plan->is_by_expert)
+        return 0;
+    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)num_ranks *
+                       (uint64_t)plan->max_tokens * plan->slot.bytes);
+}
+
+/* None where answers come in packets. */
+WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan)
+{
+    if (wp_ll_has_packets(plan))
+        return 0;
+    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)plan->answer_slots.per_half *
+                       plan->answer_bytes);
+}
+
+/* Without nodes: whether combine needs to know which row of a rank a choice is. */
+WP_FN int wp_ll_remembers_rows(const struct wp_ll_plan *plan)
+{
+    return plan->answers_stay || plan->weights_come_late;
+}
+
+/* Whether a token's sum is one of sums of nodes. */
+WP_FN int wp_ll_has_node_sums(const struct wp_ll_plan *plan)
+{
+    return WP_LL_HAS_NODES(plan) && plan->message.num_sources > 0 && !plan->answers_are_rows;
+}
+
+/* Whether rows that partners relay can also go straight (low_latency/detours.h). */
+WP_FN int wp_ll_has_detours(const struct wp_ll_plan *plan)
+{
+    return WP_LL_HAS_NODES(plan) && plan->message.num_brought > 0;
+}
+
+/* Whether partners make the sums of their nodes (low_latency/node_sums.h); else owners do. */
+WP_FN int wp_ll_partners_sum(const struct wp_ll_plan *plan)
+{
+    return wp_ll_has_node_sums(plan) && !wp_ll_has_detours(plan);
+}
+
+/* Slots of a half for the answers to rows that this rank has relayed: of each row one behind the other, in the order of
+ * the ranks. */
+WP_FN int32_t wp_ll_num_summands(const struct wp_ll_plan *plan)
+{
+    return wp_ll_partners_sum(plan) ? plan->message.num_sources * plan->num_blocks *
+                                          plan->block_tokens * plan->message.row_ranks
+                                    : 0;
+}
+
+WP_FN uint64_t wp_ll_summands_bytes(const struct wp_ll_plan *plan)
+{
+    return (uint64_t)plan->num_halves * (uint64_t)wp_ll_num_summands(plan) * plan->answer_bytes;
+}
+
+/* Of how many nodes an owner makes sums, of a token, at most. */
+WP_FN uint64_t wp_ll_num_own_sums(const struct wp_ll_plan *plan)
+{
+    const int32_t num_nodes = wp_ll_has_detours(plan) ? plan->message.num_nodes : 1;
+    if (!wp_ll_has_node_sums(plan))
+        return 0;
+    return (uint64_t)(num_nodes < plan->num_topk ? num_nodes : plan->num_topk);
+}
+
+/* Of a warp: a row of dtype that becomes logarithms, and behind it answers. */
+WP_FN uint64_t wp_ll_sum_bytes(const struct wp_ll_plan *plan)
+{
+    return wp_ll_align((uint64_t)plan->hidden << plan->element_bytes_log2) +
+           wp_ll_num_own_sums(plan) * wp_ll_align(plan->answer_bytes);
+}
+
+/* Slots for rows that partners bring. */
+WP_FN uint64_t wp_ll_brought_bytes(const struct wp_ll_plan *plan)
+{
+    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)plan->message.num_brought *
+                       (uint64_t)plan->max_tokens * plan->slot.bytes);
+}
+
+/* Of each source whose rows this rank may have to relay, and each of its blocks. */
+WP_FN uint64_t wp_ll_messages_bytes(const struct wp_ll_plan *plan)
+{
+    return (uint64_t)plan->num_halves * (uint64_t)plan->message.num_sources *
+           (uint64_t)plan->num_blocks * plan->message.bytes;
+}
+
+WP_FN uint64_t wp_ll_comes_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_has_packets(plan) ? wp_ll_align(WP_LL_NUM_MAILS * (uint64_t)plan->num_halves *
+                                                 (uint64_t)num_ranks * sizeof(uint64_t))
+                                   : 0;
+}
+
+/* Slots of a half. Escape words have as much, or less where slots are larger than words. */
+WP_FN uint64_t wp_ll_row_packets_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_has_packets(plan)
+               ? (uint64_t)num_ranks * (uint64_t)plan->max_tokens * plan->slot.bytes
+               : 0;
+}
+
+WP_FN uint64_t wp_ll_answer_packets_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_has_packets(plan)
+               ? wp_ll_align((uint64_t)num_ranks * (uint64_t)plan->max_tokens * plan->answer_bytes)
+               : 0;
+}
+
+/* Of both halves, with their escape words. */
+WP_FN uint64_t wp_ll_packets_bytes(const struct wp_ll_plan *plan, uint64_t half_bytes)
+{
+    return 2 * (uint64_t)plan->num_halves * half_bytes;
+}
+
+WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return wp_ll_words_bytes(plan, num_ranks) + wp_ll_ranges_bytes(plan, num_ranks) +
+           wp_ll_heads_bytes(plan, num_ranks) + wp_ll_rows_bytes(plan, num_ranks) +
+           wp_ll_answers_bytes(plan) + wp_ll_messages_bytes(plan) + wp_ll_brought_bytes(plan) +
+           wp_ll_summands_bytes(plan) + wp_ll_comes_bytes(plan, num_ranks) +
+           wp_ll_packets_bytes(plan, wp_ll_row_packets_bytes(plan, num_ranks)) +
+           wp_ll_packets_bytes(plan, wp_ll_answer_packets_bytes(plan, num_ranks));
+}
+
+/* Which slot something has fits into 32 bits, in all memory that there is for slots, and so do the bytes of a slot: GPUs
+ * multiply no more at a time. */
+WP_FN uint32_t wp_ll_half(const struct wp_ll_plan *plan, uint64_t number)
+{
+    return (uint32_t)number & (uint32_t)(plan->num_halves - 1); /* of one or two */
+}
+
+WP_FN uint32_t wp_ll_rank_of_half(const struct wp_low_latency *ll, uint64_t number, int32_t rank)
+{
+    return wp_ll_half(&ll->plan, number) * (uint32_t)ll->exchange.num_ranks + (uint32_t)rank;
+}
+
+WP_FN uint64_t wp_ll_slot_offset(uint32_t idx, uint64_t slot_bytes)
+{
+    return (uint64_t)idx * (uint32_t)slot_bytes;
+}
+
+/* Bytes of an answer's first elements. */
+WP_FN uint64_t wp_ll_answer_bytes(const struct wp_ll_plan *plan, int64_t num_elements)
+{
+    return wp_ll_answers_are_logs(plan)
+               ? wp_log_row_bytes(num_elements)
+               : (uint64_t)num_elements * wp_dtype_bytes(plan->answer_dtype);
+}
+
+WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    struct wp_ll_offsets offsets;
+    offsets.ranges = wp_ll_words_bytes(plan, num_ranks);
+    offsets.heads = offsets.ranges + wp_ll_ranges_bytes(plan, num_ranks);
+    offsets.rows = offsets.heads + wp_ll_heads_bytes(plan, num_ranks);
+    offsets.answers = offsets.rows + wp_ll_rows_bytes(plan, num_ranks);
+    offsets.messages = offsets.answers + wp_ll_answers_bytes(plan);
+    offsets.brought = offsets.messages + wp_ll_messages_bytes(plan);
+    offsets.summands = offsets.brought + wp_ll_brought_bytes(plan);
+    offsets.comes = offsets.summands + wp_ll_summands_bytes(plan);
+    offsets.row_packets = offsets.comes + wp_ll_comes_bytes(plan, num_ranks);
+    offsets.row_packets_half = wp_ll_row_packets_bytes(plan, num_ranks);
+    offsets.answer_packets =
+        offsets.row_packets + wp_ll_packets_bytes(plan, offsets.row_packets_half);
+    offsets.answer_packets_half = wp_ll_answer_packets_bytes(plan, num_ranks);
+    return offsets;
+}
+
+/* Some programs have no other ranks than those whose areas are near. Combine does not say so: it was slower (2026-11-27). */
+#ifndef WP_LL_RANKS_ARE_NEAR
+#define WP_LL_RANKS_ARE_NEAR 0
+#endif
+
+/* The area of `owner`. The own one is at hand, the others' addresses may be a load away. */
+WP_FN char *wp_ll_area(const struct wp_low_latency *ll, int32_t owner)
+{
+    if (WP_LL_RANKS_ARE_NEAR || (ll->areas != NULL && owner < WP_LL_NEAR_RANKS))
+        return ll->areas[owner];
+    return owner == ll->exchange.rank ? ll->area : ll->exchange.bases[owner] + ll->area_offset;
+}
+
+/* In the area of `owner`: the word of a block of another rank. */
+WP_FN uint64_t *wp_ll_word(const struct wp_low_latency *ll, int32_t owner, enum wp_ll_words words,
+                           enum wp_ll_mail mail, int32_t rank, int32_t block)
+{
+    const int32_t idx =
+        (((int32_t)words * WP_LL_NUM_MAILS + (int32_t)mail) * ll->exchange.num_ranks + rank) *
+            ll->plan.num_blocks +
+        block;
+    return (uint64_t *)(void *)wp_ll_area(ll, owner) + idx;
+}
+
+WP_FN struct wp_ll_range *wp_ll_range_of(const struct wp_low_latency *ll, int32_t owner,
+                                         uint64_t number, int32_t source, int32_t block)
+{
+    char *ranges = wp_ll_area(ll, owner) + ll->offsets.ranges;
+    const uint32_t idx =
+        wp_ll_rank_of_half(ll, number, source) * (uint32_t)ll->plan.num_blocks + (uint32_t)block;
+    return (struct wp_ll_range *)(void *)ranges + idx;
+}
+
+/* How many selections of each of the owner's experts a source has, in pairs if ranks are told; else with packets which of them
+ * each choice is for: a tagged row. */
+WP_FN char *wp_ll_head(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
+                       int32_t source)
+{
+    return wp_ll_area(ll, owner) + ll->offsets.heads +
+           wp_ll_slot_offset(wp_ll_rank_of_half(ll, number, source), wp_ll_head_bytes(&ll->plan));
+}
+
+/* What the owner is told of a source's token: a tagged row. */
+WP_FN char *wp_ll_told(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
+                       int32_t source, int32_t token)
+{
+    const uint64_t counts_bytes = wp_ll_align(wp_ll_tagged_bytes(wp_ll_num_pairs(&ll->plan)));
+    return wp_ll_head(ll, owner, number, source) + counts_bytes +
+           wp_ll_slot_offset((uint32_t)token, wp_ll_told_bytes(&ll->plan));
+}
+
+/* In every area: the slot of a row from `source`. */
+WP_FN uint64_t wp_ll_row_offset(const struct wp_low_latency *ll, uint64_t number, int32_t source,
+                                int32_t row)
+{
+    const uint32_t idx =
+        wp_ll_rank_of_half(ll, number, source) * (uint32_t)ll->plan.max_tokens + (uint32_t)row;
+    return ll->offsets.rows + wp_ll_slot_offset(idx, ll->plan.slot.bytes);
+}
+
+WP_FN char *wp_ll_row(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
+                      int32_t source, int32_t row)
+{
+    return wp_ll_area(ll, owner) + wp_ll_row_offset(ll, number, source, row);
+}
+
+/* With detours: the same for a row that partners bring, of the i-th source that has such slots. */
+WP_FN char *wp_ll_brought_row(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
+                              int32_t i, int32_t row)
+{
+    const uint32_t idx =
+        (wp_ll_half(&ll->plan, number) * (uint32_t)ll->plan.message.num_brought + (uint32_t)i) *
+            (uint32_t)ll->plan.max_tokens +
+        (uint32_t)row;
+    return wp_ll_area(ll, owner) + ll->offsets.brought +
+           wp_ll_slot_offset(idx, ll->plan.slot.bytes);
+}
+
+/* Without nodes: the slot of a choice, by the rank that answers it. */
+WP_FN int32_t wp_ll_answer_slot(const struct wp_ll_plan *plan, int32_t answering, int32_t place,
+                                int32_t choice)
+{
+    const struct wp_ll_answer_slots *slots = &plan->answer_slots;
+    return answering * slots->rank_stride + place * slots->place_stride +
+           choice * slots->choice_stride;
+}
+
+/* In every area: a slot for an answer. */
+WP_FN uint64_t wp_ll_answer_offset(const struct wp_low_latency *ll, uint64_t number, int32_t slot)
+{
+    const uint32_t idx =
+        wp_ll_half(&ll->plan, number) * (uint32_t)ll->plan.answer_slots.per_half + (uint32_t)slot;
+    return ll->offsets.answers + wp_ll_slot_offset(idx, ll->plan.answer_bytes);
+}
+
+WP_FN char *wp_ll_answer(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
+                         int32_t slot)
+{
+    return wp_ll_area(ll, owner) + wp_ll_answer_offset(ll, number, slot);
+}
+
+/* An answer to a row that `owner` has relayed. */
+WP_FN char *wp_ll_summand(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
+                          int32_t slot)
+{
+    const uint32_t idx =
+        wp_ll_half(&ll->plan, number) * (uint32_t)wp_ll_num_summands(&ll->plan) + (uint32_t)slot;
+    return wp_ll_area(ll, owner) + ll->offsets.summands +
+           wp_ll_slot_offset(idx, ll->plan.answer_bytes);
+}
+
+/* ------------------------------------------------------------------ memory of this rank */
+
+/* Where what is known of a token's first choice is, in a table of those of a result: [halves][max_tokens][num_topk]. */
+WP_FN uint32_t wp_ll_choice_idx(const struct wp_low_latency *ll, uint64_t number, int32_t token)
+{
+    const uint32_t row =
+        wp_ll_half(&ll->plan, number) * (uint32_t)ll->plan.max_tokens + (uint32_t)token;
+    return row * (uint32_t)ll->plan.num_topk;
+}
+
+/* Who answers token's choices of a result: [num_topk]. */
+WP_FN int32_t *wp_ll_answering(const struct wp_low_latency *ll, uint64_t number, int32_t token)
+{
+    return ll->answering + wp_ll_choice_idx(ll, number, token);
+}
+
+/* With nodes where the answers to a token's choices come to, else which rows they are to: [num_topk]. */
+WP_FN int32_t *wp_ll_answer_slots(const struct wp_low_latency *ll, uint64_t number, int32_t token)
+{
+    return ll->answer_slots + wp_ll_choice_idx(ll, number, token);
+}
+
+/* Which of the rows that its block has for each node a token is: [num_nodes]. */
+WP_FN int32_t *wp_ll_relayed_rows(const struct wp_low_latency *ll, int32_t token)
+{
+    return ll->network.relayed_rows + (int64_t)token * ll->plan.message.num_nodes;
+}
+
+/* In a table of those of all rows of a result: the first choice of a source's. */
+WP_FN uint64_t wp_ll_packed_idx(const struct wp_low_latency *ll, uint64_t number, int32_t source,
+                                int32_t row)
+{
+    const uint32_t rank_row =
+        wp_ll_rank_of_half(ll, number, source) * (uint32_t)ll->plan.max_tokens + (uint32_t)row;
+    return (uint64_t)rank_row * (uint32_t)ll->plan.num_topk;
+}
+
+/* Where the row of a source has been packed, by choice: [num_topk]. */
+WP_FN int32_t *wp_ll_packed(const struct wp_low_latency *ll, uint64_t number, int32_t source,
+                            int32_t row)
+{
+    return ll->packed_rows + wp_ll_packed_idx(ll, number, source, row);
+}
+
+/* The same with packets, of a source's token. */
+WP_FN struct wp_ll_packed_choice *wp_ll_packed_choices(const struct wp_low_latency *ll,
+                                                       uint64_t number, int32_t source,
+                                                       int32_t token)
+{
+    return ll->packed_choices + wp_ll_packed_idx(ll, number, source, token);
+}

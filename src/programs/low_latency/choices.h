@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/* What a block of low-latency dispatch sends: where the choices of its tokens are, and how many rows and selections of
+ * an expert the tokens before have. */
+#pragma once
+
+#include "programs/low_latency/low_latency_dispatch.h"
+
+/* Of a block: what the tokens before have taken; in the end, what those of the block have, too. */
+struct wp_ll_counters {
+    int32_t *firsts;  /* [num_ranks] rows before those of the block */
+    int32_t *rows;    /* [num_ranks] */
+    int32_t *experts; /* [num_ranks][max_local_experts] selections, by expert only */
+    /* With nodes: */
+    int32_t *answers;       /* [num_ranks] to this block, */
+    int32_t *first_answers; /* and the first one's slot among those of the block */
+    int32_t *relayed;       /* [num_nodes] rows of the block that are relayed there */
+    int32_t *is_relayed;    /* [num_ranks] with detours: whether those for a rank are */
+};
+
+/* Of each lane: the experts that it looks at first, of the block's own tokens and of those before (-1: none), which are on
+ * their way from the beginning. */
+struct wp_ll_first_choices {
+    int64_t own;
+    int64_t before;
+};
+
+struct wp_ll_sender {
+    const struct wp_ll_run *run;
+    const struct wp_low_latency_dispatch_args *args;
+    struct wp_ll_choice *choices; /* [tokens of the block][num_topk] */
+    struct wp_ll_counters counters;
+    /* [tokens before those of the block][wp_ll_rank_words] a bit for each rank: one of the token's choices is there */
+    int32_t *ranks_of_tokens;
+    struct wp_ll_tokens tokens; /* of this block */
+    struct wp_ll_first_choices first;
+    struct wp_ll_share share; /* of these among its warps */
+    uint64_t number;
+};
+
+WP_FN struct wp_ll_counters wp_ll_counters_of(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    const int32_t num_counters = wp_ll_num_counters(&ll->plan, ll->exchange.num_ranks);
+    int32_t *firsts =
+        (int32_t *)wp_ll_near_or(warp, ll->near.counters, ll->near.choices,
+                                 ll->counters + (int64_t)wp_block_idx(warp) * num_counters);
+    const int64_t num_ranks = ll->exchange.num_ranks;
+    int32_t *answers = firsts + 2 * num_ranks;
+    int32_t *relayed = firsts + num_counters - ll->plan.message.num_nodes;
+    const struct wp_ll_counters counters = {firsts,
+                                            firsts + num_ranks,
+                                            answers +
+                                                (WP_LL_HAS_NODES(&ll->plan) ? 2 * num_ranks : 0),
+                                            answers,
+                                            answers + num_ranks,
+                                            relayed,
+                                            relayed - num_ranks};
+    return counters;
+}
+
+WP_FN struct wp_ll_tokens wp_ll_tokens_of(const struct wp_low_latency_dispatch_args *args,
+                                          int32_t block)
+{
+    const int32_t num_more = args->num_blocks_with_more;
+    const int32_t begin =
+        block * args->num_tokens_per_block + (block < num_more ? block : num_more);
+    const struct wp_ll_tokens tokens = {begin,
+                                        begin + args->num_tokens_per_block + (block < num_more)};
+    return tokens;
+}
+
+/* The expert of choice k of a token; -1: there is none. */
+WP_FN int64_t wp_ll_chosen_expert(const struct wp_low_latency_dispatch_args *args, int32_t token,
+                                  int32_t k)
+{
+    const int32_t num_topk = args->ll.plan.num_topk, i = token * num_topk + k;
+    if (k >= num_topk)
+        return -1;
+    return wp_expert_id_now(args->topk_idx, args->index_type, i);
+}
+
+/* Of the tokens before those of a block, each has as many threads as a power of two, so that nothing is divided; the last
+ * threads begin, since the first ones have the block's own tokens. */
+WP_FN int64_t wp_ll_expert_before(const struct wp_low_latency_dispatch_args *args,
+                                  struct wp_ll_tokens tokens, int32_t i)
+{
+    const int32_t width_log2 = args->ll.plan.num_topk_log2, mask = (1 << width_log2) - 1;
+    return i < tokens.begin << width_log2 ? wp_ll_chosen_expert(args, i >> width_log2, i & mask)
+                                          : -1;
+}
+
+WP_FN int32_t wp_ll_first_before(struct wp_warp *warp)
+{
+    return wp_ll_num_threads(warp) - 1 - wp_ll_thread_idx(warp);
+}
+
+WP_FN struct wp_ll_first_choices
+wp_ll_load_first_choices(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args)
+{
+    const struct wp_ll_tokens tokens = wp_ll_tokens_of(args, wp_block_idx(warp));
+    const int32_t token = tokens.begin + wp_warp_idx(warp);
+    const struct wp_ll_first_choices first = {
+        token < tokens.end ? wp_ll_chosen_expert(args, token, wp_lane_idx(warp)) : -1,
+        wp_ll_expert_before(args, tokens, wp_ll_first_before(warp))};
+    return first;
+}
+
+/* What a block sends as `number`: [tokens.begin, tokens.end). */
+WP_FN struct wp_ll_sender wp_ll_sender_of(const struct wp_ll_run *run,
+                                          const struct wp_low_latency_dispatch_args *args,
+                                          struct wp_ll_first_choices first, uint64_t number)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const int32_t block = wp_block_idx(warp);
+    const struct wp_ll_tokens tokens = wp_ll_tokens_of(args, block);
+    const int32_t num_tokens = tokens.end - tokens.begin;
+    const struct wp_ll_near *near = &args->ll.near;
+    struct wp_ll_choice *choices = (struct wp_ll_choice *)wp_ll_near_or(
+        warp, near->choices, near->ranks_of_tokens,
+        args->ll.choices + (int64_t)block * plan->block_tokens * plan->num_topk);
+    const int64_t num_words =
+        (int64_t)plan->max_tokens * wp_ll_rank_words(args->ll.exchange.num_ranks);
+    int32_t *ranks_of_tokens =
+        (int32_t *)wp_ll_near_or(warp, near->ranks_of_tokens, near->end,
+                                 args->ll.ranks_of_tokens + (int64_t)block * num_words);
+    const struct wp_ll_share share =
+        wp_ll_share_rows(plan->max_row_parts == 1 ? 1 : wp_num_warps(warp), num_tokens);
+    const struct wp_ll_sender sender = {
+        run,   args,  choices, wp_ll_counters_of(warp, &args->ll), ranks_of_tokens, tokens,
+        first, share, number};
+    return sender;
+}
+
+/* Of a token of the block. */
+WP_FN struct wp_ll_choice *wp_ll_choices_of(const struct wp_ll_sender *sender, int32_t token)
+{
+    const int32_t first = (token - sender->tokens.begin) * sender->args->ll.plan.num_topk;
+    return sender->choices + first;
+}
+
+WP_FN int32_t wp_ll_expert_idx(const struct wp_ll_sender *sender, int32_t rank,
+                               int32_t local_expert)
+{
+    return rank * sender->args->ll.plan.max_local_experts + local_expert;
+}
+
+WP_FN int32_t *wp_ll_expert_counter(const struct wp_ll_sender *sender, int32_t rank,
+                                    int32_t local_expert)
+{
+    return sender->counters.experts + wp_ll_expert_idx(sender, rank, local_expert);
+}
+
+/* ------------------------------------------------------------------ choices */
+
+/* By all warps, which meet afterwards. */
+WP_FN void wp_ll_clear_counters(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const int32_t num_counters = wp_ll_num_counters(&ll->plan, ll->exchange.num_ranks);
+    for (int32_t i = wp_ll_thread_idx(warp); i < num_counters; i += wp_ll_num_threads(warp))
+        sender->counters.firsts[i] = 0;
+    const int32_t num_words = sender->tokens.begin * wp_ll_rank_words(ll->exchange.num_ranks);
+    for (int32_t i = wp_ll_thread_idx(warp); i < num_words; i += wp_ll_num_threads(warp))
+        sender->ranks_of_tokens[i] = 0;
+    wp_block_sync(warp);
+}
+
+/* ------------------------------------------------------------------ the tokens before those of the block */
+
+/* Of a token's choices of a rank one finds the rank's bit clear, and counts the token. */
+WP_FN void wp_ll_count_choice(const struct wp_ll_sender *sender, int32_t token, int64_t expert)
+{
+    const struct wp_low_latency *ll = &sender->args->ll;
+    int32_t *ranks =
+        sender->ranks_of_tokens + (int64_t)token * wp_ll_rank_words(ll->exchange.num_ranks);
+    const struct wp_place_of_expert place =
+        wp_place_expert(&ll->placement, expert, ll->exchange.rank, token);
+    const int32_t bit = (int32_t)(1u << (place.rank & 31));
+    if (place.rank < 0)
+        return;
+    if ((wp_or_relaxed(&ranks[place.rank >> 5], bit) & bit) == 0)
+        wp_add_relaxed(&sender->counters.rows[place.rank], 1);
+    if (ll->plan.is_by_expert)
+        wp_add_relaxed(wp_ll_expert_counter(sender, place.rank, place.local_expert), 1);
+}
+
+/* By all warps. The next load is under way while a choice is counted. */
+WP_FN void wp_ll_count_choices(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const int32_t width_log2 = sender->args->ll.plan.num_topk_log2;
+    const int32_t num_threads = wp_ll_num_threads(warp), end = sender->tokens.begin << width_log2;
+    int32_t i = wp_ll_first_before(warp);
+    int64_t expert = sender->first.before;
+    while (i < end) {
+        const int32_t token = i >> width_log2;
+        const int64_t found = expert;
+        i += num_threads;
+        expert = wp_ll_expert_before(sender->args, sender->tokens, i);
+        wp_ll_count_choice(sender, token, found);
+    }
+}
+
+/* ------------------------------------------------------------------ the tokens of the block */
+
+/* Of some choices: how many have the rank and the expert of `place`. */
+struct wp_ll_same {
+    int32_t num_of_rank;
+    int32_t num_of_expert;
+};
+WP_FN struct wp_ll_same wp_ll_find_same(const struct wp_ll_choice *choices, int32_t num_choices,
+                                        struct wp_place_of_expert place)
+{
+    struct wp_ll_same same = {0, 0};
+    for (int32_t k = 0; k < num_choices; k++) {
+        const int has_rank = choices[k].rank == place.rank;
+        same.num_of_rank += has_rank;
+        same.num_of_expert += has_rank && choices[k].local_expert == place.local_expert;
+    }
+    return same;
+}
+
+/* By one warp: the choices of a token, as far as it alone tells them. */
+WP_FN void wp_ll_find_choices(const struct wp_ll_sender *sender, int32_t token)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const int32_t num_topk = ll->plan.num_topk;
+    struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
+    for (int32_t first = 0; first < num_topk; first += WP_WARP_SIZE) {
+        const int32_t k = first + wp_lane_idx(warp);
+        const int is_on_its_way = first == 0 && token == sender->tokens.begin + wp_warp_idx(warp);
+        const int64_t expert =
+            is_on_its_way ? sender->first.own : wp_ll_chosen_expert(sender->args, token, k);
+        const struct wp_place_of_expert place =
+            wp_place_expert(&ll->placement, expert, ll->exchange.rank, token);
+        struct wp_ll_same same = wp_ll_find_same(choices, first, place);
+        same.num_of_rank += wp_same_below(warp, (uint32_t)place.rank);
+        if (ll->plan.is_by_expert)
+            same.num_of_expert += wp_same_below(
+                warp, (uint32_t)wp_ll_expert_idx(sender, place.rank, place.local_expert));
+        const struct wp_ll_choice choice = {place.rank, place.local_expert,
+                                            place.rank >= 0 && same.num_of_rank == 0 ? 0 : -1,
+                                            same.num_of_expert};
+        if (k < num_topk)
+            choices[k] = choice;
+        if (first + WP_WARP_SIZE < num_topk)
+            wp_warp_sync(warp); /* they are there for those behind */
+    }
+}
+
+/* By all warps. */
+WP_FN void wp_ll_find_all_choices(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    for (int32_t token = sender->tokens.begin + wp_warp_idx(warp); token < sender->tokens.end;
+         token += wp_num_warps(warp))
+        wp_ll_find_choices(sender, token);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* log_low_latency_combine: low_latency_combine of bf16, by rank, with sums as logarithms, by the same steps. */
+#define WP_LL_HAS_MASKS(masks) 0
+
+#include "programs/low_latency/hints.h"
+
+#include "programs/low_latency/low_latency_combine.c" /* NOLINT(bugprone-suspicious-include) */
+#include "programs/low_latency/usual.h"
+
+struct wp_log_low_latency_combine_args {
+    struct wp_low_latency_combine_args combine;
+};
+
+WP_PROGRAM(log_low_latency_combine, warp, args)
+{
+    struct wp_low_latency_combine_args usual = args->combine;
+    wp_ll_fix_answers(&usual.ll, &args->combine.ll, WP_LL_LOGS_BY_RANK);
+    return combine(warp, &usual);
+}

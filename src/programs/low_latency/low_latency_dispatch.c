@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * low_latency_dispatch: a block finds where its tokens go, writes each row once to every rank that
+ * has one of its experts, into the slots that are the sender's there, and signals. Whoever takes
+ * rows waits for what each block has sent, and packs them by expert, if they are wanted so.
+ *
+ * Rows of an expert are in (source rank, token) order. For that every rank tells every other, in a
+ * head that comes before the rows, how many selections of each of its experts it has; and each row
+ * carries, for each choice, how many selections of the expert its source has before.
+ */
+#ifndef WP_LL_HAS_NODES /* internode_low_latency_dispatch.c */
+#define WP_LL_HAS_NODES(plan) 0
+#endif
+
+#include "programs/low_latency/low_latency_dispatch.h"
+
+#include "programs/low_latency/detours.h"
+#include "programs/low_latency/pack.h"
+#include "programs/low_latency/relay.h"
+#include "programs/low_latency/routes.h"
+
+/* ------------------------------------------------------------------ send */
+
+/* Where a row for a rank of another node is staged: rows are in the order of their answers, or where
+ * the rank has its own. */
+WP_FN uint64_t staged_row(const struct wp_ll_sender *sender, int32_t rank, int32_t row)
+{
+    const struct wp_ll_counters *counters = &sender->counters;
+    const struct wp_ll_network *network = &sender->args->ll.network;
+    return wp_ll_staged_row(&sender->args->ll, sender->number, wp_block_idx(sender->run->op.warp),
+                            network->idx_of_rank[rank] * network->staged_rank_rows +
+                                counters->first_answers[rank] + row - counters->firsts[rank]);
+}
+
+/* The slot of the token at the rank of choice k, or where that is staged; NULL if that choice has none of its own. */
+WP_FN char *slot_of(const struct wp_ll_sender *sender, int32_t token, int32_t k)
+{
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const struct wp_ll_choice *choice = &wp_ll_choices_of(sender, token)[k];
+    if (choice->row < 0)
+        return NULL;
+    if (wp_ll_relays_to(sender, choice->rank))
+        return wp_ll_relayed_slot(sender, token, k);
+    if (wp_ll_is_missing(sender->run, choice->rank))
+        return NULL;
+    if (wp_ll_is_remote(ll, choice->rank))
+        return ll->network.memory + staged_row(sender, choice->rank, choice->row);
+    return wp_ll_row(ll, choice->rank, sender->number, ll->exchange.rank, choice->row);
+}
+
+WP_FN const char *token_elements(const struct wp_ll_sender *sender, int32_t token,
+                                 struct wp_ll_span span)
+{
+    const struct wp_low_latency_dispatch_args *args = sender->args;
+    return args->tokens + (uint64_t)token * args->token_stride_bytes + span.begin;
+}
+
+/* The token's slots, from byte `begin` on, as the warp's pointers; returns how many. */
+WP_FN int32_t find_slots(const struct wp_ll_sender *sender, int32_t token, uint64_t begin)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const int32_t num_topk = sender->args->ll.plan.num_topk;
+    int32_t num_slots = 0;
+    wp_warp_sync(warp); /* the pointers before have been used */
+    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
+        const int32_t k = i + wp_lane_idx(warp);
+        char *slot = k < num_topk ? slot_of(sender, token, k) : NULL;
+        const int32_t place = wp_ll_list(warp, &num_slots, slot != NULL);
+        if (slot != NULL)
+            wp_warp_pointers(warp)[place] = slot + begin;
+    }
+    wp_warp_sync(warp);
+    return num_slots;
+}
+
+/* The row, or a part of it, to all its slots. */
+WP_FN void send_elements(const struct wp_ll_sender *sender, int32_t token, struct wp_ll_span span)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_ll_plan *plan = &sender->args->ll.plan;
+    const struct wp_ll_elements elements = wp_ll_elements_of(plan, span);
+    const uint64_t sent_begin = (uint64_t)elements.first << plan->sent_element_bytes_log2;
+    const char *src = token_elements(sender, token, span);
+    const int32_t num_dsts = find_slots(sender, token, sent_begin);
+    if (!wp_ll_is_quantised(plan)) {
+        wp_row_copy_for(warp, plan->reuse, wp_warp_pointers(warp), num_dsts, src, span.bytes);
+        return;
+    }
+    const int64_t first_group = (int32_t)elements.first / plan->quantisation.group_elements;
+    const struct wp_quantised_rows slots = {wp_warp_pointers(warp), wp_warp_pointers(warp),
+                                            (int64_t)(plan->slot.scales_offset - sent_begin) +
+                                                wp_scale_offset(plan->quantisation, first_group),
+                                            num_dsts};
+    wp_row_quantise(warp, slots, src, plan->quantisation, elements.num);
+}
+
+/* The slot to which the rank of choice j, its first one of the token, answers first. */
+WP_FN int32_t answer_to(const struct wp_ll_sender *sender, int32_t token, int32_t j)
+{
+    const struct wp_low_latency *ll = &sender->args->ll;
+    if (WP_LL_HAS_NODES(&ll->plan))
+        return wp_ll_answer_slots(ll, sender->number, token)[j];
+    return wp_ll_answer_slot(
+        &ll->plan, wp_ll_choices_of(sender, token)[j].rank,
+        wp_ll_place_of(&ll->plan, wp_block_idx(sender->run->op.warp), sender->tokens, token), j);
+}
+
+/* The warp's first part of a row is on its way while it is found out where it goes. */
+WP_FN void prefetch_elements(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_part part = wp_ll_unit_part(&sender->share, wp_warp_idx(warp));
+    const struct wp_ll_span span = wp_ll_span(&sender->args->ll.plan, &sender->share, part.part);
+    if (wp_warp_idx(warp) < sender->share.num_units && span.bytes > 0)
+        wp_row_prefetch(warp, token_elements(sender, sender->tokens.begin + part.token, span),
+                        span.bytes);
+}
+
+/* What goes with the row: to slot j, about choice k. */
+WP_FN void send_choice(const struct wp_ll_sender *sender, int32_t token, int32_t j, int32_t k)
+{
+    const struct wp_low_latency_dispatch_args *args = sender->args;
+    const struct wp_low_latency *ll = &args->ll;
+    const struct wp_ll_slot *at = &ll->plan.slot;
+    const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
+    char *slot = slot_of(sender, token, j);
+    if (slot == NULL)
+        return;
+    const int is_relayed = wp_ll_relays_to(sender, choices[j].rank);
+    const int is_there = choices[k].rank == choices[j].rank ||
+                         (is_relayed && wp_ll_is_in_message_of(sender, choices, j, k));
+    const int64_t weight_idx = (int64_t)token * args->ll.plan.num_topk + k;
+    const float weight = args->topk_weights == NULL ? 1.0f : args->topk_weights[weight_idx];
+    ((int32_t *)(void *)(slot + at->experts_offset))[k] = is_there ? choices[k].local_expert : -1;
+    ((float *)(void *)(slot + at->weights_offset))[k] = is_there ? weight : 0.0f;
+    if (args->ll.plan.is_by_expert)
+        ((int32_t *)(void *)(slot + at->order_offset))[k] = choices[k].order;
+    if (is_relayed) {
+        const struct wp_ll_target nowhere = {-1, -1, -1};
+        const struct wp_ll_target target = {choices[k].rank, choices[k].row,
+                                            choices[k].row >= 0 ? answer_to(sender, token, k) : -1};
+        wp_ll_targets(ll, slot)[k] = is_there ? target : nowhere;
+    }
+    if (k == 0) {
+        *(int32_t *)(void *)(slot + at->token_offset) = token;
+        *(int32_t *)(void *)(slot + at->answer_offset) = answer_to(sender, token, j);
+    }
+}
+
+WP_FN void send_choices(const struct wp_ll_sender *sender, int32_t token)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const int32_t num_topk = ll->plan.num_topk;
+    const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
+    int32_t *answering = wp_ll_answering(ll, sender->number, token);
+    /* A slot has as many lanes as a power of two, so that nothing is divided. */
+    const int32_t width_log2 = ll->plan.num_topk_log2, mask = (1 << width_log2) - 1;
+    for (int32_t i = wp_lane_idx(warp); i < num_topk << width_log2; i += WP_WARP_SIZE)
+        if ((i & mask) < num_topk)
+            send_choice(sender, token, i >> width_log2, i & mask);
+    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
+        const int32_t rank = wp_ll_answerer(sender, choices, k);
+        answering[k] = rank >= 0 && !wp_ll_is_missing(sender->run, rank) ? rank : WP_NO_RANK;
+    }
+}
+
+WP_FN void send_tokens(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_ll_share *share = &sender->share;
+    for (int32_t unit = wp_warp_idx(warp); unit < share->num_units; unit += wp_num_warps(warp)) {
+        const struct wp_part part = wp_ll_unit_part(share, unit);
+        const int32_t token = sender->tokens.begin + part.token;
+        const struct wp_ll_span span = wp_ll_span(&sender->args->ll.plan, share, part.part);
+        if (span.bytes > 0)
+            send_elements(sender, token, span);
+        if (wp_ll_is_last_part(share, part.part))
+            send_choices(sender, token);
+    }
+}
+
+/* Tells each rank which of this block's rows are there. */
+WP_FN void send_ranges(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    for (int32_t rank = wp_ll_thread_idx(warp); rank < ll->exchange.num_ranks;
+         rank += wp_ll_num_threads(warp)) {
+        const int32_t first = sender->counters.firsts[rank];
+        const struct wp_ll_range range = {first, sender->counters.rows[rank] - first};
+        if (wp_ll_relays_to(sender, rank))
+            *wp_ll_message_range(ll, wp_ll_staged_for(sender, rank),
+                                 ll->network.nodes.local_idxs[rank]) = range;
+        else if (!wp_ll_is_remote(ll, rank) && !wp_ll_is_missing(sender->run, rank))
+            *wp_ll_range_of(ll, rank, sender->number, ll->exchange.rank, wp_block_idx(warp)) =
+                range;
+    }
+}
+
+/* By all warps, when the block has written its rows: puts those for other nodes; with detours tells the ranks whose rows
+ * are relayed so. The partner learns it by the message. */
+WP_FN void put_rows(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const int32_t own = ll->exchange.rank;
+    for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
+        const int32_t rank = ll->network.ranks[i], first = sender->counters.firsts[rank];
+        const int is_relayed = wp_ll_relays_to(sender, rank);
+        if (wp_ll_is_missing(sender->run, rank) || (is_relayed && wp_ll_is_relayed_by(ll, rank)))
+            continue;
+        const int32_t num_rows = sender->counters.rows[rank] - first;
+        const struct wp_ll_range range = {first, is_relayed ? num_rows | wp_ll_brought_flag(ll)
+                                                            : num_rows};
+        const struct wp_ll_put put = {
+            rank,
+            staged_row(sender, rank, first),
+            wp_ll_row_offset(ll, sender->number, own, first),
+            is_relayed ? 0 : (uint64_t)num_rows * ll->plan.slot.bytes,
+            wp_ll_network_arrived(ll, WP_LL_ROWS, sender->number, own, wp_block_idx(warp)),
+            wp_ll_range_word(ll, range)};
+        wp_ll_post(warp, ll, &put);
+    }
+}
+
+/* ------------------------------------------------------------------ heads */
+
+WP_FN void put_head(const struct wp_ll_sender *sender, int32_t rank, const int32_t *counts)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const int32_t max_local = ll->plan.max_local_experts;
+    const uint64_t staged = wp_ll_network_head(ll, WP_LL_TO, sender->number, rank);
+    int32_t *head = (int32_t *)(void *)(ll->network.memory + staged);
+    const struct wp_access put = wp_counted_put(
+        rank, ll->network.place + staged,
+        ll->network.place + wp_ll_network_head(ll, WP_LL_FROM, sender->number, ll->exchange.rank),
+        (uint64_t)max_local * sizeof(int32_t),
+        ll->network.place + wp_ll_network_head_word(ll, sender->number, ll->exchange.rank));
+    for (int32_t i = wp_lane_idx(warp); i < max_local; i += WP_WARP_SIZE)
+        head[i] = counts[i];
+    wp_remote_post(warp, &put);
+}
+
+/* By all warps of the last block, whose counters have all tokens: tells each rank the selections of
+ * its experts. There is room for heads where there is room for this block's rows: other blocks of
+ * the rank have read the head before in a launch that ended before that room was told of. */
+WP_FN void send_heads(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const int32_t max_local = ll->plan.max_local_experts;
+    for (int32_t rank = wp_warp_idx(warp); rank < ll->exchange.num_ranks;
+         rank += wp_num_warps(warp)) {
+        const int32_t *counts = sender->counters.experts + (int64_t)rank * max_local;
+        if (wp_ll_is_missing(sender->run, rank))
+            continue;
+        if (wp_ll_is_brought(ll, WP_LL_ROWS, rank))
+            wp_ll_stage_head(sender, rank, counts);
+        else if (wp_ll_is_remote(ll, rank))
+            put_head(sender, rank, counts);
+        else
+            wp_tagged_send(warp, rank, wp_ll_head(ll, rank, sender->number, ll->exchange.rank),
+                           counts, max_local, sender->number);
+    }
+}
+
+/* What the warp looks at first (`first`) has been on its way since the launch began. */
+WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args,
+                          struct wp_ll_first_choices first)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const struct wp_ll_sender sender =
+        wp_ll_sender_of(run, args, first, run->numbers.rows_sent + 1);
+    const uint64_t num_outstanding = run->numbers.rows_sent - run->numbers.rows_ended;
+    enum wp_status status = WP_STATUS_OK;
+    if (num_outstanding >= (uint64_t)plan->num_halves)
+        return wp_ll_fail(run, (uint64_t)plan->num_halves, num_outstanding + 1);
+    prefetch_elements(&sender);
+    wp_ll_clear_counters(&sender);
+    if (wp_ll_speaks(warp)) /* for all, while they find choices */
+        status =
+            wp_ll_await_all(run, WP_LL_ROOM, WP_LL_ROWS, wp_ll_number_before(run, sender.number));
+    wp_ll_find_routes(&sender);
+    status = wp_block_status(warp, status);
+    if (status != WP_STATUS_OK)
+        return status;
+    if (plan->is_by_expert && wp_block_idx(warp) == plan->num_blocks - 1)
+        send_heads(&sender);
+    send_tokens(&sender);
+    send_ranges(&sender);
+    struct wp_ll_half half = wp_ll_half_of(run, sender.number);
+    half.tokens = sender.tokens;
+    wp_ll_remember(run, sender.number, half);
+    if (WP_LL_HAS_NODES(plan)) {
+        wp_block_sync(warp);
+        if (plan->message.num_sources > 0)
+            wp_ll_put_messages(&sender);
+        if (plan->message.num_sources == 0 || wp_ll_has_detours(plan))
+            put_rows(&sender);
+    }
+    wp_ll_tell_arrived(run, WP_LL_ROWS, sender.number);
+    run->numbers.rows_sent = sender.number;
+    return WP_STATUS_OK;
+}
+
+/* By all warps: where the rows of this block go. */
+WP_FN enum wp_status prepare_packing(const struct wp_ll_taker *taker)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const enum wp_status status = wp_block_status(warp, wp_ll_take_heads(taker));
+    wp_ll_miss_masked(taker->run); /* whose head is not there: whether its rows have come or not */
+    if (status == WP_STATUS_OK)
+        wp_ll_sum_heads(taker);
+    return status;
+}
+
+WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const int64_t num_bases = (int64_t)args->ll.exchange.num_ranks * plan->max_local_experts;
+    const struct wp_ll_taker taker = {
+        run, args,
+        (int32_t *)wp_ll_near_or(warp, args->ll.near.counters, args->ll.near.choices,
+                                 args->ll.expert_bases + wp_block_idx(warp) * num_bases),
+        run->numbers.rows_received + 1};
+    if (taker.number > run->numbers.rows_sent)
+        return wp_ll_fail(run, run->numbers.rows_sent, taker.number);
+    enum wp_status status = WP_STATUS_OK;
+    if (WP_LL_HAS_NODES(plan) && plan->message.num_sources > 0)
+        status = wp_ll_relay(run, taker.number); /* first, since others wait for it */
+    if (plan->is_by_expert && status == WP_STATUS_OK)
+        status = prepare_packing(&taker);
+    if (wp_ll_has_detours(plan) && status == WP_STATUS_OK)
+        status = wp_ll_await_block(run, WP_LL_BROUGHT, WP_LL_ROWS, taker.number);
+    if (status == WP_STATUS_OK)
+        status = wp_ll_await_block(run, WP_LL_ARRIVED, WP_LL_ROWS, taker.number);
+    if (wp_ll_has_detours(plan) && status == WP_STATUS_OK)
+        wp_ll_take_brought(&taker);
+    if (status == WP_STATUS_OK) {
+        wp_admit_next(warp); /* all ranks have started */
+        if (wp_ll_tells_missing(run)) {
+            wp_ll_tell_missing(run, args->missing_ranks);
+            wp_ll_tell_num_rows(&taker);
+        }
+        if (plan->is_by_expert)
+            wp_ll_pack_all(&taker);
+        if (!wp_ll_has_masks(&args->ll.masks) && wp_warp_idx(warp) == 0 &&
+            wp_block_idx(warp) == plan->num_blocks - 1)
+            wp_ll_tell_num_rows(&taker);
+    }
+    status = wp_block_status(warp, status);
+    if (status != WP_STATUS_OK)
+        return status;
+    run->numbers.rows_received = taker.number;
+    if (wp_block_idx(warp) == 0 && wp_ll_thread_idx(warp) == 0)
+        *args->ll.received_half = (int32_t)wp_ll_half(plan, taker.number);
+    return WP_STATUS_OK;
+}
+
+WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args)
+{
+    struct wp_ll_first_choices first = {-1, -1};
+    if (args->phases & WP_LL_SEND)
+        first = wp_ll_load_first_choices(warp, args);
+    struct wp_ll_run run = wp_ll_begin(warp, &args->ll);
+    if (run.op.sequence == WP_SEQUENCE_FAILED)
+        return WP_STATUS_FAILED;
+    enum wp_status status = WP_STATUS_OK;
+    if (args->phases & WP_LL_SEND)
+        status = send(&run, args, first);
+    if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
+        status = receive(&run, args);
+    return wp_ll_end_met(&run, status);
+}
+
+#ifndef WP_LL_STEPS_ONLY
+WP_PROGRAM(low_latency_dispatch, warp, args)
+{
+    return dispatch(warp, args);
+}
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* low_latency_release: ends the oldest result without an answer, or after one that let it stay. Or leaves: where
+ * answers stay, a rank must not take its slots away while others read them. */
+#include "programs/low_latency/low_latency_release.h"
+
+WP_FN enum wp_status release(struct wp_ll_run *run)
+{
+    struct wp_ll_numbers *numbers = &run->numbers;
+    const uint64_t result = numbers->rows_answered + 1;
+    const struct wp_ll_room room = {result, 0};
+    if (result > numbers->rows_received || numbers->answers_sent != numbers->answers_received)
+        return wp_ll_fail(run, numbers->rows_received, result);
+    if (!wp_ll_has_packets(&run->ll->plan)) /* the next launch tells of packets */
+        wp_ll_tell_room(run, room);
+    numbers->rows_answered = result;
+    numbers->rows_ended = result;
+    return WP_STATUS_OK;
+}
+
+/* What others have sent and this rank has not received, it never will: so nobody waits in vain. Ranks of other
+ * nodes read nothing here. */
+WP_FN enum wp_status leave(const struct wp_ll_run *run)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    const struct wp_ll_room nothing = {0, WP_LL_NEEDS_NOTHING};
+    enum wp_status status = WP_STATUS_OK;
+    if (!wp_ll_speaks(warp))
+        return status;
+    wp_ll_tell_node_room(run, nothing);
+    for (int32_t first = 0; first < ll->exchange.num_ranks; first += WP_WARP_SIZE) {
+        const int32_t i = first + wp_lane_idx(warp);
+        const int32_t rank = i < ll->exchange.num_ranks && status == WP_STATUS_OK
+                                 ? wp_rank_after(&ll->exchange, i)
+                                 : WP_NO_RANK;
+        const int reads_here = rank != WP_NO_RANK && !wp_ll_is_remote(ll, rank);
+        if (wp_ll_await_told(run, WP_LL_ROOM, WP_LL_ANSWERS, reads_here ? rank : WP_NO_RANK,
+                             run->numbers.answers_sent) == WP_STATUS_FAILED)
+            status = WP_STATUS_FAILED;
+    }
+    return status;
+}
+
+WP_PROGRAM(low_latency_release, warp, args)
+{
+    struct wp_ll_run run = wp_ll_begin(warp, &args->ll);
+    if (run.op.sequence == WP_SEQUENCE_FAILED)
+        return WP_STATUS_FAILED;
+    enum wp_status status = args->what == WP_LL_LEAVES ? leave(&run) : release(&run);
+    if (args->what == WP_LL_LEAVES)
+        status = wp_block_status(warp, status);
+    return wp_ll_end(&run, status);
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Low latency between nodes: how a rank reaches the area of one that is not mapped. What it would
+ * store there it stages in memory of the network, and a put brings it to the same slot:
+ *
+ *     rows of a block for a rank      one put to its slots; the word that comes with it says which
+ *     answers of a block to a rank    one put: their slots there lie one behind the other
+ *     a head                          one put
+ *     room, that it waits              an addition to a word
+ *     that it returns                 a signal, behind all that it has put before
+ *
+ * Words are added to, and the network may bring what was sent later first. So words of what arrives
+ * are those of a half: n + num_halves is sent when all that came with n has been taken; and what a word
+ * is added tells of that operation alone, since its rank remembers how it stood before. Room only counts. Staged slots, and those for answers, are a block's own, whatever the number of tokens:
+ * who waits for its block's room alone overwrites nothing that another block has under way.
+ *
+ * With masks, what two ranks have between them is theirs alone here too: each has its own slots for
+ * answers, and its own staged ones, since what was put to a rank that is masked then may still be
+ * under way, and must stay what it is.
+ */
+#pragma once
+
+#include "programs/low_latency/partners.h"
+
+/* ------------------------------------------------------------------ memory of the network */
+
+WP_FN uint64_t wp_ll_block_words(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return (uint64_t)num_ranks * (uint64_t)plan->num_blocks;
+}
+
+/* Of words about the blocks of ranks: arrived, for each half, room and returned, of both mails, or steps. */
+WP_FN uint64_t wp_ll_num_block_sets(const struct wp_ll_plan *plan)
+{
+    return WP_LL_NUM_MAILS * ((uint64_t)plan->num_halves + 2);
+}
+
+/* Behind those: of ranks, heads for each half, and whether they wait. */
+WP_FN uint64_t wp_ll_network_words_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    const uint64_t num_of_ranks = ((uint64_t)plan->num_halves + 1) * (uint64_t)num_ranks;
+    return wp_ll_align(
+        (wp_ll_num_block_sets(plan) * wp_ll_block_words(plan, num_ranks) + num_of_ranks) *
+        sizeof(uint64_t));
+}
+
+WP_FN uint64_t wp_ll_network_block_word(const struct wp_low_latency *ll, uint64_t set, int32_t rank,
+                                        int32_t block)
+{
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    return (set * wp_ll_block_words(&ll->plan, num_ranks) +
+            (uint64_t)rank * (uint64_t)ll->plan.num_blocks + (uint64_t)block) *
+           sizeof(uint64_t);
+}
+
+/* Offsets in every rank's memory: of words about a block of `rank`, */
+WP_FN uint64_t wp_ll_network_arrived(const struct wp_low_latency *ll, enum wp_ll_mail mail,
+                                     uint64_t number, int32_t rank, int32_t block)
+{
+    const uint64_t half = wp_ll_half(&ll->plan, number);
+    return wp_ll_network_block_word(ll, (uint64_t)mail * (uint64_t)ll->plan.num_halves + half, rank,
+                                    block);
+}
+
+WP_FN uint64_t wp_ll_network_room(const struct wp_low_latency *ll, enum wp_ll_mail mail,
+                                  int32_t rank, int32_t block)
+{
+    const uint64_t num_arrived = WP_LL_NUM_MAILS * (uint64_t)ll->plan.num_halves;
+    return wp_ll_network_block_word(ll, num_arrived + (uint64_t)mail, rank, block);
+}
+
+WP_FN uint64_t wp_ll_network_returned(const struct wp_low_latency *ll, enum wp_ll_mail step,
+                                      int32_t rank, int32_t block)
+{
+    const uint64_t num_before = WP_LL_NUM_MAILS * ((uint64_t)ll->plan.num_halves + 1);
+    return wp_ll_network_block_word(ll, num_before + (uint64_t)step, rank, block);
+}
+
+WP_FN uint64_t wp_ll_network_rank_word(const struct wp_low_latency *ll, uint64_t set, int32_t rank)
+{
+    const uint64_t idx = set * (uint64_t)ll->exchange.num_ranks + (uint64_t)rank;
+    return wp_ll_network_block_word(ll, wp_ll_num_block_sets(&ll->plan), 0, 0) +
+           idx * sizeof(uint64_t);
+}
+
+/* of heads, */
+WP_FN uint64_t wp_ll_network_head_word(const struct wp_low_latency *ll, uint64_t number,
+                                       int32_t rank)
+{
+    return wp_ll_network_rank_word(ll, wp_ll_half(&ll->plan, number), rank);
+}
+
+/* of whether ranks wait, */
+WP_FN uint64_t wp_ll_network_waits(const struct wp_low_latency *ll, int32_t rank)
+{
+    return wp_ll_network_rank_word(ll, (uint64_t)ll->plan.num_halves, rank);
+}
+
+enum wp_ll_direction { WP_LL_FROM /* a rank */, WP_LL_TO };
+
+WP_FN uint64_t wp_ll_network_head(const struct wp_low_latency *ll, enum wp_ll_direction direction,
+                                  uint64_t number, int32_t rank)
+{
+    const uint64_t half =
+        (uint64_t)direction * (uint64_t)ll->plan.num_halves + wp_ll_half(&ll->plan, number);
+    const uint64_t idx = half * (uint64_t)ll->exchange.num_ranks + (uint64_t)rank;
+    return ll->network.heads_offset + idx * wp_ll_head_bytes(&ll->plan);
+}
+
+/* and of a block's staged rows and answers, these to the i-th of some ranks. */
+WP_FN uint64_t wp_ll_staged_row(const struct wp_low_latency *ll, uint64_t number, int32_t block,
+                                int32_t row)
+{
+    const uint64_t idx =
+        wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
+    return ll->network.rows_offset +
+           (idx * (uint64_t)ll->network.staged_rows + (uint64_t)row) * ll->plan.slot.bytes;
+}
+
+WP_FN uint64_t wp_ll_staged_answer(const struct wp_low_latency *ll, uint64_t number, int32_t i,
+                                   int32_t block, int32_t answer)
+{
+    const uint64_t answered =
+        wp_ll_half(&ll->plan, number) * (uint64_t)ll->network.num_answered + (uint64_t)i;
+    const uint64_t idx = answered * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
+    return ll->network.answers_offset +
+           (idx * (uint64_t)ll->network.staged_answers + (uint64_t)answer) * ll->plan.answer_bytes;
+}
+
+/* How many nodes another one is after the own one. */
+WP_FN int32_t wp_ll_hops_to(const struct wp_nodes *nodes, int32_t node)
+{
+    return node > nodes->node ? node - nodes->node : node - nodes->node + nodes->num_nodes;
+}
+
+/* Of what a block sends to the partner in another node. */
+WP_FN uint64_t wp_ll_staged_message(const struct wp_low_latency *ll, uint64_t number, int32_t block,
+                                    int32_t node)
+{
+    const uint64_t idx =
+        wp_ll_half(&ll->plan, number) * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
+    const uint64_t num_others = (uint64_t)ll->plan.message.num_nodes - 1;
+    return ll->network.messages_offset +
+           (idx * num_others + (uint64_t)wp_ll_hops_to(&ll->network.nodes, node) - 1) *
+               ll->plan.message.bytes;
+}
+
+WP_FN uint64_t *wp_ll_own_word(const struct wp_low_latency *ll, uint64_t word)
+{
+    return (uint64_t *)(void *)(ll->network.memory + word);
+}
+
+/* ------------------------------------------------------------------ puts */
+
+/* By all lanes, alike: whether a rank is masked. Lanes may see it at different times. */
+WP_FN int wp_ll_warp_masks(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
+{
+    return wp_ll_has_masks(&ll->masks) && wp_ballot(warp, wp_ll_is_masked(&ll->masks, rank)) != 0;
+}
+
+/* Warp-wide: num_bytes from `staged` to `offset` in the area of `rank`, and then `add` to a word. */
+struct wp_ll_put {
+    int32_t rank;
+    uint64_t staged, offset, num_bytes; /* of memory of the network, and of the area */
+    uint64_t word, add;
+};
+
+WP_FN void wp_ll_post(struct wp_warp *warp, const struct wp_low_latency *ll,
+                      const struct wp_ll_put *put)
+{
+    const uint64_t place = ll->network.place;
+    const struct wp_access access = {WP_ACCESS_PUT_SIGNAL,
+                                     put->rank,
+                                     place + put->staged,
+                                     ll->area_offset + put->offset,
+                                     put->num_bytes,
+                                     place + put->word,
+                                     put->add,
+                                     WP_ACCESS_MAY_BE_LOST,
+                                     0,
+                                     0};
+    wp_remote_post(warp, &access);
+}
+
+/* ------------------------------------------------------------------ what has arrived */
+
+/* How many have used a half, `number` included. */
+WP_FN uint64_t wp_ll_lap(const struct wp_ll_plan *plan, uint64_t number)
+{
+    return (number + (uint64_t)plan->num_halves - 1) >> (plan->num_halves - 1); /* of one or two */
+}
+
+/* How a word of what arrives stood before that which comes next. */
+WP_FN uint64_t *wp_ll_taken(const struct wp_low_latency *ll, enum wp_ll_mail mail, uint64_t number,
+                            int32_t rank, int32_t block)
+{
+    const uint64_t set =
+        (uint64_t)mail * (uint64_t)ll->plan.num_halves + wp_ll_half(&ll->plan, number);
+    return ll->network.taken + set * wp_ll_block_words(&ll->plan, ll->exchange.num_ranks) +
+           (uint64_t)rank * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
+}
+
+/* By how much the word has grown with what has come last. Of answers: */
+enum {
+    WP_LL_ANSWERED = 1,
+    WP_LL_NO_ANSWERS = 2 /* to rows that have not come (low_latency/detours.h) */
+};
+WP_FN uint64_t wp_ll_told_value(const struct wp_low_latency *ll, enum wp_ll_mail mail,
+                                uint64_t number, int32_t rank, int32_t block)
+{
+    return *wp_ll_own_word(ll, wp_ll_network_arrived(ll, mail, number, rank, block)) -
+           *wp_ll_taken(ll, mail, number, rank, block);
+}
+
+/* With detours, beside the number of rows in a word of rows: the partner brings them. */
+WP_FN int32_t wp_ll_brought_flag(const struct wp_low_latency *ll)
+{
+    return wp_ll_has_detours(&ll->plan) ? 1 << (ll->network.range_bits - 1) : 0;
+}
+
+/* What the word of rows is added, so that it grows even where there are none. */
+WP_FN uint64_t wp_ll_range_word(const struct wp_low_latency *ll, struct wp_ll_range range)
+{
+    return ((uint64_t)range.first << ll->network.range_bits | (uint64_t)range.num_rows) + 1;
+}
+
+/* Of rows that have come, as their word has it. */
+WP_FN struct wp_ll_range wp_ll_remote_range(const struct wp_low_latency *ll, uint64_t number,
+                                            int32_t source, int32_t block)
+{
+    const uint64_t value = wp_ll_told_value(ll, WP_LL_ROWS, number, source, block) - 1;
+    const int32_t range_bits = ll->network.range_bits;
+    const struct wp_ll_range range = {(int32_t)(value >> range_bits),
+                                      (int32_t)(value & ((UINT64_C(1) << range_bits) - 1))};
+    return range;
+}
+
+/* How the word of this rank stands when a block of a rank of another node has told of `number`. */
+struct wp_ll_told {
+    const uint64_t *word;
+    uint64_t at_least;
+};
+
+WP_FN struct wp_ll_told wp_ll_told_remotely(const struct wp_low_latency *ll, enum wp_ll_words words,
+                                            enum wp_ll_mail mail, int32_t rank, int32_t block,
+                                            uint64_t number)
+{
+    struct wp_ll_told told = {NULL, number};
+    if (words == WP_LL_ROOM) {
+        told.word = wp_ll_own_word(ll, wp_ll_network_room(ll, mail, rank, block));
+        return told;
+    }
+    if (words == WP_LL_RETURNED) {
+        told.word = wp_ll_own_word(ll, wp_ll_network_returned(ll, mail, rank, block));
+        return told;
+    }
+    const enum wp_ll_mail told_of = mail == WP_LL_RELAYS ? WP_LL_ROWS : mail;
+    told.word = wp_ll_own_word(ll, wp_ll_network_arrived(ll, told_of, number, rank, block));
+    told.at_least = *wp_ll_taken(ll, told_of, number, rank, block) + 1;
+    return told;
+}
+
+/* Whether a word that has come stands higher than was awaited, which is awaited then. */
+WP_FN int wp_ll_says_more(struct wp_ll_told *told, enum wp_ll_words words)
+{
+    const uint64_t awaited = told->at_least;
+    if (words == WP_LL_ARRIVED)
+        told->at_least = *told->word;
+    return told->at_least > awaited;
+}
+
+/* Of which epoch, in a step of its return, a block has told a rank (low_latency_unmask.c). */
+WP_FN uint64_t *wp_ll_told_epoch(const struct wp_low_latency *ll, enum wp_ll_mail step,
+                                 int32_t rank, int32_t block)
+{
+    return ll->network.told_epochs +
+           (uint64_t)step * wp_ll_block_words(&ll->plan, ll->exchange.num_ranks) +
+           (uint64_t)rank * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
+}
+
+/* ------------------------------------------------------------------ room */
+
+/* One lane, when what has come with `number` is needed no more. */
+WP_FN void wp_ll_note_taken(const struct wp_low_latency *ll, enum wp_ll_mail mail, uint64_t number,
+                            int32_t rank, int32_t block)
+{
+    *wp_ll_taken(ll, mail, number, rank, block) =
+        *wp_ll_own_word(ll, wp_ll_network_arrived(ll, mail, number, rank, block));
+}
+
+/* What is needed no more: numbers, that of rows and that of answers; 0: none of these. */
+struct wp_ll_room {
+    uint64_t rows, answers;
+};
+
+/* Warp-wide: that what a rank has sent as `number`, if it is not 0, and if it sends such here, is needed no more. */
+WP_FN void wp_ll_post_room(struct wp_warp *warp, const struct wp_low_latency *ll,
+                           enum wp_ll_mail mail, uint64_t number, int32_t rank)
+{
+    const int32_t block = wp_block_idx(warp);
+    const struct wp_ll_put room = {
+        rank, 0, 0, 0, wp_ll_network_room(ll, mail, ll->exchange.rank, block), 1};
+    if (number == 0 || !wp_ll_gets_puts_of(ll, mail, rank))
+        return;
+    if (wp_lane_idx(warp) == 0)
+        wp_ll_note_taken(ll, mail, number, rank, block);
+    wp_ll_post(warp, ll, &room);
+}
+
+/* By all warps of the block: tells the ranks of other nodes, each of both one after the other, which
+ * can share a message. */
+WP_FN void wp_ll_tell_room_remotely(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                    struct wp_ll_room room)
+{
+    for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
+        const int32_t rank = ll->network.ranks[i];
+        if (wp_ll_warp_masks(warp, ll, rank))
+            continue;
+        wp_ll_post_room(warp, ll, WP_LL_ANSWERS, room.answers, rank);
+        wp_ll_post_room(warp, ll, WP_LL_ROWS, room.rows, rank);
+    }
+}

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+/* Rows that low-latency dispatch has brought: how many they are, and to where they are packed by
+ * expert. */
+#pragma once
+
+#include "programs/low_latency/routes.h"
+
+struct wp_ll_taker {
+    struct wp_ll_run *run;
+    const struct wp_low_latency_dispatch_args *args;
+    int32_t *bases; /* of this block: [num_ranks][max_local_experts] */
+    uint64_t number;
+};
+
+/* By one warp of a block that knows what all have: how many rows each source has sent. What has come for the last block are
+ * a source's last rows. Those of who is masked may be there in part, and count as nothing. */
+WP_FN void wp_ll_tell_num_rows(const struct wp_ll_taker *taker)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    const int32_t last = ll->plan.num_blocks - 1;
+    const struct wp_ll_range none = {0, 0};
+    for (int32_t i = wp_lane_idx(warp);
+         i < ll->exchange.num_ranks && taker->args->num_rows_per_rank != NULL; i += WP_WARP_SIZE) {
+        const int32_t rank = wp_rank_after(&ll->exchange, i);
+        const struct wp_ll_range range =
+            wp_ll_is_masked(&ll->masks, rank) ? none : wp_ll_range(ll, taker->number, rank, last);
+        taker->args->num_rows_per_rank[rank] = range.first + range.num_rows;
+    }
+}
+
+/* Warp-wide: takes the head of a rank of another node, or waits for it a period in vain. */
+WP_FN enum wp_status wp_ll_take_remote_head(const struct wp_ll_taker *taker, int32_t *counts,
+                                            const struct wp_wait_site *site)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    const uint64_t word = wp_ll_network_head_word(ll, taker->number, site->rank);
+    const uint64_t at = wp_ll_network_head(ll, WP_LL_FROM, taker->number, site->rank);
+    const int32_t *head = (const int32_t *)(const void *)(ll->network.memory + at);
+    enum wp_status status =
+        wp_wait(warp, wp_ll_own_word(ll, word), wp_ll_lap(&ll->plan, taker->number), site);
+    status = (enum wp_status)wp_max_u32(warp, (uint32_t)status);
+    for (int32_t i = wp_lane_idx(warp); i < ll->plan.max_local_experts && status == WP_STATUS_OK;
+         i += WP_WARP_SIZE)
+        counts[i] = head[i];
+    return status;
+}
+
+/* The same of any rank. */
+WP_FN enum wp_status wp_ll_take_head_once(const struct wp_ll_taker *taker, int32_t *counts,
+                                          const struct wp_wait_site *site)
+{
+    const struct wp_low_latency *ll = &taker->args->ll;
+    const char *head = wp_ll_head(ll, ll->exchange.rank, taker->number, site->rank);
+    struct wp_wait_site brought = *site;
+    brought.rank = wp_ll_teller(ll, WP_LL_ROWS, site->rank);
+    return wp_ll_is_put(ll, WP_LL_ROWS, site->rank)
+               ? wp_ll_take_remote_head(taker, counts, site)
+               : wp_tagged_take_relaxed(taker->run->op.warp, head, counts,
+                                        ll->plan.max_local_experts, &brought);
+}
+
+/* Warp-wide. WP_STATUS_ABSENT: the rank is masked, or missing. */
+WP_FN enum wp_status wp_ll_await_head(const struct wp_ll_taker *taker, int32_t *counts,
+                                      const struct wp_wait_site *site)
+{
+    const struct wp_ll_run *run = taker->run;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    struct wp_ll_patience patience = wp_ll_patience_about(taker->number, ll->exchange.num_ranks);
+    enum wp_status status = WP_STATUS_ABSENT;
+    while (!wp_ll_warp_masks(run->op.warp, ll, site->rank)) {
+        uint32_t is_awaited = 0;
+        status = wp_ll_take_head_once(taker, counts, site);
+        if (status != WP_STATUS_ABSENT)
+            break;
+        wp_warp_sync(run->op.warp); /* parts of it may have been taken */
+        if (wp_lane_idx(run->op.warp) == 0)
+            is_awaited = (uint32_t)wp_ll_goes_on_waiting(run, site->rank, &patience);
+        if (wp_max_u32(run->op.warp, is_awaited) == 0)
+            break;
+        wp_ll_tell_waits(run, ll->masks.mask);
+    }
+    return status;
+}
+
+/* Warp-wide, with masks, when the warp has the head of a rank or not: as the block that was first has
+ * found it. */
+WP_FN enum wp_status wp_ll_agree_on_head(const struct wp_ll_taker *taker,
+                                         const struct wp_wait_site *site, enum wp_status found,
+                                         int32_t *counts)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    uint32_t is_there = 0;
+    if (wp_lane_idx(warp) == 0)
+        is_there = (uint32_t)wp_ll_decide_presence(&ll->masks, site->rank, taker->number,
+                                                   found == WP_STATUS_OK);
+    is_there = wp_max_u32(warp, is_there);
+    if (is_there && found == WP_STATUS_ABSENT) {
+        struct wp_wait_site there = *site;
+        there.absent_after_ms = 0;
+        return wp_ll_take_head_once(taker, counts, &there);
+    }
+    if (!is_there) {
+        wp_ll_mask_out(&ll->masks, site->rank);
+        for (int32_t i = wp_lane_idx(warp); i < ll->plan.max_local_experts; i += WP_WARP_SIZE)
+            counts[i] = 0;
+    }
+    return WP_STATUS_OK;
+}
+
+/* Warp-wide: how many selections of each expert here a rank has. */
+WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t rank)
+{
+    const struct wp_low_latency *ll = &taker->args->ll;
+    int32_t *counts = taker->bases + (int64_t)rank * ll->plan.max_local_experts;
+    int64_t *waited_ns =
+        wp_lane_idx(taker->run->op.warp) == 0 ? wp_ll_waited_ns(taker->run, rank) : NULL;
+    const uint64_t begin_ns = wp_ll_begin_waiting(taker->run, waited_ns);
+    struct wp_wait_site site = wp_ll_site(taker->run, WP_PHASE_DATA, rank);
+    site.sequence = taker->number; /* which the head carries */
+    const enum wp_status status = wp_ll_await_head(taker, counts, &site);
+    wp_ll_end_waiting(taker->run, waited_ns, begin_ns);
+    return wp_ll_has_masks(&ll->masks) && status != WP_STATUS_FAILED
+               ? wp_ll_agree_on_head(taker, &site, status, counts)
+               : status;
+}
+
+/* By all warps: takes the heads of all sources. The first warps do, where there are more than ranks: the one that speaks may be
+ * waiting still for what it has signalled to leave, which takes as long. */
+WP_FN enum wp_status wp_ll_take_heads(const struct wp_ll_taker *taker)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t i = wp_warp_idx(warp); i < ll->exchange.num_ranks && status == WP_STATUS_OK;
+         i += wp_num_warps(warp))
+        status = wp_ll_take_head(taker, wp_rank_after(&ll->exchange, i));
+    return status;
+}
+
+/* Of an expert, by one lane of the first block: what the caller wants to know. */
+WP_FN void wp_ll_tell_expert(const struct wp_ll_taker *taker, int32_t expert, int32_t rank,
+                             int32_t first, int32_t num_rows)
+{
+    const struct wp_low_latency_dispatch_args *args = taker->args;
+    if (wp_block_idx(taker->run->op.warp) == 0 && args->row_ranges != NULL)
+        args->row_ranges[(int64_t)expert * args->ll.exchange.num_ranks + rank] =
+            (int64_t)((uint64_t)(uint32_t)first << 32 | (uint32_t)num_rows);
+}
+
+WP_FN void wp_ll_tell_expert_total(const struct wp_ll_taker *taker, int32_t expert,
+                                   int32_t num_rows)
+{
+    const struct wp_low_latency_dispatch_args *args = taker->args;
+    if (wp_block_idx(taker->run->op.warp) != 0)
+        return;
+    if (args->num_rows_per_expert != NULL)
+        args->num_rows_per_expert[expert] = num_rows;
+    if (args->cumulative_rows != NULL)
+        args->cumulative_rows[expert] += num_rows;
+}
+
+/* By all warps, when all have heads: counts become the rows at which the sources begin. */
+WP_FN void wp_ll_sum_heads(const struct wp_ll_taker *taker)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    const int64_t max_local = ll->plan.max_local_experts;
+    for (int32_t expert = wp_ll_thread_idx(warp); expert < ll->num_local_experts;
+         expert += wp_ll_num_threads(warp)) {
+        int32_t first = 0;
+        for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++) {
+            int32_t *base = &taker->bases[rank * max_local + expert];
+            const int32_t num_rows = *base;
+            *base = first;
+            wp_ll_tell_expert(taker, expert, rank, first, num_rows);
+            first += num_rows;
+        }
+        wp_ll_tell_expert_total(taker, expert, first);
+    }
+    wp_block_sync(warp);
+}
+
+/* A row that has come, or a part of it. */
+struct wp_ll_taken_row {
+    int32_t source;
+    int32_t idx;
+    const char *slot;
+    /* Its warp does what is to be done once. */
+    int is_last_part;
+};
+
+/* In memory of the warp: the rows to which one that has come is packed, counted over all local
+ * experts. */
+WP_FN int32_t *wp_ll_packed_rows(struct wp_warp *warp)
+{
+    return (int32_t *)wp_warp_shared(warp);
+}
+WP_STATIC_ASSERT(WEFT_MAX_TOPK * sizeof(int32_t) <= WP_LL_RANGES_OFFSET, "one for each choice");
+
+/* Which one a row of an expert is, with so many before it. */
+WP_FN int32_t wp_ll_packed_at(const struct wp_ll_plan *plan, int32_t expert, int32_t position)
+{
+    return position < plan->capacity ? expert * plan->capacity + position : WP_LL_NO_ROOM;
+}
+
+WP_FN int32_t wp_ll_packed_row(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
+                               int32_t k)
+{
+    const struct wp_ll_plan *plan = &taker->args->ll.plan;
+    const int32_t expert =
+        ((const int32_t *)(const void *)(row.slot + plan->slot.experts_offset))[k];
+    const int32_t order = ((const int32_t *)(const void *)(row.slot + plan->slot.order_offset))[k];
+    if (expert < 0)
+        return WP_LL_NOT_HERE;
+    return wp_ll_packed_at(
+        plan, expert, taker->bases[(int64_t)row.source * plan->max_local_experts + expert] + order);
+}
+
+/* Where the row goes: lists the packed rows, and with the last part keeps for combine that of each choice. Returns
+ * how many there are. */
+WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_taken_row row)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const int32_t num_topk = taker->args->ll.plan.num_topk;
+    int32_t *kept = wp_ll_packed(&taker->args->ll, taker->number, row.source, row.idx);
+    int32_t num_packed = 0;
+    wp_warp_sync(warp); /* those before have been used, and the pointers */
+    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
+        const int32_t k = i + wp_lane_idx(warp);
+        const int32_t packed = k < num_topk ? wp_ll_packed_row(taker, row, k) : -1;
+        const int32_t place = wp_ll_list(warp, &num_packed, packed >= 0);
+        if (k < num_topk && row.is_last_part)
+            kept[k] = packed;
+        if (packed >= 0)
+            wp_ll_packed_rows(warp)[place] = packed;
+    }
+    wp_warp_sync(warp);
+    return num_packed;
+}
+
+/* Elements of the row, or a part of them, to all its packed rows. */
+WP_FN void wp_ll_pack_elements(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
+                               int32_t num_packed, struct wp_ll_span span)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    char *rows = taker->args->rows + span.begin;
+    const uint64_t row_bytes = taker->args->ll.plan.row_bytes;
+    const void **dsts = wp_warp_pointers(warp);
+    for (int32_t i = wp_lane_idx(warp); i < num_packed; i += WP_WARP_SIZE)
+        dsts[i] = rows + (uint64_t)wp_ll_packed_rows(warp)[i] * row_bytes;
+    wp_warp_sync(warp);
+    wp_row_copy(warp, dsts, num_packed, row.slot + span.begin, span.bytes);
+}
+
+/* Where the scales of a packed row begin. */
+WP_FN char *wp_ll_packed_scales(const struct wp_ll_taker *taker, int32_t packed)
+{
+    const struct wp_ll_scales *to = &taker->args->scales;
+    const int32_t capacity = taker->args->ll.plan.capacity, expert = packed / capacity;
+    const int64_t first =
+        expert * to->expert_stride + (packed - expert * capacity) * to->row_stride;
+    return to->words + first * to->word_bytes;
+}
+
+/* Of a row that has come, what is packed beside its elements, as far as a lane can hold it: it is on its way while these
+ * are copied. */
+struct wp_ll_rest {
+    uint32_t token;
+    uint32_t first_scale, second_scale; /* of the lane */
+};
+
+/* Where the slot has the scales. */
+WP_FN const uint32_t *wp_ll_taken_scales(const struct wp_ll_taker *taker,
+                                         struct wp_ll_taken_row row)
+{
+    return (const uint32_t *)(const void *)(row.slot + taker->args->ll.plan.slot.scales_offset);
+}
+
+WP_FN struct wp_ll_rest wp_ll_load_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_row row)
+{
+    const struct wp_low_latency_dispatch_args *args = taker->args;
+    const int32_t lane = wp_lane_idx(taker->run->op.warp);
+    const int32_t num_scales =
+        args->scales.word_bytes == sizeof(uint32_t) ? args->scales.num_words : 0;
+    const uint32_t *scales = wp_ll_taken_scales(taker, row);
+    struct wp_ll_rest rest = {0, 0, 0};
+    if (args->src_tokens != NULL)
+        rest.token = wp_load_now_u32(
+            (const uint32_t *)(const void *)(row.slot + args->ll.plan.slot.token_offset));
+    if (lane < num_scales)
+        rest.first_scale = wp_load_now_u32(scales + lane);
+    if (lane + WP_WARP_SIZE < num_scales)
+        rest.second_scale = wp_load_now_u32(scales + lane + WP_WARP_SIZE);
+    return rest;
+}
+
+/* Word i of the scales, one of the lane's. */
+WP_FN uint32_t wp_ll_taken_scale(const uint32_t *scales, struct wp_ll_rest rest, int32_t i)
+{
+    if (i >= 2 * WP_WARP_SIZE)
+        return scales[i];
+    return i >= WP_WARP_SIZE ? rest.second_scale : rest.first_scale;
+}
+
+/* The scales of the row, to all its packed rows. */
+WP_FN void wp_ll_pack_scales(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
+                             struct wp_ll_rest rest, int32_t num_packed)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_ll_scales *to = &taker->args->scales;
+    const uint32_t *from = wp_ll_taken_scales(taker, row);
+    const void **dsts = wp_warp_pointers(warp);
+    wp_warp_sync(warp); /* those of the elements have been used */
+    for (int32_t i = wp_lane_idx(warp); i < num_packed; i += WP_WARP_SIZE)
+        dsts[i] = wp_ll_packed_scales(taker, wp_ll_packed_rows(warp)[i]);
+    wp_warp_sync(warp);
+    for (int32_t i = wp_lane_idx(warp); i < to->num_words; i += WP_WARP_SIZE)
+        for (int32_t j = 0; j < num_packed; j++) {
+            char *dst = (char *)dsts[j] + i * to->word_stride * to->word_bytes;
+            if (to->word_bytes == sizeof(uint32_t))
+                *(uint32_t *)(void *)dst = wp_ll_taken_scale(from, rest, i);
+            else
+                *dst = ((const char *)from)[i];
+        }
+}
+
+/* All but the elements, by one warp. */
+WP_FN void wp_ll_pack_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
+                           struct wp_ll_rest rest, int32_t num_packed)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency_dispatch_args *args = taker->args;
+    for (int32_t i = wp_lane_idx(warp); i < num_packed && args->src_tokens != NULL;
+         i += WP_WARP_SIZE)
+        args->src_tokens[wp_ll_packed_rows(warp)[i]] = (int32_t)rest.token;
+    if (args->scales.num_words > 0)
+        wp_ll_pack_scales(taker, row, rest, num_packed);
+}
+
+/* One part of a row of a source, of those of this block. */
+WP_FN void wp_ll_pack_part(const struct wp_ll_taker *taker, int32_t source, int32_t idx,
+                           int32_t part)
+{
+    const struct wp_low_latency *ll = &taker->args->ll;
+    const struct wp_ll_taken_row row = {
+        source, idx, wp_ll_row(ll, ll->exchange.rank, taker->number, source, idx),
+        wp_ll_is_last_part(&ll->share_of_sources, part)};
+    const struct wp_ll_span span =
+        wp_ll_part_span(&ll->share_of_sources, part, (uint32_t)ll->plan.row_bytes);
+    if (span.bytes == 0 && !row.is_last_part)
+        return;
+    struct wp_ll_rest rest = {0, 0, 0};
+    if (row.is_last_part)
+        rest = wp_ll_load_rest(taker, row);
+    if (span.bytes > 0)
+        wp_row_prefetch(taker->run->op.warp, row.slot + span.begin, span.bytes);
+    const int32_t num_packed = wp_ll_find_packed(taker, row);
+    if (span.bytes > 0)
+        wp_ll_pack_elements(taker, row, num_packed, span);
+    if (row.is_last_part)
+        wp_ll_pack_rest(taker, row, rest, num_packed);
+}
+
+WP_FN void wp_ll_pack_all(const struct wp_ll_taker *taker)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    const struct wp_ll_share *share = &ll->share_of_sources;
+    int32_t unit = wp_warp_idx(warp); /* of those of all sources: from the i-th one's first on */
+    for (int32_t i = 0; i < ll->exchange.num_ranks; i++) {
+        if (i % WP_WARP_SIZE == 0)
+            wp_ll_read_ranges(taker->run, taker->number, i);
+        const struct wp_ll_range range = wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE];
+        const int32_t num_units = range.num_rows << share->parts_log2;
+        for (; unit < num_units; unit += wp_num_warps(warp)) {
+            const struct wp_part part = wp_ll_unit_part(share, unit);
+            wp_ll_pack_part(taker, wp_ll_source(ll, i), range.first + part.token, part.part);
+        }
+        unit -= num_units;
+    }
+}

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: MIT */
+/* packet_low_latency_combine: low_latency_combine in packets (low_latency/packets.h). A warp sends parts of answers to single
+ * tokens, by expert sums, and takes a part of the answers of all ranks to a token of its own. */
+#ifndef WP_LL_STEPS_ONLY /* the usual forms say it themselves */
+#define WP_ROWS_ARE_MADE_NEAR
+#endif
+
+#include "programs/low_latency/low_latency_combine.h"
+#include "programs/low_latency/packets.h"
+
+/* The usual forms know it when they are compiled: then compilers need not find out that code for the others is never run, which
+ * nvcc does not always. */
+#ifndef WP_LL_ANSWERS_ARE_LOGS
+#define WP_LL_ANSWERS_ARE_LOGS(plan) wp_ll_answers_are_logs(plan)
+#endif
+
+struct wp_packet_low_latency_combine_args {
+    struct wp_low_latency_combine_args combine;
+};
+
+/* ------------------------------------------------------------------ what dispatch has found out */
+
+/* Of a word of a table, that of each half, on its way before it is known which one counts. */
+struct of_halves {
+    int32_t first, second;
+};
+
+WP_FN int32_t of_half(const struct wp_low_latency *ll, struct of_halves of, uint64_t number)
+{
+    return wp_ll_half(&ll->plan, number) == 0 ? of.first : of.second;
+}
+
+WP_FN struct of_halves load_halves(const struct wp_low_latency *ll, const void *first,
+                                   const void *second)
+{
+    struct of_halves of = {(int32_t)wp_load_now_u32((const uint32_t *)first), 0};
+    if (ll->plan.num_halves > 1)
+        of.second = (int32_t)wp_load_now_u32((const uint32_t *)second);
+    return of;
+}
+
+/* Of a row of a unit's rank. */
+struct answered_row {
+    struct of_halves num_rows;   /* of the rank */
+    struct of_halves token;      /* at its source */
+    struct wp_packet_row answer; /* a part of it, if there is such a row */
+};
+
+/* The same by expert, of a token: of the lane's first choice. */
+struct answered_choice {
+    struct of_halves packed; /* as which of the caller's rows */
+    struct of_halves weight; /* the bits of a float */
+};
+
+WP_FN const char *answer_of_row(const struct wp_low_latency *ll, uint64_t number,
+                                struct wp_ll_unit unit)
+{
+    return wp_ll_row(ll, ll->exchange.rank, number, unit.rank, unit.token) +
+           ll->plan.slot.answer_offset;
+}
+
+WP_FN int32_t num_units_of(const struct wp_low_latency *ll)
+{
+    return wp_ll_num_answer_units(&ll->plan, ll->exchange.num_ranks);
+}
+
+/* The caller's row has its place, whether it is there or not: so it is on its way at once. */
+WP_FN struct wp_packet_row load_answer(struct wp_warp *warp,
+                                       const struct wp_low_latency_combine_args *args,
+                                       struct wp_ll_unit unit)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const struct wp_ll_elements elements =
+        wp_ll_part_elements(&ll->plan, ll->plan.answer_parts, unit.part);
+    return wp_packets_load(warp,
+                           args->rows +
+                               (uint64_t)wp_ll_row_of_rank(ll, unit.rank, unit.token) *
+                                   args->row_stride_bytes +
+                               ((uint64_t)elements.first << ll->plan.element_bytes_log2),
+                           (uint64_t)elements.num << ll->plan.element_bytes_log2);
+}
+
+WP_FN struct answered_row load_row(struct wp_warp *warp,
+                                   const struct wp_low_latency_combine_args *args,
+                                   struct wp_ll_unit unit)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const struct answered_row row = {
+        load_halves(ll, &ll->num_rows[wp_ll_rank_of_half(ll, 0, unit.rank)],
+                    &ll->num_rows[wp_ll_rank_of_half(ll, 1, unit.rank)]),
+        load_halves(ll, answer_of_row(ll, 0, unit), answer_of_row(ll, 1, unit)),
+        load_answer(warp, args, unit)};
+    return row;
+}
+
+WP_FN struct answered_choice load_choice(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                         struct wp_ll_unit unit)
+{
+    const int32_t k = wp_lane_idx(warp);
+    const struct wp_ll_packed_choice *first = wp_ll_packed_choices(ll, 0, unit.rank, unit.token);
+    const struct wp_ll_packed_choice *second = wp_ll_packed_choices(ll, 1, unit.rank, unit.token);
+    const struct answered_choice none = {{WP_LL_NOT_HERE, WP_LL_NOT_HERE}, {0, 0}};
+    if (k >= ll->plan.num_topk)
+        return none;
+    const struct answered_choice choice = {load_halves(ll, &first[k].packed, &second[k].packed),
+                                           load_halves(ll, &first[k].weight, &second[k].weight)};
+    return choice;
+}
+
+/* What a unit answers with: of one kind each, by the layout. */
+struct answered {
+    struct answered_row row;
+    struct answered_choice choice;
+};
+
+/* Of unit i. */
+WP_FN struct answered load_answered(struct wp_warp *warp,
+                                    const struct wp_low_latency_combine_args *args, int32_t i)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const struct wp_ll_unit unit = wp_ll_unit_of(ll, ll->plan.answer_parts, i);
+    struct answered answered = {{{0, 0}, {0, 0}, wp_packets_load(warp, NULL, 0)},
+                                {{WP_LL_NOT_HERE, WP_LL_NOT_HERE}, {0, 0}}};
+    if (i >= num_units_of(ll))
+        return answered;
+    if (ll->plan.is_by_expert)
+        answered.choice = load_choice(warp, ll, unit);
+    else
+        answered.row = load_row(warp, args, unit);
+    return answered;
+}
+
+/* A part of a token of this rank: the i-th. */
+struct summed_part {
+    int32_t token, part;
+};
+
+WP_FN struct summed_part summed_part_of(const struct wp_ll_plan *plan, int32_t i)
+{
+    const int32_t token = (int32_t)wp_divide((uint32_t)i, plan->sum_parts.units_reciprocal);
+    const struct summed_part part = {token, i - token * plan->sum_parts.num};
+    return part;
+}
+
+/* Of the lane: whether that rank answers the i-th part that is summed. */
+WP_FN struct of_halves load_target(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t i)
+{
+    const struct of_halves none = {0, 0};
+    const int32_t token = summed_part_of(&ll->plan, i).token;
+    return wp_lane_idx(warp) < ll->exchange.num_ranks &&
+                   i < ll->plan.max_tokens * ll->plan.sum_parts.num
+               ? load_halves(ll, &ll->row_targets[wp_ll_token_idx(ll, 0, wp_lane_idx(warp), token)],
+                             &ll->row_targets[wp_ll_token_idx(ll, 1, wp_lane_idx(warp), token)])
+               : none;
+}
+
+/* ------------------------------------------------------------------ answer */
+
+/* What is sent, or received. */
+struct mail {
+    const struct wp_ll_run *run;
+    const struct wp_low_latency_combine_args *args;
+    struct wp_packets packets;
+    uint64_t number; /* of the answers */
+    uint64_t result; /* that they answer */
+};
+
+/* Where the unit's rank gets its part of the answer to a token. */
+WP_FN struct wp_packet_targets answer_targets(const struct mail *mail, struct wp_ll_unit unit,
+                                              int32_t token)
+{
+    const struct wp_low_latency *ll = &mail->args->ll;
+    const struct wp_ll_elements elements =
+        wp_ll_part_elements(&ll->plan, ll->plan.answer_parts, unit.part);
+    const struct wp_packet_targets there = {
+        unit.rank, unit.rank + 1, wp_ll_answer_packet(ll, ll->exchange.rank, token, elements),
+        WP_PACKETS_TO_ALL, 0};
+    return there;
+}
+
+/* By rank, if there is such a row. */
+WP_FN void answer_row(const struct mail *mail, struct wp_ll_unit unit,
+                      const struct answered_row *row)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency *ll = &mail->args->ll;
+    const int32_t token = of_half(ll, row->token, mail->result);
+    if (unit.token >= of_half(ll, row->num_rows, mail->result))
+        return;
+    if (WP_LL_ANSWERS_ARE_LOGS(&ll->plan))
+        wp_packets_send_log(warp, &mail->packets, answer_targets(mail, unit, token), &row->answer,
+                            ll->plan.dtype,
+                            wp_ll_part_elements(&ll->plan, ll->plan.answer_parts, unit.part).num);
+    else
+        wp_packets_send(warp, &mail->packets, answer_targets(mail, unit, token), &row->answer);
+}
+
+/* In memory of the block: where the warp has its weights. */
+WP_FN float *weights_memory(struct wp_warp *warp, const struct wp_ll_plan *plan)
+{
+    float *weights = (float *)(void *)((char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES);
+    const int32_t first = wp_warp_idx(warp) * plan->num_topk;
+    return weights + first;
+}
+
+WP_STATIC_ASSERT(WP_BLOCK_WORDS_BYTES + WP_BLOCK_MOST_WARPS * WP_WARP_SHARED_BYTES / 2 -
+                         WP_BLOCK_MOST_WARPS * WP_ALIGNED_BYTES / 2 <=
+                     WP_BLOCK_SHARED_BYTES,
+                 "those of a row are less than half of what goes with it (WP_LL_UNIT_CHOICES)");
+
+/* By expert, of a token: whether it has a choice here, and so many of the caller's rows, as the warp's pointers. */
+struct answering_rows {
+    int is_here;
+    int32_t num;
+};
+
+/* Warp-wide: lists them from the part's first element on, with their weights. */
+WP_FN struct answering_rows find_rows(const struct mail *mail, struct wp_ll_unit unit,
+                                      const struct answered_choice *first)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency_combine_args *args = mail->args;
+    const struct wp_low_latency *ll = &args->ll;
+    const struct wp_ll_elements elements =
+        wp_ll_part_elements(&ll->plan, ll->plan.answer_parts, unit.part);
+    const int32_t first_weight = of_half(ll, first->weight, mail->result);
+    struct wp_ll_packed_choice choice = {of_half(ll, first->packed, mail->result), 0.0f};
+    struct answering_rows rows = {0, 0};
+    memcpy(&choice.weight, &first_weight, sizeof choice.weight);
+    wp_warp_sync(warp); /* those before have been used */
+    for (int32_t i = 0; i < ll->plan.num_topk; i += WP_WARP_SIZE) {
+        const int32_t k = i + wp_lane_idx(warp);
+        if (i > 0 && k < ll->plan.num_topk)
+            choice = wp_ll_packed_choices(ll, mail->result, unit.rank, unit.token)[k];
+        const int32_t packed = k < ll->plan.num_topk ? choice.packed : WP_LL_NOT_HERE;
+        rows.is_here |= wp_ballot(warp, packed != WP_LL_NOT_HERE) != 0;
+        const int32_t place = wp_ll_list(warp, &rows.num, packed >= 0);
+        if (packed < 0)
+            continue;
+        wp_warp_pointers(warp)[place] = args->rows +
+                                        (uint64_t)(uint32_t)packed * args->row_stride_bytes +
+                                        ((uint64_t)elements.first << ll->plan.element_bytes_log2);
+        weights_memory(warp, &ll->plan)[place] = choice.weight;
+    }
+    wp_warp_sync(warp);
+    return rows;
+}
+
+/* Of rows that have been found. */
+WP_FN void send_sum(const struct mail *mail, struct wp_packet_targets to, int32_t num_rows,
+                    int32_t num_elements)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_ll_plan *plan = &mail->args->ll.plan;
+    const void *const *rows = wp_warp_pointers(warp);
+    const float *weights = weights_memory(warp, plan);
+    if (WP_LL_ANSWERS_ARE_LOGS(plan)) {
+        wp_packets_send_log_sum(warp, &mail->packets, to, rows, weights, num_rows, plan->dtype,
+                                num_elements);
+    } else {
+        const struct wp_weighted_sum how = {plan->dtype, plan->dtype, WP_READ_SOON};
+        wp_packets_send_weighted_sum(warp, &mail->packets, to, rows, weights, num_rows, how,
+                                     num_elements);
+    }
+}
+
+/* By expert: the sum of the caller's rows for the choices of a token here, if it has such; of none that there was room for
+ * zeros. */
+WP_FN void answer_choices(const struct mail *mail, struct wp_ll_unit unit,
+                          const struct answered_choice *first)
+{
+    const struct wp_ll_plan *plan = &mail->args->ll.plan;
+    const struct answering_rows rows = find_rows(mail, unit, first);
+    if (rows.is_here)
+        send_sum(mail, answer_targets(mail, unit, unit.token), rows.num,
+                 wp_ll_part_elements(plan, plan->answer_parts, unit.part).num);
+}
+
+WP_FN enum wp_status answer_unit(const struct mail *mail, struct wp_ll_unit unit,
+                                 const struct answered *answered, int is_room_known)
+{
+    enum wp_status status = WP_STATUS_OK;
+    if (!is_room_known)
+        status = wp_ll_await_taken(mail->run, WP_LL_ANSWERS, unit.rank, mail->number);
+    if (status != WP_STATUS_OK)
+        return status;
+    if (mail->args->ll.plan.is_by_expert)
+        answer_choices(mail, unit, &answered->choice);
+    else
+        answer_row(mail, unit, &answered->row);
+    return status;
+}
+
+/* By all warps. */
+WP_FN void tell_answering(const struct mail *mail)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency *ll = &mail->args->ll;
+    if (wp_block_idx(warp) != 0 || !wp_ll_speaks(warp))
+        return;
+    for (int32_t rank = wp_lane_idx(warp); rank < ll->exchange.num_ranks; rank += WP_WARP_SIZE)
+        wp_credit(warp, rank,
+                  wp_ll_comes_word(ll, rank, WP_LL_ANSWERS, mail->number, ll->exchange.rank),
+                  wp_ll_comes_at_least(mail->number));
+}
+
+WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args,
+                          struct answered answered)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    struct wp_ll_numbers *numbers = &run->numbers;
+    const uint64_t number = numbers->answers_sent + 1;
+    const uint64_t result = numbers->rows_answered + 1;
+    const struct mail mail = {run, args, wp_ll_answer_packets(&args->ll, number), number, result};
+    const int is_room_known = wp_ll_is_room_known(run, number, result);
+    const struct wp_ll_turns turns = wp_ll_turns_to_send(warp, &args->ll);
+    const int32_t end = num_units_of(&args->ll);
+    enum wp_status status = WP_STATUS_OK;
+    if (mail.result > numbers->rows_received ||
+        number > numbers->answers_received + (uint64_t)plan->num_halves)
+        return wp_ll_fail(run, numbers->rows_received, mail.result);
+    tell_answering(&mail);
+    for (int32_t i = turns.first; i < end && status == WP_STATUS_OK; i += turns.step) {
+        status = answer_unit(&mail, wp_ll_unit_of(&args->ll, plan->answer_parts, i), &answered,
+                             is_room_known);
+        answered = load_answered(warp, args, i + turns.step);
+    }
+    struct wp_ll_half half = wp_ll_half_of(run, number);
+    half.answered = mail.result;
+    half.use = args->use;
+    wp_ll_remember(run, number, half);
+    numbers->answers_sent = number;
+    if (args->use == WP_LL_RESULT_ENDS)
+        numbers->rows_answered = mail.result;
+    return status;
+}
+
+/* ------------------------------------------------------------------ receive */
+
+/* Lane i knows whether rank i answers. On GPUs there are no more ranks than lanes. */
+WP_FN uint32_t answering_ranks(const struct mail *mail, int32_t token, struct of_halves target)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency *ll = &mail->args->ll;
+    uint32_t ranks = wp_ballot(warp, of_half(ll, target, mail->result) > 0);
+    for (int32_t rank = WP_WARP_SIZE; rank < WP_LL_NEAR_RANKS && rank < ll->exchange.num_ranks;
+         rank++)
+        ranks |= (uint32_t)ll->row_targets[wp_ll_token_idx(ll, mail->result, rank, token)] << rank;
+    return ranks;
+}
+
+WP_FN enum wp_status sum_part(const struct mail *mail, struct summed_part summed,
+                              struct of_halves target)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency_combine_args *args = mail->args;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->sum_parts, summed.part);
+    char *out =
+        args->out + (((uint64_t)summed.token * (uint64_t)plan->hidden + (uint64_t)elements.first)
+                     << plan->element_bytes_log2);
+    const struct wp_packet_rows from = {answering_ranks(mail, summed.token, target),
+                                        wp_ll_answer_packet(&args->ll, 0, summed.token, elements),
+                                        (uint64_t)plan->max_tokens * plan->answer_bytes /
+                                            WP_PACKET_BYTES};
+    return WP_LL_ANSWERS_ARE_LOGS(plan)
+               ? wp_packets_log_sum(warp, &mail->packets, &from, out, plan->dtype, elements.num)
+               : wp_packets_sum(warp, &mail->packets, &from, out, plan->dtype,
+                                (uint64_t)elements.num);
+}
+
+WP_FN enum wp_status receive(const struct wp_ll_run *run,
+                             const struct wp_low_latency_combine_args *args,
+                             struct of_halves target)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = &args->ll;
+    const uint64_t number = run->numbers.answers_received;
+    const struct wp_ll_half half = wp_ll_half_of(run, number);
+    const struct mail mail = {run, args, wp_ll_answer_packets(ll, number), number, half.answered};
+    const struct wp_ll_turns turns = wp_ll_turns_to_receive(warp, ll);
+    const int32_t end = wp_ll_half_of(run, half.answered).tokens.end * ll->plan.sum_parts.num;
+    enum wp_status status = WP_STATUS_OK;
+    int64_t *waits_ns = wp_block_idx(warp) == 0 ? ll->waited_ns : NULL;
+    /* Of many tokens the next launch may come when this one has ended: its blocks would not spread over the SMs before. */
+    if (!wp_ll_is_told(&ll->plan) || waits_ns != NULL)
+        status = wp_ll_hear_all(run, WP_LL_ANSWERS, number, waits_ns);
+    for (int32_t i = turns.first; i < end && status == WP_STATUS_OK; i += turns.step) {
+        const struct of_halves next = load_target(warp, ll, i + turns.step);
+        status = sum_part(&mail, summed_part_of(&ll->plan, i), target);
+        target = next;
+    }
+    return status;
+}
+
+/* What is to be received. */
+WP_FN enum wp_status begin_receiving(struct wp_ll_run *run)
+{
+    struct wp_ll_numbers *numbers = &run->numbers;
+    const struct wp_ll_half half = wp_ll_half_of(run, ++numbers->answers_received);
+    if (numbers->answers_received > numbers->answers_sent)
+        return wp_ll_fail(run, numbers->answers_sent, numbers->answers_received);
+    if (half.use == WP_LL_RESULT_ENDS)
+        numbers->rows_ended = half.answered;
+    return WP_STATUS_OK;
+}
+
+WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_combine_args *args)
+{
+    const struct wp_ll_loads remembered = wp_ll_load(warp, &args->ll);
+    const struct answered answered = load_answered(
+        warp, args,
+        args->phases & WP_LL_SEND ? wp_ll_turns_to_send(warp, &args->ll).first : INT32_MAX);
+    /* Of many tokens it is loaded when they have been sent: who sends and receives has no registers for it before. */
+    const int32_t first = wp_ll_turns_to_receive(warp, &args->ll).first;
+    struct of_halves target =
+        load_target(warp, &args->ll, wp_ll_is_told(&args->ll.plan) ? INT32_MAX : first);
+    struct wp_ll_run run = wp_ll_begin_loaded(warp, &args->ll, remembered);
+    if (run.op.sequence == WP_SEQUENCE_FAILED)
+        return WP_STATUS_FAILED;
+    enum wp_status status = WP_STATUS_OK;
+    wp_ll_tell_taken(&run);
+    if (args->phases & WP_LL_SEND)
+        status = send(&run, args, answered);
+    if (wp_ll_is_told(&args->ll.plan))
+        target = load_target(warp, &args->ll, first);
+    if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
+        status = begin_receiving(&run);
+    status = wp_ll_foresee_end(&run, status);
+    if (status != WP_STATUS_OK || !(args->phases & WP_LL_RECEIVE))
+        return status;
+    return wp_ll_end_foreseen(&run, receive(&run, args, target));
+}
+
+#ifndef WP_LL_STEPS_ONLY
+WP_PROGRAM(packet_low_latency_combine, warp, args)
+{
+    return combine(warp, &args->combine);
+}
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* Where tokens go whose rows go in packets (low_latency/packets.h): each warp finds out by itself what it needs. */
+#pragma once
+
+#include "programs/low_latency/packet_mail.h"
+
+/* ------------------------------------------------------------------ choices */
+
+/* The first choices of all tokens, each lane its own. */
+struct wp_ll_lane_choices {
+    int64_t first, second;
+};
+
+WP_FN struct wp_ll_lane_choices wp_ll_load_choices(struct wp_warp *warp,
+                                                   const struct wp_low_latency_dispatch_args *args)
+{
+    const struct wp_ll_lane_choices choices = {
+        wp_ll_load_choice(args, wp_lane_idx(warp)),
+        wp_ll_load_choice(args, WP_WARP_SIZE + wp_lane_idx(warp))};
+    return choices;
+}
+
+/* ------------------------------------------------------------------ rows */
+
+/* Of a token, or behind all: whether it has a choice at a rank, and how many tokens before it have. */
+struct wp_ll_going {
+    int goes;
+    int32_t num_before;
+};
+
+/* Of the lanes' choices, from `begin` on of those of all tokens: a bit for each that is at the rank. */
+WP_FN uint32_t wp_ll_find_choices_at(struct wp_warp *warp,
+                                     const struct wp_low_latency_dispatch_args *args,
+                                     struct wp_experts_of_rank experts, int32_t begin,
+                                     int64_t expert)
+{
+    return wp_ballot(warp,
+                     wp_ll_choice_among(args, experts, expert, begin + wp_lane_idx(warp)) >= 0);
+}
+
+/* Whether choices are so few that each lane has loaded two, of tokens of which each lane can look at one. */
+WP_FN int wp_ll_choices_are_few(const struct wp_low_latency_dispatch_args *args)
+{
+    return args->num_tokens * args->ll.plan.num_topk <= 2 * WP_WARP_SIZE &&
+           args->num_tokens < WP_WARP_SIZE;
+}
+
+/* Warp-wide: of so few choices. */
+WP_FN struct wp_ll_going wp_ll_find_going_of_few(struct wp_warp *warp,
+                                                 const struct wp_low_latency_dispatch_args *args,
+                                                 struct wp_ll_lane_choices choices,
+                                                 struct wp_experts_of_rank experts, int32_t token)
+{
+    const int32_t num_topk = args->ll.plan.num_topk, lane = wp_lane_idx(warp);
+    const uint64_t of_token = (UINT64_C(1) << num_topk) - 1;
+    uint64_t at_rank = wp_ll_find_choices_at(warp, args, experts, 0, choices.first);
+    if (args->num_tokens * num_topk > WP_WARP_SIZE)
+        at_rank |=
+            (uint64_t)wp_ll_find_choices_at(warp, args, experts, WP_WARP_SIZE, choices.second)
+            << WP_WARP_SIZE;
+    const int32_t of_lane = lane < args->num_tokens ? lane : 0;
+    const uint32_t going =
+        wp_ballot(warp, lane < args->num_tokens && (at_rank >> of_lane * num_topk & of_token) != 0);
+    const struct wp_ll_going found = {(int)(going >> token & 1u),
+                                      wp_popcount(going & ((1u << token) - 1))};
+    return found;
+}
+
+/* Whole tokens whose choices the lanes look at together, each at one: there is one at least. */
+struct wp_ll_seen_tokens {
+    int32_t first, num;
+};
+
+/* The lane's choice of those. */
+WP_FN int64_t wp_ll_seen_choice(struct wp_warp *warp,
+                                const struct wp_low_latency_dispatch_args *args,
+                                struct wp_ll_seen_tokens seen)
+{
+    const int32_t num_topk = args->ll.plan.num_topk, lane = wp_lane_idx(warp);
+    return lane < seen.num * num_topk ? wp_ll_load_choice(args, seen.first * num_topk + lane) : -1;
+}
+
+/* Adds what is found of them up to a token. */
+WP_FN void wp_ll_add_going(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                           struct wp_ll_seen_tokens seen, int64_t expert,
+                           struct wp_experts_of_rank experts, int32_t token,
+                           struct wp_ll_going *found)
+{
+    const int32_t num_topk = args->ll.plan.num_topk;
+    const uint64_t of_token = (UINT64_C(1) << num_topk) - 1;
+    uint64_t at_rank = wp_ll_find_choices_at(warp, args, experts, seen.first * num_topk, expert);
+    for (int32_t t = seen.first; t < seen.first + seen.num && t <= token; t++) {
+        const int goes = (at_rank & of_token) != 0;
+        found->num_before += goes && t < token;
+        found->goes |= goes && t == token;
+        at_rank >>= num_topk;
+    }
+}
+
+/* The same of any number, where a token has no more choices than a warp has lanes: so many loads are under way together. */
+WP_FN struct wp_ll_going wp_ll_find_going_of_many(struct wp_warp *warp,
+                                                  const struct wp_low_latency_dispatch_args *args,
+                                                  struct wp_experts_of_rank experts, int32_t token)
+{
+    const int32_t num_seen = (int32_t)wp_divide(WP_WARP_SIZE, args->ll.plan.topk_reciprocal);
+    struct wp_ll_going found = {0, 0};
+    for (int32_t t = 0; t <= token && t < args->num_tokens; t += 4 * num_seen) {
+        const struct wp_ll_seen_tokens first = {t, num_seen}, second = {t + num_seen, num_seen},
+                                       third = {t + 2 * num_seen, num_seen},
+                                       fourth = {t + 3 * num_seen, num_seen};
+        const int64_t of_first = wp_ll_seen_choice(warp, args, first);
+        const int64_t of_second = wp_ll_seen_choice(warp, args, second);
+        const int64_t of_third = wp_ll_seen_choice(warp, args, third);
+        const int64_t of_fourth = wp_ll_seen_choice(warp, args, fourth);
+        wp_ll_add_going(warp, args, first, of_first, experts, token, &found);
+        wp_ll_add_going(warp, args, second, of_second, experts, token, &found);
+        wp_ll_add_going(warp, args, third, of_third, experts, token, &found);
+        wp_ll_add_going(warp, args, fourth, of_fourth, experts, token, &found);
+    }
+    return found;
+}
+
+/* The same of any number, token by token. */
+WP_FN struct wp_ll_going
+wp_ll_find_going_one_by_one(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                            struct wp_experts_of_rank experts, int32_t token)
+{
+    const int32_t num_topk = args->ll.plan.num_topk;
+    struct wp_ll_going found = {0, 0};
+    for (int32_t t = 0; t <= token; t++) {
+        found.num_before += found.goes;
+        found.goes = 0;
+        for (int32_t first = 0; first < num_topk; first += WP_WARP_SIZE) {
+            const int32_t k = first + wp_lane_idx(warp), begin = t * num_topk + first;
+            const int64_t expert = k < num_topk ? wp_ll_load_choice(args, t * num_topk + k) : -1;
+            found.goes |= wp_ll_find_choices_at(warp, args, experts, begin, expert) != 0;
+        }
+    }
+    return found;
+}
+
+WP_FN struct wp_ll_going wp_ll_find_going(struct wp_warp *warp,
+                                          const struct wp_low_latency_dispatch_args *args,
+                                          struct wp_ll_lane_choices choices, int32_t rank,
+                                          int32_t token)
+{
+    const struct wp_experts_of_rank experts = wp_experts_of(&args->ll.placement, rank);
+    if (wp_ll_choices_are_few(args))
+        return wp_ll_find_going_of_few(warp, args, choices, experts, token);
+    if (wp_ll_topk_fits_lanes() || args->ll.plan.num_topk <= WP_WARP_SIZE)
+        return wp_ll_find_going_of_many(warp, args, experts, token);
+    return wp_ll_find_going_one_by_one(warp, args, experts, token);
+}
+
+/* ------------------------------------------------------------------ choices that are told */
+
+/* Warp-wide, when there is room for the rows of `number`, by expert: tells a rank which of its experts each choice is for,
+ * of all tokens that there may be. */
+WP_FN void wp_ll_tell_choices(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                              struct wp_ll_lane_choices choices, int32_t rank, uint64_t number)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const int32_t num_choices = wp_ll_num_choices(&ll->plan);
+    const struct wp_experts_of_rank experts = wp_experts_of(&ll->placement, rank);
+    int32_t *told = (int32_t *)wp_warp_shared(warp);
+    for (int32_t begin = 0; begin < num_choices; begin += WP_WARP_SIZE) {
+        const int32_t i = begin + wp_lane_idx(warp);
+        const int64_t next = wp_ll_load_choice(args, i + 2 * WP_WARP_SIZE);
+        if (i < num_choices)
+            told[i] = wp_ll_choice_among(args, experts, choices.first, i);
+        choices.first = choices.second;
+        choices.second = next;
+    }
+    wp_warp_sync(warp);
+    wp_tagged_send(warp, rank, wp_ll_head(ll, rank, number, ll->exchange.rank), told, num_choices,
+                   number);
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/* What the launches of low latency are given, and what they remember from one to the next. */
+#pragma once
+
+#include "programs/exchange.h"
+#include "programs/low_latency/masks.h"
+#include "programs/low_latency/share.h"
+#include "programs/nodes.h"
+#include "programs/placement.h"
+
+/* Whether some ranks are on other nodes. Programs in which it counts know that when they are
+ * compiled. */
+#ifndef WP_LL_HAS_NODES
+#define WP_LL_HAS_NODES(plan) ((plan)->has_nodes)
+#endif
+
+enum wp_ll_mail {
+    WP_LL_ROWS,
+    WP_LL_ANSWERS,
+    WP_LL_NUM_MAILS,
+    /* Rows on their way to the partner who relays them (low_latency/relay.h), in whose words of the network nothing
+     * else is told then. */
+    WP_LL_RELAYS = WP_LL_NUM_MAILS,
+    WP_LL_STOPPED = WP_LL_ROWS, /* of WP_LL_RETURNED: its steps (low_latency_unmask.c) */
+    WP_LL_CLEAN = WP_LL_ANSWERS
+};
+
+enum wp_ll_phase { WP_LL_SEND = 1, WP_LL_RECEIVE = 2, WP_LL_BOTH = 3 };
+
+/* Whether a result is needed no more when it has been answered. */
+enum wp_ll_use { WP_LL_RESULT_ENDS, WP_LL_RESULT_STAYS };
+
+/* A choice of a token: a rank, and one of its experts. */
+struct wp_ll_choice {
+    int32_t rank; /* -1: nowhere */
+    int32_t local_expert;
+    int32_t row;   /* there; -1: a choice before is at the same rank */
+    int32_t order; /* by expert: selections of the expert before */
+};
+
+/* In place of a row, by expert: the choice is for no expert here, or for one that has no more room. */
+enum { WP_LL_NOT_HERE = -1, WP_LL_NO_ROOM = -2 };
+
+/* With packets: as which row it has been packed, and its weight. */
+struct wp_ll_packed_choice {
+    int32_t packed;
+    float weight;
+};
+
+/* What a block has sent to a rank: rows [first, first + num_rows) of its source there. */
+struct wp_ll_range {
+    int32_t first;
+    int32_t num_rows;
+};
+
+/* In place of num_rows: they have not come, nor will; those before `first` have been counted. */
+#define WP_LL_ROWS_LACK (-1)
+
+/* What a block has done, by numbers of the last one; zero at first. */
+struct wp_ll_numbers {
+    uint64_t rows_sent;
+    uint64_t rows_received;
+    uint64_t rows_answered; /* the last result that has been answered for the last time */
+    uint64_t rows_ended;    /* the same, and this rank has received its answers */
+    uint64_t answers_sent;
+    uint64_t answers_received;
+    uint64_t epoch; /* in which it has begun anew (low_latency_unmask.c) */
+};
+
+/* Of a block: [begin, end). */
+struct wp_ll_tokens {
+    int32_t begin;
+    int32_t end;
+};
+
+struct wp_ll_half {
+    struct wp_ll_tokens tokens; /* of this rank, in the result of this half */
+    enum wp_ll_use use;         /* whether the answers of this half end a result, */
+    uint64_t answered;          /* and which */
+};
+
+/* What a block remembers from launch to launch. */
+struct wp_ll_block {
+    struct wp_ll_numbers numbers;
+    struct wp_ll_half halves[WP_NUM_HALVES];
+};
+
+/* A row in its slot: elements, scales, then whence it comes and which experts it is for. */
+struct wp_ll_slot {
+    uint64_t scales_offset;
+    uint64_t token_offset; /* int32_t: its index at the source */
+    uint64_t
+        answer_offset; /* int32_t: the slot at the source for its answer, or for its first one */
+    uint64_t experts_offset; /* int32_t [num_topk], -1 where the choice is not here */
+    uint64_t weights_offset; /* float [num_topk] */
+    uint64_t
+        order_offset; /* int32_t [num_topk]: how many of the source's rows the expert has before */
+    /* A tagged row, float [num_topk], of the answers of the slot's half: weights that come with combine. */
+    uint64_t late_weights_offset;
+    uint64_t bytes;
+};
+
+/* Where answers lie, in slots: one for each choice of a token. Tokens have places that are their
+ * block's own, whatever the number of tokens, since a block waits for its own room alone. With masks each rank has its own, since
+ * one that was masked may still write. With nodes each block has its own, where those of a rank lie one
+ * behind the other: who sends them is told; the ranks share them, or with masks have a stride each. */
+struct wp_ll_answer_slots {
+    int32_t per_half;
+    int32_t rank_stride;                 /* 0: ranks share them */
+    int32_t place_stride, choice_stride; /* without nodes */
+    int32_t block_stride;                /* with nodes */
+};
+
+/* What a block sends to a partner in one put, and how many blocks of how many ranks send to one (low_latency/messages.h):
+ * heads, by the last block only; ranges, of the ranks of a node each; and rows, in slots with more behind them. */
+struct wp_ll_message {
+    int32_t num_nodes;
+    int32_t node_sources; /* ranks of a node that have the same partner, at most */
+    int32_t num_sources;  /* of all; 0: rows go straight to where they are wanted */
+    int32_t row_ranks;    /* of a node that a row goes to, at most */
+    int32_t
+        num_brought; /* with masks: sources that have slots of their own for what partners bring (low_latency/detours.h) */
+    uint64_t ranges_offset, rows_offset;
+    uint64_t row_bytes;
+    uint64_t bytes; /* with as many rows as a block has tokens */
+};
+
+/* Behind the slot of a row that is relayed, for each choice: where its row goes. */
+struct wp_ll_target {
+    int32_t rank; /* -1: it is not of this node */
+    int32_t row;  /* there; -1: a choice before is at the same rank */
+    /* To that row: its slot at the source, unless the partner sums those of his node. */
+    int32_t answer;
+};
+
+/* Of rows, or of answers, that go in packets (low_latency/packets.h): of so many elements each, the last of what is left. */
+struct wp_ll_parts {
+    int32_t num; /* 0: signals tell of what comes */
+    int32_t elements;
+    int32_t num_units; /* these, and what a row has besides */
+    uint32_t units_reciprocal, ranks_reciprocal;
+};
+/* A part as it is sent has at most so many, its scales, which follow those of the part before, as many or none. */
+enum { WP_LL_PART_BYTES = 512, WP_LL_PART_SCALES_BYTES = 16 };
+/* If ranks are told, parts that are sent are longer: of bf16, four packets for a lane. */
+enum { WP_LL_TOLD_PART_ELEMENTS = 1024 };
+/* As they are received: on 4x H200 dispatch of 128 tokens of FP8 by rank took 15.8 and 15.9 us with parts of 2 and 3.5 KiB,
+ * 16.7 with one of 7 (2026-11-26, where one block in three sent). */
+enum { WP_LL_TAKEN_PART_BYTES = 4096 };
+
+struct wp_ll_plan { /* the same on all ranks */
+    int32_t max_tokens;
+    int32_t num_topk;
+    int32_t num_topk_log2; /* rounded up */
+    uint32_t topk_reciprocal;
+    int32_t num_halves;
+    int32_t num_blocks;        /* of every launch */
+    int32_t block_tokens;      /* that a block has at most */
+    int32_t max_local_experts; /* of any rank */
+    int32_t is_by_expert;      /* rows are packed by expert as they are taken; else they stay */
+    int32_t answers_are_rows;  /* of each expert; else their sums, */
+    int32_t answers_stay;      /* which ranks of the node read in the slots of the rows */
+    int32_t weights_come_late; /* with combine; then there is one node, and there are no masks */
+    int32_t has_nodes;         /* several */
+    struct wp_ll_answer_slots answer_slots;
+    int32_t capacity;    /* rows that an expert has room for, by expert */
+    enum wp_reuse reuse; /* of what is sent */
+    int64_t hidden;
+    /* Of an element of dtype, and of one that is sent: GPUs shift in a cycle, and divide in a hundred. */
+    int32_t element_bytes_log2, sent_element_bytes_log2;
+    weft_dtype dtype;        /* of tokens, and of what comes back */
+    weft_dtype answer_dtype; /* on their way back */
+    /* On their way there, from dtype; the same dst_dtype: as they are. */
+    struct wp_quantisation quantisation;
+    int32_t max_row_parts; /* of a row that is sent: 1 where parts would cut words of scales */
+    uint64_t row_bytes;    /* of a row's elements */
+    uint64_t scales_bytes;
+    uint64_t answer_bytes; /* between slots of answers */
+    struct wp_ll_slot slot;
+    struct wp_ll_message message;
+    /* Of rows as they are sent, and, if ranks are told (low_latency/told.h), as they are received; of answers, and of their
+     * sums. */
+    struct wp_ll_parts row_parts, taken_parts, answer_parts, sum_parts;
+};
+
+/* How a rank reaches those of other nodes; nothing of it is used where there are none. */
+struct wp_ll_network {
+    int32_t num_remote;         /* ranks of other nodes */
+    const int32_t *ranks;       /* [num_ranks] these first */
+    const int32_t *idx_of_rank; /* [num_ranks] in `ranks` */
+    int32_t range_bits;         /* of either part of a range in a word */
+    int32_t staged_rows;        /* slots of each block for rows that it sends, of which */
+    int32_t staged_rank_rows;   /* each remote rank has so many; 0: they share them */
+    int32_t staged_answers;     /* the same for answers, to each of so many ranks: */
+    /* num_remote, or, of sums, those whose rows this rank may have to relay. */
+    int32_t num_answered;
+    /* Memory of the network, and where it is on every rank. At first words, then: */
+    char *memory;
+    uint64_t place;
+    uint64_t heads_offset, rows_offset, messages_offset, answers_offset;
+    /* [WP_LL_NUM_MAILS][halves][num_ranks][num_blocks] words of what has arrived, before that which comes next */
+    uint64_t *taken;
+    /* With masks: [WP_LL_NUM_MAILS][num_ranks][num_blocks] epochs of which the block has told */
+    uint64_t *told_epochs;
+    /* Where partners relay: */
+    struct wp_nodes nodes;
+    const int32_t *node_of_rank; /* [num_ranks] */
+    int32_t *
+        relayed_rows; /* [max_tokens][num_nodes] which of its block's rows for a node a token is; -1: none */
+    /* And with masks: [halves][num_ranks][num_blocks] which rows have come, straight or not */
+    struct wp_ll_range *ranges;
+};
+
+/* Where parts of an area begin: found once, by the host. */
+struct wp_ll_offsets {
+    uint64_t ranges, heads, rows, answers, messages, brought, summands;
+    /* low_latency/packets.h; and bytes of a half */
+    uint64_t comes, row_packets, answer_packets, row_packets_half, answer_packets_half;
+};
+
+/* Where memory of a block has what it counts and finds out in dispatch, behind the words of wp_block_max and, with masks,
+ * whom it goes on without: found once, by the host. Where something has no room there, it is in a table. */
+struct wp_ll_near {
+    uint32_t counters; /* or, later, the bases of experts' rows */
+    uint32_t choices;
+    uint32_t ranks_of_tokens;
+    uint32_t end;
+};
+
+WP_FN int wp_ll_answers_are_logs(const struct wp_ll_plan *plan)
+{
+    return plan->answer_dtype == WEFT_LOG_10BIT;
+}
+
+/* Choices of a token: programs of the usual forms (low_latency/usual.h) have no more. */
+enum { WP_LL_USUAL_TOPK = 32 };
+#ifndef WP_LL_TOPK_IS_USUAL
+#define WP_LL_TOPK_IS_USUAL 0
+#endif
+/* Whether it is known that a warp has a lane for each choice of a token. */
+WP_FN int wp_ll_topk_fits_lanes(void)
+{
+    return WP_LL_TOPK_IS_USUAL && WP_LL_USUAL_TOPK <= WP_WARP_SIZE;
+}
+
+/* Of a node, whose areas are parameters of launches: these are nearer than a table in memory. */
+enum { WP_LL_NEAR_RANKS = 8 };
+
+struct wp_low_latency {
+    struct wp_exchange exchange; /* numbers the launches, and is what reports name */
+    struct wp_ll_plan plan;
+    struct wp_ll_network network;
+    struct wp_placement placement;
+    uint64_t area_offset; /* in every heap, zero at first */
+    struct wp_ll_offsets offsets;
+    struct wp_ll_near near;
+    char *near_areas[WP_LL_NEAR_RANKS]; /* of the first ranks */
+    char *const *areas;                 /* these, where the program knows them; else NULL */
+    /* Of this rank: */
+    int32_t num_local_experts;
+    int32_t
+        num_hearers; /* by expert with packets: of a block's warps, those that do nothing but hear ranks in dispatch */
+    /* If ranks are told: the first blocks, which only receive, while the others only send; 0: all do both. */
+    int32_t num_receivers;
+    char *area;
+    struct wp_ll_share share_of_sources; /* of the rows that come for a block, among its warps */
+    struct wp_ll_block *blocks;          /* [num_blocks] */
+    struct wp_ll_choice *choices;        /* [num_blocks][block_tokens][num_topk] */
+    int32_t *answering; /* [halves][max_tokens][num_topk] who answers in this slot; -1: nobody */
+    int32_t *
+        answer_slots; /* the same: with nodes where the answer comes to; else, where it is needed in
+                              combine, which row of this rank it is; -1: there is none */
+    int32_t *counters;        /* [num_blocks][wp_ll_num_counters] */
+    int32_t *ranks_of_tokens; /* [num_blocks][max_tokens][wp_ll_rank_words] */
+    int32_t *expert_bases;    /* [num_blocks][num_ranks][max_local_experts] */
+    char *sums;               /* [num_blocks][num_warps][wp_ll_sum_bytes] on their way */
+    int32_t *received_half;   /* [1] of the result that was received last */
+    int32_t *packed_rows;     /* [halves][num_ranks][max_tokens][num_topk] by expert */
+    struct wp_ll_packed_choice *packed_choices; /* the same, with packets */
+    /* Where rows go in packets: [halves][num_ranks] how many have come from a source, and [halves][num_ranks][max_tokens]
+     * whether this rank's token has gone to a rank. */
+    int32_t *num_rows, *row_targets;
+    /* [num_ranks] which number of rows each rank has taken, in 32 bits, as this one has heard; counters of wp_add_relaxed */
+    int32_t *rows_taken;
+    struct wp_ll_masks masks;
+    /* [num_ranks] or NULL, of a launch: to which its first block adds how long it has waited for what each
+     * rank sends. */
+    int64_t *waited_ns;
+};

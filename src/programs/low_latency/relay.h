@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Low latency between nodes through partners: a row that ranks of another node need crosses the network once. A block
+ * sends one message to the partner of its rank in each other node: the rows for that node, each with the experts of
+ * all its ranks and, for each choice, where it goes there; the ranges of rows that these ranks get, and the heads. The
+ * same block of the partner relays the message when it receives: it writes what the source would write if it were a
+ * rank of this node, and signals in its name. So ranks of a node learn of all rows in the same words. They answer straight
+ * to the source, or the partner sums their answers (low_latency/node_sums.h).
+ *
+ * Nobody waits for more than without partners:
+ *
+ *     room to relay      is there. A block relays number n after it has sent its own rows of number n, for which it has
+ *                        awaited the room of all ranks of the node, and room is of all that a number brings.
+ *     room for messages  is there when the partner needs result n - num_halves no more; it has relayed it before. It is
+ *                        told in the word that is of rows where these are put.
+ *     what is relayed    needs the source's launch that sends, which waits for room alone, that is for earlier numbers;
+ *                        and the partner's launch that receives. So a partner relays before it waits for anything that
+ *                        others relay.
+ *
+ * Who waits for rows that are relayed waits for the partner, who waits for the source: so a wait that fails names him who
+ * is late.
+ */
+#pragma once
+
+#include "programs/low_latency/messages.h"
+#include "programs/low_latency/routes.h"
+
+/* ------------------------------------------------------------------ send */
+
+/* Which of its partner's messages those of this rank to a node are: as wp_ll_source_of_messages. */
+WP_FN int32_t wp_ll_message_idx(const struct wp_low_latency *ll, int32_t node)
+{
+    const struct wp_nodes *nodes = &ll->network.nodes;
+    return (wp_ll_hops_to(nodes, node) - 1) * ll->plan.message.node_sources +
+           nodes->local_idx / nodes->sizes[node];
+}
+
+/* The block's message for the node of `rank`. */
+WP_FN char *wp_ll_staged_for(const struct wp_ll_sender *sender, int32_t rank)
+{
+    const struct wp_low_latency *ll = &sender->args->ll;
+    return ll->network.memory + wp_ll_staged_message(ll, sender->number,
+                                                     wp_block_idx(sender->run->op.warp),
+                                                     ll->network.node_of_rank[rank]);
+}
+
+/* The slot of the token in the message for the node of choice k; NULL if that of a choice before is in it. */
+WP_FN char *wp_ll_relayed_slot(const struct wp_ll_sender *sender, int32_t token, int32_t k)
+{
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
+    const int32_t row = wp_ll_relayed_rows(ll, token)[ll->network.node_of_rank[choices[k].rank]];
+    if (!wp_ll_is_first_in_message(sender, choices, k))
+        return NULL;
+    return wp_ll_message_row(ll, wp_ll_staged_for(sender, choices[k].rank), row);
+}
+
+/* Warp-wide. */
+WP_FN void wp_ll_stage_head(const struct wp_ll_sender *sender, int32_t rank, const int32_t *counts)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    int32_t *head =
+        wp_ll_message_head(ll, wp_ll_staged_for(sender, rank), ll->network.nodes.local_idxs[rank]);
+    for (int32_t i = wp_lane_idx(warp); i < ll->plan.max_local_experts; i += WP_WARP_SIZE)
+        head[i] = counts[i];
+}
+
+/* By all warps, when the block has written its messages. */
+WP_FN void wp_ll_put_messages(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const struct wp_ll_message *message = &ll->plan.message;
+    const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
+    const uint64_t begin = block == ll->plan.num_blocks - 1 ? 0 : message->ranges_offset;
+    for (int32_t hops = 1 + wp_warp_idx(warp); hops < message->num_nodes;
+         hops += wp_num_warps(warp)) {
+        const int32_t node = wp_node_after(&ll->network.nodes, hops);
+        const struct wp_ll_range rows = {0, sender->counters.relayed[node]};
+        const int32_t partner = wp_ll_partner(ll, own, node);
+        if (wp_ll_warp_masks(warp, ll, partner))
+            continue;
+        const struct wp_ll_put put = {
+            partner,
+            wp_ll_staged_message(ll, sender->number, block, node) + begin,
+            wp_ll_message_offset(ll, sender->number, wp_ll_message_idx(ll, node), block) + begin,
+            message->rows_offset - begin + (uint64_t)rows.num_rows * message->row_bytes,
+            wp_ll_network_arrived(ll, WP_LL_ROWS, sender->number, own, block),
+            wp_ll_range_word(ll, rows)};
+        wp_ll_post(warp, ll, &put);
+    }
+}
+
+/* ------------------------------------------------------------------ relay */
+
+/* Whether something for a rank that a choice has goes there: it has a row of its own, and is not masked. */
+WP_FN int wp_ll_is_relayed_to(const struct wp_low_latency *ll, const struct wp_ll_target *target)
+{
+    return target->row >= 0 && !wp_ll_is_masked(&ll->masks, target->rank);
+}
+
+/* Its slot: with detours one that the source does not write to. */
+WP_FN char *wp_ll_relayed_row_at(const struct wp_ll_relayer *relayer, int32_t source,
+                                 const struct wp_ll_target *target)
+{
+    const struct wp_low_latency *ll = relayer->run->ll;
+    return wp_ll_has_detours(&ll->plan)
+               ? wp_ll_brought_row(ll, target->rank, relayer->number, wp_ll_brought_idx(ll, source),
+                                   target->row)
+               : wp_ll_row(ll, target->rank, relayer->number, source, target->row);
+}
+
+/* Elements and scales of a row, or a part of them, to all its ranks. */
+WP_FN void wp_ll_relay_elements(const struct wp_ll_relayer *relayer, int32_t source, char *row,
+                                struct wp_ll_span span)
+{
+    struct wp_warp *warp = relayer->run->op.warp;
+    const struct wp_low_latency *ll = relayer->run->ll;
+    const struct wp_ll_target *targets = wp_ll_targets(ll, row);
+    const int32_t num_topk = ll->plan.num_topk;
+    int32_t num_dsts = 0;
+    wp_warp_sync(warp); /* the pointers before have been used */
+    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
+        const int32_t k = i + wp_lane_idx(warp);
+        const int is_target = k < num_topk && wp_ll_is_relayed_to(ll, &targets[k]);
+        const int32_t place = wp_ll_list(warp, &num_dsts, is_target);
+        if (is_target)
+            wp_warp_pointers(warp)[place] =
+                wp_ll_relayed_row_at(relayer, source, &targets[k]) + span.begin;
+    }
+    wp_warp_sync(warp);
+    wp_row_copy(warp, wp_warp_pointers(warp), num_dsts, row + span.begin, span.bytes);
+}
+
+/* Where the rank that a row goes to answers it. */
+WP_FN int32_t wp_ll_answer_to_relayed(const struct wp_ll_relayer *relayer,
+                                      const struct wp_ll_relayed_row *row,
+                                      const struct wp_ll_target *target)
+{
+    const struct wp_low_latency *ll = relayer->run->ll;
+    return wp_ll_partners_sum(&ll->plan)
+               ? wp_ll_summand_slot(relayer, row->message, row->idx,
+                                    wp_ll_targets_before(ll, row->at, target->rank))
+               : target->answer;
+}
+
+/* What goes with a row: to the rank of choice j, about choice k. */
+WP_FN void wp_ll_relay_choice(const struct wp_ll_relayer *relayer,
+                              const struct wp_ll_relayed_row *row, int32_t j, int32_t k)
+{
+    const struct wp_low_latency *ll = relayer->run->ll;
+    const struct wp_ll_slot *at = &ll->plan.slot;
+    const struct wp_ll_target *target = &wp_ll_targets(ll, row->at)[j];
+    const int is_there = wp_ll_targets(ll, row->at)[k].rank == target->rank;
+    if (!wp_ll_is_relayed_to(ll, target))
+        return;
+    char *slot = wp_ll_relayed_row_at(relayer, row->source, target);
+    ((int32_t *)(void *)(slot + at->experts_offset))[k] =
+        is_there ? ((const int32_t *)(void *)(row->at + at->experts_offset))[k] : -1;
+    ((float *)(void *)(slot + at->weights_offset))[k] =
+        is_there ? ((const float *)(void *)(row->at + at->weights_offset))[k] : 0.0f;
+    if (ll->plan.is_by_expert)
+        ((int32_t *)(void *)(slot + at->order_offset))[k] =
+            ((const int32_t *)(void *)(row->at + at->order_offset))[k];
+    if (k == 0) {
+        *(int32_t *)(void *)(slot + at->token_offset) =
+            *(const int32_t *)(void *)(row->at + at->token_offset);
+        *(int32_t *)(void *)(slot + at->answer_offset) =
+            wp_ll_answer_to_relayed(relayer, row, target);
+    }
+}
+
+WP_FN void wp_ll_relay_part(const struct wp_ll_relayer *relayer,
+                            const struct wp_ll_relayed_row *row)
+{
+    struct wp_warp *warp = relayer->run->op.warp;
+    const struct wp_low_latency *ll = relayer->run->ll;
+    const struct wp_ll_plan *plan = &ll->plan;
+    const int32_t num_topk = plan->num_topk;
+    const uint64_t bytes =
+        plan->scales_bytes > 0 ? plan->slot.scales_offset + plan->scales_bytes : plan->row_bytes;
+    const struct wp_ll_span span =
+        wp_ll_part_span(&ll->share_of_sources, row->part, (uint32_t)bytes);
+    if (span.bytes > 0)
+        wp_ll_relay_elements(relayer, row->source, row->at, span);
+    if (!wp_ll_is_last_part(&ll->share_of_sources, row->part))
+        return;
+    for (int32_t i = wp_lane_idx(warp); i < num_topk * num_topk; i += WP_WARP_SIZE)
+        wp_ll_relay_choice(relayer, row, i / num_topk, i % num_topk);
+}
+
+/* By all warps: the rows of all messages to this block. */
+WP_FN void wp_ll_relay_rows(const struct wp_ll_relayer *relayer)
+{
+    struct wp_ll_relayed_rows rows = wp_ll_relayed_rows_of(relayer->run->op.warp);
+    while (wp_ll_next_relayed(relayer, &rows))
+        wp_ll_relay_part(relayer, &rows.row);
+}
+
+/* By all warps: which rows each rank of this node gets, and by the last block the heads. */
+WP_FN void wp_ll_relay_ranges(const struct wp_ll_relayer *relayer)
+{
+    struct wp_warp *warp = relayer->run->op.warp;
+    const struct wp_low_latency *ll = relayer->run->ll;
+    const struct wp_nodes *nodes = &ll->network.nodes;
+    const int32_t block = wp_block_idx(warp), num_local = nodes->num_local;
+    const int has_heads =
+        ll->plan.is_by_expert && !wp_ll_has_detours(&ll->plan) && block == ll->plan.num_blocks - 1;
+    const struct wp_ll_range none = {0, WP_LL_ROWS_LACK};
+    for (int32_t i = wp_warp_idx(warp); i < ll->plan.message.num_sources * num_local;
+         i += wp_num_warps(warp)) {
+        const struct wp_ll_relayed_message message = wp_ll_relayed_message(relayer, i / num_local);
+        const int32_t local_idx = i % num_local;
+        const int32_t rank = wp_node_rank(nodes, nodes->node, local_idx);
+        if (message.source == WP_NO_RANK || wp_ll_warp_masks(warp, ll, rank))
+            continue;
+        if (wp_lane_idx(warp) == 0)
+            *wp_ll_range_of(ll, rank, relayer->number, message.source, block) =
+                message.is_missing ? none : *wp_ll_message_range(ll, message.at, local_idx);
+        if (has_heads)
+            wp_tagged_send(warp, rank, wp_ll_head(ll, rank, relayer->number, message.source),
+                           wp_ll_message_head(ll, message.at, local_idx),
+                           ll->plan.max_local_experts, relayer->number);
+    }
+}
+
+/* By the first warp: the same with detours, where sources tell of their rows themselves. */
+WP_FN void wp_ll_tell_brought(const struct wp_ll_relayer *relayer)
+{
+    struct wp_warp *warp = relayer->run->op.warp;
+    const struct wp_low_latency *ll = relayer->run->ll;
+    const struct wp_nodes *nodes = &ll->network.nodes;
+    for (int32_t i = wp_lane_idx(warp); i < nodes->num_local; i += WP_WARP_SIZE) {
+        const int32_t rank = wp_node_rank(nodes, nodes->node, i);
+        if (!wp_ll_is_masked(&ll->masks, rank))
+            wp_signal(warp, rank,
+                      wp_ll_word(ll, rank, WP_LL_BROUGHT, WP_LL_ROWS, ll->exchange.rank,
+                                 wp_block_idx(warp)),
+                      relayer->number);
+    }
+}
+
+/* By the first warp, when the block has written: tells the ranks of this node that the sources' rows have come. */
+WP_FN void wp_ll_tell_relayed(const struct wp_ll_relayer *relayer)
+{
+    struct wp_warp *warp = relayer->run->op.warp;
+    const struct wp_low_latency *ll = relayer->run->ll;
+    const struct wp_nodes *nodes = &ll->network.nodes;
+    const int32_t block = wp_block_idx(warp), num_local = nodes->num_local;
+    if (wp_ll_has_detours(&ll->plan)) {
+        wp_ll_tell_brought(relayer);
+        return;
+    }
+    for (int32_t i = wp_lane_idx(warp); i < ll->plan.message.num_sources * num_local;
+         i += WP_WARP_SIZE) {
+        const int32_t source = wp_ll_source_of_messages(ll, i / num_local);
+        const int32_t rank = wp_node_rank(nodes, nodes->node, i % num_local);
+        if (source != WP_NO_RANK)
+            wp_signal(warp, rank, wp_ll_word(ll, rank, WP_LL_ARRIVED, WP_LL_ROWS, source, block),
+                      relayer->number);
+    }
+}
+
+/* By all warps: waits for the messages to this block, and relays them. */
+WP_FN enum wp_status wp_ll_relay(const struct wp_ll_run *run, uint64_t number)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_relayer relayer = {run, number};
+    enum wp_status status = wp_ll_await_block(run, WP_LL_ARRIVED, WP_LL_RELAYS, number);
+    if (status == WP_STATUS_OK) {
+        wp_warp_sync(warp); /* each lane has waited for some sources */
+        wp_ll_relay_ranges(&relayer);
+        wp_ll_relay_rows(&relayer);
+    }
+    status = wp_block_status(warp, status);
+    if (status == WP_STATUS_OK && wp_warp_idx(warp) == 0)
+        wp_ll_tell_relayed(&relayer);
+    return status;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Of many tokens whose rows go in packets (low_latency/packets.h): what a rank tells the others, while rows are on their way.
+ * That is, in a tagged row for each token that there may be, which row it is there and which of the rank's experts its
+ * choices are for; and how many rows there are, by expert how many each expert has. So rows need not wait for anything to be
+ * counted, and whoever receives them knows where they go.
+ */
+#pragma once
+
+#include "programs/low_latency/packet_mail.h"
+
+/* ------------------------------------------------------------------ choices */
+
+/* A place in 16 bits, of which none is 0. */
+WP_STATIC_ASSERT(WP_LL_NEAR_RANKS < 1 << (16 - WP_LL_PLACE_EXPERT_BITS), "ranks, and none");
+
+WP_FN uint16_t wp_ll_place_word(struct wp_place_of_expert place)
+{
+    return place.rank < 0
+               ? 0
+               : (uint16_t)((place.rank + 1) << WP_LL_PLACE_EXPERT_BITS | place.local_expert);
+}
+
+WP_FN int wp_ll_is_at(uint16_t place, int32_t rank)
+{
+    return place >> WP_LL_PLACE_EXPERT_BITS == rank + 1;
+}
+
+WP_FN int32_t wp_ll_expert_at(uint16_t place)
+{
+    return place & ((1 << WP_LL_PLACE_EXPERT_BITS) - 1);
+}
+
+/* The first choices of all tokens that a thread looks at, of every so many, as threads are. */
+enum { WP_LL_CHOICES_TOGETHER = 4 };
+struct wp_ll_thread_choices {
+    int64_t experts[WP_LL_CHOICES_TOGETHER];
+};
+
+WP_FN struct wp_ll_thread_choices
+wp_ll_load_thread_choices(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                          int32_t first)
+{
+    struct wp_ll_thread_choices choices;
+    for (int32_t i = 0; i < WP_LL_CHOICES_TOGETHER; i++)
+        choices.experts[i] =
+            wp_ll_load_choice(args, first + wp_ll_thread_idx(warp) + i * wp_ll_num_threads(warp));
+    return choices;
+}
+
+/* In memory of the block, behind counts that it hears: by expert those that it tells, and the place of each choice. */
+WP_FN char *wp_ll_told_block_memory(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    return (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES +
+           wp_ll_told_counts_bytes(&ll->plan, ll->exchange.num_ranks);
+}
+
+/* How many choices each expert of a rank has, in pairs. */
+WP_FN uint32_t *wp_ll_counts_to_tell(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                     int32_t rank)
+{
+    return (uint32_t *)(void *)wp_ll_told_block_memory(warp, ll) +
+           (ptrdiff_t)rank * wp_ll_num_pairs(&ll->plan);
+}
+
+WP_FN uint16_t *wp_ll_places(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    return (uint16_t *)(void *)(wp_ll_told_block_memory(warp, ll) +
+                                wp_ll_told_counts_bytes(&ll->plan, ll->exchange.num_ranks));
+}
+
+/* By lanes, which may count for the same expert. */
+WP_FN void wp_ll_count_expert(uint32_t *counts, int32_t expert)
+{
+    wp_add_relaxed((int32_t *)&counts[expert / 2], 1 << 16 * (expert % 2));
+}
+
+/* Whether the block tells one of the ranks how many choices its experts have: unit i of what is told is for rank i. */
+WP_FN int wp_ll_tells_counts(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    return ll->plan.is_by_expert && wp_block_idx(warp) < ll->exchange.num_ranks;
+}
+
+/* Whether it tells that one: mostly there are as many blocks, and nothing is divided, which takes GPUs long. */
+WP_FN int wp_ll_tells_counts_of(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
+{
+    const int32_t num_blocks = wp_ll_num_receiving_blocks(warp, ll);
+    return num_blocks >= ll->exchange.num_ranks ? rank == wp_block_idx(warp)
+                                                : rank % num_blocks == wp_block_idx(warp);
+}
+
+/* By all warps of such a block, which meet. */
+WP_FN void wp_ll_begin_counts(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    const int32_t num_words = ll->exchange.num_ranks * wp_ll_num_pairs(&ll->plan);
+    uint32_t *counts = wp_ll_counts_to_tell(warp, ll, 0);
+    for (int32_t i = wp_ll_thread_idx(warp); i < num_words; i += wp_ll_num_threads(warp))
+        counts[i] = 0;
+    wp_block_sync(warp);
+}
+
+/* By all warps of a block, which meet, with their first choices: finds the places of all that there may be, and counts those
+ * of which it tells. */
+WP_FN void wp_ll_find_places(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                             struct wp_ll_thread_choices choices)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const int32_t num_choices = wp_ll_num_choices(&ll->plan);
+    const int32_t num_threads = wp_ll_num_threads(warp);
+    const int tells_counts = wp_ll_tells_counts(warp, ll);
+    uint16_t *places = wp_ll_places(warp, ll);
+    if (tells_counts)
+        wp_ll_begin_counts(warp, ll);
+    for (int32_t first = 0; first < num_choices; first += WP_LL_CHOICES_TOGETHER * num_threads) {
+        if (first > 0)
+            choices = wp_ll_load_thread_choices(warp, args, first);
+        for (int32_t i = 0; i < WP_LL_CHOICES_TOGETHER; i++) {
+            const int32_t choice = first + wp_ll_thread_idx(warp) + i * num_threads;
+            if (choice >= num_choices)
+                break;
+            const struct wp_place_of_expert place =
+                wp_ll_place_of_choice(args, choices.experts[i], choice);
+            places[choice] = wp_ll_place_word(place);
+            if (tells_counts && place.rank >= 0 && wp_ll_tells_counts_of(warp, ll, place.rank))
+                wp_ll_count_expert(wp_ll_counts_to_tell(warp, ll, place.rank), place.local_expert);
+        }
+    }
+    wp_block_sync(warp);
+}
+
+/* ------------------------------------------------------------------ what is before a token */
+
+/* Of this rank's tokens before `token`, for a rank. */
+struct wp_ll_before {
+    int32_t rank, token;
+};
+
+/* Warp-wide: how many of them have a choice there. */
+WP_FN int32_t wp_ll_count_before(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                 struct wp_ll_before before)
+{
+    const uint16_t *places = wp_ll_places(warp, ll);
+    const int32_t num_topk = ll->plan.num_topk;
+    int32_t num_going = 0;
+    for (int32_t first = 0; first < before.token; first += WP_WARP_SIZE) {
+        const int32_t token = first + wp_lane_idx(warp);
+        int goes = 0;
+        for (int32_t k = 0; k < num_topk && token < before.token; k++)
+            goes |= wp_ll_is_at(places[token * num_topk + k], before.rank);
+        num_going += wp_popcount(wp_ballot(warp, goes));
+    }
+    return num_going;
+}
+
+/* Warp-wide: of the first choices of all tokens, so many, how many have a place. Places are loaded in pairs, some of each lane
+ * together. */
+WP_FN uint32_t wp_ll_count_place(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                 uint16_t place, int32_t num_choices)
+{
+    const uint16_t *places = wp_ll_places(warp, ll);
+    const uint32_t pair = (uint32_t)place << 16 | place;
+    const int32_t num_pairs = num_choices / 2, lane = wp_lane_idx(warp);
+    uint32_t num = num_choices % 2 != 0 && lane == 0 && places[num_choices - 1] == place;
+    for (int32_t first = lane; first < num_pairs; first += WP_LL_CHOICES_TOGETHER * WP_WARP_SIZE) {
+        uint32_t pairs[WP_LL_CHOICES_TOGETHER];
+        for (int32_t j = 0; j < WP_LL_CHOICES_TOGETHER; j++) {
+            const int32_t i = first + j * WP_WARP_SIZE;
+            pairs[j] = ~pair;
+            if (i < num_pairs)
+                memcpy(&pairs[j], places + (ptrdiff_t)2 * i, sizeof pairs[j]);
+        }
+        for (int32_t j = 0; j < WP_LL_CHOICES_TOGETHER; j++)
+            num += ((pairs[j] ^ pair) & UINT16_MAX) == 0;
+        for (int32_t j = 0; j < WP_LL_CHOICES_TOGETHER; j++)
+            num += (pairs[j] ^ pair) >> 16 == 0;
+    }
+    return wp_sum_u32(warp, num);
+}
+
+/* By all lanes, with choices from `begin` on of those of all tokens: if the lane's counts, how many before it have the same
+ * place. */
+WP_FN uint32_t wp_ll_find_order(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                int32_t begin, int counts)
+{
+    const uint16_t *places = wp_ll_places(warp, ll);
+    const int32_t lane = wp_lane_idx(warp);
+    uint32_t order = (uint32_t)wp_same_below(warp, counts ? places[begin + lane] : 0u);
+    for (uint32_t left = wp_ballot(warp, counts); left != 0; left &= left - 1) {
+        const int32_t other = wp_popcount(~left & (left - 1));
+        const uint32_t num = wp_ll_count_place(warp, ll, places[begin + other], begin);
+        order += other == lane ? num : 0;
+    }
+    return order;
+}
+
+/* ------------------------------------------------------------------ what is told */
+
+/* Warp-wide: what the rank is told of the token, in memory of the warp. */
+WP_FN uint32_t *wp_ll_make_told(struct wp_warp *warp,
+                                const struct wp_low_latency_dispatch_args *args,
+                                struct wp_ll_before before)
+{
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const uint16_t *places = wp_ll_places(warp, &args->ll);
+    const int32_t num_topk = plan->num_topk, first = before.token * num_topk;
+    const int32_t row = plan->is_by_expert ? 0 : wp_ll_count_before(warp, &args->ll, before);
+    uint32_t *told = (uint32_t *)wp_warp_shared(warp);
+    int is_there = 0;
+    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
+        const int32_t k = i + wp_lane_idx(warp);
+        const int is_at = k < num_topk && wp_ll_is_at(places[first + k], before.rank);
+        const int32_t expert = is_at ? wp_ll_expert_at(places[first + k]) : -1;
+        const uint32_t order =
+            plan->is_by_expert ? wp_ll_find_order(warp, &args->ll, first + i, is_at) : 0;
+        float weight = 0.0f;
+        if (is_at)
+            weight = args->topk_weights == NULL ? 1.0f : args->topk_weights[first + k];
+        if (k < num_topk) {
+            told[1 + k] = is_at ? wp_ll_told_choice(expert, order) : WP_LL_TOLD_NOT_HERE;
+            memcpy(&told[1 + num_topk + k], &weight, sizeof weight);
+        }
+        is_there |= wp_ballot(warp, is_at) != 0;
+    }
+    if (wp_lane_idx(warp) == 0)
+        told[0] = is_there ? (uint32_t)row : WP_LL_TOLD_NOT_HERE;
+    wp_warp_sync(warp);
+    return told;
+}
+
+/* Warp-wide, when there is room for the rows of `number`: tells a rank of a token, */
+WP_FN void wp_ll_tell_token(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                            struct wp_ll_before before, uint64_t number)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const uint32_t *told = wp_ll_make_told(warp, args, before);
+    wp_tagged_send(warp, before.rank,
+                   wp_ll_told(ll, before.rank, number, ll->exchange.rank, before.token), told,
+                   wp_ll_num_told_words(&ll->plan), number);
+    wp_warp_sync(warp); /* it has been read */
+}
+
+/* and, by expert, how many choices its experts have, as its block has counted. */
+WP_FN void wp_ll_tell_choices(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank,
+                              uint64_t number)
+{
+    wp_tagged_send(warp, rank, wp_ll_head(ll, rank, number, ll->exchange.rank),
+                   wp_ll_counts_to_tell(warp, ll, rank), wp_ll_num_pairs(&ll->plan), number);
+}

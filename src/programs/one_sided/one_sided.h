@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Accesses to the heap of any rank: by loads and stores where it is mapped, by the network where not. Places are
+ * offsets in the heaps. For programs; each is called by all lanes of a warp together, and any number of warps and
+ * ranks may do so at any time.
+ */
+#pragma once
+
+#include "programs/one_sided/mapped.h"
+
+enum { WP_ONE_SIDED_CHUNK_BYTES = 16 << 10 };
+
+struct wp_heaps {
+    int32_t rank; /* this one */
+    int32_t num_ranks;
+    char *const *bases; /* [num_ranks] where they are here; NULL: nowhere */
+};
+
+WP_FN void wp_access_mapped(struct wp_warp *warp, const struct wp_heaps *heaps,
+                            const struct wp_access *access)
+{
+    const struct wp_mapped mapped = {heaps->bases[heaps->rank], heaps->bases[access->rank],
+                                     WP_ONE_SIDED_CHUNK_BYTES};
+    if (wp_access_has_bytes(access))
+        wp_copy_mapped(warp, &mapped, access, 0, 1);
+    wp_row_sync(warp); /* the add is lane 0's, the bytes are of all */
+    if (wp_access_has_add(access) && wp_lane_idx(warp) == 0)
+        wp_add_mapped(warp, &mapped, access);
+    wp_warp_sync(warp);
+}
+
+/* All lanes return the same. */
+WP_FN enum wp_status wp_await_access(struct wp_warp *warp, uint64_t number,
+                                     const struct wp_wait_site *site)
+{
+    const enum wp_status status = wp_remote_await(warp, number, site);
+    return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
+}
+
+WP_FN enum wp_status wp_access_remote(struct wp_warp *warp, const struct wp_access *access)
+{
+    struct wp_access awaited = *access;
+    awaited.loss = WP_ACCESS_MUST_NOT_BE_LOST;
+    const uint64_t number = wp_remote_post(warp, &awaited);
+    const int is_add_alone = access->operation == WP_ACCESS_PUT_SIGNAL && access->num_bytes == 0;
+    const struct wp_wait_site site = {WP_PHASE_ACCESS, access->rank, number,
+                                      access->num_bytes > 0 ? access->target : access->word, 0};
+    return is_add_alone ? WP_STATUS_OK : wp_await_access(warp, number, &site);
+}
+
+/* One access. When it returns, sources may change, and what was asked for is here, for all lanes. */
+WP_FN enum wp_status wp_access_heap(struct wp_warp *warp, const struct wp_heaps *heaps,
+                                    const struct wp_access *access)
+{
+    if (heaps->bases[access->rank] == NULL)
+        return wp_access_remote(warp, access);
+    wp_access_mapped(warp, heaps, access);
+    return WP_STATUS_OK;
+}
+
+/* All accesses that this rank has posted, and the warp has made, are visible at their targets. */
+WP_FN enum wp_status wp_quiet(struct wp_warp *warp, const struct wp_heaps *heaps)
+{
+    uint64_t number = 0;
+    int32_t num_flushes = 0;
+    for (int32_t rank = 0; rank < heaps->num_ranks; rank++) {
+        const struct wp_access flush = {WP_ACCESS_FLUSH,       rank, 0, 0, 0, 0, 0,
+                                        WP_ACCESS_MAY_BE_LOST, 0,    0};
+        if (heaps->bases[rank] != NULL)
+            continue;
+        number = wp_remote_post(warp, &flush);
+        num_flushes++;
+    }
+    /* Its number is the last. */
+    const struct wp_wait_site site = {WP_PHASE_FLUSH, WP_NO_RANK, number, 1, 0};
+    return num_flushes > 0 ? wp_await_access(warp, number, &site) : WP_STATUS_OK;
+}
