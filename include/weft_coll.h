@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives: a part of weft.h, which includes it and has the rules that hold for all of it. */
+#include "weft.h" /* before the guard: it includes its parts in their order */
+
 #ifndef WEFT_COLL_H
 #define WEFT_COLL_H
-
-#include "weft.h"
 
 #ifdef __cplusplus
 extern "C" {
