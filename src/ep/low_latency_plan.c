@@ -83,7 +83,7 @@ static int32_t most_ranks(const struct wp_ll_plan *plan, int32_t num_ranks)
 }
 
 /* What a host's network sends it reads soon; and so do other ranks what still is in the cache then, of all
- * that those of a node send each other in a step. docs/performance.md has what this gives. */
+ * that those of a node send each other in a step. docs/measurements.md has what this gives. */
 static enum wp_reuse reuse_of(const weft_comm *comm, const struct wp_ll_plan *plan)
 {
     const uint64_t cache_bytes = UINT64_C(16) << 20;
@@ -223,7 +223,7 @@ static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_confi
     return lacks_any_packets(comm, config, plan);
 }
 
-/* docs/performance.md has steps of 1 to 256 tokens by each carrier, among 4 ranks and 2. Forms that are not usual are slow where
+/* docs/measurements.md has steps of 1 to 256 tokens by each carrier, among 4 ranks and 2. Forms that are not usual are slow where
  * ranks are told; among two ranks FP8 is, too. */
 static int prefers_told(int32_t num_ranks, const struct wp_ll_plan *plan)
 {

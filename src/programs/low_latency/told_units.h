@@ -89,7 +89,7 @@ WP_FN struct wp_ll_slot_bytes wp_ll_unit_bytes(const struct wp_ll_plan *plan, in
 }
 
 /* Whose warp has what a row has besides elements: it takes scales, and keeps what is told of choices. That is the last part's,
- * but by expert with scales none of theirs: these take as long as a part there (docs/performance.md). */
+ * but by expert with scales none of theirs: these take as long as a part there (docs/measurements.md). */
 WP_FN int wp_ll_has_rest(const struct wp_ll_plan *plan, int32_t part)
 {
     return part == plan->taken_parts.num_units - 1;
