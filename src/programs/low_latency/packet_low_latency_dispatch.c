@@ -49,12 +49,9 @@ WP_FN void send_part(const struct wp_ll_mail_of_rows *mail, struct wp_ll_unit un
 WP_FN enum wp_status await_room(const struct wp_ll_mail_of_rows *mail, struct wp_ll_unit unit,
                                 const struct wp_ll_unit_loads *loads)
 {
-    struct wp_warp *warp = mail->run->op.warp;
-    const uint32_t before = (uint32_t)wp_ll_number_before(mail->run, mail->number);
-    /* Other warps may hear of more meanwhile, so the lanes need not have loaded the same. */
-    return wp_ballot(warp, (int32_t)(before - (uint32_t)loads->taken) > 0) != 0
-               ? wp_ll_await_taken(mail->run, WP_LL_ROWS, unit.rank, mail->number)
-               : WP_STATUS_OK;
+    return wp_ll_is_known_to_have_room(mail->run, loads->taken, mail->number)
+               ? WP_STATUS_OK
+               : wp_ll_await_taken(mail->run, WP_LL_ROWS, unit.rank, mail->number);
 }
 
 /* Warp-wide: how many rows the unit's rank gets, by expert after what these depend on. */

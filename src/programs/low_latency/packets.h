@@ -215,6 +215,33 @@ WP_FN enum wp_status wp_ll_await_taken(const struct wp_ll_run *run, enum wp_ll_m
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
+/* Which number of rows a rank has taken, in 32 bits, as this one has heard along with even and with odd numbers. */
+struct wp_ll_taken {
+    int32_t with_even, with_odd;
+};
+
+WP_FN int32_t *wp_ll_taken_with(const struct wp_low_latency *ll, uint64_t number, int32_t rank)
+{
+    return &ll->rows_taken[(int32_t)(number % 2) * ll->exchange.num_ranks + rank];
+}
+
+/* On its way before it is known which of them counts. */
+WP_FN struct wp_ll_taken wp_ll_load_taken(const struct wp_low_latency *ll, int32_t rank)
+{
+    const struct wp_ll_taken taken = {wp_load_relaxed(wp_ll_taken_with(ll, 0, rank)),
+                                      wp_load_relaxed(wp_ll_taken_with(ll, 1, rank))};
+    return taken;
+}
+
+/* Whether that makes room for `number`. What counts has been heard along with the number before, by an earlier launch: what
+ * another block of this one hears meanwhile is not ordered before what this one sends. */
+WP_FN int wp_ll_is_known_to_have_room(const struct wp_ll_run *run, struct wp_ll_taken taken,
+                                      uint64_t number)
+{
+    const int32_t known = number % 2 == 0 ? taken.with_odd : taken.with_even;
+    return (int32_t)((uint32_t)wp_ll_number_before(run, number) - (uint32_t)known) <= 0;
+}
+
 /* ------------------------------------------------------------------ the end, in advance */
 
 /* By all warps, when they have sent: what the block remembers of the launch, while packets are under way, as it is if all
