@@ -56,6 +56,7 @@
  *   wp_credit         wp_signal of room, for which nobody need wait: the last ones may come to memory that only
  *                       its rank has freed yet, or to a rank that has left. It is behind what the block has
  *                       loaded, and behind the launches before, not behind what it has stored: wp_fence_launches
+ *   wp_tell           wp_credit that orders nothing: that somebody is there, or waits
  *   wp_wait           the only loop that spins: returns WP_STATUS_OK once *word >= at_least
  *                       (acquire, pairs with wp_signal), or another status when the deadline
  *                       passes, a rank dies, or the communicator is aborted. The program must then

@@ -239,6 +239,8 @@ WP_FN void wp_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_
     wp_signal(warp, rank, word, value);
 }
 
+#define wp_tell wp_credit
+
 WP_FN void wp_clear(uint64_t *word)
 {
     __atomic_store_n(word, 0, __ATOMIC_RELAXED);

@@ -307,6 +307,8 @@ WP_FN void wp_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
 }
 
+#define wp_tell wp_credit
+
 WP_FN void wp_clear(uint64_t *word)
 {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" : : "l"(word), "l"((uint64_t)0) : "memory");

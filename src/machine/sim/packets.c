@@ -284,8 +284,10 @@ enum wp_status weft__sim_packets_receive_each(struct wp_warp *warp,
          i < num_packets(row->bytes) && status == WP_STATUS_OK; i += WP_WARP_SIZE) {
         uint64_t part;
         status = take_one(&call, row->from, row->slot + i, &part);
-        for (int32_t d = 0; d < num_dsts && status == WP_STATUS_OK; d++)
+        for (int32_t d = 0; d < num_dsts && status == WP_STATUS_OK; d++) {
+            sim_check_access(&dsts[d], sizeof dsts[d], SIM_READ, call.code);
             store_part(&call, (char *)(uintptr_t)dsts[d], row->bytes, i, part);
+        }
     }
     return agree(warp, status);
 }

@@ -237,21 +237,37 @@ void weft__sim_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64
 
 /* A relaxed store, behind loads that have ended, and behind the last fence, such as that of the launch. It cannot have been allocated
  * again where only the target has freed it. */
+/* NULL if the rank has left. */
+static struct sim_signal *credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
+                                 struct weft__sim_place place, const void *code)
+{
+    sim_yield();
+    if (sim_heap_is_left(warp->shared->launch->request->comm, rank, word))
+        return NULL;
+    struct sim_signal *given = signal(word, value, place, 1, code);
+    given->is_credit = 1;
+    return given;
+}
+
 void weft__sim_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
                       struct weft__sim_place place)
 {
-    const weft_comm *comm = warp->shared->launch->request->comm;
     const int is_weakened = sim_site_pass(place, SIM_SITE_RELEASE);
-    sim_yield();
-    if (sim_heap_is_left(comm, rank, word))
+    struct sim_signal *given = credit(warp, rank, word, value, place, __builtin_return_address(0));
+    if (given == NULL)
         return;
-    struct sim_signal *credit = signal(word, value, place, 1, __builtin_return_address(0));
-    credit->is_credit = 1;
     if (!is_weakened) {
-        sim_release_loads(&credit->clock);
-        sim_clock_join(&credit->clock, &warp->shared->launch->fences->released);
+        sim_release_loads(&given->clock);
+        sim_clock_join(&given->clock, &warp->shared->launch->fences->released);
     }
     sim_yield();
+}
+
+void weft__sim_tell(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
+                    struct weft__sim_place place)
+{
+    if (credit(warp, rank, word, value, place, __builtin_return_address(0)) != NULL)
+        sim_yield();
 }
 
 /* Of row operations those that have ended. It is no site that can be weakened: most of what programs have it for,

@@ -56,6 +56,8 @@ void weft__sim_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64
                       struct weft__sim_place place);
 void weft__sim_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
                       struct weft__sim_place place);
+void weft__sim_tell(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
+                    struct weft__sim_place place);
 void weft__sim_fence(struct wp_warp *warp);
 void weft__sim_clear(uint64_t *word, struct weft__sim_place place);
 enum wp_status weft__sim_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
@@ -224,6 +226,7 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
     weft__sim_compare_swap_relaxed(word, expected, desired)
 #define wp_signal(warp, rank, word, value) weft__sim_signal(warp, rank, word, value, WEFT__SIM_HERE)
 #define wp_credit(warp, rank, word, value) weft__sim_credit(warp, rank, word, value, WEFT__SIM_HERE)
+#define wp_tell(warp, rank, word, value)   weft__sim_tell(warp, rank, word, value, WEFT__SIM_HERE)
 #define wp_clear(word)                     weft__sim_clear(word, WEFT__SIM_HERE)
 #define wp_wait(warp, word, at_least, site)                                                        \
     weft__sim_wait(warp, word, at_least, site, WEFT__SIM_HERE)

@@ -299,9 +299,9 @@ WP_FN void tell_answering(const struct mail *mail)
     if (wp_block_idx(warp) != 0 || !wp_ll_speaks(warp))
         return;
     for (int32_t rank = wp_lane_idx(warp); rank < ll->exchange.num_ranks; rank += WP_WARP_SIZE)
-        wp_credit(warp, rank,
-                  wp_ll_comes_word(ll, rank, WP_LL_ANSWERS, mail->number, ll->exchange.rank),
-                  wp_ll_comes_at_least(mail->number));
+        wp_tell(warp, rank,
+                wp_ll_comes_word(ll, rank, WP_LL_ANSWERS, mail->number, ll->exchange.rank),
+                wp_ll_comes_at_least(mail->number));
 }
 
 WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args,

@@ -183,7 +183,6 @@ WP_FN enum wp_status pack_rest(const struct wp_ll_mail_of_rows *mail,
         wp_ll_keep_choices(packer, unit,
                            (const float *)(const void *)(memory + plan->slot.weights_offset -
                                                          plan->slot.token_offset));
-    wp_warp_sync(warp); /* it has been read */
     return status;
 }
 

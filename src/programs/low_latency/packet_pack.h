@@ -236,7 +236,7 @@ WP_FN struct wp_ll_places wp_ll_find_places(const struct wp_ll_packer *packer,
     struct wp_warp *warp = packer->taker.run->op.warp;
     const int32_t num_topk = packer->taker.args->ll.plan.num_topk, lane = wp_lane_idx(warp);
     struct wp_ll_places places = {0, 0};
-    wp_warp_sync(warp); /* the pointers before have been used */
+    wp_warp_sync(warp); /* the pointers before have been used, and what is in memory of the warp */
     wp_ll_add_places(packer, unit, lane, &places);
     for (int32_t i = WP_WARP_SIZE; !wp_ll_topk_fits_lanes() && i < num_topk; i += WP_WARP_SIZE)
         wp_ll_add_places(packer, unit, i + lane, &places);

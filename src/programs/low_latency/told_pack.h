@@ -147,8 +147,7 @@ WP_FN int32_t wp_ll_find_packed_places(const struct wp_ll_hearer *hearer, struct
     struct wp_warp *warp = hearer->taker.run->op.warp;
     const int32_t num_topk = hearer->taker.args->ll.plan.num_topk;
     const uint32_t *choices = wp_ll_told_memory(warp) + 1;
-    int32_t num = 0;
-    wp_warp_sync(warp); /* those before have been used */
+    int32_t num = 0; /* those before had been used when the token was heard of */
     for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
         const int32_t k = i + wp_lane_idx(warp);
         const int32_t packed =
