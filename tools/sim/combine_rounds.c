@@ -140,7 +140,7 @@ static void check_sum(struct party *party, struct combined *combined, struct ep_
     const int32_t hidden = hidden_of(shape);
     const struct ep_answers answers = {hidden, shape->combine_dtype, shape->combine_wire,
                                        read_answer, combined};
-    float sum[SHAPE_MAX_HIDDEN] = {0}, scratch[2 * SHAPE_MAX_HIDDEN];
+    float sum[SHAPE_LOG_HIDDEN] = {0}, scratch[2 * SHAPE_LOG_HIDDEN];
     for (int32_t i = 0; i < hidden; i++)
         for (int32_t which = 0; which < shape->num_biases; which++)
             sum[i] += bias_element(shape, which, token.idx, i);

@@ -272,7 +272,7 @@ weft_result party_open(struct party *party)
         PARTY_TRY(weft_stream_create(party->comm, &party->stream));
         return create_coll(party);
     }
-    if (party->shape->op == SCENARIO_LL)
+    if (scenario_is_low_latency(party->shape->op))
         return party_open_ll(party);
     PARTY_TRY(alloc_heap_arrays(party));
     PARTY_TRY(alloc_local(party));

@@ -415,6 +415,7 @@ weft_result party_run(struct party *party)
         [SCENARIO_SCATTER] = party_run_calls,
         [SCENARIO_GROUP] = party_run_calls,
         [SCENARIO_LL] = party_run_ll,
+        [SCENARIO_LL_PACKETS] = party_run_ll,
     };
     for (int32_t round = 0; round < party->shape->num_rounds; round++)
         PARTY_TRY(run_round[party->shape->op](party, round));

@@ -26,8 +26,9 @@ enum scenario_op {
     SCENARIO_REDUCE,
     SCENARIO_GATHER,
     SCENARIO_SCATTER,
-    SCENARIO_GROUP, /* sends and receives */
-    SCENARIO_LL,    /* low latency: dispatch, combine and release of a weft_ll */
+    SCENARIO_GROUP,      /* sends and receives */
+    SCENARIO_LL,         /* low latency: dispatch, combine and release of a weft_ll */
+    SCENARIO_LL_PACKETS, /* the same in packets, on one node of up to 8 ranks; of more, as LL */
     NUM_SCENARIO_OPS
 };
 
@@ -36,6 +37,11 @@ extern const char *const scenario_op_names[NUM_SCENARIO_OPS];
 static inline int scenario_is_collective(enum scenario_op op)
 {
     return op >= SCENARIO_ALL_REDUCE && op <= SCENARIO_GROUP;
+}
+
+static inline int scenario_is_low_latency(enum scenario_op op)
+{
+    return op == SCENARIO_LL || op == SCENARIO_LL_PACKETS;
 }
 
 /* Whether there may be several nodes, whose ranks do not have each other's memory mapped. */

@@ -18,6 +18,10 @@ enum {
 /* The sim has no more fibers than it has: with two streams, or more ranks, there are fewer warps. */
 enum { COLL_MAX_RANKS_DRAWN = 5, COLL_MAX_WARPS = 3, COLL_FEW_WARPS = 4 };
 
+/* What is drawn by numbers of its own has keys from here on, so that all else stays as it was when such a draw is
+ * added. They are as many as there were operations then: tests name seeds. */
+enum { OWN_KEYS = 15 };
+
 float shape_weight(int32_t round, int32_t rank, int32_t token, int32_t k)
 {
     return (float)(1 + round + 4 * rank + 16 * token + k);
@@ -88,7 +92,8 @@ static void draw_experts(struct shape *shape, struct rng *rng, int32_t round, in
 /* layout is local: with one rank fewer of its syncs stand in for each other */
 static int32_t min_ranks(const struct scenario_request *request)
 {
-    const int may_be_alone = request->op == SCENARIO_LAYOUT || request->op == SCENARIO_LL ||
+    const int may_be_alone = request->op == SCENARIO_LAYOUT ||
+                             scenario_is_low_latency(request->op) ||
                              scenario_is_collective(request->op);
     return may_be_alone && request->fault == WEFT__SIM_NO_FAULT ? 1 : 2;
 }
@@ -129,7 +134,7 @@ static void draw_coll_nodes(struct shape *shape)
     static const int32_t jobs[NUM_JOBS][2] = {/* nodes, ranks */
                                               {2, 2}, {2, 3}, {2, 4}, {3, 3},
                                               {2, 5}, {3, 5}, {4, 4}, {3, 6}};
-    struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS + 1)};
+    struct rng rng = {rng_key(shape->seed, OWN_KEYS + 1)};
     if (rng_below(&rng, SEVERAL_ONE_IN) != 0)
         return;
     const int32_t *job = jobs[rng_below(&rng, NUM_JOBS)];
@@ -168,7 +173,7 @@ static void draw_coll_staging(struct shape *shape, enum scenario_staging staging
         LEAST_SLOTS = 2,
         MOST_SLOTS = 5 /* from 4 on a credit is for more than one */
     };
-    struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS + 2)};
+    struct rng rng = {rng_key(shape->seed, OWN_KEYS + 2)};
     const int is_drawn = staging == SCENARIO_STAGING_DRAWN;
     shape->num_channels = is_drawn ? draw(&rng, 1, MAX_CHANNELS) : 1;
     shape->num_slots = is_drawn ? draw(&rng, LEAST_SLOTS, MOST_SLOTS) : LEAST_SLOTS;
@@ -214,7 +219,7 @@ enum { LOG_WIRE_BYTES = 164 };
 /* Of a sixth of the small ones, by numbers of its own, so that the others stay as they were. */
 static int has_logarithms(const struct shape *shape)
 {
-    struct rng own = {rng_key(shape->seed, NUM_SCENARIO_OPS + 2)};
+    struct rng own = {rng_key(shape->seed, OWN_KEYS + 2)};
     return shape->num_ranks <= MAX_RANKS_OF_SMALL && draw(&own, 0, 5) == 0;
 }
 
@@ -226,7 +231,7 @@ static void draw_wire(struct shape *shape, struct rng *rng)
     if (shape->op != SCENARIO_COMBINE || !has_logarithms(shape))
         return;
     shape->combine_wire = WEFT_LOG_10BIT;
-    shape->combine_row_bytes = SHAPE_MAX_HIDDEN * (shape->combine_dtype == WEFT_FP32 ? 4 : 2);
+    shape->combine_row_bytes = SHAPE_LOG_HIDDEN * (shape->combine_dtype == WEFT_FP32 ? 4 : 2);
 }
 
 /* What docs/network.md says that a row takes, of dispatch or of combine. */
@@ -286,7 +291,7 @@ static void draw_masks(struct shape *shape, struct rng *rng)
 /* In a third of the scenarios with masks in which nothing is struck. By numbers of its own. */
 static void draw_leaver(struct shape *shape)
 {
-    struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS + 2)};
+    struct rng rng = {rng_key(shape->seed, OWN_KEYS + 2)};
     uint64_t *cuts = shape->ll_cuts[shape->num_rounds - 1];
     if (shape->ll_terms.on_missing != WEFT_LL_MASK || shape->num_ranks == 1 || draw(&rng, 0, 2) > 0)
         return;
@@ -306,7 +311,7 @@ static void draw_answers(struct shape *shape)
     if (terms->fills_slots || !has_logarithms(shape))
         return;
     terms->answer_dtype = WEFT_LOG_10BIT;
-    terms->hidden = SHAPE_MAX_HIDDEN;
+    terms->hidden = SHAPE_LOG_HIDDEN;
     while (terms->narrow_dtype != WEFT_DTYPE_NONE && terms->hidden % terms->group_elements != 0)
         terms->group_elements--;
 }
@@ -314,7 +319,7 @@ static void draw_answers(struct shape *shape)
 /* Of half of the sums by expert that can be so; by numbers of its own, so that the others stay as they were. */
 static void draw_late_weights(struct shape *shape)
 {
-    struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS + 1)};
+    struct rng rng = {rng_key(shape->seed, OWN_KEYS + 1)};
     struct ll_terms *terms = &shape->ll_terms;
     if (shape->num_nodes == 1 && terms->on_missing == WEFT_LL_FAIL &&
         terms->layout == WEFT_LL_BY_EXPERT && terms->answer == WEFT_LL_ANSWER_SUMS &&
@@ -353,22 +358,62 @@ static int are_sums_fit(const struct shape *shape, weft_ll_carrier carrier)
             (terms->answer_dtype == WEFT_LOG_10BIT && carrier == WEFT_LL_TOLD_PACKETS));
 }
 
+static int can_be_in_packets(const struct shape *shape, weft_ll_carrier carrier)
+{
+    enum { MAX_RANKS = 8 };
+    const struct ll_terms *terms = &shape->ll_terms;
+    const int are_rows_fit = terms->narrow_dtype == WEFT_DTYPE_NONE ||
+                             (terms->scale != WEFT_SCALE_UE8M0 && terms->group_elements % 4 == 0);
+    return shape->num_nodes == 1 && shape->num_ranks <= MAX_RANKS &&
+           terms->on_missing == WEFT_LL_FAIL && are_rows_fit && are_sums_fit(shape, carrier) &&
+           are_choices_few(shape, carrier);
+}
+
 /* A third each, of those that can be so; by numbers of its own, too. */
 static void draw_carrier(struct shape *shape)
 {
-    enum { MAX_RANKS = 8 };
-    struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS + 2)};
+    struct rng rng = {rng_key(shape->seed, OWN_KEYS + 2)};
     const weft_ll_carrier carrier =
         (weft_ll_carrier)draw(&rng, WEFT_LL_SIGNALS, WEFT_LL_TOLD_PACKETS);
     struct ll_terms *terms = &shape->ll_terms;
-    const int are_rows_fit = terms->narrow_dtype == WEFT_DTYPE_NONE ||
-                             (terms->scale != WEFT_SCALE_UE8M0 && terms->group_elements % 4 == 0);
-    if (shape->num_nodes == 1 && shape->num_ranks <= MAX_RANKS &&
-        terms->on_missing == WEFT_LL_FAIL && are_rows_fit && are_sums_fit(shape, carrier) &&
-        are_choices_few(shape, carrier))
+    if (can_be_in_packets(shape, carrier))
         terms->carrier = carrier;
     if (terms->carrier == WEFT_LL_PACKETS && terms->layout == WEFT_LL_BY_EXPERT)
         draw_hearers(shape, &rng);
+}
+
+/* Whole groups of four elements, of which there is one at least, and now and then many. */
+static void fit_groups(struct shape *shape, struct rng *rng)
+{
+    enum { MAX_TOKENS_OF_MANY_SCALES = 8 };
+    struct ll_terms *terms = &shape->ll_terms;
+    const int is_small =
+        shape->num_ranks <= MAX_RANKS_DRAWN && shape->max_tokens <= MAX_TOKENS_OF_MANY_SCALES;
+    const int are_many = is_small && draw(rng, 0, 7) == 0;
+    const int32_t num_fours = (are_many ? SHAPE_MAX_HIDDEN : terms->hidden + 3) / 4;
+    terms->hidden = num_fours * 4;
+    terms->group_elements = are_many ? 4 : draw_divisor(rng, num_fours) * 4;
+    terms->scale = WEFT_SCALE_FP32;
+}
+
+/* What can go in packets, in either of the two ways. */
+static void fit_packets(struct shape *shape, struct rng *rng)
+{
+    struct ll_terms *terms = &shape->ll_terms;
+    const int is_told = draw(rng, 0, 1);
+    const weft_dtype told_answers[] = {shape->combine_dtype, WEFT_LOG_10BIT};
+    terms->carrier = is_told ? WEFT_LL_TOLD_PACKETS : WEFT_LL_PACKETS;
+    terms->answer = WEFT_LL_ANSWER_SUMS;
+    terms->fills_slots = 0;
+    terms->answer_dtype = told_answers[is_told && draw(rng, 0, 3) == 0];
+    if (terms->answer_dtype == WEFT_LOG_10BIT)
+        terms->hidden = SHAPE_LOG_HIDDEN;
+    if (terms->narrow_dtype != WEFT_DTYPE_NONE)
+        fit_groups(shape, rng);
+    if (!can_be_in_packets(shape, terms->carrier))
+        terms->carrier = WEFT_LL_SIGNALS;
+    if (terms->carrier == WEFT_LL_PACKETS && terms->layout == WEFT_LL_BY_EXPERT)
+        draw_hearers(shape, rng);
 }
 
 static void draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault fault)
@@ -378,9 +423,14 @@ static void draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault f
     if (shape->max_tokens == 0) /* of a weft_ll 1 at least */
         shape->max_tokens = 1;
     ll_draw_terms(&shape->ll_terms, rng, max_hidden);
-    draw_answers(shape);
+    if (shape->op == SCENARIO_LL_PACKETS)
+        fit_packets(shape, rng);
+    else
+        draw_answers(shape);
     for (int32_t round = 0; round < shape->num_rounds; round++)
         ll_draw_script(&shape->ll_scripts[round], &shape->ll_terms, shape->num_repeats, rng);
+    if (shape->op == SCENARIO_LL_PACKETS)
+        return;
     draw_masks(shape, rng);
     if (fault == WEFT__SIM_NO_FAULT)
         draw_leaver(shape);
@@ -392,7 +442,7 @@ static void draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault f
 /* By numbers of its own, so that the others stay as they were. */
 static void draw_options(struct shape *shape)
 {
-    struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS)};
+    struct rng rng = {rng_key(shape->seed, OWN_KEYS)};
     shape->routes_by_table = draw(&rng, 0, 1);
     for (int32_t rank = 0; rank < shape->num_ranks; rank++)
         for (int32_t i = 0; i < shape->num_repeats; i++)
@@ -406,7 +456,7 @@ static void draw_options(struct shape *shape)
 /* Of a third of the dispatches. */
 static void draw_narrow(struct shape *shape)
 {
-    struct rng rng = {rng_key(shape->seed, NUM_SCENARIO_OPS)};
+    struct rng rng = {rng_key(shape->seed, OWN_KEYS)};
     if (shape->op != SCENARIO_DISPATCH || draw(&rng, 0, 2) > 0)
         return;
     shape->narrow_dtype = draw(&rng, 0, 1) == 0 ? WEFT_FP8_E4M3 : WEFT_INT8;
@@ -445,7 +495,7 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
     shape->num_planes = draw(&rng, 0, 2);
     if (scenario_is_collective(request->op))
         draw_calls(shape, &rng, request);
-    if (request->op == SCENARIO_LL)
+    if (scenario_is_low_latency(request->op))
         draw_ll(shape, &rng, request->fault);
 }
 

@@ -7,8 +7,8 @@
 #include "ll_script.h"
 
 enum { SHAPE_MAX_TOPK = 3, SHAPE_NO_CHOICE = -1, SHAPE_MAX_CALLS = 3 };
-/* Of a row that is combined: a group of logarithms. */
-enum { SHAPE_MAX_HIDDEN = 128 };
+/* Of a row that is combined: a group of logarithms; and one with more scales than a warp takes at once. */
+enum { SHAPE_LOG_HIDDEN = 128, SHAPE_MAX_HIDDEN = 640 };
 /* Of a rank; most where one of two ranks has survived the other. */
 enum { SHAPE_MAX_LOCAL_EXPERTS = 8 };
 

@@ -58,11 +58,12 @@ static const struct option_row option_table[] = {
     {OPTION_GROUP, .doc = "The job:"},
     {OPTION_OTHER, "op", "OP",
      "layout, notify, dispatch, combine, barrier, all_reduce, reduce_scatter, all_gather, "
-     "all_to_all, broadcast, reduce, gather, scatter, group, ll or all",
+     "all_to_all, broadcast, reduce, gather, scatter, group, ll, ll_packets (ll of one node, in "
+     "packets) or all",
      "all", .parse = parse_op},
     {OPTION_INTEGER, "ranks", "R",
      "Ranks (each seed draws 1 to 4 nodes with 2 to 8 in all, now and then up to 16 nodes of 4; "
-     "for collectives 1 to 5, or up to 6 on 2 to 4 nodes, for ll 1 to 4)",
+     "for collectives 1 to 5, or up to 6 on 2 to 4 nodes, for ll_packets 1 to 4)",
      NULL, AT(num_ranks), 1, SCENARIO_MAX_RANKS},
     {OPTION_INTEGER, "nodes", "D",
      "Virtual nodes; needs --ranks (each seed draws; of collectives 1, with --ranks)", NULL,

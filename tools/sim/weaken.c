@@ -21,6 +21,35 @@ static int is_among(const struct sim_options *options, int32_t op)
     return options->op == SIM_ALL_OPS || options->op == op;
 }
 
+/* Sites that have been passed, and which operations have, a bit each. */
+static struct passed_site {
+    const char *file;
+    int line;
+    uint32_t ops;
+    uint64_t num_passes;
+} passed_sites[WEAKEN_MAX_SITES];
+
+static struct passed_site *passed_site_of(const char *file, int line)
+{
+    int32_t i = 0;
+    while (i < WEAKEN_MAX_SITES - 1 && passed_sites[i].file != NULL &&
+           (passed_sites[i].line != line || strcmp(passed_sites[i].file, file) != 0))
+        i++;
+    passed_sites[i].file = file;
+    passed_sites[i].line = line;
+    return &passed_sites[i];
+}
+
+static void note_passes(int32_t op)
+{
+    for (int32_t i = 0; i < weft__sim_num_sites(); i++) {
+        const struct weft__sim_site *found = weft__sim_site(i);
+        struct passed_site *passed = passed_site_of(found->file, found->line);
+        passed->ops |= (uint32_t)(found->num_passes > passed->num_passes) << op;
+        passed->num_passes = found->num_passes;
+    }
+}
+
 static int discover(const struct sim_options *options)
 {
     for (int32_t op = 0; op < NUM_SCENARIO_OPS; op++) {
@@ -30,6 +59,7 @@ static int discover(const struct sim_options *options)
             if (scenario_run(&request, &outcome) != 0)
                 return -1;
         }
+        note_passes(op);
     }
     return 0;
 }
@@ -100,13 +130,14 @@ static int run_weakened(const struct sim_options *options, struct weakened_site 
     return 0;
 }
 
-/* Seed by seed, all operations: each site is caught by the first that notices. */
+/* Seed by seed, all operations that pass it: each site is caught by the first that notices. */
 static int weaken_site(const struct sim_options *options, struct weakened_site *site)
 {
+    const uint32_t ops = passed_site_of(site->file, site->line)->ops;
     while (site->num_seeds < options->num_schedules) {
         const int64_t i = site->num_seeds++;
         for (int32_t op = 0; op < NUM_SCENARIO_OPS; op++) {
-            if (!is_among(options, op))
+            if ((ops >> op & 1u) == 0)
                 continue;
             if (run_weakened(options, site, (enum scenario_op)op, options->seed + (uint64_t)i) != 0)
                 return -1;
