@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "shape_oracle.h"
 
+#include <string.h>
+
 #include "workload/rng.h"
 
 enum { MAX_RANKS_DRAWN = 4, MORE_EXPERTS = 4, NO_CHOICE_ONE_IN = 8 };
@@ -382,17 +384,20 @@ static void draw_carrier(struct shape *shape)
         draw_hearers(shape, &rng);
 }
 
-/* Whole groups of four elements, of which there is one at least, and now and then many. */
+/* Whole groups of four elements, of which there is one at least, and now and then many, or groups of the usual size. */
 static void fit_groups(struct shape *shape, struct rng *rng)
 {
-    enum { MAX_TOKENS_OF_MANY_SCALES = 8 };
+    enum { MAX_TOKENS_OF_LONG_ROWS = 8, USUAL_GROUP = 128 };
     struct ll_terms *terms = &shape->ll_terms;
     const int is_small =
-        shape->num_ranks <= MAX_RANKS_DRAWN && shape->max_tokens <= MAX_TOKENS_OF_MANY_SCALES;
-    const int are_many = is_small && draw(rng, 0, 7) == 0;
-    const int32_t num_fours = (are_many ? SHAPE_MAX_HIDDEN : terms->hidden + 3) / 4;
+        shape->num_ranks <= MAX_RANKS_DRAWN && shape->max_tokens <= MAX_TOKENS_OF_LONG_ROWS;
+    const int is_long = is_small && draw(rng, 0, 7) == 0;
+    const int32_t num_fours = (is_long ? SHAPE_MAX_HIDDEN : terms->hidden + 3) / 4;
     terms->hidden = num_fours * 4;
-    terms->group_elements = are_many ? 4 : draw_divisor(rng, num_fours) * 4;
+    if (is_long)
+        terms->group_elements = draw(rng, 0, 1) ? 4 : USUAL_GROUP;
+    else
+        terms->group_elements = draw_divisor(rng, num_fours) * 4;
     terms->scale = WEFT_SCALE_FP32;
 }
 
@@ -439,6 +444,17 @@ static void draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault f
     draw_carrier(shape);
 }
 
+/* In a third of the shapes that allow it nothing is staged, and there is no memory for it. By numbers of its own. */
+static void draw_direct(struct shape *shape)
+{
+    struct rng rng = {rng_key(shape->seed, OWN_KEYS + 3)};
+    if (shape->num_nodes > 1 || shape->narrow_dtype != WEFT_DTYPE_NONE ||
+        shape->combine_wire != WEFT_DTYPE_NONE || draw(&rng, 0, 2) > 0)
+        return;
+    memset(shape->is_local, 0, sizeof(shape->is_local));
+    shape->staging_bytes = 0;
+}
+
 /* By numbers of its own, so that the others stay as they were. */
 static void draw_options(struct shape *shape)
 {
@@ -451,6 +467,7 @@ static void draw_options(struct shape *shape)
         for (int32_t i = 0; i < shape->num_repeats; i++)
             shape->is_local[i][rank] = draw(&rng, 0, 1);
     draw_room(shape, &rng);
+    draw_direct(shape);
 }
 
 /* Of a third of the dispatches. */
