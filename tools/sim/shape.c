@@ -318,6 +318,23 @@ static void draw_answers(struct shape *shape)
         terms->group_elements--;
 }
 
+/* On one node, now and then, rows as they mostly are, for which there are programs of their own. By numbers of its own. */
+static void draw_usual_rows(struct shape *shape)
+{
+    enum { USUAL_ONE_IN = 6, MAX_TOKENS_OF_LONG_ROWS = 8, USUAL_GROUP = 128 };
+    struct rng rng = {rng_key(shape->seed, OWN_KEYS + 3)};
+    struct ll_terms *terms = &shape->ll_terms;
+    if (shape->num_nodes > 1 || shape->num_ranks > MAX_RANKS_DRAWN ||
+        shape->max_tokens > MAX_TOKENS_OF_LONG_ROWS || draw(&rng, 1, USUAL_ONE_IN) > 1)
+        return;
+    terms->hidden = SHAPE_MAX_HIDDEN;
+    if (terms->narrow_dtype != WEFT_DTYPE_NONE) {
+        terms->narrow_dtype = WEFT_FP8_E4M3;
+        terms->scale = WEFT_SCALE_FP32;
+        terms->group_elements = USUAL_GROUP;
+    }
+}
+
 /* Of half of the sums by expert that can be so; by numbers of its own, so that the others stay as they were. */
 static void draw_late_weights(struct shape *shape)
 {
@@ -432,6 +449,8 @@ static void draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault f
         fit_packets(shape, rng);
     else
         draw_answers(shape);
+    if (shape->op == SCENARIO_LL)
+        draw_usual_rows(shape);
     for (int32_t round = 0; round < shape->num_rounds; round++)
         ll_draw_script(&shape->ll_scripts[round], &shape->ll_terms, shape->num_repeats, rng);
     if (shape->op == SCENARIO_LL_PACKETS)
