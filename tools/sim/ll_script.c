@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "ll_script.h"
 
-enum { FEW_ROWS = 4 };
+#include "shape_draws.h"
 
-static int32_t draw(struct rng *rng, int32_t min, int32_t max)
-{
-    return min + (int32_t)rng_below(rng, (uint32_t)(max - min + 1));
-}
+enum { FEW_ROWS = 4 };
 
 static void draw_quantisation(struct ll_terms *terms, struct rng *rng)
 {

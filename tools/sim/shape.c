@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#include "shape_oracle.h"
-
 #include <string.h>
 
-#include "workload/rng.h"
+#include "shape_draws.h"
+#include "shape_oracle.h"
 
-enum { MAX_RANKS_DRAWN = 4, MORE_EXPERTS = 4, NO_CHOICE_ONE_IN = 8 };
+enum { MORE_EXPERTS = 4, NO_CHOICE_ONE_IN = 8 };
 /* Only jobs of several nodes have these. */
 enum {
     LARGE_ONE_IN = 1024,
@@ -13,16 +12,11 @@ enum {
     MAX_NODES = 16,
     MAX_RANKS_PER_NODE = 4,
     MAX_NODES_OF_SMALL = 4,
-    MAX_RANKS_OF_SMALL = 8,
     MAX_SLOT_ROWS = 3,
     MAX_SLOTS = 3
 };
 /* The sim has no more fibers than it has: with two streams, or more ranks, there are fewer warps. */
 enum { COLL_MAX_RANKS_DRAWN = 5, COLL_MAX_WARPS = 3, COLL_FEW_WARPS = 4 };
-
-/* What is drawn by numbers of its own has keys from here on, so that all else stays as it was when such a draw is
- * added. They are as many as there were operations then: tests name seeds. */
-enum { OWN_KEYS = 15 };
 
 float shape_weight(int32_t round, int32_t rank, int32_t token, int32_t k)
 {
@@ -42,11 +36,6 @@ int32_t shape_node_of(const struct shape *shape, int32_t rank)
 int32_t shape_first_expert(const struct shape *shape, int32_t rank)
 {
     return ep_first_expert(shape->num_experts, shape->num_ranks, rank);
-}
-
-static int32_t draw(struct rng *rng, int32_t min, int32_t max)
-{
-    return min + (int32_t)rng_below(rng, (uint32_t)(max - min + 1));
 }
 
 /* Of a row with all that may go with it. */
@@ -118,15 +107,6 @@ static void draw_nodes(struct shape *shape, struct rng *rng, const struct scenar
         num_nodes * draw(rng, least, most < MAX_RANKS_PER_NODE ? most : MAX_RANKS_PER_NODE);
     if (request->op == SCENARIO_BARRIER) /* nodes need not have as many */
         shape->num_ranks -= draw(rng, 0, shape->num_ranks - num_nodes * least);
-}
-
-static int32_t draw_divisor(struct rng *rng, int32_t number)
-{
-    int32_t divisor;
-    do
-        divisor = draw(rng, 1, number);
-    while (number % divisor != 0);
-    return divisor;
 }
 
 /* By numbers of its own, so that the others stay as they were. */
@@ -218,8 +198,7 @@ static int32_t round_up(int32_t bytes)
 
 enum { LOG_WIRE_BYTES = 164 };
 
-/* Of a sixth of the small ones, by numbers of its own, so that the others stay as they were. */
-static int has_logarithms(const struct shape *shape)
+int shape_has_logarithms(const struct shape *shape)
 {
     struct rng own = {rng_key(shape->seed, OWN_KEYS + 2)};
     return shape->num_ranks <= MAX_RANKS_OF_SMALL && draw(&own, 0, 5) == 0;
@@ -230,7 +209,7 @@ static void draw_wire(struct shape *shape, struct rng *rng)
     static const weft_dtype wires[] = {WEFT_DTYPE_NONE, WEFT_FP32, WEFT_BF16};
     shape->combine_wire = wires[draw(rng, 0, 2)];
     shape->combine_row_bytes = SCENARIO_ROW_BYTES;
-    if (shape->op != SCENARIO_COMBINE || !has_logarithms(shape))
+    if (shape->op != SCENARIO_COMBINE || !shape_has_logarithms(shape))
         return;
     shape->combine_wire = WEFT_LOG_10BIT;
     shape->combine_row_bytes = SHAPE_LOG_HIDDEN * (shape->combine_dtype == WEFT_FP32 ? 4 : 2);
@@ -265,202 +244,6 @@ static void draw_staging(struct shape *shape, struct rng *rng, enum scenario_sta
     shape->num_channels = has_one_channel ? 1 : draw(rng, 1, 2);
     shape->num_slots = draw(rng, 1, is_drawn ? MAX_SLOTS : 1);
     shape->slot_bytes = HEADER_BYTES + (uint64_t)num_rows * (uint64_t)row_bytes;
-}
-
-static void draw_cut(struct shape *shape, struct rng *rng, int32_t round, int32_t a, int32_t b)
-{
-    const uint64_t is_cut = draw(rng, 0, 3) == 0;
-    shape->ll_cuts[round][a] |= is_cut << b;
-    shape->ll_cuts[round][b] |= is_cut << a;
-}
-
-/* Room for all rows, also of tokens that choose an expert several times: else whose rows fit would depend on who is
- * missing at other ranks. */
-static void draw_masks(struct shape *shape, struct rng *rng)
-{
-    if (draw(rng, 0, 2) > 0)
-        return;
-    shape->ll_terms.on_missing = WEFT_LL_MASK;
-    if (shape->ll_terms.layout == WEFT_LL_BY_EXPERT)
-        shape->ll_terms.expert_capacity = shape->num_ranks * shape->max_tokens * shape->num_topk;
-    const int has_cuts = draw(rng, 0, 1);
-    for (int32_t round = 0; round < shape->num_rounds && has_cuts; round++)
-        for (int32_t a = 0; a < shape->num_ranks; a++)
-            for (int32_t b = 0; b < a; b++)
-                draw_cut(shape, rng, round, a, b);
-}
-
-/* In a third of the scenarios with masks in which nothing is struck. By numbers of its own. */
-static void draw_leaver(struct shape *shape)
-{
-    struct rng rng = {rng_key(shape->seed, OWN_KEYS + 2)};
-    uint64_t *cuts = shape->ll_cuts[shape->num_rounds - 1];
-    if (shape->ll_terms.on_missing != WEFT_LL_MASK || shape->num_ranks == 1 || draw(&rng, 0, 2) > 0)
-        return;
-    shape->ll_has_leaver = 1;
-    shape->ll_leaver = draw(&rng, 0, shape->num_ranks - 1);
-    for (int32_t rank = 0; rank < shape->num_ranks; rank++)
-        if (rank != shape->ll_leaver) {
-            cuts[rank] |= (uint64_t)1 << shape->ll_leaver;
-            cuts[shape->ll_leaver] |= (uint64_t)1 << rank;
-        }
-}
-
-/* Answers in slots have the type of rows. */
-static void draw_answers(struct shape *shape)
-{
-    struct ll_terms *terms = &shape->ll_terms;
-    if (terms->fills_slots || !has_logarithms(shape))
-        return;
-    terms->answer_dtype = WEFT_LOG_10BIT;
-    terms->hidden = SHAPE_LOG_HIDDEN;
-    while (terms->narrow_dtype != WEFT_DTYPE_NONE && terms->hidden % terms->group_elements != 0)
-        terms->group_elements--;
-}
-
-/* On one node, now and then, rows as they mostly are, for which there are programs of their own. By numbers of its own. */
-static void draw_usual_rows(struct shape *shape)
-{
-    enum { USUAL_ONE_IN = 6, MAX_TOKENS_OF_LONG_ROWS = 8, USUAL_GROUP = 128 };
-    struct rng rng = {rng_key(shape->seed, OWN_KEYS + 3)};
-    struct ll_terms *terms = &shape->ll_terms;
-    if (shape->num_nodes > 1 || shape->num_ranks > MAX_RANKS_DRAWN ||
-        shape->max_tokens > MAX_TOKENS_OF_LONG_ROWS || draw(&rng, 1, USUAL_ONE_IN) > 1)
-        return;
-    terms->hidden = SHAPE_MAX_HIDDEN;
-    if (terms->narrow_dtype != WEFT_DTYPE_NONE) {
-        terms->narrow_dtype = WEFT_FP8_E4M3;
-        terms->scale = WEFT_SCALE_FP32;
-        terms->group_elements = USUAL_GROUP;
-    }
-}
-
-/* Of half of the sums by expert that can be so; by numbers of its own, so that the others stay as they were. */
-static void draw_late_weights(struct shape *shape)
-{
-    struct rng rng = {rng_key(shape->seed, OWN_KEYS + 1)};
-    struct ll_terms *terms = &shape->ll_terms;
-    if (shape->num_nodes == 1 && terms->on_missing == WEFT_LL_FAIL &&
-        terms->layout == WEFT_LL_BY_EXPERT && terms->answer == WEFT_LL_ANSWER_SUMS &&
-        draw(&rng, 0, 1))
-        terms->answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
-}
-
-/* As weft.h has it, wherever the experts are. */
-static int are_choices_few(const struct shape *shape, weft_ll_carrier carrier)
-{
-    enum { MAX_CHOICES = 128, MAX_WORDS = 1856, MAX_TOLD_WORDS = 127, MAX_PLACES = 3712 };
-    const int is_by_expert = shape->ll_terms.layout == WEFT_LL_BY_EXPERT;
-    const int32_t num_choices = shape->max_tokens * shape->num_topk;
-    const int32_t num_pairs = is_by_expert ? (shape->num_experts + 1) / 2 : 0;
-    if (carrier == WEFT_LL_TOLD_PACKETS)
-        return 2 * shape->num_topk + num_pairs <= MAX_TOLD_WORDS &&
-               num_choices + shape->num_ranks * 2 * num_pairs <= MAX_PLACES;
-    return !is_by_expert ||
-           (num_choices <= MAX_CHOICES &&
-            shape->num_ranks * (shape->num_experts + 2 * num_choices) <= MAX_WORDS);
-}
-
-/* For half of them a warp of each block hears each rank, and does nothing else. */
-static void draw_hearers(struct shape *shape, struct rng *rng)
-{
-    const int32_t num_hearers = draw(rng, 0, 1) * shape->num_ranks;
-    for (int32_t rank = 0; rank < shape->num_ranks; rank++)
-        shape->num_warps[rank] += num_hearers;
-}
-
-static int are_sums_fit(const struct shape *shape, weft_ll_carrier carrier)
-{
-    const struct ll_terms *terms = &shape->ll_terms;
-    return terms->answer == WEFT_LL_ANSWER_SUMS &&
-           (terms->answer_dtype == WEFT_DTYPE_NONE || terms->answer_dtype == shape->combine_dtype ||
-            (terms->answer_dtype == WEFT_LOG_10BIT && carrier == WEFT_LL_TOLD_PACKETS));
-}
-
-static int can_be_in_packets(const struct shape *shape, weft_ll_carrier carrier)
-{
-    enum { MAX_RANKS = 8 };
-    const struct ll_terms *terms = &shape->ll_terms;
-    const int are_rows_fit = terms->narrow_dtype == WEFT_DTYPE_NONE ||
-                             (terms->scale != WEFT_SCALE_UE8M0 && terms->group_elements % 4 == 0);
-    return shape->num_nodes == 1 && shape->num_ranks <= MAX_RANKS &&
-           terms->on_missing == WEFT_LL_FAIL && are_rows_fit && are_sums_fit(shape, carrier) &&
-           are_choices_few(shape, carrier);
-}
-
-/* A third each, of those that can be so; by numbers of its own, too. */
-static void draw_carrier(struct shape *shape)
-{
-    struct rng rng = {rng_key(shape->seed, OWN_KEYS + 2)};
-    const weft_ll_carrier carrier =
-        (weft_ll_carrier)draw(&rng, WEFT_LL_SIGNALS, WEFT_LL_TOLD_PACKETS);
-    struct ll_terms *terms = &shape->ll_terms;
-    if (can_be_in_packets(shape, carrier))
-        terms->carrier = carrier;
-    if (terms->carrier == WEFT_LL_PACKETS && terms->layout == WEFT_LL_BY_EXPERT)
-        draw_hearers(shape, &rng);
-}
-
-/* Whole groups of four elements, of which there is one at least, and now and then many, or groups of the usual size. */
-static void fit_groups(struct shape *shape, struct rng *rng)
-{
-    enum { MAX_TOKENS_OF_LONG_ROWS = 8, USUAL_GROUP = 128 };
-    struct ll_terms *terms = &shape->ll_terms;
-    const int is_small =
-        shape->num_ranks <= MAX_RANKS_DRAWN && shape->max_tokens <= MAX_TOKENS_OF_LONG_ROWS;
-    const int is_long = is_small && draw(rng, 0, 7) == 0;
-    const int32_t num_fours = (is_long ? SHAPE_MAX_HIDDEN : terms->hidden + 3) / 4;
-    terms->hidden = num_fours * 4;
-    if (is_long)
-        terms->group_elements = draw(rng, 0, 1) ? 4 : USUAL_GROUP;
-    else
-        terms->group_elements = draw_divisor(rng, num_fours) * 4;
-    terms->scale = WEFT_SCALE_FP32;
-}
-
-/* What can go in packets, in either of the two ways. */
-static void fit_packets(struct shape *shape, struct rng *rng)
-{
-    struct ll_terms *terms = &shape->ll_terms;
-    const int is_told = draw(rng, 0, 1);
-    const weft_dtype told_answers[] = {shape->combine_dtype, WEFT_LOG_10BIT};
-    terms->carrier = is_told ? WEFT_LL_TOLD_PACKETS : WEFT_LL_PACKETS;
-    terms->answer = WEFT_LL_ANSWER_SUMS;
-    terms->fills_slots = 0;
-    terms->answer_dtype = told_answers[is_told && draw(rng, 0, 3) == 0];
-    if (terms->answer_dtype == WEFT_LOG_10BIT)
-        terms->hidden = SHAPE_LOG_HIDDEN;
-    if (terms->narrow_dtype != WEFT_DTYPE_NONE)
-        fit_groups(shape, rng);
-    if (!can_be_in_packets(shape, terms->carrier))
-        terms->carrier = WEFT_LL_SIGNALS;
-    if (terms->carrier == WEFT_LL_PACKETS && terms->layout == WEFT_LL_BY_EXPERT)
-        draw_hearers(shape, rng);
-}
-
-static void draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault fault)
-{
-    const int32_t max_hidden =
-        SCENARIO_ROW_BYTES / (int32_t)(shape->combine_dtype == WEFT_FP32 ? sizeof(float) : 2);
-    if (shape->max_tokens == 0) /* of a weft_ll 1 at least */
-        shape->max_tokens = 1;
-    ll_draw_terms(&shape->ll_terms, rng, max_hidden);
-    if (shape->op == SCENARIO_LL_PACKETS)
-        fit_packets(shape, rng);
-    else
-        draw_answers(shape);
-    if (shape->op == SCENARIO_LL)
-        draw_usual_rows(shape);
-    for (int32_t round = 0; round < shape->num_rounds; round++)
-        ll_draw_script(&shape->ll_scripts[round], &shape->ll_terms, shape->num_repeats, rng);
-    if (shape->op == SCENARIO_LL_PACKETS)
-        return;
-    draw_masks(shape, rng);
-    if (fault == WEFT__SIM_NO_FAULT)
-        draw_leaver(shape);
-    shape->ll_terms.route = (weft_ll_route)draw(rng, WEFT_LL_STRAIGHT, WEFT_LL_RELAYED);
-    draw_late_weights(shape);
-    draw_carrier(shape);
 }
 
 /* In a third of the shapes that allow it nothing is staged, and there is no memory for it. By numbers of its own. */
@@ -532,7 +315,7 @@ void shape_draw(struct shape *shape, const struct scenario_request *request)
     if (scenario_is_collective(request->op))
         draw_calls(shape, &rng, request);
     if (scenario_is_low_latency(request->op))
-        draw_ll(shape, &rng, request->fault);
+        shape_draw_ll(shape, &rng, request->fault);
 }
 
 void shape_without_rank(struct shape *shape)
