@@ -394,7 +394,8 @@ WP_FN enum wp_status weft__cuda_receive(struct wp_warp *warp, const struct wp_pa
 struct wp_expected_row {
     int32_t from;
     uint64_t slot, bytes;
-    struct weft__cuda_packet seen;
+    unsigned __int128
+        seen; /* a struct weft__cuda_packet, whose words would be waited for at once */
 };
 
 WP_FN struct wp_expected_row wp_packets_expect(struct wp_warp *warp,
@@ -402,10 +403,9 @@ WP_FN struct wp_expected_row wp_packets_expect(struct wp_warp *warp,
                                                uint64_t slot, uint64_t bytes)
 {
     const uint32_t lane = (uint32_t)wp_lane_idx(warp);
-    struct wp_expected_row row = {from, slot, bytes, {{0, 0}}};
-    if (WEFT__CUDA_PACKETS_ARE_SHORT)
-        weft__cuda_load_packet(&row.seen, weft__cuda_slot(packets, packets->rank, slot + lane),
-                               lane < (uint32_t)weft__cuda_num_packets(bytes));
+    struct wp_expected_row row = {from, slot, bytes, 0};
+    if (WEFT__CUDA_PACKETS_ARE_SHORT && lane < (uint32_t)weft__cuda_num_packets(bytes))
+        row.seen = weft__cuda_load_whole(weft__cuda_slot(packets, packets->rank, slot + lane));
     return row;
 }
 
@@ -413,8 +413,9 @@ WP_FN enum wp_status wp_packets_receive_each(struct wp_warp *warp, const struct 
                                              const struct wp_expected_row *row,
                                              const void *const *dsts, int32_t num_dsts)
 {
-    return weft__cuda_receive(warp, packets,
-                              {row->from, row->slot, NULL, dsts, num_dsts, row->bytes, row->seen});
+    return weft__cuda_receive(
+        warp, packets,
+        {row->from, row->slot, NULL, dsts, num_dsts, row->bytes, weft__cuda_words_of(row->seen)});
 }
 
 WP_FN enum wp_status wp_packets_receive_told(struct wp_warp *warp, const struct wp_packets *packets,
