@@ -84,7 +84,7 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
             wp_ll_has_detours(plan) ? halves * ranks * blocks * sizeof(struct wp_ll_range) : 0,
         [TABLE_NUM_ROWS] = halves * ranks * sizeof(int32_t),
         [TABLE_ROW_TARGETS] = tokens_of_ranks * sizeof(int32_t),
-        [TABLE_ROWS_TAKEN] = 2 * ranks * sizeof(int32_t),
+        [TABLE_ROWS_TAKEN] = ranks * sizeof(int32_t),
     };
     struct places places = {.offsets = {0}};
     for (int i = 0; i < NUM_TABLES; i++)

@@ -119,9 +119,7 @@ WP_FN enum wp_status wp_ll_hear_count(const struct wp_ll_mail_of_rows *mail, int
         status = wp_ll_hear(mail->run, WP_LL_ROWS, source, mail->number, &word,
                             ll->plan.is_by_expert ? NULL : ll->waited_ns);
     if (wp_lane_idx(warp) == 0 && status == WP_STATUS_OK) {
-        int32_t *taken = wp_ll_taken_with(ll, mail->number, source);
-        const uint32_t before = (uint32_t)wp_load_relaxed(taken);
-        wp_add_relaxed(taken, (int32_t)((uint32_t)wp_ll_heard_taken(word) - before));
+        wp_ll_note_heard_taken(ll, source, mail->number, wp_ll_heard_taken(word));
         ll->num_rows[wp_ll_rank_of_half(ll, mail->number, source)] = wp_ll_num_coming(word);
         if (mail->args->num_rows_per_rank != NULL)
             mail->args->num_rows_per_rank[source] = wp_ll_num_coming(word);

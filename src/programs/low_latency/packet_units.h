@@ -67,9 +67,9 @@ WP_FN struct wp_ll_slot_bytes wp_ll_unit_bytes(const struct wp_ll_plan *plan, in
 
 /* What is on its way for a unit. */
 struct wp_ll_unit_loads {
-    struct wp_ll_taken taken; /* by the unit's rank */
-    int64_t expert;           /* of the lane's choice of the token, */
-    float weight;             /* and its weight */
+    int32_t taken;  /* what the unit's rank has taken (wp_ll_note_heard_taken) */
+    int64_t expert; /* of the lane's choice of the token, */
+    float weight;   /* and its weight */
     struct wp_packet_row row;
 };
 
@@ -80,7 +80,7 @@ WP_FN struct wp_ll_unit_loads wp_ll_load_unit(struct wp_warp *warp,
     const struct wp_ll_plan *plan = &args->ll.plan;
     const int32_t k = wp_lane_idx(warp), choice = unit.token * plan->num_topk + k;
     const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part);
-    struct wp_ll_unit_loads loads = {wp_ll_load_taken(&args->ll, unit.rank), -1, 1.0f,
+    struct wp_ll_unit_loads loads = {wp_load_relaxed(&args->ll.rows_taken[unit.rank]), -1, 1.0f,
                                      wp_packets_load(warp, NULL, 0)};
     if (unit.token == WP_LL_COUNTED || unit.token >= args->num_tokens)
         return loads;

@@ -215,31 +215,30 @@ WP_FN enum wp_status wp_ll_await_taken(const struct wp_ll_run *run, enum wp_ll_m
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
-/* Which number of rows a rank has taken, in 32 bits, as this one has heard along with even and with odd numbers. */
-struct wp_ll_taken {
-    int32_t with_even, with_odd;
-};
-
-WP_FN int32_t *wp_ll_taken_with(const struct wp_low_latency *ll, uint64_t number, int32_t rank)
+/* Which number of rows a rank has taken, as this one has heard along with a number: in a word, of even and of odd numbers 16
+ * bits each, which begin here. */
+WP_FN uint32_t wp_ll_taken_shift(uint64_t number)
 {
-    return &ll->rows_taken[(int32_t)(number % 2) * ll->exchange.num_ranks + rank];
+    return 16 * ((uint32_t)number % 2);
 }
 
-/* On its way before it is known which of them counts. */
-WP_FN struct wp_ll_taken wp_ll_load_taken(const struct wp_low_latency *ll, int32_t rank)
+/* By a lane. No other hears of the rank in this launch. */
+WP_FN void wp_ll_note_heard_taken(const struct wp_low_latency *ll, int32_t rank, uint64_t number,
+                                  uint64_t taken)
 {
-    const struct wp_ll_taken taken = {wp_load_relaxed(wp_ll_taken_with(ll, 0, rank)),
-                                      wp_load_relaxed(wp_ll_taken_with(ll, 1, rank))};
-    return taken;
+    const uint32_t shift = wp_ll_taken_shift(number);
+    const uint32_t before = (uint32_t)wp_load_relaxed(&ll->rows_taken[rank]);
+    const uint32_t after =
+        (before & ~((uint32_t)UINT16_MAX << shift)) | ((uint32_t)taken & UINT16_MAX) << shift;
+    wp_add_relaxed(&ll->rows_taken[rank], (int32_t)(after - before));
 }
 
-/* Whether that makes room for `number`. What counts has been heard along with the number before, by an earlier launch: what
- * another block of this one hears meanwhile is not ordered before what this one sends. */
-WP_FN int wp_ll_is_known_to_have_room(const struct wp_ll_run *run, struct wp_ll_taken taken,
-                                      uint64_t number)
+/* Whether such a word says that there is room for `number`. What counts has been heard along with the number before, by an
+ * earlier launch: what another block of this one hears meanwhile is not ordered before what this one sends. */
+WP_FN int wp_ll_is_known_to_have_room(const struct wp_ll_run *run, int32_t taken, uint64_t number)
 {
-    const int32_t known = number % 2 == 0 ? taken.with_odd : taken.with_even;
-    return (int32_t)((uint32_t)wp_ll_number_before(run, number) - (uint32_t)known) <= 0;
+    const uint32_t known = (uint32_t)taken >> wp_ll_taken_shift(number - 1);
+    return (int16_t)((uint32_t)wp_ll_number_before(run, number) - known) <= 0;
 }
 
 /* ------------------------------------------------------------------ the end, in advance */

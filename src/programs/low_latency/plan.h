@@ -280,8 +280,8 @@ struct wp_low_latency {
     /* Where rows go in packets: [halves][num_ranks] how many have come from a source, and [halves][num_ranks][max_tokens]
      * whether this rank's token has gone to a rank. */
     int32_t *num_rows, *row_targets;
-    /* [2][num_ranks] which number of rows each rank has taken, in 32 bits, as this one has heard along with even and with odd
-     * numbers (wp_ll_known_taken); counters of wp_add_relaxed */
+    /* [num_ranks] which number of rows each rank has taken, as this one has heard (wp_ll_note_heard_taken); counters of
+     * wp_add_relaxed */
     int32_t *rows_taken;
     struct wp_ll_masks masks;
     /* [num_ranks] or NULL, of a launch: to which its first block adds how long it has waited for what each

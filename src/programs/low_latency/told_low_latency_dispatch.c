@@ -18,7 +18,7 @@ struct wp_told_low_latency_dispatch_args {
 
 /* What a warp has on its way when it begins. */
 struct first_loads {
-    struct wp_ll_taken taken; /* by the lane's rank */
+    int32_t taken; /* what the lane's rank has taken (wp_ll_note_heard_taken) */
     struct wp_ll_thread_choices choices;
     struct wp_ll_unit_loads unit;
 };
@@ -29,7 +29,7 @@ struct sender {
 };
 
 /* Of the lanes' ranks. */
-WP_FN uint32_t find_roomy(const struct wp_ll_mail_of_rows *mail, struct wp_ll_taken taken)
+WP_FN uint32_t find_roomy(const struct wp_ll_mail_of_rows *mail, int32_t taken)
 {
     struct wp_warp *warp = mail->run->op.warp;
     return wp_ballot(warp, wp_ll_is_known_to_have_room(mail->run, taken, mail->number) &&
@@ -302,11 +302,11 @@ WP_FN struct first_loads load_first(struct wp_warp *warp,
 {
     const struct wp_low_latency *ll = &args->ll;
     const int32_t lane = wp_lane_idx(warp);
-    struct first_loads loads = {{0, 0}, {{-1, -1, -1, -1}}, wp_ll_load_unit(warp, args, INT32_MAX)};
+    struct first_loads loads = {0, {{-1, -1, -1, -1}}, wp_ll_load_unit(warp, args, INT32_MAX)};
     if (!(args->phases & WP_LL_SEND))
         return loads;
     if (lane < ll->exchange.num_ranks)
-        loads.taken = wp_ll_load_taken(ll, lane);
+        loads.taken = wp_load_relaxed(&ll->rows_taken[lane]);
     if (wp_ll_receives(warp, ll))
         loads.choices = wp_ll_load_thread_choices(warp, args, 0);
     loads.unit = wp_ll_load_unit(warp, args, wp_ll_turns_to_send_parts(warp, ll).first);
