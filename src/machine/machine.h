@@ -28,6 +28,7 @@
  *
  * Inside a warp and a block:
  *   wp_warp_sync      lanes meet; what one wrote before, the others read after
+ *   wp_warp_join      lanes that have gone different ways go on together, which orders nothing
  *   wp_block_sync     warps of the block meet, with the same promise; all of them must call it
  *   wp_block_turn     0 or 1, the same for all warps of the block: another one after each wp_block_sync
  *   wp_ballot         bit i of the result: lane i's predicate

@@ -81,6 +81,11 @@ WP_FN int32_t wp_lane_idx(const struct wp_warp *warp)
     return 0;
 }
 
+WP_FN void wp_warp_join(struct wp_warp *warp)
+{
+    (void)warp;
+}
+
 WP_FN void wp_warp_sync(struct wp_warp *warp)
 {
     (void)warp;

@@ -127,6 +127,8 @@ WP_FN void wp_warp_sync(struct wp_warp *warp)
     __syncwarp();
 }
 
+#define wp_warp_join wp_warp_sync
+
 /* What this lane's bulk stores wrote becomes visible to it as if it had stored it itself. */
 WP_FN void weft__cuda_complete_stores(struct wp_warp *warp)
 {
