@@ -181,9 +181,8 @@ typedef enum weft_ll_carrier {
      * R * max_tokens 512 or less, or, of BF16 as it is, if R is 2 and max_tokens 128 or less. Else signals. */
     WEFT_LL_AUTO = 0,
     WEFT_LL_SIGNALS = 1, /* a signal behind the rows tells of them */
-    /* Each warp finds out by itself where rows go: best for few. num_topk of at most 60. By expert with C = max_tokens *
-     * num_topk of at most 128, and R * C + W * L of at most 1984, where W is R * ceil(C / 32) rounded up to a multiple of
-     * 4. */
+    /* Each warp finds out by itself where rows go: best for few. num_topk of at most 60. By expert with max_tokens * num_topk
+     * and L, each rounded up to an even number, of at most 256 together. */
     WEFT_LL_PACKETS = 2,
     /* Ranks tell each other where each row goes, while rows are on their way: best for many. num_topk of at most 63, L of at
      * most 4095, and max_tokens * num_topk of at most 3968; by expert max_tokens * num_topk + 2 * R * L, with L rounded up to an

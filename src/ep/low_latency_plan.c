@@ -163,8 +163,7 @@ static int can_count_units(const weft_comm *comm, const struct wp_ll_plan *plan)
 }
 
 /* As its error says. */
-WP_STATIC_ASSERT(WP_WARP_SHARED_BYTES / sizeof(int32_t) == 128, "choices");
-WP_STATIC_ASSERT((WP_BLOCK_SHARED_BYTES - WP_BLOCK_WORDS_BYTES) / sizeof(int32_t) == 1984, "words");
+WP_STATIC_ASSERT(WP_WARP_SHARED_BYTES / sizeof(uint16_t) == 256, "choices, and counts of experts");
 
 static const char *lacks_any_packets(const weft_comm *comm, const weft_ll_config *config,
                                      const struct wp_ll_plan *plan)
@@ -189,20 +188,19 @@ static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *co
                                  const struct wp_ll_plan *plan)
 {
     const uint64_t choices_bytes = plan->slot.order_offset - plan->slot.token_offset;
-    const uint64_t told_bytes = (uint64_t)wp_ll_num_choices(plan) * sizeof(int32_t);
+    const uint64_t chosen_bytes = (uint64_t)wp_ll_num_chosen_words(plan) * sizeof(int32_t);
     if (plan->answer_dtype != plan->dtype)
         return "answer_dtype WEFT_DTYPE_NONE or dtype";
     if (choices_bytes > WP_WARP_SHARED_BYTES)
         return "num_topk of at most 60";
-    if (plan->is_by_expert &&
-        (told_bytes > WP_WARP_SHARED_BYTES ||
-         WP_BLOCK_WORDS_BYTES + wp_ll_told_choices_bytes(plan, comm->num_ranks) >
-             WP_BLOCK_SHARED_BYTES))
-        return "by expert C = max_tokens * num_topk of at most 128, "
-               "and ranks * C + W * experts of a rank of at most 1984, "
-               "where W is ranks * ceil(C / 32) rounded up to a multiple of 4";
+    if (plan->is_by_expert && chosen_bytes > WP_WARP_SHARED_BYTES)
+        return "by expert max_tokens * num_topk and experts of a rank, each rounded up to an even "
+               "number, of at most 256 together";
     return lacks_any_packets(comm, config, plan);
 }
+
+WP_STATIC_ASSERT((WP_BLOCK_SHARED_BYTES - WP_BLOCK_WORDS_BYTES) / sizeof(uint16_t) == 3968,
+                 "as the errors say");
 
 /* Memory of a warp has what it tells of a token; memory of a block, by expert, counts of all ranks, as they are heard and as
  * they are told, and the places of all choices. */

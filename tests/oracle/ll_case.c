@@ -83,17 +83,15 @@ static int32_t most_local(const struct ll_case *problem)
 /* As weft.h has it. */
 static int are_choices_few(const struct ll_case *problem, weft_ll_carrier carrier)
 {
-    enum { MAX_CHOICES = 128, MAX_WORDS = 1984, MAX_TOLD_TOPK = 63, MAX_PLACES = 3968 };
+    enum { MAX_CHOSEN = 256, MAX_TOLD_TOPK = 63, MAX_PLACES = 3968 };
     const int is_by_expert = problem->layout == WEFT_LL_BY_EXPERT;
     const int32_t num_choices = problem->max_tokens * problem->num_topk;
     const int32_t num_ranks = problem->num_ranks, num_local = most_local(problem);
     const int32_t num_pairs = is_by_expert ? (num_local + 1) / 2 : 0;
-    const int32_t num_words = (num_ranks * ((num_choices + 31) / 32) + 3) / 4 * 4;
     if (carrier == WEFT_LL_TOLD_PACKETS)
         return problem->num_topk <= MAX_TOLD_TOPK && num_local <= 4095 &&
                num_choices + 2 * num_ranks * 2 * num_pairs <= MAX_PLACES;
-    return !is_by_expert || (num_choices <= MAX_CHOICES &&
-                             num_ranks * num_choices + num_words * num_local <= MAX_WORDS);
+    return !is_by_expert || (num_choices + 1) / 2 * 2 + 2 * num_pairs <= MAX_CHOSEN;
 }
 
 static int are_answers_fit(const struct ll_case *problem, weft_ll_carrier carrier)

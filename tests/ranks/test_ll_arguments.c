@@ -57,11 +57,11 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
     CONFIG_REFUSED(WEFT_LL_BY_RANK, carrier, (weft_ll_carrier)4, "carrier");
     weft_ll_config packets = ll_scene_config(WEFT_LL_BY_EXPERT);
     packets.carrier = WEFT_LL_PACKETS;
-    CHANGE_REFUSED(packets, max_tokens, 128 / LL_SCENE_TOPK + 1,
-                   "carrier is WEFT_LL_PACKETS (2), which needs by expert C = max_tokens");
+    CHANGE_REFUSED(packets, max_tokens, 256 / LL_SCENE_TOPK - 1,
+                   "carrier is WEFT_LL_PACKETS (2), which needs by expert max_tokens * num_topk");
     CHANGE_REFUSED(
-        packets, max_tokens, 65,
-        "; max_tokens is 65, num_topk 2, hidden 16, of 2 ranks the one with most experts has 3");
+        packets, max_tokens, 127,
+        "; max_tokens is 127, num_topk 2, hidden 16, of 2 ranks the one with most experts has 3");
     CHANGE_REFUSED(packets, answer, WEFT_LL_ANSWER_ROWS, "which needs answer WEFT_LL_ANSWER_SUMS");
     CHANGE_REFUSED(packets, answer_dtype, WEFT_BF16,
                    "which needs answer_dtype WEFT_DTYPE_NONE or dtype");

@@ -77,13 +77,14 @@ TEST(of_any_layout)
     check(choices, sizeof choices / sizeof *choices, WEFT_LL_BY_EXPERT);
 }
 
-/* By expert a block has a bit of each choice for each expert. */
+/* By expert a warp tells of all choices and experts of a rank. */
 TEST(of_many_experts)
 {
     static const struct choice by_rank[] = {{4, 512, 8, 16, WEFT_LL_PACKETS, {0}}};
     static const struct choice by_expert[] = {
-        {4, 512, 8, 12, WEFT_LL_PACKETS, {0}},
-        {4, 512, 8, 13, WEFT_LL_TOLD_PACKETS, {0}},
+        {4, 512, 8, 16, WEFT_LL_PACKETS, {0}},
+        {4, 516, 8, 15, WEFT_LL_PACKETS, {0}},
+        {4, 516, 8, 16, WEFT_LL_TOLD_PACKETS, {0}}, /* 128 choices and 129 experts */
         {8, 512, 8, 8, WEFT_LL_PACKETS, {0}},
         {4, 256, 8, 8, WEFT_LL_SIGNALS, {.answer = WEFT_LL_ANSWER_ROWS}}};
     check(by_rank, sizeof by_rank / sizeof *by_rank, WEFT_LL_BY_RANK);

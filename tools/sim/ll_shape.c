@@ -92,16 +92,14 @@ static void draw_late_weights(struct shape *shape)
 /* As weft_ll.h has it, wherever the experts are. */
 static int are_choices_few(const struct shape *shape, weft_ll_carrier carrier)
 {
-    enum { MAX_CHOICES = 128, MAX_WORDS = 1984, MAX_TOLD_WORDS = 127, MAX_PLACES = 3968 };
+    enum { MAX_CHOSEN = 256, MAX_TOLD_WORDS = 127, MAX_PLACES = 3968 };
     const int is_by_expert = shape->ll_terms.layout == WEFT_LL_BY_EXPERT;
     const int32_t num_choices = shape->max_tokens * shape->num_topk;
     const int32_t num_pairs = is_by_expert ? (shape->num_experts + 1) / 2 : 0;
     if (carrier == WEFT_LL_TOLD_PACKETS)
         return 2 * shape->num_topk + num_pairs <= MAX_TOLD_WORDS &&
                num_choices + shape->num_ranks * 2 * num_pairs <= MAX_PLACES;
-    return !is_by_expert ||
-           (num_choices <= MAX_CHOICES &&
-            shape->num_ranks * (shape->num_experts + 2 * num_choices) <= MAX_WORDS);
+    return !is_by_expert || (num_choices + 1) / 2 * 2 + 2 * num_pairs <= MAX_CHOSEN;
 }
 
 /* For half of them a warp of each block hears each rank, and does nothing else. */

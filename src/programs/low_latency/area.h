@@ -102,6 +102,25 @@ WP_FN uint32_t wp_ll_pair_count(const uint32_t *counts, int32_t expert)
     return counts[expert / 2] >> 16 * (expert % 2) & UINT16_MAX;
 }
 
+/* By lanes, which may add to the same one. */
+WP_FN void wp_ll_add_to_pair(uint32_t *counts, int32_t expert, uint32_t num)
+{
+    wp_add_relaxed((int32_t *)&counts[expert / 2], (int32_t)(num << 16 * (expert % 2)));
+}
+
+/* With packets of few tokens: of each choice, two in a word, too, the expert there, and how many of the source's choices before
+ * it are for the same one; or that it is not there. Behind counts. */
+enum { WP_LL_CHOSEN_EXPERT_BITS = 8, WP_LL_CHOSEN_NOT_HERE = UINT16_MAX };
+WP_FN uint32_t wp_ll_chosen(int32_t expert, uint32_t order)
+{
+    return order << WP_LL_CHOSEN_EXPERT_BITS | (uint32_t)expert;
+}
+
+WP_FN int32_t wp_ll_num_chosen_words(const struct wp_ll_plan *plan)
+{
+    return wp_ll_num_pairs(plan) + (wp_ll_num_choices(plan) + 1) / 2;
+}
+
 /* In which the place of a choice, at any rank, has the expert there; the rank is behind them. */
 enum { WP_LL_PLACE_EXPERT_BITS = 12 };
 
@@ -130,7 +149,7 @@ WP_FN uint64_t wp_ll_head_bytes(const struct wp_ll_plan *plan)
     if (wp_ll_is_told(plan))
         return wp_ll_align(wp_ll_tagged_bytes(wp_ll_num_pairs(plan))) +
                wp_ll_align((uint64_t)plan->max_tokens * wp_ll_told_bytes(plan));
-    return wp_ll_align(wp_ll_tagged_bytes(wp_ll_has_packets(plan) ? wp_ll_num_choices(plan)
+    return wp_ll_align(wp_ll_tagged_bytes(wp_ll_has_packets(plan) ? wp_ll_num_chosen_words(plan)
                                                                   : plan->max_local_experts));
 }
 

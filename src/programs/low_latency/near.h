@@ -51,27 +51,6 @@ WP_FN int wp_ll_is_near(uint64_t end)
 
 /* ------------------------------------------------------------------ with packets */
 
-/* For an expert, a bit of each choice of a source, in words; and of all sources, of which so many are loaded together. */
-enum { WP_LL_WORD_BITS = 32, WP_LL_WORDS_TOGETHER = 4 };
-WP_FN int32_t wp_ll_chosen_words_of_source(const struct wp_ll_plan *plan)
-{
-    return (wp_ll_num_choices(plan) + WP_LL_WORD_BITS - 1) / WP_LL_WORD_BITS;
-}
-
-WP_FN int32_t wp_ll_chosen_words(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    const int32_t num_words = num_ranks * wp_ll_chosen_words_of_source(plan);
-    return (num_words + WP_LL_WORDS_TOGETHER - 1) / WP_LL_WORDS_TOGETHER * WP_LL_WORDS_TOGETHER;
-}
-
-/* The experts of all choices, and these bits (low_latency/packet_pack.h), behind the words of wp_block_max. */
-WP_FN uint64_t wp_ll_told_choices_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    const int32_t num_words = wp_ll_chosen_words(plan, num_ranks) * plan->max_local_experts +
-                              num_ranks * wp_ll_num_choices(plan);
-    return (uint64_t)num_words * sizeof(int32_t);
-}
-
 /* If ranks are told, counts of all sources there, by expert, and behind them places of choices (low_latency/told.h). */
 WP_FN uint64_t wp_ll_told_counts_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Rows that come in packets (low_latency/packets.h) and are packed by expert. Each source tells every rank which of its
- * experts its choices are for, so whoever has heard all of them knows where any part of a row goes before that is there.
+ * experts its choices are for, as how many for each, so whoever has heard all of them knows where any part of a row goes before
+ * that is there.
  */
 #pragma once
 
@@ -27,65 +28,37 @@ WP_FN int32_t wp_ll_first_scale(const struct wp_ll_plan *plan, int32_t part)
     return (part - plan->row_parts.num - 1) * WP_LL_UNIT_SCALE_WORDS;
 }
 
-/* What a block has in its memory, of all sources: of each choice the expert here, or WP_LL_NOT_HERE; and of each expert here
- * which choices are for it, a bit for each. So how many are for it before one is known by counting bits. */
 struct wp_ll_packer {
     struct wp_ll_taker taker; /* without bases */
-    int32_t *experts;         /* [num_ranks][wp_ll_num_choices] */
-    uint32_t *chosen;         /* [max_local_experts][wp_ll_chosen_words] */
+    uint32_t *told;           /* in memory of the block: [num_ranks][wp_ll_num_chosen_words] */
 };
+
+WP_STATIC_ASSERT(WP_BLOCK_WORDS_BYTES + WP_LL_NEAR_RANKS * WP_WARP_SHARED_BYTES <=
+                     WP_BLOCK_SHARED_BYTES,
+                 "each has been made in memory of a warp");
 
 WP_FN struct wp_ll_packer wp_ll_packer_of(struct wp_ll_run *run,
                                           const struct wp_low_latency_dispatch_args *args,
                                           uint64_t number)
 {
-    const int32_t num_told = args->ll.exchange.num_ranks * wp_ll_num_choices(&args->ll.plan);
-    int32_t *experts =
-        (int32_t *)(void *)((char *)wp_block_shared(run->op.warp) + WP_BLOCK_WORDS_BYTES);
-    const struct wp_ll_packer packer = {
-        {run, args, NULL, number}, experts, (uint32_t *)(void *)(experts + num_told)};
+    char *memory = (char *)wp_block_shared(run->op.warp) + WP_BLOCK_WORDS_BYTES;
+    const struct wp_ll_packer packer = {{run, args, NULL, number}, (uint32_t *)(void *)memory};
     return packer;
-}
-
-/* Of a source: the expert of each choice, */
-WP_FN int32_t *wp_ll_told_experts(const struct wp_ll_packer *packer, int32_t source)
-{
-    const int32_t first = source * wp_ll_num_choices(&packer->taker.args->ll.plan);
-    return packer->experts + first;
-}
-
-/* and the words of its choices' bits, for an expert here. */
-WP_FN uint32_t *wp_ll_chosen(const struct wp_ll_packer *packer, int32_t source, int32_t expert)
-{
-    const struct wp_low_latency *ll = &packer->taker.args->ll;
-    const int32_t of_expert = expert * wp_ll_chosen_words(&ll->plan, ll->exchange.num_ranks);
-    const int32_t of_source = source * wp_ll_chosen_words_of_source(&ll->plan);
-    return packer->chosen + of_expert + of_source;
 }
 
 /* ------------------------------------------------------------------ what sources tell */
 
-/* Warp-wide: nothing is for any expert yet. */
-WP_FN void wp_ll_begin_chosen(const struct wp_ll_packer *packer, int32_t source)
+/* Of a source: how many choices each expert here has, in pairs, */
+WP_FN uint32_t *wp_ll_told_counts(const struct wp_ll_packer *packer, int32_t source)
 {
-    const struct wp_ll_plan *plan = &packer->taker.args->ll.plan;
-    for (int32_t expert = wp_lane_idx(packer->taker.run->op.warp); expert < plan->max_local_experts;
-         expert += WP_WARP_SIZE)
-        for (int32_t w = 0; w < wp_ll_chosen_words_of_source(plan); w++)
-            wp_ll_chosen(packer, source, expert)[w] = 0;
+    return packer->told + (ptrdiff_t)source * wp_ll_num_chosen_words(&packer->taker.args->ll.plan);
 }
 
-/* Warp-wide, when it has told its choices. */
-WP_FN void wp_ll_note_chosen(const struct wp_ll_packer *packer, int32_t source)
+/* and what one of them is for. */
+WP_FN uint32_t wp_ll_told_chosen(const struct wp_ll_packer *packer, int32_t source, int32_t choice)
 {
-    const int32_t num_choices = wp_ll_num_choices(&packer->taker.args->ll.plan);
-    const int32_t *experts = wp_ll_told_experts(packer, source);
-    for (int32_t i = wp_lane_idx(packer->taker.run->op.warp); i < num_choices; i += WP_WARP_SIZE) {
-        const uint32_t bit = (uint32_t)i % WP_LL_WORD_BITS;
-        if (experts[i] >= 0)
-            wp_or_relaxed((int32_t *)wp_ll_chosen(packer, source, experts[i]) + i / WP_LL_WORD_BITS,
-                          (int32_t)(1u << bit));
-    }
+    const int32_t num_pairs = wp_ll_num_pairs(&packer->taker.args->ll.plan);
+    return wp_ll_pair_count(wp_ll_told_counts(packer, source) + num_pairs, choice);
 }
 
 /* Warp-wide. */
@@ -98,14 +71,10 @@ WP_FN enum wp_status wp_ll_take_choices(const struct wp_ll_packer *packer, int32
     const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
     struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, source);
     site.sequence = packer->taker.number; /* which they carry */
-    wp_ll_begin_chosen(packer, source);
     const enum wp_status status = wp_tagged_take_relaxed(
         warp, wp_ll_head(ll, ll->exchange.rank, packer->taker.number, source),
-        wp_ll_told_experts(packer, source), wp_ll_num_choices(&ll->plan), &site);
+        wp_ll_told_counts(packer, source), wp_ll_num_chosen_words(&ll->plan), &site);
     wp_ll_end_waiting(run, waited_ns, begin_ns);
-    wp_warp_sync(warp);
-    if (status == WP_STATUS_OK)
-        wp_ll_note_chosen(packer, source);
     return status;
 }
 
@@ -119,15 +88,6 @@ WP_FN enum wp_status wp_ll_hear_choices(const struct wp_ll_packer *packer)
          source += wp_num_warps(warp))
         status = wp_ll_take_choices(packer, source);
     return status;
-}
-
-/* Of a source's choices, how many are for an expert here. */
-WP_FN int32_t wp_ll_num_chosen(const struct wp_ll_packer *packer, int32_t source, int32_t expert)
-{
-    int32_t num = 0;
-    for (int32_t w = 0; w < wp_ll_chosen_words_of_source(&packer->taker.args->ll.plan); w++)
-        num += wp_popcount(wp_ll_chosen(packer, source, expert)[w]);
-    return num;
 }
 
 /* By all warps that have met: those of the first block that have heard a source tell the caller of experts. */
@@ -144,7 +104,8 @@ WP_FN void wp_ll_tell_experts(const struct wp_ll_packer *packer)
          expert < ll->num_local_experts; expert += num_heard * WP_WARP_SIZE) {
         int32_t first = 0;
         for (int32_t rank = 0; rank < num_ranks; rank++) {
-            const int32_t num_rows = wp_ll_num_chosen(packer, rank, expert);
+            const int32_t num_rows =
+                (int32_t)wp_ll_pair_count(wp_ll_told_counts(packer, rank), expert);
             wp_ll_tell_expert(taker, expert, rank, first, num_rows);
             first += num_rows;
         }
@@ -154,34 +115,18 @@ WP_FN void wp_ll_tell_experts(const struct wp_ll_packer *packer)
 
 /* ------------------------------------------------------------------ where rows are packed */
 
-/* How many of all sources' choices before one of a source's are for an expert here. Words are loaded four at a time, with
- * some behind the last one, of which nothing counts. */
-WP_FN int32_t wp_ll_count_chosen_before(const struct wp_ll_packer *packer, int32_t source,
-                                        int32_t choice, int32_t expert)
-{
-    const struct wp_ll_plan *plan = &packer->taker.args->ll.plan;
-    const uint32_t *chosen = wp_ll_chosen(packer, 0, expert);
-    const uint32_t bit = (uint32_t)choice % WP_LL_WORD_BITS;
-    const int32_t last =
-        source * wp_ll_chosen_words_of_source(plan) + choice / (int32_t)WP_LL_WORD_BITS;
-    int32_t num = 0;
-    for (int32_t first = 0; first <= last; first += WP_LL_WORDS_TOGETHER) {
-        for (int32_t w = first; w < first + WP_LL_WORDS_TOGETHER; w++) {
-            const uint32_t before = w < last ? UINT32_MAX : w == last ? (1u << bit) - 1 : 0;
-            num += wp_popcount(chosen[w] & before);
-        }
-    }
-    return num;
-}
-
-/* The packed row of a source's choice. */
+/* The packed row of a source's choice. What sources before have is loaded together. */
 WP_FN int32_t wp_ll_packed_choice(const struct wp_ll_packer *packer, int32_t source, int32_t choice)
 {
-    const int32_t expert = wp_ll_told_experts(packer, source)[choice];
-    const int32_t position =
-        wp_ll_count_chosen_before(packer, source, choice, expert < 0 ? 0 : expert);
-    return expert < 0 ? WP_LL_NOT_HERE
-                      : wp_ll_packed_at(&packer->taker.args->ll.plan, expert, position);
+    const uint32_t chosen = wp_ll_told_chosen(packer, source, choice);
+    const int is_here = chosen != WP_LL_CHOSEN_NOT_HERE;
+    const int32_t expert =
+        is_here ? (int32_t)(chosen & ((1 << WP_LL_CHOSEN_EXPERT_BITS) - 1)) : 0;
+    uint32_t position = chosen >> WP_LL_CHOSEN_EXPERT_BITS;
+    for (int32_t before = 0; before < WP_LL_NEAR_RANKS; before++)
+        position += before < source ? wp_ll_pair_count(wp_ll_told_counts(packer, before), expert) : 0;
+    return is_here ? wp_ll_packed_at(&packer->taker.args->ll.plan, expert, (int32_t)position)
+                   : WP_LL_NOT_HERE;
 }
 
 /* Where it has the unit's part, from that's first byte on. */

@@ -154,24 +154,44 @@ WP_FN struct wp_ll_going wp_ll_find_going(struct wp_warp *warp,
 
 /* ------------------------------------------------------------------ choices that are told */
 
-/* Warp-wide, when there is room for the rows of `number`, by expert: tells a rank which of its experts each choice is for,
- * of all tokens that there may be. */
+/* By all lanes, with choices from `begin` on of those of all tokens, each with the rank's expert that its own is for, or none:
+ * adds them to what the rank is told. */
+WP_FN void wp_ll_add_chosen(struct wp_warp *warp, const struct wp_ll_plan *plan, int32_t begin,
+                            int32_t expert)
+{
+    const int32_t i = begin + wp_lane_idx(warp);
+    uint32_t *counts = (uint32_t *)wp_warp_shared(warp);
+    const uint32_t num_below = (uint32_t)wp_same_below(warp, (uint32_t)expert);
+    const uint32_t order = expert < 0 ? 0 : num_below + wp_ll_pair_count(counts, expert);
+    wp_warp_sync(warp); /* all have seen how many there were before these */
+    if (expert >= 0)
+        wp_ll_add_to_pair(counts, expert, 1);
+    if (i < wp_ll_num_choices(plan))
+        wp_ll_add_to_pair(counts + wp_ll_num_pairs(plan), i,
+                          expert < 0 ? WP_LL_CHOSEN_NOT_HERE : wp_ll_chosen(expert, order));
+    wp_warp_sync(warp);
+}
+
+/* Warp-wide, when there is room for the rows of `number`, by expert: tells a rank how many choices each of its experts has, and
+ * which of them each choice is for, of all tokens that there may be. */
 WP_FN void wp_ll_tell_choices(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
                               struct wp_ll_lane_choices choices, int32_t rank, uint64_t number)
 {
     const struct wp_low_latency *ll = &args->ll;
-    const int32_t num_choices = wp_ll_num_choices(&ll->plan);
+    const int32_t num_words = wp_ll_num_chosen_words(&ll->plan);
     const struct wp_experts_of_rank experts = wp_experts_of(&ll->placement, rank);
-    int32_t *told = (int32_t *)wp_warp_shared(warp);
-    for (int32_t begin = 0; begin < num_choices; begin += WP_WARP_SIZE) {
+    uint32_t *told = (uint32_t *)wp_warp_shared(warp);
+    for (int32_t i = wp_lane_idx(warp); i < num_words; i += WP_WARP_SIZE)
+        told[i] = 0;
+    wp_warp_sync(warp);
+    for (int32_t begin = 0; begin < wp_ll_num_choices(&ll->plan); begin += WP_WARP_SIZE) {
         const int32_t i = begin + wp_lane_idx(warp);
         const int64_t next = wp_ll_load_choice(args, i + 2 * WP_WARP_SIZE);
-        if (i < num_choices)
-            told[i] = wp_ll_choice_among(args, experts, choices.first, i);
+        wp_ll_add_chosen(warp, &ll->plan, begin,
+                         wp_ll_choice_among(args, experts, choices.first, i));
         choices.first = choices.second;
         choices.second = next;
     }
-    wp_warp_sync(warp);
-    wp_tagged_send(warp, rank, wp_ll_head(ll, rank, number, ll->exchange.rank), told, num_choices,
+    wp_tagged_send(warp, rank, wp_ll_head(ll, rank, number, ll->exchange.rank), told, num_words,
                    number);
 }

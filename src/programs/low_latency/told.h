@@ -69,12 +69,6 @@ WP_FN uint16_t *wp_ll_places(struct wp_warp *warp, const struct wp_low_latency *
                                 wp_ll_told_counts_bytes(&ll->plan, ll->exchange.num_ranks));
 }
 
-/* By lanes, which may count for the same expert. */
-WP_FN void wp_ll_count_expert(uint32_t *counts, int32_t expert)
-{
-    wp_add_relaxed((int32_t *)&counts[expert / 2], 1 << 16 * (expert % 2));
-}
-
 /* Whether the block tells one of the ranks how many choices its experts have: unit i of what is told is for rank i. */
 WP_FN int wp_ll_tells_counts(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
@@ -122,7 +116,7 @@ WP_FN void wp_ll_find_places(struct wp_warp *warp, const struct wp_low_latency_d
                 wp_ll_place_of_choice(args, choices.experts[i], choice);
             places[choice] = wp_ll_place_word(place);
             if (tells_counts && place.rank >= 0 && wp_ll_tells_counts_of(warp, ll, place.rank))
-                wp_ll_count_expert(wp_ll_counts_to_tell(warp, ll, place.rank), place.local_expert);
+                wp_ll_add_to_pair(wp_ll_counts_to_tell(warp, ll, place.rank), place.local_expert, 1);
         }
     }
     wp_block_sync(warp);
