@@ -314,6 +314,7 @@ WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32
     struct wp_ll_offsets offsets;
     offsets.ranges = wp_ll_words_bytes(plan, num_ranks);
     offsets.heads = offsets.ranges + wp_ll_ranges_bytes(plan, num_ranks);
+    offsets.head_bytes = wp_ll_head_bytes(plan);
     offsets.rows = offsets.heads + wp_ll_heads_bytes(plan, num_ranks);
     offsets.answers = offsets.rows + wp_ll_rows_bytes(plan, num_ranks);
     offsets.messages = offsets.answers + wp_ll_answers_bytes(plan);
@@ -367,7 +368,7 @@ WP_FN char *wp_ll_head(const struct wp_low_latency *ll, int32_t owner, uint64_t 
                        int32_t source)
 {
     return wp_ll_area(ll, owner) + ll->offsets.heads +
-           wp_ll_slot_offset(wp_ll_rank_of_half(ll, number, source), wp_ll_head_bytes(&ll->plan));
+           wp_ll_slot_offset(wp_ll_rank_of_half(ll, number, source), ll->offsets.head_bytes);
 }
 
 /* What the owner is told of a source's token: a tagged row. */

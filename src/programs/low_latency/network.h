@@ -104,7 +104,7 @@ WP_FN uint64_t wp_ll_network_head(const struct wp_low_latency *ll, enum wp_ll_di
     const uint64_t half =
         (uint64_t)direction * (uint64_t)ll->plan.num_halves + wp_ll_half(&ll->plan, number);
     const uint64_t idx = half * (uint64_t)ll->exchange.num_ranks + (uint64_t)rank;
-    return ll->network.heads_offset + idx * wp_ll_head_bytes(&ll->plan);
+    return ll->network.heads_offset + idx * ll->offsets.head_bytes;
 }
 
 /* and of a block's staged rows and answers, these to the i-th of some ranks. */

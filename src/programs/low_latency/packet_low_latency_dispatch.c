@@ -73,6 +73,19 @@ WP_FN enum wp_status send_count(const struct wp_ll_mail_of_rows *mail,
     return status;
 }
 
+/* Warp-wide: whether the unit's token goes to its rank, and as which row: by expert of its own number. */
+WP_FN struct wp_ll_going find_going(const struct wp_ll_mail_of_rows *mail,
+                                    struct wp_ll_lane_choices choices, struct wp_ll_unit unit,
+                                    const struct wp_ll_unit_loads *loads)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    if (!mail->args->ll.plan.is_by_expert)
+        return wp_ll_find_going(warp, mail->args, choices, unit.rank, unit.token);
+    const struct wp_ll_going going = {
+        wp_ll_goes(warp, mail->args, loads->expert, unit.rank, unit.token), unit.token};
+    return going;
+}
+
 /* Warp-wide. */
 WP_FN enum wp_status send_unit(const struct wp_ll_mail_of_rows *mail,
                                struct wp_ll_lane_choices choices, struct wp_ll_unit unit,
@@ -82,13 +95,12 @@ WP_FN enum wp_status send_unit(const struct wp_ll_mail_of_rows *mail,
     const struct wp_low_latency *ll = &mail->args->ll;
     if (unit.token == WP_LL_COUNTED)
         return send_count(mail, choices, unit, loads);
-    const struct wp_ll_going going =
-        wp_ll_find_going(warp, mail->args, choices, unit.rank, unit.token);
+    const struct wp_ll_going going = find_going(mail, choices, unit, loads);
     const enum wp_status status = await_room(mail, unit, loads);
     if (status != WP_STATUS_OK)
         return status;
     if (going.goes)
-        send_part(mail, unit, ll->plan.is_by_expert ? unit.token : going.num_before, loads);
+        send_part(mail, unit, going.num_before, loads);
     if (unit.part == 0 && wp_lane_idx(warp) == 0)
         ll->row_targets[wp_ll_token_idx(ll, mail->number, unit.rank, unit.token)] = going.goes;
     return status;
@@ -112,8 +124,8 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
         status = send_unit(&mail, choices, wp_ll_row_unit_of(&args->ll, i), &loads);
         i += wp_ll_row_unit_step(warp, &args->ll);
         if (i < num_units) {
-            loads = wp_ll_load_unit(warp, args, wp_ll_row_unit_of(&args->ll, i));
             wp_warp_sync(warp); /* what was made before has been sent */
+            loads = wp_ll_load_unit(warp, args, wp_ll_row_unit_of(&args->ll, i));
         }
     }
     wp_ll_note_sent(run, args, number);

@@ -115,16 +115,15 @@ WP_FN void wp_ll_tell_experts(const struct wp_ll_packer *packer)
 
 /* ------------------------------------------------------------------ where rows are packed */
 
-/* The packed row of a source's choice. What sources before have is loaded together. */
+/* The packed row of a source's choice. */
 WP_FN int32_t wp_ll_packed_choice(const struct wp_ll_packer *packer, int32_t source, int32_t choice)
 {
     const uint32_t chosen = wp_ll_told_chosen(packer, source, choice);
     const int is_here = chosen != WP_LL_CHOSEN_NOT_HERE;
-    const int32_t expert =
-        is_here ? (int32_t)(chosen & ((1 << WP_LL_CHOSEN_EXPERT_BITS) - 1)) : 0;
+    const int32_t expert = is_here ? (int32_t)(chosen & ((1 << WP_LL_CHOSEN_EXPERT_BITS) - 1)) : 0;
     uint32_t position = chosen >> WP_LL_CHOSEN_EXPERT_BITS;
-    for (int32_t before = 0; before < WP_LL_NEAR_RANKS; before++)
-        position += before < source ? wp_ll_pair_count(wp_ll_told_counts(packer, before), expert) : 0;
+    for (int32_t before = 0; before < source; before++)
+        position += wp_ll_pair_count(wp_ll_told_counts(packer, before), expert);
     return is_here ? wp_ll_packed_at(&packer->taker.args->ll.plan, expert, (int32_t)position)
                    : WP_LL_NOT_HERE;
 }

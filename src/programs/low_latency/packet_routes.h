@@ -152,6 +152,22 @@ WP_FN struct wp_ll_going wp_ll_find_going(struct wp_warp *warp,
     return wp_ll_find_going_one_by_one(warp, args, experts, token);
 }
 
+/* Warp-wide: whether a token goes to a rank, by the lanes' first choices of it. */
+WP_FN int wp_ll_goes(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                     int64_t expert, int32_t rank, int32_t token)
+{
+    const struct wp_experts_of_rank experts = wp_experts_of(&args->ll.placement, rank);
+    const int32_t num_topk = args->ll.plan.num_topk, begin = token * num_topk;
+    int goes = wp_ll_find_choices_at(warp, args, experts, begin, expert) != 0;
+    for (int32_t first = WP_WARP_SIZE; !wp_ll_topk_fits_lanes() && first < num_topk;
+         first += WP_WARP_SIZE) {
+        const int32_t k = first + wp_lane_idx(warp);
+        const int64_t other = k < num_topk ? wp_ll_load_choice(args, begin + k) : -1;
+        goes |= wp_ll_find_choices_at(warp, args, experts, begin + first, other) != 0;
+    }
+    return goes;
+}
+
 /* ------------------------------------------------------------------ choices that are told */
 
 /* By all lanes, with choices from `begin` on of those of all tokens, each with the rank's expert that its own is for, or none:
@@ -172,6 +188,14 @@ WP_FN void wp_ll_add_chosen(struct wp_warp *warp, const struct wp_ll_plan *plan,
     wp_warp_sync(warp);
 }
 
+/* In memory of the warp: as it is before choices are added. */
+WP_FN void wp_ll_begin_chosen(struct wp_warp *warp, const struct wp_ll_plan *plan)
+{
+    uint32_t *told = (uint32_t *)wp_warp_shared(warp);
+    for (int32_t i = wp_lane_idx(warp); i < wp_ll_num_chosen_words(plan); i += WP_WARP_SIZE)
+        told[i] = 0;
+}
+
 /* Warp-wide, when there is room for the rows of `number`, by expert: tells a rank how many choices each of its experts has, and
  * which of them each choice is for, of all tokens that there may be. */
 WP_FN void wp_ll_tell_choices(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
@@ -180,10 +204,7 @@ WP_FN void wp_ll_tell_choices(struct wp_warp *warp, const struct wp_low_latency_
     const struct wp_low_latency *ll = &args->ll;
     const int32_t num_words = wp_ll_num_chosen_words(&ll->plan);
     const struct wp_experts_of_rank experts = wp_experts_of(&ll->placement, rank);
-    uint32_t *told = (uint32_t *)wp_warp_shared(warp);
-    for (int32_t i = wp_lane_idx(warp); i < num_words; i += WP_WARP_SIZE)
-        told[i] = 0;
-    wp_warp_sync(warp);
+    wp_warp_sync(warp); /* they have begun */
     for (int32_t begin = 0; begin < wp_ll_num_choices(&ll->plan); begin += WP_WARP_SIZE) {
         const int32_t i = begin + wp_lane_idx(warp);
         const int64_t next = wp_ll_load_choice(args, i + 2 * WP_WARP_SIZE);
@@ -192,6 +213,6 @@ WP_FN void wp_ll_tell_choices(struct wp_warp *warp, const struct wp_low_latency_
         choices.first = choices.second;
         choices.second = next;
     }
-    wp_tagged_send(warp, rank, wp_ll_head(ll, rank, number, ll->exchange.rank), told, num_words,
-                   number);
+    wp_tagged_send(warp, rank, wp_ll_head(ll, rank, number, ll->exchange.rank),
+                   wp_warp_shared(warp), num_words, number);
 }

@@ -82,16 +82,17 @@ WP_FN struct wp_ll_unit_loads wp_ll_load_unit(struct wp_warp *warp,
     const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part);
     struct wp_ll_unit_loads loads = {wp_load_relaxed(&args->ll.rows_taken[unit.rank]), -1, 1.0f,
                                      wp_packets_load(warp, NULL, 0)};
+    if (unit.token == WP_LL_COUNTED && plan->is_by_expert)
+        wp_ll_begin_chosen(warp, plan);
     if (unit.token == WP_LL_COUNTED || unit.token >= args->num_tokens)
         return loads;
-    if (kind == WP_LL_UNIT_ELEMENTS) {
+    if (kind == WP_LL_UNIT_ELEMENTS)
         loads.row = wp_packets_load(warp, wp_ll_part_of_token(args, unit.token, unit.part),
                                     wp_ll_token_part_bytes(plan, unit.part));
-    } else if (kind == WP_LL_UNIT_CHOICES && k < plan->num_topk) {
+    if ((plan->is_by_expert || kind == WP_LL_UNIT_CHOICES) && k < plan->num_topk)
         loads.expert = wp_ll_load_choice(args, choice);
-        if (args->topk_weights != NULL)
-            loads.weight = args->topk_weights[choice];
-    }
+    if (kind == WP_LL_UNIT_CHOICES && k < plan->num_topk && args->topk_weights != NULL)
+        loads.weight = args->topk_weights[choice];
     return loads;
 }
 

@@ -214,6 +214,7 @@ struct wp_ll_network {
 /* Where parts of an area begin: found once, by the host. */
 struct wp_ll_offsets {
     uint64_t ranges, heads, rows, answers, messages, brought, summands;
+    uint64_t head_bytes; /* of each */
     /* low_latency/packets.h; and bytes of a half */
     uint64_t comes, row_packets, answer_packets, row_packets_half, answer_packets_half;
 };

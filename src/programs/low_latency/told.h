@@ -116,7 +116,8 @@ WP_FN void wp_ll_find_places(struct wp_warp *warp, const struct wp_low_latency_d
                 wp_ll_place_of_choice(args, choices.experts[i], choice);
             places[choice] = wp_ll_place_word(place);
             if (tells_counts && place.rank >= 0 && wp_ll_tells_counts_of(warp, ll, place.rank))
-                wp_ll_add_to_pair(wp_ll_counts_to_tell(warp, ll, place.rank), place.local_expert, 1);
+                wp_ll_add_to_pair(wp_ll_counts_to_tell(warp, ll, place.rank), place.local_expert,
+                                  1);
         }
     }
     wp_block_sync(warp);
