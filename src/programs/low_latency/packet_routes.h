@@ -6,17 +6,29 @@
 
 /* ------------------------------------------------------------------ choices */
 
-/* The first choices of all tokens, each lane its own. */
+/* The first choices of all tokens, each lane its own: two, or four. */
 struct wp_ll_lane_choices {
     int64_t first, second;
+    int64_t third, fourth;
 };
+
+/* By expert a warp looks at those of all tokens only to tell of them. */
+WP_FN int wp_ll_lanes_have_four(const struct wp_low_latency_dispatch_args *args)
+{
+    return !args->ll.plan.is_by_expert &&
+           args->num_tokens * args->ll.plan.num_topk > 2 * WP_WARP_SIZE;
+}
 
 WP_FN struct wp_ll_lane_choices wp_ll_load_choices(struct wp_warp *warp,
                                                    const struct wp_low_latency_dispatch_args *args)
 {
-    const struct wp_ll_lane_choices choices = {
-        wp_ll_load_choice(args, wp_lane_idx(warp)),
-        wp_ll_load_choice(args, WP_WARP_SIZE + wp_lane_idx(warp))};
+    const int32_t lane = wp_lane_idx(warp);
+    struct wp_ll_lane_choices choices = {wp_ll_load_choice(args, lane),
+                                         wp_ll_load_choice(args, WP_WARP_SIZE + lane), -1, -1};
+    if (wp_ll_lanes_have_four(args)) {
+        choices.third = wp_ll_load_choice(args, 2 * WP_WARP_SIZE + lane);
+        choices.fourth = wp_ll_load_choice(args, 3 * WP_WARP_SIZE + lane);
+    }
     return choices;
 }
 
@@ -38,15 +50,27 @@ WP_FN uint32_t wp_ll_find_choices_at(struct wp_warp *warp,
                      wp_ll_choice_among(args, experts, expert, begin + wp_lane_idx(warp)) >= 0);
 }
 
-/* Whether choices are so few that each lane has loaded two, of tokens of which each lane can look at one. */
-WP_FN int wp_ll_choices_are_few(const struct wp_low_latency_dispatch_args *args)
+/* Whether choices are so few that each lane has loaded two, or four, of tokens of which each lane can look at one. */
+WP_FN int wp_ll_choices_are_few(const struct wp_low_latency_dispatch_args *args,
+                                int32_t num_of_lane)
 {
-    return args->num_tokens * args->ll.plan.num_topk <= 2 * WP_WARP_SIZE &&
+    return args->num_tokens * args->ll.plan.num_topk <= num_of_lane * WP_WARP_SIZE &&
            args->num_tokens < WP_WARP_SIZE;
 }
 
-/* Warp-wide: of so few choices. */
-WP_FN struct wp_ll_going wp_ll_find_going_of_few(struct wp_warp *warp,
+/* By all lanes, each with what it knows of token `lane`, if there is such a one. */
+WP_FN struct wp_ll_going wp_ll_going_of(struct wp_warp *warp,
+                                        const struct wp_low_latency_dispatch_args *args, int goes,
+                                        int32_t token)
+{
+    const uint32_t going = wp_ballot(warp, wp_lane_idx(warp) < args->num_tokens && goes);
+    const struct wp_ll_going found = {(int)(going >> token & 1u),
+                                      wp_popcount(going & ((1u << token) - 1))};
+    return found;
+}
+
+/* Warp-wide: of two choices of each lane. */
+WP_FN struct wp_ll_going wp_ll_find_going_of_two(struct wp_warp *warp,
                                                  const struct wp_low_latency_dispatch_args *args,
                                                  struct wp_ll_lane_choices choices,
                                                  struct wp_experts_of_rank experts, int32_t token)
@@ -59,11 +83,30 @@ WP_FN struct wp_ll_going wp_ll_find_going_of_few(struct wp_warp *warp,
             (uint64_t)wp_ll_find_choices_at(warp, args, experts, WP_WARP_SIZE, choices.second)
             << WP_WARP_SIZE;
     const int32_t of_lane = lane < args->num_tokens ? lane : 0;
-    const uint32_t going =
-        wp_ballot(warp, lane < args->num_tokens && (at_rank >> of_lane * num_topk & of_token) != 0);
-    const struct wp_ll_going found = {(int)(going >> token & 1u),
-                                      wp_popcount(going & ((1u << token) - 1))};
-    return found;
+    return wp_ll_going_of(warp, args, (at_rank >> of_lane * num_topk & of_token) != 0, token);
+}
+
+/* Of four, where a token has no more than two of each lane. */
+WP_FN struct wp_ll_going wp_ll_find_going_of_four(struct wp_warp *warp,
+                                                  const struct wp_low_latency_dispatch_args *args,
+                                                  struct wp_ll_lane_choices choices,
+                                                  struct wp_experts_of_rank experts, int32_t token)
+{
+    enum { HALF = 2 * WP_WARP_SIZE };
+    const int32_t num_topk = args->ll.plan.num_topk, lane = wp_lane_idx(warp);
+    const uint64_t of_token = (UINT64_C(1) << num_topk) - 1;
+    const uint64_t first = wp_ll_find_choices_at(warp, args, experts, 0, choices.first);
+    const uint64_t second =
+        wp_ll_find_choices_at(warp, args, experts, WP_WARP_SIZE, choices.second);
+    const uint64_t third = wp_ll_find_choices_at(warp, args, experts, HALF, choices.third);
+    const uint64_t fourth =
+        wp_ll_find_choices_at(warp, args, experts, HALF + WP_WARP_SIZE, choices.fourth);
+    const uint64_t low = first | second << WP_WARP_SIZE, high = third | fourth << WP_WARP_SIZE;
+    const int32_t begin = lane < args->num_tokens ? lane * num_topk : 0;
+    uint64_t at_rank = begin < HALF ? low >> begin : high >> (begin - HALF);
+    if (begin < HALF && begin + num_topk > HALF)
+        at_rank |= high << (HALF - begin);
+    return wp_ll_going_of(warp, args, (at_rank & of_token) != 0, token);
 }
 
 /* Whole tokens whose choices the lanes look at together, each at one: there is one at least. */
@@ -145,8 +188,11 @@ WP_FN struct wp_ll_going wp_ll_find_going(struct wp_warp *warp,
                                           int32_t token)
 {
     const struct wp_experts_of_rank experts = wp_experts_of(&args->ll.placement, rank);
-    if (wp_ll_choices_are_few(args))
-        return wp_ll_find_going_of_few(warp, args, choices, experts, token);
+    if (wp_ll_choices_are_few(args, 2))
+        return wp_ll_find_going_of_two(warp, args, choices, experts, token);
+    if (wp_ll_lanes_have_four(args) && wp_ll_choices_are_few(args, 4) &&
+        args->ll.plan.num_topk <= 2 * WP_WARP_SIZE)
+        return wp_ll_find_going_of_four(warp, args, choices, experts, token);
     if (wp_ll_topk_fits_lanes() || args->ll.plan.num_topk <= WP_WARP_SIZE)
         return wp_ll_find_going_of_many(warp, args, experts, token);
     return wp_ll_find_going_one_by_one(warp, args, experts, token);
