@@ -177,7 +177,7 @@ typedef enum weft_ll_route {
  * 128 elements; and what is said below. L is the most experts that a rank has. weft_ll_create tells what is lacking. */
 typedef enum weft_ll_carrier {
     /* On GPUs, where they can be: WEFT_LL_PACKETS if max_tokens is 16 or less, R * max_tokens 64 or less and max_tokens *
-     * num_topk 128 or less; WEFT_LL_TOLD_PACKETS of BF16, as it is or as FP8 with a scale for 128, if R is 3 or more and
+     * num_topk 256 or less; WEFT_LL_TOLD_PACKETS of BF16, as it is or as FP8 with a scale for 128, if R is 3 or more and
      * R * max_tokens 512 or less, or, of BF16 as it is, if R is 2 and max_tokens 128 or less. Else signals. */
     WEFT_LL_AUTO = 0,
     WEFT_LL_SIGNALS = 1, /* a signal behind the rows tells of them */

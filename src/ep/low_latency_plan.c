@@ -238,7 +238,7 @@ static int prefers_told(int32_t num_ranks, const struct wp_ll_plan *plan)
 static weft_ll_carrier best_carrier(const weft_comm *comm, const weft_ll_config *config,
                                     const struct wp_ll_plan *plan)
 {
-    enum { FEW_TOKENS = 16, FEW_ROWS = 64, FEW_CHOICES = 128 };
+    enum { FEW_TOKENS = 16, FEW_ROWS = 64, FEW_CHOICES = 256 };
     if (weft__machine_of(comm)->kind != WEFT_MACHINE_CUDA)
         return WEFT_LL_SIGNALS;
     if (plan->max_tokens <= FEW_TOKENS && plan->max_tokens <= FEW_ROWS / comm->num_ranks &&

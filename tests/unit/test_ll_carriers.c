@@ -62,8 +62,8 @@ TEST(of_any_layout)
         {8, 256, 8, 8, WEFT_LL_PACKETS, {0}}, /* 64 of all */
         {8, 256, 8, 9, WEFT_LL_TOLD_PACKETS, {0}},
         {9, 252, 8, 7, WEFT_LL_SIGNALS, {0}}, /* more ranks than go in packets */
-        {4, 256, 10, 12, WEFT_LL_PACKETS, {0}},
-        {4, 256, 10, 13, WEFT_LL_TOLD_PACKETS, {0}}, /* 130 choices */
+        {4, 256, 10, 16, WEFT_LL_PACKETS, {0}},
+        {4, 256, 17, 16, WEFT_LL_TOLD_PACKETS, {0}}, /* 272 choices */
         {2, 256, 8, 16, WEFT_LL_PACKETS, {FP8}},
         {2, 256, 8, 128, WEFT_LL_TOLD_PACKETS, {0}},
         {2, 256, 8, 129, WEFT_LL_SIGNALS, {0}},
@@ -80,9 +80,12 @@ TEST(of_any_layout)
 /* By expert a warp tells of all choices and experts of a rank. */
 TEST(of_many_experts)
 {
-    static const struct choice by_rank[] = {{4, 512, 8, 16, WEFT_LL_PACKETS, {0}}};
+    static const struct choice by_rank[] = {{4, 512, 8, 16, WEFT_LL_PACKETS, {0}},
+                                            {4, 256, 16, 16, WEFT_LL_PACKETS, {0}}};
     static const struct choice by_expert[] = {
         {4, 512, 8, 16, WEFT_LL_PACKETS, {0}},
+        {4, 256, 12, 16, WEFT_LL_PACKETS, {0}},
+        {4, 256, 13, 16, WEFT_LL_TOLD_PACKETS, {0}}, /* 208 choices and 64 experts */
         {4, 516, 8, 15, WEFT_LL_PACKETS, {0}},
         {4, 516, 8, 16, WEFT_LL_TOLD_PACKETS, {0}}, /* 128 choices and 129 experts */
         {8, 512, 8, 8, WEFT_LL_PACKETS, {0}},
