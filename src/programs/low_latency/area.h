@@ -362,8 +362,8 @@ WP_FN struct wp_ll_range *wp_ll_range_of(const struct wp_low_latency *ll, int32_
     return (struct wp_ll_range *)(void *)ranges + idx;
 }
 
-/* How many selections of each of the owner's experts a source has, in pairs if ranks are told; else with packets which of them
- * each choice is for: a tagged row. */
+/* How many selections of each of the owner's experts a source has, with packets in pairs; of few tokens, behind them, what each
+ * choice is for: a tagged row. */
 WP_FN char *wp_ll_head(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
                        int32_t source)
 {
