@@ -86,6 +86,21 @@ WP_FN struct wp_ll_going wp_ll_find_going_of_two(struct wp_warp *warp,
     return wp_ll_going_of(warp, args, (at_rank >> of_lane * num_topk & of_token) != 0, token);
 }
 
+/* A bit for each choice, of which so many are in each half. */
+struct wp_ll_choice_bits {
+    uint64_t low, high;
+    int32_t half;
+};
+
+/* The next `num`, at most half of all, with others behind them. */
+WP_FN uint64_t wp_ll_bits_from(struct wp_ll_choice_bits bits, int32_t begin, int32_t num)
+{
+    uint64_t from = begin < bits.half ? bits.low >> begin : bits.high >> (begin - bits.half);
+    if (begin < bits.half && begin + num > bits.half)
+        from |= bits.high << (bits.half - begin);
+    return from;
+}
+
 /* Of four, where a token has no more than two of each lane. */
 WP_FN struct wp_ll_going wp_ll_find_going_of_four(struct wp_warp *warp,
                                                   const struct wp_low_latency_dispatch_args *args,
@@ -101,11 +116,10 @@ WP_FN struct wp_ll_going wp_ll_find_going_of_four(struct wp_warp *warp,
     const uint64_t third = wp_ll_find_choices_at(warp, args, experts, HALF, choices.third);
     const uint64_t fourth =
         wp_ll_find_choices_at(warp, args, experts, HALF + WP_WARP_SIZE, choices.fourth);
-    const uint64_t low = first | second << WP_WARP_SIZE, high = third | fourth << WP_WARP_SIZE;
+    const struct wp_ll_choice_bits bits = {first | second << WP_WARP_SIZE,
+                                           third | fourth << WP_WARP_SIZE, HALF};
     const int32_t begin = lane < args->num_tokens ? lane * num_topk : 0;
-    uint64_t at_rank = begin < HALF ? low >> begin : high >> (begin - HALF);
-    if (begin < HALF && begin + num_topk > HALF)
-        at_rank |= high << (HALF - begin);
+    const uint64_t at_rank = wp_ll_bits_from(bits, begin, num_topk);
     return wp_ll_going_of(warp, args, (at_rank & of_token) != 0, token);
 }
 
