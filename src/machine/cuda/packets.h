@@ -394,8 +394,7 @@ WP_FN enum wp_status weft__cuda_receive(struct wp_warp *warp, const struct wp_pa
 struct wp_expected_row {
     int32_t from;
     uint64_t slot, bytes;
-    unsigned __int128
-        seen; /* a struct weft__cuda_packet, whose words would be waited for at once */
+    unsigned __int128 seen; /* weft__cuda_words_of */
 };
 
 WP_FN struct wp_expected_row wp_packets_expect(struct wp_warp *warp,
