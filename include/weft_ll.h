@@ -34,9 +34,9 @@ extern "C" {
  * - Masks. With WEFT_LL_MASK a rank that is missing when a wait ends is masked by the one that waited:
  *   from then on it is neither sent to nor awaited, its experts add nothing, and it brings no rows.
  *   Each rank masks for itself; missing_ranks of dispatch and combine tells whom. When a rank goes
- *   missing in a dispatch, its rows are counted as 0 by rank; by expert some may have been counted
- *   before, whose contents are anything then. In a combine, each token has either all that the rank
- *   adds to it or nothing. A dead rank is missing at once, and its death is not the communicator's
+ *   missing in a dispatch, its rows are counted as 0 by rank; by expert, and in packets (weft_ll_carrier), some may have
+ *   been counted before, whose contents are anything then. In a combine, each token has either all that the rank
+ *   adds to it or nothing; in packets each of its elements has. A dead rank is missing at once, and its death is not the communicator's
  *   failure as long as that has a weft_ll with masks, but operations that wait for it fail. A masked
  *   rank that lives comes back by weft_ll_unmask, unless the network's connection to it was lost.
  *   With WEFT_LL_RELAYED the rows that a rank was to relay when it went missing lack at the ranks that were
@@ -173,8 +173,8 @@ typedef enum weft_ll_route {
 
 /* How it is known that rows and answers have come. Results are the same to the bit. Packets are rows that tell it
  * themselves, by every 16 bytes. They take more memory (weft_ll_query_sizes), and need one node of R ranks, which are at
- * most 8, WEFT_LL_ANSWER_SUMS of dtype (told ones WEFT_LOG_10BIT, too), and WEFT_LL_FAIL; rows as they are, or with a scale of 32 bits for 4, 8, 12, ... or
- * 128 elements; and what is said below. L is the most experts that a rank has. weft_ll_create tells what is lacking. */
+ * most 8, WEFT_LL_ANSWER_SUMS of dtype (told ones WEFT_LOG_10BIT, too, with WEFT_LL_FAIL); rows as they are, or with a scale
+ * of 32 bits for 4, 8, 12, ... or 128 elements; and what is said below. L is the most experts that a rank has. weft_ll_create tells what is lacking. */
 typedef enum weft_ll_carrier {
     /* On GPUs, where they can be: WEFT_LL_PACKETS if max_tokens is 16 or less, R * max_tokens 64 or less and max_tokens *
      * num_topk 256 or less; WEFT_LL_TOLD_PACKETS of BF16, as it is or as FP8 with a scale for 128, if R is 3 or more and

@@ -152,41 +152,61 @@ static int is_aligned(const void *address)
     return (uintptr_t)address % WP_ALIGNED_BYTES == 0;
 }
 
+/* Of few tokens, or where ranks are told; by layout. */
+typedef const enum wp_program carried_programs[2][2];
+
 static enum wp_program packet_dispatch_program(const struct wp_low_latency *device,
                                                const weft_ll_dispatch_args *args)
 {
-    static const enum wp_program programs[][2][2] = {
-        [WP_LL_GENERAL] = {{WP_PROGRAM_packet_low_latency_dispatch,
-                            WP_PROGRAM_packet_low_latency_dispatch},
-                           {WP_PROGRAM_told_low_latency_dispatch,
-                            WP_PROGRAM_told_low_latency_dispatch}},
-        [WP_LL_BF16] = {{WP_PROGRAM_bf16_packet_low_latency_dispatch,
-                         WP_PROGRAM_bf16_packed_packet_low_latency_dispatch},
-                        {WP_PROGRAM_bf16_told_low_latency_dispatch,
-                         WP_PROGRAM_bf16_packed_told_low_latency_dispatch}},
-        [WP_LL_FP8] = {{WP_PROGRAM_fp8_packet_low_latency_dispatch,
-                        WP_PROGRAM_fp8_packed_packet_low_latency_dispatch},
-                       {WP_PROGRAM_fp8_told_low_latency_dispatch,
-                        WP_PROGRAM_fp8_packed_told_low_latency_dispatch}}};
+    static carried_programs general = {
+        {WP_PROGRAM_packet_low_latency_dispatch, WP_PROGRAM_packet_low_latency_dispatch},
+        {WP_PROGRAM_told_low_latency_dispatch, WP_PROGRAM_told_low_latency_dispatch}};
+    static carried_programs usual[][2] = {
+        [WP_LL_BF16] =
+            {[WP_LL_FAILS] = {{WP_PROGRAM_bf16_packet_low_latency_dispatch,
+                               WP_PROGRAM_bf16_packed_packet_low_latency_dispatch},
+                              {WP_PROGRAM_bf16_told_low_latency_dispatch,
+                               WP_PROGRAM_bf16_packed_told_low_latency_dispatch}},
+             [WP_LL_MASKS] = {{WP_PROGRAM_masked_bf16_packet_low_latency_dispatch,
+                               WP_PROGRAM_masked_bf16_packed_packet_low_latency_dispatch},
+                              {WP_PROGRAM_masked_bf16_told_low_latency_dispatch,
+                               WP_PROGRAM_masked_bf16_packed_told_low_latency_dispatch}}},
+        [WP_LL_FP8] = {[WP_LL_FAILS] = {{WP_PROGRAM_fp8_packet_low_latency_dispatch,
+                                         WP_PROGRAM_fp8_packed_packet_low_latency_dispatch},
+                                        {WP_PROGRAM_fp8_told_low_latency_dispatch,
+                                         WP_PROGRAM_fp8_packed_told_low_latency_dispatch}},
+                       [WP_LL_MASKS] = {{WP_PROGRAM_masked_fp8_packet_low_latency_dispatch,
+                                         WP_PROGRAM_masked_fp8_packed_packet_low_latency_dispatch},
+                                        {WP_PROGRAM_masked_fp8_told_low_latency_dispatch,
+                                         WP_PROGRAM_masked_fp8_packed_told_low_latency_dispatch}}}};
     const int are_usual = is_aligned(args->x) && is_aligned(args->rows);
-    return programs[are_usual ? wp_ll_form_of(device) : WP_LL_GENERAL][wp_ll_is_told(&device->plan)]
-                   [wp_ll_layout_of(device)];
+    const enum wp_ll_form form = are_usual ? wp_ll_form_of(device) : WP_LL_GENERAL;
+    const int is_told = wp_ll_is_told(&device->plan);
+    const enum wp_ll_layout layout = wp_ll_layout_of(device);
+    return form == WP_LL_GENERAL ? general[is_told][layout]
+                                 : usual[form][wp_ll_faults_of(device)][is_told][layout];
 }
 
+/* With logarithms there are no masks. */
 static enum wp_program packet_combine_program(const struct wp_low_latency *device, int are_aligned)
 {
-    const int is_told = wp_ll_is_told(&device->plan);
+    static carried_programs sums[] = {
+        [WP_LL_FAILS] = {{WP_PROGRAM_bf16_packet_low_latency_combine,
+                          WP_PROGRAM_bf16_packed_packet_low_latency_combine},
+                         {WP_PROGRAM_bf16_told_low_latency_combine,
+                          WP_PROGRAM_bf16_packed_told_low_latency_combine}},
+        [WP_LL_MASKS] = {{WP_PROGRAM_masked_bf16_packet_low_latency_combine,
+                          WP_PROGRAM_masked_bf16_packed_packet_low_latency_combine},
+                         {WP_PROGRAM_masked_bf16_told_low_latency_combine,
+                          WP_PROGRAM_masked_bf16_packed_told_low_latency_combine}}};
     switch (are_aligned ? wp_ll_answers_of(device) : WP_LL_ANY_ANSWERS) {
     case WP_LL_LOGS_BY_RANK:
         return WP_PROGRAM_log_told_low_latency_combine;
     case WP_LL_LOGS_BY_EXPERT:
         return WP_PROGRAM_log_packed_told_low_latency_combine;
     case WP_LL_SUMS_BY_RANK:
-        return is_told ? WP_PROGRAM_bf16_told_low_latency_combine
-                       : WP_PROGRAM_bf16_packet_low_latency_combine;
     case WP_LL_SUMS_BY_EXPERT:
-        return is_told ? WP_PROGRAM_bf16_packed_told_low_latency_combine
-                       : WP_PROGRAM_bf16_packed_packet_low_latency_combine;
+        return sums[wp_ll_faults_of(device)][wp_ll_is_told(&device->plan)][wp_ll_layout_of(device)];
     default:
         return WP_PROGRAM_packet_low_latency_combine;
     }

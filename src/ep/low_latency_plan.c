@@ -173,8 +173,6 @@ static const char *lacks_any_packets(const weft_comm *comm, const weft_ll_config
         return "one node of at most 8 ranks";
     if (config->answer != WEFT_LL_ANSWER_SUMS)
         return "answer WEFT_LL_ANSWER_SUMS";
-    if (config->on_missing != WEFT_LL_FAIL)
-        return "on_missing WEFT_LL_FAIL";
     if (wp_ll_is_quantised(plan) && config->scale == WEFT_SCALE_UE8M0)
         return "scales of 32 bits";
     if ((uint64_t)part_elements(plan) << plan->sent_element_bytes_log2 > WP_LL_PART_BYTES)
@@ -210,6 +208,8 @@ static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_confi
     const uint64_t places_bytes = (uint64_t)wp_ll_num_choices(plan) * sizeof(uint16_t);
     if (plan->answer_dtype != plan->dtype && !wp_ll_answers_are_logs(plan))
         return "answer_dtype WEFT_DTYPE_NONE, dtype, or WEFT_LOG_10BIT";
+    if (wp_ll_answers_are_logs(plan) && config->on_missing != WEFT_LL_FAIL)
+        return "on_missing WEFT_LL_FAIL with answer_dtype WEFT_LOG_10BIT";
     if ((uint64_t)wp_ll_num_told_words(plan) * sizeof(uint32_t) > WP_WARP_SHARED_BYTES)
         return "num_topk of at most 63";
     if (plan->max_local_experts >= 1 << WP_LL_PLACE_EXPERT_BITS)

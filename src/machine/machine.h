@@ -47,6 +47,7 @@
  *   wp_add_relaxed    fetch-add on a word of this rank, which orders nothing: counters
  *   wp_or_relaxed     the same of bits
  *   wp_load_relaxed   what such a counter has, without order
+ *   wp_store_relaxed  gives a word of this rank, of which others of the launch may do the same, a value, without order
  *   wp_load_now wp_load_now_u32  plain loads that are under way from here on, however far away what they
  *                       load is used
  *   wp_compare_swap_relaxed  gives a word of this rank a new value if it has the expected one;
@@ -153,11 +154,15 @@
  *                         wp_packets_receive_each, which need not be called of a row that does not come
  *   wp_packets_receive_each  as wp_packets_receive, of such a row, which it writes to each of some places; there may be none
  *   wp_packets_receive_told  as wp_packets_receive, of a row that may not come: then a word tells so (struct
- *                         wp_packet_told), and the status is WP_STATUS_ABSENT
+ *                         wp_packet_told), the status is WP_STATUS_ABSENT, and no rank is missing
  *   wp_packets_reduce   as wp_packets_receive, with a row of every rank, reduced in ascending rank order
  *   wp_packets_sum      the same with rows of some ranks, of which this one may be, of bf16, fp16 or fp32: their sum,
  *                         which begins with the first one; of none zeros
  *   wp_packets_log_sum  as wp_row_log_sum, without weights, of such rows of WEFT_LOG_10BIT
+ *                         Where packets->absent_after_ms allows it, receive, receive_each, receive_told and sum end with
+ *                         WP_STATUS_ABSENT, as wp_wait does: progress says what is missing, and they may be called again
+ *   wp_packets_clear    empties so many slots of this rank, and clears their escape words, whatever is there: nobody may send
+ *                         to them until told that this has been done
  *   wp_packets_send_words  sends two words, below 2^60 but for their highest bit, as a row of 16 bytes:
  *                         less work than a row in memory
  *   wp_packets_take_words  as wp_packets_receive, of such a row; all lanes get the words

@@ -41,6 +41,15 @@ struct wp_packets {
     uint64_t escapes_offset; /* of the escape words, a uint64_t per slot */
     uint64_t sequence;       /* of the operation */
     uint64_t exchange;       /* for reports of waits: struct wp_wait_site */
+    uint32_t
+        absent_after_ms; /* as there: so long a lane waits for its next packets, of all ranks that it takes together */
+};
+
+/* How far a lane is in a call that may end with WP_STATUS_ABSENT: zero at first, then the call may be repeated with it. What the
+ * lane has taken has been written, and of what it has not nothing has been taken. */
+struct wp_packet_progress {
+    uint64_t num_taken; /* packets of the row that it need not look at any more */
+    uint32_t missing;   /* ranks whose packets have not come: a bit for each */
 };
 
 /* Whom a row goes to: every rank of [begin, end), or every one but the sender, or those that are set in `ranks`, into slots

@@ -57,6 +57,18 @@
     X(masked_fp8_packed_low_latency_dispatch)                                                      \
     X(masked_bf16_low_latency_combine)                                                             \
     X(masked_bf16_packed_low_latency_combine)                                                      \
+    X(masked_bf16_packet_low_latency_dispatch)                                                     \
+    X(masked_bf16_packed_packet_low_latency_dispatch)                                              \
+    X(masked_fp8_packet_low_latency_dispatch)                                                      \
+    X(masked_fp8_packed_packet_low_latency_dispatch)                                               \
+    X(masked_bf16_packet_low_latency_combine)                                                      \
+    X(masked_bf16_packed_packet_low_latency_combine)                                               \
+    X(masked_bf16_told_low_latency_dispatch)                                                       \
+    X(masked_bf16_packed_told_low_latency_dispatch)                                                \
+    X(masked_fp8_told_low_latency_dispatch)                                                        \
+    X(masked_fp8_packed_told_low_latency_dispatch)                                                 \
+    X(masked_bf16_told_low_latency_combine)                                                        \
+    X(masked_bf16_packed_told_low_latency_combine)                                                 \
     X(packet_low_latency_dispatch)                                                                 \
     X(packet_low_latency_combine)                                                                  \
     X(bf16_packet_low_latency_dispatch)                                                            \

@@ -25,6 +25,7 @@ struct plan {
     int dies_between_steps;
     int32_t num_nodes; /* virtual ones */
     weft_ll_route route;
+    weft_ll_carrier carrier;
     int32_t victim;
     uint64_t seed;
 };
@@ -62,12 +63,24 @@ static int read_any_missing(struct ll_seat *seat, int32_t step, int call, int32_
     return 0;
 }
 
-/* By expert: how many rows of a rank have been counted. */
+static int count_rows_by_rank(struct ll_seat *seat, int32_t step, int32_t rank, int64_t *num_rows)
+{
+    int32_t count;
+    CHECK_OK(weft_stream_synchronize(seat->stream));
+    CHECK_OK(weft_memory_copy(seat->comm, &count, &seat->steps[step % 2].rank_counts[rank],
+                              sizeof count));
+    *num_rows = count;
+    return 0;
+}
+
+/* How many rows of a rank have been counted. */
 static int count_rows(struct ll_seat *seat, int32_t step, int32_t rank, int64_t *num_rows)
 {
     const int32_t num_local = ll_num_local(seat->problem, seat->context->rank);
     *num_rows = 0;
-    for (int32_t local = 0; local < num_local && ll_seat_is_by_expert(seat); local++) {
+    if (!ll_seat_is_by_expert(seat))
+        return count_rows_by_rank(seat, step, rank, num_rows);
+    for (int32_t local = 0; local < num_local; local++) {
         int64_t range;
         const int64_t *at = seat->steps[step % 2].ranges + local * NUM_RANKS + rank;
         CHECK_OK(weft_memory_copy(seat->comm, &range, at, sizeof range));
@@ -311,7 +324,9 @@ static const weft_ll_answer answers[] = {WEFT_LL_ANSWER_SUMS,     WEFT_LL_ANSWER
 static void run(struct plan plan)
 {
     const int is_by_expert = plan.seed % 2 == 0;
-    const weft_ll_answer answer = answers[plan.seed % (sizeof answers / sizeof *answers)];
+    const weft_ll_answer answer = plan.carrier >= WEFT_LL_PACKETS
+                                      ? WEFT_LL_ANSWER_SUMS
+                                      : answers[plan.seed % (sizeof answers / sizeof *answers)];
     plan.problem =
         (struct ll_case){LL_SIZES(NUM_RANKS, 8, 3, 8, 2048),
                          LL_TYPES(BF16, BF16, INT32),
@@ -322,6 +337,7 @@ static void run(struct plan plan)
                          .answers_in_slots = !is_by_expert && answer == WEFT_LL_ANSWER_IN_SLOTS,
                          .num_results = 1 + (int32_t)(plan.seed / 2 % 2),
                          .route = plan.route,
+                         .carrier = plan.carrier,
                          .node_ranks = NUM_RANKS / plan.num_nodes,
                          .on_missing = WEFT_LL_MASK,
                          .missing_ms = plan.signal == SIGKILL ? 0 : tests_deadline_ms(1000)};
@@ -331,25 +347,51 @@ static void run(struct plan plan)
     if (ranks_run_with(&options, plan.dies_between_steps  ? survive_between_steps
                                  : plan.signal == SIGKILL ? survive_a_death
                                                           : survive_a_stall) != 0)
-        fail_msg("signal %d, in phases %d, victim %d, seed %llu, %d nodes, route %d", plan.signal,
-                 plan.in_phases, plan.victim, (unsigned long long)plan.seed, plan.num_nodes,
-                 plan.route);
+        fail_msg("signal %d, in phases %d, victim %d, seed %llu, %d nodes, route %d, carrier %d",
+                 plan.signal, plan.in_phases, plan.victim, (unsigned long long)plan.seed,
+                 plan.num_nodes, plan.route, plan.carrier);
+}
+
+/* Of a plan, with victims and phases by seeds from the first one on. */
+static void run_seeds_from(int32_t first, struct plan plan, int32_t num_seeds)
+{
+    for (int32_t seed = first; seed < first + num_seeds; seed++) {
+        plan.in_phases = seed / 2 % 2;
+        plan.victim = (seed + seed / 4) % NUM_RANKS;
+        plan.seed = (uint64_t)seed;
+        run(plan);
+    }
 }
 
 static void run_seeds(int signal, int32_t num_nodes, weft_ll_route route, int32_t num_seeds)
 {
-    for (int32_t seed = 0; seed < num_seeds; seed++)
-        run((struct plan){.signal = signal,
-                          .in_phases = seed / 2 % 2,
-                          .num_nodes = num_nodes,
-                          .route = route,
-                          .victim = (seed + seed / 4) % NUM_RANKS,
-                          .seed = (uint64_t)seed});
+    const struct plan plan = {.signal = signal, .num_nodes = num_nodes, .route = route};
+    run_seeds_from(0, plan, num_seeds);
+}
+
+/* Of one seed, packets are by expert, and told ones by rank. */
+static void run_carriers(int signal, int32_t num_seeds)
+{
+    for (int carrier = WEFT_LL_PACKETS; carrier <= WEFT_LL_TOLD_PACKETS; carrier++) {
+        const struct plan plan = {
+            .signal = signal, .num_nodes = 1, .carrier = (weft_ll_carrier)carrier};
+        run_seeds_from(carrier - WEFT_LL_PACKETS, plan, num_seeds);
+    }
 }
 
 TEST(decoding_goes_on_without_a_killed_rank)
 {
     run_seeds(SIGKILL, 1, WEFT_LL_STRAIGHT, tests_rounds(tests_grid_size(16, 4), 4));
+}
+
+TEST(decoding_goes_on_in_packets_without_a_killed_rank)
+{
+    run_carriers(SIGKILL, tests_rounds(tests_grid_size(8, 2), 4));
+}
+
+TEST(a_stopped_rank_comes_back_in_packets)
+{
+    run_carriers(SIGSTOP, tests_rounds(tests_grid_size(2, 1), 2));
 }
 
 TEST(decoding_goes_on_without_a_killed_rank_of_another_node)

@@ -20,7 +20,7 @@ struct ll_seat {
     uint64_t num_rows;      /* of a result */
     uint64_t column_bytes;  /* of scales; 0: they lie by rows */
     /* With masks, ranks that are lost in the very step, or LL_SEAT_NOBODY. */
-    int32_t half_there; /* by expert: its rows are counted, and may be anything */
+    int32_t half_there; /* by expert, or in packets: its rows are counted, and may be anything */
     int32_t in_doubt;   /* it may have added to some tokens */
     int32_t suspect;    /* it may be lost: rows that it relays, or sends, may lack */
     uint64_t lacking

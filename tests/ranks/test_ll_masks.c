@@ -165,6 +165,19 @@ TEST(pairs_mask_each_other)
         }
 }
 
+TEST(pairs_mask_each_other_in_packets)
+{
+    for (int carrier = WEFT_LL_PACKETS; carrier <= WEFT_LL_TOLD_PACKETS; carrier++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            for (int in_phases = 0; in_phases < 2; in_phases++) {
+                struct trial trial = {cases[i], in_phases, 0};
+                trial.problem.seed = 20 + (uint64_t)in_phases;
+                trial.problem.carrier = (weft_ll_carrier)carrier;
+                if (ll_suits(&trial.problem, trial.problem.carrier))
+                    run(trial, run_rounds);
+            }
+}
+
 /* Of as many nodes as ranks, or of two where there are some for each. */
 TEST(pairs_on_several_nodes_mask_each_other)
 {

@@ -64,7 +64,7 @@ WP_FN enum wp_status receive_all(struct wp_warp *warp, const struct packet_args 
         const int32_t awaited = args->form == PACKETS_OTHER_SENDER ? other : sender;
         const enum wp_status status =
             wp_packets_receive(warp, packets, awaited, slot_of(args, sender),
-                               args->rows + (int64_t)sender * PACKET_ROW_BYTES, row_bytes);
+                               args->rows + (int64_t)sender * PACKET_ROW_BYTES, row_bytes, NULL);
         if (status != WP_STATUS_OK)
             return status;
     }

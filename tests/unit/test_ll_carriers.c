@@ -71,7 +71,14 @@ TEST(of_any_layout)
         {4, 256, 33, 2, WEFT_LL_PACKETS, {0}},
         {4, 256, 33, 17, WEFT_LL_SIGNALS, {0}}, /* not usual */
         {4, 256, 8, 17, WEFT_LL_SIGNALS, {.dtype = WEFT_FP16}},
-        {4, 256, 8, 8, WEFT_LL_SIGNALS, {.on_missing = WEFT_LL_MASK}},
+        {4, 256, 8, 8, WEFT_LL_PACKETS, {.on_missing = WEFT_LL_MASK}},
+        {4, 256, 8, 128, WEFT_LL_TOLD_PACKETS, {.on_missing = WEFT_LL_MASK, FP8}},
+        {4,
+         256,
+         8,
+         8,
+         WEFT_LL_SIGNALS,
+         {.on_missing = WEFT_LL_MASK, .answer_dtype = WEFT_LOG_10BIT}},
         {4, 256, 8, 8, WEFT_LL_TOLD_PACKETS, {.answer_dtype = WEFT_LOG_10BIT}}};
     check(choices, sizeof choices / sizeof *choices, WEFT_LL_BY_RANK);
     check(choices, sizeof choices / sizeof *choices, WEFT_LL_BY_EXPERT);

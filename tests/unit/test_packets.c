@@ -64,7 +64,7 @@ static enum wp_status gather(struct wp_warp *warp, const struct exchange_args *a
         const struct wp_expected_row expected = wp_packets_expect(
             warp, &args->packets, rank, row->slot + (uint64_t)rank * SLOTS_PER_ROW, row_bytes);
         const enum wp_status status =
-            wp_packets_receive_each(warp, &args->packets, &expected, dsts, args->num_places);
+            wp_packets_receive_each(warp, &args->packets, &expected, dsts, args->num_places, NULL);
         if (status != WP_STATUS_OK)
             return status;
     }
@@ -91,7 +91,7 @@ static enum wp_status sum_of_some(struct wp_warp *warp, const struct exchange_ar
     if (sends)
         wp_packets_send(warp, &args->packets, to, &loaded);
     return wp_packets_sum(warp, &args->packets, &from, row->dst, args->reduction.dtype,
-                          args->num_elements);
+                          args->num_elements, NULL);
 }
 
 static enum wp_status exchange(struct wp_warp *warp, const void *arguments)
@@ -118,7 +118,7 @@ static enum wp_status receive_one(struct wp_warp *warp, const void *arguments)
 {
     const struct exchange_args *args = arguments;
     return wp_packets_receive(warp, &args->packets, 1, args->rows[0].slot, args->rows[0].dst,
-                              WP_PACKET_BYTES);
+                              WP_PACKET_BYTES, NULL);
 }
 
 static enum wp_status send_row(struct wp_warp *warp, const void *arguments)
@@ -379,7 +379,7 @@ static enum wp_status receive_told(struct wp_warp *warp, const void *arguments)
         const struct wp_packet_told told = {args->word, SEQUENCE, SEQUENCE + 2 - row};
         args->statuses[row] =
             wp_packets_receive_told(warp, &args->packets, 1, args->rows[0].slot + row, &told,
-                                    args->rows[0].dst, WP_PACKET_BYTES);
+                                    args->rows[0].dst, WP_PACKET_BYTES, NULL);
     }
     return WP_STATUS_OK;
 }

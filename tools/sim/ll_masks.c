@@ -144,13 +144,18 @@ weft_result ll_let_leave(struct party *party, int32_t round)
 
 /* ---------------------------------------------------------------- what operations tell */
 
-/* By expert: whether any row of the source has been counted. */
+/* Whether any row of the source has been counted: by expert, or in packets. */
 static int has_counted(const struct party *party, int32_t result, int32_t source)
 {
     const struct shape *shape = party->shape;
+    const int32_t *rank_counts = party->ll_arrays[result].rank_counts;
     const int64_t *ranges = party->ll_arrays[result].ranges;
     const int32_t num_local = ll_num_local(shape, party->rank);
     int64_t num_rows = 0;
+    if (!ll_is_by_expert(party)) {
+        weft__sim_host_reads(&rank_counts[source], sizeof *rank_counts);
+        return rank_counts[source] > 0;
+    }
     weft__sim_host_reads(ranges, (size_t)(num_local * shape->num_ranks) * sizeof *ranges);
     for (int32_t local = 0; local < num_local; local++)
         num_rows += ranges[local * shape->num_ranks + source] & UINT32_MAX;
@@ -165,7 +170,7 @@ void ll_note_missing_rows(struct party *party, int32_t round, int32_t result)
                                        party->ll_arrays[result].missing_rows);
     struct ll_lost *noted = &party->ll_lost[result];
     noted->half_there = 0;
-    for (int32_t rank = 0; rank < party->shape->num_ranks && ll_is_by_expert(party); rank++)
+    for (int32_t rank = 0; rank < party->shape->num_ranks; rank++)
         if ((told.lost >> rank & 1) != 0 && has_counted(party, result, rank))
             noted->half_there |= (uint64_t)1 << rank;
     noted->ranks = told.lost & ~noted->half_there;

@@ -147,12 +147,19 @@ void ll_fill_answers(struct party *party, int32_t round, int32_t result, int32_t
 
 /* ---------------------------------------------------------------- what combine gives */
 
-/* Compares tokens with what they are without the lost ranks, and notes those that are so. */
+/* In packets a rank that was lost may have added to a part of a token: then each element counts for itself. */
+static size_t compared_bytes(const struct shape *shape)
+{
+    return shape->ll_terms.carrier >= WEFT_LL_PACKETS ? dtype_bytes(shape->combine_dtype)
+                                                      : ll_row_bytes(shape);
+}
+
+/* Compares tokens with what they are without the lost ranks, and notes what is so. */
 static void find_combined(struct party *party, int32_t round, const struct ll_move *move,
                           uint64_t lost, unsigned char *are_right)
 {
     const struct shape *shape = party->shape;
-    const size_t row_bytes = ll_row_bytes(shape);
+    const size_t row_bytes = ll_row_bytes(shape), num_bytes = compared_bytes(shape);
     const char *found = party->ll_arrays[move->result].out[move->combine];
     const int32_t num_tokens = ll_num_tokens(shape, round, move->result, party->rank);
     struct ll_expected expected;
@@ -161,7 +168,9 @@ static void find_combined(struct party *party, int32_t round, const struct ll_mo
     for (int32_t i = 0; i < num_tokens; i++) {
         ll_oracle_fill_combined(&expected.oracle, expected.oracle.first_tokens[party->rank] + i,
                                 row);
-        are_right[i] |= memcmp(found + (size_t)i * row_bytes, row, row_bytes) == 0;
+        for (size_t at = 0; at < row_bytes; at += num_bytes)
+            are_right[((size_t)i * row_bytes + at) / num_bytes] |=
+                memcmp(found + (size_t)i * row_bytes + at, row + at, num_bytes) == 0;
     }
     ll_oracle_close(&expected.oracle);
 }
@@ -174,23 +183,25 @@ void ll_check_combined(struct party *party, int32_t round, const struct ll_move 
     const uint64_t lost = party->ll_lost[move->result].sums[move->combine];
     const uint64_t in_doubt = party->ll_lost[move->result].in_doubt[move->combine];
     const char *found = party->ll_arrays[move->result].out[move->combine];
-    const int32_t num_tokens = ll_num_tokens(shape, round, move->result, party->rank);
-    unsigned char *are_right = calloc((size_t)num_tokens + 1, 1);
+    const size_t num_bytes = compared_bytes(shape), row_bytes = ll_row_bytes(shape);
+    const size_t num_compared =
+        (size_t)ll_num_tokens(shape, round, move->result, party->rank) * row_bytes / num_bytes;
+    unsigned char *are_right = calloc(num_compared + 1, 1);
     if (are_right == NULL) {
         party_complain(party, "no memory for what is expected");
         return;
     }
-    weft__sim_host_reads(found, (size_t)num_tokens * ll_row_bytes(shape));
+    weft__sim_host_reads(found, num_compared * num_bytes);
     for (uint64_t some = in_doubt;; some = (some - 1) & in_doubt) { /* all subsets */
         find_combined(party, round, move, lost | some, are_right);
         if (some == 0)
             break;
     }
-    for (int32_t i = 0; i < num_tokens; i++)
+    for (size_t i = 0; i < num_compared; i++)
         if (!are_right[i])
-            party_complain(party, "out: token %d begins with %g", i,
-                           (double)element_load(shape->combine_dtype,
-                                                found + (size_t)i * ll_row_bytes(shape), 0));
+            party_complain(party, "out: token %zu has %g, or begins with it",
+                           i * num_bytes / row_bytes,
+                           (double)element_load(shape->combine_dtype, found + i * num_bytes, 0));
     free(are_right);
 }
 

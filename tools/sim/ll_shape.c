@@ -115,7 +115,8 @@ static int are_sums_fit(const struct shape *shape, weft_ll_carrier carrier)
     const struct ll_terms *terms = &shape->ll_terms;
     return terms->answer == WEFT_LL_ANSWER_SUMS &&
            (terms->answer_dtype == WEFT_DTYPE_NONE || terms->answer_dtype == shape->combine_dtype ||
-            (terms->answer_dtype == WEFT_LOG_10BIT && carrier == WEFT_LL_TOLD_PACKETS));
+            (terms->answer_dtype == WEFT_LOG_10BIT && carrier == WEFT_LL_TOLD_PACKETS &&
+             terms->on_missing == WEFT_LL_FAIL));
 }
 
 static int can_be_in_packets(const struct shape *shape, weft_ll_carrier carrier)
@@ -124,9 +125,8 @@ static int can_be_in_packets(const struct shape *shape, weft_ll_carrier carrier)
     const struct ll_terms *terms = &shape->ll_terms;
     const int are_rows_fit = terms->narrow_dtype == WEFT_DTYPE_NONE ||
                              (terms->scale != WEFT_SCALE_UE8M0 && terms->group_elements % 4 == 0);
-    return shape->num_nodes == 1 && shape->num_ranks <= MAX_RANKS &&
-           terms->on_missing == WEFT_LL_FAIL && are_rows_fit && are_sums_fit(shape, carrier) &&
-           are_choices_few(shape, carrier);
+    return shape->num_nodes == 1 && shape->num_ranks <= MAX_RANKS && are_rows_fit &&
+           are_sums_fit(shape, carrier) && are_choices_few(shape, carrier);
 }
 
 /* A third each, of those that can be so; by numbers of its own, too. */
@@ -154,6 +154,11 @@ static void fit_groups(struct shape *shape, struct rng *rng)
     else
         terms->group_elements = draw_divisor(rng, num_fours) * 4;
     terms->scale = WEFT_SCALE_FP32;
+}
+
+static int can_mask_in_packets(const struct shape *shape)
+{
+    return shape->ll_terms.answer_dtype != WEFT_LOG_10BIT;
 }
 
 /* What can go in packets, in either of the two ways. */
@@ -191,11 +196,12 @@ void shape_draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault fa
         draw_usual_rows(shape);
     for (int32_t round = 0; round < shape->num_rounds; round++)
         ll_draw_script(&shape->ll_scripts[round], &shape->ll_terms, shape->num_repeats, rng);
-    if (shape->op == SCENARIO_LL_PACKETS)
-        return;
-    draw_masks(shape, rng);
+    if (shape->op != SCENARIO_LL_PACKETS || can_mask_in_packets(shape))
+        draw_masks(shape, rng);
     if (fault == WEFT__SIM_NO_FAULT)
         draw_leaver(shape);
+    if (shape->op == SCENARIO_LL_PACKETS)
+        return;
     shape->ll_terms.route = (weft_ll_route)draw(rng, WEFT_LL_STRAIGHT, WEFT_LL_RELAYED);
     draw_late_weights(shape);
     draw_carrier(shape);

@@ -165,7 +165,33 @@ static struct arrival arrival_from(struct wp_warp *warp, const struct wp_packets
                                    int32_t rank)
 {
     return (struct arrival){
-        warp, packets, {WP_PHASE_DATA, rank, packets->sequence, packets->exchange, 0}};
+        warp,
+        packets,
+        {WP_PHASE_DATA, rank, packets->sequence, packets->exchange, packets->absent_after_ms}};
+}
+
+/* Whether packets may not come: then some are taken when all of them are there. */
+static int may_be_missing(const struct wp_packets *packets)
+{
+    return packets->absent_after_ms > 0;
+}
+
+/* Waits for what the slots and their escape words have, and takes nothing. */
+static enum wp_status await_words(const struct arrival *arrival, uint64_t slot, uint64_t num_words,
+                                  struct wp_packet_progress *progress)
+{
+    const struct wp_packets *packets = arrival->packets;
+    enum wp_status status = WP_STATUS_OK;
+    for (uint64_t i = slot; i < slot + num_words && status == WP_STATUS_OK; i++) {
+        const uint64_t *place = slot_of(packets, packets->rank, i);
+        status = wp_wait(arrival->warp, place, 1, &arrival->site);
+        if (status == WP_STATUS_OK && __atomic_load_n(place, LOAD_ORDER) == WP_PACKET_ESCAPE)
+            status = wp_wait(arrival->warp, escape_of(packets, packets->rank, i),
+                             2 * packets->sequence, &arrival->site);
+    }
+    if (status == WP_STATUS_ABSENT)
+        progress->missing |= 1u << arrival->site.rank;
+    return status;
 }
 
 /* What is in the slot when a packet has come. The slot is empty afterwards. */
@@ -213,15 +239,23 @@ static enum wp_status take_words(const struct arrival *arrival, uint64_t slot, u
 enum wp_status weft__cpu_packets_receive_each(struct wp_warp *warp,
                                               const struct wp_packets *packets,
                                               const struct wp_expected_row *row,
-                                              const void *const *dsts, int32_t num_dsts)
+                                              const void *const *dsts, int32_t num_dsts,
+                                              struct wp_packet_progress *progress)
 {
     const struct arrival arrival = arrival_from(warp, packets, row->from);
     const uint64_t num_packets = num_packets_of(row->bytes);
-    for (uint64_t begin = 0; begin < num_packets; begin += TILE_PACKETS) {
+    uint64_t begin = progress != NULL ? progress->num_taken : 0;
+    for (; begin < num_packets; begin += TILE_PACKETS) {
         const uint64_t num_words = smaller(num_packets - begin, TILE_PACKETS);
         const uint64_t offset_bytes = begin * WP_PACKET_BYTES;
         uint64_t words[TILE_PACKETS];
-        const enum wp_status status = take_words(&arrival, row->slot + begin, num_words, words);
+        enum wp_status status = WP_STATUS_OK;
+        if (progress != NULL && may_be_missing(packets)) {
+            progress->num_taken = begin;
+            status = await_words(&arrival, row->slot + begin, num_words, progress);
+        }
+        if (status == WP_STATUS_OK)
+            status = take_words(&arrival, row->slot + begin, num_words, words);
         if (status != WP_STATUS_OK)
             return status;
         for (int32_t i = 0; i < num_dsts; i++)
@@ -234,17 +268,21 @@ enum wp_status weft__cpu_packets_receive_each(struct wp_warp *warp,
 enum wp_status weft__cpu_packets_receive_told(struct wp_warp *warp,
                                               const struct wp_packets *packets, int32_t from,
                                               uint64_t slot, const struct wp_packet_told *told,
-                                              void *dst, uint64_t bytes)
+                                              void *dst, uint64_t bytes,
+                                              struct wp_packet_progress *progress)
 {
     const struct arrival arrival = arrival_from(warp, packets, from);
     uint64_t seen;
     const enum wp_status status = wp_wait_value(warp, told->word, told->told, &arrival.site, &seen);
+    if (status == WP_STATUS_ABSENT)
+        progress->missing |= 1u << from;
     if (status != WP_STATUS_OK)
         return status;
     const struct wp_expected_row row = {from, slot, bytes};
     const void *const dsts[] = {dst};
-    return seen >= told->absent ? WP_STATUS_ABSENT
-                                : weft__cpu_packets_receive_each(warp, packets, &row, dsts, 1);
+    return seen >= told->absent
+               ? WP_STATUS_ABSENT
+               : weft__cpu_packets_receive_each(warp, packets, &row, dsts, 1, progress);
 }
 
 enum wp_status weft__cpu_packets_take_words(struct wp_warp *warp, const struct wp_packets *packets,
@@ -258,7 +296,24 @@ enum wp_status weft__cpu_packets_take_words(struct wp_warp *warp, const struct w
 struct sources {
     struct wp_packet_rows rows;
     const void *own;
+    struct wp_packet_progress *progress; /* NULL: what does not come fails the launch */
 };
+
+/* Of all rows, packets from one on: waits for them. */
+static enum wp_status await_rows(struct wp_warp *warp, const struct wp_packets *packets,
+                                 const struct sources *from, uint64_t begin, uint64_t num_words)
+{
+    enum wp_status status = WP_STATUS_OK;
+    from->progress->num_taken = begin;
+    for (int32_t rank = 0; rank < packets->num_ranks && status == WP_STATUS_OK; rank++) {
+        const struct arrival arrival = arrival_from(warp, packets, rank);
+        if (from->rows.ranks >> rank & 1)
+            status = await_words(
+                &arrival, from->rows.slot + begin + (uint64_t)rank * from->rows.slots_per_rank,
+                num_words, from->progress);
+    }
+    return status;
+}
 
 /* From `offset_bytes` on. */
 static enum wp_status add_rows(struct wp_warp *warp, const struct wp_packets *packets,
@@ -269,6 +324,12 @@ static enum wp_status add_rows(struct wp_warp *warp, const struct wp_packets *pa
     const uint64_t num_words =
         num_packets_of((uint64_t)tile->num_elements * wp_dtype_bytes(tile->reduction.dtype));
     const uint64_t first_slot = from->rows.slot + offset_bytes / WP_PACKET_BYTES;
+    if (from->progress != NULL && may_be_missing(packets)) {
+        const enum wp_status status =
+            await_rows(warp, packets, from, offset_bytes / WP_PACKET_BYTES, num_words);
+        if (status != WP_STATUS_OK)
+            return status;
+    }
     for (int32_t rank = 0; rank < packets->num_ranks; rank++) {
         if ((from->rows.ranks >> rank & 1) == 0)
             continue;
@@ -293,7 +354,9 @@ static enum wp_status reduce(struct wp_warp *warp, const struct wp_packets *pack
 {
     const struct weft__tile_functions *functions = weft__cpu_rows()->tile;
     const uint64_t element_bytes = wp_dtype_bytes(reduction.dtype);
-    for (uint64_t begin = 0; begin < num_elements; begin += WEFT__TILE_ELEMENTS) {
+    const uint64_t num_taken = from->progress != NULL ? from->progress->num_taken : 0;
+    for (uint64_t begin = num_taken * WP_PACKET_BYTES / element_bytes; begin < num_elements;
+         begin += WEFT__TILE_ELEMENTS) {
         struct weft__tile tile;
         functions->begin(&tile, reduction,
                          (int64_t)smaller(num_elements - begin, WEFT__TILE_ELEMENTS));
@@ -309,19 +372,20 @@ enum wp_status weft__cpu_packets_reduce(struct wp_warp *warp, const struct wp_pa
                                         const struct wp_packet_sources *from, void *dst,
                                         struct wp_reduction reduction, uint64_t num_elements)
 {
-    const struct sources all = {{UINT32_MAX, from->slot, from->slots_per_rank}, from->own};
+    const struct sources all = {{UINT32_MAX, from->slot, from->slots_per_rank}, from->own, NULL};
     return reduce(warp, packets, &all, dst, reduction, num_elements);
 }
 
 enum wp_status weft__cpu_packets_sum(struct wp_warp *warp, const struct wp_packets *packets,
                                      const struct wp_packet_rows *from, void *dst, weft_dtype dtype,
-                                     uint64_t num_elements)
+                                     uint64_t num_elements, struct wp_packet_progress *progress)
 {
     const struct wp_reduction sum = {.dtype = dtype, .op = WP_REDUCTION_SUM};
-    const struct sources some = {*from, NULL};
+    const struct sources some = {*from, NULL, progress};
+    const uint64_t done = progress != NULL ? progress->num_taken * WP_PACKET_BYTES : 0;
     if (from->ranks != 0)
         return reduce(warp, packets, &some, dst, sum, num_elements);
-    memset(dst, 0, num_elements * wp_dtype_bytes(dtype));
+    memset((char *)dst + done, 0, num_elements * wp_dtype_bytes(dtype) - done);
     return WP_STATUS_OK;
 }
 
@@ -366,4 +430,12 @@ enum wp_status weft__cpu_packets_log_sum(struct wp_warp *warp, const struct wp_p
         block.slot += WEFT__LOG_BLOCK_BYTES / WP_PACKET_BYTES;
     }
     return status;
+}
+
+void weft__cpu_packets_clear(const struct wp_packets *packets, uint64_t slot, uint64_t num_slots)
+{
+    for (uint64_t i = slot; i < slot + num_slots; i++) {
+        __atomic_store_n(slot_of(packets, packets->rank, i), 0, __ATOMIC_RELAXED);
+        __atomic_store_n(escape_of(packets, packets->rank, i), 0, __ATOMIC_RELAXED);
+    }
 }

@@ -35,7 +35,8 @@ struct wp_expected_row {
 enum wp_status weft__cpu_packets_receive_each(struct wp_warp *warp,
                                               const struct wp_packets *packets,
                                               const struct wp_expected_row *row,
-                                              const void *const *dsts, int32_t num_dsts);
+                                              const void *const *dsts, int32_t num_dsts,
+                                              struct wp_packet_progress *progress);
 enum wp_status weft__cpu_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,
                                         const struct wp_packet_sources *from, void *dst,
                                         struct wp_reduction reduction, uint64_t num_elements);
@@ -43,10 +44,12 @@ enum wp_status weft__cpu_packets_reduce(struct wp_warp *warp, const struct wp_pa
 enum wp_status weft__cpu_packets_receive_told(struct wp_warp *warp,
                                               const struct wp_packets *packets, int32_t from,
                                               uint64_t slot, const struct wp_packet_told *told,
-                                              void *dst, uint64_t bytes);
+                                              void *dst, uint64_t bytes,
+                                              struct wp_packet_progress *progress);
 enum wp_status weft__cpu_packets_sum(struct wp_warp *warp, const struct wp_packets *packets,
                                      const struct wp_packet_rows *from, void *dst, weft_dtype dtype,
-                                     uint64_t num_elements);
+                                     uint64_t num_elements, struct wp_packet_progress *progress);
+void weft__cpu_packets_clear(const struct wp_packets *packets, uint64_t slot, uint64_t num_slots);
 void weft__cpu_packets_send_words(struct wp_warp *warp, const struct wp_packets *packets,
                                   struct wp_packet_targets to, const uint64_t words[2]);
 enum wp_status weft__cpu_packets_take_words(struct wp_warp *warp, const struct wp_packets *packets,
@@ -123,17 +126,19 @@ WP_FN struct wp_expected_row wp_packets_expect(struct wp_warp *warp,
 
 WP_FN enum wp_status wp_packets_receive_each(struct wp_warp *warp, const struct wp_packets *packets,
                                              const struct wp_expected_row *row,
-                                             const void *const *dsts, int32_t num_dsts)
+                                             const void *const *dsts, int32_t num_dsts,
+                                             struct wp_packet_progress *progress)
 {
-    return weft__cpu_packets_receive_each(warp, packets, row, dsts, num_dsts);
+    return weft__cpu_packets_receive_each(warp, packets, row, dsts, num_dsts, progress);
 }
 
 WP_FN enum wp_status wp_packets_receive(struct wp_warp *warp, const struct wp_packets *packets,
-                                        int32_t from, uint64_t slot, void *dst, uint64_t bytes)
+                                        int32_t from, uint64_t slot, void *dst, uint64_t bytes,
+                                        struct wp_packet_progress *progress)
 {
     const struct wp_expected_row row = {from, slot, bytes};
     const void *const dsts[] = {dst};
-    return weft__cpu_packets_receive_each(warp, packets, &row, dsts, 1);
+    return weft__cpu_packets_receive_each(warp, packets, &row, dsts, 1, progress);
 }
 
 WP_FN enum wp_status wp_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,
@@ -146,16 +151,23 @@ WP_FN enum wp_status wp_packets_reduce(struct wp_warp *warp, const struct wp_pac
 WP_FN enum wp_status wp_packets_receive_told(struct wp_warp *warp, const struct wp_packets *packets,
                                              int32_t from, uint64_t slot,
                                              const struct wp_packet_told *told, void *dst,
-                                             uint64_t bytes)
+                                             uint64_t bytes, struct wp_packet_progress *progress)
 {
-    return weft__cpu_packets_receive_told(warp, packets, from, slot, told, dst, bytes);
+    return weft__cpu_packets_receive_told(warp, packets, from, slot, told, dst, bytes, progress);
 }
 
 WP_FN enum wp_status wp_packets_sum(struct wp_warp *warp, const struct wp_packets *packets,
                                     const struct wp_packet_rows *from, void *dst, weft_dtype dtype,
-                                    uint64_t num_elements)
+                                    uint64_t num_elements, struct wp_packet_progress *progress)
 {
-    return weft__cpu_packets_sum(warp, packets, from, dst, dtype, num_elements);
+    return weft__cpu_packets_sum(warp, packets, from, dst, dtype, num_elements, progress);
+}
+
+WP_FN void wp_packets_clear(struct wp_warp *warp, const struct wp_packets *packets, uint64_t slot,
+                            uint64_t num_slots)
+{
+    (void)warp;
+    weft__cpu_packets_clear(packets, slot, num_slots);
 }
 
 WP_FN void wp_packets_send_words(struct wp_warp *warp, const struct wp_packets *packets,

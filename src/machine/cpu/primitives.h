@@ -197,6 +197,11 @@ WP_FN int32_t wp_load_relaxed(const int32_t *word)
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
+WP_FN void wp_store_relaxed(int32_t *word, int32_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
 WP_FN uint64_t wp_load_now(const uint64_t *word)
 {
     uint64_t value;

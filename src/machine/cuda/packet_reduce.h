@@ -151,11 +151,12 @@ WP_FN void weft__cuda_add_chunks(float (&sum)[16 / sizeof(E)], const int4 (&chun
 template <typename E, int AT_ONCE>
 WP_FN enum wp_status weft__cuda_sum_some(struct wp_warp *warp, const struct wp_packets *packets,
                                          const struct wp_packet_rows *from, void *dst,
-                                         uint64_t bytes)
+                                         uint64_t bytes, struct wp_packet_progress *progress)
 {
     const uint64_t num_packets = weft__cuda_num_packets(bytes);
 #pragma unroll 1
-    for (uint64_t i = (uint64_t)wp_lane_idx(warp); i < num_packets; i += WP_WARP_SIZE) {
+    for (uint64_t i = (uint64_t)wp_lane_idx(warp) + weft__cuda_num_taken(progress); i < num_packets;
+         i += WP_WARP_SIZE) {
         const float begin = from->ranks == 0 ? 0.0f : -0.0f; /* the sum of none is +0 */
         float sum[16 / sizeof(E)];
 #pragma unroll
@@ -169,9 +170,11 @@ WP_FN enum wp_status weft__cuda_sum_some(struct wp_warp *warp, const struct wp_p
                                             from->slots_per_rank, first, 1, present};
             int4 chunks[AT_ONCE];
             const enum wp_status status =
-                weft__cuda_take_packets(warp, packets, &slots, NULL, chunks);
-            if (status != WP_STATUS_OK)
+                weft__cuda_take_packets(warp, packets, &slots, progress, chunks);
+            if (status != WP_STATUS_OK) {
+                weft__cuda_note_taken(warp, progress, i);
                 return status;
+            }
             weft__cuda_add_chunks<E>(sum, chunks, present);
             if (AT_ONCE == 8 && WEFT__CUDA_PACKETS_ARE_SHORT)
                 break; /* these have no more ranks */
@@ -180,28 +183,33 @@ WP_FN enum wp_status weft__cuda_sum_some(struct wp_warp *warp, const struct wp_p
         if (WEFT__CUDA_PACKETS_ARE_SHORT)
             break;
     }
+    weft__cuda_note_taken(warp, progress, INT32_MAX); /* of a call that is repeated */
     return WP_STATUS_OK;
 }
 
+/* More ranks than are taken at once are none of those that may be missing: a lane takes all or none. */
 template <typename E>
 WP_FN enum wp_status weft__cuda_sum_of(struct wp_warp *warp, const struct wp_packets *packets,
-                                       const struct wp_packet_rows *from, void *dst, uint64_t bytes)
+                                       const struct wp_packet_rows *from, void *dst, uint64_t bytes,
+                                       struct wp_packet_progress *progress)
 {
-    return packets->num_ranks <= 4 ? weft__cuda_sum_some<E, 4>(warp, packets, from, dst, bytes)
-                                   : weft__cuda_sum_some<E, 8>(warp, packets, from, dst, bytes);
+    return packets->num_ranks <= 4
+               ? weft__cuda_sum_some<E, 4>(warp, packets, from, dst, bytes, progress)
+               : weft__cuda_sum_some<E, 8>(warp, packets, from, dst, bytes, progress);
 }
 
 WP_FN enum wp_status wp_packets_sum(struct wp_warp *warp, const struct wp_packets *packets,
                                     const struct wp_packet_rows *from, void *dst, weft_dtype dtype,
-                                    uint64_t num_elements)
+                                    uint64_t num_elements, struct wp_packet_progress *progress)
 {
     enum wp_status status;
     if (dtype == WEFT_BF16)
-        status = weft__cuda_sum_of<__nv_bfloat16>(warp, packets, from, dst, num_elements * 2);
+        status =
+            weft__cuda_sum_of<__nv_bfloat16>(warp, packets, from, dst, num_elements * 2, progress);
     else if (dtype == WEFT_FP16)
-        status = weft__cuda_sum_of<__half>(warp, packets, from, dst, num_elements * 2);
+        status = weft__cuda_sum_of<__half>(warp, packets, from, dst, num_elements * 2, progress);
     else
-        status = weft__cuda_sum_of<float>(warp, packets, from, dst, num_elements * 4);
+        status = weft__cuda_sum_of<float>(warp, packets, from, dst, num_elements * 4, progress);
     return weft__cuda_same_status(status);
 }
 

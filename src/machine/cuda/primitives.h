@@ -273,6 +273,11 @@ WP_FN int32_t wp_load_relaxed(const int32_t *word)
     return value;
 }
 
+WP_FN void wp_store_relaxed(int32_t *word, int32_t value)
+{
+    asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" : : "l"(word), "r"(value) : "memory");
+}
+
 WP_FN uint64_t wp_load_now(const uint64_t *word)
 {
     uint64_t value;

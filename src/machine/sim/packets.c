@@ -102,6 +102,35 @@ static void send_one(const struct call *call, int32_t rank, uint64_t slot, uint6
     store_word(call, word, stored);
 }
 
+static struct wp_wait_site site_of(const struct call *call, int32_t from)
+{
+    const struct wp_packets *packets = call->packets;
+    return (struct wp_wait_site){WP_PHASE_DATA, from, packets->sequence, packets->exchange,
+                                 packets->absent_after_ms};
+}
+
+/* Whether packets may not come: then some are taken when all of them are there. */
+static int may_be_missing(const struct call *call)
+{
+    return call->packets->absent_after_ms > 0;
+}
+
+/* Waits for the packet and what its escape word says, and takes nothing. */
+static enum wp_status await_one(const struct call *call, int32_t from, uint64_t slot,
+                                struct wp_packet_progress *progress)
+{
+    const struct wp_wait_site site = site_of(call, from);
+    const int32_t rank = call->packets->rank;
+    const uint64_t *word = slot_of(call, rank, slot);
+    enum wp_status status = sim_await(call->warp, word, 1, &site);
+    if (status == WP_STATUS_OK && load_word(call, word) == WP_PACKET_ESCAPE)
+        status =
+            sim_await(call->warp, escape_of(call, rank, slot), 2 * call->packets->sequence, &site);
+    if (status == WP_STATUS_ABSENT)
+        progress->missing |= 1u << from;
+    return status;
+}
+
 /* What the packet in the slot would have been stored as, had it not been escaped. */
 static enum wp_status load_stored(const struct call *call, const struct wp_wait_site *site,
                                   uint64_t slot, uint64_t *stored)
@@ -121,7 +150,7 @@ static enum wp_status load_stored(const struct call *call, const struct wp_wait_
 static enum wp_status take_one(const struct call *call, int32_t from, uint64_t slot, uint64_t *part)
 {
     const struct wp_packets *packets = call->packets;
-    const struct wp_wait_site site = {WP_PHASE_DATA, from, packets->sequence, packets->exchange, 0};
+    const struct wp_wait_site site = site_of(call, from);
     const struct sim_packet awaited = packet_from(call, from);
     const struct sim_access_record access = {sim_current(), SIM_ATOMIC_WRITE, call->code};
     uint64_t *word = slot_of(call, packets->rank, slot);
@@ -268,27 +297,47 @@ void weft__sim_packets_send_log_sum(struct wp_warp *warp, const struct wp_packet
 /* All lanes return the same. That they wait for each other here orders nothing. */
 static enum wp_status agree(struct wp_warp *warp, enum wp_status status)
 {
-    return weft__sim_ballot(warp, status != WP_STATUS_OK) != 0 ? WP_STATUS_FAILED : WP_STATUS_OK;
+    return (enum wp_status)weft__sim_max_u32(warp, (uint32_t)status);
+}
+
+/* The lane's next packet of a row, or its first one. */
+static uint64_t first_packet(const struct wp_warp *warp, const struct wp_packet_progress *progress)
+{
+    return (uint64_t)warp->lane_idx + (progress != NULL ? progress->num_taken : 0);
+}
+
+/* Of a lane that has got to packet i. */
+static void note_taken(const struct wp_warp *warp, struct wp_packet_progress *progress, uint64_t i)
+{
+    if (progress != NULL)
+        progress->num_taken = i - (uint64_t)warp->lane_idx;
 }
 
 enum wp_status weft__sim_packets_receive_each(struct wp_warp *warp,
                                               const struct wp_packets *packets,
                                               const struct wp_expected_row *row,
                                               const void *const *dsts, int32_t num_dsts,
+                                              struct wp_packet_progress *progress,
                                               struct weft__sim_place place)
 {
     const struct call call = {warp, packets, __builtin_return_address(0)};
     enum wp_status status = WP_STATUS_OK;
+    uint64_t i = first_packet(warp, progress);
     sim_trace("receive", place, slot_of(&call, packets->rank, row->slot), row->bytes);
-    for (uint64_t i = (uint64_t)warp->lane_idx;
-         i < num_packets(row->bytes) && status == WP_STATUS_OK; i += WP_WARP_SIZE) {
+    for (; i < num_packets(row->bytes) && status == WP_STATUS_OK; i += WP_WARP_SIZE) {
         uint64_t part;
-        status = take_one(&call, row->from, row->slot + i, &part);
+        note_taken(warp, progress, i);
+        if (may_be_missing(&call))
+            status = await_one(&call, row->from, row->slot + i, progress);
+        if (status == WP_STATUS_OK)
+            status = take_one(&call, row->from, row->slot + i, &part);
         for (int32_t d = 0; d < num_dsts && status == WP_STATUS_OK; d++) {
             sim_check_access(&dsts[d], sizeof dsts[d], SIM_READ, call.code);
             store_part(&call, (char *)(uintptr_t)dsts[d], row->bytes, i, part);
         }
     }
+    if (status == WP_STATUS_OK)
+        note_taken(warp, progress, i);
     return agree(warp, status);
 }
 
@@ -297,56 +346,80 @@ enum wp_status weft__sim_packets_receive_told(struct wp_warp *warp,
                                               const struct wp_packets *packets, int32_t from,
                                               uint64_t slot, const struct wp_packet_told *told,
                                               void *dst, uint64_t bytes,
+                                              struct wp_packet_progress *progress,
                                               struct weft__sim_place place)
 {
     const struct call call = {warp, packets, __builtin_return_address(0)};
-    const struct wp_wait_site site = {WP_PHASE_DATA, from, packets->sequence, packets->exchange, 0};
-    const enum wp_status status = agree(warp, sim_await(warp, told->word, told->told, &site));
+    const struct wp_wait_site site = site_of(&call, from);
+    const enum wp_status found = sim_await(warp, told->word, told->told, &site);
+    const enum wp_status status = agree(warp, found);
+    if (found == WP_STATUS_ABSENT)
+        progress->missing |= 1u << from;
     if (status != WP_STATUS_OK)
         return status;
     if (load_word(&call, told->word) >= told->absent)
         return WP_STATUS_ABSENT;
     const struct wp_expected_row row = {from, slot, bytes};
     const void *const dsts[] = {dst};
-    return weft__sim_packets_receive_each(warp, packets, &row, dsts, 1, place);
+    return weft__sim_packets_receive_each(warp, packets, &row, dsts, 1, progress, place);
 }
 
 /* Rows of some ranks; that of this one is in memory, if there is one there. */
 struct sources {
     struct wp_packet_rows rows;
     const void *own;
+    struct wp_packet_progress *progress;
 };
 
-/* Of each, one packet's part, in rank order; returns how many there are, or -1. */
-static int32_t collect_parts(const struct call *call, const struct sources *from,
-                             uint64_t row_bytes, uint64_t i, uint64_t *parts)
+static uint64_t slot_of_rank(const struct sources *from, int32_t rank, uint64_t i)
 {
-    int32_t num_parts = 0;
-    for (int32_t rank = 0; rank < call->packets->num_ranks; rank++) {
-        const uint64_t slot = from->rows.slot + (uint64_t)rank * from->rows.slots_per_rank + i;
+    return from->rows.slot + (uint64_t)rank * from->rows.slots_per_rank + i;
+}
+
+/* Packet i of each. */
+static enum wp_status await_parts(const struct call *call, const struct sources *from, uint64_t i)
+{
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t rank = 0; rank < call->packets->num_ranks && status == WP_STATUS_OK; rank++)
+        if (from->rows.ranks >> rank & 1)
+            status = await_one(call, rank, slot_of_rank(from, rank, i), from->progress);
+    return status;
+}
+
+/* A packet's part of each, in rank order. */
+struct parts {
+    uint64_t parts[SIM_MAX_RANKS];
+    int32_t num;
+};
+
+static enum wp_status collect_parts(const struct call *call, const struct sources *from,
+                                    uint64_t row_bytes, uint64_t i, struct parts *parts)
+{
+    enum wp_status status = may_be_missing(call) ? await_parts(call, from, i) : WP_STATUS_OK;
+    parts->num = 0;
+    for (int32_t rank = 0; rank < call->packets->num_ranks && status == WP_STATUS_OK; rank++) {
         if ((from->rows.ranks >> rank & 1) == 0)
             continue;
         if (rank == call->packets->rank && from->own != NULL)
-            parts[num_parts] = load_part(call, from->own, row_bytes, i);
-        else if (take_one(call, rank, slot, &parts[num_parts]) != WP_STATUS_OK)
-            return -1;
-        num_parts++;
+            parts->parts[parts->num] = load_part(call, from->own, row_bytes, i);
+        else
+            status = take_one(call, rank, slot_of_rank(from, rank, i), &parts->parts[parts->num]);
+        parts->num++;
     }
-    return num_parts;
+    return status;
 }
 
 /* Of none it is zero. */
-static uint64_t reduce_parts(const uint64_t *parts, int32_t num_parts, size_t num_bytes,
-                             struct wp_reduction how)
+static uint64_t reduce_parts(const struct parts *parts, size_t num_bytes, struct wp_reduction how)
 {
     uint64_t reduced = 0;
     const void *srcs[SIM_MAX_RANKS], *dsts[] = {&reduced};
-    if (num_parts == 0)
+    if (parts->num == 0)
         return 0;
-    for (int32_t rank = 0; rank < num_parts; rank++)
-        srcs[rank] = &parts[rank];
+    for (int32_t i = 0; i < parts->num; i++)
+        srcs[i] = &parts->parts[i];
     weft__cpu_rows_of(WEFT__ROWS_BASE)
-        ->reduce(dsts, 1, srcs, num_parts, how, (int64_t)(num_bytes / wp_dtype_bytes(how.dtype)));
+        ->reduce(dsts, 1, srcs, parts->num, how, (int64_t)(num_bytes / wp_dtype_bytes(how.dtype)));
     return reduced;
 }
 
@@ -354,16 +427,19 @@ static enum wp_status reduce(const struct call *call, const struct sources *from
                              struct wp_reduction how, uint64_t num_elements)
 {
     const uint64_t row_bytes = num_elements * wp_dtype_bytes(how.dtype);
-    int32_t num_parts = 0;
-    for (uint64_t i = (uint64_t)call->warp->lane_idx; i < num_packets(row_bytes) && num_parts >= 0;
-         i += WP_WARP_SIZE) {
-        uint64_t parts[SIM_MAX_RANKS];
-        num_parts = collect_parts(call, from, row_bytes, i, parts);
-        if (num_parts >= 0)
+    enum wp_status status = WP_STATUS_OK;
+    uint64_t i = first_packet(call->warp, from->progress);
+    for (; i < num_packets(row_bytes) && status == WP_STATUS_OK; i += WP_WARP_SIZE) {
+        struct parts parts;
+        note_taken(call->warp, from->progress, i);
+        status = collect_parts(call, from, row_bytes, i, &parts);
+        if (status == WP_STATUS_OK)
             store_part(call, dst, row_bytes, i,
-                       reduce_parts(parts, num_parts, part_bytes(row_bytes, i), how));
+                       reduce_parts(&parts, part_bytes(row_bytes, i), how));
     }
-    return agree(call->warp, num_parts < 0 ? WP_STATUS_FAILED : WP_STATUS_OK);
+    if (status == WP_STATUS_OK)
+        note_taken(call->warp, from->progress, i);
+    return agree(call->warp, status);
 }
 
 enum wp_status weft__sim_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,
@@ -372,18 +448,19 @@ enum wp_status weft__sim_packets_reduce(struct wp_warp *warp, const struct wp_pa
                                         struct weft__sim_place place)
 {
     const struct call call = {warp, packets, __builtin_return_address(0)};
-    const struct sources all = {{UINT32_MAX, from->slot, from->slots_per_rank}, from->own};
+    const struct sources all = {{UINT32_MAX, from->slot, from->slots_per_rank}, from->own, NULL};
     sim_trace("reduce", place, slot_of(&call, packets->rank, from->slot), num_elements);
     return reduce(&call, &all, dst, how, num_elements);
 }
 
 enum wp_status weft__sim_packets_sum(struct wp_warp *warp, const struct wp_packets *packets,
                                      const struct wp_packet_rows *from, void *dst, weft_dtype dtype,
-                                     uint64_t num_elements, struct weft__sim_place place)
+                                     uint64_t num_elements, struct wp_packet_progress *progress,
+                                     struct weft__sim_place place)
 {
     const struct call call = {warp, packets, __builtin_return_address(0)};
     const struct wp_reduction sum = {.dtype = dtype, .op = WP_REDUCTION_SUM};
-    const struct sources some = {*from, NULL};
+    const struct sources some = {*from, NULL, progress};
     sim_trace("sum", place, slot_of(&call, packets->rank, from->slot), num_elements);
     return reduce(&call, &some, dst, sum, num_elements);
 }
@@ -473,6 +550,21 @@ enum wp_status weft__sim_packets_take_words(struct wp_warp *warp, const struct w
     words[1] = told[1];
     (void)weft__sim_ballot(warp, 0);
     return status;
+}
+
+/* Each lane has some of them. */
+void weft__sim_packets_clear(struct wp_warp *warp, const struct wp_packets *packets, uint64_t slot,
+                             uint64_t num_slots, struct weft__sim_place place)
+{
+    const struct call call = {warp, packets, __builtin_return_address(0)};
+    sim_trace("clear", place, slot_of(&call, packets->rank, slot), num_slots);
+    for (uint64_t i = slot + (uint64_t)warp->lane_idx; i < slot + num_slots; i += WP_WARP_SIZE) {
+        uint64_t *word = slot_of(&call, packets->rank, i);
+        sim_slots_forget(word, sizeof *word);
+        store_word(&call, word, 0);
+        store_word(&call, escape_of(&call, packets->rank, i), 0);
+    }
+    sim_yield();
 }
 
 void weft__sim_acquire_packets(struct weft__sim_place place)

@@ -197,6 +197,14 @@ int32_t weft__sim_load_relaxed(const int32_t *word)
     return *word;
 }
 
+void weft__sim_store_relaxed(int32_t *word, int32_t value)
+{
+    sim_yield();
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
+    sim_store_begin(word, sizeof *word, SIM_PLAIN_STORE);
+    *word = value;
+}
+
 int32_t weft__sim_compare_swap_relaxed(int32_t *word, int32_t expected, int32_t desired)
 {
     sim_yield();

@@ -51,6 +51,7 @@ uint32_t weft__sim_add_acq_rel(uint32_t *word, uint32_t value, struct weft__sim_
 int32_t weft__sim_add_relaxed(int32_t *word, int32_t value);
 int32_t weft__sim_or_relaxed(int32_t *word, int32_t bits);
 int32_t weft__sim_load_relaxed(const int32_t *word);
+void weft__sim_store_relaxed(int32_t *word, int32_t value);
 int32_t weft__sim_compare_swap_relaxed(int32_t *word, int32_t expected, int32_t desired);
 void weft__sim_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
                       struct weft__sim_place place);
@@ -130,6 +131,7 @@ enum wp_status weft__sim_packets_receive_each(struct wp_warp *warp,
                                               const struct wp_packets *packets,
                                               const struct wp_expected_row *row,
                                               const void *const *dsts, int32_t num_dsts,
+                                              struct wp_packet_progress *progress,
                                               struct weft__sim_place place);
 enum wp_status weft__sim_packets_reduce(struct wp_warp *warp, const struct wp_packets *packets,
                                         const struct wp_packet_sources *from, void *dst,
@@ -140,10 +142,14 @@ enum wp_status weft__sim_packets_receive_told(struct wp_warp *warp,
                                               const struct wp_packets *packets, int32_t from,
                                               uint64_t slot, const struct wp_packet_told *told,
                                               void *dst, uint64_t bytes,
+                                              struct wp_packet_progress *progress,
                                               struct weft__sim_place place);
 enum wp_status weft__sim_packets_sum(struct wp_warp *warp, const struct wp_packets *packets,
                                      const struct wp_packet_rows *from, void *dst, weft_dtype dtype,
-                                     uint64_t num_elements, struct weft__sim_place place);
+                                     uint64_t num_elements, struct wp_packet_progress *progress,
+                                     struct weft__sim_place place);
+void weft__sim_packets_clear(struct wp_warp *warp, const struct wp_packets *packets, uint64_t slot,
+                             uint64_t num_slots, struct weft__sim_place place);
 void weft__sim_packets_send_words(struct wp_warp *warp, const struct wp_packets *packets,
                                   struct wp_packet_targets to, const uint64_t words[2],
                                   struct weft__sim_place place);
@@ -223,6 +229,7 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
 #define wp_add_relaxed(word, value)       weft__sim_add_relaxed(word, value)
 #define wp_or_relaxed(word, bits)         weft__sim_or_relaxed(word, bits)
 #define wp_load_relaxed(word)             weft__sim_load_relaxed(word)
+#define wp_store_relaxed(word, value)     weft__sim_store_relaxed(word, value)
 #define wp_compare_swap_relaxed(word, expected, desired)                                           \
     weft__sim_compare_swap_relaxed(word, expected, desired)
 #define wp_signal(warp, rank, word, value) weft__sim_signal(warp, rank, word, value, WEFT__SIM_HERE)
@@ -283,17 +290,20 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
     weft__sim_packets_log_sum(warp, packets, from, dst, dtype, num_elements, WEFT__SIM_HERE)
 #define wp_packets_expect(warp, packets, from, slot, bytes)                                        \
     ((struct wp_expected_row){((void)(warp), (void)(packets), (from)), (slot), (bytes)})
-#define wp_packets_receive_each(warp, packets, row, dsts, num_dsts)                                \
-    weft__sim_packets_receive_each(warp, packets, row, dsts, num_dsts, WEFT__SIM_HERE)
-#define wp_packets_receive(warp, packets, from, slot, dst, bytes)                                  \
+#define wp_packets_receive_each(warp, packets, row, dsts, num_dsts, progress)                      \
+    weft__sim_packets_receive_each(warp, packets, row, dsts, num_dsts, progress, WEFT__SIM_HERE)
+#define wp_packets_receive(warp, packets, from, slot, dst, bytes, progress)                        \
     wp_packets_receive_each(warp, packets, (&(const struct wp_expected_row){from, slot, bytes}),   \
-                            (const void *const[]){dst}, 1)
+                            (const void *const[]){dst}, 1, progress)
 #define wp_packets_reduce(warp, packets, from, dst, reduction, num_elements)                       \
     weft__sim_packets_reduce(warp, packets, from, dst, reduction, num_elements, WEFT__SIM_HERE)
-#define wp_packets_receive_told(warp, packets, from, slot, told, dst, bytes)                       \
-    weft__sim_packets_receive_told(warp, packets, from, slot, told, dst, bytes, WEFT__SIM_HERE)
-#define wp_packets_sum(warp, packets, from, dst, dtype, num_elements)                              \
-    weft__sim_packets_sum(warp, packets, from, dst, dtype, num_elements, WEFT__SIM_HERE)
+#define wp_packets_receive_told(warp, packets, from, slot, told, dst, bytes, progress)             \
+    weft__sim_packets_receive_told(warp, packets, from, slot, told, dst, bytes, progress,          \
+                                   WEFT__SIM_HERE)
+#define wp_packets_sum(warp, packets, from, dst, dtype, num_elements, progress)                    \
+    weft__sim_packets_sum(warp, packets, from, dst, dtype, num_elements, progress, WEFT__SIM_HERE)
+#define wp_packets_clear(warp, packets, slot, num_slots)                                           \
+    weft__sim_packets_clear(warp, packets, slot, num_slots, WEFT__SIM_HERE)
 #define wp_packets_send_words(warp, packets, to, words)                                            \
     weft__sim_packets_send_words(warp, packets, to, words, WEFT__SIM_HERE)
 #define wp_packets_take_words(warp, packets, from, slot, words)                                    \

@@ -89,7 +89,8 @@ WP_FN struct wp_packets wp_packets_of(const struct wp_packet_area *area, uint64_
                                        half * buffer_bytes,
                                        WP_NUM_HALVES * buffer_bytes + half * escapes_bytes,
                                        sequence,
-                                       area->exchange.mailbox_offset};
+                                       area->exchange.mailbox_offset,
+                                       0};
     return packets;
 }
 

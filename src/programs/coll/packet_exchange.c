@@ -63,7 +63,7 @@ WP_FN enum wp_status receive_row(struct wp_warp *warp, const struct wp_packet_ex
         return WP_STATUS_OK;
     return wp_packets_receive(warp, packets, rank,
                               wp_region_slot(&args->area, rank) + span.begin / WP_PACKET_BYTES,
-                              args->out + row.begin + span.begin, span.bytes);
+                              args->out + row.begin + span.begin, span.bytes, NULL);
 }
 
 /* With a root also ranks between which nothing goes tell each other the row's bytes. */

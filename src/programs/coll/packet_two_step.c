@@ -82,7 +82,7 @@ WP_FN enum wp_status receive_parts(struct wp_warp *warp, const struct wp_packet_
         const struct wp_span span = warp_share_of_part(warp, args, rank);
         if (span.bytes > 0)
             status = wp_packets_receive(warp, packets, rank, share_slot(warp, args, rank, 1),
-                                        args->out + span.begin, span.bytes);
+                                        args->out + span.begin, span.bytes, NULL);
     }
     return status;
 }

@@ -86,10 +86,12 @@ WP_FN uint64_t wp_ll_number_before(const struct wp_ll_run *run, uint64_t number)
 
 /* Whether the others are known to have summed the answers in whose slots those of `number` go, which are to `result`. Those
  * before ended a result, as all ranks know, and whoever has sent the rows that are answered now had ended it by then. So
- * where one result follows the other nobody looks. */
+ * where one result follows the other nobody looks. In packets it is so with masks, too: who had gone on without this rank
+ * would have sent it none. */
 WP_FN int wp_ll_is_room_known(const struct wp_ll_run *run, uint64_t number, uint64_t result)
 {
-    if (WP_LL_HAS_NODES(&run->ll->plan) || wp_ll_has_masks(&run->ll->masks))
+    if (WP_LL_HAS_NODES(&run->ll->plan) ||
+        (wp_ll_has_masks(&run->ll->masks) && !wp_ll_has_packets(&run->ll->plan)))
         return 0;
     const struct wp_ll_half before = wp_ll_half_of(run, number);
     return before.use == WP_LL_RESULT_ENDS && before.answered <= wp_ll_number_before(run, result);

@@ -8,10 +8,11 @@
  *     clean     the words here that the others signal are zero
  *
  * A rank clears its words when all have stopped, since what they sent before could come later else, and
- * sends nothing before all are clean. Words of a rank that does not take part are left alone: it may
+ * sends nothing before all are clean. So does it with packets. Words of a rank that does not take part are left alone: it may
  * still signal them. Who does not come in time stays masked.
  */
 #include "programs/low_latency/low_latency_unmask.h"
+#include "programs/low_latency/packets.h"
 
 /* Two deadlines: these ranks may be in different steps of their callers. */
 enum { PERIODS = 2 * WP_LL_PERIODS };
@@ -98,8 +99,8 @@ WP_FN enum wp_status await_others(const struct wp_ll_run *run,
                            : WP_NO_RANK;
         if (rank != WP_NO_RANK && !takes_part(run, args->mask, rank))
             rank = WP_NO_RANK;
-        const struct wp_ll_wait wait = {wp_ll_told_by(run, WP_LL_RETURNED, step, rank, args->epoch),
-                                        wp_ll_site(run, WP_PHASE_START, rank), NULL, 0};
+        struct wp_ll_wait wait = {wp_ll_told_by(run, WP_LL_RETURNED, step, rank, args->epoch),
+                                  wp_ll_site(run, WP_PHASE_START, rank), NULL, 0, 0};
         const enum wp_status found = wp_ll_await_words(run, args->mask, &wait, patience);
         if (found == WP_STATUS_ABSENT)
             missing(run)[rank] = 1;
@@ -130,7 +131,8 @@ WP_FN void clear_local(const struct wp_ll_run *run, int32_t rank)
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
-    const int has_heads = ll->plan.is_by_expert && block == ll->plan.num_blocks - 1;
+    const int has_heads =
+        ll->plan.is_by_expert && block == ll->plan.num_blocks - 1 && !wp_ll_has_packets(&ll->plan);
     if (wp_lane_idx(warp) == 0)
         wp_clear(wp_ll_word(ll, own, WP_LL_BROUGHT, WP_LL_ROWS, rank, block));
     for (int32_t i = wp_lane_idx(warp); i < 2 * WP_LL_NUM_MAILS; i += WP_WARP_SIZE)
@@ -139,6 +141,56 @@ WP_FN void clear_local(const struct wp_ll_run *run, int32_t rank)
     for (int32_t half = 0; half < ll->plan.num_halves && has_heads; half++)
         wp_tagged_send(warp, own, wp_ll_head(ll, own, (uint64_t)half, rank), ll->expert_bases,
                        ll->plan.max_local_experts, 0);
+}
+
+/* Warp-wide: what a rank has told of its rows in a half. What the rows have besides their number does not count. */
+WP_FN void clear_told(struct wp_warp *warp, const struct wp_low_latency *ll, uint64_t half,
+                      int32_t rank)
+{
+    const struct wp_ll_plan *plan = &ll->plan;
+    const int32_t own = ll->exchange.rank;
+    const int is_told = wp_ll_is_told(plan);
+    uint32_t *words = (uint32_t *)wp_warp_shared(warp);
+    for (uint32_t i = (uint32_t)wp_lane_idx(warp); i < WP_WARP_SHARED_BYTES / sizeof *words;
+         i += WP_WARP_SIZE)
+        words[i] = 0;
+    wp_warp_sync(warp);
+    if (plan->is_by_expert && is_told)
+        wp_tagged_send(warp, own, wp_ll_head(ll, own, half, rank), ll->expert_bases,
+                       wp_ll_num_pairs(plan), 0);
+    if (plan->is_by_expert && !is_told)
+        wp_tagged_send(warp, own, wp_ll_head(ll, own, half, rank), words,
+                       wp_ll_num_chosen_words(plan), 0);
+    for (int32_t token = 0; is_told && token < plan->max_tokens; token++)
+        wp_tagged_send(warp, own, wp_ll_told(ll, own, half, rank, token), words,
+                       wp_ll_num_told_words(plan), 0);
+    wp_warp_sync(warp); /* they have been read */
+    if (wp_lane_idx(warp) == 0) {
+        wp_clear(wp_ll_comes_word(ll, own, WP_LL_ROWS, half, rank));
+        wp_clear(wp_ll_comes_word(ll, own, WP_LL_ANSWERS, half, rank));
+    }
+}
+
+/* Warp-wide: the block's share of the packets of a rank. */
+WP_FN void clear_packets(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
+{
+    const struct wp_ll_plan *plan = &ll->plan;
+    const int32_t block = wp_block_idx(warp), num_blocks = wp_num_blocks(warp);
+    for (uint64_t half = 0; half < (uint64_t)plan->num_halves; half++) {
+        const struct wp_packets rows = wp_ll_row_packets(ll, half);
+        const struct wp_packets answers = wp_ll_answer_packets(ll, half);
+        for (int32_t token = block; token < plan->max_tokens; token += num_blocks) {
+            const struct wp_ll_elements first = {0, 0};
+            wp_packets_clear(warp, &rows, wp_ll_row_packet(ll, rank, token, 0),
+                             plan->slot.bytes / WP_PACKET_BYTES);
+            wp_packets_clear(warp, &answers, wp_ll_answer_packet(ll, rank, token, first),
+                             plan->answer_bytes / WP_PACKET_BYTES);
+        }
+        if (block == num_blocks - 1)
+            clear_told(warp, ll, half, rank);
+    }
+    if (block == num_blocks - 1 && wp_lane_idx(warp) == 0)
+        wp_store_relaxed(&ll->rows_taken[rank], 0);
 }
 
 /* One lane: the same of a rank of another node, and what is remembered of its words. */
@@ -167,6 +219,8 @@ WP_FN void clear(const struct wp_ll_run *run, const int32_t *mask)
          rank += wp_num_warps(warp)) {
         if (!warp_takes_part(run, mask, rank))
             continue;
+        if (wp_ll_has_packets(&ll->plan))
+            clear_packets(warp, ll, rank);
         if (!wp_ll_is_remote(ll, rank))
             clear_local(run, rank);
         else if (wp_lane_idx(warp) == 0)

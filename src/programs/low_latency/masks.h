@@ -103,15 +103,16 @@ WP_FN enum wp_ll_missing wp_ll_missing_of(const struct wp_ll_masks *masks, int32
 WP_FN int wp_ll_decide_presence(const struct wp_ll_masks *masks, int32_t rank, uint64_t number,
                                 int is_there)
 {
-    int32_t *verdict = &masks->verdicts[rank];
     const uint32_t which = (uint32_t)number << 1;
-    const uint32_t before = (uint32_t)wp_load_relaxed(verdict);
     const uint32_t own = which | (uint32_t)is_there;
-    uint32_t standing = before;
-    if ((before & ~1u) != which) {
-        const uint32_t seen =
-            (uint32_t)wp_compare_swap_relaxed(verdict, (int32_t)before, (int32_t)own);
-        standing = seen == before ? own : seen;
+    uint32_t before = (which - 2) | 1; /* mostly: it was there the last time */
+    for (;;) {
+        const uint32_t seen = (uint32_t)wp_compare_swap_relaxed(&masks->verdicts[rank],
+                                                                (int32_t)before, (int32_t)own);
+        if (seen == before)
+            return is_there;
+        if ((seen & ~1u) == which)
+            return (int)(seen & 1u);
+        before = seen;
     }
-    return (int)(standing & 1u);
 }

@@ -29,8 +29,15 @@ WP_FN void wp_ll_tell_num_rows(const struct wp_ll_taker *taker)
     }
 }
 
+/* What a rank has told in its head: words, where they are to be. */
+struct wp_ll_head_words {
+    void *words;
+    int32_t num;
+};
+
 /* Warp-wide: takes the head of a rank of another node, or waits for it a period in vain. */
-WP_FN enum wp_status wp_ll_take_remote_head(const struct wp_ll_taker *taker, int32_t *counts,
+WP_FN enum wp_status wp_ll_take_remote_head(const struct wp_ll_taker *taker,
+                                            struct wp_ll_head_words to,
                                             const struct wp_wait_site *site)
 {
     struct wp_warp *warp = taker->run->op.warp;
@@ -41,14 +48,14 @@ WP_FN enum wp_status wp_ll_take_remote_head(const struct wp_ll_taker *taker, int
     enum wp_status status =
         wp_wait(warp, wp_ll_own_word(ll, word), wp_ll_lap(&ll->plan, taker->number), site);
     status = (enum wp_status)wp_max_u32(warp, (uint32_t)status);
-    for (int32_t i = wp_lane_idx(warp); i < ll->plan.max_local_experts && status == WP_STATUS_OK;
-         i += WP_WARP_SIZE)
-        counts[i] = head[i];
+    for (int32_t i = wp_lane_idx(warp); i < to.num && status == WP_STATUS_OK; i += WP_WARP_SIZE)
+        ((int32_t *)to.words)[i] = head[i];
     return status;
 }
 
 /* The same of any rank. */
-WP_FN enum wp_status wp_ll_take_head_once(const struct wp_ll_taker *taker, int32_t *counts,
+WP_FN enum wp_status wp_ll_take_head_once(const struct wp_ll_taker *taker,
+                                          struct wp_ll_head_words to,
                                           const struct wp_wait_site *site)
 {
     const struct wp_low_latency *ll = &taker->args->ll;
@@ -56,13 +63,12 @@ WP_FN enum wp_status wp_ll_take_head_once(const struct wp_ll_taker *taker, int32
     struct wp_wait_site brought = *site;
     brought.rank = wp_ll_teller(ll, WP_LL_ROWS, site->rank);
     return wp_ll_is_put(ll, WP_LL_ROWS, site->rank)
-               ? wp_ll_take_remote_head(taker, counts, site)
-               : wp_tagged_take_relaxed(taker->run->op.warp, head, counts,
-                                        ll->plan.max_local_experts, &brought);
+               ? wp_ll_take_remote_head(taker, to, site)
+               : wp_tagged_take_relaxed(taker->run->op.warp, head, to.words, to.num, &brought);
 }
 
 /* Warp-wide. WP_STATUS_ABSENT: the rank is masked, or missing. */
-WP_FN enum wp_status wp_ll_await_head(const struct wp_ll_taker *taker, int32_t *counts,
+WP_FN enum wp_status wp_ll_await_head(const struct wp_ll_taker *taker, struct wp_ll_head_words to,
                                       const struct wp_wait_site *site)
 {
     const struct wp_ll_run *run = taker->run;
@@ -71,7 +77,7 @@ WP_FN enum wp_status wp_ll_await_head(const struct wp_ll_taker *taker, int32_t *
     enum wp_status status = WP_STATUS_ABSENT;
     while (!wp_ll_warp_masks(run->op.warp, ll, site->rank)) {
         uint32_t is_awaited = 0;
-        status = wp_ll_take_head_once(taker, counts, site);
+        status = wp_ll_take_head_once(taker, to, site);
         if (status != WP_STATUS_ABSENT)
             break;
         wp_warp_sync(run->op.warp); /* parts of it may have been taken */
@@ -84,47 +90,46 @@ WP_FN enum wp_status wp_ll_await_head(const struct wp_ll_taker *taker, int32_t *
     return status;
 }
 
-/* Warp-wide, with masks, when the warp has the head of a rank or not: as the block that was first has
- * found it. */
-WP_FN enum wp_status wp_ll_agree_on_head(const struct wp_ll_taker *taker,
-                                         const struct wp_wait_site *site, enum wp_status found,
-                                         int32_t *counts)
+/* Warp-wide, with masks, when the warp has the head of a rank or not: whether it counts, as the block that was first has found.
+ * If not, the rank is masked, and its words are zeros. */
+WP_FN int wp_ll_agree_on_head(const struct wp_ll_taker *taker, int32_t rank, enum wp_status found,
+                              struct wp_ll_head_words to)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
-    uint32_t is_there = 0;
+    uint32_t counts = 0;
     if (wp_lane_idx(warp) == 0)
-        is_there = (uint32_t)wp_ll_decide_presence(&ll->masks, site->rank, taker->number,
-                                                   found == WP_STATUS_OK);
-    is_there = wp_max_u32(warp, is_there);
-    if (is_there && found == WP_STATUS_ABSENT) {
-        struct wp_wait_site there = *site;
-        there.absent_after_ms = 0;
-        return wp_ll_take_head_once(taker, counts, &there);
-    }
-    if (!is_there) {
-        wp_ll_mask_out(&ll->masks, site->rank);
-        for (int32_t i = wp_lane_idx(warp); i < ll->plan.max_local_experts; i += WP_WARP_SIZE)
-            counts[i] = 0;
-    }
-    return WP_STATUS_OK;
+        counts =
+            (uint32_t)wp_ll_decide_presence(&ll->masks, rank, taker->number, found == WP_STATUS_OK);
+    counts = wp_max_u32(warp, counts);
+    if (counts)
+        return 1;
+    if (wp_lane_idx(warp) == 0 && !wp_ll_leaves_out(taker->run, rank))
+        wp_ll_mask_out(&ll->masks, rank);
+    for (int32_t i = wp_lane_idx(warp); i < to.num; i += WP_WARP_SIZE)
+        ((int32_t *)to.words)[i] = 0;
+    return 0;
 }
 
 /* Warp-wide: how many selections of each expert here a rank has. */
 WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t rank)
 {
     const struct wp_low_latency *ll = &taker->args->ll;
-    int32_t *counts = taker->bases + (int64_t)rank * ll->plan.max_local_experts;
+    const int32_t num_experts = ll->plan.max_local_experts;
+    const struct wp_ll_head_words to = {taker->bases + (int64_t)rank * num_experts, num_experts};
     int64_t *waited_ns =
         wp_lane_idx(taker->run->op.warp) == 0 ? wp_ll_waited_ns(taker->run, rank) : NULL;
     const uint64_t begin_ns = wp_ll_begin_waiting(taker->run, waited_ns);
     struct wp_wait_site site = wp_ll_site(taker->run, WP_PHASE_DATA, rank);
     site.sequence = taker->number; /* which the head carries */
-    const enum wp_status status = wp_ll_await_head(taker, counts, &site);
+    const enum wp_status status = wp_ll_await_head(taker, to, &site);
     wp_ll_end_waiting(taker->run, waited_ns, begin_ns);
-    return wp_ll_has_masks(&ll->masks) && status != WP_STATUS_FAILED
-               ? wp_ll_agree_on_head(taker, &site, status, counts)
-               : status;
+    if (!wp_ll_has_masks(&ll->masks) || status == WP_STATUS_FAILED)
+        return status;
+    site.absent_after_ms = 0; /* what counts is there */
+    if (wp_ll_agree_on_head(taker, rank, status, to) && status == WP_STATUS_ABSENT)
+        return wp_ll_take_head_once(taker, to, &site);
+    return WP_STATUS_OK;
 }
 
 /* By all warps: takes the heads of all sources. The first warps do, where there are more than ranks: the one that speaks may be

@@ -158,7 +158,7 @@ WP_FN struct of_halves load_target(struct wp_warp *warp, const struct wp_low_lat
 
 /* What is sent, or received. */
 struct mail {
-    const struct wp_ll_run *run;
+    struct wp_ll_run *run;
     const struct wp_low_latency_combine_args *args;
     struct wp_packets packets;
     uint64_t number; /* of the answers */
@@ -280,9 +280,9 @@ WP_FN enum wp_status answer_unit(const struct mail *mail, struct wp_ll_unit unit
                                  const struct answered *answered, int is_room_known)
 {
     enum wp_status status = WP_STATUS_OK;
-    if (!is_room_known)
+    if (!is_room_known && !wp_ll_leaves_out(mail->run, unit.rank))
         status = wp_ll_await_taken(mail->run, WP_LL_ANSWERS, unit.rank, mail->number);
-    if (status != WP_STATUS_OK)
+    if (status != WP_STATUS_OK || wp_ll_leaves_out(mail->run, unit.rank))
         return status;
     if (mail->args->ll.plan.is_by_expert)
         answer_choices(mail, unit, &answered->choice);
@@ -299,9 +299,10 @@ WP_FN void tell_answering(const struct mail *mail)
     if (wp_block_idx(warp) != 0 || !wp_ll_speaks(warp))
         return;
     for (int32_t rank = wp_lane_idx(warp); rank < ll->exchange.num_ranks; rank += WP_WARP_SIZE)
-        wp_tell(warp, rank,
-                wp_ll_comes_word(ll, rank, WP_LL_ANSWERS, mail->number, ll->exchange.rank),
-                wp_ll_comes_at_least(mail->number));
+        if (!wp_ll_leaves_out(mail->run, rank))
+            wp_tell(warp, rank,
+                    wp_ll_comes_word(ll, rank, WP_LL_ANSWERS, mail->number, ll->exchange.rank),
+                    wp_ll_comes_at_least(mail->number));
 }
 
 WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args,
@@ -360,18 +361,24 @@ WP_FN enum wp_status sum_part(const struct mail *mail, struct summed_part summed
     char *out =
         args->out + (((uint64_t)summed.token * (uint64_t)plan->hidden + (uint64_t)elements.first)
                      << plan->element_bytes_log2);
-    const struct wp_packet_rows from = {answering_ranks(mail, summed.token, target),
-                                        wp_ll_answer_packet(&args->ll, 0, summed.token, elements),
-                                        (uint64_t)plan->max_tokens * plan->answer_bytes /
-                                            WP_PACKET_BYTES};
-    return WP_LL_ANSWERS_ARE_LOGS(plan)
-               ? wp_packets_log_sum(warp, &mail->packets, &from, out, plan->dtype, elements.num)
-               : wp_packets_sum(warp, &mail->packets, &from, out, plan->dtype,
-                                (uint64_t)elements.num);
+    struct wp_packet_rows from = {answering_ranks(mail, summed.token, target),
+                                  wp_ll_answer_packet(&args->ll, 0, summed.token, elements),
+                                  (uint64_t)plan->max_tokens * plan->answer_bytes /
+                                      WP_PACKET_BYTES};
+    if (WP_LL_ANSWERS_ARE_LOGS(plan))
+        return wp_packets_log_sum(warp, &mail->packets, &from, out, plan->dtype, elements.num);
+    struct wp_ll_packet_wait wait;
+    enum wp_status status;
+    wp_ll_begin_packet_wait(&wait, mail->number);
+    do { /* without those that are missing by now */
+        from.ranks = wp_ll_without_masked(mail->run, from.ranks);
+        status = wp_packets_sum(warp, &mail->packets, &from, out, plan->dtype,
+                                (uint64_t)elements.num, &wait.progress);
+    } while (wp_ll_waits_again(mail->run, &wait, status));
+    return status;
 }
 
-WP_FN enum wp_status receive(const struct wp_ll_run *run,
-                             const struct wp_low_latency_combine_args *args,
+WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args,
                              struct of_halves target)
 {
     struct wp_warp *warp = run->op.warp;
@@ -421,6 +428,7 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
         return WP_STATUS_FAILED;
     enum wp_status status = WP_STATUS_OK;
     wp_ll_tell_taken(&run);
+    wp_ll_begin_missing(&run, args->phases & WP_LL_RECEIVE ? args->missing_ranks : NULL);
     if (args->phases & WP_LL_SEND)
         status = send(&run, args, answered);
     if (wp_ll_is_told(&args->ll.plan))

@@ -49,7 +49,8 @@ WP_FN void send_part(const struct wp_ll_mail_of_rows *mail, struct wp_ll_unit un
 WP_FN enum wp_status await_room(const struct wp_ll_mail_of_rows *mail, struct wp_ll_unit unit,
                                 const struct wp_ll_unit_loads *loads)
 {
-    return wp_ll_is_known_to_have_room(mail->run, loads->taken, mail->number)
+    return wp_ll_leaves_out(mail->run, unit.rank) ||
+                   wp_ll_is_known_to_have_room(mail->run, loads->taken, mail->number)
                ? WP_STATUS_OK
                : wp_ll_await_taken(mail->run, WP_LL_ROWS, unit.rank, mail->number);
 }
@@ -62,7 +63,7 @@ WP_FN enum wp_status send_count(const struct wp_ll_mail_of_rows *mail,
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency_dispatch_args *args = mail->args;
     const enum wp_status status = await_room(mail, unit, loads);
-    if (status != WP_STATUS_OK)
+    if (status != WP_STATUS_OK || wp_ll_leaves_out(mail->run, unit.rank))
         return status;
     if (args->ll.plan.is_by_expert)
         wp_ll_tell_choices(warp, args, choices, unit.rank, mail->number);
@@ -99,10 +100,11 @@ WP_FN enum wp_status send_unit(const struct wp_ll_mail_of_rows *mail,
     const enum wp_status status = await_room(mail, unit, loads);
     if (status != WP_STATUS_OK)
         return status;
-    if (going.goes)
+    const int goes = going.goes && !wp_ll_leaves_out(mail->run, unit.rank);
+    if (goes)
         send_part(mail, unit, going.num_before, loads);
     if (unit.part == 0 && wp_lane_idx(warp) == 0)
-        ll->row_targets[wp_ll_token_idx(ll, mail->number, unit.rank, unit.token)] = going.goes;
+        ll->row_targets[wp_ll_token_idx(ll, mail->number, unit.rank, unit.token)] = goes;
     return status;
 }
 
@@ -150,16 +152,17 @@ WP_FN enum wp_status receive_unit(const struct wp_ll_mail_of_rows *mail, struct 
         wp_ll_comes_at_least(mail->number), wp_ll_comes(mail->number, unit.token, 0)};
     if (unit.token == WP_LL_COUNTED)
         return wp_ll_hear_count(mail, unit.rank);
+    if (wp_ll_leaves_out(mail->run, unit.rank))
+        return WP_STATUS_OK;
     const struct wp_ll_slot_bytes bytes = wp_ll_unit_bytes(&ll->plan, unit.part);
-    const enum wp_status status = wp_packets_receive_told(
-        mail->run->op.warp, &mail->packets, unit.rank, packet_of_unit(mail, unit), &told,
+    const struct wp_ll_placed_part part = {
+        unit.rank, packet_of_unit(mail, unit),
         wp_ll_row(ll, ll->exchange.rank, mail->number, unit.rank, unit.token) + bytes.begin,
-        bytes.num);
-    return status == WP_STATUS_ABSENT ? WP_STATUS_OK : status;
+        bytes.num};
+    return wp_ll_unless_absent(wp_ll_take_told_part(mail, part, &told));
 }
 
-WP_FN enum wp_status receive(const struct wp_ll_run *run,
-                             const struct wp_low_latency_dispatch_args *args)
+WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args)
 {
     struct wp_warp *warp = run->op.warp;
     const uint64_t number = run->numbers.rows_received;
@@ -185,7 +188,7 @@ WP_FN enum wp_status pack_rest(const struct wp_ll_mail_of_rows *mail,
     const struct wp_ll_plan *plan = &mail->args->ll.plan;
     const char *memory = wp_ll_part_memory(warp);
     const void *const dsts[] = {memory};
-    const enum wp_status status = wp_packets_receive_each(warp, &mail->packets, row, dsts, 1);
+    const enum wp_status status = wp_ll_take_each(mail, row, dsts, 1);
     if (status != WP_STATUS_OK)
         return status;
     wp_warp_sync(warp);
@@ -211,11 +214,11 @@ WP_FN enum wp_status pack_unit(const struct wp_ll_mail_of_rows *mail,
         wp_packets_expect(warp, &mail->packets, unit.rank, packet_of_unit(mail, unit),
                           wp_ll_unit_bytes(plan, unit.part).num);
     const struct wp_ll_places places = wp_ll_find_places(packer, unit);
-    if (!places.is_here)
+    if (!places.is_here || wp_ll_leaves_out(mail->run, unit.rank))
         return WP_STATUS_OK;
-    if (wp_ll_kind_of(plan, unit.part) != WP_LL_UNIT_ELEMENTS)
-        return pack_rest(mail, packer, unit, places.num, &row);
-    return wp_packets_receive_each(warp, &mail->packets, &row, wp_warp_pointers(warp), places.num);
+    return wp_ll_kind_of(plan, unit.part) != WP_LL_UNIT_ELEMENTS
+               ? pack_rest(mail, packer, unit, places.num, &row)
+               : wp_ll_take_each(mail, &row, wp_warp_pointers(warp), places.num);
 }
 
 /* The block meets once, when its last warps have heard of all choices. */
@@ -235,7 +238,7 @@ WP_FN enum wp_status receive_packed(struct wp_ll_run *run,
     wp_ll_tell_experts(&packer);
     for (int32_t i = wp_ll_first_row_unit(warp, &args->ll); i < num_units && status == WP_STATUS_OK;
          i += wp_ll_row_unit_step(warp, &args->ll))
-        status = pack_unit(&mail, &packer, wp_ll_row_unit_of(&args->ll, i));
+        status = wp_ll_unless_absent(pack_unit(&mail, &packer, wp_ll_row_unit_of(&args->ll, i)));
     wp_ll_tell_received_half(&mail);
     return wp_ll_end_foreseen(run, status);
 }
@@ -253,6 +256,7 @@ WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_
         return WP_STATUS_FAILED;
     enum wp_status status = WP_STATUS_OK;
     wp_ll_tell_taken(&run);
+    wp_ll_begin_missing(&run, args->phases & WP_LL_RECEIVE ? args->missing_ranks : NULL);
     if (args->phases & WP_LL_SEND)
         status = send(&run, args, choices, loads);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))

@@ -92,7 +92,7 @@ WP_FN int32_t wp_ll_first_heard(struct wp_warp *warp)
 
 /* Rows of a number that are sent, or received. */
 struct wp_ll_mail_of_rows {
-    const struct wp_ll_run *run;
+    struct wp_ll_run *run;
     const struct wp_low_latency_dispatch_args *args;
     struct wp_packets packets;
     uint64_t number;
@@ -113,11 +113,25 @@ WP_FN enum wp_status wp_ll_hear_count(const struct wp_ll_mail_of_rows *mail, int
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency *ll = &mail->args->ll;
+    int64_t *waits_ns = ll->plan.is_by_expert ? NULL : ll->waited_ns;
     uint64_t word = 0;
     enum wp_status status = WP_STATUS_OK;
-    if (wp_lane_idx(warp) == 0)
-        status = wp_ll_hear(mail->run, WP_LL_ROWS, source, mail->number, &word,
-                            ll->plan.is_by_expert ? NULL : ll->waited_ns);
+    if (wp_ll_has_masks(&ll->masks) && ll->plan.is_by_expert) /* heads have been agreed on */
+        wp_ll_look_at_masks(mail->run);
+    if (wp_ll_has_masks(&ll->masks)) {
+        const struct wp_ll_heard heard =
+            wp_ll_hear_if_there(mail->run, WP_LL_ROWS, wp_lane_idx(warp) == 0 ? source : WP_NO_RANK,
+                                mail->number, waits_ns);
+        status = heard.status;
+        word = heard.word;
+    } else if (wp_lane_idx(warp) == 0) {
+        status = wp_ll_hear(mail->run, WP_LL_ROWS, source, mail->number, &word, waits_ns);
+    }
+    if (wp_ll_leaves_out(mail->run, source)) {
+        if (wp_lane_idx(warp) == 0 && mail->args->num_rows_per_rank != NULL)
+            mail->args->num_rows_per_rank[source] = 0;
+        return status;
+    }
     if (wp_lane_idx(warp) == 0 && status == WP_STATUS_OK) {
         wp_ll_note_heard_taken(ll, source, mail->number, wp_ll_heard_taken(word));
         ll->num_rows[wp_ll_rank_of_half(ll, mail->number, source)] = wp_ll_num_coming(word);
@@ -125,6 +139,68 @@ WP_FN enum wp_status wp_ll_hear_count(const struct wp_ll_mail_of_rows *mail, int
             mail->args->num_rows_per_rank[source] = wp_ll_num_coming(word);
     }
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
+}
+
+/* ------------------------------------------------------------------ rows that may not come */
+
+/* Of a source, as it is expected: to some places, unless its rank goes missing. */
+WP_FN enum wp_status wp_ll_take_each(const struct wp_ll_mail_of_rows *mail,
+                                     const struct wp_expected_row *row, const void *const *dsts,
+                                     int32_t num_dsts)
+{
+    struct wp_ll_packet_wait wait;
+    enum wp_status status;
+    wp_ll_begin_packet_wait(&wait, mail->number);
+    do
+        status = wp_packets_receive_each(mail->run->op.warp, &mail->packets, row, dsts, num_dsts,
+                                         &wait.progress);
+    while (wp_ll_waits_again(mail->run, &wait, status) && !wp_ll_leaves_out(mail->run, row->from));
+    return status;
+}
+
+/* By rank, a part of a row: whence, and where it is to be. */
+struct wp_ll_placed_part {
+    int32_t source;
+    uint64_t packet;
+    char *dst;
+    uint64_t bytes;
+};
+
+/* The same of such a part. */
+WP_FN enum wp_status wp_ll_take_part(const struct wp_ll_mail_of_rows *mail,
+                                     struct wp_ll_placed_part part)
+{
+    struct wp_ll_packet_wait wait;
+    enum wp_status status;
+    wp_ll_begin_packet_wait(&wait, mail->number);
+    do
+        status = wp_packets_receive(mail->run->op.warp, &mail->packets, part.source, part.packet,
+                                    part.dst, part.bytes, &wait.progress);
+    while (wp_ll_waits_again(mail->run, &wait, status) &&
+           !wp_ll_leaves_out(mail->run, part.source));
+    return status;
+}
+
+/* And of one of a row of which a word tells whether it comes. */
+WP_FN enum wp_status wp_ll_take_told_part(const struct wp_ll_mail_of_rows *mail,
+                                          struct wp_ll_placed_part part,
+                                          const struct wp_packet_told *told)
+{
+    struct wp_ll_packet_wait wait;
+    enum wp_status status;
+    wp_ll_begin_packet_wait(&wait, mail->number);
+    do
+        status = wp_packets_receive_told(mail->run->op.warp, &mail->packets, part.source,
+                                         part.packet, told, part.dst, part.bytes, &wait.progress);
+    while (wp_ll_waits_again(mail->run, &wait, status) &&
+           !wp_ll_leaves_out(mail->run, part.source));
+    return status;
+}
+
+/* What does not come is no failure. */
+WP_FN enum wp_status wp_ll_unless_absent(enum wp_status status)
+{
+    return status == WP_STATUS_ABSENT ? WP_STATUS_OK : status;
 }
 
 /* By all warps: the rows that are sent are those of all tokens. */

@@ -6,8 +6,7 @@
  */
 #pragma once
 
-#include "programs/low_latency/pack.h"
-#include "programs/low_latency/packet_mail.h"
+#include "programs/low_latency/packet_heads.h"
 
 /* What a warp has of a row: a part of its elements, or what is behind them. */
 enum wp_ll_unit_kind { WP_LL_UNIT_ELEMENTS, WP_LL_UNIT_SCALES, WP_LL_UNIT_CHOICES };
@@ -61,12 +60,29 @@ WP_FN uint32_t wp_ll_told_chosen(const struct wp_ll_packer *packer, int32_t sour
     return wp_ll_pair_count(wp_ll_told_counts(packer, source) + num_pairs, choice);
 }
 
+/* Warp-wide, with masks: nothing of those that are missing. */
+WP_FN enum wp_status wp_ll_take_choices_if_there(const struct wp_ll_packer *packer, int32_t source)
+{
+    struct wp_warp *warp = packer->taker.run->op.warp;
+    const struct wp_ll_plan *plan = &packer->taker.args->ll.plan;
+    const struct wp_ll_head_words told = {wp_ll_told_counts(packer, source),
+                                          wp_ll_num_chosen_words(plan)};
+    const enum wp_status status = wp_ll_take_packet_head(&packer->taker, source, told);
+    if (status != WP_STATUS_ABSENT)
+        return status;
+    for (int32_t i = wp_ll_num_pairs(plan) + wp_lane_idx(warp); i < told.num; i += WP_WARP_SIZE)
+        ((uint32_t *)told.words)[i] = (uint32_t)WP_LL_CHOSEN_NOT_HERE << 16 | WP_LL_CHOSEN_NOT_HERE;
+    return WP_STATUS_OK;
+}
+
 /* Warp-wide. */
 WP_FN enum wp_status wp_ll_take_choices(const struct wp_ll_packer *packer, int32_t source)
 {
     const struct wp_ll_run *run = packer->taker.run;
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
+    if (wp_ll_has_masks(&ll->masks))
+        return wp_ll_take_choices_if_there(packer, source);
     int64_t *waited_ns = wp_lane_idx(warp) == 0 ? wp_ll_waited_ns(run, source) : NULL;
     const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
     struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, source);

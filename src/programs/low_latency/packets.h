@@ -19,6 +19,7 @@
 #pragma once
 
 #include "programs/low_latency/low_latency.h"
+#include "programs/low_latency/packet_masks.h"
 #include "programs/reciprocal.h"
 
 /* ------------------------------------------------------------------ parts */
@@ -102,7 +103,8 @@ WP_FN struct wp_packets wp_ll_packets_of(const struct wp_low_latency *ll, uint64
                                        begin,
                                        begin + half_bytes,
                                        number,
-                                       ll->exchange.mailbox_offset};
+                                       ll->exchange.mailbox_offset,
+                                       wp_ll_period_ms(&ll->masks)};
     return packets;
 }
 
@@ -195,6 +197,8 @@ WP_FN void wp_ll_tell_taken(const struct wp_ll_run *run)
     if (wp_block_idx(warp) != 0 || !wp_ll_speaks(warp))
         return;
     for (int32_t rank = wp_lane_idx(warp); rank < ll->exchange.num_ranks; rank += WP_WARP_SIZE) {
+        if (wp_ll_leaves_out(run, rank))
+            continue;
         wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_ROOM, WP_LL_ROWS, own, 0),
                   run->numbers.rows_received);
         wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_ROOM, WP_LL_ANSWERS, own, 0),
@@ -202,16 +206,19 @@ WP_FN void wp_ll_tell_taken(const struct wp_ll_run *run)
     }
 }
 
-/* Warp-wide: until a rank has taken what must make room for `number`. */
-WP_FN enum wp_status wp_ll_await_taken(const struct wp_ll_run *run, enum wp_ll_mail mail,
-                                       int32_t rank, uint64_t number)
+/* Warp-wide: until a rank has taken what must make room for `number`, or is left out. */
+WP_FN enum wp_status wp_ll_await_taken(struct wp_ll_run *run, enum wp_ll_mail mail, int32_t rank,
+                                       uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     const struct wp_wait_site site = wp_ll_site(run, WP_PHASE_FINISH, rank);
-    const enum wp_status status =
-        wp_wait(warp, wp_ll_word(ll, ll->exchange.rank, WP_LL_ROOM, mail, rank, 0),
-                wp_ll_number_before(run, number), &site);
+    const struct wp_ll_word_wait wait = {
+        rank, wp_ll_word(ll, ll->exchange.rank, WP_LL_ROOM, mail, rank, 0),
+        wp_ll_number_before(run, number), WP_PHASE_FINISH, NULL};
+    if (wp_ll_has_masks(&ll->masks))
+        return wp_ll_await_words_of(run, wait, number).status;
+    const enum wp_status status = wp_wait(warp, wait.word, wait.at_least, &site);
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
@@ -259,11 +266,26 @@ WP_FN enum wp_status wp_ll_foresee_end(const struct wp_ll_run *run, enum wp_stat
 /* By each warp, when it has received. */
 WP_FN enum wp_status wp_ll_end_foreseen(const struct wp_ll_run *run, enum wp_status status)
 {
+    wp_ll_end_missing(run);
     wp_operation_note(&run->op, status);
     return status;
 }
 
 /* ------------------------------------------------------------------ who has come */
+
+/* With masks, warp-wide: each lane waits for a word of `number` of its rank, if it has one; those that are missing are left
+ * out. */
+WP_FN struct wp_ll_heard wp_ll_hear_if_there(struct wp_ll_run *run, enum wp_ll_mail mail,
+                                             int32_t rank, uint64_t number, int64_t *waits_ns)
+{
+    const struct wp_low_latency *ll = run->ll;
+    struct wp_ll_word_wait wait = {rank, NULL, wp_ll_comes_at_least(number), WP_PHASE_DATA, NULL};
+    if (rank != WP_NO_RANK)
+        wait.word = wp_ll_comes_word(ll, ll->exchange.rank, mail, number, rank);
+    if (rank != WP_NO_RANK && waits_ns != NULL)
+        wait.waited_ns = waits_ns + rank;
+    return wp_ll_await_words_of(run, wait, number);
+}
 
 /* By a lane: hears a rank's word of `number`, and adds to what is known of the waits for each, if anybody wants to know. */
 WP_FN enum wp_status wp_ll_hear(const struct wp_ll_run *run, enum wp_ll_mail mail, int32_t rank,
@@ -282,15 +304,23 @@ WP_FN enum wp_status wp_ll_hear(const struct wp_ll_run *run, enum wp_ll_mail mai
 
 /* By the warp that speaks for its block: hears all ranks. They have started then, so the next launch may come: among 4 H200 a
  * combine of one token by rank takes 4.0 us, not 4.2 (2026-11-27). */
-WP_FN enum wp_status wp_ll_hear_all(const struct wp_ll_run *run, enum wp_ll_mail mail,
-                                    uint64_t number, int64_t *waits_ns)
+WP_FN enum wp_status wp_ll_hear_all(struct wp_ll_run *run, enum wp_ll_mail mail, uint64_t number,
+                                    int64_t *waits_ns)
 {
     struct wp_warp *warp = run->op.warp;
+    const int32_t num_ranks = run->ll->exchange.num_ranks, lane = wp_lane_idx(warp);
+    const int has_masks = wp_ll_has_masks(&run->ll->masks);
     enum wp_status status = WP_STATUS_OK;
     if (!wp_ll_speaks(warp))
         return status;
-    for (int32_t rank = wp_lane_idx(warp);
-         rank < run->ll->exchange.num_ranks && status == WP_STATUS_OK; rank += WP_WARP_SIZE) {
+    for (int32_t first = 0; has_masks && first < num_ranks && status == WP_STATUS_OK;
+         first += WP_WARP_SIZE)
+        status =
+            wp_ll_hear_if_there(run, mail, first + lane < num_ranks ? first + lane : WP_NO_RANK,
+                                number, waits_ns)
+                .status;
+    for (int32_t rank = lane; !has_masks && rank < num_ranks && status == WP_STATUS_OK;
+         rank += WP_WARP_SIZE) {
         uint64_t word;
         status = wp_ll_hear(run, mail, rank, number, &word, waits_ns);
     }

@@ -9,6 +9,10 @@ struct wp_ll_run { /* what a warp knows */
     const struct wp_low_latency *ll;
     struct wp_ll_numbers numbers;            /* as they will be after the launch */
     struct wp_ll_half halves[WP_NUM_HALVES]; /* as well */
+    /* With masks, in packets (low_latency/packet_masks.h): the ranks that the warp goes on without, a bit for each; and where
+     * the caller is told of them, or NULL. */
+    uint32_t masked;
+    int32_t *missing_ranks;
 };
 
 /* ------------------------------------------------------------------ the block */
@@ -52,11 +56,18 @@ WP_FN int wp_ll_is_missing(const struct wp_ll_run *run, int32_t rank)
     return wp_ll_has_masks(&run->ll->masks) && wp_ll_missing(run)[rank] != 0;
 }
 
+/* In packets, as the warp knows. */
+WP_FN int wp_ll_leaves_out(const struct wp_ll_run *run, int32_t rank)
+{
+    return wp_ll_has_masks(&run->ll->masks) && (run->masked >> rank & 1u) != 0;
+}
+
 /* Those that are masked by now. */
 WP_FN void wp_ll_miss_masked(const struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
-    if (!wp_ll_has_masks(&run->ll->masks) || !wp_ll_speaks(warp))
+    if (!wp_ll_has_masks(&run->ll->masks) || wp_ll_has_packets(&run->ll->plan) ||
+        !wp_ll_speaks(warp))
         return;
     for (int32_t rank = wp_lane_idx(warp); rank < run->ll->exchange.num_ranks; rank += WP_WARP_SIZE)
         wp_ll_missing(run)[rank] = wp_ll_is_masked(&run->ll->masks, rank);
@@ -81,7 +92,8 @@ WP_FN struct wp_ll_block wp_ll_remembered(struct wp_warp *warp, const struct wp_
 WP_FN struct wp_ll_run wp_ll_run_of(const struct wp_low_latency *ll, struct wp_operation op,
                                     struct wp_ll_block block)
 {
-    const struct wp_ll_run run = {op, ll, block.numbers, {block.halves[0], block.halves[1]}};
+    const struct wp_ll_run run = {op, ll,  block.numbers, {block.halves[0], block.halves[1]},
+                                  0,  NULL};
     wp_ll_miss_masked(&run);
     return run;
 }
@@ -97,20 +109,44 @@ WP_FN struct wp_ll_run wp_ll_begin(struct wp_warp *warp, const struct wp_low_lat
 struct wp_ll_loads {
     struct wp_ll_block block;
     struct wp_operation_loads operation;
+    int32_t is_masked; /* the lane's rank */
 };
+
+/* By a lane. */
+WP_FN int32_t wp_ll_load_masked(const struct wp_low_latency *ll, int32_t rank)
+{
+    return rank < ll->exchange.num_ranks && wp_ll_is_masked(&ll->masks, rank);
+}
+
+/* Warp-wide: a bit for each rank that is masked, where lanes have loaded that of the first ones. */
+WP_FN uint32_t wp_ll_find_masked(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                 int32_t is_masked)
+{
+    uint32_t masked = 0;
+    if (!wp_ll_has_masks(&ll->masks))
+        return masked;
+    masked = wp_ballot(warp, is_masked);
+    for (int32_t first = WP_WARP_SIZE; first < WP_LL_NEAR_RANKS && first < ll->exchange.num_ranks;
+         first += WP_WARP_SIZE)
+        masked |= wp_ballot(warp, wp_ll_load_masked(ll, first + wp_lane_idx(warp))) << first;
+    return masked;
+}
 
 WP_FN struct wp_ll_loads wp_ll_load(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
     const struct wp_ll_loads loads = {wp_ll_remembered(warp, ll),
-                                      wp_operation_load(warp, &ll->exchange)};
+                                      wp_operation_load(warp, &ll->exchange),
+                                      wp_ll_load_masked(ll, wp_lane_idx(warp))};
     return loads;
 }
 
 WP_FN struct wp_ll_run wp_ll_begin_loaded(struct wp_warp *warp, const struct wp_low_latency *ll,
                                           struct wp_ll_loads loads)
 {
-    return wp_ll_run_of(ll, wp_operation_of(warp, &ll->exchange, NULL, loads.operation),
-                        loads.block);
+    struct wp_ll_run run =
+        wp_ll_run_of(ll, wp_operation_of(warp, &ll->exchange, NULL, loads.operation), loads.block);
+    run.masked = wp_ll_find_masked(warp, ll, loads.is_masked);
+    return run;
 }
 
 /* By every warp: what the block remembers, when all of its warps have read what it did before. */

@@ -3,8 +3,10 @@
  * all else. */
 #pragma once
 
+#ifndef WP_LL_HAS_MASKS /* those with masks say so */
 #define WP_LL_HAS_MASKS(masks) 0
-#define WP_LL_RANKS_ARE_NEAR   1
+#endif
+#define WP_LL_RANKS_ARE_NEAR 1
 #define WP_PACKETS_ARE_LONG
 #define WP_ROWS_ARE_MADE_NEAR
 

@@ -40,7 +40,7 @@ WP_FN uint32_t find_roomy(const struct wp_ll_mail_of_rows *mail, int32_t taken)
 WP_FN enum wp_status await_room(struct sender *sender, uint32_t ranks)
 {
     enum wp_status status = WP_STATUS_OK;
-    uint32_t left = ranks & ~sender->roomy;
+    uint32_t left = wp_ll_without_masked(sender->mail.run, ranks & ~sender->roomy);
     for (int32_t rank = 0; left != 0 && status == WP_STATUS_OK; rank++, left >>= 1)
         if (left & 1u)
             status = wp_ll_await_taken(sender->mail.run, WP_LL_ROWS, rank, sender->mail.number);
@@ -84,10 +84,11 @@ WP_FN enum wp_status send_unit(struct sender *sender, struct wp_ll_sent_unit uni
     const struct wp_ll_mail_of_rows *mail = &sender->mail;
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency *ll = &mail->args->ll;
-    const uint32_t ranks = wp_ll_find_ranks(warp, mail->args, unit.token, loads->expert);
-    const enum wp_status status = await_room(sender, ranks);
+    const uint32_t found = wp_ll_find_ranks(warp, mail->args, unit.token, loads->expert);
+    const enum wp_status status = await_room(sender, found);
     if (status != WP_STATUS_OK)
         return status;
+    const uint32_t ranks = wp_ll_without_masked(mail->run, found);
     for (int32_t rank = wp_lane_idx(warp); rank < ll->exchange.num_ranks && unit.part == 0;
          rank += WP_WARP_SIZE)
         ll->row_targets[wp_ll_token_idx(ll, mail->number, rank, unit.token)] =
@@ -125,7 +126,7 @@ WP_FN enum wp_status tell_unit(struct sender *sender, int32_t i)
     const struct wp_ll_before all = {i, ll->plan.max_tokens};
     const struct wp_ll_before token = {i - before * num_ranks, before - 1};
     const enum wp_status status = await_room(sender, 1u << token.rank);
-    if (status != WP_STATUS_OK)
+    if (status != WP_STATUS_OK || wp_ll_leaves_out(mail->run, token.rank))
         return status;
     if (before > 0) {
         wp_ll_tell_token(warp, mail->args, token, mail->number);
@@ -186,10 +187,9 @@ WP_FN uint64_t packet_at(const struct wp_ll_mail_of_rows *mail, struct wp_ll_uni
 WP_FN enum wp_status place_bytes(const struct wp_ll_mail_of_rows *mail, struct wp_ll_unit unit,
                                  char *slot, uint64_t begin, uint64_t end)
 {
-    return begin == end
-               ? WP_STATUS_OK
-               : wp_packets_receive(mail->run->op.warp, &mail->packets, unit.rank,
-                                    packet_at(mail, unit, begin), slot + begin, end - begin);
+    const struct wp_ll_placed_part part = {unit.rank, packet_at(mail, unit, begin), slot + begin,
+                                           end - begin};
+    return begin == end ? WP_STATUS_OK : wp_ll_take_part(mail, part);
 }
 
 /* By rank: what the unit has of a row, to the row's slot. Scales are behind the last elements, mostly next to them. */
@@ -223,9 +223,10 @@ WP_FN enum wp_status pack_scales(const struct wp_ll_mail_of_rows *mail,
     for (uint64_t begin = plan->slot.scales_offset;
          begin < plan->slot.token_offset && status == WP_STATUS_OK; begin += WP_LL_PART_BYTES) {
         const uint64_t num_left = plan->slot.token_offset - begin;
-        status = wp_packets_receive(warp, &mail->packets, unit.rank, packet_at(mail, unit, begin),
-                                    wp_warp_shared(warp),
-                                    num_left < WP_LL_PART_BYTES ? num_left : WP_LL_PART_BYTES);
+        const struct wp_ll_placed_part part = {
+            unit.rank, packet_at(mail, unit, begin), (char *)wp_warp_shared(warp),
+            num_left < WP_LL_PART_BYTES ? num_left : WP_LL_PART_BYTES};
+        status = wp_ll_take_part(mail, part);
         wp_warp_sync(warp);
         if (status == WP_STATUS_OK)
             wp_ll_pack_scale_words(hearer, (begin - plan->slot.scales_offset) / sizeof(uint32_t),
@@ -244,7 +245,7 @@ WP_FN enum wp_status pack_elements(const struct wp_ll_mail_of_rows *mail,
     const struct wp_expected_row row = wp_packets_expect(
         warp, &mail->packets, unit.rank, packet_at(mail, unit, bytes.begin), bytes.num);
     const int32_t num_places = wp_ll_find_packed_places(hearer, unit, WP_LL_ELEMENTS);
-    return wp_packets_receive_each(warp, &mail->packets, &row, wp_warp_pointers(warp), num_places);
+    return wp_ll_take_each(mail, &row, wp_warp_pointers(warp), num_places);
 }
 
 WP_FN enum wp_status receive_unit(const struct wp_ll_mail_of_rows *mail,
@@ -255,6 +256,8 @@ WP_FN enum wp_status receive_unit(const struct wp_ll_mail_of_rows *mail,
     const int32_t num_of_places = plan->is_by_expert ? 1 + plan->num_topk : 1;
     if (unit.token == WP_LL_COUNTED)
         return wp_ll_hear_count(mail, unit.rank);
+    if (wp_ll_leaves_out(mail->run, unit.rank))
+        return WP_STATUS_OK;
     const int has_rest = wp_ll_has_rest(plan, unit.part);
     const enum wp_status status =
         wp_ll_hear_token(hearer, unit, has_rest ? wp_ll_num_told_words(plan) : num_of_places);
@@ -287,10 +290,12 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     status = wp_ll_foresee_end(run, status);
     if (status != WP_STATUS_OK)
         return status;
+    if (ll->plan.is_by_expert) /* whom other warps of the block have heard nothing of */
+        wp_ll_look_at_masks(run);
     if (ll->plan.is_by_expert && wp_block_idx(warp) == 0)
         wp_ll_tell_experts(&hearer);
     for (int32_t i = turns.first; i < num_units && status == WP_STATUS_OK; i += turns.step)
-        status = receive_unit(&mail, &hearer, wp_ll_taken_unit_of(ll, i));
+        status = wp_ll_unless_absent(receive_unit(&mail, &hearer, wp_ll_taken_unit_of(ll, i)));
     wp_ll_tell_received_half(&mail);
     return wp_ll_end_foreseen(run, status);
 }
@@ -322,6 +327,7 @@ WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_
         return WP_STATUS_FAILED;
     enum wp_status status = WP_STATUS_OK;
     wp_ll_tell_taken(&run);
+    wp_ll_begin_missing(&run, args->phases & WP_LL_RECEIVE ? args->missing_ranks : NULL);
     if (args->phases & WP_LL_SEND)
         status = send(&run, args, &loads);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))

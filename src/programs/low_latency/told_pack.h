@@ -6,8 +6,7 @@
  */
 #pragma once
 
-#include "programs/low_latency/pack.h"
-#include "programs/low_latency/packet_mail.h"
+#include "programs/low_latency/packet_heads.h"
 
 struct wp_ll_hearer {
     struct wp_ll_taker taker; /* without bases */
@@ -30,7 +29,7 @@ WP_FN uint32_t *wp_ll_counts_of(const struct wp_ll_hearer *hearer, int32_t sourc
     return hearer->counts + (ptrdiff_t)source * wp_ll_num_pairs(&hearer->taker.args->ll.plan);
 }
 
-/* Warp-wide: a tagged row from a source. */
+/* Warp-wide: a tagged row from a source. With masks WP_STATUS_ABSENT: it has not come within a period. */
 WP_FN enum wp_status wp_ll_take_told(const struct wp_ll_hearer *hearer, int32_t source,
                                      const void *row, uint32_t *words, int32_t num_words)
 {
@@ -48,6 +47,10 @@ WP_FN enum wp_status wp_ll_hear_counts(const struct wp_ll_hearer *hearer, int32_
 {
     const struct wp_ll_run *run = hearer->taker.run;
     const struct wp_low_latency *ll = run->ll;
+    const struct wp_ll_head_words counts = {wp_ll_counts_of(hearer, source),
+                                            wp_ll_num_pairs(&ll->plan)};
+    if (wp_ll_has_masks(&ll->masks))
+        return wp_ll_unless_absent(wp_ll_take_packet_head(&hearer->taker, source, counts));
     int64_t *waited_ns = wp_lane_idx(run->op.warp) == 0 ? wp_ll_waited_ns(run, source) : NULL;
     const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
     const enum wp_status status = wp_ll_take_told(
@@ -96,17 +99,25 @@ WP_FN uint32_t *wp_ll_told_memory(struct wp_warp *warp)
     return (uint32_t *)wp_warp_shared(warp);
 }
 
-/* Warp-wide: takes so many words of it. */
+/* Warp-wide: takes so many words of it. WP_STATUS_ABSENT: the source is missing. */
 WP_FN enum wp_status wp_ll_hear_token(const struct wp_ll_hearer *hearer, struct wp_ll_unit unit,
                                       int32_t num_words)
 {
     const struct wp_low_latency *ll = &hearer->taker.args->ll;
-    struct wp_warp *warp = hearer->taker.run->op.warp;
-    wp_warp_sync(warp); /* what was there has been read */
-    return wp_ll_take_told(
-        hearer, unit.rank,
-        wp_ll_told(ll, ll->exchange.rank, hearer->taker.number, unit.rank, unit.token),
-        wp_ll_told_memory(warp), num_words);
+    struct wp_ll_run *run = hearer->taker.run;
+    struct wp_warp *warp = run->op.warp;
+    struct wp_ll_packet_wait wait;
+    enum wp_status status;
+    wp_ll_begin_packet_wait(&wait, hearer->taker.number);
+    do {
+        wp_warp_sync(warp); /* what was there has been read */
+        status = wp_ll_take_told(
+            hearer, unit.rank,
+            wp_ll_told(ll, ll->exchange.rank, hearer->taker.number, unit.rank, unit.token),
+            wp_ll_told_memory(warp), num_words);
+        wait.progress.missing = 1u << unit.rank;
+    } while (wp_ll_waits_again(run, &wait, status) && !wp_ll_leaves_out(run, unit.rank));
+    return status;
 }
 
 /* ------------------------------------------------------------------ where rows are packed */

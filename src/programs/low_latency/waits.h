@@ -99,13 +99,14 @@ struct wp_ll_wait {
     struct wp_wait_site site;
     int64_t *waited_ns;
     int is_missing; /* its rank, as the block knows by now */
+    uint64_t seen;  /* what the word was when it came */
 };
 
-WP_FN enum wp_status wp_ll_await_once(const struct wp_ll_run *run, const struct wp_ll_wait *wait)
+WP_FN enum wp_status wp_ll_await_once(const struct wp_ll_run *run, struct wp_ll_wait *wait)
 {
     const uint64_t begin_ns = wp_ll_begin_waiting(run, wait->waited_ns);
     const enum wp_status status =
-        wp_wait(run->op.warp, wait->told.word, wait->told.at_least, &wait->site);
+        wp_wait_value(run->op.warp, wait->told.word, wait->told.at_least, &wait->site, &wait->seen);
     wp_ll_end_waiting(run, wait->waited_ns, begin_ns);
     return status;
 }
@@ -116,7 +117,7 @@ WP_FN int wp_ll_has_begun_anew(const struct wp_ll_run *run, int32_t rank)
     enum { LOOK_MS = 1 };
     struct wp_ll_wait look = {
         wp_ll_told_by(run, WP_LL_RETURNED, WP_LL_STOPPED, rank, run->numbers.epoch + 1),
-        wp_ll_site(run, WP_PHASE_START, rank), NULL, 0};
+        wp_ll_site(run, WP_PHASE_START, rank), NULL, 0, 0};
     look.site.absent_after_ms = LOOK_MS;
     return wp_ll_await_once(run, &look) == WP_STATUS_OK;
 }
@@ -141,8 +142,7 @@ WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, int32_t rank,
 
 /* Warp-wide: each lane waits for its word. WP_STATUS_ABSENT: its rank is missing, or masked by `mask`. */
 WP_FN enum wp_status wp_ll_await_words(const struct wp_ll_run *run, const int32_t *mask,
-                                       const struct wp_ll_wait *wait,
-                                       struct wp_ll_patience patience)
+                                       struct wp_ll_wait *wait, struct wp_ll_patience patience)
 {
     int is_awaited = wait->told.word != NULL;
     enum wp_status status = is_awaited ? WP_STATUS_ABSENT : WP_STATUS_OK;
@@ -191,7 +191,7 @@ WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_wo
     const int is_counted = words != WP_LL_ROOM && wp_ll_speaks(run->op.warp);
     struct wp_ll_wait wait = {wp_ll_told_by(run, words, mail, rank, number),
                               wp_ll_site(run, phase, rank),
-                              is_counted ? wp_ll_waited_ns(run, rank) : NULL, 0};
+                              is_counted ? wp_ll_waited_ns(run, rank) : NULL, 0, 0};
     if (rank != WP_NO_RANK && words == WP_LL_ARRIVED)
         wait.site.rank = wp_ll_teller(ll, mail, rank);
     wait.is_missing = rank != WP_NO_RANK && wp_ll_is_missing(run, wait.site.rank);
