@@ -46,8 +46,9 @@ struct exchange_args {
     int32_t num_places;       /* to which each row of ALL_GATHER goes: none, dst, or copy, too */
     struct wp_reduction reduction;
     uint64_t num_elements;
-    uint64_t *word;           /* of rank 0, by which it is told what comes, */
-    enum wp_status *statuses; /* and what it gets */
+    uint64_t *word;                      /* of rank 0, by which it is told what comes, */
+    enum wp_status *statuses;            /* and what it gets, */
+    struct wp_packet_progress *progress; /* with what is not there at first */
     struct warp_row rows[NUM_WARPS];
 };
 
@@ -418,6 +419,94 @@ TEST_ON_RANKS(a_word_tells_what_does_not_come, RANKS_PROCESSES, 2)
           "statuses %d and %d", (int)statuses[0], (int)statuses[1]);
     CHECK(context->rank != 0 || memcmp(rank->dst[0], "\7\7\7\7\7\7\7\7", WP_PACKET_BYTES) == 0,
           "the row is not there");
+    CHECK_OK(weft_host_barrier(rank->comm));
+    if (close_rank(rank))
+        return 1;
+    free(rank);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ packets that do not come in time */
+
+static enum wp_status sum_what_comes(struct wp_warp *warp, const void *arguments)
+{
+    const struct exchange_args *args = arguments;
+    const struct wp_packet_rows from = {args->senders, args->rows[0].slot, SLOTS_PER_ROW};
+    args->statuses[0] = wp_packets_sum(warp, &args->packets, &from, args->rows[0].dst, WEFT_FP32,
+                                       args->num_elements, args->progress);
+    return WP_STATUS_OK;
+}
+
+static enum wp_status clear_slots(struct wp_warp *warp, const void *arguments)
+{
+    const struct exchange_args *args = arguments;
+    wp_packets_clear(warp, &args->packets, args->rows[0].slot, SLOTS_PER_ROW);
+    return WP_STATUS_OK;
+}
+
+static const struct weft__program sum_what_comes_program = {"sum_what_comes", sum_what_comes};
+static const struct weft__program clear_slots_program = {"clear_slots", clear_slots};
+
+/* What a call ends with, and what the first element is then. */
+static int check_sum(struct rank *rank, struct exchange_args *args, enum wp_status status,
+                     float expected)
+{
+    struct wp_failure failure;
+    float sum;
+    if (launch(rank, &sum_what_comes_program, 1, args, &failure))
+        return 1;
+    memcpy(&sum, args->rows[0].dst, sizeof sum);
+    CHECK(args->statuses[0] == status && failure.kind == WP_FAILURE_NONE, "status %d, failure %d",
+          (int)args->statuses[0], failure.kind);
+    CHECK(sum == expected, "%g, not %g", (double)sum, (double)expected);
+    return 0;
+}
+
+/* Rank 0 sums rows of ranks 1 and 2, of which that of rank 2 comes when it has been missed: all that is taken together is
+ * taken then. Of the next two rows one never comes, and the other is cleared. */
+TEST_ON_RANKS(a_row_that_comes_late_is_summed_with_those_that_have_come, RANKS_PROCESSES, 3)
+{
+    enum { SHORT_MS = 20, NUM_FLOATS = WP_PACKET_BYTES / sizeof(float) };
+    struct rank *rank = calloc(1, sizeof *rank);
+    struct wp_failure failure;
+    struct wp_packet_progress progress = {0, 0};
+    enum wp_status found;
+    CHECK(rank != NULL, "no memory");
+    rank->context = context;
+    if (open_rank(rank, 0))
+        return 1;
+    struct exchange_args args = {.packets = packets_of(rank, 0),
+                                 .senders = 1u << 1 | 1u << 2,
+                                 .num_elements = context->rank == 0 ? NUM_FLOATS : WP_PACKET_BYTES,
+                                 .statuses = &found,
+                                 .progress = &progress,
+                                 .rows[0] = {.src = rank->src[0], .dst = rank->dst[0]}};
+    args.packets.absent_after_ms = SHORT_MS;
+    for (size_t i = 0; i < NUM_FLOATS; i++)
+        ((float *)(void *)rank->src[0])[i] = (float)context->rank;
+    args.rows[0].slot = context->rank == 0 ? 0 : (uint64_t)context->rank * SLOTS_PER_ROW;
+    for (int32_t sender = 1; sender < 3; sender++) {
+        if (context->rank == sender && launch(rank, &send_row_program, 1, &args, &failure))
+            return 1;
+        ranks_barrier(context);
+        const int is_late = sender == 1;
+        if (context->rank == 0 &&
+            check_sum(rank, &args, is_late ? WP_STATUS_ABSENT : WP_STATUS_OK, is_late ? 0 : 3))
+            return 1;
+        CHECK(context->rank != 0 || progress.missing == (is_late ? 1u << 2 : 0u), "missing: %u",
+              (unsigned)progress.missing);
+        CHECK(context->rank != 0 || (rank->slots[SLOTS_PER_ROW] != 0) == is_late,
+              "the slot of rank 1");
+        progress.missing = 0;
+        ranks_barrier(context);
+    }
+    if (context->rank == 1 && launch(rank, &send_row_program, 1, &args, &failure))
+        return 1;
+    ranks_barrier(context);
+    args.rows[0].slot = SLOTS_PER_ROW;
+    if (context->rank == 0 && launch(rank, &clear_slots_program, 1, &args, &failure))
+        return 1;
+    CHECK(context->rank != 0 || rank->slots[SLOTS_PER_ROW] == 0, "the slot is cleared");
     CHECK_OK(weft_host_barrier(rank->comm));
     if (close_rank(rank))
         return 1;
