@@ -178,7 +178,8 @@ typedef enum weft_ll_route {
 typedef enum weft_ll_carrier {
     /* On GPUs, where they can be: WEFT_LL_PACKETS if max_tokens is 16 or less, R * max_tokens 64 or less and max_tokens *
      * num_topk 256 or less; WEFT_LL_TOLD_PACKETS of BF16, as it is or as FP8 with a scale for 128, if R is 3 or more and
-     * R * max_tokens 512 or less, or, of BF16 as it is, if R is 2 and max_tokens 128 or less. Else signals. */
+     * R * max_tokens 512 or less; if R is 2, of BF16 as it is and max_tokens 128 or less, or with WEFT_LL_MASK of both and 64
+     * or less. Else signals. */
     WEFT_LL_AUTO = 0,
     WEFT_LL_SIGNALS = 1, /* a signal behind the rows tells of them */
     /* Each warp finds out by itself where rows go: best for few. num_topk of at most 60. By expert with max_tokens * num_topk

@@ -222,12 +222,15 @@ static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_confi
 }
 
 /* docs/measurements.md has steps of 1 to 256 tokens by each carrier, among 4 ranks and 2. Forms that are not usual are slow where
- * ranks are told; among two ranks FP8 is, too. */
-static int prefers_told(int32_t num_ranks, const struct wp_ll_plan *plan)
+ * ranks are told; among two ranks FP8 is, too, but not beside signals with masks. */
+static int prefers_told(int32_t num_ranks, weft_ll_on_missing on_missing,
+                        const struct wp_ll_plan *plan)
 {
-    enum { PAIR_TOKENS = 128, MANY_ROWS = 512 };
+    enum { PAIR_TOKENS = 128, MASKED_PAIR_TOKENS = 64, MANY_ROWS = 512 };
     const struct wp_low_latency ll = {.plan = *plan};
     const enum wp_ll_form form = wp_ll_form_of(&ll);
+    if (num_ranks == 2 && on_missing == WEFT_LL_MASK)
+        return form != WP_LL_GENERAL && plan->max_tokens <= MASKED_PAIR_TOKENS;
     if (num_ranks == 2)
         return form == WP_LL_BF16 && plan->max_tokens <= PAIR_TOKENS;
     return num_ranks > 2 && form != WP_LL_GENERAL && plan->max_tokens <= MANY_ROWS / num_ranks;
@@ -244,7 +247,8 @@ static weft_ll_carrier best_carrier(const weft_comm *comm, const weft_ll_config 
     if (plan->max_tokens <= FEW_TOKENS && plan->max_tokens <= FEW_ROWS / comm->num_ranks &&
         wp_ll_num_choices(plan) <= FEW_CHOICES && lacks_packets(comm, config, plan) == NULL)
         return WEFT_LL_PACKETS;
-    return prefers_told(comm->num_ranks, plan) && lacks_told_packets(comm, config, plan) == NULL
+    return prefers_told(comm->num_ranks, config->on_missing, plan) &&
+                   lacks_told_packets(comm, config, plan) == NULL
                ? WEFT_LL_TOLD_PACKETS
                : WEFT_LL_SIGNALS;
 }
