@@ -552,17 +552,27 @@ enum wp_status weft__sim_packets_take_words(struct wp_warp *warp, const struct w
     return status;
 }
 
-/* Each lane has some of them. */
+static void clear_words(const struct call *call, uint64_t *words, uint64_t num_words)
+{
+    const size_t num_bytes = num_words * sizeof *words;
+    if (num_words == 0)
+        return;
+    sim_check_access(words, num_bytes, SIM_ATOMIC_WRITE, call->code);
+    sim_store_begin(words, num_bytes, SIM_PLAIN_STORE);
+    memset(words, 0, num_bytes);
+}
+
+/* Lane 0 does it for all. */
 void weft__sim_packets_clear(struct wp_warp *warp, const struct wp_packets *packets, uint64_t slot,
                              uint64_t num_slots, struct weft__sim_place place)
 {
     const struct call call = {warp, packets, __builtin_return_address(0)};
-    sim_trace("clear", place, slot_of(&call, packets->rank, slot), num_slots);
-    for (uint64_t i = slot + (uint64_t)warp->lane_idx; i < slot + num_slots; i += WP_WARP_SIZE) {
-        uint64_t *word = slot_of(&call, packets->rank, i);
-        sim_slots_forget(word, sizeof *word);
-        store_word(&call, word, 0);
-        store_word(&call, escape_of(&call, packets->rank, i), 0);
+    uint64_t *words = slot_of(&call, packets->rank, slot);
+    sim_trace("clear", place, words, num_slots);
+    if (warp->lane_idx == 0) {
+        sim_slots_forget(words, num_slots * sizeof *words);
+        clear_words(&call, words, num_slots);
+        clear_words(&call, escape_of(&call, packets->rank, slot), num_slots);
     }
     sim_yield();
 }

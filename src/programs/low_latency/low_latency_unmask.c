@@ -171,21 +171,22 @@ WP_FN void clear_told(struct wp_warp *warp, const struct wp_low_latency *ll, uin
     }
 }
 
-/* Warp-wide: the block's share of the packets of a rank. */
+/* Warp-wide: the block's share of the packets of a rank, those of some tokens. */
 WP_FN void clear_packets(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
 {
     const struct wp_ll_plan *plan = &ll->plan;
+    const struct wp_ll_elements all = {0, 0};
     const int32_t block = wp_block_idx(warp), num_blocks = wp_num_blocks(warp);
+    const int32_t first = (int32_t)((int64_t)plan->max_tokens * block / num_blocks);
+    const int32_t end = (int32_t)((int64_t)plan->max_tokens * (block + 1) / num_blocks);
+    const uint64_t num_tokens = (uint64_t)(end - first);
     for (uint64_t half = 0; half < (uint64_t)plan->num_halves; half++) {
         const struct wp_packets rows = wp_ll_row_packets(ll, half);
         const struct wp_packets answers = wp_ll_answer_packets(ll, half);
-        for (int32_t token = block; token < plan->max_tokens; token += num_blocks) {
-            const struct wp_ll_elements first = {0, 0};
-            wp_packets_clear(warp, &rows, wp_ll_row_packet(ll, rank, token, 0),
-                             plan->slot.bytes / WP_PACKET_BYTES);
-            wp_packets_clear(warp, &answers, wp_ll_answer_packet(ll, rank, token, first),
-                             plan->answer_bytes / WP_PACKET_BYTES);
-        }
+        wp_packets_clear(warp, &rows, wp_ll_row_packet(ll, rank, first, 0),
+                         num_tokens * plan->slot.bytes / WP_PACKET_BYTES);
+        wp_packets_clear(warp, &answers, wp_ll_answer_packet(ll, rank, first, all),
+                         num_tokens * plan->answer_bytes / WP_PACKET_BYTES);
         if (block == num_blocks - 1)
             clear_told(warp, ll, half, rank);
     }
