@@ -365,7 +365,8 @@ static void run_seeds_from(int32_t first, struct plan plan, int32_t num_seeds)
 
 static void run_seeds(int signal, int32_t num_nodes, weft_ll_route route, int32_t num_seeds)
 {
-    const struct plan plan = {.signal = signal, .num_nodes = num_nodes, .route = route};
+    const struct plan plan = {
+        .signal = signal, .num_nodes = num_nodes, .route = route, .carrier = WEFT_LL_SIGNALS};
     run_seeds_from(0, plan, num_seeds);
 }
 
@@ -424,6 +425,7 @@ TEST(rows_go_around_a_relay_that_is_killed_between_two_steps)
                           .in_phases = seed % 4 == 1,
                           .num_nodes = 2,
                           .route = WEFT_LL_RELAYED,
+                          .carrier = WEFT_LL_SIGNALS,
                           .victim = (int32_t)(seed % NUM_RANKS),
                           .seed = 2 * (seed & ~UINT64_C(1)) + seed % 2}); /* one result */
 }

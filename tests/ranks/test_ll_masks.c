@@ -147,6 +147,8 @@ static const struct ll_case cases[] = {
 static void run(struct trial trial, rank_function function)
 {
     trial.problem.on_missing = WEFT_LL_MASK;
+    if (trial.problem.carrier == WEFT_LL_AUTO)
+        trial.problem.carrier = WEFT_LL_SIGNALS;
     trial.problem.node_ranks = trial.num_nodes > 0 ? trial.problem.num_ranks / trial.num_nodes : 0;
     const struct ranks_options options = {
         .num_ranks = trial.problem.num_ranks, .deadline_s = 120, RANKS_ARGUMENT(&trial)};

@@ -241,10 +241,10 @@ weft__cuda_await_packets(struct wp_warp *warp, const struct wp_packets *packets,
         if (is_absent)
             return WP_STATUS_ABSENT;
         const struct wp_wait_site site = weft__cuda_site_of(packets, slots, __ffs(missing) - 1);
-        if (patience.why != WP_FAILURE_NONE)
+        if (patience.why != WP_FAILURE_NONE) /* that a rank is gone says nothing of the others */
             return weft__cuda_note_missing(
-                slots, missing, progress,
-                weft__cuda_give_up(warp, &site, patience.why, packets->sequence, 0));
+                slots, patience.why == WP_FAILURE_RANK_GONE ? missing & (0 - missing) : missing,
+                progress, weft__cuda_give_up(warp, &site, patience.why, packets->sequence, 0));
         weft__cuda_be_patient(warp, &site, &patience);
     }
 }
