@@ -190,8 +190,5 @@ WP_FN struct wp_ll_heard wp_ll_await_words_of(struct wp_ll_run *run, struct wp_l
         wait.told.word != NULL ? wp_ll_await_once(run, &wait) : WP_STATUS_OK;
     heard.status = (enum wp_status)wp_max_u32(run->op.warp, (uint32_t)found);
     heard.word = wait.seen;
-    if (heard.status != WP_STATUS_ABSENT)
-        return heard;
-    heard = wp_ll_await_in_periods(run, of, number);
-    return heard;
+    return heard.status == WP_STATUS_ABSENT ? wp_ll_await_in_periods(run, of, number) : heard;
 }
