@@ -199,6 +199,7 @@ static int be_aborted(struct ranks_context *context)
     struct ll_seat seat;
     if (open(&seat, context, LONG_TIMEOUT_MS))
         return 1;
+    ranks_barrier(context); /* some may still be in the call before, which the victim has ended */
     if (context->rank == plan->victim) {
         nanosleep(&pause, NULL); /* so that the others wait */
         CHECK_OK(weft_comm_abort(seat.comm));
