@@ -13,9 +13,9 @@
  * more. And who has stopped to begin anew (low_latency_unmask.c) sends nothing more to those who have not,
  * which it may have masked, and may be waiting for one that waits for them: that it waits is no news.
  *
- * Within a launch the mask only grows. A block goes by what one of its warps has found, when it waited for all, and keeps
- * that near: so nobody is told of what a warp has left out. Who is masked meanwhile still gets what the block sends, which
- * harms nobody.
+ * Within a launch the mask only grows. With signals a block goes by what one of its warps has found, when it waited for all,
+ * and keeps that near: so nobody is told of what a warp has left out. Who is masked meanwhile still gets what the block sends,
+ * which harms nobody. In packets each warp goes by what it knows itself (low_latency/packet_masks.h).
  */
 #pragma once
 

@@ -8,7 +8,7 @@
 
 #include "programs/low_latency/waits.h"
 
-/* Warp-wide: nor without those whom other warps have masked by now. */
+/* Warp-wide: leaves out those, too, whom other warps have masked by now. */
 WP_FN void wp_ll_look_at_masks(struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
@@ -95,14 +95,15 @@ WP_FN void wp_ll_begin_packet_wait(struct wp_ll_packet_wait *wait, uint64_t numb
     wait->num_periods = 0;
 }
 
-/* Warp-wide, after a period in vain: goes on without those that are missing by now, and tells that it waits for the others. That
- * it is a called function, with copies of what the warp knows, took dispatch of one token on 2 H200 12 us in place of 5
+/* Warp-wide, after a period in vain: tells the others that it waits, and goes on without those that are missing by now. It is
+ * inlined: as a called function, with copies of what the warp knows, dispatch of one token on 2 H200 took 12 us in place of 5
  * (2026-11-28). */
 WP_FN void wp_ll_pass_period(struct wp_ll_run *run, struct wp_ll_packet_wait *wait)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     uint32_t given_up = 0;
+    wp_ll_tell_waits(run, ll->masks.mask); /* before it looks at each of many, which takes time */
     for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++) {
         int goes_on = 0;
         if (wait->num_periods == 0)
@@ -118,11 +119,10 @@ WP_FN void wp_ll_pass_period(struct wp_ll_run *run, struct wp_ll_packet_wait *wa
     wait->num_periods++;
     wait->progress.missing = 0;
     wp_ll_leave_out(run, given_up);
-    wp_ll_tell_waits(run, ll->masks.mask);
 }
 
-/* Warp-wide, when packets have been waited for, with a status that all lanes have: whether to do so again, unless that is left
- * out now what has been waited for. */
+/* Warp-wide, when packets have been waited for, with a status that all lanes have: whether to wait again. Some of their ranks may
+ * be left out from now on. */
 WP_FN int wp_ll_waits_again(struct wp_ll_run *run, struct wp_ll_packet_wait *wait,
                             enum wp_status status)
 {
@@ -161,23 +161,20 @@ struct wp_ll_heard {
     uint64_t word;
 };
 
-/* Warp-wide: waits for it in periods; ranks that are missing are left out. */
-WP_FN struct wp_ll_heard wp_ll_await_in_periods(struct wp_ll_run *run, struct wp_ll_word_wait of,
-                                                uint64_t number)
+/* Warp-wide, when each lane has waited for a period, and has found this: goes on; ranks that are missing are left out. */
+WP_FN enum wp_status wp_ll_await_in_periods(struct wp_ll_run *run, struct wp_ll_wait *wait,
+                                            uint64_t number, enum wp_status found)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
-    struct wp_ll_wait wait = wp_ll_wait_of(run, &of);
     uint32_t given_up = 0;
-    const enum wp_status found = wp_ll_await_words(
-        run, ll->masks.mask, &wait, wp_ll_patience_about(number, ll->exchange.num_ranks));
-    const uint32_t has_failed = wp_max_u32(warp, found == WP_STATUS_FAILED);
+    found = wp_ll_await_words_on(run, ll->masks.mask, wait,
+                                 wp_ll_patience_about(number, ll->exchange.num_ranks), found);
     for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++)
-        if (wp_ballot(warp, found == WP_STATUS_ABSENT && of.rank == rank) != 0)
+        if (wp_ballot(warp, found == WP_STATUS_ABSENT && wait->site.rank == rank) != 0)
             given_up |= 1u << rank;
     wp_ll_leave_out(run, given_up);
-    const struct wp_ll_heard heard = {has_failed ? WP_STATUS_FAILED : WP_STATUS_OK, wait.seen};
-    return heard;
+    return wp_max_u32(warp, found == WP_STATUS_FAILED) ? WP_STATUS_FAILED : WP_STATUS_OK;
 }
 
 /* Warp-wide: each lane waits for a word of its rank, if it has one; those that are missing are left out. */
@@ -189,6 +186,8 @@ WP_FN struct wp_ll_heard wp_ll_await_words_of(struct wp_ll_run *run, struct wp_l
     const enum wp_status found =
         wait.told.word != NULL ? wp_ll_await_once(run, &wait) : WP_STATUS_OK;
     heard.status = (enum wp_status)wp_max_u32(run->op.warp, (uint32_t)found);
+    if (heard.status == WP_STATUS_ABSENT)
+        heard.status = wp_ll_await_in_periods(run, &wait, number, found);
     heard.word = wait.seen;
-    return heard.status == WP_STATUS_ABSENT ? wp_ll_await_in_periods(run, of, number) : heard;
+    return heard;
 }

@@ -122,8 +122,8 @@ WP_FN int wp_ll_has_begun_anew(const struct wp_ll_run *run, int32_t rank)
     return wp_ll_await_once(run, &look) == WP_STATUS_OK;
 }
 
-/* By any lane, after a period in vain: whether to wait for another one. On GPUs a change of a word of the network may
- * be missed as it is read: then the next one counts. */
+/* By any lane, after a period in vain: whether to wait for another one. This rank itself may wait elsewhere before it sends, and
+ * that ends. On GPUs a change of a word of the network may be missed as it is read: then the next one counts. */
 WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, int32_t rank,
                                 struct wp_ll_patience *patience)
 {
@@ -137,28 +137,38 @@ WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, int32_t rank,
     patience->num_silent = is_news ? 0 : patience->num_silent + 1;
     patience->heard = heard;
     patience->num_left--;
-    return patience->num_silent < patience->most_silent && patience->num_left > 0;
+    return rank == own || (patience->num_silent < patience->most_silent && patience->num_left > 0);
+}
+
+/* Warp-wide, with masks, when each lane has waited for its word for a period, and has found this: goes on. */
+WP_FN enum wp_status wp_ll_await_words_on(const struct wp_ll_run *run, const int32_t *mask,
+                                          struct wp_ll_wait *wait, struct wp_ll_patience patience,
+                                          enum wp_status found)
+{
+    int is_awaited = wait->told.word != NULL && !wait->is_missing;
+    for (;;) {
+        is_awaited = is_awaited && found == WP_STATUS_ABSENT &&
+                     wp_ll_goes_on_waiting(run, wait->site.rank, &patience) &&
+                     wp_load_relaxed(&mask[wait->site.rank]) == 0;
+        if (wp_ballot(run->op.warp, is_awaited) == 0)
+            return found;
+        wp_ll_tell_waits(run, mask);
+        if (is_awaited)
+            found = wp_ll_await_once(run, wait);
+    }
 }
 
 /* Warp-wide: each lane waits for its word. WP_STATUS_ABSENT: its rank is missing, or masked by `mask`. */
 WP_FN enum wp_status wp_ll_await_words(const struct wp_ll_run *run, const int32_t *mask,
                                        struct wp_ll_wait *wait, struct wp_ll_patience patience)
 {
-    int is_awaited = wait->told.word != NULL;
-    enum wp_status status = is_awaited ? WP_STATUS_ABSENT : WP_STATUS_OK;
+    const int has_word = wait->told.word != NULL;
+    enum wp_status found = has_word ? WP_STATUS_ABSENT : WP_STATUS_OK;
     if (!wp_ll_has_masks(&run->ll->masks))
-        return is_awaited ? wp_ll_await_once(run, wait) : status;
-    is_awaited = is_awaited && !wait->is_missing;
-    for (;;) {
-        if (is_awaited)
-            status = wp_ll_await_once(run, wait);
-        is_awaited = is_awaited && status == WP_STATUS_ABSENT &&
-                     wp_ll_goes_on_waiting(run, wait->site.rank, &patience) &&
-                     wp_load_relaxed(&mask[wait->site.rank]) == 0;
-        if (wp_ballot(run->op.warp, is_awaited) == 0)
-            return status;
-        wp_ll_tell_waits(run, mask);
-    }
+        return has_word ? wp_ll_await_once(run, wait) : found;
+    if (has_word && !wait->is_missing)
+        found = wp_ll_await_once(run, wait);
+    return wp_ll_await_words_on(run, mask, wait, patience, found);
 }
 
 /* By a lane, with detours: that a launch has not got all that a rank has for it. */
