@@ -167,6 +167,20 @@ TEST(pairs_mask_each_other)
         }
 }
 
+/* More ranks than a warp has lanes, or a word bits. */
+TEST(pairs_of_many_ranks_mask_each_other)
+{
+    const struct ll_case many = {"by expert, 36 ranks",
+                                 LL_SIZES(36, 2, 3, 72, 16),
+                                 LL_TYPES(BF16, BF16, INT32),
+                                 LL_EXPERTS,
+                                 LL_GRID(1, 2),
+                                 .seed = 1};
+    if (tests_on_cuda())
+        skip();
+    run((struct trial){many, 0, 0}, run_rounds);
+}
+
 TEST(pairs_mask_each_other_in_packets)
 {
     for (int carrier = WEFT_LL_PACKETS; carrier <= WEFT_LL_TOLD_PACKETS; carrier++)

@@ -111,6 +111,7 @@ WP_FN void wp_ll_add_to_pair(uint32_t *counts, int32_t expert, uint32_t num)
 /* With packets of few tokens: of each choice, two in a word, too, the expert there, and how many of the source's choices before
  * it are for the same one; or that it is not there. Behind counts. */
 enum { WP_LL_CHOSEN_EXPERT_BITS = 8, WP_LL_CHOSEN_NOT_HERE = UINT16_MAX };
+#define WP_LL_CHOSEN_NONE UINT32_MAX /* two of them */
 WP_FN uint32_t wp_ll_chosen(int32_t expert, uint32_t order)
 {
     return order << WP_LL_CHOSEN_EXPERT_BITS | (uint32_t)expert;

@@ -29,10 +29,11 @@ WP_FN void wp_ll_tell_num_rows(const struct wp_ll_taker *taker)
     }
 }
 
-/* What a rank has told in its head: words, where they are to be. */
+/* What a rank has told in its head: words, where they are to be. The first ones count choices; in packets of few tokens others
+ * say what each choice is for. */
 struct wp_ll_head_words {
     void *words;
-    int32_t num;
+    int32_t num, num_counts;
 };
 
 /* Warp-wide: takes the head of a rank of another node, or waits for it a period in vain. */
@@ -91,7 +92,7 @@ WP_FN enum wp_status wp_ll_await_head(const struct wp_ll_taker *taker, struct wp
 }
 
 /* Warp-wide, with masks, when the warp has the head of a rank or not: whether it counts, as the block that was first has found.
- * If not, the rank is masked, and its words are zeros. */
+ * If not, its words say that nothing is for an expert here. */
 WP_FN int wp_ll_agree_on_head(const struct wp_ll_taker *taker, int32_t rank, enum wp_status found,
                               struct wp_ll_head_words to)
 {
@@ -102,13 +103,9 @@ WP_FN int wp_ll_agree_on_head(const struct wp_ll_taker *taker, int32_t rank, enu
         counts =
             (uint32_t)wp_ll_decide_presence(&ll->masks, rank, taker->number, found == WP_STATUS_OK);
     counts = wp_max_u32(warp, counts);
-    if (counts)
-        return 1;
-    if (wp_lane_idx(warp) == 0 && !wp_ll_leaves_out(taker->run, rank))
-        wp_ll_mask_out(&ll->masks, rank);
-    for (int32_t i = wp_lane_idx(warp); i < to.num; i += WP_WARP_SIZE)
-        ((int32_t *)to.words)[i] = 0;
-    return 0;
+    for (int32_t i = wp_lane_idx(warp); !counts && i < to.num; i += WP_WARP_SIZE)
+        ((uint32_t *)to.words)[i] = i < to.num_counts ? 0 : WP_LL_CHOSEN_NONE;
+    return (int)counts;
 }
 
 /* Warp-wide: how many selections of each expert here a rank has. */
@@ -116,7 +113,8 @@ WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t ra
 {
     const struct wp_low_latency *ll = &taker->args->ll;
     const int32_t num_experts = ll->plan.max_local_experts;
-    const struct wp_ll_head_words to = {taker->bases + (int64_t)rank * num_experts, num_experts};
+    const struct wp_ll_head_words to = {taker->bases + (int64_t)rank * num_experts, num_experts,
+                                        num_experts};
     int64_t *waited_ns =
         wp_lane_idx(taker->run->op.warp) == 0 ? wp_ll_waited_ns(taker->run, rank) : NULL;
     const uint64_t begin_ns = wp_ll_begin_waiting(taker->run, waited_ns);
@@ -127,8 +125,11 @@ WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t ra
     if (!wp_ll_has_masks(&ll->masks) || status == WP_STATUS_FAILED)
         return status;
     site.absent_after_ms = 0; /* what counts is there */
-    if (wp_ll_agree_on_head(taker, rank, status, to) && status == WP_STATUS_ABSENT)
+    const int counts = wp_ll_agree_on_head(taker, rank, status, to);
+    if (counts && status == WP_STATUS_ABSENT)
         return wp_ll_take_head_once(taker, to, &site);
+    if (!counts && wp_lane_idx(taker->run->op.warp) == 0)
+        wp_ll_mask_out(&ll->masks, rank);
     return WP_STATUS_OK;
 }
 

@@ -181,7 +181,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
 
 /* By way of memory of the warp: scales, or choices. */
 WP_FN enum wp_status pack_rest(const struct wp_ll_mail_of_rows *mail,
-                               const struct wp_ll_packer *packer, struct wp_ll_unit unit,
+                               const struct wp_ll_hearer *hearer, struct wp_ll_unit unit,
                                int32_t num_places, const struct wp_expected_row *row)
 {
     struct wp_warp *warp = mail->run->op.warp;
@@ -193,9 +193,10 @@ WP_FN enum wp_status pack_rest(const struct wp_ll_mail_of_rows *mail,
         return status;
     wp_warp_sync(warp);
     if (wp_ll_kind_of(plan, unit.part) == WP_LL_UNIT_SCALES)
-        wp_ll_pack_scale_words(packer, unit, num_places, (const uint32_t *)(const void *)memory);
+        wp_ll_pack_scale_words(hearer, wp_ll_first_scale(plan, unit.part), num_places,
+                               (const uint32_t *)(const void *)memory);
     else
-        wp_ll_keep_choices(packer, unit,
+        wp_ll_keep_choices(hearer, unit,
                            (const float *)(const void *)(memory + plan->slot.weights_offset -
                                                          plan->slot.token_offset));
     wp_warp_join(warp); /* by expert a step of 16 tokens takes 0.25 us less (4 H200, 2026-11-27) */
@@ -204,7 +205,7 @@ WP_FN enum wp_status pack_rest(const struct wp_ll_mail_of_rows *mail,
 
 /* A part of the row of a source's token to where it is packed, if it comes. */
 WP_FN enum wp_status pack_unit(const struct wp_ll_mail_of_rows *mail,
-                               const struct wp_ll_packer *packer, struct wp_ll_unit unit)
+                               const struct wp_ll_hearer *hearer, struct wp_ll_unit unit)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_ll_plan *plan = &mail->args->ll.plan;
@@ -213,11 +214,11 @@ WP_FN enum wp_status pack_unit(const struct wp_ll_mail_of_rows *mail,
     const struct wp_expected_row row =
         wp_packets_expect(warp, &mail->packets, unit.rank, packet_of_unit(mail, unit),
                           wp_ll_unit_bytes(plan, unit.part).num);
-    const struct wp_ll_places places = wp_ll_find_places(packer, unit);
+    const struct wp_ll_places places = wp_ll_find_places(hearer, unit);
     if (!places.is_here || wp_ll_leaves_out(mail->run, unit.rank))
         return WP_STATUS_OK;
     return wp_ll_kind_of(plan, unit.part) != WP_LL_UNIT_ELEMENTS
-               ? pack_rest(mail, packer, unit, places.num, &row)
+               ? pack_rest(mail, hearer, unit, places.num, &row)
                : wp_ll_take_each(mail, &row, wp_warp_pointers(warp), places.num);
 }
 
@@ -229,16 +230,17 @@ WP_FN enum wp_status receive_packed(struct wp_ll_run *run,
     const uint64_t number = run->numbers.rows_received;
     const struct wp_ll_mail_of_rows mail = {run, args, wp_ll_row_packets(&args->ll, number),
                                             number};
-    const struct wp_ll_packer packer = wp_ll_packer_of(run, args, number);
+    const struct wp_ll_hearer hearer =
+        wp_ll_hearer_of(run, args, number, wp_ll_num_chosen_words(&args->ll.plan));
     const int32_t num_units = wp_ll_num_units_of(&args->ll);
-    enum wp_status status = wp_ll_foresee_end(run, wp_ll_hear_choices(&packer));
+    enum wp_status status = wp_ll_foresee_end(run, wp_ll_hear_heads(&hearer));
     if (status != WP_STATUS_OK)
         return status;
     wp_admit_next(warp); /* all ranks have started */
-    wp_ll_tell_experts(&packer);
+    wp_ll_tell_experts(&hearer);
     for (int32_t i = wp_ll_first_row_unit(warp, &args->ll); i < num_units && status == WP_STATUS_OK;
          i += wp_ll_row_unit_step(warp, &args->ll))
-        status = wp_ll_unless_absent(pack_unit(&mail, &packer, wp_ll_row_unit_of(&args->ll, i)));
+        status = wp_ll_unless_absent(pack_unit(&mail, &hearer, wp_ll_row_unit_of(&args->ll, i)));
     wp_ll_tell_received_half(&mail);
     return wp_ll_end_foreseen(run, status);
 }

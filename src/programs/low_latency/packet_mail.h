@@ -80,14 +80,6 @@ WP_FN struct wp_ll_unit wp_ll_counted_unit_of(const struct wp_low_latency *ll,
     return unit;
 }
 
-/* ------------------------------------------------------------------ who hears whom */
-
-/* By expert the first source that the warp hears, of every so many: the last warps do, which have least to do besides. */
-WP_FN int32_t wp_ll_first_heard(struct wp_warp *warp)
-{
-    return wp_num_warps(warp) - 1 - wp_warp_idx(warp);
-}
-
 /* ------------------------------------------------------------------ how many rows come */
 
 /* Rows of a number that are sent, or received. */
@@ -170,15 +162,10 @@ struct wp_ll_placed_part {
 WP_FN enum wp_status wp_ll_take_part(const struct wp_ll_mail_of_rows *mail,
                                      struct wp_ll_placed_part part)
 {
-    struct wp_ll_packet_wait wait;
-    enum wp_status status;
-    wp_ll_begin_packet_wait(&wait, mail->number);
-    do
-        status = wp_packets_receive(mail->run->op.warp, &mail->packets, part.source, part.packet,
-                                    part.dst, part.bytes, &wait.progress);
-    while (wp_ll_waits_again(mail->run, &wait, status) &&
-           !wp_ll_leaves_out(mail->run, part.source));
-    return status;
+    const struct wp_expected_row row =
+        wp_packets_expect(mail->run->op.warp, &mail->packets, part.source, part.packet, part.bytes);
+    const void *const dsts[] = {part.dst};
+    return wp_ll_take_each(mail, &row, dsts, 1);
 }
 
 /* And of one of a row of which a word tells whether it comes. */

@@ -51,12 +51,13 @@ WP_FN int32_t *wp_ll_missing(const struct wp_ll_run *run)
                                     run->ll->masks.missing + wp_block_idx(warp) * num_ranks);
 }
 
+/* With signals only. */
 WP_FN int wp_ll_is_missing(const struct wp_ll_run *run, int32_t rank)
 {
     return wp_ll_has_masks(&run->ll->masks) && wp_ll_missing(run)[rank] != 0;
 }
 
-/* In packets, as the warp knows. */
+/* In packets only, among WP_LL_NEAR_RANKS at most: each warp goes by what it knows. */
 WP_FN int wp_ll_leaves_out(const struct wp_ll_run *run, int32_t rank)
 {
     return wp_ll_has_masks(&run->ll->masks) && (run->masked >> rank & 1u) != 0;

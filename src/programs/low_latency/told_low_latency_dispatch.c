@@ -229,7 +229,8 @@ WP_FN enum wp_status pack_scales(const struct wp_ll_mail_of_rows *mail,
         status = wp_ll_take_part(mail, part);
         wp_warp_sync(warp);
         if (status == WP_STATUS_OK)
-            wp_ll_pack_scale_words(hearer, (begin - plan->slot.scales_offset) / sizeof(uint32_t),
+            wp_ll_pack_scale_words(hearer,
+                                   (int32_t)((begin - plan->slot.scales_offset) / sizeof(uint32_t)),
                                    num_places, (const uint32_t *)wp_warp_shared(warp));
         wp_warp_sync(warp); /* they have been read */
     }
@@ -281,12 +282,13 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     const struct wp_low_latency *ll = &args->ll;
     const uint64_t number = run->numbers.rows_received;
     const struct wp_ll_mail_of_rows mail = {run, args, wp_ll_row_packets(ll, number), number};
-    const struct wp_ll_hearer hearer = wp_ll_hearer_of(run, args, number);
+    const struct wp_ll_hearer hearer =
+        wp_ll_hearer_of(run, args, number, wp_ll_num_pairs(&ll->plan));
     const struct wp_ll_turns turns = wp_ll_turns_to_receive(warp, ll);
     const int32_t num_units = wp_ll_num_taken_units(&ll->plan, ll->exchange.num_ranks);
     enum wp_status status = WP_STATUS_OK;
     if (ll->plan.is_by_expert && wp_ll_receives(warp, ll))
-        status = wp_ll_hear_all_counts(&hearer);
+        status = wp_ll_hear_heads(&hearer);
     status = wp_ll_foresee_end(run, status);
     if (status != WP_STATUS_OK)
         return status;

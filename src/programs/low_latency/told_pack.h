@@ -8,89 +8,18 @@
 
 #include "programs/low_latency/packet_heads.h"
 
-struct wp_ll_hearer {
-    struct wp_ll_taker taker; /* without bases */
-    uint32_t *counts;         /* by expert, in memory of the block: [num_ranks][wp_ll_num_pairs] */
-};
-
-WP_FN struct wp_ll_hearer wp_ll_hearer_of(struct wp_ll_run *run,
-                                          const struct wp_low_latency_dispatch_args *args,
-                                          uint64_t number)
-{
-    char *memory = (char *)wp_block_shared(run->op.warp) + WP_BLOCK_WORDS_BYTES;
-    const struct wp_ll_hearer hearer = {{run, args, NULL, number}, (uint32_t *)(void *)memory};
-    return hearer;
-}
-
 /* ------------------------------------------------------------------ what sources tell */
-
-WP_FN uint32_t *wp_ll_counts_of(const struct wp_ll_hearer *hearer, int32_t source)
-{
-    return hearer->counts + (ptrdiff_t)source * wp_ll_num_pairs(&hearer->taker.args->ll.plan);
-}
-
-/* Warp-wide: a tagged row from a source. With masks WP_STATUS_ABSENT: it has not come within a period. */
-WP_FN enum wp_status wp_ll_take_told(const struct wp_ll_hearer *hearer, int32_t source,
-                                     const void *row, uint32_t *words, int32_t num_words)
-{
-    const struct wp_ll_run *run = hearer->taker.run;
-    struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, source);
-    site.sequence = hearer->taker.number; /* which it carries */
-    const enum wp_status status =
-        wp_tagged_take_relaxed(run->op.warp, row, words, num_words, &site);
-    wp_warp_sync(run->op.warp);
-    return status;
-}
-
-/* Warp-wide. */
-WP_FN enum wp_status wp_ll_hear_counts(const struct wp_ll_hearer *hearer, int32_t source)
-{
-    const struct wp_ll_run *run = hearer->taker.run;
-    const struct wp_low_latency *ll = run->ll;
-    const struct wp_ll_head_words counts = {wp_ll_counts_of(hearer, source),
-                                            wp_ll_num_pairs(&ll->plan)};
-    if (wp_ll_has_masks(&ll->masks))
-        return wp_ll_unless_absent(wp_ll_take_packet_head(&hearer->taker, source, counts));
-    int64_t *waited_ns = wp_lane_idx(run->op.warp) == 0 ? wp_ll_waited_ns(run, source) : NULL;
-    const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
-    const enum wp_status status = wp_ll_take_told(
-        hearer, source, wp_ll_head(ll, ll->exchange.rank, hearer->taker.number, source),
-        wp_ll_counts_of(hearer, source), wp_ll_num_pairs(&ll->plan));
-    wp_ll_end_waiting(run, waited_ns, begin_ns);
-    return status;
-}
-
-/* By all warps of a block, which meet afterwards. */
-WP_FN enum wp_status wp_ll_hear_all_counts(const struct wp_ll_hearer *hearer)
-{
-    struct wp_warp *warp = hearer->taker.run->op.warp;
-    const int32_t num_ranks = hearer->taker.args->ll.exchange.num_ranks;
-    enum wp_status status = WP_STATUS_OK;
-    for (int32_t source = wp_ll_first_heard(warp); source < num_ranks && status == WP_STATUS_OK;
-         source += wp_num_warps(warp))
-        status = wp_ll_hear_counts(hearer, source);
-    return status;
-}
 
 /* By all warps of a block that have met: tells the caller of experts. */
 WP_FN void wp_ll_tell_experts(const struct wp_ll_hearer *hearer)
 {
-    const struct wp_ll_taker *taker = &hearer->taker;
-    struct wp_warp *warp = taker->run->op.warp;
-    const struct wp_low_latency *ll = &taker->args->ll;
+    struct wp_warp *warp = hearer->taker.run->op.warp;
+    const int32_t num_experts = hearer->taker.args->ll.num_local_experts;
     const int32_t num_threads = wp_ll_num_threads(warp);
     /* Whose last warps have heard: these are awake. */
-    for (int32_t expert = num_threads - 1 - wp_ll_thread_idx(warp); expert < ll->num_local_experts;
-         expert += num_threads) {
-        int32_t first = 0;
-        for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++) {
-            const int32_t num_rows =
-                (int32_t)wp_ll_pair_count(wp_ll_counts_of(hearer, rank), expert);
-            wp_ll_tell_expert(taker, expert, rank, first, num_rows);
-            first += num_rows;
-        }
-        wp_ll_tell_expert_total(taker, expert, first);
-    }
+    for (int32_t expert = num_threads - 1 - wp_ll_thread_idx(warp); expert < num_experts;
+         expert += num_threads)
+        wp_ll_tell_heard_expert(hearer, expert);
 }
 
 /* In memory of the warp: what a source tells of a token. */
@@ -104,17 +33,19 @@ WP_FN enum wp_status wp_ll_hear_token(const struct wp_ll_hearer *hearer, struct 
                                       int32_t num_words)
 {
     const struct wp_low_latency *ll = &hearer->taker.args->ll;
+    const uint64_t number = hearer->taker.number;
+    const char *told = wp_ll_told(ll, ll->exchange.rank, number, unit.rank, unit.token);
     struct wp_ll_run *run = hearer->taker.run;
     struct wp_warp *warp = run->op.warp;
+    struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, unit.rank);
     struct wp_ll_packet_wait wait;
     enum wp_status status;
-    wp_ll_begin_packet_wait(&wait, hearer->taker.number);
+    site.sequence = number; /* which it carries */
+    wp_ll_begin_packet_wait(&wait, number);
     do {
         wp_warp_sync(warp); /* what was there has been read */
-        status = wp_ll_take_told(
-            hearer, unit.rank,
-            wp_ll_told(ll, ll->exchange.rank, hearer->taker.number, unit.rank, unit.token),
-            wp_ll_told_memory(warp), num_words);
+        status = wp_tagged_take_relaxed(warp, told, wp_ll_told_memory(warp), num_words, &site);
+        wp_warp_sync(warp);
         wait.progress.missing = 1u << unit.rank;
     } while (wp_ll_waits_again(run, &wait, status) && !wp_ll_leaves_out(run, unit.rank));
     return status;
@@ -126,13 +57,10 @@ WP_FN enum wp_status wp_ll_hear_token(const struct wp_ll_hearer *hearer, struct 
 WP_FN int32_t wp_ll_packed_choice(const struct wp_ll_hearer *hearer, int32_t source,
                                   uint32_t choice)
 {
-    const int32_t expert = (int32_t)(choice & UINT16_MAX);
-    int32_t position = (int32_t)(choice >> 16);
-    if (choice == WP_LL_TOLD_NOT_HERE)
-        return WP_LL_NOT_HERE;
-    for (int32_t before = 0; before < source; before++)
-        position += (int32_t)wp_ll_pair_count(wp_ll_counts_of(hearer, before), expert);
-    return wp_ll_packed_at(&hearer->taker.args->ll.plan, expert, position);
+    return choice == WP_LL_TOLD_NOT_HERE
+               ? WP_LL_NOT_HERE
+               : wp_ll_packed_choice_at(hearer, source, (int32_t)(choice & UINT16_MAX),
+                                        choice >> 16);
 }
 
 /* What of a row. */
@@ -169,20 +97,6 @@ WP_FN int32_t wp_ll_find_packed_places(const struct wp_ll_hearer *hearer, struct
     }
     wp_warp_sync(warp);
     return num;
-}
-
-/* Words of a row's scales, from `first` on, to so many places. */
-WP_FN void wp_ll_pack_scale_words(const struct wp_ll_hearer *hearer, uint64_t first,
-                                  int32_t num_places, const uint32_t *words)
-{
-    enum { MOST = WP_LL_PART_BYTES / sizeof(uint32_t) };
-    struct wp_warp *warp = hearer->taker.run->op.warp;
-    const struct wp_ll_scales *to = &hearer->taker.args->scales;
-    const void **dsts = wp_warp_pointers(warp);
-    for (int32_t i = wp_lane_idx(warp); i < MOST && (int32_t)first + i < to->num_words;
-         i += WP_WARP_SIZE)
-        for (int32_t j = 0; j < num_places; j++)
-            ((uint32_t *)(uintptr_t)dsts[j])[((int32_t)first + i) * to->word_stride] = words[i];
 }
 
 /* ------------------------------------------------------------------ what is kept of choices */
