@@ -15,18 +15,20 @@ extern "C" {
  * notify or a word between the ranks before the rows. Every rank has room in its heap for the rows
  * of all others, so the number of tokens has a limit and rows have fixed places. A row goes once to
  * each rank that has one of its experts, whatever the number of these. Everything that the
- * operations keep is in memory of the machine: any sequence of them can be captured into graphs,
- * and replayed. Ranks may be of several nodes, of as many ranks or not.
+ * operations keep is in memory of the machine: any sequence of them can be captured into graphs, in
+ * any order, and replayed. Ranks may be of several nodes, of as many ranks or not.
  *
  * - Results. A dispatch makes a result on every rank, which lasts until this rank's combine of it
  *   has been received, or weft_ll_release. A weft_ll has num_results of them at a time; one more is
- *   WEFT_ERROR_INVALID_ARGUMENT, and in a graph, where the host cannot see it, a failure of the
- *   communicator. Combine and release are about the oldest. Layers, and batches that overlap each
- *   other, each have a weft_ll, or share one.
+ *   WEFT_ERROR_INVALID_ARGUMENT. Once an operation of the weft_ll has been captured, the host cannot
+ *   count its results any more, and one more is a failure of the communicator instead. Combine and
+ *   release are about the oldest. Layers, and batches that overlap each other, each have a weft_ll, or
+ *   share one.
  * - Phases. An operation sends and receives in one launch, or in two: WEFT_LL_SEND, then
- *   WEFT_LL_RECEIVE, on the same stream or another; each rank as it likes. Between them nothing
- *   runs: no SM, no thread. The receive phase comes when its data are needed; its arguments are
- *   those of the receive phase alone. It receives the oldest that was sent and not received, so an
+ *   WEFT_LL_RECEIVE, on the same stream or another; each rank as it likes, but for what
+ *   WEFT_LL_RELAYED and WEFT_LL_ANSWER_SUMS_WEIGHED_LATE say. Between them nothing runs: no SM, and no
+ *   thread but, between nodes, the network's. The receive phase comes when its data are needed; its
+ *   arguments are those of the receive phase alone. It receives the oldest that was sent and not received, so an
  *   operation in one launch is refused while there is one of its kind. What is sent may be
  *   overwritten when the send phase has finished.
  * - Order. Rows are in (source rank, token) order, sums as each function says. Results are the same
@@ -161,8 +163,8 @@ typedef enum weft_ll_on_missing {
 /* How a row comes to ranks of another node, and their answers back. */
 typedef enum weft_ll_route {
     WEFT_LL_STRAIGHT = 0, /* to each of them by itself, and each answers by itself */
-    /* Once to the node: to its rank with the sender's index, of the ranks there in turn where there are fewer, which
-     * relays it to the others, to the same places. It sums their answers, and sends one back; so combine's sums have
+    /* Once to the node: to its rank with the sender's index in its own node, or, where there are fewer ranks, to one of
+     * them in turn. That one relays it to the others, to the same places. It sums their answers, and sends one back; so combine's sums have
      * another order than by the straight route, and not the same bits. With WEFT_LL_ANSWER_ROWS answers go straight, and
      * nothing changes. A rank relays when it receives, in the same operation: so nothing of an operation is received
      * before the ranks that relay it have begun to receive, and all ranks call the phases of all operations in the same
@@ -176,10 +178,13 @@ typedef enum weft_ll_route {
  * most 8, WEFT_LL_ANSWER_SUMS of dtype (told ones WEFT_LOG_10BIT, too, with WEFT_LL_FAIL); rows as they are, or with a scale
  * of 32 bits for 4, 8, 12, ... or 128 elements; and what is said below. L is the most experts that a rank has. weft_ll_create tells what is lacking. */
 typedef enum weft_ll_carrier {
-    /* On GPUs, where they can be: WEFT_LL_PACKETS if max_tokens is 16 or less, R * max_tokens 64 or less and max_tokens *
-     * num_topk 256 or less; WEFT_LL_TOLD_PACKETS of BF16, as it is or as FP8 with a scale for 128, if R is 3 or more and
-     * R * max_tokens 512 or less; if R is 2, of BF16 as it is and max_tokens 128 or less, or with WEFT_LL_MASK of both and 64
-     * or less. Else signals. */
+    /* On GPUs, where they can be, the first of these that fits:
+     *   WEFT_LL_PACKETS        max_tokens <= 16, R * max_tokens <= 64, max_tokens * num_topk <= 256
+     *   WEFT_LL_TOLD_PACKETS   of BF16, as it is or as FP8 with a scale for 128 elements:
+     *     R >= 3                     R * max_tokens <= 512
+     *     R == 2, WEFT_LL_FAIL       max_tokens <= 128, and only of BF16 as it is
+     *     R == 2, WEFT_LL_MASK       max_tokens <= 64
+     * Else, and on machine cpu, signals. */
     WEFT_LL_AUTO = 0,
     WEFT_LL_SIGNALS = 1, /* a signal behind the rows tells of them */
     /* Each warp finds out by itself where rows go: best for few. num_topk of at most 60. By expert with max_tokens * num_topk
@@ -212,7 +217,7 @@ typedef struct weft_ll_config {
     weft_scale_kind scale;
     int32_t group_elements; /* as in weft_rows_args */
     int32_t num_blocks; /* of every launch, as weft_ep_config's: the least of all ranks counts */
-    /* Each rank as it likes. By expert in packets, if there are more than R, the last R do nothing but hear the ranks. */
+    /* Each rank as it likes. By expert in packets, of more than R warps of a block, the last R do nothing but hear the ranks. */
     int32_t num_warps;
     weft_ll_route route; /* between nodes */
     weft_ll_on_missing on_missing;
@@ -225,8 +230,9 @@ typedef struct weft_ll_config {
 
 typedef struct weft_ll_sizes {
     size_t size;
-    uint64_t heap_bytes;   /* of each rank's heap: nearly all of it 2 * R * max_tokens rows and
-                              2 * max_tokens * num_topk answers (docs/low-latency.md) */
+    uint64_t heap_bytes; /* of each rank's heap: with signals, on one node, and without masks nearly
+                              all of it num_results * R * max_tokens rows and num_results *
+                              max_tokens * num_topk answers; docs/low-latency.md has the others */
     uint64_t memory_bytes; /* this rank's beside it */
     uint64_t rows_bytes;   /* by expert: what weft_ll_dispatch_args.rows needs here; else 0 */
     uint64_t scales_bytes; /* the same of its scales, if they lie by rows */

@@ -333,7 +333,7 @@ weft_result weft_ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *user_args
     WEFT__TRY(check_missing(&list, args.phases, args.missing_ranks));
     WEFT__TRY(check_waited(&list, args.phases, args.waited_ns));
     WEFT__TRY(check_list(&list));
-    WEFT__TRY(weft__ll_check_dispatch(ll, args.phases));
+    WEFT__TRY(weft__ll_check_dispatch(ll, args.phases, stream));
     return weft__ll_dispatch(ll, &args, stream);
 }
 
@@ -374,13 +374,22 @@ static weft_result check_answers(struct list *list, const weft_ll_combine_args *
     return WEFT_OK;
 }
 
+/* An array of the combine's tokens. In graphs it may have fewer of them than the host believes, which says nothing of what is
+ * behind it. */
+static void add_of_tokens(struct list *list, const char *name, enum weft__extent_use use,
+                          const void *ptr, weft_ll_phases phases, uint64_t token_bytes)
+{
+    const int32_t num_tokens =
+        list->ll->issued.is_in_graphs ? 0 : weft__ll_num_tokens(list->ll, phases);
+    add(list, name, use, ptr, (uint64_t)num_tokens, token_bytes);
+}
+
 static weft_result check_sums(struct list *list, const weft_ll_combine_args *args)
 {
     const struct wp_ll_plan *plan = &list->ll->device.plan;
-    const int32_t num_tokens = weft__ll_num_tokens(list->ll, args->phases);
-    WEFT__TRY(weft__check_array(args->out, num_tokens, "out"));
-    add(list, "out", WEFT__EXTENT_WRITTEN, args->out, (uint64_t)num_tokens,
-        (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype));
+    WEFT__TRY(weft__check_array(args->out, weft__ll_num_tokens(list->ll, args->phases), "out"));
+    add_of_tokens(list, "out", WEFT__EXTENT_WRITTEN, args->out, args->phases,
+                  (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype));
     return WEFT_OK;
 }
 
@@ -392,9 +401,8 @@ static weft_result check_weights(struct list *list, const weft_ll_combine_args *
     const int are_sent = plan->weights_come_late && args->phases != WEFT_LL_RECEIVE;
     if (!are_received && !are_sent)
         return check_null(args->topk_weights, "topk_weights");
-    add(list, "topk_weights", WEFT__EXTENT_READ, args->topk_weights,
-        (uint64_t)weft__ll_num_tokens(list->ll, args->phases),
-        (uint64_t)plan->num_topk * sizeof(float));
+    add_of_tokens(list, "topk_weights", WEFT__EXTENT_READ, args->topk_weights, args->phases,
+                  (uint64_t)plan->num_topk * sizeof(float));
     return WEFT_OK;
 }
 
@@ -412,7 +420,7 @@ weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *user_args, 
     WEFT__TRY(WEFT__READ(weft_ll_combine_args, &args, user_args, "args"));
     WEFT__TRY(check_phases(args.phases));
     WEFT__TRY(weft__check_range(args.keep, 0, may_keep(ll, args.phases), "keep"));
-    WEFT__TRY(weft__ll_check_combine(ll, args.phases));
+    WEFT__TRY(weft__ll_check_combine(ll, args.phases, stream));
     if (args.phases == WEFT_LL_RECEIVE) {
         WEFT__TRY(check_null(args.x, "x"));
         WEFT__TRY(weft__check_unused(args.x_stride_bytes, "x_stride_bytes"));
@@ -433,6 +441,6 @@ weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *user_args, 
 weft_result weft_ll_release(weft_ll *ll, weft_stream *stream)
 {
     WEFT__TRY(check_operation(ll, stream));
-    WEFT__TRY(weft__ll_check_release(ll));
+    WEFT__TRY(weft__ll_check_release(ll, stream));
     return weft__ll_release(ll, stream);
 }

@@ -8,8 +8,10 @@
 
 enum { WEFT__LL_MAX_TOKENS = UINT16_MAX };
 
-/* What has been issued, also into graphs: what the device counts when it runs. */
+/* What has been issued, which is what the device counts when it runs, unless something has been captured: a graph runs as often
+ * as its owner likes, and then only the device knows what is outstanding. */
 struct weft__ll_issued {
+    int is_in_graphs;
     int64_t rows_sent, rows_received, rows_answered, rows_ended;
     int64_t answers_sent, answers_received;
     int keeps[WP_NUM_HALVES];             /* whether the answers of a half let their result stay */
@@ -61,12 +63,13 @@ weft_result weft__ll_create(weft_ep *ep, const weft_ll_config *config, weft_ll *
 void weft__ll_destroy(weft_ll *ll);
 void weft__ll_query_slots(const weft_ll *ll, weft_ll_slots *slots);
 
-/* INVALID_ARGUMENT if there is one result too many or too few for the operation. */
-weft_result weft__ll_check_dispatch(const weft_ll *ll, weft_ll_phases phases);
-weft_result weft__ll_check_combine(const weft_ll *ll, weft_ll_phases phases);
-/* How many tokens the combine has, or answers, that will be received next. */
+/* To be issued next, on the stream: INVALID_ARGUMENT if there is one result too many or too few for the operation, as far as the
+ * host knows. */
+weft_result weft__ll_check_dispatch(weft_ll *ll, weft_ll_phases phases, weft_stream *stream);
+weft_result weft__ll_check_combine(weft_ll *ll, weft_ll_phases phases, weft_stream *stream);
+weft_result weft__ll_check_release(weft_ll *ll, weft_stream *stream);
+/* How many tokens the combine has, or answers, that will be received next; in graphs if it is issued as often as dispatch. */
 int32_t weft__ll_num_tokens(const weft_ll *ll, weft_ll_phases phases);
-weft_result weft__ll_check_release(const weft_ll *ll);
 
 weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, weft_stream *stream);
 weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft_stream *stream);

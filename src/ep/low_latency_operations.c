@@ -25,6 +25,13 @@ static enum wp_ll_phase phases_of(weft_ll_phases phases)
 
 /* ---------------------------------------------------------------- what is outstanding */
 
+/* Whether the host knows it, once this one has been issued. */
+static int is_known(weft_ll *ll, weft_stream *stream)
+{
+    ll->issued.is_in_graphs |= stream->machine->stream_is_capturing(stream);
+    return !ll->issued.is_in_graphs;
+}
+
 /* What has been sent and not been received yet would be received in place of what the call itself sends. */
 static weft_result check_phases(const char *operation, weft_ll_phases phases, int64_t num_under_way)
 {
@@ -47,10 +54,12 @@ static weft_result check_has_result(const struct weft__ll_issued *issued)
     return WEFT_OK;
 }
 
-weft_result weft__ll_check_dispatch(const weft_ll *ll, weft_ll_phases phases)
+weft_result weft__ll_check_dispatch(weft_ll *ll, weft_ll_phases phases, weft_stream *stream)
 {
     const struct weft__ll_issued *issued = &ll->issued;
     const int32_t num_results = ll->device.plan.num_halves;
+    if (!is_known(ll, stream))
+        return WEFT_OK;
     if (sends(phases) && issued->rows_sent - issued->rows_ended >= num_results)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "ll: %d results are outstanding, which is all that it has: receive "
@@ -59,11 +68,13 @@ weft_result weft__ll_check_dispatch(const weft_ll *ll, weft_ll_phases phases)
     return check_phases("dispatch", phases, issued->rows_sent - issued->rows_received);
 }
 
-weft_result weft__ll_check_combine(const weft_ll *ll, weft_ll_phases phases)
+weft_result weft__ll_check_combine(weft_ll *ll, weft_ll_phases phases, weft_stream *stream)
 {
     const struct weft__ll_issued *issued = &ll->issued;
     const int32_t num_results = ll->device.plan.num_halves;
     const int64_t num_under_way = issued->answers_sent - issued->answers_received;
+    if (!is_known(ll, stream))
+        return WEFT_OK;
     if (sends(phases))
         WEFT__TRY(check_has_result(issued));
     if (sends(phases) && num_under_way >= num_results)
@@ -74,9 +85,11 @@ weft_result weft__ll_check_combine(const weft_ll *ll, weft_ll_phases phases)
     return check_phases("combine", phases, num_under_way);
 }
 
-weft_result weft__ll_check_release(const weft_ll *ll)
+weft_result weft__ll_check_release(weft_ll *ll, weft_stream *stream)
 {
     const struct weft__ll_issued *issued = &ll->issued;
+    if (!is_known(ll, stream))
+        return WEFT_OK;
     WEFT__TRY(check_has_result(issued));
     if (issued->answers_received < issued->answers_sent)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
@@ -365,7 +378,7 @@ weft_result weft__ll_unmask(weft_ll *ll, const int32_t *mask, uint64_t epoch, we
         .ll = ll->device, .mask = mask, .epoch = epoch};
     WEFT__TRY(weft__exchange_launch(ll->exchange, stream, WP_PROGRAM_low_latency_unmask, ll->grid,
                                     &program_args, sizeof program_args));
-    ll->issued = (struct weft__ll_issued){0};
+    ll->issued = (struct weft__ll_issued){.is_in_graphs = ll->issued.is_in_graphs};
     ll->epoch = epoch;
     return WEFT_OK;
 }

@@ -97,11 +97,12 @@ weft_result weft__program_failed(weft_comm *comm, const struct weft__program *pr
                           "%s: some warps of a block of rank %d wait for others that do not come",
                           weft__program_calls(program), comm->rank);
     else if (failure->kind == WP_FAILURE_OUTSTANDING)
-        weft__status_fail(&comm->status, WEFT_ERROR_INVALID_ARGUMENT, comm->rank,
-                          "%s on rank %d, in a graph: its weft_ll has %llu results or combines "
-                          "that it could use, this would be number %llu",
-                          weft__program_calls(program), comm->rank,
-                          (unsigned long long)failure->expected, (unsigned long long)failure->seen);
+        weft__status_fail(
+            &comm->status, WEFT_ERROR_INVALID_ARGUMENT, comm->rank,
+            "%s on rank %d, in a graph or after one: its weft_ll has %llu results or combines "
+            "that it could use, this would be number %llu",
+            weft__program_calls(program), comm->rank, (unsigned long long)failure->expected,
+            (unsigned long long)failure->seen);
     else if (failure->site.rank == WP_NO_RANK)
         fail_nobody(comm, program, failure);
     else

@@ -382,7 +382,7 @@ static void run_carriers(int signal, int32_t num_seeds)
 
 TEST(decoding_goes_on_without_a_killed_rank)
 {
-    run_seeds(SIGKILL, 1, WEFT_LL_STRAIGHT, tests_rounds(tests_grid_size(16, 4), 4));
+    run_seeds(SIGKILL, 1, WEFT_LL_STRAIGHT, tests_rounds(tests_grid_size(12, 4), 4));
 }
 
 TEST(decoding_goes_on_in_packets_without_a_killed_rank)
@@ -403,7 +403,7 @@ TEST(decoding_goes_on_without_a_killed_rank_of_another_node)
 
 TEST(a_stopped_rank_comes_back)
 {
-    run_seeds(SIGSTOP, 1, WEFT_LL_STRAIGHT, tests_rounds(tests_grid_size(6, 2), 2));
+    run_seeds(SIGSTOP, 1, WEFT_LL_STRAIGHT, tests_rounds(tests_grid_size(4, 2), 2));
 }
 
 TEST(a_stopped_rank_of_another_node_comes_back)
@@ -414,7 +414,7 @@ TEST(a_stopped_rank_of_another_node_comes_back)
 /* Each rank relays for one of the other node. */
 TEST(decoding_goes_on_without_a_killed_rank_that_relays)
 {
-    run_seeds(SIGKILL, 2, WEFT_LL_RELAYED, tests_rounds(tests_grid_size(16, 4), 2));
+    run_seeds(SIGKILL, 2, WEFT_LL_RELAYED, tests_rounds(tests_grid_size(12, 4), 2));
 }
 
 TEST(rows_go_around_a_relay_that_is_killed_between_two_steps)
@@ -432,5 +432,5 @@ TEST(rows_go_around_a_relay_that_is_killed_between_two_steps)
 
 TEST(a_stopped_rank_that_relays_comes_back)
 {
-    run_seeds(SIGSTOP, 2, WEFT_LL_RELAYED, tests_rounds(tests_grid_size(6, 1), 1));
+    run_seeds(SIGSTOP, 2, WEFT_LL_RELAYED, tests_rounds(tests_grid_size(4, 1), 1));
 }
