@@ -117,13 +117,6 @@ void ll_check_received(struct party *party, int32_t round, int32_t result, int32
 
 /* ---------------------------------------------------------------- answers */
 
-static char *slot_of(const struct ll_received *received, const struct ll_row *row)
-{
-    return (char *)(uintptr_t)received->slots.x[received->half] +
-           (size_t)row->source * received->slots.source_stride_bytes +
-           (size_t)row->position * received->slots.row_stride_bytes;
-}
-
 void ll_fill_answers(struct party *party, int32_t round, int32_t result, int32_t num_later,
                      char *answers)
 {
@@ -138,7 +131,8 @@ void ll_fill_answers(struct party *party, int32_t round, int32_t result, int32_t
         const int64_t place = ll_oracle_place(&expected.oracle, row);
         if (place < 0)
             continue;
-        char *at = answers == NULL ? slot_of(&received, row) : answers + (size_t)place * row_bytes;
+        char *at =
+            answers == NULL ? ll_slot_of(&received, row) : answers + (size_t)place * row_bytes;
         weft__sim_host_writes(at, row_bytes);
         ll_oracle_fill_answer(&expected.oracle, row, at);
     }

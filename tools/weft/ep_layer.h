@@ -20,11 +20,12 @@ enum ep_op {
 
 extern const char *const ep_op_names[EP_NUM_OPS];
 
-/* Those of the mode; opaque bytes cannot be summed. */
+/* Those of the mode; opaque bytes cannot be summed, and a result whose answers lie in its slots cannot be combined again. */
 static inline int ep_op_exists(enum ep_op op, const struct ep_options *options)
 {
     const enum ep_mode mode = op >= EP_LL_DISPATCH ? EP_MODE_LOW_LATENCY : EP_MODE_NORMAL;
-    return mode == options->mode && (op != EP_COMBINE || options->kind != WEFT_UINT8);
+    return mode == options->mode && (op != EP_COMBINE || options->kind != WEFT_UINT8) &&
+           (op != EP_LL_COMBINE || options->ll_answer != EP_LL_ANSWER_SLOTS);
 }
 
 /* That of all others of the mode. */

@@ -47,6 +47,14 @@ weft_ll_config ep_ll_config(const struct ep_options *options)
     return config;
 }
 
+int ep_ll_fills_slots(const struct ep_layer *layer)
+{
+    const struct ep_options *options = layer->options;
+    const weft_dtype wire = ep_wire_dtype(options);
+    return options->ll_answer == EP_LL_ANSWER_SLOTS && !is_by_expert(layer) &&
+           (wire == WEFT_DTYPE_NONE || wire == options->kind);
+}
+
 /* Combine sends the rows where they came, if they can hold what experts make of them. */
 static int y_is_rows(const struct ep_layer *layer)
 {
@@ -65,7 +73,8 @@ static weft_result alloc_buffers(struct ep_layer *layer, const weft_ll_sizes *si
     } list[] = {
         {(void **)&ll->rows, sizes->rows_bytes},
         {(void **)&ll->scales, sizes->scales_bytes},
-        {(void **)&ll->y, y_is_rows(layer) ? 0 : num_y * layer->options->row_bytes},
+        {(void **)&ll->y,
+         y_is_rows(layer) || ep_ll_fills_slots(layer) ? 0 : num_y * layer->options->row_bytes},
         {(void **)&ll->rank_counts, num_ranks * sizeof(int32_t)},
         {(void **)&ll->expert_counts, num_local * sizeof(int32_t)},
         {(void **)&ll->src_tokens, num_rows * sizeof(int32_t)},
@@ -108,6 +117,8 @@ static weft_result record_graphs(struct ep_layer *layer)
 {
     weft_result result = WEFT_OK;
     for (int op = EP_LL_DISPATCH; op <= EP_LL_LAYER && result == WEFT_OK; op++) {
+        if (!ep_op_exists((enum ep_op)op, layer->options))
+            continue;
         result = ep_layer_prepare(layer, (enum ep_op)op);
         if (result == WEFT_OK)
             result = record(layer, (enum ep_op)op);

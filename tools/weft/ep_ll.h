@@ -16,6 +16,9 @@ weft_ll_config ep_ll_config(const struct ep_options *options);
 weft_result ep_ll_open(struct ep_layer *layer);
 void ep_ll_close(struct ep_layer *layer);
 
+/* Whether experts write their answers where rows came to, in place of ll.y. */
+int ep_ll_fills_slots(const struct ep_layer *layer);
+
 /* Enqueues an operation, or the graph of it. EP_LL_COMBINE keeps its result, so that it can come
  * again; a graph of EP_LL_DISPATCH releases each of its results. */
 weft_result ep_ll_enqueue(struct ep_layer *layer, enum ep_op op);

@@ -168,9 +168,11 @@ static weft_result run_experts(struct pass *pass)
     for (int64_t i = 0; i < pass->oracle.num_rows; i++) {
         const struct ll_row *row = &pass->oracle.rows[i];
         const size_t place = (size_t)ll_oracle_place(&pass->oracle, row);
+        char *answer = ep_ll_fills_slots(layer) ? ll_slot_of(&pass->checker.received, row)
+                                                : (char *)layer->ll.y + place * row_bytes;
         TRY(ll_check_row(&pass->checker, row));
         ll_oracle_fill_answer(&pass->oracle, row, pass->row);
-        TRY(weft_memory_copy(layer->comm, layer->ll.y + place * row_bytes, pass->row, row_bytes));
+        TRY(weft_memory_copy(layer->comm, answer, pass->row, row_bytes));
     }
     return WEFT_OK;
 }

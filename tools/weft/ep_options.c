@@ -164,9 +164,11 @@ static void finish_mode(struct ep_options *options, struct argp_state *state)
         options->ll_carrier = WEFT_LL_AUTO;
     if (options->ll_answer == EP_NOT_GIVEN)
         options->ll_answer = EP_LL_ANSWER_SUMS;
-    if (options->ll_answer != EP_LL_ANSWER_SUMS && options->ll_layout == WEFT_LL_BY_RANK)
-        argp_error(state, "--answer %s: must be %s with --layout rank",
-                   ep_ll_answer_names[options->ll_answer], ep_ll_answer_names[EP_LL_ANSWER_SUMS]);
+    if (options->ll_layout == WEFT_LL_BY_RANK &&
+        (options->ll_answer == EP_LL_ANSWER_ROWS || options->ll_answer == EP_LL_ANSWER_LATE_SUMS))
+        argp_error(state, "--answer %s: must be %s or %s with --layout rank",
+                   ep_ll_answer_names[options->ll_answer], ep_ll_answer_names[EP_LL_ANSWER_SUMS],
+                   ep_ll_answer_names[EP_LL_ANSWER_SLOTS]);
     finish_masks(options, state);
     if (options->num_phases == EP_NOT_GIVEN)
         options->num_phases = 1;
@@ -194,7 +196,7 @@ const char *const ep_ll_on_missing_names[] = {"fail", "mask", NULL};   /* by wef
 const char *const ep_ll_route_names[] = {"straight", "relayed", NULL}; /* by weft_ll_route */
 const char *const ep_ll_carrier_names[] = {"auto", "signals", "packets", "told",
                                            NULL}; /* by weft_ll_carrier */
-const char *const ep_ll_answer_names[] = {"sums", "rows", "late-sums", NULL};
+const char *const ep_ll_answer_names[] = {"sums", "rows", "late-sums", "slots", NULL};
 static const char *const wires[] = {"dtype", "fp32",  "bf16",
                                     "fp16",  "log10", NULL}; /* of wire_dtypes */
 static const char *const check_modes[] = {"full", "sample", "none", NULL};
@@ -240,9 +242,11 @@ static const struct option_row option_table[] = {
      "elsewhere signals (auto)",
      NULL, AT(ll_carrier), .choices = ep_ll_carrier_names},
     {OPTION_CHOICE, "answer", "KIND",
-     "Of low latency by expert, what a rank sends back of a token: the sum of its experts' rows, "
+     "What a rank sends back of a token in low latency: the sum of its experts' rows; by expert "
      "each of "
-     "these rows, or the sum with weights that combine is given (sums)",
+     "these rows, or the sum with weights that combine is given; or, in slots, nothing: the sum "
+     "stays "
+     "where the row came to, and its owner reads it there (sums)",
      NULL, AT(ll_answer), .choices = ep_ll_answer_names},
     {OPTION_CHOICE, "format", "FORMAT",
      "What rows travel as to the experts: dtype, fp8 or int8 with float scales of 128 elements, or "
@@ -369,7 +373,8 @@ weft_ll_answer ep_ll_answer(const struct ep_options *options)
     static const weft_ll_answer answers[] = {[EP_LL_ANSWER_SUMS] = WEFT_LL_ANSWER_SUMS,
                                              [EP_LL_ANSWER_ROWS] = WEFT_LL_ANSWER_ROWS,
                                              [EP_LL_ANSWER_LATE_SUMS] =
-                                                 WEFT_LL_ANSWER_SUMS_WEIGHED_LATE};
+                                                 WEFT_LL_ANSWER_SUMS_WEIGHED_LATE,
+                                             [EP_LL_ANSWER_SLOTS] = WEFT_LL_ANSWER_IN_SLOTS};
     return answers[options->ll_answer];
 }
 

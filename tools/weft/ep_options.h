@@ -28,7 +28,12 @@ extern const char *const ep_row_format_names[];    /* NULL behind the last */
 extern const char *const ep_ll_carrier_names[];    /* the same, by weft_ll_carrier */
 extern const char *const ep_ll_route_names[];      /* the same, by weft_ll_route */
 extern const char *const ep_ll_on_missing_names[]; /* the same, by weft_ll_on_missing */
-enum ep_ll_answer { EP_LL_ANSWER_SUMS, EP_LL_ANSWER_ROWS, EP_LL_ANSWER_LATE_SUMS };
+enum ep_ll_answer {
+    EP_LL_ANSWER_SUMS,
+    EP_LL_ANSWER_ROWS,
+    EP_LL_ANSWER_LATE_SUMS,
+    EP_LL_ANSWER_SLOTS
+};
 extern const char *const ep_ll_answer_names[];
 enum ep_start { EP_START_STREAM, EP_START_GRAPH };
 enum ep_task { EP_TASK_RUN, EP_TASK_QUERY };

@@ -99,12 +99,23 @@ struct ll_parts {
     const float *weights;
 };
 
+static uint64_t slot_offset(const weft_ll_slots *slots, const struct ll_row *row)
+{
+    return (uint64_t)row->source * slots->source_stride_bytes +
+           (uint64_t)row->position * slots->row_stride_bytes;
+}
+
+char *ll_slot_of(const struct ll_received *received, const struct ll_row *row)
+{
+    return (char *)(uintptr_t)received->slots.x[received->half] +
+           slot_offset(&received->slots, row);
+}
+
 static struct ll_parts parts_in_slot(const struct ll_checker *checker, const struct ll_row *row)
 {
     const weft_ll_slots *slots = &checker->received.slots;
     const int32_t half = checker->received.half;
-    const uint64_t at = (uint64_t)row->source * slots->source_stride_bytes +
-                        (uint64_t)row->position * slots->row_stride_bytes;
+    const uint64_t at = slot_offset(slots, row);
     const char *scales = slots->scales[half];
     return (struct ll_parts){
         .elements = (const char *)slots->x[half] + at,

@@ -15,6 +15,9 @@ struct ll_received {
     int32_t half;
 };
 
+/* By rank: where the row came to, and its answer may lie. */
+char *ll_slot_of(const struct ll_received *received, const struct ll_row *row);
+
 struct ll_checker {
     struct ll_oracle *oracle;
     struct ll_received received;
