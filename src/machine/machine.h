@@ -354,8 +354,9 @@ struct wp_failure {
 WP_FN struct wp_access wp_counted_put(int32_t rank, uint64_t source, uint64_t target,
                                       uint64_t num_bytes, uint64_t word)
 {
-    const struct wp_access put = {WP_ACCESS_PUT_SIGNAL,  rank, source, target, num_bytes, word, 1,
-                                  WP_ACCESS_MAY_BE_LOST, 0,    0};
+    const struct wp_access put = {
+        WP_ACCESS_PUT_SIGNAL, rank, source, target, num_bytes, word, 1, WP_ACCESS_MAY_BE_LOST,
+        WP_ACCESS_AT_ONCE,    0};
     return put;
 }
 

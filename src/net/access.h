@@ -29,6 +29,10 @@ enum wp_access_loss {
     WP_ACCESS_MUST_NOT_BE_LOST /* the failure of all, before the access completes */
 };
 
+/* When it starts: what nobody may be waiting for yet can wait for what is posted next, whose message it may share. A host that
+ * goes on to other work sends it within a millisecond. */
+enum wp_access_start { WP_ACCESS_AT_ONCE, WP_ACCESS_WITH_THE_NEXT };
+
 /* One cache line. */
 struct wp_access {
     enum wp_access_operation operation;
@@ -38,7 +42,7 @@ struct wp_access {
     uint64_t num_bytes; /* of a put or get */
     uint64_t word, add; /* of a signal or fetch-add: 64 bits there, aligned to 8 */
     enum wp_access_loss loss;
-    uint32_t unused;
+    enum wp_access_start start;
     uint64_t ready; /* the queue's: number + 1, stored last, once the rest is there */
 };
 

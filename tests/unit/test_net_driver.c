@@ -23,7 +23,7 @@ struct area {
 /* The driver, and how it should be called. */
 struct plan {
     enum weft__cores cores;
-    enum { ALL_AT_ONCE, IN_ROUNDS } how;
+    enum { ALL_AT_ONCE, IN_ROUNDS, WITH_THE_NEXT } how;
     int32_t num_posted_for_this_thread; /* of the puts, the first ones */
 };
 
@@ -92,6 +92,40 @@ static int hand_back_in_rounds(struct ranks_context *context, weft_comm *comm, u
     return 0;
 }
 
+/* Until the thread rests for the sake of this one. */
+static void drive_until_it_naps(const weft_comm *comm, const struct weft__net_driver *driver)
+{
+    const int64_t end_ns = weft__now_ns() + WAIT_MS * WEFT__NS_PER_MS;
+    do {
+        weft__net_driver_poll(driver);
+        sched_yield();
+    } while (atomic_load(&comm->network->progress->thread_state) != WEFT__THREAD_NAPS &&
+             weft__now_ns() < end_ns);
+}
+
+/* What can wait stays where it is when the driver sends, unless the thread has just ended its rest, and goes with what is posted
+ * behind it; of the last one, which nothing follows, the thread takes care. */
+static int let_signals_wait(struct ranks_context *context, weft_comm *comm, uint64_t area_offset)
+{
+    const struct plan *plan = context->argument;
+    struct weft__net_driver driver = {.comm = comm, .cores = plan->cores};
+    const _Atomic uint64_t *num_taken = &comm->network->progress->own.queue->num_taken;
+    struct wp_access put = put_to(1, area_offset);
+    uint64_t number;
+    int32_t num_stayed = 0;
+    for (int32_t i = 0; i < NUM_ROUNDS; i++) {
+        drive_until_it_naps(comm, &driver);
+        put.num_bytes = i % 2 == 0 ? PUT_BYTES : 0;
+        put.start = i % 2 == 0 ? WP_ACCESS_AT_ONCE : WP_ACCESS_WITH_THE_NEXT;
+        (void)weft__net_driver_post(&driver, &put, &number);
+        weft__net_driver_send(&driver);
+        num_stayed += atomic_load(num_taken) == number;
+        driver.num_bytes = 0; /* as of a new launch */
+    }
+    CHECK(num_stayed > 0, "none of %d signals has waited", NUM_ROUNDS / 2);
+    return 0;
+}
+
 static int await_all(struct ranks_context *context, struct area *area)
 {
     const uint64_t expected = num_puts(context->argument);
@@ -123,9 +157,11 @@ static int run_rank(struct ranks_context *context)
     uint64_t area_offset;
     CHECK_OK(weft__heap_offset(comm->heap, memory, sizeof *area, "area", &area_offset));
     const struct plan *plan = context->argument;
-    if (context->rank != 0         ? await_all(context, area)
-        : plan->how == ALL_AT_ONCE ? put_all(context, comm, area_offset)
-                                   : hand_back_in_rounds(context, comm, area_offset))
+    static int (*const put[])(struct ranks_context *, weft_comm *,
+                              uint64_t) = {[ALL_AT_ONCE] = put_all,
+                                           [IN_ROUNDS] = hand_back_in_rounds,
+                                           [WITH_THE_NEXT] = let_signals_wait};
+    if (context->rank != 0 ? await_all(context, area) : put[plan->how](context, comm, area_offset))
         return 1;
     CHECK_OK(weft_host_barrier(comm));
     CHECK_OK(weft_heap_free(comm, memory));
@@ -175,4 +211,9 @@ TEST(much_is_left_to_a_thread_with_a_core)
 TEST(who_stops_driving_hands_back)
 {
     run((struct plan){WEFT__TWO_CORES_FOR_EACH_RANK, IN_ROUNDS, 0});
+}
+
+TEST(what_can_wait_goes_with_the_next)
+{
+    run((struct plan){WEFT__CORE_FOR_EACH_RANK, WITH_THE_NEXT, 0});
 }

@@ -20,6 +20,7 @@ enum weft__posted_for weft__net_driver_post(struct weft__net_driver *driver,
     const int was_driven_here = is_driven_here(driver);
     *number = 0;
     driver->num_bytes += access->num_bytes;
+    driver->has_posted |= access->start == WP_ACCESS_AT_ONCE;
     (void)weft__progress_post(progress, access,
                               is_driven_here(driver) ? WEFT__POSTER_DRIVES : WEFT__POSTER_WAITS,
                               number);
@@ -30,10 +31,12 @@ enum weft__posted_for weft__net_driver_post(struct weft__net_driver *driver,
     return WEFT__POSTED_FOR_ANOTHER;
 }
 
-void weft__net_driver_send(const struct weft__net_driver *driver)
+/* What can wait goes with what is posted next, when the thread waits, or, by the progress thread, when it does other work. */
+void weft__net_driver_send(struct weft__net_driver *driver)
 {
-    if (is_driven_here(driver))
+    if (driver->has_posted && is_driven_here(driver))
         weft__progress_drive_posted(driver->comm->network->progress);
+    driver->has_posted = 0;
 }
 
 void weft__net_driver_poll(const struct weft__net_driver *driver)

@@ -15,6 +15,7 @@ struct weft__net_driver {
     weft_comm *comm;
     enum weft__cores cores;
     uint64_t num_bytes; /* posted by the launch */
+    int has_posted;     /* what is to start at once, since it has sent last */
 };
 
 enum weft__posted_for { WEFT__POSTED_FOR_THIS_THREAD, WEFT__POSTED_FOR_ANOTHER };
@@ -25,6 +26,6 @@ enum weft__posted_for weft__net_driver_post(struct weft__net_driver *driver,
 
 /* The thread's turn: fibers may have posted; it has nothing to do but wait; it is about to
  * sleep. */
-void weft__net_driver_send(const struct weft__net_driver *driver);
+void weft__net_driver_send(struct weft__net_driver *driver);
 void weft__net_driver_poll(const struct weft__net_driver *driver);
 void weft__net_driver_rest(const struct weft__net_driver *driver);

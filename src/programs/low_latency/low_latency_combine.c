@@ -338,7 +338,8 @@ WP_FN void put_answers(const struct answerer *answerer)
             wp_ll_answer_offset(ll, answerer->number, first),
             (uint64_t)count_answers(answerer, rank, range) * ll->plan.answer_bytes,
             wp_ll_network_arrived(ll, WP_LL_ANSWERS, answerer->number, ll->exchange.rank, block),
-            wp_ll_told_answers(ll, answerer->result, rank, block)};
+            wp_ll_told_answers(ll, answerer->result, rank, block),
+            WP_ACCESS_AT_ONCE};
         wp_ll_post(warp, ll, &put);
     }
 }

@@ -219,7 +219,8 @@ WP_FN void put_rows(const struct wp_ll_sender *sender)
             wp_ll_row_offset(ll, sender->number, own, first),
             is_relayed ? 0 : (uint64_t)num_rows * ll->plan.slot.bytes,
             wp_ll_network_arrived(ll, WP_LL_ROWS, sender->number, own, wp_block_idx(warp)),
-            wp_ll_range_word(ll, range)};
+            wp_ll_range_word(ll, range),
+            WP_ACCESS_AT_ONCE};
         wp_ll_post(warp, ll, &put);
     }
 }

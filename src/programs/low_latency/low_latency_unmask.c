@@ -57,7 +57,7 @@ WP_FN void tell_remotely(const struct wp_ll_run *run, const struct wp_low_latenc
                                          wp_ll_network_returned(ll, step, ll->exchange.rank, block),
                                      args->epoch - *told,
                                      WP_ACCESS_MAY_BE_LOST,
-                                     0,
+                                     WP_ACCESS_AT_ONCE,
                                      0};
     wp_remote_post(warp, &signal);
     wp_warp_sync(warp); /* all lanes have read it */

@@ -106,7 +106,8 @@ WP_FN void wp_ll_put_sums(const struct wp_ll_summer *summer, const struct wp_ll_
             wp_ll_answer_offset(ll, summer->number, first),
             (uint64_t)message.num_rows * ll->plan.answer_bytes,
             wp_ll_network_arrived(ll, WP_LL_ANSWERS, summer->number, ll->exchange.rank, block),
-            WP_LL_ANSWERED};
+            WP_LL_ANSWERED,
+            WP_ACCESS_AT_ONCE};
         wp_ll_post(warp, ll, &put);
     }
 }

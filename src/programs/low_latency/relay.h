@@ -87,7 +87,8 @@ WP_FN void wp_ll_put_messages(const struct wp_ll_sender *sender)
             wp_ll_message_offset(ll, sender->number, wp_ll_message_idx(ll, node), block) + begin,
             message->rows_offset - begin + (uint64_t)rows.num_rows * message->row_bytes,
             wp_ll_network_arrived(ll, WP_LL_ROWS, sender->number, own, block),
-            wp_ll_range_word(ll, rows)};
+            wp_ll_range_word(ll, rows),
+            WP_ACCESS_AT_ONCE};
         wp_ll_post(warp, ll, &put);
     }
 }

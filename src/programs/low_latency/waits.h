@@ -45,8 +45,8 @@ WP_FN void wp_ll_tell_waits(const struct wp_ll_run *run, const int32_t *mask)
     (void)ll; /* some programs know without it that there is one node */
     for (int32_t i = 0; WP_LL_HAS_NODES(&ll->plan) && i < ll->network.num_remote; i++) {
         const int32_t rank = ll->network.ranks[i];
-        const struct wp_ll_put told = {rank, 0, 0, 0, wp_ll_network_waits(ll, ll->exchange.rank),
-                                       1};
+        const struct wp_ll_put told = {
+            rank, 0, 0, 0, wp_ll_network_waits(ll, ll->exchange.rank), 1, WP_ACCESS_AT_ONCE};
         if (wp_ballot(warp, wp_load_relaxed(&mask[rank]) != 0) == 0)
             wp_ll_post(warp, ll, &told);
     }

@@ -64,8 +64,8 @@ WP_FN enum wp_status wp_quiet(struct wp_warp *warp, const struct wp_heaps *heaps
     uint64_t number = 0;
     int32_t num_flushes = 0;
     for (int32_t rank = 0; rank < heaps->num_ranks; rank++) {
-        const struct wp_access flush = {WP_ACCESS_FLUSH,       rank, 0, 0, 0, 0, 0,
-                                        WP_ACCESS_MAY_BE_LOST, 0,    0};
+        const struct wp_access flush = {
+            WP_ACCESS_FLUSH, rank, 0, 0, 0, 0, 0, WP_ACCESS_MAY_BE_LOST, WP_ACCESS_AT_ONCE, 0};
         if (heaps->bases[rank] != NULL)
             continue;
         number = wp_remote_post(warp, &flush);
