@@ -243,10 +243,8 @@ static const struct option_row option_table[] = {
      NULL, AT(ll_carrier), .choices = ep_ll_carrier_names},
     {OPTION_CHOICE, "answer", "KIND",
      "What a rank sends back of a token in low latency: the sum of its experts' rows; by expert "
-     "each of "
-     "these rows, or the sum with weights that combine is given; or, in slots, nothing: the sum "
-     "stays "
-     "where the row came to, and its owner reads it there (sums)",
+     "each of these rows, or the sum with weights that combine is given; or, in slots, nothing: "
+     "the sum stays where the row came to, and its owner reads it there (sums)",
      NULL, AT(ll_answer), .choices = ep_ll_answer_names},
     {OPTION_CHOICE, "format", "FORMAT",
      "What rows travel as to the experts: dtype, fp8 or int8 with float scales of 128 elements, or "
