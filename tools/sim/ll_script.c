@@ -138,6 +138,8 @@ void ll_draw_script(struct ll_script *script, const struct ll_terms *terms, int3
         do
             state.endings[i] = (enum ll_ending)draw(rng, 0, LL_NUM_ENDINGS - 1);
         while (terms->answer == WEFT_LL_ANSWER_IN_SLOTS && keeps(state.endings[i]));
+    for (int32_t i = 0; i < num_results && terms->is_unanswered; i++)
+        state.endings[i] = LL_RELEASED;
     while (state.ended < num_results) {
         const enum ll_step step = (enum ll_step)draw(rng, LL_SEND_ROWS, LL_RELEASE);
         if (is_allowed(&state, step))

@@ -21,6 +21,7 @@ struct ll_terms {
     weft_dtype answer_dtype; /* or NONE */
     int32_t expert_capacity; /* 0: room for all */
     int32_t num_results;     /* at a time */
+    int32_t is_unanswered;   /* all of them are released, and none combined */
     int32_t has_weights;
     weft_dtype narrow_dtype; /* of rows on their way to the experts, or NONE */
     weft_scale_kind scale;

@@ -161,6 +161,15 @@ static int can_mask_in_packets(const struct shape *shape)
     return shape->ll_terms.answer_dtype != WEFT_LOG_10BIT;
 }
 
+/* By rank nobody answers in most of these: answers would order, too, what only the words that count rows order here. */
+static void draw_unanswered(struct ll_terms *terms, struct rng *rng)
+{
+    if (terms->layout != WEFT_LL_BY_RANK || draw(rng, 0, 2) == 0)
+        return;
+    terms->is_unanswered = 1;
+    terms->num_results = LL_MAX_RESULTS;
+}
+
 /* What can go in packets, in either of the two ways. */
 static void fit_packets(struct shape *shape, struct rng *rng)
 {
@@ -170,6 +179,7 @@ static void fit_packets(struct shape *shape, struct rng *rng)
     terms->carrier = is_told ? WEFT_LL_TOLD_PACKETS : WEFT_LL_PACKETS;
     terms->answer = WEFT_LL_ANSWER_SUMS;
     terms->fills_slots = 0;
+    draw_unanswered(terms, rng);
     terms->answer_dtype = told_answers[is_told && draw(rng, 0, 3) == 0];
     if (terms->answer_dtype == WEFT_LOG_10BIT)
         terms->hidden = SHAPE_LOG_HIDDEN;
