@@ -69,15 +69,31 @@ static void tell_unsupported(const struct coll_job *job, const struct coll_run *
         fprintf(stderr, "%s: --packet-bytes N makes room for larger ones\n", job->command);
 }
 
-static weft_result run_all(const struct coll_run *run, uint64_t *num_wrong)
+/* Of one type and reduction. */
+static weft_result run_kind(const struct coll_run *run, uint64_t *num_wrong)
 {
     const struct coll_options *options = run->options;
     uint64_t bytes = options->sizes.min;
-    if (run->rank == 0)
-        coll_report_heading(options, weft_comm_machine(run->comm));
     weft_result result = run_size(run, bytes, num_wrong);
     while (result == WEFT_OK && coll_sizes_next(&options->sizes, &bytes))
         result = run_size(run, bytes, num_wrong);
+    return result;
+}
+
+static weft_result run_all(const struct coll_job *job, const struct coll_run *run,
+                           uint64_t *num_wrong)
+{
+    struct coll_options *options = job->options; /* the run's */
+    weft_result result = WEFT_OK;
+    if (run->rank == 0)
+        coll_report_heading(options, weft_comm_machine(run->comm));
+    for (int32_t dtype = options->dtypes.first; dtype <= options->dtypes.last; dtype++)
+        for (int32_t redop = options->redops.first;
+             redop <= options->redops.last && result == WEFT_OK; redop++) {
+            options->dtype = (weft_dtype)dtype;
+            options->redop = (weft_reduce_op)redop;
+            result = run_kind(run, num_wrong);
+        }
     return result;
 }
 
@@ -87,7 +103,7 @@ static weft_result run_sizes(const struct coll_job *job, weft_comm *comm, uint64
     weft_result result = coll_run_open(&run, comm, job->options);
     const weft_result tried = result == WEFT_OK ? try_largest(&run) : WEFT_OK;
     if (result == WEFT_OK)
-        result = tried == WEFT_OK ? run_all(&run, num_wrong) : tried;
+        result = tried == WEFT_OK ? run_all(job, &run, num_wrong) : tried;
     if (tried == WEFT_ERROR_UNSUPPORTED)
         tell_unsupported(job, &run);
     else if (result != WEFT_OK)

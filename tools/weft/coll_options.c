@@ -4,71 +4,10 @@
 #include <ctype.h>
 #include <float.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "job.h"
 #include "workload/options.h"
-
-/* ---------------------------------------------------------------- sizes */
-
-#define MAX_SIZE (UINT64_C(1) << 40)
-
-/* The size at *text, which is moved behind it: 0, or -1. */
-static int read_size(const char **text, uint64_t *bytes)
-{
-    static const char units[] = "KMG";
-    char *end;
-    if (!isdigit((unsigned char)**text))
-        return -1;
-    const unsigned long long number = strtoull(*text, &end, 10);
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    const unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
-    *text = unit ? end + 1 : end;
-    *bytes = (uint64_t)number << shift;
-    return number > MAX_SIZE >> shift ? -1 : 0;
-}
-
-/* A step to the same size would never end. */
-static int read_step(const char *text, struct coll_sizes *sizes)
-{
-    const char kind = *text;
-    uint64_t value;
-    if (kind != 'x' && kind != '+')
-        return -1;
-    text++;
-    if (read_size(&text, &value) != 0 || *text)
-        return -1;
-    sizes->factor = kind == 'x' ? value : 1;
-    sizes->increment = kind == 'x' ? 0 : value;
-    return sizes->min * (sizes->factor - 1) + sizes->increment == 0 || sizes->factor == 0 ? -1 : 0;
-}
-
-static int skip_colon(const char **text)
-{
-    return *(*text)++ == ':' ? 0 : -1;
-}
-
-static int read_sizes(struct coll_sizes *sizes, const char *text)
-{
-    if (read_size(&text, &sizes->min) != 0)
-        return -1;
-    if (*text == '\0') {
-        *sizes = (struct coll_sizes){sizes->min, sizes->min, 1, 1};
-        return 0;
-    }
-    if (skip_colon(&text) != 0 || read_size(&text, &sizes->max) != 0 || skip_colon(&text) != 0)
-        return -1;
-    return sizes->max < sizes->min ? -1 : read_step(text, sizes);
-}
-
-int coll_sizes_next(const struct coll_sizes *sizes, uint64_t *bytes)
-{
-    if (*bytes > sizes->max / sizes->factor)
-        return 0;
-    *bytes = *bytes * sizes->factor + sizes->increment; /* at most 2^41 */
-    return *bytes <= sizes->max;
-}
 
 /* ---------------------------------------------------------------- options */
 
@@ -79,22 +18,91 @@ static const char documentation[] =
     "\vThe exit status is 0 only if every call succeeded and every check passed, 1 otherwise, 2 "
     "for a wrong argument.";
 
+static const char *const check_modes[] = {"full", "none", NULL};
 const char *const coll_memory_names[] = {"heap", "other", NULL};
-
-void coll_parse_sizes(struct coll_sizes *sizes, const char *text, struct argp_state *state)
-{
-    if (read_sizes(sizes, text) != 0)
-        argp_error(state,
-                   "--bytes %s: must be a size up to 1024G, MIN:MAX:xFACTOR with FACTOR 2 or more, "
-                   "or MIN:MAX:+STEP with STEP 1 or more",
-                   text);
-}
 
 static void parse_bytes(void *input, const char *text, struct argp_state *state)
 {
     struct coll_options *options = input;
     coll_parse_sizes(&options->sizes, text, state);
+    options->is_bytes_given = state != NULL; /* not the usual ones */
 }
+
+/* ---------------------------------------------------------------- as nccl-tests has it */
+
+static void parse_min(void *input, const char *text, struct argp_state *state)
+{
+    struct coll_options *options = input;
+    coll_parse_size("minbytes", text, &options->range.min, state);
+    options->is_range_given = 1;
+}
+
+static void parse_max(void *input, const char *text, struct argp_state *state)
+{
+    struct coll_options *options = input;
+    coll_parse_size("maxbytes", text, &options->range.max, state);
+    options->is_range_given = 1;
+}
+
+static void parse_step(void *input, const char *text, struct argp_state *state)
+{
+    struct coll_options *options = input;
+    coll_parse_size("stepbytes", text, &options->range.step, state);
+    options->is_range_given = 1;
+}
+
+static void parse_factor(void *input, const char *text, struct argp_state *state)
+{
+    struct coll_options *options = input;
+    options->range.factor = option_integer(state, "--stepfactor", text, 1, INT32_MAX);
+    options->is_range_given = 1;
+}
+
+static void finish_sizes(struct coll_options *options, struct argp_state *state)
+{
+    if (options->is_range_given && options->is_bytes_given)
+        argp_error(state, "--bytes: must be absent with nccl-tests' -b, -e, -f and -i");
+    if (options->is_range_given)
+        coll_sizes_of_range(&options->range, &options->sizes, state);
+}
+
+/* Ranks of one process there are ranks here, if no launcher has started them. */
+static void finish_ranks(struct coll_options *options, struct argp_state *state)
+{
+    const int32_t num_gpus = options->num_gpus > 0 ? options->num_gpus : 1;
+    const int32_t num_threads = options->num_threads > 0 ? options->num_threads : 1;
+    const int32_t num_ranks = num_gpus * num_threads;
+    if (options->num_gpus == 0 && options->num_threads == 0)
+        return;
+    if (options->num_ranks != 0)
+        argp_error(state, "--ranks %d: must be absent with nccl-tests' -g and -t",
+                   options->num_ranks);
+    if (num_ranks > COLL_MAX_JOB_RANKS)
+        argp_error(state, "-g %d -t %d: must be at most %d ranks together", num_gpus, num_threads,
+                   COLL_MAX_JOB_RANKS);
+    if (num_ranks > 1 || !job_has_rank())
+        options->num_ranks = num_ranks;
+}
+
+/* How many iterations nccl-tests checks. */
+static void parse_check(void *input, const char *text, struct argp_state *state)
+{
+    struct coll_options *options = input;
+    if (isdigit((unsigned char)*text))
+        options->check = option_integer(state, "--check", text, 0, MAX_ITERS) > 0 ? COLL_CHECK_FULL
+                                                                                  : COLL_CHECK_NONE;
+    else
+        options->check = (enum coll_check_mode)option_choice(state, "--check", text, check_modes);
+}
+
+static void parse_graph(void *input, const char *text, struct argp_state *state)
+{
+    struct coll_options *options = input;
+    if (option_integer(state, "--cudagraph", text, 0, MAX_ITERS) > 0)
+        options->launch = COLL_LAUNCH_GRAPHS;
+}
+
+/* ---------------------------------------------------------------- others */
 
 static void parse_machine(void *input, const char *text, struct argp_state *state)
 {
@@ -105,11 +113,48 @@ static void parse_machine(void *input, const char *text, struct argp_state *stat
     options->machine = (weft_machine)option_choice(state, "--machine", text, job_machine_names);
 }
 
+/* nccl-tests' programs are one for each operation, and their --op is another thing. */
+static void parse_op(void *input, const char *text, struct argp_state *state)
+{
+    struct coll_options *options = input;
+    for (int i = 0; reduce_op_names[i] != NULL; i++)
+        if (strcmp(text, reduce_op_names[i]) == 0)
+            argp_error(state, "--op %s: must be an operation, as all_reduce; there is --redop %s",
+                       text, text);
+    options->op = (weft_collective)option_choice(state, "--op", text, collective_names);
+}
+
 static void parse_algorithm(void *input, const char *text, struct argp_state *state)
 {
     struct coll_options *options = input;
     options->algorithm =
         (weft_algorithm)option_choice(state, "--algo", text, collective_algorithm_names());
+}
+
+static struct coll_kinds kinds_of(struct argp_state *state, const char *option, const char *text,
+                                  const char *const *names, struct coll_kinds all)
+{
+    if (strcmp(text, "all") == 0)
+        return all;
+    const int32_t kind = all.first + option_choice(state, option, text, names);
+    return (struct coll_kinds){kind, kind};
+}
+
+static void parse_dtypes(void *input, const char *text, struct argp_state *state)
+{
+    struct coll_options *options = input;
+    options->dtypes = kinds_of(state, "--dtype", text, dtype_names + WEFT_INT32,
+                               (struct coll_kinds){WEFT_INT32, NUM_DTYPES});
+    options->dtype = (weft_dtype)options->dtypes.first;
+}
+
+/* All but premultiplied sums, which need factors. */
+static void parse_redops(void *input, const char *text, struct argp_state *state)
+{
+    struct coll_options *options = input;
+    options->redops =
+        kinds_of(state, "--redop", text, reduce_op_names, (struct coll_kinds){WEFT_SUM, WEFT_AVG});
+    options->redop = (weft_reduce_op)options->redops.first;
 }
 
 /* One for all ranks, or one for each. */
@@ -139,15 +184,32 @@ static void check_factors(const struct coll_options *options, struct argp_state 
     if (!is_premultiplied && options->num_factors > 0)
         argp_error(state, "--factor: must be absent with --redop %s, be with premul_sum",
                    reduce_op_names[options->redop]);
+    if (is_premultiplied && options->dtypes.first != options->dtypes.last)
+        argp_error(state, "--dtype all: must be bf16, fp16 or fp32 with --redop premul_sum");
     if (is_premultiplied && options->dtype != WEFT_BF16 && options->dtype != WEFT_FP16 &&
         options->dtype != WEFT_FP32)
         argp_error(state, "--dtype %s: must be bf16, fp16 or fp32 with --redop premul_sum",
                    dtype_names[options->dtype]);
 }
 
+static void check_kinds(const struct coll_options *options, struct argp_state *state)
+{
+    const int are_many_types = options->dtypes.first != options->dtypes.last;
+    const int are_many_sums = options->redops.first != options->redops.last;
+    if (options->task == COLL_TASK_EXPLAIN && (are_many_types || are_many_sums))
+        argp_error(state, "--%s all: must be one with --explain",
+                   are_many_types ? "dtype" : "redop");
+    if (are_many_sums && !collective_reduces(options->op))
+        argp_error(state, "--redop all: must be absent with --op %s, which does not reduce",
+                   collective_names[options->op]);
+}
+
 static void finish(void *input, struct argp_state *state)
 {
-    const struct coll_options *options = input;
+    struct coll_options *options = input;
+    finish_sizes(options, state);
+    finish_ranks(options, state);
+    check_kinds(options, state);
     if (options->algorithm != WEFT_ALGORITHM_RAILS && /* which does all, between nodes */
         !collective_is_served(options->op, options->algorithm))
         argp_error(state, "--algo %s: does not serve --op %s",
@@ -170,14 +232,17 @@ static void finish(void *input, struct argp_state *state)
 }
 
 const char *const coll_calls_names[] = {"own", "group", NULL};
-static const char *const check_modes[] = {"full", "none", NULL};
-
 #define AT(member) OPTION_AT(struct coll_options, member)
 
 static const struct option_row option_table[] = {
     {OPTION_GROUP, .doc = "The job:"},
     {OPTION_INTEGER, "ranks", "R", "Ranks (4). Inside a launcher: absent or equal to the job's",
      NULL, AT(num_ranks), 1, COLL_MAX_JOB_RANKS},
+    {OPTION_INTEGER, "ngpus", "G",
+     "As nccl-tests has it: G ranks, or G times T; 1 inside a launcher", NULL, AT(num_gpus), 1,
+     COLL_MAX_JOB_RANKS, .letter = 'g'},
+    {OPTION_INTEGER, "nthreads", "T", "The same", NULL, AT(num_threads), 1, COLL_MAX_JOB_RANKS,
+     .letter = 't'},
     {OPTION_INTEGER, "nodes", "D", "Virtual nodes of R/D consecutive ranks (1)", NULL,
      AT(num_nodes), 1, INT32_MAX},
     {OPTION_OTHER, "machine", "MACHINE",
@@ -186,22 +251,31 @@ static const struct option_row option_table[] = {
     {OPTION_INTEGER, "timeout-ms", "MS", "Deadline of every wait for another rank (30000)", NULL,
      AT(timeout_ms), 1, MAX_TIMEOUT_MS},
     {OPTION_GROUP, .doc = "The operation:"},
-    {OPTION_CHOICE, "op", "OP",
+    {OPTION_OTHER, "op", "OP",
      "all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce, gather or scatter",
-     "all_reduce", AT(op), .choices = collective_names},
+     "all_reduce", .parse = parse_op},
     {OPTION_OTHER, "bytes", "SIZES",
      "As nccl-tests counts, the larger of input and output: MIN:MAX:xFACTOR, MIN:MAX:+STEP, or one "
      "size, with K, M or G for powers of 1024",
      "1K:4M:x4", .parse = parse_bytes},
-    {OPTION_CHOICE, "dtype", "TYPE", "int32, int64, bf16, fp16, fp32, fp64, uint8 or fp8_e4m3",
-     "bf16", AT(dtype), WEFT_INT32, .choices = dtype_names + 1},
-    {OPTION_CHOICE, "redop", "OP", "sum, prod, max, min, avg or premul_sum", "sum", AT(redop),
-     .choices = reduce_op_names},
+    {OPTION_OTHER, "minbytes", "MIN",
+     "With the next three, sizes as nccl-tests takes them, in place of --bytes; without it 32M",
+     .parse = parse_min, .letter = 'b'},
+    {OPTION_OTHER, "maxbytes", "MAX", "Without it 32M", .parse = parse_max, .letter = 'e'},
+    {OPTION_OTHER, "stepfactor", "FACTOR", "From size to size; without it --stepbytes counts",
+     .parse = parse_factor, .letter = 'f'},
+    {OPTION_OTHER, "stepbytes", "STEP", "Without it 1M", .parse = parse_step, .letter = 'i'},
+    {OPTION_OTHER, "dtype", "TYPE",
+     "int32, int64, bf16, fp16, fp32, fp64, uint8, fp8_e4m3, or all of them", "bf16",
+     .parse = parse_dtypes, .letter = 'd', .also = "datatype"},
+    {OPTION_OTHER, "redop", "OP",
+     "sum, prod, max, min, avg, or all of these; or premul_sum (as nccl-tests' -o)", "sum",
+     .parse = parse_redops, .letter = 'o'},
     {OPTION_OTHER, "factor", "F[,F...]",
      "Of premul_sum: what each rank's input is multiplied by, one for all ranks or one for each",
      NULL, .parse = parse_factors},
     {OPTION_INTEGER, "root", "RANK", "Of broadcast, reduce, gather and scatter", "0", AT(root), 0,
-     COLL_MAX_JOB_RANKS - 1},
+     COLL_MAX_JOB_RANKS - 1, .letter = 'r'},
     {OPTION_GROUP, .doc = "How it is done:"},
     {OPTION_OTHER, "algo", "NAME",
      "auto, oneshot, twoshot_packets, oneshot_pull, twoshot, push, multicast, twoshot_push, relay, "
@@ -233,23 +307,44 @@ static const struct option_row option_table[] = {
      MAX_STAGING_SLOT_BYTES},
     {OPTION_GROUP, .doc = "The run:"},
     {OPTION_INTEGER, "iters", "I", "Timed iterations, of a call or a graph each", "20",
-     AT(num_iters), 1, MAX_ITERS},
-    {OPTION_INTEGER, "warmup", "I", "Iterations before them", "5", AT(num_warmup), 0, MAX_ITERS},
+     AT(num_iters), 1, MAX_ITERS, .letter = 'n'},
+    {OPTION_INTEGER, "warmup", "I", "Iterations before them", "5", AT(num_warmup), 0, MAX_ITERS,
+     .letter = 'w', .also = "warmup_iters"},
     {OPTION_INTEGER, "seed", "S", "Of the inputs", "1", AT(seed), 0, INT64_MAX},
-    {OPTION_CHOICE, "check", "MODE", "full: every element of one more call or graph; none", "full",
-     AT(check), .choices = check_modes},
+    {OPTION_OTHER, "check", "MODE",
+     "full, or a number: every element of one more call or graph; none, or 0", "full",
+     .parse = parse_check, .letter = 'c'},
     {OPTION_FLAG, "explain", NULL,
      "Run nothing: tell for each size which algorithm is chosen, why, how long it is expected to "
      "take, and how long others are",
      NULL, AT(task)},
     {OPTION_FLAG, "json", NULL,
      "Print one JSON object per line, size and place; with --explain, per size", NULL, AT(format)},
+    {OPTION_OTHER, "cudagraph", "N", "As nccl-tests has it: --graph, or with 0 nothing",
+     .parse = parse_graph, .letter = 'G'},
+    {OPTION_REFUSED, "agg_iters", "N", "there is --graph, which launches 20 calls at once", "1",
+     .letter = 'm'},
+    {OPTION_REFUSED, "run_cycles", "N", "there is --iters", "1", .letter = 'N'},
+    {OPTION_REFUSED, "parallel_init", "0/1", "ranks are processes, which begin together", "0",
+     .letter = 'p'},
+    {OPTION_REFUSED, "blocking", "0/1", "the host waits once for each iteration", "0",
+     .letter = 'z'},
+    {OPTION_REFUSED, "stream_null", "0/1", "streams are weft's own", "0", .letter = 'y'},
+    {OPTION_REFUSED, "timeout", "S", "there is --timeout-ms", "0", .letter = 'T'},
+    {OPTION_REFUSED, "report_cputime", "0/1", "there is --graph, which leaves the host out", "0",
+     .letter = 'C'},
+    {OPTION_REFUSED, "average", "0/1/2/3", "--json has the least, median and greatest time", "1",
+     .letter = 'a'},
+    {OPTION_REFUSED, "local_register", "0/1", "there is --memory heap or other", "0",
+     .letter = 'R'},
+    {OPTION_REFUSED, "output_file", "FILE", "there is --json, on standard output", NULL,
+     .letter = 'J'},
     {0}};
 
 void coll_options_parse(struct coll_options *options, int argc, char **argv)
 {
     static const struct option_set set = {option_table, documentation, finish};
-    *options = (struct coll_options){0};
+    *options = (struct coll_options){.range = {.min = 32 << 20, .max = 32 << 20, .step = 1 << 20}};
     options_parse(&set, options, argc, argv);
 }
 

@@ -5,6 +5,7 @@
 #include <argp.h>
 #include <stdint.h>
 
+#include "coll_sizes.h"
 #include "weft.h"
 #include "workload/collective.h"
 
@@ -16,11 +17,9 @@ enum coll_format { COLL_FORMAT_TABLE, COLL_FORMAT_JSON };
 
 enum { COLL_ERROR_BYTES = 256, COLL_MAX_JOB_RANKS = 256 };
 
-/* Sizes in bytes, such as 1K:64M:x2, 0:4K:+256, 8M: min, and what follows it up to max: each size is factor times the last plus increment. */
-struct coll_sizes {
-    uint64_t min, max;
-    uint64_t factor;
-    uint64_t increment;
+/* Of an enumeration, one after the other. */
+struct coll_kinds {
+    int32_t first, last;
 };
 
 /* By which calls the operation is done: its own, or sends and receives in a group. */
@@ -34,13 +33,17 @@ struct coll_options {
     weft_collective op;
     weft_algorithm algorithm;
     enum coll_calls_kind calls;
-    weft_dtype dtype;
+    weft_dtype dtype; /* now, of those that are measured, as is redop */
     weft_reduce_op redop;
+    struct coll_kinds dtypes, redops;
     int32_t num_factors; /* as given, of WEFT_PREMUL_SUM; then that of ranks */
     float factors[COLL_MAX_JOB_RANKS];
     int32_t root;
     struct coll_sizes sizes;
-    uint64_t packet_bytes; /* 0: the library's, as of the next three */
+    int is_bytes_given, is_range_given; /* which of the two tells sizes */
+    struct coll_size_range range;
+    int32_t num_gpus, num_threads; /* as nccl-tests has ranks; 0: not given */
+    uint64_t packet_bytes;         /* 0: the library's, as of the next three */
     uint64_t fifo_bytes;
     int32_t num_blocks;
     int32_t num_warps;
@@ -61,12 +64,6 @@ extern const char *const coll_calls_names[];
 
 /* Ends the process with STATUS_USAGE when an argument is wrong whatever the number of ranks. */
 void coll_options_parse(struct coll_options *options, int argc, char **argv);
-
-/* Moves *bytes to the size behind it: 1, or 0 behind the last. */
-int coll_sizes_next(const struct coll_sizes *sizes, uint64_t *bytes);
-
-/* The argument of --bytes. */
-void coll_parse_sizes(struct coll_sizes *sizes, const char *text, struct argp_state *state);
 
 /* The rest, once the number of ranks of the job is known: 0, or -1 with the error. */
 int coll_options_resolve(struct coll_options *options, int32_t num_ranks,

@@ -30,11 +30,13 @@ static void parse_dtype(void *input, const char *text, struct argp_state *state)
 {
     struct ep_options *options = input;
     static const char *const names[] = {"bf16", "fp16", "fp32", "bytes:N", NULL};
-    snprintf(options->dtype, sizeof options->dtype, "%s", text);
     if (strncmp(text, "bytes:", 6) != 0) {
-        options->kind = (weft_dtype)(WEFT_BF16 + option_choice(state, "--dtype", text, names));
+        const int i = option_choice(state, "--dtype", text, names);
+        options->kind = (weft_dtype)(WEFT_BF16 + i);
+        snprintf(options->dtype, sizeof options->dtype, "%s", names[i]);
         return;
     }
+    snprintf(options->dtype, sizeof options->dtype, "%s", text);
     char *end;
     long long row_bytes = strtoll(text + 6, &end, 10);
     if (!isdigit((unsigned char)text[6]) || *end || row_bytes < 1 || row_bytes > INT32_MAX)
@@ -77,6 +79,18 @@ static void finish_trace(struct ep_options *options, struct argp_state *state)
 const char *const ep_memory_names[] = {"heap", "other", NULL};
 const char *const ep_row_format_names[] = {"dtype", "fp8", "ue8m0", "int8", NULL};
 
+/* The name of --dtype is as good as the word. */
+static void parse_format(void *input, const char *text, struct argp_state *state)
+{
+    struct ep_options *options = input;
+    static const char *const names[] = {"dtype", "fp8",  "ue8m0", "int8",
+                                        "bf16",  "fp16", "fp32",  NULL};
+    const int i = option_choice(state, "--format", text, names);
+    const int is_type = i >= EP_NUM_ROW_FORMATS;
+    options->format_kind = is_type ? (weft_dtype)(WEFT_BF16 + i - EP_NUM_ROW_FORMATS) : 0;
+    options->row_format = is_type ? EP_ROW_FORMAT_DTYPE : (enum ep_row_format)i;
+}
+
 static void refuse_without_mode(const struct ep_options *options, struct argp_state *state)
 {
     if (options->ll_layout != EP_NOT_GIVEN)
@@ -105,6 +119,9 @@ static void finish_row_format(const struct ep_options *options, struct argp_stat
     if (ep_wire_dtype(options) == WEFT_LOG_10BIT && options->hidden % LOGARITHMIC_GROUP != 0)
         argp_error(state, "--wire log10: --hidden must be a multiple of %d, not %d",
                    LOGARITHMIC_GROUP, options->hidden);
+    if (options->format_kind != WEFT_DTYPE_NONE && options->format_kind != options->kind)
+        argp_error(state, "--format %s: must be dtype, fp8, ue8m0 or int8 with --dtype %s",
+                   dtype_names[options->format_kind], options->dtype);
     if (options->row_format == EP_ROW_FORMAT_DTYPE)
         return;
     if (options->kind == WEFT_UINT8)
@@ -229,7 +246,7 @@ static const struct option_row option_table[] = {
      "normal, or low-latency: dispatch and combine of few tokens, in one launch each", "normal",
      AT(mode), .choices = modes},
     {OPTION_CHOICE, "layout", "LAYOUT",
-     "Of low latency: rows by rank, as they come, or packed by expert (expert)", NULL,
+     "Of low latency: rank, rows as they come, or expert, packed by expert (expert)", NULL,
      AT(ll_layout), .choices = ll_layouts},
     {OPTION_CHOICE, "route", "ROUTE",
      "Of low latency between nodes: rows go straight to each rank and back, or once to a rank of "
@@ -246,10 +263,11 @@ static const struct option_row option_table[] = {
      "each of these rows, or the sum with weights that combine is given; or, in slots, nothing: "
      "the sum stays where the row came to, and its owner reads it there (sums)",
      NULL, AT(ll_answer), .choices = ep_ll_answer_names},
-    {OPTION_CHOICE, "format", "FORMAT",
-     "What rows travel as to the experts: dtype, fp8 or int8 with float scales of 128 elements, or "
+    {OPTION_OTHER, "format", "FORMAT",
+     "What rows travel as to the experts: dtype (or its word), fp8 or int8 with float scales of "
+     "128 elements, or "
      "ue8m0: fp8 with such scales",
-     "dtype", AT(row_format), .choices = ep_row_format_names},
+     "dtype", .parse = parse_format},
     {OPTION_INTEGER, "phases", "N",
      "Of low latency: 1 launch for an operation, or 2, to send and to receive (1)", NULL,
      AT(num_phases), 1, MAX_PHASES},

@@ -21,7 +21,7 @@ enum ep_row_format {
     EP_ROW_FORMAT_FP8,
     EP_ROW_FORMAT_UE8M0,
     EP_ROW_FORMAT_INT8,
-    EP_LL_NUM_FORMATS
+    EP_NUM_ROW_FORMATS
 };
 enum { EP_LL_GROUP_ELEMENTS = 128 };
 extern const char *const ep_row_format_names[];    /* NULL behind the last */
@@ -75,6 +75,7 @@ struct ep_options {
     int32_t ll_answer;     /* an ep_ll_answer */
     int32_t num_phases;
     enum ep_row_format row_format;
+    weft_dtype format_kind; /* what --format says by a type, else NONE: must be that of --dtype */
     struct option_list masked; /* ranks that do without the others, and these without them */
     enum ep_start start;
     enum ep_task task;

@@ -46,12 +46,60 @@ double option_number(struct argp_state *state, const char *option, const char *t
     return value;
 }
 
+enum { NAME_BYTES = 64, MAX_SYNONYMS = 8 };
+
+/* As `plain` leaves them. */
+static const char *const synonyms[][MAX_SYNONYMS] = {
+    {"fp16", "half", "float16", "f16"},
+    {"bf16", "bfloat16"},
+    {"fp32", "float", "float32", "f32"},
+    {"fp64", "double", "float64", "f64"},
+    {"fp8", "fp8e4m3", "fp8e4m3fn", "float8e4m3", "float8e4m3fn", "f8e4m3", "e4m3"},
+    {"int32", "int", "i32"},
+    {"int64", "long", "i64"},
+    {"uint8", "byte", "u8"},
+    {"prod", "product"},
+    {"avg", "mean", "average"},
+    {"max", "maximum"},
+    {"min", "minimum"},
+    {"premulsum", "mulsum"}};
+enum { NUM_SYNONYMS = sizeof synonyms / sizeof synonyms[0] };
+
+/* Small letters, without - and _. */
+static void plain(const char *text, char name[NAME_BYTES])
+{
+    size_t length = 0;
+    for (; *text != '\0' && length < NAME_BYTES - 1; text++)
+        if (*text != '-' && *text != '_')
+            name[length++] = (char)tolower((unsigned char)*text);
+    name[length] = '\0';
+}
+
+/* The place of what it is a name of, or -1. */
+static int meaning_of(const char name[NAME_BYTES])
+{
+    for (int i = 0; i < NUM_SYNONYMS; i++)
+        for (int j = 0; j < MAX_SYNONYMS && synonyms[i][j] != NULL; j++)
+            if (strcmp(name, synonyms[i][j]) == 0)
+                return i;
+    return -1;
+}
+
+static int names_choice(const char *text, const char *choice)
+{
+    char name[NAME_BYTES], chosen[NAME_BYTES];
+    plain(text, name);
+    plain(choice, chosen);
+    return strcmp(name, chosen) == 0 ||
+           (meaning_of(name) >= 0 && meaning_of(name) == meaning_of(chosen));
+}
+
 int option_choice(struct argp_state *state, const char *option, const char *text,
                   const char *const *choices)
 {
     char allowed[128] = "";
     for (int i = 0; choices[i]; i++) {
-        if (strcmp(text, choices[i]) == 0)
+        if (names_choice(text, choices[i]))
             return i;
         strncat(allowed, i ? ", " : "", sizeof allowed - strlen(allowed) - 1);
         strncat(allowed, choices[i], sizeof allowed - strlen(allowed) - 1);
@@ -59,8 +107,6 @@ int option_choice(struct argp_state *state, const char *option, const char *text
     argp_error(state, "%s %s: must be one of %s", option, text, allowed);
     return 0;
 }
-
-enum { NAME_BYTES = 64 };
 
 static int64_t parse_value(struct argp_state *state, const struct option_row *option,
                            const char *text)
@@ -109,6 +155,10 @@ static void store(const struct option_row *option, const char *text, void *optio
     case OPTION_OTHER:
         option->parse(options, text, state);
         return;
+    case OPTION_REFUSED:
+        if (state != NULL && (option->usual == NULL || strcmp(text, option->usual) != 0))
+            argp_error(state, "--%s %s: %s", option->name, text, option->doc);
+        return;
     case OPTION_TEXT:
         memcpy(place, &text, sizeof text); /* the pointer */
         return;
@@ -130,7 +180,14 @@ static void store(const struct option_row *option, const char *text, void *optio
     }
 }
 
-enum { FIRST_KEY = 256 }; /* no character: options have long names alone */
+enum { FIRST_KEY = 256 }; /* no character: of options without a letter */
+
+static int key_of(const struct option_row *row, int i)
+{
+    if (row->type == OPTION_GROUP)
+        return 0;
+    return row->letter != '\0' ? row->letter : FIRST_KEY + i;
+}
 
 struct parsing {
     const struct option_set *set;
@@ -166,43 +223,64 @@ static int is_option(const struct option_row *row)
            row->type != OPTION_ARGUMENTS;
 }
 
+static const struct option_row *row_of(const struct option_set *set, int key)
+{
+    for (const struct option_row *row = set->table; is_option(row); row++)
+        if (row->type != OPTION_GROUP && key_of(row, (int)(row - set->table)) == key)
+            return row;
+    return NULL;
+}
+
 static error_t parse_key(int key, char *text, struct argp_state *state)
 {
     const struct parsing *parsing = state->input;
+    const struct option_row *row = row_of(parsing->set, key);
     if (key == ARGP_KEY_ARG) {
         take_argument(parsing, text, state);
         return 0;
     }
     if (key == ARGP_KEY_END && parsing->set->finish != NULL)
         parsing->set->finish(parsing->options, state);
-    if (key < FIRST_KEY || key >= FIRST_KEY + OPTIONS_MAX)
+    if (row == NULL)
         return ARGP_ERR_UNKNOWN;
-    store(&parsing->set->table[key - FIRST_KEY], text, parsing->options, state);
+    store(row, text, parsing->options, state);
     return 0;
+}
+
+/* The row of help, and behind it one for a second name; how many. */
+static int describe(const struct option_row *option, int i, int group, struct argp_option *rows)
+{
+    static char docs[OPTIONS_MAX][512]; /* with the usual value */
+    const int is_hidden = option->type == OPTION_REFUSED;
+    snprintf(docs[i], sizeof docs[i], option->usual != NULL ? "%s (%s)" : "%s", option->doc,
+             option->usual);
+    rows[0] = (struct argp_option){.name = option->name,
+                                   .key = key_of(option, i),
+                                   .arg = option->arg,
+                                   .flags = is_hidden ? OPTION_HIDDEN : 0,
+                                   .doc = docs[i],
+                                   .group = group};
+    if (option->also == NULL)
+        return 1;
+    rows[1] = (struct argp_option){
+        .name = option->also, .flags = OPTION_ALIAS | OPTION_HIDDEN, .group = group};
+    return 2;
 }
 
 void options_parse(const struct option_set *set, void *options, int argc, char **argv)
 {
-    static struct argp_option rows[OPTIONS_MAX + 1];
-    static char docs[OPTIONS_MAX][512]; /* with the usual value */
+    static struct argp_option rows[2 * OPTIONS_MAX + 1];
     struct parsing parsing = {set, options};
-    int group = 0, i = 0;
+    int group = 0, num_rows = 0, i = 0;
     const struct option_row *last = last_row(set);
     const char *args_doc = is_option(last) ? NULL : last->arg;
     for (const struct option_row *option = set->table; is_option(option); option++, i++) {
-        const int is_group = option->type == OPTION_GROUP;
-        group += is_group;
+        group += option->type == OPTION_GROUP;
         if (option->usual != NULL)
             store(option, option->usual, options, NULL);
-        snprintf(docs[i], sizeof docs[i], option->usual != NULL ? "%s (%s)" : "%s", option->doc,
-                 option->usual);
-        rows[i] = (struct argp_option){.name = option->name,
-                                       .key = is_group ? 0 : FIRST_KEY + i,
-                                       .arg = option->arg,
-                                       .doc = docs[i],
-                                       .group = group};
+        num_rows += describe(option, i, group, &rows[num_rows]);
     }
-    rows[i] = (struct argp_option){0};
+    rows[num_rows] = (struct argp_option){0};
     const struct argp argp = {
         .options = rows, .parser = parse_key, .args_doc = args_doc, .doc = set->doc};
     argp_parse(&argp, argc, argv, 0, NULL, &parsing);

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { OPTION_MAX_LISTED = 32, OPTIONS_MAX = 40 };
+enum { OPTION_MAX_LISTED = 32, OPTIONS_MAX = 64 };
 
 /* Of OPTION_ARGUMENTS. */
 struct option_texts {
@@ -32,7 +32,8 @@ enum option_type {
     OPTION_INTEGERS, /* a struct option_list of values separated by commas, as are the next two */
     OPTION_SIZES,
     OPTION_CHOICES,
-    OPTION_OTHER,    /* what `parse` does with it */
+    OPTION_OTHER,   /* what `parse` does with it */
+    OPTION_REFUSED, /* another tool's, not in help: any value but `usual` is refused, and `doc` says what there is instead */
     OPTION_ARGUMENT, /* no option, but a text without dashes that may be given, once; the last row */
     OPTION_ARGUMENTS /* the same, several times: a struct option_texts */
 };
@@ -47,6 +48,8 @@ struct option_row {
     int64_t min, max;
     const char *const *choices; /* a NULL ends them */
     void (*parse)(void *options, const char *text, struct argp_state *state);
+    char letter;      /* of the short option; 0: none */
+    const char *also; /* a second name, not in help, or NULL */
 };
 #define OPTION_AT(type, member)                                                                    \
     .offset = offsetof(type, member), .bytes = sizeof(((type *)0)->member)
@@ -64,7 +67,8 @@ int64_t option_integer(struct argp_state *state, const char *option, const char 
                        int64_t max);
 double option_number(struct argp_state *state, const char *option, const char *text, double min,
                      double max);
-/* The index of text among `choices`, which a NULL ends. */
+/* The index of text among `choices`, which a NULL ends. Case, - and _ do not count, and types and reductions have the names
+ * of other programs, too: Float32 is fp32. */
 int option_choice(struct argp_state *state, const char *option, const char *text,
                   const char *const *choices);
 void option_list(struct argp_state *state, const struct option_row *option, const char *text,
