@@ -43,22 +43,27 @@ class Collectives(Object):
         self.comm = comm
         self._group: _Group | None = None
 
-    def all_reduce(self, send: Any, recv: Any = None, op: ReduceOp = ReduceOp.SUM, *,
+    def _about(self) -> str:
+        return f"on {self.comm}"
+
+    def all_reduce(self, send: Any, recv: Any = None, op: ReduceOp | str = ReduceOp.SUM, *,
                    factor: Any = None, dtype: Any = None, stream: Stream | None = None) -> Any:
         """recv[...] = the reduction of all ranks' send[...]. In place: recv is send.
+
+        op: a ReduceOp, or its name, as "sum".
 
         factor: this rank's, by which its input is multiplied before it is summed, in fp32, of BF16,
         FP16 or FP32: a number, or an array of one float32, which is read when the operation runs.
         """
         return self._run(lib.weft_coll_all_reduce, send, recv, "same", stream, dtype, factor,
-                         op=op)
+                         op=_reduce_op(op))
 
-    def reduce_scatter(self, send: Any, recv: Any = None, op: ReduceOp = ReduceOp.SUM, *,
+    def reduce_scatter(self, send: Any, recv: Any = None, op: ReduceOp | str = ReduceOp.SUM, *,
                        factor: Any = None, dtype: Any = None, stream: Stream | None = None) -> Any:
         """recv[...] = this rank's row of the reduction of all ranks' send[R, ...]. factor: as
         all_reduce's."""
         return self._run(lib.weft_coll_reduce_scatter, send, recv, "row", stream, dtype, factor,
-                         op=op)
+                         op=_reduce_op(op))
 
     def all_gather(self, send: Any, recv: Any = None, *, dtype: Any = None,
                    stream: Stream | None = None) -> Any:
@@ -75,13 +80,14 @@ class Collectives(Object):
         """array[...] = rank root's array[...], in place."""
         return self._run(lib.weft_coll_broadcast, array, array, "same", stream, dtype, root=root)
 
-    def reduce(self, send: Any, recv: Any = None, op: ReduceOp = ReduceOp.SUM, root: int = 0, *,
-               factor: Any = None, dtype: Any = None, stream: Stream | None = None) -> Any:
+    def reduce(self, send: Any, recv: Any = None, op: ReduceOp | str = ReduceOp.SUM,
+               root: int = 0, *, factor: Any = None, dtype: Any = None,
+               stream: Stream | None = None) -> Any:
         """Rank root's recv[...] = the reduction of all ranks' send[...], with the bits of
         all_reduce, and its factor. In place: recv is send. The others' recv is ignored, and they
         get None."""
         return self._run(lib.weft_coll_reduce, send, recv, self._of_root("same", root), stream,
-                         dtype, factor, op=op, root=root)
+                         dtype, factor, op=_reduce_op(op), root=root)
 
     def gather(self, send: Any, recv: Any = None, root: int = 0, *, dtype: Any = None,
                stream: Stream | None = None) -> Any:
@@ -291,6 +297,20 @@ class CollectiveRecord(Object):
         and before any of their graphs runs; after an error they must not run."""
         self.coll.comm.call(lib.weft_coll_record_end, self._native.pointer(),
                             using=(self.coll._native,))
+
+
+def _reduce_op(op: Any) -> Any:
+    """Of a name, too, and of a member of another enumeration (PyTorch's), whose numbers differ."""
+    if isinstance(op, ReduceOp):
+        return op
+    name = op if isinstance(op, str) else getattr(op, "name", None)
+    if name is None:
+        return op
+    name = {"PRODUCT": "PROD", "MEAN": "AVG"}.get(name.upper(), name.upper())
+    if name not in ReduceOp.__members__:
+        raise InvalidArgumentError(f"op is {op!r}; it must be one of weft.ReduceOp, "
+                                   f"{', '.join(ReduceOp.__members__)}, or its name")
+    return ReduceOp[name]
 
 
 class _Group:

@@ -101,8 +101,8 @@ class Communicator(Object):
         # As PyTorch counts; None on machine cpu.
         self.cuda_device: int | None = lib.weft_comm_device(address) if self.is_on_gpu else None
 
-    def __repr__(self) -> str:
-        return f"<weft.Communicator rank {self.rank} of {self.num_ranks}, {self.machine.name}>"
+    def _about(self) -> str:
+        return f"rank {self.rank} of {self.num_ranks}, {self.machine.name}"
 
     def split(self, color: int, key: int = 0, **config: int) -> Communicator | None:
         """Ranks with the same color form a communicator, ordered by key; None for color -1.
@@ -310,6 +310,10 @@ class Arena(Object):
         comm.call(lib.weft_arena_create, comm._native.pointer(), num_bytes, ctypes.byref(made))
         self._native = Native("arena", made.value, comm._native, ends_when_dropped=False)
         self.comm = comm
+        self._num_bytes = num_bytes
+
+    def _about(self) -> str:
+        return f"of {self._num_bytes} bytes on {self.comm}"
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Any:
         """An array; OutOfMemoryError tells how much is free."""

@@ -119,6 +119,9 @@ class ExpertParallel(Object):
         self.staging_bytes: int = settings.staging_bytes
         self.num_nodes = 1 + max(comm.node(rank) for rank in range(comm.num_ranks))
 
+    def _about(self) -> str:
+        return f"of {self.num_experts} experts on {self.comm}"
+
     def experts_of(self, rank: int) -> list[int]:
         """The experts of a rank; element i has local id i."""
         native = self._native.pointer()
@@ -168,6 +171,10 @@ class Handle(Object):
         self._experts_of_ep = num_experts == 0
         self.num_tokens: int | None = None  # since layout()
         self._notified: Mark | None = None
+
+    def _about(self) -> str:
+        state = "no layout yet" if self.num_tokens is None else f"{self.num_tokens} tokens"
+        return f"top-{self.num_topk} of {self.num_experts} experts, {state}, of {self.ep}"
 
     # ------------------------------------------------------------ routing
 

@@ -125,6 +125,11 @@ class LowLatency(Object):
         self._combined: tuple[Any, ...] = (arrays.recognise_nothing, 0, 0)
         self._is_like_total = arrays.recognise_nothing
 
+    def _about(self) -> str:
+        layout = "expert" if self._by_expert else "rank"
+        return (f"of {self._config.max_tokens} tokens of {self._hidden} {self._dtype}, "
+                f"top-{self._num_topk}, by {layout}, of {self.ep}")
+
     # ------------------------------------------------------------ dispatch
 
     def dispatch(self, x: Any = None, topk_idx: Any = None, topk_weights: Any = None,

@@ -164,6 +164,15 @@ class Object:
 
     _native: Native
 
+    def __repr__(self) -> str:
+        native = getattr(self, "_native", None)  # none while it is made
+        ended = "" if native is not None and not native.has_ended() else ", destroyed"
+        return f"<weft.{type(self).__name__} {self._about()}".rstrip() + f"{ended}>"
+
+    def _about(self) -> str:
+        """What tells it from others."""
+        return ""
+
     def destroy(self) -> None:
         """Ends the object, after its operations that are still queued. May be called again."""
         self._native.end()

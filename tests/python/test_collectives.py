@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Collectives against numpy."""
+import enum
 from contextlib import suppress
 
 import numpy as np
@@ -62,6 +63,33 @@ def test_every_operation(num_ranks):
                 check_root(coll, given, root)
 
     run(operations, num_ranks)
+
+
+class OtherReduceOp(enum.IntEnum):
+    """As PyTorch's: other numbers, and one other name."""
+
+    AVG = 1
+    PRODUCT = 2
+    MAX = 4
+
+
+def test_operations_by_name():
+    def operations(comm):
+        coll = weft.Collectives(comm)
+        x = np.full(3, comm.rank + 1, np.float32)
+        assert coll.all_reduce(x, op="sum")[0] == 6
+        assert coll.all_reduce(x, op="Max")[0] == 3
+        assert coll.all_reduce(x, op=OtherReduceOp.AVG)[0] == 2
+        assert coll.all_reduce(x, op=OtherReduceOp.PRODUCT)[0] == 6
+        assert coll.reduce_scatter(np.tile(x, (3, 1)), op="mean")[0] == 2
+        greatest = coll.reduce(x, op=OtherReduceOp.MAX)
+        assert comm.rank != 0 or greatest[0] == 3
+
+        assert repr(coll) == f"<weft.Collectives on <weft.Communicator rank {comm.rank} of 3, CPU>>"
+        coll.destroy()
+        assert repr(coll).endswith(", destroyed>")
+
+    run(operations, 3)
 
 
 def test_bits_of_bf16():
@@ -229,6 +257,10 @@ def test_arguments():
                  "bytes is -1, allowed are 0..18446744073709551615"),
                 (lambda: coll.all_reduce(x, factor=10**400), "factor is 10+, allowed are"),
                 (lambda: coll.all_reduce(x, op=-1, factor=2), "op is -1 and factor 2"),
+                (lambda: coll.all_reduce(x, op="summ"),
+                 "op is 'summ'; it must be one of weft.ReduceOp, SUM, PROD, MAX, MIN, AVG"),
+                (lambda: coll.reduce(x, op=weft.Algorithm.RING), "must be one of weft.ReduceOp"),
+                (lambda: weft.Collectives(comm, num_blocks="2"), "'2'; it must be an integer, or"),
                 (lambda: coll.broadcast(x, root=2**32), "root is 4294967296, allowed are"),
                 (lambda: weft.Collectives(comm, staging_bytes=2**64), "staging_bytes is 18446"),
                 (lambda: coll.broadcast(x, root=None), "root is None; it must be an integer"),

@@ -476,6 +476,17 @@ def test_folder_of_two_distributions(tmp_path, names):
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("name", ["ElasticBuffer", "HybridEPBuffer"])
+def test_import_of_what_is_not_there(name):
+    with pytest.raises(ImportError, match=f"no {name}: .*DeepEP V1, with Buffer"):
+        exec(f"from deep_ep import Buffer, {name}")
+    assert not hasattr(deep_ep, name)
+    with pytest.raises(AttributeError, match="DeepEP V1"):
+        getattr(deep_ep, name)
+    with pytest.raises(ImportError, match="cannot import name 'Bufer'"):
+        exec("from deep_ep import Bufer")
+
+
 def test_arithmetic():
     ids = torch.tensor([[3, 1, 3, -1], [-1, -1, -1, -1], [0, 2, 1, 3]])
     deep_ep_math.inplace_unique(ids, 5)

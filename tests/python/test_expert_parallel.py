@@ -41,6 +41,27 @@ def check_rows(comm, routing, everybody, received):
     assert received.topk_weights.tolist() == weights
 
 
+def test_what_objects_tell():
+    def tell(comm):
+        ep = weft.ExpertParallel(comm, 7)
+        about_ep = f"of <weft.ExpertParallel of 7 experts on {comm}>>"
+        assert f"of {ep}>" == about_ep
+        handle = ep.handle(2)
+        assert repr(handle) == f"<weft.Handle top-2 of 7 experts, no layout yet, {about_ep}"
+        handle.layout(np.zeros((3, 2), np.int32))
+        assert repr(handle) == f"<weft.Handle top-2 of 7 experts, 3 tokens, {about_ep}"
+        arena = weft.Arena(comm, 4096)
+        assert repr(arena) == f"<weft.Arena of 4096 bytes on {comm}>"
+        ll = weft.LowLatency(ep, 8, 4, 2, np.float32)
+        assert repr(ll) == \
+            f"<weft.LowLatency of 4 tokens of 8 float32, top-2, by expert, {about_ep}"
+        assert repr(weft.Stream(comm)) == "<weft.Stream>"
+        handle.destroy()
+        assert repr(handle).endswith(", destroyed>")
+
+    run(tell, 2)
+
+
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_layer(shape, dtype):
