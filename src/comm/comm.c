@@ -17,6 +17,7 @@
 #include "comm/log.h"
 #include "comm/settings.h"
 #include "comm/thread.h"
+#include "comm/unknown_variables.h"
 
 /* All that it takes to make a communicator, however its ranks came by it. */
 struct origin {
@@ -36,6 +37,7 @@ static weft_result check_settings(void)
 {
     const char *secret = weft__setting_text(WEFT__SETTING_SECRET);
     uint8_t bytes[WEFT__NONCE_BYTES];
+    weft__warn_of_unknown_variables();
     WEFT__TRY(weft__settings_check());
     return secret == NULL
                ? WEFT_OK

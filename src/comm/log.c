@@ -16,6 +16,10 @@ void weft__log_configure(void)
 {
     static atomic_flag has_warned = ATOMIC_FLAG_INIT;
     const char *text = weft__setting_text(WEFT__SETTING_LOG);
+    if (strcmp(text, "off") == 0) {
+        atomic_store(&wanted_level, WEFT__LOG_ERROR - 1);
+        return;
+    }
     for (int level = WEFT__LOG_ERROR; level <= WEFT__LOG_DEBUG; level++) {
         if (strcmp(text, level_names[level]) == 0) {
             atomic_store(&wanted_level, level);
@@ -24,7 +28,7 @@ void weft__log_configure(void)
     }
     if (!atomic_flag_test_and_set(&has_warned))
         weft__log(WEFT__LOG_WARN, WEFT__LOG_NO_RANK,
-                  "%s is \"%.64s\"; it must be error, warn, info or debug",
+                  "%s is \"%.64s\"; it must be off, error, warn, info or debug",
                   weft__settings[WEFT__SETTING_LOG].name, text);
 }
 

@@ -40,7 +40,8 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
                                     "for ever, as for debuggers",
                                     NUMBER(0, 86400000)},
     [WEFT__SETTING_LOG] = {"WEFT_LOG", "warn",
-                           "what is written to standard error: error, warn, info or debug", TEXT},
+                           "what is written to standard error: off, error, warn, info or debug",
+                           TEXT},
     [WEFT__SETTING_NODES] = {"WEFT_NODES", NULL,
                              "number of virtual nodes of consecutive ranks; must divide the number "
                              "of ranks; without it a node per host",
