@@ -20,10 +20,11 @@ SEED ?= 1
 all: ## build the library and the tool (build/weft)
 	@scripts/setup build
 	@$(call build,release)
+	@cat build/built.txt
 
-demo: all ## a MoE layer on 8 ranks, checked against one process; then a table of times
-	build/weft run -n 8 -- build/examples/moe_layer
-	build/weft ep
+demo: ## a MoE layer on 8 ranks, checked against one process; then a table of times; some minutes
+	@scripts/setup build
+	@scripts/demo $(JOBS)
 
 test: ## build and run all tests
 	@scripts/setup build test

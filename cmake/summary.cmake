@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: MIT
+# What has been built, and what was left out and why: make tells it when it has ended, behind all that compilers say.
+
+set(cuda "left out: no nvcc, or WEFT_CUDA=OFF")
+if(WEFT_CUDA)
+  list(JOIN WEFT_KNOWN_GPUS ", sm_" gpus)
+  set(cuda "sm_${gpus}")
+endif()
+set(ucx "left out: no headers of UCX 1.13 (libucx-dev), or WEFT_UCX=OFF")
+if(WEFT_UCX AND UCX_FOUND)
+  set(ucx "with the headers of ${UCX_VERSION}")
+endif()
+set(python "left out: no python3 of 3.9 or later when CMake ran")
+if(TARGET weft_python)
+  set(python "export PYTHONPATH=${PROJECT_BINARY_DIR}/python")
+endif()
+file(WRITE ${PROJECT_BINARY_DIR}/built.txt "
+weft ${PROJECT_VERSION} is built: ${PROJECT_BINARY_DIR}/weft
+  machine cuda        ${cuda}
+  network by UCX      ${ucx}
+  package for Python  ${python}
+")
