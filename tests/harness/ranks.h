@@ -36,7 +36,7 @@ struct ranks_options {
     size_t argument_bytes;
     size_t shared_bytes; /* of context->shared */
     uint64_t may_die;    /* bit per rank whose process may be killed by a signal */
-    uint32_t deadline_s; /* of the whole run; 0: 120 */
+    uint32_t deadline_s; /* of the whole run; 0: 600 */
 };
 
 struct ranks_context {

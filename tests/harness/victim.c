@@ -14,8 +14,7 @@ struct ranks_options victim_options(int32_t num_ranks, uint64_t may_die, const v
                                   .argument = argument,
                                   .argument_bytes = argument_bytes,
                                   .shared_bytes = sizeof(struct victim),
-                                  .may_die = may_die,
-                                  .deadline_s = 60};
+                                  .may_die = may_die};
 }
 
 void victim_choose(struct ranks_context *context, int32_t rank)

@@ -24,10 +24,10 @@ start_job() { # NUM_HOSTS RANKS_PER_HOST PROGRAM...
 
 # Until so many lines of the job's ranks match.
 await_lines() { # COUNT REGEX
-    local deadline=$((SECONDS + 20)) count
+    local deadline=$((SECONDS + 300)) count
     while count=$(cat "$scratch"/out.* | grep -Ec -- "$2"); [ "$count" -lt "$1" ]; do
         if [ $SECONDS -ge $deadline ]; then
-            fail_job "$count lines, not $1, match within 20 s: $2"
+            fail_job "$count lines, not $1, match within 300 s: $2"
             return 1
         fi
         sleep 0.05

@@ -44,7 +44,7 @@ static void run(enum ranks_mode mode, int32_t num_ranks, int num_calls)
 {
     struct plan plan = {.seed = 70 + (uint64_t)num_ranks, .num_calls = num_calls};
     const struct ranks_options options = {
-        .mode = mode, .num_ranks = num_ranks, RANKS_ARGUMENT(&plan), .deadline_s = 600};
+        .mode = mode, .num_ranks = num_ranks, RANKS_ARGUMENT(&plan)};
     assert_int_equal(ranks_run_with(&options, run_calls), 0);
 }
 

@@ -150,8 +150,8 @@ static void run(struct trial trial, rank_function function)
     if (trial.problem.carrier == WEFT_LL_AUTO)
         trial.problem.carrier = WEFT_LL_SIGNALS;
     trial.problem.node_ranks = trial.num_nodes > 0 ? trial.problem.num_ranks / trial.num_nodes : 0;
-    const struct ranks_options options = {
-        .num_ranks = trial.problem.num_ranks, .deadline_s = 120, RANKS_ARGUMENT(&trial)};
+    const struct ranks_options options = {.num_ranks = trial.problem.num_ranks,
+                                          RANKS_ARGUMENT(&trial)};
     if (ranks_run_with(&options, function) != 0)
         fail_msg("%s, in phases %d, seed %llu, %d nodes", trial.problem.name, trial.in_phases,
                  (unsigned long long)trial.problem.seed, trial.num_nodes);

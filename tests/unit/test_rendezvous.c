@@ -444,8 +444,7 @@ static int wait_for_the_dead(struct ranks_context *context)
 
 TEST(a_death_before_the_meeting_is_told_at_once)
 {
-    struct ranks_options options = {
-        .mode = RANKS_THREADS, .num_ranks = NUM_PLAYERS, .deadline_s = 20};
+    struct ranks_options options = {.mode = RANKS_THREADS, .num_ranks = NUM_PLAYERS};
     assert_int_equal(ranks_run_with(&options, wait_for_the_dead), 0);
     options.mode = RANKS_PROCESSES;
     assert_int_equal(ranks_run_with(&options, wait_for_the_dead), 0);

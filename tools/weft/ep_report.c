@@ -157,7 +157,8 @@ static void print_heading(const struct ep_report *report)
     printf(" of ");
     print_count(options->num_warps, "warp");
     printf("; times are the slowest rank's\n"
-           "logical: GB/s of all rows that arrive at the rank with most of them; remote: of those from "
+           "logical: GB/s of all rows that arrive at the rank with most of them; remote: of those "
+           "from "
            "other ranks\n");
     if (is_network(report))
         print_network(report);
