@@ -51,8 +51,9 @@
  *   after a call, or after the operation, has finished. Objects end in any order. Destroying one
  *   waits for its own operations that are still queued, each of which has a deadline, then destroys
  *   what was made from it: a communicator ends its weft_coll, weft_ep, handles, records, arenas and
- *   memory; streams, events, graphs and splits outlive it. NULL, and what is no object or no
- *   longer one, is WEFT_ERROR_INVALID_ARGUMENT, unless a new object of its kind has its address.
+ *   memory; streams, events, graphs and splits outlive it. NULL, an object that has been
+ *   destroyed, and what never was one are WEFT_ERROR_INVALID_ARGUMENT. A new object of the same kind
+ *   may have the address of a destroyed one: then the call is on the new object.
  * - Threads. Any thread may make any call. An object is in one call at a time: a call uses every
  *   object that it is given, the stream too. Collective calls on the host, and those that create or
  *   destroy, use the communicator of their object as well; others do not, so that threads drive

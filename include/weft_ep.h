@@ -22,10 +22,11 @@ extern "C" {
  * likes. Others are staged, with the same results: the rank copies the rows that came from or to heap
  * memory of the weft_ep, of which weft_ep_config.staging_bytes says how much there is. If all rows
  * of an operation fit, that is all. If not, it goes in rounds of as many tokens as fit, on all ranks,
- * in graphs too; then 176 bytes and R times those of a token are needed, that is of all its planes
- * (or its row of combine), 12 * num_topk + 4, and at least 64 in all. WEFT_ERROR_UNSUPPORTED tells what
- * is needed where there is less; so between nodes, where there are no rounds, if not all rows fit. Rows of combine
- * that combine_wire makes narrower on one node are staged wherever they are.
+ * in graphs too. The least staging_bytes are 176 + R * B: B are the bytes of a token, that is of all
+ * its planes (or its row of combine) and 12 * num_topk + 4, but at least 64. With less the operation is
+ * WEFT_ERROR_UNSUPPORTED, which tells what is needed. Between nodes there are no rounds: the same
+ * error if not all rows fit. Rows of combine that combine_wire makes narrower on one node are staged
+ * wherever they are.
  *
  * Example ep: sends each token to its experts, which return it unchanged, and sums what comes back.
  *

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Objects end in any order, interpreters without them, forks, threads, ranks that die."""
 import gc
+import multiprocessing
 import os
 import random
 import signal
@@ -11,7 +12,7 @@ import weakref
 import numpy as np
 import pytest
 import weft
-from ranks import launch, run
+from ranks import LIMIT_S, launch, run
 
 
 def everything(comm):
@@ -162,15 +163,18 @@ def test_rank_that_dies():
 
 
 def test_timeout_names_the_rank():
+    has_passed = multiprocessing.get_context("fork").Event()
+
     def wait(comm):
         if comm.rank == 0:
             with pytest.raises(weft.WaitTimeoutError) as caught:
                 weft.Collectives(comm)
             assert isinstance(caught.value, TimeoutError) and "rank 1" in str(caught.value)
+            has_passed.set()
         else:
-            time.sleep(1.5)
+            assert has_passed.wait(LIMIT_S)
 
-    run(wait, 2, timeout_ms=500)
+    run(wait, 2, timeout_ms=2000)
 
 
 def test_fork():

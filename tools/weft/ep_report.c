@@ -156,10 +156,10 @@ static void print_heading(const struct ep_report *report)
     print_count(options->num_blocks, "block");
     printf(" of ");
     print_count(options->num_warps, "warp");
-    printf("; times are the slowest rank's\n"
-           "logical: GB/s of all rows that arrive at the rank with most of them; remote: of those "
-           "from "
-           "other ranks\n");
+    printf(
+        "; times are the slowest rank's\n"
+        "logical: GB/s of all rows that arrive at the rank with most of them; remote: without its "
+        "own\n");
     if (is_network(report))
         print_network(report);
     printf("\n%-11s %11s %11s %11s %8s %8s ", "", "min", "median", "max", "logical", "remote");
