@@ -47,6 +47,7 @@ set(sim_host_sources
   comm/agree.c
   comm/calls.c
   comm/culprit.c
+  comm/descriptor.c
   comm/doorbell.c
   comm/error.c
   comm/heap_of_host.c

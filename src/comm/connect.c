@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "comm/descriptor.h"
 #include "comm/error.h"
 #include "comm/thread.h"
 
@@ -53,7 +54,8 @@ static void note_refusal(struct meeting *meeting, const struct weft__frame *fram
 static int connect_to(struct meeting *meeting, const struct addrinfo *at)
 {
     const int on = 1;
-    int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd =
+        weft__descriptor_keep(socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0) {
         note_obstacle(meeting, strerror(errno));
         return -1;

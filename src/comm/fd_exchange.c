@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "comm/descriptor.h"
 #include "comm/error.h"
 #include "comm/thread.h"
 
@@ -54,7 +55,7 @@ weft_result weft__fd_socket_open(uint64_t socket_id[2], int *socket_fd)
     weft_result result = weft__random_bytes(socket_id, 2 * sizeof(socket_id[0]));
     if (result != WEFT_OK)
         return result;
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = weft__descriptor_keep(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         return weft__system_error("cannot make a Unix socket");
     socklen_t address_bytes = socket_address(socket_id, &address);
@@ -102,7 +103,7 @@ static int send_fd(const struct weft__fd_exchange *exchange, int32_t rank, int f
     return sendmsg(exchange->socket_fd, &message, MSG_NOSIGNAL) == sizeof(letter);
 }
 
-/* Keeps the first; a stranger may have sent more. */
+/* Keeps the first; a stranger may have sent more. None if there is no number for it. */
 static void take_fds(const struct cmsghdr *header, int *fd)
 {
     size_t num_fds = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -110,7 +111,7 @@ static void take_fds(const struct cmsghdr *header, int *fd)
         int received;
         memcpy(&received, CMSG_DATA(header) + index * sizeof(received), sizeof(received));
         if (*fd < 0)
-            *fd = received;
+            *fd = weft__descriptor_keep(received);
         else
             close(received);
     }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
+#include "comm/descriptor.h"
 #include "comm/host_memory.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -121,7 +122,7 @@ static weft_result map(weft_comm *comm, int32_t rank, struct weft__heap_part *pa
 
 static weft_result create_file(weft_comm *comm, struct weft__heap_part *part)
 {
-    part->handle.fd = memfd_create("weft", MFD_CLOEXEC);
+    part->handle.fd = weft__descriptor_keep(memfd_create("weft", MFD_CLOEXEC));
     if (part->handle.fd < 0)
         return weft__system_error("memfd_create");
     weft_result result = map(comm, comm->rank, part);

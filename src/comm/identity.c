@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "comm/descriptor.h"
 #include "comm/error.h"
 #include "comm/meeting_point.h"
 
@@ -69,7 +70,7 @@ int weft__identity_watch(const struct weft__identity *self, const struct weft__i
 {
     if (other->host_key != self->host_key || other->pid == self->pid)
         return -1;
-    return (int)syscall(SYS_pidfd_open, other->pid, 0); /* closed on exec */
+    return weft__descriptor_keep((int)syscall(SYS_pidfd_open, other->pid, 0)); /* closed on exec */
 }
 
 int weft__identity_is_same_process(const struct weft__identity *one,

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "comm/connect.h"
+#include "comm/descriptor.h"
 #include "comm/error.h"
 #include "comm/identity.h"
 
@@ -253,7 +254,7 @@ static weft_result start(struct weft__link *link, const struct weft__link_option
     hello->magic = WEFT__HELLO_MAGIC;
     hello->version = WEFT__HELLO_VERSION;
     memcpy(hello->nonce, options->point->nonce, sizeof(hello->nonce));
-    link->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    link->wake_fd = weft__descriptor_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (link->wake_fd < 0)
         return weft__system_error("eventfd");
     link->table = malloc(table_bytes);

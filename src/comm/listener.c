@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "comm/descriptor.h"
 #include "comm/error.h"
 #include "comm/log.h"
 #include "comm/thread.h"
@@ -18,7 +19,8 @@
 static int open_at(const struct addrinfo *at)
 {
     const int on = 1, off = 0;
-    int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd =
+        weft__descriptor_keep(socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));

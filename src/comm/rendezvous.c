@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "comm/descriptor.h"
 #include "comm/error.h"
 #include "comm/group_internal.h"
 #include "comm/identity.h"
@@ -282,7 +283,8 @@ static void accept_clients(struct rendezvous *server)
     for (int num_accepted = 0; num_accepted < MAX_ACCEPTED; num_accepted++) {
         if (server->num_strangers >= MAX_STRANGERS)
             make_room(server);
-        int fd = accept4(server->listener_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = weft__descriptor_keep(
+            accept4(server->listener_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (fd >= 0) {
             add_client(server, fd);
             continue;
@@ -420,7 +422,7 @@ static weft_result start_server(struct weft__meeting_point *point, enum weft__li
     if (server == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a rendezvous");
     server->listener_fd = -1;
-    server->stop_fd = eventfd(0, EFD_CLOEXEC);
+    server->stop_fd = weft__descriptor_keep(eventfd(0, EFD_CLOEXEC));
     weft_result result = server->stop_fd < 0 ? weft__system_error("eventfd") : WEFT_OK;
     if (result == WEFT_OK)
         result = weft__identity_of_process(&server->identity);

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "comm/descriptor.h"
 #include "comm/error.h"
 #include "net/engine.h"
 
@@ -279,7 +280,7 @@ static weft_result open_rank(struct weft__net *net, const struct weft__net_confi
     *rank = (struct rank){.world = config->fake,
                           .net = net,
                           .rank = config->rank,
-                          .event_fd = eventfd(0, EFD_CLOEXEC)};
+                          .event_fd = weft__descriptor_keep(eventfd(0, EFD_CLOEXEC))};
     config->fake->ranks[config->rank] = rank;
     *state = rank;
     return WEFT_OK;

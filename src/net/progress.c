@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "comm/descriptor.h"
 #include "comm/error.h"
 #include "comm/thread.h"
 #include "net/progress_internal.h"
@@ -156,7 +157,7 @@ static weft_result allocate(const struct weft__progress_options *options,
         progress->options.sleep_ms = DEFAULT_SLEEP_MS;
     pthread_mutex_init(&progress->mutex, NULL);
     pthread_mutex_init(&progress->rounds, NULL);
-    progress->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    progress->event_fd = weft__descriptor_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     progress->own = (struct weft__line){
         .queue = aligned_alloc(WP_ACCESS_BYTES, queue_bytes),
         .num_slots = options->num_slots,

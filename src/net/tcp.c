@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "comm/descriptor.h"
 #include "comm/error.h"
 #include "comm/thread.h"
 #include "net/tcp_internal.h"
@@ -66,7 +67,7 @@ static weft_result prepare(struct weft__tcp *tcp, const char *devices)
     }
     if (tcp->peers == NULL || tcp->buffer == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d peers", tcp->num_ranks);
-    tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    tcp->epoll_fd = weft__descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
     if (tcp->epoll_fd < 0)
         return weft__system_error("epoll_create1");
     return weft__tcp_listen(tcp, devices);

@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "comm/descriptor.h"
 #include "comm/error.h"
 #include "comm/listener.h"
 #include "comm/log.h"
@@ -116,7 +117,8 @@ void weft__tcp_accept(struct weft__tcp *tcp, struct weft__tcp_watched *listener)
 {
     enum { MOST_AT_ONCE = 16 };
     for (int num = 0; num < MOST_AT_ONCE && listener->fd >= 0; num++) {
-        const int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        const int fd =
+            weft__descriptor_keep(accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (fd < 0 && (errno == EMFILE || errno == ENFILE))
             drop_oldest_stranger(tcp);
         if (fd < 0)
@@ -158,7 +160,8 @@ static void dial(struct weft__tcp *tcp, struct weft__tcp_peer *peer)
         &peer->addresses.at[peer->num_dials % peer->addresses.num];
     union weft__tcp_sockaddr to;
     const socklen_t to_bytes = weft__tcp_sockaddr_of(address, &to);
-    const int fd = socket(to.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = weft__descriptor_keep(
+        socket(to.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     struct weft__tcp_guest *guest = fd >= 0 ? add_guest(tcp, fd, WEFT__TCP_DIALER) : NULL;
     if (guest == NULL) {
         peer->last_errno = errno;
