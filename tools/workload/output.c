@@ -2,6 +2,7 @@
 #include "workload/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,22 @@ static void check(int status, void *argument)
     _exit(status != 0 ? status : EXIT_FAILURE);
 }
 
+/* What we open later must not have the number of a standard stream that our starter has closed. /dev/null is
+ * opened the other way round, so that what is written there is still lost, and told. */
+static void occupy_standard(const char *name)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) >= 0 ||
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) == fd)
+            continue;
+        fprintf(stderr, "%s: cannot open /dev/null for descriptor %d, which is closed: %s\n", name,
+                fd, strerror(errno));
+        _exit(EXIT_FAILURE);
+    }
+}
+
 void output_check_at_exit(const char *const *name)
 {
+    occupy_standard(*name);
     on_exit(check, (void *)name);
 }

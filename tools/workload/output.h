@@ -2,7 +2,7 @@
 /* Output that is lost is a failure: looked at in one place, when the process exits. */
 #pragma once
 
-/* At exit: if standard output or error could not be written, tells so (*name is the command's) and makes a
+/* Before anything is opened. At exit: if standard output or error could not be written, tells so (*name is the command's) and makes a
  * status of 0 a 1. `name` must lie as long as the process. */
 void output_check_at_exit(const char *const *name);
 
