@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "comm/comm.h"
@@ -88,6 +89,17 @@ static void get_limits(const weft_comm *comm, struct weft__heap_limits *limits)
         .spare_bytes = weft__host_memory_available_bytes() / num_on_host};
 }
 
+static weft_result lacks_addresses(uint64_t bytes)
+{
+    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+    weft__system_error("cannot reserve %" PRIu64 " bytes of addresses for a heap", bytes);
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "%s", weft__last_error());
+    return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
+                       "%s; the limit on addresses (RLIMIT_AS, ulimit -v) is %" PRIu64 " bytes",
+                       weft__last_error(), (uint64_t)limit.rlim_cur);
+}
+
 static weft_result reserve(weft_comm *comm, uint64_t max_bytes, char **base)
 {
     (void)comm;
@@ -95,8 +107,7 @@ static weft_result reserve(weft_comm *comm, uint64_t max_bytes, char **base)
     uint64_t reserved_bytes = max_bytes + HUGE_PAGE_BYTES;
     char *reserved = reserve_addresses(reserved_bytes);
     if (reserved == MAP_FAILED)
-        return weft__system_error("cannot reserve %" PRIu64 " bytes of addresses for a heap",
-                                  reserved_bytes);
+        return lacks_addresses(reserved_bytes);
     uint64_t misaligned_bytes = (uintptr_t)reserved % HUGE_PAGE_BYTES;
     uint64_t head_bytes = misaligned_bytes > 0 ? HUGE_PAGE_BYTES - misaligned_bytes : 0;
     if (head_bytes > 0)
@@ -150,10 +161,9 @@ static void release(weft_comm *comm, const struct weft__heap_part *part)
     (void)!ftruncate(part->handle.fd, (off_t)part->begin_bytes);
 }
 
-/* The system promises memory that it does not have and ends whoever touches it: whoever commits has
- * compared with the spare bytes before. */
 static weft_result grow_file(weft_comm *comm, struct weft__heap_part *part)
 {
+    WEFT__TRY(weft__check_file_size("the heap", part->end_bytes));
     if (ftruncate(part->handle.fd, (off_t)part->end_bytes) != 0)
         return weft__system_error("cannot grow a heap to %" PRIu64 " bytes", part->end_bytes);
     if (populate(part) == 0)

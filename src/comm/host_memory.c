@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+#include "comm/error.h"
 
 uint64_t weft__host_memory_total_bytes(void)
 {
@@ -85,4 +88,16 @@ uint64_t weft__host_memory_available_bytes(void)
     uint64_t host = (available_kib + (swap_kib == UINT64_MAX ? 0 : swap_kib)) * kib;
     uint64_t groups = control_groups_available();
     return groups < host ? groups : host;
+}
+
+weft_result weft__check_file_size(const char *what, uint64_t bytes)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        bytes <= limit.rlim_cur)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
+                       "%s needs %" PRIu64 " bytes; the limit on the size of files (RLIMIT_FSIZE, "
+                       "ulimit -f) is %" PRIu64 " bytes",
+                       what, bytes, (uint64_t)limit.rlim_cur);
 }

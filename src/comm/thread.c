@@ -9,15 +9,31 @@
 
 static const int64_t second_ns = 1000000000;
 
+/* The usual size is that of the program's stack (RLIMIT_STACK), which may be less than ours need. */
+enum { LEAST_STACK_BYTES = 256 << 10 };
+
 weft_result weft__thread_start(pthread_t *thread, void *(*function)(void *argument), void *argument)
 {
     sigset_t all, before;
+    pthread_attr_t attributes;
+    size_t stack_bytes = 0;
+    errno = pthread_attr_init(&attributes);
+    if (errno != 0)
+        return weft__system_error("cannot start a thread");
+    pthread_attr_getstacksize(&attributes, &stack_bytes);
+    if (stack_bytes < LEAST_STACK_BYTES)
+        stack_bytes = LEAST_STACK_BYTES;
+    pthread_attr_setstacksize(&attributes, stack_bytes);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    errno = pthread_create(thread, NULL, function, argument);
-    int failed = errno != 0;
+    errno = pthread_create(thread, &attributes, function, argument);
+    const int reason = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? weft__system_error("cannot start a thread") : WEFT_OK;
+    pthread_attr_destroy(&attributes);
+    errno = reason;
+    return reason == 0
+               ? WEFT_OK
+               : weft__system_error("cannot start a thread with a stack of %zu bytes", stack_bytes);
 }
 
 int64_t weft__now_ns(void)

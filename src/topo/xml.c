@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "comm/error.h"
+#include "comm/host_memory.h"
 
 /* Room for one more in an array that doubles. */
 static void *grow(void *array, int32_t count, size_t size)
@@ -212,14 +213,24 @@ weft_result weft__xml_print(const struct weft__xml *root, char **text, size_t *n
     return lacks_memory();
 }
 
-weft_result weft__xml_write(const struct weft__xml *root, const char *path)
+static weft_result write_text(const char *path, const char *text, size_t num_bytes)
 {
+    WEFT__TRY(weft__check_file_size(path, num_bytes));
     FILE *file = fopen(path, "we");
     if (file == NULL)
         return weft__system_error("cannot write %s", path);
-    print_element(file, root, 0);
-    const int is_lost = ferror(file);
+    const int is_lost = fwrite(text, 1, num_bytes, file) != num_bytes;
     if (fclose(file) != 0 || is_lost)
         return weft__system_error("cannot write %s", path);
     return WEFT_OK;
+}
+
+weft_result weft__xml_write(const struct weft__xml *root, const char *path)
+{
+    char *text;
+    size_t num_bytes;
+    WEFT__TRY(weft__xml_print(root, &text, &num_bytes));
+    const weft_result result = write_text(path, text, num_bytes);
+    free(text);
+    return result;
 }

@@ -2,6 +2,7 @@
 /* The symmetric heap and its arenas. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "harness/cmocka.h"
@@ -312,6 +313,43 @@ TEST(ranks_that_disagree_are_told_so)
 {
     assert_int_equal(ranks_run_in_both_modes(3, disagree), 0);
     assert_int_equal(ranks_run_in_both_modes(3, disagree_on_the_heap), 0);
+}
+
+/* ---------------------------------------------------------------- limits */
+
+enum { LIMIT_BYTES = 4 << 20 };
+
+static int limit_files(rlim_t bytes, struct rlimit *before)
+{
+    getrlimit(RLIMIT_FSIZE, before);
+    const struct rlimit limit = {bytes, before->rlim_max};
+    return setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+/* That of one rank alone; then the heap is as before. */
+static int pass_limit(struct ranks_context *context)
+{
+    const rlim_t limit = context->rank == 1 ? LIMIT_BYTES : RLIM_INFINITY;
+    struct rlimit before;
+    weft_comm *comm;
+    void *ptr = NULL, *other = NULL;
+    if (open_comm(context, 0, &comm) != 0)
+        return 1;
+    CHECK(limit_files(limit, &before) == 0, "no limit");
+    const weft_result refused = weft_heap_alloc(comm, 2 * LIMIT_BYTES, &ptr);
+    setrlimit(RLIMIT_FSIZE, &before);
+    CHECK_ERROR(refused, WEFT_ERROR_OUT_OF_MEMORY, "RLIMIT_FSIZE");
+    CHECK(ptr == NULL, "it was written");
+    CHECK_OK(weft_heap_alloc(comm, 2 * LIMIT_BYTES, &other));
+    memset(other, 1, 2 * LIMIT_BYTES);
+    CHECK_OK(weft_comm_destroy(comm));
+    return 0;
+}
+
+TEST(a_limit_on_files_is_an_error)
+{
+    if (!tests_on_cuda())
+        assert_int_equal(ranks_run(RANKS_PROCESSES, 3, pass_limit, NULL), 0);
 }
 
 /* ---------------------------------------------------------------- arenas */

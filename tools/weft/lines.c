@@ -77,7 +77,7 @@ enum supply { SUPPLY_SOME, SUPPLY_NONE };
 
 static enum supply copy_once(struct lines *lines)
 {
-    char text[READ_BYTES];
+    static char text[READ_BYTES]; /* too much for a small stack */
     ssize_t bytes;
     do
         bytes = read(lines->fd, text, sizeof text);

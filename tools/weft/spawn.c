@@ -96,6 +96,7 @@ static void become_rank(const struct spawn *spawn, const struct pipes *pipes, pi
     if (is_ready && setpgid(0, 0) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
         getppid() == launcher) {
         signal(SIGPIPE, SIG_DFL);
+        signal(SIGXFSZ, SIG_DFL);
         signal(SIGTTIN, SIG_IGN); /* no stop for using the terminal in the background */
         signal(SIGTTOU, SIG_IGN);
         sigprocmask(SIG_SETMASK, &spawn->signal_mask, NULL);

@@ -4,7 +4,7 @@
 
 #include "workload/elements.h"
 
-enum { CHUNK_ELEMENTS = 2048 };
+enum { CHUNK_ELEMENTS = 512 }; /* several chunks lie on stacks, which may be small */
 
 /* Elements as what they are reduced in. Integers of any width as 64 bits: what wraps around in those
  * is right in fewer, too. */
