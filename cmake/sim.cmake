@@ -46,6 +46,7 @@ set(sim_sources
 set(sim_host_sources
   comm/agree.c
   comm/calls.c
+  comm/control_groups.c
   comm/culprit.c
   comm/descriptor.c
   comm/doorbell.c

@@ -336,6 +336,9 @@ typedef struct weft_device_info {
     int32_t num_processors; /* multiprocessors of a GPU, cores of the host */
     int32_t reserved;
     char name[128];
+    uint64_t
+        available_bytes; /* of the host's memory, what this process could still have, also by the
+                                 limits of its control groups; UINT64_MAX: not known, as on cuda */
 } weft_device_info;
 
 /* About device `device_idx`, 0..num_devices-1, of a machine that is usable (else

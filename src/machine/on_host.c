@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "machine/on_host.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +9,10 @@
 #include <unistd.h>
 
 #include "comm/heap_kind.h"
+#include "comm/host_memory.h"
 
-enum { ALIGNMENT = 256 }; /* of weft_memory_alloc */
+enum { ALIGNMENT = 256 };                /* of weft_memory_alloc */
+enum { LEAST_COMPARED_BYTES = 1 << 20 }; /* to look at what there is takes 0.1 ms */
 
 weft_result weft__on_host_attach(weft_comm *comm)
 {
@@ -53,7 +56,8 @@ weft_result weft__on_host_describe_device(int32_t device_idx, weft_device_info *
 {
     (void)device_idx;
     read_processor_name(host->name, sizeof host->name);
-    host->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    host->memory_bytes = weft__host_memory_total_bytes();
+    host->available_bytes = weft__host_memory_available_bytes();
     host->num_processors = (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
     return WEFT_OK;
 }
@@ -74,9 +78,15 @@ weft_result weft__on_host_describe_no_network(const weft_comm *comm, weft_net_in
 weft_result weft__on_host_alloc(weft_comm *comm, uint64_t bytes, void **memory)
 {
     (void)comm;
+    /* The system promises memory that it does not have and ends whoever touches it. */
+    const uint64_t available_bytes =
+        bytes < LEAST_COMPARED_BYTES ? UINT64_MAX : weft__host_memory_available_bytes();
+    if (bytes > available_bytes)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
+                           "no memory for %" PRIu64 " bytes: this process can have %" PRIu64, bytes,
+                           available_bytes);
     if (posix_memalign(memory, ALIGNMENT, bytes > 0 ? bytes : 1) != 0)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %llu bytes",
-                           (unsigned long long)bytes);
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %" PRIu64 " bytes", bytes);
     memset(*memory, 0, bytes);
     return WEFT_OK;
 }

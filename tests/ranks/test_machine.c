@@ -44,6 +44,7 @@ static int check_devices(const weft_machine_info *info)
         CHECK(device.name[0] != '\0', "device %d has no name", i);
         CHECK(memchr(device.name, '\0', sizeof device.name) != NULL, "no end");
         CHECK(device.memory_bytes > 0, "device %d has no memory", i);
+        CHECK(device.available_bytes > 0, "device %d has no memory left", i);
         CHECK(device.num_processors > 0, "device %d has no processors", i);
     }
     CHECK_ERROR(weft_device_query(info->machine, info->num_devices, &device),

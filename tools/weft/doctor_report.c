@@ -22,6 +22,8 @@ static int print_object(json_t *object)
     return finish(result);
 }
 
+static const double gib = 1 << 30;
+
 /* Nothing, where the machine does not tell. */
 static weft_device_info device_of(const weft_machine_info *info, int32_t i)
 {
@@ -66,8 +68,11 @@ int doctor_print_machine(enum doctor_format format, const weft_machine_info *inf
     printf("\n");
     for (int32_t i = 0; i < info->num_devices; i++) {
         const weft_device_info device = device_of(info, i);
-        printf("  %d: %s, %d processors, %.1f GiB\n", i, device.name, device.num_processors,
-               (double)device.memory_bytes / (1 << 30));
+        printf("  %d: %s, %d processors, %.1f GiB", i, device.name, device.num_processors,
+               (double)device.memory_bytes / gib);
+        if (device.available_bytes != UINT64_MAX)
+            printf(", %.1f left", (double)device.available_bytes / gib);
+        printf("\n");
     }
     return finish(0);
 }

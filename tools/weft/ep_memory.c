@@ -39,18 +39,12 @@ static double host_bytes(const struct ep_options *options)
     return tokens * (ranks * options->num_topk * choice + (copies + 1) * row);
 }
 
-/* Infinite, nearly, where the system does not tell. */
+/* Of the host, also where the layer runs on GPUs. */
 static double available_bytes(void)
 {
-    char line[128];
-    double kib = 1e18;
-    FILE *file = fopen("/proc/meminfo", "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %lf", &kib) == 1)
-            break;
-    if (file)
-        fclose(file);
-    return kib * 1024;
+    weft_device_info host = WEFT_INIT(weft_device_info);
+    return weft_device_query(WEFT_MACHINE_CPU, 0, &host) == WEFT_OK ? (double)host.available_bytes
+                                                                    : (double)UINT64_MAX;
 }
 
 int ep_memory_check(const char *command, const struct ep_options *options, weft_machine machine)
@@ -60,8 +54,8 @@ int ep_memory_check(const char *command, const struct ep_options *options, weft_
     const double available = available_bytes();
     if (bytes < told_from_bytes && bytes <= available)
         return 0;
-    fprintf(stderr, "%s: %d ranks need about %.1f GiB of memory; this host has %.1f GiB left\n",
-            command, options->num_ranks, bytes / gib, available / gib);
+    fprintf(stderr, "%s: %d ranks need about %.1f GiB of memory; %.1f GiB are left here\n", command,
+            options->num_ranks, bytes / gib, available / gib);
     if (bytes <= available)
         return 0;
     fprintf(stderr, "%s: fewer --tokens or --ranks, or smaller rows (--hidden), would fit\n",

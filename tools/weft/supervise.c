@@ -87,8 +87,9 @@ static void record_end(struct job *job, int32_t rank, int wait_status)
     if (WIFSIGNALED(wait_status)) {
         const int signal_number = WTERMSIG(wait_status);
         if (is_first || is_cause(job))
-            tell(job, "rank %d was killed by signal %d (%s)", launch->first_rank + rank,
-                 signal_number, strsignal(signal_number));
+            tell(job, "rank %d was killed by signal %d (%s)%s", launch->first_rank + rank,
+                 signal_number, strsignal(signal_number),
+                 signal_number == SIGKILL ? ": out of memory? dmesg(1) tells" : "");
         job->has_killed = 1;
         job_fail(job, STATUS_SIGNAL + signal_number);
     } else if (WEXITSTATUS(wait_status) != 0) {

@@ -17,6 +17,7 @@ weft_result weft__cuda_describe_device(int32_t device_idx, weft_device_info *inf
     (void)weft__cu.device_total_mem(&memory_bytes, device);
     (void)weft__cu.device_get_attribute(&num_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
     info->memory_bytes = memory_bytes;
+    info->available_bytes = UINT64_MAX;
     info->num_processors = num_sms;
     return WEFT_OK;
 }
