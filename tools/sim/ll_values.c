@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "workload/elements.h"
+#include "workload/failure.h"
 
 enum { RANK_FACTOR = 3, EXPERT_FACTOR = 5 }; /* what an answer tells of whence it comes */
 
@@ -119,7 +120,7 @@ weft_result ll_open_expected(struct ll_expected *expected, const struct party *p
     for (int32_t source = 0; source < shape->num_ranks; source++)
         num_tokens[source] = ll_num_tokens(shape, round, result, source);
     if (ll_oracle_open(&expected->oracle, &config, &world, &content) != 0)
-        return WEFT_ERROR_OUT_OF_MEMORY;
+        return lacks_memory("what is expected");
     for (int32_t source = 0; source < shape->num_ranks; source++)
         for (int32_t i = 0; i < num_tokens[source] * shape->num_topk; i++)
             ll_oracle_choices(&expected->oracle, expected->oracle.first_tokens[source])[i] =

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "party.h"
+#include "workload/failure.h"
 #include "workload/rng.h"
 
 /* Virtual time. The survivors of a fault come to their new communicator up to a deadline apart. */
@@ -95,7 +96,7 @@ static int may_see_nothing(const struct party *party, weft_result result)
 static void check_error(struct party *party, weft_result result)
 {
     struct scenario *scenario = party->scenario;
-    const char *message = weft_last_error();
+    const char *message = failure_text(result);
     scenario->num_told += scenario->has_disagreed && result != WEFT_OK;
     if (may_see_nothing(party, result))
         return;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "coll_calls.h"
+#include "workload/failure.h"
 #include "workload/of_ranks.h"
 
 struct check {
@@ -85,9 +86,8 @@ weft_result coll_check(const struct coll_run *run, const struct collective *coll
                           .piece = malloc(COLL_PIECE_BYTES),
                           .expected = malloc(COLL_PIECE_BYTES)};
     const struct coll_buffers buffers = coll_run_buffers(run, collective, place);
-    weft_result result = WEFT_ERROR_OUT_OF_MEMORY;
-    if (check.piece && check.expected)
-        result = coll_run_fill(run, collective, place);
+    weft_result result = check.piece && check.expected ? coll_run_fill(run, collective, place)
+                                                       : lacks_memory("the check of a result");
     if (result == WEFT_OK)
         result = run_calls(run, collective, place);
     if (result == WEFT_OK)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "coll_calls.h"
+#include "workload/failure.h"
 #include "workload/of_ranks.h"
 #include "workload/try.h"
 
@@ -49,7 +50,7 @@ weft_result coll_measure(const struct coll_run *run, const struct collective *co
                                .num_calls = coll_calls_per_launch(run->options)};
     const size_t num_iters = (size_t)run->options->num_iters;
     double *samples = calloc(num_iters, sizeof *samples);
-    weft_result result = samples ? WEFT_OK : WEFT_ERROR_OUT_OF_MEMORY;
+    weft_result result = samples ? WEFT_OK : lacks_memory("the times of %zu iterations", num_iters);
     if (result == WEFT_OK)
         result = run_iterations(&calls, samples);
     if (result == WEFT_OK)

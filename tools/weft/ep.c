@@ -14,6 +14,7 @@
 #include "ep_report.h"
 #include "ep_routing.h"
 #include "job.h"
+#include "workload/failure.h"
 
 enum { DEFAULT_RANKS = 8, DEFAULT_NODES = 1 };
 
@@ -41,9 +42,10 @@ static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
     const int is_checked = options->check != EP_CHECK_NONE;
     struct ep_layer layer = {0};
     struct ep_routing routing;
-    weft_result result = WEFT_ERROR_OUT_OF_MEMORY;
-    if (ep_routing_open(&routing, options, comm, is_checked ? EP_ROUTING_ALL : EP_ROUTING_OWN) == 0)
-        result = ep_layer_open(&layer, comm, options, &routing);
+    const enum ep_routing_extent extent = is_checked ? EP_ROUTING_ALL : EP_ROUTING_OWN;
+    weft_result result = ep_routing_open(&routing, options, comm, extent) == 0
+                             ? ep_layer_open(&layer, comm, options, &routing)
+                             : lacks_memory("the routing of the tokens");
     if (result == WEFT_OK)
         ep_routing_mask(&routing, options); /* what is checked; weft is given all choices */
     if (result == WEFT_OK && is_checked && options->mode == EP_MODE_LOW_LATENCY)

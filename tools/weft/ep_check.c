@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ep_verify.h"
+#include "workload/failure.h"
 #include "workload/of_ranks.h"
 #include "workload/try.h"
 
@@ -26,7 +27,7 @@ static weft_result verifier_open(struct ep_verifier *verifier, struct ep_layer *
     };
     if (!verifier->received_memory || !verifier->row || !verifier->x || !verifier->sum ||
         !verifier->scratch)
-        return WEFT_ERROR_OUT_OF_MEMORY;
+        return lacks_memory("the check of what arrives");
     ep_oracle_receive(problem, layer->rank, verifier->received_memory, &verifier->received);
     return ep_results_open(&verifier->results, layer, verifier->received.num_rows);
 }

@@ -6,6 +6,7 @@
 
 #include "ep_ll.h"
 #include "ep_verify.h"
+#include "workload/failure.h"
 #include "workload/low_latency_check.h"
 #include "workload/try.h"
 
@@ -74,7 +75,7 @@ static weft_result open_oracle(struct pass *pass)
     if (result == 0)
         fill_oracle(&pass->oracle, &routing->problem);
     free(num_tokens);
-    return result == 0 ? WEFT_OK : WEFT_ERROR_OUT_OF_MEMORY;
+    return result == 0 ? WEFT_OK : lacks_memory("what is expected");
 }
 
 /* ---------------------------------------------------------------- dispatch */
@@ -224,7 +225,7 @@ weft_result ep_ll_verify(struct ep_verifier *verifier)
                                        .read = read,
                                        .tell = tell,
                                        .of = &pass};
-    const weft_result result = pass.row ? run_pass(&pass) : WEFT_ERROR_OUT_OF_MEMORY;
+    const weft_result result = pass.row ? run_pass(&pass) : lacks_memory("a row");
     ll_oracle_close(&pass.oracle);
     free(pass.row);
     return result;

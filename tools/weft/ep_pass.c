@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "workload/failure.h"
 #include "workload/try.h"
 
 /* The outputs that are arrays, with the memory of the machine that they are copied from. */
@@ -47,7 +48,7 @@ weft_result ep_results_open(struct ep_results *results, const struct ep_layer *l
         *outputs[i].host = malloc(outputs[i].bytes + 1);
         is_ready = is_ready && *outputs[i].host;
     }
-    return is_ready ? WEFT_OK : WEFT_ERROR_OUT_OF_MEMORY;
+    return is_ready ? WEFT_OK : lacks_memory("the results of a pass");
 }
 
 void ep_results_close(struct ep_results *results)
@@ -70,7 +71,7 @@ static weft_result spoil(struct ep_layer *layer, void *memory, size_t num_bytes)
 {
     void *garbage = malloc(num_bytes + 1);
     if (garbage == NULL)
-        return WEFT_ERROR_OUT_OF_MEMORY;
+        return lacks_memory("%zu bytes", num_bytes);
     memset(garbage, GARBAGE, num_bytes);
     const weft_result result = weft_memory_copy(layer->comm, memory, garbage, num_bytes);
     free(garbage);
@@ -148,9 +149,8 @@ static weft_result run_experts(struct ep_layer *layer, const struct ep_results *
 {
     float *y = calloc((size_t)layer->options->hidden, sizeof *y);
     unsigned char *row = calloc(1, layer->options->row_bytes);
-    weft_result result = WEFT_ERROR_OUT_OF_MEMORY;
-    if (y && row)
-        result = answer_rows(layer, results, y, row);
+    const weft_result result =
+        y && row ? answer_rows(layer, results, y, row) : lacks_memory("a row");
     free(y);
     free(row);
     return result;

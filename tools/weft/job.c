@@ -7,6 +7,7 @@
 
 #include "command.h"
 #include "launch.h"
+#include "workload/failure.h"
 
 const char *const job_machine_names[] = {"auto", "cpu", "cuda", NULL};
 
@@ -31,8 +32,10 @@ int job_launch(const char *name, int32_t num_ranks, int32_t num_nodes, char *con
     while (arguments[num_arguments])
         num_arguments++;
     char **argv = calloc(num_arguments + 2, sizeof *argv);
-    if (!argv)
+    if (!argv) {
+        job_report_failure(name, NULL, lacks_memory("%zu arguments", num_arguments));
         return STATUS_FAILURE;
+    }
     argv[0] = "/proc/self/exe";
     memcpy(argv + 1, arguments, num_arguments * sizeof *argv);
     const struct launch launch = {
@@ -85,7 +88,7 @@ int job_report_usage(const char *name, const char *error)
 void job_report_failure(const char *name, weft_comm *comm, weft_result result)
 {
     const int32_t rank = comm ? weft_comm_rank(comm) : -1;
-    const char *detail = weft_last_error();
+    const char *detail = failure_text(result);
     if (rank > 0 && (result == WEFT_ERROR_RANK_FAILED || result == WEFT_ERROR_ABORTED)) {
         /* Rank 0 tells it, or rank 1 about rank 0; and everybody that the rendezvous is lost, who may be cut off. */
         int32_t failed_rank = -1;

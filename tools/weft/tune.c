@@ -13,6 +13,7 @@
 #include "job.h"
 #include "tune_measure.h"
 #include "tune_table.h"
+#include "workload/failure.h"
 #include "workload/output.h"
 
 /* Whether each rank has a device of its own on cuda, as rank 0 sees it. */
@@ -21,8 +22,8 @@ static weft_result ask_for_devices(weft_comm *comm, int *has_own_device)
     const int32_t num_ranks = weft_comm_num_ranks(comm);
     weft_machine_info info = WEFT_INIT(weft_machine_info);
     int32_t *num_devices = calloc((size_t)num_ranks, sizeof *num_devices);
-    weft_result result =
-        num_devices ? weft_machine_query(weft_comm_machine(comm), &info) : WEFT_ERROR_OUT_OF_MEMORY;
+    weft_result result = num_devices ? weft_machine_query(weft_comm_machine(comm), &info)
+                                     : lacks_memory("%d ranks", num_ranks);
     if (result == WEFT_OK)
         result =
             weft_host_all_gather(comm, &info.num_devices, sizeof info.num_devices, num_devices);
@@ -157,9 +158,10 @@ static int work(const struct coll_job *job, weft_comm *comm)
         .machine = weft_comm_machine(comm),
         .num_ranks = weft_comm_num_ranks(comm),
     };
-    weft_result result = table.file ? measure_all(comm, options, &table) : WEFT_ERROR_OUT_OF_MEMORY;
+    weft_result result =
+        table.file ? measure_all(comm, options, &table) : lacks_memory("the table");
     if (table.file && fclose(table.file) != 0 && result == WEFT_OK)
-        result = WEFT_ERROR_OUT_OF_MEMORY;
+        result = lacks_memory("the table");
     if (result != WEFT_OK)
         job_report_and_abort(job->command, comm, result);
     status = result == WEFT_OK ? EXIT_SUCCESS : STATUS_FAILURE;

@@ -4,11 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "workload/failure.h"
+
 /* What all ranks have, rank after rank, if the result is WEFT_OK; to be freed. */
 static void *gather(weft_comm *comm, const void *own, size_t bytes, weft_result *result)
 {
-    void *all = malloc(bytes * (size_t)weft_comm_num_ranks(comm));
-    *result = all ? weft_host_all_gather(comm, own, bytes, all) : WEFT_ERROR_OUT_OF_MEMORY;
+    const int32_t num_ranks = weft_comm_num_ranks(comm);
+    void *all = malloc(bytes * (size_t)num_ranks);
+    *result = all ? weft_host_all_gather(comm, own, bytes, all)
+                  : lacks_memory("%zu bytes of each of %d ranks", bytes, num_ranks);
     return all;
 }
 

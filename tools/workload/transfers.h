@@ -7,6 +7,7 @@
 
 #include "weft.h"
 #include "workload/elements.h"
+#include "workload/failure.h"
 
 /* The rows that a rank sends to each rank, or receives of each: in elements of their array. */
 struct transfer_rows {
@@ -63,7 +64,8 @@ static inline weft_result transfers_issue(const struct transfers *transfers,
     struct transfer *list =
         calloc(2 * (size_t)transfers->num_ranks * TRANSFERS_MOST_PIECES, sizeof *list);
     const int32_t num = list == NULL ? -1 : transfers_list(transfers, list);
-    weft_result result = num < 0 ? WEFT_ERROR_OUT_OF_MEMORY : weft_coll_group_begin(coll);
+    weft_result result = num < 0 ? lacks_memory("transfers of %d ranks", transfers->num_ranks)
+                                 : weft_coll_group_begin(coll);
     if (result != WEFT_OK) {
         free(list);
         return result;
