@@ -15,12 +15,13 @@
 static weft_result hash_boot_id(uint64_t *hash)
 {
     char text[64];
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    static const char path[] = "/proc/sys/kernel/random/boot_id";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t num_bytes = fd < 0 ? -1 : read(fd, text, sizeof(text));
     if (fd >= 0)
         close(fd);
     if (num_bytes <= 0)
-        return weft__system_error("cannot read the boot id");
+        return weft__system_error("cannot read %s", path);
     *hash = weft__hash(*hash, text, (size_t)num_bytes);
     return WEFT_OK;
 }

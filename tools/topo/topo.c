@@ -9,6 +9,7 @@
 #include "command.h"
 #include "job.h"
 #include "topo/channels_file.h"
+#include "topo/constants.h"
 #include "topo/file.h"
 #include "topo_job.h"
 #include "workload/output.h"
@@ -123,7 +124,6 @@ static int show(const struct topo_options *options, const struct topo_job *job)
 /* Once it is known what the machines are made of. */
 static weft_result search(const struct topo_options *options, struct topo_job *job)
 {
-    WEFT__TRY(check_files(options, job));
     WEFT__TRY(dump(options, job));
     WEFT__TRY(topo_job_search(options, job));
     return write_channels(options, job);
@@ -132,12 +132,17 @@ static weft_result search(const struct topo_options *options, struct topo_job *j
 static int search_and_show(const struct topo_options *options, struct topo_job *job,
                            weft_result result)
 {
+    int status = STATUS_FAILURE;
+    if (result == WEFT_OK) {
+        result = check_files(options, job);
+        status = result == WEFT_OK ? STATUS_FAILURE : STATUS_USAGE;
+    }
     if (result == WEFT_OK)
         result = search(options, job);
     if (result == WEFT_OK)
         return show(options, job);
     fprintf(stderr, "weft topo: %s\n", weft__last_error());
-    return STATUS_FAILURE;
+    return status;
 }
 
 /* Machine cpu: what ranks have to tell needs no GPU. */
@@ -162,6 +167,9 @@ static int work_as_rank(const struct topo_options *options, struct topo_job *job
 static void finish(void *input, struct argp_state *state)
 {
     struct topo_options *options = input;
+    const struct weft__topo_constants *constants;
+    if (weft__topo_constants_of(options->nccl_version, &constants) != WEFT_OK)
+        argp_error(state, "--nccl %s: %s", options->nccl_version, weft__last_error());
     if (options->bytes != NULL && options->times.op == TOPO_NO_TIMES)
         argp_error(state, "--bytes %s: needs --times", options->bytes);
     coll_parse_sizes(&options->times.sizes, options->bytes != NULL ? options->bytes : "1K:1G:x4",

@@ -117,8 +117,9 @@ static int work(const struct coll_job *job, weft_comm *comm)
     uint64_t num_wrong = 0;
     if (job->options->task == COLL_TASK_EXPLAIN)
         return coll_explain(job, comm);
-    if (run_sizes(job, comm, &num_wrong) != WEFT_OK)
-        return STATUS_FAILURE;
+    const weft_result result = run_sizes(job, comm, &num_wrong);
+    if (result != WEFT_OK)
+        return job_status_of(result);
     if (weft_comm_rank(comm) == 0 && coll_report_end() != 0)
         return STATUS_FAILURE;
     return num_wrong == 0 ? EXIT_SUCCESS : STATUS_FAILURE;

@@ -220,14 +220,14 @@ int coll_explain(const struct coll_job *job, weft_comm *comm)
     weft_result result = coll_run_open_coll(&run);
     if (result != WEFT_OK) {
         job_report_and_abort(job->command, comm, result);
-        return STATUS_FAILURE;
+        return job_status_of(result);
     }
     if (run.rank == 0)
         result = explain_all(&run);
     if (result != WEFT_OK)
         job_report_failure(job->command, NULL, result);
     coll_run_close(&run);
-    if (result != WEFT_OK || (run.rank == 0 && output_flush() != 0))
+    if (result == WEFT_OK && run.rank == 0 && output_flush() != 0)
         return STATUS_FAILURE;
-    return EXIT_SUCCESS;
+    return job_status_of(result);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "coll_job.h"
 
+#include <stdlib.h>
+
 #include "command.h"
 #include "job.h"
 
@@ -14,11 +16,12 @@ static int launch_itself(const struct coll_job *job, char **argv)
         return job_report_usage(job->command, error);
     char *name = argv[0];
     weft_machine machine;
-    if (job_choose_machine(name, job->options->machine, &machine) != 0)
-        return STATUS_FAILURE;
+    int status = job_choose_machine(name, job->options->machine, &machine);
+    if (status != EXIT_SUCCESS)
+        return status;
     argv[0] = (char *)job->subcommand;
-    const int status = job_launch(name, num_ranks,
-                                  job->options->num_nodes > 0 ? job->options->num_nodes : 1, argv);
+    status = job_launch(name, num_ranks, job->options->num_nodes > 0 ? job->options->num_nodes : 1,
+                        argv);
     argv[0] = name;
     return status;
 }

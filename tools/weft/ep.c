@@ -27,11 +27,13 @@ static int launch_itself(struct ep_options *options, char **argv)
         return job_report_usage(argv[0], error);
     char *name = argv[0];
     weft_machine machine;
-    if (job_choose_machine(name, options->machine, &machine) != 0 ||
-        (options->task == EP_TASK_RUN && ep_memory_check(name, options, machine) != 0))
+    int status = job_choose_machine(name, options->machine, &machine);
+    if (status != EXIT_SUCCESS)
+        return status;
+    if (options->task == EP_TASK_RUN && ep_memory_check(name, options, machine) != 0)
         return STATUS_FAILURE;
     argv[0] = "ep";
-    int status = job_launch(name, num_ranks, num_nodes, argv);
+    status = job_launch(name, num_ranks, num_nodes, argv);
     argv[0] = name;
     return status;
 }
@@ -70,7 +72,7 @@ static int query(weft_comm *comm, const struct ep_options *options)
     const weft_result result = ep_query(comm, options);
     if (result != WEFT_OK)
         job_report_and_abort("weft ep", comm, result);
-    return result == WEFT_OK ? EXIT_SUCCESS : STATUS_FAILURE;
+    return job_status_of(result);
 }
 
 static int work(weft_comm *comm, struct ep_options *options)
@@ -89,8 +91,9 @@ static int work(weft_comm *comm, struct ep_options *options)
     if (options->task == EP_TASK_QUERY)
         return query(comm, options);
     struct ep_report report = {.options = options, .machine = weft_comm_machine(comm)};
-    if (measure_and_check(comm, &report) != WEFT_OK)
-        return STATUS_FAILURE;
+    result = measure_and_check(comm, &report);
+    if (result != WEFT_OK)
+        return job_status_of(result);
     if (rank == 0 && ep_report_print(&report) != 0)
         return STATUS_FAILURE;
     return report.tallies[ep_whole_layer(options)].errors == 0 ? EXIT_SUCCESS : STATUS_FAILURE;

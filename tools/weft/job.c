@@ -59,13 +59,13 @@ int job_choose_machine(const char *name, weft_machine wanted, weft_machine *mach
     const weft_result result = weft_machine_query(wanted, &info);
     if (result != WEFT_OK) {
         job_report_failure(name, NULL, result);
-        return -1;
+        return job_status_of(result);
     }
     *machine = info.machine;
     if (info.is_usable)
-        return 0;
+        return EXIT_SUCCESS;
     fprintf(stderr, "%s: %s\n", name, info.reason);
-    return -1;
+    return STATUS_FAILURE;
 }
 
 weft_comm *job_join(const char *name, const weft_comm_config *config, int *status)
@@ -75,8 +75,15 @@ weft_comm *job_join(const char *name, const weft_comm_config *config, int *statu
     if (result == WEFT_OK)
         return comm;
     job_report_failure(name, NULL, result);
-    *status = result == WEFT_ERROR_INVALID_ARGUMENT ? STATUS_USAGE : STATUS_FAILURE;
+    *status = job_status_of(result);
     return NULL;
+}
+
+int job_status_of(weft_result result)
+{
+    if (result == WEFT_OK)
+        return EXIT_SUCCESS;
+    return result == WEFT_ERROR_INVALID_ARGUMENT ? STATUS_USAGE : STATUS_FAILURE;
 }
 
 int job_report_usage(const char *name, const char *error)

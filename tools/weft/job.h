@@ -19,13 +19,16 @@ int job_has_rank(void);
  * returns its exit status. name is that of the command in messages. */
 int job_launch(const char *name, int32_t num_ranks, int32_t num_nodes, char *const *arguments);
 
-/* Before ranks of one's own are started: 0 and the machine that they will use, or -1 with the reason told, once and
- * not by every rank. */
+/* Before ranks of one's own are started: 0 and the machine that they will use, or the exit status with the reason told,
+ * once and not by every rank. */
 int job_choose_machine(const char *name, weft_machine wanted, weft_machine *machine);
 
 /* The communicator of the job that this process is a rank of; or NULL, with the reason told, and the
  * exit status in *status. */
 weft_comm *job_join(const char *name, const weft_comm_config *config, int *status);
+
+/* The exit status of a command that ends with it: what the library refuses was an option, or a setting. */
+int job_status_of(weft_result result);
 
 /* Tells on standard error what is wrong with the arguments; returns the exit status. */
 int job_report_usage(const char *name, const char *error);

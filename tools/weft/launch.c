@@ -2,6 +2,7 @@
 #include "launch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -159,13 +160,23 @@ static void allow_files(struct rlimit *before)
     setrlimit(RLIMIT_NOFILE, &most);
 }
 
+static int open_stdin(const struct launch *launch, struct spawn *spawn)
+{
+    spawn->stdin_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (spawn->stdin_fd < 0)
+        fprintf(stderr, "%s: cannot open /dev/null, the ranks' standard input: %s\n",
+                launch->command, strerror(errno));
+    return spawn->stdin_fd < 0 ? -1 : 0;
+}
+
 int launch_ranks(const struct launch *launch)
 {
     struct job job = {.launch = launch, .signal_fd = -1};
     struct spawn spawn = {.num_ranks = launch->num_job_ranks,
                           .num_nodes = launch->num_nodes,
                           .argv = launch->argv,
-                          .output = launch->output};
+                          .output = launch->output,
+                          .stdin_fd = -1};
     sigset_t signals;
     signal(SIGCHLD, SIG_DFL); /* ignored, it would take the ranks' statuses along */
     choose_signals(&signals);
@@ -175,6 +186,8 @@ int launch_ranks(const struct launch *launch)
 
     if (open_job(&job, &signals) != 0) {
         fprintf(stderr, "%s: %s\n", launch->command, strerror(errno));
+        job.exit_status = STATUS_FAILURE;
+    } else if (open_stdin(launch, &spawn) != 0) {
         job.exit_status = STATUS_FAILURE;
     } else if (open_meeting(launch, &spawn.id) != WEFT_OK) {
         fprintf(stderr, "%s: %s\n", launch->command, weft_last_error());
@@ -187,5 +200,7 @@ int launch_ranks(const struct launch *launch)
             serve_the_others(&job);
     }
     close_job(&job);
+    if (spawn.stdin_fd >= 0)
+        close(spawn.stdin_fd);
     return job.exit_status;
 }

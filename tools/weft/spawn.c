@@ -85,8 +85,7 @@ static int open_pipes(struct pipes *pipes, enum spawn_output output)
 /* In the child, until exec: async-signal-safe calls only. */
 static void become_rank(const struct spawn *spawn, const struct pipes *pipes, pid_t launcher)
 {
-    int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    int is_ready = null_fd >= 0 && dup2(null_fd, STDIN_FILENO) >= 0;
+    int is_ready = dup2(spawn->stdin_fd, STDIN_FILENO) >= 0;
     if (is_ready && spawn->output == SPAWN_OUTPUT_PIPED)
         is_ready =
             dup2(pipes->out[1], STDOUT_FILENO) >= 0 && dup2(pipes->err[1], STDERR_FILENO) >= 0;

@@ -164,7 +164,7 @@ static int work(const struct coll_job *job, weft_comm *comm)
         result = lacks_memory("the table");
     if (result != WEFT_OK)
         job_report_and_abort(job->command, comm, result);
-    status = result == WEFT_OK ? EXIT_SUCCESS : STATUS_FAILURE;
+    status = job_status_of(result);
     if (status == EXIT_SUCCESS && weft_comm_rank(comm) == 0 &&
         write_table(options->output, text) != 0)
         status = STATUS_FAILURE;
