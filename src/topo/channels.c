@@ -41,6 +41,11 @@ void weft__channels_copy(struct weft__channels *to, const struct weft__channels 
            (size_t)from->num_channels * (size_t)from->num_gpus * sizeof *ranks);
 }
 
+int weft__channels_were_found(const struct weft__channels *channels)
+{
+    return channels->pattern == WEFT__PATTERN_NVLS || channels->bw_intra > WEFT__NO_GBPS;
+}
+
 double weft__channels_gbps(const struct weft__channels *channels)
 {
     return (double)channels->bw_intra * channels->num_channels;

@@ -6,8 +6,13 @@
 #include "comm/error.h"
 
 static const struct weft__xml_rule rules[] = {
-    {"", "graphs"},     {"graphs", "graph"}, {"graph", "channel"},
-    {"channel", "gpu"}, {"channel", "net"},
+    {"", "graphs", "version"},
+    {"graphs", "graph",
+     "id pattern crossnic nchannels speedintra speedinter latencyinter typeintra typeinter "
+     "samechannels"},
+    {"graph", "channel", ""},
+    {"channel", "gpu", "dev rank"},
+    {"channel", "net", "dev"},
 };
 const struct weft__xml_format weft__channels_format = {rules, sizeof rules / sizeof rules[0]};
 

@@ -6,10 +6,24 @@
 
 #include "comm/settings.h"
 
+#define OF_PCI                                                                                     \
+    "busid class vendor device subsystem_vendor subsystem_device link_speed link_width keep"
+
+/* As of NCCL 2.30, whatever of it is used here. */
 static const struct weft__xml_rule rules[] = {
-    {"", "system"}, {"system", "cpu"}, {"cpu", "pci"}, {"cpu", "nic"},
-    {"pci", "pci"}, {"pci", "gpu"},    {"pci", "nic"}, {"pci", "pcilink"},
-    {"nic", "net"}, {"gpu", "nvlink"}, {"gpu", "c2c"},
+    {"", "system", "version host_hash"},
+    {"system", "cpu", "numaid host_hash affinity arch vendor familyid modelid keep"},
+    {"cpu", "pci", OF_PCI},
+    {"cpu", "nic", "keep"},
+    {"pci", "pci", OF_PCI},
+    {"pci", "gpu", "dev sm rank gdr keep mlopart"},
+    {"pci", "nic", "keep"},
+    {"pci", "pcilink", "target"},
+    {"nic", "net", "name dev net latency speed port guid maxconn gdr coll keep rail plane"},
+    {"nic", "gin", NULL},
+    {"nic", "rma", NULL},
+    {"gpu", "nvlink", "target count tclass"},
+    {"gpu", "c2c", "bw count"},
 };
 const struct weft__xml_format weft__topo_format = {rules, sizeof rules / sizeof rules[0]};
 

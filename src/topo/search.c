@@ -344,9 +344,9 @@ static void fall_back(struct plan *plan)
     channel->nets[0] = first_net_of(search, 0);
     channel->nets[1] = first_net_of(search, search->num_gpus - 1);
     const int has_nets = channel->nets[0] != -1 && channel->nets[1] != -1;
-    best->bw_intra = .1F;
+    best->bw_intra = WEFT__NO_GBPS;
     best->type_intra = WEFT__TOPO_SYS;
-    best->bw_inter = has_nets ? .1F : 0;
+    best->bw_inter = has_nets ? WEFT__NO_GBPS : 0;
     best->type_inter = has_nets ? WEFT__TOPO_SYS : WEFT__TOPO_DIS;
     best->num_channels = 1;
 }

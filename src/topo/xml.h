@@ -33,9 +33,11 @@ struct weft__xml {
 
 /* ------------------------------------------------------------------ reading and writing */
 
-/* What a kind of file is made of. Other elements are skipped with all that is in them. */
+/* What a kind of file is made of. Other elements are skipped with all that is in them, which is warned of, as other
+ * attributes are. */
 struct weft__xml_rule {
     const char *parent, *name; /* "": the root's */
+    const char *attributes;    /* separated by blanks; NULL: the element is known, and skipped */
 };
 struct weft__xml_format {
     const struct weft__xml_rule *rules;

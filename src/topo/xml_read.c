@@ -8,7 +8,10 @@
 #include <string.h>
 
 #include "comm/error.h"
+#include "comm/log.h"
 #include "topo/xml.h"
+
+enum { MOST_WARNED = 16, WARNED_BYTES = 96 };
 
 struct reader {
     const struct weft__xml_format *format;
@@ -17,6 +20,8 @@ struct reader {
     struct weft__xml *root, *open; /* the innermost element that is open */
     int32_t num_elements, depth;
     int32_t skip_depth; /* where what is skipped began; 0: nothing is */
+    char warned[MOST_WARNED][WARNED_BYTES];
+    int num_warned;
     weft_result result;
 };
 
@@ -39,14 +44,42 @@ static void refuse(struct reader *reader, const char *element, const char *what)
                              reader->source, current_line(reader), element, what));
 }
 
-static int is_known(const struct reader *reader, const char *name)
+/* NULL: the element is unknown where it is. */
+static const struct weft__xml_rule *rule_of(const struct reader *reader, const char *name)
 {
     const char *parent = reader->open != NULL ? reader->open->name : "";
     for (size_t i = 0; i < reader->format->num_rules; i++) {
         const struct weft__xml_rule *rule = &reader->format->rules[i];
         if (strcmp(rule->parent, parent) == 0 && strcmp(rule->name, name) == 0)
-            return 1;
+            return rule;
     }
+    return NULL;
+}
+
+/* What somebody has written may matter to the machine, but not here: each once, for there may be hundreds of it. */
+static void warn(struct reader *reader, const char *element, const char *attribute)
+{
+    char what[WARNED_BYTES];
+    snprintf(what, sizeof what, "element %.32s%s%.32s", element,
+             attribute != NULL ? ": attribute " : "", attribute != NULL ? attribute : "");
+    for (int i = 0; i < reader->num_warned; i++)
+        if (strcmp(reader->warned[i], what) == 0)
+            return;
+    if (reader->num_warned == MOST_WARNED)
+        return;
+    strcpy(reader->warned[reader->num_warned++], what);
+    weft__log(WEFT__LOG_WARN, WEFT__LOG_NO_RANK,
+              "%.256s:%" PRId32 ": %s is unknown%s%s, and ignored", reader->source,
+              current_line(reader), what, attribute == NULL && reader->open != NULL ? " in " : "",
+              attribute == NULL && reader->open != NULL ? reader->open->name : "");
+}
+
+static int has_word(const char *words, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *at = words; (at = strstr(at, word)) != NULL; at += length)
+        if ((at == words || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
+            return length > 0;
     return 0;
 }
 
@@ -93,12 +126,18 @@ static void start_element(void *context, const XML_Char *name, const XML_Char **
     }
     if (reader->skip_depth > 0)
         return;
-    if (!is_known(reader, name)) {
+    const struct weft__xml_rule *rule = rule_of(reader, name);
+    if (rule == NULL || rule->attributes == NULL) {
         if (reader->open == NULL)
             refuse(reader, name, "is not what a file of this kind begins with");
+        else if (rule == NULL)
+            warn(reader, name, NULL);
         reader->skip_depth = reader->depth;
         return;
     }
+    for (const XML_Char **pair = attributes; pair[0] != NULL; pair += 2)
+        if (!has_word(rule->attributes, pair[0]))
+            warn(reader, name, pair[0]);
     const weft_result result = add_element(reader, name, attributes);
     if (result != WEFT_OK)
         stop(reader, result);

@@ -78,25 +78,32 @@ static json_t *integers(const int32_t *values, int32_t count)
     return array;
 }
 
+/* null where nothing was found. */
+static json_t *gbps_as_json(int is_found, double gbps)
+{
+    return is_found ? json_real(gbps) : json_null();
+}
+
 static json_t *channels_as_json(const struct topo_view *view, const struct weft__channels *channels)
 {
     const int32_t num_gpus = channels->id == WEFT__CHANNELS_NVLS ? 1 : channels->num_gpus;
+    const int is_found = weft__channels_were_found(channels);
     json_t *list = json_array();
     for (int32_t c = 0; c < channels->num_channels; c++) {
         const struct weft__channel *channel = &channels->channel[c];
         json_t *object = json_pack("{s:o}", "ranks", integers(channel->ranks, num_gpus));
-        if (channel->nets[0] >= 0)
+        if (topo_port_of(view, channels, c, TOPO_COMES) >= 0)
             json_object_set_new(object, "ports", integers(channel->nets, 2));
         json_array_append_new(list, object);
     }
-    (void)view;
-    return json_pack("{s:s, s:s, s:f, s:f, s:s, s:s, s:i, s:b, s:o}", "set",
+    return json_pack("{s:s, s:s, s:b, s:o, s:o, s:s, s:s, s:i, s:b, s:o}", "set",
                      topo_set_name(channels->id), "pattern", weft__pattern_name(channels->pattern),
-                     "gb_per_s", (double)channels->bw_intra, "network_gb_per_s",
-                     (double)channels->bw_inter, "type", weft__topo_type_name(channels->type_intra),
-                     "network_type", weft__topo_type_name(channels->type_inter), "cross_nic",
-                     channels->cross_nic, "same_channels", channels->same_channels, "channels",
-                     list);
+                     "found", is_found, "gb_per_s",
+                     gbps_as_json(is_found, (double)channels->bw_intra), "network_gb_per_s",
+                     gbps_as_json(is_found, (double)channels->bw_inter), "type",
+                     weft__topo_type_name(channels->type_intra), "network_type",
+                     weft__topo_type_name(channels->type_inter), "cross_nic", channels->cross_nic,
+                     "same_channels", channels->same_channels, "channels", list);
 }
 
 static json_t *sets_as_json(const struct topo_view *view)
@@ -128,9 +135,10 @@ static json_t *connections_as_json(const struct topo_job *job)
         json_array_append_new(channels, json_pack("{s:o, s:o, s:o}", "ring_next", next, "tree_up",
                                                   up, "tree_down", down));
     }
-    return json_pack("{s:i, s:i, s:f, s:o, s:o}", "num_nodes", all->num_nodes, "num_ranks",
-                     all->num_ranks, "ring_network_gb_per_s", topo_slowest_ring_gbps(job),
-                     "channels", channels, "heads",
+    const double slowest_gbps = topo_slowest_ring_gbps(job);
+    return json_pack("{s:i, s:i, s:o, s:o, s:o}", "num_nodes", all->num_nodes, "num_ranks",
+                     all->num_ranks, "ring_network_gb_per_s",
+                     gbps_as_json(slowest_gbps > 0, slowest_gbps), "channels", channels, "heads",
                      integers(all->heads, all->num_heads * all->num_nodes));
 }
 

@@ -207,8 +207,10 @@ static void draw_lane(const struct canvas *canvas, const struct weft__channels *
     const struct weft__channel *channel = &channels->channel[c];
     const int32_t last = channels->num_gpus - 1;
     const struct weft__topo_node *from = NULL;
-    if (channel->nets[0] >= 0)
-        from = weft__topo_at(topo, WEFT__TOPO_NET, channel->nets[0]);
+    const int32_t comes_by = topo_port_of(canvas->view, channels, c, TOPO_COMES);
+    const int32_t goes_by = topo_port_of(canvas->view, channels, c, TOPO_GOES);
+    if (comes_by >= 0)
+        from = weft__topo_at(topo, WEFT__TOPO_NET, comes_by);
     for (int32_t i = 0; i <= last; i++) {
         const struct weft__topo_node *gpu = topo_gpu_of_rank(topo, channel->ranks[i]);
         if (from != NULL)
@@ -218,8 +220,8 @@ static void draw_lane(const struct canvas *canvas, const struct weft__channels *
     if (channels->pattern != WEFT__PATTERN_RING || from == NULL)
         return;
     draw_hop(canvas, from,
-             channel->nets[1] >= 0 ? weft__topo_at(topo, WEFT__TOPO_NET, channel->nets[1])
-                                   : topo_gpu_of_rank(topo, channel->ranks[0]),
+             goes_by >= 0 ? weft__topo_at(topo, WEFT__TOPO_NET, goes_by)
+                          : topo_gpu_of_rank(topo, channel->ranks[0]),
              y);
 }
 
@@ -231,8 +233,12 @@ static int draw_set(const struct canvas *canvas, const struct weft__channels *ch
         char text[64];
         if (count == 0)
             continue;
-        snprintf(text, sizeof text, "%s %" PRId32 "%s, %g GB/s", topo_set_name(channels->id), c,
-                 count > 1 ? " ..." : "", (double)channels->bw_intra * count);
+        if (weft__channels_were_found(channels))
+            snprintf(text, sizeof text, "%s %" PRId32 "%s, %g GB/s", topo_set_name(channels->id), c,
+                     count > 1 ? " ..." : "", (double)channels->bw_intra * count);
+        else
+            snprintf(text, sizeof text, "%s: none found, simple order",
+                     topo_set_name(channels->id));
         fprintf(canvas->file, "<g class=\"lane\" stroke=\"hsl(%d,70%%,42%%)\">\n",
                 (num_lanes * 67 + (int)channels->id * 30) % 360);
         draw_lane(canvas, channels, c, y);

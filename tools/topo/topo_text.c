@@ -173,11 +173,11 @@ static void print_channel(const struct topo_view *view, const struct weft__chann
         printf("  %5" PRId32 ": ", first);
     else
         printf("  %2" PRId32 "-%-2" PRId32 ": ", first, last);
-    print_port(view, channel->nets[0], "port %" PRId32 " ");
+    print_port(view, topo_port_of(view, channels, first, TOPO_COMES), "port %" PRId32 " ");
     printf(is_nvls ? "head GPU" : "GPU");
     for (int32_t i = 0; i < (is_nvls ? 1 : channels->num_gpus); i++)
         printf(" %" PRId32, channel->ranks[i]);
-    print_port(view, channel->nets[1], " port %" PRId32);
+    print_port(view, topo_port_of(view, channels, first, TOPO_GOES), " port %" PRId32);
     printf("\n");
 }
 
@@ -199,7 +199,7 @@ static const char *pattern_words(enum weft__pattern pattern)
     }
 }
 
-static void print_set(const struct topo_view *view, const struct weft__channels *channels)
+static void print_bandwidths(const struct topo_view *view, const struct weft__channels *channels)
 {
     const double bw = (double)channels->bw_intra;
     printf("\n%s (%s): %" PRId32 " channels of %g GB/s, %g together; paths up to %s",
@@ -209,6 +209,15 @@ static void print_set(const struct topo_view *view, const struct weft__channels 
     if (view->num_nodes > 1)
         printf("; to the network %g GB/s each, up to %s", (double)channels->bw_inter,
                weft__topo_type_name(channels->type_inter));
+}
+
+static void print_set(const struct topo_view *view, const struct weft__channels *channels)
+{
+    if (weft__channels_were_found(channels))
+        print_bandwidths(view, channels);
+    else
+        printf("\n%s (%s): no channel was found; NCCL then has one, in simple order",
+               topo_set_name(channels->id), weft__pattern_name(channels->pattern));
     printf("\n  %s\n", pattern_words(channels->pattern));
     for (int32_t first = 0, last; first < channels->num_channels; first = last + 1) {
         for (last = first;
@@ -233,9 +242,14 @@ static void print_connections(const struct topo_job *job)
 {
     enum { SHOWN = 16 };
     const struct weft__connections *all = &job->connections;
-    printf("\nOver %" PRId32 " machines: %" PRId32 " channels, %" PRId32
-           " ranks; rings of %g GB/s each to the network, as the slowest machine has them\n",
-           all->num_nodes, all->num_channels, all->num_ranks, topo_slowest_ring_gbps(job));
+    const double slowest_gbps = topo_slowest_ring_gbps(job);
+    printf("\nOver %" PRId32 " machines: %" PRId32 " channels, %" PRId32 " ranks; ", all->num_nodes,
+           all->num_channels, all->num_ranks);
+    if (slowest_gbps > 0)
+        printf("rings of %g GB/s each to the network, as the slowest machine has them\n",
+               slowest_gbps);
+    else
+        printf("no bandwidth, as no ring was found on one of them\n");
     for (int32_t c = 0; c < all->num_channels && c < 2; c++) {
         int32_t rank = 0;
         printf("  ring %" PRId32 ":", c);

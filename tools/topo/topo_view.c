@@ -2,6 +2,7 @@
 #include "topo_view.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 const enum weft__channels_id topo_set_order[TOPO_NUM_SETS] = {
@@ -16,17 +17,20 @@ const struct weft__channels *topo_view_set(const struct topo_view *view, enum we
 
 double topo_slowest_ring_gbps(const struct topo_job *job)
 {
-    double least = (double)topo_view_set(&job->machines[0], WEFT__CHANNELS_RING)->bw_inter;
-    for (int32_t i = 1; i < job->num_machines; i++) {
-        const double gbps = (double)topo_view_set(&job->machines[i], WEFT__CHANNELS_RING)->bw_inter;
-        least = gbps < least ? gbps : least;
+    double least = INFINITY;
+    for (int32_t i = 0; i < job->num_machines; i++) {
+        const struct weft__channels *rings = topo_view_set(&job->machines[i], WEFT__CHANNELS_RING);
+        if (rings == NULL || !weft__channels_were_found(rings))
+            return 0;
+        least = (double)rings->bw_inter < least ? (double)rings->bw_inter : least;
     }
     return least;
 }
 
 int topo_view_has_times(const struct topo_view *view)
 {
-    return view->times.op != TOPO_NO_TIMES && topo_view_set(view, WEFT__CHANNELS_RING) != NULL;
+    const struct weft__channels *rings = topo_view_set(view, WEFT__CHANNELS_RING);
+    return view->times.op != TOPO_NO_TIMES && rings != NULL && weft__channels_were_found(rings);
 }
 
 const char *topo_view_why_no_times(const struct topo_view *view)
@@ -38,6 +42,14 @@ const char *topo_view_why_no_times(const struct topo_view *view)
     return view->sets.of[WEFT__CHANNELS_RING] == NULL
                ? "they are as fast as the rings together, and none were looked for (--pattern ring)"
                : "they are as fast as the rings together, and there are none";
+}
+
+int32_t topo_port_of(const struct topo_view *view, const struct weft__channels *channels, int32_t c,
+                     enum topo_end end)
+{
+    return weft__channels_were_found(channels) || view->num_nodes > 1
+               ? channels->channel[c].nets[end]
+               : -1;
 }
 
 const char *topo_set_name(enum weft__channels_id id)
