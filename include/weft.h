@@ -136,7 +136,7 @@ typedef enum weft_reduce_op {
     WEFT_PROD = 1,
     WEFT_MAX = 2,
     WEFT_MIN = 3,
-    WEFT_AVG = 4,
+    WEFT_AVG = 4, /* of floating point alone */
     /* The sum of what each rank has multiplied by a factor of its own (weft_coll_args). Of BF16, FP16
      * and FP32. */
     WEFT_PREMUL_SUM = 5

@@ -165,7 +165,7 @@ WEFT_API weft_result weft_coll_destroy(weft_coll *coll);
  * and the sum rounded. The first node is node 0 in an all-reduce, in a reduce-scatter or reduce the one
  * after the node that gets the row. Nodes are numbered by their first ranks. So bits depend on which ranks
  * are on one node, and on nothing else.
- * AVG is the sum divided by R, before rounding (integers: towards zero). MAX and MIN are those of
+ * AVG is the sum divided by R, before rounding; of integers, whose sum may wrap, it is refused. MAX and MIN are those of
  * IEEE 754-2019: NaN if there is one, -0 less than +0. Every NaN becomes the positive quiet NaN
  * with all mantissa bits set; FP8 saturates at 448. PREMUL_SUM is the SUM of each rank's 0 + factor *
  * input, multiplied in fp32 and rounded once to dtype, as if it had been stored so before: then by the

@@ -166,6 +166,19 @@ static weft_result check_factor(const struct weft__coll_call *call, uint64_t rec
     return weft__check_overlaps(extents, 2);
 }
 
+/* Of integers the sum, which hops from rank to rank in their own type, might wrap before it is divided. */
+static weft_result check_average(const struct weft__coll_call *call)
+{
+    const int is_integer =
+        call->dtype == WEFT_INT32 || call->dtype == WEFT_INT64 || call->dtype == WEFT_UINT8;
+    if (call->op != WEFT_AVG || !is_integer || !weft__coll_reduces(call->collective))
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                       "dtype of WEFT_AVG is %s (%d), allowed are types of floating point: the sum "
+                       "of integers may wrap before it is divided; WEFT_SUM takes them",
+                       weft__constant_name(WEFT__ENUM_DTYPE, call->dtype), (int)call->dtype);
+}
+
 static weft_result check_call(const struct weft__coll_call *call)
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_COLL, call->coll, "coll"));
@@ -174,6 +187,7 @@ static weft_result check_call(const struct weft__coll_call *call)
                                "dtype"));
     WEFT__TRY(
         weft__check_enum(WEFT__ENUM_REDUCE_OP, (int32_t)call->op, WEFT_SUM, WEFT_PREMUL_SUM, "op"));
+    WEFT__TRY(check_average(call));
     WEFT__TRY(weft__check_range((int64_t)call->count, 0,
                                 (int64_t)(max_row_bytes / wp_dtype_bytes(call->dtype)), "count"));
     return weft__check_range(call->root, 0, call->coll->comm->num_ranks - 1, "root");

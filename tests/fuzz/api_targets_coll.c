@@ -80,6 +80,8 @@ static void fill_reduction(struct fuzz_arguments *a, struct rng *rng)
 {
     fill_in_place(a, rng);
     a->coll_args.known.op = (weft_reduce_op)rng_below(rng, NUM_OPS);
+    if (!reduce_op_takes(a->coll_args.known.op, a->coll_args.known.dtype))
+        a->coll_args.known.op = WEFT_SUM;
 }
 
 FUZZ_CALL(call_all_reduce, weft_coll_all_reduce(a->coll, a->config, a->stream))

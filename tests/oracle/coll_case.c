@@ -41,7 +41,7 @@ struct coll_case coll_case_random(uint64_t seed, int32_t num_ranks, enum coll_op
         .num_ranks = num_ranks,
         .operation = operation,
         .dtype = dtype,
-        .op = op,
+        .op = reduce_op_takes(op, dtype) ? op : WEFT_SUM,
         .count = count,
         .root = (int32_t)rng_below(&rng, (uint32_t)num_ranks),
         .factor = (enum coll_factor)(rng_key(seed, SALT_FACTOR) % COLL_NUM_FACTORS),

@@ -95,6 +95,21 @@ static int check_refused(const struct arguments *a, const char *argument, const 
     (a = valid_arguments(seat, operation), a.op = WEFT_PREMUL_SUM, a.member = (wrong),             \
      check_refused(&a, argument, value, allowed))
 
+/* Of integers, in whichever type they might wrap. */
+static int check_averages(struct seat *seat, enum coll_operation operation)
+{
+    static const weft_dtype integers[] = {WEFT_UINT8, WEFT_INT32, WEFT_INT64};
+    static const char *const names[] = {"WEFT_UINT8", "WEFT_INT32", "WEFT_INT64"};
+    for (int i = 0; i < 3; i++) {
+        struct arguments a = valid_arguments(seat, operation);
+        a.op = WEFT_AVG;
+        a.dtype = integers[i];
+        if (check_refused(&a, "dtype of WEFT_AVG is", names[i], "wrap"))
+            return 1;
+    }
+    return 0;
+}
+
 static int check_factors(struct seat *seat, enum coll_operation operation)
 {
     struct arguments a;
@@ -141,6 +156,8 @@ static int check_operation(struct seat *seat, enum coll_operation operation)
     if (coll_is_reduction(operation) &&
         (REFUSED(op, (weft_reduce_op)-1, "op is", "-1", "allowed are WEFT_SUM (0), ") ||
          REFUSED(op, (weft_reduce_op)6, "op is", "6", "WEFT_AVG (4), WEFT_PREMUL_SUM (5)")))
+        return 1;
+    if (coll_is_reduction(operation) && check_averages(seat, operation))
         return 1;
     if (coll_has_root(operation) &&
         (REFUSED(root, -1, "root", "-1", "0..2") || REFUSED(root, NUM_RANKS, "root", "3", "0..2")))

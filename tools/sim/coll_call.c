@@ -107,6 +107,8 @@ void coll_draw_call(struct coll_call *call, const struct shape *shape, struct rn
     call->algorithm = draw_algorithm(call->collective, rng);
     call->dtype = (weft_dtype)(1 + draw(rng, WEFT_FP8_E4M3));
     call->op = (weft_reduce_op)draw(rng, WEFT_AVG + 1);
+    if (!reduce_op_takes(call->op, call->dtype))
+        call->op = WEFT_SUM;
     call->rows = COLL_EVEN_ROWS;
     if (call->collective == WEFT_ALL_TO_ALL)
         call->rows = draw_rows(shape, rng);
@@ -156,6 +158,8 @@ struct coll_call coll_disagreeing(const struct shape *shape, const struct coll_c
     } else {
         other.dtype = call->dtype == WEFT_UINT8 ? WEFT_FP8_E4M3 : WEFT_UINT8;
     }
+    if (!reduce_op_takes(other.op, other.dtype))
+        other.op = WEFT_SUM;
     return other;
 }
 

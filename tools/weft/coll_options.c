@@ -175,7 +175,7 @@ static void parse_factors(void *input, const char *text, struct argp_state *stat
     } while (*text++ == ',');
 }
 
-static void check_factors(const struct coll_options *options, struct argp_state *state)
+static void check_reduction(const struct coll_options *options, struct argp_state *state)
 {
     const int is_premultiplied = options->redop == WEFT_PREMUL_SUM;
     if (is_premultiplied && options->num_factors == 0)
@@ -190,6 +190,9 @@ static void check_factors(const struct coll_options *options, struct argp_state 
         options->dtype != WEFT_FP32)
         argp_error(state, "--dtype %s: must be bf16, fp16 or fp32 with --redop premul_sum",
                    dtype_names[options->dtype]);
+    if (collective_reduces(options->op) && !reduce_op_takes(options->redop, options->dtype))
+        argp_error(state, "--dtype %s: must be of floating point with --redop %s",
+                   dtype_names[options->dtype], reduce_op_names[options->redop]);
 }
 
 static void check_kinds(const struct coll_options *options, struct argp_state *state)
@@ -228,7 +231,7 @@ static void finish(void *input, struct argp_state *state)
     if (options->root != 0 && !collective_has_root(options->op))
         argp_error(state, "--root %d: must be absent with --op %s", options->root,
                    collective_names[options->op]);
-    check_factors(options, state);
+    check_reduction(options, state);
 }
 
 const char *const coll_calls_names[] = {"own", "group", NULL};

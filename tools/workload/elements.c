@@ -33,6 +33,11 @@ int dtype_is_integer(weft_dtype dtype)
     return dtype == WEFT_INT32 || dtype == WEFT_INT64 || dtype == WEFT_UINT8;
 }
 
+int reduce_op_takes(weft_reduce_op op, weft_dtype dtype)
+{
+    return op != WEFT_AVG || !dtype_is_integer(dtype);
+}
+
 static uint64_t fp64_bits(double value)
 {
     uint64_t bits;
