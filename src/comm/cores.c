@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 #include "comm/cores.h"
 
-#include <sched.h>
-
 #include "comm/comm.h"
 
 struct shared_cores {
     int32_t num_ranks, num_cores;
 };
 
+int weft__processors_of_thread(struct weft__processors *processors)
+{
+    return sched_getaffinity(0, sizeof processors->sets, processors->sets);
+}
+
 static struct shared_cores count(const weft_comm *comm)
 {
     const struct weft__identity *own = &comm->identities[comm->rank];
-    cpu_set_t set;
-    struct shared_cores shared = {0, sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
-                                                                                 : 1};
+    struct weft__processors processors;
+    struct shared_cores shared = {0, 1};
+    if (weft__processors_of_thread(&processors) == 0)
+        shared.num_cores = CPU_COUNT_S(sizeof processors.sets, processors.sets);
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
         shared.num_ranks += comm->identities[rank].cores_key == own->cores_key;
     return shared;

@@ -1,7 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
+#include <sched.h>
+
 #include "weft.h"
+
+/* The processors that the calling thread may run on, of a machine that may have more than the 1024 of a cpu_set_t. */
+struct weft__processors {
+    cpu_set_t sets[16];
+};
+/* 0, or -1 with errno. */
+int weft__processors_of_thread(struct weft__processors *processors);
 
 /* In ascending order. */
 enum weft__cores {

@@ -2,12 +2,12 @@
 #include "comm/identity.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "comm/cores.h"
 #include "comm/descriptor.h"
 #include "comm/error.h"
 #include "comm/meeting_point.h"
@@ -42,10 +42,9 @@ static weft_result hash_namespace(uint64_t *hash, const char *path)
  * apart. */
 static uint64_t hash_cores(uint64_t boot_hash)
 {
-    cpu_set_t cores;
-    return sched_getaffinity(0, sizeof(cores), &cores) == 0
-               ? weft__hash(boot_hash, &cores, sizeof(cores))
-               : boot_hash;
+    struct weft__processors cores;
+    return weft__processors_of_thread(&cores) == 0 ? weft__hash(boot_hash, &cores, sizeof(cores))
+                                                   : boot_hash;
 }
 
 weft_result weft__identity_of_process(struct weft__identity *identity)
