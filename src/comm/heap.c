@@ -8,6 +8,7 @@
 
 #include "comm/comm.h"
 #include "comm/heap_memory.h"
+#include "comm/host_memory.h"
 #include "comm/ranges.h"
 
 struct weft__heap {
@@ -128,10 +129,12 @@ static weft_result commit(weft_comm *comm, uint64_t needed_bytes, uint64_t wante
 {
     struct weft__heap *heap = comm->heap;
     uint64_t committed_bytes = heap->memory.committed_bytes, max_bytes = heap->memory.max_bytes;
-    if (needed_bytes > max_bytes)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                           "the heap needs %" PRIu64 " bytes; heap_max_bytes is %" PRIu64,
-                           needed_bytes, max_bytes);
+    if (needed_bytes > max_bytes) {
+        weft__error(WEFT_ERROR_OUT_OF_MEMORY,
+                    "the heap needs %" PRIu64 " bytes; heap_max_bytes is %" PRIu64, needed_bytes,
+                    max_bytes);
+        return weft__lacks_addresses(weft__last_error()); /* from which its default follows */
+    }
     if (needed_bytes - committed_bytes > spare_bytes)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
                            "the heap needs %" PRIu64 " bytes more; only %" PRIu64

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "comm/comm.h"
@@ -89,25 +88,17 @@ static void get_limits(const weft_comm *comm, struct weft__heap_limits *limits)
         .spare_bytes = weft__host_memory_available_bytes() / num_on_host};
 }
 
-static weft_result lacks_addresses(uint64_t bytes)
-{
-    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
-    weft__system_error("cannot reserve %" PRIu64 " bytes of addresses for a heap", bytes);
-    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "%s", weft__last_error());
-    return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                       "%s; the limit on addresses (RLIMIT_AS, ulimit -v) is %" PRIu64 " bytes",
-                       weft__last_error(), (uint64_t)limit.rlim_cur);
-}
-
 static weft_result reserve(weft_comm *comm, uint64_t max_bytes, char **base)
 {
     (void)comm;
     /* One huge page more than needed, to find an aligned place; then the ends are given back. */
     uint64_t reserved_bytes = max_bytes + HUGE_PAGE_BYTES;
     char *reserved = reserve_addresses(reserved_bytes);
-    if (reserved == MAP_FAILED)
-        return lacks_addresses(reserved_bytes);
+    if (reserved == MAP_FAILED) {
+        weft__system_error("cannot reserve %" PRIu64 " bytes of addresses for a heap",
+                           reserved_bytes);
+        return weft__lacks_addresses(weft__last_error());
+    }
     uint64_t misaligned_bytes = (uintptr_t)reserved % HUGE_PAGE_BYTES;
     uint64_t head_bytes = misaligned_bytes > 0 ? HUGE_PAGE_BYTES - misaligned_bytes : 0;
     if (head_bytes > 0)

@@ -25,6 +25,16 @@ uint64_t weft__host_memory_available_bytes(void)
     return groups < host ? groups : host;
 }
 
+weft_result weft__lacks_addresses(const char *why)
+{
+    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "%s", why);
+    return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
+                       "%s; the limit on addresses (RLIMIT_AS, ulimit -v) is %" PRIu64 " bytes",
+                       why, (uint64_t)limit.rlim_cur);
+}
+
 weft_result weft__check_file_size(const char *what, uint64_t bytes)
 {
     struct rlimit limit;

@@ -33,7 +33,9 @@ weft_result weft__thread_start(pthread_t *thread, void *(*function)(void *argume
     errno = reason;
     return reason == 0
                ? WEFT_OK
-               : weft__system_error("cannot start a thread with a stack of %zu bytes", stack_bytes);
+               : weft__system_error(
+                     "cannot start a thread with a stack of %zu bytes (limits: ulimit -u, -v, -d)",
+                     stack_bytes);
 }
 
 int64_t weft__now_ns(void)
