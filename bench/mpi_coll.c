@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "coll_options.h"
+#include "mpi_library.h"
 #include "workload/clock.h"
 
 struct run {
@@ -89,10 +90,9 @@ static void *alloc(size_t bytes)
 static uint64_t run_size(const struct coll_bench_options *options, weft_collective kind,
                          uint64_t bytes)
 {
-    char library[32];
+    char library[64];
     int rank, num_ranks;
-    snprintf(library, sizeof(library), "Open MPI %d.%d.%d", OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION,
-             OMPI_RELEASE_VERSION);
+    name_mpi_library(library, sizeof(library));
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &num_ranks);
     struct run run = {.options = options,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "mpi_exchange.h"
+#include "mpi_library.h"
 #include "options.h"
 #include "plan.h"
 #include "workload/clock.h"
@@ -63,12 +64,14 @@ static void print_figures(struct measurement *m, const struct bench_options *opt
     for (int32_t i = 0; i < options->num_iters; i++)
         m->ends[i] -= m->starts[i];
     const struct figures us = figures_of(m->ends, (size_t)options->num_iters);
-    printf("{\"op\": \"layer\", \"library\": \"Open MPI %d.%d.%d\", \"ranks\": %d, "
+    char library[64];
+    name_mpi_library(library, sizeof(library));
+    printf("{\"op\": \"layer\", \"library\": \"%s\", \"ranks\": %d, "
            "\"tokens\": %d, \"hidden\": %d, \"topk\": %d, \"experts\": %d, \"iters\": %d, "
            "\"us_min\": %.1f, \"us_median\": %.1f, \"us_max\": %.1f, \"errors\": %lld}\n",
-           OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION, num_ranks,
-           options->num_tokens, options->hidden, options->num_topk, options->num_experts,
-           options->num_iters, us.min, us.median, us.max, (long long)num_errors);
+           library, num_ranks, options->num_tokens, options->hidden, options->num_topk,
+           options->num_experts, options->num_iters, us.min, us.median, us.max,
+           (long long)num_errors);
 }
 
 /* Collects on rank 0 when each iteration began and ended, and how many rows are wrong. */

@@ -7,7 +7,7 @@
 # open_hosts, and then
 #   on_host K COMMAND...             runs a command on host K, whose address is host_address K
 #   run_on_host K N R PROGRAM...     runs weft run as host K of N, with R ranks
-#   mpirun_on_hosts N R ARGUMENT...  mpirun on host 0, with R ranks on each of N hosts
+#   mpirun_on_hosts N R ARGUMENT...  Open MPI's mpirun on host 0, with R ranks on each of N hosts
 
 # The whole script once more, inside.
 if [ -z "${WEFT_HOSTS_INSIDE-}" ]; then
@@ -132,7 +132,7 @@ mpirun_on_hosts() { # NUM_HOSTS RANKS_PER_HOST ARGUMENT...
     for ((host = 0; host < num_hosts; host++)); do
         list+=${list:+,}host$host:$num_ranks
     done
-    on_host 0 mpirun --allow-run-as-root --oversubscribe --host $list -n $((num_hosts * num_ranks)) \
+    on_host 0 "$(command -v mpirun.openmpi || echo mpirun)" --allow-run-as-root --oversubscribe --host $list -n $((num_hosts * num_ranks)) \
         --mca plm_rsh_agent "$scratch/mpi_agent" --mca oob_tcp_if_include eth0 \
         --mca btl_tcp_if_include eth0 "$@"
 }
