@@ -1,35 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 #include "comm/bootstrap.h"
 
-#include <pthread.h>
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "comm/error.h"
-#include "comm/log.h"
-#include "comm/rendezvous.h"
 #include "comm/settings.h"
+#include "comm/starter.h"
 #include "comm/wire.h"
-
-static const char loopback[] = "127.0.0.1";
 
 /* A launcher that says nothing about addresses, and the variables by which it says the rest. */
 struct job_launcher {
     enum weft__launcher launcher;
     const char *name;
+    const char *mark; /* without it the others say nothing; NULL: they do */
     const char *rank, *num_ranks;
     const char *job_ids[2]; /* the same on all ranks; of each the first that is set counts */
+    const char *host_id;    /* the same on the ranks of a host */
+    const char *socket;     /* a descriptor whose other end the launcher has on each host */
     const char *step_id;    /* part of the job's id */
     const char *local_size; /* all ranks are on this host if it is num_ranks */
     const char *num_hosts;  /* or if this is 1 */
-    enum {
-        NUM_RANKS_NEEDS_RANK,
-        NUM_RANKS_MAY_BE_ALONE /* in an allocation, where nothing has been started */
-    } completeness;
 };
 
+/* The first that has started this process counts. Hydra, MPICH's launcher, starts its daemons by
+ * srun where there is one, so that the variables of both are set. */
 static const struct job_launcher job_launchers[] = {
     {.launcher = WEFT__LAUNCHER_OPEN_MPI,
      .name = "Open MPI",
@@ -37,20 +35,31 @@ static const struct job_launcher job_launchers[] = {
      .num_ranks = "OMPI_COMM_WORLD_SIZE",
      .job_ids = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"},
      .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {.launcher = WEFT__LAUNCHER_PMI,
+     .name = "mpiexec of MPICH",
+     .mark = "MPI_LOCALNRANKS",
+     .rank = "PMI_RANK",
+     .num_ranks = "PMI_SIZE",
+     .job_ids = {"PMI_JOBID"},
+     .host_id = "PMI_PORT",
+     .socket = "PMI_FD",
+     .local_size = "MPI_LOCALNRANKS"},
+    /* In a batch script or a shell of salloc there are the others, too, but no step of srun. */
     {.launcher = WEFT__LAUNCHER_SLURM,
      .name = "Slurm",
+     .mark = "SLURM_STEP_ID",
      .rank = "SLURM_PROCID",
      .num_ranks = "SLURM_NTASKS",
      .job_ids = {"SLURM_JOB_ID", "SLURM_JOBID"},
      .step_id = "SLURM_STEP_ID",
-     .num_hosts = "SLURM_NNODES",
-     .completeness = NUM_RANKS_MAY_BE_ALONE},
+     .num_hosts = "SLURM_NNODES"},
     {.launcher = WEFT__LAUNCHER_PMI,
      .name = "PMI",
      .rank = "PMI_RANK",
      .num_ranks = "PMI_SIZE",
-     .job_ids = {"PMI_JOBID", "PMI_PORT"},
-     .local_size = "MPI_LOCALNRANKS"},
+     .job_ids = {"PMI_JOBID"},
+     .host_id = "PMI_PORT",
+     .socket = "PMI_FD"},
 };
 
 /* NULL if not set or empty. */
@@ -83,6 +92,8 @@ static weft_result check_complete(const char *const *names, size_t num_names)
 static weft_result read_ranks(struct weft__bootstrap *bootstrap, const char *rank_name,
                               const char *num_ranks_name)
 {
+    bootstrap->rank_name = rank_name;
+    bootstrap->num_ranks_name = num_ranks_name;
     int64_t num_ranks = -1, rank = -1;
     weft_result result = weft__environment_number(num_ranks_name, 1, WEFT__MAX_RANKS, &num_ranks);
     if (result == WEFT_OK && num_ranks < 0)
@@ -101,9 +112,12 @@ static weft_result read_ranks(struct weft__bootstrap *bootstrap, const char *ran
 static weft_result override_point(struct weft__meeting_point *point)
 {
     const char *address = weft__setting_text(WEFT__SETTING_ADDR);
-    int64_t port = point->port;
+    int64_t port = 0;
     weft_result result = weft__setting_number(WEFT__SETTING_PORT, &port);
-    point->port = (uint16_t)port;
+    if (port > 0) {
+        point->port = (uint16_t)port;
+        point->port_choice = WEFT__PORT_FIXED;
+    }
     if (result == WEFT_OK && address != NULL)
         result = weft__meeting_point_set_address(point, weft__settings[WEFT__SETTING_ADDR].name,
                                                  address);
@@ -132,6 +146,15 @@ static weft_result set_nonce(struct weft__bootstrap *bootstrap, const char *job)
     return WEFT_OK;
 }
 
+/* The address is that of the point already, unless the user names another one. */
+static weft_result meet_as(struct weft__bootstrap *bootstrap, const char *job, int one_host)
+{
+    bootstrap->trust = one_host ? WEFT__TRUST_SECRET : WEFT__TRUST_JOB;
+    WEFT__TRY(set_nonce(bootstrap, job));
+    weft__meeting_point_draw_port(&bootstrap->point, job);
+    return override_point(&bootstrap->point);
+}
+
 /* ---------------------------------------------------------------- launchers */
 
 static weft_result read_weft(struct weft__bootstrap *bootstrap)
@@ -148,7 +171,21 @@ static weft_result read_weft(struct weft__bootstrap *bootstrap)
     return WEFT_OK;
 }
 
-/* MASTER_PORT itself is taken by the store of torchrun. */
+/* Other hosts do not mean this one by it. */
+static int is_loopback(const char *address)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    const uint32_t loopback_net = 127;
+    if (inet_pton(AF_INET, address, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == loopback_net;
+    return strcmp(address, "localhost") == 0 ||
+           (inet_pton(AF_INET6, address, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6));
+}
+
+/* MASTER_PORT itself is taken by the store of torchrun, and those around it by the stores of other
+ * jobs. The count of restarts keeps new ranks from those of before, which may still be there; but
+ * each host has a count of its own. */
 static weft_result read_torchrun(struct weft__bootstrap *bootstrap)
 {
     int64_t port = 0, local_size = 0;
@@ -162,20 +199,18 @@ static weft_result read_torchrun(struct weft__bootstrap *bootstrap)
     if (address == NULL || environment("MASTER_PORT") == NULL)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "RANK is set, but %s is not",
                            address == NULL ? "MASTER_ADDR" : "MASTER_PORT");
-    result = weft__environment_number("MASTER_PORT", 1, UINT16_MAX - 1, &port);
+    result = weft__environment_number("MASTER_PORT", 1, UINT16_MAX, &port);
+    const int one_host = local_size == bootstrap->num_ranks || is_loopback(address);
     if (result == WEFT_OK)
-        result = weft__meeting_point_set_address(&bootstrap->point, "MASTER_ADDR", address);
+        result = weft__meeting_point_set_address(&bootstrap->point, "MASTER_ADDR",
+                                                 one_host ? WEFT__LOOPBACK : address);
     if (result != WEFT_OK)
         return result;
-    const int one_host = local_size == bootstrap->num_ranks || strcmp(address, loopback) == 0 ||
-                         strcmp(address, "localhost") == 0;
-    bootstrap->trust = one_host ? WEFT__TRUST_SECRET : WEFT__TRUST_JOB;
     const char *run_id = environment("TORCHELASTIC_RUN_ID");
-    snprintf(job, sizeof(job), "torchrun %s %lld %.256s", address, (long long)port,
-             run_id != NULL ? run_id : "");
-    bootstrap->point.port = (uint16_t)(port + 1);
-    result = set_nonce(bootstrap, job);
-    return result == WEFT_OK ? override_point(&bootstrap->point) : result;
+    const char *restarts = one_host ? environment("TORCHELASTIC_RESTART_COUNT") : NULL;
+    snprintf(job, sizeof(job), "torchrun %s %lld %.256s %.16s", address, (long long)port,
+             run_id != NULL ? run_id : "", restarts != NULL ? restarts : "0");
+    return meet_as(bootstrap, job, one_host);
 }
 
 static weft_result is_one_host(const struct job_launcher *job, int32_t num_ranks, int *one_host)
@@ -190,64 +225,91 @@ static weft_result is_one_host(const struct job_launcher *job, int32_t num_ranks
     return result;
 }
 
-/* Without a job's id the session is what the ranks of a launcher on one host have in common; on
- * several they have nothing. */
-static void describe_job(const struct job_launcher *launcher, int one_host, char *job,
-                         size_t job_bytes)
+/* What this job has in common, and no other has; "" if the launcher does not tell. Ranks that MPI
+ * programs start have the starter of those who started them. */
+static void find_id(const struct job_launcher *launcher, int one_host, char *id, size_t id_bytes)
 {
-    const char *id = environment(launcher->job_ids[0]);
-    const char *step = environment(launcher->step_id);
-    char session[32] = "";
-    if (one_host)
-        snprintf(session, sizeof(session), "session %d", getsid(0));
-    if (id == NULL)
-        id = environment(launcher->job_ids[1]);
-    snprintf(job, job_bytes, "%s %u %.256s %.64s", launcher->name, getuid(),
-             id != NULL ? id : session, step != NULL ? step : "");
+    const char *given = environment(launcher->job_ids[0]);
+    if (given == NULL)
+        given = environment(launcher->job_ids[1]);
+    if (given == NULL && one_host)
+        given = environment(launcher->host_id);
+    snprintf(id, id_bytes, "%.256s", given != NULL ? given : "");
+    int64_t fd = -1;
+    if (given == NULL && one_host && environment(launcher->socket) != NULL &&
+        environment("PMI_SPAWNED") == NULL &&
+        weft__environment_number(launcher->socket, 0, INT32_MAX, &fd) == WEFT_OK)
+        weft__starter_name((int)fd, id, id_bytes);
+}
+
+/* What the user has to say since the launcher does not; two jobs must not meet by a guess. */
+static weft_result check_can_meet(const struct job_launcher *launcher, int one_host, const char *id)
+{
+    const int has_address = weft__setting_text(WEFT__SETTING_ADDR) != NULL;
+    const int has_port = weft__setting_text(WEFT__SETTING_PORT) != NULL;
+    const int has_secret = weft__setting_text(WEFT__SETTING_SECRET) != NULL;
+    if (!one_host && (!has_address || !has_port || (id[0] == '\0' && !has_secret)))
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "%s started ranks on several hosts: WEFT_ADDR and WEFT_PORT must be set "
+                           "to an address of rank 0's host and a free port there%s",
+                           launcher->name,
+                           id[0] != '\0' ? ""
+                                         : ", and WEFT_SECRET to 32 random hexadecimal digits, as "
+                                           "nothing tells this job from others");
+    if (id[0] == '\0' && (!has_port || !has_secret))
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "%s and %s are set, as by %s, but nothing tells its job from others: "
+                           "WEFT_PORT must be set to a free port and WEFT_SECRET to 32 random "
+                           "hexadecimal digits, the same on all ranks",
+                           launcher->rank, launcher->num_ranks, launcher->name);
+    return WEFT_OK;
 }
 
 static weft_result read_job(struct weft__bootstrap *bootstrap, const struct job_launcher *launcher)
 {
-    enum { FIRST_PORT = 20000, NUM_PORTS = 10000 }; /* below those that systems hand out */
     int one_host = 0;
-    char job[512];
+    char id[300], job[512];
     weft_result result = read_ranks(bootstrap, launcher->rank, launcher->num_ranks);
     if (result == WEFT_OK)
         result = is_one_host(launcher, bootstrap->num_ranks, &one_host);
     if (result != WEFT_OK || bootstrap->num_ranks == 1)
         return result;
-    if (!one_host && (weft__setting_text(WEFT__SETTING_ADDR) == NULL ||
-                      weft__setting_text(WEFT__SETTING_PORT) == NULL))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "%s started ranks on several hosts: WEFT_ADDR and WEFT_PORT must be set "
-                           "to an address of rank 0's host and a free port there",
-                           launcher->name);
-    describe_job(launcher, one_host, job, sizeof(job));
-    bootstrap->trust = one_host ? WEFT__TRUST_SECRET : WEFT__TRUST_JOB;
-    result = set_nonce(bootstrap, job);
-    if (result != WEFT_OK)
-        return result;
-    bootstrap->point.port =
-        (uint16_t)(FIRST_PORT + weft__hash(WEFT__HASH_SEED, job, strlen(job)) % NUM_PORTS);
-    snprintf(bootstrap->point.address, sizeof(bootstrap->point.address), "%s", loopback);
-    return override_point(&bootstrap->point);
+    find_id(launcher, one_host, id, sizeof(id));
+    WEFT__TRY(check_can_meet(launcher, one_host, id));
+    const char *step = environment(launcher->step_id);
+    snprintf(job, sizeof(job), "%s %u %s %.64s", launcher->name, getuid(), id,
+             step != NULL ? step : "");
+    snprintf(bootstrap->point.address, sizeof(bootstrap->point.address), "%s", WEFT__LOOPBACK);
+    return meet_as(bootstrap, job, one_host);
+}
+
+/* Slurm numbers what is no step of srun, as an interactive shell, from 0xfffffff0 on. */
+static int has_started_us(const struct job_launcher *launcher)
+{
+    const char *mark = environment(launcher->mark);
+    if (environment(launcher->rank) == NULL || (launcher->mark != NULL && mark == NULL))
+        return 0;
+    return launcher->launcher != WEFT__LAUNCHER_SLURM || strtoull(mark, NULL, 10) < 0xfffffff0;
 }
 
 /* Nobody has started this process, as it seems. But a job of one rank would be a silent mistake
  * where a launcher has set a part of its variables; only names that others use too say nothing when
- * they are alone. */
+ * they are alone, and what a shell inside an allocation of Slurm has. */
 static weft_result check_nothing_is_set(void)
 {
     static const char *const torchrun[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
+    static const char *const by_port[] = {"PMI_ID", "PMI_RANK", "PMI_SIZE"};
     const int has_meeting_point =
         environment("MASTER_ADDR") != NULL || environment("MASTER_PORT") != NULL;
     const int has_number = environment("RANK") != NULL || environment("WORLD_SIZE") != NULL;
     for (size_t index = 0; index < sizeof(job_launchers) / sizeof(job_launchers[0]); index++) {
         const struct job_launcher *launcher = &job_launchers[index];
         const char *const names[] = {launcher->num_ranks, launcher->rank};
-        if (launcher->completeness == NUM_RANKS_NEEDS_RANK && environment(names[0]) != NULL)
+        if (launcher->launcher != WEFT__LAUNCHER_SLURM && environment(names[0]) != NULL)
             return check_complete(names, 2);
     }
+    if (environment("PMI_ID") != NULL && environment("PMI_PORT") != NULL)
+        return check_complete(by_port, sizeof(by_port) / sizeof(by_port[0]));
     return has_number && has_meeting_point
                ? check_complete(torchrun, sizeof(torchrun) / sizeof(torchrun[0]))
                : WEFT_OK;
@@ -260,90 +322,20 @@ weft_result weft__bootstrap_read(struct weft__bootstrap *bootstrap)
         weft__setting_text(WEFT__SETTING_RANK) != NULL ||
         weft__setting_text(WEFT__SETTING_WORLD_SIZE) != NULL) {
         bootstrap->launcher = WEFT__LAUNCHER_WEFT;
+        bootstrap->launcher_name = "weft run";
         return read_weft(bootstrap);
     }
     if (environment("RANK") != NULL && environment("WORLD_SIZE") != NULL) {
         bootstrap->launcher = WEFT__LAUNCHER_TORCHRUN;
+        bootstrap->launcher_name = "torchrun";
         return read_torchrun(bootstrap);
     }
     for (size_t index = 0; index < sizeof(job_launchers) / sizeof(job_launchers[0]); index++) {
-        if (environment(job_launchers[index].rank) == NULL)
+        if (!has_started_us(&job_launchers[index]))
             continue;
         bootstrap->launcher = job_launchers[index].launcher;
+        bootstrap->launcher_name = job_launchers[index].name;
         return read_job(bootstrap, &job_launchers[index]);
     }
     return check_nothing_is_set();
-}
-
-/* ---------------------------------------------------------------- starting */
-
-/* How many communicators this process has started at each meeting point. */
-struct meeting_count {
-    struct meeting_count *next;
-    struct weft__meeting_point point;
-    uint64_t num_communicators;
-};
-
-static struct {
-    pthread_mutex_t mutex;
-    struct meeting_count *first;
-} counts = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-
-static weft_result count_communicator(const struct weft__meeting_point *point, uint64_t *key)
-{
-    pthread_mutex_lock(&counts.mutex);
-    struct meeting_count *count = counts.first;
-    while (count != NULL && (count->point.port != point->port ||
-                             memcmp(count->point.nonce, point->nonce, sizeof(point->nonce)) != 0))
-        count = count->next;
-    if (count == NULL && (count = calloc(1, sizeof(*count))) != NULL) {
-        count->point = *point;
-        count->next = counts.first;
-        counts.first = count;
-    }
-    if (count != NULL)
-        *key = count->num_communicators++;
-    pthread_mutex_unlock(&counts.mutex);
-    return count != NULL ? WEFT_OK
-                         : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a meeting point");
-}
-
-weft_result weft__bootstrap_start(struct weft__bootstrap *bootstrap, uint64_t *key)
-{
-    *key = 0;
-    if (bootstrap->num_ranks == 1)
-        return WEFT_OK;
-    weft_result result = WEFT_OK;
-    int serves = bootstrap->rendezvous == WEFT__RENDEZVOUS_AT_RANK_0 && bootstrap->rank == 0;
-    if (serves && bootstrap->trust == WEFT__TRUST_JOB)
-        weft__log(WEFT__LOG_WARN, 0,
-                  "only the job's id tells ranks on other hosts from strangers, who may guess it; "
-                  "set WEFT_SECRET, on all hosts, to 32 random hexadecimal digits");
-    if (serves)
-        result = weft__rendezvous_serve(&bootstrap->point, WEFT__LISTEN_ON_REACHABLE);
-    return result == WEFT_OK ? count_communicator(&bootstrap->point, key) : result;
-}
-
-weft_result weft__unique_id_create(weft_unique_id *id)
-{
-    const char *address = weft__setting_text(WEFT__SETTING_ADDR);
-    const char *name = weft__settings[WEFT__SETTING_ADDR].name;
-    struct weft__meeting_point point = {0};
-    weft__log_configure();
-    if (address == NULL)
-        address = loopback;
-    WEFT__TRY(weft__meeting_point_set_address(&point, name, address));
-    WEFT__TRY(weft__random_bytes(point.nonce, sizeof(point.nonce)));
-    WEFT__TRY(weft__rendezvous_serve(&point, WEFT__LISTEN_ON_ADDRESS));
-    weft__meeting_point_to_id(&point, id);
-    return WEFT_OK;
-}
-
-weft_result weft__unique_id_serve(const weft_unique_id *id)
-{
-    struct weft__meeting_point point;
-    weft__log_configure();
-    weft_result result = weft__meeting_point_from_id(&point, id);
-    return result == WEFT_OK ? weft__rendezvous_serve(&point, WEFT__LISTEN_FOR_OTHER_HOSTS)
-                             : result;
 }

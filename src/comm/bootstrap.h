@@ -17,6 +17,8 @@ enum weft__launcher {
 
 struct weft__bootstrap {
     enum weft__launcher launcher;
+    const char *launcher_name;              /* NULL: none */
+    const char *rank_name, *num_ranks_name; /* of its variables */
     int32_t rank, num_ranks;
     struct weft__meeting_point point; /* unless there is only one rank */
     enum {
@@ -34,7 +36,8 @@ weft_result weft__bootstrap_read(struct weft__bootstrap *bootstrap);
 
 /* Starts the rendezvous if it is this rank's to serve, and tells the key of the next communicator
  * of this environment: the first has 0, as all ranks count the same. */
-weft_result weft__bootstrap_start(struct weft__bootstrap *bootstrap, uint64_t *key);
+weft_result weft__bootstrap_start(struct weft__bootstrap *bootstrap, uint32_t timeout_ms,
+                                  uint64_t *key);
 
 /* The work behind weft_unique_id_create and weft_rendezvous_serve. */
 weft_result weft__unique_id_create(weft_unique_id *id);

@@ -262,6 +262,17 @@ weft_result weft__comm_create(const weft_unique_id *id, int32_t rank, int32_t nu
     return create(&origin, comm);
 }
 
+/* Where ranks did not come it may be nobody's intention that this process is one. */
+static weft_result tell_launcher(const struct weft__bootstrap *bootstrap, weft_result result)
+{
+    return result == WEFT_ERROR_TIMEOUT && bootstrap->launcher_name != NULL
+               ? weft__error(result,
+                             "%s (%s and %s, which %s sets, make this process rank %d of %d)",
+                             weft__last_error(), bootstrap->rank_name, bootstrap->num_ranks_name,
+                             bootstrap->launcher_name, bootstrap->rank, bootstrap->num_ranks)
+               : result;
+}
+
 weft_result weft__comm_create_from_env(const weft_comm_config *config,
                                        const struct weft__comm_hooks *hooks, weft_comm **comm)
 {
@@ -272,9 +283,9 @@ weft_result weft__comm_create_from_env(const weft_comm_config *config,
     origin.num_ranks = bootstrap.num_ranks;
     WEFT__TRY(read_config(config, &origin));
     WEFT__TRY(read_num_nodes(&origin));
-    WEFT__TRY(weft__bootstrap_start(&bootstrap, &origin.key));
+    WEFT__TRY(weft__bootstrap_start(&bootstrap, origin.config.timeout_ms, &origin.key));
     origin.point = bootstrap.point;
-    return create(&origin, comm);
+    return tell_launcher(&bootstrap, create(&origin, comm));
 }
 
 void weft__comm_destroy(weft_comm *comm)

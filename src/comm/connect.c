@@ -17,16 +17,22 @@ enum {
     FIRST_PAUSE_MS = 5,     /* between attempts, doubled each time */
     LONGEST_PAUSE_MS = 200, /* up to this */
     ATTEMPT_MS = 2000,      /* for one address to answer */
+    GREETING_MS = 500,      /* for one of several ports to say whose it is, doubled, too, */
+    MAX_GREETING_MS = 4000, /* up to this, */
     LOOK_UP_MS = 50,        /* between looks at the watched status */
     GOODBYE_MS = 1000,      /* for the rendezvous to read it */
     GRACE_MS = 2000         /* the rendezvous knows more about a timeout: it goes first */
 };
 
 struct meeting {
-    const struct weft__meeting_point *point;
+    const struct weft__meeting_point *point; /* with the port that is tried */
     const struct weft__hello *hello;
     struct weft__status *watched;
+    struct weft__wire *wire;
+    struct weft__identity *server, *table;
     int64_t deadline_ns;
+    int64_t greeting_ns;                 /* until when the greeting is waited for, */
+    int64_t patience_ns;                 /* for so long where there are several ports */
     char obstacle[WEFT__MAX_TEXT_BYTES]; /* why the last attempt failed */
     enum {
         NOT_REFUSED,
@@ -158,17 +164,42 @@ static weft_result run_out_of_memory(const struct meeting *meeting, struct weft_
     return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "%s", notice.text);
 }
 
-/* Whoever does not answer the hello is not our rendezvous, or not yet: try again. */
-static enum weft__wire_result introduce(struct meeting *meeting, struct weft__wire *wire,
-                                        struct weft__identity *server)
+/* Ports are guessed, so what listens there may be anybody's, who shall come to no harm: the
+ * rendezvous speaks first. */
+static enum weft__wire_result await_greeting(struct meeting *meeting, struct weft__wire *wire)
 {
     struct weft__frame frame;
+    struct weft__greeting greeting;
+    enum weft__wire_result result = next_frame(meeting, wire, meeting->greeting_ns, &frame);
+    if (result != WEFT__WIRE_OK)
+        return result;
+    if (frame.type != WEFT__FRAME_GREETING || frame.body_bytes != sizeof(greeting))
+        return WEFT__WIRE_GARBAGE;
+    memcpy(&greeting, frame.body, sizeof(greeting));
+    return greeting.magic == WEFT__HELLO_MAGIC && greeting.version == WEFT__HELLO_VERSION
+               ? WEFT__WIRE_OK
+               : WEFT__WIRE_GARBAGE;
+}
+
+static enum weft__wire_result send_hello(const struct meeting *meeting, struct weft__wire *wire)
+{
     struct weft__message *message =
         weft__message_create(WEFT__FRAME_HELLO, meeting->hello, sizeof(*meeting->hello), NULL, 0);
     if (message == NULL)
         return WEFT__WIRE_NO_MEMORY;
     enum weft__wire_result result = weft__wire_send(wire, message);
     weft__message_release(message);
+    return result;
+}
+
+/* Whoever does not answer the hello is not our rendezvous, or not yet: try again. */
+static enum weft__wire_result introduce(struct meeting *meeting, struct weft__wire *wire,
+                                        struct weft__identity *server)
+{
+    struct weft__frame frame;
+    enum weft__wire_result result = await_greeting(meeting, wire);
+    if (result == WEFT__WIRE_OK)
+        result = send_hello(meeting, wire);
     if (result == WEFT__WIRE_OK)
         result = next_frame(meeting, wire, meeting->deadline_ns, &frame);
     if (result == WEFT__WIRE_OK && frame.type == WEFT__FRAME_FAILED &&
@@ -180,7 +211,7 @@ static enum weft__wire_result introduce(struct meeting *meeting, struct weft__wi
     if (result == WEFT__WIRE_OK)
         memcpy(server, frame.body, sizeof(*server));
     else if (result != WEFT__WIRE_EMPTY && result != WEFT__WIRE_NO_MEMORY)
-        note_obstacle(meeting, "it does not know this unique id, or is of another version");
+        note_obstacle(meeting, "who listens there is no rendezvous, or of another version");
     else if (meeting->obstacle[0] == '\0') /* an attempt that the deadline cut short says little */
         note_obstacle(meeting, "it does not answer");
     return result;
@@ -220,9 +251,9 @@ static weft_result wait_for_table(struct meeting *meeting, struct weft__wire *wi
 }
 
 /* One attempt; `*over` tells whether its result is final. */
-static weft_result attempt(struct meeting *meeting, struct weft__wire *wire,
-                           struct weft__identity *server, struct weft__identity *table, int *over)
+static weft_result attempt(struct meeting *meeting, int *over)
 {
+    struct weft__wire *wire = meeting->wire;
     int fd = connect_once(meeting);
     *over = 0;
     if (fd < 0)
@@ -232,11 +263,11 @@ static weft_result attempt(struct meeting *meeting, struct weft__wire *wire,
                         (uint64_t)meeting->hello->num_ranks * WEFT__MAX_BLOB_BYTES);
     enum weft__wire_result introduced = weft__wire_keep_spare(wire);
     if (introduced == WEFT__WIRE_OK)
-        introduced = introduce(meeting, wire, server);
+        introduced = introduce(meeting, wire, meeting->server);
     weft_result result = WEFT_ERROR_TIMEOUT;
     *over = introduced == WEFT__WIRE_OK || introduced == WEFT__WIRE_NO_MEMORY;
     if (introduced == WEFT__WIRE_OK)
-        result = wait_for_table(meeting, wire, server, table);
+        result = wait_for_table(meeting, wire, meeting->server, meeting->table);
     else if (introduced == WEFT__WIRE_NO_MEMORY)
         result = run_out_of_memory(meeting, wire);
     if (result != WEFT_OK)
@@ -244,29 +275,61 @@ static weft_result attempt(struct meeting *meeting, struct weft__wire *wire,
     return result;
 }
 
+/* Each of the ports once; `*over` as above. */
+static weft_result attempt_ports(struct meeting *meeting, struct weft__meeting_point *point,
+                                 int *over)
+{
+    struct weft__meeting_point at;
+    weft_result result = WEFT_ERROR_TIMEOUT;
+    *over = 0;
+    for (int i = 0; !*over && weft__meeting_point_at_port(point, i, &at); i++) {
+        meeting->point = &at;
+        meeting->greeting_ns = meeting->deadline_ns;
+        if (point->port_choice == WEFT__PORT_DRAWN &&
+            weft__now_ns() + meeting->patience_ns < meeting->deadline_ns)
+            meeting->greeting_ns = weft__now_ns() + meeting->patience_ns;
+        result = attempt(meeting, over);
+    }
+    if (result == WEFT_OK)
+        *point = at;
+    return result;
+}
+
+static weft_result find_nobody(const struct meeting *meeting,
+                               const struct weft__connection_request *request)
+{
+    const int is_drawn = request->point->port_choice == WEFT__PORT_DRAWN;
+    return weft__error(
+        WEFT_ERROR_TIMEOUT, "rank %d found no rendezvous at %s, port %u%s within %u ms: %s",
+        request->hello->rank, request->point->address, request->point->port,
+        is_drawn ? " or those after it," : "", request->hello->timeout_ms, meeting->obstacle);
+}
+
 weft_result weft__connect(const struct weft__connection_request *request, struct weft__wire *wire,
                           struct weft__identity *server, struct weft__identity *table)
 {
     const struct weft__hello *hello = request->hello;
-    struct meeting meeting = {.point = request->point,
-                              .hello = hello,
+    struct meeting meeting = {.hello = hello,
                               .watched = request->watched,
-                              .deadline_ns = weft__now_ns() + hello->timeout_ms * WEFT__NS_PER_MS};
+                              .wire = wire,
+                              .server = server,
+                              .table = table,
+                              .deadline_ns = weft__now_ns() + hello->timeout_ms * WEFT__NS_PER_MS,
+                              .patience_ns = GREETING_MS * WEFT__NS_PER_MS};
     int pause_ms = FIRST_PAUSE_MS;
     for (;;) {
         int over;
-        weft_result result = attempt(&meeting, wire, server, table, &over);
+        weft_result result = attempt_ports(&meeting, request->point, &over);
         if (over)
             return result;
         result = check_watched(&meeting);
         if (result != WEFT_OK)
             return result;
         if (weft__now_ns() >= meeting.deadline_ns)
-            return weft__error(WEFT_ERROR_TIMEOUT,
-                               "rank %d found no rendezvous at %s, port %u within %u ms: %s",
-                               hello->rank, meeting.point->address, meeting.point->port,
-                               hello->timeout_ms, meeting.obstacle);
+            return find_nobody(&meeting, request);
         poll(NULL, 0, pause_ms);
         pause_ms = 2 * pause_ms < LONGEST_PAUSE_MS ? 2 * pause_ms : LONGEST_PAUSE_MS;
+        if (meeting.patience_ns < MAX_GREETING_MS * WEFT__NS_PER_MS)
+            meeting.patience_ns *= 2;
     }
 }

@@ -6,7 +6,7 @@
 #include "weft.h"
 
 struct weft__connection_request {
-    const struct weft__meeting_point *point;
+    struct weft__meeting_point *point; /* has the port of the rendezvous once that is found */
     const struct weft__hello *hello;
     struct weft__status *watched; /* when it fails, so does the meeting; NULL: none */
 };

@@ -272,7 +272,7 @@ enum weft__wire_result weft__group_receive(struct weft__group **groups, struct w
     case WEFT__FRAME_GIVE_UP:
         return give_up(client->group, frame);
     case WEFT__FRAME_ABSENCE:
-        return weft__group_miss(groups, frame);
+        return weft__group_miss(groups, client->meeting, frame);
     case WEFT__FRAME_GOODBYE:
         return leave(client, frame);
     case WEFT__FRAME_QUESTION:

@@ -3,16 +3,26 @@
  * rendezvous thread alone, so nothing here is locked. */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "comm/heartbeat.h"
 #include "comm/wire.h"
 
 struct weft__group;
+
+/* Those who know one secret. Communicators of two meetings have nothing to do with each other. */
+struct weft__meeting {
+    struct weft__meeting *next;
+    uint8_t nonce[WEFT__NONCE_BYTES];
+    _Atomic int32_t num_ranks; /* connected, for other threads to read */
+};
 
 /* A connection to the rendezvous. Without a group it belongs to a stranger. */
 struct weft__client {
     struct weft__client *next;
     struct weft__wire wire;
     int process_fd; /* readable when the member's process has ended; -1: not watched */
+    struct weft__meeting *meeting; /* NULL: it has not shown that it knows a secret */
     struct weft__group *group;
     int32_t rank;                     /* in the group */
     struct weft__heartbeat heartbeat; /* of a member, once all have met */

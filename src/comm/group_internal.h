@@ -18,7 +18,8 @@ struct weft__member {
 
 struct weft__group {
     struct weft__group *next;
-    uint64_t key;
+    const struct weft__meeting *meeting;
+    uint64_t key; /* in the meeting */
     int32_t num_ranks;
     int32_t first_rank; /* who came first: its num_ranks and num_nodes are the measure */
     int32_t num_came, num_present;
@@ -52,6 +53,7 @@ void weft__group_fail(struct weft__group *group, const struct weft__failure_noti
 /* group_meeting.c: a member of one group will not come to another one. WEFT__WIRE_GARBAGE if the
  * frame makes no sense. */
 enum weft__wire_result weft__group_miss(struct weft__group **groups,
+                                        const struct weft__meeting *meeting,
                                         const struct weft__frame *frame);
 
 /* group_heartbeat.c */

@@ -17,15 +17,18 @@ static int has_departed(const struct weft__group *group, int32_t rank)
 
 /* A rank that has left one communicator and comes again starts the next one of the same key. */
 static struct weft__group *find_or_create(struct weft__group **groups,
+                                          const struct weft__meeting *meeting,
                                           const struct weft__hello *hello)
 {
     for (struct weft__group *group = *groups; group != NULL; group = group->next)
-        if (group->key == hello->key && !has_departed(group, hello->rank))
+        if (group->meeting == meeting && group->key == hello->key &&
+            !has_departed(group, hello->rank))
             return group;
     struct weft__group *group =
         calloc(1, sizeof(*group) + (size_t)hello->num_ranks * sizeof(struct weft__member));
     if (group == NULL)
         return NULL;
+    group->meeting = meeting;
     group->key = hello->key;
     group->num_ranks = hello->num_ranks;
     group->first_rank = hello->rank;
@@ -126,7 +129,7 @@ void weft__group_join(struct weft__group **groups, struct weft__client *client,
                       const struct weft__hello *hello, const struct weft__identity *server)
 {
     weft__group_send(client, WEFT__FRAME_WELCOME, server, sizeof(*server));
-    struct weft__group *group = find_or_create(groups, hello);
+    struct weft__group *group = find_or_create(groups, client->meeting, hello);
     if (group == NULL) {
         client->state = WEFT__CLIENT_BROKEN;
         return;
@@ -150,6 +153,7 @@ void weft__group_join(struct weft__group **groups, struct weft__client *client,
 
 /* What its ranks say of themselves counts: the first has not been checked against any other. */
 enum weft__wire_result weft__group_miss(struct weft__group **groups,
+                                        const struct weft__meeting *meeting,
                                         const struct weft__frame *frame)
 {
     struct weft__absence absence;
@@ -164,7 +168,7 @@ enum weft__wire_result weft__group_miss(struct weft__group **groups,
     if (hello.num_ranks < 1 || hello.num_ranks > WEFT__MAX_RANKS || hello.rank < 0 ||
         hello.rank >= hello.num_ranks)
         return WEFT__WIRE_GARBAGE;
-    struct weft__group *group = find_or_create(groups, &hello);
+    struct weft__group *group = find_or_create(groups, meeting, &hello);
     if (group == NULL || group->phase != WEFT__GROUP_MEETING || hello.rank >= group->num_ranks ||
         group->members[hello.rank].presence != WEFT__ABSENT)
         return WEFT__WIRE_OK;

@@ -11,10 +11,10 @@
 struct weft__link;
 
 struct weft__link_options {
-    const struct weft__meeting_point *point; /* must outlive the link */
-    struct weft__hello *hello;               /* magic, version and nonce are filled in */
-    struct weft__status *status;             /* news go here; must outlive the link */
-    struct weft__waits *waits;               /* what this rank answers from; as long */
+    struct weft__meeting_point *point; /* must outlive the link; gets the port that is found */
+    struct weft__hello *hello;         /* magic, version and nonce are filled in */
+    struct weft__status *status;       /* news go here; must outlive the link */
+    struct weft__waits *waits;         /* what this rank answers from; as long */
     struct weft__status *watched; /* of the communicator that is split: when it fails, so does the
                                      meeting; NULL: none */
 };

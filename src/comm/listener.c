@@ -135,30 +135,51 @@ void weft__listener_name_peer(int fd, char name[WEFT__PEER_NAME_BYTES])
         snprintf(name, WEFT__PEER_NAME_BYTES, "%s, port %s", host, service);
 }
 
-weft_result weft__listener_open(struct weft__meeting_point *point, enum weft__listen_on listen_on,
-                                int *fd)
+/* The first of the point's ports that nobody has. */
+static weft_result open_port(struct weft__meeting_point *point, enum weft__listen_on listen_on,
+                             int *fd)
 {
-    enum { PATIENCE_MS = 3000, PAUSE_MS = 20 };
-    int64_t deadline_ns = weft__now_ns() + PATIENCE_MS * WEFT__NS_PER_MS;
-    weft_result result = open_point(point, listen_on, fd);
-    /* Somebody's outgoing connection may have the port for the moment. */
-    while (result == WEFT_ERROR_SYSTEM && errno == EADDRINUSE && weft__now_ns() < deadline_ns) {
-        poll(NULL, 0, PAUSE_MS);
-        result = open_point(point, listen_on, fd);
+    struct weft__meeting_point at;
+    weft_result result = WEFT_ERROR_SYSTEM;
+    for (int i = 0; weft__meeting_point_at_port(point, i, &at); i++) {
+        result = open_point(&at, listen_on, fd);
+        if (result == WEFT_OK)
+            *point = at;
+        if (result != WEFT_ERROR_SYSTEM || errno != EADDRINUSE)
+            break;
     }
-    if (result != WEFT_OK)
-        return result;
+    return result;
+}
+
+static weft_result read_port(int fd, uint16_t *port)
+{
     union {
         struct sockaddr any;
         struct sockaddr_in v4;
         struct sockaddr_in6 v6;
     } bound = {.v6 = {0}};
     socklen_t bound_bytes = sizeof(bound);
-    if (getsockname(*fd, &bound.any, &bound_bytes) != 0) {
-        result = weft__system_error("getsockname");
-        close(*fd);
-        return result;
-    }
-    point->port = ntohs(bound.any.sa_family == AF_INET ? bound.v4.sin_port : bound.v6.sin6_port);
+    if (getsockname(fd, &bound.any, &bound_bytes) != 0)
+        return weft__system_error("getsockname");
+    *port = ntohs(bound.any.sa_family == AF_INET ? bound.v4.sin_port : bound.v6.sin6_port);
     return WEFT_OK;
+}
+
+weft_result weft__listener_open(struct weft__meeting_point *point, enum weft__listen_on listen_on,
+                                int64_t patience_ms, int *fd)
+{
+    enum { PAUSE_MS = 20 };
+    const int64_t deadline_ns = weft__now_ns() + patience_ms * WEFT__NS_PER_MS;
+    weft_result result = open_port(point, listen_on, fd);
+    /* Somebody's outgoing connection may have the port for the moment, or this job's last rank 0. */
+    while (result == WEFT_ERROR_SYSTEM && errno == EADDRINUSE && weft__now_ns() < deadline_ns) {
+        poll(NULL, 0, PAUSE_MS);
+        result = open_port(point, listen_on, fd);
+    }
+    if (result != WEFT_OK)
+        return result;
+    result = read_port(*fd, &point->port);
+    if (result != WEFT_OK)
+        close(*fd);
+    return result;
 }

@@ -14,10 +14,11 @@ enum weft__listen_on {
     WEFT__LISTEN_ON_REACHABLE
 };
 
-/* A nonblocking listening socket for `point`; port 0 is replaced by the one that the system
- * chose. */
+/* A nonblocking listening socket for `point`, which then has the port that it listens on: port 0 is
+ * replaced by the one that the system chose, and a drawn one that is taken by the next of its
+ * sequence. While all are taken it tries again, for patience_ms. */
 weft_result weft__listener_open(struct weft__meeting_point *point, enum weft__listen_on listen_on,
-                                int *fd);
+                                int64_t patience_ms, int *fd);
 
 /* The other end of a connection, for messages: "192.0.2.1, port 4242". */
 enum { WEFT__PEER_NAME_BYTES = 72 };

@@ -107,6 +107,28 @@ weft_result weft__meeting_point_at(struct weft__meeting_point *point, const char
     return WEFT_OK;
 }
 
+enum { FIRST_PORT = 20000, NUM_PORTS = 9000, PORT_STRIDE = 1237, NUM_TRIED_PORTS = 8 };
+
+void weft__meeting_point_draw_port(struct weft__meeting_point *point, const char *job)
+{
+    const uint64_t drawn = weft__hash(WEFT__HASH_SEED, job, strlen(job));
+    point->port = (uint16_t)(FIRST_PORT + drawn % NUM_PORTS);
+    point->port_choice = WEFT__PORT_DRAWN;
+}
+
+int weft__meeting_point_at_port(const struct weft__meeting_point *point, int index,
+                                struct weft__meeting_point *at)
+{
+    if (index >= (point->port_choice == WEFT__PORT_DRAWN ? NUM_TRIED_PORTS : 1))
+        return 0;
+    *at = *point;
+    if (index > 0)
+        at->port =
+            (uint16_t)(FIRST_PORT + (point->port - FIRST_PORT + index * PORT_STRIDE) % NUM_PORTS);
+    at->port_choice = WEFT__PORT_FIXED;
+    return 1;
+}
+
 weft_result weft__unique_id_from_hex(weft_unique_id *id, const char *hex)
 {
     const char *name = weft__settings[WEFT__SETTING_ID].name;

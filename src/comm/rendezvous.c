@@ -36,7 +36,9 @@ struct refused {
 
 struct rendezvous {
     struct rendezvous *next;
-    struct weft__meeting_point point;
+    struct weft__meeting_point point; /* its nonce is one of the meetings' */
+    enum weft__listen_on listen_on;
+    _Atomic(struct weft__meeting *) meetings; /* each stays for as long as the server */
     struct weft__identity identity;
     pthread_t thread;
     int listener_fd, stop_fd;
@@ -45,9 +47,8 @@ struct rendezvous {
     int num_strangers;
     struct refused refused[MAX_REFUSED]; /* the first ones */
     int num_refused;
-    int64_t warned_ns;         /* the last time */
-    int is_warned_of_files;    /* that there is no descriptor for who comes */
-    _Atomic int32_t num_ranks; /* connected, for others to read */
+    int64_t warned_ns;      /* the last time */
+    int is_warned_of_files; /* that there is no descriptor for who comes */
 };
 
 /* Servers outlive the communicators that they serve, so the process keeps a list of them. */
@@ -113,6 +114,14 @@ static void refuse(struct rendezvous *server, struct weft__client *client,
     client->state = WEFT__CLIENT_BROKEN;
 }
 
+static struct weft__meeting *find_meeting(struct rendezvous *server, const uint8_t *nonce)
+{
+    struct weft__meeting *meeting = atomic_load(&server->meetings);
+    while (meeting != NULL && memcmp(meeting->nonce, nonce, sizeof(meeting->nonce)) != 0)
+        meeting = meeting->next;
+    return meeting;
+}
+
 static void introduce(struct rendezvous *server, struct weft__client *client,
                       const struct weft__frame *frame)
 {
@@ -128,13 +137,15 @@ static void introduce(struct rendezvous *server, struct weft__client *client,
         drop_stranger(client, "its version of the protocol differs");
         return;
     }
-    if (memcmp(hello.nonce, server->point.nonce, sizeof(hello.nonce)) != 0) {
+    client->meeting = find_meeting(server, hello.nonce);
+    if (client->meeting == NULL) {
         refuse(server, client, &hello);
         return;
     }
     weft__group_join(&server->groups, client, &hello, &server->identity);
     if (client->group == NULL)
         return;
+    atomic_fetch_add(&client->meeting->num_ranks, 1);
     server->num_strangers--;
     client->deadline_ns = INT64_MAX;
     client->process_fd = weft__identity_watch(&server->identity, &hello.identity);
@@ -214,8 +225,10 @@ static void sweep(struct rendezvous *server)
         *link = client->next;
         if (client->group != NULL)
             weft__group_lose(client);
-        else if (client->deadline_ns != INT64_MAX) /* no member that said goodbye */
+        if (client->deadline_ns != INT64_MAX) /* no member, nor one that said goodbye */
             server->num_strangers--;
+        else
+            atomic_fetch_sub(&client->meeting->num_ranks, 1);
         close_client(client);
         link = &server->clients;
     }
@@ -262,6 +275,8 @@ static void make_files(struct rendezvous *server, int error)
 
 static void add_client(struct rendezvous *server, int fd)
 {
+    const struct weft__greeting greeting = {.magic = WEFT__HELLO_MAGIC,
+                                            .version = WEFT__HELLO_VERSION};
     struct weft__client *client = calloc(1, sizeof(*client));
     if (client == NULL || weft__socket_prepare(fd) != WEFT_OK) {
         free(client);
@@ -274,6 +289,7 @@ static void add_client(struct rendezvous *server, int fd)
     client->next = server->clients;
     server->clients = client;
     server->num_strangers++;
+    weft__group_send(client, WEFT__FRAME_GREETING, &greeting, sizeof(greeting));
     serve_input(server, client);
 }
 
@@ -345,14 +361,6 @@ static void serve_clients(struct rendezvous *server, const struct pollfd *slots)
     }
 }
 
-static void publish_num_ranks(struct rendezvous *server)
-{
-    int32_t num_ranks = 0;
-    for (const struct weft__client *client = server->clients; client != NULL; client = client->next)
-        num_ranks += client->group != NULL;
-    atomic_store(&server->num_ranks, num_ranks);
-}
-
 /* One round; 0 when the server is to end. */
 static int serve_round(struct rendezvous *server, struct pollfd *set)
 {
@@ -370,7 +378,6 @@ static int serve_round(struct rendezvous *server, struct pollfd *set)
     drop_silent_strangers(server);
     weft__groups_tick(&server->groups, read_ns);
     sweep(server);
-    publish_num_ranks(server);
     return 1;
 }
 
@@ -412,11 +419,29 @@ static void close_server(struct rendezvous *server)
         close(server->listener_fd);
     if (server->stop_fd >= 0)
         close(server->stop_fd);
+    struct weft__meeting *meeting = atomic_load(&server->meetings);
+    while (meeting != NULL) {
+        struct weft__meeting *next = meeting->next;
+        free(meeting);
+        meeting = next;
+    }
     free(server);
 }
 
+/* Its thread reads the list meanwhile; those who add to it come one by one. */
+static weft_result add_meeting(struct rendezvous *server, const struct weft__meeting_point *point)
+{
+    struct weft__meeting *meeting = calloc(1, sizeof(*meeting));
+    if (meeting == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a rendezvous");
+    memcpy(meeting->nonce, point->nonce, sizeof(meeting->nonce));
+    meeting->next = atomic_load(&server->meetings);
+    atomic_store(&server->meetings, meeting);
+    return WEFT_OK;
+}
+
 static weft_result start_server(struct weft__meeting_point *point, enum weft__listen_on listen_on,
-                                struct rendezvous **started)
+                                int64_t patience_ms, struct rendezvous **started)
 {
     struct rendezvous *server = calloc(1, sizeof(*server));
     if (server == NULL)
@@ -427,8 +452,11 @@ static weft_result start_server(struct weft__meeting_point *point, enum weft__li
     if (result == WEFT_OK)
         result = weft__identity_of_process(&server->identity);
     if (result == WEFT_OK)
-        result = weft__listener_open(point, listen_on, &server->listener_fd);
+        result = weft__listener_open(point, listen_on, patience_ms, &server->listener_fd);
     server->point = *point;
+    server->listen_on = listen_on;
+    if (result == WEFT_OK)
+        result = add_meeting(server, point);
     if (result == WEFT_OK)
         result = weft__thread_start(&server->thread, serve, server);
     if (result == WEFT_OK)
@@ -438,31 +466,51 @@ static weft_result start_server(struct weft__meeting_point *point, enum weft__li
     return result;
 }
 
+/* Who serves the point already. */
 static struct rendezvous *find_server(const struct weft__meeting_point *point)
 {
     for (struct rendezvous *server = registry.first; server != NULL; server = server->next)
-        if (server->point.port == point->port &&
-            memcmp(server->point.nonce, point->nonce, sizeof(point->nonce)) == 0)
+        if ((server->point.port == point->port || point->port_choice == WEFT__PORT_DRAWN) &&
+            find_meeting(server, point->nonce) != NULL)
             return server;
     return NULL;
 }
 
-weft_result weft__rendezvous_serve(struct weft__meeting_point *point,
-                                   enum weft__listen_on listen_on)
+/* Who listens where the point would have to be served. */
+static struct rendezvous *find_listener(const struct weft__meeting_point *point,
+                                        enum weft__listen_on listen_on)
 {
-    weft_result result = WEFT_OK;
+    for (struct rendezvous *server = registry.first; server != NULL; server = server->next)
+        if ((server->point.port == point->port || point->port == 0) &&
+            server->listen_on == listen_on && strcmp(server->point.address, point->address) == 0)
+            return server;
+    return NULL;
+}
+
+static weft_result serve_point(struct weft__meeting_point *point, enum weft__listen_on listen_on,
+                               int64_t patience_ms)
+{
+    struct rendezvous *server = find_server(point);
+    if (server == NULL && (server = find_listener(point, listen_on)) != NULL) {
+        WEFT__TRY(add_meeting(server, point));
+    } else if (server == NULL) {
+        WEFT__TRY(start_server(point, listen_on, patience_ms, &server));
+        server->next = registry.first;
+        registry.first = server;
+    }
+    point->port = server->point.port;
+    point->port_choice = WEFT__PORT_FIXED;
+    return WEFT_OK;
+}
+
+weft_result weft__rendezvous_serve(struct weft__meeting_point *point,
+                                   enum weft__listen_on listen_on, int64_t patience_ms)
+{
     pthread_mutex_lock(&registry.mutex);
     if (registry.pid != getpid())
         registry.first = NULL;
     registry.pid = getpid();
-    if (find_server(point) == NULL) {
-        struct rendezvous *server = NULL;
-        result = start_server(point, listen_on, &server);
-        if (server != NULL) {
-            server->next = registry.first;
-            registry.first = server;
-        }
-    }
+    const weft_result result = serve_point(point, listen_on, patience_ms);
     pthread_mutex_unlock(&registry.mutex);
     return result;
 }
@@ -471,7 +519,8 @@ int32_t weft__rendezvous_num_ranks(const struct weft__meeting_point *point)
 {
     pthread_mutex_lock(&registry.mutex);
     struct rendezvous *server = registry.pid == getpid() ? find_server(point) : NULL;
-    int32_t num_ranks = server != NULL ? atomic_load(&server->num_ranks) : -1;
+    const int32_t num_ranks =
+        server != NULL ? atomic_load(&find_meeting(server, point->nonce)->num_ranks) : -1;
     pthread_mutex_unlock(&registry.mutex);
     return num_ranks;
 }

@@ -15,7 +15,7 @@
 enum { WEFT__MAX_BLOB_BYTES = 1 << 20, WEFT__MAX_RANKS = 65536, WEFT__MAX_TEXT_BYTES = 512 };
 
 #define WEFT__HELLO_MAGIC   UINT32_C(0x74666577) /* "weft" on the byte order of the ranks */
-#define WEFT__HELLO_VERSION UINT32_C(6)
+#define WEFT__HELLO_VERSION UINT32_C(7)
 
 enum weft__frame_type {
     /* rank to rendezvous */
@@ -40,6 +40,10 @@ enum weft__frame_type {
     /* rank to rendezvous */
     WEFT__FRAME_ABSENCE =
         13, /* struct weft__absence: the rank will not come to another communicator */
+    /* rendezvous to whoever connects */
+    WEFT__FRAME_GREETING =
+        14, /* struct weft__greeting: a rank that hears another one is wrong here,
+                                  and has said nothing that could harm whoever is */
     WEFT__NUM_FRAME_TYPES
 };
 
@@ -51,6 +55,10 @@ struct weft__identity {
     uint64_t node_key;     /* equal: same node */
     uint64_t cores_key;    /* equal: may run on the same cores, be they in two containers */
     uint64_t socket_id[2]; /* names the socket on which it takes file descriptors */
+};
+
+struct weft__greeting {
+    uint32_t magic, version;
 };
 
 struct weft__hello {

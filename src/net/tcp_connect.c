@@ -17,9 +17,10 @@
 #include "net/tcp_internal.h"
 
 enum {
-    PAUSE_MS = 100,    /* between dials */
-    CONNECT_MS = 3000, /* for a connection, where there are several addresses to try */
-    MAX_REFUSALS = 3   /* of each address, by a host that is there */
+    PATIENCE_MS = 3000, /* with a port that somebody has for the moment */
+    PAUSE_MS = 100,     /* between dials */
+    CONNECT_MS = 3000,  /* for a connection, where there are several addresses to try */
+    MAX_REFUSALS = 3    /* of each address, by a host that is there */
 };
 
 /* ---------------------------------------------------------------- listening */
@@ -32,7 +33,8 @@ static weft_result open_listener(struct weft__tcp *tcp, uint32_t index)
     weft__tcp_name_address(address, name);
     *strchr(name, ',') = '\0';
     snprintf(point.address, sizeof(point.address), "%s", name);
-    WEFT__TRY(weft__listener_open(&point, WEFT__LISTEN_ON_ADDRESS, &tcp->listeners[index].fd));
+    WEFT__TRY(weft__listener_open(&point, WEFT__LISTEN_ON_ADDRESS, PATIENCE_MS,
+                                  &tcp->listeners[index].fd));
     address->port = point.port;
     return weft__tcp_watch(tcp, &tcp->listeners[index], EPOLLIN) ? WEFT_OK
                                                                  : weft__system_error("epoll_ctl");

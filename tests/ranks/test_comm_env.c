@@ -19,7 +19,7 @@ enum style { WEFT_RUN, TORCHRUN, OPEN_MPI, OPEN_MPI_HOSTS, SLURM, PMI, NUM_STYLE
 
 struct plan {
     enum style style;
-    int port; /* free, as is the one after it */
+    int port; /* free */
     char job[64];
 };
 
@@ -68,6 +68,7 @@ static void become(const struct ranks_context *context, const struct plan *plan)
     case SLURM:
         set_ranks(context, "SLURM_PROCID", "SLURM_NTASKS");
         setenv("SLURM_JOB_ID", plan->job, 1);
+        setenv("SLURM_STEP_ID", "0", 1);
         break;
     case PMI:
         set_ranks(context, "PMI_RANK", "PMI_SIZE");
@@ -127,7 +128,7 @@ static int find_free_port(void)
         port = 10000 + getpid() * 16 % 9000;
     do
         port++;
-    while (!is_free(port) || !is_free(port + 1));
+    while (!is_free(port));
     return port;
 }
 
@@ -289,6 +290,7 @@ static int find_the_port_taken(struct ranks_context *context)
     become(context, plan);
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
     setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+    setenv("WEFT_TIMEOUT_MS", "500", 1);
     snprintf(text, sizeof(text), "port %d", plan->port);
     CHECK_ERROR(weft_comm_create_from_env(NULL, &comm), WEFT_ERROR_SYSTEM, text);
     return 0;

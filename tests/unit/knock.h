@@ -17,17 +17,23 @@ static inline struct weft__meeting_point point_of(const struct ranks_context *co
     return point;
 }
 
-/* Connects to the rendezvous; the socket blocks. */
+/* Connects to the rendezvous, and hears its greeting, if it has room; the socket blocks. */
 static inline int knock(const struct ranks_context *context)
 {
     struct weft__meeting_point point = point_of(context);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(point.port)};
     inet_pton(AF_INET, point.address, &address.sin_addr);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct {
+        struct weft__frame_header header;
+        struct weft__greeting greeting;
+    } greeting;
     if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
         close(fd);
         return -1;
     }
+    if (fd >= 0)
+        (void)!recv(fd, &greeting, sizeof(greeting), MSG_WAITALL);
     return fd;
 }
 

@@ -14,6 +14,7 @@ static const char *const launcher_variables[] = {"RANK",
                                                  "MASTER_ADDR",
                                                  "MASTER_PORT",
                                                  "TORCHELASTIC_RUN_ID",
+                                                 "TORCHELASTIC_RESTART_COUNT",
                                                  "LOCAL_WORLD_SIZE",
                                                  "OMPI_COMM_WORLD_RANK",
                                                  "PMIX_NAMESPACE",
@@ -30,6 +31,9 @@ static const char *const launcher_variables[] = {"RANK",
                                                  "PMI_SIZE",
                                                  "PMI_JOBID",
                                                  "PMI_PORT",
+                                                 "PMI_ID",
+                                                 "PMI_FD",
+                                                 "PMI_SPAWNED",
                                                  "MPI_LOCALNRANKS"};
 
 static int clear_environment(void **state)
@@ -177,6 +181,20 @@ TEST_AS(no_launcher_is_one_rank, cmocka_unit_test_setup(no_launcher_is_one_rank,
     assert_int_equal(alone.num_ranks, 1);
     /* A name that others use too says nothing when it is alone; nor does an allocation of Slurm. */
     assert_int_equal(read_good("SLURM_NTASKS=4").launcher, WEFT__LAUNCHER_NONE);
+    /* A script of sbatch and a shell of salloc have a rank's variables, but no step of srun; nor is that of an
+     * interactive shell one. */
+    static const char *const scripts[] = {
+        "SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_JOB_ID=7 SLURM_NNODES=1",
+        "SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_JOB_ID=7 SLURM_NNODES=2",
+        "SLURM_PROCID=0 SLURM_JOB_ID=7 SLURM_NNODES=1",
+        "SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_JOB_ID=7 SLURM_STEP_ID=",
+        "SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_JOB_ID=7 SLURM_STEP_ID=4294967290",
+        "SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_JOB_ID=7 SLURM_STEP_ID=4294967291"};
+    for (size_t index = 0; index < sizeof(scripts) / sizeof(scripts[0]); index++) {
+        struct weft__bootstrap script = read_good(scripts[index]);
+        assert_int_equal(script.launcher, WEFT__LAUNCHER_NONE);
+        assert_int_equal(script.num_ranks, 1);
+    }
     assert_int_equal(read_good("MASTER_ADDR=h1 MASTER_PORT=29500").launcher, WEFT__LAUNCHER_NONE);
     assert_int_equal(read_good("WORLD_SIZE=4").launcher, WEFT__LAUNCHER_NONE);
 }
@@ -195,11 +213,12 @@ TEST_AS(half_of_a_launcher_is_refused,
     check_bad("OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK");
     check_bad("PMI_SIZE=2", "PMI_SIZE PMI_RANK");
     check_bad("PMI_RANK=0", "PMI_SIZE PMI_RANK");
-    check_bad("SLURM_PROCID=0", "SLURM_PROCID SLURM_NTASKS");
+    check_bad("SLURM_STEP_ID=0 SLURM_PROCID=0", "SLURM_PROCID SLURM_NTASKS");
+    check_bad("PMI_ID=1 PMI_PORT=h1:4000", "PMI_ID PMI_RANK, PMI_SIZE"); /* mpiexec -pmi-port */
     /* Who uses a script made for torchrun with another launcher has that launcher's ranks. */
     assert_int_equal(read_good("WORLD_SIZE=2 MASTER_ADDR=h1 MASTER_PORT=29500 "
                                "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 "
-                               "OMPI_COMM_WORLD_LOCAL_SIZE=2")
+                               "OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=job7")
                          .launcher,
                      WEFT__LAUNCHER_OPEN_MPI);
 }
@@ -211,8 +230,12 @@ TEST_AS(torchrun, cmocka_unit_test_setup(torchrun, clear_environment))
     assert_int_equal(bootstrap.launcher, WEFT__LAUNCHER_TORCHRUN);
     assert_int_equal(bootstrap.rank, 3);
     assert_int_equal(bootstrap.num_ranks, 8);
-    assert_int_equal(bootstrap.point.port, 29501);
-    assert_string_equal(bootstrap.point.address, "localhost");
+    assert_in_range(bootstrap.point.port, 20000, 28999); /* 29500 and more are MASTER_PORTs */
+    assert_int_equal(bootstrap.point.port_choice, WEFT__PORT_DRAWN);
+    assert_string_equal(bootstrap.point.address, "127.0.0.1");
+    assert_string_equal(bootstrap.launcher_name, "torchrun");
+    assert_string_equal(bootstrap.rank_name, "RANK");
+    assert_string_equal(bootstrap.num_ranks_name, "WORLD_SIZE");
     assert_int_equal(bootstrap.rendezvous, WEFT__RENDEZVOUS_AT_RANK_0);
     struct weft__bootstrap peer = read_good(
         "RANK=0 WORLD_SIZE=8 MASTER_ADDR=localhost MASTER_PORT=29500 PMI_RANK=7 PMI_SIZE=9");
@@ -224,14 +247,67 @@ TEST_AS(torchrun, cmocka_unit_test_setup(torchrun, clear_environment))
         read_good("RANK=3 WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=29500 WEFT_ADDR=b WEFT_PORT=77");
     assert_string_equal(moved.point.address, "b");
     assert_int_equal(moved.point.port, 77);
+    assert_int_equal(moved.point.port_choice, WEFT__PORT_FIXED);
+    moved = read_good("RANK=3 WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=65535 WEFT_ADDR=");
+    assert_string_equal(moved.point.address, "a");
+    assert_in_range(moved.point.port, 20000, 28999);
 
     check_bad("RANK=8 WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=1", "RANK 8 0..7");
     check_bad("RANK=x WORLD_SIZE=8 MASTER_ADDR=a MASTER_PORT=1", "RANK x");
     check_bad("RANK=0 WORLD_SIZE=0 MASTER_ADDR=a MASTER_PORT=1", "WORLD_SIZE");
     check_bad("RANK=0 WORLD_SIZE=2 MASTER_PORT=1", "MASTER_ADDR");
     check_bad("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a", "MASTER_PORT");
-    check_bad("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=65535", "MASTER_PORT 65535");
+    check_bad("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=65536", "MASTER_PORT 65536");
     check_bad("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=5 WEFT_PORT=no", "WEFT_PORT no");
+}
+
+/* Jobs on one host meet on loopback, whatever the host is called; their restarts are jobs of their own. Each host has
+ * another count of restarts. */
+TEST_AS(torchrun_on_one_host, cmocka_unit_test_setup(torchrun_on_one_host, clear_environment))
+{
+    struct weft__bootstrap here = read_good(
+        "RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=this.host.invalid MASTER_PORT=29500");
+    assert_string_equal(here.point.address, "127.0.0.1");
+    assert_string_equal(read_good("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.2 MASTER_PORT=29500 "
+                                  "LOCAL_WORLD_SIZE=1")
+                            .point.address,
+                        "127.0.0.1");
+    assert_string_equal(
+        read_good("RANK=0 WORLD_SIZE=2 MASTER_ADDR=::1 MASTER_PORT=29500").point.address,
+        "127.0.0.1");
+    struct weft__bootstrap again =
+        read_good("RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=this.host.invalid "
+                  "MASTER_PORT=29500 TORCHELASTIC_RESTART_COUNT=1");
+    assert_memory_not_equal(here.point.nonce, again.point.nonce, sizeof(here.point.nonce));
+    assert_int_not_equal(here.point.port, again.point.port);
+    again = read_good("RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=this.host.invalid "
+                      "MASTER_PORT=29500 TORCHELASTIC_RESTART_COUNT=0");
+    assert_memory_equal(here.point.nonce, again.point.nonce, sizeof(here.point.nonce));
+    const char several[] = "RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_ADDR=h1 MASTER_PORT=1";
+    struct weft__bootstrap hosts = read_good(several);
+    setenv("TORCHELASTIC_RESTART_COUNT", "1", 1);
+    assert_ok(weft__bootstrap_read(&again));
+    assert_string_equal(again.point.address, "h1");
+    assert_memory_equal(hosts.point.nonce, again.point.nonce, sizeof(hosts.point.nonce));
+}
+
+/* The ports of a job differ, and the first is the point's. */
+TEST(ports_come_in_a_sequence)
+{
+    struct weft__meeting_point point = {.address = "a"}, at, before = {.port = 0};
+    int num_ports = 0;
+    weft__meeting_point_draw_port(&point, "a job");
+    for (; weft__meeting_point_at_port(&point, num_ports, &at); num_ports++) {
+        assert_int_equal(at.port_choice, WEFT__PORT_FIXED);
+        assert_in_range(at.port, 20000, 28999);
+        assert_int_not_equal(at.port, before.port);
+        assert_true(num_ports > 0 || at.port == point.port);
+        before = at;
+    }
+    assert_true(num_ports > 3);
+    assert_true(weft__meeting_point_at_port(&before, 0, &at));
+    assert_int_equal(at.port, before.port);
+    assert_false(weft__meeting_point_at_port(&before, 1, &at));
 }
 
 TEST_AS(weft_run, cmocka_unit_test_setup(weft_run, clear_environment))
@@ -263,7 +339,7 @@ TEST_AS(job_launchers, cmocka_unit_test_setup(job_launchers, clear_environment))
     assert_int_equal(mpi.rank, 1);
     assert_int_equal(mpi.num_ranks, 4);
     assert_string_equal(mpi.point.address, "127.0.0.1");
-    assert_in_range(mpi.point.port, 20000, 29999);
+    assert_in_range(mpi.point.port, 20000, 28999);
     struct weft__bootstrap other_job =
         read_good("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4 "
                   "PMIX_NAMESPACE=job8");
@@ -273,7 +349,7 @@ TEST_AS(job_launchers, cmocka_unit_test_setup(job_launchers, clear_environment))
               "WEFT_ADDR WEFT_PORT");
     struct weft__bootstrap hosts =
         read_good("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
-                  "WEFT_ADDR=head WEFT_PORT=4000");
+                  "PMIX_NAMESPACE=job7 WEFT_ADDR=head WEFT_PORT=4000");
     assert_string_equal(hosts.point.address, "head");
     assert_int_equal(hosts.point.port, 4000);
     check_bad("OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE");
@@ -286,13 +362,56 @@ TEST_AS(job_launchers, cmocka_unit_test_setup(job_launchers, clear_environment))
     struct weft__bootstrap step =
         read_good("SLURM_PROCID=2 SLURM_NTASKS=3 SLURM_JOB_ID=5 SLURM_STEP_ID=1 SLURM_NNODES=1");
     assert_memory_not_equal(slurm.point.nonce, step.point.nonce, sizeof(step.point.nonce));
-    check_bad("SLURM_PROCID=2 SLURM_NTASKS=3 SLURM_NNODES=3", "Slurm WEFT_ADDR");
-    check_bad("SLURM_PROCID=3 SLURM_NTASKS=3", "SLURM_PROCID 3 0..2");
+    check_bad("SLURM_STEP_ID=0 SLURM_PROCID=2 SLURM_NTASKS=3 SLURM_NNODES=3", "Slurm WEFT_ADDR");
+    check_bad("SLURM_STEP_ID=0 SLURM_PROCID=3 SLURM_NTASKS=3", "SLURM_PROCID 3 0..2");
 
-    struct weft__bootstrap pmi = read_good("PMI_RANK=0 PMI_SIZE=2");
+    struct weft__bootstrap pmi = read_good("PMI_RANK=0 PMI_SIZE=2 PMI_JOBID=5.0");
     assert_int_equal(pmi.launcher, WEFT__LAUNCHER_PMI);
     assert_int_equal(pmi.num_ranks, 2);
     check_bad("PMI_RANK=0 PMI_SIZE=x", "PMI_SIZE x");
+    /* Hydra, whose daemons srun has started, one on each host; and srun --mpi=pmi2, which has both sets, too. */
+    struct weft__bootstrap hydra =
+        read_good("PMI_RANK=3 PMI_SIZE=4 MPI_LOCALNRANKS=4 PMI_JOBID=x SLURM_STEP_ID=0 "
+                  "SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_JOB_ID=5");
+    assert_int_equal(hydra.launcher, WEFT__LAUNCHER_PMI);
+    assert_int_equal(hydra.rank, 3);
+    assert_int_equal(read_good("PMI_RANK=1 PMI_SIZE=4 PMI_JOBID=5.0 SLURM_STEP_ID=0 SLURM_PROCID=1 "
+                               "SLURM_NTASKS=4 SLURM_JOB_ID=5")
+                         .launcher,
+                     WEFT__LAUNCHER_SLURM);
+}
+
+#define A_SECRET " WEFT_SECRET=00112233445566778899aabbccddeeff"
+
+/* Two jobs would meet by a guess: the user has to say what tells them apart. */
+TEST_AS(jobs_without_a_name, cmocka_unit_test_setup(jobs_without_a_name, clear_environment))
+{
+    static const char *const jobs[] = {
+        "PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=2",
+        "PMI_RANK=1 PMI_SIZE=2",
+        "PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=2 PMI_FD=999", /* closed, as behind MPI_Finalize */
+        "PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=2 PMI_FD=x",
+        "PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=2 PMI_FD=0",
+        "SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_NTASKS=2",
+        "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2"};
+    char text[256];
+    for (size_t index = 0; index < sizeof(jobs) / sizeof(jobs[0]); index++) {
+        check_bad(jobs[index], "WEFT_PORT WEFT_SECRET");
+        snprintf(text, sizeof(text), "%s WEFT_PORT=4711", jobs[index]);
+        check_bad(text, "WEFT_SECRET");
+        snprintf(text, sizeof(text), "%s WEFT_PORT=4711" A_SECRET, jobs[index]);
+        struct weft__bootstrap named = read_good(text);
+        assert_int_equal(named.point.port, 4711);
+        assert_int_equal(named.rank, 1);
+    }
+    check_bad("PMI_RANK=1 PMI_SIZE=4 MPI_LOCALNRANKS=2 WEFT_ADDR=h WEFT_PORT=1",
+              "WEFT_ADDR WEFT_PORT WEFT_SECRET");
+    assert_string_equal(
+        read_good("PMI_RANK=1 PMI_SIZE=4 MPI_LOCALNRANKS=2 WEFT_ADDR=h WEFT_PORT=1" A_SECRET)
+            .point.address,
+        "h");
+    /* A rank alone needs nobody. */
+    assert_int_equal(read_good("PMI_RANK=0 PMI_SIZE=1").num_ranks, 1);
 }
 
 #define SECRET "00112233445566778899aabbccddeeff"
@@ -301,7 +420,7 @@ TEST_AS(job_launchers, cmocka_unit_test_setup(job_launchers, clear_environment))
 TEST_AS(secrets, cmocka_unit_test_setup(secrets, clear_environment))
 {
     const char job[] = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
-                       "WEFT_ADDR=head WEFT_PORT=4000";
+                       "WEFT_ADDR=head WEFT_PORT=4000 PMIX_NAMESPACE=job7";
     char text[512];
     struct weft__bootstrap open = read_good(job);
     assert_int_equal(open.trust, WEFT__TRUST_JOB);

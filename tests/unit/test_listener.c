@@ -24,7 +24,7 @@ static weft_result listen_at(const char *address, enum weft__listen_on listen_on
     socklen_t bound_bytes = sizeof(bound);
     int fd;
     snprintf(point.address, sizeof(point.address), "%s", address);
-    weft_result result = weft__listener_open(&point, listen_on, &fd);
+    weft_result result = weft__listener_open(&point, listen_on, 0, &fd);
     if (result != WEFT_OK)
         return result;
     assert_int_not_equal(point.port, 0);
@@ -68,7 +68,7 @@ TEST(descriptor_0_is_one_like_any_other)
     const int input = dup(STDIN_FILENO);
     int fd = -1;
     close(STDIN_FILENO);
-    const weft_result result = weft__listener_open(&point, WEFT__LISTEN_ON_REACHABLE, &fd);
+    const weft_result result = weft__listener_open(&point, WEFT__LISTEN_ON_REACHABLE, 0, &fd);
     close(fd);
     if (input >= 0) {
         dup2(input, STDIN_FILENO);
@@ -111,8 +111,14 @@ static int knock(const struct weft__meeting_point *point)
     const struct sockaddr_in address = {.sin_family = AF_INET,
                                         .sin_port = htons(point->port),
                                         .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct {
+        struct weft__frame_header header;
+        struct weft__greeting greeting;
+    } greeting;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(recv(fd, &greeting, sizeof(greeting), MSG_WAITALL), sizeof(greeting));
+    assert_int_equal(greeting.header.type, WEFT__FRAME_GREETING);
     return fd;
 }
 
@@ -133,7 +139,7 @@ TEST(a_stranger_is_named_in_the_log)
     socklen_t address_bytes = sizeof(address);
     FILE *file = tmpfile();
     assert_non_null(file);
-    assert_ok(weft__rendezvous_serve(&point, WEFT__LISTEN_ON_ADDRESS));
+    assert_ok(weft__rendezvous_serve(&point, WEFT__LISTEN_ON_ADDRESS, 0));
     int saved = dup(STDERR_FILENO), fd = knock(&point);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &address_bytes), 0);
     dup2(fileno(file), STDERR_FILENO);

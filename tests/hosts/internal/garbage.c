@@ -92,7 +92,11 @@ static void draw(struct message *message, struct rng *rng)
 static int is_answered(int fd)
 {
     struct weft__frame_header header;
+    struct weft__greeting greeting; /* that all are told */
     shutdown(fd, SHUT_WR);
+    if (recv(fd, &header, sizeof(header), MSG_WAITALL) != sizeof(header) ||
+        recv(fd, &greeting, sizeof(greeting), MSG_WAITALL) != sizeof(greeting))
+        return 0;
     const ssize_t num_bytes = recv(fd, &header, sizeof(header), MSG_WAITALL);
     return num_bytes > 0 && (num_bytes != sizeof(header) || header.type != WEFT__FRAME_FAILED);
 }
