@@ -203,7 +203,7 @@ typedef struct weft_comm_config {
 } weft_comm_config;
 
 /* Makes an id and starts, in this process, the rendezvous that serves it; it runs until the
- * process ends. The environment variable WEFT_ADDR sets the address it listens on (127.0.0.1). */
+ * process ends, with one thread for all ids of an address. The environment variable WEFT_ADDR sets the address it listens on (127.0.0.1). */
 WEFT_API weft_result weft_unique_id_create(weft_unique_id *id);
 
 /* The id of a rendezvous whose place has been agreed on: ranks of several hosts make it from the
@@ -228,12 +228,25 @@ WEFT_API weft_result weft_comm_create(const weft_unique_id *id, int32_t rank, in
 
 /* The same with rank, number of ranks and meeting point from the launcher's environment. Read,
  * first match wins: weft run (WEFT_ID, WEFT_RANK, WEFT_WORLD_SIZE), torchrun (RANK,
- * WORLD_SIZE, MASTER_ADDR, MASTER_PORT: rank 0 listens on the next port), Open MPI
- * (OMPI_COMM_WORLD_*), Slurm (SLURM_PROCID, SLURM_NTASKS), PMI (PMI_RANK, PMI_SIZE); with none,
- * one rank alone. May be called again for further independent communicators. Where others than
- * weft run have started ranks on several hosts, WEFT_SECRET should keep strangers out
- * (weft_unique_id_at). */
+ * WORLD_SIZE, MASTER_ADDR, MASTER_PORT), Open MPI (OMPI_COMM_WORLD_*), mpiexec of MPICH (PMI_RANK,
+ * PMI_SIZE, MPI_LOCALNRANKS), a step of Slurm (SLURM_STEP_ID, SLURM_PROCID, SLURM_NTASKS), PMI
+ * (PMI_RANK, PMI_SIZE); with none, one rank alone. May be called again for further independent
+ * communicators. Rank 0 listens on WEFT_PORT, or on a port that follows from the job; on loopback
+ * if all ranks are known to be on one host. Where others than weft run have started ranks on
+ * several hosts, WEFT_SECRET should keep strangers out (weft_unique_id_at). */
 WEFT_API weft_result weft_comm_create_from_env(const weft_comm_config *config, weft_comm **comm);
+
+typedef struct weft_env_info {
+    size_t size;
+    int32_t rank, num_ranks;        /* 0 of 1 without a launcher */
+    const char *launcher;           /* "Slurm", say; NULL: none */
+    const char *rank_variable;      /* by which it has said that, for messages; NULL: none */
+    const char *num_ranks_variable; /* the same */
+} weft_env_info;
+
+/* Which rank weft_comm_create_from_env would make this process, and by whose word. Fails as that
+ * does where the environment is not complete. */
+WEFT_API weft_result weft_env_query(weft_env_info *info);
 
 /* Collective. Ranks with the same color (>= 0) form a new, independent communicator, ordered by
  * key, then by old rank; color -1 takes part and gets *child = NULL. As MPI_Comm_split. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "comm/rendezvous.h"
 
-#include "api/check.h"
+#include "api/structs.h"
 #include "comm/bootstrap.h"
 
 weft_result weft_unique_id_at(const char *address, int32_t port, const char *secret,
@@ -29,4 +29,18 @@ int32_t weft_rendezvous_num_ranks(const weft_unique_id *id)
     if (id == NULL || weft__meeting_point_from_id(&point, id) != WEFT_OK)
         return -1;
     return weft__rendezvous_num_ranks(&point);
+}
+
+weft_result weft_env_query(weft_env_info *info)
+{
+    struct weft__bootstrap bootstrap;
+    WEFT__TRY(WEFT__CHECK_OUTPUT(weft_env_info, info, "info"));
+    WEFT__TRY(weft__bootstrap_read(&bootstrap));
+    const weft_env_info found = {.rank = bootstrap.rank,
+                                 .num_ranks = bootstrap.num_ranks,
+                                 .launcher = bootstrap.launcher_name,
+                                 .rank_variable = bootstrap.rank_name,
+                                 .num_ranks_variable = bootstrap.num_ranks_name};
+    WEFT__WRITE(weft_env_info, info, &found);
+    return WEFT_OK;
 }

@@ -38,6 +38,8 @@ static int join(const struct coll_job *job)
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     int status;
+    if (job_check_ranks(job->command, job->options->num_ranks) != 0)
+        return STATUS_USAGE;
     config.timeout_ms = (uint32_t)job->options->timeout_ms;
     config.machine = job->options->machine;
     config.num_nodes = job->options->num_nodes;

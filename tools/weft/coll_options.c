@@ -359,11 +359,6 @@ int coll_options_resolve(struct coll_options *options, int32_t num_ranks,
                  options->num_nodes, num_ranks);
         return -1;
     }
-    if (options->num_ranks != 0 && options->num_ranks != num_ranks) {
-        snprintf(error, COLL_ERROR_BYTES, "--ranks %d: must be absent or %d, the ranks of this job",
-                 options->num_ranks, num_ranks);
-        return -1;
-    }
     if (options->root >= num_ranks) {
         snprintf(error, COLL_ERROR_BYTES, "--root %d: must be 0 to %d", options->root,
                  num_ranks - 1);

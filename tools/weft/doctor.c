@@ -119,6 +119,8 @@ static int join(const struct doctor *doctor, const weft_machine_info *used)
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     int status = EXIT_SUCCESS;
+    if (job_check_ranks("weft doctor", doctor->num_ranks) != 0)
+        return STATUS_USAGE;
     config.machine = doctor->machine;
     weft_comm *comm = job_join("weft doctor", &config, &status);
     if (!comm)

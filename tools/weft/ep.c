@@ -103,6 +103,8 @@ static int join(struct ep_options *options)
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     int status;
+    if (job_check_ranks("weft ep", options->num_ranks) != 0)
+        return STATUS_USAGE;
     config.timeout_ms = (uint32_t)options->timeout_ms;
     config.num_nodes = options->num_nodes > 0 ? options->num_nodes : 0;
     config.machine = options->machine;

@@ -13,17 +13,22 @@ const char *const job_machine_names[] = {"auto", "cpu", "cuda", NULL};
 
 int job_has_rank(void)
 {
-    static const char *const marks[][2] = {
-        {"WEFT_ID", "WEFT_RANK"},
-        {"RANK", "WORLD_SIZE"},
-        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-        {"SLURM_PROCID", "SLURM_NTASKS"},
-        {"PMI_RANK", "PMI_SIZE"},
-    };
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
-        if (getenv(marks[i][0]) && getenv(marks[i][1]))
-            return 1;
-    return 0;
+    weft_env_info info = WEFT_INIT(weft_env_info);
+    return weft_env_query(&info) != WEFT_OK || info.launcher;
+}
+
+int job_check_ranks(const char *name, int32_t num_ranks)
+{
+    weft_env_info info = WEFT_INIT(weft_env_info);
+    if (num_ranks <= 0 || weft_env_query(&info) != WEFT_OK || !info.launcher ||
+        info.num_ranks == num_ranks)
+        return 0;
+    fprintf(stderr,
+            "%s: --ranks %d: must be absent or %d, the ranks of this job; %s and %s, which %s "
+            "sets, make this process rank %d of it\n",
+            name, num_ranks, info.num_ranks, info.rank_variable, info.num_ranks_variable,
+            info.launcher, info.rank);
+    return -1;
 }
 
 int job_launch(const char *name, int32_t num_ranks, int32_t num_nodes, char *const *arguments)

@@ -12,8 +12,14 @@ enum { MAX_ITERS = 100000, MAX_BLOCKS = 1024, MAX_WARPS = 32, MAX_TIMEOUT_MS = 8
 enum { MAX_CHANNELS = 64, MAX_STAGING_SLOTS = 1 << 16, MAX_STAGING_SLOT_BYTES = 1 << 30 };
 extern const char *const job_machine_names[]; /* by weft_machine; NULL behind the last */
 
-/* 1 if a launcher that weft_comm_create_from_env knows has started this process. */
+/* 1 if a launcher that weft_comm_create_from_env knows has started this process, or if its variables
+ * are not complete, which joining tells. */
 int job_has_rank(void);
+
+/* A rank of a job cannot choose how many there are: -1, with the reason told, if the user asks for
+ * others than it has. Each tells it: perhaps this is no rank of the job, but was started by one. num_ranks 0 or
+ * less: the user does not ask. */
+int job_check_ranks(const char *name, int32_t num_ranks);
 
 /* Starts this program with `arguments` (a command first, NULL at the end) as the ranks of a job, and
  * returns its exit status. name is that of the command in messages. */
