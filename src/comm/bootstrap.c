@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "comm/bootstrap.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,18 +170,6 @@ static weft_result read_weft(struct weft__bootstrap *bootstrap)
     return WEFT_OK;
 }
 
-/* Other hosts do not mean this one by it. */
-static int is_loopback(const char *address)
-{
-    struct in_addr v4;
-    struct in6_addr v6;
-    const uint32_t loopback_net = 127;
-    if (inet_pton(AF_INET, address, &v4) == 1)
-        return ntohl(v4.s_addr) >> 24 == loopback_net;
-    return strcmp(address, "localhost") == 0 ||
-           (inet_pton(AF_INET6, address, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6));
-}
-
 /* MASTER_PORT itself is taken by the store of torchrun, and those around it by the stores of other
  * jobs. The count of restarts keeps new ranks from those of before, which may still be there; but
  * each host has a count of its own. */
@@ -200,7 +187,7 @@ static weft_result read_torchrun(struct weft__bootstrap *bootstrap)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "RANK is set, but %s is not",
                            address == NULL ? "MASTER_ADDR" : "MASTER_PORT");
     result = weft__environment_number("MASTER_PORT", 1, UINT16_MAX, &port);
-    const int one_host = local_size == bootstrap->num_ranks || is_loopback(address);
+    const int one_host = local_size == bootstrap->num_ranks || weft__address_is_loopback(address);
     if (result == WEFT_OK)
         result = weft__meeting_point_set_address(&bootstrap->point, "MASTER_ADDR",
                                                  one_host ? WEFT__LOOPBACK : address);

@@ -34,6 +34,7 @@ struct meeting {
     int64_t greeting_ns;                 /* until when the greeting is waited for, */
     int64_t patience_ns;                 /* for so long where there are several ports */
     char obstacle[WEFT__MAX_TEXT_BYTES]; /* why the last attempt failed */
+    int is_unreachable;                  /* by a route, at each of its addresses */
     enum {
         NOT_REFUSED,
         REFUSED
@@ -85,6 +86,7 @@ static int connect_to(struct meeting *meeting, const struct addrinfo *at)
     if (reason == 0 && weft__socket_prepare(fd) == WEFT_OK)
         return fd;
     note_obstacle(meeting, strerror(reason));
+    meeting->is_unreachable &= reason == ENETUNREACH;
     close(fd);
     return -1;
 }
@@ -96,12 +98,14 @@ static int connect_once(struct meeting *meeting)
     const struct addrinfo hints = {
         .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *found = NULL;
+    meeting->is_unreachable = 0;
     int reason = getaddrinfo(meeting->point->address, service, &hints, &found);
     if (reason != 0) {
         note_obstacle(meeting, gai_strerror(reason));
         return -1;
     }
     int fd = -1;
+    meeting->is_unreachable = 1;
     for (const struct addrinfo *at = found; at != NULL && fd < 0; at = at->ai_next)
         fd = connect_to(meeting, at);
     freeaddrinfo(found);
@@ -255,7 +259,12 @@ static weft_result attempt(struct meeting *meeting, int *over)
 {
     struct weft__wire *wire = meeting->wire;
     int fd = connect_once(meeting);
-    *over = 0;
+    *over = fd < 0 && meeting->is_unreachable && weft__address_is_loopback(meeting->point->address);
+    if (*over)
+        return weft__error(WEFT_ERROR_SYSTEM,
+                           "rank %d cannot reach %s: the loopback interface is down (ip link set "
+                           "lo up)",
+                           meeting->hello->rank, meeting->point->address);
     if (fd < 0)
         return WEFT_ERROR_TIMEOUT;
     weft__wire_init(wire, fd,

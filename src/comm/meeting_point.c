@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "comm/meeting_point.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -95,6 +96,17 @@ weft_result weft__meeting_point_set_address(struct weft__meeting_point *point, c
                            address);
     snprintf(point->address, sizeof(point->address), "%s", address);
     return WEFT_OK;
+}
+
+int weft__address_is_loopback(const char *address)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    const uint32_t loopback_net = 127;
+    if (inet_pton(AF_INET, address, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == loopback_net;
+    return strcmp(address, "localhost") == 0 ||
+           (inet_pton(AF_INET6, address, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6));
 }
 
 weft_result weft__meeting_point_at(struct weft__meeting_point *point, const char *address,

@@ -35,6 +35,8 @@ weft_result weft__secret_from_hex(uint8_t secret[WEFT__NONCE_BYTES], const char 
 /* name is what the address is called in messages. */
 weft_result weft__meeting_point_set_address(struct weft__meeting_point *point, const char *name,
                                             const char *address);
+/* A number, or localhost, by which no other host means this one. */
+int weft__address_is_loopback(const char *address);
 /* The job's ports, in a sequence that all of its ranks know, so that it can do without those that
  * others have: below those that systems hand out, and without the usual ones of MASTER_PORT. */
 void weft__meeting_point_draw_port(struct weft__meeting_point *point, const char *job);
