@@ -41,7 +41,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2; i++)
         if (compare(comms[i], job) != 0)
             return 1;
-    printf("rank %d of %d of job %s\n", weft_comm_rank(comms[0]), weft_comm_num_ranks(comms[0]), job);
+    printf("rank %d of %d of job %s\n", weft_comm_rank(comms[0]), weft_comm_num_ranks(comms[0]),
+           job);
     fflush(stdout);
     if (argc > 2) {
         sleep((unsigned)atoi(argv[2]));
