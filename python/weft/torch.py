@@ -18,6 +18,7 @@ All functions of the package take tensors; on machine cuda they run on the curre
 """
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import socket
@@ -65,12 +66,17 @@ def make_context() -> None:
 def _serve(*, is_on_one_host: bool) -> bytes:
     if is_on_one_host or "WEFT_ADDR" in os.environ:
         return unique_id()
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        port = probe.getsockname()[1]
-    made = unique_id_at(socket.gethostname(), port, secrets.token_hex(16))
+    made = unique_id_at(socket.gethostname(), _find_port(os.getpid()), secrets.token_hex(16))
     serve_rendezvous(made)
     return made
+
+
+@functools.cache
+def _find_port(pid: int) -> int:
+    """One for all ids of a process, which then have one rendezvous."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
 
 
 class Routing:

@@ -116,6 +116,33 @@ TEST_ON_RANKS(ids_without_ranks_leave_nothing, RANKS_THREADS, 1)
     return 0;
 }
 
+/* As of groups on several hosts, which agree on a place and on another secret each time. */
+TEST_ON_RANKS(ids_of_one_place_have_one_rendezvous, RANKS_THREADS, NUM_RANKS)
+{
+    struct usage first = {.num_threads = 0}, last;
+    const int32_t port = 10000 + getppid() % 9000;
+    for (int i = 0; i < NUM_TIMES; i++) {
+        weft_unique_id id;
+        char secret[33];
+        snprintf(secret, sizeof(secret), "0123456789abcdef0123456789%06x", i);
+        CHECK_OK(weft_unique_id_at("127.0.0.1", port, secret, &id));
+        if (context->rank == 0) {
+            CHECK_OK(weft_rendezvous_serve(&id));
+            CHECK_OK(weft_rendezvous_serve(&id));
+        }
+        ranks_barrier(context);
+        if (live(context, &id) != 0)
+            return 1;
+        ranks_barrier(context);
+        if (i == 0)
+            first = usage_now();
+    }
+    CHECK(settles_at(first, &last), "%d threads and %d descriptors, not %d, %d", last.num_threads,
+          last.num_descriptors, first.num_threads, first.num_descriptors);
+    ranks_barrier(context);
+    return 0;
+}
+
 /* Two communicators at a time, each of two ranks, with ids of one process: a failure of one is not the other's. */
 static int live_beside(struct ranks_context *context)
 {
