@@ -12,7 +12,7 @@
 enum { MAX_STRANGERS = 512, STRANGER_TIMEOUT_S = 5, PATIENCE_MS = 60000 };
 enum { MAX_FILES = 64 }; /* of a process that has few */
 
-/* By the other side; it says nothing to strangers. */
+/* By the other side; behind its greeting, which knock() has heard, it says nothing to strangers. */
 static int is_closed(int fd, int timeout_ms)
 {
     struct pollfd readable = {.fd = fd, .events = POLLIN};
