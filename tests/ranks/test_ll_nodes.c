@@ -20,10 +20,18 @@ static void run_on(struct ll_trial *trial, struct shape shape, enum ranks_mode m
                  shape.num_local);
 }
 
+/* From one case to the next. On GPUs fewer: ranks that are processes take turns of milliseconds on
+ * one that they share, so that a case takes seconds. */
+static size_t stride(int full, int small)
+{
+    enum { OF_GPUS = 3 };
+    return (size_t)tests_rounds(tests_grid_size(full, small), OF_GPUS * full);
+}
+
 /* Each case on shapes in turn, so that a way sees all of both. */
 static void run_way(enum ll_way way, enum ranks_mode mode)
 {
-    for (size_t i = 0; i < ll_num_cases(); i += (size_t)tests_grid_size(1, 4)) {
+    for (size_t i = 0; i < ll_num_cases(); i += stride(1, 4)) {
         struct ll_trial trial = ll_trial_between_nodes(way, i);
         run_on(&trial, shapes[(i + (size_t)way) % NUM_SHAPES], mode);
     }
@@ -62,19 +70,19 @@ static void relay_rows(weft_ll_on_missing on_missing, size_t stride)
 
 TEST(rows_are_relayed)
 {
-    relay_rows(WEFT_LL_FAIL, (size_t)tests_grid_size(1, 4));
+    relay_rows(WEFT_LL_FAIL, stride(1, 4));
 }
 
 /* With nobody missing there are the same bits. */
 TEST(rows_are_relayed_with_masks)
 {
-    relay_rows(WEFT_LL_MASK, (size_t)tests_grid_size(1, 4));
+    relay_rows(WEFT_LL_MASK, stride(1, 4));
 }
 
 /* Engines send what is long in other ways than tcp does. */
 TEST_OVER(over_ucx, "ucx")
 {
-    for (size_t i = 0; i < ll_num_cases(); i += (size_t)tests_grid_size(3, 9)) {
+    for (size_t i = 0; i < ll_num_cases(); i += stride(3, 9)) {
         struct ll_trial trial = ll_trial_between_nodes((enum ll_way)(i % LL_NUM_WAYS), i);
         run_on(&trial, shapes[i % 4], RANKS_PROCESSES);
     }
@@ -131,7 +139,7 @@ TEST(nodes_with_different_numbers_of_ranks)
         struct shape shape;
         int32_t first, num_ranks;
     } parts[] = {{{2, 3}, 0, 4} /* 3 + 1 */, {{3, 2}, 1, 4} /* 1 + 2 + 1 */, {{2, 4}, 3, 5}};
-    for (size_t i = 0; i < ll_num_cases(); i += (size_t)tests_grid_size(2, 6)) {
+    for (size_t i = 0; i < ll_num_cases(); i += stride(2, 6)) {
         const size_t p = i % (sizeof parts / sizeof *parts);
         struct part part = {ll_trial_between_nodes((enum ll_way)(i / 3 % LL_NUM_WAYS), i),
                             parts[p].shape, parts[p].first};
