@@ -259,12 +259,15 @@ target_sources(weft_objects PRIVATE ${programs_dir}/list.c ${fatbins}
   machine/cuda/graph.c
   machine/cuda/heap_by_ipc.c
   machine/cuda/heap_of_device.c
+  machine/cuda/kept.c
   machine/cuda/kernels.c
   machine/cuda/launch.c
   machine/cuda/link_rate.c
   machine/cuda/memory.c
   machine/cuda/multicast.c
   machine/cuda/network.c
+  machine/cuda/network_memory.c
+  machine/cuda/own_streams.c
   machine/cuda/network_heap.c
   machine/cuda/probe.c
   machine/cuda/sharing.c

@@ -279,7 +279,7 @@ static void end_blocks(weft_comm *comm, const struct offer *offers, weft_result 
         if (block->kind == BY_DESCRIPTOR)
             free_addresses(block, bytes);
         else if (block->kind == BY_NAME)
-            weft__cuda_close_name(address_of(block));
+            weft__cuda_close_name(comm, address_of(block));
         *block = (struct weft__block){0};
     }
 }
@@ -313,11 +313,10 @@ weft_result weft__cuda_share_block(weft_comm *comm, const struct weft__block *ow
 
 void weft__cuda_close_block(weft_comm *comm, const struct weft__block *block)
 {
-    if (block->kind == IN_PLACE || weft__cuda_enter(weft__cuda_of(comm)) != WEFT_OK)
+    if (block->kind == BY_NAME)
+        weft__cuda_close_name(comm, address_of(block));
+    if (block->kind != BY_DESCRIPTOR || weft__cuda_enter(weft__cuda_of(comm)) != WEFT_OK)
         return;
-    if (block->kind == BY_DESCRIPTOR)
-        free_addresses(block, block->bytes);
-    else
-        weft__cuda_close_name(address_of(block));
+    free_addresses(block, block->bytes);
     weft__cuda_leave();
 }

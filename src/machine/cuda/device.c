@@ -8,6 +8,8 @@
 #include "comm/log.h"
 #include "comm/settings.h"
 #include "machine/cuda/comms.h"
+#include "machine/cuda/kept.h"
+#include "machine/cuda/own_streams.h"
 
 weft_result weft__cuda_enter(const struct weft__cuda *cuda)
 {
@@ -71,18 +73,16 @@ static void read_attributes(struct weft__cuda *cuda)
 
 /* ---------------------------------------------------------------- memory for waits */
 
+static uint64_t board_bytes(const weft_comm *comm)
+{
+    return sizeof(struct weft__cuda_board) + (uint64_t)comm->num_ranks;
+}
+
 static weft_result make_board(weft_comm *comm, struct weft__cuda *cuda)
 {
-    const size_t bytes = sizeof(struct weft__cuda_board) + (size_t)comm->num_ranks;
     void *board;
-    WEFT__CUDA_TRY(weft__cu.mem_host_alloc(&board, bytes, CU_MEMHOSTALLOC_DEVICEMAP),
-                   "no pinned memory on the host");
-    memset(board, 0, bytes);
+    WEFT__TRY(weft__cuda_pinned_alloc(cuda, board_bytes(comm), &board));
     cuda->board = board;
-    WEFT__CUDA_TRY(weft__cu.mem_host_get_device_pointer(&cuda->board_on_device, board, 0),
-                   "cannot map pinned memory");
-    WEFT__CUDA_TRY(weft__cu.stream_create(&cuda->copies, CU_STREAM_NON_BLOCKING),
-                   "cannot create a CUDA stream");
     void *word;
     WEFT__TRY(weft__cuda_alloc(comm, sizeof(uint32_t), &word));
     cuda->failure_is_taken = (CUdeviceptr)(uintptr_t)word;
@@ -121,31 +121,48 @@ static weft_result agree_on_heap(weft_comm *comm, struct weft__cuda *cuda)
     return result;
 }
 
-/* Held until the process ends, as the CUDA runtime does: making a context takes a fifth of a
- * second, and streams and events may outlive their communicators. */
 enum { MAX_DEVICES = 64 };
-static CUcontext held_contexts[MAX_DEVICES];
+static struct weft__cuda_held held[MAX_DEVICES];
 
-CUcontext weft__cuda_held_context(int32_t ordinal)
+const struct weft__cuda_held *weft__cuda_held(int32_t ordinal)
 {
-    return held_contexts[ordinal];
+    return &held[ordinal];
 }
 
-static weft_result hold_context(struct weft__cuda *cuda)
+static weft_result make_streams(struct weft__cuda_held *device)
+{
+    WEFT__CUDA_TRY(weft__cu.ctx_push_current(device->context), "cannot use a context");
+    weft_result result = WEFT_OK;
+    if (device->copies == NULL)
+        result = weft__cuda_make_host_stream(&device->copies);
+    if (result == WEFT_OK && device->network == NULL)
+        result = weft__cuda_make_host_stream(&device->network);
+    weft__cuda_leave();
+    return result;
+}
+
+/* Under a mutex. */
+static weft_result hold(const struct weft__cuda *cuda, struct weft__cuda_held *device)
+{
+    if (device->context == NULL)
+        WEFT__CUDA_TRY(weft__cu.device_primary_ctx_retain(&device->context, cuda->device),
+                       "cannot use CUDA device %d", cuda->ordinal);
+    return make_streams(device);
+}
+
+static weft_result hold_device(struct weft__cuda *cuda)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     if (cuda->ordinal >= MAX_DEVICES)
         return weft__error(WEFT_ERROR_UNSUPPORTED, "CUDA device %d: at most %d devices are known",
                            cuda->ordinal, MAX_DEVICES);
-    CUresult result = CUDA_SUCCESS;
+    struct weft__cuda_held *device = &held[cuda->ordinal];
     pthread_mutex_lock(&mutex);
-    if (held_contexts[cuda->ordinal] == NULL)
-        result = weft__cu.device_primary_ctx_retain(&held_contexts[cuda->ordinal], cuda->device);
-    cuda->context = held_contexts[cuda->ordinal];
+    const weft_result result = hold(cuda, device);
+    cuda->context = device->context;
+    cuda->copies = device->copies;
     pthread_mutex_unlock(&mutex);
-    return result == CUDA_SUCCESS
-               ? WEFT_OK
-               : weft__cuda_error(result, "cannot use CUDA device %d", cuda->ordinal);
+    return result;
 }
 
 static weft_result open_device(weft_comm *comm)
@@ -158,7 +175,9 @@ static weft_result open_device(weft_comm *comm)
     WEFT__TRY(choose_device(comm, cuda));
     read_attributes(cuda);
     WEFT__CUDA_TRY(weft__cu.device_get_uuid(&cuda->uuid, cuda->device), "cannot identify a GPU");
-    WEFT__TRY(hold_context(cuda));
+    WEFT__TRY(hold_device(cuda));
+    weft__cuda_kept_begin();
+    cuda->keeps = 1;
     WEFT__TRY(weft__cuda_enter(cuda));
     weft_result result = make_board(comm, cuda);
     if (result == WEFT_OK)
@@ -183,14 +202,11 @@ void weft__cuda_detach(weft_comm *comm)
     if (cuda == NULL)
         return;
     weft__cuda_comms_forget(comm);
-    if (cuda->context != NULL && weft__cuda_enter(cuda) == WEFT_OK) {
-        weft__cuda_free(comm, (void *)(uintptr_t)cuda->failure_is_taken);
-        if (cuda->copies != NULL)
-            (void)weft__cu.stream_destroy(cuda->copies);
-        if (cuda->board != NULL)
-            (void)weft__cu.mem_free_host(cuda->board);
-        weft__cuda_leave();
-    }
+    weft__cuda_free(comm, (void *)(uintptr_t)cuda->failure_is_taken);
+    if (cuda->board != NULL)
+        weft__cuda_pinned_free(cuda, cuda->board, board_bytes(comm));
+    if (cuda->keeps)
+        weft__cuda_kept_end();
     pthread_mutex_destroy(&cuda->mutex);
     free(cuda);
     comm->machine_state = NULL;

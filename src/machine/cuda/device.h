@@ -34,10 +34,10 @@ struct weft__cuda {
     int32_t max_shared_bytes;           /* of a block */
     int32_t num_ranks_here;             /* of this communicator, on this device */
     struct weft__links links;           /* the same on all ranks */
-    CUstream copies;                    /* of the host's own */
+    CUstream copies;                    /* of the host's own, on this device */
     struct weft__cuda_network *network; /* of several nodes; NULL: there is none */
-    struct weft__cuda_board *board;     /* as the host sees it */
-    CUdeviceptr board_on_device;
+    struct weft__cuda_board *board;     /* pinned */
+    int keeps;                          /* between weft__cuda_kept_begin and weft__cuda_kept_end */
     CUdeviceptr failure_is_taken;
     pthread_mutex_t mutex; /* of the kernels and of collecting a failure */
     struct weft__cuda_kernel kernels[WEFT__CUDA_MAX_PROGRAMS];
@@ -58,8 +58,14 @@ void weft__cuda_detach(weft_comm *comm);
 weft_result weft__cuda_enter(const struct weft__cuda *cuda);
 void weft__cuda_leave(void);
 
-/* The context of a device that a communicator of this process uses. */
-CUcontext weft__cuda_held_context(int32_t ordinal);
+/* Held until the process ends, as the CUDA runtime holds contexts: making one takes a fifth of a
+ * second, and streams and events may outlive their communicators. */
+struct weft__cuda_held {
+    CUcontext context;
+    CUstream copies, network; /* of the host's own */
+};
+/* Of a device that a communicator of this process uses. */
+const struct weft__cuda_held *weft__cuda_held(int32_t ordinal);
 
 /* The watcher tells the board what happens to the communicator, and the communicator what the board
  * says. */
@@ -84,12 +90,22 @@ weft_result weft__cuda_blocks_per_sm(struct weft__cuda *cuda, int32_t kernel_idx
 /* Shared memory that a launch may ask for. */
 int32_t weft__cuda_max_dynamic_bytes(const struct weft__cuda *cuda);
 struct weft__grid weft__cuda_choose_grid(const weft_comm *comm, const struct weft__work *work);
-/* A stream of the device, and how many SMs the last launch on it holds while the next one waits for its end. */
+/* A stream of the device. */
 struct weft__cuda_queue {
     CUstream stream;
-    atomic_int num_sms_held;
+    atomic_int num_sms_held; /* by the last launch on it, while the next one waits for its end */
+    atomic_int has_launched; /* or has had other work */
 };
 weft_result weft__cuda_launch_on(struct weft__cuda_queue *queue, const struct weft__launch *launch);
+
+/* Pinned memory of the host, zeroed, which the device has at the same address. Neither waits for
+ * kernels, as with the next two. */
+weft_result weft__cuda_pinned_alloc(const struct weft__cuda *cuda, uint64_t bytes, void **memory);
+void weft__cuda_pinned_free(const struct weft__cuda *cuda, void *memory, uint64_t bytes);
+/* The same of the device, by an allocation of its own: what CUDA IPC and the network can share. */
+weft_result weft__cuda_plain_alloc(const struct weft__cuda *cuda, uint64_t bytes,
+                                   CUdeviceptr *memory);
+void weft__cuda_plain_free(const struct weft__cuda *cuda, CUdeviceptr memory);
 
 /* Entries of the machine's table (machine/host.h). */
 void weft__cuda_describe(weft_machine_info *info);

@@ -23,6 +23,8 @@
     X(ctx_get_current, cuCtxGetCurrent)                                                            \
     X(ctx_enable_peer_access, cuCtxEnablePeerAccess)                                               \
     X(ctx_get_device, cuCtxGetDevice)                                                              \
+    X(ctx_get_limit, cuCtxGetLimit)                                                                \
+    X(ctx_set_limit, cuCtxSetLimit)                                                                \
     X(ctx_push_current, cuCtxPushCurrent)                                                          \
     X(ctx_pop_current, cuCtxPopCurrent)                                                            \
     X(ctx_get_stream_priority_range, cuCtxGetStreamPriorityRange)                                  \
@@ -57,11 +59,11 @@
     X(library_load_data, cuLibraryLoadData)                                                        \
     X(library_get_kernel, cuLibraryGetKernel)                                                      \
     X(kernel_get_function, cuKernelGetFunction)                                                    \
+    X(func_get_attribute, cuFuncGetAttribute)                                                      \
     X(func_set_attribute, cuFuncSetAttribute)                                                      \
     X(occupancy_max_active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor)                    \
     X(launch_kernel_ex, cuLaunchKernelEx)                                                          \
     X(launch_host_func, cuLaunchHostFunc)                                                          \
-    X(stream_create, cuStreamCreate)                                                               \
     X(stream_create_with_priority, cuStreamCreateWithPriority)                                     \
     X(stream_destroy, cuStreamDestroy)                                                             \
     X(stream_synchronize, cuStreamSynchronize)                                                     \

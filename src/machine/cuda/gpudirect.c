@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "machine/cuda/gpudirect.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
 #include "comm/log.h"
@@ -33,29 +32,16 @@ static const char *find_obstacle(const weft_comm *comm)
 /* No memory of a pool, nor mapped: that of a plain allocation any network can register. */
 static weft_result allocate(const struct weft__cuda *cuda, uint64_t bytes, void **memory)
 {
-    CUdeviceptr allocated = 0;
-    WEFT__TRY(weft__cuda_enter(cuda));
-    CUresult result = weft__cu.mem_alloc(&allocated, bytes);
-    if (result == CUDA_SUCCESS)
-        result = weft__cu.memset_d8_async(allocated, 0, bytes, cuda->copies);
-    if (result == CUDA_SUCCESS)
-        result = weft__cu.stream_synchronize(cuda->copies);
-    if (result != CUDA_SUCCESS && allocated != 0)
-        (void)weft__cu.mem_free(allocated);
-    weft__cuda_leave();
-    if (result != CUDA_SUCCESS)
-        return weft__cuda_error(result, "no %" PRIu64 " bytes of memory on CUDA device %d", bytes,
-                                cuda->ordinal);
+    CUdeviceptr allocated;
+    WEFT__TRY(weft__cuda_plain_alloc(cuda, bytes, &allocated));
     *memory = (void *)(uintptr_t)allocated;
     return WEFT_OK;
 }
 
 void weft__cuda_gpudirect_free(weft_comm *comm, void *memory)
 {
-    if (memory == NULL || weft__cuda_enter(weft__cuda_of(comm)) != WEFT_OK)
-        return;
-    (void)weft__cu.mem_free((CUdeviceptr)(uintptr_t)memory);
-    weft__cuda_leave();
+    if (memory != NULL)
+        weft__cuda_plain_free(weft__cuda_of(comm), (CUdeviceptr)(uintptr_t)memory);
 }
 
 weft_result weft__cuda_gpudirect_alloc(weft_comm *comm, struct weft__cuda_gpudirect *gpudirect,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Heaps of device memory where allocations have no file descriptors: shared by CUDA IPC handles.
  * Their addresses are CUDA's to choose, so a heap cannot grow. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "comm/heap_kind.h"
@@ -36,11 +35,10 @@ static weft_result commit_and_name(const struct weft__cuda *cuda, struct weft__h
 {
     struct weft__cuda_name name;
     CUdeviceptr address = 0;
-    WEFT__CUDA_TRY(weft__cu.mem_alloc(&address, part->end_bytes),
-                   "no %" PRIu64 " bytes of device memory for a heap", part->end_bytes);
+    WEFT__TRY(weft__cuda_plain_alloc(cuda, part->end_bytes, &address));
     const weft_result result = weft__cuda_name(cuda, address, &name);
     if (result != WEFT_OK) {
-        (void)weft__cu.mem_free(address);
+        weft__cuda_plain_free(cuda, address);
         return result;
     }
     memcpy(part->handle.name, &name, sizeof name);
@@ -59,10 +57,7 @@ static weft_result commit(weft_comm *comm, struct weft__heap_part *part)
 /* IPC shares plain allocations only. */
 static void release(weft_comm *comm, const struct weft__heap_part *part)
 {
-    if (weft__cuda_enter(weft__cuda_of(comm)) != WEFT_OK)
-        return;
-    (void)weft__cu.mem_free((CUdeviceptr)(uintptr_t)part->base);
-    weft__cuda_leave();
+    weft__cuda_plain_free(weft__cuda_of(comm), (CUdeviceptr)(uintptr_t)part->base);
 }
 
 static weft_result map(weft_comm *comm, int32_t rank, struct weft__heap_part *part)
@@ -84,10 +79,8 @@ static void unmap(weft_comm *comm, int32_t rank, const struct weft__heap_part *p
         release(comm, part);
         return;
     }
-    if (weft__comm_is_in_process(comm, rank) || weft__cuda_enter(weft__cuda_of(comm)) != WEFT_OK)
-        return;
-    weft__cuda_close_name((CUdeviceptr)(uintptr_t)part->base);
-    weft__cuda_leave();
+    if (!weft__comm_is_in_process(comm, rank))
+        weft__cuda_close_name(comm, (CUdeviceptr)(uintptr_t)part->base);
 }
 
 const struct weft__heap_kind weft__heap_of_device_by_ipc = {

@@ -41,13 +41,33 @@ static weft_result load_kernel(struct weft__cuda *cuda, const struct weft__cuda_
     return WEFT_OK;
 }
 
+/* Else the first launch of a kernel that needs more than all before it waits for all kernels of the
+ * context, and keeps other threads out of the driver meanwhile. */
+static weft_result have_local_memory(const struct weft__cuda *cuda)
+{
+    size_t bytes = 0;
+    int most_bytes = 0;
+    for (int32_t i = 0; i < cuda->num_kernels; i++) {
+        int of_kernel = 0;
+        WEFT__CUDA_TRY(weft__cu.func_get_attribute(&of_kernel, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+                                                   cuda->kernels[i].function),
+                       "cannot tell the memory of %s", cuda->kernels[i].name);
+        most_bytes = of_kernel > most_bytes ? of_kernel : most_bytes;
+    }
+    WEFT__CUDA_TRY(weft__cu.ctx_get_limit(&bytes, CU_LIMIT_STACK_SIZE), "cannot tell a limit");
+    if (bytes < (size_t)most_bytes)
+        WEFT__CUDA_TRY(weft__cu.ctx_set_limit(CU_LIMIT_STACK_SIZE, (size_t)most_bytes),
+                       "no local memory of %d bytes for each thread", most_bytes);
+    return WEFT_OK;
+}
+
 weft_result weft__cuda_load_kernels(struct weft__cuda *cuda)
 {
     for (int32_t i = 0; weft__cuda_programs[i].name != NULL; i++) {
         WEFT__TRY(load_kernel(cuda, &weft__cuda_programs[i], &cuda->kernels[i]));
         cuda->num_kernels = i + 1;
     }
-    return WEFT_OK;
+    return have_local_memory(cuda);
 }
 
 weft_result weft__cuda_find_kernel(struct weft__cuda *cuda, const struct weft__launch *launch,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Launches, and how large they are. */
 #include "machine/cuda/network.h"
+#include "machine/cuda/own_streams.h"
 
 enum { WARP_THREADS = WEFT__CUDA_WARP_THREADS, SLOT_ALIGNMENT = 128 };
 
@@ -244,7 +245,7 @@ static weft_result launch_in_context(struct weft__cuda *cuda, struct weft__cuda_
     CUfunction function = cuda->kernels[kernel_idx].function;
     struct weft__cuda_launch params = {
         .timeout_ns = (uint64_t)launch->comm->timeout_ms * 1000000,
-        .board = (struct weft__cuda_board *)(uintptr_t)cuda->board_on_device,
+        .board = cuda->board,
         .failure_is_taken = (uint32_t *)(uintptr_t)cuda->failure_is_taken,
         .program_idx = (uint32_t)kernel_idx,
         .copy_slot_bytes = copy_slot_bytes(cuda, &launch->grid),
@@ -279,8 +280,15 @@ weft_result weft__cuda_launch_on(struct weft__cuda_queue *queue, const struct we
     if (launch->grid.num_warps > WEFT__CUDA_MAX_WARPS)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "num_warps is %d, allowed are 1..%d",
                            launch->grid.num_warps, WEFT__CUDA_MAX_WARPS);
+    const int is_first = !atomic_load(&queue->has_launched);
     WEFT__TRY(weft__cuda_enter(cuda));
+    if (is_first)
+        weft__cuda_first_work_begin();
     const weft_result result = launch_in_context(cuda, queue, launch);
+    if (is_first) {
+        atomic_store(&queue->has_launched, 1);
+        weft__cuda_first_work_end();
+    }
     weft__cuda_leave();
     return result;
 }

@@ -2,6 +2,9 @@
 #include <inttypes.h>
 
 #include "machine/cuda/device.h"
+#include "machine/cuda/kept.h"
+
+#include <string.h>
 
 /* On a stream of its own: the caller's may be under capture, and the legacy one would wait for
  * all. */
@@ -12,8 +15,7 @@ static weft_result finish_copies(const struct weft__cuda *cuda, CUresult enqueue
     return result == CUDA_SUCCESS ? WEFT_OK : weft__cuda_error(result, "%s", what);
 }
 
-/* Plain allocations wait for all kernels of the process, which may wait for a rank that
- * allocates. */
+/* Of the driver's pool: what is freed in the order of a stream waits for no kernel of others. */
 weft_result weft__cuda_alloc(weft_comm *comm, uint64_t bytes, void **memory)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);
@@ -52,6 +54,84 @@ weft_result weft__cuda_copy(weft_comm *comm, void *dst, const void *src, uint64_
     weft__cuda_leave();
     return result;
 }
+
+/* ---------------------------------------------------------------- memory that is kept */
+
+static void give_back_pinned(void *memory, uint64_t bytes)
+{
+    (void)bytes;
+    (void)weft__cu.mem_free_host(memory);
+}
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+    enum { PAGE_BYTES = 4096 };
+    return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+weft_result weft__cuda_pinned_alloc(const struct weft__cuda *cuda, uint64_t bytes, void **memory)
+{
+    const uint64_t rounded = whole_pages(bytes);
+    CUresult result = CUDA_SUCCESS;
+    WEFT__TRY(weft__cuda_enter(cuda));
+    void *allocated = weft__cuda_take_kept(give_back_pinned, cuda->context, rounded, rounded);
+    if (allocated == NULL)
+        result = weft__cu.mem_host_alloc(&allocated, rounded,
+                                         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    weft__cuda_leave();
+    if (result != CUDA_SUCCESS)
+        return weft__cuda_error(result, "no %" PRIu64 " bytes of pinned memory", bytes);
+    *memory = memset(allocated, 0, rounded);
+    return WEFT_OK;
+}
+
+void weft__cuda_pinned_free(const struct weft__cuda *cuda, void *memory, uint64_t bytes)
+{
+    weft__cuda_keep(give_back_pinned, cuda->context, memory, whole_pages(bytes));
+}
+
+static void give_back_plain(void *memory, uint64_t bytes)
+{
+    (void)bytes;
+    (void)weft__cu.mem_free((CUdeviceptr)(uintptr_t)memory);
+}
+
+/* What is kept may be twice as large. */
+weft_result weft__cuda_plain_alloc(const struct weft__cuda *cuda, uint64_t bytes,
+                                   CUdeviceptr *memory)
+{
+    CUresult result = CUDA_SUCCESS;
+    WEFT__TRY(weft__cuda_enter(cuda));
+    CUdeviceptr allocated = (CUdeviceptr)(uintptr_t)weft__cuda_take_kept(
+        give_back_plain, cuda->context, bytes, 2 * bytes);
+    if (allocated == 0)
+        result = weft__cu.mem_alloc(&allocated, bytes);
+    if (result == CUDA_SUCCESS)
+        result = weft__cu.memset_d8_async(allocated, 0, bytes, cuda->copies);
+    if (result == CUDA_SUCCESS)
+        result = weft__cu.stream_synchronize(cuda->copies);
+    weft__cuda_leave();
+    if (result == CUDA_SUCCESS) {
+        *memory = allocated;
+        return WEFT_OK;
+    }
+    if (allocated != 0)
+        weft__cuda_plain_free(cuda, allocated);
+    return weft__cuda_error(result, "no %" PRIu64 " bytes of memory on CUDA device %d", bytes,
+                            cuda->ordinal);
+}
+
+void weft__cuda_plain_free(const struct weft__cuda *cuda, CUdeviceptr memory)
+{
+    size_t bytes = 0;
+    if (weft__cuda_enter(cuda) != WEFT_OK)
+        return;
+    (void)weft__cu.mem_get_address_range(NULL, &bytes, memory);
+    weft__cuda_leave();
+    weft__cuda_keep(give_back_plain, cuda->context, (void *)(uintptr_t)memory, bytes);
+}
+
+/* ---------------------------------------------------------------- use */
 
 /* A program that touched pageable memory of the host would end the context of the whole process. */
 weft_result weft__cuda_check_pointer(weft_comm *comm, const void *ptr, const char *argument)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the network reaches of a rank with a GPU: an address range of the host, parts of which are pinned when they are
- * allocated, so that the GPU has them at the same addresses; and the heap, by functions (network_heap.c).
+ * What the network reaches of a rank with a GPU: pinned memory of the host (network_memory.c), and the heap, by functions
+ * (network_heap.c).
  */
 #include "machine/cuda/network.h"
 
@@ -9,59 +9,29 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "comm/ranges.h"
 #include "machine/cuda/network_heap.h"
+#include "machine/cuda/network_memory.h"
 #include "net/attach.h"
 
-#define RANGE_BYTES (UINT64_C(1) << 36) /* of addresses: more than anybody pins */
-enum { PAGE_BYTES = 1 << 16, NUM_SLOTS = 1024 };
+enum {
+    PAGE_BYTES = 1 << 16,
+    NUM_SLOTS = 1024,
+    QUEUE_BYTES = sizeof(struct weft__work_queue) + NUM_SLOTS * sizeof(struct wp_access)
+};
 
 struct weft__cuda_network {
-    char *base;
-    struct weft__ranges ranges;
+    struct weft__cuda_network_memory *memory;
+    struct weft__ranges ranges; /* of it */
     _Atomic uint64_t num_bytes; /* that may be written: up to the highest end of any part so far */
-    struct weft__work_queue *queue;
-    CUdeviceptr queue_on_device;
+    struct weft__work_queue *queue; /* pinned */
     void *num_reserved;
     struct weft__cuda_network_heap heap;
     struct weft__cuda_gpudirect gpudirect;
 };
 
 /* ---------------------------------------------------------------- memory */
-
-static void unpin(const struct weft__cuda *cuda, void *memory)
-{
-    if (weft__cuda_enter(cuda) != WEFT_OK)
-        return;
-    (void)weft__cu.mem_host_unregister(memory);
-    weft__cuda_leave();
-}
-
-static weft_result pin(const struct weft__cuda *cuda, void *memory, uint64_t bytes)
-{
-    CUdeviceptr on_device = 0;
-    if (mprotect(memory, bytes, PROT_READ | PROT_WRITE) != 0)
-        return weft__system_error("mprotect");
-    memset(memory, 0, bytes);
-    WEFT__TRY(weft__cuda_enter(cuda));
-    CUresult result = weft__cu.mem_host_register(
-        memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-    const int is_pinned = result == CUDA_SUCCESS;
-    if (is_pinned)
-        result = weft__cu.mem_host_get_device_pointer(&on_device, memory, 0);
-    weft__cuda_leave();
-    if (result == CUDA_SUCCESS && on_device == (CUdeviceptr)(uintptr_t)memory)
-        return WEFT_OK;
-    if (is_pinned)
-        unpin(cuda, memory);
-    if (result != CUDA_SUCCESS)
-        return weft__cuda_error(result, "cannot pin %" PRIu64 " bytes for the network", bytes);
-    return weft__error(WEFT_ERROR_UNSUPPORTED,
-                       "CUDA device %d has memory of the host at other addresses than the host",
-                       cuda->ordinal);
-}
 
 static weft_result alloc_part(const struct weft__cuda *cuda, uint64_t bytes, uint64_t *offset)
 {
@@ -70,19 +40,22 @@ static weft_result alloc_part(const struct weft__cuda *cuda, uint64_t bytes, uin
     if (weft__ranges_alloc(&network->ranges, rounded, offset) != WEFT__RANGES_OK)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
                            "no room for %" PRIu64 " bytes for the network", bytes);
-    const weft_result result = pin(cuda, network->base + *offset, rounded);
-    if (result != WEFT_OK)
+    const weft_result result =
+        weft__cuda_network_memory_pin(cuda, network->memory, *offset + rounded);
+    if (result != WEFT_OK) {
         weft__ranges_free(&network->ranges, *offset);
-    else if (*offset + rounded > atomic_load(&network->num_bytes))
+        return result;
+    }
+    memset(network->memory->base + *offset, 0, rounded);
+    if (*offset + rounded > atomic_load(&network->num_bytes))
         atomic_store(&network->num_bytes, *offset + rounded);
-    return result;
+    return WEFT_OK;
 }
 
-/* Its pages stay, for what may still come; GPUs see them no more. */
+/* Its pages stay, for what may still come. */
 static void free_part(const struct weft__cuda *cuda, uint64_t offset)
 {
     weft__ranges_free(&cuda->network->ranges, offset);
-    unpin(cuda, cuda->network->base + offset);
 }
 
 weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **memory,
@@ -95,7 +68,7 @@ weft_result weft__cuda_network_alloc(weft_comm *comm, uint64_t bytes, void **mem
     const weft_result own = alloc_part(cuda, bytes > 0 ? bytes : 1, &offset);
     const weft_result result = weft__comm_agree(comm, own, "have memory for the network");
     if (result == WEFT_OK) {
-        *memory = cuda->network->base + offset;
+        *memory = cuda->network->memory->base + offset;
         *place = weft__net_place(WEFT__NET_PINNED_REGION, offset);
     } else if (own == WEFT_OK) {
         free_part(cuda, offset);
@@ -124,7 +97,7 @@ weft_result weft__cuda_network_staging_alloc(weft_comm *comm, uint64_t bytes, vo
 
 static int is_of_host(const struct weft__cuda_network *network, const void *memory)
 {
-    return (uintptr_t)memory - (uintptr_t)network->base < RANGE_BYTES;
+    return (uintptr_t)memory - (uintptr_t)network->memory->base < WEFT__CUDA_NETWORK_BYTES;
 }
 
 void weft__cuda_network_free(weft_comm *comm, void *memory)
@@ -138,27 +111,16 @@ void weft__cuda_network_free(weft_comm *comm, void *memory)
         weft__cuda_gpudirect_free(comm, memory);
         return;
     }
-    free_part(cuda, (uint64_t)((char *)memory - cuda->network->base));
+    free_part(cuda, (uint64_t)((char *)memory - cuda->network->memory->base));
 }
 
 /* ---------------------------------------------------------------- life */
 
 static weft_result make_queue(weft_comm *comm, struct weft__cuda_network *network)
 {
-    const struct weft__cuda *cuda = weft__cuda_of(comm);
-    const size_t bytes = sizeof *network->queue + NUM_SLOTS * sizeof network->queue->slots[0];
-    void *queue = NULL;
-    WEFT__TRY(weft__cuda_enter(cuda));
-    CUresult result = weft__cu.mem_host_alloc(&queue, bytes,
-                                              CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-    if (result == CUDA_SUCCESS) {
-        memset(queue, 0, bytes);
-        network->queue = queue;
-        result = weft__cu.mem_host_get_device_pointer(&network->queue_on_device, queue, 0);
-    }
-    weft__cuda_leave();
-    if (result != CUDA_SUCCESS)
-        return weft__cuda_error(result, "no pinned memory for a queue to the network");
+    void *queue;
+    WEFT__TRY(weft__cuda_pinned_alloc(weft__cuda_of(comm), QUEUE_BYTES, &queue));
+    network->queue = queue;
     return weft__cuda_alloc(comm, sizeof(uint64_t), &network->num_reserved);
 }
 
@@ -168,12 +130,8 @@ static weft_result open_memory(weft_comm *comm)
     if (network == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a network");
     weft__cuda_of(comm)->network = network;
-    weft__ranges_init(&network->ranges, RANGE_BYTES);
-    void *base =
-        mmap(NULL, RANGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED)
-        return weft__system_error("mmap");
-    network->base = base;
+    weft__ranges_init(&network->ranges, WEFT__CUDA_NETWORK_BYTES);
+    WEFT__TRY(weft__cuda_network_memory_open(weft__cuda_of(comm), &network->memory));
     WEFT__TRY(make_queue(comm, network));
     return weft__cuda_network_heap_open(comm, &network->heap);
 }
@@ -187,8 +145,8 @@ weft_result weft__cuda_network_start(weft_comm *comm)
     const struct weft__net_accessor accessor = weft__cuda_network_heap_accessor(&network->heap);
     return weft__net_attach_memory(
         comm, &(struct weft__net_memory){.heap = &accessor,
-                                         .pinned = network->base,
-                                         .max_pinned_bytes = RANGE_BYTES,
+                                         .pinned = network->memory->base,
+                                         .max_pinned_bytes = WEFT__CUDA_NETWORK_BYTES,
                                          .num_pinned_bytes = &network->num_bytes,
                                          .device_queue = network->queue,
                                          .num_device_slots = NUM_SLOTS});
@@ -202,13 +160,11 @@ void weft__cuda_network_stop(weft_comm *comm)
         return;
     struct weft__cuda_network *network = cuda->network;
     weft__cuda_network_heap_close(&network->heap);
-    if (network->queue != NULL && weft__cuda_enter(cuda) == WEFT_OK) {
-        (void)weft__cu.mem_free_host(network->queue);
-        weft__cuda_leave();
-    }
+    if (network->queue != NULL)
+        weft__cuda_pinned_free(cuda, network->queue, QUEUE_BYTES);
     weft__cuda_free(comm, network->num_reserved);
-    if (network->base != NULL)
-        (void)munmap(network->base, RANGE_BYTES);
+    if (network->memory != NULL)
+        weft__cuda_network_memory_close(cuda, network->memory);
     weft__ranges_destroy(&network->ranges);
     free(network);
     cuda->network = NULL;
@@ -224,7 +180,7 @@ struct weft__cuda_work_queue weft__cuda_network_queue(const struct weft__cuda *c
     const struct weft__cuda_network *network = cuda->network;
     if (network == NULL)
         return (struct weft__cuda_work_queue){0};
-    char *queue = (char *)(uintptr_t)network->queue_on_device;
+    char *queue = (char *)network->queue;
     return (struct weft__cuda_work_queue){
         .slots = (void *)(queue + offsetof(struct weft__work_queue, slots)),
         .num_reserved = network->num_reserved,

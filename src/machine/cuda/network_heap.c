@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The network's access to the heap, for the progress thread. Kernels may wait for the very word
- * that comes, so nothing here waits for kernels: all is done on a stream of its own, and only that
- * stream is synchronised. It has the highest priority, and so shares no hardware queue with the
- * user's streams, behind whose kernels it would wait.
+ * that comes, so nothing here waits for kernels: all is done on a stream that all networks of the
+ * device share, and only that stream is synchronised. It has the highest priority, and so shares no
+ * hardware queue with the user's streams, behind whose kernels it would wait.
  */
 #include "machine/cuda/network_heap.h"
 
@@ -12,7 +12,10 @@
 
 #include "machine/cuda/network_add.h"
 
-enum { PIECE_BYTES = 512 << 10 }; /* as the longest messages, UCX's before 1.16 */
+enum {
+    PIECE_BYTES = 512 << 10, /* as the longest messages, UCX's before 1.16 */
+    PINNED_BYTES = PIECE_BYTES + sizeof(uint64_t)
+};
 
 static const struct weft__program network_add_program = {.name = "network_add"};
 
@@ -99,10 +102,8 @@ static weft_result write_heap(void *context, uint64_t offset, const void *bytes,
 static weft_result add_to_heap(void *context, uint64_t offset, uint64_t add, uint64_t *before)
 {
     struct weft__cuda_network_heap *heap = context;
-    const struct wp_network_add_args args = {.word = (uint64_t *)(void *)(heap->base + offset),
-                                             .add = add,
-                                             .before =
-                                                 (uint64_t *)(uintptr_t)heap->before_on_device};
+    const struct wp_network_add_args args = {
+        .word = (uint64_t *)(void *)(heap->base + offset), .add = add, .before = heap->before};
     const struct weft__launch launch = {.program = &network_add_program,
                                         .args = &args,
                                         .args_bytes = sizeof args,
@@ -127,20 +128,10 @@ struct weft__net_accessor weft__cuda_network_heap_accessor(struct weft__cuda_net
 
 static weft_result allocate(struct weft__cuda_network_heap *heap)
 {
-    int least = 0, greatest = 0;
-    void *pinned = NULL;
-    WEFT__CUDA_TRY(weft__cu.ctx_get_stream_priority_range(&least, &greatest),
-                   "cannot tell the priorities of streams");
-    WEFT__CUDA_TRY(
-        weft__cu.stream_create_with_priority(&heap->queue.stream, CU_STREAM_NON_BLOCKING, greatest),
-        "cannot create a CUDA stream");
-    WEFT__CUDA_TRY(weft__cu.mem_host_alloc(&pinned, PIECE_BYTES + sizeof *heap->before,
-                                           CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
-                   "no pinned memory for the network");
+    void *pinned;
+    WEFT__TRY(weft__cuda_pinned_alloc(weft__cuda_of(heap->comm), PINNED_BYTES, &pinned));
     heap->piece = pinned;
     heap->before = (uint64_t *)(void *)(heap->piece + PIECE_BYTES);
-    WEFT__CUDA_TRY(weft__cu.mem_host_get_device_pointer(&heap->before_on_device, heap->before, 0),
-                   "cannot map pinned memory");
     return WEFT_OK;
 }
 
@@ -156,21 +147,15 @@ static weft_result warm_up(struct weft__cuda_network_heap *heap)
 
 weft_result weft__cuda_network_heap_open(weft_comm *comm, struct weft__cuda_network_heap *heap)
 {
-    const struct weft__cuda *cuda = weft__cuda_of(comm);
     heap->comm = comm;
     heap->base = weft__heap_bases(comm->heap)[comm->rank];
-    WEFT__TRY(weft__cuda_enter(cuda));
-    const weft_result result = allocate(heap);
-    weft__cuda_leave();
-    return result == WEFT_OK ? warm_up(heap) : result;
+    heap->queue.stream = weft__cuda_held(weft__cuda_of(comm)->ordinal)->network;
+    WEFT__TRY(allocate(heap));
+    return warm_up(heap);
 }
 
 void weft__cuda_network_heap_close(struct weft__cuda_network_heap *heap)
 {
-    if (heap->queue.stream == NULL || weft__cuda_enter(weft__cuda_of(heap->comm)) != WEFT_OK)
-        return;
-    (void)weft__cu.stream_destroy(heap->queue.stream);
     if (heap->piece != NULL)
-        (void)weft__cu.mem_free_host(heap->piece);
-    weft__cuda_leave();
+        weft__cuda_pinned_free(weft__cuda_of(heap->comm), heap->piece, PINNED_BYTES);
 }

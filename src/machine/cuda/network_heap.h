@@ -10,8 +10,7 @@ struct weft__cuda_network_heap {
     char *base;
     struct weft__cuda_queue queue;
     char *piece;      /* pinned, as what follows */
-    uint64_t *before; /* of an addition, */
-    CUdeviceptr before_on_device;
+    uint64_t *before; /* of an addition */
 };
 
 /* When the heap is up and no kernel waits for this rank; *heap is zero. */

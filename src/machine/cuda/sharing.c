@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "machine/cuda/sharing.h"
 
+#include "machine/cuda/kept.h"
+
 weft_result weft__cuda_map(const struct weft__cuda *cuda, CUdeviceptr address, size_t bytes,
                            CUmemGenericAllocationHandle allocation)
 {
@@ -51,7 +53,7 @@ static weft_result reach_device(const struct weft__cuda *cuda, int32_t ordinal)
 {
     if (ordinal == cuda->ordinal)
         return WEFT_OK;
-    const CUresult result = weft__cu.ctx_enable_peer_access(weft__cuda_held_context(ordinal), 0);
+    const CUresult result = weft__cu.ctx_enable_peer_access(weft__cuda_held(ordinal)->context, 0);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
         return WEFT_OK;
     return weft__cuda_error(result, "CUDA device %d cannot access device %d", cuda->ordinal,
@@ -70,7 +72,29 @@ weft_result weft__cuda_open_name(weft_comm *comm, int32_t rank, const struct wef
     return WEFT_OK;
 }
 
-void weft__cuda_close_name(CUdeviceptr address)
+static void close_name(void *memory, uint64_t bytes)
 {
-    (void)weft__cu.ipc_close_mem_handle(address);
+    (void)bytes;
+    (void)weft__cu.ipc_close_mem_handle((CUdeviceptr)(uintptr_t)memory);
+}
+
+static int has_neighbour_in_process(const weft_comm *comm)
+{
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
+        if (rank != comm->rank && weft__comm_is_in_process(comm, rank))
+            return 1;
+    }
+    return 0;
+}
+
+/* As long as it is kept, the other process does not get its memory back. */
+void weft__cuda_close_name(const weft_comm *comm, CUdeviceptr address)
+{
+    const struct weft__cuda *cuda = weft__cuda_of(comm);
+    if (has_neighbour_in_process(comm)) {
+        weft__cuda_keep(close_name, cuda->context, (void *)(uintptr_t)address, 0);
+    } else if (weft__cuda_enter(cuda) == WEFT_OK) {
+        (void)weft__cu.ipc_close_mem_handle(address);
+        weft__cuda_leave();
+    }
 }

@@ -27,4 +27,4 @@ weft_result weft__cuda_name(const struct weft__cuda *cuda, CUdeviceptr address,
 /* *address is closed by weft__cuda_close_name unless the rank is of this process. */
 weft_result weft__cuda_open_name(weft_comm *comm, int32_t rank, const struct weft__cuda_name *name,
                                  CUdeviceptr *address);
-void weft__cuda_close_name(CUdeviceptr address);
+void weft__cuda_close_name(const weft_comm *comm, CUdeviceptr address);

@@ -6,6 +6,7 @@
 #include "machine/cuda/graph.h"
 #include "machine/cuda/multicast.h"
 #include "machine/cuda/network.h"
+#include "machine/cuda/own_streams.h"
 #include "machine/cuda/stream.h"
 
 /* It may outlive the communicator that it was made for. */
@@ -56,16 +57,17 @@ static void free_stream(struct weft__cuda_stream *stream)
 static weft_result stream_create(weft_comm *comm, weft_stream **out)
 {
     CUstream native = NULL;
-    WEFT__TRY(weft__cuda_enter(weft__cuda_of(comm)));
-    const CUresult created = weft__cu.stream_create(&native, CU_STREAM_NON_BLOCKING);
+    const struct weft__cuda *cuda = weft__cuda_of(comm);
+    WEFT__TRY(weft__cuda_enter(cuda));
+    const weft_result created = weft__cuda_take_stream(cuda->context, &native);
     weft__cuda_leave();
-    if (created != CUDA_SUCCESS)
-        return weft__cuda_error(created, "cannot create a CUDA stream");
+    WEFT__TRY(created);
     struct weft__cuda_stream *stream = new_stream(comm, native);
     if (stream == NULL) {
-        (void)weft__cu.stream_destroy(native);
+        weft__cuda_give_stream(cuda->context, native);
         return WEFT_ERROR_OUT_OF_MEMORY;
     }
+    stream->queue.has_launched = 1;
     *out = &stream->base;
     return WEFT_OK;
 }
@@ -102,8 +104,10 @@ static void stream_destroy(weft_stream *base)
     struct weft__cuda_stream *stream = weft__cuda_stream_of(base);
     weft__cuda_graph_abandon(stream);
     if (!stream->is_wrapped && weft__cuda_enter_context(stream->context) == WEFT_OK) {
-        (void)weft__cu.stream_synchronize(stream->queue.stream);
-        (void)weft__cu.stream_destroy(stream->queue.stream);
+        if (weft__cu.stream_synchronize(stream->queue.stream) == CUDA_SUCCESS)
+            weft__cuda_give_stream(stream->context, stream->queue.stream);
+        else /* others capture it, or the context is lost */
+            (void)weft__cu.stream_destroy(stream->queue.stream);
         weft__cuda_leave();
     }
     free_stream(stream);
