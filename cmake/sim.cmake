@@ -59,6 +59,7 @@ set(sim_host_sources
   comm/status.c
   comm/thread.c
   comm/topology.c
+  comm/standing.c
   comm/waits.c
   machine/cpu/row_copy.c
   machine/cpu/rows.c

@@ -30,6 +30,14 @@ static weft_result check_overlaps(const struct weft__coll_group *group)
     return result;
 }
 
+static enum weft__call call_of(const struct weft__coll_group *group)
+{
+    if (group->num_transfers > 1)
+        return WEFT__CALL_COLL_GROUP;
+    return group->transfers[0].direction == WP_DIRECTION_SEND ? WEFT__CALL_COLL_SEND
+                                                              : WEFT__CALL_COLL_RECV;
+}
+
 static weft_result check_and_launch(weft_coll *coll)
 {
     const struct weft__coll_group *group = &coll->groups.group;
@@ -41,7 +49,16 @@ static weft_result check_and_launch(weft_coll *coll)
         return WEFT_OK;
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, group->stream, "stream"));
     WEFT__TRY(check_overlaps(group));
-    return weft__coll_groups_launch(coll);
+    weft__current_call = call_of(group);
+    WEFT__TRY(weft__coll_groups_launch(coll));
+    for (int32_t i = 0; i < group->num_transfers; i++) {
+        const struct weft__coll_transfer *transfer = &group->transfers[i];
+        const int is_sent = transfer->direction == WP_DIRECTION_SEND;
+        weft__exchange_note_transfer(coll->exchange, group->stream,
+                                     is_sent ? coll->comm->rank : transfer->peer,
+                                     is_sent ? transfer->peer : coll->comm->rank);
+    }
+    return WEFT_OK;
 }
 
 /* Whatever comes of it, the next group is a new one. */

@@ -10,8 +10,12 @@
 static void wait_for_operations(enum weft__kind kind, void *object)
 {
     weft_comm *comm = object;
-    if (kind == WEFT__KIND_COMM)
-        weft__machine_of(comm)->wait_launches(comm);
+    if (kind != WEFT__KIND_COMM)
+        return;
+    weft__standing_hold(
+        (struct weft__hold){.kind = WEFT__HELD_BY_ALL, .standing = &comm->standing});
+    weft__machine_of(comm)->wait_launches(comm);
+    weft__standing_release();
 }
 
 static void end_memory(const void *owner, void *memory)
@@ -22,7 +26,9 @@ static void end_memory(const void *owner, void *memory)
 
 static void end_stream(weft_stream *stream)
 {
+    weft__standing_hold((struct weft__hold){.kind = WEFT__HELD_BY_STREAM, .stream_id = stream->id});
     stream->machine->stream_destroy(stream);
+    weft__standing_release();
 }
 
 static void end_event(weft_event *event)

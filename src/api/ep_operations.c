@@ -74,13 +74,15 @@ weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *us
     WEFT__TRY(check_pointer(handle, args.num_tokens_per_expert, "num_tokens_per_expert"));
     WEFT__TRY(check_pointer(handle, args.is_token_in_rank, "is_token_in_rank"));
     WEFT__TRY(weft__check_layout_memory(handle, &args));
+    weft__current_call = WEFT__CALL_EP_LAYOUT;
     return weft__ep_layout(handle, &args, stream);
 }
 
 weft_result weft_ep_notify(weft_ep_handle *handle, weft_stream *stream)
 {
     WEFT__TRY(check_operation(handle, stream, WEFT__HANDLE_LAID_OUT));
-    return weft__ep_notify(handle, stream);
+    weft__current_call = WEFT__CALL_EP_NOTIFY;
+    return weft__exchange_note(handle->ep->exchange, stream, weft__ep_notify(handle, stream));
 }
 
 /* Those of each node; this node's own number is always 0. */
@@ -259,7 +261,9 @@ weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args
     WEFT__TRY(check_pointer(handle, args.topk_idx, "topk_idx"));
     WEFT__TRY(check_pointer(handle, args.topk_weights, "topk_weights"));
     WEFT__TRY(weft__check_dispatch_memory(handle, &args));
-    return weft__ep_dispatch(handle, &args, stream);
+    weft__current_call = WEFT__CALL_EP_DISPATCH;
+    return weft__exchange_note(handle->ep->exchange, stream,
+                               weft__ep_dispatch(handle, &args, stream));
 }
 
 weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *user_args,
@@ -289,7 +293,9 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
     WEFT__TRY(check_pointer(handle, args.out, "out"));
     WEFT__TRY(check_pointer(handle, args.out_topk_weights, "out_topk_weights"));
     WEFT__TRY(weft__check_combine_memory(handle, &args));
-    return weft__ep_combine(handle, &args, stream);
+    weft__current_call = WEFT__CALL_EP_COMBINE;
+    return weft__exchange_note(handle->ep->exchange, stream,
+                               weft__ep_combine(handle, &args, stream));
 }
 
 weft_result weft_ep_check(weft_ep_handle *handle, int32_t *num_dropped)

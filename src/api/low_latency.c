@@ -312,6 +312,13 @@ static weft_result check_waited(struct list *list, weft_ll_phases phases, int64_
     return WEFT_OK;
 }
 
+/* An operation counts once, though it may be two calls. */
+static weft_result note(weft_ll *ll, weft_ll_phases phases, weft_stream *stream, weft_result result)
+{
+    return phases == WEFT_LL_RECEIVE ? weft__exchange_note_rest(ll->exchange, stream, result)
+                                     : weft__exchange_note(ll->exchange, stream, result);
+}
+
 weft_result weft_ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *user_args,
                              weft_stream *stream)
 {
@@ -334,7 +341,8 @@ weft_result weft_ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *user_args
     WEFT__TRY(check_waited(&list, args.phases, args.waited_ns));
     WEFT__TRY(check_list(&list));
     WEFT__TRY(weft__ll_check_dispatch(ll, args.phases, stream));
-    return weft__ll_dispatch(ll, &args, stream);
+    weft__current_call = WEFT__CALL_LL_DISPATCH;
+    return note(ll, args.phases, stream, weft__ll_dispatch(ll, &args, stream));
 }
 
 /* The rows that combine reads: of all local experts, or of all slots. */
@@ -435,12 +443,14 @@ weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *user_args, 
     WEFT__TRY(check_missing(&list, args.phases, args.missing_ranks));
     WEFT__TRY(check_waited(&list, args.phases, args.waited_ns));
     WEFT__TRY(check_list(&list));
-    return weft__ll_combine(ll, &args, stream);
+    weft__current_call = WEFT__CALL_LL_COMBINE;
+    return note(ll, args.phases, stream, weft__ll_combine(ll, &args, stream));
 }
 
 weft_result weft_ll_release(weft_ll *ll, weft_stream *stream)
 {
     WEFT__TRY(check_operation(ll, stream));
     WEFT__TRY(weft__ll_check_release(ll, stream));
+    weft__current_call = WEFT__CALL_LL_RELEASE;
     return weft__ll_release(ll, stream);
 }

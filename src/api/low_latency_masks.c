@@ -18,12 +18,14 @@ static weft_result check(const weft_ll *ll, const int32_t *mask, weft_stream *st
 weft_result weft_ll_mask(weft_ll *ll, const int32_t *mask, weft_stream *stream)
 {
     WEFT__TRY(check(ll, mask, stream));
+    weft__current_call = WEFT__CALL_LL_MASK;
     return weft__ll_mask(ll, mask, NULL, stream);
 }
 
 weft_result weft_ll_query_mask(weft_ll *ll, int32_t *mask, weft_stream *stream)
 {
     WEFT__TRY(check(ll, mask, stream));
+    weft__current_call = WEFT__CALL_LL_QUERY_MASK;
     return weft__ll_mask(ll, NULL, mask, stream);
 }
 
@@ -38,5 +40,6 @@ weft_result weft_ll_unmask(weft_ll *ll, const int32_t *mask, uint64_t epoch, wef
         return weft__error(
             WEFT_ERROR_INVALID_ARGUMENT,
             "stream: weft_ll_unmask cannot be captured, each call has its own epoch");
+    weft__current_call = WEFT__CALL_LL_UNMASK;
     return weft__ll_unmask(ll, mask, epoch, stream);
 }

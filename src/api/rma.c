@@ -90,32 +90,38 @@ static weft_result run(weft_comm *comm, const weft_rma_args *given, uint32_t use
 
 weft_result weft_rma_put(weft_comm *comm, const weft_rma_args *args, weft_stream *stream)
 {
+    weft__current_call = WEFT__CALL_RMA_PUT;
     return run(comm, args, USE_RANK | USE_BYTES, WP_ACCESS_PUT, stream);
 }
 
 weft_result weft_rma_get(weft_comm *comm, const weft_rma_args *args, weft_stream *stream)
 {
+    weft__current_call = WEFT__CALL_RMA_GET;
     return run(comm, args, USE_RANK | USE_BYTES, WP_ACCESS_GET, stream);
 }
 
 weft_result weft_rma_put_signal(weft_comm *comm, const weft_rma_args *args, weft_stream *stream)
 {
+    weft__current_call = WEFT__CALL_RMA_PUT_SIGNAL;
     return run(comm, args, USE_RANK | USE_BYTES | USE_WORD | USE_VALUE, WP_ACCESS_PUT_SIGNAL,
                stream);
 }
 
 weft_result weft_rma_signal(weft_comm *comm, const weft_rma_args *args, weft_stream *stream)
 {
+    weft__current_call = WEFT__CALL_RMA_SIGNAL;
     return run(comm, args, USE_RANK | USE_WORD | USE_VALUE, WP_ACCESS_PUT_SIGNAL, stream);
 }
 
 weft_result weft_rma_add(weft_comm *comm, const weft_rma_args *args, weft_stream *stream)
 {
-    return weft_rma_signal(comm, args, stream);
+    weft__current_call = WEFT__CALL_RMA_ADD;
+    return run(comm, args, USE_RANK | USE_WORD | USE_VALUE, WP_ACCESS_PUT_SIGNAL, stream);
 }
 
 weft_result weft_rma_fetch_add(weft_comm *comm, const weft_rma_args *args, weft_stream *stream)
 {
+    weft__current_call = WEFT__CALL_RMA_FETCH_ADD;
     return run(comm, args, USE_RANK | USE_WORD | USE_VALUE | USE_BEFORE, WP_ACCESS_FETCH_ADD,
                stream);
 }
@@ -130,18 +136,26 @@ weft_result weft_rma_wait_until(weft_comm *comm, const weft_rma_args *given, wef
     WEFT__TRY(WEFT__READ(weft_rma_args, &args, given, "args"));
     WEFT__TRY(check_unused(&args, USE_WORD | USE_VALUE));
     WEFT__TRY(find_word(comm, args.word, "word", &place));
+    weft__current_call = WEFT__CALL_RMA_WAIT_UNTIL;
     return weft__one_sided_wait(comm, place, args.value, stream);
+}
+
+static weft_result flush(weft_comm *comm, weft_stream *stream)
+{
+    WEFT__TRY(check_objects(comm, stream));
+    return weft__one_sided_quiet(comm, stream);
 }
 
 /* The contract is weaker than that of quiet; the network's signals would do for the puts, not for
  * the adds. */
 weft_result weft_rma_fence(weft_comm *comm, weft_stream *stream)
 {
-    return weft_rma_quiet(comm, stream);
+    weft__current_call = WEFT__CALL_RMA_FENCE;
+    return flush(comm, stream);
 }
 
 weft_result weft_rma_quiet(weft_comm *comm, weft_stream *stream)
 {
-    WEFT__TRY(check_objects(comm, stream));
-    return weft__one_sided_quiet(comm, stream);
+    weft__current_call = WEFT__CALL_RMA_QUIET;
+    return flush(comm, stream);
 }

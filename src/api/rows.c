@@ -158,10 +158,12 @@ static weft_result run(weft_comm *comm, const weft_rows_args *given,
 
 weft_result weft_rows_quantise(weft_comm *comm, const weft_rows_args *args, weft_stream *stream)
 {
+    weft__current_call = WEFT__CALL_ROWS_QUANTISE;
     return run(comm, args, WP_QUANTISE, stream);
 }
 
 weft_result weft_rows_dequantise(weft_comm *comm, const weft_rows_args *args, weft_stream *stream)
 {
+    weft__current_call = WEFT__CALL_ROWS_DEQUANTISE;
     return run(comm, args, WP_DEQUANTISE, stream);
 }

@@ -43,7 +43,10 @@ weft_result weft_stream_synchronize(weft_stream *stream)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
-    return stream->machine->stream_synchronize(stream);
+    weft__standing_hold((struct weft__hold){.kind = WEFT__HELD_BY_STREAM, .stream_id = stream->id});
+    const weft_result result = stream->machine->stream_synchronize(stream);
+    weft__standing_release();
+    return result;
 }
 
 weft_result weft_stream_call(weft_stream *stream, void (*function)(void *argument), void *argument)
@@ -83,6 +86,7 @@ weft_result weft_event_record(weft_event *event, weft_stream *stream)
     WEFT__TRY(weft__object_check(WEFT__KIND_EVENT, event, "event"));
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
     WEFT__TRY(check_same_machine(stream, event));
+    event->stream_id = stream->id;
     return event->machine->event_record(event, stream);
 }
 
@@ -90,7 +94,11 @@ weft_result weft_event_synchronize(weft_event *event)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_EVENT, event, "event"));
-    return event->machine->event_synchronize(event);
+    weft__standing_hold(
+        (struct weft__hold){.kind = WEFT__HELD_BY_STREAM, .stream_id = event->stream_id});
+    const weft_result result = event->machine->event_synchronize(event);
+    weft__standing_release();
+    return result;
 }
 
 weft_result weft_event_elapsed_us(const weft_event *start, const weft_event *end,
@@ -111,5 +119,6 @@ weft_result weft_comm_barrier(weft_comm *comm, weft_stream *stream)
 {
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
+    weft__current_call = WEFT__CALL_COMM_BARRIER;
     return weft__barrier_launch(comm, stream);
 }

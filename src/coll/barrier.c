@@ -100,7 +100,7 @@ void weft__barrier_destroy(weft_comm *comm)
     comm->barrier = NULL;
 }
 
-weft_result weft__barrier_launch(weft_comm *comm, weft_stream *stream)
+static weft_result launch(weft_comm *comm, weft_stream *stream)
 {
     const struct weft__grid grid = {.num_blocks = 1, .num_warps = 1};
     if (comm->topology.num_nodes > 1)
@@ -111,4 +111,9 @@ weft_result weft__barrier_launch(weft_comm *comm, weft_stream *stream)
     };
     return weft__exchange_launch(comm->barrier->exchange, stream, WP_PROGRAM_barrier, grid, &args,
                                  sizeof args);
+}
+
+weft_result weft__barrier_launch(weft_comm *comm, weft_stream *stream)
+{
+    return weft__exchange_note(comm->barrier->exchange, stream, launch(comm, stream));
 }

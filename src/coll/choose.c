@@ -257,10 +257,12 @@ void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_W
 struct wp_call_header weft__coll_header(const struct weft__coll_call *call,
                                         weft_algorithm algorithm, uint64_t num_bytes)
 {
-    const uint64_t kind = (uint64_t)algorithm << WP_CALL_ALGORITHM_BIT |
-                          (uint64_t)call->collective << WP_CALL_OPERATION_BIT |
-                          (uint64_t)call->dtype << WP_CALL_DTYPE_BIT |
-                          (uint64_t)call->op << WP_CALL_OP_BIT |
-                          (uint64_t)call->root << WP_CALL_ROOT_BIT;
+    const uint64_t operation = weft__current_call == WEFT__CALL_ALL_TO_ALL_V
+                                   ? (uint64_t)WP_OPERATION_ALL_TO_ALL_V
+                                   : (uint64_t)call->collective;
+    const uint64_t kind =
+        (uint64_t)algorithm << WP_CALL_ALGORITHM_BIT | operation << WP_CALL_OPERATION_BIT |
+        (uint64_t)call->dtype << WP_CALL_DTYPE_BIT | (uint64_t)call->op << WP_CALL_OP_BIT |
+        (uint64_t)call->root << WP_CALL_ROOT_BIT;
     return (struct wp_call_header){.call = {kind, num_bytes}};
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The calls in which the hosts of all ranks take part. Whatever the ranks exchange is marked with the call that
- * it is part of, so that two calls that do not fit together end in an error that names both. */
+/* The calls of weft.h in which ranks take part together, and others that a failure may name. Whatever the hosts
+ * exchange is marked with the call that it is part of, so that two calls that do not fit together end in an error
+ * that names both. */
 #pragma once
 
 #include <stdint.h>
 
 enum weft__call {
+    WEFT__CALL_UNKNOWN,
+    /* on the host */
     WEFT__CALL_COMM_CREATE,
     WEFT__CALL_COMM_SPLIT,
     WEFT__CALL_COMM_SPLIT_STRIDED,
@@ -21,8 +24,46 @@ enum weft__call {
     WEFT__CALL_CAPTURE_DESTROY,
     WEFT__CALL_EP_CREATE,
     WEFT__CALL_LL_CREATE,
+    /* on streams; the first eight in the order of weft_collective */
+    WEFT__CALL_ALL_REDUCE,
+    WEFT__CALL_REDUCE_SCATTER,
+    WEFT__CALL_ALL_GATHER,
+    WEFT__CALL_ALL_TO_ALL,
+    WEFT__CALL_BROADCAST,
+    WEFT__CALL_REDUCE,
+    WEFT__CALL_GATHER,
+    WEFT__CALL_SCATTER,
+    WEFT__CALL_ALL_TO_ALL_V,
+    WEFT__CALL_COLL_SEND,
+    WEFT__CALL_COLL_RECV,
+    WEFT__CALL_COLL_GROUP,
+    WEFT__CALL_COMM_BARRIER,
+    WEFT__CALL_EP_LAYOUT,
+    WEFT__CALL_EP_NOTIFY,
+    WEFT__CALL_EP_DISPATCH,
+    WEFT__CALL_EP_COMBINE,
+    WEFT__CALL_LL_DISPATCH,
+    WEFT__CALL_LL_COMBINE,
+    WEFT__CALL_LL_RELEASE,
+    WEFT__CALL_LL_MASK,
+    WEFT__CALL_LL_QUERY_MASK,
+    WEFT__CALL_LL_UNMASK,
+    WEFT__CALL_ROWS_QUANTISE,
+    WEFT__CALL_ROWS_DEQUANTISE,
+    WEFT__CALL_RMA_PUT,
+    WEFT__CALL_RMA_GET,
+    WEFT__CALL_RMA_PUT_SIGNAL,
+    WEFT__CALL_RMA_SIGNAL,
+    WEFT__CALL_RMA_ADD,
+    WEFT__CALL_RMA_FETCH_ADD,
+    WEFT__CALL_RMA_WAIT_UNTIL,
+    WEFT__CALL_RMA_FENCE,
+    WEFT__CALL_RMA_QUIET,
     WEFT__NUM_CALLS
 };
+
+/* The call of weft.h that this thread is in: what it launches is called so in messages. */
+extern _Thread_local enum weft__call weft__current_call;
 
 /* "weft_heap_alloc" */
 const char *weft__call_name(int32_t call);

@@ -160,6 +160,7 @@ static weft_result meet(weft_comm *comm, const struct origin *origin)
         .hello = &hello,
         .status = &comm->status,
         .waits = &comm->waits,
+        .standing = &comm->standing,
         .watched = origin->parent != NULL ? &origin->parent->status : NULL};
     return weft__link_open(&options, comm->identities, &comm->link);
 }
@@ -227,6 +228,7 @@ static weft_comm *allocate(const struct origin *origin)
         return NULL;
     }
     weft__waits_init(&comm->waits);
+    weft__standing_init(&comm->standing);
     comm->rank = origin->rank;
     comm->num_ranks = origin->num_ranks;
     comm->timeout_ms = origin->config.timeout_ms;
@@ -304,6 +306,7 @@ void weft__comm_destroy(weft_comm *comm)
     weft__topology_destroy(&comm->topology);
     weft__status_destroy(&comm->status);
     weft__waits_destroy(&comm->waits);
+    weft__standing_destroy(&comm->standing);
     free(comm);
 }
 
@@ -366,10 +369,10 @@ void weft__comm_share_failure(weft_comm *comm)
     weft__status_await_told(&comm->status, timeout_ms * WEFT__NS_PER_MS);
 }
 
-enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, uint64_t exchange,
+enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, const struct weft__wait *wait,
                                      int64_t deadline_ns, struct weft__wait_list *waits)
 {
-    const struct weft__question question = {.asked = rank, .exchange = exchange};
+    const struct weft__question question = {.asked = rank, .wait = *wait};
     if (comm->link == NULL)
         return WEFT__ASK_IMPOSSIBLE;
     enum weft__ask_result result = weft__link_ask(comm->link, &question, deadline_ns, waits);

@@ -6,6 +6,7 @@
 #include "comm/error.h"
 #include "comm/heap.h"
 #include "comm/meeting_point.h"
+#include "comm/standing.h"
 #include "comm/status.h"
 #include "comm/topology.h"
 #include "comm/waits.h"
@@ -36,7 +37,9 @@ struct weft_comm {
     uint32_t timeout_ms;
     struct weft__topology topology;
     struct weft__status status;
-    struct weft__waits waits; /* going on in this rank, for the others who ask */
+    struct weft__waits waits;       /* going on in this rank, for the others who ask */
+    struct weft__standing standing; /* what its host has called */
+    int32_t num_exchanges;          /* of ranks, on streams (ops/exchange.h) */
     struct weft__link *link;
     struct weft__identity *identities; /* [num_ranks] the ranks' processes */
     int socket_fd;            /* takes file descriptors of neighbours; -1: one rank alone */
@@ -91,6 +94,7 @@ void weft__comm_destroy(weft_comm *comm);
 /* Each call of weft.h in which all ranks take part begins with this. */
 static inline void weft__comm_enter(weft_comm *comm, enum weft__call call)
 {
+    weft__current_call = call;
     comm->step = (struct weft__call_step){.call = (int32_t)call};
 }
 
@@ -148,8 +152,8 @@ enum weft__ask_result {
     WEFT__ASK_LOST,      /* of weft__link_ask alone: the question has crossed the rank's goodbye */
     WEFT__ASK_IMPOSSIBLE /* the rendezvous is gone, or the communicator has failed */
 };
-/* Asks a rank, which may be this one, for whom it waits, as one who waits for it in `exchange`. */
-enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, uint64_t exchange,
+/* Asks a rank, which may be this one, for whom it waits, as one who waits for it so. */
+enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, const struct weft__wait *wait,
                                      int64_t deadline_ns, struct weft__wait_list *waits);
 /* The lowest rank whose process runs the rendezvous, or WEFT__NOBODY. */
 int32_t weft__comm_rank_of_rendezvous(const weft_comm *comm);

@@ -138,7 +138,7 @@ static void ask_all(weft_comm *comm, struct search *search, int64_t deadline_ns)
         const struct weft__wait *wait = &search->found[asked].wait;
         struct weft__wait_list waits;
         const enum weft__ask_result result =
-            weft__comm_ask(comm, wait->rank, wait->exchange, deadline_ns, &waits);
+            weft__comm_ask(comm, wait->rank, wait, deadline_ns, &waits);
         if (result != WEFT__ASK_ANSWERED) {
             search->end = asked;
             search->end_result = result;
@@ -153,13 +153,13 @@ static void ask_all(weft_comm *comm, struct search *search, int64_t deadline_ns)
 }
 
 /* Those that are not in the circle, but wait for it, tell who is the odd one. */
-static void ask_the_rest(weft_comm *comm, struct search *search, uint64_t exchange,
+static void ask_the_rest(weft_comm *comm, struct search *search, const struct weft__wait *direct,
                          int64_t deadline_ns)
 {
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         struct weft__wait_list waits;
         if (!search->places[rank].has_answered &&
-            weft__comm_ask(comm, rank, exchange, deadline_ns, &waits) == WEFT__ASK_ANSWERED)
+            weft__comm_ask(comm, rank, direct, deadline_ns, &waits) == WEFT__ASK_ANSWERED)
             note_waits(search, rank, &waits);
     }
 }
@@ -204,6 +204,23 @@ static int32_t find_odd_one(const struct search *search, int32_t num_ranks)
     return odd_one;
 }
 
+/* Whether it is certain that `rank`, which waits too, has not come to this rank's call: one that has may wait for
+ * what got lost on the way. */
+static void compare_calls(weft_comm *comm, const struct weft__wait *direct, int32_t rank,
+                          int64_t deadline_ns, struct weft__culprit *culprit)
+{
+    const uint64_t own =
+        weft__standing_count(&comm->standing, direct->exchange, (enum weft__call)direct->call);
+    struct weft__wait_list waits;
+    if (own == UINT64_MAX ||
+        weft__comm_ask(comm, rank, direct, deadline_ns, &waits) != WEFT__ASK_ANSWERED ||
+        waits.count >= own || waits.num_waits == 0)
+        return;
+    culprit->state = WEFT__CULPRIT_IN_OTHER_CALL;
+    culprit->other = rank;
+    culprit->call = waits.waits[0].call;
+}
+
 static void blame_circle(weft_comm *comm, struct search *search, int64_t deadline_ns,
                          struct weft__culprit *culprit)
 {
@@ -212,7 +229,7 @@ static void blame_circle(weft_comm *comm, struct search *search, int64_t deadlin
     const struct place *awaited = &search->places[direct->rank];
     blame_direct(culprit, direct, "the ranks wait for each other in a circle");
     culprit->state = WEFT__CULPRIT_IN_CIRCLE;
-    ask_the_rest(comm, search, direct->exchange, deadline_ns);
+    ask_the_rest(comm, search, direct, deadline_ns);
     int32_t odd_one = find_odd_one(search, comm->num_ranks);
     if (odd_one == WEFT__NOBODY && awaited->exchange == own->exchange)
         odd_one = find_awaited_one(search, comm->num_ranks);
@@ -222,6 +239,10 @@ static void blame_circle(weft_comm *comm, struct search *search, int64_t deadlin
     } else if (awaited->exchange != own->exchange) {
         tell(culprit, ", rank %d in another operation than rank %d", direct->rank, comm->rank);
     }
+    if (odd_one == comm->rank)
+        compare_calls(comm, direct, direct->rank, deadline_ns, culprit);
+    else
+        compare_calls(comm, direct, culprit->rank, deadline_ns, culprit);
 }
 
 static void blame_end(const weft_comm *comm, struct search *search, struct weft__culprit *culprit)
@@ -281,7 +302,7 @@ void weft__comm_find_culprit(weft_comm *comm, const struct weft__wait *direct,
     struct weft__wait_list own;
     weft__waits_fail(&comm->waits, direct);
     /* Who hears himself knows that the rendezvous passes questions on. */
-    if (weft__comm_ask(comm, comm->rank, direct->exchange, deadline_ns, &own) == WEFT__ASK_SILENT)
+    if (weft__comm_ask(comm, comm->rank, direct, deadline_ns, &own) == WEFT__ASK_SILENT)
         blame_rendezvous(comm, culprit, direct);
     else
         follow(comm, direct, deadline_ns, culprit);

@@ -10,12 +10,15 @@ enum { WEFT__CULPRIT_STORY_BYTES = 192 };
 struct weft__culprit {
     int32_t rank;
     enum {
-        WEFT__CULPRIT_SILENT,      /* it does not answer: stopped, or cut off */
-        WEFT__CULPRIT_NOT_WAITING, /* it answers, and is held up by no rank */
-        WEFT__CULPRIT_LEFT,        /* it has destroyed its communicator, with no wait failed */
-        WEFT__CULPRIT_IN_CIRCLE,   /* it waits in vain as all others do: the odd one, or any */
-        WEFT__CULPRIT_UNKNOWN      /* nobody could be asked: the rank that was waited for */
+        WEFT__CULPRIT_SILENT,        /* it does not answer: stopped, or cut off */
+        WEFT__CULPRIT_NOT_WAITING,   /* it answers, and is held up by no rank */
+        WEFT__CULPRIT_LEFT,          /* it has destroyed its communicator, with no wait failed */
+        WEFT__CULPRIT_IN_CIRCLE,     /* it waits in vain as all others do: the odd one, or any */
+        WEFT__CULPRIT_IN_OTHER_CALL, /* the same, and it has not made the call of this rank */
+        WEFT__CULPRIT_UNKNOWN        /* nobody could be asked: the rank that was waited for */
     } state;
+    int32_t other,
+        call; /* a rank, and enum weft__call, of WEFT__CULPRIT_IN_OTHER_CALL: what it waits in */
     char story[WEFT__CULPRIT_STORY_BYTES]; /* of how the awaited rank hangs together with it */
 };
 

@@ -136,8 +136,29 @@ static void expire(struct weft__group *group, int32_t first_rank, const char *wh
     weft__group_fail(group, &notice);
 }
 
+/* All that are missing wait themselves: who is to blame is not known. */
+static void expire_in_circle(struct weft__group *group)
+{
+    const struct weft__gather *gather = &group->gather;
+    int32_t missing = 0;
+    while (!weft__group_is_missing(group, missing))
+        missing++;
+    const struct weft__wait *excuse = &group->members[missing].excuse;
+    struct weft__failure_notice notice = weft__group_failure(
+        WEFT_ERROR_TIMEOUT, WEFT__NOBODY,
+        "the ranks wait for each other: rank %d called %s, and rank %d waits for rank %d in %s "
+        "since %u ms",
+        gather->first_rank, weft__call_name(gather->first_step.call), missing, excuse->rank,
+        weft__call_name(excuse->call), group->members[gather->first_rank].hello.timeout_ms);
+    weft__group_fail(group, &notice);
+}
+
 static void expire_gather(struct weft__group *group)
 {
+    if (count_inexcusable(group) == 0) {
+        expire_in_circle(group);
+        return;
+    }
     char where[48];
     snprintf(where, sizeof(where), " to %s", weft__call_name(group->gather.first_step.call));
     expire(group, group->gather.first_rank, where);
@@ -216,6 +237,7 @@ static void remove_member(struct weft__client *client, enum weft__presence prese
     struct weft__member *member = &group->members[client->rank];
     member->presence = presence;
     member->client = NULL;
+    weft__group_forget_standing(member);
     client->group = NULL;
     group->num_present--;
     struct weft__rank_state_notice notice = {.rank = client->rank,
@@ -279,6 +301,8 @@ enum weft__wire_result weft__group_receive(struct weft__group **groups, struct w
         return weft__group_pass_question(client->group, client->rank, frame);
     case WEFT__FRAME_ANSWER:
         return weft__group_pass_answer(client->group, client->rank, frame);
+    case WEFT__FRAME_STANDING:
+        return weft__group_take_standing(client->group, client->rank, frame);
     case WEFT__FRAME_ALIVE: /* that bytes have come is all there is to it */
         return frame->body_bytes == 0 ? WEFT__WIRE_OK : WEFT__WIRE_GARBAGE;
     default:
@@ -302,6 +326,14 @@ static int is_over(const struct weft__group *group, int64_t now_ns)
     return group->num_present == 0 && !waits_for_late_comers;
 }
 
+static void free_group(struct weft__group *group)
+{
+    weft__gather_drop(&group->gather);
+    for (int32_t rank = 0; rank < group->num_ranks; rank++)
+        weft__group_forget_standing(&group->members[rank]);
+    free(group);
+}
+
 void weft__groups_tick(struct weft__group **groups, int64_t read_ns)
 {
     int64_t now_ns = weft__now_ns();
@@ -312,11 +344,11 @@ void weft__groups_tick(struct weft__group **groups, int64_t read_ns)
         if (group->gather.num_in > 0 && now_ns >= group->gather.deadline_ns &&
             !weft__group_inquire(group))
             expire_gather(group);
+        weft__group_compare_standings(group);
         weft__group_tick_heartbeats(group, read_ns);
         if (is_over(group, now_ns)) {
             *groups = group->next;
-            weft__gather_drop(&group->gather);
-            free(group);
+            free_group(group);
         } else {
             groups = &group->next;
         }
@@ -345,7 +377,6 @@ void weft__groups_free(struct weft__group **groups)
     while (*groups != NULL) {
         struct weft__group *group = *groups;
         *groups = group->next;
-        weft__gather_drop(&group->gather);
-        free(group);
+        free_group(group);
     }
 }

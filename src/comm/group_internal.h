@@ -4,6 +4,7 @@
 
 #include "comm/gather.h"
 #include "comm/group.h"
+#include "comm/standing.h"
 
 enum weft__presence { WEFT__ABSENT, WEFT__PRESENT, WEFT__LEFT, WEFT__DEAD };
 
@@ -13,7 +14,10 @@ struct weft__member {
     struct weft__hello hello;          /* unless WEFT__ABSENT */
     uint64_t num_gathered;             /* sequence of its latest contribution */
     uint64_t num_excused;              /* of the last all-gather that it missed because it waited */
+    struct weft__wait excuse;          /* so */
     struct weft__wait_list last_waits; /* once WEFT__LEFT: its answer */
+    struct weft__called *called;       /* [num_called] where it stood when it last told */
+    int32_t num_called;
 };
 
 struct weft__group {
@@ -32,6 +36,7 @@ struct weft__group {
     struct weft__gather gather;
     uint64_t num_inquired; /* sequence of the last whose missing ranks were asked */
     int32_t num_unheard;   /* of those asked */
+    enum { WEFT__STANDING_OLD, WEFT__STANDING_NEW } standing; /* whether a member has told of it */
     struct weft__member members[];
 };
 
@@ -73,6 +78,14 @@ enum weft__wire_result weft__group_pass_question(struct weft__group *group, int3
                                                  const struct weft__frame *frame);
 enum weft__wire_result weft__group_pass_answer(struct weft__group *group, int32_t asked,
                                                const struct weft__frame *frame);
+
+/* group_standing.c: a frame that tells where a member stands; garbage as above. */
+enum weft__wire_result weft__group_take_standing(struct weft__group *group, int32_t rank,
+                                                 const struct weft__frame *frame);
+/* Fails the group if members wait for each other in calls that do not fit. */
+void weft__group_compare_standings(struct weft__group *group);
+void weft__group_forget_standing(struct weft__member *member);
+
 /* The all-gather is late: asks the missing ranks whether they wait themselves, and gives them a
  * little time to answer. 0: they have been asked. */
 int weft__group_inquire(struct weft__group *group);

@@ -62,8 +62,10 @@ static void hear(struct weft__group *group, int32_t asked, const struct weft__an
     if (group->gather.num_in == 0 || answer->number != group->gather.sequence ||
         answer->number != group->num_inquired)
         return;
-    if (answer->waits.num_waits > 0)
+    if (answer->waits.num_waits > 0) {
         group->members[asked].num_excused = answer->number;
+        group->members[asked].excuse = answer->waits.waits[0];
+    }
     if (--group->num_unheard == 0)
         group->gather.deadline_ns = 0;
 }
@@ -72,7 +74,7 @@ static void hear(struct weft__group *group, int32_t asked, const struct weft__an
 static void add_ungathered(const struct weft__group *group, int32_t rank,
                            struct weft__wait_list *waits)
 {
-    struct weft__wait wait = {.rank = 0};
+    struct weft__wait wait = {.rank = 0, .call = group->gather.first_step.call};
     if (group->gather.num_in == 0 || weft__group_is_missing(group, rank))
         return;
     while (!weft__group_is_missing(group, wait.rank))

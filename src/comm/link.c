@@ -131,9 +131,13 @@ static struct weft__message *contribution(struct weft__link *link, const struct 
 weft_result weft__link_all_gather(struct weft__link *link, struct weft__share *share)
 {
     WEFT__TRY(weft__status_check(link->status));
+    weft__standing_note_exchange(link->standing, share->step.call);
     begin_gather(link, share);
     weft__link_send(link, contribution(link, share));
+    weft__standing_hold(
+        (struct weft__hold){.kind = WEFT__HELD_BY_HOSTS, .standing = link->standing});
     enum gather_outcome outcome = wait_for_gather(link);
+    weft__standing_release();
     if (outcome != OUTCOME_DONE)
         return fail_gather(link, outcome);
     if (link->gather.result == WEFT_OK)
@@ -218,7 +222,8 @@ static void free_link(struct weft__link *link)
 
 void weft__link_close(struct weft__link *link)
 {
-    const struct weft__wait_list last = weft__waits_find(link->waits, 0);
+    const struct weft__wait_list last =
+        weft__standing_answer(link->standing, link->waits, &(struct weft__wait){.exchange = 0});
     struct weft__message *goodbye = link->goodbye;
     link->goodbye = NULL;
     memcpy(goodbye->body, &last, sizeof(last));
@@ -285,6 +290,7 @@ weft_result weft__link_open(const struct weft__link_options *options, struct wef
     link->status = options->status;
     link->questions.status = options->status;
     link->waits = options->waits;
+    link->standing = options->standing;
     link->wire.fd = -1;
     link->process_fd = -1;
     link->close_ns = INT64_MAX;

@@ -12,6 +12,7 @@ struct weft__link {
     uint32_t timeout_ms;
     struct weft__status *status;
     struct weft__waits *waits;
+    struct weft__standing *standing;
     const struct weft__meeting_point *point;
     struct weft__identity server;
     struct weft__identity *table; /* [num_ranks] */
@@ -22,6 +23,7 @@ struct weft__link {
     struct weft__wire wire;
     int64_t close_ns; /* when the monitor gives up waiting for the goodbye's effect */
     struct weft__heartbeat heartbeat; /* the monitor's */
+    int64_t look_ns;                  /* when it looks where this rank stands */
 
     /* The all-gather that a caller waits for; with the status's mutex and condition. */
     struct {

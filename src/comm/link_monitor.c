@@ -2,6 +2,7 @@
 /* The monitor: what the rendezvous tells, and that it is gone. */
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -91,10 +92,11 @@ static enum weft__wire_result take_question(struct weft__link *link,
     if (frame->body_bytes != sizeof(question))
         return WEFT__WIRE_GARBAGE;
     memcpy(&question, frame->body, sizeof(question));
-    const struct weft__answer answer = {.asker = question.asker,
-                                        .asked = question.asked,
-                                        .number = question.number,
-                                        .waits = weft__waits_find(link->waits, question.exchange)};
+    const struct weft__answer answer = {
+        .asker = question.asker,
+        .asked = question.asked,
+        .number = question.number,
+        .waits = weft__standing_answer(link->standing, link->waits, &question.wait)};
     weft__link_send(link,
                     weft__message_create(WEFT__FRAME_ANSWER, &answer, sizeof(answer), NULL, 0));
     return WEFT__WIRE_OK;
@@ -188,6 +190,8 @@ static void run_out_of_memory(struct weft__link *link)
 
 /* ---------------------------------------------------------------- the thread */
 
+enum { LOOK_MS = 250, LOOKS_PER_TIMEOUT = 8, LEAST_LOOK_MS = 10 };
+
 /* Takes what has arrived and sends what waits. WEFT__WIRE_EMPTY: there is more to come. */
 static enum weft__wire_result exchange(struct weft__link *link)
 {
@@ -210,10 +214,37 @@ static void beat(struct weft__link *link)
     weft__link_put_on_wire(link, weft__message_create(WEFT__FRAME_ALIVE, NULL, 0, NULL, 0));
 }
 
+/* A rank whose thread waits for long tells where it stands. Where others go on without a rank that
+ * has died, counts say nothing. */
+static void look(struct weft__link *link, int64_t now_ns)
+{
+    struct weft__called *called = NULL;
+    if (now_ns < link->look_ns)
+        return;
+    const uint32_t share_ms = link->timeout_ms / LOOKS_PER_TIMEOUT;
+    const uint32_t look_ms = share_ms > LOOK_MS         ? LOOK_MS
+                             : share_ms < LEAST_LOOK_MS ? LEAST_LOOK_MS
+                                                        : share_ms;
+    link->look_ns = now_ns + look_ms * WEFT__NS_PER_MS;
+    if (weft__status_is_tolerant(link->status))
+        return;
+    const int32_t num_called = weft__standing_look(link->standing, &called);
+    if (num_called > 0)
+        weft__link_put_on_wire(link,
+                               weft__message_create(WEFT__FRAME_STANDING, called,
+                                                    (size_t)num_called * sizeof *called, NULL, 0));
+    free(called);
+}
+
+static int64_t first_of(int64_t one_ns, int64_t other_ns)
+{
+    return one_ns < other_ns ? one_ns : other_ns;
+}
+
 /* Until there is something to read or to send, or the clock demands something. */
 static void sleep_until_news(struct weft__link *link, int64_t close_ns, int *server_has_ended)
 {
-    const int64_t beat_ns = weft__heartbeat_deadline_ns(&link->heartbeat);
+    const int64_t beat_ns = first_of(weft__heartbeat_deadline_ns(&link->heartbeat), link->look_ns);
     pthread_mutex_lock(&link->send_mutex);
     short events = weft__wire_has_output(&link->wire) ? POLLIN | POLLOUT : POLLIN;
     pthread_mutex_unlock(&link->send_mutex);
@@ -221,7 +252,7 @@ static void sleep_until_news(struct weft__link *link, int64_t close_ns, int *ser
                            {.fd = link->wake_fd, .events = POLLIN},
                            {.fd = link->process_fd, .events = POLLIN}};
     uint64_t num_wakes;
-    if (poll(set, 3, weft__poll_timeout_ms(close_ns < beat_ns ? close_ns : beat_ns)) <= 0)
+    if (poll(set, 3, weft__poll_timeout_ms(first_of(close_ns, beat_ns))) <= 0)
         return;
     if (set[1].revents != 0)
         (void)!read(link->wake_fd, &num_wakes, sizeof(num_wakes));
@@ -254,6 +285,7 @@ void *weft__link_monitor(void *argument)
             return NULL;
         if (weft__heartbeat_is_due(&link->heartbeat, now_ns))
             beat(link);
+        look(link, now_ns);
         sleep_until_news(link, close_ns, &server_has_ended);
     }
 }

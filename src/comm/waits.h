@@ -13,8 +13,8 @@ enum {
 };
 
 struct weft__wait {
-    int32_t rank; /* whose signal is awaited */
-    int32_t unused;
+    int32_t rank;      /* whose signal is awaited */
+    int32_t call;      /* enum weft__call; WEFT__CALL_UNKNOWN in lists of this rank */
     uint64_t exchange; /* its mailbox's offset in every heap; 0: the host's all-gather */
 };
 
@@ -23,6 +23,7 @@ struct weft__wait {
 struct weft__wait_list {
     int32_t num_waits; /* 0: held up by nobody */
     int32_t unused;
+    uint64_t count; /* how often the rank has made the call of whoever asks (standing.h) */
     struct weft__wait waits[WEFT__MAX_LISTED_WAITS];
 };
 

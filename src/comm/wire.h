@@ -40,10 +40,10 @@ enum weft__frame_type {
     /* rank to rendezvous */
     WEFT__FRAME_ABSENCE =
         13, /* struct weft__absence: the rank will not come to another communicator */
-    /* rendezvous to whoever connects */
-    WEFT__FRAME_GREETING =
-        14, /* struct weft__greeting: a rank that hears another one is wrong here,
-                                  and has said nothing that could harm whoever is */
+    WEFT__FRAME_STANDING = 14, /* struct weft__called [n]: where a rank stands that waits */
+    /* rendezvous to whoever connects: a rank that hears anything else is wrong there, and has said
+     * nothing that could harm others */
+    WEFT__FRAME_GREETING = 16, /* struct weft__greeting */
     WEFT__NUM_FRAME_TYPES
 };
 
@@ -106,8 +106,8 @@ struct weft__absence {
 struct weft__question {
     int32_t asker; /* filled in by the rendezvous */
     int32_t asked;
-    uint64_t number;   /* of the asker's questions */
-    uint64_t exchange; /* in which the asker waits for the asked */
+    uint64_t number;        /* of the asker's questions */
+    struct weft__wait wait; /* of the asker for the asked */
 };
 
 struct weft__answer {

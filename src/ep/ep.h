@@ -62,7 +62,8 @@ struct weft_ep_handle {
     weft_event *notified;
     int has_relayed; /* rows of other nodes' tokens, since the last notify, if nothing is in graphs */
     int is_in_graphs; /* some operation between nodes: then the machine alone knows what has relayed */
-    int is_captured; /* the last notify went into a graph: the host cannot wait for it */
+    uint64_t notify_stream_id; /* of the last notify */
+    int is_captured;           /* the last notify went into a graph: the host cannot wait for it */
 };
 
 weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_ep **ep);

@@ -356,7 +356,11 @@ weft_result weft__handle_read_counts(weft_ep_handle *handle)
 weft_result weft__handle_wait_counts(weft_ep_handle *handle)
 {
     weft_comm *comm = handle->ep->comm;
-    WEFT__TRY(weft__machine_of(comm)->event_synchronize(handle->notified));
+    weft__standing_hold(
+        (struct weft__hold){.kind = WEFT__HELD_BY_STREAM, .stream_id = handle->notify_stream_id});
+    const weft_result result = weft__machine_of(comm)->event_synchronize(handle->notified);
+    weft__standing_release();
+    WEFT__TRY(result);
     WEFT__TRY(weft__machine_check(comm));
     return weft__handle_read_counts(handle);
 }

@@ -113,6 +113,7 @@ weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)
     WEFT__TRY(ep->internode == NULL ? launch_notify(handle, one_block, stream)
                                     : launch_internode_notify(handle, one_block, stream));
     handle->state = WEFT__HANDLE_NOTIFIED;
+    handle->notify_stream_id = stream->id;
     handle->has_relayed = 0;
     handle->has_room = 0;
     handle->is_captured = stream->machine->stream_is_capturing(stream);

@@ -59,8 +59,9 @@ struct weft__launch {
     size_t args_bytes;
     struct weft__grid grid;
     weft_comm *comm;
+    enum weft__call call; /* that it is part of */
     /* Called after a launch that failed: makes it the communicator's failure. */
-    weft_result (*on_failure)(weft_comm *comm, const struct weft__program *program,
+    weft_result (*on_failure)(weft_comm *comm, enum weft__call call,
                               const struct wp_failure *failure);
 };
 
@@ -71,6 +72,7 @@ struct weft_stream {
 };
 struct weft_event {
     const struct weft__machine *machine;
+    uint64_t stream_id; /* where the caller has recorded it last; 0: nowhere */
 };
 struct weft_graph {
     const struct weft__machine *machine;

@@ -86,6 +86,7 @@ weft_result weft__exchange_create(weft_comm *comm, const struct weft__nodes *nod
     if (exchange == NULL)
         return result;
     exchange->comm = comm;
+    exchange->number = ++comm->num_exchanges;
     exchange->device.rank = comm->rank;
     exchange->device.num_ranks = comm->num_ranks;
     exchange->device.max_blocks = max_blocks;
@@ -115,7 +116,50 @@ void weft__exchange_destroy(struct weft__exchange *exchange)
 
 void weft__exchange_wait(struct weft__exchange *exchange)
 {
+    weft__standing_hold(
+        (struct weft__hold){.kind = WEFT__HELD_BY_STREAM, .stream_id = exchange->last_stream_id});
     (void)weft__machine_of(exchange->comm)->event_synchronize(exchange->last_operation);
+    weft__standing_release();
+}
+
+/* What is captured runs as often as its graph does. */
+static void note(struct weft__exchange *exchange, weft_stream *stream,
+                 struct weft__stream_call call)
+{
+    weft_comm *comm = exchange->comm;
+    call.object = exchange->number;
+    call.exchange = exchange->device.mailbox_offset;
+    call.stream_id = stream->id;
+    if (stream->machine->stream_is_capturing(stream))
+        weft__standing_forget(&comm->standing);
+    else
+        weft__standing_note(&comm->standing, &call, comm->rank);
+}
+
+weft_result weft__exchange_note(struct weft__exchange *exchange, weft_stream *stream,
+                                weft_result result)
+{
+    if (result == WEFT_OK)
+        note(exchange, stream,
+             (struct weft__stream_call){WEFT__CALL_OF_ALL, .part = WEFT__CALL_IS_NEW});
+    return result;
+}
+
+weft_result weft__exchange_note_rest(struct weft__exchange *exchange, weft_stream *stream,
+                                     weft_result result)
+{
+    if (result == WEFT_OK)
+        note(exchange, stream,
+             (struct weft__stream_call){WEFT__CALL_OF_ALL, .part = WEFT__CALL_GOES_ON});
+    return result;
+}
+
+void weft__exchange_note_transfer(struct weft__exchange *exchange, weft_stream *stream, int32_t src,
+                                  int32_t dst)
+{
+    if (src != dst)
+        note(exchange, stream,
+             (struct weft__stream_call){.src = src, .dst = dst, .part = WEFT__CALL_IS_NEW});
 }
 
 uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange)

@@ -8,6 +8,7 @@
 
 struct weft__exchange {
     weft_comm *comm;
+    int32_t number; /* of the communicator's: the same on all ranks */
     struct wp_exchange device;
     char *mailbox;              /* own, in the heap */
     weft_event *last_operation; /* operations of one exchange run in the order they were issued */
@@ -28,6 +29,18 @@ void weft__exchange_destroy(struct weft__exchange *exchange);
 void weft__exchange_wait(struct weft__exchange *exchange);
 /* Where the extra bytes begin, as heap offset. */
 uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange);
+
+/* Notes that weft__current_call has been enqueued, if it was, for those who ask where this rank stands; returns `result`,
+ * which it had. */
+weft_result weft__exchange_note(struct weft__exchange *exchange, weft_stream *stream,
+                                weft_result result);
+/* The same of a second part of a call that was noted. */
+weft_result weft__exchange_note_rest(struct weft__exchange *exchange, weft_stream *stream,
+                                     weft_result result);
+
+/* A send or a receive of weft__current_call that has been enqueued. */
+void weft__exchange_note_transfer(struct weft__exchange *exchange, weft_stream *stream, int32_t src,
+                                  int32_t dst);
 
 /* Launches a program of this exchange behind its last one. */
 weft_result weft__exchange_launch(struct weft__exchange *exchange, weft_stream *stream,

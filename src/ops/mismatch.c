@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "comm/calls.h"
 #include "ops/names.h"
 #include "programs/call.h"
 
@@ -28,13 +29,17 @@ static void write_name(const char *name, uint64_t value, char *text, size_t text
 static void write_operation(uint64_t operation, char *text, size_t text_bytes)
 {
     /* From WP_OPERATION_BARRIER on. */
-    static const char *const others[WP_OPERATION_END - WP_OPERATION_BARRIER] = {
-        "weft_comm_barrier", "weft_ep_notify", "weft_ep_dispatch",
-        "weft_ep_combine",   "weft_coll_send", "weft_coll_all_to_all_v"};
-    const int is_other = operation >= WP_OPERATION_BARRIER && operation < WP_OPERATION_END;
-    write_name(is_other ? others[operation - WP_OPERATION_BARRIER]
-                        : weft__collective_name(operation),
-               operation, text, text_bytes);
+    static const enum weft__call others[WP_OPERATION_END - WP_OPERATION_BARRIER] = {
+        WEFT__CALL_COMM_BARRIER, WEFT__CALL_EP_NOTIFY, WEFT__CALL_EP_DISPATCH,
+        WEFT__CALL_EP_COMBINE,   WEFT__CALL_COLL_SEND, WEFT__CALL_ALL_TO_ALL_V};
+    if (operation < WEFT__NUM_COLLECTIVES)
+        snprintf(text, text_bytes, "%s",
+                 weft__call_name((int32_t)WEFT__CALL_ALL_REDUCE + (int32_t)operation));
+    else if (operation >= WP_OPERATION_BARRIER && operation < WP_OPERATION_END)
+        snprintf(text, text_bytes, "%s",
+                 weft__call_name((int32_t)others[operation - WP_OPERATION_BARRIER]));
+    else
+        write_number(operation, text, text_bytes);
 }
 
 static void write_dtype(uint64_t dtype, char *text, size_t text_bytes)
@@ -96,8 +101,7 @@ static const struct part parts[] = {
      WP_CALL_OPTIONS_BIT, WP_CALL_NUM_PLANES_BIT, write_options},
     {"num_planes", WP_CALL_KIND, WP_CALL_NUM_PLANES_BIT, WP_CALL_NUM_TOPK_BIT, write_number},
     {"the algorithm", WP_CALL_KIND, WP_CALL_ALGORITHM_BIT, WP_CALL_OPERATION_BIT, write_algorithm},
-    {"count (its bytes between the two ranks)", WP_CALL_NUM_BYTES, 0, WP_CALL_IS_PIECE_BIT,
-     write_number},
+    {"count", WP_CALL_NUM_BYTES, 0, WP_CALL_IS_PIECE_BIT, write_number},
     {"whether send and recv are staged in pieces (more than staging_bytes must be in the heap, or "
      "registered, on all ranks or on none)",
      WP_CALL_NUM_BYTES, WP_CALL_IS_PIECE_BIT, WP_CALL_IS_PIECE_BIT + 1, write_yes_or_no},
@@ -115,12 +119,12 @@ static const struct part parts[] = {
 };
 _Static_assert(WEFT_MAX_PLANES == 8, "each plane has its row");
 
-static const struct part *first_difference(const struct wp_failure *failure)
+static const struct part *first_difference(const struct wp_failure *failure, uint32_t field)
 {
     const uint64_t differing_bits =
-        wp_call_differing_bits((int32_t)failure->field, failure->expected, failure->seen);
+        wp_call_differing_bits((int32_t)field, failure->expected, failure->seen);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        if (parts[i].field == failure->field &&
+        if (parts[i].field == field &&
             wp_call_part(differing_bits, parts[i].first_bit, parts[i].end_bit) != 0)
             return &parts[i];
     }
@@ -129,11 +133,17 @@ static const struct part *first_difference(const struct wp_failure *failure)
 
 void weft__mismatch_describe(const struct wp_failure *failure, struct weft__mismatch *mismatch)
 {
-    const struct part *part = first_difference(failure);
+    const uint32_t field = failure->field & ((UINT32_C(1) << WP_CALL_FIELD_DTYPE_BIT) - 1);
+    const weft_dtype dtype = (weft_dtype)(failure->field >> WP_CALL_FIELD_DTYPE_BIT);
+    const struct part *part = first_difference(failure, field);
     uint64_t ours = failure->expected, theirs = failure->seen;
     if (part != NULL) { /* else it is in bits that no part has */
         ours = wp_call_part(ours, part->first_bit, part->end_bit);
         theirs = wp_call_part(theirs, part->first_bit, part->end_bit);
+    }
+    if (part != NULL && part->write == write_number && dtype != WEFT_DTYPE_NONE) {
+        ours /= wp_dtype_bytes(dtype);
+        theirs /= wp_dtype_bytes(dtype);
     }
     write_fn *const write = part != NULL ? part->write : write_number;
     snprintf(mismatch->field, sizeof mismatch->field, "%s",

@@ -10,8 +10,5 @@ weft_result weft__program_launch(weft_comm *comm, weft_stream *stream, enum wp_p
                                  struct weft__grid grid, const void *args, size_t args_bytes);
 
 /* The communicator's failure in words; returns its result. For launches. */
-weft_result weft__program_failed(weft_comm *comm, const struct weft__program *program,
+weft_result weft__program_failed(weft_comm *comm, enum weft__call call,
                                  const struct wp_failure *failure);
-
-/* The calls of weft.h that launch a program, for reports; "?" if none does. */
-const char *weft__program_calls(const struct weft__program *program);

@@ -17,7 +17,7 @@ enum wp_operation_kind {
     WP_OPERATION_DISPATCH,
     WP_OPERATION_COMBINE,
     WP_OPERATION_SEND,
-    WP_OPERATION_ALL_TO_ALL_V, /* over nodes */
+    WP_OPERATION_ALL_TO_ALL_V,
     WP_OPERATION_END
 };
 
@@ -71,6 +71,8 @@ enum wp_call_field {
     WP_CALL_NUM_EXPERTS,
     WP_NUM_CALL_FIELDS
 };
+/* In a failure about WP_CALL_NUM_BYTES: above the field the dtype, by which they are elements. */
+#define WP_CALL_FIELD_DTYPE_BIT 16
 
 /* ------------------------------------------------------------------ its parts */
 
@@ -137,11 +139,14 @@ WP_FN int32_t wp_call_difference(struct wp_warp *warp, const struct wp_call *our
     return WP_NUM_CALL_FIELDS - (int32_t)wp_max_u32(warp, num_from_first);
 }
 
-/* The failure of a launch that has received another call than it expected. */
-WP_FN struct wp_failure wp_call_mismatch(struct wp_wait_site site, int32_t field, uint64_t expected,
-                                         uint64_t seen)
+/* The failure of a launch that has received another call than it expected; `kind` is what it expected. */
+WP_FN struct wp_failure wp_call_mismatch(struct wp_wait_site site, int32_t field, uint64_t kind,
+                                         uint64_t expected, uint64_t seen)
 {
-    const struct wp_failure mismatch = {WP_FAILURE_MISMATCH, site, (uint32_t)field, expected, seen};
+    const uint64_t dtype =
+        field == WP_CALL_NUM_BYTES ? wp_call_part(kind, WP_CALL_DTYPE_BIT, WP_CALL_OP_BIT) : 0;
+    const uint32_t told = (uint32_t)field | (uint32_t)dtype << WP_CALL_FIELD_DTYPE_BIT;
+    const struct wp_failure mismatch = {WP_FAILURE_MISMATCH, site, told, expected, seen};
     return mismatch;
 }
 
@@ -153,7 +158,8 @@ WP_FN enum wp_status wp_call_check(struct wp_warp *warp, struct wp_wait_site sit
     if (field == WP_NUM_CALL_FIELDS)
         return WP_STATUS_OK;
     const struct wp_failure mismatch =
-        wp_call_mismatch(site, field, wp_call_value(expected, field), wp_call_value(seen, field));
+        wp_call_mismatch(site, field, expected->head.kind, wp_call_value(expected, field),
+                         wp_call_value(seen, field));
     return wp_fail(warp, &mismatch);
 }
 
@@ -166,7 +172,7 @@ WP_FN enum wp_status wp_call_head_fail(struct wp_warp *warp, struct wp_wait_site
     const int is_of_bytes = (expected->kind ^ seen->kind) >> WP_CALL_OPERATION_BIT == 0 &&
                             expected->num_bytes != seen->num_bytes;
     const struct wp_failure mismatch =
-        wp_call_mismatch(site, is_of_bytes ? WP_CALL_NUM_BYTES : WP_CALL_KIND,
+        wp_call_mismatch(site, is_of_bytes ? WP_CALL_NUM_BYTES : WP_CALL_KIND, expected->kind,
                          is_of_bytes ? expected->num_bytes : expected->kind,
                          is_of_bytes ? seen->num_bytes : seen->kind);
     return wp_fail(warp, &mismatch);

@@ -292,8 +292,9 @@ WP_FN enum wp_status wp_operation_hear(const struct wp_operation *op, int32_t ra
     wp_warp_sync(op->warp); /* the lanes have taken parts of it, and acquired */
     const int32_t field = wp_call_difference(op->warp, expected, &taken->call);
     if (field < WP_NUM_CALL_FIELDS)
-        *mismatch = wp_call_mismatch(site, field, wp_call_value(expected, field),
-                                     wp_call_value(&taken->call, field));
+        *mismatch =
+            wp_call_mismatch(site, field, expected->head.kind, wp_call_value(expected, field),
+                             wp_call_value(&taken->call, field));
     wp_message_find_arrays(op, rank, heap_base, taken);
     return WP_STATUS_OK;
 }

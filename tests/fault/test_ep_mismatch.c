@@ -270,7 +270,7 @@ TEST_OVER(every_disagreement_between_nodes, "auto")
     }
 }
 
-/* Where each rank is a node, those who wait for chunks do not look at counts: the deadline ends it. */
+/* Where each rank is a node, those who wait for chunks do not look at counts. */
 static int notify_in_place_of_dispatch(struct ranks_context *context)
 {
     char text[64];
@@ -281,8 +281,9 @@ static int notify_in_place_of_dispatch(struct ranks_context *context)
     call.operation = context->rank == ODD_ONE ? EP_NOTIFY : EP_DISPATCH;
     CHECK_OK(weft_ep_create(self.comm, &call.ep, &self.ep));
     CHECK_OK(weft_ep_handle_create(self.ep, &call.handle, &self.handle));
-    snprintf(text, sizeof text, "circle, rank %d in another operation", ODD_ONE);
-    CHECK_ERROR(run_layer(&self, &call), WEFT_ERROR_TIMEOUT, text);
+    snprintf(text, sizeof text, "rank %d called weft_ep_notify", ODD_ONE);
+    CHECK_ERROR(run_layer(&self, &call), WEFT_ERROR_MISMATCH, text);
+    CHECK(strstr(weft_last_error(), "called weft_ep_dispatch") != NULL, "%s", weft_last_error());
     ranks_barrier(context); /* nobody leaves before */
     CHECK_OK(weft_ep_handle_destroy(self.handle));
     CHECK_OK(weft_ep_destroy(self.ep));

@@ -45,9 +45,13 @@ static int open_comm(struct ranks_context *context, weft_comm *comm)
     *comm = (weft_comm){.rank = context->rank, .num_ranks = NUM_RANKS, .timeout_ms = 60000};
     struct weft__hello hello = {
         .rank = comm->rank, .num_ranks = NUM_RANKS, .timeout_ms = comm->timeout_ms};
-    const struct weft__link_options options = {
-        .point = &point, .hello = &hello, .status = &comm->status, .waits = &comm->waits};
+    const struct weft__link_options options = {.point = &point,
+                                               .hello = &hello,
+                                               .status = &comm->status,
+                                               .waits = &comm->waits,
+                                               .standing = &comm->standing};
     weft__waits_init(&comm->waits);
+    weft__standing_init(&comm->standing);
     CHECK_OK(weft__meeting_point_from_id(&point, &context->id));
     CHECK_OK(weft__identity_of_process(&hello.identity));
     CHECK_OK(weft__status_init(&comm->status, NUM_RANKS));
@@ -61,6 +65,7 @@ static void close_comm(weft_comm *comm)
         weft__link_close(comm->link);
     weft__status_destroy(&comm->status);
     weft__waits_destroy(&comm->waits);
+    weft__standing_destroy(&comm->standing);
 }
 
 /* With the first question unread, as far as the asker can tell, and a wait for rank 2 that has failed. */
@@ -114,7 +119,8 @@ static void await_deed(weft_comm *comm, int32_t rank, enum deed deed)
     while (deed == LEAVES && atomic_load(&comm->status.rank_states[rank]) != WEFT__RANK_LEFT)
         sched_yield();
     while (deed == GATHERS && waits.num_waits == 0 &&
-           weft__comm_ask(comm, rank, EXCHANGE, INT64_MAX, &waits) == WEFT__ASK_ANSWERED)
+           weft__comm_ask(comm, rank, &(struct weft__wait){.exchange = EXCHANGE}, INT64_MAX,
+                          &waits) == WEFT__ASK_ANSWERED)
         sched_yield();
 }
 

@@ -25,11 +25,11 @@ static weft_comm *create_comm(uint32_t timeout_ms)
 
 static struct wp_failure last_failure;
 
-static weft_result note_failure(weft_comm *comm, const struct weft__program *program,
+static weft_result note_failure(weft_comm *comm, enum weft__call call,
                                 const struct wp_failure *failure)
 {
     (void)comm;
-    (void)program;
+    (void)call;
     last_failure = *failure;
     return WEFT_ERROR_TIMEOUT;
 }

@@ -213,7 +213,7 @@ static void run_launch(struct own_stream *stream, struct task *task)
                               launch->comm->rank, weft_last_error());
             weft__comm_tell_failure(launch->comm); /* the others would wait for it in vain */
         } else if (failure.kind != WP_FAILURE_NONE)
-            result = launch->on_failure(launch->comm, launch->program, &failure);
+            result = launch->on_failure(launch->comm, launch->call, &failure);
     }
     if (result != WEFT_OK)
         note_error(stream, result);

@@ -15,9 +15,8 @@ enum { WEFT__CUDA_WARP_THREADS = 32 };
 struct weft__cuda_kernel {
     const char *name;
     CUfunction function;
-    /* What the launches run; NULL before the first. */
-    const struct weft__program *program;
-    weft_result (*on_failure)(weft_comm *, const struct weft__program *, const struct wp_failure *);
+    /* NULL before the first launch. */
+    weft_result (*on_failure)(weft_comm *, enum weft__call, const struct wp_failure *);
     /* The grid that was asked for last, and how many such blocks an SM can run. */
     int32_t num_warps;
     uint32_t shared_bytes;

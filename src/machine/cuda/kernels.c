@@ -81,7 +81,6 @@ weft_result weft__cuda_find_kernel(struct weft__cuda *cuda, const struct weft__l
         return weft__error(WEFT_ERROR_UNSUPPORTED, "this weft has no kernel for %s", name);
     *kernel_idx = i;
     pthread_mutex_lock(&cuda->mutex);
-    cuda->kernels[i].program = launch->program;
     cuda->kernels[i].on_failure = launch->on_failure;
     pthread_mutex_unlock(&cuda->mutex);
     return WEFT_OK;

@@ -247,7 +247,7 @@ static weft_result launch_in_context(struct weft__cuda *cuda, struct weft__cuda_
         .timeout_ns = (uint64_t)launch->comm->timeout_ms * 1000000,
         .board = cuda->board,
         .failure_is_taken = (uint32_t *)(uintptr_t)cuda->failure_is_taken,
-        .program_idx = (uint32_t)kernel_idx,
+        .program_idx = (uint32_t)kernel_idx | (uint32_t)launch->call << WEFT__CUDA_CALL_BIT,
         .copy_slot_bytes = copy_slot_bytes(cuda, &launch->grid),
         .work_queue = weft__cuda_network_queue(cuda),
     };

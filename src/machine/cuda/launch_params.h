@@ -19,6 +19,10 @@ enum {
         ((WP_WARP_POINTERS * 8 + 15) / 16 * 16 + WP_WARP_SHARED_BYTES + 127) / 128 * 128
 };
 
+enum {
+    WEFT__CUDA_CALL_BIT = 16
+}; /* in a program_idx: the call that launched the program, above its number */
+
 /* Where waits that take long say whom they wait for. */
 enum { WEFT__CUDA_NUM_LONG_WAITS = 16 };
 struct weft__cuda_long_wait {
@@ -70,7 +74,7 @@ struct weft__cuda_launch {
     uint64_t timeout_ns;
     struct weft__cuda_board *board; /* as the device sees it */
     uint32_t *failure_is_taken;     /* in device memory: who fails first tells why */
-    uint32_t program_idx;           /* for the board */
+    uint32_t program_idx;           /* for the board, with the call from WEFT__CUDA_CALL_BIT on */
     uint32_t copy_slot_bytes;       /* shared memory of each warp for bulk copies; 0: none */
     struct weft__cuda_work_queue work_queue;
 };

@@ -132,7 +132,10 @@ void weft__cuda_collect_failure(weft_comm *comm)
     if (!has_news(comm))
         return;
     pthread_mutex_lock(&cuda->mutex);
-    const struct weft__cuda_kernel kernel = cuda->kernels[cuda->board->failed_program];
+    const uint32_t failed = cuda->board->failed_program;
+    const struct weft__cuda_kernel kernel =
+        cuda->kernels[failed & ((UINT32_C(1) << WEFT__CUDA_CALL_BIT) - 1)];
     pthread_mutex_unlock(&cuda->mutex);
-    (void)kernel.on_failure(comm, kernel.program, &cuda->board->failure);
+    (void)kernel.on_failure(comm, (enum weft__call)(failed >> WEFT__CUDA_CALL_BIT),
+                            &cuda->board->failure);
 }

@@ -118,6 +118,7 @@ static weft_result create(uint64_t key, int32_t rank, int32_t num_ranks,
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", num_ranks);
     }
     weft__waits_init(&comm->waits);
+    weft__standing_init(&comm->standing);
     comm->rank = rank;
     comm->num_ranks = num_ranks;
     comm->key = key;
@@ -197,7 +198,8 @@ void weft__comm_destroy(weft_comm *comm)
     sim_wire_drain(comm);
     link->comms[comm->rank] = NULL;
     link->has_failed |= atomic_load(&comm->status.result) != WEFT_OK;
-    link->last_waits[comm->rank] = weft__waits_find(&comm->waits, 0);
+    link->last_waits[comm->rank] =
+        weft__standing_answer(&comm->standing, &comm->waits, &(struct weft__wait){.exchange = 0});
     link->is_member[sim_current()->rank] = 0;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         if (link->comms[rank] != NULL)
@@ -208,6 +210,7 @@ void weft__comm_destroy(weft_comm *comm)
     weft__topology_destroy(&comm->topology);
     weft__status_destroy(&comm->status);
     weft__waits_destroy(&comm->waits);
+    weft__standing_destroy(&comm->standing);
     free(comm);
 }
 
@@ -246,7 +249,7 @@ static int32_t find_ungathered(const struct weft__link *link, int32_t rank)
 }
 
 /* As through a rendezvous, but at once: only a stalled rank does not answer. */
-enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, uint64_t exchange,
+enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, const struct weft__wait *wait,
                                      int64_t deadline_ns, struct weft__wait_list *waits)
 {
     (void)deadline_ns;
@@ -255,9 +258,11 @@ enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, uint64_t exc
         return WEFT__ASK_IMPOSSIBLE;
     if (sim_world->now_ns < sim_world->rank_stalled_until_ns[link->world_ranks[rank]])
         return WEFT__ASK_SILENT;
-    *waits = link->comms[rank] != NULL ? weft__waits_find(&link->comms[rank]->waits, exchange)
-                                       : link->last_waits[rank];
-    const struct weft__wait gather = {.rank = find_ungathered(link, rank)};
+    weft_comm *asked = link->comms[rank];
+    *waits = asked != NULL ? weft__standing_answer(&asked->standing, &asked->waits, wait)
+                           : link->last_waits[rank];
+    const struct weft__wait gather = {.rank = find_ungathered(link, rank),
+                                      .call = asked != NULL ? asked->step.call : 0};
     if (waits->num_waits == 0 && gather.rank != WEFT__NOBODY)
         weft__wait_list_add(waits, &gather);
     return WEFT__ASK_ANSWERED;
@@ -401,6 +406,7 @@ void sim_comm_reset(void)
                 weft__topology_destroy(&link->comms[rank]->topology);
                 weft__status_destroy(&link->comms[rank]->status);
                 weft__waits_destroy(&link->comms[rank]->waits);
+                weft__standing_destroy(&link->comms[rank]->standing);
                 free(link->comms[rank]);
             }
         }

@@ -176,7 +176,7 @@ static void run_launch(struct own_stream *stream, struct task *task)
         struct wp_failure failure = {.kind = WP_FAILURE_NONE};
         result = sim_launch_run(&stream->lanes, launch, &failure);
         if (result == WEFT_OK && failure.kind != WP_FAILURE_NONE)
-            result = launch->on_failure(launch->comm, launch->program, &failure);
+            result = launch->on_failure(launch->comm, launch->call, &failure);
     }
     if (result != WEFT_OK && stream->error == WEFT_OK) {
         stream->error = result;

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+#include "comm/standing.h"
+
+#include <stdlib.h>
+
+struct weft__standing_entry {
+    struct weft__called called;
+    uint64_t exchange;
+    uint64_t stream_id; /* of the last time */
+    int ends_alone;     /* without the other rank */
+};
+
+/* ---------------------------------------------------------------- threads that wait */
+
+/* One for each thread, which is known by its address. */
+struct waiter {
+    struct waiter *next;
+    int32_t depth;
+    uint64_t num_holds;
+    struct weft__hold hold;
+};
+
+static _Thread_local struct waiter self;
+static pthread_mutex_t waiters_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct waiter *first_waiter;
+
+void weft__standing_hold(struct weft__hold hold)
+{
+    if (self.depth++ > 0)
+        return;
+    pthread_mutex_lock(&waiters_mutex);
+    self.hold = hold;
+    self.num_holds++;
+    self.next = first_waiter;
+    first_waiter = &self;
+    pthread_mutex_unlock(&waiters_mutex);
+}
+
+void weft__standing_release(void)
+{
+    if (--self.depth > 0)
+        return;
+    pthread_mutex_lock(&waiters_mutex);
+    struct waiter **link = &first_waiter;
+    while (*link != &self)
+        link = &(*link)->next;
+    *link = self.next;
+    pthread_mutex_unlock(&waiters_mutex);
+}
+
+/* The number of the thread's hold, or 0: it does not wait. */
+static uint64_t find_hold(const void *thread, struct weft__hold *hold)
+{
+    uint64_t number = 0;
+    pthread_mutex_lock(&waiters_mutex);
+    for (const struct waiter *waiter = first_waiter; waiter != NULL; waiter = waiter->next) {
+        if (waiter == thread) {
+            *hold = waiter->hold;
+            number = waiter->num_holds;
+        }
+    }
+    pthread_mutex_unlock(&waiters_mutex);
+    return number;
+}
+
+/* ---------------------------------------------------------------- calls */
+
+void weft__standing_init(struct weft__standing *standing)
+{
+    *standing = (struct weft__standing){.state = WEFT__STANDING_KNOWN};
+    pthread_mutex_init(&standing->mutex, NULL);
+}
+
+void weft__standing_destroy(struct weft__standing *standing)
+{
+    pthread_mutex_destroy(&standing->mutex);
+    free(standing->entries);
+}
+
+/* The rest of the section with the mutex held. */
+
+static struct weft__standing_entry *find_entry(struct weft__standing *standing, uint64_t key)
+{
+    for (int32_t i = 0; i < standing->num_entries; i++) {
+        if (standing->entries[i].called.key == key)
+            return &standing->entries[i];
+    }
+    return NULL;
+}
+
+static struct weft__standing_entry *add_entry(struct weft__standing *standing, uint64_t key)
+{
+    enum { FEW = 16 };
+    if (standing->num_entries == standing->max_entries) {
+        const int32_t max_entries = standing->max_entries == 0 ? FEW : 2 * standing->max_entries;
+        struct weft__standing_entry *entries =
+            realloc(standing->entries, (size_t)max_entries * sizeof *entries);
+        if (entries == NULL)
+            return NULL;
+        standing->entries = entries;
+        standing->max_entries = max_entries;
+    }
+    struct weft__standing_entry *entry = &standing->entries[standing->num_entries++];
+    *entry = (struct weft__standing_entry){.called = {.key = key, .peer = WEFT__ANY_PEER}};
+    return entry;
+}
+
+static void note_thread(struct weft__standing *standing)
+{
+    if (standing->thread == NULL)
+        standing->thread = &self;
+    else if (standing->thread != &self && standing->state == WEFT__STANDING_KNOWN)
+        standing->state = WEFT__STANDING_OF_SEVERAL;
+}
+
+/* Without memory for it the rank tells nothing any more. */
+static struct weft__standing_entry *note(struct weft__standing *standing, uint64_t key,
+                                         int32_t call)
+{
+    note_thread(standing);
+    struct weft__standing_entry *entry = find_entry(standing, key);
+    if (entry == NULL)
+        entry = add_entry(standing, key);
+    if (entry == NULL) {
+        standing->state = WEFT__STANDING_UNKNOWN;
+        return NULL;
+    }
+    entry->called.call = call;
+    entry->called.order = ++standing->num_calls;
+    return entry;
+}
+
+/* ---------------------------------------------------------------- */
+
+/* Sends and receives have the same ones, 65536 ranks at most. */
+static uint64_t key_of(const struct weft__stream_call *call)
+{
+    const uint64_t what = call->src == WEFT__ANY_PEER
+                              ? (uint64_t)weft__current_call
+                              : UINT64_C(1) << 32 | (uint64_t)call->src << 16 | (uint64_t)call->dst;
+    return (uint64_t)call->object << 33 | what;
+}
+
+void weft__standing_note(struct weft__standing *standing, const struct weft__stream_call *call,
+                         int32_t rank)
+{
+    const uint64_t key = key_of(call);
+    pthread_mutex_lock(&standing->mutex);
+    struct weft__standing_entry *entry = note(standing, key, (int32_t)weft__current_call);
+    if (entry != NULL) {
+        entry->called.count += call->part == WEFT__CALL_IS_NEW;
+        entry->exchange = call->exchange;
+        entry->stream_id = call->stream_id;
+        entry->called.peer = call->src == rank ? call->dst : call->src;
+        entry->ends_alone = call->src == rank;
+    }
+    pthread_mutex_unlock(&standing->mutex);
+}
+
+void weft__standing_note_exchange(struct weft__standing *standing, int32_t call)
+{
+    pthread_mutex_lock(&standing->mutex);
+    struct weft__standing_entry *entry = note(standing, 0, call);
+    if (entry != NULL)
+        entry->called.count++;
+    pthread_mutex_unlock(&standing->mutex);
+}
+
+void weft__standing_forget(struct weft__standing *standing)
+{
+    pthread_mutex_lock(&standing->mutex);
+    standing->state = WEFT__STANDING_UNKNOWN;
+    pthread_mutex_unlock(&standing->mutex);
+}
+
+enum weft__call weft__standing_find_call(struct weft__standing *standing, uint64_t exchange)
+{
+    struct weft__called last = {.call = WEFT__CALL_UNKNOWN};
+    pthread_mutex_lock(&standing->mutex);
+    for (int32_t i = 0; i < standing->num_entries; i++) {
+        const struct weft__standing_entry *entry = &standing->entries[i];
+        if (entry->exchange == exchange && entry->called.order > last.order)
+            last = entry->called;
+    }
+    pthread_mutex_unlock(&standing->mutex);
+    return (enum weft__call)last.call;
+}
+
+uint64_t weft__standing_count(struct weft__standing *standing, uint64_t exchange,
+                              enum weft__call call)
+{
+    uint64_t count = 0;
+    pthread_mutex_lock(&standing->mutex);
+    for (int32_t i = 0; i < standing->num_entries; i++) {
+        const struct weft__standing_entry *entry = &standing->entries[i];
+        if (entry->exchange == exchange && entry->called.call == (int32_t)call)
+            count = entry->called.peer == WEFT__ANY_PEER ? entry->called.count : UINT64_MAX;
+    }
+    if (standing->state == WEFT__STANDING_UNKNOWN)
+        count = UINT64_MAX;
+    pthread_mutex_unlock(&standing->mutex);
+    return count;
+}
+
+/* ---------------------------------------------------------------- what is told */
+
+static int is_awaited(const struct weft__standing *standing,
+                      const struct weft__standing_entry *entry, const struct weft__hold *hold)
+{
+    if (entry->ends_alone)
+        return 0;
+    switch (hold->kind) {
+    case WEFT__HELD_BY_HOSTS:
+        return hold->standing == standing && entry->called.key == 0;
+    case WEFT__HELD_BY_STREAM:
+        return entry->called.key != 0 && entry->stream_id == hold->stream_id;
+    case WEFT__HELD_BY_ALL:
+        break;
+    }
+    return hold->standing == standing && entry->called.key != 0;
+}
+
+/* With the mutex held, so that counts and hold belong together: the thread counts nothing while it
+ * waits. */
+static int32_t tell(const struct weft__standing *standing, const struct weft__hold *hold,
+                    struct weft__called **told)
+{
+    struct weft__called *called = calloc((size_t)standing->num_entries + 1, sizeof *called);
+    int any = 0;
+    if (called == NULL)
+        return 0;
+    for (int32_t i = 0; i < standing->num_entries; i++) {
+        called[i] = standing->entries[i].called;
+        called[i].is_awaited = is_awaited(standing, &standing->entries[i], hold);
+        any |= called[i].is_awaited;
+    }
+    if (any) {
+        *told = called;
+        return standing->num_entries;
+    }
+    free(called);
+    return 0;
+}
+
+int32_t weft__standing_look(struct weft__standing *standing, struct weft__called **called)
+{
+    struct weft__hold hold = {.kind = WEFT__HELD_BY_ALL};
+    int32_t num_called = 0;
+    pthread_mutex_lock(&standing->mutex);
+    const uint64_t number = standing->state == WEFT__STANDING_KNOWN && standing->thread != NULL
+                                ? find_hold(standing->thread, &hold)
+                                : 0;
+    const int is_long = number != 0 && number == standing->seen_hold;
+    standing->seen_hold = number;
+    if (is_long && number != standing->told_hold && standing->num_entries <= WEFT__MAX_CALLED) {
+        num_called = tell(standing, &hold, called);
+        standing->told_hold = number;
+    }
+    pthread_mutex_unlock(&standing->mutex);
+    return num_called;
+}
+
+struct weft__wait_list weft__standing_answer(struct weft__standing *standing,
+                                             struct weft__waits *waits,
+                                             const struct weft__wait *asked_in)
+{
+    struct weft__wait_list answer = weft__waits_find(waits, asked_in->exchange);
+    for (int32_t i = 0; i < answer.num_waits; i++)
+        answer.waits[i].call =
+            (int32_t)weft__standing_find_call(standing, answer.waits[i].exchange);
+    answer.count =
+        weft__standing_count(standing, asked_in->exchange, (enum weft__call)asked_in->call);
+    return answer;
+}
