@@ -14,6 +14,7 @@
 #include "comm/descriptor.h"
 #include "comm/error.h"
 #include "comm/log.h"
+#include "comm/settings.h"
 #include "comm/thread.h"
 
 static int open_at(const struct addrinfo *at)
@@ -135,6 +136,26 @@ void weft__listener_name_peer(int fd, char name[WEFT__PEER_NAME_BYTES])
         snprintf(name, WEFT__PEER_NAME_BYTES, "%s, port %s", host, service);
 }
 
+/* One of those that the environment allows, else any. */
+static weft_result open_any_port(const struct weft__meeting_point *point,
+                                 enum weft__listen_on listen_on, int *fd)
+{
+    struct weft__port_range ports;
+    struct weft__meeting_point at = *point;
+    WEFT__TRY(weft__setting_ports(&ports));
+    if (ports.first == 0)
+        return open_point(point, listen_on, fd);
+    for (int port = ports.first; port <= ports.last; port++) {
+        at.port = (uint16_t)port;
+        const weft_result result = open_point(&at, listen_on, fd);
+        if (result != WEFT_ERROR_SYSTEM || (errno != EADDRINUSE && errno != EACCES))
+            return result;
+    }
+    return weft__system_error(
+        "cannot listen on address %s: none of the ports of %s, %u-%u, is free", point->address,
+        weft__settings[WEFT__SETTING_PORTS].name, ports.first, ports.last);
+}
+
 /* The first of the point's ports that nobody has. */
 static weft_result open_port(struct weft__meeting_point *point, enum weft__listen_on listen_on,
                              int *fd)
@@ -170,9 +191,11 @@ weft_result weft__listener_open(struct weft__meeting_point *point, enum weft__li
 {
     enum { PAUSE_MS = 20 };
     const int64_t deadline_ns = weft__now_ns() + patience_ms * WEFT__NS_PER_MS;
-    weft_result result = open_port(point, listen_on, fd);
+    weft_result result =
+        point->port == 0 ? open_any_port(point, listen_on, fd) : open_port(point, listen_on, fd);
     /* Somebody's outgoing connection may have the port for the moment, or this job's last rank 0. */
-    while (result == WEFT_ERROR_SYSTEM && errno == EADDRINUSE && weft__now_ns() < deadline_ns) {
+    while (point->port != 0 && result == WEFT_ERROR_SYSTEM && errno == EADDRINUSE &&
+           weft__now_ns() < deadline_ns) {
         poll(NULL, 0, PAUSE_MS);
         result = open_port(point, listen_on, fd);
     }

@@ -27,6 +27,11 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
                             "port of the rendezvous when ranks start from a launcher's "
                             "environment; without it one derived from the job",
                             NUMBER(1, UINT16_MAX)},
+    [WEFT__SETTING_PORTS] = {"WEFT_PORTS", NULL,
+                             "ports that ranks of several hosts connect to each other on, and the "
+                             "rendezvous where nothing says its port: FIRST-LAST, for firewalls; "
+                             "without it those that the system chooses",
+                             TEXT},
     [WEFT__SETTING_SECRET] = {"WEFT_SECRET", NULL,
                               "32 hexadecimal digits, random and the same on all hosts of a job: "
                               "tells its ranks from strangers where no unique id does",
@@ -157,8 +162,29 @@ weft_result weft__setting_word(enum weft__setting setting, int *index)
                        text, list);
 }
 
+weft_result weft__setting_ports(struct weft__port_range *ports)
+{
+    const char *text = weft__setting_text(WEFT__SETTING_PORTS);
+    unsigned first = 0, last = 0;
+    int num_chars = 0;
+    *ports = (struct weft__port_range){.first = 0};
+    if (text == NULL)
+        return WEFT_OK;
+    const int num_read = sscanf(text, "%5u-%5u%n", &first, &last, &num_chars);
+    if (num_read != 2 || text[num_chars] != '\0' || first == 0 || first > last ||
+        last > UINT16_MAX || strspn(text, "0123456789-") != strlen(text))
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "%s is \"%.64s\"; it must be FIRST-LAST, two ports of 1..%d, the first "
+                           "not above the last",
+                           weft__settings[WEFT__SETTING_PORTS].name, text, UINT16_MAX);
+    *ports = (struct weft__port_range){(uint16_t)first, (uint16_t)last};
+    return WEFT_OK;
+}
+
 weft_result weft__settings_check(void)
 {
+    struct weft__port_range ports;
+    WEFT__TRY(weft__setting_ports(&ports));
     for (int i = 0; i < WEFT__NUM_SETTINGS; i++) {
         const enum weft__setting setting = (enum weft__setting)i;
         int64_t number;

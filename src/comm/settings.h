@@ -9,6 +9,7 @@
 enum weft__setting {
     WEFT__SETTING_ADDR,
     WEFT__SETTING_PORT,
+    WEFT__SETTING_PORTS,
     WEFT__SETTING_SECRET,
     WEFT__SETTING_TIMEOUT_MS,
     WEFT__SETTING_HEARTBEAT_MS,
@@ -54,6 +55,12 @@ weft_result weft__setting_number(enum weft__setting setting, int64_t *value);
 
 /* The place of the value among the setting's words, or INVALID_ARGUMENT likewise. */
 weft_result weft__setting_word(enum weft__setting setting, int *index);
+
+/* Of WEFT__SETTING_PORTS; first is 0 if there are none. */
+struct weft__port_range {
+    uint16_t first, last;
+};
+weft_result weft__setting_ports(struct weft__port_range *ports);
 
 /* Every setting that is a number or a word has a value that is allowed, whether it counts for what
  * is made or not: else a slip of the pen is found only where the setting matters. */

@@ -53,9 +53,10 @@ static struct weft__doorbell *bell_of(const weft_comm *comm, const struct weft__
 static weft_result read_config(weft_comm *comm, const struct weft__net_memory *memory,
                                struct weft__net_config *config)
 {
+    /* Whoever cannot connect says so before others miss it at their deadlines. */
     *config = (struct weft__net_config){.rank = comm->rank,
                                         .num_ranks = comm->num_ranks,
-                                        .timeout_ms = comm->timeout_ms,
+                                        .timeout_ms = comm->timeout_ms - comm->timeout_ms / 4,
                                         .close_ms = CLOSE_MS,
                                         .order = &comm->num_gathers,
                                         .num_taken = &comm->num_messages_taken,

@@ -12,6 +12,7 @@
 
 #include "comm/descriptor.h"
 #include "comm/error.h"
+#include "comm/settings.h"
 #include "comm/thread.h"
 #include "net/tcp_internal.h"
 
@@ -148,6 +149,36 @@ void weft__tcp_open_peer(struct weft__tcp *tcp, struct weft__tcp_peer *peer, int
     weft__tcp_make_busy(tcp, peer);
 }
 
+/* What lets ranks connect where a firewall is in between. */
+static const char *hint_at_ports(void)
+{
+    return weft__setting_text(WEFT__SETTING_PORTS) != NULL
+               ? "; ranks connect to each other on ports of WEFT_PORTS, which a firewall must let "
+                 "through"
+               : "; ranks connect to each other on ports that the system chooses, or on those of "
+                 "WEFT_PORTS, which a firewall must let through";
+}
+
+static void tell_not_connected(struct weft__tcp *tcp, const struct weft__tcp_peer *peer, int error)
+{
+    char name[WEFT__TCP_NAME_BYTES] = "?";
+    if (peer->state == WEFT__TCP_AWAITED) {
+        if (tcp->addresses.num > 0)
+            weft__tcp_name_address(&tcp->addresses.at[0], name);
+        weft__net_fail_peer(tcp->net, peer->rank,
+                            "rank %d has not connected to rank %d at %s within %u ms%s", peer->rank,
+                            tcp->rank, name, tcp->timeout_ms, hint_at_ports());
+        return;
+    }
+    const int reason = peer->last_errno != 0 ? peer->last_errno : error;
+    if (peer->addresses.num > 0)
+        weft__tcp_name_address(&peer->addresses.at[peer->num_dials % peer->addresses.num], name);
+    weft__net_fail_peer(tcp->net, peer->rank, "rank %d cannot connect to rank %d at %s: %s%s",
+                        tcp->rank, peer->rank, name,
+                        reason != 0 ? strerror(reason) : "the other end closed the connection",
+                        reason != 0 ? hint_at_ports() : "");
+}
+
 static void tell_loss(struct weft__tcp *tcp, const struct weft__tcp_peer *peer, int error)
 {
     const int32_t rank = peer->rank;
@@ -155,16 +186,13 @@ static void tell_loss(struct weft__tcp *tcp, const struct weft__tcp_peer *peer, 
     if (peer->addresses.num > 0)
         weft__tcp_name_address(&peer->addresses.at[peer->num_dials % peer->addresses.num], name);
     if (peer->state == WEFT__TCP_AWAITED)
-        weft__net_fail_peer(tcp->net, rank, "rank %d has not connected to rank %d within %u ms",
-                            rank, tcp->rank, tcp->timeout_ms);
+        tell_not_connected(tcp, peer, error);
     else if (error == EACCES)
         weft__net_fail_peer(tcp->net, rank,
                             "who answers for rank %d at %s does not know the job's secret", rank,
                             name);
     else if (peer->state == WEFT__TCP_DIALED)
-        weft__net_fail_peer(
-            tcp->net, rank, "connection to rank %d at %s is lost before it is made: %s", rank, name,
-            peer->last_errno != 0 ? strerror(peer->last_errno) : "the other end closed it");
+        tell_not_connected(tcp, peer, error);
     else if (error == 0)
         weft__net_fail_peer(tcp->net, rank,
                             "connection to rank %d is lost: it ended without a goodbye", rank);

@@ -117,7 +117,7 @@ TEST(who_does_not_know_the_secret_is_told_apart)
         if (weft__net_progress(pair.nets[0]) == 0)
             poll(NULL, 0, 1);
     }
-    expect_failure(pair.nets[0], 1, "connection to rank 1 at 127.0.0.1, port ");
+    expect_failure(pair.nets[0], 1, "cannot connect to rank 1 at 127.0.0.1, port ");
     assert_int_equal(weft__net_failed_peer(pair.nets[1]), -1); /* it still waits */
     close_pair(&pair);
 }
@@ -252,7 +252,7 @@ TEST(a_rank_that_is_not_there_is_named)
     close(listener);
     pair.blobs[1] = puppet_blob(&pair.blobs[1], &closed, bytes);
     connect_rank(&pair, 0);
-    expect_failure(pair.nets[0], 1, "connection to rank 1 at 127.0.0.1, port ");
+    expect_failure(pair.nets[0], 1, "cannot connect to rank 1 at 127.0.0.1, port ");
     assert_non_null(strstr(weft__last_error(), "Connection refused"));
     close_pair(&pair);
 }
