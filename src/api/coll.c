@@ -402,7 +402,8 @@ weft_result weft_coll_all_to_all_v(weft_coll *coll, const weft_coll_all_to_all_v
                                          .send = args.send,
                                          .recv = args.recv,
                                          .dtype = args.dtype,
-                                         .stream = stream};
+                                         .stream = stream,
+                                         .rows = WEFT__ROWS_OF_ANY_LENGTH};
     WEFT__TRY(check_call(&call));
     WEFT__TRY(weft__check_not_null(args.send_counts, "send_counts"));
     WEFT__TRY(weft__check_not_null(args.send_offsets, "send_offsets"));

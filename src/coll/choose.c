@@ -257,7 +257,7 @@ void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_W
 struct wp_call_header weft__coll_header(const struct weft__coll_call *call,
                                         weft_algorithm algorithm, uint64_t num_bytes)
 {
-    const uint64_t operation = weft__current_call == WEFT__CALL_ALL_TO_ALL_V
+    const uint64_t operation = call->rows == WEFT__ROWS_OF_ANY_LENGTH
                                    ? (uint64_t)WP_OPERATION_ALL_TO_ALL_V
                                    : (uint64_t)call->collective;
     const uint64_t kind =

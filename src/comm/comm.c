@@ -152,9 +152,9 @@ static weft_result meet(weft_comm *comm, const struct origin *origin)
         comm->identities[0] = hello.identity;
         return result;
     }
+    char message[WEFT__ERROR_BYTES];
     result = weft__fd_socket_open(hello.identity.socket_id, &comm->socket_fd);
-    if (result != WEFT_OK)
-        return result;
+    snprintf(message, sizeof(message), "%s", weft__last_error());
     const struct weft__link_options options = {
         .point = &comm->point,
         .hello = &hello,
@@ -162,7 +162,9 @@ static weft_result meet(weft_comm *comm, const struct origin *origin)
         .waits = &comm->waits,
         .standing = &comm->standing,
         .watched = origin->parent != NULL ? &origin->parent->status : NULL};
-    return weft__link_open(&options, comm->identities, &comm->link);
+    WEFT__TRY(weft__link_open(&options, comm->identities, &comm->link));
+    /* Only now, when the others can be told. */
+    return result == WEFT_OK ? WEFT_OK : weft__error(result, "%s", message);
 }
 
 static weft_result check_same_machine(weft_comm *comm)
@@ -190,6 +192,7 @@ static weft_result build(weft_comm *comm, const struct origin *origin)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", origin->num_ranks);
     WEFT__TRY(weft__status_init(&comm->status, origin->num_ranks));
     WEFT__TRY(meet(comm, origin));
+    comm->status.identities = comm->identities;
     WEFT__TRY(init_topology(comm, origin));
     WEFT__TRY(check_same_machine(comm));
     WEFT__TRY(comm->hooks->attach(comm));
@@ -236,6 +239,8 @@ static weft_comm *allocate(const struct origin *origin)
     comm->key = origin->key;
     comm->socket_fd = -1;
     comm->hooks = origin->hooks;
+    comm->step = (struct weft__call_step){
+        .call = origin->parent == NULL ? WEFT__CALL_COMM_CREATE : origin->parent->step.call};
     return comm;
 }
 
@@ -343,7 +348,12 @@ weft_result weft__comm_exchange_fd(weft_comm *comm, int fd, int *fds)
                                                .table = comm->identities,
                                                .status = &comm->status,
                                                .marks = comm->fd_marks};
-    return weft__fd_exchange(&exchange, fd, fds);
+    const weft_result result = weft__fd_exchange(&exchange, fd, fds);
+    if (result == WEFT_ERROR_SYSTEM) { /* the others wait for it */
+        weft__status_fail(&comm->status, result, comm->rank, "%s", weft__last_error());
+        weft__comm_tell_failure(comm);
+    }
+    return result;
 }
 
 void weft__comm_abort(weft_comm *comm)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "comm/fd_exchange.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stddef.h>
@@ -87,7 +88,21 @@ static void attach_fd(struct msghdr *message, union control *control, int fd)
     memcpy(CMSG_DATA(header), &fd, sizeof(fd));
 }
 
-static int send_fd(const struct weft__fd_exchange *exchange, int32_t rank, int fd)
+enum outcome {
+    SENT,
+    NOT_NOW,  /* the queue of the other rank is full */
+    NOT_EVER, /* errno says why: rules of the system's (seccomp, Landlock, AppArmor, SELinux), or there is no memory */
+};
+
+static enum outcome outcome_of_errno(void)
+{
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == EINTR ||
+                   errno == ECONNREFUSED || errno == ETOOMANYREFS
+               ? NOT_NOW
+               : NOT_EVER;
+}
+
+static enum outcome send_fd(const struct weft__fd_exchange *exchange, int32_t rank, int fd)
 {
     struct letter letter = {.key = exchange->key, .rank = exchange->rank, .round = exchange->round};
     struct iovec part = {.iov_base = &letter, .iov_len = sizeof(letter)};
@@ -100,7 +115,9 @@ static int send_fd(const struct weft__fd_exchange *exchange, int32_t rank, int f
                              .msg_iovlen = 1};
     if (fd >= 0)
         attach_fd(&message, &control, fd);
-    return sendmsg(exchange->socket_fd, &message, MSG_NOSIGNAL) == sizeof(letter);
+    return sendmsg(exchange->socket_fd, &message, MSG_NOSIGNAL) == sizeof(letter)
+               ? SENT
+               : outcome_of_errno();
 }
 
 /* Keeps the first; a stranger may have sent more. None if there is no number for it. */
@@ -174,16 +191,24 @@ static void receive_all(struct progress *progress)
     }
 }
 
-static void send_all(struct progress *progress)
+static weft_result send_all(struct progress *progress)
 {
     const struct weft__fd_exchange *exchange = progress->exchange;
     for (int32_t rank = 0; rank < exchange->num_ranks; rank++) {
-        if (!is_neighbour(exchange, rank) || progress->sent[rank] ||
-            !send_fd(exchange, rank, progress->fd))
+        if (!is_neighbour(exchange, rank) || progress->sent[rank])
+            continue;
+        const enum outcome outcome = send_fd(exchange, rank, progress->fd);
+        if (outcome == NOT_EVER)
+            return weft__system_error(
+                "rank %d cannot share its memory with rank %d: sending it a file descriptor over "
+                "an abstract Unix socket failed",
+                exchange->rank, rank);
+        if (outcome == NOT_NOW)
             continue;
         progress->sent[rank] = 1;
         progress->num_unsent--;
     }
+    return WEFT_OK;
 }
 
 static weft_result expired(const struct progress *progress)
@@ -201,7 +226,7 @@ static weft_result exchange_all(struct progress *progress)
     const struct weft__fd_exchange *exchange = progress->exchange;
     int64_t deadline_ns = weft__now_ns() + exchange->timeout_ms * WEFT__NS_PER_MS;
     for (;;) {
-        send_all(progress);
+        WEFT__TRY(send_all(progress));
         receive_all(progress);
         if (progress->num_unsent == 0 && progress->num_missing == 0)
             return WEFT_OK;

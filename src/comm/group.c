@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "comm/group_internal.h"
+#include "comm/identity.h"
 #include "comm/log.h"
 #include "comm/status.h"
 #include "comm/thread.h"
@@ -195,12 +196,16 @@ static void fail_if_departed(struct weft__group *group)
     if (departed < 0)
         return;
     const struct weft__member *member = &group->members[departed];
+    const struct weft__identity *identity = &member->hello.identity;
+    char loss[192];
+    if (member->presence == WEFT__LEFT)
+        snprintf(loss, sizeof(loss),
+                 "rank %d (pid %d on %s) has left the communicator by weft_comm_destroy", departed,
+                 identity->pid, identity->host);
+    else
+        weft__identity_tell_loss(identity, departed, member->ending, loss, sizeof(loss));
     struct weft__failure_notice notice =
-        member->presence == WEFT__LEFT
-            ? weft__group_failure(WEFT_ERROR_RANK_FAILED, departed,
-                                  "rank %d has left the communicator", departed)
-            : weft__group_failure(WEFT_ERROR_RANK_FAILED, departed, "rank %d died (pid %d)",
-                                  departed, member->hello.identity.pid);
+        weft__group_failure(WEFT_ERROR_RANK_FAILED, departed, "%s", loss);
     weft__group_fail(group, &notice);
 }
 
@@ -243,18 +248,23 @@ static void remove_member(struct weft__client *client, enum weft__presence prese
     struct weft__rank_state_notice notice = {.rank = client->rank,
                                              .state = presence == WEFT__LEFT ? WEFT__RANK_LEFT
                                                                              : WEFT__RANK_DEAD,
-                                             .pid = member->hello.identity.pid};
+                                             .pid = member->hello.identity.pid,
+                                             .ending = member->ending};
     if (group->phase == WEFT__GROUP_MET)
         weft__group_tell_state(group, &notice);
     if (group->phase == WEFT__GROUP_MET)
         fail_if_departed(group);
     if (group->phase != WEFT__GROUP_MEETING)
         return;
-    struct weft__failure_notice failed = weft__group_failure(
-        WEFT_ERROR_RANK_FAILED, client->rank,
-        presence == WEFT__LEFT ? "rank %d (pid %d) gave up before all ranks had met"
-                               : "rank %d died (pid %d) before all ranks had met",
-        client->rank, notice.pid);
+    char loss[192];
+    weft__identity_tell_loss(&member->hello.identity, client->rank, member->ending, loss,
+                             sizeof(loss));
+    struct weft__failure_notice failed = weft__group_failure(WEFT_ERROR_RANK_FAILED, client->rank,
+                                                             "%s before all ranks had met", loss);
+    if (presence == WEFT__LEFT)
+        failed = weft__group_failure(WEFT_ERROR_RANK_FAILED, client->rank,
+                                     "rank %d (pid %d on %s) gave up before all ranks had met",
+                                     client->rank, notice.pid, member->hello.identity.host);
     weft__group_fail(group, &failed);
 }
 
@@ -270,6 +280,18 @@ static enum weft__wire_result leave(struct weft__client *client, const struct we
     remove_member(client, WEFT__LEFT);
     /* The end of its connection tells the rank that the others have been told. */
     client->state = WEFT__CLIENT_BROKEN;
+    return WEFT__WIRE_OK;
+}
+
+static enum weft__wire_result exit_from(struct weft__client *client,
+                                        const struct weft__frame *frame)
+{
+    struct weft__ending *ending = &client->group->members[client->rank].ending;
+    if (frame->body_bytes != sizeof(*ending))
+        return WEFT__WIRE_GARBAGE;
+    memcpy(ending, frame->body, sizeof(*ending));
+    remove_member(client, WEFT__DEAD);
+    client->state = WEFT__CLIENT_BROKEN; /* as of a goodbye */
     return WEFT__WIRE_OK;
 }
 
@@ -297,6 +319,8 @@ enum weft__wire_result weft__group_receive(struct weft__group **groups, struct w
         return weft__group_miss(groups, client->meeting, frame);
     case WEFT__FRAME_GOODBYE:
         return leave(client, frame);
+    case WEFT__FRAME_EXIT:
+        return exit_from(client, frame);
     case WEFT__FRAME_QUESTION:
         return weft__group_pass_question(client->group, client->rank, frame);
     case WEFT__FRAME_ANSWER:
@@ -312,8 +336,9 @@ enum weft__wire_result weft__group_receive(struct weft__group **groups, struct w
 
 void weft__group_lose(struct weft__client *client)
 {
-    weft__log(WEFT__LOG_INFO, WEFT__LOG_NO_RANK, "lost the connection to rank %d (pid %d)",
-              client->rank, client->group->members[client->rank].hello.identity.pid);
+    weft__log(WEFT__LOG_INFO, WEFT__LOG_NO_RANK, "lost the connection to rank %d (pid %d on %s)",
+              client->rank, client->group->members[client->rank].hello.identity.pid,
+              client->group->members[client->rank].hello.identity.host);
     remove_member(client, WEFT__DEAD);
 }
 
@@ -365,6 +390,8 @@ int64_t weft__groups_deadline_ns(const struct weft__group *groups)
             deadline_ns = group->deadline_ns;
         if (group->gather.num_in > 0 && group->gather.deadline_ns < deadline_ns)
             deadline_ns = group->gather.deadline_ns;
+        if (group->verdict_ns != 0 && group->verdict_ns < deadline_ns)
+            deadline_ns = group->verdict_ns;
         const int64_t heartbeat_ns = weft__group_heartbeat_deadline_ns(group);
         if (heartbeat_ns < deadline_ns)
             deadline_ns = heartbeat_ns;

@@ -10,8 +10,11 @@ void weft__group_start_heartbeats(struct weft__group *group)
     const int64_t now_ns = weft__now_ns();
     for (int32_t rank = 0; rank < group->num_ranks; rank++) {
         const struct weft__member *member = &group->members[rank];
-        if (member->client != NULL)
-            weft__heartbeat_start(&member->client->heartbeat, member->hello.heartbeat_ms, now_ns);
+        if (member->client == NULL)
+            continue;
+        const int is_local = member->client->process_fd >= 0;
+        weft__heartbeat_start(&member->client->heartbeat, member->hello.heartbeat_ms,
+                              is_local ? member->hello.identity.pid : 0, now_ns);
     }
 }
 

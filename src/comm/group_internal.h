@@ -15,6 +15,7 @@ struct weft__member {
     uint64_t num_gathered;             /* sequence of its latest contribution */
     uint64_t num_excused;              /* of the last all-gather that it missed because it waited */
     struct weft__wait excuse;          /* so */
+    struct weft__ending ending;        /* once WEFT__DEAD */
     struct weft__wait_list last_waits; /* once WEFT__LEFT: its answer */
     struct weft__called *called;       /* [num_called] where it stood when it last told */
     int32_t num_called;
@@ -37,6 +38,8 @@ struct weft__group {
     uint64_t num_inquired; /* sequence of the last whose missing ranks were asked */
     int32_t num_unheard;   /* of those asked */
     enum { WEFT__STANDING_OLD, WEFT__STANDING_NEW } standing; /* whether a member has told of it */
+    int64_t
+        verdict_ns; /* when those that wait for ever are told, unless all have told before; 0: there are none */
     struct weft__member members[];
 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "comm/group_internal.h"
+#include "comm/thread.h"
 
 void weft__group_forget_standing(struct weft__member *member)
 {
@@ -197,6 +198,7 @@ static void fail(const struct search *search)
         "ranks disagree on what to call: rank %d called %s and rank %d called %s%s", ranks[0],
         weft__call_name(calls[0]), ranks[1], weft__call_name(calls[1]),
         calls[0] == calls[1] ? ", of another object or another time" : "");
+    search->group->verdict_ns = 0;
     weft__group_fail(search->group, &notice);
     for (int32_t rank = 0; rank < search->group->num_ranks; rank++)
         weft__group_forget_standing(&search->group->members[rank]);
@@ -210,9 +212,23 @@ static int32_t count_called(const struct weft__group *group)
     return num_called;
 }
 
+/* Others may be about to tell that they wait, too: with them it shows who is the odd one. */
+static int is_time(struct weft__group *group, int64_t now_ns)
+{
+    enum { PATIENCE_MS = 300 };
+    int32_t num_told = 0;
+    for (int32_t rank = 0; rank < group->num_ranks; rank++)
+        num_told += group->members[rank].num_called > 0;
+    if (group->verdict_ns == 0)
+        group->verdict_ns = now_ns + PATIENCE_MS * WEFT__NS_PER_MS;
+    return num_told == group->num_ranks || now_ns >= group->verdict_ns;
+}
+
 void weft__group_compare_standings(struct weft__group *group)
 {
-    if (group->standing == WEFT__STANDING_OLD)
+    const int64_t now_ns = weft__now_ns();
+    const int is_due = group->verdict_ns != 0 && now_ns >= group->verdict_ns;
+    if (group->standing == WEFT__STANDING_OLD && !is_due)
         return;
     group->standing = WEFT__STANDING_OLD;
     struct search search = {.group = group,
@@ -223,8 +239,12 @@ void weft__group_compare_standings(struct weft__group *group)
         for (int32_t rank = 0; rank < group->num_ranks; rank++)
             search.is_still[rank] = group->members[rank].num_called > 0;
         find_still(&search);
-        if (search.num_still > 0)
+        if (search.num_still == 0)
+            group->verdict_ns = 0;
+        else if (is_time(group, now_ns))
             fail(&search);
+    } else {
+        group->verdict_ns = 0; /* then the deadline finds it */
     }
     free(search.is_still);
     free(search.fewest);

@@ -9,6 +9,7 @@
 enum { WEFT__HEARTBEAT_MIN_LIMIT_MS = 100 };
 
 struct weft__heartbeat {
+    int32_t local_pid;     /* of the other process, if it is on this host, else 0 */
     uint32_t limit_ms;     /* 0: there is none */
     uint64_t num_received; /* bytes, when it last looked */
     int64_t heard_ns;      /* when they had come */
@@ -16,10 +17,12 @@ struct weft__heartbeat {
     int64_t next_beat_ns;
 };
 
-void weft__heartbeat_start(struct weft__heartbeat *heartbeat, uint32_t limit_ms, int64_t now_ns);
+void weft__heartbeat_start(struct weft__heartbeat *heartbeat, uint32_t limit_ms, int32_t local_pid,
+                           int64_t now_ns);
 /* Whether the other end has been silent for too long. `num_received` are the bytes of the
  * connection, all that can be read included. Who was stopped itself, perhaps with all others,
- * listens for the whole limit again. */
+ * listens for the whole limit again. A process of this host is silent only if it is stopped, or for
+ * far longer: where many ranks share few cores it may not have had its turn. */
 int weft__heartbeat_is_silent(struct weft__heartbeat *heartbeat, uint64_t num_received,
                               int64_t now_ns);
 /* Whether it is time to send something. */

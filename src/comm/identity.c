@@ -2,6 +2,7 @@
 #include "comm/identity.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -58,11 +59,14 @@ weft_result weft__identity_of_process(struct weft__identity *identity)
         result = hash_namespace(&host_key, "/proc/self/ns/net");
     if (result != WEFT_OK)
         return result;
+    char host[HOST_NAME_MAX + 1] = "?";
+    (void)gethostname(host, sizeof(host) - 1);
     *identity = (struct weft__identity){.pid = getpid(),
                                         .uid = getuid(),
                                         .host_key = host_key,
                                         .node_key = host_key,
                                         .cores_key = hash_cores(boot_hash)};
+    snprintf(identity->host, sizeof(identity->host), "%.31s", host);
     return WEFT_OK;
 }
 
@@ -79,12 +83,15 @@ int weft__identity_is_same_process(const struct weft__identity *one,
     return one->pid == other->pid && one->host_key == other->host_key;
 }
 
-void weft__identity_find_host(const struct weft__identity *identity,
-                              const struct weft__identity *table, int32_t num_ranks, char *place,
-                              size_t place_bytes)
+void weft__identity_tell_loss(const struct weft__identity *identity, int32_t rank,
+                              struct weft__ending ending, char *text, size_t text_bytes)
 {
-    place[0] = '\0';
-    for (int32_t rank = num_ranks - 1; rank >= 0; rank--)
-        if (table[rank].host_key == identity->host_key)
-            snprintf(place, place_bytes, " on the host of rank %d", rank);
+    if (ending.kind == WEFT__ENDED_BY_EXIT)
+        snprintf(text, text_bytes,
+                 "rank %d (pid %d on %s) left without weft_comm_destroy: its process ended with "
+                 "status %d",
+                 rank, identity->pid, identity->host, ending.status);
+    else
+        snprintf(text, text_bytes, "rank %d died (pid %d on %s)", rank, identity->pid,
+                 identity->host);
 }

@@ -13,11 +13,10 @@ weft_result weft__identity_of_process(struct weft__identity *identity);
  * another host, is this one, or the kernel is too old. */
 int weft__identity_watch(const struct weft__identity *self, const struct weft__identity *other);
 
+/* "rank 3 died (pid 4711 on node7)", or "rank 3 (pid 4711 on node7) left without weft_comm_destroy: its process ended
+ * with status 0". */
+void weft__identity_tell_loss(const struct weft__identity *identity, int32_t rank,
+                              struct weft__ending ending, char *text, size_t text_bytes);
+
 int weft__identity_is_same_process(const struct weft__identity *one,
                                    const struct weft__identity *other);
-
-/* Writes " on the host of rank N", for the first rank of the table that shares the identity's host;
- * "" if none does. */
-void weft__identity_find_host(const struct weft__identity *identity,
-                              const struct weft__identity *table, int32_t num_ranks, char *place,
-                              size_t place_bytes);

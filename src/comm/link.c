@@ -222,6 +222,7 @@ static void free_link(struct weft__link *link)
 
 void weft__link_close(struct weft__link *link)
 {
+    weft__link_leave(link);
     const struct weft__wait_list last =
         weft__standing_answer(link->standing, link->waits, &(struct weft__wait){.exchange = 0});
     struct weft__message *goodbye = link->goodbye;
@@ -273,8 +274,11 @@ static weft_result start(struct weft__link *link, const struct weft__link_option
         return result;
     memcpy(table, link->table, table_bytes);
     link->process_fd = weft__identity_watch(&hello->identity, &link->server);
-    weft__heartbeat_start(&link->heartbeat, hello->heartbeat_ms, weft__now_ns());
-    return weft__thread_start(&link->monitor, weft__link_monitor, link);
+    weft__heartbeat_start(&link->heartbeat, hello->heartbeat_ms,
+                          link->process_fd >= 0 ? link->server.pid : 0, weft__now_ns());
+    WEFT__TRY(weft__thread_start(&link->monitor, weft__link_monitor, link));
+    weft__link_enter(link);
+    return WEFT_OK;
 }
 
 weft_result weft__link_open(const struct weft__link_options *options, struct weft__identity *table,

@@ -8,6 +8,8 @@
 #include "comm/thread.h"
 
 struct weft__link {
+    struct weft__link *next;
+    pid_t pid; /* a child of fork has none of its parent's */
     int32_t rank, num_ranks;
     uint32_t timeout_ms;
     struct weft__status *status;
@@ -44,6 +46,10 @@ struct weft__link {
         WEFT__SERVER_GONE
     } server_state; /* gone after its rank's goodbye: no failure */
 };
+
+/* link_exit.c: links whose process may end without closing them. */
+void weft__link_enter(struct weft__link *link);
+void weft__link_leave(struct weft__link *link);
 
 /* Takes over the message; NULL, for lack of memory, sends nothing. */
 void weft__link_put_on_wire(struct weft__link *link, struct weft__message *message);

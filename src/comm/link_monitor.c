@@ -45,10 +45,11 @@ static enum weft__wire_result take_gathered(struct weft__link *link,
  * go on without it. */
 static void lose_silent_rank(struct weft__link *link, const struct weft__rank_state_notice *notice)
 {
-    char why[128];
-    snprintf(why, sizeof why,
-             "rank %d (pid %d) has shown no sign of life for %u ms: it is stopped, or cut off",
-             notice->rank, notice->pid, notice->silent_ms);
+    char why[192];
+    snprintf(
+        why, sizeof why,
+        "rank %d (pid %d on %s) has shown no sign of life for %u ms: it is stopped, or cut off",
+        notice->rank, notice->pid, link->table[notice->rank].host, notice->silent_ms);
     if (notice->rank == link->rank)
         weft__status_fail(link->status, WEFT_ERROR_RANK_FAILED, notice->rank, "%s", why);
     weft__status_lose_rank(link->status, notice->rank, "%s", why);
@@ -63,11 +64,13 @@ static enum weft__wire_result take_rank_state(struct weft__link *link,
     memcpy(&notice, frame->body, sizeof(notice));
     if (notice.rank < 0 || notice.rank >= link->num_ranks)
         return WEFT__WIRE_GARBAGE;
+    char loss[192];
+    weft__identity_tell_loss(&link->table[notice.rank], notice.rank, notice.ending, loss,
+                             sizeof(loss));
     if (notice.state != WEFT__RANK_DEAD)
         weft__status_set_rank(link->status, notice.rank, (enum weft__rank_state)notice.state);
     else if (notice.silent_ms == 0)
-        weft__status_lose_rank(link->status, notice.rank, "rank %d died (pid %d)", notice.rank,
-                               notice.pid);
+        weft__status_lose_rank(link->status, notice.rank, "%s", loss);
     else
         lose_silent_rank(link, &notice);
     return WEFT__WIRE_OK;
@@ -141,13 +144,13 @@ static void lose_rank_of_server(struct weft__link *link, int32_t rank, enum loss
 {
     if (loss == SERVER_DIED)
         weft__status_lose_rank(link->status, rank,
-                               "rank %d died (pid %d), and with it the rendezvous", rank,
-                               link->server.pid);
+                               "rank %d died (pid %d on %s), and with it the rendezvous", rank,
+                               link->server.pid, link->server.host);
     else
         weft__status_lose_rank(link->status, rank,
-                               "rank %d (pid %d), and with it the rendezvous, has shown no sign of "
-                               "life for %u ms: it is stopped, or cut off",
-                               rank, link->server.pid, link->heartbeat.limit_ms);
+                               "rank %d (pid %d on %s), and with it the rendezvous, has shown no "
+                               "sign of life for %u ms: it is stopped, or cut off",
+                               rank, link->server.pid, link->server.host, link->heartbeat.limit_ms);
 }
 
 /* The rendezvous is gone: with a rank, if it lived in the process of one. */
@@ -163,16 +166,15 @@ static void lose_server(struct weft__link *link, enum loss loss)
         if (atomic_load(&link->status->result) != WEFT_OK)
             return;
     }
-    char how[80] = "is gone", place[32];
-    weft__identity_find_host(&link->server, link->table, link->num_ranks, place, sizeof(place));
+    char how[80] = "is gone";
     if (loss == SERVER_SILENT)
         snprintf(how, sizeof(how), "has shown no sign of life for %u ms: it is stopped, or cut off",
                  link->heartbeat.limit_ms);
     /* Which of the two hosts is cut off cannot be told from here: no rank is the culprit. */
     if (num_gone == 0)
         weft__status_fail(link->status, WEFT_ERROR_RANK_FAILED, -1,
-                          "the rendezvous at %s, port %u (pid %d%s) %s", link->point->address,
-                          link->point->port, link->server.pid, place, how);
+                          "the rendezvous at %s, port %u (pid %d on %s) %s", link->point->address,
+                          link->point->port, link->server.pid, link->server.host, how);
     pthread_mutex_lock(&link->status->mutex);
     link->server_state = WEFT__SERVER_GONE;
     pthread_cond_broadcast(&link->status->changed);
@@ -260,9 +262,8 @@ static void sleep_until_news(struct weft__link *link, int64_t close_ns, int *ser
         *server_has_ended = 1;
 }
 
-void *weft__link_monitor(void *argument)
+static void monitor(struct weft__link *link)
 {
-    struct weft__link *link = argument;
     int server_has_ended = 0;
     for (;;) {
         const int64_t now_ns = weft__now_ns(); /* before it reads: it may be stopped in between */
@@ -282,10 +283,16 @@ void *weft__link_monitor(void *argument)
         if (is_silent && close_ns == INT64_MAX && atomic_load(&link->status->result) != WEFT_OK)
             weft__link_tell_failure(link); /* should it wake up: it goes on without this rank */
         if (is_lost || now_ns >= close_ns)
-            return NULL;
+            return;
         if (weft__heartbeat_is_due(&link->heartbeat, now_ns))
             beat(link);
         look(link, now_ns);
         sleep_until_news(link, close_ns, &server_has_ended);
     }
+}
+
+void *weft__link_monitor(void *link)
+{
+    monitor(link);
+    return NULL;
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "comm/log.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "comm/settings.h"
 
@@ -36,12 +39,18 @@ void weft__log(enum weft__log_level level, int32_t rank, const char *format, ...
 {
     if ((int)level > atomic_load(&wanted_level))
         return;
-    char message[512], who[16] = "";
+    char message[512], who[16] = "", host[HOST_NAME_MAX + 1] = "?", when[16];
+    struct timespec now;
+    struct tm local;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof(message), format, arguments);
     va_end(arguments);
     if (rank != WEFT__LOG_NO_RANK)
         snprintf(who, sizeof(who), "[%d]", rank);
-    fprintf(stderr, "weft%s %s: %s\n", who, level_names[level], message);
+    (void)gethostname(host, sizeof(host) - 1);
+    clock_gettime(CLOCK_REALTIME, &now);
+    strftime(when, sizeof(when), "%H:%M:%S", localtime_r(&now.tv_sec, &local));
+    fprintf(stderr, "%s.%03d %s:%d weft%s %s: %s\n", when, (int)(now.tv_nsec / 1000000), host,
+            (int)getpid(), who, level_names[level], message);
 }

@@ -131,6 +131,7 @@ static void introduce(struct rendezvous *server, struct weft__client *client,
         return;
     }
     memcpy(&hello, frame->body, sizeof(hello));
+    hello.identity.host[WEFT__HOST_NAME_BYTES - 1] = '\0';
     if (hello.magic != WEFT__HELLO_MAGIC || hello.version != WEFT__HELLO_VERSION ||
         hello.num_ranks < 1 || hello.num_ranks > WEFT__MAX_RANKS || hello.rank < 0 ||
         hello.rank >= hello.num_ranks) {
@@ -525,8 +526,8 @@ int32_t weft__rendezvous_num_ranks(const struct weft__meeting_point *point)
     return num_ranks;
 }
 
-/* Without this a library that is unloaded would leave threads without code. */
-__attribute__((destructor)) static void stop_all_servers(void)
+/* Without this a library that is unloaded would leave threads without code. After what link_exit.c says. */
+__attribute__((destructor(200))) static void stop_all_servers(void)
 {
     if (registry.pid != getpid())
         return;

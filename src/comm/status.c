@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "comm/error.h"
@@ -43,6 +44,20 @@ static void wake_sleepers(struct weft__status *status)
         weft__doorbell_ring(status->own_bell, WEFT__ANY_WORD);
 }
 
+/* Where the failed rank is, unless the message says so. */
+static void add_host(struct weft__status *status)
+{
+    const size_t length = strlen(status->message);
+    if (status->identities == NULL || status->failed_rank < 0 ||
+        status->failed_rank >= status->num_ranks)
+        return;
+    const struct weft__identity *failed = &status->identities[status->failed_rank];
+    if (failed->pid == 0 || strstr(status->message, failed->host) != NULL)
+        return;
+    snprintf(status->message + length, sizeof(status->message) - length,
+             "; rank %d is process %d on %s", status->failed_rank, failed->pid, failed->host);
+}
+
 weft_result weft__status_fail(struct weft__status *status, weft_result result, int32_t failed_rank,
                               const char *format, ...)
 {
@@ -54,6 +69,7 @@ weft_result weft__status_fail(struct weft__status *status, weft_result result, i
         vsnprintf(status->message, sizeof(status->message), format, arguments);
         va_end(arguments);
         status->failed_rank = failed_rank;
+        add_host(status);
         standing = result;
         /* Pairs with the acquire of whoever polls result, then reads message and failed_rank. */
         atomic_store_explicit(&status->result, result, memory_order_release);

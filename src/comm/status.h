@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "comm/doorbell.h"
+#include "comm/wire.h"
 #include "weft.h"
 
 enum weft__rank_state {
@@ -21,6 +22,7 @@ struct weft__status {
     _Atomic uint8_t *rank_states; /* [num_ranks] enum weft__rank_state */
     _Atomic int32_t num_dead;     /* ranks in that state: grows after the state is set */
     int32_t num_ranks;
+    const struct weft__identity *identities; /* [num_ranks], for messages; NULL: not known */
     int32_t failed_rank; /* culprit of the first failure or -1; stable once result is set */
     char message[512];   /* of the first failure; stable once result is set */
     enum { WEFT__TOLD_TO_NONE, WEFT__TOLD_TO_ALL } audience; /* of a failure; with mutex */

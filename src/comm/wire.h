@@ -41,11 +41,14 @@ enum weft__frame_type {
     WEFT__FRAME_ABSENCE =
         13, /* struct weft__absence: the rank will not come to another communicator */
     WEFT__FRAME_STANDING = 14, /* struct weft__called [n]: where a rank stands that waits */
+    WEFT__FRAME_EXIT = 15,     /* struct weft__ending: the rank's process ends, without a goodbye */
     /* rendezvous to whoever connects: a rank that hears anything else is wrong there, and has said
      * nothing that could harm others */
     WEFT__FRAME_GREETING = 16, /* struct weft__greeting */
     WEFT__NUM_FRAME_TYPES
 };
+
+enum { WEFT__HOST_NAME_BYTES = 32 }; /* longer names are cut */
 
 /* What the others must know about a process. */
 struct weft__identity {
@@ -55,6 +58,7 @@ struct weft__identity {
     uint64_t node_key;     /* equal: same node */
     uint64_t cores_key;    /* equal: may run on the same cores, be they in two containers */
     uint64_t socket_id[2]; /* names the socket on which it takes file descriptors */
+    char host[WEFT__HOST_NAME_BYTES]; /* as the host calls itself */
 };
 
 struct weft__greeting {
@@ -80,12 +84,22 @@ struct weft__gather_header {
     struct weft__call_step step;
 };
 
+/* How a rank's connection ended without a goodbye. */
+struct weft__ending {
+    enum {
+        WEFT__ENDED_IN_SILENCE, /* killed, as far as is known */
+        WEFT__ENDED_BY_EXIT     /* its process has said that it returns from main, or calls exit */
+    } kind;
+    int32_t status; /* of the process, WEFT__ENDED_BY_EXIT */
+};
+
 struct weft__rank_state_notice {
     int32_t rank;
     int32_t state; /* enum weft__rank_state */
     int32_t pid;
     uint32_t
-        silent_ms; /* WEFT__RANK_DEAD: taken for dead since it was silent for so long; 0: it died */
+        silent_ms; /* WEFT__RANK_DEAD: taken for dead since it was silent for so long; 0: it was not */
+    struct weft__ending ending; /* of a rank that was not silent */
 };
 
 struct weft__failure_notice {

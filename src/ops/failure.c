@@ -29,7 +29,7 @@ static void fail_wait(weft_comm *comm, enum weft__call call, const struct wp_fai
                                          [WP_PHASE_ROOM] = "receive"};
     const int is_gone = failure->kind == WP_FAILURE_RANK_GONE;
     struct weft__culprit culprit;
-    char why[64];
+    char why[80];
     if (is_gone && atomic_load(&comm->status.rank_states[site->rank]) == WEFT__RANK_DEAD) {
         weft__status_fail(&comm->status, WEFT_ERROR_RANK_FAILED, site->rank,
                           "%s #%llu: rank %d waited for rank %d to %s, which has died",
@@ -38,7 +38,7 @@ static void fail_wait(weft_comm *comm, enum weft__call call, const struct wp_fai
         return;
     }
     if (is_gone)
-        snprintf(why, sizeof why, "which has left the communicator");
+        snprintf(why, sizeof why, "which has left the communicator by weft_comm_destroy");
     else
         snprintf(why, sizeof why, "which did not within %u ms", comm->timeout_ms);
     weft__comm_find_culprit(comm, &direct, &culprit);

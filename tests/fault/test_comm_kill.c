@@ -250,7 +250,7 @@ static int lose_the_rendezvous(struct ranks_context *context)
     weft_result result = WEFT_OK;
     while (result == WEFT_OK)
         result = weft_host_barrier(comm);
-    snprintf(text, sizeof(text), "(pid %d on the host of rank 0) is gone", victim->pid);
+    snprintf(text, sizeof(text), "(pid %d on ", victim->pid);
     CHECK_ERROR(result, WEFT_ERROR_RANK_FAILED, text);
     CHECK_ERROR(weft_comm_status(comm, &failed_rank), WEFT_ERROR_RANK_FAILED, text);
     CHECK(failed_rank == -1, "failed_rank is %d", failed_rank);

@@ -438,7 +438,7 @@ static int wait_for_the_dead(struct ranks_context *context)
     if (is_stranger(context))
         return die_before_the_meeting(context);
     CHECK_ERROR(weft_comm_create(&context->id, context->rank, NUM_PLAYERS + 1, NULL, &comm),
-                WEFT_ERROR_RANK_FAILED, "rank 3 died (pid 4242)");
+                WEFT_ERROR_RANK_FAILED, "rank 3 died (pid 4242 on ");
     return 0;
 }
 

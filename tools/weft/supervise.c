@@ -35,6 +35,26 @@ static void tell(const struct job *job, const char *format, ...)
     fputc('\n', stderr);
 }
 
+/* Those that run: "0, 3, 5", a few of them by name. */
+static const char *list_running(const struct job *job, char *list, size_t list_bytes)
+{
+    enum { MAX_NAMED = 16 };
+    int32_t num_named = 0;
+    size_t length = 0;
+    list[0] = '\0';
+    for (int32_t r = 0; r < job->launch->num_ranks && num_named <= MAX_NAMED; r++) {
+        if (job->ranks[r].pid <= 0)
+            continue;
+        const char *before = num_named == 0 ? "" : ", ";
+        if (num_named++ == MAX_NAMED)
+            length += (size_t)snprintf(list + length, list_bytes - length, ", ...");
+        else
+            length += (size_t)snprintf(list + length, list_bytes - length, "%s%d", before,
+                                       job->launch->first_rank + r);
+    }
+    return list;
+}
+
 static void signal_all(const struct job *job, int signal_number)
 {
     for (int32_t r = 0; r < job->launch->num_ranks; r++)
@@ -160,14 +180,15 @@ static int asks_to_end(int signal_number)
 
 static void take_signal(struct job *job, int signal_number)
 {
+    char list[256];
     const int is_second = job->stop_signal != 0 && asks_to_end(signal_number);
     if (is_second && clock_s() - job->stop_s < same_signal_s)
         return; /* timeout(1) for one sends it to us and to our process group: that is one signal */
     if (is_second && job->phase != JOB_KILLED) {
         stop_waiting(job);
         job_kill(job);
-        tell(job, "SIG%s, the second signal: SIGKILL to the remaining ranks (%d)",
-             sigabbrev_np(signal_number), job->num_running);
+        tell(job, "SIG%s, the second signal: SIGKILL to the remaining ranks (%d): %s",
+             sigabbrev_np(signal_number), job->num_running, list_running(job, list, sizeof list));
         return;
     }
     signal_all(job, signal_number);
@@ -192,15 +213,17 @@ static void pass_deadline(struct job *job)
     if (job->phase == JOB_RUNNING || clock_s() < job->deadline_s)
         return;
     if (job->phase == JOB_GRACE) {
+        char list[256];
         const int is_failure = job->exit_status != 0;
         stop_waiting(job);
         signal_all(job, SIGTERM);
         signal_all(job, SIGCONT); /* those that are stopped */
         job->phase = JOB_TERMINATED;
         job->deadline_s = clock_s() + kill_delay_s;
-        tell(job, "%g s after %s%s: SIGTERM to the remaining ranks (%d)", job->launch->grace_s,
+        tell(job, "%g s after %s%s: SIGTERM to the remaining ranks (%d): %s", job->launch->grace_s,
              is_failure ? "the first failure" : "SIG",
-             is_failure ? "" : sigabbrev_np(job->stop_signal), job->num_running);
+             is_failure ? "" : sigabbrev_np(job->stop_signal), job->num_running,
+             list_running(job, list, sizeof list));
     } else if (job->phase == JOB_TERMINATED) {
         job_kill(job);
     }
