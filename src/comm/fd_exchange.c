@@ -191,10 +191,12 @@ static void receive_all(struct progress *progress)
     }
 }
 
+/* To the ranks after this one first: else all would find the queue of rank 0 full. */
 static weft_result send_all(struct progress *progress)
 {
     const struct weft__fd_exchange *exchange = progress->exchange;
-    for (int32_t rank = 0; rank < exchange->num_ranks; rank++) {
+    for (int32_t i = 1; i < exchange->num_ranks; i++) {
+        const int32_t rank = (exchange->rank + i) % exchange->num_ranks;
         if (!is_neighbour(exchange, rank) || progress->sent[rank])
             continue;
         const enum outcome outcome = send_fd(exchange, rank, progress->fd);
@@ -224,12 +226,18 @@ static weft_result expired(const struct progress *progress)
 static weft_result exchange_all(struct progress *progress)
 {
     const struct weft__fd_exchange *exchange = progress->exchange;
-    int64_t deadline_ns = weft__now_ns() + exchange->timeout_ms * WEFT__NS_PER_MS;
+    int64_t deadline_ns = 0;
+    int32_t num_left = INT32_MAX;
     for (;;) {
         WEFT__TRY(send_all(progress));
         receive_all(progress);
         if (progress->num_unsent == 0 && progress->num_missing == 0)
             return WEFT_OK;
+        /* From the last letter on: a thousand ranks write a million of them. */
+        if (progress->num_unsent + progress->num_missing < num_left) {
+            num_left = progress->num_unsent + progress->num_missing;
+            deadline_ns = weft__now_ns() + exchange->timeout_ms * WEFT__NS_PER_MS;
+        }
         weft_result result = weft__status_check(exchange->status);
         if (result != WEFT_OK)
             return result;

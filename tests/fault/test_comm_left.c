@@ -90,7 +90,7 @@ static int create_in_vain(struct ranks_context *context)
     weft_comm *comm;
     config.timeout_ms = FAR_MS;
     CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_SYSTEM,
-                "rank 1 cannot share its memory with rank 0: sending it a file descriptor over an "
+                "rank 1 cannot share its memory with rank 2: sending it a file descriptor over an "
                 "abstract Unix socket failed: Permission denied");
     return 0;
 }

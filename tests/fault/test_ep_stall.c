@@ -15,8 +15,7 @@ enum { NUM_RANKS = 4, LONG_TIMEOUT_MS = 30000 };
 /* What the front rank does. */
 enum front {
     FRONT_LIKE_OTHERS,
-    FRONT_IS_LAST,        /* it gives up when the others have given up and left */
-    FRONT_IN_HOST_BARRIER /* while the others wait for the stopped one */
+    FRONT_IS_LAST /* it gives up when the others have given up and left */
 };
 
 struct plan {
@@ -34,11 +33,10 @@ static int is_front(const struct plan *plan, int32_t rank)
     return rank == victim_front_of(&plan->strike);
 }
 
-/* The front rank is the last to give up, or the first in a host barrier. */
+/* The front rank may be the last to give up. */
 static uint32_t timeout_ms_of(const struct plan *plan, int32_t rank)
 {
-    if ((plan->front == FRONT_IS_LAST && is_front(plan, rank)) ||
-        (plan->front == FRONT_IN_HOST_BARRIER && !is_front(plan, rank)))
+    if (plan->front == FRONT_IS_LAST && is_front(plan, rank))
         return LONG_TIMEOUT_MS;
     /* The driver makes processes wait for each other's memory calls. */
     return tests_deadline_ms((uint32_t)tests_rounds(1000, 2000));
@@ -56,12 +54,6 @@ static int open_all(struct ep_rank *self, struct ranks_context *context, const s
     return ep_rank_enter(self, plan->world) || ep_route(self);
 }
 
-static weft_result enter_host_barrier(void *seat)
-{
-    const struct ep_seat *own = seat;
-    return weft_host_barrier(own->self->comm);
-}
-
 static int live_through_a_stall(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
@@ -69,9 +61,7 @@ static int live_through_a_stall(struct ranks_context *context)
     struct ep_rank self;
     if (open_all(&self, context, plan) || ep_seat_open(&seat, &self, plan->operation, plan->hidden))
         return 1;
-    struct victim_seat struck = ep_seat_of_victim(&seat);
-    if (plan->front == FRONT_IN_HOST_BARRIER && is_front(plan, context->rank))
-        struck.issue = enter_host_barrier;
+    const struct victim_seat struck = ep_seat_of_victim(&seat);
     return victim_survive_stall(&struck, &plan->strike);
 }
 
@@ -119,14 +109,6 @@ TEST(behind_another_rank)
                               .strike = {2, VICTIM_BEHIND_ANOTHER, 0},
                               .front = fronts[f],
                               .hidden = 16});
-}
-
-TEST(in_a_host_barrier)
-{
-    run((struct plan){.operation = EP_DISPATCH,
-                      .strike = {3, VICTIM_BEFORE, 0},
-                      .front = FRONT_IN_HOST_BARRIER,
-                      .hidden = 16});
 }
 
 TEST(at_random_moments)

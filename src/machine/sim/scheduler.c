@@ -214,7 +214,9 @@ static void switch_to(struct sim_fiber *fiber)
     sim_stores_show(fiber);
     if (fiber->is_host)
         weft__set_last_error(fiber->last_error);
+    weft__current_call = fiber->current_call;
     weft__fiber_resume(fiber->stack);
+    fiber->current_call = weft__current_call;
     if (fiber->is_host)
         memcpy(fiber->last_error, weft__last_error(), sizeof fiber->last_error);
     sim_stores_hide(fiber);

@@ -117,8 +117,10 @@ struct sim_fiber {
     struct sim_store *stores;
     int32_t num_stores, max_stores;
     uint32_t priority;
-    uint64_t asleep_until;              /* step, under the delay policy */
-    char last_error[WEFT__ERROR_BYTES]; /* host code's, which elsewhere has a thread of its own */
+    uint64_t asleep_until; /* step, under the delay policy */
+    /* Host code's, which elsewhere has a thread of its own. */
+    char last_error[WEFT__ERROR_BYTES];
+    enum weft__call current_call;
     struct sim_event trace[SIM_TRACE_EVENTS];
     uint64_t num_events;
 };
