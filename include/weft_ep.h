@@ -200,6 +200,7 @@ typedef struct weft_ep_layout_args {
     int32_t *num_tokens_per_node;   /* [D] distinct tokens */
     int32_t *num_tokens_per_expert; /* [the handle's experts] selections, duplicates counted */
     uint8_t *is_token_in_rank;      /* [N][R] 0 or 1 */
+    int32_t tag;                    /* any number: by weft_ep_counts.tags all ranks learn it */
 } weft_ep_layout_args;
 
 /* Stream operation, local: which tokens go where. [DeepEP 1.5] */
@@ -225,6 +226,9 @@ typedef struct weft_ep_counts {
     /* The most rows that any rank gets, the same number on all ranks: by it they can grow their
      * outputs together. */
     int32_t max_recv_tokens;
+    /* [R] The tags that the ranks gave to weft_ep_layout: by them they can find out together that
+     * they are about to do different things, before they do. */
+    const int32_t *tags;
 } weft_ep_counts;
 
 /* Waits on the host for the handle's last notify, which must not have been captured into a graph,

@@ -22,6 +22,7 @@ class Counts(NamedTuple):
     - num_recv_per_expert: [L] selections, rounded up to expert_alignment
     - max_recv_tokens: the most rows of any rank
     - num_relayed_tokens: tokens of other nodes that this rank passes on to ranks of its own
+    - tags: [R] what the ranks gave to layout()
     """
 
     num_recv_tokens: int
@@ -29,6 +30,7 @@ class Counts(NamedTuple):
     num_recv_per_expert: list[int]
     max_recv_tokens: int
     num_relayed_tokens: int
+    tags: list[int]
 
 
 class DeviceCounts(NamedTuple):
@@ -179,12 +181,13 @@ class Handle(Object):
     # ------------------------------------------------------------ routing
 
     def layout(self, topk_idx: Any, stream: Stream | None = None, *,
-               with_tables: bool = False) -> Layout | None:
+               with_tables: bool = False, tag: int = 0) -> Layout | None:
         """Which token goes to which rank. topk_idx [N, K] of int32 or int64; ids that are no
-        expert's, as -1, are ignored. with_tables: returns the tables of Layout. Local."""
+        expert's, as -1, are ignored. with_tables: returns the tables of Layout. tag: any int32, which
+        Counts tell all ranks. Local."""
         num_tokens = arrays.num_rows(topk_idx)
         args = abi.EpLayoutArgs(
-            num_tokens=num_tokens,
+            num_tokens=num_tokens, tag=tag,
             topk_idx=self._topk(topk_idx, "topk_idx", ("int32", "int64"), num_tokens))
         args.index_type = arrays.index_type_of(topk_idx)
         tables = None
@@ -199,13 +202,13 @@ class Handle(Object):
         return tables
 
     def layout_by_table(self, tokens_to_ranks: Any, selections_per_expert: Any,
-                        stream: Stream | None = None) -> None:
+                        stream: Stream | None = None, *, tag: int = 0) -> None:
         """The same by a table: tokens_to_ranks [N, R] of uint8 or bool, selections_per_expert
         [experts] of int32. Local."""
         address_of = self.ep.comm.address_of
         num_tokens, num_counts = map(arrays.num_rows, (tokens_to_ranks, selections_per_expert))
         args = abi.EpLayoutArgs(
-            num_tokens=num_tokens,
+            num_tokens=num_tokens, tag=tag,
             tokens_to_ranks=address_of(tokens_to_ranks, "tokens_to_ranks", ("uint8", "bool"),
                                        (num_tokens, self.ep.comm.num_ranks)),
             selections_per_expert=address_of(selections_per_expert, "selections_per_expert",
@@ -232,7 +235,8 @@ class Handle(Object):
             counts.num_recv_tokens,
             ints_at(counts.num_recv_per_rank, self.ep.comm.num_ranks),
             ints_at(counts.num_recv_per_expert, counts.num_local_experts),
-            counts.max_recv_tokens, counts.num_relayed_tokens)
+            counts.max_recv_tokens, counts.num_relayed_tokens,
+            ints_at(counts.tags, self.ep.comm.num_ranks))
 
     def wait_raw_counts(self) -> abi.EpCounts:
         """The same as weft.h has it: lists by ints_at(), until the next notify(), take the host

@@ -126,6 +126,7 @@ weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
         .num_recv_per_expert = (const void *)(tables->host + tables->expert_rows_offset),
         .num_relayed_tokens = num_relayed_tokens(handle),
         .max_recv_tokens = max_recv_tokens(handle),
+        .tags = (const void *)(tables->host + tables->tags_offset),
     };
     WEFT__WRITE(weft_ep_counts, counts, &found);
     return WEFT_OK;

@@ -146,7 +146,8 @@ static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
     if (ep->staging_bytes > 0)
         WEFT__TRY(alloc_staging(ep));
     /* Each source's rows for all ranks, and its choices of the local experts. */
-    ep->counts_stride = comm->num_ranks + weft__placement_max_local(&ep->placement);
+    ep->counts_stride =
+        wp_notify_counts_stride(comm->num_ranks, weft__placement_max_local(&ep->placement));
     return weft__exchange_create(comm, ep->internode == NULL ? NULL : &ep->internode->nodes,
                                  ep->max_blocks,
                                  wp_notify_counts_bytes(comm->num_ranks, ep->counts_stride) +

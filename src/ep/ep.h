@@ -51,12 +51,13 @@ struct weft_ep_handle {
     struct wp_routing routing;
     uint32_t *num_blocks_done; /* of layout */
     int32_t *selections;
+    int32_t tag;                    /* of the last layout */
     void *blocks[WEFT__NUM_BLOCKS]; /* the tables that routing and num_blocks_done point into */
     struct weft__handle_counts {
         char *host; /* copy of the tables below, which follow each other */
         uint64_t bytes;
         /* From recv_rows. */
-        uint64_t all_rows_offset, rank_rows_offset, expert_rows_offset;
+        uint64_t all_rows_offset, rank_rows_offset, expert_rows_offset, tags_offset;
         uint64_t relay_tokens_offset, dropped_rows_offset;
     } counts;
     weft_event *notified;

@@ -11,10 +11,11 @@ enum table {
     TABLE_SEND_ROWS,
     TABLE_ENTRY_SELECTIONS,
     TABLE_RECV_RANK_ENDS,
-    TABLE_RECV_ROWS, /* this and the next five are read by the host in one go */
+    TABLE_RECV_ROWS, /* this and the next six are read by the host in one go */
     TABLE_ALL_RECV_ROWS,
     TABLE_RECV_RANK_ROWS,
     TABLE_RECV_EXPERT_ROWS,
+    TABLE_TAGS,
     TABLE_RELAY_TOKENS,
     TABLE_DROPPED_ROWS,
     TABLE_NUM_BLOCKS_DONE,
@@ -92,6 +93,7 @@ static void size_tables(const struct sizes *sizes, uint64_t bytes[NUM_TABLES])
     bytes[TABLE_ALL_RECV_ROWS] = num_ranks * sizeof(int32_t);
     bytes[TABLE_RECV_RANK_ROWS] = num_ranks * sizeof(int32_t);
     bytes[TABLE_RECV_EXPERT_ROWS] = num_local * sizeof(int32_t);
+    bytes[TABLE_TAGS] = num_ranks * sizeof(int32_t);
     bytes[TABLE_RELAY_TOKENS] = num_nodes * sizeof(int32_t);
     bytes[TABLE_DROPPED_ROWS] = sizeof(int64_t);
     bytes[TABLE_NUM_BLOCKS_DONE] = sizeof(uint32_t);
@@ -160,6 +162,7 @@ static void point_into_counts(weft_ep_handle *handle, const uint64_t offsets[NUM
     routing->all_recv_rows = (void *)(memory + offsets[TABLE_ALL_RECV_ROWS]);
     routing->recv_rank_rows = (void *)(memory + offsets[TABLE_RECV_RANK_ROWS]);
     routing->recv_expert_rows = (void *)(memory + offsets[TABLE_RECV_EXPERT_ROWS]);
+    routing->tags = (void *)(memory + offsets[TABLE_TAGS]);
     routing->dropped_rows = (void *)(memory + offsets[TABLE_DROPPED_ROWS]);
     handle->selections = (void *)(memory + offsets[TABLE_SELECTIONS]);
     handle->num_blocks_done = (void *)(memory + offsets[TABLE_NUM_BLOCKS_DONE]);
@@ -229,6 +232,7 @@ static weft_result create_counts(weft_ep_handle *handle)
     counts->all_rows_offset = offsets[TABLE_ALL_RECV_ROWS] - offsets[TABLE_RECV_ROWS];
     counts->rank_rows_offset = offsets[TABLE_RECV_RANK_ROWS] - offsets[TABLE_RECV_ROWS];
     counts->expert_rows_offset = offsets[TABLE_RECV_EXPERT_ROWS] - offsets[TABLE_RECV_ROWS];
+    counts->tags_offset = offsets[TABLE_TAGS] - offsets[TABLE_RECV_ROWS];
     counts->relay_tokens_offset = offsets[TABLE_RELAY_TOKENS] - offsets[TABLE_RECV_ROWS];
     counts->dropped_rows_offset = offsets[TABLE_DROPPED_ROWS] - offsets[TABLE_RECV_ROWS];
     counts->bytes = counts->dropped_rows_offset + sizeof(int64_t);

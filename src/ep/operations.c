@@ -40,6 +40,7 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
     WEFT__TRY(weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_layout, grid, &program_args,
                                     sizeof program_args));
     handle->routing = routing;
+    handle->tag = args->tag;
     handle->state = WEFT__HANDLE_LAID_OUT;
     return WEFT_OK;
 }
@@ -73,6 +74,7 @@ static struct wp_notify_args notify_args(const weft_ep_handle *handle)
         .counts_offset = weft__exchange_extra_offset(ep->exchange),
         .counts_stride = ep->counts_stride,
         .expert_alignment = handle->expert_alignment,
+        .tag = handle->tag,
     };
 }
 

@@ -45,6 +45,12 @@ static int check_placement(struct ep_rank *self)
     return 0;
 }
 
+/* Another one for each rank and number of tokens. */
+static int32_t tag_of(const struct ep_rank *self, int32_t rank)
+{
+    return 1000 * ep_oracle_num_tokens(&self->world->problem, rank) - 7 * rank - 1;
+}
+
 int ep_layout_args(struct ep_rank *self, weft_ep_layout_args *args)
 {
     struct ep_inputs inputs;
@@ -52,6 +58,7 @@ int ep_layout_args(struct ep_rank *self, weft_ep_layout_args *args)
         return 1;
     *args = (weft_ep_layout_args)WEFT_INIT(weft_ep_layout_args);
     args->num_tokens = ep_oracle_num_tokens(&self->world->problem, self->context->rank);
+    args->tag = tag_of(self, self->context->rank);
     if (self->world->spec.routed_by == EP_ROUTED_BY_TABLE) {
         args->tokens_to_ranks = inputs.tokens_to_ranks;
         args->selections_per_expert = inputs.selections;
@@ -146,6 +153,9 @@ int ep_check_notify(struct ep_rank *self)
     CHECK_OK(weft_ep_notify(self->handle, self->stream));
     CHECK_OK(weft_ep_wait_counts(self->handle, &counts));
     CHECK_OK(weft_ep_query_device_counts(self->handle, &device));
+    for (int32_t rank = 0; rank < self->context->num_ranks; rank++)
+        CHECK(counts.tags[rank] == tag_of(self, rank), "the tag of rank %d is %d, not %d", rank,
+              counts.tags[rank], tag_of(self, rank));
     ep_oracle_check_counts(&checker, &counts);
     return ep_checker_failed() || compare_device_counts(self, &device, counts);
 }

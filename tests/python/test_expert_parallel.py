@@ -74,7 +74,7 @@ def test_layer(shape, dtype):
         ep = weft.ExpertParallel(comm, experts)
         handle = ep.handle(topk, max_tokens=max(tokens))
         arena = weft.Arena(comm, 1 << 20)
-        tables = handle.layout(ids, with_tables=True)
+        tables = handle.layout(ids, with_tables=True, tag=7 - comm.rank)
         handle.notify()
         counts = handle.wait_counts()
         order = routing.rows_of(comm.rank)
@@ -82,6 +82,7 @@ def test_layer(shape, dtype):
         assert counts.num_recv_per_expert == routing.per_expert(comm.rank)
         assert counts.num_recv_per_rank == [
             sum(s == rank for s, _ in order) for rank in range(num_ranks)]
+        assert counts.tags == [7 - rank for rank in range(num_ranks)]
         assert counts.max_recv_tokens == max(len(routing.rows_of(r)) for r in range(num_ranks))
         routes = [routing.ranks_of(comm.rank, t) for t in range(len(ids))]
         assert tables.is_token_in_rank.tolist() == [

@@ -48,7 +48,9 @@ WP_FN void wp_counts_send(struct wp_warp *warp, const struct wp_notify_args *arg
     int32_t *counts = wp_counts_of(args, sequence, owner, routing->rank);
     for (int32_t i = wp_lane_idx(warp); i < routing->num_ranks; i += WP_WARP_SIZE)
         counts[i] = routing->send_rows[i];
-    wp_copy_selections(warp, args, owner, counts + routing->num_ranks);
+    if (wp_lane_idx(warp) == 0)
+        counts[routing->num_ranks] = args->tag;
+    wp_copy_selections(warp, args, owner, counts + wp_notify_first_selection(routing->num_ranks));
 }
 
 /* One lane: the rows at `rank`, and those that come from it. All loads are under way together. */
@@ -68,6 +70,7 @@ WP_FN void wp_receive_rows(const struct wp_notify_args *args, uint64_t sequence,
     routing->all_recv_rows[rank] = num_rows;
     routing->recv_rank_rows[rank] = own_rows;
     routing->recv_rank_ends[rank] = own_end;
+    routing->tags[rank] = wp_counts_of(args, sequence, routing->rank, rank)[routing->num_ranks];
     if (rank == routing->rank)
         *routing->recv_rows = num_rows;
 }
@@ -78,8 +81,8 @@ WP_FN void wp_receive_selections(const struct wp_notify_args *args, uint64_t seq
 {
     const struct wp_routing *routing = &args->routing;
     const int32_t alignment = args->expert_alignment;
-    const int32_t num_selections =
-        wp_counts_sum(args, sequence, routing->num_ranks, routing->num_ranks + expert);
+    const int32_t num_selections = wp_counts_sum(
+        args, sequence, routing->num_ranks, wp_notify_first_selection(routing->num_ranks) + expert);
     routing->recv_expert_rows[expert] = (num_selections + alignment - 1) / alignment * alignment;
 }
 

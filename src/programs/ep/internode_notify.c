@@ -35,8 +35,10 @@ WP_FN void tell_partner(struct wp_warp *warp, const struct wp_internode_notify_a
     const int32_t num_ranks = args->notify.routing.num_ranks;
     int32_t *rows = told->counts, *selections = rows + num_ranks;
     wp_call_write(warp, &told->call, &args->notify.message.call);
-    if (wp_lane_idx(warp) == 0)
+    if (wp_lane_idx(warp) == 0) {
         told->num_tokens = args->notify.routing.nodes.send_tokens[node];
+        told->tag = args->notify.tag;
+    }
     for (int32_t rank = wp_lane_idx(warp); rank < num_ranks; rank += WP_WARP_SIZE)
         rows[rank] = args->notify.routing.send_rows[rank];
     for (int32_t i = 0; i < nodes->num_local; i++) {
@@ -71,8 +73,10 @@ WP_FN void spread_told(struct wp_warp *warp, const struct wp_internode_notify_ar
         int32_t *counts = wp_counts_of(&args->notify, sequence, owner, source);
         for (int32_t rank = wp_lane_idx(warp); rank < num_ranks; rank += WP_WARP_SIZE)
             counts[rank] = rows[rank];
+        if (wp_lane_idx(warp) == 0)
+            counts[num_ranks] = told->tag;
         for (int32_t j = wp_lane_idx(warp); j < num_experts; j += WP_WARP_SIZE)
-            counts[num_ranks + j] = selections[j];
+            counts[wp_notify_first_selection(num_ranks) + j] = selections[j];
         selections += num_experts;
     }
 }

@@ -8,6 +8,7 @@
 struct wp_told_counts {
     struct wp_call call;
     int32_t num_tokens; /* for the node */
+    int32_t tag;
     /* Rows for each rank of all nodes, then selections of the experts there, rank by rank. */
     int32_t counts[];
 };

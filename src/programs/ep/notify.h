@@ -5,16 +5,29 @@
 #include "programs/exchange.h"
 
 /* In every heap, for every source rank a buffer in each half (parity.h): the source's row counts for
- * all ranks, then its selections of the owner's experts. */
+ * all ranks, its tag, then its selections of the owner's experts. */
 struct wp_notify_args {
     struct wp_exchange exchange;
     struct wp_message message;
     struct wp_routing routing; /* written: rank_base and what is received */
     struct wp_placement placement;
     uint64_t counts_offset; /* of the buffers in every heap */
-    int32_t counts_stride;  /* numbers in one buffer: num_ranks + most local experts of any rank */
+    int32_t counts_stride;  /* numbers in one buffer */
     int32_t expert_alignment;
+    int32_t tag;
 };
+
+/* Before the selections. */
+WP_FN int32_t wp_notify_first_selection(int32_t num_ranks)
+{
+    return num_ranks + 1;
+}
+
+/* max_local: most local experts of any rank. */
+WP_FN int32_t wp_notify_counts_stride(int32_t num_ranks, int32_t max_local)
+{
+    return wp_notify_first_selection(num_ranks) + max_local;
+}
 
 WP_FN uint64_t wp_notify_counts_bytes(int32_t num_ranks, int32_t counts_stride)
 {
