@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterable, NamedTuple
 from . import dlpack
 from .abi import Dtype
 from .library import InvalidArgumentError
-from .objects import Native
+from .objects import Native, Uncopied
 
 # Of numpy, of packages that extend it (ml_dtypes), and of PyTorch.
 _DTYPES = {"int32": Dtype.INT32, "int64": Dtype.INT64, "bfloat16": Dtype.BF16,
@@ -81,8 +81,11 @@ def _view_of_tensor(tensor: Any, name: str, cuda_device: int | None) -> View:
     if device >= 0 and cuda_device is not None and device != cuda_device:
         raise InvalidArgumentError(f"{name} is on {tensor.device}; the communicator's device is "
                                    f"cuda:{cuda_device}")
-    if tensor.is_neg() or tensor.is_meta:  # its elements are not what lies in memory
-        kind = "on device meta" if tensor.is_meta else "a negative view: resolve_neg() makes a copy"
+    if tensor.is_neg() or tensor.is_conj() or tensor.is_meta:
+        # Its elements are not what lies in memory.
+        kind = "on device meta" if tensor.is_meta else \
+            "a negative view: resolve_neg() makes a copy" if tensor.is_neg() else \
+            "a conjugate view: resolve_conj() makes a copy"
         raise InvalidArgumentError(f"{name} is {kind}")
     item_bytes = tensor.element_size()
     strides = None if tensor.is_contiguous() else tuple(s * item_bytes for s in tensor.stride())
@@ -264,7 +267,7 @@ def num_bytes(shape: tuple[int, ...], dtype: Any) -> int:
     return item_bytes(dtype_name(dtype)) * math.prod(shape)
 
 
-class Block:
+class Block(Uncopied):
     """Memory of a communicator as bytes, of which arrays are views. It keeps the communicator, and
     gives what an arena allocated back when the last of its arrays goes."""
 
@@ -286,6 +289,8 @@ class Block:
         return dlpack.tensor_of(self, self._address, self._shape, self._strides, self.cuda_device)
 
     def __del__(self):
+        if not hasattr(self, "cuda_device"):  # __init__ did not run
+            return
         if self._free is not None:
             self._free(self._address)
         self._comm.remove_array()

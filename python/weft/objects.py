@@ -45,7 +45,17 @@ def _count_fork() -> None:
 os.register_at_fork(after_in_child=_count_fork)
 
 
-class Native:
+class Uncopied:
+    """Base of what copy and pickle refuse."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"a {type(self).__name__} of weft can be neither copied nor pickled: it "
+                        "stands for something that this process has once")
+
+
+class Native(Uncopied):
     """A C object: its address, until it ends."""
 
     __slots__ = ("address", "kind", "owner", "ends_when_dropped", "lock", "num_arrays",
@@ -118,7 +128,7 @@ class Native:
         self.end()
 
     def __del__(self):
-        if self.ends_when_dropped:
+        if getattr(self, "ends_when_dropped", False):  # else __init__ did not run
             try:
                 self.end()
             except Error:
@@ -159,7 +169,7 @@ def _let_others_leave() -> None:
             time.sleep(0.005)
 
 
-class Object:
+class Object(Uncopied):
     """Base of what the user holds."""
 
     _native: Native

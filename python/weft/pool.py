@@ -21,7 +21,7 @@ import torch
 from .allocator import LIBRARY, Allocator
 from .communicator import Arena, Communicator
 from .library import OutOfMemoryError
-from .objects import Native
+from .objects import Native, Uncopied
 
 # PyTorch puts what is smaller than 1 MiB into segments of 2 MiB of their own, for which this much
 # of an arena is left. All else is one segment, which it splits and joins: of segments made for
@@ -169,7 +169,7 @@ class _HostMemory:
         self._arenas.clear()
 
 
-class Pool:
+class Pool(Uncopied):
     """Memory of the heap for tensors of this rank. Collective; num_bytes, too, is the same on all
     ranks, and 0 for a pool that grow() fills.
 
@@ -257,4 +257,5 @@ class Pool:
         _collect()
 
     def __del__(self):
-        self.close()
+        if hasattr(self, "_memory"):  # else __init__ did not run
+            self.close()
