@@ -155,8 +155,8 @@ def dispose(fa: int) -> None:
 def all_reduce(fa: int, inp: torch.Tensor, out: torch.Tensor, reg_buffer: int,
                reg_buffer_sz_bytes: int, num_ctas: int = 0) -> None:
     """out [...] = the sum of all ranks' inp [...], of float32, float16, bfloat16 and what else
-    weft.Collectives take, in ascending rank order. Elements are taken as they lie in memory: both
-    are contiguous or permutations of what is. out may be inp.
+    weft.Collectives take, in ascending rank order. Both are contiguous, or the same permutation of
+    what is. out may be inp.
 
     On the current stream. What a capture records with reg_buffer 0 is read and written where it is,
     after register_graph_buffers(); else reg_buffer, its size and num_ctas are not used.
@@ -166,19 +166,19 @@ def all_reduce(fa: int, inp: torch.Tensor, out: torch.Tensor, reg_buffer: int,
     if reg_buffer == 0 and _is_capturing(coll):
         group.record = group.record or CollectiveRecord(coll)
         group.num_recorded += 1
-    coll.all_reduce(_flat(inp, "inp"), _flat(out, "out"))
+    coll.all_reduce(*_alike(inp, out))
 
 
 def custom_all_gather(fa: int, inp: torch.Tensor, out: torch.Tensor, *unused: int) -> None:
-    """out [R * N, ...] = all ranks' inp [N, ...], in rank order, of dtypes as all_reduce()'s. On
-    the current stream."""
+    """out [R * N, ...] = all ranks' inp [N, ...], in rank order, of dtypes as all_reduce()'s, both
+    contiguous. On the current stream."""
     coll = _group_of(fa).collectives()
     coll.all_gather(_flat(inp, "inp"), _rows(coll, out, "out"))
 
 
 def custom_reduce_scatter(fa: int, inp: torch.Tensor, out: torch.Tensor, *unused: int) -> None:
     """out [N, ...] = this rank's part of the sum of all ranks' inp [R * N, ...], of dtypes as
-    all_reduce()'s. On the current stream."""
+    all_reduce()'s, both contiguous. On the current stream."""
     coll = _group_of(fa).collectives()
     coll.reduce_scatter(_rows(coll, inp, "inp"), _flat(out, "out"))
 
@@ -188,14 +188,34 @@ def _is_capturing(coll: Collectives) -> bool:
 
 
 def _flat(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """The elements as they lie in memory."""
-    if tensor.is_contiguous():
-        return tensor.view(-1)
-    num_elements = tensor.untyped_storage().nbytes() // tensor.element_size()
-    if num_elements - tensor.storage_offset() != tensor.numel():
-        raise InvalidArgumentError(f"{name} is neither contiguous nor all of the rest of its "
-                                   "storage")
-    return tensor.as_strided((tensor.numel(),), (1,))
+    """The elements in the order of dimensions, which must be that of memory."""
+    if not tensor.is_contiguous():
+        raise InvalidArgumentError(f"{name} is not contiguous")
+    return tensor.view(-1)
+
+
+def _alike(inp: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The elements of both as they lie in memory, where those of the same index have the same
+    place: both are contiguous, or permuted alike."""
+    if inp.is_contiguous() and out.is_contiguous():
+        return inp.view(-1), out.view(-1)
+    if _dense_order(inp, "inp") != _dense_order(out, "out") or inp.shape != out.shape:
+        raise InvalidArgumentError(
+            f"inp has shape {list(inp.shape)} and strides {list(inp.stride())}, out "
+            f"{list(out.shape)} and {list(out.stride())}; they must lie in memory alike")
+    return tuple(tensor.as_strided((tensor.numel(),), (1,)) for tensor in (inp, out))
+
+
+def _dense_order(tensor: torch.Tensor, name: str) -> list[int]:
+    """The dimensions that have several elements, the innermost first."""
+    order = sorted((i for i, size in enumerate(tensor.shape) if size != 1), key=tensor.stride)
+    num_elements = 1
+    for i in order:
+        if tensor.stride(i) != num_elements:
+            raise InvalidArgumentError(f"{name} is neither contiguous nor a permutation of what "
+                                       f"is: its strides are {list(tensor.stride())}")
+        num_elements *= tensor.shape[i]
+    return order
 
 
 def _rows(coll: Collectives, tensor: torch.Tensor, name: str) -> torch.Tensor:
