@@ -188,7 +188,7 @@ def memory() -> HostMemory | DeviceMemory:
     """That of the machine which communicators of this process get."""
     chosen = query_machine()
     reason = chosen.reason
-    if chosen.is_usable and chosen.machine == Machine.CPU and "WEFT_MACHINE" not in os.environ:
+    if chosen.is_usable and chosen.machine == Machine.CPU and not os.environ.get("WEFT_MACHINE"):
         import torch
 
         if torch.cuda.is_available():  # so tensors will be there

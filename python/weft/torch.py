@@ -28,8 +28,11 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from .communicator import Communicator, serve_rendezvous, unique_id, unique_id_at
+from .agreement import Rows, are_agreed, refuse, tag_of
+from .eager import eager
 from .expert_parallel import Counts, ExpertParallel, Handle
-from .library import InvalidArgumentError
+from .library import Error, InvalidArgumentError
+from .objects import Uncopied
 from .pool import Pool, WhenFull
 
 __all__ = ["Dispatched", "Pool", "Routing", "TokenDispatcher", "WhenFull", "agree_on_id",
@@ -53,7 +56,16 @@ def communicator(group: Any = None, **config: int) -> Communicator:
 def agree_on_id(rank: int, gather: Callable[[Any], list[Any]]) -> bytes:
     """An id that rank 0 serves, for all. gather: everybody's objects, in rank order. Collective."""
     is_on_one_host = len(set(gather(socket.gethostname()))) == 1
-    return gather(_serve(is_on_one_host=is_on_one_host) if rank == 0 else None)[0]
+    served: Any = None
+    if rank == 0:
+        try:
+            served = _serve(is_on_one_host=is_on_one_host)
+        except Error as error:  # for which the others are not to wait
+            served = error
+    made = gather(served)[0]
+    if isinstance(made, Error):
+        raise made
+    return made
 
 
 def make_context() -> None:
@@ -64,7 +76,7 @@ def make_context() -> None:
 
 
 def _serve(*, is_on_one_host: bool) -> bytes:
-    if is_on_one_host or "WEFT_ADDR" in os.environ:
+    if is_on_one_host or os.environ.get("WEFT_ADDR"):
         return unique_id()
     made = unique_id_at(socket.gethostname(), _find_port(os.getpid()), secrets.token_hex(16))
     serve_rendezvous(made)
@@ -79,15 +91,17 @@ def _find_port(pid: int) -> int:
         return probe.getsockname()[1]
 
 
-class Routing:
+class Routing(Uncopied):
     """Where the tokens of a batch went; it holds a handle for as long as somebody needs it."""
 
     def __init__(self, dispatcher: TokenDispatcher, handle: Handle):
         self.dispatcher, self.handle = dispatcher, handle
         self.num_rows = 0  # that came to this rank
+        self.like: Rows | None = None  # x of dispatch()
 
     def __del__(self):
-        self.dispatcher._free_handles.append(self.handle)
+        if hasattr(self, "handle"):  # else __init__ did not run
+            self.dispatcher._free_handles.append(self.handle)
 
 
 class Dispatched(NamedTuple):
@@ -110,7 +124,7 @@ class Dispatched(NamedTuple):
 STAGING_BYTES = 8 << 20
 
 
-class TokenDispatcher:
+class TokenDispatcher(Uncopied):
     """Sends tokens to their experts and sums what comes back, with gradients.
 
     arena_bytes: memory, of the heap, for the rows that have come, until autograd needs them no
@@ -134,6 +148,7 @@ class TokenDispatcher:
         copy, = self.pool.empty((tuple(tensor.shape), tensor.dtype))
         return copy.copy_(tensor)
 
+    @eager
     def dispatch(self, x: torch.Tensor, topk_idx: torch.Tensor,
                  topk_weights: torch.Tensor) -> Dispatched:
         """x [N, hidden] of bfloat16, float16 or float32; topk_idx [N, K] of int32 or int64, -1 for
@@ -141,22 +156,45 @@ class TokenDispatcher:
         handle = self._free_handles.pop() if self._free_handles else \
             self.ep.handle(self._num_topk, max_tokens=self._max_tokens)
         routing = Routing(self, handle)
+        routing.like = Rows(x.dtype, tuple(x.shape[1:]))
+        num_tokens = topk_idx.shape[0] if topk_idx.dim() else 0
+        _check_rows("x", x, (num_tokens, None))
+        _check_rows("topk_weights", topk_weights, (num_tokens, self._num_topk))
         topk_idx = topk_idx.contiguous()
-        handle.layout(topk_idx)
+        terms = ("x", routing.like), ("topk_idx", topk_idx.dtype)
+        handle.layout(topk_idx, tag=tag_of(terms))
         handle.notify()
         counts = handle.wait_counts()
+        if not are_agreed(counts.tags, terms):
+            refuse(self.ep.comm, terms)
         routing.num_rows = counts.num_recv_tokens
         received = _Dispatch.apply(x, topk_weights.float(), topk_idx, routing,
                                    counts.num_recv_tokens)
         return Dispatched(*received, counts, routing)
 
+    @eager
     def combine(self, rows: torch.Tensor, routing: Routing) -> torch.Tensor:
         """The sum of each token's rows, [N, hidden]; row i of rows [n, hidden], of x's dtype,
         answers row i of dispatch()."""
+        if not isinstance(routing, Routing):
+            raise InvalidArgumentError(f"routing is a {type(routing).__name__}; it must be the "
+                                       "one that dispatch() returned")
         if rows.dim() != 2 or rows.shape[0] != routing.num_rows:
             raise InvalidArgumentError(f"rows has shape {list(rows.shape)}; it must be "
                                        f"[{routing.num_rows}, hidden], as dispatch() gave them")
+        if Rows(rows.dtype, tuple(rows.shape[1:])) != routing.like:
+            raise InvalidArgumentError(f"rows is {rows.dtype}{list(rows.shape)}, and x of its "
+                                       f"dispatch() was {routing.like}; they must be alike")
         return _Combine.apply(rows, routing)
+
+
+def _check_rows(name: str, tensor: torch.Tensor, shape: tuple[int | None, int | None]) -> None:
+    """A tensor [...] of a type that has gradients, before anything is sent."""
+    if not tensor.dtype.is_floating_point or tensor.dim() != 2 or any(
+            size not in (None, found) for size, found in zip(shape, tensor.shape)):
+        sizes = ", ".join("hidden" if size is None else str(size) for size in shape)
+        raise InvalidArgumentError(f"{name} is {tensor.dtype}{list(tensor.shape)}; it must be of a "
+                                   f"floating-point type, [{sizes}]")
 
 
 class _Dispatch(torch.autograd.Function):
