@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import json
 import zlib
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from .library import MismatchError
 
@@ -41,19 +41,14 @@ def tag_of(terms: Terms) -> int:
     return zlib.crc32(repr(terms).encode()) & 0x7FFFFFFF
 
 
-def are_agreed(tags: Sequence[int], terms: Terms) -> bool:
-    """Whether the tags of all ranks are that of the terms."""
-    return all(tag == tag_of(terms) for tag in tags)
-
-
 def _described(value: Any) -> str:
     is_list = isinstance(value, tuple) and not isinstance(value, Rows)
     return " and ".join(map(str, value)) if is_list else str(value)
 
 
 def refuse(comm: Communicator, terms: Terms) -> NoReturn:
-    """MismatchError, which names the argument and both values. Collective: are_agreed() has told
-    all ranks no."""
+    """MismatchError, which names the argument and both values. Collective: all ranks have
+    seen different tags."""
     text = json.dumps([(name, _described(value)[:200]) for name, value in terms]).encode()
     texts = comm.host_all_gather(text.ljust(TEXT_BYTES)[:TEXT_BYTES])
     everybody = [dict(json.loads(theirs)) for theirs in texts]

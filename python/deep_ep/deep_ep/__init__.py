@@ -9,13 +9,14 @@ from typing import Any  # noqa: E402
 
 import torch  # noqa: E402
 
+from . import utils  # noqa: E402
 from .buffer import Buffer  # noqa: E402
 from .config import Config  # noqa: E402
 from .events import EventHandle, EventOverlap  # noqa: E402
 
 topk_idx_t = torch.int64
 
-__all__ = ["Buffer", "Config", "EventHandle", "EventOverlap", "topk_idx_t"]
+__all__ = ["Buffer", "Config", "EventHandle", "EventOverlap", "topk_idx_t", "utils"]
 
 # Of DeepEP 2 and its branches.
 _NOT_THERE = ("ElasticBuffer", "EPBuffer", "EPHandle", "HybridEPBuffer")

@@ -7,7 +7,6 @@ import math
 import torch
 from weft.dispatches import Dispatch
 
-from .landing import ALIGNMENT_BYTES
 from .routing import Routing
 
 
@@ -15,7 +14,7 @@ class Arrival:
     """A dispatch that begins when its number of rows is known. From when the host learns that until
     it has begun the GPU has nothing to do; so all else is done when this object is made."""
 
-    __slots__ = ("routing", "is_capturing", "_dispatch", "_stream", "_rows", "_bytes_per_row")
+    __slots__ = ("routing", "is_capturing", "_dispatch", "_stream", "_rows", "row_bytes")
 
     def __init__(self, routing: Routing, planes: tuple[torch.Tensor, ...],
                  topk_idx: torch.Tensor | None, topk_weights: torch.Tensor | None, *,
@@ -26,11 +25,7 @@ class Arrival:
         self._stream = routing.handle.ep.comm.current_stream()
         self._rows = [(output.row_shape, getattr(torch, output.dtype))
                       for output in self._dispatch.outputs]
-        self._bytes_per_row = sum(math.prod(shape) * dtype.itemsize for shape, dtype in self._rows)
-
-    def num_bytes(self, num_rows: int) -> int:
-        """At most, of tensors for so many rows."""
-        return num_rows * self._bytes_per_row + ALIGNMENT_BYTES * len(self._rows)
+        self.row_bytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in self._rows)
 
     def arrays(self) -> list[tuple[tuple[int, ...], torch.dtype]]:
         """Shapes and dtypes of what comes to this rank."""

@@ -1,29 +1,26 @@
 # SPDX-License-Identifier: MIT
-"""Buffer: DeepEP's normal dispatch and combine on weft."""
+"""Buffer: what DeepEP's callers make, and on which streams its operations run."""
 from __future__ import annotations
 
-import os
 import threading
+from contextlib import suppress
 from typing import Any, Callable
 
 import torch
 import weft
-from weft.expert_parallel import ints_at
+from weft.eager import eager_methods
+from weft.objects import Uncopied
 from weft.outputs import Outputs
 from weft.torch import Pool, WhenFull, agree_on_id, make_context
 
 from . import config as configs
-from .arrival import Arrival
-from .config import RANKS_PER_NODE, Config, num_nodes_of
-from .events import EventHandle, EventOverlap, current_stream, on_stream, without_modes
-from .landing import ALIGNMENT_BYTES, Landing
+from . import settings
+from .config import Config, num_nodes_of
+from .events import EventHandle, EventOverlap, current_stream, on_stream
 from .low_latency import LowLatencyFunctions
-from .routing import (Handle, HandlePool, Placeholders, Routing, internode_handle,
-                      intranode_handle)
+from .normal import NormalFunctions
 
 TIMEOUT_MS = 200_000  # ranks compile kernels between calls
-MAX_RANKS_WITHOUT_TOPK = 64  # that one token goes to
-BATCHES_IN_POOL = 3  # whose rows are in use at a time; there is room for one more
 
 
 class _Runtime:
@@ -39,7 +36,8 @@ class _Runtime:
         return num_nodes_of(self._num_ranks)
 
 
-class Buffer(LowLatencyFunctions):
+@eager_methods
+class Buffer(NormalFunctions, LowLatencyFunctions, Uncopied):
     """Communication of a group of ranks. Constructor and destroy() are collective, and so are all
     operations. The sizes of buffers are not needed, since weft sizes its own."""
 
@@ -60,13 +58,13 @@ class Buffer(LowLatencyFunctions):
         self.num_nvl_bytes, self.num_rdma_bytes = num_nvl_bytes, num_rdma_bytes
         self.low_latency_mode, self.enable_shrink = low_latency_mode, enable_shrink
         self.explicitly_destroy = explicitly_destroy
+        self._settings = settings.agree(lambda mine: self._gather(mine, comm), enable_shrink,
+                                        num_nvl_bytes, num_rdma_bytes)
         make_context()  # so that weft takes the device of this process
         unique_id = agree_on_id(self.rank, lambda mine: self._gather(mine, comm))
         self._comm = weft.Communicator(unique_id, self.rank, self.group_size,
                                        timeout_ms=TIMEOUT_MS)
         self.runtime: _Runtime | None = _Runtime(self.group_size)
-        self._handles, self._landing = HandlePool(self._comm), Landing(self._comm)
-        self._placeholders = Placeholders(self._device())
         self._lock = threading.RLock()
         # Made now, since nothing can be made while a graph is captured.
         self._comm_stream = self._callers_stream = self._last_stream = None
@@ -75,8 +73,8 @@ class Buffer(LowLatencyFunctions):
         if self._comm.is_on_gpu:
             self._comm_stream = torch.cuda.Stream(self._device(), priority=-1)
             self._has_begun, self._has_ended = torch.cuda.Event(), torch.cuda.Event()
-        self._captured: list[Routing] = []  # which graphs use
         self._local: dict[bool, torch.Tensor] = {}
+        self._open_normal()
         self._open_low_latency()
 
     def _gather(self, mine: Any, comm: Any) -> list[Any]:
@@ -88,16 +86,17 @@ class Buffer(LowLatencyFunctions):
 
     def destroy(self) -> None:
         assert self.explicitly_destroy, "explicitly_destroy must be set"
-        self._comm.host_barrier()
-        self._handles.close()
-        self._landing.close()
+        self._comm.check()
+        with suppress(weft.RankFailedError):  # who has left already needs nothing of this rank
+            self._comm.host_barrier()
+        self._close_normal()
         self._comm.destroy()
         self.runtime = None
 
     def _pool_bytes(self) -> int:
         """As much as callers have asked for. Memory of the host is allocated when it is needed."""
-        wished = int(os.environ.get("WEFT_DEEP_EP_POOL_BYTES", 0))
-        return max(wished, self.num_nvl_bytes) if self._comm.is_on_gpu else wished
+        wished = self._settings.pool_bytes
+        return max(wished, self._settings.num_nvl_bytes) if self._comm.is_on_gpu else wished
 
     @property
     def pool(self) -> Any:
@@ -226,169 +225,6 @@ class Buffer(LowLatencyFunctions):
         if not self._comm.is_on_gpu:
             return 0
         return min(config.num_sms if config else Buffer.num_sms, 256)
-
-    # ------------------------------------------------------------ normal operations
-
-    @without_modes
-    def get_dispatch_layout(self, topk_idx: torch.Tensor, num_experts: int,
-                            previous_event: Any = None, async_finish: bool = False,
-                            allocate_on_comm_stream: bool = False) -> tuple[Any, ...]:
-        def layout(_: Pool) -> tuple[Any, Any]:
-            routing = self._handles.take(*topk_idx.shape, num_experts, 1)
-            if self._is_capturing():
-                self._captured.append(routing)
-            tables = routing.handle.layout(topk_idx, with_tables=True)
-            is_token_in_rank = tables.is_token_in_rank.view(torch.bool)
-            made = (tables.num_tokens_per_rank, self._tokens_per_node(is_token_in_rank),
-                    tables.num_tokens_per_expert, is_token_in_rank)
-            return made, made
-
-        outputs, event = self._run(layout, topk_idx, previous_event, async_finish)
-        return *outputs, event
-
-    def _tokens_per_node(self, is_token_in_rank: torch.Tensor) -> torch.Tensor | None:
-        """By DeepEP's nodes."""
-        if self.group_size <= RANKS_PER_NODE:
-            return None
-        num_nodes = num_nodes_of(self.group_size)
-        num_absent = num_nodes * RANKS_PER_NODE - self.group_size
-        by_node = torch.nn.functional.pad(is_token_in_rank, (0, num_absent)).view(
-            -1, num_nodes, RANKS_PER_NODE)
-        return by_node.any(2).sum(0, dtype=torch.int32)
-
-    @without_modes
-    def dispatch(self, x: Any, handle: Handle | None = None,
-                 num_tokens_per_rank: torch.Tensor | None = None,
-                 num_tokens_per_rdma_rank: torch.Tensor | None = None,
-                 is_token_in_rank: torch.Tensor | None = None,
-                 num_tokens_per_expert: torch.Tensor | None = None,
-                 topk_idx: torch.Tensor | None = None, topk_weights: torch.Tensor | None = None,
-                 expert_alignment: int = 1, num_worst_tokens: int = 0,
-                 config: Config | None = None, previous_event: Any = None,
-                 async_finish: bool = False,
-                 allocate_on_comm_stream: bool = False) -> tuple[Any, ...]:
-        num_blocks = self._num_blocks(config)
-
-        def arrival_of(routing: Routing, *, with_src_token: bool) -> Arrival:
-            planes = (x[0], x[1].contiguous()) if isinstance(x, tuple) else (x,)
-            return Arrival(routing, planes, topk_idx, topk_weights, with_src_token=with_src_token,
-                           num_blocks=num_blocks, is_capturing=self._is_capturing())
-
-        def cached(outputs: Pool) -> tuple[Any, Any]:
-            made = self._receive(arrival_of(handle.weft, with_src_token=False), outputs)
-            return (tuple(made) if isinstance(x, tuple) else made[0], None, None, None, None), made
-
-        def routed(outputs: Pool) -> tuple[Any, Any]:
-            num_topk = min(self.group_size, MAX_RANKS_WITHOUT_TOPK) if topk_idx is None \
-                else topk_idx.shape[1]
-            routing = self._handles.take(len(is_token_in_rank), num_topk,
-                                         num_tokens_per_expert.numel(), expert_alignment)
-            routing.handle.layout_by_table(is_token_in_rank, num_tokens_per_expert)
-            routing.handle.notify()
-            arrival = arrival_of(routing, with_src_token=True)
-            counts = self._count(routing, num_worst_tokens)
-            made = self._receive(arrival, outputs)
-            *received, src_token = made
-            if topk_idx is None:
-                received += [None, None]
-            *rows, recv_topk_idx, recv_topk_weights = received
-            per_expert = ints_at(counts.num_recv_per_expert, counts.num_local_experts)
-            return ((tuple(rows) if isinstance(x, tuple) else rows[0], recv_topk_idx,
-                     recv_topk_weights, per_expert,
-                     self._handle(routing, src_token, is_token_in_rank, config)), made)
-
-        if handle is not None:
-            assert topk_idx is None and topk_weights is None, "a handle comes without top-k"
-        else:
-            assert is_token_in_rank is not None and num_tokens_per_expert is not None
-            assert (topk_idx is None) == (topk_weights is None), "both of top-k, or none"
-            assert num_worst_tokens == 0 or topk_idx is not None, "num_worst_tokens needs top-k"
-        outputs, event = self._run(routed if handle is None else cached,
-                                   (x, topk_idx, topk_weights, is_token_in_rank,
-                                    num_tokens_per_expert), previous_event, async_finish)
-        return *outputs, event
-
-    @staticmethod
-    def _count(routing: Routing, num_worst_tokens: int) -> weft.abi.EpCounts:
-        """Sets how many rows come; without a wait, and counts, if the caller knows the most."""
-        if num_worst_tokens:
-            routing.num_rows = routing.max_rows = num_worst_tokens
-            return weft.abi.EpCounts()
-        counts = routing.handle.wait_raw_counts()
-        routing.num_rows, routing.max_rows = counts.num_recv_tokens, counts.max_recv_tokens
-        return counts
-
-    def _receive(self, arrival: Arrival, outputs: Pool) -> list[torch.Tensor]:
-        """Rows arrive in tensors of the pool, or, if they found no room there, are copied to
-        them."""
-        self._make_room(arrival, outputs)
-        arrays = arrival.arrays()
-        made = outputs.empty(*arrays, is_capturing=arrival.is_capturing)
-        if self._comm.is_direct(made[0]):
-            arrival.receive(made)
-            return made
-        landed = [self._landing.take(*array) for array in arrays]
-        arrival.receive(landed)
-        for tensor, at in zip(made, landed):
-            tensor.copy_(at)
-        return made
-
-    def _make_room(self, arrival: Arrival, outputs: Pool) -> None:
-        """The pool grows on all ranks together, by the most rows that one of them gets."""
-        num_bytes = arrival.num_bytes(arrival.routing.max_rows)
-        self._landing.begin(num_bytes)
-        if arrival.is_capturing:
-            self._keep_for_graphs(arrival.routing)
-        elif BATCHES_IN_POOL * num_bytes > outputs.num_bytes:
-            outputs.grow(max((BATCHES_IN_POOL + 1) * num_bytes, self._pool_bytes()))
-
-    def _keep_for_graphs(self, routing: Routing) -> None:
-        """Replays use the handle, and where rows land."""
-        self._captured.append(routing)
-        self._landing.keep()
-
-    def _handle(self, routing: Routing, src_token: torch.Tensor, is_token_in_rank: torch.Tensor,
-                config: Config | None) -> Handle:
-        ends = routing.row_ends()
-        num_channels = (config.num_sms if config else Buffer.num_sms) // 2
-        if self.group_size <= RANKS_PER_NODE:
-            return intranode_handle(routing, ends, src_token, is_token_in_rank, num_channels,
-                                    self._placeholders)
-        return internode_handle(routing, ends, is_token_in_rank,
-                                num_nodes_of(self.group_size), num_channels,
-                                self._placeholders)
-
-    @without_modes
-    def combine(self, x: torch.Tensor, handle: Handle, topk_weights: torch.Tensor | None = None,
-                bias: Any = None, config: Config | None = None, previous_event: Any = None,
-                async_finish: bool = False,
-                allocate_on_comm_stream: bool = False) -> tuple[Any, ...]:
-        routing = handle.weft
-        biases = bias if isinstance(bias, tuple) else (bias,)
-        assert x.is_contiguous() and x.shape[0] == routing.num_rows, \
-            f"x has {x.shape[0]} rows, its dispatch {routing.num_rows}"
-
-        def summed(_: Pool) -> tuple[Any, Any]:
-            num_topk = 0 if topk_weights is None else topk_weights.shape[1]
-            self._landing.begin(routing.max_rows * (x.shape[1] * x.element_size() + 4 * num_topk)
-                                + 2 * ALIGNMENT_BYTES)
-            if self._is_capturing():
-                self._keep_for_graphs(routing)
-            weights = None if topk_weights is None else self._reached(topk_weights)
-            out = routing.handle.combine(self._reached(x), bias=biases, topk_weights=weights,
-                                         num_blocks=self._num_blocks(config))
-            made = (out, None) if weights is None else out
-            return made, made
-
-        outputs, event = self._run(summed, (x, topk_weights, biases), previous_event,
-                                   async_finish)
-        return *outputs, event
-
-    def _reached(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Where other ranks read it."""
-        return tensor if self._comm.is_direct(tensor) else self._landing.place(tensor)
-
-    internode_dispatch, internode_combine = dispatch, combine
 
 
 def _tensors(values: Any):

@@ -11,33 +11,38 @@ ALIGNMENT_BYTES = 256
 class Landing:
     """One block, used from its start by each operation; operations follow each other on a stream.
 
-    It grows when an operation needs more. All ranks must come to the same number of bytes, so that
+    It grows when a dispatch needs more. All ranks must come to the same number of bytes, so that
     they grow together.
     """
 
     def __init__(self, comm: weft.Communicator):
         self._comm = comm
         self._block: torch.Tensor | None = None
-        self._num_bytes = self._used = 0
+        self.num_bytes = self._used = 0
         self._is_kept = False  # when a larger block takes its place
 
-    def begin(self, num_bytes: int) -> None:
-        """Room for arrays of so many bytes, ALIGNMENT_BYTES for each of them included; the same
-        number on all ranks. Collective if it grows."""
-        self._used = 0
-        if num_bytes <= self._num_bytes:
+    def reserve(self, num_bytes: int) -> None:
+        """Has room for arrays of so many bytes from now on, ALIGNMENT_BYTES for each of them
+        included; the same number on all ranks. Collective if it grows; if there is no memory, it
+        stays as it was."""
+        if num_bytes <= self.num_bytes:
             return
-        if self._block is not None and not self._is_kept:
-            self._free()
-        wanted = max(num_bytes, self._num_bytes * 5 // 4)
-        self._block = self._comm.heap_empty(wanted, torch.uint8)
-        self._num_bytes, self._is_kept = wanted, False
+        wanted = max(num_bytes, self.num_bytes * 5 // 4)
+        before, self._block = self._block, self._comm.heap_empty(wanted, torch.uint8)
+        is_kept, self._is_kept = self._is_kept, False
+        self.num_bytes = wanted
+        if before is not None and not is_kept:
+            self._free(before)
 
-    def _free(self) -> None:
+    def _free(self, block: torch.Tensor) -> None:
         if self._comm.is_on_gpu:
             torch.cuda.synchronize()
         self._comm.host_barrier()  # nobody uses it any more
-        self._comm.heap_free(self._block)
+        self._comm.heap_free(block)
+
+    def begin(self) -> None:
+        """The next operation's arrays."""
+        self._used = 0
 
     def keep(self) -> None:
         """Graphs use it, on all ranks, so it is never freed."""
@@ -45,13 +50,14 @@ class Landing:
 
     def close(self) -> None:
         """It keeps the communicator, which is to end."""
-        self._block, self._num_bytes = None, 0
+        self._block, self.num_bytes = None, 0
 
     def take(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         num_bytes = dtype.itemsize
         for size in shape:
             num_bytes *= size
         start, self._used = self._used, self._used + _aligned(num_bytes)
+        assert start + num_bytes <= self.num_bytes, "more than was reserved"
         return self._block[start:start + num_bytes].view(dtype).view(shape)
 
     def place(self, tensor: torch.Tensor) -> torch.Tensor:

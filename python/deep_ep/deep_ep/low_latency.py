@@ -8,7 +8,6 @@ more. All ranks make the same calls, so they do the same.
 """
 from __future__ import annotations
 
-import os
 from collections import deque
 from functools import partial
 from typing import Any, Callable, Iterator, NamedTuple, Sequence
@@ -182,9 +181,7 @@ class LowLatencyFunctions:
     def _allowed(self) -> tuple[bool, bool]:
         """Whether each rank may sum the rows of its experts before they go back, and whether it may
         where a hook follows: ranks wait for each other's weights, in the phase that sends."""
-        wished = os.environ.get("WEFT_DEEP_EP_COMBINE", "auto")
-        if wished not in ("auto", "sums", "rows"):
-            raise ValueError(f"WEFT_DEEP_EP_COMBINE is {wished!r}, must be auto, sums or rows")
+        wished = self._settings.answers
         is_one_node = self._comm.node(0) == self._comm.node(self.group_size - 1)
         may_sum = wished != "rows" and is_one_node and not self.enable_shrink
         return may_sum, may_sum and wished == "sums"

@@ -2,24 +2,71 @@
 """What a dispatch leaves for combine: weft's handle, inside a tuple of DeepEP's shape."""
 from __future__ import annotations
 
+import ctypes
+import math
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 import weft
+from weft.agreement import Rows
+from weft.objects import Uncopied
 
 
 MIN_TOKENS = 256  # of a handle, so that decoding needs few kinds
+MAX_EXPERTS = 8192
+FLOATS = torch.bfloat16, torch.float16, torch.float32  # that combine sums
 Key = tuple[int, int, int, int]
 
 
-class Routing:
-    """A handle of weft that is given back to its pool with the last tuple that needs it."""
+class Routing(Uncopied):
+    """A handle of weft that is given back to its pool with the last tuple that needs it. buffer:
+    the Buffer whose it is, on which all operations with it run."""
 
-    def __init__(self, pool: HandlePool, key: Key, handle: weft.Handle):
-        self._pool, self._key, self.handle = pool, key, handle
+    def __init__(self, buffer: Any, pool: HandlePool, key: Key, handle: weft.Handle):
+        self.buffer, self._pool, self._key, self.handle = buffer, pool, key, handle
         self.num_rows = 0  # of this rank
         self.max_rows = 0  # of any rank
+        self.like: tuple[Rows, ...] = ()  # planes of its dispatch
+        self.row_bytes = 0  # of an operation there is room for so many
+        self.may_lack_rows = False  # num_worst_tokens was not compared with what came
+
+    def set_room(self, like: tuple[Rows, ...], row_bytes: int) -> None:
+        """For a dispatch of such planes, and so many bytes for each row; and for the answers to it,
+        which may have more."""
+        answer_bytes = math.prod(like[0].shape) * _answer_item_bytes(like[0].dtype)
+        self.like = like
+        self.row_bytes = max(row_bytes, answer_bytes + 4 * self.handle.num_topk)
+
+    def look_at_answers(self, x: torch.Tensor) -> torch.Tensor:
+        """x of combine, if it is right: of its dispatch's type, BF16 if combine cannot sum that.
+        Where there are no rows any empty tensor is."""
+        like = self.like[0]
+        dtype = like.dtype if like.dtype in FLOATS else torch.bfloat16
+        hidden = math.prod(like.shape)
+        if self.num_rows == 0 and x.numel() == 0:
+            is_right = x.dtype == dtype and x.shape == (0, hidden)
+            return x if is_right else torch.empty((0, hidden), dtype=dtype, device=x.device)
+        assert x.dim() > 0 and x.shape[0] == self.num_rows, \
+            f"x has {x.shape[0] if x.dim() else 0} rows, its dispatch {self.num_rows}"
+        if not x.is_contiguous():
+            raise weft.InvalidArgumentError("x is not contiguous")
+        is_right_width = x.dim() == 2 and (
+            x.shape[1] == hidden if like.dtype.is_floating_point else
+            x.shape[1] * x.element_size() <= self.row_bytes)
+        if x.dtype != dtype or not is_right_width:
+            raise weft.InvalidArgumentError(
+                f"x is {Rows(x.dtype, tuple(x.shape[1:]))}, and its dispatch was {like}; it must "
+                f"be {dtype}, of as many columns")
+        return x
+
+    def look_at_weights(self, topk_weights: torch.Tensor) -> torch.Tensor:
+        """topk_weights of combine, if they are right."""
+        shape = self.num_rows, self.handle.num_topk
+        if self.num_rows == 0 and topk_weights.numel() == 0:
+            return torch.empty(shape, device=topk_weights.device)
+        self.handle.ep.comm.address_of(topk_weights, "topk_weights", ("float32",), shape)
+        return topk_weights
 
     def row_ends(self) -> torch.Tensor:
         """The row after the last one of each source: memory of the handle, so it is true as long
@@ -27,17 +74,25 @@ class Routing:
         return self._pool.row_ends(self.handle)
 
     def __del__(self):
-        self._pool.give_back(self._key, self.handle)
+        if hasattr(self, "handle"):  # else __init__ did not run
+            self._pool.give_back(self._key, self.handle)
+
+
+def _answer_item_bytes(dtype: torch.dtype) -> int:
+    """For each element of a dispatch, at most. Of what is packed, as FP4, an element is two."""
+    if dtype.itemsize > 1:
+        return dtype.itemsize
+    return 2 if dtype.is_floating_point else 4
 
 
 class HandlePool:
-    """Handles by tokens, top-k, experts and alignment. A weft_ep serves all numbers of experts up
-    to its own; one that needs more makes another weft_ep, on all ranks."""
+    """Handles by tokens, top-k, experts and alignment, all of one weft_ep, which serves all numbers
+    of experts: making another one would be collective. Making a pool is."""
 
     def __init__(self, comm: weft.Communicator):
         self._comm = comm
         self._has_nodes = any(comm.node(rank) > 0 for rank in range(comm.num_ranks))
-        self._ep: weft.ExpertParallel | None = None
+        self._ep = weft.ExpertParallel(comm, MAX_EXPERTS)
         self._free: dict[Key, list[weft.Handle]] = {}
         self._row_ends: WeakKeyDictionary[weft.Handle, torch.Tensor] = WeakKeyDictionary()
 
@@ -54,20 +109,18 @@ class HandlePool:
         self._free.clear()
         self._row_ends.clear()
 
-    def ep(self, num_experts: int) -> weft.ExpertParallel:
-        if self._ep is None or self._ep.num_experts < num_experts:
-            self._free.clear()  # those in use keep the old one
-            self._ep = weft.ExpertParallel(self._comm, num_experts)
-        return self._ep
-
-    def take(self, num_tokens: int, num_topk: int, num_experts: int, alignment: int) -> Routing:
-        ep = self.ep(num_experts)
+    def take(self, buffer: Any, num_tokens: int, num_topk: int, num_experts: int,
+             alignment: int) -> Routing:
+        num_experts = weft.abi.whole("num_experts", num_experts, ctypes.c_int32)
+        if not 1 <= num_experts <= MAX_EXPERTS:
+            raise weft.InvalidArgumentError(
+                f"num_experts is {num_experts}, allowed are 1..{MAX_EXPERTS}")
         key = (self._max_tokens(num_tokens), num_topk, num_experts, alignment)
         free = self._free.get(key)
-        handle = free.pop() if free else ep.handle(num_topk, max_tokens=key[0],
-                                                   num_experts=num_experts,
-                                                   expert_alignment=alignment)
-        return Routing(self, key, handle)
+        handle = free.pop() if free else self._ep.handle(num_topk, max_tokens=key[0],
+                                                         num_experts=num_experts,
+                                                         expert_alignment=alignment)
+        return Routing(buffer, self, key, handle)
 
     def _max_tokens(self, num_tokens: int) -> int:
         """Powers of two, so that batches share handles; graphs need a bound. Between nodes ranks
@@ -77,11 +130,10 @@ class HandlePool:
         return max(MIN_TOKENS, 1 << (num_tokens - 1).bit_length())
 
     def give_back(self, key: Key, handle: weft.Handle) -> None:
-        if handle.ep is self._ep:
-            self._free.setdefault(key, []).append(handle)
+        self._free.setdefault(key, []).append(handle)
 
 
-class Handle(tuple):
+class Handle(Uncopied, tuple):
     """DeepEP's elements; what only its own kernels read has the right shape and zeros."""
 
     weft: Any
