@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import weft
+from weft import arrays
 from weft.agreement import Rows, Terms, refuse, tag_of
 from weft.expert_parallel import ints_at
 from weft.torch import Pool
@@ -108,17 +109,18 @@ class NormalFunctions:
         def routed(outputs: Pool) -> tuple[Any, Any]:
             num_topk = min(self.group_size, MAX_RANKS_WITHOUT_TOPK) if topk_idx is None \
                 else topk_idx.shape[1]
-            routing = self._handles.take(self, len(is_token_in_rank), num_topk,
+            routing = self._handles.take(self, arrays.num_rows(is_token_in_rank), num_topk,
                                          num_tokens_per_expert.numel(), expert_alignment)
-            terms = (("x", _rows_of(planes)), ("topk_idx", topk_idx is not None and topk_idx.dtype),
+            like = _rows_of(planes)
+            terms = (("x", like), ("topk_idx", topk_idx is not None and topk_idx.dtype),
                      ("num_worst_tokens", num_worst_tokens),
                      ("bytes of pools", (self._landing.num_bytes, outputs.num_bytes)))
-            routing.handle.layout_by_table(is_token_in_rank, num_tokens_per_expert,
-                                           tag=tag_of(terms))
+            tag = tag_of(terms)
+            self._lay_out(routing, is_token_in_rank, num_tokens_per_expert, tag)
             arrival = arrival_of(routing, with_src_token=True)
-            routing.set_room(_rows_of(planes), arrival.row_bytes)
+            routing.set_room(like, arrival.row_bytes)
             routing.handle.notify()
-            counts = self._count(routing, terms, outputs, num_worst_tokens)
+            counts = self._count(routing, terms, tag, outputs, num_worst_tokens)
             self._make_room(routing, outputs)
             made = self._receive(arrival, outputs)
             *received, src_token = made
@@ -134,10 +136,10 @@ class NormalFunctions:
             assert topk_idx is None and topk_weights is None, "a handle comes without top-k"
         else:
             assert is_token_in_rank is not None and num_tokens_per_expert is not None
-            address_of = self._comm.address_of
-            address_of(is_token_in_rank, "is_token_in_rank", ("bool", "uint8"),
-                       (None, self.group_size))
-            address_of(num_tokens_per_expert, "num_tokens_per_expert", ("int32",), (None,))
+            if not isinstance(num_tokens_per_expert, torch.Tensor):
+                raise weft.InvalidArgumentError(
+                    f"num_tokens_per_expert is {_described(num_tokens_per_expert)}; it must be a "
+                    "tensor")
             assert (topk_idx is None) == (topk_weights is None), "both of top-k, or none"
             assert num_worst_tokens == 0 or topk_idx is not None, "num_worst_tokens needs top-k"
         outputs, event = self._run(routed if handle is None else cached,
@@ -161,7 +163,19 @@ class NormalFunctions:
             raise weft.InvalidArgumentError("handle is of a Buffer that was destroyed")
         return owner
 
-    def _count(self, routing: Routing, terms: Terms, outputs: Pool,
+    def _lay_out(self, routing: Routing, is_token_in_rank: Any, num_tokens_per_expert: Any,
+                 tag: int) -> None:
+        try:
+            routing.handle.layout_by_table(is_token_in_rank, num_tokens_per_expert, tag=tag)
+        except weft.InvalidArgumentError:
+            for name, array, dtypes, shape in (
+                    ("is_token_in_rank", is_token_in_rank, ("bool", "uint8"),
+                     (None, self.group_size)),
+                    ("num_tokens_per_expert", num_tokens_per_expert, ("int32",), (None,))):
+                self._comm.address_of(array, name, dtypes, shape)  # by DeepEP's name
+            raise
+
+    def _count(self, routing: Routing, terms: Terms, tag: int, outputs: Pool,
                num_worst_tokens: int) -> weft.abi.EpCounts:
         """Sets how many rows come. If the caller knows the most, a GPU is not waited for, but to
         grow."""
@@ -172,7 +186,7 @@ class NormalFunctions:
                                          not self._must_grow(routing, outputs)):
                 return weft.abi.EpCounts()
         counts = routing.handle.wait_raw_counts()
-        if ints_at(counts.tags, self.group_size).count(tag_of(terms)) < self.group_size:
+        if ints_at(counts.tags, self.group_size).count(tag) < self.group_size:
             if num_worst_tokens and self._comm.is_on_gpu:  # others may not have waited
                 raise weft.MismatchError(f"ranks disagree on what they dispatch; this one: {terms}")
             refuse(self._comm, terms)
@@ -197,12 +211,12 @@ class NormalFunctions:
         self._landing.begin()
         if arrival.is_capturing:
             self._keep_for_graphs(arrival.routing)
-        arrays = arrival.arrays()
-        made = outputs.empty(*arrays, is_capturing=arrival.is_capturing)
+        wanted = arrival.arrays()
+        made = outputs.empty(*wanted, is_capturing=arrival.is_capturing)
         if self._comm.is_direct(made[0]):
             arrival.receive(made)
             return made
-        landed = [self._landing.take(*array) for array in arrays]
+        landed = [self._landing.take(*array) for array in wanted]
         arrival.receive(landed)
         for tensor, at in zip(made, landed):
             tensor.copy_(at)

@@ -34,19 +34,22 @@ class Routing(Uncopied):
     def set_room(self, like: tuple[Rows, ...], row_bytes: int) -> None:
         """For a dispatch of such planes, and so many bytes for each row; and for the answers to it,
         which may have more."""
-        answer_bytes = math.prod(like[0].shape) * _answer_item_bytes(like[0].dtype)
+        first = like[0]
+        self._hidden = math.prod(first.shape)
+        self._answer_dtype = first.dtype if first.dtype in FLOATS else torch.bfloat16
+        answer_bytes = self._hidden * _answer_item_bytes(first.dtype)
         self.like = like
         self.row_bytes = max(row_bytes, answer_bytes + 4 * self.handle.num_topk)
 
     def look_at_answers(self, x: torch.Tensor) -> torch.Tensor:
         """x of combine, if it is right: of its dispatch's type, BF16 if combine cannot sum that.
         Where there are no rows any empty tensor is."""
-        like = self.like[0]
-        dtype = like.dtype if like.dtype in FLOATS else torch.bfloat16
-        hidden = math.prod(like.shape)
+        dtype, hidden = self._answer_dtype, self._hidden
+        if x.shape == (self.num_rows, hidden) and x.dtype == dtype and x.is_contiguous():
+            return x
         if self.num_rows == 0 and x.numel() == 0:
-            is_right = x.dtype == dtype and x.shape == (0, hidden)
-            return x if is_right else torch.empty((0, hidden), dtype=dtype, device=x.device)
+            return torch.empty((0, hidden), dtype=dtype, device=x.device)
+        like = self.like[0]
         assert x.dim() > 0 and x.shape[0] == self.num_rows, \
             f"x has {x.shape[0] if x.dim() else 0} rows, its dispatch {self.num_rows}"
         if not x.is_contiguous():
