@@ -226,6 +226,16 @@ typedef struct weft_ll_config {
      * says so four times in it. */
     uint32_t missing_ms;
     weft_ll_carrier carrier;
+    int64_t
+        num_experts; /* 0: those of the weft_ep; else so many, spread as those of a weft_ep without tables */
+    /* WEFT_LL_MASK, beside what the weft_ll needs itself: memory of each rank for others that are made within this one,
+     * of the heap, and between nodes of the network. */
+    uint64_t bytes_within, network_bytes_within;
+    /* WEFT_LL_MASK and WEFT_LL_STRAIGHT: made within this weft_ll, of the same missing_ms, whose masks it has, too. It needs
+     * no other rank, so that it can be made when ranks have died or are masked: each rank takes the next piece of the
+     * memory. So all make the same ones in the same order, and nobody compares their configurations.
+     * WEFT_ERROR_OUT_OF_MEMORY: no piece is left that is large enough. NULL: all ranks make it together. */
+    weft_ll *within;
 } weft_ll_config;
 
 typedef struct weft_ll_sizes {
@@ -242,16 +252,17 @@ typedef struct weft_ll_sizes {
                                 cpu is in the heap, too, on cuda pinned memory of the host */
 } weft_ll_sizes;
 
-/* Local: the memory that a weft_ll of this configuration has; num_blocks 0 counts as on this rank. */
+/* Local: the memory that a weft_ll of this configuration has; num_blocks 0 counts as on this rank. WEFT_ERROR_OUT_OF_MEMORY:
+ * the one that it would be within has no such piece left. */
 WEFT_API weft_result weft_ll_query_sizes(const weft_ep *ep, const weft_ll_config *config,
                                          weft_ll_sizes *sizes);
 
-/* Collective; every field except num_blocks and num_warps must be the same on all ranks
- * (WEFT_ERROR_MISMATCH names the first that differs). Experts are placed as those of ep, to which
- * the weft_ll belongs. */
+/* Collective, but for one within another; every field except num_blocks and num_warps must be the same on all ranks
+ * (WEFT_ERROR_MISMATCH names the first that differs). The weft_ll belongs to ep, or to the one that it is within. */
 WEFT_API weft_result weft_ll_create(weft_ep *ep, const weft_ll_config *config, weft_ll **ll);
 /* As weft_heap_free; with WEFT_LL_ANSWER_IN_SLOTS it waits until all ranks have received this one's answers, or
- * destroy theirs as well. */
+ * destroy theirs as well. Memory of one within another is used again when that has none left and begins anew:
+ * weft_ll_unmask. */
 WEFT_API weft_result weft_ll_destroy(weft_ll *ll);
 
 /* Which phases of an operation: 0 is both. */
@@ -260,6 +271,14 @@ typedef enum weft_ll_phases {
     WEFT_LL_SEND = 1,
     WEFT_LL_RECEIVE = 2
 } weft_ll_phases;
+
+/* Whether an operation is only looked at. */
+typedef enum weft_ll_call {
+    WEFT_LL_RUN = 0,
+    /* Its arguments are refused as they would be if it were the next of its kind, and nothing happens: so that those of a
+     * phase that receives are looked at before anything is sent. What is outstanding does not count. */
+    WEFT_LL_CHECK = 1
+} weft_ll_call;
 
 /* What a phase that is left out would use is zero. */
 typedef struct weft_ll_dispatch_args {
@@ -273,7 +292,7 @@ typedef struct weft_ll_dispatch_args {
      * later */
     const float *topk_weights;
     weft_dtype index_type; /* of topk_idx: WEFT_INT32 or WEFT_INT64 */
-    int32_t reserved;      /* 0 */
+    weft_ll_call call;
     /* To receive; all but rows are optional. C is expert_capacity, L the number of local experts. */
     int32_t *num_rows_per_rank; /* [R] rows that came from each source, each counted once */
     /* By expert: [L][C][hidden] of narrow_dtype, or dtype; rows that nobody sent are left as they
@@ -294,6 +313,8 @@ typedef struct weft_ll_dispatch_args {
     /* [R], to each of which is added how many ns the operation has waited for that rank, as its first
      * block saw it: next to nothing if what the rank sends was there before. */
     int64_t *waited_ns;
+    /* By expert, to receive: rows that there is room for in this call's outputs, at most the weft_ll's; 0: as many. */
+    int32_t expert_capacity;
 } weft_ll_dispatch_args;
 
 /* Stream operation, collective: sends each token's row to the ranks of its experts. */
@@ -340,7 +361,9 @@ typedef struct weft_ll_combine_args {
     /* WEFT_LL_MASK: [R] 1: masked, so that it adds nothing; 2: not masked, but it lacked rows of this rank, so that it adds
      * nothing to some tokens; else 0. */
     int32_t *missing_ranks;
-    int64_t *waited_ns; /* as in weft_ll_dispatch_args; optional */
+    int64_t *waited_ns;      /* as in weft_ll_dispatch_args; optional */
+    int32_t expert_capacity; /* by expert, to send: as in the dispatch */
+    weft_ll_call call;
 } weft_ll_combine_args;
 
 /* Stream operation, collective. Sums are made in fp32 without fused operations, begin with +0, and
@@ -373,7 +396,12 @@ WEFT_API weft_result weft_ll_query_mask(weft_ll *ll, int32_t *mask, weft_stream 
  * the same epoch; epochs grow from call to call, 1 or more, so that nobody is taken for one who called
  * before. What each of them has sent and not received, and its results, are dropped: they begin anew,
  * as with a new weft_ll. Who is silent for two deadlines stays masked, and who does not take part
- * is masked. Not in graphs. */
+ * is masked. Not in graphs.
+ *
+ * Those within another each begin anew by a call of their own, behind its call and in the same order. Where all of them
+ * have been destroyed before, the memory that they had is as new, when the call returns: so the ranks that take part make
+ * the same ones again, even if some were masked while others were made. A masked rank that lives and does not take part
+ * must send nothing more then. */
 WEFT_API weft_result weft_ll_unmask(weft_ll *ll, const int32_t *mask, uint64_t epoch,
                                     weft_stream *stream);
 

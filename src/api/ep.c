@@ -5,8 +5,6 @@
 #include "api/structs.h"
 #include "ops/rings.h"
 
-enum { MAX_EXPERTS = 1 << 20 };
-
 static const uint64_t max_staging_bytes = UINT64_C(1) << 46; /* as a place has bits for an offset */
 
 weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, weft_ep **ep)
@@ -16,7 +14,7 @@ weft_result weft_ep_create(weft_comm *comm, const weft_ep_config *user_config, w
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
     WEFT__TRY(weft__check_not_null(ep, "ep"));
     WEFT__TRY(WEFT__READ(weft_ep_config, &config, user_config, "config"));
-    WEFT__TRY(weft__check_range(config.num_experts, 1, MAX_EXPERTS, "num_experts"));
+    WEFT__TRY(weft__check_range(config.num_experts, 1, WEFT__EP_MAX_EXPERTS, "num_experts"));
     WEFT__TRY(weft__check_range(config.max_topk, 0, WEFT_MAX_TOPK, "max_topk"));
     WEFT__TRY(weft__check_range(config.num_blocks, 0, WEFT__EP_MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));

@@ -67,6 +67,35 @@ static weft_result check_carrier(const weft_ep *ep, const weft_ll_config *config
                        weft__placement_max_local(&ep->placement));
 }
 
+/* Memory for others, and the weft_ll whose memory this one has. */
+static weft_result check_within(const weft_ep *ep, const weft_ll_config *config)
+{
+    static const uint64_t max_bytes = UINT64_C(1) << 46;
+    const weft_ll *within = config->within;
+    WEFT__TRY(weft__check_at_most(config->bytes_within, max_bytes, "bytes_within"));
+    WEFT__TRY(weft__check_at_most(config->network_bytes_within, max_bytes, "network_bytes_within"));
+    if (within == NULL && config->bytes_within == 0)
+        return weft__check_unused(config->network_bytes_within, "network_bytes_within");
+    if (config->on_missing != WEFT_LL_MASK || config->route != WEFT_LL_STRAIGHT)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "within, or bytes_within, is given: on_missing must be WEFT_LL_MASK, "
+                           "and route WEFT_LL_STRAIGHT");
+    if (within == NULL)
+        return WEFT_OK;
+    WEFT__TRY(weft__check_unused(config->bytes_within, "bytes_within"));
+    WEFT__TRY(weft__check_unused(config->network_bytes_within, "network_bytes_within"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_LL, within, "within"));
+    if (within->ep->comm != ep->comm || within->heap_pieces.bytes == 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "within: it must be of the same communicator and have bytes_within");
+    const uint32_t missing_ms = config->missing_ms > 0 ? config->missing_ms : ep->comm->timeout_ms;
+    if (missing_ms != within->device.masks.absent_after_ms)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "missing_ms is %u, must be that of within, %u", missing_ms,
+                           within->device.masks.absent_after_ms);
+    return WEFT_OK;
+}
+
 static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
 {
     const int64_t num_ranks = ep->comm->num_ranks;
@@ -98,9 +127,21 @@ static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
         WEFT__TRY(weft__check_range(config->max_tokens, 1, INT32_MAX / num_ranks / config->num_topk,
                                     "max_tokens"));
     WEFT__TRY(check_masks(ep, config));
+    WEFT__TRY(check_within(ep, config));
     WEFT__TRY(check_carrier(ep, config));
     WEFT__TRY(weft__check_range(config->num_blocks, 0, WEFT__EP_MAX_BLOCKS, "num_blocks"));
     return weft__check_range(config->num_warps, 0, WEFT__MAX_WARPS, "num_warps");
+}
+
+/* Where the configuration is right. */
+static weft_result find_experts(weft_ep *ep, const weft_ll_config *config, weft_ep **experts)
+{
+    WEFT__TRY(weft__check_range(config->num_experts, 0, WEFT__EP_MAX_EXPERTS, "num_experts"));
+    WEFT__TRY(weft__ll_experts_of(ep, config, experts));
+    const weft_result result = check_config(*experts, config);
+    if (result != WEFT_OK)
+        weft__ll_drop_experts(ep, *experts);
+    return result;
 }
 
 weft_result weft_ll_query_sizes(const weft_ep *ep, const weft_ll_config *user_config,
@@ -111,10 +152,28 @@ weft_result weft_ll_query_sizes(const weft_ep *ep, const weft_ll_config *user_co
     WEFT__TRY(weft__object_check(WEFT__KIND_EP, ep, "ep"));
     WEFT__TRY(WEFT__READ(weft_ll_config, &config, user_config, "config"));
     WEFT__TRY(WEFT__CHECK_OUTPUT(weft_ll_sizes, sizes, "sizes"));
-    WEFT__TRY(check_config(ep, &config));
-    WEFT__TRY(weft__ll_query_sizes(ep, &config, &found));
+    weft_ep *experts;
+    WEFT__TRY(find_experts((weft_ep *)(uintptr_t)ep, &config, &experts));
+    const weft_result result = weft__ll_query_sizes(experts, &config, &found);
+    weft__ll_drop_experts((weft_ep *)(uintptr_t)ep, experts);
+    WEFT__TRY(result);
     WEFT__WRITE(weft_ll_sizes, sizes, &found);
     return WEFT_OK;
+}
+
+/* Where it has room, since what fails has taken nothing. */
+static weft_result create_within(weft_ep *ep, weft_ep *experts, const weft_ll_config *config,
+                                 weft_ll **ll)
+{
+    weft_ll_sizes sizes;
+    weft_ll *created;
+    const weft_result result = weft__ll_query_sizes(experts, config, &sizes);
+    if (result != WEFT_OK) {
+        weft__ll_drop_experts(ep, experts);
+        return result;
+    }
+    WEFT__TRY(weft__ll_create(ep, experts, config, &created));
+    return weft__give(WEFT__KIND_LL, created, config->within, ll);
 }
 
 weft_result weft_ll_create(weft_ep *ep, const weft_ll_config *user_config, weft_ll **ll)
@@ -124,11 +183,14 @@ weft_result weft_ll_create(weft_ep *ep, const weft_ll_config *user_config, weft_
     WEFT__TRY(weft__object_check(WEFT__KIND_EP, ep, "ep"));
     WEFT__TRY(weft__check_not_null(ll, "ll"));
     WEFT__TRY(WEFT__READ(weft_ll_config, &config, user_config, "config"));
-    WEFT__TRY(check_config(ep, &config));
     WEFT__TRY(weft__machine_check(ep->comm));
     weft_ll *created;
+    weft_ep *experts;
+    WEFT__TRY(find_experts(ep, &config, &experts));
+    if (config.within != NULL)
+        return create_within(ep, experts, &config, ll);
     weft__comm_enter(ep->comm, WEFT__CALL_LL_CREATE);
-    WEFT__TRY(weft__ll_create(ep, &config, &created));
+    WEFT__TRY(weft__ll_create(ep, experts, &config, &created));
     return weft__give_on_all(ep->comm, WEFT__KIND_LL, created, ep, ll);
 }
 
@@ -158,6 +220,7 @@ weft_result weft_ll_query_slots(const weft_ll *ll, weft_ll_slots *slots)
 enum { MAX_EXTENTS = 12 };
 struct list {
     weft_ll *ll;
+    int32_t capacity; /* by expert: rows of each that there is room for */
     struct weft__extent extents[MAX_EXTENTS];
     int32_t num_extents;
     weft_result result; /* of the first pointer that is not right */
@@ -189,6 +252,20 @@ static weft_result check_phases(weft_ll_phases phases)
 {
     return weft__check_enum(WEFT__ENUM_LL_PHASES, (int32_t)phases, WEFT_LL_SEND_AND_RECEIVE,
                             WEFT_LL_RECEIVE, "phases");
+}
+
+static weft_result check_call(weft_ll_call call)
+{
+    return weft__check_enum(WEFT__ENUM_LL_CALL, (int32_t)call, WEFT_LL_RUN, WEFT_LL_CHECK, "call");
+}
+
+static weft_result check_capacity(struct list *list, int32_t wished, int is_used)
+{
+    const struct wp_ll_plan *plan = &list->ll->device.plan;
+    WEFT__TRY(weft__check_range(wished, 0, plan->is_by_expert && is_used ? plan->capacity : 0,
+                                "expert_capacity"));
+    list->capacity = weft__ll_capacity(list->ll, wished);
+    return WEFT_OK;
 }
 
 static weft_result check_null(const void *ptr, const char *name)
@@ -233,7 +310,7 @@ static weft_result check_scales(struct list *list, const weft_ll_dispatch_args *
                                 uint64_t num_local)
 {
     const struct wp_ll_plan *plan = &list->ll->device.plan;
-    const uint64_t capacity = (uint64_t)plan->capacity;
+    const uint64_t capacity = (uint64_t)list->capacity;
     const uint64_t num_groups = (uint64_t)(plan->hidden / plan->quantisation.group_elements);
     const uint64_t num_columns =
         plan->quantisation.scale == WP_SCALE_UE8M0 ? (num_groups + 3) / 4 : num_groups;
@@ -265,7 +342,7 @@ static weft_result check_outputs_by_expert(struct list *list, const weft_ll_disp
     const weft_ep *ep = list->ll->ep;
     const struct wp_ll_plan *plan = &list->ll->device.plan;
     const uint64_t num_local = (uint64_t)weft__placement_num_local(&ep->placement, ep->comm->rank);
-    const uint64_t num_rows = num_local * (uint64_t)plan->capacity;
+    const uint64_t num_rows = num_local * (uint64_t)list->capacity;
     WEFT__TRY(weft__check_array(args->rows, (int64_t)num_rows, "rows"));
     add(list, "rows", WEFT__EXTENT_WRITTEN, args->rows, num_rows, plan->row_bytes);
     WEFT__TRY(check_scales(list, args, num_local));
@@ -327,7 +404,8 @@ weft_result weft_ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *user_args
     WEFT__TRY(check_operation(ll, stream));
     WEFT__TRY(WEFT__READ(weft_ll_dispatch_args, &args, user_args, "args"));
     WEFT__TRY(check_phases(args.phases));
-    WEFT__TRY(weft__check_unused((uint64_t)args.reserved, "reserved"));
+    WEFT__TRY(check_call(args.call));
+    WEFT__TRY(check_capacity(&list, args.expert_capacity, args.phases != WEFT_LL_SEND));
     WEFT__TRY(args.phases == WEFT_LL_RECEIVE ? check_no_tokens(&args)
                                              : check_sent_tokens(&list, &args));
     WEFT__TRY(ll->device.plan.is_by_expert && args.phases != WEFT_LL_SEND
@@ -340,20 +418,23 @@ weft_result weft_ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *user_args
     WEFT__TRY(check_missing(&list, args.phases, args.missing_ranks));
     WEFT__TRY(check_waited(&list, args.phases, args.waited_ns));
     WEFT__TRY(check_list(&list));
+    if (args.call == WEFT_LL_CHECK)
+        return WEFT_OK;
     WEFT__TRY(weft__ll_check_dispatch(ll, args.phases, stream));
     weft__current_call = WEFT__CALL_LL_DISPATCH;
     return note(ll, args.phases, stream, weft__ll_dispatch(ll, &args, stream));
 }
 
 /* The rows that combine reads: of all local experts, or of all slots. */
-static uint64_t num_answered_rows(const weft_ll *ll)
+static uint64_t num_answered_rows(const struct list *list)
 {
+    const weft_ll *ll = list->ll;
     const struct wp_ll_plan *plan = &ll->device.plan;
     const weft_ep *ep = ll->ep;
     if (!plan->is_by_expert)
         return (uint64_t)ep->comm->num_ranks * (uint64_t)plan->max_tokens;
     return (uint64_t)weft__placement_num_local(&ep->placement, ep->comm->rank) *
-           (uint64_t)plan->capacity;
+           (uint64_t)list->capacity;
 }
 
 /* Answers that the caller has written where rows came to. */
@@ -366,7 +447,7 @@ static weft_result check_answers(struct list *list, const weft_ll_combine_args *
 {
     const struct wp_ll_plan *plan = &list->ll->device.plan;
     const uint64_t row_bytes = (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype);
-    const uint64_t num_rows = num_answered_rows(list->ll);
+    const uint64_t num_rows = num_answered_rows(list);
     if (args->x_stride_bytes != 0 && (args->x_stride_bytes < row_bytes ||
                                       args->x_stride_bytes % wp_dtype_bytes(plan->dtype) != 0 ||
                                       args->x_stride_bytes > INT64_MAX / (num_rows + 1)))
@@ -382,21 +463,27 @@ static weft_result check_answers(struct list *list, const weft_ll_combine_args *
     return WEFT_OK;
 }
 
-/* An array of the combine's tokens. In graphs it may have fewer of them than the host believes, which says nothing of what is
- * behind it. */
-static void add_of_tokens(struct list *list, const char *name, enum weft__extent_use use,
-                          const void *ptr, weft_ll_phases phases, uint64_t token_bytes)
+/* Of the combine. In graphs it may have fewer of them than the host believes, which says nothing of what is behind an array
+ * of them. One that is only looked at is of what would be sent next. */
+static int32_t num_tokens_of(const weft_ll *ll, const weft_ll_combine_args *args)
 {
-    const int32_t num_tokens =
-        list->ll->issued.is_in_graphs ? 0 : weft__ll_num_tokens(list->ll, phases);
+    if (ll->issued.is_in_graphs)
+        return 0;
+    return weft__ll_num_tokens(ll, args->call == WEFT_LL_CHECK ? WEFT_LL_SEND : args->phases);
+}
+
+static void add_of_tokens(struct list *list, const char *name, enum weft__extent_use use,
+                          const void *ptr, const weft_ll_combine_args *args, uint64_t token_bytes)
+{
+    const int32_t num_tokens = num_tokens_of(list->ll, args);
     add(list, name, use, ptr, (uint64_t)num_tokens, token_bytes);
 }
 
 static weft_result check_sums(struct list *list, const weft_ll_combine_args *args)
 {
     const struct wp_ll_plan *plan = &list->ll->device.plan;
-    WEFT__TRY(weft__check_array(args->out, weft__ll_num_tokens(list->ll, args->phases), "out"));
-    add_of_tokens(list, "out", WEFT__EXTENT_WRITTEN, args->out, args->phases,
+    WEFT__TRY(weft__check_array(args->out, num_tokens_of(list->ll, args), "out"));
+    add_of_tokens(list, "out", WEFT__EXTENT_WRITTEN, args->out, args,
                   (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype));
     return WEFT_OK;
 }
@@ -409,7 +496,7 @@ static weft_result check_weights(struct list *list, const weft_ll_combine_args *
     const int are_sent = plan->weights_come_late && args->phases != WEFT_LL_RECEIVE;
     if (!are_received && !are_sent)
         return check_null(args->topk_weights, "topk_weights");
-    add_of_tokens(list, "topk_weights", WEFT__EXTENT_READ, args->topk_weights, args->phases,
+    add_of_tokens(list, "topk_weights", WEFT__EXTENT_READ, args->topk_weights, args,
                   (uint64_t)plan->num_topk * sizeof(float));
     return WEFT_OK;
 }
@@ -427,8 +514,11 @@ weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *user_args, 
     WEFT__TRY(check_operation(ll, stream));
     WEFT__TRY(WEFT__READ(weft_ll_combine_args, &args, user_args, "args"));
     WEFT__TRY(check_phases(args.phases));
+    WEFT__TRY(check_call(args.call));
     WEFT__TRY(weft__check_range(args.keep, 0, may_keep(ll, args.phases), "keep"));
-    WEFT__TRY(weft__ll_check_combine(ll, args.phases, stream));
+    WEFT__TRY(check_capacity(&list, args.expert_capacity, args.phases != WEFT_LL_RECEIVE));
+    if (args.call == WEFT_LL_RUN)
+        WEFT__TRY(weft__ll_check_combine(ll, args.phases, args.expert_capacity, stream));
     if (args.phases == WEFT_LL_RECEIVE) {
         WEFT__TRY(check_null(args.x, "x"));
         WEFT__TRY(weft__check_unused(args.x_stride_bytes, "x_stride_bytes"));
@@ -443,6 +533,8 @@ weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *user_args, 
     WEFT__TRY(check_missing(&list, args.phases, args.missing_ranks));
     WEFT__TRY(check_waited(&list, args.phases, args.waited_ns));
     WEFT__TRY(check_list(&list));
+    if (args.call == WEFT_LL_CHECK)
+        return WEFT_OK;
     weft__current_call = WEFT__CALL_LL_COMBINE;
     return note(ll, args.phases, stream, weft__ll_combine(ll, &args, stream));
 }

@@ -102,7 +102,7 @@ static weft_result agree(weft_ep *ep)
     return result;
 }
 
-static weft_result upload(weft_ep *ep)
+weft_result weft__ep_upload(weft_ep *ep)
 {
     weft_comm *comm = ep->comm;
     WEFT__TRY(weft__placement_upload(&ep->placement, comm));
@@ -142,7 +142,7 @@ static weft_result set_up(weft_ep *ep, const weft_ep_config *config)
     if (ep->internode != NULL)
         WEFT__TRY(
             weft__internode_create(comm, &ep->placement, most_combine_warps(ep), ep->internode));
-    WEFT__TRY(weft__comm_agree(comm, upload(ep), "have the tables of a weft_ep"));
+    WEFT__TRY(weft__comm_agree(comm, weft__ep_upload(ep), "have the tables of a weft_ep"));
     if (ep->staging_bytes > 0)
         WEFT__TRY(alloc_staging(ep));
     /* Each source's rows for all ranks, and its choices of the local experts. */
@@ -192,6 +192,22 @@ weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_
         weft__ep_destroy(ep);
         return result;
     }
+    *out = ep;
+    return WEFT_OK;
+}
+
+weft_result weft__ep_create_experts(weft_comm *comm, const weft_ep_config *config, weft_ep **out)
+{
+    weft_ep *ep = calloc(1, sizeof *ep);
+    if (ep == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a weft_ep");
+    const weft_result result = weft__placement_create(&ep->placement, config, comm->num_ranks);
+    if (result != WEFT_OK) {
+        free(ep);
+        return result;
+    }
+    ep->comm = comm;
+    ep->max_topk = config->max_topk;
     *out = ep;
     return WEFT_OK;
 }

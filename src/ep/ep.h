@@ -6,7 +6,11 @@
 #include "ops/exchange.h"
 
 /* What a configuration may ask for. */
-enum { WEFT__EP_MAX_BLOCKS = 65535, WEFT__EP_MAX_ALIGNMENT = 1 << 20 };
+enum {
+    WEFT__EP_MAX_EXPERTS = 1 << 20,
+    WEFT__EP_MAX_BLOCKS = 65535,
+    WEFT__EP_MAX_ALIGNMENT = 1 << 20
+};
 
 struct weft_ep {
     weft_comm *comm;
@@ -68,6 +72,10 @@ struct weft_ep_handle {
 };
 
 weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_ep **ep);
+/* Local. Of what a weft_ll knows by it, and no more: where experts are. */
+weft_result weft__ep_create_experts(weft_comm *comm, const weft_ep_config *config, weft_ep **ep);
+/* Gives the programs what they know of it. */
+weft_result weft__ep_upload(weft_ep *ep);
 void weft__ep_destroy(weft_ep *ep);
 
 weft_result weft__handle_create(weft_ep *ep, const weft_ep_handle_config *config,

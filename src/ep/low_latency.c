@@ -150,6 +150,8 @@ static struct weft__grid choose_grid(const weft_ep *ep, const weft_ll_config *co
     struct weft__grid grid = weft__machine_of(ep->comm)->choose_grid(ep->comm, &work);
     if (config->num_blocks > 0)
         grid.num_blocks = config->num_blocks;
+    else if (config->within != NULL && !config->within->ranks_are_alike)
+        grid.num_blocks = config->within->grid.num_blocks;
     if (config->num_warps > 0) {
         grid.num_warps = config->num_warps;
         grid.num_hearers = grid.num_warps > num_ranks ? num_ranks : 0;
@@ -178,15 +180,17 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
     const int32_t num_local = weft__placement_num_local(&ep->placement, comm->rank);
     *sizes = (weft_ll_sizes){
         .heap_bytes = wp_mailbox_bytes(comm->num_ranks, plan.num_blocks) +
-                      wp_ll_area_bytes(&plan, comm->num_ranks),
+                      wp_ll_area_bytes(&plan, comm->num_ranks) + config->bytes_within,
         .memory_bytes = place_tables(&plan, comm->num_ranks, grid.num_warps).offsets[NUM_TABLES],
         .rows_bytes = (uint64_t)num_local * (uint64_t)plan.capacity * plan.row_bytes,
         .scales_bytes = (uint64_t)num_local * (uint64_t)plan.capacity * plan.scales_bytes,
         .num_local_experts = num_local,
         .expert_capacity = plan.capacity,
-        .network_bytes = network_bytes,
+        .network_bytes = network_bytes + (plan.has_nodes ? config->network_bytes_within : 0),
     };
-    return WEFT_OK;
+    return config->within == NULL ? WEFT_OK
+                                  : weft__ll_check_room_within(config->within, sizes->heap_bytes,
+                                                               sizes->network_bytes);
 }
 
 /* If ranks are told: of dispatch. */
@@ -269,15 +273,31 @@ static int32_t choose_combine_receivers(const weft_ll *ll)
 /* ---------------------------------------------------------------- creation */
 
 /* What the ranks must agree on. */
-enum { NUM_TERMS = 16 };
+enum { NUM_TERMS = 19 };
 struct terms {
     int64_t values[NUM_TERMS];
-    int64_t num_blocks; /* may differ: the fewest count */
+    int64_t num_blocks;  /* may differ: the fewest count */
+    int64_t most_blocks; /* may differ: see ranks_are_alike */
 };
-static const char *const term_names[NUM_TERMS] = {
-    "hidden",      "max_tokens", "num_topk",     "dtype",        "layout", "expert_capacity",
-    "num_results", "answer",     "answer_dtype", "narrow_dtype", "scale",  "group_elements",
-    "on_missing",  "missing_ms", "route",        "carrier"};
+static const char *const term_names[NUM_TERMS] = {"hidden",
+                                                  "max_tokens",
+                                                  "num_topk",
+                                                  "dtype",
+                                                  "layout",
+                                                  "num_experts",
+                                                  "expert_capacity",
+                                                  "num_results",
+                                                  "answer",
+                                                  "answer_dtype",
+                                                  "narrow_dtype",
+                                                  "scale",
+                                                  "group_elements",
+                                                  "on_missing",
+                                                  "missing_ms",
+                                                  "route",
+                                                  "carrier",
+                                                  "bytes_within",
+                                                  "network_bytes_within"};
 
 static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
 {
@@ -292,24 +312,37 @@ static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
     return WEFT_OK;
 }
 
+/* Of as much work as there can be. */
+static int32_t most_blocks(weft_comm *comm)
+{
+    const struct weft__work work = {WEFT__WORK_FEW_PACKED_ROWS, WEFT__LL_MAX_TOKENS, 1 << 15,
+                                    INT32_MAX, INT32_MAX};
+    return weft__machine_of(comm)->choose_grid(comm, &work).num_blocks;
+}
+
 static weft_result agree(weft_ll *ll, const weft_ll_config *config)
 {
     weft_comm *comm = ll->ep->comm;
     const struct wp_ll_plan *plan = &ll->device.plan;
-    const struct terms own = {{plan->hidden, plan->max_tokens, plan->num_topk, plan->dtype,
-                               config->layout, plan->capacity, plan->num_halves, config->answer,
-                               plan->answer_dtype, config->narrow_dtype, config->scale,
-                               plan->quantisation.group_elements, config->on_missing,
-                               ll->device.masks.absent_after_ms, config->route, config->carrier},
-                              ll->grid.num_blocks};
+    const struct terms own = {
+        {plan->hidden, plan->max_tokens, plan->num_topk, plan->dtype, config->layout,
+         ll->ep->placement.host.num_experts, plan->capacity, plan->num_halves, config->answer,
+         plan->answer_dtype, config->narrow_dtype, config->scale, plan->quantisation.group_elements,
+         config->on_missing, ll->device.masks.absent_after_ms, config->route, config->carrier,
+         (int64_t)config->bytes_within, (int64_t)config->network_bytes_within},
+        ll->grid.num_blocks,
+        most_blocks(comm)};
     weft_result result;
     struct terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
     if (all == NULL)
         return result;
     result = compare_terms(comm, all);
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+    ll->ranks_are_alike = 1;
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         if (all[rank].num_blocks < ll->grid.num_blocks)
             ll->grid.num_blocks = (int32_t)all[rank].num_blocks;
+        ll->ranks_are_alike &= all[rank].most_blocks == own.most_blocks;
+    }
     free(all);
     return result;
 }
@@ -324,11 +357,24 @@ static void place_areas(weft_ll *ll)
         device->near_areas[rank] = bases[rank] == NULL ? NULL : bases[rank] + device->area_offset;
 }
 
-static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
+/* Behind its area is the memory for those within it. */
+static weft_result create_exchange(weft_ll *ll, const weft_ll_config *config)
 {
     weft_comm *comm = ll->ep->comm;
+    const uint64_t area_bytes = wp_ll_area_bytes(&ll->device.plan, comm->num_ranks);
+    WEFT__TRY(weft__exchange_create(comm, NULL, ll->grid.num_blocks,
+                                    area_bytes + config->bytes_within, &ll->exchange));
+    ll->heap_pieces =
+        (struct weft__ll_pieces){.memory = weft__heap_bases(comm->heap)[comm->rank] +
+                                           weft__exchange_extra_offset(ll->exchange) + area_bytes,
+                                 .bytes = config->bytes_within};
+    return WEFT_OK;
+}
+
+static void describe(weft_ll *ll, const weft_ll_config *config)
+{
+    const weft_comm *comm = ll->ep->comm;
     struct wp_low_latency *device = &ll->device;
-    uint64_t network_bytes;
     device->plan = weft__ll_plan(ll->ep, config);
     device->placement = ll->ep->placement.device;
     device->num_local_experts = weft__placement_num_local(&ll->ep->placement, comm->rank);
@@ -339,15 +385,24 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
     if (config->on_missing == WEFT_LL_MASK)
         device->masks.absent_after_ms =
             config->missing_ms > 0 ? config->missing_ms : comm->timeout_ms;
-    WEFT__TRY(agree(ll, config));
+}
+
+static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
+{
+    weft_comm *comm = ll->ep->comm;
+    struct wp_low_latency *device = &ll->device;
+    uint64_t network_bytes;
+    if (ll->own_ep != NULL)
+        WEFT__TRY(weft__ll_agree(ll, weft__ep_upload(ll->own_ep), "have the experts of a weft_ll"));
+    describe(ll, config);
+    if (ll->within == NULL)
+        WEFT__TRY(agree(ll, config));
     device->num_receivers = choose_dispatch_receivers(ll);
     ll->combine_receivers = choose_combine_receivers(ll);
     weft__ll_plan_blocks(comm, config, ll->grid.num_blocks, &device->plan);
     device->network = weft__ll_plan_network(comm, &device->plan, &network_bytes);
-    WEFT__TRY(weft__comm_agree(comm, allocate_tables(ll), "have the tables of a weft_ll"));
-    WEFT__TRY(weft__exchange_create(comm, NULL, ll->grid.num_blocks,
-                                    wp_ll_area_bytes(&device->plan, comm->num_ranks),
-                                    &ll->exchange));
+    WEFT__TRY(weft__ll_agree(ll, allocate_tables(ll), "have the tables of a weft_ll"));
+    WEFT__TRY(ll->within == NULL ? create_exchange(ll, config) : weft__ll_exchange_within(ll));
     device->exchange = ll->exchange->device;
     device->area_offset = weft__exchange_extra_offset(ll->exchange);
     device->offsets = wp_ll_offsets_of(&device->plan, comm->num_ranks);
@@ -355,7 +410,10 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
     place_areas(ll);
     device->share_of_sources =
         weft__ll_share_of_sources(&device->plan, comm->num_ranks, ll->grid.num_warps);
-    return weft__ll_network_create(ll, network_bytes);
+    WEFT__TRY(weft__ll_network_create(ll, network_bytes, config->network_bytes_within));
+    if (ll->within != NULL)
+        weft__ll_take_pieces(ll, network_bytes);
+    return WEFT_OK;
 }
 
 /* With masks the death of a rank is no longer the communicator's failure when all ranks have agreed here. Each begins
@@ -377,18 +435,49 @@ static void tell_why_it_leaves(weft_comm *comm)
         weft__comm_tell_failure(comm);
 }
 
-weft_result weft__ll_create(weft_ep *ep, const weft_ll_config *config, weft_ll **out)
+weft_result weft__ll_experts_of(weft_ep *ep, const weft_ll_config *config, weft_ep **experts)
+{
+    const weft_ep_config of_ep = {.num_experts = (int32_t)config->num_experts,
+                                  .max_topk = ep->max_topk};
+    *experts = ep;
+    return config->num_experts == 0 ? WEFT_OK : weft__ep_create_experts(ep->comm, &of_ep, experts);
+}
+
+void weft__ll_drop_experts(weft_ep *ep, weft_ep *experts)
+{
+    if (experts != ep)
+        weft__ep_destroy(experts);
+}
+
+static weft_ll *new_ll(weft_comm *comm, const weft_ll_config *config, weft_result *result)
+{
+    weft_ll *ll;
+    if (config->within == NULL)
+        return weft__comm_calloc(comm, sizeof *ll, "have a weft_ll", result);
+    ll = calloc(1, sizeof *ll);
+    if (ll == NULL)
+        *result = weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a weft_ll");
+    return ll;
+}
+
+weft_result weft__ll_create(weft_ep *ep, weft_ep *experts, const weft_ll_config *config,
+                            weft_ll **out)
 {
     weft_result result;
-    weft_ll *ll = weft__comm_calloc(ep->comm, sizeof *ll, "have a weft_ll", &result);
-    if (ll == NULL)
+    weft_ll *ll = new_ll(ep->comm, config, &result);
+    if (ll == NULL) {
+        weft__ll_drop_experts(ep, experts);
         return result;
-    ll->ep = ep;
+    }
+    ll->ep = experts;
+    ll->own_ep = experts != ep ? experts : NULL;
+    ll->within = config->within;
     result = set_up(ll, config);
-    if (result == WEFT_OK && wp_ll_has_masks(&ll->device.masks))
+    if (result == WEFT_OK && ll->within == NULL && wp_ll_has_masks(&ll->device.masks))
         result = go_on_without_the_dead(ll);
     if (result != WEFT_OK) {
-        tell_why_it_leaves(ep->comm);
+        if (ll->within == NULL)
+            tell_why_it_leaves(ep->comm);
         weft__ll_destroy(ll);
         return result;
     }
@@ -410,6 +499,10 @@ void weft__ll_destroy(weft_ll *ll)
         atomic_fetch_sub(&comm->status.num_tolerant, 1);
     weft__exchange_destroy(ll->exchange);
     weft__machine_of(comm)->free(comm, ll->tables);
+    if (ll->is_within_taken)
+        ll->within->num_within--;
+    if (ll->own_ep != NULL)
+        weft__ep_destroy(ll->own_ep);
     free(ll);
 }
 

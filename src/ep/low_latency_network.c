@@ -159,25 +159,38 @@ static weft_result create_nodes(weft_ll *ll)
     return WEFT_OK;
 }
 
-weft_result weft__ll_network_create(weft_ll *ll, uint64_t network_bytes)
+/* Collective. */
+static weft_result allocate(weft_ll *ll, uint64_t network_bytes, uint64_t bytes_within)
 {
     weft_comm *comm = ll->ep->comm;
-    struct wp_low_latency *device = &ll->device;
+    struct wp_ll_network *network = &ll->device.network;
+    const uint64_t own_bytes = wp_ll_align(network_bytes);
     void *memory;
-    if (!device->plan.has_nodes)
+    WEFT__TRY(weft__machine_of(comm)->network_alloc(comm, own_bytes + bytes_within, &memory,
+                                                    &network->place));
+    network->memory = memory;
+    ll->network_pieces =
+        (struct weft__ll_pieces){.memory = network->memory + own_bytes, .bytes = bytes_within};
+    return WEFT_OK;
+}
+
+weft_result weft__ll_network_create(weft_ll *ll, uint64_t network_bytes, uint64_t bytes_within)
+{
+    if (!ll->device.plan.has_nodes)
         return WEFT_OK;
-    WEFT__TRY(weft__comm_agree(comm, upload_ranks(ll), "have the ranks of a weft_ll"));
+    WEFT__TRY(weft__ll_agree(ll, upload_ranks(ll), "have the ranks of a weft_ll"));
     WEFT__TRY(create_nodes(ll));
-    WEFT__TRY(weft__machine_of(comm)->network_alloc(comm, network_bytes, &memory,
-                                                    &device->network.place));
-    device->network.memory = memory;
+    if (ll->within == NULL)
+        return allocate(ll, network_bytes, bytes_within);
+    weft__ll_network_within(ll);
     return WEFT_OK;
 }
 
 void weft__ll_network_destroy(weft_ll *ll)
 {
     const struct weft__machine *machine = weft__machine_of(ll->ep->comm);
-    machine->network_free(ll->ep->comm, ll->device.network.memory);
+    if (ll->within == NULL)
+        machine->network_free(ll->ep->comm, ll->device.network.memory);
     machine->free(ll->ep->comm, ll->ranks);
     weft__nodes_destroy(ll->ep->comm, &ll->nodes);
 }

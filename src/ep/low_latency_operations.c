@@ -68,15 +68,40 @@ weft_result weft__ll_check_dispatch(weft_ll *ll, weft_ll_phases phases, weft_str
     return check_phases("dispatch", phases, issued->rows_sent - issued->rows_received);
 }
 
-weft_result weft__ll_check_combine(weft_ll *ll, weft_ll_phases phases, weft_stream *stream)
+/* Of what comes after so many. */
+static uint64_t half_after(const weft_ll *ll, int64_t count)
+{
+    return wp_ll_half(&ll->device.plan, (uint64_t)count);
+}
+
+int32_t weft__ll_capacity(const weft_ll *ll, int32_t wished)
+{
+    return wished > 0 ? wished : ll->device.plan.capacity;
+}
+
+/* Rows of the result that is answered next lie so. */
+static weft_result check_capacity(const weft_ll *ll, int32_t capacity)
+{
+    const int32_t received = ll->issued.result_capacity[half_after(ll, ll->issued.rows_answered)];
+    return weft__ll_capacity(ll, capacity) == received
+               ? WEFT_OK
+               : weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                             "expert_capacity is %d, must be that of the dispatch, %d", capacity,
+                             received);
+}
+
+weft_result weft__ll_check_combine(weft_ll *ll, weft_ll_phases phases, int32_t capacity,
+                                   weft_stream *stream)
 {
     const struct weft__ll_issued *issued = &ll->issued;
     const int32_t num_results = ll->device.plan.num_halves;
     const int64_t num_under_way = issued->answers_sent - issued->answers_received;
     if (!is_known(ll, stream))
         return WEFT_OK;
-    if (sends(phases))
+    if (sends(phases)) {
         WEFT__TRY(check_has_result(issued));
+        WEFT__TRY(check_capacity(ll, capacity));
+    }
     if (sends(phases) && num_under_way >= num_results)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "ll: %d combines have been sent and not been received, which is all "
@@ -97,12 +122,6 @@ weft_result weft__ll_check_release(weft_ll *ll, weft_stream *stream)
     return WEFT_OK;
 }
 
-/* Of what comes after so many. */
-static uint64_t half_after(const weft_ll *ll, int64_t count)
-{
-    return wp_ll_half(&ll->device.plan, (uint64_t)count);
-}
-
 int32_t weft__ll_num_tokens(const weft_ll *ll, weft_ll_phases phases)
 {
     const struct weft__ll_issued *issued = &ll->issued;
@@ -115,7 +134,9 @@ static void note_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args)
     struct weft__ll_issued *issued = &ll->issued;
     if (sends(args->phases))
         issued->result_tokens[half_after(ll, issued->rows_sent++)] = args->num_tokens;
-    issued->rows_received += receives(args->phases);
+    if (receives(args->phases))
+        issued->result_capacity[half_after(ll, issued->rows_received++)] =
+            weft__ll_capacity(ll, args->expert_capacity);
 }
 
 static void note_combine(weft_ll *ll, weft_ll_phases phases, int keeps)
@@ -278,9 +299,11 @@ static enum wp_program combine_program(const struct wp_low_latency *device,
 
 weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, weft_stream *stream)
 {
-    const struct wp_ll_plan *plan = &ll->device.plan;
+    struct wp_low_latency device = device_for(ll, args->waited_ns);
+    device.plan.capacity = weft__ll_capacity(ll, args->expert_capacity);
+    const struct wp_ll_plan *plan = &device.plan;
     const struct wp_low_latency_dispatch_args program_args = {
-        .ll = device_for(ll, args->waited_ns),
+        .ll = device,
         .phases = phases_of(args->phases),
         .num_tokens = args->num_tokens,
         .num_tokens_per_block = args->num_tokens / plan->num_blocks,
@@ -371,13 +394,31 @@ weft_result weft__ll_mask(weft_ll *ll, const int32_t *more, int32_t *mask, weft_
                                  &program_args, sizeof program_args);
 }
 
-/* What was outstanding is no more. */
-weft_result weft__ll_unmask(weft_ll *ll, const int32_t *mask, uint64_t epoch, weft_stream *stream)
+static weft_result launch_unmask(weft_ll *ll, const int32_t *mask, uint64_t epoch,
+                                 weft_stream *stream)
 {
     const struct wp_low_latency_unmask_args program_args = {
         .ll = ll->device, .mask = mask, .epoch = epoch};
-    WEFT__TRY(weft__exchange_launch(ll->exchange, stream, WP_PROGRAM_low_latency_unmask, ll->grid,
-                                    &program_args, sizeof program_args));
+    return weft__exchange_launch(ll->exchange, stream, WP_PROGRAM_low_latency_unmask, ll->grid,
+                                 &program_args, sizeof program_args);
+}
+
+/* Twice: nobody sends to those within it when all have come for the first time, and nobody makes new ones before all
+ * have renewed the memory. */
+static weft_result begin_anew(weft_ll *ll, const int32_t *mask, uint64_t epoch, weft_stream *stream)
+{
+    WEFT__TRY(launch_unmask(ll, mask, 2 * epoch, stream));
+    if (ll->heap_pieces.bytes == 0 || ll->num_within > 0)
+        return WEFT_OK;
+    WEFT__TRY(stream->machine->stream_synchronize(stream));
+    WEFT__TRY(weft__ll_renew_pieces(ll));
+    return launch_unmask(ll, ll->device.masks.mask, 2 * epoch + 1, stream);
+}
+
+/* What was outstanding is no more. */
+weft_result weft__ll_unmask(weft_ll *ll, const int32_t *mask, uint64_t epoch, weft_stream *stream)
+{
+    WEFT__TRY(begin_anew(ll, mask, epoch, stream));
     ll->issued = (struct weft__ll_issued){.is_in_graphs = ll->issued.is_in_graphs};
     ll->epoch = epoch;
     return WEFT_OK;

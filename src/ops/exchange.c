@@ -76,6 +76,28 @@ static void choose_members(struct wp_exchange *device, const struct weft__nodes 
     device->members = nodes->device.ranks + (int64_t)nodes->device.node * nodes->device.most_local;
 }
 
+static void describe(struct weft__exchange *exchange, weft_comm *comm,
+                     const struct weft__nodes *nodes, int32_t max_blocks)
+{
+    exchange->comm = comm;
+    exchange->number = ++comm->num_exchanges;
+    exchange->device.rank = comm->rank;
+    exchange->device.num_ranks = comm->num_ranks;
+    exchange->device.max_blocks = max_blocks;
+    choose_members(&exchange->device, nodes);
+}
+
+/* Or destroys what could not be made. */
+static weft_result give(struct weft__exchange *exchange, weft_result result,
+                        struct weft__exchange **out)
+{
+    if (result == WEFT_OK)
+        *out = exchange;
+    else
+        weft__exchange_destroy(exchange);
+    return result;
+}
+
 weft_result weft__exchange_create(weft_comm *comm, const struct weft__nodes *nodes,
                                   int32_t max_blocks, uint64_t extra_bytes,
                                   struct weft__exchange **out)
@@ -85,19 +107,22 @@ weft_result weft__exchange_create(weft_comm *comm, const struct weft__nodes *nod
         weft__comm_calloc(comm, sizeof *exchange, "have an exchange", &result);
     if (exchange == NULL)
         return result;
-    exchange->comm = comm;
-    exchange->number = ++comm->num_exchanges;
-    exchange->device.rank = comm->rank;
-    exchange->device.num_ranks = comm->num_ranks;
-    exchange->device.max_blocks = max_blocks;
-    choose_members(&exchange->device, nodes);
-    result = set_up(exchange, extra_bytes);
-    if (result != WEFT_OK) {
-        weft__exchange_destroy(exchange);
-        return result;
-    }
-    *out = exchange;
-    return WEFT_OK;
+    describe(exchange, comm, nodes, max_blocks);
+    return give(exchange, set_up(exchange, extra_bytes), out);
+}
+
+weft_result weft__exchange_create_at(weft_comm *comm, int32_t max_blocks, char *mailbox,
+                                     struct weft__exchange **out)
+{
+    struct weft__exchange *exchange = calloc(1, sizeof *exchange);
+    if (exchange == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for an exchange");
+    describe(exchange, comm, NULL, max_blocks);
+    weft_result result = weft__heap_offset(comm->heap, mailbox, mailbox_bytes(exchange), "mailbox",
+                                           &exchange->device.mailbox_offset);
+    if (result == WEFT_OK)
+        result = set_up_own(exchange);
+    return give(exchange, result, out);
 }
 
 void weft__exchange_destroy(struct weft__exchange *exchange)

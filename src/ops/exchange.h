@@ -10,7 +10,7 @@ struct weft__exchange {
     weft_comm *comm;
     int32_t number; /* of the communicator's: the same on all ranks */
     struct wp_exchange device;
-    char *mailbox;              /* own, in the heap */
+    char *mailbox;              /* own, in the heap; NULL: somebody else's */
     weft_event *last_operation; /* operations of one exchange run in the order they were issued */
     uint64_t last_stream_id;    /* where it was; 0: there was none */
 };
@@ -24,6 +24,10 @@ weft_result weft__exchange_check_reach(weft_comm *comm, const char *what);
 weft_result weft__exchange_create(weft_comm *comm, const struct weft__nodes *nodes,
                                   int32_t max_blocks, uint64_t extra_bytes,
                                   struct weft__exchange **exchange);
+/* The same in memory of this rank's heap that all have at the same place, of zeroes, and that outlives it: local, once the
+ * communicator has had another exchange. */
+weft_result weft__exchange_create_at(weft_comm *comm, int32_t max_blocks, char *mailbox,
+                                     struct weft__exchange **exchange);
 void weft__exchange_destroy(struct weft__exchange *exchange);
 /* Waits on the host for the operations issued so far. */
 void weft__exchange_wait(struct weft__exchange *exchange);

@@ -71,6 +71,8 @@ static const struct name ll_answers[] = {
 static const struct name ll_phases[] = {CONSTANT(WEFT_LL_SEND_AND_RECEIVE), CONSTANT(WEFT_LL_SEND),
                                         CONSTANT(WEFT_LL_RECEIVE)};
 
+static const struct name ll_calls[] = {CONSTANT(WEFT_LL_RUN), CONSTANT(WEFT_LL_CHECK)};
+
 static const struct name ll_on_missing[] = {CONSTANT(WEFT_LL_FAIL), CONSTANT(WEFT_LL_MASK)};
 
 static const struct name ll_routes[] = {CONSTANT(WEFT_LL_STRAIGHT), CONSTANT(WEFT_LL_RELAYED)};
@@ -105,6 +107,7 @@ static const struct {
     [WEFT__ENUM_LL_ROUTE] = TABLE(ll_routes),
     [WEFT__ENUM_LL_CARRIER] = TABLE(ll_carriers),
     [WEFT__ENUM_LL_PHASES] = TABLE(ll_phases),
+    [WEFT__ENUM_LL_CALL] = TABLE(ll_calls),
     [WEFT__ENUM_SCALE] = TABLE(scales),
 };
 
