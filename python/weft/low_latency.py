@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Callable, NamedTuple, Sequence
 
 from . import abi, arrays
-from .abi import Dtype, LlAnswer, LlLayout, LlOnMissing, LlPhases, ScaleKind
+from .abi import Dtype, LlAnswer, LlCall, LlLayout, LlOnMissing, LlPhases, ScaleKind
 from .expert_parallel import ExpertParallel
 from .library import InvalidArgumentError, check, lib
 from .objects import Native, Object
@@ -77,25 +77,42 @@ class LowLatency(Object):
     dtype: of tokens and of what experts make of them: bfloat16, float16 or float32. narrow: rows
     are quantised on their way, with a scale for each `group` elements. Further settings are those
     of weft_ll_config: expert_capacity, num_results, num_blocks, num_warps, route, on_missing,
-    missing_ms, carrier. K is num_topk.
+    missing_ms, carrier, num_experts, bytes_within, network_bytes_within. K is num_topk.
+
+    within: another one, whose memory and masks it has; then it needs no other rank.
     """
 
-    def __init__(self, ep: ExpertParallel, hidden: int, max_tokens: int, num_topk: int, dtype: Any,
-                 *, layout: LlLayout = LlLayout.BY_EXPERT, answer: LlAnswer = LlAnswer.SUMS,
-                 answer_dtype: Dtype = Dtype.NONE, narrow: Dtype = Dtype.NONE,
-                 scale: ScaleKind = ScaleKind.FP32, group: int = 0, scale_columns: bool = False,
-                 **config: int):
+    def __init__(self, *settings: Any, **more: Any):
+        self._describe(*settings, **more)
+        self.make()
+
+    @classmethod
+    def described(cls, *settings: Any, **more: Any) -> LowLatency:
+        """One that is not made yet, but whose sizes are known. Local."""
+        described = cls.__new__(cls)
+        described._describe(*settings, **more)
+        return described
+
+    def make(self) -> None:
+        """What is described. Collective, but within another."""
+        made = ctypes.c_void_p()
+        owner = self.ep._native if self._within is None else self._within._native
+        self.ep.comm.call(lib.weft_ll_create, self.ep._native.pointer(),
+                          ctypes.byref(self._config), ctypes.byref(made), using=(owner,))
+        self._native = Native("ll", made.value, owner, ends_when_dropped=False)
+
+    def _describe(self, ep: ExpertParallel, hidden: int, max_tokens: int, num_topk: int, dtype: Any,
+                  *, layout: LlLayout = LlLayout.BY_EXPERT, answer: LlAnswer = LlAnswer.SUMS,
+                  answer_dtype: Dtype = Dtype.NONE, narrow: Dtype = Dtype.NONE,
+                  scale: ScaleKind = ScaleKind.FP32, group: int = 0, scale_columns: bool = False,
+                  within: LowLatency | None = None, **config: int) -> None:
         self._dtype = arrays.dtype_name(dtype)
         settings = abi.LlConfig(
             hidden=hidden, max_tokens=max_tokens, num_topk=num_topk,
             dtype=arrays.dtype_value(self._dtype), layout=layout, answer=answer,
             answer_dtype=answer_dtype, narrow_dtype=narrow, scale=scale, group_elements=group,
-            **config)
-        made = ctypes.c_void_p()
-        ep.comm.call(lib.weft_ll_create, ep._native.pointer(), ctypes.byref(settings),
-                     ctypes.byref(made), using=(ep._native,))
-        self._native = Native("ll", made.value, ep._native, ends_when_dropped=False)
-        self.ep = ep
+            within=within and within._native.pointer(), **config)
+        self.ep, self._within = ep, within
         self._hidden, self._num_topk = hidden, num_topk
         self.sizes = abi.LlSizes()
         check(lib.weft_ll_query_sizes(ep._native.pointer(), ctypes.byref(settings),
@@ -104,12 +121,9 @@ class LowLatency(Object):
         self._by_expert = layout == LlLayout.BY_EXPERT
         self._row_dtype = self._dtype if narrow == Dtype.NONE else arrays.name_of(narrow)
         self._scale_columns = scale_columns
-        self._shapes = self._shapes_of_outputs()
+        self._shapes = self._shapes_of_outputs(self.sizes.expert_capacity)
         self._outputs = [(name, f"out.{name}", shape, (dtype,))
                          for name, (shape, dtype) in self._shapes.items()]
-        leading = (self.sizes.num_local_experts, self.sizes.expert_capacity) if self._by_expert \
-            else (ep.comm.num_ranks, max_tokens)
-        self._answers = (*leading, hidden)  # the shape of what experts make of rows
         self._per_expert, self._per_rank = (self.sizes.num_local_experts,), (ep.comm.num_ranks,)
         has_columns = scale_columns and "scales" in self._shapes
         self._new_dispatch = _makers(
@@ -122,7 +136,7 @@ class LowLatency(Object):
         self._like: Any = None
         # What the last arguments were is looked at no more in those that are like them.
         self._sent: tuple[Any, ...] = (arrays.recognise_nothing, 0, 0)
-        self._combined: tuple[Any, ...] = (arrays.recognise_nothing, 0, 0)
+        self._combined: tuple[Any, ...] = (arrays.recognise_nothing, 0, 0, 0)
         self._is_like_total = arrays.recognise_nothing
 
     def _about(self) -> str:
@@ -143,19 +157,47 @@ class LowLatency(Object):
         total_rows_per_expert [L] of int32, to which counts are added; and waited_ns [R] of int64,
         to which is added how long it waited for each rank. Returns out, None when only sending.
         """
+        if out is None and phases != _SEND:
+            out = self.empty_rows(x if self._like is None else self._like)
+        args = self.dispatch_args(x, topk_idx, topk_weights, out, phases=phases,
+                                  total_rows_per_expert=total_rows_per_expert, waited_ns=waited_ns)
+        self.run_dispatch(args, stream, x, topk_idx, topk_weights, out, total_rows_per_expert,
+                          waited_ns)
+        if phases != _RECEIVE:
+            self._like = x
+        return out if phases != _SEND else None
+
+    def dispatch_args(self, x: Any = None, topk_idx: Any = None, topk_weights: Any = None,
+                      out: Rows | Outputs | None = None, *,
+                      phases: LlPhases = LlPhases.SEND_AND_RECEIVE,
+                      total_rows_per_expert: Any = None, waited_ns: Any = None
+                      ) -> abi.LlDispatchArgs:
+        """The same arguments, looked at, of a dispatch that run_dispatch() runs."""
         new_args = self._new_dispatch.get(phases)
         args = new_args() if new_args else abi.LlDispatchArgs(phases=phases)
         if phases != _RECEIVE:
             self._send(args, x, topk_idx, topk_weights)
         if phases != _SEND:
-            out = self.empty_rows(self._like) if out is None else out
             self._receive(args, out, total_rows_per_expert, waited_ns)
-        self.ep.comm.enqueue(lib.weft_ll_dispatch, self._native, args, stream, x, topk_idx,
-                             topk_weights, out, total_rows_per_expert, waited_ns)
-        if phases != _RECEIVE:
+        return args
+
+    def run_dispatch(self, args: abi.LlDispatchArgs, stream: Stream | None, *used: Any) -> None:
+        """used: what args are of."""
+        self.ep.comm.enqueue(lib.weft_ll_dispatch, self._native, args, stream, *used)
+        if args.phases != _RECEIVE:
             self._tokens.append(args.num_tokens)
-            self._like = x
-        return out if phases != _SEND else None
+
+    def check(self, args: abi.LlDispatchArgs | abi.LlCombineArgs, stream: Stream | None = None
+              ) -> None:
+        """Refuses what would be refused of them, were they the next of their kind, and runs
+        nothing."""
+        function = lib.weft_ll_dispatch if isinstance(args, abi.LlDispatchArgs) \
+            else lib.weft_ll_combine
+        args.call = LlCall.CHECK
+        try:
+            self.ep.comm.enqueue(function, self._native, args, stream)
+        finally:
+            args.call = LlCall.RUN
 
     def _send(self, args: abi.LlDispatchArgs, x: Any, topk_idx: Any, topk_weights: Any) -> None:
         are_known, num_tokens, index_type = self._sent
@@ -172,15 +214,16 @@ class LowLatency(Object):
         args.num_tokens, args.index_type = num_tokens, index_type
         if topk_weights is not None:
             args.topk_weights = self._weights(topk_weights, num_tokens)
-        if self._like is None:
-            self._like = x
 
     def _receive(self, args: abi.LlDispatchArgs, out: Rows | Outputs, total: Any,
                  waited_ns: Any) -> None:
         if not isinstance(out, Outputs):
             self._receive_to(args, out)
-        elif out.plan.all_shapes is self._shapes:
+        elif out.plan.maker is self._shapes:
             out.fill(args)
+            args.expert_capacity = out.plan.expert_capacity
+            if args.scale_column_bytes:
+                args.scale_column_bytes = 4 * out.plan.expert_capacity
         else:
             raise InvalidArgumentError("out was made by another LowLatency")
         if total is not None:
@@ -215,14 +258,14 @@ class LowLatency(Object):
         return self.ep.comm.address_of(array, "topk_weights", ("float32",),
                                        (num_tokens, self._num_topk))
 
-    def _shapes_of_outputs(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Of the outputs as they lie in memory."""
+    def _shapes_of_outputs(self, capacity: int) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Of the outputs as they lie in memory, with room for so many rows of an expert."""
         num_ranks = self.ep.comm.num_ranks
         shapes = {"num_rows_per_rank": ((num_ranks,), "int32")}
         if self._config.on_missing == LlOnMissing.MASK:
             shapes["missing_ranks"] = ((num_ranks,), "int32")
         if self._by_expert:
-            experts, capacity = self.sizes.num_local_experts, self.sizes.expert_capacity
+            experts = self.sizes.num_local_experts
             shapes |= {"rows": ((experts, capacity, self._config.hidden), self._row_dtype),
                        "num_rows_per_expert": ((experts,), "int32"),
                        "src_tokens": ((experts, capacity), "int32"),
@@ -250,11 +293,16 @@ class LowLatency(Object):
             made["scales"] = made["scales"].swapaxes(1, 2)
         return Rows(**made)
 
-    def output_maker(self, leave_out: tuple[str, ...] = ()) -> Callable[[], Outputs]:
+    def output_maker(self, leave_out: tuple[str, ...] = (), expert_capacity: int = 0
+                     ) -> Callable[[], Outputs]:
         """What makes the same, as tensors, with less of the host's time: rows, scales, and counts,
-        of which make(name) of what it returns makes tensors."""
-        return partial(Outputs, Plan(self.ep.comm.cuda_device, self._shapes, leave_out,
-                                     has_scale_columns=self._scale_columns))
+        of which make(name) of what it returns makes tensors. expert_capacity: C, if it is less than
+        that of the weft_ll."""
+        capacity = expert_capacity or self.sizes.expert_capacity
+        plan = Plan(self.ep.comm.cuda_device, self._shapes_of_outputs(capacity), leave_out,
+                    has_scale_columns=self._scale_columns)
+        plan.maker, plan.expert_capacity = self._shapes, capacity
+        return partial(Outputs, plan)
 
     def slots(self, like: Any) -> Slots:
         """Where rows are, by rank, as arrays of the library of `like`; the same ones every time."""
@@ -285,68 +333,91 @@ class LowLatency(Object):
     def combine(self, x: Any = None, out: Any = None, *, topk_weights: Any = None,
                 phases: LlPhases = LlPhases.SEND_AND_RECEIVE, keep: bool = False,
                 missing_ranks: Any = None, waited_ns: Any = None,
-                stream: Stream | None = None) -> Any:
+                expert_capacity: int = 0, stream: Stream | None = None) -> Any:
         """The sum of each token's rows of the oldest result, which it ends unless keep. Collective.
 
         To send: x, what the experts have made of the rows: by expert [L, C, hidden], by rank
         [R, max_tokens, hidden], weights applied; rows may lie apart. To receive: out [N, hidden],
         allocated if it is not given; missing_ranks [R] of int32, which gets 1 for each masked rank,
         and 2 for each that lacked rows of this one; waited_ns as in dispatch. topk_weights [N, K]:
-        to receive with LlAnswer.ROWS, to send with LlAnswer.SUMS_WEIGHED_LATE. Returns out, None
-        when only sending.
+        to receive with LlAnswer.ROWS, to send with LlAnswer.SUMS_WEIGHED_LATE. expert_capacity: C
+        of the dispatch, if that was not the weft_ll's. Returns out, None when only sending.
         """
+        result = 0 if phases != _SEND else sum(self._ends)  # so many are older
+        num_tokens = self._tokens[result] if result < len(self._tokens) else 0
+        if out is None and phases != _SEND:
+            out = arrays.empty((num_tokens, self._hidden), self._like, self._dtype)
+        args = self.combine_args(x, out, num_tokens=num_tokens, topk_weights=topk_weights,
+                                 phases=phases, keep=keep, missing_ranks=missing_ranks,
+                                 waited_ns=waited_ns, expert_capacity=expert_capacity)
+        self.run_combine(args, stream, x, out, topk_weights, missing_ranks, waited_ns)
+        return out if phases != _SEND else None
+
+    def combine_args(self, x: Any = None, out: Any = None, *, num_tokens: int,
+                     topk_weights: Any = None, phases: LlPhases = LlPhases.SEND_AND_RECEIVE,
+                     keep: bool = False, missing_ranks: Any = None, waited_ns: Any = None,
+                     expert_capacity: int = 0) -> abi.LlCombineArgs:
+        """The same arguments, looked at, of a combine of so many tokens that run_combine() runs."""
         new_args = self._new_combine.get(phases)
         args = new_args() if new_args else abi.LlCombineArgs(phases=phases)
         if keep and phases != _RECEIVE:
             args.keep = 1
-        result = 0 if phases != _SEND else sum(self._ends)  # so many are older
-        num_tokens = self._tokens[result] if result < len(self._tokens) else 0
-        are_known, known_tokens, stride_bytes = self._combined
-        if phases == _BOTH and num_tokens == known_tokens and are_known(x, out, topk_weights):
+        if phases != _RECEIVE:
+            args.expert_capacity = expert_capacity
+        are_known, known_tokens, known_capacity, stride_bytes = self._combined
+        if phases == _BOTH and num_tokens == known_tokens and expert_capacity == known_capacity \
+                and are_known(x, out, topk_weights):
             args.x, args.x_stride_bytes, args.out = x.data_ptr(), stride_bytes, out.data_ptr()
             args.topk_weights = topk_weights.data_ptr()
         else:
-            out = self._look_at_combined(args, num_tokens, x, out, topk_weights)
+            self._look_at_combined(args, num_tokens, x, out, topk_weights)
         if missing_ranks is not None and phases != _SEND:
             args.missing_ranks = self._mask(missing_ranks, writable=True)
         if waited_ns is not None and phases != _SEND:
             args.waited_ns = self._waits(waited_ns)
-        self.ep.comm.enqueue(lib.weft_ll_combine, self._native, args, stream, x, out, topk_weights,
-                             missing_ranks, waited_ns)
-        if phases != _RECEIVE:
-            self._ends.append(not keep)
-        if phases != _SEND and self._ends and self._ends.popleft() and self._tokens:
+        return args
+
+    def run_combine(self, args: abi.LlCombineArgs, stream: Stream | None, *used: Any) -> None:
+        """used: what args are of."""
+        self.ep.comm.enqueue(lib.weft_ll_combine, self._native, args, stream, *used)
+        if args.phases != _RECEIVE:
+            self._ends.append(not args.keep)
+        if args.phases != _SEND and self._ends and self._ends.popleft() and self._tokens:
             self._tokens.popleft()
-        return out if phases != _SEND else None
 
     def _look_at_combined(self, args: abi.LlCombineArgs, num_tokens: int, x: Any, out: Any,
-                          topk_weights: Any) -> Any:
-        """Returns out, which it may have allocated."""
+                          topk_weights: Any) -> None:
         if args.phases != _RECEIVE:
             self._answer(args, x)
         if topk_weights is not None:
             args.topk_weights = self._weights(topk_weights, num_tokens)
         if args.phases == _SEND:
-            return None
-        shape = (num_tokens, self._hidden)
-        out = arrays.empty(shape, self._like, self._dtype) if out is None else out
-        args.out = self.ep.comm.address_of(out, "out", self._dtypes, shape, writable=True)
+            return
+        args.out = self.ep.comm.address_of(out, "out", self._dtypes, (num_tokens, self._hidden),
+                                           writable=True)
         if args.phases == _BOTH:
             self._combined = (arrays.recogniser(self._cuda_device, x, out, topk_weights),
-                              num_tokens, args.x_stride_bytes)
-        return out
+                              num_tokens, args.expert_capacity, args.x_stride_bytes)
+
+    def _shape_of_answers(self, args: abi.LlCombineArgs) -> tuple[int, ...]:
+        """Of what experts make of rows."""
+        if self._by_expert:
+            return (self.sizes.num_local_experts,
+                    args.expert_capacity or self.sizes.expert_capacity, self._hidden)
+        return (self.ep.comm.num_ranks, self._config.max_tokens, self._hidden)
 
     def _answer(self, args: abi.LlCombineArgs, x: Any) -> None:
+        wanted = self._shape_of_answers(args)
         if arrays.is_tensor(x) and x.is_contiguous():
-            args.x = self.ep.comm.address_of(x, "x", self._dtypes, self._answers)
+            args.x = self.ep.comm.address_of(x, "x", self._dtypes, wanted)
             return
         seen = self.ep.comm.view(x, "x", dense=False)
-        arrays.require(seen, "x", self._dtypes, self._answers)
+        arrays.require(seen, "x", self._dtypes, wanted)
         args.x = seen.address
         if seen.strides is not None:
             args.x_stride_bytes = seen.strides[1]
             if seen.strides[2] != seen.item_bytes or \
-                    seen.strides[0] != seen.strides[1] * self._answers[1] or \
+                    seen.strides[0] != seen.strides[1] * wanted[1] or \
                     seen.strides[1] < seen.item_bytes * seen.shape[2]:
                 raise InvalidArgumentError(f"x has strides of {seen.strides} bytes; rows must be "
                                            "contiguous, and all as far apart")

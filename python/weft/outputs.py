@@ -59,6 +59,9 @@ class Plan:
     """How outputs are allocated. all_shapes: as they lie in memory, by name, with names of dtypes.
     has_scale_columns: dimensions 1 and 2 of scales change places."""
 
+    maker: Any  # whose outputs they are, and
+    expert_capacity: int  # with room for so many rows of an expert
+
     def __init__(self, cuda_device: int | None, all_shapes: dict[str, tuple[tuple[int, ...], str]],
                  leave_out: tuple[str, ...], *, has_scale_columns: bool):
         import torch
@@ -75,7 +78,6 @@ class Plan:
             like.untyped_storage().resize_(0)  # it is only to say what others are like
             return partial(torch.empty_like, like)
 
-        self.all_shapes = all_shapes
         small = {name: shape for name, shape in all_shapes.items() if name not in leave_out}
         rows, scales = small.pop("rows", None), small.pop("scales", None)
         self.make_rows = rows and maker(*rows)

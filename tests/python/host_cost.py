@@ -21,7 +21,7 @@ from weft.library import lib
 
 ROUNDS, STEPS = 15, 100
 OPERATIONS = ["weft_ep_layout", "weft_ep_notify", "weft_ep_dispatch", "weft_ep_combine",
-              "weft_ll_dispatch", "weft_ll_combine", "weft_stream_synchronize"]
+              "weft_ll_dispatch", "weft_ll_combine", "weft_ll_release", "weft_stream_synchronize"]
 TOKENS, HIDDEN, EXPERTS_PER_RANK, TOPK = 1, 512, 8, 2
 EXPERTS_OF_TEST, TOPK_OF_TEST = 288, 8
 DEEP_EPS_TEST = "DeepEP's test"

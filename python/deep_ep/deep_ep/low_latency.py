@@ -1,156 +1,110 @@
 # SPDX-License-Identifier: MIT
-"""DeepEP's low-latency functions on weft_ll.
-
-weft combines a result once, in the order in which they were made; DeepEP any number of times, in
-any order. The usual step, a dispatch and its combine, ends its result, so that it leaves nothing
-behind, in a graph as well. Whoever combines a result that has ended gets it by dispatching once
-more. All ranks make the same calls, so they do the same.
-"""
+"""DeepEP's low-latency functions on weft_ll (rooms.py). What is refused on one rank is refused
+before anything has changed there, since the others do not know of it."""
 from __future__ import annotations
 
-from collections import deque
 from functools import partial
-from typing import Any, Callable, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import torch
 import weft
-from weft import Dtype, LlAnswer, LlOnMissing, LlPhases, ScaleKind
+from weft import Dtype, InvalidArgumentError, LlAnswer, LlPhases, ScaleKind
 from weft.outputs import Outputs
 
 from .events import EventOverlap, no_modes
+from .rooms import MAX_ROOMS, Answers, Kind, Room, Rooms, Unreceived
 
-GROUP_ELEMENTS = 128  # that share a scale
-MAX_RESULTS = 2
 BOTH, SEND, RECEIVE = LlPhases.SEND_AND_RECEIVE, LlPhases.SEND, LlPhases.RECEIVE
-NOT_ASKED = ("num_rows_per_rank", "missing_ranks")  # outputs that DeepEP does not have
 
 
-class Answers(NamedTuple):
-    """What combine sends back."""
+class Dispatch:
+    """Of a room: the arguments of its phases, which have been looked at."""
 
-    kind: LlAnswer
-    wire: Dtype = Dtype.NONE  # logarithms, or NONE: as they are
+    __slots__ = ("used", "room", "unreceived", "_result", "_first", "_second")
+
+    def __init__(self, room: Room, result: object, out: Outputs, x: torch.Tensor,
+                 topk_idx: torch.Tensor, total_rows: torch.Tensor | None,
+                 waited: torch.Tensor | None, is_hooked: bool):
+        ll = room.ll
+        self.used = (x, topk_idx, out, total_rows, waited)
+        self.room, self._result, self.unreceived = room, result, room.dispatches
+        if is_hooked:
+            self._first = ll.dispatch_args(x, topk_idx, phases=SEND)
+            self._second = ll.dispatch_args(None, None, None, out, phases=RECEIVE,
+                                            total_rows_per_expert=total_rows, waited_ns=waited)
+        else:
+            self._first = ll.dispatch_args(x, topk_idx, None, out, phases=BOTH,
+                                           total_rows_per_expert=total_rows, waited_ns=waited)
+            self._second = None
+        if not topk_idx.is_cuda:
+            _check_no_expert_is_twice(topk_idx, room.kind.num_experts)
+
+    def begin(self) -> None:
+        if self._second is not None:
+            self.room.ll.check(self._second)
+        self.room.begin_dispatch(self._first)
+
+    def run(self, stream: weft.Stream | None) -> None:
+        self.room.ll.run_dispatch(self._first, stream, *self.used)
+        self.room.has_dispatched(self._result)
+
+    def receive(self, stream: weft.Stream | None) -> None:
+        self.room.ll.run_dispatch(self._second, stream, *self.used)
 
 
-class Shape(NamedTuple):
-    """What a weft_ll is made for."""
+class Combine:
+    """The same."""
 
-    max_tokens: int
-    hidden: int
-    num_experts: int
-    num_topk: int
-    scale: ScaleKind | None  # None: rows are not quantised
-    answers: Answers
+    __slots__ = ("used", "room", "unreceived", "_handle", "_topk_idx", "_first", "_second")
 
+    def __init__(self, room: Room, handle: Handle, out: torch.Tensor, x: torch.Tensor,
+                 topk_idx: torch.Tensor, topk_weights: torch.Tensor,
+                 waited: torch.Tensor | None, is_hooked: bool):
+        new_args, capacity = room.ll.combine_args, room.capacity(handle.max_tokens)
+        num_tokens = handle.num_tokens
+        self.used = (x, out, topk_weights, waited)
+        self.room, self._handle, self.unreceived = room, handle, room.combines
+        self._topk_idx = topk_idx
+        if is_hooked:
+            in_send, in_receive = (topk_weights, None) if room.weighing is SEND else \
+                (None, topk_weights)
+            self._first = new_args(x, num_tokens=num_tokens, topk_weights=in_send, phases=SEND,
+                                   expert_capacity=capacity)
+            self._second = new_args(None, out, num_tokens=num_tokens, topk_weights=in_receive,
+                                    phases=RECEIVE, waited_ns=waited)
+        else:
+            self._first = new_args(x, out, num_tokens=num_tokens, topk_weights=topk_weights,
+                                   phases=BOTH, waited_ns=waited, expert_capacity=capacity)
+            self._second = None
 
-class Unreceived(deque):
-    """How to receive for operations that have sent and not received, whose hooks were not called
-    yet. weft receives in the order in which they have sent, DeepEP in that of the hooks: so a hook
-    receives for those before it, too, whose own hooks have nothing left to do."""
+    def begin(self) -> None:
+        handle = self._handle
+        self.room.begin_combine(handle.result, self._topk_idx, handle.max_tokens)
+        if self._second is not None:
+            self.room.ll.check(self._second)
 
-    def receive_up_to(self, last: Callable[[], None]) -> None:
-        while last in self:
-            self._receive_first()
+    def run(self, stream: weft.Stream | None) -> None:
+        self.room.ll.run_combine(self._first, stream, *self.used)
+        self.room.has_combined()
 
-    def receive_all(self) -> None:
-        while self:
-            self._receive_first()
-
-    def _receive_first(self) -> None:
-        self[0]()
-        self.popleft()
-
-
-class Room:
-    """A weft_ll and its results that are not released."""
-
-    def __init__(self, ep: weft.ExpertParallel, shape: Shape, on_missing: LlOnMissing):
-        quantised = {} if shape.scale is None else {
-            "narrow": Dtype.FP8_E4M3, "scale": shape.scale, "group": GROUP_ELEMENTS,
-            "scale_columns": True}
-        self.ll = weft.LowLatency(ep, shape.hidden, shape.max_tokens, shape.num_topk,
-                                  torch.bfloat16, answer=shape.answers.kind,
-                                  answer_dtype=shape.answers.wire, num_results=MAX_RESULTS,
-                                  on_missing=on_missing, **quantised)
-        self.shape = shape
-        self.new_outputs = self.ll.output_maker(NOT_ASKED)
-        is_of_rows = shape.answers.kind == LlAnswer.ROWS
-        self._weighing = RECEIVE if is_of_rows else SEND
-        self.zero_copy_buffer: torch.Tensor | None = None
-        self._results: deque[object] = deque()  # dispatched, not combined
-        self.dispatches, self.combines = Unreceived(), Unreceived()
-        self._scratch: Any = None
-
-    def dispatch(self, result: object, out: Outputs, x: torch.Tensor, topk_idx: torch.Tensor,
-                 total_rows: torch.Tensor | None, waited: torch.Tensor | None, phases: LlPhases,
-                 stream: weft.Stream | None) -> None:
-        """What is refused has made nothing."""
-        if phases is not RECEIVE and len(self._results) + len(self.combines) >= MAX_RESULTS:
-            self._make_room()
-        self.ll.dispatch(x, topk_idx, None, out, phases=phases, total_rows_per_expert=total_rows,
-                         waited_ns=waited, stream=stream)
-        if phases is not RECEIVE:
-            self._results.append(result)
-
-    def _make_room(self) -> None:
-        """For one more result."""
-        self.combines.receive_all()
-        if len(self._results) == MAX_RESULTS:
-            self._release()
-
-    def combine(self, result: object, out: torch.Tensor, x: torch.Tensor, topk_idx: torch.Tensor,
-                topk_weights: torch.Tensor, waited: torch.Tensor | None, phases: LlPhases,
-                stream: weft.Stream | None) -> None:
-        """What is refused has ended nothing."""
-        if phases is not RECEIVE and not (self._results and self._results[0] is result):
-            self._make_oldest(result, topk_idx)
-        uses_weights = phases is BOTH or phases is self._weighing
-        self.ll.combine(x, out, topk_weights=topk_weights if uses_weights else None,
-                        phases=phases, waited_ns=waited, stream=stream)
-        if phases is not RECEIVE:
-            self._results.popleft()
-
-    def _make_oldest(self, result: object, topk_idx: torch.Tensor) -> None:
-        is_there = result in self._results
-        while self._results and self._results[0] is not result:
-            self._release()
-        if not is_there:
-            self._dispatch_again(topk_idx)
-            self._results.append(result)
-
-    def unmask(self, mask: torch.Tensor, epoch: int) -> None:
-        self.ll.unmask(mask, epoch)
-        self._results.clear()  # weft has dropped them
-        self.dispatches.clear()
-        self.combines.clear()
-
-    def _dispatch_again(self, topk_idx: torch.Tensor) -> None:
-        """The same routing, of rows that nobody looks at."""
-        x = torch.zeros((topk_idx.shape[0], self.shape.hidden), dtype=torch.bfloat16,
-                        device=topk_idx.device)
-        if self._scratch is None:
-            self._scratch = self.ll.output_maker()()
-        self.ll.dispatch(x, topk_idx, out=self._scratch)
-
-    def _release(self) -> None:
-        self.dispatches.receive_all()
-        self.ll.release()
-        self._results.popleft()
+    def receive(self, stream: weft.Stream | None) -> None:
+        self.room.ll.run_combine(self._second, stream, *self.used)
 
 
 class Handle(Sequence):
     """DeepEP's elements, of which two are tensors that are made when somebody asks for them."""
 
-    __slots__ = ("_plan", "_block", "room", "result")
+    __slots__ = ("_plan", "_block", "room", "result", "num_tokens", "max_tokens")
 
-    def __init__(self, out: Outputs, room: Room, result: object):
+    def __init__(self, out: Outputs, room: Room, result: object, num_tokens: int, max_tokens: int):
         self._plan, self._block = out.plan, out.block  # without what is large
         self.room, self.result = room, result
+        self.num_tokens, self.max_tokens = num_tokens, max_tokens
 
     def _elements(self) -> tuple[Any, ...]:
-        shape, plan, block = self.room.shape, self._plan, self._block
+        kind, plan, block = self.room.kind, self._plan, self._block
         return (plan.make(block, "src_tokens"), plan.make(block, "row_ranges"),
-                shape.max_tokens, shape.hidden, shape.num_experts)
+                self.max_tokens, kind.hidden, kind.num_experts)
 
     def __len__(self) -> int:
         return 5
@@ -166,9 +120,8 @@ class LowLatencyFunctions:
     """The part of Buffer for decode steps."""
 
     def _open_low_latency(self) -> None:
-        self._eps: dict[int, weft.ExpertParallel] = {}
-        self._rooms: dict[Shape, Room] = {}
-        self._num_unmasks = 0
+        self._rooms = Rooms(self._comm, self._device(), self.enable_shrink,
+                             self.num_rdma_bytes)
         may_sum, may_wait = self._allowed()
         self._answers_for = {  # by whether no hook follows, and whether without use_logfmt
             (no_hook, no_logfmt): Answers(
@@ -176,7 +129,9 @@ class LowLatencyFunctions:
                 else LlAnswer.ROWS,
                 Dtype.NONE if no_logfmt else Dtype.LOG_10BIT)
             for no_hook in (False, True) for no_logfmt in (False, True)}
-        self._last_answers = self._answers_for[True, True]
+        # How results were combined last: in general, and of a kind, by its fields but the answers.
+        self._usual_answers = self._answers_for[True, True]
+        self._last_answers: dict[tuple[Any, ...], Answers] = {}
 
     def _allowed(self) -> tuple[bool, bool]:
         """Whether each rank may sum the rows of its experts before they go back, and whether it may
@@ -185,18 +140,6 @@ class LowLatencyFunctions:
         is_one_node = self._comm.node(0) == self._comm.node(self.group_size - 1)
         may_sum = wished != "rows" and is_one_node and not self.enable_shrink
         return may_sum, may_sum and wished == "sums"
-
-    def _room(self, fields: tuple[Any, ...]) -> Room:
-        """fields: of a Shape, as which they are found."""
-        return self._rooms.get(fields) or self._new_room(Shape(*fields))
-
-    def _new_room(self, shape: Shape) -> Room:
-        if shape.num_experts not in self._eps:
-            self._eps[shape.num_experts] = weft.ExpertParallel(self._comm, shape.num_experts)
-        room = self._rooms[shape] = Room(
-            self._eps[shape.num_experts], shape,
-            LlOnMissing.MASK if self.enable_shrink else LlOnMissing.FAIL)
-        return room
 
     def clean_low_latency_buffer(self, num_max_dispatch_tokens_per_rank: int, hidden: int,
                                  num_experts: int) -> None:
@@ -213,16 +156,23 @@ class LowLatencyFunctions:
         assert not use_ue8m0 or round_scale, "use_ue8m0 needs round_scale"
         scale = None if not use_fp8 else ScaleKind.UE8M0 if use_ue8m0 else \
             ScaleKind.FP32_POWER_OF_TWO if round_scale else ScaleKind.FP32
+        max_tokens = num_max_dispatch_tokens_per_rank
         with no_modes(), self._lock:
-            room = self._room((num_max_dispatch_tokens_per_rank, x.shape[1], num_experts,
-                               topk_idx.shape[1], scale, self._last_answers))
-            result, out = object(), room.new_outputs()
-            event, hook = self._phases(
-                partial(room.dispatch, result, out, x, topk_idx, cumulative_local_expert_recv_stats,
-                        dispatch_wait_recv_cost_stats),
-                room.dispatches, async_finish, return_recv_hook)
+            num_tokens, hidden = _sizes(x, "x")
+            if num_tokens > max_tokens:
+                raise InvalidArgumentError(f"x has {num_tokens} tokens; "
+                                           f"num_max_dispatch_tokens_per_rank is {max_tokens}")
+            fields = (hidden, num_experts, _sizes(topk_idx, "topk_idx")[1], scale)
+            answers = self._last_answers.get(fields, self._usual_answers)
+            room = self._rooms.find((*fields, answers), max_tokens)
+            result, out = object(), room.new_outputs(max_tokens)
+            event, hook = self._issue(
+                Dispatch(room, result, out, x, topk_idx, cumulative_local_expert_recv_stats,
+                         dispatch_wait_recv_cost_stats, return_recv_hook),
+                async_finish, return_recv_hook)
             rows = out.rows if scale is None else (out.rows, out.scales)
-            return (rows, out.make("num_rows_per_expert"), Handle(out, room, result), event, hook)
+            return (rows, out.make("num_rows_per_expert"),
+                    Handle(out, room, result, num_tokens, max_tokens), event, hook)
 
     def low_latency_combine(self, x: torch.Tensor, topk_idx: torch.Tensor,
                             topk_weights: torch.Tensor, handle: Handle, use_logfmt: bool = False,
@@ -231,41 +181,68 @@ class LowLatencyFunctions:
                             combine_wait_recv_cost_stats: torch.Tensor | None = None
                             ) -> tuple[Any, ...]:
         assert not (zero_copy and use_logfmt), "zero_copy goes without use_logfmt"
+        _check_handle(handle)
         with no_modes(), self._lock:
-            room = handle.room
+            answers = self._answers_for[not return_recv_hook, not use_logfmt]
+            room = self._room_of(handle, answers, topk_idx)
             if zero_copy:
                 x = self.get_next_low_latency_combine_buffer(handle)
-            self._last_answers = answers = self._answers_for[not return_recv_hook, not use_logfmt]
-            if room.shape.answers is not answers:  # dispatched for others: it is dispatched again
-                room = self._room(room.shape._replace(answers=answers))
             if out is None:
-                num_tokens, hidden = topk_idx.shape[0], room.shape.hidden
-                out = x.new_empty_strided((num_tokens, hidden), (hidden, 1))  # faster than empty()
-            event, hook = self._phases(
-                partial(room.combine, handle.result, out, x, topk_idx, topk_weights,
-                        combine_wait_recv_cost_stats),
-                room.combines, async_finish, return_recv_hook)
+                shape = (handle.num_tokens, room.kind.hidden)
+                out = x.new_empty_strided(shape, (shape[1], 1))  # faster than empty()
+            event, hook = self._issue(
+                Combine(room, handle, out, x, topk_idx, topk_weights, combine_wait_recv_cost_stats,
+                        return_recv_hook),
+                async_finish, return_recv_hook)
+            self._note_answers(room.kind, return_recv_hook)
             return out, event, hook
 
-    def _phases(self, operation: partial[None], unreceived: Unreceived, async_finish: bool,
-                return_recv_hook: bool) -> tuple[EventOverlap, Callable[[], None] | None]:
+    def _room_of(self, handle: Handle, answers: Answers, topk_idx: torch.Tensor) -> Room:
+        """That which has the result, unless it was dispatched for other answers or has ended: then
+        one where it is dispatched again."""
+        room = handle.room
+        if room.kind.answers is not answers or not room.is_open:
+            room = self._rooms.find(room.kind._replace(answers=answers), handle.max_tokens)
+        if not room.has(handle.result):
+            self._comm.address_of(topk_idx, "topk_idx", ("int64", "int32"),
+                                  (handle.num_tokens, room.kind.num_topk))
+        return room
+
+    def _note_answers(self, kind: Kind, has_hook: bool) -> None:
+        fields = kind[:-1]
+        if self._last_answers.get(fields) is kind.answers:
+            return
+        if len(self._last_answers) == MAX_ROOMS:
+            self._last_answers.clear()
+        self._last_answers[fields] = kind.answers
+        self._usual_answers = self._answers_for[not has_hook, True]
+
+    def _issue(self, operation: Dispatch | Combine, async_finish: bool, return_recv_hook: bool
+               ) -> tuple[EventOverlap, Callable[[], None] | None]:
         """Both phases at once; or the first one, and a hook that runs the second. They run on the
         current stream, unless it is not to wait for them: one less to tell and to be told."""
-        if not (async_finish or return_recv_hook):
-            if unreceived:
-                unreceived.receive_all()
-            operation(BOTH, None)
-            return EventOverlap(), None
         assert not (async_finish and return_recv_hook), "either async_finish or return_recv_hook"
+        room, unreceived = operation.room, operation.unreceived
+        if self._is_capturing():
+            room.is_captured = True
+        if not room.is_open:
+            self._rooms.open(room)
         if async_finish:
             def both(_: Any) -> tuple[Any, Any]:
+                operation.begin()
                 unreceived.receive_all()
-                return operation(BOTH, None), ()
+                return operation.run(None), ()
 
-            return self._run(both, operation.args, async_finish=True)[1], None
+            return self._run(both, operation.used, async_finish=True)[1], None
+        operation.begin()
+        if not return_recv_hook:
+            if unreceived:
+                unreceived.receive_all()
+            operation.run(None)
+            return EventOverlap(), None
         stream = self._comm.current_stream()
-        operation(SEND, stream)
-        receive = partial(operation, RECEIVE, stream)
+        operation.run(stream)
+        receive = partial(operation.receive, stream)
         unreceived.append(receive)
         return EventOverlap(), partial(self._receive_up_to, unreceived, receive)
 
@@ -275,34 +252,56 @@ class LowLatencyFunctions:
 
     def get_next_low_latency_combine_buffer(self, handle: Handle) -> torch.Tensor:
         """[local experts, rows, hidden], for zero_copy."""
-        room = handle.room
-        if room.zero_copy_buffer is None:
-            sizes, hidden = room.ll.sizes, room.shape.hidden
-            room.zero_copy_buffer = torch.zeros(
-                (sizes.num_local_experts, sizes.expert_capacity, hidden), dtype=torch.bfloat16,
-                device=self._device())
-        return room.zero_copy_buffer
+        _check_handle(handle)
+        return handle.room.zero_copy_buffer(handle.max_tokens, self._device())
 
     # ------------------------------------------------------------ masks
 
     def low_latency_update_mask_buffer(self, rank_to_mask: int, mask: bool = False) -> None:
         """Masks a rank; ranks come back by low_latency_clean_mask_buffer() alone."""
         assert self.enable_shrink and mask, "needs enable_shrink, and mask=True"
-        entries = torch.zeros(self.group_size, dtype=torch.int32, device=self._device())
-        entries[rank_to_mask] = 1
-        for room in self._rooms.values():
-            room.ll.mask(entries)
+        if not 0 <= rank_to_mask < self.group_size:
+            raise InvalidArgumentError(f"rank_to_mask is {rank_to_mask}; allowed are "
+                                       f"0..{self.group_size - 1}")
+        with self._lock:
+            self._rooms.mask(rank_to_mask)
 
     def low_latency_query_mask_buffer(self, mask_status: torch.Tensor) -> None:
         assert self.enable_shrink, "needs enable_shrink"
-        mask_status.zero_()
-        for room in self._rooms.values():
-            mask_status |= room.ll.query_mask(torch.empty_like(mask_status))
+        self._rooms.masks.query_mask(mask_status)
 
     def low_latency_clean_mask_buffer(self) -> None:
         """All ranks that live call it; those that do not come stay masked."""
         assert self.enable_shrink, "needs enable_shrink"
-        self._num_unmasks += 1
-        nobody = torch.zeros(self.group_size, dtype=torch.int32, device=self._device())
-        for room in self._rooms.values():
-            room.unmask(nobody, self._num_unmasks)
+        with self._lock:
+            self._rooms.unmask_all()
+
+
+def _sizes(tensor: torch.Tensor, name: str) -> tuple[int, int]:
+    try:
+        first, second = tensor.shape
+        return first, second
+    except (AttributeError, ValueError):
+        raise InvalidArgumentError(
+            f"{name} is {getattr(tensor, 'shape', type(tensor).__name__)}; it must be a tensor of "
+            "two dimensions") from None
+
+
+def _check_no_expert_is_twice(topk_idx: torch.Tensor, num_experts: int) -> None:
+    """An expert has room for one row of each token. On GPUs this would take a wait for the ids."""
+    ordered = topk_idx.sort(1).values
+    later = ordered[:, 1:]
+    twice = later == ordered[:, :-1]
+    if not twice.any():
+        return
+    twice &= (later >= 0) & (later < num_experts)  # others are ignored
+    if twice.any():
+        token, place = twice.nonzero()[0].tolist()
+        raise InvalidArgumentError(f"topk_idx names expert {int(later[token, place])} more than "
+                                   f"once for token {token}; a token has one row at an expert")
+
+
+def _check_handle(handle: Any) -> None:
+    if not isinstance(handle, Handle):
+        raise InvalidArgumentError(f"handle is of type {type(handle).__name__}; it must be what "
+                                   "low_latency_dispatch() returned")

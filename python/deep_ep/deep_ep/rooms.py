@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: MIT
+"""The weft_ll of a Buffer, and what is outstanding in them.
+
+weft combines a result once, in the order in which they were made; DeepEP any number of times, in
+any order. The usual step, a dispatch and its combine, ends its result, so that it leaves nothing
+behind, in a graph as well. Whoever combines a result that has ended gets it by dispatching once
+more. All ranks make the same calls, so they do the same.
+"""
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Callable, NamedTuple
+
+import torch
+import weft
+from weft import (Dtype, InvalidArgumentError, LlAnswer, LlLayout, LlOnMissing, LlPhases,
+                  OutOfMemoryError, ScaleKind)
+from weft.outputs import Outputs
+
+GROUP_ELEMENTS = 128  # that share a scale
+MAX_RESULTS = 2
+MAX_ROOMS = 16
+MAX_MAKERS = 64  # of outputs of a room
+LEAST_BYTES = 64 << 20  # of memory for rooms, with masks
+EPOCH_BITS = 32  # of beginnings anew between those that unmask ranks
+NOT_ASKED = ("num_rows_per_rank", "missing_ranks")  # outputs that DeepEP does not have
+
+
+class Answers(NamedTuple):
+    """What combine sends back."""
+
+    kind: LlAnswer
+    wire: Dtype = Dtype.NONE  # logarithms, or NONE: as they are
+
+
+class Kind(NamedTuple):
+    """What the calls of a weft_ll have in common."""
+
+    hidden: int
+    num_experts: int
+    num_topk: int
+    scale: ScaleKind | None  # None: rows are not quantised
+    answers: Answers
+
+
+class Unreceived(deque):
+    """How to receive for operations that have sent and not received, whose hooks were not called
+    yet. weft receives in the order in which they have sent, DeepEP in that of the hooks: so a hook
+    receives for those before it, too, whose own hooks have nothing left to do."""
+
+    def receive_up_to(self, last: Callable[[], None]) -> None:
+        while last in self:
+            self.receive_first()
+
+    def receive_all(self) -> None:
+        while self:
+            self.receive_first()
+
+    def receive_first(self) -> None:
+        self.popleft()()
+
+
+class Room:
+    """A weft_ll of a kind, for up to so many tokens, and its results that are not released."""
+
+    def __init__(self, ll: weft.LowLatency, kind: Kind, max_tokens: int):
+        self.ll, self.kind, self.max_tokens = ll, kind, max_tokens
+        self.is_open = self.is_captured = False
+        is_of_rows = kind.answers.kind == LlAnswer.ROWS
+        self.weighing = LlPhases.RECEIVE if is_of_rows else LlPhases.SEND
+        self._zero_copy_buffer: torch.Tensor | None = None
+        self._makers: dict[int, Callable[[], Outputs]] = {}
+        self._results: deque[object] = deque()  # dispatched, not combined
+        self.dispatches, self.combines = Unreceived(), Unreceived()
+
+    def open(self) -> None:
+        self.ll.make()
+        self.is_open = True
+
+    def close(self) -> None:
+        self.dispatches.receive_all()
+        self.combines.receive_all()
+        self.drop()
+
+    def drop(self) -> None:
+        """With what has not been received."""
+        self._begin_anew()
+        self.is_open = False
+        self.ll.destroy()
+
+    def _begin_anew(self) -> None:
+        self._results.clear()
+        self.dispatches.clear()
+        self.combines.clear()
+
+    def unmask(self, mask: torch.Tensor, epoch: int) -> None:
+        self.ll.unmask(mask, epoch)
+        self._begin_anew()  # weft has dropped them
+
+    def capacity(self, max_tokens: int) -> int:
+        """Rows of an expert that a call of so many tokens has room for."""
+        return self.ll.ep.comm.num_ranks * max_tokens
+
+    def new_outputs(self, max_tokens: int) -> Outputs:
+        maker = self._makers.get(max_tokens)
+        if maker is None:
+            if len(self._makers) == MAX_MAKERS:
+                self._makers.clear()
+            maker = self._makers[max_tokens] = self.ll.output_maker(
+                NOT_ASKED, self.capacity(max_tokens))
+        return maker()
+
+    def zero_copy_buffer(self, max_tokens: int, device: torch.device) -> torch.Tensor:
+        num_local, hidden = self.ll.sizes.num_local_experts, self.kind.hidden
+        if self._zero_copy_buffer is None:
+            self._zero_copy_buffer = torch.zeros(
+                num_local * self.capacity(self.max_tokens) * hidden, dtype=torch.bfloat16,
+                device=device)
+        shape = (num_local, self.capacity(max_tokens), hidden)
+        return self._zero_copy_buffer[:num_local * shape[1] * hidden].view(shape)
+
+    # ------------------------------------------------------------ results
+
+    def begin_dispatch(self, args: Any) -> None:
+        """Makes room for one more result."""
+        if len(self._results) + len(self.combines) < MAX_RESULTS:
+            return
+        self.ll.check(args)
+        self.combines.receive_all()
+        if len(self._results) == MAX_RESULTS:
+            self._release()
+
+    def has(self, result: object) -> bool:
+        return result in self._results
+
+    def has_dispatched(self, result: object) -> None:
+        self._results.append(result)
+
+    def begin_combine(self, result: object, topk_idx: torch.Tensor, max_tokens: int) -> None:
+        """Makes the result the oldest, and one that has been received."""
+        if not (self._results and self._results[0] is result):
+            self._make_oldest(result, topk_idx, max_tokens)
+        while len(self.dispatches) >= len(self._results):
+            self.dispatches.receive_first()
+
+    def has_combined(self) -> None:
+        self._results.popleft()
+
+    def _make_oldest(self, result: object, topk_idx: torch.Tensor, max_tokens: int) -> None:
+        is_there = result in self._results
+        while self._results and self._results[0] is not result:
+            self._release()
+        if not is_there:
+            self._dispatch_again(topk_idx, max_tokens)
+            self._results.append(result)
+
+    def _dispatch_again(self, topk_idx: torch.Tensor, max_tokens: int) -> None:
+        """The same routing, of rows that nobody looks at."""
+        x = torch.zeros((topk_idx.shape[0], self.kind.hidden), dtype=torch.bfloat16,
+                        device=topk_idx.device)
+        self.combines.receive_all()
+        self.ll.dispatch(x, topk_idx, out=self.new_outputs(max_tokens))
+
+    def _release(self) -> None:
+        self.dispatches.receive_all()
+        self.combines.receive_all()
+        self.ll.release()
+        self._results.popleft()
+
+
+class Rooms:
+    """Of a Buffer, by kind. The oldest make room for new ones, and one for few tokens gives way to
+    one for more; but those of graphs stay. With masks all have them in common: they are within one
+    weft_ll, so that new ones need no rank that is masked."""
+
+    def __init__(self, comm: weft.Communicator, device: torch.device, has_masks: bool,
+                 num_bytes: int):
+        self._comm, self._device, self._has_masks = comm, device, has_masks
+        self._by_kind: dict[Kind, Room] = {}
+        self._of_graphs: list[Room] = []
+        self._ep: weft.ExpertParallel | None = None
+        self._num_bytes = max(num_bytes, LEAST_BYTES)
+        self.masks: weft.LowLatency | None = None
+        self._epoch = 0
+        if has_masks:
+            self.masks = self._new_masks()
+
+    def _new_masks(self) -> weft.LowLatency:
+        is_one_node = self._comm.node(0) == self._comm.node(self._comm.num_ranks - 1)
+        return weft.LowLatency(
+            self._experts(), 1, 1, 1, torch.bfloat16, layout=LlLayout.BY_RANK,
+            on_missing=LlOnMissing.MASK, bytes_within=self._num_bytes,
+            network_bytes_within=0 if is_one_node else self._num_bytes)
+
+    def _experts(self) -> weft.ExpertParallel:
+        if self._ep is None:
+            self._ep = weft.ExpertParallel(self._comm, self._comm.num_ranks)
+        return self._ep
+
+    def find(self, kind: tuple[Any, ...], max_tokens: int) -> Room:
+        """One that may have to be opened yet."""
+        room = self._by_kind.get(kind)
+        if room is not None and max_tokens <= room.max_tokens:
+            return room
+        if room is not None:
+            max_tokens = max(max_tokens, 2 * room.max_tokens)
+        try:
+            return self._describe(Kind(*kind), max_tokens, self.masks)
+        except OutOfMemoryError:
+            self._make_space(self._describe(Kind(*kind), max_tokens, None).ll.sizes)
+            return self._describe(Kind(*kind), max_tokens, self.masks)
+
+    def _describe(self, kind: Kind, max_tokens: int, within: weft.LowLatency | None) -> Room:
+        if kind.num_experts < 1:
+            raise InvalidArgumentError(f"num_experts is {kind.num_experts}; allowed are 1 and more")
+        quantised = {} if kind.scale is None else {
+            "narrow": Dtype.FP8_E4M3, "scale": kind.scale, "group": GROUP_ELEMENTS,
+            "scale_columns": True}
+        on_missing = LlOnMissing.MASK if self._has_masks else LlOnMissing.FAIL
+        ll = weft.LowLatency.described(
+            self._experts(), kind.hidden, max_tokens, kind.num_topk, torch.bfloat16,
+            answer=kind.answers.kind, answer_dtype=kind.answers.wire, num_results=MAX_RESULTS,
+            on_missing=on_missing, num_experts=kind.num_experts, within=within, **quantised)
+        return Room(ll, kind, max_tokens)
+
+    def open(self, room: Room) -> None:
+        """In place of one for fewer tokens. All ranks together, but with masks."""
+        before = self._by_kind.pop(room.kind, None)
+        if before is None and len(self._by_kind) == MAX_ROOMS:
+            before = self._by_kind.pop(next(iter(self._by_kind)))
+        if before is not None and before.is_captured:
+            self._of_graphs.append(before)
+        elif before is not None:
+            before.close()
+        room.open()
+        self._by_kind[room.kind] = room
+
+    # ------------------------------------------------------------ masks
+
+    def _make_space(self, sizes: weft.abi.LlSizes) -> None:
+        """For one more room. All ranks that are not masked do so together; only if it is larger
+        than all that there is, they need those that are."""
+        if self._of_graphs or any(room.is_captured for room in self._by_kind.values()):
+            raise OutOfMemoryError(
+                f"low latency needs {sizes.heap_bytes} bytes, which are not there beside what "
+                f"graphs use: give Buffer more num_rdma_bytes, now {self._num_bytes}")
+        num_bytes = max(sizes.heap_bytes, sizes.network_bytes)
+        masked = self.masks.query_mask(self._nobody())
+        if num_bytes <= self._num_bytes:
+            self._drop_all()
+            self._begin_anew(masked, self._epoch + 1)
+            return
+        if masked.any():
+            raise OutOfMemoryError(
+                f"low latency needs {num_bytes} bytes, and cannot have more than "
+                f"{self._num_bytes} while ranks are masked: give Buffer more num_rdma_bytes")
+        self._drop_all()
+        self.masks.destroy()
+        self._num_bytes = 2 * num_bytes
+        self.masks = self._new_masks()
+
+    def _nobody(self) -> torch.Tensor:
+        return torch.zeros(self._comm.num_ranks, dtype=torch.int32, device=self._device)
+
+    def _drop_all(self) -> None:
+        for room in self._by_kind.values():
+            room.drop()
+        self._by_kind.clear()
+
+    def _begin_anew(self, mask: torch.Tensor, epoch: int) -> None:
+        self._epoch = epoch
+        self.masks.unmask(mask, epoch)
+
+    def mask(self, rank: int) -> None:
+        mask = self._nobody()
+        mask[rank] = 1
+        self.masks.mask(mask)
+
+    def unmask_all(self) -> None:
+        """Ranks that were masked have not made the rooms that others have. So all make new ones,
+        unless graphs have some, which must be there on all ranks then."""
+        rooms = [*self._of_graphs, *self._by_kind.values()]
+        if not any(room.is_captured for room in rooms):
+            self._drop_all()
+            rooms = []
+        self._begin_anew(self._nobody(), (self._epoch >> EPOCH_BITS) + 1 << EPOCH_BITS)
+        for room in rooms:
+            room.unmask(self._nobody(), self._epoch)

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: MIT
+"""Low latency of the drop-in for DeepEP after calls that are refused or given up, with shapes that
+change, and with ranks that are masked; skipped without PyTorch."""
+import os
+import signal
+import tempfile
+
+import pytest
+import weft
+from ranks import run
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)  # before ranks are forked
+soak_deep_ep = pytest.importorskip("soak_deep_ep")
+deep_ep = soak_deep_ep.deep_ep
+
+TOKENS, EXPERTS = 6, 6
+
+
+def in_group(function, num_ranks, dies=None):
+    """function(the group) on each rank, of which one may die."""
+    with tempfile.TemporaryDirectory() as folder:
+        def be_rank(comm):
+            os.environ["WEFT_MACHINE"] = "cpu"
+            torch.distributed.init_process_group(
+                "gloo", init_method=f"file://{folder}/meet", rank=comm.rank, world_size=num_ranks)
+            result = function(torch.distributed.group.WORLD)
+            if dies is None:
+                comm.host_barrier()
+                torch.distributed.destroy_process_group()
+            return result
+
+        return run(be_rank, num_ranks, dies=dies)
+
+
+class One:
+    """A group of one rank."""
+
+    def Get_rank(self):  # noqa: N802
+        return 0
+
+    def Get_size(self):  # noqa: N802
+        return 1
+
+    def allgather(self, item):
+        return [item]
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    monkeypatch.setenv("WEFT_MACHINE", "cpu")
+    return lambda **options: deep_ep.Buffer(None, 0, 0, True, comm=One(), **options)
+
+
+def step(buffer, *, max_tokens=8, hidden=128, num_experts=EXPERTS, num_topk=6, hook=False,
+         use_fp8=False, round_scale=False, **combined):
+    """Every token chooses the first experts, which return ones: the number of those reached."""
+    x = torch.ones(TOKENS, hidden).bfloat16()
+    ids, weights = torch.arange(num_topk).repeat(TOKENS, 1), torch.ones(TOKENS, num_topk)
+    rows, counts, handle, _, receive = buffer.low_latency_dispatch(
+        x, ids, max_tokens, num_experts, use_fp8=use_fp8, round_scale=round_scale,
+        return_recv_hook=hook)
+    if hook:
+        receive()
+    shape = (rows[0] if use_fp8 else rows).shape
+    out, _, receive = buffer.low_latency_combine(torch.ones(shape).bfloat16(), ids, weights, handle,
+                                                 return_recv_hook=hook, **combined)
+    if hook:
+        receive()
+    assert (out == out[0, 0]).all()
+    return out[0, 0].item()
+
+
+@pytest.mark.parametrize("nodes", ["1", "2"])
+@pytest.mark.parametrize("masks", [False, True])
+def test_random_calls(masks, nodes, monkeypatch):
+    """A short run of what soak_deep_ep.py is for."""
+    monkeypatch.setenv("WEFT_NODES", nodes)
+    first, last = soak_deep_ep.soak(400, 1, masks)
+    for name in ("heap", "threads", "descriptors"):
+        assert last[name] <= first[name], name
+
+
+@pytest.mark.parametrize("hook", [False, True])
+def test_wrong_arguments_are_refused_at_once(alone, hook):
+    """Those of a phase that receives, too; and the next right step is right."""
+    buffer, how = alone(), {"return_recv_hook": hook}
+    x, ids = torch.ones(4, 128).bfloat16(), torch.arange(4)[:, None]
+    weights = torch.ones(4, 1)
+    words = torch.zeros(8, dtype=torch.int32)
+
+    def dispatch(**wrong):
+        return buffer.low_latency_dispatch(x, ids, 4, 4, use_fp8=False, **how, **wrong)
+
+    def combine(rows, handle, weights=weights, **wrong):
+        out, _, receive = buffer.low_latency_combine(rows, ids, weights, handle, **how, **wrong)
+        if hook:
+            receive()
+        return out
+
+    for wrong in ({"cumulative_local_expert_recv_stats": torch.zeros(4, dtype=torch.int64)},
+                  {"cumulative_local_expert_recv_stats": torch.zeros(5, dtype=torch.int32)},
+                  {"dispatch_wait_recv_cost_stats": torch.zeros(1)},
+                  {"cumulative_local_expert_recv_stats": words[:4],
+                   "dispatch_wait_recv_cost_stats": words[2:4].view(torch.int64)}):
+        with pytest.raises(weft.InvalidArgumentError):
+            dispatch(**wrong)
+        rows, _, handle, _, receive = dispatch()
+        if hook:
+            receive()
+        for wrong in ({"out": torch.empty(4, 128)}, {"out": torch.empty(3, 128).bfloat16()},
+                      {"combine_wait_recv_cost_stats": torch.zeros(1)},
+                      {"weights": weights.bfloat16()}, {"handle": (1, 2)}):
+            with pytest.raises(weft.InvalidArgumentError):
+                combine(**{"rows": rows, "handle": handle} | wrong)
+        assert combine(rows, handle).eq(1).all()
+
+
+@pytest.mark.parametrize("next_hook", [False, True])
+@pytest.mark.parametrize("given_up", ["dispatch", "combine", "both"])
+def test_hooks_that_are_never_called(alone, given_up, next_hook):
+    buffer = alone()
+    x, ids = torch.ones(TOKENS, 128).bfloat16(), torch.zeros(TOKENS, 1, dtype=torch.int64)
+    for _ in range(4):
+        rows, _, handle, _, receive = buffer.low_latency_dispatch(
+            x, ids, 8, EXPERTS, use_fp8=False, return_recv_hook=True)
+        if given_up == "combine":
+            receive()
+        if given_up != "dispatch":
+            buffer.low_latency_combine(rows, ids, torch.ones(TOKENS, 1), handle,
+                                       return_recv_hook=True)
+    for max_tokens in (8, 7, 20, 8):
+        assert step(buffer, max_tokens=max_tokens, hook=next_hook) == 6
+
+
+def test_a_step_may_have_any_number_of_tokens(alone):
+    """Memory is at most that of twice the greatest number."""
+    buffer, most = alone(), alone()
+    step(most, max_tokens=64)
+    for max_tokens in (*range(TOKENS, 65), 7, 64, 30):
+        assert step(buffer, max_tokens=max_tokens) == 6
+    used = [b._comm.heap_info().used_bytes for b in (buffer, most)]
+    assert used[0] <= 2 * used[1]
+
+
+def test_results_outlive_shapes(alone):
+    """A handle, and a hook, from before a step with more tokens."""
+    buffer = alone()
+    x, ids = torch.ones(TOKENS, 128).bfloat16(), torch.arange(TOKENS)[:, None]
+    rows, counts, handle, _, receive = buffer.low_latency_dispatch(
+        x, ids, TOKENS, EXPERTS, use_fp8=False, return_recv_hook=True)
+    assert step(buffer, max_tokens=50, num_topk=1) == 1
+    receive()
+    assert counts.tolist() == [1] * 6 and rows[:, 0].eq(1).all()
+    out, _, _ = buffer.low_latency_combine(rows, ids, torch.ones(TOKENS, 1), handle)
+    assert out.eq(1).all()
+
+
+def test_many_shapes_do_not_grow(alone):
+    buffer = alone()
+    used = []
+    for _ in range(2):
+        for hidden in range(16, 16 * 40, 16):
+            assert step(buffer, hidden=hidden) == 6
+        used.append(buffer._comm.heap_info().used_bytes)
+    assert used[0] == used[1]
+
+
+def test_logarithms_say_nothing_of_later_steps(alone):
+    buffer = alone()
+    for hidden, more in ((64, {}), (128, {"use_logfmt": True}), (64, {}), (128, {})):
+        assert step(buffer, hidden=hidden, **more) == pytest.approx(6, rel=0.02)
+    with pytest.raises(weft.InvalidArgumentError, match="hidden"):
+        step(buffer, hidden=64, use_logfmt=True)
+    assert step(buffer, hidden=64) == 6
+
+
+def test_an_expert_twice(alone):
+    buffer = alone()
+    ids = torch.tensor([[0, 1], [2, 2], [-1, -1]])
+    with pytest.raises(weft.InvalidArgumentError, match="expert 2 more than once for token 1"):
+        buffer.low_latency_dispatch(torch.ones(3, 128).bfloat16(), ids, 8, EXPERTS, use_fp8=False)
+    assert step(buffer) == 6
+
+
+VARIED = [{"max_tokens": 16}, {"max_tokens": 7}, {"hidden": 256}, {"num_topk": 5},
+          {"num_experts": 9}, {"use_fp8": True}, {"use_fp8": True, "round_scale": True},
+          {"use_logfmt": True}, {"hook": True}]
+
+
+def reached(varied, num_ranks):
+    """How many of the experts that tokens choose are on the first ranks, of three."""
+    num_experts = varied.get("num_experts", EXPERTS)
+    return min(varied.get("num_topk", 6), num_experts * num_ranks // 3)
+
+
+def test_a_first_step_after_a_rank_has_died():
+    """Of each other shape, and of what there was."""
+    def look(group):
+        buffer = deep_ep.Buffer(group, 0, 0, True, enable_shrink=True)
+        assert step(buffer) == 6
+        if group.rank() == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        for varied in ({}, *VARIED, {}):
+            got = step(buffer, **varied)
+            assert got == pytest.approx(reached(varied, 2), rel=0.02), varied
+        status = torch.zeros(3, dtype=torch.int32)
+        buffer.low_latency_query_mask_buffer(status)
+        assert status.tolist() == [0, 0, 1]
+        return "went on"
+
+    assert in_group(look, 3, dies=2)[:2] == ["went on"] * 2
+
+
+@pytest.mark.parametrize("varied", VARIED, ids=str)
+def test_masks_are_the_buffers(varied):
+    """Before the first step and after it, for shapes that there are and that come later; and all
+    are there again afterwards, also for what was made without one of them."""
+    def look(group):
+        rank = group.rank()
+        buffer = deep_ep.Buffer(group, 0, 0, True, enable_shrink=True)
+        status = torch.zeros(3, dtype=torch.int32)
+        if rank != 2:
+            buffer.low_latency_update_mask_buffer(2, True)
+            buffer.low_latency_query_mask_buffer(status)
+            assert status.tolist() == [0, 0, 1]
+            for each in ({}, varied, {}):
+                got = step(buffer, **each)
+                assert got == pytest.approx(reached(each, 2), rel=0.02), each
+            with pytest.raises(weft.InvalidArgumentError, match="rank_to_mask is -1"):
+                buffer.low_latency_update_mask_buffer(-1, True)
+            with pytest.raises(weft.InvalidArgumentError, match="rank_to_mask is 3"):
+                buffer.low_latency_update_mask_buffer(3, True)
+        torch.distributed.barrier()
+        buffer.low_latency_clean_mask_buffer()
+        buffer.low_latency_query_mask_buffer(status)
+        assert status.tolist() == [0, 0, 0]
+        for each in (varied, {}, {"max_tokens": 33}):
+            assert step(buffer, **each) == pytest.approx(reached(each, 3), rel=0.02)
+
+    in_group(look, 3)
