@@ -166,7 +166,8 @@ set(programs_dir ${PROJECT_BINARY_DIR}/programs)
 set(cuda_program_sources)
 foreach(program ${program_sources} ${network_program_sources} machine/cuda/link_rate.cu machine/cuda/network_add.cu
     machine/cuda/probe.cu)
-  list(APPEND cuda_program_sources ${PROJECT_SOURCE_DIR}/src/${program})
+  cmake_path(ABSOLUTE_PATH program)
+  list(APPEND cuda_program_sources ${program})
 endforeach()
 
 # Programs in which loops stay loops, unless their source says that they are unrolled: loops over ranks and

@@ -152,7 +152,7 @@ static void note_combine(weft_ll *ll, weft_ll_phases phases, int keeps)
         issued->rows_ended += !issued->keeps[half_after(ll, issued->answers_received++)];
 }
 
-/* ---------------------------------------------------------------- launches */
+/* ---------------------------------------------------------------- arguments */
 
 /* Where rows by expert have their scales. */
 static struct wp_ll_scales scales_of(const struct wp_ll_plan *plan,
@@ -186,116 +186,68 @@ static int is_aligned(const void *address)
     return (uintptr_t)address % WP_ALIGNED_BYTES == 0;
 }
 
-/* Of few tokens, or where ranks are told; by layout. */
-typedef const enum wp_program carried_programs[2][2];
+/* ---------------------------------------------------------------- the program of a launch */
 
-static enum wp_program packet_dispatch_program(const struct wp_low_latency *device,
-                                               const weft_ll_dispatch_args *args)
+struct compiled_variant {
+    enum wp_program program;
+    enum wp_program operation; /* its program for signals and all cases */
+    struct wp_ll_variant is;
+};
+
+static const struct compiled_variant variants[] = {
+#define X(name, operation, ...)                                                                    \
+    {WP_PROGRAM_##name, WP_PROGRAM_low_latency_##operation, WP_LL_VARIANT_OF(__VA_ARGS__)},
+#include "programs/low_latency/variants.def"
+};
+
+/* The program for all cases of an operation. */
+static enum wp_program base_of(enum wp_program operation, enum wp_ll_protocol protocol)
 {
-    static carried_programs general = {
-        {WP_PROGRAM_packet_low_latency_dispatch, WP_PROGRAM_packet_low_latency_dispatch},
-        {WP_PROGRAM_told_low_latency_dispatch, WP_PROGRAM_told_low_latency_dispatch}};
-    static carried_programs usual[][2] = {
-        [WP_LL_BF16] =
-            {[WP_LL_FAILS] = {{WP_PROGRAM_bf16_packet_low_latency_dispatch,
-                               WP_PROGRAM_bf16_packed_packet_low_latency_dispatch},
-                              {WP_PROGRAM_bf16_told_low_latency_dispatch,
-                               WP_PROGRAM_bf16_packed_told_low_latency_dispatch}},
-             [WP_LL_MASKS] = {{WP_PROGRAM_masked_bf16_packet_low_latency_dispatch,
-                               WP_PROGRAM_masked_bf16_packed_packet_low_latency_dispatch},
-                              {WP_PROGRAM_masked_bf16_told_low_latency_dispatch,
-                               WP_PROGRAM_masked_bf16_packed_told_low_latency_dispatch}}},
-        [WP_LL_FP8] = {[WP_LL_FAILS] = {{WP_PROGRAM_fp8_packet_low_latency_dispatch,
-                                         WP_PROGRAM_fp8_packed_packet_low_latency_dispatch},
-                                        {WP_PROGRAM_fp8_told_low_latency_dispatch,
-                                         WP_PROGRAM_fp8_packed_told_low_latency_dispatch}},
-                       [WP_LL_MASKS] = {{WP_PROGRAM_masked_fp8_packet_low_latency_dispatch,
-                                         WP_PROGRAM_masked_fp8_packed_packet_low_latency_dispatch},
-                                        {WP_PROGRAM_masked_fp8_told_low_latency_dispatch,
-                                         WP_PROGRAM_masked_fp8_packed_told_low_latency_dispatch}}}};
-    const int are_usual = is_aligned(args->x) && is_aligned(args->rows);
-    const enum wp_ll_form form = are_usual ? wp_ll_form_of(device) : WP_LL_GENERAL;
-    const int is_told = wp_ll_is_told(&device->plan);
-    const enum wp_ll_layout layout = wp_ll_layout_of(device);
-    return form == WP_LL_GENERAL ? general[is_told][layout]
-                                 : usual[form][wp_ll_faults_of(device)][is_told][layout];
+    if (protocol == WP_LL_PROTOCOL_SIGNALS)
+        return operation;
+    if (operation == WP_PROGRAM_low_latency_combine)
+        return WP_PROGRAM_packet_low_latency_combine;
+    return protocol == WP_LL_PROTOCOL_TOLD ? WP_PROGRAM_told_low_latency_dispatch
+                                           : WP_PROGRAM_packet_low_latency_dispatch;
 }
 
-/* With logarithms there are no masks. */
-static enum wp_program packet_combine_program(const struct wp_low_latency *device, int are_aligned)
+static enum wp_program choose_program(enum wp_program operation, struct wp_ll_variant wanted)
 {
-    static carried_programs sums[] = {
-        [WP_LL_FAILS] = {{WP_PROGRAM_bf16_packet_low_latency_combine,
-                          WP_PROGRAM_bf16_packed_packet_low_latency_combine},
-                         {WP_PROGRAM_bf16_told_low_latency_combine,
-                          WP_PROGRAM_bf16_packed_told_low_latency_combine}},
-        [WP_LL_MASKS] = {{WP_PROGRAM_masked_bf16_packet_low_latency_combine,
-                          WP_PROGRAM_masked_bf16_packed_packet_low_latency_combine},
-                         {WP_PROGRAM_masked_bf16_told_low_latency_combine,
-                          WP_PROGRAM_masked_bf16_packed_told_low_latency_combine}}};
-    switch (are_aligned ? wp_ll_answers_of(device) : WP_LL_ANY_ANSWERS) {
-    case WP_LL_LOGS_BY_RANK:
-        return WP_PROGRAM_log_told_low_latency_combine;
-    case WP_LL_LOGS_BY_EXPERT:
-        return WP_PROGRAM_log_packed_told_low_latency_combine;
-    case WP_LL_SUMS_BY_RANK:
-    case WP_LL_SUMS_BY_EXPERT:
-        return sums[wp_ll_faults_of(device)][wp_ll_is_told(&device->plan)][wp_ll_layout_of(device)];
-    default:
-        return WP_PROGRAM_packet_low_latency_combine;
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        const struct wp_ll_variant *is = &variants[i].is;
+        if (variants[i].operation == operation && is->protocol == wanted.protocol &&
+            is->form == wanted.form && is->layout == wanted.layout && is->sends == wanted.sends &&
+            is->faults == wanted.faults)
+            return variants[i].program;
     }
+    return base_of(operation, wanted.protocol);
 }
 
 static enum wp_program dispatch_program(const struct wp_low_latency *device,
                                         const weft_ll_dispatch_args *args)
 {
-    static const enum wp_program programs[][2][2] = {
-        [WP_LL_GENERAL] = {{WP_PROGRAM_low_latency_dispatch, WP_PROGRAM_low_latency_dispatch},
-                           {WP_PROGRAM_low_latency_dispatch, WP_PROGRAM_low_latency_dispatch}},
-        [WP_LL_BF16] = {{WP_PROGRAM_bf16_low_latency_dispatch,
-                         WP_PROGRAM_bf16_packed_low_latency_dispatch},
-                        {WP_PROGRAM_masked_bf16_low_latency_dispatch,
-                         WP_PROGRAM_masked_bf16_packed_low_latency_dispatch}},
-        [WP_LL_FP8] = {
-            {WP_PROGRAM_fp8_low_latency_dispatch, WP_PROGRAM_fp8_packed_low_latency_dispatch},
-            {WP_PROGRAM_masked_fp8_low_latency_dispatch,
-             WP_PROGRAM_masked_fp8_packed_low_latency_dispatch}}};
-    if (device->plan.has_nodes)
-        return WP_PROGRAM_internode_low_latency_dispatch;
-    if (wp_ll_has_packets(&device->plan))
-        return packet_dispatch_program(device, args);
-    if (!is_aligned(args->x) || !is_aligned(args->rows))
-        return WP_PROGRAM_low_latency_dispatch;
-    return programs[wp_ll_form_of(device)][wp_ll_faults_of(device)][wp_ll_layout_of(device)];
+    const int are_aligned = is_aligned(args->x) && is_aligned(args->rows);
+    const struct wp_ll_variant wanted = {
+        wp_ll_protocol_of(&device->plan), are_aligned ? wp_ll_form_of(device) : WP_LL_GENERAL,
+        wp_ll_layout_of(&device->plan), WP_LL_SENDS_ROWS, wp_ll_faults_of(&device->masks)};
+    return device->plan.has_nodes ? WP_PROGRAM_internode_low_latency_dispatch
+                                  : choose_program(WP_PROGRAM_low_latency_dispatch, wanted);
 }
 
 static enum wp_program combine_program(const struct wp_low_latency *device,
                                        const weft_ll_combine_args *args)
 {
-    static const enum wp_program programs[][2] = {
-        [WP_LL_ANY_ANSWERS] = {WP_PROGRAM_low_latency_combine, WP_PROGRAM_low_latency_combine},
-        [WP_LL_SUMS_BY_RANK] = {WP_PROGRAM_bf16_low_latency_combine,
-                                WP_PROGRAM_masked_bf16_low_latency_combine},
-        [WP_LL_SUMS_BY_EXPERT] = {WP_PROGRAM_bf16_packed_low_latency_combine,
-                                  WP_PROGRAM_masked_bf16_packed_low_latency_combine},
-        /* These have programs without masks only. */
-        [WP_LL_SUMS_WEIGHED_LATE] = {WP_PROGRAM_bf16_weighed_low_latency_combine,
-                                     WP_PROGRAM_low_latency_combine},
-        [WP_LL_ROWS_BY_EXPERT] = {WP_PROGRAM_bf16_rows_low_latency_combine,
-                                  WP_PROGRAM_low_latency_combine},
-        [WP_LL_LOGS_BY_RANK] = {WP_PROGRAM_log_low_latency_combine, WP_PROGRAM_low_latency_combine},
-        [WP_LL_LOGS_BY_EXPERT] = {WP_PROGRAM_log_packed_low_latency_combine,
-                                  WP_PROGRAM_low_latency_combine}};
-    if (device->plan.has_nodes)
-        return WP_PROGRAM_internode_low_latency_combine;
     const int are_aligned = is_aligned(args->x) && is_aligned(args->out) &&
                             args->x_stride_bytes % WP_ALIGNED_BYTES == 0;
-    if (wp_ll_has_packets(&device->plan))
-        return packet_combine_program(device, are_aligned);
-    if (!are_aligned)
-        return WP_PROGRAM_low_latency_combine;
-    return programs[wp_ll_answers_of(device)][wp_ll_faults_of(device)];
+    const struct wp_ll_variant wanted = {
+        wp_ll_protocol_of(&device->plan),
+        are_aligned ? wp_ll_answer_form_of(device) : WP_LL_GENERAL, wp_ll_layout_of(&device->plan),
+        wp_ll_sends_of(&device->plan), wp_ll_faults_of(&device->masks)};
+    return device->plan.has_nodes ? WP_PROGRAM_internode_low_latency_combine
+                                  : choose_program(WP_PROGRAM_low_latency_combine, wanted);
 }
+
+/* ---------------------------------------------------------------- launches */
 
 weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, weft_stream *stream)
 {

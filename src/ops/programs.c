@@ -4,9 +4,14 @@
 /* The host's own machine: its primitives.h says how it names programs. */
 #define DECLARE_PROGRAM(name) weft__program_fn WP_PROGRAM_SYMBOL(name);
 WP_PROGRAM_LIST(DECLARE_PROGRAM)
+#define X(name, ...) DECLARE_PROGRAM(name)
+#include "programs/low_latency/variants.def"
 
 #define PROGRAM_ENTRY(name) {#name, WP_PROGRAM_SYMBOL(name)},
-static const struct weft__program programs[WP_NUM_PROGRAMS] = {WP_PROGRAM_LIST(PROGRAM_ENTRY)};
+static const struct weft__program programs[WP_NUM_PROGRAMS] = {
+#define X(name, ...) PROGRAM_ENTRY(name)
+#include "programs/low_latency/variants.def"
+    WP_PROGRAM_LIST(PROGRAM_ENTRY)};
 
 weft_result weft__program_launch(weft_comm *comm, weft_stream *stream, enum wp_program program,
                                  struct weft__grid grid, const void *args, size_t args_bytes)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Every warp program: it is in <name>.c, here or in one of the folders. */
+/* Every warp program: it is in <name>.c, here or in a folder, or in a table of variants. */
 #pragma once
 
 #define WP_PROGRAM_LIST(X)                                                                         \
@@ -41,51 +41,13 @@
     X(low_latency_unmask)                                                                          \
     X(internode_low_latency_dispatch)                                                              \
     X(internode_low_latency_combine)                                                               \
-    X(bf16_low_latency_dispatch)                                                                   \
-    X(fp8_low_latency_dispatch)                                                                    \
-    X(bf16_low_latency_combine)                                                                    \
-    X(bf16_packed_low_latency_dispatch)                                                            \
-    X(fp8_packed_low_latency_dispatch)                                                             \
-    X(bf16_packed_low_latency_combine)                                                             \
-    X(bf16_rows_low_latency_combine)                                                               \
-    X(bf16_weighed_low_latency_combine)                                                            \
-    X(log_low_latency_combine)                                                                     \
-    X(log_packed_low_latency_combine)                                                              \
-    X(masked_bf16_low_latency_dispatch)                                                            \
-    X(masked_fp8_low_latency_dispatch)                                                             \
-    X(masked_bf16_packed_low_latency_dispatch)                                                     \
-    X(masked_fp8_packed_low_latency_dispatch)                                                      \
-    X(masked_bf16_low_latency_combine)                                                             \
-    X(masked_bf16_packed_low_latency_combine)                                                      \
-    X(masked_bf16_packet_low_latency_dispatch)                                                     \
-    X(masked_bf16_packed_packet_low_latency_dispatch)                                              \
-    X(masked_fp8_packet_low_latency_dispatch)                                                      \
-    X(masked_fp8_packed_packet_low_latency_dispatch)                                               \
-    X(masked_bf16_packet_low_latency_combine)                                                      \
-    X(masked_bf16_packed_packet_low_latency_combine)                                               \
-    X(masked_bf16_told_low_latency_dispatch)                                                       \
-    X(masked_bf16_packed_told_low_latency_dispatch)                                                \
-    X(masked_fp8_told_low_latency_dispatch)                                                        \
-    X(masked_fp8_packed_told_low_latency_dispatch)                                                 \
-    X(masked_bf16_told_low_latency_combine)                                                        \
-    X(masked_bf16_packed_told_low_latency_combine)                                                 \
     X(packet_low_latency_dispatch)                                                                 \
     X(packet_low_latency_combine)                                                                  \
-    X(bf16_packet_low_latency_dispatch)                                                            \
-    X(fp8_packet_low_latency_dispatch)                                                             \
-    X(bf16_packet_low_latency_combine)                                                             \
-    X(bf16_packed_packet_low_latency_dispatch)                                                     \
-    X(fp8_packed_packet_low_latency_dispatch)                                                      \
-    X(bf16_packed_packet_low_latency_combine)                                                      \
-    X(told_low_latency_dispatch)                                                                   \
-    X(bf16_told_low_latency_dispatch)                                                              \
-    X(fp8_told_low_latency_dispatch)                                                               \
-    X(bf16_packed_told_low_latency_dispatch)                                                       \
-    X(fp8_packed_told_low_latency_dispatch)                                                        \
-    X(bf16_told_low_latency_combine)                                                               \
-    X(bf16_packed_told_low_latency_combine)                                                        \
-    X(log_told_low_latency_combine)                                                                \
-    X(log_packed_told_low_latency_combine)
+    X(told_low_latency_dispatch)
 #define WP_PROGRAM_ENUM(name) WP_PROGRAM_##name,
-enum wp_program { WP_PROGRAM_LIST(WP_PROGRAM_ENUM) WP_NUM_PROGRAMS };
+enum wp_program {
+#define X(name, ...) WP_PROGRAM_ENUM(name)
+#include "programs/low_latency/variants.def"
+    WP_PROGRAM_LIST(WP_PROGRAM_ENUM) WP_NUM_PROGRAMS
+};
 #undef WP_PROGRAM_ENUM

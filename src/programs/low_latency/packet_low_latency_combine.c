@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* packet_low_latency_combine: low_latency_combine in packets (low_latency/packets.h). A warp sends parts of answers to single
  * tokens, by expert sums, and takes a part of the answers of all ranks to a token of its own. */
-#ifndef WP_LL_STEPS_ONLY /* the usual forms say it themselves */
+#ifndef WP_LL_STEPS_ONLY /* for variants low_latency/hints.h says it */
 #define WP_ROWS_ARE_MADE_NEAR
 #endif
 
 #include "programs/low_latency/low_latency_combine.h"
 #include "programs/low_latency/packets.h"
 
-/* The usual forms know it when they are compiled: then compilers need not find out that code for the others is never run, which
- * nvcc does not always. */
+/* Variants know it when they are compiled. Then compilers need not find out that code for the
+ * others is never run: nvcc does not always. */
 #ifndef WP_LL_ANSWERS_ARE_LOGS
 #define WP_LL_ANSWERS_ARE_LOGS(plan) wp_ll_answers_are_logs(plan)
 #endif

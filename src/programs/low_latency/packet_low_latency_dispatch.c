@@ -4,9 +4,7 @@
  * itself where its tokens go. By rank a row is in the slot of those before it, where it stays; by expert in that of its token,
  * whence it is packed (low_latency/packet_pack.h).
  */
-#ifndef WP_ROWS_ARE_MADE_NEAR
 #define WP_ROWS_ARE_MADE_NEAR
-#endif
 
 #include "programs/low_latency/packet_units.h"
 

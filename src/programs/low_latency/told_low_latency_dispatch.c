@@ -4,9 +4,7 @@
  * tokens, whence rows go where ranks have told each other meanwhile (low_latency/told.h): by rank to slots without gaps, by
  * expert to where they are packed.
  */
-#ifndef WP_ROWS_ARE_MADE_NEAR
 #define WP_ROWS_ARE_MADE_NEAR
-#endif
 
 #include "programs/low_latency/told_units.h"
 

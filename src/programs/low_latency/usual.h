@@ -1,22 +1,64 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What low latency is mostly used for: tokens and answers of bf16, one node; rows as they are, or as
- * FP8 with a float scale for 128 elements; by rank or by expert; sums as answers, of bf16 or as logarithms, or by expert the
- * rows; rows that are whole units of 16 bytes; 32 choices of a token at most; in dispatch of so few tokens and experts that
- * a block has room near it for what it counts, and in packets of few tokens experts without a table. Its programs are
- * compiled once more for each of these, without masks, and sums of bf16 with masks, and then have no code for anything else
- * (low_latency/hints.h). With code for all there are more values
- * than a GPU has registers, and what waits in memory meanwhile is far, since each acquire empties the
- * nearest cache; and warps jump over what is not theirs, each time to code that is in no cache. Measured on
- * an H200 with one rank, 128 tokens in BF16, in graphs: combine takes 16.3 us in the general form, 11.0 with
- * both layouts, 9.3 by rank alone. With one token almost all is such delay: a step by rank takes 16.9 us with
- * both layouts, 14.7 without the other.
+ * What a variant of low latency's programs has as constants, and which variant a case needs.
+ * Variants are for what low latency is mostly used for: one node; tokens and answers of bf16; rows
+ * as they are, or as FP8 with a float scale for 128 elements; rows of whole units of 16 bytes; at
+ * most 32 choices of a token. Dispatch by signals has so few tokens and experts that a block has
+ * room near it for what it counts. Dispatch of few tokens in packets has experts without a table.
+ *
+ * A variant has no code for anything else (low_latency/variants.def, low_latency/hints.h). With
+ * code for all cases there are more values than a GPU has registers, and values that wait in
+ * memory are far, since each acquire empties the nearest cache. Warps also jump over code of other
+ * cases, each time to code that is in no cache. Measured on an H200 with one rank, 128 tokens in
+ * BF16, in graphs: combine takes 16.3 us in the general program, 11.0 with both layouts, 9.3 by
+ * rank alone. With one token almost all is such delay: a step by rank takes 16.9 us with both
+ * layouts, 14.7 without the other.
  */
 #pragma once
 
 #include "programs/low_latency/near.h"
 
-enum wp_ll_form { WP_LL_GENERAL, WP_LL_BF16, WP_LL_FP8 };
+/* ------------------------------------------------------------------ what variants differ in */
+
+enum wp_ll_protocol { WP_LL_PROTOCOL_SIGNALS, WP_LL_PROTOCOL_PACKETS, WP_LL_PROTOCOL_TOLD };
+enum wp_ll_form { WP_LL_GENERAL, WP_LL_BF16, WP_LL_FP8, WP_LL_LOG };
+enum wp_ll_layout { WP_LL_BY_RANK, WP_LL_BY_EXPERT };
+enum wp_ll_sends { WP_LL_SENDS_ROWS, WP_LL_SENDS_SUMS, WP_LL_SENDS_LATE };
+enum wp_ll_faults { WP_LL_FAILS, WP_LL_MASKS };
+
+/* Columns of low_latency/variants.def. */
+struct wp_ll_variant {
+    enum wp_ll_protocol protocol;
+    enum wp_ll_form form;
+    enum wp_ll_layout layout;
+    enum wp_ll_sends sends;
+    enum wp_ll_faults faults;
+};
+
+#define WP_LL_VARIANT_OF(protocol, format, layout, sends, faults)                                  \
+    {                                                                                              \
+        WP_LL_PROTOCOL_##protocol, WP_LL_##format, WP_LL_##layout, WP_LL_SENDS_##sends,            \
+            WP_LL_##faults                                                                         \
+    }
+
+WP_FN enum wp_ll_protocol wp_ll_protocol_of(const struct wp_ll_plan *plan)
+{
+    if (!wp_ll_has_packets(plan))
+        return WP_LL_PROTOCOL_SIGNALS;
+    return wp_ll_is_told(plan) ? WP_LL_PROTOCOL_TOLD : WP_LL_PROTOCOL_PACKETS;
+}
+
+WP_FN enum wp_ll_layout wp_ll_layout_of(const struct wp_ll_plan *plan)
+{
+    return plan->is_by_expert ? WP_LL_BY_EXPERT : WP_LL_BY_RANK;
+}
+
+WP_FN enum wp_ll_faults wp_ll_faults_of(const struct wp_ll_masks *masks)
+{
+    return wp_ll_has_masks(masks) ? WP_LL_MASKS : WP_LL_FAILS;
+}
+
+/* ------------------------------------------------------------------ what all variants know */
 
 /* Whether low_latency/hints.h is true, if addresses are multiples of WP_ALIGNED_BYTES, and memory of a block has room for
  * what is kept in it. */
@@ -40,20 +82,6 @@ WP_FN void wp_ll_fix_usual(struct wp_low_latency *ll, const struct wp_low_latenc
     ll->plan.dtype = WEFT_BF16;
     ll->plan.element_bytes_log2 = 1;
     ll->plan.answers_stay = 0;
-}
-
-enum wp_ll_faults { WP_LL_FAILS, WP_LL_MASKS };
-
-WP_FN enum wp_ll_faults wp_ll_faults_of(const struct wp_low_latency *ll)
-{
-    return wp_ll_has_masks(&ll->masks) ? WP_LL_MASKS : WP_LL_FAILS;
-}
-
-enum wp_ll_layout { WP_LL_BY_RANK, WP_LL_BY_EXPERT };
-
-WP_FN enum wp_ll_layout wp_ll_layout_of(const struct wp_low_latency *ll)
-{
-    return ll->plan.is_by_expert ? WP_LL_BY_EXPERT : WP_LL_BY_RANK;
 }
 
 /* ------------------------------------------------------------------ rows, of dispatch */
@@ -93,82 +121,66 @@ WP_FN enum wp_ll_form wp_ll_form_of(const struct wp_low_latency *ll)
                                                                                   : WP_LL_GENERAL;
 }
 
-WP_FN void wp_ll_fix_rows(struct wp_low_latency *ll, const struct wp_low_latency *given,
-                          enum wp_ll_form form, enum wp_ll_layout layout)
-{
-    wp_ll_fix_usual(ll, given);
-    ll->plan.is_by_expert = layout == WP_LL_BY_EXPERT;
-    ll->plan.sent_element_bytes_log2 = form == WP_LL_FP8 ? 0 : 1;
-    ll->plan.quantisation = wp_ll_usual_quantisation(form);
-}
-
-/* Of rows that go in packets: as many groups as have scales for one, or as many elements as a part has room for. */
-WP_FN void wp_ll_fix_row_parts(struct wp_ll_plan *plan, enum wp_ll_form form)
+/* The elements of a part of a row in packets. Few tokens: as many groups as a part has scales for,
+ * or as many elements as fit. Many tokens: as many as a lane can have on their way. */
+WP_FN void wp_ll_fix_row_parts(struct wp_ll_plan *plan, struct wp_ll_variant variant)
 {
     const int32_t num_groups = WP_LL_PART_SCALES_BYTES / (int32_t)sizeof(float);
-    plan->row_parts.elements =
-        form == WP_LL_FP8 ? num_groups * plan->quantisation.group_elements : WP_LL_PART_BYTES / 2;
+    if (variant.protocol == WP_LL_PROTOCOL_TOLD)
+        plan->row_parts.elements = WP_LL_TOLD_PART_ELEMENTS;
+    else if (variant.protocol == WP_LL_PROTOCOL_PACKETS)
+        plan->row_parts.elements = variant.form == WP_LL_FP8
+                                       ? num_groups * plan->quantisation.group_elements
+                                       : WP_LL_PART_BYTES / 2;
 }
 
-/* Of many rows, which are sent as a lane can have them on their way. */
-WP_FN void wp_ll_fix_told_parts(struct wp_ll_plan *plan)
+WP_FN void wp_ll_fix_dispatch(struct wp_low_latency *ll, const struct wp_low_latency *given,
+                              struct wp_ll_variant variant)
 {
-    plan->row_parts.elements = WP_LL_TOLD_PART_ELEMENTS;
+    wp_ll_fix_usual(ll, given);
+    ll->plan.is_by_expert = variant.layout == WP_LL_BY_EXPERT;
+    ll->plan.sent_element_bytes_log2 = variant.form == WP_LL_FP8 ? 0 : 1;
+    ll->plan.quantisation = wp_ll_usual_quantisation(variant.form);
+    wp_ll_fix_row_parts(&ll->plan, variant);
 }
 
 /* ------------------------------------------------------------------ answers, of combine */
 
-enum wp_ll_answers {
-    WP_LL_ANY_ANSWERS,
-    WP_LL_SUMS_BY_RANK,
-    WP_LL_SUMS_BY_EXPERT,
-    WP_LL_SUMS_WEIGHED_LATE, /* by expert, too */
-    WP_LL_ROWS_BY_EXPERT,
-    WP_LL_LOGS_BY_RANK, /* sums as logarithms */
-    WP_LL_LOGS_BY_EXPERT
-};
-
-/* It does not matter how rows have come. */
-WP_FN enum wp_ll_answers wp_ll_answers_of(const struct wp_low_latency *ll)
+/* How rows have come does not matter. */
+WP_FN enum wp_ll_form wp_ll_answer_form_of(const struct wp_low_latency *ll)
 {
-    const int are_logs = wp_ll_answers_are_logs(&ll->plan);
-    if (!wp_ll_is_near(ll->near.counters)) /* whom it goes on without */
-        return WP_LL_ANY_ANSWERS;
-    if (!wp_ll_is_usual(ll) || (ll->plan.answer_dtype != WEFT_BF16 && !are_logs))
-        return WP_LL_ANY_ANSWERS;
-    if (are_logs && (ll->plan.answers_are_rows || ll->plan.weights_come_late))
-        return WP_LL_ANY_ANSWERS;
-    if (are_logs)
-        return ll->plan.is_by_expert ? WP_LL_LOGS_BY_EXPERT : WP_LL_LOGS_BY_RANK;
-    if (ll->plan.answers_are_rows)
-        return WP_LL_ROWS_BY_EXPERT;
-    if (ll->plan.weights_come_late)
-        return WP_LL_SUMS_WEIGHED_LATE;
-    return ll->plan.is_by_expert ? WP_LL_SUMS_BY_EXPERT : WP_LL_SUMS_BY_RANK;
+    if (!wp_ll_is_near(ll->near.counters) || !wp_ll_is_usual(ll)) /* counters: masked ranks */
+        return WP_LL_GENERAL;
+    if (wp_ll_answers_are_logs(&ll->plan))
+        return WP_LL_LOG;
+    return ll->plan.answer_dtype == WEFT_BF16 ? WP_LL_BF16 : WP_LL_GENERAL;
 }
 
-WP_FN void wp_ll_fix_answers(struct wp_low_latency *ll, const struct wp_low_latency *given,
-                             enum wp_ll_answers answers)
+WP_FN enum wp_ll_sends wp_ll_sends_of(const struct wp_ll_plan *plan)
 {
-    const int are_logs = answers == WP_LL_LOGS_BY_RANK || answers == WP_LL_LOGS_BY_EXPERT;
-    wp_ll_fix_usual(ll, given);
-    ll->plan.is_by_expert = answers != WP_LL_SUMS_BY_RANK && answers != WP_LL_LOGS_BY_RANK;
-    ll->plan.weights_come_late = answers == WP_LL_SUMS_WEIGHED_LATE;
-    ll->plan.answer_dtype = are_logs ? WEFT_LOG_10BIT : WEFT_BF16;
-    ll->plan.answers_are_rows = answers == WP_LL_ROWS_BY_EXPERT;
+    if (plan->answers_are_rows)
+        return WP_LL_SENDS_ROWS;
+    return plan->weights_come_late ? WP_LL_SENDS_LATE : WP_LL_SENDS_SUMS;
 }
 
-WP_FN void wp_ll_fix_answer_parts(struct wp_ll_plan *plan)
+WP_FN void wp_ll_fix_answer_parts(struct wp_ll_plan *plan, struct wp_ll_variant variant)
 {
-    plan->answer_parts.elements = WP_LL_PART_BYTES / 2;
-    plan->sum_parts.elements = WP_LL_PART_BYTES / 2;
-    plan->taken_parts.num = 0;
-}
-
-WP_FN void wp_ll_fix_told_answer_parts(struct wp_ll_plan *plan)
-{
-    plan->taken_parts.num = 1; /* or more */
-    plan->answer_parts.elements = WP_LL_TOLD_PART_ELEMENTS;
+    if (variant.protocol == WP_LL_PROTOCOL_SIGNALS)
+        return;
+    const int is_told = variant.protocol == WP_LL_PROTOCOL_TOLD;
+    plan->answer_parts.elements = is_told ? WP_LL_TOLD_PART_ELEMENTS : WP_LL_PART_BYTES / 2;
     plan->sum_parts.elements =
-        wp_ll_answers_are_logs(plan) ? (int32_t)WP_LOG_BLOCK_ELEMENTS : WP_LL_PART_BYTES / 2;
+        variant.form == WP_LL_LOG ? (int32_t)WP_LOG_BLOCK_ELEMENTS : WP_LL_PART_BYTES / 2;
+    plan->taken_parts.num = is_told ? 1 /* or more */ : 0;
+}
+
+WP_FN void wp_ll_fix_combine(struct wp_low_latency *ll, const struct wp_low_latency *given,
+                             struct wp_ll_variant variant)
+{
+    wp_ll_fix_usual(ll, given);
+    ll->plan.is_by_expert = variant.layout == WP_LL_BY_EXPERT;
+    ll->plan.weights_come_late = variant.sends == WP_LL_SENDS_LATE;
+    ll->plan.answer_dtype = variant.form == WP_LL_LOG ? WEFT_LOG_10BIT : WEFT_BF16;
+    ll->plan.answers_are_rows = variant.sends == WP_LL_SENDS_ROWS;
+    wp_ll_fix_answer_parts(&ll->plan, variant);
 }
