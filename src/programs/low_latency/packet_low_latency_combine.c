@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* packet_low_latency_combine: low_latency_combine in packets (low_latency/packets.h). A warp sends parts of answers to single
  * tokens, by expert sums, and takes a part of the answers of all ranks to a token of its own. */
+
+/* Between nodes there are no packets. */
+#define WP_LL_HAS_NODES(plan) 0
 #ifndef WP_LL_STEPS_ONLY /* for variants low_latency/hints.h says it */
 #define WP_ROWS_ARE_MADE_NEAR
 #endif

@@ -4,6 +4,9 @@
  * itself where its tokens go. By rank a row is in the slot of those before it, where it stays; by expert in that of its token,
  * whence it is packed (low_latency/packet_pack.h).
  */
+
+/* Between nodes there are no packets. */
+#define WP_LL_HAS_NODES(plan) 0
 #define WP_ROWS_ARE_MADE_NEAR
 
 #include "programs/low_latency/packet_units.h"

@@ -4,6 +4,9 @@
  * tokens, whence rows go where ranks have told each other meanwhile (low_latency/told.h): by rank to slots without gaps, by
  * expert to where they are packed.
  */
+
+/* Between nodes there are no packets. */
+#define WP_LL_HAS_NODES(plan) 0
 #define WP_ROWS_ARE_MADE_NEAR
 
 #include "programs/low_latency/told_units.h"
