@@ -216,8 +216,7 @@ static void beat(struct weft__link *link)
     weft__link_put_on_wire(link, weft__message_create(WEFT__FRAME_ALIVE, NULL, 0, NULL, 0));
 }
 
-/* A rank whose thread waits for long tells where it stands. Where others go on without a rank that
- * has died, counts say nothing. */
+/* A rank whose thread waits for long tells where it stands. */
 static void look(struct weft__link *link, int64_t now_ns)
 {
     struct weft__called *called = NULL;
@@ -228,8 +227,6 @@ static void look(struct weft__link *link, int64_t now_ns)
                              : share_ms < LEAST_LOOK_MS ? LEAST_LOOK_MS
                                                         : share_ms;
     link->look_ns = now_ns + look_ms * WEFT__NS_PER_MS;
-    if (weft__status_is_tolerant(link->status))
-        return;
     const int32_t num_called = weft__standing_look(link->standing, &called);
     if (num_called > 0)
         weft__link_put_on_wire(link,

@@ -88,7 +88,18 @@ static struct weft__standing_entry *find_entry(struct weft__standing *standing, 
     return NULL;
 }
 
-static struct weft__standing_entry *add_entry(struct weft__standing *standing, uint64_t key)
+static struct weft__standing_entry *find_oldest(struct weft__standing *standing)
+{
+    struct weft__standing_entry *oldest = &standing->entries[0];
+    for (int32_t i = 1; i < standing->num_entries; i++) {
+        if (standing->entries[i].called.order < oldest->called.order)
+            oldest = &standing->entries[i];
+    }
+    return oldest;
+}
+
+/* NULL: there is no memory. */
+static struct weft__standing_entry *extend(struct weft__standing *standing)
 {
     enum { FEW = 16 };
     if (standing->num_entries == standing->max_entries) {
@@ -100,8 +111,19 @@ static struct weft__standing_entry *add_entry(struct weft__standing *standing, u
         standing->entries = entries;
         standing->max_entries = max_entries;
     }
-    struct weft__standing_entry *entry = &standing->entries[standing->num_entries++];
-    *entry = (struct weft__standing_entry){.called = {.key = key, .peer = WEFT__ANY_PEER}};
+    return &standing->entries[standing->num_entries++];
+}
+
+/* A program may make objects without end, whose counts must not go: then the rank tells none any
+ * more, and keeps the last calls for messages. */
+static struct weft__standing_entry *add_entry(struct weft__standing *standing, uint64_t key)
+{
+    if (standing->num_entries == WEFT__MAX_CALLED)
+        standing->state = WEFT__STANDING_UNKNOWN;
+    struct weft__standing_entry *entry =
+        standing->num_entries == WEFT__MAX_CALLED ? find_oldest(standing) : extend(standing);
+    if (entry != NULL)
+        *entry = (struct weft__standing_entry){.called = {.key = key, .peer = WEFT__ANY_PEER}};
     return entry;
 }
 
@@ -252,7 +274,7 @@ int32_t weft__standing_look(struct weft__standing *standing, struct weft__called
                                 : 0;
     const int is_long = number != 0 && number == standing->seen_hold;
     standing->seen_hold = number;
-    if (is_long && number != standing->told_hold && standing->num_entries <= WEFT__MAX_CALLED) {
+    if (is_long && number != standing->told_hold) {
         num_called = tell(standing, &hold, called);
         standing->told_hold = number;
     }

@@ -33,7 +33,7 @@ struct weft__called {
 
 enum {
     WEFT__ANY_PEER = -1,
-    WEFT__MAX_CALLED = 1024 /* that a rank tells of; with more it tells nothing */
+    WEFT__MAX_CALLED = 256 /* that a rank remembers; with more it tells nothing */
 };
 
 /* What a thread waits for. */
@@ -58,7 +58,8 @@ struct weft__standing {
     enum {
         WEFT__STANDING_KNOWN,
         WEFT__STANDING_OF_SEVERAL, /* threads: one that does not wait may make the next call */
-        WEFT__STANDING_UNKNOWN     /* graphs make calls, or there was no memory */
+        WEFT__STANDING_UNKNOWN     /* graphs make calls, ranks go on without others, or there was no
+                                       memory */
     } state;
     uint64_t seen_hold, told_hold; /* the monitor's: numbers of the thread's holds */
 };

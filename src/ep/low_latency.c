@@ -424,6 +424,8 @@ static weft_result go_on_without_the_dead(weft_ll *ll)
     weft_comm *comm = ll->ep->comm;
     atomic_fetch_add(&comm->status.num_tolerant, 1);
     ll->goes_on_without_the_dead = 1;
+    /* Ranks do not wait in vain for one that is late, nor do all of them make the same objects. */
+    weft__standing_forget(&comm->standing);
     WEFT__TRY(weft__comm_agree(comm, WEFT_OK, "go on without a rank that dies"));
     return weft__status_check(&comm->status);
 }

@@ -362,6 +362,34 @@ TEST(who_is_late_fits)
         assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, be_late, &num_nodes), 0);
 }
 
+/* With masks, ranks that wait for one that is late go on without it. */
+static int go_on_without_one(struct ranks_context *context)
+{
+    struct scene scene;
+    weft_ll_config ll = WEFT_INIT(weft_ll_config);
+    ll.dtype = WEFT_FP32;
+    ll.hidden = HIDDEN;
+    ll.max_tokens = NUM_TOKENS;
+    ll.num_topk = NUM_TOPK;
+    ll.on_missing = WEFT_LL_MASK;
+    ll.missing_ms = 2 * LATE_MS;
+    if (open_scene(&scene, context, 1))
+        return 1;
+    CHECK_OK(weft_ll_destroy(scene.ll));
+    CHECK_OK(weft_ll_create(scene.ep, &ll, &scene.ll));
+    if (context->rank != ODD_ONE) {
+        CHECK_OK(ll_dispatch(&scene));
+        CHECK_OK(weft_stream_synchronize(scene.stream));
+    }
+    CHECK_OK(weft_host_barrier(scene.comm));
+    return close_scene(&scene);
+}
+
+TEST(ranks_may_go_on_without_one)
+{
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, go_on_without_one, NULL), 0);
+}
+
 /* Two objects on two streams in an order that differs by rank, with a long time between. */
 static int cross_over(struct ranks_context *context)
 {
