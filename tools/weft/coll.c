@@ -12,6 +12,7 @@
 #include "coll_run.h"
 #include "command.h"
 #include "job.h"
+#include "workload/elements.h"
 #include "workload/try.h"
 
 static weft_result run_place(const struct coll_run *run, struct coll_line *line,
@@ -92,7 +93,8 @@ static weft_result run_all(const struct coll_job *job, const struct coll_run *ru
              redop <= options->redops.last && result == WEFT_OK; redop++) {
             options->dtype = (weft_dtype)dtype;
             options->redop = (weft_reduce_op)redop;
-            result = run_kind(run, num_wrong);
+            if (reduce_op_takes(options->redop, options->dtype))
+                result = run_kind(run, num_wrong);
         }
     return result;
 }

@@ -190,7 +190,10 @@ static void check_reduction(const struct coll_options *options, struct argp_stat
         options->dtype != WEFT_FP32)
         argp_error(state, "--dtype %s: must be bf16, fp16 or fp32 with --redop premul_sum",
                    dtype_names[options->dtype]);
-    if (collective_reduces(options->op) && !reduce_op_takes(options->redop, options->dtype))
+    const int is_one = options->dtypes.first == options->dtypes.last &&
+                       options->redops.first == options->redops.last;
+    if (is_one && collective_reduces(options->op) &&
+        !reduce_op_takes(options->redop, options->dtype))
         argp_error(state, "--dtype %s: must be of floating point with --redop %s",
                    dtype_names[options->dtype], reduce_op_names[options->redop]);
 }
