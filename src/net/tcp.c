@@ -185,13 +185,11 @@ static void tell_loss(struct weft__tcp *tcp, const struct weft__tcp_peer *peer, 
     char name[WEFT__TCP_NAME_BYTES] = "?";
     if (peer->addresses.num > 0)
         weft__tcp_name_address(&peer->addresses.at[peer->num_dials % peer->addresses.num], name);
-    if (peer->state == WEFT__TCP_AWAITED)
-        tell_not_connected(tcp, peer, error);
-    else if (error == EACCES)
+    if (peer->state != WEFT__TCP_AWAITED && error == EACCES)
         weft__net_fail_peer(tcp->net, rank,
                             "who answers for rank %d at %s does not know the job's secret", rank,
                             name);
-    else if (peer->state == WEFT__TCP_DIALED)
+    else if (peer->state == WEFT__TCP_AWAITED || peer->state == WEFT__TCP_DIALED)
         tell_not_connected(tcp, peer, error);
     else if (error == 0)
         weft__net_fail_peer(tcp->net, rank,

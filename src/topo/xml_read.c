@@ -67,7 +67,7 @@ static void warn(struct reader *reader, const char *element, const char *attribu
             return;
     if (reader->num_warned == MOST_WARNED)
         return;
-    strcpy(reader->warned[reader->num_warned++], what);
+    memcpy(reader->warned[reader->num_warned++], what, sizeof what);
     weft__log(WEFT__LOG_WARN, WEFT__LOG_NO_RANK,
               "%.256s:%" PRId32 ": %s is unknown%s%s, and ignored", reader->source,
               current_line(reader), what, attribute == NULL && reader->open != NULL ? " in " : "",

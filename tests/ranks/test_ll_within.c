@@ -128,8 +128,7 @@ TEST_ON_RANKS(memory_for_those_within_is_used_again, RANKS_THREADS, LL_SCENE_RAN
         return 1;
     for (uint64_t epoch = 1; epoch <= 3; epoch++) {
         int num = 0;
-        weft_result result;
-        while ((result = weft_ll_query_sizes(scene.ep, &config, &sizes)) == WEFT_OK && num < 64) {
+        while (num < 64 && weft_ll_query_sizes(scene.ep, &config, &sizes) == WEFT_OK) {
             CHECK_OK(weft_ll_create(scene.ep, &config, &made[num++]));
             if (step(&scene, made[num - 1], LL_SCENE_RANKS))
                 return 1;

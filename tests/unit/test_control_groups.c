@@ -55,7 +55,7 @@ static const char no_old_limit[] = "9223372036854771712\n";
 
 static void start(const char *groups, const char *mounts)
 {
-    strcpy(root + strlen(root) - 6, "XXXXXX");
+    memset(root + strlen(root) - 6, 'X', 6);
     assert_non_null(mkdtemp(root));
     write_file("/proc/self/cgroup", groups);
     write_file("/proc/self/mountinfo", mounts);

@@ -80,11 +80,12 @@ static weft_result gather_texts(weft_comm *comm, const struct told *told, const 
 {
     enum { PIECE_BYTES = 64 << 10 };
     const int32_t num_ranks = weft_comm_num_ranks(comm), rank = weft_comm_rank(comm);
-    char *piece = calloc(1, PIECE_BYTES), *pieces = calloc((size_t)num_ranks, PIECE_BYTES);
-    weft_result result = piece != NULL && pieces != NULL
-                             ? WEFT_OK
-                             : weft__error(WEFT_ERROR_OUT_OF_MEMORY,
-                                           "no memory for the texts of %d ranks", num_ranks);
+    char *piece = calloc((size_t)num_ranks + 1, PIECE_BYTES);
+    if (piece == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the texts of %d ranks",
+                           num_ranks);
+    char *pieces = piece + PIECE_BYTES;
+    weft_result result = WEFT_OK;
     uint64_t most_bytes = 0;
     for (int32_t r = 0; r < num_ranks; r++)
         most_bytes = told[r].num_bytes > most_bytes ? told[r].num_bytes : most_bytes;
@@ -100,7 +101,6 @@ static weft_result gather_texts(weft_comm *comm, const struct told *told, const 
                        told[r].num_bytes - at < PIECE_BYTES ? told[r].num_bytes - at : PIECE_BYTES);
     }
     free(piece);
-    free(pieces);
     return result;
 }
 

@@ -22,8 +22,9 @@ static weft_result ask_for_devices(weft_comm *comm, int *has_own_device)
     const int32_t num_ranks = weft_comm_num_ranks(comm);
     weft_machine_info info = WEFT_INIT(weft_machine_info);
     int32_t *num_devices = calloc((size_t)num_ranks, sizeof *num_devices);
-    weft_result result = num_devices ? weft_machine_query(weft_comm_machine(comm), &info)
-                                     : lacks_memory("%d ranks", num_ranks);
+    if (num_devices == NULL)
+        return lacks_memory("%d ranks", num_ranks);
+    weft_result result = weft_machine_query(weft_comm_machine(comm), &info);
     if (result == WEFT_OK)
         result =
             weft_host_all_gather(comm, &info.num_devices, sizeof info.num_devices, num_devices);
