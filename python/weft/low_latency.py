@@ -172,7 +172,8 @@ class LowLatency(Object):
                       phases: LlPhases = LlPhases.SEND_AND_RECEIVE,
                       total_rows_per_expert: Any = None, waited_ns: Any = None
                       ) -> abi.LlDispatchArgs:
-        """The same arguments, looked at, of a dispatch that run_dispatch() runs."""
+        """The arguments of dispatch(), of the same shapes and dtypes ([num_tokens, hidden] rows),
+        looked at: run_dispatch() runs them."""
         new_args = self._new_dispatch.get(phases)
         args = new_args() if new_args else abi.LlDispatchArgs(phases=phases)
         if phases != _RECEIVE:
@@ -357,7 +358,8 @@ class LowLatency(Object):
                      topk_weights: Any = None, phases: LlPhases = LlPhases.SEND_AND_RECEIVE,
                      keep: bool = False, missing_ranks: Any = None, waited_ns: Any = None,
                      expert_capacity: int = 0) -> abi.LlCombineArgs:
-        """The same arguments, looked at, of a combine of so many tokens that run_combine() runs."""
+        """The arguments of combine(), of the same shapes and dtypes (out is [num_tokens, hidden]),
+        looked at: run_combine() runs them."""
         new_args = self._new_combine.get(phases)
         args = new_args() if new_args else abi.LlCombineArgs(phases=phases)
         if keep and phases != _RECEIVE:

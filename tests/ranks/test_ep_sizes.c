@@ -242,13 +242,13 @@ static struct letters letters_of(const struct ep_rank *self, uint64_t max_tokens
 static uint64_t expected_network_bytes(const struct letters *n)
 {
     return 2 * (n->D - 1) * n->C * n->S * (n->B + 8) + 16 * n->D +
-           4 * n->D * round_up(60 + 4 * (n->R + n->L * n->E_most), 16);
+           4 * n->D * round_up(64 + 4 * (n->R + n->L * n->E_most), 16);
 }
 
 static uint64_t expected_heap_bytes(const struct letters *n)
 {
     const uint64_t num_blocks = n->N + 1 + round_up(2 * (n->D - 1) * n->C, n->W) / n->W;
-    return 512 * n->L + round_up(8 * n->L * num_blocks, 256) + 8 * n->R * (n->R + n->E_most) +
+    return 512 * n->L + round_up(8 * n->L * num_blocks, 256) + 8 * n->R * (n->R + 1 + n->E_most) +
            n->G + round_up(n->G, 64) / 16;
 }
 
@@ -262,6 +262,7 @@ static uint64_t expected_handle_bytes(const struct letters *n)
     const uint64_t tables[] = {8 * n->T * least(n->K, n->R),
                                4 * n->N * n->W * n->R,
                                4 * n->N * n->W * n->D,
+                               4 * n->R,
                                4 * n->R,
                                4 * n->R,
                                4 * n->R,
