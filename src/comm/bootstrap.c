@@ -279,6 +279,31 @@ static int has_started_us(const struct job_launcher *launcher)
     return launcher->launcher != WEFT__LAUNCHER_SLURM || strtoull(mark, NULL, 10) < 0xfffffff0;
 }
 
+static int is_same(const char *name, const char *other_name)
+{
+    const char *text = environment(name), *other = environment(other_name);
+    return text != NULL && other != NULL && strcmp(text, other) == 0;
+}
+
+/* An mpiexec may run inside a rank of another MPI's. The environment has the variables of both, and
+ * does not tell which of them is the inner one. */
+static weft_result check_is_only_mpi(const struct job_launcher *launcher)
+{
+    for (size_t index = 0; index < sizeof(job_launchers) / sizeof(job_launchers[0]); index++) {
+        const struct job_launcher *other = &job_launchers[index];
+        if (other->launcher == launcher->launcher || other->launcher == WEFT__LAUNCHER_SLURM ||
+            !has_started_us(other) ||
+            (is_same(launcher->rank, other->rank) &&
+             is_same(launcher->num_ranks, other->num_ranks)))
+            continue;
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "%s is set, as by %s, and %s, as by %s, and they do not agree: unset "
+                           "the variables of the launcher that runs the other one",
+                           launcher->num_ranks, launcher->name, other->num_ranks, other->name);
+    }
+    return WEFT_OK;
+}
+
 /* Nobody has started this process, as it seems. But a job of one rank would be a silent mistake
  * where a launcher has set a part of its variables; only names that others use too say nothing when
  * they are alone, and what a shell inside an allocation of Slurm has. */
@@ -320,6 +345,7 @@ weft_result weft__bootstrap_read(struct weft__bootstrap *bootstrap)
     for (size_t index = 0; index < sizeof(job_launchers) / sizeof(job_launchers[0]); index++) {
         if (!has_started_us(&job_launchers[index]))
             continue;
+        WEFT__TRY(check_is_only_mpi(&job_launchers[index]));
         bootstrap->launcher = job_launchers[index].launcher;
         bootstrap->launcher_name = job_launchers[index].name;
         return read_job(bootstrap, &job_launchers[index]);

@@ -215,6 +215,14 @@ TEST_AS(half_of_a_launcher_is_refused,
     check_bad("PMI_RANK=0", "PMI_SIZE PMI_RANK");
     check_bad("SLURM_STEP_ID=0 SLURM_PROCID=0", "SLURM_PROCID SLURM_NTASKS");
     check_bad("PMI_ID=1 PMI_PORT=h1:4000", "PMI_ID PMI_RANK, PMI_SIZE"); /* mpiexec -pmi-port */
+    /* mpiexec of MPICH in a rank of mpirun, or the other way round; but for srun, which starts daemons. */
+    check_bad("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 PMI_RANK=1 PMI_SIZE=2 "
+              "MPI_LOCALNRANKS=2",
+              "OMPI_COMM_WORLD_SIZE PMI_SIZE Open MPICH unset");
+    assert_int_equal(read_good("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 SLURM_PROCID=1 "
+                               "SLURM_NTASKS=2 SLURM_STEP_ID=0")
+                         .num_ranks,
+                     1);
     /* Who uses a script made for torchrun with another launcher has that launcher's ranks. */
     assert_int_equal(read_good("WORLD_SIZE=2 MASTER_ADDR=h1 MASTER_PORT=29500 "
                                "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 "
