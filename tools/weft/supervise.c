@@ -117,6 +117,10 @@ static void record_end(struct job *job, int32_t rank, int wait_status)
             tell(job, "rank %d exited with status %d", launch->first_rank + rank,
                  WEXITSTATUS(wait_status));
         job_fail(job, WEXITSTATUS(wait_status));
+        /* The rank that refuses an argument aborts the others, which may end first. */
+        if (launch->report == LAUNCH_REPORT_SIGNALS && job->exit_status == STATUS_FAILURE &&
+            WEXITSTATUS(wait_status) == STATUS_USAGE)
+            job->exit_status = STATUS_USAGE;
     }
 }
 
