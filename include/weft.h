@@ -51,9 +51,9 @@
  *   after a call, or after the operation, has finished. Objects end in any order. Destroying one
  *   waits for its own operations that are still queued, each of which has a deadline, then destroys
  *   what was made from it: a communicator ends its weft_coll, weft_ep, handles, records, arenas and
- *   memory; streams, events, graphs and splits outlive it. NULL, an object that has been
- *   destroyed, and what never was one are WEFT_ERROR_INVALID_ARGUMENT. A new object of the same kind
- *   may have the address of a destroyed one: then the call is on the new object.
+ *   memory; streams, events, graphs and splits outlive it. NULL, a destroyed object, and a pointer
+ *   that never was an object are WEFT_ERROR_INVALID_ARGUMENT. A new object of the same kind may get
+ *   the address of a destroyed one: then a call acts on the new object.
  * - Threads. Any thread may make any call. An object is in one call at a time: a call uses every
  *   object that it is given, the stream too. Collective calls on the host, and those that create or
  *   destroy, use the communicator of their object as well; others do not, so that threads drive
@@ -136,7 +136,7 @@ typedef enum weft_reduce_op {
     WEFT_PROD = 1,
     WEFT_MAX = 2,
     WEFT_MIN = 3,
-    WEFT_AVG = 4, /* of floating point alone */
+    WEFT_AVG = 4, /* floating-point types only */
     /* The sum of what each rank has multiplied by a factor of its own (weft_coll_args). Of BF16, FP16
      * and FP32. */
     WEFT_PREMUL_SUM = 5
@@ -202,8 +202,9 @@ typedef struct weft_comm_config {
     int32_t reserved;     /* 0 */
 } weft_comm_config;
 
-/* Makes an id and starts, in this process, the rendezvous that serves it; it runs until the
- * process ends, with one thread for all ids of an address. The environment variable WEFT_ADDR sets the address it listens on (127.0.0.1). */
+/* Makes an id and starts the rendezvous that serves this id, in this process. The rendezvous runs
+ * until the process ends, with one thread for all ids of an address. It listens on the address in
+ * the environment variable WEFT_ADDR (default 127.0.0.1). */
 WEFT_API weft_result weft_unique_id_create(weft_unique_id *id);
 
 /* The id of a rendezvous whose place has been agreed on: ranks of several hosts make it from the
@@ -226,26 +227,28 @@ WEFT_API int32_t weft_rendezvous_num_ranks(const weft_unique_id *id);
 WEFT_API weft_result weft_comm_create(const weft_unique_id *id, int32_t rank, int32_t num_ranks,
                                       const weft_comm_config *config, weft_comm **comm);
 
-/* The same with rank, number of ranks and meeting point from the launcher's environment. Read,
- * first match wins: weft run (WEFT_ID, WEFT_RANK, WEFT_WORLD_SIZE), torchrun (RANK,
- * WORLD_SIZE, MASTER_ADDR, MASTER_PORT), Open MPI (OMPI_COMM_WORLD_*), mpiexec of MPICH (PMI_RANK,
- * PMI_SIZE, MPI_LOCALNRANKS), a step of Slurm (SLURM_STEP_ID, SLURM_PROCID, SLURM_NTASKS), PMI
- * (PMI_RANK, PMI_SIZE); with none, one rank alone. May be called again for further independent
- * communicators. Rank 0 listens on WEFT_PORT, or on a port that follows from the job; on loopback
- * if all ranks are known to be on one host. Where others than weft run have started ranks on
- * several hosts, WEFT_SECRET should keep strangers out (weft_unique_id_at). */
+/* As weft_comm_create, with rank, number of ranks and meeting point from the launcher's
+ * environment. The first launcher that matches counts: weft run (WEFT_ID, WEFT_RANK,
+ * WEFT_WORLD_SIZE), torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), Open MPI
+ * (OMPI_COMM_WORLD_*), mpiexec of MPICH (PMI_RANK, PMI_SIZE, MPI_LOCALNRANKS), a step of Slurm
+ * (SLURM_STEP_ID, SLURM_PROCID, SLURM_NTASKS), PMI (PMI_RANK, PMI_SIZE). Without a launcher the
+ * process is one rank alone. Each further call makes a further, independent communicator. Rank 0
+ * listens on WEFT_PORT, or on a port that follows from the job; on loopback if all ranks are known
+ * to be on one host. If another launcher than weft run starts ranks on several hosts, set
+ * WEFT_SECRET: it keeps strangers out (weft_unique_id_at). */
 WEFT_API weft_result weft_comm_create_from_env(const weft_comm_config *config, weft_comm **comm);
 
 typedef struct weft_env_info {
     size_t size;
     int32_t rank, num_ranks;        /* 0 of 1 without a launcher */
-    const char *launcher;           /* "Slurm", say; NULL: none */
-    const char *rank_variable;      /* by which it has said that, for messages; NULL: none */
-    const char *num_ranks_variable; /* the same */
+    const char *launcher;           /* for example "Slurm"; NULL: none */
+    const char *rank_variable;      /* gave the rank, for messages; NULL: none */
+    const char *num_ranks_variable; /* gave num_ranks, for messages; NULL: none */
 } weft_env_info;
 
-/* Which rank weft_comm_create_from_env would make this process, and by whose word. Fails as that
- * does where the environment is not complete. */
+/* Tells the rank that weft_comm_create_from_env would give this process, and the launcher and the
+ * variables that say so. Fails as weft_comm_create_from_env does if the environment is not
+ * complete. */
 WEFT_API weft_result weft_env_query(weft_env_info *info);
 
 /* Collective. Ranks with the same color (>= 0) form a new, independent communicator, ordered by
@@ -349,9 +352,9 @@ typedef struct weft_device_info {
     int32_t num_processors; /* multiprocessors of a GPU, cores of the host */
     int32_t reserved;
     char name[128];
-    uint64_t
-        available_bytes; /* of the host's memory, what this process could still have, also by the
-                                 limits of its control groups; UINT64_MAX: not known, as on cuda */
+    /* Host memory that this process can still get, within the limits of its control groups.
+     * UINT64_MAX: not known, as on cuda. */
+    uint64_t available_bytes;
 } weft_device_info;
 
 /* About device `device_idx`, 0..num_devices-1, of a machine that is usable (else

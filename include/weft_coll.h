@@ -160,18 +160,19 @@ WEFT_API weft_result weft_coll_destroy(weft_coll *coll);
  *
  * Reductions go in ascending rank order, beginning with rank 0's element: BF16, FP16, FP32 and FP8
  * in fp32, FP64 in fp64, rounded once to nearest even; integers in their own type, wrapping around.
- * By RAILS that is done with the ranks of each node (of AVG the sum), and the result is rounded after
- * each 32 of them and after the last; to the first node's result each other node's is added in turn,
- * and the sum rounded. The first node is node 0 in an all-reduce, in a reduce-scatter or reduce the one
- * after the node that gets the row. Nodes are numbered by their first ranks. So bits depend on which ranks
- * are on one node, and on nothing else.
- * AVG is the sum divided by R, before rounding; of integers, whose sum may wrap, it is refused. MAX and MIN are those of
- * IEEE 754-2019: NaN if there is one, -0 less than +0. Every NaN becomes the positive quiet NaN
- * with all mantissa bits set; FP8 saturates at 448. PREMUL_SUM is the SUM of each rank's 0 + factor *
- * input, multiplied in fp32 and rounded once to dtype, as if it had been stored so before: then by the
- * same algorithms, with the same bits. So results are the same to the bit on all
- * ranks, whatever the algorithm (but RING, TREE, and MULTICAST by hardware), the machine, the number of
- * blocks, and the elements around.
+ * By RAILS that is done with the ranks of each node (of AVG the sum), and the result is rounded
+ * after each 32 of them and after the last; to the first node's result each other node's is added
+ * in turn, and the sum rounded. The first node is node 0 in an all-reduce, in a reduce-scatter or
+ * reduce the one after the node that gets the row. Nodes are numbered by their first ranks. So bits
+ * depend on which ranks are on one node, and on nothing else.
+ *
+ * AVG is the sum divided by R, before rounding. It refuses integers: their sum may wrap. MAX and
+ * MIN are those of IEEE 754-2019: NaN if there is one, -0 less than +0. Every NaN becomes the
+ * positive quiet NaN with all mantissa bits set; FP8 saturates at 448. PREMUL_SUM is the SUM of
+ * each rank's 0 + factor * input, multiplied in fp32 and rounded once to dtype, as if it had been
+ * stored so before: then by the same algorithms, with the same bits. So results are the same to the
+ * bit on all ranks, whatever the algorithm (but RING, TREE, and MULTICAST by hardware), the
+ * machine, the number of blocks, and the elements around.
  * [vLLM custom all-reduce 4, without its limits; names of NCCL]
  *
  * Example coll: sums a vector over all ranks, in place.

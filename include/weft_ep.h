@@ -18,15 +18,15 @@ extern "C" {
  * Everything else is as on one node, except the order in which combine sums.
  *
  * Outputs of dispatch and inputs of combine are any memory of the machine. Those that other ranks
- * reach (weft_is_direct) are written and read where they are; each rank may have each array where it
- * likes. Others are staged, with the same results: the rank copies the rows that came from or to heap
- * memory of the weft_ep, of which weft_ep_config.staging_bytes says how much there is. If all rows
- * of an operation fit, that is all. If not, it goes in rounds of as many tokens as fit, on all ranks,
- * in graphs too. The least staging_bytes are 176 + R * B: B are the bytes of a token, that is of all
- * its planes (or its row of combine) and 12 * num_topk + 4, but at least 64. With less the operation is
- * WEFT_ERROR_UNSUPPORTED, which tells what is needed. Between nodes there are no rounds: the same
- * error if not all rows fit. Rows of combine that combine_wire makes narrower on one node are staged
- * wherever they are.
+ * reach (weft_is_direct) are written and read where they are; each rank may have each array where
+ * it likes. Others are staged, with the same results: the rank copies the rows that came from or to
+ * heap memory of the weft_ep, of which weft_ep_config.staging_bytes says how much there is. If all
+ * rows of an operation fit, that is all. If not, it goes in rounds of as many tokens as fit, on all
+ * ranks, in graphs too. staging_bytes must be at least 176 + R * B. B is the bytes of a token, 64
+ * at least: all its planes (or its row of combine) and 12 * num_topk + 4. With less the operation
+ * fails with WEFT_ERROR_UNSUPPORTED, whose message tells the bytes that it needs. Between nodes
+ * there are no rounds: the operation fails with the same error if not all rows fit. Rows of combine
+ * that combine_wire makes narrower on one node are staged wherever they are.
  *
  * Example ep: sends each token to its experts, which return it unchanged, and sums what comes back.
  *
@@ -200,7 +200,7 @@ typedef struct weft_ep_layout_args {
     int32_t *num_tokens_per_node;   /* [D] distinct tokens */
     int32_t *num_tokens_per_expert; /* [the handle's experts] selections, duplicates counted */
     uint8_t *is_token_in_rank;      /* [N][R] 0 or 1 */
-    int32_t tag;                    /* any number: by weft_ep_counts.tags all ranks learn it */
+    int32_t tag;                    /* any number; all ranks get it in weft_ep_counts.tags */
 } weft_ep_layout_args;
 
 /* Stream operation, local: which tokens go where. [DeepEP 1.5] */
@@ -226,8 +226,8 @@ typedef struct weft_ep_counts {
     /* The most rows that any rank gets, the same number on all ranks: by it they can grow their
      * outputs together. */
     int32_t max_recv_tokens;
-    /* [R] The tags that the ranks gave to weft_ep_layout: by them they can find out together that
-     * they are about to do different things, before they do. */
+    /* [R] The tag that each rank gave to weft_ep_layout. All ranks see the same tags, so they can
+     * agree that they are about to do different things, before they do them. */
     const int32_t *tags;
 } weft_ep_counts;
 

@@ -226,15 +226,18 @@ typedef struct weft_ll_config {
      * says so four times in it. */
     uint32_t missing_ms;
     weft_ll_carrier carrier;
-    int64_t
-        num_experts; /* 0: those of the weft_ep; else so many, spread as those of a weft_ep without tables */
-    /* WEFT_LL_MASK, beside what the weft_ll needs itself: memory of each rank for others that are made within this one,
-     * of the heap, and between nodes of the network. */
+    /* 0: the experts of the weft_ep. Else this many, spread as in a weft_ep without tables. */
+    int64_t num_experts;
+    /* WEFT_LL_MASK: memory of each rank for every weft_ll that is made within this one, in addition
+     * to its own. bytes_within is memory of the heap; network_bytes_within, between nodes, memory
+     * of the network. */
     uint64_t bytes_within, network_bytes_within;
-    /* WEFT_LL_MASK and WEFT_LL_STRAIGHT: made within this weft_ll, of the same missing_ms, whose masks it has, too. It needs
-     * no other rank, so that it can be made when ranks have died or are masked: each rank takes the next piece of the
-     * memory. So all make the same ones in the same order, and nobody compares their configurations.
-     * WEFT_ERROR_OUT_OF_MEMORY: no piece is left that is large enough. NULL: all ranks make it together. */
+    /* WEFT_LL_MASK and WEFT_LL_STRAIGHT: the new weft_ll is made in the memory of this one and
+     * shares its masks. Both have the same missing_ms. Each rank takes the next piece of the
+     * memory. That needs no other rank, so it works when ranks have died or are masked. All ranks
+     * must make the same ones, in the same order; their configurations are not compared.
+     * WEFT_ERROR_OUT_OF_MEMORY: no piece is left that is large enough. NULL: all ranks make the
+     * weft_ll together. */
     weft_ll *within;
 } weft_ll_config;
 
@@ -252,17 +255,18 @@ typedef struct weft_ll_sizes {
                                 cpu is in the heap, too, on cuda pinned memory of the host */
 } weft_ll_sizes;
 
-/* Local: the memory that a weft_ll of this configuration has; num_blocks 0 counts as on this rank. WEFT_ERROR_OUT_OF_MEMORY:
- * the one that it would be within has no such piece left. */
+/* Local: tells the memory that a weft_ll of this configuration takes. num_blocks 0 counts as on
+ * this rank. WEFT_ERROR_OUT_OF_MEMORY: config->within has no piece left that is large enough. */
 WEFT_API weft_result weft_ll_query_sizes(const weft_ep *ep, const weft_ll_config *config,
                                          weft_ll_sizes *sizes);
 
-/* Collective, but for one within another; every field except num_blocks and num_warps must be the same on all ranks
- * (WEFT_ERROR_MISMATCH names the first that differs). The weft_ll belongs to ep, or to the one that it is within. */
+/* Collective, unless config->within is given. Every field except num_blocks and num_warps must be
+ * the same on all ranks (WEFT_ERROR_MISMATCH names the first that differs). The weft_ll belongs to
+ * config->within, or to ep if that is NULL. */
 WEFT_API weft_result weft_ll_create(weft_ep *ep, const weft_ll_config *config, weft_ll **ll);
-/* As weft_heap_free; with WEFT_LL_ANSWER_IN_SLOTS it waits until all ranks have received this one's answers, or
- * destroy theirs as well. Memory of one within another is used again when that has none left and begins anew:
- * weft_ll_unmask. */
+/* As weft_heap_free. With WEFT_LL_ANSWER_IN_SLOTS it waits until all ranks have received this
+ * rank's answers, or destroy their weft_ll as well. The memory of a weft_ll within another is used
+ * again after all those within that one are destroyed and weft_ll_unmask is called on it. */
 WEFT_API weft_result weft_ll_destroy(weft_ll *ll);
 
 /* Which phases of an operation: 0 is both. */
@@ -272,11 +276,12 @@ typedef enum weft_ll_phases {
     WEFT_LL_RECEIVE = 2
 } weft_ll_phases;
 
-/* Whether an operation is only looked at. */
+/* Runs an operation, or only checks it. */
 typedef enum weft_ll_call {
     WEFT_LL_RUN = 0,
-    /* Its arguments are refused as they would be if it were the next of its kind, and nothing happens: so that those of a
-     * phase that receives are looked at before anything is sent. What is outstanding does not count. */
+    /* Refuses the arguments that would be refused if this were the next operation of its kind, and
+     * does nothing else. Operations that are outstanding do not count. So the arguments of a
+     * receive can be checked before anything is sent. */
     WEFT_LL_CHECK = 1
 } weft_ll_call;
 
@@ -313,7 +318,8 @@ typedef struct weft_ll_dispatch_args {
     /* [R], to each of which is added how many ns the operation has waited for that rank, as its first
      * block saw it: next to nothing if what the rank sends was there before. */
     int64_t *waited_ns;
-    /* By expert, to receive: rows that there is room for in this call's outputs, at most the weft_ll's; 0: as many. */
+    /* By expert, to receive: rows of each expert that this call's outputs have room for, at most
+     * the weft_ll's expert_capacity; 0: that many. */
     int32_t expert_capacity;
 } weft_ll_dispatch_args;
 
@@ -395,13 +401,14 @@ WEFT_API weft_result weft_ll_query_mask(weft_ll *ll, int32_t *mask, weft_stream 
 /* Lets ranks come back. Collective among the ranks whose entry is 0, which all give the same mask and
  * the same epoch; epochs grow from call to call, 1 or more, so that nobody is taken for one who called
  * before. What each of them has sent and not received, and its results, are dropped: they begin anew,
- * as with a new weft_ll. Who is silent for two deadlines stays masked, and who does not take part
- * is masked. Not in graphs.
+ * as with a new weft_ll. A rank that is silent for two deadlines stays masked. A rank that does not
+ * take part is masked. Not in graphs.
  *
- * Those within another each begin anew by a call of their own, behind its call and in the same order. Where all of them
- * have been destroyed before, the memory that they had is as new, when the call returns: so the ranks that take part make
- * the same ones again, even if some were masked while others were made. A masked rank that lives and does not take part
- * must send nothing more then. */
+ * Each weft_ll within this one begins anew by a call of its own, after this one's call, in the same
+ * order on all ranks. If all of them have been destroyed before, their memory is as new when the
+ * call returns: the ranks that take part then make the same ones again, even if some ranks were
+ * masked when earlier ones were made. From then on a masked rank that lives and does not take part
+ * must send nothing. */
 WEFT_API weft_result weft_ll_unmask(weft_ll *ll, const int32_t *mask, uint64_t epoch,
                                     weft_stream *stream);
 

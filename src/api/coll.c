@@ -166,7 +166,7 @@ static weft_result check_factor(const struct weft__coll_call *call, uint64_t rec
     return weft__check_overlaps(extents, 2);
 }
 
-/* Of integers the sum, which hops from rank to rank in their own type, might wrap before it is divided. */
+/* A sum of integers goes from rank to rank in their own type: it might wrap before division. */
 static weft_result check_average(const struct weft__coll_call *call)
 {
     const int is_integer =

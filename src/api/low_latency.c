@@ -67,7 +67,7 @@ static weft_result check_carrier(const weft_ep *ep, const weft_ll_config *config
                        weft__placement_max_local(&ep->placement));
 }
 
-/* Memory for others, and the weft_ll whose memory this one has. */
+/* Checks bytes_within and network_bytes_within, or the weft_ll that is given as within. */
 static weft_result check_within(const weft_ep *ep, const weft_ll_config *config)
 {
     static const uint64_t max_bytes = UINT64_C(1) << 46;
@@ -133,7 +133,7 @@ static weft_result check_config(const weft_ep *ep, const weft_ll_config *config)
     return weft__check_range(config->num_warps, 0, WEFT__MAX_WARPS, "num_warps");
 }
 
-/* Where the configuration is right. */
+/* Keeps the experts only if the configuration is right. */
 static weft_result find_experts(weft_ep *ep, const weft_ll_config *config, weft_ep **experts)
 {
     WEFT__TRY(weft__check_range(config->num_experts, 0, WEFT__EP_MAX_EXPERTS, "num_experts"));
@@ -161,7 +161,7 @@ weft_result weft_ll_query_sizes(const weft_ep *ep, const weft_ll_config *user_co
     return WEFT_OK;
 }
 
-/* Where it has room, since what fails has taken nothing. */
+/* Checks first that there is room: a creation that fails must have taken no memory. */
 static weft_result create_within(weft_ep *ep, weft_ep *experts, const weft_ll_config *config,
                                  weft_ll **ll)
 {
@@ -220,7 +220,7 @@ weft_result weft_ll_query_slots(const weft_ll *ll, weft_ll_slots *slots)
 enum { MAX_EXTENTS = 12 };
 struct list {
     weft_ll *ll;
-    int32_t capacity; /* by expert: rows of each that there is room for */
+    int32_t capacity; /* by expert: rows of each expert that the arrays have room for */
     struct weft__extent extents[MAX_EXTENTS];
     int32_t num_extents;
     weft_result result; /* of the first pointer that is not right */
@@ -389,7 +389,7 @@ static weft_result check_waited(struct list *list, weft_ll_phases phases, int64_
     return WEFT_OK;
 }
 
-/* An operation counts once, though it may be two calls. */
+/* An operation counts once, even if it is two calls. */
 static weft_result note(weft_ll *ll, weft_ll_phases phases, weft_stream *stream, weft_result result)
 {
     return phases == WEFT_LL_RECEIVE ? weft__exchange_note_rest(ll->exchange, stream, result)
@@ -463,8 +463,9 @@ static weft_result check_answers(struct list *list, const weft_ll_combine_args *
     return WEFT_OK;
 }
 
-/* Of the combine. In graphs it may have fewer of them than the host believes, which says nothing of what is behind an array
- * of them. One that is only looked at is of what would be sent next. */
+/* Tokens of the combine. In graphs the combine may have fewer tokens than the host counts, so the
+ * host cannot tell the length of its arrays: 0. A combine that is only checked has the tokens of
+ * the next one to be sent. */
 static int32_t num_tokens_of(const weft_ll *ll, const weft_ll_combine_args *args)
 {
     if (ll->issued.is_in_graphs)

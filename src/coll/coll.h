@@ -64,7 +64,7 @@ struct weft__coll_call {
     enum {
         WEFT__ROWS_ALIKE,
         WEFT__ROWS_OF_ANY_LENGTH
-    } rows;               /* the latter of weft_coll_all_to_all_v */
+    } rows;               /* of any length: weft_coll_all_to_all_v */
     uint64_t whole_count; /* of the call of which this is a piece; 0: it is none */
     int32_t num_blocks;   /* that were chosen with the algorithm; 0: none were, as of warps */
     int32_t num_warps;

@@ -15,18 +15,18 @@
 struct job_launcher {
     enum weft__launcher launcher;
     const char *name;
-    const char *mark; /* without it the others say nothing; NULL: they do */
+    const char *mark; /* without this one the others do not count; NULL: they do */
     const char *rank, *num_ranks;
     const char *job_ids[2]; /* the same on all ranks; of each the first that is set counts */
     const char *host_id;    /* the same on the ranks of a host */
-    const char *socket;     /* a descriptor whose other end the launcher has on each host */
+    const char *socket;     /* a descriptor; the launcher on this host has its other end */
     const char *step_id;    /* part of the job's id */
     const char *local_size; /* all ranks are on this host if it is num_ranks */
     const char *num_hosts;  /* or if this is 1 */
 };
 
-/* The first that has started this process counts. Hydra, MPICH's launcher, starts its daemons by
- * srun where there is one, so that the variables of both are set. */
+/* The first launcher that has started this process counts. Hydra, MPICH's launcher, starts its
+ * daemons by srun if there is one: then the variables of both are set. */
 static const struct job_launcher job_launchers[] = {
     {.launcher = WEFT__LAUNCHER_OPEN_MPI,
      .name = "Open MPI",
@@ -43,7 +43,7 @@ static const struct job_launcher job_launchers[] = {
      .host_id = "PMI_PORT",
      .socket = "PMI_FD",
      .local_size = "MPI_LOCALNRANKS"},
-    /* In a batch script or a shell of salloc there are the others, too, but no step of srun. */
+    /* A batch script or a shell of salloc has the other variables too, but is no step of srun. */
     {.launcher = WEFT__LAUNCHER_SLURM,
      .name = "Slurm",
      .mark = "SLURM_STEP_ID",
@@ -145,7 +145,7 @@ static weft_result set_nonce(struct weft__bootstrap *bootstrap, const char *job)
     return WEFT_OK;
 }
 
-/* The address is that of the point already, unless the user names another one. */
+/* The caller has set the point's address. The user's address and port override the job's. */
 static weft_result meet_as(struct weft__bootstrap *bootstrap, const char *job, int one_host)
 {
     bootstrap->trust = one_host ? WEFT__TRUST_SECRET : WEFT__TRUST_JOB;
@@ -170,9 +170,9 @@ static weft_result read_weft(struct weft__bootstrap *bootstrap)
     return WEFT_OK;
 }
 
-/* MASTER_PORT itself is taken by the store of torchrun, and those around it by the stores of other
- * jobs. The count of restarts keeps new ranks from those of before, which may still be there; but
- * each host has a count of its own. */
+/* The port is drawn: torchrun's store has MASTER_PORT itself, and stores of other jobs have the
+ * ports around it. The count of restarts keeps new ranks apart from ranks of the last start, which
+ * may still run. It is used on one host only, since each host has a count of its own. */
 static weft_result read_torchrun(struct weft__bootstrap *bootstrap)
 {
     int64_t port = 0, local_size = 0;
@@ -212,8 +212,9 @@ static weft_result is_one_host(const struct job_launcher *job, int32_t num_ranks
     return result;
 }
 
-/* What this job has in common, and no other has; "" if the launcher does not tell. Ranks that MPI
- * programs start have the starter of those who started them. */
+/* Finds an id that all ranks of this job have, and no other job has; "" if the launcher gives none.
+ * Ranks that an MPI program spawns have the same starter as the program itself, so the starter does
+ * not tell the two jobs apart. */
 static void find_id(const struct job_launcher *launcher, int one_host, char *id, size_t id_bytes)
 {
     const char *given = environment(launcher->job_ids[0]);
@@ -229,7 +230,8 @@ static void find_id(const struct job_launcher *launcher, int one_host, char *id,
         weft__starter_name((int)fd, id, id_bytes);
 }
 
-/* What the user has to say since the launcher does not; two jobs must not meet by a guess. */
+/* Names the variables that the user must set because the launcher does not tell enough. Two jobs
+ * must not meet by a guess. */
 static weft_result check_can_meet(const struct job_launcher *launcher, int one_host, const char *id)
 {
     const int has_address = weft__setting_text(WEFT__SETTING_ADDR) != NULL;
@@ -270,7 +272,8 @@ static weft_result read_job(struct weft__bootstrap *bootstrap, const struct job_
     return meet_as(bootstrap, job, one_host);
 }
 
-/* Slurm numbers what is no step of srun, as an interactive shell, from 0xfffffff0 on. */
+/* Slurm has step numbers from 0xfffffff0 on for processes that are no step of srun, such as an
+ * interactive shell. */
 static int has_started_us(const struct job_launcher *launcher)
 {
     const char *mark = environment(launcher->mark);
@@ -285,8 +288,8 @@ static int is_same(const char *name, const char *other_name)
     return text != NULL && other != NULL && strcmp(text, other) == 0;
 }
 
-/* An mpiexec may run inside a rank of another MPI's. The environment has the variables of both, and
- * does not tell which of them is the inner one. */
+/* mpiexec may run inside a rank of another MPI. Then the environment has the variables of both, and
+ * does not tell which of the two is the inner one. */
 static weft_result check_is_only_mpi(const struct job_launcher *launcher)
 {
     for (size_t index = 0; index < sizeof(job_launchers) / sizeof(job_launchers[0]); index++) {
@@ -304,9 +307,9 @@ static weft_result check_is_only_mpi(const struct job_launcher *launcher)
     return WEFT_OK;
 }
 
-/* Nobody has started this process, as it seems. But a job of one rank would be a silent mistake
- * where a launcher has set a part of its variables; only names that others use too say nothing when
- * they are alone, and what a shell inside an allocation of Slurm has. */
+/* No launcher seems to have started this process. But if a launcher has set a part of its
+ * variables, a job of one rank would be a silent mistake. Two cases prove no launcher: a name alone
+ * that other programs use too, and the variables of a shell inside an allocation of Slurm. */
 static weft_result check_nothing_is_set(void)
 {
     static const char *const torchrun[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};

@@ -18,7 +18,7 @@ enum weft__launcher {
 struct weft__bootstrap {
     enum weft__launcher launcher;
     const char *launcher_name;              /* NULL: none */
-    const char *rank_name, *num_ranks_name; /* of its variables */
+    const char *rank_name, *num_ranks_name; /* variables of the launcher */
     int32_t rank, num_ranks;
     struct weft__meeting_point point; /* unless there is only one rank */
     enum {

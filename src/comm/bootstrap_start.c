@@ -10,9 +10,9 @@
 #include "comm/rendezvous.h"
 #include "comm/settings.h"
 
-enum { PATIENCE_MS = 3000 }; /* with a port of an id, where no deadline is known */
+enum { PATIENCE_MS = 3000 }; /* with a taken port of an id: no deadline is known */
 
-/* How many communicators this process has started at each meeting point. */
+/* Counts the communicators that this process has started at each meeting point. */
 struct meeting_count {
     struct meeting_count *next;
     uint8_t nonce[WEFT__NONCE_BYTES];

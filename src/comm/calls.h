@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The calls of weft.h in which ranks take part together, and others that a failure may name. Whatever the hosts
- * exchange is marked with the call that it is part of, so that two calls that do not fit together end in an error
- * that names both. */
+/* The calls of weft.h in which ranks take part together, and others that a failure may name. Each
+ * exchange of the hosts carries the call that it belongs to. So two calls that do not fit together
+ * end in an error that names both. */
 #pragma once
 
 #include <stdint.h>
@@ -62,7 +62,7 @@ enum weft__call {
     WEFT__NUM_CALLS
 };
 
-/* The call of weft.h that this thread is in: what it launches is called so in messages. */
+/* The call of weft.h that this thread is in. Messages name its launches by this call. */
 extern _Thread_local enum weft__call weft__current_call;
 
 /* "weft_heap_alloc" */

@@ -163,7 +163,7 @@ static weft_result meet(weft_comm *comm, const struct origin *origin)
         .standing = &comm->standing,
         .watched = origin->parent != NULL ? &origin->parent->status : NULL};
     WEFT__TRY(weft__link_open(&options, comm->identities, &comm->link));
-    /* Only now, when the others can be told. */
+    /* Reported only now: over the link the other ranks can be told. */
     return result == WEFT_OK ? WEFT_OK : weft__error(result, "%s", message);
 }
 
@@ -269,7 +269,8 @@ weft_result weft__comm_create(const weft_unique_id *id, int32_t rank, int32_t nu
     return create(&origin, comm);
 }
 
-/* Where ranks did not come it may be nobody's intention that this process is one. */
+/* If ranks did not come, perhaps nobody meant this process to be a rank: the message names the
+ * launcher that made it one. */
 static weft_result tell_launcher(const struct weft__bootstrap *bootstrap, weft_result result)
 {
     return result == WEFT_ERROR_TIMEOUT && bootstrap->launcher_name != NULL
@@ -349,7 +350,7 @@ weft_result weft__comm_exchange_fd(weft_comm *comm, int fd, int *fds)
                                                .status = &comm->status,
                                                .marks = comm->fd_marks};
     const weft_result result = weft__fd_exchange(&exchange, fd, fds);
-    if (result == WEFT_ERROR_SYSTEM) { /* the others wait for it */
+    if (result == WEFT_ERROR_SYSTEM) { /* the other ranks wait for this one */
         weft__status_fail(&comm->status, result, comm->rank, "%s", weft__last_error());
         weft__comm_tell_failure(comm);
     }

@@ -37,9 +37,9 @@ struct weft_comm {
     uint32_t timeout_ms;
     struct weft__topology topology;
     struct weft__status status;
-    struct weft__waits waits;       /* going on in this rank, for the others who ask */
-    struct weft__standing standing; /* what its host has called */
-    int32_t num_exchanges;          /* of ranks, on streams (ops/exchange.h) */
+    struct weft__waits waits;       /* under way in this rank; other ranks ask for them */
+    struct weft__standing standing; /* the calls that its host has made */
+    int32_t num_exchanges;          /* made so far, on streams (ops/exchange.h) */
     struct weft__link *link;
     struct weft__identity *identities; /* [num_ranks] the ranks' processes */
     int socket_fd;            /* takes file descriptors of neighbours; -1: one rank alone */
@@ -152,7 +152,7 @@ enum weft__ask_result {
     WEFT__ASK_LOST,      /* of weft__link_ask alone: the question has crossed the rank's goodbye */
     WEFT__ASK_IMPOSSIBLE /* the rendezvous is gone, or the communicator has failed */
 };
-/* Asks a rank, which may be this one, for whom it waits, as one who waits for it so. */
+/* Asks a rank, which may be this one, which ranks it waits for. `wait`: the asker's own wait. */
 enum weft__ask_result weft__comm_ask(weft_comm *comm, int32_t rank, const struct weft__wait *wait,
                                      int64_t deadline_ns, struct weft__wait_list *waits);
 /* The lowest rank whose process runs the rendezvous, or WEFT__NOBODY. */

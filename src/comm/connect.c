@@ -17,8 +17,8 @@ enum {
     FIRST_PAUSE_MS = 5,     /* between attempts, doubled each time */
     LONGEST_PAUSE_MS = 200, /* up to this */
     ATTEMPT_MS = 2000,      /* for one address to answer */
-    GREETING_MS = 500,      /* for one of several ports to say whose it is, doubled, too, */
-    MAX_GREETING_MS = 4000, /* up to this, */
+    GREETING_MS = 500,      /* for one of several ports to greet, doubled each time */
+    MAX_GREETING_MS = 4000, /* up to this */
     LOOK_UP_MS = 50,        /* between looks at the watched status */
     GOODBYE_MS = 1000,      /* for the rendezvous to read it */
     GRACE_MS = 2000         /* the rendezvous knows more about a timeout: it goes first */
@@ -31,10 +31,10 @@ struct meeting {
     struct weft__wire *wire;
     struct weft__identity *server, *table;
     int64_t deadline_ns;
-    int64_t greeting_ns;                 /* until when the greeting is waited for, */
-    int64_t patience_ns;                 /* for so long where there are several ports */
+    int64_t greeting_ns;                 /* deadline of the greeting */
+    int64_t patience_ns;                 /* for a greeting, with several ports */
     char obstacle[WEFT__MAX_TEXT_BYTES]; /* why the last attempt failed */
-    int is_unreachable;                  /* by a route, at each of its addresses */
+    int is_unreachable;                  /* no address of the point has a route */
     enum {
         NOT_REFUSED,
         REFUSED
@@ -168,8 +168,8 @@ static weft_result run_out_of_memory(const struct meeting *meeting, struct weft_
     return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "%s", notice.text);
 }
 
-/* Ports are guessed, so what listens there may be anybody's, who shall come to no harm: the
- * rendezvous speaks first. */
+/* A drawn port may belong to any program, which must come to no harm. So the rendezvous speaks
+ * first. */
 static enum weft__wire_result await_greeting(struct meeting *meeting, struct weft__wire *wire)
 {
     struct weft__frame frame;
@@ -196,7 +196,7 @@ static enum weft__wire_result send_hello(const struct meeting *meeting, struct w
     return result;
 }
 
-/* Whoever does not answer the hello is not our rendezvous, or not yet: try again. */
+/* A server that does not answer the hello is not our rendezvous, or not yet: try again. */
 static enum weft__wire_result introduce(struct meeting *meeting, struct weft__wire *wire,
                                         struct weft__identity *server)
 {
@@ -284,7 +284,7 @@ static weft_result attempt(struct meeting *meeting, int *over)
     return result;
 }
 
-/* Each of the ports once; `*over` as above. */
+/* Tries each port of the point once; `*over` as above. */
 static weft_result attempt_ports(struct meeting *meeting, struct weft__meeting_point *point,
                                  int *over)
 {

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a version calls the files of a group, and the place of its file systems and groups in /proc. */
+/* Names in one version: its file system and controller in /proc, and the files of a group. */
 struct version {
-    const char *file_system, *controller; /* NULL: the only hierarchy */
+    const char *file_system, *controller; /* controller NULL: there is one hierarchy */
     const char *limit, *usage, *reclaimable;
 };
 
@@ -17,8 +17,8 @@ static const struct version versions[] = {
     {"cgroup", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "},
 };
 
-/* A hierarchy as it is mounted: `top` is the group that one sees at `place`. */
-enum { NAME_BYTES = 512 }; /* longer ones are not looked at */
+/* A mounted hierarchy: the group `top` appears at the path `place`. */
+enum { NAME_BYTES = 512 }; /* longer names are skipped */
 struct mount {
     char top[NAME_BYTES], place[NAME_BYTES];
 };
@@ -58,12 +58,12 @@ static uint64_t group_available(const struct version *version, const char *group
     const uint64_t usage = read_file(group, version->usage, "");
     if (limit == UINT64_MAX || usage == UINT64_MAX)
         return UINT64_MAX;
-    /* File pages that nobody used lately can be had back. */
+    /* The system can take back file pages that were not used lately. */
     const uint64_t reclaimable = read_file(group, "memory.stat", version->reclaimable);
     return minus(limit, minus(usage, reclaimable == UINT64_MAX ? 0 : reclaimable));
 }
 
-/* The least of the group and those above it, up to the one at `place`. */
+/* The least that the group and those above it, up to the one at `place`, have left. */
 static uint64_t groups_available(const struct version *version, const char *place, char *group)
 {
     uint64_t least = UINT64_MAX;
@@ -77,7 +77,7 @@ static uint64_t groups_available(const struct version *version, const char *plac
     }
 }
 
-/* ---------------------------------------------------------------- where they are */
+/* ---------------------------------------------------------------- all groups of this process */
 
 static int has_word(const char *list, const char *word)
 {
@@ -88,7 +88,7 @@ static int has_word(const char *list, const char *word)
     return 0;
 }
 
-/* Blanks and the like are written as \ooo. */
+/* The system writes blanks and some other characters as \ooo. */
 static void unescape(char *text)
 {
     char *to = text;
@@ -104,7 +104,7 @@ static void unescape(char *text)
     *to = '\0';
 }
 
-/* "ID PARENT DEVICE TOP PLACE OPTIONS ... - FILE_SYSTEM SOURCE OPTIONS" */
+/* A line is "ID PARENT DEVICE TOP PLACE OPTIONS ... - FILE_SYSTEM SOURCE OPTIONS" */
 static int read_mount(const struct version *version, char *line, struct mount *mount)
 {
     char file_system[32], options[1024];
@@ -119,7 +119,7 @@ static int read_mount(const struct version *version, char *line, struct mount *m
     return 1;
 }
 
-/* "NUMBER:CONTROLLERS:GROUP"; without controllers that of version 2. */
+/* A line is "NUMBER:CONTROLLERS:GROUP". Version 2 has no controllers in it. */
 static int read_group(const struct version *version, char *line, char group[NAME_BYTES])
 {
     char *controllers = strchr(line, ':');
@@ -154,8 +154,8 @@ static int find_group(const char *root, const struct version *version, char grou
     return is_found;
 }
 
-/* What of a group's name is below `top`; NULL if it is not there: then the name is that of another name space, and
- * what is mounted here is what there is of it. */
+/* The part of a group's name below `top`, or NULL if the group is not below it. Then the name is of
+ * another name space, and only the mounted groups can be seen here. */
 static const char *below(const char *top, const char *group)
 {
     const size_t length = strcmp(top, "/") == 0 ? 0 : strlen(top);

@@ -5,11 +5,12 @@
 
 #include "weft.h"
 
-/* The processors that the calling thread may run on, of a machine that may have more than the 1024 of a cpu_set_t. */
+/* The processors that the calling thread may run on. A machine may have more than the 1024 of a
+ * cpu_set_t. */
 struct weft__processors {
     cpu_set_t sets[16];
 };
-/* 0, or -1 with errno. */
+/* Returns 0, or -1 with errno. */
 int weft__processors_of_thread(struct weft__processors *processors);
 
 /* In ascending order. */

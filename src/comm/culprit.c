@@ -204,8 +204,8 @@ static int32_t find_odd_one(const struct search *search, int32_t num_ranks)
     return odd_one;
 }
 
-/* Whether it is certain that `rank`, which waits too, has not come to this rank's call: one that has may wait for
- * what got lost on the way. */
+/* Blames another call only if it is certain that `rank`, which also waits, has not made this rank's
+ * call. A rank that has made it may wait for a message that was lost. */
 static void compare_calls(weft_comm *comm, const struct weft__wait *direct, int32_t rank,
                           int64_t deadline_ns, struct weft__culprit *culprit)
 {

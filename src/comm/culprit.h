@@ -13,13 +13,12 @@ struct weft__culprit {
         WEFT__CULPRIT_SILENT,        /* it does not answer: stopped, or cut off */
         WEFT__CULPRIT_NOT_WAITING,   /* it answers, and is held up by no rank */
         WEFT__CULPRIT_LEFT,          /* it has destroyed its communicator, with no wait failed */
-        WEFT__CULPRIT_IN_CIRCLE,     /* it waits in vain as all others do: the odd one, or any */
-        WEFT__CULPRIT_IN_OTHER_CALL, /* the same, and it has not made the call of this rank */
-        WEFT__CULPRIT_UNKNOWN        /* nobody could be asked: the rank that was waited for */
+        WEFT__CULPRIT_IN_CIRCLE,     /* it waits in a circle with all others: the odd one, or any */
+        WEFT__CULPRIT_IN_OTHER_CALL, /* as in a circle, but it has not made this rank's call */
+        WEFT__CULPRIT_UNKNOWN        /* no rank could be asked: the awaited rank */
     } state;
-    int32_t other,
-        call; /* a rank, and enum weft__call, of WEFT__CULPRIT_IN_OTHER_CALL: what it waits in */
-    char story[WEFT__CULPRIT_STORY_BYTES]; /* of how the awaited rank hangs together with it */
+    int32_t other, call; /* WEFT__CULPRIT_IN_OTHER_CALL: a rank, and the call that it waits in */
+    char story[WEFT__CULPRIT_STORY_BYTES]; /* tells how the awaited rank depends on it */
 };
 
 /* Follows the waits from `direct`, this rank's own that has failed, to their end, and makes it this

@@ -90,8 +90,8 @@ static void attach_fd(struct msghdr *message, union control *control, int fd)
 
 enum outcome {
     SENT,
-    NOT_NOW,  /* the queue of the other rank is full */
-    NOT_EVER, /* errno says why: rules of the system's (seccomp, Landlock, AppArmor, SELinux), or there is no memory */
+    NOT_NOW,  /* the other rank's queue is full */
+    NOT_EVER, /* errno says why: no memory, or a rule of the system (seccomp, SELinux, ...) */
 };
 
 static enum outcome outcome_of_errno(void)
@@ -120,7 +120,8 @@ static enum outcome send_fd(const struct weft__fd_exchange *exchange, int32_t ra
                : outcome_of_errno();
 }
 
-/* Keeps the first; a stranger may have sent more. None if there is no number for it. */
+/* Keeps the first descriptor, or none if this process has no free number for it. A stranger may
+ * have sent more. */
 static void take_fds(const struct cmsghdr *header, int *fd)
 {
     size_t num_fds = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -191,7 +192,7 @@ static void receive_all(struct progress *progress)
     }
 }
 
-/* To the ranks after this one first: else all would find the queue of rank 0 full. */
+/* Sends to the ranks after this one first: else all ranks would find the queue of rank 0 full. */
 static weft_result send_all(struct progress *progress)
 {
     const struct weft__fd_exchange *exchange = progress->exchange;
@@ -233,7 +234,7 @@ static weft_result exchange_all(struct progress *progress)
         receive_all(progress);
         if (progress->num_unsent == 0 && progress->num_missing == 0)
             return WEFT_OK;
-        /* From the last letter on: a thousand ranks write a million of them. */
+        /* The deadline counts from the last letter: a thousand ranks write a million letters. */
         if (progress->num_unsent + progress->num_missing < num_left) {
             num_left = progress->num_unsent + progress->num_missing;
             deadline_ns = weft__now_ns() + exchange->timeout_ms * WEFT__NS_PER_MS;

@@ -137,7 +137,7 @@ static void expire(struct weft__group *group, int32_t first_rank, const char *wh
     weft__group_fail(group, &notice);
 }
 
-/* All that are missing wait themselves: who is to blame is not known. */
+/* All missing ranks wait themselves, so none of them is known to be the culprit. */
 static void expire_in_circle(struct weft__group *group)
 {
     const struct weft__gather *gather = &group->gather;
@@ -291,7 +291,7 @@ static enum weft__wire_result exit_from(struct weft__client *client,
         return WEFT__WIRE_GARBAGE;
     memcpy(ending, frame->body, sizeof(*ending));
     remove_member(client, WEFT__DEAD);
-    client->state = WEFT__CLIENT_BROKEN; /* as of a goodbye */
+    client->state = WEFT__CLIENT_BROKEN; /* as after a goodbye */
     return WEFT__WIRE_OK;
 }
 

@@ -10,11 +10,11 @@
 
 struct weft__group;
 
-/* Those who know one secret. Communicators of two meetings have nothing to do with each other. */
+/* The ranks that know one secret. Communicators of two meetings never mix. */
 struct weft__meeting {
     struct weft__meeting *next;
     uint8_t nonce[WEFT__NONCE_BYTES];
-    _Atomic int32_t num_ranks; /* connected, for other threads to read */
+    _Atomic int32_t num_ranks; /* connected; other threads read it */
 };
 
 /* A connection to the rendezvous. Without a group it belongs to a stranger. */
@@ -22,7 +22,7 @@ struct weft__client {
     struct weft__client *next;
     struct weft__wire wire;
     int process_fd; /* readable when the member's process has ended; -1: not watched */
-    struct weft__meeting *meeting; /* NULL: it has not shown that it knows a secret */
+    struct weft__meeting *meeting; /* NULL: the client has not shown that it knows a secret */
     struct weft__group *group;
     int32_t rank;                     /* in the group */
     struct weft__heartbeat heartbeat; /* of a member, once all have met */

@@ -14,17 +14,17 @@ struct weft__member {
     struct weft__hello hello;          /* unless WEFT__ABSENT */
     uint64_t num_gathered;             /* sequence of its latest contribution */
     uint64_t num_excused;              /* of the last all-gather that it missed because it waited */
-    struct weft__wait excuse;          /* so */
+    struct weft__wait excuse;          /* that wait */
     struct weft__ending ending;        /* once WEFT__DEAD */
     struct weft__wait_list last_waits; /* once WEFT__LEFT: its answer */
-    struct weft__called *called;       /* [num_called] where it stood when it last told */
+    struct weft__called *called;       /* [num_called] the calls that it last told */
     int32_t num_called;
 };
 
 struct weft__group {
     struct weft__group *next;
     const struct weft__meeting *meeting;
-    uint64_t key; /* in the meeting */
+    uint64_t key; /* of the communicator, in the meeting */
     int32_t num_ranks;
     int32_t first_rank; /* who came first: its num_ranks and num_nodes are the measure */
     int32_t num_came, num_present;
@@ -37,9 +37,10 @@ struct weft__group {
     struct weft__gather gather;
     uint64_t num_inquired; /* sequence of the last whose missing ranks were asked */
     int32_t num_unheard;   /* of those asked */
-    enum { WEFT__STANDING_OLD, WEFT__STANDING_NEW } standing; /* whether a member has told of it */
-    int64_t
-        verdict_ns; /* when those that wait for ever are told, unless all have told before; 0: there are none */
+    enum { WEFT__STANDING_OLD, WEFT__STANDING_NEW } standing; /* new: not compared yet */
+    /* The group fails at this time, or once all members have told their calls, if members wait for
+     * ever. 0: none do. */
+    int64_t verdict_ns;
     struct weft__member members[];
 };
 
@@ -69,11 +70,11 @@ void weft__group_start_heartbeats(struct weft__group *group);
 void weft__group_tick_heartbeats(struct weft__group *group, int64_t now_ns);
 int64_t weft__group_heartbeat_deadline_ns(const struct weft__group *group);
 
-/* Whether the rank has not come to the meeting, or then to the all-gather under way. */
 /* Tells all members of a rank that has left, or is lost. */
 void weft__group_tell_state(struct weft__group *group,
                             const struct weft__rank_state_notice *notice);
 
+/* 1: the rank has not come to the meeting or, after it, to the all-gather under way. */
 int weft__group_is_missing(const struct weft__group *group, int32_t rank);
 
 /* group_questions.c: frames of a member; WEFT__WIRE_GARBAGE if they make no sense. */
@@ -82,7 +83,7 @@ enum weft__wire_result weft__group_pass_question(struct weft__group *group, int3
 enum weft__wire_result weft__group_pass_answer(struct weft__group *group, int32_t asked,
                                                const struct weft__frame *frame);
 
-/* group_standing.c: a frame that tells where a member stands; garbage as above. */
+/* group_standing.c: takes the calls that a member tells; garbage as above. */
 enum weft__wire_result weft__group_take_standing(struct weft__group *group, int32_t rank,
                                                  const struct weft__frame *frame);
 /* Fails the group if members wait for each other in calls that do not fit. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where the members of a group stand (standing.h), compared: which of them will wait for ever. */
+/* Compares where the members of a group stand (standing.h): finds those that will wait for ever. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ enum weft__wire_result weft__group_take_standing(struct weft__group *group, int3
         return WEFT__WIRE_GARBAGE;
     weft__group_forget_standing(member);
     member->called = malloc(frame->body_bytes);
-    if (member->called == NULL) /* then what does not fit is found at the deadline */
+    if (member->called == NULL) /* calls that do not fit are found at the deadline */
         return WEFT__WIRE_OK;
     memcpy(member->called, frame->body, frame->body_bytes);
     for (size_t i = 0; i < num_called; i++)
@@ -34,9 +34,9 @@ enum weft__wire_result weft__group_take_standing(struct weft__group *group, int3
     return WEFT__WIRE_OK;
 }
 
-/* ---------------------------------------------------------------- who stands still */
+/* ---------------------------------------------------------------- ranks that stand still */
 
-/* How often the rank has made a call. */
+/* The number of times that the rank has made a call. */
 static uint64_t count_of(const struct weft__group *group, int32_t rank, uint64_t key)
 {
     const struct weft__member *member = &group->members[rank];
@@ -46,15 +46,15 @@ static uint64_t count_of(const struct weft__group *group, int32_t rank, uint64_t
     return 0;
 }
 
-/* The search: is_still[rank] of those that may stand still, and the fewest times that any of them has made
- * a call, for each of the keys. */
+/* is_still[rank]: the rank may stand still. fewest: for each key, the fewest times that any of
+ * these ranks has made the call. */
 struct search {
     struct weft__group *group;
     uint8_t *is_still;
     struct fewest {
         uint64_t key;
         uint64_t count;
-        int32_t num_seen; /* ranks that have made it at all */
+        int32_t num_seen; /* ranks that have made the call at all */
     } * fewest;
     int32_t num_fewest, num_still;
 };
@@ -65,7 +65,7 @@ static int compare_keys(const void *one, const void *other)
     return a < b ? -1 : a > b;
 }
 
-/* Those of all ranks, sorted, then one for each key. */
+/* Collects the calls of all ranks, sorts them, then keeps one for each key. */
 static void count_fewest(struct search *search)
 {
     const struct weft__group *group = search->group;
@@ -93,7 +93,7 @@ static void count_fewest(struct search *search)
     }
 }
 
-/* Whether some rank that stands still has not made the call so often. */
+/* 1: some rank that stands still has made the call fewer times. */
 static int is_lacking(const struct search *search, const struct weft__called *called)
 {
     if (called->peer != WEFT__ANY_PEER)
@@ -119,7 +119,7 @@ static const struct weft__called *find_vain(const struct search *search, int32_t
     return first;
 }
 
-/* Takes out those that may go on, until none can. */
+/* Removes the ranks that may go on, until no further one can. */
 static void find_still(struct search *search)
 {
     int32_t num_out = 1;
@@ -135,9 +135,9 @@ static void find_still(struct search *search)
     }
 }
 
-/* ---------------------------------------------------------------- what is told */
+/* ---------------------------------------------------------------- the failure */
 
-/* The one rank in another call than all others, of three or more, or WEFT__NOBODY. */
+/* The one rank, of three or more, that waits in another call than all others, or WEFT__NOBODY. */
 static int32_t find_odd_one(const struct search *search)
 {
     int32_t odd_one = WEFT__NOBODY;
@@ -157,7 +157,8 @@ static int32_t find_odd_one(const struct search *search)
     return odd_one;
 }
 
-/* The lowest rank that waits in a call that `rank` has not made so often, and in another one than it. */
+/* The lowest rank that waits in a call that `rank` has made fewer times. Prefers a rank in another
+ * call than `rank`. */
 static int32_t find_other(const struct search *search, int32_t rank)
 {
     const struct weft__called *own = find_vain(search, rank);
@@ -189,7 +190,7 @@ static void fail(const struct search *search)
     const int32_t odd_one = find_odd_one(search);
     int32_t one = odd_one != WEFT__NOBODY ? odd_one : find_first(search);
     int32_t other = find_other(search, one);
-    if (other == WEFT__NOBODY) /* all others wait for a third one */
+    if (other == WEFT__NOBODY) /* the others wait for a third rank */
         other = find_first(search) == one ? one : find_first(search);
     const int32_t ranks[2] = {one < other ? one : other, one < other ? other : one};
     const int32_t calls[2] = {find_vain(search, ranks[0])->call, find_vain(search, ranks[1])->call};
@@ -212,7 +213,7 @@ static int32_t count_called(const struct weft__group *group)
     return num_called;
 }
 
-/* Others may be about to tell that they wait, too: with them it shows who is the odd one. */
+/* Other members may be about to tell that they wait too. With their calls the odd rank shows. */
 static int is_time(struct weft__group *group, int64_t now_ns)
 {
     enum { PATIENCE_MS = 300 };
@@ -244,7 +245,7 @@ void weft__group_compare_standings(struct weft__group *group)
         else if (is_time(group, now_ns))
             fail(&search);
     } else {
-        group->verdict_ns = 0; /* then the deadline finds it */
+        group->verdict_ns = 0; /* no memory: the fault is found at the deadline */
     }
     free(search.is_still);
     free(search.fewest);

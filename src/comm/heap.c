@@ -133,7 +133,7 @@ static weft_result commit(weft_comm *comm, uint64_t needed_bytes, uint64_t wante
         weft__error(WEFT_ERROR_OUT_OF_MEMORY,
                     "the heap needs %" PRIu64 " bytes; heap_max_bytes is %" PRIu64, needed_bytes,
                     max_bytes);
-        return weft__lacks_addresses(weft__last_error()); /* from which its default follows */
+        return weft__lacks_addresses(weft__last_error()); /* addresses limit its default */
     }
     if (needed_bytes - committed_bytes > spare_bytes)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY,

@@ -9,8 +9,9 @@
 enum {
     BEAT_MS = 1000,
     BEATS_PER_LIMIT = 4,
-    LOCAL_PATIENCE =
-        30 /* limits, for a process of this host that is not stopped: in a frozen container, say */
+    /* Limits that a process of this host may be silent while it is not stopped. A process in a
+     * frozen container is not stopped either, so the patience must end. */
+    LOCAL_PATIENCE = 30
 };
 
 static int64_t interval_ns(const struct weft__heartbeat *heartbeat)
@@ -19,7 +20,7 @@ static int64_t interval_ns(const struct weft__heartbeat *heartbeat)
     return (quarter_ms < BEAT_MS ? quarter_ms : BEAT_MS) * WEFT__NS_PER_MS;
 }
 
-/* By a signal or a debugger; what cannot be looked at counts as stopped. */
+/* Stopped by a signal or a debugger. A process that cannot be looked at counts as stopped. */
 static int is_stopped(int32_t pid)
 {
     char path[32], line[512];

@@ -9,7 +9,7 @@
 enum { WEFT__HEARTBEAT_MIN_LIMIT_MS = 100 };
 
 struct weft__heartbeat {
-    int32_t local_pid;     /* of the other process, if it is on this host, else 0 */
+    int32_t local_pid;     /* pid of the other process if it is on this host, else 0 */
     uint32_t limit_ms;     /* 0: there is none */
     uint64_t num_received; /* bytes, when it last looked */
     int64_t heard_ns;      /* when they had come */
@@ -19,10 +19,10 @@ struct weft__heartbeat {
 
 void weft__heartbeat_start(struct weft__heartbeat *heartbeat, uint32_t limit_ms, int32_t local_pid,
                            int64_t now_ns);
-/* Whether the other end has been silent for too long. `num_received` are the bytes of the
- * connection, all that can be read included. Who was stopped itself, perhaps with all others,
- * listens for the whole limit again. A process of this host is silent only if it is stopped, or for
- * far longer: where many ranks share few cores it may not have had its turn. */
+/* 1: the other end has been silent for too long. `num_received` is the number of bytes of the
+ * connection, including all that can be read. A process that was stopped itself, perhaps with all
+ * others, listens for the whole limit again. A process of this host counts as silent only if it is
+ * stopped, or after a far longer time: with many ranks on few cores it may not have run. */
 int weft__heartbeat_is_silent(struct weft__heartbeat *heartbeat, uint64_t num_received,
                               int64_t now_ns);
 /* Whether it is time to send something. */

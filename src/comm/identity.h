@@ -13,8 +13,8 @@ weft_result weft__identity_of_process(struct weft__identity *identity);
  * another host, is this one, or the kernel is too old. */
 int weft__identity_watch(const struct weft__identity *self, const struct weft__identity *other);
 
-/* "rank 3 died (pid 4711 on node7)", or "rank 3 (pid 4711 on node7) left without weft_comm_destroy: its process ended
- * with status 0". */
+/* Writes "rank 3 died (pid 4711 on node7)", or "rank 3 (pid 4711 on node7) left without
+ * weft_comm_destroy: its process ended with status 0". */
 void weft__identity_tell_loss(const struct weft__identity *identity, int32_t rank,
                               struct weft__ending ending, char *text, size_t text_bytes);
 

@@ -14,8 +14,8 @@ struct weft__link_options {
     struct weft__meeting_point *point; /* must outlive the link; gets the port that is found */
     struct weft__hello *hello;         /* magic, version and nonce are filled in */
     struct weft__status *status;       /* news go here; must outlive the link */
-    struct weft__waits *waits;         /* what this rank answers from; as long */
-    struct weft__standing *standing;   /* what it tells of; as long */
+    struct weft__waits *waits;         /* for answers to other ranks; must outlive the link */
+    struct weft__standing *standing;   /* for the rendezvous; must outlive the link */
     struct weft__status *watched; /* of the communicator that is split: when it fails, so does the
                                      meeting; NULL: none */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A process that returns from main, or calls exit, without weft_comm_destroy: the other ranks are told so, and its
- * status. They would take it for dead else, and look for who killed it. */
+/* Tells the other ranks that this process returns from main, or calls exit, without
+ * weft_comm_destroy, and its status. Else they would take the process for killed. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -11,11 +11,12 @@ enum { TOLD_MS = 500 }; /* for the rendezvous to tell the others */
 static struct {
     pthread_mutex_t mutex;
     struct weft__link *first;
-    int is_asked; /* for the status */
+    int is_asked; /* on_exit has note_status */
     int status;
 } registry = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* The handlers of exit run before the destructors, so the program's own may still destroy its communicators. */
+/* Only notes the status: handlers of exit run before destructors, so a handler of the program may
+ * still destroy its communicators. */
 static void note_status(int status, void *unused)
 {
     (void)unused;
@@ -45,7 +46,7 @@ void weft__link_leave(struct weft__link *link)
     pthread_mutex_unlock(&registry.mutex);
 }
 
-/* Where the communicator has failed, all know why already. */
+/* If the communicator has failed, all ranks already know why. */
 static int is_to_be_told(const struct weft__link *link)
 {
     return link->pid == getpid() && atomic_load(&link->status->result) == WEFT_OK;
@@ -55,12 +56,12 @@ static void tell(struct weft__link *link)
 {
     const struct weft__ending ending = {.kind = WEFT__ENDED_BY_EXIT, .status = registry.status};
     pthread_mutex_lock(&link->send_mutex);
-    link->close_ns = weft__now_ns() + TOLD_MS * WEFT__NS_PER_MS; /* its end is expected */
+    link->close_ns = weft__now_ns() + TOLD_MS * WEFT__NS_PER_MS; /* the end is expected */
     pthread_mutex_unlock(&link->send_mutex);
     weft__link_send(link, weft__message_create(WEFT__FRAME_EXIT, &ending, sizeof(ending), NULL, 0));
 }
 
-/* The end of its connection says that the others have been told. */
+/* The rendezvous ends a connection when it has told the others. Then the monitor ends, too. */
 __attribute__((destructor)) static void tell_all(void)
 {
     for (struct weft__link *link = registry.first; link != NULL; link = link->next)

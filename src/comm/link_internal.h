@@ -9,7 +9,7 @@
 
 struct weft__link {
     struct weft__link *next;
-    pid_t pid; /* a child of fork has none of its parent's */
+    pid_t pid; /* that opened the link: a child of fork must not use it */
     int32_t rank, num_ranks;
     uint32_t timeout_ms;
     struct weft__status *status;
@@ -25,7 +25,7 @@ struct weft__link {
     struct weft__wire wire;
     int64_t close_ns; /* when the monitor gives up waiting for the goodbye's effect */
     struct weft__heartbeat heartbeat; /* the monitor's */
-    int64_t look_ns;                  /* when it looks where this rank stands */
+    int64_t look_ns;                  /* when the monitor next looks where this rank stands */
 
     /* The all-gather that a caller waits for; with the status's mutex and condition. */
     struct {
@@ -47,7 +47,7 @@ struct weft__link {
     } server_state; /* gone after its rank's goodbye: no failure */
 };
 
-/* link_exit.c: links whose process may end without closing them. */
+/* link_exit.c: registers a link whose process may end without closing it. */
 void weft__link_enter(struct weft__link *link);
 void weft__link_leave(struct weft__link *link);
 

@@ -216,7 +216,7 @@ static void beat(struct weft__link *link)
     weft__link_put_on_wire(link, weft__message_create(WEFT__FRAME_ALIVE, NULL, 0, NULL, 0));
 }
 
-/* A rank whose thread waits for long tells where it stands. */
+/* Tells the rendezvous where this rank stands if its thread waits for long. */
 static void look(struct weft__link *link, int64_t now_ns)
 {
     struct weft__called *called = NULL;

@@ -136,7 +136,7 @@ void weft__listener_name_peer(int fd, char name[WEFT__PEER_NAME_BYTES])
         snprintf(name, WEFT__PEER_NAME_BYTES, "%s, port %s", host, service);
 }
 
-/* One of those that the environment allows, else any. */
+/* Opens a port of WEFT_PORTS, or any port if that is not set. */
 static weft_result open_any_port(const struct weft__meeting_point *point,
                                  enum weft__listen_on listen_on, int *fd)
 {
@@ -156,7 +156,7 @@ static weft_result open_any_port(const struct weft__meeting_point *point,
         weft__settings[WEFT__SETTING_PORTS].name, ports.first, ports.last);
 }
 
-/* The first of the point's ports that nobody has. */
+/* Opens the first of the point's ports that is free. */
 static weft_result open_port(struct weft__meeting_point *point, enum weft__listen_on listen_on,
                              int *fd)
 {
@@ -193,7 +193,7 @@ weft_result weft__listener_open(struct weft__meeting_point *point, enum weft__li
     const int64_t deadline_ns = weft__now_ns() + patience_ms * WEFT__NS_PER_MS;
     weft_result result =
         point->port == 0 ? open_any_port(point, listen_on, fd) : open_port(point, listen_on, fd);
-    /* Somebody's outgoing connection may have the port for the moment, or this job's last rank 0. */
+    /* An outgoing connection, or this job's last rank 0, may have the port for a moment. */
     while (point->port != 0 && result == WEFT_ERROR_SYSTEM && errno == EADDRINUSE &&
            weft__now_ns() < deadline_ns) {
         poll(NULL, 0, PAUSE_MS);

@@ -14,9 +14,9 @@ enum weft__listen_on {
     WEFT__LISTEN_ON_REACHABLE
 };
 
-/* A nonblocking listening socket for `point`, which then has the port that it listens on: port 0 is
- * replaced by the one that the system chose, and a drawn one that is taken by the next of its
- * sequence. While all are taken it tries again, for patience_ms. */
+/* Opens a nonblocking listening socket for `point` and sets the point's port. Port 0 becomes the
+ * port that was chosen. A drawn port that is taken becomes the next of its sequence. While
+ * all are taken, tries again for patience_ms. */
 weft_result weft__listener_open(struct weft__meeting_point *point, enum weft__listen_on listen_on,
                                 int64_t patience_ms, int *fd);
 

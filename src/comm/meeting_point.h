@@ -11,13 +11,13 @@ enum { WEFT__NONCE_BYTES = 16, WEFT__ADDRESS_BYTES = 96 };
 #define WEFT__LOOPBACK "127.0.0.1"
 
 enum weft__port_choice {
-    WEFT__PORT_FIXED, /* somebody has named it, or has found it */
-    WEFT__PORT_DRAWN  /* by weft__meeting_point_draw_port: others may have it */
+    WEFT__PORT_FIXED, /* the user has named it, or a rank has found it */
+    WEFT__PORT_DRAWN  /* by weft__meeting_point_draw_port: other programs may have it */
 };
 
 struct weft__meeting_point {
     char address[WEFT__ADDRESS_BYTES]; /* a name or a number */
-    uint16_t port;                     /* a drawn one is the first of several */
+    uint16_t port;                     /* a drawn port is the first of several */
     enum weft__port_choice port_choice;
     uint8_t nonce[WEFT__NONCE_BYTES];
 };
@@ -35,12 +35,13 @@ weft_result weft__secret_from_hex(uint8_t secret[WEFT__NONCE_BYTES], const char 
 /* name is what the address is called in messages. */
 weft_result weft__meeting_point_set_address(struct weft__meeting_point *point, const char *name,
                                             const char *address);
-/* A number, or localhost, by which no other host means this one. */
+/* 1: localhost, or a number by which no other host reaches this one. */
 int weft__address_is_loopback(const char *address);
-/* The job's ports, in a sequence that all of its ranks know, so that it can do without those that
- * others have: below those that systems hand out, and without the usual ones of MASTER_PORT. */
+/* Draws the job's ports: a sequence that all of its ranks know, so that ports of other programs can
+ * be skipped. The ports are below those that systems hand out, and not the usual ones of
+ * MASTER_PORT. */
 void weft__meeting_point_draw_port(struct weft__meeting_point *point, const char *job);
-/* The point with its port number `index`; 0 if it has no such port. */
+/* Sets `at` to the point with its port number `index`. Returns 0 if it has no such port. */
 int weft__meeting_point_at_port(const struct weft__meeting_point *point, int index,
                                 struct weft__meeting_point *at);
 /* From 256 hexadecimal digits, as weft run hands the id down. */

@@ -36,9 +36,9 @@ struct refused {
 
 struct rendezvous {
     struct rendezvous *next;
-    struct weft__meeting_point point; /* its nonce is one of the meetings' */
+    struct weft__meeting_point point; /* its nonce is that of one meeting */
     enum weft__listen_on listen_on;
-    _Atomic(struct weft__meeting *) meetings; /* each stays for as long as the server */
+    _Atomic(struct weft__meeting *) meetings; /* each is kept as long as the server */
     struct weft__identity identity;
     pthread_t thread;
     int listener_fd, stop_fd;
@@ -47,8 +47,8 @@ struct rendezvous {
     int num_strangers;
     struct refused refused[MAX_REFUSED]; /* the first ones */
     int num_refused;
-    int64_t warned_ns;      /* the last time */
-    int is_warned_of_files; /* that there is no descriptor for who comes */
+    int64_t warned_ns;      /* time of the last warning */
+    int is_warned_of_files; /* that no descriptor is left for a new client */
 };
 
 /* Servers outlive the communicators that they serve, so the process keeps a list of them. */
@@ -226,7 +226,7 @@ static void sweep(struct rendezvous *server)
         *link = client->next;
         if (client->group != NULL)
             weft__group_lose(client);
-        if (client->deadline_ns != INT64_MAX) /* no member, nor one that said goodbye */
+        if (client->deadline_ns != INT64_MAX) /* a stranger: no member, and no goodbye said */
             server->num_strangers--;
         else
             atomic_fetch_sub(&client->meeting->num_ranks, 1);
@@ -429,7 +429,7 @@ static void close_server(struct rendezvous *server)
     free(server);
 }
 
-/* Its thread reads the list meanwhile; those who add to it come one by one. */
+/* The server's thread reads the list meanwhile. registry.mutex orders additions. */
 static weft_result add_meeting(struct rendezvous *server, const struct weft__meeting_point *point)
 {
     struct weft__meeting *meeting = calloc(1, sizeof(*meeting));
@@ -467,7 +467,7 @@ static weft_result start_server(struct weft__meeting_point *point, enum weft__li
     return result;
 }
 
-/* Who serves the point already. */
+/* The server of this process that already serves the point, or NULL. */
 static struct rendezvous *find_server(const struct weft__meeting_point *point)
 {
     for (struct rendezvous *server = registry.first; server != NULL; server = server->next)
@@ -477,7 +477,7 @@ static struct rendezvous *find_server(const struct weft__meeting_point *point)
     return NULL;
 }
 
-/* Who listens where the point would have to be served. */
+/* The server of this process that listens where the point is to be served, or NULL. */
 static struct rendezvous *find_listener(const struct weft__meeting_point *point,
                                         enum weft__listen_on listen_on)
 {
@@ -526,7 +526,8 @@ int32_t weft__rendezvous_num_ranks(const struct weft__meeting_point *point)
     return num_ranks;
 }
 
-/* Without this a library that is unloaded would leave threads without code. After what link_exit.c says. */
+/* Without this an unloaded library would leave threads without code. Runs after the destructor of
+ * link_exit.c. */
 __attribute__((destructor(200))) static void stop_all_servers(void)
 {
     if (registry.pid != getpid())

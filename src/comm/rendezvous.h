@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* The server at which ranks meet and which stays connected to them: it carries host all-gathers
- * and notices deaths. One thread per address and port, however many secrets it knows: ids are made
- * again and again, and each may be used for as long as the process lives. It ends with the process,
- * or when the library is unloaded. */
+/* The server at which ranks meet. It stays connected to them, carries host all-gathers and notices
+ * deaths. One thread serves an address and port, however many secrets it knows: programs make ids
+ * again and again, and each id may be used for as long as the process lives. The server ends with
+ * the process, or when the library is unloaded. */
 #pragma once
 
 #include "comm/listener.h"
 #include "comm/meeting_point.h"
 #include "weft.h"
 
-/* Serves `point`, unless this process already does, and writes the port back. Port 0 is any: one
- * that it has at this address already, or one that the system chooses. While others have the port
- * it tries again, for patience_ms. */
+/* Serves `point`, unless this process already does, and writes the port back. Port 0 is any port:
+ * one that this process already serves at this address, or one that the system chooses. While
+ * another program has the port, tries again for patience_ms. */
 weft_result weft__rendezvous_serve(struct weft__meeting_point *point,
                                    enum weft__listen_on listen_on, int64_t patience_ms);
 

@@ -56,7 +56,7 @@ weft_result weft__setting_number(enum weft__setting setting, int64_t *value);
 /* The place of the value among the setting's words, or INVALID_ARGUMENT likewise. */
 weft_result weft__setting_word(enum weft__setting setting, int *index);
 
-/* Of WEFT__SETTING_PORTS; first is 0 if there are none. */
+/* The ports of WEFT__SETTING_PORTS; first is 0 if there are none. */
 struct weft__port_range {
     uint16_t first, last;
 };

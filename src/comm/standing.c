@@ -6,13 +6,13 @@
 struct weft__standing_entry {
     struct weft__called called;
     uint64_t exchange;
-    uint64_t stream_id; /* of the last time */
-    int ends_alone;     /* without the other rank */
+    uint64_t stream_id; /* of the last call */
+    int ends_alone;     /* a send: it ends without the other rank */
 };
 
 /* ---------------------------------------------------------------- threads that wait */
 
-/* One for each thread, which is known by its address. */
+/* One for each thread. Its address identifies the thread. */
 struct waiter {
     struct waiter *next;
     int32_t depth;
@@ -48,7 +48,7 @@ void weft__standing_release(void)
     pthread_mutex_unlock(&waiters_mutex);
 }
 
-/* The number of the thread's hold, or 0: it does not wait. */
+/* The number of the thread's hold; 0: the thread does not wait. */
 static uint64_t find_hold(const void *thread, struct weft__hold *hold)
 {
     uint64_t number = 0;
@@ -77,7 +77,7 @@ void weft__standing_destroy(struct weft__standing *standing)
     free(standing->entries);
 }
 
-/* The rest of the section with the mutex held. */
+/* The functions of the rest of this section need the mutex held. */
 
 static struct weft__standing_entry *find_entry(struct weft__standing *standing, uint64_t key)
 {
@@ -98,7 +98,7 @@ static struct weft__standing_entry *find_oldest(struct weft__standing *standing)
     return oldest;
 }
 
-/* NULL: there is no memory. */
+/* Returns NULL without memory. */
 static struct weft__standing_entry *extend(struct weft__standing *standing)
 {
     enum { FEW = 16 };
@@ -114,8 +114,8 @@ static struct weft__standing_entry *extend(struct weft__standing *standing)
     return &standing->entries[standing->num_entries++];
 }
 
-/* A program may make objects without end, whose counts must not go: then the rank tells none any
- * more, and keeps the last calls for messages. */
+/* A program may make objects without end, and no count may get lost. With too many the rank tells
+ * nothing any more, and keeps only the last calls, for messages. */
 static struct weft__standing_entry *add_entry(struct weft__standing *standing, uint64_t key)
 {
     if (standing->num_entries == WEFT__MAX_CALLED)
@@ -135,7 +135,7 @@ static void note_thread(struct weft__standing *standing)
         standing->state = WEFT__STANDING_OF_SEVERAL;
 }
 
-/* Without memory for it the rank tells nothing any more. */
+/* Without memory for an entry the rank tells nothing any more. */
 static struct weft__standing_entry *note(struct weft__standing *standing, uint64_t key,
                                          int32_t call)
 {
@@ -152,9 +152,9 @@ static struct weft__standing_entry *note(struct weft__standing *standing, uint64
     return entry;
 }
 
-/* ---------------------------------------------------------------- */
+/* ---------------------------------------------------------------- noting calls */
 
-/* Sends and receives have the same ones, 65536 ranks at most. */
+/* A send and its receive have the same key. A key has room for 65536 ranks. */
 static uint64_t key_of(const struct weft__stream_call *call)
 {
     const uint64_t what = call->src == WEFT__ANY_PEER
@@ -224,7 +224,7 @@ uint64_t weft__standing_count(struct weft__standing *standing, uint64_t exchange
     return count;
 }
 
-/* ---------------------------------------------------------------- what is told */
+/* ---------------------------------------------------------------- telling the rendezvous */
 
 static int is_awaited(const struct weft__standing *standing,
                       const struct weft__standing_entry *entry, const struct weft__hold *hold)
@@ -242,8 +242,8 @@ static int is_awaited(const struct weft__standing *standing,
     return hold->standing == standing && entry->called.key != 0;
 }
 
-/* With the mutex held, so that counts and hold belong together: the thread counts nothing while it
- * waits. */
+/* Needs the mutex held, so that counts and hold belong together: a thread that waits makes no
+ * calls. */
 static int32_t tell(const struct weft__standing *standing, const struct weft__hold *hold,
                     struct weft__called **told)
 {

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Where a rank stands: how often it has made each call in which all ranks take part, and which of
- * them its thread waits for. Ranks that wait for each other in different calls are found by that
- * before the deadline.
+ * these calls its thread waits for. With it the rendezvous finds ranks that wait for each other in
+ * different calls, before the deadline.
  *
- * A rank stands still if its only thread waits for calls that some other rank, which stands still
- * too, has made less often: that one will never make them. That is certain, however old what the
- * ranks have told. For take the first of these ranks to go on: what it waited for was complete, so
- * each of the others had made that call as often. But they tell their counts together with what
- * they wait for, and a rank that waits counts no further; so the others have told a count that is
- * high enough. Nor is it ever found of ranks that make the same calls in the same order: the one
- * that is farthest behind waits for calls that all others have made.
+ * A rank stands still if its only thread waits for a call that some other rank, which also stands
+ * still, has made fewer times. These ranks never go on, however old the counts are that they told.
+ * Proof: suppose that some do, and take the first. The call that it waited for was complete, so
+ * each of the others had made that call as often. A rank tells its counts together with its wait,
+ * and makes no calls while it waits. So the others told counts that are high enough: a
+ * contradiction.
+ *
+ * Ranks that make the same calls in the same order are never found to stand still: the rank that is
+ * farthest behind waits for calls that all others have made.
  */
 #pragma once
 
@@ -20,27 +22,27 @@
 #include "comm/calls.h"
 #include "comm/waits.h"
 
-/* A call as it is told. */
+/* A call as a rank tells it. */
 struct weft__called {
-    uint64_t key;   /* which call of which object; 0: the exchanges of the hosts */
-    uint64_t count; /* how often it was made */
-    uint64_t order; /* of the last time among all that the rank has made */
+    uint64_t key;   /* the call and its object; 0: the exchanges of the hosts */
+    uint64_t count; /* the number of times that the rank has made it */
+    uint64_t order; /* of the last time, among all calls of the rank */
     int32_t call;   /* enum weft__call */
-    int32_t peer;   /* the only other rank that makes it; WEFT__ANY_PEER: all do */
+    int32_t peer;   /* the only other rank that takes part; WEFT__ANY_PEER: all do */
     int32_t is_awaited;
     int32_t unused;
 };
 
 enum {
     WEFT__ANY_PEER = -1,
-    WEFT__MAX_CALLED = 256 /* that a rank remembers; with more it tells nothing */
+    WEFT__MAX_CALLED = 256 /* entries; a rank with more calls tells nothing */
 };
 
-/* What a thread waits for. */
+/* The work that a thread waits for. */
 enum weft__hold_kind {
     WEFT__HELD_BY_HOSTS,  /* an exchange of the hosts of `standing` */
-    WEFT__HELD_BY_STREAM, /* all that is on the stream */
-    WEFT__HELD_BY_ALL     /* all that `standing` has on any stream */
+    WEFT__HELD_BY_STREAM, /* all work on the stream */
+    WEFT__HELD_BY_ALL     /* all work of `standing`, on any stream */
 };
 struct weft__standing;
 struct weft__hold {
@@ -54,26 +56,27 @@ struct weft__standing {
     struct weft__standing_entry *entries;
     int32_t num_entries, max_entries;
     uint64_t num_calls;
-    const void *thread; /* that makes the calls; NULL: none has */
+    const void *thread; /* that makes the calls; NULL: none yet */
     enum {
         WEFT__STANDING_KNOWN,
         WEFT__STANDING_OF_SEVERAL, /* threads: one that does not wait may make the next call */
-        WEFT__STANDING_UNKNOWN     /* graphs make calls, ranks go on without others, or there was no
-                                       memory */
+        WEFT__STANDING_UNKNOWN     /* graphs make calls, ranks go on without others, or memory
+                                      was short */
     } state;
-    uint64_t seen_hold, told_hold; /* the monitor's: numbers of the thread's holds */
+    uint64_t seen_hold, told_hold; /* of the monitor: numbers of the thread's holds */
 };
 
-/* A call on a stream that has been enqueued. */
+/* A call that has been enqueued on a stream. */
 struct weft__stream_call {
-    int32_t object; /* which one: the same number on all ranks */
-    /* Of a send and its receive, else WEFT__ANY_PEER. Sends may end before their receives begin. */
+    int32_t object; /* its number, the same on all ranks */
+    /* The ranks of a send and its receive; other calls have WEFT__ANY_PEER. A send may end before
+     * its receive begins. */
     int32_t src, dst;
-    uint64_t exchange; /* where waits of its launches say they are */
+    uint64_t exchange; /* that waits of its launches name */
     uint64_t stream_id;
     enum {
         WEFT__CALL_IS_NEW,
-        WEFT__CALL_GOES_ON /* a second part of one that was counted */
+        WEFT__CALL_GOES_ON /* the second part of a call that was counted */
     } part;
 };
 
@@ -82,28 +85,29 @@ struct weft__stream_call {
 void weft__standing_init(struct weft__standing *standing);
 void weft__standing_destroy(struct weft__standing *standing);
 
-/* The call, of this rank, is weft__current_call. */
+/* Notes weft__current_call. `rank` is this rank. */
 void weft__standing_note(struct weft__standing *standing, const struct weft__stream_call *call,
                          int32_t rank);
 void weft__standing_note_exchange(struct weft__standing *standing, int32_t call);
-/* What is made now runs at times that nobody here knows. */
+/* The rank tells nothing any more: its calls now run at times that the host does not know. */
 void weft__standing_forget(struct weft__standing *standing);
 
 /* The call that last used an exchange, or WEFT__CALL_UNKNOWN. */
 enum weft__call weft__standing_find_call(struct weft__standing *standing, uint64_t exchange);
-/* How often the call was made there; UINT64_MAX: there is no telling, or not all ranks make it as often. */
+/* The number of times that the call was made on the exchange. UINT64_MAX: unknown, or not all ranks
+ * make the call equally often. */
 uint64_t weft__standing_count(struct weft__standing *standing, uint64_t exchange,
                               enum weft__call call);
 
-/* What this rank answers one who waits for it so. */
+/* The answer to a rank that waits for this one in `asked_in`. */
 struct weft__wait_list weft__standing_answer(struct weft__standing *standing,
                                              struct weft__waits *waits,
                                              const struct weft__wait *asked_in);
 
-/* Around what the calling thread waits for. */
+/* Hold begins and release ends a wait of the calling thread. */
 void weft__standing_hold(struct weft__hold hold);
 void weft__standing_release(void);
 
-/* For the monitor, at intervals: if the rank's thread has waited since the time before, and that
- * was not told yet, how many calls there are to tell, which the caller frees; else 0. */
+/* The monitor calls this at intervals. If the rank's thread has been in one wait since the last
+ * time, and has not told it yet, returns the number of calls, which the caller frees; else 0. */
 int32_t weft__standing_look(struct weft__standing *standing, struct weft__called **called);

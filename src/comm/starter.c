@@ -9,12 +9,12 @@
 
 struct process {
     pid_t parent;
-    unsigned long long start; /* in ticks since the system did; 0: there is no such process */
+    unsigned long long start; /* in ticks since boot; 0: there is no such process */
 };
 
 static struct process look_at(pid_t pid)
 {
-    enum { PARENT_FIELD = 2, START_FIELD = 20 }; /* behind the name: proc(5) */
+    enum { PARENT_FIELD = 2, START_FIELD = 20 }; /* after the name: proc(5) */
     struct process process = {.start = 0};
     char path[32], text[1024] = "";
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
@@ -23,7 +23,7 @@ static struct process look_at(pid_t pid)
         return process;
     text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
     fclose(file);
-    char *rest = strrchr(text, ')'); /* the name may have any characters */
+    char *rest = strrchr(text, ')'); /* the name may contain any character */
     char *word = rest != NULL ? strtok_r(rest, " ", &rest) : NULL;
     for (int field = 0; word != NULL; field++, word = strtok_r(NULL, " ", &rest)) {
         if (field == PARENT_FIELD)
@@ -34,7 +34,8 @@ static struct process look_at(pid_t pid)
     return process;
 }
 
-/* Who has made the socket and is no ancestor has not started us: the number is of another socket. */
+/* A process that made the socket but is no ancestor has not started this one: fd is then the number
+ * of another socket. */
 void weft__starter_name(int fd, char *name, size_t name_bytes)
 {
     struct ucred starter = {.pid = 0};

@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-/* Names the process that has started this one, and others of its job, at the other end of socket fd:
- * by pid and time, so that no other has the same name. "" if there is none. It is not spoken to, for
- * somebody else in this process may be speaking with it. */
+/* Names the process at the other end of socket `fd`, which has started this process and others of
+ * its job. The name has pid and start time, so no other process has it. "" if there is no such
+ * process. Sends nothing on the socket: other code of this process may use it. */
 void weft__starter_name(int fd, char *name, size_t name_bytes);

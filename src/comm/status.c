@@ -44,7 +44,7 @@ static void wake_sleepers(struct weft__status *status)
         weft__doorbell_ring(status->own_bell, WEFT__ANY_WORD);
 }
 
-/* Where the failed rank is, unless the message says so. */
+/* Adds the failed rank's process and host, unless the message names the host. */
 static void add_host(struct weft__status *status)
 {
     const size_t length = strlen(status->message);

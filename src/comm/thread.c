@@ -9,7 +9,7 @@
 
 static const int64_t second_ns = 1000000000;
 
-/* The usual size is that of the program's stack (RLIMIT_STACK), which may be less than ours need. */
+/* The default is the limit on the program's stack (RLIMIT_STACK), which may be too small here. */
 enum { LEAST_STACK_BYTES = 256 << 10 };
 
 weft_result weft__thread_start(pthread_t *thread, void *(*function)(void *argument), void *argument)

@@ -10,7 +10,8 @@
 
 enum { MAX_NAME = 64 };
 
-/* Of the Python packages, tests and tools; each row of docs/environment.md is here or in settings.c. */
+/* Variables of the Python packages, tests and tools. Each row of docs/environment.md is here or in
+ * settings.c. */
 static const char *const others[] = {"WEFT_LIBRARY",
                                      "WEFT_DEEP_EP_COMBINE",
                                      "WEFT_DEEP_EP_POOL_BYTES",
@@ -43,7 +44,7 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* How many letters have to be put in, left out or changed. */
+/* The number of letters to insert, leave out or change. */
 static int distance(const char *a, const char *b)
 {
     int row[MAX_NAME + 1];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Environment variables that look like weft's and are not: a slip of the pen would else be silently nothing. */
+/* Finds environment variables that look like weft's and are not. Else a typo would go unnoticed. */
 #pragma once
 
-/* Warns of each, once in a process, when communicators are made. */
+/* Warns of each such variable. Further calls in the process do nothing. */
 void weft__warn_of_unknown_variables(void);

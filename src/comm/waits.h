@@ -23,7 +23,7 @@ struct weft__wait {
 struct weft__wait_list {
     int32_t num_waits; /* 0: held up by nobody */
     int32_t unused;
-    uint64_t count; /* how often the rank has made the call of whoever asks (standing.h) */
+    uint64_t count; /* times that the rank has made the asker's call (standing.h) */
     struct weft__wait waits[WEFT__MAX_LISTED_WAITS];
 };
 

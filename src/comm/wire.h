@@ -40,10 +40,10 @@ enum weft__frame_type {
     /* rank to rendezvous */
     WEFT__FRAME_ABSENCE =
         13, /* struct weft__absence: the rank will not come to another communicator */
-    WEFT__FRAME_STANDING = 14, /* struct weft__called [n]: where a rank stands that waits */
+    WEFT__FRAME_STANDING = 14, /* struct weft__called [n]: where a waiting rank stands */
     WEFT__FRAME_EXIT = 15,     /* struct weft__ending: the rank's process ends, without a goodbye */
-    /* rendezvous to whoever connects: a rank that hears anything else is wrong there, and has said
-     * nothing that could harm others */
+    /* rendezvous to each new connection, before the rank says anything: a rank that receives
+     * anything else has reached another program, and has done it no harm */
     WEFT__FRAME_GREETING = 16, /* struct weft__greeting */
     WEFT__NUM_FRAME_TYPES
 };
@@ -84,11 +84,11 @@ struct weft__gather_header {
     struct weft__call_step step;
 };
 
-/* How a rank's connection ended without a goodbye. */
+/* The end of a connection without a goodbye. */
 struct weft__ending {
     enum {
         WEFT__ENDED_IN_SILENCE, /* killed, as far as is known */
-        WEFT__ENDED_BY_EXIT     /* its process has said that it returns from main, or calls exit */
+        WEFT__ENDED_BY_EXIT     /* the process said that it returns from main, or calls exit */
     } kind;
     int32_t status; /* of the process, WEFT__ENDED_BY_EXIT */
 };
@@ -97,8 +97,7 @@ struct weft__rank_state_notice {
     int32_t rank;
     int32_t state; /* enum weft__rank_state */
     int32_t pid;
-    uint32_t
-        silent_ms; /* WEFT__RANK_DEAD: taken for dead since it was silent for so long; 0: it was not */
+    uint32_t silent_ms; /* WEFT__RANK_DEAD: for so long, hence taken for dead; 0: not silent */
     struct weft__ending ending; /* of a rank that was not silent */
 };
 
@@ -120,8 +119,8 @@ struct weft__absence {
 struct weft__question {
     int32_t asker; /* filled in by the rendezvous */
     int32_t asked;
-    uint64_t number;        /* of the asker's questions */
-    struct weft__wait wait; /* of the asker for the asked */
+    uint64_t number;        /* of the question, among the asker's */
+    struct weft__wait wait; /* the asker's wait for the asked rank */
 };
 
 struct weft__answer {

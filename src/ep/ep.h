@@ -72,9 +72,9 @@ struct weft_ep_handle {
 };
 
 weft_result weft__ep_create(weft_comm *comm, const weft_ep_config *config, weft_ep **ep);
-/* Local. Of what a weft_ll knows by it, and no more: where experts are. */
+/* Local. Makes only the placement of experts, for a weft_ll with experts of its own. */
 weft_result weft__ep_create_experts(weft_comm *comm, const weft_ep_config *config, weft_ep **ep);
-/* Gives the programs what they know of it. */
+/* Copies the tables that the programs use to the machine. */
 weft_result weft__ep_upload(weft_ep *ep);
 void weft__ep_destroy(weft_ep *ep);
 

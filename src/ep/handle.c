@@ -11,7 +11,7 @@ enum table {
     TABLE_SEND_ROWS,
     TABLE_ENTRY_SELECTIONS,
     TABLE_RECV_RANK_ENDS,
-    TABLE_RECV_ROWS, /* this and the next six are read by the host in one go */
+    TABLE_RECV_ROWS, /* the host reads this and the next six in one copy */
     TABLE_ALL_RECV_ROWS,
     TABLE_RECV_RANK_ROWS,
     TABLE_RECV_EXPERT_ROWS,

@@ -276,8 +276,8 @@ static int32_t choose_combine_receivers(const weft_ll *ll)
 enum { NUM_TERMS = 19 };
 struct terms {
     int64_t values[NUM_TERMS];
-    int64_t num_blocks;  /* may differ: the fewest count */
-    int64_t most_blocks; /* may differ: see ranks_are_alike */
+    int64_t num_blocks;  /* may differ: the least counts */
+    int64_t most_blocks; /* may differ: decides ranks_are_alike */
 };
 static const char *const term_names[NUM_TERMS] = {"hidden",
                                                   "max_tokens",
@@ -312,7 +312,7 @@ static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
     return WEFT_OK;
 }
 
-/* Of as much work as there can be. */
+/* The number of blocks for the most work that a weft_ll can have. */
 static int32_t most_blocks(weft_comm *comm)
 {
     const struct weft__work work = {WEFT__WORK_FEW_PACKED_ROWS, WEFT__LL_MAX_TOKENS, 1 << 15,
@@ -357,7 +357,7 @@ static void place_areas(weft_ll *ll)
         device->near_areas[rank] = bases[rank] == NULL ? NULL : bases[rank] + device->area_offset;
 }
 
-/* Behind its area is the memory for those within it. */
+/* The memory for each weft_ll within this one follows its area. */
 static weft_result create_exchange(weft_ll *ll, const weft_ll_config *config)
 {
     weft_comm *comm = ll->ep->comm;
@@ -424,7 +424,7 @@ static weft_result go_on_without_the_dead(weft_ll *ll)
     weft_comm *comm = ll->ep->comm;
     atomic_fetch_add(&comm->status.num_tolerant, 1);
     ll->goes_on_without_the_dead = 1;
-    /* Ranks do not wait in vain for one that is late, nor do all of them make the same objects. */
+    /* Ranks may go on without a late one, and may make different objects: counts prove nothing. */
     weft__standing_forget(&comm->standing);
     WEFT__TRY(weft__comm_agree(comm, WEFT_OK, "go on without a rank that dies"));
     return weft__status_check(&comm->status);

@@ -17,10 +17,10 @@ struct weft__ll_issued {
     int keeps[WP_NUM_HALVES];             /* whether the answers of a half let their result stay */
     int32_t result_tokens[WP_NUM_HALVES]; /* this rank's, in the result of a half */
     int32_t answer_tokens[WP_NUM_HALVES]; /* the same, that the answers of a half are to */
-    int32_t result_capacity[WP_NUM_HALVES]; /* by expert: with which the result was received */
+    int32_t result_capacity[WP_NUM_HALVES]; /* by expert: of the dispatch that received it */
 };
 
-/* Memory for weft_ll within another: pieces, one behind the other. */
+/* Memory for each weft_ll within another, taken piece by piece. */
 struct weft__ll_pieces {
     char *memory;
     uint64_t bytes, taken_bytes;
@@ -28,12 +28,12 @@ struct weft__ll_pieces {
 
 struct weft_ll {
     weft_ep *ep;
-    weft_ep *own_ep;     /* the same, if it has experts of its own */
-    weft_ll *within;     /* whose memory and masks it has; NULL: its own */
-    int is_within_taken; /* it has taken its pieces, and counts in num_within there */
+    weft_ep *own_ep;     /* ep, if the weft_ll has its own experts; else NULL */
+    weft_ll *within;     /* whose memory and masks this one uses; NULL: its own */
+    int is_within_taken; /* it has taken its pieces and counts in within->num_within */
     int32_t num_within;
-    struct weft__ll_pieces heap_pieces, network_pieces; /* for those within it */
-    int ranks_are_alike; /* choose the same grids, so that those within it need not agree on them */
+    struct weft__ll_pieces heap_pieces, network_pieces; /* for each weft_ll within it */
+    int ranks_are_alike; /* 1: in the grids that they choose, so that none within needs to agree */
     struct weft__exchange *exchange; /* its extra bytes are the area */
     struct wp_low_latency device;
     struct weft__grid grid;    /* of every launch, */
@@ -59,16 +59,17 @@ const char *weft__ll_lacks(const weft_ep *ep, const weft_ll_config *config);
 struct wp_ll_share weft__ll_share_of_sources(const struct wp_ll_plan *plan, int32_t num_ranks,
                                              int32_t num_warps);
 
-/* low_latency_within.c. What a weft_ll agrees on with the others, if it is not within another. */
+/* low_latency_within.c. Agrees with the other ranks, unless the weft_ll is within another. */
 weft_result weft__ll_agree(const weft_ll *ll, weft_result mine, const char *what);
 /* OUT_OF_MEMORY: the next pieces are not large enough. */
 weft_result weft__ll_check_room_within(const weft_ll *within, uint64_t heap_bytes,
                                        uint64_t network_bytes);
-/* The next piece, which is; of the heap with the exchange. They are taken when the weft_ll is complete. */
+/* The first two place the weft_ll in the next pieces, the exchange in that of the heap. The third
+ * one takes these pieces when the weft_ll is complete. */
 weft_result weft__ll_exchange_within(weft_ll *ll);
 void weft__ll_network_within(weft_ll *ll);
 void weft__ll_take_pieces(weft_ll *ll, uint64_t network_bytes);
-/* Of a weft_ll that others were within, when nobody sends to them: the memory is as new. */
+/* Makes the memory for others as new. No rank may send to a weft_ll within this one then. */
 weft_result weft__ll_renew_pieces(weft_ll *ll);
 
 /* low_latency_network.c: what partners relay, if they do, of a plan that has its blocks. */
@@ -77,18 +78,18 @@ struct wp_ll_message weft__ll_plan_message(const weft_comm *comm, const weft_ll_
 /* *bytes of memory of the network, on every rank. Without that, and tables. */
 struct wp_ll_network weft__ll_plan_network(const weft_comm *comm, const struct wp_ll_plan *plan,
                                            uint64_t *bytes);
-/* Collective, but within another. Of a weft_ll that has the plans of both. */
+/* Collective, unless the weft_ll is within another. Needs the plans of message and network. */
 weft_result weft__ll_network_create(weft_ll *ll, uint64_t network_bytes, uint64_t bytes_within);
 void weft__ll_network_destroy(weft_ll *ll);
 
 weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config,
                                  weft_ll_sizes *sizes);
 
-/* Local: the experts of a weft_ll, ep itself unless it has its own. */
+/* Local. Finds the experts of a weft_ll: ep itself, or new ones if config has its own. */
 weft_result weft__ll_experts_of(weft_ep *ep, const weft_ll_config *config, weft_ep **experts);
 void weft__ll_drop_experts(weft_ep *ep, weft_ep *experts);
 
-/* Takes the experts over, also where it fails. */
+/* Takes over the experts, also if it fails. */
 weft_result weft__ll_create(weft_ep *ep, weft_ep *experts, const weft_ll_config *config,
                             weft_ll **ll);
 void weft__ll_destroy(weft_ll *ll);
@@ -100,7 +101,7 @@ weft_result weft__ll_check_dispatch(weft_ll *ll, weft_ll_phases phases, weft_str
 weft_result weft__ll_check_combine(weft_ll *ll, weft_ll_phases phases, int32_t capacity,
                                    weft_stream *stream);
 weft_result weft__ll_check_release(weft_ll *ll, weft_stream *stream);
-/* Rows of an expert that an operation's caller has room for. */
+/* The rows of each expert that the caller of an operation has room for. */
 int32_t weft__ll_capacity(const weft_ll *ll, int32_t wished);
 /* How many tokens the combine has, or answers, that will be received next; in graphs if it is issued as often as dispatch. */
 int32_t weft__ll_num_tokens(const weft_ll *ll, weft_ll_phases phases);

@@ -68,7 +68,7 @@ weft_result weft__ll_check_dispatch(weft_ll *ll, weft_ll_phases phases, weft_str
     return check_phases("dispatch", phases, issued->rows_sent - issued->rows_received);
 }
 
-/* Of what comes after so many. */
+/* The half of the operation that comes after `count` others. */
 static uint64_t half_after(const weft_ll *ll, int64_t count)
 {
     return wp_ll_half(&ll->device.plan, (uint64_t)count);
@@ -79,7 +79,7 @@ int32_t weft__ll_capacity(const weft_ll *ll, int32_t wished)
     return wished > 0 ? wished : ll->device.plan.capacity;
 }
 
-/* Rows of the result that is answered next lie so. */
+/* The rows of the next result to be answered are laid out by its dispatch's capacity. */
 static weft_result check_capacity(const weft_ll *ll, int32_t capacity)
 {
     const int32_t received = ll->issued.result_capacity[half_after(ll, ll->issued.rows_answered)];
@@ -190,7 +190,7 @@ static int is_aligned(const void *address)
 
 struct compiled_variant {
     enum wp_program program;
-    enum wp_program operation; /* its program for signals and all cases */
+    enum wp_program operation; /* its general program, for signals */
     struct wp_ll_variant is;
 };
 
@@ -200,7 +200,7 @@ static const struct compiled_variant variants[] = {
 #include "programs/low_latency/variants.def"
 };
 
-/* The program for all cases of an operation. */
+/* The general program of an operation. */
 static enum wp_program base_of(enum wp_program operation, enum wp_ll_protocol protocol)
 {
     if (protocol == WP_LL_PROTOCOL_SIGNALS)
@@ -355,8 +355,8 @@ static weft_result launch_unmask(weft_ll *ll, const int32_t *mask, uint64_t epoc
                                  &program_args, sizeof program_args);
 }
 
-/* Twice: nobody sends to those within it when all have come for the first time, and nobody makes new ones before all
- * have renewed the memory. */
+/* Ranks meet twice. After the first time no rank sends to a weft_ll within this one. After the
+ * second all have renewed the memory, so new ones may be made. */
 static weft_result begin_anew(weft_ll *ll, const int32_t *mask, uint64_t epoch, weft_stream *stream)
 {
     WEFT__TRY(launch_unmask(ll, mask, 2 * epoch, stream));
@@ -367,7 +367,7 @@ static weft_result begin_anew(weft_ll *ll, const int32_t *mask, uint64_t epoch, 
     return launch_unmask(ll, ll->device.masks.mask, 2 * epoch + 1, stream);
 }
 
-/* What was outstanding is no more. */
+/* Drops all that was outstanding. */
 weft_result weft__ll_unmask(weft_ll *ll, const int32_t *mask, uint64_t epoch, weft_stream *stream)
 {
     WEFT__TRY(begin_anew(ll, mask, epoch, stream));

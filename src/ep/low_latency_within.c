@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A weft_ll within another takes the next pieces of that one's memory, which is zero on all ranks from the beginning: so it
- * needs nobody, and whoever has made it already may write to this rank's piece before this rank knows of it. A piece is not
- * taken twice before all ranks that take part have begun anew together, with nothing on its way (weft__ll_unmask).
+ * A weft_ll within another takes the next pieces of that one's memory. All of it is zero on all
+ * ranks from the beginning, so a rank needs no other to make one. A rank that has made it may write
+ * to this rank's piece before this rank makes it. No piece is taken twice before all ranks that
+ * take part have begun anew together, with no message on its way (weft__ll_unmask).
  */
 #include "ep/low_latency.h"
 
@@ -79,7 +80,7 @@ weft_result weft__ll_renew_pieces(weft_ll *ll)
 {
     struct weft__ll_pieces *const all[] = {&ll->heap_pieces, &ll->network_pieces};
     for (int i = 0; i < 2; i++) {
-        /* All of it: others may have taken more, and written to it. */
+        /* Zeroes all of it: other ranks may have taken more pieces, and written to them here. */
         if (all[i]->bytes > 0)
             WEFT__TRY(weft__machine_zero(ll->ep->comm, all[i]->memory, all[i]->bytes));
         all[i]->taken_bytes = 0;

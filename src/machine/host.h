@@ -59,7 +59,7 @@ struct weft__launch {
     size_t args_bytes;
     struct weft__grid grid;
     weft_comm *comm;
-    enum weft__call call; /* that it is part of */
+    enum weft__call call; /* that makes the launch */
     /* Called after a launch that failed: makes it the communicator's failure. */
     weft_result (*on_failure)(weft_comm *comm, enum weft__call call,
                               const struct wp_failure *failure);

@@ -12,7 +12,7 @@
 #include "comm/host_memory.h"
 
 enum { ALIGNMENT = 256 };                /* of weft_memory_alloc */
-enum { LEAST_COMPARED_BYTES = 1 << 20 }; /* to look at what there is takes 0.1 ms */
+enum { LEAST_COMPARED_BYTES = 1 << 20 }; /* reading the available memory takes 0.1 ms */
 
 weft_result weft__on_host_attach(weft_comm *comm)
 {
@@ -78,7 +78,7 @@ weft_result weft__on_host_describe_no_network(const weft_comm *comm, weft_net_in
 weft_result weft__on_host_alloc(weft_comm *comm, uint64_t bytes, void **memory)
 {
     (void)comm;
-    /* The system promises memory that it does not have and ends whoever touches it. */
+    /* The system promises memory that it does not have, and kills a process that touches it. */
     const uint64_t available_bytes =
         bytes < LEAST_COMPARED_BYTES ? UINT64_MAX : weft__host_memory_available_bytes();
     if (bytes > available_bytes)

@@ -53,7 +53,8 @@ static struct weft__doorbell *bell_of(const weft_comm *comm, const struct weft__
 static weft_result read_config(weft_comm *comm, const struct weft__net_memory *memory,
                                struct weft__net_config *config)
 {
-    /* Whoever cannot connect says so before others miss it at their deadlines. */
+    /* The timeout is shorter than the communicator's: a rank that cannot connect says so before
+     * others miss it at their deadlines. */
     *config = (struct weft__net_config){.rank = comm->rank,
                                         .num_ranks = comm->num_ranks,
                                         .timeout_ms = comm->timeout_ms - comm->timeout_ms / 4,

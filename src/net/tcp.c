@@ -149,7 +149,7 @@ void weft__tcp_open_peer(struct weft__tcp *tcp, struct weft__tcp_peer *peer, int
     weft__tcp_make_busy(tcp, peer);
 }
 
-/* What lets ranks connect where a firewall is in between. */
+/* Tells the user which ports a firewall between ranks must let through. */
 static const char *hint_at_ports(void)
 {
     return weft__setting_text(WEFT__SETTING_PORTS) != NULL

@@ -17,10 +17,10 @@
 #include "net/tcp_internal.h"
 
 enum {
-    PATIENCE_MS = 3000, /* with a port that somebody has for the moment */
+    PATIENCE_MS = 3000, /* with a port that is taken for a moment */
     PAUSE_MS = 100,     /* between dials */
-    CONNECT_MS = 3000,  /* for a connection, where there are several addresses to try */
-    MAX_REFUSALS = 3    /* of each address, by a host that is there */
+    CONNECT_MS = 3000,  /* for a connection, with several addresses to try */
+    MAX_REFUSALS = 3    /* of each address, by a host that is up */
 };
 
 /* ---------------------------------------------------------------- listening */

@@ -87,7 +87,7 @@ static void describe(struct weft__exchange *exchange, weft_comm *comm,
     choose_members(&exchange->device, nodes);
 }
 
-/* Or destroys what could not be made. */
+/* Destroys the exchange if it could not be made. */
 static weft_result give(struct weft__exchange *exchange, weft_result result,
                         struct weft__exchange **out)
 {
@@ -147,7 +147,7 @@ void weft__exchange_wait(struct weft__exchange *exchange)
     weft__standing_release();
 }
 
-/* What is captured runs as often as its graph does. */
+/* A captured call runs as often as its graph does, so the host cannot count it. */
 static void note(struct weft__exchange *exchange, weft_stream *stream,
                  struct weft__stream_call call)
 {

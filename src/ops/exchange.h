@@ -8,9 +8,9 @@
 
 struct weft__exchange {
     weft_comm *comm;
-    int32_t number; /* of the communicator's: the same on all ranks */
+    int32_t number; /* in the communicator: the same on all ranks */
     struct wp_exchange device;
-    char *mailbox;              /* own, in the heap; NULL: somebody else's */
+    char *mailbox;              /* own, in the heap; NULL: of another object */
     weft_event *last_operation; /* operations of one exchange run in the order they were issued */
     uint64_t last_stream_id;    /* where it was; 0: there was none */
 };
@@ -24,8 +24,8 @@ weft_result weft__exchange_check_reach(weft_comm *comm, const char *what);
 weft_result weft__exchange_create(weft_comm *comm, const struct weft__nodes *nodes,
                                   int32_t max_blocks, uint64_t extra_bytes,
                                   struct weft__exchange **exchange);
-/* The same in memory of this rank's heap that all have at the same place, of zeroes, and that outlives it: local, once the
- * communicator has had another exchange. */
+/* Local: makes an exchange with its mailbox at `mailbox`. That is zeroed memory of the heap, at the
+ * same place on all ranks, and outlives the exchange. Needs an earlier exchange. */
 weft_result weft__exchange_create_at(weft_comm *comm, int32_t max_blocks, char *mailbox,
                                      struct weft__exchange **exchange);
 void weft__exchange_destroy(struct weft__exchange *exchange);
@@ -34,15 +34,15 @@ void weft__exchange_wait(struct weft__exchange *exchange);
 /* Where the extra bytes begin, as heap offset. */
 uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange);
 
-/* Notes that weft__current_call has been enqueued, if it was, for those who ask where this rank stands; returns `result`,
- * which it had. */
+/* Notes, if `result` is WEFT_OK, that weft__current_call has been enqueued: part of where this rank
+ * stands (comm/standing.h). Returns `result`. */
 weft_result weft__exchange_note(struct weft__exchange *exchange, weft_stream *stream,
                                 weft_result result);
-/* The same of a second part of a call that was noted. */
+/* As weft__exchange_note, for the second part of a call that was noted. */
 weft_result weft__exchange_note_rest(struct weft__exchange *exchange, weft_stream *stream,
                                      weft_result result);
 
-/* A send or a receive of weft__current_call that has been enqueued. */
+/* Notes a send or a receive of weft__current_call that has been enqueued. */
 void weft__exchange_note_transfer(struct weft__exchange *exchange, weft_stream *stream, int32_t src,
                                   int32_t dst);
 

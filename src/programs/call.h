@@ -71,7 +71,7 @@ enum wp_call_field {
     WP_CALL_NUM_EXPERTS,
     WP_NUM_CALL_FIELDS
 };
-/* In a failure about WP_CALL_NUM_BYTES: above the field the dtype, by which they are elements. */
+/* A failure about WP_CALL_NUM_BYTES has the dtype above the field: messages count in elements. */
 #define WP_CALL_FIELD_DTYPE_BIT 16
 
 /* ------------------------------------------------------------------ its parts */
@@ -139,7 +139,7 @@ WP_FN int32_t wp_call_difference(struct wp_warp *warp, const struct wp_call *our
     return WP_NUM_CALL_FIELDS - (int32_t)wp_max_u32(warp, num_from_first);
 }
 
-/* The failure of a launch that has received another call than it expected; `kind` is what it expected. */
+/* The failure of a launch that has received another call than it expected, of kind `kind`. */
 WP_FN struct wp_failure wp_call_mismatch(struct wp_wait_site site, int32_t field, uint64_t kind,
                                          uint64_t expected, uint64_t seen)
 {

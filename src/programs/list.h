@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Every warp program: it is in <name>.c, here or in a folder, or in a table of variants. */
+/* Every warp program. Its source is <name>.c, here or in a folder, or a row of variants.def. */
 #pragma once
 
 #define WP_PROGRAM_LIST(X)                                                                         \

@@ -52,8 +52,8 @@ void weft__channels_free(struct weft__channels *channels);
 /* All but room for ranks, which must be as much. */
 void weft__channels_copy(struct weft__channels *to, const struct weft__channels *from);
 
-/* 0: the search found nothing. Then there is one channel, in the simple order that NCCL goes in, with WEFT__NO_GBPS in
- * place of a bandwidth, and with ports also where there is one node. */
+/* 0: the search found nothing. Then there is one channel, in NCCL's simple order, with
+ * WEFT__NO_GBPS in place of a bandwidth. It has ports even on one node. */
 #define WEFT__NO_GBPS .1F
 int weft__channels_were_found(const struct weft__channels *channels);
 

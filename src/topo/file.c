@@ -9,7 +9,7 @@
 #define OF_PCI                                                                                     \
     "busid class vendor device subsystem_vendor subsystem_device link_speed link_width keep"
 
-/* As of NCCL 2.30, whatever of it is used here. */
+/* The elements of NCCL 2.30. Not all of them are used here. */
 static const struct weft__xml_rule rules[] = {
     {"", "system", "version host_hash"},
     {"system", "cpu", "numaid host_hash affinity arch vendor familyid modelid keep"},

@@ -33,8 +33,8 @@ struct weft__xml {
 
 /* ------------------------------------------------------------------ reading and writing */
 
-/* What a kind of file is made of. Other elements are skipped with all that is in them, which is warned of, as other
- * attributes are. */
+/* An element of a kind of file. Other elements are skipped with all that is in them, and so are
+ * other attributes. A warning names both. */
 struct weft__xml_rule {
     const char *parent, *name; /* "": the root's */
     const char *attributes;    /* separated by blanks; NULL: the element is known, and skipped */

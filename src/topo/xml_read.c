@@ -44,7 +44,7 @@ static void refuse(struct reader *reader, const char *element, const char *what)
                              reader->source, current_line(reader), element, what));
 }
 
-/* NULL: the element is unknown where it is. */
+/* NULL: the element is unknown in its parent. */
 static const struct weft__xml_rule *rule_of(const struct reader *reader, const char *name)
 {
     const char *parent = reader->open != NULL ? reader->open->name : "";
@@ -56,7 +56,8 @@ static const struct weft__xml_rule *rule_of(const struct reader *reader, const c
     return NULL;
 }
 
-/* What somebody has written may matter to the machine, but not here: each once, for there may be hundreds of it. */
+/* A skipped element or attribute may matter to the machine, so the user learns of it. Each kind is
+ * named once: a file may have hundreds. */
 static void warn(struct reader *reader, const char *element, const char *attribute)
 {
     char what[WARNED_BYTES];

@@ -141,7 +141,7 @@ static weft_result make_streams(struct weft__cuda_held *device)
     return result;
 }
 
-/* Under a mutex. */
+/* The caller holds the mutex. */
 static weft_result hold(const struct weft__cuda *cuda, struct weft__cuda_held *device)
 {
     if (device->context == NULL)

@@ -34,7 +34,7 @@ struct weft__cuda {
     int32_t num_ranks_here;             /* of this communicator, on this device */
     struct weft__links links;           /* the same on all ranks */
     CUstream copies;                    /* of the host's own, on this device */
-    struct weft__cuda_network *network; /* of several nodes; NULL: there is none */
+    struct weft__cuda_network *network; /* NULL: one node */
     struct weft__cuda_board *board;     /* pinned */
     int keeps;                          /* between weft__cuda_kept_begin and weft__cuda_kept_end */
     CUdeviceptr failure_is_taken;
@@ -63,7 +63,7 @@ struct weft__cuda_held {
     CUcontext context;
     CUstream copies, network; /* of the host's own */
 };
-/* Of a device that a communicator of this process uses. */
+/* The device must be one that a communicator of this process uses. */
 const struct weft__cuda_held *weft__cuda_held(int32_t ordinal);
 
 /* The watcher tells the board what happens to the communicator, and the communicator what the board
@@ -93,15 +93,15 @@ struct weft__grid weft__cuda_choose_grid(const weft_comm *comm, const struct wef
 struct weft__cuda_queue {
     CUstream stream;
     atomic_int num_sms_held; /* by the last launch on it, while the next one waits for its end */
-    atomic_int has_launched; /* or has had other work */
+    atomic_int has_launched; /* a launch, or other work */
 };
 weft_result weft__cuda_launch_on(struct weft__cuda_queue *queue, const struct weft__launch *launch);
 
-/* Pinned memory of the host, zeroed, which the device has at the same address. Neither waits for
- * kernels, as with the next two. */
+/* Allocates zeroed, pinned memory of the host, which the device has at the same address. Like the
+ * next three functions, waits for no kernel. */
 weft_result weft__cuda_pinned_alloc(const struct weft__cuda *cuda, uint64_t bytes, void **memory);
 void weft__cuda_pinned_free(const struct weft__cuda *cuda, void *memory, uint64_t bytes);
-/* The same of the device, by an allocation of its own: what CUDA IPC and the network can share. */
+/* Allocates zeroed memory of the device by itself: CUDA IPC and the network can share it. */
 weft_result weft__cuda_plain_alloc(const struct weft__cuda *cuda, uint64_t bytes,
                                    CUdeviceptr *memory);
 void weft__cuda_plain_free(const struct weft__cuda *cuda, CUdeviceptr memory);

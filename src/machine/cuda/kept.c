@@ -32,7 +32,7 @@ static void give_back(const struct kept *kept)
     (void)weft__cu.ctx_pop_current(&context);
 }
 
-/* Under the mutex: who begins meanwhile waits, so that no kernel of weft runs. */
+/* The caller holds the mutex: a communicator that begins now waits, so no kernel of weft runs. */
 static void give_back_unless_needed(void)
 {
     while (num_comms == 0 && all != NULL) {
@@ -55,7 +55,7 @@ void weft__cuda_keep(weft__cuda_give_back *kind, CUcontext context, void *kept, 
 {
     struct kept *added = malloc(sizeof *added);
     if (added == NULL)
-        return; /* the process loses it: it must not wait here */
+        return; /* leaks it: giving it back here could wait for kernels */
     pthread_mutex_lock(&mutex);
     *added = (struct kept){kind, context, kept, bytes, all};
     all = added;

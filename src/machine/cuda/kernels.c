@@ -41,8 +41,9 @@ static weft_result load_kernel(struct weft__cuda *cuda, const struct weft__cuda_
     return WEFT_OK;
 }
 
-/* Else the first launch of a kernel that needs more than all before it waits for all kernels of the
- * context, and keeps other threads out of the driver meanwhile. */
+/* Reserves local memory for the kernel that needs most. Else the first launch of a kernel that
+ * needs more than all before it waits for all kernels of the context, and keeps other threads out
+ * of the driver meanwhile. */
 static weft_result have_local_memory(const struct weft__cuda *cuda)
 {
     size_t bytes = 0;

@@ -15,7 +15,7 @@ static weft_result finish_copies(const struct weft__cuda *cuda, CUresult enqueue
     return result == CUDA_SUCCESS ? WEFT_OK : weft__cuda_error(result, "%s", what);
 }
 
-/* Of the driver's pool: what is freed in the order of a stream waits for no kernel of others. */
+/* Allocates from the driver's pool: freeing in stream order waits for no other kernels. */
 weft_result weft__cuda_alloc(weft_comm *comm, uint64_t bytes, void **memory)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);
@@ -96,7 +96,7 @@ static void give_back_plain(void *memory, uint64_t bytes)
     (void)weft__cu.mem_free((CUdeviceptr)(uintptr_t)memory);
 }
 
-/* What is kept may be twice as large. */
+/* Kept memory that is reused may be up to twice as large. */
 weft_result weft__cuda_plain_alloc(const struct weft__cuda *cuda, uint64_t bytes,
                                    CUdeviceptr *memory)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the network reaches of a rank with a GPU: pinned memory of the host (network_memory.c), and the heap, by functions
- * (network_heap.c).
+ * The memory of a rank with a GPU that the network reaches: pinned memory of the host
+ * (network_memory.c), and the heap, by functions (network_heap.c).
  */
 #include "machine/cuda/network.h"
 
@@ -23,7 +23,7 @@ enum {
 
 struct weft__cuda_network {
     struct weft__cuda_network_memory *memory;
-    struct weft__ranges ranges; /* of it */
+    struct weft__ranges ranges; /* of the memory */
     _Atomic uint64_t num_bytes; /* that may be written: up to the highest end of any part so far */
     struct weft__work_queue *queue; /* pinned */
     void *num_reserved;
@@ -52,7 +52,7 @@ static weft_result alloc_part(const struct weft__cuda *cuda, uint64_t bytes, uin
     return WEFT_OK;
 }
 
-/* Its pages stay, for what may still come. */
+/* The pages stay pinned: late messages may still write to them. */
 static void free_part(const struct weft__cuda *cuda, uint64_t offset)
 {
     weft__ranges_free(&cuda->network->ranges, offset);

@@ -9,8 +9,8 @@ struct weft__cuda_network_heap {
     weft_comm *comm;
     char *base;
     struct weft__cuda_queue queue;
-    char *piece;      /* pinned, as what follows */
-    uint64_t *before; /* of an addition */
+    char *piece;      /* pinned, as is `before` */
+    uint64_t *before; /* the value before an addition */
 };
 
 /* When the heap is up and no kernel waits for this rank; *heap is zero. */

@@ -57,7 +57,7 @@ static weft_result have_room_for_a_piece(struct weft__cuda_network_memory *memor
     return WEFT_OK;
 }
 
-/* The programs have the host's addresses: GPUs that have such memory elsewhere are refused. */
+/* The programs use the host's addresses: a GPU that has such memory elsewhere is refused. */
 static weft_result pin(const struct weft__cuda *cuda, char *begin, uint64_t bytes)
 {
     CUdeviceptr on_device = 0;

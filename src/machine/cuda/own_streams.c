@@ -18,7 +18,7 @@ void weft__cuda_first_work_end(void)
     pthread_mutex_unlock(&mutex);
 }
 
-/* Nothing of it waits for a kernel, or is waited for. */
+/* Enqueues work that waits for no kernel, and that no kernel waits for. */
 static CUresult work_in(CUstream stream)
 {
     CUdeviceptr byte;
@@ -30,7 +30,7 @@ static CUresult work_in(CUstream stream)
     return result == CUDA_SUCCESS ? freed : result;
 }
 
-/* It goes into no graph, whatever others capture. */
+/* The work goes into no graph, whatever other threads capture. */
 static CUresult do_first_work(CUstream stream)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -42,7 +42,7 @@ static CUresult do_first_work(CUstream stream)
     return result;
 }
 
-/* One that does not wait for the legacy stream. */
+/* Makes a stream that does not wait for the legacy stream. */
 static weft_result make(int priority, CUstream *stream)
 {
     CUstream made;

@@ -87,7 +87,7 @@ static int has_neighbour_in_process(const weft_comm *comm)
     return 0;
 }
 
-/* As long as it is kept, the other process does not get its memory back. */
+/* While the mapping is kept, the other process does not get its memory back. */
 void weft__cuda_close_name(const weft_comm *comm, CUdeviceptr address)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);

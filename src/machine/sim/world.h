@@ -118,7 +118,7 @@ struct sim_fiber {
     int32_t num_stores, max_stores;
     uint32_t priority;
     uint64_t asleep_until; /* step, under the delay policy */
-    /* Host code's, which elsewhere has a thread of its own. */
+    /* Variables of host code that are thread-local on other machines. */
     char last_error[WEFT__ERROR_BYTES];
     enum weft__call current_call;
     struct sim_event trace[SIM_TRACE_EVENTS];

@@ -4,8 +4,8 @@
 #include "programs/ep/routing.h"
 #include "programs/exchange.h"
 
-/* In every heap, for every source rank a buffer in each half (parity.h): the source's row counts for
- * all ranks, its tag, then its selections of the owner's experts. */
+/* Every heap has, for every source rank, a buffer in each half (parity.h): the source's row counts
+ * for all ranks, its tag, then its selections of the owner's experts. */
 struct wp_notify_args {
     struct wp_exchange exchange;
     struct wp_message message;
@@ -17,7 +17,7 @@ struct wp_notify_args {
     int32_t tag;
 };
 
-/* Before the selections. */
+/* The selections come after the row counts and the tag. */
 WP_FN int32_t wp_notify_first_selection(int32_t num_ranks)
 {
     return num_ranks + 1;

@@ -65,7 +65,7 @@ struct wp_routing { /* a handle's tables, in memory of this rank */
     int32_t *recv_rank_ends;      /* [num_ranks] the row after the last one of each source */
     int32_t *all_recv_rows;       /* [num_ranks] rows that arrive at each rank */
     int32_t *recv_expert_rows;    /* [local experts] selections, aligned */
-    int32_t *tags;                /* [num_ranks] what each rank's caller gave to layout */
+    int32_t *tags;                /* [num_ranks] the tag that each rank gave to layout */
     int64_t *dropped_rows;        /* [1] the most that a dispatch since notify had no room for */
     struct wp_node_routing nodes; /* of several nodes; else all null */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a variant knows when it is compiled, for itself and for the machine (machine.h).
- * low_latency/variant.c includes this before all else. */
+/* Constants that a variant knows at compile time, for itself and for the machine (machine.h).
+ * low_latency/variant.c includes this file before all others. */
 #pragma once
 
 #define WP_LL_STEPS_ONLY

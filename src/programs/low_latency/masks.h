@@ -60,7 +60,7 @@ WP_FN struct wp_ll_patience wp_ll_patience_about(uint64_t number, int32_t num_ra
     return wp_ll_patience(number == 1 ? WP_LL_PERIODS_OF_FIRST : WP_LL_PERIODS, num_ranks);
 }
 
-/* Variants know it when they are compiled (low_latency/hints.h). */
+/* Variants define this macro (low_latency/hints.h). */
 #ifndef WP_LL_HAS_MASKS
 #define WP_LL_HAS_MASKS(masks) ((masks)->absent_after_ms > 0)
 #endif

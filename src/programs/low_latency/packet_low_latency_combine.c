@@ -4,15 +4,15 @@
 
 /* Between nodes there are no packets. */
 #define WP_LL_HAS_NODES(plan) 0
-#ifndef WP_LL_STEPS_ONLY /* for variants low_latency/hints.h says it */
+#ifndef WP_LL_STEPS_ONLY /* variants define it in low_latency/hints.h */
 #define WP_ROWS_ARE_MADE_NEAR
 #endif
 
 #include "programs/low_latency/low_latency_combine.h"
 #include "programs/low_latency/packets.h"
 
-/* Variants know it when they are compiled. Then compilers need not find out that code for the
- * others is never run: nvcc does not always. */
+/* Variants define this macro (low_latency/hints.h). So compilers need not find out that code for
+ * other answers never runs: nvcc does not always find out. */
 #ifndef WP_LL_ANSWERS_ARE_LOGS
 #define WP_LL_ANSWERS_ARE_LOGS(plan) wp_ll_answers_are_logs(plan)
 #endif

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a variant of low latency's programs has as constants, and which variant a case needs.
- * Variants are for what low latency is mostly used for: one node; tokens and answers of bf16; rows
- * as they are, or as FP8 with a float scale for 128 elements; rows of whole units of 16 bytes; at
- * most 32 choices of a token. Dispatch by signals has so few tokens and experts that a block has
- * room near it for what it counts. Dispatch of few tokens in packets has experts without a table.
+ * The constants of the variants of low latency's programs, and the choice of a variant for a case.
+ * Variants are for the usual cases: one node; tokens and answers of BF16; rows as they are, or as
+ * FP8 with a float scale for 128 elements; rows of whole units of 16 bytes; at most 32 top-k
+ * entries of a token. Dispatch by signals has so few tokens and experts that its counters fit in
+ * the memory of a block. Dispatch of few tokens in packets has experts without a table.
  *
- * A variant has no code for anything else (low_latency/variants.def, low_latency/hints.h). With
- * code for all cases there are more values than a GPU has registers, and values that wait in
- * memory are far, since each acquire empties the nearest cache. Warps also jump over code of other
- * cases, each time to code that is in no cache. Measured on an H200 with one rank, 128 tokens in
- * BF16, in graphs: combine takes 16.3 us in the general program, 11.0 with both layouts, 9.3 by
- * rank alone. With one token almost all is such delay: a step by rank takes 16.9 us with both
- * layouts, 14.7 without the other.
+ * A variant has no code for other cases (low_latency/variants.def, low_latency/hints.h). Code for
+ * all cases has more values than a GPU has registers. The others wait in memory, which is slow,
+ * since each acquire empties the nearest cache. Warps also jump over code of other cases, each time
+ * to code that is in no cache. Measured on an H200 with one rank, 128 tokens in BF16, in graphs:
+ * combine takes 16.3 us in the general program, 11.0 us in a variant with both layouts, 9.3 us in
+ * one by rank alone. With one token almost all time is such delay: a step by rank takes 16.9 us
+ * with both layouts, 14.7 us without the other one.
  */
 #pragma once
 
 #include "programs/low_latency/near.h"
 
-/* ------------------------------------------------------------------ what variants differ in */
+/* ------------------------------------------------------------------ differences of variants */
 
 enum wp_ll_protocol { WP_LL_PROTOCOL_SIGNALS, WP_LL_PROTOCOL_PACKETS, WP_LL_PROTOCOL_TOLD };
 enum wp_ll_form { WP_LL_GENERAL, WP_LL_BF16, WP_LL_FP8, WP_LL_LOG };
@@ -58,10 +58,10 @@ WP_FN enum wp_ll_faults wp_ll_faults_of(const struct wp_ll_masks *masks)
     return wp_ll_has_masks(masks) ? WP_LL_MASKS : WP_LL_FAILS;
 }
 
-/* ------------------------------------------------------------------ what all variants know */
+/* ------------------------------------------------------------------ constants of all variants */
 
-/* Whether low_latency/hints.h is true, if addresses are multiples of WP_ALIGNED_BYTES, and memory of a block has room for
- * what is kept in it. */
+/* 1: low_latency/hints.h is true, provided that addresses are multiples of WP_ALIGNED_BYTES and the
+ * memory of a block has room for the values that are kept there. */
 WP_FN int wp_ll_suits_hints(const struct wp_low_latency *ll)
 {
     const uint64_t row_bytes = (uint64_t)ll->plan.hidden << ll->plan.element_bytes_log2;
@@ -75,7 +75,7 @@ WP_FN int wp_ll_is_usual(const struct wp_low_latency *ll)
            wp_ll_suits_hints(ll);
 }
 
-/* What is so, as constants. */
+/* Sets the usual values, as constants. */
 WP_FN void wp_ll_fix_usual(struct wp_low_latency *ll, const struct wp_low_latency *given)
 {
     ll->areas = given->near_areas;
@@ -101,7 +101,7 @@ WP_FN int wp_ll_has_quantisation(const struct wp_ll_plan *plan, struct wp_quanti
            own->scale_stride_bytes == usual.scale_stride_bytes;
 }
 
-/* What dispatch needs besides, however rows are quantised. */
+/* Further conditions of dispatch, for rows of any quantisation. */
 WP_FN int wp_ll_rows_are_usual(const struct wp_low_latency *ll)
 {
     if (!wp_ll_is_usual(ll))
@@ -121,8 +121,8 @@ WP_FN enum wp_ll_form wp_ll_form_of(const struct wp_low_latency *ll)
                                                                                   : WP_LL_GENERAL;
 }
 
-/* The elements of a part of a row in packets. Few tokens: as many groups as a part has scales for,
- * or as many elements as fit. Many tokens: as many as a lane can have on their way. */
+/* Sets the elements of a part of a row in packets. Few tokens: as many groups as a part has scales
+ * for, or as many elements as fit. Many tokens: as many as a lane can have on their way. */
 WP_FN void wp_ll_fix_row_parts(struct wp_ll_plan *plan, struct wp_ll_variant variant)
 {
     const int32_t num_groups = WP_LL_PART_SCALES_BYTES / (int32_t)sizeof(float);
@@ -146,7 +146,7 @@ WP_FN void wp_ll_fix_dispatch(struct wp_low_latency *ll, const struct wp_low_lat
 
 /* ------------------------------------------------------------------ answers, of combine */
 
-/* How rows have come does not matter. */
+/* The form of the rows that came does not matter. */
 WP_FN enum wp_ll_form wp_ll_answer_form_of(const struct wp_low_latency *ll)
 {
     if (!wp_ll_is_near(ll->near.counters) || !wp_ll_is_usual(ll)) /* counters: masked ranks */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One row of variants.def as a program: the steps of its base, with what the row says as constants.
- * src/CMakeLists.txt writes a file for each row. That file defines WP_LL_VARIANT(X) as the row,
- * WP_LL_VARIANT_IS_<word> as 1 for each of its words, and includes this one.
+ * One row of variants.def as a program: the steps of its base, with the columns of the row as
+ * constants. src/CMakeLists.txt writes a file for each row. That file defines WP_LL_VARIANT(X) as
+ * the row, WP_LL_VARIANT_IS_<word> as 1 for each of its words, and includes this one.
  */
 #include "programs/low_latency/hints.h"
 
