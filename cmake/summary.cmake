@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# What has been built, and what was left out and why: make tells it when it has ended, behind all that compilers say.
+# Lists what was built, and what was left out and why. make prints the list at its end, behind the
+# compilers' output.
 
 set(cuda "left out: no nvcc, or WEFT_CUDA=OFF")
 if(WEFT_CUDA)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""How ranks find out that they are about to dispatch different things, before one of them goes to a
-collective that another one will not come to. The tag of layout() stands for what must be the same;
-with the counts of notify() every rank has everybody's."""
+"""Ranks that are about to dispatch different things find this out before one of them enters a
+collective that another one does not enter. The tag of layout() stands for the terms, which must be
+equal on all ranks. notify() gives every rank the tags of all ranks, beside the counts."""
 from __future__ import annotations
 
 import functools
@@ -18,10 +18,10 @@ TEXT_BYTES = 4096
 
 
 class Rows(NamedTuple):
-    """Of an argument [N, *shape].
+    """The rows of an argument [N, *shape].
 
-    - dtype: of its elements
-    - shape: of a row
+    - dtype: the type of an element
+    - shape: the shape of one row
     """
 
     dtype: Any
@@ -32,12 +32,12 @@ class Rows(NamedTuple):
         return f"{str(self.dtype).removeprefix('torch.')}[{sizes}]"
 
 
-Terms = tuple[tuple[str, Any], ...]  # by name of an argument
+Terms = tuple[tuple[str, Any], ...]  # an argument's name, and its value
 
 
 @functools.lru_cache(maxsize=1024)
 def tag_of(terms: Terms) -> int:
-    """The same on all ranks for the same terms, also in different processes."""
+    """A number that follows from the terms alone, so that it is equal in all processes."""
     return zlib.crc32(repr(terms).encode()) & 0x7FFFFFFF
 
 
@@ -47,8 +47,8 @@ def _described(value: Any) -> str:
 
 
 def refuse(comm: Communicator, terms: Terms) -> NoReturn:
-    """MismatchError, which names the argument and both values. Collective: all ranks have
-    seen different tags."""
+    """Raises MismatchError, which names the argument and both values. Collective: all ranks have
+    seen that tags differ."""
     text = json.dumps([(name, _described(value)[:200]) for name, value in terms]).encode()
     texts = comm.host_all_gather(text.ljust(TEXT_BYTES)[:TEXT_BYTES])
     everybody = [dict(json.loads(theirs)) for theirs in texts]

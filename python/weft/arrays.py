@@ -82,7 +82,7 @@ def _view_of_tensor(tensor: Any, name: str, cuda_device: int | None) -> View:
         raise InvalidArgumentError(f"{name} is on {tensor.device}; the communicator's device is "
                                    f"cuda:{cuda_device}")
     if tensor.is_neg() or tensor.is_conj() or tensor.is_meta:
-        # Its elements are not what lies in memory.
+        # The memory does not hold the elements of such a tensor.
         kind = "on device meta" if tensor.is_meta else \
             "a negative view: resolve_neg() makes a copy" if tensor.is_neg() else \
             "a conjugate view: resolve_conj() makes a copy"

@@ -300,7 +300,8 @@ class CollectiveRecord(Object):
 
 
 def _reduce_op(op: Any) -> Any:
-    """Of a name, too, and of a member of another enumeration (PyTorch's), whose numbers differ."""
+    """The ReduceOp of a member, or of a name. A member of another enumeration counts by its name:
+    PyTorch's numbers differ."""
     if isinstance(op, ReduceOp):
         return op
     name = op if isinstance(op, str) else getattr(op, "name", None)

@@ -188,15 +188,15 @@ def _is_capturing(coll: Collectives) -> bool:
 
 
 def _flat(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """The elements in the order of dimensions, which must be that of memory."""
+    """The elements as a vector. Their order in memory must be that of the dimensions."""
     if not tensor.is_contiguous():
         raise InvalidArgumentError(f"{name} is not contiguous")
     return tensor.view(-1)
 
 
 def _alike(inp: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The elements of both as they lie in memory, where those of the same index have the same
-    place: both are contiguous, or permuted alike."""
+    """The elements of both tensors as vectors, in the order of memory. Both tensors must be
+    contiguous, or permuted alike, so that an index has one place in both."""
     if inp.is_contiguous() and out.is_contiguous():
         return inp.view(-1), out.view(-1)
     if _dense_order(inp, "inp") != _dense_order(out, "out") or inp.shape != out.shape:

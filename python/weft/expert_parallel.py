@@ -22,7 +22,7 @@ class Counts(NamedTuple):
     - num_recv_per_expert: [L] selections, rounded up to expert_alignment
     - max_recv_tokens: the most rows of any rank
     - num_relayed_tokens: tokens of other nodes that this rank passes on to ranks of its own
-    - tags: [R] what the ranks gave to layout()
+    - tags: [R] the tags that the ranks gave to layout()
     """
 
     num_recv_tokens: int
@@ -183,8 +183,8 @@ class Handle(Object):
     def layout(self, topk_idx: Any, stream: Stream | None = None, *,
                with_tables: bool = False, tag: int = 0) -> Layout | None:
         """Which token goes to which rank. topk_idx [N, K] of int32 or int64; ids that are no
-        expert's, as -1, are ignored. with_tables: returns the tables of Layout. tag: any int32,
-        which Counts tell all ranks. Local."""
+        expert's, as -1, are ignored. with_tables: returns the tables of Layout. tag: any int32;
+        all ranks find it in their Counts. Local."""
         num_tokens = arrays.num_rows(topk_idx)
         args = abi.EpLayoutArgs(
             num_tokens=num_tokens, tag=tag,

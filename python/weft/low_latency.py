@@ -79,7 +79,7 @@ class LowLatency(Object):
     of weft_ll_config: expert_capacity, num_results, num_blocks, num_warps, route, on_missing,
     missing_ms, carrier, num_experts, bytes_within, network_bytes_within. K is num_topk.
 
-    within: another one, whose memory and masks it has; then it needs no other rank.
+    within: another LowLatency, whose memory and masks this one uses. A rank makes it alone.
     """
 
     def __init__(self, *settings: Any, **more: Any):
@@ -88,13 +88,13 @@ class LowLatency(Object):
 
     @classmethod
     def described(cls, *settings: Any, **more: Any) -> LowLatency:
-        """One that is not made yet, but whose sizes are known. Local."""
+        """Returns a LowLatency that is not made yet; its sizes are known. Local."""
         described = cls.__new__(cls)
         described._describe(*settings, **more)
         return described
 
     def make(self) -> None:
-        """What is described. Collective, but within another."""
+        """Makes a described LowLatency. Collective, unless it is within another one."""
         made = ctypes.c_void_p()
         owner = self.ep._native if self._within is None else self._within._native
         self.ep.comm.call(lib.weft_ll_create, self.ep._native.pointer(),
@@ -172,8 +172,8 @@ class LowLatency(Object):
                       phases: LlPhases = LlPhases.SEND_AND_RECEIVE,
                       total_rows_per_expert: Any = None, waited_ns: Any = None
                       ) -> abi.LlDispatchArgs:
-        """The arguments of dispatch(), of the same shapes and dtypes ([num_tokens, hidden] rows),
-        looked at: run_dispatch() runs them."""
+        """Checks the arguments of dispatch(), with its shapes and dtypes ([num_tokens, hidden]
+        rows), and returns them for run_dispatch()."""
         new_args = self._new_dispatch.get(phases)
         args = new_args() if new_args else abi.LlDispatchArgs(phases=phases)
         if phases != _RECEIVE:
@@ -183,14 +183,14 @@ class LowLatency(Object):
         return args
 
     def run_dispatch(self, args: abi.LlDispatchArgs, stream: Stream | None, *used: Any) -> None:
-        """used: what args are of."""
+        """used: the arrays whose addresses args has."""
         self.ep.comm.enqueue(lib.weft_ll_dispatch, self._native, args, stream, *used)
         if args.phases != _RECEIVE:
             self._tokens.append(args.num_tokens)
 
     def check(self, args: abi.LlDispatchArgs | abi.LlCombineArgs, stream: Stream | None = None
               ) -> None:
-        """Refuses what would be refused of them, were they the next of their kind, and runs
+        """Raises the error that args would cause as the next operation of their kind. Runs
         nothing."""
         function = lib.weft_ll_dispatch if isinstance(args, abi.LlDispatchArgs) \
             else lib.weft_ll_combine
@@ -260,7 +260,7 @@ class LowLatency(Object):
                                        (num_tokens, self._num_topk))
 
     def _shapes_of_outputs(self, capacity: int) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Of the outputs as they lie in memory, with room for so many rows of an expert."""
+        """Shapes of outputs in memory, with room for `capacity` rows of an expert."""
         num_ranks = self.ep.comm.num_ranks
         shapes = {"num_rows_per_rank": ((num_ranks,), "int32")}
         if self._config.on_missing == LlOnMissing.MASK:
@@ -296,9 +296,9 @@ class LowLatency(Object):
 
     def output_maker(self, leave_out: tuple[str, ...] = (), expert_capacity: int = 0
                      ) -> Callable[[], Outputs]:
-        """What makes the same, as tensors, with less of the host's time: rows, scales, and counts,
-        of which make(name) of what it returns makes tensors. expert_capacity: C, if it is less than
-        that of the weft_ll."""
+        """Returns a function that allocates empty_rows()'s outputs as tensors, in less time of the
+        host. Its result has rows and scales; make(name) of the result makes the other outputs.
+        expert_capacity: C, if it is less than that of the weft_ll."""
         capacity = expert_capacity or self.sizes.expert_capacity
         plan = Plan(self.ep.comm.cuda_device, self._shapes_of_outputs(capacity), leave_out,
                     has_scale_columns=self._scale_columns)
@@ -344,7 +344,7 @@ class LowLatency(Object):
         to receive with LlAnswer.ROWS, to send with LlAnswer.SUMS_WEIGHED_LATE. expert_capacity: C
         of the dispatch, if that was not the weft_ll's. Returns out, None when only sending.
         """
-        result = 0 if phases != _SEND else sum(self._ends)  # so many are older
+        result = 0 if phases != _SEND else sum(self._ends)  # the number of older ones
         num_tokens = self._tokens[result] if result < len(self._tokens) else 0
         if out is None and phases != _SEND:
             out = arrays.empty((num_tokens, self._hidden), self._like, self._dtype)
@@ -358,8 +358,8 @@ class LowLatency(Object):
                      topk_weights: Any = None, phases: LlPhases = LlPhases.SEND_AND_RECEIVE,
                      keep: bool = False, missing_ranks: Any = None, waited_ns: Any = None,
                      expert_capacity: int = 0) -> abi.LlCombineArgs:
-        """The arguments of combine(), of the same shapes and dtypes (out is [num_tokens, hidden]),
-        looked at: run_combine() runs them."""
+        """Checks the arguments of combine(), with its shapes and dtypes (out is [num_tokens,
+        hidden]), and returns them for run_combine()."""
         new_args = self._new_combine.get(phases)
         args = new_args() if new_args else abi.LlCombineArgs(phases=phases)
         if keep and phases != _RECEIVE:
@@ -380,7 +380,7 @@ class LowLatency(Object):
         return args
 
     def run_combine(self, args: abi.LlCombineArgs, stream: Stream | None, *used: Any) -> None:
-        """used: what args are of."""
+        """used: the arrays whose addresses args has."""
         self.ep.comm.enqueue(lib.weft_ll_combine, self._native, args, stream, *used)
         if args.phases != _RECEIVE:
             self._ends.append(not args.keep)
@@ -402,7 +402,7 @@ class LowLatency(Object):
                               num_tokens, args.expert_capacity, args.x_stride_bytes)
 
     def _shape_of_answers(self, args: abi.LlCombineArgs) -> tuple[int, ...]:
-        """Of what experts make of rows."""
+        """The shape of x of combine()."""
         if self._by_expert:
             return (self.sizes.num_local_experts,
                     args.expert_capacity or self.sizes.expert_capacity, self._hidden)

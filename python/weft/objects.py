@@ -46,7 +46,7 @@ os.register_at_fork(after_in_child=_count_fork)
 
 
 class Uncopied:
-    """Base of what copy and pickle refuse."""
+    """Base of objects that copy and pickle refuse."""
 
     __slots__ = ()
 
@@ -180,7 +180,7 @@ class Object(Uncopied):
         return f"<weft.{type(self).__name__} {self._about()}".rstrip() + f"{ended}>"
 
     def _about(self) -> str:
-        """What tells it from others."""
+        """Text for repr() that tells this object from others of its class."""
         return ""
 
     def destroy(self) -> None:

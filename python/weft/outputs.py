@@ -59,8 +59,8 @@ class Plan:
     """How outputs are allocated. all_shapes: as they lie in memory, by name, with names of dtypes.
     has_scale_columns: dimensions 1 and 2 of scales change places."""
 
-    maker: Any  # whose outputs they are, and
-    expert_capacity: int  # with room for so many rows of an expert
+    maker: Any  # tells the LowLatency that made the plan
+    expert_capacity: int  # rows of an expert for which outputs have room
 
     def __init__(self, cuda_device: int | None, all_shapes: dict[str, tuple[tuple[int, ...], str]],
                  leave_out: tuple[str, ...], *, has_scale_columns: bool):

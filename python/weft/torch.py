@@ -85,7 +85,7 @@ def _serve(*, is_on_one_host: bool) -> bytes:
 
 @functools.cache
 def _find_port(pid: int) -> int:
-    """One for all ids of a process, which then have one rendezvous."""
+    """A free port, one for all ids of a process, so that they share one rendezvous."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return probe.getsockname()[1]
@@ -190,7 +190,7 @@ class TokenDispatcher(Uncopied):
 
 
 def _check_rows(name: str, tensor: torch.Tensor, shape: tuple[int | None, int | None]) -> None:
-    """A tensor [...] of a type that has gradients, before anything is sent."""
+    """Checks, before anything is sent, for a tensor [...] of a type that has gradients."""
     if not tensor.dtype.is_floating_point or tensor.dim() != 2 or any(
             size not in (None, found) for size, found in zip(shape, tensor.shape)):
         sizes = ", ".join("hidden" if size is None else str(size) for size in shape)

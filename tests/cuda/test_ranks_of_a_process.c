@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks that are threads of a process share a CUDA context where they share a GPU. Whatever one of
- * them does on the host, it waits for no kernel of another, which may wait for it. */
+/* Ranks that are threads of a process and share a GPU share a CUDA context. A call of one rank on
+ * the host must wait for no kernel of another rank: that kernel may wait for the calling rank. */
 #include <stdlib.h>
 
 #include "cuda/driver.h"
@@ -9,11 +9,11 @@
 #include "harness/ranks.h"
 
 enum { NUM_RANKS = 4, TIMEOUT_MS = 10000, HEAP_BYTES = 8 << 20, COUNT = 1000 };
-#define HEAP_MAX_BYTES (256u << 20) /* a heap by IPC takes all of it at once */
+#define HEAP_MAX_BYTES (256u << 20) /* a heap by CUDA IPC takes all of it at once */
 
 /* ---------------------------------------------------------------- streams */
 
-/* All at the same moment, and none before the others have given theirs. */
+/* All ranks launch on new streams at one moment. */
 static int begin_together(struct ranks_context *context)
 {
     enum { NUM_ROUNDS = 300, NUM_BARRIERS = 5 };
@@ -50,7 +50,7 @@ static weft_result split(weft_comm *comm, weft_comm **child)
     return weft_comm_split(comm, 0, weft_comm_rank(comm), &config, child);
 }
 
-/* A communicator with what is made of it. */
+/* A communicator, and objects of it. */
 struct world {
     weft_comm *comm;
     weft_coll *coll;

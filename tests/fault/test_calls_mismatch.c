@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks in two calls that can never fit, of any two kinds, are all told so, with both calls by their names, long
- * before the deadline; ranks that are late, or make the same calls in any order that can work, are told nothing. */
+/* If ranks are in two calls that can never fit, of any two kinds, all get an error that names both
+ * calls, long before the deadline. Ranks that are late, or make equal calls in an order that can
+ * work, get none. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -24,7 +25,7 @@ enum {
     LATE_MS = 1500
 };
 
-/* All that a call may need. */
+/* The objects that the calls use. */
 struct scene {
     weft_comm *comm, *child;
     weft_stream *stream;
@@ -77,7 +78,7 @@ static weft_result all_to_all_v(struct scene *scene)
                                   scene->stream);
 }
 
-/* From the rank before. */
+/* Receives from the previous rank. */
 static weft_result receive(struct scene *scene)
 {
     return weft_coll_recv(scene->coll,
@@ -227,7 +228,7 @@ static int allocate(struct scene *scene)
     return 0;
 }
 
-/* All that a call must have had before, once. */
+/* Makes once the calls that must come before others. */
 static int warm_up(struct scene *scene)
 {
     CHECK_OK(all_reduce(scene));
@@ -308,7 +309,7 @@ static int try_pair(struct pair pair)
     return 1;
 }
 
-/* A GPU, where each pair takes seconds to start, has the first few. */
+/* On a GPU each pair takes seconds to start, so that only the first few calls are tried. */
 static int count_calls(void)
 {
     return tests_on_cuda() ? FIRST_FEW : tests_grid_size(NUM_CALLS, FIRST_FEW);
@@ -341,7 +342,7 @@ static void sleep_ms(long ms)
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
-/* Rank 1 is late in every call, once before it makes it and once in the middle of a stream of others. */
+/* Rank 1 is late in every call: once before the call, and once in a stream of other calls. */
 static int be_late(struct ranks_context *context)
 {
     struct scene scene;
@@ -422,7 +423,7 @@ TEST(streams_may_cross)
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, cross_over, NULL), 0);
 }
 
-/* The same by two threads, each of which waits for its own. */
+/* Two threads drive one object each, and each waits for its own. */
 struct driver {
     struct scene scene;
     call_fn *run;

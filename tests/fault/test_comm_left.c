@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks whose process ends without weft_comm_destroy, and ranks that the system lets share nothing: the others are told
- * which, where, and how, at once. */
+/* The process of a rank ends without weft_comm_destroy, or the system denies what ranks need to
+ * share memory. The other ranks learn at once which rank it was, where, and how it ended. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -24,7 +24,7 @@ struct plan {
     int status;
 };
 
-/* The rank is a child, so that its process may end: the rank's own is of the harness. */
+/* The rank is a child, so that its process may end: the parent belongs to the harness. */
 static int end_without_goodbye(struct ranks_context *context, const struct plan *plan)
 {
     int status = 0;
@@ -61,8 +61,8 @@ static int see_one_end(struct ranks_context *context)
     return 0;
 }
 
-/* The rank is a fork. A fork cannot go on with CUDA, and the address sanitizer takes for leaks what
- * the process before it has allocated. */
+/* The rank is a fork. A fork cannot go on with CUDA, and the address sanitizer takes the allocations
+ * of its parent for leaks. */
 TEST(a_process_that_ends_is_no_death)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -79,7 +79,7 @@ TEST(a_process_that_ends_is_no_death)
 
 /* ---------------------------------------------------------------- what the system denies */
 
-/* One system call, for the calling thread and what it starts; 0 if that cannot be. */
+/* Denies a system call to the calling thread and its children. Returns 0 if it cannot. */
 static int deny(int call)
 {
     struct sock_filter filter[] = {

@@ -270,7 +270,7 @@ TEST_OVER(every_disagreement_between_nodes, "auto")
     }
 }
 
-/* Where each rank is a node, those who wait for chunks do not look at counts. */
+/* If each rank is a node, ranks that wait for chunks do not look at counts. */
 static int notify_in_place_of_dispatch(struct ranks_context *context)
 {
     char text[64];

@@ -33,7 +33,7 @@ static int is_front(const struct plan *plan, int32_t rank)
     return rank == victim_front_of(&plan->strike);
 }
 
-/* The front rank may be the last to give up. */
+/* With a longer timeout the front rank is the last to give up. */
 static uint32_t timeout_ms_of(const struct plan *plan, int32_t rank)
 {
     if (plan->front == FRONT_IS_LAST && is_front(plan, rank))

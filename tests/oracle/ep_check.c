@@ -45,7 +45,7 @@ static int check_placement(struct ep_rank *self)
     return 0;
 }
 
-/* Another one for each rank and number of tokens. */
+/* Differs for each rank and number of tokens. */
 static int32_t tag_of(const struct ep_rank *self, int32_t rank)
 {
     return 1000 * ep_oracle_num_tokens(&self->world->problem, rank) - 7 * rank - 1;

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Random calls on one Buffer of deep_ep, right and wrong ones: each right step is compared with an
-oracle, and what the process has of memory, threads and descriptors is as at first in the end.
+"""Random calls on one Buffer of deep_ep, right and wrong ones. Each right step is compared with an
+oracle. In the end the process has no more memory, threads and descriptors than after warming up.
 
 usage: PYTHONPATH=PACKAGE python soak_deep_ep.py [--calls N] [--seed N] [--masks]
 
-All ranks make the same calls, from one seed. What a rank does alone is from a seed of its own:
-wrong calls before the right one, and whether it calls a hook.
+All ranks draw their calls from one seed. A rank draws from its own seed the wrong calls before a
+right one, and if it calls a hook.
 """
 import argparse
 import itertools
@@ -30,7 +30,7 @@ REFUSALS = (weft.InvalidArgumentError, AssertionError)
 
 
 class Shape:
-    """What a step is called with."""
+    """The arguments of a step."""
 
     def __init__(self, draw):
         self.max_tokens = draw.choice([1, 2, 3, 5, 8, 13])
@@ -46,7 +46,7 @@ class Shape:
 
 
 class Step:
-    """A dispatch, as each rank can compute it."""
+    """A dispatch, whose rows each rank can compute."""
 
     def __init__(self, shape, seed, rank, reached):
         self.shape, self.rank = shape, rank
@@ -85,7 +85,7 @@ class Step:
                                        rtol=0 if shape.rows_are == "bf16" else 0.07)
 
     def fill_answers(self):
-        """What the experts return: the rows."""
+        """Lets the experts return the rows."""
         shape = self.shape
         self.answers = torch.zeros(self.end - self.first, NUM_RANKS * shape.max_tokens,
                                    shape.hidden, dtype=torch.bfloat16)
@@ -105,7 +105,7 @@ class Step:
 
 
 def wrong_dispatches(step):
-    """Arguments that are not as they must be."""
+    """Wrong arguments of a dispatch."""
     x, ids, local = step.x, step.ids, step.end - step.first
     yield {"x": x.float()}
     yield {"x": x[:, :, None]}
@@ -148,10 +148,10 @@ class Caller:
         self.group, self.shared = group, random.Random(seed)
         self.alone = random.Random(seed + 1 + self.rank)
         self.reached, self.steps, self.seeds = list(range(NUM_RANKS)), [], itertools.count(seed)
-        self.num_calls, self.later = 0, []  # later: hooks, and what to look at then
+        self.num_calls, self.later = 0, []  # later: hooks, with their checks
 
     def call(self, function, wrong, **right):
-        """A wrong call before, now and then; it must be refused."""
+        """Now and then makes a wrong call first, which must be refused."""
         self.num_calls += 1
         hooked = {"return_recv_hook": self.shared.random() < 0.5}
         if self.alone.random() < 0.3:
@@ -167,7 +167,7 @@ class Caller:
         return outputs, hook
 
     def receive(self, hook, check):
-        """At once, later or never."""
+        """Calls the hook at once, later or never."""
         drawn = self.alone.random()
         if not hook or drawn < 0.4:
             if hook:
@@ -200,7 +200,7 @@ class Caller:
         self.steps = self.steps[-2:] + [step]
 
     def combine(self):
-        """Of one of the last steps."""
+        """Combines one of the last steps."""
         if not self.steps:
             return
         step = self.shared.choice(self.steps)
@@ -223,7 +223,7 @@ class Caller:
         else:
             self.reached = list(range(NUM_RANKS))
             self.buffer.low_latency_clean_mask_buffer()
-        self.steps, self.later = [], []  # which other ranks have been in
+        self.steps, self.later = [], []  # other ranks took part in the old ones
         status = torch.zeros(NUM_RANKS, dtype=torch.int32)
         self.buffer.low_latency_query_mask_buffer(status)
         assert [r for r in range(NUM_RANKS) if not status[r]] == self.reached
@@ -248,7 +248,7 @@ class Caller:
 
 
 def soak(num_calls, seed, has_masks):
-    """Returns what rank 0 has of resources after the first calls, and in the end."""
+    """Returns the resources of rank 0 after the first calls and in the end."""
     with tempfile.TemporaryDirectory() as meeting:
         def be_rank(comm):
             os.environ["WEFT_MACHINE"] = "cpu"

@@ -44,7 +44,7 @@ def test_token_dispatcher(capfd):
             got = experts.dispatch(x, ids, weights)
             return experts.combine(got.rows * 2, got.routing)
 
-        # Of two ranks each has a pair of experts, so a token goes to one of them.
+        # Each of the two ranks has a pair of experts, so a token goes to one rank.
         check(layer, capfd, tokens, lambda n: torch.full((n, 128), 2.))
         x, ids, weights = tokens(3)
         x.requires_grad_()

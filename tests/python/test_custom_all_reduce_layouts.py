@@ -9,8 +9,8 @@ from test_custom_all_reduce import group, of_rank, ops, same, total_of  # noqa: 
 
 
 def test_layouts():
-    """What is not dense, or lies in memory otherwise than the other one, is summed right or
-    refused, and nothing beside out is written."""
+    """Tensors that are not dense, or of two layouts, are summed right or refused. Nothing beside
+    out is written."""
     def sums(comm):
         fa = group(comm)
         base = of_rank(comm.rank, (24,), torch.float32)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is refused by deep_ep's normal functions, and right calls afterwards; skipped without
-PyTorch."""
+"""Errors of deep_ep's normal functions, and right calls after them; skipped without PyTorch."""
 import copy
 import pickle
 import socket
@@ -43,7 +42,7 @@ def dispatch(buffer, x, ids, weights, **more):
 
 
 def step(buffer, num_tokens, copies=True):
-    """The rows come back as they were, from the pool or by a copy."""
+    """The rows come back unchanged, from the pool or by a copy."""
     x, ids, weights = tokens(num_tokens)
     rows, _, _, _, handle, _ = dispatch(buffer, x, ids, weights)
     assert torch.equal(rows, torch.ones_like(rows))
@@ -52,7 +51,8 @@ def step(buffer, num_tokens, copies=True):
 
 
 def test_out_of_memory():
-    """What was there stays, is not written, and serves; also for what was dispatched before."""
+    """After an error the Buffer keeps and uses its memory, also for earlier dispatches. It writes
+    no memory of others."""
     buffer = deep_ep.Buffer(None, comm=One())
     x, ids, weights = tokens(50)
     step(buffer, 50)
@@ -80,7 +80,7 @@ def test_out_of_memory():
 
 
 def test_pool_without_room(monkeypatch):
-    """Rows come to ordinary tensors where the heap has room for a batch, but not for a pool."""
+    """Rows come to ordinary tensors if the heap has room for a batch, but not for a pool."""
     buffer = deep_ep.Buffer(None, comm=One())
     step(buffer, 5)
 
@@ -125,7 +125,7 @@ def test_handles_of_another_buffer(num_ranks):
 
 
 def test_rank_without_rows():
-    """It need not know what the others' rows are."""
+    """A rank without rows need not know the type of the others' rows."""
     def steps(group):
         buffer = deep_ep.Buffer(group)
         x, _, weights = tokens(5)
@@ -150,7 +150,7 @@ def test_rank_without_rows():
 
 
 def test_types_that_differ():
-    """All ranks are told at once, by name, and go on."""
+    """All ranks get an error at once, which names the argument, and go on."""
     def steps(group):
         buffer = deep_ep.Buffer(group)
         rank = group.rank()
@@ -195,7 +195,7 @@ def test_types_that_differ():
 
 
 def test_too_few_worst_tokens():
-    """An error on all ranks, with the number that is enough."""
+    """All ranks get an error with the number that is enough."""
     def steps(group):
         buffer = deep_ep.Buffer(group)
         x, _, weights = tokens(12)
@@ -251,7 +251,7 @@ def test_wrong_arguments():
 
 
 def test_nothing_complains(capfd):
-    """Objects without __init__, as compilers make them, end without a word."""
+    """Objects whose __init__ did not run, as compilers make them, end silently."""
     test_wrong_arguments()
     assert capfd.readouterr().err == ""
 
@@ -281,7 +281,7 @@ def test_environment(monkeypatch):
 
 
 def test_settings_that_differ(monkeypatch):
-    """Sizes may; what else is wrong on a rank is an error on all."""
+    """Sizes may differ. Any other wrong setting of a rank is an error on all ranks."""
     def steps(group):
         rank = group.rank()
         monkeypatch.setenv("WEFT_DEEP_EP_POOL_BYTES", str(rank << 24))
@@ -305,7 +305,7 @@ def test_settings_that_differ(monkeypatch):
 
 
 def test_destroy_of_the_last(tmp_path):
-    """Ranks that have left need nothing of the others."""
+    """destroy() does not wait for ranks that have left in good order."""
     import subprocess
 
     script = f"""

@@ -74,7 +74,7 @@ def step(buffer, *, max_tokens=8, hidden=128, num_experts=EXPERTS, num_topk=6, h
 @pytest.mark.parametrize("nodes", ["1", "2"])
 @pytest.mark.parametrize("masks", [False, True])
 def test_random_calls(masks, nodes, monkeypatch):
-    """A short run of what soak_deep_ep.py is for."""
+    """A short run of soak_deep_ep.py."""
     monkeypatch.setenv("WEFT_NODES", nodes)
     first, last = soak_deep_ep.soak(400, 1, masks)
     for name in ("heap", "threads", "descriptors"):
@@ -83,7 +83,7 @@ def test_random_calls(masks, nodes, monkeypatch):
 
 @pytest.mark.parametrize("hook", [False, True])
 def test_wrong_arguments_are_refused_at_once(alone, hook):
-    """Those of a phase that receives, too; and the next right step is right."""
+    """Wrong arguments of the receiving phase, too. The next step is right."""
     buffer, how = alone(), {"return_recv_hook": hook}
     x, ids = torch.ones(4, 128).bfloat16(), torch.arange(4)[:, None]
     weights = torch.ones(4, 1)
@@ -134,7 +134,7 @@ def test_hooks_that_are_never_called(alone, given_up, next_hook):
 
 
 def test_a_step_may_have_any_number_of_tokens(alone):
-    """Memory is at most that of twice the greatest number."""
+    """Memory is at most that of twice the largest number of tokens."""
     buffer, most = alone(), alone()
     step(most, max_tokens=64)
     for max_tokens in (*range(TOKENS, 65), 7, 64, 30):
@@ -144,7 +144,7 @@ def test_a_step_may_have_any_number_of_tokens(alone):
 
 
 def test_results_outlive_shapes(alone):
-    """A handle, and a hook, from before a step with more tokens."""
+    """A handle and a hook serve after a step with more tokens."""
     buffer = alone()
     x, ids = torch.ones(TOKENS, 128).bfloat16(), torch.arange(TOKENS)[:, None]
     rows, counts, handle, _, receive = buffer.low_latency_dispatch(
@@ -189,13 +189,13 @@ VARIED = [{"max_tokens": 16}, {"max_tokens": 7}, {"hidden": 256}, {"num_topk": 5
 
 
 def reached(varied, num_ranks):
-    """How many of the experts that tokens choose are on the first ranks, of three."""
+    """The number of chosen experts that the first num_ranks of three ranks have."""
     num_experts = varied.get("num_experts", EXPERTS)
     return min(varied.get("num_topk", 6), num_experts * num_ranks // 3)
 
 
 def test_a_first_step_after_a_rank_has_died():
-    """Of each other shape, and of what there was."""
+    """After the death steps of new shapes and of the old one reach the other two ranks."""
     def look(group):
         buffer = deep_ep.Buffer(group, 0, 0, True, enable_shrink=True)
         assert step(buffer) == 6
@@ -214,8 +214,8 @@ def test_a_first_step_after_a_rank_has_died():
 
 @pytest.mark.parametrize("varied", VARIED, ids=str)
 def test_masks_are_the_buffers(varied):
-    """Before the first step and after it, for shapes that there are and that come later; and all
-    are there again afterwards, also for what was made without one of them."""
+    """Masks count before the first step and after it, for old shapes and new ones. After cleaning,
+    all ranks are reached, also by shapes that were made without one of them."""
     def look(group):
         rank = group.rank()
         buffer = deep_ep.Buffer(group, 0, 0, True, enable_shrink=True)

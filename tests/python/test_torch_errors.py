@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What weft.torch.TokenDispatcher refuses, and right calls afterwards; skipped without PyTorch."""
+"""Errors of weft.torch.TokenDispatcher, and right calls after them; skipped without PyTorch."""
 import copy
 import pickle
 
@@ -25,7 +25,7 @@ def step(experts, num_tokens, dtype=torch.float32):
 
 
 def test_types_that_differ():
-    """All ranks are told at once, by name, and go on."""
+    """All ranks get an error at once, which names the argument, and go on."""
     def steps(comm):
         experts = weft.torch.TokenDispatcher(comm, EXPERTS, 1, arena_bytes=1 << 20)
         step(experts, 8)
@@ -43,7 +43,7 @@ def test_types_that_differ():
 
 
 def test_wrong_arguments():
-    """One rank is wrong, then right; the other one waits for that."""
+    """One rank makes a wrong call, then a right one. The other rank waits for the right one."""
     def steps(comm):
         experts = weft.torch.TokenDispatcher(comm, EXPERTS, 1, arena_bytes=1 << 20)
         step(experts, 8)
@@ -66,7 +66,7 @@ def test_wrong_arguments():
             with pytest.raises(weft.InvalidArgumentError, match="routing is a tuple"):
                 experts.combine(got.rows, tuple(got))
         assert torch.equal(experts.combine(got.rows, got.routing), x)
-        # Nothing that lies elsewhere than it says.
+        # Expanded tensors give the right values.
         expanded = torch.ones(1, HIDDEN).expand(8, HIDDEN)
         got = experts.dispatch(expanded, ids, torch.ones(1, 1).expand(8, 1))
         halves = torch.full((1, 1), 0.5).expand(*got.rows.shape)

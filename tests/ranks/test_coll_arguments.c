@@ -95,7 +95,7 @@ static int check_refused(const struct arguments *a, const char *argument, const 
     (a = valid_arguments(seat, operation), a.op = WEFT_PREMUL_SUM, a.member = (wrong),             \
      check_refused(&a, argument, value, allowed))
 
-/* Of integers, in whichever type they might wrap. */
+/* Averages of integers are refused, since their sums may wrap. */
 static int check_averages(struct seat *seat, enum coll_operation operation)
 {
     static const weft_dtype integers[] = {WEFT_UINT8, WEFT_INT32, WEFT_INT64};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Programs that have closed standard input, output or error: what they print then must not go into what the library
- * has opened. */
+/* A program has closed standard input, output or error. Its output must not go into a descriptor
+ * that the library has opened. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 
 enum { NUM_RANKS = 4, NUM_STANDARD = 3, NUM_SETS = 1 << NUM_STANDARD };
 
-/* The process's own, which it has again afterwards. */
+/* Closes standard streams of the process, and keeps copies for later. */
 static void close_standard(int set, int kept[NUM_STANDARD])
 {
     for (int fd = 0; fd < NUM_STANDARD; fd++) {
@@ -36,7 +36,8 @@ static int count_taken(int set)
     return num_taken;
 }
 
-/* A rendezvous, processes that watch each other, heaps that they share, and a network between nodes. */
+/* Uses everything that opens descriptors: a rendezvous, processes that watch each other, shared
+ * heaps, and a network between nodes. */
 static weft_result use_all(struct ranks_context *context, weft_comm **comm)
 {
     const weft_comm_config config = {.size = sizeof config, .num_nodes = 2};
@@ -75,7 +76,7 @@ static int work_without(struct ranks_context *context)
     return 0;
 }
 
-/* CUDA's driver opens its own, of any number. */
+/* Skipped on GPUs: CUDA's driver opens descriptors under any number. */
 TEST(standard_descriptors_that_are_closed_stay_free)
 {
     if (tests_on_cuda())

@@ -29,8 +29,8 @@ static void run_shape(struct shape shape, enum ranks_mode mode, add_function add
                  getenv("WEFT_NET"));
 }
 
-/* Which shapes an engine gets: all with the default, fewer with the others, fewest on GPUs, where
- * each takes seconds: threads and processes still, in turn. */
+/* The default engine gets all shapes, the others get fewer. On GPUs each shape takes seconds, so
+ * that few are tried, by threads and by processes in turn. */
 static int step_of(int engine)
 {
     if (tests_on_cuda())

@@ -326,7 +326,7 @@ static int limit_files(rlim_t bytes, struct rlimit *before)
     return setrlimit(RLIMIT_FSIZE, &limit);
 }
 
-/* That of one rank alone; then the heap is as before. */
+/* The limit of one rank is an error on all ranks; the heap is then as before. */
 static int pass_limit(struct ranks_context *context)
 {
     const rlim_t limit = context->rank == 1 ? LIMIT_BYTES : RLIM_INFINITY;

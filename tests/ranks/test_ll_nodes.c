@@ -20,8 +20,8 @@ static void run_on(struct ll_trial *trial, struct shape shape, enum ranks_mode m
                  shape.num_local);
 }
 
-/* From one case to the next. On GPUs fewer: ranks that are processes take turns of milliseconds on
- * one that they share, so that a case takes seconds. */
+/* The step from one case to the next. On GPUs it is larger: processes that share a GPU take turns
+ * of milliseconds, so that a case takes seconds. */
 static size_t stride(int full, int small)
 {
     enum { OF_GPUS = 3 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A weft_ll that has the memory and the masks of another, the room that a call has for rows, and operations that are only
- * looked at. */
+/* A weft_ll within another one, whose memory and masks it uses; expert_capacity of a call; and
+ * operations that are only checked. */
 #include "harness/cmocka.h"
 #include "harness/ll_scene.h"
 
@@ -24,7 +24,7 @@ static weft_ll_config within_config(weft_ll *base, int32_t max_tokens)
     return config;
 }
 
-/* Tokens of ones, each for an expert of each rank. */
+/* All tokens are ones, and each chooses an expert of each rank. */
 static int fill(const struct ll_scene *scene)
 {
     float x[LL_SCENE_TOKENS * LL_SCENE_HIDDEN], weights[LL_SCENE_TOKENS * LL_SCENE_TOPK];
@@ -41,7 +41,7 @@ static int fill(const struct ll_scene *scene)
     return 0;
 }
 
-/* Of FEW tokens; each gets as many ones as ranks are reached. */
+/* One step of FEW tokens. Each sum is the number of ranks that are reached. */
 static int step(struct ll_scene *scene, weft_ll *ll, float wanted)
 {
     weft_ll *const usual = scene->by_expert;
@@ -81,7 +81,7 @@ static int open_base(struct ranks_context *context, struct ll_scene *scene, weft
     return 0;
 }
 
-/* Each rank makes its own, masked or not, and they fit. */
+/* Each rank makes its weft_ll alone, masked or not, and they work together. */
 TEST_ON_RANKS(those_within_need_no_other_rank, RANKS_THREADS, LL_SCENE_RANKS)
 {
     struct ll_scene scene;
@@ -114,7 +114,7 @@ TEST_ON_RANKS(those_within_need_no_other_rank, RANKS_THREADS, LL_SCENE_RANKS)
            ll_scene_close(&scene);
 }
 
-/* Until all begin anew. */
+/* The memory is used again once all ranks begin anew. */
 TEST_ON_RANKS(memory_for_those_within_is_used_again, RANKS_THREADS, LL_SCENE_RANKS)
 {
     struct ll_scene scene;
@@ -172,7 +172,7 @@ TEST_ON_RANKS(what_cannot_be_within_is_refused, RANKS_THREADS, LL_SCENE_RANKS)
     return ll_scene_close(&scene);
 }
 
-/* Rows of an expert are as far apart as the call says, and combine must say the same. */
+/* The call says how far apart the rows of experts lie; combine must say so, too. */
 TEST_ON_RANKS(a_call_may_have_less_room, RANKS_THREADS, LL_SCENE_RANKS)
 {
     struct ll_scene scene;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank of a job that has a name, under any launcher: says so, and fails if another rank is of another job.
- * usage: job_member NAME [SECONDS]: stays for so long, then ends without a goodbye */
+/* A rank of a named job, under any launcher. Prints its rank and job, and fails if another rank
+ * belongs to another job.
+ * usage: job_member NAME [SECONDS]: stays for SECONDS, then ends without a goodbye */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@ static int fail(const char *call)
     return 1;
 }
 
-/* In the first communicator, and in a second one of the same job. */
+/* All ranks of a communicator must name this job. */
 static int compare(weft_comm *comm, const char *job)
 {
     enum { MAX_RANKS = 64 };

@@ -17,7 +17,7 @@ static inline struct weft__meeting_point point_of(const struct ranks_context *co
     return point;
 }
 
-/* Connects to the rendezvous, and hears its greeting, if it has room; the socket blocks. */
+/* Connects to the rendezvous and reads its greeting, if it has room for us. The socket blocks. */
 static inline int knock(const struct ranks_context *context)
 {
     struct weft__meeting_point point = point_of(context);

@@ -181,8 +181,8 @@ TEST_AS(no_launcher_is_one_rank, cmocka_unit_test_setup(no_launcher_is_one_rank,
     assert_int_equal(alone.num_ranks, 1);
     /* A name that others use too says nothing when it is alone; nor does an allocation of Slurm. */
     assert_int_equal(read_good("SLURM_NTASKS=4").launcher, WEFT__LAUNCHER_NONE);
-    /* A script of sbatch and a shell of salloc have a rank's variables, but no step of srun; nor is that of an
-     * interactive shell one. */
+    /* A script of sbatch and a shell of salloc have the variables of a rank, but no step of srun.
+     * The step of an interactive shell does not count. */
     static const char *const scripts[] = {
         "SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_JOB_ID=7 SLURM_NNODES=1",
         "SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_JOB_ID=7 SLURM_NNODES=2",
@@ -215,7 +215,8 @@ TEST_AS(half_of_a_launcher_is_refused,
     check_bad("PMI_RANK=0", "PMI_SIZE PMI_RANK");
     check_bad("SLURM_STEP_ID=0 SLURM_PROCID=0", "SLURM_PROCID SLURM_NTASKS");
     check_bad("PMI_ID=1 PMI_PORT=h1:4000", "PMI_ID PMI_RANK, PMI_SIZE"); /* mpiexec -pmi-port */
-    /* mpiexec of MPICH in a rank of mpirun, or the other way round; but for srun, which starts daemons. */
+    /* MPICH's mpiexec runs in a rank of mpirun, or the other way round. In a step of srun this is
+     * allowed, since srun starts the daemons of launchers. */
     check_bad("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 PMI_RANK=1 PMI_SIZE=2 "
               "MPI_LOCALNRANKS=2",
               "OMPI_COMM_WORLD_SIZE PMI_SIZE Open MPICH unset");
@@ -269,8 +270,8 @@ TEST_AS(torchrun, cmocka_unit_test_setup(torchrun, clear_environment))
     check_bad("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=5 WEFT_PORT=no", "WEFT_PORT no");
 }
 
-/* Jobs on one host meet on loopback, whatever the host is called; their restarts are jobs of their own. Each host has
- * another count of restarts. */
+/* Jobs on one host meet on loopback, by any name of the host. Each restart is a job of its own.
+ * Hosts may count restarts differently. */
 TEST_AS(torchrun_on_one_host, cmocka_unit_test_setup(torchrun_on_one_host, clear_environment))
 {
     struct weft__bootstrap here = read_good(
@@ -299,7 +300,7 @@ TEST_AS(torchrun_on_one_host, cmocka_unit_test_setup(torchrun_on_one_host, clear
     assert_memory_equal(hosts.point.nonce, again.point.nonce, sizeof(hosts.point.nonce));
 }
 
-/* The ports of a job differ, and the first is the point's. */
+/* The ports of a job differ, and the first is that of its meeting point. */
 TEST(ports_come_in_a_sequence)
 {
     struct weft__meeting_point point = {.address = "a"}, at, before = {.port = 0};
@@ -377,7 +378,8 @@ TEST_AS(job_launchers, cmocka_unit_test_setup(job_launchers, clear_environment))
     assert_int_equal(pmi.launcher, WEFT__LAUNCHER_PMI);
     assert_int_equal(pmi.num_ranks, 2);
     check_bad("PMI_RANK=0 PMI_SIZE=x", "PMI_SIZE x");
-    /* Hydra, whose daemons srun has started, one on each host; and srun --mpi=pmi2, which has both sets, too. */
+    /* srun starts one daemon of Hydra on each host: ranks have the variables of both. With srun
+     * --mpi=pmi2 they have both, too. */
     struct weft__bootstrap hydra =
         read_good("PMI_RANK=3 PMI_SIZE=4 MPI_LOCALNRANKS=4 PMI_JOBID=x SLURM_STEP_ID=0 "
                   "SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_JOB_ID=5");
@@ -391,7 +393,7 @@ TEST_AS(job_launchers, cmocka_unit_test_setup(job_launchers, clear_environment))
 
 #define A_SECRET " WEFT_SECRET=00112233445566778899aabbccddeeff"
 
-/* Two jobs would meet by a guess: the user has to say what tells them apart. */
+/* Two such jobs could meet by chance, so the user has to tell them apart. */
 TEST_AS(jobs_without_a_name, cmocka_unit_test_setup(jobs_without_a_name, clear_environment))
 {
     static const char *const jobs[] = {
@@ -418,7 +420,7 @@ TEST_AS(jobs_without_a_name, cmocka_unit_test_setup(jobs_without_a_name, clear_e
         read_good("PMI_RANK=1 PMI_SIZE=4 MPI_LOCALNRANKS=2 WEFT_ADDR=h WEFT_PORT=1" A_SECRET)
             .point.address,
         "h");
-    /* A rank alone needs nobody. */
+    /* A job of one rank needs no name. */
     assert_int_equal(read_good("PMI_RANK=0 PMI_SIZE=1").num_ranks, 1);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Limits on memory of control groups, in made-up trees of files as hosts and containers have them. */
+/* Memory limits of control groups, in made-up trees of files like those of hosts and containers. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 static const uint64_t mib = 1 << 20;
 static char root[] = "/tmp/weft-groups-XXXXXX";
 
-/* With the folders that it lies in. */
+/* Makes the folders of the file, too. */
 static void write_file(const char *name, const char *text)
 {
     char path[512];
@@ -31,7 +31,7 @@ static void write_file(const char *name, const char *text)
 
 enum version { OLD, NEW };
 
-/* One group, `reclaimable` of whose use can be had back. */
+/* Writes the files of a group. The system can reclaim reclaimable_mib of its use. */
 static void write_group(enum version version, const char *folder, const char *limit, int used_mib,
                         int reclaimable_mib)
 {
@@ -120,7 +120,7 @@ TEST(hybrid_hosts_have_the_limits_of_either)
     assert_true(finish() == 150 * mib);
 }
 
-/* The host's name of the group, of which the container sees the lower part. */
+/* /proc has the host's name of the group; the container sees only the part below its mount. */
 TEST(containers_that_see_their_group_as_the_top)
 {
     start("4:memory:/docker/abc\n",
@@ -134,7 +134,7 @@ TEST(containers_that_see_their_group_as_the_top)
     assert_true(finish() == 10 * mib);
 }
 
-/* A name that says nothing about what is mounted: of another name space, or of a sibling. */
+/* The group's name does not fit the mount: it is of another name space, or of a sibling. */
 TEST(groups_that_are_not_below_the_mount)
 {
     static const char *const groups[] = {"0::/kubepods/pod1/abc\n", "0::/../sibling\n", "0::/\n"};
@@ -149,7 +149,7 @@ TEST(groups_that_are_not_below_the_mount)
     }
 }
 
-/* One that is mounted elsewhere, too, is no limit of this process. */
+/* Another group, which is mounted elsewhere, does not limit this process. */
 TEST(groups_of_others_do_not_count)
 {
     start("0::/job\n", "29 1 0:26 /other /mnt/other rw - cgroup2 cgroup2 rw\n" NEW_MOUNT);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How many cores ranks share, also on machines with more processors than a cpu_set_t has. */
+/* The number of cores that ranks share, also if a machine has more processors than a cpu_set_t. */
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
@@ -13,7 +13,8 @@ enum { NUM_PROCESSORS = 4096, NUM_RANKS = 4 };
 
 static int first_core, num_cores;
 
-/* As the system does it: a set that has not room for all processors is refused, the rest of a larger one is zero. */
+/* As the system call: refuses a set without room for all processors, and clears the rest of a
+ * larger one. */
 int __wrap_sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set);
 int __wrap_sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set)
 {
@@ -28,7 +29,7 @@ int __wrap_sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set)
     return 0;
 }
 
-/* Ranks of this process, all but the first on the cores that are set now. */
+/* All ranks are of this process. Rank 0 has one core, the others have the given ones. */
 static double ranks_per_core(int first, int num)
 {
     struct weft__identity identities[NUM_RANKS];
@@ -50,7 +51,7 @@ TEST(cores_of_large_machines_are_counted)
     assert_true(ranks_per_core(1000, 48) == 3.0 / 48);
 }
 
-/* Those who may not ask have one, and share it with all. */
+/* A process that may not ask for its cores counts one, which it shares with all ranks. */
 TEST(cores_that_are_not_told_are_one)
 {
     assert_true(ranks_per_core(0, 0) == 3);

@@ -61,7 +61,7 @@ TEST(it_listens_where_it_is_told_to)
     expect("127.1", WEFT__LISTEN_ON_REACHABLE, "any");
 }
 
-/* As in a daemon, whose standard input is closed: that number stays free. */
+/* A daemon's standard input may be closed: its number stays free. */
 TEST(descriptor_0_is_not_taken)
 {
     struct weft__meeting_point point = {.address = "203.0.113.77"};

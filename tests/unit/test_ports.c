@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A job's ports may be others': then it takes the next, and those who have them hear nothing of its ranks. */
+/* Others may have a job's ports. The job then takes the next port, and its ranks send nothing to
+ * the others. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ static void become(int32_t rank, const char *master_port)
     setenv("TORCHELASTIC_RUN_ID", "test_ports", 1);
 }
 
-/* -1: somebody else has the port. */
+/* Returns -1 if somebody else has the port. */
 static int listen_on(uint16_t port)
 {
     const struct sockaddr_in address = {
@@ -40,7 +41,7 @@ static int listen_on(uint16_t port)
     return -1;
 }
 
-/* How many connections there were, all of which must have ended without a byte. */
+/* Counts the connections. Each must have ended without a byte. */
 static int count_silent(int fd)
 {
     int num_silent = 0, peer;
@@ -66,7 +67,7 @@ static int meet(struct ranks_context *context)
     return 0;
 }
 
-/* Other stores, which wait for others to speak first, have the job's first two ports. */
+/* Stores of other jobs have the first two ports. Such a store waits for its client's first byte. */
 TEST(ranks_meet_on_the_next_port_and_leave_others_alone)
 {
     char master_port[16];
@@ -99,12 +100,13 @@ TEST(ranks_meet_on_the_next_port_and_leave_others_alone)
         close(fds[i]);
 }
 
-/* Rank 0 waits for a port that the user has named as long as for ranks: it may be that of a rank 0 that is ending. */
+/* Rank 0 waits for the user's port as long as it waits for ranks: a rank 0 that is ending may still
+ * have that port. */
 static int wait_for_the_port(struct ranks_context *context)
 {
     weft_comm *comm;
     setenv("WEFT_PORT", context->argument, 1);
-    if (context->rank == NUM_RANKS) { /* who has it */
+    if (context->rank == NUM_RANKS) { /* it has the port */
         const int fd = listen_on((uint16_t)atoi(context->argument));
         CHECK(fd >= 0, "port %s is taken", (const char *)context->argument);
         ranks_barrier(context);

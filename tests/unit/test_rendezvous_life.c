@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is left of a rendezvous whose ranks have gone: one thread and its descriptors for all ids of a process, each of
- * which can be used again. */
+/* Once its ranks have gone, a rendezvous leaves one thread and its descriptors for all ids of a
+ * process. Each id can be used again. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static struct usage usage_now(void)
     return (struct usage){count_entries("/proc/self/task"), count_entries("/proc/self/fd")};
 }
 
-/* The rendezvous closes its ends a moment later. */
+/* Waits, since the rendezvous closes its sockets a moment after the ranks. */
 static int settles_at(struct usage wanted, struct usage *last)
 {
     const struct timespec pause = {.tv_nsec = 10000000};
@@ -47,7 +47,7 @@ static int settles_at(struct usage wanted, struct usage *last)
     return 0;
 }
 
-/* Rank 0 makes the id, as the ranks of a framework do. */
+/* Rank 0 makes the id for all ranks, as frameworks do. */
 static int make_id(struct ranks_context *context, weft_unique_id *id)
 {
     if (context->rank == 0)
@@ -98,7 +98,7 @@ TEST(ids_leave_nothing_and_can_be_used_again)
     assert_int_equal(ranks_run_with(&processes, come_and_go), 0);
 }
 
-/* Ids that nobody uses, as those of groups of one rank. */
+/* Nobody uses these ids, as with groups of one rank. */
 TEST_ON_RANKS(ids_without_ranks_leave_nothing, RANKS_THREADS, 1)
 {
     struct usage first = {.num_threads = 0}, last;
@@ -116,7 +116,7 @@ TEST_ON_RANKS(ids_without_ranks_leave_nothing, RANKS_THREADS, 1)
     return 0;
 }
 
-/* As of groups on several hosts, which agree on a place and on another secret each time. */
+/* Groups on several hosts agree on one address, and on a new secret each time. */
 TEST_ON_RANKS(ids_of_one_place_have_one_rendezvous, RANKS_THREADS, NUM_RANKS)
 {
     struct usage first = {.num_threads = 0}, last;
@@ -143,7 +143,8 @@ TEST_ON_RANKS(ids_of_one_place_have_one_rendezvous, RANKS_THREADS, NUM_RANKS)
     return 0;
 }
 
-/* Two communicators at a time, each of two ranks, with ids of one process: a failure of one is not the other's. */
+/* Two communicators of two ranks each have ids of one process. A failure of one does not reach the
+ * other. */
 static int live_beside(struct ranks_context *context)
 {
     weft_unique_id *ids = context->shared;
@@ -181,7 +182,7 @@ TEST(ids_of_one_process_do_not_mix)
     assert_int_equal(ranks_run_with(&options, live_beside), 0);
 }
 
-/* A rank that is killed says no goodbye, and its process is watched by a descriptor of its own. */
+/* A killed rank says no goodbye. The rendezvous watches its process by a separate descriptor. */
 static int die(const weft_unique_id *id)
 {
     weft_comm *comm;
@@ -201,7 +202,7 @@ static int see_it_die(const weft_unique_id *id)
     return 0;
 }
 
-/* The ranks are children of the process that serves them. */
+/* The ranks are children of the process with the rendezvous. */
 TEST_ON_RANKS(killed_ranks_leave_nothing, RANKS_THREADS, 1)
 {
     struct usage first = {.num_threads = 0}, last;

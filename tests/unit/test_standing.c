@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a rank remembers of its calls: no more than it tells of, however many objects it makes. */
+/* A rank remembers no more calls than it reports, for any number of objects. */
 #include "comm/standing.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static void call(struct weft__standing *standing, int32_t object)
                         0);
 }
 
-/* What is told of a wait that goes on from one look to the next. */
+/* Returns the number of calls that are reported for a wait that lasts from one look to the next. */
 static int32_t tell(struct weft__standing *standing)
 {
     struct weft__called *called = NULL;

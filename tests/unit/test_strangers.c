@@ -12,7 +12,8 @@
 enum { MAX_STRANGERS = 512, STRANGER_TIMEOUT_S = 5, PATIENCE_MS = 60000 };
 enum { MAX_FILES = 64 }; /* of a process that has few */
 
-/* By the other side; behind its greeting, which knock() has heard, it says nothing to strangers. */
+/* 1 if the rendezvous closes the socket. Behind its greeting, which knock() has read, it sends
+ * nothing to strangers. */
 static int is_closed(int fd, int timeout_ms)
 {
     struct pollfd readable = {.fd = fd, .events = POLLIN};

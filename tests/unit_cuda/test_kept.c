@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What CUDA takes back only when all kernels have ended is kept while the process has a communicator,
- * and used again; and streams get their first work one after another. With a driver that only keeps
- * count. */
+/* CUDA frees some memory and streams only when all kernels have ended. The library keeps these
+ * while the process has a communicator, and uses them again. Streams get their first work one after
+ * another. The driver here only counts. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static CUresult unpin(void *memory)
     return CUDA_SUCCESS;
 }
 
-/* The bytes come first. */
+/* The number of bytes lies first in the memory. */
 static CUresult allocate(CUdeviceptr *memory, size_t bytes)
 {
     size_t *made = malloc(sizeof *made);

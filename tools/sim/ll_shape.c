@@ -161,7 +161,8 @@ static int can_mask_in_packets(const struct shape *shape)
     return shape->ll_terms.answer_dtype != WEFT_LOG_10BIT;
 }
 
-/* By rank nobody answers in most of these: answers would order, too, what only the words that count rows order here. */
+/* By rank most of these send no answers: answers would also order what here only the words that
+ * count rows order. */
 static void draw_unanswered(struct ll_terms *terms, struct rng *rng)
 {
     if (terms->layout != WEFT_LL_BY_RANK || draw(rng, 0, 2) == 0)

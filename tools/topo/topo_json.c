@@ -78,7 +78,7 @@ static json_t *integers(const int32_t *values, int32_t count)
     return array;
 }
 
-/* null where nothing was found. */
+/* null if nothing was found. */
 static json_t *gbps_as_json(int is_found, double gbps)
 {
     return is_found ? json_real(gbps) : json_null();

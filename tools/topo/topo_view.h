@@ -33,11 +33,11 @@ const struct weft__channels *topo_view_set(const struct topo_view *view, enum we
 
 /* Of machines that are connected: what each ring channel carries to the network. */
 enum topo_end { TOPO_COMES, TOPO_GOES };
-/* By which port, an index, a channel comes from the network or goes to it; -1: by none. */
+/* The index of the port by which a channel comes from the network or goes to it; -1: none. */
 int32_t topo_port_of(const struct topo_view *view, const struct weft__channels *channels, int32_t c,
                      enum topo_end end);
 
-/* 0 where one of the machines has none. */
+/* 0 if one of the machines has no ring. */
 double topo_slowest_ring_gbps(const struct topo_job *job);
 
 /* Whether somebody asks for times, and there are rings to have them of. */

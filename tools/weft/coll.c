@@ -70,7 +70,7 @@ static void tell_unsupported(const struct coll_job *job, const struct coll_run *
         fprintf(stderr, "%s: --packet-bytes N makes room for larger ones\n", job->command);
 }
 
-/* Of one type and reduction. */
+/* Measures all sizes of one type and reduction. */
 static weft_result run_kind(const struct coll_run *run, uint64_t *num_wrong)
 {
     const struct coll_options *options = run->options;

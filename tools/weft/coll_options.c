@@ -66,7 +66,8 @@ static void finish_sizes(struct coll_options *options, struct argp_state *state)
         coll_sizes_of_range(&options->range, &options->sizes, state);
 }
 
-/* Ranks of one process there are ranks here, if no launcher has started them. */
+/* -g and -t of nccl-tests are ranks of one process; here they are ranks, unless a launcher has
+ * started them. */
 static void finish_ranks(struct coll_options *options, struct argp_state *state)
 {
     const int32_t num_gpus = options->num_gpus > 0 ? options->num_gpus : 1;
@@ -84,7 +85,7 @@ static void finish_ranks(struct coll_options *options, struct argp_state *state)
         options->num_ranks = num_ranks;
 }
 
-/* How many iterations nccl-tests checks. */
+/* nccl-tests has a number of iterations to check; here 0 checks none, and more checks all. */
 static void parse_check(void *input, const char *text, struct argp_state *state)
 {
     struct coll_options *options = input;
@@ -113,7 +114,7 @@ static void parse_machine(void *input, const char *text, struct argp_state *stat
     options->machine = (weft_machine)option_choice(state, "--machine", text, job_machine_names);
 }
 
-/* nccl-tests' programs are one for each operation, and their --op is another thing. */
+/* nccl-tests has a program for each operation, and --op is the reduction there. */
 static void parse_op(void *input, const char *text, struct argp_state *state)
 {
     struct coll_options *options = input;
@@ -148,7 +149,7 @@ static void parse_dtypes(void *input, const char *text, struct argp_state *state
     options->dtype = (weft_dtype)options->dtypes.first;
 }
 
-/* All but premultiplied sums, which need factors. */
+/* "all" leaves out premultiplied sums, which need factors. */
 static void parse_redops(void *input, const char *text, struct argp_state *state)
 {
     struct coll_options *options = input;

@@ -17,7 +17,7 @@ enum coll_format { COLL_FORMAT_TABLE, COLL_FORMAT_JSON };
 
 enum { COLL_ERROR_BYTES = 256, COLL_MAX_JOB_RANKS = 256 };
 
-/* Of an enumeration, one after the other. */
+/* A range of an enumeration, whose members are measured one after the other. */
 struct coll_kinds {
     int32_t first, last;
 };
@@ -33,14 +33,14 @@ struct coll_options {
     weft_collective op;
     weft_algorithm algorithm;
     enum coll_calls_kind calls;
-    weft_dtype dtype; /* now, of those that are measured, as is redop */
+    weft_dtype dtype; /* the one that is measured now, as is redop */
     weft_reduce_op redop;
     struct coll_kinds dtypes, redops;
     int32_t num_factors; /* as given, of WEFT_PREMUL_SUM; then that of ranks */
     float factors[COLL_MAX_JOB_RANKS];
     int32_t root;
     struct coll_sizes sizes;
-    int is_bytes_given, is_range_given; /* which of the two tells sizes */
+    int is_bytes_given, is_range_given; /* the options that gave sizes */
     struct coll_size_range range;
     int32_t num_gpus, num_threads; /* as nccl-tests has ranks; 0: not given */
     uint64_t packet_bytes;         /* 0: the library's, as of the next three */

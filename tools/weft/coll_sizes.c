@@ -7,7 +7,7 @@
 
 #define MAX_SIZE (UINT64_C(1) << 40)
 
-/* The size at *text, which is moved behind it: 0, or -1. */
+/* Reads the size at *text and moves *text behind it. Returns 0, or -1. */
 static int read_size(const char **text, uint64_t *bytes)
 {
     static const char units[] = "KMG";
@@ -22,7 +22,7 @@ static int read_size(const char **text, uint64_t *bytes)
     return number > MAX_SIZE >> shift ? -1 : 0;
 }
 
-/* A step to the same size would never end. */
+/* A step that does not grow is refused: it would never end. */
 static int read_step(const char *text, struct coll_sizes *sizes)
 {
     const char kind = *text;

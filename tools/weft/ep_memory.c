@@ -39,7 +39,7 @@ static double host_bytes(const struct ep_options *options)
     return tokens * (ranks * options->num_topk * choice + (copies + 1) * row);
 }
 
-/* Of the host, also where the layer runs on GPUs. */
+/* The host's memory, also if the layer runs on GPUs. */
 static double available_bytes(void)
 {
     weft_device_info host = WEFT_INIT(weft_device_info);

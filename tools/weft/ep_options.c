@@ -79,7 +79,7 @@ static void finish_trace(struct ep_options *options, struct argp_state *state)
 const char *const ep_memory_names[] = {"heap", "other", NULL};
 const char *const ep_row_format_names[] = {"dtype", "fp8", "ue8m0", "int8", NULL};
 
-/* The name of --dtype is as good as the word. */
+/* A type may stand for the word "dtype", if it is that of --dtype. */
 static void parse_format(void *input, const char *text, struct argp_state *state)
 {
     struct ep_options *options = input;

@@ -75,7 +75,7 @@ struct ep_options {
     int32_t ll_answer;     /* an ep_ll_answer */
     int32_t num_phases;
     enum ep_row_format row_format;
-    weft_dtype format_kind; /* what --format says by a type, else NONE: must be that of --dtype */
+    weft_dtype format_kind;    /* the type that --format names, as --dtype does; or NONE */
     struct option_list masked; /* ranks that do without the others, and these without them */
     enum ep_start start;
     enum ep_task task;

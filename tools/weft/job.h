@@ -12,28 +12,29 @@ enum { MAX_ITERS = 100000, MAX_BLOCKS = 1024, MAX_WARPS = 32, MAX_TIMEOUT_MS = 8
 enum { MAX_CHANNELS = 64, MAX_STAGING_SLOTS = 1 << 16, MAX_STAGING_SLOT_BYTES = 1 << 30 };
 extern const char *const job_machine_names[]; /* by weft_machine; NULL behind the last */
 
-/* 1 if a launcher that weft_comm_create_from_env knows has started this process, or if its variables
- * are not complete, which joining tells. */
+/* 1 if a launcher that weft_comm_create_from_env knows has started this process; also if variables
+ * are missing, which job_join() reports. */
 int job_has_rank(void);
 
-/* A rank of a job cannot choose how many there are: -1, with the reason told, if the user asks for
- * others than it has. Each tells it: perhaps this is no rank of the job, but was started by one. num_ranks 0 or
- * less: the user does not ask. */
+/* A rank of a job cannot choose the number of ranks: returns -1, with the reason printed, if the
+ * user asks for another number than the job has. Each rank prints it: perhaps this process is no
+ * rank, but was started by one. num_ranks 0 or less: the user does not ask. */
 int job_check_ranks(const char *name, int32_t num_ranks);
 
 /* Starts this program with `arguments` (a command first, NULL at the end) as the ranks of a job, and
  * returns its exit status. name is that of the command in messages. */
 int job_launch(const char *name, int32_t num_ranks, int32_t num_nodes, char *const *arguments);
 
-/* Before ranks of one's own are started: 0 and the machine that they will use, or the exit status with the reason told,
- * once and not by every rank. */
+/* Called before a command starts its own ranks, so that an error is printed once and not by every
+ * rank. Returns 0 and the machine for these ranks, or the exit status, with the reason printed. */
 int job_choose_machine(const char *name, weft_machine wanted, weft_machine *machine);
 
 /* The communicator of the job that this process is a rank of; or NULL, with the reason told, and the
  * exit status in *status. */
 weft_comm *job_join(const char *name, const weft_comm_config *config, int *status);
 
-/* The exit status of a command that ends with it: what the library refuses was an option, or a setting. */
+/* The exit status of a command that ends with result. An argument that the library refuses was an
+ * option or a setting. */
 int job_status_of(weft_result result);
 
 /* Tells on standard error what is wrong with the arguments; returns the exit status. */

@@ -23,7 +23,7 @@ struct spawn {
     int32_t port;
     char *const *argv;
     enum spawn_output output;
-    int stdin_fd;         /* what ranks have as standard input; closed on exec */
+    int stdin_fd;         /* standard input of ranks; closed on exec */
     sigset_t signal_mask; /* of the ranks, as the next */
     struct rlimit num_files;
 };

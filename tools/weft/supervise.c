@@ -35,7 +35,7 @@ static void tell(const struct job *job, const char *format, ...)
     fputc('\n', stderr);
 }
 
-/* Those that run: "0, 3, 5", a few of them by name. */
+/* Lists the ranks that run, as "0, 3, 5"; names at most MAX_NAMED of them. */
 static const char *list_running(const struct job *job, char *list, size_t list_bytes)
 {
     enum { MAX_NAMED = 16 };

@@ -21,7 +21,7 @@ extern const char *const reduce_op_names[NUM_REDUCE_OPS + 2];
 
 size_t dtype_bytes(weft_dtype dtype);
 int dtype_is_integer(weft_dtype dtype);
-/* Averages are of floating point alone. */
+/* Averages need floating point. */
 int reduce_op_takes(weft_reduce_op op, weft_dtype dtype);
 
 enum element_content {

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Of the error that is on its way up to whoever tells it: nothing else happens in between. */
+/* The text of an error on its way up to the caller that reports it. No other error intervenes. */
 static _Thread_local char own_text[256];
 
 weft_result lacks_memory(const char *format, ...)

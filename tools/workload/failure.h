@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Errors that the tools find themselves, of which weft_last_error() knows nothing. */
+/* Errors that the tools find themselves; weft_last_error() does not have them. */
 #pragma once
 
 #include "weft.h"
 
-/* WEFT_ERROR_OUT_OF_MEMORY, which failure_text describes as "no memory for ..." until it is told. */
+/* Returns WEFT_ERROR_OUT_OF_MEMORY, for which failure_text() then says "no memory for ...". */
 weft_result lacks_memory(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* What belongs to the result: the tools' own text, or that of the library; "" for none. */
+/* The text of the result: that of the tools, or that of the library; "" for none. */
 const char *failure_text(weft_result result);

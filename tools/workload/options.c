@@ -48,7 +48,7 @@ double option_number(struct argp_state *state, const char *option, const char *t
 
 enum { NAME_BYTES = 64, MAX_SYNONYMS = 8 };
 
-/* As `plain` leaves them. */
+/* Spelled as plain() writes names. */
 static const char *const synonyms[][MAX_SYNONYMS] = {
     {"fp16", "half", "float16", "f16"},
     {"bf16", "bfloat16"},
@@ -65,7 +65,7 @@ static const char *const synonyms[][MAX_SYNONYMS] = {
     {"premulsum", "mulsum"}};
 enum { NUM_SYNONYMS = sizeof synonyms / sizeof synonyms[0] };
 
-/* Small letters, without - and _. */
+/* Writes text in small letters, without - and _. */
 static void plain(const char *text, char name[NAME_BYTES])
 {
     size_t length = 0;
@@ -75,7 +75,7 @@ static void plain(const char *text, char name[NAME_BYTES])
     name[length] = '\0';
 }
 
-/* The place of what it is a name of, or -1. */
+/* The index of the row in synonyms that has the name, or -1. */
 static int meaning_of(const char name[NAME_BYTES])
 {
     for (int i = 0; i < NUM_SYNONYMS; i++)
@@ -247,7 +247,7 @@ static error_t parse_key(int key, char *text, struct argp_state *state)
     return 0;
 }
 
-/* The row of help, and behind it one for a second name; how many. */
+/* Writes the row of help, and a row for a second name if there is one. Returns their number. */
 static int describe(const struct option_row *option, int i, int group, struct argp_option *rows)
 {
     static char docs[OPTIONS_MAX][512]; /* with the usual value */

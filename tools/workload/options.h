@@ -32,8 +32,10 @@ enum option_type {
     OPTION_INTEGERS, /* a struct option_list of values separated by commas, as are the next two */
     OPTION_SIZES,
     OPTION_CHOICES,
-    OPTION_OTHER,   /* what `parse` does with it */
-    OPTION_REFUSED, /* another tool's, not in help: any value but `usual` is refused, and `doc` says what there is instead */
+    OPTION_OTHER, /* `parse` handles it */
+    /* Another tool's option, not in help: any value but `usual` is refused, and `doc` says what to use
+     * instead. */
+    OPTION_REFUSED,
     OPTION_ARGUMENT, /* no option, but a text without dashes that may be given, once; the last row */
     OPTION_ARGUMENTS /* the same, several times: a struct option_texts */
 };
@@ -67,8 +69,8 @@ int64_t option_integer(struct argp_state *state, const char *option, const char 
                        int64_t max);
 double option_number(struct argp_state *state, const char *option, const char *text, double min,
                      double max);
-/* The index of text among `choices`, which a NULL ends. Case, - and _ do not count, and types and reductions have the names
- * of other programs, too: Float32 is fp32. */
+/* The index of text among `choices`, which end with NULL. Case, - and _ do not count. Types and
+ * reductions also have the names of other programs: Float32 is fp32. */
 int option_choice(struct argp_state *state, const char *option, const char *text,
                   const char *const *choices);
 void option_list(struct argp_state *state, const struct option_row *option, const char *text,

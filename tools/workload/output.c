@@ -46,8 +46,9 @@ static void check(int status, void *argument)
     _exit(status != 0 ? status : EXIT_FAILURE);
 }
 
-/* What we open later must not have the number of a standard stream that our starter has closed. /dev/null is
- * opened the other way round, so that what is written there is still lost, and told. */
+/* No file that we open later may have the number of a standard stream that our starter has closed.
+ * /dev/null takes the number, opened in the wrong direction: output there still fails and is
+ * reported. */
 static void occupy_standard(const char *name)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -63,6 +64,6 @@ static void occupy_standard(const char *name)
 void output_check_at_exit(const char *const *name)
 {
     occupy_standard(*name);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow (RLIMIT_FSIZE) is output that is lost */
+    signal(SIGXFSZ, SIG_IGN); /* RLIMIT_FSIZE: output is lost, and reported */
     on_exit(check, (void *)name);
 }

@@ -18,12 +18,13 @@ topk_idx_t = torch.int64
 
 __all__ = ["Buffer", "Config", "EventHandle", "EventOverlap", "topk_idx_t", "utils"]
 
-# Of DeepEP 2 and its branches.
+# Classes of DeepEP 2 and its branches.
 _NOT_THERE = ("ElasticBuffer", "EPBuffer", "EPHandle", "HybridEPBuffer")
 
 
 def __getattr__(name: str) -> Any:
-    """An import of what is not there says what is; hasattr() is False, for callers that ask."""
+    """An import of a missing class is an error that names the classes that exist. hasattr() is
+    False."""
     if name not in _NOT_THERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     message = (f"deep_ep has no {name}: this is weft's drop-in for DeepEP V1, with "

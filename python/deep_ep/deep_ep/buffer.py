@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Buffer: what DeepEP's callers make, and on which streams its operations run."""
+"""Buffer, which DeepEP's callers make, and the streams of its operations."""
 from __future__ import annotations
 
 import threading
@@ -87,7 +87,7 @@ class Buffer(NormalFunctions, LowLatencyFunctions, Uncopied):
     def destroy(self) -> None:
         assert self.explicitly_destroy, "explicitly_destroy must be set"
         self._comm.check()
-        with suppress(weft.RankFailedError):  # who has left already needs nothing of this rank
+        with suppress(weft.RankFailedError):  # a rank that has left needs nothing of this one
             self._comm.host_barrier()
         self._close_normal()
         self._comm.destroy()

@@ -22,9 +22,8 @@ class Landing:
         self._is_kept = False  # when a larger block takes its place
 
     def reserve(self, num_bytes: int) -> None:
-        """Has room for arrays of so many bytes from now on, ALIGNMENT_BYTES for each of them
-        included; the same number on all ranks. Collective if it grows; if there is no memory, it
-        stays as it was."""
+        """Makes room for arrays of num_bytes, with ALIGNMENT_BYTES for each of them. num_bytes is
+        equal on all ranks. Collective if the block grows; without memory for that it stays."""
         if num_bytes <= self.num_bytes:
             return
         wanted = max(num_bytes, self.num_bytes * 5 // 4)
@@ -41,7 +40,7 @@ class Landing:
         self._comm.heap_free(block)
 
     def begin(self) -> None:
-        """The next operation's arrays."""
+        """Starts the arrays of the next operation."""
         self._used = 0
 
     def keep(self) -> None:

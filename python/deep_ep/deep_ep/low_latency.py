@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""DeepEP's low-latency functions on weft_ll (rooms.py). What is refused on one rank is refused
-before anything has changed there, since the others do not know of it."""
+"""DeepEP's low-latency functions on weft_ll (rooms.py). A rank refuses a call before it changes
+anything, since the other ranks do not know of the refusal."""
 from __future__ import annotations
 
 from functools import partial
@@ -18,7 +18,7 @@ BOTH, SEND, RECEIVE = LlPhases.SEND_AND_RECEIVE, LlPhases.SEND, LlPhases.RECEIVE
 
 
 class Dispatch:
-    """Of a room: the arguments of its phases, which have been looked at."""
+    """A dispatch in a room, with the checked arguments of its phases."""
 
     __slots__ = ("used", "room", "unreceived", "_result", "_first", "_second")
 
@@ -53,7 +53,7 @@ class Dispatch:
 
 
 class Combine:
-    """The same."""
+    """A combine in a room, with the checked arguments of its phases."""
 
     __slots__ = ("used", "room", "unreceived", "_handle", "_topk_idx", "_first", "_second")
 
@@ -129,13 +129,14 @@ class LowLatencyFunctions:
                 else LlAnswer.ROWS,
                 Dtype.NONE if no_logfmt else Dtype.LOG_10BIT)
             for no_hook in (False, True) for no_logfmt in (False, True)}
-        # How results were combined last: in general, and of a kind, by its fields but the answers.
+        # The answers of the last combine, and those of the last combine of each kind. A kind's key
+        # is its fields without the answers.
         self._usual_answers = self._answers_for[True, True]
         self._last_answers: dict[tuple[Any, ...], Answers] = {}
 
     def _allowed(self) -> tuple[bool, bool]:
-        """Whether each rank may sum the rows of its experts before they go back, and whether it may
-        where a hook follows: ranks wait for each other's weights, in the phase that sends."""
+        """Two permissions: to sum the rows of a rank's experts before they go back, and to do so if
+        a hook follows. Sums need the weights of other ranks, so that sending waits for these."""
         wished = self._settings.answers
         is_one_node = self._comm.node(0) == self._comm.node(self.group_size - 1)
         may_sum = wished != "rows" and is_one_node and not self.enable_shrink
@@ -198,8 +199,8 @@ class LowLatencyFunctions:
             return out, event, hook
 
     def _room_of(self, handle: Handle, answers: Answers, topk_idx: torch.Tensor) -> Room:
-        """That which has the result, unless it was dispatched for other answers or has ended: then
-        one where it is dispatched again."""
+        """The room that has the result. If the result was dispatched for other answers, or has
+        ended, this is a room in which it is dispatched again."""
         room = handle.room
         if room.kind.answers is not answers or not room.is_open:
             room = self._rooms.find(room.kind._replace(answers=answers), handle.max_tokens)
@@ -219,8 +220,8 @@ class LowLatencyFunctions:
 
     def _issue(self, operation: Dispatch | Combine, async_finish: bool, return_recv_hook: bool
                ) -> tuple[EventOverlap, Callable[[], None] | None]:
-        """Both phases at once; or the first one, and a hook that runs the second. They run on the
-        current stream, unless it is not to wait for them: one less to tell and to be told."""
+        """Runs both phases; or runs the first one and returns a hook that runs the second. Phases
+        run on the current stream, so that no streams wait, unless it must not wait for them."""
         assert not (async_finish and return_recv_hook), "either async_finish or return_recv_hook"
         room, unreceived = operation.room, operation.unreceived
         if self._is_capturing():
@@ -288,7 +289,7 @@ def _sizes(tensor: torch.Tensor, name: str) -> tuple[int, int]:
 
 
 def _check_no_expert_is_twice(topk_idx: torch.Tensor, num_experts: int) -> None:
-    """An expert has room for one row of each token. On GPUs this would take a wait for the ids."""
+    """An expert has room for one row of each token. On GPUs the check would wait for the ids."""
     ordered = topk_idx.sort(1).values
     later = ordered[:, 1:]
     twice = later == ordered[:, :-1]

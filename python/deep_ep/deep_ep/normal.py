@@ -22,7 +22,7 @@ from .routing import (Handle, HandlePool, Placeholders, Routing, internode_handl
 
 MAX_RANKS_WITHOUT_TOPK = 64  # that one token goes to
 MAX_ARRAYS = 6  # that one operation puts side by side
-BATCHES_IN_POOL = 3  # whose rows are in use at a time; there is room for one more
+BATCHES_IN_POOL = 3  # in use at one time; the pool has room for one more
 
 
 class NormalFunctions:
@@ -60,7 +60,7 @@ class NormalFunctions:
         return *outputs, event
 
     def _tokens_per_node(self, is_token_in_rank: torch.Tensor) -> torch.Tensor | None:
-        """By DeepEP's nodes."""
+        """Tokens for each of DeepEP's nodes; None if the group has only one."""
         if self.group_size <= RANKS_PER_NODE:
             return None
         num_nodes = num_nodes_of(self.group_size)
@@ -148,7 +148,7 @@ class NormalFunctions:
         return *outputs, event
 
     def _owner_of(self, handle: Any) -> Any:
-        """The Buffer of a handle, on which operations with it run: this one, or another one of the
+        """The Buffer on which operations with the handle run: this one, or another one of the
         group."""
         routing = getattr(handle, "weft", None)
         if not isinstance(routing, Routing):
@@ -177,8 +177,8 @@ class NormalFunctions:
 
     def _count(self, routing: Routing, terms: Terms, tag: int, outputs: Pool,
                num_worst_tokens: int) -> weft.abi.EpCounts:
-        """Sets how many rows come. If the caller knows the most, a GPU is not waited for, but to
-        grow."""
+        """Sets the number of rows that come. If the caller bounds it, the host waits for a GPU only
+        when memory must grow."""
         if num_worst_tokens:
             routing.num_rows = routing.max_rows = num_worst_tokens
             routing.may_lack_rows = not self._is_capturing()
@@ -196,7 +196,7 @@ class NormalFunctions:
         return counts
 
     def _look_for_lost_rows(self, routing: Routing) -> None:
-        """All ranks know how many rows each of them was to get, so the error is on all."""
+        """Every rank knows the largest number of rows of any rank, so all raise the error."""
         if routing.may_lack_rows and not self._is_capturing():
             num_rows = routing.handle.wait_raw_counts().max_recv_tokens
             if num_rows > routing.max_rows:
@@ -206,8 +206,8 @@ class NormalFunctions:
             routing.may_lack_rows = False
 
     def _receive(self, arrival: Arrival, outputs: Pool) -> list[torch.Tensor]:
-        """Rows arrive in tensors of the pool, or, if they found no room there, are copied to
-        them."""
+        """Rows arrive in tensors of the pool. If the pool has no room, they arrive in the landing
+        block and are copied to ordinary tensors."""
         self._landing.begin()
         if arrival.is_capturing:
             self._keep_for_graphs(arrival.routing)
@@ -224,7 +224,7 @@ class NormalFunctions:
 
     @staticmethod
     def _bytes_of(routing: Routing) -> int:
-        """Of one operation, at most, on any rank."""
+        """The most bytes that one operation takes on any rank."""
         return routing.max_rows * routing.row_bytes + ALIGNMENT_BYTES * MAX_ARRAYS
 
     def _pool_lacks_room(self, num_bytes: int, outputs: Pool) -> bool:
@@ -235,8 +235,8 @@ class NormalFunctions:
         return num_bytes > self._landing.num_bytes or self._pool_lacks_room(num_bytes, outputs)
 
     def _make_room(self, routing: Routing, outputs: Pool) -> None:
-        """By the most rows that a rank gets, so that ranks grow together. A heap without room for a
-        pool may have some for rows on their way to other memory."""
+        """Grows by the largest number of rows of any rank, so that all ranks grow together. A heap
+        without room for a pool may still have room for the landing block."""
         num_bytes = self._bytes_of(routing)
         self._landing.reserve(num_bytes)
         if not self._is_capturing() and self._pool_lacks_room(num_bytes, outputs):
@@ -246,7 +246,7 @@ class NormalFunctions:
                 self._refused_bytes = BATCHES_IN_POOL * num_bytes
 
     def _keep_for_graphs(self, routing: Routing) -> None:
-        """Replays use the handle, and where rows land."""
+        """Keeps the handle and the landing block, which replays use."""
         self._captured.append(routing)
         self._landing.keep()
 
@@ -293,14 +293,14 @@ class NormalFunctions:
         return *outputs, event
 
     def _reached(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Where other ranks read it."""
+        """A tensor that other ranks can read: this one, or a copy of it."""
         return tensor if self._comm.is_direct(tensor) else self._landing.place(tensor)
 
     internode_dispatch, internode_combine = dispatch, combine
 
 
 def _described(value: Any) -> str:
-    """Of an argument that is none of what it must be."""
+    """Text about a wrong argument: its dtype and shape, or its type."""
     if isinstance(value, torch.Tensor):
         return f"{value.dtype}{list(value.shape)}"
     return f"a {type(value).__name__}"

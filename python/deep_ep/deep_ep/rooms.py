@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""The weft_ll of a Buffer, and what is outstanding in them.
+"""The weft_ll of a Buffer, with their results and operations that have not ended.
 
-weft combines a result once, in the order in which they were made; DeepEP any number of times, in
-any order. The usual step, a dispatch and its combine, ends its result, so that it leaves nothing
-behind, in a graph as well. Whoever combines a result that has ended gets it by dispatching once
-more. All ranks make the same calls, so they do the same.
+weft combines each result once, in the order of the dispatches. DeepEP combines a result any number
+of times, in any order. The usual step, a dispatch and its combine, ends its result and so leaves
+nothing behind, in a graph as well. A combine of a result that has ended dispatches once more. All
+ranks make equal calls, so all of them dispatch again.
 """
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ MAX_RESULTS = 2
 MAX_ROOMS = 16
 MAX_MAKERS = 64  # of outputs of a room
 LEAST_BYTES = 64 << 20  # of memory for rooms, with masks
-EPOCH_BITS = 32  # of beginnings anew between those that unmask ranks
+EPOCH_BITS = 32  # the lower bits count restarts between unmaskings
 NOT_ASKED = ("num_rows_per_rank", "missing_ranks")  # outputs that DeepEP does not have
 
 
 class Answers(NamedTuple):
-    """What combine sends back."""
+    """The rows or sums that combine sends back, and their format."""
 
     kind: LlAnswer
     wire: Dtype = Dtype.NONE  # logarithms, or NONE: as they are
 
 
 class Kind(NamedTuple):
-    """What the calls of a weft_ll have in common."""
+    """The settings that all calls of a weft_ll share."""
 
     hidden: int
     num_experts: int
@@ -44,9 +44,9 @@ class Kind(NamedTuple):
 
 
 class Unreceived(deque):
-    """How to receive for operations that have sent and not received, whose hooks were not called
-    yet. weft receives in the order in which they have sent, DeepEP in that of the hooks: so a hook
-    receives for those before it, too, whose own hooks have nothing left to do."""
+    """Calls that receive for operations that have sent only, since nobody has called their hooks.
+    weft receives in the order of sends, DeepEP in the order of hooks. So a hook receives for all
+    earlier operations, too; their own hooks then do nothing."""
 
     def receive_up_to(self, last: Callable[[], None]) -> None:
         while last in self:
@@ -61,7 +61,7 @@ class Unreceived(deque):
 
 
 class Room:
-    """A weft_ll of a kind, for up to so many tokens, and its results that are not released."""
+    """A weft_ll of a kind, for up to max_tokens, with its results that are not released."""
 
     def __init__(self, ll: weft.LowLatency, kind: Kind, max_tokens: int):
         self.ll, self.kind, self.max_tokens = ll, kind, max_tokens
@@ -83,7 +83,7 @@ class Room:
         self.drop()
 
     def drop(self) -> None:
-        """With what has not been received."""
+        """Closes the room; operations that have not received are lost."""
         self._begin_anew()
         self.is_open = False
         self.ll.destroy()
@@ -98,7 +98,7 @@ class Room:
         self._begin_anew()  # weft has dropped them
 
     def capacity(self, max_tokens: int) -> int:
-        """Rows of an expert that a call of so many tokens has room for."""
+        """The rows of an expert for which a call of max_tokens has room."""
         return self.ll.ep.comm.num_ranks * max_tokens
 
     def new_outputs(self, max_tokens: int) -> Outputs:
@@ -137,7 +137,7 @@ class Room:
         self._results.append(result)
 
     def begin_combine(self, result: object, topk_idx: torch.Tensor, max_tokens: int) -> None:
-        """Makes the result the oldest, and one that has been received."""
+        """Makes the result the oldest one, and receives it."""
         if not (self._results and self._results[0] is result):
             self._make_oldest(result, topk_idx, max_tokens)
         while len(self.dispatches) >= len(self._results):
@@ -155,7 +155,7 @@ class Room:
             self._results.append(result)
 
     def _dispatch_again(self, topk_idx: torch.Tensor, max_tokens: int) -> None:
-        """The same routing, of rows that nobody looks at."""
+        """Dispatches rows of zeros, which nobody reads, by the routing of topk_idx."""
         x = torch.zeros((topk_idx.shape[0], self.kind.hidden), dtype=torch.bfloat16,
                         device=topk_idx.device)
         self.combines.receive_all()
@@ -169,9 +169,9 @@ class Room:
 
 
 class Rooms:
-    """Of a Buffer, by kind. The oldest make room for new ones, and one for few tokens gives way to
-    one for more; but those of graphs stay. With masks all have them in common: they are within one
-    weft_ll, so that new ones need no rank that is masked."""
+    """The rooms of a Buffer, by kind. A new room takes the place of the oldest one, or of a room
+    of its kind for fewer tokens. Rooms that graphs use stay. With masks all rooms lie within one
+    weft_ll and share its masks, so that new rooms need no rank that is masked."""
 
     def __init__(self, comm: weft.Communicator, device: torch.device, has_masks: bool,
                  num_bytes: int):
@@ -198,7 +198,7 @@ class Rooms:
         return self._ep
 
     def find(self, kind: tuple[Any, ...], max_tokens: int) -> Room:
-        """One that may have to be opened yet."""
+        """A room for the kind; it may still have to be opened."""
         room = self._by_kind.get(kind)
         if room is not None and max_tokens <= room.max_tokens:
             return room
@@ -224,7 +224,7 @@ class Rooms:
         return Room(ll, kind, max_tokens)
 
     def open(self, room: Room) -> None:
-        """In place of one for fewer tokens. All ranks together, but with masks."""
+        """Opens a room in place of one for fewer tokens. Collective, except with masks."""
         before = self._by_kind.pop(room.kind, None)
         if before is None and len(self._by_kind) == MAX_ROOMS:
             before = self._by_kind.pop(next(iter(self._by_kind)))
@@ -238,8 +238,8 @@ class Rooms:
     # ------------------------------------------------------------ masks
 
     def _make_space(self, sizes: weft.abi.LlSizes) -> None:
-        """For one more room. All ranks that are not masked do so together; only if it is larger
-        than all that there is, they need those that are."""
+        """Makes space for one more room, on all ranks that are not masked. A room larger than the
+        whole memory needs the masked ranks, too."""
         if self._of_graphs or any(room.is_captured for room in self._by_kind.values()):
             raise OutOfMemoryError(
                 f"low latency needs {sizes.heap_bytes} bytes, which are not there beside what "
@@ -277,8 +277,8 @@ class Rooms:
         self.masks.mask(mask)
 
     def unmask_all(self) -> None:
-        """Ranks that were masked have not made the rooms that others have. So all make new ones,
-        unless graphs have some, which must be there on all ranks then."""
+        """Ranks that were masked lack the rooms that others have made meanwhile, so all ranks drop
+        their rooms. Rooms that graphs use stay; all ranks must have them."""
         rooms = [*self._of_graphs, *self._by_kind.values()]
         if not any(room.is_captured for room in rooms):
             self._drop_all()

@@ -20,8 +20,8 @@ Key = tuple[int, int, int, int]
 
 
 class Routing(Uncopied):
-    """A handle of weft that is given back to its pool with the last tuple that needs it. buffer:
-    the Buffer whose it is, on which all operations with it run."""
+    """A handle of weft, which goes back to its pool with the last tuple that needs it. buffer: the
+    Buffer that owns the handle; all operations with the handle run on it."""
 
     def __init__(self, buffer: Any, pool: HandlePool, key: Key, handle: weft.Handle):
         self.buffer, self._pool, self._key, self.handle = buffer, pool, key, handle
@@ -29,11 +29,11 @@ class Routing(Uncopied):
         self.max_rows = 0  # of any rank
         self.like: tuple[Rows, ...] = ()  # planes of its dispatch
         self.row_bytes = 0  # of an operation there is room for so many
-        self.may_lack_rows = False  # num_worst_tokens was not compared with what came
+        self.may_lack_rows = False  # num_worst_tokens was not compared with the rows that came
 
     def set_room(self, like: tuple[Rows, ...], row_bytes: int) -> None:
-        """For a dispatch of such planes, and so many bytes for each row; and for the answers to it,
-        which may have more."""
+        """Sets the planes of the dispatch, and the bytes of a row: those of a dispatched row or of
+        its answer, whichever are more."""
         first = like[0]
         self._hidden = math.prod(first.shape)
         self._answer_dtype = first.dtype if first.dtype in FLOATS else torch.bfloat16
@@ -42,8 +42,8 @@ class Routing(Uncopied):
         self.row_bytes = max(row_bytes, answer_bytes + 4 * self.handle.num_topk)
 
     def look_at_answers(self, x: torch.Tensor) -> torch.Tensor:
-        """x of combine, if it is right: of its dispatch's type, BF16 if combine cannot sum that.
-        Where there are no rows any empty tensor is."""
+        """Checks and returns x of combine. Its type is that of the dispatch, or BF16 if combine
+        cannot sum that type. Without rows any empty tensor is right."""
         dtype, hidden = self._answer_dtype, self._hidden
         if x.shape == (self.num_rows, hidden) and x.dtype == dtype and x.is_contiguous():
             return x
@@ -64,7 +64,7 @@ class Routing(Uncopied):
         return x
 
     def look_at_weights(self, topk_weights: torch.Tensor) -> torch.Tensor:
-        """topk_weights of combine, if they are right."""
+        """Checks and returns topk_weights of combine."""
         shape = self.num_rows, self.handle.num_topk
         if self.num_rows == 0 and topk_weights.numel() == 0:
             return torch.empty(shape, device=topk_weights.device)
@@ -82,15 +82,17 @@ class Routing(Uncopied):
 
 
 def _answer_item_bytes(dtype: torch.dtype) -> int:
-    """For each element of a dispatch, at most. Of what is packed, as FP4, an element is two."""
+    """The most bytes of an answer for one element of a dispatch. An element of a packed type, as
+    FP4, is two numbers."""
     if dtype.itemsize > 1:
         return dtype.itemsize
     return 2 if dtype.is_floating_point else 4
 
 
 class HandlePool:
-    """Handles by tokens, top-k, experts and alignment, all of one weft_ep, which serves all numbers
-    of experts: making another one would be collective. Making a pool is."""
+    """Handles by tokens, top-k, experts and alignment. All are of one weft_ep, which serves all
+    numbers of experts, since to make another weft_ep would be collective. To make a pool is
+    collective."""
 
     def __init__(self, comm: weft.Communicator):
         self._comm = comm

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the ranks of a Buffer agree on when it is made."""
+"""Settings on which the ranks of a Buffer agree when it is made."""
 from __future__ import annotations
 
 import ctypes
@@ -14,8 +14,8 @@ MAX_BYTES = 2**63 - 1
 
 class Settings(NamedTuple):
     """- answers: what low-latency combine sends back, one of ANSWERS
-    - enable_shrink: as the caller has it, the same on all ranks
-    - pool_bytes: that outputs get at least, by the environment; the most of all ranks
+    - enable_shrink: the caller's argument, equal on all ranks
+    - pool_bytes: the least size of the pool of outputs, by the environment; the most of all ranks
     - num_nvl_bytes: the most of all ranks
     """
 
@@ -26,7 +26,7 @@ class Settings(NamedTuple):
 
 
 def of_rank(enable_shrink: Any, num_nvl_bytes: Any, num_rdma_bytes: Any) -> Settings:
-    """By the arguments of the constructor, and the environment, where empty is not set."""
+    """Reads the constructor's arguments and the environment. An empty variable is not set."""
     for name, value in ("num_nvl_bytes", num_nvl_bytes), ("num_rdma_bytes", num_rdma_bytes):
         if weft.abi.whole(name, value, ctypes.c_int64) < 0:
             raise weft.InvalidArgumentError(f"{name} is {value}; it must be 0 or more")
@@ -42,8 +42,8 @@ def of_rank(enable_shrink: Any, num_nvl_bytes: Any, num_rdma_bytes: Any) -> Sett
 
 
 def agree(gather: Callable[[Any], list[Any]], *arguments: Any) -> Settings:
-    """Those of all ranks; arguments as of_rank()'s. What is wrong on one rank is an error on all.
-    Collective."""
+    """Returns the settings of all ranks. arguments are of_rank()'s. A wrong setting on one rank is
+    an error on all ranks. Collective."""
     try:
         mine: Any = of_rank(*arguments)
     except (weft.InvalidArgumentError, TypeError) as error:

@@ -92,7 +92,7 @@ static void draw(struct message *message, struct rng *rng)
 static int is_answered(int fd)
 {
     struct weft__frame_header header;
-    struct weft__greeting greeting; /* that all are told */
+    struct weft__greeting greeting; /* sent to every client */
     shutdown(fd, SHUT_WR);
     if (recv(fd, &header, sizeof(header), MSG_WAITALL) != sizeof(header) ||
         recv(fd, &greeting, sizeof(greeting), MSG_WAITALL) != sizeof(greeting))
