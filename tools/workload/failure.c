@@ -3,9 +3,11 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
-/* The text of an error on its way up to the caller that reports it. No other error intervenes. */
-static _Thread_local char own_text[256];
+/* The last error of the tools, and that of the library before it: with another one of the library's
+ * the tools' is no longer the last. */
+static _Thread_local char own_text[256], text_before[1024];
 
 weft_result lacks_memory(const char *format, ...)
 {
@@ -15,10 +17,14 @@ weft_result lacks_memory(const char *format, ...)
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     snprintf(own_text, sizeof own_text, "no memory for %s", what);
+    snprintf(text_before, sizeof text_before, "%s", weft_last_error());
     return WEFT_ERROR_OUT_OF_MEMORY;
 }
 
 const char *failure_text(weft_result result)
 {
-    return result == WEFT_ERROR_OUT_OF_MEMORY && own_text[0] != '\0' ? own_text : weft_last_error();
+    const char *text = weft_last_error();
+    const int is_own = result == WEFT_ERROR_OUT_OF_MEMORY && own_text[0] != '\0' &&
+                       strncmp(text, text_before, sizeof text_before - 1) == 0;
+    return is_own ? own_text : text;
 }

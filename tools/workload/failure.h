@@ -4,7 +4,8 @@
 
 #include "weft.h"
 
-/* Returns WEFT_ERROR_OUT_OF_MEMORY, for which failure_text() then says "no memory for ...". */
+/* Returns WEFT_ERROR_OUT_OF_MEMORY, for which failure_text() then says "no memory for ...", until
+ * the library describes an error of its own. */
 weft_result lacks_memory(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The text of the result: that of the tools, or that of the library; "" for none. */
