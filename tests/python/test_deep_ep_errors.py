@@ -144,6 +144,8 @@ def test_rank_without_rows():
         if not len(rows):
             with pytest.raises(AssertionError, match="x has 2 rows, its dispatch 0"):
                 buffer.combine(x[:2], handle)
+            with pytest.raises(weft.InvalidArgumentError, match="topk_weights is"):
+                buffer.combine(rows, handle, topk_weights=3)
         step(buffer, 9)
 
     in_group(steps, 2)
@@ -185,9 +187,19 @@ def test_types_that_differ():
             for wrong in (x[:3], x.t().contiguous().t(), x[:1].expand(9, 64)):
                 with pytest.raises(weft.InvalidArgumentError, match=r"x\[0\] has"):
                     dispatch(buffer, wrong, ids, weights)
-            for wrong in (None, [x], 3, torch.tensor(1.)):
+            for wrong in (None, [x], 3, torch.tensor(1.), ()):
                 with pytest.raises(weft.InvalidArgumentError, match="x is .* must be a tensor"):
                     dispatch(buffer, wrong, ids, weights)
+            for function in (lambda: dispatch(buffer, x, ids, weights, config=3),
+                             lambda: buffer.dispatch(x, handle=handle, config=3),
+                             lambda: buffer.combine(rows, handle, config=3)):
+                with pytest.raises(weft.InvalidArgumentError, match="config is a int"):
+                    function()
+            tables = dict(zip(("is_token_in_rank", "num_tokens_per_expert"),
+                              (handle[4], buffer.get_dispatch_layout(ids, EXPERTS)[2])))
+            for wrong in (3, ids[:, 0]):
+                with pytest.raises(weft.InvalidArgumentError, match="topk_idx is"):
+                    buffer.dispatch(x, topk_idx=wrong, topk_weights=weights, **tables)
         assert torch.equal(buffer.combine(rows, handle)[0], x)
         step(buffer, 9)
 

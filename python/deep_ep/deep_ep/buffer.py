@@ -222,6 +222,9 @@ class Buffer(NormalFunctions, LowLatencyFunctions, Uncopied):
         return self._comm.is_on_gpu and torch.cuda.is_current_stream_capturing()
 
     def _num_blocks(self, config: Config | None) -> int:
+        if not isinstance(config, (Config, type(None))):
+            raise weft.InvalidArgumentError(
+                f"config is a {type(config).__name__}; it must be a Config")
         if not self._comm.is_on_gpu:
             return 0
         return min(config.num_sms if config else Buffer.num_sms, 256)

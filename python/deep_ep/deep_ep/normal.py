@@ -42,9 +42,7 @@ class NormalFunctions:
     def get_dispatch_layout(self, topk_idx: torch.Tensor, num_experts: int,
                             previous_event: Any = None, async_finish: bool = False,
                             allocate_on_comm_stream: bool = False) -> tuple[Any, ...]:
-        if not isinstance(topk_idx, torch.Tensor) or topk_idx.dim() != 2:
-            raise weft.InvalidArgumentError(
-                f"topk_idx is {_described(topk_idx)}; it must be a tensor [tokens, top-k]")
+        _look_at_choices(topk_idx)
 
         def layout(_: Pool) -> tuple[Any, Any]:
             routing = self._handles.take(self, *topk_idx.shape, num_experts, 1)
@@ -141,6 +139,8 @@ class NormalFunctions:
                     f"num_tokens_per_expert is {_described(num_tokens_per_expert)}; it must be a "
                     "tensor")
             assert (topk_idx is None) == (topk_weights is None), "both of top-k, or none"
+            if topk_idx is not None:
+                _look_at_choices(topk_idx)
             assert num_worst_tokens == 0 or topk_idx is not None, "num_worst_tokens needs top-k"
         outputs, event = self._run(routed if handle is None else cached,
                                    (x, topk_idx, topk_weights, is_token_in_rank,
@@ -274,6 +274,7 @@ class NormalFunctions:
             raise weft.InvalidArgumentError(f"x is {_described(x)}; it must be a tensor")
         x = routing.look_at_answers(x)
         biases = bias if isinstance(bias, tuple) else (bias,)
+        num_blocks = self._num_blocks(config)
         if topk_weights is not None:
             topk_weights = routing.look_at_weights(topk_weights)
 
@@ -284,7 +285,7 @@ class NormalFunctions:
                 self._keep_for_graphs(routing)
             weights = None if topk_weights is None else self._reached(topk_weights)
             out = routing.handle.combine(self._reached(x), bias=biases, topk_weights=weights,
-                                         num_blocks=self._num_blocks(config))
+                                         num_blocks=num_blocks)
             made = (out, None) if weights is None else out
             return made, made
 
@@ -306,9 +307,15 @@ def _described(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
+def _look_at_choices(topk_idx: Any) -> None:
+    if not isinstance(topk_idx, torch.Tensor) or topk_idx.dim() != 2:
+        raise weft.InvalidArgumentError(
+            f"topk_idx is {_described(topk_idx)}; it must be a tensor [tokens, top-k]")
+
+
 def _planes_of(x: Any) -> tuple[torch.Tensor, ...]:
     """x of dispatch: rows, or rows and scales."""
-    planes = x if isinstance(x, tuple) else (x,)
+    planes = x if isinstance(x, tuple) and x else (x,)
     for plane in planes:
         if not isinstance(plane, torch.Tensor) or plane.dim() == 0:
             raise weft.InvalidArgumentError(

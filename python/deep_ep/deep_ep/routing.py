@@ -66,7 +66,8 @@ class Routing(Uncopied):
     def look_at_weights(self, topk_weights: torch.Tensor) -> torch.Tensor:
         """Checks and returns topk_weights of combine."""
         shape = self.num_rows, self.handle.num_topk
-        if self.num_rows == 0 and topk_weights.numel() == 0:
+        if self.num_rows == 0 and isinstance(topk_weights, torch.Tensor) \
+                and topk_weights.numel() == 0:
             return torch.empty(shape, device=topk_weights.device)
         self.handle.ep.comm.address_of(topk_weights, "topk_weights", ("float32",), shape)
         return topk_weights
