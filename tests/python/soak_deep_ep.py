@@ -2,10 +2,11 @@
 """Random calls on one Buffer of deep_ep, right and wrong ones. Each right step is compared with an
 oracle. In the end the process has no more memory, threads and descriptors than after warming up.
 
-usage: PYTHONPATH=PACKAGE python soak_deep_ep.py [--calls N] [--seed N] [--masks]
+usage: PYTHONPATH=PACKAGE python soak_deep_ep.py [--operations N] [--seed N] [--masks]
 
-All ranks draw their calls from one seed. A rank draws from its own seed the wrong calls before a
-right one, and if it calls a hook.
+All ranks do the same operations, from one seed: a dispatch or a combine of either mode, with the
+calls around it, and now and then a change of masks or of Buffers. What a rank does alone is from a
+seed of its own: wrong calls before the right one, and whether it calls a hook.
 """
 import argparse
 import itertools
@@ -15,7 +16,6 @@ import sys
 import tempfile
 
 import torch
-import weft
 from ranks import run
 from weft.drop_in import folder
 
@@ -23,10 +23,10 @@ torch.set_num_threads(1)  # before ranks are forked
 sys.path.insert(0, folder())
 import deep_ep  # noqa: E402
 from deep_ep.utils import math as deep_ep_math  # noqa: E402
+from soak_normal import NUM_RANKS, NormalCaller, refuse_one  # noqa: E402
 
-NUM_RANKS = 2
-WARM_UP = 0.3  # of the calls: then all shapes have been met
-REFUSALS = (weft.InvalidArgumentError, AssertionError)
+WARM_UP = 0.3  # of the operations: then all shapes have been met
+PROGRESS = 1000  # operations between lines
 
 
 class Shape:
@@ -148,7 +148,8 @@ class Caller:
         self.group, self.shared = group, random.Random(seed)
         self.alone = random.Random(seed + 1 + self.rank)
         self.reached, self.steps, self.seeds = list(range(NUM_RANKS)), [], itertools.count(seed)
-        self.num_calls, self.later = 0, []  # later: hooks, with their checks
+        self.num_calls, self.later = 0, []  # later: hooks, and what to look at then
+        self.normal = NormalCaller(group, self.buffer, self.shared, self.alone, seed)
 
     def call(self, function, wrong, **right):
         """Now and then makes a wrong call first, which must be refused."""
@@ -156,13 +157,7 @@ class Caller:
         hooked = {"return_recv_hook": self.shared.random() < 0.5}
         if self.alone.random() < 0.3:
             self.num_calls += 1
-            wrong = self.alone.choice(list(wrong))
-            try:
-                function(**right | hooked | wrong)
-            except REFUSALS:
-                pass
-            else:
-                raise AssertionError(f"accepted {wrong}")
+            refuse_one(self.alone, function, right | hooked, wrong)
         *outputs, event, hook = function(**right | hooked)
         return outputs, hook
 
@@ -234,7 +229,9 @@ class Caller:
         self.receive_later()
         if self.has_masks and drawn < 0.02:
             self.change_masks()
-        elif drawn < 0.55:
+        elif drawn < 0.5 and len(self.reached) == NUM_RANKS:
+            self.normal.go_on()
+        elif drawn < 0.77:
             self.dispatch()
         else:
             self.combine()
@@ -242,13 +239,15 @@ class Caller:
     def resources(self):
         with open("/proc/self/statm", encoding="ascii") as statm:
             resident_bytes = int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        return {"heap": self.buffer._comm.heap_info().committed_bytes,
+        return {"calls": self.num_calls + self.normal.num_calls,
+                "heap": self.buffer._comm.heap_info().committed_bytes,
                 "threads": len(os.listdir("/proc/self/task")),
                 "descriptors": len(os.listdir("/proc/self/fd")), "resident": resident_bytes}
 
 
-def soak(num_calls, seed, has_masks):
-    """Returns the resources of rank 0 after the first calls and in the end."""
+def soak(num_operations, seed, has_masks):
+    """Returns how many calls rank 0 has made, and what of resources it has, after the first
+    operations and in the end."""
     with tempfile.TemporaryDirectory() as meeting:
         def be_rank(comm):
             os.environ["WEFT_MACHINE"] = "cpu"
@@ -258,10 +257,12 @@ def soak(num_calls, seed, has_masks):
             caller, first = Caller(torch.distributed.group.WORLD, has_masks, seed), None
             number = 0
             try:
-                for number in range(num_calls):
-                    if number == int(WARM_UP * num_calls):
+                for number in range(num_operations):
+                    if number == int(WARM_UP * num_operations):
                         first = caller.resources()
                     caller.go_on()
+                    if comm.rank == 0 and (number + 1) % PROGRESS == 0:
+                        print(number + 1, "operations", caller.resources(), flush=True)
             except BaseException as error:
                 raise RuntimeError(f"operation {number} of seed {seed}") from error
             result = first, caller.resources()
@@ -269,17 +270,17 @@ def soak(num_calls, seed, has_masks):
             torch.distributed.destroy_process_group()
             return result
 
-        return run(be_rank, NUM_RANKS, limit_s=max(120, num_calls))[0]
+        return run(be_rank, NUM_RANKS, limit_s=max(120, num_operations))[0]
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--calls", type=int, default=100_000)
+    parser.add_argument("--operations", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--masks", action="store_true")
     options = parser.parse_args()
-    first, last = soak(options.calls, options.seed, options.masks)
-    print("resources after the first calls:", first, "and in the end:", last)
+    first, last = soak(options.operations, options.seed, options.masks)
+    print("after the first operations:", first, "and in the end:", last)
 
 
 if __name__ == "__main__":
