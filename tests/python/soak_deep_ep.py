@@ -16,6 +16,7 @@ import sys
 import tempfile
 
 import torch
+import weft
 from ranks import run
 from weft.drop_in import folder
 
@@ -23,9 +24,11 @@ torch.set_num_threads(1)  # before ranks are forked
 sys.path.insert(0, folder())
 import deep_ep  # noqa: E402
 from deep_ep.utils import math as deep_ep_math  # noqa: E402
-from soak_normal import NUM_RANKS, NormalCaller, refuse_one  # noqa: E402
+from soak_normal import NUM_RANKS, NormalCaller  # noqa: E402
+from soak_refusals import refuse_all, refuse_one  # noqa: E402
 
 WARM_UP = 0.3  # of the operations: then all shapes have been met
+TOO_MANY = (1 << 16) - 1  # tokens: rows that a limited rank has no room for
 PROGRESS = 1000  # operations between lines
 
 
@@ -206,6 +209,17 @@ class Caller:
             use_logfmt=use_logfmt)
         self.receive(hook, lambda: step.check_sums(out, use_logfmt))
 
+    def lack_memory(self):
+        """One rank has none, so no rank gets the room of a shape."""
+        limited = self.shared.randrange(NUM_RANKS)
+        step = Step(Shape(self.shared), next(self.seeds), self.rank, list(self.reached))
+        right = {"x": step.x.repeat(1, 512 // step.shape.hidden), "topk_idx": step.ids,
+                 "num_experts": step.shape.num_experts, "use_fp8": False}
+        self.num_calls += 1
+        refuse_all(self.buffer.low_latency_dispatch, right,
+                   {"num_max_dispatch_tokens_per_rank": TOO_MANY}, weft.OutOfMemoryError,
+                   is_limited=self.rank == limited)
+
     def change_masks(self):
         """Ranks mask each other, or come back."""
         self.num_calls += 1
@@ -231,6 +245,8 @@ class Caller:
             self.change_masks()
         elif drawn < 0.5 and len(self.reached) == NUM_RANKS:
             self.normal.go_on()
+        elif drawn < 0.51:
+            self.lack_memory()
         elif drawn < 0.77:
             self.dispatch()
         else:

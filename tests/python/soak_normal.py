@@ -5,37 +5,34 @@ import itertools
 import torch
 import weft
 from deep_ep import Buffer
+from soak_refusals import (refuse_all, refuse_one, wrong_cached, wrong_combines, wrong_dispatches,
+                           wrong_layouts)
 
 NUM_RANKS = 2
-REFUSALS = (weft.InvalidArgumentError, AssertionError, TypeError)
 MAX_TOKENS, MAX_HIDDEN = 300, 512
 MAX_WORST = 2 * NUM_RANKS * MAX_TOKENS + 1  # rows that a step asks room for
+MUCH_BYTES = 1 << 28  # more than there is before
 TOO_MANY = 2**30  # rows, more than a heap has room for
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32,
           "fp8": torch.float8_e4m3fn, "uint8": torch.uint8}
 
 
-class One:
-    """A group of one rank."""
+class Reversed:
+    """A group's ranks in the other order: another group."""
+
+    def __init__(self, group):
+        self.group = group
 
     def Get_rank(self):  # noqa: N802
-        return 0
+        return NUM_RANKS - 1 - self.group.rank()
 
     def Get_size(self):  # noqa: N802
-        return 1
+        return NUM_RANKS
 
     def allgather(self, item):
-        return [item]
-
-
-def refuse_one(alone, function, right, wrongs):
-    """Makes one of the wrong calls, which must be refused."""
-    wrong = alone.choice(list(wrongs))
-    try:
-        function(**right | wrong)
-    except REFUSALS:
-        return
-    raise AssertionError(f"accepted {wrong}")
+        everybody = [None] * NUM_RANKS
+        torch.distributed.all_gather_object(everybody, item, self.group)
+        return everybody[::-1]
 
 
 class Routes:
@@ -122,75 +119,6 @@ class Step:
             assert torch.equal(weights, routes.weights[rank].masked_fill(ids < 0, 0))
 
 
-def wrong_layouts(ids):
-    for wrong in (ids[:, 0], ids[None], ids.float(), None, [[0]]):
-        yield {"topk_idx": wrong}
-    for wrong in (0, -1, 1 << 30, 2**40, 2.5, None, "many"):
-        yield {"num_experts": wrong}
-
-
-def wrong_handles(handle, others):
-    for wrong in (3, tuple(handle) if handle else (), *others):
-        yield {"handle": wrong}
-
-
-def wrong_dispatches(right, others):
-    """With which nothing is sent."""
-    x, in_rank = right["x"], right["is_token_in_rank"]
-    rows, *scales = x if isinstance(x, tuple) else (x,)
-    more = rows.new_empty(len(rows) + 1, rows.shape[1])
-    for wrong in (None, 3, [rows], torch.tensor(1.), more, (more, *scales), (rows, more[:, :1]),
-                  (rows, None), ()):
-        yield {"x": wrong}
-    for wrong in (None, 3, in_rank.float(), in_rank.repeat(1, 2), in_rank[:, 0]):
-        yield {"is_token_in_rank": wrong}
-    per_expert = right["num_tokens_per_expert"]
-    for wrong in (None, 3, per_expert.tolist(), per_expert.long(), per_expert[:0]):
-        yield {"num_tokens_per_expert": wrong}
-    for wrong in (-1, 2**40, 2.5, None, "many"):
-        yield {"num_worst_tokens": wrong}
-    for wrong in (-1, 2**40, 2.5, None, "many"):
-        yield {"expert_alignment": wrong}
-    yield {"config": 3}
-    yield from wrong_handles(None, others)
-    if "topk_idx" not in right:
-        yield {"num_worst_tokens": 3}
-        return
-    ids, weights = right["topk_idx"], right["topk_weights"]
-    for wrong in (None, 3, ids.float(), ids[:, 0], torch.zeros(len(ids) + 1, 1).to(ids)):
-        yield {"topk_idx": wrong}
-    for wrong in (None, 3, weights.half(), weights[:, 0], weights[:, :0],
-                  torch.zeros(len(ids) + 1, ids.shape[1])):
-        yield {"topk_weights": wrong}
-
-
-def wrong_cached(right, others):
-    rows, *scales = right["x"] if isinstance(right["x"], tuple) else (right["x"],)
-    more = rows.new_empty(len(rows) + 1, rows.shape[1])
-    for wrong in (None, 3, more, (more, *scales), torch.zeros(len(rows), 9999)):
-        yield {"x": wrong}
-    yield {"topk_idx": torch.zeros(len(rows), 1), "topk_weights": torch.zeros(len(rows), 1)}
-    yield from wrong_handles(right["handle"], others)
-
-
-def wrong_combines(right, others):
-    x, handle, num_tokens = right["x"], right["handle"], right["bias"][0].shape[0]
-    for wrong in (None, 3, torch.ones(len(x) + 1, x.shape[1]).to(x)):
-        yield {"x": wrong}
-    if len(x):
-        for wrong in (x[:-1], x[:, 1:], x[:, None], x[:, :1].contiguous(), x.double(), x.int(),
-                      x[:1].expand(len(x) + 1, -1)):
-            yield {"x": wrong}
-    for wrong in (3, torch.ones(len(x) + 1, 1), torch.ones(len(x) + 1, 1).half()):
-        yield {"topk_weights": wrong}
-    for wrong in (3, torch.zeros(num_tokens + 1, x.shape[1]).to(x), torch.zeros(num_tokens).to(x),
-                  torch.zeros(num_tokens, x.shape[1]).double()):
-        yield {"bias": wrong}
-    yield from wrong_handles(handle, others)
-    yield {"handle": None}
-    yield {"config": 3}
-
-
 class NormalCaller:
     """One rank. call: of the whole caller, which makes wrong calls before right ones."""
 
@@ -198,6 +126,10 @@ class NormalCaller:
         self.rank, self.group, self.buffer = group.rank(), group, buffer
         self.shared, self.alone, self.seeds = shared, alone, itertools.count(seed)
         self.steps, self.num_calls = [], 0
+        stranger = Buffer(None, comm=Reversed(group))
+        rows, ids = torch.ones(3, 8), torch.zeros(3, 1).long()
+        per_rank, _, per_expert, in_rank, _ = stranger.get_dispatch_layout(ids, 2)
+        self.strange = stranger.dispatch(rows, None, per_rank, None, in_rank, per_expert)[4]
         self.older, self.others = None, []
         for _ in range(2):
             self._renew()
@@ -213,9 +145,9 @@ class NormalCaller:
         """Another Buffer, whose handles this one takes, and those of the one before no more."""
         self.steps = [step for step in self.steps if step.buffer is not self.older]
         if self.older:
-            rows, *_, handle, _ = self.older.dispatch(**self._right(self._routes(), self.older))
+            *_, handle, _ = self.older.dispatch(**self._right(self._routes(), self.older))
             self.older.destroy()
-            self.others = [handle]
+            self.others = [handle, self.strange]
         self.older = Buffer(self.group, explicitly_destroy=True)
 
     def call(self, function, right, wrongs):
@@ -274,17 +206,16 @@ class NormalCaller:
         """All ranks are refused."""
         x, *scales = right["x"] if isinstance(right["x"], tuple) else (right["x"],)
         other = self.shared.choice([x.double(), torch.empty(len(x), 3).to(x), (x, x, x)])
-        refused, error = {"x": other if self.rank else right["x"]}, weft.MismatchError
-        if "topk_idx" in right and self.shared.random() < 0.6:
-            refused, error = self.shared.choice([
-                ({"num_worst_tokens": TOO_MANY}, weft.OutOfMemoryError),
-                ({"num_worst_tokens": 9 * self.rank + 3}, weft.MismatchError)])
+        limited = self.shared.randrange(NUM_RANKS)
+        wrongs = [({"x": other if self.rank else right["x"]}, weft.MismatchError)]
+        if "topk_idx" in right:
+            wrongs += [({"num_worst_tokens": TOO_MANY}, weft.OutOfMemoryError),
+                       ({"num_worst_tokens": MUCH_BYTES // (x.shape[1] * x.itemsize)},
+                        weft.OutOfMemoryError),
+                       ({"num_worst_tokens": 9 * self.rank + 3}, weft.MismatchError)]
+        number = self.shared.randrange(len(wrongs))
         self.num_calls += 1
-        try:
-            buffer.dispatch(**right | refused)
-        except error:
-            return
-        raise AssertionError(f"{refused} of all ranks was accepted")
+        refuse_all(buffer.dispatch, right, *wrongs[number], number == 2 and self.rank == limited)
 
     def use_handle(self):
         """Of one of the last steps, in a second dispatch or a combine, by any Buffer."""

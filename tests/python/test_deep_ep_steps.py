@@ -4,6 +4,7 @@ change, and with ranks that are masked; skipped without PyTorch."""
 import os
 import signal
 import tempfile
+from contextlib import suppress
 
 import pytest
 import weft
@@ -12,6 +13,8 @@ from ranks import run
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)  # before ranks are forked
 soak_deep_ep = pytest.importorskip("soak_deep_ep")
+from soak_refusals import memory_limit  # noqa: E402
+
 deep_ep = soak_deep_ep.deep_ep
 
 TOKENS, EXPERTS = 6, 6
@@ -154,6 +157,28 @@ def test_results_outlive_shapes(alone):
     assert counts.tolist() == [1] * 6 and rows[:, 0].eq(1).all()
     out, _, _ = buffer.low_latency_combine(rows, ids, torch.ones(TOKENS, 1), handle)
     assert out.eq(1).all()
+
+
+@pytest.mark.parametrize("tokens", [5000, 65000])
+@pytest.mark.parametrize("has_memory", [False, True])
+def test_hooks_outlive_a_lack_of_room(alone, has_memory, tokens):
+    """With masks, of which all shapes share the memory: new shapes do not fit beside the others,
+    or into all of it, and it cannot, or can, become larger."""
+    buffer = alone(enable_shrink=True)
+    ids = torch.arange(TOKENS)[:, None] % EXPERTS
+    for _ in range(2):
+        rows, counts, handle, _, receive = buffer.low_latency_dispatch(
+            torch.ones(TOKENS, 128).bfloat16(), ids, TOKENS, EXPERTS, use_fp8=False,
+            return_recv_hook=True)
+        with memory_limit(is_set=not has_memory):
+            for num_topk in (1, 2, 3, 4):
+                with suppress(() if has_memory else weft.OutOfMemoryError):
+                    got = step(buffer, max_tokens=tokens, hidden=256, num_topk=num_topk)
+                    assert got == num_topk and (has_memory or tokens == 5000)
+        receive()
+        assert counts.tolist() == [1] * EXPERTS and rows[:, 0].eq(1).all()
+        out, _, _ = buffer.low_latency_combine(rows, ids, torch.ones(TOKENS, 1), handle)
+        assert out.eq(1).all() and step(buffer) == 6
 
 
 def test_many_shapes_do_not_grow(alone):

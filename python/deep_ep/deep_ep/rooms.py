@@ -183,14 +183,14 @@ class Rooms:
         self.masks: weft.LowLatency | None = None
         self._epoch = 0
         if has_masks:
-            self.masks = self._new_masks()
+            self.masks = self._new_masks(self._num_bytes)
 
-    def _new_masks(self) -> weft.LowLatency:
+    def _new_masks(self, num_bytes: int) -> weft.LowLatency:
         is_one_node = self._comm.node(0) == self._comm.node(self._comm.num_ranks - 1)
         return weft.LowLatency(
             self._experts(), 1, 1, 1, torch.bfloat16, layout=LlLayout.BY_RANK,
-            on_missing=LlOnMissing.MASK, bytes_within=self._num_bytes,
-            network_bytes_within=0 if is_one_node else self._num_bytes)
+            on_missing=LlOnMissing.MASK, bytes_within=num_bytes,
+            network_bytes_within=0 if is_one_node else num_bytes)
 
     def _experts(self) -> weft.ExpertParallel:
         if self._ep is None:
@@ -247,20 +247,25 @@ class Rooms:
         num_bytes = max(sizes.heap_bytes, sizes.network_bytes)
         masked = self.masks.query_mask(self._nobody())
         if num_bytes <= self._num_bytes:
-            self._drop_all()
+            self._close_all()
             self._begin_anew(masked, self._epoch + 1)
             return
         if masked.any():
             raise OutOfMemoryError(
                 f"low latency needs {num_bytes} bytes, and cannot have more than "
                 f"{self._num_bytes} while ranks are masked: give Buffer more num_rdma_bytes")
-        self._drop_all()
+        masks = self._new_masks(2 * num_bytes)  # before the others go: there may be no memory
+        self._close_all()
         self.masks.destroy()
-        self._num_bytes = 2 * num_bytes
-        self.masks = self._new_masks()
+        self.masks, self._num_bytes = masks, 2 * num_bytes
 
     def _nobody(self) -> torch.Tensor:
         return torch.zeros(self._comm.num_ranks, dtype=torch.int32, device=self._device)
+
+    def _close_all(self) -> None:
+        for room in self._by_kind.values():
+            room.close()
+        self._by_kind.clear()
 
     def _drop_all(self) -> None:
         for room in self._by_kind.values():
