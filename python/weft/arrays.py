@@ -81,6 +81,8 @@ def _view_of_tensor(tensor: Any, name: str, cuda_device: int | None) -> View:
     if device >= 0 and cuda_device is not None and device != cuda_device:
         raise InvalidArgumentError(f"{name} is on {tensor.device}; the communicator's device is "
                                    f"cuda:{cuda_device}")
+    if str(tensor.layout) != "torch.strided":
+        raise InvalidArgumentError(f"{name} is {tensor.layout}; it must be a dense tensor")
     if tensor.is_neg() or tensor.is_conj() or tensor.is_meta:
         # The memory does not hold the elements of such a tensor.
         kind = "on device meta" if tensor.is_meta else \
@@ -120,7 +122,7 @@ def address_of(array: Any, name: str, dtypes: tuple[str, ...], shape: tuple[int 
             address = array.data_ptr()
             if address:
                 return address
-    except AttributeError:  # no tensor
+    except (AttributeError, RuntimeError):  # no tensor, or one without an address
         pass
     seen = view(array, name, cuda_device=cuda_device, writable=writable)
     require(seen, name, dtypes, shape)

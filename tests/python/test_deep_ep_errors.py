@@ -200,6 +200,11 @@ def test_types_that_differ():
             for wrong in (3, ids[:, 0]):
                 with pytest.raises(weft.InvalidArgumentError, match="topk_idx is"):
                     buffer.dispatch(x, topk_idx=wrong, topk_weights=weights, **tables)
+            right = tables | {"x": x, "topk_idx": ids, "topk_weights": weights}
+            for name in right:
+                with pytest.raises(weft.InvalidArgumentError,
+                                   match=rf"{name}.* is torch.sparse_coo; it must be a dense"):
+                    buffer.dispatch(**right | {name: right[name].to_sparse()})
         assert torch.equal(buffer.combine(rows, handle)[0], x)
         step(buffer, 9)
 
