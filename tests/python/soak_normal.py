@@ -120,7 +120,7 @@ class Step:
 
 
 class NormalCaller:
-    """One rank. call: of the whole caller, which makes wrong calls before right ones."""
+    """The normal mode of one rank, on the Buffer and an older one."""
 
     def __init__(self, group, buffer, shared, alone, seed):
         self.rank, self.group, self.buffer = group.rank(), group, buffer
