@@ -7,7 +7,7 @@
 TEST(the_last_error_is_told)
 {
     weft__error(WEFT_ERROR_SYSTEM, "an older error");
-    const weft_result own = lacks_memory("%d rows", 7);
+    const weft_result own = LACKS_MEMORY("%d rows", 7);
     assert_int_equal(own, WEFT_ERROR_OUT_OF_MEMORY);
     assert_string_equal(failure_text(own), "no memory for 7 rows");
     assert_string_equal(failure_text(own), "no memory for 7 rows");

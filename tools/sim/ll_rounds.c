@@ -43,7 +43,7 @@ static weft_result alloc_result(struct party *party, struct ll_arrays *arrays)
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         void *block = guarded_alloc(&party->scenario->memory, blocks[i].num_bytes);
         if (block == NULL)
-            return lacks_memory("the arrays of a rank");
+            return LACKS_MEMORY("the arrays of a rank");
         memcpy(blocks[i].at, &block, sizeof block);
     }
     return WEFT_OK;
@@ -65,7 +65,7 @@ weft_result party_open_ll(struct party *party)
     party->ll_mask =
         guarded_alloc(&party->scenario->memory, (size_t)shape->num_ranks * sizeof(int32_t));
     if (party->ll_totals == NULL || party->ll_mask == NULL)
-        return lacks_memory("the arrays of a rank");
+        return LACKS_MEMORY("the arrays of a rank");
     party->ll_rng.state = rng_key(rng_key(shape->seed, shape->op), (uint64_t)party->rank);
     PARTY_TRY(weft_stream_create(party->comm, &party->stream));
     PARTY_TRY(weft_stream_create(party->comm, &party->second_stream));

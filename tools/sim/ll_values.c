@@ -120,7 +120,7 @@ weft_result ll_open_expected(struct ll_expected *expected, const struct party *p
     for (int32_t source = 0; source < shape->num_ranks; source++)
         num_tokens[source] = ll_num_tokens(shape, round, result, source);
     if (ll_oracle_open(&expected->oracle, &config, &world, &content) != 0)
-        return lacks_memory("what is expected");
+        return LACKS_MEMORY("what is expected");
     for (int32_t source = 0; source < shape->num_ranks; source++)
         for (int32_t i = 0; i < num_tokens[source] * shape->num_topk; i++)
             ll_oracle_choices(&expected->oracle, expected->oracle.first_tokens[source])[i] =

@@ -101,21 +101,21 @@ static weft_result alloc_local(struct party *party)
     for (int32_t i = 0; i < shape->num_biases; i++) {
         party->bias[i] = guarded_alloc(memory, num_tokens * (size_t)shape->combine_row_bytes);
         if (party->bias[i] == NULL)
-            return lacks_memory("the arrays of a rank");
+            return LACKS_MEMORY("the arrays of a rank");
     }
     for (int32_t i = 0; i < shape->num_repeats; i++) {
         party->x[i] = guarded_alloc(memory, num_tokens * SCENARIO_ROW_BYTES);
         party->out[i] = guarded_alloc(memory, num_tokens * (size_t)shape->combine_row_bytes);
         party->out_weights[i] = guarded_alloc(memory, choices_bytes);
         if (party->x[i] == NULL || party->out[i] == NULL || party->out_weights[i] == NULL)
-            return lacks_memory("the arrays of a rank");
+            return LACKS_MEMORY("the arrays of a rank");
     }
     if (party->tokens_to_ranks == NULL || party->selections == NULL)
-        return lacks_memory("the arrays of a rank");
+        return LACKS_MEMORY("the arrays of a rank");
     if (party->topk_idx == NULL || party->weights == NULL || party->tokens_per_rank == NULL ||
         party->tokens_per_node == NULL || party->tokens_per_expert == NULL ||
         party->is_token_in_rank == NULL)
-        return lacks_memory("the arrays of a rank");
+        return LACKS_MEMORY("the arrays of a rank");
     return WEFT_OK;
 }
 
@@ -135,7 +135,7 @@ static weft_result alloc_local_rows(struct party *party)
         rows->src_token = guarded_alloc(memory, capacity * sizeof(int32_t));
         if (rows->x == NULL || rows->topk_idx == NULL || rows->weights == NULL ||
             rows->src_token == NULL)
-            return lacks_memory("the arrays of a rank");
+            return LACKS_MEMORY("the arrays of a rank");
     }
     return WEFT_OK;
 }
@@ -178,7 +178,7 @@ static weft_result alloc_coll_arrays(struct party *party)
         for (int kind = 0; kind < 2; kind++) {
             arrays->mirrors[kind] = guarded_alloc(memory, num_bytes);
             if (arrays->mirrors[kind] == NULL || arrays->memory[kind] == NULL)
-                return lacks_memory("the arrays of a rank");
+                return LACKS_MEMORY("the arrays of a rank");
         }
     }
     return WEFT_OK;

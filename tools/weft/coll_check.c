@@ -87,7 +87,7 @@ weft_result coll_check(const struct coll_run *run, const struct collective *coll
                           .expected = malloc(COLL_PIECE_BYTES)};
     const struct coll_buffers buffers = coll_run_buffers(run, collective, place);
     weft_result result = check.piece && check.expected ? coll_run_fill(run, collective, place)
-                                                       : lacks_memory("the check of a result");
+                                                       : LACKS_MEMORY("the check of a result");
     if (result == WEFT_OK)
         result = run_calls(run, collective, place);
     if (result == WEFT_OK)

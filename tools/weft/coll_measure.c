@@ -50,7 +50,7 @@ weft_result coll_measure(const struct coll_run *run, const struct collective *co
                                .num_calls = coll_calls_per_launch(run->options)};
     const size_t num_iters = (size_t)run->options->num_iters;
     double *samples = calloc(num_iters, sizeof *samples);
-    weft_result result = samples ? WEFT_OK : lacks_memory("the times of %zu iterations", num_iters);
+    weft_result result = samples ? WEFT_OK : LACKS_MEMORY("the times of %zu iterations", num_iters);
     if (result == WEFT_OK)
         result = run_iterations(&calls, samples);
     if (result == WEFT_OK)

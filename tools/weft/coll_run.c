@@ -136,7 +136,7 @@ weft_result coll_run_fill(const struct coll_run *run, const struct collective *c
 {
     void *piece = malloc(COLL_PIECE_BYTES);
     if (!piece)
-        return lacks_memory("a piece of %d bytes", COLL_PIECE_BYTES);
+        return LACKS_MEMORY("a piece of %d bytes", COLL_PIECE_BYTES);
     const weft_result result =
         fill_by_pieces(run, collective, coll_run_buffers(run, collective, place), piece);
     free(piece);

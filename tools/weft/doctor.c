@@ -94,7 +94,7 @@ static weft_result measure(const struct doctor *doctor, weft_comm *comm, int *st
     const int32_t num_ranks = weft_comm_num_ranks(comm);
     struct link_figures *links = calloc((size_t)num_ranks * (size_t)num_ranks, sizeof *links);
     if (links == NULL)
-        return lacks_memory("the links of %d ranks", num_ranks);
+        return LACKS_MEMORY("the links of %d ranks", num_ranks);
     const weft_result result = link_measure_all(comm, links);
     for (int32_t i = 0; i < num_ranks * num_ranks && result == WEFT_OK; i++)
         if (links[i].num_damaged_rows > 0)

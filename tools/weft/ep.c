@@ -47,7 +47,7 @@ static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
     const enum ep_routing_extent extent = is_checked ? EP_ROUTING_ALL : EP_ROUTING_OWN;
     weft_result result = ep_routing_open(&routing, options, comm, extent) == 0
                              ? ep_layer_open(&layer, comm, options, &routing)
-                             : lacks_memory("the routing of the tokens");
+                             : LACKS_MEMORY("the routing of the tokens");
     if (result == WEFT_OK)
         ep_routing_mask(&routing, options); /* what is checked; weft is given all choices */
     if (result == WEFT_OK && is_checked && options->mode == EP_MODE_LOW_LATENCY)

@@ -27,7 +27,7 @@ static weft_result verifier_open(struct ep_verifier *verifier, struct ep_layer *
     };
     if (!verifier->received_memory || !verifier->row || !verifier->x || !verifier->sum ||
         !verifier->scratch)
-        return lacks_memory("the check of what arrives");
+        return LACKS_MEMORY("the check of what arrives");
     ep_oracle_receive(problem, layer->rank, verifier->received_memory, &verifier->received);
     return ep_results_open(&verifier->results, layer, verifier->received.num_rows);
 }

@@ -135,7 +135,7 @@ weft_result ep_layer_fill_x(struct ep_layer *layer, const struct payload *payloa
     const int64_t first_token = layer->routing->first_tokens[layer->rank];
     unsigned char *rows = malloc(num_tokens * row_bytes + 1);
     if (!rows)
-        return lacks_memory("%zu rows of %zu bytes", num_tokens, row_bytes);
+        return LACKS_MEMORY("%zu rows of %zu bytes", num_tokens, row_bytes);
     for (size_t t = 0; t < num_tokens; t++)
         payload_fill_row(payload, first_token + (int64_t)t, 0, rows + t * row_bytes, row_bytes);
     const weft_result result =

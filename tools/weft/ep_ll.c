@@ -250,7 +250,7 @@ static weft_result count_rows(struct ep_layer *layer, struct row_counts *rows)
     const size_t num_ranks = (size_t)layer->num_ranks;
     int32_t *counts = calloc(num_ranks, sizeof *counts);
     if (!counts)
-        return lacks_memory("the counts of %zu ranks", num_ranks);
+        return LACKS_MEMORY("the counts of %zu ranks", num_ranks);
     const weft_result result =
         weft_memory_copy(layer->comm, counts, layer->ll.rank_counts, num_ranks * sizeof *counts);
     *rows = (struct row_counts){0, 0};

@@ -75,7 +75,7 @@ static weft_result open_oracle(struct pass *pass)
     if (result == 0)
         fill_oracle(&pass->oracle, &routing->problem);
     free(num_tokens);
-    return result == 0 ? WEFT_OK : lacks_memory("what is expected");
+    return result == 0 ? WEFT_OK : LACKS_MEMORY("what is expected");
 }
 
 /* ---------------------------------------------------------------- dispatch */
@@ -225,7 +225,7 @@ weft_result ep_ll_verify(struct ep_verifier *verifier)
                                        .read = read,
                                        .tell = tell,
                                        .of = &pass};
-    const weft_result result = pass.row ? run_pass(&pass) : lacks_memory("a row");
+    const weft_result result = pass.row ? run_pass(&pass) : LACKS_MEMORY("a row");
     ll_oracle_close(&pass.oracle);
     free(pass.row);
     return result;

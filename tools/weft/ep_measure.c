@@ -61,7 +61,7 @@ weft_result ep_measure(struct ep_layer *layer, struct figures figures[EP_NUM_OPS
     size_t num_iters = (size_t)layer->options->num_iters;
     double *samples = calloc(EP_NUM_OPS * num_iters, sizeof *samples);
     weft_result result = samples ? run_iterations(layer, samples)
-                                 : lacks_memory("the times of %zu iterations", num_iters);
+                                 : LACKS_MEMORY("the times of %zu iterations", num_iters);
     for (size_t op = 0; op < EP_NUM_OPS && result == WEFT_OK; op++)
         if (ep_op_exists((enum ep_op)op, layer->options))
             result =
@@ -92,7 +92,7 @@ weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic *traffi
     weft_result result = count_traffic(layer, &own);
     struct ep_traffic *of_ranks = calloc((size_t)layer->num_ranks, sizeof *of_ranks);
     if (!of_ranks)
-        return lacks_memory("%d ranks", layer->num_ranks);
+        return LACKS_MEMORY("%d ranks", layer->num_ranks);
     if (result == WEFT_OK)
         result = weft_host_all_gather(layer->comm, &own, sizeof own, of_ranks);
     *traffic = (struct ep_traffic){0, 0};
@@ -177,7 +177,7 @@ weft_result ep_network_measure(struct ep_layer *layer, struct ep_network *networ
     memcpy(network->engine, info.engine, sizeof network->engine);
     struct sent *all = calloc((size_t)layer->num_ranks, sizeof *all);
     if (!all)
-        return lacks_memory("%d ranks", layer->num_ranks);
+        return LACKS_MEMORY("%d ranks", layer->num_ranks);
     result = count(layer, &own);
     if (result == WEFT_OK)
         result = weft_host_all_gather(layer->comm, &own, sizeof own, all);

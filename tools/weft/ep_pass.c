@@ -48,7 +48,7 @@ weft_result ep_results_open(struct ep_results *results, const struct ep_layer *l
         *outputs[i].host = malloc(outputs[i].bytes + 1);
         is_ready = is_ready && *outputs[i].host;
     }
-    return is_ready ? WEFT_OK : lacks_memory("the results of a pass");
+    return is_ready ? WEFT_OK : LACKS_MEMORY("the results of a pass");
 }
 
 void ep_results_close(struct ep_results *results)
@@ -71,7 +71,7 @@ static weft_result spoil(struct ep_layer *layer, void *memory, size_t num_bytes)
 {
     void *garbage = malloc(num_bytes + 1);
     if (garbage == NULL)
-        return lacks_memory("%zu bytes", num_bytes);
+        return LACKS_MEMORY("%zu bytes", num_bytes);
     memset(garbage, GARBAGE, num_bytes);
     const weft_result result = weft_memory_copy(layer->comm, memory, garbage, num_bytes);
     free(garbage);
@@ -150,7 +150,7 @@ static weft_result run_experts(struct ep_layer *layer, const struct ep_results *
     float *y = calloc((size_t)layer->options->hidden, sizeof *y);
     unsigned char *row = calloc(1, layer->options->row_bytes);
     const weft_result result =
-        y && row ? answer_rows(layer, results, y, row) : lacks_memory("a row");
+        y && row ? answer_rows(layer, results, y, row) : LACKS_MEMORY("a row");
     free(y);
     free(row);
     return result;

@@ -34,7 +34,7 @@ static weft_result take_largest(weft_comm *comm, weft_ll_sizes *sizes)
     const int32_t num_ranks = weft_comm_num_ranks(comm);
     weft_ll_sizes *all = calloc((size_t)num_ranks, sizeof *all);
     if (!all)
-        return lacks_memory("the sizes of %d ranks", num_ranks);
+        return LACKS_MEMORY("the sizes of %d ranks", num_ranks);
     const weft_result result = weft_host_all_gather(comm, sizes, sizeof *sizes, all);
     for (int32_t rank = 0; rank < num_ranks && result == WEFT_OK; rank++) {
         sizes->heap_bytes = larger(sizes->heap_bytes, all[rank].heap_bytes);

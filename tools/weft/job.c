@@ -38,7 +38,7 @@ int job_launch(const char *name, int32_t num_ranks, int32_t num_nodes, char *con
         num_arguments++;
     char **argv = calloc(num_arguments + 2, sizeof *argv);
     if (!argv) {
-        job_report_failure(name, NULL, lacks_memory("%zu arguments", num_arguments));
+        job_report_failure(name, NULL, LACKS_MEMORY("%zu arguments", num_arguments));
         return STATUS_FAILURE;
     }
     argv[0] = "/proc/self/exe";

@@ -58,7 +58,7 @@ static weft_result open_buffers(struct carrier *carrier)
     carrier->rows = malloc(bytes);
     if (!carrier->rows || !topk_idx) {
         free(topk_idx);
-        return lacks_memory("%zu rows of %zu bytes", num_rows, (size_t)carrier->flow->row_bytes);
+        return LACKS_MEMORY("%zu rows of %zu bytes", num_rows, (size_t)carrier->flow->row_bytes);
     }
     for (size_t row = 0; row < num_rows; row++) {
         topk_idx[row] = carrier->receiver;
@@ -144,7 +144,7 @@ static weft_result count_damaged_rows(struct carrier *carrier, int64_t *num_dama
         return WEFT_OK;
     unsigned char *received = calloc(1, bytes);
     if (!received)
-        return lacks_memory("%zu bytes that arrived", bytes);
+        return LACKS_MEMORY("%zu bytes that arrived", bytes);
     const weft_result result = weft_memory_copy(carrier->comm, received, carrier->dst, bytes);
     for (size_t offset = 0; offset < bytes && result == WEFT_OK; offset += row_bytes)
         *num_damaged_rows += memcmp(received + offset, carrier->rows + offset, row_bytes) != 0;
@@ -242,7 +242,7 @@ weft_result link_measure_all(weft_comm *comm, struct link_figures *links)
     const int32_t num_ranks = weft_comm_num_ranks(comm);
     const size_t own_bytes = (size_t)num_ranks * sizeof *links;
     struct link_figures *own = calloc((size_t)num_ranks, sizeof *own);
-    weft_result result = own ? WEFT_OK : lacks_memory("the links of %d ranks", num_ranks);
+    weft_result result = own ? WEFT_OK : LACKS_MEMORY("the links of %d ranks", num_ranks);
     for (int32_t first = 0; first < num_ranks; first++)
         for (int32_t second = first; second < num_ranks && result == WEFT_OK; second++)
             result = measure_pair(comm, first, second, own);

@@ -23,7 +23,7 @@ static weft_result ask_for_devices(weft_comm *comm, int *has_own_device)
     weft_machine_info info = WEFT_INIT(weft_machine_info);
     int32_t *num_devices = calloc((size_t)num_ranks, sizeof *num_devices);
     if (num_devices == NULL)
-        return lacks_memory("%d ranks", num_ranks);
+        return LACKS_MEMORY("%d ranks", num_ranks);
     weft_result result = weft_machine_query(weft_comm_machine(comm), &info);
     if (result == WEFT_OK)
         result =
@@ -160,9 +160,9 @@ static int work(const struct coll_job *job, weft_comm *comm)
         .num_ranks = weft_comm_num_ranks(comm),
     };
     weft_result result =
-        table.file ? measure_all(comm, options, &table) : lacks_memory("the table");
+        table.file ? measure_all(comm, options, &table) : LACKS_MEMORY("the table");
     if (table.file && fclose(table.file) != 0 && result == WEFT_OK)
-        result = lacks_memory("the table");
+        result = LACKS_MEMORY("the table");
     if (result != WEFT_OK)
         job_report_and_abort(job->command, comm, result);
     status = job_status_of(result);

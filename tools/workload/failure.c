@@ -9,7 +9,7 @@
  * the tools' is no longer the last. */
 static _Thread_local char own_text[256], text_before[1024];
 
-weft_result lacks_memory(const char *format, ...)
+void describe_lack(const char *format, ...)
 {
     char what[200];
     va_list arguments;
@@ -18,7 +18,6 @@ weft_result lacks_memory(const char *format, ...)
     va_end(arguments);
     snprintf(own_text, sizeof own_text, "no memory for %s", what);
     snprintf(text_before, sizeof text_before, "%s", weft_last_error());
-    return WEFT_ERROR_OUT_OF_MEMORY;
 }
 
 const char *failure_text(weft_result result)

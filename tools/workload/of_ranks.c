@@ -12,7 +12,7 @@ static void *gather(weft_comm *comm, const void *own, size_t bytes, weft_result 
     const int32_t num_ranks = weft_comm_num_ranks(comm);
     void *all = malloc(bytes * (size_t)num_ranks);
     *result = all ? weft_host_all_gather(comm, own, bytes, all)
-                  : lacks_memory("%zu bytes of each of %d ranks", bytes, num_ranks);
+                  : LACKS_MEMORY("%zu bytes of each of %d ranks", bytes, num_ranks);
     return all;
 }
 

@@ -64,7 +64,7 @@ static inline weft_result transfers_issue(const struct transfers *transfers,
     struct transfer *list =
         calloc(2 * (size_t)transfers->num_ranks * TRANSFERS_MOST_PIECES, sizeof *list);
     const int32_t num = list == NULL ? -1 : transfers_list(transfers, list);
-    weft_result result = num < 0 ? lacks_memory("transfers of %d ranks", transfers->num_ranks)
+    weft_result result = num < 0 ? LACKS_MEMORY("transfers of %d ranks", transfers->num_ranks)
                                  : weft_coll_group_begin(coll);
     if (result != WEFT_OK) {
         free(list);
