@@ -192,7 +192,7 @@ static weft_result build(weft_comm *comm, const struct origin *origin)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", origin->num_ranks);
     WEFT__TRY(weft__status_init(&comm->status, origin->num_ranks));
     WEFT__TRY(meet(comm, origin));
-    comm->status.identities = comm->identities;
+    weft__status_know_ranks(&comm->status, comm->identities);
     WEFT__TRY(init_topology(comm, origin));
     WEFT__TRY(check_same_machine(comm));
     WEFT__TRY(comm->hooks->attach(comm));

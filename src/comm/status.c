@@ -36,6 +36,14 @@ void weft__status_destroy(struct weft__status *status)
     status->rank_states = NULL;
 }
 
+/* The thread of the link, which may report a failure, runs already. */
+void weft__status_know_ranks(struct weft__status *status, const struct weft__identity *identities)
+{
+    pthread_mutex_lock(&status->mutex);
+    status->identities = identities;
+    pthread_mutex_unlock(&status->mutex);
+}
+
 /* Called with the mutex held, which keeps the bell mapped. */
 static void wake_sleepers(struct weft__status *status)
 {

@@ -65,7 +65,7 @@ static int see_one_end(struct ranks_context *context)
  * of its parent for leaks. */
 TEST(a_process_that_ends_is_no_death)
 {
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip();
 #endif
     if (tests_on_cuda())
@@ -118,6 +118,9 @@ static int create_with_a_denied_one(struct ranks_context *context)
 
 TEST(unix_sockets_denied)
 {
+#ifdef __SANITIZE_THREAD__ /* forks start no threads */
+    skip();
+#endif
     const pid_t child = fork();
     int status = 0;
     if (child == 0)
