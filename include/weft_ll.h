@@ -41,13 +41,6 @@ extern "C" {
  *   adds to it or nothing; in packets each of its elements has. A dead rank is missing at once, and its death is not the communicator's
  *   failure as long as that has a weft_ll with masks, but operations that wait for it fail. A masked
  *   rank that lives comes back by weft_ll_unmask, unless the network's connection to it was lost.
- *   With WEFT_LL_RELAYED the rows that a rank was to relay when it went missing lack at the ranks that were
- *   to get them. These count them, but their contents are anything, by rank those of an earlier row; the source
- *   gets nothing of what becomes of them, so that a token has all that such a rank adds to it, or nothing; and
- *   missing_ranks tells both sides, the one in dispatch, the source in combine. From then on the source sends to
- *   this rank as by WEFT_LL_STRAIGHT, and to all ranks of a node whose relay it has masked itself. So such rows
- *   lack in one step, or in the two that were outstanding when the source was told; what weft_ll_release ends
- *   tells it nothing.
  *
  * Semantics of [DeepEP 3] with these limits lifted: any hidden size, any placement and number of
  * experts and ranks, top-k up to 64, a repeatable order, no even number of calls in graphs.
@@ -168,8 +161,7 @@ typedef enum weft_ll_route {
      * another order than by the straight route, and not the same bits. With WEFT_LL_ANSWER_ROWS answers go straight, and
      * nothing changes. A rank relays when it receives, in the same operation: so nothing of an operation is received
      * before the ranks that relay it have begun to receive, and all ranks call the phases of all operations in the same
-     * order. With WEFT_LL_MASK answers go straight, and their owner makes these sums, with the same bits; missing_ms
-     * is longer than a rank takes between its phases. See "masks" above for what is lost with a rank that relays. */
+     * order. WEFT_LL_MASK needs WEFT_LL_STRAIGHT: a row must not depend on a rank that may be masked. */
     WEFT_LL_RELAYED = 1
 } weft_ll_route;
 
@@ -312,8 +304,7 @@ typedef struct weft_ll_dispatch_args {
     int64_t *row_ranges;          /* by expert: [L][R] rows of each source: their number in the low
                                       32 bits, the first one in the high, as [DeepEP 3] has it */
     int32_t *total_rows_per_expert; /* by expert: [L], to which num_rows_per_expert is added */
-    /* WEFT_LL_MASK: [R] 1: masked, so its rows are not there; 2: not masked, but rows of it, which are counted, may lack
-     * for want of the rank that was to relay them; else 0. */
+    /* WEFT_LL_MASK: [R] 1: masked, so its rows are not there; else 0. */
     int32_t *missing_ranks;
     /* [R], to each of which is added how many ns the operation has waited for that rank, as its first
      * block saw it: next to nothing if what the rank sends was there before. */
@@ -364,8 +355,7 @@ typedef struct weft_ll_combine_args {
     /* [N][num_topk], or NULL: 1. To receive with WEFT_LL_ANSWER_ROWS, to send with WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
      * else NULL */
     const float *topk_weights;
-    /* WEFT_LL_MASK: [R] 1: masked, so that it adds nothing; 2: not masked, but it lacked rows of this rank, so that it adds
-     * nothing to some tokens; else 0. */
+    /* WEFT_LL_MASK: [R] 1: masked, so that it adds nothing; else 0. */
     int32_t *missing_ranks;
     int64_t *waited_ns;      /* as in weft_ll_dispatch_args; optional */
     int32_t expert_capacity; /* by expert, to send: as in the dispatch */

@@ -26,8 +26,7 @@ class Rows(NamedTuple):
     - num_rows_per_expert: [L] int32, also of rows beyond C
     - src_tokens: [L, C] int32, index of the token at its source
     - row_ranges: [L, R] int64: number of a source's rows, and the first one << 32
-    - missing_ranks: [R] int32, 1 for those that are masked, 2 for those of which rows lack that
-      another rank was to relay; with LlOnMissing.MASK
+    - missing_ranks: [R] int32, 1 for those that are masked; with LlOnMissing.MASK
     """
 
     num_rows_per_rank: Any
@@ -339,8 +338,8 @@ class LowLatency(Object):
 
         To send: x, what the experts have made of the rows: by expert [L, C, hidden], by rank
         [R, max_tokens, hidden], weights applied; rows may lie apart. To receive: out [N, hidden],
-        allocated if it is not given; missing_ranks [R] of int32, which gets 1 for each masked rank,
-        and 2 for each that lacked rows of this one; waited_ns as in dispatch. topk_weights [N, K]:
+        allocated if it is not given; missing_ranks [R] of int32, which gets 1 for each masked rank;
+        waited_ns as in dispatch. topk_weights [N, K]:
         to receive with LlAnswer.ROWS, to send with LlAnswer.SUMS_WEIGHED_LATE. expert_capacity: C
         of the dispatch, if that was not the weft_ll's. Returns out, None when only sending.
         """

@@ -22,6 +22,10 @@ static weft_result check_masks(const weft_ep *ep, const weft_ll_config *config)
                                WEFT_LL_MASK, "on_missing"));
     if (config->on_missing == WEFT_LL_FAIL)
         return weft__check_unused(config->missing_ms, "missing_ms");
+    if (config->route == WEFT_LL_RELAYED)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "route is WEFT_LL_RELAYED and on_missing is WEFT_LL_MASK: with masks "
+                           "route must be WEFT_LL_STRAIGHT");
     return weft__check_range(config->max_tokens, 1, INT32_MAX / ep->comm->num_ranks / each,
                              "max_tokens");
 }

@@ -27,9 +27,6 @@ enum table {
     TABLE_ANSWER_SLOTS,
     TABLE_TOLD_EPOCHS,
     TABLE_RELAYED_ROWS,
-    TABLE_LACKING,
-    TABLE_DETOURS,
-    TABLE_RANGES,
     TABLE_NUM_ROWS,
     TABLE_ROW_TARGETS,
     TABLE_ROWS_TAKEN,
@@ -78,10 +75,6 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
             plan->has_nodes ? WP_LL_NUM_MAILS * ranks * blocks * sizeof(uint64_t) : 0,
         [TABLE_RELAYED_ROWS] =
             (uint64_t)plan->max_tokens * (uint64_t)plan->message.num_nodes * sizeof(int32_t),
-        [TABLE_LACKING] = ranks * sizeof(int32_t),
-        [TABLE_DETOURS] = ranks * sizeof(int32_t),
-        [TABLE_RANGES] =
-            wp_ll_has_detours(plan) ? halves * ranks * blocks * sizeof(struct wp_ll_range) : 0,
         [TABLE_NUM_ROWS] = halves * ranks * sizeof(int32_t),
         [TABLE_ROW_TARGETS] = tokens_of_ranks * sizeof(int32_t),
         [TABLE_ROWS_TAKEN] = ranks * sizeof(int32_t),
@@ -117,9 +110,6 @@ static weft_result allocate_tables(weft_ll *ll)
     device->answer_slots = (void *)(at + places.offsets[TABLE_ANSWER_SLOTS]);
     device->network.told_epochs = (void *)(at + places.offsets[TABLE_TOLD_EPOCHS]);
     device->network.relayed_rows = (void *)(at + places.offsets[TABLE_RELAYED_ROWS]);
-    device->masks.lacking = (void *)(at + places.offsets[TABLE_LACKING]);
-    device->masks.detours = (void *)(at + places.offsets[TABLE_DETOURS]);
-    device->network.ranges = (void *)(at + places.offsets[TABLE_RANGES]);
     device->num_rows = (void *)(at + places.offsets[TABLE_NUM_ROWS]);
     device->row_targets = (void *)(at + places.offsets[TABLE_ROW_TARGETS]);
     device->rows_taken = (void *)(at + places.offsets[TABLE_ROWS_TAKEN]);

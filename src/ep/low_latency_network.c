@@ -69,8 +69,6 @@ struct wp_ll_message weft__ll_plan_message(const weft_comm *comm, const weft_ll_
     message.node_sources = (most_local(comm) + least_local(comm) - 1) / least_local(comm);
     message.num_sources = (message.num_nodes - 1) * message.node_sources;
     message.row_ranks = least(plan->num_topk, most_local(comm));
-    if (config->on_missing == WEFT_LL_MASK)
-        message.num_brought = (message.num_nodes - 1) * most_local(comm);
     message.ranges_offset = wp_ll_align(num_local * num_counts * sizeof(int32_t));
     message.rows_offset =
         wp_ll_align(message.ranges_offset + num_local * sizeof(struct wp_ll_range));
@@ -92,8 +90,7 @@ struct wp_ll_network weft__ll_plan_network(const weft_comm *comm, const struct w
         return network;
     while (plan->max_tokens >> network.range_bits > 0)
         network.range_bits++;
-    network.range_bits += wp_ll_has_detours(plan); /* wp_ll_brought_flag */
-    const uint64_t messages_bytes =                /* of a block; the next as well */
+    const uint64_t messages_bytes = /* of a block; the next as well */
         plan->message.bytes *
         (uint64_t)(plan->message.num_sources > 0 ? plan->message.num_nodes - 1 : 0);
     if (plan->answer_slots.rank_stride > 0) { /* masks */
@@ -104,7 +101,7 @@ struct wp_ll_network weft__ll_plan_network(const weft_comm *comm, const struct w
             num_tokens * (plan->answers_are_rows ? num_topk : least(num_topk, most));
     const uint64_t rows_bytes = (uint64_t)network.staged_rows * plan->slot.bytes;
     network.staged_answers = num_tokens * (plan->answers_are_rows ? num_topk : 1);
-    const int partners_sum = wp_ll_partners_sum(plan);
+    const int partners_sum = wp_ll_has_node_sums(plan);
     network.num_answered = partners_sum ? plan->message.num_sources : network.num_remote;
     const int32_t most_answered = partners_sum ? plan->message.num_sources : most;
     network.heads_offset = wp_ll_network_words_bytes(plan, comm->num_ranks);

@@ -24,7 +24,6 @@ struct plan {
     int in_phases;
     int dies_between_steps;
     int32_t num_nodes; /* virtual ones */
-    weft_ll_route route;
     weft_ll_carrier carrier;
     int32_t victim;
     uint64_t seed;
@@ -187,7 +186,6 @@ static int open(struct stand *stand, struct ranks_context *context)
     setenv("WEFT_HEARTBEAT_MS", plan->signal == SIGSTOP ? "0" : "10000", 1);
     if (ranks_warm_up(context) || ll_seat_open(&stand->seat, context, &stand->problem, &config))
         return 1;
-    stand->seat.suspect = plan->victim;
     return 0;
 }
 
@@ -248,7 +246,7 @@ static int die_behind_its_answers(struct stand *stand, int32_t victim)
     return 0;
 }
 
-/* So who is relayed by the victim finds out by waiting for room, and then sends straight: no rows lack. */
+/* The others find out by waiting for room. */
 static int survive_between_steps(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
@@ -256,7 +254,6 @@ static int survive_between_steps(struct ranks_context *context)
     if (open(&stand, context) || die_behind_its_answers(&stand, plan->victim))
         return 1;
     lose(&stand, plan->victim);
-    stand.seat.suspect = LL_SEAT_NOBODY;
     return run_step(&stand, 1, plan->victim) || check_others_fail(&stand, plan) ||
            ll_seat_close(&stand.seat);
 }
@@ -291,7 +288,6 @@ static int come_back(struct stand *stand)
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         stand->cuts[rank] = 0;
     stand->has_lost = 0;
-    seat->suspect = LL_SEAT_NOBODY;
     for (int32_t step = 0; step < STEPS_WITHOUT; step++)
         if (run_step(stand, step, (seat->context->rank + 1) % NUM_RANKS))
             return 1;
@@ -336,7 +332,6 @@ static void run(struct plan plan)
                          .answer = answer,
                          .answers_in_slots = !is_by_expert && answer == WEFT_LL_ANSWER_IN_SLOTS,
                          .num_results = 1 + (int32_t)(plan.seed / 2 % 2),
-                         .route = plan.route,
                          .carrier = plan.carrier,
                          .node_ranks = NUM_RANKS / plan.num_nodes,
                          .on_missing = WEFT_LL_MASK,
@@ -347,9 +342,9 @@ static void run(struct plan plan)
     if (ranks_run_with(&options, plan.dies_between_steps  ? survive_between_steps
                                  : plan.signal == SIGKILL ? survive_a_death
                                                           : survive_a_stall) != 0)
-        fail_msg("signal %d, in phases %d, victim %d, seed %llu, %d nodes, route %d, carrier %d",
-                 plan.signal, plan.in_phases, plan.victim, (unsigned long long)plan.seed,
-                 plan.num_nodes, plan.route, plan.carrier);
+        fail_msg("signal %d, in phases %d, victim %d, seed %llu, %d nodes, carrier %d", plan.signal,
+                 plan.in_phases, plan.victim, (unsigned long long)plan.seed, plan.num_nodes,
+                 plan.carrier);
 }
 
 /* Of a plan, with victims and phases by seeds from the first one on. */
@@ -363,10 +358,9 @@ static void run_seeds_from(int32_t first, struct plan plan, int32_t num_seeds)
     }
 }
 
-static void run_seeds(int signal, int32_t num_nodes, weft_ll_route route, int32_t num_seeds)
+static void run_seeds(int signal, int32_t num_nodes, int32_t num_seeds)
 {
-    const struct plan plan = {
-        .signal = signal, .num_nodes = num_nodes, .route = route, .carrier = WEFT_LL_SIGNALS};
+    const struct plan plan = {.signal = signal, .num_nodes = num_nodes, .carrier = WEFT_LL_SIGNALS};
     run_seeds_from(0, plan, num_seeds);
 }
 
@@ -382,7 +376,7 @@ static void run_carriers(int signal, int32_t num_seeds)
 
 TEST(decoding_goes_on_without_a_killed_rank)
 {
-    run_seeds(SIGKILL, 1, WEFT_LL_STRAIGHT, tests_rounds(tests_grid_size(12, 4), 4));
+    run_seeds(SIGKILL, 1, tests_rounds(tests_grid_size(12, 4), 4));
 }
 
 TEST(decoding_goes_on_in_packets_without_a_killed_rank)
@@ -397,40 +391,28 @@ TEST(a_stopped_rank_comes_back_in_packets)
 
 TEST(decoding_goes_on_without_a_killed_rank_of_another_node)
 {
-    run_seeds(SIGKILL, 2, WEFT_LL_STRAIGHT, tests_rounds(tests_grid_size(8, 2), 2));
-    run_seeds(SIGKILL, NUM_RANKS, WEFT_LL_STRAIGHT, tests_rounds(tests_grid_size(4, 1), 1));
+    run_seeds(SIGKILL, 2, tests_rounds(tests_grid_size(8, 2), 2));
+    run_seeds(SIGKILL, NUM_RANKS, tests_rounds(tests_grid_size(4, 1), 1));
 }
 
 TEST(a_stopped_rank_comes_back)
 {
-    run_seeds(SIGSTOP, 1, WEFT_LL_STRAIGHT, tests_rounds(tests_grid_size(4, 2), 2));
+    run_seeds(SIGSTOP, 1, tests_rounds(tests_grid_size(4, 2), 2));
 }
 
 TEST(a_stopped_rank_of_another_node_comes_back)
 {
-    run_seeds(SIGSTOP, 2, WEFT_LL_STRAIGHT, tests_rounds(tests_grid_size(2, 1), 1));
+    run_seeds(SIGSTOP, 2, tests_rounds(tests_grid_size(2, 1), 1));
 }
 
-/* Each rank relays for one of the other node. */
-TEST(decoding_goes_on_without_a_killed_rank_that_relays)
-{
-    run_seeds(SIGKILL, 2, WEFT_LL_RELAYED, tests_rounds(tests_grid_size(12, 4), 2));
-}
-
-TEST(rows_go_around_a_relay_that_is_killed_between_two_steps)
+TEST(decoding_goes_on_without_a_rank_killed_between_two_steps)
 {
     for (uint64_t seed = 0; seed < 6; seed++)
         run((struct plan){.signal = SIGKILL,
                           .dies_between_steps = 1,
                           .in_phases = seed % 4 == 1,
                           .num_nodes = 2,
-                          .route = WEFT_LL_RELAYED,
                           .carrier = WEFT_LL_SIGNALS,
                           .victim = (int32_t)(seed % NUM_RANKS),
                           .seed = 2 * (seed & ~UINT64_C(1)) + seed % 2}); /* one result */
-}
-
-TEST(a_stopped_rank_that_relays_comes_back)
-{
-    run_seeds(SIGSTOP, 2, WEFT_LL_RELAYED, tests_rounds(tests_grid_size(4, 1), 1));
 }

@@ -166,27 +166,6 @@ static int32_t node_of(const struct ll_case *problem, int32_t rank)
     return problem->node_ranks > 0 ? (rank + problem->cut_ranks) / problem->node_ranks : 0;
 }
 
-/* Where a node's ranks begin. */
-static int32_t first_of(const struct ll_case *problem, int32_t node)
-{
-    int32_t rank = 0;
-    while (rank < problem->num_ranks && node_of(problem, rank) < node)
-        rank++;
-    return rank;
-}
-
-int ll_may_lack(const struct ll_case *problem, int32_t source, int32_t receiver, int32_t suspect)
-{
-    const int32_t node = node_of(problem, receiver), of_source = node_of(problem, source);
-    if (problem->route == WEFT_LL_STRAIGHT || node == of_source)
-        return 0;
-    const int32_t first = first_of(problem, node);
-    const int32_t partner =
-        first + (source - first_of(problem, of_source)) % (first_of(problem, node + 1) - first);
-    return (ll_are_cut(problem, partner, receiver) && !ll_are_cut(problem, partner, source)) ||
-           partner == suspect || source == suspect || receiver == suspect;
-}
-
 static int32_t local_expert(const struct ll_case *problem, int32_t rank, int32_t expert)
 {
     int32_t num_before = 0;

@@ -68,9 +68,6 @@ struct ll_case {
 
 /* Whether two ranks have masked each other. */
 int ll_are_cut(const struct ll_case *problem, int32_t a, int32_t b);
-/* Whether rows of one may not reach the other for want of the rank that relays them, which is cut off from the receiver,
- * or is `suspect`; or for want of one of the two that is. Whoever is cut off from his relay sends otherwise. */
-int ll_may_lack(const struct ll_case *problem, int32_t source, int32_t receiver, int32_t suspect);
 
 /* 0..max_tokens; every fourth rank has none in every third step. */
 int32_t ll_num_tokens(const struct ll_case *problem, int32_t step, int32_t rank);

@@ -78,22 +78,13 @@ static int check_rows(struct ll_seat *seat, const struct ll_checker *checker, ch
     return ranks_self->failure[0] != '\0';
 }
 
-/* Whose rows, or answers to whose rows, may lack. */
 enum call { DISPATCH, COMBINE };
-static int may_lack(const struct ll_seat *seat, enum call call, int32_t rank)
-{
-    const int32_t own = seat->context->rank;
-    return call == DISPATCH ? ll_may_lack(seat->problem, rank, own, seat->suspect)
-                            : ll_may_lack(seat->problem, own, rank, seat->suspect);
-}
 
-/* Who is cut off must be told as missing, and nobody else; notes whose rows lack. */
+/* Who is cut off must be told as missing, and nobody else. */
 static int check_missing(struct ll_seat *seat, enum call call, int32_t step)
 {
-    enum { MASKED = 1, LACKING = 2 };
     const int32_t *told = seat->steps[step % 2].missing[call];
     int32_t missing[RANKS_MAX];
-    seat->lacking[call] = 0;
     if (seat->problem->on_missing == WEFT_LL_FAIL)
         return 0;
     CHECK_OK(weft_memory_copy(seat->comm, missing, told,
@@ -101,11 +92,8 @@ static int check_missing(struct ll_seat *seat, enum call call, int32_t step)
     for (int32_t rank = 0; rank < seat->problem->num_ranks; rank++) {
         const int is_masked =
             ll_are_cut(seat->problem, seat->context->rank, rank) || rank == seat->half_there;
-        if (missing[rank] == LACKING && !is_masked && may_lack(seat, call, rank))
-            seat->lacking[call] |= (uint64_t)1 << rank;
-        else
-            CHECK(missing[rank] == (is_masked ? MASKED : 0), "%s tells %d of rank %d",
-                  call == DISPATCH ? "dispatch" : "combine", missing[rank], rank);
+        CHECK(missing[rank] == is_masked, "%s tells %d of rank %d",
+              call == DISPATCH ? "dispatch" : "combine", missing[rank], rank);
     }
     return 0;
 }
@@ -124,7 +112,6 @@ int ll_check_dispatched(struct ll_seat *seat, int32_t step)
     CHECK_OK(weft_stream_synchronize(seat->stream));
     if (find_received(seat, step, &checker.received) || check_missing(seat, DISPATCH, step))
         return 1;
-    checker.lacking = seat->lacking[DISPATCH];
     ll_open_oracle(&oracle, seat->problem, step, seat->context->rank);
     char *answer = tests_alloc(seat->row_bytes);
     CHECK_OK(ll_check_counts(&checker));
@@ -167,14 +154,12 @@ static int find_sums(struct ll_seat *seat, int32_t step, const struct ll_case *p
     return 0;
 }
 
-/* A token may have the sum without any of the ranks in doubt, and those that lacked rows. */
+/* A token may have the sum without any of the ranks in doubt. */
 static int check_sums(struct ll_seat *seat, int32_t step, unsigned char *are_right)
 {
     const int32_t own = seat->context->rank;
     const size_t num_in_row = seat->row_bytes / compared_bytes(seat);
-    const uint64_t in_doubt =
-        seat->lacking[COMBINE] |
-        (seat->in_doubt == LL_SEAT_NOBODY ? 0 : (uint64_t)1 << seat->in_doubt);
+    const uint64_t in_doubt = seat->in_doubt == LL_SEAT_NOBODY ? 0 : (uint64_t)1 << seat->in_doubt;
     struct ll_case problem = *seat->problem;
     uint64_t cuts[RANKS_MAX] = {0};
     if (problem.cuts != NULL) {

@@ -74,8 +74,7 @@ int ll_seat_open_in(struct ll_seat *seat, struct ranks_context *context,
                              .problem = problem,
                              .comm = comm,
                              .half_there = LL_SEAT_NOBODY,
-                             .in_doubt = LL_SEAT_NOBODY,
-                             .suspect = LL_SEAT_NOBODY};
+                             .in_doubt = LL_SEAT_NOBODY};
     weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
     const weft_ll_config config = ll_config(problem);
     ep_config.num_experts = problem->num_experts;

@@ -22,9 +22,6 @@ struct ll_seat {
     /* With masks, ranks that are lost in the very step, or LL_SEAT_NOBODY. */
     int32_t half_there; /* by expert, or in packets: its rows are counted, and may be anything */
     int32_t in_doubt;   /* it may have added to some tokens */
-    int32_t suspect;    /* it may be lost: rows that it relays, or sends, may lack */
-    uint64_t lacking
-        [2]; /* what the step's dispatch and combine have told: ranks whose rows, or answers, lack */
     /* On the machine, of each of two steps: */
     struct ll_step {
         char *tokens, *rows, *scales, *answers, *out;

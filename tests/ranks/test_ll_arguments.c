@@ -54,6 +54,9 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
     CONFIG_REFUSED(WEFT_LL_BY_RANK, on_missing, (weft_ll_on_missing)2, "on_missing");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, on_missing, (weft_ll_on_missing)-1, "on_missing");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, missing_ms, 1, "missing_ms");
+    weft_ll_config relayed = ll_scene_config(WEFT_LL_BY_RANK);
+    relayed.route = WEFT_LL_RELAYED;
+    CHANGE_REFUSED(relayed, on_missing, WEFT_LL_MASK, "route is WEFT_LL_RELAYED");
     CONFIG_REFUSED(WEFT_LL_BY_RANK, carrier, (weft_ll_carrier)4, "carrier");
     weft_ll_config packets = ll_scene_config(WEFT_LL_BY_EXPERT);
     packets.carrier = WEFT_LL_PACKETS;

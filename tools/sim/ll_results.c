@@ -100,7 +100,6 @@ void ll_check_received(struct party *party, int32_t round, int32_t result, int32
     struct ll_checker checker = {.oracle = &expected.oracle,
                                  .num_local = ll_num_local(party->shape, party->rank),
                                  .half_there = lost->half_there,
-                                 .lacking = lost->lacking,
                                  .read = read,
                                  .tell = tell,
                                  .of = party};

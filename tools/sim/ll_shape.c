@@ -213,7 +213,8 @@ void shape_draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault fa
         draw_leaver(shape);
     if (shape->op == SCENARIO_LL_PACKETS)
         return;
-    shape->ll_terms.route = (weft_ll_route)draw(rng, WEFT_LL_STRAIGHT, WEFT_LL_RELAYED);
+    if (shape->ll_terms.on_missing == WEFT_LL_FAIL)
+        shape->ll_terms.route = (weft_ll_route)draw(rng, WEFT_LL_STRAIGHT, WEFT_LL_RELAYED);
     draw_late_weights(shape);
     draw_carrier(shape);
 }

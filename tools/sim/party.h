@@ -69,7 +69,6 @@ struct ll_lost {
     uint64_t half_there;                /* they are counted, but their rows may be anything */
     uint64_t sums[LL_MAX_COMBINES];     /* they added nothing to these, */
     uint64_t in_doubt[LL_MAX_COMBINES]; /* or to some tokens */
-    uint64_t lacking;                   /* of ranks that are there, rows that may be anything */
 };
 
 struct party {
@@ -103,8 +102,6 @@ struct party {
     weft_ll *ll;
     struct ll_arrays ll_arrays[LL_MAX_RESULTS];
     struct ll_lost ll_lost[LL_MAX_RESULTS];
-    /* In this round, the last move in which this rank was told that it lacked answers of another one; -1: none. */
-    int32_t ll_warnings[SCENARIO_MAX_RANKS];
     int ll_has_lost;    /* a rank, at any time */
     int32_t *ll_totals; /* [local experts] of all results */
     int32_t *ll_mask;   /* [num_ranks] */

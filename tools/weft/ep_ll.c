@@ -273,29 +273,12 @@ weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traff
     return result;
 }
 
-/* Who relays in a node what this rank sends there: the one of the same number in its node, or in turn. */
-static int32_t find_partner(const struct ep_layer *layer, int32_t node)
-{
-    const int32_t *nodes = layer->routing->problem.nodes;
-    int32_t idx = 0, first = 0, num_local = 0;
-    for (int32_t rank = 0; rank < layer->num_ranks; rank++) {
-        idx += rank < layer->rank && nodes[rank] == layer->node;
-        first += nodes[rank] < node;
-        num_local += nodes[rank] == node;
-    }
-    return first + (num_local > 0 ? idx % num_local : 0);
-}
-
-/* Whether one row of the operation is for all ranks of a node. Answers that are rows go straight, with masks all answers,
- * and so do rows around a partner who is masked. */
-static int is_relayed(const struct ep_layer *layer, enum ep_op op, int32_t node)
+/* Whether one row of the operation is for all ranks of a node. Answers that are rows go straight. */
+static int is_relayed(const struct ep_layer *layer, enum ep_op op)
 {
     const struct ep_options *options = layer->options;
-    if (options->ll_route == WEFT_LL_STRAIGHT)
-        return 0;
-    if (op == EP_LL_DISPATCH)
-        return !ep_ll_are_cut(options, layer->rank, find_partner(layer, node));
-    return options->ll_on_missing == WEFT_LL_FAIL && ep_ll_answer(options) != WEFT_LL_ANSWER_ROWS;
+    return options->ll_route == WEFT_LL_RELAYED &&
+           (op == EP_LL_DISPATCH || ep_ll_answer(options) != WEFT_LL_ANSWER_ROWS);
 }
 
 /* Those of a token that a rank gets, or answers: one, but for answers that are rows. */
@@ -321,7 +304,7 @@ static int32_t count_rows_of_token(const struct ep_layer *layer, enum ep_op op,
         for (int32_t rank = 0; rank < layer->num_ranks && node != layer->node; rank++)
             if (problem->nodes[rank] == node)
                 num_straight += count_rows_at(layer, op, token, rank);
-        num_rows += num_straight > 1 && is_relayed(layer, op, node) ? 1 : num_straight;
+        num_rows += num_straight > 1 && is_relayed(layer, op) ? 1 : num_straight;
     }
     return num_rows;
 }

@@ -210,7 +210,7 @@ weft_result ll_check_row(const struct ll_checker *checker, const struct ll_row *
     const int64_t place = ll_oracle_place(checker->oracle, row);
     const char *difference = NULL;
     int32_t token;
-    if (place < 0 || is_in(checker->half_there | checker->lacking, row->source))
+    if (place < 0 || is_in(checker->half_there, row->source))
         return WEFT_OK;
     const struct ll_parts parts =
         is_by_expert(checker) ? parts_of_place(checker, place) : parts_in_slot(checker, row);

@@ -24,7 +24,6 @@ struct ll_checker {
     int32_t num_local; /* experts of this rank */
     uint64_t
         half_there; /* a bit for each rank that is missing since its rows have been counted; these are anything */
-    uint64_t lacking; /* the same of each that is not missing: they are counted by rank, too */
     weft_result (*read)(void *of, void *dst, const void *src, size_t num_bytes);
     /* Of each count and each row, whether it is right; if not, what is wrong. */
     void (*tell)(void *of, int is_right, const char *text);

@@ -13,17 +13,9 @@ WP_FN uint64_t wp_ll_align(uint64_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* The last three only with masks: that a rank comes back, in two steps (low_latency_unmask.c), how often it has said
- * that it waits, in one word for all its blocks (low_latency/masks.h), and that a partner has relayed rows
- * (low_latency/detours.h). */
-enum wp_ll_words {
-    WP_LL_ARRIVED,
-    WP_LL_ROOM,
-    WP_LL_RETURNED,
-    WP_LL_WAITS,
-    WP_LL_BROUGHT,
-    WP_LL_NUM_WORDS
-};
+/* The last two only with masks: that a rank comes back, in two steps (low_latency_unmask.c), and how often it has said
+ * that it waits, in one word for all its blocks (low_latency/masks.h). */
+enum wp_ll_words { WP_LL_ARRIVED, WP_LL_ROOM, WP_LL_RETURNED, WP_LL_WAITS, WP_LL_NUM_WORDS };
 
 WP_FN uint64_t wp_ll_words_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
@@ -191,25 +183,13 @@ WP_FN int wp_ll_has_node_sums(const struct wp_ll_plan *plan)
     return WP_LL_HAS_NODES(plan) && plan->message.num_sources > 0 && !plan->answers_are_rows;
 }
 
-/* Whether rows that partners relay can also go straight (low_latency/detours.h). */
-WP_FN int wp_ll_has_detours(const struct wp_ll_plan *plan)
-{
-    return WP_LL_HAS_NODES(plan) && plan->message.num_brought > 0;
-}
-
-/* Whether partners make the sums of their nodes (low_latency/node_sums.h); else owners do. */
-WP_FN int wp_ll_partners_sum(const struct wp_ll_plan *plan)
-{
-    return wp_ll_has_node_sums(plan) && !wp_ll_has_detours(plan);
-}
-
 /* Slots of a half for the answers to rows that this rank has relayed: of each row one behind the other, in the order of
  * the ranks. */
 WP_FN int32_t wp_ll_num_summands(const struct wp_ll_plan *plan)
 {
-    return wp_ll_partners_sum(plan) ? plan->message.num_sources * plan->num_blocks *
-                                          plan->block_tokens * plan->message.row_ranks
-                                    : 0;
+    return wp_ll_has_node_sums(plan) ? plan->message.num_sources * plan->num_blocks *
+                                           plan->block_tokens * plan->message.row_ranks
+                                     : 0;
 }
 
 WP_FN uint64_t wp_ll_summands_bytes(const struct wp_ll_plan *plan)
@@ -217,27 +197,11 @@ WP_FN uint64_t wp_ll_summands_bytes(const struct wp_ll_plan *plan)
     return (uint64_t)plan->num_halves * (uint64_t)wp_ll_num_summands(plan) * plan->answer_bytes;
 }
 
-/* Of how many nodes an owner makes sums, of a token, at most. */
-WP_FN uint64_t wp_ll_num_own_sums(const struct wp_ll_plan *plan)
-{
-    const int32_t num_nodes = wp_ll_has_detours(plan) ? plan->message.num_nodes : 1;
-    if (!wp_ll_has_node_sums(plan))
-        return 0;
-    return (uint64_t)(num_nodes < plan->num_topk ? num_nodes : plan->num_topk);
-}
-
-/* Of a warp: a row of dtype that becomes logarithms, and behind it answers. */
+/* Of a warp: a row of dtype that becomes logarithms, and behind it, with sums of nodes, that of the own node. */
 WP_FN uint64_t wp_ll_sum_bytes(const struct wp_ll_plan *plan)
 {
     return wp_ll_align((uint64_t)plan->hidden << plan->element_bytes_log2) +
-           wp_ll_num_own_sums(plan) * wp_ll_align(plan->answer_bytes);
-}
-
-/* Slots for rows that partners bring. */
-WP_FN uint64_t wp_ll_brought_bytes(const struct wp_ll_plan *plan)
-{
-    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)plan->message.num_brought *
-                       (uint64_t)plan->max_tokens * plan->slot.bytes);
+           (wp_ll_has_node_sums(plan) ? wp_ll_align(plan->answer_bytes) : 0);
 }
 
 /* Of each source whose rows this rank may have to relay, and each of its blocks. */
@@ -279,8 +243,8 @@ WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks
 {
     return wp_ll_words_bytes(plan, num_ranks) + wp_ll_ranges_bytes(plan, num_ranks) +
            wp_ll_heads_bytes(plan, num_ranks) + wp_ll_rows_bytes(plan, num_ranks) +
-           wp_ll_answers_bytes(plan) + wp_ll_messages_bytes(plan) + wp_ll_brought_bytes(plan) +
-           wp_ll_summands_bytes(plan) + wp_ll_comes_bytes(plan, num_ranks) +
+           wp_ll_answers_bytes(plan) + wp_ll_messages_bytes(plan) + wp_ll_summands_bytes(plan) +
+           wp_ll_comes_bytes(plan, num_ranks) +
            wp_ll_packets_bytes(plan, wp_ll_row_packets_bytes(plan, num_ranks)) +
            wp_ll_packets_bytes(plan, wp_ll_answer_packets_bytes(plan, num_ranks));
 }
@@ -319,8 +283,7 @@ WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32
     offsets.rows = offsets.heads + wp_ll_heads_bytes(plan, num_ranks);
     offsets.answers = offsets.rows + wp_ll_rows_bytes(plan, num_ranks);
     offsets.messages = offsets.answers + wp_ll_answers_bytes(plan);
-    offsets.brought = offsets.messages + wp_ll_messages_bytes(plan);
-    offsets.summands = offsets.brought + wp_ll_brought_bytes(plan);
+    offsets.summands = offsets.messages + wp_ll_messages_bytes(plan);
     offsets.comes = offsets.summands + wp_ll_summands_bytes(plan);
     offsets.row_packets = offsets.comes + wp_ll_comes_bytes(plan, num_ranks);
     offsets.row_packets_half = wp_ll_row_packets_bytes(plan, num_ranks);
@@ -394,18 +357,6 @@ WP_FN char *wp_ll_row(const struct wp_low_latency *ll, int32_t owner, uint64_t n
                       int32_t source, int32_t row)
 {
     return wp_ll_area(ll, owner) + wp_ll_row_offset(ll, number, source, row);
-}
-
-/* With detours: the same for a row that partners bring, of the i-th source that has such slots. */
-WP_FN char *wp_ll_brought_row(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
-                              int32_t i, int32_t row)
-{
-    const uint32_t idx =
-        (wp_ll_half(&ll->plan, number) * (uint32_t)ll->plan.message.num_brought + (uint32_t)i) *
-            (uint32_t)ll->plan.max_tokens +
-        (uint32_t)row;
-    return wp_ll_area(ll, owner) + ll->offsets.brought +
-           wp_ll_slot_offset(idx, ll->plan.slot.bytes);
 }
 
 /* Without nodes: the slot of a choice, by the rank that answers it. */

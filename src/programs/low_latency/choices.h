@@ -14,7 +14,6 @@ struct wp_ll_counters {
     int32_t *answers;       /* [num_ranks] to this block, */
     int32_t *first_answers; /* and the first one's slot among those of the block */
     int32_t *relayed;       /* [num_nodes] rows of the block that are relayed there */
-    int32_t *is_relayed;    /* [num_ranks] with detours: whether those for a rank are */
 };
 
 /* Of each lane: the experts that it looks at first, of the block's own tokens and of those before (-1: none), which are on
@@ -46,14 +45,9 @@ WP_FN struct wp_ll_counters wp_ll_counters_of(struct wp_warp *warp, const struct
     const int64_t num_ranks = ll->exchange.num_ranks;
     int32_t *answers = firsts + 2 * num_ranks;
     int32_t *relayed = firsts + num_counters - ll->plan.message.num_nodes;
-    const struct wp_ll_counters counters = {firsts,
-                                            firsts + num_ranks,
-                                            answers +
-                                                (WP_LL_HAS_NODES(&ll->plan) ? 2 * num_ranks : 0),
-                                            answers,
-                                            answers + num_ranks,
-                                            relayed,
-                                            relayed - num_ranks};
+    const struct wp_ll_counters counters = {
+        firsts,  firsts + num_ranks,  answers + (WP_LL_HAS_NODES(&ll->plan) ? 2 * num_ranks : 0),
+        answers, answers + num_ranks, relayed};
     return counters;
 }
 

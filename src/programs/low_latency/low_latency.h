@@ -58,8 +58,7 @@ WP_FN void wp_ll_tell_missing(const struct wp_ll_run *run, int32_t *missing_rank
     for (int32_t rank = wp_lane_idx(warp); rank < run->ll->exchange.num_ranks;
          rank += WP_WARP_SIZE) {
         if (missing_ranks != NULL)
-            missing_ranks[rank] = wp_ll_missing_of(masks, rank);
-        masks->lacking[rank] = 0;
+            missing_ranks[rank] = wp_ll_is_masked(masks, rank);
     }
 }
 
@@ -149,37 +148,13 @@ WP_FN void wp_ll_tell_room(const struct wp_ll_run *run, struct wp_ll_room room)
 
 /* ------------------------------------------------------------------ rows that have come */
 
-/* With detours, of a rank of another node: the rows of a block of its that have come. */
-WP_FN struct wp_ll_range *wp_ll_come_range(const struct wp_low_latency *ll, uint64_t number,
-                                           int32_t source, int32_t block)
-{
-    return ll->network.ranges +
-           wp_ll_half(&ll->plan, number) * wp_ll_block_words(&ll->plan, ll->exchange.num_ranks) +
-           (uint64_t)source * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
-}
-
-/* Of a block of `source`, once it has told, and what partners bring has been taken. */
+/* Of a block of `source`, once it has told. */
 WP_FN struct wp_ll_range wp_ll_range(const struct wp_low_latency *ll, uint64_t number,
                                      int32_t source, int32_t block)
 {
     if (!wp_ll_is_put(ll, WP_LL_ROWS, source))
         return *wp_ll_range_of(ll, ll->exchange.rank, number, source, block);
-    if (!wp_ll_has_detours(&ll->plan))
-        return wp_ll_remote_range(ll, number, source, block);
-    struct wp_ll_range range = *wp_ll_come_range(ll, number, source, block);
-    range.num_rows = range.num_rows == WP_LL_ROWS_LACK ? 0 : range.num_rows;
-    return range;
-}
-
-/* What a rank of another node is told with the answers to its rows: with detours, whether a partner was to bring these and
- * they have not come. */
-WP_FN uint64_t wp_ll_told_answers(const struct wp_low_latency *ll, uint64_t result, int32_t source,
-                                  int32_t block)
-{
-    return wp_ll_has_detours(&ll->plan) &&
-                   wp_ll_come_range(ll, result, source, block)->num_rows == WP_LL_ROWS_LACK
-               ? (uint64_t)WP_LL_NO_ANSWERS
-               : (uint64_t)WP_LL_ANSWERED;
+    return wp_ll_remote_range(ll, number, source, block);
 }
 
 /* In memory of the warp: what a block of the i-th of some sources has sent. Behind what is found out

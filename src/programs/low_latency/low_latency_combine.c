@@ -92,7 +92,7 @@ WP_FN char *answer_place(const struct answerer *answerer, struct asked_row row, 
         return wp_ll_row(ll, ll->exchange.rank, answerer->result, row.source, row.idx);
     if (!WP_LL_HAS_NODES(&ll->plan) || !wp_ll_is_remote(ll, row.source))
         return wp_ll_answer(ll, row.source, answerer->number, slot);
-    if (wp_ll_partners_sum(&ll->plan))
+    if (wp_ll_has_node_sums(&ll->plan))
         return wp_ll_summand(ll, wp_ll_bringer(ll, row.source), answerer->number, slot);
     return ll->network.memory +
            wp_ll_staged_answer(ll, answerer->number, ll->network.idx_of_rank[row.source],
@@ -338,7 +338,7 @@ WP_FN void put_answers(const struct answerer *answerer)
             wp_ll_answer_offset(ll, answerer->number, first),
             (uint64_t)count_answers(answerer, rank, range) * ll->plan.answer_bytes,
             wp_ll_network_arrived(ll, WP_LL_ANSWERS, answerer->number, ll->exchange.rank, block),
-            wp_ll_told_answers(ll, answerer->result, rank, block),
+            WP_LL_ANSWERED,
             WP_ACCESS_AT_ONCE};
         wp_ll_post(warp, ll, &put);
     }
@@ -384,7 +384,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     half.answered = answerer.result;
     half.use = args->use;
     wp_ll_remember(run, answerer.number, half);
-    if (WP_LL_HAS_NODES(plan) && !wp_ll_partners_sum(plan))
+    if (WP_LL_HAS_NODES(plan) && !wp_ll_has_node_sums(plan))
         put_answers(&answerer); /* the block has met */
     wp_ll_tell_arrived(run, WP_LL_ANSWERS, answerer.number);
     numbers->answers_sent = answerer.number;
@@ -408,7 +408,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     if (numbers->answers_received >= numbers->answers_sent)
         return wp_ll_fail(run, numbers->answers_sent, number);
     enum wp_status status = WP_STATUS_OK;
-    if (wp_ll_partners_sum(&args->ll.plan))
+    if (wp_ll_has_node_sums(&args->ll.plan))
         status = wp_ll_relay_sums(&summer); /* first, since others wait for them */
     if (status == WP_STATUS_OK)
         status = wp_ll_await_and_sum(&summer);

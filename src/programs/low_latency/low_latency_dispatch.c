@@ -14,7 +14,6 @@
 
 #include "programs/low_latency/low_latency_dispatch.h"
 
-#include "programs/low_latency/detours.h"
 #include "programs/low_latency/pack.h"
 #include "programs/low_latency/relay.h"
 #include "programs/low_latency/routes.h"
@@ -39,7 +38,7 @@ WP_FN char *slot_of(const struct wp_ll_sender *sender, int32_t token, int32_t k)
     const struct wp_ll_choice *choice = &wp_ll_choices_of(sender, token)[k];
     if (choice->row < 0)
         return NULL;
-    if (wp_ll_relays_to(sender, choice->rank))
+    if (wp_ll_is_relayed(ll, choice->rank))
         return wp_ll_relayed_slot(sender, token, k);
     if (wp_ll_is_missing(sender->run, choice->rank))
         return NULL;
@@ -126,7 +125,7 @@ WP_FN void send_choice(const struct wp_ll_sender *sender, int32_t token, int32_t
     char *slot = slot_of(sender, token, j);
     if (slot == NULL)
         return;
-    const int is_relayed = wp_ll_relays_to(sender, choices[j].rank);
+    const int is_relayed = wp_ll_is_relayed(ll, choices[j].rank);
     const int is_there = choices[k].rank == choices[j].rank ||
                          (is_relayed && wp_ll_is_in_message_of(sender, choices, j, k));
     const int64_t weight_idx = (int64_t)token * args->ll.plan.num_topk + k;
@@ -189,7 +188,7 @@ WP_FN void send_ranges(const struct wp_ll_sender *sender)
          rank += wp_ll_num_threads(warp)) {
         const int32_t first = sender->counters.firsts[rank];
         const struct wp_ll_range range = {first, sender->counters.rows[rank] - first};
-        if (wp_ll_relays_to(sender, rank))
+        if (wp_ll_is_relayed(ll, rank))
             *wp_ll_message_range(ll, wp_ll_staged_for(sender, rank),
                                  ll->network.nodes.local_idxs[rank]) = range;
         else if (!wp_ll_is_remote(ll, rank) && !wp_ll_is_missing(sender->run, rank))
@@ -198,8 +197,7 @@ WP_FN void send_ranges(const struct wp_ll_sender *sender)
     }
 }
 
-/* By all warps, when the block has written its rows: puts those for other nodes; with detours tells the ranks whose rows
- * are relayed so. The partner learns it by the message. */
+/* All warps call this when the block has written its rows. It puts those for other nodes. */
 WP_FN void put_rows(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -207,17 +205,14 @@ WP_FN void put_rows(const struct wp_ll_sender *sender)
     const int32_t own = ll->exchange.rank;
     for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
         const int32_t rank = ll->network.ranks[i], first = sender->counters.firsts[rank];
-        const int is_relayed = wp_ll_relays_to(sender, rank);
-        if (wp_ll_is_missing(sender->run, rank) || (is_relayed && wp_ll_is_relayed_by(ll, rank)))
+        const struct wp_ll_range range = {first, sender->counters.rows[rank] - first};
+        if (wp_ll_is_missing(sender->run, rank))
             continue;
-        const int32_t num_rows = sender->counters.rows[rank] - first;
-        const struct wp_ll_range range = {first, is_relayed ? num_rows | wp_ll_brought_flag(ll)
-                                                            : num_rows};
         const struct wp_ll_put put = {
             rank,
             staged_row(sender, rank, first),
             wp_ll_row_offset(ll, sender->number, own, first),
-            is_relayed ? 0 : (uint64_t)num_rows * ll->plan.slot.bytes,
+            (uint64_t)range.num_rows * ll->plan.slot.bytes,
             wp_ll_network_arrived(ll, WP_LL_ROWS, sender->number, own, wp_block_idx(warp)),
             wp_ll_range_word(ll, range),
             WP_ACCESS_AT_ONCE};
@@ -299,7 +294,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
         wp_block_sync(warp);
         if (plan->message.num_sources > 0)
             wp_ll_put_messages(&sender);
-        if (plan->message.num_sources == 0 || wp_ll_has_detours(plan))
+        else
             put_rows(&sender);
     }
     wp_ll_tell_arrived(run, WP_LL_ROWS, sender.number);
@@ -335,12 +330,8 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         status = wp_ll_relay(run, taker.number); /* first, since others wait for it */
     if (plan->is_by_expert && status == WP_STATUS_OK)
         status = prepare_packing(&taker);
-    if (wp_ll_has_detours(plan) && status == WP_STATUS_OK)
-        status = wp_ll_await_block(run, WP_LL_BROUGHT, WP_LL_ROWS, taker.number);
     if (status == WP_STATUS_OK)
         status = wp_ll_await_block(run, WP_LL_ARRIVED, WP_LL_ROWS, taker.number);
-    if (wp_ll_has_detours(plan) && status == WP_STATUS_OK)
-        wp_ll_take_brought(&taker);
     if (status == WP_STATUS_OK) {
         wp_admit_next(warp); /* all ranks have started */
         if (wp_ll_tells_missing(run)) {

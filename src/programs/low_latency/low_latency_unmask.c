@@ -133,8 +133,6 @@ WP_FN void clear_local(const struct wp_ll_run *run, int32_t rank)
     const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
     const int has_heads =
         ll->plan.is_by_expert && block == ll->plan.num_blocks - 1 && !wp_ll_has_packets(&ll->plan);
-    if (wp_lane_idx(warp) == 0)
-        wp_clear(wp_ll_word(ll, own, WP_LL_BROUGHT, WP_LL_ROWS, rank, block));
     for (int32_t i = wp_lane_idx(warp); i < 2 * WP_LL_NUM_MAILS; i += WP_WARP_SIZE)
         wp_clear(wp_ll_word(ll, own, (enum wp_ll_words)(i / WP_LL_NUM_MAILS),
                             (enum wp_ll_mail)(i % WP_LL_NUM_MAILS), rank, block));
@@ -243,7 +241,6 @@ WP_FN void renew_mask(const struct wp_ll_run *run, const int32_t *mask)
             is_masked |= missing_of(ll, block)[rank] != 0;
         masks->mask[rank] = is_masked && rank != ll->exchange.rank;
         masks->verdicts[rank] = 0;
-        masks->detours[rank] = 0;
     }
 }
 

@@ -27,9 +27,6 @@ struct wp_ll_masks { /* of this rank */
     int32_t *mask;       /* [num_ranks] nonzero: masked */
     /* [num_blocks][num_ranks] whom a block goes on without: of low_latency_unmask.c, and where its memory has no room */
     int32_t *missing;
-    /* [num_ranks] with detours: whose rows or answers a launch has not got, though nobody masks them, zero between
-     * launches; and to whom nothing is relayed any more (low_latency/detours.h) */
-    int32_t *lacking, *detours;
     int32_t *verdicts;         /* [num_ranks] of heads: number << 1, and whether it is there */
     uint32_t *num_blocks_done; /* that wait for nobody any more; zero between launches */
 };
@@ -83,19 +80,12 @@ WP_FN int wp_ll_is_masked(const struct wp_ll_masks *masks, int32_t rank)
     return wp_ll_has_masks(masks) && wp_load_relaxed(&masks->mask[rank]) != 0;
 }
 
+/* What missing_ranks tells of a rank. */
+enum wp_ll_missing { WP_LL_THERE, WP_LL_MASKED };
+
 WP_FN void wp_ll_mask_out(const struct wp_ll_masks *masks, int32_t rank)
 {
     wp_compare_swap_relaxed(&masks->mask[rank], 0, 1);
-}
-
-/* What missing_ranks tells of a rank. */
-enum wp_ll_missing { WP_LL_THERE, WP_LL_MASKED, WP_LL_LACKING };
-
-WP_FN enum wp_ll_missing wp_ll_missing_of(const struct wp_ll_masks *masks, int32_t rank)
-{
-    if (wp_ll_is_masked(masks, rank))
-        return WP_LL_MASKED;
-    return wp_load_relaxed(&masks->lacking[rank]) != 0 ? WP_LL_LACKING : WP_LL_THERE;
 }
 
 /* Blocks must use the same heads, since these tell where rows are packed: the first that has taken the

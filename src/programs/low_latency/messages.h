@@ -37,14 +37,6 @@ WP_FN int32_t wp_ll_source_of_messages(const struct wp_low_latency *ll, int32_t 
     return local_idx < nodes->sizes[node] ? wp_node_rank(nodes, node, local_idx) : WP_NO_RANK;
 }
 
-/* With detours: which of the sources that have slots for what partners bring, in any area of this node. */
-WP_FN int32_t wp_ll_brought_idx(const struct wp_low_latency *ll, int32_t source)
-{
-    const struct wp_nodes *nodes = &ll->network.nodes;
-    const int32_t hops = wp_ll_hops_to(nodes, ll->network.node_of_rank[source]);
-    return (hops - 1) * nodes->most_local + nodes->local_idxs[source];
-}
-
 /* In every area: message i of a block. */
 WP_FN uint64_t wp_ll_message_offset(const struct wp_low_latency *ll, uint64_t number, int32_t i,
                                     int32_t block)
@@ -67,7 +59,6 @@ struct wp_ll_relayed_message {
     int32_t source;
     char *at;
     int32_t num_rows;
-    int is_missing; /* it has not come */
 };
 
 /* The i-th, which has none if there is no such source. */
@@ -76,13 +67,11 @@ WP_FN struct wp_ll_relayed_message wp_ll_relayed_message(const struct wp_ll_rela
 {
     const struct wp_low_latency *ll = relayer->run->ll;
     const int32_t block = wp_block_idx(relayer->run->op.warp);
-    struct wp_ll_relayed_message message = {wp_ll_source_of_messages(ll, i), NULL, 0, 0};
+    struct wp_ll_relayed_message message = {wp_ll_source_of_messages(ll, i), NULL, 0};
     if (message.source == WP_NO_RANK)
         return message;
     message.at = ll->area + wp_ll_message_offset(ll, relayer->number, i, block);
-    message.is_missing = wp_ll_is_missing(relayer->run, message.source);
-    if (!message.is_missing)
-        message.num_rows = wp_ll_remote_range(ll, relayer->number, message.source, block).num_rows;
+    message.num_rows = wp_ll_remote_range(ll, relayer->number, message.source, block).num_rows;
     return message;
 }
 
@@ -106,7 +95,7 @@ struct wp_ll_relayed_rows {
 WP_FN struct wp_ll_relayed_rows wp_ll_relayed_rows_of(struct wp_warp *warp)
 {
     const struct wp_ll_relayed_rows before_all = {
-        {WP_NO_RANK, -1, 0, NULL, 0}, {WP_NO_RANK, NULL, 0, 0}, 0, wp_warp_idx(warp)};
+        {WP_NO_RANK, -1, 0, NULL, 0}, {WP_NO_RANK, NULL, 0}, 0, wp_warp_idx(warp)};
     return before_all;
 }
 

@@ -7,11 +7,11 @@
 /* ------------------------------------------------------------------ with signals */
 
 /* What a block counts: for each rank rows, twice, and selections of its experts; with nodes also
- * answers, twice, for each node the rows that are relayed there, and for each rank, with detours, whether they are. */
+ * answers, twice, and for each node the rows that are relayed there. */
 WP_FN int32_t wp_ll_num_counters(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     const int32_t num_experts = plan->is_by_expert ? plan->max_local_experts : 0;
-    const int32_t num_of_nodes = WP_LL_HAS_NODES(plan) ? 2 + (wp_ll_has_detours(plan) ? 1 : 0) : 0;
+    const int32_t num_of_nodes = WP_LL_HAS_NODES(plan) ? 2 : 0;
     return num_ranks * (2 + num_experts + num_of_nodes) +
            (WP_LL_HAS_NODES(plan) ? plan->message.num_nodes : 0);
 }

@@ -201,22 +201,13 @@ WP_FN uint64_t *wp_ll_taken(const struct wp_low_latency *ll, enum wp_ll_mail mai
            (uint64_t)rank * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
 }
 
-/* By how much the word has grown with what has come last. Of answers: */
-enum {
-    WP_LL_ANSWERED = 1,
-    WP_LL_NO_ANSWERS = 2 /* to rows that have not come (low_latency/detours.h) */
-};
+/* By how much the word has grown with what has come last. Answers add WP_LL_ANSWERED. */
+enum { WP_LL_ANSWERED = 1 };
 WP_FN uint64_t wp_ll_told_value(const struct wp_low_latency *ll, enum wp_ll_mail mail,
                                 uint64_t number, int32_t rank, int32_t block)
 {
     return *wp_ll_own_word(ll, wp_ll_network_arrived(ll, mail, number, rank, block)) -
            *wp_ll_taken(ll, mail, number, rank, block);
-}
-
-/* With detours, beside the number of rows in a word of rows: the partner brings them. */
-WP_FN int32_t wp_ll_brought_flag(const struct wp_low_latency *ll)
-{
-    return wp_ll_has_detours(&ll->plan) ? 1 << (ll->network.range_bits - 1) : 0;
 }
 
 /* What the word of rows is added, so that it grows even where there are none. */

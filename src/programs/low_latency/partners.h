@@ -27,13 +27,13 @@ WP_FN int wp_ll_is_relayed(const struct wp_low_latency *ll, int32_t rank)
 /* The same of answers, where the node is that they come from. */
 WP_FN int wp_ll_is_summed(const struct wp_low_latency *ll, int32_t rank)
 {
-    return wp_ll_is_relayed(ll, rank) && wp_ll_partners_sum(&ll->plan);
+    return wp_ll_is_relayed(ll, rank) && wp_ll_has_node_sums(&ll->plan);
 }
 
 /* Whether the partner alone tells of a rank's mail. */
 WP_FN int wp_ll_is_brought(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
 {
-    return mail == WP_LL_ROWS && !wp_ll_has_detours(&ll->plan) && wp_ll_is_relayed(ll, rank);
+    return mail == WP_LL_ROWS && wp_ll_is_relayed(ll, rank);
 }
 
 /* Whether what comes of a rank's mail is told in a word of the network. */
@@ -71,9 +71,7 @@ WP_FN int wp_ll_is_relayed_by(const struct wp_low_latency *ll, int32_t rank)
 /* Whether partners alone get or send a mail of ranks of other nodes. */
 WP_FN int wp_ll_is_of_partners(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
 {
-    if (mail == WP_LL_ANSWERS)
-        return wp_ll_is_summed(ll, rank);
-    return wp_ll_is_relayed(ll, rank) && (mail == WP_LL_RELAYS || !wp_ll_has_detours(&ll->plan));
+    return mail == WP_LL_ANSWERS ? wp_ll_is_summed(ll, rank) : wp_ll_is_relayed(ll, rank);
 }
 
 /* Whether this rank puts mail to another one of another node: rows to those who relay them, sums of answers to those
@@ -102,7 +100,7 @@ WP_FN int wp_ll_is_told_by(const struct wp_low_latency *ll, enum wp_ll_words wor
         return wp_ll_puts_to(ll, mail, rank);
     if (words == WP_LL_ARRIVED && mail != WP_LL_ROWS) /* rows come of all, some by partners */
         return (is_remote || mail != WP_LL_RELAYS) && wp_ll_gets_puts_of(ll, mail, rank);
-    return words != WP_LL_BROUGHT || !is_remote;
+    return 1;
 }
 
 /* Who tells this rank that a rank's mail has come. */

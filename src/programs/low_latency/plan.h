@@ -53,9 +53,6 @@ struct wp_ll_range {
     int32_t num_rows;
 };
 
-/* In place of num_rows: they have not come, nor will; those before `first` have been counted. */
-#define WP_LL_ROWS_LACK (-1)
-
 /* What a block has done, by numbers of the last one; zero at first. */
 struct wp_ll_numbers {
     uint64_t rows_sent;
@@ -118,8 +115,6 @@ struct wp_ll_message {
     int32_t node_sources; /* ranks of a node that have the same partner, at most */
     int32_t num_sources;  /* of all; 0: rows go straight to where they are wanted */
     int32_t row_ranks;    /* of a node that a row goes to, at most */
-    int32_t
-        num_brought; /* with masks: sources that have slots of their own for what partners bring (low_latency/detours.h) */
     uint64_t ranges_offset, rows_offset;
     uint64_t row_bytes;
     uint64_t bytes; /* with as many rows as a block has tokens */
@@ -207,13 +202,11 @@ struct wp_ll_network {
     const int32_t *node_of_rank; /* [num_ranks] */
     int32_t *
         relayed_rows; /* [max_tokens][num_nodes] which of its block's rows for a node a token is; -1: none */
-    /* And with masks: [halves][num_ranks][num_blocks] which rows have come, straight or not */
-    struct wp_ll_range *ranges;
 };
 
 /* Where parts of an area begin: found once, by the host. */
 struct wp_ll_offsets {
-    uint64_t ranges, heads, rows, answers, messages, brought, summands;
+    uint64_t ranges, heads, rows, answers, messages, summands;
     uint64_t head_bytes; /* of each */
     /* low_latency/packets.h; and bytes of a half */
     uint64_t comes, row_packets, answer_packets, row_packets_half, answer_packets_half;

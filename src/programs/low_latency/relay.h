@@ -79,8 +79,6 @@ WP_FN void wp_ll_put_messages(const struct wp_ll_sender *sender)
         const int32_t node = wp_node_after(&ll->network.nodes, hops);
         const struct wp_ll_range rows = {0, sender->counters.relayed[node]};
         const int32_t partner = wp_ll_partner(ll, own, node);
-        if (wp_ll_warp_masks(warp, ll, partner))
-            continue;
         const struct wp_ll_put put = {
             partner,
             wp_ll_staged_message(ll, sender->number, block, node) + begin,
@@ -95,21 +93,11 @@ WP_FN void wp_ll_put_messages(const struct wp_ll_sender *sender)
 
 /* ------------------------------------------------------------------ relay */
 
-/* Whether something for a rank that a choice has goes there: it has a row of its own, and is not masked. */
-WP_FN int wp_ll_is_relayed_to(const struct wp_low_latency *ll, const struct wp_ll_target *target)
-{
-    return target->row >= 0 && !wp_ll_is_masked(&ll->masks, target->rank);
-}
-
-/* Its slot: with detours one that the source does not write to. */
+/* The slot of a row at one of its ranks. */
 WP_FN char *wp_ll_relayed_row_at(const struct wp_ll_relayer *relayer, int32_t source,
                                  const struct wp_ll_target *target)
 {
-    const struct wp_low_latency *ll = relayer->run->ll;
-    return wp_ll_has_detours(&ll->plan)
-               ? wp_ll_brought_row(ll, target->rank, relayer->number, wp_ll_brought_idx(ll, source),
-                                   target->row)
-               : wp_ll_row(ll, target->rank, relayer->number, source, target->row);
+    return wp_ll_row(relayer->run->ll, target->rank, relayer->number, source, target->row);
 }
 
 /* Elements and scales of a row, or a part of them, to all its ranks. */
@@ -124,7 +112,7 @@ WP_FN void wp_ll_relay_elements(const struct wp_ll_relayer *relayer, int32_t sou
     wp_warp_sync(warp); /* the pointers before have been used */
     for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
         const int32_t k = i + wp_lane_idx(warp);
-        const int is_target = k < num_topk && wp_ll_is_relayed_to(ll, &targets[k]);
+        const int is_target = k < num_topk && targets[k].row >= 0;
         const int32_t place = wp_ll_list(warp, &num_dsts, is_target);
         if (is_target)
             wp_warp_pointers(warp)[place] =
@@ -140,7 +128,7 @@ WP_FN int32_t wp_ll_answer_to_relayed(const struct wp_ll_relayer *relayer,
                                       const struct wp_ll_target *target)
 {
     const struct wp_low_latency *ll = relayer->run->ll;
-    return wp_ll_partners_sum(&ll->plan)
+    return wp_ll_has_node_sums(&ll->plan)
                ? wp_ll_summand_slot(relayer, row->message, row->idx,
                                     wp_ll_targets_before(ll, row->at, target->rank))
                : target->answer;
@@ -154,7 +142,7 @@ WP_FN void wp_ll_relay_choice(const struct wp_ll_relayer *relayer,
     const struct wp_ll_slot *at = &ll->plan.slot;
     const struct wp_ll_target *target = &wp_ll_targets(ll, row->at)[j];
     const int is_there = wp_ll_targets(ll, row->at)[k].rank == target->rank;
-    if (!wp_ll_is_relayed_to(ll, target))
+    if (target->row < 0)
         return;
     char *slot = wp_ll_relayed_row_at(relayer, row->source, target);
     ((int32_t *)(void *)(slot + at->experts_offset))[k] =
@@ -206,39 +194,21 @@ WP_FN void wp_ll_relay_ranges(const struct wp_ll_relayer *relayer)
     const struct wp_low_latency *ll = relayer->run->ll;
     const struct wp_nodes *nodes = &ll->network.nodes;
     const int32_t block = wp_block_idx(warp), num_local = nodes->num_local;
-    const int has_heads =
-        ll->plan.is_by_expert && !wp_ll_has_detours(&ll->plan) && block == ll->plan.num_blocks - 1;
-    const struct wp_ll_range none = {0, WP_LL_ROWS_LACK};
+    const int has_heads = ll->plan.is_by_expert && block == ll->plan.num_blocks - 1;
     for (int32_t i = wp_warp_idx(warp); i < ll->plan.message.num_sources * num_local;
          i += wp_num_warps(warp)) {
         const struct wp_ll_relayed_message message = wp_ll_relayed_message(relayer, i / num_local);
         const int32_t local_idx = i % num_local;
         const int32_t rank = wp_node_rank(nodes, nodes->node, local_idx);
-        if (message.source == WP_NO_RANK || wp_ll_warp_masks(warp, ll, rank))
+        if (message.source == WP_NO_RANK)
             continue;
         if (wp_lane_idx(warp) == 0)
             *wp_ll_range_of(ll, rank, relayer->number, message.source, block) =
-                message.is_missing ? none : *wp_ll_message_range(ll, message.at, local_idx);
+                *wp_ll_message_range(ll, message.at, local_idx);
         if (has_heads)
             wp_tagged_send(warp, rank, wp_ll_head(ll, rank, relayer->number, message.source),
                            wp_ll_message_head(ll, message.at, local_idx),
                            ll->plan.max_local_experts, relayer->number);
-    }
-}
-
-/* By the first warp: the same with detours, where sources tell of their rows themselves. */
-WP_FN void wp_ll_tell_brought(const struct wp_ll_relayer *relayer)
-{
-    struct wp_warp *warp = relayer->run->op.warp;
-    const struct wp_low_latency *ll = relayer->run->ll;
-    const struct wp_nodes *nodes = &ll->network.nodes;
-    for (int32_t i = wp_lane_idx(warp); i < nodes->num_local; i += WP_WARP_SIZE) {
-        const int32_t rank = wp_node_rank(nodes, nodes->node, i);
-        if (!wp_ll_is_masked(&ll->masks, rank))
-            wp_signal(warp, rank,
-                      wp_ll_word(ll, rank, WP_LL_BROUGHT, WP_LL_ROWS, ll->exchange.rank,
-                                 wp_block_idx(warp)),
-                      relayer->number);
     }
 }
 
@@ -249,10 +219,6 @@ WP_FN void wp_ll_tell_relayed(const struct wp_ll_relayer *relayer)
     const struct wp_low_latency *ll = relayer->run->ll;
     const struct wp_nodes *nodes = &ll->network.nodes;
     const int32_t block = wp_block_idx(warp), num_local = nodes->num_local;
-    if (wp_ll_has_detours(&ll->plan)) {
-        wp_ll_tell_brought(relayer);
-        return;
-    }
     for (int32_t i = wp_lane_idx(warp); i < ll->plan.message.num_sources * num_local;
          i += WP_WARP_SIZE) {
         const int32_t source = wp_ll_source_of_messages(ll, i / num_local);

@@ -7,19 +7,11 @@
 
 /* ------------------------------------------------------------------ answers, with nodes */
 
-/* Whether the block's rows for a rank are relayed. */
-WP_FN int wp_ll_relays_to(const struct wp_ll_sender *sender, int32_t rank)
-{
-    const struct wp_low_latency *ll = &sender->args->ll;
-    return wp_ll_is_relayed(ll, rank) &&
-           (!wp_ll_has_detours(&ll->plan) || sender->counters.is_relayed[rank] != 0);
-}
-
 /* Whether a choice's row is in the message for a node. */
 WP_FN int wp_ll_is_in_message(const struct wp_ll_sender *sender, int32_t rank, int32_t node)
 {
     return rank >= 0 && sender->args->ll.network.node_of_rank[rank] == node &&
-           wp_ll_relays_to(sender, rank);
+           wp_ll_is_relayed(&sender->args->ll, rank);
 }
 
 /* Whether it is in the same as that of choice j, which is in one. */
@@ -172,22 +164,6 @@ WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
             wp_ll_answer_slots(&sender->args->ll, sender->number, token)[k] = choices[k].row;
 }
 
-/* By all warps, which have met since one of them has waited for room, and masked those for whom that was in vain: to whom
- * rows are relayed in this launch. */
-WP_FN void wp_ll_choose_relayed(const struct wp_ll_sender *sender)
-{
-    struct wp_warp *warp = sender->run->op.warp;
-    const struct wp_low_latency *ll = &sender->args->ll;
-    const struct wp_ll_masks *masks = &ll->masks;
-    for (int32_t rank = wp_ll_thread_idx(warp); rank < ll->exchange.num_ranks;
-         rank += wp_ll_num_threads(warp))
-        sender->counters.is_relayed[rank] =
-            wp_ll_is_relayed(ll, rank) && wp_load_relaxed(&masks->detours[rank]) == 0 &&
-            !wp_ll_is_missing(sender->run, rank) &&
-            !wp_ll_is_missing(sender->run,
-                              wp_ll_partner(ll, ll->exchange.rank, ll->network.node_of_rank[rank]));
-}
-
 /* By all warps, which have met since the counters were cleared, and meet afterwards. Tokens are numbered one after the
  * other, of which a block has few. */
 WP_FN void wp_ll_find_routes(const struct wp_ll_sender *sender)
@@ -198,10 +174,6 @@ WP_FN void wp_ll_find_routes(const struct wp_ll_sender *sender)
     wp_ll_find_all_choices(sender);
     wp_ll_count_choices(sender);
     wp_block_sync(warp);
-    if (wp_ll_has_detours(&ll->plan)) {
-        wp_ll_choose_relayed(sender);
-        wp_block_sync(warp);
-    }
     if (wp_warp_idx(warp) == 0) {
         for (int32_t rank = wp_lane_idx(warp); rank < num_ranks; rank += WP_WARP_SIZE)
             sender->counters.firsts[rank] = sender->counters.rows[rank];

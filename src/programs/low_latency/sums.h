@@ -146,62 +146,34 @@ WP_FN void wp_ll_sum_to_answer(const struct wp_ll_run *run, char *dst, const voi
     wp_row_log_encode(warp, dst, made, NULL, 1, plan->dtype, num_elements);
 }
 
-/* Of the answers to a token, as they are listed, those of the node of choice k. */
-struct wp_ll_node_answers {
-    int32_t first, num;
-    int is_earlier; /* a choice before is of the same node */
-};
-
-WP_FN struct wp_ll_node_answers wp_ll_node_answers(const struct wp_ll_summer *summer,
-                                                   const int32_t *answering, int32_t k)
-{
-    const struct wp_low_latency *ll = &summer->args->ll;
-    const int32_t node = ll->network.node_of_rank[answering[k]];
-    struct wp_ll_node_answers found = {0, 0, 0};
-    for (int32_t other = 0; other < ll->plan.num_topk; other++) {
-        if (!wp_ll_has_come(summer, answering[other]))
-            continue;
-        const int32_t other_node = ll->network.node_of_rank[answering[other]];
-        found.first += other_node < node;
-        found.num += other_node == node;
-        found.is_earlier |= other_node == node && other < k;
-    }
-    return found;
-}
-
-/* In place of answers, their sum. That of one is the answer itself, but for logarithms. */
-WP_FN void wp_ll_sum_node(const struct wp_ll_summer *summer, struct wp_ll_node_answers node,
-                          char *sum, int64_t num_elements)
+/* With sums of nodes: the answers to a token from ranks of this node, which have been listed, become
+ * their sum. Partners have made the sums of the other nodes. That of one answer is the answer itself,
+ * but for logarithms. */
+WP_FN void wp_ll_sum_own_node(const struct wp_ll_summer *summer, int32_t token,
+                              int64_t num_elements)
 {
     struct wp_warp *warp = summer->run->op.warp;
-    const void **answers = wp_warp_pointers(warp);
-    if (node.num == 1 && !wp_ll_answers_are_logs(&summer->args->ll.plan))
-        return;
-    wp_row_sync(warp); /* the sum before has been read */
-    wp_ll_sum_to_answer(summer->run, sum, answers + node.first, node.num, num_elements);
-    wp_row_sync(warp); /* the sum is there, and the pointers have been used */
-    for (int32_t i = wp_lane_idx(warp); i < node.num; i += WP_WARP_SIZE)
-        answers[node.first + i] = i == 0 ? sum : NULL;
-    wp_warp_sync(warp);
-}
-
-/* With sums of nodes: of the answers to a token, which have been listed, each node's becomes its sum, unless its partner
- * has made it. */
-WP_FN void wp_ll_sum_nodes(const struct wp_ll_summer *summer, int32_t token, int64_t num_elements)
-{
-    const struct wp_low_latency *ll = &summer->args->ll;
+    const struct wp_low_latency *ll = summer->run->ll;
     const int32_t *answering = wp_ll_answering(ll, summer->result, token);
+    const void **answers = wp_warp_pointers(warp);
+    int32_t first = 0, num = 0;
+    for (int32_t k = 0; k < ll->plan.num_topk; k++) {
+        if (!wp_ll_has_come(summer, answering[k]))
+            continue;
+        const int32_t node = ll->network.node_of_rank[answering[k]];
+        first += node < ll->network.nodes.node;
+        num += node == ll->network.nodes.node;
+    }
+    if (num == 0 || (num == 1 && !wp_ll_answers_are_logs(&ll->plan)))
+        return;
     char *sum = wp_ll_own_sum(summer->run) +
                 wp_ll_align((uint64_t)ll->plan.hidden << ll->plan.element_bytes_log2);
-    for (int32_t k = 0; k < ll->plan.num_topk; k++) {
-        if (!wp_ll_has_come(summer, answering[k]) || wp_ll_is_summed(ll, answering[k]))
-            continue;
-        const struct wp_ll_node_answers node = wp_ll_node_answers(summer, answering, k);
-        if (node.is_earlier)
-            continue;
-        wp_ll_sum_node(summer, node, sum, num_elements);
-        sum += wp_ll_align(ll->plan.answer_bytes);
-    }
+    wp_row_sync(warp); /* the sum before has been read */
+    wp_ll_sum_to_answer(summer->run, sum, answers + first, num, num_elements);
+    wp_row_sync(warp); /* the sum is there, and the pointers have been used */
+    for (int32_t i = wp_lane_idx(warp); i < num; i += WP_WARP_SIZE)
+        answers[first + i] = i == 0 ? sum : NULL;
+    wp_warp_sync(warp);
 }
 
 /* ------------------------------------------------------------------ what comes back */
@@ -217,7 +189,7 @@ WP_FN void wp_ll_sum_part(const struct wp_ll_summer *summer, const struct wp_ll_
     const struct wp_ll_elements elements = wp_ll_elements_of(plan, part->span);
     const struct wp_weighted_sum sum = {plan->answer_dtype, plan->dtype, plan->reuse};
     if (wp_ll_has_node_sums(plan))
-        wp_ll_sum_nodes(summer, part->token, elements.num);
+        wp_ll_sum_own_node(summer, part->token, elements.num);
     if (wp_ll_answers_are_logs(plan))
         wp_row_log_sum(warp, out, wp_warp_pointers(warp), weights, part->num_answers, plan->dtype,
                        elements.num);

@@ -171,26 +171,6 @@ WP_FN enum wp_status wp_ll_await_words(const struct wp_ll_run *run, const int32_
     return wp_ll_await_words_on(run, mask, wait, patience, found);
 }
 
-/* By a lane, with detours: that a launch has not got all that a rank has for it. */
-WP_FN void wp_ll_note_lacking(const struct wp_ll_run *run, int32_t rank)
-{
-    wp_compare_swap_relaxed(&run->ll->masks.lacking[rank], 0, 1);
-}
-
-/* By a lane, when a rank has told of answers: whether it had no rows to answer, because the one who was to bring them is
- * missing there. From now on it gets rows straight. */
-WP_FN int wp_ll_lacks_answers(const struct wp_ll_run *run, uint64_t number, int32_t rank)
-{
-    const struct wp_low_latency *ll = run->ll;
-    if (!wp_ll_has_detours(&ll->plan) || !wp_ll_is_remote(ll, rank) ||
-        wp_ll_told_value(ll, WP_LL_ANSWERS, number, rank, wp_block_idx(run->op.warp)) !=
-            WP_LL_NO_ANSWERS)
-        return 0;
-    wp_ll_note_lacking(run, rank);
-    wp_compare_swap_relaxed(&ll->masks.detours[rank], 0, 1);
-    return 1;
-}
-
 /* Warp-wide: each lane waits until this block of its rank, if it has one, has told of `number`, and masks the rank if
  * it is missing. */
 WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_words words,
@@ -215,9 +195,6 @@ WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_wo
         status = WP_STATUS_ABSENT; /* who is masked stays so, whoever else is awaited */
     if (status == WP_STATUS_ABSENT)
         wp_ll_mask_out(&ll->masks, rank);
-    if (wait.told.word != NULL && status == WP_STATUS_OK && words == WP_LL_ARRIVED &&
-        mail == WP_LL_ANSWERS && wp_ll_lacks_answers(run, number, rank))
-        status = WP_STATUS_ABSENT;
     return status;
 }
 
