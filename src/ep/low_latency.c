@@ -192,13 +192,6 @@ static int64_t num_units_of(const weft_ll *ll)
            wp_ll_num_taken_units(plan, num_ranks);
 }
 
-static int64_t num_combine_units_of(const weft_ll *ll)
-{
-    const struct wp_ll_plan *plan = &ll->device.plan;
-    return (int64_t)wp_ll_num_answer_units(plan, ll->ep->comm->num_ranks) +
-           (int64_t)plan->max_tokens * plan->sum_parts.num;
-}
-
 static int64_t num_warps_of(const weft_ll *ll)
 {
     return (int64_t)ll->grid.num_blocks * ll->grid.num_warps;
@@ -209,17 +202,13 @@ static int64_t num_warps_of(const weft_ll *ll)
  * long to make, 14.7 and 15.8 with 75, 14.4 and 17.2 with 71, 15.1 and 16.1 with 79. Combine by rank takes 19.5 with 75, 19.2
  * with 70, 20.0 with 80; by expert, where who sends makes sums of rows, 22.4 with 50, 21.1 with 58, 24.1 with 64. Between two ranks,
  * where each part goes to one other rank, so that more blocks are needed for the links, dispatch of BF16 by rank takes 11.0 with
- * 75 and 14.0 with 88; combine by expert 15.3 with 50, 16.0 with 58. Logarithms, which take long to make and to sum, by rank 21.6
- * if all blocks do both, 22.6 with 30, 19.5 with 45 and 21.5 with 55; of 64 tokens 12.6 and 13.2, if all do both and with 45, of 128
- * among two ranks 11.9 and 14.0; by expert 30.9 if all do both, 29.3 with 30 and 38.7 with 50, of 64 tokens 17.9, 19.2 and 22.4. */
+ * 75 and 14.0 with 88; combine by expert 15.3 with 50, 16.0 with 58. */
 enum {
     RECEIVERS_OF_BF16_ROWS = 88, /* in the usual form (programs/low_latency/usual.h) */
     RECEIVERS_OF_ROWS = 75,
     RECEIVERS_OF_SUMS_BY_RANK = 75,
     RECEIVERS_OF_SUMS_BY_EXPERT = 58,
-    RECEIVERS_OF_SUMS_OF_A_PAIR = 50, /* by expert */
-    RECEIVERS_OF_LOGS = 45,
-    LEAST_TURNS_OF_LOGS = 4 /* of all warps: of fewer all do both */
+    RECEIVERS_OF_SUMS_OF_A_PAIR = 50 /* by expert */
 };
 static int32_t choose_receivers(const weft_ll *ll, int32_t percent)
 {
@@ -242,22 +231,12 @@ static int32_t choose_dispatch_receivers(const weft_ll *ll)
                                                                : RECEIVERS_OF_ROWS);
 }
 
-static int32_t choose_sum_receivers(const weft_ll *ll)
+static int32_t choose_combine_receivers(const weft_ll *ll)
 {
     if (!ll->device.plan.is_by_expert)
         return choose_receivers(ll, RECEIVERS_OF_SUMS_BY_RANK);
     return choose_receivers(ll, is_pair(ll) ? RECEIVERS_OF_SUMS_OF_A_PAIR
                                             : RECEIVERS_OF_SUMS_BY_EXPERT);
-}
-
-static int32_t choose_combine_receivers(const weft_ll *ll)
-{
-    const struct wp_ll_plan *plan = &ll->device.plan;
-    if (!wp_ll_answers_are_logs(plan))
-        return choose_sum_receivers(ll);
-    return plan->is_by_expert || num_combine_units_of(ll) < LEAST_TURNS_OF_LOGS * num_warps_of(ll)
-               ? 0
-               : choose_receivers(ll, RECEIVERS_OF_LOGS);
 }
 
 /* ---------------------------------------------------------------- creation */

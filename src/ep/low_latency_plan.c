@@ -120,13 +120,9 @@ static struct wp_ll_parts row_parts(const weft_comm *comm, const struct wp_ll_pl
     return parts_of(comm, plan, part_elements(plan), 1 + num_of_scales);
 }
 
-/* Logarithms go in whole blocks. */
 static struct wp_ll_parts answer_parts(const weft_comm *comm, const struct wp_ll_plan *plan)
 {
-    return parts_of(comm, plan,
-                    wp_ll_answers_are_logs(plan) ? (int32_t)WP_LOG_BLOCK_ELEMENTS
-                                                 : WP_LL_PART_BYTES >> plan->element_bytes_log2,
-                    0);
+    return parts_of(comm, plan, WP_LL_PART_BYTES >> plan->element_bytes_log2, 0);
 }
 
 /* If ranks are told: quantised, with scales for whole packets. */
@@ -173,6 +169,8 @@ static const char *lacks_any_packets(const weft_comm *comm, const weft_ll_config
         return "one node of at most 8 ranks";
     if (config->answer != WEFT_LL_ANSWER_SUMS)
         return "answer WEFT_LL_ANSWER_SUMS";
+    if (plan->answer_dtype != plan->dtype)
+        return "answer_dtype WEFT_DTYPE_NONE or dtype";
     if (wp_ll_is_quantised(plan) && config->scale == WEFT_SCALE_UE8M0)
         return "scales of 32 bits";
     if ((uint64_t)part_elements(plan) << plan->sent_element_bytes_log2 > WP_LL_PART_BYTES)
@@ -187,8 +185,6 @@ static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *co
 {
     const uint64_t choices_bytes = plan->slot.order_offset - plan->slot.token_offset;
     const uint64_t chosen_bytes = (uint64_t)wp_ll_num_chosen_words(plan) * sizeof(int32_t);
-    if (plan->answer_dtype != plan->dtype)
-        return "answer_dtype WEFT_DTYPE_NONE or dtype";
     if (choices_bytes > WP_WARP_SHARED_BYTES)
         return "num_topk of at most 60";
     if (plan->is_by_expert && chosen_bytes > WP_WARP_SHARED_BYTES)
@@ -206,10 +202,6 @@ static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_confi
                                       const struct wp_ll_plan *plan)
 {
     const uint64_t places_bytes = (uint64_t)wp_ll_num_choices(plan) * sizeof(uint16_t);
-    if (plan->answer_dtype != plan->dtype && !wp_ll_answers_are_logs(plan))
-        return "answer_dtype WEFT_DTYPE_NONE, dtype, or WEFT_LOG_10BIT";
-    if (wp_ll_answers_are_logs(plan) && config->on_missing != WEFT_LL_FAIL)
-        return "on_missing WEFT_LL_FAIL with answer_dtype WEFT_LOG_10BIT";
     if ((uint64_t)wp_ll_num_told_words(plan) * sizeof(uint32_t) > WP_WARP_SHARED_BYTES)
         return "num_topk of at most 63";
     if (plan->max_local_experts >= 1 << WP_LL_PLACE_EXPERT_BITS)

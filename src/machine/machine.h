@@ -144,9 +144,6 @@
  *   wp_packets_send_quantised  sends what wp_row_quantise makes of a row, which wp_packets_load has begun to read: codes, and
  *                         float scales, which go into slots of their own. Groups have at most 128 elements, a multiple of 4
  *   wp_packets_send_weighted_sum  the same of what wp_row_weighted_sum makes of rows
- *   wp_packets_send_log  the same of what wp_row_log_encode makes of a row as it is, which wp_packets_load has begun
- *                         to read
- *   wp_packets_send_log_sum  and of rows with weights, of which there may be none
  *   wp_packets_receive  waits for the row that a rank has sent to this one, writes it to memory and
  *                         empties the slots; or returns a status other than WP_STATUS_OK, as
  *                         wp_wait does, all lanes the same
@@ -158,7 +155,6 @@
  *   wp_packets_reduce   as wp_packets_receive, with a row of every rank, reduced in ascending rank order
  *   wp_packets_sum      the same with rows of some ranks, of which this one may be, of bf16, fp16 or fp32: their sum,
  *                         which begins with the first one; of none zeros
- *   wp_packets_log_sum  as wp_row_log_sum, without weights, of such rows of WEFT_LOG_10BIT
  *                         Where packets->absent_after_ms allows it, receive, receive_each, receive_told and sum end with
  *                         WP_STATUS_ABSENT, as wp_wait does: progress says what is missing, and they may be called again
  *   wp_packets_clear    empties so many slots of this rank, and clears their escape words, whatever is there: nobody may send

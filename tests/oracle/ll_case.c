@@ -94,14 +94,10 @@ static int are_choices_few(const struct ll_case *problem, weft_ll_carrier carrie
     return !is_by_expert || (num_choices + 1) / 2 * 2 + 2 * num_pairs <= MAX_CHOSEN;
 }
 
-static int are_answers_fit(const struct ll_case *problem, weft_ll_carrier carrier)
+static int are_answers_fit(const struct ll_case *problem)
 {
-    if (problem->answer_dtype == WEFT_LOG_10BIT &&
-        (carrier != WEFT_LL_TOLD_PACKETS || problem->on_missing == WEFT_LL_MASK))
-        return 0;
     return problem->answer == WEFT_LL_ANSWER_SUMS &&
-           (problem->answer_dtype == WEFT_DTYPE_NONE || problem->answer_dtype == problem->dtype ||
-            problem->answer_dtype == WEFT_LOG_10BIT);
+           (problem->answer_dtype == WEFT_DTYPE_NONE || problem->answer_dtype == problem->dtype);
 }
 
 int ll_suits(const struct ll_case *problem, weft_ll_carrier carrier)
@@ -110,7 +106,7 @@ int ll_suits(const struct ll_case *problem, weft_ll_carrier carrier)
     const int are_rows_fit = problem->narrow_dtype == WEFT_DTYPE_NONE ||
                              (problem->scale != WEFT_SCALE_UE8M0 && group <= 128 && group % 4 == 0);
     return problem->node_ranks == 0 && problem->num_ranks <= 8 &&
-           are_choices_few(problem, carrier) && are_answers_fit(problem, carrier) && are_rows_fit;
+           are_choices_few(problem, carrier) && are_answers_fit(problem) && are_rows_fit;
 }
 
 weft_ll_config ll_config(const struct ll_case *problem)

@@ -72,7 +72,7 @@ TEST_ON_RANKS(configurations_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
     CHANGE_REFUSED(packets, max_tokens, 3968 / LL_SCENE_TOPK + 1,
                    "carrier is WEFT_LL_TOLD_PACKETS (3), which needs max_tokens * num_topk");
     CHANGE_REFUSED(packets, answer_dtype, WEFT_BF16,
-                   "which needs answer_dtype WEFT_DTYPE_NONE, dtype, or WEFT_LOG_10BIT");
+                   "which needs answer_dtype WEFT_DTYPE_NONE or dtype");
     QUANTISED_REFUSED(carrier, WEFT_LL_PACKETS, "which needs scales of 32 bits");
     QUANTISED_REFUSED(group_elements, 3, "group_elements is 3, must divide hidden");
     QUANTISED_REFUSED(group_elements, 2 * LL_SCENE_HIDDEN, "group_elements");

@@ -82,7 +82,7 @@ TEST(of_any_layout)
          8,
          WEFT_LL_SIGNALS,
          {.on_missing = WEFT_LL_MASK, .answer_dtype = WEFT_LOG_10BIT}},
-        {4, 256, 8, 8, WEFT_LL_TOLD_PACKETS, {.answer_dtype = WEFT_LOG_10BIT}}};
+        {4, 256, 8, 8, WEFT_LL_SIGNALS, {.answer_dtype = WEFT_LOG_10BIT}}};
     check(choices, sizeof choices / sizeof *choices, WEFT_LL_BY_RANK);
     check(choices, sizeof choices / sizeof *choices, WEFT_LL_BY_EXPERT);
 }

@@ -27,8 +27,7 @@ enum operation {
     REDUCE,
     REDUCE_IN_PLACE,
     NUM_OPERATIONS,
-    SUM_OF_SOME = NUM_OPERATIONS,
-    LOG_SUM_OF_SOME /* of their rows as logarithms */
+    SUM_OF_SOME = NUM_OPERATIONS
 };
 
 /* One row to send and what comes of all ranks' rows; warps do not share rows. */
@@ -82,13 +81,6 @@ static enum wp_status sum_of_some(struct wp_warp *warp, const struct exchange_ar
     const struct wp_packet_rows from = {args->senders, row->slot, SLOTS_PER_ROW};
     const struct wp_packet_row loaded = wp_packets_load(warp, row->src, row_bytes);
     const int sends = args->senders >> args->packets.rank & 1;
-    if (args->operation == LOG_SUM_OF_SOME) {
-        if (sends)
-            wp_packets_send_log(warp, &args->packets, to, &loaded, args->reduction.dtype,
-                                (int64_t)args->num_elements);
-        return wp_packets_log_sum(warp, &args->packets, &from, row->dst, args->reduction.dtype,
-                                  (int64_t)args->num_elements);
-    }
     if (sends)
         wp_packets_send(warp, &args->packets, to, &loaded);
     return wp_packets_sum(warp, &args->packets, &from, row->dst, args->reduction.dtype,
@@ -103,7 +95,7 @@ static enum wp_status exchange(struct wp_warp *warp, const void *arguments)
     const struct wp_packet_targets to = {0, args->packets.num_ranks,
                                          row->slot + (uint64_t)args->packets.rank * SLOTS_PER_ROW,
                                          WP_PACKETS_TO_OTHERS, 0};
-    if (args->operation >= SUM_OF_SOME)
+    if (args->operation == SUM_OF_SOME)
         return sum_of_some(warp, args, row, row_bytes);
     const struct wp_packet_row loaded = wp_packets_load(warp, row->src, row_bytes);
     wp_packets_send(warp, &args->packets, to, &loaded);
@@ -249,12 +241,6 @@ static struct exchange_args draw_round(struct rank *rank, uint64_t round)
     state += (uint64_t)rank->context->rank;
     args.operation =
         round % 4 == 3 ? SUM_OF_SOME : (enum operation)(next_random(&state) % NUM_OPERATIONS);
-    if (round % 8 == 7) {
-        args.operation = LOG_SUM_OF_SOME;
-        args.num_elements = (args.num_elements / WP_LOG_GROUP_ELEMENTS + 1) * WP_LOG_GROUP_ELEMENTS;
-        if (args.num_elements * element_bytes > MAX_ROW_BYTES)
-            args.num_elements -= WP_LOG_GROUP_ELEMENTS;
-    }
     args.num_places = (int32_t)(round % (MAX_PLACES + 1));
     for (int32_t warp = 0; warp < NUM_WARPS; warp++) {
         args.rows[warp] = (struct warp_row){
@@ -283,23 +269,6 @@ static int check_gathered(struct rank *rank, const struct exchange_args *args,
     return 0;
 }
 
-/* As rows in memory are encoded and summed. */
-static void sum_logs(struct rank *rank, const struct exchange_args *args, const void *const *rows,
-                     int32_t num_rows)
-{
-    const weft_dtype dtype = args->reduction.dtype;
-    const struct wp_mixed_sum sum = {0, dtype, WEFT_LOG_10BIT, dtype, WP_READ_LATER};
-    static _Thread_local char encoded[MAX_RANKS][MAX_ROW_BYTES];
-    const void *srcs[MAX_RANKS];
-    for (int32_t i = 0; i < num_rows; i++) {
-        weft__cpu_rows()->log_encode(encoded[i], &rows[i], NULL, 1, dtype,
-                                     (int64_t)args->num_elements);
-        srcs[i] = encoded[i];
-    }
-    weft__cpu_rows()->log_sum(rank->expected, srcs, NULL, num_rows, sum,
-                              (int64_t)args->num_elements);
-}
-
 static int check_reduced(struct rank *rank, const struct exchange_args *args,
                          const struct warp_row *row)
 {
@@ -309,9 +278,7 @@ static int check_reduced(struct rank *rank, const struct exchange_args *args,
         if (args->operation < SUM_OF_SOME || (args->senders >> r & 1) != 0)
             srcs[num_srcs++] = rank->all[r];
     memset(rank->expected, 0, sizeof rank->expected);
-    if (args->operation == LOG_SUM_OF_SOME)
-        sum_logs(rank, args, srcs, num_srcs);
-    else if (num_srcs > 0)
+    if (num_srcs > 0)
         weft__cpu_rows()->reduce(dsts, 1, srcs, num_srcs, args->reduction,
                                  (int64_t)args->num_elements);
     CHECK(memcmp(args->operation == REDUCE_IN_PLACE ? row->src : row->dst, rank->expected,

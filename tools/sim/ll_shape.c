@@ -110,13 +110,11 @@ static void draw_hearers(struct shape *shape, struct rng *rng)
         shape->num_warps[rank] += num_hearers;
 }
 
-static int are_sums_fit(const struct shape *shape, weft_ll_carrier carrier)
+static int are_sums_fit(const struct shape *shape)
 {
     const struct ll_terms *terms = &shape->ll_terms;
     return terms->answer == WEFT_LL_ANSWER_SUMS &&
-           (terms->answer_dtype == WEFT_DTYPE_NONE || terms->answer_dtype == shape->combine_dtype ||
-            (terms->answer_dtype == WEFT_LOG_10BIT && carrier == WEFT_LL_TOLD_PACKETS &&
-             terms->on_missing == WEFT_LL_FAIL));
+           (terms->answer_dtype == WEFT_DTYPE_NONE || terms->answer_dtype == shape->combine_dtype);
 }
 
 static int can_be_in_packets(const struct shape *shape, weft_ll_carrier carrier)
@@ -126,7 +124,7 @@ static int can_be_in_packets(const struct shape *shape, weft_ll_carrier carrier)
     const int are_rows_fit = terms->narrow_dtype == WEFT_DTYPE_NONE ||
                              (terms->scale != WEFT_SCALE_UE8M0 && terms->group_elements % 4 == 0);
     return shape->num_nodes == 1 && shape->num_ranks <= MAX_RANKS && are_rows_fit &&
-           are_sums_fit(shape, carrier) && are_choices_few(shape, carrier);
+           are_sums_fit(shape) && are_choices_few(shape, carrier);
 }
 
 /* A third each, of those that can be so; by numbers of its own, too. */
@@ -156,11 +154,6 @@ static void fit_groups(struct shape *shape, struct rng *rng)
     terms->scale = WEFT_SCALE_FP32;
 }
 
-static int can_mask_in_packets(const struct shape *shape)
-{
-    return shape->ll_terms.answer_dtype != WEFT_LOG_10BIT;
-}
-
 /* By rank most of these send no answers: answers would also order what here only the words that
  * count rows order. */
 static void draw_unanswered(struct ll_terms *terms, struct rng *rng)
@@ -175,15 +168,11 @@ static void draw_unanswered(struct ll_terms *terms, struct rng *rng)
 static void fit_packets(struct shape *shape, struct rng *rng)
 {
     struct ll_terms *terms = &shape->ll_terms;
-    const int is_told = draw(rng, 0, 1);
-    const weft_dtype told_answers[] = {shape->combine_dtype, WEFT_LOG_10BIT};
-    terms->carrier = is_told ? WEFT_LL_TOLD_PACKETS : WEFT_LL_PACKETS;
+    terms->carrier = draw(rng, 0, 1) ? WEFT_LL_TOLD_PACKETS : WEFT_LL_PACKETS;
     terms->answer = WEFT_LL_ANSWER_SUMS;
     terms->fills_slots = 0;
     draw_unanswered(terms, rng);
-    terms->answer_dtype = told_answers[is_told && draw(rng, 0, 3) == 0];
-    if (terms->answer_dtype == WEFT_LOG_10BIT)
-        terms->hidden = SHAPE_LOG_HIDDEN;
+    terms->answer_dtype = shape->combine_dtype;
     if (terms->narrow_dtype != WEFT_DTYPE_NONE)
         fit_groups(shape, rng);
     if (!can_be_in_packets(shape, terms->carrier))
@@ -207,8 +196,7 @@ void shape_draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault fa
         draw_usual_rows(shape);
     for (int32_t round = 0; round < shape->num_rounds; round++)
         ll_draw_script(&shape->ll_scripts[round], &shape->ll_terms, shape->num_repeats, rng);
-    if (shape->op != SCENARIO_LL_PACKETS || can_mask_in_packets(shape))
-        draw_masks(shape, rng);
+    draw_masks(shape, rng);
     if (fault == WEFT__SIM_NO_FAULT)
         draw_leaver(shape);
     if (shape->op == SCENARIO_LL_PACKETS)

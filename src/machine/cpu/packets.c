@@ -134,25 +134,6 @@ void weft__cpu_packets_send_weighted_sum(struct wp_warp *warp, const struct wp_p
     }
 }
 
-/* A block at a time. */
-void weft__cpu_packets_send_log_sum(struct wp_warp *warp, const struct wp_packets *packets,
-                                    struct wp_packet_targets to,
-                                    const struct weft__cpu_weighted_rows *rows, weft_dtype dtype,
-                                    int64_t num_elements)
-{
-    const int64_t step = WP_LOG_BLOCK_ELEMENTS;
-    const void *srcs[WP_WARP_POINTERS];
-    for (int64_t first = 0; first < num_elements; first += step) {
-        _Alignas(16) char codes[WEFT__LOG_BLOCK_BYTES];
-        const int64_t num = num_elements - first < step ? num_elements - first : step;
-        for (int32_t s = 0; s < rows->num_srcs; s++)
-            srcs[s] = (const char *)rows->srcs[s] + (uint64_t)first * wp_dtype_bytes(dtype);
-        weft__cpu_rows()->log_encode(codes, srcs, rows->weights, rows->num_srcs, dtype, num);
-        weft__cpu_packets_send(warp, packets, to, codes, wp_log_row_bytes(num));
-        to.slot += WEFT__LOG_BLOCK_BYTES / WP_PACKET_BYTES;
-    }
-}
-
 /* ------------------------------------------------------------------ receiving */
 
 struct arrival {
@@ -387,49 +368,6 @@ enum wp_status weft__cpu_packets_sum(struct wp_warp *warp, const struct wp_packe
         return reduce(warp, packets, &some, dst, sum, num_elements);
     memset((char *)dst + done, 0, num_elements * wp_dtype_bytes(dtype) - done);
     return WP_STATUS_OK;
-}
-
-/* A block of each rank's row. */
-static enum wp_status take_log_blocks(struct wp_warp *warp, const struct wp_packets *packets,
-                                      const struct wp_packet_rows *from, void *dst,
-                                      weft_dtype dtype, int64_t num_elements)
-{
-    enum { MOST_RANKS = 32 /* bits of from->ranks */ };
-    const struct wp_mixed_sum sum = {0, dtype, WEFT_LOG_10BIT, dtype, WP_READ_LATER};
-    uint64_t blocks[MOST_RANKS][WEFT__LOG_BLOCK_BYTES / WP_PACKET_BYTES];
-    const void *srcs[MOST_RANKS];
-    int32_t num_srcs = 0;
-    for (int32_t rank = 0; rank < packets->num_ranks; rank++) {
-        if ((from->ranks >> rank & 1) == 0)
-            continue;
-        const struct arrival arrival = arrival_from(warp, packets, rank);
-        const enum wp_status status =
-            take_words(&arrival, from->slot + (uint64_t)rank * from->slots_per_rank,
-                       num_packets_of(wp_log_row_bytes(num_elements)), blocks[num_srcs]);
-        if (status != WP_STATUS_OK)
-            return status;
-        srcs[num_srcs] = blocks[num_srcs];
-        num_srcs++;
-    }
-    weft__cpu_rows()->log_sum(dst, srcs, NULL, num_srcs, sum, num_elements);
-    return WP_STATUS_OK;
-}
-
-enum wp_status weft__cpu_packets_log_sum(struct wp_warp *warp, const struct wp_packets *packets,
-                                         const struct wp_packet_rows *from, void *dst,
-                                         weft_dtype dtype, int64_t num_elements)
-{
-    struct wp_packet_rows block = *from;
-    enum wp_status status = WP_STATUS_OK;
-    for (int64_t first = 0; first < num_elements && status == WP_STATUS_OK;
-         first += WP_LOG_BLOCK_ELEMENTS) {
-        const int64_t num_left = num_elements - first;
-        status = take_log_blocks(
-            warp, packets, &block, (char *)dst + (uint64_t)first * wp_dtype_bytes(dtype), dtype,
-            num_left < WP_LOG_BLOCK_ELEMENTS ? num_left : WP_LOG_BLOCK_ELEMENTS);
-        block.slot += WEFT__LOG_BLOCK_BYTES / WP_PACKET_BYTES;
-    }
-    return status;
 }
 
 void weft__cpu_packets_clear(const struct wp_packets *packets, uint64_t slot, uint64_t num_slots)

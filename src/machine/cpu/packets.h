@@ -20,13 +20,6 @@ void weft__cpu_packets_send_weighted_sum(struct wp_warp *warp, const struct wp_p
                                          struct wp_packet_targets to,
                                          const struct weft__cpu_weighted_rows *rows,
                                          const struct wp_weighted_sum *sum, int64_t num_elements);
-void weft__cpu_packets_send_log_sum(struct wp_warp *warp, const struct wp_packets *packets,
-                                    struct wp_packet_targets to,
-                                    const struct weft__cpu_weighted_rows *rows, weft_dtype dtype,
-                                    int64_t num_elements);
-enum wp_status weft__cpu_packets_log_sum(struct wp_warp *warp, const struct wp_packets *packets,
-                                         const struct wp_packet_rows *from, void *dst,
-                                         weft_dtype dtype, int64_t num_elements);
 /* A row that a rank may send to this one. */
 struct wp_expected_row {
     int32_t from;
@@ -89,29 +82,6 @@ WP_FN void wp_packets_send_weighted_sum(struct wp_warp *warp, const struct wp_pa
 {
     const struct weft__cpu_weighted_rows rows = {srcs, weights, num_srcs};
     weft__cpu_packets_send_weighted_sum(warp, packets, to, &rows, &sum, num_elements);
-}
-
-WP_FN void wp_packets_send_log_sum(struct wp_warp *warp, const struct wp_packets *packets,
-                                   struct wp_packet_targets to, const void *const *srcs,
-                                   const float *weights, int32_t num_srcs, weft_dtype dtype,
-                                   int64_t num_elements)
-{
-    const struct weft__cpu_weighted_rows rows = {srcs, weights, num_srcs};
-    weft__cpu_packets_send_log_sum(warp, packets, to, &rows, dtype, num_elements);
-}
-
-WP_FN void wp_packets_send_log(struct wp_warp *warp, const struct wp_packets *packets,
-                               struct wp_packet_targets to, const struct wp_packet_row *row,
-                               weft_dtype dtype, int64_t num_elements)
-{
-    wp_packets_send_log_sum(warp, packets, to, &row->src, NULL, 1, dtype, num_elements);
-}
-
-WP_FN enum wp_status wp_packets_log_sum(struct wp_warp *warp, const struct wp_packets *packets,
-                                        const struct wp_packet_rows *from, void *dst,
-                                        weft_dtype dtype, int64_t num_elements)
-{
-    return weft__cpu_packets_log_sum(warp, packets, from, dst, dtype, num_elements);
 }
 
 WP_FN struct wp_expected_row wp_packets_expect(struct wp_warp *warp,

@@ -423,7 +423,6 @@ WP_FN void weft__cuda_begin(struct wp_warp *warp, const struct weft__cuda_launch
 }
 
 #include "machine/cuda/dequantise.h"
-#include "machine/cuda/log_packets.h"
 #include "machine/cuda/log_rows.h"
 #include "machine/cuda/packet_reduce.h"
 #include "machine/cuda/packets.h"

@@ -257,43 +257,6 @@ void weft__sim_packets_send_weighted_sum(struct wp_warp *warp, const struct wp_p
     }
 }
 
-enum {
-    LOG_BLOCK_PACKETS = WEFT__LOG_BLOCK_BYTES / WP_PACKET_BYTES,
-    MOST_LOG_ROWS = 32 /* bits of wp_packet_rows */
-};
-
-/* Elements of block i of a row. */
-static int64_t log_block_elements(int64_t num_elements, int64_t i)
-{
-    const int64_t num_left = num_elements - i * WP_LOG_BLOCK_ELEMENTS;
-    return num_left < WP_LOG_BLOCK_ELEMENTS ? num_left : WP_LOG_BLOCK_ELEMENTS;
-}
-
-/* A block at a time. */
-void weft__sim_packets_send_log_sum(struct wp_warp *warp, const struct wp_packets *packets,
-                                    struct wp_packet_targets to, const void *const *srcs,
-                                    const float *weights, int32_t num_srcs, weft_dtype dtype,
-                                    int64_t num_elements, struct weft__sim_place place)
-{
-    const struct call call = {warp, packets, __builtin_return_address(0)};
-    const uint64_t element_bytes = wp_dtype_bytes(dtype);
-    sim_trace("send", place, srcs, (uint64_t)num_elements);
-    sim_check_access(srcs, (size_t)num_srcs * sizeof *srcs, SIM_READ, call.code);
-    if (weights != NULL)
-        sim_check_access(weights, (size_t)num_srcs * sizeof *weights, SIM_READ, call.code);
-    for (int64_t i = warp->lane_idx; i * WP_LOG_BLOCK_ELEMENTS < num_elements; i += WP_WARP_SIZE) {
-        const int64_t num = log_block_elements(num_elements, i);
-        const void *from[WP_WARP_POINTERS];
-        char codes[WEFT__LOG_BLOCK_BYTES];
-        for (int32_t s = 0; s < num_srcs; s++) {
-            from[s] = (const char *)srcs[s] + (uint64_t)(i * WP_LOG_BLOCK_ELEMENTS) * element_bytes;
-            sim_check_access(from[s], (uint64_t)num * element_bytes, SIM_READ, call.code);
-        }
-        weft__cpu_rows_of(WEFT__ROWS_BASE)->log_encode(codes, from, weights, num_srcs, dtype, num);
-        send_made(&call, to, (uint64_t)i * LOG_BLOCK_PACKETS, codes, wp_log_row_bytes(num));
-    }
-}
-
 /* All lanes return the same. That they wait for each other here orders nothing. */
 static enum wp_status agree(struct wp_warp *warp, enum wp_status status)
 {
@@ -463,62 +426,6 @@ enum wp_status weft__sim_packets_sum(struct wp_warp *warp, const struct wp_packe
     const struct sources some = {*from, NULL, progress};
     sim_trace("sum", place, slot_of(&call, packets->rank, from->slot), num_elements);
     return reduce(&call, &some, dst, sum, num_elements);
-}
-
-/* A block of a rank's row. */
-static enum wp_status take_log_block(const struct call *call, int32_t rank, uint64_t slot,
-                                     uint64_t *block, int64_t num_elements)
-{
-    enum wp_status status = WP_STATUS_OK;
-    for (uint64_t i = 0; i < num_packets(wp_log_row_bytes(num_elements)) && status == WP_STATUS_OK;
-         i++)
-        status = take_one(call, rank, slot + i, &block[i]);
-    return status;
-}
-
-/* Block i of a row. */
-static enum wp_status sum_log_blocks(const struct call *call, const struct wp_packet_rows *from,
-                                     int64_t i, void *dst, weft_dtype dtype, int64_t num_elements)
-{
-    const struct wp_mixed_sum sum = {0, dtype, WEFT_LOG_10BIT, dtype, WP_READ_LATER};
-    const uint64_t bytes = (uint64_t)num_elements * wp_dtype_bytes(dtype);
-    uint64_t blocks[MOST_LOG_ROWS][LOG_BLOCK_PACKETS];
-    const void *srcs[MOST_LOG_ROWS];
-    int32_t num_srcs = 0;
-    enum wp_status status = WP_STATUS_OK;
-    for (int32_t rank = 0; rank < call->packets->num_ranks && status == WP_STATUS_OK; rank++) {
-        if ((from->ranks >> rank & 1) == 0)
-            continue;
-        status = take_log_block(call, rank,
-                                from->slot + (uint64_t)rank * from->slots_per_rank +
-                                    (uint64_t)i * LOG_BLOCK_PACKETS,
-                                blocks[num_srcs], num_elements);
-        srcs[num_srcs] = blocks[num_srcs];
-        num_srcs++;
-    }
-    if (status != WP_STATUS_OK)
-        return status;
-    sim_check_access(dst, bytes, SIM_WRITE, call->code);
-    sim_store_begin(dst, bytes, SIM_PLAIN_STORE);
-    weft__cpu_rows_of(WEFT__ROWS_BASE)->log_sum(dst, srcs, NULL, num_srcs, sum, num_elements);
-    return status;
-}
-
-enum wp_status weft__sim_packets_log_sum(struct wp_warp *warp, const struct wp_packets *packets,
-                                         const struct wp_packet_rows *from, void *dst,
-                                         weft_dtype dtype, int64_t num_elements,
-                                         struct weft__sim_place place)
-{
-    const struct call call = {warp, packets, __builtin_return_address(0)};
-    enum wp_status status = WP_STATUS_OK;
-    sim_trace("sum", place, slot_of(&call, packets->rank, from->slot), (uint64_t)num_elements);
-    for (int64_t i = warp->lane_idx;
-         i * WP_LOG_BLOCK_ELEMENTS < num_elements && status == WP_STATUS_OK; i += WP_WARP_SIZE)
-        status = sum_log_blocks(&call, from, i,
-                                (char *)dst +
-                                    (uint64_t)(i * WP_LOG_BLOCK_ELEMENTS) * wp_dtype_bytes(dtype),
-                                dtype, log_block_elements(num_elements, i));
-    return agree(warp, status);
 }
 
 void weft__sim_packets_send_words(struct wp_warp *warp, const struct wp_packets *packets,

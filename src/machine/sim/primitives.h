@@ -114,14 +114,6 @@ void weft__sim_packets_send_weighted_sum(struct wp_warp *warp, const struct wp_p
                                          const float *weights, int32_t num_srcs,
                                          struct wp_weighted_sum sum, int64_t num_elements,
                                          struct weft__sim_place place);
-void weft__sim_packets_send_log_sum(struct wp_warp *warp, const struct wp_packets *packets,
-                                    struct wp_packet_targets to, const void *const *srcs,
-                                    const float *weights, int32_t num_srcs, weft_dtype dtype,
-                                    int64_t num_elements, struct weft__sim_place place);
-enum wp_status weft__sim_packets_log_sum(struct wp_warp *warp, const struct wp_packets *packets,
-                                         const struct wp_packet_rows *from, void *dst,
-                                         weft_dtype dtype, int64_t num_elements,
-                                         struct weft__sim_place place);
 /* A row that a rank may send to this one. */
 struct wp_expected_row {
     int32_t from;
@@ -280,14 +272,6 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
                                      num_elements)                                                 \
     weft__sim_packets_send_weighted_sum(warp, packets, to, srcs, weights, num_srcs, sum,           \
                                         num_elements, WEFT__SIM_HERE)
-#define wp_packets_send_log(warp, packets, to, row, dtype, num_elements)                           \
-    weft__sim_packets_send_log_sum(warp, packets, to, &(row)->src, NULL, 1, dtype, num_elements,   \
-                                   WEFT__SIM_HERE)
-#define wp_packets_send_log_sum(warp, packets, to, srcs, weights, num_srcs, dtype, num_elements)   \
-    weft__sim_packets_send_log_sum(warp, packets, to, srcs, weights, num_srcs, dtype,              \
-                                   num_elements, WEFT__SIM_HERE)
-#define wp_packets_log_sum(warp, packets, from, dst, dtype, num_elements)                          \
-    weft__sim_packets_log_sum(warp, packets, from, dst, dtype, num_elements, WEFT__SIM_HERE)
 #define wp_packets_expect(warp, packets, from, slot, bytes)                                        \
     ((struct wp_expected_row){((void)(warp), (void)(packets), (from)), (slot), (bytes)})
 #define wp_packets_receive_each(warp, packets, row, dsts, num_dsts, progress)                      \

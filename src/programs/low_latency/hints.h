@@ -15,12 +15,6 @@
 #define WP_LL_HAS_MASKS(masks) 0
 #endif
 
-#if WP_LL_VARIANT_IS_LOG
-#define WP_LL_ANSWERS_ARE_LOGS(plan) 1
-#else
-#define WP_LL_ANSWERS_ARE_LOGS(plan) 0
-#endif
-
 #if WP_LL_VARIANT_IS_PACKETS
 #define WP_PACKETS_ARE_SHORT
 #elif WP_LL_VARIANT_IS_TOLD

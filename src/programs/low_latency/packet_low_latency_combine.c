@@ -11,12 +11,6 @@
 #include "programs/low_latency/low_latency_combine.h"
 #include "programs/low_latency/packets.h"
 
-/* Variants define this macro (low_latency/hints.h). So compilers need not find out that code for
- * other answers never runs: nvcc does not always find out. */
-#ifndef WP_LL_ANSWERS_ARE_LOGS
-#define WP_LL_ANSWERS_ARE_LOGS(plan) wp_ll_answers_are_logs(plan)
-#endif
-
 struct wp_packet_low_latency_combine_args {
     struct wp_low_latency_combine_args combine;
 };
@@ -190,12 +184,7 @@ WP_FN void answer_row(const struct mail *mail, struct wp_ll_unit unit,
     const int32_t token = of_half(ll, row->token, mail->result);
     if (unit.token >= of_half(ll, row->num_rows, mail->result))
         return;
-    if (WP_LL_ANSWERS_ARE_LOGS(&ll->plan))
-        wp_packets_send_log(warp, &mail->packets, answer_targets(mail, unit, token), &row->answer,
-                            ll->plan.dtype,
-                            wp_ll_part_elements(&ll->plan, ll->plan.answer_parts, unit.part).num);
-    else
-        wp_packets_send(warp, &mail->packets, answer_targets(mail, unit, token), &row->answer);
+    wp_packets_send(warp, &mail->packets, answer_targets(mail, unit, token), &row->answer);
 }
 
 /* In memory of the block: where the warp has its weights. */
@@ -257,14 +246,9 @@ WP_FN void send_sum(const struct mail *mail, struct wp_packet_targets to, int32_
     const struct wp_ll_plan *plan = &mail->args->ll.plan;
     const void *const *rows = wp_warp_pointers(warp);
     const float *weights = weights_memory(warp, plan);
-    if (WP_LL_ANSWERS_ARE_LOGS(plan)) {
-        wp_packets_send_log_sum(warp, &mail->packets, to, rows, weights, num_rows, plan->dtype,
-                                num_elements);
-    } else {
-        const struct wp_weighted_sum how = {plan->dtype, plan->dtype, WP_READ_SOON};
-        wp_packets_send_weighted_sum(warp, &mail->packets, to, rows, weights, num_rows, how,
-                                     num_elements);
-    }
+    const struct wp_weighted_sum how = {plan->dtype, plan->dtype, WP_READ_SOON};
+    wp_packets_send_weighted_sum(warp, &mail->packets, to, rows, weights, num_rows, how,
+                                 num_elements);
 }
 
 /* By expert: the sum of the caller's rows for the choices of a token here, if it has such; of none that there was room for
@@ -368,8 +352,6 @@ WP_FN enum wp_status sum_part(const struct mail *mail, struct summed_part summed
                                   wp_ll_answer_packet(&args->ll, 0, summed.token, elements),
                                   (uint64_t)plan->max_tokens * plan->answer_bytes /
                                       WP_PACKET_BYTES};
-    if (WP_LL_ANSWERS_ARE_LOGS(plan))
-        return wp_packets_log_sum(warp, &mail->packets, &from, out, plan->dtype, elements.num);
     struct wp_ll_packet_wait wait;
     enum wp_status status;
     wp_ll_begin_packet_wait(&wait, mail->number);

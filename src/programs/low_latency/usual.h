@@ -21,7 +21,7 @@
 /* ------------------------------------------------------------------ differences of variants */
 
 enum wp_ll_protocol { WP_LL_PROTOCOL_SIGNALS, WP_LL_PROTOCOL_PACKETS, WP_LL_PROTOCOL_TOLD };
-enum wp_ll_form { WP_LL_GENERAL, WP_LL_BF16, WP_LL_FP8, WP_LL_LOG };
+enum wp_ll_form { WP_LL_GENERAL, WP_LL_BF16, WP_LL_FP8 };
 enum wp_ll_layout { WP_LL_BY_RANK, WP_LL_BY_EXPERT };
 enum wp_ll_sends { WP_LL_SENDS_ROWS, WP_LL_SENDS_SUMS, WP_LL_SENDS_LATE };
 enum wp_ll_faults { WP_LL_FAILS, WP_LL_MASKS };
@@ -151,8 +151,6 @@ WP_FN enum wp_ll_form wp_ll_answer_form_of(const struct wp_low_latency *ll)
 {
     if (!wp_ll_is_near(ll->near.counters) || !wp_ll_is_usual(ll)) /* counters: masked ranks */
         return WP_LL_GENERAL;
-    if (wp_ll_answers_are_logs(&ll->plan))
-        return WP_LL_LOG;
     return ll->plan.answer_dtype == WEFT_BF16 ? WP_LL_BF16 : WP_LL_GENERAL;
 }
 
@@ -169,8 +167,7 @@ WP_FN void wp_ll_fix_answer_parts(struct wp_ll_plan *plan, struct wp_ll_variant 
         return;
     const int is_told = variant.protocol == WP_LL_PROTOCOL_TOLD;
     plan->answer_parts.elements = is_told ? WP_LL_TOLD_PART_ELEMENTS : WP_LL_PART_BYTES / 2;
-    plan->sum_parts.elements =
-        variant.form == WP_LL_LOG ? (int32_t)WP_LOG_BLOCK_ELEMENTS : WP_LL_PART_BYTES / 2;
+    plan->sum_parts.elements = WP_LL_PART_BYTES / 2;
     plan->taken_parts.num = is_told ? 1 /* or more */ : 0;
 }
 
@@ -180,7 +177,7 @@ WP_FN void wp_ll_fix_combine(struct wp_low_latency *ll, const struct wp_low_late
     wp_ll_fix_usual(ll, given);
     ll->plan.is_by_expert = variant.layout == WP_LL_BY_EXPERT;
     ll->plan.weights_come_late = variant.sends == WP_LL_SENDS_LATE;
-    ll->plan.answer_dtype = variant.form == WP_LL_LOG ? WEFT_LOG_10BIT : WEFT_BF16;
+    ll->plan.answer_dtype = WEFT_BF16;
     ll->plan.answers_are_rows = variant.sends == WP_LL_SENDS_ROWS;
     wp_ll_fix_answer_parts(&ll->plan, variant);
 }
