@@ -3,7 +3,7 @@
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
-# More settings for CMake, such as CMAKE_FLAGS=-DWEFT_WERROR=ON.
+# More settings for CMake, such as CMAKE_FLAGS=-DWEFT_WERROR=ON. CMake keeps them in build/.
 CMAKE_FLAGS ?=
 # The thread sanitizer of gcc 12 and 13 cannot map its shadow where addresses are very random.
 NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)
@@ -17,10 +17,10 @@ SEED ?= 1
 
 .PHONY: all demo test test-cuda test-torch soak bench bench-hosts bench-cuda wheel python-reference install format lint analyze sanitize asan-ubsan tsan clean help
 
-all: ## build the library and the tool (build/weft)
+all: ## build the library and the tool (build/weft), for the GPUs of this machine
 	@scripts/setup build
-	@$(call build,release)
-	@cat build/built.txt
+	@$(call build,release,--log-level=NOTICE $(gpus))
+	@cat build/built.txt # says what is left out, in place of CMake
 
 demo: ## a MoE layer on 8 ranks, checked against one process; then a table of times; some minutes
 	@scripts/setup build
@@ -61,14 +61,16 @@ bench-cuda: ## measure weft on NVIDIA GPUs, their limits, and NCCL; writes build
 	@$(call build,release,) --target bench-cuda weft_tool
 	bench/run-cuda build
 
-wheel: ## the Python package as a wheel, with the library: build/wheel/weft-*.whl
+wheel: ## the Python package as a wheel, with the library for all GPUs: build/wheel/weft-*.whl
 	@scripts/setup build wheel
 	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/wheel build $(CMAKE_FLAGS)
 
 python-reference: all ## the reference of the Python package, by pdoc from PyPI: build/reference
 	scripts/python-reference build
 
-install: all ## install below PREFIX (default /usr/local); DESTDIR is obeyed
+# What is installed into a package goes to other machines.
+install: gpus = $(if $(DESTDIR),-DWEFT_GPUS=ALL)
+install: all ## install below PREFIX (default /usr/local); to DESTDIR, for a package, for all GPUs
 	cmake --install build --prefix $(PREFIX)
 
 format: ## rewrite the sources in the project's format

@@ -2,11 +2,6 @@
 # Lists what was built, and what was left out and why. make prints the list at its end, behind the
 # compilers' output.
 
-set(cuda "left out: no nvcc, or WEFT_CUDA=OFF")
-if(WEFT_CUDA)
-  list(JOIN WEFT_KNOWN_GPUS ", sm_" gpus)
-  set(cuda "sm_${gpus}")
-endif()
 set(ucx "left out: no headers of UCX 1.13 (libucx-dev), or WEFT_UCX=OFF")
 if(WEFT_UCX AND UCX_FOUND)
   set(ucx "with the headers of ${UCX_VERSION}")
@@ -17,7 +12,7 @@ if(TARGET weft_python)
 endif()
 file(WRITE ${PROJECT_BINARY_DIR}/built.txt "
 weft ${PROJECT_VERSION} is built: ${PROJECT_BINARY_DIR}/weft
-  machine cuda        ${cuda}
+  machine cuda        ${WEFT_CUDA_SUMMARY}
   network by UCX      ${ucx}
   package for Python  ${python}
 ")
