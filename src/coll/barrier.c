@@ -115,5 +115,6 @@ static weft_result launch(weft_comm *comm, weft_stream *stream)
 
 weft_result weft__barrier_launch(weft_comm *comm, weft_stream *stream)
 {
-    return weft__exchange_note(comm->barrier->exchange, stream, launch(comm, stream));
+    return weft__exchange_note(comm->barrier->exchange, stream, WEFT__CALL_IS_NEW,
+                               launch(comm, stream));
 }

@@ -66,6 +66,11 @@ struct weft__standing {
     uint64_t seen_hold, told_hold; /* of the monitor: numbers of the thread's holds */
 };
 
+enum weft__call_part {
+    WEFT__CALL_IS_NEW,
+    WEFT__CALL_GOES_ON /* the second part of a call that was counted */
+};
+
 /* A call that has been enqueued on a stream. */
 struct weft__stream_call {
     int32_t object; /* its number, the same on all ranks */
@@ -74,10 +79,7 @@ struct weft__stream_call {
     int32_t src, dst;
     uint64_t exchange; /* that waits of its launches name */
     uint64_t stream_id;
-    enum {
-        WEFT__CALL_IS_NEW,
-        WEFT__CALL_GOES_ON /* the second part of a call that was counted */
-    } part;
+    enum weft__call_part part;
 };
 
 #define WEFT__CALL_OF_ALL .src = WEFT__ANY_PEER, .dst = WEFT__ANY_PEER

@@ -162,20 +162,10 @@ static void note(struct weft__exchange *exchange, weft_stream *stream,
 }
 
 weft_result weft__exchange_note(struct weft__exchange *exchange, weft_stream *stream,
-                                weft_result result)
+                                enum weft__call_part part, weft_result result)
 {
     if (result == WEFT_OK)
-        note(exchange, stream,
-             (struct weft__stream_call){WEFT__CALL_OF_ALL, .part = WEFT__CALL_IS_NEW});
-    return result;
-}
-
-weft_result weft__exchange_note_rest(struct weft__exchange *exchange, weft_stream *stream,
-                                     weft_result result)
-{
-    if (result == WEFT_OK)
-        note(exchange, stream,
-             (struct weft__stream_call){WEFT__CALL_OF_ALL, .part = WEFT__CALL_GOES_ON});
+        note(exchange, stream, (struct weft__stream_call){WEFT__CALL_OF_ALL, .part = part});
     return result;
 }
 

@@ -34,14 +34,10 @@ void weft__exchange_wait(struct weft__exchange *exchange);
 /* Where the extra bytes begin, as heap offset. */
 uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange);
 
-/* Notes, if `result` is WEFT_OK, that weft__current_call has been enqueued: part of where this rank
- * stands (comm/standing.h). Returns `result`. */
+/* Notes, if `result` is WEFT_OK, that weft__current_call, or a part of it, has been enqueued: part of
+ * where this rank stands (comm/standing.h). Returns `result`. */
 weft_result weft__exchange_note(struct weft__exchange *exchange, weft_stream *stream,
-                                weft_result result);
-/* As weft__exchange_note, for the second part of a call that was noted. */
-weft_result weft__exchange_note_rest(struct weft__exchange *exchange, weft_stream *stream,
-                                     weft_result result);
-
+                                enum weft__call_part part, weft_result result);
 /* Notes a send or a receive of weft__current_call that has been enqueued. */
 void weft__exchange_note_transfer(struct weft__exchange *exchange, weft_stream *stream, int32_t src,
                                   int32_t dst);
