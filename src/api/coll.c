@@ -241,7 +241,7 @@ static weft_result check_and_run(const struct weft__coll_call *call)
                             arrays.in_place));
     WEFT__TRY(check_factor(call, arrays.num_received * row_bytes));
     weft__current_call = WEFT__CALL_ALL_REDUCE + (enum weft__call)call->collective;
-    return weft__exchange_note(call->coll->exchange, call->stream, WEFT__CALL_IS_NEW,
+    return weft__exchange_note(call->coll->exchange, call->stream, WEFT__CALL_IS_WHOLE,
                                weft__coll_run(call));
 }
 
@@ -388,7 +388,7 @@ static weft_result check_and_exchange_v(const struct weft__coll_call *call,
     WEFT__TRY(check_overlap(call, sent_bytes, received_bytes, 0));
     WEFT__TRY(check_v_regions(call, num_ranks, rows->received));
     weft__current_call = WEFT__CALL_ALL_TO_ALL_V;
-    return weft__exchange_note(coll->exchange, call->stream, WEFT__CALL_IS_NEW,
+    return weft__exchange_note(coll->exchange, call->stream, WEFT__CALL_IS_WHOLE,
                                weft__coll_exchange_v(call, rows));
 }
 

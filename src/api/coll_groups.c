@@ -38,6 +38,22 @@ static enum weft__call call_of(const struct weft__coll_group *group)
                                                               : WEFT__CALL_COLL_RECV;
 }
 
+static void note(weft_coll *coll, const struct weft__coll_group *group)
+{
+    const int32_t rank = coll->comm->rank;
+    enum weft__call_part part = WEFT__CALL_IS_WHOLE;
+    for (int32_t i = 0; i < group->num_transfers; i++) {
+        const struct weft__coll_transfer *transfer = &group->transfers[i];
+        const int is_sent = transfer->direction == WP_DIRECTION_SEND;
+        if (transfer->peer == rank)
+            continue;
+        weft__exchange_note_transfer(coll->exchange, group->stream, part,
+                                     is_sent ? rank : transfer->peer,
+                                     is_sent ? transfer->peer : rank);
+        part = WEFT__CALL_IS_BESIDE;
+    }
+}
+
 static weft_result check_and_launch(weft_coll *coll)
 {
     const struct weft__coll_group *group = &coll->groups.group;
@@ -51,13 +67,7 @@ static weft_result check_and_launch(weft_coll *coll)
     WEFT__TRY(check_overlaps(group));
     weft__current_call = call_of(group);
     WEFT__TRY(weft__coll_groups_launch(coll));
-    for (int32_t i = 0; i < group->num_transfers; i++) {
-        const struct weft__coll_transfer *transfer = &group->transfers[i];
-        const int is_sent = transfer->direction == WP_DIRECTION_SEND;
-        weft__exchange_note_transfer(coll->exchange, group->stream,
-                                     is_sent ? coll->comm->rank : transfer->peer,
-                                     is_sent ? transfer->peer : coll->comm->rank);
-    }
+    note(coll, group);
     return WEFT_OK;
 }
 

@@ -82,7 +82,7 @@ weft_result weft_ep_notify(weft_ep_handle *handle, weft_stream *stream)
 {
     WEFT__TRY(check_operation(handle, stream, WEFT__HANDLE_LAID_OUT));
     weft__current_call = WEFT__CALL_EP_NOTIFY;
-    return weft__exchange_note(handle->ep->exchange, stream, WEFT__CALL_IS_NEW,
+    return weft__exchange_note(handle->ep->exchange, stream, WEFT__CALL_IS_WHOLE,
                                weft__ep_notify(handle, stream));
 }
 
@@ -264,7 +264,7 @@ weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args
     WEFT__TRY(check_pointer(handle, args.topk_weights, "topk_weights"));
     WEFT__TRY(weft__check_dispatch_memory(handle, &args));
     weft__current_call = WEFT__CALL_EP_DISPATCH;
-    return weft__exchange_note(handle->ep->exchange, stream, WEFT__CALL_IS_NEW,
+    return weft__exchange_note(handle->ep->exchange, stream, WEFT__CALL_IS_WHOLE,
                                weft__ep_dispatch(handle, &args, stream));
 }
 
@@ -296,7 +296,7 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
     WEFT__TRY(check_pointer(handle, args.out_topk_weights, "out_topk_weights"));
     WEFT__TRY(weft__check_combine_memory(handle, &args));
     weft__current_call = WEFT__CALL_EP_COMBINE;
-    return weft__exchange_note(handle->ep->exchange, stream, WEFT__CALL_IS_NEW,
+    return weft__exchange_note(handle->ep->exchange, stream, WEFT__CALL_IS_WHOLE,
                                weft__ep_combine(handle, &args, stream));
 }
 

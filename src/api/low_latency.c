@@ -396,9 +396,10 @@ static weft_result check_waited(struct list *list, weft_ll_phases phases, int64_
 /* An operation counts once, even if it is two calls. */
 static weft_result note(weft_ll *ll, weft_ll_phases phases, weft_stream *stream, weft_result result)
 {
-    return weft__exchange_note(ll->exchange, stream,
-                               phases == WEFT_LL_RECEIVE ? WEFT__CALL_GOES_ON : WEFT__CALL_IS_NEW,
-                               result);
+    const enum weft__call_part part = phases == WEFT_LL_SEND      ? WEFT__CALL_BEGINS
+                                      : phases == WEFT_LL_RECEIVE ? WEFT__CALL_GOES_ON
+                                                                  : WEFT__CALL_IS_WHOLE;
+    return weft__exchange_note(ll->exchange, stream, part, result);
 }
 
 weft_result weft_ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *user_args,

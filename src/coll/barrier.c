@@ -115,6 +115,6 @@ static weft_result launch(weft_comm *comm, weft_stream *stream)
 
 weft_result weft__barrier_launch(weft_comm *comm, weft_stream *stream)
 {
-    return weft__exchange_note(comm->barrier->exchange, stream, WEFT__CALL_IS_NEW,
+    return weft__exchange_note(comm->barrier->exchange, stream, WEFT__CALL_IS_WHOLE,
                                launch(comm, stream));
 }

@@ -26,9 +26,12 @@ enum weft__wire_result weft__group_take_standing(struct weft__group *group, int3
     if (member->called == NULL) /* calls that do not fit are found at the deadline */
         return WEFT__WIRE_OK;
     memcpy(member->called, frame->body, frame->body_bytes);
-    for (size_t i = 0; i < num_called; i++)
-        if (member->called[i].peer < WEFT__ANY_PEER || member->called[i].peer >= group->num_ranks)
+    for (int32_t i = 0; i < (int32_t)num_called; i++) {
+        const struct weft__called *called = &member->called[i];
+        if (called->peer < WEFT__ANY_PEER || called->peer >= group->num_ranks ||
+            called->behind < -1 || called->behind >= i)
             return WEFT__WIRE_GARBAGE;
+    }
     member->num_called = (int32_t)num_called;
     group->standing = WEFT__STANDING_NEW;
     return WEFT__WIRE_OK;
@@ -36,102 +39,144 @@ enum weft__wire_result weft__group_take_standing(struct weft__group *group, int3
 
 /* ---------------------------------------------------------------- ranks that stand still */
 
-/* The number of times that the rank has made a call. */
-static uint64_t count_of(const struct weft__group *group, int32_t rank, uint64_t key)
-{
-    const struct weft__member *member = &group->members[rank];
-    for (int32_t i = 0; i < member->num_called; i++)
-        if (member->called[i].key == key)
-            return member->called[i].count;
-    return 0;
-}
-
-/* is_still[rank]: the rank may stand still. fewest: for each key, the fewest times that any of
- * these ranks has made the call. */
-struct search {
-    struct weft__group *group;
-    uint8_t *is_still;
-    struct fewest {
-        uint64_t key;
-        uint64_t count;
-        int32_t num_seen; /* ranks that have made the call at all */
-    } * fewest;
-    int32_t num_fewest, num_still;
+/* A call of a rank, as far as is known. */
+struct call {
+    const struct weft__called *called;
+    int32_t rank;
+    uint8_t is_vain;
+    uint8_t is_held; /* behind a call in vain */
 };
 
-static int compare_keys(const void *one, const void *other)
+struct search {
+    const struct weft__group *group;
+    struct call *calls;   /* those of each rank in its order, rank by rank */
+    struct call **by_key; /* of each key those with the highest count first */
+    int32_t *first;       /* [num_ranks + 1] of a rank, in calls */
+    uint8_t *is_still;    /* [num_ranks] */
+    int32_t num_calls, num_still;
+};
+
+static int compare_calls(const void *one, const void *other)
 {
-    const uint64_t a = ((const struct fewest *)one)->key, b = ((const struct fewest *)other)->key;
-    return a < b ? -1 : a > b;
+    const struct weft__called *a = (*(struct call *const *)one)->called;
+    const struct weft__called *b = (*(struct call *const *)other)->called;
+    if (a->key != b->key)
+        return a->key < b->key ? -1 : 1;
+    return a->count > b->count ? -1 : a->count < b->count;
 }
 
-/* Collects the calls of all ranks, sorts them, then keeps one for each key. */
-static void count_fewest(struct search *search)
+/* At first all ranks stand still, and all calls are in vain. */
+static void open_search(struct search *search)
 {
-    const struct weft__group *group = search->group;
-    int32_t num_all = 0;
-    search->num_still = 0;
-    for (int32_t rank = 0; rank < group->num_ranks; rank++) {
-        const struct weft__member *member = &group->members[rank];
+    for (int32_t rank = 0; rank < search->group->num_ranks; rank++) {
+        const struct weft__member *member = &search->group->members[rank];
+        search->is_still[rank] = member->num_called > 0;
         search->num_still += search->is_still[rank];
-        for (int32_t i = 0; search->is_still[rank] && i < member->num_called; i++)
-            search->fewest[num_all++] =
-                (struct fewest){member->called[i].key, member->called[i].count, 1};
-    }
-    qsort(search->fewest, (size_t)num_all, sizeof *search->fewest, compare_keys);
-    search->num_fewest = 0;
-    for (int32_t i = 0; i < num_all; i++) {
-        const struct fewest next = search->fewest[i];
-        struct fewest *last =
-            search->num_fewest > 0 ? &search->fewest[search->num_fewest - 1] : NULL;
-        if (last == NULL || last->key != next.key) {
-            search->fewest[search->num_fewest++] = next;
-            continue;
+        search->first[rank] = search->num_calls;
+        for (int32_t i = 0; i < member->num_called; i++) {
+            struct call *call = &search->calls[search->num_calls];
+            *call = (struct call){&member->called[i], rank, 1, 0};
+            search->by_key[search->num_calls++] = call;
         }
-        last->num_seen++;
-        last->count = next.count < last->count ? next.count : last->count;
+    }
+    search->first[search->group->num_ranks] = search->num_calls;
+    qsort(search->by_key, (size_t)search->num_calls, sizeof(struct call *), compare_calls);
+}
+
+/* Of each rank's calls, those that are behind another one in vain. */
+static void hold(struct search *search)
+{
+    for (int32_t i = 0; i < search->num_calls; i++) {
+        struct call *call = &search->calls[i];
+        if (call->called->behind < 0)
+            continue;
+        const struct call *before =
+            &search->calls[search->first[call->rank] + call->called->behind];
+        call->is_held = before->is_vain || before->is_held;
     }
 }
 
-/* 1: some rank that stands still has made the call fewer times. */
-static int is_lacking(const struct search *search, const struct weft__called *called)
+/* The number of calls from `begin` on that are the same call, by as many ranks. */
+static int32_t count_same(const struct search *search, int32_t begin)
 {
-    if (called->peer != WEFT__ANY_PEER)
-        return search->is_still[called->peer] &&
-               count_of(search->group, called->peer, called->key) < called->count;
-    const struct fewest wanted = {.key = called->key};
-    const struct fewest *found =
-        bsearch(&wanted, search->fewest, (size_t)search->num_fewest, sizeof wanted, compare_keys);
-    return found == NULL || found->num_seen < search->num_still || found->count < called->count;
+    int32_t end = begin + 1;
+    while (end < search->num_calls &&
+           compare_calls(&search->by_key[begin], &search->by_key[end]) == 0)
+        end++;
+    return end - begin;
+}
+
+/* The ranks that stand still and take part in the call. */
+static int32_t count_takers(const struct search *search, const struct call *call)
+{
+    return call->called->peer == WEFT__ANY_PEER
+               ? search->num_still
+               : search->is_still[call->rank] + search->is_still[call->called->peer];
+}
+
+/* Of calls that are the same: those are in vain that a rank lacks, or another rank holds.
+ * num_makers: the ranks that stand still and have made the call. */
+static void doubt_same(const struct search *search, struct call **same, int32_t num_same,
+                       int32_t num_makers)
+{
+    const int is_lacking = num_makers < count_takers(search, same[0]);
+    int32_t num_held = 0;
+    for (int32_t i = 0; i < num_same; i++)
+        num_held += same[i]->is_held && search->is_still[same[i]->rank];
+    for (int32_t i = 0; i < num_same; i++)
+        same[i]->is_vain = search->is_still[same[i]->rank] &&
+                           !(same[i]->called->flags & WEFT__CALLED_ENDS_ALONE) &&
+                           (is_lacking || num_held > same[i]->is_held);
+}
+
+static void doubt(struct search *search)
+{
+    int32_t num_makers = 0;
+    for (int32_t begin = 0, num_same; begin < search->num_calls; begin += num_same) {
+        struct call **same = &search->by_key[begin];
+        num_same = count_same(search, begin);
+        if (begin == 0 || same[-1]->called->key != same[0]->called->key)
+            num_makers = 0;
+        for (int32_t i = 0; i < num_same; i++)
+            num_makers += search->is_still[same[i]->rank] &&
+                          (same[i]->called->flags & WEFT__CALLED_LAST) != 0;
+        doubt_same(search, same, num_same, num_makers);
+    }
 }
 
 /* The first call that the rank waits for in vain, or NULL. */
 static const struct weft__called *find_vain(const struct search *search, int32_t rank)
 {
-    const struct weft__member *member = &search->group->members[rank];
-    const struct weft__called *first = NULL;
-    for (int32_t i = 0; i < member->num_called; i++) {
-        const struct weft__called *called = &member->called[i];
-        if (called->is_awaited && (first == NULL || called->order < first->order) &&
-            is_lacking(search, called))
-            first = called;
-    }
-    return first;
+    for (int32_t i = search->first[rank]; i < search->first[rank + 1]; i++)
+        if (search->calls[i].is_vain && (search->calls[i].called->flags & WEFT__CALLED_AWAITED))
+            return search->calls[i].called;
+    return NULL;
 }
 
-/* Removes the ranks that may go on, until no further one can. */
+static int32_t count_vain(const struct search *search)
+{
+    int32_t num_vain = 0;
+    for (int32_t i = 0; i < search->num_calls; i++)
+        num_vain += search->calls[i].is_vain;
+    return num_vain;
+}
+
+/* Removes the calls that are not in vain, and the ranks that may go on, until there are no
+ * further ones. */
 static void find_still(struct search *search)
 {
-    int32_t num_out = 1;
-    while (num_out > 0) {
-        num_out = 0;
-        count_fewest(search);
+    int32_t num_vain = search->num_calls, num_before = num_vain + 1;
+    while (num_vain < num_before) {
+        num_before = num_vain;
+        hold(search);
+        doubt(search);
         for (int32_t rank = 0; rank < search->group->num_ranks; rank++) {
             if (search->is_still[rank] && find_vain(search, rank) == NULL) {
                 search->is_still[rank] = 0;
-                num_out++;
+                search->num_still--;
             }
         }
+        num_vain = count_vain(search);
     }
 }
 
@@ -157,7 +202,19 @@ static int32_t find_odd_one(const struct search *search)
     return odd_one;
 }
 
-/* The lowest rank that waits in a call that `rank` has made fewer times. Prefers a rank in another
+/* 1: the rank does not begin a call that another one waits for: it has made it fewer times, or has
+ * it behind a call in vain. */
+static int is_in_the_way(const struct search *search, int32_t rank,
+                         const struct weft__called *called)
+{
+    for (int32_t i = search->first[rank]; i < search->first[rank + 1]; i++)
+        if (search->calls[i].called->key == called->key &&
+            search->calls[i].called->count >= called->count)
+            return search->calls[i].called->count == called->count && search->calls[i].is_held;
+    return called->peer == WEFT__ANY_PEER || called->peer == rank;
+}
+
+/* The lowest rank that waits in a call for which `rank` is in the way. Prefers a rank in another
  * call than `rank`. */
 static int32_t find_other(const struct search *search, int32_t rank)
 {
@@ -167,8 +224,7 @@ static int32_t find_other(const struct search *search, int32_t rank)
         if (other == rank || !search->is_still[other])
             continue;
         const struct weft__called *called = find_vain(search, other);
-        if ((called->peer != WEFT__ANY_PEER && called->peer != rank) ||
-            count_of(search->group, rank, called->key) >= called->count)
+        if (!is_in_the_way(search, rank, called))
             continue;
         if (called->key != own->key)
             return other;
@@ -185,7 +241,7 @@ static int32_t find_first(const struct search *search)
     return rank;
 }
 
-static void fail(const struct search *search)
+static void fail(struct weft__group *group, const struct search *search)
 {
     const int32_t odd_one = find_odd_one(search);
     int32_t one = odd_one != WEFT__NOBODY ? odd_one : find_first(search);
@@ -199,10 +255,10 @@ static void fail(const struct search *search)
         "ranks disagree on what to call: rank %d called %s and rank %d called %s%s", ranks[0],
         weft__call_name(calls[0]), ranks[1], weft__call_name(calls[1]),
         calls[0] == calls[1] ? ", of another object or another time" : "");
-    search->group->verdict_ns = 0;
-    weft__group_fail(search->group, &notice);
-    for (int32_t rank = 0; rank < search->group->num_ranks; rank++)
-        weft__group_forget_standing(&search->group->members[rank]);
+    group->verdict_ns = 0;
+    weft__group_fail(group, &notice);
+    for (int32_t rank = 0; rank < group->num_ranks; rank++)
+        weft__group_forget_standing(&group->members[rank]);
 }
 
 static int32_t count_called(const struct weft__group *group)
@@ -232,21 +288,25 @@ void weft__group_compare_standings(struct weft__group *group)
     if (group->standing == WEFT__STANDING_OLD && !is_due)
         return;
     group->standing = WEFT__STANDING_OLD;
+    const size_t num_called = (size_t)count_called(group) + 1;
     struct search search = {.group = group,
-                            .is_still = calloc((size_t)group->num_ranks, 1),
-                            .fewest =
-                                calloc((size_t)count_called(group) + 1, sizeof(struct fewest))};
-    if (search.is_still != NULL && search.fewest != NULL) {
-        for (int32_t rank = 0; rank < group->num_ranks; rank++)
-            search.is_still[rank] = group->members[rank].num_called > 0;
+                            .calls = calloc(num_called, sizeof(struct call)),
+                            .by_key = calloc(num_called, sizeof(struct call *)),
+                            .first = calloc((size_t)group->num_ranks + 1, sizeof(int32_t)),
+                            .is_still = calloc((size_t)group->num_ranks, 1)};
+    if (search.calls != NULL && search.by_key != NULL && search.first != NULL &&
+        search.is_still != NULL) {
+        open_search(&search);
         find_still(&search);
         if (search.num_still == 0)
             group->verdict_ns = 0;
         else if (is_time(group, now_ns))
-            fail(&search);
+            fail(group, &search);
     } else {
         group->verdict_ns = 0; /* no memory: the fault is found at the deadline */
     }
+    free(search.calls);
+    free(search.by_key);
+    free(search.first);
     free(search.is_still);
-    free(search.fewest);
 }

@@ -2,13 +2,7 @@
 #include "comm/standing.h"
 
 #include <stdlib.h>
-
-struct weft__standing_entry {
-    struct weft__called called;
-    uint64_t exchange;
-    uint64_t stream_id; /* of the last call */
-    int ends_alone;     /* a send: it ends without the other rank */
-};
+#include <string.h>
 
 /* ---------------------------------------------------------------- threads that wait */
 
@@ -118,10 +112,10 @@ static struct weft__standing_entry *extend(struct weft__standing *standing)
  * nothing any more, and keeps only the last calls, for messages. */
 static struct weft__standing_entry *add_entry(struct weft__standing *standing, uint64_t key)
 {
-    if (standing->num_entries == WEFT__MAX_CALLED)
+    if (standing->num_entries == WEFT__MAX_KEYS)
         standing->state = WEFT__STANDING_UNKNOWN;
     struct weft__standing_entry *entry =
-        standing->num_entries == WEFT__MAX_CALLED ? find_oldest(standing) : extend(standing);
+        standing->num_entries == WEFT__MAX_KEYS ? find_oldest(standing) : extend(standing);
     if (entry != NULL)
         *entry = (struct weft__standing_entry){.called = {.key = key, .peer = WEFT__ANY_PEER}};
     return entry;
@@ -137,7 +131,7 @@ static void note_thread(struct weft__standing *standing)
 
 /* Without memory for an entry the rank tells nothing any more. */
 static struct weft__standing_entry *note(struct weft__standing *standing, uint64_t key,
-                                         int32_t call)
+                                         enum weft__call_part part)
 {
     note_thread(standing);
     struct weft__standing_entry *entry = find_entry(standing, key);
@@ -147,8 +141,15 @@ static struct weft__standing_entry *note(struct weft__standing *standing, uint64
         standing->state = WEFT__STANDING_UNKNOWN;
         return NULL;
     }
-    entry->called.call = call;
-    entry->called.order = ++standing->num_calls;
+    if (part != WEFT__CALL_IS_BESIDE)
+        standing->num_calls++;
+    if (part != WEFT__CALL_GOES_ON) {
+        if (entry->called.count > 0)
+            standing->earlier[standing->num_earlier++ % WEFT__MAX_EARLIER] = *entry;
+        entry->called.count++;
+        entry->begin_order = standing->num_calls;
+    }
+    entry->called.order = standing->num_calls;
     return entry;
 }
 
@@ -168,13 +169,16 @@ void weft__standing_note(struct weft__standing *standing, const struct weft__str
 {
     const uint64_t key = key_of(call);
     pthread_mutex_lock(&standing->mutex);
-    struct weft__standing_entry *entry = note(standing, key, (int32_t)weft__current_call);
+    struct weft__standing_entry *entry = note(standing, key, call->part);
     if (entry != NULL) {
-        entry->called.count += call->part == WEFT__CALL_IS_NEW;
+        const int ends_alone = call->src == rank || call->part == WEFT__CALL_BEGINS;
+        entry->called.call = (int32_t)weft__current_call;
+        entry->called.peer = call->src == rank ? call->dst : call->src;
+        entry->called.flags = ends_alone ? WEFT__CALLED_ENDS_ALONE : 0;
         entry->exchange = call->exchange;
         entry->stream_id = call->stream_id;
-        entry->called.peer = call->src == rank ? call->dst : call->src;
-        entry->ends_alone = call->src == rank;
+        if (call->part != WEFT__CALL_GOES_ON)
+            entry->begin_stream_id = call->stream_id;
     }
     pthread_mutex_unlock(&standing->mutex);
 }
@@ -182,9 +186,9 @@ void weft__standing_note(struct weft__standing *standing, const struct weft__str
 void weft__standing_note_exchange(struct weft__standing *standing, int32_t call)
 {
     pthread_mutex_lock(&standing->mutex);
-    struct weft__standing_entry *entry = note(standing, 0, call);
+    struct weft__standing_entry *entry = note(standing, 0, WEFT__CALL_IS_WHOLE);
     if (entry != NULL)
-        entry->called.count++;
+        entry->called.call = call;
     pthread_mutex_unlock(&standing->mutex);
 }
 
@@ -229,7 +233,7 @@ uint64_t weft__standing_count(struct weft__standing *standing, uint64_t exchange
 static int is_awaited(const struct weft__standing *standing,
                       const struct weft__standing_entry *entry, const struct weft__hold *hold)
 {
-    if (entry->ends_alone)
+    if (entry->called.flags & WEFT__CALLED_ENDS_ALONE)
         return 0;
     switch (hold->kind) {
     case WEFT__HELD_BY_HOSTS:
@@ -242,23 +246,64 @@ static int is_awaited(const struct weft__standing *standing,
     return hold->standing == standing && entry->called.key != 0;
 }
 
+static int compare_orders(const void *one, const void *other)
+{
+    const uint64_t a = ((const struct weft__standing_entry *)one)->called.order;
+    const uint64_t b = ((const struct weft__standing_entry *)other)->called.order;
+    return a < b ? -1 : a > b;
+}
+
+/* All calls that are remembered, in their order, in new memory. Returns their number. */
+static int32_t collect(const struct weft__standing *standing, struct weft__standing_entry **all)
+{
+    const int32_t num_last = standing->num_entries;
+    const int32_t num_earlier = standing->num_earlier < WEFT__MAX_EARLIER
+                                    ? (int32_t)standing->num_earlier
+                                    : WEFT__MAX_EARLIER;
+    *all = calloc((size_t)(num_last + num_earlier) + 1, sizeof **all);
+    if (*all == NULL)
+        return 0;
+    for (int32_t i = 0; i < num_last; i++) {
+        (*all)[i] = standing->entries[i];
+        (*all)[i].called.flags |= WEFT__CALLED_LAST;
+    }
+    memcpy(*all + num_last, standing->earlier, (size_t)num_earlier * sizeof **all);
+    qsort(*all, (size_t)(num_last + num_earlier), sizeof **all, compare_orders);
+    return num_last + num_earlier;
+}
+
+/* The call before entries[idx] on its stream, of which the last part comes before its first. */
+static int32_t find_behind(const struct weft__standing_entry *entries, int32_t idx)
+{
+    int32_t behind = entries[idx].called.key == 0 ? -1 : idx - 1;
+    while (behind >= 0 && (entries[behind].called.key == 0 ||
+                           entries[behind].stream_id != entries[idx].begin_stream_id ||
+                           entries[behind].called.order >= entries[idx].begin_order))
+        behind--;
+    return behind;
+}
+
 /* Needs the mutex held, so that counts and hold belong together: a thread that waits makes no
  * calls. */
 static int32_t tell(const struct weft__standing *standing, const struct weft__hold *hold,
                     struct weft__called **told)
 {
-    struct weft__called *called = calloc((size_t)standing->num_entries + 1, sizeof *called);
+    struct weft__standing_entry *entries;
+    const int32_t num_entries = collect(standing, &entries);
+    struct weft__called *called = calloc((size_t)num_entries + 1, sizeof *called);
     int any = 0;
-    if (called == NULL)
-        return 0;
-    for (int32_t i = 0; i < standing->num_entries; i++) {
-        called[i] = standing->entries[i].called;
-        called[i].is_awaited = is_awaited(standing, &standing->entries[i], hold);
-        any |= called[i].is_awaited;
+    for (int32_t i = 0; called != NULL && i < num_entries; i++) {
+        called[i] = entries[i].called;
+        called[i].behind = find_behind(entries, i);
+        if (is_awaited(standing, &entries[i], hold)) {
+            called[i].flags |= WEFT__CALLED_AWAITED;
+            any = 1;
+        }
     }
+    free(entries);
     if (any) {
         *told = called;
-        return standing->num_entries;
+        return num_entries;
     }
     free(called);
     return 0;

@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where a rank stands: how often it has made each call in which all ranks take part, and which of
- * these calls its thread waits for. With it the rendezvous finds ranks that wait for each other in
- * different calls, before the deadline.
+ * Where a rank stands: how often it has made each call in which all ranks take part, the order of
+ * the last ones on each stream, and which of these calls its thread waits for. With it the
+ * rendezvous finds ranks that wait for each other in different calls, before the deadline.
  *
- * A rank stands still if its only thread waits for a call that some other rank, which also stands
- * still, has made fewer times. These ranks never go on, however old the counts are that they told.
- * Proof: suppose that some do, and take the first. The call that it waited for was complete, so
- * each of the others had made that call as often. A rank tells its counts together with its wait,
- * and makes no calls while it waits. So the others told counts that are high enough: a
- * contradiction.
+ * A call ends on a rank, and lets the next call of its stream begin, only when all ranks have begun
+ * it. A rank stands still if its only thread waits for a call in vain. A call is in vain if another
+ * rank that stands still has made it fewer times, or has it behind another call in vain, on the
+ * same stream. The largest set of ranks and calls for which this holds is found.
  *
- * Ranks that make the same calls in the same order are never found to stand still: the rank that is
- * farthest behind waits for calls that all others have made.
+ * A call in vain never begins on all ranks, however old the words of ranks are. Proof: suppose that
+ * some do, and take the first. If a rank had made it fewer times, that rank makes it after its
+ * wait, since it tells its counts together with its wait, and makes no calls while it waits. But it
+ * waits for a call in vain, which all ranks then began earlier: a contradiction. If a rank has the
+ * call behind another one in vain, all ranks began that other one earlier: a contradiction.
+ *
+ * Ranks that make the same calls in the same order are never found to stand still. Proof: take the
+ * first call in vain, in their order. A rank that has made it fewer times waits for an earlier call
+ * in vain, and a rank that has it behind another one in vain has that one earlier: a contradiction.
  */
 #pragma once
 
@@ -22,20 +27,28 @@
 #include "comm/calls.h"
 #include "comm/waits.h"
 
-/* A call as a rank tells it. */
+enum weft__called_flags {
+    WEFT__CALLED_LAST = 1, /* the rank has made the call no more often */
+    WEFT__CALLED_AWAITED = 2,
+    WEFT__CALLED_ENDS_ALONE = 4 /* without other ranks */
+};
+
+/* A call as a rank tells it, in the order of the rank's calls. */
 struct weft__called {
     uint64_t key;   /* the call and its object; 0: the exchanges of the hosts */
-    uint64_t count; /* the number of times that the rank has made it */
-    uint64_t order; /* of the last time, among all calls of the rank */
+    uint64_t count; /* the number of times that the rank had made it then */
+    uint64_t order; /* among all calls of the rank; in a group of transfers it is one */
     int32_t call;   /* enum weft__call */
     int32_t peer;   /* the only other rank that takes part; WEFT__ANY_PEER: all do */
-    int32_t is_awaited;
-    int32_t unused;
+    int32_t flags;  /* enum weft__called_flags */
+    int32_t behind; /* the call that comes before on the stream, among those told; -1: none */
 };
 
 enum {
     WEFT__ANY_PEER = -1,
-    WEFT__MAX_CALLED = 256 /* entries; a rank with more calls tells nothing */
+    WEFT__MAX_KEYS = 256,   /* a rank that makes more different calls tells nothing */
+    WEFT__MAX_EARLIER = 32, /* calls that it has made again since, which it tells too */
+    WEFT__MAX_CALLED = WEFT__MAX_KEYS + WEFT__MAX_EARLIER
 };
 
 /* The work that a thread waits for. */
@@ -51,10 +64,21 @@ struct weft__hold {
     const struct weft__standing *standing;
 };
 
+/* A call that the rank has made. */
+struct weft__standing_entry {
+    struct weft__called called;
+    uint64_t exchange;
+    uint64_t stream_id;   /* of its last part */
+    uint64_t begin_order; /* of its first part */
+    uint64_t begin_stream_id;
+};
+
 struct weft__standing {
     pthread_mutex_t mutex;
-    struct weft__standing_entry *entries;
+    struct weft__standing_entry *entries; /* the last call of each key */
     int32_t num_entries, max_entries;
+    struct weft__standing_entry earlier[WEFT__MAX_EARLIER]; /* of the same keys; a ring */
+    uint64_t num_earlier;
     uint64_t num_calls;
     const void *thread; /* that makes the calls; NULL: none yet */
     enum {
@@ -67,8 +91,10 @@ struct weft__standing {
 };
 
 enum weft__call_part {
-    WEFT__CALL_IS_NEW,
-    WEFT__CALL_GOES_ON /* the second part of a call that was counted */
+    WEFT__CALL_IS_WHOLE,
+    WEFT__CALL_BEGINS,   /* a first part, which ends alone */
+    WEFT__CALL_GOES_ON,  /* the second part of a call that was counted */
+    WEFT__CALL_IS_BESIDE /* the last call that was noted: they begin together */
 };
 
 /* A call that has been enqueued on a stream. */

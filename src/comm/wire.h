@@ -15,7 +15,7 @@
 enum { WEFT__MAX_BLOB_BYTES = 1 << 20, WEFT__MAX_RANKS = 65536, WEFT__MAX_TEXT_BYTES = 512 };
 
 #define WEFT__HELLO_MAGIC   UINT32_C(0x74666577) /* "weft" on the byte order of the ranks */
-#define WEFT__HELLO_VERSION UINT32_C(7)
+#define WEFT__HELLO_VERSION UINT32_C(8)
 
 enum weft__frame_type {
     /* rank to rendezvous */

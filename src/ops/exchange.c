@@ -169,12 +169,10 @@ weft_result weft__exchange_note(struct weft__exchange *exchange, weft_stream *st
     return result;
 }
 
-void weft__exchange_note_transfer(struct weft__exchange *exchange, weft_stream *stream, int32_t src,
-                                  int32_t dst)
+void weft__exchange_note_transfer(struct weft__exchange *exchange, weft_stream *stream,
+                                  enum weft__call_part part, int32_t src, int32_t dst)
 {
-    if (src != dst)
-        note(exchange, stream,
-             (struct weft__stream_call){.src = src, .dst = dst, .part = WEFT__CALL_IS_NEW});
+    note(exchange, stream, (struct weft__stream_call){.src = src, .dst = dst, .part = part});
 }
 
 uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange)

@@ -39,8 +39,8 @@ uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange);
 weft_result weft__exchange_note(struct weft__exchange *exchange, weft_stream *stream,
                                 enum weft__call_part part, weft_result result);
 /* Notes a send or a receive of weft__current_call that has been enqueued. */
-void weft__exchange_note_transfer(struct weft__exchange *exchange, weft_stream *stream, int32_t src,
-                                  int32_t dst);
+void weft__exchange_note_transfer(struct weft__exchange *exchange, weft_stream *stream,
+                                  enum weft__call_part part, int32_t src, int32_t dst);
 
 /* Launches a program of this exchange behind its last one. */
 weft_result weft__exchange_launch(struct weft__exchange *exchange, weft_stream *stream,
