@@ -35,6 +35,7 @@ struct meeting {
     int64_t patience_ns;                 /* for a greeting, with several ports */
     char obstacle[WEFT__MAX_TEXT_BYTES]; /* why the last attempt failed */
     int is_unreachable;                  /* no address of the point has a route */
+    int has_socket, socket_error;        /* for any address of the point; errno if one has none */
     enum {
         NOT_REFUSED,
         REFUSED
@@ -64,9 +65,11 @@ static int connect_to(struct meeting *meeting, const struct addrinfo *at)
     int fd =
         weft__descriptor_keep(socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0) {
+        meeting->socket_error = errno;
         note_obstacle(meeting, strerror(errno));
         return -1;
     }
+    meeting->has_socket = 1;
     /* If the system gives this socket the very port that the rendezvous is about to listen on, it
      * must not stand in its way. */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -106,6 +109,8 @@ static int connect_once(struct meeting *meeting)
     }
     int fd = -1;
     meeting->is_unreachable = 1;
+    meeting->has_socket = 0;
+    meeting->socket_error = 0;
     for (const struct addrinfo *at = found; at != NULL && fd < 0; at = at->ai_next)
         fd = connect_to(meeting, at);
     freeaddrinfo(found);
@@ -259,6 +264,12 @@ static weft_result attempt(struct meeting *meeting, int *over)
 {
     struct weft__wire *wire = meeting->wire;
     int fd = connect_once(meeting);
+    *over = fd < 0 && meeting->socket_error != 0 && !meeting->has_socket;
+    if (*over) {
+        errno = meeting->socket_error;
+        return weft__system_error("rank %d cannot make a socket to reach %s", meeting->hello->rank,
+                                  meeting->point->address);
+    }
     *over = fd < 0 && meeting->is_unreachable && weft__address_is_loopback(meeting->point->address);
     if (*over)
         return weft__error(WEFT_ERROR_SYSTEM,

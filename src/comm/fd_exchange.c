@@ -25,6 +25,7 @@ struct letter {
     uint64_t key;
     int32_t rank;
     int32_t round;
+    uint64_t num_fds; /* that come with it */
 };
 
 union control {
@@ -58,11 +59,11 @@ weft_result weft__fd_socket_open(uint64_t socket_id[2], int *socket_fd)
         return result;
     int fd = weft__descriptor_keep(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
-        return weft__system_error("cannot make a Unix socket");
+        return weft__system_error("cannot make a Unix socket, over which ranks share memory");
     socklen_t address_bytes = socket_address(socket_id, &address);
     if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0 ||
         bind(fd, (const struct sockaddr *)&address, address_bytes) != 0) {
-        result = weft__system_error("cannot name a Unix socket");
+        result = weft__system_error("cannot name a Unix socket, over which ranks share memory");
         close(fd);
         return result;
     }
@@ -90,7 +91,7 @@ static void attach_fd(struct msghdr *message, union control *control, int fd)
 
 enum outcome {
     SENT,
-    NOT_NOW,  /* the other rank's queue is full */
+    NOT_NOW,  /* the other rank's queue is full, or this one's is empty */
     NOT_EVER, /* errno says why: no memory, or a rule of the system (seccomp, SELinux, ...) */
 };
 
@@ -104,7 +105,8 @@ static enum outcome outcome_of_errno(void)
 
 static enum outcome send_fd(const struct weft__fd_exchange *exchange, int32_t rank, int fd)
 {
-    struct letter letter = {.key = exchange->key, .rank = exchange->rank, .round = exchange->round};
+    struct letter letter = {
+        .key = exchange->key, .rank = exchange->rank, .round = exchange->round, .num_fds = fd >= 0};
     struct iovec part = {.iov_base = &letter, .iov_len = sizeof(letter)};
     struct sockaddr_un address;
     union control control = {{0}};
@@ -175,21 +177,38 @@ static int is_expected(const struct progress *progress, ssize_t num_bytes,
     return sender->pid == named->pid && sender->uid == named->uid;
 }
 
-static void receive_all(struct progress *progress)
+static weft_result take(struct progress *progress, const struct letter *letter, int fd)
+{
+    progress->fds[letter->rank] = fd;
+    progress->received[letter->rank] = 1;
+    progress->num_missing--;
+    if (letter->num_fds == 0 || fd >= 0)
+        return WEFT_OK;
+    return weft__error(WEFT_ERROR_SYSTEM,
+                       "rank %d cannot map the memory of rank %d, whose file descriptor does not "
+                       "arrive over an abstract Unix socket: this process has no number left for "
+                       "it (RLIMIT_NOFILE), or a rule of the system keeps it out",
+                       progress->exchange->rank, letter->rank);
+}
+
+static weft_result receive_all(struct progress *progress)
 {
     struct letter letter;
     struct ucred sender;
     int fd;
     ssize_t num_bytes;
     while ((num_bytes = receive_fd(progress->exchange->socket_fd, &letter, &fd, &sender)) >= 0) {
-        if (is_expected(progress, num_bytes, &letter, &sender)) {
-            progress->fds[letter.rank] = fd;
-            progress->received[letter.rank] = 1;
-            progress->num_missing--;
-        } else if (fd >= 0) {
+        if (is_expected(progress, num_bytes, &letter, &sender))
+            WEFT__TRY(take(progress, &letter, fd));
+        else if (fd >= 0)
             close(fd);
-        }
     }
+    if (outcome_of_errno() == NOT_NOW)
+        return WEFT_OK;
+    return weft__system_error(
+        "rank %d cannot map the memory of other ranks: receiving a file descriptor over an "
+        "abstract Unix socket failed",
+        progress->exchange->rank);
 }
 
 /* Sends to the ranks after this one first: else all ranks would find the queue of rank 0 full. */
@@ -231,7 +250,7 @@ static weft_result exchange_all(struct progress *progress)
     int32_t num_left = INT32_MAX;
     for (;;) {
         WEFT__TRY(send_all(progress));
-        receive_all(progress);
+        WEFT__TRY(receive_all(progress));
         if (progress->num_unsent == 0 && progress->num_missing == 0)
             return WEFT_OK;
         /* The deadline counts from the last letter: a thousand ranks write a million letters. */

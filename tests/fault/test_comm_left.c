@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +16,7 @@
 #include "harness/machine.h"
 #include "harness/ranks.h"
 
-enum { NUM_RANKS = 3, THE_ONE = 1, STATUS = 7, FAR_MS = 60000 };
+enum { NUM_RANKS = 3, THE_ONE = 1, STATUS = 7, FAR_MS = 30000, SOON_MS = 10000 };
 
 /* ---------------------------------------------------------------- processes that end */
 
@@ -79,54 +80,88 @@ TEST(a_process_that_ends_is_no_death)
 
 /* ---------------------------------------------------------------- what the system denies */
 
-/* Denies a system call to the calling thread and its children. Returns 0 if it cannot. */
-static int deny(int call)
+/* A system call that fails; of socket() only for a family of addresses. */
+struct denial {
+    int call, family, error;
+    const char *text; /* that all ranks are told */
+};
+
+/* Denies it to the calling thread and its children. Returns 0 if it cannot. */
+static int deny(const struct denial *denial)
 {
+    const uint32_t domain = offsetof(struct seccomp_data, args);
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)denial->call, 0, 4),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 2),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, domain),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)denial->family, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)denial->error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-    const struct sock_fprog program = {4, filter};
+    const struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
            syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
 }
 
 static int create_in_vain(struct ranks_context *context)
 {
+    const struct denial *denial = context->argument;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
+    const int64_t begin_ns = clock_ns();
     weft_comm *comm;
     config.timeout_ms = FAR_MS;
-    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_SYSTEM,
-                "rank 1 cannot share its memory with rank 2: sending it a file descriptor over an "
-                "abstract Unix socket failed: Permission denied");
+    CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_SYSTEM, denial->text);
+    CHECK(context->rank == THE_ONE || strstr(weft_last_error(), "rank 1") != NULL, "no rank 1: %s",
+          weft_last_error());
+    CHECK(clock_ns() - begin_ns < SOON_MS * INT64_C(1000000), "late: %s", weft_last_error());
     return 0;
 }
 
 static int create_with_a_denied_one(struct ranks_context *context)
 {
+    const struct denial *denial = context->argument;
     int status = 0;
-    if (context->rank != THE_ONE)
-        return create_in_vain(context);
+    if (context->rank != THE_ONE) /* without a connection nobody can tell them */
+        return denial->family == AF_INET ? 0 : create_in_vain(context);
     const pid_t child = fork();
     if (child == 0)
-        _exit(deny(SYS_sendmsg) ? create_in_vain(context) : 77);
+        _exit(deny(denial) ? create_in_vain(context) : 77);
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status), "it did not exit");
     CHECK(WEXITSTATUS(status) == 0, "its status is %d", WEXITSTATUS(status));
     return 0;
 }
 
-TEST(unix_sockets_denied)
+TEST(sockets_denied)
 {
+    static struct denial all[] = {
+        {SYS_socket, AF_UNIX, EACCES,
+         "cannot make a Unix socket, over which ranks share memory: Permission denied"},
+        {SYS_socket, AF_UNIX, EAFNOSUPPORT,
+         "cannot make a Unix socket, over which ranks share memory: Address family not supported "
+         "by protocol"},
+        {SYS_socket, AF_INET, EPERM,
+         "rank 1 cannot make a socket to reach 127.0.0.1: Operation not permitted"},
+        {SYS_bind, 0, EPERM,
+         "cannot name a Unix socket, over which ranks share memory: Operation not permitted"},
+        {SYS_sendmsg, 0, EACCES,
+         "rank 1 cannot share its memory with rank 2: sending it a file descriptor over an "
+         "abstract Unix socket failed: Permission denied"},
+        {SYS_recvmsg, 0, EPERM,
+         "rank 1 cannot map the memory of other ranks: receiving a file descriptor over an "
+         "abstract Unix socket failed: Operation not permitted"},
+    };
 #ifdef __SANITIZE_THREAD__ /* forks start no threads */
     skip();
 #endif
     const pid_t child = fork();
     int status = 0;
     if (child == 0)
-        _exit(deny(SYS_sendmsg) ? 0 : 77);
+        _exit(deny(&all[0]) ? 0 : 77);
     assert_int_equal(waitpid(child, &status, 0), child);
     if (WEXITSTATUS(status) != 0)
         skip();
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, create_with_a_denied_one, NULL), 0);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (ranks_run(RANKS_PROCESSES, NUM_RANKS, create_with_a_denied_one, &all[i]) != 0)
+            fail_msg("%s", all[i].text);
+    }
 }

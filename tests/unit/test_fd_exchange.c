@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -189,4 +190,25 @@ TEST(letters_of_other_processes_are_thrown_away)
         assert_string_equal(weft__last_error(), "rank 2 did not share its memory within 1 ms");
         close_three(members);
     }
+}
+
+/* A process without free numbers gets the letter alone. */
+TEST(descriptors_that_do_not_arrive_are_an_error)
+{
+    static struct member members[NUM_RANKS];
+    static struct weft__identity table[NUM_RANKS];
+    struct rlimit before, none;
+    int fds[NUM_THREE];
+    open_three(members, table);
+    send_letters(&members[GIVER], table);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const weft_result result = weft__fd_exchange(&members[TAKER].exchange, -1, fds);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(result, WEFT_ERROR_SYSTEM);
+    assert_non_null(strstr(weft__last_error(), "rank 0 cannot map the memory of rank 1"));
+    assert_non_null(strstr(weft__last_error(), "RLIMIT_NOFILE"));
+    close_three(members);
 }
