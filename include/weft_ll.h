@@ -167,8 +167,9 @@ typedef enum weft_ll_route {
 
 /* How it is known that rows and answers have come. Results are the same to the bit. Packets are rows that tell it
  * themselves, by every 16 bytes. They take more memory (weft_ll_query_sizes), and need one node of R ranks, which are at
- * most 8, WEFT_LL_ANSWER_SUMS of dtype; rows as they are, or with a scale of 32 bits for 4, 8, 12, ...
- * or 128 elements; and what is said below. L is the most experts that a rank has. weft_ll_create tells what is lacking. */
+ * most 8, WEFT_LL_ANSWER_SUMS or WEFT_LL_ANSWER_SUMS_WEIGHED_LATE of dtype; rows as they are, or with a scale of 32
+ * bits for 4, 8, 12, ... or 128 elements; and what is said below. L is the most experts that a rank has. weft_ll_create
+ * tells what is lacking. */
 typedef enum weft_ll_carrier {
     /* On GPUs, where they can be, the first of these that fits:
      *   WEFT_LL_PACKETS        max_tokens <= 16, R * max_tokens <= 64, max_tokens * num_topk <= 256

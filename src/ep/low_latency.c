@@ -70,7 +70,7 @@ static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ran
         [TABLE_TAKEN] =
             plan->has_nodes ? WP_LL_NUM_MAILS * halves * ranks * blocks * sizeof(uint64_t) : 0,
         [TABLE_ANSWER_SLOTS] =
-            plan->has_nodes || wp_ll_remembers_rows(plan) ? halves * choices * sizeof(int32_t) : 0,
+            plan->has_nodes || plan->answers_stay ? halves * choices * sizeof(int32_t) : 0,
         [TABLE_TOLD_EPOCHS] =
             plan->has_nodes ? WP_LL_NUM_MAILS * ranks * blocks * sizeof(uint64_t) : 0,
         [TABLE_RELAYED_ROWS] =

@@ -21,10 +21,7 @@ static struct wp_ll_slot plan_slot(const struct wp_ll_plan *plan)
     slot.experts_offset = slot.token_offset + PART;
     slot.weights_offset = slot.experts_offset + choices_bytes;
     slot.order_offset = slot.weights_offset + choices_bytes;
-    slot.late_weights_offset = slot.order_offset + (plan->is_by_expert ? choices_bytes : 0);
-    slot.bytes = aligned(slot.late_weights_offset +
-                             (plan->weights_come_late ? wp_ll_tagged_bytes(plan->num_topk) : 0),
-                         SLOT);
+    slot.bytes = aligned(slot.order_offset + (plan->is_by_expert ? choices_bytes : 0), SLOT);
     return slot;
 }
 
@@ -167,8 +164,8 @@ static const char *lacks_any_packets(const weft_comm *comm, const weft_ll_config
     enum { PACKET_BYTES = 16 }; /* on any machine at most: parts have none in common */
     if (plan->has_nodes || comm->num_ranks > WP_LL_NEAR_RANKS)
         return "one node of at most 8 ranks";
-    if (config->answer != WEFT_LL_ANSWER_SUMS)
-        return "answer WEFT_LL_ANSWER_SUMS";
+    if (config->answer != WEFT_LL_ANSWER_SUMS && !plan->weights_come_late)
+        return "answer WEFT_LL_ANSWER_SUMS or WEFT_LL_ANSWER_SUMS_WEIGHED_LATE";
     if (plan->answer_dtype != plan->dtype)
         return "answer_dtype WEFT_DTYPE_NONE or dtype";
     if (wp_ll_is_quantised(plan) && config->scale == WEFT_SCALE_UE8M0)

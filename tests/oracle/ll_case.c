@@ -96,7 +96,8 @@ static int are_choices_few(const struct ll_case *problem, weft_ll_carrier carrie
 
 static int are_answers_fit(const struct ll_case *problem)
 {
-    return problem->answer == WEFT_LL_ANSWER_SUMS &&
+    return (problem->answer == WEFT_LL_ANSWER_SUMS ||
+            problem->answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE) &&
            (problem->answer_dtype == WEFT_DTYPE_NONE || problem->answer_dtype == problem->dtype);
 }
 

@@ -154,6 +154,10 @@ TEST(waits_for_a_late_rank_are_told)
          LL_EXPERTS, .carrier = WEFT_LL_TOLD_PACKETS},
         {"weighed late", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32), LL_GRID(2, 2),
          LL_EXPERTS, LL_ANSWERS(SUMS_WEIGHED_LATE)},
+        {"weighed late in packets", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32),
+         LL_GRID(2, 2), LL_EXPERTS, LL_ANSWERS(SUMS_WEIGHED_LATE), .carrier = WEFT_LL_PACKETS},
+        {"weighed late and told", LL_SIZES(2, 3, 2, 4, 64), LL_TYPES(BF16, BF16, INT32),
+         LL_GRID(2, 2), LL_EXPERTS, LL_ANSWERS(SUMS_WEIGHED_LATE), .carrier = WEFT_LL_TOLD_PACKETS},
     };
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         if (ranks_run(RANKS_PROCESSES, 2, wait_for_late_rank, &problems[i]) != 0)

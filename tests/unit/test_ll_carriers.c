@@ -99,6 +99,14 @@ TEST(of_many_experts)
         {4, 516, 8, 15, WEFT_LL_PACKETS, {0}},
         {4, 516, 8, 16, WEFT_LL_TOLD_PACKETS, {0}}, /* 128 choices and 129 experts */
         {8, 512, 8, 8, WEFT_LL_PACKETS, {0}},
+        {4, 256, 8, 16, WEFT_LL_PACKETS, {.answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, FP8}},
+        {4, 256, 8, 128, WEFT_LL_TOLD_PACKETS, {.answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, FP8}},
+        {4,
+         256,
+         8,
+         128,
+         WEFT_LL_SIGNALS, /* no program of its own */
+         {.answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, .answer_dtype = WEFT_LOG_10BIT}},
         {4, 256, 8, 8, WEFT_LL_SIGNALS, {.answer = WEFT_LL_ANSWER_ROWS}}};
     check(by_rank, sizeof by_rank / sizeof *by_rank, WEFT_LL_BY_RANK);
     check(by_expert, sizeof by_expert / sizeof *by_expert, WEFT_LL_BY_EXPERT);

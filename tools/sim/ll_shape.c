@@ -113,7 +113,8 @@ static void draw_hearers(struct shape *shape, struct rng *rng)
 static int are_sums_fit(const struct shape *shape)
 {
     const struct ll_terms *terms = &shape->ll_terms;
-    return terms->answer == WEFT_LL_ANSWER_SUMS &&
+    return (terms->answer == WEFT_LL_ANSWER_SUMS ||
+            terms->answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE) &&
            (terms->answer_dtype == WEFT_DTYPE_NONE || terms->answer_dtype == shape->combine_dtype);
 }
 
@@ -199,10 +200,10 @@ void shape_draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault fa
     draw_masks(shape, rng);
     if (fault == WEFT__SIM_NO_FAULT)
         draw_leaver(shape);
+    draw_late_weights(shape);
     if (shape->op == SCENARIO_LL_PACKETS)
         return;
     if (shape->ll_terms.on_missing == WEFT_LL_FAIL)
         shape->ll_terms.route = (weft_ll_route)draw(rng, WEFT_LL_STRAIGHT, WEFT_LL_RELAYED);
-    draw_late_weights(shape);
     draw_carrier(shape);
 }

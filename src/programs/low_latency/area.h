@@ -171,12 +171,6 @@ WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan)
                        plan->answer_bytes);
 }
 
-/* Without nodes: whether combine needs to know which row of a rank a choice is. */
-WP_FN int wp_ll_remembers_rows(const struct wp_ll_plan *plan)
-{
-    return plan->answers_stay || plan->weights_come_late;
-}
-
 /* Whether a token's sum is one of sums of nodes. */
 WP_FN int wp_ll_has_node_sums(const struct wp_ll_plan *plan)
 {
@@ -209,6 +203,21 @@ WP_FN uint64_t wp_ll_messages_bytes(const struct wp_ll_plan *plan)
 {
     return (uint64_t)plan->num_halves * (uint64_t)plan->message.num_sources *
            (uint64_t)plan->num_blocks * plan->message.bytes;
+}
+
+/* The weights of a token, if they come with combine: a tagged row, float [num_topk]. */
+WP_FN uint64_t wp_ll_token_weights_bytes(const struct wp_ll_plan *plan)
+{
+    const uint64_t align = 16;
+    return (wp_ll_tagged_bytes(plan->num_topk) + align - 1) / align * align;
+}
+
+WP_FN uint64_t wp_ll_late_weights_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return plan->weights_come_late
+               ? wp_ll_align((uint64_t)plan->num_halves * (uint64_t)num_ranks *
+                             (uint64_t)plan->max_tokens * wp_ll_token_weights_bytes(plan))
+               : 0;
 }
 
 WP_FN uint64_t wp_ll_comes_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
@@ -244,7 +253,7 @@ WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks
     return wp_ll_words_bytes(plan, num_ranks) + wp_ll_ranges_bytes(plan, num_ranks) +
            wp_ll_heads_bytes(plan, num_ranks) + wp_ll_rows_bytes(plan, num_ranks) +
            wp_ll_answers_bytes(plan) + wp_ll_messages_bytes(plan) + wp_ll_summands_bytes(plan) +
-           wp_ll_comes_bytes(plan, num_ranks) +
+           wp_ll_late_weights_bytes(plan, num_ranks) + wp_ll_comes_bytes(plan, num_ranks) +
            wp_ll_packets_bytes(plan, wp_ll_row_packets_bytes(plan, num_ranks)) +
            wp_ll_packets_bytes(plan, wp_ll_answer_packets_bytes(plan, num_ranks));
 }
@@ -284,7 +293,8 @@ WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32
     offsets.answers = offsets.rows + wp_ll_rows_bytes(plan, num_ranks);
     offsets.messages = offsets.answers + wp_ll_answers_bytes(plan);
     offsets.summands = offsets.messages + wp_ll_messages_bytes(plan);
-    offsets.comes = offsets.summands + wp_ll_summands_bytes(plan);
+    offsets.late_weights = offsets.summands + wp_ll_summands_bytes(plan);
+    offsets.comes = offsets.late_weights + wp_ll_late_weights_bytes(plan, num_ranks);
     offsets.row_packets = offsets.comes + wp_ll_comes_bytes(plan, num_ranks);
     offsets.row_packets_half = wp_ll_row_packets_bytes(plan, num_ranks);
     offsets.answer_packets =
@@ -390,6 +400,16 @@ WP_FN char *wp_ll_summand(const struct wp_low_latency *ll, int32_t owner, uint64
         wp_ll_half(&ll->plan, number) * (uint32_t)wp_ll_num_summands(&ll->plan) + (uint32_t)slot;
     return wp_ll_area(ll, owner) + ll->offsets.summands +
            wp_ll_slot_offset(idx, ll->plan.answer_bytes);
+}
+
+/* The weights of a source's token, of the answers `number`. */
+WP_FN char *wp_ll_late_weights(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
+                               int32_t source, int32_t token)
+{
+    const uint32_t idx =
+        wp_ll_rank_of_half(ll, number, source) * (uint32_t)ll->plan.max_tokens + (uint32_t)token;
+    return wp_ll_area(ll, owner) + ll->offsets.late_weights +
+           wp_ll_slot_offset(idx, wp_ll_token_weights_bytes(&ll->plan));
 }
 
 /* ------------------------------------------------------------------ memory of this rank */

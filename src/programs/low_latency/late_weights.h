@@ -1,84 +1,66 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Weights that come with combine, for callers who do not have them in dispatch. Whoever sums a token's rows needs its
- * weights, and they are its owner's: so, before anything else, each block of combine sends those of its tokens to the ranks
- * that have the rows. They are tagged rows in the slots of these, which tell by themselves that they have come, and each
- * warp waits for those of the row that it answers. They lie in the half of the answers' number, not in that of the result's,
- * since a result may be answered more than once: when a half's answers are sent again, those before have been received, so
- * that their weights have been read.
+ * Weights that come with combine, for callers who do not have them in dispatch. A rank that sums a
+ * token's rows needs the token's weights, and the token's owner has them. So combine begins with
+ * weights: the owner sends them to each rank that has rows of the token. They are a tagged row,
+ * which tells by itself that it has come. A warp that answers the token waits for that row.
+ *
+ * Weights lie in the half of the answers' number, not in that of the result's, since a result may be
+ * answered more than once. The owner sends those of number n over those of n - num_halves. So it must
+ * know that they have been read. With signals it has received the answers of n - num_halves, and an
+ * answer is signalled after the weights have been read. In packets the owner must know that the rank
+ * has room for answers, as the rank itself must of the owner.
  */
 #pragma once
 
-#include "programs/low_latency/sums.h"
+#include "programs/low_latency/waits.h"
 
 WP_FN int wp_ll_weighs_late(const struct wp_ll_plan *plan)
 {
     return !WP_LL_HAS_NODES(plan) && plan->weights_come_late;
 }
 
-/* At `owner`: of the row of a source. */
-WP_FN char *wp_ll_late_weights(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
-                               int32_t source, int32_t row)
-{
-    return wp_ll_row(ll, owner, number, source, row) + ll->plan.slot.late_weights_offset;
-}
-
-/* What is sent: this rank's weights for the answers `number` to the tokens of the block in `result`. */
+/* What is sent: this rank's weights for the answers `number`. */
 struct wp_ll_weights_sender {
     const struct wp_ll_run *run;
     const float *weights; /* [num_tokens][num_topk], NULL: 1 */
+    float *memory;        /* of the warp or its part of the block's: [num_topk] */
     uint64_t number;
-    uint64_t result;
 };
 
-/* Those of a token, to the rank that answers choice k, if one does. */
-WP_FN void wp_ll_send_token_weights(const struct wp_ll_weights_sender *sender, int32_t token,
-                                    int32_t k)
+/* Warp-wide: loads the weights of a token. */
+WP_FN void wp_ll_load_weights(const struct wp_ll_weights_sender *sender, int32_t token)
 {
     struct wp_warp *warp = sender->run->op.warp;
-    const struct wp_low_latency *ll = sender->run->ll;
-    const int32_t num_topk = ll->plan.num_topk;
-    /* All loads are under way together. */
-    const int32_t rank = wp_ll_answering(ll, sender->result, token)[k];
-    const int32_t row = wp_ll_answer_slots(ll, sender->result, token)[k];
-    float *here = wp_ll_weights(warp);
-    wp_warp_sync(warp); /* those before have been sent */
-    for (int32_t i = wp_lane_idx(warp); i < num_topk; i += WP_WARP_SIZE)
-        here[i] = sender->weights == NULL ? 1.0f : sender->weights[(int64_t)token * num_topk + i];
+    const int32_t num_topk = sender->run->ll->plan.num_topk;
+    wp_warp_sync(warp); /* the memory has been read */
+    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE)
+        sender->memory[k] =
+            sender->weights == NULL ? 1.0f : sender->weights[(int64_t)token * num_topk + k];
     wp_warp_sync(warp);
-    if (rank >= 0)
-        wp_tagged_send(warp, rank,
-                       wp_ll_late_weights(ll, rank, sender->number, ll->exchange.rank, row), here,
-                       num_topk, sender->number);
 }
 
-/* By all warps of the block. */
-WP_FN void wp_ll_send_weights(const struct wp_ll_weights_sender *sender)
+/* Warp-wide: sends to a rank the weights that have been loaded. */
+WP_FN void wp_ll_send_weights(const struct wp_ll_weights_sender *sender, int32_t token,
+                              int32_t rank)
 {
-    struct wp_warp *warp = sender->run->op.warp;
-    const struct wp_ll_tokens tokens = wp_ll_half_of(sender->run, sender->result).tokens;
-    int32_t k = wp_warp_idx(warp);
-    for (int32_t token = tokens.begin; token < tokens.end; token++) {
-        for (; k < sender->run->ll->plan.num_topk; k += wp_num_warps(warp))
-            wp_ll_send_token_weights(sender, token, k);
-        k -= sender->run->ll->plan.num_topk;
-    }
+    const struct wp_low_latency *ll = sender->run->ll;
+    wp_tagged_send(sender->run->op.warp, rank,
+                   wp_ll_late_weights(ll, rank, sender->number, ll->exchange.rank, token),
+                   sender->memory, ll->plan.num_topk, sender->number);
 }
 
-/* Warp-wide, before a row is answered: waits for its weights, and copies them to wp_ll_weights, where they are after a sync. */
+/* Warp-wide, before a token of `source` is answered: waits for its weights, and copies them to memory
+ * of the warp, where they are after a sync. */
 WP_FN enum wp_status wp_ll_take_weights(const struct wp_ll_run *run, uint64_t number,
-                                        int32_t source, int32_t row, int64_t *waited_ns)
+                                        int32_t source, int32_t token, float *memory)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
-    const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
     struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, source);
     site.sequence = number; /* which the row carries */
     wp_warp_sync(warp);     /* those before have been used */
-    const enum wp_status status =
-        wp_tagged_take_relaxed(warp, wp_ll_late_weights(ll, ll->exchange.rank, number, source, row),
-                               wp_ll_weights(warp), ll->plan.num_topk, &site);
-    if (wp_lane_idx(warp) == 0)
-        wp_ll_end_waiting(run, waited_ns, begin_ns);
-    return status;
+    return wp_tagged_take_relaxed(warp,
+                                  wp_ll_late_weights(ll, ll->exchange.rank, number, source, token),
+                                  memory, ll->plan.num_topk, &site);
 }

@@ -29,6 +29,7 @@ struct answerer {
 struct asked_row {
     int32_t source;
     int32_t idx;
+    int32_t token;          /* at its source; known if weights come late */
     int32_t answer;         /* the slot of its (first) answer, */
     int32_t block_answer;   /* and with nodes that of the first that the rows of its block get */
     const int32_t *experts; /* [num_topk] -1 where the choice is not here */
@@ -53,6 +54,8 @@ WP_FN struct asked_row asked_row(const struct answerer *answerer, int32_t source
     const struct asked_row row = {
         source,
         idx,
+        wp_ll_weighs_late(&ll->plan) ? *(const int32_t *)(const void *)(slot + at->token_offset)
+                                     : 0,
         *(const int32_t *)(const void *)(slot + at->answer_offset),
         WP_LL_HAS_NODES(&ll->plan) ? answer_of_row(answerer, source, range.first) : 0,
         (const int32_t *)(const void *)(slot + at->experts_offset),
@@ -260,8 +263,13 @@ WP_FN enum wp_status take_weights(const struct answerer *answerer, struct asked_
 {
     const struct wp_ll_run *run = answerer->run;
     const int is_counted = part.token == 0 && part.part == 0;
-    return wp_ll_take_weights(run, answerer->number, row.source, row.idx,
-                              is_counted ? wp_ll_waited_ns(run, row.source) : NULL);
+    int64_t *waited_ns = is_counted ? wp_ll_waited_ns(run, row.source) : NULL;
+    const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
+    const enum wp_status status = wp_ll_take_weights(run, answerer->number, row.source, row.token,
+                                                     wp_ll_weights(run->op.warp));
+    if (wp_lane_idx(run->op.warp) == 0)
+        wp_ll_end_waiting(run, waited_ns, begin_ns);
+    return status;
 }
 
 /* One part of row i of those that a block of a source has sent. */
@@ -353,6 +361,28 @@ WP_FN enum wp_status await_room(const struct answerer *answerer)
                                    wp_ll_number_before(answerer->run, answerer->number));
 }
 
+/* By all warps of the block: sends the weights of its tokens to the ranks that answer them. */
+WP_FN void send_weights(const struct answerer *answerer)
+{
+    const struct wp_ll_run *run = answerer->run;
+    struct wp_warp *warp = run->op.warp;
+    const int32_t num_topk = run->ll->plan.num_topk;
+    const struct wp_ll_weights_sender sender = {run, answerer->args->late_weights,
+                                                wp_ll_weights(warp), answerer->number};
+    const struct wp_ll_tokens tokens = wp_ll_half_of(run, answerer->result).tokens;
+    int32_t k = wp_warp_idx(warp);
+    for (int32_t token = tokens.begin; token < tokens.end; token++) {
+        for (; k < num_topk; k += wp_num_warps(warp)) {
+            /* The loads are under way together. */
+            const int32_t rank = wp_ll_answering(run->ll, answerer->result, token)[k];
+            wp_ll_load_weights(&sender, token);
+            if (rank >= 0)
+                wp_ll_send_weights(&sender, token, rank);
+        }
+        k -= num_topk;
+    }
+}
+
 WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args)
 {
     struct wp_warp *warp = run->op.warp;
@@ -363,10 +393,8 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     if (answerer.result > numbers->rows_received ||
         answerer.number > numbers->answers_received + (uint64_t)plan->num_halves)
         return wp_ll_fail(run, numbers->rows_received, answerer.result);
-    const struct wp_ll_weights_sender weights = {run, args->late_weights, answerer.number,
-                                                 answerer.result};
     if (wp_ll_weighs_late(plan))
-        wp_ll_send_weights(&weights);
+        send_weights(&answerer);
     const int has_masks = wp_ll_has_masks(&args->ll.masks);
     struct wp_ll_range range = {0, 0};
     if (!has_masks) /* on its way while room is awaited: with masks it is found out then whose count */

@@ -8,6 +8,7 @@
 #define WP_ROWS_ARE_MADE_NEAR
 #endif
 
+#include "programs/low_latency/late_weights.h"
 #include "programs/low_latency/low_latency_combine.h"
 #include "programs/low_latency/packets.h"
 
@@ -139,28 +140,59 @@ WP_FN struct summed_part summed_part_of(const struct wp_ll_plan *plan, int32_t i
     return part;
 }
 
-/* Of the lane: whether that rank answers the i-th part that is summed. */
-WP_FN struct of_halves load_target(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t i)
+/* Of the lane: whether that rank answers a token of this rank. */
+WP_FN struct of_halves load_target(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                   int32_t token)
 {
     const struct of_halves none = {0, 0};
-    const int32_t token = summed_part_of(&ll->plan, i).token;
-    return wp_lane_idx(warp) < ll->exchange.num_ranks &&
-                   i < ll->plan.max_tokens * ll->plan.sum_parts.num
+    return wp_lane_idx(warp) < ll->exchange.num_ranks && token < ll->plan.max_tokens
                ? load_halves(ll, &ll->row_targets[wp_ll_token_idx(ll, 0, wp_lane_idx(warp), token)],
                              &ll->row_targets[wp_ll_token_idx(ll, 1, wp_lane_idx(warp), token)])
                : none;
 }
 
-/* ------------------------------------------------------------------ answer */
+/* The same of the i-th part that is summed. */
+WP_FN struct of_halves load_target_of_part(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                           int32_t i)
+{
+    return load_target(warp, ll,
+                       i < ll->plan.max_tokens * ll->plan.sum_parts.num
+                           ? summed_part_of(&ll->plan, i).token
+                           : INT32_MAX);
+}
 
 /* What is sent, or received. */
 struct mail {
     struct wp_ll_run *run;
     const struct wp_low_latency_combine_args *args;
     struct wp_packets packets;
-    uint64_t number; /* of the answers */
-    uint64_t result; /* that they answer */
+    uint64_t number;   /* of the answers */
+    uint64_t result;   /* that they answer */
+    int is_room_known; /* to send */
 };
+
+/* The ranks that answer a token of this rank, a bit for each, where lane i knows of rank i. On GPUs there
+ * are no more ranks than lanes. */
+WP_FN uint32_t answering_ranks(const struct mail *mail, int32_t token, struct of_halves target)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency *ll = &mail->args->ll;
+    uint32_t ranks = wp_ballot(warp, of_half(ll, target, mail->result) > 0);
+    for (int32_t rank = WP_WARP_SIZE; rank < WP_LL_NEAR_RANKS && rank < ll->exchange.num_ranks;
+         rank++)
+        ranks |= (uint32_t)ll->row_targets[wp_ll_token_idx(ll, mail->result, rank, token)] << rank;
+    return ranks;
+}
+
+/* ------------------------------------------------------------------ answer */
+
+/* Warp-wide: waits until a rank has room, unless it is left out. */
+WP_FN enum wp_status await_room(const struct mail *mail, int32_t rank)
+{
+    return mail->is_room_known || wp_ll_leaves_out(mail->run, rank)
+               ? WP_STATUS_OK
+               : wp_ll_await_taken(mail->run, WP_LL_ANSWERS, rank, mail->number);
+}
 
 /* Where the unit's rank gets its part of the answer to a token. */
 WP_FN struct wp_packet_targets answer_targets(const struct mail *mail, struct wp_ll_unit unit,
@@ -200,13 +232,89 @@ WP_STATIC_ASSERT(WP_BLOCK_WORDS_BYTES + WP_BLOCK_MOST_WARPS * WP_WARP_SHARED_BYT
                      WP_BLOCK_SHARED_BYTES,
                  "those of a row are less than half of what goes with it (WP_LL_UNIT_CHOICES)");
 
+/* ------------------------------------------------------------------ weights that come late */
+
+/* Warp-wide: sends a token's weights, which have been loaded, to a rank, when there is room. A rank that has
+ * taken answers in an earlier launch has read the weights of its own answers before. */
+WP_FN enum wp_status send_weights_to(const struct mail *mail,
+                                     const struct wp_ll_weights_sender *sender, int32_t token,
+                                     int32_t rank)
+{
+    const enum wp_status status = await_room(mail, rank);
+    if (status == WP_STATUS_OK && !wp_ll_leaves_out(mail->run, rank))
+        wp_ll_send_weights(sender, token, rank);
+    return status;
+}
+
+/* By all warps that receive: sends the weights of this rank's tokens to the ranks that answer them. */
+WP_FN enum wp_status send_weights(const struct mail *mail)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency *ll = &mail->args->ll;
+    const struct wp_ll_weights_sender sender = {mail->run, mail->args->late_weights,
+                                                weights_memory(warp, &ll->plan), mail->number};
+    const struct wp_ll_turns turns = wp_ll_turns_to_receive(warp, ll);
+    const int32_t end = wp_ll_half_of(mail->run, mail->result).tokens.end;
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t token = turns.first; token < end; token += turns.step) {
+        uint32_t ranks = answering_ranks(mail, token, load_target(warp, ll, token));
+        wp_ll_load_weights(&sender, token);
+        for (int32_t rank = 0; ranks != 0 && status == WP_STATUS_OK; rank++, ranks >>= 1)
+            if (ranks & 1u)
+                status = send_weights_to(mail, &sender, token, rank);
+    }
+    return status;
+}
+
+/* By all warps: sends weights. Waits for those of others count as waits for their answers, so the first
+ * block hears the ranks before it waits. */
+WP_FN enum wp_status begin_weighing(const struct mail *mail)
+{
+    const struct wp_low_latency *ll = &mail->args->ll;
+    const enum wp_status status = send_weights(mail);
+    return status == WP_STATUS_OK && wp_block_idx(mail->run->op.warp) == 0 && ll->waited_ns != NULL
+               ? wp_ll_hear_all(mail->run, WP_LL_ANSWERS, mail->number, ll->waited_ns)
+               : status;
+}
+
+/* Warp-wide, by expert: whether the unit's token has a choice here. */
+WP_FN int is_here(const struct mail *mail, struct wp_ll_unit unit,
+                  const struct answered_choice *first)
+{
+    struct wp_warp *warp = mail->run->op.warp;
+    const struct wp_low_latency *ll = &mail->args->ll;
+    int has_choice = of_half(ll, first->packed, mail->result) != WP_LL_NOT_HERE;
+    for (int32_t k = WP_WARP_SIZE + wp_lane_idx(warp); k < ll->plan.num_topk; k += WP_WARP_SIZE)
+        has_choice |= wp_ll_packed_choices(ll, mail->result, unit.rank, unit.token)[k].packed !=
+                      WP_LL_NOT_HERE;
+    return wp_ballot(warp, has_choice) != 0;
+}
+
+/* Warp-wide: waits for the weights of the unit's token, unless its rank is left out. */
+WP_FN enum wp_status take_weights(const struct mail *mail, struct wp_ll_unit unit)
+{
+    struct wp_ll_run *run = mail->run;
+    float *memory = weights_memory(run->op.warp, &mail->args->ll.plan);
+    struct wp_ll_packet_wait wait;
+    enum wp_status status;
+    wp_ll_begin_packet_wait(&wait, mail->number);
+    do {
+        status = wp_ll_take_weights(run, mail->number, unit.rank, unit.token, memory);
+        wait.progress.missing = 1u << unit.rank;
+    } while (wp_ll_waits_again(run, &wait, status) && !wp_ll_leaves_out(run, unit.rank));
+    return status;
+}
+
+/* ------------------------------------------------------------------ answers by expert */
+
 /* By expert, of a token: whether it has a choice here, and so many of the caller's rows, as the warp's pointers. */
 struct answering_rows {
     int is_here;
     int32_t num;
 };
 
-/* Warp-wide: lists them from the part's first element on, with their weights. */
+/* Warp-wide: lists them from the part's first element on, with their weights. Weights that come late
+ * have been taken. */
 WP_FN struct answering_rows find_rows(const struct mail *mail, struct wp_ll_unit unit,
                                       const struct answered_choice *first)
 {
@@ -226,6 +334,10 @@ WP_FN struct answering_rows find_rows(const struct mail *mail, struct wp_ll_unit
             choice = wp_ll_packed_choices(ll, mail->result, unit.rank, unit.token)[k];
         const int32_t packed = k < ll->plan.num_topk ? choice.packed : WP_LL_NOT_HERE;
         rows.is_here |= wp_ballot(warp, packed != WP_LL_NOT_HERE) != 0;
+        if (wp_ll_weighs_late(&ll->plan)) {
+            choice.weight = k < ll->plan.num_topk ? weights_memory(warp, &ll->plan)[k] : 0.0f;
+            wp_warp_sync(warp); /* all have loaded what is overwritten now, here or further up */
+        }
         const int32_t place = wp_ll_list(warp, &rows.num, packed >= 0);
         if (packed < 0)
             continue;
@@ -253,28 +365,31 @@ WP_FN void send_sum(const struct mail *mail, struct wp_packet_targets to, int32_
 
 /* By expert: the sum of the caller's rows for the choices of a token here, if it has such; of none that there was room for
  * zeros. */
-WP_FN void answer_choices(const struct mail *mail, struct wp_ll_unit unit,
-                          const struct answered_choice *first)
+WP_FN enum wp_status answer_choices(const struct mail *mail, struct wp_ll_unit unit,
+                                    const struct answered_choice *first)
 {
     const struct wp_ll_plan *plan = &mail->args->ll.plan;
+    enum wp_status status = WP_STATUS_OK;
+    if (wp_ll_weighs_late(plan) && is_here(mail, unit, first))
+        status = take_weights(mail, unit);
+    if (status != WP_STATUS_OK) /* what does not come is not answered */
+        return status == WP_STATUS_ABSENT ? WP_STATUS_OK : status;
     const struct answering_rows rows = find_rows(mail, unit, first);
     if (rows.is_here)
         send_sum(mail, answer_targets(mail, unit, unit.token), rows.num,
                  wp_ll_part_elements(plan, plan->answer_parts, unit.part).num);
+    return status;
 }
 
 WP_FN enum wp_status answer_unit(const struct mail *mail, struct wp_ll_unit unit,
-                                 const struct answered *answered, int is_room_known)
+                                 const struct answered *answered)
 {
-    enum wp_status status = WP_STATUS_OK;
-    if (!is_room_known && !wp_ll_leaves_out(mail->run, unit.rank))
-        status = wp_ll_await_taken(mail->run, WP_LL_ANSWERS, unit.rank, mail->number);
+    const enum wp_status status = await_room(mail, unit.rank);
     if (status != WP_STATUS_OK || wp_ll_leaves_out(mail->run, unit.rank))
         return status;
     if (mail->args->ll.plan.is_by_expert)
-        answer_choices(mail, unit, &answered->choice);
-    else
-        answer_row(mail, unit, &answered->row);
+        return answer_choices(mail, unit, &answered->choice);
+    answer_row(mail, unit, &answered->row);
     return status;
 }
 
@@ -300,8 +415,8 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     struct wp_ll_numbers *numbers = &run->numbers;
     const uint64_t number = numbers->answers_sent + 1;
     const uint64_t result = numbers->rows_answered + 1;
-    const struct mail mail = {run, args, wp_ll_answer_packets(&args->ll, number), number, result};
-    const int is_room_known = wp_ll_is_room_known(run, number, result);
+    const struct mail mail = {run,    args,   wp_ll_answer_packets(&args->ll, number),
+                              number, result, wp_ll_is_room_known(run, number, result)};
     const struct wp_ll_turns turns = wp_ll_turns_to_send(warp, &args->ll);
     const int32_t end = num_units_of(&args->ll);
     enum wp_status status = WP_STATUS_OK;
@@ -309,9 +424,10 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
         number > numbers->answers_received + (uint64_t)plan->num_halves)
         return wp_ll_fail(run, numbers->rows_received, mail.result);
     tell_answering(&mail);
+    if (wp_ll_weighs_late(plan))
+        status = begin_weighing(&mail);
     for (int32_t i = turns.first; i < end && status == WP_STATUS_OK; i += turns.step) {
-        status = answer_unit(&mail, wp_ll_unit_of(&args->ll, plan->answer_parts, i), &answered,
-                             is_room_known);
+        status = answer_unit(&mail, wp_ll_unit_of(&args->ll, plan->answer_parts, i), &answered);
         answered = load_answered(warp, args, i + turns.step);
     }
     struct wp_ll_half half = wp_ll_half_of(run, number);
@@ -325,18 +441,6 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
 }
 
 /* ------------------------------------------------------------------ receive */
-
-/* Lane i knows whether rank i answers. On GPUs there are no more ranks than lanes. */
-WP_FN uint32_t answering_ranks(const struct mail *mail, int32_t token, struct of_halves target)
-{
-    struct wp_warp *warp = mail->run->op.warp;
-    const struct wp_low_latency *ll = &mail->args->ll;
-    uint32_t ranks = wp_ballot(warp, of_half(ll, target, mail->result) > 0);
-    for (int32_t rank = WP_WARP_SIZE; rank < WP_LL_NEAR_RANKS && rank < ll->exchange.num_ranks;
-         rank++)
-        ranks |= (uint32_t)ll->row_targets[wp_ll_token_idx(ll, mail->result, rank, token)] << rank;
-    return ranks;
-}
 
 WP_FN enum wp_status sum_part(const struct mail *mail, struct summed_part summed,
                               struct of_halves target)
@@ -370,7 +474,8 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     const struct wp_low_latency *ll = &args->ll;
     const uint64_t number = run->numbers.answers_received;
     const struct wp_ll_half half = wp_ll_half_of(run, number);
-    const struct mail mail = {run, args, wp_ll_answer_packets(ll, number), number, half.answered};
+    const struct mail mail = {run,    args,          wp_ll_answer_packets(ll, number),
+                              number, half.answered, 0};
     const struct wp_ll_turns turns = wp_ll_turns_to_receive(warp, ll);
     const int32_t end = wp_ll_half_of(run, half.answered).tokens.end * ll->plan.sum_parts.num;
     enum wp_status status = WP_STATUS_OK;
@@ -379,7 +484,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     if (!wp_ll_is_told(&ll->plan) || waits_ns != NULL)
         status = wp_ll_hear_all(run, WP_LL_ANSWERS, number, waits_ns);
     for (int32_t i = turns.first; i < end && status == WP_STATUS_OK; i += turns.step) {
-        const struct of_halves next = load_target(warp, ll, i + turns.step);
+        const struct of_halves next = load_target_of_part(warp, ll, i + turns.step);
         status = sum_part(&mail, summed_part_of(&ll->plan, i), target);
         target = next;
     }
@@ -407,7 +512,7 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
     /* Of many tokens it is loaded when they have been sent: who sends and receives has no registers for it before. */
     const int32_t first = wp_ll_turns_to_receive(warp, &args->ll).first;
     struct of_halves target =
-        load_target(warp, &args->ll, wp_ll_is_told(&args->ll.plan) ? INT32_MAX : first);
+        load_target_of_part(warp, &args->ll, wp_ll_is_told(&args->ll.plan) ? INT32_MAX : first);
     struct wp_ll_run run = wp_ll_begin_loaded(warp, &args->ll, remembered);
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
@@ -417,7 +522,7 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
     if (args->phases & WP_LL_SEND)
         status = send(&run, args, answered);
     if (wp_ll_is_told(&args->ll.plan))
-        target = load_target(warp, &args->ll, first);
+        target = load_target_of_part(warp, &args->ll, first);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
         status = begin_receiving(&run);
     status = wp_ll_foresee_end(&run, status);

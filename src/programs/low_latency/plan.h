@@ -92,8 +92,6 @@ struct wp_ll_slot {
     uint64_t weights_offset; /* float [num_topk] */
     uint64_t
         order_offset; /* int32_t [num_topk]: how many of the source's rows the expert has before */
-    /* A tagged row, float [num_topk], of the answers of the slot's half: weights that come with combine. */
-    uint64_t late_weights_offset;
     uint64_t bytes;
 };
 
@@ -206,7 +204,7 @@ struct wp_ll_network {
 
 /* Where parts of an area begin: found once, by the host. */
 struct wp_ll_offsets {
-    uint64_t ranges, heads, rows, answers, messages, summands;
+    uint64_t ranges, heads, rows, answers, messages, summands, late_weights;
     uint64_t head_bytes; /* of each */
     /* low_latency/packets.h; and bytes of a half */
     uint64_t comes, row_packets, answer_packets, row_packets_half, answer_packets_half;
@@ -261,10 +259,10 @@ struct wp_low_latency {
     struct wp_ll_block *blocks;          /* [num_blocks] */
     struct wp_ll_choice *choices;        /* [num_blocks][block_tokens][num_topk] */
     int32_t *answering; /* [halves][max_tokens][num_topk] who answers in this slot; -1: nobody */
-    int32_t *
-        answer_slots; /* the same: with nodes where the answer comes to; else, where it is needed in
-                              combine, which row of this rank it is; -1: there is none */
-    int32_t *counters;        /* [num_blocks][wp_ll_num_counters] */
+    int32_t
+        *answer_slots; /* the same: with nodes where the answer comes to; else, where answers stay,
+                              which row of this rank it is; -1: there is none */
+    int32_t *counters; /* [num_blocks][wp_ll_num_counters] */
     int32_t *ranks_of_tokens; /* [num_blocks][max_tokens][wp_ll_rank_words] */
     int32_t *expert_bases;    /* [num_blocks][num_ranks][max_local_experts] */
     char *sums;               /* [num_blocks][num_warps][wp_ll_sum_bytes] on their way */

@@ -159,7 +159,7 @@ WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
         wp_ll_number_relayed(sender, token);
     if (WP_LL_HAS_NODES(plan))
         wp_ll_number_answers(sender, token);
-    else if (wp_ll_remembers_rows(plan))
+    else if (plan->answers_stay)
         for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE)
             wp_ll_answer_slots(&sender->args->ll, sender->number, token)[k] = choices[k].row;
 }
