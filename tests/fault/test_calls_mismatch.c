@@ -7,16 +7,16 @@
 #include <time.h>
 
 #include "harness/cmocka.h"
+#include "harness/ll_scene.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
 
 enum {
     NUM_RANKS = 3,
     ODD_ONE = 1,
-    NUM_TOKENS = 4,
-    NUM_TOPK = 2,
-    NUM_EXPERTS = 6,
-    HIDDEN = 64,
+    NUM_TOKENS = LL_SCENE_TOKENS,
+    NUM_TOPK = LL_SCENE_TOPK,
+    HIDDEN = LL_SCENE_HIDDEN,
     COUNT = 64,
     MAX_COUNT = 4096, /* bytes of each rank's row in the largest array */
     ROW = MAX_COUNT,
@@ -156,10 +156,8 @@ static weft_result coll_create(struct scene *scene)
 
 static weft_result ep_create(struct scene *scene)
 {
-    weft_ep_config config = WEFT_INIT(weft_ep_config);
+    const weft_ep_config config = ll_scene_ep_config();
     weft_ep *another;
-    config.num_experts = NUM_EXPERTS;
-    config.max_topk = NUM_TOPK;
     return weft_ep_create(scene->comm, &config, &another);
 }
 
@@ -195,17 +193,11 @@ enum { NUM_CALLS = sizeof calls / sizeof *calls, FIRST_FEW = 7, NUM_MOST = 5 };
 
 static int open_objects(struct scene *scene)
 {
-    weft_ep_config ep = WEFT_INIT(weft_ep_config);
+    const weft_ep_config ep = ll_scene_ep_config();
+    const weft_ll_config ll = ll_scene_config(WEFT_LL_BY_RANK);
     weft_ep_handle_config handle = WEFT_INIT(weft_ep_handle_config);
-    weft_ll_config ll = WEFT_INIT(weft_ll_config);
-    ep.num_experts = NUM_EXPERTS;
-    ep.max_topk = NUM_TOPK;
     handle.max_tokens = NUM_TOKENS;
     handle.num_topk = NUM_TOPK;
-    ll.dtype = WEFT_FP32;
-    ll.hidden = HIDDEN;
-    ll.max_tokens = NUM_TOKENS;
-    ll.num_topk = NUM_TOPK;
     CHECK_OK(weft_coll_create(scene->comm, NULL, &scene->coll));
     CHECK_OK(weft_ep_create(scene->comm, &ep, &scene->ep));
     CHECK_OK(weft_ep_handle_create(scene->ep, &handle, &scene->handle));
@@ -219,7 +211,7 @@ static int allocate(struct scene *scene)
     const uint64_t bytes = 4 * NUM_RANKS * ROW;
     int32_t topk_idx[NUM_TOKENS * NUM_TOPK];
     for (int i = 0; i < NUM_TOKENS * NUM_TOPK; i++)
-        topk_idx[i] = (i * 5 + scene->rank) % NUM_EXPERTS;
+        topk_idx[i] = (i * 5 + scene->rank) % LL_SCENE_EXPERTS;
     CHECK_OK(weft_heap_alloc(scene->comm, bytes, &scene->heap));
     CHECK_OK(weft_memory_alloc(scene->comm, bytes, &scene->memory));
     CHECK_OK(weft_memory_alloc(scene->comm, sizeof topk_idx, (void **)&scene->topk_idx));
@@ -373,11 +365,7 @@ TEST(who_is_late_fits)
 static int go_on_without_one(struct ranks_context *context)
 {
     struct scene scene;
-    weft_ll_config ll = WEFT_INIT(weft_ll_config);
-    ll.dtype = WEFT_FP32;
-    ll.hidden = HIDDEN;
-    ll.max_tokens = NUM_TOKENS;
-    ll.num_topk = NUM_TOPK;
+    weft_ll_config ll = ll_scene_config(WEFT_LL_BY_RANK);
     ll.on_missing = WEFT_LL_MASK;
     ll.missing_ms = 2 * LATE_MS;
     if (open_scene(&scene, context, 1))
