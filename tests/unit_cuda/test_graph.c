@@ -6,6 +6,7 @@
 
 #include "harness/cmocka.h"
 #include "machine/cuda/graph.h"
+#include "unit_cuda/plain_driver.h"
 
 /* ---------------------------------------------------------------- a driver */
 
@@ -17,24 +18,6 @@ struct CUstream_st {
 static cuuint64_t last_capture_id;
 static int num_graphs, num_execs, num_launches; /* that exist, but of launches */
 static CUresult instantiate_result;
-
-static CUresult push_context(CUcontext context)
-{
-    (void)context;
-    return CUDA_SUCCESS;
-}
-
-static CUresult pop_context(CUcontext *context)
-{
-    *context = NULL;
-    return CUDA_SUCCESS;
-}
-
-static CUresult name_error(CUresult result, const char **name)
-{
-    *name = result == CUDA_SUCCESS ? "success" : "failure";
-    return CUDA_SUCCESS;
-}
 
 static CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode)
 {
@@ -274,10 +257,7 @@ CASE(captures_are_abandoned)
 
 int main(void)
 {
-    weft__cu.ctx_push_current = push_context;
-    weft__cu.ctx_pop_current = pop_context;
-    weft__cu.get_error_name = name_error;
-    weft__cu.get_error_string = name_error;
+    use_plain_driver();
     weft__cu.stream_begin_capture = begin_capture;
     weft__cu.stream_end_capture = end_capture;
     weft__cu.stream_is_capturing = is_capturing;

@@ -13,26 +13,12 @@
 #include "machine/cuda/kept.h"
 #include "machine/cuda/network_memory.h"
 #include "machine/cuda/own_streams.h"
+#include "unit_cuda/plain_driver.h"
 
 /* ---------------------------------------------------------------- a driver */
 
-static atomic_int num_pinned, num_plain, num_registered, num_streams,
-    num_entered; /* that there are */
+static atomic_int num_pinned, num_plain, num_registered, num_streams; /* that there are */
 static atomic_int num_at_first_work, most_at_first_work;
-
-static CUresult push_context(CUcontext context)
-{
-    (void)context;
-    atomic_fetch_add(&num_entered, 1);
-    return CUDA_SUCCESS;
-}
-
-static CUresult pop_context(CUcontext *context)
-{
-    *context = NULL;
-    atomic_fetch_sub(&num_entered, 1);
-    return CUDA_SUCCESS;
-}
 
 static CUresult pin(void **memory, size_t bytes, unsigned flags)
 {
@@ -153,27 +139,6 @@ static CUresult exchange_mode(CUstreamCaptureMode *mode)
     return CUDA_SUCCESS;
 }
 
-static void use_driver(void)
-{
-    weft__cu.ctx_push_current = push_context;
-    weft__cu.ctx_pop_current = pop_context;
-    weft__cu.mem_host_alloc = pin;
-    weft__cu.mem_free_host = unpin;
-    weft__cu.mem_alloc = allocate;
-    weft__cu.mem_free = release;
-    weft__cu.mem_get_address_range = tell_range;
-    weft__cu.mem_host_register = register_memory;
-    weft__cu.mem_host_unregister = unregister_memory;
-    weft__cu.mem_host_get_device_pointer = tell_address;
-    weft__cu.stream_create_with_priority = make_stream;
-    weft__cu.stream_destroy = end_stream;
-    weft__cu.stream_synchronize = synchronize;
-    weft__cu.mem_alloc_async = allocate_in_order;
-    weft__cu.memset_d8_async = set_bytes;
-    weft__cu.mem_free_async = free_in_order;
-    weft__cu.thread_exchange_stream_capture_mode = exchange_mode;
-}
-
 static const struct weft__cuda device = {.ordinal = 0};
 
 /* ---------------------------------------------------------------- tests */
@@ -181,7 +146,6 @@ static const struct weft__cuda device = {.ordinal = 0};
 TEST(pinned_memory_is_used_again)
 {
     void *first, *second, *other;
-    use_driver();
     weft__cuda_kept_begin();
     weft__cuda_kept_begin();
     assert_ok(weft__cuda_pinned_alloc(&device, 100, &first));
@@ -205,7 +169,6 @@ TEST(pinned_memory_is_used_again)
 TEST(plain_memory_is_used_again_if_it_is_not_much_larger)
 {
     CUdeviceptr first, second, third;
-    use_driver();
     weft__cuda_kept_begin();
     assert_ok(weft__cuda_plain_alloc(&device, 1000, &first));
     weft__cuda_plain_free(&device, first);
@@ -223,7 +186,6 @@ TEST(plain_memory_is_used_again_if_it_is_not_much_larger)
 TEST(memory_of_the_network_stays_pinned)
 {
     struct weft__cuda_network_memory *first, *second;
-    use_driver();
     weft__cuda_kept_begin();
     assert_ok(weft__cuda_network_memory_open(&device, &first));
     assert_ok(weft__cuda_network_memory_pin(&device, first, 1 << 16));
@@ -243,7 +205,6 @@ TEST(memory_of_the_network_stays_pinned)
 TEST(streams_are_used_again_while_there_is_a_communicator)
 {
     CUstream first, second;
-    use_driver();
     weft__cuda_kept_begin();
     assert_ok(weft__cuda_take_stream(NULL, &first));
     weft__cuda_give_stream(NULL, first);
@@ -270,11 +231,31 @@ static void *make_streams(void *argument)
 TEST(first_work_comes_one_after_another)
 {
     pthread_t threads[4];
-    use_driver();
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, make_streams, NULL), 0);
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
     assert_int_equal(most_at_first_work, 1);
     assert_int_equal(num_streams, 0);
+}
+
+int main(void)
+{
+    use_plain_driver();
+    weft__cu.mem_host_alloc = pin;
+    weft__cu.mem_free_host = unpin;
+    weft__cu.mem_alloc = allocate;
+    weft__cu.mem_free = release;
+    weft__cu.mem_get_address_range = tell_range;
+    weft__cu.mem_host_register = register_memory;
+    weft__cu.mem_host_unregister = unregister_memory;
+    weft__cu.mem_host_get_device_pointer = tell_address;
+    weft__cu.stream_create_with_priority = make_stream;
+    weft__cu.stream_destroy = end_stream;
+    weft__cu.stream_synchronize = synchronize;
+    weft__cu.mem_alloc_async = allocate_in_order;
+    weft__cu.memset_d8_async = set_bytes;
+    weft__cu.mem_free_async = free_in_order;
+    weft__cu.thread_exchange_stream_capture_mode = exchange_mode;
+    return tests_run(NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include "harness/ranks.h"
 #include "machine/cuda/multicast.h"
 #include "machine/host.h"
+#include "unit_cuda/plain_driver.h"
 
 enum { NUM_RANKS = 3, GRANULARITY = 1 << 21, WANTED_BYTES = 3 << 20, GOT_BYTES = 2 * GRANULARITY };
 
@@ -45,7 +46,7 @@ struct plan {
 static struct plan plan; /* of the process that has all ranks */
 static _Thread_local int32_t rank;
 /* What the driver has: 0 at the end. */
-static atomic_int num_handles, num_reservations, num_mappings, num_bound, num_entered;
+static atomic_int num_handles, num_reservations, num_mappings, num_bound;
 /* What it was asked for. */
 static atomic_int num_added, num_multicast_calls, num_bound_early, num_wrong;
 static _Thread_local int32_t num_reserved; /* of this rank, ever */
@@ -59,26 +60,6 @@ static CUresult result_of(enum step step)
 {
     return step == plan.failing_step && rank == plan.failing_rank ? CUDA_ERROR_SYSTEM_NOT_READY
                                                                   : CUDA_SUCCESS;
-}
-
-static CUresult push_context(CUcontext context)
-{
-    (void)context;
-    atomic_fetch_add(&num_entered, 1);
-    return CUDA_SUCCESS;
-}
-
-static CUresult pop_context(CUcontext *context)
-{
-    *context = NULL;
-    atomic_fetch_sub(&num_entered, 1);
-    return CUDA_SUCCESS;
-}
-
-static CUresult name_error(CUresult result, const char **name)
-{
-    *name = result == CUDA_SUCCESS ? "success" : "failure";
-    return CUDA_SUCCESS;
 }
 
 static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
@@ -382,10 +363,7 @@ TEST(a_driver_without_is_nobodys)
 
 int main(void)
 {
-    weft__cu.ctx_push_current = push_context;
-    weft__cu.ctx_pop_current = pop_context;
-    weft__cu.get_error_name = name_error;
-    weft__cu.get_error_string = name_error;
+    use_plain_driver();
     weft__cu.device_get_attribute = get_attribute;
     weft__cu.mem_get_allocation_granularity = get_memory_granularity;
     weft__cu.mem_export_to_shareable_handle = export_handle;
