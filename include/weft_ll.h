@@ -120,7 +120,8 @@ typedef struct weft_ll weft_ll;
 /* Where rows are once they have been received. */
 typedef enum weft_ll_layout {
     /* In the slots that they came to, [R][max_tokens], of which each source has filled the first
-     * ones; each row once, with its local experts and weights: weft_ll_query_slots. */
+     * ones; each row once, with its local experts and weights: weft_ll_query_slots. An expert that a token
+     * chooses twice is there twice, each time with its weight. */
     WEFT_LL_BY_RANK = 0,
     /* In memory of the caller, [local experts][expert_capacity], each row for every choice that it
      * is for, from the first one on: a token that chooses an expert twice has two rows there, each
@@ -196,10 +197,13 @@ typedef struct weft_ll_config {
     int32_t num_topk;   /* 1..max_topk of the weft_ep */
     weft_dtype dtype;   /* of tokens, and of what experts make of them: BF16, FP16 or FP32 */
     weft_ll_layout layout;
-    int32_t expert_capacity; /* by expert: rows that there is room for. Those beyond are counted and
-                                not written, and count as 0 in combine. 0: R * max_tokens, which is
-                                enough where no token chooses an expert twice */
-    int32_t num_results;     /* 1 or 2 results at a time; 0: 2 */
+    /* By expert: rows that there is room for. Those beyond are counted and not written, and count as 0 in combine.
+     * 0: R * max_tokens, which is enough where no token chooses an expert twice. Then rows beyond are a failure of the
+     * communicator, WEFT_ERROR_CAPACITY on all ranks. The message names the expert and its rank, and a rank of which
+     * the expert has more than max_tokens rows. Counts and ranges tell of the rows that are there, so work that is in
+     * the stream already reads no others. */
+    int32_t expert_capacity;
+    int32_t num_results; /* 1 or 2 results at a time; 0: 2 */
     weft_ll_answer answer;
     /* Of what combine sends: BF16, FP16, FP32, or WEFT_LOG_10BIT (hidden a multiple of 128; sums are
      * rounded to dtype before); NONE: dtype. */
@@ -300,7 +304,7 @@ typedef struct weft_ll_dispatch_args {
     /* 0: a row's scales lie side by side. Else by columns, as in weft_rows_args, those of each
      * expert behind each other. */
     uint64_t scale_column_bytes;
-    int32_t *num_rows_per_expert; /* by expert: [L], also of rows that there was no room for */
+    int32_t *num_rows_per_expert; /* by expert: [L], also of rows that have been dropped */
     int32_t *src_tokens;          /* by expert: [L][C] index of the token at its source */
     int64_t *row_ranges;          /* by expert: [L][R] rows of each source: their number in the low
                                       32 bits, the first one in the high, as [DeepEP 3] has it */
@@ -311,7 +315,8 @@ typedef struct weft_ll_dispatch_args {
      * block saw it: next to nothing if what the rank sends was there before. */
     int64_t *waited_ns;
     /* By expert, to receive: rows of each expert that this call's outputs have room for, at most
-     * the weft_ll's expert_capacity; 0: that many. */
+     * the weft_ll's expert_capacity; 0: that many. Rows beyond are dropped, or a failure, as those of the
+     * weft_ll are. */
     int32_t expert_capacity;
 } weft_ll_dispatch_args;
 

@@ -257,6 +257,7 @@ struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
         .answers_stay = config->answer == WEFT_LL_ANSWER_IN_SLOTS,
         .weights_come_late = config->answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE,
         .capacity = chosen_capacity(ep, config),
+        .drops_rows = config->expert_capacity > 0,
         .hidden = config->hidden,
         .dtype = config->dtype,
         .answer_dtype = answer_dtype,

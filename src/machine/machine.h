@@ -330,6 +330,8 @@ enum wp_failure_kind {
     WP_FAILURE_COMM,       /* the communicator had failed already */
     WP_FAILURE_OUTSTANDING, /* there are not so many results of a weft_ll as the operation needs, or one
                                too many: expected and seen */
+    WP_FAILURE_NO_ROOM, /* an expert of this rank has room for `expected` rows, and `seen` are for it, those of site.rank
+                           more than its share; field: the expert */
     WP_FAILURE_MISMATCH /* site.rank's call differs in `field`: its value is seen, ours expected */
 };
 

@@ -108,6 +108,14 @@ weft_result weft__program_failed(weft_comm *comm, enum weft__call call,
             "that it could use, this would be number %llu",
             weft__call_name((int32_t)call), comm->rank, (unsigned long long)failure->expected,
             (unsigned long long)failure->seen);
+    else if (failure->kind == WP_FAILURE_NO_ROOM)
+        weft__status_fail(
+            &comm->status, WEFT_ERROR_CAPACITY, failure->site.rank,
+            "%s #%llu: expert %u on rank %d has room for %llu rows (expert_capacity), "
+            "and tokens choose it %llu times: tokens of rank %d name it twice",
+            weft__call_name((int32_t)call), (unsigned long long)failure->site.sequence,
+            failure->field, comm->rank, (unsigned long long)failure->expected,
+            (unsigned long long)failure->seen, failure->site.rank);
     else if (failure->site.rank == WP_NO_RANK)
         fail_nobody(comm, call, failure);
     else

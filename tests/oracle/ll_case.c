@@ -119,6 +119,9 @@ weft_ll_config ll_config(const struct ll_case *problem)
     config.dtype = problem->dtype;
     config.layout = problem->layout;
     config.expert_capacity = problem->expert_capacity;
+    /* Drawn tokens choose experts twice. Rows beyond a capacity that is given are dropped. */
+    if (problem->layout == WEFT_LL_BY_EXPERT && problem->routing == NULL)
+        config.expert_capacity = ll_capacity(problem);
     config.num_results = problem->num_results;
     config.answer = problem->answer;
     config.answer_dtype = problem->answer_dtype;

@@ -19,7 +19,7 @@ struct ll_terms {
     weft_ll_answer answer;
     int32_t fills_slots;     /* by rank: answers are written where the rows came to */
     weft_dtype answer_dtype; /* or NONE */
-    int32_t expert_capacity; /* 0: room for all */
+    int32_t expert_capacity; /* 0: room for all, if no token chooses an expert twice */
     int32_t num_results;     /* at a time */
     int32_t is_unanswered;   /* all of them are released, and none combined */
     int32_t has_weights;

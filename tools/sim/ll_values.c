@@ -17,7 +17,10 @@ weft_ll_config ll_config(const struct shape *shape, int32_t rank)
     config.num_topk = shape->num_topk;
     config.dtype = shape->combine_dtype;
     config.layout = terms->layout;
-    config.expert_capacity = terms->expert_capacity;
+    /* Tokens choose experts twice. Rows beyond a capacity that is given are dropped. */
+    if (terms->layout == WEFT_LL_BY_EXPERT)
+        config.expert_capacity = terms->expert_capacity > 0 ? terms->expert_capacity
+                                                            : shape->num_ranks * shape->max_tokens;
     config.num_results = terms->num_results;
     config.answer = terms->answer;
     config.answer_dtype = terms->answer_dtype;

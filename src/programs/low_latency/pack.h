@@ -168,6 +168,68 @@ WP_FN void wp_ll_tell_expert_total(const struct wp_ll_taker *taker, int32_t expe
         args->cumulative_rows[expert] += num_rows;
 }
 
+/* Whether more rows are for an expert than it has room for, and the first block, which tells of it, is to fail. */
+WP_FN int wp_ll_lacks_room(const struct wp_ll_taker *taker, int32_t num_rows)
+{
+    const struct wp_ll_plan *plan = &taker->args->ll.plan;
+    return num_rows > plan->capacity && !plan->drops_rows && wp_block_idx(taker->run->op.warp) == 0;
+}
+
+/* Whether a source, with so many of them, is to blame: only those whose tokens choose the expert twice have more. */
+WP_FN int wp_ll_exceeds_share(const struct wp_ll_taker *taker, int32_t num_rows)
+{
+    const struct wp_low_latency *ll = &taker->args->ll;
+    return num_rows > ll->plan.capacity / ll->exchange.num_ranks;
+}
+
+/* Which of all experts a local one is. */
+WP_FN int32_t wp_ll_expert_of(const struct wp_low_latency *ll, int32_t local_expert)
+{
+    const struct wp_placement *at = &ll->placement;
+    const int32_t entry = at->rank_entries[at->rank_offsets[ll->exchange.rank] + local_expert];
+    int32_t expert = 0;
+    while (at->expert_offsets[expert + 1] <= entry)
+        expert++;
+    return expert;
+}
+
+/* By the lane that has told of the expert: fails, as the host will hear. What runs on the stream before that must not read
+ * rows that are not there, so the caller is told of those that are. This operation goes on to its end: others wait for it. */
+WP_FN void wp_ll_fail_for_room(const struct wp_ll_taker *taker, int32_t local_expert,
+                               int32_t source, int32_t num_rows)
+{
+    const struct wp_low_latency_dispatch_args *args = taker->args;
+    const struct wp_low_latency *ll = &args->ll;
+    const int32_t capacity = ll->plan.capacity, num_ranks = ll->exchange.num_ranks;
+    for (int32_t rank = 0; rank < num_ranks && args->row_ranges != NULL; rank++) {
+        int64_t *range = &args->row_ranges[(int64_t)local_expert * num_ranks + rank];
+        const int32_t first = (int32_t)(*range >> 32), end = first + (int32_t)*range;
+        const int32_t first_there = first < capacity ? first : capacity;
+        const int32_t end_there = end < capacity ? end : capacity;
+        *range = (int64_t)first_there << 32 | (end_there - first_there);
+    }
+    if (args->num_rows_per_expert != NULL)
+        args->num_rows_per_expert[local_expert] = capacity;
+    const struct wp_failure failure = {
+        WP_FAILURE_NO_ROOM, wp_ll_site(taker->run, WP_PHASE_DATA, source),
+        (uint32_t)wp_ll_expert_of(ll, local_expert), (uint64_t)capacity, (uint64_t)num_rows};
+    (void)wp_fail(taker->run->op.warp, &failure);
+}
+
+/* The source to blame, where sources begin at those rows. */
+WP_FN int32_t wp_ll_exceeding(const struct wp_ll_taker *taker, int32_t expert, int32_t num_rows)
+{
+    const struct wp_low_latency *ll = &taker->args->ll;
+    int32_t source = ll->exchange.num_ranks - 1, end = num_rows;
+    for (; source > 0; source--) {
+        const int32_t begin = taker->bases[(int64_t)source * ll->plan.max_local_experts + expert];
+        if (wp_ll_exceeds_share(taker, end - begin))
+            break;
+        end = begin;
+    }
+    return source;
+}
+
 /* By all warps, when all have heads: counts become the rows at which the sources begin. */
 WP_FN void wp_ll_sum_heads(const struct wp_ll_taker *taker)
 {
@@ -185,6 +247,8 @@ WP_FN void wp_ll_sum_heads(const struct wp_ll_taker *taker)
             first += num_rows;
         }
         wp_ll_tell_expert_total(taker, expert, first);
+        if (wp_ll_lacks_room(taker, first))
+            wp_ll_fail_for_room(taker, expert, wp_ll_exceeding(taker, expert, first), first);
     }
     wp_block_sync(warp);
 }

@@ -113,6 +113,16 @@ WP_FN enum wp_status wp_ll_hear_heads(const struct wp_ll_hearer *hearer)
 
 /* ------------------------------------------------------------------ what they tell */
 
+/* The source to blame that an expert lacks room. */
+WP_FN int32_t wp_ll_heard_exceeding(const struct wp_ll_hearer *hearer, int32_t expert)
+{
+    int32_t source = 0;
+    while (!wp_ll_exceeds_share(&hearer->taker,
+                                (int32_t)wp_ll_pair_count(wp_ll_head_of(hearer, source), expert)))
+        source++;
+    return source;
+}
+
 /* By a lane of the first block: tells the caller of an expert. */
 WP_FN void wp_ll_tell_heard_expert(const struct wp_ll_hearer *hearer, int32_t expert)
 {
@@ -124,6 +134,8 @@ WP_FN void wp_ll_tell_heard_expert(const struct wp_ll_hearer *hearer, int32_t ex
         first += num_rows;
     }
     wp_ll_tell_expert_total(taker, expert, first);
+    if (wp_ll_lacks_room(taker, first))
+        wp_ll_fail_for_room(taker, expert, wp_ll_heard_exceeding(hearer, expert), first);
 }
 
 /* The packed row of a source's choice that is the expert's, of those in their order. */

@@ -157,6 +157,7 @@ struct wp_ll_plan { /* the same on all ranks */
     int32_t has_nodes;         /* several */
     struct wp_ll_answer_slots answer_slots;
     int32_t capacity;    /* rows that an expert has room for, by expert */
+    int32_t drops_rows;  /* beyond it, as the caller has wished; else dispatch fails */
     enum wp_reuse reuse; /* of what is sent */
     int64_t hidden;
     /* Of an element of dtype, and of one that is sent: GPUs shift in a cycle, and divide in a hundred. */
