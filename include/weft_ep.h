@@ -187,8 +187,9 @@ typedef struct weft_ep_layout_args {
     int32_t num_tokens; /* N, 0..max_tokens, if that is not 0 */
     /* Where the tokens go: by their experts, or by a table; the other way's fields are zero. */
     weft_dtype index_type; /* of topk_idx: WEFT_INT32 or WEFT_INT64 */
-    const void *topk_idx;  /* [N][num_topk] experts; -1 and any other value outside
-                              0..num_experts-1, of the handle, are ignored */
+    /* [N][num_topk] experts; -1 and any other value outside 0..num_experts-1, of the handle, are ignored. A token
+     * that chooses an expert twice has one row at its rank, and counts twice among the expert's selections. */
+    const void *topk_idx;
     /* [N][R], nonzero: the token goes to the rank. A token goes to at most num_topk ranks; those
      * beyond, in ascending order, are ignored. dispatch may carry any topk_idx along. */
     const uint8_t *tokens_to_ranks;
@@ -282,8 +283,8 @@ typedef struct weft_ep_dispatch_args {
      * a rank without tokens and capacity leaves these pointers NULL. */
     const void *topk_idx;      /* [N][num_topk] of index_type */
     const float *topk_weights; /* [N][num_topk] or NULL */
-    void *recv_topk_idx;       /* [capacity][num_topk] of index_type: the local id of each expert of
-                                  this rank, -1 for others; rows after the last are -1 */
+    void *recv_topk_idx; /* [capacity][num_topk] of index_type: the local id of each choice that
+                                  is an expert of this rank, -1 for others; rows after the last are -1 */
     float *recv_topk_weights; /* [capacity][num_topk], when topk_weights is given: 0 where the id is
                                  -1; rows after the last are untouched */
     int32_t *recv_src_token;  /* optional, each rank as it likes: [capacity]: the token's index at

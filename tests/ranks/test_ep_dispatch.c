@@ -96,6 +96,23 @@ TEST(every_set_of_outputs)
     }
 }
 
+/* Such a token has one row at a rank, which names the expert for each choice. */
+TEST(experts_that_a_token_chooses_twice)
+{
+    static const enum ep_routing routings[] = {EP_ROUTING_DUPLICATES, EP_ROUTING_ONE_EXPERT};
+    for (int32_t num_ranks = 1; num_ranks <= 5; num_ranks += 2) {
+        struct ep_trials trials = ep_trials_create(num_ranks, 0);
+        for (int i = 0; i < 12; i++) {
+            struct ep_case spec = usual;
+            spec.index_type = i % 2 == 0 ? WEFT_INT32 : WEFT_INT64;
+            spec.routing = routings[i / 6];
+            spec.seed = (uint64_t)i;
+            ep_trials_add(&trials, &spec)->dispatch.topk = (enum ep_topk)(i / 2 % 3);
+        }
+        assert_int_equal(ep_trials_run(&trials, RANKS_THREADS), 0);
+    }
+}
+
 /* Every form, with few tokens, whose rows several warps share, and with many. */
 TEST(quantised_on_the_way)
 {
