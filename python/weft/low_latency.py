@@ -23,7 +23,7 @@ class Rows(NamedTuple):
     - num_rows_per_rank: [R] int32, each row counted once
     - rows: [L, C, hidden]; rows that nobody sent are undefined
     - scales: [L, C, groups] float32 or uint8; of columns words of UE8M0 as int32
-    - num_rows_per_expert: [L] int32, also of rows beyond C
+    - num_rows_per_expert: [L] int32, also of rows beyond an expert_capacity that was given
     - src_tokens: [L, C] int32, index of the token at its source
     - row_ranges: [L, R] int64: number of a source's rows, and the first one << 32
     - missing_ranks: [R] int32, 1 for those that are masked; with LlOnMissing.MASK
@@ -77,6 +77,9 @@ class LowLatency(Object):
     are quantised on their way, with a scale for each `group` elements. Further settings are those
     of weft_ll_config: expert_capacity, num_results, num_blocks, num_warps, route, on_missing,
     missing_ms, carrier, num_experts, bytes_within, network_bytes_within. K is num_topk.
+
+    A token that chooses an expert twice has two rows there. Without expert_capacity an expert has
+    room for max_tokens rows of each rank; if more come than fit, all ranks raise CapacityError.
 
     within: another LowLatency, whose memory and masks this one uses. A rank makes it alone.
     """

@@ -151,6 +151,33 @@ def test_normal(num_ranks, asynchronous):
     in_group(layer, num_ranks)
 
 
+def test_normal_with_an_expert_twice():
+    """Its token has one row, which names the expert for each choice. combine adds the row once."""
+    def layer(group):
+        batches = [batch(r, 5) for r in range(2)]
+        for _, ids, _ in batches:
+            ids[::2, 1:] = ids[::2, :1]  # all choices are the first one
+            ids[1, 0] = ids[1, -1]
+        routing = Routing([ids.numpy() for _, ids, _ in batches], even_placement(EXPERTS, 2))
+        rank = group.rank()
+        x, ids, weights = batches[rank]
+        rows, local, local_weights = expected_rows(routing, batches, rank)
+        buffer = deep_ep.Buffer(group, explicitly_destroy=True)
+        layout = layout_of(buffer, ids)
+        assert layout["num_tokens_per_expert"].tolist() == [
+            int((ids == e).sum()) for e in range(EXPERTS)]
+        got, got_ids, got_weights, counts, handle, _ = buffer.dispatch(
+            x, topk_idx=ids, topk_weights=weights, **layout)
+        assert torch.equal(got, rows) and counts == routing.per_expert(rank)
+        assert torch.equal(got_ids, local) and torch.equal(got_weights, local_weights)
+        out, out_weights, _ = buffer.combine(got, handle, topk_weights=got_weights)
+        assert torch.equal(out, x * layout["is_token_in_rank"].sum(1, keepdim=True))
+        assert torch.equal(out_weights, weights.masked_fill(ids < 0, 0))
+        buffer.destroy()
+
+    in_group(layer, 2)
+
+
 def test_without_topk_and_worst_case():
     def layer(group):
         batches, routing = everybody(3)

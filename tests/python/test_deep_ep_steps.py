@@ -200,12 +200,56 @@ def test_logarithms_say_nothing_of_later_steps(alone):
     assert step(buffer, hidden=64) == 6
 
 
-def test_an_expert_twice(alone):
+def step_of(buffer, ids, max_tokens, *, hook=False, **combined):
+    """Rows of experts, their numbers, and what comes of weights of 0.5, 0.25, ..., if experts
+    return their rows."""
+    ids = torch.tensor(ids)
+    x = torch.arange(1, len(ids) + 1).bfloat16()[:, None].repeat(1, 128)
+    weights = torch.tensor([0.5 ** (k + 1) for k in range(ids.shape[1])]).repeat(len(ids), 1)
+    rows, counts, handle, _, receive = buffer.low_latency_dispatch(
+        x, ids, max_tokens, EXPERTS, use_fp8=False, return_recv_hook=hook)
+    if hook:
+        receive()
+    out, _, receive = buffer.low_latency_combine(rows, ids, weights, handle, return_recv_hook=hook,
+                                                 **combined)
+    if hook:
+        receive()
+    assert (out == out[:, :1]).all()
+    return rows[:, :, 0], counts, out[:, 0].tolist()
+
+
+@pytest.mark.parametrize("how", [{}, {"hook": True}, {"use_logfmt": True}], ids=str)
+def test_an_expert_twice(alone, how):
+    """It has a row for each time."""
+    rows, counts, sums = step_of(alone(), [[0, 1], [2, 2], [-1, -1], [1, 2]], 8, **how)
+    assert counts.tolist() == [1, 2, 3, 0, 0, 0]
+    assert [rows[e, :n].tolist() for e, n in enumerate(counts[:3])] == [[1], [1, 4], [2, 2, 4]]
+    assert sums == [0.75, 1.5, 0, 3]
+
+
+def test_an_expert_too_often(alone):
     buffer = alone()
-    ids = torch.tensor([[0, 1], [2, 2], [-1, -1]])
-    with pytest.raises(weft.InvalidArgumentError, match="expert 2 more than once for token 1"):
-        buffer.low_latency_dispatch(torch.ones(3, 128).bfloat16(), ids, 8, EXPERTS, use_fp8=False)
-    assert step(buffer) == 6
+    for max_tokens, ids in ((2, [[0, 0], [0, 1]]), (3, [[4, 4], [4, 4], [-1, -1]])):
+        named = ids[0][0]
+        with pytest.raises(weft.InvalidArgumentError, match=f"expert {named} [34] times"):
+            step_of(buffer, ids, max_tokens)
+        assert step(buffer) == 6
+
+
+def test_an_expert_too_often_where_nobody_looks(monkeypatch):
+    """As on GPUs. There is room in the larger weft_ll of an earlier step, not in the tensors."""
+    def look(group):
+        monkeypatch.setattr("deep_ep.low_latency._check_choices", lambda *_: None)
+        buffer = deep_ep.Buffer(group, 0, 0, True)
+        assert step_of(buffer, [[5, 0]], 16)[2] == [0.75]
+        many = [[5, 5], [5, 5]] if group.rank() == 0 else [[5, 1]]
+        with pytest.raises(weft.CapacityError,
+                           match="expert 5 on rank 1 has room for 4 rows .* 5 times: .* rank 0"):
+            step_of(buffer, many, 2)
+            step_of(buffer, many, 2)
+        return "told"
+
+    assert in_group(look, 2) == ["told"] * 2
 
 
 VARIED = [{"max_tokens": 16}, {"max_tokens": 7}, {"hidden": 256}, {"num_topk": 5},

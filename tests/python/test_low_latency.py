@@ -53,6 +53,28 @@ def weighted_sums(routing, x, weights, rank):
     return total
 
 
+def test_an_expert_twice():
+    """It has a row for each choice, while there is room."""
+    ids = [np.array([[7, 7, 7], [0, 7, 0]]), np.array([[-1, 7, 7]])]
+    x = [np.full((len(ids[r]), HIDDEN), r + 1, np.float32) for r in range(2)]
+    weights = [np.full(ids[r].shape, 0.25, np.float32) for r in range(2)]
+    routing = Routing(ids, even_placement(EXPERTS, 2))
+
+    def steps(comm):
+        rank, ep = comm.rank, weft.ExpertParallel(comm, EXPERTS)
+        room = weft.LowLatency(ep, HIDDEN, 3, TOPK, np.float32)
+        lack = weft.LowLatency(ep, HIDDEN, 2, TOPK, np.float32)
+        for _ in range(3):
+            got = room.dispatch(x[rank], ids[rank], weights[rank])
+            sums = room.combine(got.rows)
+            check_rows(comm, routing, x, got)
+            assert sums.tolist() == weighted_sums(routing, x, weights, rank).tolist()
+        with pytest.raises(weft.CapacityError, match="expert 7 on rank 1 .* 4 rows .* of rank 0"):
+            lack.combine(lack.dispatch(x[rank], ids[rank], weights[rank]).rows)
+
+    run(steps, 2)
+
+
 @pytest.mark.parametrize("phases", ["one", "two"])
 @pytest.mark.parametrize("num_ranks", [1, 2, 4])
 def test_by_expert(num_ranks, phases):

@@ -23,7 +23,7 @@ class Dispatch:
     __slots__ = ("used", "room", "unreceived", "_result", "_first", "_second")
 
     def __init__(self, room: Room, result: object, out: Outputs, x: torch.Tensor,
-                 topk_idx: torch.Tensor, total_rows: torch.Tensor | None,
+                 topk_idx: torch.Tensor, max_tokens: int, total_rows: torch.Tensor | None,
                  waited: torch.Tensor | None, is_hooked: bool):
         ll = room.ll
         self.used = (x, topk_idx, out, total_rows, waited)
@@ -37,7 +37,7 @@ class Dispatch:
                                            total_rows_per_expert=total_rows, waited_ns=waited)
             self._second = None
         if not topk_idx.is_cuda:
-            _check_no_expert_is_twice(topk_idx, room.kind.num_experts)
+            _check_choices(topk_idx, room.kind.num_experts, max_tokens)
 
     def begin(self) -> None:
         if self._second is not None:
@@ -168,8 +168,9 @@ class LowLatencyFunctions:
             room = self._rooms.find((*fields, answers), max_tokens)
             result, out = object(), room.new_outputs(max_tokens)
             event, hook = self._issue(
-                Dispatch(room, result, out, x, topk_idx, cumulative_local_expert_recv_stats,
-                         dispatch_wait_recv_cost_stats, return_recv_hook),
+                Dispatch(room, result, out, x, topk_idx, max_tokens,
+                         cumulative_local_expert_recv_stats, dispatch_wait_recv_cost_stats,
+                         return_recv_hook),
                 async_finish, return_recv_hook)
             rows = out.rows if scale is None else (out.rows, out.scales)
             return (rows, out.make("num_rows_per_expert"),
@@ -288,18 +289,19 @@ def _sizes(tensor: torch.Tensor, name: str) -> tuple[int, int]:
             "two dimensions") from None
 
 
-def _check_no_expert_is_twice(topk_idx: torch.Tensor, num_experts: int) -> None:
-    """An expert has room for one row of each token. On GPUs the check would wait for the ids."""
-    ordered = topk_idx.sort(1).values
-    later = ordered[:, 1:]
-    twice = later == ordered[:, :-1]
-    if not twice.any():
+def _check_choices(topk_idx: torch.Tensor, num_experts: int, max_tokens: int) -> None:
+    """Refuses what can fill the room of other ranks, so that no dispatch on machine cpu fails for
+    want of room. On GPUs the check would wait for the ids."""
+    if topk_idx.numel() <= max_tokens:
         return
-    twice &= (later >= 0) & (later < num_experts)  # others are ignored
-    if twice.any():
-        token, place = twice.nonzero()[0].tolist()
-        raise InvalidArgumentError(f"topk_idx names expert {int(later[token, place])} more than "
-                                   f"once for token {token}; a token has one row at an expert")
+    named = topk_idx[(topk_idx >= 0) & (topk_idx < num_experts)]  # others are ignored
+    counts = torch.bincount(named, minlength=1)
+    most = int(counts.max())
+    if most > max_tokens:
+        raise InvalidArgumentError(
+            f"topk_idx names expert {int(counts.argmax())} {most} times; an expert has room for "
+            f"{max_tokens} rows of a rank (num_max_dispatch_tokens_per_rank), one for each time "
+            "that a token names it")
 
 
 def _check_handle(handle: Any) -> None:
