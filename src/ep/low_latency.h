@@ -4,7 +4,7 @@
 
 #include "ep/ep.h"
 #include "ops/nodes.h"
-#include "programs/low_latency/low_latency.h"
+#include "programs/low_latency/waits.h"
 
 enum { WEFT__LL_MAX_TOKENS = UINT16_MAX };
 

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Turns the user's arguments into those of the low-latency programs, and launches them. */
 #include "ep/low_latency.h"
-#include "programs/low_latency/low_latency_combine.h"
-#include "programs/low_latency/low_latency_dispatch.h"
-#include "programs/low_latency/low_latency_mask.h"
-#include "programs/low_latency/low_latency_release.h"
-#include "programs/low_latency/low_latency_unmask.h"
+#include "programs/low_latency/protocol.h"
 #include "programs/low_latency/usual.h"
 
 static int sends(weft_ll_phases phases)
@@ -230,8 +226,10 @@ static enum wp_program dispatch_program(const struct wp_low_latency *device,
     const struct wp_ll_variant wanted = {
         wp_ll_protocol_of(&device->plan), are_aligned ? wp_ll_form_of(device) : WP_LL_GENERAL,
         wp_ll_layout_of(&device->plan), WP_LL_SENDS_ROWS, wp_ll_faults_of(&device->masks)};
-    return device->plan.has_nodes ? WP_PROGRAM_internode_low_latency_dispatch
-                                  : choose_program(WP_PROGRAM_low_latency_dispatch, wanted);
+    if (device->plan.has_nodes)
+        return WP_LL_HAS_RELAYS(&device->plan) ? WP_PROGRAM_relayed_low_latency_dispatch
+                                               : WP_PROGRAM_internode_low_latency_dispatch;
+    return choose_program(WP_PROGRAM_low_latency_dispatch, wanted);
 }
 
 static enum wp_program combine_program(const struct wp_low_latency *device,
@@ -243,8 +241,10 @@ static enum wp_program combine_program(const struct wp_low_latency *device,
         wp_ll_protocol_of(&device->plan),
         are_aligned ? wp_ll_answer_form_of(device) : WP_LL_GENERAL, wp_ll_layout_of(&device->plan),
         wp_ll_sends_of(&device->plan), wp_ll_faults_of(&device->masks)};
-    return device->plan.has_nodes ? WP_PROGRAM_internode_low_latency_combine
-                                  : choose_program(WP_PROGRAM_low_latency_combine, wanted);
+    if (device->plan.has_nodes)
+        return WP_LL_HAS_RELAYS(&device->plan) ? WP_PROGRAM_relayed_low_latency_combine
+                                               : WP_PROGRAM_internode_low_latency_combine;
+    return choose_program(WP_PROGRAM_low_latency_combine, wanted);
 }
 
 /* ---------------------------------------------------------------- launches */

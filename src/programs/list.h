@@ -39,8 +39,6 @@
     X(low_latency_release)                                                                         \
     X(low_latency_mask)                                                                            \
     X(low_latency_unmask)                                                                          \
-    X(internode_low_latency_dispatch)                                                              \
-    X(internode_low_latency_combine)                                                               \
     X(packet_low_latency_dispatch)                                                                 \
     X(packet_low_latency_combine)                                                                  \
     X(told_low_latency_dispatch)

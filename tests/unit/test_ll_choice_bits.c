@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Bits of a token's choices, which lie in two words: as GPUs have them, whose lanes have four choices each. */
 #include "harness/cmocka.h"
-#include "programs/low_latency/packet_routes.h"
+#include "programs/low_latency/routes_few.h"
 #include "workload/rng.h"
 
 static int bit_of(struct wp_ll_choice_bits bits, int32_t i)

@@ -5,16 +5,15 @@
  * The owner sums what comes, ranks or choices in ascending order. Each row tells to which slot its answer
  * goes, or the first one of several: those of a token's choices are a stride apart, with nodes those of a
  * rank lie one behind the other, since they go in one put. Answers to a row that a partner has relayed go to him, who
- * sums them (low_latency/node_sums.h).
+ * sums them (low_latency/relay.h).
  */
-#ifndef WP_LL_HAS_NODES /* internode_low_latency_combine.c */
+#ifndef WP_LL_HAS_NODES /* variant.c */
 #define WP_LL_HAS_NODES(plan) 0
 #endif
 
-#include "programs/low_latency/low_latency_combine.h"
-#include "programs/low_latency/late_weights.h"
-#include "programs/low_latency/node_sums.h"
-#include "programs/low_latency/sums.h"
+#include "programs/low_latency/combine.h"
+#include "programs/low_latency/protocol.h"
+#include "programs/low_latency/relay.h"
 
 /* ------------------------------------------------------------------ answer */
 

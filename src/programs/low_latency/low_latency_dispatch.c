@@ -8,15 +8,15 @@
  * head that comes before the rows, how many selections of each of its experts it has; and each row
  * carries, for each choice, how many selections of the expert its source has before.
  */
-#ifndef WP_LL_HAS_NODES /* internode_low_latency_dispatch.c */
+#ifndef WP_LL_HAS_NODES /* variant.c */
 #define WP_LL_HAS_NODES(plan) 0
 #endif
 
-#include "programs/low_latency/low_latency_dispatch.h"
+#include "programs/low_latency/protocol.h"
 
 #include "programs/low_latency/pack.h"
 #include "programs/low_latency/relay.h"
-#include "programs/low_latency/routes.h"
+#include "programs/low_latency/send.h"
 
 /* ------------------------------------------------------------------ send */
 
@@ -292,7 +292,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
     wp_ll_remember(run, sender.number, half);
     if (WP_LL_HAS_NODES(plan)) {
         wp_block_sync(warp);
-        if (plan->message.num_sources > 0)
+        if (WP_LL_HAS_RELAYS(plan))
             wp_ll_put_messages(&sender);
         else
             put_rows(&sender);
@@ -326,7 +326,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     if (taker.number > run->numbers.rows_sent)
         return wp_ll_fail(run, run->numbers.rows_sent, taker.number);
     enum wp_status status = WP_STATUS_OK;
-    if (WP_LL_HAS_NODES(plan) && plan->message.num_sources > 0)
+    if (WP_LL_HAS_RELAYS(plan))
         status = wp_ll_relay(run, taker.number); /* first, since others wait for it */
     if (plan->is_by_expert && status == WP_STATUS_OK)
         status = prepare_packing(&taker);

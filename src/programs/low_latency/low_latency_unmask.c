@@ -11,8 +11,8 @@
  * sends nothing before all are clean. So does it with packets. Words of a rank that does not take part are left alone: it may
  * still signal them. Who does not come in time stays masked.
  */
-#include "programs/low_latency/low_latency_unmask.h"
 #include "programs/low_latency/packets.h"
+#include "programs/low_latency/protocol.h"
 
 /* Two deadlines: these ranks may be in different steps of their callers. */
 enum { PERIODS = 2 * WP_LL_PERIODS };

@@ -3,7 +3,8 @@
  * expert. */
 #pragma once
 
-#include "programs/low_latency/routes.h"
+#include "programs/low_latency/protocol.h"
+#include "programs/low_latency/waits.h"
 
 struct wp_ll_taker {
     struct wp_ll_run *run;

@@ -4,13 +4,13 @@
 
 /* Between nodes there are no packets. */
 #define WP_LL_HAS_NODES(plan) 0
-#ifndef WP_LL_STEPS_ONLY /* variants define it in low_latency/hints.h */
+#ifndef WP_LL_STEPS_ONLY /* variants define it in low_latency/variant.c */
 #define WP_ROWS_ARE_MADE_NEAR
 #endif
 
-#include "programs/low_latency/late_weights.h"
-#include "programs/low_latency/low_latency_combine.h"
+#include "programs/low_latency/combine.h"
 #include "programs/low_latency/packets.h"
+#include "programs/low_latency/protocol.h"
 
 struct wp_packet_low_latency_combine_args {
     struct wp_low_latency_combine_args combine;

@@ -2,14 +2,14 @@
 /*
  * packet_low_latency_dispatch: low_latency_dispatch of few tokens, in packets (low_latency/packets.h). Each warp finds out by
  * itself where its tokens go. By rank a row is in the slot of those before it, where it stays; by expert in that of its token,
- * whence it is packed (low_latency/packet_pack.h).
+ * whence it is packed (low_latency/routes_few.h).
  */
 
 /* Between nodes there are no packets. */
 #define WP_LL_HAS_NODES(plan) 0
 #define WP_ROWS_ARE_MADE_NEAR
 
-#include "programs/low_latency/packet_units.h"
+#include "programs/low_latency/routes_few.h"
 
 struct wp_packet_low_latency_dispatch_args {
     struct wp_low_latency_dispatch_args dispatch;

@@ -2,16 +2,112 @@
 /* What the launches of low latency are given, and what they remember from one to the next. */
 #pragma once
 
+#include "programs/block.h"
 #include "programs/exchange.h"
-#include "programs/low_latency/masks.h"
-#include "programs/low_latency/share.h"
 #include "programs/nodes.h"
 #include "programs/placement.h"
+#include "programs/share.h"
+
+/* ================== how warps share a few rows */
+
+/*
+ * How the warps of a block share a few rows: programs/share.h for what a step of low latency has, where each instruction counts.
+ * Rows have as many parts as a power of two, so that nothing is divided, which takes as long as a load; and bytes of a
+ * row are 32 bits, since GPUs add no more at a time.
+ */
+
+struct wp_ll_share {
+    int32_t parts_log2; /* of each row */
+    int32_t num_units;  /* parts of all rows, as far as it is known how many there are */
+};
+
+WP_FN struct wp_ll_share wp_ll_share_rows(int32_t num_warps, int32_t num_rows)
+{
+    enum { MAX_PARTS_LOG2 = 3 };
+    int32_t parts_log2 = 0;
+    while (parts_log2 < MAX_PARTS_LOG2 && num_rows << (parts_log2 + 1) <= num_warps)
+        parts_log2++;
+    const struct wp_ll_share share = {parts_log2, num_rows << parts_log2};
+    return share;
+}
+
+WP_FN struct wp_part wp_ll_unit_part(const struct wp_ll_share *share, int32_t unit)
+{
+    const struct wp_part part = {unit >> share->parts_log2, unit & ((1 << share->parts_log2) - 1)};
+    return part;
+}
+
+/* The last part has least bytes, or none. */
+WP_FN int wp_ll_is_last_part(const struct wp_ll_share *share, int32_t part)
+{
+    return part + 1 == 1 << share->parts_log2;
+}
+
+/* Bytes of a row that a part has. */
+struct wp_ll_span {
+    uint32_t begin;
+    uint32_t bytes;
+};
+
+WP_FN struct wp_ll_span wp_ll_part_span(const struct wp_ll_share *share, int32_t part,
+                                        uint32_t row_bytes)
+{
+    const uint32_t num_steps = (row_bytes + WP_STEP_BYTES - 1) / WP_STEP_BYTES;
+    const uint32_t part_steps = (num_steps + (1u << share->parts_log2) - 1) >> share->parts_log2;
+    const uint32_t part_bytes = part_steps * WP_STEP_BYTES;
+    const uint32_t begin = (uint32_t)part * part_bytes;
+    const uint32_t rest = begin < row_bytes ? row_bytes - begin : 0;
+    const struct wp_ll_span span = {begin, rest < part_bytes ? rest : part_bytes};
+    return span;
+}
+
+/* ================== masks */
+
+struct wp_ll_masks { /* of this rank */
+    uint32_t
+        absent_after_ms; /* the deadline; 0: who is missing fails the launch, and there are no masks */
+    int32_t *mask;       /* [num_ranks] nonzero: masked */
+    /* [num_blocks][num_ranks] whom a block goes on without: of low_latency_unmask.c, and where its memory has no room */
+    int32_t *missing;
+    int32_t *verdicts;         /* [num_ranks] of heads: number << 1, and whether it is there */
+    uint32_t *num_blocks_done; /* that wait for nobody any more; zero between launches */
+};
+
+/* Variants define this macro (low_latency/variant.c). */
+#ifndef WP_LL_HAS_MASKS
+#define WP_LL_HAS_MASKS(masks) ((masks)->absent_after_ms > 0)
+#endif
+
+WP_FN int wp_ll_has_masks(const struct wp_ll_masks *masks)
+{
+    (void)masks; /* some need not look */
+    return WP_LL_HAS_MASKS(masks);
+}
+
+WP_FN int wp_ll_is_masked(const struct wp_ll_masks *masks, int32_t rank)
+{
+    return wp_ll_has_masks(masks) && wp_load_relaxed(&masks->mask[rank]) != 0;
+}
+
+/* What missing_ranks tells of a rank. */
+enum wp_ll_missing { WP_LL_THERE, WP_LL_MASKED };
+
+WP_FN void wp_ll_mask_out(const struct wp_ll_masks *masks, int32_t rank)
+{
+    wp_compare_swap_relaxed(&masks->mask[rank], 0, 1);
+}
+
+/* ================== plan */
 
 /* Whether some ranks are on other nodes. Programs in which it counts know that when they are
  * compiled. */
 #ifndef WP_LL_HAS_NODES
 #define WP_LL_HAS_NODES(plan) ((plan)->has_nodes)
+#endif
+
+/* Whether rows that go to another node are relayed there. */
+#ifndef WP_LL_HAS_RELAYS
+#define WP_LL_HAS_RELAYS(plan) (WP_LL_HAS_NODES(plan) && (plan)->message.num_sources > 0)
 #endif
 
 enum wp_ll_mail {
@@ -106,7 +202,7 @@ struct wp_ll_answer_slots {
     int32_t block_stride;                /* with nodes */
 };
 
-/* What a block sends to a partner in one put, and how many blocks of how many ranks send to one (low_latency/messages.h):
+/* What a block sends to a partner in one put, and how many blocks of how many ranks send to one (low_latency/relay.h):
  * heads, by the last block only; ranges, of the ranks of a node each; and rows, in slots with more behind them. */
 struct wp_ll_message {
     int32_t num_nodes;
@@ -172,7 +268,7 @@ struct wp_ll_plan { /* the same on all ranks */
     uint64_t answer_bytes; /* between slots of answers */
     struct wp_ll_slot slot;
     struct wp_ll_message message;
-    /* Of rows as they are sent, and, if ranks are told (low_latency/told.h), as they are received; of answers, and of their
+    /* Of rows as they are sent, and, if ranks are told (low_latency/routes_many.h), as they are received; of answers, and of their
      * sums. */
     struct wp_ll_parts row_parts, taken_parts, answer_parts, sum_parts;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * told_low_latency_dispatch: low_latency_dispatch of many tokens in packets (low_latency/packets.h). These lie in slots of
- * tokens, whence rows go where ranks have told each other meanwhile (low_latency/told.h): by rank to slots without gaps, by
+ * tokens, whence rows go where ranks have told each other meanwhile (low_latency/routes_many.h): by rank to slots without gaps, by
  * expert to where they are packed.
  */
 
@@ -9,7 +9,7 @@
 #define WP_LL_HAS_NODES(plan) 0
 #define WP_ROWS_ARE_MADE_NEAR
 
-#include "programs/low_latency/told_units.h"
+#include "programs/low_latency/routes_many.h"
 
 struct wp_told_low_latency_dispatch_args {
     struct wp_low_latency_dispatch_args dispatch;

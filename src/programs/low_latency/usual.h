@@ -6,7 +6,7 @@
  * entries of a token. Dispatch by signals has so few tokens and experts that its counters fit in
  * the memory of a block. Dispatch of few tokens in packets has experts without a table.
  *
- * A variant has no code for other cases (low_latency/variants.def, low_latency/hints.h). Code for
+ * A variant has no code for other cases (low_latency/variants.def, low_latency/variant.c). Code for
  * all cases has more values than a GPU has registers. The others wait in memory, which is slow,
  * since each acquire empties the nearest cache. Warps also jump over code of other cases, each time
  * to code that is in no cache. Measured on an H200 with one rank, 128 tokens in BF16, in graphs:
@@ -16,15 +16,21 @@
  */
 #pragma once
 
-#include "programs/low_latency/near.h"
+#include "programs/low_latency/layout.h"
 
 /* ------------------------------------------------------------------ differences of variants */
 
-enum wp_ll_protocol { WP_LL_PROTOCOL_SIGNALS, WP_LL_PROTOCOL_PACKETS, WP_LL_PROTOCOL_TOLD };
+enum wp_ll_protocol {
+    WP_LL_PROTOCOL_SIGNALS,
+    WP_LL_PROTOCOL_PACKETS,
+    WP_LL_PROTOCOL_TOLD,
+    WP_LL_PROTOCOL_NODES,
+    WP_LL_PROTOCOL_RELAYED
+};
 enum wp_ll_form { WP_LL_GENERAL, WP_LL_BF16, WP_LL_FP8 };
-enum wp_ll_layout { WP_LL_BY_RANK, WP_LL_BY_EXPERT };
-enum wp_ll_sends { WP_LL_SENDS_ROWS, WP_LL_SENDS_SUMS, WP_LL_SENDS_LATE };
-enum wp_ll_faults { WP_LL_FAILS, WP_LL_MASKS };
+enum wp_ll_layout { WP_LL_BY_RANK, WP_LL_BY_EXPERT, WP_LL_ANY_LAYOUT };
+enum wp_ll_sends { WP_LL_SENDS_ROWS, WP_LL_SENDS_SUMS, WP_LL_SENDS_LATE, WP_LL_SENDS_ANY };
+enum wp_ll_faults { WP_LL_FAILS, WP_LL_MASKS, WP_LL_ANY_FAULTS };
 
 /* Columns of low_latency/variants.def. */
 struct wp_ll_variant {
@@ -60,7 +66,7 @@ WP_FN enum wp_ll_faults wp_ll_faults_of(const struct wp_ll_masks *masks)
 
 /* ------------------------------------------------------------------ constants of all variants */
 
-/* 1: low_latency/hints.h is true, provided that addresses are multiples of WP_ALIGNED_BYTES and the
+/* 1: low_latency/variant.c is true, provided that addresses are multiples of WP_ALIGNED_BYTES and the
  * memory of a block has room for the values that are kept there. */
 WP_FN int wp_ll_suits_hints(const struct wp_low_latency *ll)
 {

@@ -1,9 +1,83 @@
 /* SPDX-License-Identifier: MIT */
-/* How launches of low latency wait for other ranks. low_latency.h says what the words mean that they wait for,
- * low_latency/masks.h how long. */
+/* How launches of low latency wait for other ranks, and what they tell these. protocol.h says what the words mean. */
 #pragma once
 
-#include "programs/low_latency/run.h"
+#include "programs/low_latency/launch.h"
+
+/* ================== how long a wait lasts */
+
+/*
+ * Ranks that low latency goes on without. A rank whose word does not come in time is masked: from then
+ * on it is neither sent to nor awaited. Each rank masks for itself. What two ranks have between them is
+ * theirs alone, words and slots, so that nobody else is harmed when one of them masks the other, or is
+ * late and writes long after it has been masked.
+ *
+ * Who waits in vain is late for those who do not, and must not be taken for missing itself. So whoever
+ * waits long says so: a wait goes in periods, and after each one in vain the rank raises its word on all
+ * others, WP_LL_WAITS. A rank is missing when it has said nothing, neither what is awaited nor that it
+ * waits, for a deadline. Ranks that wait for each other in a circle, as after different calls, would
+ * excuse each other for ever; so there are as many periods for each rank as a first word has, and no
+ * more. And who has stopped to begin anew (low_latency_unmask.c) sends nothing more to those who have not,
+ * which it may have masked, and may be waiting for one that waits for them: that it waits is no news.
+ *
+ * Within a launch the mask only grows. With signals a block goes by what one of its warps has found, when it waited for all,
+ * and keeps that near: so nobody is told of what a warp has left out. Who is masked meanwhile still gets what the block sends,
+ * which harms nobody. In packets each warp goes by what it knows itself (low_latency/packets.h).
+ */
+
+/* How long a wait goes on in vain, in periods. */
+enum { WP_LL_PERIODS = 4 /* of a deadline */, WP_LL_PERIODS_OF_FIRST = 12 };
+
+struct wp_ll_patience {
+    int32_t num_silent;  /* in a row, without a word of the awaited rank; */
+    int32_t most_silent; /* then it is missing */
+    int32_t num_left;    /* whatever it says */
+    uint64_t heard; /* its word at the end of the last period: what it said before is no news */
+};
+
+#define WP_LL_HEARD_NOTHING UINT64_MAX /* at first */
+
+/* The awaited rank may wait for another one as long as for a first word, whatever is awaited of itself. */
+WP_FN struct wp_ll_patience wp_ll_patience(int32_t most_silent, int32_t num_ranks)
+{
+    const struct wp_ll_patience patience = {0, most_silent, WP_LL_PERIODS_OF_FIRST * num_ranks,
+                                            WP_LL_HEARD_NOTHING};
+    return patience;
+}
+
+/* Ranks make their first launches at different times. */
+WP_FN struct wp_ll_patience wp_ll_patience_about(uint64_t number, int32_t num_ranks)
+{
+    return wp_ll_patience(number == 1 ? WP_LL_PERIODS_OF_FIRST : WP_LL_PERIODS, num_ranks);
+}
+
+/* 0 without masks. */
+WP_FN uint32_t wp_ll_period_ms(const struct wp_ll_masks *masks)
+{
+    return wp_ll_has_masks(masks) ? (masks->absent_after_ms + WP_LL_PERIODS - 1) / WP_LL_PERIODS
+                                  : 0;
+}
+
+/* Blocks must use the same heads, since these tell where rows are packed: the first that has taken the
+ * head of a rank, or has given up, decides for all. */
+WP_FN int wp_ll_decide_presence(const struct wp_ll_masks *masks, int32_t rank, uint64_t number,
+                                int is_there)
+{
+    const uint32_t which = (uint32_t)number << 1;
+    const uint32_t own = which | (uint32_t)is_there;
+    uint32_t before = (which - 2) | 1; /* mostly: it was there the last time */
+    for (;;) {
+        const uint32_t seen = (uint32_t)wp_compare_swap_relaxed(&masks->verdicts[rank],
+                                                                (int32_t)before, (int32_t)own);
+        if (seen == before)
+            return is_there;
+        if ((seen & ~1u) == which)
+            return (int)(seen & 1u);
+        before = seen;
+    }
+}
+
+/* ================== waits */
 
 /* ------------------------------------------------------------------ whoever waits says so */
 
@@ -235,4 +309,217 @@ WP_FN enum wp_status wp_ll_await_block(const struct wp_ll_run *run, enum wp_ll_w
     if (wp_ll_speaks(warp))
         status = wp_ll_await_all(run, words, mail, number);
     return wp_block_status(warp, status);
+}
+
+/* ================== what is told */
+
+/* The place of a token of a block. */
+WP_FN int32_t wp_ll_place_of(const struct wp_ll_plan *plan, int32_t block,
+                             struct wp_ll_tokens tokens, int32_t token)
+{
+    return block * plan->block_tokens + token - tokens.begin;
+}
+
+/* ------------------------------------------------------------------ what is told */
+
+/* By all warps of each block of a launch that receives, which with masks have met since one of them has waited for all:
+ * whether the warp tells who is missing, while the others go on: that which speaks for the block that waits last, so that
+ * all is known. */
+WP_FN int wp_ll_tells_missing(const struct wp_ll_run *run)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_masks *masks = &run->ll->masks;
+    uint32_t is_last = 0;
+    if (!wp_ll_has_masks(masks) || !wp_ll_speaks(warp))
+        return 0;
+    if (wp_lane_idx(warp) == 0)
+        is_last = (uint32_t)wp_is_done_last(warp, masks->num_blocks_done);
+    is_last = wp_max_u32(warp, is_last);
+    wp_warp_sync(warp); /* the first lane has met the other blocks */
+    return (int)is_last;
+}
+
+/* By that warp. */
+WP_FN void wp_ll_tell_missing(const struct wp_ll_run *run, int32_t *missing_ranks)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_masks *masks = &run->ll->masks;
+    for (int32_t rank = wp_lane_idx(warp); rank < run->ll->exchange.num_ranks;
+         rank += WP_WARP_SIZE) {
+        if (missing_ranks != NULL)
+            missing_ranks[rank] = wp_ll_is_masked(masks, rank);
+    }
+}
+
+/* Of a number. In registers: GPUs keep arrays in memory whose index is found as they run. */
+WP_FN struct wp_ll_half wp_ll_half_of(const struct wp_ll_run *run, uint64_t number)
+{
+    return wp_ll_half(&run->ll->plan, number) == 0 ? run->halves[0] : run->halves[1];
+}
+
+WP_FN void wp_ll_remember(struct wp_ll_run *run, uint64_t number, struct wp_ll_half half)
+{
+    if (wp_ll_half(&run->ll->plan, number) == 0)
+        run->halves[0] = half;
+    else
+        run->halves[1] = half;
+}
+
+/* What a rank must need no more before `number` can be sent. */
+WP_FN uint64_t wp_ll_number_before(const struct wp_ll_run *run, uint64_t number)
+{
+    const uint64_t num_halves = (uint64_t)run->ll->plan.num_halves;
+    return number > num_halves ? number - num_halves : 0;
+}
+
+/* Whether the others are known to have summed the answers in whose slots those of `number` go, which are to `result`. Those
+ * before ended a result, as all ranks know, and whoever has sent the rows that are answered now had ended it by then. So
+ * where one result follows the other nobody looks. In packets it is so with masks, too: who had gone on without this rank
+ * would have sent it none. */
+WP_FN int wp_ll_is_room_known(const struct wp_ll_run *run, uint64_t number, uint64_t result)
+{
+    if (WP_LL_HAS_NODES(&run->ll->plan) ||
+        (wp_ll_has_masks(&run->ll->masks) && !wp_ll_has_packets(&run->ll->plan)))
+        return 0;
+    const struct wp_ll_half before = wp_ll_half_of(run, number);
+    return before.use == WP_LL_RESULT_ENDS && before.answered <= wp_ll_number_before(run, result);
+}
+
+/* By all warps of the block, when `number` is written: tells all ranks of this node. On GPUs the warp that speaks waits
+ * until all that they send has left. */
+WP_FN void wp_ll_tell_arrived(const struct wp_ll_run *run, enum wp_ll_mail mail, uint64_t number)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
+    wp_block_sync(warp);
+    if (!wp_ll_speaks(warp))
+        return;
+    for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
+        const int32_t rank = wp_rank_after(&ll->exchange, i);
+        if (!wp_ll_is_remote(ll, rank) && !wp_ll_is_missing(run, rank))
+            wp_signal(warp, rank, wp_ll_word(ll, rank, WP_LL_ARRIVED, mail, own, block), number);
+    }
+}
+
+/* Room of who leaves. */
+#define WP_LL_NEEDS_NOTHING (UINT64_MAX >> 1)
+
+/* By the warp that speaks. */
+WP_FN void wp_ll_tell_node_room(const struct wp_ll_run *run, struct wp_ll_room room)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
+    for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
+        const int32_t rank = wp_rank_after(&ll->exchange, i);
+        if (wp_ll_is_remote(ll, rank) || wp_ll_is_missing(run, rank))
+            continue;
+        if (room.answers > 0)
+            wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_ROOM, WP_LL_ANSWERS, own, block),
+                      room.answers);
+        if (room.rows > 0)
+            wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_ROOM, WP_LL_ROWS, own, block),
+                      room.rows);
+    }
+}
+
+/* By all warps of the block, which have met since they needed rows and answers up to these numbers: tells
+ * all ranks that they do so no more. */
+WP_FN void wp_ll_tell_room(const struct wp_ll_run *run, struct wp_ll_room room)
+{
+    struct wp_warp *warp = run->op.warp;
+    if (WP_LL_HAS_NODES(&run->ll->plan))
+        wp_ll_tell_room_remotely(warp, run->ll, room);
+    if (wp_ll_speaks(warp))
+        wp_ll_tell_node_room(run, room);
+}
+
+/* ------------------------------------------------------------------ rows that have come */
+
+/* Of a block of `source`, once it has told. */
+WP_FN struct wp_ll_range wp_ll_range(const struct wp_low_latency *ll, uint64_t number,
+                                     int32_t source, int32_t block)
+{
+    if (!wp_ll_is_put(ll, WP_LL_ROWS, source))
+        return *wp_ll_range_of(ll, ll->exchange.rank, number, source, block);
+    return wp_ll_remote_range(ll, number, source, block);
+}
+
+/* In memory of the warp: what a block of the i-th of some sources has sent. Behind what is found out
+ * about each choice of a row. */
+enum { WP_LL_RANGES_OFFSET = WEFT_MAX_TOPK * sizeof(int32_t) };
+WP_FN struct wp_ll_range *wp_ll_warp_ranges(struct wp_warp *warp)
+{
+    return (struct wp_ll_range *)((char *)wp_warp_shared(warp) + WP_LL_RANGES_OFFSET);
+}
+WP_STATIC_ASSERT(WP_LL_RANGES_OFFSET + WP_WARP_SIZE * sizeof(struct wp_ll_range) <=
+                     WP_WARP_SHARED_BYTES,
+                 "a range for each lane");
+
+/* The i-th source: the ranks after this one, and it last, so that answers to others are on their way while its own are
+ * written. */
+WP_FN int32_t wp_ll_source(const struct wp_low_latency *ll, int32_t i)
+{
+    return wp_rank_after(&ll->exchange, i + 1);
+}
+
+/* Of the sources from the i-th on, that for this lane. */
+WP_FN struct wp_ll_range wp_ll_range_for_lane(const struct wp_ll_run *run, uint64_t number,
+                                              int32_t i)
+{
+    const struct wp_low_latency *ll = run->ll;
+    const struct wp_ll_range none = {0, 0};
+    const int32_t mine = i + wp_lane_idx(run->op.warp);
+    if (mine >= ll->exchange.num_ranks || wp_ll_is_missing(run, wp_ll_source(ll, mine)))
+        return none;
+    return wp_ll_range(ll, number, wp_ll_source(ll, mine), wp_block_idx(run->op.warp));
+}
+
+/* When those before have been used. */
+WP_FN void wp_ll_keep_ranges(struct wp_warp *warp, struct wp_ll_range of_lane)
+{
+    wp_ll_warp_ranges(warp)[wp_lane_idx(warp)] = of_lane;
+    wp_warp_sync(warp);
+}
+
+/* Warp-wide: reads the ranges of this block of the sources from the i-th on, one for each lane. */
+WP_FN void wp_ll_read_ranges(const struct wp_ll_run *run, uint64_t number, int32_t i)
+{
+    struct wp_warp *warp = run->op.warp;
+    wp_warp_sync(warp); /* each lane has waited for some sources; those before have been used */
+    wp_ll_keep_ranges(warp, wp_ll_range_for_lane(run, number, i));
+}
+
+/* Elements of a part of a row. */
+struct wp_ll_elements {
+    int32_t first;
+    int32_t num;
+};
+WP_FN struct wp_ll_elements wp_ll_elements_of(const struct wp_ll_plan *plan, struct wp_ll_span span)
+{
+    const struct wp_ll_elements elements = {(int32_t)(span.begin >> plan->element_bytes_log2),
+                                            (int32_t)(span.bytes >> plan->element_bytes_log2)};
+    return elements;
+}
+
+/* Part of a row of dtype. */
+WP_FN struct wp_ll_span wp_ll_span(const struct wp_ll_plan *plan, const struct wp_ll_share *share,
+                                   int32_t part)
+{
+    return wp_ll_part_span(share, part, (uint32_t)plan->hidden << plan->element_bytes_log2);
+}
+
+/* Warp-wide: the place in a list of what the lane has for it, if anything; the list grows. */
+WP_FN int32_t wp_ll_list(struct wp_warp *warp, int32_t *num_listed, int has_one)
+{
+    const uint32_t lanes = wp_ballot(warp, has_one);
+    const int32_t place = *num_listed + wp_lanes_below(warp, lanes);
+    *num_listed += wp_popcount(lanes);
+    return place;
+}
+
+WP_FN int wp_ll_is_quantised(const struct wp_ll_plan *plan)
+{
+    return plan->quantisation.dst_dtype != plan->dtype;
 }

@@ -1,8 +1,76 @@
 /* SPDX-License-Identifier: MIT */
-/* The sums of answers that low-latency combine gets. */
+/* What combine does with signals and in packets: weights that come with it; and the sums of answers. */
 #pragma once
 
-#include "programs/low_latency/low_latency_combine.h"
+#include "programs/low_latency/protocol.h"
+#include "programs/low_latency/waits.h"
+
+/* ================== weights that come late */
+
+/*
+ * Weights that come with combine, for callers who do not have them in dispatch. A rank that sums a
+ * token's rows needs the token's weights, and the token's owner has them. So combine begins with
+ * weights: the owner sends them to each rank that has rows of the token. They are a tagged row,
+ * which tells by itself that it has come. A warp that answers the token waits for that row.
+ *
+ * Weights lie in the half of the answers' number, not in that of the result's, since a result may be
+ * answered more than once. The owner sends those of number n over those of n - num_halves. So it must
+ * know that they have been read. With signals it has received the answers of n - num_halves, and an
+ * answer is signalled after the weights have been read. In packets the owner must know that the rank
+ * has room for answers, as the rank itself must of the owner.
+ */
+
+WP_FN int wp_ll_weighs_late(const struct wp_ll_plan *plan)
+{
+    return !WP_LL_HAS_NODES(plan) && plan->weights_come_late;
+}
+
+/* What is sent: this rank's weights for the answers `number`. */
+struct wp_ll_weights_sender {
+    const struct wp_ll_run *run;
+    const float *weights; /* [num_tokens][num_topk], NULL: 1 */
+    float *memory;        /* of the warp or its part of the block's: [num_topk] */
+    uint64_t number;
+};
+
+/* Warp-wide: loads the weights of a token. */
+WP_FN void wp_ll_load_weights(const struct wp_ll_weights_sender *sender, int32_t token)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const int32_t num_topk = sender->run->ll->plan.num_topk;
+    wp_warp_sync(warp); /* the memory has been read */
+    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE)
+        sender->memory[k] =
+            sender->weights == NULL ? 1.0f : sender->weights[(int64_t)token * num_topk + k];
+    wp_warp_sync(warp);
+}
+
+/* Warp-wide: sends to a rank the weights that have been loaded. */
+WP_FN void wp_ll_send_weights(const struct wp_ll_weights_sender *sender, int32_t token,
+                              int32_t rank)
+{
+    const struct wp_low_latency *ll = sender->run->ll;
+    wp_tagged_send(sender->run->op.warp, rank,
+                   wp_ll_late_weights(ll, rank, sender->number, ll->exchange.rank, token),
+                   sender->memory, ll->plan.num_topk, sender->number);
+}
+
+/* Warp-wide, before a token of `source` is answered: waits for its weights, and copies them to memory
+ * of the warp, where they are after a sync. */
+WP_FN enum wp_status wp_ll_take_weights(const struct wp_ll_run *run, uint64_t number,
+                                        int32_t source, int32_t token, float *memory)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, source);
+    site.sequence = number; /* which the row carries */
+    wp_warp_sync(warp);     /* those before have been used */
+    return wp_tagged_take_relaxed(warp,
+                                  wp_ll_late_weights(ll, ll->exchange.rank, number, source, token),
+                                  memory, ll->plan.num_topk, &site);
+}
+
+/* ================== sums */
 
 /* In memory of the warp: of the rows of its pointers. */
 WP_FN float *wp_ll_weights(struct wp_warp *warp)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What low latency's ranks have of memory: the area in every heap, and what is a rank's own. low_latency.h
- * says how they use it. */
+/* What low latency's ranks have of memory: the area in every heap, memory of a rank's own, and memory of
+ * a block. */
 #pragma once
 
 #include "programs/low_latency/plan.h"
@@ -14,7 +14,7 @@ WP_FN uint64_t wp_ll_align(uint64_t bytes)
 }
 
 /* The last two only with masks: that a rank comes back, in two steps (low_latency_unmask.c), and how often it has said
- * that it waits, in one word for all its blocks (low_latency/masks.h). */
+ * that it waits, in one word for all its blocks (low_latency/plan.h). */
 enum wp_ll_words { WP_LL_ARRIVED, WP_LL_ROOM, WP_LL_RETURNED, WP_LL_WAITS, WP_LL_NUM_WORDS };
 
 WP_FN uint64_t wp_ll_words_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
@@ -41,7 +41,7 @@ WP_FN int wp_ll_has_packets(const struct wp_ll_plan *plan)
     return plan->row_parts.num > 0;
 }
 
-/* With packets: whether ranks tell each other of each token (low_latency/told.h). */
+/* With packets: whether ranks tell each other of each token (low_latency/routes_many.h). */
 WP_FN int wp_ll_is_told(const struct wp_ll_plan *plan)
 {
     return plan->taken_parts.num > 0;
@@ -174,7 +174,7 @@ WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan)
 /* Whether a token's sum is one of sums of nodes. */
 WP_FN int wp_ll_has_node_sums(const struct wp_ll_plan *plan)
 {
-    return WP_LL_HAS_NODES(plan) && plan->message.num_sources > 0 && !plan->answers_are_rows;
+    return WP_LL_HAS_RELAYS(plan) && !plan->answers_are_rows;
 }
 
 /* Slots of a half for the answers to rows that this rank has relayed: of each row one behind the other, in the order of
@@ -462,4 +462,59 @@ WP_FN struct wp_ll_packed_choice *wp_ll_packed_choices(const struct wp_low_laten
                                                        int32_t token)
 {
     return ll->packed_choices + wp_ll_packed_idx(ll, number, source, token);
+}
+
+/* ================== memory of a block */
+
+/* ------------------------------------------------------------------ with signals */
+
+/* What a block counts: for each rank rows, twice, and selections of its experts; with nodes also
+ * answers, twice, and for each node the rows that are relayed there. */
+WP_FN int32_t wp_ll_num_counters(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    const int32_t num_experts = plan->is_by_expert ? plan->max_local_experts : 0;
+    const int32_t num_of_nodes = WP_LL_HAS_NODES(plan) ? 2 : 0;
+    return num_ranks * (2 + num_experts + num_of_nodes) +
+           (WP_LL_HAS_NODES(plan) ? plan->message.num_nodes : 0);
+}
+
+/* Of a bit for each rank. */
+WP_FN int32_t wp_ll_rank_words(int32_t num_ranks)
+{
+    return (num_ranks + 31) / 32;
+}
+
+WP_FN struct wp_ll_near wp_ll_near_of(const struct wp_ll_plan *plan,
+                                      const struct wp_ll_masks *masks, int32_t num_ranks)
+{
+    const uint64_t missing_bytes =
+        wp_ll_has_masks(masks) ? (uint64_t)num_ranks * sizeof(int32_t) : 0;
+    const uint64_t counters_bytes = (uint64_t)wp_ll_num_counters(plan, num_ranks) * sizeof(int32_t);
+    struct wp_ll_near near;
+    near.counters = (uint32_t)wp_ll_align(missing_bytes);
+    near.choices = near.counters + (uint32_t)wp_ll_align(counters_bytes);
+    near.ranks_of_tokens = near.choices + (uint32_t)plan->block_tokens * (uint32_t)plan->num_topk *
+                                              (uint32_t)sizeof(struct wp_ll_choice);
+    near.end = near.ranks_of_tokens + (uint32_t)plan->max_tokens *
+                                          (uint32_t)wp_ll_rank_words(num_ranks) *
+                                          (uint32_t)sizeof(int32_t);
+    return near;
+}
+
+/* Whether memory of a block has room for so much behind the words of wp_block_max. Some programs know that it has
+ * (low_latency/variant.c). */
+#ifndef WP_LL_IS_NEAR
+#define WP_LL_IS_NEAR 0
+#endif
+WP_FN int wp_ll_is_near(uint64_t end)
+{
+    return WP_LL_IS_NEAR || WP_BLOCK_WORDS_BYTES + end <= WP_BLOCK_SHARED_BYTES;
+}
+
+/* ------------------------------------------------------------------ with packets */
+
+/* If ranks are told, counts of all sources there, by expert, and behind them places of choices (low_latency/routes_many.h). */
+WP_FN uint64_t wp_ll_told_counts_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return (uint64_t)num_ranks * (uint64_t)wp_ll_num_pairs(plan) * sizeof(uint32_t);
 }

@@ -2,14 +2,14 @@
 /* How launches of low latency begin and end, and what a block has in its memory: with masks, whom it goes on without. */
 #pragma once
 
-#include "programs/low_latency/network.h"
+#include "programs/low_latency/nodes.h"
 
 struct wp_ll_run { /* what a warp knows */
     struct wp_operation op;
     const struct wp_low_latency *ll;
     struct wp_ll_numbers numbers;            /* as they will be after the launch */
     struct wp_ll_half halves[WP_NUM_HALVES]; /* as well */
-    /* With masks, in packets (low_latency/packet_masks.h): the ranks that the warp goes on without, a bit for each; and where
+    /* With masks, in packets (low_latency/packets.h): the ranks that the warp goes on without, a bit for each; and where
      * the caller is told of them, or NULL. */
     uint32_t masked;
     int32_t *missing_ranks;
