@@ -103,8 +103,9 @@ function(weft_compile_program program folder rdc)
     set(stem ${folder}/${gpu})
     add_custom_command(
       OUTPUT ${stem}.ptx
+      # nvcc's own -MMD preprocesses a program a second time, as for the host.
       COMMAND ${NVCC} ${WEFT_PTX_FLAGS} ${ARGN} -gencode arch=compute_${gpu},code=compute_${gpu} -ptx
-        -MMD -MF ${stem}.d -MT ${stem}.ptx -o ${stem}.ptx ${program}
+        -Xcompiler -MMD,-MF,${stem}.d,-MT,${stem}.ptx -o ${stem}.ptx ${program}
       DEPENDS ${program}
       DEPFILE ${stem}.d
       COMMENT "Compiling program ${name} for sm_${gpu}"

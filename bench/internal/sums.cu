@@ -30,7 +30,7 @@ WP_PROGRAM(sums, warp, args)
             *dst = sums->dst + offset;
         wp_warp_sync(warp);
         wp_row_reduce(warp, dst, 1, srcs, sums->num_srcs, reduction,
-                      sums->span_bytes / (int64_t)sizeof(__nv_bfloat16));
+                      sums->span_bytes / (int64_t)sizeof(weft__cuda_bf16));
     }
     return WP_STATUS_OK;
 }

@@ -6,7 +6,11 @@
  */
 #pragma once
 
-/* Only a name for overloads: cuda_fp8.h's type would bring that header's compile time. */
+/* Only names for overloads: the types of cuda_bf16.h and cuda_fp8.h would bring the compile time of
+ * these headers to each program. */
+struct weft__cuda_bf16 {
+    uint16_t bits;
+};
 struct weft__cuda_fp8 {
     uint8_t bits;
 };
@@ -34,7 +38,7 @@ template <typename Act> WP_FN void weft__cuda_with_element(weft_dtype dtype, Act
 {
     switch (dtype) {
     case WEFT_BF16:
-        return act(__nv_bfloat16());
+        return act(weft__cuda_bf16());
     case WEFT_FP16:
         return act(__half());
     case WEFT_FP32:
@@ -60,7 +64,7 @@ template <typename Act> WP_FN void weft__cuda_with_element(weft_dtype dtype, Act
 template <typename Act> WP_FN void weft__cuda_with_wide_float(weft_dtype dtype, Act act)
 {
     if (dtype == WEFT_BF16)
-        return act(__nv_bfloat16());
+        return act(weft__cuda_bf16());
     if (dtype == WEFT_FP16)
         return act(__half());
     act(float());
@@ -72,7 +76,7 @@ WP_FN void weft__cuda_decode_word(float *values, uint32_t word, float)
 {
     values[0] = __uint_as_float(word);
 }
-WP_FN void weft__cuda_decode_word(float *values, uint32_t word, __nv_bfloat16)
+WP_FN void weft__cuda_decode_word(float *values, uint32_t word, weft__cuda_bf16)
 {
     values[0] = __uint_as_float(word << 16);
     values[1] = __uint_as_float(word & 0xffff0000u);
@@ -113,11 +117,10 @@ WP_FN uint32_t weft__cuda_encode_word(const float *values, float)
 {
     return isnan(values[0]) ? 0x7fffffffu : __float_as_uint(values[0]);
 }
-WP_FN uint32_t weft__cuda_encode_word(const float *values, __nv_bfloat16)
+WP_FN uint32_t weft__cuda_encode_word(const float *values, weft__cuda_bf16)
 {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(values[0], values[1]);
     uint32_t word;
-    memcpy(&word, &pair, sizeof word);
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(values[1]), "f"(values[0]));
     return word;
 }
 WP_FN uint32_t weft__cuda_encode_word(const float *values, __half)

@@ -178,12 +178,12 @@ WP_FN void weft__cuda_block_source(weft__cuda_unit<16> (&elements)[WEFT__CUDA_LA
     }
     float sums[WEFT__CUDA_LANE_OCTETS][8];
     weft__cuda_begin_sums(sums);
-    weft__cuda_add_weighted<__nv_bfloat16>(sums, rows, first_octet);
+    weft__cuda_add_weighted<weft__cuda_bf16>(sums, rows, first_octet);
 #pragma unroll
     for (int u = 0; u < WEFT__CUDA_LANE_OCTETS; u++) {
 #pragma unroll
         for (int w = 0; w < 4; w++)
-            elements[u].words[w] = weft__cuda_encode_word(sums[u] + 2 * w, __nv_bfloat16());
+            elements[u].words[w] = weft__cuda_encode_word(sums[u] + 2 * w, weft__cuda_bf16());
     }
 }
 
@@ -313,5 +313,5 @@ WP_FN void weft__cuda_sum_block(uint32_t lane_idx, const struct weft__cuda_log_s
     for (int u = 0; u < WEFT__CUDA_LANE_OCTETS; u++)
         weft__cuda_store_floats(sum->dst,
                                 block * WEFT__CUDA_BLOCK_OCTETS + u * WP_WARP_SIZE + lane_idx,
-                                sums[u], __nv_bfloat16());
+                                sums[u], weft__cuda_bf16());
 }

@@ -204,8 +204,8 @@ WP_FN enum wp_status wp_packets_sum(struct wp_warp *warp, const struct wp_packet
 {
     enum wp_status status;
     if (dtype == WEFT_BF16)
-        status =
-            weft__cuda_sum_of<__nv_bfloat16>(warp, packets, from, dst, num_elements * 2, progress);
+        status = weft__cuda_sum_of<weft__cuda_bf16>(warp, packets, from, dst, num_elements * 2,
+                                                    progress);
     else if (dtype == WEFT_FP16)
         status = weft__cuda_sum_of<__half>(warp, packets, from, dst, num_elements * 2, progress);
     else
@@ -223,7 +223,7 @@ WP_FN enum wp_status wp_packets_reduce(struct wp_warp *warp, const struct wp_pac
     const int is_sum = reduction.op == WP_REDUCTION_SUM && packets->num_ranks <= 8;
     enum wp_status status;
     if (is_sum && reduction.dtype == WEFT_BF16)
-        status = weft__cuda_sum_packets_of<__nv_bfloat16>(warp, packets, from, dst, bytes);
+        status = weft__cuda_sum_packets_of<weft__cuda_bf16>(warp, packets, from, dst, bytes);
     else if (is_sum && reduction.dtype == WEFT_FP16)
         status = weft__cuda_sum_packets_of<__half>(warp, packets, from, dst, bytes);
     else if (is_sum && reduction.dtype == WEFT_FP32)

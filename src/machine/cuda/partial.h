@@ -288,7 +288,7 @@ WP_FN void weft__cuda_partial_add_all(struct weft__cuda_partial *partial,
 {
     if (weft__cuda_adds(reduction.op)) {
         if (reduction.dtype == WEFT_BF16)
-            return weft__cuda_partial_sum_all(partial, chunks, present, __nv_bfloat16());
+            return weft__cuda_partial_sum_all(partial, chunks, present, weft__cuda_bf16());
         if (reduction.dtype == WEFT_FP16)
             return weft__cuda_partial_sum_all(partial, chunks, present, __half());
         if (reduction.dtype == WEFT_FP32)

@@ -3,7 +3,6 @@
  * system scope, since peers are other GPUs. */
 #pragma once
 
-#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <string.h>
 

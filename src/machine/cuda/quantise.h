@@ -62,7 +62,7 @@ WP_FN uint32_t weft__cuda_greatest_magnitude(const weft__cuda_wide<S, PER> &wide
 /* The same, or if it is more than all numbers, that not all are finite. Of bf16 a magnitude's bits are in one half of a word,
  * so that those of two are compared at a time. */
 enum { WEFT__CUDA_NOT_FINITE = 0x7f800000 };
-WP_FN uint32_t weft__cuda_greatest_of_octet(const weft__cuda_wide<__nv_bfloat16, 8> &wide)
+WP_FN uint32_t weft__cuda_greatest_of_octet(const weft__cuda_wide<weft__cuda_bf16, 8> &wide)
 {
     uint32_t both = 0;
 #pragma unroll
@@ -361,7 +361,7 @@ WP_CALLED_FN void weft__cuda_quantise(uint32_t lane_idx, struct weft__cuda_quant
 /* The usual type, whose first octets may have been prefetched. */
 WP_FN void
 weft__cuda_load_held(struct wp_warp *warp, const void *src, int is_held,
-                     weft__cuda_wide<__nv_bfloat16, 8> (&wide)[WEFT__CUDA_QUANTISE_UNROLL],
+                     weft__cuda_wide<weft__cuda_bf16, 8> (&wide)[WEFT__CUDA_QUANTISE_UNROLL],
                      uint32_t first, uint32_t num_octets)
 {
     if (first > 0 || !is_held)
@@ -379,11 +379,11 @@ WP_FN void weft__cuda_quantise_held(struct wp_warp *warp, const struct weft__cud
 {
     const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
     const int is_held = weft__cuda_holds(warp, row->src, (uint32_t)num_elements * 2);
-    weft__cuda_quantise_octets<__nv_bfloat16>(lane_idx, row, lanes_log2, num_elements,
-                                              [&](auto &wide, uint32_t first, uint32_t num_octets) {
-                                                  weft__cuda_load_held(warp, row->src, is_held,
-                                                                       wide, first, num_octets);
-                                              });
+    weft__cuda_quantise_octets<weft__cuda_bf16>(
+        lane_idx, row, lanes_log2, num_elements,
+        [&](auto &wide, uint32_t first, uint32_t num_octets) {
+            weft__cuda_load_held(warp, row->src, is_held, wide, first, num_octets);
+        });
 }
 
 WP_FN void wp_row_quantise(struct wp_warp *warp, struct wp_quantised_rows to, const void *src,

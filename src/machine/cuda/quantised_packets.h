@@ -153,7 +153,7 @@ WP_FN void weft__cuda_send_loaded_octets(struct wp_warp *warp,
     const uint32_t lane_idx = (uint32_t)wp_lane_idx(warp);
     const uint32_t num_octets = (uint32_t)(num_elements / WEFT__CUDA_OCTET);
     const uint32_t lanes_log2 = weft__cuda_lanes_log2(how.group_elements);
-    weft__cuda_wide<__nv_bfloat16, 8> wide[UNROLL];
+    weft__cuda_wide<weft__cuda_bf16, 8> wide[UNROLL];
     weft__cuda_unit<8> codes[UNROLL];
 #pragma unroll
     for (int u = 0; u < WEFT__CUDA_LOADED; u++) {
@@ -161,7 +161,7 @@ WP_FN void weft__cuda_send_loaded_octets(struct wp_warp *warp,
         wide[u].units[0] = {
             {(uint32_t)chunk.x, (uint32_t)chunk.y, (uint32_t)chunk.z, (uint32_t)chunk.w}};
     }
-    const uint32_t bits = weft__cuda_make_codes<__nv_bfloat16>(
+    const uint32_t bits = weft__cuda_make_codes<weft__cuda_bf16>(
         lane_idx, how, lanes_log2, wide, lane_idx < num_octets ? num_octets - lane_idx : 0, codes);
     weft__cuda_send_codes(warp, to, lanes_log2, codes, bits, 0, num_octets);
 }

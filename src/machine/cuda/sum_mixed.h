@@ -22,7 +22,7 @@ template <typename Act> WP_FN void weft__cuda_with_float_element(weft_dtype dtyp
 {
     switch (dtype) {
     case WEFT_BF16:
-        return act(__nv_bfloat16());
+        return act(weft__cuda_bf16());
     case WEFT_FP16:
         return act(__half());
     case WEFT_FP32:

@@ -176,7 +176,7 @@ weft__cuda_sum_rows(uint32_t lane_idx, const struct weft__cuda_rows *rows, uint3
     if (!weft__cuda_adds(rows->reduction.op))
         return WEFT__CUDA_NOT_DONE;
     if (rows->reduction.dtype == WEFT_BF16)
-        return weft__cuda_sum_few<__nv_bfloat16>(lane_idx, rows, num_chunks);
+        return weft__cuda_sum_few<weft__cuda_bf16>(lane_idx, rows, num_chunks);
     if (rows->reduction.dtype == WEFT_FP16)
         return weft__cuda_sum_few<__half>(lane_idx, rows, num_chunks);
     if (rows->reduction.dtype == WEFT_FP32)

@@ -93,7 +93,7 @@ WP_FN void weft__cuda_store_sums(const struct weft__cuda_weighted *rows, uint32_
                                  const float (&sums)[8])
 {
     if (rows->sum.dst_dtype == WEFT_BF16)
-        weft__cuda_store_floats(rows->dst, i, sums, __nv_bfloat16());
+        weft__cuda_store_floats(rows->dst, i, sums, weft__cuda_bf16());
     else
         weft__cuda_store_floats(rows->dst, i, sums, __half());
 }
@@ -172,10 +172,10 @@ WP_FN int64_t weft__cuda_weighted_aligned(uint32_t lane_idx, const struct weft__
         return weft__cuda_weighted_called<float, 4>(lane_idx, *rows, num_elements);
     if (rows->sum.dst_dtype == WEFT_FP32)
         return src_dtype == WEFT_BF16
-                   ? weft__cuda_weighted_called<__nv_bfloat16, 4>(lane_idx, *rows, num_elements)
+                   ? weft__cuda_weighted_called<weft__cuda_bf16, 4>(lane_idx, *rows, num_elements)
                    : weft__cuda_weighted_called<__half, 4>(lane_idx, *rows, num_elements);
     return src_dtype == WEFT_BF16
-               ? weft__cuda_weighted_called<__nv_bfloat16, 8>(lane_idx, *rows, num_elements)
+               ? weft__cuda_weighted_called<weft__cuda_bf16, 8>(lane_idx, *rows, num_elements)
                : weft__cuda_weighted_called<__half, 8>(lane_idx, *rows, num_elements);
 }
 
@@ -227,7 +227,7 @@ WP_FN void wp_row_weighted_sum(struct wp_warp *warp, void *dst, const void *cons
         unit_bytes == 16 && sum.src_dtype == WEFT_BF16 && sum.dst_dtype == WEFT_BF16;
     int64_t num_done = 0;
     if (is_usual)
-        num_done = weft__cuda_weighted_units<__nv_bfloat16, 8>(lane_idx, &rows, num_elements);
+        num_done = weft__cuda_weighted_units<weft__cuda_bf16, 8>(lane_idx, &rows, num_elements);
     if (!(is_usual && WEFT__CUDA_ROWS_ARE_ALIGNED) && num_done < num_elements)
         weft__cuda_weighted_sum(lane_idx, rows, unit_bytes, num_done, num_elements);
 }
@@ -312,7 +312,7 @@ WP_FN void wp_packets_send_weighted_sum(struct wp_warp *warp, const struct wp_pa
 {
     const struct weft__cuda_weighted rows = {NULL, srcs, weights, num_srcs, sum};
     if constexpr (WEFT__CUDA_ROWS_ARE_ALIGNED)
-        weft__cuda_send_aligned_sums<__nv_bfloat16>(warp, packets, to, &rows, num_elements);
+        weft__cuda_send_aligned_sums<weft__cuda_bf16>(warp, packets, to, &rows, num_elements);
     else
         weft__cuda_send_weighted(warp, packets, to, rows, num_elements);
 }
