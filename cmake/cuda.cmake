@@ -241,8 +241,12 @@ foreach(module ${modules})
   string(APPEND fatbin_declarations "extern const unsigned long long weft__fatbin_${module}[];\n")
   string(APPEND module_entries "    {\"${module}\", weft__fatbin_${module}},\n")
 endforeach()
+list(TRANSFORM WEFT_KNOWN_GPUS REPLACE "[af]$" "" OUTPUT_VARIABLE gpu_numbers)
+list(JOIN gpu_numbers ", " gpu_numbers)
 file(CONFIGURE OUTPUT ${programs_dir}/list.c CONTENT "/* SPDX-License-Identifier: MIT */
 #include \"machine/cuda/programs.h\"
+
+const int32_t weft__cuda_gpus[] = {${gpu_numbers}, 0};
 
 ${fatbin_declarations}
 const struct weft__cuda_module weft__cuda_modules[] = {

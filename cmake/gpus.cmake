@@ -55,6 +55,7 @@ function(weft_choose_gpus out nvcc)
       message(STATUS "This nvcc does not know sm_${gpu}: left out")
     endif()
   endforeach()
+  list(SORT gpus COMPARE NATURAL)
   if(NOT gpus)
     list(JOIN known ", " known)
     message(FATAL_ERROR "WEFT_GPUS is '${WEFT_GPUS}', but must be AUTO, ALL or capabilities of which "

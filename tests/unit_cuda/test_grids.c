@@ -10,7 +10,7 @@ static int32_t num_blocks(enum weft__work_kind kind, int32_t num_tokens, uint64_
                           int32_t num_ranks_here)
 {
     struct weft__cuda cuda = {.num_sms = NUM_SMS,
-                              .compute_capability = 90,
+                              .code_capability = 90,
                               .num_ranks_here = num_ranks_here,
                               .links = {.gbps = 370}};
     const weft_comm comm = {.num_ranks = NUM_RANKS, .machine_state = &cuda};

@@ -63,12 +63,20 @@ static int32_t attribute(const struct weft__cuda *cuda, CUdevice_attribute which
     return value;
 }
 
-static void read_attributes(struct weft__cuda *cuda)
+static weft_result read_attributes(struct weft__cuda *cuda)
 {
-    cuda->num_sms = attribute(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-    cuda->compute_capability = 10 * attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+    const int32_t capability = 10 * attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
                                attribute(cuda, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    cuda->code_capability = weft__cuda_code_for(weft__cuda_gpus, capability);
+    if (cuda->code_capability == 0)
+        return weft__error(
+            WEFT_ERROR_UNSUPPORTED,
+            "CUDA device %d is sm_%d, and this weft was built for others, from sm_%d "
+            "on: WEFT_GPUS of its build must name this one",
+            cuda->ordinal, capability, weft__cuda_gpus[0]);
+    cuda->num_sms = attribute(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     cuda->max_shared_bytes = attribute(cuda, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    return WEFT_OK;
 }
 
 /* ---------------------------------------------------------------- memory for waits */
@@ -173,7 +181,7 @@ static weft_result open_device(weft_comm *comm)
     pthread_mutex_init(&cuda->mutex, NULL);
     comm->machine_state = cuda;
     WEFT__TRY(choose_device(comm, cuda));
-    read_attributes(cuda);
+    WEFT__TRY(read_attributes(cuda));
     WEFT__CUDA_TRY(weft__cu.device_get_uuid(&cuda->uuid, cuda->device), "cannot identify a GPU");
     WEFT__TRY(hold_device(cuda));
     weft__cuda_kept_begin();

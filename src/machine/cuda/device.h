@@ -29,7 +29,7 @@ struct weft__cuda {
     CUuuid uuid;
     int32_t ordinal;
     int32_t num_sms;
-    int32_t compute_capability;         /* 90 for 9.0 */
+    int32_t code_capability;            /* of the programs as they run here: 90 for 9.0 */
     int32_t max_shared_bytes;           /* of a block */
     int32_t num_ranks_here;             /* of this communicator, on this device */
     struct weft__links links;           /* the same on all ranks */

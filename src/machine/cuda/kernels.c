@@ -4,6 +4,17 @@
 
 #include "machine/cuda/device.h"
 
+/* A GPU runs code for an older one of its generation. From PTX the driver compiles for all that are
+ * newer. */
+int32_t weft__cuda_code_for(const int32_t *gpus, int32_t capability)
+{
+    int32_t code = 0;
+    for (; *gpus != 0; gpus++)
+        if (*gpus <= capability && (gpus[1] == 0 || *gpus / 10 == capability / 10))
+            code = *gpus;
+    return code;
+}
+
 /* A library is a module that is loaded. It belongs to all devices of the process; it is loaded once
  * and never unloaded. */
 static weft_result load_library(int32_t module_idx, CUlibrary *library)

@@ -70,7 +70,7 @@ static struct weft__grid grid_for_rows(const struct weft__cuda *cuda, int32_t nu
     }
     if (work->num_tokens <= FEW_TOKENS && grid.num_blocks < FEW_TOKENS_BLOCKS)
         grid.num_blocks = FEW_TOKENS_BLOCKS;
-    if (work->kind == WEFT__WORK_PUSH_ROWS && cuda->compute_capability >= 90)
+    if (work->kind == WEFT__WORK_PUSH_ROWS && cuda->code_capability >= 90)
         grid.copied_row_bytes = (uint32_t)work->row_bytes;
     grid.num_blocks = at_most_fitting(cuda, grid.num_blocks, 1);
     return grid;
@@ -147,7 +147,7 @@ static struct weft__grid grid_for_tensor(const struct weft__cuda *cuda,
     enum { NUM_BLOCKS = 64, NUM_WARPS = 16 };
     struct weft__grid grid = {.num_blocks = at_most_fitting(cuda, NUM_BLOCKS, 1),
                               .num_warps = NUM_WARPS};
-    if (work->kind == WEFT__WORK_PUSH_TENSOR && cuda->compute_capability >= 90)
+    if (work->kind == WEFT__WORK_PUSH_TENSOR && cuda->code_capability >= 90)
         grid.copied_row_bytes = (uint32_t)work->row_bytes;
     return grid;
 }
@@ -209,7 +209,7 @@ static weft_result check_fit(const struct weft__cuda *cuda, const struct weft__l
  * admitted late: so a decode step of 8 tokens of FP8 takes 10.3 us among 4 H200, not 10.8 (2026-11-27). */
 static int may_start_early(const struct weft__cuda *cuda, int32_t num_sms, int32_t num_sms_held)
 {
-    return cuda->compute_capability >= 90 && cuda->num_ranks_here == 1 &&
+    return cuda->code_capability >= 90 && cuda->num_ranks_here == 1 &&
            num_sms_held <= cuda->num_sms / 2 - num_sms;
 }
 

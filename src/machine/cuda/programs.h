@@ -18,5 +18,11 @@ struct weft__cuda_program {
     int32_t module_idx; /* where that is */
 };
 
+/* The compute capabilities of their code, 90 for 9.0. The last also has PTX, and 0 follows. */
+extern const int32_t weft__cuda_gpus[];
+
+/* Which of them a GPU of that capability runs; 0: none. */
+int32_t weft__cuda_code_for(const int32_t *gpus, int32_t capability);
+
 extern const struct weft__cuda_module weft__cuda_modules[];
 extern const struct weft__cuda_program weft__cuda_programs[]; /* the last has no name */
