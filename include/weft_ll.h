@@ -247,12 +247,14 @@ typedef struct weft_ll_sizes {
     uint64_t rows_bytes;   /* by expert: what weft_ll_dispatch_args.rows needs here; else 0 */
     uint64_t scales_bytes; /* the same of its scales, if they lie by rows */
     int32_t num_local_experts;
-    int32_t expert_capacity; /* as given, or chosen; by rank 0 */
-    uint64_t network_bytes;  /* between nodes: of memory that the network reaches, which on machine
+    int32_t expert_capacity;  /* as given, or chosen; by rank 0 */
+    uint64_t network_bytes;   /* between nodes: of memory that the network reaches, which on machine
                                 cpu is in the heap, too, on cuda pinned memory of the host */
+    weft_ll_carrier carrier;  /* that it has: the given one, or WEFT_LL_AUTO's choice */
+    char carrier_reason[256]; /* why WEFT_LL_AUTO has not chosen a faster one, else "" */
 } weft_ll_sizes;
 
-/* Local: tells the memory that a weft_ll of this configuration takes. num_blocks 0 counts as on
+/* Local: tells the memory that a weft_ll of this configuration takes, and its carrier. num_blocks 0 counts as on
  * this rank. WEFT_ERROR_OUT_OF_MEMORY: config->within has no piece left that is large enough. */
 WEFT_API weft_result weft_ll_query_sizes(const weft_ep *ep, const weft_ll_config *config,
                                          weft_ll_sizes *sizes);

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Callable, NamedTuple, Sequence
 
 from . import abi, arrays
-from .abi import Dtype, LlAnswer, LlCall, LlLayout, LlOnMissing, LlPhases, ScaleKind
+from .abi import Dtype, LlAnswer, LlCall, LlCarrier, LlLayout, LlOnMissing, LlPhases, ScaleKind
 from .expert_parallel import ExpertParallel
 from .library import InvalidArgumentError, check, lib
 from .objects import Native, Object
@@ -81,6 +81,9 @@ class LowLatency(Object):
     A token that chooses an expert twice has two rows there. Without expert_capacity an expert has
     room for max_tokens rows of each rank; if more come than fit, all ranks raise CapacityError.
 
+    sizes: its memory, and its carrier. sizes.carrier_reason tells why LlCarrier.AUTO has not chosen
+    a faster one.
+
     within: another LowLatency, whose memory and masks this one uses. A rank makes it alone.
     """
 
@@ -144,7 +147,8 @@ class LowLatency(Object):
     def _about(self) -> str:
         layout = "expert" if self._by_expert else "rank"
         return (f"of {self._config.max_tokens} tokens of {self._hidden} {self._dtype}, "
-                f"top-{self._num_topk}, by {layout}, of {self.ep}")
+                f"top-{self._num_topk}, by {layout}, "
+                f"carrier {LlCarrier(self.sizes.carrier).name.lower()}, of {self.ep}")
 
     # ------------------------------------------------------------ dispatch
 

@@ -59,8 +59,8 @@ static weft_result check_carrier(const weft_ep *ep, const weft_ll_config *config
 {
     WEFT__TRY(weft__check_enum(WEFT__ENUM_LL_CARRIER, (int32_t)config->carrier, WEFT_LL_AUTO,
                                WEFT_LL_TOLD_PACKETS, "carrier"));
-    const char *why = weft__ll_lacks(ep, config);
-    if (why == NULL)
+    const char *why = weft__ll_choose_carrier(ep, config).lacks;
+    if (why == NULL || config->carrier == WEFT_LL_AUTO)
         return WEFT_OK;
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                        "carrier is %s (%d), which needs %s; max_tokens is %d, num_topk %d, hidden "

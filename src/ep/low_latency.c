@@ -2,8 +2,10 @@
 /* A weft_ll: its memory, and how it comes and goes. */
 #include "ep/low_latency.h"
 
+#include "ops/names.h"
 #include "programs/low_latency/usual.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---------------------------------------------------------------- memory of the rank */
@@ -168,6 +170,7 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
     uint64_t network_bytes;
     (void)weft__ll_plan_network(comm, &plan, &network_bytes);
     const int32_t num_local = weft__placement_num_local(&ep->placement, comm->rank);
+    const struct weft__ll_carrier choice = weft__ll_choose_carrier(ep, config);
     *sizes = (weft_ll_sizes){
         .heap_bytes = wp_mailbox_bytes(comm->num_ranks, plan.num_blocks) +
                       wp_ll_area_bytes(&plan, comm->num_ranks) + config->bytes_within,
@@ -177,7 +180,12 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
         .num_local_experts = num_local,
         .expert_capacity = plan.capacity,
         .network_bytes = network_bytes + (plan.has_nodes ? config->network_bytes_within : 0),
+        .carrier = choice.carrier,
     };
+    if (choice.lacks != NULL)
+        snprintf(sizes->carrier_reason, sizeof sizes->carrier_reason,
+                 "%s would be faster, but needs %s",
+                 weft__constant_name(WEFT__ENUM_LL_CARRIER, (int64_t)choice.wanted), choice.lacks);
     return config->within == NULL ? WEFT_OK
                                   : weft__ll_check_room_within(config->within, sizes->heap_bytes,
                                                                sizes->network_bytes);

@@ -53,8 +53,13 @@ struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
 void weft__ll_plan_blocks(const weft_comm *comm, const weft_ll_config *config, int32_t num_blocks,
                           struct wp_ll_plan *plan);
 
-/* What a weft_ll would need so that it could have its carrier; NULL: nothing more. */
-const char *weft__ll_lacks(const weft_ep *ep, const weft_ll_config *config);
+/* The carrier of a weft_ll; and the one that was asked for, or would be the fastest, if that is another
+ * one or cannot be. */
+struct weft__ll_carrier {
+    weft_ll_carrier carrier, wanted;
+    const char *lacks; /* what `wanted` needs; NULL: nothing */
+};
+struct weft__ll_carrier weft__ll_choose_carrier(const weft_ep *ep, const weft_ll_config *config);
 
 struct wp_ll_share weft__ll_share_of_sources(const struct wp_ll_plan *plan, int32_t num_ranks,
                                              int32_t num_warps);

@@ -210,39 +210,73 @@ static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_confi
     return lacks_any_packets(comm, config, plan);
 }
 
-/* docs/measurements.md has steps of 1 to 256 tokens by each carrier, among 4 ranks and 2. Forms that are not usual are slow where
- * ranks are told; among two ranks FP8 is, too, but not beside signals with masks. */
-static int prefers_told(int32_t num_ranks, weft_ll_on_missing on_missing,
-                        const struct wp_ll_plan *plan)
+/* What told packets need to be faster than signals. docs/measurements.md has steps of 1 to 256 tokens by
+ * each carrier, among 4 ranks and 2. Rows without a variant are slow where ranks are told. Among two
+ * ranks so is FP8, but not beside signals with masks. */
+static const char *lacks_speed(int32_t num_ranks, const weft_ll_config *config,
+                               const struct wp_ll_plan *plan)
 {
     enum { PAIR_TOKENS = 128, MASKED_PAIR_TOKENS = 64, MANY_ROWS = 512 };
     const struct wp_low_latency ll = {.plan = *plan};
     const enum wp_ll_form form = wp_ll_form_of(&ll);
-    if (num_ranks == 2 && on_missing == WEFT_LL_MASK)
-        return form != WP_LL_GENERAL && plan->max_tokens <= MASKED_PAIR_TOKENS;
-    if (num_ranks == 2)
-        return form == WP_LL_BF16 && plan->max_tokens <= PAIR_TOKENS;
-    return num_ranks > 2 && form != WP_LL_GENERAL && plan->max_tokens <= MANY_ROWS / num_ranks;
+    const int are_alone = num_ranks == 2 && config->on_missing == WEFT_LL_FAIL;
+    if (num_ranks == 1)
+        return "other ranks";
+    if (form == WP_LL_GENERAL)
+        return "tokens of BF16, rows as they are or of FP8 with a scale for 128 elements, a hidden "
+               "that is a multiple of 16, and num_topk of at most 32";
+    if (are_alone && form != WP_LL_BF16)
+        return "rows as they are, between two ranks";
+    if (are_alone && plan->max_tokens > PAIR_TOKENS)
+        return "max_tokens of at most 128, between two ranks";
+    if (num_ranks == 2 && !are_alone && plan->max_tokens > MASKED_PAIR_TOKENS)
+        return "max_tokens of at most 64, between two ranks with masks";
+    return num_ranks == 2 || plan->max_tokens <= MANY_ROWS / num_ranks
+               ? NULL
+               : "at most 512 tokens of all ranks together";
 }
 
 /* Cores send and take packets of 8 bytes, one by one: on machine cpu a step of 4 ranks takes two to five times as long in
  * packets (1 to 8 tokens, 2026-11-26). What counts on GPUs is how many rows may come. */
-static weft_ll_carrier best_carrier(const weft_comm *comm, const weft_ll_config *config,
-                                    const struct wp_ll_plan *plan)
+static struct weft__ll_carrier best_carrier(const weft_comm *comm, const weft_ll_config *config,
+                                            const struct wp_ll_plan *plan)
 {
     enum { FEW_TOKENS = 16, FEW_ROWS = 64, FEW_CHOICES = 256 };
+    const int are_few = plan->max_tokens <= FEW_TOKENS &&
+                        plan->max_tokens <= FEW_ROWS / comm->num_ranks &&
+                        wp_ll_num_choices(plan) <= FEW_CHOICES;
+    struct weft__ll_carrier best = {
+        WEFT_LL_SIGNALS, are_few ? WEFT_LL_PACKETS : WEFT_LL_TOLD_PACKETS, "machine cuda"};
     if (weft__machine_of(comm)->kind != WEFT_MACHINE_CUDA)
-        return WEFT_LL_SIGNALS;
-    if (plan->max_tokens <= FEW_TOKENS && plan->max_tokens <= FEW_ROWS / comm->num_ranks &&
-        wp_ll_num_choices(plan) <= FEW_CHOICES && lacks_packets(comm, config, plan) == NULL)
-        return WEFT_LL_PACKETS;
-    return prefers_told(comm->num_ranks, config->on_missing, plan) &&
-                   lacks_told_packets(comm, config, plan) == NULL
-               ? WEFT_LL_TOLD_PACKETS
-               : WEFT_LL_SIGNALS;
+        return best;
+    const char *few_lack = lacks_packets(comm, config, plan);
+    if (are_few && few_lack == NULL)
+        return (struct weft__ll_carrier){WEFT_LL_PACKETS, WEFT_LL_PACKETS, NULL};
+    best.lacks = lacks_told_packets(comm, config, plan);
+    if (best.lacks == NULL)
+        best.lacks = lacks_speed(comm->num_ranks, config, plan);
+    if (best.lacks == NULL)
+        best.carrier = WEFT_LL_TOLD_PACKETS;
+    if (are_few)
+        best.lacks = few_lack;
+    return best;
 }
 
-struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
+static struct weft__ll_carrier choose_carrier(const weft_comm *comm, const weft_ll_config *config,
+                                              const struct wp_ll_plan *plan)
+{
+    struct weft__ll_carrier given = {config->carrier, config->carrier, NULL};
+    if (config->carrier == WEFT_LL_AUTO)
+        return best_carrier(comm, config, plan);
+    if (config->carrier == WEFT_LL_PACKETS)
+        given.lacks = lacks_packets(comm, config, plan);
+    if (config->carrier == WEFT_LL_TOLD_PACKETS)
+        given.lacks = lacks_told_packets(comm, config, plan);
+    return given;
+}
+
+/* Whatever the carrier. */
+static struct wp_ll_plan plan_rows(const weft_ep *ep, const weft_ll_config *config)
 {
     const weft_dtype answer_dtype =
         config->answer_dtype == WEFT_DTYPE_NONE ? config->dtype : config->answer_dtype;
@@ -274,13 +308,24 @@ struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
     plan.answer_bytes = aligned(wp_ll_answer_bytes(&plan, plan.hidden), 16);
     plan.slot = plan_slot(&plan);
     plan.reuse = reuse_of(ep->comm, &plan);
-    const weft_ll_carrier carrier =
-        config->carrier == WEFT_LL_AUTO ? best_carrier(ep->comm, config, &plan) : config->carrier;
-    if (carrier == WEFT_LL_PACKETS && lacks_packets(ep->comm, config, &plan) == NULL)
+    return plan;
+}
+
+struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
+{
+    struct wp_ll_plan plan = plan_rows(ep, config);
+    const weft_ll_carrier carrier = choose_carrier(ep->comm, config, &plan).carrier;
+    if (carrier == WEFT_LL_PACKETS)
         plan_packets(ep->comm, &plan);
-    if (carrier == WEFT_LL_TOLD_PACKETS && lacks_told_packets(ep->comm, config, &plan) == NULL)
+    if (carrier == WEFT_LL_TOLD_PACKETS)
         plan_told(ep->comm, &plan);
     return plan;
+}
+
+struct weft__ll_carrier weft__ll_choose_carrier(const weft_ep *ep, const weft_ll_config *config)
+{
+    const struct wp_ll_plan plan = plan_rows(ep, config);
+    return choose_carrier(ep->comm, config, &plan);
 }
 
 static struct wp_ll_answer_slots answer_slots(const weft_comm *comm, const weft_ll_config *config,
@@ -317,17 +362,4 @@ struct wp_ll_share weft__ll_share_of_sources(const struct wp_ll_plan *plan, int3
                                              int32_t num_warps)
 {
     return wp_ll_share_rows(num_warps, plan->block_tokens * most_ranks(plan, num_ranks));
-}
-
-const char *weft__ll_lacks(const weft_ep *ep, const weft_ll_config *config)
-{
-    const struct wp_ll_plan plan = weft__ll_plan(ep, config);
-    switch (config->carrier) {
-    case WEFT_LL_PACKETS:
-        return lacks_packets(ep->comm, config, &plan);
-    case WEFT_LL_TOLD_PACKETS:
-        return lacks_told_packets(ep->comm, config, &plan);
-    default:
-        return NULL;
-    }
 }

@@ -12,8 +12,8 @@ struct choice {
 
 #define FP8 .narrow_dtype = WEFT_FP8_E4M3, .group_elements = 128
 
-static weft_ll_carrier carrier_of(const struct choice *choice, weft_machine kind,
-                                  weft_ll_layout layout)
+static struct weft__ll_carrier carrier_of(const struct choice *choice, weft_machine kind,
+                                          weft_ll_layout layout)
 {
     const struct weft__machine machine = {.kind = kind};
     struct weft_comm comm = {
@@ -30,22 +30,23 @@ static weft_ll_carrier carrier_of(const struct choice *choice, weft_machine kind
     config.layout = layout;
     assert_int_equal(weft__placement_create(&ep.placement, &experts, choice->num_ranks), WEFT_OK);
     const struct wp_ll_plan plan = weft__ll_plan(&ep, &config);
+    const struct weft__ll_carrier chosen = weft__ll_choose_carrier(&ep, &config);
     weft__placement_destroy(&ep.placement);
-    if (!wp_ll_has_packets(&plan))
-        return WEFT_LL_SIGNALS;
-    return wp_ll_is_told(&plan) ? WEFT_LL_TOLD_PACKETS : WEFT_LL_PACKETS;
+    assert_int_equal(wp_ll_has_packets(&plan), chosen.carrier != WEFT_LL_SIGNALS);
+    assert_int_equal(wp_ll_is_told(&plan), chosen.carrier == WEFT_LL_TOLD_PACKETS);
+    return chosen;
 }
 
 static void check(const struct choice *choices, size_t num_choices, weft_ll_layout layout)
 {
     for (size_t i = 0; i < num_choices; i++) {
         const struct choice *choice = &choices[i];
-        const weft_ll_carrier on_gpus = carrier_of(choice, WEFT_MACHINE_CUDA, layout);
+        const weft_ll_carrier on_gpus = carrier_of(choice, WEFT_MACHINE_CUDA, layout).carrier;
         if (on_gpus != choice->carrier)
             fail_msg("layout %d: of %d ranks, %d experts, top-%d, %d tokens (line %d): carrier %d",
                      (int)layout, choice->num_ranks, choice->num_experts, choice->num_topk,
                      choice->max_tokens, (int)i, (int)on_gpus);
-        assert_int_equal(carrier_of(choice, WEFT_MACHINE_CPU, layout), WEFT_LL_SIGNALS);
+        assert_int_equal(carrier_of(choice, WEFT_MACHINE_CPU, layout).carrier, WEFT_LL_SIGNALS);
     }
 }
 
@@ -110,4 +111,49 @@ TEST(of_many_experts)
         {4, 256, 8, 8, WEFT_LL_SIGNALS, {.answer = WEFT_LL_ANSWER_ROWS}}};
     check(by_rank, sizeof by_rank / sizeof *by_rank, WEFT_LL_BY_RANK);
     check(by_expert, sizeof by_expert / sizeof *by_expert, WEFT_LL_BY_EXPERT);
+}
+
+/* Why a faster carrier was not chosen: which one, and a word of what it needs. */
+TEST(reasons)
+{
+    static const struct {
+        struct choice choice;
+        weft_machine machine;
+        weft_ll_carrier wanted;
+        const char *needs; /* NULL: nothing */
+    } cases[] = {
+        {{4, 256, 8, 16, WEFT_LL_PACKETS, {0}}, WEFT_MACHINE_CUDA, WEFT_LL_PACKETS, NULL},
+        {{4, 256, 8, 16, WEFT_LL_SIGNALS, {0}}, WEFT_MACHINE_CPU, WEFT_LL_PACKETS, "cuda"},
+        {{4, 256, 8, 17, WEFT_LL_SIGNALS, {0}}, WEFT_MACHINE_CPU, WEFT_LL_TOLD_PACKETS, "cuda"},
+        {{4, 256, 8, 17, WEFT_LL_TOLD_PACKETS, {0}}, WEFT_MACHINE_CUDA, WEFT_LL_TOLD_PACKETS, NULL},
+        {{4, 256, 13, 16, WEFT_LL_TOLD_PACKETS, {0}},
+         WEFT_MACHINE_CUDA,
+         WEFT_LL_PACKETS,
+         "of at most 256 together"},
+        {{4, 256, 8, 129, WEFT_LL_SIGNALS, {0}}, WEFT_MACHINE_CUDA, WEFT_LL_TOLD_PACKETS, "512"},
+        {{2, 256, 8, 17, WEFT_LL_SIGNALS, {FP8}},
+         WEFT_MACHINE_CUDA,
+         WEFT_LL_TOLD_PACKETS,
+         "between two ranks"},
+        {{4, 256, 8, 8, WEFT_LL_SIGNALS, {.answer = WEFT_LL_ANSWER_ROWS}},
+         WEFT_MACHINE_CUDA,
+         WEFT_LL_PACKETS,
+         "WEFT_LL_ANSWER_SUMS"},
+        {{4, 256, 8, 17, WEFT_LL_SIGNALS, {.dtype = WEFT_FP16}},
+         WEFT_MACHINE_CUDA,
+         WEFT_LL_TOLD_PACKETS,
+         "BF16"},
+        {{4, 256, 8, 17, WEFT_LL_SIGNALS, {.carrier = WEFT_LL_SIGNALS}},
+         WEFT_MACHINE_CUDA,
+         WEFT_LL_SIGNALS,
+         NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct weft__ll_carrier chosen =
+            carrier_of(&cases[i].choice, cases[i].machine, WEFT_LL_BY_EXPERT);
+        assert_int_equal(chosen.carrier, cases[i].choice.carrier);
+        assert_int_equal(chosen.wanted, cases[i].wanted);
+        assert_int_equal(chosen.lacks != NULL, cases[i].needs != NULL);
+        if (chosen.lacks != NULL && strstr(chosen.lacks, cases[i].needs) == NULL)
+            fail_msg("line %zu: %s", i, chosen.lacks);
+    }
 }

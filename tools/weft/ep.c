@@ -62,6 +62,7 @@ static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
         result = ep_check(&layer, report->tallies);
     if (result != WEFT_OK)
         job_report_and_abort("weft ep", comm, result);
+    report->ll_sizes = layer.ll.sizes;
     ep_layer_close(&layer);
     ep_routing_close(&routing);
     return result;

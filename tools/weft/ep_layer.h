@@ -48,6 +48,7 @@ struct ep_interval {
 /* What only low latency has: see ep_ll.h. */
 struct ep_ll {
     weft_ll *ll;
+    weft_ll_sizes sizes;
     int32_t num_local_experts; /* L */
     int32_t capacity;          /* C, rows of an expert, or of a source by rank */
     weft_graph *graphs[EP_NUM_OPS];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "ep_ll.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "workload/failure.h"
@@ -46,6 +47,12 @@ weft_ll_config ep_ll_config(const struct ep_options *options)
     config.route = (weft_ll_route)options->ll_route;
     config.on_missing = (weft_ll_on_missing)options->ll_on_missing;
     return config;
+}
+
+void ep_ll_print_carrier(const weft_ll_sizes *sizes)
+{
+    printf("carrier: %s%s%s\n", ep_ll_carrier_names[sizes->carrier],
+           sizes->carrier_reason[0] == '\0' ? "" : "; ", sizes->carrier_reason);
 }
 
 int ep_ll_fills_slots(const struct ep_layer *layer)
@@ -146,13 +153,13 @@ static weft_result mask_ranks(struct ep_layer *layer)
 weft_result ep_ll_open(struct ep_layer *layer)
 {
     const weft_ll_config config = ep_ll_config(layer->options);
-    weft_ll_sizes sizes = WEFT_INIT(weft_ll_sizes);
     struct ep_ll *ll = &layer->ll;
-    TRY(weft_ll_query_sizes(layer->ep, &config, &sizes));
-    ll->num_local_experts = sizes.num_local_experts;
-    ll->capacity = is_by_expert(layer) ? sizes.expert_capacity : config.max_tokens;
+    ll->sizes.size = sizeof ll->sizes;
+    TRY(weft_ll_query_sizes(layer->ep, &config, &ll->sizes));
+    ll->num_local_experts = ll->sizes.num_local_experts;
+    ll->capacity = is_by_expert(layer) ? ll->sizes.expert_capacity : config.max_tokens;
     TRY(weft_ll_create(layer->ep, &config, &ll->ll));
-    TRY(alloc_buffers(layer, &sizes));
+    TRY(alloc_buffers(layer, &ll->sizes));
     if (layer->options->masked.count > 0)
         TRY(mask_ranks(layer));
     if (layer->options->start == EP_START_GRAPH)

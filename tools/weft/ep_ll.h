@@ -12,6 +12,9 @@ weft_rows_args ep_ll_rows_args(const struct ep_options *options);
 /* What the options ask for. */
 weft_ll_config ep_ll_config(const struct ep_options *options);
 
+/* Prints how rows come, and why the library has chosen no faster way. */
+void ep_ll_print_carrier(const weft_ll_sizes *sizes);
+
 /* Collective; of a layer that has its weft_ep. Close also after a failure. */
 weft_result ep_ll_open(struct ep_layer *layer);
 void ep_ll_close(struct ep_layer *layer);

@@ -57,19 +57,20 @@ static const char *layout_name(const struct ep_options *options)
 static int print_json(const struct ep_options *options, const weft_ll_sizes *sizes)
 {
     json_t *object = json_pack(
-        "{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, "
+        "{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, "
+        "s:I, "
         "s:i, "
         "s:i}",
         "ranks", options->num_ranks, "nodes", options->num_nodes, "tokens", options->num_tokens,
         "hidden", options->hidden, "topk", options->num_topk, "experts", options->num_experts,
         "dtype", options->dtype, "layout", layout_name(options), "route",
-        ep_ll_route_names[options->ll_route], "carrier", ep_ll_carrier_names[options->ll_carrier],
-        "answer", ep_ll_answer_names[options->ll_answer], "format",
-        ep_row_format_names[options->row_format], "heap_bytes", (json_int_t)sizes->heap_bytes,
-        "memory_bytes", (json_int_t)sizes->memory_bytes, "network_bytes",
-        (json_int_t)sizes->network_bytes, "rows_bytes", (json_int_t)sizes->rows_bytes,
-        "scales_bytes", (json_int_t)sizes->scales_bytes, "local_experts", sizes->num_local_experts,
-        "expert_capacity", sizes->expert_capacity);
+        ep_ll_route_names[options->ll_route], "carrier", ep_ll_carrier_names[sizes->carrier],
+        "carrier_reason", sizes->carrier_reason, "answer", ep_ll_answer_names[options->ll_answer],
+        "format", ep_row_format_names[options->row_format], "heap_bytes",
+        (json_int_t)sizes->heap_bytes, "memory_bytes", (json_int_t)sizes->memory_bytes,
+        "network_bytes", (json_int_t)sizes->network_bytes, "rows_bytes",
+        (json_int_t)sizes->rows_bytes, "scales_bytes", (json_int_t)sizes->scales_bytes,
+        "local_experts", sizes->num_local_experts, "expert_capacity", sizes->expert_capacity);
     if (!object)
         return -1;
     const int result = json_dumpf(object, stdout, JSON_COMPACT);
@@ -91,6 +92,7 @@ static void print_table(const struct ep_options *options, const weft_ll_sizes *s
            options->num_topk, options->num_experts, layout_name(options),
            options->row_format == EP_ROW_FORMAT_DTYPE ? options->dtype
                                                       : ep_row_format_names[options->row_format]);
+    ep_ll_print_carrier(sizes);
     print_line(sizes->heap_bytes, "of each rank's heap");
     if (options->num_nodes > 1)
         print_line(sizes->network_bytes, "of memory of the network, on cpu also in the heap");

@@ -63,7 +63,8 @@ static int print_json(const struct ep_report *report, enum ep_op op)
     const struct ep_network *network = &report->network;
     struct ep_traffic traffic = traffic_of(report, op);
     json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s, "
+        "{s:s, s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, "
+        "s:i, s:s, "
         "s:s?, "
         "s:i, "
         "s:f, "
@@ -76,9 +77,10 @@ static int print_json(const struct ep_report *report, enum ep_op op)
         options->mode == EP_MODE_NORMAL ? "normal" : "low-latency", "layout", layout_name(options),
         "route", options->mode == EP_MODE_NORMAL ? NULL : ep_ll_route_names[options->ll_route],
         "carrier",
-        options->mode == EP_MODE_NORMAL ? NULL : ep_ll_carrier_names[options->ll_carrier], "answer",
-        options->mode == EP_MODE_NORMAL ? NULL : ep_ll_answer_names[options->ll_answer], "format",
-        ep_row_format_names[options->row_format], "phases",
+        options->mode == EP_MODE_NORMAL ? NULL : ep_ll_carrier_names[report->ll_sizes.carrier],
+        "carrier_reason", options->mode == EP_MODE_NORMAL ? NULL : report->ll_sizes.carrier_reason,
+        "answer", options->mode == EP_MODE_NORMAL ? NULL : ep_ll_answer_names[options->ll_answer],
+        "format", ep_row_format_names[options->row_format], "phases",
         options->mode == EP_MODE_NORMAL ? 1 : options->num_phases, "graph_calls",
         graph_calls(options), "ranks", options->num_ranks, "nodes", options->num_nodes, "tokens",
         options->num_tokens, "hidden", options->hidden, "topk", options->num_topk, "experts",
@@ -145,13 +147,15 @@ static void print_heading(const struct ep_report *report)
                ep_memory_names[options->memory], (unsigned long long)options->staging_bytes);
     if (options->mode == EP_MODE_NORMAL && options->row_format != EP_ROW_FORMAT_DTYPE)
         printf("rows are quantised on their way: %s\n", ep_row_format_names[options->row_format]);
-    if (options->mode == EP_MODE_LOW_LATENCY)
+    if (options->mode == EP_MODE_LOW_LATENCY) {
         printf("low latency, by %s, rows in %s, %d phase%s, %s\n", layout_name(options),
                options->row_format == EP_ROW_FORMAT_DTYPE
                    ? options->dtype
                    : ep_row_format_names[options->row_format],
                options->num_phases, options->num_phases == 1 ? "" : "s",
                options->start == EP_START_GRAPH ? "in graphs of 20 operations" : "in the stream");
+        ep_ll_print_carrier(&report->ll_sizes);
+    }
     printf("%d iterations after %d, ", options->num_iters, options->num_warmup);
     print_count(options->num_blocks, "block");
     printf(" of ");

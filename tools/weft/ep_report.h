@@ -12,6 +12,7 @@ struct ep_report {
     struct ep_tally tallies[EP_NUM_OPS];
     struct ep_traffic traffic;
     struct ep_network network;
+    weft_ll_sizes ll_sizes; /* of low latency */
 };
 
 /* 0, or -1 when standard output cannot be written. */
