@@ -200,6 +200,15 @@ def test_logarithms_say_nothing_of_later_steps(alone):
     assert step(buffer, hidden=64) == 6
 
 
+def test_the_library_chooses_how_rows_go(alone):
+    buffer = alone()
+    ids = torch.tensor([[0, 1]])
+    handle = buffer.low_latency_dispatch(torch.ones(1, 128).bfloat16(), ids, 8, EXPERTS)[2]
+    sizes = handle.room.ll.sizes
+    assert sizes.carrier == weft.LlCarrier.SIGNALS and b"cuda" in sizes.carrier_reason
+    assert "carrier signals" in repr(handle.room.ll)
+
+
 def step_of(buffer, ids, max_tokens, *, hook=False, **combined):
     """Rows of experts, their numbers, and what comes of weights of 0.5, 0.25, ..., if experts
     return their rows."""
