@@ -259,6 +259,19 @@ typedef struct weft_ll_sizes {
 WEFT_API weft_result weft_ll_query_sizes(const weft_ep *ep, const weft_ll_config *config,
                                          weft_ll_sizes *sizes);
 
+/* A job that is only planned. */
+typedef struct weft_ll_job {
+    size_t size;
+    int32_t num_ranks;
+    int32_t num_nodes; /* as equally large as can be; 0: one */
+} weft_ll_job;
+
+/* Local: tells the memory that a weft_ll of this configuration would take in that job, on the
+ * machine and the device of comm, which may have one rank. Counts a rank that has most experts.
+ * config->num_experts must be given, and config->within must be NULL. */
+WEFT_API weft_result weft_ll_plan_sizes(const weft_comm *comm, const weft_ll_job *job,
+                                        const weft_ll_config *config, weft_ll_sizes *sizes);
+
 /* Collective, unless config->within is given. Every field except num_blocks and num_warps must be
  * the same on all ranks (WEFT_ERROR_MISMATCH names the first that differs). The weft_ll belongs to
  * config->within, or to ep if that is NULL. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "ep/low_latency.h"
 
+#include <stdlib.h>
+
 #include "api/destroy.h"
 #include "api/overlap.h"
 #include "api/structs.h"
@@ -164,6 +166,68 @@ weft_result weft_ll_query_sizes(const weft_ep *ep, const weft_ll_config *user_co
     WEFT__WRITE(weft_ll_sizes, sizes, &found);
     return WEFT_OK;
 }
+
+/* ---------------------------------------------------------------- jobs that are planned */
+
+static weft_result place_ranks(const weft_ll_job *job, struct weft__topology *topology)
+{
+    const int32_t num_nodes = job->num_nodes > 0 ? job->num_nodes : 1;
+    uint64_t *nodes = malloc((size_t)job->num_ranks * sizeof *nodes);
+    if (nodes == NULL)
+        return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d ranks", job->num_ranks);
+    for (int32_t rank = 0; rank < job->num_ranks; rank++)
+        nodes[rank] = (uint64_t)rank * (uint64_t)num_nodes / (uint64_t)job->num_ranks;
+    const weft_result result = weft__topology_init(topology, nodes, job->num_ranks);
+    free(nodes);
+    return result;
+}
+
+/* Of the rank with most experts, which comm becomes. */
+static weft_result find_most(weft_comm *comm, const weft_ll_config *config, weft_ll_sizes *sizes)
+{
+    const weft_ep_config of_ep = {.num_experts = (int32_t)config->num_experts,
+                                  .max_topk = WEFT_MAX_TOPK};
+    weft_ep *experts;
+    WEFT__TRY(weft__ep_create_experts(comm, &of_ep, &experts));
+    const struct weft__placement *placement = &experts->placement;
+    while (weft__placement_num_local(placement, comm->rank) < weft__placement_max_local(placement))
+        comm->rank++;
+    weft_result result = check_config(experts, config);
+    if (result == WEFT_OK)
+        result = weft__ll_query_sizes(experts, config, sizes);
+    weft__ep_destroy(experts);
+    return result;
+}
+
+weft_result weft_ll_plan_sizes(const weft_comm *comm, const weft_ll_job *user_job,
+                               const weft_ll_config *user_config, weft_ll_sizes *sizes)
+{
+    weft_ll_job job;
+    weft_ll_config config;
+    weft_ll_sizes found;
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
+    WEFT__TRY(WEFT__READ(weft_ll_job, &job, user_job, "job"));
+    WEFT__TRY(WEFT__READ(weft_ll_config, &config, user_config, "config"));
+    WEFT__TRY(WEFT__CHECK_OUTPUT(weft_ll_sizes, sizes, "sizes"));
+    WEFT__TRY(weft__check_range(job.num_ranks, 1, WEFT__MAX_RANKS, "num_ranks"));
+    WEFT__TRY(weft__check_range(job.num_nodes, 0, job.num_ranks, "num_nodes"));
+    WEFT__TRY(weft__check_range(config.num_experts, 1, WEFT__EP_MAX_EXPERTS, "num_experts"));
+    if (config.within != NULL)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "within: it must be NULL, since a planned job has no memory");
+    weft_comm planned = {.num_ranks = job.num_ranks,
+                         .timeout_ms = comm->timeout_ms,
+                         .hooks = comm->hooks,
+                         .machine_state = comm->machine_state};
+    WEFT__TRY(place_ranks(&job, &planned.topology));
+    const weft_result result = find_most(&planned, &config, &found);
+    weft__topology_destroy(&planned.topology);
+    WEFT__TRY(result);
+    WEFT__WRITE(weft_ll_sizes, sizes, &found);
+    return WEFT_OK;
+}
+
+/* ---------------------------------------------------------------- objects */
 
 /* Checks first that there is room: a creation that fails must have taken no memory. */
 static weft_result create_within(weft_ep *ep, weft_ep *experts, const weft_ll_config *config,

@@ -39,6 +39,7 @@
     X(weft_ep_sizes, sum_bytes)                                                                    \
     X(weft_ll_config, missing_ms)                                                                  \
     X(weft_ll_sizes, network_bytes)                                                                \
+    X(weft_ll_job, num_nodes)                                                                      \
     X(weft_ll_dispatch_args, waited_ns)                                                            \
     X(weft_ll_slots, half)                                                                         \
     X(weft_ll_combine_args, waited_ns)

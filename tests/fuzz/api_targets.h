@@ -75,6 +75,8 @@ struct fuzz_arguments {
     FUZZ_TAILED(weft_ep_combine_args) combine;
     FUZZ_TAILED(weft_ep_size_args) sizes;
     FUZZ_TAILED(weft_ll_config) ll_config;
+    FUZZ_TAILED(weft_ll_job) ll_job;
+    void *job; /* that */
     FUZZ_TAILED(weft_ll_dispatch_args) ll_dispatch;
     FUZZ_TAILED(weft_ll_combine_args) ll_combine;
     FUZZ_TAILED(weft_coll_config) coll_config;

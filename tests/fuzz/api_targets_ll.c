@@ -41,18 +41,29 @@ static void fill_config_to_query(struct fuzz_arguments *a, struct rng *rng)
     fuzz_fill_output(a);
 }
 
+static void fill_job(struct fuzz_arguments *a, struct rng *rng)
+{
+    FUZZ_FILL_SIZE(a, ll_job, rng);
+    fill_config_to_query(a, rng);
+    a->comm = a->own_comm;
+    a->job = &a->ll_job;
+    a->ll_job.known.num_ranks = 1 + (int32_t)rng_below(rng, 100);
+    a->ll_job.known.num_nodes = (int32_t)rng_below(rng, (uint32_t)a->ll_job.known.num_ranks + 1);
+    a->ll_config.known.num_experts = 1 + (int64_t)rng_below(rng, 1000);
+}
+
 FUZZ_CALL(call_create, weft_ll_create(a->ep, a->config, a->out))
 FUZZ_CALL(undo_create, weft_ll_destroy(a->created))
 FUZZ_CALL(call_sizes, weft_ll_query_sizes(a->ep, a->config, a->out))
+FUZZ_CALL(call_plan, weft_ll_plan_sizes(a->comm, a->job, a->config, a->out))
 
-#define CONFIG_MUTATIONS                                                                           \
-    FUZZ_POINTERS("ep", ep, FUZZ_NULL), FUZZ_POINTERS("config", config, FUZZ_NULL),                \
-        FUZZ_SIZES(weft_ll_config, ll_config),                                                     \
+#define CONFIG_MUTATIONS(max_topk)                                                                 \
+    FUZZ_POINTERS("config", config, FUZZ_NULL), FUZZ_SIZES(weft_ll_config, ll_config),             \
         FUZZ_NUMBERS(FUZZ_INT64, "hidden", ll_config.known.hidden, 0, -1, INT32_MAX / 4 + 1,       \
                      INT64_MIN),                                                                   \
         FUZZ_NUMBERS(FUZZ_INT32, "max_tokens", ll_config.known.max_tokens, 0, -1, 65536,           \
                      INT32_MAX),                                                                   \
-        FUZZ_NUMBERS(FUZZ_INT32, "num_topk", ll_config.known.num_topk, 0, -1, FUZZ_TOPK + 1,       \
+        FUZZ_NUMBERS(FUZZ_INT32, "num_topk", ll_config.known.num_topk, 0, -1, (max_topk) + 1,      \
                      INT32_MAX),                                                                   \
         FUZZ_NUMBERS(FUZZ_INT32, "dtype", ll_config.known.dtype, 0, WEFT_INT64, WEFT_FP64,         \
                      INT32_MIN),                                                                   \
@@ -73,10 +84,22 @@ FUZZ_CALL(call_sizes, weft_ll_query_sizes(a->ep, a->config, a->out))
         FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", ll_config.known.num_blocks, -1, INT32_MAX),         \
         FUZZ_NUMBERS(FUZZ_INT32, "num_warps", ll_config.known.num_warps, -1, 33, INT32_MAX)
 
-static const struct fuzz_mutation create_mutations[] = {CONFIG_MUTATIONS,
+static const struct fuzz_mutation create_mutations[] = {FUZZ_POINTERS("ep", ep, FUZZ_NULL),
+                                                        CONFIG_MUTATIONS(FUZZ_TOPK),
                                                         FUZZ_POINTERS("ll", out, FUZZ_NULL)};
 static const struct fuzz_mutation sizes_mutations[] = {
-    CONFIG_MUTATIONS, FUZZ_POINTERS("sizes", out, FUZZ_NULL), FUZZ_OUTPUT_SIZES};
+    FUZZ_POINTERS("ep", ep, FUZZ_NULL), CONFIG_MUTATIONS(FUZZ_TOPK),
+    FUZZ_POINTERS("sizes", out, FUZZ_NULL), FUZZ_OUTPUT_SIZES};
+static const struct fuzz_mutation plan_mutations[] = {
+    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_POINTERS("job", job, FUZZ_NULL),
+    FUZZ_SIZES(weft_ll_job, ll_job),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_ranks", ll_job.known.num_ranks, 0, -1, 65537, INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT32, "num_nodes", ll_job.known.num_nodes, -1, 101, INT32_MAX),
+    FUZZ_NUMBERS(FUZZ_INT64, "num_experts", ll_config.known.num_experts, 0, -1, INT64_MAX),
+    CONFIG_MUTATIONS(WEFT_MAX_TOPK),
+    FUZZ_POINTERS("sizes", out, FUZZ_NULL),
+    FUZZ_OUTPUT_SIZES};
 
 /* ---------------------------------------------------------------- dispatch */
 
@@ -235,6 +258,7 @@ const struct fuzz_target fuzz_ll_targets[] = {
     FUZZ_TARGET("weft_ll_create", fill_config, call_create, undo_create, create_mutations),
     FUZZ_TARGET("weft_ll_query_sizes", fill_config_to_query, call_sizes, fuzz_nothing_to_undo,
                 sizes_mutations),
+    FUZZ_TARGET("weft_ll_plan_sizes", fill_job, call_plan, fuzz_nothing_to_undo, plan_mutations),
     FUZZ_TARGET("weft_ll_dispatch", fill_dispatch, call_dispatch, undo_dispatch,
                 dispatch_mutations),
     FUZZ_TARGET("weft_ll_combine", fill_combine, call_combine, fuzz_wait_for_stream,

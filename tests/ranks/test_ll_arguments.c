@@ -174,6 +174,73 @@ TEST_ON_RANKS(sizes_are_those_of_the_memory_in_use, RANKS_THREADS, LL_SCENE_RANK
     return ll_scene_close(&scene);
 }
 
+/* ---------------------------------------------------------------- jobs that are planned */
+
+static int compare_sizes(const weft_ll_sizes *planned, const weft_ll_sizes *sizes)
+{
+    CHECK(memcmp(planned, sizes, sizeof *sizes) == 0,
+          "%llu and %llu bytes of heap, %llu and %llu beside it, %d and %d experts",
+          (unsigned long long)planned->heap_bytes, (unsigned long long)sizes->heap_bytes,
+          (unsigned long long)planned->memory_bytes, (unsigned long long)sizes->memory_bytes,
+          planned->num_local_experts, sizes->num_local_experts);
+    return 0;
+}
+
+/* A communicator of one rank tells of this job what its own does. */
+TEST_ON_RANKS(a_planned_job_has_the_sizes_of_the_job, RANKS_THREADS, LL_SCENE_RANKS)
+{
+    struct ll_scene scene;
+    weft_comm *alone;
+    if (ll_scene_open(context, &scene))
+        return 1;
+    CHECK_OK(weft_comm_split(scene.comm, context->rank, 0, NULL, &alone));
+    for (int i = 0; i < 4; i++) {
+        weft_ll_job job = WEFT_INIT(weft_ll_job);
+        weft_ll_config config = ll_scene_config(i % 2 == 0 ? WEFT_LL_BY_RANK : WEFT_LL_BY_EXPERT);
+        weft_ll_sizes sizes = WEFT_INIT(weft_ll_sizes), planned = WEFT_INIT(weft_ll_sizes);
+        config.on_missing = i < 2 ? WEFT_LL_FAIL : WEFT_LL_MASK;
+        config.num_experts = LL_SCENE_EXPERTS;
+        job.num_ranks = LL_SCENE_RANKS;
+        CHECK_OK(weft_ll_query_sizes(scene.ep, &config, &sizes));
+        CHECK_OK(weft_ll_plan_sizes(alone, &job, &config, &planned));
+        if (compare_sizes(&planned, &sizes))
+            return 1;
+    }
+    CHECK_OK(weft_comm_destroy(alone));
+    return ll_scene_close(&scene);
+}
+
+#define PLAN_REFUSED(text) REFUSED(weft_ll_plan_sizes(scene.comm, &job, &config, &sizes), text)
+
+TEST_ON_RANKS(arguments_of_planned_jobs_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
+{
+    struct ll_scene scene;
+    if (ll_scene_open(context, &scene))
+        return 1;
+    weft_ll_config config = ll_scene_config(WEFT_LL_BY_EXPERT);
+    weft_ll_sizes sizes = WEFT_INIT(weft_ll_sizes);
+    weft_ll_job job = WEFT_INIT(weft_ll_job);
+    PLAN_REFUSED("num_ranks is 0");
+    job.num_ranks = 1000;
+    PLAN_REFUSED("num_experts is 0");
+    config.num_experts = 3001;
+    CHECK_OK(weft_ll_plan_sizes(scene.comm, &job, &config, &sizes));
+    CHECK(sizes.num_local_experts == 4, "%d experts", sizes.num_local_experts);
+    job.num_nodes = 1001;
+    PLAN_REFUSED("num_nodes is 1001");
+    job.num_nodes = 100;
+    CHECK_OK(weft_ll_plan_sizes(scene.comm, &job, &config, &sizes));
+    CHECK(sizes.network_bytes > 0, "no memory of the network");
+    config.within = scene.by_rank;
+    PLAN_REFUSED("within: it must be NULL");
+    config.within = NULL;
+    config.hidden = 0;
+    PLAN_REFUSED("hidden is 0");
+    REFUSED(weft_ll_plan_sizes(NULL, &job, &config, &sizes), "comm");
+    REFUSED(weft_ll_plan_sizes(scene.comm, NULL, &config, &sizes), "job");
+    return ll_scene_close(&scene);
+}
+
 /* ---------------------------------------------------------------- masks */
 
 TEST_ON_RANKS(arguments_of_masks_are_refused, RANKS_THREADS, LL_SCENE_RANKS)

@@ -18,6 +18,34 @@
 
 enum { DEFAULT_RANKS = 8, DEFAULT_NODES = 1 };
 
+static int query(weft_comm *comm, const struct ep_options *options)
+{
+    const weft_result result = ep_query(comm, options);
+    if (result != WEFT_OK)
+        job_report_and_abort("weft ep", comm, result);
+    return job_status_of(result);
+}
+
+/* By a communicator of one rank, which knows the machine. */
+static int query_alone(struct ep_options *options)
+{
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    weft_unique_id id;
+    weft_comm *comm = NULL;
+    config.machine = options->machine;
+    weft_result result = weft_unique_id_create(&id);
+    if (result == WEFT_OK)
+        result = weft_comm_create(&id, 0, 1, &config, &comm);
+    if (result != WEFT_OK) {
+        job_report_failure("weft ep", NULL, result);
+        return job_status_of(result);
+    }
+    ep_options_resolve_grid(options, weft_comm_machine(comm));
+    const int status = query(comm, options);
+    weft_comm_destroy(comm);
+    return status;
+}
+
 static int launch_itself(struct ep_options *options, char **argv)
 {
     char error[EP_ERROR_BYTES];
@@ -30,7 +58,9 @@ static int launch_itself(struct ep_options *options, char **argv)
     int status = job_choose_machine(name, options->machine, &machine);
     if (status != EXIT_SUCCESS)
         return status;
-    if (options->task == EP_TASK_RUN && ep_memory_check(name, options, machine) != 0)
+    if (options->task == EP_TASK_QUERY)
+        return query_alone(options);
+    if (ep_memory_check(name, options, machine) != 0)
         return STATUS_FAILURE;
     argv[0] = "ep";
     status = job_launch(name, num_ranks, num_nodes, argv);
@@ -66,14 +96,6 @@ static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
     ep_layer_close(&layer);
     ep_routing_close(&routing);
     return result;
-}
-
-static int query(weft_comm *comm, const struct ep_options *options)
-{
-    const weft_result result = ep_query(comm, options);
-    if (result != WEFT_OK)
-        job_report_and_abort("weft ep", comm, result);
-    return job_status_of(result);
 }
 
 static int work(weft_comm *comm, struct ep_options *options)

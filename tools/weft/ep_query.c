@@ -3,50 +3,18 @@
 
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "ep_ll.h"
-#include "workload/failure.h"
 #include "workload/output.h"
 
 static weft_result query(weft_comm *comm, const struct ep_options *options, weft_ll_sizes *sizes)
 {
-    const weft_ll_config config = ep_ll_config(options);
-    weft_ep_config ep_config = WEFT_INIT(weft_ep_config);
-    weft_ep *ep;
-    ep_config.num_experts = options->num_experts;
-    ep_config.max_topk = options->num_topk;
-    weft_result result = weft_ep_create(comm, &ep_config, &ep);
-    if (result != WEFT_OK)
-        return result;
-    result = weft_ll_query_sizes(ep, &config, sizes);
-    weft_ep_destroy(ep);
-    return result;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-static weft_result take_largest(weft_comm *comm, weft_ll_sizes *sizes)
-{
-    const int32_t num_ranks = weft_comm_num_ranks(comm);
-    weft_ll_sizes *all = calloc((size_t)num_ranks, sizeof *all);
-    if (!all)
-        return LACKS_MEMORY("the sizes of %d ranks", num_ranks);
-    const weft_result result = weft_host_all_gather(comm, sizes, sizeof *sizes, all);
-    for (int32_t rank = 0; rank < num_ranks && result == WEFT_OK; rank++) {
-        sizes->heap_bytes = larger(sizes->heap_bytes, all[rank].heap_bytes);
-        sizes->memory_bytes = larger(sizes->memory_bytes, all[rank].memory_bytes);
-        sizes->scales_bytes = larger(sizes->scales_bytes, all[rank].scales_bytes);
-        sizes->network_bytes = larger(sizes->network_bytes, all[rank].network_bytes);
-        sizes->rows_bytes = larger(sizes->rows_bytes, all[rank].rows_bytes);
-        if (all[rank].num_local_experts > sizes->num_local_experts)
-            sizes->num_local_experts = all[rank].num_local_experts;
-    }
-    free(all);
-    return result;
+    weft_ll_config config = ep_ll_config(options);
+    weft_ll_job job = WEFT_INIT(weft_ll_job);
+    config.num_experts = options->num_experts;
+    job.num_ranks = options->num_ranks;
+    job.num_nodes = options->num_nodes;
+    return weft_ll_plan_sizes(comm, &job, &config, sizes);
 }
 
 static const char *layout_name(const struct ep_options *options)
@@ -108,9 +76,7 @@ static void print_table(const struct ep_options *options, const weft_ll_sizes *s
 weft_result ep_query(weft_comm *comm, const struct ep_options *options)
 {
     weft_ll_sizes sizes = WEFT_INIT(weft_ll_sizes);
-    weft_result result = query(comm, options, &sizes);
-    if (result == WEFT_OK)
-        result = take_largest(comm, &sizes);
+    const weft_result result = query(comm, options, &sizes);
     if (result != WEFT_OK || weft_comm_rank(comm) != 0)
         return result;
     int printed = 0;

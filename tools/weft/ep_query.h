@@ -4,5 +4,6 @@
 
 #include "ep_options.h"
 
-/* Collective; rank 0 prints what the rank has that needs most. Options must be resolved. */
+/* Rank 0 prints what the rank has that needs most, of the job that the options describe. These must
+ * be resolved. */
 weft_result ep_query(weft_comm *comm, const struct ep_options *options);
