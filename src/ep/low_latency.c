@@ -10,111 +10,60 @@
 
 /* ---------------------------------------------------------------- memory of the rank */
 
-enum table {
-    TABLE_BLOCKS,
-    TABLE_CHOICES,
-    TABLE_ANSWERING,
-    TABLE_COUNTERS,
-    TABLE_RANKS_OF_TOKENS,
-    TABLE_EXPERT_BASES,
-    TABLE_PACKED_ROWS,
-    TABLE_PACKED_CHOICES,
-    TABLE_SUMS,
-    TABLE_RECEIVED_HALF,
-    TABLE_MASK,
-    TABLE_MISSING,
-    TABLE_VERDICTS,
-    TABLE_BLOCKS_DONE,
-    TABLE_TAKEN,
-    TABLE_ANSWER_SLOTS,
-    TABLE_TOLD_EPOCHS,
-    TABLE_RELAYED_ROWS,
-    TABLE_NUM_ROWS,
-    TABLE_ROW_TARGETS,
-    TABLE_ROWS_TAKEN,
-    NUM_TABLES
-};
-
-struct places {
-    uint64_t offsets[NUM_TABLES + 1]; /* the last one: bytes of all */
-};
-
-static struct places place_tables(const struct wp_ll_plan *plan, int32_t num_ranks,
-                                  int32_t num_warps)
+/* Gives each table of the rank its place, from `memory` on. Returns the bytes of all. */
+static uint64_t place_tables(struct wp_low_latency *device, int32_t num_ranks, int32_t num_warps,
+                             void *memory)
 {
+    const struct wp_ll_plan *plan = &device->plan;
     const uint64_t blocks = (uint64_t)plan->num_blocks, ranks = (uint64_t)num_ranks;
-    const uint64_t halves = (uint64_t)plan->num_halves;
-    const uint64_t choices = (uint64_t)plan->max_tokens * (uint64_t)plan->num_topk;
-    const uint64_t experts = plan->is_by_expert ? ranks * (uint64_t)plan->max_local_experts : 0;
-    const uint64_t all_choices = plan->is_by_expert ? halves * ranks * choices : 0;
-    const uint64_t packed_choices = wp_ll_has_packets(plan) ? 0 : all_choices;
-    const uint64_t told_choices = wp_ll_has_packets(plan) ? all_choices : 0;
-    const uint64_t tokens_of_ranks =
-        wp_ll_has_packets(plan) ? halves * ranks * (uint64_t)plan->max_tokens : 0;
-    const uint64_t bytes[NUM_TABLES] = {
-        [TABLE_BLOCKS] = blocks * sizeof(struct wp_ll_block),
-        [TABLE_CHOICES] = blocks * (uint64_t)plan->block_tokens * (uint64_t)plan->num_topk *
-                          sizeof(struct wp_ll_choice),
-        [TABLE_ANSWERING] = halves * choices * sizeof(int32_t),
-        [TABLE_COUNTERS] = blocks * (uint64_t)wp_ll_num_counters(plan, num_ranks) * sizeof(int32_t),
-        [TABLE_RANKS_OF_TOKENS] = blocks * (uint64_t)plan->max_tokens *
-                                  (uint64_t)wp_ll_rank_words(num_ranks) * sizeof(int32_t),
-        [TABLE_EXPERT_BASES] = blocks * experts * sizeof(int32_t),
-        [TABLE_PACKED_ROWS] = packed_choices * sizeof(int32_t),
-        [TABLE_PACKED_CHOICES] = told_choices * sizeof(struct wp_ll_packed_choice),
-        [TABLE_SUMS] =
-            wp_ll_has_node_sums(plan) ? blocks * (uint64_t)num_warps * wp_ll_sum_bytes(plan) : 0,
-        [TABLE_RECEIVED_HALF] = sizeof(int32_t),
-        [TABLE_MASK] = ranks * sizeof(int32_t),
-        [TABLE_MISSING] = blocks * ranks * sizeof(int32_t),
-        [TABLE_VERDICTS] = ranks * sizeof(int32_t),
-        [TABLE_BLOCKS_DONE] = sizeof(uint32_t),
-        [TABLE_TAKEN] =
-            plan->has_nodes ? WP_LL_NUM_MAILS * halves * ranks * blocks * sizeof(uint64_t) : 0,
-        [TABLE_ANSWER_SLOTS] =
-            plan->has_nodes || plan->answers_stay ? halves * choices * sizeof(int32_t) : 0,
-        [TABLE_TOLD_EPOCHS] =
-            plan->has_nodes ? WP_LL_NUM_MAILS * ranks * blocks * sizeof(uint64_t) : 0,
-        [TABLE_RELAYED_ROWS] =
-            (uint64_t)plan->max_tokens * (uint64_t)plan->message.num_nodes * sizeof(int32_t),
-        [TABLE_NUM_ROWS] = halves * ranks * sizeof(int32_t),
-        [TABLE_ROW_TARGETS] = tokens_of_ranks * sizeof(int32_t),
-        [TABLE_ROWS_TAKEN] = ranks * sizeof(int32_t),
-    };
-    struct places places = {.offsets = {0}};
-    for (int i = 0; i < NUM_TABLES; i++)
-        places.offsets[i + 1] = places.offsets[i] + wp_ll_align(bytes[i]);
-    return places;
+    const uint64_t halves = (uint64_t)plan->num_halves, tokens = (uint64_t)plan->max_tokens;
+    const uint64_t choices = tokens * (uint64_t)plan->num_topk;
+    const uint64_t packed = plan->is_by_expert ? halves * ranks * choices : 0;
+    const int has_packets = wp_ll_has_packets(plan), has_nodes = plan->has_nodes;
+    const int keeps_slots = has_nodes || plan->answers_stay;
+    uint64_t offset = 0;
+#define TABLE(field, num)                                                                          \
+    device->field = (void *)((uintptr_t)memory + offset);                                          \
+    offset += wp_ll_align((uint64_t)(num) * sizeof *device->field);
+    TABLE(blocks, blocks)
+    TABLE(choices, blocks * (uint64_t)plan->block_tokens * (uint64_t)plan->num_topk)
+    TABLE(answering, halves * choices)
+    TABLE(counters, blocks * (uint64_t)wp_ll_num_counters(plan, num_ranks))
+    TABLE(ranks_of_tokens, blocks * tokens * (uint64_t)wp_ll_rank_words(num_ranks))
+    TABLE(expert_bases, plan->is_by_expert ? blocks * ranks * (uint64_t)plan->max_local_experts : 0)
+    TABLE(packed_rows, has_packets ? 0 : packed)
+    TABLE(packed_choices, has_packets ? packed : 0)
+    TABLE(sums,
+          wp_ll_has_node_sums(plan) ? blocks * (uint64_t)num_warps * wp_ll_sum_bytes(plan) : 0)
+    TABLE(received_half, 1)
+    TABLE(masks.mask, ranks)
+    TABLE(masks.missing, blocks * ranks)
+    TABLE(masks.verdicts, ranks)
+    TABLE(masks.num_blocks_done, 1)
+    TABLE(network.taken, has_nodes ? WP_LL_NUM_MAILS * halves * ranks * blocks : 0)
+    TABLE(answer_slots, keeps_slots ? halves * choices : 0)
+    TABLE(network.told_epochs, has_nodes ? WP_LL_NUM_MAILS * ranks * blocks : 0)
+    TABLE(network.relayed_rows, tokens * (uint64_t)plan->message.num_nodes)
+    TABLE(num_rows, halves * ranks)
+    TABLE(row_targets, has_packets ? halves * ranks * tokens : 0)
+    TABLE(rows_taken, ranks)
+#undef TABLE
+    return offset;
+}
+
+static uint64_t tables_bytes(const struct wp_ll_plan *plan, int32_t num_ranks, int32_t num_warps)
+{
+    struct wp_low_latency device = {.plan = *plan};
+    return place_tables(&device, num_ranks, num_warps, NULL);
 }
 
 static weft_result allocate_tables(weft_ll *ll)
 {
     weft_comm *comm = ll->ep->comm;
-    struct wp_low_latency *device = &ll->device;
-    const struct places places = place_tables(&device->plan, comm->num_ranks, ll->grid.num_warps);
-    WEFT__TRY(weft__machine_of(comm)->alloc(comm, places.offsets[NUM_TABLES], &ll->tables));
-    char *at = ll->tables;
-    device->blocks = (void *)(at + places.offsets[TABLE_BLOCKS]);
-    device->choices = (void *)(at + places.offsets[TABLE_CHOICES]);
-    device->answering = (void *)(at + places.offsets[TABLE_ANSWERING]);
-    device->counters = (void *)(at + places.offsets[TABLE_COUNTERS]);
-    device->ranks_of_tokens = (void *)(at + places.offsets[TABLE_RANKS_OF_TOKENS]);
-    device->expert_bases = (void *)(at + places.offsets[TABLE_EXPERT_BASES]);
-    device->packed_rows = (void *)(at + places.offsets[TABLE_PACKED_ROWS]);
-    device->packed_choices = (void *)(at + places.offsets[TABLE_PACKED_CHOICES]);
-    device->sums = at + places.offsets[TABLE_SUMS];
-    device->received_half = (void *)(at + places.offsets[TABLE_RECEIVED_HALF]);
-    device->masks.mask = (void *)(at + places.offsets[TABLE_MASK]);
-    device->masks.missing = (void *)(at + places.offsets[TABLE_MISSING]);
-    device->masks.verdicts = (void *)(at + places.offsets[TABLE_VERDICTS]);
-    device->masks.num_blocks_done = (void *)(at + places.offsets[TABLE_BLOCKS_DONE]);
-    device->network.taken = (void *)(at + places.offsets[TABLE_TAKEN]);
-    device->answer_slots = (void *)(at + places.offsets[TABLE_ANSWER_SLOTS]);
-    device->network.told_epochs = (void *)(at + places.offsets[TABLE_TOLD_EPOCHS]);
-    device->network.relayed_rows = (void *)(at + places.offsets[TABLE_RELAYED_ROWS]);
-    device->num_rows = (void *)(at + places.offsets[TABLE_NUM_ROWS]);
-    device->row_targets = (void *)(at + places.offsets[TABLE_ROW_TARGETS]);
-    device->rows_taken = (void *)(at + places.offsets[TABLE_ROWS_TAKEN]);
+    const int32_t num_ranks = comm->num_ranks, num_warps = ll->grid.num_warps;
+    const uint64_t bytes = tables_bytes(&ll->device.plan, num_ranks, num_warps);
+    WEFT__TRY(weft__machine_of(comm)->alloc(comm, bytes, &ll->tables));
+    (void)place_tables(&ll->device, num_ranks, num_warps, ll->tables);
     return WEFT_OK;
 }
 
@@ -174,7 +123,7 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
     *sizes = (weft_ll_sizes){
         .heap_bytes = wp_mailbox_bytes(comm->num_ranks, plan.num_blocks) +
                       wp_ll_area_bytes(&plan, comm->num_ranks) + config->bytes_within,
-        .memory_bytes = place_tables(&plan, comm->num_ranks, grid.num_warps).offsets[NUM_TABLES],
+        .memory_bytes = tables_bytes(&plan, comm->num_ranks, grid.num_warps),
         .rows_bytes = (uint64_t)num_local * (uint64_t)plan.capacity * plan.row_bytes,
         .scales_bytes = (uint64_t)num_local * (uint64_t)plan.capacity * plan.scales_bytes,
         .num_local_experts = num_local,

@@ -163,8 +163,9 @@ WP_FN uint64_t wp_ll_rows_bytes(const struct wp_ll_plan *plan, int32_t num_ranks
 }
 
 /* None where answers come in packets. */
-WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan)
+WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
+    (void)num_ranks;
     if (wp_ll_has_packets(plan))
         return 0;
     return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)plan->answer_slots.per_half *
@@ -186,8 +187,9 @@ WP_FN int32_t wp_ll_num_summands(const struct wp_ll_plan *plan)
                                      : 0;
 }
 
-WP_FN uint64_t wp_ll_summands_bytes(const struct wp_ll_plan *plan)
+WP_FN uint64_t wp_ll_summands_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
+    (void)num_ranks;
     return (uint64_t)plan->num_halves * (uint64_t)wp_ll_num_summands(plan) * plan->answer_bytes;
 }
 
@@ -199,8 +201,9 @@ WP_FN uint64_t wp_ll_sum_bytes(const struct wp_ll_plan *plan)
 }
 
 /* Of each source whose rows this rank may have to relay, and each of its blocks. */
-WP_FN uint64_t wp_ll_messages_bytes(const struct wp_ll_plan *plan)
+WP_FN uint64_t wp_ll_messages_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
+    (void)num_ranks;
     return (uint64_t)plan->num_halves * (uint64_t)plan->message.num_sources *
            (uint64_t)plan->num_blocks * plan->message.bytes;
 }
@@ -228,34 +231,50 @@ WP_FN uint64_t wp_ll_comes_bytes(const struct wp_ll_plan *plan, int32_t num_rank
 }
 
 /* Slots of a half. Escape words have as much, or less where slots are larger than words. */
-WP_FN uint64_t wp_ll_row_packets_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+WP_FN uint64_t wp_ll_row_packets_half(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     return wp_ll_has_packets(plan)
                ? (uint64_t)num_ranks * (uint64_t)plan->max_tokens * plan->slot.bytes
                : 0;
 }
 
-WP_FN uint64_t wp_ll_answer_packets_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+WP_FN uint64_t wp_ll_answer_packets_half(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     return wp_ll_has_packets(plan)
                ? wp_ll_align((uint64_t)num_ranks * (uint64_t)plan->max_tokens * plan->answer_bytes)
                : 0;
 }
 
-/* Of both halves, with their escape words. */
-WP_FN uint64_t wp_ll_packets_bytes(const struct wp_ll_plan *plan, uint64_t half_bytes)
+/* Of all halves, with their escape words. */
+WP_FN uint64_t wp_ll_row_packets_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
-    return 2 * (uint64_t)plan->num_halves * half_bytes;
+    return 2 * (uint64_t)plan->num_halves * wp_ll_row_packets_half(plan, num_ranks);
+}
+
+WP_FN uint64_t wp_ll_answer_packets_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return 2 * (uint64_t)plan->num_halves * wp_ll_answer_packets_half(plan, num_ranks);
+}
+
+WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    struct wp_ll_offsets offsets;
+    uint64_t at = wp_ll_words_bytes(plan, num_ranks);
+#define WP_LL_PLACE(name)                                                                          \
+    offsets.name = at;                                                                             \
+    at += wp_ll_##name##_bytes(plan, num_ranks);
+    WP_LL_REGIONS(WP_LL_PLACE)
+#undef WP_LL_PLACE
+    offsets.head_bytes = wp_ll_head_bytes(plan);
+    offsets.row_packets_half = wp_ll_row_packets_half(plan, num_ranks);
+    offsets.answer_packets_half = wp_ll_answer_packets_half(plan, num_ranks);
+    return offsets;
 }
 
 WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
-    return wp_ll_words_bytes(plan, num_ranks) + wp_ll_ranges_bytes(plan, num_ranks) +
-           wp_ll_heads_bytes(plan, num_ranks) + wp_ll_rows_bytes(plan, num_ranks) +
-           wp_ll_answers_bytes(plan) + wp_ll_messages_bytes(plan) + wp_ll_summands_bytes(plan) +
-           wp_ll_late_weights_bytes(plan, num_ranks) + wp_ll_comes_bytes(plan, num_ranks) +
-           wp_ll_packets_bytes(plan, wp_ll_row_packets_bytes(plan, num_ranks)) +
-           wp_ll_packets_bytes(plan, wp_ll_answer_packets_bytes(plan, num_ranks));
+    return wp_ll_offsets_of(plan, num_ranks).answer_packets +
+           wp_ll_answer_packets_bytes(plan, num_ranks); /* the last region */
 }
 
 /* Which slot something has fits into 32 bits, in all memory that there is for slots, and so do the bytes of a slot: GPUs
@@ -281,26 +300,6 @@ WP_FN uint64_t wp_ll_answer_bytes(const struct wp_ll_plan *plan, int64_t num_ele
     return wp_ll_answers_are_logs(plan)
                ? wp_log_row_bytes(num_elements)
                : (uint64_t)num_elements * wp_dtype_bytes(plan->answer_dtype);
-}
-
-WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    struct wp_ll_offsets offsets;
-    offsets.ranges = wp_ll_words_bytes(plan, num_ranks);
-    offsets.heads = offsets.ranges + wp_ll_ranges_bytes(plan, num_ranks);
-    offsets.head_bytes = wp_ll_head_bytes(plan);
-    offsets.rows = offsets.heads + wp_ll_heads_bytes(plan, num_ranks);
-    offsets.answers = offsets.rows + wp_ll_rows_bytes(plan, num_ranks);
-    offsets.messages = offsets.answers + wp_ll_answers_bytes(plan);
-    offsets.summands = offsets.messages + wp_ll_messages_bytes(plan);
-    offsets.late_weights = offsets.summands + wp_ll_summands_bytes(plan);
-    offsets.comes = offsets.late_weights + wp_ll_late_weights_bytes(plan, num_ranks);
-    offsets.row_packets = offsets.comes + wp_ll_comes_bytes(plan, num_ranks);
-    offsets.row_packets_half = wp_ll_row_packets_bytes(plan, num_ranks);
-    offsets.answer_packets =
-        offsets.row_packets + wp_ll_packets_bytes(plan, offsets.row_packets_half);
-    offsets.answer_packets_half = wp_ll_answer_packets_bytes(plan, num_ranks);
-    return offsets;
 }
 
 /* Some programs have no other ranks than those whose areas are near. Combine does not say so: it was slower (2026-11-27). */

@@ -19,7 +19,7 @@ struct wp_packet_low_latency_dispatch_args {
 
 /* Of a token, as that row of the unit's rank. */
 WP_FN void send_part(const struct wp_ll_mail_of_rows *mail, struct wp_ll_unit unit, int32_t row,
-                     const struct wp_ll_unit_loads *loads)
+                     const struct wp_ll_few_unit_loads *loads)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency_dispatch_args *args = mail->args;
@@ -28,7 +28,7 @@ WP_FN void send_part(const struct wp_ll_mail_of_rows *mail, struct wp_ll_unit un
     const struct wp_packet_targets there = {
         unit.rank, unit.rank + 1,
         wp_ll_row_packet(&args->ll, args->ll.exchange.rank, row,
-                         wp_ll_unit_bytes(plan, unit.part).begin),
+                         wp_ll_few_unit_bytes(plan, unit.part).begin),
         WP_PACKETS_TO_ALL, 0};
     if (kind == WP_LL_UNIT_SCALES) /* which go with each part */
         return;
@@ -48,7 +48,7 @@ WP_FN void send_part(const struct wp_ll_mail_of_rows *mail, struct wp_ll_unit un
 
 /* Warp-wide. */
 WP_FN enum wp_status await_room(const struct wp_ll_mail_of_rows *mail, struct wp_ll_unit unit,
-                                const struct wp_ll_unit_loads *loads)
+                                const struct wp_ll_few_unit_loads *loads)
 {
     return wp_ll_leaves_out(mail->run, unit.rank) ||
                    wp_ll_is_known_to_have_room(mail->run, loads->taken, mail->number)
@@ -59,7 +59,7 @@ WP_FN enum wp_status await_room(const struct wp_ll_mail_of_rows *mail, struct wp
 /* Warp-wide: how many rows the unit's rank gets, by expert after what these depend on. */
 WP_FN enum wp_status send_count(const struct wp_ll_mail_of_rows *mail,
                                 struct wp_ll_lane_choices choices, struct wp_ll_unit unit,
-                                const struct wp_ll_unit_loads *loads)
+                                const struct wp_ll_few_unit_loads *loads)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency_dispatch_args *args = mail->args;
@@ -67,7 +67,7 @@ WP_FN enum wp_status send_count(const struct wp_ll_mail_of_rows *mail,
     if (status != WP_STATUS_OK || wp_ll_leaves_out(mail->run, unit.rank))
         return status;
     if (args->ll.plan.is_by_expert)
-        wp_ll_tell_choices(warp, args, choices, unit.rank, mail->number);
+        wp_ll_few_tell_choices(warp, args, choices, unit.rank, mail->number);
     const struct wp_ll_going going =
         wp_ll_find_going(warp, args, choices, unit.rank, args->num_tokens);
     if (wp_lane_idx(warp) == 0)
@@ -78,7 +78,7 @@ WP_FN enum wp_status send_count(const struct wp_ll_mail_of_rows *mail,
 /* Warp-wide: whether the unit's token goes to its rank, and as which row: by expert of its own number. */
 WP_FN struct wp_ll_going find_going(const struct wp_ll_mail_of_rows *mail,
                                     struct wp_ll_lane_choices choices, struct wp_ll_unit unit,
-                                    const struct wp_ll_unit_loads *loads)
+                                    const struct wp_ll_few_unit_loads *loads)
 {
     struct wp_warp *warp = mail->run->op.warp;
     if (!mail->args->ll.plan.is_by_expert)
@@ -91,7 +91,7 @@ WP_FN struct wp_ll_going find_going(const struct wp_ll_mail_of_rows *mail,
 /* Warp-wide. */
 WP_FN enum wp_status send_unit(const struct wp_ll_mail_of_rows *mail,
                                struct wp_ll_lane_choices choices, struct wp_ll_unit unit,
-                               const struct wp_ll_unit_loads *loads)
+                               const struct wp_ll_few_unit_loads *loads)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency *ll = &mail->args->ll;
@@ -110,7 +110,7 @@ WP_FN enum wp_status send_unit(const struct wp_ll_mail_of_rows *mail,
 }
 
 WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args,
-                          struct wp_ll_lane_choices choices, struct wp_ll_unit_loads loads)
+                          struct wp_ll_lane_choices choices, struct wp_ll_few_unit_loads loads)
 {
     struct wp_warp *warp = run->op.warp;
     const uint64_t number = run->numbers.rows_sent + 1;
@@ -128,7 +128,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
         i += wp_ll_row_unit_step(warp, &args->ll);
         if (i < num_units) {
             wp_warp_sync(warp); /* what was made before has been sent */
-            loads = wp_ll_load_unit(warp, args, wp_ll_row_unit_of(&args->ll, i));
+            loads = wp_ll_few_load_unit(warp, args, wp_ll_row_unit_of(&args->ll, i));
         }
     }
     wp_ll_note_sent(run, args, number);
@@ -141,7 +141,7 @@ WP_FN uint64_t packet_of_unit(const struct wp_ll_mail_of_rows *mail, struct wp_l
 {
     const struct wp_low_latency *ll = &mail->args->ll;
     return wp_ll_row_packet(ll, unit.rank, unit.token,
-                            wp_ll_unit_bytes(&ll->plan, unit.part).begin);
+                            wp_ll_few_unit_bytes(&ll->plan, unit.part).begin);
 }
 
 /* By rank: a part of a row of the unit's rank, to its slot, if there is such a row. */
@@ -155,7 +155,7 @@ WP_FN enum wp_status receive_unit(const struct wp_ll_mail_of_rows *mail, struct 
         return wp_ll_hear_count(mail, unit.rank);
     if (wp_ll_leaves_out(mail->run, unit.rank))
         return WP_STATUS_OK;
-    const struct wp_ll_slot_bytes bytes = wp_ll_unit_bytes(&ll->plan, unit.part);
+    const struct wp_ll_slot_bytes bytes = wp_ll_few_unit_bytes(&ll->plan, unit.part);
     const struct wp_ll_placed_part part = {
         unit.rank, packet_of_unit(mail, unit),
         wp_ll_row(ll, ll->exchange.rank, mail->number, unit.rank, unit.token) + bytes.begin,
@@ -214,8 +214,8 @@ WP_FN enum wp_status pack_unit(const struct wp_ll_mail_of_rows *mail,
         return wp_ll_hear_count(mail, unit.rank);
     const struct wp_expected_row row =
         wp_packets_expect(warp, &mail->packets, unit.rank, packet_of_unit(mail, unit),
-                          wp_ll_unit_bytes(plan, unit.part).num);
-    const struct wp_ll_places places = wp_ll_find_places(hearer, unit);
+                          wp_ll_few_unit_bytes(plan, unit.part).num);
+    const struct wp_ll_places places = wp_ll_few_find_places(hearer, unit);
     if (!places.is_here || wp_ll_leaves_out(mail->run, unit.rank))
         return WP_STATUS_OK;
     return wp_ll_kind_of(plan, unit.part) != WP_LL_UNIT_ELEMENTS
@@ -238,7 +238,7 @@ WP_FN enum wp_status receive_packed(struct wp_ll_run *run,
     if (status != WP_STATUS_OK)
         return status;
     wp_admit_next(warp); /* all ranks have started */
-    wp_ll_tell_experts(&hearer);
+    wp_ll_few_tell_experts(&hearer);
     for (int32_t i = wp_ll_first_row_unit(warp, &args->ll); i < num_units && status == WP_STATUS_OK;
          i += wp_ll_row_unit_step(warp, &args->ll))
         status = wp_ll_unless_absent(pack_unit(&mail, &hearer, wp_ll_row_unit_of(&args->ll, i)));
@@ -252,7 +252,7 @@ WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_
 {
     const struct wp_ll_loads remembered = wp_ll_load(warp, &args->ll);
     const struct wp_ll_lane_choices choices = wp_ll_load_choices(warp, args);
-    const struct wp_ll_unit_loads loads = wp_ll_load_unit(
+    const struct wp_ll_few_unit_loads loads = wp_ll_few_load_unit(
         warp, args, wp_ll_row_unit_of(&args->ll, wp_ll_first_row_unit(warp, &args->ll)));
     struct wp_ll_run run = wp_ll_begin_loaded(warp, &args->ll, remembered);
     if (run.op.sequence == WP_SEQUENCE_FAILED)

@@ -299,12 +299,27 @@ struct wp_ll_network {
         relayed_rows; /* [max_tokens][num_nodes] which of its block's rows for a node a token is; -1: none */
 };
 
-/* Where parts of an area begin: found once, by the host. */
+/* The regions of the area that each rank has in its heap, in their order, behind its words. Function
+ * wp_ll_<name>_bytes has the size of one (low_latency/layout.h). */
+#define WP_LL_REGIONS(X)                                                                           \
+    X(ranges)                                                                                      \
+    X(heads)                                                                                       \
+    X(rows)                                                                                        \
+    X(answers)                                                                                     \
+    X(messages)                                                                                    \
+    X(summands)                                                                                    \
+    X(late_weights)                                                                                \
+    X(comes)                                                                                       \
+    X(row_packets)                                                                                 \
+    X(answer_packets)
+
+/* Where regions begin: found once, by the host. */
 struct wp_ll_offsets {
-    uint64_t ranges, heads, rows, answers, messages, summands, late_weights;
-    uint64_t head_bytes; /* of each */
-    /* low_latency/packets.h; and bytes of a half */
-    uint64_t comes, row_packets, answer_packets, row_packets_half, answer_packets_half;
+#define WP_LL_DECLARE(name) uint64_t name;
+    WP_LL_REGIONS(WP_LL_DECLARE)
+#undef WP_LL_DECLARE
+    uint64_t head_bytes;                            /* of each head */
+    uint64_t row_packets_half, answer_packets_half; /* bytes of a half */
 };
 
 /* Where memory of a block has what it counts and finds out in dispatch, behind the words of wp_block_max and, with masks,

@@ -260,8 +260,9 @@ WP_FN void wp_ll_begin_chosen(struct wp_warp *warp, const struct wp_ll_plan *pla
 
 /* Warp-wide, when there is room for the rows of `number`, by expert: tells a rank how many choices each of its experts has, and
  * which of them each choice is for, of all tokens that there may be. */
-WP_FN void wp_ll_tell_choices(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
-                              struct wp_ll_lane_choices choices, int32_t rank, uint64_t number)
+WP_FN void wp_ll_few_tell_choices(struct wp_warp *warp,
+                                  const struct wp_low_latency_dispatch_args *args,
+                                  struct wp_ll_lane_choices choices, int32_t rank, uint64_t number)
 {
     const struct wp_low_latency *ll = &args->ll;
     const int32_t num_words = wp_ll_num_chosen_words(&ll->plan);
@@ -317,7 +318,7 @@ WP_FN uint32_t wp_ll_told_chosen(const struct wp_ll_hearer *hearer, int32_t sour
 }
 
 /* By all warps that have met: those of the first block that have heard a source tell the caller of experts. */
-WP_FN void wp_ll_tell_experts(const struct wp_ll_hearer *hearer)
+WP_FN void wp_ll_few_tell_experts(const struct wp_ll_hearer *hearer)
 {
     struct wp_warp *warp = hearer->taker.run->op.warp;
     const struct wp_low_latency *ll = &hearer->taker.args->ll;
@@ -333,7 +334,8 @@ WP_FN void wp_ll_tell_experts(const struct wp_ll_hearer *hearer)
 /* ------------------------------------------------------------------ where rows are packed */
 
 /* The packed row of a source's choice. */
-WP_FN int32_t wp_ll_packed_choice(const struct wp_ll_hearer *hearer, int32_t source, int32_t choice)
+WP_FN int32_t wp_ll_few_packed_choice(const struct wp_ll_hearer *hearer, int32_t source,
+                                      int32_t choice)
 {
     const uint32_t chosen = wp_ll_told_chosen(hearer, source, choice);
     const int is_here = chosen != WP_LL_CHOSEN_NOT_HERE;
@@ -377,8 +379,8 @@ WP_FN void wp_ll_add_places(const struct wp_ll_hearer *hearer, struct wp_ll_unit
     struct wp_warp *warp = hearer->taker.run->op.warp;
     const struct wp_ll_plan *plan = &hearer->taker.args->ll.plan;
     const int is_choice = k < plan->num_topk;
-    const int32_t found =
-        wp_ll_packed_choice(hearer, unit.rank, unit.token * plan->num_topk + (is_choice ? k : 0));
+    const int32_t found = wp_ll_few_packed_choice(
+        hearer, unit.rank, unit.token * plan->num_topk + (is_choice ? k : 0));
     const int32_t packed = is_choice ? found : WP_LL_NOT_HERE;
     places->is_here |= wp_ballot(warp, packed != WP_LL_NOT_HERE) != 0;
     const int32_t place = wp_ll_list(warp, &places->num, packed >= 0);
@@ -389,8 +391,8 @@ WP_FN void wp_ll_add_places(const struct wp_ll_hearer *hearer, struct wp_ll_unit
 }
 
 /* Warp-wide: where the unit's part is packed; combine finds out, too, by the warp that has the choices. */
-WP_FN struct wp_ll_places wp_ll_find_places(const struct wp_ll_hearer *hearer,
-                                            struct wp_ll_unit unit)
+WP_FN struct wp_ll_places wp_ll_few_find_places(const struct wp_ll_hearer *hearer,
+                                                struct wp_ll_unit unit)
 {
     struct wp_warp *warp = hearer->taker.run->op.warp;
     const int32_t num_topk = hearer->taker.args->ll.plan.num_topk, lane = wp_lane_idx(warp);
@@ -457,7 +459,7 @@ WP_FN struct wp_ll_unit wp_ll_row_unit_of(const struct wp_low_latency *ll, int32
     return wp_ll_counted_unit_of(ll, ll->plan.row_parts, i);
 }
 
-WP_FN struct wp_ll_slot_bytes wp_ll_unit_bytes(const struct wp_ll_plan *plan, int32_t part)
+WP_FN struct wp_ll_slot_bytes wp_ll_few_unit_bytes(const struct wp_ll_plan *plan, int32_t part)
 {
     const struct wp_ll_slot *slot = &plan->slot;
     const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, part);
@@ -482,22 +484,22 @@ WP_FN struct wp_ll_slot_bytes wp_ll_unit_bytes(const struct wp_ll_plan *plan, in
 /* ------------------------------------------------------------------ what is loaded first */
 
 /* What is on its way for a unit. */
-struct wp_ll_unit_loads {
+struct wp_ll_few_unit_loads {
     int32_t taken;  /* what the unit's rank has taken (wp_ll_note_heard_taken) */
     int64_t expert; /* of the lane's choice of the token, */
     float weight;   /* and its weight */
     struct wp_packet_row row;
 };
 
-WP_FN struct wp_ll_unit_loads wp_ll_load_unit(struct wp_warp *warp,
-                                              const struct wp_low_latency_dispatch_args *args,
-                                              struct wp_ll_unit unit)
+WP_FN struct wp_ll_few_unit_loads
+wp_ll_few_load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                    struct wp_ll_unit unit)
 {
     const struct wp_ll_plan *plan = &args->ll.plan;
     const int32_t k = wp_lane_idx(warp), choice = unit.token * plan->num_topk + k;
     const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part);
-    struct wp_ll_unit_loads loads = {wp_load_relaxed(&args->ll.rows_taken[unit.rank]), -1, 1.0f,
-                                     wp_packets_load(warp, NULL, 0)};
+    struct wp_ll_few_unit_loads loads = {wp_load_relaxed(&args->ll.rows_taken[unit.rank]), -1, 1.0f,
+                                         wp_packets_load(warp, NULL, 0)};
     if (unit.token == WP_LL_COUNTED && plan->is_by_expert)
         wp_ll_begin_chosen(warp, plan);
     if (unit.token == WP_LL_COUNTED || unit.token >= args->num_tokens)
@@ -524,7 +526,7 @@ WP_FN char *wp_ll_part_memory(struct wp_warp *warp)
 WP_FN struct wp_packet_row wp_ll_make_choices(struct wp_warp *warp,
                                               const struct wp_low_latency_dispatch_args *args,
                                               struct wp_ll_unit unit,
-                                              const struct wp_ll_unit_loads *loads)
+                                              const struct wp_ll_few_unit_loads *loads)
 {
     const struct wp_low_latency *ll = &args->ll;
     const struct wp_ll_slot *at = &ll->plan.slot;
@@ -550,5 +552,5 @@ WP_FN struct wp_packet_row wp_ll_make_choices(struct wp_warp *warp,
     }
     wp_warp_sync(warp);
     return wp_packets_load(warp, wp_ll_part_memory(warp),
-                           wp_ll_unit_bytes(&ll->plan, unit.part).num);
+                           wp_ll_few_unit_bytes(&ll->plan, unit.part).num);
 }

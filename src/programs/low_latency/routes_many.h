@@ -97,8 +97,9 @@ WP_FN void wp_ll_begin_counts(struct wp_warp *warp, const struct wp_low_latency 
 
 /* By all warps of a block, which meet, with their first choices: finds the places of all that there may be, and counts those
  * of which it tells. */
-WP_FN void wp_ll_find_places(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
-                             struct wp_ll_thread_choices choices)
+WP_FN void wp_ll_many_find_places(struct wp_warp *warp,
+                                  const struct wp_low_latency_dispatch_args *args,
+                                  struct wp_ll_thread_choices choices)
 {
     const struct wp_low_latency *ll = &args->ll;
     const int32_t num_choices = wp_ll_num_choices(&ll->plan);
@@ -237,8 +238,8 @@ WP_FN void wp_ll_tell_token(struct wp_warp *warp, const struct wp_low_latency_di
 }
 
 /* and, by expert, how many choices its experts have, as its block has counted. */
-WP_FN void wp_ll_tell_choices(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank,
-                              uint64_t number)
+WP_FN void wp_ll_many_tell_choices(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                   int32_t rank, uint64_t number)
 {
     wp_tagged_send(warp, rank, wp_ll_head(ll, rank, number, ll->exchange.rank),
                    wp_ll_counts_to_tell(warp, ll, rank), wp_ll_num_pairs(&ll->plan), number);
@@ -255,7 +256,7 @@ WP_FN void wp_ll_tell_choices(struct wp_warp *warp, const struct wp_low_latency 
 /* ------------------------------------------------------------------ what sources tell */
 
 /* By all warps of a block that have met: tells the caller of experts. */
-WP_FN void wp_ll_tell_experts(const struct wp_ll_hearer *hearer)
+WP_FN void wp_ll_many_tell_experts(const struct wp_ll_hearer *hearer)
 {
     struct wp_warp *warp = hearer->taker.run->op.warp;
     const int32_t num_experts = hearer->taker.args->ll.num_local_experts;
@@ -298,8 +299,8 @@ WP_FN enum wp_status wp_ll_hear_token(const struct wp_ll_hearer *hearer, struct 
 /* ------------------------------------------------------------------ where rows are packed */
 
 /* The packed row of a source's choice. */
-WP_FN int32_t wp_ll_packed_choice(const struct wp_ll_hearer *hearer, int32_t source,
-                                  uint32_t choice)
+WP_FN int32_t wp_ll_many_packed_choice(const struct wp_ll_hearer *hearer, int32_t source,
+                                       uint32_t choice)
 {
     return choice == WP_LL_TOLD_NOT_HERE
                ? WP_LL_NOT_HERE
@@ -334,7 +335,7 @@ WP_FN int32_t wp_ll_find_packed_places(const struct wp_ll_hearer *hearer, struct
     for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
         const int32_t k = i + wp_lane_idx(warp);
         const int32_t packed =
-            k < num_topk ? wp_ll_packed_choice(hearer, unit.rank, choices[k]) : WP_LL_NOT_HERE;
+            k < num_topk ? wp_ll_many_packed_choice(hearer, unit.rank, choices[k]) : WP_LL_NOT_HERE;
         const int32_t place = wp_ll_list(warp, &num, packed >= 0);
         if (packed >= 0)
             wp_warp_pointers(warp)[place] = wp_ll_packed_to(hearer, unit, packed, what);
@@ -363,7 +364,7 @@ WP_FN void wp_ll_keep_packed(const struct wp_ll_hearer *hearer, struct wp_ll_uni
         wp_ll_packed_choices(&args->ll, hearer->taker.number, unit.rank, unit.token);
     for (int32_t k = wp_lane_idx(warp); k < args->ll.plan.num_topk; k += WP_WARP_SIZE) {
         const struct wp_ll_packed_choice choice = {
-            wp_ll_packed_choice(hearer, unit.rank, choices[k]),
+            wp_ll_many_packed_choice(hearer, unit.rank, choices[k]),
             wp_ll_told_weight(warp, &args->ll.plan, k)};
         kept[k] = choice;
         if (choice.packed >= 0 && args->src_tokens != NULL)
@@ -422,19 +423,20 @@ WP_FN struct wp_ll_sent_unit wp_ll_sent_unit_of(const struct wp_ll_plan *plan, i
 }
 
 /* What is on its way for it. */
-struct wp_ll_unit_loads {
+struct wp_ll_many_unit_loads {
     int64_t expert; /* of the lane's choice of the token */
     struct wp_packet_row row;
 };
 
 /* Of unit i, if there is such a one. */
-WP_FN struct wp_ll_unit_loads
-wp_ll_load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args, int32_t i)
+WP_FN struct wp_ll_many_unit_loads
+wp_ll_many_load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                     int32_t i)
 {
     const struct wp_ll_plan *plan = &args->ll.plan;
     const struct wp_ll_sent_unit unit = wp_ll_sent_unit_of(plan, i);
     const int32_t lane = wp_lane_idx(warp);
-    struct wp_ll_unit_loads loads = {-1, wp_packets_load(warp, NULL, 0)};
+    struct wp_ll_many_unit_loads loads = {-1, wp_packets_load(warp, NULL, 0)};
     if (i >= args->num_tokens * plan->row_parts.num)
         return loads;
     if (lane < plan->num_topk)
@@ -471,7 +473,7 @@ WP_FN struct wp_ll_unit wp_ll_taken_unit_of(const struct wp_low_latency *ll, int
     return wp_ll_counted_unit_of(ll, ll->plan.taken_parts, i);
 }
 
-WP_FN struct wp_ll_slot_bytes wp_ll_unit_bytes(const struct wp_ll_plan *plan, int32_t part)
+WP_FN struct wp_ll_slot_bytes wp_ll_many_unit_bytes(const struct wp_ll_plan *plan, int32_t part)
 {
     return wp_ll_element_bytes(plan, wp_ll_part_elements(plan, plan->taken_parts, part));
 }

@@ -21,7 +21,7 @@ struct wp_told_low_latency_dispatch_args {
 struct first_loads {
     int32_t taken; /* what the lane's rank has taken (wp_ll_note_heard_taken) */
     struct wp_ll_thread_choices choices;
-    struct wp_ll_unit_loads unit;
+    struct wp_ll_many_unit_loads unit;
 };
 
 struct sender {
@@ -61,7 +61,7 @@ WP_FN struct wp_packet_targets targets_of(const struct wp_ll_mail_of_rows *mail,
 }
 
 WP_FN void send_part(const struct wp_ll_mail_of_rows *mail, struct wp_ll_sent_unit unit,
-                     uint32_t ranks, const struct wp_ll_unit_loads *loads)
+                     uint32_t ranks, const struct wp_ll_many_unit_loads *loads)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_ll_plan *plan = &mail->args->ll.plan;
@@ -80,7 +80,7 @@ WP_FN void send_part(const struct wp_ll_mail_of_rows *mail, struct wp_ll_sent_un
 
 /* Warp-wide. */
 WP_FN enum wp_status send_unit(struct sender *sender, struct wp_ll_sent_unit unit,
-                               const struct wp_ll_unit_loads *loads)
+                               const struct wp_ll_many_unit_loads *loads)
 {
     const struct wp_ll_mail_of_rows *mail = &sender->mail;
     struct wp_warp *warp = mail->run->op.warp;
@@ -99,7 +99,7 @@ WP_FN enum wp_status send_unit(struct sender *sender, struct wp_ll_sent_unit uni
 }
 
 WP_FN enum wp_status send_units(struct sender *sender, struct wp_ll_turns turns,
-                                struct wp_ll_unit_loads loads)
+                                struct wp_ll_many_unit_loads loads)
 {
     const struct wp_low_latency_dispatch_args *args = sender->mail.args;
     struct wp_warp *warp = sender->mail.run->op.warp;
@@ -108,7 +108,7 @@ WP_FN enum wp_status send_units(struct sender *sender, struct wp_ll_turns turns,
     enum wp_status status = WP_STATUS_OK;
     for (int32_t i = turns.first; i < num_units && status == WP_STATUS_OK; i += turns.step) {
         if (i > turns.first)
-            loads = wp_ll_load_unit(warp, args, i);
+            loads = wp_ll_many_load_unit(warp, args, i);
         status = send_unit(sender, wp_ll_sent_unit_of(plan, i), &loads);
     }
     return status;
@@ -134,7 +134,7 @@ WP_FN enum wp_status tell_unit(struct sender *sender, int32_t i)
         return status;
     }
     if (ll->plan.is_by_expert)
-        wp_ll_tell_choices(warp, ll, i, mail->number);
+        wp_ll_many_tell_choices(warp, ll, i, mail->number);
     const int32_t num_rows = wp_ll_count_before(warp, ll, all);
     if (wp_lane_idx(warp) == 0)
         wp_ll_tell_count(mail, i, num_rows);
@@ -149,7 +149,7 @@ WP_FN enum wp_status tell_units(struct sender *sender, struct wp_ll_turns turns,
     const struct wp_low_latency *ll = &sender->mail.args->ll;
     const int32_t num_units = wp_ll_num_told_units(&ll->plan, ll->exchange.num_ranks);
     enum wp_status status = WP_STATUS_OK;
-    wp_ll_find_places(warp, sender->mail.args, choices);
+    wp_ll_many_find_places(warp, sender->mail.args, choices);
     for (int32_t i = turns.first; i < num_units && status == WP_STATUS_OK; i += turns.step)
         status = tell_unit(sender, i);
     return status;
@@ -199,7 +199,7 @@ WP_FN enum wp_status place_unit(const struct wp_ll_mail_of_rows *mail,
                                 int32_t row)
 {
     const struct wp_low_latency *ll = &mail->args->ll;
-    const struct wp_ll_slot_bytes bytes = wp_ll_unit_bytes(&ll->plan, unit.part);
+    const struct wp_ll_slot_bytes bytes = wp_ll_many_unit_bytes(&ll->plan, unit.part);
     const int has_rest = wp_ll_has_rest(&ll->plan, unit.part);
     const uint64_t scales = ll->plan.slot.scales_offset, rest = ll->plan.slot.token_offset;
     const uint64_t end = bytes.begin + bytes.num;
@@ -243,7 +243,7 @@ WP_FN enum wp_status pack_elements(const struct wp_ll_mail_of_rows *mail,
                                    const struct wp_ll_hearer *hearer, struct wp_ll_unit unit)
 {
     struct wp_warp *warp = mail->run->op.warp;
-    const struct wp_ll_slot_bytes bytes = wp_ll_unit_bytes(&mail->args->ll.plan, unit.part);
+    const struct wp_ll_slot_bytes bytes = wp_ll_many_unit_bytes(&mail->args->ll.plan, unit.part);
     const struct wp_expected_row row = wp_packets_expect(
         warp, &mail->packets, unit.rank, packet_at(mail, unit, bytes.begin), bytes.num);
     const int32_t num_places = wp_ll_find_packed_places(hearer, unit, WP_LL_ELEMENTS);
@@ -296,7 +296,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     if (ll->plan.is_by_expert) /* whom other warps of the block have heard nothing of */
         wp_ll_look_at_masks(run);
     if (ll->plan.is_by_expert && wp_block_idx(warp) == 0)
-        wp_ll_tell_experts(&hearer);
+        wp_ll_many_tell_experts(&hearer);
     for (int32_t i = turns.first; i < num_units && status == WP_STATUS_OK; i += turns.step)
         status = wp_ll_unless_absent(receive_unit(&mail, &hearer, wp_ll_taken_unit_of(ll, i)));
     wp_ll_tell_received_half(&mail);
@@ -310,14 +310,14 @@ WP_FN struct first_loads load_first(struct wp_warp *warp,
 {
     const struct wp_low_latency *ll = &args->ll;
     const int32_t lane = wp_lane_idx(warp);
-    struct first_loads loads = {0, {{-1, -1, -1, -1}}, wp_ll_load_unit(warp, args, INT32_MAX)};
+    struct first_loads loads = {0, {{-1, -1, -1, -1}}, wp_ll_many_load_unit(warp, args, INT32_MAX)};
     if (!(args->phases & WP_LL_SEND))
         return loads;
     if (lane < ll->exchange.num_ranks)
         loads.taken = wp_load_relaxed(&ll->rows_taken[lane]);
     if (wp_ll_receives(warp, ll))
         loads.choices = wp_ll_load_thread_choices(warp, args, 0);
-    loads.unit = wp_ll_load_unit(warp, args, wp_ll_turns_to_send_parts(warp, ll).first);
+    loads.unit = wp_ll_many_load_unit(warp, args, wp_ll_turns_to_send_parts(warp, ll).first);
     return loads;
 }
 
