@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How launches of low latency begin and end, and what a block has in its memory: with masks, whom it goes on without. */
+/* How a launch of low latency begins and ends, and what a block remembers from launch to launch. */
 #pragma once
 
 #include "programs/low_latency/nodes.h"
@@ -9,8 +9,8 @@ struct wp_ll_run { /* what a warp knows */
     const struct wp_low_latency *ll;
     struct wp_ll_numbers numbers;            /* as they will be after the launch */
     struct wp_ll_half halves[WP_NUM_HALVES]; /* as well */
-    /* With masks, in packets (low_latency/packets.h): the ranks that the warp goes on without, a bit for each; and where
-     * the caller is told of them, or NULL. */
+    /* With masks, in packets (packets.h): a bit for each rank that the warp goes on without; and where
+     * the caller wants to know of these, or NULL. */
     uint32_t masked;
     int32_t *missing_ranks;
 };
@@ -27,22 +27,22 @@ WP_FN int32_t wp_ll_num_threads(struct wp_warp *warp)
     return wp_num_warps(warp) * WP_WARP_SIZE;
 }
 
-/* What is at [begin, end) there, if there is room for so much, else at `far`. */
+/* Memory of the block at [begin, end), if it has so much; else `far`. */
 WP_FN void *wp_ll_near_or(struct wp_warp *warp, uint64_t begin, uint64_t end, void *far)
 {
     return wp_ll_is_near(end) ? (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES + begin
                               : (char *)far;
 }
 
-/* Whether the warp speaks for its block: it tells the other ranks, and with masks waits for all of them. That is the last
- * one, which has least to do besides. */
-WP_FN int wp_ll_speaks(struct wp_warp *warp)
+/* Whether this is the block's leader warp: the last one, which has the least other work. It signals the
+ * other ranks, and with masks waits for all of them. */
+WP_FN int wp_ll_is_leader_warp(struct wp_warp *warp)
 {
     return wp_warp_idx(warp) == wp_num_warps(warp) - 1;
 }
 
-/* The ranks that this block goes on without, as the warp that speaks finds when the launch begins, and whenever it waits for
- * all: [num_ranks]. */
+/* [num_ranks] The ranks that this block goes on without. The leader warp finds them when the launch
+ * begins, and whenever it waits for all. */
 WP_FN int32_t *wp_ll_missing(const struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
@@ -57,18 +57,18 @@ WP_FN int wp_ll_is_missing(const struct wp_ll_run *run, int32_t rank)
     return wp_ll_has_masks(&run->ll->masks) && wp_ll_missing(run)[rank] != 0;
 }
 
-/* In packets only, among WP_LL_NEAR_RANKS at most: each warp goes by what it knows. */
+/* In packets only, with at most WP_LL_NEAR_RANKS ranks: each warp goes by what it knows. */
 WP_FN int wp_ll_leaves_out(const struct wp_ll_run *run, int32_t rank)
 {
     return wp_ll_has_masks(&run->ll->masks) && (run->masked >> rank & 1u) != 0;
 }
 
-/* Those that are masked by now. */
+/* Notes the ranks that are masked by now. */
 WP_FN void wp_ll_miss_masked(const struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
     if (!wp_ll_has_masks(&run->ll->masks) || wp_ll_has_packets(&run->ll->plan) ||
-        !wp_ll_speaks(warp))
+        !wp_ll_is_leader_warp(warp))
         return;
     for (int32_t rank = wp_lane_idx(warp); rank < run->ll->exchange.num_ranks; rank += WP_WARP_SIZE)
         wp_ll_missing(run)[rank] = wp_ll_is_masked(&run->ll->masks, rank);
@@ -77,7 +77,7 @@ WP_FN void wp_ll_miss_masked(const struct wp_ll_run *run)
 
 /* ------------------------------------------------------------------ begin and end */
 
-/* What the block remembers, on its way at once. */
+/* Loads what the block remembers, all loads at once. */
 WP_FN struct wp_ll_block wp_ll_remembered(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
     enum { NUM_WORDS = sizeof(struct wp_ll_block) / sizeof(uint64_t) };
@@ -106,7 +106,7 @@ WP_FN struct wp_ll_run wp_ll_begin(struct wp_warp *warp, const struct wp_low_lat
     return wp_ll_run_of(ll, wp_operation_begin(warp, &ll->exchange, NULL), block);
 }
 
-/* The same in two steps, so that other loads can be under way beside those that it begins with. */
+/* wp_ll_begin in two steps, so that other loads are under way at the same time. */
 struct wp_ll_loads {
     struct wp_ll_block block;
     struct wp_operation_loads operation;
@@ -119,7 +119,7 @@ WP_FN int32_t wp_ll_load_masked(const struct wp_low_latency *ll, int32_t rank)
     return rank < ll->exchange.num_ranks && wp_ll_is_masked(&ll->masks, rank);
 }
 
-/* Warp-wide: a bit for each rank that is masked, where lanes have loaded that of the first ones. */
+/* Warp-wide: a bit for each masked rank. Lane n has loaded the mask of rank n. */
 WP_FN uint32_t wp_ll_find_masked(struct wp_warp *warp, const struct wp_low_latency *ll,
                                  int32_t is_masked)
 {
@@ -150,7 +150,7 @@ WP_FN struct wp_ll_run wp_ll_begin_loaded(struct wp_warp *warp, const struct wp_
     return run;
 }
 
-/* By every warp: what the block remembers, when all of its warps have read what it did before. */
+/* Every warp calls this, after all warps of the block have read what was remembered before. */
 WP_FN void wp_ll_remember_run(const struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
@@ -171,7 +171,7 @@ WP_FN enum wp_status wp_ll_end(const struct wp_ll_run *run, enum wp_status statu
     return status;
 }
 
-/* The same of warps that have met since they began, unless one has failed: they need not meet again. */
+/* wp_ll_end for warps that have met since they began, unless one has failed. They need not meet again. */
 WP_FN enum wp_status wp_ll_end_met(const struct wp_ll_run *run, enum wp_status status)
 {
     if (status != WP_STATUS_OK)

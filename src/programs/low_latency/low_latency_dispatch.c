@@ -276,7 +276,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
         return wp_ll_fail(run, (uint64_t)plan->num_halves, num_outstanding + 1);
     prefetch_elements(&sender);
     wp_ll_clear_counters(&sender);
-    if (wp_ll_speaks(warp)) /* for all, while they find choices */
+    if (wp_ll_is_leader_warp(warp)) /* for all, while they find choices */
         status =
             wp_ll_await_all(run, WP_LL_ROOM, WP_LL_ROWS, wp_ll_number_before(run, sender.number));
     wp_ll_find_routes(&sender);

@@ -26,7 +26,7 @@ WP_FN enum wp_status leave(const struct wp_ll_run *run)
     const struct wp_low_latency *ll = run->ll;
     const struct wp_ll_room nothing = {0, WP_LL_NEEDS_NOTHING};
     enum wp_status status = WP_STATUS_OK;
-    if (!wp_ll_speaks(warp))
+    if (!wp_ll_is_leader_warp(warp))
         return status;
     wp_ll_tell_node_room(run, nothing);
     for (int32_t first = 0; first < ll->exchange.num_ranks; first += WP_WARP_SIZE) {

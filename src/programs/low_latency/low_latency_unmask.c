@@ -118,7 +118,7 @@ WP_FN enum wp_status pass(const struct wp_ll_run *run,
     enum wp_status status = WP_STATUS_OK;
     wp_block_sync(warp);
     wp_fence_launches(warp); /* what has been cleared; a credit is behind loads alone */
-    if (wp_ll_speaks(warp)) {
+    if (wp_ll_is_leader_warp(warp)) {
         tell(run, args, step);
         status = await_others(run, args, step);
     }
@@ -251,8 +251,8 @@ WP_PROGRAM(low_latency_unmask, warp, args)
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
     /* By the warp that has begun with them, where they are the same. */
-    for (int32_t rank = wp_lane_idx(warp); rank < args->ll.exchange.num_ranks && wp_ll_speaks(warp);
-         rank += WP_WARP_SIZE)
+    for (int32_t rank = wp_lane_idx(warp);
+         rank < args->ll.exchange.num_ranks && wp_ll_is_leader_warp(warp); rank += WP_WARP_SIZE)
         missing(&run)[rank] = 0;
     run.numbers = none_since;
     enum wp_status status = pass(&run, args, WP_LL_STOPPED);

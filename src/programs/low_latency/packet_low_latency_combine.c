@@ -398,7 +398,7 @@ WP_FN void tell_answering(const struct mail *mail)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency *ll = &mail->args->ll;
-    if (wp_block_idx(warp) != 0 || !wp_ll_speaks(warp))
+    if (wp_block_idx(warp) != 0 || !wp_ll_is_leader_warp(warp))
         return;
     for (int32_t rank = wp_lane_idx(warp); rank < ll->exchange.num_ranks; rank += WP_WARP_SIZE)
         if (!wp_ll_leaves_out(mail->run, rank))

@@ -54,7 +54,7 @@ WP_FN int wp_ll_tells_missing_ranks(const struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
     return wp_ll_has_masks(&run->ll->masks) && run->missing_ranks != NULL &&
-           wp_block_idx(warp) == 0 && wp_ll_speaks(warp);
+           wp_block_idx(warp) == 0 && wp_ll_is_leader_warp(warp);
 }
 
 /* By all warps, as a launch begins in which this is told. */
@@ -387,7 +387,7 @@ WP_FN void wp_ll_tell_taken(const struct wp_ll_run *run)
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     const int32_t own = ll->exchange.rank;
-    if (wp_block_idx(warp) != 0 || !wp_ll_speaks(warp))
+    if (wp_block_idx(warp) != 0 || !wp_ll_is_leader_warp(warp))
         return;
     for (int32_t rank = wp_lane_idx(warp); rank < ll->exchange.num_ranks; rank += WP_WARP_SIZE) {
         if (wp_ll_leaves_out(run, rank))
@@ -504,7 +504,7 @@ WP_FN enum wp_status wp_ll_hear_all(struct wp_ll_run *run, enum wp_ll_mail mail,
     const int32_t num_ranks = run->ll->exchange.num_ranks, lane = wp_lane_idx(warp);
     const int has_masks = wp_ll_has_masks(&run->ll->masks);
     enum wp_status status = WP_STATUS_OK;
-    if (!wp_ll_speaks(warp))
+    if (!wp_ll_is_leader_warp(warp))
         return status;
     for (int32_t first = 0; has_masks && first < num_ranks && status == WP_STATUS_OK;
          first += WP_WARP_SIZE)

@@ -11,9 +11,9 @@
 /* ================== how warps share a few rows */
 
 /*
- * How the warps of a block share a few rows: programs/share.h for what a step of low latency has, where each instruction counts.
- * Rows have as many parts as a power of two, so that nothing is divided, which takes as long as a load; and bytes of a
- * row are 32 bits, since GPUs add no more at a time.
+ * How the warps of a block share a few rows. It is programs/share.h for low latency, where each
+ * instruction counts. The number of a row's parts is a power of two, so that nothing is divided: a
+ * division takes as long as a load. Bytes of a row are counted in 32 bits, the width of a GPU's adder.
  */
 
 struct wp_ll_share {
@@ -114,8 +114,7 @@ enum wp_ll_mail {
     WP_LL_ROWS,
     WP_LL_ANSWERS,
     WP_LL_NUM_MAILS,
-    /* Rows on their way to the partner who relays them (low_latency/relay.h), in whose words of the network nothing
-     * else is told then. */
+    /* Rows on their way to the rank that relays them (relay.h). They share the words of rows. */
     WP_LL_RELAYS = WP_LL_NUM_MAILS,
     WP_LL_STOPPED = WP_LL_ROWS, /* of WP_LL_RETURNED: its steps (low_latency_unmask.c) */
     WP_LL_CLEAN = WP_LL_ANSWERS
@@ -123,7 +122,7 @@ enum wp_ll_mail {
 
 enum wp_ll_phase { WP_LL_SEND = 1, WP_LL_RECEIVE = 2, WP_LL_BOTH = 3 };
 
-/* Whether a result is needed no more when it has been answered. */
+/* Whether a result ends when it has been answered. */
 enum wp_ll_use { WP_LL_RESULT_ENDS, WP_LL_RESULT_STAYS };
 
 /* A choice of a token: a rank, and one of its experts. */
@@ -134,7 +133,7 @@ struct wp_ll_choice {
     int32_t order; /* by expert: selections of the expert before */
 };
 
-/* In place of a row, by expert: the choice is for no expert here, or for one that has no more room. */
+/* Instead of a row index, by expert: the expert is on another rank, or its buffer is full. */
 enum { WP_LL_NOT_HERE = -1, WP_LL_NO_ROOM = -2 };
 
 /* With packets: as which row it has been packed, and its weight. */
@@ -202,8 +201,8 @@ struct wp_ll_answer_slots {
     int32_t block_stride;                /* with nodes */
 };
 
-/* What a block sends to a partner in one put, and how many blocks of how many ranks send to one (low_latency/relay.h):
- * heads, by the last block only; ranges, of the ranks of a node each; and rows, in slots with more behind them. */
+/* One put of a block to the rank that relays its rows in another node (relay.h): heads (last block
+ * only), one range for each rank of that node, then the rows with their targets. */
 struct wp_ll_message {
     int32_t num_nodes;
     int32_t node_sources; /* ranks of a node that have the same partner, at most */
@@ -222,16 +221,18 @@ struct wp_ll_target {
     int32_t answer;
 };
 
-/* Of rows, or of answers, that go in packets (low_latency/packets.h): of so many elements each, the last of what is left. */
+/* How rows or answers in packets are cut (packets.h): each part has so many elements, the last part
+ * what is left. */
 struct wp_ll_parts {
     int32_t num; /* 0: signals tell of what comes */
     int32_t elements;
     int32_t num_units; /* these, and what a row has besides */
     uint32_t units_reciprocal, ranks_reciprocal;
 };
-/* A part as it is sent has at most so many, its scales, which follow those of the part before, as many or none. */
+/* The most bytes of a part that is sent; and the bytes of its scales, which follow those of the part
+ * before. */
 enum { WP_LL_PART_BYTES = 512, WP_LL_PART_SCALES_BYTES = 16 };
-/* If ranks are told, parts that are sent are longer: of bf16, four packets for a lane. */
+/* Of many tokens, parts that are sent are longer: of bf16, four packets for a lane. */
 enum { WP_LL_TOLD_PART_ELEMENTS = 1024 };
 /* As they are received: on 4x H200 dispatch of 128 tokens of FP8 by rank took 15.8 and 15.9 us with parts of 2 and 3.5 KiB,
  * 16.7 with one of 7 (2026-11-26, where one block in three sent). */
@@ -256,7 +257,7 @@ struct wp_ll_plan { /* the same on all ranks */
     int32_t drops_rows;  /* beyond it, as the caller has wished; else dispatch fails */
     enum wp_reuse reuse; /* of what is sent */
     int64_t hidden;
-    /* Of an element of dtype, and of one that is sent: GPUs shift in a cycle, and divide in a hundred. */
+    /* Of an element of dtype, and of one that is sent. GPUs shift in a cycle, and divide in a hundred. */
     int32_t element_bytes_log2, sent_element_bytes_log2;
     weft_dtype dtype;        /* of tokens, and of what comes back */
     weft_dtype answer_dtype; /* on their way back */
@@ -268,12 +269,12 @@ struct wp_ll_plan { /* the same on all ranks */
     uint64_t answer_bytes; /* between slots of answers */
     struct wp_ll_slot slot;
     struct wp_ll_message message;
-    /* Of rows as they are sent, and, if ranks are told (low_latency/routes_many.h), as they are received; of answers, and of their
-     * sums. */
+    /* Of rows as they are sent; of many tokens also as they are received (routes_many.h); of answers;
+     * and of their sums. */
     struct wp_ll_parts row_parts, taken_parts, answer_parts, sum_parts;
 };
 
-/* How a rank reaches those of other nodes; nothing of it is used where there are none. */
+/* How a rank reaches the ranks of other nodes. Nothing of it is used on one node. */
 struct wp_ll_network {
     int32_t num_remote;         /* ranks of other nodes */
     const int32_t *ranks;       /* [num_ranks] these first */

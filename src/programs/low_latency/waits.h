@@ -7,25 +7,24 @@
 /* ================== how long a wait lasts */
 
 /*
- * Ranks that low latency goes on without. A rank whose word does not come in time is masked: from then
- * on it is neither sent to nor awaited. Each rank masks for itself. What two ranks have between them is
- * theirs alone, words and slots, so that nobody else is harmed when one of them masks the other, or is
- * late and writes long after it has been masked.
+ * A rank whose word does not come in time is masked: from then on it is neither sent to nor awaited.
+ * Each rank masks for itself. Words and slots belong to a pair of ranks. So no third rank is harmed
+ * when one rank masks another, or when a masked rank writes late.
  *
- * Who waits in vain is late for those who do not, and must not be taken for missing itself. So whoever
- * waits long says so: a wait goes in periods, and after each one in vain the rank raises its word on all
- * others, WP_LL_WAITS. A rank is missing when it has said nothing, neither what is awaited nor that it
- * waits, for a deadline. Ranks that wait for each other in a circle, as after different calls, would
- * excuse each other for ever; so there are as many periods for each rank as a first word has, and no
- * more. And who has stopped to begin anew (low_latency_unmask.c) sends nothing more to those who have not,
- * which it may have masked, and may be waiting for one that waits for them: that it waits is no news.
+ * A rank that waits long is late for others, and must not be taken for missing. So it announces its
+ * wait. A wait goes in periods; after each period in vain the rank raises its word WP_LL_WAITS on all
+ * others. A rank is missing when it has been silent for a deadline: it has neither sent what is awaited
+ * nor announced a wait. Ranks that wait in a circle, as after different calls, would excuse each other
+ * for ever. So a wait has a most number of periods: as many for each rank as a first word has. A rank
+ * that has stopped to begin anew (low_latency_unmask.c) sends nothing more of the earlier epoch. So its
+ * announcement does not count for a rank that has not stopped.
  *
- * Within a launch the mask only grows. With signals a block goes by what one of its warps has found, when it waited for all,
- * and keeps that near: so nobody is told of what a warp has left out. Who is masked meanwhile still gets what the block sends,
- * which harms nobody. In packets each warp goes by what it knows itself (low_latency/packets.h).
+ * Within a launch the mask only grows. With signals, one warp of a block waits for all ranks, and the
+ * whole block goes by what that warp has found. A rank that is masked meanwhile still gets what the
+ * block sends; that harms nobody. In packets each warp goes by what it knows (packets.h).
  */
 
-/* How long a wait goes on in vain, in periods. */
+/* The length of a wait, in periods. */
 enum { WP_LL_PERIODS = 4 /* of a deadline */, WP_LL_PERIODS_OF_FIRST = 12 };
 
 struct wp_ll_patience {
@@ -37,7 +36,7 @@ struct wp_ll_patience {
 
 #define WP_LL_HEARD_NOTHING UINT64_MAX /* at first */
 
-/* The awaited rank may wait for another one as long as for a first word, whatever is awaited of itself. */
+/* The awaited rank may itself wait for another rank, as long as for a first word. */
 WP_FN struct wp_ll_patience wp_ll_patience(int32_t most_silent, int32_t num_ranks)
 {
     const struct wp_ll_patience patience = {0, most_silent, WP_LL_PERIODS_OF_FIRST * num_ranks,
@@ -58,8 +57,8 @@ WP_FN uint32_t wp_ll_period_ms(const struct wp_ll_masks *masks)
                                   : 0;
 }
 
-/* Blocks must use the same heads, since these tell where rows are packed: the first that has taken the
- * head of a rank, or has given up, decides for all. */
+/* Blocks must use the same heads, since heads tell where rows are packed. The first block that has a
+ * rank's head, or has given it up, decides for all. */
 WP_FN int wp_ll_decide_presence(const struct wp_ll_masks *masks, int32_t rank, uint64_t number,
                                 int is_there)
 {
@@ -95,8 +94,8 @@ WP_FN uint64_t *wp_ll_waits_word(const struct wp_low_latency *ll, int32_t owner,
     return wp_ll_word(ll, owner, WP_LL_WAITS, WP_LL_ROWS, rank, 0);
 }
 
-/* By one lane: tells the ranks of this node that `mask` does not mask that this one waits. Of tells at the same time
- * the lower number may come last: what counts is that it changes. */
+/* One lane announces this rank's wait to the ranks of this node that `mask` does not mask. Two warps
+ * may announce a wait at once, and the lower count may land last. Receivers only check that it changed. */
 WP_FN void wp_ll_tell_node_waits(const struct wp_ll_run *run, const int32_t *mask)
 {
     struct wp_warp *warp = run->op.warp;
@@ -109,7 +108,7 @@ WP_FN void wp_ll_tell_node_waits(const struct wp_ll_run *run, const int32_t *mas
     }
 }
 
-/* Warp-wide: tells all ranks that `mask` does not mask. */
+/* Warp-wide: announces the wait to all ranks that `mask` does not mask. */
 WP_FN void wp_ll_tell_waits(const struct wp_ll_run *run, const int32_t *mask)
 {
     struct wp_warp *warp = run->op.warp;
@@ -128,8 +127,8 @@ WP_FN void wp_ll_tell_waits(const struct wp_ll_run *run, const int32_t *mask)
 
 /* ------------------------------------------------------------------ how long it waits */
 
-/* Where it is told how long the launch has waited for what `rank` sends; NULL: nobody wants to know. Of blocks the
- * first one tells: what keeps a rank keeps it for all. */
+/* Where the launch adds how long it has waited for `rank`, or NULL: the caller does not want to know.
+ * Only the first block adds, since a rank is late for all blocks. */
 WP_FN int64_t *wp_ll_waited_ns(const struct wp_ll_run *run, int32_t rank)
 {
     return run->ll->waited_ns != NULL && wp_block_idx(run->op.warp) == 0 ? run->ll->waited_ns + rank
@@ -149,7 +148,7 @@ WP_FN void wp_ll_end_waiting(const struct wp_ll_run *run, int64_t *waited_ns, ui
 
 /* ------------------------------------------------------------------ waits */
 
-/* How the word of this rank stands when this block of `rank` has told of `number`. */
+/* The word by which this block of `rank` tells of `number`, and its value then. */
 WP_FN struct wp_ll_told wp_ll_told_by(const struct wp_ll_run *run, enum wp_ll_words words,
                                       enum wp_ll_mail mail, int32_t rank, uint64_t number)
 {
@@ -185,7 +184,7 @@ WP_FN enum wp_status wp_ll_await_once(const struct wp_ll_run *run, struct wp_ll_
     return status;
 }
 
-/* By any lane: whether this block of `rank` has stopped, to begin anew in an epoch after this one's. */
+/* Any lane calls this. Returns 1 if this block of `rank` has stopped to begin anew in a later epoch. */
 WP_FN int wp_ll_has_begun_anew(const struct wp_ll_run *run, int32_t rank)
 {
     enum { LOOK_MS = 1 };
@@ -196,8 +195,9 @@ WP_FN int wp_ll_has_begun_anew(const struct wp_ll_run *run, int32_t rank)
     return wp_ll_await_once(run, &look) == WP_STATUS_OK;
 }
 
-/* By any lane, after a period in vain: whether to wait for another one. This rank itself may wait elsewhere before it sends, and
- * that ends. On GPUs a change of a word of the network may be missed as it is read: then the next one counts. */
+/* Any lane calls this after a period in vain. Returns 1 if it should wait for one more period. It
+ * always waits for its own rank, whose other waits end. On GPUs a read may miss a change of a word of
+ * the network; then the next change counts. */
 WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, int32_t rank,
                                 struct wp_ll_patience *patience)
 {
@@ -214,7 +214,7 @@ WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, int32_t rank,
     return rank == own || (patience->num_silent < patience->most_silent && patience->num_left > 0);
 }
 
-/* Warp-wide, with masks, when each lane has waited for its word for a period, and has found this: goes on. */
+/* Warp-wide, with masks: goes on waiting after each lane has waited for a period and has `found` this. */
 WP_FN enum wp_status wp_ll_await_words_on(const struct wp_ll_run *run, const int32_t *mask,
                                           struct wp_ll_wait *wait, struct wp_ll_patience patience,
                                           enum wp_status found)
@@ -245,14 +245,14 @@ WP_FN enum wp_status wp_ll_await_words(const struct wp_ll_run *run, const int32_
     return wp_ll_await_words_on(run, mask, wait, patience, found);
 }
 
-/* Warp-wide: each lane waits until this block of its rank, if it has one, has told of `number`, and masks the rank if
- * it is missing. */
+/* Warp-wide: each lane that has a rank waits until this block of the rank has told of `number`. It
+ * masks the rank if that is missing. */
 WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_words words,
                                       enum wp_ll_mail mail, int32_t rank, uint64_t number)
 {
     const struct wp_low_latency *ll = run->ll;
     const enum wp_phase phase = words == WP_LL_ROOM ? WP_PHASE_FINISH : WP_PHASE_DATA;
-    const int is_counted = words != WP_LL_ROOM && wp_ll_speaks(run->op.warp);
+    const int is_counted = words != WP_LL_ROOM && wp_ll_is_leader_warp(run->op.warp);
     struct wp_ll_wait wait = {wp_ll_told_by(run, words, mail, rank, number),
                               wp_ll_site(run, phase, rank),
                               is_counted ? wp_ll_waited_ns(run, rank) : NULL, 0, 0};
@@ -261,20 +261,20 @@ WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_wo
     wait.is_missing = rank != WP_NO_RANK && wp_ll_is_missing(run, wait.site.rank);
     enum wp_status status = wp_ll_await_words(run, ll->masks.mask, &wait,
                                               wp_ll_patience_about(number, ll->exchange.num_ranks));
-    /* What a word is added says what has come with it; nothing more is added before there is room. */
+    /* The value that a word is added describes what has come. Nothing more is added before there is
+     * room. */
     while (wait.told.word != NULL && wp_ll_is_put(ll, mail, rank) && status == WP_STATUS_OK &&
            wp_ll_says_more(&wait.told, words))
         status = wp_ll_await_once(run, &wait);
     if (wait.told.word == NULL && rank != WP_NO_RANK && wp_ll_is_missing(run, rank))
-        status = WP_STATUS_ABSENT; /* who is masked stays so, whoever else is awaited */
+        status = WP_STATUS_ABSENT; /* a masked rank stays masked, whoever else is awaited */
     if (status == WP_STATUS_ABSENT)
         wp_ll_mask_out(&ll->masks, rank);
     return status;
 }
 
-/* Warp-wide: waits until this block of all ranks has told of `number`. Each lane has acquired
- * what some ranks did: the lanes meet before they touch rows, anyway. Masked ranks, and those that become
- * so, are not awaited, but missing. */
+/* Warp-wide: waits until this block of all ranks has told of `number`. Each lane acquires what some
+ * ranks did; the lanes meet before they touch rows. Masked ranks count as missing and are not awaited. */
 WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_words words,
                                      enum wp_ll_mail mail, uint64_t number)
 {
@@ -297,8 +297,8 @@ WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_wor
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
-/* By all warps of the block: the same, each warp for itself. With masks the one that speaks finds out
- * for all who is missing. */
+/* All warps of the block call this. Each waits for all ranks itself. With masks the leader warp waits
+ * for all warps, and finds who is missing. */
 WP_FN enum wp_status wp_ll_await_block(const struct wp_ll_run *run, enum wp_ll_words words,
                                        enum wp_ll_mail mail, uint64_t number)
 {
@@ -306,7 +306,7 @@ WP_FN enum wp_status wp_ll_await_block(const struct wp_ll_run *run, enum wp_ll_w
     enum wp_status status = WP_STATUS_OK;
     if (!wp_ll_has_masks(&run->ll->masks))
         return wp_ll_await_all(run, words, mail, number);
-    if (wp_ll_speaks(warp))
+    if (wp_ll_is_leader_warp(warp))
         status = wp_ll_await_all(run, words, mail, number);
     return wp_block_status(warp, status);
 }
@@ -322,15 +322,14 @@ WP_FN int32_t wp_ll_place_of(const struct wp_ll_plan *plan, int32_t block,
 
 /* ------------------------------------------------------------------ what is told */
 
-/* By all warps of each block of a launch that receives, which with masks have met since one of them has waited for all:
- * whether the warp tells who is missing, while the others go on: that which speaks for the block that waits last, so that
- * all is known. */
+/* Every block calls this once. Returns 1 in one warp: the leader of the last block to finish waiting.
+ * That warp then writes missing_ranks, while the others go on. */
 WP_FN int wp_ll_tells_missing(const struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_masks *masks = &run->ll->masks;
     uint32_t is_last = 0;
-    if (!wp_ll_has_masks(masks) || !wp_ll_speaks(warp))
+    if (!wp_ll_has_masks(masks) || !wp_ll_is_leader_warp(warp))
         return 0;
     if (wp_lane_idx(warp) == 0)
         is_last = (uint32_t)wp_is_done_last(warp, masks->num_blocks_done);
@@ -339,7 +338,7 @@ WP_FN int wp_ll_tells_missing(const struct wp_ll_run *run)
     return (int)is_last;
 }
 
-/* By that warp. */
+/* That warp calls this. */
 WP_FN void wp_ll_tell_missing(const struct wp_ll_run *run, int32_t *missing_ranks)
 {
     struct wp_warp *warp = run->op.warp;
@@ -351,7 +350,8 @@ WP_FN void wp_ll_tell_missing(const struct wp_ll_run *run, int32_t *missing_rank
     }
 }
 
-/* Of a number. In registers: GPUs keep arrays in memory whose index is found as they run. */
+/* Returns what is remembered of a number. The choice keeps it in registers: GPUs keep an array in
+ * memory if its index is not a constant. */
 WP_FN struct wp_ll_half wp_ll_half_of(const struct wp_ll_run *run, uint64_t number)
 {
     return wp_ll_half(&run->ll->plan, number) == 0 ? run->halves[0] : run->halves[1];
@@ -365,17 +365,18 @@ WP_FN void wp_ll_remember(struct wp_ll_run *run, uint64_t number, struct wp_ll_h
         run->halves[1] = half;
 }
 
-/* What a rank must need no more before `number` can be sent. */
+/* The number that must have been credited before `number` can be sent. */
 WP_FN uint64_t wp_ll_number_before(const struct wp_ll_run *run, uint64_t number)
 {
     const uint64_t num_halves = (uint64_t)run->ll->plan.num_halves;
     return number > num_halves ? number - num_halves : 0;
 }
 
-/* Whether the others are known to have summed the answers in whose slots those of `number` go, which are to `result`. Those
- * before ended a result, as all ranks know, and whoever has sent the rows that are answered now had ended it by then. So
- * where one result follows the other nobody looks. In packets it is so with masks, too: who had gone on without this rank
- * would have sent it none. */
+/* Returns 1 if the slots for answers `number` to `result` are known to be free, without a look at the
+ * credit. The answers before them in these slots ended a result, as all ranks know. A rank that has sent
+ * the rows of `result` had ended that earlier result by then. So where one result follows another, no
+ * rank looks. In packets this holds with masks, too: a rank that had gone on without this one would
+ * have sent it no rows. */
 WP_FN int wp_ll_is_room_known(const struct wp_ll_run *run, uint64_t number, uint64_t result)
 {
     if (WP_LL_HAS_NODES(&run->ll->plan) ||
@@ -385,15 +386,15 @@ WP_FN int wp_ll_is_room_known(const struct wp_ll_run *run, uint64_t number, uint
     return before.use == WP_LL_RESULT_ENDS && before.answered <= wp_ll_number_before(run, result);
 }
 
-/* By all warps of the block, when `number` is written: tells all ranks of this node. On GPUs the warp that speaks waits
- * until all that they send has left. */
+/* All warps of the block call this when they have written `number`. It signals all ranks of this node.
+ * On GPUs the leader warp waits until all stores have left. */
 WP_FN void wp_ll_tell_arrived(const struct wp_ll_run *run, enum wp_ll_mail mail, uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
     wp_block_sync(warp);
-    if (!wp_ll_speaks(warp))
+    if (!wp_ll_is_leader_warp(warp))
         return;
     for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
@@ -402,10 +403,10 @@ WP_FN void wp_ll_tell_arrived(const struct wp_ll_run *run, enum wp_ll_mail mail,
     }
 }
 
-/* Room of who leaves. */
+/* The credit of a rank that leaves. */
 #define WP_LL_NEEDS_NOTHING (UINT64_MAX >> 1)
 
-/* By the warp that speaks. */
+/* The leader warp calls this. */
 WP_FN void wp_ll_tell_node_room(const struct wp_ll_run *run, struct wp_ll_room room)
 {
     struct wp_warp *warp = run->op.warp;
@@ -424,20 +425,20 @@ WP_FN void wp_ll_tell_node_room(const struct wp_ll_run *run, struct wp_ll_room r
     }
 }
 
-/* By all warps of the block, which have met since they needed rows and answers up to these numbers: tells
- * all ranks that they do so no more. */
+/* All warps of the block call this. They have met since they last needed rows and answers up to these
+ * numbers. It gives credit to all ranks. */
 WP_FN void wp_ll_tell_room(const struct wp_ll_run *run, struct wp_ll_room room)
 {
     struct wp_warp *warp = run->op.warp;
     if (WP_LL_HAS_NODES(&run->ll->plan))
         wp_ll_tell_room_remotely(warp, run->ll, room);
-    if (wp_ll_speaks(warp))
+    if (wp_ll_is_leader_warp(warp))
         wp_ll_tell_node_room(run, room);
 }
 
 /* ------------------------------------------------------------------ rows that have come */
 
-/* Of a block of `source`, once it has told. */
+/* The slots that a block of `source` has filled, once its word has come. */
 WP_FN struct wp_ll_range wp_ll_range(const struct wp_low_latency *ll, uint64_t number,
                                      int32_t source, int32_t block)
 {
@@ -446,8 +447,7 @@ WP_FN struct wp_ll_range wp_ll_range(const struct wp_low_latency *ll, uint64_t n
     return wp_ll_remote_range(ll, number, source, block);
 }
 
-/* In memory of the warp: what a block of the i-th of some sources has sent. Behind what is found out
- * about each choice of a row. */
+/* In memory of the warp, behind what is found about each choice of a row: the ranges of some sources. */
 enum { WP_LL_RANGES_OFFSET = WEFT_MAX_TOPK * sizeof(int32_t) };
 WP_FN struct wp_ll_range *wp_ll_warp_ranges(struct wp_warp *warp)
 {
@@ -457,14 +457,14 @@ WP_STATIC_ASSERT(WP_LL_RANGES_OFFSET + WP_WARP_SIZE * sizeof(struct wp_ll_range)
                      WP_WARP_SHARED_BYTES,
                  "a range for each lane");
 
-/* The i-th source: the ranks after this one, and it last, so that answers to others are on their way while its own are
- * written. */
+/* The i-th source: first the ranks after this one, last this rank itself. So answers to other ranks are
+ * under way while this rank's own are written. */
 WP_FN int32_t wp_ll_source(const struct wp_low_latency *ll, int32_t i)
 {
     return wp_rank_after(&ll->exchange, i + 1);
 }
 
-/* Of the sources from the i-th on, that for this lane. */
+/* Lane n gets the range of source i + n. */
 WP_FN struct wp_ll_range wp_ll_range_for_lane(const struct wp_ll_run *run, uint64_t number,
                                               int32_t i)
 {
@@ -476,7 +476,7 @@ WP_FN struct wp_ll_range wp_ll_range_for_lane(const struct wp_ll_run *run, uint6
     return wp_ll_range(ll, number, wp_ll_source(ll, mine), wp_block_idx(run->op.warp));
 }
 
-/* When those before have been used. */
+/* The ranges before have been used. */
 WP_FN void wp_ll_keep_ranges(struct wp_warp *warp, struct wp_ll_range of_lane)
 {
     wp_ll_warp_ranges(warp)[wp_lane_idx(warp)] = of_lane;
@@ -510,7 +510,7 @@ WP_FN struct wp_ll_span wp_ll_span(const struct wp_ll_plan *plan, const struct w
     return wp_ll_part_span(share, part, (uint32_t)plan->hidden << plan->element_bytes_log2);
 }
 
-/* Warp-wide: the place in a list of what the lane has for it, if anything; the list grows. */
+/* Warp-wide: appends the entries of the lanes that have one to a list. Returns the lane's place. */
 WP_FN int32_t wp_ll_list(struct wp_warp *warp, int32_t *num_listed, int has_one)
 {
     const uint32_t lanes = wp_ballot(warp, has_one);
