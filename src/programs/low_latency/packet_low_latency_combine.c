@@ -525,10 +525,10 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
         target = load_target_of_part(warp, &args->ll, first);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
         status = begin_receiving(&run);
-    status = wp_ll_foresee_end(&run, status);
+    status = wp_ll_commit_early(&run, status);
     if (status != WP_STATUS_OK || !(args->phases & WP_LL_RECEIVE))
         return status;
-    return wp_ll_end_foreseen(&run, receive(&run, args, target));
+    return wp_ll_end_committed(&run, receive(&run, args, target));
 }
 
 #ifndef WP_LL_STEPS_ONLY

@@ -175,7 +175,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
          i += wp_ll_row_unit_step(warp, &args->ll))
         status = receive_unit(&mail, wp_ll_row_unit_of(&args->ll, i));
     wp_ll_tell_received_half(&mail);
-    return wp_ll_end_foreseen(run, status);
+    return wp_ll_end_committed(run, status);
 }
 
 /* ------------------------------------------------------------------ receive, by expert */
@@ -234,7 +234,7 @@ WP_FN enum wp_status receive_packed(struct wp_ll_run *run,
     const struct wp_ll_hearer hearer =
         wp_ll_hearer_of(run, args, number, wp_ll_num_chosen_words(&args->ll.plan));
     const int32_t num_units = wp_ll_num_units_of(&args->ll);
-    enum wp_status status = wp_ll_foresee_end(run, wp_ll_hear_heads(&hearer));
+    enum wp_status status = wp_ll_commit_early(run, wp_ll_hear_heads(&hearer));
     if (status != WP_STATUS_OK)
         return status;
     wp_admit_next(warp); /* all ranks have started */
@@ -243,7 +243,7 @@ WP_FN enum wp_status receive_packed(struct wp_ll_run *run,
          i += wp_ll_row_unit_step(warp, &args->ll))
         status = wp_ll_unless_absent(pack_unit(&mail, &hearer, wp_ll_row_unit_of(&args->ll, i)));
     wp_ll_tell_received_half(&mail);
-    return wp_ll_end_foreseen(run, status);
+    return wp_ll_end_committed(run, status);
 }
 
 /* ------------------------------------------------------------------ both */
@@ -267,7 +267,7 @@ WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_
     const int receives = status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE);
     if (receives && args->ll.plan.is_by_expert)
         return receive_packed(&run, args);
-    status = wp_ll_foresee_end(&run, status);
+    status = wp_ll_commit_early(&run, status);
     if (!receives || args->ll.plan.is_by_expert || status != WP_STATUS_OK)
         return status;
     return receive(&run, args);

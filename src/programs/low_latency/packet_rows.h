@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What both dispatches in packets do: rows that are sent and received, and, by expert, heads of sources. */
+/* What both dispatches in packets do: they send and receive rows, and, by expert, heads. */
 #pragma once
 
 #include "programs/low_latency/pack.h"
@@ -7,7 +7,7 @@
 
 /* ------------------------------------------------------------------ choices */
 
-/* Choice i of those of all tokens. */
+/* Returns the expert of choice i, counted over all tokens; -1: none. */
 WP_FN int64_t wp_ll_load_choice(const struct wp_low_latency_dispatch_args *args, int32_t i)
 {
     return i < args->num_tokens * args->ll.plan.num_topk
@@ -15,7 +15,7 @@ WP_FN int64_t wp_ll_load_choice(const struct wp_low_latency_dispatch_args *args,
                : -1;
 }
 
-/* Of an expert that is choice i: which of a rank's experts it is, or none. */
+/* Returns which of a rank's experts the expert of choice i is, or -1. */
 WP_FN int32_t wp_ll_choice_among(const struct wp_low_latency_dispatch_args *args,
                                  struct wp_experts_of_rank experts, int64_t expert, int32_t i)
 {
@@ -24,7 +24,7 @@ WP_FN int32_t wp_ll_choice_among(const struct wp_low_latency_dispatch_args *args
     return wp_expert_among(&ll->placement, experts, expert, ll->exchange.rank, token);
 }
 
-/* Where it is. */
+/* Returns the rank of the expert of choice i, and its index there. */
 WP_FN struct wp_place_of_expert
 wp_ll_place_of_choice(const struct wp_low_latency_dispatch_args *args, int64_t expert, int32_t i)
 {
@@ -35,7 +35,7 @@ wp_ll_place_of_choice(const struct wp_low_latency_dispatch_args *args, int64_t e
 
 /* ------------------------------------------------------------------ parts */
 
-/* Of a token, as it is before it is sent. */
+/* A part of a token before it is sent. */
 WP_FN const char *wp_ll_part_of_token(const struct wp_low_latency_dispatch_args *args,
                                       int32_t token, int32_t part)
 {
@@ -56,7 +56,7 @@ struct wp_ll_slot_bytes {
     uint64_t begin, num;
 };
 
-/* Of elements. */
+/* The bytes of some elements. */
 WP_FN struct wp_ll_slot_bytes wp_ll_element_bytes(const struct wp_ll_plan *plan,
                                                   struct wp_ll_elements elements)
 {
@@ -68,7 +68,7 @@ WP_FN struct wp_ll_slot_bytes wp_ll_element_bytes(const struct wp_ll_plan *plan,
 
 enum { WP_LL_COUNTED = -1 }; /* as a unit's token */
 
-/* Unit i of those for all ranks, of which the first ones count rows. */
+/* Work item i of those for all ranks. The first items count rows, one for each rank. */
 WP_FN struct wp_ll_unit wp_ll_counted_unit_of(const struct wp_low_latency *ll,
                                               struct wp_ll_parts parts, int32_t i)
 {
@@ -82,7 +82,7 @@ WP_FN struct wp_ll_unit wp_ll_counted_unit_of(const struct wp_low_latency *ll,
 
 /* ------------------------------------------------------------------ how many rows come */
 
-/* Rows of a number that are sent, or received. */
+/* The rows of a number that are sent, or received. */
 struct wp_ll_mail_of_rows {
     struct wp_ll_run *run;
     const struct wp_low_latency_dispatch_args *args;
@@ -90,7 +90,7 @@ struct wp_ll_mail_of_rows {
     uint64_t number;
 };
 
-/* By a lane: tells a rank how many rows it gets. */
+/* One lane calls this. It sends a rank the number of its rows. */
 WP_FN void wp_ll_tell_count(const struct wp_ll_mail_of_rows *mail, int32_t rank, int32_t num_rows)
 {
     const struct wp_low_latency *ll = &mail->args->ll;
@@ -100,7 +100,8 @@ WP_FN void wp_ll_tell_count(const struct wp_ll_mail_of_rows *mail, int32_t rank,
               wp_ll_comes(mail->number, num_rows, num_behind));
 }
 
-/* Warp-wide: hears how many rows a source has sent. By expert the first block has waited for the source before. */
+/* Warp-wide: receives the number of rows of a source. By expert, the first block has waited for the
+ * source before. */
 WP_FN enum wp_status wp_ll_hear_count(const struct wp_ll_mail_of_rows *mail, int32_t source)
 {
     struct wp_warp *warp = mail->run->op.warp;
@@ -135,7 +136,7 @@ WP_FN enum wp_status wp_ll_hear_count(const struct wp_ll_mail_of_rows *mail, int
 
 /* ------------------------------------------------------------------ rows that may not come */
 
-/* Of a source, as it is expected: to some places, unless its rank goes missing. */
+/* Receives an expected row to some places, unless its rank goes missing. */
 WP_FN enum wp_status wp_ll_take_each(const struct wp_ll_mail_of_rows *mail,
                                      const struct wp_expected_row *row, const void *const *dsts,
                                      int32_t num_dsts)
@@ -150,7 +151,7 @@ WP_FN enum wp_status wp_ll_take_each(const struct wp_ll_mail_of_rows *mail,
     return status;
 }
 
-/* By rank, a part of a row: whence, and where it is to be. */
+/* By rank: a part of a row, its packets and its place. */
 struct wp_ll_placed_part {
     int32_t source;
     uint64_t packet;
@@ -158,7 +159,7 @@ struct wp_ll_placed_part {
     uint64_t bytes;
 };
 
-/* The same of such a part. */
+/* Receives such a part. */
 WP_FN enum wp_status wp_ll_take_part(const struct wp_ll_mail_of_rows *mail,
                                      struct wp_ll_placed_part part)
 {
@@ -168,7 +169,7 @@ WP_FN enum wp_status wp_ll_take_part(const struct wp_ll_mail_of_rows *mail,
     return wp_ll_take_each(mail, &row, dsts, 1);
 }
 
-/* And of one of a row of which a word tells whether it comes. */
+/* Receives such a part of a row that may not come: a word tells so. */
 WP_FN enum wp_status wp_ll_take_told_part(const struct wp_ll_mail_of_rows *mail,
                                           struct wp_ll_placed_part part,
                                           const struct wp_packet_told *told)
@@ -184,13 +185,13 @@ WP_FN enum wp_status wp_ll_take_told_part(const struct wp_ll_mail_of_rows *mail,
     return status;
 }
 
-/* What does not come is no failure. */
+/* An absent rank is not an error. */
 WP_FN enum wp_status wp_ll_unless_absent(enum wp_status status)
 {
     return status == WP_STATUS_ABSENT ? WP_STATUS_OK : status;
 }
 
-/* By all warps: the rows that are sent are those of all tokens. */
+/* All warps call this. It remembers that the rows of all tokens have been sent. */
 WP_FN void wp_ll_note_sent(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args,
                            uint64_t number)
 {
@@ -201,7 +202,7 @@ WP_FN void wp_ll_note_sent(struct wp_ll_run *run, const struct wp_low_latency_di
     run->numbers.rows_sent = number;
 }
 
-/* Counts what is to be received. */
+/* Advances to the number that is to be received. */
 WP_FN enum wp_status wp_ll_begin_receiving(struct wp_ll_run *run)
 {
     struct wp_ll_numbers *numbers = &run->numbers;
@@ -222,9 +223,9 @@ WP_FN void wp_ll_tell_received_half(const struct wp_ll_mail_of_rows *mail)
 /* ================== heads */
 
 /*
- * Rows that come in packets and are packed by expert: heads of sources, as each block hears them. A head tells how many choices
- * each expert here has, in pairs, so whoever has heard all of them knows where any part of a row goes before that is there. With
- * masks (low_latency/packets.h) blocks must use the same heads.
+ * Heads of sources, by expert. A head has the number of the source's choices for each expert here, two
+ * in a word. A block that has all heads knows where each part of a row goes before the part comes. With
+ * masks, all blocks must use the same heads.
  */
 
 struct wp_ll_hearer {
@@ -250,7 +251,7 @@ WP_FN uint32_t *wp_ll_head_of(const struct wp_ll_hearer *hearer, int32_t source)
 
 /* ------------------------------------------------------------------ hearing them */
 
-/* Warp-wide: the source's tagged row. */
+/* Warp-wide: receives the head of a source, a tagged row. */
 WP_FN enum wp_status wp_ll_take_packet_head(const struct wp_ll_hearer *hearer, int32_t source,
                                             const struct wp_wait_site *site)
 {
@@ -260,7 +261,7 @@ WP_FN enum wp_status wp_ll_take_packet_head(const struct wp_ll_hearer *hearer, i
                                   hearer->num_words, site);
 }
 
-/* Warp-wide, with masks: waits for it, unless the source is left out. */
+/* Warp-wide, with masks: waits for the head, unless the source is left out. */
 WP_FN enum wp_status wp_ll_await_packet_head(const struct wp_ll_hearer *hearer, int32_t source,
                                              const struct wp_wait_site *site)
 {
@@ -278,7 +279,7 @@ WP_FN enum wp_status wp_ll_await_packet_head(const struct wp_ll_hearer *hearer, 
     return status;
 }
 
-/* Warp-wide, with masks, when that has been awaited: the same for all blocks. */
+/* Warp-wide, with masks, after the wait: all blocks agree whether the head counts. */
 WP_FN enum wp_status wp_ll_settle_packet_head(const struct wp_ll_hearer *hearer, int32_t source,
                                               enum wp_status status, struct wp_wait_site site)
 {
@@ -294,7 +295,7 @@ WP_FN enum wp_status wp_ll_settle_packet_head(const struct wp_ll_hearer *hearer,
     return WP_STATUS_OK;
 }
 
-/* Warp-wide. That of a source that is left out tells of no choices. */
+/* Warp-wide: receives a head. The head of a source that is left out has no choices. */
 WP_FN enum wp_status wp_ll_hear_head(const struct wp_ll_hearer *hearer, int32_t source)
 {
     const struct wp_ll_run *run = hearer->taker.run;
@@ -311,13 +312,13 @@ WP_FN enum wp_status wp_ll_hear_head(const struct wp_ll_hearer *hearer, int32_t 
                : status;
 }
 
-/* By expert the first source that the warp hears, of every so many: the last warps do, which have least to do besides. */
+/* The first source whose head the warp receives. The last warps do so, since they have least other work. */
 WP_FN int32_t wp_ll_first_heard(struct wp_warp *warp)
 {
     return wp_num_warps(warp) - 1 - wp_warp_idx(warp);
 }
 
-/* By all warps of a block, which meet afterwards. */
+/* All warps of a block call this, and meet afterwards. */
 WP_FN enum wp_status wp_ll_hear_heads(const struct wp_ll_hearer *hearer)
 {
     struct wp_warp *warp = hearer->taker.run->op.warp;
@@ -341,7 +342,7 @@ WP_FN int32_t wp_ll_heard_exceeding(const struct wp_ll_hearer *hearer, int32_t e
     return source;
 }
 
-/* By a lane of the first block: tells the caller of an expert. */
+/* One lane of the first block calls this. It writes the counts of an expert for the caller. */
 WP_FN void wp_ll_tell_heard_expert(const struct wp_ll_hearer *hearer, int32_t expert)
 {
     const struct wp_ll_taker *taker = &hearer->taker;
@@ -356,7 +357,7 @@ WP_FN void wp_ll_tell_heard_expert(const struct wp_ll_hearer *hearer, int32_t ex
         wp_ll_fail_for_room(taker, expert, wp_ll_heard_exceeding(hearer, expert), first);
 }
 
-/* The packed row of a source's choice that is the expert's, of those in their order. */
+/* The packed row of the choice of a source that has `order` choices for the expert before it. */
 WP_FN int32_t wp_ll_packed_choice_at(const struct wp_ll_hearer *hearer, int32_t source,
                                      int32_t expert, uint32_t order)
 {

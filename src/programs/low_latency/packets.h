@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Low latency whose rows and answers go in packets (machine/packets.h): a signal that tells of rows takes longer than they
- * do.
+ * Rows and answers in packets (machine/packets.h). Few rows take less time than the signal that would
+ * tell of them.
  *
- * A token's row is cut into parts, of which each warp has some: it sends those of tokens of this rank's, and takes those of
- * other ranks' tokens. So no warp waits for another one of its launch. The packets of a row are the bytes of its slot. In a
- * word a rank tells every other how many rows come.
+ * A token's row is cut into parts. Each warp sends some parts of this rank's tokens and receives some
+ * parts of other ranks' tokens. So no warp waits for another warp of its launch. The packets of a row
+ * are the bytes of its slot. A rank sends each target one more word: how many rows come.
  *
- * Of few tokens each warp finds out by itself where its part goes (low_latency/routes_few.h), and by rank whoever awaits a
- * packet looks at that word, too. Of many, ranks tell each other
- * of each token (low_latency/routes_many.h) while rows are on their way.
+ * Few tokens: each warp computes by itself where its part goes (routes_few.h). By rank, a warp that
+ * waits for a packet also looks at the count: perhaps there is no such row. Many tokens: ranks send
+ * each other the metadata of each token while rows are under way (routes_many.h).
  *
- * The packets of number n lie in half n % num_halves, and are sent when the target has taken those of n - num_halves. That
- * it has taken what it has received, each rank tells as its next launch begins, when all blocks of the one before have
- * ended: in the words WP_LL_ROOM of the first block. Of rows it tells so along with their number, too. Whoever has heard
- * that need not look at those words in its next launch, which would take a load more.
+ * The packets of number n lie in half n % num_halves. They are sent when the target has credited number
+ * n - num_halves. A rank gives credit as its next launch begins, when all blocks of the launch before
+ * have ended: in the words WP_LL_ROOM of the first block. It gives credit for rows along with the count
+ * of rows, too. A rank that has received this credit does not load those words in its next launch.
  */
 #pragma once
 
@@ -24,19 +24,19 @@
 /* ================== ranks that a warp goes on without */
 
 /*
- * Ranks that low latency in packets goes on without (low_latency/plan.h). Each warp waits for packets itself, so each goes by
- * what it knows: who was masked when the launch began, and whom it has masked since. What has come of a rank by then is taken,
- * and no more: so of a row or an answer that comes in parts, one warp may have taken its part while another one waits in vain.
+ * Masked ranks, in packets. Each warp waits for packets itself, so each goes by what it knows: the ranks
+ * that were masked when the launch began, and those that it has masked since. So one warp may receive
+ * its part of a row, while another warp waits for its part in vain.
  */
 
-/* Warp-wide: leaves out those, too, whom other warps have masked by now. */
+/* Warp-wide: also leaves out the ranks that other warps have masked by now. */
 WP_FN void wp_ll_look_at_masks(struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
     run->masked |= wp_ll_find_masked(warp, run->ll, wp_ll_load_masked(run->ll, wp_lane_idx(warp)));
 }
 
-/* Of some ranks. */
+/* Removes the masked ranks from some ranks. */
 WP_FN uint32_t wp_ll_without_masked(const struct wp_ll_run *run, uint32_t ranks)
 {
     return wp_ll_has_masks(&run->ll->masks) ? ranks & ~run->masked : ranks;
@@ -44,12 +44,13 @@ WP_FN uint32_t wp_ll_without_masked(const struct wp_ll_run *run, uint32_t ranks)
 
 /* ------------------------------------------------------------------ what the caller is told */
 
-/* What the caller is told must be so at the end, whoever finds out, and no warp waits for another one. So one warp of the first
- * block says as the launch begins that nobody is missing, and, when it has received, who is masked by then; and who masks a
- * rank says so behind that. Stores of one warp to a word are in order; so what is told last is that the rank is missing, unless
- * the first store, by then as old as the launch, had not reached memory when a rank is masked behind the last look.
+/* missing_ranks must be correct when the launch ends, although no warp waits for another. So one warp of
+ * the first block writes that no rank is missing as the launch begins, and the masked ranks when it has
+ * received. A warp that masks a rank writes that, too. Stores of one warp to a word are in order, so the
+ * last value says that the rank is missing. The one exception: a rank masked after the last check, while
+ * the first store is still in flight.
  *
- * The warp that does so. */
+ * Returns 1 in the warp of the first block that writes. */
 WP_FN int wp_ll_tells_missing_ranks(const struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
@@ -57,7 +58,7 @@ WP_FN int wp_ll_tells_missing_ranks(const struct wp_ll_run *run)
            wp_block_idx(warp) == 0 && wp_ll_is_leader_warp(warp);
 }
 
-/* By all warps, as a launch begins in which this is told. */
+/* All warps call this as a launch begins that writes missing_ranks. */
 WP_FN void wp_ll_begin_missing(struct wp_ll_run *run, int32_t *missing_ranks)
 {
     struct wp_warp *warp = run->op.warp;
@@ -68,7 +69,7 @@ WP_FN void wp_ll_begin_missing(struct wp_ll_run *run, int32_t *missing_ranks)
             wp_store_relaxed(&missing_ranks[rank], WP_LL_THERE);
 }
 
-/* By all warps, when they have received. */
+/* All warps call this when they have received. */
 WP_FN void wp_ll_end_missing(const struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
@@ -79,7 +80,7 @@ WP_FN void wp_ll_end_missing(const struct wp_ll_run *run)
                 wp_store_relaxed(&run->missing_ranks[rank], WP_LL_MASKED);
 }
 
-/* By a lane: masks the rank, and says so. */
+/* One lane calls this. It masks the rank, and writes so. */
 WP_FN void wp_ll_miss(const struct wp_ll_run *run, int32_t rank)
 {
     wp_ll_mask_out(&run->ll->masks, rank);
@@ -100,7 +101,7 @@ WP_FN void wp_ll_leave_out(struct wp_ll_run *run, uint32_t ranks)
 
 /* ------------------------------------------------------------------ waits for packets */
 
-/* In periods, of several ranks together. */
+/* A wait for packets of several ranks, in periods. */
 struct wp_ll_packet_wait {
     struct wp_packet_progress progress;
     uint64_t number;     /* of the rows, or answers */
@@ -116,9 +117,9 @@ WP_FN void wp_ll_begin_packet_wait(struct wp_ll_packet_wait *wait, uint64_t numb
     wait->num_periods = 0;
 }
 
-/* Warp-wide, after a period in vain: tells the others that it waits, and goes on without those that are missing by now. It is
- * inlined: as a called function, with copies of what the warp knows, dispatch of one token on 2 H200 took 12 us in place of 5
- * (2026-11-28). */
+/* Warp-wide, after a period in vain: announces the wait, and leaves out the ranks that are missing by
+ * now. It is inlined: as a called function, with copies of what the warp knows, it made dispatch of one
+ * token on 2 H200 take 12 us instead of 5 (2026-11-28). */
 WP_FN void wp_ll_pass_period(struct wp_ll_run *run, struct wp_ll_packet_wait *wait)
 {
     struct wp_warp *warp = run->op.warp;
@@ -142,8 +143,8 @@ WP_FN void wp_ll_pass_period(struct wp_ll_run *run, struct wp_ll_packet_wait *wa
     wp_ll_leave_out(run, given_up);
 }
 
-/* Warp-wide, when packets have been waited for, with a status that all lanes have: whether to wait again. Some of their ranks may
- * be left out from now on. */
+/* Warp-wide, after a wait for packets whose status all lanes have. Returns 1 if the warp must wait again.
+ * It may have left out some of the ranks. */
 WP_FN int wp_ll_waits_again(struct wp_ll_run *run, struct wp_ll_packet_wait *wait,
                             enum wp_status status)
 {
@@ -156,7 +157,7 @@ WP_FN int wp_ll_waits_again(struct wp_ll_run *run, struct wp_ll_packet_wait *wai
 
 /* ------------------------------------------------------------------ waits for words */
 
-/* Of a lane. It may want to know how long that took. */
+/* A wait of one lane for a word. */
 struct wp_ll_word_wait {
     int32_t rank; /* WP_NO_RANK: nothing */
     const uint64_t *word;
@@ -176,13 +177,14 @@ WP_FN struct wp_ll_wait wp_ll_wait_of(const struct wp_ll_run *run, const struct 
     return wait;
 }
 
-/* What a lane has found. */
+/* The result of such waits. */
 struct wp_ll_heard {
     enum wp_status status; /* of all lanes */
     uint64_t word;
 };
 
-/* Warp-wide, when each lane has waited for a period, and has found this: goes on; ranks that are missing are left out. */
+/* Warp-wide: goes on waiting after each lane has waited for a period and has `found` this. It leaves out
+ * the ranks that are missing. */
 WP_FN enum wp_status wp_ll_await_in_periods(struct wp_ll_run *run, struct wp_ll_wait *wait,
                                             uint64_t number, enum wp_status found)
 {
@@ -198,7 +200,7 @@ WP_FN enum wp_status wp_ll_await_in_periods(struct wp_ll_run *run, struct wp_ll_
     return wp_max_u32(warp, found == WP_STATUS_FAILED) ? WP_STATUS_FAILED : WP_STATUS_OK;
 }
 
-/* Warp-wide: each lane waits for a word of its rank, if it has one; those that are missing are left out. */
+/* Warp-wide: each lane that has a rank waits for a word of it. It leaves out the ranks that are missing. */
 WP_FN struct wp_ll_heard wp_ll_await_words_of(struct wp_ll_run *run, struct wp_ll_word_wait of,
                                               uint64_t number)
 {
@@ -217,14 +219,14 @@ WP_FN struct wp_ll_heard wp_ll_await_words_of(struct wp_ll_run *run, struct wp_l
 
 /* ------------------------------------------------------------------ parts */
 
-/* Of a row of a rank. */
+/* A work item: a part of a row of a rank. */
 struct wp_ll_unit {
     int32_t token;
     int32_t part; /* of few tokens, from row_parts.num on the rest */
     int32_t rank;
 };
 
-/* Unit i of those for all ranks. */
+/* Work item i of those for all ranks. */
 WP_FN struct wp_ll_unit wp_ll_unit_of(const struct wp_low_latency *ll, struct wp_ll_parts parts,
                                       int32_t i)
 {
@@ -235,12 +237,13 @@ WP_FN struct wp_ll_unit wp_ll_unit_of(const struct wp_low_latency *ll, struct wp
     return unit;
 }
 
-/* Units that a warp has: every step-th from `first` on. */
+/* The work items of a warp: every step-th from `first` on. */
 struct wp_ll_turns {
     int32_t first, step;
 };
 
-/* Of the warps of some blocks. Units are dealt out to the blocks first, so that those of few tokens have many SMs. */
+/* The work items of a warp, among the warps of some blocks. Items go round the blocks first, so that few
+ * tokens use many SMs. */
 WP_FN struct wp_ll_turns wp_ll_turns_of(struct wp_warp *warp, int32_t first_block,
                                         int32_t num_blocks)
 {
@@ -251,8 +254,8 @@ WP_FN struct wp_ll_turns wp_ll_turns_of(struct wp_warp *warp, int32_t first_bloc
     return block >= 0 && block < num_blocks ? turns : none;
 }
 
-/* Of few tokens each warp sends, and then receives. Of many the first blocks receive, while the others send: else all would
- * receive at the end, when the links have nothing to do. */
+/* Few tokens: each warp sends, and then receives. Many tokens: the first blocks receive while the others
+ * send. Else all blocks would receive at the end, while the links are idle. */
 WP_FN int wp_ll_receives(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
     return ll->num_receivers == 0 || wp_block_idx(warp) < ll->num_receivers;
@@ -285,7 +288,7 @@ WP_FN struct wp_ll_elements wp_ll_part_elements(const struct wp_ll_plan *plan,
 
 /* ------------------------------------------------------------------ packets */
 
-/* Where each rank has those of a number: a half of them, and the half's escape words. */
+/* Where each rank has the packets of a number, and their escape words. */
 WP_FN struct wp_packets wp_ll_packets_of(const struct wp_low_latency *ll, uint64_t number,
                                          uint64_t offset, uint64_t half_bytes)
 {
@@ -312,7 +315,7 @@ WP_FN struct wp_packets wp_ll_answer_packets(const struct wp_low_latency *ll, ui
                             ll->offsets.answer_packets_half);
 }
 
-/* Of a rank's rows, or tokens, in the packets of a half. */
+/* The index of a rank's row, or token, in the packets of a half. */
 WP_FN uint32_t wp_ll_row_of_rank(const struct wp_low_latency *ll, int32_t rank, int32_t row)
 {
     return (uint32_t)rank * (uint32_t)ll->plan.max_tokens + (uint32_t)row;
@@ -337,7 +340,7 @@ WP_FN uint64_t wp_ll_answer_packet(const struct wp_low_latency *ll, int32_t answ
 
 /* ------------------------------------------------------------------ words */
 
-/* By which a rank tells how many rows it sends, or that it has answered. */
+/* The word by which a rank tells how many rows it sends, or that it has answered. */
 WP_FN uint64_t *wp_ll_comes_word(const struct wp_low_latency *ll, int32_t owner,
                                  enum wp_ll_mail mail, uint64_t number, int32_t source)
 {
@@ -346,15 +349,15 @@ WP_FN uint64_t *wp_ll_comes_word(const struct wp_low_latency *ll, int32_t owner,
     return (uint64_t *)(void *)(wp_ll_area(ll, owner) + ll->offsets.comes) + idx;
 }
 
-/* What it says at least, of this number. */
+/* The least value of that word for this number. */
 enum { WP_LL_BEHIND_BITS = 4, WP_LL_COUNT_BITS = 16 /* WEFT__LL_MAX_TOKENS */ };
 WP_FN uint64_t wp_ll_comes_at_least(uint64_t number)
 {
     return number << (WP_LL_COUNT_BITS + WP_LL_BEHIND_BITS);
 }
 
-/* Of rows it says how many come, and how many numbers behind that is which the source has taken, of which there are as many
- * as results, at most. From wp_ll_comes(number, i, 0) on it says that there is no row i. */
+/* The word for rows: how many come, and the credit of the source as a difference to `number`, at most
+ * the number of results. Each value from wp_ll_comes(number, i, 0) on says that there is no row i. */
 WP_FN uint64_t wp_ll_comes(uint64_t number, int32_t num_rows, uint32_t num_behind)
 {
     return wp_ll_comes_at_least(number) | (uint32_t)(UINT16_MAX - num_rows) << WP_LL_BEHIND_BITS |
@@ -372,7 +375,7 @@ WP_FN uint64_t wp_ll_heard_taken(uint64_t word)
            (word & ((1u << WP_LL_BEHIND_BITS) - 1));
 }
 
-/* In a table of a half: a token of this rank, for a rank. */
+/* In a table of a half: the entry of a token of this rank for a rank. */
 WP_FN uint32_t wp_ll_token_idx(const struct wp_low_latency *ll, uint64_t number, int32_t rank,
                                int32_t token)
 {
@@ -381,7 +384,7 @@ WP_FN uint32_t wp_ll_token_idx(const struct wp_low_latency *ll, uint64_t number,
 
 /* ------------------------------------------------------------------ room */
 
-/* By all warps, as a launch begins: what this rank has taken. */
+/* All warps call this as a launch begins. It gives credit for what this rank has received. */
 WP_FN void wp_ll_tell_taken(const struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
@@ -399,7 +402,7 @@ WP_FN void wp_ll_tell_taken(const struct wp_ll_run *run)
     }
 }
 
-/* Warp-wide: until a rank has taken what must make room for `number`, or is left out. */
+/* Warp-wide: waits until a rank has given the credit that `number` needs, or is left out. */
 WP_FN enum wp_status wp_ll_await_taken(struct wp_ll_run *run, enum wp_ll_mail mail, int32_t rank,
                                        uint64_t number)
 {
@@ -415,14 +418,14 @@ WP_FN enum wp_status wp_ll_await_taken(struct wp_ll_run *run, enum wp_ll_mail ma
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
-/* Which number of rows a rank has taken, as this one has heard along with a number: in a word, of even and of odd numbers 16
- * bits each, which begin here. */
+/* The credit for rows that came with a number. One word keeps that of the last even and of the last odd
+ * number, 16 bits each, which begin here. */
 WP_FN uint32_t wp_ll_taken_shift(uint64_t number)
 {
     return 16 * ((uint32_t)number % 2);
 }
 
-/* By a lane. No other hears of the rank in this launch. */
+/* One lane calls this: the only one that receives the rank's count in this launch. */
 WP_FN void wp_ll_note_heard_taken(const struct wp_low_latency *ll, int32_t rank, uint64_t number,
                                   uint64_t taken)
 {
@@ -433,8 +436,8 @@ WP_FN void wp_ll_note_heard_taken(const struct wp_low_latency *ll, int32_t rank,
     wp_add_relaxed(&ll->rows_taken[rank], (int32_t)(after - before));
 }
 
-/* Whether such a word says that there is room for `number`. What counts has been heard along with the number before, by an
- * earlier launch: what another block of this one hears meanwhile is not ordered before what this one sends. */
+/* Whether the slots for `number` are known to be free. Only credit that an earlier launch received
+ * counts. Credit that another block of this launch receives is not ordered before this block's stores. */
 WP_FN int wp_ll_is_known_to_have_room(const struct wp_ll_run *run, int32_t taken, uint64_t number)
 {
     const uint32_t known = (uint32_t)taken >> wp_ll_taken_shift(number - 1);
@@ -443,10 +446,10 @@ WP_FN int wp_ll_is_known_to_have_room(const struct wp_ll_run *run, int32_t taken
 
 /* ------------------------------------------------------------------ the end, in advance */
 
-/* By all warps, when they have sent: what the block remembers of the launch, while packets are under way, as it is if all
- * goes well; then no warp need wait for another one at the end. If it does not, nothing that is remembered counts any more.
- * With a status other than WP_STATUS_OK the launch has ended. */
-WP_FN enum wp_status wp_ll_foresee_end(const struct wp_ll_run *run, enum wp_status status)
+/* All warps call this when they have sent. It commits early what the block remembers of the launch, while
+ * packets are under way. So no warp waits for another at the end. If the launch fails, nothing that is
+ * remembered counts any more. A status other than WP_STATUS_OK says that the launch has ended. */
+WP_FN enum wp_status wp_ll_commit_early(const struct wp_ll_run *run, enum wp_status status)
 {
     status = wp_block_status(run->op.warp, status); /* all have read what was remembered before */
     if (status != WP_STATUS_OK)
@@ -456,8 +459,8 @@ WP_FN enum wp_status wp_ll_foresee_end(const struct wp_ll_run *run, enum wp_stat
     return status;
 }
 
-/* By each warp, when it has received. */
-WP_FN enum wp_status wp_ll_end_foreseen(const struct wp_ll_run *run, enum wp_status status)
+/* Each warp calls this when it has received. */
+WP_FN enum wp_status wp_ll_end_committed(const struct wp_ll_run *run, enum wp_status status)
 {
     wp_ll_end_missing(run);
     wp_operation_note(&run->op, status);
@@ -466,8 +469,8 @@ WP_FN enum wp_status wp_ll_end_foreseen(const struct wp_ll_run *run, enum wp_sta
 
 /* ------------------------------------------------------------------ who has come */
 
-/* With masks, warp-wide: each lane waits for a word of `number` of its rank, if it has one; those that are missing are left
- * out. */
+/* Warp-wide, with masks: each lane that has a rank waits for its word of `number`. It leaves out the ranks
+ * that are missing. */
 WP_FN struct wp_ll_heard wp_ll_hear_if_there(struct wp_ll_run *run, enum wp_ll_mail mail,
                                              int32_t rank, uint64_t number, int64_t *waits_ns)
 {
@@ -480,7 +483,8 @@ WP_FN struct wp_ll_heard wp_ll_hear_if_there(struct wp_ll_run *run, enum wp_ll_m
     return wp_ll_await_words_of(run, wait, number);
 }
 
-/* By a lane: hears a rank's word of `number`, and adds to what is known of the waits for each, if anybody wants to know. */
+/* One lane calls this. It waits for a rank's word of `number`, and adds the time to waits_ns, if that is
+ * not NULL. */
 WP_FN enum wp_status wp_ll_hear(const struct wp_ll_run *run, enum wp_ll_mail mail, int32_t rank,
                                 uint64_t number, uint64_t *word, int64_t *waits_ns)
 {
@@ -495,8 +499,8 @@ WP_FN enum wp_status wp_ll_hear(const struct wp_ll_run *run, enum wp_ll_mail mai
     return status;
 }
 
-/* By the warp that speaks for its block: hears all ranks. They have started then, so the next launch may come: among 4 H200 a
- * combine of one token by rank takes 4.0 us, not 4.2 (2026-11-27). */
+/* The leader warp waits for the words of all ranks. All ranks have started then, so the next launch may
+ * come: among 4 H200 a combine of one token by rank takes 4.0 us, not 4.2 (2026-11-27). */
 WP_FN enum wp_status wp_ll_hear_all(struct wp_ll_run *run, enum wp_ll_mail mail, uint64_t number,
                                     int64_t *waits_ns)
 {

@@ -290,7 +290,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     enum wp_status status = WP_STATUS_OK;
     if (ll->plan.is_by_expert && wp_ll_receives(warp, ll))
         status = wp_ll_hear_heads(&hearer);
-    status = wp_ll_foresee_end(run, status);
+    status = wp_ll_commit_early(run, status);
     if (status != WP_STATUS_OK)
         return status;
     if (ll->plan.is_by_expert) /* whom other warps of the block have heard nothing of */
@@ -300,7 +300,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     for (int32_t i = turns.first; i < num_units && status == WP_STATUS_OK; i += turns.step)
         status = wp_ll_unless_absent(receive_unit(&mail, &hearer, wp_ll_taken_unit_of(ll, i)));
     wp_ll_tell_received_half(&mail);
-    return wp_ll_end_foreseen(run, status);
+    return wp_ll_end_committed(run, status);
 }
 
 /* ------------------------------------------------------------------ both */
@@ -337,7 +337,7 @@ WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_
         status = wp_ll_begin_receiving(&run);
     return status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE)
                ? receive(&run, args)
-               : wp_ll_foresee_end(&run, status);
+               : wp_ll_commit_early(&run, status);
 }
 
 #ifndef WP_LL_STEPS_ONLY
