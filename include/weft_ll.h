@@ -143,7 +143,7 @@ typedef enum weft_ll_answer {
     WEFT_LL_ANSWER_IN_SLOTS = 2,
     /* As WEFT_LL_ANSWER_SUMS, with the same bits; but weights are given to combine, for callers who have them only then,
      * as [DeepEP 3]'s: the owner of a token first sends them to the ranks that sum. By expert only, among ranks of one
-     * node, with WEFT_LL_FAIL. WEFT_LL_SEND waits there until the ranks whose rows are answered have begun theirs. */
+     * node. WEFT_LL_SEND waits there until the ranks whose rows are answered have begun theirs. */
     WEFT_LL_ANSWER_SUMS_WEIGHED_LATE = 3
 } weft_ll_answer;
 

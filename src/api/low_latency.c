@@ -49,11 +49,6 @@ static weft_result check_answer(const weft_ep *ep, const weft_ll_config *config)
                            "answer is WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, for ranks of one node, and "
                            "these are of %d: take WEFT_LL_ANSWER_ROWS, or give weights to dispatch",
                            ep->comm->topology.num_nodes);
-    if (config->on_missing == WEFT_LL_MASK)
-        return weft__error(
-            WEFT_ERROR_UNSUPPORTED,
-            "answer is WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, which on_missing WEFT_LL_MASK has "
-            "not: take WEFT_LL_ANSWER_ROWS, or give weights to dispatch");
     return WEFT_OK;
 }
 

@@ -312,6 +312,9 @@ static int survive_a_stall(struct ranks_context *context)
 
 /* ---------------------------------------------------------------- plans */
 
+/* In packets, by expert. */
+static const weft_ll_answer sums[] = {WEFT_LL_ANSWER_SUMS, WEFT_LL_ANSWER_SUMS_WEIGHED_LATE};
+
 /* By expert, by rank, and so on. */
 static const weft_ll_answer answers[] = {WEFT_LL_ANSWER_SUMS,     WEFT_LL_ANSWER_SUMS,
                                          WEFT_LL_ANSWER_ROWS,     WEFT_LL_ANSWER_IN_SLOTS,
@@ -321,7 +324,7 @@ static void run(struct plan plan)
 {
     const int is_by_expert = plan.seed % 2 == 0;
     const weft_ll_answer answer = plan.carrier >= WEFT_LL_PACKETS
-                                      ? WEFT_LL_ANSWER_SUMS
+                                      ? sums[is_by_expert && plan.seed / 2 % 2 == 0]
                                       : answers[plan.seed % (sizeof answers / sizeof *answers)];
     plan.problem =
         (struct ll_case){LL_SIZES(NUM_RANKS, 8, 3, 8, 2048),

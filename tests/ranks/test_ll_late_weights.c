@@ -34,22 +34,14 @@ TEST_ON_RANKS(weights_come_once, RANKS_THREADS, LL_SCENE_RANKS)
     return ll_scene_close(&scene);
 }
 
-TEST_ON_RANKS(late_weights_are_for_one_node_without_masks, RANKS_THREADS, LL_SCENE_RANKS)
+TEST_ON_RANKS(late_weights_are_for_one_node, RANKS_THREADS, LL_SCENE_RANKS)
 {
     const weft_ep_config ep_config = ll_scene_ep_config();
-    weft_ll_config config = late_config();
+    const weft_ll_config config = late_config();
     weft_comm_config two_nodes = WEFT_INIT(weft_comm_config);
-    struct ll_scene scene;
     weft_comm *comm;
     weft_ep *ep;
     weft_ll *ll;
-    if (ll_scene_open(context, &scene))
-        return 1;
-    config.on_missing = WEFT_LL_MASK;
-    CHECK_ERROR(weft_ll_create(scene.ep, &config, &ll), WEFT_ERROR_UNSUPPORTED, "on_missing");
-    if (ll_scene_close(&scene))
-        return 1;
-    config.on_missing = WEFT_LL_FAIL;
     two_nodes.num_nodes = 2;
     CHECK_OK(ranks_comm_create(context, &two_nodes, &comm));
     CHECK_OK(weft_ep_create(comm, &ep_config, &ep));

@@ -125,6 +125,8 @@ static const struct ll_case cases[] = {
      LL_EXPERTS, LL_ANSWERS(ROWS), LL_GRID(2, 0), .expert_capacity = 5, .num_results = 1},
     {"FP8 by expert", LL_SIZES(3, 5, 3, 8, 512), LL_TYPES(BF16, BF16, INT64), LL_EXPERTS,
      LL_NARROW(FP8_E4M3, FP32, 128), LL_GRID(2, 0), .scale_columns = 1},
+    {"weighed late", LL_SIZES(4, 7, 3, 8, 512), LL_TYPES(BF16, BF16, INT32), LL_EXPERTS,
+     LL_ANSWERS(SUMS_WEIGHED_LATE), LL_GRID(3, 0)},
 };
 
 static void run(struct trial trial, rank_function function)
@@ -132,6 +134,8 @@ static void run(struct trial trial, rank_function function)
     trial.problem.on_missing = WEFT_LL_MASK;
     if (trial.problem.carrier == WEFT_LL_AUTO)
         trial.problem.carrier = WEFT_LL_SIGNALS;
+    if (trial.num_nodes > 0 && trial.problem.answer == WEFT_LL_ANSWER_SUMS_WEIGHED_LATE)
+        trial.problem.answer = WEFT_LL_ANSWER_SUMS; /* weights come late on one node alone */
     trial.problem.node_ranks = trial.num_nodes > 0 ? trial.problem.num_ranks / trial.num_nodes : 0;
     const struct ranks_options options = {.num_ranks = trial.problem.num_ranks,
                                           RANKS_ARGUMENT(&trial)};

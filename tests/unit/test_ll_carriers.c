@@ -106,6 +106,12 @@ TEST(of_many_experts)
          256,
          8,
          128,
+         WEFT_LL_TOLD_PACKETS,
+         {.answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, .on_missing = WEFT_LL_MASK, FP8}},
+        {4,
+         256,
+         8,
+         128,
          WEFT_LL_SIGNALS, /* no program of its own */
          {.answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, .answer_dtype = WEFT_LOG_10BIT}},
         {4, 256, 8, 8, WEFT_LL_SIGNALS, {.answer = WEFT_LL_ANSWER_ROWS}}};

@@ -83,9 +83,8 @@ static void draw_late_weights(struct shape *shape)
 {
     struct rng rng = {rng_key(shape->seed, OWN_KEYS + 1)};
     struct ll_terms *terms = &shape->ll_terms;
-    if (shape->num_nodes == 1 && terms->on_missing == WEFT_LL_FAIL &&
-        terms->layout == WEFT_LL_BY_EXPERT && terms->answer == WEFT_LL_ANSWER_SUMS &&
-        draw(&rng, 0, 1))
+    if (shape->num_nodes == 1 && terms->layout == WEFT_LL_BY_EXPERT &&
+        terms->answer == WEFT_LL_ANSWER_SUMS && draw(&rng, 0, 1))
         terms->answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
 }
 

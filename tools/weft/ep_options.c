@@ -158,9 +158,6 @@ static void finish_masks(struct ep_options *options, struct argp_state *state)
     if (options->ll_route == WEFT_LL_RELAYED && options->ll_on_missing == WEFT_LL_MASK)
         argp_error(state, "--route %s: must be absent with --on-missing %s and with --masked",
                    ep_ll_route_names[WEFT_LL_RELAYED], ep_ll_on_missing_names[WEFT_LL_MASK]);
-    if (options->ll_answer == EP_LL_ANSWER_LATE_SUMS && options->ll_on_missing == WEFT_LL_MASK)
-        argp_error(state, "--answer %s: must be absent with --masked and --on-missing %s",
-                   ep_ll_answer_names[options->ll_answer], ep_ll_on_missing_names[WEFT_LL_MASK]);
 }
 
 static void finish_mode(struct ep_options *options, struct argp_state *state)

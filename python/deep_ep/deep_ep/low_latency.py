@@ -139,7 +139,7 @@ class LowLatencyFunctions:
         a hook follows. Sums need the weights of other ranks, so that sending waits for these."""
         wished = self._settings.answers
         is_one_node = self._comm.node(0) == self._comm.node(self.group_size - 1)
-        may_sum = wished != "rows" and is_one_node and not self.enable_shrink
+        may_sum = wished != "rows" and is_one_node
         return may_sum, may_sum and wished == "sums"
 
     def clean_low_latency_buffer(self, num_max_dispatch_tokens_per_rank: int, hidden: int,

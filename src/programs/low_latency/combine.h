@@ -55,19 +55,27 @@ WP_FN void wp_ll_send_weights(const struct wp_ll_weights_sender *sender, int32_t
                    sender->memory, ll->plan.num_topk, sender->number);
 }
 
-/* Warp-wide, before a token of `source` is answered: waits for its weights, and copies them to memory
- * of the warp, where they are after a sync. */
-WP_FN enum wp_status wp_ll_take_weights(const struct wp_ll_run *run, uint64_t number,
-                                        int32_t source, int32_t token, float *memory)
+/* Where the answers `number` wait for weights of a source. */
+WP_FN struct wp_wait_site wp_ll_weights_site(const struct wp_ll_run *run, uint64_t number,
+                                             int32_t source)
+{
+    struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, source);
+    site.sequence = number; /* which the row carries */
+    return site;
+}
+
+/* Warp-wide, before a token is answered: waits at the site for its weights, and copies them to
+ * memory of the warp, where they are after a sync. */
+WP_FN enum wp_status wp_ll_take_weights(const struct wp_ll_run *run,
+                                        const struct wp_wait_site *site, int32_t token,
+                                        float *memory)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
-    struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, source);
-    site.sequence = number; /* which the row carries */
-    wp_warp_sync(warp);     /* those before have been used */
-    return wp_tagged_take_relaxed(warp,
-                                  wp_ll_late_weights(ll, ll->exchange.rank, number, source, token),
-                                  memory, ll->plan.num_topk, &site);
+    wp_warp_sync(warp); /* those before have been used */
+    return wp_tagged_take_relaxed(
+        warp, wp_ll_late_weights(ll, ll->exchange.rank, site->sequence, site->rank, token), memory,
+        ll->plan.num_topk, site);
 }
 
 /* ================== sums */

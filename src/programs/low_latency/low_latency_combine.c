@@ -264,8 +264,10 @@ WP_FN enum wp_status take_weights(const struct answerer *answerer, struct asked_
     const int is_counted = part.token == 0 && part.part == 0;
     int64_t *waited_ns = is_counted ? wp_ll_waited_ns(run, row.source) : NULL;
     const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
-    const enum wp_status status = wp_ll_take_weights(run, answerer->number, row.source, row.token,
-                                                     wp_ll_weights(run->op.warp));
+    struct wp_wait_site site = wp_ll_weights_site(run, answerer->number, row.source);
+    site.absent_after_ms = 0; /* with masks they are there */
+    const enum wp_status status =
+        wp_ll_take_weights(run, &site, row.token, wp_ll_weights(run->op.warp));
     if (wp_lane_idx(run->op.warp) == 0)
         wp_ll_end_waiting(run, waited_ns, begin_ns);
     return status;
@@ -351,13 +353,71 @@ WP_FN void put_answers(const struct answerer *answerer)
     }
 }
 
-/* By all warps. */
+/* With masks, warp-wide: waits for the weights of a row; WP_STATUS_ABSENT: its source is missing. */
+WP_FN enum wp_status await_weights(const struct answerer *answerer, struct asked_row row)
+{
+    const struct wp_ll_run *run = answerer->run;
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_masks *masks = &run->ll->masks;
+    const struct wp_wait_site site = wp_ll_weights_site(run, answerer->number, row.source);
+    struct wp_ll_patience patience =
+        wp_ll_patience_about(answerer->number, run->ll->exchange.num_ranks);
+    for (;;) {
+        const enum wp_status status =
+            wp_ll_take_weights(run, &site, row.token, wp_ll_weights(warp));
+        if (status != WP_STATUS_ABSENT)
+            return status;
+        const int goes_on = wp_lane_idx(warp) == 0 && !wp_ll_is_masked(masks, row.source) &&
+                            wp_ll_goes_on_waiting(run, row.source, &patience);
+        if (wp_ballot(warp, goes_on) == 0)
+            return status;
+        wp_ll_tell_waits(run, masks->mask);
+    }
+}
+
+/* With masks, the leader warp calls this: it waits for the weights of all rows of the block. The block goes on
+ * without sources whose weights do not come. */
+WP_FN enum wp_status await_all_weights(const struct answerer *answerer)
+{
+    const struct wp_ll_run *run = answerer->run;
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    enum wp_status status = WP_STATUS_OK;
+    wp_warp_sync(warp); /* lanes have found out who is missing */
+    for (int32_t source = 0; source < ll->exchange.num_ranks; source++) {
+        if (wp_ll_is_missing(run, source))
+            continue;
+        const struct wp_ll_range range =
+            wp_ll_range(ll, answerer->result, source, wp_block_idx(warp));
+        for (int32_t i = 0; i < range.num_rows && status == WP_STATUS_OK; i++)
+            status = await_weights(answerer, asked_row(answerer, source, range, i));
+        if (status == WP_STATUS_FAILED)
+            return status;
+        if (status == WP_STATUS_ABSENT && wp_lane_idx(warp) == 0) {
+            wp_ll_mask_out(&ll->masks, source);
+            wp_ll_missing(run)[source] = 1;
+        }
+        status = WP_STATUS_OK;
+    }
+    return status;
+}
+
+/* By all warps. With masks weights that come late are awaited, too, by the warp that finds out for all who
+ * is missing. */
 WP_FN enum wp_status await_room(const struct answerer *answerer)
 {
-    return wp_ll_is_room_known(answerer->run, answerer->number, answerer->result)
-               ? WP_STATUS_OK
-               : wp_ll_await_block(answerer->run, WP_LL_ROOM, WP_LL_ANSWERS,
-                                   wp_ll_number_before(answerer->run, answerer->number));
+    const struct wp_ll_run *run = answerer->run;
+    const uint64_t before = wp_ll_number_before(run, answerer->number);
+    enum wp_status status = WP_STATUS_OK;
+    if (wp_ll_is_room_known(run, answerer->number, answerer->result))
+        return status;
+    if (!wp_ll_has_masks(&run->ll->masks) || !wp_ll_weighs_late(&run->ll->plan))
+        return wp_ll_await_block(run, WP_LL_ROOM, WP_LL_ANSWERS, before);
+    if (wp_ll_is_leader_warp(run->op.warp))
+        status = wp_ll_await_all(run, WP_LL_ROOM, WP_LL_ANSWERS, before);
+    if (wp_ll_is_leader_warp(run->op.warp) && status == WP_STATUS_OK)
+        status = await_all_weights(answerer);
+    return wp_block_status(run->op.warp, status);
 }
 
 /* By all warps of the block: sends the weights of its tokens to the ranks that answer them. */
@@ -375,7 +435,7 @@ WP_FN void send_weights(const struct answerer *answerer)
             /* The loads are under way together. */
             const int32_t rank = wp_ll_answering(run->ll, answerer->result, token)[k];
             wp_ll_load_weights(&sender, token);
-            if (rank >= 0)
+            if (rank >= 0 && !wp_ll_is_masked(&run->ll->masks, rank))
                 wp_ll_send_weights(&sender, token, rank);
         }
         k -= num_topk;

@@ -125,6 +125,21 @@ WP_FN enum wp_status pass(const struct wp_ll_run *run,
     return wp_block_status(warp, status);
 }
 
+/* Warp-wide, if weights come late: those of a rank's tokens in a half. */
+WP_FN void clear_weights(struct wp_warp *warp, const struct wp_low_latency *ll, uint64_t half,
+                         int32_t rank)
+{
+    const int32_t own = ll->exchange.rank, num_topk = ll->plan.num_topk;
+    uint32_t *words = (uint32_t *)wp_warp_shared(warp);
+    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE)
+        words[k] = 0;
+    wp_warp_sync(warp);
+    for (int32_t token = 0; token < ll->plan.max_tokens; token++)
+        wp_tagged_send(warp, own, wp_ll_late_weights(ll, own, half, rank, token), words, num_topk,
+                       0);
+    wp_warp_sync(warp); /* they have been read */
+}
+
 /* Warp-wide: the words of this block that a rank of this node signals, and by the last one the heads. */
 WP_FN void clear_local(const struct wp_ll_run *run, int32_t rank)
 {
@@ -136,6 +151,9 @@ WP_FN void clear_local(const struct wp_ll_run *run, int32_t rank)
     for (int32_t i = wp_lane_idx(warp); i < 2 * WP_LL_NUM_MAILS; i += WP_WARP_SIZE)
         wp_clear(wp_ll_word(ll, own, (enum wp_ll_words)(i / WP_LL_NUM_MAILS),
                             (enum wp_ll_mail)(i % WP_LL_NUM_MAILS), rank, block));
+    const int has_weights = ll->plan.weights_come_late && block == ll->plan.num_blocks - 1;
+    for (int32_t half = 0; half < ll->plan.num_halves && has_weights; half++)
+        clear_weights(warp, ll, (uint64_t)half, rank);
     for (int32_t half = 0; half < ll->plan.num_halves && has_heads; half++)
         wp_tagged_send(warp, own, wp_ll_head(ll, own, (uint64_t)half, rank), ll->expert_bases,
                        ll->plan.max_local_experts, 0);

@@ -295,11 +295,12 @@ WP_FN enum wp_status take_weights(const struct mail *mail, struct wp_ll_unit uni
 {
     struct wp_ll_run *run = mail->run;
     float *memory = weights_memory(run->op.warp, &mail->args->ll.plan);
+    const struct wp_wait_site site = wp_ll_weights_site(run, mail->number, unit.rank);
     struct wp_ll_packet_wait wait;
     enum wp_status status;
     wp_ll_begin_packet_wait(&wait, mail->number);
     do {
-        status = wp_ll_take_weights(run, mail->number, unit.rank, unit.token, memory);
+        status = wp_ll_take_weights(run, &site, unit.token, memory);
         wait.progress.missing = 1u << unit.rank;
     } while (wp_ll_waits_again(run, &wait, status) && !wp_ll_leaves_out(run, unit.rank));
     return status;

@@ -250,7 +250,7 @@ struct wp_ll_plan { /* the same on all ranks */
     int32_t is_by_expert;      /* rows are packed by expert as they are taken; else they stay */
     int32_t answers_are_rows;  /* of each expert; else their sums, */
     int32_t answers_stay;      /* which ranks of the node read in the slots of the rows */
-    int32_t weights_come_late; /* with combine; then there is one node, and there are no masks */
+    int32_t weights_come_late; /* with combine; then there is one node */
     int32_t has_nodes;         /* several */
     struct wp_ll_answer_slots answer_slots;
     int32_t capacity;    /* rows that an expert has room for, by expert */
