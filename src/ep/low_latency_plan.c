@@ -217,7 +217,8 @@ static const char *lacks_speed(int32_t num_ranks, const weft_ll_config *config,
                                const struct wp_ll_plan *plan)
 {
     enum { PAIR_TOKENS = 128, MASKED_PAIR_TOKENS = 64, MANY_ROWS = 512 };
-    const struct wp_low_latency ll = {.plan = *plan};
+    const struct wp_low_latency ll = {
+        .plan = *plan, .masks = {.absent_after_ms = config->on_missing == WEFT_LL_MASK}};
     const enum wp_ll_form form = wp_ll_form_of(&ll);
     const int are_alone = num_ranks == 2 && config->on_missing == WEFT_LL_FAIL;
     if (num_ranks == 1)

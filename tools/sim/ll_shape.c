@@ -73,7 +73,7 @@ static void draw_usual_rows(struct shape *shape)
     terms->hidden = SHAPE_MAX_HIDDEN;
     if (terms->narrow_dtype != WEFT_DTYPE_NONE) {
         terms->narrow_dtype = WEFT_FP8_E4M3;
-        terms->scale = WEFT_SCALE_FP32;
+        terms->scale = (weft_scale_kind)draw(&rng, WEFT_SCALE_FP32, WEFT_SCALE_UE8M0);
         terms->group_elements = USUAL_GROUP;
     }
 }

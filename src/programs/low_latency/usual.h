@@ -2,9 +2,10 @@
 /*
  * The constants of the variants of low latency's programs, and the choice of a variant for a case.
  * Variants are for the usual cases: one node; tokens and answers of BF16; rows as they are, or as
- * FP8 with a float scale for 128 elements; rows of whole units of 16 bytes; at most 32 top-k
- * entries of a token. Dispatch by signals has so few tokens and experts that its counters fit in
- * the memory of a block. Dispatch of few tokens in packets has experts without a table.
+ * FP8 with a scale for 128 elements; rows of whole units of 16 bytes; at most 32 top-k entries of a
+ * token. Scales are floats, or, by expert and without masks, of any kind. Dispatch by signals has
+ * so few tokens and experts that its counters fit in the memory of a block. Dispatch of few tokens
+ * in packets has experts without a table.
  *
  * A variant has no code for other cases (low_latency/variants.def, low_latency/variant.c). Code for
  * all cases has more values than a GPU has registers. The others wait in memory, which is slow,
@@ -27,7 +28,13 @@ enum wp_ll_protocol {
     WP_LL_PROTOCOL_NODES,
     WP_LL_PROTOCOL_RELAYED
 };
-enum wp_ll_form { WP_LL_GENERAL, WP_LL_BF16, WP_LL_FP8 };
+enum wp_ll_form {
+    WP_LL_GENERAL,
+    WP_LL_BF16,
+    WP_LL_FP8,
+    WP_LL_FP8_POWER, /* scales are powers of two */
+    WP_LL_FP8_UE8M0  /* scales are exponents */
+};
 enum wp_ll_layout { WP_LL_BY_RANK, WP_LL_BY_EXPERT, WP_LL_ANY_LAYOUT };
 enum wp_ll_sends { WP_LL_SENDS_ROWS, WP_LL_SENDS_SUMS, WP_LL_SENDS_LATE, WP_LL_SENDS_ANY };
 enum wp_ll_faults { WP_LL_FAILS, WP_LL_MASKS, WP_LL_ANY_FAULTS };
@@ -95,8 +102,14 @@ WP_FN void wp_ll_fix_usual(struct wp_low_latency *ll, const struct wp_low_latenc
 WP_FN struct wp_quantisation wp_ll_usual_quantisation(enum wp_ll_form form)
 {
     const struct wp_quantisation none = {WEFT_BF16, WEFT_BF16, WP_SCALE_FP32, 1, 0};
-    const struct wp_quantisation fp8 = {WEFT_BF16, WEFT_FP8_E4M3, WP_SCALE_FP32, 128, 0};
-    return form == WP_LL_FP8 ? fp8 : none;
+    struct wp_quantisation fp8 = {WEFT_BF16, WEFT_FP8_E4M3, WP_SCALE_FP32, 128, 0};
+    if (form == WP_LL_BF16)
+        return none;
+    if (form == WP_LL_FP8_POWER)
+        fp8.scale = WP_SCALE_FP32_POWER_OF_TWO;
+    if (form == WP_LL_FP8_UE8M0)
+        fp8.scale = WP_SCALE_UE8M0;
+    return fp8;
 }
 
 WP_FN int wp_ll_has_quantisation(const struct wp_ll_plan *plan, struct wp_quantisation usual)
@@ -119,12 +132,14 @@ WP_FN int wp_ll_rows_are_usual(const struct wp_low_latency *ll)
 
 WP_FN enum wp_ll_form wp_ll_form_of(const struct wp_low_latency *ll)
 {
+    const int has_all_scales = ll->plan.is_by_expert && !wp_ll_has_masks(&ll->masks);
+    const enum wp_ll_form last = has_all_scales ? WP_LL_FP8_UE8M0 : WP_LL_FP8;
     if (!wp_ll_rows_are_usual(ll))
         return WP_LL_GENERAL;
-    if (wp_ll_has_quantisation(&ll->plan, wp_ll_usual_quantisation(WP_LL_BF16)))
-        return WP_LL_BF16;
-    return wp_ll_has_quantisation(&ll->plan, wp_ll_usual_quantisation(WP_LL_FP8)) ? WP_LL_FP8
-                                                                                  : WP_LL_GENERAL;
+    for (int form = WP_LL_BF16; form <= (int)last; form++)
+        if (wp_ll_has_quantisation(&ll->plan, wp_ll_usual_quantisation((enum wp_ll_form)form)))
+            return (enum wp_ll_form)form;
+    return WP_LL_GENERAL;
 }
 
 /* Sets the elements of a part of a row in packets. Few tokens: as many groups as a part has scales
@@ -135,9 +150,9 @@ WP_FN void wp_ll_fix_row_parts(struct wp_ll_plan *plan, struct wp_ll_variant var
     if (variant.protocol == WP_LL_PROTOCOL_TOLD)
         plan->row_parts.elements = WP_LL_TOLD_PART_ELEMENTS;
     else if (variant.protocol == WP_LL_PROTOCOL_PACKETS)
-        plan->row_parts.elements = variant.form == WP_LL_FP8
-                                       ? num_groups * plan->quantisation.group_elements
-                                       : WP_LL_PART_BYTES / 2;
+        plan->row_parts.elements = variant.form == WP_LL_BF16
+                                       ? WP_LL_PART_BYTES / 2
+                                       : num_groups * plan->quantisation.group_elements;
 }
 
 WP_FN void wp_ll_fix_dispatch(struct wp_low_latency *ll, const struct wp_low_latency *given,
@@ -145,7 +160,7 @@ WP_FN void wp_ll_fix_dispatch(struct wp_low_latency *ll, const struct wp_low_lat
 {
     wp_ll_fix_usual(ll, given);
     ll->plan.is_by_expert = variant.layout == WP_LL_BY_EXPERT;
-    ll->plan.sent_element_bytes_log2 = variant.form == WP_LL_FP8 ? 0 : 1;
+    ll->plan.sent_element_bytes_log2 = variant.form == WP_LL_BF16 ? 1 : 0;
     ll->plan.quantisation = wp_ll_usual_quantisation(variant.form);
     wp_ll_fix_row_parts(&ll->plan, variant);
 }
