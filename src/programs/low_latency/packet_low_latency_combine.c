@@ -140,12 +140,12 @@ WP_FN struct summed_part summed_part_of(const struct wp_ll_plan *plan, int32_t i
     return part;
 }
 
-/* Of the lane: whether that rank answers a token of this rank. */
+/* Of the lane: whether that rank answers a token of this rank, if there is such a token. */
 WP_FN struct of_halves load_target(struct wp_warp *warp, const struct wp_low_latency *ll,
-                                   int32_t token)
+                                   int32_t token, int is_there)
 {
     const struct of_halves none = {0, 0};
-    return wp_lane_idx(warp) < ll->exchange.num_ranks && token < ll->plan.max_tokens
+    return wp_lane_idx(warp) < ll->exchange.num_ranks && is_there
                ? load_halves(ll, &ll->row_targets[wp_ll_token_idx(ll, 0, wp_lane_idx(warp), token)],
                              &ll->row_targets[wp_ll_token_idx(ll, 1, wp_lane_idx(warp), token)])
                : none;
@@ -155,10 +155,8 @@ WP_FN struct of_halves load_target(struct wp_warp *warp, const struct wp_low_lat
 WP_FN struct of_halves load_target_of_part(struct wp_warp *warp, const struct wp_low_latency *ll,
                                            int32_t i)
 {
-    return load_target(warp, ll,
-                       i < ll->plan.max_tokens * ll->plan.sum_parts.num
-                           ? summed_part_of(&ll->plan, i).token
-                           : INT32_MAX);
+    return load_target(warp, ll, summed_part_of(&ll->plan, i).token,
+                       i < ll->plan.max_tokens * ll->plan.sum_parts.num);
 }
 
 /* What is sent, or received. */
@@ -257,7 +255,7 @@ WP_FN enum wp_status send_weights(const struct mail *mail)
     const int32_t end = wp_ll_half_of(mail->run, mail->result).tokens.end;
     enum wp_status status = WP_STATUS_OK;
     for (int32_t token = turns.first; token < end; token += turns.step) {
-        uint32_t ranks = answering_ranks(mail, token, load_target(warp, ll, token));
+        uint32_t ranks = answering_ranks(mail, token, load_target(warp, ll, token, 1));
         wp_ll_load_weights(&sender, token);
         for (int32_t rank = 0; ranks != 0 && status == WP_STATUS_OK; rank++, ranks >>= 1)
             if (ranks & 1u)
