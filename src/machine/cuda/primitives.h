@@ -68,8 +68,8 @@ struct wp_warp {
 };
 
 /* Of the library's programs the build says how their kernels are called. */
-#ifdef WEFT__CUDA_SYMBOL
-#define WEFT__CUDA_SYMBOL_OF(name) WEFT__CUDA_SYMBOL
+#ifdef WEFT__CUDA_HAS_SYMBOLS
+#define WEFT__CUDA_SYMBOL_OF(name) WEFT__CUDA_SYMBOL_##name
 #else
 #define WEFT__CUDA_SYMBOL_OF(name) weft__cuda_##name
 #endif

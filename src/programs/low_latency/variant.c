@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One row of variants.def as a program: the steps of its base, with the columns of the row as
- * constants. src/CMakeLists.txt writes a file for each row. That file defines WP_LL_VARIANT(X) as
- * the row, WP_LL_VARIANT_IS_<word> as 1 for each of its words, and includes this one.
+ * constants. src/CMakeLists.txt writes a file for each row; for GPUs cmake/cuda.cmake writes a file
+ * for several rows that share their hints. That file defines WP_LL_VARIANT(X) as its rows,
+ * WP_LL_VARIANT_IS_<word> as 1 for each of their common words, and includes this one.
  */
 #define WP_LL_STEPS_ONLY
 
