@@ -175,7 +175,7 @@ set(programs_dir ${PROJECT_BINARY_DIR}/programs)
 # Variants that differ only in their layout and in what is sent are compiled together, since half of
 # the work of one is in what they have in common: two take 2.7 s of processor time, which took 3.6 s
 # one by one (2026-11-28, 2 cores of a shared host), and become the same machine code. A constant of
-# combine in packets depends on the layout (low_latency/hints.h). A group has the name of its first.
+# combine in packets depends on the layout (low_latency/variant.c). A group has the name of its first.
 set(keys)
 foreach(row ${variants})
   string(REGEX MATCHALL "[A-Za-z0-9_]+" words "${row}")
