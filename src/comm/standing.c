@@ -268,7 +268,7 @@ static int32_t collect(const struct weft__standing *standing, struct weft__stand
         (*all)[i].called.flags |= WEFT__CALLED_LAST;
     }
     memcpy(*all + num_last, standing->earlier, (size_t)num_earlier * sizeof **all);
-    qsort(*all, (size_t)(num_last + num_earlier), sizeof **all, compare_orders);
+    qsort(*all, (size_t)num_last + (size_t)num_earlier, sizeof **all, compare_orders);
     return num_last + num_earlier;
 }
 
