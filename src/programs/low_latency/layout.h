@@ -13,8 +13,8 @@ WP_FN uint64_t wp_ll_align(uint64_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* The last two only with masks: that a rank comes back, in two steps (low_latency_unmask.c), and how often it has said
- * that it waits, in one word for all its blocks (low_latency/plan.h). */
+/* The kinds of words. The last two are used with masks only: a rank comes back, in two steps
+ * (low_latency_unmask.c); and how often it has announced a wait, in one word for all its blocks. */
 enum wp_ll_words { WP_LL_ARRIVED, WP_LL_ROOM, WP_LL_RETURNED, WP_LL_WAITS, WP_LL_NUM_WORDS };
 
 WP_FN uint64_t wp_ll_words_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
@@ -29,33 +29,33 @@ WP_FN uint64_t wp_ll_ranges_bytes(const struct wp_ll_plan *plan, int32_t num_ran
                        (uint64_t)plan->num_blocks * sizeof(struct wp_ll_range));
 }
 
-/* Of a tagged row: as much as any machine needs, since the host's has allocated it. */
+/* The bytes of a tagged row: as many as any machine needs, since the host allocates it. */
 WP_FN uint64_t wp_ll_tagged_bytes(int32_t num_words)
 {
     return ((uint64_t)num_words + 2) * sizeof(uint64_t);
 }
 
-/* With packets. */
+/* Whether rows and answers go in packets. */
 WP_FN int wp_ll_has_packets(const struct wp_ll_plan *plan)
 {
     return plan->row_parts.num > 0;
 }
 
-/* With packets: whether ranks tell each other of each token (low_latency/routes_many.h). */
+/* Whether they are packets of many tokens: a source sends the metadata of each token (routes_many.h). */
 WP_FN int wp_ll_is_told(const struct wp_ll_plan *plan)
 {
     return plan->taken_parts.num > 0;
 }
 
-/* What warps have of rows, of all tokens that there may be: unless ranks are told, the first units count them, one for each
- * rank, and the others are of all ranks; */
+/* Work items of a dispatch of few tokens: one count for each rank, then one item for each part of each
+ * token and rank. */
 WP_FN int32_t wp_ll_num_row_units(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     return (1 + plan->max_tokens * plan->row_parts.num_units) * num_ranks;
 }
 
-/* else what each rank is told of all tokens, and of each; parts that are sent, each to all ranks; and counts and parts that
- * are received. */
+/* Work items of a dispatch of many tokens: for each rank, the counts and the metadata of each token;
+ * parts that are sent, each to all ranks at once; and, for each rank, a count and parts to receive. */
 WP_FN int32_t wp_ll_num_told_units(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     return (1 + plan->max_tokens) * num_ranks;
@@ -71,19 +71,19 @@ WP_FN int32_t wp_ll_num_taken_units(const struct wp_ll_plan *plan, int32_t num_r
     return (1 + plan->max_tokens * plan->taken_parts.num_units) * num_ranks;
 }
 
-/* Parts of answers, to each rank. */
+/* Work items of a combine: the parts of answers to each rank. */
 WP_FN int32_t wp_ll_num_answer_units(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     return plan->max_tokens * plan->answer_parts.num * num_ranks;
 }
 
-/* Of all tokens that a rank may have. */
+/* The choices of all tokens that a rank may have. */
 WP_FN int32_t wp_ll_num_choices(const struct wp_ll_plan *plan)
 {
     return plan->max_tokens * plan->num_topk;
 }
 
-/* Counts of 16 bits, two in a word: of a rank's experts, by expert. */
+/* The words of a count of 16 bits for each expert of a rank, two in a word; by expert only. */
 WP_FN int32_t wp_ll_num_pairs(const struct wp_ll_plan *plan)
 {
     return plan->is_by_expert ? (plan->max_local_experts + 1) / 2 : 0;
@@ -94,14 +94,14 @@ WP_FN uint32_t wp_ll_pair_count(const uint32_t *counts, int32_t expert)
     return counts[expert / 2] >> 16 * (expert % 2) & UINT16_MAX;
 }
 
-/* By lanes, which may add to the same one. */
+/* Lanes call this, and may add to the same word. */
 WP_FN void wp_ll_add_to_pair(uint32_t *counts, int32_t expert, uint32_t num)
 {
     wp_add_relaxed((int32_t *)&counts[expert / 2], (int32_t)(num << 16 * (expert % 2)));
 }
 
-/* With packets of few tokens: of each choice, two in a word, too, the expert there, and how many of the source's choices before
- * it are for the same one; or that it is not there. Behind counts. */
+/* Few tokens: behind the counts, for each choice, two in a word: its expert at the target, and how many
+ * of the source's choices before it are for that expert; or that its expert is elsewhere. */
 enum { WP_LL_CHOSEN_EXPERT_BITS = 8, WP_LL_CHOSEN_NOT_HERE = UINT16_MAX };
 #define WP_LL_CHOSEN_NONE UINT32_MAX /* two of them */
 WP_FN uint32_t wp_ll_chosen(int32_t expert, uint32_t order)
@@ -114,11 +114,12 @@ WP_FN int32_t wp_ll_num_chosen_words(const struct wp_ll_plan *plan)
     return wp_ll_num_pairs(plan) + (wp_ll_num_choices(plan) + 1) / 2;
 }
 
-/* In which the place of a choice, at any rank, has the expert there; the rank is behind them. */
+/* A place is 16 bits: the local expert in the low 12, rank + 1 above; 0 is none. */
 enum { WP_LL_PLACE_EXPERT_BITS = 12 };
 
-/* What a rank is told of a token: which of the source's rows there it is, and of each choice the expert there, by expert with
- * how many of the source's choices before it are for the same one; or that it is not there. Behind that, weights. */
+/* The metadata of a token for a target: the index of its row there; for each choice the expert there, by
+ * expert with the number of the source's choices before it for that expert, or that the expert is
+ * elsewhere; then the weights. */
 #define WP_LL_TOLD_NOT_HERE UINT32_MAX
 WP_FN uint32_t wp_ll_told_choice(int32_t expert, uint32_t order)
 {
@@ -136,7 +137,7 @@ WP_FN uint64_t wp_ll_told_bytes(const struct wp_ll_plan *plan)
     return (wp_ll_tagged_bytes(wp_ll_num_told_words(plan)) + align - 1) / align * align;
 }
 
-/* Of a source; behind the head, if ranks are told, what it tells of each token. */
+/* The bytes for the head of a source; of many tokens, the metadata of each token is behind it. */
 WP_FN uint64_t wp_ll_head_bytes(const struct wp_ll_plan *plan)
 {
     if (wp_ll_is_told(plan))
@@ -153,7 +154,7 @@ WP_FN uint64_t wp_ll_heads_bytes(const struct wp_ll_plan *plan, int32_t num_rank
                : 0;
 }
 
-/* None where rows are packed from packets. */
+/* None if rows are packed from packets. */
 WP_FN uint64_t wp_ll_rows_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     if (wp_ll_has_packets(plan) && plan->is_by_expert)
@@ -162,7 +163,7 @@ WP_FN uint64_t wp_ll_rows_bytes(const struct wp_ll_plan *plan, int32_t num_ranks
                        (uint64_t)plan->max_tokens * plan->slot.bytes);
 }
 
-/* None where answers come in packets. */
+/* None if answers come in packets. */
 WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     (void)num_ranks;
@@ -172,14 +173,14 @@ WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan, int32_t num_ra
                        plan->answer_bytes);
 }
 
-/* Whether a token's sum is one of sums of nodes. */
+/* Whether a token's sum is made of one sum for each node. */
 WP_FN int wp_ll_has_node_sums(const struct wp_ll_plan *plan)
 {
     return WP_LL_HAS_RELAYS(plan) && !plan->answers_are_rows;
 }
 
-/* Slots of a half for the answers to rows that this rank has relayed: of each row one behind the other, in the order of
- * the ranks. */
+/* Slots of a half for answers to the rows that this rank has relayed: those of a row lie one behind the
+ * other, in the order of the ranks. */
 WP_FN int32_t wp_ll_num_summands(const struct wp_ll_plan *plan)
 {
     return wp_ll_has_node_sums(plan) ? plan->message.num_sources * plan->num_blocks *
@@ -193,14 +194,15 @@ WP_FN uint64_t wp_ll_summands_bytes(const struct wp_ll_plan *plan, int32_t num_r
     return (uint64_t)plan->num_halves * (uint64_t)wp_ll_num_summands(plan) * plan->answer_bytes;
 }
 
-/* Of a warp: a row of dtype that becomes logarithms, and behind it, with sums of nodes, that of the own node. */
+/* Memory of a warp: a row of dtype that becomes logarithms; behind it, with sums of nodes, the sum of
+ * this node. */
 WP_FN uint64_t wp_ll_sum_bytes(const struct wp_ll_plan *plan)
 {
     return wp_ll_align((uint64_t)plan->hidden << plan->element_bytes_log2) +
            (wp_ll_has_node_sums(plan) ? wp_ll_align(plan->answer_bytes) : 0);
 }
 
-/* Of each source whose rows this rank may have to relay, and each of its blocks. */
+/* One message for each block of each source whose rows this rank may have to relay. */
 WP_FN uint64_t wp_ll_messages_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     (void)num_ranks;
@@ -230,7 +232,7 @@ WP_FN uint64_t wp_ll_comes_bytes(const struct wp_ll_plan *plan, int32_t num_rank
                                    : 0;
 }
 
-/* Slots of a half. Escape words have as much, or less where slots are larger than words. */
+/* Slots of a half. Escape words take at most as much again. */
 WP_FN uint64_t wp_ll_row_packets_half(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     return wp_ll_has_packets(plan)
@@ -277,8 +279,7 @@ WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks
            wp_ll_answer_packets_bytes(plan, num_ranks); /* the last region */
 }
 
-/* Which slot something has fits into 32 bits, in all memory that there is for slots, and so do the bytes of a slot: GPUs
- * multiply no more at a time. */
+/* The index of a slot and the bytes of a slot fit into 32 bits, the width in which GPUs multiply. */
 WP_FN uint32_t wp_ll_half(const struct wp_ll_plan *plan, uint64_t number)
 {
     return (uint32_t)number & (uint32_t)(plan->num_halves - 1); /* of one or two */
@@ -294,7 +295,7 @@ WP_FN uint64_t wp_ll_slot_offset(uint32_t idx, uint64_t slot_bytes)
     return (uint64_t)idx * (uint32_t)slot_bytes;
 }
 
-/* Bytes of an answer's first elements. */
+/* The bytes of the first elements of an answer. */
 WP_FN uint64_t wp_ll_answer_bytes(const struct wp_ll_plan *plan, int64_t num_elements)
 {
     return wp_ll_answers_are_logs(plan)
@@ -302,12 +303,13 @@ WP_FN uint64_t wp_ll_answer_bytes(const struct wp_ll_plan *plan, int64_t num_ele
                : (uint64_t)num_elements * wp_dtype_bytes(plan->answer_dtype);
 }
 
-/* Some programs have no other ranks than those whose areas are near. Combine does not say so: it was slower (2026-11-27). */
+/* Dispatch in packets knows that the areas of all ranks are parameters. Combine does not use this: it
+ * was slower (2026-11-27). */
 #ifndef WP_LL_RANKS_ARE_NEAR
 #define WP_LL_RANKS_ARE_NEAR 0
 #endif
 
-/* The area of `owner`. The own one is at hand, the others' addresses may be a load away. */
+/* The area of `owner`. The addresses of other ranks' areas may be a load away. */
 WP_FN char *wp_ll_area(const struct wp_low_latency *ll, int32_t owner)
 {
     if (WP_LL_RANKS_ARE_NEAR || (ll->areas != NULL && owner < WP_LL_NEAR_RANKS))
@@ -335,8 +337,8 @@ WP_FN struct wp_ll_range *wp_ll_range_of(const struct wp_low_latency *ll, int32_
     return (struct wp_ll_range *)(void *)ranges + idx;
 }
 
-/* How many selections of each of the owner's experts a source has, with packets in pairs; of few tokens, behind them, what each
- * choice is for: a tagged row. */
+/* The head of a source, a tagged row: its number of choices for each expert of the owner, in packets two
+ * in a word; of few tokens, behind that, the expert of each choice. */
 WP_FN char *wp_ll_head(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
                        int32_t source)
 {
@@ -344,7 +346,7 @@ WP_FN char *wp_ll_head(const struct wp_low_latency *ll, int32_t owner, uint64_t 
            wp_ll_slot_offset(wp_ll_rank_of_half(ll, number, source), ll->offsets.head_bytes);
 }
 
-/* What the owner is told of a source's token: a tagged row. */
+/* The metadata of a source's token, a tagged row. */
 WP_FN char *wp_ll_told(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
                        int32_t source, int32_t token)
 {
@@ -353,7 +355,7 @@ WP_FN char *wp_ll_told(const struct wp_low_latency *ll, int32_t owner, uint64_t 
            wp_ll_slot_offset((uint32_t)token, wp_ll_told_bytes(&ll->plan));
 }
 
-/* In every area: the slot of a row from `source`. */
+/* The offset, in any area, of the slot of a row from `source`. */
 WP_FN uint64_t wp_ll_row_offset(const struct wp_low_latency *ll, uint64_t number, int32_t source,
                                 int32_t row)
 {
@@ -368,7 +370,7 @@ WP_FN char *wp_ll_row(const struct wp_low_latency *ll, int32_t owner, uint64_t n
     return wp_ll_area(ll, owner) + wp_ll_row_offset(ll, number, source, row);
 }
 
-/* Without nodes: the slot of a choice, by the rank that answers it. */
+/* On one node: the slot for the answer to a choice, by the rank that answers. */
 WP_FN int32_t wp_ll_answer_slot(const struct wp_ll_plan *plan, int32_t answering, int32_t place,
                                 int32_t choice)
 {
@@ -377,7 +379,7 @@ WP_FN int32_t wp_ll_answer_slot(const struct wp_ll_plan *plan, int32_t answering
            choice * slots->choice_stride;
 }
 
-/* In every area: a slot for an answer. */
+/* The offset, in any area, of a slot for an answer. */
 WP_FN uint64_t wp_ll_answer_offset(const struct wp_low_latency *ll, uint64_t number, int32_t slot)
 {
     const uint32_t idx =
@@ -391,7 +393,7 @@ WP_FN char *wp_ll_answer(const struct wp_low_latency *ll, int32_t owner, uint64_
     return wp_ll_area(ll, owner) + wp_ll_answer_offset(ll, number, slot);
 }
 
-/* An answer to a row that `owner` has relayed. */
+/* The slot for an answer to a row that `owner` has relayed. */
 WP_FN char *wp_ll_summand(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
                           int32_t slot)
 {
@@ -413,7 +415,7 @@ WP_FN char *wp_ll_late_weights(const struct wp_low_latency *ll, int32_t owner, u
 
 /* ------------------------------------------------------------------ memory of this rank */
 
-/* Where what is known of a token's first choice is, in a table of those of a result: [halves][max_tokens][num_topk]. */
+/* The entry of a token's first choice in a table [halves][max_tokens][num_topk]. */
 WP_FN uint32_t wp_ll_choice_idx(const struct wp_low_latency *ll, uint64_t number, int32_t token)
 {
     const uint32_t row =
@@ -421,25 +423,26 @@ WP_FN uint32_t wp_ll_choice_idx(const struct wp_low_latency *ll, uint64_t number
     return row * (uint32_t)ll->plan.num_topk;
 }
 
-/* Who answers token's choices of a result: [num_topk]. */
+/* [num_topk] The ranks that answer a token's choices. */
 WP_FN int32_t *wp_ll_answering(const struct wp_low_latency *ll, uint64_t number, int32_t token)
 {
     return ll->answering + wp_ll_choice_idx(ll, number, token);
 }
 
-/* With nodes where the answers to a token's choices come to, else which rows they are to: [num_topk]. */
+/* [num_topk] Between nodes the slots for the answers to a token's choices, else the rows that they
+ * answer. */
 WP_FN int32_t *wp_ll_answer_slots(const struct wp_low_latency *ll, uint64_t number, int32_t token)
 {
     return ll->answer_slots + wp_ll_choice_idx(ll, number, token);
 }
 
-/* Which of the rows that its block has for each node a token is: [num_nodes]. */
+/* [num_nodes] The index of a token among its block's rows for each node. */
 WP_FN int32_t *wp_ll_relayed_rows(const struct wp_low_latency *ll, int32_t token)
 {
     return ll->network.relayed_rows + (int64_t)token * ll->plan.message.num_nodes;
 }
 
-/* In a table of those of all rows of a result: the first choice of a source's. */
+/* The entry of the first choice of a source's row in a table of a result. */
 WP_FN uint64_t wp_ll_packed_idx(const struct wp_low_latency *ll, uint64_t number, int32_t source,
                                 int32_t row)
 {
@@ -448,14 +451,14 @@ WP_FN uint64_t wp_ll_packed_idx(const struct wp_low_latency *ll, uint64_t number
     return (uint64_t)rank_row * (uint32_t)ll->plan.num_topk;
 }
 
-/* Where the row of a source has been packed, by choice: [num_topk]. */
+/* [num_topk] Where a source's row has been packed, for each choice. */
 WP_FN int32_t *wp_ll_packed(const struct wp_low_latency *ll, uint64_t number, int32_t source,
                             int32_t row)
 {
     return ll->packed_rows + wp_ll_packed_idx(ll, number, source, row);
 }
 
-/* The same with packets, of a source's token. */
+/* The same in packets, for a source's token. */
 WP_FN struct wp_ll_packed_choice *wp_ll_packed_choices(const struct wp_low_latency *ll,
                                                        uint64_t number, int32_t source,
                                                        int32_t token)
@@ -467,8 +470,8 @@ WP_FN struct wp_ll_packed_choice *wp_ll_packed_choices(const struct wp_low_laten
 
 /* ------------------------------------------------------------------ with signals */
 
-/* What a block counts: for each rank rows, twice, and selections of its experts; with nodes also
- * answers, twice, and for each node the rows that are relayed there. */
+/* Counters of a block: two of rows for each rank, and one of choices for each of its experts. Between
+ * nodes also two of answers for each rank, and one of relayed rows for each node. */
 WP_FN int32_t wp_ll_num_counters(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     const int32_t num_experts = plan->is_by_expert ? plan->max_local_experts : 0;
@@ -477,7 +480,7 @@ WP_FN int32_t wp_ll_num_counters(const struct wp_ll_plan *plan, int32_t num_rank
            (WP_LL_HAS_NODES(plan) ? plan->message.num_nodes : 0);
 }
 
-/* Of a bit for each rank. */
+/* The words of a bit for each rank. */
 WP_FN int32_t wp_ll_rank_words(int32_t num_ranks)
 {
     return (num_ranks + 31) / 32;
@@ -500,8 +503,8 @@ WP_FN struct wp_ll_near wp_ll_near_of(const struct wp_ll_plan *plan,
     return near;
 }
 
-/* Whether memory of a block has room for so much behind the words of wp_block_max. Some programs know that it has
- * (low_latency/variant.c). */
+/* Whether the memory of a block reaches to `end`, behind the words of wp_block_max. Variants know that
+ * it does. */
 #ifndef WP_LL_IS_NEAR
 #define WP_LL_IS_NEAR 0
 #endif
@@ -512,7 +515,7 @@ WP_FN int wp_ll_is_near(uint64_t end)
 
 /* ------------------------------------------------------------------ with packets */
 
-/* If ranks are told, counts of all sources there, by expert, and behind them places of choices (low_latency/routes_many.h). */
+/* Many tokens: the counts of all sources, by expert. The places of choices are behind them. */
 WP_FN uint64_t wp_ll_told_counts_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     return (uint64_t)num_ranks * (uint64_t)wp_ll_num_pairs(plan) * sizeof(uint32_t);

@@ -5,79 +5,79 @@
 
 /* ================== partners */
 
-/* Which ranks low latency reaches through partners of theirs: whose rows and answers are relayed, by whom, and who tells of
- * what (low_latency/relay.h). */
+/* Which ranks of other nodes a rank reaches through a partner, which relays (relay.h). Without relays,
+ * it reaches each of them itself. */
 
-/* Without nodes, nothing is loaded for this. */
+/* On one node, nothing is loaded for this. */
 WP_FN int wp_ll_is_remote(const struct wp_low_latency *ll, int32_t rank)
 {
     return WP_LL_HAS_NODES(&ll->plan) && ll->exchange.bases[rank] == NULL;
 }
 
-/* Whether what `source` is answered stays here, where it reads it. */
+/* Whether answers to `source` stay in this rank's slots, where `source` reads them. */
 WP_FN int wp_ll_stays(const struct wp_low_latency *ll, int32_t source)
 {
     return ll->plan.answers_stay && !wp_ll_is_remote(ll, source);
 }
 
-/* Whether rows between this rank and another one are relayed in the node that they are for. */
+/* Whether rows between this rank and another rank are relayed. */
 WP_FN int wp_ll_is_relayed(const struct wp_low_latency *ll, int32_t rank)
 {
     return WP_LL_HAS_RELAYS(&ll->plan) && wp_ll_is_remote(ll, rank);
 }
 
-/* The same of answers, where the node is that they come from. */
+/* Whether answers between this rank and another rank are summed by a partner. */
 WP_FN int wp_ll_is_summed(const struct wp_low_latency *ll, int32_t rank)
 {
     return wp_ll_is_relayed(ll, rank) && wp_ll_has_node_sums(&ll->plan);
 }
 
-/* Whether the partner alone tells of a rank's mail. */
+/* Whether only the partner signals that a rank's mail has come. */
 WP_FN int wp_ll_is_brought(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
 {
     return mail == WP_LL_ROWS && wp_ll_is_relayed(ll, rank);
 }
 
-/* Whether what comes of a rank's mail is told in a word of the network. */
+/* Whether a word of the network tells that a rank's mail has come. */
 WP_FN int wp_ll_is_put(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
 {
     return wp_ll_is_remote(ll, rank) && !wp_ll_is_brought(ll, mail, rank);
 }
 
-/* Who relays in a node what a rank of another one sends, and answers it: the rank with the same index; where there are
- * fewer ranks, they take turns. */
+/* The rank of a node that relays for a rank of another node: the one with the same index in its node.
+ * In a node with fewer ranks, they take turns. */
 WP_FN int32_t wp_ll_partner(const struct wp_low_latency *ll, int32_t rank, int32_t node)
 {
     const struct wp_nodes *nodes = &ll->network.nodes;
     return wp_node_rank(nodes, node, nodes->local_idxs[rank] % nodes->sizes[node]);
 }
 
-/* Who relays to this one what a rank of another node sends. */
+/* The rank that relays to this one for a rank of another node. */
 WP_FN int32_t wp_ll_bringer(const struct wp_low_latency *ll, int32_t rank)
 {
     return wp_ll_partner(ll, rank, ll->network.nodes.node);
 }
 
-/* Whether it is this one. */
+/* Whether this rank relays for it. */
 WP_FN int wp_ll_relays_for(const struct wp_low_latency *ll, int32_t rank)
 {
     return wp_ll_bringer(ll, rank) == ll->exchange.rank;
 }
 
-/* Whether `rank` of another node relays what this one sends. */
+/* Whether `rank` of another node relays for this rank. */
 WP_FN int wp_ll_is_relayed_by(const struct wp_low_latency *ll, int32_t rank)
 {
     return wp_ll_partner(ll, ll->exchange.rank, ll->network.node_of_rank[rank]) == rank;
 }
 
-/* Whether partners alone get or send a mail of ranks of other nodes. */
+/* Whether only partners exchange a mail between nodes. */
 WP_FN int wp_ll_is_of_partners(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
 {
     return mail == WP_LL_ANSWERS ? wp_ll_is_summed(ll, rank) : wp_ll_is_relayed(ll, rank);
 }
 
-/* Whether this rank puts mail to another one of another node: rows to those who relay them, sums of answers to those
- * whose rows it has relayed. */
+/* Whether this rank puts mail to a rank of another node: rows to the rank that relays them, sums of
+ * answers to the ranks whose rows it has relayed. */
 WP_FN int wp_ll_puts_to(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
 {
     if (!wp_ll_is_of_partners(ll, mail, rank))
@@ -85,7 +85,7 @@ WP_FN int wp_ll_puts_to(const struct wp_low_latency *ll, enum wp_ll_mail mail, i
     return mail == WP_LL_ANSWERS ? wp_ll_relays_for(ll, rank) : wp_ll_is_relayed_by(ll, rank);
 }
 
-/* Whether the other one puts to this rank. */
+/* Whether that rank puts mail to this one. */
 WP_FN int wp_ll_gets_puts_of(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
 {
     if (!wp_ll_is_of_partners(ll, mail, rank))
@@ -93,7 +93,7 @@ WP_FN int wp_ll_gets_puts_of(const struct wp_low_latency *ll, enum wp_ll_mail ma
     return mail == WP_LL_ANSWERS ? wp_ll_is_relayed_by(ll, rank) : wp_ll_relays_for(ll, rank);
 }
 
-/* Whether a rank tells this one of such at all. */
+/* Whether a rank signals such a word of this rank at all. */
 WP_FN int wp_ll_is_told_by(const struct wp_low_latency *ll, enum wp_ll_words words,
                            enum wp_ll_mail mail, int32_t rank)
 {
@@ -105,7 +105,7 @@ WP_FN int wp_ll_is_told_by(const struct wp_low_latency *ll, enum wp_ll_words wor
     return 1;
 }
 
-/* Who tells this rank that a rank's mail has come. */
+/* The rank that signals that a rank's mail has come. */
 WP_FN int32_t wp_ll_teller(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
 {
     return wp_ll_is_brought(ll, mail, rank) ? wp_ll_bringer(ll, rank) : rank;
@@ -114,23 +114,22 @@ WP_FN int32_t wp_ll_teller(const struct wp_low_latency *ll, enum wp_ll_mail mail
 /* ================== the network */
 
 /*
- * Low latency between nodes: how a rank reaches the area of one that is not mapped. What it would
- * store there it stages in memory of the network, and a put brings it to the same slot:
+ * How a rank reaches the area of a rank of another node, which is not mapped. It stages in memory of the
+ * network what it would store there. A put brings that to the same slot:
  *
- *     rows of a block for a rank      one put to its slots; the word that comes with it says which
- *     answers of a block to a rank    one put: their slots there lie one behind the other
- *     a head                          one put
- *     room, that it waits              an addition to a word
- *     that it returns                 a signal, behind all that it has put before
+ *     rows of a block for a rank    one put to its slots; the word that comes with it says which
+ *     answers of a block to a rank  one put: their slots there lie one behind the other
+ *     a head                        one put
+ *     credit, the announced wait    an addition to a word
+ *     the return of a masked rank   a signal, behind all that it has put before
  *
- * Words are added to, and the network may bring what was sent later first. So words of what arrives
- * are those of a half: n + num_halves is sent when all that came with n has been taken; and what a word
- * is added tells of that operation alone, since its rank remembers how it stood before. Room only counts. Staged slots, and those for answers, are a block's own, whatever the number of tokens:
- * who waits for its block's room alone overwrites nothing that another block has under way.
+ * The network may bring a later put first, and words can only be added to. So each half has its own
+ * arrival word. What it grows by describes one operation; the receiver remembers the old value. Words of
+ * credit are plain counters. Staged slots, and slots for answers, belong to one block. So a block that
+ * has its own credit overwrites nothing that another block has in flight.
  *
- * With masks, what two ranks have between them is theirs alone here too: each has its own slots for
- * answers, and its own staged ones, since what was put to a rank that is masked then may still be
- * under way, and must stay what it is.
+ * With masks each rank has its own staged slots and its own slots for answers, since a put to a rank
+ * that was masked since may still be in flight.
  */
 
 /* ------------------------------------------------------------------ memory of the network */
@@ -140,13 +139,13 @@ WP_FN uint64_t wp_ll_block_words(const struct wp_ll_plan *plan, int32_t num_rank
     return (uint64_t)num_ranks * (uint64_t)plan->num_blocks;
 }
 
-/* Of words about the blocks of ranks: arrived, for each half, room and returned, of both mails, or steps. */
+/* The sets of words of blocks: arrived for each half, room and returned, of both mails, or steps. */
 WP_FN uint64_t wp_ll_num_block_sets(const struct wp_ll_plan *plan)
 {
     return WP_LL_NUM_MAILS * ((uint64_t)plan->num_halves + 2);
 }
 
-/* Behind those: of ranks, heads for each half, and whether they wait. */
+/* Behind them, words of ranks: of heads for each half, and of announced waits. */
 WP_FN uint64_t wp_ll_network_words_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     const uint64_t num_of_ranks = ((uint64_t)plan->num_halves + 1) * (uint64_t)num_ranks;
@@ -164,7 +163,7 @@ WP_FN uint64_t wp_ll_network_block_word(const struct wp_low_latency *ll, uint64_
            sizeof(uint64_t);
 }
 
-/* Offsets in every rank's memory: of words about a block of `rank`, */
+/* Offsets in every rank's memory of the network: the words of a block of `rank`, */
 WP_FN uint64_t wp_ll_network_arrived(const struct wp_low_latency *ll, enum wp_ll_mail mail,
                                      uint64_t number, int32_t rank, int32_t block)
 {
@@ -194,14 +193,14 @@ WP_FN uint64_t wp_ll_network_rank_word(const struct wp_low_latency *ll, uint64_t
            idx * sizeof(uint64_t);
 }
 
-/* of heads, */
+/* the word of its heads, */
 WP_FN uint64_t wp_ll_network_head_word(const struct wp_low_latency *ll, uint64_t number,
                                        int32_t rank)
 {
     return wp_ll_network_rank_word(ll, wp_ll_half(&ll->plan, number), rank);
 }
 
-/* of whether ranks wait, */
+/* the word of its announced waits, */
 WP_FN uint64_t wp_ll_network_waits(const struct wp_low_latency *ll, int32_t rank)
 {
     return wp_ll_network_rank_word(ll, (uint64_t)ll->plan.num_halves, rank);
@@ -218,7 +217,7 @@ WP_FN uint64_t wp_ll_network_head(const struct wp_low_latency *ll, enum wp_ll_di
     return ll->network.heads_offset + idx * ll->offsets.head_bytes;
 }
 
-/* and of a block's staged rows and answers, these to the i-th of some ranks. */
+/* a block's staged rows, and its staged answers to the i-th of some ranks. */
 WP_FN uint64_t wp_ll_staged_row(const struct wp_low_latency *ll, uint64_t number, int32_t block,
                                 int32_t row)
 {
@@ -238,13 +237,13 @@ WP_FN uint64_t wp_ll_staged_answer(const struct wp_low_latency *ll, uint64_t num
            (idx * (uint64_t)ll->network.staged_answers + (uint64_t)answer) * ll->plan.answer_bytes;
 }
 
-/* How many nodes another one is after the own one. */
+/* The number of nodes from this one to another. */
 WP_FN int32_t wp_ll_hops_to(const struct wp_nodes *nodes, int32_t node)
 {
     return node > nodes->node ? node - nodes->node : node - nodes->node + nodes->num_nodes;
 }
 
-/* Of what a block sends to the partner in another node. */
+/* The offset of a block's message for the partner in another node. */
 WP_FN uint64_t wp_ll_staged_message(const struct wp_low_latency *ll, uint64_t number, int32_t block,
                                     int32_t node)
 {
@@ -263,7 +262,7 @@ WP_FN uint64_t *wp_ll_own_word(const struct wp_low_latency *ll, uint64_t word)
 
 /* ------------------------------------------------------------------ puts */
 
-/* By all lanes, alike: whether a rank is masked. Lanes may see it at different times. */
+/* All lanes get the same answer, although lanes may see a mask at different times. */
 WP_FN int wp_ll_warp_masks(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
 {
     return wp_ll_has_masks(&ll->masks) && wp_ballot(warp, wp_ll_is_masked(&ll->masks, rank)) != 0;
@@ -296,13 +295,13 @@ WP_FN void wp_ll_post(struct wp_warp *warp, const struct wp_low_latency *ll,
 
 /* ------------------------------------------------------------------ what has arrived */
 
-/* How many have used a half, `number` included. */
+/* How many numbers have used the half of `number`, with it. */
 WP_FN uint64_t wp_ll_lap(const struct wp_ll_plan *plan, uint64_t number)
 {
     return (number + (uint64_t)plan->num_halves - 1) >> (plan->num_halves - 1); /* of one or two */
 }
 
-/* How a word of what arrives stood before that which comes next. */
+/* The value of an arrival word before the next operation. */
 WP_FN uint64_t *wp_ll_taken(const struct wp_low_latency *ll, enum wp_ll_mail mail, uint64_t number,
                             int32_t rank, int32_t block)
 {
@@ -312,7 +311,7 @@ WP_FN uint64_t *wp_ll_taken(const struct wp_low_latency *ll, enum wp_ll_mail mai
            (uint64_t)rank * (uint64_t)ll->plan.num_blocks + (uint64_t)block;
 }
 
-/* By how much the word has grown with what has come last. Answers add WP_LL_ANSWERED. */
+/* By how much an arrival word has grown with the last operation. Answers add WP_LL_ANSWERED. */
 enum { WP_LL_ANSWERED = 1 };
 WP_FN uint64_t wp_ll_told_value(const struct wp_low_latency *ll, enum wp_ll_mail mail,
                                 uint64_t number, int32_t rank, int32_t block)
@@ -321,13 +320,13 @@ WP_FN uint64_t wp_ll_told_value(const struct wp_low_latency *ll, enum wp_ll_mail
            *wp_ll_taken(ll, mail, number, rank, block);
 }
 
-/* What the word of rows is added, so that it grows even where there are none. */
+/* The value that rows add to their word. It is never 0. */
 WP_FN uint64_t wp_ll_range_word(const struct wp_low_latency *ll, struct wp_ll_range range)
 {
     return ((uint64_t)range.first << ll->network.range_bits | (uint64_t)range.num_rows) + 1;
 }
 
-/* Of rows that have come, as their word has it. */
+/* The slots that have come, as their word says. */
 WP_FN struct wp_ll_range wp_ll_remote_range(const struct wp_low_latency *ll, uint64_t number,
                                             int32_t source, int32_t block)
 {
@@ -338,7 +337,7 @@ WP_FN struct wp_ll_range wp_ll_remote_range(const struct wp_low_latency *ll, uin
     return range;
 }
 
-/* How the word of this rank stands when a block of a rank of another node has told of `number`. */
+/* A word of this rank, and its least value when a block of a rank has signalled `number`. */
 struct wp_ll_told {
     const uint64_t *word;
     uint64_t at_least;
@@ -363,7 +362,7 @@ WP_FN struct wp_ll_told wp_ll_told_remotely(const struct wp_low_latency *ll, enu
     return told;
 }
 
-/* Whether a word that has come stands higher than was awaited, which is awaited then. */
+/* Returns 1 if a word that has come is above what was awaited. Then that value must be awaited. */
 WP_FN int wp_ll_says_more(struct wp_ll_told *told, enum wp_ll_words words)
 {
     const uint64_t awaited = told->at_least;
@@ -372,7 +371,7 @@ WP_FN int wp_ll_says_more(struct wp_ll_told *told, enum wp_ll_words words)
     return told->at_least > awaited;
 }
 
-/* Of which epoch, in a step of its return, a block has told a rank (low_latency_unmask.c). */
+/* The epoch that a block has signalled to a rank last, in a step of its return (low_latency_unmask.c). */
 WP_FN uint64_t *wp_ll_told_epoch(const struct wp_low_latency *ll, enum wp_ll_mail step,
                                  int32_t rank, int32_t block)
 {
@@ -383,7 +382,7 @@ WP_FN uint64_t *wp_ll_told_epoch(const struct wp_low_latency *ll, enum wp_ll_mai
 
 /* ------------------------------------------------------------------ room */
 
-/* One lane, when what has come with `number` is needed no more. */
+/* One lane calls this when the mail of `number` is no longer needed. */
 WP_FN void wp_ll_note_taken(const struct wp_low_latency *ll, enum wp_ll_mail mail, uint64_t number,
                             int32_t rank, int32_t block)
 {
@@ -391,14 +390,15 @@ WP_FN void wp_ll_note_taken(const struct wp_low_latency *ll, enum wp_ll_mail mai
         *wp_ll_own_word(ll, wp_ll_network_arrived(ll, mail, number, rank, block));
 }
 
-/* What is needed no more: numbers, that of rows and that of answers; 0: none of these. */
+/* A credit: the last numbers of rows and of answers that are no longer needed; 0: none. */
 struct wp_ll_room {
     uint64_t rows, answers;
 };
 
-/* Warp-wide: that what a rank has sent as `number`, if it is not 0, and if it sends such here, is needed no more. With two
- * results the rank waits for that only when another one has come and gone, so it goes with the rows of that one: alone it is as
- * much work for TCP as they are (a step of one token between two hosts takes 39 us, not 46; 2 cores of an AMD EPYC, 2026-11-28). */
+/* Warp-wide: gives a rank credit for `number`, unless it is 0 or the rank sends no such mail here. With
+ * two results the rank needs the credit only after another result. So the credit goes with the next rows:
+ * alone it is as much work for TCP as the rows are (a step of one token between two hosts takes 39 us,
+ * not 46; 2 cores of an AMD EPYC, 2026-11-28). */
 WP_FN void wp_ll_post_room(struct wp_warp *warp, const struct wp_low_latency *ll,
                            enum wp_ll_mail mail, uint64_t number, int32_t rank)
 {
@@ -418,8 +418,8 @@ WP_FN void wp_ll_post_room(struct wp_warp *warp, const struct wp_low_latency *ll
     wp_ll_post(warp, ll, &room);
 }
 
-/* By all warps of the block: tells the ranks of other nodes, each of both one after the other, which
- * can share a message. */
+/* All warps of the block call this. It gives credit to the ranks of other nodes. The two credits of a
+ * rank follow each other, so that they can share a message. */
 WP_FN void wp_ll_tell_room_remotely(struct wp_warp *warp, const struct wp_low_latency *ll,
                                     struct wp_ll_room room)
 {

@@ -13,8 +13,8 @@ struct wp_ll_taker {
     uint64_t number;
 };
 
-/* By one warp of a block that knows what all have: how many rows each source has sent. What has come for the last block are
- * a source's last rows. Those of who is masked may be there in part, and count as nothing. */
+/* One warp of a block that has received from all sources calls this. It writes the number of rows of each
+ * source: the range of the last block has the source's last rows. A masked rank's rows count as none. */
 WP_FN void wp_ll_tell_num_rows(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
@@ -30,14 +30,14 @@ WP_FN void wp_ll_tell_num_rows(const struct wp_ll_taker *taker)
     }
 }
 
-/* What a rank has told in its head: words, where they are to be. The first ones count choices; in packets of few tokens others
- * say what each choice is for. */
+/* Where the words of a head go. The first ones count choices; in packets of few tokens, others have the
+ * expert of each choice. */
 struct wp_ll_head_words {
     void *words;
     int32_t num, num_counts;
 };
 
-/* Warp-wide: takes the head of a rank of another node, or waits for it a period in vain. */
+/* Warp-wide: receives the head of a rank of another node, or waits for a period in vain. */
 WP_FN enum wp_status wp_ll_take_remote_head(const struct wp_ll_taker *taker,
                                             struct wp_ll_head_words to,
                                             const struct wp_wait_site *site)
@@ -55,7 +55,7 @@ WP_FN enum wp_status wp_ll_take_remote_head(const struct wp_ll_taker *taker,
     return status;
 }
 
-/* The same of any rank. */
+/* Warp-wide: receives the head of any rank, or waits for a period in vain. */
 WP_FN enum wp_status wp_ll_take_head_once(const struct wp_ll_taker *taker,
                                           struct wp_ll_head_words to,
                                           const struct wp_wait_site *site)
@@ -92,8 +92,8 @@ WP_FN enum wp_status wp_ll_await_head(const struct wp_ll_taker *taker, struct wp
     return status;
 }
 
-/* Warp-wide, with masks, when the warp has the head of a rank or not: whether it counts, as the block that was first has found.
- * If not, its words say that nothing is for an expert here. */
+/* Warp-wide, with masks, after the wait for a head: returns whether the head counts, as the first block
+ * has decided. If not, the words say that no choice is for an expert here. */
 WP_FN int wp_ll_agree_on_head(const struct wp_ll_taker *taker, int32_t rank, enum wp_status found,
                               struct wp_ll_head_words to)
 {
@@ -109,7 +109,7 @@ WP_FN int wp_ll_agree_on_head(const struct wp_ll_taker *taker, int32_t rank, enu
     return (int)counts;
 }
 
-/* Warp-wide: how many selections of each expert here a rank has. */
+/* Warp-wide: receives the head of a rank. */
 WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t rank)
 {
     const struct wp_low_latency *ll = &taker->args->ll;
@@ -134,8 +134,8 @@ WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t ra
     return WP_STATUS_OK;
 }
 
-/* By all warps: takes the heads of all sources. The first warps do, where there are more than ranks: the one that speaks may be
- * waiting still for what it has signalled to leave, which takes as long. */
+/* All warps call this. It receives the heads of all sources. The first warps do, if there are more warps
+ * than ranks: the leader warp may still wait for its stores to leave, which takes as long. */
 WP_FN enum wp_status wp_ll_take_heads(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
@@ -147,7 +147,7 @@ WP_FN enum wp_status wp_ll_take_heads(const struct wp_ll_taker *taker)
     return status;
 }
 
-/* Of an expert, by one lane of the first block: what the caller wants to know. */
+/* One lane of the first block calls this. It writes the rows of a rank for an expert, for the caller. */
 WP_FN void wp_ll_tell_expert(const struct wp_ll_taker *taker, int32_t expert, int32_t rank,
                              int32_t first, int32_t num_rows)
 {
@@ -231,7 +231,7 @@ WP_FN int32_t wp_ll_exceeding(const struct wp_ll_taker *taker, int32_t expert, i
     return source;
 }
 
-/* By all warps, when all have heads: counts become the rows at which the sources begin. */
+/* All warps call this when all have their heads. Counts become the rows at which the sources begin. */
 WP_FN void wp_ll_sum_heads(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
@@ -263,15 +263,14 @@ struct wp_ll_taken_row {
     int is_last_part;
 };
 
-/* In memory of the warp: the rows to which one that has come is packed, counted over all local
- * experts. */
+/* In memory of the warp: the packed rows of a row that has come, counted over all local experts. */
 WP_FN int32_t *wp_ll_packed_rows(struct wp_warp *warp)
 {
     return (int32_t *)wp_warp_shared(warp);
 }
 WP_STATIC_ASSERT(WEFT_MAX_TOPK * sizeof(int32_t) <= WP_LL_RANGES_OFFSET, "one for each choice");
 
-/* Which one a row of an expert is, with so many before it. */
+/* The packed row of an expert with so many rows before it. */
 WP_FN int32_t wp_ll_packed_at(const struct wp_ll_plan *plan, int32_t expert, int32_t position)
 {
     return position < plan->capacity ? expert * plan->capacity + position : WP_LL_NO_ROOM;
@@ -290,8 +289,8 @@ WP_FN int32_t wp_ll_packed_row(const struct wp_ll_taker *taker, struct wp_ll_tak
         plan, expert, taker->bases[(int64_t)row.source * plan->max_local_experts + expert] + order);
 }
 
-/* Where the row goes: lists the packed rows, and with the last part keeps for combine that of each choice. Returns
- * how many there are. */
+/* Lists the packed rows of a row; with the last part, keeps the packed row of each choice for combine.
+ * Returns their number. */
 WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_taken_row row)
 {
     struct wp_warp *warp = taker->run->op.warp;
@@ -312,7 +311,7 @@ WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_ta
     return num_packed;
 }
 
-/* Elements of the row, or a part of them, to all its packed rows. */
+/* Copies elements of the row to all its packed rows. */
 WP_FN void wp_ll_pack_elements(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
                                int32_t num_packed, struct wp_ll_span span)
 {
@@ -336,14 +335,14 @@ WP_FN char *wp_ll_packed_scales(const struct wp_ll_taker *taker, int32_t packed)
     return to->words + first * to->word_bytes;
 }
 
-/* Of a row that has come, what is packed beside its elements, as far as a lane can hold it: it is on its way while these
+/* What is packed beside the elements of a row, as far as a lane can hold it. It is loaded while elements
  * are copied. */
 struct wp_ll_rest {
     uint32_t token;
     uint32_t first_scale, second_scale; /* of the lane */
 };
 
-/* Where the slot has the scales. */
+/* The scales in the slot. */
 WP_FN const uint32_t *wp_ll_taken_scales(const struct wp_ll_taker *taker,
                                          struct wp_ll_taken_row row)
 {
@@ -368,7 +367,7 @@ WP_FN struct wp_ll_rest wp_ll_load_rest(const struct wp_ll_taker *taker, struct 
     return rest;
 }
 
-/* Word i of the scales, one of the lane's. */
+/* Word i of the scales, one of this lane's. */
 WP_FN uint32_t wp_ll_taken_scale(const uint32_t *scales, struct wp_ll_rest rest, int32_t i)
 {
     if (i >= 2 * WP_WARP_SIZE)
@@ -376,7 +375,7 @@ WP_FN uint32_t wp_ll_taken_scale(const uint32_t *scales, struct wp_ll_rest rest,
     return i >= WP_WARP_SIZE ? rest.second_scale : rest.first_scale;
 }
 
-/* The scales of the row, to all its packed rows. */
+/* Copies the scales of the row to all its packed rows. */
 WP_FN void wp_ll_pack_scales(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
                              struct wp_ll_rest rest, int32_t num_packed)
 {
@@ -398,7 +397,7 @@ WP_FN void wp_ll_pack_scales(const struct wp_ll_taker *taker, struct wp_ll_taken
         }
 }
 
-/* All but the elements, by one warp. */
+/* Copies all but the elements. One warp does it for a row. */
 WP_FN void wp_ll_pack_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
                            struct wp_ll_rest rest, int32_t num_packed)
 {
@@ -411,7 +410,7 @@ WP_FN void wp_ll_pack_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_r
         wp_ll_pack_scales(taker, row, rest, num_packed);
 }
 
-/* One part of a row of a source, of those of this block. */
+/* Packs one part of a row of a source. */
 WP_FN void wp_ll_pack_part(const struct wp_ll_taker *taker, int32_t source, int32_t idx,
                            int32_t part)
 {

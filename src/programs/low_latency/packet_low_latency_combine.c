@@ -18,7 +18,7 @@ struct wp_packet_low_latency_combine_args {
 
 /* ------------------------------------------------------------------ what dispatch has found out */
 
-/* Of a word of a table, that of each half, on its way before it is known which one counts. */
+/* A word of a table, for each half: loaded before it is known which half counts. */
 struct of_halves {
     int32_t first, second;
 };
@@ -37,14 +37,14 @@ WP_FN struct of_halves load_halves(const struct wp_low_latency *ll, const void *
     return of;
 }
 
-/* Of a row of a unit's rank. */
+/* By rank: what is loaded for a row of the item's rank. */
 struct answered_row {
     struct of_halves num_rows;   /* of the rank */
     struct of_halves token;      /* at its source */
     struct wp_packet_row answer; /* a part of it, if there is such a row */
 };
 
-/* The same by expert, of a token: of the lane's first choice. */
+/* By expert: what a lane loads for its first choice of a token. */
 struct answered_choice {
     struct of_halves packed; /* as which of the caller's rows */
     struct of_halves weight; /* the bits of a float */
@@ -62,7 +62,7 @@ WP_FN int32_t num_units_of(const struct wp_low_latency *ll)
     return wp_ll_num_answer_units(&ll->plan, ll->exchange.num_ranks);
 }
 
-/* The caller's row has its place, whether it is there or not: so it is on its way at once. */
+/* The place of the caller's row is known, so its load begins before it is known whether there is a row. */
 WP_FN struct wp_packet_row load_answer(struct wp_warp *warp,
                                        const struct wp_low_latency_combine_args *args,
                                        struct wp_ll_unit unit)
@@ -105,13 +105,13 @@ WP_FN struct answered_choice load_choice(struct wp_warp *warp, const struct wp_l
     return choice;
 }
 
-/* What a unit answers with: of one kind each, by the layout. */
+/* What an item answers with; one of them, by the layout. */
 struct answered {
     struct answered_row row;
     struct answered_choice choice;
 };
 
-/* Of unit i. */
+/* Begins to load for item i. */
 WP_FN struct answered load_answered(struct wp_warp *warp,
                                     const struct wp_low_latency_combine_args *args, int32_t i)
 {
@@ -128,7 +128,7 @@ WP_FN struct answered load_answered(struct wp_warp *warp,
     return answered;
 }
 
-/* A part of a token of this rank: the i-th. */
+/* Part i of those that are summed. */
 struct summed_part {
     int32_t token, part;
 };
@@ -140,7 +140,7 @@ WP_FN struct summed_part summed_part_of(const struct wp_ll_plan *plan, int32_t i
     return part;
 }
 
-/* Of the lane: whether that rank answers a token of this rank, if there is such a token. */
+/* Begins to load whether rank n answers a token, in lane n. */
 WP_FN struct of_halves load_target(struct wp_warp *warp, const struct wp_low_latency *ll,
                                    int32_t token, int is_there)
 {
@@ -151,7 +151,7 @@ WP_FN struct of_halves load_target(struct wp_warp *warp, const struct wp_low_lat
                : none;
 }
 
-/* The same of the i-th part that is summed. */
+/* The same for the i-th part that is summed. */
 WP_FN struct of_halves load_target_of_part(struct wp_warp *warp, const struct wp_low_latency *ll,
                                            int32_t i)
 {
@@ -159,7 +159,7 @@ WP_FN struct of_halves load_target_of_part(struct wp_warp *warp, const struct wp
                        i < ll->plan.max_tokens * ll->plan.sum_parts.num);
 }
 
-/* What is sent, or received. */
+/* The answers that are sent, or received. */
 struct mail {
     struct wp_ll_run *run;
     const struct wp_low_latency_combine_args *args;
@@ -169,8 +169,8 @@ struct mail {
     int is_room_known; /* to send */
 };
 
-/* The ranks that answer a token of this rank, a bit for each, where lane i knows of rank i. On GPUs there
- * are no more ranks than lanes. */
+/* A bit for each rank that answers a token of this rank. Lane n knows of rank n. On GPUs there are no
+ * more ranks than lanes. */
 WP_FN uint32_t answering_ranks(const struct mail *mail, int32_t token, struct of_halves target)
 {
     struct wp_warp *warp = mail->run->op.warp;
@@ -184,7 +184,7 @@ WP_FN uint32_t answering_ranks(const struct mail *mail, int32_t token, struct of
 
 /* ------------------------------------------------------------------ answer */
 
-/* Warp-wide: waits until a rank has room, unless it is left out. */
+/* Warp-wide: waits for the credit of a rank, unless it is left out. */
 WP_FN enum wp_status await_room(const struct mail *mail, int32_t rank)
 {
     return mail->is_room_known || wp_ll_leaves_out(mail->run, rank)
@@ -192,7 +192,7 @@ WP_FN enum wp_status await_room(const struct mail *mail, int32_t rank)
                : wp_ll_await_taken(mail->run, WP_LL_ANSWERS, rank, mail->number);
 }
 
-/* Where the unit's rank gets its part of the answer to a token. */
+/* The packets of an item's part of the answer to a token. */
 WP_FN struct wp_packet_targets answer_targets(const struct mail *mail, struct wp_ll_unit unit,
                                               int32_t token)
 {
@@ -205,7 +205,7 @@ WP_FN struct wp_packet_targets answer_targets(const struct mail *mail, struct wp
     return there;
 }
 
-/* By rank, if there is such a row. */
+/* By rank: sends the item's part of the answer, if there is such a row. */
 WP_FN void answer_row(const struct mail *mail, struct wp_ll_unit unit,
                       const struct answered_row *row)
 {
@@ -217,7 +217,7 @@ WP_FN void answer_row(const struct mail *mail, struct wp_ll_unit unit,
     wp_packets_send(warp, &mail->packets, answer_targets(mail, unit, token), &row->answer);
 }
 
-/* In memory of the block: where the warp has its weights. */
+/* The weights of the warp, in memory of the block. */
 WP_FN float *weights_memory(struct wp_warp *warp, const struct wp_ll_plan *plan)
 {
     float *weights = (float *)(void *)((char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES);
@@ -232,8 +232,8 @@ WP_STATIC_ASSERT(WP_BLOCK_WORDS_BYTES + WP_BLOCK_MOST_WARPS * WP_WARP_SHARED_BYT
 
 /* ------------------------------------------------------------------ weights that come late */
 
-/* Warp-wide: sends a token's weights, which have been loaded, to a rank, when there is room. A rank that has
- * taken answers in an earlier launch has read the weights of its own answers before. */
+/* Warp-wide: sends the loaded weights of a token to a rank that has given credit. A rank that gives credit
+ * for answers has read the weights of its own answers before. */
 WP_FN enum wp_status send_weights_to(const struct mail *mail,
                                      const struct wp_ll_weights_sender *sender, int32_t token,
                                      int32_t rank)
@@ -244,7 +244,8 @@ WP_FN enum wp_status send_weights_to(const struct mail *mail,
     return status;
 }
 
-/* By all warps that receive: sends the weights of this rank's tokens to the ranks that answer them. */
+/* All warps that receive call this. It sends the weights of this rank's tokens to the ranks that answer
+ * them. */
 WP_FN enum wp_status send_weights(const struct mail *mail)
 {
     struct wp_warp *warp = mail->run->op.warp;
@@ -264,8 +265,8 @@ WP_FN enum wp_status send_weights(const struct mail *mail)
     return status;
 }
 
-/* By all warps: sends weights. Waits for those of others count as waits for their answers, so the first
- * block hears the ranks before it waits. */
+/* All warps call this. It sends weights. A wait for weights counts as a wait for answers, so the first
+ * block receives the words of all ranks before it waits. */
 WP_FN enum wp_status begin_weighing(const struct mail *mail)
 {
     const struct wp_low_latency *ll = &mail->args->ll;
@@ -275,7 +276,7 @@ WP_FN enum wp_status begin_weighing(const struct mail *mail)
                : status;
 }
 
-/* Warp-wide, by expert: whether the unit's token has a choice here. */
+/* Warp-wide, by expert: whether the item's token has a choice here. */
 WP_FN int is_here(const struct mail *mail, struct wp_ll_unit unit,
                   const struct answered_choice *first)
 {
@@ -288,7 +289,7 @@ WP_FN int is_here(const struct mail *mail, struct wp_ll_unit unit,
     return wp_ballot(warp, has_choice) != 0;
 }
 
-/* Warp-wide: waits for the weights of the unit's token, unless its rank is left out. */
+/* Warp-wide: waits for the weights of the item's token, unless its rank is left out. */
 WP_FN enum wp_status take_weights(const struct mail *mail, struct wp_ll_unit unit)
 {
     struct wp_ll_run *run = mail->run;
@@ -306,7 +307,8 @@ WP_FN enum wp_status take_weights(const struct mail *mail, struct wp_ll_unit uni
 
 /* ------------------------------------------------------------------ answers by expert */
 
-/* By expert, of a token: whether it has a choice here, and so many of the caller's rows, as the warp's pointers. */
+/* By expert: whether a token has a choice here, and how many of the caller's rows, as the warp's
+ * pointers. */
 struct answering_rows {
     int is_here;
     int32_t num;
@@ -349,7 +351,7 @@ WP_FN struct answering_rows find_rows(const struct mail *mail, struct wp_ll_unit
     return rows;
 }
 
-/* Of rows that have been found. */
+/* Sends the sum of the listed rows. */
 WP_FN void send_sum(const struct mail *mail, struct wp_packet_targets to, int32_t num_rows,
                     int32_t num_elements)
 {
@@ -362,8 +364,8 @@ WP_FN void send_sum(const struct mail *mail, struct wp_packet_targets to, int32_
                                  num_elements);
 }
 
-/* By expert: the sum of the caller's rows for the choices of a token here, if it has such; of none that there was room for
- * zeros. */
+/* By expert: sends the sum of the caller's rows for the choices of a token here, if it has any. If no
+ * expert had room for it, the sum is zeros. */
 WP_FN enum wp_status answer_choices(const struct mail *mail, struct wp_ll_unit unit,
                                     const struct answered_choice *first)
 {
@@ -392,7 +394,7 @@ WP_FN enum wp_status answer_unit(const struct mail *mail, struct wp_ll_unit unit
     return status;
 }
 
-/* By all warps. */
+/* All warps call this. It signals that this rank has answered. */
 WP_FN void tell_answering(const struct mail *mail)
 {
     struct wp_warp *warp = mail->run->op.warp;
@@ -490,7 +492,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     return status;
 }
 
-/* What is to be received. */
+/* Advances to the answers that are to be received. */
 WP_FN enum wp_status begin_receiving(struct wp_ll_run *run)
 {
     struct wp_ll_numbers *numbers = &run->numbers;

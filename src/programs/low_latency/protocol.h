@@ -3,57 +3,80 @@
  * The protocol of low latency: read this page first. The rest of the folder is its details.
  *
  * Dispatch sends the row of each token to the ranks that have one of the token's experts. Combine
- * sends an answer to each row back to the token's owner, which sums the answers. Each is one launch.
- * No layout, no notify and no handshake come before the rows.
+ * sends an answer to each row back to the token's owner, which sums the answers. Each is one launch, or
+ * two: a send phase, then a receive phase. No rank waits for word of another rank before it sends, except
+ * for a credit of an earlier step.
  *
- * Slots. Every rank has memory for the rows of all other ranks. So a sender knows by itself where a
- * row goes: to slot [source rank][index] of the target. The index counts the source's tokens for that
- * target. An answer goes to slot [place of the token][choice] of the token's owner. A choice is one
- * top-k entry of a token.
+ * Slots. Every rank has memory for the rows of all other ranks. So a sender knows by itself where a row
+ * goes. A choice is one top-k entry of a token.
  *
- * Numbers and halves. Operations are numbered: dispatch n sends rows n, combine n sends answers n.
- * Receive memory has num_halves buffers, 1 or 2, each called a half. Number n lies in half
- * n % num_halves. It overwrites number n - num_halves.
+ *     rows     slot [source rank][index] of the target. The index counts the earlier tokens of the
+ *              source that go to this target. Of many tokens in packets it is the token's own index.
+ *     answers  slot [token][choice] of the token's owner; if a rank answers for several choices, the
+ *              first of them. With masks, and in packets, slot [answering rank][token], so that each
+ *              slot has one writer.
  *
- * Credits. A sender waits until the target no longer needs number n - num_halves. The target says so
- * by a credit, which this code calls room. It needs rows until it has received the answers that end
- * their result, or the result is released. It needs answers until it has summed them. So nothing that
- * is still read is overwritten, whatever runs on which stream.
+ * Numbers and halves. Operations are counted: dispatch n sends rows n, combine n sends answers n. The
+ * two are counted apart, since a result may be answered twice (keep) or released. Receive memory has
+ * num_halves buffers, each called a half: as many as results at a time, 1 or 2. Number n lies in half
+ * n % num_halves, and overwrites number n - num_halves.
  *
- * Blocks. Block b does the same part of the work on every rank: it sends the b-th share of its rank's
- * tokens, receives what block b of the other ranks has sent, and answers that. So the blocks of one
- * rank never wait for each other.
+ * Credits. A rank writes number n when the target no longer needs number n - num_halves. The target
+ * gives this credit, which the code calls room:
  *
- * There are two ways to know that a row has come:
+ *     rows     when its own result n has ended: it has received the answers to its own tokens, or has
+ *              released the result. By then it has also answered the rows of the others.
+ *     answers  when it has summed them.
  *
- *   Signals  Behind its rows a block signals a word of each target. The pair of words keeps order:
+ * There are two ways to know that a row has come.
  *
- *                arrived[mail][source][block]  the last number that has come   (the source signals)
- *                room[mail][target][block]     the last number with credit     (the target signals)
+ * Signals. Block b does the same part of the work on every rank. It sends the b-th share of its rank's
+ * tokens, receives what block b of the other ranks has sent, and answers that. So the blocks of one rank
+ * never wait for each other: each block counts the tokens of the blocks before it. Each pair of ranks
+ * has two words for each block and each kind of mail, which is rows or answers:
  *
- *            Mail is rows or answers. The signal has release order; whoever waits acquires.
- *   Packets  Every 16 bytes of a row tell that they have come, so a warp takes a row's part without
- *            waiting for the rest (packets.h). One word of each source tells how many rows come.
- *            Of few tokens each warp computes the routes of all tokens itself (routes_few.h). Of many
- *            tokens the ranks send each other the routes while rows are under way (routes_many.h).
+ *     arrived[mail][source][block]  in the memory of the target: the last number that has come. The
+ *                                   source stores it with release behind its rows.
+ *     room[mail][target][block]     in the memory of the source: the last number with credit.
  *
- * By expert, a rank packs the rows that come. It needs to know where each source's rows begin, so each
- * source sends a head: how many rows each expert of the target gets.
+ * A launch of dispatch:
+ *   begin    load the numbers of the block's last launch                               (launch.h)
+ *   send     wait for room of rows; find the routes of the block's tokens: targets and indices; write
+ *            rows and ranges, which are the slots that this block fills; signal  (send.h, waits.h)
+ *   receive  wait for `arrived` of each source; by expert, pack the rows          (waits.h, pack.h)
+ *   end      remember the numbers
+ * A launch of combine:
+ *   send     wait for room of answers; write them; signal
+ *   receive  wait for `arrived` of answers; sum them; give room of answers and, if the result ends, of
+ *            rows. A release gives room of rows, too.                                  (combine.h)
  *
- * A launch of dispatch, with signals:
+ * By expert, a source also sends each target a head, once: how many rows each of the target's experts
+ * gets. From the heads of all sources a rank knows where each row is packed.
  *
- *   begin    load what the block remembers: the numbers of its last launch            (launch.h)
- *   send     wait for credit; find the routes of the block's tokens; send heads, rows
- *            and ranges of slots; signal                               (send.h, waits.h)
- *   receive  wait for the word of each source; pack rows by expert              (waits.h, pack.h)
- *   end      remember the numbers. Combine sends room when it has received.         (launch.h)
+ * Packets. A slot of 16 bytes, 8 on CPUs, is empty until that much of a row is stored there at once.
+ * So a warp receives its part of a row without waiting for the rest. It then empties the slots. Data
+ * that would look empty are told by a second word, so there is as much memory again
+ * (machine/packets.h). One word of each source tells how many rows come. Credit is for what a rank has
+ * received, and the rank gives it when its next launch begins (packets.h). How ranks know where rows go:
+ *
+ *     few tokens   each warp of the sender computes where its part of a row goes. By expert, a source
+ *                  also sends the expert of each choice, and the choice's position among its choices
+ *                  of that expert. (routes_few.h)
+ *     many tokens  a source sends rows at once. Meanwhile it sends for each token which row it is and
+ *                  where it is packed. Some blocks only send, the others only receive. (routes_many.h)
+ *
+ * docs/low-latency.md has the limits: few tokens are WEFT_LL_PACKETS, many WEFT_LL_TOLD_PACKETS, and
+ * beyond these there are signals.
  *
  * Ranks of other nodes are reached by puts into the same slots (nodes.h). By a setting, a row goes once
  * to each node, where one rank relays it, and sums the answers of its node (relay.h).
  *
  * Masks. With WEFT_LL_MASK a rank that does not come in time is masked: it is neither sent to nor
- * awaited from then on. Each rank masks for itself. All words and slots belong to a pair of ranks, so
- * a masked rank that still writes harms nobody (waits.h).
+ * awaited from then on. Each rank masks for itself. The masked rank is not told; it masks the other rank
+ * in turn when its own deadline has passed. All words and slots then belong to a pair of ranks, so a
+ * masked rank that still writes harms nobody (waits.h). Ranks come back in a launch of all ranks of the
+ * new set: all stop, clear the words and slots that the others write, and begin again with numbers of 0
+ * (low_latency_unmask.c).
  *
  * Where to look next:
  *
@@ -63,7 +86,6 @@
  *   packet_low_latency_dispatch.c  few tokens: with packets.h, packet_rows.h and routes_few.h
  *   told_low_latency_dispatch.c    many tokens: with packets.h, packet_rows.h and routes_many.h
  *   *_low_latency_combine.c        the way back: with combine.h
- *   low_latency_unmask.c           how masked ranks come back
  *   variants.def, variant.c        programs that are compiled once more for one case alone
  *
  * The arguments of all programs follow.

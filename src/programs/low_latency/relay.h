@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Low latency between nodes through partners: a row that ranks of another node need crosses the network once. A block
- * sends one message to the partner of its rank in each other node: the rows for that node, each with the experts of
- * all its ranks and, for each choice, where it goes there; the ranges of rows that these ranks get, and the heads. The
- * same block of the partner relays the message when it receives: it writes what the source would write if it were a
- * rank of this node, and signals in its name. So ranks of a node learn of all rows in the same words. They answer straight
- * to the source, or the partner sums their answers (low_latency/relay.h).
+ * Between nodes through partners: a row that ranks of another node need crosses the network once. In each
+ * other node a rank has a partner. A block sends its partner one message: the rows for that node, each
+ * with the experts of all the node's ranks and, for each choice, its slot there; the range of rows of each
+ * rank; and the heads. The same block of the partner relays the message when it receives. It writes what
+ * the source would write if the source were a rank of this node, and signals in the source's name. So the
+ * words of a node's ranks are the same for all rows. The ranks answer straight to the source, or the
+ * partner sums their answers (below).
  *
- * Nobody waits for more than without partners:
+ * No rank waits for more than without partners:
  *
- *     room to relay      is there. A block relays number n after it has sent its own rows of number n, for which it has
- *                        awaited the room of all ranks of the node, and room is of all that a number brings.
- *     room for messages  is there when the partner needs result n - num_halves no more; it has relayed it before. It is
- *                        told in the word that is of rows where these are put.
- *     what is relayed    needs the source's launch that sends, which waits for room alone, that is for earlier numbers;
- *                        and the partner's launch that receives. So a partner relays before it waits for anything that
- *                        others relay.
+ *     credit to relay      A block relays number n after it has sent its own rows n. For these it has
+ *                          waited for the credit of all ranks of the node, which covers all rows n.
+ *     credit for messages  comes when the partner no longer needs result n - num_halves, which it has
+ *                          relayed by then. It shares the word of credit for rows.
+ *     the rows             need the send phase of the source, which waits for credit alone, and the
+ *                          receive phase of the partner. A partner relays before it waits for anything that
+ *                          others relay.
  *
- * Who waits for rows that are relayed waits for the partner, who waits for the source: so a wait that fails names him who
- * is late.
+ * A rank that waits for relayed rows waits for the partner, and the partner for the source. So a wait that
+ * fails names the rank that is late.
  */
 #pragma once
 
@@ -27,8 +28,8 @@
 
 /* ================== messages */
 
-/* Messages of rows that low latency's partners relay, where they have come to: dispatch passes the rows on
- * (low_latency/relay.h), combine finds in them to whom the sums of answers go (low_latency/relay.h). */
+/* Messages of rows at the partner that relays them. Dispatch passes the rows on. Combine finds in them
+ * where the sums of answers go. */
 
 WP_FN int32_t *wp_ll_message_head(const struct wp_low_latency *ll, char *message, int32_t local_idx)
 {
@@ -51,7 +52,8 @@ WP_FN struct wp_ll_target *wp_ll_targets(const struct wp_low_latency *ll, char *
     return (struct wp_ll_target *)(void *)(row + ll->plan.slot.bytes);
 }
 
-/* The i-th rank from which this one may get messages, by the nodes before its own; WP_NO_RANK: there is none. */
+/* The i-th rank that may send this rank messages, in the order of the nodes before its own. WP_NO_RANK:
+ * there is none. */
 WP_FN int32_t wp_ll_source_of_messages(const struct wp_low_latency *ll, int32_t i)
 {
     const struct wp_nodes *nodes = &ll->network.nodes;
@@ -62,7 +64,7 @@ WP_FN int32_t wp_ll_source_of_messages(const struct wp_low_latency *ll, int32_t 
     return local_idx < nodes->sizes[node] ? wp_node_rank(nodes, node, local_idx) : WP_NO_RANK;
 }
 
-/* In every area: message i of a block. */
+/* The offset, in any area, of message i of a block. */
 WP_FN uint64_t wp_ll_message_offset(const struct wp_low_latency *ll, uint64_t number, int32_t i,
                                     int32_t block)
 {
@@ -86,7 +88,7 @@ struct wp_ll_relayed_message {
     int32_t num_rows;
 };
 
-/* The i-th, which has none if there is no such source. */
+/* Message i; its source may be WP_NO_RANK. */
 WP_FN struct wp_ll_relayed_message wp_ll_relayed_message(const struct wp_ll_relayer *relayer,
                                                          int32_t i)
 {
@@ -109,7 +111,7 @@ struct wp_ll_relayed_row {
     int32_t part;
 };
 
-/* The rows of all messages to a block, which its warps share: where one of them is. */
+/* Where a warp is in the rows of all messages to its block, which the warps share. */
 struct wp_ll_relayed_rows {
     struct wp_ll_relayed_row row;
     struct wp_ll_relayed_message message;
@@ -124,7 +126,7 @@ WP_FN struct wp_ll_relayed_rows wp_ll_relayed_rows_of(struct wp_warp *warp)
     return before_all;
 }
 
-/* To the warp's next part of a row; 0: it has had all of its. */
+/* Goes to the warp's next part of a row. Returns 0 at the end. */
 WP_FN int wp_ll_next_relayed(const struct wp_ll_relayer *relayer, struct wp_ll_relayed_rows *rows)
 {
     const struct wp_low_latency *ll = relayer->run->ll;
@@ -146,7 +148,7 @@ WP_FN int wp_ll_next_relayed(const struct wp_ll_relayer *relayer, struct wp_ll_r
     return 1;
 }
 
-/* Of the answers to a row of message i: the slot of that of the rank that has `place` ranks of the row before it. */
+/* The slot for an answer to a row of message i. `place` ranks of the row come before the one that answers. */
 WP_FN int32_t wp_ll_summand_slot(const struct wp_ll_relayer *relayer, int32_t i, int32_t row,
                                  int32_t place)
 {
@@ -155,7 +157,7 @@ WP_FN int32_t wp_ll_summand_slot(const struct wp_ll_relayer *relayer, int32_t i,
     return (block_idx * plan->block_tokens + row) * plan->message.row_ranks + place;
 }
 
-/* How many ranks a row goes to that come before `rank`. */
+/* The number of ranks before `rank` that a row goes to. */
 WP_FN int32_t wp_ll_targets_before(const struct wp_low_latency *ll, char *row, int32_t rank)
 {
     const struct wp_ll_target *targets = wp_ll_targets(ll, row);
@@ -169,7 +171,8 @@ WP_FN int32_t wp_ll_targets_before(const struct wp_low_latency *ll, char *row, i
 
 /* ------------------------------------------------------------------ send */
 
-/* Which of its partner's messages those of this rank to a node are: as wp_ll_source_of_messages. */
+/* The index of this rank's messages among those of its partner in a node; the inverse of
+ * wp_ll_source_of_messages. */
 WP_FN int32_t wp_ll_message_idx(const struct wp_low_latency *ll, int32_t node)
 {
     const struct wp_nodes *nodes = &ll->network.nodes;
@@ -186,7 +189,8 @@ WP_FN char *wp_ll_staged_for(const struct wp_ll_sender *sender, int32_t rank)
                                                      ll->network.node_of_rank[rank]);
 }
 
-/* The slot of the token in the message for the node of choice k; NULL if that of a choice before is in it. */
+/* The slot of the token in the message for the node of choice k. NULL: an earlier choice has put the row
+ * there. */
 WP_FN char *wp_ll_relayed_slot(const struct wp_ll_sender *sender, int32_t token, int32_t k)
 {
     const struct wp_low_latency *ll = &sender->args->ll;
@@ -208,7 +212,7 @@ WP_FN void wp_ll_stage_head(const struct wp_ll_sender *sender, int32_t rank, con
         head[i] = counts[i];
 }
 
-/* By all warps, when the block has written its messages. */
+/* All warps call this when the block has written its messages. */
 WP_FN void wp_ll_put_messages(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -242,7 +246,7 @@ WP_FN char *wp_ll_relayed_row_at(const struct wp_ll_relayer *relayer, int32_t so
     return wp_ll_row(relayer->run->ll, target->rank, relayer->number, source, target->row);
 }
 
-/* Elements and scales of a row, or a part of them, to all its ranks. */
+/* Copies a part of the elements and scales of a row to all its ranks. */
 WP_FN void wp_ll_relay_elements(const struct wp_ll_relayer *relayer, int32_t source, char *row,
                                 struct wp_ll_span span)
 {
@@ -264,7 +268,7 @@ WP_FN void wp_ll_relay_elements(const struct wp_ll_relayer *relayer, int32_t sou
     wp_row_copy(warp, wp_warp_pointers(warp), num_dsts, row + span.begin, span.bytes);
 }
 
-/* Where the rank that a row goes to answers it. */
+/* The slot to which a rank answers a relayed row. */
 WP_FN int32_t wp_ll_answer_to_relayed(const struct wp_ll_relayer *relayer,
                                       const struct wp_ll_relayed_row *row,
                                       const struct wp_ll_target *target)
@@ -276,7 +280,7 @@ WP_FN int32_t wp_ll_answer_to_relayed(const struct wp_ll_relayer *relayer,
                : target->answer;
 }
 
-/* What goes with a row: to the rank of choice j, about choice k. */
+/* Writes what goes with a row, about choice k, to the rank of choice j. */
 WP_FN void wp_ll_relay_choice(const struct wp_ll_relayer *relayer,
                               const struct wp_ll_relayed_row *row, int32_t j, int32_t k)
 {
@@ -321,7 +325,7 @@ WP_FN void wp_ll_relay_part(const struct wp_ll_relayer *relayer,
         wp_ll_relay_choice(relayer, row, i / num_topk, i % num_topk);
 }
 
-/* By all warps: the rows of all messages to this block. */
+/* All warps call this. It relays the rows of all messages to this block. */
 WP_FN void wp_ll_relay_rows(const struct wp_ll_relayer *relayer)
 {
     struct wp_ll_relayed_rows rows = wp_ll_relayed_rows_of(relayer->run->op.warp);
@@ -329,7 +333,7 @@ WP_FN void wp_ll_relay_rows(const struct wp_ll_relayer *relayer)
         wp_ll_relay_part(relayer, &rows.row);
 }
 
-/* By all warps: which rows each rank of this node gets, and by the last block the heads. */
+/* All warps call this. It writes the ranges for each rank of this node; the last block also sends heads. */
 WP_FN void wp_ll_relay_ranges(const struct wp_ll_relayer *relayer)
 {
     struct wp_warp *warp = relayer->run->op.warp;
@@ -354,7 +358,7 @@ WP_FN void wp_ll_relay_ranges(const struct wp_ll_relayer *relayer)
     }
 }
 
-/* By the first warp, when the block has written: tells the ranks of this node that the sources' rows have come. */
+/* The first warp calls this when the block has written. It signals in the name of the sources. */
 WP_FN void wp_ll_tell_relayed(const struct wp_ll_relayer *relayer)
 {
     struct wp_warp *warp = relayer->run->op.warp;
@@ -371,7 +375,7 @@ WP_FN void wp_ll_tell_relayed(const struct wp_ll_relayer *relayer)
     }
 }
 
-/* By all warps: waits for the messages to this block, and relays them. */
+/* All warps call this. It waits for the messages to this block, and relays them. */
 WP_FN enum wp_status wp_ll_relay(const struct wp_ll_run *run, uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
@@ -391,20 +395,21 @@ WP_FN enum wp_status wp_ll_relay(const struct wp_ll_run *run, uint64_t number)
 /* ================== the way back */
 
 /*
- * Low latency between nodes through partners, the way back: of a token, the sum of what a node's ranks answer crosses the
- * network once. They write their answers into slots at the partner that has relayed the row (the row tells which), and
- * signal him as they do all ranks of the node. He sums those of each row in the order of the ranks, rounds the sum as an
- * answer, and puts the sums of a block to the source, where its slots for them lie one behind the other.
+ * The sum of a node's answers to a token crosses the network once. The ranks of the node write their
+ * answers into slots at the partner that has relayed the row; the row tells which slots. They signal the
+ * partner as they signal all ranks of the node. The partner sums the answers to each row in the order of
+ * the ranks, rounds the sum as an answer, and puts the sums of a block to the source, whose slots for them
+ * lie one behind the other.
  *
- * Nobody waits for more than without partners:
+ * No rank waits for more than without partners:
  *
- *     room for answers at the partner  is told when he has received the answers of that number, of all that the ranks of
- *                                      his node have sent to him; they await it before they send.
- *     room at the source               he has awaited before he sent his own answers of that number.
- *     what is summed                   needs the launches that send of the node's ranks, which wait for room alone, and
- *                                      the partner's that receives: he sums before he waits for what others sum.
+ *     credit at the partner  comes when it has received the answers of that number from all ranks of its
+ *                            node; they wait for it before they send
+ *     credit at the source   the partner has waited for it before it sent its own answers of that number
+ *     the answers            need the send phases of the node's ranks, which wait for credit alone, and the
+ *                            receive phase of the partner, which sums before it waits for other sums
  *
- * The messages that dispatch has brought tell him what he sums, and lie there until the result has ended.
+ * The messages of dispatch tell the partner what it sums. They stay until the result has ended.
  */
 
 /* Warp-wide: waits until this block of the ranks of this node has sent its answers. */
@@ -425,7 +430,7 @@ WP_FN enum wp_status wp_ll_await_node(const struct wp_ll_summer *summer)
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
-/* Lists the answers to a row of message i, from byte `begin` on; returns how many there are. */
+/* Lists the answers to a row of message i, from byte `begin` on. Returns their number. */
 WP_FN int32_t wp_ll_find_summands(const struct wp_ll_summer *summer,
                                   const struct wp_ll_relayer *relayer, int32_t i, int32_t row,
                                   int32_t num_summands, uint64_t begin)
@@ -442,7 +447,7 @@ WP_FN int32_t wp_ll_find_summands(const struct wp_ll_summer *summer,
     return num_summands;
 }
 
-/* A part of the sum of a row, to where it is staged. */
+/* Stages a part of the sum of a row. */
 WP_FN void wp_ll_sum_summands(const struct wp_ll_summer *summer,
                               const struct wp_ll_relayer *relayer,
                               const struct wp_ll_relayed_row *row)
@@ -463,7 +468,7 @@ WP_FN void wp_ll_sum_summands(const struct wp_ll_summer *summer,
                         num_srcs, elements.num);
 }
 
-/* By all warps: the sums for all messages to this block. */
+/* All warps call this. It makes the sums for all messages to this block. */
 WP_FN void wp_ll_sum_messages(const struct wp_ll_summer *summer,
                               const struct wp_ll_relayer *relayer)
 {
@@ -472,7 +477,7 @@ WP_FN void wp_ll_sum_messages(const struct wp_ll_summer *summer,
         wp_ll_sum_summands(summer, relayer, &rows.row);
 }
 
-/* By all warps, when the block has written its sums. */
+/* All warps call this when the block has written its sums. */
 WP_FN void wp_ll_put_sums(const struct wp_ll_summer *summer, const struct wp_ll_relayer *relayer)
 {
     struct wp_warp *warp = summer->run->op.warp;
@@ -499,8 +504,8 @@ WP_FN void wp_ll_put_sums(const struct wp_ll_summer *summer, const struct wp_ll_
     }
 }
 
-/* By all warps: waits for the answers of this node's ranks to the rows that this rank has relayed, and sends their
- * sums. */
+/* All warps call this. It waits for the answers of this node's ranks to the rows that this rank has
+ * relayed, and sends their sums. */
 WP_FN enum wp_status wp_ll_relay_sums(const struct wp_ll_summer *summer)
 {
     struct wp_warp *warp = summer->run->op.warp;

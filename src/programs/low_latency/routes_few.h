@@ -8,13 +8,13 @@
 
 /* ------------------------------------------------------------------ choices */
 
-/* The first choices of all tokens, each lane its own: two, or four. */
+/* The first choices of all tokens: two for each lane, or four. */
 struct wp_ll_lane_choices {
     int64_t first, second;
     int64_t third, fourth;
 };
 
-/* By expert a warp looks at those of all tokens only to tell of them. */
+/* By expert, a warp needs the choices of all tokens only for a head. */
 WP_FN int wp_ll_lanes_have_four(const struct wp_low_latency_dispatch_args *args)
 {
     return !args->ll.plan.is_by_expert &&
@@ -36,13 +36,13 @@ WP_FN struct wp_ll_lane_choices wp_ll_load_choices(struct wp_warp *warp,
 
 /* ------------------------------------------------------------------ rows */
 
-/* Of a token, or behind all: whether it has a choice at a rank, and how many tokens before it have. */
+/* Whether a token goes to a rank, and how many tokens before it do. */
 struct wp_ll_going {
     int goes;
     int32_t num_before;
 };
 
-/* Of the lanes' choices, from `begin` on of those of all tokens: a bit for each that is at the rank. */
+/* A bit for each lane whose choice is at the rank. The lanes have the choices from `begin` on. */
 WP_FN uint32_t wp_ll_find_choices_at(struct wp_warp *warp,
                                      const struct wp_low_latency_dispatch_args *args,
                                      struct wp_experts_of_rank experts, int32_t begin,
@@ -52,7 +52,7 @@ WP_FN uint32_t wp_ll_find_choices_at(struct wp_warp *warp,
                      wp_ll_choice_among(args, experts, expert, begin + wp_lane_idx(warp)) >= 0);
 }
 
-/* Whether choices are so few that each lane has loaded two, or four, of tokens of which each lane can look at one. */
+/* Whether the lanes have loaded all choices, and there is a lane for each token. */
 WP_FN int wp_ll_choices_are_few(const struct wp_low_latency_dispatch_args *args,
                                 int32_t num_of_lane)
 {
@@ -60,7 +60,7 @@ WP_FN int wp_ll_choices_are_few(const struct wp_low_latency_dispatch_args *args,
            args->num_tokens < WP_WARP_SIZE;
 }
 
-/* By all lanes, each with what it knows of token `lane`, if there is such a one. */
+/* All lanes call this. Lane n knows whether token n goes. */
 WP_FN struct wp_ll_going wp_ll_going_of(struct wp_warp *warp,
                                         const struct wp_low_latency_dispatch_args *args, int goes,
                                         int32_t token)
@@ -71,7 +71,7 @@ WP_FN struct wp_ll_going wp_ll_going_of(struct wp_warp *warp,
     return found;
 }
 
-/* Warp-wide: of two choices of each lane. */
+/* Warp-wide: the same from two choices of each lane. */
 WP_FN struct wp_ll_going wp_ll_find_going_of_two(struct wp_warp *warp,
                                                  const struct wp_low_latency_dispatch_args *args,
                                                  struct wp_ll_lane_choices choices,
@@ -88,13 +88,13 @@ WP_FN struct wp_ll_going wp_ll_find_going_of_two(struct wp_warp *warp,
     return wp_ll_going_of(warp, args, (at_rank >> of_lane * num_topk & of_token) != 0, token);
 }
 
-/* A bit for each choice, of which so many are in each half. */
+/* A bit for each choice, so many in each half. */
 struct wp_ll_choice_bits {
     uint64_t low, high;
     int32_t half;
 };
 
-/* The next `num`, at most half of all, with others behind them. */
+/* The next `num` bits, at most half of all; others follow them. */
 WP_FN uint64_t wp_ll_bits_from(struct wp_ll_choice_bits bits, int32_t begin, int32_t num)
 {
     uint64_t from = begin < bits.half ? bits.low >> begin : bits.high >> (begin - bits.half);
@@ -103,7 +103,7 @@ WP_FN uint64_t wp_ll_bits_from(struct wp_ll_choice_bits bits, int32_t begin, int
     return from;
 }
 
-/* Of four, where a token has no more than two of each lane. */
+/* Warp-wide: the same from four choices of each lane. A token has at most two of each. */
 WP_FN struct wp_ll_going wp_ll_find_going_of_four(struct wp_warp *warp,
                                                   const struct wp_low_latency_dispatch_args *args,
                                                   struct wp_ll_lane_choices choices,
@@ -125,12 +125,12 @@ WP_FN struct wp_ll_going wp_ll_find_going_of_four(struct wp_warp *warp,
     return wp_ll_going_of(warp, args, (at_rank & of_token) != 0, token);
 }
 
-/* Whole tokens whose choices the lanes look at together, each at one: there is one at least. */
+/* Whole tokens whose choices the lanes look at together, one each; at least one token. */
 struct wp_ll_seen_tokens {
     int32_t first, num;
 };
 
-/* The lane's choice of those. */
+/* The lane's choice of these tokens. */
 WP_FN int64_t wp_ll_seen_choice(struct wp_warp *warp,
                                 const struct wp_low_latency_dispatch_args *args,
                                 struct wp_ll_seen_tokens seen)
@@ -139,7 +139,7 @@ WP_FN int64_t wp_ll_seen_choice(struct wp_warp *warp,
     return lane < seen.num * num_topk ? wp_ll_load_choice(args, seen.first * num_topk + lane) : -1;
 }
 
-/* Adds what is found of them up to a token. */
+/* Adds what these tokens tell about the rows before a token. */
 WP_FN void wp_ll_add_going(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
                            struct wp_ll_seen_tokens seen, int64_t expert,
                            struct wp_experts_of_rank experts, int32_t token,
@@ -156,7 +156,8 @@ WP_FN void wp_ll_add_going(struct wp_warp *warp, const struct wp_low_latency_dis
     }
 }
 
-/* The same of any number, where a token has no more choices than a warp has lanes: so many loads are under way together. */
+/* Warp-wide: the same for any number of choices, if a token has at most one for each lane. So many loads
+ * are under way together. */
 WP_FN struct wp_ll_going wp_ll_find_going_of_many(struct wp_warp *warp,
                                                   const struct wp_low_latency_dispatch_args *args,
                                                   struct wp_experts_of_rank experts, int32_t token)
@@ -179,7 +180,7 @@ WP_FN struct wp_ll_going wp_ll_find_going_of_many(struct wp_warp *warp,
     return found;
 }
 
-/* The same of any number, token by token. */
+/* Warp-wide: the same for any number, token by token. */
 WP_FN struct wp_ll_going
 wp_ll_find_going_one_by_one(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
                             struct wp_experts_of_rank experts, int32_t token)
@@ -214,7 +215,7 @@ WP_FN struct wp_ll_going wp_ll_find_going(struct wp_warp *warp,
     return wp_ll_find_going_one_by_one(warp, args, experts, token);
 }
 
-/* Warp-wide: whether a token goes to a rank, by the lanes' first choices of it. */
+/* Warp-wide: whether a token goes to a rank. Lane n has its choice n. */
 WP_FN int wp_ll_goes(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
                      int64_t expert, int32_t rank, int32_t token)
 {
@@ -232,8 +233,8 @@ WP_FN int wp_ll_goes(struct wp_warp *warp, const struct wp_low_latency_dispatch_
 
 /* ------------------------------------------------------------------ choices that are told */
 
-/* By all lanes, with choices from `begin` on of those of all tokens, each with the rank's expert that its own is for, or none:
- * adds them to what the rank is told. */
+/* All lanes call this, with the choices from `begin` on. Each has the expert of its choice at the target,
+ * or -1. It adds the choices to the head. */
 WP_FN void wp_ll_add_chosen(struct wp_warp *warp, const struct wp_ll_plan *plan, int32_t begin,
                             int32_t expert)
 {
@@ -250,7 +251,7 @@ WP_FN void wp_ll_add_chosen(struct wp_warp *warp, const struct wp_ll_plan *plan,
     wp_warp_sync(warp);
 }
 
-/* In memory of the warp: as it is before choices are added. */
+/* Clears the head in memory of the warp. */
 WP_FN void wp_ll_begin_chosen(struct wp_warp *warp, const struct wp_ll_plan *plan)
 {
     uint32_t *told = (uint32_t *)wp_warp_shared(warp);
@@ -258,8 +259,8 @@ WP_FN void wp_ll_begin_chosen(struct wp_warp *warp, const struct wp_ll_plan *pla
         told[i] = 0;
 }
 
-/* Warp-wide, when there is room for the rows of `number`, by expert: tells a rank how many choices each of its experts has, and
- * which of them each choice is for, of all tokens that there may be. */
+/* Warp-wide, by expert: sends a target the head of `number`. The target has given credit. The head has
+ * the number of choices for each expert there, and the expert of each choice. */
 WP_FN void wp_ll_few_tell_choices(struct wp_warp *warp,
                                   const struct wp_low_latency_dispatch_args *args,
                                   struct wp_ll_lane_choices choices, int32_t rank, uint64_t number)
@@ -282,12 +283,9 @@ WP_FN void wp_ll_few_tell_choices(struct wp_warp *warp,
 
 /* ================== where rows are packed */
 
-/*
- * Rows that come in packets (low_latency/packets.h) of few tokens and are packed by expert. Each source tells every rank which
- * of its experts its choices are for, behind how many for each (low_latency/packet_rows.h).
- */
+/* How the target finds from heads where it packs a row, by expert. */
 
-/* What a warp has of a row: a part of its elements, or what is behind them. */
+/* What a work item has of a row: a part of its elements, or what is behind them. */
 enum wp_ll_unit_kind { WP_LL_UNIT_ELEMENTS, WP_LL_UNIT_SCALES, WP_LL_UNIT_CHOICES };
 
 WP_FN enum wp_ll_unit_kind wp_ll_kind_of(const struct wp_ll_plan *plan, int32_t part)
@@ -298,7 +296,7 @@ WP_FN enum wp_ll_unit_kind wp_ll_kind_of(const struct wp_ll_plan *plan, int32_t 
                                                                     : WP_LL_UNIT_SCALES;
 }
 
-/* Of a row's scales, the first that the part has. */
+/* The first scale of the part. */
 WP_FN int32_t wp_ll_first_scale(const struct wp_ll_plan *plan, int32_t part)
 {
     return (part - plan->row_parts.num - 1) * WP_LL_UNIT_SCALE_WORDS;
@@ -310,14 +308,15 @@ WP_STATIC_ASSERT(WP_BLOCK_WORDS_BYTES + WP_LL_NEAR_RANKS * WP_WARP_SHARED_BYTES 
                      WP_BLOCK_SHARED_BYTES,
                  "each has been made in memory of a warp");
 
-/* What a choice of a source is for. */
+/* What the head of a source says about a choice. */
 WP_FN uint32_t wp_ll_told_chosen(const struct wp_ll_hearer *hearer, int32_t source, int32_t choice)
 {
     const int32_t num_pairs = wp_ll_num_pairs(&hearer->taker.args->ll.plan);
     return wp_ll_pair_count(wp_ll_head_of(hearer, source) + num_pairs, choice);
 }
 
-/* By all warps that have met: those of the first block that have heard a source tell the caller of experts. */
+/* All warps call this after they have met. Those of the first block that have received a head write
+ * counts of experts for the caller. */
 WP_FN void wp_ll_few_tell_experts(const struct wp_ll_hearer *hearer)
 {
     struct wp_warp *warp = hearer->taker.run->op.warp;
@@ -345,7 +344,7 @@ WP_FN int32_t wp_ll_few_packed_choice(const struct wp_ll_hearer *hearer, int32_t
     return is_here ? packed : WP_LL_NOT_HERE;
 }
 
-/* Where it has the unit's part, from that's first byte on. */
+/* The place of the item's part in a packed row. */
 WP_FN char *wp_ll_packed_part(const struct wp_ll_hearer *hearer, struct wp_ll_unit unit,
                               int32_t packed)
 {
@@ -358,13 +357,13 @@ WP_FN char *wp_ll_packed_part(const struct wp_ll_hearer *hearer, struct wp_ll_un
            ((uint64_t)first << plan->sent_element_bytes_log2);
 }
 
-/* Of a source's token: whether it has a choice here, and so many places, as the warp's pointers. */
+/* Whether a source's token has a choice here, and how many places it has, as the warp's pointers. */
 struct wp_ll_places {
     int is_here;
     int32_t num;
 };
 
-/* Of a source's token, what combine needs of its choices. */
+/* What combine needs of the choices of a source's token. */
 WP_FN struct wp_ll_packed_choice *wp_ll_kept_choices(const struct wp_ll_hearer *hearer,
                                                      struct wp_ll_unit unit)
 {
@@ -372,7 +371,7 @@ WP_FN struct wp_ll_packed_choice *wp_ll_kept_choices(const struct wp_ll_hearer *
                                 unit.token);
 }
 
-/* By all lanes, each with choice k of the unit's token, if there is such a one: adds where the unit's part is packed. */
+/* All lanes call this, each with choice k of the item's token. It adds the places of the item's part. */
 WP_FN void wp_ll_add_places(const struct wp_ll_hearer *hearer, struct wp_ll_unit unit, int32_t k,
                             struct wp_ll_places *places)
 {
@@ -390,7 +389,7 @@ WP_FN void wp_ll_add_places(const struct wp_ll_hearer *hearer, struct wp_ll_unit
         wp_warp_pointers(warp)[place] = wp_ll_packed_part(hearer, unit, packed);
 }
 
-/* Warp-wide: where the unit's part is packed; combine finds out, too, by the warp that has the choices. */
+/* Warp-wide: finds the places of the item's part. The warp that has the choices keeps them for combine. */
 WP_FN struct wp_ll_places wp_ll_few_find_places(const struct wp_ll_hearer *hearer,
                                                 struct wp_ll_unit unit)
 {
@@ -405,7 +404,7 @@ WP_FN struct wp_ll_places wp_ll_few_find_places(const struct wp_ll_hearer *heare
     return places;
 }
 
-/* What combine and the caller need of a source's token, whose places are known to combine. */
+/* Keeps the weights of a source's token for combine, and writes src_tokens for the caller. */
 WP_FN void wp_ll_keep_choices(const struct wp_ll_hearer *hearer, struct wp_ll_unit unit,
                               const float *weights)
 {
@@ -421,16 +420,15 @@ WP_FN void wp_ll_keep_choices(const struct wp_ll_hearer *hearer, struct wp_ll_un
 
 /* ================== units */
 
-/* What the warps of packet_low_latency_dispatch have of rows: of each source's token, or of each of its rows, a part; what is
- * loaded for that first; and how a part that is sent is made. */
+/* Work items: which a warp has, what is loaded for one first, and how what it sends is made. */
 
-/* Of a launch. */
+/* The work items of a launch. */
 WP_FN int32_t wp_ll_num_units_of(const struct wp_low_latency *ll)
 {
     return wp_ll_num_row_units(&ll->plan, ll->exchange.num_ranks);
 }
 
-/* Units are dealt out to the blocks first, so that those of few tokens have many SMs. */
+/* Items go round the blocks first, so that few tokens use many SMs. */
 WP_FN int32_t wp_ll_first_unit(struct wp_warp *warp)
 {
     return wp_block_idx(warp) + wp_warp_idx(warp) * wp_num_blocks(warp);
@@ -441,7 +439,7 @@ WP_FN int32_t wp_ll_unit_step(struct wp_warp *warp)
     return wp_num_blocks(warp) * wp_num_warps(warp);
 }
 
-/* By expert some warps have none. */
+/* By expert, warps that receive heads have no items. */
 WP_FN int32_t wp_ll_first_row_unit(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
     const int hears = ll->plan.is_by_expert && wp_ll_first_heard(warp) < ll->num_hearers;
@@ -483,7 +481,7 @@ WP_FN struct wp_ll_slot_bytes wp_ll_few_unit_bytes(const struct wp_ll_plan *plan
 
 /* ------------------------------------------------------------------ what is loaded first */
 
-/* What is on its way for a unit. */
+/* What is being loaded for an item. */
 struct wp_ll_few_unit_loads {
     int32_t taken;  /* what the unit's rank has taken (wp_ll_note_heard_taken) */
     int64_t expert; /* of the lane's choice of the token, */
@@ -516,13 +514,13 @@ wp_ll_few_load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_a
 
 /* ------------------------------------------------------------------ what a unit sends */
 
-/* In memory of the warp: where it makes what it sends of choices. */
+/* Memory of the warp for what it sends of choices. */
 WP_FN char *wp_ll_part_memory(struct wp_warp *warp)
 {
     return (char *)wp_warp_shared(warp);
 }
 
-/* The token, the slot of its answer, and which of the rank's experts it is for. */
+/* Makes what goes behind a row: the token, the slot of its answer, its experts there and weights. */
 WP_FN struct wp_packet_row wp_ll_make_choices(struct wp_warp *warp,
                                               const struct wp_low_latency_dispatch_args *args,
                                               struct wp_ll_unit unit,

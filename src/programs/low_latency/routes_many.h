@@ -13,7 +13,7 @@
 
 /* ------------------------------------------------------------------ choices */
 
-/* A place in 16 bits, of which none is 0. */
+/* Places have 16 bits (layout.h). */
 WP_STATIC_ASSERT(WP_LL_NEAR_RANKS < 1 << (16 - WP_LL_PLACE_EXPERT_BITS), "ranks, and none");
 
 WP_FN uint16_t wp_ll_place_word(struct wp_place_of_expert place)
@@ -33,7 +33,7 @@ WP_FN int32_t wp_ll_expert_at(uint16_t place)
     return place & ((1 << WP_LL_PLACE_EXPERT_BITS) - 1);
 }
 
-/* The first choices of all tokens that a thread looks at, of every so many, as threads are. */
+/* The first choices that a thread looks at: every n-th of all, among n threads. */
 enum { WP_LL_CHOICES_TOGETHER = 4 };
 struct wp_ll_thread_choices {
     int64_t experts[WP_LL_CHOICES_TOGETHER];
@@ -50,14 +50,15 @@ wp_ll_load_thread_choices(struct wp_warp *warp, const struct wp_low_latency_disp
     return choices;
 }
 
-/* In memory of the block, behind counts that it hears: by expert those that it tells, and the place of each choice. */
+/* In memory of the block, behind the counts that it receives: by expert the counts that it sends; then the
+ * place of each choice. */
 WP_FN char *wp_ll_told_block_memory(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
     return (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES +
            wp_ll_told_counts_bytes(&ll->plan, ll->exchange.num_ranks);
 }
 
-/* How many choices each expert of a rank has, in pairs. */
+/* The number of choices for each expert of a rank, two in a word. */
 WP_FN uint32_t *wp_ll_counts_to_tell(struct wp_warp *warp, const struct wp_low_latency *ll,
                                      int32_t rank)
 {
@@ -71,13 +72,14 @@ WP_FN uint16_t *wp_ll_places(struct wp_warp *warp, const struct wp_low_latency *
                                 wp_ll_told_counts_bytes(&ll->plan, ll->exchange.num_ranks));
 }
 
-/* Whether the block tells one of the ranks how many choices its experts have: unit i of what is told is for rank i. */
+/* Whether the block sends counts: work item i sends them to rank i. */
 WP_FN int wp_ll_tells_counts(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
     return ll->plan.is_by_expert && wp_block_idx(warp) < ll->exchange.num_ranks;
 }
 
-/* Whether it tells that one: mostly there are as many blocks, and nothing is divided, which takes GPUs long. */
+/* Whether the block sends counts to `rank`. Mostly there are as many blocks as ranks, and nothing is
+ * divided, which takes GPUs long. */
 WP_FN int wp_ll_tells_counts_of(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
 {
     const int32_t num_blocks = wp_ll_num_receiving_blocks(warp, ll);
@@ -85,7 +87,7 @@ WP_FN int wp_ll_tells_counts_of(struct wp_warp *warp, const struct wp_low_latenc
                                                 : rank % num_blocks == wp_block_idx(warp);
 }
 
-/* By all warps of such a block, which meet. */
+/* All warps of such a block call this, and meet. */
 WP_FN void wp_ll_begin_counts(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
     const int32_t num_words = ll->exchange.num_ranks * wp_ll_num_pairs(&ll->plan);
@@ -95,8 +97,8 @@ WP_FN void wp_ll_begin_counts(struct wp_warp *warp, const struct wp_low_latency 
     wp_block_sync(warp);
 }
 
-/* By all warps of a block, which meet, with their first choices: finds the places of all that there may be, and counts those
- * of which it tells. */
+/* All warps of a block call this, with their first choices, and meet. It finds the places of all choices,
+ * and makes the counts that the block sends. */
 WP_FN void wp_ll_many_find_places(struct wp_warp *warp,
                                   const struct wp_low_latency_dispatch_args *args,
                                   struct wp_ll_thread_choices choices)
@@ -128,12 +130,12 @@ WP_FN void wp_ll_many_find_places(struct wp_warp *warp,
 
 /* ------------------------------------------------------------------ what is before a token */
 
-/* Of this rank's tokens before `token`, for a rank. */
+/* This rank's tokens before `token`, seen from a rank. */
 struct wp_ll_before {
     int32_t rank, token;
 };
 
-/* Warp-wide: how many of them have a choice there. */
+/* Warp-wide: how many of them go to that rank. */
 WP_FN int32_t wp_ll_count_before(struct wp_warp *warp, const struct wp_low_latency *ll,
                                  struct wp_ll_before before)
 {
@@ -150,8 +152,8 @@ WP_FN int32_t wp_ll_count_before(struct wp_warp *warp, const struct wp_low_laten
     return num_going;
 }
 
-/* Warp-wide: of the first choices of all tokens, so many, how many have a place. Places are loaded in pairs, some of each lane
- * together. */
+/* Warp-wide: how many of the first num_choices choices have the place. Each lane loads several pairs of
+ * places together. */
 WP_FN uint32_t wp_ll_count_place(struct wp_warp *warp, const struct wp_low_latency *ll,
                                  uint16_t place, int32_t num_choices)
 {
@@ -175,8 +177,8 @@ WP_FN uint32_t wp_ll_count_place(struct wp_warp *warp, const struct wp_low_laten
     return wp_sum_u32(warp, num);
 }
 
-/* By all lanes, with choices from `begin` on of those of all tokens: if the lane's counts, how many before it have the same
- * place. */
+/* All lanes call this, with the choices from `begin` on. A lane whose choice counts gets the number of
+ * choices before it with the same place. */
 WP_FN uint32_t wp_ll_find_order(struct wp_warp *warp, const struct wp_low_latency *ll,
                                 int32_t begin, int counts)
 {
@@ -193,7 +195,7 @@ WP_FN uint32_t wp_ll_find_order(struct wp_warp *warp, const struct wp_low_latenc
 
 /* ------------------------------------------------------------------ what is told */
 
-/* Warp-wide: what the rank is told of the token, in memory of the warp. */
+/* Warp-wide: makes the metadata of a token for a rank, in memory of the warp. */
 WP_FN uint32_t *wp_ll_make_told(struct wp_warp *warp,
                                 const struct wp_low_latency_dispatch_args *args,
                                 struct wp_ll_before before)
@@ -225,7 +227,7 @@ WP_FN uint32_t *wp_ll_make_told(struct wp_warp *warp,
     return told;
 }
 
-/* Warp-wide, when there is room for the rows of `number`: tells a rank of a token, */
+/* Warp-wide: sends a rank the metadata of one token. The rank has given credit for `number`. */
 WP_FN void wp_ll_tell_token(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
                             struct wp_ll_before before, uint64_t number)
 {
@@ -237,7 +239,7 @@ WP_FN void wp_ll_tell_token(struct wp_warp *warp, const struct wp_low_latency_di
     wp_warp_sync(warp); /* it has been read */
 }
 
-/* and, by expert, how many choices its experts have, as its block has counted. */
+/* Warp-wide, by expert: sends a rank the counts of its experts, which this block has made. */
 WP_FN void wp_ll_many_tell_choices(struct wp_warp *warp, const struct wp_low_latency *ll,
                                    int32_t rank, uint64_t number)
 {
@@ -247,15 +249,12 @@ WP_FN void wp_ll_many_tell_choices(struct wp_warp *warp, const struct wp_low_lat
 
 /* ================== where rows are packed */
 
-/*
- * What sources tell (low_latency/routes_many.h), as it is heard, and where parts of rows go by it. By expert whoever has heard how
- * many choices of all sources each expert here has, and what is told of a token, knows where the token's row is packed before
- * that is there.
- */
+/* How the target finds the place of a row: by expert from the counts of all sources and the metadata of
+ * the token, so before the row comes. */
 
 /* ------------------------------------------------------------------ what sources tell */
 
-/* By all warps of a block that have met: tells the caller of experts. */
+/* All warps of a block call this after they have met. It writes counts of experts for the caller. */
 WP_FN void wp_ll_many_tell_experts(const struct wp_ll_hearer *hearer)
 {
     struct wp_warp *warp = hearer->taker.run->op.warp;
@@ -267,13 +266,13 @@ WP_FN void wp_ll_many_tell_experts(const struct wp_ll_hearer *hearer)
         wp_ll_tell_heard_expert(hearer, expert);
 }
 
-/* In memory of the warp: what a source tells of a token. */
+/* In memory of the warp: the metadata of a source's token. */
 WP_FN uint32_t *wp_ll_told_memory(struct wp_warp *warp)
 {
     return (uint32_t *)wp_warp_shared(warp);
 }
 
-/* Warp-wide: takes so many words of it. WP_STATUS_ABSENT: the source is missing. */
+/* Warp-wide: receives so many words of the metadata. WP_STATUS_ABSENT: the source is missing. */
 WP_FN enum wp_status wp_ll_hear_token(const struct wp_ll_hearer *hearer, struct wp_ll_unit unit,
                                       int32_t num_words)
 {
@@ -308,10 +307,10 @@ WP_FN int32_t wp_ll_many_packed_choice(const struct wp_ll_hearer *hearer, int32_
                                         choice >> 16);
 }
 
-/* What of a row. */
+/* Which part of a row is packed. */
 enum wp_ll_packed_what { WP_LL_ELEMENTS, WP_LL_SCALES };
 
-/* Where it has the unit's elements, or the row's scales. */
+/* The place of the item's elements, or of the row's scales, in a packed row. */
 WP_FN char *wp_ll_packed_to(const struct wp_ll_hearer *hearer, struct wp_ll_unit unit,
                             int32_t packed, enum wp_ll_packed_what what)
 {
@@ -323,8 +322,8 @@ WP_FN char *wp_ll_packed_to(const struct wp_ll_hearer *hearer, struct wp_ll_unit
                                       ((uint64_t)first << plan->sent_element_bytes_log2);
 }
 
-/* Warp-wide, when the token's choices have been heard: where the unit is packed, as the warp's pointers. Returns how many
- * places there are. */
+/* Warp-wide, after the metadata has come: lists the places of the item, as the warp's pointers. Returns
+ * their number. */
 WP_FN int32_t wp_ll_find_packed_places(const struct wp_ll_hearer *hearer, struct wp_ll_unit unit,
                                        enum wp_ll_packed_what what)
 {
@@ -346,7 +345,7 @@ WP_FN int32_t wp_ll_find_packed_places(const struct wp_ll_hearer *hearer, struct
 
 /* ------------------------------------------------------------------ what is kept of choices */
 
-/* Of choice k, as it has been told. */
+/* The weight of choice k in the metadata. */
 WP_FN float wp_ll_told_weight(struct wp_warp *warp, const struct wp_ll_plan *plan, int32_t k)
 {
     float weight;
@@ -354,7 +353,7 @@ WP_FN float wp_ll_told_weight(struct wp_warp *warp, const struct wp_ll_plan *pla
     return weight;
 }
 
-/* By expert: what combine and the caller need of a source's token. */
+/* By expert: keeps what combine needs of a source's token, and writes src_tokens for the caller. */
 WP_FN void wp_ll_keep_packed(const struct wp_ll_hearer *hearer, struct wp_ll_unit unit)
 {
     const struct wp_low_latency_dispatch_args *args = hearer->taker.args;
@@ -372,7 +371,7 @@ WP_FN void wp_ll_keep_packed(const struct wp_ll_hearer *hearer, struct wp_ll_uni
     }
 }
 
-/* By rank: what is in the row's slot behind elements and scales. */
+/* By rank: writes what is behind elements and scales in the row's slot. */
 WP_FN void wp_ll_keep_in_slot(const struct wp_ll_hearer *hearer, struct wp_ll_unit unit, char *slot)
 {
     struct wp_warp *warp = hearer->taker.run->op.warp;
@@ -392,11 +391,11 @@ WP_FN void wp_ll_keep_in_slot(const struct wp_ll_hearer *hearer, struct wp_ll_un
 
 /* ================== units */
 
-/* What the warps of told_low_latency_dispatch have of rows: parts that they send, and parts that they receive. */
+/* Work items: parts to send, and parts to receive. */
 
 /* ------------------------------------------------------------------ parts that are sent */
 
-/* Warps that tell, too, have done so first. */
+/* Warps that also send metadata do that first. */
 WP_FN struct wp_ll_turns wp_ll_turns_to_send_parts(struct wp_warp *warp,
                                                    const struct wp_low_latency *ll)
 {
@@ -409,7 +408,7 @@ WP_FN struct wp_ll_turns wp_ll_turns_to_send_parts(struct wp_warp *warp,
     return turns;
 }
 
-/* Part i of those that a rank sends, of its tokens. */
+/* Part i of the parts that a rank sends. */
 struct wp_ll_sent_unit {
     int32_t token;
     int32_t part;
@@ -422,13 +421,13 @@ WP_FN struct wp_ll_sent_unit wp_ll_sent_unit_of(const struct wp_ll_plan *plan, i
     return unit;
 }
 
-/* What is on its way for it. */
+/* What is being loaded for it. */
 struct wp_ll_many_unit_loads {
     int64_t expert; /* of the lane's choice of the token */
     struct wp_packet_row row;
 };
 
-/* Of unit i, if there is such a one. */
+/* Begins to load for item i, if there is one. */
 WP_FN struct wp_ll_many_unit_loads
 wp_ll_many_load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
                      int32_t i)
@@ -446,7 +445,7 @@ wp_ll_many_load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_
     return loads;
 }
 
-/* Warp-wide: whether the lanes' ranks have a choice of the token: a bit for each. */
+/* Warp-wide: a bit for each rank that the token goes to. */
 WP_FN uint32_t wp_ll_find_ranks(struct wp_warp *warp,
                                 const struct wp_low_latency_dispatch_args *args, int32_t token,
                                 int64_t expert)
@@ -467,7 +466,7 @@ WP_FN uint32_t wp_ll_find_ranks(struct wp_warp *warp,
 
 /* ------------------------------------------------------------------ parts that are received */
 
-/* Unit i of what a rank receives. */
+/* Work item i of those that receive. */
 WP_FN struct wp_ll_unit wp_ll_taken_unit_of(const struct wp_low_latency *ll, int32_t i)
 {
     return wp_ll_counted_unit_of(ll, ll->plan.taken_parts, i);
@@ -478,14 +477,15 @@ WP_FN struct wp_ll_slot_bytes wp_ll_many_unit_bytes(const struct wp_ll_plan *pla
     return wp_ll_element_bytes(plan, wp_ll_part_elements(plan, plan->taken_parts, part));
 }
 
-/* Whose warp has what a row has besides elements: it takes scales, and keeps what is told of choices. That is the last part's,
- * but by expert with scales none of theirs: these take as long as a part there (docs/measurements.md). */
+/* Whether the item also has what is behind the elements: it receives scales, and keeps metadata. That is
+ * the last item of a row. By expert with scales it has no elements, since scales take as long as a part
+ * (docs/measurements.md). */
 WP_FN int wp_ll_has_rest(const struct wp_ll_plan *plan, int32_t part)
 {
     return part == plan->taken_parts.num_units - 1;
 }
 
-/* Of the scales of elements before a part's first one. */
+/* The bytes of the scales before a part's first element. */
 WP_FN uint64_t wp_ll_part_scales_bytes(const struct wp_ll_plan *plan, int32_t first)
 {
     return (uint64_t)(first / plan->quantisation.group_elements) * sizeof(float);

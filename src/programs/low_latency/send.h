@@ -6,7 +6,7 @@
 #include "programs/low_latency/protocol.h"
 #include "programs/low_latency/waits.h"
 
-/* Of a block: what the tokens before have taken; in the end, what those of the block have, too. */
+/* Counters of a block: first of the tokens before the block's own, in the end with these. */
 struct wp_ll_counters {
     int32_t *firsts;  /* [num_ranks] rows before those of the block */
     int32_t *rows;    /* [num_ranks] */
@@ -17,8 +17,8 @@ struct wp_ll_counters {
     int32_t *relayed;       /* [num_nodes] rows of the block that are relayed there */
 };
 
-/* Of each lane: the experts that it looks at first, of the block's own tokens and of those before (-1: none), which are on
- * their way from the beginning. */
+/* The experts that a lane looks at first: of the block's own tokens, and of the tokens before (-1: none).
+ * They are loaded from the beginning of the launch. */
 struct wp_ll_first_choices {
     int64_t own;
     int64_t before;
@@ -63,7 +63,7 @@ WP_FN struct wp_ll_tokens wp_ll_tokens_of(const struct wp_low_latency_dispatch_a
     return tokens;
 }
 
-/* The expert of choice k of a token; -1: there is none. */
+/* The expert of choice k of a token; -1: none. */
 WP_FN int64_t wp_ll_chosen_expert(const struct wp_low_latency_dispatch_args *args, int32_t token,
                                   int32_t k)
 {
@@ -73,8 +73,8 @@ WP_FN int64_t wp_ll_chosen_expert(const struct wp_low_latency_dispatch_args *arg
     return wp_expert_id_now(args->topk_idx, args->index_type, i);
 }
 
-/* Of the tokens before those of a block, each has as many threads as a power of two, so that nothing is divided; the last
- * threads begin, since the first ones have the block's own tokens. */
+/* The expert of a choice of a token before the block's own. Each token has a power of two of threads, so
+ * that nothing is divided. The last threads begin, since the first ones have the block's own tokens. */
 WP_FN int64_t wp_ll_expert_before(const struct wp_low_latency_dispatch_args *args,
                                   struct wp_ll_tokens tokens, int32_t i)
 {
@@ -126,7 +126,7 @@ WP_FN struct wp_ll_sender wp_ll_sender_of(const struct wp_ll_run *run,
     return sender;
 }
 
-/* Of a token of the block. */
+/* The choices of a token of the block. */
 WP_FN struct wp_ll_choice *wp_ll_choices_of(const struct wp_ll_sender *sender, int32_t token)
 {
     const int32_t first = (token - sender->tokens.begin) * sender->args->ll.plan.num_topk;
@@ -147,7 +147,7 @@ WP_FN int32_t *wp_ll_expert_counter(const struct wp_ll_sender *sender, int32_t r
 
 /* ------------------------------------------------------------------ choices */
 
-/* By all warps, which meet afterwards. */
+/* All warps call this, and meet afterwards. */
 WP_FN void wp_ll_clear_counters(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -163,7 +163,7 @@ WP_FN void wp_ll_clear_counters(const struct wp_ll_sender *sender)
 
 /* ------------------------------------------------------------------ the tokens before those of the block */
 
-/* Of a token's choices of a rank one finds the rank's bit clear, and counts the token. */
+/* Of the choices of a token at one rank, one finds the rank's bit clear. That one counts the token. */
 WP_FN void wp_ll_count_choice(const struct wp_ll_sender *sender, int32_t token, int64_t expert)
 {
     const struct wp_low_latency *ll = &sender->args->ll;
@@ -180,7 +180,7 @@ WP_FN void wp_ll_count_choice(const struct wp_ll_sender *sender, int32_t token, 
         wp_add_relaxed(wp_ll_expert_counter(sender, place.rank, place.local_expert), 1);
 }
 
-/* By all warps. The next load is under way while a choice is counted. */
+/* All warps call this. The next load is under way while a choice is counted. */
 WP_FN void wp_ll_count_choices(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -199,7 +199,7 @@ WP_FN void wp_ll_count_choices(const struct wp_ll_sender *sender)
 
 /* ------------------------------------------------------------------ the tokens of the block */
 
-/* Of some choices: how many have the rank and the expert of `place`. */
+/* How many of some choices have the rank, and the expert, of `place`. */
 struct wp_ll_same {
     int32_t num_of_rank;
     int32_t num_of_expert;
@@ -216,7 +216,7 @@ WP_FN struct wp_ll_same wp_ll_find_same(const struct wp_ll_choice *choices, int3
     return same;
 }
 
-/* By one warp: the choices of a token, as far as it alone tells them. */
+/* One warp calls this. It finds what can be known of a token's choices without other tokens. */
 WP_FN void wp_ll_find_choices(const struct wp_ll_sender *sender, int32_t token)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -245,7 +245,7 @@ WP_FN void wp_ll_find_choices(const struct wp_ll_sender *sender, int32_t token)
     }
 }
 
-/* By all warps. */
+/* All warps call this. */
 WP_FN void wp_ll_find_all_choices(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -256,19 +256,19 @@ WP_FN void wp_ll_find_all_choices(const struct wp_ll_sender *sender)
 
 /* ================== routes */
 
-/* Where the tokens of a block go in low-latency dispatch: to which ranks, into which of their slots,
- * and how many selections of the same expert come before. */
+/* The routes of a block's tokens: their ranks, their slots there, and how many choices of the same expert
+ * come before. */
 
 /* ------------------------------------------------------------------ answers, with nodes */
 
-/* Whether a choice's row is in the message for a node. */
+/* Whether the row of a choice at `rank` is in the message for a node. */
 WP_FN int wp_ll_is_in_message(const struct wp_ll_sender *sender, int32_t rank, int32_t node)
 {
     return rank >= 0 && sender->args->ll.network.node_of_rank[rank] == node &&
            wp_ll_is_relayed(&sender->args->ll, rank);
 }
 
-/* Whether it is in the same as that of choice j, which is in one. */
+/* Whether the row of choice k is in the message that has the row of choice j. */
 WP_FN int wp_ll_is_in_message_of(const struct wp_ll_sender *sender,
                                  const struct wp_ll_choice *choices, int32_t j, int32_t k)
 {
@@ -276,7 +276,7 @@ WP_FN int wp_ll_is_in_message_of(const struct wp_ll_sender *sender,
                                sender->args->ll.network.node_of_rank[choices[j].rank]);
 }
 
-/* Whether that of no choice before is. */
+/* Whether choice k is the first one whose row is in its message. */
 WP_FN int wp_ll_is_first_in_message(const struct wp_ll_sender *sender,
                                     const struct wp_ll_choice *choices, int32_t k)
 {
@@ -286,8 +286,8 @@ WP_FN int wp_ll_is_first_in_message(const struct wp_ll_sender *sender,
     return 1;
 }
 
-/* Who sends the answer that is to choice k, of several the first one; WP_NO_RANK: it comes with an earlier choice's, or
- * none does. */
+/* The rank that sends the answer to choice k. WP_NO_RANK: none does, or the answer to an earlier choice
+ * stands for this one, too. */
 WP_FN int32_t wp_ll_answerer(const struct wp_ll_sender *sender, const struct wp_ll_choice *choices,
                              int32_t k)
 {
@@ -302,7 +302,7 @@ WP_FN int32_t wp_ll_answerer(const struct wp_ll_sender *sender, const struct wp_
                : WP_NO_RANK;
 }
 
-/* How many of the choices [begin, end) are at a rank. */
+/* The number of the choices [begin, end) at a rank. */
 WP_FN int32_t wp_ll_count_same_rank(const struct wp_ll_choice *choices, int32_t rank, int32_t begin,
                                     int32_t end)
 {
@@ -312,7 +312,7 @@ WP_FN int32_t wp_ll_count_same_rank(const struct wp_ll_choice *choices, int32_t 
     return num_same;
 }
 
-/* By one warp: which of its rank's answers to the block that to a choice is; -1: there is none. */
+/* One warp calls this. It counts the answers of each rank to the block; -1: no answer. */
 WP_FN void wp_ll_number_answers(const struct wp_ll_sender *sender, int32_t token)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -335,9 +335,9 @@ WP_FN void wp_ll_number_answers(const struct wp_ll_sender *sender, int32_t token
     wp_warp_sync(warp);
 }
 
-/* By one warp, when all answers are numbered: those of each rank lie one behind the other, and, where
- * ranks share slots, those of ranks of other nodes first, so that rows for these can be staged in the
- * same order. */
+/* One warp calls this when all answers are counted. The answers of a rank get slots one behind the other.
+ * If ranks share slots, ranks of other nodes come first, so that rows for them can be staged in the same
+ * order. */
 WP_FN void wp_ll_place_answers(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -373,7 +373,7 @@ WP_FN void wp_ll_place_answers(const struct wp_ll_sender *sender)
 
 /* ------------------------------------------------------------------ rows */
 
-/* By one warp: which of the block's rows for each other node the token is. */
+/* One warp calls this. It counts the block's rows for each other node. */
 WP_FN void wp_ll_number_relayed(const struct wp_ll_sender *sender, int32_t token)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -389,7 +389,7 @@ WP_FN void wp_ll_number_relayed(const struct wp_ll_sender *sender, int32_t token
     }
 }
 
-/* By one warp: gives the choices of a token their rows and orders. */
+/* One warp calls this. It gives the choices of a token their rows and orders. */
 WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -418,8 +418,8 @@ WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
             wp_ll_answer_slots(&sender->args->ll, sender->number, token)[k] = choices[k].row;
 }
 
-/* By all warps, which have met since the counters were cleared, and meet afterwards. Tokens are numbered one after the
- * other, of which a block has few. */
+/* All warps call this. They have met since the counters were cleared, and meet afterwards. Tokens are
+ * numbered one after the other: a block has few. */
 WP_FN void wp_ll_find_routes(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
