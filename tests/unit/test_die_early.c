@@ -76,7 +76,6 @@ static weft_result make_ll(struct ranks_context *context, const struct plan *pla
     config.num_topk = 1;
     config.dtype = WEFT_BF16;
     config.on_missing = WEFT_LL_MASK;
-    config.route = plan->num_nodes > 1 ? WEFT_LL_RELAYED : WEFT_LL_STRAIGHT;
     const weft_result result = weft_ep_create(comm, &ep_config, &ep);
     arm(context, plan);
     return result == WEFT_OK ? weft_ll_create(ep, &config, &ll) : result;
