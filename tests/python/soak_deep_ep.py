@@ -125,8 +125,9 @@ def wrong_dispatches(step):
     both = torch.zeros(2 * max(NUM_RANKS, local), dtype=torch.int32)
     yield {"cumulative_local_expert_recv_stats": both[:local],
            "dispatch_wait_recv_cost_stats": both.view(torch.int64)[:NUM_RANKS]}
-    if step.shape.num_topk > 1:
-        yield {"x": x.new_zeros(1, x.shape[1]), "topk_idx": ids.new_zeros(1, ids.shape[1])}
+    most = step.shape.max_tokens
+    if step.shape.num_topk > 1:  # more choices of expert 0 than it has room for
+        yield {"x": x.new_zeros(most, x.shape[1]), "topk_idx": ids.new_zeros(most, ids.shape[1])}
 
 
 def wrong_combines(step):

@@ -53,8 +53,8 @@ def test_what_objects_tell():
         arena = weft.Arena(comm, 4096)
         assert repr(arena) == f"<weft.Arena of 4096 bytes on {comm}>"
         ll = weft.LowLatency(ep, 8, 4, 2, np.float32)
-        assert repr(ll) == \
-            f"<weft.LowLatency of 4 tokens of 8 float32, top-2, by expert, {about_ep}"
+        assert repr(ll) == ("<weft.LowLatency of 4 tokens of 8 float32, top-2, by expert, "
+                            f"carrier signals, {about_ep}")
         assert repr(weft.Stream(comm)) == "<weft.Stream>"
         handle.destroy()
         assert repr(handle).endswith(", destroyed>")
