@@ -177,7 +177,7 @@ static weft_result place_ranks(const weft_ll_job *job, struct weft__topology *to
     return result;
 }
 
-/* Of the rank with most experts, which comm becomes. */
+/* Finds the sizes of the rank with most experts. It makes `comm` that rank. */
 static weft_result find_most(weft_comm *comm, const weft_ll_config *config, weft_ll_sizes *sizes)
 {
     const weft_ep_config of_ep = {.num_experts = (int32_t)config->num_experts,

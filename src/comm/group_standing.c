@@ -83,7 +83,7 @@ static void open_search(struct search *search)
     qsort(search->by_key, (size_t)search->num_calls, sizeof(struct call *), compare_calls);
 }
 
-/* Of each rank's calls, those that are behind another one in vain. */
+/* Marks the calls that wait behind another call of their rank which will not end. */
 static void hold(struct search *search)
 {
     for (int32_t i = 0; i < search->num_calls; i++) {
@@ -114,7 +114,7 @@ static int32_t count_takers(const struct search *search, const struct call *call
                : search->is_still[call->rank] + search->is_still[call->called->peer];
 }
 
-/* Of calls that are the same: those are in vain that a rank lacks, or another rank holds.
+/* Marks equal calls as vain if a rank has not made the call, or another rank's call is held.
  * num_makers: the ranks that stand still and have made the call. */
 static void doubt_same(const struct search *search, struct call **same, int32_t num_same,
                        int32_t num_makers)

@@ -210,9 +210,9 @@ static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_confi
     return lacks_any_packets(comm, config, plan);
 }
 
-/* What told packets need to be faster than signals. docs/measurements.md has steps of 1 to 256 tokens by
- * each carrier, among 4 ranks and 2. Rows without a variant are slow where ranks are told. Among two
- * ranks so is FP8, but not beside signals with masks. */
+/* Returns the condition that told packets lack to be faster than signals, or NULL. The limits are from
+ * docs/measurements.md: steps of 1 to 256 tokens by each carrier, among 4 ranks and 2. Rows without a
+ * variant are slow in told packets. FP8 is slow among two ranks, except with masks. */
 static const char *lacks_speed(int32_t num_ranks, const weft_ll_config *config,
                                const struct wp_ll_plan *plan)
 {

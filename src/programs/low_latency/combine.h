@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What combine does with signals and in packets: weights that come with it; and the sums of answers. */
+/* Steps of both combines: they send late weights and sum answers. */
 #pragma once
 
 #include "programs/low_latency/protocol.h"
@@ -25,7 +25,7 @@ WP_FN int wp_ll_weighs_late(const struct wp_ll_plan *plan)
     return !WP_LL_HAS_NODES(plan) && plan->weights_come_late;
 }
 
-/* What is sent: this rank's weights for the answers `number`. */
+/* A rank's weights for the answers `number`, which it sends. */
 struct wp_ll_weights_sender {
     const struct wp_ll_run *run;
     const float *weights; /* [num_tokens][num_topk], NULL: 1 */

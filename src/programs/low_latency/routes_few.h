@@ -434,11 +434,6 @@ WP_FN int32_t wp_ll_first_unit(struct wp_warp *warp)
     return wp_block_idx(warp) + wp_warp_idx(warp) * wp_num_blocks(warp);
 }
 
-WP_FN int32_t wp_ll_unit_step(struct wp_warp *warp)
-{
-    return wp_num_blocks(warp) * wp_num_warps(warp);
-}
-
 /* By expert, warps that receive heads have no items. */
 WP_FN int32_t wp_ll_first_row_unit(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
