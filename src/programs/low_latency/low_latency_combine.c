@@ -357,22 +357,14 @@ WP_FN void put_answers(const struct answerer *answerer)
 WP_FN enum wp_status await_weights(const struct answerer *answerer, struct asked_row row)
 {
     const struct wp_ll_run *run = answerer->run;
-    struct wp_warp *warp = run->op.warp;
-    const struct wp_ll_masks *masks = &run->ll->masks;
     const struct wp_wait_site site = wp_ll_weights_site(run, answerer->number, row.source);
     struct wp_ll_patience patience =
         wp_ll_patience_about(answerer->number, run->ll->exchange.num_ranks);
-    for (;;) {
-        const enum wp_status status =
-            wp_ll_take_weights(run, &site, row.token, wp_ll_weights(warp));
-        if (status != WP_STATUS_ABSENT)
-            return status;
-        const int goes_on = wp_lane_idx(warp) == 0 && !wp_ll_is_masked(masks, row.source) &&
-                            wp_ll_goes_on_waiting(run, row.source, &patience);
-        if (wp_ballot(warp, goes_on) == 0)
-            return status;
-        wp_ll_tell_waits(run, masks->mask);
-    }
+    enum wp_status status;
+    do
+        status = wp_ll_take_weights(run, &site, row.token, wp_ll_weights(run->op.warp));
+    while (status == WP_STATUS_ABSENT && wp_ll_warp_waits_on(run, row.source, &patience));
+    return status;
 }
 
 /* With masks, the leader warp calls this: it waits for the weights of all rows of the block. The block goes on

@@ -77,18 +77,11 @@ WP_FN enum wp_status wp_ll_await_head(const struct wp_ll_taker *taker, struct wp
     const struct wp_low_latency *ll = &taker->args->ll;
     struct wp_ll_patience patience = wp_ll_patience_about(taker->number, ll->exchange.num_ranks);
     enum wp_status status = WP_STATUS_ABSENT;
-    while (!wp_ll_warp_masks(run->op.warp, ll, site->rank)) {
-        uint32_t is_awaited = 0;
+    if (wp_ll_warp_masks(run->op.warp, ll, site->rank))
+        return status;
+    do
         status = wp_ll_take_head_once(taker, to, site);
-        if (status != WP_STATUS_ABSENT)
-            break;
-        wp_warp_sync(run->op.warp); /* parts of it may have been taken */
-        if (wp_lane_idx(run->op.warp) == 0)
-            is_awaited = (uint32_t)wp_ll_goes_on_waiting(run, site->rank, &patience);
-        if (wp_max_u32(run->op.warp, is_awaited) == 0)
-            break;
-        wp_ll_tell_waits(run, ll->masks.mask);
-    }
+    while (status == WP_STATUS_ABSENT && wp_ll_warp_waits_on(run, site->rank, &patience));
     return status;
 }
 

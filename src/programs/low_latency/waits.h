@@ -214,6 +214,23 @@ WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, int32_t rank,
     return rank == own || (patience->num_silent < patience->most_silent && patience->num_left > 0);
 }
 
+/* Warp-wide, with masks, after a period in vain in which the whole warp has waited for `rank`: returns
+ * 1 if the warp must wait for one more. Then it announces the wait. */
+WP_FN int wp_ll_warp_waits_on(const struct wp_ll_run *run, int32_t rank,
+                              struct wp_ll_patience *patience)
+{
+    struct wp_warp *warp = run->op.warp;
+    uint32_t goes_on = 0;
+    wp_warp_sync(warp); /* parts of what is awaited may have been taken */
+    if (wp_lane_idx(warp) == 0)
+        goes_on =
+            !wp_ll_is_masked(&run->ll->masks, rank) && wp_ll_goes_on_waiting(run, rank, patience);
+    goes_on = wp_max_u32(warp, goes_on);
+    if (goes_on)
+        wp_ll_tell_waits(run, run->ll->masks.mask);
+    return (int)goes_on;
+}
+
 /* Warp-wide, with masks: goes on waiting after each lane has waited for a period and has `found` this. */
 WP_FN enum wp_status wp_ll_await_words_on(const struct wp_ll_run *run, const int32_t *mask,
                                           struct wp_ll_wait *wait, struct wp_ll_patience patience,
