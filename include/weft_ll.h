@@ -131,7 +131,7 @@ typedef enum weft_ll_layout {
 
 /* What combine sends back. */
 typedef enum weft_ll_answer {
-    /* Of each token, the sum of what this rank's experts have made of it: one row. */
+    /* One row for each token: the sum of what this rank's experts have made of it. */
     WEFT_LL_ANSWER_SUMS = 0,
     /* The row of each expert, so that the owner sums in ascending order of the choices, as [DeepEP
      * 3] does. By expert only. */
@@ -162,7 +162,8 @@ typedef enum weft_ll_route {
      * another order than by the straight route, and not the same bits. With WEFT_LL_ANSWER_ROWS answers go straight, and
      * nothing changes. A rank relays when it receives, in the same operation: so nothing of an operation is received
      * before the ranks that relay it have begun to receive, and all ranks call the phases of all operations in the same
-     * order. WEFT_LL_MASK needs WEFT_LL_STRAIGHT: a row must not depend on a rank that may be masked. */
+     * order. With WEFT_LL_MASK only WEFT_LL_STRAIGHT is allowed: else a row would depend on a third
+     * rank, which may be masked. */
     WEFT_LL_RELAYED = 1
 } weft_ll_route;
 
@@ -197,15 +198,15 @@ typedef struct weft_ll_config {
     int32_t num_topk;   /* 1..max_topk of the weft_ep */
     weft_dtype dtype;   /* of tokens, and of what experts make of them: BF16, FP16 or FP32 */
     weft_ll_layout layout;
-    /* By expert: rows that there is room for. Those beyond are counted and not written, and count as 0 in combine.
-     * 0: R * max_tokens, which is enough where no token chooses an expert twice. Then rows beyond are a failure of the
-     * communicator, WEFT_ERROR_CAPACITY on all ranks. The message names the expert and its rank, and a rank of which
-     * the expert has more than max_tokens rows. Counts and ranges tell of the rows that are there, so work that is in
-     * the stream already reads no others. */
+    /* By expert: the most rows of an expert. Rows beyond are counted and not written, and are 0 in
+     * combine; so counts may exceed the capacity. 0: R * max_tokens. Only tokens that choose an expert
+     * twice can exceed that. Then the communicator fails with WEFT_ERROR_CAPACITY on all ranks. The
+     * message names the expert, its rank, and a rank that has sent it more than max_tokens rows. Counts
+     * and ranges are cut to the rows that are there, so work already in the stream reads no others. */
     int32_t expert_capacity;
     int32_t num_results; /* 1 or 2 results at a time; 0: 2 */
     weft_ll_answer answer;
-    /* Of what combine sends: BF16, FP16, FP32, or WEFT_LOG_10BIT (hidden a multiple of 128; sums are
+    /* The type that combine sends: BF16, FP16, FP32, or WEFT_LOG_10BIT (hidden a multiple of 128; sums are
      * rounded to dtype before); NONE: dtype. */
     weft_dtype answer_dtype;
     /* Rows are quantised on their way to the experts, to FP8_E4M3 or INT8 as weft_rows_quantise
@@ -248,10 +249,10 @@ typedef struct weft_ll_sizes {
     uint64_t scales_bytes; /* the same of its scales, if they lie by rows */
     int32_t num_local_experts;
     int32_t expert_capacity;  /* as given, or chosen; by rank 0 */
-    uint64_t network_bytes;   /* between nodes: of memory that the network reaches, which on machine
+    uint64_t network_bytes;   /* between nodes: memory that the network reaches, which on machine
                                 cpu is in the heap, too, on cuda pinned memory of the host */
-    weft_ll_carrier carrier;  /* that it has: the given one, or WEFT_LL_AUTO's choice */
-    char carrier_reason[256]; /* why WEFT_LL_AUTO has not chosen a faster one, else "" */
+    weft_ll_carrier carrier;  /* the given carrier, or WEFT_LL_AUTO's choice */
+    char carrier_reason[256]; /* why WEFT_LL_AUTO has not chosen a faster carrier; else "" */
 } weft_ll_sizes;
 
 /* Local: tells the memory that a weft_ll of this configuration takes, and its carrier. num_blocks 0 counts as on
@@ -263,7 +264,7 @@ WEFT_API weft_result weft_ll_query_sizes(const weft_ep *ep, const weft_ll_config
 typedef struct weft_ll_job {
     size_t size;
     int32_t num_ranks;
-    int32_t num_nodes; /* as equally large as can be; 0: one */
+    int32_t num_nodes; /* ranks are spread over them evenly; 0: one */
 } weft_ll_job;
 
 /* Local: tells the memory that a weft_ll of this configuration would take in that job, on the
