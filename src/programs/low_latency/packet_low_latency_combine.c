@@ -373,8 +373,8 @@ WP_FN enum wp_status answer_choices(const struct mail *mail, struct wp_ll_unit u
     enum wp_status status = WP_STATUS_OK;
     if (wp_ll_weighs_late(plan) && is_here(mail, unit, first))
         status = take_weights(mail, unit);
-    if (status != WP_STATUS_OK) /* what does not come is not answered */
-        return status == WP_STATUS_ABSENT ? WP_STATUS_OK : status;
+    if (status != WP_STATUS_OK) /* a token whose weights do not come is not answered */
+        return wp_ll_unless_absent(status);
     const struct answering_rows rows = find_rows(mail, unit, first);
     if (rows.is_here)
         send_sum(mail, answer_targets(mail, unit, unit.token), rows.num,

@@ -185,12 +185,6 @@ WP_FN enum wp_status wp_ll_take_told_part(const struct wp_ll_mail_of_rows *mail,
     return status;
 }
 
-/* An absent rank is not an error. */
-WP_FN enum wp_status wp_ll_unless_absent(enum wp_status status)
-{
-    return status == WP_STATUS_ABSENT ? WP_STATUS_OK : status;
-}
-
 /* All warps call this. It remembers that the rows of all tokens have been sent. */
 WP_FN void wp_ll_note_sent(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args,
                            uint64_t number)

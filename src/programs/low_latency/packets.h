@@ -155,6 +155,12 @@ WP_FN int wp_ll_waits_again(struct wp_ll_run *run, struct wp_ll_packet_wait *wai
     return 1;
 }
 
+/* An absent rank is not an error. */
+WP_FN enum wp_status wp_ll_unless_absent(enum wp_status status)
+{
+    return status == WP_STATUS_ABSENT ? WP_STATUS_OK : status;
+}
+
 /* ------------------------------------------------------------------ waits for words */
 
 /* A wait of one lane for a word. */
