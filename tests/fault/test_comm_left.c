@@ -153,6 +153,8 @@ TEST(sockets_denied)
 #ifdef __SANITIZE_THREAD__ /* forks start no threads */
     skip();
 #endif
+    if (tests_on_cuda()) /* the denied rank is a fork, too */
+        skip();
     const pid_t child = fork();
     int status = 0;
     if (child == 0)

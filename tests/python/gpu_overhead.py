@@ -19,7 +19,7 @@ from weft import custom_all_reduce as ops
 from weft.library import lib
 
 HIDDEN, TOPK, EXPERTS = 7168, 8, 256
-TOKENS, DECODE_TOKENS, REDUCED_BYTES = 4096, 128, 64 << 10
+TOKENS, DECODE_TOKENS, REDUCED_BYTES = 4096, (8, 128), 64 << 10
 CALLS, ROUNDS = 20, 15
 OPERATIONS = ["weft_ep_layout", "weft_ep_notify", "weft_ep_wait_counts", "weft_ep_dispatch",
               "weft_ep_combine", "weft_ll_dispatch", "weft_ll_combine", "weft_coll_all_reduce"]
@@ -174,21 +174,21 @@ def measure_layer(buffer, rank, recorder):
         show_copies(name, rank, step)
 
 
-def measure_decode(buffer, rank, recorder):
-    x, ids, weights = batch(rank, DECODE_TOKENS)
-    answers = buffer.low_latency_dispatch(x, ids, DECODE_TOKENS, EXPERTS, use_fp8=False)[0].clone()
+def measure_decode(buffer, rank, recorder, num_tokens):
+    x, ids, weights = batch(rank, num_tokens)
+    answers = buffer.low_latency_dispatch(x, ids, num_tokens, EXPERTS, use_fp8=False)[0].clone()
 
     def step():
-        rows, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, DECODE_TOKENS, EXPERTS)
+        rows, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, num_tokens, EXPERTS)
         return rows, buffer.low_latency_combine(answers, ids, weights, handle)
 
     for _ in range(3):
         step()
     replay = recorder.record(step)
-    compare("decode step, 128 tokens, no graph", rank, partial(in_stream, step),
-            partial(in_stream, replay))
-    compare("the same in a graph", rank, in_graph(step), in_graph(recorder.record_in_graph(step)))
-    show_copies("decode step", rank, step)
+    name = f"decode step, {num_tokens} tokens"
+    compare(name + ", no graph", rank, partial(in_stream, step), partial(in_stream, replay))
+    compare(name + ", in a graph", rank, in_graph(step), in_graph(recorder.record_in_graph(step)))
+    show_copies(name, rank, step)
 
 
 def measure_all_reduce(rank, num_ranks, recorder):
@@ -227,7 +227,8 @@ def be_rank(rank, num_ranks, folder):
     buffer = deep_ep.Buffer(torch.distributed.group.WORLD, int(2e9), low_latency_mode=True,
                             explicitly_destroy=True)
     measure_layer(buffer, rank, recorder)
-    measure_decode(buffer, rank, recorder)
+    for num_tokens in DECODE_TOKENS:
+        measure_decode(buffer, rank, recorder, num_tokens)
     buffer.destroy()
     measure_all_reduce(rank, num_ranks, recorder)
     torch.distributed.destroy_process_group()
