@@ -267,6 +267,31 @@ def test_wrong_arguments():
     assert torch.equal(buffer.combine(rows, handle)[0], x)
 
 
+def test_what_frameworks_ask_for():
+    """Keywords of today's callers do what they say, or are refused by their switch's name."""
+    buffer = deep_ep.Buffer(None, 0, 0, low_latency_mode=True, num_nvl_peers=8, use_fabric=True,
+                            comm=One())
+    x, ids, weights = tokens(4)
+    for asked in {"use_nvfp4": True}, {"x_global_scale": torch.ones(1)}:
+        with pytest.raises(weft.UnsupportedError, match="VLLM_DEEPEPLL_NVFP4_DISPATCH"):
+            buffer.low_latency_dispatch(x, ids, 4, EXPERTS, **asked)
+    rows, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, 4, EXPERTS, use_fp8=False,
+                                                        use_nvfp4=False, x_global_scale=None)
+    signals = torch.zeros(EXPERTS, dtype=torch.int32)
+    blackwell = {"src_signals": signals, "src_signal_expect_value": 1}
+    hopper = {"packed_recv_count": signals, "comp_signal": signals, "block_m": 64, "threshold": 1,
+              "num_sms": 3}
+    for asked in blackwell, hopper:
+        with pytest.raises(weft.UnsupportedError, match="--enable-single-batch-overlap"):
+            buffer.low_latency_combine(rows, ids, weights, handle, overlap=True, **asked)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'src_signal'"):
+        buffer.low_latency_combine(rows, ids, weights, handle, src_signal=signals)
+    expected = (x.float() * weights.sum(1, keepdim=True)).bfloat16()
+    for asked in blackwell, hopper:
+        combined = buffer.low_latency_combine(rows, ids, weights, handle, overlap=False, **asked)
+        torch.testing.assert_close(combined[0], expected)
+
+
 def test_nothing_complains(capfd):
     """Objects whose __init__ did not run, as compilers make them, end silently."""
     test_wrong_arguments()

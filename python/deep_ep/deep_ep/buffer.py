@@ -39,7 +39,8 @@ class _Runtime:
 @eager_methods
 class Buffer(NormalFunctions, LowLatencyFunctions, Uncopied):
     """Communication of a group of ranks. Constructor and destroy() are collective, and so are all
-    operations. The sizes of buffers are not needed, since weft sizes its own."""
+    operations. The sizes of buffers are not needed, since weft sizes its own. use_fabric (SGLang)
+    and num_nvl_peers (TensorRT-LLM) change nothing: weft finds out how ranks reach each other."""
 
     num_sms = 20
 
@@ -47,7 +48,8 @@ class Buffer(NormalFunctions, LowLatencyFunctions, Uncopied):
                  low_latency_mode: bool = False, num_qps_per_rank: int = 24,
                  allow_nvlink_for_low_latency_mode: bool = True, allow_mnnvl: bool = False,
                  explicitly_destroy: bool = False, enable_shrink: bool = False,
-                 comm: Any = None) -> None:
+                 comm: Any = None, use_fabric: bool | None = None,
+                 num_nvl_peers: int | None = None) -> None:
         if group is not None:
             self.rank, self.group_size = group.rank(), group.size()
         elif comm is not None:

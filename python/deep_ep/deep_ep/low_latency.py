@@ -153,7 +153,14 @@ class LowLatencyFunctions:
                              dispatch_wait_recv_cost_stats: torch.Tensor | None = None,
                              use_fp8: bool = True, round_scale: bool = False,
                              use_ue8m0: bool = False, async_finish: bool = False,
-                             return_recv_hook: bool = False) -> tuple[Any, ...]:
+                             return_recv_hook: bool = False, *,
+                             x_global_scale: torch.Tensor | None = None,
+                             use_nvfp4: bool = False) -> tuple[Any, ...]:
+        if use_nvfp4 or x_global_scale is not None:
+            raise weft.UnsupportedError(
+                "use_nvfp4 and x_global_scale: weft has no rows of NVFP4. Their switch is "
+                "VLLM_DEEPEPLL_NVFP4_DISPATCH in vLLM, SGLANG_MOE_NVFP4_DISPATCH in SGLang: set "
+                "it to 0, and rows go in FP8 or BF16")
         assert not use_ue8m0 or round_scale, "use_ue8m0 needs round_scale"
         scale = None if not use_fp8 else ScaleKind.UE8M0 if use_ue8m0 else \
             ScaleKind.FP32_POWER_OF_TWO if round_scale else ScaleKind.FP32
@@ -180,8 +187,10 @@ class LowLatencyFunctions:
                             topk_weights: torch.Tensor, handle: Handle, use_logfmt: bool = False,
                             zero_copy: bool = False, async_finish: bool = False,
                             return_recv_hook: bool = False, out: torch.Tensor | None = None,
-                            combine_wait_recv_cost_stats: torch.Tensor | None = None
-                            ) -> tuple[Any, ...]:
+                            combine_wait_recv_cost_stats: torch.Tensor | None = None, *,
+                            overlap: bool = False, **of_overlap: Any) -> tuple[Any, ...]:
+        """Arguments of SGLang's overlapped combine, _OVERLAP_ARGUMENTS, count with overlap."""
+        _check_overlap(overlap, of_overlap)
         assert not (zero_copy and use_logfmt), "zero_copy goes without use_logfmt"
         _check_handle(handle)
         with no_modes(), self._lock:
@@ -277,6 +286,23 @@ class LowLatencyFunctions:
         assert self.enable_shrink, "needs enable_shrink"
         with self._lock:
             self._rooms.unmask_all()
+
+
+# A combine that overlaps the experts' work waits for signals: of each expert (Blackwell), or of
+# each block of rows (Hopper).
+_OVERLAP_ARGUMENTS = {"src_signals", "src_signal_expect_value", "packed_recv_count", "comp_signal",
+                      "block_m", "threshold", "num_sms"}
+
+
+def _check_overlap(overlap: bool, arguments: dict[str, Any]) -> None:
+    unknown = arguments.keys() - _OVERLAP_ARGUMENTS
+    if unknown:
+        raise TypeError("low_latency_combine() got an unexpected keyword argument "
+                        f"'{min(unknown)}'")
+    if overlap:
+        raise weft.UnsupportedError(
+            "overlap: weft's combine reads rows that are finished when it starts. The switch is "
+            "--enable-single-batch-overlap in SGLang: leave it out")
 
 
 def _sizes(tensor: torch.Tensor, name: str) -> tuple[int, int]:
