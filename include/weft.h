@@ -334,9 +334,9 @@ WEFT_API int32_t weft_team_world_rank(const weft_comm *comm, weft_team team, int
 typedef struct weft_machine_info {
     size_t size;
     weft_machine machine;   /* that was asked for; for AUTO the one that communicators would get */
-    int32_t is_usable;      /* 0 or 1; if 0 the numbers below are 0 */
+    int32_t is_usable;      /* 0 or 1; if 0 the numbers below are 0, but for build_version */
     int32_t driver_version; /* of CUDA: 1000 * major + 10 * minor; on cpu 0 */
-    int32_t build_version;  /* the CUDA that this library was built with */
+    int32_t build_version;  /* the CUDA that this library was built with; on cpu, or if none, 0 */
     int32_t num_devices;    /* on cpu 1, the host */
     int32_t reserved;
     char reason[256]; /* why it is not usable, else "" */

@@ -27,6 +27,8 @@ weft_result weft_machine_query(weft_machine machine, weft_machine_info *info)
     } else {
         return result;
     }
+    if (found.machine != WEFT_MACHINE_CPU)
+        found.build_version = weft__cuda_build_version();
     WEFT__WRITE(weft_machine_info, info, &found);
     return WEFT_OK;
 }

@@ -245,5 +245,8 @@ extern const struct weft__machine weft__host_machine;
  * can be used. */
 const struct weft__machine *weft__cuda_machine(void);
 
+/* The CUDA that this library was built with, 1000 * major + 10 * minor; 0: none. */
+int32_t weft__cuda_build_version(void);
+
 /* The GPUs that this process can use, each the rank of its number: how many, 0 without CUDA. */
 int32_t weft__cuda_find_gpus(struct weft__topo_gpu_facts *gpus, int32_t most);

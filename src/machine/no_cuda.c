@@ -8,6 +8,11 @@ const struct weft__machine *weft__cuda_machine(void)
     return NULL;
 }
 
+int32_t weft__cuda_build_version(void)
+{
+    return 0;
+}
+
 int32_t weft__cuda_find_gpus(struct weft__topo_gpu_facts *gpus, int32_t most)
 {
     (void)gpus;

@@ -74,6 +74,8 @@ static int query(struct ranks_context *context)
         return check_devices(&info);
     }
     CHECK(strstr(info.reason, "machine cuda cannot be used: ") != NULL, "%s", info.reason);
+    CHECK((info.build_version == 0) == (strstr(info.reason, "built without CUDA") != NULL),
+          "version %d: %s", info.build_version, info.reason);
     CHECK(info.num_devices == 0, "%d devices", info.num_devices);
     weft_device_info device = WEFT_INIT(weft_device_info);
     CHECK_ERROR(weft_device_query(WEFT_MACHINE_CUDA, 0, &device), WEFT_ERROR_UNSUPPORTED,

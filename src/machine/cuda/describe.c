@@ -27,13 +27,17 @@ int32_t weft__cuda_device_of(const weft_comm *comm)
     return weft__cuda_of(comm)->ordinal;
 }
 
+int32_t weft__cuda_build_version(void)
+{
+    return CUDA_VERSION;
+}
+
 void weft__cuda_describe(weft_machine_info *info)
 {
     int driver_version = 0, num_devices = 0;
     (void)weft__cu.driver_get_version(&driver_version);
     (void)weft__cu.device_get_count(&num_devices);
     info->driver_version = driver_version;
-    info->build_version = CUDA_VERSION;
     info->num_devices = num_devices;
 }
 
