@@ -61,7 +61,7 @@ bench-cuda: ## measure weft on NVIDIA GPUs, their limits, and NCCL; writes build
 	@$(call build,release,) --target bench-cuda weft_tool
 	bench/run-cuda build
 
-wheel: ## the Python package as a wheel, with the library for all GPUs: build/wheel/weft-*.whl
+wheel: ## the Python package as a wheel, with the library for all GPUs: build/wheel/weft_ep-*.whl
 	@scripts/setup build wheel
 	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/wheel build $(CMAKE_FLAGS)
 

@@ -7,7 +7,7 @@ install(TARGETS weft weft_static EXPORT weft-targets)
 install(TARGETS weft_tool)
 install(FILES include/weft.h include/weft_coll.h include/weft_ep.h include/weft_ll.h TYPE INCLUDE)
 install(FILES docs/weft.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES docs/environment.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES docs/environment.md LICENSE THIRD-PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
 configure_package_config_file(cmake/weft-config.cmake.in weft-config.cmake

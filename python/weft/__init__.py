@@ -8,7 +8,11 @@ and sums, gathers and exchanges tensors. docs/python.md is the introduction.
         x = np.full(1000, comm.rank, np.float32)
         print(weft.Collectives(comm).all_reduce(x)[0])
 """
-from . import one_sided, rows
+from . import ownership
+
+ownership.check(__path__[0])
+
+from . import one_sided, rows  # noqa: E402
 from .abi import (Algorithm, Collective, CollReason, Dtype, LlAnswer, LlCarrier, LlLayout,
                   LlOnMissing, LlPhases, LlRoute, Machine, ReduceOp, Result, ScaleKind, Team)
 from .collectives import CollectiveRecord, Collectives
