@@ -4,7 +4,9 @@
 
 #include "ep/ep.h"
 #include "ops/nodes.h"
-#include "programs/low_latency/waits.h"
+#include "programs/low_latency/nodes.h"
+
+#include "programs/low_latency/launch.h"
 
 enum { WEFT__LL_MAX_TOKENS = UINT16_MAX };
 

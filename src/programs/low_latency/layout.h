@@ -317,6 +317,18 @@ WP_FN char *wp_ll_area(const struct wp_low_latency *ll, int32_t owner)
     return owner == ll->exchange.rank ? ll->area : ll->exchange.bases[owner] + ll->area_offset;
 }
 
+/* Whether a rank is of another node: its area is not mapped. On one node, nothing is loaded for this. */
+WP_FN int wp_ll_is_remote(const struct wp_low_latency *ll, int32_t rank)
+{
+    return WP_LL_HAS_NODES(&ll->plan) && ll->exchange.bases[rank] == NULL;
+}
+
+/* Whether answers to `source` stay in this rank's slots, where `source` reads them. */
+WP_FN int wp_ll_stays(const struct wp_low_latency *ll, int32_t source)
+{
+    return ll->plan.answers_stay && !wp_ll_is_remote(ll, source);
+}
+
 /* In the area of `owner`: the word of a block of another rank. */
 WP_FN uint64_t *wp_ll_word(const struct wp_low_latency *ll, int32_t owner, enum wp_ll_words words,
                            enum wp_ll_mail mail, int32_t rank, int32_t block)
@@ -327,6 +339,12 @@ WP_FN uint64_t *wp_ll_word(const struct wp_low_latency *ll, int32_t owner, enum 
         block;
     return (uint64_t *)(void *)wp_ll_area(ll, owner) + idx;
 }
+
+/* A word of this rank, and its least value when a block of a rank has signalled a number. */
+struct wp_ll_awaited {
+    const uint64_t *word; /* NULL: none is awaited */
+    uint64_t at_least;
+};
 
 WP_FN struct wp_ll_range *wp_ll_range_of(const struct wp_low_latency *ll, int32_t owner,
                                          uint64_t number, int32_t source, int32_t block)
@@ -370,12 +388,19 @@ WP_FN char *wp_ll_row(const struct wp_low_latency *ll, int32_t owner, uint64_t n
     return wp_ll_area(ll, owner) + wp_ll_row_offset(ll, number, source, row);
 }
 
-/* On one node: the slot for the answer to a choice, by the rank that answers. */
-WP_FN int32_t wp_ll_answer_slot(const struct wp_ll_plan *plan, int32_t answering, int32_t place,
-                                int32_t choice)
+/* The words of a slot at an offset (struct wp_ll_slot). */
+WP_FN int32_t *wp_ll_slot_words(const char *slot, uint64_t offset)
+{
+    return (int32_t *)(uintptr_t)(slot + offset);
+}
+
+/* On one node: the slot for the answer to a choice of the i-th token of a block, by the rank that
+ * answers. */
+WP_FN int32_t wp_ll_answer_slot(const struct wp_ll_plan *plan, int32_t answering, int32_t block,
+                                int32_t i, int32_t choice)
 {
     const struct wp_ll_answer_slots *slots = &plan->answer_slots;
-    return answering * slots->rank_stride + place * slots->place_stride +
+    return answering * slots->rank_stride + (block * plan->block_tokens + i) * slots->place_stride +
            choice * slots->choice_stride;
 }
 

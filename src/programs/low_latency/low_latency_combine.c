@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * low_latency_combine: each rank sends, for each row that it has got, an answer to the row's owner:
- * the sum of its experts' rows in ascending order of the choices, or each expert's row by itself.
- * The owner sums what comes, ranks or choices in ascending order. Each row tells to which slot its answer
- * goes, or the first one of several: those of a token's choices are a stride apart, with nodes those of a
- * rank lie one behind the other, since they go in one put. Answers to a row that a partner has relayed go to him, who
- * sums them (low_latency/relay.h).
+ * low_latency_combine: each rank sends an answer to the owner of each row that it has: the sum of its
+ * experts' rows in ascending order of the choices, or each expert's row by itself. The owner sums what
+ * comes, ranks or choices in ascending order. Each row tells to which slot its answer goes, or the first
+ * one of several. Those of a token's choices are a stride apart. Between nodes those of a rank lie one
+ * behind the other, since they go in one put.
  */
 #ifndef WP_LL_HAS_NODES /* variant.c */
 #define WP_LL_HAS_NODES(plan) 0
 #endif
 
 #include "programs/low_latency/combine.h"
-#include "programs/low_latency/protocol.h"
-#include "programs/low_latency/relay.h"
+
+/* In memory of the warp: of the rows of its pointers. */
+WP_FN float *wp_ll_weights(struct wp_warp *warp)
+{
+    return (float *)wp_warp_shared(warp);
+}
+WP_STATIC_ASSERT(WEFT_MAX_TOPK * sizeof(float) <= WP_LL_RANGES_OFFSET, "one for each choice");
 
 /* ------------------------------------------------------------------ answer */
 
@@ -35,13 +39,6 @@ struct asked_row {
     const float *weights;   /* [num_topk] */
 };
 
-WP_FN int32_t answer_of_row(const struct answerer *answerer, int32_t source, int32_t idx)
-{
-    const struct wp_low_latency *ll = &answerer->args->ll;
-    const char *slot = wp_ll_row(ll, ll->exchange.rank, answerer->result, source, idx);
-    return *(const int32_t *)(const void *)(slot + ll->plan.slot.answer_offset);
-}
-
 /* Row i of those that a block of a source has sent. */
 WP_FN struct asked_row asked_row(const struct answerer *answerer, int32_t source,
                                  struct wp_ll_range range, int32_t i)
@@ -53,12 +50,12 @@ WP_FN struct asked_row asked_row(const struct answerer *answerer, int32_t source
     const struct asked_row row = {
         source,
         idx,
-        wp_ll_weighs_late(&ll->plan) ? *(const int32_t *)(const void *)(slot + at->token_offset)
-                                     : 0,
-        *(const int32_t *)(const void *)(slot + at->answer_offset),
-        WP_LL_HAS_NODES(&ll->plan) ? answer_of_row(answerer, source, range.first) : 0,
-        (const int32_t *)(const void *)(slot + at->experts_offset),
-        (const float *)(const void *)(slot + at->weights_offset)};
+        wp_ll_weighs_late(&ll->plan) ? *wp_ll_slot_words(slot, at->token_offset) : 0,
+        *wp_ll_slot_words(slot, at->answer_offset),
+        WP_LL_HAS_NODES(&ll->plan) ? wp_ll_answer_to_row(ll, answerer->result, source, range.first)
+                                   : 0,
+        wp_ll_slot_words(slot, at->experts_offset),
+        (const float *)wp_ll_slot_words(slot, at->weights_offset)};
     return row;
 }
 
@@ -78,45 +75,41 @@ WP_FN const char *row_of_rank(const struct answerer *answerer, struct asked_row 
     return args->rows + idx * args->row_stride_bytes;
 }
 
-WP_FN int32_t count_experts(const int32_t *experts, int32_t num_choices)
-{
-    int32_t num_experts = 0;
-    for (int32_t k = 0; k < num_choices; k++)
-        num_experts += experts[k] >= 0;
-    return num_experts;
-}
-
-/* Where the answer to a row goes: to its slot, at its owner or where a node's are summed, or to where that is staged. */
+/* Where the answer to a row is written. */
 WP_FN char *answer_place(const struct answerer *answerer, struct asked_row row, int32_t slot)
 {
     const struct wp_low_latency *ll = &answerer->args->ll;
     if (wp_ll_stays(ll, row.source))
         return wp_ll_row(ll, ll->exchange.rank, answerer->result, row.source, row.idx);
-    if (!WP_LL_HAS_NODES(&ll->plan) || !wp_ll_is_remote(ll, row.source))
-        return wp_ll_answer(ll, row.source, answerer->number, slot);
-    if (wp_ll_has_node_sums(&ll->plan))
-        return wp_ll_summand(ll, wp_ll_bringer(ll, row.source), answerer->number, slot);
-    return ll->network.memory +
-           wp_ll_staged_answer(ll, answerer->number, ll->network.idx_of_rank[row.source],
-                               wp_block_idx(answerer->run->op.warp), slot - row.block_answer);
+    if (wp_ll_is_remote(ll, row.source))
+        return WP_LL_NODES(wp_ll_remote_answer(answerer->run, answerer->number, row.source, slot,
+                                               row.block_answer),
+                           NULL);
+    return wp_ll_answer(ll, row.source, answerer->number, slot);
 }
 
-/* Part `span` of a row, or of the weighted sum of the warp's pointers. */
-WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, int32_t slot,
-                       const float *weights, int32_t num_srcs, struct wp_ll_span span)
+/* Writes elements of an answer: the weighted sum of some rows. */
+WP_FN void write_answer(const struct answerer *answerer, char *dst, const void *const *srcs,
+                        const float *weights, int32_t num_srcs, int64_t num_elements)
 {
-    const struct wp_low_latency *ll = &answerer->args->ll;
-    const struct wp_ll_plan *plan = &ll->plan;
     struct wp_warp *warp = answerer->run->op.warp;
-    const struct wp_ll_elements elements = wp_ll_elements_of(plan, span);
-    char *dst = answer_place(answerer, row, slot) + wp_ll_answer_bytes(plan, elements.first);
+    const struct wp_ll_plan *plan = &answerer->args->ll.plan;
     const struct wp_weighted_sum sum = {plan->dtype, plan->answer_dtype, plan->reuse};
     if (wp_ll_answers_are_logs(plan))
-        wp_row_log_encode(warp, dst, wp_warp_pointers(warp), weights, num_srcs, plan->dtype,
-                          elements.num);
+        wp_row_log_encode(warp, dst, srcs, weights, num_srcs, plan->dtype, num_elements);
     else
-        wp_row_weighted_sum(warp, dst, wp_warp_pointers(warp), weights, num_srcs, sum,
-                            elements.num);
+        wp_row_weighted_sum(warp, dst, srcs, weights, num_srcs, sum, num_elements);
+}
+
+/* Sends part `span` of the weighted sum of the warp's pointers. */
+WP_FN void send_answer(const struct answerer *answerer, struct asked_row row, const float *weights,
+                       int32_t num_srcs, struct wp_ll_span span)
+{
+    const struct wp_ll_plan *plan = &answerer->args->ll.plan;
+    const struct wp_ll_elements elements = wp_ll_elements_of(plan, span);
+    char *dst = answer_place(answerer, row, row.answer) + wp_ll_answer_bytes(plan, elements.first);
+    write_answer(answerer, dst, wp_warp_pointers(answerer->run->op.warp), weights, num_srcs,
+                 elements.num);
 }
 
 /* The caller has summed the rows of this rank's experts: they are sent as they are. */
@@ -138,11 +131,11 @@ WP_FN void answer_with_row(const struct answerer *answerer, struct asked_row row
     if (ll->plan.answer_dtype == ll->plan.dtype)
         wp_row_copy_for(warp, ll->plan.reuse, pointers, 1, from, span.bytes);
     else
-        send_answer(answerer, row, row.answer, NULL, 1, span);
+        send_answer(answerer, row, NULL, 1, span);
 }
 
-/* Lists the caller's rows for the choices here, with their weights; returns how many there are. Weights that come late have
- * been taken. */
+/* Lists the caller's rows for the choices here, with their weights. Returns how many there are. Weights
+ * that come late have been taken. */
 WP_FN int32_t find_rows(const struct answerer *answerer, struct asked_row row, uint64_t begin)
 {
     struct wp_warp *warp = answerer->run->op.warp;
@@ -169,55 +162,24 @@ WP_FN int32_t find_rows(const struct answerer *answerer, struct asked_row row, u
     return num_rows;
 }
 
-/* The sum of all choices here. */
-WP_FN void answer_with_sum(const struct answerer *answerer, struct asked_row row,
-                           struct wp_ll_span span)
-{
-    const int32_t num_rows = find_rows(answerer, row, span.begin);
-    send_answer(answerer, row, row.answer, wp_ll_weights(answerer->run->op.warp), num_rows, span);
-}
-
 /* ------------------------------------------------------------------ answers of single experts */
 
-WP_FN int32_t first_choice_here(const struct answerer *answerer, struct asked_row row)
-{
-    int32_t k = 0;
-    while (k < answerer->args->ll.plan.num_topk && row.experts[k] < 0)
-        k++;
-    return k;
-}
-
-/* The slot of the answer to choice k; of the choices here that many are before it, and `first` is the first. */
-WP_FN int32_t slot_of_choice(const struct answerer *answerer, struct asked_row row, int32_t first,
-                             int32_t k, int32_t num_before)
-{
-    if (WP_LL_HAS_NODES(&answerer->args->ll.plan))
-        return row.answer + num_before;
-    return row.answer + (k - first) * answerer->args->ll.plan.answer_slots.choice_stride;
-}
-
-/* Of so many elements, the listed rows to the listed places; of no row zeros. */
+/* Copies elements of the listed rows to the listed places. Where there is no row they are zeros. */
 WP_FN void send_rows(const struct answerer *answerer, const void *const *dsts,
                      const void *const *srcs, int32_t num_rows, int64_t num_elements)
 {
-    struct wp_warp *warp = answerer->run->op.warp;
     const struct wp_ll_plan *plan = &answerer->args->ll.plan;
-    const struct wp_weighted_sum sum = {plan->dtype, plan->answer_dtype, plan->reuse};
     if (plan->answer_dtype == plan->dtype) {
-        wp_row_copy_each(warp, plan->reuse, dsts, srcs, num_rows,
+        wp_row_copy_each(answerer->run->op.warp, plan->reuse, dsts, srcs, num_rows,
                          (uint64_t)num_elements << plan->element_bytes_log2);
         return;
     }
-    for (int32_t i = 0; i < num_rows; i++) {
-        char *dst = (char *)(uintptr_t)dsts[i];
-        if (wp_ll_answers_are_logs(plan))
-            wp_row_log_encode(warp, dst, &srcs[i], NULL, 1, plan->dtype, num_elements);
-        else
-            wp_row_weighted_sum(warp, dst, &srcs[i], NULL, 1, sum, num_elements);
-    }
+    for (int32_t i = 0; i < num_rows; i++)
+        write_answer(answerer, (char *)(uintptr_t)dsts[i], &srcs[i], NULL, 1, num_elements);
 }
 
-/* The answers to the choices from `begin` on, one for each lane; num_before of them are here before these, and grow. */
+/* Answers the choices from `begin` on, one for each lane. `first` is the first choice here, and num_before
+ * are before these. */
 WP_FN void answer_some_choices(const struct answerer *answerer, struct asked_row row, int32_t first,
                                int32_t begin, int32_t *num_before, struct wp_ll_span span)
 {
@@ -234,7 +196,9 @@ WP_FN void answer_some_choices(const struct answerer *answerer, struct asked_row
     wp_warp_sync(warp); /* the pointers before have been used */
     const int32_t place = wp_ll_list(warp, num_before, is_here);
     if (is_here) {
-        const int32_t slot = slot_of_choice(answerer, row, first, k, place);
+        const int32_t slot = row.answer + (WP_LL_HAS_NODES(&ll->plan)
+                                               ? place
+                                               : (k - first) * ll->plan.answer_slots.choice_stride);
         srcs[place - before] = packed >= 0 ? packed_row(answerer, packed) + span.begin : NULL;
         dsts[place - before] =
             answer_place(answerer, row, slot) + wp_ll_answer_bytes(&ll->plan, elements.first);
@@ -244,19 +208,21 @@ WP_FN void answer_some_choices(const struct answerer *answerer, struct asked_row
 }
 WP_STATIC_ASSERT(2 * WP_WARP_SIZE <= WP_WARP_POINTERS, "a source and a place for each lane");
 
-/* One answer for each choice; where its expert had no room, of zeros. */
+/* One answer for each choice. If its expert had no room, it is zeros. */
 WP_FN void answer_by_choice(const struct answerer *answerer, struct asked_row row,
                             struct wp_ll_span span)
 {
-    const int32_t first = first_choice_here(answerer, row);
-    int32_t num_here = 0;
-    for (int32_t k = 0; k < answerer->args->ll.plan.num_topk; k += WP_WARP_SIZE)
+    const int32_t num_topk = answerer->args->ll.plan.num_topk;
+    int32_t first = 0, num_here = 0;
+    while (first < num_topk && row.experts[first] < 0)
+        first++;
+    for (int32_t k = 0; k < num_topk; k += WP_WARP_SIZE)
         answer_some_choices(answerer, row, first, k, &num_here, span);
 }
 
 /* ------------------------------------------------------------------ all answers */
 
-/* Of a source's waits that of one warp counts. */
+/* One warp's wait for a source counts. */
 WP_FN enum wp_status take_weights(const struct answerer *answerer, struct asked_row row,
                                   struct wp_part part)
 {
@@ -282,6 +248,7 @@ WP_FN enum wp_status answer_part(const struct answerer *answerer, int32_t source
     if (span.bytes == 0)
         return WP_STATUS_OK;
     const struct asked_row row = asked_row(answerer, source, range, part.token);
+    float *weights = wp_ll_weights(answerer->run->op.warp);
     enum wp_status status = WP_STATUS_OK;
     if (wp_ll_weighs_late(&ll->plan))
         status = take_weights(answerer, row, part);
@@ -292,7 +259,7 @@ WP_FN enum wp_status answer_part(const struct answerer *answerer, int32_t source
     else if (ll->plan.answers_are_rows)
         answer_by_choice(answerer, row, span);
     else
-        answer_with_sum(answerer, row, span);
+        send_answer(answerer, row, weights, find_rows(answerer, row, span.begin), span);
     return status;
 }
 
@@ -318,41 +285,6 @@ WP_FN enum wp_status answer_all(const struct answerer *answerer)
     return status;
 }
 
-/* Answers that a block of a source gets from this rank. */
-WP_FN int32_t count_answers(const struct answerer *answerer, int32_t source,
-                            struct wp_ll_range range)
-{
-    const struct wp_ll_plan *plan = &answerer->args->ll.plan;
-    if (!plan->answers_are_rows || range.num_rows == 0)
-        return range.num_rows;
-    const struct asked_row last = asked_row(answerer, source, range, range.num_rows - 1);
-    return last.answer + count_experts(last.experts, plan->num_topk) - last.block_answer;
-}
-
-/* By all warps, when the block has written its answers: puts those to other nodes. */
-WP_FN void put_answers(const struct answerer *answerer)
-{
-    struct wp_warp *warp = answerer->run->op.warp;
-    const struct wp_low_latency *ll = &answerer->args->ll;
-    const int32_t block = wp_block_idx(warp);
-    for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
-        const int32_t rank = ll->network.ranks[i];
-        if (wp_ll_is_missing(answerer->run, rank))
-            continue;
-        const struct wp_ll_range range = wp_ll_range(ll, answerer->result, rank, block);
-        const int32_t first = range.num_rows > 0 ? answer_of_row(answerer, rank, range.first) : 0;
-        const struct wp_ll_put put = {
-            rank,
-            wp_ll_staged_answer(ll, answerer->number, i, block, 0),
-            wp_ll_answer_offset(ll, answerer->number, first),
-            (uint64_t)count_answers(answerer, rank, range) * ll->plan.answer_bytes,
-            wp_ll_network_arrived(ll, WP_LL_ANSWERS, answerer->number, ll->exchange.rank, block),
-            WP_LL_ANSWERED,
-            WP_ACCESS_AT_ONCE};
-        wp_ll_post(warp, ll, &put);
-    }
-}
-
 /* With masks, warp-wide: waits for the weights of a row; WP_STATUS_ABSENT: its source is missing. */
 WP_FN enum wp_status await_weights(const struct answerer *answerer, struct asked_row row)
 {
@@ -367,8 +299,8 @@ WP_FN enum wp_status await_weights(const struct answerer *answerer, struct asked
     return status;
 }
 
-/* With masks, the leader warp calls this: it waits for the weights of all rows of the block. The block goes on
- * without sources whose weights do not come. */
+/* With masks, the leader warp calls this. It waits for the weights of all rows of the block. The block
+ * goes on without sources whose weights do not come. */
 WP_FN enum wp_status await_all_weights(const struct answerer *answerer)
 {
     const struct wp_ll_run *run = answerer->run;
@@ -394,8 +326,7 @@ WP_FN enum wp_status await_all_weights(const struct answerer *answerer)
     return status;
 }
 
-/* By all warps. With masks weights that come late are awaited, too, by the warp that finds out for all who
- * is missing. */
+/* All warps call this. With masks the leader warp, which finds who is missing, also waits for weights. */
 WP_FN enum wp_status await_room(const struct answerer *answerer)
 {
     const struct wp_ll_run *run = answerer->run;
@@ -412,7 +343,7 @@ WP_FN enum wp_status await_room(const struct answerer *answerer)
     return wp_block_status(run->op.warp, status);
 }
 
-/* By all warps of the block: sends the weights of its tokens to the ranks that answer them. */
+/* All warps call this. It sends the weights of the block's tokens to the ranks that answer them. */
 WP_FN void send_weights(const struct answerer *answerer)
 {
     const struct wp_ll_run *run = answerer->run;
@@ -463,8 +394,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     half.answered = answerer.result;
     half.use = args->use;
     wp_ll_remember(run, answerer.number, half);
-    if (WP_LL_HAS_NODES(plan) && !wp_ll_has_node_sums(plan))
-        put_answers(&answerer); /* the block has met */
+    WP_LL_NODES(wp_ll_put_answers(run, answerer.number, answerer.result), (void)0);
     wp_ll_tell_arrived(run, WP_LL_ANSWERS, answerer.number);
     numbers->answers_sent = answerer.number;
     if (args->use == WP_LL_RESULT_ENDS)
@@ -474,6 +404,150 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
 
 /* ------------------------------------------------------------------ receive */
 
+struct summer {
+    const struct wp_ll_run *run;
+    const struct wp_low_latency_combine_args *args;
+    uint64_t number;
+    uint64_t result;
+    struct wp_ll_tokens tokens; /* of this block, in the result */
+    struct wp_ll_share share;   /* of these among its warps */
+};
+
+/* Whether the rank that answers a choice, if any does, has done so. */
+WP_FN int has_come(const struct summer *summer, int32_t answering)
+{
+    return answering >= 0 && !wp_ll_is_missing(summer->run, answering);
+}
+
+/* How many of a token's sums come before that of choice k. */
+WP_FN int32_t sums_before(const struct summer *summer, const int32_t *answering, int32_t k)
+{
+    const struct wp_low_latency *ll = &summer->args->ll;
+    int32_t num_before = 0;
+    for (int32_t other = 0; other < ll->plan.num_topk; other++)
+        num_before += WP_LL_NODES(wp_ll_sum_place(ll, answering[other]), answering[other]) <
+                          WP_LL_NODES(wp_ll_sum_place(ll, answering[k]), answering[k]) &&
+                      has_come(summer, answering[other]);
+    return num_before;
+}
+
+WP_FN const char *answer_of_choice(const struct summer *summer, int32_t token, int32_t k,
+                                   int32_t answering)
+{
+    const struct wp_low_latency *ll = &summer->args->ll;
+    if (wp_ll_stays(ll, answering))
+        return wp_ll_row(ll, answering, summer->result, ll->exchange.rank,
+                         wp_ll_answer_slots(ll, summer->result, token)[k]);
+    const int32_t slot =
+        WP_LL_HAS_NODES(&ll->plan)
+            ? wp_ll_answer_slots(ll, summer->result, token)[k]
+            : wp_ll_answer_slot(&ll->plan, answering, wp_block_idx(summer->run->op.warp),
+                                token - summer->tokens.begin, k);
+    return wp_ll_answer(ll, ll->exchange.rank, summer->number, slot);
+}
+
+/* Lists the token's answers in the order of their sum, with their weights. Returns how many there are. */
+WP_FN int32_t find_answers(const struct summer *summer, int32_t token, uint64_t begin)
+{
+    struct wp_warp *warp = summer->run->op.warp;
+    const struct wp_low_latency_combine_args *args = summer->args;
+    const int32_t num_topk = args->ll.plan.num_topk;
+    const int32_t *answering = wp_ll_answering(&args->ll, summer->result, token);
+    int32_t num_answers = 0;
+    wp_warp_sync(warp); /* those before have been used */
+    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
+        const int32_t k = i + wp_lane_idx(warp);
+        const int answers = k < num_topk && has_come(summer, answering[k]);
+        const int32_t listed = wp_ll_list(warp, &num_answers, answers);
+        if (!answers)
+            continue;
+        const int32_t place =
+            args->ll.plan.answers_are_rows ? listed : sums_before(summer, answering, k);
+        wp_warp_pointers(warp)[place] = answer_of_choice(summer, token, k, answering[k]) + begin;
+        if (args->topk_weights != NULL)
+            wp_ll_weights(warp)[place] = args->topk_weights[(int64_t)token * num_topk + k];
+    }
+    wp_warp_sync(warp);
+    return num_answers;
+}
+
+/* The part of a token that the warp sums, whose answers have been found. */
+struct summed_part {
+    int32_t unit;
+    int32_t token;
+    int32_t num_answers;
+    struct wp_ll_span span;
+};
+
+WP_FN struct summed_part find_part(const struct summer *summer, int32_t unit)
+{
+    const struct wp_ll_plan *plan = &summer->args->ll.plan;
+    const struct wp_part part = wp_ll_unit_part(&summer->share, unit);
+    struct summed_part found = {unit, summer->tokens.begin + part.token, 0,
+                                wp_ll_span(plan, &summer->share, part.part)};
+    const struct wp_ll_elements elements = wp_ll_elements_of(plan, found.span);
+    if (unit < summer->share.num_units && found.span.bytes > 0)
+        found.num_answers =
+            find_answers(summer, found.token, wp_ll_answer_bytes(plan, elements.first));
+    return found;
+}
+
+WP_FN void sum_part(const struct summer *summer, const struct summed_part *part)
+{
+    struct wp_warp *warp = summer->run->op.warp;
+    const struct wp_low_latency_combine_args *args = summer->args;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const uint64_t row_bytes = (uint64_t)plan->hidden << plan->element_bytes_log2;
+    const float *weights = args->topk_weights == NULL ? NULL : wp_ll_weights(warp);
+    char *out = args->out + (uint64_t)part->token * row_bytes + part->span.begin;
+    const struct wp_ll_elements elements = wp_ll_elements_of(plan, part->span);
+    const struct wp_weighted_sum sum = {plan->answer_dtype, plan->dtype, plan->reuse};
+    WP_LL_NODES(wp_ll_sum_own_node(summer->run,
+                                   wp_ll_answering(&args->ll, summer->result, part->token),
+                                   elements.num),
+                (void)0);
+    if (wp_ll_answers_are_logs(plan))
+        wp_row_log_sum(warp, out, wp_warp_pointers(warp), weights, part->num_answers, plan->dtype,
+                       elements.num);
+    else
+        wp_row_weighted_sum(warp, out, wp_warp_pointers(warp), weights, part->num_answers, sum,
+                            elements.num);
+}
+
+/* The first part has been found. */
+WP_FN void sum_tokens(const struct summer *summer, struct summed_part part)
+{
+    const int32_t num_warps = wp_num_warps(summer->run->op.warp);
+    while (part.unit < summer->share.num_units) {
+        if (part.span.bytes > 0)
+            sum_part(summer, &part);
+        if (part.unit + num_warps >= summer->share.num_units)
+            return;
+        part = find_part(summer, part.unit + num_warps);
+    }
+}
+
+/* It is known where answers lie before they come; with masks, only when it is known whose do not. */
+WP_FN enum wp_status await_and_sum(const struct summer *summer)
+{
+    struct wp_warp *warp = summer->run->op.warp;
+    const int has_masks = wp_ll_has_masks(&summer->args->ll.masks);
+    struct summed_part part = {wp_warp_idx(warp), 0, 0, {0, 0}};
+    if (!has_masks)
+        part = find_part(summer, part.unit);
+    const enum wp_status status =
+        wp_ll_await_block(summer->run, WP_LL_ARRIVED, WP_LL_ANSWERS, summer->number);
+    if (status != WP_STATUS_OK)
+        return status;
+    wp_admit_next(warp); /* all ranks have started */
+    wp_warp_sync(warp);  /* each lane has waited for some ranks */
+    wp_ll_tell_missing(summer->run, summer->args->missing_ranks);
+    if (has_masks)
+        part = find_part(summer, part.unit);
+    sum_tokens(summer, part);
+    return status;
+}
+
 WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args)
 {
     struct wp_warp *warp = run->op.warp;
@@ -481,16 +555,14 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     const uint64_t number = numbers->answers_received + 1;
     const struct wp_ll_half half = wp_ll_half_of(run, number);
     const struct wp_ll_tokens tokens = wp_ll_half_of(run, half.answered).tokens;
-    const struct wp_ll_summer summer = {
+    const struct summer summer = {
         run,           args,   number,
         half.answered, tokens, wp_ll_share_rows(wp_num_warps(warp), tokens.end - tokens.begin)};
     if (numbers->answers_received >= numbers->answers_sent)
         return wp_ll_fail(run, numbers->answers_sent, number);
-    enum wp_status status = WP_STATUS_OK;
-    if (wp_ll_has_node_sums(&args->ll.plan))
-        status = wp_ll_relay_sums(&summer); /* first, since others wait for them */
+    enum wp_status status = WP_LL_NODES(wp_ll_relay_sums(run, half.answered, number), WP_STATUS_OK);
     if (status == WP_STATUS_OK)
-        status = wp_ll_await_and_sum(&summer);
+        status = await_and_sum(&summer);
     status = wp_block_status(warp, status);
     if (status != WP_STATUS_OK)
         return status;

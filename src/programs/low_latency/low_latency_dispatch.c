@@ -12,38 +12,20 @@
 #define WP_LL_HAS_NODES(plan) 0
 #endif
 
-#include "programs/low_latency/protocol.h"
-
 #include "programs/low_latency/pack.h"
-#include "programs/low_latency/relay.h"
 #include "programs/low_latency/send.h"
 
 /* ------------------------------------------------------------------ send */
-
-/* Where a row for a rank of another node is staged: rows are in the order of their answers, or where
- * the rank has its own. */
-WP_FN uint64_t staged_row(const struct wp_ll_sender *sender, int32_t rank, int32_t row)
-{
-    const struct wp_ll_counters *counters = &sender->counters;
-    const struct wp_ll_network *network = &sender->args->ll.network;
-    return wp_ll_staged_row(&sender->args->ll, sender->number, wp_block_idx(sender->run->op.warp),
-                            network->idx_of_rank[rank] * network->staged_rank_rows +
-                                counters->first_answers[rank] + row - counters->firsts[rank]);
-}
 
 /* The slot of the token at the rank of choice k, or where that is staged; NULL if that choice has none of its own. */
 WP_FN char *slot_of(const struct wp_ll_sender *sender, int32_t token, int32_t k)
 {
     const struct wp_low_latency *ll = &sender->args->ll;
     const struct wp_ll_choice *choice = &wp_ll_choices_of(sender, token)[k];
-    if (choice->row < 0)
-        return NULL;
-    if (wp_ll_is_relayed(ll, choice->rank))
-        return wp_ll_relayed_slot(sender, token, k);
-    if (wp_ll_is_missing(sender->run, choice->rank))
+    if (choice->row < 0 || wp_ll_is_missing(sender->run, choice->rank))
         return NULL;
     if (wp_ll_is_remote(ll, choice->rank))
-        return ll->network.memory + staged_row(sender, choice->rank, choice->row);
+        return WP_LL_NODES(wp_ll_staged_slot(sender, token, k), NULL);
     return wp_ll_row(ll, choice->rank, sender->number, ll->exchange.rank, choice->row);
 }
 
@@ -93,17 +75,6 @@ WP_FN void send_elements(const struct wp_ll_sender *sender, int32_t token, struc
     wp_row_quantise(warp, slots, src, plan->quantisation, elements.num);
 }
 
-/* The slot to which the rank of choice j, its first one of the token, answers first. */
-WP_FN int32_t answer_to(const struct wp_ll_sender *sender, int32_t token, int32_t j)
-{
-    const struct wp_low_latency *ll = &sender->args->ll;
-    if (WP_LL_HAS_NODES(&ll->plan))
-        return wp_ll_answer_slots(ll, sender->number, token)[j];
-    return wp_ll_answer_slot(
-        &ll->plan, wp_ll_choices_of(sender, token)[j].rank,
-        wp_ll_place_of(&ll->plan, wp_block_idx(sender->run->op.warp), sender->tokens, token), j);
-}
-
 /* The warp's first part of a row is on its way while it is found out where it goes. */
 WP_FN void prefetch_elements(const struct wp_ll_sender *sender)
 {
@@ -125,24 +96,24 @@ WP_FN void send_choice(const struct wp_ll_sender *sender, int32_t token, int32_t
     char *slot = slot_of(sender, token, j);
     if (slot == NULL)
         return;
-    const int is_relayed = wp_ll_is_relayed(ll, choices[j].rank);
-    const int is_there = choices[k].rank == choices[j].rank ||
-                         (is_relayed && wp_ll_is_in_message_of(sender, choices, j, k));
+    const int is_there = WP_LL_NODES(wp_ll_destination(ll, choices[k].rank) ==
+                                         wp_ll_destination(ll, choices[j].rank),
+                                     choices[k].rank == choices[j].rank);
     const int64_t weight_idx = (int64_t)token * args->ll.plan.num_topk + k;
     const float weight = args->topk_weights == NULL ? 1.0f : args->topk_weights[weight_idx];
-    ((int32_t *)(void *)(slot + at->experts_offset))[k] = is_there ? choices[k].local_expert : -1;
-    ((float *)(void *)(slot + at->weights_offset))[k] = is_there ? weight : 0.0f;
-    if (args->ll.plan.is_by_expert)
-        ((int32_t *)(void *)(slot + at->order_offset))[k] = choices[k].order;
-    if (is_relayed) {
-        const struct wp_ll_target nowhere = {-1, -1, -1};
-        const struct wp_ll_target target = {choices[k].rank, choices[k].row,
-                                            choices[k].row >= 0 ? answer_to(sender, token, k) : -1};
-        wp_ll_targets(ll, slot)[k] = is_there ? target : nowhere;
-    }
+    wp_ll_slot_words(slot, at->experts_offset)[k] = is_there ? choices[k].local_expert : -1;
+    ((float *)wp_ll_slot_words(slot, at->weights_offset))[k] = is_there ? weight : 0.0f;
+    if (ll->plan.is_by_expert)
+        wp_ll_slot_words(slot, at->order_offset)[k] = choices[k].order;
+    WP_LL_NODES(wp_ll_send_target(sender, token, slot, j, k, is_there), (void)0);
     if (k == 0) {
-        *(int32_t *)(void *)(slot + at->token_offset) = token;
-        *(int32_t *)(void *)(slot + at->answer_offset) = answer_to(sender, token, j);
+        *wp_ll_slot_words(slot, at->token_offset) = token;
+        *wp_ll_slot_words(slot,
+                          at->answer_offset) = /* the first one that choice j's rank answers to */
+            WP_LL_HAS_NODES(&ll->plan)
+                ? wp_ll_answer_slots(ll, sender->number, token)[j]
+                : wp_ll_answer_slot(&ll->plan, choices[j].rank, wp_block_idx(sender->run->op.warp),
+                                    token - sender->tokens.begin, j);
     }
 }
 
@@ -155,12 +126,14 @@ WP_FN void send_choices(const struct wp_ll_sender *sender, int32_t token)
     int32_t *answering = wp_ll_answering(ll, sender->number, token);
     /* A slot has as many lanes as a power of two, so that nothing is divided. */
     const int32_t width_log2 = ll->plan.num_topk_log2, mask = (1 << width_log2) - 1;
-    for (int32_t i = wp_lane_idx(warp); i < num_topk << width_log2; i += WP_WARP_SIZE)
-        if ((i & mask) < num_topk)
-            send_choice(sender, token, i >> width_log2, i & mask);
-    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
-        const int32_t rank = wp_ll_answerer(sender, choices, k);
-        answering[k] = rank >= 0 && !wp_ll_is_missing(sender->run, rank) ? rank : WP_NO_RANK;
+    for (int32_t i = wp_lane_idx(warp); i < num_topk << width_log2; i += WP_WARP_SIZE) {
+        const int32_t j = i >> width_log2, k = i & mask;
+        const int32_t rank = WP_LL_NODES(wp_ll_remote_answerer(sender, choices, j),
+                                         wp_ll_answerer(&ll->plan, choices[j]));
+        if (k < num_topk)
+            send_choice(sender, token, j, k);
+        if (k == 0)
+            answering[j] = rank >= 0 && !wp_ll_is_missing(sender->run, rank) ? rank : WP_NO_RANK;
     }
 }
 
@@ -186,58 +159,14 @@ WP_FN void send_ranges(const struct wp_ll_sender *sender)
     const struct wp_low_latency *ll = &sender->args->ll;
     for (int32_t rank = wp_ll_thread_idx(warp); rank < ll->exchange.num_ranks;
          rank += wp_ll_num_threads(warp)) {
-        const int32_t first = sender->counters.firsts[rank];
-        const struct wp_ll_range range = {first, sender->counters.rows[rank] - first};
-        if (wp_ll_is_relayed(ll, rank))
-            *wp_ll_message_range(ll, wp_ll_staged_for(sender, rank),
-                                 ll->network.nodes.local_idxs[rank]) = range;
-        else if (!wp_ll_is_remote(ll, rank) && !wp_ll_is_missing(sender->run, rank))
+        const struct wp_ll_range range = wp_ll_sent_range(sender, rank);
+        if (!wp_ll_is_remote(ll, rank) && !wp_ll_is_missing(sender->run, rank))
             *wp_ll_range_of(ll, rank, sender->number, ll->exchange.rank, wp_block_idx(warp)) =
                 range;
     }
 }
 
-/* All warps call this when the block has written its rows. It puts those for other nodes. */
-WP_FN void put_rows(const struct wp_ll_sender *sender)
-{
-    struct wp_warp *warp = sender->run->op.warp;
-    const struct wp_low_latency *ll = &sender->args->ll;
-    const int32_t own = ll->exchange.rank;
-    for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
-        const int32_t rank = ll->network.ranks[i], first = sender->counters.firsts[rank];
-        const struct wp_ll_range range = {first, sender->counters.rows[rank] - first};
-        if (wp_ll_is_missing(sender->run, rank))
-            continue;
-        const struct wp_ll_put put = {
-            rank,
-            staged_row(sender, rank, first),
-            wp_ll_row_offset(ll, sender->number, own, first),
-            (uint64_t)range.num_rows * ll->plan.slot.bytes,
-            wp_ll_network_arrived(ll, WP_LL_ROWS, sender->number, own, wp_block_idx(warp)),
-            wp_ll_range_word(ll, range),
-            WP_ACCESS_AT_ONCE};
-        wp_ll_post(warp, ll, &put);
-    }
-}
-
 /* ------------------------------------------------------------------ heads */
-
-WP_FN void put_head(const struct wp_ll_sender *sender, int32_t rank, const int32_t *counts)
-{
-    struct wp_warp *warp = sender->run->op.warp;
-    const struct wp_low_latency *ll = &sender->args->ll;
-    const int32_t max_local = ll->plan.max_local_experts;
-    const uint64_t staged = wp_ll_network_head(ll, WP_LL_TO, sender->number, rank);
-    int32_t *head = (int32_t *)(void *)(ll->network.memory + staged);
-    const struct wp_access put = wp_counted_put(
-        rank, ll->network.place + staged,
-        ll->network.place + wp_ll_network_head(ll, WP_LL_FROM, sender->number, ll->exchange.rank),
-        (uint64_t)max_local * sizeof(int32_t),
-        ll->network.place + wp_ll_network_head_word(ll, sender->number, ll->exchange.rank));
-    for (int32_t i = wp_lane_idx(warp); i < max_local; i += WP_WARP_SIZE)
-        head[i] = counts[i];
-    wp_remote_post(warp, &put);
-}
 
 /* By all warps of the last block, whose counters have all tokens: tells each rank the selections of
  * its experts. There is room for heads where there is room for this block's rows: other blocks of
@@ -252,10 +181,8 @@ WP_FN void send_heads(const struct wp_ll_sender *sender)
         const int32_t *counts = sender->counters.experts + (int64_t)rank * max_local;
         if (wp_ll_is_missing(sender->run, rank))
             continue;
-        if (wp_ll_is_brought(ll, WP_LL_ROWS, rank))
-            wp_ll_stage_head(sender, rank, counts);
-        else if (wp_ll_is_remote(ll, rank))
-            put_head(sender, rank, counts);
+        if (wp_ll_is_remote(ll, rank))
+            WP_LL_NODES(wp_ll_send_remote_head(sender, rank, counts), (void)0);
         else
             wp_tagged_send(warp, rank, wp_ll_head(ll, rank, sender->number, ll->exchange.rank),
                            counts, max_local, sender->number);
@@ -280,6 +207,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
         status =
             wp_ll_await_all(run, WP_LL_ROOM, WP_LL_ROWS, wp_ll_number_before(run, sender.number));
     wp_ll_find_routes(&sender);
+    WP_LL_NODES(wp_ll_find_answer_slots(&sender), (void)0);
     status = wp_block_status(warp, status);
     if (status != WP_STATUS_OK)
         return status;
@@ -290,27 +218,10 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
     struct wp_ll_half half = wp_ll_half_of(run, sender.number);
     half.tokens = sender.tokens;
     wp_ll_remember(run, sender.number, half);
-    if (WP_LL_HAS_NODES(plan)) {
-        wp_block_sync(warp);
-        if (WP_LL_HAS_RELAYS(plan))
-            wp_ll_put_messages(&sender);
-        else
-            put_rows(&sender);
-    }
+    WP_LL_NODES(wp_ll_put_rows(&sender), (void)0);
     wp_ll_tell_arrived(run, WP_LL_ROWS, sender.number);
     run->numbers.rows_sent = sender.number;
     return WP_STATUS_OK;
-}
-
-/* By all warps: where the rows of this block go. */
-WP_FN enum wp_status prepare_packing(const struct wp_ll_taker *taker)
-{
-    struct wp_warp *warp = taker->run->op.warp;
-    const enum wp_status status = wp_block_status(warp, wp_ll_take_heads(taker));
-    wp_ll_miss_masked(taker->run); /* whose head is not there: whether its rows have come or not */
-    if (status == WP_STATUS_OK)
-        wp_ll_sum_heads(taker);
-    return status;
 }
 
 WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args)
@@ -325,19 +236,15 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         run->numbers.rows_received + 1};
     if (taker.number > run->numbers.rows_sent)
         return wp_ll_fail(run, run->numbers.rows_sent, taker.number);
-    enum wp_status status = WP_STATUS_OK;
-    if (WP_LL_HAS_RELAYS(plan))
-        status = wp_ll_relay(run, taker.number); /* first, since others wait for it */
+    enum wp_status status = WP_LL_NODES(wp_ll_relay(run, taker.number), WP_STATUS_OK);
     if (plan->is_by_expert && status == WP_STATUS_OK)
-        status = prepare_packing(&taker);
+        status = wp_ll_find_bases(&taker);
     if (status == WP_STATUS_OK)
         status = wp_ll_await_block(run, WP_LL_ARRIVED, WP_LL_ROWS, taker.number);
     if (status == WP_STATUS_OK) {
         wp_admit_next(warp); /* all ranks have started */
-        if (wp_ll_tells_missing(run)) {
-            wp_ll_tell_missing(run, args->missing_ranks);
+        if (wp_ll_tell_missing(run, args->missing_ranks))
             wp_ll_tell_num_rows(&taker);
-        }
         if (plan->is_by_expert)
             wp_ll_pack_all(&taker);
         if (!wp_ll_has_masks(&args->ll.masks) && wp_warp_idx(warp) == 0 &&
@@ -355,7 +262,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
 
 WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args)
 {
-    struct wp_ll_first_choices first = {-1, -1};
+    struct wp_ll_first_choices first = {{0, 0}, -1, -1};
     if (args->phases & WP_LL_SEND)
         first = wp_ll_load_first_choices(warp, args);
     struct wp_ll_run run = wp_ll_begin(warp, &args->ll);

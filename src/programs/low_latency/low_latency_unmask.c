@@ -1,60 +1,58 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * low_latency_unmask: the ranks that are not in the given mask begin anew together, as if their weft_ll
- * had just been made; so it does not matter how far each of them was. Each block does it with the same
- * block of the others, in two steps, each told by the epoch in a word of its own:
+ * low_latency_unmask: the ranks that the given mask does not mask begin anew together, as if their weft_ll
+ * had just been made. So it does not matter how far each of them was. Each block does it with the same
+ * block of the others, in two steps, each signalled by the epoch in a word of its own:
  *
  *     stopped   nothing of this rank's earlier launches is under way
- *     clean     the words here that the others signal are zero
+ *     clean     the words here that the others signal are zero, and packets are empty
  *
- * A rank clears its words when all have stopped, since what they sent before could come later else, and
- * sends nothing before all are clean. So does it with packets. Words of a rank that does not take part are left alone: it may
- * still signal them. Who does not come in time stays masked.
+ * A rank clears when all have stopped: before that, earlier mail could still come. It sends nothing before
+ * all are clean. Words of a rank that does not take part are left alone: it may still signal them. A rank
+ * that does not come in time stays masked.
  */
+#include "programs/low_latency/nodes.h"
+
 #include "programs/low_latency/packets.h"
 #include "programs/low_latency/protocol.h"
 
 /* Two deadlines: these ranks may be in different steps of their callers. */
 enum { PERIODS = 2 * WP_LL_PERIODS };
 
-/* The ranks that a block goes on without, as the last one learns: [num_ranks]. */
+/* [num_ranks] The ranks that a block goes on without. The last block reads those of all. */
 WP_FN int32_t *missing_of(const struct wp_low_latency *ll, int32_t block)
 {
     return ll->masks.missing + (int64_t)block * ll->exchange.num_ranks;
 }
 
-WP_FN int32_t *missing(const struct wp_ll_run *run)
-{
-    return missing_of(run->ll, wp_block_idx(run->op.warp));
-}
-
 WP_FN int takes_part(const struct wp_ll_run *run, const int32_t *mask, int32_t rank)
 {
-    return rank == run->ll->exchange.rank || (mask[rank] == 0 && missing(run)[rank] == 0);
+    const int32_t *missing = missing_of(run->ll, wp_block_idx(run->op.warp));
+    return rank == run->ll->exchange.rank || (mask[rank] == 0 && missing[rank] == 0);
 }
 
-/* By all lanes, alike. */
+/* All lanes get the same answer. */
 WP_FN int warp_takes_part(const struct wp_ll_run *run, const int32_t *mask, int32_t rank)
 {
     return wp_ballot(run->op.warp, takes_part(run, mask, rank)) != 0;
 }
 
-/* Warp-wide: tells a rank of another node, behind all that has been put to it. Its word is added what it
- * does not know yet. */
+/* Warp-wide: signals a rank of another node, behind all that has been put to it. It adds to the rank's
+ * word what that lacks. */
 WP_FN void tell_remotely(const struct wp_ll_run *run, const struct wp_low_latency_unmask_args *args,
                          enum wp_ll_mail step, int32_t rank)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
-    const int32_t block = wp_block_idx(warp);
-    uint64_t *told = wp_ll_told_epoch(ll, step, rank, block);
+    const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
+    uint64_t *told = ll->network.told_epochs + wp_ll_block_word(ll, (uint64_t)step, rank, block);
+    const uint64_t word = wp_ll_network_word(ll, WP_LL_RETURNED, step, 0, own, block);
     const struct wp_access signal = {WP_ACCESS_SIGNAL,
                                      rank,
                                      0,
                                      0,
                                      0,
-                                     ll->network.place +
-                                         wp_ll_network_returned(ll, step, ll->exchange.rank, block),
+                                     ll->network.place + word,
                                      args->epoch - *told,
                                      WP_ACCESS_MAY_BE_LOST,
                                      WP_ACCESS_AT_ONCE,
@@ -65,7 +63,7 @@ WP_FN void tell_remotely(const struct wp_ll_run *run, const struct wp_low_latenc
         *told = args->epoch;
 }
 
-/* Warp-wide: tells those that take part. */
+/* Warp-wide: signals the ranks that take part. */
 WP_FN void tell(const struct wp_ll_run *run, const struct wp_low_latency_unmask_args *args,
                 enum wp_ll_mail step)
 {
@@ -83,15 +81,16 @@ WP_FN void tell(const struct wp_ll_run *run, const struct wp_low_latency_unmask_
             tell_remotely(run, args, step, ll->network.ranks[i]);
 }
 
-/* Warp-wide: waits for those that take part; those that do not come are missing. */
+/* Warp-wide: waits for the ranks that take part. Those that do not come are missing. */
 WP_FN enum wp_status await_others(const struct wp_ll_run *run,
                                   const struct wp_low_latency_unmask_args *args,
                                   enum wp_ll_mail step)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_exchange *exchange = &run->ll->exchange;
-    const struct wp_ll_patience patience = wp_ll_patience(PERIODS, exchange->num_ranks);
+    struct wp_ll_patience patience = wp_ll_patience_about(1, exchange->num_ranks);
     enum wp_status status = WP_STATUS_OK;
+    patience.most_silent = PERIODS;
     for (int32_t first = 0; first < exchange->num_ranks; first += WP_WARP_SIZE) {
         const int32_t i = first + wp_lane_idx(warp);
         int32_t rank = i < exchange->num_ranks && status == WP_STATUS_OK
@@ -103,14 +102,14 @@ WP_FN enum wp_status await_others(const struct wp_ll_run *run,
                                   wp_ll_site(run, WP_PHASE_START, rank), NULL, 0, 0};
         const enum wp_status found = wp_ll_await_words(run, args->mask, &wait, patience);
         if (found == WP_STATUS_ABSENT)
-            missing(run)[rank] = 1;
+            missing_of(run->ll, wp_block_idx(warp))[rank] = 1;
         else if (found == WP_STATUS_FAILED)
             status = found;
     }
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
-/* By all warps, which meet. */
+/* All warps call this. They meet. */
 WP_FN enum wp_status pass(const struct wp_ll_run *run,
                           const struct wp_low_latency_unmask_args *args, enum wp_ll_mail step)
 {
@@ -125,70 +124,38 @@ WP_FN enum wp_status pass(const struct wp_ll_run *run,
     return wp_block_status(warp, status);
 }
 
-/* Warp-wide, if weights come late: those of a rank's tokens in a half. */
-WP_FN void clear_weights(struct wp_warp *warp, const struct wp_low_latency *ll, uint64_t half,
-                         int32_t rank)
-{
-    const int32_t own = ll->exchange.rank, num_topk = ll->plan.num_topk;
-    uint32_t *words = (uint32_t *)wp_warp_shared(warp);
-    for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE)
-        words[k] = 0;
-    wp_warp_sync(warp);
-    for (int32_t token = 0; token < ll->plan.max_tokens; token++)
-        wp_tagged_send(warp, own, wp_ll_late_weights(ll, own, half, rank, token), words, num_topk,
-                       0);
-    wp_warp_sync(warp); /* they have been read */
-}
-
-/* Warp-wide: the words of this block that a rank of this node signals, and by the last one the heads. */
-WP_FN void clear_local(const struct wp_ll_run *run, int32_t rank)
-{
-    struct wp_warp *warp = run->op.warp;
-    const struct wp_low_latency *ll = run->ll;
-    const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
-    const int has_heads =
-        ll->plan.is_by_expert && block == ll->plan.num_blocks - 1 && !wp_ll_has_packets(&ll->plan);
-    for (int32_t i = wp_lane_idx(warp); i < 2 * WP_LL_NUM_MAILS; i += WP_WARP_SIZE)
-        wp_clear(wp_ll_word(ll, own, (enum wp_ll_words)(i / WP_LL_NUM_MAILS),
-                            (enum wp_ll_mail)(i % WP_LL_NUM_MAILS), rank, block));
-    const int has_weights = ll->plan.weights_come_late && block == ll->plan.num_blocks - 1;
-    for (int32_t half = 0; half < ll->plan.num_halves && has_weights; half++)
-        clear_weights(warp, ll, (uint64_t)half, rank);
-    for (int32_t half = 0; half < ll->plan.num_halves && has_heads; half++)
-        wp_tagged_send(warp, own, wp_ll_head(ll, own, (uint64_t)half, rank), ll->expert_bases,
-                       ll->plan.max_local_experts, 0);
-}
-
-/* Warp-wide: what a rank has told of its rows in a half. What the rows have besides their number does not count. */
-WP_FN void clear_told(struct wp_warp *warp, const struct wp_low_latency *ll, uint64_t half,
+/* Warp-wide: what a rank of this node has sent in a half, except rows and answers. Memory of the warp is
+ * zero. Tagged rows get number 0; what they have besides does not count. */
+WP_FN void clear_half(struct wp_warp *warp, const struct wp_low_latency *ll, uint64_t half,
                       int32_t rank)
 {
     const struct wp_ll_plan *plan = &ll->plan;
     const int32_t own = ll->exchange.rank;
-    const int is_told = wp_ll_is_told(plan);
-    uint32_t *words = (uint32_t *)wp_warp_shared(warp);
-    for (uint32_t i = (uint32_t)wp_lane_idx(warp); i < WP_WARP_SHARED_BYTES / sizeof *words;
-         i += WP_WARP_SIZE)
-        words[i] = 0;
-    wp_warp_sync(warp);
-    if (plan->is_by_expert && is_told)
-        wp_tagged_send(warp, own, wp_ll_head(ll, own, half, rank), ll->expert_bases,
-                       wp_ll_num_pairs(plan), 0);
-    if (plan->is_by_expert && !is_told)
-        wp_tagged_send(warp, own, wp_ll_head(ll, own, half, rank), words,
+    const int has_packets = wp_ll_has_packets(plan), is_told = wp_ll_is_told(plan);
+    const void *zeros = wp_warp_shared(warp);
+    if (plan->is_by_expert && has_packets && !is_told)
+        wp_tagged_send(warp, own, wp_ll_head(ll, own, half, rank), zeros,
                        wp_ll_num_chosen_words(plan), 0);
-    for (int32_t token = 0; is_told && token < plan->max_tokens; token++)
-        wp_tagged_send(warp, own, wp_ll_told(ll, own, half, rank, token), words,
-                       wp_ll_num_told_words(plan), 0);
-    wp_warp_sync(warp); /* they have been read */
-    if (wp_lane_idx(warp) == 0) {
+    else if (plan->is_by_expert)
+        wp_tagged_send(warp, own, wp_ll_head(ll, own, half, rank), ll->expert_bases,
+                       has_packets ? wp_ll_num_pairs(plan) : plan->max_local_experts, 0);
+    for (int32_t token = 0; token < plan->max_tokens; token++) {
+        if (plan->weights_come_late)
+            wp_tagged_send(warp, own, wp_ll_late_weights(ll, own, half, rank, token), zeros,
+                           plan->num_topk, 0);
+        if (is_told)
+            wp_tagged_send(warp, own, wp_ll_told(ll, own, half, rank, token), zeros,
+                           wp_ll_num_told_words(plan), 0);
+    }
+    if (has_packets && wp_lane_idx(warp) == 0) {
         wp_clear(wp_ll_comes_word(ll, own, WP_LL_ROWS, half, rank));
         wp_clear(wp_ll_comes_word(ll, own, WP_LL_ANSWERS, half, rank));
     }
 }
 
-/* Warp-wide: the block's share of the packets of a rank, those of some tokens. */
-WP_FN void clear_packets(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
+/* Warp-wide: what a rank of this node has sent to this block; all blocks share the packets, by tokens. The
+ * last block also clears what is not of a block. */
+WP_FN void clear_local(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
 {
     const struct wp_ll_plan *plan = &ll->plan;
     const struct wp_ll_elements all = {0, 0};
@@ -196,69 +163,76 @@ WP_FN void clear_packets(struct wp_warp *warp, const struct wp_low_latency *ll, 
     const int32_t first = (int32_t)((int64_t)plan->max_tokens * block / num_blocks);
     const int32_t end = (int32_t)((int64_t)plan->max_tokens * (block + 1) / num_blocks);
     const uint64_t num_tokens = (uint64_t)(end - first);
+    const int has_packets = wp_ll_has_packets(plan);
+    for (int32_t i = wp_lane_idx(warp); i < 2 * WP_LL_NUM_MAILS; i += WP_WARP_SIZE)
+        wp_clear(wp_ll_word(ll, ll->exchange.rank, (enum wp_ll_words)(i / WP_LL_NUM_MAILS),
+                            (enum wp_ll_mail)(i % WP_LL_NUM_MAILS), rank, block));
     for (uint64_t half = 0; half < (uint64_t)plan->num_halves; half++) {
         const struct wp_packets rows = wp_ll_row_packets(ll, half);
         const struct wp_packets answers = wp_ll_answer_packets(ll, half);
-        wp_packets_clear(warp, &rows, wp_ll_row_packet(ll, rank, first, 0),
-                         num_tokens * plan->slot.bytes / WP_PACKET_BYTES);
-        wp_packets_clear(warp, &answers, wp_ll_answer_packet(ll, rank, first, all),
-                         num_tokens * plan->answer_bytes / WP_PACKET_BYTES);
+        if (has_packets) {
+            wp_packets_clear(warp, &rows, wp_ll_row_packet(ll, rank, first, 0),
+                             num_tokens * plan->slot.bytes / WP_PACKET_BYTES);
+            wp_packets_clear(warp, &answers, wp_ll_answer_packet(ll, rank, first, all),
+                             num_tokens * plan->answer_bytes / WP_PACKET_BYTES);
+        }
         if (block == num_blocks - 1)
-            clear_told(warp, ll, half, rank);
+            clear_half(warp, ll, half, rank);
     }
-    if (block == num_blocks - 1 && wp_lane_idx(warp) == 0)
+    if (has_packets && block == num_blocks - 1 && wp_lane_idx(warp) == 0)
         wp_store_relaxed(&ll->rows_taken[rank], 0);
 }
 
-/* One lane: the same of a rank of another node, and what is remembered of its words. */
+/* One lane: the same for a rank of another node, and what is remembered of its words. */
 WP_FN void clear_remote(const struct wp_low_latency *ll, int32_t rank, int32_t block)
 {
     for (int32_t i = 0; i < WP_LL_NUM_MAILS; i++) {
         const enum wp_ll_mail mail = (enum wp_ll_mail)i;
-        wp_clear(wp_ll_own_word(ll, wp_ll_network_room(ll, mail, rank, block)));
-        for (int32_t half = 0; half < ll->plan.num_halves; half++) {
+        wp_clear(wp_ll_own_word(ll, wp_ll_network_word(ll, WP_LL_ROOM, mail, 0, rank, block)));
+        for (uint64_t half = 0; half < (uint64_t)ll->plan.num_halves; half++) {
             wp_clear(
-                wp_ll_own_word(ll, wp_ll_network_arrived(ll, mail, (uint64_t)half, rank, block)));
-            *wp_ll_taken(ll, mail, (uint64_t)half, rank, block) = 0;
+                wp_ll_own_word(ll, wp_ll_network_word(ll, WP_LL_ARRIVED, mail, half, rank, block)));
+            *wp_ll_taken(ll, mail, half, rank, block) = 0;
         }
     }
-    for (int32_t half = 0; half < ll->plan.num_halves; half++)
+    for (uint64_t half = 0; half < (uint64_t)ll->plan.num_halves; half++)
         if (block == ll->plan.num_blocks - 1)
-            wp_clear(wp_ll_own_word(ll, wp_ll_network_head_word(ll, (uint64_t)half, rank)));
+            wp_clear(wp_ll_own_word(ll, wp_ll_network_head_word(ll, half, rank)));
 }
 
-/* By all warps: what those that take part have told. */
+/* All warps call this. It clears what the ranks that take part have sent. */
 WP_FN void clear(const struct wp_ll_run *run, const int32_t *mask)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
+    uint32_t *words = (uint32_t *)wp_warp_shared(warp);
+    for (uint32_t i = (uint32_t)wp_lane_idx(warp); i < WP_WARP_SHARED_BYTES / sizeof *words;
+         i += WP_WARP_SIZE)
+        words[i] = 0;
+    wp_warp_sync(warp);
     for (int32_t rank = wp_warp_idx(warp); rank < ll->exchange.num_ranks;
          rank += wp_num_warps(warp)) {
         if (!warp_takes_part(run, mask, rank))
             continue;
-        if (wp_ll_has_packets(&ll->plan))
-            clear_packets(warp, ll, rank);
         if (!wp_ll_is_remote(ll, rank))
-            clear_local(run, rank);
+            clear_local(warp, ll, rank);
         else if (wp_lane_idx(warp) == 0)
             clear_remote(ll, rank, wp_block_idx(warp));
     }
 }
 
-/* By the last block: the new mask is the given one, and who was missing for any block. */
+/* The last block calls this. The new mask is the given one, and the ranks that any block missed. */
 WP_FN void renew_mask(const struct wp_ll_run *run, const int32_t *mask)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
-    const struct wp_ll_masks *masks = &ll->masks;
-    const int32_t num_ranks = ll->exchange.num_ranks;
-    for (int32_t rank = wp_warp_idx(warp) * WP_WARP_SIZE + wp_lane_idx(warp); rank < num_ranks;
-         rank += wp_num_warps(warp) * WP_WARP_SIZE) {
+    for (int32_t rank = wp_ll_thread_idx(warp); rank < ll->exchange.num_ranks;
+         rank += wp_ll_num_threads(warp)) {
         int is_masked = mask[rank] != 0;
         for (int32_t block = 0; block < ll->plan.num_blocks; block++)
             is_masked |= missing_of(ll, block)[rank] != 0;
-        masks->mask[rank] = is_masked && rank != ll->exchange.rank;
-        masks->verdicts[rank] = 0;
+        ll->masks.mask[rank] = is_masked && rank != ll->exchange.rank;
+        ll->masks.verdicts[rank] = 0;
     }
 }
 
@@ -268,10 +242,10 @@ WP_PROGRAM(low_latency_unmask, warp, args)
     const struct wp_ll_numbers none_since = {0, 0, 0, 0, 0, 0, args->epoch};
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
-    /* By the warp that has begun with them, where they are the same. */
+    /* The warp that begins with the missing ranks clears them, where they are the same memory. */
     for (int32_t rank = wp_lane_idx(warp);
          rank < args->ll.exchange.num_ranks && wp_ll_is_leader_warp(warp); rank += WP_WARP_SIZE)
-        missing(&run)[rank] = 0;
+        missing_of(&args->ll, wp_block_idx(warp))[rank] = 0;
     run.numbers = none_since;
     enum wp_status status = pass(&run, args, WP_LL_STOPPED);
     if (status == WP_STATUS_OK) {

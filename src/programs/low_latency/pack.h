@@ -3,8 +3,8 @@
  * expert. */
 #pragma once
 
+#include "programs/low_latency/launch.h"
 #include "programs/low_latency/protocol.h"
-#include "programs/low_latency/waits.h"
 
 struct wp_ll_taker {
     struct wp_ll_run *run;
@@ -37,52 +37,21 @@ struct wp_ll_head_words {
     int32_t num, num_counts;
 };
 
-/* Warp-wide: receives the head of a rank of another node, or waits for a period in vain. */
-WP_FN enum wp_status wp_ll_take_remote_head(const struct wp_ll_taker *taker,
-                                            struct wp_ll_head_words to,
-                                            const struct wp_wait_site *site)
-{
-    struct wp_warp *warp = taker->run->op.warp;
-    const struct wp_low_latency *ll = &taker->args->ll;
-    const uint64_t word = wp_ll_network_head_word(ll, taker->number, site->rank);
-    const uint64_t at = wp_ll_network_head(ll, WP_LL_FROM, taker->number, site->rank);
-    const int32_t *head = (const int32_t *)(const void *)(ll->network.memory + at);
-    enum wp_status status =
-        wp_wait(warp, wp_ll_own_word(ll, word), wp_ll_lap(&ll->plan, taker->number), site);
-    status = (enum wp_status)wp_max_u32(warp, (uint32_t)status);
-    for (int32_t i = wp_lane_idx(warp); i < to.num && status == WP_STATUS_OK; i += WP_WARP_SIZE)
-        ((int32_t *)to.words)[i] = head[i];
-    return status;
-}
-
 /* Warp-wide: receives the head of any rank, or waits for a period in vain. */
 WP_FN enum wp_status wp_ll_take_head_once(const struct wp_ll_taker *taker,
                                           struct wp_ll_head_words to,
                                           const struct wp_wait_site *site)
 {
+    struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
     const char *head = wp_ll_head(ll, ll->exchange.rank, taker->number, site->rank);
     struct wp_wait_site brought = *site;
-    brought.rank = wp_ll_teller(ll, WP_LL_ROWS, site->rank);
-    return wp_ll_is_put(ll, WP_LL_ROWS, site->rank)
-               ? wp_ll_take_remote_head(taker, to, site)
-               : wp_tagged_take_relaxed(taker->run->op.warp, head, to.words, to.num, &brought);
-}
-
-/* Warp-wide. WP_STATUS_ABSENT: the rank is masked, or missing. */
-WP_FN enum wp_status wp_ll_await_head(const struct wp_ll_taker *taker, struct wp_ll_head_words to,
-                                      const struct wp_wait_site *site)
-{
-    const struct wp_ll_run *run = taker->run;
-    const struct wp_low_latency *ll = &taker->args->ll;
-    struct wp_ll_patience patience = wp_ll_patience_about(taker->number, ll->exchange.num_ranks);
-    enum wp_status status = WP_STATUS_ABSENT;
-    if (wp_ll_warp_masks(run->op.warp, ll, site->rank))
-        return status;
-    do
-        status = wp_ll_take_head_once(taker, to, site);
-    while (status == WP_STATUS_ABSENT && wp_ll_warp_waits_on(run, site->rank, &patience));
-    return status;
+    if (WP_LL_NODES(wp_ll_is_put(ll, WP_LL_ROWS, site->rank), 0))
+        return WP_LL_NODES(
+            wp_ll_take_remote_head(warp, ll, taker->number, (int32_t *)to.words, site),
+            WP_STATUS_OK);
+    brought.rank = WP_LL_NODES(wp_ll_teller(ll, WP_LL_ROWS, site->rank), site->rank);
+    return wp_tagged_take_relaxed(warp, head, to.words, to.num, &brought);
 }
 
 /* Warp-wide, with masks, after the wait for a head: returns whether the head counts, as the first block
@@ -105,39 +74,31 @@ WP_FN int wp_ll_agree_on_head(const struct wp_ll_taker *taker, int32_t rank, enu
 /* Warp-wide: receives the head of a rank. */
 WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t rank)
 {
+    const struct wp_ll_run *run = taker->run;
     const struct wp_low_latency *ll = &taker->args->ll;
     const int32_t num_experts = ll->plan.max_local_experts;
     const struct wp_ll_head_words to = {taker->bases + (int64_t)rank * num_experts, num_experts,
                                         num_experts};
-    int64_t *waited_ns =
-        wp_lane_idx(taker->run->op.warp) == 0 ? wp_ll_waited_ns(taker->run, rank) : NULL;
-    const uint64_t begin_ns = wp_ll_begin_waiting(taker->run, waited_ns);
-    struct wp_wait_site site = wp_ll_site(taker->run, WP_PHASE_DATA, rank);
-    site.sequence = taker->number; /* which the head carries */
-    const enum wp_status status = wp_ll_await_head(taker, to, &site);
-    wp_ll_end_waiting(taker->run, waited_ns, begin_ns);
+    int64_t *waited_ns = wp_lane_idx(run->op.warp) == 0 ? wp_ll_waited_ns(run, rank) : NULL;
+    const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
+    struct wp_ll_patience patience = wp_ll_patience_about(taker->number, ll->exchange.num_ranks);
+    struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, rank);
+    enum wp_status status = WP_STATUS_ABSENT; /* it is masked, or missing */
+    site.sequence = taker->number;            /* which the head carries */
+    if (!wp_ll_warp_masks(run->op.warp, &ll->masks, rank))
+        do
+            status = wp_ll_take_head_once(taker, to, &site);
+        while (status == WP_STATUS_ABSENT && wp_ll_warp_waits_on(run, rank, &patience));
+    wp_ll_end_waiting(run, waited_ns, begin_ns);
     if (!wp_ll_has_masks(&ll->masks) || status == WP_STATUS_FAILED)
         return status;
     site.absent_after_ms = 0; /* what counts is there */
     const int counts = wp_ll_agree_on_head(taker, rank, status, to);
     if (counts && status == WP_STATUS_ABSENT)
         return wp_ll_take_head_once(taker, to, &site);
-    if (!counts && wp_lane_idx(taker->run->op.warp) == 0)
+    if (!counts && wp_lane_idx(run->op.warp) == 0)
         wp_ll_mask_out(&ll->masks, rank);
     return WP_STATUS_OK;
-}
-
-/* All warps call this. It receives the heads of all sources. The first warps do, if there are more warps
- * than ranks: the leader warp may still wait for its stores to leave, which takes as long. */
-WP_FN enum wp_status wp_ll_take_heads(const struct wp_ll_taker *taker)
-{
-    struct wp_warp *warp = taker->run->op.warp;
-    const struct wp_low_latency *ll = &taker->args->ll;
-    enum wp_status status = WP_STATUS_OK;
-    for (int32_t i = wp_warp_idx(warp); i < ll->exchange.num_ranks && status == WP_STATUS_OK;
-         i += wp_num_warps(warp))
-        status = wp_ll_take_head(taker, wp_rank_after(&ll->exchange, i));
-    return status;
 }
 
 /* One lane of the first block calls this. It writes the rows of a rank for an expert, for the caller. */
@@ -162,39 +123,34 @@ WP_FN void wp_ll_tell_expert_total(const struct wp_ll_taker *taker, int32_t expe
         args->cumulative_rows[expert] += num_rows;
 }
 
-/* Whether more rows are for an expert than it has room for, and the first block, which tells of it, is to fail. */
+/* Whether an expert has no room for all its rows, and the first block must fail for it. */
 WP_FN int wp_ll_lacks_room(const struct wp_ll_taker *taker, int32_t num_rows)
 {
     const struct wp_ll_plan *plan = &taker->args->ll.plan;
     return num_rows > plan->capacity && !plan->drops_rows && wp_block_idx(taker->run->op.warp) == 0;
 }
 
-/* Whether a source, with so many of them, is to blame: only those whose tokens choose the expert twice have more. */
+/* Whether a source with that many of them is to blame: its tokens choose the expert twice. */
 WP_FN int wp_ll_exceeds_share(const struct wp_ll_taker *taker, int32_t num_rows)
 {
     const struct wp_low_latency *ll = &taker->args->ll;
     return num_rows > ll->plan.capacity / ll->exchange.num_ranks;
 }
 
-/* Which of all experts a local one is. */
-WP_FN int32_t wp_ll_expert_of(const struct wp_low_latency *ll, int32_t local_expert)
-{
-    const struct wp_placement *at = &ll->placement;
-    const int32_t entry = at->rank_entries[at->rank_offsets[ll->exchange.rank] + local_expert];
-    int32_t expert = 0;
-    while (at->expert_offsets[expert + 1] <= entry)
-        expert++;
-    return expert;
-}
-
-/* By the lane that has told of the expert: fails, as the host will hear. What runs on the stream before that must not read
- * rows that are not there, so the caller is told of those that are. This operation goes on to its end: others wait for it. */
+/* The lane that has written the expert's rows calls this. It fails, which the host learns. What runs on
+ * the stream before that must not read rows that are not there. So the caller gets the ranges of those
+ * that are. This operation goes on to its end, since others wait for it. */
 WP_FN void wp_ll_fail_for_room(const struct wp_ll_taker *taker, int32_t local_expert,
                                int32_t source, int32_t num_rows)
 {
     const struct wp_low_latency_dispatch_args *args = taker->args;
     const struct wp_low_latency *ll = &args->ll;
+    const struct wp_placement *at = &ll->placement;
     const int32_t capacity = ll->plan.capacity, num_ranks = ll->exchange.num_ranks;
+    const int32_t entry = at->rank_entries[at->rank_offsets[ll->exchange.rank] + local_expert];
+    uint32_t expert = 0; /* its number among all experts */
+    while (at->expert_offsets[expert + 1] <= entry)
+        expert++;
     for (int32_t rank = 0; rank < num_ranks && args->row_ranges != NULL; rank++) {
         int64_t *range = &args->row_ranges[(int64_t)local_expert * num_ranks + rank];
         const int32_t first = (int32_t)(*range >> 32), end = first + (int32_t)*range;
@@ -204,13 +160,13 @@ WP_FN void wp_ll_fail_for_room(const struct wp_ll_taker *taker, int32_t local_ex
     }
     if (args->num_rows_per_expert != NULL)
         args->num_rows_per_expert[local_expert] = capacity;
-    const struct wp_failure failure = {
-        WP_FAILURE_NO_ROOM, wp_ll_site(taker->run, WP_PHASE_DATA, source),
-        (uint32_t)wp_ll_expert_of(ll, local_expert), (uint64_t)capacity, (uint64_t)num_rows};
+    const struct wp_failure failure = {WP_FAILURE_NO_ROOM,
+                                       wp_ll_site(taker->run, WP_PHASE_DATA, source), expert,
+                                       (uint64_t)capacity, (uint64_t)num_rows};
     (void)wp_fail(taker->run->op.warp, &failure);
 }
 
-/* The source to blame, where sources begin at those rows. */
+/* The source to blame. The sources begin at the bases. */
 WP_FN int32_t wp_ll_exceeding(const struct wp_ll_taker *taker, int32_t expert, int32_t num_rows)
 {
     const struct wp_low_latency *ll = &taker->args->ll;
@@ -224,7 +180,7 @@ WP_FN int32_t wp_ll_exceeding(const struct wp_ll_taker *taker, int32_t expert, i
     return source;
 }
 
-/* All warps call this when all have their heads. Counts become the rows at which the sources begin. */
+/* All warps call this when all have their heads. Counts become bases: the rows at which sources begin. */
 WP_FN void wp_ll_sum_heads(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
@@ -245,6 +201,24 @@ WP_FN void wp_ll_sum_heads(const struct wp_ll_taker *taker)
             wp_ll_fail_for_room(taker, expert, wp_ll_exceeding(taker, expert, first), first);
     }
     wp_block_sync(warp);
+}
+
+/* All warps call this. It receives the heads of all sources, and finds the bases. The first warps receive
+ * if there are more warps than ranks: the leader warp may still wait for its stores to leave, which takes
+ * as long. */
+WP_FN enum wp_status wp_ll_find_bases(const struct wp_ll_taker *taker)
+{
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t i = wp_warp_idx(warp); i < ll->exchange.num_ranks && status == WP_STATUS_OK;
+         i += wp_num_warps(warp))
+        status = wp_ll_take_head(taker, wp_rank_after(&ll->exchange, i));
+    status = wp_block_status(warp, status);
+    wp_ll_miss_masked(taker->run); /* whose head is not there, even if its rows have come */
+    if (status == WP_STATUS_OK)
+        wp_ll_sum_heads(taker);
+    return status;
 }
 
 /* A row that has come, or a part of it. */
@@ -269,31 +243,24 @@ WP_FN int32_t wp_ll_packed_at(const struct wp_ll_plan *plan, int32_t expert, int
     return position < plan->capacity ? expert * plan->capacity + position : WP_LL_NO_ROOM;
 }
 
-WP_FN int32_t wp_ll_packed_row(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
-                               int32_t k)
-{
-    const struct wp_ll_plan *plan = &taker->args->ll.plan;
-    const int32_t expert =
-        ((const int32_t *)(const void *)(row.slot + plan->slot.experts_offset))[k];
-    const int32_t order = ((const int32_t *)(const void *)(row.slot + plan->slot.order_offset))[k];
-    if (expert < 0)
-        return WP_LL_NOT_HERE;
-    return wp_ll_packed_at(
-        plan, expert, taker->bases[(int64_t)row.source * plan->max_local_experts + expert] + order);
-}
-
 /* Lists the packed rows of a row; with the last part, keeps the packed row of each choice for combine.
  * Returns their number. */
 WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_taken_row row)
 {
     struct wp_warp *warp = taker->run->op.warp;
-    const int32_t num_topk = taker->args->ll.plan.num_topk;
+    const struct wp_ll_plan *plan = &taker->args->ll.plan;
+    const int32_t num_topk = plan->num_topk;
+    const int32_t *experts = wp_ll_slot_words(row.slot, plan->slot.experts_offset);
+    const int32_t *orders = wp_ll_slot_words(row.slot, plan->slot.order_offset);
+    const int32_t *bases = taker->bases + (int64_t)row.source * plan->max_local_experts;
     int32_t *kept = wp_ll_packed(&taker->args->ll, taker->number, row.source, row.idx);
     int32_t num_packed = 0;
     wp_warp_sync(warp); /* those before have been used, and the pointers */
     for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
         const int32_t k = i + wp_lane_idx(warp);
-        const int32_t packed = k < num_topk ? wp_ll_packed_row(taker, row, k) : -1;
+        int32_t packed = WP_LL_NOT_HERE;
+        if (k < num_topk && experts[k] >= 0)
+            packed = wp_ll_packed_at(plan, experts[k], bases[experts[k]] + orders[k]);
         const int32_t place = wp_ll_list(warp, &num_packed, packed >= 0);
         if (k < num_topk && row.is_last_part)
             kept[k] = packed;
@@ -335,20 +302,14 @@ struct wp_ll_rest {
     uint32_t first_scale, second_scale; /* of the lane */
 };
 
-/* The scales in the slot. */
-WP_FN const uint32_t *wp_ll_taken_scales(const struct wp_ll_taker *taker,
-                                         struct wp_ll_taken_row row)
-{
-    return (const uint32_t *)(const void *)(row.slot + taker->args->ll.plan.slot.scales_offset);
-}
-
 WP_FN struct wp_ll_rest wp_ll_load_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_row row)
 {
     const struct wp_low_latency_dispatch_args *args = taker->args;
     const int32_t lane = wp_lane_idx(taker->run->op.warp);
     const int32_t num_scales =
         args->scales.word_bytes == sizeof(uint32_t) ? args->scales.num_words : 0;
-    const uint32_t *scales = wp_ll_taken_scales(taker, row);
+    const uint32_t *scales =
+        (const uint32_t *)wp_ll_slot_words(row.slot, args->ll.plan.slot.scales_offset);
     struct wp_ll_rest rest = {0, 0, 0};
     if (args->src_tokens != NULL)
         rest.token = wp_load_now_u32(
@@ -360,47 +321,35 @@ WP_FN struct wp_ll_rest wp_ll_load_rest(const struct wp_ll_taker *taker, struct 
     return rest;
 }
 
-/* Word i of the scales, one of this lane's. */
-WP_FN uint32_t wp_ll_taken_scale(const uint32_t *scales, struct wp_ll_rest rest, int32_t i)
-{
-    if (i >= 2 * WP_WARP_SIZE)
-        return scales[i];
-    return i >= WP_WARP_SIZE ? rest.second_scale : rest.first_scale;
-}
-
-/* Copies the scales of the row to all its packed rows. */
-WP_FN void wp_ll_pack_scales(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
-                             struct wp_ll_rest rest, int32_t num_packed)
+/* One warp calls this. It copies all but the elements to all packed rows. */
+WP_FN void wp_ll_pack_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
+                           struct wp_ll_rest rest, int32_t num_packed)
 {
     struct wp_warp *warp = taker->run->op.warp;
-    const struct wp_ll_scales *to = &taker->args->scales;
-    const uint32_t *from = wp_ll_taken_scales(taker, row);
+    const struct wp_low_latency_dispatch_args *args = taker->args;
+    const struct wp_ll_scales *to = &args->scales;
+    const uint32_t *from =
+        (const uint32_t *)wp_ll_slot_words(row.slot, args->ll.plan.slot.scales_offset);
     const void **dsts = wp_warp_pointers(warp);
-    wp_warp_sync(warp); /* those of the elements have been used */
+    for (int32_t i = wp_lane_idx(warp); i < num_packed && args->src_tokens != NULL;
+         i += WP_WARP_SIZE)
+        args->src_tokens[wp_ll_packed_rows(warp)[i]] = (int32_t)rest.token;
+    if (to->num_words == 0)
+        return;
+    wp_warp_sync(warp); /* the pointers to elements have been used */
     for (int32_t i = wp_lane_idx(warp); i < num_packed; i += WP_WARP_SIZE)
         dsts[i] = wp_ll_packed_scales(taker, wp_ll_packed_rows(warp)[i]);
     wp_warp_sync(warp);
     for (int32_t i = wp_lane_idx(warp); i < to->num_words; i += WP_WARP_SIZE)
         for (int32_t j = 0; j < num_packed; j++) {
             char *dst = (char *)dsts[j] + i * to->word_stride * to->word_bytes;
-            if (to->word_bytes == sizeof(uint32_t))
-                *(uint32_t *)(void *)dst = wp_ll_taken_scale(from, rest, i);
-            else
+            if (to->word_bytes != sizeof(uint32_t))
                 *dst = ((const char *)from)[i];
+            else if (i >= 2 * WP_WARP_SIZE)
+                *(uint32_t *)(void *)dst = from[i];
+            else
+                *(uint32_t *)(void *)dst = i < WP_WARP_SIZE ? rest.first_scale : rest.second_scale;
         }
-}
-
-/* Copies all but the elements. One warp does it for a row. */
-WP_FN void wp_ll_pack_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
-                           struct wp_ll_rest rest, int32_t num_packed)
-{
-    struct wp_warp *warp = taker->run->op.warp;
-    const struct wp_low_latency_dispatch_args *args = taker->args;
-    for (int32_t i = wp_lane_idx(warp); i < num_packed && args->src_tokens != NULL;
-         i += WP_WARP_SIZE)
-        args->src_tokens[wp_ll_packed_rows(warp)[i]] = (int32_t)rest.token;
-    if (args->scales.num_words > 0)
-        wp_ll_pack_scales(taker, row, rest, num_packed);
 }
 
 /* Packs one part of a row of a source. */

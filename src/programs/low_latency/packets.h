@@ -18,7 +18,7 @@
  */
 #pragma once
 
-#include "programs/low_latency/waits.h"
+#include "programs/low_latency/launch.h"
 #include "programs/reciprocal.h"
 
 /* ================== ranks that a warp goes on without */

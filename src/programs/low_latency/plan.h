@@ -89,6 +89,12 @@ WP_FN int wp_ll_is_masked(const struct wp_ll_masks *masks, int32_t rank)
     return wp_ll_has_masks(masks) && wp_load_relaxed(&masks->mask[rank]) != 0;
 }
 
+/* All lanes get the same answer, although lanes may see a mask at different times. */
+WP_FN int wp_ll_warp_masks(struct wp_warp *warp, const struct wp_ll_masks *masks, int32_t rank)
+{
+    return wp_ll_has_masks(masks) && wp_ballot(warp, wp_ll_is_masked(masks, rank)) != 0;
+}
+
 /* What missing_ranks tells of a rank. */
 enum wp_ll_missing { WP_LL_THERE, WP_LL_MASKED };
 
@@ -157,6 +163,11 @@ struct wp_ll_numbers {
     uint64_t answers_sent;
     uint64_t answers_received;
     uint64_t epoch; /* in which it has begun anew (low_latency_unmask.c) */
+};
+
+/* A credit: the last numbers of rows and of answers that are no longer needed; 0: none. */
+struct wp_ll_room {
+    uint64_t rows, answers;
 };
 
 /* Of a block: [begin, end). */

@@ -42,8 +42,8 @@
  * A launch of dispatch:
  *   begin    load the numbers of the block's last launch                               (launch.h)
  *   send     wait for room of rows; find the routes of the block's tokens: targets and indices; write
- *            rows and ranges, which are the slots that this block fills; signal  (send.h, waits.h)
- *   receive  wait for `arrived` of each source; by expert, pack the rows          (waits.h, pack.h)
+ *            rows and ranges, which are the slots that this block fills; signal (send.h, launch.h)
+ *   receive  wait for `arrived` of each source; by expert, pack the rows         (launch.h, pack.h)
  *   end      remember the numbers
  * A launch of combine:
  *   send     wait for room of answers; write them; signal
@@ -69,23 +69,26 @@
  * beyond these there are signals.
  *
  * Ranks of other nodes are reached by puts into the same slots (nodes.h). By a setting, a row goes once
- * to each node, where one rank relays it, and sums the answers of its node (relay.h).
+ * to each node, where one rank relays it, and sums the answers of its node (relay.h). Programs of one
+ * node have nothing of either. Programs between nodes include internode.h before the same steps. Where
+ * these meet a rank of another node, macro WP_LL_NODES calls it (launch.h).
  *
  * Masks. With WEFT_LL_MASK a rank that does not come in time is masked: it is neither sent to nor
  * awaited from then on. Each rank masks for itself. The masked rank is not told; it masks the other rank
  * in turn when its own deadline has passed. All words and slots then belong to a pair of ranks, so a
- * masked rank that still writes harms nobody (waits.h). Ranks come back in a launch of all ranks of the
+ * masked rank that still writes harms nobody (launch.h). Ranks come back in a launch of all ranks of the
  * new set: all stop, clear the words and slots that the others write, and begin again with numbers of 0
  * (low_latency_unmask.c).
  *
  * Where to look next:
  *
  *   plan.h, layout.h               sizes, offsets and addresses; looked up, not read
- *   launch.h, waits.h              begin and end; waits, signals, credits, masks
+ *   launch.h                       begin and end; waits, signals, credits, masks
  *   low_latency_dispatch.c         signals: with send.h and pack.h
  *   packet_low_latency_dispatch.c  few tokens: with packets.h, packet_rows.h and routes_few.h
  *   told_low_latency_dispatch.c    many tokens: with packets.h, packet_rows.h and routes_many.h
  *   *_low_latency_combine.c        the way back: with combine.h
+ *   internode.h                    between nodes: with nodes.h and relay.h
  *   variants.def, variant.c        programs that are compiled once more for one case alone
  *
  * The arguments of all programs follow.

@@ -4,9 +4,8 @@
  * other node a rank has a partner. A block sends its partner one message: the rows for that node, each
  * with the experts of all the node's ranks and, for each choice, its slot there; the range of rows of each
  * rank; and the heads. The same block of the partner relays the message when it receives. It writes what
- * the source would write if the source were a rank of this node, and signals in the source's name. So the
- * words of a node's ranks are the same for all rows. The ranks answer straight to the source, or the
- * partner sums their answers (below).
+ * the source would write if the source were a rank of this node, and signals in the source's name. The
+ * ranks answer straight to the source, or the partner sums their answers (below).
  *
  * No rank waits for more than without partners:
  *
@@ -15,15 +14,15 @@
  *     credit for messages  comes when the partner no longer needs result n - num_halves, which it has
  *                          relayed by then. It shares the word of credit for rows.
  *     the rows             need the send phase of the source, which waits for credit alone, and the
- *                          receive phase of the partner. A partner relays before it waits for anything that
- *                          others relay.
+ *                          receive phase of the partner. A partner relays before it waits for anything
+ *                          that others relay.
  *
  * A rank that waits for relayed rows waits for the partner, and the partner for the source. So a wait that
  * fails names the rank that is late.
  */
 #pragma once
 
-#include "programs/low_latency/combine.h"
+#include "programs/low_latency/nodes.h"
 #include "programs/low_latency/send.h"
 
 /* ================== messages */
@@ -68,92 +67,62 @@ WP_FN int32_t wp_ll_source_of_messages(const struct wp_low_latency *ll, int32_t 
 WP_FN uint64_t wp_ll_message_offset(const struct wp_low_latency *ll, uint64_t number, int32_t i,
                                     int32_t block)
 {
-    const struct wp_ll_plan *plan = &ll->plan;
-    const uint64_t idx =
-        (wp_ll_half(plan, number) * (uint64_t)plan->message.num_sources + (uint64_t)i) *
-            (uint64_t)plan->num_blocks +
-        (uint64_t)block;
-    return ll->offsets.messages + idx * plan->message.bytes;
+    const struct wp_ll_message *message = &ll->plan.message;
+    return ll->offsets.messages +
+           wp_ll_staged_idx(ll, number, (uint64_t)message->num_sources, i, block) * message->bytes;
 }
 
 struct wp_ll_relayer {
     const struct wp_ll_run *run;
-    uint64_t number; /* of the messages */
+    uint64_t number;  /* of the messages */
+    uint64_t answers; /* on the way back: their number */
 };
 
-/* A message that has come. */
+/* Message idx, which has come. */
 struct wp_ll_relayed_message {
-    int32_t source;
+    int32_t idx;
+    int32_t source; /* or WP_NO_RANK */
     char *at;
     int32_t num_rows;
 };
 
-/* Message i; its source may be WP_NO_RANK. */
 WP_FN struct wp_ll_relayed_message wp_ll_relayed_message(const struct wp_ll_relayer *relayer,
-                                                         int32_t i)
+                                                         int32_t idx)
 {
     const struct wp_low_latency *ll = relayer->run->ll;
     const int32_t block = wp_block_idx(relayer->run->op.warp);
-    struct wp_ll_relayed_message message = {wp_ll_source_of_messages(ll, i), NULL, 0};
+    struct wp_ll_relayed_message message = {idx, wp_ll_source_of_messages(ll, idx), NULL, 0};
     if (message.source == WP_NO_RANK)
         return message;
-    message.at = ll->area + wp_ll_message_offset(ll, relayer->number, i, block);
+    message.at = ll->area + wp_ll_message_offset(ll, relayer->number, idx, block);
     message.num_rows = wp_ll_remote_range(ll, relayer->number, message.source, block).num_rows;
     return message;
 }
 
-/* A part of a row of a message. */
-struct wp_ll_relayed_row {
-    int32_t source;
-    int32_t message; /* which */
-    int32_t idx;     /* in it */
-    char *at;
-    int32_t part;
-};
-
-/* Where a warp is in the rows of all messages to its block, which the warps share. */
-struct wp_ll_relayed_rows {
-    struct wp_ll_relayed_row row;
-    struct wp_ll_relayed_message message;
-    int32_t num_parts; /* of the message's rows */
-    int32_t next;      /* of the warp's turns, from the message's first part on */
-};
-
-WP_FN struct wp_ll_relayed_rows wp_ll_relayed_rows_of(struct wp_warp *warp)
-{
-    const struct wp_ll_relayed_rows before_all = {
-        {WP_NO_RANK, -1, 0, NULL, 0}, {WP_NO_RANK, NULL, 0}, 0, wp_warp_idx(warp)};
-    return before_all;
-}
-
-/* Goes to the warp's next part of a row. Returns 0 at the end. */
-WP_FN int wp_ll_next_relayed(const struct wp_ll_relayer *relayer, struct wp_ll_relayed_rows *rows)
+/* The warps of a block share the parts of the rows of all messages. `unit` counts from the first part of
+ * this message on, and goes to a later message if this one has no more. Returns 0 at the end. */
+WP_FN int wp_ll_has_relayed(const struct wp_ll_relayer *relayer,
+                            struct wp_ll_relayed_message *message, int32_t *unit)
 {
     const struct wp_low_latency *ll = relayer->run->ll;
-    const struct wp_ll_share *share = &ll->share_of_sources;
-    while (rows->next >= rows->num_parts) {
-        rows->next -= rows->num_parts;
-        rows->row.message++;
-        if (rows->row.message == ll->plan.message.num_sources)
+    int32_t num_units = message->num_rows << ll->share_of_sources.parts_log2;
+    while (*unit >= num_units) {
+        *unit -= num_units;
+        if (message->idx + 1 == ll->plan.message.num_sources)
             return 0;
-        rows->message = wp_ll_relayed_message(relayer, rows->row.message);
-        rows->num_parts = rows->message.num_rows << share->parts_log2;
+        *message = wp_ll_relayed_message(relayer, message->idx + 1);
+        num_units = message->num_rows << ll->share_of_sources.parts_log2;
     }
-    const struct wp_part part = wp_ll_unit_part(share, rows->next);
-    rows->row.source = rows->message.source;
-    rows->row.idx = part.token;
-    rows->row.at = wp_ll_message_row(ll, rows->message.at, part.token);
-    rows->row.part = part.part;
-    rows->next += wp_num_warps(relayer->run->op.warp);
     return 1;
 }
 
-/* The slot for an answer to a row of message i. `place` ranks of the row come before the one that answers. */
-WP_FN int32_t wp_ll_summand_slot(const struct wp_ll_relayer *relayer, int32_t i, int32_t row,
+/* The slot for an answer to a row of a message. `place` ranks of the row come before the one that
+ * answers. */
+WP_FN int32_t wp_ll_summand_slot(const struct wp_ll_relayer *relayer, int32_t message, int32_t row,
                                  int32_t place)
 {
     const struct wp_ll_plan *plan = &relayer->run->ll->plan;
-    const int32_t block_idx = i * plan->num_blocks + wp_block_idx(relayer->run->op.warp);
+    const int32_t block_idx = message * plan->num_blocks + wp_block_idx(relayer->run->op.warp);
     return (block_idx * plan->block_tokens + row) * plan->message.row_ranks + place;
 }
 
@@ -170,6 +139,74 @@ WP_FN int32_t wp_ll_targets_before(const struct wp_low_latency *ll, char *row, i
 /* ================== the way there */
 
 /* ------------------------------------------------------------------ send */
+
+/* The node whose message has the row of a choice at `rank`, behind all ranks; or the rank, if the row goes
+ * straight. Choices of the same destination share a slot. */
+WP_FN int32_t wp_ll_destination(const struct wp_low_latency *ll, int32_t rank)
+{
+    return rank >= 0 && wp_ll_is_relayed(ll, rank)
+               ? ll->exchange.num_ranks + ll->network.node_of_rank[rank]
+               : rank;
+}
+
+/* Whether choice k is the first one of its destination. */
+WP_FN int wp_ll_is_first_there(const struct wp_low_latency *ll, const struct wp_ll_choice *choices,
+                               int32_t k)
+{
+    const int32_t destination = wp_ll_destination(ll, choices[k].rank);
+    for (int32_t before = 0; before < k; before++)
+        if (wp_ll_destination(ll, choices[before].rank) == destination)
+            return 0;
+    return 1;
+}
+
+/* Counters of the block, behind those of routes (send.h): answers of each rank to this block, and the
+ * first one's slot among those of the block; then, for each node, the rows that are relayed there. */
+WP_FN int32_t *wp_ll_answer_counters(const struct wp_ll_sender *sender)
+{
+    const struct wp_low_latency *ll = &sender->args->ll;
+    return sender->counters.firsts + wp_ll_num_counters(&ll->plan, ll->exchange.num_ranks) -
+           2 * ll->exchange.num_ranks - ll->plan.message.num_nodes;
+}
+
+WP_FN int32_t *wp_ll_relayed_counters(const struct wp_ll_sender *sender)
+{
+    return wp_ll_answer_counters(sender) + 2 * sender->args->ll.exchange.num_ranks;
+}
+
+/* One warp calls this. It counts the block's rows for each other node. */
+WP_FN void wp_ll_number_relayed(const struct wp_ll_sender *sender, int32_t token)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    int32_t *rows = wp_ll_relayed_rows(ll, token), *counters = wp_ll_relayed_counters(sender);
+    for (int32_t node = wp_lane_idx(warp); node < ll->plan.message.num_nodes;
+         node += WP_WARP_SIZE) {
+        int is_wanted = 0;
+        for (int32_t k = 0; k < ll->plan.num_topk; k++)
+            is_wanted |= wp_ll_destination(ll, choices[k].rank) == num_ranks + node;
+        rows[node] = is_wanted ? counters[node]++ : -1;
+    }
+}
+
+/* The number of nodes from this one to another. */
+WP_FN int32_t wp_ll_hops_to(const struct wp_nodes *nodes, int32_t node)
+{
+    return node > nodes->node ? node - nodes->node : node - nodes->node + nodes->num_nodes;
+}
+
+/* The offset of a block's message for the partner in another node. */
+WP_FN uint64_t wp_ll_staged_message(const struct wp_low_latency *ll, uint64_t number, int32_t block,
+                                    int32_t node)
+{
+    const uint64_t idx = wp_ll_staged_idx(ll, number, 1, 0, block);
+    const uint64_t num_others = (uint64_t)ll->plan.message.num_nodes - 1;
+    return ll->network.messages_offset +
+           (idx * num_others + (uint64_t)wp_ll_hops_to(&ll->network.nodes, node) - 1) *
+               ll->plan.message.bytes;
+}
 
 /* The index of this rank's messages among those of its partner in a node; the inverse of
  * wp_ll_source_of_messages. */
@@ -196,9 +233,23 @@ WP_FN char *wp_ll_relayed_slot(const struct wp_ll_sender *sender, int32_t token,
     const struct wp_low_latency *ll = &sender->args->ll;
     const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
     const int32_t row = wp_ll_relayed_rows(ll, token)[ll->network.node_of_rank[choices[k].rank]];
-    if (!wp_ll_is_first_in_message(sender, choices, k))
+    if (!wp_ll_is_first_there(ll, choices, k))
         return NULL;
     return wp_ll_message_row(ll, wp_ll_staged_for(sender, choices[k].rank), row);
+}
+
+/* Puts into slot j of a token where the row of choice k goes, if `is_there`. */
+WP_FN void wp_ll_send_target(const struct wp_ll_sender *sender, int32_t token, char *slot,
+                             int32_t j, int32_t k, int is_there)
+{
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
+    const int32_t *answers = wp_ll_answer_slots(ll, sender->number, token);
+    const struct wp_ll_target nowhere = {-1, -1, -1};
+    const struct wp_ll_target target = {choices[k].rank, choices[k].row,
+                                        choices[k].row >= 0 ? answers[k] : -1};
+    if (wp_ll_is_relayed(ll, choices[j].rank))
+        wp_ll_targets(ll, slot)[k] = is_there ? target : nowhere;
 }
 
 /* Warp-wide. */
@@ -212,28 +263,39 @@ WP_FN void wp_ll_stage_head(const struct wp_ll_sender *sender, int32_t rank, con
         head[i] = counts[i];
 }
 
+/* All warps call this. It puts the ranges of the block's rows into its messages. */
+WP_FN void wp_ll_stage_ranges(const struct wp_ll_sender *sender)
+{
+    struct wp_warp *warp = sender->run->op.warp;
+    const struct wp_low_latency *ll = &sender->args->ll;
+    for (int32_t i = wp_ll_thread_idx(warp); i < ll->network.num_remote;
+         i += wp_ll_num_threads(warp)) {
+        const int32_t rank = ll->network.ranks[i];
+        *wp_ll_message_range(ll, wp_ll_staged_for(sender, rank),
+                             ll->network.nodes.local_idxs[rank]) = wp_ll_sent_range(sender, rank);
+    }
+}
+
 /* All warps call this when the block has written its messages. */
 WP_FN void wp_ll_put_messages(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
     const struct wp_low_latency *ll = &sender->args->ll;
     const struct wp_ll_message *message = &ll->plan.message;
-    const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
+    const int32_t block = wp_block_idx(warp);
     const uint64_t begin = block == ll->plan.num_blocks - 1 ? 0 : message->ranges_offset;
+    const int32_t *num_rows = wp_ll_relayed_counters(sender);
     for (int32_t hops = 1 + wp_warp_idx(warp); hops < message->num_nodes;
          hops += wp_num_warps(warp)) {
         const int32_t node = wp_node_after(&ll->network.nodes, hops);
-        const struct wp_ll_range rows = {0, sender->counters.relayed[node]};
-        const int32_t partner = wp_ll_partner(ll, own, node);
+        const struct wp_ll_range rows = {0, num_rows[node]};
+        const int32_t partner = wp_ll_partner(ll, ll->exchange.rank, node);
         const struct wp_ll_put put = {
-            partner,
-            wp_ll_staged_message(ll, sender->number, block, node) + begin,
+            partner, wp_ll_staged_message(ll, sender->number, block, node) + begin,
             wp_ll_message_offset(ll, sender->number, wp_ll_message_idx(ll, node), block) + begin,
             message->rows_offset - begin + (uint64_t)rows.num_rows * message->row_bytes,
-            wp_ll_network_arrived(ll, WP_LL_ROWS, sender->number, own, block),
-            wp_ll_range_word(ll, rows),
-            WP_ACCESS_AT_ONCE};
-        wp_ll_post(warp, ll, &put);
+            wp_ll_range_word(ll, rows)};
+        wp_ll_put_mail(warp, ll, WP_LL_ROWS, sender->number, &put);
     }
 }
 
@@ -268,69 +330,64 @@ WP_FN void wp_ll_relay_elements(const struct wp_ll_relayer *relayer, int32_t sou
     wp_row_copy(warp, wp_warp_pointers(warp), num_dsts, row + span.begin, span.bytes);
 }
 
-/* The slot to which a rank answers a relayed row. */
-WP_FN int32_t wp_ll_answer_to_relayed(const struct wp_ll_relayer *relayer,
-                                      const struct wp_ll_relayed_row *row,
-                                      const struct wp_ll_target *target)
-{
-    const struct wp_low_latency *ll = relayer->run->ll;
-    return wp_ll_has_node_sums(&ll->plan)
-               ? wp_ll_summand_slot(relayer, row->message, row->idx,
-                                    wp_ll_targets_before(ll, row->at, target->rank))
-               : target->answer;
-}
-
 /* Writes what goes with a row, about choice k, to the rank of choice j. */
 WP_FN void wp_ll_relay_choice(const struct wp_ll_relayer *relayer,
-                              const struct wp_ll_relayed_row *row, int32_t j, int32_t k)
+                              const struct wp_ll_relayed_message *message, int32_t idx, int32_t j,
+                              int32_t k)
 {
     const struct wp_low_latency *ll = relayer->run->ll;
     const struct wp_ll_slot *at = &ll->plan.slot;
-    const struct wp_ll_target *target = &wp_ll_targets(ll, row->at)[j];
-    const int is_there = wp_ll_targets(ll, row->at)[k].rank == target->rank;
+    char *row = wp_ll_message_row(ll, message->at, idx);
+    const struct wp_ll_target *targets = wp_ll_targets(ll, row), *target = &targets[j];
+    const int is_there = targets[k].rank == target->rank;
     if (target->row < 0)
         return;
-    char *slot = wp_ll_relayed_row_at(relayer, row->source, target);
-    ((int32_t *)(void *)(slot + at->experts_offset))[k] =
-        is_there ? ((const int32_t *)(void *)(row->at + at->experts_offset))[k] : -1;
-    ((float *)(void *)(slot + at->weights_offset))[k] =
-        is_there ? ((const float *)(void *)(row->at + at->weights_offset))[k] : 0.0f;
+    char *slot = wp_ll_relayed_row_at(relayer, message->source, target);
+    wp_ll_slot_words(slot, at->experts_offset)[k] =
+        is_there ? wp_ll_slot_words(row, at->experts_offset)[k] : -1;
+    ((float *)wp_ll_slot_words(slot, at->weights_offset))[k] =
+        is_there ? ((float *)wp_ll_slot_words(row, at->weights_offset))[k] : 0.0f;
     if (ll->plan.is_by_expert)
-        ((int32_t *)(void *)(slot + at->order_offset))[k] =
-            ((const int32_t *)(void *)(row->at + at->order_offset))[k];
-    if (k == 0) {
-        *(int32_t *)(void *)(slot + at->token_offset) =
-            *(const int32_t *)(void *)(row->at + at->token_offset);
-        *(int32_t *)(void *)(slot + at->answer_offset) =
-            wp_ll_answer_to_relayed(relayer, row, target);
-    }
+        wp_ll_slot_words(slot, at->order_offset)[k] = wp_ll_slot_words(row, at->order_offset)[k];
+    if (k > 0)
+        return;
+    *wp_ll_slot_words(slot, at->token_offset) = *wp_ll_slot_words(row, at->token_offset);
+    *wp_ll_slot_words(slot, at->answer_offset) =
+        wp_ll_has_node_sums(&ll->plan)
+            ? wp_ll_summand_slot(relayer, message->idx, idx,
+                                 wp_ll_targets_before(ll, row, target->rank))
+            : target->answer;
 }
 
+/* A part of a row of a message. */
 WP_FN void wp_ll_relay_part(const struct wp_ll_relayer *relayer,
-                            const struct wp_ll_relayed_row *row)
+                            const struct wp_ll_relayed_message *message, struct wp_part part)
 {
-    struct wp_warp *warp = relayer->run->op.warp;
     const struct wp_low_latency *ll = relayer->run->ll;
     const struct wp_ll_plan *plan = &ll->plan;
     const int32_t num_topk = plan->num_topk;
     const uint64_t bytes =
         plan->scales_bytes > 0 ? plan->slot.scales_offset + plan->scales_bytes : plan->row_bytes;
     const struct wp_ll_span span =
-        wp_ll_part_span(&ll->share_of_sources, row->part, (uint32_t)bytes);
+        wp_ll_part_span(&ll->share_of_sources, part.part, (uint32_t)bytes);
     if (span.bytes > 0)
-        wp_ll_relay_elements(relayer, row->source, row->at, span);
-    if (!wp_ll_is_last_part(&ll->share_of_sources, row->part))
+        wp_ll_relay_elements(relayer, message->source,
+                             wp_ll_message_row(ll, message->at, part.token), span);
+    if (!wp_ll_is_last_part(&ll->share_of_sources, part.part))
         return;
-    for (int32_t i = wp_lane_idx(warp); i < num_topk * num_topk; i += WP_WARP_SIZE)
-        wp_ll_relay_choice(relayer, row, i / num_topk, i % num_topk);
+    for (int32_t i = wp_lane_idx(relayer->run->op.warp); i < num_topk * num_topk; i += WP_WARP_SIZE)
+        wp_ll_relay_choice(relayer, message, part.token, i / num_topk, i % num_topk);
 }
 
 /* All warps call this. It relays the rows of all messages to this block. */
 WP_FN void wp_ll_relay_rows(const struct wp_ll_relayer *relayer)
 {
-    struct wp_ll_relayed_rows rows = wp_ll_relayed_rows_of(relayer->run->op.warp);
-    while (wp_ll_next_relayed(relayer, &rows))
-        wp_ll_relay_part(relayer, &rows.row);
+    struct wp_warp *warp = relayer->run->op.warp;
+    struct wp_ll_relayed_message message = {-1, WP_NO_RANK, NULL, 0};
+    int32_t unit = wp_warp_idx(warp);
+    for (; wp_ll_has_relayed(relayer, &message, &unit); unit += wp_num_warps(warp))
+        wp_ll_relay_part(relayer, &message,
+                         wp_ll_unit_part(&relayer->run->ll->share_of_sources, unit));
 }
 
 /* All warps call this. It writes the ranges for each rank of this node; the last block also sends heads. */
@@ -375,11 +432,14 @@ WP_FN void wp_ll_tell_relayed(const struct wp_ll_relayer *relayer)
     }
 }
 
-/* All warps call this. It waits for the messages to this block, and relays them. */
+/* All warps call this before they receive, since other ranks wait for it. It waits for the messages to
+ * this block, and relays them. */
 WP_FN enum wp_status wp_ll_relay(const struct wp_ll_run *run, uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
-    const struct wp_ll_relayer relayer = {run, number};
+    const struct wp_ll_relayer relayer = {run, number, 0};
+    if (!WP_LL_HAS_RELAYS(&run->ll->plan))
+        return WP_STATUS_OK;
     enum wp_status status = wp_ll_await_block(run, WP_LL_ARRIVED, WP_LL_RELAYS, number);
     if (status == WP_STATUS_OK) {
         wp_warp_sync(warp); /* each lane has waited for some sources */
@@ -412,76 +472,132 @@ WP_FN enum wp_status wp_ll_relay(const struct wp_ll_run *run, uint64_t number)
  * The messages of dispatch tell the partner what it sums. They stay until the result has ended.
  */
 
-/* Warp-wide: waits until this block of the ranks of this node has sent its answers. */
-WP_FN enum wp_status wp_ll_await_node(const struct wp_ll_summer *summer)
+/* Memory of the warp's own. */
+WP_FN char *wp_ll_own_sum(const struct wp_ll_run *run)
 {
-    struct wp_warp *warp = summer->run->op.warp;
-    const struct wp_nodes *nodes = &summer->run->ll->network.nodes;
+    return run->ll->sums +
+           (uint64_t)wp_launch_warp_idx(run->op.warp) * wp_ll_sum_bytes(&run->ll->plan);
+}
+
+/* The sum of answers, or parts of them, as one. */
+WP_FN void wp_ll_sum_to_answer(const struct wp_ll_run *run, char *dst, const void *const *answers,
+                               int32_t num_answers, int64_t num_elements)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_plan *plan = &run->ll->plan;
+    const struct wp_weighted_sum sum = {plan->answer_dtype, plan->answer_dtype, WP_READ_SOON};
+    const void **made = wp_warp_pointers(warp) + WEFT_MAX_TOPK; /* behind those of answers */
+    char *unrounded = wp_ll_own_sum(run);
+    if (!wp_ll_answers_are_logs(plan)) {
+        wp_row_weighted_sum(warp, dst, answers, NULL, num_answers, sum, num_elements);
+        return;
+    }
+    wp_row_sync(warp); /* the sum before has been read */
+    wp_row_log_sum(warp, unrounded, answers, NULL, num_answers, plan->dtype, num_elements);
+    if (wp_lane_idx(warp) == 0)
+        made[0] = unrounded;
+    wp_row_sync(warp); /* the sum is there */
+    wp_row_log_encode(warp, dst, made, NULL, 1, plan->dtype, num_elements);
+}
+
+/* The place of a rank's answer in the sum: those of a node are summed together, if nodes have sums. */
+WP_FN int32_t wp_ll_sum_place(const struct wp_low_latency *ll, int32_t rank)
+{
+    return wp_ll_has_node_sums(&ll->plan) && rank >= 0
+               ? ll->network.node_of_rank[rank] * ll->exchange.num_ranks + rank
+               : rank;
+}
+
+/* With sums of nodes: the answers to a token from ranks of this node, which have been listed, become
+ * their sum. Partners have made the sums of the other nodes. That of one answer is the answer itself,
+ * but for logarithms. */
+WP_FN void wp_ll_sum_own_node(const struct wp_ll_run *run, const int32_t *answering,
+                              int64_t num_elements)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    const void **answers = wp_warp_pointers(warp);
+    int32_t first = 0, num = 0;
+    for (int32_t k = 0; k < ll->plan.num_topk; k++) {
+        if (answering[k] < 0)
+            continue;
+        const int32_t node = ll->network.node_of_rank[answering[k]];
+        first += node < ll->network.nodes.node;
+        num += node == ll->network.nodes.node;
+    }
+    if (!wp_ll_has_node_sums(&ll->plan) || num == 0 ||
+        (num == 1 && !wp_ll_answers_are_logs(&ll->plan)))
+        return;
+    char *sum =
+        wp_ll_own_sum(run) + wp_ll_align((uint64_t)ll->plan.hidden << ll->plan.element_bytes_log2);
+    wp_row_sync(warp); /* the sum before has been read */
+    wp_ll_sum_to_answer(run, sum, answers + first, num, num_elements);
+    wp_row_sync(warp); /* the sum is there, and the pointers have been used */
+    for (int32_t i = wp_lane_idx(warp); i < num; i += WP_WARP_SIZE)
+        answers[first + i] = i == 0 ? sum : NULL;
+    wp_warp_sync(warp);
+}
+
+/* Warp-wide: waits until this block of the ranks of this node has sent its answers. */
+WP_FN enum wp_status wp_ll_await_node(const struct wp_ll_relayer *relayer)
+{
+    struct wp_warp *warp = relayer->run->op.warp;
+    const struct wp_nodes *nodes = &relayer->run->ll->network.nodes;
     enum wp_status status = WP_STATUS_OK;
     for (int32_t first = 0; first < nodes->num_local; first += WP_WARP_SIZE) {
         const int32_t i = first + wp_lane_idx(warp);
         const int32_t rank = i < nodes->num_local && status == WP_STATUS_OK
                                  ? wp_node_rank(nodes, nodes->node, i)
                                  : WP_NO_RANK;
-        if (wp_ll_await_told(summer->run, WP_LL_ARRIVED, WP_LL_ANSWERS, rank, summer->number) !=
+        if (wp_ll_await_told(relayer->run, WP_LL_ARRIVED, WP_LL_ANSWERS, rank, relayer->answers) !=
             WP_STATUS_OK)
             status = WP_STATUS_FAILED;
     }
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
-/* Lists the answers to a row of message i, from byte `begin` on. Returns their number. */
-WP_FN int32_t wp_ll_find_summands(const struct wp_ll_summer *summer,
-                                  const struct wp_ll_relayer *relayer, int32_t i, int32_t row,
-                                  int32_t num_summands, uint64_t begin)
+/* Stages a part of the sum of the answers to a row of a message. */
+WP_FN void wp_ll_sum_summands(const struct wp_ll_relayer *relayer,
+                              const struct wp_ll_relayed_message *message, struct wp_part part)
 {
-    struct wp_warp *warp = summer->run->op.warp;
-    const struct wp_low_latency *ll = summer->run->ll;
-    wp_warp_sync(
-        warp); /* the pointers before have been used; and each lane has waited for some ranks */
-    for (int32_t place = wp_lane_idx(warp); place < num_summands; place += WP_WARP_SIZE)
-        wp_warp_pointers(warp)[place] = wp_ll_summand(ll, ll->exchange.rank, summer->number,
-                                                      wp_ll_summand_slot(relayer, i, row, place)) +
-                                        begin;
-    wp_warp_sync(warp);
-    return num_summands;
-}
-
-/* Stages a part of the sum of a row. */
-WP_FN void wp_ll_sum_summands(const struct wp_ll_summer *summer,
-                              const struct wp_ll_relayer *relayer,
-                              const struct wp_ll_relayed_row *row)
-{
-    const struct wp_low_latency *ll = summer->run->ll;
-    const struct wp_ll_span span = wp_ll_span(&ll->plan, &ll->share_of_sources, row->part);
+    struct wp_warp *warp = relayer->run->op.warp;
+    const struct wp_low_latency *ll = relayer->run->ll;
+    const struct wp_ll_span span = wp_ll_span(&ll->plan, &ll->share_of_sources, part.part);
     const struct wp_ll_elements elements = wp_ll_elements_of(&ll->plan, span);
     const uint64_t begin = wp_ll_answer_bytes(&ll->plan, elements.first);
-    const int32_t num_ranks = wp_ll_targets_before(ll, row->at, INT32_MAX);
     if (span.bytes == 0)
         return;
-    const int32_t num_srcs =
-        wp_ll_find_summands(summer, relayer, row->message, row->idx, num_ranks, begin);
-    char *staged =
-        ll->network.memory + wp_ll_staged_answer(ll, summer->number, row->message,
-                                                 wp_block_idx(summer->run->op.warp), row->idx);
-    wp_ll_sum_to_answer(summer->run, staged + begin, wp_warp_pointers(summer->run->op.warp),
-                        num_srcs, elements.num);
+    const int32_t num_summands =
+        wp_ll_targets_before(ll, wp_ll_message_row(ll, message->at, part.token), INT32_MAX);
+    wp_warp_sync(warp); /* the pointers have been used, and each lane has waited for some ranks */
+    for (int32_t i = wp_lane_idx(warp); i < num_summands; i += WP_WARP_SIZE)
+        wp_warp_pointers(warp)[i] =
+            wp_ll_summand(ll, ll->exchange.rank, relayer->answers,
+                          wp_ll_summand_slot(relayer, message->idx, part.token, i)) +
+            begin;
+    wp_warp_sync(warp);
+    char *staged = ll->network.memory + wp_ll_staged_answer(ll, relayer->answers, message->idx,
+                                                            wp_block_idx(warp), part.token);
+    wp_ll_sum_to_answer(relayer->run, staged + begin, wp_warp_pointers(warp), num_summands,
+                        elements.num);
 }
 
 /* All warps call this. It makes the sums for all messages to this block. */
-WP_FN void wp_ll_sum_messages(const struct wp_ll_summer *summer,
-                              const struct wp_ll_relayer *relayer)
+WP_FN void wp_ll_sum_messages(const struct wp_ll_relayer *relayer)
 {
-    struct wp_ll_relayed_rows rows = wp_ll_relayed_rows_of(summer->run->op.warp);
-    while (wp_ll_next_relayed(relayer, &rows))
-        wp_ll_sum_summands(summer, relayer, &rows.row);
+    struct wp_warp *warp = relayer->run->op.warp;
+    struct wp_ll_relayed_message message = {-1, WP_NO_RANK, NULL, 0};
+    int32_t unit = wp_warp_idx(warp);
+    for (; wp_ll_has_relayed(relayer, &message, &unit); unit += wp_num_warps(warp))
+        wp_ll_sum_summands(relayer, &message,
+                           wp_ll_unit_part(&relayer->run->ll->share_of_sources, unit));
 }
 
 /* All warps call this when the block has written its sums. */
-WP_FN void wp_ll_put_sums(const struct wp_ll_summer *summer, const struct wp_ll_relayer *relayer)
+WP_FN void wp_ll_put_sums(const struct wp_ll_relayer *relayer)
 {
-    struct wp_warp *warp = summer->run->op.warp;
-    const struct wp_low_latency *ll = summer->run->ll;
+    struct wp_warp *warp = relayer->run->op.warp;
+    const struct wp_low_latency *ll = relayer->run->ll;
     const int32_t block = wp_block_idx(warp);
     for (int32_t i = wp_warp_idx(warp); i < ll->plan.message.num_sources; i += wp_num_warps(warp)) {
         const struct wp_ll_relayed_message message = wp_ll_relayed_message(relayer, i);
@@ -489,32 +605,29 @@ WP_FN void wp_ll_put_sums(const struct wp_ll_summer *summer, const struct wp_ll_
             continue;
         const char *first_row = wp_ll_message_row(ll, message.at, 0);
         const int32_t first =
-            message.num_rows > 0
-                ? *(const int32_t *)(const void *)(first_row + ll->plan.slot.answer_offset)
-                : 0;
+            message.num_rows > 0 ? *wp_ll_slot_words(first_row, ll->plan.slot.answer_offset) : 0;
         const struct wp_ll_put put = {
-            message.source,
-            wp_ll_staged_answer(ll, summer->number, i, block, 0),
-            wp_ll_answer_offset(ll, summer->number, first),
-            (uint64_t)message.num_rows * ll->plan.answer_bytes,
-            wp_ll_network_arrived(ll, WP_LL_ANSWERS, summer->number, ll->exchange.rank, block),
-            WP_LL_ANSWERED,
-            WP_ACCESS_AT_ONCE};
-        wp_ll_post(warp, ll, &put);
+            message.source, wp_ll_staged_answer(ll, relayer->answers, i, block, 0),
+            wp_ll_answer_offset(ll, relayer->answers, first),
+            (uint64_t)message.num_rows * ll->plan.answer_bytes, WP_LL_ANSWERED};
+        wp_ll_put_mail(warp, ll, WP_LL_ANSWERS, relayer->answers, &put);
     }
 }
 
-/* All warps call this. It waits for the answers of this node's ranks to the rows that this rank has
- * relayed, and sends their sums. */
-WP_FN enum wp_status wp_ll_relay_sums(const struct wp_ll_summer *summer)
+/* All warps call this before they receive, since other ranks wait for it. It waits for the answers of this
+ * node's ranks to the rows that this rank has relayed, and sends their sums. */
+WP_FN enum wp_status wp_ll_relay_sums(const struct wp_ll_run *run, uint64_t result,
+                                      uint64_t answers)
 {
-    struct wp_warp *warp = summer->run->op.warp;
-    const struct wp_ll_relayer relayer = {summer->run, summer->result};
-    enum wp_status status = wp_ll_await_node(summer);
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_relayer relayer = {run, result, answers};
+    if (!wp_ll_has_node_sums(&run->ll->plan))
+        return WP_STATUS_OK;
+    enum wp_status status = wp_ll_await_node(&relayer);
     if (status == WP_STATUS_OK)
-        wp_ll_sum_messages(summer, &relayer);
+        wp_ll_sum_messages(&relayer);
     status = wp_block_status(warp, status);
     if (status == WP_STATUS_OK)
-        wp_ll_put_sums(summer, &relayer);
+        wp_ll_put_sums(&relayer);
     return status;
 }

@@ -17,6 +17,7 @@
 #else
 #define WP_LL_HAS_RELAYS(plan) 0
 #endif
+#include "programs/low_latency/internode.h"
 #if WP_LL_VARIANT_IS_dispatch
 #include "programs/low_latency/low_latency_dispatch.c"
 #else
