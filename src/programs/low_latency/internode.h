@@ -1,7 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Dispatch and combine between nodes: what the steps for one node call for ranks of other nodes. Rows,
- * heads and answers are staged (nodes.h) or go through a partner (relay.h).
+ * Dispatch and combine between nodes. Mail for ranks of other nodes is staged (nodes.h), or goes
+ * through a partner (relay.h). The steps for one node call these functions, by WP_LL_NODES alone:
+ *
+ *     words of a rank  wp_ll_is_told_remotely, wp_ll_is_put, wp_ll_teller, wp_ll_says_more,
+ *                      wp_ll_told_range
+ *     masks            wp_ll_network_waits, wp_ll_tell_waits_remotely
+ *     credit           wp_ll_tell_room_remotely
+ *     dispatch         wp_ll_find_answer_slots, wp_ll_staged_slot, wp_ll_destination,
+ *                      wp_ll_send_target, wp_ll_remote_answerer, wp_ll_send_remote_head,
+ *                      wp_ll_put_rows; wp_ll_relay, wp_ll_take_remote_head
+ *     combine          wp_ll_remote_answer, wp_ll_put_answers; wp_ll_relay_sums, wp_ll_sum_place,
+ *                      wp_ll_sum_own_node
  */
 #pragma once
 
@@ -11,8 +21,8 @@
 
 /* ------------------------------------------------------------------ slots of answers */
 
-/* The rank that sends the answer to choice k. WP_NO_RANK: none does, or the answer to an earlier choice
- * stands for this one, too. */
+/* The rank that sends the answer to choice k. WP_NO_RANK: none does, or the answer to an earlier
+ * choice stands for this one, too. */
 WP_FN int32_t wp_ll_remote_answerer(const struct wp_ll_sender *sender,
                                     const struct wp_ll_choice *choices, int32_t k)
 {
@@ -58,9 +68,9 @@ WP_FN void wp_ll_number_answers(const struct wp_ll_sender *sender, int32_t token
     wp_warp_sync(warp);
 }
 
-/* One warp calls this when all answers are counted. The answers of a rank get slots one behind the other.
- * If ranks share slots, ranks of other nodes come first, so that rows for them can be staged in the same
- * order. */
+/* One warp calls this when all answers are counted. The answers of a rank get slots one behind the
+ * other. If ranks share slots, ranks of other nodes come first, so that rows for them can be staged
+ * in the same order. */
 WP_FN void wp_ll_place_answers(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -110,8 +120,8 @@ WP_FN void wp_ll_find_answer_slots(const struct wp_ll_sender *sender)
 
 /* ------------------------------------------------------------------ rows and heads */
 
-/* Where a row for a rank of another node is staged: rows are in the order of their answers, or where
- * the rank has its own. */
+/* Where a row for a rank of another node is staged: rows are in the order of their answers, or
+ * where the rank has its own. */
 WP_FN uint64_t wp_ll_staged_row(const struct wp_ll_sender *sender, int32_t rank, int32_t row)
 {
     const struct wp_low_latency *ll = &sender->args->ll;
@@ -186,8 +196,9 @@ WP_FN void wp_ll_put_rows(const struct wp_ll_sender *sender)
 
 /* ================== combine */
 
-/* Where the answer to a row of a rank of another node is written: where a node's answers are summed, or
- * where it is staged. `block_answer` is the slot of the first answer to the row's block. */
+/* Where the answer to a row of a rank of another node is written: where a node's answers are
+ * summed, or where it is staged. `block_answer` is the slot of the first answer to the row's
+ * block. */
 WP_FN char *wp_ll_remote_answer(const struct wp_ll_run *run, uint64_t number, int32_t source,
                                 int32_t slot, int32_t block_answer)
 {
@@ -211,7 +222,8 @@ WP_FN int32_t wp_ll_answers_end(const struct wp_low_latency *ll, uint64_t result
     return end;
 }
 
-/* All warps call this when the block has written its answers and met. It puts those for other nodes. */
+/* All warps call this when the block has written its answers and met. It puts those for other
+ * nodes. */
 WP_FN void wp_ll_put_answers(const struct wp_ll_run *run, uint64_t number, uint64_t result)
 {
     struct wp_warp *warp = run->op.warp;

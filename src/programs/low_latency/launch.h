@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a launch of low latency begins and ends, what a block remembers from launch to launch, how it waits
- * for other ranks, and what it signals to these. protocol.h says what the words mean.
+ * How a launch of low latency begins and ends, what a block remembers from launch to launch, how it
+ * waits for other ranks, and what it signals to these. protocol.h says what the words mean.
  */
 #pragma once
 
 #include "programs/low_latency/layout.h"
 
-/* The steps of a launch are for ranks of one node. A program between nodes includes internode.h before
- * its steps; there this macro is `remote`, which nodes.h, relay.h and internode.h define. Without them
- * nothing of `remote` is compiled. */
+/* The steps of a launch are for ranks of one node. A program between nodes includes internode.h
+ * before its steps, which lists the functions that `remote` calls. Elsewhere nothing of `remote` is
+ * compiled. */
 #ifndef WP_LL_NODES
 #define WP_LL_NODES(remote, near) (near)
 #endif
@@ -19,8 +19,8 @@ struct wp_ll_run { /* what a warp knows */
     const struct wp_low_latency *ll;
     struct wp_ll_numbers numbers;            /* as they will be after the launch */
     struct wp_ll_half halves[WP_NUM_HALVES]; /* as well */
-    /* With masks, in packets (packets.h): a bit for each rank that the warp goes on without; and where
-     * the caller wants to know of these, or NULL. */
+    /* With masks, in packets (packets.h): a bit for each rank that the warp goes on without; and
+     * where the caller wants to know of these, or NULL. */
     uint32_t masked;
     int32_t *missing_ranks;
 };
@@ -44,8 +44,8 @@ WP_FN void *wp_ll_near_or(struct wp_warp *warp, uint64_t begin, uint64_t end, vo
                               : (char *)far;
 }
 
-/* Whether this is the block's leader warp: the last one, which has the least other work. It signals the
- * other ranks, and with masks waits for all of them. */
+/* Whether this is the block's leader warp: the last one, which has the least other work. It signals
+ * the other ranks, and with masks waits for all of them. */
 WP_FN int wp_ll_is_leader_warp(struct wp_warp *warp)
 {
     return wp_warp_idx(warp) == wp_num_warps(warp) - 1;
@@ -181,7 +181,8 @@ WP_FN enum wp_status wp_ll_end(const struct wp_ll_run *run, enum wp_status statu
     return status;
 }
 
-/* wp_ll_end for warps that have met since they began, unless one has failed. They need not meet again. */
+/* wp_ll_end for warps that have met since they began, unless one has failed. They need not meet
+ * again. */
 WP_FN enum wp_status wp_ll_end_met(const struct wp_ll_run *run, enum wp_status status)
 {
     if (status != WP_STATUS_OK)
@@ -192,7 +193,8 @@ WP_FN enum wp_status wp_ll_end_met(const struct wp_ll_run *run, enum wp_status s
     return status;
 }
 
-/* Warp-wide: an operation that does not fit what is outstanding. In graphs the host cannot see it. */
+/* Warp-wide: an operation that does not fit what is outstanding. In graphs the host cannot see
+ * it. */
 WP_FN enum wp_status wp_ll_fail(const struct wp_ll_run *run, uint64_t expected, uint64_t seen)
 {
     const struct wp_failure failure = {WP_FAILURE_OUTSTANDING,
@@ -204,21 +206,21 @@ WP_FN enum wp_status wp_ll_fail(const struct wp_ll_run *run, uint64_t expected, 
 /* ================== how long a wait lasts */
 
 /*
- * A rank whose word does not come in time is masked: from then on it is neither sent to nor awaited.
- * Each rank masks for itself. Words and slots belong to a pair of ranks. So no third rank is harmed
- * when one rank masks another, or when a masked rank writes late.
+ * A rank whose word does not come in time is masked: from then on it is neither sent to nor
+ * awaited. Each rank masks for itself. Words and slots belong to a pair of ranks. So no third rank
+ * is harmed when one rank masks another, or when a masked rank writes late.
  *
  * A rank that waits long is late for others, and must not be taken for missing. So it announces its
- * wait. A wait goes in periods; after each period in vain the rank raises its word WP_LL_WAITS on all
- * others. A rank is missing when it has been silent for a deadline: it has neither sent what is awaited
- * nor announced a wait. Ranks that wait in a circle, as after different calls, would excuse each other
- * for ever. So a wait has a most number of periods: as many for each rank as a first word has. A rank
- * that has stopped to begin anew (low_latency_unmask.c) sends nothing more of the earlier epoch. So its
- * announcement does not count for a rank that has not stopped.
+ * wait. A wait goes in periods; after each period in vain the rank raises its word WP_LL_WAITS on
+ * all others. A rank is missing when it has been silent for a deadline: it has neither sent what is
+ * awaited nor announced a wait. Ranks that wait in a circle, as after different calls, would excuse
+ * each other for ever. So a wait has a most number of periods: as many for each rank as a first
+ * word has. A rank that has stopped to begin anew (low_latency_unmask.c) sends nothing more of the
+ * earlier epoch. So its announcement does not count for a rank that has not stopped.
  *
- * Within a launch the mask only grows. With signals, one warp of a block waits for all ranks, and the
- * whole block goes by what that warp has found. A rank that is masked meanwhile still gets what the
- * block sends; that harms nobody. In packets each warp goes by what it knows (packets.h).
+ * Within a launch the mask only grows. With signals, one warp of a block waits for all ranks, and
+ * the whole block goes by what that warp has found. A rank that is masked meanwhile still gets what
+ * the block sends; that harms nobody. In packets each warp goes by what it knows (packets.h).
  */
 
 /* The length of a wait, in periods. */
@@ -233,8 +235,8 @@ struct wp_ll_patience {
 
 #define WP_LL_HEARD_NOTHING UINT64_MAX /* at first */
 
-/* Ranks make their first launches at different times. The awaited rank may itself wait for another rank,
- * as long as for a first word. */
+/* Ranks make their first launches at different times. The awaited rank may itself wait for another
+ * rank, as long as for a first word. */
 WP_FN struct wp_ll_patience wp_ll_patience_about(uint64_t number, int32_t num_ranks)
 {
     const struct wp_ll_patience patience = {0, number == 1 ? WP_LL_PERIODS_OF_FIRST : WP_LL_PERIODS,
@@ -250,8 +252,8 @@ WP_FN uint32_t wp_ll_period_ms(const struct wp_ll_masks *masks)
                                   : 0;
 }
 
-/* Blocks must use the same heads, since heads tell where rows are packed. The first block that has a
- * rank's head, or has given it up, decides for all. */
+/* Blocks must use the same heads, since heads tell where rows are packed. The first block that has
+ * a rank's head, or has given it up, decides for all. */
 WP_FN int wp_ll_decide_presence(const struct wp_ll_masks *masks, int32_t rank, uint64_t number,
                                 int is_there)
 {
@@ -287,8 +289,9 @@ WP_FN uint64_t *wp_ll_waits_word(const struct wp_low_latency *ll, int32_t owner,
     return wp_ll_word(ll, owner, WP_LL_WAITS, WP_LL_ROWS, rank, 0);
 }
 
-/* Warp-wide: announces this rank's wait to all ranks that `mask` does not mask. Two warps may announce a
- * wait at once, and the lower count may land last. Receivers only check that it changed. */
+/* Warp-wide: announces this rank's wait to all ranks that `mask` does not mask. Two warps may
+ * announce a wait at once, and the lower count may land last. Receivers only check that it
+ * changed. */
 WP_FN void wp_ll_tell_waits(const struct wp_ll_run *run, const int32_t *mask)
 {
     struct wp_warp *warp = run->op.warp;
@@ -305,8 +308,8 @@ WP_FN void wp_ll_tell_waits(const struct wp_ll_run *run, const int32_t *mask)
 
 /* ------------------------------------------------------------------ how long it waits */
 
-/* Where the launch adds how long it has waited for `rank`, or NULL: the caller does not want to know.
- * Only the first block adds, since a rank is late for all blocks. */
+/* Where the launch adds how long it has waited for `rank`, or NULL: the caller does not want to
+ * know. Only the first block adds, since a rank is late for all blocks. */
 WP_FN int64_t *wp_ll_waited_ns(const struct wp_ll_run *run, int32_t rank)
 {
     return run->ll->waited_ns != NULL && wp_block_idx(run->op.warp) == 0 ? run->ll->waited_ns + rank
@@ -360,9 +363,9 @@ WP_FN enum wp_status wp_ll_await_once(const struct wp_ll_run *run, struct wp_ll_
 }
 
 /* Any lane calls this after a period in vain. Returns 1 if it should wait for one more period. It
- * always waits for its own rank, whose other waits end. On GPUs a read may miss a change of a word of
- * the network; then the next change counts. An announcement does not count if this block of the rank has
- * stopped to begin anew in a later epoch. */
+ * always waits for its own rank, whose other waits end. On GPUs a read may miss a change of a word
+ * of the network; then the next change counts. An announcement does not count if this block of the
+ * rank has stopped to begin anew in a later epoch. */
 WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, int32_t rank,
                                 struct wp_ll_patience *patience)
 {
@@ -387,8 +390,8 @@ WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, int32_t rank,
     return rank == own || (patience->num_silent < patience->most_silent && patience->num_left > 0);
 }
 
-/* Warp-wide, with masks, after a period in vain in which the whole warp has waited for `rank`: returns
- * 1 if the warp must wait for one more. Then it announces the wait. */
+/* Warp-wide, with masks, after a period in vain in which the whole warp has waited for `rank`:
+ * returns 1 if the warp must wait for one more. Then it announces the wait. */
 WP_FN int wp_ll_warp_waits_on(const struct wp_ll_run *run, int32_t rank,
                               struct wp_ll_patience *patience)
 {
@@ -404,7 +407,8 @@ WP_FN int wp_ll_warp_waits_on(const struct wp_ll_run *run, int32_t rank,
     return (int)goes_on;
 }
 
-/* Warp-wide, with masks: goes on waiting after each lane has waited for a period and has `found` this. */
+/* Warp-wide, with masks: goes on waiting after each lane has waited for a period and has `found`
+ * this. */
 WP_FN enum wp_status wp_ll_await_words_on(const struct wp_ll_run *run, const int32_t *mask,
                                           struct wp_ll_wait *wait, struct wp_ll_patience patience,
                                           enum wp_status found)
@@ -422,7 +426,8 @@ WP_FN enum wp_status wp_ll_await_words_on(const struct wp_ll_run *run, const int
     }
 }
 
-/* Warp-wide: each lane waits for its word. WP_STATUS_ABSENT: its rank is missing, or masked by `mask`. */
+/* Warp-wide: each lane waits for its word. WP_STATUS_ABSENT: its rank is missing, or masked by
+ * `mask`. */
 WP_FN enum wp_status wp_ll_await_words(const struct wp_ll_run *run, const int32_t *mask,
                                        struct wp_ll_wait *wait, struct wp_ll_patience patience)
 {
@@ -461,10 +466,14 @@ WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_wo
     return status;
 }
 
-/* Warp-wide: waits until this block of all ranks has told of `number`. Each lane acquires what some
- * ranks did; the lanes meet before they touch rows. Masked ranks count as missing and are not awaited. */
-WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_words words,
-                                     enum wp_ll_mail mail, uint64_t number)
+enum wp_ll_whom { WP_LL_ALL_RANKS, WP_LL_RANKS_OF_NODE };
+
+/* Warp-wide: waits until this block of these ranks has told of `number`. Each lane acquires what
+ * some ranks did; the lanes meet before they touch rows. Masked ranks count as missing and are not
+ * awaited. */
+WP_FN enum wp_status wp_ll_await_ranks(const struct wp_ll_run *run, enum wp_ll_whom whom,
+                                       enum wp_ll_words words, enum wp_ll_mail mail,
+                                       uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_exchange *exchange = &run->ll->exchange;
@@ -473,9 +482,11 @@ WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_wor
         return WP_STATUS_OK; /* nothing has been sent before */
     for (int32_t first = 0; first < exchange->num_ranks; first += WP_WARP_SIZE) {
         const int32_t i = first + wp_lane_idx(warp);
-        const int32_t rank = i < exchange->num_ranks && status == WP_STATUS_OK
-                                 ? wp_rank_after(exchange, i)
-                                 : WP_NO_RANK;
+        int32_t rank = i < exchange->num_ranks && status == WP_STATUS_OK
+                           ? wp_rank_after(exchange, i)
+                           : WP_NO_RANK;
+        if (whom == WP_LL_RANKS_OF_NODE && rank != WP_NO_RANK && wp_ll_is_remote(run->ll, rank))
+            rank = WP_NO_RANK;
         const enum wp_status found = wp_ll_await_told(run, words, mail, rank, number);
         if (found == WP_STATUS_FAILED)
             status = found;
@@ -485,24 +496,25 @@ WP_FN enum wp_status wp_ll_await_all(const struct wp_ll_run *run, enum wp_ll_wor
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
-/* All warps of the block call this. Each waits for all ranks itself. With masks the leader warp waits
- * for all warps, and finds who is missing. */
+/* All warps of the block call this. Each waits for all ranks itself. With masks the leader warp
+ * waits for all warps, and finds who is missing. */
 WP_FN enum wp_status wp_ll_await_block(const struct wp_ll_run *run, enum wp_ll_words words,
                                        enum wp_ll_mail mail, uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
     enum wp_status status = WP_STATUS_OK;
     if (!wp_ll_has_masks(&run->ll->masks))
-        return wp_ll_await_all(run, words, mail, number);
+        return wp_ll_await_ranks(run, WP_LL_ALL_RANKS, words, mail, number);
     if (wp_ll_is_leader_warp(warp))
-        status = wp_ll_await_all(run, words, mail, number);
+        status = wp_ll_await_ranks(run, WP_LL_ALL_RANKS, words, mail, number);
     return wp_block_status(warp, status);
 }
 
 /* ================== what is told */
 
 /* Every block calls this once, when it waits for nobody any more. The leader warp of the last block
- * writes missing_ranks, if the caller wants them, while the others go on. Returns 1 in that warp. */
+ * writes missing_ranks, if the caller wants them, while the others go on. Returns 1 in that
+ * warp. */
 WP_FN int wp_ll_tell_missing(const struct wp_ll_run *run, int32_t *missing_ranks)
 {
     struct wp_warp *warp = run->op.warp;
@@ -514,11 +526,12 @@ WP_FN int wp_ll_tell_missing(const struct wp_ll_run *run, int32_t *missing_ranks
         is_last = (uint32_t)wp_is_done_last(warp, masks->num_blocks_done);
     is_last = wp_max_u32(warp, is_last);
     wp_warp_sync(warp); /* the first lane has met the other blocks */
-    for (int32_t rank = wp_lane_idx(warp);
-         is_last && missing_ranks != NULL && rank < run->ll->exchange.num_ranks;
-         rank += WP_WARP_SIZE)
-        missing_ranks[rank] = wp_ll_is_masked(masks, rank);
-    return (int)is_last;
+    if (!is_last)
+        return 0;
+    for (int32_t rank = wp_lane_idx(warp); rank < run->ll->exchange.num_ranks; rank += WP_WARP_SIZE)
+        if (missing_ranks != NULL)
+            missing_ranks[rank] = wp_ll_is_masked(masks, rank);
+    return 1;
 }
 
 /* Returns what is remembered of a number. The choice keeps it in registers: GPUs keep an array in
@@ -543,11 +556,11 @@ WP_FN uint64_t wp_ll_number_before(const struct wp_ll_run *run, uint64_t number)
     return number > num_halves ? number - num_halves : 0;
 }
 
-/* Returns 1 if the slots for answers `number` to `result` are known to be free, without a look at the
- * credit. The answers before them in these slots ended a result, as all ranks know. A rank that has sent
- * the rows of `result` had ended that earlier result by then. So where one result follows another, no
- * rank looks. In packets this holds with masks, too: a rank that had gone on without this one would
- * have sent it no rows. */
+/* Returns 1 if the slots for answers `number` to `result` are known to be free, without a look at
+ * the credit. The answers before them in these slots ended a result, as all ranks know. A rank that
+ * has sent the rows of `result` had ended that earlier result by then. So where one result follows
+ * another, no rank looks. In packets this holds with masks, too: a rank that had gone on without
+ * this one would have sent it no rows. */
 WP_FN int wp_ll_is_room_known(const struct wp_ll_run *run, uint64_t number, uint64_t result)
 {
     if (WP_LL_HAS_NODES(&run->ll->plan) ||
@@ -557,8 +570,8 @@ WP_FN int wp_ll_is_room_known(const struct wp_ll_run *run, uint64_t number, uint
     return before.use == WP_LL_RESULT_ENDS && before.answered <= wp_ll_number_before(run, result);
 }
 
-/* All warps of the block call this when they have written `number`. It signals all ranks of this node.
- * On GPUs the leader warp waits until all stores have left. */
+/* All warps of the block call this when they have written `number`. It signals all ranks of this
+ * node. On GPUs the leader warp waits until all stores have left. */
 WP_FN void wp_ll_tell_arrived(const struct wp_ll_run *run, enum wp_ll_mail mail, uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
@@ -596,8 +609,8 @@ WP_FN void wp_ll_tell_node_room(const struct wp_ll_run *run, struct wp_ll_room r
     }
 }
 
-/* All warps of the block call this. They have met since they last needed rows and answers up to these
- * numbers. It gives credit to all ranks. */
+/* All warps of the block call this. They have met since they last needed rows and answers up to
+ * these numbers. It gives credit to all ranks. */
 WP_FN void wp_ll_tell_room(const struct wp_ll_run *run, struct wp_ll_room room)
 {
     struct wp_warp *warp = run->op.warp;
@@ -624,7 +637,8 @@ WP_FN int32_t wp_ll_answer_to_row(const struct wp_low_latency *ll, uint64_t numb
                              ll->plan.slot.answer_offset);
 }
 
-/* In memory of the warp, behind what is found about each choice of a row: the ranges of some sources. */
+/* In memory of the warp, behind what is found about each choice of a row: the ranges of some
+ * sources. */
 enum { WP_LL_RANGES_OFFSET = WEFT_MAX_TOPK * sizeof(int32_t) };
 WP_FN struct wp_ll_range *wp_ll_warp_ranges(struct wp_warp *warp)
 {
@@ -634,8 +648,8 @@ WP_STATIC_ASSERT(WP_LL_RANGES_OFFSET + WP_WARP_SIZE * sizeof(struct wp_ll_range)
                      WP_WARP_SHARED_BYTES,
                  "a range for each lane");
 
-/* The i-th source: first the ranks after this one, last this rank itself. So answers to other ranks are
- * under way while this rank's own are written. */
+/* The i-th source: first the ranks after this one, last this rank itself. So answers to other ranks
+ * are under way while this rank's own are written. */
 WP_FN int32_t wp_ll_source(const struct wp_low_latency *ll, int32_t i)
 {
     return wp_rank_after(&ll->exchange, i + 1);
@@ -653,19 +667,11 @@ WP_FN struct wp_ll_range wp_ll_range_for_lane(const struct wp_ll_run *run, uint6
     return wp_ll_range(ll, number, wp_ll_source(ll, mine), wp_block_idx(run->op.warp));
 }
 
-/* The ranges before have been used. */
+/* Warp-wide: keeps ranges, one for each lane. The ranges before have been used. */
 WP_FN void wp_ll_keep_ranges(struct wp_warp *warp, struct wp_ll_range of_lane)
 {
     wp_ll_warp_ranges(warp)[wp_lane_idx(warp)] = of_lane;
     wp_warp_sync(warp);
-}
-
-/* Warp-wide: reads the ranges of this block of the sources from the i-th on, one for each lane. */
-WP_FN void wp_ll_read_ranges(const struct wp_ll_run *run, uint64_t number, int32_t i)
-{
-    struct wp_warp *warp = run->op.warp;
-    wp_warp_sync(warp); /* each lane has waited for some sources; those before have been used */
-    wp_ll_keep_ranges(warp, wp_ll_range_for_lane(run, number, i));
 }
 
 /* Elements of a part of a row. */

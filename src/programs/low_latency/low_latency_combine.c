@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * low_latency_combine: each rank sends an answer to the owner of each row that it has: the sum of its
- * experts' rows in ascending order of the choices, or each expert's row by itself. The owner sums what
- * comes, ranks or choices in ascending order. Each row tells to which slot its answer goes, or the first
- * one of several. Those of a token's choices are a stride apart. Between nodes those of a rank lie one
- * behind the other, since they go in one put.
+ * low_latency_combine: each rank sends an answer to the owner of each row that it has: the sum of
+ * its experts' rows in ascending order of the choices, or each expert's row by itself. The owner
+ * sums what comes, ranks or choices in ascending order. Each row tells to which slot its answer
+ * goes, or the first one of several. Those of a token's choices are a stride apart. Between nodes
+ * those of a rank lie one behind the other, since they go in one put.
  */
 #ifndef WP_LL_HAS_NODES /* variant.c */
 #define WP_LL_HAS_NODES(plan) 0
@@ -134,8 +134,8 @@ WP_FN void answer_with_row(const struct answerer *answerer, struct asked_row row
         send_answer(answerer, row, NULL, 1, span);
 }
 
-/* Lists the caller's rows for the choices here, with their weights. Returns how many there are. Weights
- * that come late have been taken. */
+/* Lists the caller's rows for the choices here, with their weights. Returns how many there are.
+ * Weights that come late have been taken. */
 WP_FN int32_t find_rows(const struct answerer *answerer, struct asked_row row, uint64_t begin)
 {
     struct wp_warp *warp = answerer->run->op.warp;
@@ -178,8 +178,8 @@ WP_FN void send_rows(const struct answerer *answerer, const void *const *dsts,
         write_answer(answerer, (char *)(uintptr_t)dsts[i], &srcs[i], NULL, 1, num_elements);
 }
 
-/* Answers the choices from `begin` on, one for each lane. `first` is the first choice here, and num_before
- * are before these. */
+/* Answers the choices from `begin` on, one for each lane. `first` is the first choice here, and
+ * num_before are before these. */
 WP_FN void answer_some_choices(const struct answerer *answerer, struct asked_row row, int32_t first,
                                int32_t begin, int32_t *num_before, struct wp_ll_span span)
 {
@@ -272,8 +272,10 @@ WP_FN enum wp_status answer_all(const struct answerer *answerer)
     enum wp_status status = WP_STATUS_OK;
     int32_t unit = wp_warp_idx(warp); /* of those of all sources: from the i-th one's first on */
     for (int32_t i = 0; i < ll->exchange.num_ranks && status == WP_STATUS_OK; i++) {
-        if (i > 0 && i % WP_WARP_SIZE == 0)
-            wp_ll_read_ranges(answerer->run, answerer->result, i);
+        if (i > 0 && i % WP_WARP_SIZE == 0) {
+            wp_warp_sync(warp); /* ranges have been used */
+            wp_ll_keep_ranges(warp, wp_ll_range_for_lane(answerer->run, answerer->result, i));
+        }
         const int32_t source = wp_ll_source(ll, i);
         const struct wp_ll_range range = wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE];
         const int are_there = answerer->args->rows == NULL && wp_ll_stays(ll, source);
@@ -285,7 +287,8 @@ WP_FN enum wp_status answer_all(const struct answerer *answerer)
     return status;
 }
 
-/* With masks, warp-wide: waits for the weights of a row; WP_STATUS_ABSENT: its source is missing. */
+/* With masks, warp-wide: waits for the weights of a row; WP_STATUS_ABSENT: its source is
+ * missing. */
 WP_FN enum wp_status await_weights(const struct answerer *answerer, struct asked_row row)
 {
     const struct wp_ll_run *run = answerer->run;
@@ -299,8 +302,8 @@ WP_FN enum wp_status await_weights(const struct answerer *answerer, struct asked
     return status;
 }
 
-/* With masks, the leader warp calls this. It waits for the weights of all rows of the block. The block
- * goes on without sources whose weights do not come. */
+/* With masks, the leader warp calls this. It waits for the weights of all rows of the block. The
+ * block goes on without sources whose weights do not come. */
 WP_FN enum wp_status await_all_weights(const struct answerer *answerer)
 {
     const struct wp_ll_run *run = answerer->run;
@@ -326,7 +329,8 @@ WP_FN enum wp_status await_all_weights(const struct answerer *answerer)
     return status;
 }
 
-/* All warps call this. With masks the leader warp, which finds who is missing, also waits for weights. */
+/* All warps call this. With masks the leader warp, which finds who is missing, also waits for
+ * weights. */
 WP_FN enum wp_status await_room(const struct answerer *answerer)
 {
     const struct wp_ll_run *run = answerer->run;
@@ -337,7 +341,7 @@ WP_FN enum wp_status await_room(const struct answerer *answerer)
     if (!wp_ll_has_masks(&run->ll->masks) || !wp_ll_weighs_late(&run->ll->plan))
         return wp_ll_await_block(run, WP_LL_ROOM, WP_LL_ANSWERS, before);
     if (wp_ll_is_leader_warp(run->op.warp))
-        status = wp_ll_await_all(run, WP_LL_ROOM, WP_LL_ANSWERS, before);
+        status = wp_ll_await_ranks(run, WP_LL_ALL_RANKS, WP_LL_ROOM, WP_LL_ANSWERS, before);
     if (wp_ll_is_leader_warp(run->op.warp) && status == WP_STATUS_OK)
         status = await_all_weights(answerer);
     return wp_block_status(run->op.warp, status);
@@ -379,7 +383,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
         send_weights(&answerer);
     const int has_masks = wp_ll_has_masks(&args->ll.masks);
     struct wp_ll_range range = {0, 0};
-    if (!has_masks) /* on its way while room is awaited: with masks it is found out then whose count */
+    if (!has_masks) /* on its way while credit is awaited; with masks that tells whose rows count */
         range = wp_ll_range_for_lane(run, answerer.result, 0);
     enum wp_status status = await_room(&answerer);
     if (status == WP_STATUS_OK && has_masks)
@@ -446,7 +450,8 @@ WP_FN const char *answer_of_choice(const struct summer *summer, int32_t token, i
     return wp_ll_answer(ll, ll->exchange.rank, summer->number, slot);
 }
 
-/* Lists the token's answers in the order of their sum, with their weights. Returns how many there are. */
+/* Lists the token's answers in the order of their sum, with their weights. Returns how many there
+ * are. */
 WP_FN int32_t find_answers(const struct summer *summer, int32_t token, uint64_t begin)
 {
     struct wp_warp *warp = summer->run->op.warp;
@@ -527,7 +532,8 @@ WP_FN void sum_tokens(const struct summer *summer, struct summed_part part)
     }
 }
 
-/* It is known where answers lie before they come; with masks, only when it is known whose do not. */
+/* It is known where answers lie before they come; with masks, only when it is known whose do
+ * not. */
 WP_FN enum wp_status await_and_sum(const struct summer *summer)
 {
     struct wp_warp *warp = summer->run->op.warp;

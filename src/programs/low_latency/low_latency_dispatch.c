@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * low_latency_dispatch: a block finds where its tokens go, writes each row once to every rank that
- * has one of its experts, into the slots that are the sender's there, and signals. Whoever takes
- * rows waits for what each block has sent, and packs them by expert, if they are wanted so.
+ * low_latency_dispatch: a block finds where its tokens go. It writes each row once to every rank
+ * that has one of its experts, into the slots that are the sender's there, and signals. A receiver
+ * waits for what each block has sent, and packs it by expert, if rows are wanted so.
  *
- * Rows of an expert are in (source rank, token) order. For that every rank tells every other, in a
- * head that comes before the rows, how many selections of each of its experts it has; and each row
- * carries, for each choice, how many selections of the expert its source has before.
+ * Rows of an expert are in (source rank, token) order. So every rank sends every other a head
+ * before the rows: how many choices of each of its experts it has. Each row tells, for each choice,
+ * how many choices of the expert its source has before.
  */
 #ifndef WP_LL_HAS_NODES /* variant.c */
 #define WP_LL_HAS_NODES(plan) 0
@@ -17,7 +17,8 @@
 
 /* ------------------------------------------------------------------ send */
 
-/* The slot of the token at the rank of choice k, or where that is staged; NULL if that choice has none of its own. */
+/* Where the row for choice k of a token is written: its slot, or where that is staged. NULL: an
+ * earlier choice is at the same rank, or there is none. */
 WP_FN char *slot_of(const struct wp_ll_sender *sender, int32_t token, int32_t k)
 {
     const struct wp_low_latency *ll = &sender->args->ll;
@@ -108,8 +109,8 @@ WP_FN void send_choice(const struct wp_ll_sender *sender, int32_t token, int32_t
     WP_LL_NODES(wp_ll_send_target(sender, token, slot, j, k, is_there), (void)0);
     if (k == 0) {
         *wp_ll_slot_words(slot, at->token_offset) = token;
-        *wp_ll_slot_words(slot,
-                          at->answer_offset) = /* the first one that choice j's rank answers to */
+        /* The rank of choice j answers there, at first. */
+        *wp_ll_slot_words(slot, at->answer_offset) =
             WP_LL_HAS_NODES(&ll->plan)
                 ? wp_ll_answer_slots(ll, sender->number, token)[j]
                 : wp_ll_answer_slot(&ll->plan, choices[j].rank, wp_block_idx(sender->run->op.warp),
@@ -128,12 +129,13 @@ WP_FN void send_choices(const struct wp_ll_sender *sender, int32_t token)
     const int32_t width_log2 = ll->plan.num_topk_log2, mask = (1 << width_log2) - 1;
     for (int32_t i = wp_lane_idx(warp); i < num_topk << width_log2; i += WP_WARP_SIZE) {
         const int32_t j = i >> width_log2, k = i & mask;
-        const int32_t rank = WP_LL_NODES(wp_ll_remote_answerer(sender, choices, j),
-                                         wp_ll_answerer(&ll->plan, choices[j]));
         if (k < num_topk)
             send_choice(sender, token, j, k);
-        if (k == 0)
-            answering[j] = rank >= 0 && !wp_ll_is_missing(sender->run, rank) ? rank : WP_NO_RANK;
+        if (k > 0)
+            continue;
+        const int32_t rank = WP_LL_NODES(wp_ll_remote_answerer(sender, choices, j),
+                                         wp_ll_answerer(&ll->plan, choices[j]));
+        answering[j] = rank >= 0 && !wp_ll_is_missing(sender->run, rank) ? rank : WP_NO_RANK;
     }
 }
 
@@ -168,9 +170,9 @@ WP_FN void send_ranges(const struct wp_ll_sender *sender)
 
 /* ------------------------------------------------------------------ heads */
 
-/* By all warps of the last block, whose counters have all tokens: tells each rank the selections of
- * its experts. There is room for heads where there is room for this block's rows: other blocks of
- * the rank have read the head before in a launch that ended before that room was told of. */
+/* All warps of the last block, whose counters have all tokens, call this. It sends heads. The
+ * credit for this block's rows is one for heads, too: other blocks of a rank have read the head
+ * before in a launch that ended before the rank gave that credit. */
 WP_FN void send_heads(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -204,8 +206,8 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dis
     prefetch_elements(&sender);
     wp_ll_clear_counters(&sender);
     if (wp_ll_is_leader_warp(warp)) /* for all, while they find choices */
-        status =
-            wp_ll_await_all(run, WP_LL_ROOM, WP_LL_ROWS, wp_ll_number_before(run, sender.number));
+        status = wp_ll_await_ranks(run, WP_LL_ALL_RANKS, WP_LL_ROOM, WP_LL_ROWS,
+                                   wp_ll_number_before(run, sender.number));
     wp_ll_find_routes(&sender);
     WP_LL_NODES(wp_ll_find_answer_slots(&sender), (void)0);
     status = wp_block_status(warp, status);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* low_latency_release: ends the oldest result without an answer, or after one that let it stay. Or leaves: where
- * answers stay, a rank must not take its slots away while others read them. */
+/* low_latency_release: ends the oldest result without an answer, or after one that let it stay. Or
+ * leaves: where answers stay, a rank must not take its slots away while others read them. */
 #include "programs/low_latency/nodes.h"
 
 #include "programs/low_latency/launch.h"
@@ -20,28 +20,19 @@ WP_FN enum wp_status release(struct wp_ll_run *run)
     return WP_STATUS_OK;
 }
 
-/* What others have sent and this rank has not received, it never will: so nobody waits in vain. Ranks of other
- * nodes read nothing here. */
+/* This rank never receives what others have sent and it has not received. So nobody waits in vain.
+ * Ranks of other nodes read nothing here. */
 WP_FN enum wp_status leave(const struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
-    const struct wp_low_latency *ll = run->ll;
     const struct wp_ll_room nothing = {0, WP_LL_NEEDS_NOTHING};
     enum wp_status status = WP_STATUS_OK;
-    if (!wp_ll_is_leader_warp(warp))
-        return status;
-    wp_ll_tell_node_room(run, nothing);
-    for (int32_t first = 0; first < ll->exchange.num_ranks; first += WP_WARP_SIZE) {
-        const int32_t i = first + wp_lane_idx(warp);
-        const int32_t rank = i < ll->exchange.num_ranks && status == WP_STATUS_OK
-                                 ? wp_rank_after(&ll->exchange, i)
-                                 : WP_NO_RANK;
-        const int reads_here = rank != WP_NO_RANK && !wp_ll_is_remote(ll, rank);
-        if (wp_ll_await_told(run, WP_LL_ROOM, WP_LL_ANSWERS, reads_here ? rank : WP_NO_RANK,
-                             run->numbers.answers_sent) == WP_STATUS_FAILED)
-            status = WP_STATUS_FAILED;
+    if (wp_ll_is_leader_warp(warp)) {
+        wp_ll_tell_node_room(run, nothing);
+        status = wp_ll_await_ranks(run, WP_LL_RANKS_OF_NODE, WP_LL_ROOM, WP_LL_ANSWERS,
+                                   run->numbers.answers_sent);
     }
-    return status;
+    return wp_block_status(warp, status);
 }
 
 WP_PROGRAM(low_latency_release, warp, args)
@@ -49,8 +40,5 @@ WP_PROGRAM(low_latency_release, warp, args)
     struct wp_ll_run run = wp_ll_begin(warp, &args->ll);
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
-    enum wp_status status = args->what == WP_LL_LEAVES ? leave(&run) : release(&run);
-    if (args->what == WP_LL_LEAVES)
-        status = wp_block_status(warp, status);
-    return wp_ll_end(&run, status);
+    return wp_ll_end(&run, args->what == WP_LL_LEAVES ? leave(&run) : release(&run));
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * low_latency_unmask: the ranks that the given mask does not mask begin anew together, as if their weft_ll
- * had just been made. So it does not matter how far each of them was. Each block does it with the same
- * block of the others, in two steps, each signalled by the epoch in a word of its own:
+ * low_latency_unmask: the ranks that the given mask does not mask begin anew together, as if their
+ * weft_ll had just been made. So it does not matter how far each of them was. Each block does it
+ * with the same block of the others, in two steps, each signalled by the epoch in a word of its
+ * own:
  *
  *     stopped   nothing of this rank's earlier launches is under way
  *     clean     the words here that the others signal are zero, and packets are empty
  *
- * A rank clears when all have stopped: before that, earlier mail could still come. It sends nothing before
- * all are clean. Words of a rank that does not take part are left alone: it may still signal them. A rank
- * that does not come in time stays masked.
+ * A rank clears when all have stopped: before that, earlier mail could still come. It sends nothing
+ * before all are clean. Words of a rank that does not take part are left alone: it may still signal
+ * them. A rank that does not come in time stays masked.
  */
 #include "programs/low_latency/nodes.h"
 
@@ -37,8 +38,8 @@ WP_FN int warp_takes_part(const struct wp_ll_run *run, const int32_t *mask, int3
     return wp_ballot(run->op.warp, takes_part(run, mask, rank)) != 0;
 }
 
-/* Warp-wide: signals a rank of another node, behind all that has been put to it. It adds to the rank's
- * word what that lacks. */
+/* Warp-wide: signals a rank of another node, behind all that has been put to it. It adds to the
+ * rank's word what that lacks. */
 WP_FN void tell_remotely(const struct wp_ll_run *run, const struct wp_low_latency_unmask_args *args,
                          enum wp_ll_mail step, int32_t rank)
 {
@@ -124,8 +125,8 @@ WP_FN enum wp_status pass(const struct wp_ll_run *run,
     return wp_block_status(warp, status);
 }
 
-/* Warp-wide: what a rank of this node has sent in a half, except rows and answers. Memory of the warp is
- * zero. Tagged rows get number 0; what they have besides does not count. */
+/* Warp-wide: what a rank of this node has sent in a half, except rows and answers. Memory of the
+ * warp is zero. Tagged rows get number 0; what they have besides does not count. */
 WP_FN void clear_half(struct wp_warp *warp, const struct wp_low_latency *ll, uint64_t half,
                       int32_t rank)
 {
@@ -153,8 +154,8 @@ WP_FN void clear_half(struct wp_warp *warp, const struct wp_low_latency *ll, uin
     }
 }
 
-/* Warp-wide: what a rank of this node has sent to this block; all blocks share the packets, by tokens. The
- * last block also clears what is not of a block. */
+/* Warp-wide: what a rank of this node has sent to this block; all blocks share the packets, by
+ * tokens. The last block also clears what is not of a block. */
 WP_FN void clear_local(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
 {
     const struct wp_ll_plan *plan = &ll->plan;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a rank reaches the area of a rank of another node, which is not mapped. It stages in memory of the
- * network what it would store there. A put brings that to the same slot:
+ * How a rank reaches the area of a rank of another node, which is not mapped. It stages in memory
+ * of the network what it would store there. A put brings that to the same slot:
  *
  *     rows of a block for a rank    one put to its slots; the word that comes with it says which
  *     answers of a block to a rank  one put: their slots there lie one behind the other
@@ -10,12 +10,12 @@
  *     the return of a masked rank   a signal, behind all that it has put before
  *
  * The network may bring a later put first, and words can only be added to. So each half has its own
- * arrival word. What it grows by describes one operation; the receiver remembers the old value. Words of
- * credit are plain counters. Staged slots, and slots for answers, belong to one block. So a block that
- * has its own credit overwrites nothing that another block has in flight.
+ * arrival word. What it grows by describes one operation; the receiver remembers the old value.
+ * Words of credit are plain counters. Staged slots, and slots for answers, belong to one block. So
+ * a block that has its own credit overwrites nothing that another block has in flight.
  *
- * With masks each rank has its own staged slots and its own slots for answers, since a put to a rank
- * that was masked since may still be in flight.
+ * With masks each rank has its own staged slots and its own slots for answers, since a put to a
+ * rank that was masked since may still be in flight.
  */
 #pragma once
 
@@ -25,8 +25,8 @@
 
 /* ------------------------------------------------------------------ partners */
 
-/* Which ranks of other nodes a rank reaches through a partner, which relays (relay.h). Without relays,
- * it reaches each of them itself. */
+/* Which ranks of other nodes a rank reaches through a partner, which relays (relay.h). Without
+ * relays, it reaches each of them itself. */
 
 /* Whether rows between this rank and another rank are relayed. */
 WP_FN int wp_ll_is_relayed(const struct wp_low_latency *ll, int32_t rank)
@@ -40,14 +40,15 @@ WP_FN int wp_ll_is_summed(const struct wp_low_latency *ll, int32_t rank)
     return wp_ll_is_relayed(ll, rank) && wp_ll_has_node_sums(&ll->plan);
 }
 
-/* Whether a word of the network tells that a rank's mail has come. Else the partner tells of rows. */
+/* Whether a word of the network tells that a rank's mail has come. Else the partner tells of
+ * rows. */
 WP_FN int wp_ll_is_put(const struct wp_low_latency *ll, enum wp_ll_mail mail, int32_t rank)
 {
     return wp_ll_is_remote(ll, rank) && !(mail == WP_LL_ROWS && wp_ll_is_relayed(ll, rank));
 }
 
-/* The rank of a node that relays for a rank of another node: the one with the same index in its node.
- * In a node with fewer ranks, they take turns. */
+/* The rank of a node that relays for a rank of another node: the one with the same index in its
+ * node. In a node with fewer ranks, they take turns. */
 WP_FN int32_t wp_ll_partner(const struct wp_low_latency *ll, int32_t rank, int32_t node)
 {
     const struct wp_nodes *nodes = &ll->network.nodes;
@@ -62,8 +63,8 @@ WP_FN int32_t wp_ll_bringer(const struct wp_low_latency *ll, int32_t rank)
 
 enum wp_ll_direction { WP_LL_FROM /* a rank */, WP_LL_TO };
 
-/* Whether mail is put from or to a rank of another node. If it is relayed, only partners do so: rows go to
- * the rank that relays them, sums of answers to the ranks whose rows it has relayed. */
+/* Whether mail is put from or to a rank of another node. If it is relayed, only partners do so:
+ * rows go to the rank that relays them, sums of answers to the ranks whose rows it has relayed. */
 WP_FN int wp_ll_exchanges(const struct wp_low_latency *ll, enum wp_ll_mail mail,
                           enum wp_ll_direction direction, int32_t rank)
 {
@@ -85,7 +86,8 @@ WP_FN int32_t wp_ll_teller(const struct wp_low_latency *ll, enum wp_ll_mail mail
 
 /* ------------------------------------------------------------------ memory of the network */
 
-/* The sets of words of blocks: arrived for each half, room and returned, of both mails, or steps. */
+/* The sets of words of blocks: arrived for each half, room and returned, of both mails, or
+ * steps. */
 WP_FN uint64_t wp_ll_num_block_sets(const struct wp_ll_plan *plan)
 {
     return WP_LL_NUM_MAILS * ((uint64_t)plan->num_halves + 2);
@@ -180,8 +182,8 @@ WP_FN uint64_t *wp_ll_own_word(const struct wp_low_latency *ll, uint64_t word)
 
 /* ------------------------------------------------------------------ puts */
 
-/* num_bytes from `staged` in memory of the network to `offset` in the area of a rank, and then `add` to a
- * word there. */
+/* num_bytes from `staged` in memory of the network to `offset` in the area of a rank, and then
+ * `add` to a word there. */
 struct wp_ll_put {
     int32_t rank;
     uint64_t staged, offset, num_bytes, add;
@@ -264,8 +266,8 @@ WP_FN struct wp_ll_range wp_ll_told_range(const struct wp_low_latency *ll, uint6
     return wp_ll_remote_range(ll, number, source, block);
 }
 
-/* Returns 1 if a block of `rank` signals no such word in this node. Then it finds the word of the network
- * that is signalled, if any. */
+/* Returns 1 if a block of `rank` signals no such word in this node. Then it finds the word of the
+ * network that is signalled, if any. */
 WP_FN int wp_ll_is_told_remotely(const struct wp_low_latency *ll, enum wp_ll_words words,
                                  enum wp_ll_mail mail, int32_t rank, int32_t block, uint64_t number,
                                  struct wp_ll_awaited *told)
@@ -334,10 +336,10 @@ WP_FN void wp_ll_tell_waits_remotely(struct wp_warp *warp, const struct wp_low_l
 
 /* ------------------------------------------------------------------ room */
 
-/* Warp-wide: gives a rank credit for `number`, unless it is 0 or the rank sends no such mail here. With
- * two results the rank needs the credit only after another result. So the credit goes with the next rows:
- * alone it is as much work for TCP as the rows are (a step of one token between two hosts takes 39 us,
- * not 46; 2 cores of an AMD EPYC, 2026-11-28). */
+/* Warp-wide: gives a rank credit for `number`, unless it is 0 or the rank sends no such mail here.
+ * With two results the rank needs the credit only after another result. So the credit goes with the
+ * next rows: alone it is as much work for TCP as the rows are (a step of one token between two
+ * hosts takes 39 us, not 46; 2 cores of an AMD EPYC, 2026-11-28). */
 WP_FN void wp_ll_post_room(struct wp_warp *warp, const struct wp_low_latency *ll,
                            enum wp_ll_mail mail, uint64_t number, int32_t rank)
 {
@@ -351,8 +353,8 @@ WP_FN void wp_ll_post_room(struct wp_warp *warp, const struct wp_low_latency *ll
                     ll->plan.num_halves > 1 ? WP_ACCESS_WITH_THE_NEXT : WP_ACCESS_AT_ONCE);
 }
 
-/* All warps of the block call this. It gives credit to the ranks of other nodes. The two credits of a
- * rank follow each other, so that they can share a message. */
+/* All warps of the block call this. It gives credit to the ranks of other nodes. The two credits of
+ * a rank follow each other, so that they can share a message. */
 WP_FN void wp_ll_tell_room_remotely(struct wp_warp *warp, const struct wp_low_latency *ll,
                                     struct wp_ll_room room)
 {

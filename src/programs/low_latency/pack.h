@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows that low-latency dispatch has brought: how many they are, and to where they are packed by
+/* Rows that dispatch with signals has brought: how many there are, and where they are packed by
  * expert. */
 #pragma once
 
@@ -13,8 +13,9 @@ struct wp_ll_taker {
     uint64_t number;
 };
 
-/* One warp of a block that has received from all sources calls this. It writes the number of rows of each
- * source: the range of the last block has the source's last rows. A masked rank's rows count as none. */
+/* One warp of a block that has received from all sources calls this. It writes the number of rows
+ * of each source: the range of the last block has the source's last rows. A masked rank's rows
+ * count as none. */
 WP_FN void wp_ll_tell_num_rows(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
@@ -30,8 +31,8 @@ WP_FN void wp_ll_tell_num_rows(const struct wp_ll_taker *taker)
     }
 }
 
-/* Where the words of a head go. The first ones count choices; in packets of few tokens, others have the
- * expert of each choice. */
+/* Where the words of a head go. The first ones count choices; in packets of few tokens, others have
+ * the expert of each choice. */
 struct wp_ll_head_words {
     void *words;
     int32_t num, num_counts;
@@ -54,8 +55,8 @@ WP_FN enum wp_status wp_ll_take_head_once(const struct wp_ll_taker *taker,
     return wp_tagged_take_relaxed(warp, head, to.words, to.num, &brought);
 }
 
-/* Warp-wide, with masks, after the wait for a head: returns whether the head counts, as the first block
- * has decided. If not, the words say that no choice is for an expert here. */
+/* Warp-wide, with masks, after the wait for a head: returns whether the head counts, as the first
+ * block has decided. If not, the words say that no choice is for an expert here. */
 WP_FN int wp_ll_agree_on_head(const struct wp_ll_taker *taker, int32_t rank, enum wp_status found,
                               struct wp_ll_head_words to)
 {
@@ -101,7 +102,8 @@ WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t ra
     return WP_STATUS_OK;
 }
 
-/* One lane of the first block calls this. It writes the rows of a rank for an expert, for the caller. */
+/* One lane of the first block calls this. It writes the rows of a rank for an expert, for the
+ * caller. */
 WP_FN void wp_ll_tell_expert(const struct wp_ll_taker *taker, int32_t expert, int32_t rank,
                              int32_t first, int32_t num_rows)
 {
@@ -137,9 +139,9 @@ WP_FN int wp_ll_exceeds_share(const struct wp_ll_taker *taker, int32_t num_rows)
     return num_rows > ll->plan.capacity / ll->exchange.num_ranks;
 }
 
-/* The lane that has written the expert's rows calls this. It fails, which the host learns. What runs on
- * the stream before that must not read rows that are not there. So the caller gets the ranges of those
- * that are. This operation goes on to its end, since others wait for it. */
+/* The lane that has written the expert's rows calls this. It fails, which the host learns. What
+ * runs on the stream before that must not read rows that are not there. So the caller gets the
+ * ranges of those that are. This operation goes on to its end, since others wait for it. */
 WP_FN void wp_ll_fail_for_room(const struct wp_ll_taker *taker, int32_t local_expert,
                                int32_t source, int32_t num_rows)
 {
@@ -180,7 +182,8 @@ WP_FN int32_t wp_ll_exceeding(const struct wp_ll_taker *taker, int32_t expert, i
     return source;
 }
 
-/* All warps call this when all have their heads. Counts become bases: the rows at which sources begin. */
+/* All warps call this when all have their heads. Counts become bases: the rows at which sources
+ * begin. */
 WP_FN void wp_ll_sum_heads(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
@@ -203,9 +206,9 @@ WP_FN void wp_ll_sum_heads(const struct wp_ll_taker *taker)
     wp_block_sync(warp);
 }
 
-/* All warps call this. It receives the heads of all sources, and finds the bases. The first warps receive
- * if there are more warps than ranks: the leader warp may still wait for its stores to leave, which takes
- * as long. */
+/* All warps call this. It receives the heads of all sources, and finds the bases. The first warps
+ * receive if there are more warps than ranks: the leader warp may still wait for its stores to
+ * leave, which takes as long. */
 WP_FN enum wp_status wp_ll_find_bases(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
@@ -243,8 +246,8 @@ WP_FN int32_t wp_ll_packed_at(const struct wp_ll_plan *plan, int32_t expert, int
     return position < plan->capacity ? expert * plan->capacity + position : WP_LL_NO_ROOM;
 }
 
-/* Lists the packed rows of a row; with the last part, keeps the packed row of each choice for combine.
- * Returns their number. */
+/* Lists the packed rows of a row; with the last part, keeps the packed row of each choice for
+ * combine. Returns their number. */
 WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_taken_row row)
 {
     struct wp_warp *warp = taker->run->op.warp;
@@ -258,9 +261,11 @@ WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_ta
     wp_warp_sync(warp); /* those before have been used, and the pointers */
     for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
         const int32_t k = i + wp_lane_idx(warp);
-        int32_t packed = WP_LL_NOT_HERE;
-        if (k < num_topk && experts[k] >= 0)
-            packed = wp_ll_packed_at(plan, experts[k], bases[experts[k]] + orders[k]);
+        /* Both loads are under way together. */
+        const int32_t expert = k < num_topk ? experts[k] : -1;
+        const int32_t order = k < num_topk ? orders[k] : 0;
+        const int32_t packed =
+            expert >= 0 ? wp_ll_packed_at(plan, expert, bases[expert] + order) : WP_LL_NOT_HERE;
         const int32_t place = wp_ll_list(warp, &num_packed, packed >= 0);
         if (k < num_topk && row.is_last_part)
             kept[k] = packed;
@@ -269,20 +274,6 @@ WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_ta
     }
     wp_warp_sync(warp);
     return num_packed;
-}
-
-/* Copies elements of the row to all its packed rows. */
-WP_FN void wp_ll_pack_elements(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
-                               int32_t num_packed, struct wp_ll_span span)
-{
-    struct wp_warp *warp = taker->run->op.warp;
-    char *rows = taker->args->rows + span.begin;
-    const uint64_t row_bytes = taker->args->ll.plan.row_bytes;
-    const void **dsts = wp_warp_pointers(warp);
-    for (int32_t i = wp_lane_idx(warp); i < num_packed; i += WP_WARP_SIZE)
-        dsts[i] = rows + (uint64_t)wp_ll_packed_rows(warp)[i] * row_bytes;
-    wp_warp_sync(warp);
-    wp_row_copy(warp, dsts, num_packed, row.slot + span.begin, span.bytes);
 }
 
 /* Where the scales of a packed row begin. */
@@ -295,8 +286,8 @@ WP_FN char *wp_ll_packed_scales(const struct wp_ll_taker *taker, int32_t packed)
     return to->words + first * to->word_bytes;
 }
 
-/* What is packed beside the elements of a row, as far as a lane can hold it. It is loaded while elements
- * are copied. */
+/* What is packed beside the elements of a row, as far as a lane can hold it. It is loaded while
+ * elements are copied. */
 struct wp_ll_rest {
     uint32_t token;
     uint32_t first_scale, second_scale; /* of the lane */
@@ -356,7 +347,9 @@ WP_FN void wp_ll_pack_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_r
 WP_FN void wp_ll_pack_part(const struct wp_ll_taker *taker, int32_t source, int32_t idx,
                            int32_t part)
 {
+    struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
+    const void **dsts = wp_warp_pointers(warp);
     const struct wp_ll_taken_row row = {
         source, idx, wp_ll_row(ll, ll->exchange.rank, taker->number, source, idx),
         wp_ll_is_last_part(&ll->share_of_sources, part)};
@@ -368,10 +361,15 @@ WP_FN void wp_ll_pack_part(const struct wp_ll_taker *taker, int32_t source, int3
     if (row.is_last_part)
         rest = wp_ll_load_rest(taker, row);
     if (span.bytes > 0)
-        wp_row_prefetch(taker->run->op.warp, row.slot + span.begin, span.bytes);
+        wp_row_prefetch(warp, row.slot + span.begin, span.bytes);
     const int32_t num_packed = wp_ll_find_packed(taker, row);
-    if (span.bytes > 0)
-        wp_ll_pack_elements(taker, row, num_packed, span);
+    if (span.bytes > 0) {
+        char *rows = taker->args->rows + span.begin;
+        for (int32_t i = wp_lane_idx(warp); i < num_packed; i += WP_WARP_SIZE)
+            dsts[i] = rows + (uint64_t)wp_ll_packed_rows(warp)[i] * ll->plan.row_bytes;
+        wp_warp_sync(warp);
+        wp_row_copy(warp, dsts, num_packed, row.slot + span.begin, span.bytes);
+    }
     if (row.is_last_part)
         wp_ll_pack_rest(taker, row, rest, num_packed);
 }
@@ -383,8 +381,10 @@ WP_FN void wp_ll_pack_all(const struct wp_ll_taker *taker)
     const struct wp_ll_share *share = &ll->share_of_sources;
     int32_t unit = wp_warp_idx(warp); /* of those of all sources: from the i-th one's first on */
     for (int32_t i = 0; i < ll->exchange.num_ranks; i++) {
-        if (i % WP_WARP_SIZE == 0)
-            wp_ll_read_ranges(taker->run, taker->number, i);
+        if (i % WP_WARP_SIZE == 0) {
+            wp_warp_sync(warp); /* each lane has waited for some sources; ranges have been used */
+            wp_ll_keep_ranges(warp, wp_ll_range_for_lane(taker->run, taker->number, i));
+        }
         const struct wp_ll_range range = wp_ll_warp_ranges(warp)[i % WP_WARP_SIZE];
         const int32_t num_units = range.num_rows << share->parts_log2;
         for (; unit < num_units; unit += wp_num_warps(warp)) {

@@ -13,7 +13,8 @@
 /*
  * How the warps of a block share a few rows. It is programs/share.h for low latency, where each
  * instruction counts. The number of a row's parts is a power of two, so that nothing is divided: a
- * division takes as long as a load. Bytes of a row are counted in 32 bits, the width of a GPU's adder.
+ * division takes as long as a load. Bytes of a row are counted in 32 bits, the width of a GPU's
+ * adder.
  */
 
 struct wp_ll_share {
@@ -63,11 +64,11 @@ WP_FN struct wp_ll_span wp_ll_part_span(const struct wp_ll_share *share, int32_t
 
 /* ================== masks */
 
-struct wp_ll_masks { /* of this rank */
-    uint32_t
-        absent_after_ms; /* the deadline; 0: who is missing fails the launch, and there are no masks */
-    int32_t *mask;       /* [num_ranks] nonzero: masked */
-    /* [num_blocks][num_ranks] whom a block goes on without: of low_latency_unmask.c, and where its memory has no room */
+struct wp_ll_masks {          /* of this rank */
+    uint32_t absent_after_ms; /* the deadline; 0: a missing rank fails the launch, without masks */
+    int32_t *mask;            /* [num_ranks] nonzero: masked */
+    /* [num_blocks][num_ranks] The ranks that a block goes on without: in low_latency_unmask.c, and
+     * if memory of the block has no room for them. */
     int32_t *missing;
     int32_t *verdicts;         /* [num_ranks] of heads: number << 1, and whether it is there */
     uint32_t *num_blocks_done; /* that wait for nobody any more; zero between launches */
@@ -188,23 +189,22 @@ struct wp_ll_block {
     struct wp_ll_half halves[WP_NUM_HALVES];
 };
 
-/* A row in its slot: elements, scales, then whence it comes and which experts it is for. */
+/* Offsets in the slot of a row, which begins with its elements. */
 struct wp_ll_slot {
     uint64_t scales_offset;
-    uint64_t token_offset; /* int32_t: its index at the source */
-    uint64_t
-        answer_offset; /* int32_t: the slot at the source for its answer, or for its first one */
+    uint64_t token_offset;   /* int32_t: its index at the source */
+    uint64_t answer_offset;  /* int32_t: the slot at the source for its (first) answer */
     uint64_t experts_offset; /* int32_t [num_topk], -1 where the choice is not here */
     uint64_t weights_offset; /* float [num_topk] */
-    uint64_t
-        order_offset; /* int32_t [num_topk]: how many of the source's rows the expert has before */
+    uint64_t order_offset;   /* int32_t [num_topk]: rows of the source before it, for the expert */
     uint64_t bytes;
 };
 
-/* Where answers lie, in slots: one for each choice of a token. Tokens have places that are their
- * block's own, whatever the number of tokens, since a block waits for its own room alone. With masks each rank has its own, since
- * one that was masked may still write. With nodes each block has its own, where those of a rank lie one
- * behind the other: who sends them is told; the ranks share them, or with masks have a stride each. */
+/* Slots of answers: one for each choice of a token. The place of a token belongs to its block,
+ * whatever the number of tokens, since a block waits for its own credit alone. With masks each rank
+ * has slots of its own, since a masked rank may still write. Between nodes each block has slots, in
+ * which the answers of a rank lie one behind the other; rows tell where. Ranks share these slots,
+ * or with masks have a stride each. */
 struct wp_ll_answer_slots {
     int32_t per_half;
     int32_t rank_stride;                 /* 0: ranks share them */
@@ -232,21 +232,21 @@ struct wp_ll_target {
     int32_t answer;
 };
 
-/* How rows or answers in packets are cut (packets.h): each part has so many elements, the last part
- * what is left. */
+/* How rows or answers in packets are cut (packets.h). The last part has the elements that are
+ * left. */
 struct wp_ll_parts {
     int32_t num; /* 0: signals tell of what comes */
     int32_t elements;
     int32_t num_units; /* these, and what a row has besides */
     uint32_t units_reciprocal, ranks_reciprocal;
 };
-/* The most bytes of a part that is sent; and the bytes of its scales, which follow those of the part
+/* The most bytes of a part that is sent, and of its scales, which follow those of the part
  * before. */
 enum { WP_LL_PART_BYTES = 512, WP_LL_PART_SCALES_BYTES = 16 };
-/* Of many tokens, parts that are sent are longer: of bf16, four packets for a lane. */
+/* Many tokens: longer parts are sent. In bf16 a lane has four packets. */
 enum { WP_LL_TOLD_PART_ELEMENTS = 1024 };
-/* As they are received: on 4x H200 dispatch of 128 tokens of FP8 by rank took 15.8 and 15.9 us with parts of 2 and 3.5 KiB,
- * 16.7 with one of 7 (2026-11-26, where one block in three sent). */
+/* As they are received: on 4x H200 dispatch of 128 tokens of FP8 by rank took 15.8 and 15.9 us with
+ * parts of 2 and 3.5 KiB, 16.7 with one of 7 (2026-11-26, where one block in three sent). */
 enum { WP_LL_TAKEN_PART_BYTES = 4096 };
 
 struct wp_ll_plan { /* the same on all ranks */
@@ -268,7 +268,8 @@ struct wp_ll_plan { /* the same on all ranks */
     int32_t drops_rows;  /* beyond it, as the caller has wished; else dispatch fails */
     enum wp_reuse reuse; /* of what is sent */
     int64_t hidden;
-    /* Of an element of dtype, and of one that is sent. GPUs shift in a cycle, and divide in a hundred. */
+    /* Of an element of dtype, and of one that is sent. GPUs shift in a cycle, and divide in a
+     * hundred. */
     int32_t element_bytes_log2, sent_element_bytes_log2;
     weft_dtype dtype;        /* of tokens, and of what comes back */
     weft_dtype answer_dtype; /* on their way back */
@@ -280,8 +281,8 @@ struct wp_ll_plan { /* the same on all ranks */
     uint64_t answer_bytes; /* between slots of answers */
     struct wp_ll_slot slot;
     struct wp_ll_message message;
-    /* Of rows as they are sent; of many tokens also as they are received (routes_many.h); of answers;
-     * and of their sums. */
+    /* Of rows as they are sent; of many tokens also as they are received (routes_many.h); of
+     * answers; and of their sums. */
     struct wp_ll_parts row_parts, taken_parts, answer_parts, sum_parts;
 };
 
@@ -291,28 +292,24 @@ struct wp_ll_network {
     const int32_t *ranks;       /* [num_ranks] these first */
     const int32_t *idx_of_rank; /* [num_ranks] in `ranks` */
     int32_t range_bits;         /* of either part of a range in a word */
-    int32_t staged_rows;        /* slots of each block for rows that it sends, of which */
-    int32_t staged_rank_rows;   /* each remote rank has so many; 0: they share them */
-    int32_t staged_answers;     /* the same for answers, to each of so many ranks: */
-    /* num_remote, or, of sums, those whose rows this rank may have to relay. */
-    int32_t num_answered;
+    int32_t staged_rows;        /* slots of each block for rows that it sends */
+    int32_t staged_rank_rows;   /* of these for each remote rank; 0: they share them */
+    int32_t staged_answers;     /* slots of each block for answers to a rank */
+    int32_t num_answered; /* these ranks: num_remote, or the ranks whose sums this rank sends */
     /* Memory of the network, and where it is on every rank. At first words, then: */
     char *memory;
     uint64_t place;
     uint64_t heads_offset, rows_offset, messages_offset, answers_offset;
-    /* [WP_LL_NUM_MAILS][halves][num_ranks][num_blocks] words of what has arrived, before that which comes next */
-    uint64_t *taken;
-    /* With masks: [WP_LL_NUM_MAILS][num_ranks][num_blocks] epochs of which the block has told */
-    uint64_t *told_epochs;
+    uint64_t *taken; /* [mails][halves][num_ranks][num_blocks] arrival words before the next mail */
+    uint64_t *told_epochs; /* with masks: [mails][num_ranks][num_blocks] signalled last */
     /* Where partners relay: */
     struct wp_nodes nodes;
     const int32_t *node_of_rank; /* [num_ranks] */
-    int32_t *
-        relayed_rows; /* [max_tokens][num_nodes] which of its block's rows for a node a token is; -1: none */
+    int32_t *relayed_rows; /* [max_tokens][num_nodes] index in the block's message; -1: none */
 };
 
-/* The regions of the area that each rank has in its heap, in their order, behind its words. Function
- * wp_ll_<name>_bytes has the size of one (low_latency/layout.h). */
+/* The regions of the area that each rank has in its heap, in their order, behind its words.
+ * Function wp_ll_<name>_bytes has the size of one (low_latency/layout.h). */
 #define WP_LL_REGIONS(X)                                                                           \
     X(ranges)                                                                                      \
     X(heads)                                                                                       \
@@ -334,8 +331,8 @@ struct wp_ll_offsets {
     uint64_t row_packets_half, answer_packets_half; /* bytes of a half */
 };
 
-/* Where memory of a block has what it counts and finds out in dispatch, behind the words of wp_block_max and, with masks,
- * whom it goes on without: found once, by the host. Where something has no room there, it is in a table. */
+/* Offsets in memory of a block, behind the words of wp_block_max and, with masks, the missing
+ * ranks: found once, by the host. What has no room there is in a table. */
 struct wp_ll_near {
     uint32_t counters; /* or, later, the bases of experts' rows */
     uint32_t choices;
@@ -374,33 +371,26 @@ struct wp_low_latency {
     char *const *areas;                 /* these, where the program knows them; else NULL */
     /* Of this rank: */
     int32_t num_local_experts;
-    int32_t
-        num_hearers; /* by expert with packets: of a block's warps, those that do nothing but hear ranks in dispatch */
-    /* If ranks are told: the first blocks, which only receive, while the others only send; 0: all do both. */
-    int32_t num_receivers;
+    int32_t num_hearers;   /* packets, by expert: warps of a block that only hear in dispatch */
+    int32_t num_receivers; /* the first blocks, which only receive; 0: all blocks do both */
     char *area;
     struct wp_ll_share share_of_sources; /* of the rows that come for a block, among its warps */
     struct wp_ll_block *blocks;          /* [num_blocks] */
     struct wp_ll_choice *choices;        /* [num_blocks][block_tokens][num_topk] */
-    int32_t *answering; /* [halves][max_tokens][num_topk] who answers in this slot; -1: nobody */
-    int32_t
-        *answer_slots; /* the same: with nodes where the answer comes to; else, where answers stay,
-                              which row of this rank it is; -1: there is none */
-    int32_t *counters; /* [num_blocks][wp_ll_num_counters] */
+    int32_t *answering; /* [halves][max_tokens][num_topk] ranks that answer choices; -1: none */
+    /* The same: between nodes the slot of the answer; else, if answers stay, its row; -1: none. */
+    int32_t *answer_slots;
+    int32_t *counters;        /* [num_blocks][wp_ll_num_counters] */
     int32_t *ranks_of_tokens; /* [num_blocks][max_tokens][wp_ll_rank_words] */
     int32_t *expert_bases;    /* [num_blocks][num_ranks][max_local_experts] */
     char *sums;               /* [num_blocks][num_warps][wp_ll_sum_bytes] on their way */
     int32_t *received_half;   /* [1] of the result that was received last */
     int32_t *packed_rows;     /* [halves][num_ranks][max_tokens][num_topk] by expert */
     struct wp_ll_packed_choice *packed_choices; /* the same, with packets */
-    /* Where rows go in packets: [halves][num_ranks] how many have come from a source, and [halves][num_ranks][max_tokens]
-     * whether this rank's token has gone to a rank. */
-    int32_t *num_rows, *row_targets;
-    /* [num_ranks] which number of rows each rank has taken, as this one has heard (wp_ll_note_heard_taken); counters of
-     * wp_add_relaxed */
-    int32_t *rows_taken;
+    /* In packets: */
+    int32_t *num_rows;    /* [halves][num_ranks] that have come from a source */
+    int32_t *row_targets; /* [halves][num_ranks][max_tokens] whether a token has gone to a rank */
+    int32_t *rows_taken;  /* [num_ranks] credit (wp_ll_note_heard_taken), by wp_add_relaxed */
     struct wp_ll_masks masks;
-    /* [num_ranks] or NULL, of a launch: to which its first block adds how long it has waited for what each
-     * rank sends. */
-    int64_t *waited_ns;
+    int64_t *waited_ns; /* [num_ranks] or NULL: the launch adds its waits for each rank */
 };

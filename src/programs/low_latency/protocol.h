@@ -3,12 +3,12 @@
  * The protocol of low latency: read this page first. The rest of the folder is its details.
  *
  * Dispatch sends the row of each token to the ranks that have one of the token's experts. Combine
- * sends an answer to each row back to the token's owner, which sums the answers. Each is one launch, or
- * two: a send phase, then a receive phase. No rank waits for word of another rank before it sends, except
- * for a credit of an earlier step.
+ * sends an answer to each row back to the token's owner, which sums the answers. Each is one
+ * launch, or two: a send phase, then a receive phase. No rank waits for word of another rank before
+ * it sends, except for a credit of an earlier step.
  *
- * Slots. Every rank has memory for the rows of all other ranks. So a sender knows by itself where a row
- * goes. A choice is one top-k entry of a token.
+ * Slots. Every rank has memory for the rows of all other ranks. So a sender knows by itself where a
+ * row goes. A choice is one top-k entry of a token.
  *
  *     rows     slot [source rank][index] of the target. The index counts the earlier tokens of the
  *              source that go to this target. Of many tokens in packets it is the token's own index.
@@ -16,10 +16,10 @@
  *              first of them. With masks, and in packets, slot [answering rank][token], so that each
  *              slot has one writer.
  *
- * Numbers and halves. Operations are counted: dispatch n sends rows n, combine n sends answers n. The
- * two are counted apart, since a result may be answered twice (keep) or released. Receive memory has
- * num_halves buffers, each called a half: as many as results at a time, 1 or 2. Number n lies in half
- * n % num_halves, and overwrites number n - num_halves.
+ * Numbers and halves. Operations are counted: dispatch n sends rows n, combine n sends answers n.
+ * The two are counted apart, since a result may be answered twice (keep) or released. Receive
+ * memory has num_halves buffers, each called a half: as many as results at a time, 1 or 2. Number n
+ * lies in half n % num_halves, and overwrites number n - num_halves.
  *
  * Credits. A rank writes number n when the target no longer needs number n - num_halves. The target
  * gives this credit, which the code calls room:
@@ -30,10 +30,10 @@
  *
  * There are two ways to know that a row has come.
  *
- * Signals. Block b does the same part of the work on every rank. It sends the b-th share of its rank's
- * tokens, receives what block b of the other ranks has sent, and answers that. So the blocks of one rank
- * never wait for each other: each block counts the tokens of the blocks before it. Each pair of ranks
- * has two words for each block and each kind of mail, which is rows or answers:
+ * Signals. Block b does the same part of the work on every rank. It sends the b-th share of its
+ * rank's tokens, receives what block b of the other ranks has sent, and answers that. So the blocks
+ * of one rank never wait for each other: each block counts the tokens of the blocks before it. Each
+ * pair of ranks has two words for each block and each kind of mail, which is rows or answers:
  *
  *     arrived[mail][source][block]  in the memory of the target: the last number that has come. The
  *                                   source stores it with release behind its rows.
@@ -50,14 +50,15 @@
  *   receive  wait for `arrived` of answers; sum them; give room of answers and, if the result ends, of
  *            rows. A release gives room of rows, too.                                  (combine.h)
  *
- * By expert, a source also sends each target a head, once: how many rows each of the target's experts
- * gets. From the heads of all sources a rank knows where each row is packed.
+ * By expert, a source also sends each target a head, once: how many rows each of the target's
+ * experts gets. From the heads of all sources a rank knows where each row is packed.
  *
- * Packets. A slot of 16 bytes, 8 on CPUs, is empty until that much of a row is stored there at once.
- * So a warp receives its part of a row without waiting for the rest. It then empties the slots. Data
- * that would look empty are told by a second word, so there is as much memory again
- * (machine/packets.h). One word of each source tells how many rows come. Credit is for what a rank has
- * received, and the rank gives it when its next launch begins (packets.h). How ranks know where rows go:
+ * Packets. A slot of 16 bytes, 8 on CPUs, is empty until that much of a row is stored there at
+ * once. So a warp receives its part of a row without waiting for the rest. It then empties the
+ * slots. Data that would look empty are told by a second word, so there is as much memory again
+ * (machine/packets.h). One word of each source tells how many rows come. Credit is for what a rank
+ * has received, and the rank gives it when its next launch begins (packets.h). How ranks know where
+ * rows go:
  *
  *     few tokens   each warp of the sender computes where its part of a row goes. By expert, a source
  *                  also sends the expert of each choice, and the choice's position among its choices
@@ -65,20 +66,20 @@
  *     many tokens  a source sends rows at once. Meanwhile it sends for each token which row it is and
  *                  where it is packed. Some blocks only send, the others only receive. (routes_many.h)
  *
- * docs/low-latency.md has the limits: few tokens are WEFT_LL_PACKETS, many WEFT_LL_TOLD_PACKETS, and
- * beyond these there are signals.
+ * docs/low-latency.md has the limits: few tokens are WEFT_LL_PACKETS, many WEFT_LL_TOLD_PACKETS,
+ * and beyond these there are signals.
  *
- * Ranks of other nodes are reached by puts into the same slots (nodes.h). By a setting, a row goes once
- * to each node, where one rank relays it, and sums the answers of its node (relay.h). Programs of one
- * node have nothing of either. Programs between nodes include internode.h before the same steps. Where
- * these meet a rank of another node, macro WP_LL_NODES calls it (launch.h).
+ * Ranks of other nodes are reached by puts into the same slots (nodes.h). By a setting, a row goes
+ * once to each node, where one rank relays it, and sums the answers of its node (relay.h). Programs
+ * of one node have nothing of either. Programs between nodes include internode.h before the same
+ * steps. Where these meet a rank of another node, macro WP_LL_NODES calls it (launch.h).
  *
  * Masks. With WEFT_LL_MASK a rank that does not come in time is masked: it is neither sent to nor
- * awaited from then on. Each rank masks for itself. The masked rank is not told; it masks the other rank
- * in turn when its own deadline has passed. All words and slots then belong to a pair of ranks, so a
- * masked rank that still writes harms nobody (launch.h). Ranks come back in a launch of all ranks of the
- * new set: all stop, clear the words and slots that the others write, and begin again with numbers of 0
- * (low_latency_unmask.c).
+ * awaited from then on. Each rank masks for itself. The masked rank is not told; it masks the other
+ * rank in turn when its own deadline has passed. All words and slots then belong to a pair of
+ * ranks, so a masked rank that still writes harms nobody (launch.h). Ranks come back in a launch of
+ * all ranks of the new set: all stop, clear the words and slots that the others write, and begin
+ * again with numbers of 0 (low_latency_unmask.c).
  *
  * Where to look next:
  *
@@ -133,8 +134,8 @@ struct wp_low_latency_combine_args {
     struct wp_low_latency ll;
     enum wp_ll_phase phases;
     enum wp_ll_use use;
-    /* To send: rows of plan.dtype, [num_ranks][max_tokens] or [local experts][capacity]; NULL: they are
-     * in the slots, and stay there. */
+    /* To send: rows of plan.dtype, [num_ranks][max_tokens] or [local experts][capacity]; NULL: they
+     * are in the slots, and stay there. */
     const char *rows;
     uint64_t row_stride_bytes;
     const float *late_weights; /* [num_tokens][num_topk], where they come late; NULL: 1 */

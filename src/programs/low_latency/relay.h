@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Between nodes through partners: a row that ranks of another node need crosses the network once. In each
- * other node a rank has a partner. A block sends its partner one message: the rows for that node, each
- * with the experts of all the node's ranks and, for each choice, its slot there; the range of rows of each
- * rank; and the heads. The same block of the partner relays the message when it receives. It writes what
- * the source would write if the source were a rank of this node, and signals in the source's name. The
- * ranks answer straight to the source, or the partner sums their answers (below).
+ * Between nodes through partners: a row that ranks of another node need crosses the network once.
+ * In each other node a rank has a partner. A block sends its partner one message: the rows for that
+ * node, each with the experts of all the node's ranks and, for each choice, its slot there; the
+ * range of rows of each rank; and the heads. The same block of the partner relays the message when
+ * it receives. It writes what the source would write if the source were a rank of this node, and
+ * signals in the source's name. The ranks answer straight to the source, or the partner sums their
+ * answers (below).
  *
  * No rank waits for more than without partners:
  *
@@ -17,8 +18,8 @@
  *                          receive phase of the partner. A partner relays before it waits for anything
  *                          that others relay.
  *
- * A rank that waits for relayed rows waits for the partner, and the partner for the source. So a wait that
- * fails names the rank that is late.
+ * A rank that waits for relayed rows waits for the partner, and the partner for the source. So a
+ * wait that fails names the rank that is late.
  */
 #pragma once
 
@@ -27,8 +28,8 @@
 
 /* ================== messages */
 
-/* Messages of rows at the partner that relays them. Dispatch passes the rows on. Combine finds in them
- * where the sums of answers go. */
+/* Messages of rows at the partner that relays them. Dispatch passes the rows on. Combine finds in
+ * them where the sums of answers go. */
 
 WP_FN int32_t *wp_ll_message_head(const struct wp_low_latency *ll, char *message, int32_t local_idx)
 {
@@ -51,8 +52,8 @@ WP_FN struct wp_ll_target *wp_ll_targets(const struct wp_low_latency *ll, char *
     return (struct wp_ll_target *)(void *)(row + ll->plan.slot.bytes);
 }
 
-/* The i-th rank that may send this rank messages, in the order of the nodes before its own. WP_NO_RANK:
- * there is none. */
+/* The i-th rank that may send this rank messages, in the order of the nodes before its own.
+ * WP_NO_RANK: there is none. */
 WP_FN int32_t wp_ll_source_of_messages(const struct wp_low_latency *ll, int32_t i)
 {
     const struct wp_nodes *nodes = &ll->network.nodes;
@@ -99,8 +100,9 @@ WP_FN struct wp_ll_relayed_message wp_ll_relayed_message(const struct wp_ll_rela
     return message;
 }
 
-/* The warps of a block share the parts of the rows of all messages. `unit` counts from the first part of
- * this message on, and goes to a later message if this one has no more. Returns 0 at the end. */
+/* The warps of a block share the parts of the rows of all messages. `unit` counts from the first
+ * part of this message on, and goes to a later message if this one has no more. Returns 0 at the
+ * end. */
 WP_FN int wp_ll_has_relayed(const struct wp_ll_relayer *relayer,
                             struct wp_ll_relayed_message *message, int32_t *unit)
 {
@@ -140,8 +142,8 @@ WP_FN int32_t wp_ll_targets_before(const struct wp_low_latency *ll, char *row, i
 
 /* ------------------------------------------------------------------ send */
 
-/* The node whose message has the row of a choice at `rank`, behind all ranks; or the rank, if the row goes
- * straight. Choices of the same destination share a slot. */
+/* The node whose message has the row of a choice at `rank`, behind all ranks; or the rank, if the
+ * row goes straight. Choices of the same destination share a slot. */
 WP_FN int32_t wp_ll_destination(const struct wp_low_latency *ll, int32_t rank)
 {
     return rank >= 0 && wp_ll_is_relayed(ll, rank)
@@ -160,8 +162,9 @@ WP_FN int wp_ll_is_first_there(const struct wp_low_latency *ll, const struct wp_
     return 1;
 }
 
-/* Counters of the block, behind those of routes (send.h): answers of each rank to this block, and the
- * first one's slot among those of the block; then, for each node, the rows that are relayed there. */
+/* Counters of the block, behind those of routes (send.h): answers of each rank to this block, and
+ * the first one's slot among those of the block; then, for each node, the rows that are relayed
+ * there. */
 WP_FN int32_t *wp_ll_answer_counters(const struct wp_ll_sender *sender)
 {
     const struct wp_low_latency *ll = &sender->args->ll;
@@ -226,8 +229,8 @@ WP_FN char *wp_ll_staged_for(const struct wp_ll_sender *sender, int32_t rank)
                                                      ll->network.node_of_rank[rank]);
 }
 
-/* The slot of the token in the message for the node of choice k. NULL: an earlier choice has put the row
- * there. */
+/* The slot of the token in the message for the node of choice k. NULL: an earlier choice has put
+ * the row there. */
 WP_FN char *wp_ll_relayed_slot(const struct wp_ll_sender *sender, int32_t token, int32_t k)
 {
     const struct wp_low_latency *ll = &sender->args->ll;
@@ -390,7 +393,8 @@ WP_FN void wp_ll_relay_rows(const struct wp_ll_relayer *relayer)
                          wp_ll_unit_part(&relayer->run->ll->share_of_sources, unit));
 }
 
-/* All warps call this. It writes the ranges for each rank of this node; the last block also sends heads. */
+/* All warps call this. It writes the ranges for each rank of this node; the last block also sends
+ * heads. */
 WP_FN void wp_ll_relay_ranges(const struct wp_ll_relayer *relayer)
 {
     struct wp_warp *warp = relayer->run->op.warp;
@@ -432,8 +436,8 @@ WP_FN void wp_ll_tell_relayed(const struct wp_ll_relayer *relayer)
     }
 }
 
-/* All warps call this before they receive, since other ranks wait for it. It waits for the messages to
- * this block, and relays them. */
+/* All warps call this before they receive, since other ranks wait for it. It waits for the messages
+ * to this block, and relays them. */
 WP_FN enum wp_status wp_ll_relay(const struct wp_ll_run *run, uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
@@ -455,11 +459,11 @@ WP_FN enum wp_status wp_ll_relay(const struct wp_ll_run *run, uint64_t number)
 /* ================== the way back */
 
 /*
- * The sum of a node's answers to a token crosses the network once. The ranks of the node write their
- * answers into slots at the partner that has relayed the row; the row tells which slots. They signal the
- * partner as they signal all ranks of the node. The partner sums the answers to each row in the order of
- * the ranks, rounds the sum as an answer, and puts the sums of a block to the source, whose slots for them
- * lie one behind the other.
+ * The sum of a node's answers to a token crosses the network once. The ranks of the node write
+ * their answers into slots at the partner that has relayed the row; the row tells which slots. They
+ * signal the partner as they signal all ranks of the node. The partner sums the answers to each row
+ * in the order of the ranks, rounds the sum as an answer, and puts the sums of a block to the
+ * source, whose slots for them lie one behind the other.
  *
  * No rank waits for more than without partners:
  *
@@ -500,7 +504,8 @@ WP_FN void wp_ll_sum_to_answer(const struct wp_ll_run *run, char *dst, const voi
     wp_row_log_encode(warp, dst, made, NULL, 1, plan->dtype, num_elements);
 }
 
-/* The place of a rank's answer in the sum: those of a node are summed together, if nodes have sums. */
+/* The place of a rank's answer in the sum: those of a node are summed together, if nodes have
+ * sums. */
 WP_FN int32_t wp_ll_sum_place(const struct wp_low_latency *ll, int32_t rank)
 {
     return wp_ll_has_node_sums(&ll->plan) && rank >= 0
@@ -508,9 +513,9 @@ WP_FN int32_t wp_ll_sum_place(const struct wp_low_latency *ll, int32_t rank)
                : rank;
 }
 
-/* With sums of nodes: the answers to a token from ranks of this node, which have been listed, become
- * their sum. Partners have made the sums of the other nodes. That of one answer is the answer itself,
- * but for logarithms. */
+/* With sums of nodes: the answers to a token from ranks of this node, which have been listed,
+ * become their sum. Partners have made the sums of the other nodes. That of one answer is the
+ * answer itself, but for logarithms. */
 WP_FN void wp_ll_sum_own_node(const struct wp_ll_run *run, const int32_t *answering,
                               int64_t num_elements)
 {
@@ -536,24 +541,6 @@ WP_FN void wp_ll_sum_own_node(const struct wp_ll_run *run, const int32_t *answer
     for (int32_t i = wp_lane_idx(warp); i < num; i += WP_WARP_SIZE)
         answers[first + i] = i == 0 ? sum : NULL;
     wp_warp_sync(warp);
-}
-
-/* Warp-wide: waits until this block of the ranks of this node has sent its answers. */
-WP_FN enum wp_status wp_ll_await_node(const struct wp_ll_relayer *relayer)
-{
-    struct wp_warp *warp = relayer->run->op.warp;
-    const struct wp_nodes *nodes = &relayer->run->ll->network.nodes;
-    enum wp_status status = WP_STATUS_OK;
-    for (int32_t first = 0; first < nodes->num_local; first += WP_WARP_SIZE) {
-        const int32_t i = first + wp_lane_idx(warp);
-        const int32_t rank = i < nodes->num_local && status == WP_STATUS_OK
-                                 ? wp_node_rank(nodes, nodes->node, i)
-                                 : WP_NO_RANK;
-        if (wp_ll_await_told(relayer->run, WP_LL_ARRIVED, WP_LL_ANSWERS, rank, relayer->answers) !=
-            WP_STATUS_OK)
-            status = WP_STATUS_FAILED;
-    }
-    return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
 /* Stages a part of the sum of the answers to a row of a message. */
@@ -614,8 +601,8 @@ WP_FN void wp_ll_put_sums(const struct wp_ll_relayer *relayer)
     }
 }
 
-/* All warps call this before they receive, since other ranks wait for it. It waits for the answers of this
- * node's ranks to the rows that this rank has relayed, and sends their sums. */
+/* All warps call this before they receive, since other ranks wait for it. It waits for the answers
+ * of this node's ranks to the rows that this rank has relayed, and sends their sums. */
 WP_FN enum wp_status wp_ll_relay_sums(const struct wp_ll_run *run, uint64_t result,
                                       uint64_t answers)
 {
@@ -623,7 +610,8 @@ WP_FN enum wp_status wp_ll_relay_sums(const struct wp_ll_run *run, uint64_t resu
     const struct wp_ll_relayer relayer = {run, result, answers};
     if (!wp_ll_has_node_sums(&run->ll->plan))
         return WP_STATUS_OK;
-    enum wp_status status = wp_ll_await_node(&relayer);
+    enum wp_status status =
+        wp_ll_await_ranks(run, WP_LL_RANKS_OF_NODE, WP_LL_ARRIVED, WP_LL_ANSWERS, answers);
     if (status == WP_STATUS_OK)
         wp_ll_sum_messages(&relayer);
     status = wp_block_status(warp, status);

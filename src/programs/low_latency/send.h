@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Routes of a block's tokens, in dispatch with signals: the ranks of each token, its slots there, and how
- * many choices of the same expert come before. */
+/* Routes of a block's tokens, in dispatch with signals: the ranks of each token, its slots there,
+ * and how many choices of the same expert come before. */
 #pragma once
 
 #include "programs/low_latency/launch.h"
@@ -26,7 +26,8 @@ struct wp_ll_sender {
     const struct wp_low_latency_dispatch_args *args;
     struct wp_ll_choice *choices; /* [tokens of the block][num_topk] */
     struct wp_ll_counters counters;
-    /* [tokens before those of the block][wp_ll_rank_words] a bit for each rank: one of the token's choices is there */
+    /* [tokens before those of the block][wp_ll_rank_words] a bit for each rank: one of the token's
+     * choices is there */
     int32_t *ranks_of_tokens;
     struct wp_ll_tokens tokens; /* of this block */
     struct wp_ll_first_choices first;
@@ -44,8 +45,8 @@ WP_FN int64_t wp_ll_chosen_expert(const struct wp_low_latency_dispatch_args *arg
     return wp_expert_id_now(args->topk_idx, args->index_type, i);
 }
 
-/* The expert of choice i of the tokens before the block's own. Each token has a power of two of choices,
- * so that nothing is divided. */
+/* The expert of choice i of the tokens before the block's own. Each token has a power of two of
+ * choices, so that nothing is divided. */
 WP_FN int64_t wp_ll_expert_before(const struct wp_low_latency_dispatch_args *args,
                                   struct wp_ll_tokens tokens, int32_t i)
 {
@@ -54,7 +55,8 @@ WP_FN int64_t wp_ll_expert_before(const struct wp_low_latency_dispatch_args *arg
                                           : -1;
 }
 
-/* The last threads begin with the tokens before, since the first ones have the block's own tokens. */
+/* The last threads begin with the tokens before, since the first ones have the block's own
+ * tokens. */
 WP_FN struct wp_ll_first_choices
 wp_ll_load_first_choices(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args)
 {
@@ -115,8 +117,8 @@ WP_FN struct wp_ll_range wp_ll_sent_range(const struct wp_ll_sender *sender, int
     return range;
 }
 
-/* The rank that sends the answer to a choice. WP_NO_RANK: none does, or the answer to an earlier choice
- * stands for this one, too. */
+/* The rank that sends the answer to a choice. WP_NO_RANK: none does, or the answer to an earlier
+ * choice stands for this one, too. */
 WP_FN int32_t wp_ll_answerer(const struct wp_ll_plan *plan, struct wp_ll_choice choice)
 {
     if (choice.rank >= 0 && plan->answers_are_rows)
@@ -146,10 +148,11 @@ WP_FN void wp_ll_clear_counters(const struct wp_ll_sender *sender)
     wp_block_sync(warp);
 }
 
-/* ------------------------------------------------------------------ the tokens before those of the block */
+/* ------------------------------------------------------------------ the tokens before those of the
+ * block */
 
-/* All warps call this. Of the choices of a token at one rank, one finds the rank's bit clear. That one
- * counts the token. The next load is under way while a choice is counted. */
+/* All warps call this. Of the choices of a token at one rank, one finds the rank's bit clear. That
+ * one counts the token. The next load is under way while a choice is counted. */
 WP_FN void wp_ll_count_choices(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
@@ -238,8 +241,8 @@ WP_FN void wp_ll_number_token(const struct wp_ll_sender *sender, int32_t token)
             wp_ll_answer_slots(&sender->args->ll, sender->number, token)[k] = choices[k].row;
 }
 
-/* All warps call this. They have met since the counters were cleared, and meet afterwards. Tokens are
- * numbered one after the other: a block has few. */
+/* All warps call this. They have met since the counters were cleared, and meet afterwards. Tokens
+ * are numbered one after the other: a block has few. */
 WP_FN void wp_ll_find_routes(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
