@@ -122,7 +122,7 @@ weft_result weft__ll_query_sizes(const weft_ep *ep, const weft_ll_config *config
     const struct weft__ll_carrier choice = weft__ll_choose_carrier(ep, config);
     *sizes = (weft_ll_sizes){
         .heap_bytes = wp_mailbox_bytes(comm->num_ranks, plan.num_blocks) +
-                      wp_ll_area_bytes(&plan, comm->num_ranks) + config->bytes_within,
+                      wp_ll_offsets_of(&plan, comm->num_ranks).end + config->bytes_within,
         .memory_bytes = tables_bytes(&plan, comm->num_ranks, grid.num_warps),
         .rows_bytes = (uint64_t)num_local * (uint64_t)plan.capacity * plan.row_bytes,
         .scales_bytes = (uint64_t)num_local * (uint64_t)plan.capacity * plan.scales_bytes,
@@ -287,7 +287,7 @@ static void place_areas(weft_ll *ll)
 static weft_result create_exchange(weft_ll *ll, const weft_ll_config *config)
 {
     weft_comm *comm = ll->ep->comm;
-    const uint64_t area_bytes = wp_ll_area_bytes(&ll->device.plan, comm->num_ranks);
+    const uint64_t area_bytes = wp_ll_offsets_of(&ll->device.plan, comm->num_ranks).end;
     WEFT__TRY(weft__exchange_create(comm, NULL, ll->grid.num_blocks,
                                     area_bytes + config->bytes_within, &ll->exchange));
     ll->heap_pieces =

@@ -104,8 +104,9 @@ struct wp_ll_network weft__ll_plan_network(const weft_comm *comm, const struct w
     const int partners_sum = wp_ll_has_node_sums(plan);
     network.num_answered = partners_sum ? plan->message.num_sources : network.num_remote;
     const int32_t most_answered = partners_sum ? plan->message.num_sources : most;
+    const struct wp_ll_offsets area = wp_ll_offsets_of(plan, comm->num_ranks);
     network.heads_offset = wp_ll_network_words_bytes(plan, comm->num_ranks);
-    network.rows_offset = network.heads_offset + 2 * wp_ll_heads_bytes(plan, comm->num_ranks);
+    network.rows_offset = network.heads_offset + 2 * (area.rows - area.heads); /* from, and to */
     network.messages_offset = network.rows_offset + wp_ll_align(blocks * rows_bytes);
     network.answers_offset = network.messages_offset + wp_ll_align(blocks * messages_bytes);
     *bytes =

@@ -37,7 +37,7 @@ static uint64_t heap_bytes(const weft_ll *ll)
 {
     const int32_t num_ranks = ll->ep->comm->num_ranks;
     return wp_mailbox_bytes(num_ranks, ll->grid.num_blocks) +
-           wp_ll_area_bytes(&ll->device.plan, num_ranks);
+           wp_ll_offsets_of(&ll->device.plan, num_ranks).end;
 }
 
 weft_result weft__ll_check_room_within(const weft_ll *within, uint64_t heap_bytes,

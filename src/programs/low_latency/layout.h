@@ -17,18 +17,6 @@ WP_FN uint64_t wp_ll_align(uint64_t bytes)
  * (low_latency_unmask.c); and how often it has announced a wait, in one word for all its blocks. */
 enum wp_ll_words { WP_LL_ARRIVED, WP_LL_ROOM, WP_LL_RETURNED, WP_LL_WAITS, WP_LL_NUM_WORDS };
 
-WP_FN uint64_t wp_ll_words_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return wp_ll_align((uint64_t)WP_LL_NUM_WORDS * WP_LL_NUM_MAILS * (uint64_t)num_ranks *
-                       (uint64_t)plan->num_blocks * sizeof(uint64_t));
-}
-
-WP_FN uint64_t wp_ll_ranges_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)num_ranks *
-                       (uint64_t)plan->num_blocks * sizeof(struct wp_ll_range));
-}
-
 /* The bytes of a tagged row: as many as any machine needs, since the host allocates it. */
 WP_FN uint64_t wp_ll_tagged_bytes(int32_t num_words)
 {
@@ -147,32 +135,6 @@ WP_FN uint64_t wp_ll_head_bytes(const struct wp_ll_plan *plan)
                                                                   : plan->max_local_experts));
 }
 
-WP_FN uint64_t wp_ll_heads_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return plan->is_by_expert || wp_ll_is_told(plan)
-               ? (uint64_t)plan->num_halves * (uint64_t)num_ranks * wp_ll_head_bytes(plan)
-               : 0;
-}
-
-/* None if rows are packed from packets. */
-WP_FN uint64_t wp_ll_rows_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    if (wp_ll_has_packets(plan) && plan->is_by_expert)
-        return 0;
-    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)num_ranks *
-                       (uint64_t)plan->max_tokens * plan->slot.bytes);
-}
-
-/* None if answers come in packets. */
-WP_FN uint64_t wp_ll_answers_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    (void)num_ranks;
-    if (wp_ll_has_packets(plan))
-        return 0;
-    return wp_ll_align((uint64_t)plan->num_halves * (uint64_t)plan->answer_slots.per_half *
-                       plan->answer_bytes);
-}
-
 /* Whether a token's sum is made of one sum for each node. */
 WP_FN int wp_ll_has_node_sums(const struct wp_ll_plan *plan)
 {
@@ -188,26 +150,12 @@ WP_FN int32_t wp_ll_num_summands(const struct wp_ll_plan *plan)
                                      : 0;
 }
 
-WP_FN uint64_t wp_ll_summands_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    (void)num_ranks;
-    return (uint64_t)plan->num_halves * (uint64_t)wp_ll_num_summands(plan) * plan->answer_bytes;
-}
-
 /* Memory of a warp: a row of dtype that becomes logarithms; behind it, with sums of nodes, the sum of
  * this node. */
 WP_FN uint64_t wp_ll_sum_bytes(const struct wp_ll_plan *plan)
 {
     return wp_ll_align((uint64_t)plan->hidden << plan->element_bytes_log2) +
            (wp_ll_has_node_sums(plan) ? wp_ll_align(plan->answer_bytes) : 0);
-}
-
-/* One message for each block of each source whose rows this rank may have to relay. */
-WP_FN uint64_t wp_ll_messages_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    (void)num_ranks;
-    return (uint64_t)plan->num_halves * (uint64_t)plan->message.num_sources *
-           (uint64_t)plan->num_blocks * plan->message.bytes;
 }
 
 /* The weights of a token, if they come with combine: a tagged row, float [num_topk]. */
@@ -217,66 +165,26 @@ WP_FN uint64_t wp_ll_token_weights_bytes(const struct wp_ll_plan *plan)
     return (wp_ll_tagged_bytes(plan->num_topk) + align - 1) / align * align;
 }
 
-WP_FN uint64_t wp_ll_late_weights_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return plan->weights_come_late
-               ? wp_ll_align((uint64_t)plan->num_halves * (uint64_t)num_ranks *
-                             (uint64_t)plan->max_tokens * wp_ll_token_weights_bytes(plan))
-               : 0;
-}
-
-WP_FN uint64_t wp_ll_comes_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return wp_ll_has_packets(plan) ? wp_ll_align(WP_LL_NUM_MAILS * (uint64_t)plan->num_halves *
-                                                 (uint64_t)num_ranks * sizeof(uint64_t))
-                                   : 0;
-}
-
-/* Slots of a half. Escape words take at most as much again. */
-WP_FN uint64_t wp_ll_row_packets_half(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return wp_ll_has_packets(plan)
-               ? (uint64_t)num_ranks * (uint64_t)plan->max_tokens * plan->slot.bytes
-               : 0;
-}
-
-WP_FN uint64_t wp_ll_answer_packets_half(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return wp_ll_has_packets(plan)
-               ? wp_ll_align((uint64_t)num_ranks * (uint64_t)plan->max_tokens * plan->answer_bytes)
-               : 0;
-}
-
-/* Of all halves, with their escape words. */
-WP_FN uint64_t wp_ll_row_packets_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return 2 * (uint64_t)plan->num_halves * wp_ll_row_packets_half(plan, num_ranks);
-}
-
-WP_FN uint64_t wp_ll_answer_packets_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return 2 * (uint64_t)plan->num_halves * wp_ll_answer_packets_half(plan, num_ranks);
-}
-
 WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
+    const uint64_t halves = (uint64_t)plan->num_halves, blocks = (uint64_t)plan->num_blocks;
+    const uint64_t ranks = (uint64_t)num_ranks, rows = ranks * (uint64_t)plan->max_tokens;
+    const uint64_t num_ranges = ranks * blocks;
+    const uint64_t num_messages = (uint64_t)plan->message.num_sources * blocks;
+    const int has_packets = wp_ll_has_packets(plan);
     struct wp_ll_offsets offsets;
-    uint64_t at = wp_ll_words_bytes(plan, num_ranks);
-#define WP_LL_PLACE(name)                                                                          \
+    uint64_t at =
+        wp_ll_align((uint64_t)WP_LL_NUM_WORDS * WP_LL_NUM_MAILS * num_ranges * sizeof(uint64_t));
+    offsets.head_bytes = wp_ll_head_bytes(plan);
+    offsets.row_packets_half = has_packets ? rows * plan->slot.bytes : 0;
+    offsets.answer_packets_half = has_packets ? wp_ll_align(rows * plan->answer_bytes) : 0;
+#define WP_LL_PLACE(name, num, bytes)                                                              \
     offsets.name = at;                                                                             \
-    at += wp_ll_##name##_bytes(plan, num_ranks);
+    at += wp_ll_align(halves * (num) * (bytes));
     WP_LL_REGIONS(WP_LL_PLACE)
 #undef WP_LL_PLACE
-    offsets.head_bytes = wp_ll_head_bytes(plan);
-    offsets.row_packets_half = wp_ll_row_packets_half(plan, num_ranks);
-    offsets.answer_packets_half = wp_ll_answer_packets_half(plan, num_ranks);
+    offsets.end = at;
     return offsets;
-}
-
-WP_FN uint64_t wp_ll_area_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return wp_ll_offsets_of(plan, num_ranks).answer_packets +
-           wp_ll_answer_packets_bytes(plan, num_ranks); /* the last region */
 }
 
 /* The index of a slot and the bytes of a slot fit into 32 bits, the width in which GPUs multiply. */

@@ -308,25 +308,26 @@ struct wp_ll_network {
     int32_t *relayed_rows; /* [max_tokens][num_nodes] index in the block's message; -1: none */
 };
 
-/* The regions of the area that each rank has in its heap, in their order, behind its words.
- * Function wp_ll_<name>_bytes has the size of one (low_latency/layout.h). */
+/* The regions of the area that each rank has in its heap, in their order, behind its words. Columns:
+ * name; how many things a half has, and the bytes of one, as wp_ll_offsets_of finds (layout.h). */
 #define WP_LL_REGIONS(X)                                                                           \
-    X(ranges)                                                                                      \
-    X(heads)                                                                                       \
-    X(rows)                                                                                        \
-    X(answers)                                                                                     \
-    X(messages)                                                                                    \
-    X(summands)                                                                                    \
-    X(late_weights)                                                                                \
-    X(comes)                                                                                       \
-    X(row_packets)                                                                                 \
-    X(answer_packets)
+    X(ranges, num_ranges, sizeof(struct wp_ll_range))                                              \
+    X(heads, plan->is_by_expert || wp_ll_is_told(plan) ? ranks : 0, offsets.head_bytes)            \
+    X(rows, has_packets && plan->is_by_expert ? 0 : rows, plan->slot.bytes)                        \
+    X(answers, has_packets ? 0 : (uint64_t)plan->answer_slots.per_half, plan->answer_bytes)        \
+    X(messages, num_messages, plan->message.bytes)                                                 \
+    X(summands, (uint64_t)wp_ll_num_summands(plan), plan->answer_bytes)                            \
+    X(late_weights, plan->weights_come_late ? rows : 0, wp_ll_token_weights_bytes(plan))           \
+    X(comes, has_packets ? WP_LL_NUM_MAILS *ranks : 0, sizeof(uint64_t))                           \
+    X(row_packets, 2, offsets.row_packets_half) /* escape words take at most as much again */      \
+    X(answer_packets, 2, offsets.answer_packets_half)
 
 /* Where regions begin: found once, by the host. */
 struct wp_ll_offsets {
-#define WP_LL_DECLARE(name) uint64_t name;
+#define WP_LL_DECLARE(name, num, bytes) uint64_t name;
     WP_LL_REGIONS(WP_LL_DECLARE)
 #undef WP_LL_DECLARE
+    uint64_t end;
     uint64_t head_bytes;                            /* of each head */
     uint64_t row_packets_half, answer_packets_half; /* bytes of a half */
 };
