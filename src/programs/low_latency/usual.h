@@ -73,19 +73,15 @@ WP_FN enum wp_ll_faults wp_ll_faults_of(const struct wp_ll_masks *masks)
 
 /* ------------------------------------------------------------------ constants of all variants */
 
-/* 1: low_latency/variant.c is true, provided that addresses are multiples of WP_ALIGNED_BYTES and the
- * memory of a block has room for the values that are kept there. */
-WP_FN int wp_ll_suits_hints(const struct wp_low_latency *ll)
-{
-    const uint64_t row_bytes = (uint64_t)ll->plan.hidden << ll->plan.element_bytes_log2;
-    return row_bytes % WP_ALIGNED_BYTES == 0 && ll->plan.row_bytes % WP_ALIGNED_BYTES == 0 &&
-           ll->plan.num_topk <= WP_LL_USUAL_TOPK;
-}
-
+/* 1: low_latency/variant.c is true, provided that addresses are multiples of WP_ALIGNED_BYTES and
+ * the memory of a block has room for the values that are kept there. */
 WP_FN int wp_ll_is_usual(const struct wp_low_latency *ll)
 {
-    return ll->plan.dtype == WEFT_BF16 && !ll->plan.answers_stay && !ll->plan.has_nodes &&
-           wp_ll_suits_hints(ll);
+    const struct wp_ll_plan *plan = &ll->plan;
+    const uint64_t row_bytes = (uint64_t)plan->hidden << plan->element_bytes_log2;
+    return plan->dtype == WEFT_BF16 && !plan->answers_stay && !plan->has_nodes &&
+           row_bytes % WP_ALIGNED_BYTES == 0 && plan->row_bytes % WP_ALIGNED_BYTES == 0 &&
+           plan->num_topk <= WP_LL_USUAL_TOPK;
 }
 
 /* Sets the usual values, as constants. */
@@ -120,21 +116,13 @@ WP_FN int wp_ll_has_quantisation(const struct wp_ll_plan *plan, struct wp_quanti
            own->scale_stride_bytes == usual.scale_stride_bytes;
 }
 
-/* Further conditions of dispatch, for rows of any quantisation. */
-WP_FN int wp_ll_rows_are_usual(const struct wp_low_latency *ll)
-{
-    if (!wp_ll_is_usual(ll))
-        return 0;
-    if (wp_ll_is_told(&ll->plan))
-        return 1;
-    return wp_ll_has_packets(&ll->plan) ? ll->placement.is_even : wp_ll_is_near(ll->near.end);
-}
-
 WP_FN enum wp_ll_form wp_ll_form_of(const struct wp_low_latency *ll)
 {
     const int has_all_scales = ll->plan.is_by_expert && !wp_ll_has_masks(&ll->masks);
     const enum wp_ll_form last = has_all_scales ? WP_LL_FP8_UE8M0 : WP_LL_FP8;
-    if (!wp_ll_rows_are_usual(ll))
+    const int is_near =
+        wp_ll_has_packets(&ll->plan) ? ll->placement.is_even : wp_ll_is_near(ll->near.end);
+    if (!wp_ll_is_usual(ll) || !(wp_ll_is_told(&ll->plan) || is_near))
         return WP_LL_GENERAL;
     for (int form = WP_LL_BF16; form <= (int)last; form++)
         if (wp_ll_has_quantisation(&ll->plan, wp_ll_usual_quantisation((enum wp_ll_form)form)))
@@ -142,27 +130,23 @@ WP_FN enum wp_ll_form wp_ll_form_of(const struct wp_low_latency *ll)
     return WP_LL_GENERAL;
 }
 
-/* Sets the elements of a part of a row in packets. Few tokens: as many groups as a part has scales
- * for, or as many elements as fit. Many tokens: as many as a lane can have on their way. */
-WP_FN void wp_ll_fix_row_parts(struct wp_ll_plan *plan, struct wp_ll_variant variant)
-{
-    const int32_t num_groups = WP_LL_PART_SCALES_BYTES / (int32_t)sizeof(float);
-    if (variant.protocol == WP_LL_PROTOCOL_TOLD)
-        plan->row_parts.elements = WP_LL_TOLD_PART_ELEMENTS;
-    else if (variant.protocol == WP_LL_PROTOCOL_PACKETS)
-        plan->row_parts.elements = variant.form == WP_LL_BF16
-                                       ? WP_LL_PART_BYTES / 2
-                                       : num_groups * plan->quantisation.group_elements;
-}
-
+/* A part of a row in packets has, of few tokens, as many groups as it has scales for, or as many
+ * elements as fit; of many tokens, as many as a lane can have on their way. */
 WP_FN void wp_ll_fix_dispatch(struct wp_low_latency *ll, const struct wp_low_latency *given,
                               struct wp_ll_variant variant)
 {
+    const int32_t num_groups = WP_LL_PART_SCALES_BYTES / (int32_t)sizeof(float);
+    struct wp_ll_plan *plan = &ll->plan;
     wp_ll_fix_usual(ll, given);
-    ll->plan.is_by_expert = variant.layout == WP_LL_BY_EXPERT;
-    ll->plan.sent_element_bytes_log2 = variant.form == WP_LL_BF16 ? 1 : 0;
-    ll->plan.quantisation = wp_ll_usual_quantisation(variant.form);
-    wp_ll_fix_row_parts(&ll->plan, variant);
+    plan->is_by_expert = variant.layout == WP_LL_BY_EXPERT;
+    plan->sent_element_bytes_log2 = variant.form == WP_LL_BF16 ? 1 : 0;
+    plan->quantisation = wp_ll_usual_quantisation(variant.form);
+    if (variant.protocol == WP_LL_PROTOCOL_TOLD)
+        plan->row_parts.elements = WP_LL_TOLD_PART_ELEMENTS;
+    if (variant.protocol == WP_LL_PROTOCOL_PACKETS)
+        plan->row_parts.elements = variant.form == WP_LL_BF16
+                                       ? WP_LL_PART_BYTES / 2
+                                       : num_groups * plan->quantisation.group_elements;
 }
 
 /* ------------------------------------------------------------------ answers, of combine */
@@ -182,23 +166,19 @@ WP_FN enum wp_ll_sends wp_ll_sends_of(const struct wp_ll_plan *plan)
     return plan->weights_come_late ? WP_LL_SENDS_LATE : WP_LL_SENDS_SUMS;
 }
 
-WP_FN void wp_ll_fix_answer_parts(struct wp_ll_plan *plan, struct wp_ll_variant variant)
-{
-    if (variant.protocol == WP_LL_PROTOCOL_SIGNALS)
-        return;
-    const int is_told = variant.protocol == WP_LL_PROTOCOL_TOLD;
-    plan->answer_parts.elements = is_told ? WP_LL_TOLD_PART_ELEMENTS : WP_LL_PART_BYTES / 2;
-    plan->sum_parts.elements = WP_LL_PART_BYTES / 2;
-    plan->taken_parts.num = is_told ? 1 /* or more */ : 0;
-}
-
 WP_FN void wp_ll_fix_combine(struct wp_low_latency *ll, const struct wp_low_latency *given,
                              struct wp_ll_variant variant)
 {
+    const int is_told = variant.protocol == WP_LL_PROTOCOL_TOLD;
+    struct wp_ll_plan *plan = &ll->plan;
     wp_ll_fix_usual(ll, given);
-    ll->plan.is_by_expert = variant.layout == WP_LL_BY_EXPERT;
-    ll->plan.weights_come_late = variant.sends == WP_LL_SENDS_LATE;
-    ll->plan.answer_dtype = WEFT_BF16;
-    ll->plan.answers_are_rows = variant.sends == WP_LL_SENDS_ROWS;
-    wp_ll_fix_answer_parts(&ll->plan, variant);
+    plan->is_by_expert = variant.layout == WP_LL_BY_EXPERT;
+    plan->weights_come_late = variant.sends == WP_LL_SENDS_LATE;
+    plan->answer_dtype = WEFT_BF16;
+    plan->answers_are_rows = variant.sends == WP_LL_SENDS_ROWS;
+    if (variant.protocol == WP_LL_PROTOCOL_SIGNALS)
+        return;
+    plan->answer_parts.elements = is_told ? WP_LL_TOLD_PART_ELEMENTS : WP_LL_PART_BYTES / 2;
+    plan->sum_parts.elements = WP_LL_PART_BYTES / 2;
+    plan->taken_parts.num = is_told ? 1 /* or more */ : 0;
 }
