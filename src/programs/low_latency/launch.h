@@ -105,7 +105,6 @@ WP_FN struct wp_ll_run wp_ll_run_of(const struct wp_low_latency *ll, struct wp_o
 {
     const struct wp_ll_run run = {op, ll,  block.numbers, {block.halves[0], block.halves[1]},
                                   0,  NULL};
-    wp_ll_miss_masked(&run);
     return run;
 }
 
@@ -113,7 +112,10 @@ WP_FN struct wp_ll_run wp_ll_run_of(const struct wp_low_latency *ll, struct wp_o
 WP_FN struct wp_ll_run wp_ll_begin(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
     const struct wp_ll_block block = wp_ll_remembered(warp, ll); /* while the operation begins */
-    return wp_ll_run_of(ll, wp_operation_begin(warp, &ll->exchange, NULL), block);
+    const struct wp_ll_run run =
+        wp_ll_run_of(ll, wp_operation_begin(warp, &ll->exchange, NULL), block);
+    wp_ll_miss_masked(&run);
+    return run;
 }
 
 /* wp_ll_begin in two steps, so that other loads are under way at the same time. */

@@ -88,14 +88,11 @@ WP_FN void wp_ll_add_to_pair(uint32_t *counts, int32_t expert, uint32_t num)
     wp_add_relaxed((int32_t *)&counts[expert / 2], (int32_t)(num << 16 * (expert % 2)));
 }
 
-/* Few tokens: behind the counts, for each choice, two in a word: its expert at the target, and how many
- * of the source's choices before it are for that expert; or that its expert is elsewhere. */
+/* Few tokens: behind the counts, for each choice, two in a word: its expert at the target, and
+ * above it how many of the source's choices before it are for that expert; or that its expert is
+ * elsewhere. */
 enum { WP_LL_CHOSEN_EXPERT_BITS = 8, WP_LL_CHOSEN_NOT_HERE = UINT16_MAX };
 #define WP_LL_CHOSEN_NONE UINT32_MAX /* two of them */
-WP_FN uint32_t wp_ll_chosen(int32_t expert, uint32_t order)
-{
-    return order << WP_LL_CHOSEN_EXPERT_BITS | (uint32_t)expert;
-}
 
 WP_FN int32_t wp_ll_num_chosen_words(const struct wp_ll_plan *plan)
 {
@@ -105,14 +102,10 @@ WP_FN int32_t wp_ll_num_chosen_words(const struct wp_ll_plan *plan)
 /* A place is 16 bits: the local expert in the low 12, rank + 1 above; 0 is none. */
 enum { WP_LL_PLACE_EXPERT_BITS = 12 };
 
-/* The metadata of a token for a target: the index of its row there; for each choice the expert there, by
- * expert with the number of the source's choices before it for that expert, or that the expert is
- * elsewhere; then the weights. */
+/* The metadata of a token for a target: the index of its row there; for each choice the expert
+ * there, by expert with the number of the source's choices before it for that expert in the high
+ * 16 bits, or that the expert is elsewhere; then the weights. */
 #define WP_LL_TOLD_NOT_HERE UINT32_MAX
-WP_FN uint32_t wp_ll_told_choice(int32_t expert, uint32_t order)
-{
-    return order << 16 | (uint32_t)expert;
-}
 
 WP_FN int32_t wp_ll_num_told_words(const struct wp_ll_plan *plan)
 {
@@ -196,6 +189,14 @@ WP_FN uint32_t wp_ll_half(const struct wp_ll_plan *plan, uint64_t number)
 WP_FN uint32_t wp_ll_rank_of_half(const struct wp_low_latency *ll, uint64_t number, int32_t rank)
 {
     return wp_ll_half(&ll->plan, number) * (uint32_t)ll->exchange.num_ranks + (uint32_t)rank;
+}
+
+/* In a table of both halves: the entry of a rank's row, or of a token of this rank for a rank.
+ * Number 0: in the packets of one half. */
+WP_FN uint32_t wp_ll_token_idx(const struct wp_low_latency *ll, uint64_t number, int32_t rank,
+                               int32_t token)
+{
+    return wp_ll_rank_of_half(ll, number, rank) * (uint32_t)ll->plan.max_tokens + (uint32_t)token;
 }
 
 WP_FN uint64_t wp_ll_slot_offset(uint32_t idx, uint64_t slot_bytes)
@@ -285,9 +286,8 @@ WP_FN char *wp_ll_told(const struct wp_low_latency *ll, int32_t owner, uint64_t 
 WP_FN uint64_t wp_ll_row_offset(const struct wp_low_latency *ll, uint64_t number, int32_t source,
                                 int32_t row)
 {
-    const uint32_t idx =
-        wp_ll_rank_of_half(ll, number, source) * (uint32_t)ll->plan.max_tokens + (uint32_t)row;
-    return ll->offsets.rows + wp_ll_slot_offset(idx, ll->plan.slot.bytes);
+    return ll->offsets.rows +
+           wp_ll_slot_offset(wp_ll_token_idx(ll, number, source, row), ll->plan.slot.bytes);
 }
 
 WP_FN char *wp_ll_row(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
@@ -340,10 +340,9 @@ WP_FN char *wp_ll_summand(const struct wp_low_latency *ll, int32_t owner, uint64
 WP_FN char *wp_ll_late_weights(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
                                int32_t source, int32_t token)
 {
-    const uint32_t idx =
-        wp_ll_rank_of_half(ll, number, source) * (uint32_t)ll->plan.max_tokens + (uint32_t)token;
     return wp_ll_area(ll, owner) + ll->offsets.late_weights +
-           wp_ll_slot_offset(idx, wp_ll_token_weights_bytes(&ll->plan));
+           wp_ll_slot_offset(wp_ll_token_idx(ll, number, source, token),
+                             wp_ll_token_weights_bytes(&ll->plan));
 }
 
 /* ------------------------------------------------------------------ memory of this rank */
@@ -375,20 +374,12 @@ WP_FN int32_t *wp_ll_relayed_rows(const struct wp_low_latency *ll, int32_t token
     return ll->network.relayed_rows + (int64_t)token * ll->plan.message.num_nodes;
 }
 
-/* The entry of the first choice of a source's row in a table of a result. */
-WP_FN uint64_t wp_ll_packed_idx(const struct wp_low_latency *ll, uint64_t number, int32_t source,
-                                int32_t row)
-{
-    const uint32_t rank_row =
-        wp_ll_rank_of_half(ll, number, source) * (uint32_t)ll->plan.max_tokens + (uint32_t)row;
-    return (uint64_t)rank_row * (uint32_t)ll->plan.num_topk;
-}
-
 /* [num_topk] Where a source's row has been packed, for each choice. */
 WP_FN int32_t *wp_ll_packed(const struct wp_low_latency *ll, uint64_t number, int32_t source,
                             int32_t row)
 {
-    return ll->packed_rows + wp_ll_packed_idx(ll, number, source, row);
+    return ll->packed_rows +
+           (uint64_t)wp_ll_token_idx(ll, number, source, row) * (uint32_t)ll->plan.num_topk;
 }
 
 /* The same in packets, for a source's token. */
@@ -396,7 +387,8 @@ WP_FN struct wp_ll_packed_choice *wp_ll_packed_choices(const struct wp_low_laten
                                                        uint64_t number, int32_t source,
                                                        int32_t token)
 {
-    return ll->packed_choices + wp_ll_packed_idx(ll, number, source, token);
+    return ll->packed_choices +
+           (uint64_t)wp_ll_token_idx(ll, number, source, token) * (uint32_t)ll->plan.num_topk;
 }
 
 /* ================== memory of a block */

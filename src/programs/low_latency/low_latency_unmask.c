@@ -169,8 +169,8 @@ WP_FN void clear_local(struct wp_warp *warp, const struct wp_low_latency *ll, in
         wp_clear(wp_ll_word(ll, ll->exchange.rank, (enum wp_ll_words)(i / WP_LL_NUM_MAILS),
                             (enum wp_ll_mail)(i % WP_LL_NUM_MAILS), rank, block));
     for (uint64_t half = 0; half < (uint64_t)plan->num_halves; half++) {
-        const struct wp_packets rows = wp_ll_row_packets(ll, half);
-        const struct wp_packets answers = wp_ll_answer_packets(ll, half);
+        const struct wp_packets rows = wp_ll_packets_of(ll, WP_LL_ROWS, half);
+        const struct wp_packets answers = wp_ll_packets_of(ll, WP_LL_ANSWERS, half);
         if (has_packets) {
             wp_packets_clear(warp, &rows, wp_ll_row_packet(ll, rank, first, 0),
                              num_tokens * plan->slot.bytes / WP_PACKET_BYTES);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* packet_low_latency_combine: low_latency_combine in packets (low_latency/packets.h). A warp sends parts of answers to single
- * tokens, by expert sums, and takes a part of the answers of all ranks to a token of its own. */
+/* packet_low_latency_combine: low_latency_combine in packets (packets.h). A warp sends parts of
+ * answers to single tokens, by expert sums, and receives a part of the answers of all ranks to a
+ * token of its own. */
 
 /* Between nodes there are no packets. */
 #define WP_LL_HAS_NODES(plan) 0
@@ -37,107 +38,52 @@ WP_FN struct of_halves load_halves(const struct wp_low_latency *ll, const void *
     return of;
 }
 
-/* By rank: what is loaded for a row of the item's rank. */
-struct answered_row {
+/* A work item answers with this. */
+struct answered {
+    /* By rank, a row of the item's rank: */
     struct of_halves num_rows;   /* of the rank */
     struct of_halves token;      /* at its source */
     struct wp_packet_row answer; /* a part of it, if there is such a row */
-};
-
-/* By expert: what a lane loads for its first choice of a token. */
-struct answered_choice {
+    /* By expert, the lane's first choice of a token: */
     struct of_halves packed; /* as which of the caller's rows */
     struct of_halves weight; /* the bits of a float */
 };
 
-WP_FN const char *answer_of_row(const struct wp_low_latency *ll, uint64_t number,
-                                struct wp_ll_unit unit)
-{
-    return wp_ll_row(ll, ll->exchange.rank, number, unit.rank, unit.token) +
-           ll->plan.slot.answer_offset;
-}
-
-WP_FN int32_t num_units_of(const struct wp_low_latency *ll)
-{
-    return wp_ll_num_answer_units(&ll->plan, ll->exchange.num_ranks);
-}
-
-/* The place of the caller's row is known, so its load begins before it is known whether there is a row. */
-WP_FN struct wp_packet_row load_answer(struct wp_warp *warp,
-                                       const struct wp_low_latency_combine_args *args,
-                                       struct wp_ll_unit unit)
-{
-    const struct wp_low_latency *ll = &args->ll;
-    const struct wp_ll_elements elements =
-        wp_ll_part_elements(&ll->plan, ll->plan.answer_parts, unit.part);
-    return wp_packets_load(warp,
-                           args->rows +
-                               (uint64_t)wp_ll_row_of_rank(ll, unit.rank, unit.token) *
-                                   args->row_stride_bytes +
-                               ((uint64_t)elements.first << ll->plan.element_bytes_log2),
-                           (uint64_t)elements.num << ll->plan.element_bytes_log2);
-}
-
-WP_FN struct answered_row load_row(struct wp_warp *warp,
-                                   const struct wp_low_latency_combine_args *args,
-                                   struct wp_ll_unit unit)
-{
-    const struct wp_low_latency *ll = &args->ll;
-    const struct answered_row row = {
-        load_halves(ll, &ll->num_rows[wp_ll_rank_of_half(ll, 0, unit.rank)],
-                    &ll->num_rows[wp_ll_rank_of_half(ll, 1, unit.rank)]),
-        load_halves(ll, answer_of_row(ll, 0, unit), answer_of_row(ll, 1, unit)),
-        load_answer(warp, args, unit)};
-    return row;
-}
-
-WP_FN struct answered_choice load_choice(struct wp_warp *warp, const struct wp_low_latency *ll,
-                                         struct wp_ll_unit unit)
-{
-    const int32_t k = wp_lane_idx(warp);
-    const struct wp_ll_packed_choice *first = wp_ll_packed_choices(ll, 0, unit.rank, unit.token);
-    const struct wp_ll_packed_choice *second = wp_ll_packed_choices(ll, 1, unit.rank, unit.token);
-    const struct answered_choice none = {{WP_LL_NOT_HERE, WP_LL_NOT_HERE}, {0, 0}};
-    if (k >= ll->plan.num_topk)
-        return none;
-    const struct answered_choice choice = {load_halves(ll, &first[k].packed, &second[k].packed),
-                                           load_halves(ll, &first[k].weight, &second[k].weight)};
-    return choice;
-}
-
-/* What an item answers with; one of them, by the layout. */
-struct answered {
-    struct answered_row row;
-    struct answered_choice choice;
-};
-
-/* Begins to load for item i. */
+/* Begins to load for item i. By rank the place of the caller's row is known, so its load begins
+ * before it is known whether there is a row. */
 WP_FN struct answered load_answered(struct wp_warp *warp,
                                     const struct wp_low_latency_combine_args *args, int32_t i)
 {
     const struct wp_low_latency *ll = &args->ll;
-    const struct wp_ll_unit unit = wp_ll_unit_of(ll, ll->plan.answer_parts, i);
-    struct answered answered = {{{0, 0}, {0, 0}, wp_packets_load(warp, NULL, 0)},
-                                {{WP_LL_NOT_HERE, WP_LL_NOT_HERE}, {0, 0}}};
-    if (i >= num_units_of(ll))
+    const struct wp_ll_plan *plan = &ll->plan;
+    const int32_t own = ll->exchange.rank, k = wp_lane_idx(warp);
+    const struct wp_ll_unit unit = wp_ll_unit_of(ll, plan->answer_parts, i);
+    struct answered answered = {
+        {0, 0}, {0, 0}, wp_packets_load(warp, NULL, 0), {WP_LL_NOT_HERE, WP_LL_NOT_HERE}, {0, 0}};
+    if (i >= wp_ll_num_answer_units(plan, ll->exchange.num_ranks) ||
+        (plan->is_by_expert && k >= plan->num_topk))
         return answered;
-    if (ll->plan.is_by_expert)
-        answered.choice = load_choice(warp, ll, unit);
-    else
-        answered.row = load_row(warp, args, unit);
+    if (plan->is_by_expert) {
+        const struct wp_ll_packed_choice *first =
+            wp_ll_packed_choices(ll, 0, unit.rank, unit.token);
+        const struct wp_ll_packed_choice *second =
+            wp_ll_packed_choices(ll, 1, unit.rank, unit.token);
+        answered.packed = load_halves(ll, &first[k].packed, &second[k].packed);
+        answered.weight = load_halves(ll, &first[k].weight, &second[k].weight);
+        return answered;
+    }
+    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->answer_parts, unit.part);
+    const uint64_t row = wp_ll_token_idx(ll, 0, unit.rank, unit.token);
+    const uint64_t at = plan->slot.answer_offset;
+    answered.num_rows = load_halves(ll, &ll->num_rows[wp_ll_rank_of_half(ll, 0, unit.rank)],
+                                    &ll->num_rows[wp_ll_rank_of_half(ll, 1, unit.rank)]);
+    answered.token = load_halves(ll, wp_ll_row(ll, own, 0, unit.rank, unit.token) + at,
+                                 wp_ll_row(ll, own, 1, unit.rank, unit.token) + at);
+    answered.answer = wp_packets_load(warp,
+                                      args->rows + row * args->row_stride_bytes +
+                                          ((uint64_t)elements.first << plan->element_bytes_log2),
+                                      (uint64_t)elements.num << plan->element_bytes_log2);
     return answered;
-}
-
-/* Part i of those that are summed. */
-struct summed_part {
-    int32_t token, part;
-};
-
-WP_FN struct summed_part summed_part_of(const struct wp_ll_plan *plan, int32_t i)
-{
-    const int32_t token = (int32_t)wp_divide((uint32_t)i, plan->sum_parts.units_reciprocal);
-    const struct summed_part part = {token, i - token * plan->sum_parts.num};
-    return part;
 }
 
 /* Begins to load whether rank n answers a token, in lane n. */
@@ -151,11 +97,11 @@ WP_FN struct of_halves load_target(struct wp_warp *warp, const struct wp_low_lat
                : none;
 }
 
-/* The same for the i-th part that is summed. */
+/* Begins to load the same for the i-th part that is summed. */
 WP_FN struct of_halves load_target_of_part(struct wp_warp *warp, const struct wp_low_latency *ll,
                                            int32_t i)
 {
-    return load_target(warp, ll, summed_part_of(&ll->plan, i).token,
+    return load_target(warp, ll, wp_ll_token_part_of(ll->plan.sum_parts, i).token,
                        i < ll->plan.max_tokens * ll->plan.sum_parts.num);
 }
 
@@ -169,8 +115,8 @@ struct mail {
     int is_room_known; /* to send */
 };
 
-/* A bit for each rank that answers a token of this rank. Lane n knows of rank n. On GPUs there are no
- * more ranks than lanes. */
+/* A bit for each rank that answers a token of this rank. Lane n knows of rank n. On GPUs there are
+ * no more ranks than lanes. */
 WP_FN uint32_t answering_ranks(const struct mail *mail, int32_t token, struct of_halves target)
 {
     struct wp_warp *warp = mail->run->op.warp;
@@ -205,18 +151,6 @@ WP_FN struct wp_packet_targets answer_targets(const struct mail *mail, struct wp
     return there;
 }
 
-/* By rank: sends the item's part of the answer, if there is such a row. */
-WP_FN void answer_row(const struct mail *mail, struct wp_ll_unit unit,
-                      const struct answered_row *row)
-{
-    struct wp_warp *warp = mail->run->op.warp;
-    const struct wp_low_latency *ll = &mail->args->ll;
-    const int32_t token = of_half(ll, row->token, mail->result);
-    if (unit.token >= of_half(ll, row->num_rows, mail->result))
-        return;
-    wp_packets_send(warp, &mail->packets, answer_targets(mail, unit, token), &row->answer);
-}
-
 /* The weights of the warp, in memory of the block. */
 WP_FN float *weights_memory(struct wp_warp *warp, const struct wp_ll_plan *plan)
 {
@@ -232,20 +166,10 @@ WP_STATIC_ASSERT(WP_BLOCK_WORDS_BYTES + WP_BLOCK_MOST_WARPS * WP_WARP_SHARED_BYT
 
 /* ------------------------------------------------------------------ weights that come late */
 
-/* Warp-wide: sends the loaded weights of a token to a rank that has given credit. A rank that gives credit
- * for answers has read the weights of its own answers before. */
-WP_FN enum wp_status send_weights_to(const struct mail *mail,
-                                     const struct wp_ll_weights_sender *sender, int32_t token,
-                                     int32_t rank)
-{
-    const enum wp_status status = await_room(mail, rank);
-    if (status == WP_STATUS_OK && !wp_ll_leaves_out(mail->run, rank))
-        wp_ll_send_weights(sender, token, rank);
-    return status;
-}
-
-/* All warps that receive call this. It sends the weights of this rank's tokens to the ranks that answer
- * them. */
+/* All warps that receive call this. It sends the weights of this rank's tokens to the ranks that
+ * answer them. A rank that gives credit for answers has read the weights of its own answers before.
+ * A wait for weights counts as a wait for answers, so the first block receives the words of all
+ * ranks before it waits. */
 WP_FN enum wp_status send_weights(const struct mail *mail)
 {
     struct wp_warp *warp = mail->run->op.warp;
@@ -258,35 +182,29 @@ WP_FN enum wp_status send_weights(const struct mail *mail)
     for (int32_t token = turns.first; token < end; token += turns.step) {
         uint32_t ranks = answering_ranks(mail, token, load_target(warp, ll, token, 1));
         wp_ll_load_weights(&sender, token);
-        for (int32_t rank = 0; ranks != 0 && status == WP_STATUS_OK; rank++, ranks >>= 1)
-            if (ranks & 1u)
-                status = send_weights_to(mail, &sender, token, rank);
+        for (int32_t rank = 0; ranks != 0 && status == WP_STATUS_OK; rank++, ranks >>= 1) {
+            if (!(ranks & 1u))
+                continue;
+            status = await_room(mail, rank);
+            if (status == WP_STATUS_OK && !wp_ll_leaves_out(mail->run, rank))
+                wp_ll_send_weights(&sender, token, rank);
+        }
     }
-    return status;
-}
-
-/* All warps call this. It sends weights. A wait for weights counts as a wait for answers, so the first
- * block receives the words of all ranks before it waits. */
-WP_FN enum wp_status begin_weighing(const struct mail *mail)
-{
-    const struct wp_low_latency *ll = &mail->args->ll;
-    const enum wp_status status = send_weights(mail);
-    return status == WP_STATUS_OK && wp_block_idx(mail->run->op.warp) == 0 && ll->waited_ns != NULL
+    return status == WP_STATUS_OK && wp_block_idx(warp) == 0 && ll->waited_ns != NULL
                ? wp_ll_hear_all(mail->run, WP_LL_ANSWERS, mail->number, ll->waited_ns)
                : status;
 }
 
 /* Warp-wide, by expert: whether the item's token has a choice here. */
-WP_FN int is_here(const struct mail *mail, struct wp_ll_unit unit,
-                  const struct answered_choice *first)
+WP_FN int has_choice(const struct mail *mail, struct wp_ll_unit unit, const struct answered *first)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency *ll = &mail->args->ll;
-    int has_choice = of_half(ll, first->packed, mail->result) != WP_LL_NOT_HERE;
+    int is_here = of_half(ll, first->packed, mail->result) != WP_LL_NOT_HERE;
     for (int32_t k = WP_WARP_SIZE + wp_lane_idx(warp); k < ll->plan.num_topk; k += WP_WARP_SIZE)
-        has_choice |= wp_ll_packed_choices(ll, mail->result, unit.rank, unit.token)[k].packed !=
-                      WP_LL_NOT_HERE;
-    return wp_ballot(warp, has_choice) != 0;
+        is_here |= wp_ll_packed_choices(ll, mail->result, unit.rank, unit.token)[k].packed !=
+                   WP_LL_NOT_HERE;
+    return wp_ballot(warp, is_here) != 0;
 }
 
 /* Warp-wide: waits for the weights of the item's token, unless its rank is left out. */
@@ -307,17 +225,11 @@ WP_FN enum wp_status take_weights(const struct mail *mail, struct wp_ll_unit uni
 
 /* ------------------------------------------------------------------ answers by expert */
 
-/* By expert: whether a token has a choice here, and how many of the caller's rows, as the warp's
- * pointers. */
-struct answering_rows {
-    int is_here;
-    int32_t num;
-};
-
-/* Warp-wide: lists them from the part's first element on, with their weights. Weights that come late
- * have been taken. */
-WP_FN struct answering_rows find_rows(const struct mail *mail, struct wp_ll_unit unit,
-                                      const struct answered_choice *first)
+/* Warp-wide, by expert: lists the caller's rows for a token, from the part's first element on, as
+ * the warp's pointers, with their weights. Weights that come late have been taken. Returns the
+ * number of rows; -1: the token has no choice here. */
+WP_FN int32_t find_rows(const struct mail *mail, struct wp_ll_unit unit,
+                        const struct answered *first)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_low_latency_combine_args *args = mail->args;
@@ -326,7 +238,8 @@ WP_FN struct answering_rows find_rows(const struct mail *mail, struct wp_ll_unit
         wp_ll_part_elements(&ll->plan, ll->plan.answer_parts, unit.part);
     const int32_t first_weight = of_half(ll, first->weight, mail->result);
     struct wp_ll_packed_choice choice = {of_half(ll, first->packed, mail->result), 0.0f};
-    struct answering_rows rows = {0, 0};
+    int32_t num = 0;
+    int is_here = 0;
     memcpy(&choice.weight, &first_weight, sizeof choice.weight);
     wp_warp_sync(warp); /* those before have been used */
     for (int32_t i = 0; i < ll->plan.num_topk; i += WP_WARP_SIZE) {
@@ -334,12 +247,12 @@ WP_FN struct answering_rows find_rows(const struct mail *mail, struct wp_ll_unit
         if (i > 0 && k < ll->plan.num_topk)
             choice = wp_ll_packed_choices(ll, mail->result, unit.rank, unit.token)[k];
         const int32_t packed = k < ll->plan.num_topk ? choice.packed : WP_LL_NOT_HERE;
-        rows.is_here |= wp_ballot(warp, packed != WP_LL_NOT_HERE) != 0;
+        is_here |= wp_ballot(warp, packed != WP_LL_NOT_HERE) != 0;
         if (wp_ll_weighs_late(&ll->plan)) {
             choice.weight = k < ll->plan.num_topk ? weights_memory(warp, &ll->plan)[k] : 0.0f;
             wp_warp_sync(warp); /* all have loaded what is overwritten now, here or further up */
         }
-        const int32_t place = wp_ll_list(warp, &rows.num, packed >= 0);
+        const int32_t place = wp_ll_list(warp, &num, packed >= 0);
         if (packed < 0)
             continue;
         wp_warp_pointers(warp)[place] = args->rows +
@@ -348,49 +261,46 @@ WP_FN struct answering_rows find_rows(const struct mail *mail, struct wp_ll_unit
         weights_memory(warp, &ll->plan)[place] = choice.weight;
     }
     wp_warp_sync(warp);
-    return rows;
+    return is_here ? num : -1;
 }
 
-/* Sends the sum of the listed rows. */
-WP_FN void send_sum(const struct mail *mail, struct wp_packet_targets to, int32_t num_rows,
-                    int32_t num_elements)
+/* By expert: sends the sum of the caller's rows for the choices of a token here, if it has any. If
+ * no expert had room for it, the sum is zeros. A token whose weights do not come is not
+ * answered. */
+WP_FN enum wp_status answer_choices(const struct mail *mail, struct wp_ll_unit unit,
+                                    const struct answered *answered)
 {
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_ll_plan *plan = &mail->args->ll.plan;
-    const void *const *rows = wp_warp_pointers(warp);
-    const float *weights = weights_memory(warp, plan);
     const struct wp_weighted_sum how = {plan->dtype, plan->dtype, WP_READ_SOON};
-    wp_packets_send_weighted_sum(warp, &mail->packets, to, rows, weights, num_rows, how,
-                                 num_elements);
-}
-
-/* By expert: sends the sum of the caller's rows for the choices of a token here, if it has any. If no
- * expert had room for it, the sum is zeros. */
-WP_FN enum wp_status answer_choices(const struct mail *mail, struct wp_ll_unit unit,
-                                    const struct answered_choice *first)
-{
-    const struct wp_ll_plan *plan = &mail->args->ll.plan;
     enum wp_status status = WP_STATUS_OK;
-    if (wp_ll_weighs_late(plan) && is_here(mail, unit, first))
+    if (wp_ll_weighs_late(plan) && has_choice(mail, unit, answered))
         status = take_weights(mail, unit);
-    if (status != WP_STATUS_OK) /* a token whose weights do not come is not answered */
+    if (status != WP_STATUS_OK)
         return wp_ll_unless_absent(status);
-    const struct answering_rows rows = find_rows(mail, unit, first);
-    if (rows.is_here)
-        send_sum(mail, answer_targets(mail, unit, unit.token), rows.num,
-                 wp_ll_part_elements(plan, plan->answer_parts, unit.part).num);
+    const int32_t num_rows = find_rows(mail, unit, answered);
+    if (num_rows >= 0)
+        wp_packets_send_weighted_sum(warp, &mail->packets, answer_targets(mail, unit, unit.token),
+                                     (const void *const *)wp_warp_pointers(warp),
+                                     weights_memory(warp, plan), num_rows, how,
+                                     wp_ll_part_elements(plan, plan->answer_parts, unit.part).num);
     return status;
 }
 
+/* Warp-wide: answers an item, by rank with a part of the caller's row, if there is such a row. */
 WP_FN enum wp_status answer_unit(const struct mail *mail, struct wp_ll_unit unit,
                                  const struct answered *answered)
 {
+    const struct wp_low_latency *ll = &mail->args->ll;
     const enum wp_status status = await_room(mail, unit.rank);
     if (status != WP_STATUS_OK || wp_ll_leaves_out(mail->run, unit.rank))
         return status;
-    if (mail->args->ll.plan.is_by_expert)
-        return answer_choices(mail, unit, &answered->choice);
-    answer_row(mail, unit, &answered->row);
+    if (ll->plan.is_by_expert)
+        return answer_choices(mail, unit, answered);
+    const int32_t token = of_half(ll, answered->token, mail->result);
+    if (unit.token < of_half(ll, answered->num_rows, mail->result))
+        wp_packets_send(mail->run->op.warp, &mail->packets, answer_targets(mail, unit, token),
+                        &answered->answer);
     return status;
 }
 
@@ -405,7 +315,7 @@ WP_FN void tell_answering(const struct mail *mail)
         if (!wp_ll_leaves_out(mail->run, rank))
             wp_tell(warp, rank,
                     wp_ll_comes_word(ll, rank, WP_LL_ANSWERS, mail->number, ll->exchange.rank),
-                    wp_ll_comes_at_least(mail->number));
+                    wp_ll_comes(mail->number, WP_LL_MOST_ROWS, 0));
 }
 
 WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_combine_args *args,
@@ -416,17 +326,17 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     struct wp_ll_numbers *numbers = &run->numbers;
     const uint64_t number = numbers->answers_sent + 1;
     const uint64_t result = numbers->rows_answered + 1;
-    const struct mail mail = {run,    args,   wp_ll_answer_packets(&args->ll, number),
+    const struct mail mail = {run,    args,   wp_ll_packets_of(&args->ll, WP_LL_ANSWERS, number),
                               number, result, wp_ll_is_room_known(run, number, result)};
     const struct wp_ll_turns turns = wp_ll_turns_to_send(warp, &args->ll);
-    const int32_t end = num_units_of(&args->ll);
+    const int32_t end = wp_ll_num_answer_units(plan, args->ll.exchange.num_ranks);
     enum wp_status status = WP_STATUS_OK;
     if (mail.result > numbers->rows_received ||
         number > numbers->answers_received + (uint64_t)plan->num_halves)
         return wp_ll_fail(run, numbers->rows_received, mail.result);
     tell_answering(&mail);
     if (wp_ll_weighs_late(plan))
-        status = begin_weighing(&mail);
+        status = send_weights(&mail);
     for (int32_t i = turns.first; i < end && status == WP_STATUS_OK; i += turns.step) {
         status = answer_unit(&mail, wp_ll_unit_of(&args->ll, plan->answer_parts, i), &answered);
         answered = load_answered(warp, args, i + turns.step);
@@ -443,7 +353,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
 
 /* ------------------------------------------------------------------ receive */
 
-WP_FN enum wp_status sum_part(const struct mail *mail, struct summed_part summed,
+WP_FN enum wp_status sum_part(const struct mail *mail, struct wp_ll_token_part summed,
                               struct of_halves target)
 {
     struct wp_warp *warp = mail->run->op.warp;
@@ -461,7 +371,7 @@ WP_FN enum wp_status sum_part(const struct mail *mail, struct summed_part summed
     enum wp_status status;
     wp_ll_begin_packet_wait(&wait, mail->number);
     do { /* without those that are missing by now */
-        from.ranks = wp_ll_without_masked(mail->run, from.ranks);
+        from.ranks &= ~mail->run->masked;
         status = wp_packets_sum(warp, &mail->packets, &from, out, plan->dtype,
                                 (uint64_t)elements.num, &wait.progress);
     } while (wp_ll_waits_again(mail->run, &wait, status));
@@ -475,21 +385,22 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     const struct wp_low_latency *ll = &args->ll;
     const uint64_t number = run->numbers.answers_received;
     const struct wp_ll_half half = wp_ll_half_of(run, number);
-    const struct mail mail = {run,    args,          wp_ll_answer_packets(ll, number),
+    const struct mail mail = {run,    args,          wp_ll_packets_of(ll, WP_LL_ANSWERS, number),
                               number, half.answered, 0};
     const struct wp_ll_turns turns = wp_ll_turns_to_receive(warp, ll);
     const int32_t end = wp_ll_half_of(run, half.answered).tokens.end * ll->plan.sum_parts.num;
     enum wp_status status = WP_STATUS_OK;
     int64_t *waits_ns = wp_block_idx(warp) == 0 ? ll->waited_ns : NULL;
-    /* Of many tokens the next launch may come when this one has ended: its blocks would not spread over the SMs before. */
+    /* With many tokens the next launch may come when this one has ended: its blocks would not
+     * spread over the SMs before. */
     if (!wp_ll_is_told(&ll->plan) || waits_ns != NULL)
         status = wp_ll_hear_all(run, WP_LL_ANSWERS, number, waits_ns);
     for (int32_t i = turns.first; i < end && status == WP_STATUS_OK; i += turns.step) {
         const struct of_halves next = load_target_of_part(warp, ll, i + turns.step);
-        status = sum_part(&mail, summed_part_of(&ll->plan, i), target);
+        status = sum_part(&mail, wp_ll_token_part_of(ll->plan.sum_parts, i), target);
         target = next;
     }
-    return status;
+    return wp_ll_end_committed(run, status);
 }
 
 /* Advances to the answers that are to be received. */
@@ -510,7 +421,8 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
     const struct answered answered = load_answered(
         warp, args,
         args->phases & WP_LL_SEND ? wp_ll_turns_to_send(warp, &args->ll).first : INT32_MAX);
-    /* Of many tokens it is loaded when they have been sent: who sends and receives has no registers for it before. */
+    /* With many tokens it is loaded when they have been sent: a warp that sends and receives has no
+     * registers for it before. */
     const int32_t first = wp_ll_turns_to_receive(warp, &args->ll).first;
     struct of_halves target =
         load_target_of_part(warp, &args->ll, wp_ll_is_told(&args->ll.plan) ? INT32_MAX : first);
@@ -518,8 +430,7 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
     enum wp_status status = WP_STATUS_OK;
-    wp_ll_tell_taken(&run);
-    wp_ll_begin_missing(&run, args->phases & WP_LL_RECEIVE ? args->missing_ranks : NULL);
+    wp_ll_tell_taken(&run, args->phases & WP_LL_RECEIVE ? args->missing_ranks : NULL);
     if (args->phases & WP_LL_SEND)
         status = send(&run, args, answered);
     if (wp_ll_is_told(&args->ll.plan))
@@ -529,7 +440,7 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
     status = wp_ll_commit_early(&run, status);
     if (status != WP_STATUS_OK || !(args->phases & WP_LL_RECEIVE))
         return status;
-    return wp_ll_end_committed(&run, receive(&run, args, target));
+    return receive(&run, args, target);
 }
 
 #ifndef WP_LL_STEPS_ONLY

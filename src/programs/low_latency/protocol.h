@@ -86,8 +86,10 @@
  *   plan.h, layout.h               sizes, offsets and addresses; looked up, not read
  *   launch.h                       begin and end; waits, signals, credits, masks
  *   low_latency_dispatch.c         signals: with send.h and pack.h
- *   packet_low_latency_dispatch.c  few tokens: with packets.h, packet_rows.h and routes_few.h
- *   told_low_latency_dispatch.c    many tokens: with packets.h, packet_rows.h and routes_many.h
+ *   packet_dispatch.h              packets: a launch of dispatch, and the interface of its routes;
+ *                                  with packets.h
+ *   routes_few.h, routes_many.h    the routes: packet_low_latency_dispatch.c is few tokens,
+ *                                  told_low_latency_dispatch.c many
  *   *_low_latency_combine.c        the way back: with combine.h
  *   internode.h                    between nodes: with nodes.h and relay.h
  *   variants.def, variant.c        programs that are compiled once more for one case alone

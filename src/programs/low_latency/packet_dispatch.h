@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Dispatch in packets: a launch begins to load, sends parts of rows, and receives parts. Programs
+ * of few and of many tokens differ in their routes: in how a sender finds where rows go, and in how
+ * a target hears that. A program includes routes_few.h or routes_many.h, which define the functions
+ * route_* that are declared here.
+ */
+#pragma once
+
+/* Between nodes there are no packets. */
+#define WP_LL_HAS_NODES(plan) 0
+#define WP_ROWS_ARE_MADE_NEAR
+
+#include "programs/low_latency/pack.h"
+#include "programs/low_latency/packets.h"
+
+/* The rows of a number that are sent, or received. */
+struct wp_ll_packet_rows {
+    struct wp_ll_taker taker; /* without bases */
+    struct wp_packets packets;
+    uint32_t roomy; /* ranks that are known to have room: a bit for each */
+    /* By expert, in memory of the block, [num_ranks][num_head_words]: the heads of sources. A head
+     * has the number of the source's choices for each expert here, two in a word. */
+    uint32_t *heads;
+    int32_t num_head_words;
+};
+
+/* A warp loads this before it needs it. */
+enum { WP_LL_CHOICES_TOGETHER = 4 };
+struct wp_ll_route_loads {
+    int32_t taken; /* what the lane's rank has taken (wp_ll_note_heard_taken) */
+    int64_t experts[WP_LL_CHOICES_TOGETHER]; /* of some choices of all tokens */
+    /* For the next work item that is sent: */
+    int64_t expert; /* of the lane's choice of the token, */
+    float weight;   /* and its weight */
+    struct wp_packet_row row;
+};
+
+/* ================== routes */
+
+/* By each warp, before all else: begins to load what it sends first. */
+WP_FN struct wp_ll_route_loads route_load(struct wp_warp *warp,
+                                          const struct wp_low_latency_dispatch_args *args);
+
+/* By all warps: sends parts of rows and the numbers of rows, by expert also heads. Notes in
+ * row_targets which tokens go to which ranks. */
+WP_FN enum wp_status route_send(struct wp_ll_packet_rows *rows, struct wp_ll_route_loads loads);
+
+/* By expert. */
+WP_FN int32_t route_num_head_words(const struct wp_ll_plan *plan);
+
+/* The work items that are received, and those of a warp. */
+WP_FN int32_t route_num_received(const struct wp_low_latency *ll);
+WP_FN struct wp_ll_turns route_turns_to_receive(struct wp_warp *warp,
+                                                const struct wp_low_latency *ll);
+
+/* By all warps, by expert: the block has all heads. */
+WP_FN void route_begin_packing(struct wp_ll_run *run);
+
+/* Receives work item i: the number of a source's rows, or a part of a row. By rank a part goes to
+ * its slot, by expert to where it is packed. Keeps what combine needs. */
+WP_FN enum wp_status route_receive(const struct wp_ll_packet_rows *rows, int32_t i);
+
+/* ================== what routes have in common */
+
+/* ------------------------------------------------------------------ choices */
+
+/* Returns the expert of choice i, counted over all tokens; -1: none. */
+WP_FN int64_t wp_ll_load_choice(const struct wp_low_latency_dispatch_args *args, int32_t i)
+{
+    return i < args->num_tokens * args->ll.plan.num_topk
+               ? wp_expert_id_now(args->topk_idx, args->index_type, i)
+               : -1;
+}
+
+/* ------------------------------------------------------------------ parts */
+
+/* Begins to load a part of a token that is sent. */
+WP_FN struct wp_packet_row wp_ll_load_part(struct wp_warp *warp,
+                                           const struct wp_low_latency_dispatch_args *args,
+                                           struct wp_ll_token_part part)
+{
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, part.part);
+    return wp_packets_load(warp,
+                           args->tokens + (uint64_t)part.token * args->token_stride_bytes +
+                               ((uint64_t)elements.first << plan->element_bytes_log2),
+                           (uint64_t)elements.num << plan->element_bytes_log2);
+}
+
+/* Bytes of a slot, in whole packets. */
+struct wp_ll_slot_bytes {
+    uint64_t begin, num;
+};
+
+/* The bytes of a part's elements. */
+WP_FN struct wp_ll_slot_bytes wp_ll_element_bytes(const struct wp_ll_plan *plan,
+                                                  struct wp_ll_parts parts, int32_t part)
+{
+    const struct wp_ll_elements elements = wp_ll_part_elements(plan, parts, part);
+    const struct wp_ll_slot_bytes bytes = {(uint64_t)elements.first
+                                               << plan->sent_element_bytes_log2,
+                                           (uint64_t)elements.num << plan->sent_element_bytes_log2};
+    return bytes;
+}
+
+enum { WP_LL_COUNTED = -1 }; /* as a unit's token */
+
+/* Work item i of those for all ranks. The first items count rows, one for each rank. */
+WP_FN struct wp_ll_unit wp_ll_counted_unit_of(const struct wp_low_latency *ll,
+                                              struct wp_ll_parts parts, int32_t i)
+{
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    const int counts = i < num_ranks;
+    const struct wp_ll_unit row = wp_ll_unit_of(ll, parts, counts ? 0 : i - num_ranks);
+    const struct wp_ll_unit unit = {counts ? WP_LL_COUNTED : row.token, row.part,
+                                    counts ? i : row.rank};
+    return unit;
+}
+
+/* ------------------------------------------------------------------ how many rows come */
+
+/* One lane calls this. It sends a rank the number of its rows. */
+WP_FN void wp_ll_tell_count(const struct wp_ll_packet_rows *rows, int32_t rank, int32_t num_rows)
+{
+    const struct wp_ll_run *run = rows->taker.run;
+    const uint64_t number = rows->taker.number;
+    const uint32_t num_behind = (uint32_t)(number - run->numbers.rows_received);
+    wp_credit(run->op.warp, rank,
+              wp_ll_comes_word(run->ll, rank, WP_LL_ROWS, number, run->ll->exchange.rank),
+              wp_ll_comes(number, num_rows, num_behind));
+}
+
+/* Warp-wide: receives the number of rows of a source. By expert, the first block has waited for the
+ * source before, and all blocks have agreed on heads. */
+WP_FN enum wp_status wp_ll_hear_count(const struct wp_ll_packet_rows *rows, int32_t source)
+{
+    struct wp_ll_run *run = rows->taker.run;
+    const struct wp_low_latency_dispatch_args *args = rows->taker.args;
+    const struct wp_low_latency *ll = &args->ll;
+    const uint64_t number = rows->taker.number;
+    const int is_first_lane = wp_lane_idx(run->op.warp) == 0;
+    if (ll->plan.is_by_expert)
+        wp_ll_look_at_masks(run);
+    struct wp_ll_wait wait =
+        wp_ll_wait_to_hear(run, WP_LL_ROWS, is_first_lane ? source : WP_NO_RANK, number,
+                           ll->plan.is_by_expert ? NULL : ll->waited_ns);
+    const enum wp_status status = wp_ll_await_lanes(run, &wait, number);
+    const struct wp_ll_coming coming = wp_ll_coming_of(wait.seen);
+    const int is_there = !wp_ll_leaves_out(run, source);
+    if (!is_first_lane || status != WP_STATUS_OK)
+        return status;
+    if (is_there) {
+        wp_ll_note_heard_taken(ll, source, number, coming.credit);
+        ll->num_rows[wp_ll_rank_of_half(ll, number, source)] = coming.num_rows;
+    }
+    if (args->num_rows_per_rank != NULL)
+        args->num_rows_per_rank[source] = is_there ? coming.num_rows : 0;
+    return status;
+}
+
+/* ------------------------------------------------------------------ rows that may not come */
+
+/* Receives an expected row to some places, unless its rank goes missing. */
+WP_FN enum wp_status wp_ll_take_each(const struct wp_ll_packet_rows *rows,
+                                     const struct wp_expected_row *row, const void *const *dsts,
+                                     int32_t num_dsts)
+{
+    struct wp_ll_run *run = rows->taker.run;
+    struct wp_ll_packet_wait wait;
+    enum wp_status status;
+    wp_ll_begin_packet_wait(&wait, rows->taker.number);
+    do
+        status = wp_packets_receive_each(run->op.warp, &rows->packets, row, dsts, num_dsts,
+                                         &wait.progress);
+    while (wp_ll_waits_again(run, &wait, status) && !wp_ll_leaves_out(run, row->from));
+    return status;
+}
+
+/* ------------------------------------------------------------------ heads */
+
+/* A block that has all heads knows where each part of a row goes before the part comes. With masks,
+ * all blocks must use the same heads. */
+WP_FN uint32_t *wp_ll_head_of(const struct wp_ll_packet_rows *rows, int32_t source)
+{
+    return rows->heads + (ptrdiff_t)source * rows->num_head_words;
+}
+
+/* Warp-wide: receives a head, a tagged row. The head of a source that is left out has no choices.
+ * With masks all blocks agree, after the wait, whether the head counts. */
+WP_FN enum wp_status wp_ll_hear_head(const struct wp_ll_packet_rows *rows, int32_t source)
+{
+    struct wp_ll_run *run = rows->taker.run;
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    const uint64_t number = rows->taker.number;
+    const struct wp_ll_head_words to = {wp_ll_head_of(rows, source), rows->num_head_words,
+                                        wp_ll_num_pairs(&ll->plan)};
+    const char *head = wp_ll_head(ll, ll->exchange.rank, number, source);
+    int64_t *waited_ns = wp_lane_idx(warp) == 0 ? wp_ll_waited_ns(run, source) : NULL;
+    const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
+    struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, source);
+    struct wp_ll_packet_wait wait;
+    enum wp_status status = WP_STATUS_ABSENT;
+    site.sequence = number; /* which it carries */
+    wp_ll_begin_packet_wait(&wait, number);
+    while (!wp_ll_leaves_out(run, source)) {
+        status = wp_tagged_take_relaxed(warp, head, to.words, to.num, &site);
+        wait.progress.missing = 1u << source;
+        if (!wp_ll_waits_again(run, &wait, status))
+            break;
+        wp_warp_sync(warp); /* parts of it may have been taken */
+    }
+    wp_ll_end_waiting(run, waited_ns, begin_ns);
+    if (!wp_ll_has_masks(&ll->masks) || status == WP_STATUS_FAILED)
+        return status;
+    const int counts = wp_ll_agree_on_head(&rows->taker, source, status, to);
+    site.absent_after_ms = 0; /* what counts is there */
+    if (!counts)
+        wp_ll_leave_out(run, 1u << source);
+    return counts && status == WP_STATUS_ABSENT
+               ? wp_tagged_take_relaxed(warp, head, to.words, to.num, &site)
+               : WP_STATUS_OK;
+}
+
+/* The first source whose head the warp receives. The last warps do so, since they have least other
+ * work. */
+WP_FN int32_t wp_ll_first_heard(struct wp_warp *warp)
+{
+    return wp_num_warps(warp) - 1 - wp_warp_idx(warp);
+}
+
+/* All warps of a block call this, and meet afterwards. */
+WP_FN enum wp_status wp_ll_hear_heads(const struct wp_ll_packet_rows *rows)
+{
+    struct wp_warp *warp = rows->taker.run->op.warp;
+    const int32_t num_ranks = rows->taker.args->ll.exchange.num_ranks;
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t source = wp_ll_first_heard(warp); source < num_ranks && status == WP_STATUS_OK;
+         source += wp_num_warps(warp))
+        status = wp_ll_hear_head(rows, source);
+    return status;
+}
+
+/* All warps of the first block call this after they have met. It writes the counts of experts for
+ * the caller, in the last warps first: these have heard, so they are awake. */
+WP_FN void wp_ll_tell_experts(const struct wp_ll_packet_rows *rows)
+{
+    const struct wp_ll_taker *taker = &rows->taker;
+    struct wp_warp *warp = taker->run->op.warp;
+    const struct wp_low_latency *ll = &taker->args->ll;
+    for (int32_t expert = wp_ll_first_heard(warp) * WP_WARP_SIZE + wp_lane_idx(warp);
+         expert < ll->num_local_experts; expert += wp_ll_num_threads(warp)) {
+        int32_t first = 0, to_blame = 0;
+        for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++) {
+            const int32_t num_rows = (int32_t)wp_ll_pair_count(wp_ll_head_of(rows, rank), expert);
+            wp_ll_tell_expert(taker, expert, rank, first, num_rows);
+            first += num_rows;
+        }
+        wp_ll_tell_expert_total(taker, expert, first);
+        if (!wp_ll_lacks_room(taker, first))
+            continue;
+        while (!wp_ll_exceeds_share(
+            taker, (int32_t)wp_ll_pair_count(wp_ll_head_of(rows, to_blame), expert)))
+            to_blame++;
+        wp_ll_fail_for_room(taker, expert, to_blame, first);
+    }
+}
+
+/* ------------------------------------------------------------------ where rows are packed */
+
+/* The packed row of the choice of a source that has `order` choices for the expert before it. */
+WP_FN int32_t wp_ll_packed_choice_at(const struct wp_ll_packet_rows *rows, int32_t source,
+                                     int32_t expert, uint32_t order)
+{
+    uint32_t position = order;
+    for (int32_t before = 0; before < source; before++)
+        position += wp_ll_pair_count(wp_ll_head_of(rows, before), expert);
+    return wp_ll_packed_at(&rows->taker.args->ll.plan, expert, (int32_t)position);
+}
+
+/* Where what begins there in a slot goes in a packed row: elements to their place, scales to where
+ * all of the row begin. */
+WP_FN char *wp_ll_packed_part(const struct wp_ll_packet_rows *rows, int32_t packed, uint64_t begin)
+{
+    const struct wp_low_latency_dispatch_args *args = rows->taker.args;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    return wp_ll_is_quantised(plan) && begin >= plan->slot.scales_offset
+               ? wp_ll_packed_scales(&rows->taker, packed)
+               : args->rows + (uint64_t)(uint32_t)packed * plan->row_bytes + begin;
+}
+
+/* Words of a row's scales, which begin there in the slot, to so many places. */
+WP_FN void wp_ll_pack_scale_words(const struct wp_ll_packet_rows *rows, uint64_t begin,
+                                  int32_t num_places, const uint32_t *words)
+{
+    enum { MOST_WORDS = WP_LL_PART_BYTES / sizeof(uint32_t) };
+    struct wp_warp *warp = rows->taker.run->op.warp;
+    const struct wp_ll_scales *to = &rows->taker.args->scales;
+    const uint64_t bytes_before = begin - rows->taker.args->ll.plan.slot.scales_offset;
+    const int32_t first = (int32_t)(bytes_before / sizeof(uint32_t));
+    const void **dsts = wp_warp_pointers(warp);
+    for (int32_t i = wp_lane_idx(warp); i < MOST_WORDS && first + i < to->num_words;
+         i += WP_WARP_SIZE)
+        for (int32_t j = 0; j < num_places; j++)
+            ((uint32_t *)(uintptr_t)dsts[j])[(first + i) * to->word_stride] = words[i];
+}
+
+/* ================== a launch */
+
+WP_FN struct wp_ll_packet_rows wp_ll_packet_rows_of(struct wp_ll_run *run,
+                                                    const struct wp_low_latency_dispatch_args *args,
+                                                    uint64_t number)
+{
+    char *memory = (char *)wp_block_shared(run->op.warp) + WP_BLOCK_WORDS_BYTES;
+    const struct wp_ll_packet_rows rows = {{run, args, NULL, number},
+                                           wp_ll_packets_of(&args->ll, WP_LL_ROWS, number),
+                                           0,
+                                           (uint32_t *)(void *)memory,
+                                           route_num_head_words(&args->ll.plan)};
+    return rows;
+}
+
+WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args,
+                          struct wp_ll_route_loads loads)
+{
+    struct wp_warp *warp = run->op.warp;
+    const uint64_t number = run->numbers.rows_sent + 1;
+    const uint64_t num_outstanding = run->numbers.rows_sent - run->numbers.rows_ended;
+    const uint64_t num_halves = (uint64_t)args->ll.plan.num_halves;
+    struct wp_ll_packet_rows rows = wp_ll_packet_rows_of(run, args, number);
+    if (num_outstanding >= num_halves)
+        return wp_ll_fail(run, num_halves, num_outstanding + 1);
+    /* Only credit that an earlier launch received counts. Credit that another block of this launch
+     * receives is not ordered before this block's stores. */
+    const uint32_t known = (uint32_t)loads.taken >> wp_ll_taken_shift(number - 1);
+    const int16_t num_lacking = (int16_t)((uint32_t)wp_ll_number_before(run, number) - known);
+    rows.roomy =
+        wp_ballot(warp, num_lacking <= 0 && wp_lane_idx(warp) < args->ll.exchange.num_ranks);
+    const enum wp_status status = route_send(&rows, loads);
+    struct wp_ll_half half = wp_ll_half_of(run, number);
+    half.tokens.begin = 0;
+    half.tokens.end = args->num_tokens;
+    wp_ll_remember(run, number, half);
+    run->numbers.rows_sent = number;
+    return status;
+}
+
+/* By all warps. By expert, the block meets once, when its last warps have heard all heads. */
+WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = &args->ll;
+    const uint64_t number = ++run->numbers.rows_received;
+    const struct wp_ll_packet_rows rows = wp_ll_packet_rows_of(run, args, number);
+    const struct wp_ll_turns turns = route_turns_to_receive(warp, ll);
+    const int32_t num_units = route_num_received(ll);
+    enum wp_status status = WP_STATUS_OK;
+    if (number > run->numbers.rows_sent)
+        status = wp_ll_fail(run, run->numbers.rows_sent, number);
+    else if (ll->plan.is_by_expert && turns.step > 0)
+        status = wp_ll_hear_heads(&rows);
+    status = wp_ll_commit_early(run, status);
+    if (status != WP_STATUS_OK)
+        return status;
+    if (ll->plan.is_by_expert)
+        route_begin_packing(run);
+    if (ll->plan.is_by_expert && wp_block_idx(warp) == 0)
+        wp_ll_tell_experts(&rows);
+    for (int32_t i = turns.first; i < num_units && status == WP_STATUS_OK; i += turns.step)
+        status = wp_ll_unless_absent(route_receive(&rows, i));
+    if (wp_launch_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0)
+        *ll->received_half = (int32_t)wp_ll_half(&ll->plan, number);
+    return wp_ll_end_committed(run, status);
+}
+
+WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args)
+{
+    const int receives = (args->phases & WP_LL_RECEIVE) != 0;
+    const struct wp_ll_loads remembered = wp_ll_load(warp, &args->ll);
+    const struct wp_ll_route_loads loads = route_load(warp, args);
+    struct wp_ll_run run = wp_ll_begin_loaded(warp, &args->ll, remembered);
+    enum wp_status status = WP_STATUS_OK;
+    if (run.op.sequence == WP_SEQUENCE_FAILED)
+        return WP_STATUS_FAILED;
+    wp_ll_tell_taken(&run, receives ? args->missing_ranks : NULL);
+    if (args->phases & WP_LL_SEND)
+        status = send(&run, args, loads);
+    return status == WP_STATUS_OK && receives ? receive(&run, args)
+                                              : wp_ll_commit_early(&run, status);
+}
