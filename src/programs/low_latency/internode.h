@@ -168,30 +168,34 @@ WP_FN void wp_ll_send_remote_head(const struct wp_ll_sender *sender, int32_t ran
     wp_remote_post(warp, &put);
 }
 
+/* Puts a block's rows for the i-th rank of other nodes. */
+WP_FN void wp_ll_put_rows_to(const struct wp_ll_sender *sender, int32_t i)
+{
+    const struct wp_low_latency *ll = &sender->args->ll;
+    const int32_t rank = ll->network.ranks[i];
+    const struct wp_ll_range range = wp_ll_sent_range(sender, rank);
+    const struct wp_ll_put put = {
+        rank, wp_ll_staged_row(sender, rank, range.first),
+        wp_ll_row_offset(ll, sender->number, ll->exchange.rank, range.first),
+        (uint64_t)range.num_rows * ll->plan.slot.bytes, wp_ll_range_word(ll, range)};
+    if (!wp_ll_is_missing(sender->run, rank))
+        wp_ll_put_mail(sender->run->op.warp, ll, WP_LL_ROWS, sender->number, &put);
+}
+
 /* All warps call this when the block has written its rows. It puts those for other nodes. */
 WP_FN void wp_ll_put_rows(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
     const struct wp_low_latency *ll = &sender->args->ll;
-    const int32_t own = ll->exchange.rank;
-    if (WP_LL_HAS_RELAYS(&ll->plan))
+    const int has_relays = WP_LL_HAS_RELAYS(&ll->plan);
+    if (has_relays)
         wp_ll_stage_ranges(sender);
     wp_block_sync(warp);
-    if (WP_LL_HAS_RELAYS(&ll->plan)) {
+    if (has_relays)
         wp_ll_put_messages(sender);
-        return;
-    }
-    for (int32_t i = wp_warp_idx(warp); i < ll->network.num_remote; i += wp_num_warps(warp)) {
-        const int32_t rank = ll->network.ranks[i];
-        const struct wp_ll_range range = wp_ll_sent_range(sender, rank);
-        if (wp_ll_is_missing(sender->run, rank))
-            continue;
-        const struct wp_ll_put put = {rank, wp_ll_staged_row(sender, rank, range.first),
-                                      wp_ll_row_offset(ll, sender->number, own, range.first),
-                                      (uint64_t)range.num_rows * ll->plan.slot.bytes,
-                                      wp_ll_range_word(ll, range)};
-        wp_ll_put_mail(warp, ll, WP_LL_ROWS, sender->number, &put);
-    }
+    const int32_t num_straight = has_relays ? 0 : ll->network.num_remote;
+    for (int32_t i = wp_warp_idx(warp); i < num_straight; i += wp_num_warps(warp))
+        wp_ll_put_rows_to(sender, i);
 }
 
 /* ================== combine */
