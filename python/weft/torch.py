@@ -22,16 +22,18 @@ import functools
 import os
 import secrets
 import socket
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Sequence
 
 import torch
 from torch.autograd.function import once_differentiable
 
-from .communicator import Communicator, serve_rendezvous, unique_id, unique_id_at
+from . import rows as quantised
+from .abi import Dtype, ScaleKind
 from .agreement import Rows, refuse, tag_of
+from .communicator import Communicator, serve_rendezvous, unique_id, unique_id_at
 from .eager import eager
 from .expert_parallel import Counts, ExpertParallel, Handle
-from .library import Error, InvalidArgumentError
+from .library import Error, InvalidArgumentError, OutOfMemoryError
 from .objects import Uncopied
 from .pool import Pool, WhenFull
 
@@ -122,22 +124,32 @@ class Dispatched(NamedTuple):
 
 
 STAGING_BYTES = 8 << 20
+BATCHES_IN_ARENA = 4
+GROUP_ELEMENTS = 128  # of narrow rows, that share a scale
 
 
 class TokenDispatcher(Uncopied):
     """Sends tokens to their experts and sums what comes back, with gradients.
 
     arena_bytes: memory, of the heap, for the rows that have come, until autograd needs them no
-    more, and for answers that are not in it yet. What finds no room there is staged
+    more, and for answers that are not in it yet. None: as much as four of the largest batches that
+    have come to any rank, as long as the heap has it. What finds no room there is staged
     (weft_ep_config.staging_bytes, 8 MiB unless it is given). Collective; so are dispatch() and
     combine(), and their backward passes, which all ranks run in the same order.
+
+    narrow: FP8_E4M3 or INT8, as which rows go to the experts, with a scale for each 128 elements;
+    they are of x's dtype again where they come. Sums and gradients go as they are; the gradient of
+    rounding counts as 1.
     """
 
-    def __init__(self, comm: Communicator, num_experts: int, num_topk: int, arena_bytes: int, *,
-                 max_tokens: int = 0, **ep_config: Any):
+    def __init__(self, comm: Communicator, num_experts: int, num_topk: int,
+                 arena_bytes: int | None, *, max_tokens: int = 0, narrow: Dtype | None = None,
+                 **ep_config: Any):
         self.ep = ExpertParallel(comm, num_experts, **{"staging_bytes": STAGING_BYTES} | ep_config)
-        self.pool = Pool(comm, arena_bytes)
+        self.pool = Pool(comm, arena_bytes or 0)
+        self.narrow = narrow
         self._num_topk, self._max_tokens = num_topk, max_tokens
+        self._grows = arena_bytes is None
         self._free_handles: list[Handle] = []
 
     def place(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -169,9 +181,19 @@ class TokenDispatcher(Uncopied):
         if counts.tags.count(tag) < len(counts.tags):
             refuse(self.ep.comm, terms)
         routing.num_rows = counts.num_recv_tokens
+        self._make_room(counts.max_recv_tokens * (
+            x.shape[1] * x.element_size() + self._num_topk * (topk_idx.element_size() + 4)))
         received = _Dispatch.apply(x, topk_weights.float(), topk_idx, routing,
                                    counts.num_recv_tokens)
         return Dispatched(*received, counts, routing)
+
+    def _make_room(self, batch_bytes: int) -> None:
+        """For batches of the rank that gets most, which all ranks know: so all do it together."""
+        if self._grows:
+            try:
+                self.pool.grow(BATCHES_IN_ARENA * batch_bytes)
+            except OutOfMemoryError:  # on all ranks
+                self._grows = False
 
     @eager
     def combine(self, rows: torch.Tensor, routing: Routing) -> torch.Tensor:
@@ -198,20 +220,40 @@ def _check_rows(name: str, tensor: torch.Tensor, shape: tuple[int | None, int | 
                                    f"floating-point type, [{sizes}]")
 
 
+def _planes(num_rows: int, x: torch.Tensor, narrow: Dtype | None
+            ) -> tuple[tuple[tuple[int, ...], torch.dtype], ...]:
+    """Shapes and types of the rows of x [N, hidden] as they come, and of narrow rows' scales."""
+    if narrow is None:
+        return ((num_rows, *x.shape[1:]), x.dtype),
+    shape, dtype = quantised.scale_shape(num_rows, x.shape[1], GROUP_ELEMENTS, ScaleKind.FP32)
+    return (((num_rows, x.shape[1]), getattr(torch, quantised.narrow_name(narrow))),
+            (shape, getattr(torch, dtype)))
+
+
+def widen(comm: Communicator, planes: Sequence[torch.Tensor], like: torch.Tensor,
+          narrow: Dtype | None) -> torch.Tensor:
+    """Rows [n, hidden] of the dtype of like, from themselves, or from narrow rows and scales."""
+    if narrow is None:
+        return planes[0]
+    return quantised.dequantise(comm, *planes, like.new_empty(planes[0].shape), narrow=narrow,
+                                group=GROUP_ELEMENTS)
+
+
 class _Dispatch(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, topk_weights, topk_idx, routing, num_rows):
-        num_topk = topk_idx.shape[1]
-        rows, recv_idx, recv_weights = routing.dispatcher.pool.empty(
-            ((num_rows, *x.shape[1:]), x.dtype), ((num_rows, num_topk), topk_idx.dtype),
+        num_topk, narrow = topk_idx.shape[1], routing.dispatcher.narrow
+        *rows, recv_idx, recv_weights = routing.dispatcher.pool.empty(
+            *_planes(num_rows, x, narrow), ((num_rows, num_topk), topk_idx.dtype),
             ((num_rows, num_topk), topk_weights.dtype))
         received = routing.handle.dispatch(
             x.contiguous(), rows, topk_idx=topk_idx, topk_weights=topk_weights.contiguous(),
-            recv_topk_idx=recv_idx, recv_topk_weights=recv_weights)
+            recv_topk_idx=recv_idx, recv_topk_weights=recv_weights, narrow=narrow)
         ctx.routing = routing
         ctx.save_for_backward(received.topk_idx)
         ctx.mark_non_differentiable(received.topk_idx)
-        return received.x, received.topk_idx, received.topk_weights
+        return (widen(routing.handle.ep.comm, received.planes, x, narrow), received.topk_idx,
+                received.topk_weights)
 
     @staticmethod
     @once_differentiable

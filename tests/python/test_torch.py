@@ -260,7 +260,7 @@ def tokens(rank):
 
 
 @pytest.mark.parametrize(("num_ranks", "memory"), [
-    (1, {"arena_bytes": 1 << 20}), (3, {"arena_bytes": 1 << 20}),
+    (1, {"arena_bytes": 1 << 20}), (3, {"arena_bytes": 1 << 20}), (3, {"arena_bytes": None}),
     (3, {"arena_bytes": 0}), (3, {"arena_bytes": 0, "staging_bytes": 1000})])
 def test_gradients(num_ranks, memory):
     """Two layers, forward and backward, for several steps, equal one process with all experts."""
@@ -298,6 +298,30 @@ def test_gradients(num_ranks, memory):
         return len(dispatcher._free_handles)
 
     assert in_group(train, num_ranks) == [2] * num_ranks
+
+
+@pytest.mark.parametrize("narrow", [weft.Dtype.FP8_E4M3, weft.Dtype.INT8])
+def test_narrow_rows(narrow):
+    """Rows come as they are after weft.rows, and memory grows with the batches."""
+    def dispatch(comm):
+        tokens = weft.torch.TokenDispatcher(comm, EXPERTS, TOPK, None, narrow=narrow)
+        for num_tokens in (2, 0, 700):
+            x = torch.randn(num_tokens, 256, dtype=torch.bfloat16, requires_grad=True)
+            ids = torch.arange(EXPERTS)[:TOPK].expand(num_tokens, TOPK)  # all of rank 0
+            got = tokens.dispatch(x, ids, torch.ones(num_tokens, TOPK))
+            everybody = weft.Collectives(comm).all_gather(x.detach()).flatten(0, 1)
+            wanted = torch.empty_like(everybody)
+            weft.rows.dequantise(comm, *weft.rows.quantise(comm, everybody, narrow=narrow), wanted,
+                                 narrow=narrow)
+            assert torch.equal(got.rows, wanted if comm.rank == 0 else wanted[:0])
+            assert num_tokens == 0 or not torch.equal(wanted, everybody)
+            tokens.combine(got.rows * 3, got.routing).sum().backward()
+            assert (x.grad == 3).all()
+        assert tokens.pool.num_bytes >= 4 * 2 * 700 * 256 * 2  # on rank 1, too
+
+    import weft.torch
+
+    run(dispatch, 2)
 
 
 def test_subgroups():
