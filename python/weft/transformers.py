@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: MIT
+"""For Hugging Face transformers: experts that are spread over ranks get their tokens by weft.
+
+    import weft.transformers
+
+    model = AutoModelForCausalLM.from_pretrained(path, distributed_config=DistributedConfig(
+        fsdp_size=n, ep_size=n, ep_implementation="weft"))  # each rank has a batch of its own
+    #   tp_size=n, ep_size=n: all ranks have the same batch, as for model.generate()
+
+The project's docs/transformers.md tells more.
+"""
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch.distributed import get_process_group_ranks
+from torch.nn.functional import embedding_bag
+
+from . import torch as weft_torch
+from .abi import Dtype, LlLayout, Machine
+from .collectives import Collectives
+from .communicator import Communicator
+from .eager import eager
+from .low_latency import LowLatency
+
+try:
+    from transformers.distributed.expert_parallel import (EPImplementation,
+                                                          EPImplementationInterface)
+except ImportError as error:
+    raise ImportError("weft.transformers needs transformers 5.24 or later, and accelerate: "
+                      "pip install 'transformers>=5.24' accelerate") from error
+
+FEW_CHOICES = 64  # that experts get with those of others among them, where there is no gradient
+
+__all__ = ["Options", "WeftEP", "register"]
+
+
+class Options(NamedTuple):
+    """How rows go.
+
+    - narrow: Dtype.FP8_E4M3 or Dtype.INT8, as which rows go to experts of other ranks, with a scale
+      for each 128 elements; None: as they are. Where all ranks have the same batch no row goes.
+    - low_latency_tokens: without gradients batches of at most so many tokens, of the rank that has
+      most, go by the low-latency operations; 0: none
+    - timeout_ms: deadline of each wait for a rank that lives
+    """
+
+    narrow: Dtype | None = None
+    low_latency_tokens: int = 64
+    timeout_ms: int = 30 * 60 * 1000
+
+
+def register(name: str = "weft", **options: Any) -> None:
+    """Makes ep_implementation=name mean weft, with the fields of Options. `import
+    weft.transformers` has registered "weft"."""
+    EPImplementationInterface.register(name, partial(WeftEP, options=Options(**options)))
+
+
+class _Ranks:
+    """The communicator of a process group, one for all groups of the same ranks."""
+
+    _all: dict[Any, _Ranks] = {}
+
+    def __init__(self, mesh: Any, options: Options):
+        machine = Machine.CPU if mesh.device_type == "cpu" else Machine.CUDA
+        self.comm = weft_torch.communicator(mesh.get_group(), machine=machine,
+                                            timeout_ms=options.timeout_ms)
+        self.collectives = Collectives(self.comm)
+        self._exchanges: dict[Any, _Exchange] = {}
+
+    @classmethod
+    def of(cls, mesh: Any, options: Options) -> _Ranks:
+        key = mesh.device_type, options.timeout_ms, *get_process_group_ranks(mesh.get_group())
+        if key not in cls._all:
+            cls._all[key] = cls(mesh, options)
+        return cls._all[key]
+
+    def exchange(self, *settings: Any) -> _Exchange:
+        """That of all layers with these settings. Collective."""
+        if settings not in self._exchanges:
+            self._exchanges[settings] = _Exchange(self, *settings)
+        return self._exchanges[settings]
+
+
+class _Exchange:
+    """Brings rows to the ranks of their experts and sums what comes back, for all layers."""
+
+    def __init__(self, ranks: _Ranks, num_experts: int, num_topk: int, options: Options):
+        self._ranks, self._num_topk, self._options = ranks, num_topk, options
+        self._tokens = weft_torch.TokenDispatcher(ranks.comm, num_experts, num_topk, None,
+                                                  narrow=options.narrow)
+        self._rooms: dict[Any, _Room] = {}
+
+    def __call__(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor,
+                 run_experts: Any) -> torch.Tensor:
+        if self._options.low_latency_tokens > 0 and not torch.is_grad_enabled():
+            key = x.shape[1], x.dtype
+            if key not in self._rooms:
+                self._rooms[key] = _Room(self._tokens, self._num_topk, self._options, x)
+            out = self._rooms[key].exchange(x, topk_idx, topk_weights, run_experts)
+            if out is not None:
+                return out
+        got = self._tokens.dispatch(x, topk_idx, topk_weights)
+        rows = run_experts(got.rows, got.topk_idx, got.topk_weights)
+        return self._tokens.combine(rows, got.routing)
+
+
+class _Room:
+    """Low-latency operations for few tokens [N, hidden] of one type. No rank knows before how many
+    tokens others have: one with too many sends each rank a row of infinite weight in their place.
+    """
+
+    def __init__(self, tokens: weft_torch.TokenDispatcher, num_topk: int, options: Options,
+                 like: torch.Tensor):
+        self._comm, self._narrow = tokens.ep.comm, options.narrow
+        narrow = {} if options.narrow is None else {
+            "narrow": options.narrow, "group": weft_torch.GROUP_ELEMENTS}
+        self._max_tokens, hidden = options.low_latency_tokens, like.shape[1]
+        num_ranks = self._comm.num_ranks
+        self._ll = LowLatency(tokens.ep, hidden, self._max_tokens, num_topk, like.dtype,
+                              layout=LlLayout.BY_RANK, **narrow)
+        slots = self._ll.slots(like)
+        self._half, self._slots = slots.half, [
+            [slot.flatten(0, 1) for slot in halves] for halves in slots[1:5]]
+        self._counts = self._ll.empty_rows(like)
+        self._answers = like.new_empty((num_ranks, self._max_tokens, hidden))
+        self._places = torch.arange(self._max_tokens, device=like.device)
+        firsts = [tokens.ep.experts_of(rank)[0] for rank in range(num_ranks)]
+        firsts += [-1] * (-num_ranks % num_topk)
+        ids = torch.tensor(firsts, device=like.device).view(-1, num_topk)
+        self._too_many = (like.new_zeros((len(ids), hidden)), ids,
+                          torch.full(ids.shape, math.inf, device=like.device))
+
+    def exchange(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor,
+                 run_experts: Any) -> torch.Tensor | None:
+        """None, on all ranks, if one has too many tokens."""
+        sent = x, topk_idx, topk_weights.float()
+        if x.shape[0] > self._max_tokens:
+            sent = self._too_many
+        self._ll.dispatch(*(tensor.contiguous() for tensor in sent), self._counts)
+        counts, half = self._counts.num_rows_per_rank, int(self._half)
+        came = (self._places < counts[:, None]).flatten().nonzero()[:, 0]
+        x_rows, scales, experts, weights = (
+            halves[half].index_select(0, came) if halves else None for halves in self._slots)
+        if weights.isinf().any():
+            self._ll.release()
+            return None
+        rows = weft_torch.widen(self._comm, (x_rows, scales), x, self._narrow)
+        made = run_experts(rows, experts, weights)
+        for answers, part in zip(self._answers, made.split(counts.tolist())):
+            answers[:part.shape[0]] = part
+        return self._ll.combine(self._answers)
+
+
+class _Sum(torch.autograd.Function):
+    """The sum of what ranks with the same batch have made of it. Each has its gradient."""
+
+    @staticmethod
+    def forward(ctx, part, collectives):
+        return collectives.all_reduce(part)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+class _SumGradients(torch.autograd.Function):
+    """x itself, which ranks with the same batch share: each has a part of its gradient."""
+
+    @staticmethod
+    def forward(ctx, x, collectives):
+        ctx.collectives = collectives
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ctx.collectives.all_reduce(grad.contiguous()), None
+
+
+def _sums(choices: torch.Tensor, row: torch.Tensor, num_rows: int) -> torch.Tensor:
+    """[num_rows, hidden]: of choices [m, hidden], in fp32, in their order; row [m] ascends."""
+    if num_rows == 0:
+        return choices.new_empty((0, choices.shape[1]))
+    firsts = torch.searchsorted(row, torch.arange(num_rows, device=row.device))
+    return embedding_bag(torch.arange(row.shape[0], device=row.device), choices, firsts, mode="sum")
+
+
+class _Repeated(torch.autograd.Function):
+    """Each row [n, hidden] as often as it is in row [m], and the sums of their gradients."""
+
+    @staticmethod
+    def forward(ctx, rows, row):
+        ctx.save_for_backward(row)
+        ctx.num_rows = rows.shape[0]
+        return rows.index_select(0, row)
+
+    @staticmethod
+    def backward(ctx, grads):
+        return _sums(grads.contiguous(), *ctx.saved_tensors, ctx.num_rows), None
+
+
+class _Sums(torch.autograd.Function):
+    """_sums() with gradients. PyTorch's own of both take several times as long."""
+
+    @staticmethod
+    def forward(ctx, choices, row, num_rows):
+        ctx.save_for_backward(row)
+        return _sums(choices, row, num_rows)
+
+    @staticmethod
+    def backward(ctx, grads):
+        return grads.index_select(0, *ctx.saved_tensors), None, None
+
+
+class WeftEP(EPImplementation):
+    """What transformers makes for the experts of each layer. Calls are collective.
+
+    Where all ranks of the experts have the same batch, each runs its experts on it, and one
+    all-reduce sums. Else each token's row goes to the ranks of its experts, and one row of each of
+    these comes back; of ranks that share a batch each sends its part of it.
+    """
+
+    def __init__(self, experts: torch.nn.Module, ep_mesh: Any, tp_mesh: Any,
+                 options: Options = Options()):
+        super().__init__(experts, ep_mesh, tp_mesh)
+        self._options = options
+        self._ranks = _Ranks.of(ep_mesh, options)
+        self._sharers = _Ranks.of(tp_mesh, options) if tp_mesh.size() > 1 else None
+
+    @eager
+    def __call__(self, hidden_states: torch.Tensor, top_k_index: torch.Tensor,
+                 top_k_weights: torch.Tensor) -> torch.Tensor:
+        """hidden_states [N, hidden], top_k_index [N, K] of all experts' ids, top_k_weights [N, K]
+        of any floating-point type -> [N, hidden]."""
+        run_experts = partial(self._run_experts, top_k_weights.dtype)
+        if self._sharers is None:
+            return self._exchange(hidden_states, top_k_index, top_k_weights, run_experts)
+        collectives = self._sharers.collectives
+        if torch.is_grad_enabled():
+            hidden_states, top_k_weights = (_SumGradients.apply(tensor, collectives)
+                                            for tensor in (hidden_states, top_k_weights))
+        if self.shares_batch:
+            part = run_experts(hidden_states, self._local(top_k_index), top_k_weights)
+        else:
+            part = self._exchange(hidden_states, self._own_part(top_k_index), top_k_weights,
+                                  run_experts)
+        return _Sum.apply(part, collectives)
+
+    def _exchange(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor,
+                  run_experts: Any) -> torch.Tensor:
+        exchange = self._ranks.exchange(self.num_local_experts * self.ep_mesh.size(),
+                                        topk_idx.shape[1], self._options)
+        return exchange(x, topk_idx, topk_weights, run_experts)
+
+    def _local(self, topk_idx: torch.Tensor) -> torch.Tensor:
+        """Numbers of this rank's experts, -1 for others'."""
+        local = topk_idx - self.num_local_experts * self._ranks.comm.rank
+        return local.masked_fill_((local < 0) | (local >= self.num_local_experts), -1)
+
+    def _own_part(self, topk_idx: torch.Tensor) -> torch.Tensor:
+        """-1 for the tokens that other ranks with the same batch send."""
+        comm: Communicator = self._sharers.comm
+        first, end = (topk_idx.shape[0] * r // comm.num_ranks for r in (comm.rank, comm.rank + 1))
+        own = torch.full_like(topk_idx, -1)
+        own[first:end] = topk_idx[first:end]
+        return own
+
+    def _run_experts(self, dtype: torch.dtype, rows: torch.Tensor, topk_idx: torch.Tensor,
+                     topk_weights: torch.Tensor) -> torch.Tensor:
+        """rows [n, hidden], topk_idx [n, K] of local ids or -1 -> the weighed sums of what this
+        rank's experts make of each row, [n, hidden]. dtype: of the weights that experts get."""
+        is_own = topk_idx >= 0
+        if not torch.is_grad_enabled() and topk_idx.numel() <= FEW_CHOICES:
+            return self.experts_forward(
+                rows, torch.where(is_own, topk_idx, self.num_local_experts).long(),
+                (topk_weights * is_own).to(dtype)) if rows.shape[0] else rows
+        choice = is_own.flatten().nonzero()[:, 0]
+        row, num_choices = choice // topk_idx.shape[1], choice.shape[0]
+        if num_choices == 0:  # autograd is to find the experts and the collectives behind
+            chosen = (rows.sum(0, keepdim=True), row.new_zeros((1, 1)),
+                      topk_weights.new_ones((1, 1), dtype=dtype))
+        else:
+            ids, weights = (each.reshape(-1, 1).index_select(0, choice)
+                            for each in (topk_idx, topk_weights))
+            chosen = _Repeated.apply(rows, row), ids.long(), weights.to(dtype)
+        return _Sums.apply(self.experts_forward(*chosen)[:num_choices], row, rows.shape[0])
+
+
+register()
