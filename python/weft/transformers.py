@@ -11,6 +11,7 @@ The project's docs/transformers.md tells more.
 """
 from __future__ import annotations
 
+import functools
 import math
 from functools import partial
 from typing import Any, NamedTuple
@@ -70,6 +71,7 @@ class _Ranks:
                                             timeout_ms=options.timeout_ms)
         self.collectives = Collectives(self.comm)
         self._exchanges: dict[Any, _Exchange] = {}
+        self._rows: dict[Any, torch.Tensor] = {}
 
     @classmethod
     def of(cls, mesh: Any, options: Options) -> _Ranks:
@@ -83,6 +85,14 @@ class _Ranks:
         if settings not in self._exchanges:
             self._exchanges[settings] = _Exchange(self, *settings)
         return self._exchanges[settings]
+
+    def pick(self, rows: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+        """rows[row], [m, hidden], until the next call: of new memory the system would map page
+        after page, which takes longer than to fill it."""
+        key, num_rows = (rows.shape[1], rows.dtype), row.shape[0]
+        if key not in self._rows or self._rows[key].shape[0] < num_rows:
+            self._rows[key] = rows.new_empty((num_rows * 5 // 4, rows.shape[1]))
+        return torch.index_select(rows, 0, row, out=self._rows[key][:num_rows])
 
 
 class _Exchange:
@@ -127,7 +137,7 @@ class _Room:
             [slot.flatten(0, 1) for slot in halves] for halves in slots[1:5]]
         self._counts = self._ll.empty_rows(like)
         self._answers = like.new_empty((num_ranks, self._max_tokens, hidden))
-        self._places = torch.arange(self._max_tokens, device=like.device)
+        self._places_of = functools.lru_cache(1024)(partial(self._find_places, like.device))
         firsts = [tokens.ep.experts_of(rank)[0] for rank in range(num_ranks)]
         firsts += [-1] * (-num_ranks % num_topk)
         ids = torch.tensor(firsts, device=like.device).view(-1, num_topk)
@@ -141,18 +151,25 @@ class _Room:
         if x.shape[0] > self._max_tokens:
             sent = self._too_many
         self._ll.dispatch(*(tensor.contiguous() for tensor in sent), self._counts)
-        counts, half = self._counts.num_rows_per_rank, int(self._half)
-        came = (self._places < counts[:, None]).flatten().nonzero()[:, 0]
+        counts, half = self._counts.num_rows_per_rank.tolist(), int(self._half)
+        places = self._places_of(*counts)
         x_rows, scales, experts, weights = (
-            halves[half].index_select(0, came) if halves else None for halves in self._slots)
+            halves[half].index_select(0, places) if halves else None for halves in self._slots)
         if weights.isinf().any():
             self._ll.release()
             return None
         rows = weft_torch.widen(self._comm, (x_rows, scales), x, self._narrow)
         made = run_experts(rows, experts, weights)
-        for answers, part in zip(self._answers, made.split(counts.tolist())):
-            answers[:part.shape[0]] = part
+        first = 0
+        for source, count in enumerate(counts):
+            self._answers[source, :count] = made[first:first + count]
+            first += count
         return self._ll.combine(self._answers)
+
+    def _find_places(self, device: torch.device, *counts: int) -> torch.Tensor:
+        """Of rows among all slots, [n]: so many of each rank."""
+        return torch.tensor([source * self._max_tokens + i for source, count in enumerate(counts)
+                             for i in range(count)], dtype=torch.int64, device=device)
 
 
 class _Sum(torch.autograd.Function):
@@ -243,7 +260,7 @@ class WeftEP(EPImplementation):
             hidden_states, top_k_weights = (_SumGradients.apply(tensor, collectives)
                                             for tensor in (hidden_states, top_k_weights))
         if self.shares_batch:
-            part = run_experts(hidden_states, self._local(top_k_index), top_k_weights)
+            part = run_experts(hidden_states, *self._local(top_k_index, top_k_weights))
         else:
             part = self._exchange(hidden_states, self._own_part(top_k_index), top_k_weights,
                                   run_experts)
@@ -255,10 +272,12 @@ class WeftEP(EPImplementation):
                                         topk_idx.shape[1], self._options)
         return exchange(x, topk_idx, topk_weights, run_experts)
 
-    def _local(self, topk_idx: torch.Tensor) -> torch.Tensor:
-        """Numbers of this rank's experts, -1 for others'."""
+    def _local(self, topk_idx: torch.Tensor, topk_weights: torch.Tensor
+               ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Numbers of this rank's experts and their weights; -1 and 0 for others'."""
         local = topk_idx - self.num_local_experts * self._ranks.comm.rank
-        return local.masked_fill_((local < 0) | (local >= self.num_local_experts), -1)
+        is_other = (local < 0) | (local >= self.num_local_experts)
+        return local.masked_fill_(is_other, -1), topk_weights.masked_fill(is_other, 0)
 
     def _own_part(self, topk_idx: torch.Tensor) -> torch.Tensor:
         """-1 for the tokens that other ranks with the same batch send."""
@@ -270,13 +289,14 @@ class WeftEP(EPImplementation):
 
     def _run_experts(self, dtype: torch.dtype, rows: torch.Tensor, topk_idx: torch.Tensor,
                      topk_weights: torch.Tensor) -> torch.Tensor:
-        """rows [n, hidden], topk_idx [n, K] of local ids or -1 -> the weighed sums of what this
-        rank's experts make of each row, [n, hidden]. dtype: of the weights that experts get."""
+        """rows [n, hidden], topk_idx [n, K] of local ids or -1, topk_weights [n, K], there 0 -> the
+        sums of what this rank's experts make of each row, [n, hidden]. dtype: of weights for them.
+        """
         is_own = topk_idx >= 0
         if not torch.is_grad_enabled() and topk_idx.numel() <= FEW_CHOICES:
             return self.experts_forward(
                 rows, torch.where(is_own, topk_idx, self.num_local_experts).long(),
-                (topk_weights * is_own).to(dtype)) if rows.shape[0] else rows
+                topk_weights.to(dtype)) if rows.shape[0] else rows
         choice = is_own.flatten().nonzero()[:, 0]
         row, num_choices = choice // topk_idx.shape[1], choice.shape[0]
         if num_choices == 0:  # autograd is to find the experts and the collectives behind
@@ -285,7 +305,8 @@ class WeftEP(EPImplementation):
         else:
             ids, weights = (each.reshape(-1, 1).index_select(0, choice)
                             for each in (topk_idx, topk_weights))
-            chosen = _Repeated.apply(rows, row), ids.long(), weights.to(dtype)
+            pick = _Repeated.apply if torch.is_grad_enabled() or rows.is_cuda else self._ranks.pick
+            chosen = pick(rows, row), ids.long(), weights.to(dtype)
         return _Sums.apply(self.experts_forward(*chosen)[:num_choices], row, rows.shape[0])
 
 

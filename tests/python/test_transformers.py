@@ -27,7 +27,7 @@ from transformers.distributed import DistributedConfig  # noqa: E402
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 EXPERTS, TOPK, HIDDEN, VOCABULARY = 8, 3, 128, 96
-STEPS = int(os.environ.get("STEPS", 20))
+STEPS = 20
 SIZES = {"vocab_size": VOCABULARY, "hidden_size": HIDDEN, "num_hidden_layers": 2,
          "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 32,
          "intermediate_size": 48, "max_position_embeddings": 128, "num_experts_per_tok": TOPK}
@@ -129,27 +129,30 @@ def test_training():
     def train(ranks, family, folder):
         (spread, alone), (again, _) = ranks.load(folder, 1), ranks.load(folder, 1)
         again.gradient_checkpointing_enable({"use_reentrant": False})
-        models = spread.train(), alone.train(), again.train()
-        optimisers = [torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
-                      for model in models]
+        optimisers = [torch.optim.AdamW(model.train().parameters(), lr=3e-4, foreach=False)
+                      for model in (spread, alone)]
+        again.train()
         for step in range(STEPS):
-            own, all_ = ranks.batches(1, step % 3)
+            all_ = [(torch.randint(VOCABULARY, (8, 1),
+                                   generator=torch.Generator().manual_seed(2 * step + rank))
+                     + torch.arange(12 + 3 * rank)) % VOCABULARY for rank in range(2)]
+            own = all_[ranks.rank]
             loss = spread(own, labels=own).loss
             loss.backward()
             if step == 0:
                 first = loss.item()
-            if step < 2:
-                assert torch.equal(loss, again(own, labels=own).loss)
-                again(own, labels=own).loss.backward()
+                recomputed = again(own, labels=own).loss
+                recomputed.backward()
+                assert torch.equal(loss, recomputed)
                 for found, wanted in zip(again.parameters(), spread.parameters()):
                     assert torch.equal(found.grad.to_local(), wanted.grad.to_local())
             losses = [alone(batch, labels=batch).loss for batch in all_]
-            (sum(losses) / len(all_)).backward()
+            (sum(losses) / 2).backward()
             torch.testing.assert_close(loss, losses[ranks.rank], rtol=0, atol=1e-4)
             for optimiser in optimisers:
                 optimiser.step()
                 optimiser.zero_grad()
-        assert loss < first / 2
+        assert loss < first - 0.3
 
     with_models(train, 2, ["qwen3_moe"])
 
