@@ -34,8 +34,6 @@ except ImportError as error:
     raise ImportError("weft.transformers needs transformers 5.24 or later, and accelerate: "
                       "pip install 'transformers>=5.24' accelerate") from error
 
-FEW_CHOICES = 64  # that experts get with those of others among them, where there is no gradient
-
 __all__ = ["Options", "WeftEP", "register"]
 
 
@@ -155,7 +153,7 @@ class _Room:
         places = self._places_of(*counts)
         x_rows, scales, experts, weights = (
             halves[half].index_select(0, places) if halves else None for halves in self._slots)
-        if weights.isinf().any():
+        if math.isinf(weights.sum()):
             self._ll.release()
             return None
         rows = weft_torch.widen(self._comm, (x_rows, scales), x, self._narrow)
@@ -260,7 +258,7 @@ class WeftEP(EPImplementation):
             hidden_states, top_k_weights = (_SumGradients.apply(tensor, collectives)
                                             for tensor in (hidden_states, top_k_weights))
         if self.shares_batch:
-            part = run_experts(hidden_states, *self._local(top_k_index, top_k_weights))
+            part = run_experts(hidden_states, self._local(top_k_index), top_k_weights)
         else:
             part = self._exchange(hidden_states, self._own_part(top_k_index), top_k_weights,
                                   run_experts)
@@ -272,12 +270,10 @@ class WeftEP(EPImplementation):
                                         topk_idx.shape[1], self._options)
         return exchange(x, topk_idx, topk_weights, run_experts)
 
-    def _local(self, topk_idx: torch.Tensor, topk_weights: torch.Tensor
-               ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Numbers of this rank's experts and their weights; -1 and 0 for others'."""
+    def _local(self, topk_idx: torch.Tensor) -> torch.Tensor:
+        """Numbers of this rank's experts, -1 for others'."""
         local = topk_idx - self.num_local_experts * self._ranks.comm.rank
-        is_other = (local < 0) | (local >= self.num_local_experts)
-        return local.masked_fill_(is_other, -1), topk_weights.masked_fill(is_other, 0)
+        return local.masked_fill_((local < 0) | (local >= self.num_local_experts), -1)
 
     def _own_part(self, topk_idx: torch.Tensor) -> torch.Tensor:
         """-1 for the tokens that other ranks with the same batch send."""
@@ -289,15 +285,9 @@ class WeftEP(EPImplementation):
 
     def _run_experts(self, dtype: torch.dtype, rows: torch.Tensor, topk_idx: torch.Tensor,
                      topk_weights: torch.Tensor) -> torch.Tensor:
-        """rows [n, hidden], topk_idx [n, K] of local ids or -1, topk_weights [n, K], there 0 -> the
-        sums of what this rank's experts make of each row, [n, hidden]. dtype: of weights for them.
-        """
-        is_own = topk_idx >= 0
-        if not torch.is_grad_enabled() and topk_idx.numel() <= FEW_CHOICES:
-            return self.experts_forward(
-                rows, torch.where(is_own, topk_idx, self.num_local_experts).long(),
-                topk_weights.to(dtype)) if rows.shape[0] else rows
-        choice = is_own.flatten().nonzero()[:, 0]
+        """rows [n, hidden], topk_idx [n, K] of local ids or -1 -> the weighed sums of what this
+        rank's experts make of each row, [n, hidden]. dtype: of the weights that experts get."""
+        choice = (topk_idx >= 0).flatten().nonzero()[:, 0]
         row, num_choices = choice // topk_idx.shape[1], choice.shape[0]
         if num_choices == 0:  # autograd is to find the experts and the collectives behind
             chosen = (rows.sum(0, keepdim=True), row.new_zeros((1, 1)),
@@ -307,7 +297,8 @@ class WeftEP(EPImplementation):
                             for each in (topk_idx, topk_weights))
             pick = _Repeated.apply if torch.is_grad_enabled() or rows.is_cuda else self._ranks.pick
             chosen = pick(rows, row), ids.long(), weights.to(dtype)
-        return _Sums.apply(self.experts_forward(*chosen)[:num_choices], row, rows.shape[0])
+        made = self.experts_forward(*chosen)[:num_choices]
+        return _Sums.apply(made, row, rows.shape[0]).to(rows.dtype)
 
 
 register()
