@@ -31,8 +31,8 @@ try:
     from transformers.distributed.expert_parallel import (EPImplementation,
                                                           EPImplementationInterface)
 except ImportError as error:
-    raise ImportError("weft.transformers needs transformers 5.24 or later, and accelerate: "
-                      "pip install 'transformers>=5.24' accelerate") from error
+    raise ImportError("weft.transformers needs transformers 5.23 or later, and accelerate: "
+                      "pip install 'transformers>=5.23' accelerate") from error
 
 __all__ = ["Options", "WeftEP", "register"]
 
