@@ -89,7 +89,8 @@ class _Ranks:
         after page, which takes longer than to fill it."""
         key, num_rows = (rows.shape[1], rows.dtype), row.shape[0]
         if key not in self._rows or self._rows[key].shape[0] < num_rows:
-            self._rows[key] = rows.new_empty((num_rows * 5 // 4, rows.shape[1]))
+            with torch.inference_mode(False):  # where alone it could be written, else
+                self._rows[key] = rows.new_empty((num_rows * 5 // 4, rows.shape[1]))
         return torch.index_select(rows, 0, row, out=self._rows[key][:num_rows])
 
 
@@ -118,16 +119,22 @@ class _Exchange:
 
 class _Room:
     """Low-latency operations for few tokens [N, hidden] of one type. No rank knows before how many
-    tokens others have: one with too many sends each rank a row of infinite weight in their place.
+    tokens others have: one with too many sends each rank a row of weight -inf in their place.
     """
 
+    @torch.inference_mode(False)  # in which memory could not be written outside of it
     def __init__(self, tokens: weft_torch.TokenDispatcher, num_topk: int, options: Options,
                  like: torch.Tensor):
         self._comm, self._narrow = tokens.ep.comm, options.narrow
         narrow = {} if options.narrow is None else {
             "narrow": options.narrow, "group": weft_torch.GROUP_ELEMENTS}
-        self._max_tokens, hidden = options.low_latency_tokens, like.shape[1]
-        num_ranks = self._comm.num_ranks
+        num_ranks, hidden = self._comm.num_ranks, like.shape[1]
+        firsts = [tokens.ep.experts_of(rank)[0] for rank in range(num_ranks)]
+        firsts += [-1] * (-num_ranks % num_topk)
+        ids = torch.tensor(firsts, device=like.device).view(-1, num_topk)
+        self._too_many = (like.new_zeros((len(ids), hidden)), ids,
+                          torch.full(ids.shape, -math.inf, device=like.device))
+        self._max_tokens = max(options.low_latency_tokens, len(ids))
         self._ll = LowLatency(tokens.ep, hidden, self._max_tokens, num_topk, like.dtype,
                               layout=LlLayout.BY_RANK, **narrow)
         slots = self._ll.slots(like)
@@ -136,11 +143,6 @@ class _Room:
         self._counts = self._ll.empty_rows(like)
         self._answers = like.new_empty((num_ranks, self._max_tokens, hidden))
         self._places_of = functools.lru_cache(1024)(partial(self._find_places, like.device))
-        firsts = [tokens.ep.experts_of(rank)[0] for rank in range(num_ranks)]
-        firsts += [-1] * (-num_ranks % num_topk)
-        ids = torch.tensor(firsts, device=like.device).view(-1, num_topk)
-        self._too_many = (like.new_zeros((len(ids), hidden)), ids,
-                          torch.full(ids.shape, math.inf, device=like.device))
 
     def exchange(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor,
                  run_experts: Any) -> torch.Tensor | None:
@@ -153,7 +155,7 @@ class _Room:
         places = self._places_of(*counts)
         x_rows, scales, experts, weights = (
             halves[half].index_select(0, places) if halves else None for halves in self._slots)
-        if math.isinf(weights.sum()):
+        if weights.nansum().item() == -math.inf:
             self._ll.release()
             return None
         rows = weft_torch.widen(self._comm, (x_rows, scales), x, self._narrow)
