@@ -460,11 +460,16 @@ typedef struct weft_event weft_event;
  * (and device) and may outlive comm. */
 WEFT_API weft_result weft_stream_create(weft_comm *comm, weft_stream **stream);
 /* The same for a queue that exists: native_stream is a cudaStream_t (NULL: the legacy default
- * stream) of the device of comm. On machine cpu WEFT_ERROR_UNSUPPORTED. It may be under capture:
- * operations then become nodes of the graph, except those that say otherwise; they take their place
- * among the others of their weft_ep when the graph runs, which the caller must order. */
+ * stream) of the device of comm. It may be under capture: operations then become nodes of the graph,
+ * except those that say otherwise; they take their place among the others of their weft_ep when the
+ * graph runs, which the caller must order.
+ *
+ * On machine cpu native_stream is NULL, and the stream has no worker: what is enqueued runs in
+ * weft_stream_synchronize, on the thread that calls it, or in another call that waits for it (for
+ * its event, its end, or that of comm). So a caller that waits anyway wakes no other thread. Its
+ * handlers of signals may run on a stack of 256 KiB meanwhile. */
 WEFT_API weft_result weft_stream_wrap(weft_comm *comm, void *native_stream, weft_stream **stream);
-/* Waits for what is queued, then ends the worker; a wrapped queue is left as it is, without a wait.
+/* Waits for what is queued, then ends the worker; a queue of CUDA's is left as it is, without a wait.
  * A capture of weft_graph_begin ends without a graph. */
 WEFT_API weft_result weft_stream_destroy(weft_stream *stream);
 /* Waits until all that was enqueued has finished; returns, once, the first error of an operation

@@ -193,7 +193,7 @@ class Communicator(Object):
         return self._stream_of_thread() if self.is_on_gpu else None
 
     def _stream_of_thread(self) -> Stream:
-        number = arrays.current_stream(self.cuda_device) if self.is_on_gpu else None
+        number = arrays.current_stream(self.cuda_device) if self.is_on_gpu else 0
         streams = self._streams.__dict__
         stream = streams.get(number)
         if stream is None:

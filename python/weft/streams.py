@@ -36,7 +36,8 @@ class Stream(Object):
 
     native_stream: an existing cudaStream_t, 0 for the legacy default stream, which is wrapped;
     without it the stream is a new one. What runs on a wrapped stream is not kept: PyTorch's
-    allocator gives memory back in the order of streams.
+    allocator gives memory back in the order of streams. On machine cpu 0 is for operations that
+    run in synchronize(), by its caller, who keeps what they use.
     """
 
     def __init__(self, comm: Communicator, native_stream: int | None = None):

@@ -176,16 +176,6 @@ struct weft__grid weft__on_host_choose_grid(const weft_comm *comm, const struct 
     return (struct weft__grid){.num_blocks = 1, .num_warps = 1};
 }
 
-weft_result weft__on_host_stream_wrap(weft_comm *comm, void *native, weft_stream **stream)
-{
-    (void)native;
-    (void)stream;
-    return weft__error(WEFT_ERROR_UNSUPPORTED,
-                       "comm is on machine %s, which has no streams but weft's own: call "
-                       "weft_stream_create",
-                       comm->hooks->name);
-}
-
 int weft__on_host_stream_is_capturing(weft_stream *stream)
 {
     (void)stream;

@@ -26,7 +26,6 @@ weft_result weft__on_host_share_block(weft_comm *comm, const struct weft__block 
                                       struct weft__block *blocks);
 void weft__on_host_close_block(weft_comm *comm, const struct weft__block *block);
 struct weft__grid weft__on_host_choose_grid(const weft_comm *comm, const struct weft__work *work);
-weft_result weft__on_host_stream_wrap(weft_comm *comm, void *native, weft_stream **stream);
 int weft__on_host_stream_is_capturing(weft_stream *stream);
 
 /* The table of a machine, in the file that has its stream_* and event_* functions. */
@@ -48,7 +47,7 @@ int weft__on_host_stream_is_capturing(weft_stream *stream);
         .find_block = weft__on_host_find_block, .share_block = weft__on_host_share_block,          \
         .close_block = weft__on_host_close_block, .choose_grid = weft__on_host_choose_grid,        \
         .max_blocks = 1, .max_warps = WEFT__MAX_WARPS, .find_heads = machine_find_heads,           \
-        .collect_failure = weft__on_host_do_nothing, .stream_wrap = weft__on_host_stream_wrap,     \
+        .collect_failure = weft__on_host_do_nothing, .stream_wrap = stream_wrap,                   \
         .stream_is_capturing = weft__on_host_stream_is_capturing, .launch = stream_launch,         \
         .wait_launches = wait_launches, .stream_create = stream_create,                            \
         .stream_destroy = stream_destroy, .stream_synchronize = stream_synchronize,                \

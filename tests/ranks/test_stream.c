@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams, events and graphs: order, host calls, waits across streams, times, errors. */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
@@ -295,6 +296,49 @@ static int null_arguments(struct ranks_context *context)
     return 0;
 }
 
+static void note_thread(void *argument)
+{
+    *(pthread_t *)argument = pthread_self();
+}
+
+/* Without a worker: what is queued runs in whichever call waits for it. */
+static int who_waits_runs_it(struct ranks_context *context)
+{
+    weft_comm *comm = context->argument, *other;
+    weft_stream *stream;
+    weft_event *event;
+    pthread_t thread = {0};
+    struct log log = {0};
+    struct entry entries[4];
+    if (weft_comm_machine(comm) == WEFT_MACHINE_CUDA)
+        return 0;
+    for (int i = 0; i < 4; i++)
+        entries[i] = (struct entry){&log, i, 0};
+    CHECK_ERROR(weft_stream_wrap(comm, &log, &stream), WEFT_ERROR_INVALID_ARGUMENT,
+                "native_stream");
+    CHECK_OK(weft_stream_wrap(comm, NULL, &stream));
+    CHECK_OK(weft_event_create(comm, &event));
+    CHECK_OK(weft_stream_call(stream, append, &entries[0]));
+    CHECK_OK(weft_stream_call(stream, note_thread, &thread));
+    CHECK(log.num_entries == 0, "a call ran before anybody waited");
+    CHECK_OK(weft_stream_synchronize(stream));
+    CHECK(log.num_entries == 1 && pthread_equal(thread, pthread_self()), "another thread ran it");
+    CHECK_OK(weft_stream_call(stream, append, &entries[1]));
+    CHECK_OK(weft_event_record(event, stream));
+    CHECK_OK(weft_event_synchronize(event));
+    CHECK(log.num_entries == 2, "the event has been passed, the call before it not");
+    CHECK_OK(weft_comm_split(comm, 0, 0, NULL, &other));
+    CHECK_OK(weft_stream_call(stream, append, &entries[2]));
+    CHECK_OK(weft_comm_barrier(other, stream));
+    CHECK_OK(weft_comm_destroy(other)); /* runs its barrier, and what is before */
+    CHECK(log.num_entries == 3, "%d of 3 calls ran", log.num_entries);
+    CHECK_OK(weft_stream_call(stream, append, &entries[3]));
+    CHECK_OK(weft_stream_destroy(stream));
+    CHECK(log.num_entries == 4, "%d of 4 calls ran", log.num_entries);
+    CHECK_OK(weft_event_destroy(event));
+    return 0;
+}
+
 struct waiter {
     weft_comm *comm;
     weft_stream *own, *other;
@@ -412,6 +456,7 @@ ALONE(elapsed_time)
 ALONE(events_again)
 ALONE(graph_of_calls)
 ALONE(null_arguments)
+ALONE(who_waits_runs_it)
 
 TEST(test_error_is_told_once)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams of the cpu machine: a queue of tasks, and a thread that runs them in order. */
+/* Streams of the cpu machine: a queue of tasks, and a thread that runs them in order: a worker of the
+ * stream's, or, of one that was wrapped, whoever waits for it. That saves two changes of threads where
+ * the caller waits anyway. */
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -34,6 +36,8 @@ struct task {
 
 struct own_stream {
     weft_stream base;
+    struct own_stream *next_waited; /* of those without a worker */
+    int has_worker;
     pthread_t worker;
     pthread_mutex_t mutex;
     pthread_cond_t has_task; /* or must end */
@@ -77,6 +81,23 @@ static void note_error(struct own_stream *stream, weft_result result)
     pthread_mutex_unlock(&stream->mutex);
 }
 
+/* With the mutex held, and a task. */
+static void run_first(struct own_stream *stream)
+{
+    struct task *task = stream->first;
+    stream->first = task->next;
+    if (stream->first == NULL)
+        stream->last = &stream->first;
+    stream->is_busy = 1;
+    pthread_mutex_unlock(&stream->mutex);
+    task->run(stream, task);
+    free(task);
+    pthread_mutex_lock(&stream->mutex);
+    stream->is_busy = 0;
+    if (stream->first == NULL)
+        pthread_cond_broadcast(&stream->is_idle);
+}
+
 static void *work(void *argument)
 {
     struct own_stream *stream = argument;
@@ -84,23 +105,73 @@ static void *work(void *argument)
     for (;;) {
         while (stream->first == NULL && !stream->must_end)
             pthread_cond_wait(&stream->has_task, &stream->mutex);
-        struct task *task = stream->first;
-        if (task == NULL)
+        if (stream->first == NULL)
             break;
-        stream->first = task->next;
-        if (stream->first == NULL)
-            stream->last = &stream->first;
-        stream->is_busy = 1;
-        pthread_mutex_unlock(&stream->mutex);
-        task->run(stream, task);
-        free(task);
-        pthread_mutex_lock(&stream->mutex);
-        stream->is_busy = 0;
-        if (stream->first == NULL)
-            pthread_cond_broadcast(&stream->is_idle);
+        run_first(stream);
     }
     pthread_mutex_unlock(&stream->mutex);
     return NULL;
+}
+
+/* With the mutex held: until all tasks have run. */
+static void await_idle(struct own_stream *stream)
+{
+    while (stream->first != NULL || stream->is_busy) {
+        if (stream->has_worker || stream->is_busy)
+            pthread_cond_wait(&stream->is_idle, &stream->mutex);
+        else
+            run_first(stream);
+    }
+}
+
+/* ------------------------------------------------------------------ without a worker */
+
+static pthread_mutex_t waited_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct own_stream *first_waited;
+
+static void add_waited(struct own_stream *stream)
+{
+    pthread_mutex_lock(&waited_mutex);
+    stream->next_waited = first_waited;
+    first_waited = stream;
+    pthread_mutex_unlock(&waited_mutex);
+}
+
+static void remove_waited(const struct own_stream *stream)
+{
+    pthread_mutex_lock(&waited_mutex);
+    struct own_stream **link = &first_waited;
+    while (*link != stream)
+        link = &(*link)->next_waited;
+    *link = stream->next_waited;
+    pthread_mutex_unlock(&waited_mutex);
+}
+
+/* A stream of those that has a task which nobody runs, with its mutex held. */
+static struct own_stream *claim_waited(void)
+{
+    struct own_stream *found = NULL;
+    pthread_mutex_lock(&waited_mutex);
+    for (struct own_stream *stream = first_waited; stream != NULL && found == NULL;
+         stream = stream->next_waited) {
+        pthread_mutex_lock(&stream->mutex);
+        if (stream->first != NULL && !stream->is_busy)
+            found = stream;
+        if (found == NULL)
+            pthread_mutex_unlock(&stream->mutex);
+    }
+    pthread_mutex_unlock(&waited_mutex);
+    return found;
+}
+
+/* For who waits for something else that may be behind such tasks. */
+static void run_all_waited(void)
+{
+    struct own_stream *stream = NULL;
+    while ((stream = claim_waited()) != NULL) {
+        run_first(stream);
+        pthread_mutex_unlock(&stream->mutex);
+    }
 }
 
 static struct task *new_task(void (*run)(struct own_stream *, struct task *), size_t args_bytes)
@@ -121,18 +192,18 @@ static void enqueue(struct own_stream *stream, struct task *task)
     const int was_empty = stream->first == NULL;
     *stream->last = task;
     stream->last = &task->next;
-    if (was_empty)
+    if (was_empty && stream->has_worker)
         pthread_cond_signal(&stream->has_task);
     pthread_mutex_unlock(&stream->mutex);
 }
 
-static weft_result stream_create(weft_comm *comm, weft_stream **out)
+static weft_result new_stream(const weft_comm *comm, struct own_stream **out)
 {
     struct own_stream *stream = calloc(1, sizeof *stream);
     if (stream == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a stream");
     stream->base = (weft_stream){weft__machine_of(comm), weft__stream_new_id()};
-    weft_result result = weft__cpu_runner_create(comm, &stream->runner);
+    const weft_result result = weft__cpu_runner_create(comm, &stream->runner);
     if (result != WEFT_OK) {
         free(stream);
         return result;
@@ -141,13 +212,43 @@ static weft_result stream_create(weft_comm *comm, weft_stream **out)
     pthread_mutex_init(&stream->mutex, NULL);
     pthread_cond_init(&stream->has_task, NULL);
     pthread_cond_init(&stream->is_idle, NULL);
+    *out = stream;
+    return WEFT_OK;
+}
+
+static void free_stream(struct own_stream *stream)
+{
+    pthread_cond_destroy(&stream->is_idle);
+    pthread_cond_destroy(&stream->has_task);
+    pthread_mutex_destroy(&stream->mutex);
+    weft__cpu_runner_destroy(stream->runner);
+    free(stream);
+}
+
+static weft_result stream_create(weft_comm *comm, weft_stream **out)
+{
+    struct own_stream *stream = NULL;
+    WEFT__TRY(new_stream(comm, &stream));
+    stream->has_worker = 1;
     /* Without signals: a handler of the program must not run on the small stack of a fiber. */
-    result = weft__thread_start(&stream->worker, work, stream);
+    const weft_result result = weft__thread_start(&stream->worker, work, stream);
     if (result != WEFT_OK) {
-        weft__cpu_runner_destroy(stream->runner);
-        free(stream);
+        free_stream(stream);
         return result;
     }
+    *out = &stream->base;
+    return WEFT_OK;
+}
+
+static weft_result stream_wrap(weft_comm *comm, void *native, weft_stream **out)
+{
+    struct own_stream *stream = NULL;
+    if (native != NULL)
+        return weft__error(
+            WEFT_ERROR_INVALID_ARGUMENT,
+            "native_stream is %p, must be NULL on machine cpu: the thread that waits", native);
+    WEFT__TRY(new_stream(comm, &stream));
+    add_waited(stream);
     *out = &stream->base;
     return WEFT_OK;
 }
@@ -158,21 +259,21 @@ static void stream_destroy(weft_stream *base)
     pthread_mutex_lock(&stream->mutex);
     stream->must_end = 1;
     pthread_cond_signal(&stream->has_task);
+    if (!stream->has_worker)
+        await_idle(stream);
     pthread_mutex_unlock(&stream->mutex);
-    pthread_join(stream->worker, NULL);
-    pthread_cond_destroy(&stream->is_idle);
-    pthread_cond_destroy(&stream->has_task);
-    pthread_mutex_destroy(&stream->mutex);
-    weft__cpu_runner_destroy(stream->runner);
-    free(stream);
+    if (stream->has_worker)
+        pthread_join(stream->worker, NULL);
+    else
+        remove_waited(stream);
+    free_stream(stream);
 }
 
 static weft_result stream_synchronize(weft_stream *base)
 {
     struct own_stream *stream = own_stream(base);
     pthread_mutex_lock(&stream->mutex);
-    while (stream->first != NULL || stream->is_busy)
-        pthread_cond_wait(&stream->is_idle, &stream->mutex);
+    await_idle(stream);
     const weft_result result = stream->error;
     if (result != WEFT_OK)
         weft__error(result, "%s", stream->error_message);
@@ -329,7 +430,10 @@ static weft_result event_synchronize(weft_event *base)
     struct own_event *event = own_event(base);
     pthread_mutex_lock(&event->mutex);
     const uint64_t latest = event->num_records;
+    const int has_passed = event->num_passed >= latest;
     pthread_mutex_unlock(&event->mutex);
+    if (!has_passed)
+        run_all_waited();
     wait_record(event, latest);
     return WEFT_OK;
 }
@@ -363,6 +467,7 @@ static double ranks_per_core(const weft_comm *comm)
 
 static void wait_launches(weft_comm *comm)
 {
+    run_all_waited();
     weft__cpu_wait_launches(comm);
 }
 

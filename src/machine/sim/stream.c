@@ -98,6 +98,16 @@ static void enqueue(struct own_stream *stream, struct task *task)
     sim_yield();
 }
 
+static weft_result stream_wrap(weft_comm *comm, void *native, weft_stream **stream)
+{
+    (void)native;
+    (void)stream;
+    return weft__error(WEFT_ERROR_UNSUPPORTED,
+                       "comm is on machine %s, which has no streams but weft's own: call "
+                       "weft_stream_create",
+                       comm->hooks->name);
+}
+
 static weft_result stream_create(weft_comm *comm, weft_stream **out)
 {
     struct own_stream *stream = calloc(1, sizeof *stream);
