@@ -126,6 +126,17 @@ class Event(Object):
         if mark:
             mark.passed()
 
+    def has_passed(self) -> bool:
+        """Whether the stream has passed the latest record; an event never recorded has not been.
+        Does not wait."""
+        elapsed = ctypes.c_double()  # from an event to itself: known once it has been passed
+        address = self._native.pointer()
+        if lib.weft_event_elapsed_us(address, address, ctypes.byref(elapsed)) != 0:
+            return False
+        if self._mark:
+            self._mark.passed()
+        return True
+
     def elapsed_us(self, end: Event) -> float:
         """Microseconds from this event's record to that of `end`; both must have been passed."""
         elapsed = ctypes.c_double()

@@ -127,7 +127,10 @@ def test_version_of_the_drop_in(name):
 
 # ------------------------------------------------------------ docstrings
 
-INTERNAL = {"allocator", "arrays", "dlpack", "library", "objects"}
+INTERNAL = {"allocator", "arrays", "dlpack", "library", "objects",
+            # PyTorch calls these
+            "torch_backend", "torch_barrier", "torch_group", "torch_lanes", "torch_messages",
+            "torch_reductions", "torch_works"}
 NO_ARRAYS = {"args", "dtype", "gather", "group", "index_dtype", "like"}  # although Any
 
 

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: MIT
+"""Tells PyTorch of backend "weft", when PyTorch is imported: the entry point `weft` of
+`torch.backends`. It loads weft only when such a group is made."""
+
+
+def register() -> None:
+    import torch.distributed as dist
+
+    if dist.is_available() and "weft" not in dist.Backend.backend_list:
+        dist.Backend.register_backend("weft", _create, extended_api=True, devices=["cpu", "cuda"])
+
+
+def _create(opts, options):
+    from weft.torch_group import create
+
+    return create(opts, options)
