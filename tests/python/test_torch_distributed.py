@@ -462,3 +462,43 @@ def test_ends_without_a_word():
     with tempfile.TemporaryDirectory() as folder:
         done = launch(2, script, FOLDER=folder)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("layout", ["flat", "expert_major"])
+def test_token_switch(layout):
+    """Tokens and their gradients, by PyTorch's interface, as one process has them."""
+    pytest.importorskip("torch.distributed._token_switch")
+    experts, topk, hidden, tokens = 4, 2, 8, 6
+
+    def use():
+        from weft.token_switch import TokenSwitchWeft
+
+        rank, num_ranks = dist.get_rank(), dist.get_world_size()
+        generator = torch.Generator().manual_seed(5)
+        everything = torch.randn(num_ranks, tokens, hidden, generator=generator)
+        chosen = torch.rand(num_ranks, tokens, experts, generator=generator).topk(topk).indices
+        x = everything[rank].clone().requires_grad_()
+        weights = torch.full((tokens, topk), 0.5)
+        switch = TokenSwitchWeft(dist.group.WORLD, experts, tokens, 64)
+        counts = torch.zeros(experts, dtype=torch.int32)
+        routing = switch.create_routing(chosen[rank], counts, layout=layout)
+        rows, got_weights, got_experts = switch.dispatch(routing, x, weights, 64)
+        first = rank * experts // num_ranks
+        here = [(chosen == first + i).sum().item() for i in range(experts // num_ranks)]
+        assert counts[:len(here)].tolist() == here
+        if layout == "flat":
+            factors = ((got_experts >= 0) * (got_experts + first + 1) * got_weights).sum(1)
+        else:
+            assert got_experts is None
+            of_row = torch.repeat_interleave(torch.arange(len(here)), torch.tensor(here))
+            factors = torch.zeros(64)
+            factors[:len(of_row)] = (of_row + first + 1) * got_weights[:len(of_row)]
+        y = switch.combine(routing, rows * factors[:, None])
+        wanted = (chosen[rank] + 1).sum(1, keepdim=True) * 0.5
+        torch.testing.assert_close(y, wanted * everything[rank])
+        y.sum().backward()
+        torch.testing.assert_close(x.grad, wanted.expand(tokens, hidden))
+        with pytest.raises(weft.InvalidArgumentError, match="layout is 'x'"):
+            switch.create_routing(chosen[rank], layout="x")
+
+    with_groups(use)
