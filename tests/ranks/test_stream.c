@@ -305,14 +305,14 @@ static void note_thread(void *argument)
 static int who_waits_runs_it(struct ranks_context *context)
 {
     weft_comm *comm = context->argument, *other;
-    weft_stream *stream;
+    weft_stream *stream, *behind;
     weft_event *event;
     pthread_t thread = {0};
     struct log log = {0};
-    struct entry entries[4];
+    struct entry entries[5];
     if (weft_comm_machine(comm) == WEFT_MACHINE_CUDA)
         return 0;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         entries[i] = (struct entry){&log, i, 0};
     CHECK_ERROR(weft_stream_wrap(comm, &log, &stream), WEFT_ERROR_INVALID_ARGUMENT,
                 "native_stream");
@@ -325,16 +325,23 @@ static int who_waits_runs_it(struct ranks_context *context)
     CHECK(log.num_entries == 1 && pthread_equal(thread, pthread_self()), "another thread ran it");
     CHECK_OK(weft_stream_call(stream, append, &entries[1]));
     CHECK_OK(weft_event_record(event, stream));
-    CHECK_OK(weft_event_synchronize(event));
-    CHECK(log.num_entries == 2, "the event has been passed, the call before it not");
-    CHECK_OK(weft_comm_split(comm, 0, 0, NULL, &other));
     CHECK_OK(weft_stream_call(stream, append, &entries[2]));
+    CHECK_OK(weft_event_synchronize(event));
+    CHECK(log.num_entries == 2, "%d calls ran, not those before the event", log.num_entries);
+    CHECK_OK(weft_stream_wrap(comm, NULL, &behind));
+    CHECK_OK(weft_event_record(event, stream));
+    CHECK_OK(weft_stream_wait_event(behind, event));
+    CHECK_OK(weft_stream_synchronize(behind)); /* runs what is before the event elsewhere */
+    CHECK(log.num_entries == 3, "%d calls ran, not those before the second event", log.num_entries);
+    CHECK_OK(weft_stream_destroy(behind));
+    CHECK_OK(weft_comm_split(comm, 0, 0, NULL, &other));
+    CHECK_OK(weft_stream_call(stream, append, &entries[3]));
     CHECK_OK(weft_comm_barrier(other, stream));
     CHECK_OK(weft_comm_destroy(other)); /* runs its barrier, and what is before */
-    CHECK(log.num_entries == 3, "%d of 3 calls ran", log.num_entries);
-    CHECK_OK(weft_stream_call(stream, append, &entries[3]));
-    CHECK_OK(weft_stream_destroy(stream));
     CHECK(log.num_entries == 4, "%d of 4 calls ran", log.num_entries);
+    CHECK_OK(weft_stream_call(stream, append, &entries[4]));
+    CHECK_OK(weft_stream_destroy(stream));
+    CHECK(log.num_entries == 5, "%d of 5 calls ran", log.num_entries);
     CHECK_OK(weft_event_destroy(event));
     return 0;
 }

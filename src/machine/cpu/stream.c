@@ -28,6 +28,7 @@ struct task {
         struct {
             struct own_event *event;
             uint64_t record;
+            struct own_stream *recorded_on; /* may have been destroyed, once that has passed */
         } event;
         struct weft__launch launch;
     };
@@ -55,8 +56,9 @@ struct own_event {
     weft_event base;
     pthread_mutex_t mutex;
     pthread_cond_t passed;
-    int num_references;   /* the user's, and one per task that is queued */
-    uint64_t num_records; /* enqueued */
+    int num_references;             /* the user's, and one per task that is queued */
+    uint64_t num_records;           /* enqueued */
+    struct own_stream *recorded_on; /* last */
     uint64_t num_passed;
     struct timespec time; /* of the last record that was passed */
 };
@@ -94,7 +96,7 @@ static void run_first(struct own_stream *stream)
     free(task);
     pthread_mutex_lock(&stream->mutex);
     stream->is_busy = 0;
-    if (stream->first == NULL)
+    if (stream->first == NULL || !stream->has_worker) /* who waits may run the next one */
         pthread_cond_broadcast(&stream->is_idle);
 }
 
@@ -113,20 +115,10 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* With the mutex held: until all tasks have run. */
-static void await_idle(struct own_stream *stream)
-{
-    while (stream->first != NULL || stream->is_busy) {
-        if (stream->has_worker || stream->is_busy)
-            pthread_cond_wait(&stream->is_idle, &stream->mutex);
-        else
-            run_first(stream);
-    }
-}
-
 /* ------------------------------------------------------------------ without a worker */
 
 static pthread_mutex_t waited_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t waited_changed = PTHREAD_COND_INITIALIZER; /* one has run a task, or ends */
 static struct own_stream *first_waited;
 
 static void add_waited(struct own_stream *stream)
@@ -144,34 +136,67 @@ static void remove_waited(const struct own_stream *stream)
     while (*link != stream)
         link = &(*link)->next_waited;
     *link = stream->next_waited;
+    pthread_cond_broadcast(&waited_changed);
     pthread_mutex_unlock(&waited_mutex);
 }
 
-/* A stream of those that has a task which nobody runs, with its mutex held. */
-static struct own_stream *claim_waited(void)
+static int is_waited(const struct own_stream *wanted)
 {
-    struct own_stream *found = NULL;
+    const struct own_stream *stream = first_waited;
+    while (stream != NULL && stream != wanted)
+        stream = stream->next_waited;
+    return stream != NULL;
+}
+
+/* Runs the first task of a stream without a worker, whose mutex is held and then given back. */
+static void run_waited(struct own_stream *stream)
+{
+    run_first(stream);
+    pthread_mutex_unlock(&stream->mutex);
     pthread_mutex_lock(&waited_mutex);
-    for (struct own_stream *stream = first_waited; stream != NULL && found == NULL;
-         stream = stream->next_waited) {
-        pthread_mutex_lock(&stream->mutex);
-        if (stream->first != NULL && !stream->is_busy)
-            found = stream;
-        if (found == NULL)
-            pthread_mutex_unlock(&stream->mutex);
-    }
+    pthread_cond_broadcast(&waited_changed);
     pthread_mutex_unlock(&waited_mutex);
-    return found;
 }
 
-/* For who waits for something else that may be behind such tasks. */
-static void run_all_waited(void)
+/* With the mutex held: until all tasks have run. */
+static void await_idle(struct own_stream *stream)
 {
-    struct own_stream *stream = NULL;
-    while ((stream = claim_waited()) != NULL) {
-        run_first(stream);
-        pthread_mutex_unlock(&stream->mutex);
+    while (stream->first != NULL || stream->is_busy) {
+        if (stream->has_worker || stream->is_busy) {
+            pthread_cond_wait(&stream->is_idle, &stream->mutex);
+        } else {
+            run_waited(stream);
+            pthread_mutex_lock(&stream->mutex);
+        }
     }
+}
+
+static int has_passed(struct own_event *event, uint64_t record)
+{
+    pthread_mutex_lock(&event->mutex);
+    const int has = event->num_passed >= record;
+    pthread_mutex_unlock(&event->mutex);
+    return has;
+}
+
+/* Runs tasks of a stream without a worker until the record has passed, and none behind it: they may
+ * wait for what the caller does next. Another thread may run some of them. Does nothing for another
+ * stream, or one that has been destroyed. */
+static void run_until(struct own_stream *stream, struct own_event *event, uint64_t record)
+{
+    pthread_mutex_lock(&waited_mutex);
+    while (is_waited(stream) && !has_passed(event, record)) {
+        pthread_mutex_lock(&stream->mutex);
+        if (stream->first == NULL || stream->is_busy) {
+            pthread_mutex_unlock(&stream->mutex);
+            pthread_cond_wait(&waited_changed, &waited_mutex);
+            continue;
+        }
+        pthread_mutex_unlock(&waited_mutex);
+        run_waited(stream);
+        pthread_mutex_lock(&waited_mutex);
+    }
+    pthread_mutex_unlock(&waited_mutex);
 }
 
 static struct task *new_task(void (*run)(struct own_stream *, struct task *), size_t args_bytes)
@@ -380,8 +405,9 @@ static void run_record(struct own_stream *stream, struct task *task)
     release_event(event);
 }
 
-static void wait_record(struct own_event *event, uint64_t record)
+static void wait_record(struct own_stream *recorded_on, struct own_event *event, uint64_t record)
 {
+    run_until(recorded_on, event, record);
     pthread_mutex_lock(&event->mutex);
     while (event->num_passed < record)
         pthread_cond_wait(&event->passed, &event->mutex);
@@ -391,7 +417,7 @@ static void wait_record(struct own_event *event, uint64_t record)
 static void run_wait(struct own_stream *stream, struct task *task)
 {
     (void)stream;
-    wait_record(task->event.event, task->event.record);
+    wait_record(task->event.recorded_on, task->event.event, task->event.record);
     release_event(task->event.event);
 }
 
@@ -404,6 +430,7 @@ static weft_result event_record(weft_event *base, weft_stream *stream)
     pthread_mutex_lock(&event->mutex);
     event->num_references++;
     task->event.record = ++event->num_records;
+    event->recorded_on = own_stream(stream);
     pthread_mutex_unlock(&event->mutex);
     task->event.event = event;
     enqueue(own_stream(stream), task);
@@ -419,6 +446,7 @@ static weft_result stream_wait_event(weft_stream *stream, weft_event *base)
     pthread_mutex_lock(&event->mutex);
     event->num_references++;
     task->event.record = event->num_records;
+    task->event.recorded_on = event->recorded_on;
     pthread_mutex_unlock(&event->mutex);
     task->event.event = event;
     enqueue(own_stream(stream), task);
@@ -430,11 +458,9 @@ static weft_result event_synchronize(weft_event *base)
     struct own_event *event = own_event(base);
     pthread_mutex_lock(&event->mutex);
     const uint64_t latest = event->num_records;
-    const int has_passed = event->num_passed >= latest;
+    struct own_stream *recorded_on = event->recorded_on;
     pthread_mutex_unlock(&event->mutex);
-    if (!has_passed)
-        run_all_waited();
-    wait_record(event, latest);
+    wait_record(recorded_on, event, latest);
     return WEFT_OK;
 }
 
@@ -465,9 +491,40 @@ static double ranks_per_core(const weft_comm *comm)
     return weft__ranks_per_core(comm);
 }
 
+/* With the stream's mutex held. */
+static int has_launch_of(const struct own_stream *stream, const weft_comm *comm)
+{
+    const struct task *task = stream->first;
+    while (task != NULL && (task->run != run_launch || task->launch.comm != comm))
+        task = task->next;
+    return task != NULL;
+}
+
+/* A stream without a worker that has a launch of the communicator, with its mutex held, once nobody
+ * else runs it. NULL: there is none. */
+static struct own_stream *claim_launch_of(const weft_comm *comm)
+{
+    pthread_mutex_lock(&waited_mutex);
+    struct own_stream *stream = first_waited;
+    while (stream != NULL) {
+        pthread_mutex_lock(&stream->mutex);
+        const int has_launch = has_launch_of(stream, comm);
+        if (has_launch && !stream->is_busy)
+            break;
+        pthread_mutex_unlock(&stream->mutex);
+        if (has_launch)
+            pthread_cond_wait(&waited_changed, &waited_mutex);
+        stream = has_launch ? first_waited : stream->next_waited;
+    }
+    pthread_mutex_unlock(&waited_mutex);
+    return stream;
+}
+
 static void wait_launches(weft_comm *comm)
 {
-    run_all_waited();
+    struct own_stream *stream = NULL;
+    while ((stream = claim_launch_of(comm)) != NULL)
+        run_waited(stream);
     weft__cpu_wait_launches(comm);
 }
 
