@@ -523,6 +523,8 @@ WP_FN void wp_ll_sum_own_node(const struct wp_ll_run *run, const int32_t *answer
     const struct wp_low_latency *ll = run->ll;
     const void **answers = wp_warp_pointers(warp);
     int32_t first = 0, num = 0;
+    if (!wp_ll_has_node_sums(&ll->plan))
+        return;
     for (int32_t k = 0; k < ll->plan.num_topk; k++) {
         if (answering[k] < 0)
             continue;
@@ -530,8 +532,7 @@ WP_FN void wp_ll_sum_own_node(const struct wp_ll_run *run, const int32_t *answer
         first += node < ll->network.nodes.node;
         num += node == ll->network.nodes.node;
     }
-    if (!wp_ll_has_node_sums(&ll->plan) || num == 0 ||
-        (num == 1 && !wp_ll_answers_are_logs(&ll->plan)))
+    if (num == 0 || (num == 1 && !wp_ll_answers_are_logs(&ll->plan)))
         return;
     char *sum =
         wp_ll_own_sum(run) + wp_ll_align((uint64_t)ll->plan.hidden << ll->plan.element_bytes_log2);
