@@ -5,5 +5,6 @@ import sys
 
 
 def main() -> None:
+    """Becomes the tool, with this process's arguments."""
     tool = os.path.join(os.path.dirname(__file__), "weft-tool")
     os.execv(tool, ["weft", *sys.argv[1:]])
