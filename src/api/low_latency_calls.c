@@ -94,7 +94,7 @@ static weft_result check_no_tokens(const weft_ll_dispatch_args *args)
     return check_null(args->topk_weights, "topk_weights");
 }
 
-/* Of num_rows rows of num_local experts. */
+/* Checks the scales of the rows of this rank's num_local experts. */
 static weft_result check_scales(struct list *list, const weft_ll_dispatch_args *args,
                                 uint64_t num_local)
 {
@@ -168,7 +168,7 @@ static weft_result check_missing(struct list *list, weft_ll_phases phases, int32
     return WEFT_OK;
 }
 
-/* What any phase that receives may tell of each rank. */
+/* Checks waited_ns, which each phase that receives may write. */
 static weft_result check_waited(struct list *list, weft_ll_phases phases, int64_t *waited_ns)
 {
     if (phases == WEFT_LL_SEND)

@@ -44,8 +44,8 @@ WP_FN void *wp_ll_near_or(struct wp_warp *warp, uint64_t begin, uint64_t end, vo
                               : (char *)far;
 }
 
-/* Whether this is the block's leader warp: the last one, which has the least other work. It signals
- * the other ranks, and with masks waits for all of them. */
+/* Returns 1 in the leader warp of a block. That is the last warp, which has the least other work. The
+ * leader signals the other ranks, and with masks waits for all of them. */
 WP_FN int wp_ll_is_leader_warp(struct wp_warp *warp)
 {
     return wp_warp_idx(warp) == wp_num_warps(warp) - 1;
@@ -346,7 +346,7 @@ WP_FN struct wp_ll_awaited wp_ll_told_by(const struct wp_ll_run *run, enum wp_ll
     return told;
 }
 
-/* What a lane waits for. */
+/* A lane's wait for one word. */
 struct wp_ll_wait {
     struct wp_ll_awaited told;
     struct wp_wait_site site;

@@ -226,7 +226,8 @@ WP_FN char *wp_ll_area(const struct wp_low_latency *ll, int32_t owner)
     return owner == ll->exchange.rank ? ll->area : ll->exchange.bases[owner] + ll->area_offset;
 }
 
-/* Whether a rank is of another node: its area is not mapped. On one node, nothing is loaded for this. */
+/* Returns 1 if a rank is on another node, so that its area is not mapped. In programs of one node this
+ * loads nothing. */
 WP_FN int wp_ll_is_remote(const struct wp_low_latency *ll, int32_t rank)
 {
     return WP_LL_HAS_NODES(&ll->plan) && ll->exchange.bases[rank] == NULL;
