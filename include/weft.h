@@ -199,7 +199,12 @@ typedef struct weft_comm_config {
                              mapped within the node only; 0: WEFT_NODES, or one node per host; of a
                              split: its parent's nodes. Must divide the number of ranks */
     weft_machine machine; /* the same on all ranks; of a split: its parent's, whatever is given */
-    int32_t reserved;     /* 0 */
+    /* How many streams of a rank may hold operations at the same time, in an order among streams
+     * that differs by rank: 1..64; of a split 0: its parent's; else 0: WEFT_STREAMS or 2. The same
+     * on all ranks. On cuda each operation takes at most this share of the GPU, so that those of
+     * all ranks run beside each other. With more streams operations can wait for SMs that others
+     * hold, until their deadline. Machine cpu has no such limit. */
+    int32_t num_streams;
 } weft_comm_config;
 
 /* Makes an id and starts the rendezvous that serves this id, in this process. The rendezvous runs

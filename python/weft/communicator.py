@@ -65,7 +65,8 @@ class Communicator(Object):
     """Ranks that have met. Each is a process or a thread.
 
     unique_id: from unique_id(), the same on all ranks. Further settings are those of
-    weft_comm_config: heap_bytes, heap_max_bytes, timeout_ms, num_nodes, machine. Collective.
+    weft_comm_config: heap_bytes, heap_max_bytes, timeout_ms, num_nodes, machine, num_streams.
+    Collective.
     """
 
     def __init__(self, unique_id: bytes, rank: int, num_ranks: int, **config: int):

@@ -11,7 +11,7 @@
 
 /* Each with the last field of its first version: callers give no less. */
 #define WEFT__STRUCTS(X)                                                                           \
-    X(weft_comm_config, reserved)                                                                  \
+    X(weft_comm_config, num_streams)                                                               \
     X(weft_env_info, num_ranks_variable)                                                           \
     X(weft_team_info, team_idx)                                                                    \
     X(weft_machine_info, reason)                                                                   \

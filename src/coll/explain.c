@@ -5,6 +5,7 @@
 
 #include "coll/coll.h"
 #include "coll/model.h"
+#include "comm/settings.h"
 
 static struct weft__coll_site site_of(const weft_comm *comm)
 {
@@ -27,7 +28,8 @@ void weft__coll_measured_device(const weft_comm *comm, char name[WEFT__TUNING_NA
     weft_device_info device = {0};
     if (machine->describe_links != NULL)
         machine->describe_links(comm, &links);
-    if (!links.is_measured ||
+    /* With more streams launches have fewer blocks than those that were measured. */
+    if (!links.is_measured || comm->num_streams > WEFT__USUAL_STREAMS ||
         machine->describe_device(machine->device_of(comm), &device) != WEFT_OK)
         device.name[0] = '\0';
     snprintf(name, WEFT__TUNING_NAME_BYTES, "%s", device.name);

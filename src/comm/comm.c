@@ -46,7 +46,7 @@ static weft_result check_settings(void)
 
 static weft_result read_config(const weft_comm_config *config, struct origin *origin)
 {
-    int64_t timeout_ms = 0;
+    int64_t timeout_ms = 0, num_streams = 0;
     weft__log_configure();
     origin->config = *config;
     weft_result result = check_settings();
@@ -54,6 +54,11 @@ static weft_result read_config(const weft_comm_config *config, struct origin *or
         result = weft__setting_number(WEFT__SETTING_TIMEOUT_MS, &timeout_ms);
     if (result == WEFT_OK && origin->config.timeout_ms == 0)
         origin->config.timeout_ms = (uint32_t)timeout_ms;
+    if (result == WEFT_OK)
+        result = weft__setting_number(WEFT__SETTING_STREAMS, &num_streams);
+    if (result == WEFT_OK && origin->config.num_streams == 0)
+        origin->config.num_streams =
+            origin->parent != NULL ? origin->parent->num_streams : (int32_t)num_streams;
     const uint64_t max_bytes = origin->config.heap_max_bytes;
     if (result == WEFT_OK && max_bytes > 0 && origin->config.heap_bytes > max_bytes)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
@@ -235,6 +240,7 @@ static weft_comm *allocate(const struct origin *origin)
     comm->rank = origin->rank;
     comm->num_ranks = origin->num_ranks;
     comm->timeout_ms = origin->config.timeout_ms;
+    comm->num_streams = origin->config.num_streams;
     comm->point = origin->point;
     comm->key = origin->key;
     comm->socket_fd = -1;

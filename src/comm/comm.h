@@ -35,6 +35,7 @@ struct weft_comm {
     int32_t rank;
     int32_t num_ranks;
     uint32_t timeout_ms;
+    int32_t num_streams; /* may have operations at the same time, in any order */
     struct weft__topology topology;
     struct weft__status status;
     struct weft__waits waits;       /* under way in this rank; other ranks ask for them */

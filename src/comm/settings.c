@@ -39,6 +39,9 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
     [WEFT__SETTING_TIMEOUT_MS] = {"WEFT_TIMEOUT_MS", "30000",
                                   "deadline of every wait for another rank, in milliseconds",
                                   NUMBER(1, UINT32_MAX)},
+    [WEFT__SETTING_STREAMS] = {"WEFT_STREAMS", "2",
+                               "how many streams of a rank may hold operations at the same time",
+                               NUMBER(1, WEFT__MAX_STREAMS)},
     [WEFT__SETTING_HEARTBEAT_MS] = {"WEFT_HEARTBEAT_MS", "10000",
                                     "how long a rank, or the rendezvous, may show no sign of life "
                                     "before it counts as failed, in milliseconds, at least 100; 0: "

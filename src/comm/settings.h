@@ -6,12 +6,16 @@
 
 #include "weft.h"
 
+/* Shares of a GPU: as usual, at most. */
+enum { WEFT__USUAL_STREAMS = 2, WEFT__MAX_STREAMS = 64 };
+
 enum weft__setting {
     WEFT__SETTING_ADDR,
     WEFT__SETTING_PORT,
     WEFT__SETTING_PORTS,
     WEFT__SETTING_SECRET,
     WEFT__SETTING_TIMEOUT_MS,
+    WEFT__SETTING_STREAMS,
     WEFT__SETTING_HEARTBEAT_MS,
     WEFT__SETTING_LOG,
     WEFT__SETTING_NODES,

@@ -48,7 +48,8 @@ static void fill_config(struct fuzz_arguments *a, struct rng *rng)
                      INT32_MIN),                                                                   \
         FUZZ_NUMBERS(FUZZ_INT32, "machine", comm_config.known.machine, -1, 3, INT32_MAX,           \
                      INT32_MIN),                                                                   \
-        FUZZ_NUMBERS(FUZZ_INT32, "reserved", comm_config.known.reserved, -1, 1)
+        FUZZ_NUMBERS(FUZZ_INT32, "num_streams", comm_config.known.num_streams, -1, 65, INT32_MAX,  \
+                     INT32_MIN)
 
 static void fill_create(struct fuzz_arguments *a, struct rng *rng)
 {

@@ -195,6 +195,7 @@ static int set_wrongly(struct ranks_context *context)
                                            {"WEFT_NET_GPUDIRECT", "yes"},
                                            {"WEFT_MACHINE", "gpu"},
                                            {"WEFT_HEARTBEAT_MS", "86400001"},
+                                           {"WEFT_STREAMS", "0"},
                                            {"WEFT_PORT", "65536"},
                                            {"WEFT_NODES", "-1"},
                                            {"WEFT_SECRET", "0123"}};

@@ -261,6 +261,10 @@ TEST(bad_arguments_are_named)
     config.num_nodes = -1;
     assert_error(weft_comm_create_from_env(&config, &comm), WEFT_ERROR_INVALID_ARGUMENT,
                  "num_nodes is -1");
+    config = config_of(0, 0);
+    config.num_streams = 65;
+    assert_error(weft_comm_create_from_env(&config, &comm), WEFT_ERROR_INVALID_ARGUMENT,
+                 "num_streams is 65");
     config = config_of(0, 2);
     assert_int_equal(weft_comm_create_from_env(&config, &comm), WEFT_ERROR_INVALID_ARGUMENT);
     config = config_of(0, 0);

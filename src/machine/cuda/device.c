@@ -103,15 +103,26 @@ struct device_identity {
     unsigned char uuid[16];
     uint64_t host_key;
     int32_t can_map_by_descriptor;
-    int32_t unused;
+    int32_t num_streams;
 };
+
+static weft_result compare_streams(const weft_comm *comm, const struct device_identity *all)
+{
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
+        if (all[rank].num_streams != comm->num_streams)
+            return weft__error(WEFT_ERROR_MISMATCH,
+                               "ranks disagree on num_streams: %d on this rank %d, %d on rank %d",
+                               comm->num_streams, comm->rank, all[rank].num_streams, rank);
+    return WEFT_OK;
+}
 
 static weft_result agree_on_heap(weft_comm *comm, struct weft__cuda *cuda)
 {
     enum { BY_IPC = 1 }; /* among the words of WEFT_CUDA_HEAP, for tests of what few systems need */
     int wanted = 0;
     weft_result result = weft__setting_word(WEFT__SETTING_CUDA_HEAP, &wanted);
-    struct device_identity own = {.host_key = comm->identities[comm->rank].host_key};
+    struct device_identity own = {.host_key = comm->identities[comm->rank].host_key,
+                                  .num_streams = comm->num_streams};
     memcpy(own.uuid, cuda->uuid.bytes, sizeof own.uuid);
     own.can_map_by_descriptor =
         wanted != BY_IPC &&
@@ -124,6 +135,8 @@ static weft_result agree_on_heap(weft_comm *comm, struct weft__cuda *cuda)
         cuda->num_ranks_here += all[rank].host_key == own.host_key &&
                                 memcmp(all[rank].uuid, own.uuid, sizeof own.uuid) == 0;
     }
+    if (all != NULL)
+        result = compare_streams(comm, all);
     free(all);
     comm->heap_kind = all_can ? &weft__heap_of_device : &weft__heap_of_device_by_ipc;
     return result;

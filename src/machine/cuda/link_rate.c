@@ -86,12 +86,12 @@ static void clean_up(weft_comm *comm, struct pushes *pushes)
     weft__cuda_leave();
 }
 
-/* The first launch wakes the links. At most half of the SMs: the launch waits until all its blocks
- * have one, and kernels of other communicators may hold theirs until this rank goes on. */
+/* The first launch wakes the links. At most one stream's share of the SMs: the launch waits until all
+ * its blocks have one, and kernels of other communicators may hold theirs until this rank goes on. */
 static weft_result push(weft_comm *comm, const struct pushes *pushes)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);
-    const int32_t most = cuda->num_sms > 1 ? cuda->num_sms / 2 : 1;
+    const int32_t share = cuda->num_sms / comm->num_streams, most = share > 0 ? share : 1;
     const struct weft__launch launch = {
         .program = &link_rate_program,
         .args = &pushes->args,
