@@ -448,6 +448,13 @@ def test_without_import():
     assert done.returncode == 0, done.stderr
 
 
+def test_old_pytorch(monkeypatch, tmp_path):
+    monkeypatch.setattr(torch, "__version__", type(torch.__version__)("2.13.1"))
+    weft_torch_backend.register()
+    with pytest.raises(RuntimeError, match=r"needs PyTorch 2\.14 or later.*this is 2\.13\.1"):
+        dist.init_process_group("weft", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+
+
 def test_ends_without_a_word():
     """A script that ends with a receive that nobody answers, and without destroying its group."""
     script = """if True:
