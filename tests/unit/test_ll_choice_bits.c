@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Bits of a token's choices, which lie in two words: as GPUs have them, whose lanes have four choices each. */
 #include "harness/cmocka.h"
-#include "programs/low_latency/routes_few.h"
+#define WP_LL_STEPS_ONLY
+#include "programs/low_latency/packet_low_latency_dispatch.c"
 #include "workload/rng.h"
 
 static int bit_of(struct wp_ll_choice_bits bits, int32_t i)

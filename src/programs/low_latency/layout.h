@@ -29,7 +29,8 @@ WP_FN int wp_ll_has_packets(const struct wp_ll_plan *plan)
     return plan->row_parts.num > 0;
 }
 
-/* Whether they are packets of many tokens: a source sends the metadata of each token (routes_many.h). */
+/* Whether they are packets of many tokens: a source sends the metadata of each token
+ * (told_low_latency_dispatch.c). */
 WP_FN int wp_ll_is_told(const struct wp_ll_plan *plan)
 {
     return plan->taken_parts.num > 0;

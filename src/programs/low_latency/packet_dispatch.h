@@ -2,8 +2,8 @@
 /*
  * Dispatch in packets: a launch begins to load, sends parts of rows, and receives parts. Programs
  * of few and of many tokens differ in their routes: in how a sender finds where rows go, and in how
- * a target hears that. A program includes routes_few.h or routes_many.h, which define the functions
- * route_* that are declared here.
+ * a target hears that. Each program includes this file, and defines the functions route_* that are
+ * declared here.
  */
 #pragma once
 

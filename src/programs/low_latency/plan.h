@@ -281,8 +281,8 @@ struct wp_ll_plan { /* the same on all ranks */
     uint64_t answer_bytes; /* between slots of answers */
     struct wp_ll_slot slot;
     struct wp_ll_message message;
-    /* Of rows as they are sent; of many tokens also as they are received (routes_many.h); of
-     * answers; and of their sums. */
+    /* Of rows as they are sent; of many tokens also as they are received (packet_dispatch.h);
+     * of answers; and of their sums. */
     struct wp_ll_parts row_parts, taken_parts, answer_parts, sum_parts;
 };
 

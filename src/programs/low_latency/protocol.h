@@ -62,9 +62,10 @@
  *
  *     few tokens   each warp of the sender computes where its part of a row goes. By expert, a source
  *                  also sends the expert of each choice, and the choice's position among its choices
- *                  of that expert. (routes_few.h)
+ *                  of that expert. (packet_low_latency_dispatch.c)
  *     many tokens  a source sends rows at once. Meanwhile it sends for each token which row it is and
- *                  where it is packed. Some blocks only send, the others only receive. (routes_many.h)
+ *                  where it is packed. Some blocks only send, the others only receive.
+ *                  (told_low_latency_dispatch.c)
  *
  * docs/low-latency.md has the limits: few tokens are WEFT_LL_PACKETS, many WEFT_LL_TOLD_PACKETS,
  * and beyond these there are signals.
@@ -88,8 +89,8 @@
  *   low_latency_dispatch.c         signals: with send.h and pack.h
  *   packet_dispatch.h              packets: a launch of dispatch, and the interface of its routes;
  *                                  with packets.h
- *   routes_few.h, routes_many.h    the routes: packet_low_latency_dispatch.c is few tokens,
- *                                  told_low_latency_dispatch.c many
+ *   packet_low_latency_dispatch.c, told_low_latency_dispatch.c
+ *                                  the routes of few tokens, and of many
  *   *_low_latency_combine.c        the way back: with combine.h
  *   internode.h                    between nodes: with nodes.h and relay.h
  *   variants.def, variant.c        programs that are compiled once more for one case alone

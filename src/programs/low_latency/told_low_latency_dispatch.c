@@ -1,6 +1,580 @@
 /* SPDX-License-Identifier: MIT */
-/* told_low_latency_dispatch: low_latency_dispatch of many tokens, in packets. */
-#include "programs/low_latency/routes_many.h"
+/*
+ * told_low_latency_dispatch: low_latency_dispatch of many tokens, in packets. The packets of a row
+ * lie in the slot of its token, so rows need not wait for anything to be counted. While rows are
+ * under way, a rank sends each target, in a tagged row for each token that there may be, which row
+ * it is there and which of the target's experts its choices are for; and how many rows there are,
+ * by expert how many each expert has. So the target knows where rows go: by rank to slots without
+ * gaps, by expert to where they are packed.
+ */
+#include "programs/low_latency/packet_dispatch.h"
+
+/* ================== what is told */
+
+/* ------------------------------------------------------------------ choices */
+
+/* Places have 16 bits (layout.h). */
+WP_STATIC_ASSERT(WP_LL_NEAR_RANKS < 1 << (16 - WP_LL_PLACE_EXPERT_BITS), "ranks, and none");
+
+WP_FN int place_is_at(uint16_t place, int32_t rank)
+{
+    return place >> WP_LL_PLACE_EXPERT_BITS == rank + 1;
+}
+
+/* The first choices that a thread looks at, from `first` on: every n-th of all, among n threads. */
+WP_FN void load_choices(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                        int32_t first, int64_t *experts)
+{
+    for (int32_t i = 0; i < WP_LL_CHOICES_TOGETHER; i++)
+        experts[i] =
+            wp_ll_load_choice(args, first + wp_ll_thread_idx(warp) + i * wp_ll_num_threads(warp));
+}
+
+/* In memory of the block, behind the counts that it receives: by expert the counts that it sends,
+ * of the choices for each expert of a rank, two in a word. */
+WP_FN uint32_t *counts_to_tell(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
+{
+    char *memory = (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES +
+                   wp_ll_told_counts_bytes(&ll->plan, ll->exchange.num_ranks);
+    return (uint32_t *)(void *)memory + (ptrdiff_t)rank * wp_ll_num_pairs(&ll->plan);
+}
+
+/* Behind these, the place of each choice. */
+WP_FN uint16_t *places_of(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    return (uint16_t *)(void *)counts_to_tell(warp, ll, ll->exchange.num_ranks);
+}
+
+/* Returns 1 if the block sends counts to `rank`: work item i sends them to rank i. Mostly there are
+ * as many blocks as ranks, and nothing is divided, which takes GPUs long. */
+WP_FN int tells_counts_to(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
+{
+    const int32_t num_blocks = wp_ll_num_receiving_blocks(warp, ll);
+    return num_blocks >= ll->exchange.num_ranks ? rank == wp_block_idx(warp)
+                                                : rank % num_blocks == wp_block_idx(warp);
+}
+
+/* All warps of a block call this, with their first choices, and meet. It finds the places of all
+ * choices, and makes the counts that the block sends. */
+WP_FN void find_places(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                       int64_t *experts)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const int32_t num_choices = wp_ll_num_choices(&ll->plan), num_ranks = ll->exchange.num_ranks;
+    const int32_t num_threads = wp_ll_num_threads(warp);
+    const int tells_counts = ll->plan.is_by_expert && wp_block_idx(warp) < num_ranks;
+    uint16_t *places = places_of(warp, ll);
+    if (tells_counts) {
+        uint32_t *counts = counts_to_tell(warp, ll, 0);
+        for (int32_t i = wp_ll_thread_idx(warp); i < num_ranks * wp_ll_num_pairs(&ll->plan);
+             i += num_threads)
+            counts[i] = 0;
+        wp_block_sync(warp);
+    }
+    for (int32_t first = 0; first < num_choices; first += WP_LL_CHOICES_TOGETHER * num_threads) {
+        if (first > 0)
+            load_choices(warp, args, first, experts);
+        for (int32_t i = 0; i < WP_LL_CHOICES_TOGETHER; i++) {
+            const int32_t choice = first + wp_ll_thread_idx(warp) + i * num_threads;
+            if (choice >= num_choices)
+                break;
+            const struct wp_place_of_expert place =
+                wp_place_expert(&ll->placement, experts[i], ll->exchange.rank,
+                                (int32_t)wp_divide((uint32_t)choice, ll->plan.topk_reciprocal));
+            places[choice] =
+                place.rank < 0
+                    ? 0
+                    : (uint16_t)((place.rank + 1) << WP_LL_PLACE_EXPERT_BITS | place.local_expert);
+            if (tells_counts && place.rank >= 0 && tells_counts_to(warp, ll, place.rank))
+                wp_ll_add_to_pair(counts_to_tell(warp, ll, place.rank), place.local_expert, 1);
+        }
+    }
+    wp_block_sync(warp);
+}
+
+/* ------------------------------------------------------------------ what is before a token */
+
+/* Warp-wide: how many of this rank's first tokens go to a rank. */
+WP_FN int32_t count_before(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank,
+                           int32_t num_tokens)
+{
+    const uint16_t *places = places_of(warp, ll);
+    const int32_t num_topk = ll->plan.num_topk;
+    int32_t num_going = 0;
+    for (int32_t first = 0; first < num_tokens; first += WP_WARP_SIZE) {
+        const int32_t token = first + wp_lane_idx(warp);
+        int goes = 0;
+        for (int32_t k = 0; k < num_topk && token < num_tokens; k++)
+            goes |= place_is_at(places[token * num_topk + k], rank);
+        num_going += wp_popcount(wp_ballot(warp, goes));
+    }
+    return num_going;
+}
+
+/* Warp-wide: how many of the first num_choices choices have the place. Each lane loads several
+ * pairs of places together. */
+WP_FN uint32_t count_place(struct wp_warp *warp, const struct wp_low_latency *ll, uint16_t place,
+                           int32_t num_choices)
+{
+    const uint16_t *places = places_of(warp, ll);
+    const uint32_t pair = (uint32_t)place << 16 | place;
+    const int32_t num_pairs = num_choices / 2, lane = wp_lane_idx(warp);
+    uint32_t num = num_choices % 2 != 0 && lane == 0 && places[num_choices - 1] == place;
+    for (int32_t first = lane; first < num_pairs; first += WP_LL_CHOICES_TOGETHER * WP_WARP_SIZE) {
+        uint32_t pairs[WP_LL_CHOICES_TOGETHER];
+        for (int32_t j = 0; j < WP_LL_CHOICES_TOGETHER; j++) {
+            const int32_t i = first + j * WP_WARP_SIZE;
+            pairs[j] = ~pair;
+            if (i < num_pairs)
+                memcpy(&pairs[j], places + (ptrdiff_t)2 * i, sizeof pairs[j]);
+        }
+        for (int32_t j = 0; j < WP_LL_CHOICES_TOGETHER; j++)
+            num += ((pairs[j] ^ pair) & UINT16_MAX) == 0;
+        for (int32_t j = 0; j < WP_LL_CHOICES_TOGETHER; j++)
+            num += (pairs[j] ^ pair) >> 16 == 0;
+    }
+    return wp_sum_u32(warp, num);
+}
+
+/* All lanes call this, with the choices from `begin` on. A lane whose choice counts gets the number
+ * of choices before it with the same place. */
+WP_FN uint32_t find_order(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t begin,
+                          int counts)
+{
+    const uint16_t *places = places_of(warp, ll);
+    const int32_t lane = wp_lane_idx(warp);
+    uint32_t order = (uint32_t)wp_same_below(warp, counts ? places[begin + lane] : 0u);
+    for (uint32_t left = wp_ballot(warp, counts); left != 0; left &= left - 1) {
+        const int32_t other = wp_popcount(~left & (left - 1));
+        const uint32_t num = count_place(warp, ll, places[begin + other], begin);
+        order += other == lane ? num : 0;
+    }
+    return order;
+}
+
+/* ------------------------------------------------------------------ the metadata of a token */
+
+/* Warp-wide: waits until ranks have room, unless they are left out. */
+WP_FN enum wp_status await_room(struct wp_ll_packet_rows *rows, uint32_t ranks)
+{
+    struct wp_ll_run *run = rows->taker.run;
+    enum wp_status status = WP_STATUS_OK;
+    uint32_t left = ranks & ~rows->roomy & ~run->masked;
+    for (int32_t rank = 0; left != 0 && status == WP_STATUS_OK; rank++, left >>= 1)
+        if (left & 1u)
+            status = wp_ll_await_taken(run, WP_LL_ROWS, rank, rows->taker.number);
+    rows->roomy |= ranks;
+    return status;
+}
+
+/* Warp-wide: makes the metadata of a token for a rank, in memory of the warp. */
+WP_FN uint32_t *make_told(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                          int32_t rank, int32_t token)
+{
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const uint16_t *places = places_of(warp, &args->ll);
+    const int32_t num_topk = plan->num_topk, first = token * num_topk;
+    const int32_t row = plan->is_by_expert ? 0 : count_before(warp, &args->ll, rank, token);
+    uint32_t *told = (uint32_t *)wp_warp_shared(warp);
+    int is_there = 0;
+    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
+        const int32_t k = i + wp_lane_idx(warp);
+        const int is_at = k < num_topk && place_is_at(places[first + k], rank);
+        const int32_t expert =
+            is_at ? places[first + k] & ((1 << WP_LL_PLACE_EXPERT_BITS) - 1) : -1;
+        const uint32_t order =
+            plan->is_by_expert ? find_order(warp, &args->ll, first + i, is_at) : 0;
+        float weight = 0.0f;
+        if (is_at)
+            weight = args->topk_weights == NULL ? 1.0f : args->topk_weights[first + k];
+        if (k < num_topk) {
+            told[1 + k] = is_at ? order << 16 | (uint32_t)expert : WP_LL_TOLD_NOT_HERE;
+            memcpy(&told[1 + num_topk + k], &weight, sizeof weight);
+        }
+        is_there |= wp_ballot(warp, is_at) != 0;
+    }
+    if (wp_lane_idx(warp) == 0)
+        told[0] = is_there ? (uint32_t)row : WP_LL_TOLD_NOT_HERE;
+    wp_warp_sync(warp);
+    return told;
+}
+
+/* Warp-wide: unit i of what is told. The first units tell ranks of all tokens, by expert with the
+ * counts that this block has made; others send a rank the metadata of one token. */
+WP_FN enum wp_status tell_unit(struct wp_ll_packet_rows *rows, int32_t i)
+{
+    struct wp_warp *warp = rows->taker.run->op.warp;
+    const struct wp_low_latency *ll = &rows->taker.args->ll;
+    const int32_t own = ll->exchange.rank;
+    const uint64_t number = rows->taker.number;
+    const int32_t num_before = (int32_t)wp_divide((uint32_t)i, ll->plan.row_parts.ranks_reciprocal);
+    const int32_t rank = i - num_before * ll->exchange.num_ranks, token = num_before - 1;
+    const enum wp_status status = await_room(rows, 1u << rank);
+    if (status != WP_STATUS_OK || wp_ll_leaves_out(rows->taker.run, rank))
+        return status;
+    if (token >= 0) {
+        const uint32_t *told = make_told(warp, rows->taker.args, rank, token);
+        wp_tagged_send(warp, rank, wp_ll_told(ll, rank, number, own, token), told,
+                       wp_ll_num_told_words(&ll->plan), number);
+        wp_warp_sync(warp); /* it has been read */
+        return status;
+    }
+    if (ll->plan.is_by_expert)
+        wp_tagged_send(warp, rank, wp_ll_head(ll, rank, number, own),
+                       counts_to_tell(warp, ll, rank), wp_ll_num_pairs(&ll->plan), number);
+    const int32_t num_rows = count_before(warp, ll, rank, ll->plan.max_tokens);
+    if (wp_lane_idx(warp) == 0)
+        wp_ll_tell_count(rows, rank, num_rows);
+    return status;
+}
+
+/* ================== send */
+
+/* ------------------------------------------------------------------ what is loaded first */
+
+/* The work items that send parts. Warps that also send metadata do that first. */
+WP_FN struct wp_ll_turns turns_to_send_parts(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    const int32_t num_told =
+        ll->num_receivers > 0 ? 0 : wp_ll_num_told_units(&ll->plan, ll->exchange.num_ranks);
+    struct wp_ll_turns turns = wp_ll_turns_to_send(warp, ll);
+    while (turns.first < num_told)
+        turns.first += turns.step;
+    turns.first -= num_told;
+    return turns;
+}
+
+/* Begins to load for item i of those that send parts, if there is one. */
+WP_FN void load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                     int32_t i, struct wp_ll_route_loads *loads)
+{
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const struct wp_ll_token_part part = wp_ll_token_part_of(plan->row_parts, i);
+    const int32_t lane = wp_lane_idx(warp);
+    loads->expert = -1;
+    loads->row = wp_packets_load(warp, NULL, 0);
+    if (i >= args->num_tokens * plan->row_parts.num)
+        return;
+    if (lane < plan->num_topk)
+        loads->expert = wp_ll_load_choice(args, part.token * plan->num_topk + lane);
+    loads->row = wp_ll_load_part(warp, args, part);
+}
+
+WP_FN struct wp_ll_route_loads route_load(struct wp_warp *warp,
+                                          const struct wp_low_latency_dispatch_args *args)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    const int32_t lane = wp_lane_idx(warp);
+    const int sends = (args->phases & WP_LL_SEND) != 0;
+    struct wp_ll_route_loads loads = {
+        0, {-1, -1, -1, -1}, -1, 0.0f, wp_packets_load(warp, NULL, 0)};
+    if (!sends)
+        return loads;
+    if (lane < ll->exchange.num_ranks)
+        loads.taken = wp_load_relaxed(&ll->rows_taken[lane]);
+    if (wp_ll_turns_to_receive(warp, ll).step > 0)
+        load_choices(warp, args, 0, loads.experts);
+    load_unit(warp, args, turns_to_send_parts(warp, ll).first, &loads);
+    return loads;
+}
+
+/* ------------------------------------------------------------------ parts */
+
+/* Warp-wide: a bit for each rank that the token goes to. Lane n has the expert of choice n. */
+WP_FN uint32_t find_ranks(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
+                          int32_t token, int64_t expert)
+{
+    const struct wp_low_latency *ll = &args->ll;
+    uint32_t of_lane = 0;
+    for (int32_t first = 0; first < ll->plan.num_topk; first += WP_WARP_SIZE) {
+        const int32_t k = first + wp_lane_idx(warp);
+        if (first > 0)
+            expert =
+                k < ll->plan.num_topk ? wp_ll_load_choice(args, token * ll->plan.num_topk + k) : -1;
+        const struct wp_place_of_expert place =
+            wp_place_expert(&ll->placement, expert, ll->exchange.rank, token);
+        of_lane |= place.rank < 0 ? 0 : 1u << place.rank;
+    }
+    return wp_or_u32(warp, of_lane);
+}
+
+WP_FN void send_part(const struct wp_ll_packet_rows *rows, struct wp_ll_token_part part,
+                     uint32_t ranks, const struct wp_ll_route_loads *loads)
+{
+    struct wp_warp *warp = rows->taker.run->op.warp;
+    const struct wp_low_latency *ll = &rows->taker.args->ll;
+    const struct wp_ll_plan *plan = &ll->plan;
+    const int32_t own = ll->exchange.rank;
+    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, part.part);
+    const struct wp_packet_targets there = {
+        0, ll->exchange.num_ranks,
+        wp_ll_row_packet(ll, own, part.token,
+                         (uint64_t)elements.first << plan->sent_element_bytes_log2),
+        WP_PACKETS_TO_SOME, ranks};
+    if (!wp_ll_is_quantised(plan)) {
+        wp_packets_send(warp, &rows->packets, there, &loads->row);
+        return;
+    }
+    const int32_t first_scale = elements.first / plan->quantisation.group_elements;
+    const uint64_t scales = plan->slot.scales_offset + (uint64_t)first_scale * sizeof(float);
+    wp_packets_send_quantised(warp, &rows->packets, there,
+                              wp_ll_row_packet(ll, own, part.token, scales), &loads->row,
+                              plan->quantisation, elements.num);
+}
+
+/* Warp-wide. */
+WP_FN enum wp_status send_unit(struct wp_ll_packet_rows *rows, struct wp_ll_token_part part,
+                               const struct wp_ll_route_loads *loads)
+{
+    struct wp_ll_run *run = rows->taker.run;
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    const uint32_t found = find_ranks(warp, rows->taker.args, part.token, loads->expert);
+    const enum wp_status status = await_room(rows, found);
+    if (status != WP_STATUS_OK)
+        return status;
+    const uint32_t ranks = found & ~run->masked;
+    for (int32_t rank = wp_lane_idx(warp); rank < ll->exchange.num_ranks && part.part == 0;
+         rank += WP_WARP_SIZE)
+        ll->row_targets[wp_ll_token_idx(ll, rows->taker.number, rank, part.token)] =
+            (int32_t)(ranks >> rank & 1u);
+    send_part(rows, part, ranks, loads);
+    return status;
+}
+
+WP_FN enum wp_status route_send(struct wp_ll_packet_rows *rows, struct wp_ll_route_loads loads)
+{
+    const struct wp_low_latency_dispatch_args *args = rows->taker.args;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    struct wp_warp *warp = rows->taker.run->op.warp;
+    const struct wp_ll_turns told = wp_ll_turns_to_receive(warp, &args->ll);
+    const int32_t num_told = wp_ll_num_told_units(plan, args->ll.exchange.num_ranks);
+    const struct wp_ll_turns sent = turns_to_send_parts(warp, &args->ll);
+    const int32_t num_sent = args->num_tokens * plan->row_parts.num;
+    enum wp_status status = WP_STATUS_OK;
+    if (told.step > 0)
+        find_places(warp, args, loads.experts);
+    for (int32_t i = told.first; i < num_told && status == WP_STATUS_OK; i += told.step)
+        status = tell_unit(rows, i);
+    for (int32_t i = sent.first; i < num_sent && status == WP_STATUS_OK; i += sent.step) {
+        if (i > sent.first)
+            load_unit(warp, args, i, &loads);
+        status = send_unit(rows, wp_ll_token_part_of(plan->row_parts, i), &loads);
+    }
+    return status;
+}
+
+/* ================== receive */
+
+WP_FN int32_t route_num_head_words(const struct wp_ll_plan *plan)
+{
+    return wp_ll_num_pairs(plan);
+}
+
+WP_FN int32_t route_num_received(const struct wp_low_latency *ll)
+{
+    return wp_ll_num_taken_units(&ll->plan, ll->exchange.num_ranks);
+}
+
+WP_FN struct wp_ll_turns route_turns_to_receive(struct wp_warp *warp,
+                                                const struct wp_low_latency *ll)
+{
+    return wp_ll_turns_to_receive(warp, ll);
+}
+
+WP_FN void route_begin_packing(struct wp_ll_run *run)
+{
+    wp_ll_look_at_masks(run); /* whom other warps of the block have heard nothing of */
+}
+
+/* ------------------------------------------------------------------ the metadata of a token */
+
+/* Warp-wide: receives so many words of the metadata, in memory of the warp. WP_STATUS_ABSENT: the
+ * source is missing. */
+WP_FN enum wp_status hear_token(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
+                                int32_t num_words)
+{
+    struct wp_ll_run *run = rows->taker.run;
+    struct wp_warp *warp = run->op.warp;
+    const uint64_t number = rows->taker.number;
+    const char *told = wp_ll_told(run->ll, run->ll->exchange.rank, number, unit.rank, unit.token);
+    struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, unit.rank);
+    struct wp_ll_packet_wait wait;
+    enum wp_status status;
+    site.sequence = number; /* which it carries */
+    wp_ll_begin_packet_wait(&wait, number);
+    do {
+        wp_warp_sync(warp); /* what was there has been read */
+        status = wp_tagged_take_relaxed(warp, told, wp_warp_shared(warp), num_words, &site);
+        wp_warp_sync(warp);
+        wait.progress.missing = 1u << unit.rank;
+    } while (wp_ll_waits_again(run, &wait, status) && !wp_ll_leaves_out(run, unit.rank));
+    return status;
+}
+
+/* By expert: the packed row of choice k of the token that has been heard of. */
+WP_FN int32_t packed_choice(const struct wp_ll_packet_rows *rows, int32_t source, int32_t k)
+{
+    const uint32_t *told = (const uint32_t *)wp_warp_shared(rows->taker.run->op.warp);
+    const uint32_t choice = told[1 + k];
+    return choice == WP_LL_TOLD_NOT_HERE
+               ? WP_LL_NOT_HERE
+               : wp_ll_packed_choice_at(rows, source, (int32_t)(choice & UINT16_MAX), choice >> 16);
+}
+
+/* Keeps what the metadata say of choices: by expert what combine needs, and src_tokens for the
+ * caller; by rank, in the row's slot, what is behind elements and scales. */
+WP_FN void keep_choices(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit, char *slot)
+{
+    const struct wp_low_latency_dispatch_args *args = rows->taker.args;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    struct wp_warp *warp = rows->taker.run->op.warp;
+    const uint32_t *told = (const uint32_t *)wp_warp_shared(warp);
+    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
+        struct wp_ll_packed_choice choice;
+        memcpy(&choice.weight, told + 1 + plan->num_topk + k, sizeof choice.weight);
+        if (!plan->is_by_expert) {
+            ((int32_t *)(void *)(slot + plan->slot.experts_offset))[k] = (int32_t)told[1 + k];
+            ((float *)(void *)(slot + plan->slot.weights_offset))[k] = choice.weight;
+            continue;
+        }
+        choice.packed = packed_choice(rows, unit.rank, k);
+        wp_ll_packed_choices(&args->ll, rows->taker.number, unit.rank, unit.token)[k] = choice;
+        if (choice.packed >= 0 && args->src_tokens != NULL)
+            args->src_tokens[choice.packed] = unit.token;
+    }
+    if (!plan->is_by_expert && wp_lane_idx(warp) == 0) {
+        *(int32_t *)(void *)(slot + plan->slot.token_offset) = unit.token;
+        *(int32_t *)(void *)(slot + plan->slot.answer_offset) = unit.token;
+    }
+}
+
+/* ------------------------------------------------------------------ parts */
+
+/* Returns 1 if the item also has what is behind the elements: it receives scales, and keeps
+ * metadata. That is the last item of a row. By expert with scales it has no elements, since scales
+ * take as long as a part (docs/measurements.md). */
+WP_FN int has_rest(const struct wp_ll_plan *plan, int32_t part)
+{
+    return part == plan->taken_parts.num_units - 1;
+}
+
+/* Receives bytes of the slot of the unit's token to one place. */
+WP_FN enum wp_status take_bytes(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
+                                struct wp_ll_slot_bytes bytes, char *dst)
+{
+    const struct wp_expected_row row = wp_packets_expect(
+        rows->taker.run->op.warp, &rows->packets, unit.rank,
+        wp_ll_row_packet(rows->taker.run->ll, unit.rank, unit.token, bytes.begin), bytes.num);
+    const void *const dsts[] = {dst};
+    return wp_ll_take_each(rows, &row, dsts, 1);
+}
+
+/* By rank: receives what the unit has of a row, to the row's slot. Scales are behind the last
+ * elements, mostly next to them. */
+WP_FN enum wp_status place_unit(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
+                                int32_t row)
+{
+    const struct wp_low_latency *ll = &rows->taker.args->ll;
+    const struct wp_ll_slot *at = &ll->plan.slot;
+    const int is_last = has_rest(&ll->plan, unit.part);
+    const struct wp_ll_slot_bytes scales = {at->scales_offset,
+                                            at->token_offset - at->scales_offset};
+    struct wp_ll_slot_bytes bytes = wp_ll_element_bytes(&ll->plan, ll->plan.taken_parts, unit.part);
+    const int are_next = bytes.begin + bytes.num == scales.begin;
+    char *slot = wp_ll_row(ll, ll->exchange.rank, rows->taker.number, unit.rank, row);
+    if (is_last)
+        keep_choices(rows, unit, slot);
+    if (is_last && are_next)
+        bytes.num += scales.num;
+    const enum wp_status status = take_bytes(rows, unit, bytes, slot + bytes.begin);
+    return status == WP_STATUS_OK && is_last && !are_next && scales.num > 0
+               ? take_bytes(rows, unit, scales, slot + scales.begin)
+               : status;
+}
+
+/* By expert, after the metadata has come: lists the places of what begins there in the slot, as the
+ * warp's pointers. Returns their number. */
+WP_FN int32_t find_packed(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
+                          uint64_t begin)
+{
+    struct wp_warp *warp = rows->taker.run->op.warp;
+    const int32_t num_topk = rows->taker.args->ll.plan.num_topk;
+    int32_t num = 0; /* those before had been used when the token was heard of */
+    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
+        const int32_t k = i + wp_lane_idx(warp);
+        const int32_t packed = k < num_topk ? packed_choice(rows, unit.rank, k) : WP_LL_NOT_HERE;
+        const int32_t place = wp_ll_list(warp, &num, packed >= 0);
+        if (packed >= 0)
+            wp_warp_pointers(warp)[place] = wp_ll_packed_part(rows, packed, begin);
+    }
+    wp_warp_sync(warp);
+    return num;
+}
+
+/* By expert, if there are scales. They may lie in columns there, so they come by way of memory of
+ * the warp. */
+WP_FN enum wp_status pack_scales(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit)
+{
+    struct wp_warp *warp = rows->taker.run->op.warp;
+    const struct wp_ll_slot *at = &rows->taker.args->ll.plan.slot;
+    char *memory = (char *)wp_warp_shared(warp);
+    const int32_t num_places = find_packed(rows, unit, at->scales_offset);
+    enum wp_status status = WP_STATUS_OK;
+    for (uint64_t begin = at->scales_offset; begin < at->token_offset && status == WP_STATUS_OK;
+         begin += WP_LL_PART_BYTES) {
+        const uint64_t num_left = at->token_offset - begin;
+        const struct wp_ll_slot_bytes bytes = {
+            begin, num_left < WP_LL_PART_BYTES ? num_left : WP_LL_PART_BYTES};
+        status = take_bytes(rows, unit, bytes, memory);
+        wp_warp_sync(warp);
+        if (status == WP_STATUS_OK)
+            wp_ll_pack_scale_words(rows, begin, num_places, (const uint32_t *)(const void *)memory);
+        wp_warp_sync(warp); /* they have been read */
+    }
+    return status;
+}
+
+/* By expert: elements, to where they are packed. */
+WP_FN enum wp_status pack_elements(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit)
+{
+    struct wp_warp *warp = rows->taker.run->op.warp;
+    const struct wp_low_latency *ll = &rows->taker.args->ll;
+    const struct wp_ll_slot_bytes bytes =
+        wp_ll_element_bytes(&ll->plan, ll->plan.taken_parts, unit.part);
+    const struct wp_expected_row row =
+        wp_packets_expect(warp, &rows->packets, unit.rank,
+                          wp_ll_row_packet(ll, unit.rank, unit.token, bytes.begin), bytes.num);
+    const int32_t num_places = find_packed(rows, unit, bytes.begin);
+    return wp_ll_take_each(rows, &row, wp_warp_pointers(warp), num_places);
+}
+
+WP_FN enum wp_status route_receive(const struct wp_ll_packet_rows *rows, int32_t i)
+{
+    const struct wp_low_latency *ll = &rows->taker.args->ll;
+    const struct wp_ll_plan *plan = &ll->plan;
+    const struct wp_ll_unit unit = wp_ll_counted_unit_of(ll, plan->taken_parts, i);
+    const int keeps = has_rest(plan, unit.part);
+    const int32_t num_of_places = plan->is_by_expert ? 1 + plan->num_topk : 1;
+    if (unit.token == WP_LL_COUNTED)
+        return wp_ll_hear_count(rows, unit.rank);
+    if (wp_ll_leaves_out(rows->taker.run, unit.rank))
+        return WP_STATUS_OK;
+    const enum wp_status status =
+        hear_token(rows, unit, keeps ? wp_ll_num_told_words(plan) : num_of_places);
+    if (status != WP_STATUS_OK)
+        return status;
+    const uint32_t row = *(const uint32_t *)wp_warp_shared(rows->taker.run->op.warp);
+    if (plan->is_by_expert && keeps)
+        keep_choices(rows, unit, NULL);
+    if (row == WP_LL_TOLD_NOT_HERE)
+        return status;
+    if (!plan->is_by_expert)
+        return place_unit(rows, unit, (int32_t)row);
+    return unit.part < plan->taken_parts.num ? pack_elements(rows, unit) : pack_scales(rows, unit);
+}
+
+/* ================== the program */
 
 struct wp_told_low_latency_dispatch_args {
     struct wp_low_latency_dispatch_args dispatch;
