@@ -53,25 +53,22 @@ WP_FN void wp_ll_send_weights(const struct wp_ll_weights_sender *sender, int32_t
                    sender->memory, ll->plan.num_topk, sender->number);
 }
 
-/* Where the answers `number` wait for weights of a source. */
-WP_FN struct wp_wait_site wp_ll_weights_site(const struct wp_ll_run *run, uint64_t number,
-                                             int32_t source)
-{
-    struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, source);
-    site.sequence = number; /* which the row carries */
-    return site;
-}
-
-/* Warp-wide, before a token is answered: waits at the site for its weights, and copies them to
- * memory of the warp, where they are after a sync. */
-WP_FN enum wp_status wp_ll_take_weights(const struct wp_ll_run *run,
-                                        const struct wp_wait_site *site, int32_t token,
-                                        float *memory)
+/* Warp-wide, before a token of a source is answered: waits for its weights of the answers `number`,
+ * and copies them to memory of the warp, where they are after a sync. WP_STATUS_ABSENT: with masks,
+ * the source is missing. */
+WP_FN enum wp_status wp_ll_take_weights(const struct wp_ll_run *run, uint64_t number,
+                                        int32_t source, int32_t token, float *memory)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
-    wp_warp_sync(warp); /* those before have been used */
-    return wp_tagged_take_relaxed(
-        warp, wp_ll_late_weights(ll, ll->exchange.rank, site->sequence, site->rank, token), memory,
-        ll->plan.num_topk, site);
+    const char *weights = wp_ll_late_weights(ll, ll->exchange.rank, number, source, token);
+    struct wp_ll_patience patience = wp_ll_patience_about(number, ll->exchange.num_ranks);
+    struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, source);
+    enum wp_status status;
+    site.sequence = number; /* which the row carries */
+    wp_warp_sync(warp);     /* those before have been used */
+    do
+        status = wp_tagged_take_relaxed(warp, weights, memory, ll->plan.num_topk, &site);
+    while (wp_ll_warp_waits_on(run, source, status, &patience));
+    return status;
 }

@@ -230,10 +230,8 @@ WP_FN enum wp_status take_weights(const struct answerer *answerer, struct asked_
     const int is_counted = part.token == 0 && part.part == 0;
     int64_t *waited_ns = is_counted ? wp_ll_waited_ns(run, row.source) : NULL;
     const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
-    struct wp_wait_site site = wp_ll_weights_site(run, answerer->number, row.source);
-    site.absent_after_ms = 0; /* with masks they are there */
-    const enum wp_status status =
-        wp_ll_take_weights(run, &site, row.token, wp_ll_weights(run->op.warp));
+    const enum wp_status status = wp_ll_take_weights(run, answerer->number, row.source, row.token,
+                                                     wp_ll_weights(run->op.warp));
     if (wp_lane_idx(run->op.warp) == 0)
         wp_ll_end_waiting(run, waited_ns, begin_ns);
     return status;
@@ -287,21 +285,6 @@ WP_FN enum wp_status answer_all(const struct answerer *answerer)
     return status;
 }
 
-/* With masks, warp-wide: waits for the weights of a row; WP_STATUS_ABSENT: its source is
- * missing. */
-WP_FN enum wp_status await_weights(const struct answerer *answerer, struct asked_row row)
-{
-    const struct wp_ll_run *run = answerer->run;
-    const struct wp_wait_site site = wp_ll_weights_site(run, answerer->number, row.source);
-    struct wp_ll_patience patience =
-        wp_ll_patience_about(answerer->number, run->ll->exchange.num_ranks);
-    enum wp_status status;
-    do
-        status = wp_ll_take_weights(run, &site, row.token, wp_ll_weights(run->op.warp));
-    while (status == WP_STATUS_ABSENT && wp_ll_warp_waits_on(run, row.source, &patience));
-    return status;
-}
-
 /* With masks, the leader warp calls this. It waits for the weights of all rows of the block. The
  * block goes on without sources whose weights do not come. */
 WP_FN enum wp_status await_all_weights(const struct answerer *answerer)
@@ -317,7 +300,9 @@ WP_FN enum wp_status await_all_weights(const struct answerer *answerer)
         const struct wp_ll_range range =
             wp_ll_range(ll, answerer->result, source, wp_block_idx(warp));
         for (int32_t i = 0; i < range.num_rows && status == WP_STATUS_OK; i++)
-            status = await_weights(answerer, asked_row(answerer, source, range, i));
+            status = wp_ll_take_weights(run, answerer->number, source,
+                                        asked_row(answerer, source, range, i).token,
+                                        wp_ll_weights(warp));
         if (status == WP_STATUS_FAILED)
             return status;
         if (status == WP_STATUS_ABSENT && wp_lane_idx(warp) == 0) {

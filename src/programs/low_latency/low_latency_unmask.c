@@ -100,7 +100,7 @@ WP_FN enum wp_status await_others(const struct wp_ll_run *run,
         if (rank != WP_NO_RANK && !takes_part(run, args->mask, rank))
             rank = WP_NO_RANK;
         struct wp_ll_wait wait = {wp_ll_told_by(run, WP_LL_RETURNED, step, rank, args->epoch),
-                                  wp_ll_site(run, WP_PHASE_START, rank), NULL, 0, 0};
+                                  wp_ll_site(run, WP_PHASE_START, rank), NULL, 0};
         const enum wp_status found = wp_ll_await_words(run, args->mask, &wait, patience);
         if (found == WP_STATUS_ABSENT)
             missing_of(run->ll, wp_block_idx(warp))[rank] = 1;

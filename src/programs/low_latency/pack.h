@@ -72,34 +72,30 @@ WP_FN int wp_ll_agree_on_head(const struct wp_ll_taker *taker, int32_t rank, enu
     return (int)counts;
 }
 
-/* Warp-wide: receives the head of a rank. */
-WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t rank)
+/* Warp-wide: receives the head of a rank, unless that `is_missing`. With masks all blocks agree,
+ * after the wait, whether the head counts. WP_STATUS_ABSENT: it does not. */
+WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t rank, int is_missing,
+                                     struct wp_ll_head_words to)
 {
     const struct wp_ll_run *run = taker->run;
     const struct wp_low_latency *ll = &taker->args->ll;
-    const int32_t num_experts = ll->plan.max_local_experts;
-    const struct wp_ll_head_words to = {taker->bases + (int64_t)rank * num_experts, num_experts,
-                                        num_experts};
     int64_t *waited_ns = wp_lane_idx(run->op.warp) == 0 ? wp_ll_waited_ns(run, rank) : NULL;
     const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
     struct wp_ll_patience patience = wp_ll_patience_about(taker->number, ll->exchange.num_ranks);
     struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, rank);
-    enum wp_status status = WP_STATUS_ABSENT; /* it is masked, or missing */
-    site.sequence = taker->number;            /* which the head carries */
-    if (!wp_ll_warp_masks(run->op.warp, &ll->masks, rank))
+    enum wp_status status = WP_STATUS_ABSENT;
+    site.sequence = taker->number; /* which the head carries */
+    if (!is_missing)
         do
             status = wp_ll_take_head_once(taker, to, &site);
-        while (status == WP_STATUS_ABSENT && wp_ll_warp_waits_on(run, rank, &patience));
+        while (wp_ll_warp_waits_on(run, rank, status, &patience));
     wp_ll_end_waiting(run, waited_ns, begin_ns);
     if (!wp_ll_has_masks(&ll->masks) || status == WP_STATUS_FAILED)
         return status;
+    if (!wp_ll_agree_on_head(taker, rank, status, to))
+        return WP_STATUS_ABSENT;
     site.absent_after_ms = 0; /* what counts is there */
-    const int counts = wp_ll_agree_on_head(taker, rank, status, to);
-    if (counts && status == WP_STATUS_ABSENT)
-        return wp_ll_take_head_once(taker, to, &site);
-    if (!counts && wp_lane_idx(run->op.warp) == 0)
-        wp_ll_mask_out(&ll->masks, rank);
-    return WP_STATUS_OK;
+    return status == WP_STATUS_ABSENT ? wp_ll_take_head_once(taker, to, &site) : status;
 }
 
 /* One lane of the first block calls this. It writes the rows of a rank for an expert, for the
@@ -213,11 +209,18 @@ WP_FN enum wp_status wp_ll_find_bases(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
+    const int32_t num_experts = ll->plan.max_local_experts;
     enum wp_status status = WP_STATUS_OK;
-    for (int32_t i = wp_warp_idx(warp); i < ll->exchange.num_ranks && status == WP_STATUS_OK;
-         i += wp_num_warps(warp))
-        status = wp_ll_take_head(taker, wp_rank_after(&ll->exchange, i));
-    status = wp_block_status(warp, status);
+    for (int32_t i = wp_warp_idx(warp); i < ll->exchange.num_ranks && status != WP_STATUS_FAILED;
+         i += wp_num_warps(warp)) {
+        const int32_t rank = wp_rank_after(&ll->exchange, i);
+        const struct wp_ll_head_words to = {taker->bases + (int64_t)rank * num_experts, num_experts,
+                                            num_experts};
+        status = wp_ll_take_head(taker, rank, wp_ll_warp_masks(warp, &ll->masks, rank), to);
+        if (status == WP_STATUS_ABSENT && wp_lane_idx(warp) == 0)
+            wp_ll_mask_out(&ll->masks, rank);
+    }
+    status = wp_block_status(warp, wp_ll_unless_absent(status));
     wp_ll_miss_masked(taker->run); /* whose head is not there, even if its rows have come */
     if (status == WP_STATUS_OK)
         wp_ll_sum_heads(taker);

@@ -186,43 +186,6 @@ WP_FN uint32_t *wp_ll_head_of(const struct wp_ll_packet_rows *rows, int32_t sour
     return rows->heads + (ptrdiff_t)source * rows->num_head_words;
 }
 
-/* Warp-wide: receives a head, a tagged row. The head of a source that is left out has no choices.
- * With masks all blocks agree, after the wait, whether the head counts. */
-WP_FN enum wp_status wp_ll_hear_head(const struct wp_ll_packet_rows *rows, int32_t source)
-{
-    struct wp_ll_run *run = rows->taker.run;
-    struct wp_warp *warp = run->op.warp;
-    const struct wp_low_latency *ll = run->ll;
-    const uint64_t number = rows->taker.number;
-    const struct wp_ll_head_words to = {wp_ll_head_of(rows, source), rows->num_head_words,
-                                        wp_ll_num_pairs(&ll->plan)};
-    const char *head = wp_ll_head(ll, ll->exchange.rank, number, source);
-    int64_t *waited_ns = wp_lane_idx(warp) == 0 ? wp_ll_waited_ns(run, source) : NULL;
-    const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
-    struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, source);
-    struct wp_ll_packet_wait wait;
-    enum wp_status status = WP_STATUS_ABSENT;
-    site.sequence = number; /* which it carries */
-    wp_ll_begin_packet_wait(&wait, number);
-    while (!wp_ll_leaves_out(run, source)) {
-        status = wp_tagged_take_relaxed(warp, head, to.words, to.num, &site);
-        wait.progress.missing = 1u << source;
-        if (!wp_ll_waits_again(run, &wait, status))
-            break;
-        wp_warp_sync(warp); /* parts of it may have been taken */
-    }
-    wp_ll_end_waiting(run, waited_ns, begin_ns);
-    if (!wp_ll_has_masks(&ll->masks) || status == WP_STATUS_FAILED)
-        return status;
-    const int counts = wp_ll_agree_on_head(&rows->taker, source, status, to);
-    site.absent_after_ms = 0; /* what counts is there */
-    if (!counts)
-        wp_ll_leave_out(run, 1u << source);
-    return counts && status == WP_STATUS_ABSENT
-               ? wp_tagged_take_relaxed(warp, head, to.words, to.num, &site)
-               : WP_STATUS_OK;
-}
-
 /* The first source whose head the warp receives. The last warps do so, since they have least other
  * work. */
 WP_FN int32_t wp_ll_first_heard(struct wp_warp *warp)
@@ -233,12 +196,18 @@ WP_FN int32_t wp_ll_first_heard(struct wp_warp *warp)
 /* All warps of a block call this, and meet afterwards. */
 WP_FN enum wp_status wp_ll_hear_heads(const struct wp_ll_packet_rows *rows)
 {
-    struct wp_warp *warp = rows->taker.run->op.warp;
-    const int32_t num_ranks = rows->taker.args->ll.exchange.num_ranks;
+    struct wp_ll_run *run = rows->taker.run;
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
     enum wp_status status = WP_STATUS_OK;
-    for (int32_t source = wp_ll_first_heard(warp); source < num_ranks && status == WP_STATUS_OK;
-         source += wp_num_warps(warp))
-        status = wp_ll_hear_head(rows, source);
+    for (int32_t source = wp_ll_first_heard(warp);
+         source < ll->exchange.num_ranks && status == WP_STATUS_OK; source += wp_num_warps(warp)) {
+        const struct wp_ll_head_words to = {wp_ll_head_of(rows, source), rows->num_head_words,
+                                            wp_ll_num_pairs(&ll->plan)};
+        status = wp_ll_take_head(&rows->taker, source, wp_ll_leaves_out(run, source), to);
+        wp_ll_leave_out(run, status == WP_STATUS_ABSENT ? 1u << source : 0);
+        status = wp_ll_unless_absent(status);
+    }
     return status;
 }
 

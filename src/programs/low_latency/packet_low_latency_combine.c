@@ -211,15 +211,10 @@ WP_FN int has_choice(const struct mail *mail, struct wp_ll_unit unit, const stru
 WP_FN enum wp_status take_weights(const struct mail *mail, struct wp_ll_unit unit)
 {
     struct wp_ll_run *run = mail->run;
-    float *memory = weights_memory(run->op.warp, &mail->args->ll.plan);
-    const struct wp_wait_site site = wp_ll_weights_site(run, mail->number, unit.rank);
-    struct wp_ll_packet_wait wait;
-    enum wp_status status;
-    wp_ll_begin_packet_wait(&wait, mail->number);
-    do {
-        status = wp_ll_take_weights(run, &site, unit.token, memory);
-        wait.progress.missing = 1u << unit.rank;
-    } while (wp_ll_waits_again(run, &wait, status) && !wp_ll_leaves_out(run, unit.rank));
+    const enum wp_status status =
+        wp_ll_take_weights(run, mail->number, unit.rank, unit.token,
+                           weights_memory(run->op.warp, &mail->args->ll.plan));
+    wp_ll_leave_out(run, status == WP_STATUS_ABSENT ? 1u << unit.rank : 0);
     return status;
 }
 

@@ -46,6 +46,8 @@ WP_FN void wp_ll_look_at_masks(struct wp_ll_run *run)
 WP_FN void wp_ll_leave_out(struct wp_ll_run *run, uint32_t ranks)
 {
     const uint32_t new_ones = ranks & ~run->masked;
+    if (!wp_ll_has_masks(&run->ll->masks) || new_ones == 0)
+        return;
     for (int32_t rank = wp_lane_idx(run->op.warp); rank < run->ll->exchange.num_ranks;
          rank += WP_WARP_SIZE) {
         if (!(new_ones >> rank & 1u))
@@ -113,12 +115,6 @@ WP_FN int wp_ll_waits_again(struct wp_ll_run *run, struct wp_ll_packet_wait *wai
     return 1;
 }
 
-/* An absent rank is not an error. */
-WP_FN enum wp_status wp_ll_unless_absent(enum wp_status status)
-{
-    return status == WP_STATUS_ABSENT ? WP_STATUS_OK : status;
-}
-
 /* ------------------------------------------------------------------ waits for words */
 
 /* Warp-wide: each lane waits for a word, if it has one and its rank is not left out. It leaves out
@@ -128,20 +124,15 @@ WP_FN enum wp_status wp_ll_await_lanes(struct wp_ll_run *run, struct wp_ll_wait 
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
-    uint32_t given_up = 0;
     if (wait->told.word != NULL && wp_ll_leaves_out(run, wait->site.rank))
         wait->told.word = NULL;
-    enum wp_status found = wait->told.word != NULL ? wp_ll_await_once(run, wait) : WP_STATUS_OK;
+    const enum wp_status found = wp_ll_await_words(
+        run, ll->masks.mask, wait, wp_ll_patience_about(number, ll->exchange.num_ranks));
     const enum wp_status status = (enum wp_status)wp_max_u32(warp, (uint32_t)found);
-    if (!wp_ll_has_masks(&ll->masks) || status != WP_STATUS_ABSENT)
-        return status;
-    found = wp_ll_await_words_on(run, ll->masks.mask, wait,
-                                 wp_ll_patience_about(number, ll->exchange.num_ranks), found);
-    for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++)
-        if (wp_ballot(warp, found == WP_STATUS_ABSENT && wait->site.rank == rank) != 0)
-            given_up |= 1u << rank;
-    wp_ll_leave_out(run, given_up);
-    return wp_max_u32(warp, found == WP_STATUS_FAILED) ? WP_STATUS_FAILED : WP_STATUS_OK;
+    if (wp_ll_has_masks(&ll->masks) && status == WP_STATUS_ABSENT)
+        wp_ll_leave_out(
+            run, wp_or_u32(warp, found == WP_STATUS_ABSENT ? 1u << (uint32_t)wait->site.rank : 0));
+    return wp_ll_unless_absent(status);
 }
 
 /* ================== packets of rows and of answers */
@@ -334,7 +325,6 @@ WP_FN enum wp_status wp_ll_await_taken(struct wp_ll_run *run, enum wp_ll_mail ma
                                wp_ll_number_before(run, number)},
                               wp_ll_site(run, WP_PHASE_FINISH, rank),
                               NULL,
-                              0,
                               0};
     return wp_ll_await_lanes(run, &wait, number);
 }
@@ -398,7 +388,6 @@ WP_FN struct wp_ll_wait wp_ll_wait_to_hear(const struct wp_ll_run *run, enum wp_
     struct wp_ll_wait wait = {{NULL, wp_ll_comes(number, WP_LL_MOST_ROWS, 0)},
                               wp_ll_site(run, WP_PHASE_DATA, rank),
                               NULL,
-                              0,
                               0};
     if (rank != WP_NO_RANK)
         wait.told.word = wp_ll_comes_word(ll, ll->exchange.rank, mail, number, rank);
@@ -414,22 +403,14 @@ WP_FN enum wp_status wp_ll_hear_all(struct wp_ll_run *run, enum wp_ll_mail mail,
 {
     struct wp_warp *warp = run->op.warp;
     const int32_t num_ranks = run->ll->exchange.num_ranks, lane = wp_lane_idx(warp);
-    const int has_masks = wp_ll_has_masks(&run->ll->masks);
     enum wp_status status = WP_STATUS_OK;
     if (!wp_ll_is_leader_warp(warp))
         return status;
-    for (int32_t first = 0; has_masks && first < num_ranks && status == WP_STATUS_OK;
-         first += WP_WARP_SIZE) {
+    for (int32_t first = 0; first < num_ranks && status == WP_STATUS_OK; first += WP_WARP_SIZE) {
         const int32_t rank = first + lane < num_ranks ? first + lane : WP_NO_RANK;
         struct wp_ll_wait wait = wp_ll_wait_to_hear(run, mail, rank, number, waits_ns);
         status = wp_ll_await_lanes(run, &wait, number);
     }
-    for (int32_t rank = lane; !has_masks && rank < num_ranks && status == WP_STATUS_OK;
-         rank += WP_WARP_SIZE) {
-        struct wp_ll_wait wait = wp_ll_wait_to_hear(run, mail, rank, number, waits_ns);
-        status = wp_ll_await_once(run, &wait);
-    }
-    status = (enum wp_status)wp_max_u32(warp, (uint32_t)status);
     if (status == WP_STATUS_OK)
         wp_admit_next(warp);
     return status;

@@ -398,17 +398,16 @@ WP_FN enum wp_status hear_token(const struct wp_ll_packet_rows *rows, struct wp_
     struct wp_warp *warp = run->op.warp;
     const uint64_t number = rows->taker.number;
     const char *told = wp_ll_told(run->ll, run->ll->exchange.rank, number, unit.rank, unit.token);
+    struct wp_ll_patience patience = wp_ll_patience_about(number, run->ll->exchange.num_ranks);
     struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, unit.rank);
-    struct wp_ll_packet_wait wait;
     enum wp_status status;
     site.sequence = number; /* which it carries */
-    wp_ll_begin_packet_wait(&wait, number);
     do {
         wp_warp_sync(warp); /* what was there has been read */
         status = wp_tagged_take_relaxed(warp, told, wp_warp_shared(warp), num_words, &site);
         wp_warp_sync(warp);
-        wait.progress.missing = 1u << unit.rank;
-    } while (wp_ll_waits_again(run, &wait, status) && !wp_ll_leaves_out(run, unit.rank));
+    } while (wp_ll_warp_waits_on(run, unit.rank, status, &patience));
+    wp_ll_leave_out(run, status == WP_STATUS_ABSENT ? 1u << unit.rank : 0);
     return status;
 }
 
