@@ -306,7 +306,7 @@ static void describe(weft_ll *ll, const weft_ll_config *config)
     device->num_local_experts = weft__placement_num_local(&ll->ep->placement, comm->rank);
     ll->grid = choose_grid(ll->ep, config, &device->plan, work_kind_of(&device->plan));
     ll->combine_warps = choose_combine_warps(ll->ep, config, &device->plan);
-    if (wp_ll_has_packets(&device->plan) && device->plan.is_by_expert)
+    if (work_kind_of(&device->plan) == WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS)
         device->num_hearers = ll->grid.num_hearers;
     if (config->on_missing == WEFT_LL_MASK)
         device->masks.absent_after_ms =

@@ -285,6 +285,7 @@ weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft
     const struct wp_ll_plan *plan = &ll->device.plan;
     struct wp_low_latency device = device_for(ll, args->waited_ns);
     device.num_receivers = ll->combine_receivers;
+    device.num_hearers = 0;
     const struct wp_low_latency_combine_args program_args = {
         .ll = device,
         .phases = phases_of(args->phases),

@@ -109,12 +109,16 @@ static struct wp_ll_parts parts_of(const weft_comm *comm, const struct wp_ll_pla
                                 wp_reciprocal((uint32_t)comm->num_ranks)};
 }
 
+/* Work items of a row's scales. */
+static int32_t num_scale_units(const struct wp_ll_plan *plan)
+{
+    const uint64_t scales_bytes = plan->slot.token_offset - plan->slot.scales_offset;
+    return (int32_t)((scales_bytes + WP_LL_PART_BYTES - 1) / WP_LL_PART_BYTES);
+}
+
 static struct wp_ll_parts row_parts(const weft_comm *comm, const struct wp_ll_plan *plan)
 {
-    const int32_t num_of_scales =
-        (int32_t)((plan->slot.token_offset - plan->slot.scales_offset + WP_LL_PART_BYTES - 1) /
-                  WP_LL_PART_BYTES);
-    return parts_of(comm, plan, part_elements(plan), 1 + num_of_scales);
+    return parts_of(comm, plan, part_elements(plan), 1 + num_scale_units(plan));
 }
 
 static struct wp_ll_parts answer_parts(const weft_comm *comm, const struct wp_ll_plan *plan)
@@ -141,7 +145,7 @@ static void plan_told(const weft_comm *comm, struct wp_ll_plan *plan)
     plan->row_parts = parts_of(comm, plan, told_part_elements(plan), 0);
     plan->taken_parts =
         parts_of(comm, plan, WP_LL_TAKEN_PART_BYTES >> plan->sent_element_bytes_log2,
-                 plan->is_by_expert && wp_ll_is_quantised(plan));
+                 plan->is_by_expert ? num_scale_units(plan) : 0);
     plan->answer_parts = parts_of(comm, plan, WP_LL_TOLD_PART_ELEMENTS, 0);
     plan->sum_parts = answer_parts(comm, plan);
 }

@@ -101,7 +101,7 @@ WP_FN struct of_halves load_target(struct wp_warp *warp, const struct wp_low_lat
 WP_FN struct of_halves load_target_of_part(struct wp_warp *warp, const struct wp_low_latency *ll,
                                            int32_t i)
 {
-    return load_target(warp, ll, wp_ll_token_part_of(ll->plan.sum_parts, i).token,
+    return load_target(warp, ll, wp_ll_part_of(ll->plan.sum_parts, i).token,
                        i < ll->plan.max_tokens * ll->plan.sum_parts.num);
 }
 
@@ -348,7 +348,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
 
 /* ------------------------------------------------------------------ receive */
 
-WP_FN enum wp_status sum_part(const struct mail *mail, struct wp_ll_token_part summed,
+WP_FN enum wp_status sum_part(const struct mail *mail, struct wp_ll_unit summed,
                               struct of_halves target)
 {
     struct wp_warp *warp = mail->run->op.warp;
@@ -392,7 +392,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
         status = wp_ll_hear_all(run, WP_LL_ANSWERS, number, waits_ns);
     for (int32_t i = turns.first; i < end && status == WP_STATUS_OK; i += turns.step) {
         const struct of_halves next = load_target_of_part(warp, ll, i + turns.step);
-        status = sum_part(&mail, wp_ll_token_part_of(ll->plan.sum_parts, i), target);
+        status = sum_part(&mail, wp_ll_part_of(ll->plan.sum_parts, i), target);
         target = next;
     }
     return wp_ll_end_committed(run, status);

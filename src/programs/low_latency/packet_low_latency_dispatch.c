@@ -145,44 +145,26 @@ WP_FN enum wp_ll_unit_kind wp_ll_kind_of(const struct wp_ll_plan *plan, int32_t 
                                                                     : WP_LL_UNIT_SCALES;
 }
 
-WP_FN struct wp_ll_slot_bytes wp_ll_unit_bytes(const struct wp_ll_plan *plan, int32_t part)
+/* The bytes in a slot, in whole packets. */
+WP_FN struct wp_ll_span wp_ll_unit_bytes(const struct wp_ll_plan *plan, int32_t part)
 {
     const struct wp_ll_slot *slot = &plan->slot;
-    const struct wp_ll_slot_bytes elements = wp_ll_element_bytes(plan, plan->row_parts, part);
-    const uint64_t first_scale =
-        slot->scales_offset + (uint64_t)(part - plan->row_parts.num - 1) * WP_LL_PART_BYTES;
-    const uint64_t scales_left = slot->token_offset - first_scale;
-    const struct wp_ll_slot_bytes scales = {
-        first_scale, scales_left < WP_LL_PART_BYTES ? scales_left : WP_LL_PART_BYTES};
-    const struct wp_ll_slot_bytes choices = {slot->token_offset,
-                                             slot->order_offset - slot->token_offset};
+    const struct wp_ll_span choices = {(uint32_t)slot->token_offset,
+                                       (uint32_t)(slot->order_offset - slot->token_offset)};
     switch (wp_ll_kind_of(plan, part)) {
     case WP_LL_UNIT_ELEMENTS:
-        return elements;
+        return wp_ll_element_bytes(plan, plan->row_parts, part);
     case WP_LL_UNIT_SCALES:
-        return scales;
+        return wp_ll_scale_bytes(plan, part - plan->row_parts.num - 1);
     default:
         return choices;
     }
 }
 
-/* Items are received in the order in which they are sent. */
+/* Items are received in the order in which they are sent, by the same warps. */
 WP_FN int32_t route_num_received(const struct wp_low_latency *ll)
 {
     return wp_ll_num_row_units(&ll->plan, ll->exchange.num_ranks);
-}
-
-/* Items go round the blocks first, so that few tokens use many SMs. By expert, warps that receive
- * heads have no items. */
-WP_FN struct wp_ll_turns route_turns_to_receive(struct wp_warp *warp,
-                                                const struct wp_low_latency *ll)
-{
-    const int32_t num_hearers = ll->plan.is_by_expert ? ll->num_hearers : 0;
-    const int32_t first = wp_block_idx(warp) + wp_warp_idx(warp) * wp_num_blocks(warp);
-    const struct wp_ll_turns turns = {wp_ll_first_heard(warp) < num_hearers ? route_num_received(ll)
-                                                                            : first,
-                                      wp_num_blocks(warp) * (wp_num_warps(warp) - num_hearers)};
-    return turns;
 }
 
 /* ================== send */
@@ -195,7 +177,6 @@ WP_FN void load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_
 {
     const struct wp_ll_plan *plan = &args->ll.plan;
     const struct wp_ll_unit unit = wp_ll_counted_unit_of(&args->ll, plan->row_parts, i);
-    const struct wp_ll_token_part part = {unit.token, unit.part};
     const int32_t k = wp_lane_idx(warp), choice = unit.token * plan->num_topk + k;
     const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part);
     loads->expert = -1;
@@ -207,7 +188,7 @@ WP_FN void load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_
     if (unit.token == WP_LL_COUNTED || unit.token >= args->num_tokens)
         return;
     if (kind == WP_LL_UNIT_ELEMENTS)
-        loads->row = wp_ll_load_part(warp, args, part);
+        loads->row = wp_ll_load_part(warp, args, unit);
     if ((plan->is_by_expert || kind == WP_LL_UNIT_CHOICES) && k < plan->num_topk)
         loads->expert = wp_ll_load_choice(args, choice);
     if (kind == WP_LL_UNIT_CHOICES && k < plan->num_topk && args->topk_weights != NULL)
@@ -223,7 +204,7 @@ WP_FN struct wp_ll_route_loads route_load(struct wp_warp *warp,
         loads.experts[i] = i < num_loaded ? wp_ll_load_choice(args, i * WP_WARP_SIZE + lane) : -1;
     loads.taken =
         lane < args->ll.exchange.num_ranks ? wp_load_relaxed(&args->ll.rows_taken[lane]) : 0;
-    load_unit(warp, args, route_turns_to_receive(warp, &args->ll).first, &loads);
+    load_unit(warp, args, wp_ll_turns_to_receive(warp, &args->ll).first, &loads);
     return loads;
 }
 
@@ -314,25 +295,14 @@ WP_FN void send_part(const struct wp_ll_packet_rows *rows, struct wp_ll_unit uni
     struct wp_warp *warp = rows->taker.run->op.warp;
     const struct wp_low_latency_dispatch_args *args = rows->taker.args;
     const struct wp_ll_plan *plan = &args->ll.plan;
-    const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part);
-    const struct wp_packet_targets there = {
-        unit.rank, unit.rank + 1,
-        wp_ll_row_packet(&args->ll, args->ll.exchange.rank, row,
-                         wp_ll_unit_bytes(plan, unit.part).begin),
-        WP_PACKETS_TO_ALL, 0};
-    if (kind == WP_LL_UNIT_SCALES) /* which go with each part */
+    const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part); /* scales go with elements */
+    struct wp_packet_targets there = {unit.rank, unit.rank + 1, 0, WP_PACKETS_TO_ALL, 0};
+    if (kind == WP_LL_UNIT_ELEMENTS)
+        wp_ll_send_elements(rows, unit, there, row, &loads->row);
+    if (kind != WP_LL_UNIT_CHOICES)
         return;
-    if (kind == WP_LL_UNIT_ELEMENTS && wp_ll_is_quantised(plan)) {
-        const uint64_t scales =
-            plan->slot.scales_offset + (uint64_t)unit.part * WP_LL_PART_SCALES_BYTES;
-        wp_packets_send_quantised(warp, &rows->packets, there,
-                                  wp_ll_row_packet(&args->ll, args->ll.exchange.rank, row, scales),
-                                  &loads->row, plan->quantisation,
-                                  wp_ll_part_elements(plan, plan->row_parts, unit.part).num);
-        return;
-    }
-    const struct wp_packet_row made =
-        kind == WP_LL_UNIT_CHOICES ? make_choices(warp, args, unit, loads) : loads->row;
+    const struct wp_packet_row made = make_choices(warp, args, unit, loads);
+    there.slot = wp_ll_row_packet(&args->ll, args->ll.exchange.rank, row, plan->slot.token_offset);
     wp_packets_send(warp, &rows->packets, there, &made);
 }
 
@@ -376,7 +346,7 @@ WP_FN enum wp_status route_send(struct wp_ll_packet_rows *rows, struct wp_ll_rou
 {
     struct wp_warp *warp = rows->taker.run->op.warp;
     const struct wp_low_latency *ll = &rows->taker.args->ll;
-    const struct wp_ll_turns turns = route_turns_to_receive(warp, ll);
+    const struct wp_ll_turns turns = wp_ll_turns_to_receive(warp, ll);
     const int32_t num_units = route_num_received(ll);
     enum wp_status status = WP_STATUS_OK;
     for (int32_t i = turns.first; i < num_units && status == WP_STATUS_OK;) {
@@ -402,7 +372,7 @@ WP_FN enum wp_status place_unit(const struct wp_ll_packet_rows *rows, struct wp_
     const struct wp_packet_told told = {
         wp_ll_comes_word(ll, ll->exchange.rank, WP_LL_ROWS, number, unit.rank),
         wp_ll_comes(number, WP_LL_MOST_ROWS, 0), wp_ll_comes(number, unit.token, 0)};
-    const struct wp_ll_slot_bytes bytes = wp_ll_unit_bytes(&ll->plan, unit.part);
+    const struct wp_ll_span bytes = wp_ll_unit_bytes(&ll->plan, unit.part);
     char *slot = wp_ll_row(ll, ll->exchange.rank, number, unit.rank, unit.token);
     struct wp_ll_packet_wait wait;
     enum wp_status status;
@@ -412,7 +382,7 @@ WP_FN enum wp_status place_unit(const struct wp_ll_packet_rows *rows, struct wp_
     do
         status = wp_packets_receive_told(run->op.warp, &rows->packets, unit.rank,
                                          wp_ll_row_packet(ll, unit.rank, unit.token, bytes.begin),
-                                         &told, slot + bytes.begin, bytes.num, &wait.progress);
+                                         &told, slot + bytes.begin, bytes.bytes, &wait.progress);
     while (wp_ll_waits_again(run, &wait, status) && !wp_ll_leaves_out(run, unit.rank));
     return status;
 }
@@ -424,103 +394,68 @@ WP_FN void route_begin_packing(struct wp_ll_run *run)
     wp_admit_next(run->op.warp); /* all ranks have started */
 }
 
-/* The packed row of a source's choice. */
-WP_FN int32_t packed_choice(const struct wp_ll_packet_rows *rows, int32_t source, int32_t choice)
+WP_FN int32_t route_packed_choice(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
+                                  int32_t k)
 {
-    const int32_t num_pairs = wp_ll_num_pairs(&rows->taker.args->ll.plan);
-    const uint32_t chosen = wp_ll_pair_count(wp_ll_head_of(rows, source) + num_pairs, choice);
+    const struct wp_ll_plan *plan = &rows->taker.args->ll.plan;
+    const uint32_t *choices = wp_ll_head_of(rows, unit.rank) + wp_ll_num_pairs(plan);
+    const uint32_t chosen = wp_ll_pair_count(choices, unit.token * plan->num_topk + k);
     const int is_here = chosen != WP_LL_CHOSEN_NOT_HERE;
     const int32_t expert = is_here ? (int32_t)(chosen & ((1 << WP_LL_CHOSEN_EXPERT_BITS) - 1)) : 0;
     const int32_t packed =
-        wp_ll_packed_choice_at(rows, source, expert, chosen >> WP_LL_CHOSEN_EXPERT_BITS);
+        wp_ll_packed_choice_at(rows, unit.rank, expert, chosen >> WP_LL_CHOSEN_EXPERT_BITS);
     return is_here ? packed : WP_LL_NOT_HERE;
 }
 
-/* Warp-wide: lists the places of the item's part, which begins there in the slot, as the warp's
- * pointers. Returns their number; -1: the token has no choice here. The warp that has the choices
- * keeps them for combine. */
-WP_FN int32_t find_places(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
-                          uint64_t begin)
+/* Receives choices by way of memory of the warp, if the token has any here. Keeps for combine where
+ * they are packed, and their weights. Writes src_tokens for the caller. */
+WP_FN enum wp_status pack_choices(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit)
 {
-    struct wp_warp *warp = rows->taker.run->op.warp;
-    const struct wp_low_latency *ll = &rows->taker.args->ll;
-    const int32_t num_topk = ll->plan.num_topk;
-    const int keeps = wp_ll_kind_of(&ll->plan, unit.part) == WP_LL_UNIT_CHOICES;
-    int32_t num = 0;
-    int is_here = 0;
-    wp_warp_sync(warp); /* the pointers before have been used, and what is in memory of the warp */
-    for (int32_t i = 0; i == 0 || (!wp_ll_topk_fits_lanes() && i < num_topk); i += WP_WARP_SIZE) {
-        const int32_t k = i + wp_lane_idx(warp);
-        const int is_choice = k < num_topk;
-        const int32_t found =
-            packed_choice(rows, unit.rank, unit.token * num_topk + (is_choice ? k : 0));
-        const int32_t packed = is_choice ? found : WP_LL_NOT_HERE;
-        is_here |= wp_ballot(warp, packed != WP_LL_NOT_HERE) != 0;
-        const int32_t place = wp_ll_list(warp, &num, packed >= 0);
-        if (keeps && is_choice)
-            wp_ll_packed_choices(ll, rows->taker.number, unit.rank, unit.token)[k].packed = packed;
-        else if (packed >= 0)
-            wp_warp_pointers(warp)[place] = wp_ll_packed_part(rows, packed, begin);
-    }
-    wp_warp_sync(warp);
-    return is_here ? num : -1;
-}
-
-/* Receives scales, or choices, by way of memory of the warp. Keeps the weights of choices for
- * combine, and writes src_tokens for the caller. */
-WP_FN enum wp_status pack_rest(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
-                               int32_t num_places, const struct wp_expected_row *row)
-{
-    struct wp_warp *warp = rows->taker.run->op.warp;
+    struct wp_ll_run *run = rows->taker.run;
+    struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency_dispatch_args *args = rows->taker.args;
     const struct wp_ll_plan *plan = &args->ll.plan;
-    const int are_scales = wp_ll_kind_of(plan, unit.part) == WP_LL_UNIT_SCALES;
     const char *memory = (const char *)wp_warp_shared(warp);
     const void *const dsts[] = {memory};
     const float *weights =
         (const float *)(const void *)(memory + plan->slot.weights_offset - plan->slot.token_offset);
     struct wp_ll_packed_choice *kept =
         wp_ll_packed_choices(&args->ll, rows->taker.number, unit.rank, unit.token);
-    const enum wp_status status = wp_ll_take_each(rows, row, dsts, 1);
-    if (status != WP_STATUS_OK)
-        return status;
+    const struct wp_expected_row row = wp_ll_expect(rows, unit, wp_ll_unit_bytes(plan, unit.part));
+    int is_here = 0;
+    wp_warp_sync(warp); /* memory of the warp has been used */
+    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
+        kept[k].packed = route_packed_choice(rows, unit, k);
+        is_here |= kept[k].packed != WP_LL_NOT_HERE;
+    }
+    if (wp_ballot(warp, is_here) == 0 || wp_ll_leaves_out(run, unit.rank))
+        return WP_STATUS_OK;
+    const enum wp_status status = wp_ll_take_each(rows, &row, dsts, 1);
     wp_warp_sync(warp);
-    if (are_scales)
-        wp_ll_pack_scale_words(rows, wp_ll_unit_bytes(plan, unit.part).begin, num_places,
-                               (const uint32_t *)(const void *)memory);
-    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk && !are_scales; k += WP_WARP_SIZE) {
+    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk && status == WP_STATUS_OK;
+         k += WP_WARP_SIZE) {
         kept[k].weight = weights[k];
         if (kept[k].packed >= 0 && args->src_tokens != NULL)
             args->src_tokens[kept[k].packed] = unit.token;
     }
-    wp_warp_join(warp); /* by expert a step of 16 tokens takes 0.25 us less (4 H200, 2026-11-27) */
+    wp_warp_join(warp); /* as in wp_ll_pack_scales */
     return status;
-}
-
-/* A part of the row of a source's token to where it is packed, if it comes. */
-WP_FN enum wp_status pack_unit(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit)
-{
-    struct wp_warp *warp = rows->taker.run->op.warp;
-    const struct wp_low_latency *ll = &rows->taker.args->ll;
-    const struct wp_ll_slot_bytes bytes = wp_ll_unit_bytes(&ll->plan, unit.part);
-    const struct wp_expected_row row =
-        wp_packets_expect(warp, &rows->packets, unit.rank,
-                          wp_ll_row_packet(ll, unit.rank, unit.token, bytes.begin), bytes.num);
-    const int32_t num_places = find_places(rows, unit, bytes.begin);
-    if (num_places < 0 || wp_ll_leaves_out(rows->taker.run, unit.rank))
-        return WP_STATUS_OK;
-    return wp_ll_kind_of(&ll->plan, unit.part) != WP_LL_UNIT_ELEMENTS
-               ? pack_rest(rows, unit, num_places, &row)
-               : wp_ll_take_each(rows, &row, wp_warp_pointers(warp), num_places);
 }
 
 WP_FN enum wp_status route_receive(const struct wp_ll_packet_rows *rows, int32_t i)
 {
     const struct wp_low_latency *ll = &rows->taker.args->ll;
     const struct wp_ll_unit unit = wp_ll_counted_unit_of(ll, ll->plan.row_parts, i);
+    const enum wp_ll_unit_kind kind = wp_ll_kind_of(&ll->plan, unit.part);
     if (unit.token == WP_LL_COUNTED)
         return wp_ll_hear_count(rows, unit.rank);
-    return ll->plan.is_by_expert ? pack_unit(rows, unit) : place_unit(rows, unit);
+    if (!ll->plan.is_by_expert)
+        return place_unit(rows, unit);
+    if (kind == WP_LL_UNIT_CHOICES)
+        return pack_choices(rows, unit);
+    const struct wp_ll_span bytes = wp_ll_unit_bytes(&ll->plan, unit.part);
+    return kind == WP_LL_UNIT_ELEMENTS ? wp_ll_pack_elements(rows, unit, bytes)
+                                       : wp_ll_pack_scales(rows, unit, bytes);
 }
 
 /* ================== the program */

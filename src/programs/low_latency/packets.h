@@ -139,33 +139,28 @@ WP_FN enum wp_status wp_ll_await_lanes(struct wp_ll_run *run, struct wp_ll_wait 
 
 /* ------------------------------------------------------------------ parts */
 
-/* A part of a token's row. */
-struct wp_ll_token_part {
-    int32_t token;
-    int32_t part; /* of few tokens, from row_parts.num on the rest */
-};
-
-WP_FN struct wp_ll_token_part wp_ll_token_part_of(struct wp_ll_parts parts, int32_t i)
-{
-    const int32_t token = (int32_t)wp_divide((uint32_t)i, parts.units_reciprocal);
-    const struct wp_ll_token_part part = {token, i - token * parts.num_units};
-    return part;
-}
-
-/* A work item: such a part, and the rank that it goes to or comes from. */
+/* A work item: a part of a token's row. */
 struct wp_ll_unit {
     int32_t token;
-    int32_t part;
-    int32_t rank;
+    int32_t part; /* from parts.num on what a row has besides elements */
+    int32_t rank; /* that it goes to or comes from; WP_NO_RANK: any number of them */
 };
 
-/* Work item i of those for all ranks. */
+/* Work item i of those for all ranks together. */
+WP_FN struct wp_ll_unit wp_ll_part_of(struct wp_ll_parts parts, int32_t i)
+{
+    const int32_t token = (int32_t)wp_divide((uint32_t)i, parts.units_reciprocal);
+    const struct wp_ll_unit unit = {token, i - token * parts.num_units, WP_NO_RANK};
+    return unit;
+}
+
+/* Work item i of those for each rank. */
 WP_FN struct wp_ll_unit wp_ll_unit_of(const struct wp_low_latency *ll, struct wp_ll_parts parts,
                                       int32_t i)
 {
     const int32_t row = (int32_t)wp_divide((uint32_t)i, parts.ranks_reciprocal);
-    const struct wp_ll_token_part part = wp_ll_token_part_of(parts, row);
-    const struct wp_ll_unit unit = {part.token, part.part, i - row * ll->exchange.num_ranks};
+    struct wp_ll_unit unit = wp_ll_part_of(parts, row);
+    unit.rank = i - row * ll->exchange.num_ranks;
     return unit;
 }
 
@@ -175,15 +170,16 @@ struct wp_ll_turns {
 };
 
 /* The work items of a warp, among the warps of some blocks. Items go round the blocks first, so
- * that few tokens use many SMs. */
-WP_FN struct wp_ll_turns wp_ll_turns_of(struct wp_warp *warp, int32_t first_block,
-                                        int32_t num_blocks)
+ * that few tokens use many SMs. Warps that only hear have none. */
+WP_FN struct wp_ll_turns wp_ll_turns_of(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                        int32_t first_block, int32_t num_blocks)
 {
     const int32_t block = wp_block_idx(warp) - first_block;
+    const int32_t num_workers = wp_num_warps(warp) - ll->num_hearers;
     const struct wp_ll_turns none = {INT32_MAX, 0};
     const struct wp_ll_turns turns = {block + wp_warp_idx(warp) * num_blocks,
-                                      num_blocks * wp_num_warps(warp)};
-    return block >= 0 && block < num_blocks ? turns : none;
+                                      num_blocks * num_workers};
+    return block >= 0 && block < num_blocks && wp_warp_idx(warp) < num_workers ? turns : none;
 }
 
 /* Few tokens: each warp sends, and then receives. Many tokens: the first blocks receive while the
@@ -196,12 +192,12 @@ WP_FN int32_t wp_ll_num_receiving_blocks(struct wp_warp *warp, const struct wp_l
 WP_FN struct wp_ll_turns wp_ll_turns_to_receive(struct wp_warp *warp,
                                                 const struct wp_low_latency *ll)
 {
-    return wp_ll_turns_of(warp, 0, wp_ll_num_receiving_blocks(warp, ll));
+    return wp_ll_turns_of(warp, ll, 0, wp_ll_num_receiving_blocks(warp, ll));
 }
 
 WP_FN struct wp_ll_turns wp_ll_turns_to_send(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
-    return wp_ll_turns_of(warp, ll->num_receivers, wp_num_blocks(warp) - ll->num_receivers);
+    return wp_ll_turns_of(warp, ll, ll->num_receivers, wp_num_blocks(warp) - ll->num_receivers);
 }
 
 WP_FN struct wp_ll_elements wp_ll_part_elements(const struct wp_ll_plan *plan,

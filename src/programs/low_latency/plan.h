@@ -372,7 +372,7 @@ struct wp_low_latency {
     char *const *areas;                 /* these, where the program knows them; else NULL */
     /* Of this rank: */
     int32_t num_local_experts;
-    int32_t num_hearers;   /* packets, by expert: warps of a block that only hear in dispatch */
+    int32_t num_hearers;   /* the last warps of a block, which only receive heads */
     int32_t num_receivers; /* the first blocks, which only receive; 0: all blocks do both */
     char *area;
     struct wp_ll_share share_of_sources; /* of the rows that come for a block, among its warps */

@@ -249,7 +249,7 @@ WP_FN void load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_
                      int32_t i, struct wp_ll_route_loads *loads)
 {
     const struct wp_ll_plan *plan = &args->ll.plan;
-    const struct wp_ll_token_part part = wp_ll_token_part_of(plan->row_parts, i);
+    const struct wp_ll_unit part = wp_ll_part_of(plan->row_parts, i);
     const int32_t lane = wp_lane_idx(warp);
     loads->expert = -1;
     loads->row = wp_packets_load(warp, NULL, 0);
@@ -298,32 +298,8 @@ WP_FN uint32_t find_ranks(struct wp_warp *warp, const struct wp_low_latency_disp
     return wp_or_u32(warp, of_lane);
 }
 
-WP_FN void send_part(const struct wp_ll_packet_rows *rows, struct wp_ll_token_part part,
-                     uint32_t ranks, const struct wp_ll_route_loads *loads)
-{
-    struct wp_warp *warp = rows->taker.run->op.warp;
-    const struct wp_low_latency *ll = &rows->taker.args->ll;
-    const struct wp_ll_plan *plan = &ll->plan;
-    const int32_t own = ll->exchange.rank;
-    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, part.part);
-    const struct wp_packet_targets there = {
-        0, ll->exchange.num_ranks,
-        wp_ll_row_packet(ll, own, part.token,
-                         (uint64_t)elements.first << plan->sent_element_bytes_log2),
-        WP_PACKETS_TO_SOME, ranks};
-    if (!wp_ll_is_quantised(plan)) {
-        wp_packets_send(warp, &rows->packets, there, &loads->row);
-        return;
-    }
-    const int32_t first_scale = elements.first / plan->quantisation.group_elements;
-    const uint64_t scales = plan->slot.scales_offset + (uint64_t)first_scale * sizeof(float);
-    wp_packets_send_quantised(warp, &rows->packets, there,
-                              wp_ll_row_packet(ll, own, part.token, scales), &loads->row,
-                              plan->quantisation, elements.num);
-}
-
 /* Warp-wide. */
-WP_FN enum wp_status send_unit(struct wp_ll_packet_rows *rows, struct wp_ll_token_part part,
+WP_FN enum wp_status send_unit(struct wp_ll_packet_rows *rows, struct wp_ll_unit part,
                                const struct wp_ll_route_loads *loads)
 {
     struct wp_ll_run *run = rows->taker.run;
@@ -338,7 +314,9 @@ WP_FN enum wp_status send_unit(struct wp_ll_packet_rows *rows, struct wp_ll_toke
          rank += WP_WARP_SIZE)
         ll->row_targets[wp_ll_token_idx(ll, rows->taker.number, rank, part.token)] =
             (int32_t)(ranks >> rank & 1u);
-    send_part(rows, part, ranks, loads);
+    const struct wp_packet_targets there = {0, ll->exchange.num_ranks, 0, WP_PACKETS_TO_SOME,
+                                            ranks};
+    wp_ll_send_elements(rows, part, there, part.token, &loads->row);
     return status;
 }
 
@@ -359,7 +337,7 @@ WP_FN enum wp_status route_send(struct wp_ll_packet_rows *rows, struct wp_ll_rou
     for (int32_t i = sent.first; i < num_sent && status == WP_STATUS_OK; i += sent.step) {
         if (i > sent.first)
             load_unit(warp, args, i, &loads);
-        status = send_unit(rows, wp_ll_token_part_of(plan->row_parts, i), &loads);
+        status = send_unit(rows, wp_ll_part_of(plan->row_parts, i), &loads);
     }
     return status;
 }
@@ -374,12 +352,6 @@ WP_FN int32_t route_num_head_words(const struct wp_ll_plan *plan)
 WP_FN int32_t route_num_received(const struct wp_low_latency *ll)
 {
     return wp_ll_num_taken_units(&ll->plan, ll->exchange.num_ranks);
-}
-
-WP_FN struct wp_ll_turns route_turns_to_receive(struct wp_warp *warp,
-                                                const struct wp_low_latency *ll)
-{
-    return wp_ll_turns_to_receive(warp, ll);
 }
 
 WP_FN void route_begin_packing(struct wp_ll_run *run)
@@ -411,14 +383,16 @@ WP_FN enum wp_status hear_token(const struct wp_ll_packet_rows *rows, struct wp_
     return status;
 }
 
-/* By expert: the packed row of choice k of the token that has been heard of. */
-WP_FN int32_t packed_choice(const struct wp_ll_packet_rows *rows, int32_t source, int32_t k)
+/* The token has been heard of. */
+WP_FN int32_t route_packed_choice(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
+                                  int32_t k)
 {
     const uint32_t *told = (const uint32_t *)wp_warp_shared(rows->taker.run->op.warp);
     const uint32_t choice = told[1 + k];
     return choice == WP_LL_TOLD_NOT_HERE
                ? WP_LL_NOT_HERE
-               : wp_ll_packed_choice_at(rows, source, (int32_t)(choice & UINT16_MAX), choice >> 16);
+               : wp_ll_packed_choice_at(rows, unit.rank, (int32_t)(choice & UINT16_MAX),
+                                        choice >> 16);
 }
 
 /* Keeps what the metadata say of choices: by expert what combine needs, and src_tokens for the
@@ -437,7 +411,7 @@ WP_FN void keep_choices(const struct wp_ll_packet_rows *rows, struct wp_ll_unit 
             ((float *)(void *)(slot + plan->slot.weights_offset))[k] = choice.weight;
             continue;
         }
-        choice.packed = packed_choice(rows, unit.rank, k);
+        choice.packed = route_packed_choice(rows, unit, k);
         wp_ll_packed_choices(&args->ll, rows->taker.number, unit.rank, unit.token)[k] = choice;
         if (choice.packed >= 0 && args->src_tokens != NULL)
             args->src_tokens[choice.packed] = unit.token;
@@ -450,9 +424,8 @@ WP_FN void keep_choices(const struct wp_ll_packet_rows *rows, struct wp_ll_unit 
 
 /* ------------------------------------------------------------------ parts */
 
-/* Returns 1 if the item also has what is behind the elements: it receives scales, and keeps
- * metadata. That is the last item of a row. By expert with scales it has no elements, since scales
- * take as long as a part (docs/measurements.md). */
+/* Returns 1 if the item keeps metadata: the last item of a row, by rank with its scales. By expert
+ * scales are items of their own, since they take as long as a part (docs/measurements.md). */
 WP_FN int has_rest(const struct wp_ll_plan *plan, int32_t part)
 {
     return part == plan->taken_parts.num_units - 1;
@@ -460,11 +433,9 @@ WP_FN int has_rest(const struct wp_ll_plan *plan, int32_t part)
 
 /* Receives bytes of the slot of the unit's token to one place. */
 WP_FN enum wp_status take_bytes(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
-                                struct wp_ll_slot_bytes bytes, char *dst)
+                                struct wp_ll_span bytes, char *dst)
 {
-    const struct wp_expected_row row = wp_packets_expect(
-        rows->taker.run->op.warp, &rows->packets, unit.rank,
-        wp_ll_row_packet(rows->taker.run->ll, unit.rank, unit.token, bytes.begin), bytes.num);
+    const struct wp_expected_row row = wp_ll_expect(rows, unit, bytes);
     const void *const dsts[] = {dst};
     return wp_ll_take_each(rows, &row, dsts, 1);
 }
@@ -477,75 +448,19 @@ WP_FN enum wp_status place_unit(const struct wp_ll_packet_rows *rows, struct wp_
     const struct wp_low_latency *ll = &rows->taker.args->ll;
     const struct wp_ll_slot *at = &ll->plan.slot;
     const int is_last = has_rest(&ll->plan, unit.part);
-    const struct wp_ll_slot_bytes scales = {at->scales_offset,
-                                            at->token_offset - at->scales_offset};
-    struct wp_ll_slot_bytes bytes = wp_ll_element_bytes(&ll->plan, ll->plan.taken_parts, unit.part);
-    const int are_next = bytes.begin + bytes.num == scales.begin;
+    const struct wp_ll_span scales = {(uint32_t)at->scales_offset,
+                                      (uint32_t)(at->token_offset - at->scales_offset)};
+    struct wp_ll_span bytes = wp_ll_element_bytes(&ll->plan, ll->plan.taken_parts, unit.part);
+    const int are_next = bytes.begin + bytes.bytes == scales.begin;
     char *slot = wp_ll_row(ll, ll->exchange.rank, rows->taker.number, unit.rank, row);
     if (is_last)
         keep_choices(rows, unit, slot);
     if (is_last && are_next)
-        bytes.num += scales.num;
+        bytes.bytes += scales.bytes;
     const enum wp_status status = take_bytes(rows, unit, bytes, slot + bytes.begin);
-    return status == WP_STATUS_OK && is_last && !are_next && scales.num > 0
+    return status == WP_STATUS_OK && is_last && !are_next && scales.bytes > 0
                ? take_bytes(rows, unit, scales, slot + scales.begin)
                : status;
-}
-
-/* By expert, after the metadata has come: lists the places of what begins there in the slot, as the
- * warp's pointers. Returns their number. */
-WP_FN int32_t find_packed(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
-                          uint64_t begin)
-{
-    struct wp_warp *warp = rows->taker.run->op.warp;
-    const int32_t num_topk = rows->taker.args->ll.plan.num_topk;
-    int32_t num = 0; /* those before had been used when the token was heard of */
-    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
-        const int32_t k = i + wp_lane_idx(warp);
-        const int32_t packed = k < num_topk ? packed_choice(rows, unit.rank, k) : WP_LL_NOT_HERE;
-        const int32_t place = wp_ll_list(warp, &num, packed >= 0);
-        if (packed >= 0)
-            wp_warp_pointers(warp)[place] = wp_ll_packed_part(rows, packed, begin);
-    }
-    wp_warp_sync(warp);
-    return num;
-}
-
-/* By expert, if there are scales. They may lie in columns there, so they come by way of memory of
- * the warp. */
-WP_FN enum wp_status pack_scales(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit)
-{
-    struct wp_warp *warp = rows->taker.run->op.warp;
-    const struct wp_ll_slot *at = &rows->taker.args->ll.plan.slot;
-    char *memory = (char *)wp_warp_shared(warp);
-    const int32_t num_places = find_packed(rows, unit, at->scales_offset);
-    enum wp_status status = WP_STATUS_OK;
-    for (uint64_t begin = at->scales_offset; begin < at->token_offset && status == WP_STATUS_OK;
-         begin += WP_LL_PART_BYTES) {
-        const uint64_t num_left = at->token_offset - begin;
-        const struct wp_ll_slot_bytes bytes = {
-            begin, num_left < WP_LL_PART_BYTES ? num_left : WP_LL_PART_BYTES};
-        status = take_bytes(rows, unit, bytes, memory);
-        wp_warp_sync(warp);
-        if (status == WP_STATUS_OK)
-            wp_ll_pack_scale_words(rows, begin, num_places, (const uint32_t *)(const void *)memory);
-        wp_warp_sync(warp); /* they have been read */
-    }
-    return status;
-}
-
-/* By expert: elements, to where they are packed. */
-WP_FN enum wp_status pack_elements(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit)
-{
-    struct wp_warp *warp = rows->taker.run->op.warp;
-    const struct wp_low_latency *ll = &rows->taker.args->ll;
-    const struct wp_ll_slot_bytes bytes =
-        wp_ll_element_bytes(&ll->plan, ll->plan.taken_parts, unit.part);
-    const struct wp_expected_row row =
-        wp_packets_expect(warp, &rows->packets, unit.rank,
-                          wp_ll_row_packet(ll, unit.rank, unit.token, bytes.begin), bytes.num);
-    const int32_t num_places = find_packed(rows, unit, bytes.begin);
-    return wp_ll_take_each(rows, &row, wp_warp_pointers(warp), num_places);
 }
 
 WP_FN enum wp_status route_receive(const struct wp_ll_packet_rows *rows, int32_t i)
@@ -570,7 +485,11 @@ WP_FN enum wp_status route_receive(const struct wp_ll_packet_rows *rows, int32_t
         return status;
     if (!plan->is_by_expert)
         return place_unit(rows, unit, (int32_t)row);
-    return unit.part < plan->taken_parts.num ? pack_elements(rows, unit) : pack_scales(rows, unit);
+    if (unit.part < plan->taken_parts.num)
+        return wp_ll_pack_elements(rows, unit,
+                                   wp_ll_element_bytes(plan, plan->taken_parts, unit.part));
+    return wp_ll_pack_scales(rows, unit,
+                             wp_ll_scale_bytes(plan, unit.part - plan->taken_parts.num));
 }
 
 /* ================== the program */

@@ -88,6 +88,7 @@ WP_FN int wp_ll_is_usual(const struct wp_low_latency *ll)
 WP_FN void wp_ll_fix_usual(struct wp_low_latency *ll, const struct wp_low_latency *given)
 {
     ll->areas = given->near_areas;
+    ll->num_hearers = 0;
     ll->plan.dtype = WEFT_BF16;
     ll->plan.element_bytes_log2 = 1;
     ll->plan.answers_stay = 0;
@@ -143,6 +144,10 @@ WP_FN void wp_ll_fix_dispatch(struct wp_low_latency *ll, const struct wp_low_lat
     plan->quantisation = wp_ll_usual_quantisation(variant.form);
     if (variant.protocol == WP_LL_PROTOCOL_TOLD)
         plan->row_parts.elements = WP_LL_TOLD_PART_ELEMENTS;
+    if (variant.protocol == WP_LL_PROTOCOL_PACKETS && variant.layout == WP_LL_BY_EXPERT)
+        ll->num_hearers = given->num_hearers;
+    if (variant.protocol == WP_LL_PROTOCOL_PACKETS)
+        ll->num_receivers = 0;
     if (variant.protocol == WP_LL_PROTOCOL_PACKETS)
         plan->row_parts.elements = variant.form == WP_LL_BF16
                                        ? WP_LL_PART_BYTES / 2
