@@ -18,7 +18,6 @@ static uint64_t place_tables(struct wp_low_latency *device, int32_t num_ranks, i
     const uint64_t blocks = (uint64_t)plan->num_blocks, ranks = (uint64_t)num_ranks;
     const uint64_t halves = (uint64_t)plan->num_halves, tokens = (uint64_t)plan->max_tokens;
     const uint64_t choices = tokens * (uint64_t)plan->num_topk;
-    const uint64_t packed = plan->is_by_expert ? halves * ranks * choices : 0;
     const int has_packets = wp_ll_has_packets(plan), has_nodes = plan->has_nodes;
     const int keeps_slots = has_nodes || plan->answers_stay;
     uint64_t offset = 0;
@@ -31,8 +30,7 @@ static uint64_t place_tables(struct wp_low_latency *device, int32_t num_ranks, i
     TABLE(counters, blocks * (uint64_t)wp_ll_num_counters(plan, num_ranks))
     TABLE(ranks_of_tokens, blocks * tokens * (uint64_t)wp_ll_rank_words(num_ranks))
     TABLE(expert_bases, plan->is_by_expert ? blocks * ranks * (uint64_t)plan->max_local_experts : 0)
-    TABLE(packed_rows, has_packets ? 0 : packed)
-    TABLE(packed_choices, has_packets ? packed : 0)
+    TABLE(packed_choices, plan->is_by_expert ? halves * ranks * choices : 0)
     TABLE(sums,
           wp_ll_has_node_sums(plan) ? blocks * (uint64_t)num_warps * wp_ll_sum_bytes(plan) : 0)
     TABLE(received_half, 1)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Weights that come with combine. */
+/* What combine has in common with signals and in packets: rows that are answered by expert, and
+ * weights that come with combine. */
 #pragma once
 
 #include "programs/low_latency/launch.h"
@@ -71,4 +72,46 @@ WP_FN enum wp_status wp_ll_take_weights(const struct wp_ll_run *run, uint64_t nu
         status = wp_tagged_take_relaxed(warp, weights, memory, ll->plan.num_topk, &site);
     while (wp_ll_warp_waits_on(run, source, status, &patience));
     return status;
+}
+
+/* ------------------------------------------------------------------ rows by expert */
+
+/* The caller's row that has been packed as this one. */
+WP_FN const char *wp_ll_packed_answer(const struct wp_low_latency_combine_args *args,
+                                      int32_t packed)
+{
+    return args->rows + (uint64_t)(uint32_t)packed * args->row_stride_bytes;
+}
+
+/* Warp-wide: lists the caller's rows for the choices of a row, from their byte `begin` on, as the
+ * warp's pointers, with their weights in `weights`. Weights that come late are there. `first` is the
+ * lane's first choice. Returns the number of rows; -1: the row has no choice here. */
+WP_FN int32_t wp_ll_find_answered(struct wp_warp *warp,
+                                  const struct wp_low_latency_combine_args *args,
+                                  const struct wp_ll_packed_choice *choices,
+                                  struct wp_ll_packed_choice first, uint64_t begin, float *weights)
+{
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    struct wp_ll_packed_choice choice = first;
+    int32_t num = 0;
+    int is_here = 0;
+    wp_warp_sync(warp); /* those before have been used, and the weights are there */
+    for (int32_t i = 0; i < plan->num_topk; i += WP_WARP_SIZE) {
+        const int32_t k = i + wp_lane_idx(warp);
+        if (i > 0 && k < plan->num_topk)
+            choice = choices[k];
+        const int32_t packed = k < plan->num_topk ? choice.packed : WP_LL_NOT_HERE;
+        is_here |= wp_ballot(warp, packed != WP_LL_NOT_HERE) != 0;
+        if (wp_ll_weighs_late(plan)) {
+            choice.weight = k < plan->num_topk ? weights[k] : 0.0f;
+            wp_warp_sync(warp); /* all have loaded what is overwritten now, here or further up */
+        }
+        const int32_t place = wp_ll_list(warp, &num, packed >= 0);
+        if (packed < 0)
+            continue;
+        wp_warp_pointers(warp)[place] = wp_ll_packed_answer(args, packed) + begin;
+        weights[place] = choice.weight;
+    }
+    wp_warp_sync(warp);
+    return is_here ? num : -1;
 }

@@ -87,44 +87,6 @@ WP_FN void wp_ll_miss_masked(const struct wp_ll_run *run)
 
 /* ------------------------------------------------------------------ begin and end */
 
-/* Loads what the block remembers, all loads at once. */
-WP_FN struct wp_ll_block wp_ll_remembered(struct wp_warp *warp, const struct wp_low_latency *ll)
-{
-    enum { NUM_WORDS = sizeof(struct wp_ll_block) / sizeof(uint64_t) };
-    const uint64_t *from = (const uint64_t *)(const void *)&ll->blocks[wp_block_idx(warp)];
-    uint64_t words[NUM_WORDS];
-    struct wp_ll_block block;
-    for (int32_t i = 0; i < NUM_WORDS; i++)
-        words[i] = wp_load_now(from + i);
-    memcpy(&block, words, sizeof block);
-    return block;
-}
-
-WP_FN struct wp_ll_run wp_ll_run_of(const struct wp_low_latency *ll, struct wp_operation op,
-                                    struct wp_ll_block block)
-{
-    const struct wp_ll_run run = {op, ll,  block.numbers, {block.halves[0], block.halves[1]},
-                                  0,  NULL};
-    return run;
-}
-
-/* As wp_operation_begin. */
-WP_FN struct wp_ll_run wp_ll_begin(struct wp_warp *warp, const struct wp_low_latency *ll)
-{
-    const struct wp_ll_block block = wp_ll_remembered(warp, ll); /* while the operation begins */
-    const struct wp_ll_run run =
-        wp_ll_run_of(ll, wp_operation_begin(warp, &ll->exchange, NULL), block);
-    wp_ll_miss_masked(&run);
-    return run;
-}
-
-/* wp_ll_begin in two steps, so that other loads are under way at the same time. */
-struct wp_ll_loads {
-    struct wp_ll_block block;
-    struct wp_operation_loads operation;
-    int32_t is_masked; /* the lane's rank */
-};
-
 /* By a lane. */
 WP_FN int32_t wp_ll_load_masked(const struct wp_low_latency *ll, int32_t rank)
 {
@@ -145,20 +107,44 @@ WP_FN uint32_t wp_ll_find_masked(struct wp_warp *warp, const struct wp_low_laten
     return masked;
 }
 
+/* What a launch begins with: all its loads are under way at once, and others can follow. */
+struct wp_ll_loads {
+    struct wp_ll_block block;
+    struct wp_operation_loads operation;
+    int32_t is_masked; /* the lane's rank */
+};
+
 WP_FN struct wp_ll_loads wp_ll_load(struct wp_warp *warp, const struct wp_low_latency *ll)
 {
-    const struct wp_ll_loads loads = {wp_ll_remembered(warp, ll),
-                                      wp_operation_load(warp, &ll->exchange),
-                                      wp_ll_load_masked(ll, wp_lane_idx(warp))};
+    enum { NUM_WORDS = sizeof(struct wp_ll_block) / sizeof(uint64_t) };
+    const uint64_t *from = (const uint64_t *)(const void *)&ll->blocks[wp_block_idx(warp)];
+    uint64_t words[NUM_WORDS];
+    struct wp_ll_loads loads;
+    for (int32_t i = 0; i < NUM_WORDS; i++)
+        words[i] = wp_load_now(from + i);
+    memcpy(&loads.block, words, sizeof words);
+    loads.operation = wp_operation_load(warp, &ll->exchange);
+    loads.is_masked = wp_ll_load_masked(ll, wp_lane_idx(warp));
     return loads;
 }
 
 WP_FN struct wp_ll_run wp_ll_begin_loaded(struct wp_warp *warp, const struct wp_low_latency *ll,
                                           struct wp_ll_loads loads)
 {
-    struct wp_ll_run run =
-        wp_ll_run_of(ll, wp_operation_of(warp, &ll->exchange, NULL, loads.operation), loads.block);
-    run.masked = wp_ll_find_masked(warp, ll, loads.is_masked);
+    const struct wp_ll_run run = {wp_operation_of(warp, &ll->exchange, NULL, loads.operation),
+                                  ll,
+                                  loads.block.numbers,
+                                  {loads.block.halves[0], loads.block.halves[1]},
+                                  wp_ll_find_masked(warp, ll, loads.is_masked),
+                                  NULL};
+    return run;
+}
+
+/* As wp_operation_begin. */
+WP_FN struct wp_ll_run wp_ll_begin(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    const struct wp_ll_run run = wp_ll_begin_loaded(warp, ll, wp_ll_load(warp, ll));
+    wp_ll_miss_masked(&run);
     return run;
 }
 

@@ -119,14 +119,21 @@ WP_FN uint64_t wp_ll_told_bytes(const struct wp_ll_plan *plan)
     return (wp_ll_tagged_bytes(wp_ll_num_told_words(plan)) + align - 1) / align * align;
 }
 
+/* The words of a head: a source's number of choices for each expert of the target, in packets two
+ * in a word; of few tokens, behind that, the expert of each choice. */
+WP_FN int32_t wp_ll_num_head_words(const struct wp_ll_plan *plan)
+{
+    if (!wp_ll_has_packets(plan))
+        return plan->max_local_experts;
+    return wp_ll_is_told(plan) ? wp_ll_num_pairs(plan) : wp_ll_num_chosen_words(plan);
+}
+
 /* The bytes for the head of a source; of many tokens, the metadata of each token is behind it. */
 WP_FN uint64_t wp_ll_head_bytes(const struct wp_ll_plan *plan)
 {
-    if (wp_ll_is_told(plan))
-        return wp_ll_align(wp_ll_tagged_bytes(wp_ll_num_pairs(plan))) +
-               wp_ll_align((uint64_t)plan->max_tokens * wp_ll_told_bytes(plan));
-    return wp_ll_align(wp_ll_tagged_bytes(wp_ll_has_packets(plan) ? wp_ll_num_chosen_words(plan)
-                                                                  : plan->max_local_experts));
+    const uint64_t told_bytes =
+        wp_ll_is_told(plan) ? (uint64_t)plan->max_tokens * wp_ll_told_bytes(plan) : 0;
+    return wp_ll_align(wp_ll_tagged_bytes(wp_ll_num_head_words(plan))) + wp_ll_align(told_bytes);
 }
 
 /* Whether a token's sum is made of one sum for each node. */
@@ -266,8 +273,7 @@ WP_FN struct wp_ll_range *wp_ll_range_of(const struct wp_low_latency *ll, int32_
     return (struct wp_ll_range *)(void *)ranges + idx;
 }
 
-/* The head of a source, a tagged row: its number of choices for each expert of the owner, in packets two
- * in a word; of few tokens, behind that, the expert of each choice. */
+/* The head of a source, a tagged row. */
 WP_FN char *wp_ll_head(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
                        int32_t source)
 {
@@ -376,21 +382,12 @@ WP_FN int32_t *wp_ll_relayed_rows(const struct wp_low_latency *ll, int32_t token
     return ll->network.relayed_rows + (int64_t)token * ll->plan.message.num_nodes;
 }
 
-/* [num_topk] Where a source's row has been packed, for each choice. */
-WP_FN int32_t *wp_ll_packed(const struct wp_low_latency *ll, uint64_t number, int32_t source,
-                            int32_t row)
-{
-    return ll->packed_rows +
-           (uint64_t)wp_ll_token_idx(ll, number, source, row) * (uint32_t)ll->plan.num_topk;
-}
-
-/* The same in packets, for a source's token. */
+/* [num_topk] The packed choices of a source's row; in packets, of its token. */
 WP_FN struct wp_ll_packed_choice *wp_ll_packed_choices(const struct wp_low_latency *ll,
-                                                       uint64_t number, int32_t source,
-                                                       int32_t token)
+                                                       uint64_t number, int32_t source, int32_t row)
 {
     return ll->packed_choices +
-           (uint64_t)wp_ll_token_idx(ll, number, source, token) * (uint32_t)ll->plan.num_topk;
+           (uint64_t)wp_ll_token_idx(ll, number, source, row) * (uint32_t)ll->plan.num_topk;
 }
 
 /* ================== memory of a block */

@@ -36,7 +36,6 @@ struct asked_row {
     int32_t answer;         /* the slot of its (first) answer, */
     int32_t block_answer;   /* and with nodes that of the first that the rows of its block get */
     const int32_t *experts; /* [num_topk] -1 where the choice is not here */
-    const float *weights;   /* [num_topk] */
 };
 
 /* Row i of those that a block of a source has sent. */
@@ -54,15 +53,8 @@ WP_FN struct asked_row asked_row(const struct answerer *answerer, int32_t source
         *wp_ll_slot_words(slot, at->answer_offset),
         WP_LL_HAS_NODES(&ll->plan) ? wp_ll_answer_to_row(ll, answerer->result, source, range.first)
                                    : 0,
-        wp_ll_slot_words(slot, at->experts_offset),
-        (const float *)wp_ll_slot_words(slot, at->weights_offset)};
+        wp_ll_slot_words(slot, at->experts_offset)};
     return row;
-}
-
-/* The caller's row that has been packed as this one. */
-WP_FN const char *packed_row(const struct answerer *answerer, int32_t packed)
-{
-    return answerer->args->rows + (uint64_t)packed * answerer->args->row_stride_bytes;
 }
 
 WP_FN const char *row_of_rank(const struct answerer *answerer, struct asked_row row)
@@ -134,32 +126,18 @@ WP_FN void answer_with_row(const struct answerer *answerer, struct asked_row row
         send_answer(answerer, row, NULL, 1, span);
 }
 
-/* Lists the caller's rows for the choices here, with their weights. Returns how many there are.
- * Weights that come late have been taken. */
+/* Lists the caller's rows for the choices here, with their weights. Returns how many there are. */
 WP_FN int32_t find_rows(const struct answerer *answerer, struct asked_row row, uint64_t begin)
 {
     struct wp_warp *warp = answerer->run->op.warp;
     const struct wp_low_latency *ll = &answerer->args->ll;
-    const int32_t num_topk = ll->plan.num_topk;
-    const int32_t *all_packed = wp_ll_packed(ll, answerer->result, row.source, row.idx);
-    const float *weights = wp_ll_weighs_late(&ll->plan) ? wp_ll_weights(warp) : row.weights;
-    int32_t num_rows = 0;
-    wp_warp_sync(warp); /* those before have been used, and the weights are there */
-    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
-        const int32_t k = i + wp_lane_idx(warp);
-        /* Both loads are under way together. */
-        const int32_t packed = k < num_topk ? all_packed[k] : -1;
-        const float weight = k < num_topk ? weights[k] : 0.0f;
-        if (wp_ll_weighs_late(&ll->plan))
-            wp_warp_sync(warp); /* all have loaded what is overwritten now, here or further up */
-        const int32_t place = wp_ll_list(warp, &num_rows, packed >= 0);
-        if (packed < 0)
-            continue;
-        wp_warp_pointers(warp)[place] = packed_row(answerer, packed) + begin;
-        wp_ll_weights(warp)[place] = weight;
-    }
-    wp_warp_sync(warp);
-    return num_rows;
+    const struct wp_ll_packed_choice none = {WP_LL_NOT_HERE, 0.0f};
+    const struct wp_ll_packed_choice *choices =
+        wp_ll_packed_choices(ll, answerer->result, row.source, row.idx);
+    const int32_t lane = wp_lane_idx(warp);
+    return wp_ll_find_answered(warp, answerer->args, choices,
+                               lane < ll->plan.num_topk ? choices[lane] : none, begin,
+                               wp_ll_weights(warp));
 }
 
 /* ------------------------------------------------------------------ answers of single experts */
@@ -191,7 +169,8 @@ WP_FN void answer_some_choices(const struct answerer *answerer, struct asked_row
     const int is_choice = k < ll->plan.num_topk;
     /* Both loads are under way together. */
     const int32_t packed =
-        is_choice ? wp_ll_packed(ll, answerer->result, row.source, row.idx)[k] : -1;
+        is_choice ? wp_ll_packed_choices(ll, answerer->result, row.source, row.idx)[k].packed
+                  : WP_LL_NOT_HERE;
     const int is_here = is_choice && row.experts[k] >= 0;
     wp_warp_sync(warp); /* the pointers before have been used */
     const int32_t place = wp_ll_list(warp, num_before, is_here);
@@ -199,7 +178,8 @@ WP_FN void answer_some_choices(const struct answerer *answerer, struct asked_row
         const int32_t slot = row.answer + (WP_LL_HAS_NODES(&ll->plan)
                                                ? place
                                                : (k - first) * ll->plan.answer_slots.choice_stride);
-        srcs[place - before] = packed >= 0 ? packed_row(answerer, packed) + span.begin : NULL;
+        srcs[place - before] =
+            packed >= 0 ? wp_ll_packed_answer(answerer->args, packed) + span.begin : NULL;
         dsts[place - before] =
             answer_place(answerer, row, slot) + wp_ll_answer_bytes(&ll->plan, elements.first);
     }

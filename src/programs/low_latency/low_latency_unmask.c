@@ -134,12 +134,10 @@ WP_FN void clear_half(struct wp_warp *warp, const struct wp_low_latency *ll, uin
     const int32_t own = ll->exchange.rank;
     const int has_packets = wp_ll_has_packets(plan), is_told = wp_ll_is_told(plan);
     const void *zeros = wp_warp_shared(warp);
-    if (plan->is_by_expert && has_packets && !is_told)
-        wp_tagged_send(warp, own, wp_ll_head(ll, own, half, rank), zeros,
-                       wp_ll_num_chosen_words(plan), 0);
-    else if (plan->is_by_expert)
-        wp_tagged_send(warp, own, wp_ll_head(ll, own, half, rank), ll->expert_bases,
-                       has_packets ? wp_ll_num_pairs(plan) : plan->max_local_experts, 0);
+    if (plan->is_by_expert) /* that of few tokens fits memory of the warp */
+        wp_tagged_send(warp, own, wp_ll_head(ll, own, half, rank),
+                       has_packets && !is_told ? zeros : ll->expert_bases,
+                       wp_ll_num_head_words(plan), 0);
     for (int32_t token = 0; token < plan->max_tokens; token++) {
         if (plan->weights_come_late)
             wp_tagged_send(warp, own, wp_ll_late_weights(ll, own, half, rank, token), zeros,

@@ -109,33 +109,7 @@ WP_FN void wp_ll_tell_expert(const struct wp_ll_taker *taker, int32_t expert, in
             (int64_t)((uint64_t)(uint32_t)first << 32 | (uint32_t)num_rows);
 }
 
-WP_FN void wp_ll_tell_expert_total(const struct wp_ll_taker *taker, int32_t expert,
-                                   int32_t num_rows)
-{
-    const struct wp_low_latency_dispatch_args *args = taker->args;
-    if (wp_block_idx(taker->run->op.warp) != 0)
-        return;
-    if (args->num_rows_per_expert != NULL)
-        args->num_rows_per_expert[expert] = num_rows;
-    if (args->cumulative_rows != NULL)
-        args->cumulative_rows[expert] += num_rows;
-}
-
-/* Whether an expert has no room for all its rows, and the first block must fail for it. */
-WP_FN int wp_ll_lacks_room(const struct wp_ll_taker *taker, int32_t num_rows)
-{
-    const struct wp_ll_plan *plan = &taker->args->ll.plan;
-    return num_rows > plan->capacity && !plan->drops_rows && wp_block_idx(taker->run->op.warp) == 0;
-}
-
-/* Whether a source with that many of them is to blame: its tokens choose the expert twice. */
-WP_FN int wp_ll_exceeds_share(const struct wp_ll_taker *taker, int32_t num_rows)
-{
-    const struct wp_low_latency *ll = &taker->args->ll;
-    return num_rows > ll->plan.capacity / ll->exchange.num_ranks;
-}
-
-/* The lane that has written the expert's rows calls this. It fails, which the host learns. What
+/* One lane calls this. It fails, which the host learns. What
  * runs on the stream before that must not read rows that are not there. So the caller gets the
  * ranges of those that are. This operation goes on to its end, since others wait for it. */
 WP_FN void wp_ll_fail_for_room(const struct wp_ll_taker *taker, int32_t local_expert,
@@ -164,18 +138,22 @@ WP_FN void wp_ll_fail_for_room(const struct wp_ll_taker *taker, int32_t local_ex
     (void)wp_fail(taker->run->op.warp, &failure);
 }
 
-/* The source to blame. The sources begin at the bases. */
-WP_FN int32_t wp_ll_exceeding(const struct wp_ll_taker *taker, int32_t expert, int32_t num_rows)
+/* The lane that has written an expert's rows calls this. `most_from` is the source with most of
+ * them. If there is no room for all, it has sent more than its share, since its tokens choose the
+ * expert twice. */
+WP_FN void wp_ll_tell_expert_total(const struct wp_ll_taker *taker, int32_t expert,
+                                   int32_t num_rows, int32_t most_from)
 {
-    const struct wp_low_latency *ll = &taker->args->ll;
-    int32_t source = ll->exchange.num_ranks - 1, end = num_rows;
-    for (; source > 0; source--) {
-        const int32_t begin = taker->bases[(int64_t)source * ll->plan.max_local_experts + expert];
-        if (wp_ll_exceeds_share(taker, end - begin))
-            break;
-        end = begin;
-    }
-    return source;
+    const struct wp_low_latency_dispatch_args *args = taker->args;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    if (wp_block_idx(taker->run->op.warp) != 0)
+        return;
+    if (args->num_rows_per_expert != NULL)
+        args->num_rows_per_expert[expert] = num_rows;
+    if (args->cumulative_rows != NULL)
+        args->cumulative_rows[expert] += num_rows;
+    if (num_rows > plan->capacity && !plan->drops_rows)
+        wp_ll_fail_for_room(taker, expert, most_from, num_rows);
 }
 
 /* All warps call this when all have their heads. Counts become bases: the rows at which sources
@@ -187,17 +165,17 @@ WP_FN void wp_ll_sum_heads(const struct wp_ll_taker *taker)
     const int64_t max_local = ll->plan.max_local_experts;
     for (int32_t expert = wp_ll_thread_idx(warp); expert < ll->num_local_experts;
          expert += wp_ll_num_threads(warp)) {
-        int32_t first = 0;
+        int32_t first = 0, most = 0, most_from = 0;
         for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++) {
             int32_t *base = &taker->bases[rank * max_local + expert];
             const int32_t num_rows = *base;
             *base = first;
             wp_ll_tell_expert(taker, expert, rank, first, num_rows);
+            most_from = num_rows > most ? rank : most_from;
+            most = num_rows > most ? num_rows : most;
             first += num_rows;
         }
-        wp_ll_tell_expert_total(taker, expert, first);
-        if (wp_ll_lacks_room(taker, first))
-            wp_ll_fail_for_room(taker, expert, wp_ll_exceeding(taker, expert, first), first);
+        wp_ll_tell_expert_total(taker, expert, first, most_from);
     }
     wp_block_sync(warp);
 }
@@ -249,8 +227,7 @@ WP_FN int32_t wp_ll_packed_at(const struct wp_ll_plan *plan, int32_t expert, int
     return position < plan->capacity ? expert * plan->capacity + position : WP_LL_NO_ROOM;
 }
 
-/* Lists the packed rows of a row; with the last part, keeps the packed row of each choice for
- * combine. Returns their number. */
+/* Lists the packed rows of a row; with the last part, keeps them and the weights for combine. Returns their number. */
 WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_taken_row row)
 {
     struct wp_warp *warp = taker->run->op.warp;
@@ -259,7 +236,9 @@ WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_ta
     const int32_t *experts = wp_ll_slot_words(row.slot, plan->slot.experts_offset);
     const int32_t *orders = wp_ll_slot_words(row.slot, plan->slot.order_offset);
     const int32_t *bases = taker->bases + (int64_t)row.source * plan->max_local_experts;
-    int32_t *kept = wp_ll_packed(&taker->args->ll, taker->number, row.source, row.idx);
+    const float *weights = (const float *)wp_ll_slot_words(row.slot, plan->slot.weights_offset);
+    struct wp_ll_packed_choice *kept =
+        wp_ll_packed_choices(&taker->args->ll, taker->number, row.source, row.idx);
     int32_t num_packed = 0;
     wp_warp_sync(warp); /* those before have been used, and the pointers */
     for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
@@ -270,8 +249,10 @@ WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_ta
         const int32_t packed =
             expert >= 0 ? wp_ll_packed_at(plan, expert, bases[expert] + order) : WP_LL_NOT_HERE;
         const int32_t place = wp_ll_list(warp, &num_packed, packed >= 0);
+        const struct wp_ll_packed_choice choice = {
+            packed, k < num_topk && row.is_last_part ? weights[k] : 0.0f};
         if (k < num_topk && row.is_last_part)
-            kept[k] = packed;
+            kept[k] = choice;
         if (packed >= 0)
             wp_ll_packed_rows(warp)[place] = packed;
     }

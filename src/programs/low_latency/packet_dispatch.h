@@ -46,14 +46,8 @@ WP_FN struct wp_ll_route_loads route_load(struct wp_warp *warp,
  * row_targets which tokens go to which ranks. */
 WP_FN enum wp_status route_send(struct wp_ll_packet_rows *rows, struct wp_ll_route_loads loads);
 
-/* By expert. */
-WP_FN int32_t route_num_head_words(const struct wp_ll_plan *plan);
-
 /* The work items that are received. */
 WP_FN int32_t route_num_received(const struct wp_low_latency *ll);
-
-/* By all warps, by expert: the block has all heads. */
-WP_FN void route_begin_packing(struct wp_ll_run *run);
 
 /* By expert: the packed row of choice k of the unit's token. */
 WP_FN int32_t route_packed_choice(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
@@ -259,19 +253,15 @@ WP_FN void wp_ll_tell_experts(const struct wp_ll_packet_rows *rows)
     const struct wp_low_latency *ll = &taker->args->ll;
     for (int32_t expert = wp_ll_first_heard(warp) * WP_WARP_SIZE + wp_lane_idx(warp);
          expert < ll->num_local_experts; expert += wp_ll_num_threads(warp)) {
-        int32_t first = 0, to_blame = 0;
+        int32_t first = 0, most = 0, most_from = 0;
         for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++) {
             const int32_t num_rows = (int32_t)wp_ll_pair_count(wp_ll_head_of(rows, rank), expert);
             wp_ll_tell_expert(taker, expert, rank, first, num_rows);
+            most_from = num_rows > most ? rank : most_from;
+            most = num_rows > most ? num_rows : most;
             first += num_rows;
         }
-        wp_ll_tell_expert_total(taker, expert, first);
-        if (!wp_ll_lacks_room(taker, first))
-            continue;
-        while (!wp_ll_exceeds_share(
-            taker, (int32_t)wp_ll_pair_count(wp_ll_head_of(rows, to_blame), expert)))
-            to_blame++;
-        wp_ll_fail_for_room(taker, expert, to_blame, first);
+        wp_ll_tell_expert_total(taker, expert, first, most_from);
     }
 }
 
@@ -287,24 +277,17 @@ WP_FN int32_t wp_ll_packed_choice_at(const struct wp_ll_packet_rows *rows, int32
     return wp_ll_packed_at(&rows->taker.args->ll.plan, expert, (int32_t)position);
 }
 
-/* Where what begins there in a slot goes in a packed row: elements to their place, scales to where
- * all of the row begin. */
-WP_FN char *wp_ll_packed_part(const struct wp_ll_packet_rows *rows, int32_t packed, uint64_t begin)
-{
-    const struct wp_low_latency_dispatch_args *args = rows->taker.args;
-    const struct wp_ll_plan *plan = &args->ll.plan;
-    return wp_ll_is_quantised(plan) && begin >= plan->slot.scales_offset
-               ? wp_ll_packed_scales(&rows->taker, packed)
-               : args->rows + (uint64_t)(uint32_t)packed * plan->row_bytes + begin;
-}
-
 /* Warp-wide: lists the places of what begins there in the slot of the unit's token, as the warp's
- * pointers. Returns their number; -1: the token has no choice here. */
+ * pointers: those of elements, or where all scales of the packed row begin. Returns their number;
+ * -1: the token has no choice here. */
 WP_FN int32_t wp_ll_find_places(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
                                 uint64_t begin)
 {
     struct wp_warp *warp = rows->taker.run->op.warp;
-    const int32_t num_topk = rows->taker.args->ll.plan.num_topk;
+    const struct wp_low_latency_dispatch_args *args = rows->taker.args;
+    const struct wp_ll_plan *plan = &args->ll.plan;
+    const int32_t num_topk = plan->num_topk;
+    const int are_scales = wp_ll_is_quantised(plan) && begin >= plan->slot.scales_offset;
     int32_t num = 0;
     int is_here = 0;
     wp_warp_sync(warp); /* the pointers before have been used, and what is in memory of the warp */
@@ -316,7 +299,9 @@ WP_FN int32_t wp_ll_find_places(const struct wp_ll_packet_rows *rows, struct wp_
         is_here |= wp_ballot(warp, packed != WP_LL_NOT_HERE) != 0;
         const int32_t place = wp_ll_list(warp, &num, packed >= 0);
         if (packed >= 0)
-            wp_warp_pointers(warp)[place] = wp_ll_packed_part(rows, packed, begin);
+            wp_warp_pointers(warp)[place] =
+                are_scales ? wp_ll_packed_scales(&rows->taker, packed)
+                           : args->rows + (uint64_t)(uint32_t)packed * plan->row_bytes + begin;
     }
     wp_warp_sync(warp);
     return is_here ? num : -1;
@@ -374,7 +359,7 @@ WP_FN struct wp_ll_packet_rows wp_ll_packet_rows_of(struct wp_ll_run *run,
                                            wp_ll_packets_of(&args->ll, WP_LL_ROWS, number),
                                            0,
                                            (uint32_t *)(void *)memory,
-                                           route_num_head_words(&args->ll.plan)};
+                                           wp_ll_num_head_words(&args->ll.plan)};
     return rows;
 }
 
@@ -420,8 +405,10 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     status = wp_ll_commit_early(run, status);
     if (status != WP_STATUS_OK)
         return status;
-    if (ll->plan.is_by_expert)
-        route_begin_packing(run);
+    if (ll->plan.is_by_expert && wp_ll_is_told(&ll->plan))
+        wp_ll_look_at_masks(run); /* whom other warps of the block have heard nothing of */
+    else if (ll->plan.is_by_expert)
+        wp_admit_next(warp); /* all ranks have started */
     if (ll->plan.is_by_expert && wp_block_idx(warp) == 0)
         wp_ll_tell_experts(&rows);
     for (int32_t i = turns.first; i < num_units && status == WP_STATUS_OK; i += turns.step)

@@ -220,45 +220,6 @@ WP_FN enum wp_status take_weights(const struct mail *mail, struct wp_ll_unit uni
 
 /* ------------------------------------------------------------------ answers by expert */
 
-/* Warp-wide, by expert: lists the caller's rows for a token, from the part's first element on, as
- * the warp's pointers, with their weights. Weights that come late have been taken. Returns the
- * number of rows; -1: the token has no choice here. */
-WP_FN int32_t find_rows(const struct mail *mail, struct wp_ll_unit unit,
-                        const struct answered *first)
-{
-    struct wp_warp *warp = mail->run->op.warp;
-    const struct wp_low_latency_combine_args *args = mail->args;
-    const struct wp_low_latency *ll = &args->ll;
-    const struct wp_ll_elements elements =
-        wp_ll_part_elements(&ll->plan, ll->plan.answer_parts, unit.part);
-    const int32_t first_weight = of_half(ll, first->weight, mail->result);
-    struct wp_ll_packed_choice choice = {of_half(ll, first->packed, mail->result), 0.0f};
-    int32_t num = 0;
-    int is_here = 0;
-    memcpy(&choice.weight, &first_weight, sizeof choice.weight);
-    wp_warp_sync(warp); /* those before have been used */
-    for (int32_t i = 0; i < ll->plan.num_topk; i += WP_WARP_SIZE) {
-        const int32_t k = i + wp_lane_idx(warp);
-        if (i > 0 && k < ll->plan.num_topk)
-            choice = wp_ll_packed_choices(ll, mail->result, unit.rank, unit.token)[k];
-        const int32_t packed = k < ll->plan.num_topk ? choice.packed : WP_LL_NOT_HERE;
-        is_here |= wp_ballot(warp, packed != WP_LL_NOT_HERE) != 0;
-        if (wp_ll_weighs_late(&ll->plan)) {
-            choice.weight = k < ll->plan.num_topk ? weights_memory(warp, &ll->plan)[k] : 0.0f;
-            wp_warp_sync(warp); /* all have loaded what is overwritten now, here or further up */
-        }
-        const int32_t place = wp_ll_list(warp, &num, packed >= 0);
-        if (packed < 0)
-            continue;
-        wp_warp_pointers(warp)[place] = args->rows +
-                                        (uint64_t)(uint32_t)packed * args->row_stride_bytes +
-                                        ((uint64_t)elements.first << ll->plan.element_bytes_log2);
-        weights_memory(warp, &ll->plan)[place] = choice.weight;
-    }
-    wp_warp_sync(warp);
-    return is_here ? num : -1;
-}
-
 /* By expert: sends the sum of the caller's rows for the choices of a token here, if it has any. If
  * no expert had room for it, the sum is zeros. A token whose weights do not come is not
  * answered. */
@@ -268,17 +229,24 @@ WP_FN enum wp_status answer_choices(const struct mail *mail, struct wp_ll_unit u
     struct wp_warp *warp = mail->run->op.warp;
     const struct wp_ll_plan *plan = &mail->args->ll.plan;
     const struct wp_weighted_sum how = {plan->dtype, plan->dtype, WP_READ_SOON};
+    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->answer_parts, unit.part);
+    const int32_t weight = of_half(&mail->args->ll, answered->weight, mail->result);
+    struct wp_ll_packed_choice first = {of_half(&mail->args->ll, answered->packed, mail->result),
+                                        0.0f};
+    memcpy(&first.weight, &weight, sizeof weight);
     enum wp_status status = WP_STATUS_OK;
     if (wp_ll_weighs_late(plan) && has_choice(mail, unit, answered))
         status = take_weights(mail, unit);
     if (status != WP_STATUS_OK)
         return wp_ll_unless_absent(status);
-    const int32_t num_rows = find_rows(mail, unit, answered);
+    const int32_t num_rows = wp_ll_find_answered(
+        warp, mail->args,
+        wp_ll_packed_choices(&mail->args->ll, mail->result, unit.rank, unit.token), first,
+        (uint64_t)elements.first << plan->element_bytes_log2, weights_memory(warp, plan));
     if (num_rows >= 0)
         wp_packets_send_weighted_sum(warp, &mail->packets, answer_targets(mail, unit, unit.token),
                                      (const void *const *)wp_warp_pointers(warp),
-                                     weights_memory(warp, plan), num_rows, how,
-                                     wp_ll_part_elements(plan, plan->answer_parts, unit.part).num);
+                                     weights_memory(warp, plan), num_rows, how, elements.num);
     return status;
 }
 

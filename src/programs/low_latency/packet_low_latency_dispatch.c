@@ -210,11 +210,6 @@ WP_FN struct wp_ll_route_loads route_load(struct wp_warp *warp,
 
 /* ------------------------------------------------------------------ heads */
 
-/* Behind the counts, a head of few tokens has the expert of each choice (layout.h). */
-WP_FN int32_t route_num_head_words(const struct wp_ll_plan *plan)
-{
-    return wp_ll_num_chosen_words(plan);
-}
 WP_STATIC_ASSERT(WP_BLOCK_WORDS_BYTES + WP_LL_NEAR_RANKS * WP_WARP_SHARED_BYTES <=
                      WP_BLOCK_SHARED_BYTES,
                  "each has been made in memory of a warp");
@@ -388,11 +383,6 @@ WP_FN enum wp_status place_unit(const struct wp_ll_packet_rows *rows, struct wp_
 }
 
 /* ------------------------------------------------------------------ by expert */
-
-WP_FN void route_begin_packing(struct wp_ll_run *run)
-{
-    wp_admit_next(run->op.warp); /* all ranks have started */
-}
 
 WP_FN int32_t route_packed_choice(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
                                   int32_t k)

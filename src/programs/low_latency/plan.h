@@ -143,7 +143,7 @@ struct wp_ll_choice {
 /* Instead of a row index, by expert: the expert is on another rank, or its buffer is full. */
 enum { WP_LL_NOT_HERE = -1, WP_LL_NO_ROOM = -2 };
 
-/* With packets: as which row it has been packed, and its weight. */
+/* By expert: as which row a choice has been packed, and its weight. */
 struct wp_ll_packed_choice {
     int32_t packed;
     float weight;
@@ -386,8 +386,8 @@ struct wp_low_latency {
     int32_t *expert_bases;    /* [num_blocks][num_ranks][max_local_experts] */
     char *sums;               /* [num_blocks][num_warps][wp_ll_sum_bytes] on their way */
     int32_t *received_half;   /* [1] of the result that was received last */
-    int32_t *packed_rows;     /* [halves][num_ranks][max_tokens][num_topk] by expert */
-    struct wp_ll_packed_choice *packed_choices; /* the same, with packets */
+    /* [halves][num_ranks][max_tokens][num_topk], by expert */
+    struct wp_ll_packed_choice *packed_choices;
     /* In packets: */
     int32_t *num_rows;    /* [halves][num_ranks] that have come from a source */
     int32_t *row_targets; /* [halves][num_ranks][max_tokens] whether a token has gone to a rank */

@@ -344,19 +344,9 @@ WP_FN enum wp_status route_send(struct wp_ll_packet_rows *rows, struct wp_ll_rou
 
 /* ================== receive */
 
-WP_FN int32_t route_num_head_words(const struct wp_ll_plan *plan)
-{
-    return wp_ll_num_pairs(plan);
-}
-
 WP_FN int32_t route_num_received(const struct wp_low_latency *ll)
 {
     return wp_ll_num_taken_units(&ll->plan, ll->exchange.num_ranks);
-}
-
-WP_FN void route_begin_packing(struct wp_ll_run *run)
-{
-    wp_ll_look_at_masks(run); /* whom other warps of the block have heard nothing of */
 }
 
 /* ------------------------------------------------------------------ the metadata of a token */

@@ -146,12 +146,13 @@ WP_FN void wp_ll_fix_dispatch(struct wp_low_latency *ll, const struct wp_low_lat
         plan->row_parts.elements = WP_LL_TOLD_PART_ELEMENTS;
     if (variant.protocol == WP_LL_PROTOCOL_PACKETS && variant.layout == WP_LL_BY_EXPERT)
         ll->num_hearers = given->num_hearers;
-    if (variant.protocol == WP_LL_PROTOCOL_PACKETS)
-        ll->num_receivers = 0;
-    if (variant.protocol == WP_LL_PROTOCOL_PACKETS)
-        plan->row_parts.elements = variant.form == WP_LL_BF16
-                                       ? WP_LL_PART_BYTES / 2
-                                       : num_groups * plan->quantisation.group_elements;
+    if (variant.protocol != WP_LL_PROTOCOL_PACKETS)
+        return;
+    ll->num_receivers = 0;
+    plan->taken_parts.num = 0;
+    plan->row_parts.elements = variant.form == WP_LL_BF16
+                                   ? WP_LL_PART_BYTES / 2
+                                   : num_groups * plan->quantisation.group_elements;
 }
 
 /* ------------------------------------------------------------------ answers, of combine */
