@@ -274,8 +274,6 @@ WP_FN int wp_ll_is_told_remotely(const struct wp_low_latency *ll, enum wp_ll_wor
 {
     const int is_remote = wp_ll_is_remote(ll, rank);
     const enum wp_ll_mail told_of = mail == WP_LL_RELAYS ? WP_LL_ROWS : mail;
-    if (!WP_LL_HAS_NODES(&ll->plan))
-        return 0;
     if (words == WP_LL_ROOM && !wp_ll_exchanges(ll, mail, WP_LL_TO, rank))
         return 1;
     if (words == WP_LL_ARRIVED && mail != WP_LL_ROWS && /* rows come of all, some by partners */

@@ -55,31 +55,16 @@ WP_FN enum wp_status wp_ll_take_head_once(const struct wp_ll_taker *taker,
     return wp_tagged_take_relaxed(warp, head, to.words, to.num, &brought);
 }
 
-/* Warp-wide, with masks, after the wait for a head: returns whether the head counts, as the first
- * block has decided. If not, the words say that no choice is for an expert here. */
-WP_FN int wp_ll_agree_on_head(const struct wp_ll_taker *taker, int32_t rank, enum wp_status found,
-                              struct wp_ll_head_words to)
-{
-    struct wp_warp *warp = taker->run->op.warp;
-    const struct wp_low_latency *ll = &taker->args->ll;
-    uint32_t counts = 0;
-    if (wp_lane_idx(warp) == 0)
-        counts =
-            (uint32_t)wp_ll_decide_presence(&ll->masks, rank, taker->number, found == WP_STATUS_OK);
-    counts = wp_max_u32(warp, counts);
-    for (int32_t i = wp_lane_idx(warp); !counts && i < to.num; i += WP_WARP_SIZE)
-        ((uint32_t *)to.words)[i] = i < to.num_counts ? 0 : WP_LL_CHOSEN_NONE;
-    return (int)counts;
-}
-
 /* Warp-wide: receives the head of a rank, unless that `is_missing`. With masks all blocks agree,
- * after the wait, whether the head counts. WP_STATUS_ABSENT: it does not. */
+ * after the wait, whether the head counts, as the first of them has decided. WP_STATUS_ABSENT: it
+ * does not, and its words say that no choice is for an expert here. */
 WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t rank, int is_missing,
                                      struct wp_ll_head_words to)
 {
     const struct wp_ll_run *run = taker->run;
+    struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
-    int64_t *waited_ns = wp_lane_idx(run->op.warp) == 0 ? wp_ll_waited_ns(run, rank) : NULL;
+    int64_t *waited_ns = wp_lane_idx(warp) == 0 ? wp_ll_waited_ns(run, rank) : NULL;
     const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
     struct wp_ll_patience patience = wp_ll_patience_about(taker->number, ll->exchange.num_ranks);
     struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, rank);
@@ -92,7 +77,14 @@ WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t ra
     wp_ll_end_waiting(run, waited_ns, begin_ns);
     if (!wp_ll_has_masks(&ll->masks) || status == WP_STATUS_FAILED)
         return status;
-    if (!wp_ll_agree_on_head(taker, rank, status, to))
+    uint32_t counts = 0;
+    if (wp_lane_idx(warp) == 0)
+        counts = (uint32_t)wp_ll_decide_presence(&ll->masks, rank, taker->number,
+                                                 status == WP_STATUS_OK);
+    counts = wp_max_u32(warp, counts);
+    for (int32_t i = wp_lane_idx(warp); !counts && i < to.num; i += WP_WARP_SIZE)
+        ((uint32_t *)to.words)[i] = i < to.num_counts ? 0 : WP_LL_CHOSEN_NONE;
+    if (!counts)
         return WP_STATUS_ABSENT;
     site.absent_after_ms = 0; /* what counts is there */
     return status == WP_STATUS_ABSENT ? wp_ll_take_head_once(taker, to, &site) : status;
@@ -227,7 +219,7 @@ WP_FN int32_t wp_ll_packed_at(const struct wp_ll_plan *plan, int32_t expert, int
     return position < plan->capacity ? expert * plan->capacity + position : WP_LL_NO_ROOM;
 }
 
-/* Lists the packed rows of a row; with the last part, keeps them and the weights for combine. Returns their number. */
+/* Lists the packed rows of a row; with the last part, keeps them for combine. Returns their number. */
 WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_taken_row row)
 {
     struct wp_warp *warp = taker->run->op.warp;
@@ -236,7 +228,6 @@ WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_ta
     const int32_t *experts = wp_ll_slot_words(row.slot, plan->slot.experts_offset);
     const int32_t *orders = wp_ll_slot_words(row.slot, plan->slot.order_offset);
     const int32_t *bases = taker->bases + (int64_t)row.source * plan->max_local_experts;
-    const float *weights = (const float *)wp_ll_slot_words(row.slot, plan->slot.weights_offset);
     struct wp_ll_packed_choice *kept =
         wp_ll_packed_choices(&taker->args->ll, taker->number, row.source, row.idx);
     int32_t num_packed = 0;
@@ -249,10 +240,8 @@ WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_ta
         const int32_t packed =
             expert >= 0 ? wp_ll_packed_at(plan, expert, bases[expert] + order) : WP_LL_NOT_HERE;
         const int32_t place = wp_ll_list(warp, &num_packed, packed >= 0);
-        const struct wp_ll_packed_choice choice = {
-            packed, k < num_topk && row.is_last_part ? weights[k] : 0.0f};
         if (k < num_topk && row.is_last_part)
-            kept[k] = choice;
+            kept[k].packed = packed;
         if (packed >= 0)
             wp_ll_packed_rows(warp)[place] = packed;
     }
@@ -296,7 +285,7 @@ WP_FN struct wp_ll_rest wp_ll_load_rest(const struct wp_ll_taker *taker, struct 
     return rest;
 }
 
-/* One warp calls this. It copies all but the elements to all packed rows. */
+/* One warp calls this. It copies all but the elements to all packed rows, and keeps the weights. */
 WP_FN void wp_ll_pack_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_row row,
                            struct wp_ll_rest rest, int32_t num_packed)
 {
@@ -306,6 +295,12 @@ WP_FN void wp_ll_pack_rest(const struct wp_ll_taker *taker, struct wp_ll_taken_r
     const uint32_t *from =
         (const uint32_t *)wp_ll_slot_words(row.slot, args->ll.plan.slot.scales_offset);
     const void **dsts = wp_warp_pointers(warp);
+    const float *weights =
+        (const float *)wp_ll_slot_words(row.slot, args->ll.plan.slot.weights_offset);
+    struct wp_ll_packed_choice *kept =
+        wp_ll_packed_choices(&args->ll, taker->number, row.source, row.idx);
+    for (int32_t k = wp_lane_idx(warp); k < args->ll.plan.num_topk; k += WP_WARP_SIZE)
+        kept[k].weight = weights[k];
     for (int32_t i = wp_lane_idx(warp); i < num_packed && args->src_tokens != NULL;
          i += WP_WARP_SIZE)
         args->src_tokens[wp_ll_packed_rows(warp)[i]] = (int32_t)rest.token;

@@ -278,10 +278,10 @@ WP_FN int32_t wp_ll_packed_choice_at(const struct wp_ll_packet_rows *rows, int32
 }
 
 /* Warp-wide: lists the places of what begins there in the slot of the unit's token, as the warp's
- * pointers: those of elements, or where all scales of the packed row begin. Returns their number;
- * -1: the token has no choice here. */
+ * pointers: those of elements, or where all scales of the packed row begin. Or keeps where each
+ * choice is packed, if it is to. Returns the number of places; -1: the token has no choice here. */
 WP_FN int32_t wp_ll_find_places(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
-                                uint64_t begin)
+                                uint64_t begin, struct wp_ll_packed_choice *kept)
 {
     struct wp_warp *warp = rows->taker.run->op.warp;
     const struct wp_low_latency_dispatch_args *args = rows->taker.args;
@@ -298,7 +298,9 @@ WP_FN int32_t wp_ll_find_places(const struct wp_ll_packet_rows *rows, struct wp_
         const int32_t packed = is_choice ? found : WP_LL_NOT_HERE;
         is_here |= wp_ballot(warp, packed != WP_LL_NOT_HERE) != 0;
         const int32_t place = wp_ll_list(warp, &num, packed >= 0);
-        if (packed >= 0)
+        if (kept != NULL && is_choice)
+            kept[k].packed = packed;
+        else if (packed >= 0)
             wp_warp_pointers(warp)[place] =
                 are_scales ? wp_ll_packed_scales(&rows->taker, packed)
                            : args->rows + (uint64_t)(uint32_t)packed * plan->row_bytes + begin;
@@ -307,43 +309,66 @@ WP_FN int32_t wp_ll_find_places(const struct wp_ll_packet_rows *rows, struct wp_
     return is_here ? num : -1;
 }
 
-/* Elements of the unit's token to where it is packed, if it comes. */
-WP_FN enum wp_status wp_ll_pack_elements(const struct wp_ll_packet_rows *rows,
-                                         struct wp_ll_unit unit, struct wp_ll_span bytes)
-{
-    struct wp_ll_run *run = rows->taker.run;
-    const struct wp_expected_row row = wp_ll_expect(rows, unit, bytes);
-    const int32_t num_places = wp_ll_find_places(rows, unit, bytes.begin);
-    return num_places < 0 || wp_ll_leaves_out(run, unit.rank)
-               ? WP_STATUS_OK
-               : wp_ll_take_each(rows, &row, wp_warp_pointers(run->op.warp), num_places);
-}
-
-/* Scales of the unit's token to where it is packed, if it comes. They may lie in columns there, so
- * they come by way of memory of the warp. */
-WP_FN enum wp_status wp_ll_pack_scales(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
-                                       struct wp_ll_span bytes)
+/* Words of a row's scales, which are in memory of the warp. They begin there in the slot, and go to
+ * so many places. */
+WP_FN void wp_ll_pack_scale_words(const struct wp_ll_packet_rows *rows, uint32_t begin,
+                                  int32_t num_places)
 {
     enum { MOST_WORDS = WP_LL_PART_BYTES / sizeof(uint32_t) };
-    struct wp_ll_run *run = rows->taker.run;
-    struct wp_warp *warp = run->op.warp;
+    struct wp_warp *warp = rows->taker.run->op.warp;
     const struct wp_ll_scales *to = &rows->taker.args->scales;
-    const uint32_t first =
-        (bytes.begin - (uint32_t)run->ll->plan.slot.scales_offset) / (uint32_t)sizeof(uint32_t);
     const uint32_t *words = (const uint32_t *)wp_warp_shared(warp);
-    const void *const memory[] = {words};
+    const uint32_t bytes_before = begin - (uint32_t)rows->taker.args->ll.plan.slot.scales_offset;
+    const int32_t first = (int32_t)(bytes_before / sizeof(uint32_t));
     const void **dsts = wp_warp_pointers(warp);
-    const struct wp_expected_row row = wp_ll_expect(rows, unit, bytes);
-    const int32_t num_places = wp_ll_find_places(rows, unit, bytes.begin);
-    if (num_places < 0 || wp_ll_leaves_out(run, unit.rank))
-        return WP_STATUS_OK;
-    const enum wp_status status = wp_ll_take_each(rows, &row, memory, 1);
-    wp_warp_sync(warp);
-    for (int32_t i = wp_lane_idx(warp);
-         i < MOST_WORDS && (int32_t)first + i < to->num_words && status == WP_STATUS_OK;
+    for (int32_t i = wp_lane_idx(warp); i < MOST_WORDS && first + i < to->num_words;
          i += WP_WARP_SIZE)
         for (int32_t j = 0; j < num_places; j++)
-            ((uint32_t *)(uintptr_t)dsts[j])[((int32_t)first + i) * to->word_stride] = words[i];
+            ((uint32_t *)(uintptr_t)dsts[j])[(first + i) * to->word_stride] = words[i];
+}
+
+/* The weights of a token's choices, which are in memory of the warp behind its index (struct
+ * wp_ll_slot), for combine; and src_tokens for the caller. */
+WP_FN void wp_ll_keep_weights(const struct wp_ll_packet_rows *rows, int32_t token,
+                              struct wp_ll_packed_choice *kept)
+{
+    struct wp_warp *warp = rows->taker.run->op.warp;
+    const struct wp_low_latency_dispatch_args *args = rows->taker.args;
+    const struct wp_ll_slot *at = &args->ll.plan.slot;
+    const char *memory = (const char *)wp_warp_shared(warp);
+    const float *weights =
+        (const float *)(const void *)(memory + at->weights_offset - at->token_offset);
+    for (int32_t k = wp_lane_idx(warp); k < args->ll.plan.num_topk; k += WP_WARP_SIZE) {
+        kept[k].weight = weights[k];
+        if (kept[k].packed >= 0 && args->src_tokens != NULL)
+            args->src_tokens[kept[k].packed] = token;
+    }
+}
+
+/* Bytes of the slot of the unit's token to where it is packed, if it comes. Scales may lie in
+ * columns there, so they come by way of memory of the warp; so do choices, which are kept. */
+WP_FN enum wp_status wp_ll_pack_bytes(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
+                                      struct wp_ll_span bytes, struct wp_ll_packed_choice *kept)
+{
+    struct wp_ll_run *run = rows->taker.run;
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_plan *plan = &rows->taker.args->ll.plan;
+    const int are_scales = wp_ll_is_quantised(plan) && bytes.begin >= plan->slot.scales_offset;
+    const void *const memory[] = {wp_warp_shared(warp)};
+    const struct wp_expected_row row = wp_ll_expect(rows, unit, bytes);
+    const int32_t num_places = wp_ll_find_places(rows, unit, bytes.begin, kept);
+    if (num_places < 0 || wp_ll_leaves_out(run, unit.rank))
+        return WP_STATUS_OK;
+    if (kept == NULL && !are_scales)
+        return wp_ll_take_each(rows, &row, wp_warp_pointers(warp), num_places);
+    const enum wp_status status = wp_ll_take_each(rows, &row, memory, 1);
+    if (status != WP_STATUS_OK)
+        return status;
+    wp_warp_sync(warp);
+    if (kept != NULL)
+        wp_ll_keep_weights(rows, unit.token, kept);
+    else
+        wp_ll_pack_scale_words(rows, bytes.begin, num_places);
     wp_warp_join(warp); /* by expert a step of 16 tokens takes 0.25 us less (4 H200, 2026-11-27) */
     return status;
 }

@@ -397,55 +397,18 @@ WP_FN int32_t route_packed_choice(const struct wp_ll_packet_rows *rows, struct w
     return is_here ? packed : WP_LL_NOT_HERE;
 }
 
-/* Receives choices by way of memory of the warp, if the token has any here. Keeps for combine where
- * they are packed, and their weights. Writes src_tokens for the caller. */
-WP_FN enum wp_status pack_choices(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit)
-{
-    struct wp_ll_run *run = rows->taker.run;
-    struct wp_warp *warp = run->op.warp;
-    const struct wp_low_latency_dispatch_args *args = rows->taker.args;
-    const struct wp_ll_plan *plan = &args->ll.plan;
-    const char *memory = (const char *)wp_warp_shared(warp);
-    const void *const dsts[] = {memory};
-    const float *weights =
-        (const float *)(const void *)(memory + plan->slot.weights_offset - plan->slot.token_offset);
-    struct wp_ll_packed_choice *kept =
-        wp_ll_packed_choices(&args->ll, rows->taker.number, unit.rank, unit.token);
-    const struct wp_expected_row row = wp_ll_expect(rows, unit, wp_ll_unit_bytes(plan, unit.part));
-    int is_here = 0;
-    wp_warp_sync(warp); /* memory of the warp has been used */
-    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk; k += WP_WARP_SIZE) {
-        kept[k].packed = route_packed_choice(rows, unit, k);
-        is_here |= kept[k].packed != WP_LL_NOT_HERE;
-    }
-    if (wp_ballot(warp, is_here) == 0 || wp_ll_leaves_out(run, unit.rank))
-        return WP_STATUS_OK;
-    const enum wp_status status = wp_ll_take_each(rows, &row, dsts, 1);
-    wp_warp_sync(warp);
-    for (int32_t k = wp_lane_idx(warp); k < plan->num_topk && status == WP_STATUS_OK;
-         k += WP_WARP_SIZE) {
-        kept[k].weight = weights[k];
-        if (kept[k].packed >= 0 && args->src_tokens != NULL)
-            args->src_tokens[kept[k].packed] = unit.token;
-    }
-    wp_warp_join(warp); /* as in wp_ll_pack_scales */
-    return status;
-}
-
 WP_FN enum wp_status route_receive(const struct wp_ll_packet_rows *rows, int32_t i)
 {
     const struct wp_low_latency *ll = &rows->taker.args->ll;
     const struct wp_ll_unit unit = wp_ll_counted_unit_of(ll, ll->plan.row_parts, i);
-    const enum wp_ll_unit_kind kind = wp_ll_kind_of(&ll->plan, unit.part);
+    struct wp_ll_packed_choice *kept = NULL;
     if (unit.token == WP_LL_COUNTED)
         return wp_ll_hear_count(rows, unit.rank);
     if (!ll->plan.is_by_expert)
         return place_unit(rows, unit);
-    if (kind == WP_LL_UNIT_CHOICES)
-        return pack_choices(rows, unit);
-    const struct wp_ll_span bytes = wp_ll_unit_bytes(&ll->plan, unit.part);
-    return kind == WP_LL_UNIT_ELEMENTS ? wp_ll_pack_elements(rows, unit, bytes)
-                                       : wp_ll_pack_scales(rows, unit, bytes);
+    if (wp_ll_kind_of(&ll->plan, unit.part) == WP_LL_UNIT_CHOICES)
+        kept = wp_ll_packed_choices(ll, rows->taker.number, unit.rank, unit.token);
+    return wp_ll_pack_bytes(rows, unit, wp_ll_unit_bytes(&ll->plan, unit.part), kept);
 }
 
 /* ================== the program */

@@ -475,11 +475,11 @@ WP_FN enum wp_status route_receive(const struct wp_ll_packet_rows *rows, int32_t
         return status;
     if (!plan->is_by_expert)
         return place_unit(rows, unit, (int32_t)row);
-    if (unit.part < plan->taken_parts.num)
-        return wp_ll_pack_elements(rows, unit,
-                                   wp_ll_element_bytes(plan, plan->taken_parts, unit.part));
-    return wp_ll_pack_scales(rows, unit,
-                             wp_ll_scale_bytes(plan, unit.part - plan->taken_parts.num));
+    return wp_ll_pack_bytes(rows, unit,
+                            unit.part < plan->taken_parts.num
+                                ? wp_ll_element_bytes(plan, plan->taken_parts, unit.part)
+                                : wp_ll_scale_bytes(plan, unit.part - plan->taken_parts.num),
+                            NULL);
 }
 
 /* ================== the program */
