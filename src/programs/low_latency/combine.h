@@ -96,7 +96,7 @@ WP_FN int32_t wp_ll_find_answered(struct wp_warp *warp,
     int32_t num = 0;
     int is_here = 0;
     wp_warp_sync(warp); /* those before have been used, and the weights are there */
-    for (int32_t i = 0; i < plan->num_topk; i += WP_WARP_SIZE) {
+    for (int32_t i = 0; wp_ll_has_more_choices(plan, i); i += WP_WARP_SIZE) {
         const int32_t k = i + wp_lane_idx(warp);
         if (i > 0 && k < plan->num_topk)
             choice = choices[k];

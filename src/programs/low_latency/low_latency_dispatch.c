@@ -44,7 +44,7 @@ WP_FN int32_t find_slots(const struct wp_ll_sender *sender, int32_t token, uint6
     const int32_t num_topk = sender->args->ll.plan.num_topk;
     int32_t num_slots = 0;
     wp_warp_sync(warp); /* the pointers before have been used */
-    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
+    for (int32_t i = 0; wp_ll_has_more_choices(&sender->args->ll.plan, i); i += WP_WARP_SIZE) {
         const int32_t k = i + wp_lane_idx(warp);
         char *slot = k < num_topk ? slot_of(sender, token, k) : NULL;
         const int32_t place = wp_ll_list(warp, &num_slots, slot != NULL);

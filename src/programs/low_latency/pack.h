@@ -232,7 +232,7 @@ WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_ta
         wp_ll_packed_choices(&taker->args->ll, taker->number, row.source, row.idx);
     int32_t num_packed = 0;
     wp_warp_sync(warp); /* those before have been used, and the pointers */
-    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
+    for (int32_t i = 0; wp_ll_has_more_choices(plan, i); i += WP_WARP_SIZE) {
         const int32_t k = i + wp_lane_idx(warp);
         /* Both loads are under way together. */
         const int32_t expert = k < num_topk ? experts[k] : -1;

@@ -291,7 +291,7 @@ WP_FN int32_t wp_ll_find_places(const struct wp_ll_packet_rows *rows, struct wp_
     int32_t num = 0;
     int is_here = 0;
     wp_warp_sync(warp); /* the pointers before have been used, and what is in memory of the warp */
-    for (int32_t i = 0; i == 0 || (!wp_ll_topk_fits_lanes() && i < num_topk); i += WP_WARP_SIZE) {
+    for (int32_t i = 0; wp_ll_has_more_choices(plan, i); i += WP_WARP_SIZE) {
         const int32_t k = i + wp_lane_idx(warp);
         const int is_choice = k < num_topk;
         const int32_t found = route_packed_choice(rows, unit, is_choice ? k : 0);

@@ -122,7 +122,7 @@ WP_FN struct wp_ll_going find_row(struct wp_warp *warp,
         return wp_ll_find_going(warp, args, loads->experts, unit.rank, unit.token);
     const struct wp_experts_of_rank experts = wp_experts_of(&args->ll.placement, unit.rank);
     int goes = wp_ll_find_choices_at(warp, args, experts, begin, loads->expert) != 0;
-    for (int32_t first = WP_WARP_SIZE; !wp_ll_topk_fits_lanes() && first < num_topk;
+    for (int32_t first = WP_WARP_SIZE; wp_ll_has_more_choices(&args->ll.plan, first);
          first += WP_WARP_SIZE) {
         const int32_t k = first + wp_lane_idx(warp);
         const int64_t other = k < num_topk ? wp_ll_load_choice(args, begin + k) : -1;

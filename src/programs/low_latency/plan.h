@@ -351,10 +351,12 @@ enum { WP_LL_USUAL_TOPK = 32 };
 #ifndef WP_LL_TOPK_IS_USUAL
 #define WP_LL_TOPK_IS_USUAL 0
 #endif
-/* Whether it is known that a warp has a lane for each choice of a token. */
-WP_FN int wp_ll_topk_fits_lanes(void)
+/* Returns 1 if a token has choices from `first` on, when each lane of a warp has looked at one. Most
+ * variants know that a warp has lanes for all. */
+WP_FN int wp_ll_has_more_choices(const struct wp_ll_plan *plan, int32_t first)
 {
-    return WP_LL_TOPK_IS_USUAL && WP_LL_USUAL_TOPK <= WP_WARP_SIZE;
+    const int fit_lanes = WP_LL_TOPK_IS_USUAL && WP_LL_USUAL_TOPK <= WP_WARP_SIZE;
+    return first == 0 || (!fit_lanes && first < plan->num_topk);
 }
 
 /* Of a node, whose areas are parameters of launches: these are nearer than a table in memory. */

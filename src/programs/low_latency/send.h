@@ -188,7 +188,7 @@ WP_FN void wp_ll_find_choices(const struct wp_ll_sender *sender, int32_t token)
     const struct wp_low_latency *ll = &sender->args->ll;
     const int32_t num_topk = ll->plan.num_topk;
     struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
-    for (int32_t first = 0; first < num_topk; first += WP_WARP_SIZE) {
+    for (int32_t first = 0; wp_ll_has_more_choices(&ll->plan, first); first += WP_WARP_SIZE) {
         const int32_t k = first + wp_lane_idx(warp);
         const int is_on_its_way = first == 0 && token == sender->tokens.begin + wp_warp_idx(warp);
         const int64_t expert =

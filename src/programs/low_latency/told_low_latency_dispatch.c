@@ -177,7 +177,7 @@ WP_FN uint32_t *make_told(struct wp_warp *warp, const struct wp_low_latency_disp
     const int32_t row = plan->is_by_expert ? 0 : count_before(warp, &args->ll, rank, token);
     uint32_t *told = (uint32_t *)wp_warp_shared(warp);
     int is_there = 0;
-    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
+    for (int32_t i = 0; wp_ll_has_more_choices(plan, i); i += WP_WARP_SIZE) {
         const int32_t k = i + wp_lane_idx(warp);
         const int is_at = k < num_topk && place_is_at(places[first + k], rank);
         const int32_t expert =
@@ -286,7 +286,7 @@ WP_FN uint32_t find_ranks(struct wp_warp *warp, const struct wp_low_latency_disp
 {
     const struct wp_low_latency *ll = &args->ll;
     uint32_t of_lane = 0;
-    for (int32_t first = 0; first < ll->plan.num_topk; first += WP_WARP_SIZE) {
+    for (int32_t first = 0; wp_ll_has_more_choices(&ll->plan, first); first += WP_WARP_SIZE) {
         const int32_t k = first + wp_lane_idx(warp);
         if (first > 0)
             expert =
@@ -448,7 +448,7 @@ WP_FN enum wp_status place_unit(const struct wp_ll_packet_rows *rows, struct wp_
     if (is_last && are_next)
         bytes.bytes += scales.bytes;
     const enum wp_status status = take_bytes(rows, unit, bytes, slot + bytes.begin);
-    return status == WP_STATUS_OK && is_last && !are_next && scales.bytes > 0
+    return status == WP_STATUS_OK && is_last && !are_next && wp_ll_is_quantised(&ll->plan)
                ? take_bytes(rows, unit, scales, slot + scales.begin)
                : status;
 }
