@@ -84,7 +84,7 @@ WP_FN const char *wp_ll_packed_answer(const struct wp_low_latency_combine_args *
 }
 
 /* Warp-wide: lists the caller's rows for the choices of a row, from their byte `begin` on, as the
- * warp's pointers, with their weights in `weights`. Weights that come late are there. `first` is the
+ * warp's pointers, with their weights in `weights`, where late ones are before. `first` is the
  * lane's first choice. Returns the number of rows; -1: the row has no choice here. */
 WP_FN int32_t wp_ll_find_answered(struct wp_warp *warp,
                                   const struct wp_low_latency_combine_args *args,

@@ -101,9 +101,9 @@ WP_FN void wp_ll_tell_expert(const struct wp_ll_taker *taker, int32_t expert, in
             (int64_t)((uint64_t)(uint32_t)first << 32 | (uint32_t)num_rows);
 }
 
-/* One lane calls this. It fails, which the host learns. What
- * runs on the stream before that must not read rows that are not there. So the caller gets the
- * ranges of those that are. This operation goes on to its end, since others wait for it. */
+/* One lane calls this. It fails, which the host learns. What runs on the stream before that must not
+ * read rows that are not there. So the caller gets the ranges of those that are. This operation goes
+ * on to its end, since others wait for it. */
 WP_FN void wp_ll_fail_for_room(const struct wp_ll_taker *taker, int32_t local_expert,
                                int32_t source, int32_t num_rows)
 {

@@ -84,29 +84,6 @@ WP_FN struct wp_packet_row wp_ll_load_part(struct wp_warp *warp,
                            (uint64_t)elements.num << plan->element_bytes_log2);
 }
 
-/* Warp-wide: sends a part of a token's elements, which has been loaded, with its scales. `there`
- * says to which ranks, where it is in that row. */
-WP_FN void wp_ll_send_elements(const struct wp_ll_packet_rows *rows, struct wp_ll_unit part,
-                               struct wp_packet_targets there, int32_t row,
-                               const struct wp_packet_row *loaded)
-{
-    struct wp_warp *warp = rows->taker.run->op.warp;
-    const struct wp_low_latency *ll = &rows->taker.args->ll;
-    const struct wp_ll_plan *plan = &ll->plan;
-    const int32_t own = ll->exchange.rank;
-    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, part.part);
-    there.slot =
-        wp_ll_row_packet(ll, own, row, (uint64_t)elements.first << plan->sent_element_bytes_log2);
-    if (!wp_ll_is_quantised(plan)) {
-        wp_packets_send(warp, &rows->packets, there, loaded);
-        return;
-    }
-    const int32_t first_scale = elements.first / plan->quantisation.group_elements;
-    const uint64_t scales = plan->slot.scales_offset + (uint64_t)first_scale * sizeof(float);
-    wp_packets_send_quantised(warp, &rows->packets, there, wp_ll_row_packet(ll, own, row, scales),
-                              loaded, plan->quantisation, elements.num);
-}
-
 /* The bytes in a slot, in whole packets, of a part's elements. */
 WP_FN struct wp_ll_span wp_ll_element_bytes(const struct wp_ll_plan *plan, struct wp_ll_parts parts,
                                             int32_t part)
@@ -117,7 +94,36 @@ WP_FN struct wp_ll_span wp_ll_element_bytes(const struct wp_ll_plan *plan, struc
     return bytes;
 }
 
-/* The same of the i-th scales of a row that one work item has. */
+/* What a work item has of a row: a part of its elements, or what is behind them. */
+enum wp_ll_unit_kind { WP_LL_UNIT_ELEMENTS, WP_LL_UNIT_SCALES, WP_LL_UNIT_CHOICES };
+
+/* Warp-wide: sends the unit's elements, with their scales, or its choices, which have been loaded,
+ * as that row. `there` says to which ranks. */
+WP_FN void wp_ll_send_loaded(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
+                             enum wp_ll_unit_kind kind, struct wp_packet_targets there, int32_t row,
+                             const struct wp_packet_row *loaded)
+{
+    struct wp_warp *warp = rows->taker.run->op.warp;
+    const struct wp_low_latency *ll = &rows->taker.args->ll;
+    const struct wp_ll_plan *plan = &ll->plan;
+    const int32_t own = ll->exchange.rank;
+    const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, unit.part);
+    const int are_elements = kind == WP_LL_UNIT_ELEMENTS;
+    there.slot =
+        wp_ll_row_packet(ll, own, row,
+                         are_elements ? (uint64_t)elements.first << plan->sent_element_bytes_log2
+                                      : plan->slot.token_offset);
+    if (!are_elements || !wp_ll_is_quantised(plan)) {
+        wp_packets_send(warp, &rows->packets, there, loaded);
+        return;
+    }
+    const int32_t first_scale = elements.first / plan->quantisation.group_elements;
+    const uint64_t scales = plan->slot.scales_offset + (uint64_t)first_scale * sizeof(float);
+    wp_packets_send_quantised(warp, &rows->packets, there, wp_ll_row_packet(ll, own, row, scales),
+                              loaded, plan->quantisation, elements.num);
+}
+
+/* The bytes of the i-th scales of a row that one work item has. */
 WP_FN struct wp_ll_span wp_ll_scale_bytes(const struct wp_ll_plan *plan, int32_t i)
 {
     const uint32_t begin = (uint32_t)plan->slot.scales_offset + (uint32_t)i * WP_LL_PART_BYTES;

@@ -134,9 +134,6 @@ WP_FN struct wp_ll_going find_row(struct wp_warp *warp,
 
 /* ================== what a work item has of a row */
 
-/* A part of its elements, or what is behind them. */
-enum wp_ll_unit_kind { WP_LL_UNIT_ELEMENTS, WP_LL_UNIT_SCALES, WP_LL_UNIT_CHOICES };
-
 WP_FN enum wp_ll_unit_kind wp_ll_kind_of(const struct wp_ll_plan *plan, int32_t part)
 {
     if (part < plan->row_parts.num)
@@ -290,15 +287,13 @@ WP_FN void send_part(const struct wp_ll_packet_rows *rows, struct wp_ll_unit uni
     struct wp_warp *warp = rows->taker.run->op.warp;
     const struct wp_low_latency_dispatch_args *args = rows->taker.args;
     const struct wp_ll_plan *plan = &args->ll.plan;
-    const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part); /* scales go with elements */
-    struct wp_packet_targets there = {unit.rank, unit.rank + 1, 0, WP_PACKETS_TO_ALL, 0};
-    if (kind == WP_LL_UNIT_ELEMENTS)
-        wp_ll_send_elements(rows, unit, there, row, &loads->row);
-    if (kind != WP_LL_UNIT_CHOICES)
+    const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part);
+    const struct wp_packet_targets there = {unit.rank, unit.rank + 1, 0, WP_PACKETS_TO_ALL, 0};
+    if (kind == WP_LL_UNIT_SCALES) /* which go with each part */
         return;
-    const struct wp_packet_row made = make_choices(warp, args, unit, loads);
-    there.slot = wp_ll_row_packet(&args->ll, args->ll.exchange.rank, row, plan->slot.token_offset);
-    wp_packets_send(warp, &rows->packets, there, &made);
+    const struct wp_packet_row made =
+        kind == WP_LL_UNIT_CHOICES ? make_choices(warp, args, unit, loads) : loads->row;
+    wp_ll_send_loaded(rows, unit, kind, there, row, &made);
 }
 
 /* Warp-wide: sends the unit's part, or how many rows its rank gets: by expert after the head, on

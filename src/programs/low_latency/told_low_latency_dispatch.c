@@ -316,7 +316,7 @@ WP_FN enum wp_status send_unit(struct wp_ll_packet_rows *rows, struct wp_ll_unit
             (int32_t)(ranks >> rank & 1u);
     const struct wp_packet_targets there = {0, ll->exchange.num_ranks, 0, WP_PACKETS_TO_SOME,
                                             ranks};
-    wp_ll_send_elements(rows, part, there, part.token, &loads->row);
+    wp_ll_send_loaded(rows, part, WP_LL_UNIT_ELEMENTS, there, part.token, &loads->row);
     return status;
 }
 
