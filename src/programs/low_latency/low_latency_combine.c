@@ -196,7 +196,7 @@ WP_FN void answer_by_choice(const struct answerer *answerer, struct asked_row ro
     int32_t first = 0, num_here = 0;
     while (first < num_topk && row.experts[first] < 0)
         first++;
-    for (int32_t k = 0; wp_ll_has_more_choices(&answerer->args->ll.plan, k); k += WP_WARP_SIZE)
+    for (int32_t k = 0; k < num_topk; k += WP_WARP_SIZE)
         answer_some_choices(answerer, row, first, k, &num_here, span);
 }
 
@@ -425,7 +425,7 @@ WP_FN int32_t find_answers(const struct summer *summer, int32_t token, uint64_t 
     const int32_t *answering = wp_ll_answering(&args->ll, summer->result, token);
     int32_t num_answers = 0;
     wp_warp_sync(warp); /* those before have been used */
-    for (int32_t i = 0; wp_ll_has_more_choices(&args->ll.plan, i); i += WP_WARP_SIZE) {
+    for (int32_t i = 0; i < num_topk; i += WP_WARP_SIZE) {
         const int32_t k = i + wp_lane_idx(warp);
         const int answers = k < num_topk && has_come(summer, answering[k]);
         const int32_t listed = wp_ll_list(warp, &num_answers, answers);

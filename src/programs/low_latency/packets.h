@@ -173,7 +173,8 @@ WP_FN struct wp_ll_turns wp_ll_turns_of(struct wp_warp *warp, const struct wp_lo
     const struct wp_ll_turns none = {INT32_MAX, 0};
     const struct wp_ll_turns turns = {block + wp_warp_idx(warp) * num_blocks,
                                       num_blocks * num_workers};
-    return block >= 0 && block < num_blocks && wp_warp_idx(warp) < num_workers ? turns : none;
+    const int works = ll->num_hearers == 0 || wp_warp_idx(warp) < num_workers;
+    return block >= 0 && block < num_blocks && works ? turns : none;
 }
 
 /* Few tokens: each warp sends, and then receives. Many tokens: the first blocks receive while the
@@ -387,20 +388,29 @@ WP_FN struct wp_ll_wait wp_ll_wait_to_hear(const struct wp_ll_run *run, enum wp_
 }
 
 /* The leader warp waits for the words of all ranks. All ranks have started then, so the next launch
- * may come: among 4 H200 a combine of one token by rank takes 4.0 us, not 4.2 (2026-11-27). */
+ * may come: among 4 H200 a combine of one token by rank takes 4.0 us, not 4.2 (2026-11-27). Without
+ * masks each lane waits by itself: in the other loop combine of few tokens spills (sm_90). */
 WP_FN enum wp_status wp_ll_hear_all(struct wp_ll_run *run, enum wp_ll_mail mail, uint64_t number,
                                     int64_t *waits_ns)
 {
     struct wp_warp *warp = run->op.warp;
     const int32_t num_ranks = run->ll->exchange.num_ranks, lane = wp_lane_idx(warp);
+    const int has_masks = wp_ll_has_masks(&run->ll->masks);
     enum wp_status status = WP_STATUS_OK;
     if (!wp_ll_is_leader_warp(warp))
         return status;
-    for (int32_t first = 0; first < num_ranks && status == WP_STATUS_OK; first += WP_WARP_SIZE) {
+    for (int32_t first = 0; has_masks && first < num_ranks && status == WP_STATUS_OK;
+         first += WP_WARP_SIZE) {
         const int32_t rank = first + lane < num_ranks ? first + lane : WP_NO_RANK;
         struct wp_ll_wait wait = wp_ll_wait_to_hear(run, mail, rank, number, waits_ns);
         status = wp_ll_await_lanes(run, &wait, number);
     }
+    for (int32_t rank = lane; !has_masks && rank < num_ranks && status == WP_STATUS_OK;
+         rank += WP_WARP_SIZE) {
+        struct wp_ll_wait wait = wp_ll_wait_to_hear(run, mail, rank, number, waits_ns);
+        status = wp_ll_await_once(run, &wait);
+    }
+    status = (enum wp_status)wp_max_u32(warp, (uint32_t)status);
     if (status == WP_STATUS_OK)
         wp_admit_next(warp);
     return status;
