@@ -4,7 +4,16 @@
 
 #include "workload/elements.h"
 
-enum { NUM_TREES = 2 };
+/* Rows are reduced some elements at a time, of all of them as many as fit a buffer. It is on the stack: memory of each
+ * thread is cleared page by page when a thread starts, of which there are many. */
+enum { NUM_TREES = 2, MAX_RANKS = 256, BUFFER_ELEMENTS = 1024 /* as wide as any element */ };
+
+static uint64_t elements_at_once(uint64_t rest, int32_t num_rows, uint64_t most)
+{
+    const uint64_t of_buffer = BUFFER_ELEMENTS / (uint64_t)num_rows;
+    const uint64_t count = of_buffer < most ? of_buffer : most;
+    return rest < count ? rest : count;
+}
 
 /* A reduction of some rows, of the elements that are all reduced at a time. */
 struct job {
@@ -113,8 +122,6 @@ void elements_reduce_part_rows(weft_dtype dtype, weft_reduce_op op, const struct
 
 /* ---------------------------------------------------------------- nodes */
 
-enum { MAX_RANKS = 256 };
-
 /* The sum of the node's rows, in ascending order of ranks. */
 static void reduce_node(const struct job *job, const struct element_ranks *ranks, int32_t node,
                         void *out)
@@ -130,23 +137,34 @@ static void reduce_node(const struct job *job, const struct element_ranks *ranks
     reduce(&of_node, MORE_IS_ADDED, num_terms, terms, out);
 }
 
+/* `count` elements of each rank's, one rank after another. */
+static void fill_rows(const struct element_source *source, int32_t num_ranks, uint64_t first,
+                      uint64_t count, uint64_t *buffer, const void **rows)
+{
+    for (int32_t rank = 0; rank < num_ranks; rank++) {
+        uint64_t *row = buffer + (uint64_t)rank * count;
+        elements_fill(source, rank, first, count, row);
+        rows[rank] = row;
+    }
+}
+
 void elements_reduce_rows_up_nodes(weft_dtype dtype, weft_reduce_op op,
                                    const struct element_ranks *ranks, const void *const *rows,
                                    uint64_t count, void *elements)
 {
-    static _Thread_local uint64_t sums[MAX_RANKS][TREE_CHUNK];
+    uint64_t sums[BUFFER_ELEMENTS];
     const struct element_part part = {REDUCED_UP_TREES, ranks->num_nodes, 0, ranks->num_ranks};
     const void *sums_of[MAX_RANKS];
-    for (uint64_t first = 0; first < count; first += TREE_CHUNK) {
-        const uint64_t rest = count - first;
-        const struct job job = {dtype, op,    &part,
-                                rows,  first, rest < TREE_CHUNK ? rest : (uint64_t)TREE_CHUNK};
+    struct job job = {dtype, op, &part, rows, 0, 0};
+    for (; job.first < count; job.first += job.count) {
+        job.count = elements_at_once(count - job.first, ranks->num_nodes, TREE_CHUNK);
         for (int32_t node = 0; node < ranks->num_nodes; node++) {
-            sums_of[node] = sums[node];
-            reduce_node(&job, ranks, node, sums[node]);
+            uint64_t *of_node = sums + (uint64_t)node * job.count;
+            sums_of[node] = of_node;
+            reduce_node(&job, ranks, node, of_node);
         }
         elements_reduce_part_rows(dtype, op, &part, sums_of, job.count,
-                                  (char *)elements + first * dtype_bytes(dtype));
+                                  (char *)elements + job.first * dtype_bytes(dtype));
     }
 }
 
@@ -154,14 +172,11 @@ void elements_reduce_up_nodes(const struct element_source *source, weft_reduce_o
                               const struct element_ranks *ranks, uint64_t first, uint64_t count,
                               void *elements)
 {
-    static _Thread_local uint64_t inputs[MAX_RANKS][TREE_CHUNK];
+    uint64_t inputs[BUFFER_ELEMENTS], size;
     const void *rows[MAX_RANKS];
-    for (uint64_t done = 0; done < count; done += TREE_CHUNK) {
-        const uint64_t size = count - done < TREE_CHUNK ? count - done : (uint64_t)TREE_CHUNK;
-        for (int32_t rank = 0; rank < ranks->num_ranks; rank++) {
-            elements_fill(source, rank, first + done, size, inputs[rank]);
-            rows[rank] = inputs[rank];
-        }
+    for (uint64_t done = 0; done < count; done += size) {
+        size = elements_at_once(count - done, ranks->num_ranks, TREE_CHUNK);
+        fill_rows(source, ranks->num_ranks, first + done, size, inputs, rows);
         elements_reduce_rows_up_nodes(source->dtype, op, ranks, rows, size,
                                       (char *)elements + done * dtype_bytes(source->dtype));
     }
@@ -173,15 +188,11 @@ void elements_reduce_part(const struct element_source *source, weft_reduce_op op
                           const struct element_part *part, uint64_t first, uint64_t count,
                           void *elements)
 {
-    enum { CHUNK = 256 };
-    static _Thread_local uint64_t inputs[MAX_RANKS][CHUNK];
+    uint64_t inputs[BUFFER_ELEMENTS], size;
     const void *rows[MAX_RANKS];
-    for (int32_t rank = 0; rank < part->num_ranks; rank++)
-        rows[rank] = inputs[rank];
-    for (uint64_t done = 0; done < count; done += CHUNK) {
-        const uint64_t size = count - done < CHUNK ? count - done : CHUNK;
-        for (int32_t rank = 0; rank < part->num_ranks; rank++)
-            elements_fill(source, rank, first + done, size, inputs[rank]);
+    for (uint64_t done = 0; done < count; done += size) {
+        size = elements_at_once(count - done, part->num_ranks, BUFFER_ELEMENTS);
+        fill_rows(source, part->num_ranks, first + done, size, inputs, rows);
         elements_reduce_part_rows(source->dtype, op, part, rows, size,
                                   (char *)elements + done * dtype_bytes(source->dtype));
     }
