@@ -110,6 +110,22 @@ static int run_trials(struct coll_rank *self, const struct coll_trials *trials)
     return coll_trials_check(self, trials->trials, trials->num_trials) || coll_rank_close(self);
 }
 
+/* For what is under way at once: heaps are committed, and cleared page by page. */
+static uint64_t arena_bytes_of(const struct coll_trials *trials)
+{
+    enum { ARRAY_BYTES = 1024 }; /* guards and what alignment takes, at most */
+    uint64_t largest_bytes = 0;
+    for (int32_t i = 0; i < trials->num_trials; i++)
+        for (int32_t rank = 0; rank < trials->num_ranks; rank++) {
+            const struct coll_case *spec = &trials->trials[i].spec;
+            const uint64_t bytes =
+                (coll_send_rows(spec, rank).total + coll_recv_rows(spec, rank).total) *
+                dtype_bytes(spec->dtype);
+            largest_bytes = bytes > largest_bytes ? bytes : largest_bytes;
+        }
+    return MAX_BYTES + largest_bytes + UINT64_C(2) * MAX_CALLS * ARRAY_BYTES;
+}
+
 static int run_over_nodes(struct ranks_context *context, const struct coll_trials *trials)
 {
     struct coll_rank self;
@@ -117,7 +133,7 @@ static int run_over_nodes(struct ranks_context *context, const struct coll_trial
     if (coll_nodes_open(context, &trials->nodes, trials->num_ranks, &comm))
         return 1;
     return comm != NULL &&
-           (coll_rank_open_on(&self, context, comm, &trials->nodes, COLL_ARENA_BYTES) ||
+           (coll_rank_open_on(&self, context, comm, &trials->nodes, arena_bytes_of(trials)) ||
             run_trials(&self, trials));
 }
 
@@ -125,9 +141,12 @@ static int run_rank(struct ranks_context *context)
 {
     const struct coll_trials *trials = context->argument;
     struct coll_rank self;
+    weft_comm *comm;
     if (trials->nodes.num_nodes > 0)
         return run_over_nodes(context, trials);
-    return coll_rank_open(&self, context) || run_trials(&self, trials);
+    CHECK_OK(ranks_comm_create(context, NULL, &comm));
+    return coll_rank_open_on(&self, context, comm, &trials->nodes, arena_bytes_of(trials)) ||
+           run_trials(&self, trials);
 }
 
 int coll_trials_run(struct coll_trials *trials, enum ranks_mode mode)
