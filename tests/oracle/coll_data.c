@@ -7,10 +7,25 @@
 #include "workload/hard_numbers.h"
 #include "workload/rng.h"
 
-/* The low bytes of a number come first on all our machines. */
-static void put(weft_dtype dtype, void *out, uint64_t i, uint64_t bits)
+/* The low bytes of a number come first on all our machines. Each size has a copy of its own, which the compiler does in
+ * place: most of the time of a large case goes here. */
+static void put(uint64_t element_bytes, void *out, uint64_t i, uint64_t bits)
 {
-    memcpy((char *)out + i * dtype_bytes(dtype), &bits, dtype_bytes(dtype));
+    char *element = (char *)out + i * element_bytes;
+    switch (element_bytes) {
+    case 1:
+        memcpy(element, &bits, 1);
+        break;
+    case 2:
+        memcpy(element, &bits, 2);
+        break;
+    case 4:
+        memcpy(element, &bits, 4);
+        break;
+    default:
+        memcpy(element, &bits, 8);
+        break;
+    }
 }
 
 /* All elements at one place are of one class, and at most every third rank has a NaN, so that not every reduction has
@@ -29,10 +44,11 @@ static void fill_special(uint64_t place_key, int32_t rank, weft_dtype dtype, voi
 {
     struct rng of_place = {place_key};
     struct rng of_rank = {rng_key(place_key, (uint64_t)rank)};
+    const uint64_t element_bytes = dtype_bytes(dtype);
     for (uint64_t i = 0; i < count; i++) {
         const enum number_class class = (enum number_class)rng_below(&of_place, NUM_NUMBER_CLASSES);
         const int is_chosen = rng_below(&of_place, 3) == (uint32_t)rank % 3;
-        put(dtype, out, i,
+        put(element_bytes, out, i,
             dtype_is_integer(dtype)
                 ? special_number(dtype, (int)rng_below(&of_rank, NUM_SPECIAL_NUMBERS))
                 : special_element(dtype, class, is_chosen, &of_rank));
@@ -82,6 +98,7 @@ void coll_data_fill(uint64_t key, enum coll_values values, int32_t rank, uint64_
 {
     const uint64_t place_key = rng_key(key, piece);
     const uint64_t rank_key = rng_key(place_key, (uint64_t)rank);
+    const uint64_t element_bytes = dtype_bytes(dtype);
     struct rng rng = {rank_key};
     if (values == COLL_VALUES_SPECIAL)
         fill_special(place_key, rank, dtype, out, count);
@@ -91,7 +108,7 @@ void coll_data_fill(uint64_t key, enum coll_values values, int32_t rank, uint64_
         fill_hostile(place_key, dtype, out, count);
     else
         for (uint64_t i = 0; i < count; i++)
-            put(dtype, out, i,
+            put(element_bytes, out, i,
                 values == COLL_VALUES_FINITE ? number_near_one(dtype, 3, rng_next(&rng))
                                              : cancelling_number(dtype, rng_next(&rng)));
 }
