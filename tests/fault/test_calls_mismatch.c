@@ -198,7 +198,7 @@ static int open_objects(struct scene *scene)
     weft_ep_handle_config handle = WEFT_INIT(weft_ep_handle_config);
     handle.max_tokens = NUM_TOKENS;
     handle.num_topk = NUM_TOPK;
-    CHECK_OK(weft_coll_create(scene->comm, NULL, &scene->coll));
+    CHECK_OK(ranks_coll_create(scene->comm, &scene->coll));
     CHECK_OK(weft_ep_create(scene->comm, &ep, &scene->ep));
     CHECK_OK(weft_ep_handle_create(scene->ep, &handle, &scene->handle));
     CHECK_OK(weft_ll_create(scene->ep, &ll, &scene->ll));

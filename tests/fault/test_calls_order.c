@@ -81,8 +81,8 @@ static int open_scene(struct scene *scene, struct ranks_context *context, int32_
     config.timeout_ms = FAR_MS;
     config.num_nodes = num_nodes;
     CHECK_OK(ranks_comm_create(context, &config, &scene->comm));
-    CHECK_OK(weft_coll_create(scene->comm, NULL, &scene->coll));
-    CHECK_OK(weft_coll_create(scene->comm, NULL, &scene->another));
+    CHECK_OK(ranks_coll_create(scene->comm, &scene->coll));
+    CHECK_OK(ranks_coll_create(scene->comm, &scene->another));
     CHECK_OK(weft_stream_create(scene->comm, &scene->stream));
     CHECK_OK(weft_stream_create(scene->comm, &scene->other));
     CHECK_OK(

@@ -206,7 +206,7 @@ static int call_a_barrier(struct ranks_context *context)
     config.timeout_ms = tests_deadline_ms(1000);
     if (ranks_warm_up(context) || ep_rank_open_with(&self, context, &config, 1 << 20))
         return 1;
-    CHECK_OK(weft_coll_create(self.comm, NULL, &coll));
+    CHECK_OK(ranks_coll_create(self.comm, &coll));
     if (coll_call_create(&self, spec, &call))
         return 1;
     weft_result result = context->rank == ODD_ONE

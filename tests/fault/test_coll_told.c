@@ -105,7 +105,7 @@ static int end_at_once(struct ranks_context *context)
     config.timeout_ms = TIMEOUT_MS;
     if (ep_rank_open_with(&self, context, &config, ARENA_BYTES))
         return 1;
-    CHECK_OK(weft_coll_create(self.comm, NULL, &coll));
+    CHECK_OK(ranks_coll_create(self.comm, &coll));
     if (coll_check(&self, coll, &spec, "before"))
         return 1;
     CHECK_OK(weft_host_barrier(self.comm)); /* else a slow rank is told in that call */
@@ -152,7 +152,7 @@ TEST_ON_RANKS(a_deadline_is_told_to_the_late_rank, RANKS_PROCESSES, NUM_RANKS)
     if (ranks_warm_up(context) || ep_rank_open_with(&self, context, &config, ARENA_BYTES) ||
         bytes_call_create(&self, &call))
         return 1;
-    CHECK_OK(weft_coll_create(self.comm, NULL, &coll));
+    CHECK_OK(ranks_coll_create(self.comm, &coll));
     CHECK_OK(bytes_call_run(&self, &call, coll));
     if (context->rank == LATE)
         ranks_barrier(context);

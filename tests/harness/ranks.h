@@ -90,6 +90,15 @@ static inline weft_result ranks_comm_create(const struct ranks_context *context,
     return weft_comm_create(&context->id, context->rank, context->num_ranks, config, comm);
 }
 
+/* For tests of something else than staging: heap memory is committed and cleared, page by page, for each communicator. */
+static inline weft_result ranks_coll_create(weft_comm *comm, weft_coll **coll)
+{
+    weft_coll_config config = WEFT_INIT(weft_coll_config);
+    config.packet_bytes = 4 << 10;
+    config.staging_bytes = 64 << 10;
+    return weft_coll_create(comm, &config, coll);
+}
+
 /* Waits until all ranks of the run have called it, or died. Also in a context numbered anew. */
 void ranks_barrier(struct ranks_context *context);
 

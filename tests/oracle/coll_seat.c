@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "oracle/coll_seat.h"
 
-enum { PACKET_BYTES = 4096, ARENA_BYTES = 4 << 20 };
+/* As little as rows of COLL_SEAT_LARGE elements from and to each rank need. */
+enum { PACKET_BYTES = 4096, STAGING_BYTES = 1 << 20, ARENA_BYTES = 2 << 20 };
 
 int coll_seat_open(struct coll_seat *seat, struct ranks_context *context, uint32_t timeout_ms,
                    const struct coll_case *spec, weft_algorithm algorithm)
@@ -13,6 +14,7 @@ int coll_seat_open(struct coll_seat *seat, struct ranks_context *context, uint32
     config.timeout_ms = timeout_ms;
     config.num_nodes = spec->nodes.num_nodes;
     coll_config.packet_bytes = PACKET_BYTES;
+    coll_config.staging_bytes = STAGING_BYTES;
     coll_config.choices = WEFT_ARGS(
         weft_coll_choice, .collective = coll_collective(spec->operation), .algorithm = algorithm);
     coll_config.num_choices = 1;

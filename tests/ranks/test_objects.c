@@ -48,7 +48,7 @@ static int open_objects(struct ranks_context *context, struct world *world, uint
     CHECK_OK(weft_stream_create(world->comm, &world->stream));
     CHECK_OK(weft_event_create(world->comm, &world->event));
     CHECK_OK(weft_arena_create(world->comm, 4096, &world->arena));
-    CHECK_OK(weft_coll_create(world->comm, NULL, &world->coll));
+    CHECK_OK(ranks_coll_create(world->comm, &world->coll));
     CHECK_OK(weft_coll_record_begin(world->coll, &world->capture));
     CHECK_OK(weft_ep_create(world->comm, &ep, &world->ep));
     CHECK_OK(weft_ep_handle_create(world->ep, &handle, &world->handle));

@@ -115,7 +115,7 @@ static int create_object(struct seat *seat, struct ranks_context *context)
     weft_ep_config config = WEFT_INIT(weft_ep_config);
     weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
     if (seat->idx < NUM_COLLS) {
-        CHECK_OK(weft_coll_create(seat->comm, NULL, &seat->coll));
+        CHECK_OK(ranks_coll_create(seat->comm, &seat->coll));
         return 0;
     }
     config.num_experts = context->num_ranks;
