@@ -28,10 +28,11 @@ static size_t stride(int full, int small)
     return (size_t)tests_rounds(tests_grid_size(full, small), OF_GPUS * full);
 }
 
-/* Each case on shapes in turn, so that a way sees all of both. */
+/* Each case on shapes in turn, so that a way sees all of both; in the small grid other cases than other ways. */
 static void run_way(enum ll_way way, enum ranks_mode mode)
 {
-    for (size_t i = 0; i < ll_num_cases(); i += stride(1, 4)) {
+    const size_t step = stride(1, 2 * LL_NUM_WAYS);
+    for (size_t i = (size_t)way % step; i < ll_num_cases(); i += step) {
         struct ll_trial trial = ll_trial_between_nodes(way, i);
         run_on(&trial, shapes[(i + (size_t)way) % NUM_SHAPES], mode);
     }
@@ -60,7 +61,7 @@ TEST(results_are_combined_twice)
 /* Each case once, in one of the ways. */
 TEST(rows_are_relayed)
 {
-    for (size_t i = 0; i < ll_num_cases(); i += stride(1, 4)) {
+    for (size_t i = 0; i < ll_num_cases(); i += stride(1, 9)) {
         struct ll_trial trial = ll_trial_between_nodes((enum ll_way)(i % LL_NUM_WAYS), i);
         trial.problem.route = WEFT_LL_RELAYED;
         run_on(&trial, shapes[i % NUM_SHAPES], i / 2 % 2 == 0 ? RANKS_THREADS : RANKS_PROCESSES);

@@ -15,10 +15,10 @@ static void run_trial(struct ll_trial trial, weft_ll_carrier carrier, enum ranks
         fail_msg("case \"%s\", carrier %d", trial.problem.name, (int)carrier);
 }
 
-/* In the small grid each case goes one way at least; all go that can be carried both ways. */
+/* In the small grid each case goes one way; all go that can be carried both ways. */
 static void run_way(enum ll_way way, enum ranks_mode mode)
 {
-    const size_t step = (size_t)tests_grid_size(1, 2);
+    const size_t step = (size_t)tests_grid_size(1, LL_NUM_WAYS);
     for (size_t i = (size_t)way % step; i < ll_num_cases(); i += step) {
         const struct ll_trial trial = ll_trial_of(way, i);
         run_trial(trial, WEFT_LL_SIGNALS, mode);
