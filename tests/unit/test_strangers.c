@@ -70,7 +70,9 @@ static int come_in_numbers(struct ranks_context *context)
         CHECK(!is_last_closed, "the last one was dropped");
         return 0;
     }
-    CHECK(0, "in none of %d attempts all came within %d s", NUM_ATTEMPTS, STRANGER_TIMEOUT_S);
+    ranks_note(__FILE__, __LINE__, "all came in time", "in none of %d attempts, within %d s",
+               NUM_ATTEMPTS, STRANGER_TIMEOUT_S);
+    return 1;
 }
 
 /* Members are no strangers: they do not count, also not when they have gone. */
