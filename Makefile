@@ -36,7 +36,7 @@ test-cuda: ## build, and run the tests on this machine's NVIDIA GPUs; writes bui
 	@$(call build,release,-DWEFT_TESTS=ON)
 	scripts/test-cuda build
 
-test-torch: ## the Python tests with PyTorch from PyPI, 6 GB, in build/torch
+test-torch: ## the Python tests with PyTorch and transformers from PyPI, 6 GB, in build/torch
 	@scripts/setup build test
 	@$(call build,release,-DWEFT_TESTS=ON)
 	scripts/torch-environment build/torch
