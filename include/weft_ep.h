@@ -152,6 +152,13 @@ WEFT_API int32_t weft_ep_num_local_experts(const weft_ep *ep, int32_t rank);
 /* The expert behind local id `local_expert` of `rank`; -1 if there is none. */
 WEFT_API int32_t weft_ep_global_expert(const weft_ep *ep, int32_t rank, int32_t local_expert);
 
+/* The order in which combine adds up a token's rows of several ranks, and of several nodes. */
+typedef enum weft_ep_order {
+    WEFT_ORDER_BY_RANK = 0,
+    /* That of the last of the token's choices that is an expert of the rank, or node. */
+    WEFT_ORDER_BY_CHOICE = 1
+} weft_ep_order;
+
 /* A handle holds the routing of one batch: which token goes to which rank, and to which row.
  * layout and notify fill it; dispatch and combine use it, any number of times and in any order
  * (a "cached" dispatch is one more dispatch). Filling it again replaces the routing. Any number
@@ -176,6 +183,9 @@ typedef struct weft_ep_handle_config {
      * evenly as weft_ep_config has it, whatever the weft_ep's placement: so one weft_ep serves
      * layers that differ. The same on all ranks. */
     int32_t num_experts;
+    /* Of this rank's tokens, each rank as it likes. A layout of tokens_to_ranks knows no choices:
+     * their order is that of ranks. */
+    weft_ep_order order;
 } weft_ep_handle_config;
 
 WEFT_API weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *config,
@@ -230,6 +240,10 @@ typedef struct weft_ep_counts {
     /* [R] The tag that each rank gave to weft_ep_layout. All ranks see the same tags, so they can
      * agree that they are about to do different things, before they do them. */
     const int32_t *tags;
+    /* Of the expanded layout (weft_ep_expand): */
+    const int32_t *num_selections_per_expert; /* [L] num_recv_per_expert, not rounded up */
+    const int32_t *first_row_per_expert;      /* [L] sums of num_recv_per_expert of lower experts */
+    int32_t num_expanded_rows;                /* sum of num_recv_per_expert */
 } weft_ep_counts;
 
 /* Waits on the host for the handle's last notify, which must not have been captured into a graph,
@@ -245,6 +259,9 @@ typedef struct weft_ep_device_counts {
     const int32_t *num_recv_per_rank;   /* [R] */
     const int32_t *num_recv_per_expert; /* [L] */
     const int32_t *recv_rank_ends;      /* [R] the row after the last one of each source rank */
+    const int32_t *num_selections_per_expert; /* [L] */
+    const int32_t *first_row_per_expert;      /* [L] */
+    const int32_t *num_expanded_rows;         /* [1] */
 } weft_ep_device_counts;
 
 WEFT_API weft_result weft_ep_query_device_counts(const weft_ep_handle *handle,
@@ -316,7 +333,7 @@ typedef struct weft_ep_combine_args {
 } weft_ep_combine_args;
 
 /* Stream operation, collective: out = (bias[0] + bias[1]) + the rows of the token on the ranks that
- * had it, in ascending rank order, from +0, in fp32, rounded once to dtype (nearest even; every NaN
+ * had it, in ascending rank order (or the handle's order), from +0, in fp32, rounded once to dtype (nearest even; every NaN
  * becomes the positive quiet NaN with all mantissa bits set). Where combine_wire is narrower than dtype, each row is
  * rounded to it before, as there (beyond the range of WEFT_FP16 to infinity; WEFT_LOG_10BIT as weft_rows_quantise has
  * it, so that infinities become NaN). out_topk_weights is the same sum of
@@ -325,17 +342,88 @@ typedef struct weft_ep_combine_args {
  * complete and x may be overwritten. [DeepEP 1.7]
  *
  * Over several nodes a token's rows are summed node by node: on each node that had the token, the
- * token's own among them, in ascending rank order, from +0, in fp32, rounded to dtype (with
+ * token's own among them, in ascending rank order (or the handle's), from +0, in fp32, rounded to dtype (with
  * combine_wire to that in its place, with WEFT_FP32 not at all); then out = (bias[0] + bias[1]) + these sums in ascending
- * order of the nodes, from +0, in fp32, rounded once to dtype. The sums of topk_weights have the
+ * order of the nodes (or the handle's), from +0, in fp32, rounded once to dtype. The sums of topk_weights have the
  * same order and are never rounded. So a job gives the same bits whenever it has the same ranks on
  * the same number of nodes, whatever the network, the rings and their slots. A combine that is the
  * first operation since notify is preceded by a dispatch without rows. [DeepEP 2] */
 WEFT_API weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *args,
                                      weft_stream *stream);
 
+/* In an expanded layout, what expand does with the rows of a block that no choice has. */
+typedef enum weft_ep_gaps {
+    WEFT_GAPS_LEFT = 0, /* they are not written */
+    WEFT_GAPS_ZEROED = 1
+} weft_ep_gaps;
+
+typedef struct weft_ep_expand_args {
+    size_t size;
+    /* [num_planes], copied. src has the rows that dispatch has delivered, [capacity], dst is
+     * [expanded_capacity][row_bytes]. Rows are opaque here: those that dispatch has quantised are one
+     * plane, their scales another, and the fields from `scales` on are 0. */
+    const weft_plane *planes;
+    int32_t num_planes; /* 0..WEFT_MAX_PLANES, each rank as it likes */
+    int32_t capacity;   /* as given to dispatch */
+    /* Rows that the outputs hold: at least num_expanded_rows when the host waited for the counts; in
+     * capacity mode any number: choices whose rows lie beyond have none, and weft_ep_check reports them. */
+    int32_t expanded_capacity;
+    weft_dtype index_type; /* of recv_topk_idx: WEFT_INT32 or WEFT_INT64 */
+    /* [capacity][num_topk] What dispatch has delivered. NULL: choice_rows has what an expand of the same
+     * routing has written, for one more dispatch of it. */
+    const void *recv_topk_idx;
+    /* [capacity][num_topk] The expanded row of each choice, -1 where there is none. Read if recv_topk_idx
+     * is NULL, else written. */
+    int32_t *choice_rows;
+    const float *recv_topk_weights; /* optional, [capacity][num_topk] */
+    /* [expanded_capacity], when recv_topk_weights is given: 0 in gaps; rows after the last block are
+     * untouched. */
+    float *row_weights;
+    /* Optional, [expanded_capacity]: the row of dispatch that each one is a copy of (recv_src_token and
+     * recv_rank_ends tell whence it comes); -1 in gaps and after the last block. */
+    int32_t *src_rows;
+    weft_ep_gaps gaps;
+    int32_t num_blocks; /* as in weft_ep_dispatch_args */
+} weft_ep_expand_args;
+
+/* Stream operation, local, after a dispatch with recv_topk_idx: from a row for each token to a row for
+ * each (token, local expert), packed by local expert. The block of expert e begins at row
+ * first_row_per_expert[e] and has num_recv_per_expert[e] rows, a multiple of the handle's
+ * expert_alignment: num_selections_per_expert[e] rows in order of source rank, token and choice, then a
+ * gap. A token that chooses an expert twice has two rows there. Where each row is depends on the routing
+ * alone. [DeepEP V2's expanded layout] */
+WEFT_API weft_result weft_ep_expand(weft_ep_handle *handle, const weft_ep_expand_args *args,
+                                    weft_stream *stream);
+
+typedef struct weft_ep_reduce_args {
+    size_t size;
+    const void *rows;           /* [expanded_capacity][hidden] */
+    const int32_t *choice_rows; /* [capacity][num_topk], as expand has written it */
+    void *out;                  /* [capacity][hidden], the x of weft_ep_combine */
+    const float *row_weights;   /* optional, [expanded_capacity] */
+    /* [capacity][num_topk], when row_weights is given: that of each choice's row, 0 where it has none; the
+     * topk_weights of weft_ep_combine. */
+    float *topk_weights;
+    int64_t hidden;       /* elements per row, 1 or more, at most 2^31-1 bytes */
+    weft_dtype dtype;     /* of rows: BF16, FP16 or FP32 */
+    weft_dtype out_dtype; /* dtype, WEFT_FP32, or WEFT_DTYPE_NONE, which is dtype */
+    int32_t capacity;     /* as given to dispatch */
+    int32_t expanded_capacity;
+    int32_t num_blocks; /* as in weft_ep_dispatch_args */
+    int32_t reserved;   /* 0 */
+} weft_ep_reduce_args;
+
+/* Stream operation, local, before combine: from expanded rows to a row for each token that this rank
+ * has: the sum of its rows in the order of its choices, from +0, in fp32, rounded once to out_dtype as in
+ * weft_ep_combine. With WEFT_ORDER_BY_CHOICE, reduce and combine so add what DeepEP V2 adds, in its
+ * order: each rank's rows, rounded, then those of all ranks from the bias on. To round nothing before
+ * the last sum let out_dtype and combine be WEFT_FP32: then a token's rows still are added rank by rank.
+ * The gradient of expand is reduce, that of reduce an expand with the same choice_rows. */
+WEFT_API weft_result weft_ep_reduce(weft_ep_handle *handle, const weft_ep_reduce_args *args,
+                                    weft_stream *stream);
+
 /* After the stream was synchronised: WEFT_ERROR_CAPACITY, with the numbers in weft_last_error(), if
- * any dispatch since the handle's last notify had to drop rows meant for this rank. *num_dropped
+ * any dispatch or expand since the handle's last notify had to drop rows meant for this rank. *num_dropped
  * (may be NULL) gets the most that one of them dropped, also with this error. */
 WEFT_API weft_result weft_ep_check(weft_ep_handle *handle, int32_t *num_dropped);
 
@@ -345,9 +433,10 @@ typedef struct weft_ep_size_args {
     int32_t num_planes;
     int32_t max_tokens_per_rank; /* on every rank */
     int32_t num_topk;
-    weft_dtype index_type;  /* WEFT_INT32 or WEFT_INT64, if with_topk */
-    int32_t with_topk;      /* 1: with recv_topk_idx and recv_topk_weights */
-    int32_t with_src_token; /* 1: with recv_src_token */
+    weft_dtype index_type;    /* WEFT_INT32 or WEFT_INT64, if with_topk */
+    int32_t with_topk;        /* 1: with recv_topk_idx and recv_topk_weights */
+    int32_t with_src_token;   /* 1: with recv_src_token */
+    int32_t expert_alignment; /* as of the handle */
 } weft_ep_size_args;
 
 typedef struct weft_ep_sizes {
@@ -364,6 +453,9 @@ typedef struct weft_ep_sizes {
      * tells; docs/network.md has the formula. On cpu it is more of the heap. */
     uint64_t network_bytes;
     uint64_t sum_bytes; /* memory outside of both: with combine_wire, for the own node's sums */
+    /* Rows that expand can make of max_recv_tokens at worst, with all gaps, if no token chooses an
+     * expert twice. */
+    int64_t max_expanded_rows;
 } weft_ep_sizes;
 
 /* How much memory this weft_ep has, and batches of a size would need. */

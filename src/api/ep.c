@@ -79,6 +79,8 @@ weft_result weft_ep_handle_create(weft_ep *ep, const weft_ep_handle_config *user
         weft__check_range(config.expert_alignment, 0, WEFT__EP_MAX_ALIGNMENT, "expert_alignment"));
     WEFT__TRY(weft__check_range(config.max_tokens, 0, weft__ep_most_tokens(ep, config.num_topk),
                                 "max_tokens"));
+    WEFT__TRY(weft__check_enum(WEFT__ENUM_EP_ORDER, (int32_t)config.order, WEFT_ORDER_BY_RANK,
+                               WEFT_ORDER_BY_CHOICE, "order"));
     weft_ep_handle *created;
     WEFT__TRY(weft__handle_create(ep, &config, &created));
     return weft__give(WEFT__KIND_HANDLE, created, ep, handle);
@@ -112,6 +114,8 @@ weft_result weft_ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *user
                                args.with_topk ? WEFT_INT32 : WEFT_DTYPE_NONE, WEFT_INT64,
                                "index_type"));
     WEFT__TRY(weft__check_range(args.with_src_token, 0, 1, "with_src_token"));
+    WEFT__TRY(
+        weft__check_range(args.expert_alignment, 0, WEFT__EP_MAX_ALIGNMENT, "expert_alignment"));
     WEFT__TRY(weft__ep_query_sizes(ep, &args, &found));
     WEFT__WRITE(weft_ep_sizes, sizes, &found);
     return WEFT_OK;

@@ -103,3 +103,45 @@ weft_result weft__check_combine_memory(const weft_ep_handle *handle,
     add_written(&list, "out_topk_weights", args->out_topk_weights, num_tokens, weights_bytes);
     return check(&list);
 }
+
+weft_result weft__check_expand_memory(const weft_ep_handle *handle, const weft_ep_expand_args *args)
+{
+    const uint64_t num_topk = (uint64_t)handle->routing.num_topk;
+    const uint64_t capacity = (uint64_t)args->capacity;
+    const uint64_t expanded = (uint64_t)args->expanded_capacity;
+    const int is_again = args->recv_topk_idx == NULL;
+    struct list list = {.num_extents = 0};
+    for (int32_t i = 0; i < args->num_planes; i++) {
+        const weft_plane *plane = &args->planes[i];
+        add(&list, (struct weft__extent){"planes", i, ".src", WEFT__EXTENT_READ, plane->src,
+                                         capacity, plane->row_bytes, plane->src_stride_bytes});
+        add(&list, (struct weft__extent){"planes", i, ".dst", WEFT__EXTENT_WRITTEN, plane->dst,
+                                         expanded, plane->row_bytes, 0});
+    }
+    add_read(&list, "recv_topk_idx", args->recv_topk_idx, capacity,
+             num_topk * wp_dtype_bytes(args->index_type));
+    add(&list, weft__extent_of("choice_rows", is_again ? WEFT__EXTENT_READ : WEFT__EXTENT_WRITTEN,
+                               args->choice_rows, capacity, num_topk * sizeof(int32_t)));
+    add_read(&list, "recv_topk_weights", args->recv_topk_weights, capacity,
+             num_topk * sizeof(float));
+    add_written(&list, "row_weights", args->row_weights, expanded, sizeof(float));
+    add_written(&list, "src_rows", args->src_rows, expanded, sizeof(int32_t));
+    return check(&list);
+}
+
+weft_result weft__check_reduce_memory(const weft_ep_handle *handle, const weft_ep_reduce_args *args)
+{
+    const uint64_t num_topk = (uint64_t)handle->routing.num_topk;
+    const uint64_t capacity = (uint64_t)args->capacity;
+    const uint64_t expanded = (uint64_t)args->expanded_capacity;
+    const weft_dtype out_dtype = args->out_dtype == WEFT_DTYPE_NONE ? args->dtype : args->out_dtype;
+    struct list list = {.num_extents = 0};
+    add_read(&list, "rows", args->rows, expanded,
+             (uint64_t)args->hidden * wp_dtype_bytes(args->dtype));
+    add_read(&list, "choice_rows", args->choice_rows, capacity, num_topk * sizeof(int32_t));
+    add_read(&list, "row_weights", args->row_weights, expanded, sizeof(float));
+    add_written(&list, "out", args->out, capacity,
+                (uint64_t)args->hidden * wp_dtype_bytes(out_dtype));
+    add_written(&list, "topk_weights", args->topk_weights, capacity, num_topk * sizeof(float));
+    return check(&list);
+}

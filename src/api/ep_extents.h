@@ -11,3 +11,7 @@ weft_result weft__check_dispatch_memory(const weft_ep_handle *handle,
                                         const weft_ep_dispatch_args *args);
 weft_result weft__check_combine_memory(const weft_ep_handle *handle,
                                        const weft_ep_combine_args *args);
+weft_result weft__check_expand_memory(const weft_ep_handle *handle,
+                                      const weft_ep_expand_args *args);
+weft_result weft__check_reduce_memory(const weft_ep_handle *handle,
+                                      const weft_ep_reduce_args *args);

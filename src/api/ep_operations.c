@@ -1,37 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The stream operations of expert parallelism, and what their handle tells. */
 #include "api/destroy.h"
+#include "api/ep_checks.h"
 #include "api/ep_extents.h"
 #include "api/structs.h"
 #include "ep/planes.h"
-
-static weft_result check_state(const weft_ep_handle *handle, enum weft__handle_state needed)
-{
-    if (handle->state >= needed)
-        return WEFT_OK;
-    return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                       "handle: %s must be called on it before this operation",
-                       handle->state == WEFT__HANDLE_EMPTY ? "weft_ep_layout" : "weft_ep_notify");
-}
-
-/* NULL, which stands for nothing, is no concern of this check. */
-static weft_result check_pointer(const weft_ep_handle *handle, const void *ptr, const char *name)
-{
-    weft_comm *comm = handle->ep->comm;
-    return ptr == NULL ? WEFT_OK : weft__machine_of(comm)->check_pointer(comm, ptr, name);
-}
-
-static weft_result check_operation(const weft_ep_handle *handle, weft_stream *stream,
-                                   enum weft__handle_state needed)
-{
-    WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
-    WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
-    if (handle->max_tokens == 0 && stream->machine->stream_is_capturing(stream))
-        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
-                           "handle: its max_tokens is 0, so that its memory grows, which a graph "
-                           "would not see: give max_tokens to capture it");
-    return check_state(handle, needed);
-}
 
 static weft_result check_routing_by_experts(const weft_ep_handle *handle,
                                             const weft_ep_layout_args *args)
@@ -39,7 +12,7 @@ static weft_result check_routing_by_experts(const weft_ep_handle *handle,
     WEFT__TRY(weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args->index_type, WEFT_INT32, WEFT_INT64,
                                "index_type"));
     WEFT__TRY(weft__check_array(args->topk_idx, args->num_tokens, "topk_idx"));
-    return check_pointer(handle, args->topk_idx, "topk_idx");
+    return weft__ep_check_pointer(handle, args->topk_idx, "topk_idx");
 }
 
 static weft_result check_routing_by_table(const weft_ep_handle *handle,
@@ -52,15 +25,15 @@ static weft_result check_routing_by_table(const weft_ep_handle *handle,
     WEFT__TRY(weft__check_unused((uint64_t)args->index_type, "index_type"));
     WEFT__TRY(weft__check_array(args->tokens_to_ranks, args->num_tokens, "tokens_to_ranks"));
     WEFT__TRY(weft__check_not_null(args->selections_per_expert, "selections_per_expert"));
-    WEFT__TRY(check_pointer(handle, args->tokens_to_ranks, "tokens_to_ranks"));
-    return check_pointer(handle, args->selections_per_expert, "selections_per_expert");
+    WEFT__TRY(weft__ep_check_pointer(handle, args->tokens_to_ranks, "tokens_to_ranks"));
+    return weft__ep_check_pointer(handle, args->selections_per_expert, "selections_per_expert");
 }
 
 weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *user_args,
                            weft_stream *stream)
 {
     weft_ep_layout_args args;
-    WEFT__TRY(check_operation(handle, stream, WEFT__HANDLE_EMPTY));
+    WEFT__TRY(weft__ep_check_operation(handle, stream, WEFT__HANDLE_EMPTY));
     WEFT__TRY(WEFT__READ(weft_ep_layout_args, &args, user_args, "args"));
     const int32_t max_tokens = handle->max_tokens > 0
                                    ? handle->max_tokens
@@ -69,10 +42,10 @@ weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *us
     WEFT__TRY(args.tokens_to_ranks == NULL && args.selections_per_expert == NULL
                   ? check_routing_by_experts(handle, &args)
                   : check_routing_by_table(handle, &args));
-    WEFT__TRY(check_pointer(handle, args.num_tokens_per_rank, "num_tokens_per_rank"));
-    WEFT__TRY(check_pointer(handle, args.num_tokens_per_node, "num_tokens_per_node"));
-    WEFT__TRY(check_pointer(handle, args.num_tokens_per_expert, "num_tokens_per_expert"));
-    WEFT__TRY(check_pointer(handle, args.is_token_in_rank, "is_token_in_rank"));
+    WEFT__TRY(weft__ep_check_pointer(handle, args.num_tokens_per_rank, "num_tokens_per_rank"));
+    WEFT__TRY(weft__ep_check_pointer(handle, args.num_tokens_per_node, "num_tokens_per_node"));
+    WEFT__TRY(weft__ep_check_pointer(handle, args.num_tokens_per_expert, "num_tokens_per_expert"));
+    WEFT__TRY(weft__ep_check_pointer(handle, args.is_token_in_rank, "is_token_in_rank"));
     WEFT__TRY(weft__check_layout_memory(handle, &args));
     weft__current_call = WEFT__CALL_EP_LAYOUT;
     return weft__ep_layout(handle, &args, stream);
@@ -80,7 +53,7 @@ weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *us
 
 weft_result weft_ep_notify(weft_ep_handle *handle, weft_stream *stream)
 {
-    WEFT__TRY(check_operation(handle, stream, WEFT__HANDLE_LAID_OUT));
+    WEFT__TRY(weft__ep_check_operation(handle, stream, WEFT__HANDLE_LAID_OUT));
     weft__current_call = WEFT__CALL_EP_NOTIFY;
     return weft__exchange_note(handle->ep->exchange, stream, WEFT__CALL_IS_WHOLE,
                                weft__ep_notify(handle, stream));
@@ -112,7 +85,7 @@ weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_HANDLE, handle, "handle"));
     WEFT__TRY(WEFT__CHECK_OUTPUT(weft_ep_counts, counts, "counts"));
-    WEFT__TRY(check_state(handle, WEFT__HANDLE_NOTIFIED));
+    WEFT__TRY(weft__ep_check_state(handle, WEFT__HANDLE_NOTIFIED));
     const weft_ep *ep = handle->ep;
     if (handle->is_captured)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
@@ -128,6 +101,10 @@ weft_result weft_ep_wait_counts(weft_ep_handle *handle, weft_ep_counts *counts)
         .num_relayed_tokens = num_relayed_tokens(handle),
         .max_recv_tokens = max_recv_tokens(handle),
         .tags = (const void *)(tables->host + tables->tags_offset),
+        .num_selections_per_expert = (const void *)(tables->host + tables->selections_offset),
+        .first_row_per_expert = (const void *)(tables->host + tables->firsts_offset),
+        .num_expanded_rows =
+            *(const int32_t *)(const void *)(tables->host + tables->expanded_rows_offset),
     };
     WEFT__WRITE(weft_ep_counts, counts, &found);
     return WEFT_OK;
@@ -142,14 +119,12 @@ weft_result weft_ep_query_device_counts(const weft_ep_handle *handle, weft_ep_de
         .num_recv_per_rank = handle->routing.recv_rank_rows,
         .num_recv_per_expert = handle->routing.recv_expert_rows,
         .recv_rank_ends = handle->routing.recv_rank_ends,
+        .num_selections_per_expert = handle->expansion.num_selections,
+        .first_row_per_expert = handle->expansion.firsts,
+        .num_expanded_rows = handle->expansion.num_rows,
     };
     WEFT__WRITE(weft_ep_device_counts, counts, &found);
     return WEFT_OK;
-}
-
-static weft_result check_num_blocks(const weft_ep_handle *handle, int32_t num_blocks)
-{
-    return weft__check_range(num_blocks, 0, weft__ep_max_local_blocks(handle->ep), "num_blocks");
 }
 
 /* Of a quantised one; sets group_elements if it was 0. */
@@ -201,7 +176,7 @@ static weft_result check_plane(const weft_ep_handle *handle, weft_plane *plane, 
     WEFT__TRY(weft__check_array(plane->dst, capacity, weft__plane_names[i].dst));
     WEFT__TRY(weft__plane_is_quantised(plane) ? check_quantised(plane, i, capacity)
                                               : check_not_quantised(plane, i));
-    return check_pointer(handle, plane->src, weft__plane_names[i].src);
+    return weft__ep_check_pointer(handle, plane->src, weft__plane_names[i].src);
 }
 
 /* Those of one dispatch: `planes` are its own copies. */
@@ -251,17 +226,17 @@ weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args
 {
     weft_ep_dispatch_args args;
     weft_plane planes[WEFT_MAX_PLANES];
-    WEFT__TRY(check_operation(handle, stream, WEFT__HANDLE_NOTIFIED));
+    WEFT__TRY(weft__ep_check_operation(handle, stream, WEFT__HANDLE_NOTIFIED));
     WEFT__TRY(WEFT__READ(weft_ep_dispatch_args, &args, user_args, "args"));
     WEFT__TRY(weft__check_range(args.num_planes, 0, WEFT_MAX_PLANES, "num_planes"));
     WEFT__TRY(WEFT__READ_ARRAY(weft_plane, planes, args.planes, args.num_planes, "planes"));
     args.planes = planes;
     WEFT__TRY(weft__check_range(args.capacity, 0, INT32_MAX, "capacity"));
-    WEFT__TRY(check_num_blocks(handle, args.num_blocks));
+    WEFT__TRY(weft__ep_check_num_blocks(handle, args.num_blocks));
     WEFT__TRY(check_planes(handle, &args, planes));
     WEFT__TRY(check_topk_arrays(&args, handle->routing.num_tokens));
-    WEFT__TRY(check_pointer(handle, args.topk_idx, "topk_idx"));
-    WEFT__TRY(check_pointer(handle, args.topk_weights, "topk_weights"));
+    WEFT__TRY(weft__ep_check_pointer(handle, args.topk_idx, "topk_idx"));
+    WEFT__TRY(weft__ep_check_pointer(handle, args.topk_weights, "topk_weights"));
     WEFT__TRY(weft__check_dispatch_memory(handle, &args));
     weft__current_call = WEFT__CALL_EP_DISPATCH;
     return weft__exchange_note(handle->ep->exchange, stream, WEFT__CALL_IS_WHOLE,
@@ -272,7 +247,7 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
                             weft_stream *stream)
 {
     weft_ep_combine_args args;
-    WEFT__TRY(check_operation(handle, stream, WEFT__HANDLE_NOTIFIED));
+    WEFT__TRY(weft__ep_check_operation(handle, stream, WEFT__HANDLE_NOTIFIED));
     WEFT__TRY(WEFT__READ(weft_ep_combine_args, &args, user_args, "args"));
     WEFT__TRY(
         weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args.dtype, WEFT_BF16, WEFT_FP32, "dtype"));
@@ -281,7 +256,7 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
     WEFT__TRY(weft__check_wire_of_row(handle->ep->combine_wire, "combine_wire of the weft_ep",
                                       args.hidden));
     WEFT__TRY(weft__check_range(args.capacity, 0, INT32_MAX, "capacity"));
-    WEFT__TRY(check_num_blocks(handle, args.num_blocks));
+    WEFT__TRY(weft__ep_check_num_blocks(handle, args.num_blocks));
     WEFT__TRY(weft__check_unused((uint64_t)args.reserved, "reserved"));
     WEFT__TRY(weft__check_array(args.x, args.capacity, "x"));
     WEFT__TRY(weft__check_array(args.out, handle->routing.num_tokens, "out"));
@@ -290,10 +265,10 @@ weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *
         WEFT__TRY(weft__check_array(args.out_topk_weights, handle->routing.num_tokens,
                                     "out_topk_weights"));
     }
-    WEFT__TRY(check_pointer(handle, args.bias[0], "bias[0]"));
-    WEFT__TRY(check_pointer(handle, args.bias[1], "bias[1]"));
-    WEFT__TRY(check_pointer(handle, args.out, "out"));
-    WEFT__TRY(check_pointer(handle, args.out_topk_weights, "out_topk_weights"));
+    WEFT__TRY(weft__ep_check_pointer(handle, args.bias[0], "bias[0]"));
+    WEFT__TRY(weft__ep_check_pointer(handle, args.bias[1], "bias[1]"));
+    WEFT__TRY(weft__ep_check_pointer(handle, args.out, "out"));
+    WEFT__TRY(weft__ep_check_pointer(handle, args.out_topk_weights, "out_topk_weights"));
     WEFT__TRY(weft__check_combine_memory(handle, &args));
     weft__current_call = WEFT__CALL_EP_COMBINE;
     return weft__exchange_note(handle->ep->exchange, stream, WEFT__CALL_IS_WHOLE,
@@ -310,12 +285,21 @@ weft_result weft_ep_check(weft_ep_handle *handle, int32_t *num_dropped)
     const int32_t num_rows = *(const int32_t *)(const void *)tables->host;
     const int64_t dropped =
         *(const int64_t *)(const void *)(tables->host + tables->dropped_rows_offset);
-    if (num_dropped != NULL)
-        *num_dropped = (int32_t)dropped; /* of the rows, which are counted so */
-    if (dropped == 0)
-        return WEFT_OK;
-    return weft__error(WEFT_ERROR_CAPACITY,
-                       "capacity was %lld for the %d rows that came to rank %d: %lld were dropped",
-                       (long long)(num_rows - dropped), num_rows, handle->ep->comm->rank,
-                       (long long)dropped);
+    const int64_t unplaced =
+        *(const int64_t *)(const void *)(tables->host + tables->dropped_expanded_offset);
+    if (num_dropped != NULL) /* of rows that are counted so */
+        *num_dropped = (int32_t)(dropped > unplaced ? dropped : unplaced);
+    if (dropped > 0)
+        return weft__error(
+            WEFT_ERROR_CAPACITY,
+            "capacity was %lld for the %d rows that came to rank %d: %lld were dropped",
+            (long long)(num_rows - dropped), num_rows, handle->ep->comm->rank, (long long)dropped);
+    if (unplaced > 0)
+        return weft__error(
+            WEFT_ERROR_CAPACITY,
+            "expanded_capacity did not suffice for the %d expanded rows of rank %d: "
+            "%lld choices have none",
+            *(const int32_t *)(const void *)(tables->host + tables->expanded_rows_offset),
+            handle->ep->comm->rank, (long long)unplaced);
+    return WEFT_OK;
 }

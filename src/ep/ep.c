@@ -222,6 +222,15 @@ struct weft__grid weft__ep_grid(const weft_ep *ep, const struct weft__work *work
     return grid;
 }
 
+struct weft__grid weft__ep_grid_of_call(const weft_ep *ep, const struct weft__work *work,
+                                        int32_t num_blocks)
+{
+    struct weft__grid grid = weft__ep_grid(ep, work);
+    if (num_blocks > 0)
+        grid.num_blocks = num_blocks;
+    return grid;
+}
+
 void weft__ep_destroy(weft_ep *ep)
 {
     weft_comm *comm = ep->comm;

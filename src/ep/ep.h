@@ -49,11 +49,14 @@ struct weft_ep_handle {
     int32_t max_tokens;            /* as configured; 0: there is always room, which grows */
     struct weft__handle_room room;
     int has_room; /* for what comes from other nodes after the last notify */
+    weft_ep_order order;
     int32_t expert_alignment;
     const struct weft__placement *placement; /* the ep's, or the following */
     struct weft__placement own_placement;
     struct wp_routing routing;
-    uint32_t *num_blocks_done; /* of layout */
+    struct wp_expansion expansion;
+    int is_expanded;           /* choices have been placed since the last notify */
+    uint32_t *num_blocks_done; /* of layout and expand */
     int32_t *selections;
     int32_t tag;                    /* of the last layout */
     void *blocks[WEFT__NUM_BLOCKS]; /* the tables that routing and num_blocks_done point into */
@@ -62,7 +65,8 @@ struct weft_ep_handle {
         uint64_t bytes;
         /* From recv_rows. */
         uint64_t all_rows_offset, rank_rows_offset, expert_rows_offset, tags_offset;
-        uint64_t relay_tokens_offset, dropped_rows_offset;
+        uint64_t selections_offset, firsts_offset, expanded_rows_offset;
+        uint64_t relay_tokens_offset, dropped_rows_offset, dropped_expanded_offset;
     } counts;
     weft_event *notified;
     int has_relayed; /* rows of other nodes' tokens, since the last notify, if nothing is in graphs */
@@ -91,6 +95,9 @@ weft_result weft__handle_read_counts(weft_ep_handle *handle);
 weft_result weft__handle_wait_counts(weft_ep_handle *handle);
 /* The grid of an operation on the weft_ep. */
 struct weft__grid weft__ep_grid(const weft_ep *ep, const struct weft__work *work);
+/* The same where the caller may ask for num_blocks; 0: as the weft_ep has it. */
+struct weft__grid weft__ep_grid_of_call(const weft_ep *ep, const struct weft__work *work,
+                                        int32_t num_blocks);
 /* The most blocks that an operation may ask for here, beside those that rings need. */
 int32_t weft__ep_max_local_blocks(const weft_ep *ep);
 /* The most tokens that a layout of any handle may have. */
@@ -105,6 +112,11 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
                               weft_stream *stream);
 weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *args,
                              weft_stream *stream);
+
+weft_result weft__ep_expand(weft_ep_handle *handle, const weft_ep_expand_args *args,
+                            weft_stream *stream);
+weft_result weft__ep_reduce(weft_ep_handle *handle, const weft_ep_reduce_args *args,
+                            weft_stream *stream);
 
 weft_result weft__ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *args,
                                  weft_ep_sizes *sizes);

@@ -11,14 +11,20 @@ enum table {
     TABLE_SEND_ROWS,
     TABLE_ENTRY_SELECTIONS,
     TABLE_RECV_RANK_ENDS,
-    TABLE_RECV_ROWS, /* the host reads this and the next six in one copy */
+    TABLE_RECV_ROWS, /* the host reads this and the next ten in one copy */
     TABLE_ALL_RECV_ROWS,
     TABLE_RECV_RANK_ROWS,
     TABLE_RECV_EXPERT_ROWS,
+    TABLE_EXPERT_SELECTIONS,
+    TABLE_EXPERT_FIRSTS,
+    TABLE_EXPANDED_ROWS,
     TABLE_TAGS,
     TABLE_RELAY_TOKENS,
+    TABLE_DROPPED_EXPANDED_ROWS,
     TABLE_DROPPED_ROWS,
     TABLE_NUM_BLOCKS_DONE,
+    TABLE_PLACED_ROWS,
+    TABLE_EXPERT_CHUNKS,
     TABLE_SELECTIONS,
     TABLE_SEND_TOKENS, /* this and the next two of several nodes only */
     TABLE_RELAY_BASE,
@@ -76,6 +82,16 @@ static int32_t num_chunks(const weft_ep *ep, int32_t num_tokens)
     return grid.num_blocks * grid.num_warps;
 }
 
+/* In which the choices that have come are counted, each for all local experts: for many of these fewer, lest they
+ * take much memory. */
+static int32_t num_expert_chunks(const weft_ep *ep, int32_t num_local)
+{
+    enum { MOST_COUNTERS = 1 << 18 };
+    const int32_t most = num_local > 0 ? MOST_COUNTERS / num_local : MOST_COUNTERS;
+    const int32_t of_launch = num_chunks(ep, INT32_MAX);
+    return most < 1 ? 1 : least(most, of_launch);
+}
+
 static void size_tables(const struct sizes *sizes, uint64_t bytes[NUM_TABLES])
 {
     const weft_ep *ep = sizes->ep;
@@ -93,10 +109,17 @@ static void size_tables(const struct sizes *sizes, uint64_t bytes[NUM_TABLES])
     bytes[TABLE_ALL_RECV_ROWS] = num_ranks * sizeof(int32_t);
     bytes[TABLE_RECV_RANK_ROWS] = num_ranks * sizeof(int32_t);
     bytes[TABLE_RECV_EXPERT_ROWS] = num_local * sizeof(int32_t);
+    bytes[TABLE_EXPERT_SELECTIONS] = num_local * sizeof(int32_t);
+    bytes[TABLE_EXPERT_FIRSTS] = num_local * sizeof(int32_t);
+    bytes[TABLE_EXPANDED_ROWS] = sizeof(int32_t);
     bytes[TABLE_TAGS] = num_ranks * sizeof(int32_t);
     bytes[TABLE_RELAY_TOKENS] = num_nodes * sizeof(int32_t);
+    bytes[TABLE_DROPPED_EXPANDED_ROWS] = sizeof(int64_t);
     bytes[TABLE_DROPPED_ROWS] = sizeof(int64_t);
     bytes[TABLE_NUM_BLOCKS_DONE] = sizeof(uint32_t);
+    bytes[TABLE_PLACED_ROWS] = num_local * sizeof(int32_t);
+    bytes[TABLE_EXPERT_CHUNKS] =
+        num_local * (uint64_t)num_expert_chunks(ep, (int32_t)num_local) * sizeof(int32_t);
     bytes[TABLE_SELECTIONS] = num_entries * sizeof(int32_t);
     bytes[TABLE_ROUTES] = (uint64_t)sizes->room.own_tokens *
                           (uint64_t)max_routes(ep, sizes->num_topk) * sizeof(struct wp_route);
@@ -150,6 +173,21 @@ uint64_t weft__handle_bytes(const weft_ep *ep, int32_t max_tokens, int32_t num_t
     return bytes;
 }
 
+static void point_into_expansion(weft_ep_handle *handle, char *memory,
+                                 const uint64_t offsets[NUM_TABLES])
+{
+    const weft_ep *ep = handle->ep;
+    struct wp_expansion *expansion = &handle->expansion;
+    expansion->num_experts = weft__placement_num_local(handle->placement, ep->comm->rank);
+    expansion->num_chunks = num_expert_chunks(ep, expansion->num_experts);
+    expansion->num_selections = (void *)(memory + offsets[TABLE_EXPERT_SELECTIONS]);
+    expansion->firsts = (void *)(memory + offsets[TABLE_EXPERT_FIRSTS]);
+    expansion->num_rows = (void *)(memory + offsets[TABLE_EXPANDED_ROWS]);
+    expansion->num_placed = (void *)(memory + offsets[TABLE_PLACED_ROWS]);
+    expansion->chunk_firsts = (void *)(memory + offsets[TABLE_EXPERT_CHUNKS]);
+    expansion->dropped_rows = (void *)(memory + offsets[TABLE_DROPPED_EXPANDED_ROWS]);
+}
+
 static void point_into_counts(weft_ep_handle *handle, const uint64_t offsets[NUM_TABLES])
 {
     char *memory = handle->blocks[WEFT__BLOCK_COUNTS];
@@ -166,6 +204,7 @@ static void point_into_counts(weft_ep_handle *handle, const uint64_t offsets[NUM
     routing->dropped_rows = (void *)(memory + offsets[TABLE_DROPPED_ROWS]);
     handle->selections = (void *)(memory + offsets[TABLE_SELECTIONS]);
     handle->num_blocks_done = (void *)(memory + offsets[TABLE_NUM_BLOCKS_DONE]);
+    point_into_expansion(handle, memory, offsets);
     if (handle->ep->internode == NULL)
         return;
     routing->nodes.send_tokens = (void *)(memory + offsets[TABLE_SEND_TOKENS]);
@@ -232,8 +271,13 @@ static weft_result create_counts(weft_ep_handle *handle)
     counts->all_rows_offset = offsets[TABLE_ALL_RECV_ROWS] - offsets[TABLE_RECV_ROWS];
     counts->rank_rows_offset = offsets[TABLE_RECV_RANK_ROWS] - offsets[TABLE_RECV_ROWS];
     counts->expert_rows_offset = offsets[TABLE_RECV_EXPERT_ROWS] - offsets[TABLE_RECV_ROWS];
+    counts->selections_offset = offsets[TABLE_EXPERT_SELECTIONS] - offsets[TABLE_RECV_ROWS];
+    counts->firsts_offset = offsets[TABLE_EXPERT_FIRSTS] - offsets[TABLE_RECV_ROWS];
+    counts->expanded_rows_offset = offsets[TABLE_EXPANDED_ROWS] - offsets[TABLE_RECV_ROWS];
     counts->tags_offset = offsets[TABLE_TAGS] - offsets[TABLE_RECV_ROWS];
     counts->relay_tokens_offset = offsets[TABLE_RELAY_TOKENS] - offsets[TABLE_RECV_ROWS];
+    counts->dropped_expanded_offset =
+        offsets[TABLE_DROPPED_EXPANDED_ROWS] - offsets[TABLE_RECV_ROWS];
     counts->dropped_rows_offset = offsets[TABLE_DROPPED_ROWS] - offsets[TABLE_RECV_ROWS];
     counts->bytes = counts->dropped_rows_offset + sizeof(int64_t);
     counts->host = calloc(1, counts->bytes);
@@ -314,6 +358,7 @@ weft_result weft__handle_create(weft_ep *ep, const weft_ep_handle_config *config
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a handle");
     handle->ep = ep;
     handle->max_tokens = config->max_tokens;
+    handle->order = config->order;
     handle->expert_alignment = config->expert_alignment == 0 ? 1 : config->expert_alignment;
     handle->routing.rank = ep->comm->rank;
     handle->routing.num_ranks = ep->comm->num_ranks;

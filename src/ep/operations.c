@@ -27,6 +27,7 @@ weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *a
         .selections_per_entry = args->selections_per_expert,
         .num_blocks_done = handle->num_blocks_done,
         .num_entries = handle->placement->num_entries,
+        .order = args->selections_per_expert == NULL ? handle->order : WEFT_ORDER_BY_RANK,
         .selections = handle->selections,
         .node_of_rank = ep->node_of_rank,
         .num_nodes = ep->comm->topology.num_nodes,
@@ -71,6 +72,7 @@ static struct wp_notify_args notify_args(const weft_ep_handle *handle)
         .message = {.call = call_of(handle, WP_OPERATION_NOTIFY, 0), .num_blocks = 1},
         .routing = handle->routing,
         .placement = handle->placement->device,
+        .expansion = handle->expansion,
         .counts_offset = weft__exchange_extra_offset(ep->exchange),
         .counts_stride = ep->counts_stride,
         .expert_alignment = handle->expert_alignment,
@@ -118,6 +120,7 @@ weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)
     handle->notify_stream_id = stream->id;
     handle->has_relayed = 0;
     handle->has_room = 0;
+    handle->is_expanded = 0;
     handle->is_captured = stream->machine->stream_is_capturing(stream);
     return handle->is_captured ? WEFT_OK : stream->machine->event_record(handle->notified, stream);
 }
@@ -151,16 +154,6 @@ static void announce_topk(const weft_ep_dispatch_args *args, const struct wp_mes
     if (args->recv_src_token != NULL)
         weft__arrays_add(arrays, WP_ARRAY_SRC_TOKEN, args->recv_src_token, sizeof(int32_t),
                          "recv_src_token");
-}
-
-/* The caller may ask for num_blocks; 0: as the weft_ep has it. */
-static struct weft__grid grid_of_call(const weft_ep *ep, const struct weft__work *work,
-                                      int32_t num_blocks)
-{
-    struct weft__grid grid = weft__ep_grid(ep, work);
-    if (num_blocks > 0)
-        grid.num_blocks = num_blocks;
-    return grid;
 }
 
 static uint64_t largest_row_bytes(const struct wp_call *call)
@@ -236,7 +229,7 @@ weft_result weft__ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_arg
     const struct weft__work work = {.kind = WEFT__WORK_PUSH_ROWS,
                                     .num_tokens = handle->routing.num_tokens,
                                     .row_bytes = largest_row_bytes(&dispatch->message.call)};
-    const struct weft__grid grid = grid_of_call(ep, &work, args->num_blocks);
+    const struct weft__grid grid = weft__ep_grid_of_call(ep, &work, args->num_blocks);
     dispatch->message.num_blocks = grid.num_blocks; /* between nodes there are more */
     WEFT__TRY(ep->internode == NULL
                   ? launch_dispatch(ep, &program_args, grid, stream)
@@ -371,7 +364,7 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
     const struct weft__work work = {.kind = WEFT__WORK_PULL_ROWS,
                                     .num_tokens = handle->routing.num_tokens,
                                     .row_bytes = combine->message.call.row_bytes[0]};
-    const struct weft__grid grid = grid_of_call(ep, &work, args->num_blocks);
+    const struct weft__grid grid = weft__ep_grid_of_call(ep, &work, args->num_blocks);
     combine->message.num_blocks = grid.num_blocks; /* between nodes there are more */
     return ep->internode == NULL ? launch_combine(ep, &program_args, grid, stream)
                                  : launch_internode_combine(handle, combine, grid, stream);

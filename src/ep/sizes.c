@@ -42,8 +42,12 @@ weft_result weft__ep_query_sizes(const weft_ep *ep, const weft_ep_size_args *arg
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "plane_row_bytes: the planes of %lld rows have more than 2^63-1 bytes",
                            (long long)max_rows);
+    const int32_t num_local = weft__placement_num_local(&ep->placement, comm->rank);
+    const int32_t most_choices = num_local < args->num_topk ? num_local : args->num_topk;
+    const int64_t most_gap = args->expert_alignment > 1 ? args->expert_alignment - 1 : 0;
     *sizes = (weft_ep_sizes){
         .max_recv_tokens = max_rows,
+        .max_expanded_rows = max_rows * most_choices + most_gap * num_local,
         .arena_bytes = arena_bytes,
         .handle_bytes = weft__handle_bytes(ep, args->max_tokens_per_rank, args->num_topk),
         .heap_bytes = wp_mailbox_bytes(ep->exchange->device.most_members, ep->max_blocks) +

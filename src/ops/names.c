@@ -81,6 +81,11 @@ static const struct name ll_carriers[] = {CONSTANT(WEFT_LL_AUTO), CONSTANT(WEFT_
                                           CONSTANT(WEFT_LL_PACKETS),
                                           CONSTANT(WEFT_LL_TOLD_PACKETS)};
 
+static const struct name ep_orders[] = {CONSTANT(WEFT_ORDER_BY_RANK),
+                                        CONSTANT(WEFT_ORDER_BY_CHOICE)};
+
+static const struct name ep_gaps[] = {CONSTANT(WEFT_GAPS_LEFT), CONSTANT(WEFT_GAPS_ZEROED)};
+
 static const struct name scales[] = {
     CONSTANT(WEFT_SCALE_FP32),
     CONSTANT(WEFT_SCALE_FP32_POWER_OF_TWO),
@@ -109,6 +114,8 @@ static const struct {
     [WEFT__ENUM_LL_PHASES] = TABLE(ll_phases),
     [WEFT__ENUM_LL_CALL] = TABLE(ll_calls),
     [WEFT__ENUM_SCALE] = TABLE(scales),
+    [WEFT__ENUM_EP_ORDER] = TABLE(ep_orders),
+    [WEFT__ENUM_EP_GAPS] = TABLE(ep_gaps),
 };
 
 static struct name find(enum weft__enum kind, uint64_t value)

@@ -21,6 +21,8 @@ enum weft__enum {
     WEFT__ENUM_LL_ROUTE,
     WEFT__ENUM_LL_CARRIER,
     WEFT__ENUM_SCALE,
+    WEFT__ENUM_EP_ORDER,
+    WEFT__ENUM_EP_GAPS,
     WEFT__NUM_ENUMS
 };
 

@@ -11,6 +11,9 @@
     X(staged_combine)                                                                              \
     X(quantised_dispatch)                                                                          \
     X(narrow_combine)                                                                              \
+    X(place_choices)                                                                               \
+    X(expand_rows)                                                                                 \
+    X(reduce_rows)                                                                                 \
     X(barrier)                                                                                     \
     X(internode_notify)                                                                            \
     X(internode_dispatch)                                                                          \

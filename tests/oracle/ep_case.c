@@ -117,5 +117,6 @@ struct ep_case ep_case_random(uint64_t seed, int32_t num_ranks, int32_t max_toke
     spec.reach = (enum ep_reach)rng_below(&rng, EP_NUM_REACHES);
     if (spec.reach != EP_REACH_HEAP || rng_below(&rng, 2) == 0)
         spec.staging_bytes = rng_below(&rng, 2) == 0 ? EP_STAGING_OF_FEW : EP_STAGING_OF_ALL;
+    spec.order = (weft_ep_order)rng_below(&rng, 2);
     return spec;
 }

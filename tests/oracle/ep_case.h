@@ -72,6 +72,7 @@ struct ep_case {
      * the handle those of the case. */
     int32_t num_spare_experts;
     int32_t expert_alignment; /* 0: 1 */
+    weft_ep_order order;      /* of the handle */
     weft_dtype index_type;    /* 0: INT32 */
     enum ep_tokens tokens;
     enum ep_routing routing;

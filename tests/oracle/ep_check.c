@@ -130,8 +130,16 @@ static int compare_device_counts(struct ep_rank *self, const weft_ep_device_coun
     const struct ep_checker checker = ep_checker_of(self);
     int32_t *per_rank = tests_alloc(rank_bytes), *ends = tests_alloc(rank_bytes);
     int32_t *per_expert = tests_alloc(expert_bytes);
+    int32_t *selections = tests_alloc(expert_bytes), *firsts = tests_alloc(expert_bytes);
     counts.num_recv_per_rank = per_rank;
     counts.num_recv_per_expert = per_expert;
+    counts.num_selections_per_expert = selections;
+    counts.first_row_per_expert = firsts;
+    CHECK_OK(
+        weft_memory_copy(self->comm, selections, device->num_selections_per_expert, expert_bytes));
+    CHECK_OK(weft_memory_copy(self->comm, firsts, device->first_row_per_expert, expert_bytes));
+    CHECK_OK(weft_memory_copy(self->comm, &counts.num_expanded_rows, device->num_expanded_rows,
+                              sizeof(int32_t)));
     CHECK_OK(weft_memory_copy(self->comm, &counts.num_recv_tokens, device->num_recv_tokens,
                               sizeof(int32_t)));
     CHECK_OK(weft_memory_copy(self->comm, per_rank, device->num_recv_per_rank, rank_bytes));
@@ -141,6 +149,8 @@ static int compare_device_counts(struct ep_rank *self, const weft_ep_device_coun
     ep_oracle_check_ends(&checker, ends);
     tests_free(per_rank);
     tests_free(per_expert);
+    tests_free(selections);
+    tests_free(firsts);
     tests_free(ends);
     return ep_checker_failed();
 }
@@ -199,10 +209,11 @@ int ep_check_dropped(struct ep_rank *self, const enum ep_capacity *capacities, i
 int ep_check_dispatch(struct ep_rank *self, const struct ep_dispatch_shape *shape)
 {
     struct ep_dispatch dispatch;
-    if (ep_dispatch_issue(self, shape, &dispatch))
+    struct ep_expand expand;
+    if (ep_dispatch_issue(self, shape, &dispatch) || ep_expand_issue(self, &dispatch, &expand))
         return 1;
     CHECK_OK(weft_stream_synchronize(self->stream));
-    return ep_dispatch_verify(self, &dispatch);
+    return ep_expand_verify(self, &dispatch, &expand) || ep_dispatch_verify(self, &dispatch);
 }
 
 int ep_check_combine(struct ep_rank *self, const struct ep_combine_shape *shape)

@@ -55,7 +55,8 @@ struct ep_dispatch_shape {
     enum ep_topk topk;
     enum ep_optional src_token;
     enum ep_capacity capacity;
-    uint64_t round; /* other rounds move other bytes */
+    enum ep_capacity expanded_capacity; /* of expand; by rank is exact */
+    uint64_t round;                     /* other rounds move other bytes */
 };
 
 struct ep_dispatch {
@@ -73,6 +74,24 @@ int ep_dispatch_issue(struct ep_rank *self, const struct ep_dispatch_shape *shap
                       struct ep_dispatch *dispatch);
 /* After the stream was synchronised: compares and frees. */
 int ep_dispatch_verify(struct ep_rank *self, struct ep_dispatch *dispatch);
+
+/* What expand makes of a dispatch that had ids, else nothing; and what reduce makes of other rows of the same
+ * layout (ep_check_expand.c). How, the seed says. */
+struct ep_expand {
+    int32_t capacity; /* of expanded rows */
+    weft_ep_gaps gaps;
+    struct ep_expanded_row *expected; /* NULL: nothing was expanded */
+    int32_t num_expected;
+    int32_t num_planes;
+    struct ep_array dst[WEFT_MAX_PLANES], choice_rows, row_weights, src_rows;
+    weft_dtype dtype, out_dtype; /* of reduce */
+    struct ep_array rows, out, topk_weights;
+};
+
+/* Behind the dispatch, whose outputs it reads. */
+int ep_expand_issue(struct ep_rank *self, const struct ep_dispatch *dispatch,
+                    struct ep_expand *expand);
+int ep_expand_verify(struct ep_rank *self, struct ep_dispatch *dispatch, struct ep_expand *expand);
 
 enum ep_bias { EP_BIAS_NONE, EP_BIAS_FIRST, EP_BIAS_SECOND, EP_BIAS_BOTH };
 

@@ -91,6 +91,7 @@ weft_ep_handle_config ep_rank_handle_config(const struct ep_world *world)
     config.max_tokens = world->spec.room == EP_ROOM_GROWS ? 0 : world->spec.max_tokens;
     config.num_topk = world->spec.num_topk;
     config.expert_alignment = world->spec.expert_alignment;
+    config.order = world->spec.order;
     config.num_experts = world->spec.num_spare_experts > 0 ? world->spec.num_experts : 0;
     return config;
 }

@@ -82,6 +82,8 @@ static struct ep_world *world_of(const struct ep_case *spec, const struct ep_cho
         world->problem.num_nodes = spec->num_nodes;
     if (spec->expert_alignment > 0)
         world->problem.expert_alignment = spec->expert_alignment;
+    if (spec->routed_by == EP_ROUTED_BY_EXPERTS) /* a table knows no choices */
+        world->problem.order = spec->order;
     world->received = tests_alloc(sizeof *world->received * num_ranks);
     world->topk_idx = tests_alloc(sizeof(void *) * num_ranks);
     for (int32_t rank = 0; rank < spec->num_ranks; rank++) {

@@ -85,11 +85,26 @@ static int check_max_recv_tokens(struct ep_rank *self, const weft_ep_size_args *
     return 0;
 }
 
+/* All choices that can be local ones, and behind each expert a gap. */
+static int check_max_expanded_rows(struct ep_rank *self, const weft_ep_size_args *args,
+                                   const weft_ep_sizes *sizes)
+{
+    const int32_t num_local = self->world->problem.num_local_experts[self->context->rank];
+    const int32_t num_choices = args->num_topk < num_local ? args->num_topk : num_local;
+    const int64_t expected =
+        sizes->max_recv_tokens * num_choices +
+        (args->expert_alignment == 0 ? 0 : args->expert_alignment - 1) * (int64_t)num_local;
+    CHECK(sizes->max_expanded_rows == expected, "max_expanded_rows is %lld, not %lld",
+          (long long)sizes->max_expanded_rows, (long long)expected);
+    return 0;
+}
+
 static int check_size(struct ep_rank *self, const weft_ep_size_args *args)
 {
     weft_ep_sizes sizes = WEFT_INIT(weft_ep_sizes);
     CHECK_OK(weft_ep_query_sizes(self->ep, args, &sizes));
-    return check_max_recv_tokens(self, args, sizes.max_recv_tokens) ||
+    return check_max_expanded_rows(self, args, &sizes) ||
+           check_max_recv_tokens(self, args, sizes.max_recv_tokens) ||
            check_arena(self, args, &sizes);
 }
 
@@ -109,6 +124,7 @@ static int check_sizes(struct ranks_context *context)
             args.index_type = num_planes % 2 == 0 ? WEFT_INT32 : WEFT_INT64;
             args.with_topk = i & 1;
             args.with_src_token = i >> 1 & 1;
+            args.expert_alignment = 5 * (i % 3);
             if (check_size(&self, &args))
                 return 1;
         }
@@ -257,6 +273,13 @@ static uint64_t expected_sum_bytes(const struct letters *n)
     return n->B * ((n->D - 1) * n->C + n->N * n->W + (n->W > 8 ? n->W : 8) - 1);
 }
 
+/* Of the choices that are counted to expand rows. */
+static uint64_t expert_chunks(const struct letters *n)
+{
+    const uint64_t most = n->E_rank > 0 ? (1 << 18) / n->E_rank : 1;
+    return most < 1 ? 1 : least(most, n->N * n->W);
+}
+
 static uint64_t expected_handle_bytes(const struct letters *n)
 {
     const uint64_t tables[] = {8 * n->T * least(n->K, n->R),
@@ -272,6 +295,12 @@ static uint64_t expected_handle_bytes(const struct letters *n)
                                4 * n->E,
                                4,
                                4 * n->E_rank,
+                               4 * n->E_rank,
+                               4 * n->E_rank,
+                               4,
+                               8,
+                               4 * n->E_rank,
+                               4 * n->E_rank * expert_chunks(n),
                                4 * n->D,
                                8,
                                4,

@@ -118,23 +118,36 @@ static void expect_counts(const weft_ep_counts *found, const char *wrong)
     struct told told = {0};
     const struct ep_checker checker = {&problem, 0, tell, &told};
     ep_oracle_check_counts(&checker, found);
-    expect_told(&told, 3 + 2 + 1 + 2, wrong);
+    expect_told(&told, 3 + 2 + 1 + 3 * 2 + 1, wrong);
 }
 
 TEST(counts)
 {
     int32_t per_rank[] = {2, 1}, per_expert[] = {3, 3}, ends[] = {2, 3};
+    int32_t selections[] = {2, 3}, firsts[] = {0, 3};
     weft_ep_counts found = WEFT_INIT(weft_ep_counts);
     struct told told = {0};
     const struct ep_checker checker = {&problem, 0, tell, &told};
     found.num_recv_per_rank = per_rank;
     found.num_recv_per_expert = per_expert;
+    found.num_selections_per_expert = selections;
+    found.first_row_per_expert = firsts;
+    found.num_expanded_rows = 6;
     found.num_recv_tokens = found.max_recv_tokens = 3;
     found.num_local_experts = 2;
     expect_counts(&found, NULL);
     per_expert[1] = 2;
     expect_counts(&found, "num_recv_per_expert[1] is 2, not 3");
     per_expert[1] = 3;
+    selections[0] = 3;
+    expect_counts(&found, "num_selections_per_expert[0] is 3, not 2");
+    selections[0] = 2;
+    firsts[1] = 2;
+    expect_counts(&found, "first_row_per_expert[1] is 2, not 3");
+    firsts[1] = 3;
+    found.num_expanded_rows = 5;
+    expect_counts(&found, "num_expanded_rows[0] is 5, not 6");
+    found.num_expanded_rows = 6;
     found.max_recv_tokens = 4;
     expect_counts(&found, "max_recv_tokens[0] is 4, not 3");
     found.max_recv_tokens = 3;

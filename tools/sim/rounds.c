@@ -121,6 +121,10 @@ static void check_counts(struct party *party, int32_t round, const weft_ep_count
                          (size_t)party->shape->num_ranks * sizeof(int32_t));
     weft__sim_host_reads(counts->num_recv_per_expert,
                          (size_t)counts->num_local_experts * sizeof(int32_t));
+    weft__sim_host_reads(counts->num_selections_per_expert,
+                         (size_t)counts->num_local_experts * sizeof(int32_t));
+    weft__sim_host_reads(counts->first_row_per_expert,
+                         (size_t)counts->num_local_experts * sizeof(int32_t));
     ep_oracle_check_counts(&checker, counts);
 }
 

@@ -77,8 +77,8 @@ int32_t ep_oracle_max_rows(const struct ep_problem *problem)
     return most;
 }
 
-int32_t ep_oracle_local_selections(const struct ep_problem *problem, int32_t rank,
-                                   int32_t local_expert)
+int32_t ep_oracle_local_choices(const struct ep_problem *problem, int32_t rank,
+                                int32_t local_expert)
 {
     int32_t num_selections = 0;
     for (int32_t source = 0; source < problem->num_ranks; source++)
@@ -88,6 +88,13 @@ int32_t ep_oracle_local_selections(const struct ep_problem *problem, int32_t ran
                     ep_oracle_choice(problem, (struct ep_token){source, i}, k);
                 num_selections += choice.rank == rank && choice.local_expert == local_expert;
             }
+    return num_selections;
+}
+
+int32_t ep_oracle_local_selections(const struct ep_problem *problem, int32_t rank,
+                                   int32_t local_expert)
+{
+    const int32_t num_selections = ep_oracle_local_choices(problem, rank, local_expert);
     return (num_selections + problem->expert_alignment - 1) / problem->expert_alignment *
            problem->expert_alignment;
 }
@@ -135,7 +142,68 @@ void ep_oracle_receive(const struct ep_problem *problem, int32_t rank, void *mem
         }
 }
 
+/* ---------------------------------------------------------------- expand */
+
+int32_t ep_oracle_num_expanded_rows(const struct ep_problem *problem, int32_t rank)
+{
+    int32_t num_rows = 0;
+    for (int32_t expert = 0; expert < problem->num_local_experts[rank]; expert++)
+        num_rows += ep_oracle_local_selections(problem, rank, expert);
+    return num_rows;
+}
+
+void ep_oracle_expand(const struct ep_problem *problem, int32_t rank,
+                      const struct ep_received *received, int32_t num_received,
+                      struct ep_expanded_row *rows)
+{
+    int32_t first = 0;
+    for (int32_t expert = 0; expert < problem->num_local_experts[rank]; expert++) {
+        const int32_t end = first + ep_oracle_local_selections(problem, rank, expert);
+        for (int32_t row = 0; row < num_received; row++)
+            for (int32_t k = 0; k < problem->num_topk; k++) {
+                const struct ep_choice choice = ep_oracle_choice(problem, received->rows[row], k);
+                if (choice.rank == rank && choice.local_expert == expert)
+                    rows[first++] = (struct ep_expanded_row){row, k};
+            }
+        while (first < end)
+            rows[first++] = (struct ep_expanded_row){-1, -1};
+    }
+}
+
 /* ---------------------------------------------------------------- combine */
+
+/* Whether no later choice of the token is of the same rank, or node if there are several. */
+static int is_last_choice(const struct ep_problem *problem, struct ep_token token, int32_t k,
+                          int by_node)
+{
+    const int32_t rank = ep_oracle_choice(problem, token, k).rank;
+    for (int32_t later = k + 1; later < problem->num_topk; later++) {
+        const int32_t other = ep_oracle_choice(problem, token, later).rank;
+        if (other >= 0 &&
+            (by_node ? node_of(problem, other) == node_of(problem, rank) : other == rank))
+            return 0;
+    }
+    return rank >= 0;
+}
+
+/* Fills places[] with the ranks, or nodes, that have the token, in the problem's order; returns how many. */
+static int32_t list_places(const struct ep_problem *problem, struct ep_token token, int by_node,
+                           int32_t *places)
+{
+    int32_t num_places = 0;
+    for (int32_t k = 0; k < problem->num_topk && problem->order == WEFT_ORDER_BY_CHOICE; k++) {
+        const int32_t rank = ep_oracle_choice(problem, token, k).rank;
+        if (is_last_choice(problem, token, k, by_node))
+            places[num_places++] = by_node ? node_of(problem, rank) : rank;
+    }
+    if (problem->order == WEFT_ORDER_BY_CHOICE)
+        return num_places;
+    for (int32_t i = 0; i < (by_node ? problem->num_nodes : problem->num_ranks); i++)
+        if (by_node ? ep_oracle_goes_to_node(problem, token, i)
+                    : ep_oracle_goes_to(problem, token, i))
+            places[num_places++] = i;
+    return num_places;
+}
 
 const weft_dtype wire_dtypes[NUM_WIRES] = {WEFT_DTYPE_NONE, WEFT_FP32, WEFT_BF16, WEFT_FP16,
                                            WEFT_LOG_10BIT};
@@ -146,14 +214,13 @@ static void add(const struct ep_answers *answers, const float *values, float *su
         sum[i] += values[i];
 }
 
-/* In the order of the ranks. */
 static void add_ranks(const struct ep_problem *problem, const struct ep_answers *answers,
                       struct ep_token token, int32_t node, float *sum, float *row)
 {
-    for (int32_t rank = 0; rank < problem->num_ranks; rank++) {
-        if (node_of(problem, rank) != node || !ep_oracle_goes_to(problem, token, rank))
-            continue;
-        if (!answers->read(answers->of, token, rank, row))
+    int32_t ranks[WEFT_MAX_TOPK];
+    const int32_t num_ranks = list_places(problem, token, 0, ranks);
+    for (int32_t i = 0; i < num_ranks; i++) {
+        if (node_of(problem, ranks[i]) != node || !answers->read(answers->of, token, ranks[i], row))
             continue;
         if (problem->num_nodes == 1 && wire_is_narrower(answers->wire, answers->dtype))
             elements_round(answers->wire, row, (size_t)answers->num_values);
@@ -161,15 +228,16 @@ static void add_ranks(const struct ep_problem *problem, const struct ep_answers 
     }
 }
 
-/* The sum of a node without answers is +0, which changes no sum that began with +0. */
 static void add_nodes(const struct ep_problem *problem, const struct ep_answers *answers,
                       struct ep_token token, float *sum, float *scratch)
 {
     const size_t num_values = (size_t)answers->num_values;
     float *row = scratch, *partial = scratch + num_values;
-    for (int32_t node = 0; node < problem->num_nodes; node++) {
+    int32_t nodes[WEFT_MAX_TOPK];
+    const int32_t num_nodes = list_places(problem, token, 1, nodes);
+    for (int32_t i = 0; i < num_nodes; i++) {
         memset(partial, 0, num_values * sizeof *partial);
-        add_ranks(problem, answers, token, node, partial, row);
+        add_ranks(problem, answers, token, nodes[i], partial, row);
         elements_round(answers->wire == WEFT_DTYPE_NONE ? answers->dtype : answers->wire, partial,
                        num_values);
         add(answers, partial, sum);

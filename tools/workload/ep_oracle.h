@@ -24,6 +24,7 @@ struct ep_problem {
     int32_t num_ranks, num_nodes;
     int32_t num_experts, num_topk;
     int32_t expert_alignment;
+    weft_ep_order order;  /* in which combine adds */
     const int32_t *nodes; /* [num_ranks] in which each is; NULL: of so many consecutive ranks */
     const int32_t *num_local_experts; /* [num_ranks] */
     const int64_t *first_tokens; /* [num_ranks + 1] of each rank, where those of all have numbers */
@@ -69,7 +70,9 @@ int32_t ep_oracle_selections_from(const struct ep_problem *problem, int32_t sour
 
 int32_t ep_oracle_num_rows(const struct ep_problem *problem, int32_t rank);
 int32_t ep_oracle_max_rows(const struct ep_problem *problem);
-/* Of all ranks, aligned. */
+/* Of all ranks; and aligned. */
+int32_t ep_oracle_local_choices(const struct ep_problem *problem, int32_t rank,
+                                int32_t local_expert);
 int32_t ep_oracle_local_selections(const struct ep_problem *problem, int32_t rank,
                                    int32_t local_expert);
 /* Tokens for the rank's node, of the ranks with its place on the other nodes. */
@@ -88,6 +91,21 @@ struct ep_received {
 size_t ep_received_bytes(const struct ep_problem *problem);
 void ep_oracle_receive(const struct ep_problem *problem, int32_t rank, void *memory,
                        struct ep_received *received);
+
+/* ---------------------------------------------------------------- expand */
+
+/* A row of the expanded layout. */
+struct ep_expanded_row {
+    int32_t row; /* of what the rank has received; -1: it is in a gap */
+    int32_t k;   /* which choice of the token */
+};
+
+/* All of them, of which `rows` has room for ep_oracle_num_expanded_rows. Of what has been received only the
+ * first num_received rows are there. */
+int32_t ep_oracle_num_expanded_rows(const struct ep_problem *problem, int32_t rank);
+void ep_oracle_expand(const struct ep_problem *problem, int32_t rank,
+                      const struct ep_received *received, int32_t num_received,
+                      struct ep_expanded_row *rows);
 
 /* ---------------------------------------------------------------- combine */
 

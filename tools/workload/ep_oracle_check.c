@@ -58,10 +58,23 @@ void ep_oracle_check_layout(const struct ep_checker *checker, const struct ep_la
                 ep_oracle_selections_from(problem, source, i));
 }
 
+/* Whose block begins at *first_row of the expanded layout, which then is the next one's. */
+static void check_expert(const struct ep_checker *checker, const weft_ep_counts *found, int32_t i,
+                         int32_t *first_row)
+{
+    const int32_t num_rows = ep_oracle_local_selections(checker->problem, checker->rank, i);
+    compare(checker, "num_recv_per_expert", i, found->num_recv_per_expert[i], num_rows);
+    compare(checker, "num_selections_per_expert", i, found->num_selections_per_expert[i],
+            ep_oracle_local_choices(checker->problem, checker->rank, i));
+    compare(checker, "first_row_per_expert", i, found->first_row_per_expert[i], *first_row);
+    *first_row += num_rows;
+}
+
 void ep_oracle_check_counts(const struct ep_checker *checker, const weft_ep_counts *found)
 {
     const struct ep_problem *problem = checker->problem;
     const int32_t num_local_experts = problem->num_local_experts[checker->rank];
+    int32_t first_row = 0;
     compare(checker, "num_recv_tokens", 0, found->num_recv_tokens,
             ep_oracle_num_rows(problem, checker->rank));
     compare(checker, "max_recv_tokens", 0, found->max_recv_tokens, ep_oracle_max_rows(problem));
@@ -72,8 +85,8 @@ void ep_oracle_check_counts(const struct ep_checker *checker, const weft_ep_coun
                 ep_oracle_rows_from(problem, source, checker->rank));
     compare(checker, "num_local_experts", 0, found->num_local_experts, num_local_experts);
     for (int32_t i = 0; i < num_local_experts && found->num_local_experts == num_local_experts; i++)
-        compare(checker, "num_recv_per_expert", i, found->num_recv_per_expert[i],
-                ep_oracle_local_selections(problem, checker->rank, i));
+        check_expert(checker, found, i, &first_row);
+    compare(checker, "num_expanded_rows", 0, found->num_expanded_rows, first_row);
 }
 
 void ep_oracle_check_ends(const struct ep_checker *checker, const int32_t *recv_rank_ends)

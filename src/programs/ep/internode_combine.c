@@ -2,7 +2,7 @@
 /*
  * internode_combine: as combine, over several nodes. For each token that a partner has relayed the rows of, its partner
  * sums those of its node, rounds the sum to the wire's type (unless it travels in fp32), and sends it back the way that the token came. The owner adds the
- * sums of all nodes, its own among them, in ascending order of the nodes. A warp for every ring sends; the other
+ * sums of all nodes, its own among them, in the order of the token's node routes. A warp for every ring sends; the other
  * warps take the tokens of this rank one after the other, so that the chunks that they wait for are freed in order.
  * internode_log_combine takes the same steps.
  */
@@ -237,7 +237,7 @@ WP_FN void sum_own_node(const struct wp_operation *op, const struct wp_combine_a
     const void **srcs = wp_warp_pointers(warp);
     const struct wp_target *targets = wp_warp_targets(warp);
     const int32_t num_srcs =
-        wp_find_targets(warp, &combine->routing, token, WP_ROUTES_ASCENDING, op->exchange->bases);
+        wp_find_targets(warp, &combine->routing, token, WP_ROUTES_IN_ORDER, op->exchange->bases);
     for (int32_t j = wp_lane_idx(warp); j < num_srcs; j += WP_WARP_SIZE)
         srcs[j] = wp_target_row(op, targets[j], summands->array, summands->row_bytes);
     sum_rows(warp, summands, own_sum(summands, token), num_srcs);

@@ -24,30 +24,37 @@ WP_FN struct wp_relay relay_of(const struct wp_operation *op,
 
 /* ------------------------------------------------------------------ sending */
 
-/* Where the rows go: lane by lane those routes that are on the node. */
+/* The number of a rank among those of a node; -1: it is in another one. */
+WP_FN int32_t local_idx_of(const struct wp_nodes *nodes, int32_t node, int32_t rank)
+{
+    for (int32_t i = 0; i < nodes->num_local; i++) {
+        if (nodes->ranks[(int64_t)node * nodes->num_local + i] == rank)
+            return i;
+    }
+    return -1;
+}
+
+/* Where the rows go: those routes that are on the node, in their order. */
 WP_FN void write_rows(struct wp_warp *warp, const struct wp_internode_dispatch_args *args,
                       int32_t node, int32_t token, struct wp_wire_token *wire)
 {
     const struct wp_routing *routing = &args->dispatch.routing;
-    const struct wp_nodes *nodes = &args->rings.nodes;
     const struct wp_route *routes = wp_token_routes(routing, token);
     struct wp_wire_row *rows = (struct wp_wire_row *)(void *)(wire + 1);
     const int32_t num_routes = wp_num_routes(routing, routes);
     const int32_t chunk = token / routing->chunk_tokens;
     int32_t num_rows = 0;
-    for (int32_t i = 0; i < nodes->num_local; i++) {
-        const int32_t rank = nodes->ranks[(int64_t)node * nodes->num_local + i];
-        for (int32_t j = 0; j < num_routes; j++) {
-            if (routes[j].rank != rank)
-                continue;
-            if (wp_lane_idx(warp) == 0) {
-                rows[num_rows].local_idx = i;
-                rows[num_rows].slot =
-                    routing->chunk_base[(int64_t)chunk * routing->num_ranks + rank] +
-                    routes[j].slot;
-            }
-            num_rows++;
+    for (int32_t j = 0; j < num_routes; j++) {
+        const int32_t local_idx = local_idx_of(&args->rings.nodes, node, routes[j].rank);
+        if (local_idx < 0)
+            continue;
+        if (wp_lane_idx(warp) == 0) {
+            rows[num_rows].local_idx = local_idx;
+            rows[num_rows].slot =
+                routing->chunk_base[(int64_t)chunk * routing->num_ranks + routes[j].rank] +
+                routes[j].slot;
         }
+        num_rows++;
     }
     if (wp_lane_idx(warp) == 0) {
         wire->token = token;

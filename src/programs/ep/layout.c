@@ -8,7 +8,8 @@
  */
 #include "programs/ep/layout.h"
 
-#include "programs/block.h"
+#include "programs/ep/chunks.h"
+#include "programs/ep/order.h"
 
 enum { RANKS_AT_ONCE = 64, CHOICES_AT_ONCE = 8 };
 
@@ -209,25 +210,8 @@ WP_FN void layout_chunk(struct wp_warp *warp, const struct wp_layout_args *args,
         const int32_t num_routes = find_routes(warp, args, token, rows);
         if (wants_nodes(args))
             find_nodes(warp, args, token, num_routes, nodes);
+        wp_order_routes(args, token, num_routes);
     }
-}
-
-/* Warp-wide: turns counts[chunk][column] into the sum of the lower chunks and returns the total. */
-WP_FN int32_t prefix_chunks(struct wp_warp *warp, int32_t *counts, int32_t num_chunks,
-                            int32_t num_columns, int32_t column)
-{
-    int32_t total = 0;
-    for (int32_t first = 0; first < num_chunks; first += WP_WARP_SIZE) {
-        const int32_t chunk = first + wp_lane_idx(warp);
-        int32_t *count = counts + (int64_t)chunk * num_columns + column;
-        int32_t sum_of_lanes;
-        const int32_t num_before =
-            wp_prefix_sum(warp, chunk < num_chunks ? *count : 0, &sum_of_lanes);
-        if (chunk < num_chunks)
-            *count = total + num_before;
-        total += sum_of_lanes;
-    }
-    return total;
 }
 
 WP_FN void sum_chunks(struct wp_warp *warp, const struct wp_layout_args *args)
@@ -235,8 +219,8 @@ WP_FN void sum_chunks(struct wp_warp *warp, const struct wp_layout_args *args)
     const struct wp_routing *routing = &args->routing;
     const int is_first_lane = wp_lane_idx(warp) == 0;
     for (int32_t rank = wp_warp_idx(warp); rank < routing->num_ranks; rank += wp_num_warps(warp)) {
-        const int32_t num_rows =
-            prefix_chunks(warp, routing->chunk_base, routing->num_chunks, routing->num_ranks, rank);
+        const int32_t num_rows = wp_prefix_chunks(warp, routing->chunk_base, routing->num_chunks,
+                                                  routing->num_ranks, rank, 0);
         if (is_first_lane)
             routing->send_rows[rank] = num_rows;
         if (is_first_lane && args->num_tokens_per_rank != NULL)
@@ -245,8 +229,8 @@ WP_FN void sum_chunks(struct wp_warp *warp, const struct wp_layout_args *args)
     if (!wants_nodes(args))
         return;
     for (int32_t node = wp_warp_idx(warp); node < args->num_nodes; node += wp_num_warps(warp)) {
-        const int32_t num_tokens = prefix_chunks(warp, routing->nodes.chunk_base,
-                                                 routing->num_chunks, args->num_nodes, node);
+        const int32_t num_tokens = wp_prefix_chunks(warp, routing->nodes.chunk_base,
+                                                    routing->num_chunks, args->num_nodes, node, 0);
         if (is_first_lane && routing->nodes.send_tokens != NULL)
             routing->nodes.send_tokens[node] = num_tokens;
         if (is_first_lane && args->num_tokens_per_node != NULL)

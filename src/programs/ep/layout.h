@@ -14,6 +14,7 @@ struct wp_layout_args {
     const int32_t *selections_per_entry;
     uint32_t *num_blocks_done; /* zero between launches */
     int32_t num_entries;       /* of the placement */
+    weft_ep_order order;       /* WEFT_ORDER_BY_CHOICE: of topk_idx */
     /* [num_entries] The choices are counted here while the launch runs; zero between launches. */
     int32_t *selections;
     const int32_t *node_of_rank;

@@ -11,8 +11,9 @@ struct wp_notify_args {
     struct wp_message message;
     struct wp_routing routing; /* written: rank_base and what is received */
     struct wp_placement placement;
-    uint64_t counts_offset; /* of the buffers in every heap */
-    int32_t counts_stride;  /* numbers in one buffer */
+    struct wp_expansion expansion; /* written: what is of notify */
+    uint64_t counts_offset;        /* of the buffers in every heap */
+    int32_t counts_stride;         /* numbers in one buffer */
     int32_t expert_alignment;
     int32_t tag;
 };

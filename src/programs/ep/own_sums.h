@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The sums of a rank's own tokens: a token's owner pulls its rows from the ranks that had it and sums
- * them in ascending rank order. The routes are the ones that dispatch wrote along.
+ * them in the order of its routes, the ones that dispatch wrote along.
  */
 #pragma once
 
@@ -27,7 +27,7 @@ struct wp_row_sum {
 WP_FN int32_t wp_find_sources(struct wp_warp *warp, const struct wp_combine_args *args,
                               int32_t token)
 {
-    return wp_find_targets(warp, &args->routing, token, WP_ROUTES_ASCENDING, NULL);
+    return wp_find_targets(warp, &args->routing, token, WP_ROUTES_IN_ORDER, NULL);
 }
 
 /* The bytes that rows of row_dtype have in place of so many of dtype. */

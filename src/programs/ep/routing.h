@@ -2,7 +2,8 @@
 /*
  * The plan of expert parallelism: which rank a token goes to, and to which row. Pure integers.
  *
- * A token's routes are the distinct ranks that have one of its experts, ascending. The tokens of a
+ * A token's routes are the distinct ranks that have one of its experts, in the order in which combine adds
+ * their rows: ascending, or that of the last choice of each. The tokens of a
  * rank are cut into num_chunks contiguous chunks that are counted independently. The row of a route
  * at its rank is the sum of
  *     rank_base[rank]               rows there from lower source ranks        (notify)
@@ -33,7 +34,7 @@ struct wp_node_routing {
     int32_t max_relayed_tokens; /* of each other node */
     int32_t max_node_routes;    /* of a token: min(num_topk, num_nodes) */
     int32_t max_relayed_rows;   /* of a token: min(num_topk, ranks of a node) */
-    struct wp_route *routes;    /* [num_tokens][max_node_routes] `rank` is a node; ascending */
+    struct wp_route *routes;    /* [num_tokens][max_node_routes] `rank` is a node */
     int32_t *chunk_base;        /* [num_chunks][num_nodes] */
     int32_t *send_tokens;       /* [num_nodes] distinct tokens for each node */
     int32_t *tokens;            /* [num_nodes][max_tokens] which token has a slot      (notify) */
@@ -45,6 +46,18 @@ struct wp_node_routing {
     struct wp_target *relayed_rows;
     /* [1] number of the dispatch that has filled relayed_rows; 0: none since notify */
     int32_t *relayed_by;
+};
+
+/* The expanded layout of what arrives (place_choices.c): a block of rows for each local expert. */
+struct wp_expansion {
+    int32_t num_experts; /* local ones */
+    int32_t num_chunks;  /* for which there is room; the choices of each are counted by a warp */
+    int32_t *num_selections; /* [num_experts] of all ranks' tokens                       (notify) */
+    int32_t *firsts;         /* [num_experts] first row of the block                     (notify) */
+    int32_t *num_rows;       /* [1] of all blocks                                        (notify) */
+    int32_t *num_placed;     /* [num_experts] first rows of the block which are a choice's */
+    int32_t *chunk_firsts;   /* [num_chunks][num_experts] */
+    int64_t *dropped_rows;   /* [1] the most that an expand since notify had no room for */
 };
 
 struct wp_routing { /* a handle's tables, in memory of this rank */

@@ -15,7 +15,7 @@ WP_STATIC_ASSERT(WEFT_MAX_TOPK * sizeof(struct wp_target) <= WP_WARP_SHARED_BYTE
                  "a token has a target for each choice at most");
 
 enum wp_route_order {
-    WP_ROUTES_ASCENDING,
+    WP_ROUTES_IN_ORDER, /* as they are summed */
     WP_ROUTES_ROTATED /* tokens begin with different ranks, lest all write to the same one first */
 };
 
