@@ -13,11 +13,13 @@ from . import ownership
 ownership.check(__path__[0])
 
 from . import one_sided, rows  # noqa: E402
-from .abi import (Algorithm, Collective, CollReason, Dtype, LlAnswer, LlCarrier, LlLayout,
-                  LlOnMissing, LlPhases, LlRoute, Machine, ReduceOp, Result, ScaleKind, Team)
+from .abi import (Algorithm, Collective, CollReason, Dtype, EpOrder, LlAnswer, LlCarrier,
+                  LlLayout, LlOnMissing, LlPhases, LlRoute, Machine, ReduceOp, Result, ScaleKind,
+                  Team)
 from .collectives import CollectiveRecord, Collectives
 from .communicator import (Arena, Communicator, query_device, query_machine, rendezvous_num_ranks,
                            serve_rendezvous, unique_id, unique_id_at)
+from .expansion import Expanded
 from .expert_parallel import Counts, DeviceCounts, ExpertParallel, Handle, Layout, Received
 from .library import (AbortedError, CapacityError, Error, InvalidArgumentError, MismatchError,
                       OutOfMemoryError, RankFailedError, UnsupportedError, WaitTimeoutError,
@@ -30,8 +32,9 @@ __version__ = ".".join(map(str, version()))
 __all__ = [
     "AbortedError", "Algorithm", "Arena", "CapacityError", "CollReason", "Collective",
     "CollectiveRecord", "Collectives", "Communicator", "Counts", "DeviceCounts", "Dtype",
-    "Error", "Event", "ExpertParallel", "Graph", "Handle", "InvalidArgumentError", "Layout",
-    "LlAnswer", "LlCarrier", "LlLayout", "LlOnMissing", "LlPhases", "LlRoute", "LowLatency",
+    "EpOrder", "Error", "Event", "Expanded", "ExpertParallel", "Graph", "Handle",
+    "InvalidArgumentError", "Layout", "LlAnswer", "LlCarrier", "LlLayout", "LlOnMissing",
+    "LlPhases", "LlRoute", "LowLatency",
     "Machine", "MismatchError", "OutOfMemoryError", "RankFailedError", "Received", "ReduceOp",
     "Result", "Rows", "ScaleKind", "Slots", "Stream", "Team", "UnsupportedError",
     "WaitTimeoutError", "one_sided", "query_device", "query_machine",

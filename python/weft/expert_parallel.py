@@ -6,9 +6,10 @@ import ctypes
 from typing import Any, NamedTuple, Sequence
 
 from . import abi, arrays
-from .abi import Dtype, ScaleKind
+from .abi import Dtype, EpOrder, ScaleKind
 from .communicator import Arena, Communicator
 from .dispatches import Dispatch, Narrowing, Output
+from .expansion import Expansion, as_tuple
 from .library import InvalidArgumentError, check, lib
 from .objects import Native, Object, call
 from .streams import Mark, Stream
@@ -23,6 +24,9 @@ class Counts(NamedTuple):
     - max_recv_tokens: the most rows of any rank
     - num_relayed_tokens: tokens of other nodes that this rank passes on to ranks of its own
     - tags: [R] the tags that the ranks gave to layout()
+    - num_selections_per_expert: [L] as num_recv_per_expert, not rounded
+    - first_row_per_expert: [L] where each one's rows begin in the expanded layout
+    - num_expanded_rows: rows of that layout
     """
 
     num_recv_tokens: int
@@ -31,6 +35,9 @@ class Counts(NamedTuple):
     max_recv_tokens: int
     num_relayed_tokens: int
     tags: list[int]
+    num_selections_per_expert: list[int]
+    first_row_per_expert: list[int]
+    num_expanded_rows: int
 
 
 class DeviceCounts(NamedTuple):
@@ -41,12 +48,18 @@ class DeviceCounts(NamedTuple):
     - num_recv_per_rank: [R]
     - num_recv_per_expert: [L]
     - recv_rank_ends: [R] the row after the last one of each source
+    - num_selections_per_expert: [L]
+    - first_row_per_expert: [L]
+    - num_expanded_rows: [1]
     """
 
     num_recv_tokens: Any
     num_recv_per_rank: Any
     num_recv_per_expert: Any
     recv_rank_ends: Any
+    num_selections_per_expert: Any
+    first_row_per_expert: Any
+    num_expanded_rows: Any
 
 
 class Layout(NamedTuple):
@@ -149,28 +162,27 @@ class ExpertParallel(Object):
         return sizes
 
     def handle(self, num_topk: int, *, max_tokens: int = 0, expert_alignment: int = 0,
-               num_experts: int = 0) -> Handle:
+               num_experts: int = 0, order: EpOrder = EpOrder.BY_RANK) -> Handle:
         """A handle for batches of up to max_tokens tokens (0: any number), each of which chooses
-        num_topk experts."""
-        return Handle(self, num_topk, max_tokens, expert_alignment, num_experts)
+        num_topk experts. order: in which combine() adds the ranks' rows of a token."""
+        return Handle(self, abi.EpHandleConfig(
+            max_tokens=max_tokens, num_topk=num_topk, expert_alignment=expert_alignment,
+            num_experts=num_experts, order=order))
 
 
-class Handle(Object):
+class Handle(Expansion):
     """The routing of one batch. layout() and notify() fill it; dispatch() and combine() use it, any
     number of times. N is the number of this rank's tokens, K num_topk, R the number of ranks."""
 
-    def __init__(self, ep: ExpertParallel, num_topk: int, max_tokens: int, expert_alignment: int,
-                 num_experts: int):
-        settings = abi.EpHandleConfig(max_tokens=max_tokens, num_topk=num_topk,
-                                      expert_alignment=expert_alignment, num_experts=num_experts)
+    def __init__(self, ep: ExpertParallel, settings: abi.EpHandleConfig):
         made = ctypes.c_void_p()
         ep.comm.call(lib.weft_ep_handle_create, ep._native.pointer(), ctypes.byref(settings),
                      ctypes.byref(made), using=(ep._native,))
         self._native = Native("ep_handle", made.value, ep._native)
         self.ep = ep
-        self.num_topk = num_topk
-        self.num_experts = num_experts or ep.num_experts
-        self._experts_of_ep = num_experts == 0
+        self.num_topk: int = settings.num_topk
+        self.num_experts: int = settings.num_experts or ep.num_experts
+        self._experts_of_ep = settings.num_experts == 0
         self.num_tokens: int | None = None  # since layout()
         self._notified: Mark | None = None
 
@@ -236,7 +248,10 @@ class Handle(Object):
             ints_at(counts.num_recv_per_rank, self.ep.comm.num_ranks),
             ints_at(counts.num_recv_per_expert, counts.num_local_experts),
             counts.max_recv_tokens, counts.num_relayed_tokens,
-            ints_at(counts.tags, self.ep.comm.num_ranks))
+            ints_at(counts.tags, self.ep.comm.num_ranks),
+            ints_at(counts.num_selections_per_expert, counts.num_local_experts),
+            ints_at(counts.first_row_per_expert, counts.num_local_experts),
+            counts.num_expanded_rows)
 
     def wait_raw_counts(self) -> abi.EpCounts:
         """The same as weft.h has it: lists by ints_at(), until the next notify(), take the host
@@ -261,7 +276,9 @@ class Handle(Object):
             comm.array_at(getattr(counts, field), 4 * length, (length,), dtype)
             for field, length in (
                 ("num_recv_tokens", 1), ("num_recv_per_rank", comm.num_ranks),
-                ("num_recv_per_expert", num_local_experts), ("recv_rank_ends", comm.num_ranks))))
+                ("num_recv_per_expert", num_local_experts), ("recv_rank_ends", comm.num_ranks),
+                ("num_selections_per_expert", num_local_experts),
+                ("first_row_per_expert", num_local_experts), ("num_expanded_rows", 1))))
 
     def _num_local_experts(self) -> int:
         comm = self.ep.comm
@@ -290,7 +307,7 @@ class Handle(Object):
         way, as by quantise(). It is delivered as rows of float8_e4m3fn or int8; their scales are a
         plane more, the last one (of out, too).
         """
-        planes, outs = _as_tuple(x), _as_tuple(out)
+        planes, outs = as_tuple(x), as_tuple(out)
         num_outs = len(planes) + (narrow is not None)
         if outs and len(outs) != num_outs:
             raise InvalidArgumentError(f"out has {len(outs)} planes, {num_outs} are delivered")
@@ -365,8 +382,8 @@ class Handle(Object):
         return out if topk_weights is None else (out, out_topk_weights)
 
     def check(self) -> None:
-        """After the stream was synchronised: CapacityError, if a dispatch since the last notify()
-        had to drop rows meant for this rank."""
+        """After the stream was synchronised: CapacityError, if a dispatch or expand since the last
+        notify() had to drop rows meant for this rank."""
         call(lib.weft_ep_check, self._native.pointer(), None, using=(self._native,))
 
     # ------------------------------------------------------------ checks
@@ -384,12 +401,6 @@ class Handle(Object):
               writable: bool = False) -> int | None:
         return self.ep.comm.address_of(array, name, dtypes, (num_rows, self.num_topk),
                                        writable=writable)
-
-
-def _as_tuple(planes: Any) -> tuple[Any, ...]:
-    if planes is None:
-        return ()
-    return tuple(planes) if isinstance(planes, (tuple, list)) else (planes,)
 
 
 def ints_at(address: int | None, count: int) -> list[int]:

@@ -378,3 +378,96 @@ def test_arguments(call, message):
         assert caught.value.code == weft.Result.ERROR_INVALID_ARGUMENT
 
     run(refused, 1)
+
+
+# ---------------------------------------------------------------- expanded layout
+
+def packed(routing, rank, alignment):
+    """(row of dispatch, choice) of each expanded row, or None in gaps."""
+    rows = [routing.local_ids(rank, s, t) for s, t in routing.rows_of(rank)]
+    blocks = []
+    for local in range(len(routing.experts_of[rank])):
+        block = [(i, k) for i, ids in enumerate(rows) for k, id_ in enumerate(ids) if id_ == local]
+        blocks.append(block + [None] * (-len(block) % alignment))
+    return blocks
+
+
+@pytest.mark.parametrize("alignment", [1, 8])
+@pytest.mark.parametrize("order", list(weft.EpOrder))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_expanded(shape, order, alignment):
+    num_ranks, tokens, experts, topk, hidden, nodes = shape
+    everybody = batches(shape)
+    routing = Routing([ids for ids, _, _ in everybody], even_placement(experts, num_ranks))
+
+    def layer(comm):
+        ids, x, weights = everybody[comm.rank]
+        ep = weft.ExpertParallel(comm, experts, staging_bytes=1 << 16)
+        handle = ep.handle(topk, expert_alignment=alignment, order=order)
+        handle.layout(ids)
+        handle.notify()
+        blocks = packed(routing, comm.rank, alignment)
+        rows = [row for block in blocks for row in block]
+        counts = handle.wait_counts()
+        assert counts.num_expanded_rows == len(rows)
+        assert counts.num_recv_per_expert == [len(block) for block in blocks]
+        assert counts.num_selections_per_expert == routing.per_expert(comm.rank)
+        assert counts.first_row_per_expert == [
+            sum(map(len, blocks[:i])) for i in range(len(blocks))]
+        there = handle.device_counts(len(blocks), ids)
+        assert there.first_row_per_expert.tolist() == counts.first_row_per_expert
+        assert there.num_expanded_rows.tolist() == [len(rows)]
+
+        got = handle.dispatch((x, x[:, :1]), topk_idx=ids, topk_weights=weights)
+        made = handle.expand(got.planes, topk_idx=got.topk_idx, topk_weights=got.topk_weights,
+                             with_src_rows=True, zero_gaps=True)
+        choices = np.full(got.topk_idx.shape, -1)
+        for i, row in enumerate(rows):
+            assert made.src_rows[i] == (row[0] if row else -1)
+            assert made.x[i].tolist() == (got.x[row[0]].tolist() if row else [0] * hidden)
+            assert made.planes[1][i, 0] == (got.x[row[0], 0] if row else 0)
+            assert made.row_weights[i] == (got.topk_weights[row] if row else 0)
+            if row:
+                choices[row] = i
+        assert made.choice_rows.tolist() == choices.tolist()
+
+        again = handle.expand(got.x, choice_rows=made.choice_rows, zero_gaps=True)
+        assert again.x.tolist() == made.x.tolist() and again.choice_rows is made.choice_rows
+        sums, back = handle.reduce(made.x * made.row_weights[:, None], made.choice_rows,
+                                   row_weights=made.row_weights)
+        assert back.tolist() == got.topk_weights.tolist()
+        out, weights_back = handle.combine(sums, topk_weights=back)
+        is_routed = (ids >= 0) & (ids < experts)
+        np.testing.assert_array_equal(weights_back, np.where(is_routed, weights, 0))
+        np.testing.assert_allclose(
+            out, x * np.where(is_routed, weights, 0).sum(1, keepdims=True), rtol=1e-4, atol=1e-5)
+        handle.check()
+
+    run(layer, num_ranks, num_nodes=nodes)
+
+
+def test_expanded_is_refused():
+    def layer(comm):
+        ids = np.array([[0, 1], [1, -1]], np.int32)
+        handle = weft.ExpertParallel(comm, 2, staging_bytes=1 << 16).handle(2)
+        handle.layout(ids)
+        handle.notify()
+        x = np.ones((2, 3), np.float32)
+        with pytest.raises(weft.InvalidArgumentError, match="one of them must be given"):
+            handle.expand(x)
+        with pytest.raises(weft.InvalidArgumentError, match="only after a weft_ep_expand"):
+            handle.expand(x, choice_rows=ids)
+        with pytest.raises(weft.InvalidArgumentError, match="first dimension must be 2 rows"):
+            handle.expand(x[:1], topk_idx=ids)
+        with pytest.raises(weft.InvalidArgumentError, match="out has 2 arrays, planes 1"):
+            handle.expand(x, (x, x), topk_idx=ids)
+        rows = handle.expand(x, topk_idx=ids, capacity=2).x
+        assert rows.tolist() == [[1] * 3] * 2
+        with pytest.raises(weft.CapacityError, match="1 choices have none"):
+            handle.check()
+        with pytest.raises(weft.InvalidArgumentError, match="out_dtype is WEFT_FP16"):
+            handle.reduce(rows, ids, out_dtype=np.float16)
+        wide = handle.reduce(rows.astype(np.float16), ids - 1, out_dtype=np.float32)
+        assert wide.dtype == np.float32 and wide.tolist() == [[1] * 3, [1] * 3]
+
+    run(layer, 1)
