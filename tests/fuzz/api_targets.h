@@ -73,6 +73,8 @@ struct fuzz_arguments {
     FUZZ_TAILED(weft_ep_layout_args) layout;
     FUZZ_TAILED(weft_ep_dispatch_args) dispatch;
     FUZZ_TAILED(weft_ep_combine_args) combine;
+    FUZZ_TAILED(weft_ep_expand_args) expand;
+    FUZZ_TAILED(weft_ep_reduce_args) reduce;
     FUZZ_TAILED(weft_ep_size_args) sizes;
     FUZZ_TAILED(weft_ll_config) ll_config;
     FUZZ_TAILED(weft_ll_job) ll_job;
@@ -136,6 +138,8 @@ extern const struct fuzz_target fuzz_coll_targets[];
 extern const int fuzz_num_coll_targets;
 extern const struct fuzz_target fuzz_one_sided_targets[];
 extern const int fuzz_num_one_sided_targets;
+extern const struct fuzz_target fuzz_expand_targets[];
+extern const int fuzz_num_expand_targets;
 extern const struct fuzz_target fuzz_rows_targets[];
 extern const int fuzz_num_rows_targets;
 extern const struct fuzz_target fuzz_base_targets[];

@@ -57,6 +57,7 @@ static void fill_handle(struct fuzz_arguments *a, struct rng *rng)
     a->handle_config.known.num_topk = 1 + (int32_t)rng_below(rng, FUZZ_TOPK);
     a->handle_config.known.expert_alignment = (int32_t)rng_below(rng, 300);
     a->handle_config.known.num_experts = (int32_t)rng_below(rng, FUZZ_EXPERTS + 1);
+    a->handle_config.known.order = (weft_ep_order)coin(rng);
 }
 
 FUZZ_CALL(call_handle, weft_ep_handle_create(a->ep, a->config, a->out))
@@ -74,6 +75,7 @@ static const struct fuzz_mutation handle_mutations[] = {
                  INT32_MAX, INT32_MIN),
     FUZZ_NUMBERS(FUZZ_INT32, "expert_alignment", handle_config.known.expert_alignment, -1,
                  INT32_MIN),
+    FUZZ_NUMBERS(FUZZ_INT32, "order", handle_config.known.order, -1, 2, INT32_MAX),
 };
 
 /* ---------------------------------------------------------------- layout, notify */

@@ -169,6 +169,7 @@ static const struct fuzz_target *any_target(struct rng *rng)
                   {fuzz_ll_targets, fuzz_num_ll_targets},
                   {fuzz_coll_targets, fuzz_num_coll_targets},
                   {fuzz_one_sided_targets, fuzz_num_one_sided_targets},
+                  {fuzz_expand_targets, fuzz_num_expand_targets},
                   {fuzz_rows_targets, fuzz_num_rows_targets},
                   {fuzz_base_targets, fuzz_num_base_targets},
                   {fuzz_host_targets, fuzz_num_host_targets}};

@@ -17,6 +17,10 @@ weft_result party_repeat(struct party *party, int32_t round,
                          weft_result (*enqueue)(struct party *, int32_t, int32_t),
                          void (*check)(struct party *, int32_t, int32_t));
 
+/* Expand and reduce behind a dispatch, and their checks (expand_rounds.c). */
+weft_result party_expand(struct party *party, int32_t round, int32_t repeat);
+void party_check_expanded(struct party *party, int32_t round, int32_t repeat);
+
 /* A round of combine (combine_rounds.c). */
 weft_result party_run_combine(struct party *party, int32_t round);
 

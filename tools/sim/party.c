@@ -203,6 +203,7 @@ static weft_result create_ep(struct party *party)
     handle_config.max_tokens = shape->max_tokens;
     handle_config.num_topk = shape->num_topk;
     handle_config.expert_alignment = shape->expert_alignment;
+    handle_config.order = shape->order;
     for (int32_t i = 0; i < shape->num_handles; i++)
         PARTY_TRY(weft_ep_handle_create(party->ep, &handle_config, &party->handles[i]));
     return WEFT_OK;
@@ -279,6 +280,8 @@ weft_result party_open(struct party *party)
     PARTY_TRY(alloc_heap_arrays(party));
     PARTY_TRY(alloc_local(party));
     PARTY_TRY(alloc_local_rows(party));
+    if (party->shape->op == SCENARIO_DISPATCH)
+        PARTY_TRY(party_alloc_expanded(party));
     PARTY_TRY(weft_stream_create(party->comm, &party->stream));
     return party->shape->op == SCENARIO_BARRIER ? WEFT_OK : create_ep(party);
 }

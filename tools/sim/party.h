@@ -39,6 +39,17 @@ struct rows {
     int32_t *src_token; /* [capacity] */
 };
 
+/* What a rank makes of them by itself, local to it. */
+struct expanded {
+    char *x; /* [expanded capacity][SCENARIO_ROW_BYTES] */
+    int32_t *choice_rows;
+    float *row_weights;
+    int32_t *src_rows;
+    float *made; /* [expanded capacity][SCENARIO_ROW_ELEMENTS], whose sums are: */
+    float *sums; /* [capacity][SCENARIO_ROW_ELEMENTS] */
+    float *weights_back;
+};
+
 /* Of a result of low latency, local to the rank. */
 struct ll_arrays {
     char *tokens;        /* [max_tokens][hidden] */
@@ -89,6 +100,8 @@ struct party {
     int32_t num_heap_arrays;
     uint64_t *words; /* [PARTY_NUM_WORDS], in the heap */
     struct rows recv[PARTY_MAX_REPEATS];
+    struct expanded expanded[PARTY_MAX_REPEATS]; /* of dispatch */
+    void *expected;                              /* what they should be */
     int32_t *topk_idx; /* [max_tokens][num_topk], as the rest local to the rank */
     float *weights;
     float *x[PARTY_MAX_REPEATS];  /* [max_tokens][SCENARIO_ROW_ELEMENTS] */
@@ -115,6 +128,9 @@ void party_close(struct party *party);
 
 /* The same for low latency (ll_rounds.c). */
 weft_result party_open_ll(struct party *party);
+
+/* For what follows dispatch (expand_rounds.c). */
+weft_result party_alloc_expanded(struct party *party);
 
 /* Local array i of collectives, which other ranks then access. */
 weft_result party_register(struct party *party, int32_t i);

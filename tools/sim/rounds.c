@@ -346,10 +346,22 @@ weft_result party_repeat(struct party *party, int32_t round,
     return WEFT_OK;
 }
 
+static weft_result enqueue_dispatch_and_expand(struct party *party, int32_t round, int32_t repeat)
+{
+    PARTY_TRY(enqueue_dispatch(party, round, repeat));
+    return party_expand(party, round, repeat);
+}
+
+static void check_dispatched(struct party *party, int32_t round, int32_t repeat)
+{
+    check_rows(party, round, repeat);
+    party_check_expanded(party, round, repeat);
+}
+
 static weft_result run_dispatch(struct party *party, int32_t round)
 {
     PARTY_TRY(party_route(party, round));
-    return party_repeat(party, round, enqueue_dispatch, check_rows);
+    return party_repeat(party, round, enqueue_dispatch_and_expand, check_dispatched);
 }
 
 /* ---------------------------------------------------------------- barrier */

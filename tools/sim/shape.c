@@ -270,6 +270,8 @@ static void draw_options(struct shape *shape)
             shape->is_local[i][rank] = draw(&rng, 0, 1);
     draw_room(shape, &rng);
     draw_direct(shape);
+    struct rng of_order = {rng_key(shape->seed, OWN_KEYS + 4)};
+    shape->order = (weft_ep_order)draw(&of_order, 0, 1);
 }
 
 /* Of a third of the dispatches. */

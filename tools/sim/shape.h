@@ -20,6 +20,7 @@ struct shape {
     int32_t num_experts;
     int32_t num_topk;
     int32_t expert_alignment;
+    weft_ep_order order; /* of combine */
     int32_t num_rounds;
     int32_t
         num_repeats; /* of dispatch and combine, the calls of collectives, and the results of low

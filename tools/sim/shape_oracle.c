@@ -24,13 +24,15 @@ void shape_oracle_open(struct shape_oracle *oracle, const struct shape *shape, i
         oracle->num_local_experts[rank] =
             shape_first_expert(shape, rank + 1) - shape_first_expert(shape, rank);
     }
-    oracle->problem = (struct ep_problem){.num_ranks = shape->num_ranks,
-                                          .num_nodes = shape->num_nodes,
-                                          .num_experts = shape->num_experts,
-                                          .num_topk = shape->num_topk,
-                                          .expert_alignment = shape->expert_alignment,
-                                          .num_local_experts = oracle->num_local_experts,
-                                          .first_tokens = oracle->first_tokens,
-                                          .choose = choose,
-                                          .of = oracle};
+    oracle->problem =
+        (struct ep_problem){.num_ranks = shape->num_ranks,
+                            .num_nodes = shape->num_nodes,
+                            .num_experts = shape->num_experts,
+                            .num_topk = shape->num_topk,
+                            .expert_alignment = shape->expert_alignment,
+                            .order = shape->routes_by_table ? WEFT_ORDER_BY_RANK : shape->order,
+                            .num_local_experts = oracle->num_local_experts,
+                            .first_tokens = oracle->first_tokens,
+                            .choose = choose,
+                            .of = oracle};
 }
