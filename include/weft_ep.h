@@ -391,7 +391,12 @@ typedef struct weft_ep_expand_args {
  * first_row_per_expert[e] and has num_recv_per_expert[e] rows, a multiple of the handle's
  * expert_alignment: num_selections_per_expert[e] rows in order of source rank, token and choice, then a
  * gap. A token that chooses an expert twice has two rows there. Where each row is depends on the routing
- * alone. [DeepEP V2's expanded layout] */
+ * alone. [DeepEP V2's expanded layout]
+ *
+ * A handle that never had a weft_ep_layout expands and reduces rows that came in another way, as by
+ * low-latency dispatch: `capacity` rows, of num_topk choices in local ids each. Then weft_ep_device_counts
+ * tells num_selections_per_expert, num_recv_per_expert, first_row_per_expert and num_expanded_rows of
+ * them once expand has passed. */
 WEFT_API weft_result weft_ep_expand(weft_ep_handle *handle, const weft_ep_expand_args *args,
                                     weft_stream *stream);
 

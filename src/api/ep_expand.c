@@ -5,9 +5,21 @@
 #include "api/structs.h"
 #include "ep/planes.h"
 
-/* Rows of the expanded layout are counted in int32, with all gaps (weft__ep_most_tokens). */
-static weft_result check_gaps(const weft_ep_handle *handle)
+/* Without a layout the rows are the caller's own. */
+static weft_result check_operation(const weft_ep_handle *handle, weft_stream *stream)
 {
+    WEFT__TRY(weft__ep_check_operation(handle, stream, WEFT__HANDLE_EMPTY));
+    return handle->state == WEFT__HANDLE_EMPTY
+               ? WEFT_OK
+               : weft__ep_check_state(handle, WEFT__HANDLE_NOTIFIED);
+}
+
+/* Rows of the expanded layout are counted in int32, with all gaps (weft__ep_most_tokens). */
+static weft_result check_gaps(const weft_ep_handle *handle, int32_t capacity)
+{
+    const int32_t most_rows = (INT32_MAX - WEFT__EP_MAX_ALIGNMENT) / handle->routing.num_topk;
+    if (handle->state == WEFT__HANDLE_EMPTY)
+        WEFT__TRY(weft__check_range(capacity, 0, most_rows, "capacity"));
     const int64_t most = WEFT__EP_MAX_ALIGNMENT;
     const int64_t num_rows =
         (int64_t)handle->expansion.num_experts * (handle->expert_alignment - 1);
@@ -72,7 +84,7 @@ weft_result weft_ep_expand(weft_ep_handle *handle, const weft_ep_expand_args *us
 {
     weft_ep_expand_args args;
     weft_plane planes[WEFT_MAX_PLANES];
-    WEFT__TRY(weft__ep_check_operation(handle, stream, WEFT__HANDLE_NOTIFIED));
+    WEFT__TRY(check_operation(handle, stream));
     WEFT__TRY(WEFT__READ(weft_ep_expand_args, &args, user_args, "args"));
     WEFT__TRY(weft__check_range(args.num_planes, 0, WEFT_MAX_PLANES, "num_planes"));
     WEFT__TRY(WEFT__READ_ARRAY(weft_plane, planes, args.planes, args.num_planes, "planes"));
@@ -82,7 +94,7 @@ weft_result weft_ep_expand(weft_ep_handle *handle, const weft_ep_expand_args *us
     WEFT__TRY(weft__check_enum(WEFT__ENUM_EP_GAPS, (int32_t)args.gaps, WEFT_GAPS_LEFT,
                                WEFT_GAPS_ZEROED, "gaps"));
     WEFT__TRY(weft__ep_check_num_blocks(handle, args.num_blocks));
-    WEFT__TRY(check_gaps(handle));
+    WEFT__TRY(check_gaps(handle, args.capacity));
     for (int32_t i = 0; i < args.num_planes; i++)
         WEFT__TRY(check_plane(handle, &planes[i], i, &args));
     WEFT__TRY(check_choices(handle, &args));
@@ -126,7 +138,7 @@ weft_result weft_ep_reduce(weft_ep_handle *handle, const weft_ep_reduce_args *us
                            weft_stream *stream)
 {
     weft_ep_reduce_args args;
-    WEFT__TRY(weft__ep_check_operation(handle, stream, WEFT__HANDLE_NOTIFIED));
+    WEFT__TRY(check_operation(handle, stream));
     WEFT__TRY(WEFT__READ(weft_ep_reduce_args, &args, user_args, "args"));
     WEFT__TRY(weft__check_range(args.capacity, 0, INT32_MAX, "capacity"));
     WEFT__TRY(weft__check_range(args.expanded_capacity, 0, INT32_MAX, "expanded_capacity"));

@@ -5,13 +5,19 @@
 #include "programs/ep/place_choices.h"
 #include "programs/ep/reduce_rows.h"
 
+/* NULL: no notify tells of them, they are the caller's own. */
+static const int32_t *recv_rows(const weft_ep_handle *handle)
+{
+    return handle->state == WEFT__HANDLE_EMPTY ? NULL : handle->routing.recv_rows;
+}
+
 static struct wp_choices choices_of(const weft_ep_handle *handle, int32_t capacity,
                                     int32_t expanded_capacity, const int32_t *choice_rows)
 {
     return (struct wp_choices){.num_topk = handle->routing.num_topk,
                                .capacity = capacity,
                                .expanded_capacity = expanded_capacity,
-                               .recv_rows = handle->routing.recv_rows,
+                               .recv_rows = recv_rows(handle),
                                .rows = choice_rows};
 }
 
@@ -28,10 +34,11 @@ static weft_result launch_placing(const weft_ep_handle *handle, enum wp_placing 
         .num_topk = handle->routing.num_topk,
         .capacity = args->capacity,
         .expanded_capacity = args->expanded_capacity,
+        .expert_alignment = handle->expert_alignment,
         .num_chunks = num_warps < most_chunks ? num_warps : most_chunks,
         .index_type = args->index_type,
         .expansion = handle->expansion,
-        .recv_rows = handle->routing.recv_rows,
+        .recv_rows = recv_rows(handle),
         .recv_expert_rows = handle->routing.recv_expert_rows,
         .recv_topk_idx = args->recv_topk_idx,
         .choice_rows = args->choice_rows,

@@ -179,6 +179,98 @@ TEST(capacities)
     }
 }
 
+/* ---------------------------------------------------------------- rows of another origin */
+
+enum { OWN_ROWS = 70, OWN_TOPK = 3, OWN_EXPERTS = 5, OWN_ALIGNMENT = 4 };
+
+/* What is expected of ids, by plain loops. */
+struct own_blocks {
+    int32_t selections[OWN_EXPERTS], rows[OWN_EXPERTS], firsts[OWN_EXPERTS], num_rows;
+    int32_t choice_rows[OWN_ROWS * OWN_TOPK];
+};
+
+static void find_blocks(const int32_t *ids, struct own_blocks *blocks)
+{
+    *blocks = (struct own_blocks){.num_rows = 0};
+    for (int32_t i = 0; i < OWN_ROWS * OWN_TOPK; i++)
+        blocks->choice_rows[i] = -1;
+    for (int32_t expert = 0; expert < OWN_EXPERTS; expert++) {
+        blocks->firsts[expert] = blocks->num_rows;
+        for (int32_t i = 0; i < OWN_ROWS * OWN_TOPK; i++)
+            if (ids[i] == expert)
+                blocks->choice_rows[i] = blocks->num_rows + blocks->selections[expert]++;
+        blocks->rows[expert] =
+            (blocks->selections[expert] + OWN_ALIGNMENT - 1) / OWN_ALIGNMENT * OWN_ALIGNMENT;
+        blocks->num_rows += blocks->rows[expert];
+    }
+}
+
+static int compare_counts(struct ep_rank *self, const struct own_blocks *blocks)
+{
+    int32_t found[3][OWN_EXPERTS], num_rows;
+    weft_ep_device_counts counts = WEFT_INIT(weft_ep_device_counts);
+    CHECK_OK(weft_ep_query_device_counts(self->handle, &counts));
+    CHECK_OK(
+        weft_memory_copy(self->comm, found[0], counts.num_selections_per_expert, sizeof found[0]));
+    CHECK_OK(weft_memory_copy(self->comm, found[1], counts.num_recv_per_expert, sizeof found[1]));
+    CHECK_OK(weft_memory_copy(self->comm, found[2], counts.first_row_per_expert, sizeof found[2]));
+    CHECK_OK(weft_memory_copy(self->comm, &num_rows, counts.num_expanded_rows, sizeof num_rows));
+    CHECK(num_rows == blocks->num_rows, "%d rows", num_rows);
+    return ep_compare(self, found[0], blocks->selections, sizeof found[0], "selections", 0) ||
+           ep_compare(self, found[1], blocks->rows, sizeof found[1], "rows", 0) ||
+           ep_compare(self, found[2], blocks->firsts, sizeof found[2], "first rows", 0);
+}
+
+/* With other ids each time: no layout, no notify. */
+static int expand_own_rows(struct ranks_context *context)
+{
+    struct ep_rank self;
+    struct ep_array ids, choice_rows;
+    struct own_blocks blocks;
+    if (ep_rank_open(&self, context, 0, 1 << 20) || ep_rank_enter(&self, context->argument))
+        return 1;
+    for (int32_t round = 0; round < 3; round++) {
+        if (ep_array_alloc(&self, &ids, EP_INPUT, OWN_ROWS * OWN_TOPK * 4, 0) ||
+            ep_array_alloc(&self, &choice_rows, EP_OWN, OWN_ROWS * OWN_TOPK * 4, 0))
+            return 1;
+        for (int32_t i = 0; i < OWN_ROWS * OWN_TOPK; i++)
+            ((int32_t *)ids.host)[i] = (i * i + round + context->rank) % (OWN_EXPERTS + 3) - 1;
+        find_blocks(ids.host, &blocks);
+        weft_ep_expand_args args = WEFT_INIT(weft_ep_expand_args);
+        args.capacity = OWN_ROWS;
+        args.expanded_capacity = blocks.num_rows;
+        args.index_type = WEFT_INT32;
+        args.recv_topk_idx = ids.data;
+        args.choice_rows = choice_rows.data;
+        if (ep_array_push(&self, &ids))
+            return 1;
+        CHECK_OK(weft_ep_expand(self.handle, &args, self.stream));
+        CHECK_OK(weft_stream_synchronize(self.stream));
+        CHECK_OK(weft_ep_check(self.handle, NULL));
+        if (compare_counts(&self, &blocks) || ep_array_pull(&self, &choice_rows) ||
+            ep_compare(&self, choice_rows.host, blocks.choice_rows, sizeof blocks.choice_rows,
+                       "choice_rows", round) ||
+            ep_array_free(&self, &ids) ||
+            ep_array_check_and_free(&self, &choice_rows, "choice_rows"))
+            return 1;
+    }
+    return ep_rank_leave(&self) || ep_rank_close(&self);
+}
+
+TEST(rows_without_dispatch)
+{
+    for (int32_t num_warps = 1; num_warps <= 16; num_warps += 5) {
+        const struct ep_case spec = {.num_ranks = 2,
+                                     .max_tokens = 1,
+                                     .num_topk = OWN_TOPK,
+                                     .num_experts = 2 * OWN_EXPERTS,
+                                     .expert_alignment = OWN_ALIGNMENT,
+                                     .num_blocks = 2,
+                                     .num_warps = num_warps};
+        assert_int_equal(ep_case_run(&spec, RANKS_THREADS, expand_own_rows), 0);
+    }
+}
+
 /* ---------------------------------------------------------------- refusals */
 
 static int refuse(struct ranks_context *context)
@@ -189,10 +281,16 @@ static int refuse(struct ranks_context *context)
     if (ep_rank_open(&self, context, 0, 1 << 20) || ep_rank_enter(&self, context->argument))
         return 1;
     weft_ep_expand_args expand = WEFT_INIT(weft_ep_expand_args);
+    weft_ep_layout_args layout;
+    expand.capacity = INT32_MAX / 2;
     CHECK_ERROR(weft_ep_expand(self.handle, &expand, self.stream), WEFT_ERROR_INVALID_ARGUMENT,
-                "weft_ep_layout must be called");
-    if (ep_route(&self))
+                "capacity is 1073741823, allowed are 0..1073217535");
+    if (ep_layout_args(&self, &layout))
         return 1;
+    CHECK_OK(weft_ep_layout(self.handle, &layout, self.stream));
+    CHECK_ERROR(weft_ep_expand(self.handle, &expand, self.stream), WEFT_ERROR_INVALID_ARGUMENT,
+                "weft_ep_notify must be called");
+    CHECK_OK(weft_ep_notify(self.handle, self.stream));
     expand.capacity = 1;
     expand.choice_rows = rows;
     CHECK_ERROR(weft_ep_expand(self.handle, &expand, self.stream), WEFT_ERROR_INVALID_ARGUMENT,

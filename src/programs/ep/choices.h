@@ -9,16 +9,20 @@ struct wp_choices {
     int32_t num_topk;
     int32_t capacity; /* rows of dispatch that the caller's arrays hold */
     int32_t expanded_capacity;
-    const int32_t *recv_rows; /* [1] rows that have come */
+    const int32_t *recv_rows; /* [1] rows that have come; NULL: the capacity */
     const int32_t *rows;      /* [capacity][num_topk] -1: none */
 };
+
+WP_FN int32_t wp_rows_there(const int32_t *recv_rows, int32_t capacity)
+{
+    return recv_rows != NULL && *recv_rows < capacity ? *recv_rows : capacity;
+}
 
 /* The rows of dispatch, shared among the warps of the launch. */
 WP_FN struct wp_share wp_choices_share(struct wp_warp *warp, const struct wp_choices *choices)
 {
-    const int32_t num_rows =
-        *choices->recv_rows < choices->capacity ? *choices->recv_rows : choices->capacity;
-    return wp_share_rows(wp_num_launch_warps(warp), num_rows, NULL);
+    return wp_share_rows(wp_num_launch_warps(warp),
+                         wp_rows_there(choices->recv_rows, choices->capacity), NULL);
 }
 
 /* The expanded row of a choice, or -1. */

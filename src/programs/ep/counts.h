@@ -2,6 +2,7 @@
 /* The counts of notify, where they lie at other ranks: what it shares with internode_notify. */
 #pragma once
 
+#include "programs/ep/blocks.h"
 #include "programs/ep/notify.h"
 
 /* At `owner`, what `source` has counted for it. */
@@ -80,31 +81,10 @@ WP_FN void wp_receive_selections(const struct wp_notify_args *args, uint64_t seq
                                  int32_t expert)
 {
     const struct wp_routing *routing = &args->routing;
-    const int32_t alignment = args->expert_alignment;
     const int32_t num_selections = wp_counts_sum(
         args, sequence, routing->num_ranks, wp_notify_first_selection(routing->num_ranks) + expert);
     args->expansion.num_selections[expert] = num_selections;
-    routing->recv_expert_rows[expert] = (num_selections + alignment - 1) / alignment * alignment;
-}
-
-/* Warp-wide: where the blocks of the expanded layout begin. Sums that are too large for it wrap around: then no
- * call takes them. */
-WP_FN void wp_place_blocks(struct wp_warp *warp, const struct wp_notify_args *args)
-{
-    const struct wp_expansion *expansion = &args->expansion;
-    uint32_t num_rows = 0;
-    for (int32_t i = 0; i < expansion->num_experts; i += WP_WARP_SIZE) {
-        const int32_t expert = i + wp_lane_idx(warp);
-        const int is_there = expert < expansion->num_experts;
-        int32_t sum_of_lanes;
-        const int32_t num_before = wp_prefix_sum(
-            warp, is_there ? args->routing.recv_expert_rows[expert] : 0, &sum_of_lanes);
-        if (is_there)
-            expansion->firsts[expert] = (int32_t)(num_rows + (uint32_t)num_before);
-        num_rows += (uint32_t)sum_of_lanes;
-    }
-    if (wp_lane_idx(warp) == 0)
-        *expansion->num_rows = (int32_t)num_rows;
+    routing->recv_expert_rows[expert] = wp_align(num_selections, args->expert_alignment);
 }
 
 /* By every warp of the block: what all sources have counted for this rank. */
@@ -125,5 +105,5 @@ WP_FN void wp_counts_receive(struct wp_warp *warp, const struct wp_notify_args *
     }
     wp_block_sync(warp); /* the blocks' rows are there */
     if (wp_warp_idx(warp) == 0)
-        wp_place_blocks(warp, args);
+        wp_place_blocks(warp, &args->expansion, routing->recv_expert_rows);
 }

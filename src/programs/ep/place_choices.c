@@ -6,6 +6,8 @@
  */
 #include "programs/ep/place_choices.h"
 
+#include "programs/ep/blocks.h"
+#include "programs/ep/choices.h"
 #include "programs/ep/chunks.h"
 
 /* -1: none of this rank's. */
@@ -47,7 +49,7 @@ WP_FN void take_choices(struct wp_warp *warp, const struct wp_place_choices_args
 WP_FN void take_chunk(struct wp_warp *warp, const struct wp_place_choices_args *args, int32_t chunk)
 {
     const int32_t num_experts = args->expansion.num_experts;
-    const int32_t num_rows = *args->recv_rows < args->capacity ? *args->recv_rows : args->capacity;
+    const int32_t num_rows = wp_rows_there(args->recv_rows, args->capacity);
     const int64_t num_choices = (int64_t)num_rows * args->num_topk;
     const int64_t chunk_choices = (num_choices + args->num_chunks - 1) / args->num_chunks;
     const int64_t begin = chunk * chunk_choices;
@@ -60,6 +62,29 @@ WP_FN void take_chunk(struct wp_warp *warp, const struct wp_place_choices_args *
     }
     for (int64_t first = begin; first < end; first += WP_WARP_SIZE)
         take_choices(warp, args, first + wp_lane_idx(warp), end, counts);
+}
+
+/* By all warps of a block: what notify tells of rows that it knows. */
+WP_FN void make_blocks(struct wp_warp *warp, const struct wp_place_choices_args *args)
+{
+    const struct wp_expansion *expansion = &args->expansion;
+    const int32_t num_experts = expansion->num_experts;
+    const int32_t thread = wp_warp_idx(warp) * WP_WARP_SIZE + wp_lane_idx(warp);
+    for (int32_t expert = thread; expert < num_experts;
+         expert += wp_num_warps(warp) * WP_WARP_SIZE) {
+        int32_t num_choices = 0;
+        for (int32_t chunk = 0; chunk < args->num_chunks; chunk++)
+            num_choices += expansion->chunk_firsts[(int64_t)chunk * num_experts + expert];
+        expansion->num_selections[expert] = num_choices;
+        args->recv_expert_rows[expert] = wp_align(num_choices, args->expert_alignment);
+    }
+    wp_block_sync(warp); /* the blocks' rows are there */
+    if (wp_warp_idx(warp) == 0) {
+        wp_place_blocks(warp, expansion, args->recv_expert_rows);
+        if (wp_lane_idx(warp) == 0)
+            *expansion->dropped_rows = 0;
+    }
+    wp_block_sync(warp); /* the blocks have places */
 }
 
 /* By all warps of a block. */
@@ -102,6 +127,8 @@ WP_PROGRAM(place_choices, warp, args)
          chunk += wp_num_launch_warps(warp))
         take_chunk(warp, args, chunk);
     if (args->placing == WP_COUNT_CHOICES && wp_is_last_block(warp, args->num_blocks_done)) {
+        if (args->recv_rows == NULL)
+            make_blocks(warp, args);
         sum_chunks(warp, args);
         wp_block_sync(warp); /* what is placed is there */
         if (wp_warp_idx(warp) == 0)
