@@ -171,7 +171,7 @@ def test_types_that_differ():
             step(buffer, 9)
         with pytest.raises(weft.MismatchError, match="topk_idx: it is torch.int(64|32) on this"):
             dispatch(buffer, x, ids.int() if rank else ids, weights)
-        assert time.monotonic() - start < deep_ep.buffer.TIMEOUT_MS / 2000
+        assert time.monotonic() - start < deep_ep.exchange.TIMEOUT_MS / 2000
         rows, _, _, _, handle, _ = dispatch(buffer, x, ids, weights)
         if rank == 0:  # before anything is sent
             for wrong in (rows.float(), rows[:, :32].contiguous(), rows[:, None]):

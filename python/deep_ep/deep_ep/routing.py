@@ -27,6 +27,7 @@ class Routing(Uncopied):
         self.buffer, self._pool, self._key, self.handle = buffer, pool, key, handle
         self.num_rows = 0  # of this rank
         self.max_rows = 0  # of any rank
+        self.num_expanded: int | None = None  # rows of this rank, if they are expanded
         self.like: tuple[Rows, ...] = ()  # planes of its dispatch
         self.row_bytes = 0  # of an operation there is room for so many
         self.may_lack_rows = False  # num_worst_tokens was not compared with the rows that came
@@ -41,17 +42,25 @@ class Routing(Uncopied):
         self.like = like
         self.row_bytes = max(row_bytes, answer_bytes + 4 * self.handle.num_topk)
 
+    def look_at_room(self, like: tuple[Rows, ...], row_bytes: int) -> None:
+        """Checks planes of one more dispatch: ranks do not tell each other about these."""
+        if row_bytes > self.row_bytes:
+            raise weft.InvalidArgumentError(
+                f"x is {like}; its first dispatch was {self.like}, which leaves room for "
+                f"{self.row_bytes} bytes a token")
+
     def look_at_answers(self, x: torch.Tensor) -> torch.Tensor:
         """Checks and returns x of combine. Its type is that of the dispatch, or BF16 if combine
         cannot sum that type. Without rows any empty tensor is right."""
         dtype, hidden = self._answer_dtype, self._hidden
-        if x.shape == (self.num_rows, hidden) and x.dtype == dtype and x.is_contiguous():
+        num_rows = self.num_rows if self.num_expanded is None else self.num_expanded
+        if x.shape == (num_rows, hidden) and x.dtype == dtype and x.is_contiguous():
             return x
-        if self.num_rows == 0 and x.numel() == 0:
+        if num_rows == 0 and x.numel() == 0:
             return torch.empty((0, hidden), dtype=dtype, device=x.device)
         like = self.like[0]
-        assert x.dim() > 0 and x.shape[0] == self.num_rows, \
-            f"x has {x.shape[0] if x.dim() else 0} rows, its dispatch {self.num_rows}"
+        assert x.dim() > 0 and x.shape[0] == num_rows, \
+            f"x has {x.shape[0] if x.dim() else 0} rows, its dispatch {num_rows}"
         if not x.is_contiguous():
             raise weft.InvalidArgumentError("x is not contiguous")
         is_right_width = x.dim() == 2 and (
@@ -72,10 +81,9 @@ class Routing(Uncopied):
         self.handle.ep.comm.address_of(topk_weights, "topk_weights", ("float32",), shape)
         return topk_weights
 
-    def row_ends(self) -> torch.Tensor:
-        """The row after the last one of each source: memory of the handle, so it is true as long
-        as this object lives."""
-        return self._pool.row_ends(self.handle)
+    def device_counts(self) -> weft.DeviceCounts:
+        """Memory of the handle, so they are true as long as this object lives."""
+        return self._pool.device_counts(self.handle)
 
     def __del__(self):
         if hasattr(self, "handle"):  # else __init__ did not run
@@ -95,33 +103,34 @@ class HandlePool:
     numbers of experts, since to make another weft_ep would be collective. To make a pool is
     collective."""
 
-    def __init__(self, comm: weft.Communicator):
+    def __init__(self, comm: weft.Communicator, **ep_config: int):
         self._comm = comm
         self._has_nodes = any(comm.node(rank) > 0 for rank in range(comm.num_ranks))
-        self._ep = weft.ExpertParallel(comm, MAX_EXPERTS)
+        self._ep = weft.ExpertParallel(comm, MAX_EXPERTS, **ep_config)
         self._free: dict[Key, list[weft.Handle]] = {}
-        self._row_ends: WeakKeyDictionary[weft.Handle, torch.Tensor] = WeakKeyDictionary()
+        self._counts: WeakKeyDictionary[weft.Handle, weft.DeviceCounts] = WeakKeyDictionary()
 
-    def row_ends(self, handle: weft.Handle) -> torch.Tensor:
-        """A view of memory of the handle, made once."""
-        if handle not in self._row_ends:
+    def device_counts(self, handle: weft.Handle) -> weft.DeviceCounts:
+        """Views of memory of the handle, made once."""
+        if handle not in self._counts:
             num_local_experts = handle.num_experts // self._comm.num_ranks
-            self._row_ends[handle] = handle.device_counts(
-                num_local_experts, torch.empty(0)).recv_rank_ends
-        return self._row_ends[handle]
+            self._counts[handle] = handle.device_counts(num_local_experts, torch.empty(0))
+        return self._counts[handle]
 
     def close(self) -> None:
         """Views keep the communicator, which is to end."""
         self._free.clear()
-        self._row_ends.clear()
+        self._counts.clear()
 
     def take(self, buffer: Any, num_tokens: int, num_topk: int, num_experts: int,
-             alignment: int) -> Routing:
+             alignment: int, *, max_tokens: int | None = None) -> Routing:
+        """max_tokens: of every rank, if the ranks agree on it."""
         num_experts = weft.abi.whole("num_experts", num_experts, ctypes.c_int32)
         if not 1 <= num_experts <= MAX_EXPERTS:
             raise weft.InvalidArgumentError(
                 f"num_experts is {num_experts}, allowed are 1..{MAX_EXPERTS}")
-        key = (self._max_tokens(num_tokens), num_topk, num_experts, alignment)
+        key = (self._max_tokens(num_tokens) if max_tokens is None else max_tokens, num_topk,
+               num_experts, alignment)
         free = self._free.get(key)
         handle = free.pop() if free else self._ep.handle(num_topk, max_tokens=key[0],
                                                          num_experts=num_experts,
