@@ -2,10 +2,26 @@
 """Arithmetic of test programs."""
 from __future__ import annotations
 
+from typing import Any, Iterator
+
 import torch
 
 GROUP_ELEMENTS = 128
 FP8_MAX = 448.0
+
+
+def ceil_div(x: int, y: int) -> int:
+    return (x + y - 1) // y
+
+
+def align(x: int, y: int) -> int:
+    """The least multiple of y that is not less than x."""
+    return ceil_div(x, y) * y
+
+
+def safe_div(a: float, b: float) -> float:
+    """0 if b is 0."""
+    return a / b if b else 0
 
 
 def calc_diff(x: torch.Tensor, y: torch.Tensor) -> float:
@@ -28,11 +44,13 @@ def per_token_cast_back(x: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     """The way back, to BF16; scales of bytes are exponents, four in an int32."""
     if x.numel() == 0:
         return x.to(torch.bfloat16)
+    num_rows, hidden = x.shape
+    x = torch.nn.functional.pad(x.float(), (0, -hidden % GROUP_ELEMENTS))
     if scales.dtype == torch.int32:
         exponents = scales.contiguous().view(torch.uint8).to(torch.int32)
         scales = (exponents << 23).view(torch.float32)
-    groups = x.float().view(x.shape[0], -1, GROUP_ELEMENTS)
-    return (groups * scales.reshape(x.shape[0], -1, 1)).view(x.shape).to(torch.bfloat16)
+    groups = x.view(num_rows, -1, GROUP_ELEMENTS) * scales.reshape(num_rows, -1, 1)
+    return groups.view(x.shape)[:, :hidden].to(torch.bfloat16).contiguous()
 
 
 def inplace_unique(x: torch.Tensor, num_slots: int) -> None:
@@ -57,3 +75,21 @@ def create_grouped_scores(scores: torch.Tensor, group_idx: torch.Tensor,
 
 def hash_tensor(t: torch.Tensor) -> int:
     return t.contiguous().view(torch.int32).sum().item()
+
+
+def hash_tensors(*tensors: Any) -> int:
+    """Of tensors, of tuples and lists of them, or of None."""
+    return sum(map(hash_tensor, _flat(tensors)))
+
+
+def count_bytes(*tensors: Any) -> int:
+    """Likewise."""
+    return sum(t.nbytes for t in _flat(tensors))
+
+
+def _flat(values: Any) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            yield from _flat(value)
+        elif value is not None:
+            yield value
