@@ -2,10 +2,12 @@
 """Runs test programs of others, unmodified, on CPUs. They are not part of this project: the folder
 that has them is an argument.
 
-usage: peer_tests.py FOLDER NAME [--num-processes N] [--use-logfmt]
+usage: peer_tests.py FOLDER NAME [--num-processes N] [--num-nodes N] [--OPTION]...
 
 DeepEP's, with weft's deep_ep: intranode, internode, low_latency (tests of v1.2.1, tests/legacy of
-later ones). Of vLLM's custom all-reduce (peer_all_reduce.py): vllm_custom_allreduce, which is
+later ones); ep, barrier, agrs, pp, engram (tests/elastic), whose own options may follow, agrs and
+pp without their profiling, for which memory of the host is too small.
+Of vLLM's custom all-reduce (peer_all_reduce.py): vllm_custom_allreduce, which is
 FlashInfer's (tests/comm), and custom_allreduce, which is SGLang's (sgl-kernel/tests).
 
 What these programs ask of a GPU is replaced: tensors on 'cuda' are on the CPU, NCCL is gloo, times
@@ -14,9 +16,11 @@ are not measured.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import inspect
 import os
+import runpy
 import sys
 import types
 
@@ -33,6 +37,13 @@ SIZES = {
 OPTIONS = {"allow_mnnvl": False, "allow_nvlink": True, "disable_nvlink": False,
            "pressure_test": False, "shrink_test": False, "use_logfmt": False}
 NODES = {"internode": 2}
+ELASTIC = {  # these have defaults of their own
+    "ep": ["--skip-perf-test", "--num-tokens=24", "--hidden=256", "--num-experts=32"],
+    "barrier": [], "agrs": ["--num-stress-iterations=1"],
+    "engram": ["--num-entries=64", "--num-tokens=16", "--num-qps=1"],
+    "pp": ["--num-tokens=8", "--hidden=256"],
+}
+WITHOUT_PROFILING = ("agrs", "pp")
 ALL_REDUCE = ("vllm_custom_allreduce", "custom_allreduce")
 
 
@@ -66,7 +77,7 @@ class Clock:
 def replace_gpu() -> None:
     OnCpu().__enter__()
     torch.set_default_device = torch.cuda.set_device = lambda *unused: None
-    torch.cuda.synchronize = lambda *unused: None
+    torch.cuda.synchronize = torch.cuda._sleep = lambda *unused: None
     torch.cuda.Event = Clock
     init = dist.init_process_group
 
@@ -76,8 +87,11 @@ def replace_gpu() -> None:
 
     init_gloo.__signature__ = inspect.signature(init)
     dist.init_process_group = init_gloo
-    dist.all_gather_into_tensor = lambda out, tensor, group=None: dist.all_gather(
-        list(out.unbind(0)), tensor, group=group)
+    def gather(out, tensor, group=None):
+        parts = out.view(dist.get_world_size(group), *tensor.shape).view(torch.uint8)
+        dist.all_gather(list(parts.unbind(0)), tensor.contiguous().view(torch.uint8), group=group)
+
+    dist.all_gather_into_tensor = gather
 
 
 def bench(fn, num_warmups=1, num_tests=3, post_fn=None, **unused):
@@ -95,8 +109,38 @@ def bench_kineto(fn, kernel_names, *unused, num_kernels_per_period=1, **unused_t
     return one if isinstance(kernel_names, str) else tuple(one for _ in kernel_names)
 
 
+def defaults_of(path: str, options: list[str]) -> tuple[str, argparse.Namespace]:
+    """Which function a program would spawn, with which arguments."""
+    spawned = []
+    spawn, torch.multiprocessing.spawn = torch.multiprocessing.spawn, \
+        lambda function, args, nprocs: spawned.append((function.__name__, args[-1]))
+    argv, sys.argv = sys.argv, [path, *options]
+    try:
+        runpy.run_path(path, run_name="__main__")
+    finally:
+        torch.multiprocessing.spawn, sys.argv = spawn, argv
+    return spawned[0]
+
+
+class Profiling(Exception):
+    """What comes next is not for CPUs."""
+
+
+def stop_before_profiling() -> None:
+    from deep_ep.utils import envs
+
+    dist_print = envs.dist_print
+
+    def look(text: str = "", **named) -> None:
+        dist_print(text, **named)
+        if text.startswith("Profiling"):
+            raise Profiling
+
+    envs.dist_print = look
+
+
 def be_rank(local_rank: int, folder: str, name: str, num_processes: int, node: int,
-            use_logfmt: bool) -> None:
+            function: str, args: argparse.Namespace) -> None:
     os.environ["RANK"] = str(node)
     torch.set_num_threads(1)
     sys.path.insert(0, folder)
@@ -111,26 +155,35 @@ def be_rank(local_rank: int, folder: str, name: str, num_processes: int, node: i
     times: types.ModuleType = importlib.import_module(
         "utils" if os.path.exists(os.path.join(folder, "utils.py")) else "deep_ep.utils.testing")
     times.bench, times.bench_kineto = bench, bench_kineto
+    if name in WITHOUT_PROFILING:
+        stop_before_profiling()
     test = importlib.import_module(f"test_{name}")
-    args = argparse.Namespace(num_processes=num_processes,
-                              **(OPTIONS | SIZES[name] | {"use_logfmt": use_logfmt}))
-    test.test_loop(local_rank, num_processes, args)
+    with contextlib.suppress(Profiling):
+        getattr(test, function)(local_rank, num_processes, args)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
-    parser.add_argument("name", choices=[*SIZES, *ALL_REDUCE])
+    parser.add_argument("name", choices=[*SIZES, *ELASTIC, *ALL_REDUCE])
     parser.add_argument("--num-processes", type=int, default=2)
+    parser.add_argument("--num-nodes", type=int)
     parser.add_argument("--use-logfmt", action="store_true")
-    chosen = parser.parse_args()
-    num_nodes = NODES.get(chosen.name, 1)
+    chosen, options = parser.parse_known_args()
+    num_nodes = chosen.num_nodes or NODES.get(chosen.name, 1)
     os.environ |= {"WORLD_SIZE": str(num_nodes), "WEFT_MACHINE": "cpu",
                    "WEFT_NODES": str(num_nodes)}
     os.environ.setdefault("MASTER_PORT", "8361")
+    if chosen.name in ELASTIC:
+        function, args = defaults_of(os.path.join(chosen.folder, f"test_{chosen.name}.py"),
+                                     [*ELASTIC[chosen.name], *options])
+    else:
+        function, args = "test_loop", argparse.Namespace(
+            num_processes=chosen.num_processes, **(OPTIONS | SIZES.get(chosen.name, {})
+                                                   | {"use_logfmt": chosen.use_logfmt}))
     nodes = [torch.multiprocessing.spawn(
         be_rank, nprocs=chosen.num_processes, join=False,
-        args=(chosen.folder, chosen.name, chosen.num_processes, node, chosen.use_logfmt))
+        args=(chosen.folder, chosen.name, chosen.num_processes, node, function, args))
         for node in range(num_nodes)]
     for context in nodes:
         while not context.join():

@@ -477,7 +477,7 @@ def test_what_callers_compute():
             deep_ep.Config(*wrong)
     with pytest.raises(ValueError):
         deep_ep.Buffer(None)
-    assert not hasattr(deep_ep, "ElasticBuffer") and not hasattr(deep_ep, "HybridEPBuffer")
+    assert not hasattr(deep_ep, "BucketBuffer")
     assert deep_ep.topk_idx_t is torch.int64
     event = deep_ep.EventOverlap()
     with event:
@@ -503,12 +503,12 @@ def test_folder_of_two_distributions(tmp_path, names):
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["ElasticBuffer", "HybridEPBuffer"])
+@pytest.mark.parametrize("name", ["BucketBuffer", "EngramBuffer"])
 def test_import_of_what_is_not_there(name):
-    with pytest.raises(ImportError, match=f"no {name}: .*DeepEP V1, with Buffer"):
+    with pytest.raises(ImportError, match=f"no {name}: .*drop-in, with Buffer, .*ElasticBuffer"):
         exec(f"from deep_ep import Buffer, {name}")
     assert not hasattr(deep_ep, name)
-    with pytest.raises(AttributeError, match="DeepEP V1"):
+    with pytest.raises(AttributeError, match="drop-in, with Buffer"):
         getattr(deep_ep, name)
     with pytest.raises(ImportError, match="cannot import name 'Bufer'"):
         exec("from deep_ep import Bufer")

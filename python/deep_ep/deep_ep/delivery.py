@@ -23,8 +23,9 @@ BATCHES_IN_POOL = 3  # in use at one time; the pool has room for one more
 class Delivery:
     """Part of a buffer."""
 
-    def _open_delivery(self, **ep_config: int) -> None:
-        self._handles, self._landing = HandlePool(self._comm, **ep_config), Landing(self._comm)
+    def _open_delivery(self, order: weft.EpOrder, **ep_config: int) -> None:
+        self._handles = HandlePool(self._comm, order, **ep_config)
+        self._landing = Landing(self._comm)
         self._captured: list[Routing] = []  # which graphs use
         self._refused_bytes = math.inf  # that a pool could not have
 

@@ -25,7 +25,7 @@ class NormalFunctions(Delivery):
     """Part of Buffer."""
 
     def _open_normal(self) -> None:
-        self._open_delivery()
+        self._open_delivery(weft.EpOrder.BY_RANK)
         self._placeholders = Placeholders(self._device())
 
     @without_modes

@@ -103,8 +103,8 @@ class HandlePool:
     numbers of experts, since to make another weft_ep would be collective. To make a pool is
     collective."""
 
-    def __init__(self, comm: weft.Communicator, **ep_config: int):
-        self._comm = comm
+    def __init__(self, comm: weft.Communicator, order: weft.EpOrder, **ep_config: int):
+        self._comm, self._order = comm, order
         self._has_nodes = any(comm.node(rank) > 0 for rank in range(comm.num_ranks))
         self._ep = weft.ExpertParallel(comm, MAX_EXPERTS, **ep_config)
         self._free: dict[Key, list[weft.Handle]] = {}
@@ -134,7 +134,8 @@ class HandlePool:
         free = self._free.get(key)
         handle = free.pop() if free else self._ep.handle(num_topk, max_tokens=key[0],
                                                          num_experts=num_experts,
-                                                         expert_alignment=alignment)
+                                                         expert_alignment=alignment,
+                                                         order=self._order)
         return Routing(buffer, self, key, handle)
 
     def _max_tokens(self, num_tokens: int) -> int:
