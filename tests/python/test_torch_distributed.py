@@ -3,6 +3,7 @@
 PyTorch. torch_suite.py runs PyTorch's own tests."""
 import importlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -446,6 +447,27 @@ def test_without_import():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
                           timeout=300, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_train_moe(tmp_path):
+    """Losses do not depend on the number of ranks, nor on a stop between."""
+    text = tmp_path / "text"
+    text.write_bytes(os.urandom(1000) * 5)
+
+    def train(num_ranks, *options):
+        done = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(num_ranks),
+             os.path.join(os.path.dirname(__file__), "../../examples/train_moe.py"), str(text),
+             "--steps", "3", "--tell", "1", "--evaluate", "2", "--plot", f"{tmp_path}/loss.png",
+             *options], capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        return [float(loss) for loss in re.findall(r"loss ([\d.]+)", done.stdout)], done.stdout
+
+    losses, told = train(2, "--save", str(tmp_path / "saved"), "--write", "4")
+    assert len(losses) == 3 and "bits per byte" in told and "bytes/s on each rank" in told
+    assert train(1, "--write", "0")[0] == pytest.approx(losses, abs=1e-4)
+    assert train(1, "--write", "0", "--resume", f"{tmp_path}/saved/2")[0] == \
+        pytest.approx(losses[2:], abs=1e-4)
 
 
 def test_old_pytorch(monkeypatch, tmp_path):
