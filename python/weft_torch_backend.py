@@ -14,8 +14,8 @@ def _create(opts, options):
     import torch
 
     if torch.__version__ < "2.14":
-        raise RuntimeError("backend weft needs PyTorch 2.14 or later, where backends can be written "
-                           f"in Python; this is {torch.__version__}")
+        raise RuntimeError("backend weft needs PyTorch 2.14 or later, where backends may be in "
+                           f"Python; this is {torch.__version__}")
     from weft.torch_group import create
 
     return create(opts, options)
