@@ -8,7 +8,7 @@
 #include "workload/rng.h"
 
 /* Enough for what tests give to operations besides rows in the arena. */
-enum { RESERVE_BYTES = 32 << 20 };
+enum { RESERVE_BYTES = 128 << 20 };
 
 int ep_rank_open_on(struct ep_rank *self, struct ranks_context *context, weft_comm *comm,
                     uint64_t arena_bytes)

@@ -2,7 +2,7 @@
 /* Bits of a token's choices, which lie in two words: as GPUs have them, whose lanes have four choices each. */
 #include "harness/cmocka.h"
 #define WP_LL_STEPS_ONLY
-#include "programs/low_latency/packet_low_latency_dispatch.c"
+#include "programs/low_latency/packet_low_latency_dispatch.c" /* NOLINT(bugprone-suspicious-include) */
 #include "workload/rng.h"
 
 static int bit_of(struct wp_ll_choice_bits bits, int32_t i)

@@ -18,8 +18,8 @@ static float row_element(int32_t round, int32_t repeat, int32_t rank, int32_t ro
 /* All rows that a rank may get, each with all choices, and gaps. */
 static size_t expanded_capacity(const struct shape *shape)
 {
-    return (size_t)(shape->capacity * shape->num_topk +
-                    shape->num_experts * shape->expert_alignment);
+    return (size_t)shape->capacity * (size_t)shape->num_topk +
+           (size_t)shape->num_experts * (size_t)shape->expert_alignment;
 }
 
 weft_result party_alloc_expanded(struct party *party)
@@ -28,7 +28,8 @@ weft_result party_alloc_expanded(struct party *party)
     const size_t capacity = (size_t)party->shape->capacity;
     const size_t num_choices = capacity * (size_t)party->shape->num_topk;
     const size_t num_rows = expanded_capacity(party->shape);
-    const size_t num_tokens = (size_t)(party->shape->num_ranks * party->shape->max_tokens + 1);
+    const size_t num_tokens =
+        (size_t)party->shape->num_ranks * (size_t)party->shape->max_tokens + 1;
     party->expected =
         guarded_alloc(memory, num_rows * sizeof(struct ep_expanded_row) +
                                   num_tokens * (sizeof(struct ep_token) + sizeof(int32_t)));
@@ -118,7 +119,7 @@ static void host_reads(const struct party *party, int32_t repeat, int32_t num_ro
     const struct expanded *expanded = &party->expanded[repeat];
     const size_t capacity = (size_t)party->shape->capacity;
     const size_t num_expanded = expanded_capacity(party->shape);
-    const size_t num_choices = (size_t)(num_rows * party->shape->num_topk);
+    const size_t num_choices = (size_t)num_rows * (size_t)party->shape->num_topk;
     weft__sim_host_reads(expanded->x, num_expanded * SCENARIO_ROW_BYTES);
     weft__sim_host_reads(expanded->src_rows, num_expanded * sizeof(int32_t));
     weft__sim_host_reads(expanded->row_weights, num_expanded * sizeof(float));

@@ -14,10 +14,8 @@ int32_t weft__cuda_max_dynamic_bytes(const struct weft__cuda *cuda)
 static struct weft__grid grid_for_counting(int32_t num_tokens)
 {
     enum { NUM_WARPS = 8, MAX_BLOCKS = 32, TOKENS_PER_BLOCK = NUM_WARPS * WARP_THREADS };
-    const int32_t num_blocks = (num_tokens + TOKENS_PER_BLOCK - 1) / TOKENS_PER_BLOCK;
-    return (struct weft__grid){.num_blocks = num_blocks < 1            ? 1
-                                             : num_blocks > MAX_BLOCKS ? MAX_BLOCKS
-                                                                       : num_blocks,
+    const int32_t num_blocks = (num_tokens - 1) / TOKENS_PER_BLOCK + 1; /* of INT32_MAX, too */
+    return (struct weft__grid){.num_blocks = num_blocks < MAX_BLOCKS ? num_blocks : MAX_BLOCKS,
                                .num_warps = NUM_WARPS};
 }
 
