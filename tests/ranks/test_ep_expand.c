@@ -311,10 +311,13 @@ static int refuse(struct ranks_context *context)
                 "out_dtype is WEFT_BF16 (3), allowed are dtype, which is WEFT_FP16, WEFT_FP32 and");
     reduce.out_dtype = WEFT_DTYPE_NONE;
     reduce.capacity = reduce.expanded_capacity = 1;
-    reduce.rows = reduce.out = floats;
-    reduce.choice_rows = rows;
+    void *memory;
+    CHECK_OK(weft_memory_alloc(self.comm, 4096, &memory));
+    reduce.rows = reduce.out = memory;
+    reduce.choice_rows = (int32_t *)memory + 512;
     CHECK_ERROR(weft_ep_reduce(self.handle, &reduce, self.stream), WEFT_ERROR_INVALID_ARGUMENT,
                 "overlap");
+    CHECK_OK(weft_memory_free(self.comm, memory));
     return ep_rank_leave(&self) || ep_rank_close(&self);
 }
 

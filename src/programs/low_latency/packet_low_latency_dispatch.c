@@ -174,7 +174,7 @@ WP_FN void load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_
 {
     const struct wp_ll_plan *plan = &args->ll.plan;
     const struct wp_ll_unit unit = wp_ll_counted_unit_of(&args->ll, plan->row_parts, i);
-    const int32_t k = wp_lane_idx(warp), choice = unit.token * plan->num_topk + k;
+    const int32_t k = wp_lane_idx(warp);
     const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part);
     loads->expert = -1;
     loads->weight = 1.0f;
@@ -184,6 +184,7 @@ WP_FN void load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_
             ((uint32_t *)wp_warp_shared(warp))[j] = 0;
     if (unit.token == WP_LL_COUNTED || unit.token >= args->num_tokens)
         return;
+    const int32_t choice = unit.token * plan->num_topk + k;
     if (kind == WP_LL_UNIT_ELEMENTS)
         loads->row = wp_ll_load_part(warp, args, unit);
     if ((plan->is_by_expert || kind == WP_LL_UNIT_CHOICES) && k < plan->num_topk)
