@@ -314,7 +314,7 @@ def main():
     here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
     sources = sorted(glob.glob(f"{here}/src/**/*.c", recursive=True))
     parser.add_argument("files", nargs="*", default=sources)
-    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--steps", type=int, default=350)
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--tell", type=int, default=5, help="steps between lines of progress")
     parser.add_argument("--evaluate", type=int, default=100, help="steps between evaluations")
