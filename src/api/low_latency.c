@@ -211,7 +211,6 @@ weft_result weft_ll_plan_sizes(const weft_comm *comm, const weft_ll_job *user_jo
                            "within: it must be NULL, since a planned job has no memory");
     weft_comm planned = {.num_ranks = job.num_ranks,
                          .timeout_ms = comm->timeout_ms,
-                         .num_streams = comm->num_streams,
                          .hooks = comm->hooks,
                          .machine_state = comm->machine_state};
     WEFT__TRY(place_ranks(&job, &planned.topology));

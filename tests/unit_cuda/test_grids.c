@@ -13,9 +13,9 @@ static int32_t num_blocks_of_streams(enum weft__work_kind kind, int32_t num_toke
     struct weft__cuda cuda = {.num_sms = NUM_SMS,
                               .code_capability = 90,
                               .num_ranks_here = num_ranks_here,
+                              .num_streams = num_streams,
                               .links = {.gbps = 370}};
-    const weft_comm comm = {
-        .num_ranks = NUM_RANKS, .num_streams = num_streams, .machine_state = &cuda};
+    const weft_comm comm = {.num_ranks = NUM_RANKS, .machine_state = &cuda};
     const struct weft__work work = {.kind = kind, .num_tokens = num_tokens, .row_bytes = row_bytes};
     return weft__cuda_choose_grid(&comm, &work).num_blocks;
 }

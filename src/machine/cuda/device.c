@@ -193,6 +193,7 @@ static weft_result open_device(weft_comm *comm)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
     pthread_mutex_init(&cuda->mutex, NULL);
     comm->machine_state = cuda;
+    cuda->num_streams = comm->num_streams;
     WEFT__TRY(choose_device(comm, cuda));
     WEFT__TRY(read_attributes(cuda));
     WEFT__CUDA_TRY(weft__cu.device_get_uuid(&cuda->uuid, cuda->device), "cannot identify a GPU");

@@ -32,6 +32,7 @@ struct weft__cuda {
     int32_t code_capability;            /* of the programs as they run here: 90 for 9.0 */
     int32_t max_shared_bytes;           /* of a block */
     int32_t num_ranks_here;             /* of this communicator, on this device */
+    int32_t num_streams;                /* that share each rank's part, as the communicator says */
     struct weft__links links;           /* the same on all ranks */
     CUstream copies;                    /* of the host's own, on this device */
     struct weft__cuda_network *network; /* NULL: one node */

@@ -44,23 +44,23 @@ static int32_t blocks_to_fill_links(double link_gbps, int32_t num_ranks, uint64_
 /* Launches wait for other ranks, and hold their SMs meanwhile. Each gets at most one stream's share
  * of what the GPU can run, so that all streams can have one of a kind each, in an order that differs
  * by rank. Ranks that share the GPU wait for each other, too. */
-static int32_t at_most_fitting(const weft_comm *comm, int64_t num_blocks, int32_t blocks_per_sm)
+static int32_t at_most_fitting(const struct weft__cuda *cuda, int64_t num_blocks,
+                               int32_t blocks_per_sm)
 {
-    const struct weft__cuda *cuda = weft__cuda_of(comm);
-    const int32_t most = cuda->num_sms / comm->num_streams * blocks_per_sm / cuda->num_ranks_here;
+    const int32_t most = cuda->num_sms / cuda->num_streams * blocks_per_sm / cuda->num_ranks_here;
     const int64_t fitting = num_blocks < most ? num_blocks : most;
     return fitting > 0 ? (int32_t)fitting : 1;
 }
 
-static struct weft__grid grid_for_rows(const weft_comm *comm, const struct weft__work *work)
+static struct weft__grid grid_for_rows(const struct weft__cuda *cuda, int32_t num_ranks,
+                                       const struct weft__work *work)
 {
-    const struct weft__cuda *cuda = weft__cuda_of(comm);
     /* Of few tokens, latency counts. Measured on 2x H200, dispatch and combine of rows of 14336 bytes
      * in graphs: 256 tokens take 21.4 and 19.1 us with the blocks that fill the links, 18.2 and 19.4
      * with 32; 512 take 30.2 and 33.9, or 30.5 and 30.3; with 1024 the gain has gone. */
     enum { PUSH_WARPS = 14, PULL_WARPS = 16, FEW_TOKENS = 512, FEW_TOKENS_BLOCKS = 32 };
     struct weft__grid grid = {
-        .num_blocks = blocks_to_fill_links(cuda->links.gbps, comm->num_ranks, work->row_bytes),
+        .num_blocks = blocks_to_fill_links(cuda->links.gbps, num_ranks, work->row_bytes),
         .num_warps = PUSH_WARPS};
     if (work->kind == WEFT__WORK_PULL_ROWS) { /* each row comes from afar, and is added to others */
         grid.num_blocks = grid.num_blocks * 4 / 3;
@@ -70,7 +70,7 @@ static struct weft__grid grid_for_rows(const weft_comm *comm, const struct weft_
         grid.num_blocks = FEW_TOKENS_BLOCKS;
     if (work->kind == WEFT__WORK_PUSH_ROWS && cuda->code_capability >= 90)
         grid.copied_row_bytes = (uint32_t)work->row_bytes;
-    grid.num_blocks = at_most_fitting(comm, grid.num_blocks, 1);
+    grid.num_blocks = at_most_fitting(cuda, grid.num_blocks, 1);
     return grid;
 }
 
@@ -79,14 +79,14 @@ static struct weft__grid grid_for_rows(const weft_comm *comm, const struct weft_
  * 7 warps of data to a block, 3.08 with 4; 64 KiB 5.5 where warps have data and headers, 4.2 where
  * not. Beyond a quarter of the GPU two packets for a lane come first, so that launches may start
  * early: 256 KiB take 3.64 us with 64 blocks, 3.94 with 128. */
-static struct weft__grid grid_for_packets(const weft_comm *comm, uint64_t row_bytes)
+static struct weft__grid grid_for_packets(const struct weft__cuda *cuda, uint64_t row_bytes)
 {
     enum { NUM_WARPS = 8, BLOCKS_PER_SM = 2, BLOCK_BYTES = NUM_WARPS / 2 * WARP_THREADS * 16 };
-    const int64_t quarter = (int64_t)(weft__cuda_of(comm)->num_sms / 4) * BLOCKS_PER_SM;
+    const int64_t quarter = (int64_t)(cuda->num_sms / 4) * BLOCKS_PER_SM;
     int64_t num_blocks = (int64_t)((row_bytes + BLOCK_BYTES - 1) / BLOCK_BYTES);
     if (num_blocks > quarter)
         num_blocks = num_blocks / 2 > quarter ? num_blocks / 2 : quarter;
-    return (struct weft__grid){.num_blocks = at_most_fitting(comm, num_blocks, BLOCKS_PER_SM),
+    return (struct weft__grid){.num_blocks = at_most_fitting(cuda, num_blocks, BLOCKS_PER_SM),
                                .num_warps = NUM_WARPS};
 }
 
@@ -95,13 +95,14 @@ static struct weft__grid grid_for_packets(const weft_comm *comm, uint64_t row_by
  * graphs: of 64 tokens by expert 32.6 us with 16 warps, 36.5 with 8, of 1 token 26.2 and 28.8; by rank 23.2 and 22.5, 17.9
  * and 17.7. Of more tokens than half of the SMs more blocks count: 128 tokens by expert take 43.9 us with 66 blocks of 16
  * warps, 41.7 with 128 of 8; by rank 31.2 and 29.7; 256 by rank 45.6 and 42.8. */
-static struct weft__grid grid_for_few_rows(const weft_comm *comm, const struct weft__work *work)
+static struct weft__grid grid_for_few_rows(const struct weft__cuda *cuda,
+                                           const struct weft__work *work)
 {
     enum { FEW_WARPS = 8, BLOCKS_PER_SM = 2, MANY_WARPS = BLOCKS_PER_SM * FEW_WARPS };
-    struct weft__grid grid = {.num_blocks = at_most_fitting(comm, work->num_tokens, BLOCKS_PER_SM),
+    struct weft__grid grid = {.num_blocks = at_most_fitting(cuda, work->num_tokens, BLOCKS_PER_SM),
                               .num_warps = FEW_WARPS};
     if (work->kind == WEFT__WORK_FEW_PACKED_ROWS &&
-        grid.num_blocks == at_most_fitting(comm, grid.num_blocks, 1))
+        grid.num_blocks == at_most_fitting(cuda, grid.num_blocks, 1))
         grid.num_warps = MANY_WARPS;
     return grid;
 }
@@ -109,11 +110,12 @@ static struct weft__grid grid_for_few_rows(const weft_comm *comm, const struct w
 /* A warp for each part of a token's row, and for each rank. Measured on 2x H100, steps by rank with rows of FP8, in graphs: 8
  * tokens take 9.25 us so, with 64 blocks as well; 9.8 with 32 blocks of 16 warps, or 33 of 8. One takes 8.4; 8.7 with 4 warps
  * in each block, 8.6 with 16. */
-static struct weft__grid grid_for_few_packets(const weft_comm *comm, const struct weft__work *work)
+static struct weft__grid grid_for_few_packets(const struct weft__cuda *cuda,
+                                              const struct weft__work *work)
 {
     enum { NUM_WARPS = 8, BLOCKS_PER_SM = 2 };
     return (struct weft__grid){
-        .num_blocks = at_most_fitting(comm, (work->most_units - 1) / NUM_WARPS + 1, BLOCKS_PER_SM),
+        .num_blocks = at_most_fitting(cuda, (work->most_units - 1) / NUM_WARPS + 1, BLOCKS_PER_SM),
         .num_warps = NUM_WARPS,
         .admission = WEFT__ADMITS_LATE};
 }
@@ -122,49 +124,52 @@ static struct weft__grid grid_for_few_packets(const weft_comm *comm, const struc
  * fit. On 2x H200 (2026-11-26) a step by expert of 8 tokens of FP8 took 11.7 us with 6 and 2 warps in each of 58 blocks, 12.2
  * with 8 and 2; one of 1 token of BF16 9.5 with 8 and 2, 11.0 with 6 and 2, of which some then have two parts. Warps that hear
  * and send, too, have not been measured beside these. */
-static struct weft__grid grid_for_few_packed_packets(const weft_comm *comm,
+static struct weft__grid grid_for_few_packed_packets(const struct weft__cuda *cuda,
+                                                     int32_t num_ranks,
                                                      const struct weft__work *work)
 {
-    struct weft__grid grid = grid_for_few_packets(comm, work);
+    struct weft__grid grid = grid_for_few_packets(cuda, work);
     const int32_t num_warps = (work->num_units - 1) / grid.num_blocks + 1;
-    if (grid.num_blocks > at_most_fitting(comm, grid.num_blocks, 1))
+    if (grid.num_blocks > at_most_fitting(cuda, grid.num_blocks, 1))
         return grid;
-    grid.num_hearers = comm->num_ranks;
-    grid.num_warps = (num_warps < grid.num_warps ? num_warps : grid.num_warps) + comm->num_ranks;
+    grid.num_hearers = num_ranks;
+    grid.num_warps = (num_warps < grid.num_warps ? num_warps : grid.num_warps) + num_ranks;
     return grid;
 }
 
 /* Measured on H200: 8 MiB reduced among 2 ranks take 36.1 us with 16 blocks, 34.6 with 64, 33.9
  * with 128. */
-static struct weft__grid grid_for_tensor(const weft_comm *comm, const struct weft__work *work)
+static struct weft__grid grid_for_tensor(const struct weft__cuda *cuda,
+                                         const struct weft__work *work)
 {
     enum { NUM_BLOCKS = 64, NUM_WARPS = 16 };
-    struct weft__grid grid = {.num_blocks = at_most_fitting(comm, NUM_BLOCKS, 1),
+    struct weft__grid grid = {.num_blocks = at_most_fitting(cuda, NUM_BLOCKS, 1),
                               .num_warps = NUM_WARPS};
-    if (work->kind == WEFT__WORK_PUSH_TENSOR && weft__cuda_of(comm)->code_capability >= 90)
+    if (work->kind == WEFT__WORK_PUSH_TENSOR && cuda->code_capability >= 90)
         grid.copied_row_bytes = (uint32_t)work->row_bytes;
     return grid;
 }
 
 struct weft__grid weft__cuda_choose_grid(const weft_comm *comm, const struct weft__work *work)
 {
+    const struct weft__cuda *cuda = weft__cuda_of(comm);
     switch (work->kind) {
     case WEFT__WORK_COUNT:
         return grid_for_counting(work->num_tokens);
     case WEFT__WORK_FEW_ROWS:
     case WEFT__WORK_FEW_PACKED_ROWS:
-        return grid_for_few_rows(comm, work);
+        return grid_for_few_rows(cuda, work);
     case WEFT__WORK_FEW_ROWS_IN_PACKETS:
-        return grid_for_few_packets(comm, work);
+        return grid_for_few_packets(cuda, work);
     case WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS:
-        return grid_for_few_packed_packets(comm, work);
+        return grid_for_few_packed_packets(cuda, comm->num_ranks, work);
     case WEFT__WORK_PACKETS:
-        return grid_for_packets(comm, work->row_bytes);
+        return grid_for_packets(cuda, work->row_bytes);
     case WEFT__WORK_PUSH_TENSOR:
     case WEFT__WORK_PULL_TENSOR:
-        return grid_for_tensor(comm, work);
+        return grid_for_tensor(cuda, work);
     default:
-        return grid_for_rows(comm, work);
+        return grid_for_rows(cuda, comm->num_ranks, work);
     }
 }
 
@@ -200,11 +205,10 @@ static weft_result check_fit(const struct weft__cuda *cuda, const struct weft__l
  * it when that waits for no other launch any more; the limit is for the sake of others who compute
  * meanwhile, and a stream that has two objects of weft's may exceed it. They lose nothing to one that is
  * admitted late: so a decode step of 8 tokens of FP8 takes 10.3 us among 4 H200, not 10.8 (2026-11-27). */
-static int may_start_early(const weft_comm *comm, int32_t num_sms, int32_t num_sms_held)
+static int may_start_early(const struct weft__cuda *cuda, int32_t num_sms, int32_t num_sms_held)
 {
-    const struct weft__cuda *cuda = weft__cuda_of(comm);
     return cuda->code_capability >= 90 && cuda->num_ranks_here == 1 &&
-           num_sms_held <= cuda->num_sms / comm->num_streams - num_sms;
+           num_sms_held <= cuda->num_sms / cuda->num_streams - num_sms;
 }
 
 struct launch_attributes {
@@ -224,7 +228,7 @@ static struct launch_attributes attributes_of(struct weft__cuda_queue *queue,
     if (launch->grid.num_blocks > 1)
         attributes.all[attributes.num++] =
             (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}};
-    if (may_start_early(launch->comm, num_sms, num_sms_held_before))
+    if (may_start_early(weft__cuda_of(launch->comm), num_sms, num_sms_held_before))
         attributes.all[attributes.num++] =
             (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                 .value = {.programmaticStreamSerializationAllowed = 1}};

@@ -91,7 +91,7 @@ static void clean_up(weft_comm *comm, struct pushes *pushes)
 static weft_result push(weft_comm *comm, const struct pushes *pushes)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);
-    const int32_t share = cuda->num_sms / comm->num_streams, most = share > 0 ? share : 1;
+    const int32_t share = cuda->num_sms / cuda->num_streams, most = share > 0 ? share : 1;
     const struct weft__launch launch = {
         .program = &link_rate_program,
         .args = &pushes->args,
