@@ -27,11 +27,8 @@ WP_FN struct wp_relay relay_of(const struct wp_operation *op,
 /* The number of a rank among those of a node; -1: it is in another one. */
 WP_FN int32_t local_idx_of(const struct wp_nodes *nodes, int32_t node, int32_t rank)
 {
-    for (int32_t i = 0; i < nodes->num_local; i++) {
-        if (nodes->ranks[(int64_t)node * nodes->num_local + i] == rank)
-            return i;
-    }
-    return -1;
+    const int32_t local_idx = nodes->local_idxs[rank];
+    return wp_node_rank(nodes, node, local_idx) == rank ? local_idx : -1;
 }
 
 /* Where the rows go: those routes that are on the node, in their order. */
