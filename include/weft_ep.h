@@ -183,8 +183,8 @@ typedef struct weft_ep_handle_config {
      * evenly as weft_ep_config has it, whatever the weft_ep's placement: so one weft_ep serves
      * layers that differ. The same on all ranks. */
     int32_t num_experts;
-    /* Of this rank's tokens, each rank as it likes. A layout of tokens_to_ranks knows no choices:
-     * their order is that of ranks. */
+    /* How combine adds up the rows of this rank's tokens; ranks may differ. A layout that gets
+     * tokens_to_ranks knows no choices: there the order is that of ranks. */
     weft_ep_order order;
 } weft_ep_handle_config;
 
@@ -240,7 +240,7 @@ typedef struct weft_ep_counts {
     /* [R] The tag that each rank gave to weft_ep_layout. All ranks see the same tags, so they can
      * agree that they are about to do different things, before they do them. */
     const int32_t *tags;
-    /* Of the expanded layout (weft_ep_expand): */
+    /* The expanded layout (weft_ep_expand): */
     const int32_t *num_selections_per_expert; /* [L] num_recv_per_expert, not rounded up */
     const int32_t *first_row_per_expert;      /* [L] sums of num_recv_per_expert of lower experts */
     int32_t num_expanded_rows;                /* sum of num_recv_per_expert */

@@ -12,7 +12,6 @@ weft_result weft__ep_check_state(const weft_ep_handle *handle, enum weft__handle
                        handle->state == WEFT__HANDLE_EMPTY ? "weft_ep_layout" : "weft_ep_notify");
 }
 
-/* NULL, which stands for nothing, is no concern of this check. */
 weft_result weft__ep_check_pointer(const weft_ep_handle *handle, const void *ptr, const char *name)
 {
     weft_comm *comm = handle->ep->comm;

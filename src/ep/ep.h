@@ -95,7 +95,7 @@ weft_result weft__handle_read_counts(weft_ep_handle *handle);
 weft_result weft__handle_wait_counts(weft_ep_handle *handle);
 /* The grid of an operation on the weft_ep. */
 struct weft__grid weft__ep_grid(const weft_ep *ep, const struct weft__work *work);
-/* The same where the caller may ask for num_blocks; 0: as the weft_ep has it. */
+/* The grid of a call that names its num_blocks; 0: that of weft__ep_grid. */
 struct weft__grid weft__ep_grid_of_call(const weft_ep *ep, const struct weft__work *work,
                                         int32_t num_blocks);
 /* The most blocks that an operation may ask for here, beside those that rings need. */

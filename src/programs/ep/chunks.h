@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the warps of a launch have counted, each in a chunk of its own, becomes where each chunk begins. */
+/* Each warp of a launch counts in a chunk of its own. Here the counts become the places where chunks
+ * begin. */
 #pragma once
 
 #include "programs/block.h"
