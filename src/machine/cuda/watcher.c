@@ -8,9 +8,11 @@
 
 enum {
     POLL_MS = 5, /* how late the others may hear of a failure, at some 200 wake-ups a second */
-    /* Kernels that wait look about once a millisecond, but only while they run: ranks that share a
-     * GPU take turns. */
-    LOOK_MS = 50
+    /* A wait is over when it has not looked for this part of the deadline. Kernels that wait look
+     * once a millisecond, but only while they run: processes that share a GPU take turns, and 16 of
+     * them got no turn for more than 50 ms (H200, 2026-11-29). Who asks has waited for the whole
+     * deadline, so that it meets no wait that ended before its own began. */
+    LOOKS_PER_DEADLINE = 4
 };
 
 /* Called with the status's mutex held. */
@@ -33,7 +35,7 @@ static int has_news(const weft_comm *comm)
            atomic_load(&comm->status.result) == WEFT_OK;
 }
 
-/* What kernels wait for, for ranks that ask. A wait is over when it has not looked for a while. */
+/* What kernels wait for, for ranks that ask. */
 struct long_wait {
     struct weft__wait_entry entry;
     int is_known; /* to the communicator */
@@ -53,7 +55,8 @@ static void follow_wait(weft_comm *comm, const struct weft__cuda_long_wait *seen
 {
     const uint32_t num_looks = __atomic_load_n(&seen->num_looks, __ATOMIC_RELAXED);
     const uint64_t wait = __atomic_load_n(&seen->wait, __ATOMIC_RELAXED);
-    if (num_looks == known->num_looks && now_ns - known->looked_ns < LOOK_MS * WEFT__NS_PER_MS)
+    const int64_t longest_ns = comm->timeout_ms * WEFT__NS_PER_MS / LOOKS_PER_DEADLINE;
+    if (num_looks == known->num_looks && now_ns - known->looked_ns < longest_ns)
         return;
     forget_wait(comm, known);
     if (num_looks == known->num_looks)
