@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Runs test programs of others, unmodified, on CPUs. They are not part of this project: the folder
-that has them is an argument.
+"""Runs test programs of others, unmodified, on CPUs, or with ranks that share a GPU. They are not
+part of this project: the folder that has them is an argument.
 
-usage: peer_tests.py FOLDER NAME [--num-processes N] [--num-nodes N] [--OPTION]...
+usage: peer_tests.py FOLDER NAME [--share-gpu] [--num-processes N] [--num-nodes N] [--OPTION]...
 
 DeepEP's, with weft's deep_ep: intranode, internode, low_latency (tests of v1.2.1, tests/legacy of
 later ones); ep, barrier, agrs, pp, engram (tests/elastic), whose own options may follow, agrs and
@@ -10,8 +10,8 @@ pp without their profiling, for which memory of the host is too small.
 Of vLLM's custom all-reduce (peer_all_reduce.py): vllm_custom_allreduce, which is
 FlashInfer's (tests/comm), and custom_allreduce, which is SGLang's (sgl-kernel/tests).
 
-What these programs ask of a GPU is replaced: tensors on 'cuda' are on the CPU, NCCL is gloo, times
-are not measured.
+On CPUs, what these programs ask of a GPU is replaced: tensors on 'cuda' are on the CPU, NCCL is
+gloo, times are not measured. Ranks that share a GPU get gloo, too: NCCL refuses them.
 """
 from __future__ import annotations
 
@@ -79,6 +79,14 @@ def replace_gpu() -> None:
     torch.set_default_device = torch.cuda.set_device = lambda *unused: None
     torch.cuda.synchronize = torch.cuda._sleep = lambda *unused: None
     torch.cuda.Event = Clock
+
+
+def share_gpu() -> None:
+    torch.cuda.set_device(0)
+    torch.cuda.set_device = lambda *unused: None
+
+
+def replace_nccl() -> None:
     init = dist.init_process_group
 
     def init_gloo(*args, **kwargs):
@@ -87,9 +95,12 @@ def replace_gpu() -> None:
 
     init_gloo.__signature__ = inspect.signature(init)
     dist.init_process_group = init_gloo
+
     def gather(out, tensor, group=None):
-        parts = out.view(dist.get_world_size(group), *tensor.shape).view(torch.uint8)
-        dist.all_gather(list(parts.unbind(0)), tensor.contiguous().view(torch.uint8), group=group)
+        own = tensor.contiguous().view(torch.uint8).cpu()
+        parts = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
+        dist.all_gather(parts, own, group=group)
+        out.view(-1).view(torch.uint8).copy_(torch.cat([part.view(-1) for part in parts]))
 
     dist.all_gather_into_tensor = gather
 
@@ -139,12 +150,14 @@ def stop_before_profiling() -> None:
     envs.dist_print = look
 
 
-def be_rank(local_rank: int, folder: str, name: str, num_processes: int, node: int,
-            function: str, args: argparse.Namespace) -> None:
+def be_rank(local_rank: int, chosen: argparse.Namespace, node: int, function: str,
+            args: argparse.Namespace) -> None:
     os.environ["RANK"] = str(node)
     torch.set_num_threads(1)
+    folder, name, num_processes = chosen.folder, chosen.name, chosen.num_processes
     sys.path.insert(0, folder)
-    replace_gpu()
+    share_gpu() if chosen.share_gpu else replace_gpu()
+    replace_nccl()
     if name in ALL_REDUCE:
         import peer_all_reduce
 
@@ -166,13 +179,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("name", choices=[*SIZES, *ELASTIC, *ALL_REDUCE])
+    parser.add_argument("--share-gpu", action="store_true")
     parser.add_argument("--num-processes", type=int, default=2)
     parser.add_argument("--num-nodes", type=int)
     parser.add_argument("--use-logfmt", action="store_true")
     chosen, options = parser.parse_known_args()
     num_nodes = chosen.num_nodes or NODES.get(chosen.name, 1)
-    os.environ |= {"WORLD_SIZE": str(num_nodes), "WEFT_MACHINE": "cpu",
-                   "WEFT_NODES": str(num_nodes)}
+    os.environ |= {"WORLD_SIZE": str(num_nodes), "WEFT_NODES": str(num_nodes),
+                   "WEFT_MACHINE": "cuda" if chosen.share_gpu else "cpu"}
     os.environ.setdefault("MASTER_PORT", "8361")
     if chosen.name in ELASTIC:
         function, args = defaults_of(os.path.join(chosen.folder, f"test_{chosen.name}.py"),
@@ -183,7 +197,7 @@ def main() -> None:
                                                    | {"use_logfmt": chosen.use_logfmt}))
     nodes = [torch.multiprocessing.spawn(
         be_rank, nprocs=chosen.num_processes, join=False,
-        args=(chosen.folder, chosen.name, chosen.num_processes, node, function, args))
+        args=(chosen, node, function, args))
         for node in range(num_nodes)]
     for context in nodes:
         while not context.join():
