@@ -52,21 +52,23 @@ endforeach()
 list(GET gpus -1 newest_gpu)
 list(APPEND gpu_flags -gencode arch=compute_${newest_gpu},code=compute_${newest_gpu})
 
-# The driver unpacks modules when it loads them. A library for Hopper has 4.0 MB so; before the programs for masks it had
-# 3.7, and 11.3 as fatbinary packs by default (2026-11-26). A process on an H200 took 19 ms longer to start, when each program was a module (weft coll with
-# one rank: 431 ms and 412, 2026-11-24).
+# The driver unpacks modules when it loads them. A library for all GPUs goes to other machines, so that its size
+# counts: for Hopper 3.0 MB of programs so, 4.8 MB where packing takes 0.4 s in place of 18 (2026-11-29), and 11.3 as
+# fatbinary packs by default (2026-11-26). A process on an H200 took 19 ms longer to start, when each program was a
+# module (weft coll with one rank: 431 ms and 412, 2026-11-24).
 execute_process(COMMAND ${NVCC} --help OUTPUT_VARIABLE nvcc_help)
 set(pack_flags)
 if(nvcc_help MATCHES "--compress-mode")
-  set(pack_flags --compress-mode=size)
+  set(pack_flags --compress-mode=balance)
+  if(WEFT_GPUS STREQUAL ALL)
+    set(pack_flags --compress-mode=size)
+  endif()
 endif()
 set(WEFT_PACK_FLAGS ${pack_flags} CACHE INTERNAL "How modules are packed")
 
-set(WEFT_NVCC_OPTIONS "" CACHE STRING "More options for nvcc, when it compiles programs")
-
 # No fused multiply-add where none is written: results are the same on every machine. PTX tells of each operation how
 # it rounds, so that whoever compiles it later fuses none either.
-set(WEFT_CUBIN_FLAGS --fmad=false -Werror all-warnings ${WEFT_NVCC_OPTIONS}
+set(WEFT_CUBIN_FLAGS --fmad=false -Werror all-warnings
   CACHE INTERNAL "How PTX is compiled for a GPU")
 set(WEFT_PTX_FLAGS -x cu -std=c++17 -O3 -I${PROJECT_SOURCE_DIR}/src/machine/cuda
   -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src ${WEFT_CUBIN_FLAGS}
