@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.distributed import get_process_group_ranks
-from torch.nn.functional import embedding_bag
 
 from . import torch as weft_torch
 from .abi import Dtype, LlLayout, Machine
 from .collectives import Collectives
 from .communicator import Communicator
 from .eager import eager
+from .expert_parallel import ExpertParallel, Handle
 from .low_latency import LowLatency
 
 try:
@@ -69,6 +69,8 @@ class _Ranks:
                                             timeout_ms=options.timeout_ms)
         self.collectives = Collectives(self.comm)
         self._exchanges: dict[Any, _Exchange] = {}
+        self._sums = ExpertParallel(self.comm, self.comm.num_ranks)  # of rows that are here
+        self.handle = functools.cache(self._sums.handle)
         self._rows: dict[Any, torch.Tensor] = {}
 
     @classmethod
@@ -197,39 +199,57 @@ class _SumGradients(torch.autograd.Function):
         return ctx.collectives.all_reduce(grad.contiguous()), None
 
 
-def _sums(choices: torch.Tensor, row: torch.Tensor, num_rows: int) -> torch.Tensor:
-    """[num_rows, hidden]: of choices [m, hidden], in fp32, in their order; row [m] ascends."""
-    if num_rows == 0:
-        return choices.new_empty((0, choices.shape[1]))
-    firsts = torch.searchsorted(row, torch.arange(num_rows, device=row.device))
-    return embedding_bag(torch.arange(row.shape[0], device=row.device), choices, firsts, mode="sum")
+class _Choices(NamedTuple):
+    """The m choices of this rank's experts that rows [n, hidden] have made, row after row.
+
+    - row: [m] the row of each choice
+    - number: [n, K] int32, the choice in each place of topk_idx, or -1
+    - handle: for K choices of a row
+    """
+
+    row: torch.Tensor
+    number: torch.Tensor
+    handle: Handle
+
+    @classmethod
+    def of(cls, choice: torch.Tensor, topk_idx: torch.Tensor, handle: Handle) -> _Choices:
+        """choice: [m] the places of topk_idx [n, K] in which there is an expert."""
+        number = topk_idx.new_full(topk_idx.shape, -1, dtype=torch.int32)
+        number.view(-1).index_copy_(
+            0, choice, torch.arange(len(choice), dtype=torch.int32, device=number.device))
+        return cls(choice // topk_idx.shape[1], number, handle)
+
+    def sums(self, made: torch.Tensor) -> torch.Tensor:
+        """Each row's sum of made [m, hidden], in fp32, in order of its choices: [n, hidden]."""
+        if made.dtype == torch.float64:  # of ranks with one batch: no row of it goes to another
+            return made.new_zeros((len(self.number), made.shape[1])).index_add_(0, self.row, made)
+        return self.handle.reduce(made.contiguous(), self.number)
 
 
 class _Repeated(torch.autograd.Function):
-    """Each row [n, hidden] as often as it is in row [m], and the sums of their gradients."""
+    """The row [n, hidden] of each choice, and the sums of their gradients."""
 
     @staticmethod
-    def forward(ctx, rows, row):
-        ctx.save_for_backward(row)
-        ctx.num_rows = rows.shape[0]
-        return rows.index_select(0, row)
+    def forward(ctx, rows, choices):
+        ctx.choices = choices
+        return rows.index_select(0, choices.row)
 
     @staticmethod
     def backward(ctx, grads):
-        return _sums(grads.contiguous(), *ctx.saved_tensors, ctx.num_rows), None
+        return ctx.choices.sums(grads), None
 
 
 class _Sums(torch.autograd.Function):
-    """_sums() with gradients. PyTorch's own of both take several times as long."""
+    """choices.sums() with gradients."""
 
     @staticmethod
-    def forward(ctx, choices, row, num_rows):
-        ctx.save_for_backward(row)
-        return _sums(choices, row, num_rows)
+    def forward(ctx, made, choices):
+        ctx.choices = choices
+        return choices.sums(made)
 
     @staticmethod
     def backward(ctx, grads):
-        return grads.index_select(0, *ctx.saved_tensors), None, None
+        return grads.index_select(0, ctx.choices.row), None
 
 
 class WeftEP(EPImplementation):
@@ -290,17 +310,19 @@ class WeftEP(EPImplementation):
         """rows [n, hidden], topk_idx [n, K] of local ids or -1 -> the weighed sums of what this
         rank's experts make of each row, [n, hidden]. dtype: of the weights that experts get."""
         choice = (topk_idx >= 0).flatten().nonzero()[:, 0]
-        row, num_choices = choice // topk_idx.shape[1], choice.shape[0]
+        num_choices = choice.shape[0]
+        choices = _Choices.of(choice, topk_idx, self._ranks.handle(topk_idx.shape[1]))
         if num_choices == 0:  # autograd is to find the experts and the collectives behind
-            chosen = (rows.sum(0, keepdim=True), row.new_zeros((1, 1)),
+            chosen = (rows.sum(0, keepdim=True), topk_idx.new_zeros((1, 1)),
                       topk_weights.new_ones((1, 1), dtype=dtype))
         else:
             ids, weights = (each.reshape(-1, 1).index_select(0, choice)
                             for each in (topk_idx, topk_weights))
-            pick = _Repeated.apply if torch.is_grad_enabled() or rows.is_cuda else self._ranks.pick
-            chosen = pick(rows, row), ids.long(), weights.to(dtype)
+            picked = _Repeated.apply(rows, choices) if torch.is_grad_enabled() or rows.is_cuda \
+                else self._ranks.pick(rows, choices.row)
+            chosen = picked, ids.long(), weights.to(dtype)
         made = self.experts_forward(*chosen)[:num_choices]
-        return _Sums.apply(made, row, rows.shape[0]).to(rows.dtype)
+        return _Sums.apply(made, choices).to(rows.dtype)
 
 
 register()

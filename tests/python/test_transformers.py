@@ -211,6 +211,34 @@ def test_layer(num_ranks):
     with_models(compare, num_ranks, [""])
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_sums(dtype):
+    """Of the choices on a rank, and of their gradients: rounded once, to even, as of float64."""
+    def compare(ranks, family, folder):
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("ep",))["ep"]
+        layer = door.WeftEP(Experts(ranks.rank, 2), mesh, mesh)
+        torch.manual_seed(1)
+        x, grad = torch.randn(2, 70, HIDDEN).to(dtype)
+        weights, ids = torch.rand(len(x), EXPERTS).topk(EXPERTS)
+
+        def sums(rows):
+            parts = []
+            for rank in range(2):
+                here = weights * (ids // (EXPERTS // 2) == rank)
+                parts.append(sum((rows * factor).to(dtype).double()
+                                 for factor in (here * (ids + 1)).t()[..., None]).to(dtype))
+            return (parts[0].double() + parts[1].double()).to(dtype)
+
+        leaf = x.clone().requires_grad_()
+        out = layer(leaf, ids, weights)
+        out.backward(grad)
+        for found, wanted in ((out, sums(x)), (leaf.grad, sums(grad))):
+            torch.testing.assert_close(found, wanted, rtol=0,
+                                       atol=1e-13 if dtype == torch.float64 else 0)
+
+    with_models(compare, 2, [""])
+
+
 def test_example():
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
