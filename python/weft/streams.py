@@ -7,7 +7,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from .library import lib
+from .library import check, lib
 from .objects import Native, Object, call
 
 if TYPE_CHECKING:
@@ -115,8 +115,9 @@ class Event(Object):
 
     def record(self, stream: Stream) -> None:
         """The event is the point in the stream that is reached now."""
-        call(lib.weft_event_record, self._native.pointer(), stream._native.pointer(),
-             using=(self._native, stream._native))
+        native, on = self._native, stream._native
+        with native.lock, on.lock:  # in the order of locks
+            check(lib.weft_event_record(native.pointer(), on.pointer()))
         self._mark = stream.mark()
 
     def synchronize(self) -> None:

@@ -79,8 +79,11 @@ def _are_plain(arguments: Any) -> bool:
     return True
 
 
+_num_modes, _is_profiled = torch._C._len_torch_dispatch_stack, torch.autograd._profiler_enabled
+
+
 def _is_watched() -> bool:
-    return torch._C._len_torch_dispatch_stack() > 0 or torch.autograd._profiler_enabled()
+    return _num_modes() > 0 or _is_profiled()
 
 
 def _returning_own_work(name: str) -> Any:

@@ -120,9 +120,10 @@ class CudaLane(Lane):
 class Call:
     """One call of torch.distributed's: the operations that it enqueues, and what follows them."""
 
+    __slots__ = ("after", "comm", "is_async", "lane", "stream", "used")
+
     def __init__(self, lane: Lane, is_async: bool):
-        self.lane, self.is_async = lane, is_async
-        self.comm, self.num_ranks = lane.comm, lane.comm.num_ranks
+        self.lane, self.is_async, self.comm = lane, is_async, lane.comm
         self.stream = lane.stream(is_async)
         self.after: list[Callable[[], Any]] = []
         self.used: list[torch.Tensor] = []
@@ -143,9 +144,14 @@ class Call:
                 count: int, dtype: Dtype = Dtype.UINT8, **fields: Any) -> None:
         """An operation of weft_coll on [..., count] elements."""
         used = [tensor for tensor in (send, recv) if tensor is not None]
-        args = abi.CollArgs(send=send.data_ptr() or None if send is not None else None,
-                            recv=recv.data_ptr() or None if recv is not None else None,
-                            count=count, dtype=dtype, **fields)
+        args = abi.CollArgs()  # whose checks of what a user gives would take 1 us
+        if send is not None:
+            args.send = send.data_ptr()
+        if recv is not None:
+            args.recv = recv.data_ptr()
+        args.count, args.dtype = count, dtype
+        for name, value in fields.items():
+            setattr(args, name, value)
         self.used += used
         self.comm.enqueue(function, self.lane.coll._native, args, self.stream, *used)
 
@@ -153,7 +159,7 @@ class Call:
                root: int = 0) -> None:
         """By weft's arithmetic, or, where it has no such type or operation, by PyTorch's, of what
         all ranks have sent, in their order."""
-        rows = self.num_ranks if function is lib.weft_coll_reduce_scatter else 1
+        rows = self.comm.num_ranks if function is lib.weft_coll_reduce_scatter else 1
         native = native_reduction(send.dtype, op)
         if native is not None:
             dtype, width, fields = native
@@ -167,11 +173,11 @@ class Call:
             self.enqueue(lib.weft_coll_gather, send, None, send.nbytes, root=root)
             return
         else:
-            everybody = send.new_empty((self.num_ranks, *send.shape))
+            everybody = send.new_empty((self.comm.num_ranks, *send.shape))
             gather = lib.weft_coll_gather if function is lib.weft_coll_reduce else \
                 lib.weft_coll_all_gather
             self.enqueue(gather, send, everybody, send.nbytes, root=root)
-        everybody = everybody.view(self.num_ranks, *recv.shape)
+        everybody = everybody.view(self.comm.num_ranks, *recv.shape)
         self.after.insert(0, lambda: recv.copy_(fold(everybody, op)))  # before output()'s copy
 
     def receive_list(self, function: Any, send: torch.Tensor, recv: list[torch.Tensor],
@@ -181,7 +187,7 @@ class Call:
             self.used += recv
             block = recv[0]
         else:
-            block = send.new_empty((self.num_ranks, send.numel()))
+            block = send.new_empty((self.comm.num_ranks, send.numel()))
             self.after += [partial(tensor.copy_, row.view(tensor.shape))
                            for tensor, row in zip(recv, block)]
         self.enqueue(function, send, block, send.nbytes, **fields)

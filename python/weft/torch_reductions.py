@@ -30,23 +30,23 @@ def _kind(op: Any) -> Any:
 
 
 # By the numbers of PyTorch's operations: their objects take longer to compare.
-_NATIVE = {(kind.value, dtype): (of_weft, 1, op)
+_NATIVE = {(kind.value, dtype): (of_weft, 1, {"op": op})
            for kind, op in _OPS.items() for dtype, of_weft in _TYPES.items()}
-_NATIVE |= {(C10dOp.SUM.value, dtype): (*as_others, ReduceOp.SUM)
+_NATIVE |= {(C10dOp.SUM.value, dtype): (*as_others, {"op": ReduceOp.SUM})
             for dtype, as_others in _SUMMED_AS.items()}
+_PREMUL_SUM = C10dOp.PREMUL_SUM.value
 
 
 def native_reduction(dtype: torch.dtype, op: Any) -> tuple[Dtype, int, dict[str, Any]] | None:
     """Type, how many of it make an element, and fields of weft_coll_args; None: weft has no such
     reduction."""
-    native = _NATIVE.get((_kind(op).value, dtype))
-    if native is None:
-        return None
-    of_weft, width, weft_op = native
-    if weft_op is not ReduceOp.PREMUL_SUM:
-        return of_weft, width, {"op": weft_op}
+    number = _kind(op).value
+    native = _NATIVE.get((number, dtype))
+    if native is None or number != _PREMUL_SUM:
+        return native
+    of_weft, width, fields = native
     factor = op.factor.item() if isinstance(op.factor, torch.Tensor) else op.factor
-    return of_weft, width, {"op": weft_op, "factor": factor}
+    return of_weft, width, fields | {"factor": factor}
 
 
 def fold(rows: torch.Tensor, op: Any) -> torch.Tensor:
