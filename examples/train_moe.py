@@ -91,11 +91,11 @@ class Experts(nn.Module):
         return self.shared(x) + self.tokens.combine(y, got.routing)
 
     def balance(self):
-        """Makes busy experts rarer, from their loads on all ranks; the busiest one's share."""
-        busiest = float(self.load.max() / self.load.mean())
-        self.bias += 1e-3 * (self.load.mean() - self.load).sign()
+        """Makes busy experts rarer, from their shares of the load of all ranks; the largest one."""
+        shares = self.load / self.load.mean()
+        self.bias += 5e-2 * (1 - shares)
         self.load.zero_()
-        return busiest
+        return float(shares.max())
 
     def few(self, x, chosen, weights):
         """By low latency: rows [local experts, capacity, hidden], of which the first have come."""
