@@ -4,9 +4,9 @@
     torchrun --nproc-per-node 4 examples/train_moe.py FILE    # any file; without one this clone's
 
 Tokens go to their experts by weft.torch, and gradients of all else are summed by the backend "weft"
-of torch.distributed. The global batch, and so the loss, is the same with any number of ranks. What
---save FOLDER has saved another number of ranks can take up again (--resume FOLDER/STEP). Text is
-written with the low-latency operations, a byte of each rank at a time. Ranks may share a GPU.
+of torch.distributed. Any number of ranks has the same global batch, and the same loss, but for
+rounding. What --save FOLDER has saved another number of ranks can take up (--resume FOLDER/STEP).
+Low-latency operations write text, a byte of each rank at a time. Ranks may share a GPU.
 """
 import argparse
 import glob
@@ -78,12 +78,12 @@ class Experts(nn.Module):
         scores = self.gate(x).sigmoid()
         chosen = (scores + self.bias).topk(TOPK).indices
         weights = scores.gather(1, chosen)
-        weights = weights / weights.sum(1, keepdim=True)
+        weights = (weights / weights.sum(1, keepdim=True)).float()
         if self.room is not None:
-            return self.shared(x) + self.few(x, chosen, weights)
+            return self.shared(x) + self.few(x.float(), chosen, weights)
         if self.training:
             self.load += torch.bincount(chosen.flatten(), minlength=EXPERTS)
-        got = self.tokens.dispatch(x, chosen, weights)
+        got = self.tokens.dispatch(x.float(), chosen, weights)
         y = torch.zeros_like(got.rows)
         for local, expert in enumerate(self.own.values()):
             row, k = (got.topk_idx == local).nonzero(as_tuple=True)
@@ -176,7 +176,9 @@ class Run:
         self.clock.watch(weft.Handle, "layout", "notify", "wait_counts", "dispatch", "combine")
         self.clock.watch(dist, "all_reduce")
         torch.manual_seed(1)
-        self.model = Model(self.tokens).to(self.device)
+        self.model = Model(self.tokens).to(self.device, getattr(torch, options.dtype))
+        for layer in self.model.layers:
+            layer.experts.own.float()  # as the rows that come
         self.optimiser = torch.optim.AdamW(self.model.parameters(), betas=(0.9, 0.95),
                                            weight_decay=0.1)
         self.shared = [p for name, p in self.model.named_parameters() if ".own." not in name]
@@ -273,14 +275,12 @@ class Run:
         if self.rank != 0 or not self.losses:
             return
         try:
-            import matplotlib
+            from matplotlib import pyplot
         except ImportError:
             return print("no plot of the loss: pip install matplotlib")
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
+        pyplot.switch_backend("Agg")
         pyplot.plot(range(self.step - len(self.losses), self.step), self.losses)
-        pyplot.xlabel("step")
-        pyplot.ylabel("loss, nats per byte")
+        pyplot.gca().set(xlabel="step", ylabel="loss, nats per byte")
         pyplot.savefig(self.options.plot)
         print(f"the loss: {self.options.plot}")
 
@@ -316,19 +316,19 @@ def main():
     parser.add_argument("files", nargs="*", default=sources)
     parser.add_argument("--steps", type=int, default=350)
     parser.add_argument("--rate", type=float, default=3e-3)
+    parser.add_argument("--dtype", default="float32", help="or float64: of all but experts")
     parser.add_argument("--tell", type=int, default=5, help="steps between lines of progress")
     parser.add_argument("--evaluate", type=int, default=100, help="steps between evaluations")
     parser.add_argument("--plot", default="loss.png")
     parser.add_argument("--save", help="folder of checkpoints, one at each evaluation")
     parser.add_argument("--resume", help="one of these: FOLDER/STEP")
     parser.add_argument("--write", type=int, default=400, help="bytes of text at the end")
-    options = parser.parse_args()
-    run = Run(options)
-    if options.resume:
-        run.resume(options.resume)
+    run = Run(parser.parse_args())
+    if run.options.resume:
+        run.resume(run.options.resume)
     run.train()
-    if options.write:
-        run.write(options.write)
+    if run.options.write:
+        run.write(run.options.write)
     dist.destroy_process_group()
 
 
