@@ -203,12 +203,13 @@ static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_confi
                                       const struct wp_ll_plan *plan)
 {
     const uint64_t places_bytes = (uint64_t)wp_ll_num_choices(plan) * sizeof(uint16_t);
+    const uint64_t num_counts = 2 * (uint64_t)comm->num_ranks * (uint64_t)wp_ll_num_pairs(plan);
+    const uint64_t counts_bytes = num_counts * sizeof(uint32_t);
     if ((uint64_t)wp_ll_num_told_words(plan) * sizeof(uint32_t) > WP_WARP_SHARED_BYTES)
         return "num_topk of at most 63";
     if (plan->max_local_experts >= 1 << WP_LL_PLACE_EXPERT_BITS)
         return "at most 4095 experts of a rank";
-    if (WP_BLOCK_WORDS_BYTES + 2 * wp_ll_told_counts_bytes(plan, comm->num_ranks) + places_bytes >
-        WP_BLOCK_SHARED_BYTES)
+    if (WP_BLOCK_WORDS_BYTES + counts_bytes + places_bytes > WP_BLOCK_SHARED_BYTES)
         return "max_tokens * num_topk, and by expert 2 * ranks * experts of a rank added, of at "
                "most 3968";
     return lacks_any_packets(comm, config, plan);

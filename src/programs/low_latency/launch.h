@@ -148,37 +148,31 @@ WP_FN struct wp_ll_run wp_ll_begin(struct wp_warp *warp, const struct wp_low_lat
     return run;
 }
 
-/* Every warp calls this, after all warps of the block have read what was remembered before. */
-WP_FN void wp_ll_remember_run(const struct wp_ll_run *run)
+/* All warps of a block call this with the same status. If it is WP_STATUS_OK, they have met since
+ * they began, so all have read what was remembered before. The block remembers the launch. Then a
+ * launch may still receive packets, so that no warp waits for another at the end; if the launch
+ * fails, nothing that is remembered counts any more. Another status ends the launch. */
+WP_FN enum wp_status wp_ll_commit(const struct wp_ll_run *run, enum wp_status status)
 {
     struct wp_warp *warp = run->op.warp;
     struct wp_ll_block *block = &run->ll->blocks[wp_block_idx(warp)];
+    if (status != WP_STATUS_OK)
+        return wp_operation_end(&run->op, status);
+    wp_operation_advance(&run->op);
     if (wp_warp_idx(warp) != 0 || wp_lane_idx(warp) != 0)
-        return;
+        return status;
     block->numbers = run->numbers;
     block->halves[0] = run->halves[0];
     block->halves[1] = run->halves[1];
+    return status;
 }
 
-/* As wp_operation_end; the warps of a block have the same status. */
+/* With signals: nobody is awaited any more. */
 WP_FN enum wp_status wp_ll_end(const struct wp_ll_run *run, enum wp_status status)
 {
-    wp_operation_end(&run->op, status);
     if (status == WP_STATUS_OK)
-        wp_ll_remember_run(run);
-    return status;
-}
-
-/* wp_ll_end for warps that have met since they began, unless one has failed. They need not meet
- * again. */
-WP_FN enum wp_status wp_ll_end_met(const struct wp_ll_run *run, enum wp_status status)
-{
-    if (status != WP_STATUS_OK)
-        return wp_operation_end(&run->op, status);
-    wp_admit_next(run->op.warp); /* the block waits for nothing more */
-    wp_operation_advance(&run->op);
-    wp_ll_remember_run(run);
-    return status;
+        wp_admit_next(run->op.warp);
+    return wp_ll_commit(run, status);
 }
 
 /* Warp-wide: an operation that does not fit what is outstanding. In graphs the host cannot see

@@ -17,10 +17,11 @@ WP_FN uint64_t wp_ll_align(uint64_t bytes)
  * (low_latency_unmask.c); and how often it has announced a wait, in one word for all its blocks. */
 enum wp_ll_words { WP_LL_ARRIVED, WP_LL_ROOM, WP_LL_RETURNED, WP_LL_WAITS, WP_LL_NUM_WORDS };
 
-/* The bytes of a tagged row: as many as any machine needs, since the host allocates it. */
+/* The bytes of a tagged row, a multiple of 16: as many as any machine needs, since the host
+ * allocates it. */
 WP_FN uint64_t wp_ll_tagged_bytes(int32_t num_words)
 {
-    return ((uint64_t)num_words + 2) * sizeof(uint64_t);
+    return ((uint64_t)num_words + 3) / 2 * 2 * sizeof(uint64_t);
 }
 
 /* Whether rows and answers go in packets. */
@@ -113,12 +114,6 @@ WP_FN int32_t wp_ll_num_told_words(const struct wp_ll_plan *plan)
     return 1 + 2 * plan->num_topk;
 }
 
-WP_FN uint64_t wp_ll_told_bytes(const struct wp_ll_plan *plan)
-{
-    const uint64_t align = 16;
-    return (wp_ll_tagged_bytes(wp_ll_num_told_words(plan)) + align - 1) / align * align;
-}
-
 /* The words of a head: a source's number of choices for each expert of the target, in packets two
  * in a word; of few tokens, behind that, the expert of each choice. */
 WP_FN int32_t wp_ll_num_head_words(const struct wp_ll_plan *plan)
@@ -126,14 +121,6 @@ WP_FN int32_t wp_ll_num_head_words(const struct wp_ll_plan *plan)
     if (!wp_ll_has_packets(plan))
         return plan->max_local_experts;
     return wp_ll_is_told(plan) ? wp_ll_num_pairs(plan) : wp_ll_num_chosen_words(plan);
-}
-
-/* The bytes for the head of a source; of many tokens, the metadata of each token is behind it. */
-WP_FN uint64_t wp_ll_head_bytes(const struct wp_ll_plan *plan)
-{
-    const uint64_t told_bytes =
-        wp_ll_is_told(plan) ? (uint64_t)plan->max_tokens * wp_ll_told_bytes(plan) : 0;
-    return wp_ll_align(wp_ll_tagged_bytes(wp_ll_num_head_words(plan))) + wp_ll_align(told_bytes);
 }
 
 /* Whether a token's sum is made of one sum for each node. */
@@ -159,13 +146,6 @@ WP_FN uint64_t wp_ll_sum_bytes(const struct wp_ll_plan *plan)
            (wp_ll_has_node_sums(plan) ? wp_ll_align(plan->answer_bytes) : 0);
 }
 
-/* The weights of a token, if they come with combine: a tagged row, float [num_topk]. */
-WP_FN uint64_t wp_ll_token_weights_bytes(const struct wp_ll_plan *plan)
-{
-    const uint64_t align = 16;
-    return (wp_ll_tagged_bytes(plan->num_topk) + align - 1) / align * align;
-}
-
 WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     const uint64_t halves = (uint64_t)plan->num_halves, blocks = (uint64_t)plan->num_blocks;
@@ -176,7 +156,7 @@ WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32
     struct wp_ll_offsets offsets;
     uint64_t at =
         wp_ll_align((uint64_t)WP_LL_NUM_WORDS * WP_LL_NUM_MAILS * num_ranges * sizeof(uint64_t));
-    offsets.head_bytes = wp_ll_head_bytes(plan);
+    offsets.head_bytes = wp_ll_align(wp_ll_tagged_bytes(wp_ll_num_head_words(plan)));
     offsets.row_packets_half = has_packets ? rows * plan->slot.bytes : 0;
     offsets.answer_packets_half = has_packets ? wp_ll_align(rows * plan->answer_bytes) : 0;
 #define WP_LL_PLACE(name, num, bytes)                                                              \
@@ -285,9 +265,9 @@ WP_FN char *wp_ll_head(const struct wp_low_latency *ll, int32_t owner, uint64_t 
 WP_FN char *wp_ll_told(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
                        int32_t source, int32_t token)
 {
-    const uint64_t counts_bytes = wp_ll_align(wp_ll_tagged_bytes(wp_ll_num_pairs(&ll->plan)));
-    return wp_ll_head(ll, owner, number, source) + counts_bytes +
-           wp_ll_slot_offset((uint32_t)token, wp_ll_told_bytes(&ll->plan));
+    return wp_ll_area(ll, owner) + ll->offsets.told +
+           wp_ll_slot_offset(wp_ll_token_idx(ll, number, source, token),
+                             wp_ll_tagged_bytes(wp_ll_num_told_words(&ll->plan)));
 }
 
 /* The offset, in any area, of the slot of a row from `source`. */
@@ -344,13 +324,13 @@ WP_FN char *wp_ll_summand(const struct wp_low_latency *ll, int32_t owner, uint64
            wp_ll_slot_offset(idx, ll->plan.answer_bytes);
 }
 
-/* The weights of a source's token, of the answers `number`. */
+/* The weights of a source's token, of the answers `number`: a tagged row, float [num_topk]. */
 WP_FN char *wp_ll_late_weights(const struct wp_low_latency *ll, int32_t owner, uint64_t number,
                                int32_t source, int32_t token)
 {
     return wp_ll_area(ll, owner) + ll->offsets.late_weights +
            wp_ll_slot_offset(wp_ll_token_idx(ll, number, source, token),
-                             wp_ll_token_weights_bytes(&ll->plan));
+                             wp_ll_tagged_bytes(ll->plan.num_topk));
 }
 
 /* ------------------------------------------------------------------ memory of this rank */
@@ -435,12 +415,4 @@ WP_FN struct wp_ll_near wp_ll_near_of(const struct wp_ll_plan *plan,
 WP_FN int wp_ll_is_near(uint64_t end)
 {
     return WP_LL_IS_NEAR || WP_BLOCK_WORDS_BYTES + end <= WP_BLOCK_SHARED_BYTES;
-}
-
-/* ------------------------------------------------------------------ with packets */
-
-/* Many tokens: the counts of all sources, by expert. The places of choices are behind them. */
-WP_FN uint64_t wp_ll_told_counts_bytes(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return (uint64_t)num_ranks * (uint64_t)wp_ll_num_pairs(plan) * sizeof(uint32_t);
 }

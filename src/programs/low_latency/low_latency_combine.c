@@ -555,7 +555,7 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
         status = send(&run, args);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
         status = receive(&run, args);
-    return wp_ll_end_met(&run, status);
+    return wp_ll_end(&run, status);
 }
 
 #ifndef WP_LL_STEPS_ONLY

@@ -275,7 +275,7 @@ WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_
         status = send(&run, args, first);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
         status = receive(&run, args);
-    return wp_ll_end_met(&run, status);
+    return wp_ll_end(&run, status);
 }
 
 #ifndef WP_LL_STEPS_ONLY

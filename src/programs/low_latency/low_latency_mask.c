@@ -17,5 +17,5 @@ WP_PROGRAM(low_latency_mask, warp, args)
         if (args->mask != NULL)
             args->mask[rank] = wp_ll_is_masked(masks, rank);
     }
-    return wp_ll_end(&run, WP_STATUS_OK);
+    return wp_ll_end(&run, wp_block_status(warp, WP_STATUS_OK));
 }

@@ -32,7 +32,7 @@ WP_FN enum wp_status leave(const struct wp_ll_run *run)
         status = wp_ll_await_ranks(run, WP_LL_RANKS_OF_NODE, WP_LL_ROOM, WP_LL_ANSWERS,
                                    run->numbers.answers_sent);
     }
-    return wp_block_status(warp, status);
+    return status;
 }
 
 WP_PROGRAM(low_latency_release, warp, args)
@@ -40,5 +40,6 @@ WP_PROGRAM(low_latency_release, warp, args)
     struct wp_ll_run run = wp_ll_begin(warp, &args->ll);
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
-    return wp_ll_end(&run, args->what == WP_LL_LEAVES ? leave(&run) : release(&run));
+    const enum wp_status status = args->what == WP_LL_LEAVES ? leave(&run) : release(&run);
+    return wp_ll_end(&run, wp_block_status(warp, status));
 }

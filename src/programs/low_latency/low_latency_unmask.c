@@ -253,5 +253,5 @@ WP_PROGRAM(low_latency_unmask, warp, args)
     }
     if (status == WP_STATUS_OK && wp_is_last_block(warp, args->ll.masks.num_blocks_done))
         renew_mask(&run, args->mask);
-    return wp_ll_end(&run, status);
+    return wp_ll_end(&run, wp_block_status(warp, status));
 }

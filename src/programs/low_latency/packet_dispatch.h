@@ -426,14 +426,14 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     const struct wp_low_latency *ll = &args->ll;
     const uint64_t number = ++run->numbers.rows_received;
     const struct wp_ll_packet_rows rows = wp_ll_packet_rows_of(run, args, number);
-    const struct wp_ll_turns turns = wp_ll_turns_to_receive(warp, ll);
+    const struct wp_ll_turns turns = wp_ll_turns_to(WP_LL_RECEIVE, warp, ll);
     const int32_t num_units = route_num_received(ll);
     enum wp_status status = WP_STATUS_OK;
     if (number > run->numbers.rows_sent)
         status = wp_ll_fail(run, run->numbers.rows_sent, number);
     else if (ll->plan.is_by_expert && wp_block_idx(warp) < wp_ll_num_receiving_blocks(warp, ll))
         status = wp_ll_hear_heads(&rows);
-    status = wp_ll_commit_early(run, status);
+    status = wp_ll_commit(run, wp_block_status(warp, status));
     if (status != WP_STATUS_OK)
         return status;
     if (ll->plan.is_by_expert && wp_ll_is_told(&ll->plan))
@@ -462,5 +462,5 @@ WP_FN enum wp_status dispatch(struct wp_warp *warp, const struct wp_low_latency_
     if (args->phases & WP_LL_SEND)
         status = send(&run, args, loads);
     return status == WP_STATUS_OK && receives ? receive(&run, args)
-                                              : wp_ll_commit_early(&run, status);
+                                              : wp_ll_commit(&run, wp_block_status(warp, status));
 }

@@ -176,7 +176,7 @@ WP_FN enum wp_status send_weights(const struct mail *mail)
     const struct wp_low_latency *ll = &mail->args->ll;
     const struct wp_ll_weights_sender sender = {mail->run, mail->args->late_weights,
                                                 weights_memory(warp, &ll->plan), mail->number};
-    const struct wp_ll_turns turns = wp_ll_turns_to_receive(warp, ll);
+    const struct wp_ll_turns turns = wp_ll_turns_to(WP_LL_RECEIVE, warp, ll);
     const int32_t end = wp_ll_half_of(mail->run, mail->result).tokens.end;
     enum wp_status status = WP_STATUS_OK;
     for (int32_t token = turns.first; token < end; token += turns.step) {
@@ -291,7 +291,7 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     const uint64_t result = numbers->rows_answered + 1;
     const struct mail mail = {run,    args,   wp_ll_packets_of(&args->ll, WP_LL_ANSWERS, number),
                               number, result, wp_ll_is_room_known(run, number, result)};
-    const struct wp_ll_turns turns = wp_ll_turns_to_send(warp, &args->ll);
+    const struct wp_ll_turns turns = wp_ll_turns_to(WP_LL_SEND, warp, &args->ll);
     const int32_t end = wp_ll_num_answer_units(plan, args->ll.exchange.num_ranks);
     enum wp_status status = WP_STATUS_OK;
     if (mail.result > numbers->rows_received ||
@@ -350,7 +350,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     const struct wp_ll_half half = wp_ll_half_of(run, number);
     const struct mail mail = {run,    args,          wp_ll_packets_of(ll, WP_LL_ANSWERS, number),
                               number, half.answered, 0};
-    const struct wp_ll_turns turns = wp_ll_turns_to_receive(warp, ll);
+    const struct wp_ll_turns turns = wp_ll_turns_to(WP_LL_RECEIVE, warp, ll);
     const int32_t end = wp_ll_half_of(run, half.answered).tokens.end * ll->plan.sum_parts.num;
     enum wp_status status = WP_STATUS_OK;
     int64_t *waits_ns = wp_block_idx(warp) == 0 ? ll->waited_ns : NULL;
@@ -383,10 +383,10 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
     const struct wp_ll_loads remembered = wp_ll_load(warp, &args->ll);
     const struct answered answered = load_answered(
         warp, args,
-        args->phases & WP_LL_SEND ? wp_ll_turns_to_send(warp, &args->ll).first : INT32_MAX);
+        args->phases & WP_LL_SEND ? wp_ll_turns_to(WP_LL_SEND, warp, &args->ll).first : INT32_MAX);
     /* With many tokens it is loaded when they have been sent: a warp that sends and receives has no
      * registers for it before. */
-    const int32_t first = wp_ll_turns_to_receive(warp, &args->ll).first;
+    const int32_t first = wp_ll_turns_to(WP_LL_RECEIVE, warp, &args->ll).first;
     struct of_halves target =
         load_target_of_part(warp, &args->ll, wp_ll_is_told(&args->ll.plan) ? INT32_MAX : first);
     struct wp_ll_run run = wp_ll_begin_loaded(warp, &args->ll, remembered);
@@ -400,7 +400,7 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
         target = load_target_of_part(warp, &args->ll, first);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
         status = begin_receiving(&run);
-    status = wp_ll_commit_early(&run, status);
+    status = wp_ll_commit(&run, wp_block_status(warp, status));
     if (status != WP_STATUS_OK || !(args->phases & WP_LL_RECEIVE))
         return status;
     return receive(&run, args, target);

@@ -202,7 +202,7 @@ WP_FN struct wp_ll_route_loads route_load(struct wp_warp *warp,
         loads.experts[i] = i < num_loaded ? wp_ll_load_choice(args, i * WP_WARP_SIZE + lane) : -1;
     loads.taken =
         lane < args->ll.exchange.num_ranks ? wp_load_relaxed(&args->ll.rows_taken[lane]) : 0;
-    load_unit(warp, args, wp_ll_turns_to_receive(warp, &args->ll).first, &loads);
+    load_unit(warp, args, wp_ll_turns_to(WP_LL_RECEIVE, warp, &args->ll).first, &loads);
     return loads;
 }
 
@@ -337,7 +337,7 @@ WP_FN enum wp_status route_send(struct wp_ll_packet_rows *rows, struct wp_ll_rou
 {
     struct wp_warp *warp = rows->taker.run->op.warp;
     const struct wp_low_latency *ll = &rows->taker.args->ll;
-    const struct wp_ll_turns turns = wp_ll_turns_to_receive(warp, ll);
+    const struct wp_ll_turns turns = wp_ll_turns_to(WP_LL_RECEIVE, warp, ll);
     const int32_t num_units = route_num_received(ll);
     enum wp_status status = WP_STATUS_OK;
     for (int32_t i = turns.first; i < num_units && status == WP_STATUS_OK;) {

@@ -163,20 +163,6 @@ struct wp_ll_turns {
     int32_t first, step;
 };
 
-/* The work items of a warp, among the warps of some blocks. Items go round the blocks first, so
- * that few tokens use many SMs. Warps that only hear have none. */
-WP_FN struct wp_ll_turns wp_ll_turns_of(struct wp_warp *warp, const struct wp_low_latency *ll,
-                                        int32_t first_block, int32_t num_blocks)
-{
-    const int32_t block = wp_block_idx(warp) - first_block;
-    const int32_t num_workers = wp_num_warps(warp) - ll->num_hearers;
-    const struct wp_ll_turns none = {INT32_MAX, 0};
-    const struct wp_ll_turns turns = {block + wp_warp_idx(warp) * num_blocks,
-                                      num_blocks * num_workers};
-    const int works = ll->num_hearers == 0 || wp_warp_idx(warp) < num_workers;
-    return block >= 0 && block < num_blocks && works ? turns : none;
-}
-
 /* Few tokens: each warp sends, and then receives. Many tokens: the first blocks receive while the
  * others send. Else all blocks would receive at the end, while the links are idle. */
 WP_FN int32_t wp_ll_num_receiving_blocks(struct wp_warp *warp, const struct wp_low_latency *ll)
@@ -184,15 +170,21 @@ WP_FN int32_t wp_ll_num_receiving_blocks(struct wp_warp *warp, const struct wp_l
     return ll->num_receivers > 0 ? ll->num_receivers : wp_num_blocks(warp);
 }
 
-WP_FN struct wp_ll_turns wp_ll_turns_to_receive(struct wp_warp *warp,
-                                                const struct wp_low_latency *ll)
+/* What the warp sends, or receives. Items go round the blocks first, so that few tokens use many
+ * SMs. Warps that only hear have none. */
+WP_FN struct wp_ll_turns wp_ll_turns_to(enum wp_ll_phase phase, struct wp_warp *warp,
+                                        const struct wp_low_latency *ll)
 {
-    return wp_ll_turns_of(warp, ll, 0, wp_ll_num_receiving_blocks(warp, ll));
-}
-
-WP_FN struct wp_ll_turns wp_ll_turns_to_send(struct wp_warp *warp, const struct wp_low_latency *ll)
-{
-    return wp_ll_turns_of(warp, ll, ll->num_receivers, wp_num_blocks(warp) - ll->num_receivers);
+    const int sends = phase == WP_LL_SEND;
+    const int32_t num_blocks =
+        sends ? wp_num_blocks(warp) - ll->num_receivers : wp_ll_num_receiving_blocks(warp, ll);
+    const int32_t block = wp_block_idx(warp) - (sends ? ll->num_receivers : 0);
+    const int32_t num_workers = wp_num_warps(warp) - ll->num_hearers;
+    const struct wp_ll_turns none = {INT32_MAX, 0};
+    const struct wp_ll_turns turns = {block + wp_warp_idx(warp) * num_blocks,
+                                      num_blocks * num_workers};
+    const int works = ll->num_hearers == 0 || wp_warp_idx(warp) < num_workers;
+    return block >= 0 && block < num_blocks && works ? turns : none;
 }
 
 WP_FN struct wp_ll_elements wp_ll_part_elements(const struct wp_ll_plan *plan,
@@ -338,21 +330,7 @@ WP_FN void wp_ll_note_heard_taken(const struct wp_low_latency *ll, int32_t rank,
     wp_add_relaxed(&ll->rows_taken[rank], (int32_t)(after - before));
 }
 
-/* ------------------------------------------------------------------ the end, in advance */
-
-/* All warps call this when they have sent. It commits early what the block remembers of the launch,
- * while packets are under way. So no warp waits for another at the end. If the launch fails,
- * nothing that is remembered counts any more. A status other than WP_STATUS_OK says that the launch
- * has ended. */
-WP_FN enum wp_status wp_ll_commit_early(const struct wp_ll_run *run, enum wp_status status)
-{
-    status = wp_block_status(run->op.warp, status); /* all have read what was remembered before */
-    if (status != WP_STATUS_OK)
-        return wp_operation_end(&run->op, status);
-    wp_operation_advance(&run->op);
-    wp_ll_remember_run(run);
-    return status;
-}
+/* ------------------------------------------------------------------ the end */
 
 /* Each warp calls this when it has received. It writes which ranks are masked. */
 WP_FN enum wp_status wp_ll_end_committed(const struct wp_ll_run *run, enum wp_status status)

@@ -312,12 +312,13 @@ struct wp_ll_network {
  * name; how many things a half has, and the bytes of one, as wp_ll_offsets_of finds (layout.h). */
 #define WP_LL_REGIONS(X)                                                                           \
     X(ranges, num_ranges, sizeof(struct wp_ll_range))                                              \
-    X(heads, plan->is_by_expert || wp_ll_is_told(plan) ? ranks : 0, offsets.head_bytes)            \
+    X(heads, plan->is_by_expert ? ranks : 0, offsets.head_bytes)                                   \
+    X(told, wp_ll_is_told(plan) ? rows : 0, wp_ll_tagged_bytes(wp_ll_num_told_words(plan)))        \
     X(rows, has_packets && plan->is_by_expert ? 0 : rows, plan->slot.bytes)                        \
     X(answers, has_packets ? 0 : (uint64_t)plan->answer_slots.per_half, plan->answer_bytes)        \
     X(messages, num_messages, plan->message.bytes)                                                 \
     X(summands, (uint64_t)wp_ll_num_summands(plan), plan->answer_bytes)                            \
-    X(late_weights, plan->weights_come_late ? rows : 0, wp_ll_token_weights_bytes(plan))           \
+    X(late_weights, plan->weights_come_late ? rows : 0, wp_ll_tagged_bytes(plan->num_topk))        \
     X(comes, has_packets ? WP_LL_NUM_MAILS *ranks : 0, sizeof(uint64_t))                           \
     X(row_packets, 2, offsets.row_packets_half) /* escape words take at most as much again */      \
     X(answer_packets, 2, offsets.answer_packets_half)

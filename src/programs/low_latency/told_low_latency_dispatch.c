@@ -34,9 +34,9 @@ WP_FN void load_choices(struct wp_warp *warp, const struct wp_low_latency_dispat
  * of the choices for each expert of a rank, two in a word. */
 WP_FN uint32_t *counts_to_tell(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
 {
-    char *memory = (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES +
-                   wp_ll_told_counts_bytes(&ll->plan, ll->exchange.num_ranks);
-    return (uint32_t *)(void *)memory + (ptrdiff_t)rank * wp_ll_num_pairs(&ll->plan);
+    char *memory = (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES;
+    return (uint32_t *)(void *)memory +
+           (ptrdiff_t)(ll->exchange.num_ranks + rank) * wp_ll_num_pairs(&ll->plan);
 }
 
 /* Behind these, the place of each choice. */
@@ -237,7 +237,7 @@ WP_FN struct wp_ll_turns turns_to_send_parts(struct wp_warp *warp, const struct 
 {
     const int32_t num_told =
         ll->num_receivers > 0 ? 0 : wp_ll_num_told_units(&ll->plan, ll->exchange.num_ranks);
-    struct wp_ll_turns turns = wp_ll_turns_to_send(warp, ll);
+    struct wp_ll_turns turns = wp_ll_turns_to(WP_LL_SEND, warp, ll);
     while (turns.first < num_told)
         turns.first += turns.step;
     turns.first -= num_told;
@@ -272,7 +272,7 @@ WP_FN struct wp_ll_route_loads route_load(struct wp_warp *warp,
         return loads;
     if (lane < ll->exchange.num_ranks)
         loads.taken = wp_load_relaxed(&ll->rows_taken[lane]);
-    if (wp_ll_turns_to_receive(warp, ll).step > 0)
+    if (wp_ll_turns_to(WP_LL_RECEIVE, warp, ll).step > 0)
         load_choices(warp, args, 0, loads.experts);
     load_unit(warp, args, turns_to_send_parts(warp, ll).first, &loads);
     return loads;
@@ -325,7 +325,7 @@ WP_FN enum wp_status route_send(struct wp_ll_packet_rows *rows, struct wp_ll_rou
     const struct wp_low_latency_dispatch_args *args = rows->taker.args;
     const struct wp_ll_plan *plan = &args->ll.plan;
     struct wp_warp *warp = rows->taker.run->op.warp;
-    const struct wp_ll_turns told = wp_ll_turns_to_receive(warp, &args->ll);
+    const struct wp_ll_turns told = wp_ll_turns_to(WP_LL_RECEIVE, warp, &args->ll);
     const int32_t num_told = wp_ll_num_told_units(plan, args->ll.exchange.num_ranks);
     const struct wp_ll_turns sent = turns_to_send_parts(warp, &args->ll);
     const int32_t num_sent = args->num_tokens * plan->row_parts.num;
