@@ -70,8 +70,8 @@ static weft_result allocate_tables(weft_ll *ll)
 static enum weft__work_kind work_kind_of(const struct wp_ll_plan *plan)
 {
     if (wp_ll_has_packets(plan))
-        return plan->is_by_expert && !wp_ll_is_told(plan) ? WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS
-                                                          : WEFT__WORK_FEW_ROWS_IN_PACKETS;
+        return plan->is_by_expert && !plan->is_told ? WEFT__WORK_FEW_PACKED_ROWS_IN_PACKETS
+                                                    : WEFT__WORK_FEW_ROWS_IN_PACKETS;
     return plan->is_by_expert ? WEFT__WORK_FEW_PACKED_ROWS : WEFT__WORK_FEW_ROWS;
 }
 
@@ -80,8 +80,7 @@ static struct weft__grid choose_grid(const weft_ep *ep, const weft_ll_config *co
                                      const struct wp_ll_plan *plan, enum weft__work_kind kind)
 {
     const int32_t num_ranks = ep->comm->num_ranks;
-    const int32_t num_sent = wp_ll_is_told(plan) ? wp_ll_num_taken_units(plan, num_ranks)
-                                                 : wp_ll_num_row_units(plan, num_ranks);
+    const int32_t num_sent = wp_ll_num_taken_units(plan, num_ranks);
     const int32_t num_answered = wp_ll_num_answer_units(plan, num_ranks);
     const struct weft__work work = {kind, plan->max_tokens,
                                     (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype), num_sent,
@@ -143,7 +142,7 @@ static int64_t num_units_of(const weft_ll *ll)
 {
     const struct wp_ll_plan *plan = &ll->device.plan;
     const int32_t num_ranks = ll->ep->comm->num_ranks;
-    return (int64_t)wp_ll_num_told_units(plan, num_ranks) + wp_ll_num_sent_units(plan) +
+    return (int64_t)wp_ll_num_told_units(plan, num_ranks) + plan->max_tokens * plan->row_parts.num +
            wp_ll_num_taken_units(plan, num_ranks);
 }
 
@@ -168,7 +167,7 @@ enum {
 static int32_t choose_receivers(const weft_ll *ll, int32_t percent)
 {
     const int32_t num_receivers = ll->grid.num_blocks * percent / 100;
-    if (!wp_ll_is_told(&ll->device.plan) || ll->grid.num_blocks == 1 ||
+    if (!ll->device.plan.is_told || ll->grid.num_blocks == 1 ||
         num_units_of(ll) <= num_warps_of(ll))
         return 0;
     return num_receivers > 0 ? num_receivers : 1;

@@ -136,12 +136,14 @@ static int32_t told_part_elements(const struct wp_ll_plan *plan)
 static void plan_packets(const weft_comm *comm, struct wp_ll_plan *plan)
 {
     plan->row_parts = row_parts(comm, plan);
+    plan->taken_parts = plan->row_parts;
     plan->answer_parts = answer_parts(comm, plan);
     plan->sum_parts = plan->answer_parts;
 }
 
 static void plan_told(const weft_comm *comm, struct wp_ll_plan *plan)
 {
+    plan->is_told = 1;
     plan->row_parts = parts_of(comm, plan, told_part_elements(plan), 0);
     plan->taken_parts =
         parts_of(comm, plan, WP_LL_TAKEN_PART_BYTES >> plan->sent_element_bytes_log2,
@@ -202,7 +204,8 @@ WP_STATIC_ASSERT((WP_BLOCK_SHARED_BYTES - WP_BLOCK_WORDS_BYTES) / sizeof(uint16_
 static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_config *config,
                                       const struct wp_ll_plan *plan)
 {
-    const uint64_t places_bytes = (uint64_t)wp_ll_num_choices(plan) * sizeof(uint16_t);
+    const uint64_t places_bytes =
+        (uint64_t)plan->max_tokens * (uint64_t)plan->num_topk * sizeof(uint16_t);
     const uint64_t num_counts = 2 * (uint64_t)comm->num_ranks * (uint64_t)wp_ll_num_pairs(plan);
     const uint64_t counts_bytes = num_counts * sizeof(uint32_t);
     if ((uint64_t)wp_ll_num_told_words(plan) * sizeof(uint32_t) > WP_WARP_SHARED_BYTES)
@@ -250,7 +253,7 @@ static struct weft__ll_carrier best_carrier(const weft_comm *comm, const weft_ll
     enum { FEW_TOKENS = 16, FEW_ROWS = 64, FEW_CHOICES = 256 };
     const int are_few = plan->max_tokens <= FEW_TOKENS &&
                         plan->max_tokens <= FEW_ROWS / comm->num_ranks &&
-                        wp_ll_num_choices(plan) <= FEW_CHOICES;
+                        plan->max_tokens * plan->num_topk <= FEW_CHOICES;
     struct weft__ll_carrier best = {
         WEFT_LL_SIGNALS, are_few ? WEFT_LL_PACKETS : WEFT_LL_TOLD_PACKETS, "machine cuda"};
     if (weft__machine_of(comm)->kind != WEFT_MACHINE_CUDA)

@@ -33,7 +33,7 @@ static struct weft__ll_carrier carrier_of(const struct choice *choice, weft_mach
     const struct weft__ll_carrier chosen = weft__ll_choose_carrier(&ep, &config);
     weft__placement_destroy(&ep.placement);
     assert_int_equal(wp_ll_has_packets(&plan), chosen.carrier != WEFT_LL_SIGNALS);
-    assert_int_equal(wp_ll_is_told(&plan), chosen.carrier == WEFT_LL_TOLD_PACKETS);
+    assert_int_equal(plan.is_told, chosen.carrier == WEFT_LL_TOLD_PACKETS);
     return chosen;
 }
 

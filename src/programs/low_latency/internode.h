@@ -53,7 +53,7 @@ WP_FN void wp_ll_number_answers(const struct wp_ll_sender *sender, int32_t token
     const int32_t num_topk = ll->plan.num_topk, are_rows = ll->plan.answers_are_rows;
     const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
     int32_t *slots = wp_ll_answer_slots(ll, sender->number, token);
-    int32_t *counters = wp_ll_answer_counters(sender);
+    int32_t *counters = sender->counters.answers;
     for (int32_t k = wp_lane_idx(warp); k < num_topk; k += WP_WARP_SIZE) {
         const int32_t rank = wp_ll_remote_answerer(sender, choices, k);
         slots[k] = -1;
@@ -76,8 +76,8 @@ WP_FN void wp_ll_place_answers(const struct wp_ll_sender *sender)
     struct wp_warp *warp = sender->run->op.warp;
     const struct wp_low_latency *ll = &sender->args->ll;
     const int32_t num_ranks = ll->exchange.num_ranks;
-    const int32_t *counters = wp_ll_answer_counters(sender);
-    int32_t *first_answers = wp_ll_answer_counters(sender) + num_ranks;
+    const int32_t *counters = sender->counters.answers;
+    int32_t *first_answers = sender->counters.first_answers;
     const struct wp_ll_answer_slots *at = &ll->plan.answer_slots;
     const int32_t first_of_block = wp_block_idx(warp) * at->block_stride;
     int32_t first = 0;
@@ -126,11 +126,10 @@ WP_FN uint64_t wp_ll_staged_row(const struct wp_ll_sender *sender, int32_t rank,
 {
     const struct wp_low_latency *ll = &sender->args->ll;
     const struct wp_ll_network *network = &ll->network;
-    const int32_t *first_answers = wp_ll_answer_counters(sender) + ll->exchange.num_ranks;
     const uint64_t block =
         wp_ll_staged_idx(ll, sender->number, 1, 0, wp_block_idx(sender->run->op.warp));
     const int32_t idx = network->idx_of_rank[rank] * network->staged_rank_rows +
-                        first_answers[rank] + row - sender->counters.firsts[rank];
+                        sender->counters.first_answers[rank] + row - sender->counters.firsts[rank];
     return network->rows_offset +
            (block * (uint64_t)network->staged_rows + (uint64_t)idx) * ll->plan.slot.bytes;
 }
@@ -168,20 +167,6 @@ WP_FN void wp_ll_send_remote_head(const struct wp_ll_sender *sender, int32_t ran
     wp_remote_post(warp, &put);
 }
 
-/* Puts a block's rows for the i-th rank of other nodes. */
-WP_FN void wp_ll_put_rows_to(const struct wp_ll_sender *sender, int32_t i)
-{
-    const struct wp_low_latency *ll = &sender->args->ll;
-    const int32_t rank = ll->network.ranks[i];
-    const struct wp_ll_range range = wp_ll_sent_range(sender, rank);
-    const struct wp_ll_put put = {
-        rank, wp_ll_staged_row(sender, rank, range.first),
-        wp_ll_row_offset(ll, sender->number, ll->exchange.rank, range.first),
-        (uint64_t)range.num_rows * ll->plan.slot.bytes, wp_ll_range_word(ll, range)};
-    if (!wp_ll_is_missing(sender->run, rank))
-        wp_ll_put_mail(sender->run->op.warp, ll, WP_LL_ROWS, sender->number, &put);
-}
-
 /* All warps call this when the block has written its rows. It puts those for other nodes. */
 WP_FN void wp_ll_put_rows(const struct wp_ll_sender *sender)
 {
@@ -194,8 +179,16 @@ WP_FN void wp_ll_put_rows(const struct wp_ll_sender *sender)
     if (has_relays)
         wp_ll_put_messages(sender);
     const int32_t num_straight = has_relays ? 0 : ll->network.num_remote;
-    for (int32_t i = wp_warp_idx(warp); i < num_straight; i += wp_num_warps(warp))
-        wp_ll_put_rows_to(sender, i);
+    for (int32_t i = wp_warp_idx(warp); i < num_straight; i += wp_num_warps(warp)) {
+        const int32_t rank = ll->network.ranks[i];
+        const struct wp_ll_range range = wp_ll_sent_range(sender, rank);
+        const struct wp_ll_put put = {
+            rank, wp_ll_staged_row(sender, rank, range.first),
+            wp_ll_row_offset(ll, sender->number, ll->exchange.rank, range.first),
+            (uint64_t)range.num_rows * ll->plan.slot.bytes, wp_ll_range_word(ll, range)};
+        if (!wp_ll_is_missing(sender->run, rank))
+            wp_ll_put_mail(warp, ll, WP_LL_ROWS, sender->number, &put);
+    }
 }
 
 /* ================== combine */

@@ -87,23 +87,18 @@ WP_FN void wp_ll_miss_masked(const struct wp_ll_run *run)
 
 /* ------------------------------------------------------------------ begin and end */
 
-/* By a lane. */
-WP_FN int32_t wp_ll_load_masked(const struct wp_low_latency *ll, int32_t rank)
-{
-    return rank < ll->exchange.num_ranks && wp_ll_is_masked(&ll->masks, rank);
-}
-
-/* Warp-wide: a bit for each masked rank. Lane n has loaded the mask of rank n. */
+/* Warp-wide: a bit for each masked rank. Lane n has loaded the mask of rank n, if there is one. On GPUs
+ * there are no more ranks than lanes. */
 WP_FN uint32_t wp_ll_find_masked(struct wp_warp *warp, const struct wp_low_latency *ll,
                                  int32_t is_masked)
 {
+    const int32_t num_ranks = ll->exchange.num_ranks;
     uint32_t masked = 0;
     if (!wp_ll_has_masks(&ll->masks))
         return masked;
     masked = wp_ballot(warp, is_masked);
-    for (int32_t first = WP_WARP_SIZE; first < WP_LL_NEAR_RANKS && first < ll->exchange.num_ranks;
-         first += WP_WARP_SIZE)
-        masked |= wp_ballot(warp, wp_ll_load_masked(ll, first + wp_lane_idx(warp))) << first;
+    for (int32_t rank = WP_WARP_SIZE; rank < WP_LL_NEAR_RANKS && rank < num_ranks; rank++)
+        masked |= (uint32_t)wp_ll_is_masked(&ll->masks, rank) << rank;
     return masked;
 }
 
@@ -124,7 +119,8 @@ WP_FN struct wp_ll_loads wp_ll_load(struct wp_warp *warp, const struct wp_low_la
         words[i] = wp_load_now(from + i);
     memcpy(&loads.block, words, sizeof words);
     loads.operation = wp_operation_load(warp, &ll->exchange);
-    loads.is_masked = wp_ll_load_masked(ll, wp_lane_idx(warp));
+    loads.is_masked = wp_lane_idx(warp) < ll->exchange.num_ranks &&
+                      wp_ll_is_masked(&ll->masks, wp_lane_idx(warp));
     return loads;
 }
 
@@ -298,11 +294,6 @@ WP_FN int64_t *wp_ll_waited_ns(const struct wp_ll_run *run, int32_t rank)
                                                                          : NULL;
 }
 
-WP_FN uint64_t wp_ll_begin_waiting(const struct wp_ll_run *run, const int64_t *waited_ns)
-{
-    return waited_ns != NULL ? wp_now_ns(run->op.warp) : 0;
-}
-
 WP_FN void wp_ll_end_waiting(const struct wp_ll_run *run, int64_t *waited_ns, uint64_t begin_ns)
 {
     if (waited_ns != NULL)
@@ -342,7 +333,7 @@ WP_FN enum wp_status wp_ll_unless_absent(enum wp_status status)
 
 WP_FN enum wp_status wp_ll_await_once(const struct wp_ll_run *run, struct wp_ll_wait *wait)
 {
-    const uint64_t begin_ns = wp_ll_begin_waiting(run, wait->waited_ns);
+    const uint64_t begin_ns = wait->waited_ns == NULL ? 0 : wp_now_ns(run->op.warp);
     const enum wp_status status =
         wp_wait_value(run->op.warp, wait->told.word, wait->told.at_least, &wait->site, &wait->seen);
     wp_ll_end_waiting(run, wait->waited_ns, begin_ns);
@@ -666,8 +657,8 @@ WP_FN struct wp_ll_elements wp_ll_elements_of(const struct wp_ll_plan *plan, str
 }
 
 /* Part of a row of dtype. */
-WP_FN struct wp_ll_span wp_ll_span(const struct wp_ll_plan *plan, const struct wp_ll_share *share,
-                                   int32_t part)
+WP_FN struct wp_ll_span wp_ll_row_span(const struct wp_ll_plan *plan,
+                                       const struct wp_ll_share *share, int32_t part)
 {
     return wp_ll_part_span(share, part, (uint32_t)plan->hidden << plan->element_bytes_log2);
 }

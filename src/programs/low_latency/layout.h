@@ -30,47 +30,24 @@ WP_FN int wp_ll_has_packets(const struct wp_ll_plan *plan)
     return plan->row_parts.num > 0;
 }
 
-/* Whether they are packets of many tokens: a source sends the metadata of each token
- * (told_low_latency_dispatch.c). */
-WP_FN int wp_ll_is_told(const struct wp_ll_plan *plan)
-{
-    return plan->taken_parts.num > 0;
-}
-
-/* Work items of a dispatch of few tokens: one count for each rank, then one item for each part of each
- * token and rank. */
-WP_FN int32_t wp_ll_num_row_units(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return (1 + plan->max_tokens * plan->row_parts.num_units) * num_ranks;
-}
-
-/* Work items of a dispatch of many tokens: for each rank, the counts and the metadata of each token;
- * parts that are sent, each to all ranks at once; and, for each rank, a count and parts to receive. */
-WP_FN int32_t wp_ll_num_told_units(const struct wp_ll_plan *plan, int32_t num_ranks)
-{
-    return (1 + plan->max_tokens) * num_ranks;
-}
-
-WP_FN int32_t wp_ll_num_sent_units(const struct wp_ll_plan *plan)
-{
-    return plan->max_tokens * plan->row_parts.num;
-}
-
+/* Work items of a dispatch in packets, as they are received: one count for each rank, then one item
+ * for each part of each token and rank. Of few tokens they are sent so, too. */
 WP_FN int32_t wp_ll_num_taken_units(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     return (1 + plan->max_tokens * plan->taken_parts.num_units) * num_ranks;
+}
+
+/* Of many tokens, as they are sent: for each rank, the counts and the metadata of each token. Then
+ * each part of each token, to all ranks at once. */
+WP_FN int32_t wp_ll_num_told_units(const struct wp_ll_plan *plan, int32_t num_ranks)
+{
+    return (1 + plan->max_tokens) * num_ranks;
 }
 
 /* Work items of a combine: the parts of answers to each rank. */
 WP_FN int32_t wp_ll_num_answer_units(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     return plan->max_tokens * plan->answer_parts.num * num_ranks;
-}
-
-/* The choices of all tokens that a rank may have. */
-WP_FN int32_t wp_ll_num_choices(const struct wp_ll_plan *plan)
-{
-    return plan->max_tokens * plan->num_topk;
 }
 
 /* The words of a count of 16 bits for each expert of a rank, two in a word; by expert only. */
@@ -98,7 +75,7 @@ enum { WP_LL_CHOSEN_EXPERT_BITS = 8, WP_LL_CHOSEN_NOT_HERE = UINT16_MAX };
 
 WP_FN int32_t wp_ll_num_chosen_words(const struct wp_ll_plan *plan)
 {
-    return wp_ll_num_pairs(plan) + (wp_ll_num_choices(plan) + 1) / 2;
+    return wp_ll_num_pairs(plan) + (plan->max_tokens * plan->num_topk + 1) / 2;
 }
 
 /* A place is 16 bits: the local expert in the low 12, rank + 1 above; 0 is none. */
@@ -120,7 +97,7 @@ WP_FN int32_t wp_ll_num_head_words(const struct wp_ll_plan *plan)
 {
     if (!wp_ll_has_packets(plan))
         return plan->max_local_experts;
-    return wp_ll_is_told(plan) ? wp_ll_num_pairs(plan) : wp_ll_num_chosen_words(plan);
+    return plan->is_told ? wp_ll_num_pairs(plan) : wp_ll_num_chosen_words(plan);
 }
 
 /* Whether a token's sum is made of one sum for each node. */

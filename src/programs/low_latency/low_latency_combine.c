@@ -126,20 +126,6 @@ WP_FN void answer_with_row(const struct answerer *answerer, struct asked_row row
         send_answer(answerer, row, NULL, 1, span);
 }
 
-/* Lists the caller's rows for the choices here, with their weights. Returns how many there are. */
-WP_FN int32_t find_rows(const struct answerer *answerer, struct asked_row row, uint64_t begin)
-{
-    struct wp_warp *warp = answerer->run->op.warp;
-    const struct wp_low_latency *ll = &answerer->args->ll;
-    const struct wp_ll_packed_choice none = {WP_LL_NOT_HERE, 0.0f};
-    const struct wp_ll_packed_choice *choices =
-        wp_ll_packed_choices(ll, answerer->result, row.source, row.idx);
-    const int32_t lane = wp_lane_idx(warp);
-    return wp_ll_find_answered(warp, answerer->args, choices,
-                               lane < ll->plan.num_topk ? choices[lane] : none, begin,
-                               wp_ll_weights(warp));
-}
-
 /* ------------------------------------------------------------------ answers of single experts */
 
 /* Copies elements of the listed rows to the listed places. Where there is no row they are zeros. */
@@ -202,19 +188,39 @@ WP_FN void answer_by_choice(const struct answerer *answerer, struct asked_row ro
 
 /* ------------------------------------------------------------------ all answers */
 
-/* One warp's wait for a source counts. */
+/* One warp's wait for a source counts. WP_STATUS_ABSENT: the source is masked, maybe by this wait. */
 WP_FN enum wp_status take_weights(const struct answerer *answerer, struct asked_row row,
                                   struct wp_part part)
 {
     const struct wp_ll_run *run = answerer->run;
     const int is_counted = part.token == 0 && part.part == 0;
     int64_t *waited_ns = is_counted ? wp_ll_waited_ns(run, row.source) : NULL;
-    const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
+    const uint64_t begin_ns = waited_ns == NULL ? 0 : wp_now_ns(run->op.warp);
+    if (wp_ll_warp_masks(run->op.warp, &run->ll->masks, row.source))
+        return WP_STATUS_ABSENT;
     const enum wp_status status = wp_ll_take_weights(run, answerer->number, row.source, row.token,
                                                      wp_ll_weights(run->op.warp));
     if (wp_lane_idx(run->op.warp) == 0)
         wp_ll_end_waiting(run, waited_ns, begin_ns);
+    if (status == WP_STATUS_ABSENT)
+        wp_ll_mask_out(&run->ll->masks, row.source);
     return status;
+}
+
+/* Answers with the sum of the caller's rows for the choices here. */
+WP_FN void answer_with_sum(const struct answerer *answerer, struct asked_row row,
+                           struct wp_ll_span span)
+{
+    struct wp_warp *warp = answerer->run->op.warp;
+    const struct wp_low_latency *ll = &answerer->args->ll;
+    const struct wp_ll_packed_choice none = {WP_LL_NOT_HERE, 0.0f};
+    const struct wp_ll_packed_choice *choices =
+        wp_ll_packed_choices(ll, answerer->result, row.source, row.idx);
+    const int32_t lane = wp_lane_idx(warp);
+    const int32_t num_rows = wp_ll_find_answered(warp, answerer->args, choices,
+                                                 lane < ll->plan.num_topk ? choices[lane] : none,
+                                                 span.begin, wp_ll_weights(warp));
+    send_answer(answerer, row, wp_ll_weights(warp), num_rows, span);
 }
 
 /* One part of row i of those that a block of a source has sent. */
@@ -222,22 +228,21 @@ WP_FN enum wp_status answer_part(const struct answerer *answerer, int32_t source
                                  struct wp_ll_range range, struct wp_part part)
 {
     const struct wp_low_latency *ll = &answerer->args->ll;
-    const struct wp_ll_span span = wp_ll_span(&ll->plan, &ll->share_of_sources, part.part);
+    const struct wp_ll_span span = wp_ll_row_span(&ll->plan, &ll->share_of_sources, part.part);
     if (span.bytes == 0)
         return WP_STATUS_OK;
     const struct asked_row row = asked_row(answerer, source, range, part.token);
-    float *weights = wp_ll_weights(answerer->run->op.warp);
     enum wp_status status = WP_STATUS_OK;
     if (wp_ll_weighs_late(&ll->plan))
         status = take_weights(answerer, row, part);
     if (status != WP_STATUS_OK)
-        return status;
+        return wp_ll_unless_absent(status);
     if (!ll->plan.is_by_expert)
         answer_with_row(answerer, row, span);
     else if (ll->plan.answers_are_rows)
         answer_by_choice(answerer, row, span);
     else
-        send_answer(answerer, row, weights, find_rows(answerer, row, span.begin), span);
+        answer_with_sum(answerer, row, span);
     return status;
 }
 
@@ -263,53 +268,6 @@ WP_FN enum wp_status answer_all(const struct answerer *answerer)
         unit -= num_units;
     }
     return status;
-}
-
-/* With masks, the leader warp calls this. It waits for the weights of all rows of the block. The
- * block goes on without sources whose weights do not come. */
-WP_FN enum wp_status await_all_weights(const struct answerer *answerer)
-{
-    const struct wp_ll_run *run = answerer->run;
-    struct wp_warp *warp = run->op.warp;
-    const struct wp_low_latency *ll = run->ll;
-    enum wp_status status = WP_STATUS_OK;
-    wp_warp_sync(warp); /* lanes have found out who is missing */
-    for (int32_t source = 0; source < ll->exchange.num_ranks; source++) {
-        if (wp_ll_is_missing(run, source))
-            continue;
-        const struct wp_ll_range range =
-            wp_ll_range(ll, answerer->result, source, wp_block_idx(warp));
-        for (int32_t i = 0; i < range.num_rows && status == WP_STATUS_OK; i++)
-            status = wp_ll_take_weights(run, answerer->number, source,
-                                        asked_row(answerer, source, range, i).token,
-                                        wp_ll_weights(warp));
-        if (status == WP_STATUS_FAILED)
-            return status;
-        if (status == WP_STATUS_ABSENT && wp_lane_idx(warp) == 0) {
-            wp_ll_mask_out(&ll->masks, source);
-            wp_ll_missing(run)[source] = 1;
-        }
-        status = WP_STATUS_OK;
-    }
-    return status;
-}
-
-/* All warps call this. With masks the leader warp, which finds who is missing, also waits for
- * weights. */
-WP_FN enum wp_status await_room(const struct answerer *answerer)
-{
-    const struct wp_ll_run *run = answerer->run;
-    const uint64_t before = wp_ll_number_before(run, answerer->number);
-    enum wp_status status = WP_STATUS_OK;
-    if (wp_ll_is_room_known(run, answerer->number, answerer->result))
-        return status;
-    if (!wp_ll_has_masks(&run->ll->masks) || !wp_ll_weighs_late(&run->ll->plan))
-        return wp_ll_await_block(run, WP_LL_ROOM, WP_LL_ANSWERS, before);
-    if (wp_ll_is_leader_warp(run->op.warp))
-        status = wp_ll_await_ranks(run, WP_LL_ALL_RANKS, WP_LL_ROOM, WP_LL_ANSWERS, before);
-    if (wp_ll_is_leader_warp(run->op.warp) && status == WP_STATUS_OK)
-        status = await_all_weights(answerer);
-    return wp_block_status(run->op.warp, status);
 }
 
 /* All warps call this. It sends the weights of the block's tokens to the ranks that answer them. */
@@ -350,7 +308,10 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     struct wp_ll_range range = {0, 0};
     if (!has_masks) /* on its way while credit is awaited; with masks that tells whose rows count */
         range = wp_ll_range_for_lane(run, answerer.result, 0);
-    enum wp_status status = await_room(&answerer);
+    enum wp_status status = WP_STATUS_OK;
+    if (!wp_ll_is_room_known(run, answerer.number, answerer.result))
+        status = wp_ll_await_block(run, WP_LL_ROOM, WP_LL_ANSWERS,
+                                   wp_ll_number_before(run, answerer.number));
     if (status == WP_STATUS_OK && has_masks)
         range = wp_ll_range_for_lane(run, answerer.result, 0);
     wp_ll_keep_ranges(warp, range);
@@ -363,6 +324,8 @@ WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_com
     half.answered = answerer.result;
     half.use = args->use;
     wp_ll_remember(run, answerer.number, half);
+    if (wp_ll_weighs_late(plan))
+        wp_ll_miss_masked(run); /* whose weights have not come: their answers are not signalled */
     WP_LL_NODES(wp_ll_put_answers(run, answerer.number, answerer.result), (void)0);
     wp_ll_tell_arrived(run, WP_LL_ANSWERS, answerer.number);
     numbers->answers_sent = answerer.number;
@@ -454,7 +417,7 @@ WP_FN struct summed_part find_part(const struct summer *summer, int32_t unit)
     const struct wp_ll_plan *plan = &summer->args->ll.plan;
     const struct wp_part part = wp_ll_unit_part(&summer->share, unit);
     struct summed_part found = {unit, summer->tokens.begin + part.token, 0,
-                                wp_ll_span(plan, &summer->share, part.part)};
+                                wp_ll_row_span(plan, &summer->share, part.part)};
     const struct wp_ll_elements elements = wp_ll_elements_of(plan, found.span);
     if (unit < summer->share.num_units && found.span.bytes > 0)
         found.num_answers =

@@ -81,7 +81,8 @@ WP_FN void prefetch_elements(const struct wp_ll_sender *sender)
 {
     struct wp_warp *warp = sender->run->op.warp;
     const struct wp_part part = wp_ll_unit_part(&sender->share, wp_warp_idx(warp));
-    const struct wp_ll_span span = wp_ll_span(&sender->args->ll.plan, &sender->share, part.part);
+    const struct wp_ll_span span =
+        wp_ll_row_span(&sender->args->ll.plan, &sender->share, part.part);
     if (wp_warp_idx(warp) < sender->share.num_units && span.bytes > 0)
         wp_row_prefetch(warp, token_elements(sender, sender->tokens.begin + part.token, span),
                         span.bytes);
@@ -146,7 +147,7 @@ WP_FN void send_tokens(const struct wp_ll_sender *sender)
     for (int32_t unit = wp_warp_idx(warp); unit < share->num_units; unit += wp_num_warps(warp)) {
         const struct wp_part part = wp_ll_unit_part(share, unit);
         const int32_t token = sender->tokens.begin + part.token;
-        const struct wp_ll_span span = wp_ll_span(&sender->args->ll.plan, share, part.part);
+        const struct wp_ll_span span = wp_ll_row_span(&sender->args->ll.plan, share, part.part);
         if (span.bytes > 0)
             send_elements(sender, token, span);
         if (wp_ll_is_last_part(share, part.part))
@@ -230,12 +231,17 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_plan *plan = &args->ll.plan;
-    const int64_t num_bases = (int64_t)args->ll.exchange.num_ranks * plan->max_local_experts;
+    const int32_t max_local = plan->max_local_experts;
+    const int64_t num_counts = (int64_t)args->ll.exchange.num_ranks * max_local;
     const struct wp_ll_taker taker = {
-        run, args,
-        (int32_t *)wp_ll_near_or(warp, args->ll.near.counters, args->ll.near.choices,
-                                 args->ll.expert_bases + wp_block_idx(warp) * num_bases),
-        run->numbers.rows_received + 1};
+        run,
+        args,
+        run->numbers.rows_received + 1,
+        (uint32_t *)wp_ll_near_or(warp, args->ll.near.counters, args->ll.near.choices,
+                                  args->ll.expert_bases + wp_block_idx(warp) * num_counts),
+        max_local,
+        max_local,
+        0};
     if (taker.number > run->numbers.rows_sent)
         return wp_ll_fail(run, run->numbers.rows_sent, taker.number);
     enum wp_status status = WP_LL_NODES(wp_ll_relay(run, taker.number), WP_STATUS_OK);

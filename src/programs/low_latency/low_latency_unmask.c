@@ -48,17 +48,8 @@ WP_FN void tell_remotely(const struct wp_ll_run *run, const struct wp_low_latenc
     const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
     uint64_t *told = ll->network.told_epochs + wp_ll_block_word(ll, (uint64_t)step, rank, block);
     const uint64_t word = wp_ll_network_word(ll, WP_LL_RETURNED, step, 0, own, block);
-    const struct wp_access signal = {WP_ACCESS_SIGNAL,
-                                     rank,
-                                     0,
-                                     0,
-                                     0,
-                                     ll->network.place + word,
-                                     args->epoch - *told,
-                                     WP_ACCESS_MAY_BE_LOST,
-                                     WP_ACCESS_AT_ONCE,
-                                     0};
-    wp_remote_post(warp, &signal);
+    const struct wp_ll_put signal = {rank, 0, 0, 0, args->epoch - *told};
+    wp_ll_post(warp, ll, WP_ACCESS_SIGNAL, &signal, word, WP_ACCESS_AT_ONCE);
     wp_warp_sync(warp); /* all lanes have read it */
     if (wp_lane_idx(warp) == 0)
         *told = args->epoch;
@@ -132,7 +123,7 @@ WP_FN void clear_half(struct wp_warp *warp, const struct wp_low_latency *ll, uin
 {
     const struct wp_ll_plan *plan = &ll->plan;
     const int32_t own = ll->exchange.rank;
-    const int has_packets = wp_ll_has_packets(plan), is_told = wp_ll_is_told(plan);
+    const int has_packets = wp_ll_has_packets(plan), is_told = plan->is_told;
     const void *zeros = wp_warp_shared(warp);
     if (plan->is_by_expert) /* that of few tokens fits memory of the warp */
         wp_tagged_send(warp, own, wp_ll_head(ll, own, half, rank),

@@ -191,10 +191,11 @@ struct wp_ll_put {
 
 /* Warp-wide. `word` is an offset in memory of the network. */
 WP_FN void wp_ll_post(struct wp_warp *warp, const struct wp_low_latency *ll,
-                      const struct wp_ll_put *put, uint64_t word, enum wp_access_start start)
+                      enum wp_access_operation operation, const struct wp_ll_put *put,
+                      uint64_t word, enum wp_access_start start)
 {
     const uint64_t place = ll->network.place;
-    const struct wp_access access = {WP_ACCESS_PUT_SIGNAL,
+    const struct wp_access access = {operation,
                                      put->rank,
                                      place + put->staged,
                                      ll->area_offset + put->offset,
@@ -212,7 +213,7 @@ WP_FN void wp_ll_put_mail(struct wp_warp *warp, const struct wp_low_latency *ll,
                           enum wp_ll_mail mail, uint64_t number, const struct wp_ll_put *put)
 {
     wp_ll_post(
-        warp, ll, put,
+        warp, ll, WP_ACCESS_PUT_SIGNAL, put,
         wp_ll_network_word(ll, WP_LL_ARRIVED, mail, number, ll->exchange.rank, wp_block_idx(warp)),
         WP_ACCESS_AT_ONCE);
 }
@@ -222,7 +223,7 @@ WP_FN void wp_ll_post_word(struct wp_warp *warp, const struct wp_low_latency *ll
                            uint64_t word, enum wp_access_start start)
 {
     const struct wp_ll_put put = {rank, 0, 0, 0, 1};
-    wp_ll_post(warp, ll, &put, word, start);
+    wp_ll_post(warp, ll, WP_ACCESS_PUT_SIGNAL, &put, word, start);
 }
 
 /* ------------------------------------------------------------------ what has arrived */

@@ -9,9 +9,19 @@
 struct wp_ll_taker {
     struct wp_ll_run *run;
     const struct wp_low_latency_dispatch_args *args;
-    int32_t *bases; /* of this block: [num_ranks][max_local_experts] */
     uint64_t number;
+    /* By expert, of this block: the heads of sources, [num_ranks][num_head_words]. Their first words
+     * have the number of the source's choices for each expert here. With signals an expert has a
+     * word, which becomes the row at which the source begins; in packets two experts have one. */
+    uint32_t *heads;
+    int32_t num_head_words, num_count_words;
+    int counts_are_pairs;
 };
+
+WP_FN uint32_t *wp_ll_head_of(const struct wp_ll_taker *taker, int32_t source)
+{
+    return taker->heads + (ptrdiff_t)source * taker->num_head_words;
+}
 
 /* One warp of a block that has received from all sources calls this. It writes the number of rows
  * of each source: the range of the last block has the source's last rows. A masked rank's rows
@@ -31,48 +41,39 @@ WP_FN void wp_ll_tell_num_rows(const struct wp_ll_taker *taker)
     }
 }
 
-/* Where the words of a head go. The first ones count choices; in packets of few tokens, others have
- * the expert of each choice. */
-struct wp_ll_head_words {
-    void *words;
-    int32_t num, num_counts;
-};
-
 /* Warp-wide: receives the head of any rank, or waits for a period in vain. */
 WP_FN enum wp_status wp_ll_take_head_once(const struct wp_ll_taker *taker,
-                                          struct wp_ll_head_words to,
                                           const struct wp_wait_site *site)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
     const char *head = wp_ll_head(ll, ll->exchange.rank, taker->number, site->rank);
+    uint32_t *words = wp_ll_head_of(taker, site->rank);
     struct wp_wait_site brought = *site;
     if (WP_LL_NODES(wp_ll_is_put(ll, WP_LL_ROWS, site->rank), 0))
-        return WP_LL_NODES(
-            wp_ll_take_remote_head(warp, ll, taker->number, (int32_t *)to.words, site),
-            WP_STATUS_OK);
+        return WP_LL_NODES(wp_ll_take_remote_head(warp, ll, taker->number, (int32_t *)words, site),
+                           WP_STATUS_OK);
     brought.rank = WP_LL_NODES(wp_ll_teller(ll, WP_LL_ROWS, site->rank), site->rank);
-    return wp_tagged_take_relaxed(warp, head, to.words, to.num, &brought);
+    return wp_tagged_take_relaxed(warp, head, words, taker->num_head_words, &brought);
 }
 
 /* Warp-wide: receives the head of a rank, unless that `is_missing`. With masks all blocks agree,
  * after the wait, whether the head counts, as the first of them has decided. WP_STATUS_ABSENT: it
  * does not, and its words say that no choice is for an expert here. */
-WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t rank, int is_missing,
-                                     struct wp_ll_head_words to)
+WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t rank, int is_missing)
 {
     const struct wp_ll_run *run = taker->run;
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
     int64_t *waited_ns = wp_lane_idx(warp) == 0 ? wp_ll_waited_ns(run, rank) : NULL;
-    const uint64_t begin_ns = wp_ll_begin_waiting(run, waited_ns);
+    const uint64_t begin_ns = waited_ns == NULL ? 0 : wp_now_ns(run->op.warp);
     struct wp_ll_patience patience = wp_ll_patience_about(taker->number, ll->exchange.num_ranks);
     struct wp_wait_site site = wp_ll_site(run, WP_PHASE_DATA, rank);
     enum wp_status status = WP_STATUS_ABSENT;
     site.sequence = taker->number; /* which the head carries */
     if (!is_missing)
         do
-            status = wp_ll_take_head_once(taker, to, &site);
+            status = wp_ll_take_head_once(taker, &site);
         while (wp_ll_warp_waits_on(run, rank, status, &patience));
     wp_ll_end_waiting(run, waited_ns, begin_ns);
     if (!wp_ll_has_masks(&ll->masks) || status == WP_STATUS_FAILED)
@@ -82,23 +83,12 @@ WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t ra
         counts = (uint32_t)wp_ll_decide_presence(&ll->masks, rank, taker->number,
                                                  status == WP_STATUS_OK);
     counts = wp_max_u32(warp, counts);
-    for (int32_t i = wp_lane_idx(warp); !counts && i < to.num; i += WP_WARP_SIZE)
-        ((uint32_t *)to.words)[i] = i < to.num_counts ? 0 : WP_LL_CHOSEN_NONE;
+    for (int32_t i = wp_lane_idx(warp); !counts && i < taker->num_head_words; i += WP_WARP_SIZE)
+        wp_ll_head_of(taker, rank)[i] = i < taker->num_count_words ? 0 : WP_LL_CHOSEN_NONE;
     if (!counts)
         return WP_STATUS_ABSENT;
     site.absent_after_ms = 0; /* what counts is there */
-    return status == WP_STATUS_ABSENT ? wp_ll_take_head_once(taker, to, &site) : status;
-}
-
-/* One lane of the first block calls this. It writes the rows of a rank for an expert, for the
- * caller. */
-WP_FN void wp_ll_tell_expert(const struct wp_ll_taker *taker, int32_t expert, int32_t rank,
-                             int32_t first, int32_t num_rows)
-{
-    const struct wp_low_latency_dispatch_args *args = taker->args;
-    if (wp_block_idx(taker->run->op.warp) == 0 && args->row_ranges != NULL)
-        args->row_ranges[(int64_t)expert * args->ll.exchange.num_ranks + rank] =
-            (int64_t)((uint64_t)(uint32_t)first << 32 | (uint32_t)num_rows);
+    return status == WP_STATUS_ABSENT ? wp_ll_take_head_once(taker, &site) : status;
 }
 
 /* One lane calls this. It fails, which the host learns. What runs on the stream before that must not
@@ -130,46 +120,41 @@ WP_FN void wp_ll_fail_for_room(const struct wp_ll_taker *taker, int32_t local_ex
     (void)wp_fail(taker->run->op.warp, &failure);
 }
 
-/* The lane that has written an expert's rows calls this. `most_from` is the source with most of
- * them. If there is no room for all, it has sent more than its share, since its tokens choose the
- * expert twice. */
-WP_FN void wp_ll_tell_expert_total(const struct wp_ll_taker *taker, int32_t expert,
-                                   int32_t num_rows, int32_t most_from)
-{
-    const struct wp_low_latency_dispatch_args *args = taker->args;
-    const struct wp_ll_plan *plan = &args->ll.plan;
-    if (wp_block_idx(taker->run->op.warp) != 0)
-        return;
-    if (args->num_rows_per_expert != NULL)
-        args->num_rows_per_expert[expert] = num_rows;
-    if (args->cumulative_rows != NULL)
-        args->cumulative_rows[expert] += num_rows;
-    if (num_rows > plan->capacity && !plan->drops_rows)
-        wp_ll_fail_for_room(taker, expert, most_from, num_rows);
-}
-
-/* All warps call this when all have their heads. Counts become bases: the rows at which sources
- * begin. */
-WP_FN void wp_ll_sum_heads(const struct wp_ll_taker *taker)
+/* All warps of a block call this when they have met with their heads; in packets, of the first block
+ * alone. It writes the counts of experts for the caller, in the last warps first: in packets these
+ * have heard, so they are awake. With signals counts become the rows at which sources begin. If an
+ * expert has no room for all rows, the source with most of them has sent more than its share, since
+ * its tokens choose the expert twice. */
+WP_FN void wp_ll_tell_experts(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
-    const struct wp_low_latency *ll = &taker->args->ll;
-    const int64_t max_local = ll->plan.max_local_experts;
-    for (int32_t expert = wp_ll_thread_idx(warp); expert < ll->num_local_experts;
-         expert += wp_ll_num_threads(warp)) {
+    const struct wp_low_latency_dispatch_args *args = taker->args;
+    const struct wp_low_latency *ll = &args->ll;
+    const int tells = wp_block_idx(warp) == 0, num_warps = wp_num_warps(warp);
+    for (int32_t expert = (num_warps - 1 - wp_warp_idx(warp)) * WP_WARP_SIZE + wp_lane_idx(warp);
+         expert < ll->num_local_experts; expert += num_warps * WP_WARP_SIZE) {
         int32_t first = 0, most = 0, most_from = 0;
         for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++) {
-            int32_t *base = &taker->bases[rank * max_local + expert];
-            const int32_t num_rows = *base;
-            *base = first;
-            wp_ll_tell_expert(taker, expert, rank, first, num_rows);
+            uint32_t *counts = wp_ll_head_of(taker, rank);
+            const int32_t num_rows =
+                (int32_t)(taker->counts_are_pairs ? wp_ll_pair_count(counts, expert)
+                                                  : counts[expert]);
+            if (!taker->counts_are_pairs)
+                counts[expert] = (uint32_t)first;
+            if (tells && args->row_ranges != NULL)
+                args->row_ranges[(int64_t)expert * ll->exchange.num_ranks + rank] =
+                    (int64_t)((uint64_t)(uint32_t)first << 32 | (uint32_t)num_rows);
             most_from = num_rows > most ? rank : most_from;
             most = num_rows > most ? num_rows : most;
             first += num_rows;
         }
-        wp_ll_tell_expert_total(taker, expert, first, most_from);
+        if (tells && args->num_rows_per_expert != NULL)
+            args->num_rows_per_expert[expert] = first;
+        if (tells && args->cumulative_rows != NULL)
+            args->cumulative_rows[expert] += first;
+        if (tells && first > ll->plan.capacity && !ll->plan.drops_rows)
+            wp_ll_fail_for_room(taker, expert, most_from, first);
     }
-    wp_block_sync(warp);
 }
 
 /* All warps call this. It receives the heads of all sources, and finds the bases. The first warps
@@ -179,21 +164,20 @@ WP_FN enum wp_status wp_ll_find_bases(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
     const struct wp_low_latency *ll = &taker->args->ll;
-    const int32_t num_experts = ll->plan.max_local_experts;
     enum wp_status status = WP_STATUS_OK;
     for (int32_t i = wp_warp_idx(warp); i < ll->exchange.num_ranks && status != WP_STATUS_FAILED;
          i += wp_num_warps(warp)) {
         const int32_t rank = wp_rank_after(&ll->exchange, i);
-        const struct wp_ll_head_words to = {taker->bases + (int64_t)rank * num_experts, num_experts,
-                                            num_experts};
-        status = wp_ll_take_head(taker, rank, wp_ll_warp_masks(warp, &ll->masks, rank), to);
+        status = wp_ll_take_head(taker, rank, wp_ll_warp_masks(warp, &ll->masks, rank));
         if (status == WP_STATUS_ABSENT && wp_lane_idx(warp) == 0)
             wp_ll_mask_out(&ll->masks, rank);
     }
     status = wp_block_status(warp, wp_ll_unless_absent(status));
     wp_ll_miss_masked(taker->run); /* whose head is not there, even if its rows have come */
-    if (status == WP_STATUS_OK)
-        wp_ll_sum_heads(taker);
+    if (status != WP_STATUS_OK)
+        return status;
+    wp_ll_tell_experts(taker);
+    wp_block_sync(warp);
     return status;
 }
 
@@ -227,7 +211,7 @@ WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_ta
     const int32_t num_topk = plan->num_topk;
     const int32_t *experts = wp_ll_slot_words(row.slot, plan->slot.experts_offset);
     const int32_t *orders = wp_ll_slot_words(row.slot, plan->slot.order_offset);
-    const int32_t *bases = taker->bases + (int64_t)row.source * plan->max_local_experts;
+    const uint32_t *bases = wp_ll_head_of(taker, row.source);
     struct wp_ll_packed_choice *kept =
         wp_ll_packed_choices(&taker->args->ll, taker->number, row.source, row.idx);
     int32_t num_packed = 0;
@@ -237,8 +221,9 @@ WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_ta
         /* Both loads are under way together. */
         const int32_t expert = k < num_topk ? experts[k] : -1;
         const int32_t order = k < num_topk ? orders[k] : 0;
-        const int32_t packed =
-            expert >= 0 ? wp_ll_packed_at(plan, expert, bases[expert] + order) : WP_LL_NOT_HERE;
+        const int32_t packed = expert >= 0
+                                   ? wp_ll_packed_at(plan, expert, (int32_t)bases[expert] + order)
+                                   : WP_LL_NOT_HERE;
         const int32_t place = wp_ll_list(warp, &num_packed, packed >= 0);
         if (k < num_topk && row.is_last_part)
             kept[k].packed = packed;

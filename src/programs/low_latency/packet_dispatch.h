@@ -16,19 +16,15 @@
 
 /* The rows of a number that are sent, or received. */
 struct wp_ll_packet_rows {
-    struct wp_ll_taker taker; /* without bases */
+    struct wp_ll_taker taker;
     struct wp_packets packets;
     uint32_t roomy; /* ranks that are known to have room: a bit for each */
-    /* By expert, in memory of the block, [num_ranks][num_head_words]: the heads of sources. A head
-     * has the number of the source's choices for each expert here, two in a word. */
-    uint32_t *heads;
-    int32_t num_head_words;
 };
 
 /* A warp loads this before it needs it. */
 enum { WP_LL_CHOICES_TOGETHER = 4 };
 struct wp_ll_route_loads {
-    int32_t taken; /* what the lane's rank has taken (wp_ll_note_heard_taken) */
+    int32_t taken;                           /* what the lane's rank has taken (wp_ll_note_heard) */
     int64_t experts[WP_LL_CHOICES_TOGETHER]; /* of some choices of all tokens */
     /* For the next work item that is sent: */
     int64_t expert; /* of the lane's choice of the token, */
@@ -45,9 +41,6 @@ WP_FN struct wp_ll_route_loads route_load(struct wp_warp *warp,
 /* By all warps: sends parts of rows and the numbers of rows, by expert also heads. Notes in
  * row_targets which tokens go to which ranks. */
 WP_FN enum wp_status route_send(struct wp_ll_packet_rows *rows, struct wp_ll_route_loads loads);
-
-/* The work items that are received. */
-WP_FN int32_t route_num_received(const struct wp_low_latency *ll);
 
 /* By expert: the packed row of choice k of the unit's token. */
 WP_FN int32_t route_packed_choice(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
@@ -84,23 +77,32 @@ WP_FN struct wp_packet_row wp_ll_load_part(struct wp_warp *warp,
                            (uint64_t)elements.num << plan->element_bytes_log2);
 }
 
-/* The bytes in a slot, in whole packets, of a part's elements. */
-WP_FN struct wp_ll_span wp_ll_element_bytes(const struct wp_ll_plan *plan, struct wp_ll_parts parts,
-                                            int32_t part)
+/* The bytes in a slot, in whole packets, of a part's elements; behind parts, of scales. */
+WP_FN struct wp_ll_span wp_ll_unit_bytes(const struct wp_ll_plan *plan, struct wp_ll_parts parts,
+                                         int32_t part)
 {
+    const int32_t part_bytes = WP_LL_PART_BYTES, i = part - parts.num;
     const struct wp_ll_elements elements = wp_ll_part_elements(plan, parts, part);
-    const struct wp_ll_span bytes = {(uint32_t)elements.first << plan->sent_element_bytes_log2,
-                                     (uint32_t)elements.num << plan->sent_element_bytes_log2};
-    return bytes;
+    const struct wp_ll_span of_elements = {(uint32_t)elements.first
+                                               << plan->sent_element_bytes_log2,
+                                           (uint32_t)elements.num << plan->sent_element_bytes_log2};
+    const int32_t begin = (int32_t)plan->slot.scales_offset + i * part_bytes;
+    const int32_t num_left = (int32_t)plan->slot.token_offset - begin;
+    const struct wp_ll_span of_scales = {(uint32_t)begin,
+                                         (uint32_t)(num_left < part_bytes ? num_left : part_bytes)};
+    return i < 0 ? of_elements : of_scales;
 }
 
-/* What a work item has of a row: a part of its elements, or what is behind them. */
-enum wp_ll_unit_kind { WP_LL_UNIT_ELEMENTS, WP_LL_UNIT_SCALES, WP_LL_UNIT_CHOICES };
+/* Returns 1 if an item has, or keeps, what is known of choices: the last item of a row. */
+WP_FN int wp_ll_has_choices(struct wp_ll_parts parts, int32_t part)
+{
+    return part == parts.num_units - 1;
+}
 
 /* Warp-wide: sends the unit's elements, with their scales, or its choices, which have been loaded,
  * as that row. `there` says to which ranks. */
 WP_FN void wp_ll_send_loaded(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
-                             enum wp_ll_unit_kind kind, struct wp_packet_targets there, int32_t row,
+                             struct wp_packet_targets there, int32_t row,
                              const struct wp_packet_row *loaded)
 {
     struct wp_warp *warp = rows->taker.run->op.warp;
@@ -108,7 +110,7 @@ WP_FN void wp_ll_send_loaded(const struct wp_ll_packet_rows *rows, struct wp_ll_
     const struct wp_ll_plan *plan = &ll->plan;
     const int32_t own = ll->exchange.rank;
     const struct wp_ll_elements elements = wp_ll_part_elements(plan, plan->row_parts, unit.part);
-    const int are_elements = kind == WP_LL_UNIT_ELEMENTS;
+    const int are_elements = unit.part < plan->row_parts.num;
     there.slot =
         wp_ll_row_packet(ll, own, row,
                          are_elements ? (uint64_t)elements.first << plan->sent_element_bytes_log2
@@ -121,16 +123,6 @@ WP_FN void wp_ll_send_loaded(const struct wp_ll_packet_rows *rows, struct wp_ll_
     const uint64_t scales = plan->slot.scales_offset + (uint64_t)first_scale * sizeof(float);
     wp_packets_send_quantised(warp, &rows->packets, there, wp_ll_row_packet(ll, own, row, scales),
                               loaded, plan->quantisation, elements.num);
-}
-
-/* The bytes of the i-th scales of a row that one work item has. */
-WP_FN struct wp_ll_span wp_ll_scale_bytes(const struct wp_ll_plan *plan, int32_t i)
-{
-    const uint32_t begin = (uint32_t)plan->slot.scales_offset + (uint32_t)i * WP_LL_PART_BYTES;
-    const uint32_t num_left = (uint32_t)plan->slot.token_offset - begin;
-    const struct wp_ll_span bytes = {begin,
-                                     num_left < WP_LL_PART_BYTES ? num_left : WP_LL_PART_BYTES};
-    return bytes;
 }
 
 enum { WP_LL_COUNTED = -1 }; /* as a unit's token */
@@ -175,16 +167,15 @@ WP_FN enum wp_status wp_ll_hear_count(const struct wp_ll_packet_rows *rows, int3
         wp_ll_wait_to_hear(run, WP_LL_ROWS, is_first_lane ? source : WP_NO_RANK, number,
                            ll->plan.is_by_expert ? NULL : ll->waited_ns);
     const enum wp_status status = wp_ll_await_lanes(run, &wait, number);
-    const struct wp_ll_coming coming = wp_ll_coming_of(wait.seen);
-    const int is_there = !wp_ll_leaves_out(run, source);
+    int32_t num_rows = 0;
     if (!is_first_lane || status != WP_STATUS_OK)
         return status;
-    if (is_there) {
-        wp_ll_note_heard_taken(ll, source, number, coming.credit);
-        ll->num_rows[wp_ll_rank_of_half(ll, number, source)] = coming.num_rows;
+    if (!wp_ll_leaves_out(run, source)) {
+        num_rows = wp_ll_note_heard(ll, source, number, wait.seen);
+        ll->num_rows[wp_ll_rank_of_half(ll, number, source)] = num_rows;
     }
     if (args->num_rows_per_rank != NULL)
-        args->num_rows_per_rank[source] = is_there ? coming.num_rows : 0;
+        args->num_rows_per_rank[source] = num_rows;
     return status;
 }
 
@@ -218,57 +209,22 @@ WP_FN enum wp_status wp_ll_take_each(const struct wp_ll_packet_rows *rows,
 
 /* ------------------------------------------------------------------ heads */
 
-/* A block that has all heads knows where each part of a row goes before the part comes. With masks,
- * all blocks must use the same heads. */
-WP_FN uint32_t *wp_ll_head_of(const struct wp_ll_packet_rows *rows, int32_t source)
-{
-    return rows->heads + (ptrdiff_t)source * rows->num_head_words;
-}
-
-/* The first source whose head the warp receives. The last warps do so, since they have least other
- * work. */
-WP_FN int32_t wp_ll_first_heard(struct wp_warp *warp)
-{
-    return wp_num_warps(warp) - 1 - wp_warp_idx(warp);
-}
-
-/* All warps of a block call this, and meet afterwards. */
+/* All warps of a block call this, and meet afterwards. A block that has all heads knows where each
+ * part of a row goes before the part comes. With masks, all blocks must use the same heads. The last
+ * warps receive, since they have least other work. */
 WP_FN enum wp_status wp_ll_hear_heads(const struct wp_ll_packet_rows *rows)
 {
     struct wp_ll_run *run = rows->taker.run;
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     enum wp_status status = WP_STATUS_OK;
-    for (int32_t source = wp_ll_first_heard(warp);
+    for (int32_t source = wp_num_warps(warp) - 1 - wp_warp_idx(warp);
          source < ll->exchange.num_ranks && status == WP_STATUS_OK; source += wp_num_warps(warp)) {
-        const struct wp_ll_head_words to = {wp_ll_head_of(rows, source), rows->num_head_words,
-                                            wp_ll_num_pairs(&ll->plan)};
-        status = wp_ll_take_head(&rows->taker, source, wp_ll_leaves_out(run, source), to);
+        status = wp_ll_take_head(&rows->taker, source, wp_ll_leaves_out(run, source));
         wp_ll_leave_out(run, status == WP_STATUS_ABSENT ? 1u << source : 0);
         status = wp_ll_unless_absent(status);
     }
     return status;
-}
-
-/* All warps of the first block call this after they have met. It writes the counts of experts for
- * the caller, in the last warps first: these have heard, so they are awake. */
-WP_FN void wp_ll_tell_experts(const struct wp_ll_packet_rows *rows)
-{
-    const struct wp_ll_taker *taker = &rows->taker;
-    struct wp_warp *warp = taker->run->op.warp;
-    const struct wp_low_latency *ll = &taker->args->ll;
-    for (int32_t expert = wp_ll_first_heard(warp) * WP_WARP_SIZE + wp_lane_idx(warp);
-         expert < ll->num_local_experts; expert += wp_ll_num_threads(warp)) {
-        int32_t first = 0, most = 0, most_from = 0;
-        for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++) {
-            const int32_t num_rows = (int32_t)wp_ll_pair_count(wp_ll_head_of(rows, rank), expert);
-            wp_ll_tell_expert(taker, expert, rank, first, num_rows);
-            most_from = num_rows > most ? rank : most_from;
-            most = num_rows > most ? num_rows : most;
-            first += num_rows;
-        }
-        wp_ll_tell_expert_total(taker, expert, first, most_from);
-    }
 }
 
 /* ------------------------------------------------------------------ where rows are packed */
@@ -279,7 +235,7 @@ WP_FN int32_t wp_ll_packed_choice_at(const struct wp_ll_packet_rows *rows, int32
 {
     uint32_t position = order;
     for (int32_t before = 0; before < source; before++)
-        position += wp_ll_pair_count(wp_ll_head_of(rows, before), expert);
+        position += wp_ll_pair_count(wp_ll_head_of(&rows->taker, before), expert);
     return wp_ll_packed_at(&rows->taker.args->ll.plan, expert, (int32_t)position);
 }
 
@@ -386,11 +342,15 @@ WP_FN struct wp_ll_packet_rows wp_ll_packet_rows_of(struct wp_ll_run *run,
                                                     uint64_t number)
 {
     char *memory = (char *)wp_block_shared(run->op.warp) + WP_BLOCK_WORDS_BYTES;
-    const struct wp_ll_packet_rows rows = {{run, args, NULL, number},
-                                           wp_ll_packets_of(&args->ll, WP_LL_ROWS, number),
-                                           0,
-                                           (uint32_t *)(void *)memory,
-                                           wp_ll_num_head_words(&args->ll.plan)};
+    const struct wp_ll_taker taker = {run,
+                                      args,
+                                      number,
+                                      (uint32_t *)(void *)memory,
+                                      wp_ll_num_head_words(&args->ll.plan),
+                                      wp_ll_num_pairs(&args->ll.plan),
+                                      1};
+    const struct wp_ll_packet_rows rows = {taker, wp_ll_packets_of(&args->ll, WP_LL_ROWS, number),
+                                           0};
     return rows;
 }
 
@@ -427,7 +387,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     const uint64_t number = ++run->numbers.rows_received;
     const struct wp_ll_packet_rows rows = wp_ll_packet_rows_of(run, args, number);
     const struct wp_ll_turns turns = wp_ll_turns_to(WP_LL_RECEIVE, warp, ll);
-    const int32_t num_units = route_num_received(ll);
+    const int32_t num_units = wp_ll_num_taken_units(&ll->plan, ll->exchange.num_ranks);
     enum wp_status status = WP_STATUS_OK;
     if (number > run->numbers.rows_sent)
         status = wp_ll_fail(run, run->numbers.rows_sent, number);
@@ -436,15 +396,15 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     status = wp_ll_commit(run, wp_block_status(warp, status));
     if (status != WP_STATUS_OK)
         return status;
-    if (ll->plan.is_by_expert && wp_ll_is_told(&ll->plan))
+    if (ll->plan.is_by_expert && ll->plan.is_told)
         wp_ll_look_at_masks(run); /* whom other warps of the block have heard nothing of */
     else if (ll->plan.is_by_expert)
         wp_admit_next(warp); /* all ranks have started */
     if (ll->plan.is_by_expert && wp_block_idx(warp) == 0)
-        wp_ll_tell_experts(&rows);
+        wp_ll_tell_experts(&rows.taker);
     for (int32_t i = turns.first; i < num_units && status == WP_STATUS_OK; i += turns.step)
         status = wp_ll_unless_absent(route_receive(&rows, i));
-    if (wp_launch_warp_idx(warp) == 0 && wp_lane_idx(warp) == 0)
+    if (wp_block_idx(warp) == 0 && wp_ll_thread_idx(warp) == 0)
         *ll->received_half = (int32_t)wp_ll_half(&ll->plan, number);
     return wp_ll_end_committed(run, status);
 }

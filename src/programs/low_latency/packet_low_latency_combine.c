@@ -130,14 +130,6 @@ WP_FN uint32_t answering_ranks(const struct mail *mail, int32_t token, struct of
 
 /* ------------------------------------------------------------------ answer */
 
-/* Warp-wide: waits for the credit of a rank, unless it is left out. */
-WP_FN enum wp_status await_room(const struct mail *mail, int32_t rank)
-{
-    return mail->is_room_known || wp_ll_leaves_out(mail->run, rank)
-               ? WP_STATUS_OK
-               : wp_ll_await_taken(mail->run, WP_LL_ANSWERS, rank, mail->number);
-}
-
 /* The packets of an item's part of the answer to a token. */
 WP_FN struct wp_packet_targets answer_targets(const struct mail *mail, struct wp_ll_unit unit,
                                               int32_t token)
@@ -185,7 +177,9 @@ WP_FN enum wp_status send_weights(const struct mail *mail)
         for (int32_t rank = 0; ranks != 0 && status == WP_STATUS_OK; rank++, ranks >>= 1) {
             if (!(ranks & 1u))
                 continue;
-            status = await_room(mail, rank);
+            status = mail->is_room_known
+                         ? WP_STATUS_OK
+                         : wp_ll_await_room(mail->run, WP_LL_ANSWERS, rank, mail->number);
             if (status == WP_STATUS_OK && !wp_ll_leaves_out(mail->run, rank))
                 wp_ll_send_weights(&sender, token, rank);
         }
@@ -255,7 +249,9 @@ WP_FN enum wp_status answer_unit(const struct mail *mail, struct wp_ll_unit unit
                                  const struct answered *answered)
 {
     const struct wp_low_latency *ll = &mail->args->ll;
-    const enum wp_status status = await_room(mail, unit.rank);
+    const enum wp_status status =
+        mail->is_room_known ? WP_STATUS_OK
+                            : wp_ll_await_room(mail->run, WP_LL_ANSWERS, unit.rank, mail->number);
     if (status != WP_STATUS_OK || wp_ll_leaves_out(mail->run, unit.rank))
         return status;
     if (ll->plan.is_by_expert)
@@ -356,7 +352,7 @@ WP_FN enum wp_status receive(struct wp_ll_run *run, const struct wp_low_latency_
     int64_t *waits_ns = wp_block_idx(warp) == 0 ? ll->waited_ns : NULL;
     /* With many tokens the next launch may come when this one has ended: its blocks would not
      * spread over the SMs before. */
-    if (!wp_ll_is_told(&ll->plan) || waits_ns != NULL)
+    if (!ll->plan.is_told || waits_ns != NULL)
         status = wp_ll_hear_all(run, WP_LL_ANSWERS, number, waits_ns);
     for (int32_t i = turns.first; i < end && status == WP_STATUS_OK; i += turns.step) {
         const struct of_halves next = load_target_of_part(warp, ll, i + turns.step);
@@ -388,7 +384,7 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
      * registers for it before. */
     const int32_t first = wp_ll_turns_to(WP_LL_RECEIVE, warp, &args->ll).first;
     struct of_halves target =
-        load_target_of_part(warp, &args->ll, wp_ll_is_told(&args->ll.plan) ? INT32_MAX : first);
+        load_target_of_part(warp, &args->ll, args->ll.plan.is_told ? INT32_MAX : first);
     struct wp_ll_run run = wp_ll_begin_loaded(warp, &args->ll, remembered);
     if (run.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
@@ -396,7 +392,7 @@ WP_FN enum wp_status combine(struct wp_warp *warp, const struct wp_low_latency_c
     wp_ll_tell_taken(&run, args->phases & WP_LL_RECEIVE ? args->missing_ranks : NULL);
     if (args->phases & WP_LL_SEND)
         status = send(&run, args, answered);
-    if (wp_ll_is_told(&args->ll.plan))
+    if (args->ll.plan.is_told)
         target = load_target_of_part(warp, &args->ll, first);
     if (status == WP_STATUS_OK && (args->phases & WP_LL_RECEIVE))
         status = begin_receiving(&run);

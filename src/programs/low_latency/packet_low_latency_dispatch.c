@@ -134,34 +134,14 @@ WP_FN struct wp_ll_going find_row(struct wp_warp *warp,
 
 /* ================== what a work item has of a row */
 
-WP_FN enum wp_ll_unit_kind wp_ll_kind_of(const struct wp_ll_plan *plan, int32_t part)
-{
-    if (part < plan->row_parts.num)
-        return WP_LL_UNIT_ELEMENTS;
-    return part == plan->row_parts.num || !wp_ll_is_quantised(plan) ? WP_LL_UNIT_CHOICES
-                                                                    : WP_LL_UNIT_SCALES;
-}
-
 /* The bytes in a slot, in whole packets. */
-WP_FN struct wp_ll_span wp_ll_unit_bytes(const struct wp_ll_plan *plan, int32_t part)
+WP_FN struct wp_ll_span bytes_of(const struct wp_ll_plan *plan, int32_t part)
 {
     const struct wp_ll_slot *slot = &plan->slot;
     const struct wp_ll_span choices = {(uint32_t)slot->token_offset,
                                        (uint32_t)(slot->order_offset - slot->token_offset)};
-    switch (wp_ll_kind_of(plan, part)) {
-    case WP_LL_UNIT_ELEMENTS:
-        return wp_ll_element_bytes(plan, plan->row_parts, part);
-    case WP_LL_UNIT_SCALES:
-        return wp_ll_scale_bytes(plan, part - plan->row_parts.num - 1);
-    default:
-        return choices;
-    }
-}
-
-/* Items are received in the order in which they are sent, by the same warps. */
-WP_FN int32_t route_num_received(const struct wp_low_latency *ll)
-{
-    return wp_ll_num_row_units(&ll->plan, ll->exchange.num_ranks);
+    return wp_ll_has_choices(plan->row_parts, part) ? choices
+                                                    : wp_ll_unit_bytes(plan, plan->row_parts, part);
 }
 
 /* ================== send */
@@ -175,7 +155,7 @@ WP_FN void load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_
     const struct wp_ll_plan *plan = &args->ll.plan;
     const struct wp_ll_unit unit = wp_ll_counted_unit_of(&args->ll, plan->row_parts, i);
     const int32_t k = wp_lane_idx(warp);
-    const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part);
+    const int has_choices = wp_ll_has_choices(plan->row_parts, unit.part);
     loads->expert = -1;
     loads->weight = 1.0f;
     loads->row = wp_packets_load(warp, NULL, 0);
@@ -185,11 +165,11 @@ WP_FN void load_unit(struct wp_warp *warp, const struct wp_low_latency_dispatch_
     if (unit.token == WP_LL_COUNTED || unit.token >= args->num_tokens)
         return;
     const int32_t choice = unit.token * plan->num_topk + k;
-    if (kind == WP_LL_UNIT_ELEMENTS)
+    if (unit.part < plan->row_parts.num)
         loads->row = wp_ll_load_part(warp, args, unit);
-    if ((plan->is_by_expert || kind == WP_LL_UNIT_CHOICES) && k < plan->num_topk)
+    if ((plan->is_by_expert || has_choices) && k < plan->num_topk)
         loads->expert = wp_ll_load_choice(args, choice);
-    if (kind == WP_LL_UNIT_CHOICES && k < plan->num_topk && args->topk_weights != NULL)
+    if (has_choices && k < plan->num_topk && args->topk_weights != NULL)
         loads->weight = args->topk_weights[choice];
 }
 
@@ -219,7 +199,7 @@ WP_FN void tell_choices(struct wp_warp *warp, const struct wp_low_latency_dispat
 {
     const struct wp_low_latency *ll = &args->ll;
     const struct wp_experts_of_rank experts = wp_experts_of(&ll->placement, rank);
-    const int32_t num_choices = wp_ll_num_choices(&ll->plan);
+    const int32_t num_choices = ll->plan.max_tokens * ll->plan.num_topk;
     uint32_t *counts = (uint32_t *)wp_warp_shared(warp);
     int64_t expert = loaded[0], next = loaded[1];
     wp_warp_sync(warp); /* the head has begun */
@@ -288,13 +268,13 @@ WP_FN void send_part(const struct wp_ll_packet_rows *rows, struct wp_ll_unit uni
     struct wp_warp *warp = rows->taker.run->op.warp;
     const struct wp_low_latency_dispatch_args *args = rows->taker.args;
     const struct wp_ll_plan *plan = &args->ll.plan;
-    const enum wp_ll_unit_kind kind = wp_ll_kind_of(plan, unit.part);
+    const int has_choices = wp_ll_has_choices(plan->row_parts, unit.part);
     const struct wp_packet_targets there = {unit.rank, unit.rank + 1, 0, WP_PACKETS_TO_ALL, 0};
-    if (kind == WP_LL_UNIT_SCALES) /* which go with each part */
+    if (!has_choices && unit.part >= plan->row_parts.num) /* scales, which go with each part */
         return;
     const struct wp_packet_row made =
-        kind == WP_LL_UNIT_CHOICES ? make_choices(warp, args, unit, loads) : loads->row;
-    wp_ll_send_loaded(rows, unit, kind, there, row, &made);
+        has_choices ? make_choices(warp, args, unit, loads) : loads->row;
+    wp_ll_send_loaded(rows, unit, there, row, &made);
 }
 
 /* Warp-wide: sends the unit's part, or how many rows its rank gets: by expert after the head, on
@@ -308,11 +288,12 @@ WP_FN enum wp_status send_unit(struct wp_ll_packet_rows *rows, struct wp_ll_unit
     const uint64_t number = rows->taker.number;
     const int counts = unit.token == WP_LL_COUNTED;
     struct wp_ll_going going = {0, 0};
-    enum wp_status status = WP_STATUS_OK;
     if (!counts)
         going = find_row(warp, args, unit, loads);
-    if (!(rows->roomy >> unit.rank & 1u) && !wp_ll_leaves_out(rows->taker.run, unit.rank))
-        status = wp_ll_await_taken(rows->taker.run, WP_LL_ROWS, unit.rank, number);
+    const enum wp_status status =
+        rows->roomy >> unit.rank & 1u
+            ? WP_STATUS_OK
+            : wp_ll_await_room(rows->taker.run, WP_LL_ROWS, unit.rank, number);
     if (status != WP_STATUS_OK)
         return status;
     const int is_there = !wp_ll_leaves_out(rows->taker.run, unit.rank);
@@ -338,7 +319,7 @@ WP_FN enum wp_status route_send(struct wp_ll_packet_rows *rows, struct wp_ll_rou
     struct wp_warp *warp = rows->taker.run->op.warp;
     const struct wp_low_latency *ll = &rows->taker.args->ll;
     const struct wp_ll_turns turns = wp_ll_turns_to(WP_LL_RECEIVE, warp, ll);
-    const int32_t num_units = route_num_received(ll);
+    const int32_t num_units = wp_ll_num_taken_units(&ll->plan, ll->exchange.num_ranks);
     enum wp_status status = WP_STATUS_OK;
     for (int32_t i = turns.first; i < num_units && status == WP_STATUS_OK;) {
         status = send_unit(rows, wp_ll_counted_unit_of(ll, ll->plan.row_parts, i), &loads);
@@ -363,7 +344,7 @@ WP_FN enum wp_status place_unit(const struct wp_ll_packet_rows *rows, struct wp_
     const struct wp_packet_told told = {
         wp_ll_comes_word(ll, ll->exchange.rank, WP_LL_ROWS, number, unit.rank),
         wp_ll_comes(number, WP_LL_MOST_ROWS, 0), wp_ll_comes(number, unit.token, 0)};
-    const struct wp_ll_span bytes = wp_ll_unit_bytes(&ll->plan, unit.part);
+    const struct wp_ll_span bytes = bytes_of(&ll->plan, unit.part);
     char *slot = wp_ll_row(ll, ll->exchange.rank, number, unit.rank, unit.token);
     struct wp_ll_packet_wait wait;
     enum wp_status status;
@@ -384,7 +365,7 @@ WP_FN int32_t route_packed_choice(const struct wp_ll_packet_rows *rows, struct w
                                   int32_t k)
 {
     const struct wp_ll_plan *plan = &rows->taker.args->ll.plan;
-    const uint32_t *choices = wp_ll_head_of(rows, unit.rank) + wp_ll_num_pairs(plan);
+    const uint32_t *choices = wp_ll_head_of(&rows->taker, unit.rank) + wp_ll_num_pairs(plan);
     const uint32_t chosen = wp_ll_pair_count(choices, unit.token * plan->num_topk + k);
     const int is_here = chosen != WP_LL_CHOSEN_NOT_HERE;
     const int32_t expert = is_here ? (int32_t)(chosen & ((1 << WP_LL_CHOSEN_EXPERT_BITS) - 1)) : 0;
@@ -402,9 +383,9 @@ WP_FN enum wp_status route_receive(const struct wp_ll_packet_rows *rows, int32_t
         return wp_ll_hear_count(rows, unit.rank);
     if (!ll->plan.is_by_expert)
         return place_unit(rows, unit);
-    if (wp_ll_kind_of(&ll->plan, unit.part) == WP_LL_UNIT_CHOICES)
+    if (wp_ll_has_choices(ll->plan.row_parts, unit.part))
         kept = wp_ll_packed_choices(ll, rows->taker.number, unit.rank, unit.token);
-    return wp_ll_pack_bytes(rows, unit, wp_ll_unit_bytes(&ll->plan, unit.part), kept);
+    return wp_ll_pack_bytes(rows, unit, bytes_of(&ll->plan, unit.part), kept);
 }
 
 /* ================== the program */

@@ -31,7 +31,10 @@
 WP_FN void wp_ll_look_at_masks(struct wp_ll_run *run)
 {
     struct wp_warp *warp = run->op.warp;
-    run->masked |= wp_ll_find_masked(warp, run->ll, wp_ll_load_masked(run->ll, wp_lane_idx(warp)));
+    const int32_t lane = wp_lane_idx(warp);
+    const int is_masked =
+        lane < run->ll->exchange.num_ranks && wp_ll_is_masked(&run->ll->masks, lane);
+    run->masked |= wp_ll_find_masked(warp, run->ll, is_masked);
 }
 
 /*
@@ -261,20 +264,6 @@ WP_FN uint64_t wp_ll_comes(uint64_t number, int32_t num_rows, uint32_t num_behin
            (uint32_t)(WP_LL_MOST_ROWS - num_rows) << WP_LL_BEHIND_BITS | num_behind;
 }
 
-struct wp_ll_coming {
-    int32_t num_rows;
-    uint64_t credit;
-};
-
-WP_FN struct wp_ll_coming wp_ll_coming_of(uint64_t word)
-{
-    const struct wp_ll_coming coming = {
-        WP_LL_MOST_ROWS - (int32_t)((uint32_t)word >> WP_LL_BEHIND_BITS & WP_LL_MOST_ROWS),
-        (word >> (WP_LL_COUNT_BITS + WP_LL_BEHIND_BITS)) -
-            (word & ((1u << WP_LL_BEHIND_BITS) - 1))};
-    return coming;
-}
-
 /* ------------------------------------------------------------------ room */
 
 /* All warps call this as a launch begins. It gives credit for what this rank has received. It also
@@ -300,8 +289,8 @@ WP_FN void wp_ll_tell_taken(struct wp_ll_run *run, int32_t *missing_ranks)
 }
 
 /* Warp-wide: waits until a rank has given the credit that `number` needs, or is left out. */
-WP_FN enum wp_status wp_ll_await_taken(struct wp_ll_run *run, enum wp_ll_mail mail, int32_t rank,
-                                       uint64_t number)
+WP_FN enum wp_status wp_ll_await_room(struct wp_ll_run *run, enum wp_ll_mail mail, int32_t rank,
+                                      uint64_t number)
 {
     const struct wp_low_latency *ll = run->ll;
     struct wp_ll_wait wait = {{wp_ll_word(ll, ll->exchange.rank, WP_LL_ROOM, mail, rank, 0),
@@ -319,15 +308,19 @@ WP_FN uint32_t wp_ll_taken_shift(uint64_t number)
     return 16 * ((uint32_t)number % 2);
 }
 
-/* One lane calls this: the only one that receives the rank's count in this launch. */
-WP_FN void wp_ll_note_heard_taken(const struct wp_low_latency *ll, int32_t rank, uint64_t number,
-                                  uint64_t taken)
+/* One lane calls this: the only one that receives the rank's word for rows in this launch. It keeps
+ * the credit. Returns the number of rows. */
+WP_FN int32_t wp_ll_note_heard(const struct wp_low_latency *ll, int32_t rank, uint64_t number,
+                               uint64_t word)
 {
     const uint32_t shift = wp_ll_taken_shift(number);
+    const uint32_t num_behind = (uint32_t)word & ((1u << WP_LL_BEHIND_BITS) - 1);
+    const uint32_t taken = (uint32_t)(word >> (WP_LL_COUNT_BITS + WP_LL_BEHIND_BITS)) - num_behind;
     const uint32_t before = (uint32_t)wp_load_relaxed(&ll->rows_taken[rank]);
-    const uint32_t after =
-        (before & ~((uint32_t)UINT16_MAX << shift)) | ((uint32_t)taken & UINT16_MAX) << shift;
+    const uint32_t after = (before & ~((uint32_t)UINT16_MAX << shift)) | (taken & UINT16_MAX)
+                                                                             << shift;
     wp_add_relaxed(&ll->rows_taken[rank], (int32_t)(after - before));
+    return WP_LL_MOST_ROWS - (int32_t)((uint32_t)word >> WP_LL_BEHIND_BITS & WP_LL_MOST_ROWS);
 }
 
 /* ------------------------------------------------------------------ the end */

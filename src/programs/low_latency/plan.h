@@ -262,7 +262,8 @@ struct wp_ll_plan { /* the same on all ranks */
     int32_t answers_are_rows;  /* of each expert; else their sums, */
     int32_t answers_stay;      /* which ranks of the node read in the slots of the rows */
     int32_t weights_come_late; /* with combine; then there is one node */
-    int32_t has_nodes;         /* several */
+    int32_t is_told;   /* packets of many tokens: a source sends the metadata of each token */
+    int32_t has_nodes; /* several */
     struct wp_ll_answer_slots answer_slots;
     int32_t capacity;    /* rows that an expert has room for, by expert */
     int32_t drops_rows;  /* beyond it, as the caller has wished; else dispatch fails */
@@ -281,8 +282,8 @@ struct wp_ll_plan { /* the same on all ranks */
     uint64_t answer_bytes; /* between slots of answers */
     struct wp_ll_slot slot;
     struct wp_ll_message message;
-    /* Of rows as they are sent; of many tokens also as they are received (packet_dispatch.h);
-     * of answers; and of their sums. */
+    /* Of rows as they are sent, and as they are received, which differ for many tokens; of answers;
+     * and of their sums. */
     struct wp_ll_parts row_parts, taken_parts, answer_parts, sum_parts;
 };
 
@@ -313,7 +314,7 @@ struct wp_ll_network {
 #define WP_LL_REGIONS(X)                                                                           \
     X(ranges, num_ranges, sizeof(struct wp_ll_range))                                              \
     X(heads, plan->is_by_expert ? ranks : 0, offsets.head_bytes)                                   \
-    X(told, wp_ll_is_told(plan) ? rows : 0, wp_ll_tagged_bytes(wp_ll_num_told_words(plan)))        \
+    X(told, plan->is_told ? rows : 0, wp_ll_tagged_bytes(wp_ll_num_told_words(plan)))              \
     X(rows, has_packets && plan->is_by_expert ? 0 : rows, plan->slot.bytes)                        \
     X(answers, has_packets ? 0 : (uint64_t)plan->answer_slots.per_half, plan->answer_bytes)        \
     X(messages, num_messages, plan->message.bytes)                                                 \
@@ -394,7 +395,7 @@ struct wp_low_latency {
     /* In packets: */
     int32_t *num_rows;    /* [halves][num_ranks] that have come from a source */
     int32_t *row_targets; /* [halves][num_ranks][max_tokens] whether a token has gone to a rank */
-    int32_t *rows_taken;  /* [num_ranks] credit (wp_ll_note_heard_taken), by wp_add_relaxed */
+    int32_t *rows_taken;  /* [num_ranks] credit (wp_ll_note_heard), by wp_add_relaxed */
     struct wp_ll_masks masks;
     int64_t *waited_ns; /* [num_ranks] or NULL: the launch adds its waits for each rank */
 };

@@ -162,21 +162,6 @@ WP_FN int wp_ll_is_first_there(const struct wp_low_latency *ll, const struct wp_
     return 1;
 }
 
-/* Counters of the block, behind those of routes (send.h): answers of each rank to this block, and
- * the first one's slot among those of the block; then, for each node, the rows that are relayed
- * there. */
-WP_FN int32_t *wp_ll_answer_counters(const struct wp_ll_sender *sender)
-{
-    const struct wp_low_latency *ll = &sender->args->ll;
-    return sender->counters.firsts + wp_ll_num_counters(&ll->plan, ll->exchange.num_ranks) -
-           2 * ll->exchange.num_ranks - ll->plan.message.num_nodes;
-}
-
-WP_FN int32_t *wp_ll_relayed_counters(const struct wp_ll_sender *sender)
-{
-    return wp_ll_answer_counters(sender) + 2 * sender->args->ll.exchange.num_ranks;
-}
-
 /* One warp calls this. It counts the block's rows for each other node. */
 WP_FN void wp_ll_number_relayed(const struct wp_ll_sender *sender, int32_t token)
 {
@@ -184,7 +169,7 @@ WP_FN void wp_ll_number_relayed(const struct wp_ll_sender *sender, int32_t token
     const struct wp_low_latency *ll = &sender->args->ll;
     const struct wp_ll_choice *choices = wp_ll_choices_of(sender, token);
     const int32_t num_ranks = ll->exchange.num_ranks;
-    int32_t *rows = wp_ll_relayed_rows(ll, token), *counters = wp_ll_relayed_counters(sender);
+    int32_t *rows = wp_ll_relayed_rows(ll, token), *counters = sender->counters.relayed;
     for (int32_t node = wp_lane_idx(warp); node < ll->plan.message.num_nodes;
          node += WP_WARP_SIZE) {
         int is_wanted = 0;
@@ -287,7 +272,7 @@ WP_FN void wp_ll_put_messages(const struct wp_ll_sender *sender)
     const struct wp_ll_message *message = &ll->plan.message;
     const int32_t block = wp_block_idx(warp);
     const uint64_t begin = block == ll->plan.num_blocks - 1 ? 0 : message->ranges_offset;
-    const int32_t *num_rows = wp_ll_relayed_counters(sender);
+    const int32_t *num_rows = sender->counters.relayed;
     for (int32_t hops = 1 + wp_warp_idx(warp); hops < message->num_nodes;
          hops += wp_num_warps(warp)) {
         const int32_t node = wp_node_after(&ll->network.nodes, hops);
@@ -303,13 +288,6 @@ WP_FN void wp_ll_put_messages(const struct wp_ll_sender *sender)
 }
 
 /* ------------------------------------------------------------------ relay */
-
-/* The slot of a row at one of its ranks. */
-WP_FN char *wp_ll_relayed_row_at(const struct wp_ll_relayer *relayer, int32_t source,
-                                 const struct wp_ll_target *target)
-{
-    return wp_ll_row(relayer->run->ll, target->rank, relayer->number, source, target->row);
-}
 
 /* Copies a part of the elements and scales of a row to all its ranks. */
 WP_FN void wp_ll_relay_elements(const struct wp_ll_relayer *relayer, int32_t source, char *row,
@@ -327,7 +305,8 @@ WP_FN void wp_ll_relay_elements(const struct wp_ll_relayer *relayer, int32_t sou
         const int32_t place = wp_ll_list(warp, &num_dsts, is_target);
         if (is_target)
             wp_warp_pointers(warp)[place] =
-                wp_ll_relayed_row_at(relayer, source, &targets[k]) + span.begin;
+                wp_ll_row(ll, targets[k].rank, relayer->number, source, targets[k].row) +
+                span.begin;
     }
     wp_warp_sync(warp);
     wp_row_copy(warp, wp_warp_pointers(warp), num_dsts, row + span.begin, span.bytes);
@@ -345,7 +324,7 @@ WP_FN void wp_ll_relay_choice(const struct wp_ll_relayer *relayer,
     const int is_there = targets[k].rank == target->rank;
     if (target->row < 0)
         return;
-    char *slot = wp_ll_relayed_row_at(relayer, message->source, target);
+    char *slot = wp_ll_row(ll, target->rank, relayer->number, message->source, target->row);
     wp_ll_slot_words(slot, at->experts_offset)[k] =
         is_there ? wp_ll_slot_words(row, at->experts_offset)[k] : -1;
     ((float *)wp_ll_slot_words(slot, at->weights_offset))[k] =
@@ -380,17 +359,6 @@ WP_FN void wp_ll_relay_part(const struct wp_ll_relayer *relayer,
         return;
     for (int32_t i = wp_lane_idx(relayer->run->op.warp); i < num_topk * num_topk; i += WP_WARP_SIZE)
         wp_ll_relay_choice(relayer, message, part.token, i / num_topk, i % num_topk);
-}
-
-/* All warps call this. It relays the rows of all messages to this block. */
-WP_FN void wp_ll_relay_rows(const struct wp_ll_relayer *relayer)
-{
-    struct wp_warp *warp = relayer->run->op.warp;
-    struct wp_ll_relayed_message message = {-1, WP_NO_RANK, NULL, 0};
-    int32_t unit = wp_warp_idx(warp);
-    for (; wp_ll_has_relayed(relayer, &message, &unit); unit += wp_num_warps(warp))
-        wp_ll_relay_part(relayer, &message,
-                         wp_ll_unit_part(&relayer->run->ll->share_of_sources, unit));
 }
 
 /* All warps call this. It writes the ranges for each rank of this node; the last block also sends
@@ -442,13 +410,16 @@ WP_FN enum wp_status wp_ll_relay(const struct wp_ll_run *run, uint64_t number)
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_relayer relayer = {run, number, 0};
+    struct wp_ll_relayed_message message = {-1, WP_NO_RANK, NULL, 0};
+    int32_t unit = wp_warp_idx(warp);
     if (!WP_LL_HAS_RELAYS(&run->ll->plan))
         return WP_STATUS_OK;
     enum wp_status status = wp_ll_await_block(run, WP_LL_ARRIVED, WP_LL_RELAYS, number);
     if (status == WP_STATUS_OK) {
         wp_warp_sync(warp); /* each lane has waited for some sources */
         wp_ll_relay_ranges(&relayer);
-        wp_ll_relay_rows(&relayer);
+        for (; wp_ll_has_relayed(&relayer, &message, &unit); unit += wp_num_warps(warp))
+            wp_ll_relay_part(&relayer, &message, wp_ll_unit_part(&run->ll->share_of_sources, unit));
     }
     status = wp_block_status(warp, status);
     if (status == WP_STATUS_OK && wp_warp_idx(warp) == 0)
@@ -550,7 +521,7 @@ WP_FN void wp_ll_sum_summands(const struct wp_ll_relayer *relayer,
 {
     struct wp_warp *warp = relayer->run->op.warp;
     const struct wp_low_latency *ll = relayer->run->ll;
-    const struct wp_ll_span span = wp_ll_span(&ll->plan, &ll->share_of_sources, part.part);
+    const struct wp_ll_span span = wp_ll_row_span(&ll->plan, &ll->share_of_sources, part.part);
     const struct wp_ll_elements elements = wp_ll_elements_of(&ll->plan, span);
     const uint64_t begin = wp_ll_answer_bytes(&ll->plan, elements.first);
     if (span.bytes == 0)
@@ -568,17 +539,6 @@ WP_FN void wp_ll_sum_summands(const struct wp_ll_relayer *relayer,
                                                             wp_block_idx(warp), part.token);
     wp_ll_sum_to_answer(relayer->run, staged + begin, wp_warp_pointers(warp), num_summands,
                         elements.num);
-}
-
-/* All warps call this. It makes the sums for all messages to this block. */
-WP_FN void wp_ll_sum_messages(const struct wp_ll_relayer *relayer)
-{
-    struct wp_warp *warp = relayer->run->op.warp;
-    struct wp_ll_relayed_message message = {-1, WP_NO_RANK, NULL, 0};
-    int32_t unit = wp_warp_idx(warp);
-    for (; wp_ll_has_relayed(relayer, &message, &unit); unit += wp_num_warps(warp))
-        wp_ll_sum_summands(relayer, &message,
-                           wp_ll_unit_part(&relayer->run->ll->share_of_sources, unit));
 }
 
 /* All warps call this when the block has written its sums. */
@@ -609,12 +569,15 @@ WP_FN enum wp_status wp_ll_relay_sums(const struct wp_ll_run *run, uint64_t resu
 {
     struct wp_warp *warp = run->op.warp;
     const struct wp_ll_relayer relayer = {run, result, answers};
+    struct wp_ll_relayed_message message = {-1, WP_NO_RANK, NULL, 0};
+    int32_t unit = wp_warp_idx(warp);
     if (!wp_ll_has_node_sums(&run->ll->plan))
         return WP_STATUS_OK;
     enum wp_status status =
         wp_ll_await_ranks(run, WP_LL_RANKS_OF_NODE, WP_LL_ARRIVED, WP_LL_ANSWERS, answers);
-    if (status == WP_STATUS_OK)
-        wp_ll_sum_messages(&relayer);
+    for (; status == WP_STATUS_OK && wp_ll_has_relayed(&relayer, &message, &unit);
+         unit += wp_num_warps(warp))
+        wp_ll_sum_summands(&relayer, &message, wp_ll_unit_part(&run->ll->share_of_sources, unit));
     status = wp_block_status(warp, status);
     if (status == WP_STATUS_OK)
         wp_ll_put_sums(&relayer);

@@ -11,6 +11,10 @@ struct wp_ll_counters {
     int32_t *firsts;  /* [num_ranks] rows before those of the block */
     int32_t *rows;    /* [num_ranks] */
     int32_t *experts; /* [num_ranks][max_local_experts] selections, by expert only */
+    /* Between nodes: */
+    int32_t *answers;       /* [num_ranks] of a rank to this block */
+    int32_t *first_answers; /* [num_ranks] slots among those of the block */
+    int32_t *relayed;       /* [num_nodes] rows that are relayed there */
 };
 
 /* What the launch loads from its beginning. */
@@ -94,7 +98,10 @@ WP_FN struct wp_ll_sender wp_ll_sender_of(const struct wp_ll_run *run,
     int32_t *firsts = (int32_t *)wp_ll_near_or(
         warp, near->counters, near->choices,
         args->ll.counters + (int64_t)block * wp_ll_num_counters(plan, (int32_t)num_ranks));
-    const struct wp_ll_counters counters = {firsts, firsts + num_ranks, firsts + 2 * num_ranks};
+    int32_t *answers = firsts + wp_ll_num_counters(plan, (int32_t)num_ranks) - 2 * num_ranks -
+                       plan->message.num_nodes;
+    const struct wp_ll_counters counters = {firsts,  firsts + num_ranks,  firsts + 2 * num_ranks,
+                                            answers, answers + num_ranks, answers + 2 * num_ranks};
     const struct wp_ll_share share =
         wp_ll_share_rows(plan->max_row_parts == 1 ? 1 : wp_num_warps(warp), num_tokens);
     const struct wp_ll_sender sender = {run,          args,  choices, counters, ranks_of_tokens,

@@ -16,11 +16,6 @@
 /* Places have 16 bits (layout.h). */
 WP_STATIC_ASSERT(WP_LL_NEAR_RANKS < 1 << (16 - WP_LL_PLACE_EXPERT_BITS), "ranks, and none");
 
-WP_FN int place_is_at(uint16_t place, int32_t rank)
-{
-    return place >> WP_LL_PLACE_EXPERT_BITS == rank + 1;
-}
-
 /* The first choices that a thread looks at, from `first` on: every n-th of all, among n threads. */
 WP_FN void load_choices(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
                         int32_t first, int64_t *experts)
@@ -45,24 +40,18 @@ WP_FN uint16_t *places_of(struct wp_warp *warp, const struct wp_low_latency *ll)
     return (uint16_t *)(void *)counts_to_tell(warp, ll, ll->exchange.num_ranks);
 }
 
-/* Returns 1 if the block sends counts to `rank`: work item i sends them to rank i. Mostly there are
- * as many blocks as ranks, and nothing is divided, which takes GPUs long. */
-WP_FN int tells_counts_to(struct wp_warp *warp, const struct wp_low_latency *ll, int32_t rank)
-{
-    const int32_t num_blocks = wp_ll_num_receiving_blocks(warp, ll);
-    return num_blocks >= ll->exchange.num_ranks ? rank == wp_block_idx(warp)
-                                                : rank % num_blocks == wp_block_idx(warp);
-}
-
 /* All warps of a block call this, with their first choices, and meet. It finds the places of all
- * choices, and makes the counts that the block sends. */
+ * choices, and makes the counts that the block sends: work item i sends them to rank i. Mostly there
+ * are as many blocks as ranks, and nothing is divided, which takes GPUs long. */
 WP_FN void find_places(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
                        int64_t *experts)
 {
     const struct wp_low_latency *ll = &args->ll;
-    const int32_t num_choices = wp_ll_num_choices(&ll->plan), num_ranks = ll->exchange.num_ranks;
+    const int32_t num_choices = ll->plan.max_tokens * ll->plan.num_topk,
+                  num_ranks = ll->exchange.num_ranks;
     const int32_t num_threads = wp_ll_num_threads(warp);
-    const int tells_counts = ll->plan.is_by_expert && wp_block_idx(warp) < num_ranks;
+    const int32_t block = wp_block_idx(warp), num_blocks = wp_ll_num_receiving_blocks(warp, ll);
+    const int tells_counts = ll->plan.is_by_expert && block < num_ranks;
     uint16_t *places = places_of(warp, ll);
     if (tells_counts) {
         uint32_t *counts = counts_to_tell(warp, ll, 0);
@@ -85,7 +74,8 @@ WP_FN void find_places(struct wp_warp *warp, const struct wp_low_latency_dispatc
                 place.rank < 0
                     ? 0
                     : (uint16_t)((place.rank + 1) << WP_LL_PLACE_EXPERT_BITS | place.local_expert);
-            if (tells_counts && place.rank >= 0 && tells_counts_to(warp, ll, place.rank))
+            if (tells_counts && place.rank >= 0 &&
+                (num_blocks >= num_ranks ? place.rank : place.rank % num_blocks) == block)
                 wp_ll_add_to_pair(counts_to_tell(warp, ll, place.rank), place.local_expert, 1);
         }
     }
@@ -105,7 +95,7 @@ WP_FN int32_t count_before(struct wp_warp *warp, const struct wp_low_latency *ll
         const int32_t token = first + wp_lane_idx(warp);
         int goes = 0;
         for (int32_t k = 0; k < num_topk && token < num_tokens; k++)
-            goes |= place_is_at(places[token * num_topk + k], rank);
+            goes |= places[token * num_topk + k] >> WP_LL_PLACE_EXPERT_BITS == rank + 1;
         num_going += wp_popcount(wp_ballot(warp, goes));
     }
     return num_going;
@@ -154,19 +144,6 @@ WP_FN uint32_t find_order(struct wp_warp *warp, const struct wp_low_latency *ll,
 
 /* ------------------------------------------------------------------ the metadata of a token */
 
-/* Warp-wide: waits until ranks have room, unless they are left out. */
-WP_FN enum wp_status await_room(struct wp_ll_packet_rows *rows, uint32_t ranks)
-{
-    struct wp_ll_run *run = rows->taker.run;
-    enum wp_status status = WP_STATUS_OK;
-    uint32_t left = ranks & ~rows->roomy & ~run->masked;
-    for (int32_t rank = 0; left != 0 && status == WP_STATUS_OK; rank++, left >>= 1)
-        if (left & 1u)
-            status = wp_ll_await_taken(run, WP_LL_ROWS, rank, rows->taker.number);
-    rows->roomy |= ranks;
-    return status;
-}
-
 /* Warp-wide: makes the metadata of a token for a rank, in memory of the warp. */
 WP_FN uint32_t *make_told(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
                           int32_t rank, int32_t token)
@@ -179,7 +156,7 @@ WP_FN uint32_t *make_told(struct wp_warp *warp, const struct wp_low_latency_disp
     int is_there = 0;
     for (int32_t i = 0; wp_ll_has_more_choices(plan, i); i += WP_WARP_SIZE) {
         const int32_t k = i + wp_lane_idx(warp);
-        const int is_at = k < num_topk && place_is_at(places[first + k], rank);
+        const int is_at = k < num_topk && places[first + k] >> WP_LL_PLACE_EXPERT_BITS == rank + 1;
         const int32_t expert =
             is_at ? places[first + k] & ((1 << WP_LL_PLACE_EXPERT_BITS) - 1) : -1;
         const uint32_t order =
@@ -203,14 +180,17 @@ WP_FN uint32_t *make_told(struct wp_warp *warp, const struct wp_low_latency_disp
  * counts that this block has made; others send a rank the metadata of one token. */
 WP_FN enum wp_status tell_unit(struct wp_ll_packet_rows *rows, int32_t i)
 {
-    struct wp_warp *warp = rows->taker.run->op.warp;
+    struct wp_ll_run *run = rows->taker.run;
+    struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = &rows->taker.args->ll;
     const int32_t own = ll->exchange.rank;
     const uint64_t number = rows->taker.number;
     const int32_t num_before = (int32_t)wp_divide((uint32_t)i, ll->plan.row_parts.ranks_reciprocal);
     const int32_t rank = i - num_before * ll->exchange.num_ranks, token = num_before - 1;
-    const enum wp_status status = await_room(rows, 1u << rank);
-    if (status != WP_STATUS_OK || wp_ll_leaves_out(rows->taker.run, rank))
+    const enum wp_status status =
+        rows->roomy >> rank & 1u ? WP_STATUS_OK : wp_ll_await_room(run, WP_LL_ROWS, rank, number);
+    rows->roomy |= 1u << rank;
+    if (status != WP_STATUS_OK || wp_ll_leaves_out(run, rank))
         return status;
     if (token >= 0) {
         const uint32_t *told = make_told(warp, rows->taker.args, rank, token);
@@ -306,7 +286,12 @@ WP_FN enum wp_status send_unit(struct wp_ll_packet_rows *rows, struct wp_ll_unit
     struct wp_warp *warp = run->op.warp;
     const struct wp_low_latency *ll = run->ll;
     const uint32_t found = find_ranks(warp, rows->taker.args, part.token, loads->expert);
-    const enum wp_status status = await_room(rows, found);
+    uint32_t left = found & ~rows->roomy & ~run->masked;
+    enum wp_status status = WP_STATUS_OK;
+    for (int32_t rank = 0; left != 0 && status == WP_STATUS_OK; rank++, left >>= 1)
+        if (left & 1u)
+            status = wp_ll_await_room(run, WP_LL_ROWS, rank, rows->taker.number);
+    rows->roomy |= found;
     if (status != WP_STATUS_OK)
         return status;
     const uint32_t ranks = found & ~run->masked;
@@ -316,7 +301,7 @@ WP_FN enum wp_status send_unit(struct wp_ll_packet_rows *rows, struct wp_ll_unit
             (int32_t)(ranks >> rank & 1u);
     const struct wp_packet_targets there = {0, ll->exchange.num_ranks, 0, WP_PACKETS_TO_SOME,
                                             ranks};
-    wp_ll_send_loaded(rows, part, WP_LL_UNIT_ELEMENTS, there, part.token, &loads->row);
+    wp_ll_send_loaded(rows, part, there, part.token, &loads->row);
     return status;
 }
 
@@ -343,11 +328,6 @@ WP_FN enum wp_status route_send(struct wp_ll_packet_rows *rows, struct wp_ll_rou
 }
 
 /* ================== receive */
-
-WP_FN int32_t route_num_received(const struct wp_low_latency *ll)
-{
-    return wp_ll_num_taken_units(&ll->plan, ll->exchange.num_ranks);
-}
 
 /* ------------------------------------------------------------------ the metadata of a token */
 
@@ -414,13 +394,6 @@ WP_FN void keep_choices(const struct wp_ll_packet_rows *rows, struct wp_ll_unit 
 
 /* ------------------------------------------------------------------ parts */
 
-/* Returns 1 if the item keeps metadata: the last item of a row, by rank with its scales. By expert
- * scales are items of their own, since they take as long as a part (docs/measurements.md). */
-WP_FN int has_rest(const struct wp_ll_plan *plan, int32_t part)
-{
-    return part == plan->taken_parts.num_units - 1;
-}
-
 /* Receives bytes of the slot of the unit's token to one place. */
 WP_FN enum wp_status take_bytes(const struct wp_ll_packet_rows *rows, struct wp_ll_unit unit,
                                 struct wp_ll_span bytes, char *dst)
@@ -437,10 +410,10 @@ WP_FN enum wp_status place_unit(const struct wp_ll_packet_rows *rows, struct wp_
 {
     const struct wp_low_latency *ll = &rows->taker.args->ll;
     const struct wp_ll_slot *at = &ll->plan.slot;
-    const int is_last = has_rest(&ll->plan, unit.part);
+    const int is_last = wp_ll_has_choices(ll->plan.taken_parts, unit.part);
     const struct wp_ll_span scales = {(uint32_t)at->scales_offset,
                                       (uint32_t)(at->token_offset - at->scales_offset)};
-    struct wp_ll_span bytes = wp_ll_element_bytes(&ll->plan, ll->plan.taken_parts, unit.part);
+    struct wp_ll_span bytes = wp_ll_unit_bytes(&ll->plan, ll->plan.taken_parts, unit.part);
     const int are_next = bytes.begin + bytes.bytes == scales.begin;
     char *slot = wp_ll_row(ll, ll->exchange.rank, rows->taker.number, unit.rank, row);
     if (is_last)
@@ -458,7 +431,7 @@ WP_FN enum wp_status route_receive(const struct wp_ll_packet_rows *rows, int32_t
     const struct wp_low_latency *ll = &rows->taker.args->ll;
     const struct wp_ll_plan *plan = &ll->plan;
     const struct wp_ll_unit unit = wp_ll_counted_unit_of(ll, plan->taken_parts, i);
-    const int keeps = has_rest(plan, unit.part);
+    const int keeps = wp_ll_has_choices(plan->taken_parts, unit.part);
     const int32_t num_of_places = plan->is_by_expert ? 1 + plan->num_topk : 1;
     if (unit.token == WP_LL_COUNTED)
         return wp_ll_hear_count(rows, unit.rank);
@@ -475,11 +448,7 @@ WP_FN enum wp_status route_receive(const struct wp_ll_packet_rows *rows, int32_t
         return status;
     if (!plan->is_by_expert)
         return place_unit(rows, unit, (int32_t)row);
-    return wp_ll_pack_bytes(rows, unit,
-                            unit.part < plan->taken_parts.num
-                                ? wp_ll_element_bytes(plan, plan->taken_parts, unit.part)
-                                : wp_ll_scale_bytes(plan, unit.part - plan->taken_parts.num),
-                            NULL);
+    return wp_ll_pack_bytes(rows, unit, wp_ll_unit_bytes(plan, plan->taken_parts, unit.part), NULL);
 }
 
 /* ================== the program */

@@ -58,7 +58,7 @@ WP_FN enum wp_ll_protocol wp_ll_protocol_of(const struct wp_ll_plan *plan)
 {
     if (!wp_ll_has_packets(plan))
         return WP_LL_PROTOCOL_SIGNALS;
-    return wp_ll_is_told(plan) ? WP_LL_PROTOCOL_TOLD : WP_LL_PROTOCOL_PACKETS;
+    return plan->is_told ? WP_LL_PROTOCOL_TOLD : WP_LL_PROTOCOL_PACKETS;
 }
 
 WP_FN enum wp_ll_layout wp_ll_layout_of(const struct wp_ll_plan *plan)
@@ -123,7 +123,7 @@ WP_FN enum wp_ll_form wp_ll_form_of(const struct wp_low_latency *ll)
     const enum wp_ll_form last = has_all_scales ? WP_LL_FP8_UE8M0 : WP_LL_FP8;
     const int is_near =
         wp_ll_has_packets(&ll->plan) ? ll->placement.is_even : wp_ll_is_near(ll->near.end);
-    if (!wp_ll_is_usual(ll) || !(wp_ll_is_told(&ll->plan) || is_near))
+    if (!wp_ll_is_usual(ll) || !(ll->plan.is_told || is_near))
         return WP_LL_GENERAL;
     for (int form = WP_LL_BF16; form <= (int)last; form++)
         if (wp_ll_has_quantisation(&ll->plan, wp_ll_usual_quantisation((enum wp_ll_form)form)))
@@ -140,19 +140,20 @@ WP_FN void wp_ll_fix_dispatch(struct wp_low_latency *ll, const struct wp_low_lat
     struct wp_ll_plan *plan = &ll->plan;
     wp_ll_fix_usual(ll, given);
     plan->is_by_expert = variant.layout == WP_LL_BY_EXPERT;
+    plan->is_told = variant.protocol == WP_LL_PROTOCOL_TOLD;
     plan->sent_element_bytes_log2 = variant.form == WP_LL_BF16 ? 1 : 0;
     plan->quantisation = wp_ll_usual_quantisation(variant.form);
-    if (variant.protocol == WP_LL_PROTOCOL_TOLD)
+    if (plan->is_told)
         plan->row_parts.elements = WP_LL_TOLD_PART_ELEMENTS;
     if (variant.protocol == WP_LL_PROTOCOL_PACKETS && variant.layout == WP_LL_BY_EXPERT)
         ll->num_hearers = given->num_hearers;
     if (variant.protocol != WP_LL_PROTOCOL_PACKETS)
         return;
     ll->num_receivers = 0;
-    plan->taken_parts.num = 0;
     plan->row_parts.elements = variant.form == WP_LL_BF16
                                    ? WP_LL_PART_BYTES / 2
                                    : num_groups * plan->quantisation.group_elements;
+    plan->taken_parts = plan->row_parts;
 }
 
 /* ------------------------------------------------------------------ answers, of combine */
@@ -175,16 +176,15 @@ WP_FN enum wp_ll_sends wp_ll_sends_of(const struct wp_ll_plan *plan)
 WP_FN void wp_ll_fix_combine(struct wp_low_latency *ll, const struct wp_low_latency *given,
                              struct wp_ll_variant variant)
 {
-    const int is_told = variant.protocol == WP_LL_PROTOCOL_TOLD;
     struct wp_ll_plan *plan = &ll->plan;
     wp_ll_fix_usual(ll, given);
     plan->is_by_expert = variant.layout == WP_LL_BY_EXPERT;
+    plan->is_told = variant.protocol == WP_LL_PROTOCOL_TOLD;
     plan->weights_come_late = variant.sends == WP_LL_SENDS_LATE;
     plan->answer_dtype = WEFT_BF16;
     plan->answers_are_rows = variant.sends == WP_LL_SENDS_ROWS;
     if (variant.protocol == WP_LL_PROTOCOL_SIGNALS)
         return;
-    plan->answer_parts.elements = is_told ? WP_LL_TOLD_PART_ELEMENTS : WP_LL_PART_BYTES / 2;
+    plan->answer_parts.elements = plan->is_told ? WP_LL_TOLD_PART_ELEMENTS : WP_LL_PART_BYTES / 2;
     plan->sum_parts.elements = WP_LL_PART_BYTES / 2;
-    plan->taken_parts.num = is_told ? 1 /* or more */ : 0;
 }
