@@ -66,6 +66,8 @@
  *                       it is WP_STATUS_ABSENT, which site->absent_after_ms allows: then it goes on.
  *                       `word` is memory of this rank; site->rank may be WP_NO_RANK
  *   wp_wait_value     the same; where it comes, *seen is what the word was found to be
+ *   wp_wait_u32       wp_wait for a word of 32 bits, of this rank's memory of any kind, which work
+ *                       beside the launch raises: a kernel or a thread, with a release, that wakes nobody
  *   wp_clear          stores zero to a word of this rank that others signal, and orders nothing: nobody
  *                       may signal it until told that this has been done
  *   wp_fetch_add      adds to a word of `rank`, which may be this one, and wakes it: the release of wp_signal and
@@ -305,8 +307,9 @@ enum wp_phase {
     WP_PHASE_ACCESS = 3, /* for an access to the rank's memory to be done */
     WP_PHASE_ROOM = 6,   /* for the rank to take what came before */
     /* For no rank in particular: */
-    WP_PHASE_WORD = 4, /* for a word of this rank's */
-    WP_PHASE_FLUSH = 5 /* for all accesses to ranks of other nodes to be done */
+    WP_PHASE_WORD = 4,  /* for a word of this rank's */
+    WP_PHASE_FLUSH = 5, /* for all accesses to ranks of other nodes to be done */
+    WP_PHASE_EXPERT = 7 /* for rows of a local expert, whose index is in `exchange` */
 };
 
 enum { WP_NO_RANK = -1 };

@@ -48,6 +48,17 @@ uint64_t weft__cuda_load_acquire(const uint64_t *polled)
     return world.value - (world.now_ns < world.comes_ns);
 }
 
+static const uint32_t *short_word(void)
+{
+    return (const uint32_t *)(const void *)&word;
+}
+
+uint32_t weft__cuda_load_acquire_u32(const uint32_t *polled)
+{
+    assert_ptr_equal(polled, short_word());
+    return (uint32_t)weft__cuda_load_acquire(&word);
+}
+
 enum wp_status wp_fail(struct wp_warp *warp, const struct wp_failure *failure)
 {
     (void)warp;
@@ -154,6 +165,27 @@ TEST(a_word_may_come_until_the_deadline)
     assert_failed(WP_FAILURE_TIMEOUT, TIMEOUT_NS);
     assert_int_equal(world.failure.expected, 7);
     assert_int_equal(world.failure.seen, 6);
+}
+
+/* A word of 32 bits, of this rank's own work. */
+TEST(a_short_word_may_come_until_the_deadline)
+{
+    const struct wp_wait_site own = {.phase = WP_PHASE_EXPERT, .rank = WP_NO_RANK, .exchange = 2};
+    for (uint64_t comes_ns = 0; comes_ns < TIMEOUT_NS; comes_ns += 24989) {
+        const struct weft__cuda_launch launch = launch_at(comes_ns, 7);
+        struct wp_warp warp = {.launch = &launch};
+        assert_int_equal(wp_wait_u32(&warp, short_word(), 7, &own), WP_STATUS_OK);
+        assert_int_equal(warp.has_acquired, 1);
+        assert_in_range(world.now_ns, comes_ns, comes_ns + POLL_NS);
+    }
+    const struct weft__cuda_launch launch = launch_at(never, 7);
+    struct wp_warp warp = {.launch = &launch};
+    assert_int_equal(wp_wait_u32(&warp, short_word(), 7, &own), WP_STATUS_FAILED);
+    assert_int_equal(world.failure.kind, WP_FAILURE_TIMEOUT);
+    assert_int_equal(world.failure.site.phase, WP_PHASE_EXPERT);
+    assert_int_equal(world.failure.expected, 7);
+    assert_int_equal(world.failure.seen, 6);
+    assert_in_range(world.now_ns, TIMEOUT_NS, TIMEOUT_NS + 2 * LOOK_NS);
 }
 
 /* What a rank sent before it left stands: memory is polled once more after it is known to have left. */

@@ -23,7 +23,7 @@ static struct wp_failure describe_wait(const struct weft__cpu_fiber *fiber,
     if (fiber != NULL) {
         failure.site = *fiber->site;
         failure.expected = fiber->at_least;
-        failure.seen = __atomic_load_n(fiber->word, __ATOMIC_ACQUIRE);
+        failure.seen = weft__cpu_seen(fiber);
     }
     return failure;
 }

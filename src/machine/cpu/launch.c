@@ -27,10 +27,12 @@ static struct weft__cpu_fiber *fiber_of(struct wp_warp *warp)
     return (struct weft__cpu_fiber *)(void *)warp; /* the warp is its first member */
 }
 
-static void wait_for_word(struct weft__cpu_fiber *fiber, const uint64_t *word, uint64_t at_least,
+static void wait_for_word(struct weft__cpu_fiber *fiber, const void *word,
+                          enum weft__cpu_width width, uint64_t at_least,
                           const struct wp_wait_site *site)
 {
     fiber->word = word;
+    fiber->width = width;
     fiber->at_least = at_least;
     fiber->site = site;
     fiber->state = FIBER_WAITING;
@@ -57,7 +59,7 @@ void weft__cpu_block_sync(struct wp_warp *warp)
         block->num_syncs = sync;
         return;
     }
-    wait_for_word(fiber_of(warp), &block->num_syncs, sync, NULL);
+    wait_for_word(fiber_of(warp), &block->num_syncs, WEFT__CPU_U64, sync, NULL);
 }
 
 /* No sync is over before this warp has come to it. */
@@ -104,7 +106,15 @@ enum wp_status weft__cpu_wait(struct wp_warp *warp, const uint64_t *word, uint64
     struct weft__cpu_fiber *fiber = fiber_of(warp);
     if (site->absent_after_ms > 0)
         fiber->since_ns = weft__now_ns();
-    wait_for_word(fiber, word, at_least, site);
+    wait_for_word(fiber, word, WEFT__CPU_U64, at_least, site);
+    return fiber->wait_status;
+}
+
+enum wp_status weft__cpu_wait_u32(struct wp_warp *warp, const uint32_t *word, uint32_t at_least,
+                                  const struct wp_wait_site *site)
+{
+    struct weft__cpu_fiber *fiber = fiber_of(warp);
+    wait_for_word(fiber, word, WEFT__CPU_U32, at_least, site);
     return fiber->wait_status;
 }
 
@@ -194,7 +204,7 @@ static int is_word_there(void *argument)
  * are not in the heap. */
 static uint64_t awaited_word(struct weft__cpu_launch *run)
 {
-    const uint64_t *word = NULL;
+    const void *word = NULL;
     for (int32_t i = 0; i < run->num_warp_fibers; i++) {
         const struct weft__cpu_fiber *fiber = run->runner->fibers[i];
         if (!weft__cpu_waits_for_rank(fiber))
@@ -243,6 +253,19 @@ static void untell_waits(struct weft__cpu_launch *run)
     run->num_told = 0;
 }
 
+/* How long the thread may sleep. Of words for which nobody rings it looks again soon. */
+static int64_t sleep_ns(const struct weft__cpu_launch *run, int64_t since_ns)
+{
+    enum { LOOK_AGAIN_NS = 100 * 1000 };
+    const int64_t left_ns = weft__cpu_first_deadline(run, since_ns) - weft__now_ns();
+    int is_rung = 1;
+    for (int32_t i = 0; i < run->num_warp_fibers; i++) {
+        const struct weft__cpu_fiber *fiber = run->runner->fibers[i];
+        is_rung &= !weft__cpu_waits_for_rank(fiber) || fiber->width != WEFT__CPU_U32;
+    }
+    return is_rung || left_ns < LOOK_AGAIN_NS ? left_ns : LOOK_AGAIN_NS;
+}
+
 /* Returns when a fiber may go on or the waits may have to end. */
 static void idle(struct weft__cpu_launch *run, int64_t since_ns)
 {
@@ -256,8 +279,7 @@ static void idle(struct weft__cpu_launch *run, int64_t since_ns)
     if (weft__cpu_any_can_go_on(run) || weft__cpu_end_one_wait(run, since_ns))
         weft__doorbell_cancel(bell);
     else
-        weft__doorbell_sleep(bell, prepared,
-                             weft__cpu_first_deadline(run, since_ns) - weft__now_ns());
+        weft__doorbell_sleep(bell, prepared, sleep_ns(run, since_ns));
 }
 
 static int has_ended_a_wait(const struct weft__cpu_launch *run)

@@ -17,7 +17,9 @@ struct weft__cpu_fiber {
     struct wp_warp warp;
     struct weft__fiber *fiber;
     enum { FIBER_READY, FIBER_WAITING, FIBER_GIVES_UP, FIBER_DONE } state;
-    const uint64_t *word; /* while waiting: goes on when *word >= at_least */
+    /* While waiting: goes on when *word >= at_least. Nobody rings for a word of 32 bits. */
+    const void *word;
+    enum weft__cpu_width { WEFT__CPU_U64, WEFT__CPU_U32 } width;
     uint64_t at_least;
     const struct wp_wait_site *site; /* NULL for a block sync */
     enum wp_status wait_status;      /* of the last wait */
@@ -46,12 +48,19 @@ struct weft__cpu_launch {
     int32_t num_told;
 };
 
+/* What the word is for which a fiber waits. */
+static inline uint64_t weft__cpu_seen(const struct weft__cpu_fiber *fiber)
+{
+    return fiber->width == WEFT__CPU_U32
+               ? __atomic_load_n((const uint32_t *)fiber->word, __ATOMIC_ACQUIRE)
+               : __atomic_load_n((const uint64_t *)fiber->word, __ATOMIC_ACQUIRE);
+}
+
 static inline int weft__cpu_can_go_on(const struct weft__cpu_fiber *fiber)
 {
     if (fiber->state == FIBER_READY)
         return 1;
-    return fiber->state == FIBER_WAITING &&
-           __atomic_load_n(fiber->word, __ATOMIC_ACQUIRE) >= fiber->at_least;
+    return fiber->state == FIBER_WAITING && weft__cpu_seen(fiber) >= fiber->at_least;
 }
 
 static inline int weft__cpu_any_can_go_on(const struct weft__cpu_launch *run)

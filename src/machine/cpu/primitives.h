@@ -35,6 +35,8 @@ void weft__cpu_ring(struct wp_warp *warp, int32_t rank, const uint64_t *words, u
 void weft__cpu_ring_any(struct wp_warp *warp, int32_t rank, const uint64_t *word);
 enum wp_status weft__cpu_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
                               const struct wp_wait_site *site);
+enum wp_status weft__cpu_wait_u32(struct wp_warp *warp, const uint32_t *word, uint32_t at_least,
+                                  const struct wp_wait_site *site);
 enum wp_status weft__cpu_fail(struct wp_warp *warp, const struct wp_failure *failure);
 
 /* remote.c */
@@ -296,6 +298,14 @@ WP_FN enum wp_status wp_wait_value(struct wp_warp *warp, const uint64_t *word, u
     const enum wp_status status = wp_wait(warp, word, at_least, site);
     *seen = __atomic_load_n(word, __ATOMIC_ACQUIRE);
     return status;
+}
+
+WP_FN enum wp_status wp_wait_u32(struct wp_warp *warp, const uint32_t *word, uint32_t at_least,
+                                 const struct wp_wait_site *site)
+{
+    if (__atomic_load_n(word, __ATOMIC_ACQUIRE) >= at_least)
+        return WP_STATUS_OK;
+    return weft__cpu_wait_u32(warp, word, at_least, site);
 }
 
 WP_FN enum wp_status wp_fail(struct wp_warp *warp, const struct wp_failure *failure)

@@ -339,6 +339,13 @@ WP_FN uint64_t weft__cuda_load_acquire(const uint64_t *word)
     return value;
 }
 
+WP_FN uint32_t weft__cuda_load_acquire_u32(const uint32_t *word)
+{
+    uint32_t value;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+}
+
 WP_FN uint64_t wp_now_ns(const struct wp_warp *warp)
 {
     uint64_t now;

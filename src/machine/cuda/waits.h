@@ -93,6 +93,22 @@ WP_FN enum wp_status wp_wait(struct wp_warp *warp, const uint64_t *word, uint64_
     return wp_wait_value(warp, word, at_least, site, &seen);
 }
 
+WP_FN enum wp_status wp_wait_u32(struct wp_warp *warp, const uint32_t *word, uint32_t at_least,
+                                 const struct wp_wait_site *site)
+{
+    struct weft__cuda_patience patience = {0, 0, WP_FAILURE_NONE};
+    for (;;) {
+        const uint32_t seen = weft__cuda_load_acquire_u32(word);
+        if (seen >= at_least) {
+            warp->has_acquired = 1;
+            return WP_STATUS_OK;
+        }
+        if (patience.why != WP_FAILURE_NONE)
+            return weft__cuda_give_up(warp, site, patience.why, at_least, seen);
+        weft__cuda_be_patient(warp, site, &patience);
+    }
+}
+
 /* Lane 0: waits until the slot of the number is free. It is as long as the thread takes what is
  * posted; NULL once the wait must end, which fails the launch. The rank's other waits end then,
  * too. */

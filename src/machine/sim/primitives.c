@@ -324,8 +324,37 @@ uint64_t weft__sim_fetch_add(struct wp_warp *warp, uint64_t *word, uint64_t add,
     return before;
 }
 
+/* No rank need wait for it: what tells of rows that nobody wants. */
+void weft__sim_host_signals(uint32_t *word, uint32_t value)
+{
+    sim_yield();
+    sim_check_access(word, sizeof *word, SIM_ATOMIC_WRITE, __builtin_return_address(0));
+    struct sim_signal *signal = sim_signal_add(sim_word_of(word), value);
+    signal->is_credit = 1;
+    sim_release(&signal->clock);
+    *word = value;
+    sim_yield();
+}
+
+/* A word that is awaited, of 64 bits or 32. */
+struct awaited_word {
+    const void *address;
+    size_t num_bytes;
+};
+
+static uint64_t value_of(struct awaited_word word)
+{
+    uint32_t half;
+    uint64_t value;
+    if (word.num_bytes == sizeof value)
+        memcpy(&value, word.address, sizeof value);
+    else
+        memcpy(&half, word.address, sizeof half);
+    return word.num_bytes == sizeof value ? value : half;
+}
+
 struct word_wait {
-    const uint64_t *word;
+    struct awaited_word word;
     uint64_t at_least;
     const weft_comm *comm;
     const struct sim_launch *launch;
@@ -334,7 +363,7 @@ struct word_wait {
 
 static int word_has_come(const struct word_wait *wait)
 {
-    return *wait->word >= wait->at_least;
+    return value_of(wait->word) >= wait->at_least;
 }
 
 static int rank_is_gone(const struct word_wait *wait)
@@ -362,8 +391,8 @@ static enum wp_failure_kind why_it_ended(const struct word_wait *wait)
     return rank_is_gone(wait) ? WP_FAILURE_RANK_GONE : WP_FAILURE_TIMEOUT;
 }
 
-enum wp_status sim_await(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
-                         const struct wp_wait_site *site)
+static enum wp_status await_word(struct wp_warp *warp, struct awaited_word word, uint64_t at_least,
+                                 const struct wp_wait_site *site)
 {
     const struct sim_launch *launch = warp->shared->launch;
     weft_comm *comm = launch->request->comm;
@@ -383,29 +412,51 @@ enum wp_status sim_await(struct wp_warp *warp, const uint64_t *word, uint64_t at
     if (status != WP_STATUS_FAILED)
         return status;
     const struct wp_failure failure = {
-        .kind = why_it_ended(&wait), .site = *site, .expected = at_least, .seen = *word};
+        .kind = why_it_ended(&wait), .site = *site, .expected = at_least, .seen = value_of(word)};
     return weft__sim_fail(warp, &failure);
+}
+
+enum wp_status sim_await(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
+                         const struct wp_wait_site *site)
+{
+    return await_word(warp, (struct awaited_word){word, sizeof *word}, at_least, site);
+}
+
+static enum wp_status wait_value(struct wp_warp *warp, struct awaited_word word, uint64_t at_least,
+                                 const struct wp_wait_site *site, uint64_t *found,
+                                 struct weft__sim_place place)
+{
+    const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
+    sim_trace("wait", place, word.address, at_least);
+    const enum wp_status status = await_word(warp, word, at_least, site);
+    if (status != WP_STATUS_OK)
+        return status;
+    sim_check_access(word.address, word.num_bytes, SIM_ATOMIC_READ, __builtin_return_address(0));
+    struct sim_word *awaited = sim_word_of(word.address);
+    const struct sim_signal *signal = sim_signal_see(awaited, at_least);
+    const uint64_t seen = signal != NULL ? signal->value : value_of(word);
+    awaited->awaited = seen > awaited->awaited ? seen : awaited->awaited;
+    if (!is_weakened && signal != NULL)
+        sim_acquire(&signal->clock);
+    sim_trace("came", place, word.address, seen);
+    *found = seen;
+    return WP_STATUS_OK;
 }
 
 enum wp_status weft__sim_wait_value(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
                                     const struct wp_wait_site *site, uint64_t *found,
                                     struct weft__sim_place place)
 {
-    const int is_weakened = sim_site_pass(place, SIM_SITE_ACQUIRE);
-    sim_trace("wait", place, word, at_least);
-    const enum wp_status status = sim_await(warp, word, at_least, site);
-    if (status != WP_STATUS_OK)
-        return status;
-    sim_check_access(word, sizeof *word, SIM_ATOMIC_READ, __builtin_return_address(0));
-    struct sim_word *awaited = sim_word_of(word);
-    const struct sim_signal *signal = sim_signal_see(awaited, at_least);
-    const uint64_t seen = signal != NULL ? signal->value : *word;
-    awaited->awaited = seen > awaited->awaited ? seen : awaited->awaited;
-    if (!is_weakened && signal != NULL)
-        sim_acquire(&signal->clock);
-    sim_trace("came", place, word, seen);
-    *found = seen;
-    return WP_STATUS_OK;
+    return wait_value(warp, (struct awaited_word){word, sizeof *word}, at_least, site, found,
+                      place);
+}
+
+enum wp_status weft__sim_wait_u32(struct wp_warp *warp, const uint32_t *word, uint32_t at_least,
+                                  const struct wp_wait_site *site, struct weft__sim_place place)
+{
+    uint64_t seen;
+    return wait_value(warp, (struct awaited_word){word, sizeof *word}, at_least, site, &seen,
+                      place);
 }
 
 enum wp_status weft__sim_wait(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,

@@ -66,6 +66,8 @@ enum wp_status weft__sim_wait(struct wp_warp *warp, const uint64_t *word, uint64
 enum wp_status weft__sim_wait_value(struct wp_warp *warp, const uint64_t *word, uint64_t at_least,
                                     const struct wp_wait_site *site, uint64_t *seen,
                                     struct weft__sim_place place);
+enum wp_status weft__sim_wait_u32(struct wp_warp *warp, const uint32_t *word, uint32_t at_least,
+                                  const struct wp_wait_site *site, struct weft__sim_place place);
 uint64_t weft__sim_now_ns(const struct wp_warp *warp);
 enum wp_status weft__sim_fail(struct wp_warp *warp, const struct wp_failure *failure);
 void weft__sim_row_prefetch(struct wp_warp *warp, const void *src, uint64_t row_bytes);
@@ -232,6 +234,8 @@ WP_FN uint32_t wp_load_now_u32(const uint32_t *word)
     weft__sim_wait(warp, word, at_least, site, WEFT__SIM_HERE)
 #define wp_wait_value(warp, word, at_least, site, seen)                                            \
     weft__sim_wait_value(warp, word, at_least, site, seen, WEFT__SIM_HERE)
+#define wp_wait_u32(warp, word, at_least, site)                                                    \
+    weft__sim_wait_u32(warp, word, at_least, site, WEFT__SIM_HERE)
 #define wp_now_ns(warp)                       weft__sim_now_ns(warp)
 #define wp_fail(warp, failure)                weft__sim_fail(warp, failure)
 #define wp_row_prefetch(warp, src, row_bytes) weft__sim_row_prefetch(warp, src, row_bytes)

@@ -79,5 +79,8 @@ const struct weft__sim_site *weft__sim_site(int32_t site);
 void weft__sim_host_reads(const void *address, size_t num_bytes);
 void weft__sim_host_writes(const void *address, size_t num_bytes);
 
+/* The host raises a word of 32 bits, for which wp_wait_u32 waits: a release. */
+void weft__sim_host_signals(uint32_t *word, uint32_t value);
+
 /* Inside a run: whether it is time for what the fault is. */
 int weft__sim_fault_has_struck(void);

@@ -14,6 +14,7 @@ struct wp_warp {
 
 uint64_t wp_now_ns(const struct wp_warp *warp);
 uint64_t weft__cuda_load_acquire(const uint64_t *word);
+uint32_t weft__cuda_load_acquire_u32(const uint32_t *word);
 enum wp_status wp_fail(struct wp_warp *warp, const struct wp_failure *failure);
 
 #include "machine/cuda/waits.h"
