@@ -382,6 +382,17 @@ typedef struct weft_ll_combine_args {
     int64_t *waited_ns;      /* as in weft_ll_dispatch_args; optional */
     int32_t expert_capacity; /* by expert, to send: as in the dispatch */
     weft_ll_call call;
+    /* By expert, to send: experts may still work on x when combine begins, and raise words when
+     * they have written rows. NULL: all rows are there. Else [L][W] words in memory of the machine,
+     * W = ceil(C / rows_per_signal): word w of an expert is for its rows from w * rows_per_signal
+     * on. Combine reads a row when its word is signal_value or more. The caller sets words to less
+     * before the call. Whoever writes rows then raises their word with a release, from another
+     * stream or thread, in any order. Words of no rows are not awaited. A word that does not come
+     * within timeout_ms fails the communicator; the error names the expert and its rank. On cuda
+     * the launch must leave SMs to the experts: num_blocks must be less than the GPU has. */
+    const uint32_t *row_signals;
+    uint32_t signal_value;   /* 1 or more */
+    int32_t rows_per_signal; /* 0: an expert has one word, for all its rows */
 } weft_ll_combine_args;
 
 /* Stream operation, collective. Sums are made in fp32 without fused operations, begin with +0, and

@@ -254,6 +254,32 @@ static weft_result check_answers(struct list *list, const weft_ll_combine_args *
     return WEFT_OK;
 }
 
+static weft_result check_no_signals(const weft_ll_combine_args *args)
+{
+    WEFT__TRY(check_null(args->row_signals, "row_signals"));
+    WEFT__TRY(weft__check_unused(args->signal_value, "signal_value"));
+    return weft__check_unused((uint64_t)args->rows_per_signal, "rows_per_signal");
+}
+
+/* By rank nobody but the caller knows of which experts a row is. */
+static weft_result check_signals(struct list *list, const weft_ll_combine_args *args)
+{
+    const weft_ll *ll = list->ll;
+    const weft_ep *ep = ll->ep;
+    if (args->row_signals == NULL || args->phases == WEFT_LL_RECEIVE ||
+        !ll->device.plan.is_by_expert)
+        return check_no_signals(args);
+    WEFT__TRY(weft__check_range(args->rows_per_signal, 0, INT32_MAX, "rows_per_signal"));
+    if (args->signal_value == 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "signal_value is 0, must be 1 or more with row_signals");
+    add(list, "row_signals", WEFT__EXTENT_READ, args->row_signals,
+        (uint64_t)weft__placement_num_local(&ep->placement, ep->comm->rank) *
+            (uint64_t)weft__ll_words_per_expert(ll, args),
+        sizeof *args->row_signals);
+    return WEFT_OK;
+}
+
 /* Tokens of the combine. In graphs the combine may have fewer tokens than the host counts, so the
  * host cannot tell the length of its arrays: 0. A combine that is only checked has the tokens of
  * the next one to be sent. */
@@ -322,6 +348,7 @@ weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *user_args, 
     else
         WEFT__TRY(check_sums(&list, &args));
     WEFT__TRY(check_weights(&list, &args));
+    WEFT__TRY(check_signals(&list, &args));
     WEFT__TRY(check_missing(&list, args.phases, args.missing_ranks));
     WEFT__TRY(check_waited(&list, args.phases, args.waited_ns));
     WEFT__TRY(check_list(&list));

@@ -110,6 +110,8 @@ weft_result weft__ll_check_combine(weft_ll *ll, weft_ll_phases phases, int32_t c
 weft_result weft__ll_check_release(weft_ll *ll, weft_stream *stream);
 /* The rows of each expert that the caller of an operation has room for. */
 int32_t weft__ll_capacity(const weft_ll *ll, int32_t wished);
+/* By expert: the words of row_signals that each expert has. */
+int32_t weft__ll_words_per_expert(const weft_ll *ll, const weft_ll_combine_args *args);
 /* How many tokens the combine has, or answers, that will be received next; in graphs if it is issued as often as dispatch. */
 int32_t weft__ll_num_tokens(const weft_ll *ll, weft_ll_phases phases);
 

@@ -75,6 +75,12 @@ int32_t weft__ll_capacity(const weft_ll *ll, int32_t wished)
     return wished > 0 ? wished : ll->device.plan.capacity;
 }
 
+int32_t weft__ll_words_per_expert(const weft_ll *ll, const weft_ll_combine_args *args)
+{
+    const int32_t capacity = weft__ll_capacity(ll, args->expert_capacity);
+    return args->rows_per_signal > 0 ? (capacity - 1) / args->rows_per_signal + 1 : 1;
+}
+
 /* The rows of the next result to be answered are laid out by its dispatch's capacity. */
 static weft_result check_capacity(const weft_ll *ll, int32_t capacity)
 {
@@ -169,6 +175,20 @@ static struct wp_ll_scales scales_of(const struct wp_ll_plan *plan,
     return args->scale_column_bytes == 0 ? by_rows : by_columns;
 }
 
+/* Without rows_per_signal a word is for all rows of an expert. */
+static struct wp_ll_row_signals signals_of(const weft_ll *ll, const weft_ll_combine_args *args)
+{
+    const int32_t capacity = weft__ll_capacity(ll, args->expert_capacity);
+    const struct wp_ll_row_signals signals = {
+        .words = args->row_signals,
+        .at_least = args->signal_value,
+        .rows_per_word = args->rows_per_signal > 0 ? args->rows_per_signal : capacity,
+        .words_per_expert = weft__ll_words_per_expert(ll, args),
+        .capacity = capacity,
+    };
+    return signals;
+}
+
 /* For a launch that tells how long it has waited, unless waited_ns is NULL. */
 static struct wp_low_latency device_for(const weft_ll *ll, int64_t *waited_ns)
 {
@@ -232,15 +252,16 @@ static enum wp_program dispatch_program(const struct wp_low_latency *device,
     return choose_program(WP_PROGRAM_low_latency_dispatch, wanted);
 }
 
+/* Programs for usual rows wait for no signals. */
 static enum wp_program combine_program(const struct wp_low_latency *device,
                                        const weft_ll_combine_args *args)
 {
-    const int are_aligned = is_aligned(args->x) && is_aligned(args->out) &&
-                            args->x_stride_bytes % WP_ALIGNED_BYTES == 0;
+    const int are_usual = is_aligned(args->x) && is_aligned(args->out) &&
+                          args->x_stride_bytes % WP_ALIGNED_BYTES == 0 && args->row_signals == NULL;
     const struct wp_ll_variant wanted = {
-        wp_ll_protocol_of(&device->plan),
-        are_aligned ? wp_ll_answer_form_of(device) : WP_LL_GENERAL, wp_ll_layout_of(&device->plan),
-        wp_ll_sends_of(&device->plan), wp_ll_faults_of(&device->masks)};
+        wp_ll_protocol_of(&device->plan), are_usual ? wp_ll_answer_form_of(device) : WP_LL_GENERAL,
+        wp_ll_layout_of(&device->plan), wp_ll_sends_of(&device->plan),
+        wp_ll_faults_of(&device->masks)};
     if (device->plan.has_nodes)
         return WP_LL_HAS_RELAYS(&device->plan) ? WP_PROGRAM_relayed_low_latency_combine
                                                : WP_PROGRAM_internode_low_latency_combine;
@@ -294,6 +315,7 @@ weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft
         .row_stride_bytes = args->x_stride_bytes > 0
                                 ? args->x_stride_bytes
                                 : (uint64_t)plan->hidden * wp_dtype_bytes(plan->dtype),
+        .signals = signals_of(ll, args),
         .late_weights = plan->weights_come_late ? args->topk_weights : NULL,
         .topk_weights = plan->weights_come_late ? NULL : args->topk_weights,
         .out = args->out,
@@ -301,6 +323,8 @@ weft_result weft__ll_combine(weft_ll *ll, const weft_ll_combine_args *args, weft
     };
     struct weft__grid grid = ll->grid;
     grid.num_warps = ll->combine_warps;
+    if (args->row_signals != NULL)
+        grid.neighbours = WEFT__AWAITS_OTHER_WORK;
     WEFT__TRY(weft__exchange_launch(ll->exchange, stream, combine_program(&ll->device, args), grid,
                                     &program_args, sizeof program_args));
     note_combine(ll, args->phases, args->keep);

@@ -21,12 +21,19 @@ enum weft__admission {
     WEFT__ADMITS_LATE   /* only when it is about to end */
 };
 
+/* What else runs while a launch does. */
+enum weft__neighbours {
+    WEFT__AWAITS_RANKS,     /* nothing that it waits for, but launches of ranks */
+    WEFT__AWAITS_OTHER_WORK /* kernels or threads of the caller's: they must have cores, too */
+};
+
 struct weft__grid {
     int32_t num_blocks;
     int32_t num_warps;
     uint32_t copied_row_bytes; /* the largest row that a warp copies; 0: none */
     int32_t num_hearers; /* of the warps: they do nothing but hear ranks, one each, if any do */
     enum weft__admission admission;
+    enum weft__neighbours neighbours;
 };
 
 /* What a launch is about to do, for the choice of its grid. */

@@ -58,6 +58,18 @@ static void fail_wait(weft_comm *comm, enum weft__call call, const struct wp_fai
                       comm->rank, site->rank, phases[site->phase], why, culprit.story);
 }
 
+/* Of rows that the caller's own work did not finish. */
+static void fail_rows(weft_comm *comm, enum weft__call call, const struct wp_failure *failure)
+{
+    weft__status_fail(&comm->status, WEFT_ERROR_TIMEOUT, comm->rank,
+                      "%s #%llu: rank %d waited for rows of its local expert %llu, whose word of "
+                      "row_signals was %llu after %u ms, not %llu or more",
+                      weft__call_name((int32_t)call), (unsigned long long)failure->site.sequence,
+                      comm->rank, (unsigned long long)failure->site.exchange,
+                      (unsigned long long)failure->seen, comm->timeout_ms,
+                      (unsigned long long)failure->expected);
+}
+
 /* A wait for nobody in particular can blame nobody. */
 static void fail_nobody(weft_comm *comm, enum weft__call call, const struct wp_failure *failure)
 {
@@ -82,12 +94,15 @@ static weft_result interrupted(weft_comm *comm, enum weft__call call,
                                const struct wp_failure *failure)
 {
     const weft_result result = weft__status_check(&comm->status);
-    char cause[512], number[32] = "";
+    char cause[512], number[32] = "", awaited[64] = "";
     snprintf(cause, sizeof cause, "%s", weft_last_error());
     if (failure->site.rank != WP_NO_RANK)
         snprintf(number, sizeof number, " #%llu", (unsigned long long)failure->site.sequence);
-    return weft__error(result, "%s%s on rank %d was interrupted: %s",
-                       weft__call_name((int32_t)call), number, comm->rank, cause);
+    if (failure->site.phase == WP_PHASE_EXPERT)
+        snprintf(awaited, sizeof awaited, ", while it waited for rows of its local expert %llu",
+                 (unsigned long long)failure->site.exchange);
+    return weft__error(result, "%s%s on rank %d was interrupted%s: %s",
+                       weft__call_name((int32_t)call), number, comm->rank, awaited, cause);
 }
 
 weft_result weft__program_failed(weft_comm *comm, enum weft__call call,
@@ -116,6 +131,8 @@ weft_result weft__program_failed(weft_comm *comm, enum weft__call call,
             weft__call_name((int32_t)call), (unsigned long long)failure->site.sequence,
             failure->field, comm->rank, (unsigned long long)failure->expected,
             (unsigned long long)failure->seen, failure->site.rank);
+    else if (failure->site.phase == WP_PHASE_EXPERT)
+        fail_rows(comm, call, failure);
     else if (failure->site.rank == WP_NO_RANK)
         fail_nobody(comm, call, failure);
     else

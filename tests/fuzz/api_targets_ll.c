@@ -195,6 +195,8 @@ static const struct fuzz_mutation combine_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT64, "x_stride_bytes", ll_combine.known.x_stride_bytes, 1, 31, -4,
                  INT64_MIN),
     FUZZ_POINTERS("out", ll_combine.known.out, FUZZ_NULL),
+    FUZZ_NUMBERS(FUZZ_INT32, "signal_value", ll_combine.known.signal_value, 1, -1),
+    FUZZ_NUMBERS(FUZZ_INT32, "rows_per_signal", ll_combine.known.rows_per_signal, 1, -1),
 };
 
 /* With a result to end. */

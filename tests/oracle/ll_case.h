@@ -37,6 +37,9 @@ struct ll_case {
     int32_t answer_gap;       /* elements between the rows that combine reads */
     int32_t odd_bytes;        /* that rows of the caller begin behind where memory does */
     int32_t answers_in_slots; /* by rank: they are written where the rows came to */
+    /* By expert: combine begins before rows are written, and a word tells of so many of them, or,
+     * LL_LATE_EXPERTS, of all of an expert; 0: rows are there before. */
+    int32_t late_rows;
     int32_t without_weights;
     int32_t without_tokens;           /* on all ranks */
     const struct ll_routing *routing; /* NULL: drawn from the seed */
@@ -53,6 +56,8 @@ struct ll_case {
     const uint64_t
         *cuts; /* [num_ranks] bit r: neither of the two does anything for the other; NULL: none */
 };
+
+enum { LL_LATE_EXPERTS = -1, LL_SIGNAL_VALUE = 3 /* of words that tell of late rows */ };
 
 /* Fields that go together, for cases in a row: {"name", LL_SIZES(...), LL_TYPES(...), ...}. */
 #define LL_SIZES(ranks, tokens, topk, experts, elements)                                           \

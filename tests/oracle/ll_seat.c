@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "oracle/ll_seat.h"
 
+#include "oracle/ll_late.h"
+
 #include "harness/memory.h"
 #include "workload/elements.h"
 
@@ -40,6 +42,8 @@ static int open_step(struct ll_seat *seat, struct ll_step *step)
         {&step->rows, seat->num_rows * ll_sent_bytes(&config)},
         {&step->scales, seat->num_rows * row_scale_bytes(seat, &config)},
         {&step->answers, seat->num_rows * seat->answer_stride},
+        {&step->finished, problem->late_rows != 0 ? seat->num_rows * seat->answer_stride : 1},
+        {&step->signals, (num_rows + num_local + 1) * sizeof(uint32_t)},
         {&step->rank_counts, (uint64_t)problem->num_ranks * sizeof(int32_t)},
         {&step->expert_counts, num_local * sizeof(int32_t)},
         {&step->totals, num_local * sizeof(int32_t)},
@@ -192,6 +196,11 @@ weft_result ll_issue_combine(struct ll_seat *seat, int32_t step, weft_ll_phases 
     if (phases != WEFT_LL_RECEIVE) {
         args.x = seat->problem->answers_in_slots ? NULL : at->answers;
         args.x_stride_bytes = seat->problem->answer_gap > 0 ? seat->answer_stride : 0;
+        if (seat->problem->late_rows != 0) {
+            args.row_signals = at->signals;
+            args.signal_value = LL_SIGNAL_VALUE;
+            args.rows_per_signal = seat->problem->late_rows > 0 ? seat->problem->late_rows : 0;
+        }
     }
     if (phases != WEFT_LL_SEND) {
         args.out = at->out;
@@ -205,6 +214,9 @@ weft_result ll_issue_combine(struct ll_seat *seat, int32_t step, weft_ll_phases 
 
 int ll_combine(struct ll_seat *seat, int32_t step, weft_ll_phases phases, int32_t keep)
 {
+    const int are_late = seat->problem->late_rows != 0 && phases != WEFT_LL_RECEIVE;
+    if (are_late && ll_take_rows_away(seat, step))
+        return 1;
     CHECK_OK(ll_issue_combine(seat, step, phases, keep));
-    return 0;
+    return are_late ? ll_finish_rows(seat, step) : 0;
 }

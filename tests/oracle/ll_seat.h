@@ -25,6 +25,8 @@ struct ll_seat {
     /* On the machine, of each of two steps: */
     struct ll_step {
         char *tokens, *rows, *scales, *answers, *out;
+        char *finished;    /* what the answers will be, if rows are late */
+        uint32_t *signals; /* that they are */
         void *topk_idx;
         float *weights;
         int32_t *rank_counts, *expert_counts, *src_tokens, *totals;

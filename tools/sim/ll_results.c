@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ll_masks.h"
 #include "workload/elements.h"
 #include "workload/low_latency_check.h"
 
@@ -134,6 +135,74 @@ void ll_fill_answers(struct party *party, int32_t round, int32_t result, int32_t
             answers == NULL ? ll_slot_of(&received, row) : answers + (size_t)place * row_bytes;
         weft__sim_host_writes(at, row_bytes);
         ll_oracle_fill_answer(&expected.oracle, row, at);
+    }
+    ll_oracle_close(&expected.oracle);
+}
+
+/* ---------------------------------------------------------------- answers that come late */
+
+static size_t rows_per_word(const struct party *party)
+{
+    const int32_t rows_per_signal = party->shape->ll_terms.rows_per_signal;
+    return rows_per_signal > 0 ? (size_t)rows_per_signal : expert_capacity(party);
+}
+
+static size_t words_per_expert(const struct party *party)
+{
+    return (expert_capacity(party) - 1) / rows_per_word(party) + 1;
+}
+
+size_t ll_num_words(const struct party *party)
+{
+    return party->shape->ll_terms.has_signals
+               ? (size_t)ll_num_local(party->shape, party->rank) * words_per_expert(party)
+               : 0;
+}
+
+void ll_withhold_answers(struct party *party, const struct ll_move *move)
+{
+    for (size_t word = 0; word < ll_num_words(party); word++)
+        weft__sim_host_signals(party->ll_arrays[move->result].signals[move->combine] + word, 0);
+}
+
+static size_t word_of(const struct party *party, size_t place)
+{
+    return place / expert_capacity(party) * words_per_expert(party) +
+           place % expert_capacity(party) / rows_per_word(party);
+}
+
+/* Returns whether the word tells of any row. */
+static int finish_word(struct party *party, struct ll_oracle *oracle, char *answers, size_t word)
+{
+    const size_t row_bytes = ll_row_bytes(party->shape);
+    int has_rows = 0;
+    for (int64_t i = 0; i < oracle->num_rows; i++) {
+        const int64_t place = ll_oracle_place(oracle, &oracle->rows[i]);
+        if (place < 0 || word_of(party, (size_t)place) != word)
+            continue;
+        weft__sim_host_writes(answers + (size_t)place * row_bytes, row_bytes);
+        ll_oracle_fill_answer(oracle, &oracle->rows[i], answers + (size_t)place * row_bytes);
+        has_rows = 1;
+    }
+    return has_rows;
+}
+
+/* Words of no rows are not raised: combine must not wait for them. With masks it may have rows of a
+ * rank that is lost. */
+void ll_finish_answers(struct party *party, int32_t round, const struct ll_move *move)
+{
+    const struct ll_arrays *arrays = &party->ll_arrays[move->result];
+    const size_t num_words = ll_num_words(party);
+    const size_t first = num_words > 0 ? rng_below(&party->ll_rng, num_words) : 0;
+    struct ll_expected expected;
+    expect(party, &expected, round, move->result, party->ll_lost[move->result].ranks);
+    for (size_t i = 0; i < num_words; i++) {
+        const size_t word = (first + i) % num_words;
+        uint32_t *at = arrays->signals[move->combine] + word;
+        weft__sim_host_signals(at, LL_SIGNAL_VALUE - 1);
+        if (finish_word(party, &expected.oracle, arrays->answers[move->combine], word) ||
+            ll_has_masks(party))
+            weft__sim_host_signals(at, LL_SIGNAL_VALUE);
     }
     ll_oracle_close(&expected.oracle);
 }

@@ -18,6 +18,12 @@ void ll_check_received(struct party *party, int32_t round, int32_t result, int32
 /* Writes what combine of the result is to send: to the array, or, if there is none, by rank to the slots. */
 void ll_fill_answers(struct party *party, int32_t round, int32_t result, int32_t num_later,
                      char *answers);
+/* Answers that come late. Combine may await so many words. They are set back before combine, and
+ * raised after it, each behind its answers. */
+enum { LL_SIGNAL_VALUE = 2 };
+size_t ll_num_words(const struct party *party);
+void ll_withhold_answers(struct party *party, const struct ll_move *move);
+void ll_finish_answers(struct party *party, int32_t round, const struct ll_move *move);
 void ll_check_combined(struct party *party, int32_t round, const struct ll_move *move);
 /* Of all results until now, each of which adds. */
 void ll_check_totals(struct party *party, int32_t round);

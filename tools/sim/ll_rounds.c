@@ -37,6 +37,8 @@ static weft_result alloc_result(struct party *party, struct ll_arrays *arrays)
         {&arrays->waited, (size_t)shape->num_ranks * sizeof(int64_t)},
         {&arrays->answers[0], num_rows * ll_row_bytes(shape)},
         {&arrays->answers[1], num_rows * ll_row_bytes(shape)},
+        {&arrays->signals[0], ll_num_words(party) * sizeof(uint32_t)},
+        {&arrays->signals[1], ll_num_words(party) * sizeof(uint32_t)},
         {&arrays->out[0], num_tokens * ll_row_bytes(shape)},
         {&arrays->out[1], num_tokens * ll_row_bytes(shape)},
     };
@@ -173,14 +175,24 @@ static weft_result combine(struct party *party, int32_t round, const struct ll_m
 {
     const struct shape *shape = party->shape;
     const struct ll_arrays *arrays = &party->ll_arrays[move->result];
+    const int are_late = shape->ll_terms.has_signals && phases != WEFT_LL_RECEIVE;
     weft_ll_combine_args args = WEFT_INIT(weft_ll_combine_args);
     args.phases = phases;
     if (phases != WEFT_LL_RECEIVE) {
         char *answers = shape->ll_terms.fills_slots ? NULL : arrays->answers[move->combine];
         spoil(arrays->answers[move->combine], ll_num_places(party) * ll_row_bytes(shape));
-        ll_fill_answers(party, round, move->result, num_later_results(party, round, move), answers);
+        if (are_late)
+            ll_withhold_answers(party, move);
+        else
+            ll_fill_answers(party, round, move->result, num_later_results(party, round, move),
+                            answers);
         args.x = answers;
         args.keep = move->keeps;
+    }
+    if (are_late) {
+        args.row_signals = arrays->signals[move->combine];
+        args.signal_value = LL_SIGNAL_VALUE;
+        args.rows_per_signal = shape->ll_terms.rows_per_signal;
     }
     if (phases != WEFT_LL_SEND) {
         spoil(arrays->out[move->combine], (size_t)shape->max_tokens * ll_row_bytes(shape));
@@ -189,7 +201,10 @@ static weft_result combine(struct party *party, int32_t round, const struct ll_m
     }
     if (shape->ll_terms.has_weights && ll_combine_uses_weights(shape->ll_terms.answer, phases))
         args.topk_weights = arrays->weights_back;
-    return weft_ll_combine(party->ll, &args, some_stream(party));
+    PARTY_TRY(weft_ll_combine(party->ll, &args, some_stream(party)));
+    if (are_late)
+        ll_finish_answers(party, round, move);
+    return WEFT_OK;
 }
 
 static weft_result enqueue(struct party *party, int32_t round, const struct ll_move *move,

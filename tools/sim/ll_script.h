@@ -22,6 +22,8 @@ struct ll_terms {
     int32_t expert_capacity; /* 0: room for all, if no token chooses an expert twice */
     int32_t num_results;     /* at a time */
     int32_t is_unanswered;   /* all of them are released, and none combined */
+    int32_t has_signals;     /* by expert: answers are written when combine has begun, */
+    int32_t rows_per_signal; /* and a word tells of so many; 0: of all of an expert */
     int32_t has_weights;
     weft_dtype narrow_dtype; /* of rows on their way to the experts, or NONE */
     weft_scale_kind scale;

@@ -88,6 +88,17 @@ static void draw_late_weights(struct shape *shape)
         terms->answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
 }
 
+/* By expert, in a third of the scenarios; by numbers of its own. */
+static void draw_signals(struct shape *shape)
+{
+    enum { FEW_ROWS = 3 };
+    struct rng rng = {rng_key(shape->seed, OWN_KEYS + 5)};
+    if (shape->ll_terms.layout != WEFT_LL_BY_EXPERT || draw(&rng, 0, 2) > 0)
+        return;
+    shape->ll_terms.has_signals = 1;
+    shape->ll_terms.rows_per_signal = draw(&rng, 0, FEW_ROWS);
+}
+
 /* As weft_ll.h has it, wherever the experts are. */
 static int are_choices_few(const struct shape *shape, weft_ll_carrier carrier)
 {
@@ -200,6 +211,7 @@ void shape_draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault fa
     if (fault == WEFT__SIM_NO_FAULT)
         draw_leaver(shape);
     draw_late_weights(shape);
+    draw_signals(shape);
     if (shape->op == SCENARIO_LL_PACKETS)
         return;
     if (shape->ll_terms.on_missing == WEFT_LL_FAIL)

@@ -64,6 +64,7 @@ struct ll_arrays {
     int32_t *missing_rows, *missing_sums[LL_MAX_COMBINES]; /* [num_ranks] */
     int64_t *waited;                                       /* [num_ranks] */
     char *answers[LL_MAX_COMBINES];                        /* what combine reads */
+    uint32_t *signals[LL_MAX_COMBINES];                    /* which of them are finished */
     char *out[LL_MAX_COMBINES];                            /* [max_tokens][hidden] */
 };
 

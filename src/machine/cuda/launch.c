@@ -184,19 +184,22 @@ static uint32_t copy_slot_bytes(const struct weft__cuda *cuda, const struct weft
     return bytes / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
 }
 
-/* Blocks wait for other ranks, and for blocks there, so all of them must run at once. */
+/* Blocks wait for other ranks, and for blocks there, so all of them must run at once. Work that
+ * they wait for needs an SM that has none of them: blocks spread over all SMs. */
 static weft_result check_fit(const struct weft__cuda *cuda, const struct weft__launch *launch,
                              int32_t blocks_per_sm)
 {
-    const int64_t most = (int64_t)blocks_per_sm * cuda->num_sms;
+    const int leaves_sms = launch->grid.neighbours == WEFT__AWAITS_OTHER_WORK;
+    const int64_t at_once = (int64_t)blocks_per_sm * cuda->num_sms;
+    const int64_t most = leaves_sms && at_once >= cuda->num_sms ? cuda->num_sms - 1 : at_once;
     if (launch->grid.num_blocks <= most)
         return WEFT_OK;
     return weft__error(
         WEFT_ERROR_INVALID_ARGUMENT,
         "num_blocks is %d with num_warps %d: at most %lld blocks of %s run at once on "
-        "CUDA device %d",
+        "CUDA device %d%s",
         launch->grid.num_blocks, launch->grid.num_warps, (long long)most, launch->program->name,
-        cuda->ordinal);
+        cuda->ordinal, leaves_sms ? " and leave an SM to the work that row_signals tell of" : "");
 }
 
 /* Before the launch before it in the stream has ended, if that is weft's: its blocks get their SMs
@@ -211,6 +214,16 @@ static int may_start_early(const struct weft__cuda *cuda, int32_t num_sms, int32
            num_sms_held <= cuda->num_sms / cuda->num_streams - num_sms;
 }
 
+/* What a launch counts as, for the next one in its stream. Beside a launch that waits for the
+ * caller's work none starts early: the work may still need the SMs. */
+static int32_t sms_held(const struct weft__cuda *cuda, const struct weft__grid *grid,
+                        int32_t num_sms)
+{
+    if (grid->neighbours == WEFT__AWAITS_OTHER_WORK)
+        return cuda->num_sms;
+    return grid->admission == WEFT__ADMITS_LATE ? 0 : num_sms;
+}
+
 struct launch_attributes {
     CUlaunchAttribute all[2];
     unsigned num;
@@ -222,13 +235,14 @@ static struct launch_attributes attributes_of(struct weft__cuda_queue *queue,
 {
     struct launch_attributes attributes = {.num = 0};
     const int32_t num_sms = (launch->grid.num_blocks + blocks_per_sm - 1) / blocks_per_sm;
-    const int32_t num_sms_held_before = atomic_exchange(
-        &queue->num_sms_held, launch->grid.admission == WEFT__ADMITS_LATE ? 0 : num_sms);
+    const struct weft__cuda *cuda = weft__cuda_of(launch->comm);
+    const int32_t num_sms_held_before =
+        atomic_exchange(&queue->num_sms_held, sms_held(cuda, &launch->grid, num_sms));
     /* All blocks get their SMs together, or wait together for those of other kernels. */
     if (launch->grid.num_blocks > 1)
         attributes.all[attributes.num++] =
             (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}};
-    if (may_start_early(weft__cuda_of(launch->comm), num_sms, num_sms_held_before))
+    if (may_start_early(cuda, num_sms, num_sms_held_before))
         attributes.all[attributes.num++] =
             (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                 .value = {.programmaticStreamSerializationAllowed = 1}};

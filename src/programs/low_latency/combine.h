@@ -83,6 +83,48 @@ WP_FN const char *wp_ll_packed_answer(const struct wp_low_latency_combine_args *
     return args->rows + (uint64_t)(uint32_t)packed * args->row_stride_bytes;
 }
 
+/* Variants define this macro (low_latency/variant.c). */
+#ifndef WP_LL_HAS_SIGNALS
+#define WP_LL_HAS_SIGNALS(args) ((args)->signals.words != NULL)
+#endif
+
+WP_FN int wp_ll_has_signals(const struct wp_low_latency_combine_args *args)
+{
+    (void)args;
+    return WP_LL_HAS_SIGNALS(args);
+}
+
+/* Waits until the caller's row that has been packed as this one is finished. Pairs with the release
+ * of whoever finishes it. It is this rank's own work that is awaited, so nobody is missing. */
+WP_FN enum wp_status wp_ll_await_row(const struct wp_ll_run *run,
+                                     const struct wp_ll_row_signals *signals, int32_t packed)
+{
+    const int32_t expert = packed / signals->capacity;
+    const int32_t word = packed % signals->capacity / signals->rows_per_word;
+    struct wp_wait_site site = wp_operation_site(&run->op, WP_PHASE_EXPERT, WP_NO_RANK);
+    site.exchange = (uint64_t)(uint32_t)expert;
+    return wp_wait_u32(run->op.warp,
+                       signals->words + (int64_t)expert * signals->words_per_expert + word,
+                       signals->at_least, &site);
+}
+
+/* Warp-wide: waits until the caller's rows for the choices of a row are finished. Lanes meet before
+ * they read the rows. */
+WP_FN enum wp_status wp_ll_await_answered(const struct wp_ll_run *run,
+                                          const struct wp_low_latency_combine_args *args,
+                                          const struct wp_ll_packed_choice *choices)
+{
+    struct wp_warp *warp = run->op.warp;
+    enum wp_status status = WP_STATUS_OK;
+    if (!wp_ll_has_signals(args))
+        return status;
+    for (int32_t k = wp_lane_idx(warp); k < args->ll.plan.num_topk && status == WP_STATUS_OK;
+         k += WP_WARP_SIZE)
+        if (choices[k].packed >= 0)
+            status = wp_ll_await_row(run, &args->signals, choices[k].packed);
+    return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
+}
+
 /* Warp-wide: lists the caller's rows for the choices of a row, from their byte `begin` on, as the
  * warp's pointers, with their weights in `weights`, where late ones are before. `first` is the
  * lane's first choice. Returns the number of rows; -1: the row has no choice here. */

@@ -235,6 +235,9 @@ WP_FN enum wp_status answer_part(const struct answerer *answerer, int32_t source
     enum wp_status status = WP_STATUS_OK;
     if (wp_ll_weighs_late(&ll->plan))
         status = take_weights(answerer, row, part);
+    if (status == WP_STATUS_OK && ll->plan.is_by_expert)
+        status = wp_ll_await_answered(answerer->run, answerer->args,
+                                      wp_ll_packed_choices(ll, answerer->result, source, row.idx));
     if (status != WP_STATUS_OK)
         return wp_ll_unless_absent(status);
     if (!ll->plan.is_by_expert)

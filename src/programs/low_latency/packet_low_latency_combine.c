@@ -231,12 +231,15 @@ WP_FN enum wp_status answer_choices(const struct mail *mail, struct wp_ll_unit u
     enum wp_status status = WP_STATUS_OK;
     if (wp_ll_weighs_late(plan) && has_choice(mail, unit, answered))
         status = take_weights(mail, unit);
+    const struct wp_ll_packed_choice *choices =
+        wp_ll_packed_choices(&mail->args->ll, mail->result, unit.rank, unit.token);
+    if (status == WP_STATUS_OK)
+        status = wp_ll_await_answered(mail->run, mail->args, choices);
     if (status != WP_STATUS_OK)
         return wp_ll_unless_absent(status);
     const int32_t num_rows = wp_ll_find_answered(
-        warp, mail->args,
-        wp_ll_packed_choices(&mail->args->ll, mail->result, unit.rank, unit.token), first,
-        (uint64_t)elements.first << plan->element_bytes_log2, weights_memory(warp, plan));
+        warp, mail->args, choices, first, (uint64_t)elements.first << plan->element_bytes_log2,
+        weights_memory(warp, plan));
     if (num_rows >= 0)
         wp_packets_send_weighted_sum(warp, &mail->packets, answer_targets(mail, unit, unit.token),
                                      (const void *const *)wp_warp_pointers(warp),

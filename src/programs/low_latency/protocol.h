@@ -133,6 +133,15 @@ struct wp_low_latency_dispatch_args {
     int32_t *cumulative_rows;     /* [local experts], added to */
 };
 
+/* By expert: words that tell which of the caller's rows are finished. */
+struct wp_ll_row_signals {
+    const uint32_t *words; /* [local experts][words of an expert]; NULL: all rows are finished */
+    uint32_t at_least;     /* then the rows of a word are */
+    int32_t rows_per_word;
+    int32_t words_per_expert;
+    int32_t capacity; /* rows of an expert */
+};
+
 struct wp_low_latency_combine_args {
     struct wp_low_latency ll;
     enum wp_ll_phase phases;
@@ -141,6 +150,7 @@ struct wp_low_latency_combine_args {
      * are in the slots, and stay there. */
     const char *rows;
     uint64_t row_stride_bytes;
+    struct wp_ll_row_signals signals;
     const float *late_weights; /* [num_tokens][num_topk], where they come late; NULL: 1 */
     /* To receive: */
     const float *topk_weights; /* [num_tokens][num_topk], of answers by choice; NULL: 1 */

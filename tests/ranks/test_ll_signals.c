@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* Combine that begins while experts work: words tell of finished rows, late and in any order. What
+ * comes has the bits of rows that were there before. A word that never comes is an error in time. */
+#include "harness/cmocka.h"
+#include "harness/ll_scene.h"
+#include "harness/machine.h"
+#include "oracle/ll_late.h"
+#include "oracle/ll_trials.h"
+
+static void run_trial(struct ll_trial *trial, weft_ll_carrier carrier, enum ranks_mode mode)
+{
+    trial->problem.carrier = carrier;
+    if (ranks_run(mode, trial->problem.num_ranks, ll_trial_run, trial) != 0)
+        fail_msg("case \"%s\", carrier %d, %d rows of a word", trial->problem.name, (int)carrier,
+                 trial->problem.late_rows);
+}
+
+/* Words of experts, of blocks of rows, and of blocks that hold more than all. */
+static int32_t late_rows_of(size_t i)
+{
+    static const int32_t late_rows[] = {LL_LATE_EXPERTS, 1, 3, 1 << 20};
+    return late_rows[i % (sizeof late_rows / sizeof *late_rows)];
+}
+
+static void run_cases(enum ranks_mode mode, enum ll_way first_way)
+{
+    const size_t step = (size_t)tests_grid_size(1, 4);
+    for (size_t i = 0, num_done = 0; i < ll_num_cases(); i++) {
+        struct ll_trial trial = ll_trial_of((enum ll_way)((first_way + i) % LL_NUM_WAYS), i);
+        if (trial.problem.layout != WEFT_LL_BY_EXPERT || num_done++ % step != 0)
+            continue;
+        trial.problem.late_rows = late_rows_of(i / LL_NUM_WAYS + first_way);
+        run_trial(&trial, WEFT_LL_SIGNALS, mode);
+        for (int carrier = WEFT_LL_PACKETS; carrier <= WEFT_LL_TOLD_PACKETS; carrier++)
+            if (ll_suits(&trial.problem, (weft_ll_carrier)carrier))
+                run_trial(&trial, (weft_ll_carrier)carrier, mode);
+    }
+}
+
+TEST(rows_come_late)
+{
+    run_cases(RANKS_THREADS, LL_ONE_LAUNCH);
+}
+
+TEST(rows_come_late_in_processes)
+{
+    run_cases(RANKS_PROCESSES, LL_TWO_PHASES);
+}
+
+TEST(rows_come_late_between_nodes)
+{
+    enum { NUM_NODES = 2, NUM_LOCAL = 2 };
+    for (size_t i = 0; i < ll_num_cases(); i += (size_t)tests_grid_size(3, 9)) {
+        struct ll_trial trial = ll_trial_between_nodes((enum ll_way)(i % LL_NUM_WAYS), i);
+        if (trial.problem.layout != WEFT_LL_BY_EXPERT)
+            continue;
+        trial.num_nodes = NUM_NODES;
+        trial.problem.num_ranks = NUM_NODES * NUM_LOCAL;
+        trial.problem.node_ranks = NUM_LOCAL;
+        trial.problem.late_rows = late_rows_of(i);
+        for (int route = WEFT_LL_STRAIGHT; route <= WEFT_LL_RELAYED; route++) {
+            trial.problem.route = (weft_ll_route)route;
+            run_trial(&trial, WEFT_LL_AUTO, RANKS_THREADS);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- a word that does not come */
+
+enum { SILENT_RANK = 1, SHORT_MS = 400 };
+
+/* Every rank tells of all its rows, but one of none. */
+static int run_silent(struct ranks_context *context)
+{
+    struct ll_case problem = *(const struct ll_case *)context->argument;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    const int is_silent = context->rank == SILENT_RANK;
+    struct ll_seat seat;
+    config.timeout_ms = SHORT_MS;
+    if (ll_seat_open(&seat, context, &problem, &config) || ll_fill_step(&seat, 0) ||
+        ll_dispatch(&seat, 0, WEFT_LL_SEND_AND_RECEIVE) || ll_check_dispatched(&seat, 0) ||
+        ll_take_rows_away(&seat, 0))
+        return 1;
+    CHECK_OK(ll_issue_combine(&seat, 0, WEFT_LL_SEND_AND_RECEIVE, 0));
+    if (!is_silent && ll_finish_rows(&seat, 0))
+        return 1;
+    const weft_result result = weft_stream_synchronize(seat.stream);
+    CHECK(result == WEFT_ERROR_TIMEOUT, "the result is %d", (int)result);
+    const char *wanted = is_silent ? "rows of its local expert" : "rank 1";
+    CHECK(strstr(weft_last_error(), wanted) != NULL, "\"%s\" does not have \"%s\"",
+          weft_last_error(), wanted);
+    return ll_seat_close(&seat);
+}
+
+TEST(a_word_that_never_comes)
+{
+    struct ll_case problem = {
+        "never",   LL_SIZES(2, 4, 2, 6, 64),    LL_TYPES(BF16, BF16, INT32), LL_EXPERTS,
+        .seed = 5, .late_rows = LL_LATE_EXPERTS};
+    for (int carrier = WEFT_LL_SIGNALS; carrier <= WEFT_LL_TOLD_PACKETS; carrier++) {
+        problem.carrier = (weft_ll_carrier)carrier;
+        if (ranks_run(RANKS_THREADS, problem.num_ranks, run_silent, &problem) != 0)
+            fail_msg("carrier %d", carrier);
+    }
+}
+
+/* ---------------------------------------------------------------- what is refused */
+
+#define SIGNALS_REFUSED(ll, given_phases, field, value, text)                                      \
+    do {                                                                                           \
+        weft_ll_combine_args args = ll_scene_combine_args(&scene, ll, given_phases);               \
+        args.row_signals = (const uint32_t *)(scene.numbers + 512);                                \
+        args.signal_value = 1;                                                                     \
+        args.call = WEFT_LL_CHECK;                                                                 \
+        args.field = value;                                                                        \
+        REFUSED(weft_ll_combine(ll, &args, scene.stream), text);                                   \
+    } while (0)
+
+TEST_ON_RANKS(signals_are_refused, RANKS_THREADS, LL_SCENE_RANKS)
+{
+    struct ll_scene scene;
+    if (ll_scene_open(context, &scene))
+        return 1;
+    CHECK_OK(ll_scene_dispatch(&scene, scene.by_expert, WEFT_LL_SEND_AND_RECEIVE));
+    SIGNALS_REFUSED(scene.by_rank, WEFT_LL_SEND, keep, 0, "row_signals is not NULL");
+    SIGNALS_REFUSED(scene.by_expert, WEFT_LL_RECEIVE, keep, 0, "row_signals is not NULL");
+    SIGNALS_REFUSED(scene.by_expert, WEFT_LL_SEND, signal_value, 0, "signal_value is 0, must be 1");
+    SIGNALS_REFUSED(scene.by_expert, WEFT_LL_SEND, rows_per_signal, -1, "rows_per_signal is -1");
+    SIGNALS_REFUSED(scene.by_expert, WEFT_LL_SEND, row_signals, NULL, "signal_value is 1");
+    SIGNALS_REFUSED(scene.by_expert, WEFT_LL_SEND_AND_RECEIVE, row_signals,
+                    (const uint32_t *)(const void *)scene.out, "row_signals");
+    return ll_scene_close(&scene);
+}
