@@ -24,7 +24,7 @@ from .expert_parallel import Counts, DeviceCounts, ExpertParallel, Handle, Layou
 from .library import (AbortedError, CapacityError, Error, InvalidArgumentError, MismatchError,
                       OutOfMemoryError, RankFailedError, UnsupportedError, WaitTimeoutError,
                       version)
-from .low_latency import LowLatency, Rows, Slots
+from .low_latency import LowLatency, Rows, RowSignals, Slots
 from .streams import Event, Graph, Stream
 
 __version__ = ".".join(map(str, version()))
@@ -36,7 +36,7 @@ __all__ = [
     "InvalidArgumentError", "Layout", "LlAnswer", "LlCarrier", "LlLayout", "LlOnMissing",
     "LlPhases", "LlRoute", "LowLatency",
     "Machine", "MismatchError", "OutOfMemoryError", "RankFailedError", "Received", "ReduceOp",
-    "Result", "Rows", "ScaleKind", "Slots", "Stream", "Team", "UnsupportedError",
+    "Result", "RowSignals", "Rows", "ScaleKind", "Slots", "Stream", "Team", "UnsupportedError",
     "WaitTimeoutError", "one_sided", "query_device", "query_machine",
     "rendezvous_num_ranks", "rows", "serve_rendezvous", "unique_id", "unique_id_at",
     "version",

@@ -58,6 +58,20 @@ class Slots(NamedTuple):
     src_token: tuple[Any, ...]
 
 
+class RowSignals(NamedTuple):
+    """Words that tell combine, by expert, which rows of its x are finished, so that it may begin
+    before. A row is when its word is `value` or more, 1 at least. Whoever finishes rows raises the
+    words, on another stream or thread, from less before the call.
+
+    - words: [L, W] of int32 or uint32: word w of an expert is for its rows from w * rows on
+    - rows: of a word; 0: an expert has one word (W is 1), for all its rows
+    """
+
+    words: Any
+    value: int
+    rows: int = 0
+
+
 _SEND, _RECEIVE = LlPhases.SEND, LlPhases.RECEIVE  # which take less time to name
 _BOTH = LlPhases.SEND_AND_RECEIVE
 _INDEX_TYPES = tuple(arrays.INDEX_TYPES)
@@ -340,7 +354,8 @@ class LowLatency(Object):
     def combine(self, x: Any = None, out: Any = None, *, topk_weights: Any = None,
                 phases: LlPhases = LlPhases.SEND_AND_RECEIVE, keep: bool = False,
                 missing_ranks: Any = None, waited_ns: Any = None,
-                expert_capacity: int = 0, stream: Stream | None = None) -> Any:
+                expert_capacity: int = 0, signals: RowSignals | None = None,
+                stream: Stream | None = None) -> Any:
         """The sum of each token's rows of the oldest result, which it ends unless keep. Collective.
 
         To send: x, what the experts have made of the rows: by expert [L, C, hidden], by rank
@@ -348,7 +363,8 @@ class LowLatency(Object):
         allocated if it is not given; missing_ranks [R] of int32, which gets 1 for each masked rank;
         waited_ns as in dispatch. topk_weights [N, K]:
         to receive with LlAnswer.ROWS, to send with LlAnswer.SUMS_WEIGHED_LATE. expert_capacity: C
-        of the dispatch, if that was not the weft_ll's. Returns out, None when only sending.
+        of the dispatch, if that was not the weft_ll's. signals: to send, if x is not finished yet;
+        they last until combine has ended. Returns out, None when only sending.
         """
         result = 0 if phases != _SEND else sum(self._ends)  # the number of older ones
         num_tokens = self._tokens[result] if result < len(self._tokens) else 0
@@ -356,14 +372,17 @@ class LowLatency(Object):
             out = arrays.empty((num_tokens, self._hidden), self._like, self._dtype)
         args = self.combine_args(x, out, num_tokens=num_tokens, topk_weights=topk_weights,
                                  phases=phases, keep=keep, missing_ranks=missing_ranks,
-                                 waited_ns=waited_ns, expert_capacity=expert_capacity)
-        self.run_combine(args, stream, x, out, topk_weights, missing_ranks, waited_ns)
+                                 waited_ns=waited_ns, expert_capacity=expert_capacity,
+                                 signals=signals)
+        self.run_combine(args, stream, x, out, topk_weights, missing_ranks, waited_ns,
+                         signals and signals.words)
         return out if phases != _SEND else None
 
     def combine_args(self, x: Any = None, out: Any = None, *, num_tokens: int,
                      topk_weights: Any = None, phases: LlPhases = LlPhases.SEND_AND_RECEIVE,
                      keep: bool = False, missing_ranks: Any = None, waited_ns: Any = None,
-                     expert_capacity: int = 0) -> abi.LlCombineArgs:
+                     expert_capacity: int = 0, signals: RowSignals | None = None
+                     ) -> abi.LlCombineArgs:
         """Checks the arguments of combine(), with its shapes and dtypes (out is [num_tokens,
         hidden]), and returns them for run_combine()."""
         new_args = self._new_combine.get(phases)
@@ -383,7 +402,18 @@ class LowLatency(Object):
             args.missing_ranks = self._mask(missing_ranks, writable=True)
         if waited_ns is not None and phases != _SEND:
             args.waited_ns = self._waits(waited_ns)
+        if signals is not None and phases != _RECEIVE:
+            self._await(args, signals)
         return args
+
+    def _await(self, args: abi.LlCombineArgs, signals: RowSignals) -> None:
+        capacity = args.expert_capacity or self.sizes.expert_capacity
+        args.signal_value = abi.whole("signals.value", signals.value, ctypes.c_uint32)
+        args.rows_per_signal = abi.whole("signals.rows", signals.rows, ctypes.c_int32)
+        num_words = -(-capacity // signals.rows) if signals.rows > 0 else 1
+        args.row_signals = self.ep.comm.address_of(
+            signals.words, "signals.words", ("int32", "uint32"),
+            (self.sizes.num_local_experts, num_words))
 
     def run_combine(self, args: abi.LlCombineArgs, stream: Stream | None, *used: Any) -> None:
         """used: the arrays whose addresses args has."""

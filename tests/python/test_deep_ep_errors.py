@@ -277,19 +277,9 @@ def test_what_frameworks_ask_for():
             buffer.low_latency_dispatch(x, ids, 4, EXPERTS, **asked)
     rows, _, handle, _, _ = buffer.low_latency_dispatch(x, ids, 4, EXPERTS, use_fp8=False,
                                                         use_nvfp4=False, x_global_scale=None)
-    signals = torch.zeros(EXPERTS, dtype=torch.int32)
-    blackwell = {"src_signals": signals, "src_signal_expect_value": 1}
-    hopper = {"packed_recv_count": signals, "comp_signal": signals, "block_m": 64, "threshold": 1,
-              "num_sms": 3}
-    for asked in blackwell, hopper:
-        with pytest.raises(weft.UnsupportedError, match="--enable-single-batch-overlap"):
-            buffer.low_latency_combine(rows, ids, weights, handle, overlap=True, **asked)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'src_signal'"):
-        buffer.low_latency_combine(rows, ids, weights, handle, src_signal=signals)
-    expected = (x.float() * weights.sum(1, keepdim=True)).bfloat16()
-    for asked in blackwell, hopper:
-        combined = buffer.low_latency_combine(rows, ids, weights, handle, overlap=False, **asked)
-        torch.testing.assert_close(combined[0], expected)
+    combined = buffer.low_latency_combine(rows, ids, weights, handle)
+    torch.testing.assert_close(combined[0],
+                               (x.float() * weights.sum(1, keepdim=True)).bfloat16())
 
 
 def test_nothing_complains(capfd):

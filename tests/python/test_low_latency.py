@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Decode steps against the oracle."""
+import threading
+
 import numpy as np
 import pytest
 import weft
@@ -107,6 +109,41 @@ def test_by_expert(num_ranks, phases):
         assert (waited > 0).all() if phases == "one" else not waited.any()
 
     run(steps, num_ranks)
+
+
+def test_rows_are_finished_during_combine():
+    def steps(comm):
+        ll = weft.LowLatency(weft.ExpertParallel(comm, EXPERTS), HIDDEN, TOKENS, TOPK, np.float32)
+        num_local, capacity, rows_per_word = EXPERTS // 2, 2 * TOKENS, 5
+        for step in range(3):
+            routing, x, weights = batch(step, 2)
+            got = ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank])
+            late = np.full_like(got.rows, np.nan)
+            words = np.zeros((num_local, -(-capacity // rows_per_word)), np.uint32)
+
+            def work(made=got.rows, late=late, words=words):
+                for expert in reversed(range(num_local)):
+                    for word in range(words.shape[1]):
+                        rows = slice(word * rows_per_word, (word + 1) * rows_per_word)
+                        late[expert, rows] = made[expert, rows]
+                        words[expert, word] = 7
+
+            experts = threading.Timer(0.01, work)
+            experts.start()
+            sums = ll.combine(late, signals=weft.RowSignals(words, 7, rows_per_word))
+            experts.join()
+            assert sums.tobytes() == weighted_sums(routing, x, weights, comm.rank).tobytes()
+        for signals, message in (
+                (weft.RowSignals(words[:, :2].copy(), 7, 5), r"signals.words is uint32\[4, 2\]"),
+                (weft.RowSignals(words, 0, 5), "signal_value is 0"),
+                (weft.RowSignals(words, -1, 5), "signals.value is -1, allowed are 0"),
+                (weft.RowSignals(words[:, :1].copy(), 7, -1), "rows_per_signal is -1")):
+            ll.dispatch(x[comm.rank], routing.ids[comm.rank], weights[comm.rank])
+            with pytest.raises(weft.InvalidArgumentError, match=message):
+                ll.combine(late, signals=signals)
+            ll.combine(late)
+
+    run(steps, 2)
 
 
 def test_two_results_and_release():

@@ -12,6 +12,7 @@ from weft import Dtype, InvalidArgumentError, LlAnswer, LlPhases, ScaleKind
 from weft.outputs import Outputs
 
 from .events import EventOverlap, no_modes
+from .overlap import Overlap, overlap_of
 from .rooms import MAX_ROOMS, Answers, Kind, Room, Rooms, Unreceived
 
 BOTH, SEND, RECEIVE = LlPhases.SEND_AND_RECEIVE, LlPhases.SEND, LlPhases.RECEIVE
@@ -59,22 +60,24 @@ class Combine:
 
     def __init__(self, room: Room, handle: Handle, out: torch.Tensor, x: torch.Tensor,
                  topk_idx: torch.Tensor, topk_weights: torch.Tensor,
-                 waited: torch.Tensor | None, is_hooked: bool):
+                 waited: torch.Tensor | None, overlap: Overlap | None, is_hooked: bool):
         new_args, capacity = room.ll.combine_args, room.capacity(handle.max_tokens)
         num_tokens = handle.num_tokens
-        self.used = (x, out, topk_weights, waited)
+        signals = overlap and overlap.signals(room.ll.sizes.num_local_experts, capacity)
+        self.used = (x, out, topk_weights, waited, overlap and overlap.words)
         self.room, self._handle, self.unreceived = room, handle, room.combines
         self._topk_idx = topk_idx
         if is_hooked:
             in_send, in_receive = (topk_weights, None) if room.weighing is SEND else \
                 (None, topk_weights)
             self._first = new_args(x, num_tokens=num_tokens, topk_weights=in_send, phases=SEND,
-                                   expert_capacity=capacity)
+                                   expert_capacity=capacity, signals=signals)
             self._second = new_args(None, out, num_tokens=num_tokens, topk_weights=in_receive,
                                     phases=RECEIVE, waited_ns=waited)
         else:
             self._first = new_args(x, out, num_tokens=num_tokens, topk_weights=topk_weights,
-                                   phases=BOTH, waited_ns=waited, expert_capacity=capacity)
+                                   phases=BOTH, waited_ns=waited, expert_capacity=capacity,
+                                   signals=signals)
             self._second = None
 
     def begin(self) -> None:
@@ -133,6 +136,7 @@ class LowLatencyFunctions:
         # is its fields without the answers.
         self._usual_answers = self._answers_for[True, True]
         self._last_answers: dict[tuple[Any, ...], Answers] = {}
+        self._limited_answers: dict[Answers, Answers] = {}
 
     def _allowed(self) -> tuple[bool, bool]:
         """Two permissions: to sum the rows of a rank's experts before they go back, and to do so if
@@ -189,12 +193,14 @@ class LowLatencyFunctions:
                             return_recv_hook: bool = False, out: torch.Tensor | None = None,
                             combine_wait_recv_cost_stats: torch.Tensor | None = None, *,
                             overlap: bool = False, **of_overlap: Any) -> tuple[Any, ...]:
-        """Arguments of SGLang's overlapped combine, _OVERLAP_ARGUMENTS, count with overlap."""
-        _check_overlap(overlap, of_overlap)
+        """Arguments of SGLang's overlapped combine, overlap.ARGUMENTS, count with overlap."""
+        overlapped = overlap_of(overlap, of_overlap)
         assert not (zero_copy and use_logfmt), "zero_copy goes without use_logfmt"
         _check_handle(handle)
         with no_modes(), self._lock:
             answers = self._answers_for[not return_recv_hook, not use_logfmt]
+            if overlapped:
+                answers = self._of_blocks(answers, self._blocks_of(overlapped.num_sms))
             room = self._room_of(handle, answers, topk_idx)
             if zero_copy:
                 x = self.get_next_low_latency_combine_buffer(handle)
@@ -203,7 +209,7 @@ class LowLatencyFunctions:
                 out = x.new_empty_strided(shape, (shape[1], 1))  # faster than empty()
             event, hook = self._issue(
                 Combine(room, handle, out, x, topk_idx, topk_weights, combine_wait_recv_cost_stats,
-                        return_recv_hook),
+                        overlapped, return_recv_hook),
                 async_finish, return_recv_hook)
             self._note_answers(room.kind, return_recv_hook)
             return out, event, hook
@@ -218,6 +224,13 @@ class LowLatencyFunctions:
             self._comm.address_of(topk_idx, "topk_idx", ("int64", "int32"),
                                   (handle.num_tokens, room.kind.num_topk))
         return room
+
+    def _of_blocks(self, answers: Answers, num_blocks: int) -> Answers:
+        """These answers with so many blocks: the same object each time."""
+        if num_blocks == 0:
+            return answers
+        limited = answers._replace(num_blocks=num_blocks)
+        return self._limited_answers.setdefault(limited, limited)
 
     def _note_answers(self, kind: Kind, has_hook: bool) -> None:
         fields = kind[:-1]
@@ -286,23 +299,6 @@ class LowLatencyFunctions:
         assert self.enable_shrink, "needs enable_shrink"
         with self._lock:
             self._rooms.unmask_all()
-
-
-# A combine that overlaps the experts' work waits for signals: of each expert (Blackwell), or of
-# each block of rows (Hopper).
-_OVERLAP_ARGUMENTS = {"src_signals", "src_signal_expect_value", "packed_recv_count", "comp_signal",
-                      "block_m", "threshold", "num_sms"}
-
-
-def _check_overlap(overlap: bool, arguments: dict[str, Any]) -> None:
-    unknown = arguments.keys() - _OVERLAP_ARGUMENTS
-    if unknown:
-        raise TypeError("low_latency_combine() got an unexpected keyword argument "
-                        f"'{min(unknown)}'")
-    if overlap:
-        raise weft.UnsupportedError(
-            "overlap: weft's combine reads rows that are finished when it starts. The switch is "
-            "--enable-single-batch-overlap in SGLang: leave it out")
 
 
 def _sizes(tensor: torch.Tensor, name: str) -> tuple[int, int]:
