@@ -9,7 +9,7 @@
 #include "comm/error.h"
 #include "comm/settings.h"
 
-static const char envelope_magic[8] = "weft-id1";
+static const char envelope_magic[] = "weft-id1";
 
 struct envelope {
     char magic[8];

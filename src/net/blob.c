@@ -6,7 +6,7 @@
 #include "comm/error.h"
 #include "net/net_internal.h"
 
-static const char blob_magic[8] = "weftnet1";
+static const char blob_magic[] = "weftnet1";
 
 struct blob_header {
     char magic[8];

@@ -7,6 +7,7 @@
 #include "command.h"
 #include "report.h"
 #include "workload/output.h"
+#include "workload/signals.h"
 #include "workload/version.h"
 
 static int no_memory(void)
@@ -48,7 +49,7 @@ static int explore(const struct sim_options *options)
     if (suite_signal() == 0)
         return status;
     fprintf(stderr, "weft sim: SIG%s: these are the schedules until then\n",
-            sigabbrev_np(suite_signal()));
+            signal_name(suite_signal()));
     return STATUS_SIGNAL + suite_signal();
 }
 

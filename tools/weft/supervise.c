@@ -12,6 +12,7 @@
 
 #include "command.h"
 #include "workload/clock.h"
+#include "workload/signals.h"
 
 static const double kill_delay_s =
     2; /* between SIGTERM and SIGKILL, and for readers after SIGKILL */
@@ -192,7 +193,7 @@ static void take_signal(struct job *job, int signal_number)
         stop_waiting(job);
         job_kill(job);
         tell(job, "SIG%s, the second signal: SIGKILL to the remaining ranks (%d): %s",
-             sigabbrev_np(signal_number), job->num_running, list_running(job, list, sizeof list));
+             signal_name(signal_number), job->num_running, list_running(job, list, sizeof list));
         return;
     }
     signal_all(job, signal_number);
@@ -226,7 +227,7 @@ static void pass_deadline(struct job *job)
         job->deadline_s = clock_s() + kill_delay_s;
         tell(job, "%g s after %s%s: SIGTERM to the remaining ranks (%d): %s", job->launch->grace_s,
              is_failure ? "the first failure" : "SIG",
-             is_failure ? "" : sigabbrev_np(job->stop_signal), job->num_running,
+             is_failure ? "" : signal_name(job->stop_signal), job->num_running,
              list_running(job, list, sizeof list));
     } else if (job->phase == JOB_TERMINATED) {
         job_kill(job);
