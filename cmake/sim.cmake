@@ -3,6 +3,10 @@
 # linking: the same host code and the same programs, with machine/sim in place of machine/cpu and of
 # the rendezvous.
 
+option(WEFT_SIM "Build the sim machine, which needs libdw" ON)
+if(NOT WEFT_SIM)
+  return()
+endif()
 if(WEFT_SANITIZE)
   message(STATUS "The sim machine takes the thread sanitizer's hooks, beside which no sanitizer "
     "can be: left out")
