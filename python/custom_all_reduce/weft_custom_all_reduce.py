@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Puts weft.custom_all_reduce into the places of vLLM's, SGLang's and FlashInfer's operations.
-Their classes stay as they are. docs/replacing.md tells how it is switched on.
+Their classes stay as they are. docs/custom-all-reduce.md tells how it is switched on.
 
 Nothing but the standard library is imported before one of their modules is.
 """

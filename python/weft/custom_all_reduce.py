@@ -3,7 +3,7 @@
 
 Names and arguments are theirs. `fa` is what init_custom_ar() returned; pointers are int. Ranks are
 any number of one host, tensors of any size. python/custom_all_reduce puts these functions into the
-places of the callers' own; docs/replacing.md tells how.
+places of the callers' own; docs/custom-all-reduce.md tells how.
 """
 from __future__ import annotations
 
