@@ -5,8 +5,9 @@
  * have failed answers with those, and for a rank that has left the rendezvous does, so it does not
  * matter who gives up first: all who ask come to the same end.
  *
- * The end is a rank that does not answer. One that waits for nobody is the end only if all others
- * answer: it may be on its way, and one of many waits be about to end, while the others are stuck.
+ * The end is a rank that does not answer, or that waits for work of its own: its wait is for itself.
+ * One that waits for nobody is the end only if all others answer: it may be on its way, and one of
+ * many waits be about to end, while the others are stuck.
  *
  * Where there is no end, ranks wait in a circle: most often one of them has called something else.
  * It is the one that waits in another exchange than all others; or, where that exchange has several
@@ -49,6 +50,7 @@ static void tell_end(struct weft__culprit *culprit, int32_t num_hops)
     static const char *const ends[] = {
         [WEFT__CULPRIT_SILENT] = "does not answer",
         [WEFT__CULPRIT_NOT_WAITING] = "waits for no rank",
+        [WEFT__CULPRIT_AT_OWN_WORK] = "waits for its own work",
         [WEFT__CULPRIT_LEFT] = "has left the communicator",
     };
     tell(culprit, num_hops == 0 ? "rank %d %s" : "; rank %d %s", culprit->rank,
@@ -97,7 +99,17 @@ struct search {
     int32_t num_found;
     int32_t end; /* in found, or WEFT__NOBODY: there is none */
     enum weft__ask_result end_result;
+    int end_is_at_own_work;
 };
+
+static int waits_for(const struct weft__wait_list *waits, int32_t rank)
+{
+    for (int32_t i = 0; i < waits->num_waits; i++) {
+        if (waits->waits[i].rank == rank)
+            return 1;
+    }
+    return 0;
+}
 
 static void add(struct search *search, const struct weft__wait *wait, int32_t waiting)
 {
@@ -142,6 +154,11 @@ static void ask_all(weft_comm *comm, struct search *search, int64_t deadline_ns)
         if (result != WEFT__ASK_ANSWERED) {
             search->end = asked;
             search->end_result = result;
+            return;
+        }
+        if (waits_for(&waits, wait->rank)) {
+            search->end = asked;
+            search->end_is_at_own_work = 1;
             return;
         }
         if (waits.num_waits == 0 && search->end == WEFT__NOBODY)
@@ -249,11 +266,12 @@ static void blame_end(const weft_comm *comm, struct search *search, struct weft_
 {
     const int32_t rank = search->found[search->end].wait.rank;
     const int has_left = atomic_load(&comm->status.rank_states[rank]) == WEFT__RANK_LEFT;
-    *culprit = (struct weft__culprit){.rank = rank,
-                                      .state = search->end_result == WEFT__ASK_SILENT
-                                                   ? WEFT__CULPRIT_SILENT
-                                               : has_left ? WEFT__CULPRIT_LEFT
-                                                          : WEFT__CULPRIT_NOT_WAITING};
+    *culprit = (struct weft__culprit){
+        .rank = rank,
+        .state = search->end_result == WEFT__ASK_SILENT ? WEFT__CULPRIT_SILENT
+                 : has_left                             ? WEFT__CULPRIT_LEFT
+                 : search->end_is_at_own_work           ? WEFT__CULPRIT_AT_OWN_WORK
+                                                        : WEFT__CULPRIT_NOT_WAITING};
     for (int32_t i = search->end; i != 0; i = search->found[i].waiting)
         search->found[search->found[i].waiting].next = i;
     int32_t num_hops = 0;
@@ -262,6 +280,12 @@ static void blame_end(const weft_comm *comm, struct search *search, struct weft_
         tell_hop(culprit, num_hops++, search->found[i].wait.rank, search->found[next].wait.rank);
     }
     tell_end(culprit, num_hops);
+}
+
+static void blame_own_work(int32_t rank, struct weft__culprit *culprit)
+{
+    *culprit = (struct weft__culprit){.rank = rank, .state = WEFT__CULPRIT_AT_OWN_WORK};
+    tell_end(culprit, 0);
 }
 
 static void search_from(weft_comm *comm, struct search *search, const struct weft__wait *direct,
@@ -299,11 +323,13 @@ void weft__comm_find_culprit(weft_comm *comm, const struct weft__wait *direct,
     const int64_t timeout_ms =
         comm->timeout_ms < WEFT__INQUIRY_MS ? comm->timeout_ms : WEFT__INQUIRY_MS;
     const int64_t deadline_ns = weft__now_ns() + timeout_ms * WEFT__NS_PER_MS;
-    struct weft__wait_list own;
+    struct weft__wait_list own = {.num_waits = 0};
     weft__waits_fail(&comm->waits, direct);
     /* Who hears himself knows that the rendezvous passes questions on. */
     if (weft__comm_ask(comm, comm->rank, direct, deadline_ns, &own) == WEFT__ASK_SILENT)
         blame_rendezvous(comm, culprit, direct);
+    else if (waits_for(&own, comm->rank))
+        blame_own_work(comm->rank, culprit);
     else
         follow(comm, direct, deadline_ns, culprit);
 }

@@ -12,6 +12,7 @@ struct weft__culprit {
     enum {
         WEFT__CULPRIT_SILENT,        /* it does not answer: stopped, or cut off */
         WEFT__CULPRIT_NOT_WAITING,   /* it answers, and is held up by no rank */
+        WEFT__CULPRIT_AT_OWN_WORK,   /* it waits for work of its own, beside its launch */
         WEFT__CULPRIT_LEFT,          /* it has destroyed its communicator, with no wait failed */
         WEFT__CULPRIT_IN_CIRCLE,     /* it waits in a circle with all others: the odd one, or any */
         WEFT__CULPRIT_IN_OTHER_CALL, /* as in a circle, but it has not made this rank's call */

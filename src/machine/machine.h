@@ -309,7 +309,7 @@ enum wp_phase {
     /* For no rank in particular: */
     WP_PHASE_WORD = 4,  /* for a word of this rank's */
     WP_PHASE_FLUSH = 5, /* for all accesses to ranks of other nodes to be done */
-    WP_PHASE_EXPERT = 7 /* for rows of a local expert, whose index is in `exchange` */
+    WP_PHASE_EXPERT = 7 /* this rank for rows of a local expert, whose index is in `sequence` */
 };
 
 enum { WP_NO_RANK = -1 };

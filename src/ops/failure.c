@@ -62,12 +62,11 @@ static void fail_wait(weft_comm *comm, enum weft__call call, const struct wp_fai
 static void fail_rows(weft_comm *comm, enum weft__call call, const struct wp_failure *failure)
 {
     weft__status_fail(&comm->status, WEFT_ERROR_TIMEOUT, comm->rank,
-                      "%s #%llu: rank %d waited for rows of its local expert %llu, whose word of "
+                      "%s: rank %d waited for rows of its local expert %llu, whose word of "
                       "row_signals was %llu after %u ms, not %llu or more",
-                      weft__call_name((int32_t)call), (unsigned long long)failure->site.sequence,
-                      comm->rank, (unsigned long long)failure->site.exchange,
-                      (unsigned long long)failure->seen, comm->timeout_ms,
-                      (unsigned long long)failure->expected);
+                      weft__call_name((int32_t)call), comm->rank,
+                      (unsigned long long)failure->site.sequence, (unsigned long long)failure->seen,
+                      comm->timeout_ms, (unsigned long long)failure->expected);
 }
 
 /* A wait for nobody in particular can blame nobody. */
@@ -96,11 +95,11 @@ static weft_result interrupted(weft_comm *comm, enum weft__call call,
     const weft_result result = weft__status_check(&comm->status);
     char cause[512], number[32] = "", awaited[64] = "";
     snprintf(cause, sizeof cause, "%s", weft_last_error());
-    if (failure->site.rank != WP_NO_RANK)
-        snprintf(number, sizeof number, " #%llu", (unsigned long long)failure->site.sequence);
     if (failure->site.phase == WP_PHASE_EXPERT)
         snprintf(awaited, sizeof awaited, ", while it waited for rows of its local expert %llu",
-                 (unsigned long long)failure->site.exchange);
+                 (unsigned long long)failure->site.sequence);
+    else if (failure->site.rank != WP_NO_RANK)
+        snprintf(number, sizeof number, " #%llu", (unsigned long long)failure->site.sequence);
     return weft__error(result, "%s%s on rank %d was interrupted%s: %s",
                        weft__call_name((int32_t)call), number, comm->rank, awaited, cause);
 }

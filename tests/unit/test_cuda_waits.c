@@ -170,7 +170,8 @@ TEST(a_word_may_come_until_the_deadline)
 /* A word of 32 bits, of this rank's own work. */
 TEST(a_short_word_may_come_until_the_deadline)
 {
-    const struct wp_wait_site own = {.phase = WP_PHASE_EXPERT, .rank = WP_NO_RANK, .exchange = 2};
+    const struct wp_wait_site own = {
+        .phase = WP_PHASE_EXPERT, .rank = 0, .exchange = 2, .sequence = 5};
     for (uint64_t comes_ns = 0; comes_ns < TIMEOUT_NS; comes_ns += 24989) {
         const struct weft__cuda_launch launch = launch_at(comes_ns, 7);
         struct wp_warp warp = {.launch = &launch};

@@ -265,6 +265,15 @@ TEST(the_end_of_a_chain)
                         .story = "rank 2 itself waits for rank 1; rank 1 waits for no rank"});
 }
 
+TEST(work_of_its_own)
+{
+    run((struct script){.ranks = {{WAITS, 1}, {WAITS, 2}, {WAITS, 2}},
+                        .also_waits_for = {[2] = 1},
+                        .culprit = 2,
+                        .state = WEFT__CULPRIT_AT_OWN_WORK,
+                        .story = "rank 1 itself waits for rank 2; rank 2 waits for its own work"});
+}
+
 TEST(behind_a_rank_that_gave_up_and_left)
 {
     run((struct script){.ranks = {{WAITS, 1}, {LEAVES, 2}, {WAITS, SILENT}},

@@ -101,8 +101,8 @@ WP_FN enum wp_status wp_ll_await_row(const struct wp_ll_run *run,
 {
     const int32_t expert = packed / signals->capacity;
     const int32_t word = packed % signals->capacity / signals->rows_per_word;
-    struct wp_wait_site site = wp_operation_site(&run->op, WP_PHASE_EXPERT, WP_NO_RANK);
-    site.exchange = (uint64_t)(uint32_t)expert;
+    struct wp_wait_site site = wp_operation_site(&run->op, WP_PHASE_EXPERT, run->op.exchange->rank);
+    site.sequence = (uint64_t)(uint32_t)expert;
     return wp_wait_u32(run->op.warp,
                        signals->words + (int64_t)expert * signals->words_per_expert + word,
                        signals->at_least, &site);
