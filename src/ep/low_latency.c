@@ -142,8 +142,8 @@ static int64_t num_units_of(const weft_ll *ll)
 {
     const struct wp_ll_plan *plan = &ll->device.plan;
     const int32_t num_ranks = ll->ep->comm->num_ranks;
-    return (int64_t)wp_ll_num_told_units(plan, num_ranks) + plan->max_tokens * plan->row_parts.num +
-           wp_ll_num_taken_units(plan, num_ranks);
+    return (int64_t)wp_ll_num_told_units(plan, num_ranks) +
+           (int64_t)plan->max_tokens * plan->row_parts.num + wp_ll_num_taken_units(plan, num_ranks);
 }
 
 static int64_t num_warps_of(const weft_ll *ll)
