@@ -5,9 +5,9 @@
  * have failed answers with those, and for a rank that has left the rendezvous does, so it does not
  * matter who gives up first: all who ask come to the same end.
  *
- * The end is a rank that does not answer, or that waits for work of its own: its wait is for itself.
- * One that waits for nobody is the end only if all others answer: it may be on its way, and one of
- * many waits be about to end, while the others are stuck.
+ * The end is a rank that does not answer. One that waits for nobody, or for work of its own, which is
+ * a wait for itself, is the end only if all others answer: it may be on its way, and one of many
+ * waits be about to end, while the others are stuck.
  *
  * Where there is no end, ranks wait in a circle: most often one of them has called something else.
  * It is the one that waits in another exchange than all others; or, where that exchange has several
@@ -99,7 +99,7 @@ struct search {
     int32_t num_found;
     int32_t end; /* in found, or WEFT__NOBODY: there is none */
     enum weft__ask_result end_result;
-    int end_is_at_own_work;
+    int end_is_at_own_work, asker_is_at_own_work;
 };
 
 static int waits_for(const struct weft__wait_list *waits, int32_t rank)
@@ -156,13 +156,11 @@ static void ask_all(weft_comm *comm, struct search *search, int64_t deadline_ns)
             search->end_result = result;
             return;
         }
-        if (waits_for(&waits, wait->rank)) {
+        const int is_at_own_work = waits_for(&waits, wait->rank);
+        if ((waits.num_waits == 0 || is_at_own_work) && search->end == WEFT__NOBODY) {
             search->end = asked;
-            search->end_is_at_own_work = 1;
-            return;
+            search->end_is_at_own_work = is_at_own_work;
         }
-        if (waits.num_waits == 0 && search->end == WEFT__NOBODY)
-            search->end = asked;
         note_waits(search, wait->rank, &waits);
         for (int32_t i = 0; i < waits.num_waits; i++)
             add(search, &waits.waits[i], asked);
@@ -296,19 +294,23 @@ static void search_from(weft_comm *comm, struct search *search, const struct wef
     ask_all(comm, search, deadline_ns);
     if (search->end_result == WEFT__ASK_IMPOSSIBLE)
         blame_direct(culprit, direct, "the others cannot be asked");
+    else if (search->end_result == WEFT__ASK_ANSWERED && search->asker_is_at_own_work)
+        blame_own_work(comm->rank, culprit);
     else if (search->end == WEFT__NOBODY)
         blame_circle(comm, search, deadline_ns, culprit);
     else
         blame_end(comm, search, culprit);
 }
 
-static void follow(weft_comm *comm, const struct weft__wait *direct, int64_t deadline_ns,
+static void follow(weft_comm *comm, const struct weft__wait *direct,
+                   const struct weft__wait_list *own, int64_t deadline_ns,
                    struct weft__culprit *culprit)
 {
     struct search search = {.found = calloc((size_t)comm->num_ranks, sizeof(*search.found)),
                             .places = calloc((size_t)comm->num_ranks, sizeof(*search.places)),
                             .end = WEFT__NOBODY,
-                            .end_result = WEFT__ASK_ANSWERED};
+                            .end_result = WEFT__ASK_ANSWERED,
+                            .asker_is_at_own_work = waits_for(own, comm->rank)};
     if (search.found != NULL && search.places != NULL)
         search_from(comm, &search, direct, deadline_ns, culprit);
     else
@@ -328,8 +330,6 @@ void weft__comm_find_culprit(weft_comm *comm, const struct weft__wait *direct,
     /* Who hears himself knows that the rendezvous passes questions on. */
     if (weft__comm_ask(comm, comm->rank, direct, deadline_ns, &own) == WEFT__ASK_SILENT)
         blame_rendezvous(comm, culprit, direct);
-    else if (waits_for(&own, comm->rank))
-        blame_own_work(comm->rank, culprit);
     else
-        follow(comm, direct, deadline_ns, culprit);
+        follow(comm, direct, &own, deadline_ns, culprit);
 }

@@ -272,6 +272,11 @@ TEST(work_of_its_own)
                         .culprit = 2,
                         .state = WEFT__CULPRIT_AT_OWN_WORK,
                         .story = "rank 1 itself waits for rank 2; rank 2 waits for its own work"});
+    run((struct script){.ranks = {{WAITS, 1}, {WAITS, 1}, {WAITS, 1}},
+                        .also_waits_for = {[1] = SILENT},
+                        .culprit = SILENT,
+                        .state = WEFT__CULPRIT_SILENT,
+                        .story = "rank 1 itself waits for rank 3; rank 3 does not answer"});
 }
 
 TEST(behind_a_rank_that_gave_up_and_left)
