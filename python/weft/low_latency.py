@@ -60,11 +60,11 @@ class Slots(NamedTuple):
 
 class RowSignals(NamedTuple):
     """Words that tell combine, by expert, which rows of its x are finished, so that it may begin
-    before. A row is when its word is `value` or more, 1 at least. Whoever finishes rows raises the
-    words, on another stream or thread, from less before the call.
+    before all are. Another stream or thread raises the words; they are less before the call.
 
     - words: [L, W] of int32 or uint32: word w of an expert is for its rows from w * rows on
-    - rows: of a word; 0: an expert has one word (W is 1), for all its rows
+    - value: a row is finished when its word is this or more; at least 1
+    - rows: the rows of a word; 0: an expert has one word (W is 1), for all its rows
     """
 
     words: Any

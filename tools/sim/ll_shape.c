@@ -88,12 +88,14 @@ static void draw_late_weights(struct shape *shape)
         terms->answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
 }
 
-/* By expert, in a third of the scenarios; by numbers of its own. */
-static void draw_signals(struct shape *shape)
+/* By expert, in a third of the scenarios; by numbers of its own. Not where a rank with masks stalls: rows that
+ * its host does not finish in time are the communicator's failure (weft_ll.h), so that the others fail, too. */
+static void draw_signals(struct shape *shape, enum weft__sim_fault fault)
 {
     enum { FEW_ROWS = 3 };
     struct rng rng = {rng_key(shape->seed, OWN_KEYS + 5)};
-    if (shape->ll_terms.layout != WEFT_LL_BY_EXPERT || draw(&rng, 0, 2) > 0)
+    if (shape->ll_terms.layout != WEFT_LL_BY_EXPERT || draw(&rng, 0, 2) > 0 ||
+        (fault == WEFT__SIM_STALL && shape->ll_terms.on_missing == WEFT_LL_MASK))
         return;
     shape->ll_terms.has_signals = 1;
     shape->ll_terms.rows_per_signal = draw(&rng, 0, FEW_ROWS);
@@ -211,7 +213,7 @@ void shape_draw_ll(struct shape *shape, struct rng *rng, enum weft__sim_fault fa
     if (fault == WEFT__SIM_NO_FAULT)
         draw_leaver(shape);
     draw_late_weights(shape);
-    draw_signals(shape);
+    draw_signals(shape, fault);
     if (shape->op == SCENARIO_LL_PACKETS)
         return;
     if (shape->ll_terms.on_missing == WEFT_LL_FAIL)
