@@ -233,6 +233,8 @@ static int warm_up(struct scene *scene)
     CHECK_OK(dispatch(scene));
     CHECK_OK(combine(scene));
     CHECK_OK(weft_stream_synchronize(scene->stream));
+    /* A rank may finish combine before another: no rank may fail while one is still in it. */
+    CHECK_OK(weft_host_barrier(scene->comm));
     return 0;
 }
 
