@@ -113,7 +113,12 @@ int32_t weft_comm_parent_rank(const weft_comm *comm, int32_t rank)
 }
 
 struct split {
-    int32_t first, stride, num_ranks;
+    int64_t first, stride, num_ranks;
+};
+static const struct weft__term terms[] = {
+    {WEFT__TERM(struct split, first)},
+    {WEFT__TERM(struct split, stride)},
+    {WEFT__TERM(struct split, num_ranks)},
 };
 
 static weft_result check_split(const weft_comm *comm, const struct split *split)
@@ -124,25 +129,12 @@ static weft_result check_split(const weft_comm *comm, const struct split *split)
                              (comm->num_ranks - 1 - split->first) / split->stride + 1, "num_ranks");
 }
 
-static weft_result compare_splits(const struct split *splits, int32_t num_ranks)
-{
-    for (int32_t rank = 1; rank < num_ranks; rank++)
-        if (memcmp(&splits[rank], &splits[0], sizeof *splits) != 0)
-            return weft__error(WEFT_ERROR_MISMATCH,
-                               "ranks disagree on first, stride, num_ranks: %d, %d, %d on rank 0 "
-                               "and %d, %d, %d on rank %d",
-                               splits[0].first, splits[0].stride, splits[0].num_ranks,
-                               splits[rank].first, splits[rank].stride, splits[rank].num_ranks,
-                               rank);
-    return WEFT_OK;
-}
-
 static weft_result agree_on_split(weft_comm *comm, const struct split *split)
 {
     weft_result result;
     struct split *splits = weft__comm_gather_new(comm, WEFT_OK, split, sizeof *split, &result);
     if (splits != NULL)
-        result = compare_splits(splits, comm->num_ranks);
+        result = weft__comm_compare(comm, splits, sizeof *splits, terms, 3);
     free(splits);
     return result;
 }

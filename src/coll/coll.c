@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "coll/coll.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,65 +12,46 @@
 #include "comm/settings.h"
 #include "ops/names.h"
 
-/* What the ranks must agree on when they create a weft_coll. */
-struct terms {
-    uint64_t packet_bytes;
-    uint64_t staging_bytes;
-    uint64_t fifo_bytes;
-    int32_t algorithms[WEFT__NUM_COLLECTIVES];
-    int32_t num_blocks;
-    int32_t num_channels, num_slots, slot_bytes; /* as asked for */
-    int32_t direct_blocks[WEFT__NUM_WORKS];      /* may differ: the fewest are used */
-    struct weft__coll_wire wire;                 /* may differ: see between.c */
-    char device[WEFT__TUNING_NAME_BYTES];        /* may differ: then no table is shipped for it */
+struct contribution {
+    int64_t packet_bytes, staging_bytes, fifo_bytes, num_blocks;
+    int64_t num_channels, num_staging_slots, staging_slot_bytes; /* as asked for */
+    int64_t algorithms[WEFT__NUM_COLLECTIVES];
+    int32_t direct_blocks[WEFT__NUM_WORKS]; /* may differ: the fewest are used */
+    struct weft__coll_wire wire;            /* may differ: see between.c */
+    char device[WEFT__TUNING_NAME_BYTES];   /* may differ: then no table is shipped for it */
 };
 
-static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
+static const struct weft__term terms[] = {
+    {WEFT__TERM(struct contribution, packet_bytes)},
+    {WEFT__TERM(struct contribution, staging_bytes)},
+    {WEFT__TERM(struct contribution, fifo_bytes)},
+    {WEFT__TERM(struct contribution, num_blocks)},
+    {WEFT__TERM(struct contribution, num_channels)},
+    {WEFT__TERM(struct contribution, num_staging_slots)},
+    {WEFT__TERM(struct contribution, staging_slot_bytes)},
+};
+
+static const char *algorithm_name(int64_t algorithm)
 {
-    const struct terms *own = &all[comm->rank];
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
-        const struct terms *other = &all[rank];
-        if (other->packet_bytes != own->packet_bytes || other->staging_bytes != own->staging_bytes)
-            return weft__error(WEFT_ERROR_MISMATCH,
-                               "ranks disagree on packet_bytes or staging_bytes: %llu and %llu on "
-                               "this rank %d, %llu and %llu on rank %d",
-                               (unsigned long long)own->packet_bytes,
-                               (unsigned long long)own->staging_bytes, comm->rank,
-                               (unsigned long long)other->packet_bytes,
-                               (unsigned long long)other->staging_bytes, rank);
-        if (other->fifo_bytes != own->fifo_bytes)
-            return weft__error(
-                WEFT_ERROR_MISMATCH,
-                "ranks disagree on fifo_bytes: %llu on this rank %d, %llu on rank %d",
-                (unsigned long long)own->fifo_bytes, comm->rank,
-                (unsigned long long)other->fifo_bytes, rank);
-        if (other->num_blocks != own->num_blocks)
-            return weft__error(WEFT_ERROR_MISMATCH,
-                               "ranks disagree on num_blocks: %d on this rank %d, %d on rank %d",
-                               own->num_blocks, comm->rank, other->num_blocks, rank);
-        if (other->num_channels != own->num_channels || other->num_slots != own->num_slots ||
-            other->slot_bytes != own->slot_bytes)
-            return weft__error(
-                WEFT_ERROR_MISMATCH,
-                "ranks disagree on num_channels, num_staging_slots or staging_slot_bytes: %d, %d "
-                "and %d on this rank %d, %d, %d and %d on rank %d",
-                own->num_channels, own->num_slots, own->slot_bytes, comm->rank, other->num_channels,
-                other->num_slots, other->slot_bytes, rank);
-        for (int i = 0; i < WEFT__NUM_COLLECTIVES; i++) {
-            if (other->algorithms[i] != own->algorithms[i])
-                return weft__error(
-                    WEFT_ERROR_MISMATCH,
-                    "ranks disagree on the algorithm of %s: %s on this rank %d, %s on "
-                    "rank %d",
-                    weft__constant_name(WEFT__ENUM_COLLECTIVE, i),
-                    weft__constant_name(WEFT__ENUM_ALGORITHM, own->algorithms[i]), comm->rank,
-                    weft__constant_name(WEFT__ENUM_ALGORITHM, other->algorithms[i]), rank);
-        }
+    return weft__constant_name(WEFT__ENUM_ALGORITHM, (int32_t)algorithm);
+}
+
+static weft_result compare(const weft_comm *comm, const struct contribution *all)
+{
+    WEFT__TRY(weft__comm_compare(comm, all, sizeof *all, terms, sizeof terms / sizeof *terms));
+    for (int i = 0; i < WEFT__NUM_COLLECTIVES; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "the algorithm of %s",
+                 weft__constant_name(WEFT__ENUM_COLLECTIVE, i));
+        const struct weft__term term = {
+            name, offsetof(struct contribution, algorithms) + (size_t)i * sizeof(int64_t),
+            algorithm_name};
+        WEFT__TRY(weft__comm_compare(comm, all, sizeof *all, &term, 1));
     }
     return WEFT_OK;
 }
 
-static void agree_on_blocks(weft_coll *coll, const struct terms *all)
+static void agree_on_blocks(weft_coll *coll, const struct contribution *all)
 {
     for (int kind = 0; kind < WEFT__NUM_WORKS; kind++) {
         coll->direct_blocks[kind] = all[0].direct_blocks[kind];
@@ -80,13 +62,13 @@ static void agree_on_blocks(weft_coll *coll, const struct terms *all)
     }
 }
 
-static void agree_on_wires(weft_coll *coll, const struct terms *all)
+static void agree_on_wires(weft_coll *coll, const struct contribution *all)
 {
     for (int32_t rank = 0; rank < coll->comm->num_ranks; rank++)
         weft__coll_add_wire(&coll->wire, &all[rank].wire);
 }
 
-static void agree_on_device(weft_coll *coll, const struct terms *all)
+static void agree_on_device(weft_coll *coll, const struct contribution *all)
 {
     memcpy(coll->device, all[0].device, sizeof coll->device);
     for (int32_t rank = 1; rank < coll->comm->num_ranks; rank++) {
@@ -98,23 +80,23 @@ static void agree_on_device(weft_coll *coll, const struct terms *all)
 static weft_result agree(weft_coll *coll)
 {
     weft_comm *comm = coll->comm;
-    struct terms own = {.packet_bytes = coll->area.region_bytes,
-                        .staging_bytes = coll->staging_bytes,
-                        .fifo_bytes = coll->asked.fifo_bytes,
-                        .num_blocks = coll->num_blocks};
+    struct contribution own = {.packet_bytes = (int64_t)coll->area.region_bytes,
+                               .staging_bytes = (int64_t)coll->staging_bytes,
+                               .fifo_bytes = (int64_t)coll->asked.fifo_bytes,
+                               .num_blocks = coll->num_blocks,
+                               .num_channels = coll->asked.num_channels,
+                               .num_staging_slots = coll->asked.num_slots,
+                               .staging_slot_bytes = (int64_t)coll->asked.slot_bytes};
     for (int i = 0; i < WEFT__NUM_COLLECTIVES; i++)
-        own.algorithms[i] = (int32_t)coll->pinned[i];
-    own.num_channels = coll->asked.num_channels;
-    own.num_slots = coll->asked.num_slots;
-    own.slot_bytes = (int32_t)coll->asked.slot_bytes;
+        own.algorithms[i] = coll->pinned[i];
     weft__coll_choose_direct_blocks(coll, own.direct_blocks);
     weft__coll_measured_device(comm, own.device);
     own.wire = weft__coll_own_wire(comm);
     weft_result result;
-    struct terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
+    struct contribution *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
     if (all == NULL)
         return result;
-    result = compare_terms(comm, all);
+    result = compare(comm, all);
     if (result == WEFT_OK) {
         agree_on_blocks(coll, all);
         agree_on_device(coll, all);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/comm.h"
 
@@ -46,6 +48,39 @@ void *weft__comm_gather_new(weft_comm *comm, weft_result mine, const void *send,
         return all;
     free(all);
     return NULL;
+}
+
+static int64_t value_of(const void *all, size_t bytes, int32_t rank, const struct weft__term *term)
+{
+    int64_t value;
+    memcpy(&value, (const char *)all + (size_t)rank * bytes + term->offset, sizeof value);
+    return value;
+}
+
+static const char *print_term(const struct weft__term *term, int64_t value, char number[24])
+{
+    if (term->text_of != NULL)
+        return term->text_of(value);
+    snprintf(number, 24, "%" PRId64, value);
+    return number;
+}
+
+weft_result weft__comm_compare(const weft_comm *comm, const void *all, size_t bytes,
+                               const struct weft__term *terms, int num_terms)
+{
+    char first_number[24], number[24];
+    for (int i = 0; i < num_terms; i++) {
+        const int64_t first = value_of(all, bytes, 0, &terms[i]);
+        for (int32_t rank = 1; rank < comm->num_ranks; rank++) {
+            const int64_t other = value_of(all, bytes, rank, &terms[i]);
+            if (other != first)
+                return weft__error(WEFT_ERROR_MISMATCH,
+                                   "ranks disagree on %s: %s on rank 0 and %s on rank %d",
+                                   terms[i].name, print_term(&terms[i], first, first_number),
+                                   print_term(&terms[i], other, number), rank);
+        }
+    }
+    return WEFT_OK;
 }
 
 weft_result weft__comm_agree(weft_comm *comm, weft_result mine, const char *what)

@@ -2,6 +2,8 @@
 /* Inside of a communicator: who takes part, and what the layers above may use of it. */
 #pragma once
 
+#include <stddef.h>
+
 #include "comm/calls.h"
 #include "comm/error.h"
 #include "comm/heap.h"
@@ -107,6 +109,17 @@ weft_result weft__comm_gather(weft_comm *comm, weft_result mine, const void *sen
 /* As weft__comm_gather, into new memory, which the caller frees; NULL unless *result is WEFT_OK. */
 void *weft__comm_gather_new(weft_comm *comm, weft_result mine, const void *send, size_t bytes,
                             weft_result *result);
+/* A quantity that all ranks must give alike: an int64_t in what weft__comm_gather_new returned. */
+struct weft__term {
+    const char *name;
+    size_t offset;                         /* in what one rank gave */
+    const char *(*text_of)(int64_t value); /* NULL: the value is printed as a number */
+};
+#define WEFT__TERM(type, field) .name = #field, .offset = offsetof(type, field)
+/* all[num_ranks][bytes]. WEFT_ERROR_MISMATCH names the first term in which a rank differs from
+ * rank 0, and both values; its text is the same on all ranks. */
+weft_result weft__comm_compare(const weft_comm *comm, const void *all, size_t bytes,
+                               const struct weft__term *terms, int num_terms);
 /* All ranks get through a step, or none: "rank 1 cannot <what>: <why>". */
 weft_result weft__comm_agree(weft_comm *comm, weft_result mine, const char *what);
 /* Zeroed memory of this process for each rank, or for none; the caller frees it. */

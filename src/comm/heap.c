@@ -85,18 +85,15 @@ const _Atomic uint64_t *weft__heap_backed_bytes(const struct weft__heap *heap)
 
 /* ---------------------------------------------------------------- alloc and grow */
 
-static weft_result check_requests(const struct request *requests, int32_t num_ranks,
+static const struct weft__term terms[] = {{WEFT__TERM(struct request, bytes)}};
+
+static weft_result check_requests(const weft_comm *comm, const struct request *requests,
                                   uint64_t *spare_bytes)
 {
     const struct request *first = &requests[0];
-    for (int32_t rank = 1; rank < num_ranks; rank++)
-        if (requests[rank].bytes != first->bytes)
-            return weft__error(WEFT_ERROR_MISMATCH,
-                               "ranks disagree on bytes: %" PRIu64 " on rank 0 and %" PRIu64
-                               " on rank %d",
-                               first->bytes, requests[rank].bytes, rank);
+    WEFT__TRY(weft__comm_compare(comm, requests, sizeof *requests, terms, 1));
     *spare_bytes = UINT64_MAX;
-    for (int32_t rank = 0; rank < num_ranks; rank++) {
+    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         if (requests[rank].found == WEFT__RANGES_NO_MEMORY)
             return weft__error(WEFT_ERROR_OUT_OF_MEMORY,
                                "rank %d has no memory for its list of allocations", rank);
@@ -118,7 +115,7 @@ static weft_result agree(weft_comm *comm, const struct request *mine, uint64_t *
     weft_result result;
     struct request *requests = weft__comm_gather_new(comm, WEFT_OK, mine, sizeof(*mine), &result);
     if (requests != NULL)
-        result = check_requests(requests, comm->num_ranks, spare_bytes);
+        result = check_requests(comm, requests, spare_bytes);
     free(requests);
     return result;
 }

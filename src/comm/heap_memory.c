@@ -13,28 +13,14 @@
 
 #define DEFAULT_HEAP_BYTES (UINT64_C(1) << 20)
 
-/* What the ranks must agree on before they make their memory. */
-struct terms {
-    uint64_t heap_bytes, heap_max_bytes; /* as configured: 0 for the default */
-    struct weft__heap_limits limits;
+struct contribution {
+    int64_t heap_bytes, heap_max_bytes; /* as configured: 0 for the default */
+    struct weft__heap_limits limits;    /* may differ */
 };
-
-static weft_result check_same(const struct terms *terms, int32_t num_ranks)
-{
-    for (int32_t rank = 1; rank < num_ranks; rank++) {
-        if (terms[rank].heap_bytes != terms[0].heap_bytes)
-            return weft__error(WEFT_ERROR_MISMATCH,
-                               "ranks disagree: heap_bytes is %" PRIu64 " on rank 0 and %" PRIu64
-                               " on rank %d",
-                               terms[0].heap_bytes, terms[rank].heap_bytes, rank);
-        if (terms[rank].heap_max_bytes != terms[0].heap_max_bytes)
-            return weft__error(WEFT_ERROR_MISMATCH,
-                               "ranks disagree: heap_max_bytes is %" PRIu64
-                               " on rank 0 and %" PRIu64 " on rank %d",
-                               terms[0].heap_max_bytes, terms[rank].heap_max_bytes, rank);
-    }
-    return WEFT_OK;
-}
+static const struct weft__term terms[] = {
+    {WEFT__TERM(struct contribution, heap_bytes)},
+    {WEFT__TERM(struct contribution, heap_max_bytes)},
+};
 
 static uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
@@ -42,10 +28,11 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
 }
 
 /* Hosts may differ: the largest pages and the smallest default serve all. */
-static void merge(struct weft__heap_limits *limits, const struct terms *terms, int32_t num_ranks)
+static void merge(struct weft__heap_limits *limits, const struct contribution *all,
+                  int32_t num_ranks)
 {
     for (int32_t rank = 0; rank < num_ranks; rank++) {
-        const struct weft__heap_limits *other = &terms[rank].limits;
+        const struct weft__heap_limits *other = &all[rank].limits;
         if (other->page_bytes > limits->page_bytes)
             limits->page_bytes = other->page_bytes;
         if (other->default_max_bytes < limits->default_max_bytes)
@@ -83,17 +70,17 @@ static weft_result agree(struct weft__heap_memory *memory, const weft_comm_confi
                          uint64_t *heap_bytes)
 {
     weft_comm *comm = memory->comm;
-    struct terms mine = {.heap_bytes = config->heap_bytes,
-                         .heap_max_bytes = config->heap_max_bytes};
+    struct contribution mine = {.heap_bytes = (int64_t)config->heap_bytes,
+                                .heap_max_bytes = (int64_t)config->heap_max_bytes};
     comm->heap_kind->limits(comm, &mine.limits);
     weft_result result;
-    struct terms *terms = weft__comm_gather_new(comm, WEFT_OK, &mine, sizeof(mine), &result);
-    if (terms == NULL)
+    struct contribution *all = weft__comm_gather_new(comm, WEFT_OK, &mine, sizeof(mine), &result);
+    if (all == NULL)
         return result;
-    result = check_same(terms, comm->num_ranks);
+    result = weft__comm_compare(comm, all, sizeof *all, terms, sizeof terms / sizeof *terms);
     if (result == WEFT_OK)
-        merge(&mine.limits, terms, comm->num_ranks);
-    free(terms);
+        merge(&mine.limits, all, comm->num_ranks);
+    free(all);
     return result == WEFT_OK ? choose_sizes(memory, config, &mine.limits, heap_bytes) : result;
 }
 

@@ -1,64 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 #include "ep/ep.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "ep/staging.h"
 #include "ops/names.h"
 #include "programs/ep/notify.h"
 
-/* What the ranks must agree on when they create a weft_ep. */
-struct terms {
-    int64_t num_experts;
-    int64_t max_topk;
-    int64_t num_entries;
-    uint64_t placement_hash;
-    uint64_t staging_bytes;
-    int32_t combine_wire;
+struct contribution {
+    int64_t num_experts, max_topk, placement, staging_bytes, combine_wire;
     int32_t max_blocks; /* may differ: the most count */
 };
 
-static const char *wire_name(int32_t combine_wire)
+static const char *wire_name(int64_t combine_wire)
 {
-    return combine_wire == 0 ? "0" : weft__constant_name(WEFT__ENUM_DTYPE, combine_wire);
+    return combine_wire == 0 ? "0" : weft__constant_name(WEFT__ENUM_DTYPE, (int32_t)combine_wire);
 }
 
-static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
-{
-    const struct terms *own = &all[comm->rank];
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
-        const struct terms *other = &all[rank];
-        if (other->num_experts != own->num_experts)
-            return weft__error(
-                WEFT_ERROR_MISMATCH,
-                "ranks disagree on num_experts: %lld on this rank %d, %lld on rank %d",
-                (long long)own->num_experts, comm->rank, (long long)other->num_experts, rank);
-        if (other->max_topk != own->max_topk)
-            return weft__error(WEFT_ERROR_MISMATCH,
-                               "ranks disagree on max_topk: %lld on this rank %d, %lld on rank %d",
-                               (long long)own->max_topk, comm->rank, (long long)other->max_topk,
-                               rank);
-        if (other->num_entries != own->num_entries || other->placement_hash != own->placement_hash)
-            return weft__error(WEFT_ERROR_MISMATCH,
-                               "ranks disagree on the expert placement (expert_offsets, "
-                               "expert_ranks): rank %d's differs from this rank %d's",
-                               rank, comm->rank);
-        if (other->staging_bytes != own->staging_bytes)
-            return weft__error(
-                WEFT_ERROR_MISMATCH,
-                "ranks disagree on staging_bytes: %llu on this rank %d, %llu on rank %d",
-                (unsigned long long)own->staging_bytes, comm->rank,
-                (unsigned long long)other->staging_bytes, rank);
-        if (other->combine_wire != own->combine_wire)
-            return weft__error(WEFT_ERROR_MISMATCH,
-                               "ranks disagree on combine_wire: %s on this rank %d, %s on rank %d",
-                               wire_name(own->combine_wire), comm->rank,
-                               wire_name(other->combine_wire), rank);
-    }
-    return WEFT_OK;
-}
+static const struct weft__term terms[] = {
+    {WEFT__TERM(struct contribution, num_experts)},
+    {WEFT__TERM(struct contribution, max_topk)},
+    {"the expert placement (a hash of expert_offsets and expert_ranks)",
+     offsetof(struct contribution, placement), NULL},
+    {WEFT__TERM(struct contribution, staging_bytes)},
+    {"combine_wire", offsetof(struct contribution, combine_wire), wire_name},
+};
 
-static int32_t most_blocks(const weft_comm *comm, const struct terms *all)
+static int32_t most_blocks(const weft_comm *comm, const struct contribution *all)
 {
     int32_t most = 0;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
@@ -82,20 +51,19 @@ static int32_t max_blocks(const weft_ep *ep)
 static weft_result agree(weft_ep *ep)
 {
     weft_comm *comm = ep->comm;
-    const struct terms own = {
+    const struct contribution own = {
         .num_experts = ep->placement.host.num_experts,
         .max_topk = ep->max_topk,
-        .num_entries = ep->placement.num_entries,
-        .placement_hash = weft__placement_hash(&ep->placement),
-        .staging_bytes = ep->staging_bytes,
-        .combine_wire = (int32_t)ep->combine_wire,
+        .placement = (int64_t)weft__placement_hash(&ep->placement),
+        .staging_bytes = (int64_t)ep->staging_bytes,
+        .combine_wire = (int64_t)ep->combine_wire,
         .max_blocks = max_blocks(ep),
     };
     weft_result result;
-    struct terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
+    struct contribution *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
     if (all == NULL)
         return result;
-    result = compare_terms(comm, all);
+    result = weft__comm_compare(comm, all, sizeof *all, terms, sizeof terms / sizeof *terms);
     if (result == WEFT_OK)
         ep->max_blocks = most_blocks(comm, all);
     free(all);

@@ -20,50 +20,37 @@ enum { NUM_WARPS = 8 };
 /* ---------------------------------------------------------------- rings */
 
 struct ring_terms {
-    int32_t num_channels, num_slots;
-    uint64_t slot_bytes;
+    int64_t num_channels, num_staging_slots, staging_slot_bytes;
 };
-
-static weft_result compare_terms(const weft_comm *comm, const struct ring_terms *all)
-{
-    const struct ring_terms *own = &all[comm->rank];
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
-        const struct ring_terms *other = &all[rank];
-        if (other->num_channels == own->num_channels && other->num_slots == own->num_slots &&
-            other->slot_bytes == own->slot_bytes)
-            continue;
-        return weft__error(
-            WEFT_ERROR_MISMATCH,
-            "ranks disagree on num_channels, num_staging_slots or staging_slot_bytes: %d, %d and "
-            "%llu on this rank %d, %d, %d and %llu on rank %d",
-            own->num_channels, own->num_slots, (unsigned long long)own->slot_bytes, comm->rank,
-            other->num_channels, other->num_slots, (unsigned long long)other->slot_bytes, rank);
-    }
-    return WEFT_OK;
-}
+static const struct weft__term terms[] = {
+    {WEFT__TERM(struct ring_terms, num_channels)},
+    {WEFT__TERM(struct ring_terms, num_staging_slots)},
+    {WEFT__TERM(struct ring_terms, staging_slot_bytes)},
+};
 
 weft_result weft__internode_plan(weft_comm *comm, const weft_ep_config *config,
                                  struct weft__internode *internode)
 {
     struct ring_terms own = {config->num_channels, config->num_staging_slots,
-                             config->staging_slot_bytes};
+                             (int64_t)config->staging_slot_bytes};
     own.num_channels = own.num_channels == 0 ? default_channels(comm) : own.num_channels;
-    own.num_slots = own.num_slots == 0 ? DEFAULT_SLOTS : own.num_slots;
-    own.slot_bytes = own.slot_bytes == 0 ? DEFAULT_SLOT_BYTES : own.slot_bytes;
-    own.slot_bytes = wp_wire_round_up(own.slot_bytes);
+    own.num_staging_slots = own.num_staging_slots == 0 ? DEFAULT_SLOTS : own.num_staging_slots;
+    if (own.staging_slot_bytes == 0)
+        own.staging_slot_bytes = DEFAULT_SLOT_BYTES;
+    own.staging_slot_bytes = (int64_t)wp_wire_round_up((uint64_t)own.staging_slot_bytes);
     weft_result result;
     struct ring_terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
     if (all != NULL)
-        result = compare_terms(comm, all);
+        result = weft__comm_compare(comm, all, sizeof *all, terms, sizeof terms / sizeof *terms);
     free(all);
     internode->combine_wire = config->combine_wire;
     internode->rings = (struct wp_rings){
         .nodes = {.num_nodes = comm->topology.num_nodes}, /* until there are nodes */
         .reach = comm->topology.num_nodes - 1,
-        .num_channels = own.num_channels,
-        .num_slots = own.num_slots,
+        .num_channels = (int32_t)own.num_channels,
+        .num_slots = (int32_t)own.num_staging_slots,
         .num_credited = 1,
-        .slot_bytes = (uint32_t)own.slot_bytes,
+        .slot_bytes = (uint32_t)own.staging_slot_bytes,
     };
     return result;
 }

@@ -195,45 +195,34 @@ static int32_t choose_combine_receivers(const weft_ll *ll)
 
 /* ---------------------------------------------------------------- creation */
 
-/* What the ranks must agree on. */
-enum { NUM_TERMS = 19 };
-struct terms {
-    int64_t values[NUM_TERMS];
+struct contribution {
+    int64_t hidden, max_tokens, num_topk, dtype, layout, num_experts, expert_capacity, num_results;
+    int64_t answer, answer_dtype, narrow_dtype, scale, group_elements, on_missing, missing_ms;
+    int64_t route, carrier, bytes_within, network_bytes_within;
     int64_t num_blocks;  /* may differ: the least counts */
     int64_t most_blocks; /* may differ: decides ranks_are_alike */
 };
-static const char *const term_names[NUM_TERMS] = {"hidden",
-                                                  "max_tokens",
-                                                  "num_topk",
-                                                  "dtype",
-                                                  "layout",
-                                                  "num_experts",
-                                                  "expert_capacity",
-                                                  "num_results",
-                                                  "answer",
-                                                  "answer_dtype",
-                                                  "narrow_dtype",
-                                                  "scale",
-                                                  "group_elements",
-                                                  "on_missing",
-                                                  "missing_ms",
-                                                  "route",
-                                                  "carrier",
-                                                  "bytes_within",
-                                                  "network_bytes_within"};
-
-static weft_result compare_terms(const weft_comm *comm, const struct terms *all)
-{
-    const struct terms *own = &all[comm->rank];
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
-        for (int i = 0; i < NUM_TERMS; i++)
-            if (all[rank].values[i] != own->values[i])
-                return weft__error(WEFT_ERROR_MISMATCH,
-                                   "ranks disagree on %s: %lld on this rank %d, %lld on rank %d",
-                                   term_names[i], (long long)own->values[i], comm->rank,
-                                   (long long)all[rank].values[i], rank);
-    return WEFT_OK;
-}
+static const struct weft__term terms[] = {
+    {WEFT__TERM(struct contribution, hidden)},
+    {WEFT__TERM(struct contribution, max_tokens)},
+    {WEFT__TERM(struct contribution, num_topk)},
+    {WEFT__TERM(struct contribution, dtype)},
+    {WEFT__TERM(struct contribution, layout)},
+    {WEFT__TERM(struct contribution, num_experts)},
+    {WEFT__TERM(struct contribution, expert_capacity)},
+    {WEFT__TERM(struct contribution, num_results)},
+    {WEFT__TERM(struct contribution, answer)},
+    {WEFT__TERM(struct contribution, answer_dtype)},
+    {WEFT__TERM(struct contribution, narrow_dtype)},
+    {WEFT__TERM(struct contribution, scale)},
+    {WEFT__TERM(struct contribution, group_elements)},
+    {WEFT__TERM(struct contribution, on_missing)},
+    {WEFT__TERM(struct contribution, missing_ms)},
+    {WEFT__TERM(struct contribution, route)},
+    {WEFT__TERM(struct contribution, carrier)},
+    {WEFT__TERM(struct contribution, bytes_within)},
+    {WEFT__TERM(struct contribution, network_bytes_within)},
+};
 
 /* The number of blocks for the most work that a weft_ll can have. */
 static int32_t most_blocks(weft_comm *comm)
@@ -247,19 +236,34 @@ static weft_result agree(weft_ll *ll, const weft_ll_config *config)
 {
     weft_comm *comm = ll->ep->comm;
     const struct wp_ll_plan *plan = &ll->device.plan;
-    const struct terms own = {
-        {plan->hidden, plan->max_tokens, plan->num_topk, plan->dtype, config->layout,
-         ll->ep->placement.host.num_experts, plan->capacity, plan->num_halves, config->answer,
-         plan->answer_dtype, config->narrow_dtype, config->scale, plan->quantisation.group_elements,
-         config->on_missing, ll->device.masks.absent_after_ms, config->route, config->carrier,
-         (int64_t)config->bytes_within, (int64_t)config->network_bytes_within},
-        ll->grid.num_blocks,
-        most_blocks(comm)};
+    const struct contribution own = {
+        .hidden = plan->hidden,
+        .max_tokens = plan->max_tokens,
+        .num_topk = plan->num_topk,
+        .dtype = plan->dtype,
+        .layout = config->layout,
+        .num_experts = ll->ep->placement.host.num_experts,
+        .expert_capacity = plan->capacity,
+        .num_results = plan->num_halves,
+        .answer = config->answer,
+        .answer_dtype = plan->answer_dtype,
+        .narrow_dtype = config->narrow_dtype,
+        .scale = config->scale,
+        .group_elements = plan->quantisation.group_elements,
+        .on_missing = config->on_missing,
+        .missing_ms = ll->device.masks.absent_after_ms,
+        .route = config->route,
+        .carrier = config->carrier,
+        .bytes_within = (int64_t)config->bytes_within,
+        .network_bytes_within = (int64_t)config->network_bytes_within,
+        .num_blocks = ll->grid.num_blocks,
+        .most_blocks = most_blocks(comm),
+    };
     weft_result result;
-    struct terms *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
+    struct contribution *all = weft__comm_gather_new(comm, WEFT_OK, &own, sizeof own, &result);
     if (all == NULL)
         return result;
-    result = compare_terms(comm, all);
+    result = weft__comm_compare(comm, all, sizeof *all, terms, sizeof terms / sizeof *terms);
     ll->ranks_are_alike = 1;
     for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
         if (all[rank].num_blocks < ll->grid.num_blocks)

@@ -305,7 +305,7 @@ static int disagree_on_the_heap(struct ranks_context *context)
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     config.heap_bytes = context->rank == 2 ? 1 << 20 : 2 << 20;
     CHECK_ERROR(ranks_comm_create(context, &config, &comm), WEFT_ERROR_MISMATCH,
-                "heap_bytes is 2097152 on rank 0 and 1048576 on rank 2");
+                "heap_bytes: 2097152 on rank 0 and 1048576 on rank 2");
     return 0;
 }
 

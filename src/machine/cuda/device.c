@@ -103,18 +103,10 @@ struct device_identity {
     unsigned char uuid[16];
     uint64_t host_key;
     int32_t can_map_by_descriptor;
-    int32_t num_streams;
+    int64_t num_streams;
 };
 
-static weft_result compare_streams(const weft_comm *comm, const struct device_identity *all)
-{
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
-        if (all[rank].num_streams != comm->num_streams)
-            return weft__error(WEFT_ERROR_MISMATCH,
-                               "ranks disagree on num_streams: %d on this rank %d, %d on rank %d",
-                               comm->num_streams, comm->rank, all[rank].num_streams, rank);
-    return WEFT_OK;
-}
+static const struct weft__term terms[] = {{WEFT__TERM(struct device_identity, num_streams)}};
 
 static weft_result agree_on_heap(weft_comm *comm, struct weft__cuda *cuda)
 {
@@ -136,7 +128,7 @@ static weft_result agree_on_heap(weft_comm *comm, struct weft__cuda *cuda)
                                 memcmp(all[rank].uuid, own.uuid, sizeof own.uuid) == 0;
     }
     if (all != NULL)
-        result = compare_streams(comm, all);
+        result = weft__comm_compare(comm, all, sizeof *all, terms, 1);
     free(all);
     comm->heap_kind = all_can ? &weft__heap_of_device : &weft__heap_of_device_by_ipc;
     return result;

@@ -114,11 +114,8 @@ weft_result weft__heap_alloc(weft_comm *comm, uint64_t bytes, void **ptr)
 {
     uint64_t all[SIM_MAX_RANKS] = {0}, offset;
     WEFT__TRY(weft__comm_all_gather(comm, &bytes, sizeof bytes, all));
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++) {
-        if (all[rank] != bytes)
-            return weft__error(WEFT_ERROR_MISMATCH, "ranks disagree on bytes: rank %d differs",
-                               rank);
-    }
+    WEFT__TRY(
+        weft__comm_compare(comm, all, sizeof bytes, &(struct weft__term){"bytes", 0, NULL}, 1));
     *ptr = NULL;
     if (bytes == 0)
         return WEFT_OK;
