@@ -107,12 +107,6 @@ struct weft__switched_memory {
     struct weft__switched_state *state; /* the machine's own */
 };
 
-/* Ranks that sum for others through a multicast object, best first. */
-struct weft__heads {
-    int32_t num_heads;
-    int32_t ranks[WEFT_COLL_MAX_RANKS]; /* no rank twice */
-};
-
 /* Semantics: weft.h. */
 struct weft__graphs {
     weft_result (*begin)(weft_stream *stream);
@@ -186,8 +180,6 @@ struct weft__machine {
     void (*multicast_destroy)(weft_comm *comm, struct weft__switched_memory *memory);
     /* The same on all ranks. NULL: there are no links, ranks share memory. */
     void (*describe_links)(const weft_comm *comm, struct weft__links *links);
-    /* Which ranks the topology wants as heads, told by rank 0; none if it tells nothing. NULL: the machine has none. */
-    weft_result (*find_heads)(weft_comm *comm, struct weft__heads *heads);
     /* Enqueues a launch; on cpu and sim it is skipped if the communicator has failed by then, on
      * cuda its waits end then. */
     weft_result (*launch)(weft_stream *stream, const struct weft__launch *launch);
@@ -230,9 +222,6 @@ static inline weft_result weft__machine_check(weft_comm *comm)
 weft_result weft__machine_duplicate(weft_comm *comm, const void *src, uint64_t bytes, void **copy);
 /* Zeroes memory that programs access. */
 weft_result weft__machine_zero(weft_comm *comm, void *memory, uint64_t bytes);
-
-/* As find_heads: by the file of a topology that NCCL or weft is given (topo/file.h). */
-weft_result weft__find_heads(weft_comm *comm, struct weft__heads *heads);
 
 /* For streams of every machine. */
 uint64_t weft__stream_new_id(void);
