@@ -4,7 +4,6 @@
 
 #include "comm/comm.h"
 #include "machine/machine.h"
-#include "topo/facts.h"
 
 typedef enum wp_status weft__program_fn(struct wp_warp *warp, const void *args);
 
@@ -243,6 +242,3 @@ const struct weft__machine *weft__cuda_machine(void);
 
 /* The CUDA that this library was built with, 1000 * major + 10 * minor; 0: none. */
 int32_t weft__cuda_build_version(void);
-
-/* The GPUs that this process can use, each the rank of its number: how many, 0 without CUDA. */
-int32_t weft__cuda_find_gpus(struct weft__topo_gpu_facts *gpus, int32_t most);

@@ -11,7 +11,7 @@
 
 #include "comm/error.h"
 #include "harness/cmocka.h"
-#include "net/devices.h"
+#include "net/ports.h"
 #include "topo/complete.h"
 #include "topo_files.h"
 
@@ -157,7 +157,7 @@ static void must_be(const struct weft__xml *system, const char *wanted)
 {
     char hash[32], text[8192] = "", *found = topo_print(system);
     size_t length = 0;
-    snprintf(hash, sizeof hash, "%#" PRIx64, weft__sysfs_host_hash(&sysfs));
+    snprintf(hash, sizeof hash, "%#" PRIx64, weft__topo_host_hash(&sysfs));
     for (const char *at = found; *at != '\0'; length++) {
         if (strncmp(at, hash, strlen(hash)) == 0) {
             length += (size_t)snprintf(text + length, sizeof text - length, "HASH") - 1;
@@ -320,8 +320,8 @@ TEST(a_file_of_bus_ids_is_completed)
 /* What has been completed is not changed by completing it again. */
 TEST(to_complete_twice_changes_nothing)
 {
-    struct weft__topo_net_facts nets[4];
-    const struct weft__topo_facts facts = {gpus, 2, nets, weft__sysfs_find_nets(&sysfs, nets, 4)};
+    struct weft__net_port nets[4];
+    const struct weft__topo_facts facts = {gpus, 2, nets, weft__net_find_ports(&sysfs, nets, 4)};
     struct weft__xml *system = topo_text_read(partial);
     assert_int_equal(facts.num_nets, 1);
     char transport[64];

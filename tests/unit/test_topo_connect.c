@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coll/trees.h"
 #include "comm/error.h"
 #include "harness/cmocka.h"
 #include "topo/connect.h"
-#include "topo/trees.h"
 #include "topo_files.h"
 
 /* ---------------------------------------------------------------- double trees */

@@ -76,7 +76,7 @@ enum { MAX_DEVICES = 16 };
 
 struct devices {
     struct weft__topo_gpu_facts gpus[MAX_DEVICES];
-    struct weft__topo_net_facts nets[MAX_DEVICES];
+    struct weft__net_port nets[MAX_DEVICES];
     int num_gpus, num_nets;
 };
 
@@ -94,7 +94,7 @@ static void add_gpu(struct devices *devices, const char *bus_id, const struct to
 
 static void add_net(struct devices *devices, const char *bus_id, const struct topo_machine *machine)
 {
-    struct weft__topo_net_facts *net = &devices->nets[devices->num_nets++];
+    struct weft__net_port *net = &devices->nets[devices->num_nets++];
     snprintf(net->bus_id, sizeof net->bus_id, "%s", bus_id);
     snprintf(net->name, sizeof net->name, "net_%s", bus_id);
     net->megabits = machine->megabits;
@@ -122,8 +122,8 @@ static int compare_gpus(const void *a, const void *b)
 }
 static int compare_nets(const void *a, const void *b)
 {
-    return strcmp(((const struct weft__topo_net_facts *)a)->bus_id,
-                  ((const struct weft__topo_net_facts *)b)->bus_id);
+    return strcmp(((const struct weft__net_port *)a)->bus_id,
+                  ((const struct weft__net_port *)b)->bus_id);
 }
 
 /* Numbers them and completes the file in the order of the numbers. */

@@ -57,7 +57,7 @@ static weft_result set_cpu_value(const struct completion *completion, struct wef
                                  const char *attribute, const char *name)
 {
     char text[WEFT__SYSFS_TEXT_BYTES];
-    weft__sysfs_cpu_value(completion->sysfs, name, text);
+    weft__topo_cpu_value(completion->sysfs, name, text);
     if (text[0] == '\0')
         return WEFT_OK;
     if (strcmp(attribute, "vendor") == 0)
@@ -74,7 +74,7 @@ static weft_result fill_cpu(const struct completion *completion, struct weft__xm
         return WEFT_OK;
     if (weft__xml_get(cpu, "host_hash") == NULL)
         WEFT__TRY(
-            weft__xml_set(cpu, "host_hash", "%#" PRIx64, weft__sysfs_host_hash(completion->sysfs)));
+            weft__xml_set(cpu, "host_hash", "%#" PRIx64, weft__topo_host_hash(completion->sysfs)));
     weft__sysfs_text(affinity, "%s/devices/system/node/node%s/cpumap", completion->sysfs->sys,
                      weft__xml_text(cpu, "numaid"));
     if (affinity[0] != '\0')
@@ -93,8 +93,8 @@ static weft_result ensure_cpu(const struct completion *completion, const char *n
         return WEFT_OK;
     WEFT__TRY(weft__xml_add(completion->system, "cpu", cpu));
     if (completion->sysfs != NULL)
-        WEFT__TRY(weft__xml_set(*cpu, "host_hash", "%#" PRIx64,
-                                weft__sysfs_host_hash(completion->sysfs)));
+        WEFT__TRY(
+            weft__xml_set(*cpu, "host_hash", "%#" PRIx64, weft__topo_host_hash(completion->sysfs)));
     return weft__xml_set(*cpu, "numaid", "%s", numa);
 }
 
@@ -136,7 +136,7 @@ static weft_result fill_pci(const struct completion *completion, struct weft__xm
     static const char *const names[] = {"vendor", "device", "subsystem_vendor", "subsystem_device"};
     char path[WEFT__SYSFS_PATH_BYTES] = "", text[WEFT__SYSFS_TEXT_BYTES];
     if (completion->sysfs != NULL)
-        weft__sysfs_device(completion->sysfs, weft__xml_text(pci, "busid"), path);
+        weft__topo_pci_folder(completion->sysfs, weft__xml_text(pci, "busid"), path);
     if (path[0] != '\0') {
         weft__sysfs_text(text, "%s/class", path);
         if (text[0] != '\0')
@@ -181,12 +181,12 @@ static weft_result ensure_pci(const struct completion *completion, const char *b
 static weft_result ensure_parent(const struct completion *completion, const char *bus_id,
                                  struct weft__xml **parent)
 {
-    char path[WEFT__SYSFS_PATH_BYTES] = "", above[WEFT__TOPO_ID_BYTES] = "";
+    char path[WEFT__SYSFS_PATH_BYTES] = "", above[WEFT__SYSFS_ID_BYTES] = "";
     char numa[WEFT__SYSFS_TEXT_BYTES] = "";
     if (completion->sysfs != NULL)
-        weft__sysfs_device(completion->sysfs, bus_id, path);
+        weft__topo_pci_folder(completion->sysfs, bus_id, path);
     if (path[0] != '\0') {
-        weft__sysfs_switch_above(path, above);
+        weft__topo_switch_above(path, above);
         weft__sysfs_text(numa, "%s/numa_node", path);
     }
     if (above[0] != '\0' && strcmp(above, bus_id) != 0)
@@ -218,7 +218,7 @@ static weft_result add_nvlink(const struct completion *completion, struct weft__
     struct weft__xml *nvlink;
     snprintf(target_class, sizeof target_class, "%s", facts->target_class);
     if (target_class[0] == '\0' && completion->sysfs != NULL) {
-        weft__sysfs_device(completion->sysfs, facts->target, path);
+        weft__topo_pci_folder(completion->sysfs, facts->target, path);
         if (path[0] != '\0')
             weft__sysfs_text(target_class, "%s/class", path);
     }
@@ -288,8 +288,7 @@ static weft_result ensure_nic(const struct completion *completion, const char *b
     return *nic != NULL ? WEFT_OK : weft__xml_add(parent, "nic", nic);
 }
 
-static weft_result add_net(const struct completion *completion,
-                           const struct weft__topo_net_facts *facts)
+static weft_result add_net(const struct completion *completion, const struct weft__net_port *facts)
 {
     struct weft__xml *net = find_net(completion->system, facts->name), *nic;
     if (net == NULL) {
@@ -363,7 +362,7 @@ static weft_result begin(const char *path, struct weft__xml **system)
 static weft_result add_processors(const struct completion *completion)
 {
     int32_t nodes[MAX_NUMA_NODES];
-    const int32_t count = weft__sysfs_find_numa_nodes(completion->sysfs, nodes, MAX_NUMA_NODES);
+    const int32_t count = weft__topo_find_numa_nodes(completion->sysfs, nodes, MAX_NUMA_NODES);
     for (int32_t i = 0; i < count || i == 0; i++) {
         char numa[16];
         struct weft__xml *cpu;
@@ -378,12 +377,12 @@ weft_result weft__topo_detect(const char *path, const struct weft__topo_gpu_fact
                               int32_t num_gpus, const struct weft__sysfs *sysfs,
                               struct weft__xml **system)
 {
-    struct weft__topo_net_facts *nets = calloc(MAX_NETS, sizeof *nets);
+    struct weft__net_port *nets = calloc(MAX_NETS, sizeof *nets);
     struct weft__topo_facts facts = {.gpus = gpus, .num_gpus = num_gpus, .nets = nets};
     struct weft__xml *new = NULL;
     if (nets == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for ports of the network");
-    facts.num_nets = weft__sysfs_find_nets(sysfs, nets, MAX_NETS);
+    facts.num_nets = weft__net_find_ports(sysfs, nets, MAX_NETS);
     weft_result result = begin(path, &new);
     if (result == WEFT_OK)
         result = weft__topo_complete(new, &facts, sysfs);

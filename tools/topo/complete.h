@@ -3,7 +3,8 @@
  * counts more than what the system says. */
 #pragma once
 
-#include "topo/sysfs.h"
+#include "topo/facts.h"
+#include "topo/system.h"
 #include "topo/xml.h"
 
 /* Adds the GPUs and ports of the facts, and what is missing of the devices above them. Branches with none of them are

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coll/trees.h"
 #include "comm/error.h"
-#include "topo/trees.h"
 
 enum { MAX_CONNECTED = 64, FEW_CHANNELS = 16 };
 

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 
 #include "comm/error.h"
-#include "machine/host.h"
 #include "topo/channels_file.h"
 #include "topo/complete.h"
 #include "topo/file.h"
+#include "topo/gpus.h"
 #include "topo_job.h"
 
 enum { MAX_GPUS = 64 };
@@ -19,7 +19,7 @@ static weft_result detect(struct topo_view *view)
     struct weft__topo_gpu_facts *gpus = calloc(MAX_GPUS, sizeof *gpus);
     if (gpus == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for GPUs");
-    const int32_t num_gpus = weft__cuda_find_gpus(gpus, MAX_GPUS);
+    const int32_t num_gpus = weft__topo_find_gpus(gpus, MAX_GPUS);
     const weft_result result = weft__topo_detect(weft__topo_file_to_read(), gpus, num_gpus,
                                                  &weft__sysfs_of_host, &view->system);
     free(gpus);

@@ -1,17 +1,36 @@
 /* SPDX-License-Identifier: MIT */
-/* What the driver and NVML know of this host's GPUs and their NVLinks. NVML is looked up at run time, and its types are
- * declared here: its header is not part of what weft is built with. */
+/* Both the driver and NVML are looked up at run time. Their types are declared here: no header of
+ * theirs is needed to build this. */
+#include "topo/gpus.h"
+
 #include <ctype.h>
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "comm/log.h"
-#include "machine/cuda/driver.h"
-#include "machine/host.h"
 
-/* ------------------------------------------------------------------ NVML */
+/* ------------------------------------------------------------------ libraries */
+
+/* Attributes of a device, as CUDA numbers them. */
+enum cuda_attribute {
+    CUDA_PCI_BUS_ID = 33,
+    CUDA_PCI_DEVICE_ID = 34,
+    CUDA_PCI_DOMAIN_ID = 50,
+    CUDA_CAPABILITY_MAJOR = 75,
+    CUDA_CAPABILITY_MINOR = 76,
+    CUDA_GPUDIRECT_RDMA = 116
+};
+
+enum { CUDA_OK = 0 };
+
+static struct {
+    int (*init)(unsigned flags);
+    int (*device_count)(int *count);
+    int (*device)(int *device, int ordinal);
+    int (*device_attribute)(int *value, enum cuda_attribute attribute, int device);
+    int is_there;
+} cuda;
 
 typedef struct nvml_device *nvml_device;
 
@@ -52,28 +71,50 @@ static struct {
     int is_there;
 } nvml;
 
-static void load_nvml(void)
+struct function {
+    const char *name;
+    void *pointer;
+};
+
+/* Whether the library is there with all functions. */
+static int look_up(const char *library_name, const struct function *functions, size_t count)
 {
-    const struct {
-        const char *name;
-        void *function;
-    } functions[] = {{"nvmlInit_v2", &nvml.init},
-                     {"nvmlDeviceGetHandleByPciBusId_v2", &nvml.device_by_bus_id},
-                     {"nvmlDeviceGetIndex", &nvml.device_index},
-                     {"nvmlDeviceGetNvLinkCapability", &nvml.link_capability},
-                     {"nvmlDeviceGetNvLinkState", &nvml.link_state},
-                     {"nvmlDeviceGetNvLinkRemotePciInfo_v2", &nvml.link_remote},
-                     {"nvmlDeviceGetFieldValues", &nvml.field_values}};
-    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; library != NULL && i < sizeof functions / sizeof functions[0]; i++) {
+    void *library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; library != NULL && i < count; i++) {
         void *symbol = dlsym(library, functions[i].name);
         if (symbol == NULL) {
-            weft__log(WEFT__LOG_WARN, WEFT__LOG_NO_RANK, "NVML has no %s", functions[i].name);
-            return;
+            weft__log(WEFT__LOG_WARN, WEFT__LOG_NO_RANK, "%s has no %s", library_name,
+                      functions[i].name);
+            return 0;
         }
-        memcpy(functions[i].function, &symbol, sizeof symbol);
+        memcpy(functions[i].pointer, &symbol, sizeof symbol);
     }
-    nvml.is_there = library != NULL && nvml.init() == NVML_OK;
+    return library != NULL;
+}
+
+static void load_cuda(void)
+{
+    const struct function functions[] = {{"cuInit", &cuda.init},
+                                         {"cuDeviceGetCount", &cuda.device_count},
+                                         {"cuDeviceGet", &cuda.device},
+                                         {"cuDeviceGetAttribute", &cuda.device_attribute}};
+    cuda.is_there = look_up("libcuda.so.1", functions, sizeof functions / sizeof functions[0]) &&
+                    cuda.init(0) == CUDA_OK;
+}
+
+static void load_nvml(void)
+{
+    const struct function functions[] = {
+        {"nvmlInit_v2", &nvml.init},
+        {"nvmlDeviceGetHandleByPciBusId_v2", &nvml.device_by_bus_id},
+        {"nvmlDeviceGetIndex", &nvml.device_index},
+        {"nvmlDeviceGetNvLinkCapability", &nvml.link_capability},
+        {"nvmlDeviceGetNvLinkState", &nvml.link_state},
+        {"nvmlDeviceGetNvLinkRemotePciInfo_v2", &nvml.link_remote},
+        {"nvmlDeviceGetFieldValues", &nvml.field_values}};
+    nvml.is_there =
+        look_up("libnvidia-ml.so.1", functions, sizeof functions / sizeof functions[0]) &&
+        nvml.init() == NVML_OK;
     if (!nvml.is_there)
         weft__log(WEFT__LOG_WARN, WEFT__LOG_NO_RANK,
                   "no NVML (libnvidia-ml.so.1): NVLinks are not known");
@@ -103,10 +144,10 @@ static int is_active(nvml_device device, unsigned link, int32_t sm)
 }
 
 /* In lower case; "" where NVML gives what is no text: it does not see the target. */
-static void copy_target(char target[WEFT__TOPO_ID_BYTES], const struct nvml_pci *remote)
+static void copy_target(char target[WEFT__SYSFS_ID_BYTES], const struct nvml_pci *remote)
 {
     size_t length = 0;
-    for (; length < WEFT__TOPO_ID_BYTES - 1 && remote->bus_id[length] != '\0'; length++) {
+    for (; length < WEFT__SYSFS_ID_BYTES - 1 && remote->bus_id[length] != '\0'; length++) {
         const unsigned char c = (unsigned char)remote->bus_id[length];
         if (!isprint(c)) {
             length = 0;
@@ -147,7 +188,7 @@ static void find_nvlinks(nvml_device device, struct weft__topo_gpu_facts *gpu)
 {
     for (int32_t link = 0; link < most_links(gpu->sm); link++) {
         struct nvml_pci remote = {.bus_id = ""};
-        char target[WEFT__TOPO_ID_BYTES];
+        char target[WEFT__SYSFS_ID_BYTES];
         if (!is_active(device, (unsigned)link, gpu->sm) ||
             nvml.link_remote(device, (unsigned)link, &remote) != NVML_OK)
             continue;
@@ -172,25 +213,25 @@ static void find_c2c(nvml_device device, struct weft__topo_gpu_facts *gpu)
 
 /* ------------------------------------------------------------------ GPUs */
 
-static int attribute_of(CUdevice device, CUdevice_attribute attribute)
+static int attribute_of(int device, enum cuda_attribute attribute)
 {
     int value = 0;
-    (void)weft__cu.device_get_attribute(&value, attribute, device);
+    (void)cuda.device_attribute(&value, attribute, device);
     return value;
 }
 
-static void describe(CUdevice device, int32_t ordinal, struct weft__topo_gpu_facts *gpu)
+static void describe(int device, int32_t ordinal, struct weft__topo_gpu_facts *gpu)
 {
     nvml_device handle;
     unsigned index = 0;
     snprintf(gpu->bus_id, sizeof gpu->bus_id, "%04x:%02x:%02x.0",
-             (unsigned)attribute_of(device, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID) & 0xffff,
-             (unsigned)attribute_of(device, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) & 0xff,
-             (unsigned)attribute_of(device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID) & 0xff);
+             (unsigned)attribute_of(device, CUDA_PCI_DOMAIN_ID) & 0xffff,
+             (unsigned)attribute_of(device, CUDA_PCI_BUS_ID) & 0xff,
+             (unsigned)attribute_of(device, CUDA_PCI_DEVICE_ID) & 0xff);
     gpu->dev = gpu->rank = ordinal;
-    gpu->sm = 10 * attribute_of(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
-              attribute_of(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-    gpu->has_gdr = attribute_of(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED) != 0;
+    gpu->sm = 10 * attribute_of(device, CUDA_CAPABILITY_MAJOR) +
+              attribute_of(device, CUDA_CAPABILITY_MINOR);
+    gpu->has_gdr = attribute_of(device, CUDA_GPUDIRECT_RDMA) != 0;
     if (!nvml.is_there || nvml.device_by_bus_id(gpu->bus_id, &handle) != NVML_OK)
         return;
     if (nvml.device_index(handle, &index) == NVML_OK)
@@ -199,17 +240,17 @@ static void describe(CUdevice device, int32_t ordinal, struct weft__topo_gpu_fac
     find_c2c(handle, gpu);
 }
 
-int32_t weft__cuda_find_gpus(struct weft__topo_gpu_facts *gpus, int32_t most)
+int32_t weft__topo_find_gpus(struct weft__topo_gpu_facts *gpus, int32_t most)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int32_t count = 0;
     int num_devices = 0;
-    if (weft__cuda_load() == NULL || weft__cu.device_get_count(&num_devices) != CUDA_SUCCESS)
+    load_cuda();
+    if (!cuda.is_there || cuda.device_count(&num_devices) != CUDA_OK)
         return 0;
-    pthread_once(&once, load_nvml);
+    load_nvml();
     for (int32_t i = 0; i < num_devices && count < most; i++) {
-        CUdevice device;
-        if (weft__cu.device_get(&device, i) != CUDA_SUCCESS)
+        int device;
+        if (cuda.device(&device, i) != CUDA_OK)
             continue;
         gpus[count] = (struct weft__topo_gpu_facts){.num_nvlinks = 0};
         describe(device, i, &gpus[count++]);

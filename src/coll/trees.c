@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "topo/trees.h"
+#include "coll/trees.h"
 
 /* The root is 0 and has one child, the largest power of two; what has b as its lowest bit is b / 2 above its children:
  * places of odd numbers are leaves. Where that is beyond the last place, the next nearer one takes its part. */
