@@ -6,16 +6,14 @@
 #include "topo/xml.h"
 
 /* The element graphs of what NCCL would write, in the dialect of the topology's constants. */
-weft_result weft__channels_to_xml(const struct weft__topo *topo,
-                                  const struct weft__channel_sets *sets,
-                                  enum weft__topo_reach reach, struct weft__xml **graphs);
+weft_result channels_to_xml(const struct topo *topo, const struct channel_sets *sets,
+                            enum topo_reach reach, struct xml **graphs);
 
-extern const struct weft__xml_format weft__channels_format;
+extern const struct xml_format channels_format;
 
 /* Channels of such an element for a topology; sets that it lacks stay NULL. Each channel names every GPU once; of NVLS
  * one. */
-weft_result weft__channels_from_xml(const struct weft__topo *topo, const struct weft__xml *graphs,
-                                    struct weft__channel_sets *sets);
+weft_result channels_from_xml(const struct topo *topo, const struct xml *graphs,
+                              struct channel_sets *sets);
 /* The same of a file. */
-weft_result weft__channels_read(const struct weft__topo *topo, const char *path,
-                                struct weft__channel_sets *sets);
+weft_result channels_read(const struct topo *topo, const char *path, struct channel_sets *sets);

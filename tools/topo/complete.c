@@ -15,21 +15,19 @@ enum { MAX_NETS = 256, MAX_NUMA_NODES = 256 };
 
 /* What a completion works on. */
 struct completion {
-    struct weft__xml *system;
-    const struct weft__topo_facts *facts;
+    struct xml *system;
+    const struct topo_facts *facts;
     const struct weft__sysfs *sysfs; /* NULL: none */
 };
 
-static weft_result set_if_missing(struct weft__xml *element, const char *name, const char *value)
+static weft_result set_if_missing(struct xml *element, const char *name, const char *value)
 {
-    return weft__xml_get(element, name) == NULL ? weft__xml_set(element, name, "%s", value)
-                                                : WEFT_OK;
+    return xml_get(element, name) == NULL ? xml_set(element, name, "%s", value) : WEFT_OK;
 }
 
-static weft_result set_number_if_missing(struct weft__xml *element, const char *name, int32_t value)
+static weft_result set_number_if_missing(struct xml *element, const char *name, int32_t value)
 {
-    return weft__xml_get(element, name) == NULL ? weft__xml_set(element, name, "%" PRId32, value)
-                                                : WEFT_OK;
+    return xml_get(element, name) == NULL ? xml_set(element, name, "%" PRId32, value) : WEFT_OK;
 }
 
 /* ------------------------------------------------------------------ processors */
@@ -53,11 +51,11 @@ static int32_t family_in_files(int32_t family)
     return family > 15 ? 15 + ((family - 15) << 4) : family;
 }
 
-static weft_result set_cpu_value(const struct completion *completion, struct weft__xml *cpu,
+static weft_result set_cpu_value(const struct completion *completion, struct xml *cpu,
                                  const char *attribute, const char *name)
 {
     char text[WEFT__SYSFS_TEXT_BYTES];
-    weft__topo_cpu_value(completion->sysfs, name, text);
+    topo_cpu_value(completion->sysfs, name, text);
     if (text[0] == '\0')
         return WEFT_OK;
     if (strcmp(attribute, "vendor") == 0)
@@ -67,16 +65,15 @@ static weft_result set_cpu_value(const struct completion *completion, struct wef
         cpu, attribute, strcmp(attribute, "familyid") == 0 ? family_in_files(number) : number);
 }
 
-static weft_result fill_cpu(const struct completion *completion, struct weft__xml *cpu)
+static weft_result fill_cpu(const struct completion *completion, struct xml *cpu)
 {
     char affinity[WEFT__SYSFS_TEXT_BYTES];
     if (completion->sysfs == NULL)
         return WEFT_OK;
-    if (weft__xml_get(cpu, "host_hash") == NULL)
-        WEFT__TRY(
-            weft__xml_set(cpu, "host_hash", "%#" PRIx64, weft__topo_host_hash(completion->sysfs)));
+    if (xml_get(cpu, "host_hash") == NULL)
+        WEFT__TRY(xml_set(cpu, "host_hash", "%#" PRIx64, topo_host_hash(completion->sysfs)));
     weft__sysfs_text(affinity, "%s/devices/system/node/node%s/cpumap", completion->sysfs->sys,
-                     weft__xml_text(cpu, "numaid"));
+                     xml_text(cpu, "numaid"));
     if (affinity[0] != '\0')
         WEFT__TRY(set_if_missing(cpu, "affinity", affinity));
     WEFT__TRY(set_if_missing(cpu, "arch", arch_of_host()));
@@ -86,24 +83,23 @@ static weft_result fill_cpu(const struct completion *completion, struct weft__xm
 }
 
 static weft_result ensure_cpu(const struct completion *completion, const char *numa,
-                              struct weft__xml **cpu)
+                              struct xml **cpu)
 {
-    *cpu = weft__xml_find(completion->system, "cpu", "numaid", numa);
+    *cpu = xml_find(completion->system, "cpu", "numaid", numa);
     if (*cpu != NULL)
         return WEFT_OK;
-    WEFT__TRY(weft__xml_add(completion->system, "cpu", cpu));
+    WEFT__TRY(xml_add(completion->system, "cpu", cpu));
     if (completion->sysfs != NULL)
-        WEFT__TRY(
-            weft__xml_set(*cpu, "host_hash", "%#" PRIx64, weft__topo_host_hash(completion->sysfs)));
-    return weft__xml_set(*cpu, "numaid", "%s", numa);
+        WEFT__TRY(xml_set(*cpu, "host_hash", "%#" PRIx64, topo_host_hash(completion->sysfs)));
+    return xml_set(*cpu, "numaid", "%s", numa);
 }
 
 /* ------------------------------------------------------------------ PCI devices */
 
-static struct weft__xml *find_pci(struct weft__xml *element, const char *bus_id)
+static struct xml *find_pci(struct xml *element, const char *bus_id)
 {
-    struct weft__xml *found = NULL;
-    if (weft__xml_is(element, "pci") && strcasecmp(weft__xml_text(element, "busid"), bus_id) == 0)
+    struct xml *found = NULL;
+    if (xml_is(element, "pci") && strcasecmp(xml_text(element, "busid"), bus_id) == 0)
         return element;
     for (int32_t i = 0; i < element->num_children && found == NULL; i++)
         found = find_pci(element->children[i], bus_id);
@@ -111,7 +107,7 @@ static struct weft__xml *find_pci(struct weft__xml *element, const char *bus_id)
 }
 
 /* The slower of what the device and the port that it is plugged in can do. */
-static weft_result set_link(struct weft__xml *pci, const char *path)
+static weft_result set_link(struct xml *pci, const char *path)
 {
     char device[WEFT__SYSFS_TEXT_BYTES] = "", port[WEFT__SYSFS_TEXT_BYTES] = "";
     char own[WEFT__SYSFS_TEXT_BYTES] = "", other[WEFT__SYSFS_TEXT_BYTES] = "";
@@ -131,16 +127,16 @@ static weft_result set_link(struct weft__xml *pci, const char *path)
     return set_number_if_missing(pci, "link_width", width > 0 && width < 256 ? (int32_t)width : 0);
 }
 
-static weft_result fill_pci(const struct completion *completion, struct weft__xml *pci)
+static weft_result fill_pci(const struct completion *completion, struct xml *pci)
 {
     static const char *const names[] = {"vendor", "device", "subsystem_vendor", "subsystem_device"};
     char path[WEFT__SYSFS_PATH_BYTES] = "", text[WEFT__SYSFS_TEXT_BYTES];
     if (completion->sysfs != NULL)
-        weft__topo_pci_folder(completion->sysfs, weft__xml_text(pci, "busid"), path);
+        topo_pci_folder(completion->sysfs, xml_text(pci, "busid"), path);
     if (path[0] != '\0') {
         weft__sysfs_text(text, "%s/class", path);
         if (text[0] != '\0')
-            WEFT__TRY(weft__xml_set(pci, "class", "%s", text));
+            WEFT__TRY(xml_set(pci, "class", "%s", text));
         for (int i = 0; i < 4; i++) {
             weft__sysfs_text(text, "%s/%s", path, names[i]);
             if (text[0] != '\0')
@@ -150,43 +146,43 @@ static weft_result fill_pci(const struct completion *completion, struct weft__xm
     return set_link(pci, path);
 }
 
-static weft_result fill_above(const struct completion *completion, struct weft__xml *element)
+static weft_result fill_above(const struct completion *completion, struct xml *element)
 {
     for (; element->parent != NULL; element = element->parent) {
-        if (weft__xml_is(element, "pci"))
+        if (xml_is(element, "pci"))
             WEFT__TRY(fill_pci(completion, element));
-        else if (weft__xml_is(element, "cpu"))
+        else if (xml_is(element, "cpu"))
             WEFT__TRY(fill_cpu(completion, element));
     }
     return WEFT_OK;
 }
 
 /* Devices of a switch are in the order of their bus ids. */
-static void sort_in(struct weft__xml *pci)
+static void sort_in(struct xml *pci)
 {
-    const struct weft__xml *parent = pci->parent;
+    const struct xml *parent = pci->parent;
     for (int32_t i = 0; i < parent->num_children; i++) {
-        const char *other = weft__xml_get(parent->children[i], "busid");
-        if (other != NULL && strcmp(weft__xml_text(pci, "busid"), other) < 0) {
-            weft__xml_move(pci, i);
+        const char *other = xml_get(parent->children[i], "busid");
+        if (other != NULL && strcmp(xml_text(pci, "busid"), other) < 0) {
+            xml_move(pci, i);
             return;
         }
     }
 }
 
 static weft_result ensure_pci(const struct completion *completion, const char *bus_id,
-                              struct weft__xml **pci);
+                              struct xml **pci);
 
 /* Where the system says that a device is, else below processor -1. */
 static weft_result ensure_parent(const struct completion *completion, const char *bus_id,
-                                 struct weft__xml **parent)
+                                 struct xml **parent)
 {
     char path[WEFT__SYSFS_PATH_BYTES] = "", above[WEFT__SYSFS_ID_BYTES] = "";
     char numa[WEFT__SYSFS_TEXT_BYTES] = "";
     if (completion->sysfs != NULL)
-        weft__topo_pci_folder(completion->sysfs, bus_id, path);
+        topo_pci_folder(completion->sysfs, bus_id, path);
     if (path[0] != '\0') {
-        weft__topo_switch_above(path, above);
+        topo_switch_above(path, above);
         weft__sysfs_text(numa, "%s/numa_node", path);
     }
     if (above[0] != '\0' && strcmp(above, bus_id) != 0)
@@ -195,77 +191,76 @@ static weft_result ensure_parent(const struct completion *completion, const char
 }
 
 static weft_result ensure_pci(const struct completion *completion, const char *bus_id,
-                              struct weft__xml **pci)
+                              struct xml **pci)
 {
-    struct weft__xml *parent;
+    struct xml *parent;
     *pci = find_pci(completion->system, bus_id);
     if (*pci != NULL)
         return WEFT_OK;
     WEFT__TRY(ensure_parent(completion, bus_id, &parent));
-    WEFT__TRY(weft__xml_add(parent, "pci", pci));
-    WEFT__TRY(weft__xml_set(*pci, "busid", "%s", bus_id));
+    WEFT__TRY(xml_add(parent, "pci", pci));
+    WEFT__TRY(xml_set(*pci, "busid", "%s", bus_id));
     sort_in(*pci);
     return WEFT_OK;
 }
 
 /* ------------------------------------------------------------------ GPUs */
 
-static weft_result add_nvlink(const struct completion *completion, struct weft__xml *gpu,
-                              const struct weft__topo_nvlink *facts)
+static weft_result add_nvlink(const struct completion *completion, struct xml *gpu,
+                              const struct topo_nvlink *facts)
 {
     static const char not_visible[] = "fffffff:ffff:ff", nvswitch[] = "0x068000";
     char path[WEFT__SYSFS_PATH_BYTES] = "", target_class[WEFT__SYSFS_TEXT_BYTES];
-    struct weft__xml *nvlink;
+    struct xml *nvlink;
     snprintf(target_class, sizeof target_class, "%s", facts->target_class);
     if (target_class[0] == '\0' && completion->sysfs != NULL) {
-        weft__topo_pci_folder(completion->sysfs, facts->target, path);
+        topo_pci_folder(completion->sysfs, facts->target, path);
         if (path[0] != '\0')
             weft__sysfs_text(target_class, "%s/class", path);
     }
-    WEFT__TRY(weft__xml_add(gpu, "nvlink", &nvlink));
-    WEFT__TRY(weft__xml_set(nvlink, "target", "%s",
-                            facts->target[0] != '\0' ? facts->target : not_visible));
-    WEFT__TRY(weft__xml_set(nvlink, "count", "%" PRId32, facts->count));
-    return weft__xml_set(nvlink, "tclass", "%s", target_class[0] != '\0' ? target_class : nvswitch);
+    WEFT__TRY(xml_add(gpu, "nvlink", &nvlink));
+    WEFT__TRY(
+        xml_set(nvlink, "target", "%s", facts->target[0] != '\0' ? facts->target : not_visible));
+    WEFT__TRY(xml_set(nvlink, "count", "%" PRId32, facts->count));
+    return xml_set(nvlink, "tclass", "%s", target_class[0] != '\0' ? target_class : nvswitch);
 }
 
-static weft_result add_links(const struct completion *completion, struct weft__xml *gpu,
-                             const struct weft__topo_gpu_facts *facts)
+static weft_result add_links(const struct completion *completion, struct xml *gpu,
+                             const struct topo_gpu_facts *facts)
 {
-    const int has_nvlinks = weft__xml_find(gpu, "nvlink", NULL, NULL) != NULL;
-    struct weft__xml *c2c;
+    const int has_nvlinks = xml_find(gpu, "nvlink", NULL, NULL) != NULL;
+    struct xml *c2c;
     for (int32_t i = 0; i < facts->num_nvlinks && !has_nvlinks; i++)
         WEFT__TRY(add_nvlink(completion, gpu, &facts->nvlinks[i]));
-    if (facts->num_c2c == 0 || weft__xml_find(gpu, "c2c", NULL, NULL) != NULL)
+    if (facts->num_c2c == 0 || xml_find(gpu, "c2c", NULL, NULL) != NULL)
         return WEFT_OK;
-    WEFT__TRY(weft__xml_add(gpu, "c2c", &c2c));
-    WEFT__TRY(weft__xml_set(c2c, "bw", "%" PRId32, facts->c2c_megabytes));
-    return weft__xml_set(c2c, "count", "%" PRId32, facts->num_c2c);
+    WEFT__TRY(xml_add(gpu, "c2c", &c2c));
+    WEFT__TRY(xml_set(c2c, "bw", "%" PRId32, facts->c2c_megabytes));
+    return xml_set(c2c, "count", "%" PRId32, facts->num_c2c);
 }
 
-static weft_result add_gpu(const struct completion *completion,
-                           const struct weft__topo_gpu_facts *facts)
+static weft_result add_gpu(const struct completion *completion, const struct topo_gpu_facts *facts)
 {
-    struct weft__xml *pci, *gpu;
+    struct xml *pci, *gpu;
     WEFT__TRY(ensure_pci(completion, facts->bus_id, &pci));
     WEFT__TRY(set_if_missing(pci, "class", "0x03"));
     WEFT__TRY(fill_above(completion, pci));
-    gpu = weft__xml_find(pci, "gpu", NULL, NULL);
+    gpu = xml_find(pci, "gpu", NULL, NULL);
     if (gpu == NULL)
-        WEFT__TRY(weft__xml_add(pci, "gpu", &gpu));
+        WEFT__TRY(xml_add(pci, "gpu", &gpu));
     WEFT__TRY(set_number_if_missing(gpu, "dev", facts->dev));
     WEFT__TRY(set_number_if_missing(gpu, "sm", facts->sm));
-    WEFT__TRY(weft__xml_set(gpu, "rank", "%" PRId32, facts->rank));
+    WEFT__TRY(xml_set(gpu, "rank", "%" PRId32, facts->rank));
     WEFT__TRY(set_number_if_missing(gpu, "gdr", facts->has_gdr));
     return add_links(completion, gpu, facts);
 }
 
 /* ------------------------------------------------------------------ ports of the network */
 
-static struct weft__xml *find_net(struct weft__xml *element, const char *name)
+static struct xml *find_net(struct xml *element, const char *name)
 {
-    struct weft__xml *found = NULL;
-    if (weft__xml_is(element, "net") && strcmp(weft__xml_text(element, "name"), name) == 0)
+    struct xml *found = NULL;
+    if (xml_is(element, "net") && strcmp(xml_text(element, "name"), name) == 0)
         return element;
     for (int32_t i = 0; i < element->num_children && found == NULL; i++)
         found = find_net(element->children[i], name);
@@ -274,9 +269,9 @@ static struct weft__xml *find_net(struct weft__xml *element, const char *name)
 
 /* What a port is part of: a PCI device, else the first processor. */
 static weft_result ensure_nic(const struct completion *completion, const char *bus_id,
-                              struct weft__xml **nic)
+                              struct xml **nic)
 {
-    struct weft__xml *parent = weft__xml_find(completion->system, "cpu", NULL, NULL);
+    struct xml *parent = xml_find(completion->system, "cpu", NULL, NULL);
     if (bus_id[0] != '\0') {
         WEFT__TRY(ensure_pci(completion, bus_id, &parent));
         WEFT__TRY(set_if_missing(parent, "class", "0x02"));
@@ -284,54 +279,54 @@ static weft_result ensure_nic(const struct completion *completion, const char *b
         WEFT__TRY(ensure_cpu(completion, "0", &parent));
     }
     WEFT__TRY(fill_above(completion, parent));
-    *nic = weft__xml_find(parent, "nic", NULL, NULL);
-    return *nic != NULL ? WEFT_OK : weft__xml_add(parent, "nic", nic);
+    *nic = xml_find(parent, "nic", NULL, NULL);
+    return *nic != NULL ? WEFT_OK : xml_add(parent, "nic", nic);
 }
 
 static weft_result add_net(const struct completion *completion, const struct weft__net_port *facts)
 {
-    struct weft__xml *net = find_net(completion->system, facts->name), *nic;
+    struct xml *net = find_net(completion->system, facts->name), *nic;
     if (net == NULL) {
         WEFT__TRY(ensure_nic(completion, facts->bus_id, &nic));
-        WEFT__TRY(weft__xml_add(nic, "net", &net));
-        WEFT__TRY(weft__xml_set(net, "name", "%s", facts->name));
+        WEFT__TRY(xml_add(nic, "net", &net));
+        WEFT__TRY(xml_set(net, "name", "%s", facts->name));
     }
     WEFT__TRY(set_number_if_missing(net, "dev", facts->dev));
     WEFT__TRY(set_if_missing(net, "latency", "0"));
     WEFT__TRY(set_number_if_missing(net, "speed", facts->megabits));
     WEFT__TRY(set_number_if_missing(net, "port", facts->port));
-    if (weft__xml_get(net, "guid") == NULL)
-        WEFT__TRY(weft__xml_set(net, "guid", "0x%" PRIx64, facts->guid));
+    if (xml_get(net, "guid") == NULL)
+        WEFT__TRY(xml_set(net, "guid", "0x%" PRIx64, facts->guid));
     WEFT__TRY(set_number_if_missing(net, "maxconn", facts->max_connections));
     return set_number_if_missing(net, "gdr", facts->has_gdr);
 }
 
 /* ------------------------------------------------------------------ branches that nobody uses */
 
-static int is_of_facts(const struct weft__topo_facts *facts, const struct weft__xml *element)
+static int is_of_facts(const struct topo_facts *facts, const struct xml *element)
 {
-    for (int32_t i = 0; weft__xml_is(element, "gpu") && i < facts->num_gpus; i++)
-        if (strcasecmp(weft__xml_text(element->parent, "busid"), facts->gpus[i].bus_id) == 0)
+    for (int32_t i = 0; xml_is(element, "gpu") && i < facts->num_gpus; i++)
+        if (strcasecmp(xml_text(element->parent, "busid"), facts->gpus[i].bus_id) == 0)
             return 1;
-    for (int32_t i = 0; weft__xml_is(element, "net") && i < facts->num_nets; i++)
-        if (strcmp(weft__xml_text(element, "name"), facts->nets[i].name) == 0)
+    for (int32_t i = 0; xml_is(element, "net") && i < facts->num_nets; i++)
+        if (strcmp(xml_text(element, "name"), facts->nets[i].name) == 0)
             return 1;
     return 0;
 }
 
 /* Whether the element stays. */
-static int trim(const struct weft__topo_facts *facts, struct weft__xml *element)
+static int trim(const struct topo_facts *facts, struct xml *element)
 {
     int stays = is_of_facts(facts, element);
-    if (stays || weft__xml_is(element, "gpu"))
+    if (stays || xml_is(element, "gpu"))
         return stays;
     for (int32_t i = element->num_children - 1; i >= 0; i--) {
-        struct weft__xml *child = element->children[i];
+        struct xml *child = element->children[i];
         const int child_stays = trim(facts, child);
-        const int is_branch = weft__xml_is(child, "pci") || weft__xml_is(child, "cpu") ||
-                              weft__xml_is(child, "nic") || weft__xml_is(child, "net");
+        const int is_branch = xml_is(child, "pci") || xml_is(child, "cpu") ||
+                              xml_is(child, "nic") || xml_is(child, "net");
         if (!child_stays && is_branch)
-            weft__xml_remove(child);
+            xml_remove(child);
         stays |= child_stays;
     }
     return stays;
@@ -339,8 +334,8 @@ static int trim(const struct weft__topo_facts *facts, struct weft__xml *element)
 
 /* ------------------------------------------------------------------ the whole */
 
-weft_result weft__topo_complete(struct weft__xml *system, const struct weft__topo_facts *facts,
-                                const struct weft__sysfs *sysfs)
+weft_result topo_complete(struct xml *system, const struct topo_facts *facts,
+                          const struct weft__sysfs *sysfs)
 {
     const struct completion completion = {system, facts, sysfs};
     for (int32_t i = 0; i < facts->num_gpus; i++)
@@ -351,21 +346,21 @@ weft_result weft__topo_complete(struct weft__xml *system, const struct weft__top
     return WEFT_OK;
 }
 
-static weft_result begin(const char *path, struct weft__xml **system)
+static weft_result begin(const char *path, struct xml **system)
 {
     if (path != NULL)
-        return weft__topo_read(path, system);
-    WEFT__TRY(weft__xml_add(NULL, "system", system));
-    return weft__xml_set(*system, "version", "1");
+        return topo_read(path, system);
+    WEFT__TRY(xml_add(NULL, "system", system));
+    return xml_set(*system, "version", "1");
 }
 
 static weft_result add_processors(const struct completion *completion)
 {
     int32_t nodes[MAX_NUMA_NODES];
-    const int32_t count = weft__topo_find_numa_nodes(completion->sysfs, nodes, MAX_NUMA_NODES);
+    const int32_t count = topo_find_numa_nodes(completion->sysfs, nodes, MAX_NUMA_NODES);
     for (int32_t i = 0; i < count || i == 0; i++) {
         char numa[16];
-        struct weft__xml *cpu;
+        struct xml *cpu;
         snprintf(numa, sizeof numa, "%" PRId32, count > 0 ? nodes[i] : 0);
         WEFT__TRY(ensure_cpu(completion, numa, &cpu));
         WEFT__TRY(fill_cpu(completion, cpu));
@@ -373,19 +368,18 @@ static weft_result add_processors(const struct completion *completion)
     return WEFT_OK;
 }
 
-weft_result weft__topo_detect(const char *path, const struct weft__topo_gpu_facts *gpus,
-                              int32_t num_gpus, const struct weft__sysfs *sysfs,
-                              struct weft__xml **system)
+weft_result topo_detect(const char *path, const struct topo_gpu_facts *gpus, int32_t num_gpus,
+                        const struct weft__sysfs *sysfs, struct xml **system)
 {
     struct weft__net_port *nets = calloc(MAX_NETS, sizeof *nets);
-    struct weft__topo_facts facts = {.gpus = gpus, .num_gpus = num_gpus, .nets = nets};
-    struct weft__xml *new = NULL;
+    struct topo_facts facts = {.gpus = gpus, .num_gpus = num_gpus, .nets = nets};
+    struct xml *new = NULL;
     if (nets == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for ports of the network");
     facts.num_nets = weft__net_find_ports(sysfs, nets, MAX_NETS);
     weft_result result = begin(path, &new);
     if (result == WEFT_OK)
-        result = weft__topo_complete(new, &facts, sysfs);
+        result = topo_complete(new, &facts, sysfs);
     const struct completion completion = {new, &facts, sysfs};
     if (result == WEFT_OK && new->num_children == 0)
         result = add_processors(&completion);
@@ -393,6 +387,6 @@ weft_result weft__topo_detect(const char *path, const struct weft__topo_gpu_fact
     if (result == WEFT_OK)
         *system = new;
     else
-        weft__xml_remove(new);
+        xml_remove(new);
     return result;
 }

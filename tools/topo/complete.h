@@ -9,10 +9,9 @@
 
 /* Adds the GPUs and ports of the facts, and what is missing of the devices above them. Branches with none of them are
  * removed. `sysfs` NULL: the system shows nothing. */
-weft_result weft__topo_complete(struct weft__xml *system, const struct weft__topo_facts *facts,
-                                const struct weft__sysfs *sysfs);
+weft_result topo_complete(struct xml *system, const struct topo_facts *facts,
+                          const struct weft__sysfs *sysfs);
 
 /* This machine: the file, or with NULL none, completed. Where there is neither GPU nor port, its processors. */
-weft_result weft__topo_detect(const char *path, const struct weft__topo_gpu_facts *gpus,
-                              int32_t num_gpus, const struct weft__sysfs *sysfs,
-                              struct weft__xml **system);
+weft_result topo_detect(const char *path, const struct topo_gpu_facts *gpus, int32_t num_gpus,
+                        const struct weft__sysfs *sysfs, struct xml **system);

@@ -12,16 +12,16 @@ enum { MAX_CONNECTED = 64, FEW_CHANNELS = 16 };
 
 /* ------------------------------------------------------------------ what the nodes have */
 
-static const struct weft__channels *rings_of(const struct weft__nodes *nodes, int32_t node)
+static const struct channels *rings_of(const struct topo_nodes *nodes, int32_t node)
 {
-    return nodes->sets[node].of[WEFT__CHANNELS_RING];
+    return nodes->sets[node].of[CHANNELS_RING];
 }
-static const struct weft__channels *trees_of(const struct weft__nodes *nodes, int32_t node)
+static const struct channels *trees_of(const struct topo_nodes *nodes, int32_t node)
 {
-    return nodes->sets[node].of[WEFT__CHANNELS_TREE];
+    return nodes->sets[node].of[CHANNELS_TREE];
 }
 
-static int32_t least_channels(const struct weft__nodes *nodes)
+static int32_t least_channels(const struct topo_nodes *nodes)
 {
     int32_t least = MAX_CONNECTED;
     for (int32_t n = 0; n < nodes->num_nodes; n++) {
@@ -35,100 +35,98 @@ static int32_t least_channels(const struct weft__nodes *nodes)
 
 /* The ring channel of a node that is part of ring c: where rings leave by another rail than they come by, every second
  * node has pairs of channels the other way round, so that the rails meet. */
-static const struct weft__channel *ring_channel(const struct weft__nodes *nodes, int32_t node,
-                                                int32_t c, int32_t num_channels)
+static const struct channel *ring_channel(const struct topo_nodes *nodes, int32_t node, int32_t c,
+                                          int32_t num_channels)
 {
-    const struct weft__channels *rings = rings_of(nodes, node);
+    const struct channels *rings = rings_of(nodes, node);
     const int is_swapped = rings->cross_nic == 2 && num_channels % 2 == 0 && node % 2 == 1;
     return &rings->channel[is_swapped ? c ^ 1 : c];
 }
 
 /* ------------------------------------------------------------------ inside nodes */
 
-static void begin_links(struct weft__connections *connections)
+static void begin_links(struct connections *connections)
 {
     const int64_t count = (int64_t)connections->num_channels * connections->num_ranks;
     for (int64_t i = 0; i < count; i++)
-        connections->links[i] = (struct weft__rank_links){-1, -1, -1, {-1, -1, -1}};
+        connections->links[i] = (struct rank_links){-1, -1, -1, {-1, -1, -1}};
 }
 
-static void connect_in_node(const struct weft__nodes *nodes, int32_t node, int32_t c,
-                            int32_t num_channels, const struct weft__connections *connections)
+static void connect_in_node(const struct topo_nodes *nodes, int32_t node, int32_t c,
+                            int32_t num_channels, const struct connections *connections)
 {
-    const struct weft__channel *ring = ring_channel(nodes, node, c, num_channels);
-    const struct weft__channel *tree = &trees_of(nodes, node)->channel[c];
+    const struct channel *ring = ring_channel(nodes, node, c, num_channels);
+    const struct channel *tree = &trees_of(nodes, node)->channel[c];
     const int32_t num_gpus = rings_of(nodes, node)->num_gpus;
     for (int32_t i = 0; i + 1 < num_gpus; i++) {
-        weft__links_of(connections, c, ring->ranks[i])->ring_next = ring->ranks[i + 1];
-        weft__links_of(connections, c, ring->ranks[i + 1])->ring_prev = ring->ranks[i];
-        weft__links_of(connections, c, tree->ranks[i])->tree_down[0] = tree->ranks[i + 1];
-        weft__links_of(connections, c, tree->ranks[i + 1])->tree_up = tree->ranks[i];
+        links_of(connections, c, ring->ranks[i])->ring_next = ring->ranks[i + 1];
+        links_of(connections, c, ring->ranks[i + 1])->ring_prev = ring->ranks[i];
+        links_of(connections, c, tree->ranks[i])->tree_down[0] = tree->ranks[i + 1];
+        links_of(connections, c, tree->ranks[i + 1])->tree_up = tree->ranks[i];
     }
 }
 
 /* ------------------------------------------------------------------ between nodes */
 
-static void connect_rings(const struct weft__nodes *nodes, int32_t c, int32_t num_channels,
-                          const struct weft__connections *connections)
+static void connect_rings(const struct topo_nodes *nodes, int32_t c, int32_t num_channels,
+                          const struct connections *connections)
 {
     for (int32_t n = 0; n < nodes->num_nodes; n++) {
         const int32_t next = (n + 1) % nodes->num_nodes;
         const int32_t from =
             ring_channel(nodes, n, c, num_channels)->ranks[rings_of(nodes, n)->num_gpus - 1];
         const int32_t to = ring_channel(nodes, next, c, num_channels)->ranks[0];
-        weft__links_of(connections, c, from)->ring_next = to;
-        weft__links_of(connections, c, to)->ring_prev = from;
+        links_of(connections, c, from)->ring_next = to;
+        links_of(connections, c, to)->ring_prev = from;
     }
 }
 
 /* Which rank of a node talks to other nodes. */
 enum role { TO_PARENT, TO_CHILD_0, TO_CHILD_1 };
 
-static int32_t rank_of_role(const struct weft__nodes *nodes, int32_t node, int32_t c,
-                            enum role role)
+static int32_t rank_of_role(const struct topo_nodes *nodes, int32_t node, int32_t c, enum role role)
 {
-    const struct weft__channels *trees = trees_of(nodes, node);
+    const struct channels *trees = trees_of(nodes, node);
     int32_t index = 0;
     if (role == TO_CHILD_0)
-        index = trees->pattern != WEFT__PATTERN_TREE;
+        index = trees->pattern != PATTERN_TREE;
     else if (role == TO_CHILD_1)
-        index = trees->pattern == WEFT__PATTERN_SPLIT_TREE;
+        index = trees->pattern == PATTERN_SPLIT_TREE;
     return trees->channel[c].ranks[index < trees->num_gpus ? index : 0];
 }
 
-static weft_result add_child(struct weft__rank_links *links, int32_t child)
+static weft_result add_child(struct rank_links *links, int32_t child)
 {
-    for (int i = 0; i < WEFT__TREE_MAX_CHILDREN; i++)
+    for (int i = 0; i < TREE_MAX_CHILDREN; i++)
         if (links->tree_down[i] == -1) {
             links->tree_down[i] = child;
             return WEFT_OK;
         }
     return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "a rank of a tree has more than %d children",
-                       WEFT__TREE_MAX_CHILDREN);
+                       TREE_MAX_CHILDREN);
 }
 
 /* Enters the node's neighbours in a tree, whose channels of the node are `c`, as channel `target`. */
-static weft_result connect_tree(const struct weft__nodes *nodes, int32_t node, int32_t c,
+static weft_result connect_tree(const struct topo_nodes *nodes, int32_t node, int32_t c,
                                 int32_t target, const struct weft__tree_place *place,
-                                const struct weft__connections *connections)
+                                const struct connections *connections)
 {
-    struct weft__rank_links *top =
-        weft__links_of(connections, target, rank_of_role(nodes, node, c, TO_PARENT));
+    struct rank_links *top = links_of(connections, target, rank_of_role(nodes, node, c, TO_PARENT));
     if (place->up != WEFT__NO_PLACE)
         top->tree_up =
             rank_of_role(nodes, place->up, c, place->child == 0 ? TO_CHILD_0 : TO_CHILD_1);
     for (int i = 0; i < 2; i++) {
         const enum role role = i == 0 ? TO_CHILD_0 : TO_CHILD_1;
-        struct weft__rank_links *links =
-            weft__links_of(connections, target, rank_of_role(nodes, node, c, role));
+        struct rank_links *links =
+            links_of(connections, target, rank_of_role(nodes, node, c, role));
         if (place->down[i] != WEFT__NO_PLACE)
             WEFT__TRY(add_child(links, rank_of_role(nodes, place->down[i], c, TO_PARENT)));
     }
     return WEFT_OK;
 }
 
-static weft_result connect_trees(const struct weft__nodes *nodes, int32_t c, int32_t num_channels,
-                                 const struct weft__connections *connections)
+static weft_result connect_trees(const struct topo_nodes *nodes, int32_t c, int32_t num_channels,
+                                 const struct connections *connections)
 {
     for (int32_t n = 0; n < nodes->num_nodes; n++) {
         struct weft__tree_place places[2];
@@ -142,14 +140,13 @@ static weft_result connect_trees(const struct weft__nodes *nodes, int32_t c, int
 
 /* ------------------------------------------------------------------ the whole */
 
-static void copy_channels(const struct weft__connections *connections, int32_t to, int32_t from)
+static void copy_channels(const struct connections *connections, int32_t to, int32_t from)
 {
-    memcpy(weft__links_of(connections, to, 0), weft__links_of(connections, from, 0),
+    memcpy(links_of(connections, to, 0), links_of(connections, from, 0),
            (size_t)connections->num_ranks * sizeof *connections->links);
 }
 
-static weft_result check_ranks(const struct weft__nodes *nodes,
-                               const struct weft__channels *channels)
+static weft_result check_ranks(const struct topo_nodes *nodes, const struct channels *channels)
 {
     for (int32_t c = 0; c < channels->num_channels; c++)
         for (int32_t i = 0; i < channels->num_gpus; i++)
@@ -160,11 +157,11 @@ static weft_result check_ranks(const struct weft__nodes *nodes,
     return WEFT_OK;
 }
 
-static weft_result check_ring(const struct weft__connections *connections, int32_t c)
+static weft_result check_ring(const struct connections *connections, int32_t c)
 {
     int32_t rank = 0, count = 0;
     do {
-        rank = weft__links_of(connections, c, rank)->ring_next;
+        rank = links_of(connections, c, rank)->ring_next;
         count++;
     } while (rank > 0 && count < connections->num_ranks);
     if (rank == 0 && count == connections->num_ranks)
@@ -174,8 +171,8 @@ static weft_result check_ring(const struct weft__connections *connections, int32
                        connections->num_ranks);
 }
 
-static weft_result connect_channels(const struct weft__nodes *nodes, int32_t num_channels,
-                                    struct weft__connections *connections)
+static weft_result connect_channels(const struct topo_nodes *nodes, int32_t num_channels,
+                                    struct connections *connections)
 {
     begin_links(connections);
     for (int32_t n = 0; n < nodes->num_nodes; n++) {
@@ -199,7 +196,7 @@ static weft_result connect_channels(const struct weft__nodes *nodes, int32_t num
 }
 
 /* Twice as many as were found, and again where few of them must carry much over the network. */
-static int32_t count_channels(const struct weft__nodes *nodes, int32_t num_found)
+static int32_t count_channels(const struct topo_nodes *nodes, int32_t num_found)
 {
     int32_t count = 2 * num_found < MAX_CONNECTED ? 2 * num_found : MAX_CONNECTED;
     if (nodes->oldest_sm >= 90 && nodes->num_nodes > 1 && rings_of(nodes, 0)->bw_intra > 45 &&
@@ -208,36 +205,35 @@ static int32_t count_channels(const struct weft__nodes *nodes, int32_t num_found
     return count;
 }
 
-static int32_t count_heads(const struct weft__nodes *nodes, int32_t node)
+static int32_t count_heads(const struct topo_nodes *nodes, int32_t node)
 {
-    const struct weft__channels *nvls = nodes->sets[node].of[WEFT__CHANNELS_NVLS];
+    const struct channels *nvls = nodes->sets[node].of[CHANNELS_NVLS];
     return nvls != NULL ? nvls->num_channels : 0;
 }
 
-static void connect_heads(const struct weft__nodes *nodes, struct weft__connections *connections)
+static void connect_heads(const struct topo_nodes *nodes, struct connections *connections)
 {
-    int32_t least = WEFT__MAX_CHANNELS;
+    int32_t least = TOPO_MAX_CHANNELS;
     for (int32_t n = 0; n < nodes->num_nodes; n++)
         least = count_heads(nodes, n) < least ? count_heads(nodes, n) : least;
     connections->num_heads = least;
     for (int32_t n = 0; n < nodes->num_nodes; n++) {
-        const struct weft__channels *nvls = nodes->sets[n].of[WEFT__CHANNELS_NVLS];
+        const struct channels *nvls = nodes->sets[n].of[CHANNELS_NVLS];
         for (int32_t h = 0; nvls != NULL && h < least; h++)
             connections->heads[h * nodes->num_nodes + n] = nvls->channel[h].ranks[0];
     }
 }
 
-weft_result weft__channels_connect(const struct weft__nodes *nodes,
-                                   struct weft__connections *connections)
+weft_result channels_connect(const struct topo_nodes *nodes, struct connections *connections)
 {
     const int32_t num_found = least_channels(nodes);
-    *connections = (struct weft__connections){.num_ranks = nodes->num_ranks,
-                                              .num_nodes = nodes->num_nodes,
-                                              .num_channels = count_channels(nodes, num_found)};
+    *connections = (struct connections){.num_ranks = nodes->num_ranks,
+                                        .num_nodes = nodes->num_nodes,
+                                        .num_channels = count_channels(nodes, num_found)};
     connections->links = calloc((size_t)connections->num_channels * (size_t)nodes->num_ranks + 1,
                                 sizeof *connections->links);
     connections->heads =
-        calloc((size_t)WEFT__MAX_CHANNELS * (size_t)nodes->num_nodes, sizeof *connections->heads);
+        calloc((size_t)TOPO_MAX_CHANNELS * (size_t)nodes->num_nodes, sizeof *connections->heads);
     weft_result result =
         connections->links != NULL && connections->heads != NULL
             ? connect_channels(nodes, num_found, connections)
@@ -245,22 +241,22 @@ weft_result weft__channels_connect(const struct weft__nodes *nodes,
     if (result == WEFT_OK)
         connect_heads(nodes, connections);
     else
-        weft__connections_free(connections);
+        connections_free(connections);
     return result;
 }
 
-void weft__connections_free(struct weft__connections *connections)
+void connections_free(struct connections *connections)
 {
     free(connections->links);
     free(connections->heads);
-    *connections = (struct weft__connections){0};
+    *connections = (struct connections){0};
 }
 
-weft_result weft__channels_of_node(const struct weft__channels *first, int32_t node_idx,
-                                   struct weft__channels **channels)
+weft_result channels_of_node(const struct channels *first, int32_t node_idx,
+                             struct channels **channels)
 {
-    WEFT__TRY(weft__channels_create(first->num_gpus, channels));
-    weft__channels_copy(*channels, first);
+    WEFT__TRY(channels_create(first->num_gpus, channels));
+    channels_copy(*channels, first);
     for (int32_t c = 0; c < first->num_channels; c++)
         for (int32_t i = 0; i < first->num_gpus; i++)
             (*channels)->channel[c].ranks[i] += node_idx * first->num_gpus;

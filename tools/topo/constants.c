@@ -21,15 +21,15 @@ static const float older_inter[] = {48, 30, 28, 24, 20, 18,   15,   12,   10,   
 static const float sm100_intra_10[] = {90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18, 0};
 static const float sm100_intra_11[] = {90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18, 0};
 
-static const struct weft__topo_constants versions[] = {
+static const struct topo_constants versions[] = {
     {"2.27.3",
      40.0F,
      {sm100_intra_10, SPEEDS(47.9F, 45, 42, 40, 30, 24, 22, 20, INTER_TAIL)},
-     WEFT__TOPO_DIALECT_DEVICES},
-    {"2.27.5", 40.1F, {sm100_intra_10, SPEEDS(96, SM100_TAIL)}, WEFT__TOPO_DIALECT_DEVICES},
-    {"2.29.2", 40.1F, {sm100_intra_11, SPEEDS(96, SM100_TAIL)}, WEFT__TOPO_DIALECT_DEVICES},
-    {"2.29.7", 40.1F, {sm100_intra_11, SPEEDS(96, 80, SM100_TAIL)}, WEFT__TOPO_DIALECT_DEVICES},
-    {"2.30.3", 40.1F, {sm100_intra_11, SPEEDS(96, 86, 80, SM100_TAIL)}, WEFT__TOPO_DIALECT_RANKS},
+     TOPO_DIALECT_DEVICES},
+    {"2.27.5", 40.1F, {sm100_intra_10, SPEEDS(96, SM100_TAIL)}, TOPO_DIALECT_DEVICES},
+    {"2.29.2", 40.1F, {sm100_intra_11, SPEEDS(96, SM100_TAIL)}, TOPO_DIALECT_DEVICES},
+    {"2.29.7", 40.1F, {sm100_intra_11, SPEEDS(96, 80, SM100_TAIL)}, TOPO_DIALECT_DEVICES},
+    {"2.30.3", 40.1F, {sm100_intra_11, SPEEDS(96, 86, 80, SM100_TAIL)}, TOPO_DIALECT_RANKS},
 };
 enum { NUM_VERSIONS = sizeof versions / sizeof versions[0] };
 
@@ -50,8 +50,7 @@ static int32_t number_of(const char *version)
     return number;
 }
 
-weft_result weft__topo_constants_of(const char *nccl_version,
-                                    const struct weft__topo_constants **constants)
+weft_result topo_constants_of(const char *nccl_version, const struct topo_constants **constants)
 {
     const int32_t number =
         number_of(nccl_version != NULL ? nccl_version : versions[NUM_VERSIONS - 1].nccl_version);
@@ -68,7 +67,7 @@ weft_result weft__topo_constants_of(const char *nccl_version,
     return WEFT_OK;
 }
 
-float weft__topo_nvlink_bw(const struct weft__topo_constants *constants, int32_t sm)
+float topo_nvlink_bw(const struct topo_constants *constants, int32_t sm)
 {
     if (sm >= 100)
         return constants->sm100_nvlink_bw;
@@ -79,17 +78,16 @@ float weft__topo_nvlink_bw(const struct weft__topo_constants *constants, int32_t
     return sm >= 60 && sm < 70 ? 18 : 20;
 }
 
-struct weft__topo_speeds weft__topo_speeds_of(const struct weft__topo_constants *constants,
-                                              int32_t sm)
+struct topo_speeds topo_speeds_of(const struct topo_constants *constants, int32_t sm)
 {
-    static const struct weft__topo_speeds sm90 = {sm90_intra, sm90_inter};
-    static const struct weft__topo_speeds older = {older_intra, older_inter};
+    static const struct topo_speeds sm90 = {sm90_intra, sm90_inter};
+    static const struct topo_speeds older = {older_intra, older_inter};
     if (sm >= 100)
         return constants->sm100;
     return sm >= 90 ? sm90 : older;
 }
 
-float weft__topo_pci_bw(const char *link_speed, int32_t link_width)
+float topo_pci_bw(const char *link_speed, int32_t link_width)
 {
     /* 100 Mbit/s of a lane, without what the encoding takes. */
     static const struct {
@@ -106,7 +104,7 @@ float weft__topo_pci_bw(const char *link_speed, int32_t link_width)
     return (float)((link_width == 0 ? 16 : link_width) * rate / 80.0);
 }
 
-static float intel_bw(const struct weft__topo_cpu *cpu)
+static float intel_bw(const struct topo_cpu *cpu)
 {
     if (cpu->family != 6 || cpu->model < 0x55)
         return 6;
@@ -115,17 +113,17 @@ static float intel_bw(const struct weft__topo_cpu *cpu)
     return cpu->model < 0xCF ? 22 : 40;
 }
 
-float weft__topo_cpu_bw(const struct weft__topo_cpu *cpu)
+float topo_cpu_bw(const struct topo_cpu *cpu)
 {
-    if (cpu->arch == WEFT__TOPO_ARCH_POWER)
+    if (cpu->arch == TOPO_ARCH_POWER)
         return 32;
-    if (cpu->arch == WEFT__TOPO_ARCH_ARM)
+    if (cpu->arch == TOPO_ARCH_ARM)
         return 6;
-    if (cpu->arch == WEFT__TOPO_ARCH_X86 && cpu->vendor == WEFT__TOPO_VENDOR_INTEL)
+    if (cpu->arch == TOPO_ARCH_X86 && cpu->vendor == TOPO_VENDOR_INTEL)
         return intel_bw(cpu);
-    if (cpu->arch == WEFT__TOPO_ARCH_X86 && cpu->vendor == WEFT__TOPO_VENDOR_AMD)
+    if (cpu->arch == TOPO_ARCH_X86 && cpu->vendor == TOPO_VENDOR_AMD)
         return 16;
-    if (cpu->arch == WEFT__TOPO_ARCH_X86 && cpu->vendor == WEFT__TOPO_VENDOR_ZHAOXIN)
+    if (cpu->arch == TOPO_ARCH_X86 && cpu->vendor == TOPO_VENDOR_ZHAOXIN)
         return cpu->family == 7 && cpu->model == 0x5B ? 9 : 6;
-    return WEFT__TOPO_LOCAL_BW;
+    return TOPO_LOCAL_BW;
 }

@@ -7,51 +7,44 @@
 
 #include "weft.h"
 
-#define WEFT__TOPO_LOCAL_BW 5000.0F /* inside a device */
+#define TOPO_LOCAL_BW 5000.0F /* inside a device */
 
 /* Speeds of a channel that the search tries, from fast to slow; 0 ends a list. */
-struct weft__topo_speeds {
+struct topo_speeds {
     const float *intra; /* on one node */
     const float *inter;
 };
 
-struct weft__topo_constants {
+struct topo_constants {
     const char *nccl_version; /* the first that has these */
     float sm100_nvlink_bw;
-    struct weft__topo_speeds sm100;
-    enum weft__topo_dialect {
-        WEFT__TOPO_DIALECT_DEVICES, /* files of channels name GPUs by device */
-        WEFT__TOPO_DIALECT_RANKS    /* and by rank */
+    struct topo_speeds sm100;
+    enum topo_dialect {
+        TOPO_DIALECT_DEVICES, /* files of channels name GPUs by device */
+        TOPO_DIALECT_RANKS    /* and by rank */
     } dialect;
 };
 
 /* Those of a version "2.27.3": of the newest that is not above it. NULL: of the newest there is. */
-weft_result weft__topo_constants_of(const char *nccl_version,
-                                    const struct weft__topo_constants **constants);
+weft_result topo_constants_of(const char *nccl_version, const struct topo_constants **constants);
 
 /* Of one link of a GPU. */
-float weft__topo_nvlink_bw(const struct weft__topo_constants *constants, int32_t sm);
+float topo_nvlink_bw(const struct topo_constants *constants, int32_t sm);
 /* The tables for the oldest GPU of a machine. */
-struct weft__topo_speeds weft__topo_speeds_of(const struct weft__topo_constants *constants,
-                                              int32_t sm);
+struct topo_speeds topo_speeds_of(const struct topo_constants *constants, int32_t sm);
 /* "16.0 GT/s PCIe" and a number of lanes, 0 for 16. */
-float weft__topo_pci_bw(const char *link_speed, int32_t link_width);
+float topo_pci_bw(const char *link_speed, int32_t link_width);
 
 /* A processor as files describe it. */
-struct weft__topo_cpu {
-    enum weft__topo_arch {
-        WEFT__TOPO_ARCH_OTHER,
-        WEFT__TOPO_ARCH_X86,
-        WEFT__TOPO_ARCH_POWER,
-        WEFT__TOPO_ARCH_ARM
-    } arch;
-    enum weft__topo_vendor {
-        WEFT__TOPO_VENDOR_OTHER,
-        WEFT__TOPO_VENDOR_INTEL,
-        WEFT__TOPO_VENDOR_AMD,
-        WEFT__TOPO_VENDOR_ZHAOXIN
+struct topo_cpu {
+    enum topo_arch { TOPO_ARCH_OTHER, TOPO_ARCH_X86, TOPO_ARCH_POWER, TOPO_ARCH_ARM } arch;
+    enum topo_vendor {
+        TOPO_VENDOR_OTHER,
+        TOPO_VENDOR_INTEL,
+        TOPO_VENDOR_AMD,
+        TOPO_VENDOR_ZHAOXIN
     } vendor;
     int32_t family, model;
 };
 /* Between two of the kind. */
-float weft__topo_cpu_bw(const struct weft__topo_cpu *cpu);
+float topo_cpu_bw(const struct topo_cpu *cpu);

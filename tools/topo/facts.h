@@ -7,28 +7,28 @@
 
 #include "net/ports.h"
 
-enum { WEFT__TOPO_MAX_NVLINKS = 18 };
+enum { TOPO_MAX_NVLINKS = 18 };
 
 /* NVLinks to one target. */
-struct weft__topo_nvlink {
+struct topo_nvlink {
     char target[WEFT__SYSFS_ID_BYTES]; /* a bus id; "": it is not visible here, hence an NVSwitch */
     char target_class[16]; /* "0x068000"; "": the system may know it, else an NVSwitch */
     int32_t count;
 };
 
-struct weft__topo_gpu_facts {
+struct topo_gpu_facts {
     char bus_id[WEFT__SYSFS_ID_BYTES]; /* "0000:3b:00.0", in lower case */
     int32_t dev;                       /* NVML's number */
     int32_t rank;
     int32_t sm; /* 90 */
     int32_t has_gdr;
     int32_t num_nvlinks;
-    struct weft__topo_nvlink nvlinks[WEFT__TOPO_MAX_NVLINKS];
+    struct topo_nvlink nvlinks[TOPO_MAX_NVLINKS];
     int32_t num_c2c, c2c_megabytes; /* links to the processor, and MB/s of each */
 };
 
-struct weft__topo_facts {
-    const struct weft__topo_gpu_facts *gpus;
+struct topo_facts {
+    const struct topo_gpu_facts *gpus;
     int32_t num_gpus;
     const struct weft__net_port *nets;
     int32_t num_nets;

@@ -10,7 +10,7 @@
     "busid class vendor device subsystem_vendor subsystem_device link_speed link_width keep"
 
 /* The elements of NCCL 2.30. Not all of them are used here. */
-static const struct weft__xml_rule rules[] = {
+static const struct xml_rule rules[] = {
     {"", "system", "version host_hash"},
     {"system", "cpu", "numaid host_hash affinity arch vendor familyid modelid keep"},
     {"cpu", "pci", OF_PCI},
@@ -25,32 +25,30 @@ static const struct weft__xml_rule rules[] = {
     {"gpu", "nvlink", "target count tclass"},
     {"gpu", "c2c", "bw count"},
 };
-const struct weft__xml_format weft__topo_format = {rules, sizeof rules / sizeof rules[0]};
+const struct xml_format topo_format = {rules, sizeof rules / sizeof rules[0]};
 
-static weft_result check_version(weft_result result, struct weft__xml **system)
+static weft_result check_version(weft_result result, struct xml **system)
 {
     int32_t version;
     if (result == WEFT_OK)
-        result = weft__xml_integer(*system, (struct weft__xml_number){"version", 1, 1}, &version);
+        result = xml_integer(*system, (struct xml_number){"version", 1, 1}, &version);
     else
         return result;
     if (result != WEFT_OK) {
-        weft__xml_remove(*system);
+        xml_remove(*system);
         *system = NULL;
     }
     return result;
 }
 
-weft_result weft__topo_read(const char *path, struct weft__xml **system)
+weft_result topo_read(const char *path, struct xml **system)
 {
-    return check_version(weft__xml_read(&weft__topo_format, path, system), system);
+    return check_version(xml_read(&topo_format, path, system), system);
 }
 
-weft_result weft__topo_parse(const char *source, const char *text, size_t num_bytes,
-                             struct weft__xml **system)
+weft_result topo_parse(const char *source, const char *text, size_t num_bytes, struct xml **system)
 {
-    return check_version(weft__xml_parse(&weft__topo_format, source, text, num_bytes, system),
-                         system);
+    return check_version(xml_parse(&topo_format, source, text, num_bytes, system), system);
 }
 
 /* ------------------------------------------------------------------ where they are */
@@ -63,7 +61,7 @@ static const char *file_of(enum weft__setting setting, const char *nccl_variable
     return path != NULL && *path != '\0' ? path : NULL;
 }
 
-const char *weft__topo_file_to_read(void)
+const char *topo_file_to_read(void)
 {
     static const char of_virtual_machine[] = "/var/run/nvidia-topologyd/virtualTopology.xml";
     const char *path = file_of(WEFT__SETTING_TOPO_FILE, "NCCL_TOPO_FILE");
@@ -72,7 +70,7 @@ const char *weft__topo_file_to_read(void)
     return path;
 }
 
-const char *weft__topo_file_to_write(void)
+const char *topo_file_to_write(void)
 {
     return file_of(WEFT__SETTING_TOPO_DUMP_FILE, "NCCL_TOPO_DUMP_FILE");
 }

@@ -4,15 +4,14 @@
 
 #include "topo/xml.h"
 
-extern const struct weft__xml_format weft__topo_format;
+extern const struct xml_format topo_format;
 
 /* The element system of a file; an error if it is of another version than 1. */
-weft_result weft__topo_read(const char *path, struct weft__xml **system);
+weft_result topo_read(const char *path, struct xml **system);
 /* The same of text; `source` is what messages call it. */
-weft_result weft__topo_parse(const char *source, const char *text, size_t num_bytes,
-                             struct weft__xml **system);
+weft_result topo_parse(const char *source, const char *text, size_t num_bytes, struct xml **system);
 
 /* The file that WEFT_TOPO_FILE names, else NCCL_TOPO_FILE, else where NVIDIA's virtual machines
  * have one; NULL: there is none. And where a topology is to be written. */
-const char *weft__topo_file_to_read(void);
-const char *weft__topo_file_to_write(void);
+const char *topo_file_to_read(void);
+const char *topo_file_to_write(void);

@@ -161,14 +161,14 @@ static void copy_target(char target[WEFT__SYSFS_ID_BYTES], const struct nvml_pci
         memmove(target, target + 4, length - 3);
 }
 
-static void add_link(struct weft__topo_gpu_facts *gpu, const char *target)
+static void add_link(struct topo_gpu_facts *gpu, const char *target)
 {
     for (int32_t i = 0; i < gpu->num_nvlinks; i++)
         if (strcmp(gpu->nvlinks[i].target, target) == 0) {
             gpu->nvlinks[i].count++;
             return;
         }
-    struct weft__topo_nvlink *link = &gpu->nvlinks[gpu->num_nvlinks++];
+    struct topo_nvlink *link = &gpu->nvlinks[gpu->num_nvlinks++];
     snprintf(link->target, sizeof link->target, "%s", target);
     link->count = 1;
 }
@@ -181,10 +181,10 @@ static int32_t most_links(int32_t sm)
         return 4;
     if (sm < 80)
         return 6;
-    return sm < 90 ? 12 : WEFT__TOPO_MAX_NVLINKS;
+    return sm < 90 ? 12 : TOPO_MAX_NVLINKS;
 }
 
-static void find_nvlinks(nvml_device device, struct weft__topo_gpu_facts *gpu)
+static void find_nvlinks(nvml_device device, struct topo_gpu_facts *gpu)
 {
     for (int32_t link = 0; link < most_links(gpu->sm); link++) {
         struct nvml_pci remote = {.bus_id = ""};
@@ -197,7 +197,7 @@ static void find_nvlinks(nvml_device device, struct weft__topo_gpu_facts *gpu)
     }
 }
 
-static void find_c2c(nvml_device device, struct weft__topo_gpu_facts *gpu)
+static void find_c2c(nvml_device device, struct topo_gpu_facts *gpu)
 {
     unsigned count = 0, status, megabytes;
     if (gpu->sm < 90 || !read_field(device, NVML_FIELD_C2C_COUNT, 0, &count))
@@ -220,7 +220,7 @@ static int attribute_of(int device, enum cuda_attribute attribute)
     return value;
 }
 
-static void describe(int device, int32_t ordinal, struct weft__topo_gpu_facts *gpu)
+static void describe(int device, int32_t ordinal, struct topo_gpu_facts *gpu)
 {
     nvml_device handle;
     unsigned index = 0;
@@ -240,7 +240,7 @@ static void describe(int device, int32_t ordinal, struct weft__topo_gpu_facts *g
     find_c2c(handle, gpu);
 }
 
-int32_t weft__topo_find_gpus(struct weft__topo_gpu_facts *gpus, int32_t most)
+int32_t topo_find_gpus(struct topo_gpu_facts *gpus, int32_t most)
 {
     int32_t count = 0;
     int num_devices = 0;
@@ -252,7 +252,7 @@ int32_t weft__topo_find_gpus(struct weft__topo_gpu_facts *gpus, int32_t most)
         int device;
         if (cuda.device(&device, i) != CUDA_OK)
             continue;
-        gpus[count] = (struct weft__topo_gpu_facts){.num_nvlinks = 0};
+        gpus[count] = (struct topo_gpu_facts){.num_nvlinks = 0};
         describe(device, i, &gpus[count++]);
     }
     return count;

@@ -5,4 +5,4 @@
 #include "topo/facts.h"
 
 /* The GPUs that this process can use, each the rank of its number: how many, 0 without a driver. */
-int32_t weft__topo_find_gpus(struct weft__topo_gpu_facts *gpus, int32_t most);
+int32_t topo_find_gpus(struct topo_gpu_facts *gpus, int32_t most);

@@ -8,44 +8,43 @@
 
 enum { MAX_TURNS = 64 }; /* channels that NCCL has at most */
 
-void weft__topo_find_locals(const struct weft__topo *topo, const struct weft__topo_node *node,
-                            enum weft__topo_kind kind, struct weft__topo_locals *locals)
+void topo_find_locals(const struct topo *topo, const struct topo_node *node, enum topo_kind kind,
+                      struct topo_locals *locals)
 {
-    const struct weft__topo_path *paths = node->paths[kind];
-    enum weft__topo_type nearest = WEFT__TOPO_DIS;
+    const struct topo_path *paths = node->paths[kind];
+    enum topo_type nearest = TOPO_DIS;
     float most = 0;
     locals->count = 0;
-    for (int32_t i = 0; paths != NULL && i < weft__topo_count(topo, kind); i++) {
+    for (int32_t i = 0; paths != NULL && i < topo_count(topo, kind); i++) {
         if (paths[i].bw > most || (paths[i].bw == most && paths[i].type < nearest)) {
             most = paths[i].bw;
             nearest = paths[i].type;
             locals->count = 0;
         }
-        if (paths[i].bw == most && paths[i].type == nearest && nearest < WEFT__TOPO_DIS)
+        if (paths[i].bw == most && paths[i].type == nearest && nearest < TOPO_DIS)
             locals->indices[locals->count++] = i;
     }
 }
 
-struct weft__topo_node *weft__topo_local_cpu(const struct weft__topo *topo,
-                                             const struct weft__topo_node *node)
+struct topo_node *topo_local_cpu(const struct topo *topo, const struct topo_node *node)
 {
-    struct weft__topo_locals cpus;
-    const struct weft__topo_path *paths = node->paths[WEFT__TOPO_CPU];
-    weft__topo_find_locals(topo, node, WEFT__TOPO_CPU, &cpus);
+    struct topo_locals cpus;
+    const struct topo_path *paths = node->paths[TOPO_CPU];
+    topo_find_locals(topo, node, TOPO_CPU, &cpus);
     if (cpus.count == 0)
         return NULL;
     int32_t nearest = cpus.indices[0];
     for (int32_t i = 1; i < cpus.count; i++)
         if (paths[cpus.indices[i]].num_links < paths[nearest].num_links)
             nearest = cpus.indices[i];
-    return weft__topo_at(topo, WEFT__TOPO_CPU, nearest);
+    return topo_at(topo, TOPO_CPU, nearest);
 }
 
 /* ------------------------------------------------------------------ whose turn it is */
 
 /* Which of its local ports a GPU's channels take: several GPUs near the same ports begin at different ones. */
 struct turns {
-    struct weft__topo_locals nets;
+    struct topo_locals nets;
     int32_t first, num_own;
 };
 
@@ -58,16 +57,14 @@ static int32_t mirror_bits(int32_t value, int32_t power)
     return mirror;
 }
 
-static void find_turns(const struct weft__topo *topo, const struct weft__topo_node *gpu,
-                       struct turns *turns)
+static void find_turns(const struct topo *topo, const struct topo_node *gpu, struct turns *turns)
 {
-    struct weft__topo_locals sharers;
-    weft__topo_find_locals(topo, gpu, WEFT__TOPO_NET, &turns->nets);
+    struct topo_locals sharers;
+    topo_find_locals(topo, gpu, TOPO_NET, &turns->nets);
     const int32_t num_nets = turns->nets.count;
     if (num_nets == 0)
         return;
-    weft__topo_find_locals(topo, weft__topo_at(topo, WEFT__TOPO_NET, turns->nets.indices[0]),
-                           WEFT__TOPO_GPU, &sharers);
+    topo_find_locals(topo, topo_at(topo, TOPO_NET, turns->nets.indices[0]), TOPO_GPU, &sharers);
     if (sharers.count == 0)
         turns->nets.count = 0;
     if (turns->nets.count == 0)
@@ -84,8 +81,8 @@ static int32_t net_of_channel(const struct turns *turns, int32_t channel)
 }
 
 /* The first of its channels that takes the port; MAX_TURNS: none does. */
-static int32_t turn_of(const struct weft__topo *topo, const struct weft__topo_node *gpu,
-                       const struct weft__topo_node *net)
+static int32_t turn_of(const struct topo *topo, const struct topo_node *gpu,
+                       const struct topo_node *net)
 {
     struct turns turns;
     int32_t channel = 0;
@@ -98,13 +95,13 @@ static int32_t turn_of(const struct weft__topo *topo, const struct weft__topo_no
     return channel < turns.num_own ? channel : MAX_TURNS;
 }
 
-int32_t weft__topo_local_gpu(const struct weft__topo *topo, const struct weft__topo_node *net)
+int32_t topo_local_gpu(const struct topo *topo, const struct topo_node *net)
 {
-    struct weft__topo_locals gpus;
+    struct topo_locals gpus;
     int32_t first = -1, first_turn = MAX_TURNS;
-    weft__topo_find_locals(topo, net, WEFT__TOPO_GPU, &gpus);
+    topo_find_locals(topo, net, TOPO_GPU, &gpus);
     for (int32_t i = 0; i < gpus.count; i++) {
-        const struct weft__topo_node *gpu = weft__topo_at(topo, WEFT__TOPO_GPU, gpus.indices[i]);
+        const struct topo_node *gpu = topo_at(topo, TOPO_GPU, gpus.indices[i]);
         const int32_t turn = turn_of(topo, gpu, net);
         if (turn < first_turn) {
             first_turn = turn;
@@ -114,7 +111,7 @@ int32_t weft__topo_local_gpu(const struct weft__topo *topo, const struct weft__t
     return first;
 }
 
-static weft_result assign_nets_of(const struct weft__topo *topo, struct weft__topo_node *gpu)
+static weft_result assign_nets_of(const struct topo *topo, struct topo_node *gpu)
 {
     struct turns turns;
     find_turns(topo, gpu, &turns);
@@ -128,13 +125,13 @@ static weft_result assign_nets_of(const struct weft__topo *topo, struct weft__to
     return WEFT_OK;
 }
 
-weft_result weft__topo_assign_nets(struct weft__topo *topo)
+weft_result topo_assign_nets(struct topo *topo)
 {
-    for (int32_t i = 0; i < weft__topo_count(topo, WEFT__TOPO_GPU); i++)
-        WEFT__TRY(assign_nets_of(topo, weft__topo_at(topo, WEFT__TOPO_GPU, i)));
-    for (int32_t i = 0; i < weft__topo_count(topo, WEFT__TOPO_NET); i++) {
-        struct weft__topo_node *net = weft__topo_at(topo, WEFT__TOPO_NET, i);
-        net->net.local_gpu = weft__topo_local_gpu(topo, net);
+    for (int32_t i = 0; i < topo_count(topo, TOPO_GPU); i++)
+        WEFT__TRY(assign_nets_of(topo, topo_at(topo, TOPO_GPU, i)));
+    for (int32_t i = 0; i < topo_count(topo, TOPO_NET); i++) {
+        struct topo_node *net = topo_at(topo, TOPO_NET, i);
+        net->net.local_gpu = topo_local_gpu(topo, net);
     }
     return WEFT_OK;
 }

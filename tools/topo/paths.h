@@ -4,10 +4,10 @@
 
 #include "topo/graph.h"
 
-enum { WEFT__TOPO_P2P_AUTO = -1 };
+enum { TOPO_P2P_AUTO = -1 };
 
 /* What the driver, the system and the user say of pairs of ranks. */
-struct weft__topo_access {
+struct topo_access {
     /* The worst type of path by which GPUs reach each other's memory; AUTO: PXB, or SYS for two GPUs beside an AMD
      * processor. What they cannot reach goes through the memory of a processor. */
     int32_t p2p_level;
@@ -17,32 +17,28 @@ struct weft__topo_access {
 };
 
 /* Where `access` is NULL, nobody says anything. */
-weft_result weft__topo_compute_paths(struct weft__topo *topo,
-                                     const struct weft__topo_access *access);
+weft_result topo_compute_paths(struct topo *topo, const struct topo_access *access);
 
 /* Leaves the GPUs that rank reaches without the network, and computes their paths anew. */
-weft_result weft__topo_trim(struct weft__topo *topo, int32_t rank,
-                            const struct weft__topo_access *access);
+weft_result topo_trim(struct topo *topo, int32_t rank, const struct topo_access *access);
 
 /* ------------------------------------------------------------------ for the parts of this */
 
-static inline struct weft__topo_path *weft__topo_path(struct weft__topo_node *from,
-                                                      const struct weft__topo_node *to)
+static inline struct topo_path *topo_path(struct topo_node *from, const struct topo_node *to)
 {
     return &from->paths[to->kind][to->index];
 }
 
 /* Nodes of a kind with the most bandwidth, and among these by the nearest path. */
-struct weft__topo_locals {
+struct topo_locals {
     int32_t count;
-    int32_t indices[WEFT__TOPO_MAX_NODES];
+    int32_t indices[TOPO_MAX_NODES];
 };
-void weft__topo_find_locals(const struct weft__topo *topo, const struct weft__topo_node *node,
-                            enum weft__topo_kind kind, struct weft__topo_locals *locals);
+void topo_find_locals(const struct topo *topo, const struct topo_node *node, enum topo_kind kind,
+                      struct topo_locals *locals);
 /* NULL: there is no path. */
-struct weft__topo_node *weft__topo_local_cpu(const struct weft__topo *topo,
-                                             const struct weft__topo_node *node);
+struct topo_node *topo_local_cpu(const struct topo *topo, const struct topo_node *node);
 /* The index of the GPU that uses a port first, -1: none does. */
-int32_t weft__topo_local_gpu(const struct weft__topo *topo, const struct weft__topo_node *net);
+int32_t topo_local_gpu(const struct topo *topo, const struct topo_node *net);
 /* Enters for every GPU which ports its channels take, and for every port its local GPU. */
-weft_result weft__topo_assign_nets(struct weft__topo *topo);
+weft_result topo_assign_nets(struct topo *topo);

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-void weft__topo_pci_folder(const struct weft__sysfs *sysfs, const char *bus_id,
-                           char path[WEFT__SYSFS_PATH_BYTES])
+void topo_pci_folder(const struct weft__sysfs *sysfs, const char *bus_id,
+                     char path[WEFT__SYSFS_PATH_BYTES])
 {
     char link[WEFT__SYSFS_PATH_BYTES];
     path[0] = '\0';
@@ -18,7 +18,7 @@ void weft__topo_pci_folder(const struct weft__sysfs *sysfs, const char *bus_id,
     weft__sysfs_resolve(link, path);
 }
 
-void weft__topo_switch_above(const char *path, char bus_id[WEFT__SYSFS_ID_BYTES])
+void topo_switch_above(const char *path, char bus_id[WEFT__SYSFS_ID_BYTES])
 {
     char rest[WEFT__SYSFS_PATH_BYTES];
     bus_id[0] = '\0';
@@ -32,8 +32,8 @@ void weft__topo_switch_above(const char *path, char bus_id[WEFT__SYSFS_ID_BYTES]
         snprintf(bus_id, WEFT__SYSFS_ID_BYTES, "%s", above);
 }
 
-void weft__topo_cpu_value(const struct weft__sysfs *sysfs, const char *name,
-                          char text[WEFT__SYSFS_TEXT_BYTES])
+void topo_cpu_value(const struct weft__sysfs *sysfs, const char *name,
+                    char text[WEFT__SYSFS_TEXT_BYTES])
 {
     char path[WEFT__SYSFS_PATH_BYTES], line[4096];
     const size_t length = strlen(name);
@@ -59,7 +59,7 @@ static uint64_t add_to_hash(uint64_t hash, const char *text)
     return hash;
 }
 
-uint64_t weft__topo_host_hash(const struct weft__sysfs *sysfs)
+uint64_t topo_host_hash(const struct weft__sysfs *sysfs)
 {
     char text[WEFT__SYSFS_TEXT_BYTES];
     uint64_t hash = 0xcbf29ce484222325;
@@ -69,7 +69,7 @@ uint64_t weft__topo_host_hash(const struct weft__sysfs *sysfs)
     return add_to_hash(hash, text);
 }
 
-int32_t weft__topo_find_numa_nodes(const struct weft__sysfs *sysfs, int32_t *nodes, int32_t most)
+int32_t topo_find_numa_nodes(const struct weft__sysfs *sysfs, int32_t *nodes, int32_t most)
 {
     char folder[WEFT__SYSFS_PATH_BYTES];
     struct dirent **names;

@@ -92,22 +92,21 @@ static weft_result check_files(const struct topo_options *options, const struct 
 
 static weft_result dump(const struct topo_options *options, const struct topo_job *job)
 {
-    const char *path = options->dump != NULL ? options->dump : weft__topo_file_to_write();
-    return path != NULL && job->num_machines == 1 ? weft__xml_write(job->machines[0].system, path)
+    const char *path = options->dump != NULL ? options->dump : topo_file_to_write();
+    return path != NULL && job->num_machines == 1 ? xml_write(job->machines[0].system, path)
                                                   : WEFT_OK;
 }
 
 static weft_result write_channels(const struct topo_options *options, const struct topo_job *job)
 {
-    struct weft__xml *graphs = NULL;
+    struct xml *graphs = NULL;
     const struct topo_view *view = &job->machines[0];
-    const enum weft__topo_reach reach =
-        view->num_nodes > 1 ? WEFT__TOPO_SEVERAL_NODES : WEFT__TOPO_ONE_NODE;
+    const enum topo_reach reach = view->num_nodes > 1 ? TOPO_SEVERAL_NODES : TOPO_ONE_NODE;
     if (options->graph_out == NULL)
         return WEFT_OK;
-    WEFT__TRY(weft__channels_to_xml(view->topo, &view->sets, reach, &graphs));
-    const weft_result result = weft__xml_write(graphs, options->graph_out);
-    weft__xml_remove(graphs);
+    WEFT__TRY(channels_to_xml(view->topo, &view->sets, reach, &graphs));
+    const weft_result result = xml_write(graphs, options->graph_out);
+    xml_remove(graphs);
     return result;
 }
 
@@ -167,8 +166,8 @@ static int work_as_rank(const struct topo_options *options, struct topo_job *job
 static void finish(void *input, struct argp_state *state)
 {
     struct topo_options *options = input;
-    const struct weft__topo_constants *constants;
-    if (weft__topo_constants_of(options->nccl_version, &constants) != WEFT_OK)
+    const struct topo_constants *constants;
+    if (topo_constants_of(options->nccl_version, &constants) != WEFT_OK)
         argp_error(state, "--nccl %s: %s", options->nccl_version, weft__last_error());
     if (options->bytes != NULL && options->times.op == TOPO_NO_TIMES)
         argp_error(state, "--bytes %s: needs --times", options->bytes);

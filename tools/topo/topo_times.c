@@ -7,16 +7,16 @@
 #include "coll_report.h"
 #include "workload/collective.h"
 
-static struct weft__coll_site site_of(const struct weft__channels *rings)
+static struct weft__coll_site site_of(const struct channels *rings)
 {
     return (struct weft__coll_site){.machine = WEFT_MACHINE_CUDA,
                                     .num_ranks = rings->num_gpus,
-                                    .link_gbps = weft__channels_gbps(rings)};
+                                    .link_gbps = channels_gbps(rings)};
 }
 
 /* Of as many bytes, as nccl-tests counts, as whole elements make. */
-static struct collective collective_of(const struct topo_times *times,
-                                       const struct weft__channels *rings, uint64_t bytes)
+static struct collective collective_of(const struct topo_times *times, const struct channels *rings,
+                                       uint64_t bytes)
 {
     struct collective collective = {.kind = (weft_collective)times->op,
                                     .source = {.dtype = WEFT_BF16},
@@ -32,14 +32,14 @@ struct row {
     weft_algorithm fastest; /* AUTO: the model knows none */
 };
 
-static uint64_t most_row_bytes(const struct weft__channels *rings, weft_algorithm algorithm)
+static uint64_t most_row_bytes(const struct channels *rings, weft_algorithm algorithm)
 {
     const uint64_t packet_bytes =
         weft__coll_default_packet_bytes(WEFT_MACHINE_CUDA, rings->num_gpus);
     return weft__coll_max_row_bytes(algorithm, packet_bytes, rings->num_gpus);
 }
 
-static struct row row_of(const struct topo_times *times, const struct weft__channels *rings,
+static struct row row_of(const struct topo_times *times, const struct channels *rings,
                          uint64_t bytes)
 {
     const struct weft__coll_site site = site_of(rings);
@@ -61,7 +61,7 @@ static struct row row_of(const struct topo_times *times, const struct weft__chan
     return row;
 }
 
-static double bus_gbps(const struct topo_times *times, const struct weft__channels *rings,
+static double bus_gbps(const struct topo_times *times, const struct channels *rings,
                        const struct row *row)
 {
     enum { BYTES_PER_US = 1000 }; /* at 1 GB/s */
@@ -77,19 +77,19 @@ static int is_known(const struct topo_times *times, weft_algorithm algorithm)
     return weft__coll_is_modelled((weft_collective)times->op, algorithm);
 }
 
-static void print_heading(const struct topo_times *times, const struct weft__channels *rings)
+static void print_heading(const struct topo_times *times, const struct channels *rings)
 {
     printf(
         "\nWhat the model expects of %s among %d GPUs, of which each sends %.0f GB/s (the rings\n"
         "together), in us. Nothing has run.\n  %10s",
-        collective_names[times->op], rings->num_gpus, weft__channels_gbps(rings), "size (B)");
+        collective_names[times->op], rings->num_gpus, channels_gbps(rings), "size (B)");
     for (int i = 0; i < NUM_ALGORITHMS; i++)
         if (is_known(times, (weft_algorithm)i))
             printf(" %15s", weft_coll_algorithm_name((weft_algorithm)i));
     printf("  %-15s %s\n", "fastest", "busbw (GB/s)");
 }
 
-static void print_row(const struct topo_times *times, const struct weft__channels *rings,
+static void print_row(const struct topo_times *times, const struct channels *rings,
                       const struct row *row)
 {
     printf("  %10llu", (unsigned long long)row->bytes);
@@ -101,7 +101,7 @@ static void print_row(const struct topo_times *times, const struct weft__channel
     printf("  %-15s %.1f\n", weft_coll_algorithm_name(row->fastest), bus_gbps(times, rings, row));
 }
 
-void topo_print_times(const struct topo_times *times, const struct weft__channels *rings)
+void topo_print_times(const struct topo_times *times, const struct channels *rings)
 {
     uint64_t bytes = times->sizes.min;
     int num_rows = 0;
@@ -115,7 +115,7 @@ void topo_print_times(const struct topo_times *times, const struct weft__channel
 
 /* ------------------------------------------------------------------ JSON */
 
-static json_t *row_as_json(const struct topo_times *times, const struct weft__channels *rings,
+static json_t *row_as_json(const struct topo_times *times, const struct channels *rings,
                            const struct row *row)
 {
     json_t *expected = json_object();
@@ -128,7 +128,7 @@ static json_t *row_as_json(const struct topo_times *times, const struct weft__ch
                      bus_gbps(times, rings, row));
 }
 
-json_t *topo_times_as_json(const struct topo_times *times, const struct weft__channels *rings)
+json_t *topo_times_as_json(const struct topo_times *times, const struct channels *rings)
 {
     json_t *rows = json_array();
     uint64_t bytes = times->sizes.min;
@@ -137,5 +137,5 @@ json_t *topo_times_as_json(const struct topo_times *times, const struct weft__ch
         json_array_append_new(rows, row_as_json(times, rings, &row));
     } while (coll_sizes_next(&times->sizes, &bytes));
     return json_pack("{s:s, s:i, s:f, s:o}", "op", collective_names[times->op], "ranks",
-                     rings->num_gpus, "link_gbps", weft__channels_gbps(rings), "sizes", rows);
+                     rings->num_gpus, "link_gbps", channels_gbps(rings), "sizes", rows);
 }

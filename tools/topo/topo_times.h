@@ -15,5 +15,5 @@ struct topo_times {
 };
 
 /* Of a rank for each GPU of the rings, all on one machine, which goes at most as fast as the rings do together. */
-void topo_print_times(const struct topo_times *times, const struct weft__channels *rings);
-json_t *topo_times_as_json(const struct topo_times *times, const struct weft__channels *rings);
+void topo_print_times(const struct topo_times *times, const struct channels *rings);
+json_t *topo_times_as_json(const struct topo_times *times, const struct channels *rings);

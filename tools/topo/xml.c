@@ -24,7 +24,7 @@ static weft_result lacks_memory(void)
 
 /* ------------------------------------------------------------------ elements */
 
-static void free_one(struct weft__xml *element)
+static void free_one(struct xml *element)
 {
     for (int32_t i = 0; i < element->num_attributes; i++) {
         free(element->attributes[i].name);
@@ -37,10 +37,10 @@ static void free_one(struct weft__xml *element)
     free(element);
 }
 
-weft_result weft__xml_add(struct weft__xml *parent, const char *name, struct weft__xml **child)
+weft_result xml_add(struct xml *parent, const char *name, struct xml **child)
 {
-    struct weft__xml *element = calloc(1, sizeof *element);
-    struct weft__xml **children = NULL;
+    struct xml *element = calloc(1, sizeof *element);
+    struct xml **children = NULL;
     if (element != NULL)
         element->name = strdup(name);
     if (parent != NULL && element != NULL)
@@ -59,7 +59,7 @@ weft_result weft__xml_add(struct weft__xml *parent, const char *name, struct wef
     return WEFT_OK;
 }
 
-static int32_t place_of(const struct weft__xml *element)
+static int32_t place_of(const struct xml *element)
 {
     int32_t place = 0;
     while (element->parent->children[place] != element)
@@ -67,9 +67,9 @@ static int32_t place_of(const struct weft__xml *element)
     return place;
 }
 
-void weft__xml_move(struct weft__xml *element, int32_t place)
+void xml_move(struct xml *element, int32_t place)
 {
-    struct weft__xml **siblings = element->parent->children;
+    struct xml **siblings = element->parent->children;
     int32_t i = place_of(element);
     for (; i < place; i++)
         siblings[i] = siblings[i + 1];
@@ -78,33 +78,33 @@ void weft__xml_move(struct weft__xml *element, int32_t place)
     siblings[place] = element;
 }
 
-void weft__xml_remove(struct weft__xml *element)
+void xml_remove(struct xml *element)
 {
     if (element == NULL)
         return;
     if (element->parent != NULL) {
-        weft__xml_move(element, element->parent->num_children - 1);
+        xml_move(element, element->parent->num_children - 1);
         element->parent->num_children--;
     }
     for (int32_t i = element->num_children - 1; i >= 0; i--) {
         element->children[i]->parent = NULL; /* this element's list ends with it */
-        weft__xml_remove(element->children[i]);
+        xml_remove(element->children[i]);
     }
     free_one(element);
 }
 
-int weft__xml_is(const struct weft__xml *element, const char *name)
+int xml_is(const struct xml *element, const char *name)
 {
     return strcmp(element->name, name) == 0;
 }
 
-struct weft__xml *weft__xml_find(const struct weft__xml *parent, const char *name,
-                                 const char *attribute, const char *value)
+struct xml *xml_find(const struct xml *parent, const char *name, const char *attribute,
+                     const char *value)
 {
     for (int32_t i = 0; i < parent->num_children; i++) {
-        struct weft__xml *child = parent->children[i];
-        const char *found = attribute != NULL ? weft__xml_get(child, attribute) : NULL;
-        if (weft__xml_is(child, name) &&
+        struct xml *child = parent->children[i];
+        const char *found = attribute != NULL ? xml_get(child, attribute) : NULL;
+        if (xml_is(child, name) &&
             (attribute == NULL || (found != NULL && strcmp(found, value) == 0)))
             return child;
     }
@@ -113,7 +113,7 @@ struct weft__xml *weft__xml_find(const struct weft__xml *parent, const char *nam
 
 /* ------------------------------------------------------------------ attributes */
 
-static struct weft__xml_attribute *find_attribute(const struct weft__xml *element, const char *name)
+static struct xml_attribute *find_attribute(const struct xml *element, const char *name)
 {
     for (int32_t i = 0; i < element->num_attributes; i++)
         if (strcmp(element->attributes[i].name, name) == 0)
@@ -121,22 +121,22 @@ static struct weft__xml_attribute *find_attribute(const struct weft__xml *elemen
     return NULL;
 }
 
-const char *weft__xml_get(const struct weft__xml *element, const char *name)
+const char *xml_get(const struct xml *element, const char *name)
 {
-    const struct weft__xml_attribute *attribute = find_attribute(element, name);
+    const struct xml_attribute *attribute = find_attribute(element, name);
     return attribute != NULL ? attribute->value : NULL;
 }
 
-const char *weft__xml_text(const struct weft__xml *element, const char *name)
+const char *xml_text(const struct xml *element, const char *name)
 {
-    const char *value = weft__xml_get(element, name);
+    const char *value = xml_get(element, name);
     return value != NULL ? value : "";
 }
 
-static weft_result add_attribute(struct weft__xml *element, const char *name, char *value)
+static weft_result add_attribute(struct xml *element, const char *name, char *value)
 {
     char *own_name = strdup(name);
-    struct weft__xml_attribute *attributes =
+    struct xml_attribute *attributes =
         own_name != NULL
             ? grow(element->attributes, element->num_attributes, sizeof *element->attributes)
             : NULL;
@@ -151,9 +151,9 @@ static weft_result add_attribute(struct weft__xml *element, const char *name, ch
     return WEFT_OK;
 }
 
-weft_result weft__xml_set(struct weft__xml *element, const char *name, const char *format, ...)
+weft_result xml_set(struct xml *element, const char *name, const char *format, ...)
 {
-    struct weft__xml_attribute *attribute = find_attribute(element, name);
+    struct xml_attribute *attribute = find_attribute(element, name);
     char *value;
     va_list arguments;
     va_start(arguments, format);
@@ -184,7 +184,7 @@ static void print_value(FILE *file, const char *value)
     }
 }
 
-static void print_element(FILE *file, const struct weft__xml *element, int indent)
+static void print_element(FILE *file, const struct xml *element, int indent)
 {
     fprintf(file, "%*s<%s", indent, "", element->name);
     for (int32_t i = 0; i < element->num_attributes; i++) {
@@ -199,7 +199,7 @@ static void print_element(FILE *file, const struct weft__xml *element, int inden
         fprintf(file, "%*s</%s>\n", indent, "", element->name);
 }
 
-weft_result weft__xml_print(const struct weft__xml *root, char **text, size_t *num_bytes)
+weft_result xml_print(const struct xml *root, char **text, size_t *num_bytes)
 {
     *text = NULL;
     FILE *file = open_memstream(text, num_bytes);
@@ -225,11 +225,11 @@ static weft_result write_text(const char *path, const char *text, size_t num_byt
     return WEFT_OK;
 }
 
-weft_result weft__xml_write(const struct weft__xml *root, const char *path)
+weft_result xml_write(const struct xml *root, const char *path)
 {
     char *text;
     size_t num_bytes;
-    WEFT__TRY(weft__xml_print(root, &text, &num_bytes));
+    WEFT__TRY(xml_print(root, &text, &num_bytes));
     const weft_result result = write_text(path, text, num_bytes);
     free(text);
     return result;

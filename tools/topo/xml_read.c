@@ -14,10 +14,10 @@
 enum { MOST_WARNED = 16, WARNED_BYTES = 96 };
 
 struct reader {
-    const struct weft__xml_format *format;
+    const struct xml_format *format;
     const char *source;
     XML_Parser parser;
-    struct weft__xml *root, *open; /* the innermost element that is open */
+    struct xml *root, *open; /* the innermost element that is open */
     int32_t num_elements, depth;
     int32_t skip_depth; /* where what is skipped began; 0: nothing is */
     char warned[MOST_WARNED][WARNED_BYTES];
@@ -45,11 +45,11 @@ static void refuse(struct reader *reader, const char *element, const char *what)
 }
 
 /* NULL: the element is unknown in its parent. */
-static const struct weft__xml_rule *rule_of(const struct reader *reader, const char *name)
+static const struct xml_rule *rule_of(const struct reader *reader, const char *name)
 {
     const char *parent = reader->open != NULL ? reader->open->name : "";
     for (size_t i = 0; i < reader->format->num_rules; i++) {
-        const struct weft__xml_rule *rule = &reader->format->rules[i];
+        const struct xml_rule *rule = &reader->format->rules[i];
         if (strcmp(rule->parent, parent) == 0 && strcmp(rule->name, name) == 0)
             return rule;
     }
@@ -85,24 +85,23 @@ static int has_word(const char *words, const char *word)
 }
 
 /* `pairs` are names and values in turn. */
-static weft_result add_attributes(struct weft__xml *element, const XML_Char **pairs)
+static weft_result add_attributes(struct xml *element, const XML_Char **pairs)
 {
     for (; pairs[0] != NULL; pairs += 2) {
-        if (element->num_attributes == WEFT__XML_MAX_ATTRIBUTES)
-            return weft__xml_error(element, "has more than %d attributes",
-                                   WEFT__XML_MAX_ATTRIBUTES);
-        if (strlen(pairs[1]) > WEFT__XML_MAX_VALUE_BYTES)
-            return weft__xml_error(element, "%.32s has more than %d bytes", pairs[0],
-                                   WEFT__XML_MAX_VALUE_BYTES);
-        WEFT__TRY(weft__xml_set(element, pairs[0], "%s", pairs[1]));
+        if (element->num_attributes == XML_MAX_ATTRIBUTES)
+            return xml_error(element, "has more than %d attributes", XML_MAX_ATTRIBUTES);
+        if (strlen(pairs[1]) > XML_MAX_VALUE_BYTES)
+            return xml_error(element, "%.32s has more than %d bytes", pairs[0],
+                             XML_MAX_VALUE_BYTES);
+        WEFT__TRY(xml_set(element, pairs[0], "%s", pairs[1]));
     }
     return WEFT_OK;
 }
 
 static weft_result add_element(struct reader *reader, const char *name, const XML_Char **attributes)
 {
-    struct weft__xml *element;
-    WEFT__TRY(weft__xml_add(reader->open, name, &element));
+    struct xml *element;
+    WEFT__TRY(xml_add(reader->open, name, &element));
     element->line = current_line(reader);
     if (reader->open == NULL) {
         reader->root = element;
@@ -117,17 +116,17 @@ static void start_element(void *context, const XML_Char *name, const XML_Char **
     struct reader *reader = context;
     if (reader->result != WEFT_OK)
         return;
-    if (++reader->num_elements > WEFT__XML_MAX_ELEMENTS) {
+    if (++reader->num_elements > XML_MAX_ELEMENTS) {
         refuse(reader, name, "the file has more than 65536 elements");
         return;
     }
-    if (++reader->depth > WEFT__XML_MAX_DEPTH) {
+    if (++reader->depth > XML_MAX_DEPTH) {
         refuse(reader, name, "is nested in more than 63 others");
         return;
     }
     if (reader->skip_depth > 0)
         return;
-    const struct weft__xml_rule *rule = rule_of(reader, name);
+    const struct xml_rule *rule = rule_of(reader, name);
     if (rule == NULL || rule->attributes == NULL) {
         if (reader->open == NULL)
             refuse(reader, name, "is not what a file of this kind begins with");
@@ -183,11 +182,11 @@ static weft_result run(struct reader *reader, const char *text, size_t num_bytes
                        XML_ErrorString(error));
 }
 
-weft_result weft__xml_parse(const struct weft__xml_format *format, const char *source,
-                            const char *text, size_t num_bytes, struct weft__xml **root)
+weft_result xml_parse(const struct xml_format *format, const char *source, const char *text,
+                      size_t num_bytes, struct xml **root)
 {
     struct reader reader = {.format = format, .source = source};
-    if (num_bytes > WEFT__XML_MAX_BYTES)
+    if (num_bytes > XML_MAX_BYTES)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "%.256s has more than 16 MiB", source);
     reader.parser = XML_ParserCreate(NULL);
     if (reader.parser == NULL)
@@ -197,7 +196,7 @@ weft_result weft__xml_parse(const struct weft__xml_format *format, const char *s
     if (result == WEFT_OK)
         *root = reader.root;
     else
-        weft__xml_remove(reader.root);
+        xml_remove(reader.root);
     return result;
 }
 
@@ -207,22 +206,21 @@ static weft_result read_file(const char *path, char *text, size_t *num_bytes)
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return weft__system_error("cannot read %s", path);
-    *num_bytes = fread(text, 1, WEFT__XML_MAX_BYTES + 1, file);
+    *num_bytes = fread(text, 1, XML_MAX_BYTES + 1, file);
     const weft_result result = ferror(file) ? weft__system_error("cannot read %s", path) : WEFT_OK;
     fclose(file);
     return result;
 }
 
-weft_result weft__xml_read(const struct weft__xml_format *format, const char *path,
-                           struct weft__xml **root)
+weft_result xml_read(const struct xml_format *format, const char *path, struct xml **root)
 {
     size_t num_bytes = 0;
-    char *text = malloc(WEFT__XML_MAX_BYTES + 1);
+    char *text = malloc(XML_MAX_BYTES + 1);
     if (text == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory to read %s", path);
     weft_result result = read_file(path, text, &num_bytes);
     if (result == WEFT_OK)
-        result = weft__xml_parse(format, path, text, num_bytes, root);
+        result = xml_parse(format, path, text, num_bytes, root);
     free(text);
     return result;
 }

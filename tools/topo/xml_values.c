@@ -10,10 +10,10 @@
 #include "comm/error.h"
 #include "topo/xml.h"
 
-weft_result weft__xml_error(const struct weft__xml *element, const char *format, ...)
+weft_result xml_error(const struct xml *element, const char *format, ...)
 {
     char message[512], place[320] = "";
-    const struct weft__xml *root = element;
+    const struct xml *root = element;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
@@ -26,7 +26,7 @@ weft_result weft__xml_error(const struct weft__xml *element, const char *format,
                        message);
 }
 
-static weft_result parse_integer(const struct weft__xml *element, struct weft__xml_number number,
+static weft_result parse_integer(const struct xml *element, struct xml_number number,
                                  const char *text, int32_t *value)
 {
     char *end;
@@ -34,50 +34,45 @@ static weft_result parse_integer(const struct weft__xml *element, struct weft__x
     const long long parsed = strtoll(text, &end, 0);
     if (end == text || *end != '\0' || isspace((unsigned char)*text) || errno != 0 ||
         parsed < number.min || parsed > number.max)
-        return weft__xml_error(element,
-                               "%s is \"%.64s\", allowed are numbers of %" PRId64 "..%" PRId64,
-                               number.name, text, number.min, number.max);
+        return xml_error(element, "%s is \"%.64s\", allowed are numbers of %" PRId64 "..%" PRId64,
+                         number.name, text, number.min, number.max);
     *value = (int32_t)parsed;
     return WEFT_OK;
 }
 
-weft_result weft__xml_integer_or(const struct weft__xml *element, struct weft__xml_number number,
-                                 int32_t usual, int32_t *value)
+weft_result xml_integer_or(const struct xml *element, struct xml_number number, int32_t usual,
+                           int32_t *value)
 {
-    const char *text = weft__xml_text(element, number.name);
+    const char *text = xml_text(element, number.name);
     *value = usual;
     return *text != '\0' ? parse_integer(element, number, text, value) : WEFT_OK;
 }
 
-weft_result weft__xml_integer(const struct weft__xml *element, struct weft__xml_number number,
-                              int32_t *value)
+weft_result xml_integer(const struct xml *element, struct xml_number number, int32_t *value)
 {
-    const char *text = weft__xml_text(element, number.name);
+    const char *text = xml_text(element, number.name);
     if (*text == '\0')
-        return weft__xml_error(element, "attribute %s is missing", number.name);
+        return xml_error(element, "attribute %s is missing", number.name);
     return parse_integer(element, number, text, value);
 }
 
-weft_result weft__xml_real_or(const struct weft__xml *element, const char *name, float usual,
-                              float *value)
+weft_result xml_real_or(const struct xml *element, const char *name, float usual, float *value)
 {
-    const char *text = weft__xml_text(element, name);
+    const char *text = xml_text(element, name);
     char *end;
     *value = usual;
     if (*text == '\0')
         return WEFT_OK;
     const float parsed = strtof(text, &end);
     if (*end != '\0' || isspace((unsigned char)*text) || !isfinite(parsed) || parsed < 0)
-        return weft__xml_error(element, "%s is \"%.64s\", allowed are numbers of at least 0", name,
-                               text);
+        return xml_error(element, "%s is \"%.64s\", allowed are numbers of at least 0", name, text);
     *value = parsed;
     return WEFT_OK;
 }
 
-weft_result weft__xml_hex_or(const struct weft__xml *element, const char *name, uint64_t usual,
-                             uint64_t *value)
+weft_result xml_hex_or(const struct xml *element, const char *name, uint64_t usual, uint64_t *value)
 {
-    const char *text = weft__xml_text(element, name);
+    const char *text = xml_text(element, name);
     char *end;
     *value = usual;
     if (*text == '\0')
@@ -85,8 +80,8 @@ weft_result weft__xml_hex_or(const struct weft__xml *element, const char *name, 
     errno = 0;
     const unsigned long long parsed = strtoull(text, &end, 16);
     if (*end != '\0' || !isxdigit((unsigned char)*text) || errno != 0)
-        return weft__xml_error(
-            element, "%s is \"%.64s\", allowed are hexadecimal numbers of 64 bits", name, text);
+        return xml_error(element, "%s is \"%.64s\", allowed are hexadecimal numbers of 64 bits",
+                         name, text);
     *value = parsed;
     return WEFT_OK;
 }
