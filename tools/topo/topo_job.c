@@ -231,7 +231,6 @@ weft_result topo_job_search(const struct topo_options *options, struct topo_job 
     int32_t first_rank = 0;
     for (int32_t i = 0; i < job->num_machines; i++) {
         struct topo_view *view = &job->machines[i];
-        view->times = options->times;
         view->num_alike = options->num_alike;
         view->num_nodes = options->num_alike * job->num_machines;
         WEFT__TRY(topo_machine_build(options, job->num_machines > 1 ? first_rank : -1, view));

@@ -141,17 +141,10 @@ static json_t *connections_as_json(const struct topo_job *job)
 
 static json_t *machine_as_json(const struct topo_view *view)
 {
-    json_t *object =
-        json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "kind", "topology", "name", view->name,
-                  "nccl_version", view->topo->constants->nccl_version, "nodes", nodes_as_json(view),
-                  "gpu_paths", paths_as_json(view, TOPO_GPU), "port_paths",
-                  paths_as_json(view, TOPO_NET), "sets", sets_as_json(view));
-    if (object != NULL && topo_view_has_times(view))
-        json_object_set_new(object, "times",
-                            topo_times_as_json(&view->times, topo_view_set(view, CHANNELS_RING)));
-    if (object != NULL && topo_view_why_no_times(view) != NULL)
-        json_object_set_new(object, "no_times", json_string(topo_view_why_no_times(view)));
-    return object;
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "kind", "topology", "name", view->name,
+                     "nccl_version", view->topo->constants->nccl_version, "nodes",
+                     nodes_as_json(view), "gpu_paths", paths_as_json(view, TOPO_GPU), "port_paths",
+                     paths_as_json(view, TOPO_NET), "sets", sets_as_json(view));
 }
 
 /* Of several machines a list. */

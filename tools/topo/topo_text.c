@@ -260,32 +260,18 @@ static void print_connections(const struct topo_job *job)
     printf("(--json has all)\n");
 }
 
-static void print_times(const struct topo_view *view)
-{
-    const char *why_none = topo_view_why_no_times(view);
-    if (why_none != NULL)
-        printf("\nNo times: %s.\n", why_none);
-    if (!topo_view_has_times(view))
-        return;
-    topo_print_times(&view->times, topo_view_set(view, CHANNELS_RING));
-    if (view->num_nodes > 1)
-        printf("Of one of the machines alone: what is between them is not modelled.\n");
-}
-
 static void print_machine(const struct topo_view *view)
 {
     print_counts(view);
     print_tree(view);
     if (topo_count(view->topo, TOPO_GPU) == 0) {
         printf("\nNo GPU with a rank: there are no channels to search.\n");
-        print_times(view);
         return;
     }
     print_matrix(view, TOPO_GPU);
     if (topo_count(view->topo, TOPO_NET) > 0)
         print_matrix(view, TOPO_NET);
     print_sets(view);
-    print_times(view);
 }
 
 int topo_print_text(const struct topo_job *job)

@@ -26,23 +26,6 @@ double topo_slowest_ring_gbps(const struct topo_job *job)
     return least;
 }
 
-int topo_view_has_times(const struct topo_view *view)
-{
-    const struct channels *rings = topo_view_set(view, CHANNELS_RING);
-    return view->times.op != TOPO_NO_TIMES && rings != NULL && channels_were_found(rings);
-}
-
-const char *topo_view_why_no_times(const struct topo_view *view)
-{
-    if (view->times.op == TOPO_NO_TIMES || topo_view_has_times(view))
-        return NULL;
-    if (topo_count(view->topo, TOPO_GPU) == 0)
-        return "the model is of GPUs, and none here has a rank; weft coll --explain tells of CPUs";
-    return view->sets.of[CHANNELS_RING] == NULL
-               ? "they are as fast as the rings together, and none were looked for (--pattern ring)"
-               : "they are as fast as the rings together, and there are none";
-}
-
 int32_t topo_port_of(const struct topo_view *view, const struct channels *channels, int32_t c,
                      enum topo_end end)
 {

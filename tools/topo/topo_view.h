@@ -4,7 +4,6 @@
 
 #include "topo/connect.h"
 #include "topo/paths.h"
-#include "topo_times.h"
 
 struct topo_view {
     char name[320]; /* the file; "this machine"; of a job, of which host */
@@ -13,7 +12,6 @@ struct topo_view {
     int32_t num_alike; /* nodes that are such a machine */
     int32_t num_nodes; /* all that there are */
     struct channel_sets sets;
-    struct topo_times times;
 };
 
 /* Machines with a network between: nodes follow each other as the machines do. */
@@ -39,11 +37,6 @@ int32_t topo_port_of(const struct topo_view *view, const struct channels *channe
 
 /* 0 if one of the machines has no ring. */
 double topo_slowest_ring_gbps(const struct topo_job *job);
-
-/* Whether somebody asks for times, and there are rings to have them of. */
-int topo_view_has_times(const struct topo_view *view);
-/* Why somebody asks in vain; NULL: nobody does. */
-const char *topo_view_why_no_times(const struct topo_view *view);
 
 const char *topo_set_name(enum channels_id id);
 /* Bus ids as files have them. */
