@@ -312,7 +312,6 @@ target_sources(weft_objects PRIVATE ${programs_dir}/list.c ${fatbins}
   machine/cuda/comms.c
   machine/cuda/describe.c
   machine/cuda/gpudirect.c
-  machine/cuda/gpus.c
   machine/cuda/device.c
   machine/cuda/driver.c
   machine/cuda/graph.c

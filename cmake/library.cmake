@@ -3,7 +3,6 @@
 
 find_library(BOOST_CONTEXT_LIBRARY NAMES boost_context REQUIRED)
 find_library(NETTLE_LIBRARY NAMES nettle REQUIRED)
-find_library(EXPAT_LIBRARY NAMES expat REQUIRED)
 
 target_link_libraries(weft_objects PRIVATE weft_flags)
 target_include_directories(weft_objects PRIVATE
@@ -22,7 +21,6 @@ function(weft_add_library target type)
     $<BUILD_INTERFACE:weft_flags>
     $<BUILD_INTERFACE:${BOOST_CONTEXT_LIBRARY}> $<INSTALL_INTERFACE:boost_context>
     $<BUILD_INTERFACE:${NETTLE_LIBRARY}> $<INSTALL_INTERFACE:nettle>
-    $<BUILD_INTERFACE:${EXPAT_LIBRARY}> $<INSTALL_INTERFACE:expat>
     Threads::Threads m)
   set_target_properties(${target} PROPERTIES
     OUTPUT_NAME weft

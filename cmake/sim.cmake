@@ -70,7 +70,6 @@ set(sim_host_sources
   machine/cpu/rows_base.c
   ${wide_row_sources}
   machine/fiber.c
-  topo/trees.c
   ${ops_sources} ${ep_sources} ${coll_sources} ${api_sources})
 
 # Source lines for reports. clang leaves out by default the table that libdw looks addresses up in.

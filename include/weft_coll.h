@@ -378,15 +378,13 @@ typedef struct weft_coll_explanation {
     weft_coll_reason reason;
     int32_t num_blocks; /* that are asked for; 0: the machine chooses, as of warps */
     int32_t num_warps;
-    /* What a model expects of it, in order, with memory that the others reach: how long it takes,
-     * and how much of that whatever the bytes. 0: the model does not know (multicast; several nodes
-     * on machine cuda). */
+    /* What a model expects of it over several nodes on machine cpu, else 0: how long the operation
+     * takes, how much of that it takes whatever the bytes, and what the busiest node sends. */
     double expected_us;
     double latency_us;
-    /* That the busiest rank writes to others and reads of them; over several nodes that the busiest
-     * node sends. */
     uint64_t link_bytes;
-    double link_gbps;         /* of a rank's links, measured or assumed; 0: ranks share memory */
+    double
+        link_gbps; /* on one node: of a rank's links, measured or assumed; 0: ranks share memory */
     uint64_t table_max_bytes; /* the row is for no more; 0: no table has chosen, as of the next */
     int32_t table_line;
     int32_t reserved;
@@ -401,7 +399,7 @@ typedef struct weft_coll_explanation {
 } weft_coll_explanation;
 
 /* Which algorithm an operation of `bytes`, as of weft_coll_algorithm, would use, why, and how long it
- * is expected to take; or, if algorithm is not AUTO, how long that one is (WEFT_ERROR_UNSUPPORTED if
+ * is expected to take; or, if algorithm is not AUTO, the same of that one (WEFT_ERROR_UNSUPPORTED if
  * it cannot do it). Needs no other rank. */
 WEFT_API weft_result weft_coll_explain(const weft_coll *coll, weft_collective collective,
                                        weft_algorithm algorithm, uint64_t bytes,

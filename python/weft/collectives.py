@@ -265,8 +265,8 @@ class Collectives(Object):
 
     def explain(self, collective: Collective, num_bytes: int,
                 algorithm: Algorithm = Algorithm.AUTO) -> abi.CollExplanation:
-        """Which algorithm an operation of so many bytes would use, its reason (CollReason), and
-        expected_us; or, of one that is given, how long that is expected to take."""
+        """Which algorithm an operation of so many bytes would use, its reason (CollReason), and,
+        over several nodes, expected_us; or the same of a given algorithm."""
         told = abi.CollExplanation()
         check(lib.weft_coll_explain(self._native.pointer(), collective, algorithm, num_bytes,
                                     ctypes.byref(told)))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the ranks tell each other of the ways between nodes, and what the model is given of it (model_nodes.h). */
+/* What the ranks tell each other of the ways between nodes, and what the model is given of it (model.h). */
 #include "coll/internode.h"
 #include "comm/settings.h"
 #include "net/attach.h"

@@ -3,11 +3,9 @@
  * they have nothing, by a formula. Every rank must choose alike, so the choice depends on what is the same on
  * all of them.
  *
- * The formula's limits are measured, and on a node the model (model.h) does not stand in for them: it would choose
- * what is 2 % slower at 512 KiB among 4 H200, and 23 % at 8 MiB gathered among 2, and nothing that is faster. Between
- * nodes it does, since limits depend on how far these are (model_nodes.h). */
+ * The formula's limits are measured. Between nodes they depend on how far the nodes are: there a model (model.h)
+ * stands in for them. */
 #include "coll/coll.h"
-#include "coll/model.h"
 #include "ops/names.h"
 
 /* Bits of the algorithms that can do each for a few ranks of one node; else RAILS does all, and TREE what it can. */
@@ -53,9 +51,15 @@ uint64_t weft__coll_part_bytes(uint64_t row_bytes, int32_t num_parts)
     return (part_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+/* UINT64_MAX: the algorithm needs no packets. */
 static uint64_t max_row_bytes(const weft_coll *coll, weft_algorithm algorithm)
 {
-    return weft__coll_max_row_bytes(algorithm, coll->area.region_bytes, coll->comm->num_ranks);
+    const uint64_t packet_bytes = coll->area.region_bytes;
+    if (algorithm == WEFT_ALGORITHM_ONESHOT)
+        return packet_bytes;
+    if (algorithm == WEFT_ALGORITHM_TWOSHOT_PACKETS)
+        return packet_bytes / 2 * (uint64_t)coll->comm->num_ranks;
+    return UINT64_MAX;
 }
 
 weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective collective,

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "coll/internode.h"
-#include "coll/model.h"
 #include "coll/multicast.h"
 #include "comm/settings.h"
 #include "ops/names.h"
@@ -273,8 +272,7 @@ static void choose_sizes(weft_coll *coll, const weft_coll_config *config)
     uint64_t packet_bytes = config->packet_bytes;
     uint64_t staging_bytes = config->staging_bytes;
     if (packet_bytes == 0)
-        packet_bytes = weft__coll_default_packet_bytes(weft__machine_of(coll->comm)->kind,
-                                                       coll->comm->num_ranks);
+        packet_bytes = defaults->packet_bytes / (uint64_t)num_ranks;
     if (staging_bytes == 0)
         staging_bytes = STAGING_BYTES;
     coll->num_blocks = config->num_blocks;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "coll/groups.h"
-#include "coll/model_nodes.h"
+#include "coll/model.h"
 #include "coll/tuning.h"
 #include "ops/exchange.h"
 #include "ops/names.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The settings that suit each kind of machine, as measured on 2x H200, and on CPUs. */
 #include "coll/coll.h"
-#include "coll/model.h"
 
 static const struct weft__coll_defaults defaults[] = {
     [WEFT_MACHINE_CPU] =
@@ -60,9 +59,4 @@ static const struct weft__coll_defaults defaults[] = {
 const struct weft__coll_defaults *weft__coll_defaults(const weft_comm *comm)
 {
     return &defaults[weft__machine_of(comm)->kind];
-}
-
-uint64_t weft__coll_default_packet_bytes(weft_machine machine, int32_t num_ranks)
-{
-    return defaults[machine].packet_bytes / (uint64_t)num_ranks;
 }

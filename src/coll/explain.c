@@ -1,24 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Why an operation goes as it does, and how long that is expected to take. */
+/* Why an operation goes as it does, and how long that is expected to take over several nodes. */
 #include <math.h>
 #include <stdio.h>
 
 #include "coll/coll.h"
-#include "coll/model.h"
 #include "comm/settings.h"
 
-static struct weft__coll_site site_of(const weft_comm *comm)
+static double link_gbps_of(const weft_comm *comm)
 {
-    const struct weft__machine *machine = weft__machine_of(comm);
-    struct weft__coll_site site = {.machine = machine->kind, .num_ranks = comm->num_ranks};
     struct weft__links links = {0};
-    weft_device_info device = {0};
-    if (machine->describe_links != NULL)
-        machine->describe_links(comm, &links);
-    site.link_gbps = links.gbps;
-    if (machine->describe_device(machine->device_of(comm), &device) == WEFT_OK)
-        site.num_cores = device.num_processors;
-    return site;
+    if (weft__machine_of(comm)->describe_links != NULL)
+        weft__machine_of(comm)->describe_links(comm, &links);
+    return links.gbps;
 }
 
 void weft__coll_measured_device(const weft_comm *comm, char name[WEFT__TUNING_NAME_BYTES])
@@ -35,47 +28,21 @@ void weft__coll_measured_device(const weft_comm *comm, char name[WEFT__TUNING_NA
     snprintf(name, WEFT__TUNING_NAME_BYTES, "%s", device.name);
 }
 
-static void tell(const struct weft__coll_expectation *expectation,
-                 weft_coll_explanation *explanation)
+static void expect_between_nodes(const weft_coll *coll, weft_collective collective,
+                                 uint64_t row_bytes, weft_coll_explanation *explanation)
 {
-    explanation->latency_us = expectation->latency_us;
-    explanation->expected_us = expectation->latency_us + expectation->transfer_us;
-    explanation->link_bytes = expectation->link_bytes;
-}
-
-static void expect_on_a_node(const weft_coll *coll, const struct weft__coll_work *work,
-                             weft_coll_explanation *explanation)
-{
-    const struct weft__coll_site site = site_of(coll->comm);
-    const struct weft__coll_costs costs = weft__coll_costs_at(&site);
-    struct weft__coll_expectation expectation;
-    if (!weft__coll_expect(&costs, work, &expectation))
-        return;
-    tell(&expectation, explanation);
-    explanation->link_gbps = site.link_gbps;
-}
-
-static void expect_between_nodes(const weft_coll *coll, const struct weft__coll_work *work,
-                                 weft_coll_explanation *explanation)
-{
+    const struct weft__coll_work work = {collective, explanation->algorithm, row_bytes,
+                                         coll->comm->num_ranks};
     struct weft__coll_expectation expectation;
     explanation->net_latency_us = weft__coll_latency_us(&coll->wire);
     explanation->net_is_measured = coll->wire.latency_us > 0;
     explanation->net_gbps = coll->wire.port_gbps;
-    explanation->num_hops = (int32_t)ceil(weft__coll_hops(work, coll->comm->topology.num_nodes));
-    if (weft__coll_expect_by(coll, work, &expectation))
-        tell(&expectation, explanation);
-}
-
-static void expect(const weft_coll *coll, weft_collective collective, uint64_t row_bytes,
-                   weft_coll_explanation *explanation)
-{
-    const struct weft__coll_work work = {collective, explanation->algorithm, row_bytes,
-                                         coll->comm->num_ranks};
-    if (coll->comm->topology.num_nodes > 1)
-        expect_between_nodes(coll, &work, explanation);
-    else
-        expect_on_a_node(coll, &work, explanation);
+    explanation->num_hops = (int32_t)ceil(weft__coll_hops(&work, coll->comm->topology.num_nodes));
+    if (!weft__coll_expect_by(coll, &work, &expectation))
+        return;
+    explanation->latency_us = expectation.latency_us;
+    explanation->expected_us = expectation.latency_us + expectation.transfer_us;
+    explanation->link_bytes = expectation.link_bytes;
 }
 
 static void name_table(const weft_coll *coll, const struct weft__tuning_row *row,
@@ -101,6 +68,9 @@ weft_result weft__coll_explain(const weft_coll *coll, weft_collective collective
     explanation->num_warps = coll->num_warps > 0 ? coll->num_warps : choice.num_warps;
     if (choice.row != NULL)
         name_table(coll, choice.row, explanation);
-    expect(coll, collective, row_bytes, explanation);
+    if (coll->comm->topology.num_nodes > 1)
+        expect_between_nodes(coll, collective, row_bytes, explanation);
+    else
+        explanation->link_gbps = link_gbps_of(coll->comm);
     return WEFT_OK;
 }

@@ -1,44 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* How long a collective is expected to take on one node: a start, and the bytes that its busiest rank moves. What
- * an algorithm moves is a row of a table; what that takes is the costs of a machine. The model tells, and chooses
- * nothing (choose.c says why). Between nodes: model_nodes.h. */
+/* How long a collective is expected to take over several nodes: a start, the messages that follow each other, and the bytes
+ * that the busiest node sends and its ranks touch. */
 #pragma once
 
 #include "weft.h"
-
-/* How data go. */
-enum weft__coll_way {
-    WEFT__COLL_PACKETS,
-    WEFT__COLL_DIRECT,
-    WEFT__COLL_PIECES, /* through fifos */
-    WEFT__COLL_NUM_WAYS
-};
-
-struct weft__coll_way_costs {
-    double start_us;     /* until the ranks have met, and the end of the operation */
-    double peer_us;      /* more, for each other rank */
-    double step_us;      /* of each step behind the first */
-    double step_rank_us; /* more, for each rank */
-    /* Of a rank, when all move as much: what it writes to others, what it reads of others, and what it copies in its
-     * own memory. */
-    double push_gbps;
-    double pull_gbps;
-    double copy_gbps; /* INFINITY: the others hide it */
-    double alone;     /* how many times as fast a rank moves while the others do not */
-};
-
-struct weft__coll_costs {
-    struct weft__coll_way_costs ways[WEFT__COLL_NUM_WAYS];
-};
-
-/* Where the ranks are. */
-struct weft__coll_site {
-    weft_machine machine;
-    int32_t num_ranks;
-    int32_t num_cores; /* of the host, for machine cpu */
-    double link_gbps;  /* of a rank, for machine cuda */
-};
-struct weft__coll_costs weft__coll_costs_at(const struct weft__coll_site *site);
 
 struct weft__coll_work {
     weft_collective collective;
@@ -46,20 +11,36 @@ struct weft__coll_work {
     uint64_t row_bytes; /* as weft_coll_algorithm has them */
     int32_t num_ranks;
 };
+
 struct weft__coll_expectation {
     double latency_us;   /* whatever the bytes */
     double transfer_us;  /* of the bytes */
-    uint64_t link_bytes; /* that the busiest rank writes to others and reads of them */
+    uint64_t link_bytes; /* that the busiest node sends */
 };
-/* Whether the model knows what the algorithm moves. */
-int weft__coll_is_modelled(weft_collective collective, weft_algorithm algorithm);
-/* 0: it does not. */
-int weft__coll_expect(const struct weft__coll_costs *costs, const struct weft__coll_work *work,
-                      struct weft__coll_expectation *expectation);
 
-/* The longest row that the algorithm can move where a rank has so many bytes of packets under way to each other one;
- * UINT64_MAX: it needs no packets. */
-uint64_t weft__coll_max_row_bytes(weft_algorithm algorithm, uint64_t packet_bytes,
-                                  int32_t num_ranks);
-/* Where nobody says how many they are. */
-uint64_t weft__coll_default_packet_bytes(weft_machine machine, int32_t num_ranks);
+struct weft__coll_wire {
+    double
+        latency_us; /* of a message, one way, but for what its ends do; 0: not known, and assumed */
+    double port_gbps;      /* of a node; 0: not known, its cores count */
+    double ranks_per_core; /* where they are most; 0: each has its own */
+};
+
+struct weft__coll_between {
+    struct weft__coll_wire wire;
+    int32_t num_nodes;
+    int32_t most_local;        /* ranks of a node */
+    int32_t num_rails;         /* that the operation has */
+    int32_t num_channels;      /* rings of a rail to another node */
+    int32_t window;            /* chunks of a ring that may be under way */
+    uint64_t chunk_bytes;      /* at most, */
+    uint64_t tree_chunk_bytes; /* and along a tree */
+};
+
+/* By RAILS or TREE; 0: it is neither. */
+int weft__coll_expect_between(const struct weft__coll_between *between,
+                              const struct weft__coll_work *work,
+                              struct weft__coll_expectation *expectation);
+/* How many messages follow each other. */
+double weft__coll_hops(const struct weft__coll_work *work, int32_t num_nodes);
+/* As it is known, or assumed. */
+double weft__coll_latency_us(const struct weft__coll_wire *wire);

@@ -2,7 +2,6 @@
 #include "coll/multicast.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ------------------------------------------------------------------ life */
 
@@ -11,42 +10,12 @@ void weft__coll_multicast_plan(weft_coll *coll, const weft_coll_config *config)
     enum { ALIGNMENT = 16 };
     struct wp_multicast_queues *queues = &coll->queues;
     *queues = weft__coll_defaults(coll->comm)->multicast;
-    queues->num_heads = coll->comm->num_ranks;
     if (config->num_channels > 0)
         queues->num_channels = config->num_channels;
     if (config->num_staging_slots > 0)
         queues->num_slots = config->num_staging_slots;
     if (config->staging_slot_bytes > 0)
         queues->slot_bytes = (config->staging_slot_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
-static void add_head(struct weft__coll_multicast *multicast, int32_t *num_heads, int32_t rank)
-{
-    for (int32_t head = 0; head < *num_heads; head++) {
-        if (multicast->heads[head] == rank)
-            return;
-    }
-    multicast->heads[(*num_heads)++] = rank;
-}
-
-/* As rank 0's machine says, if it knows; a rank that it does not name is a head of its own rows alone. */
-static weft_result find_heads(weft_comm *comm, struct weft__coll_multicast *multicast)
-{
-    struct weft__heads own = {0};
-    weft_result result = WEFT_OK;
-    if (weft__machine_of(comm)->find_heads != NULL)
-        result = weft__machine_of(comm)->find_heads(comm, &own);
-    struct weft__heads *told = weft__comm_gather_new(comm, result, &own, sizeof own, &result);
-    int32_t num_heads = 0;
-    if (told == NULL)
-        return result;
-    for (int32_t i = 0; i < told[0].num_heads; i++)
-        add_head(multicast, &num_heads, told[0].ranks[i]);
-    multicast->num_reducers = num_heads > 0 ? num_heads : comm->num_ranks;
-    for (int32_t rank = 0; rank < comm->num_ranks; rank++)
-        add_head(multicast, &num_heads, rank);
-    free(told);
-    return WEFT_OK;
 }
 
 static weft_result set_up(weft_coll *coll)
@@ -56,7 +25,6 @@ static weft_result set_up(weft_coll *coll)
     const struct wp_multicast_queues *queues = &multicast->queues;
     const uint64_t counts_bytes = (uint64_t)queues->num_channels * WP_NUM_QUEUES * sizeof(uint64_t);
     void *counts = NULL;
-    WEFT__TRY(find_heads(comm, multicast));
     const weft_result allocated = weft__machine_of(comm)->alloc(comm, counts_bytes, &counts);
     multicast->num_chunks_before = counts;
     WEFT__TRY(weft__comm_agree(comm, allocated, "count the chunks of a multicast object"));
@@ -96,22 +64,17 @@ void weft__coll_multicast_destroy(weft_coll *coll)
 
 /* ------------------------------------------------------------------ calls */
 
-/* Of an all-reduce the first heads share the row; else each has the row of its rank. */
+/* The ranks share the row of an all-reduce; else each rank has the row of its number. */
 static void find_parts(const struct weft__coll_call *call, struct wp_multicast_args *args)
 {
-    const struct weft__coll_multicast *multicast = call->coll->multicast;
+    const int32_t num_ranks = call->coll->comm->num_ranks;
     const uint64_t row_bytes = weft__coll_row_bytes(call);
-    const uint64_t part_bytes = weft__coll_part_bytes(row_bytes, multicast->num_reducers);
-    for (int32_t head = 0; head < args->queues.num_heads; head++) {
-        const int32_t rank = multicast->heads[head];
-        args->heads[head] = rank;
-        args->parts[head] = call->collective == WEFT_ALL_REDUCE
-                                ? wp_span_of_row(row_bytes, (uint64_t)head * part_bytes, part_bytes)
+    const uint64_t part_bytes = weft__coll_part_bytes(row_bytes, num_ranks);
+    for (int32_t rank = 0; rank < num_ranks; rank++)
+        args->parts[rank] = call->collective == WEFT_ALL_REDUCE
+                                ? wp_span_of_row(row_bytes, (uint64_t)rank * part_bytes, part_bytes)
                                 : (struct wp_span){(uint64_t)rank * row_bytes, row_bytes};
-        if (rank == call->coll->comm->rank)
-            args->own_head = head;
-    }
-    const uint64_t longest = weft__coll_longest_row(args->parts, args->queues.num_heads);
+    const uint64_t longest = weft__coll_longest_row(args->parts, num_ranks);
     args->num_chunks = (longest + args->queues.slot_bytes - 1) / args->queues.slot_bytes;
 }
 

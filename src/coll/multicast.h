@@ -8,10 +8,8 @@
 
 struct weft__coll_multicast {
     struct weft__multicast object;
-    struct wp_multicast_queues queues; /* with as many heads as there are ranks */
-    uint64_t *num_chunks_before;       /* in memory of the machine */
-    int32_t num_reducers; /* the first of the heads, which share what an all-reduce sums */
-    int32_t heads[WEFT_COLL_MAX_RANKS]; /* [num_ranks] each rank once */
+    struct wp_multicast_queues queues;
+    uint64_t *num_chunks_before; /* in memory of the machine */
 };
 
 /* What the config, the same on all ranks, says of queues: as many channels as the program may have blocks. */

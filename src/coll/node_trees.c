@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The tree of a communicator's nodes (programs/coll/node_tree.h): the first of topo/trees.h, whose places are nodes. */
+/* The tree of a communicator's nodes (programs/coll/node_tree.h): the first of coll/trees.h, whose places are nodes. */
 #include "coll/internode.h"
+#include "coll/trees.h"
 #include "ops/nodes.h"
-#include "topo/trees.h"
 
 static int is_wanted(const weft_coll *coll)
 {

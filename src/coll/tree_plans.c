@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The steps of `pipeline` for trees. There are two over the same ranks (topo/trees.h), each for one half of the row:
+ * The steps of `pipeline` for trees. There are two over the same ranks (coll/trees.h), each for one half of the row:
  * who has children in one is a leaf in the other, so that all links carry about as much.
  *
  * A sum goes up: a rank reduces what its first child has sent, its own row, and what its second child has sent, rounded
@@ -15,7 +15,7 @@
  * of which waits for none; so nobody waits for ever.
  */
 #include "coll/plans.h"
-#include "topo/trees.h"
+#include "coll/trees.h"
 
 enum { NUM_TREES = 2 };
 

@@ -4,7 +4,6 @@
 
 #include "comm/comm.h"
 #include "machine/machine.h"
-#include "topo/facts.h"
 
 typedef enum wp_status weft__program_fn(struct wp_warp *warp, const void *args);
 
@@ -107,12 +106,6 @@ struct weft__switched_memory {
     struct weft__switched_state *state; /* the machine's own */
 };
 
-/* Ranks that sum for others through a multicast object, best first. */
-struct weft__heads {
-    int32_t num_heads;
-    int32_t ranks[WEFT_COLL_MAX_RANKS]; /* no rank twice */
-};
-
 /* Semantics: weft.h. */
 struct weft__graphs {
     weft_result (*begin)(weft_stream *stream);
@@ -186,8 +179,6 @@ struct weft__machine {
     void (*multicast_destroy)(weft_comm *comm, struct weft__switched_memory *memory);
     /* The same on all ranks. NULL: there are no links, ranks share memory. */
     void (*describe_links)(const weft_comm *comm, struct weft__links *links);
-    /* Which ranks the topology wants as heads, told by rank 0; none if it tells nothing. NULL: the machine has none. */
-    weft_result (*find_heads)(weft_comm *comm, struct weft__heads *heads);
     /* Enqueues a launch; on cpu and sim it is skipped if the communicator has failed by then, on
      * cuda its waits end then. */
     weft_result (*launch)(weft_stream *stream, const struct weft__launch *launch);
@@ -231,9 +222,6 @@ weft_result weft__machine_duplicate(weft_comm *comm, const void *src, uint64_t b
 /* Zeroes memory that programs access. */
 weft_result weft__machine_zero(weft_comm *comm, void *memory, uint64_t bytes);
 
-/* As find_heads: by the file of a topology that NCCL or weft is given (topo/file.h). */
-weft_result weft__find_heads(weft_comm *comm, struct weft__heads *heads);
-
 /* For streams of every machine. */
 uint64_t weft__stream_new_id(void);
 /* Calls a function of weft_stream_call. Until it returns its thread must not wait: for what it
@@ -254,6 +242,3 @@ const struct weft__machine *weft__cuda_machine(void);
 
 /* The CUDA that this library was built with, 1000 * major + 10 * minor; 0: none. */
 int32_t weft__cuda_build_version(void);
-
-/* The GPUs that this process can use, each the rank of its number: how many, 0 without CUDA. */
-int32_t weft__cuda_find_gpus(struct weft__topo_gpu_facts *gpus, int32_t most);

@@ -12,10 +12,3 @@ int32_t weft__cuda_build_version(void)
 {
     return 0;
 }
-
-int32_t weft__cuda_find_gpus(struct weft__topo_gpu_facts *gpus, int32_t most)
-{
-    (void)gpus;
-    (void)most;
-    return 0;
-}

@@ -8,6 +8,7 @@
 #include "comm/settings.h"
 #include "comm/thread.h"
 #include "net/mac.h"
+#include "net/ports.h"
 
 enum {
     NUM_SLOTS = 1024,

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "comm/comm.h"
-#include "topo/sysfs.h"
 
 enum { WEFT__NET_DEVICES_BYTES = 512 };
 
@@ -15,7 +14,3 @@ weft_result weft__net_default_devices(const weft_comm *comm, char devices[WEFT__
  * the system shows devices. */
 enum { WEFT__NET_DEVICE_NAME_BYTES = 64 };
 int weft__net_find_rdma(const char *sys, const char *dev, char name[WEFT__NET_DEVICE_NAME_BYTES]);
-
-/* What the ports together carry that a transport ("tcp/eth0") names, of devices alone, since others are not bound to
- * what they say; 0: not known. */
-double weft__net_port_gbps(const char *transport, const struct weft__sysfs *sysfs);

@@ -211,10 +211,10 @@ def test_algorithms():
         assert pushed.algorithm(weft.Collective.ALL_REDUCE, 8) == weft.Algorithm.TWOSHOT
         told = pushed.explain(weft.Collective.ALL_REDUCE, 8)
         assert (told.algorithm, told.reason) == (weft.Algorithm.TWOSHOT, weft.CollReason.PINNED)
-        assert told.table == b"" and 0 < told.latency_us <= told.expected_us
+        assert told.table == b"" and told.expected_us == 0
         pull = weft.Algorithm.ONESHOT_PULL
         other = pushed.explain(weft.Collective.ALL_REDUCE, 1 << 20, pull)
-        assert other.algorithm == pull and other.expected_us > told.expected_us
+        assert other.algorithm == pull
         with pytest.raises(weft.UnsupportedError):
             pushed.explain(weft.Collective.ALL_GATHER, 8, weft.Algorithm.TWOSHOT)
         x = comm.heap_empty(3000, np.float32)

@@ -84,8 +84,7 @@ static int check_reason(const weft_coll *coll, weft_collective collective, uint6
           collective, (unsigned long long)bytes, found.reason, found.num_blocks, found.num_warps,
           found.table_line, (unsigned long long)found.table_max_bytes);
     CHECK(strcmp(found.table, found.table_line > 0 ? path : "") == 0, "\"%s\"", found.table);
-    CHECK(found.latency_us > 0 && found.expected_us >= found.latency_us, "expected %f, latency %f",
-          found.expected_us, found.latency_us);
+    CHECK(found.expected_us == 0, "expected %f", found.expected_us);
     return 0;
 }
 

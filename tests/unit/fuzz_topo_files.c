@@ -32,7 +32,7 @@ static const char *const file_names[NUM_FILES] = {
     "vastai-hgx-h200-8x.graph.xml",  "azure-ncv4.graph.xml",
     "perlmutter-a100-4x.graph.xml"};
 static char *files[NUM_FILES];
-static struct weft__topo *topologies[NUM_GRAPHS];
+static struct topo *topologies[NUM_GRAPHS];
 
 static uint64_t seed;
 static int64_t iteration;
@@ -219,11 +219,11 @@ static void must_say_where(void)
         give_up("\"%s\" does not say where", message);
 }
 
-static void must_visit_all(const struct weft__topo *topo, const struct weft__channels *channels)
+static void must_visit_all(const struct topo *topo, const struct channels *channels)
 {
     for (int c = 0; c < channels->num_channels; c++)
         for (int32_t g = 0; g < channels->num_gpus; g++) {
-            const int32_t rank = weft__topo_at(topo, WEFT__TOPO_GPU, g)->gpu.rank;
+            const int32_t rank = topo_at(topo, TOPO_GPU, g)->gpu.rank;
             int count = 0;
             for (int32_t i = 0; i < channels->num_gpus; i++)
                 count += channels->channel[c].ranks[i] == rank;
@@ -232,110 +232,108 @@ static void must_visit_all(const struct weft__topo *topo, const struct weft__cha
         }
 }
 
-static char *print(const struct weft__xml *root)
+static char *print(const struct xml *root)
 {
     char *text;
     size_t num_bytes;
-    if (weft__xml_print(root, &text, &num_bytes) != WEFT_OK)
+    if (xml_print(root, &text, &num_bytes) != WEFT_OK)
         give_up("%s", weft__last_error());
     return text;
 }
 
-static void must_read_as_written(const struct weft__xml_format *format,
-                                 const struct weft__xml *root)
+static void must_read_as_written(const struct xml_format *format, const struct xml *root)
 {
-    struct weft__xml *again = NULL;
+    struct xml *again = NULL;
     char *text = print(root);
-    if (weft__xml_parse(format, "fuzz", text, strlen(text), &again) != WEFT_OK)
+    if (xml_parse(format, "fuzz", text, strlen(text), &again) != WEFT_OK)
         give_up("what was written is refused: %s", weft__last_error());
     char *twice = print(again);
     if (strcmp(text, twice) != 0)
         give_up("%s\nwas written as\n%s", text, twice);
-    weft__xml_remove(again);
+    xml_remove(again);
     free(text);
     free(twice);
 }
 
 /* Ranks of two such machines follow each other only where those of one are 0, 1, 2 and so on. */
-static void must_connect(const struct weft__topo *topo, const struct weft__channel_sets *sets)
+static void must_connect(const struct topo *topo, const struct channel_sets *sets)
 {
-    const int32_t num_gpus = weft__topo_count(topo, WEFT__TOPO_GPU);
-    struct weft__channel_sets nodes_sets[3] = {{{NULL}}};
-    const struct weft__nodes nodes = {nodes_sets, 3, 3 * num_gpus, 90};
-    struct weft__connections connections;
+    const int32_t num_gpus = topo_count(topo, TOPO_GPU);
+    struct channel_sets nodes_sets[3] = {{{NULL}}};
+    const struct topo_nodes nodes = {nodes_sets, 3, 3 * num_gpus, 90};
+    struct connections connections;
     int has_all_ranks = 1;
     for (int32_t g = 0; g < num_gpus; g++)
-        has_all_ranks &= weft__topo_at(topo, WEFT__TOPO_GPU, g)->gpu.rank < num_gpus;
+        has_all_ranks &= topo_at(topo, TOPO_GPU, g)->gpu.rank < num_gpus;
     for (int32_t n = 0; n < 3 && has_all_ranks; n++)
-        for (int id = 0; id < WEFT__NUM_CHANNELS_IDS; id++)
+        for (int id = 0; id < NUM_CHANNELS_IDS; id++)
             if (sets->of[id] != NULL &&
-                weft__channels_of_node(sets->of[id], n, &nodes_sets[n].of[id]) != WEFT_OK)
+                channels_of_node(sets->of[id], n, &nodes_sets[n].of[id]) != WEFT_OK)
                 give_up("%s", weft__last_error());
-    if (has_all_ranks && weft__channels_connect(&nodes, &connections) != WEFT_OK)
+    if (has_all_ranks && channels_connect(&nodes, &connections) != WEFT_OK)
         give_up("%s", weft__last_error());
     if (has_all_ranks)
-        weft__connections_free(&connections);
+        connections_free(&connections);
     for (int32_t n = 0; n < 3; n++)
-        weft__channel_sets_free(&nodes_sets[n]);
+        channel_sets_free(&nodes_sets[n]);
 }
 
-static void search(struct weft__topo *topo, enum weft__topo_reach reach)
+static void search(struct topo *topo, enum topo_reach reach)
 {
-    struct weft__channel_sets sets = {{NULL}}, again = {{NULL}};
-    struct weft__xml *graphs = NULL;
-    if (weft__search_all(topo, reach, &sets) != WEFT_OK ||
-        weft__channels_to_xml(topo, &sets, reach, &graphs) != WEFT_OK)
+    struct channel_sets sets = {{NULL}}, again = {{NULL}};
+    struct xml *graphs = NULL;
+    if (search_all(topo, reach, &sets) != WEFT_OK ||
+        channels_to_xml(topo, &sets, reach, &graphs) != WEFT_OK)
         give_up("%s", weft__last_error());
-    must_visit_all(topo, sets.of[WEFT__CHANNELS_RING]);
-    must_visit_all(topo, sets.of[WEFT__CHANNELS_TREE]);
-    must_read_as_written(&weft__channels_format, graphs);
-    (void)weft__channels_from_xml(topo, graphs, &again); /* devices may have the same number */
-    if (reach == WEFT__TOPO_SEVERAL_NODES)
+    must_visit_all(topo, sets.of[CHANNELS_RING]);
+    must_visit_all(topo, sets.of[CHANNELS_TREE]);
+    must_read_as_written(&channels_format, graphs);
+    (void)channels_from_xml(topo, graphs, &again); /* devices may have the same number */
+    if (reach == TOPO_SEVERAL_NODES)
         must_connect(topo, &sets);
-    weft__channel_sets_free(&again);
-    weft__channel_sets_free(&sets);
-    weft__xml_remove(graphs);
+    channel_sets_free(&again);
+    channel_sets_free(&sets);
+    xml_remove(graphs);
 }
 
 static void try_topology(const char *text, struct rng *rng)
 {
-    const struct weft__topo_constants *constants;
-    struct weft__xml *system = NULL;
-    struct weft__topo *topo = NULL;
-    (void)weft__topo_constants_of(NULL, &constants);
-    weft_result result = weft__topo_parse("fuzz", text, strlen(text), &system);
+    const struct topo_constants *constants;
+    struct xml *system = NULL;
+    struct topo *topo = NULL;
+    (void)topo_constants_of(NULL, &constants);
+    weft_result result = topo_parse("fuzz", text, strlen(text), &system);
     if (result == WEFT_OK) {
-        must_read_as_written(&weft__topo_format, system);
-        result = weft__topo_build(system, constants, &topo);
+        must_read_as_written(&topo_format, system);
+        result = topo_build(system, constants, &topo);
     }
     if (result == WEFT_OK)
-        result = weft__topo_compute_paths(topo, NULL);
+        result = topo_compute_paths(topo, NULL);
     if (result != WEFT_OK) {
         must_say_where();
-    } else if (weft__topo_count(topo, WEFT__TOPO_GPU) > 0 &&
-               (weft__topo_count(topo, WEFT__TOPO_GPU) <= FEW_GPUS ? rng_below(rng, 16) == 0
-                                                                   : rng_below(rng, RARELY) == 0)) {
-        search(topo, WEFT__TOPO_ONE_NODE);
-        search(topo, WEFT__TOPO_SEVERAL_NODES);
+    } else if (topo_count(topo, TOPO_GPU) > 0 &&
+               (topo_count(topo, TOPO_GPU) <= FEW_GPUS ? rng_below(rng, 16) == 0
+                                                       : rng_below(rng, RARELY) == 0)) {
+        search(topo, TOPO_ONE_NODE);
+        search(topo, TOPO_SEVERAL_NODES);
     }
-    weft__topo_free(topo);
-    weft__xml_remove(system);
+    topo_free(topo);
+    xml_remove(system);
 }
 
-static void try_channels(const char *text, const struct weft__topo *topo)
+static void try_channels(const char *text, const struct topo *topo)
 {
-    struct weft__channel_sets sets = {{NULL}};
-    struct weft__xml *graphs = NULL;
-    weft_result result =
-        weft__xml_parse(&weft__channels_format, "fuzz", text, strlen(text), &graphs);
+    struct channel_sets sets = {{NULL}};
+    struct xml *graphs = NULL;
+    weft_result result = xml_parse(&channels_format, "fuzz", text, strlen(text), &graphs);
     if (result == WEFT_OK) {
-        must_read_as_written(&weft__channels_format, graphs);
-        result = weft__channels_from_xml(topo, graphs, &sets);
+        must_read_as_written(&channels_format, graphs);
+        result = channels_from_xml(topo, graphs, &sets);
     }
     if (result != WEFT_OK)
         must_say_where();
-    weft__channel_sets_free(&sets);
-    weft__xml_remove(graphs);
+    channel_sets_free(&sets);
+    xml_remove(graphs);
 }
 
 /* ---------------------------------------------------------------- the whole */
@@ -368,9 +366,9 @@ static void set_up(void)
         files[i] = topo_file_bytes(file_names[i], &num_bytes);
     }
     for (int i = 0; i < NUM_GRAPHS; i++) {
-        struct weft__xml *system = topo_file_read(file_names[i]);
-        topologies[i] = topo_build(system, NULL);
-        weft__xml_remove(system);
+        struct xml *system = topo_file_read(file_names[i]);
+        topologies[i] = topo_graph(system, NULL);
+        xml_remove(system);
     }
     setenv("WEFT_LOG", "error", 1); /* links to itself are a warning */
     weft__log_configure();
@@ -384,7 +382,7 @@ static void tear_down(void)
     for (int i = 0; i < NUM_FILES; i++)
         free(files[i]);
     for (int i = 0; i < NUM_GRAPHS; i++)
-        weft__topo_free(topologies[i]);
+        topo_free(topologies[i]);
 }
 
 int main(int argc, char **argv)

@@ -10,30 +10,29 @@
 #include "topo/channels_file.h"
 #include "topo_files.h"
 
-static struct weft__topo *read_machine(const char *name, const char *nccl_version)
+static struct topo *read_machine(const char *name, const char *nccl_version)
 {
-    struct weft__xml *system = topo_file_read(name);
-    struct weft__topo *topo = topo_build(system, nccl_version);
-    weft__xml_remove(system);
+    struct xml *system = topo_file_read(name);
+    struct topo *topo = topo_graph(system, nccl_version);
+    xml_remove(system);
     return topo;
 }
 
-static void read_sets(const struct weft__topo *topo, const char *name,
-                      struct weft__channel_sets *sets)
+static void read_sets(const struct topo *topo, const char *name, struct channel_sets *sets)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", WEFT_TOPOLOGY_DIR, name);
-    if (weft__channels_read(topo, path, sets) != WEFT_OK)
+    if (channels_read(topo, path, sets) != WEFT_OK)
         fail_msg("%s", weft__last_error());
 }
 
-static char *write_sets(const struct weft__topo *topo, const struct weft__channel_sets *sets,
-                        enum weft__topo_reach reach)
+static char *write_sets(const struct topo *topo, const struct channel_sets *sets,
+                        enum topo_reach reach)
 {
-    struct weft__xml *graphs = NULL;
-    assert_ok(weft__channels_to_xml(topo, sets, reach, &graphs));
+    struct xml *graphs = NULL;
+    assert_ok(channels_to_xml(topo, sets, reach, &graphs));
     char *text = topo_print(graphs);
-    weft__xml_remove(graphs);
+    xml_remove(graphs);
     return text;
 }
 
@@ -44,37 +43,37 @@ TEST(what_nccl_has_written_is_read_and_written_the_same)
         {"vastai-hgx-b200-8x.topo.xml", "vastai-hgx-b200-8x.graph.xml", "2.27.3"},
         {"perlmutter-a100-4x.topo.xml", "perlmutter-a100-4x.graph.xml", "2.29.7"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        struct weft__topo *topo = read_machine(names[i][0], names[i][2]);
-        struct weft__channel_sets sets = {{NULL}};
+        struct topo *topo = read_machine(names[i][0], names[i][2]);
+        struct channel_sets sets = {{NULL}};
         size_t num_bytes;
         char *bytes = topo_file_bytes(names[i][1], &num_bytes);
         read_sets(topo, names[i][1], &sets);
-        char *text = write_sets(topo, &sets, WEFT__TOPO_ONE_NODE);
+        char *text = write_sets(topo, &sets, TOPO_ONE_NODE);
         assert_string_equal(text, bytes);
         free(text);
         free(bytes);
-        weft__channel_sets_free(&sets);
-        weft__topo_free(topo);
+        channel_sets_free(&sets);
+        topo_free(topo);
     }
 }
 
 TEST(a_file_by_hand_is_read)
 {
-    struct weft__topo *topo = read_machine("azure-ncv4.topo.xml", NULL);
-    struct weft__channel_sets sets = {{NULL}};
+    struct topo *topo = read_machine("azure-ncv4.topo.xml", NULL);
+    struct channel_sets sets = {{NULL}};
     char text[1024];
     read_sets(topo, "azure-ncv4.graph.xml", &sets);
-    topo_describe(topo, sets.of[WEFT__CHANNELS_RING], text, sizeof text);
+    topo_describe(topo, sets.of[CHANNELS_RING], text, sizeof text);
     assert_string_equal(text, "2x12/12 SYS/PIX pattern 4 cross 0 same 0\n0 1 2 3\n0 3 2 1");
-    topo_describe(topo, sets.of[WEFT__CHANNELS_TREE], text, sizeof text);
+    topo_describe(topo, sets.of[CHANNELS_TREE], text, sizeof text);
     assert_string_equal(text, "4x12/12 SYS/PIX pattern 1 cross 0 same 0\n"
                               "0 1 2 3\n1 0 3 2\n3 2 1 0\n2 3 0 1");
-    topo_describe(topo, sets.of[WEFT__CHANNELS_COLLNET_CHAIN], text, sizeof text);
+    topo_describe(topo, sets.of[CHANNELS_COLLNET_CHAIN], text, sizeof text);
     assert_string_equal(text, "4x12/12 SYS/PIX pattern 3 cross 0 same 0\n"
                               "0 1 2 3\n1 0 3 2\n3 2 1 0\n2 3 0 1");
-    assert_null(sets.of[WEFT__CHANNELS_NVLS]);
-    weft__channel_sets_free(&sets);
-    weft__topo_free(topo);
+    assert_null(sets.of[CHANNELS_NVLS]);
+    channel_sets_free(&sets);
+    topo_free(topo);
 }
 
 /* With ports, and with ranks as newer NCCL writes them. */
@@ -82,24 +81,24 @@ TEST(channels_between_machines_are_read_as_they_were_written)
 {
     static const struct topo_machine machine = {"azure-ndv5.partial.topo.xml", TOPO_ORDER_OF_FILE,
                                                 90, 18, 400000};
-    struct weft__xml *system = topo_completed(&machine), *graphs = NULL;
-    struct weft__topo *topo = topo_build(system, NULL);
-    struct weft__channel_sets sets = {{NULL}}, again = {{NULL}};
-    assert_ok(weft__search_all(topo, WEFT__TOPO_SEVERAL_NODES, &sets));
-    assert_ok(weft__channels_to_xml(topo, &sets, WEFT__TOPO_SEVERAL_NODES, &graphs));
-    assert_ok(weft__channels_from_xml(topo, graphs, &again));
-    char *before = write_sets(topo, &sets, WEFT__TOPO_SEVERAL_NODES);
-    char *after = write_sets(topo, &again, WEFT__TOPO_SEVERAL_NODES);
+    struct xml *system = topo_completed(&machine), *graphs = NULL;
+    struct topo *topo = topo_graph(system, NULL);
+    struct channel_sets sets = {{NULL}}, again = {{NULL}};
+    assert_ok(search_all(topo, TOPO_SEVERAL_NODES, &sets));
+    assert_ok(channels_to_xml(topo, &sets, TOPO_SEVERAL_NODES, &graphs));
+    assert_ok(channels_from_xml(topo, graphs, &again));
+    char *before = write_sets(topo, &sets, TOPO_SEVERAL_NODES);
+    char *after = write_sets(topo, &again, TOPO_SEVERAL_NODES);
     assert_string_equal(before, after);
     assert_non_null(strstr(before, "<net dev=\"0x7\"/>"));
     assert_non_null(strstr(before, "<gpu dev=\"0x7\" rank=\"7\"/>"));
     free(before);
     free(after);
-    weft__channel_sets_free(&sets);
-    weft__channel_sets_free(&again);
-    weft__xml_remove(graphs);
-    weft__xml_remove(system);
-    weft__topo_free(topo);
+    channel_sets_free(&sets);
+    channel_sets_free(&again);
+    xml_remove(graphs);
+    xml_remove(system);
+    topo_free(topo);
 }
 
 /* ---------------------------------------------------------------- what is refused */
@@ -134,17 +133,17 @@ TEST(errors_say_line_and_element)
          "typeintra='FAR'/></graphs>",
          "typeintra is \"FAR\", allowed are LOC"},
     };
-    struct weft__topo *topo = read_machine("azure-ncv4.topo.xml", NULL);
+    struct topo *topo = read_machine("azure-ncv4.topo.xml", NULL);
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
-        struct weft__channel_sets sets = {{NULL}};
-        struct weft__xml *graphs = NULL;
-        assert_ok(weft__xml_parse(&weft__channels_format, "g", refusals[i].text,
-                                  strlen(refusals[i].text), &graphs));
-        assert_error(weft__channels_from_xml(topo, graphs, &sets), WEFT_ERROR_INVALID_ARGUMENT,
+        struct channel_sets sets = {{NULL}};
+        struct xml *graphs = NULL;
+        assert_ok(
+            xml_parse(&channels_format, "g", refusals[i].text, strlen(refusals[i].text), &graphs));
+        assert_error(channels_from_xml(topo, graphs, &sets), WEFT_ERROR_INVALID_ARGUMENT,
                      refusals[i].message);
-        for (int id = 0; id < WEFT__NUM_CHANNELS_IDS; id++)
+        for (int id = 0; id < NUM_CHANNELS_IDS; id++)
             assert_null(sets.of[id]);
-        weft__xml_remove(graphs);
+        xml_remove(graphs);
     }
-    weft__topo_free(topo);
+    topo_free(topo);
 }

@@ -11,7 +11,7 @@
 
 #include "comm/error.h"
 #include "harness/cmocka.h"
-#include "net/devices.h"
+#include "net/ports.h"
 #include "topo/complete.h"
 #include "topo_files.h"
 
@@ -133,7 +133,7 @@ static int remove_system(void **state)
 
 /* ---------------------------------------------------------------- detection */
 
-static const struct weft__topo_gpu_facts gpus[] = {
+static const struct topo_gpu_facts gpus[] = {
     {.bus_id = "0000:81:00.0",
      .dev = 1,
      .rank = 1,
@@ -153,11 +153,11 @@ static const struct weft__topo_gpu_facts gpus[] = {
 };
 
 /* What is wanted, with HASH for the hash of the host. */
-static void must_be(const struct weft__xml *system, const char *wanted)
+static void must_be(const struct xml *system, const char *wanted)
 {
     char hash[32], text[8192] = "", *found = topo_print(system);
     size_t length = 0;
-    snprintf(hash, sizeof hash, "%#" PRIx64, weft__sysfs_host_hash(&sysfs));
+    snprintf(hash, sizeof hash, "%#" PRIx64, topo_host_hash(&sysfs));
     for (const char *at = found; *at != '\0'; length++) {
         if (strncmp(at, hash, strlen(hash)) == 0) {
             length += (size_t)snprintf(text + length, sizeof text - length, "HASH") - 1;
@@ -178,8 +178,8 @@ static void must_be(const struct weft__xml *system, const char *wanted)
  * facts. */
 TEST(a_machine_is_found_by_what_the_system_shows)
 {
-    struct weft__xml *system = NULL;
-    assert_ok(weft__topo_detect(NULL, gpus, 2, &sysfs, &system));
+    struct xml *system = NULL;
+    assert_ok(topo_detect(NULL, gpus, 2, &sysfs, &system));
     must_be(
         system,
         "<system version=\"1\">\n"
@@ -212,27 +212,27 @@ TEST(a_machine_is_found_by_what_the_system_shows)
         "    </pci>\n"
         "  </cpu>\n"
         "</system>\n");
-    weft__topo_free(topo_build(system, NULL));
-    weft__xml_remove(system);
+    topo_free(topo_graph(system, NULL));
+    xml_remove(system);
 }
 #endif
 
 TEST(a_machine_without_gpus_and_ports_has_processors)
 {
-    struct weft__xml *system = NULL;
+    struct xml *system = NULL;
     const struct weft__sysfs elsewhere = {"/nonexistent", proc_path};
-    assert_ok(weft__topo_detect(NULL, NULL, 0, &elsewhere, &system));
+    assert_ok(topo_detect(NULL, NULL, 0, &elsewhere, &system));
     assert_int_equal(system->num_children, 1);
-    assert_string_equal(weft__xml_text(system->children[0], "vendor"), "AuthenticAMD");
-    weft__xml_remove(system);
+    assert_string_equal(xml_text(system->children[0], "vendor"), "AuthenticAMD");
+    xml_remove(system);
 }
 
 /* Where the system shows no device: below a processor of number -1, with what is known. */
 TEST(what_the_system_does_not_show_is_below_an_unknown_processor)
 {
-    const struct weft__topo_facts facts = {gpus, 1, NULL, 0};
-    struct weft__xml *system = topo_text_read("<system version='1'/>");
-    assert_ok(weft__topo_complete(system, &facts, NULL));
+    const struct topo_facts facts = {gpus, 1, NULL, 0};
+    struct xml *system = topo_text_read("<system version='1'/>");
+    assert_ok(topo_complete(system, &facts, NULL));
     must_be(system,
             "<system version=\"1\">\n"
             "  <cpu numaid=\"-1\">\n"
@@ -244,7 +244,7 @@ TEST(what_the_system_does_not_show_is_below_an_unknown_processor)
             "    </pci>\n"
             "  </cpu>\n"
             "</system>\n");
-    weft__xml_remove(system);
+    xml_remove(system);
 }
 
 /* ---------------------------------------------------------------- partial files */
@@ -261,17 +261,17 @@ static const char partial[] =
 /* The file puts GPU 0 behind a switch of its own, on a slower link than the system would say. */
 TEST(what_the_file_says_counts_more_and_unused_branches_go)
 {
-    const struct weft__topo_facts facts = {&gpus[1], 1, NULL, 0};
-    struct weft__xml *system = topo_text_read(partial);
-    assert_ok(weft__topo_complete(system, &facts, &sysfs));
+    const struct topo_facts facts = {&gpus[1], 1, NULL, 0};
+    struct xml *system = topo_text_read(partial);
+    assert_ok(topo_complete(system, &facts, &sysfs));
     assert_int_equal(system->num_children, 1);
-    const struct weft__xml *above = system->children[0]->children[0];
-    assert_string_equal(weft__xml_text(system->children[0], "vendor"), "GenuineIntel");
-    assert_string_equal(weft__xml_text(above, "busid"), "ffff:ff:01.0");
+    const struct xml *above = system->children[0]->children[0];
+    assert_string_equal(xml_text(system->children[0], "vendor"), "GenuineIntel");
+    assert_string_equal(xml_text(above, "busid"), "ffff:ff:01.0");
     assert_int_equal(above->num_children, 1);
-    assert_string_equal(weft__xml_text(above->children[0], "link_width"), "4");
-    assert_string_equal(weft__xml_text(above->children[0]->children[0], "rank"), "0");
-    weft__xml_remove(system);
+    assert_string_equal(xml_text(above->children[0], "link_width"), "4");
+    assert_string_equal(xml_text(above->children[0]->children[0], "rank"), "0");
+    xml_remove(system);
 }
 
 TEST(all_partial_files_have_no_gpu_alone_and_all_of_theirs_when_completed)
@@ -285,58 +285,58 @@ TEST(all_partial_files_have_no_gpu_alone_and_all_of_theirs_when_completed)
                  {{"aws-p4d-24xl.partial.topo.xml", TOPO_ORDER_OF_FILE, 80, 12, 100000}, 8, 4},
                  {{"aws-g5-48xl.partial.topo.xml", TOPO_ORDER_OF_FILE, 86, 0, 0}, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct weft__xml *alone = topo_file_read(cases[i].machine.file);
-        struct weft__topo *topo = topo_build(alone, NULL);
-        assert_int_equal(weft__topo_count(topo, WEFT__TOPO_GPU), 0);
-        weft__topo_free(topo);
-        weft__xml_remove(alone);
+        struct xml *alone = topo_file_read(cases[i].machine.file);
+        struct topo *topo = topo_graph(alone, NULL);
+        assert_int_equal(topo_count(topo, TOPO_GPU), 0);
+        topo_free(topo);
+        xml_remove(alone);
         if (cases[i].num_gpus == 0)
             continue;
-        struct weft__xml *completed = topo_completed(&cases[i].machine);
-        topo = topo_build(completed, NULL);
-        assert_int_equal(weft__topo_count(topo, WEFT__TOPO_GPU), cases[i].num_gpus);
-        assert_int_equal(weft__topo_count(topo, WEFT__TOPO_NET), cases[i].num_nets);
-        weft__topo_free(topo);
-        weft__xml_remove(completed);
+        struct xml *completed = topo_completed(&cases[i].machine);
+        topo = topo_graph(completed, NULL);
+        assert_int_equal(topo_count(topo, TOPO_GPU), cases[i].num_gpus);
+        assert_int_equal(topo_count(topo, TOPO_NET), cases[i].num_nets);
+        topo_free(topo);
+        xml_remove(completed);
     }
 }
 
 /* Only bus ids are in this file: the rest comes from elsewhere. */
 TEST(a_file_of_bus_ids_is_completed)
 {
-    static const struct weft__topo_gpu_facts a10g[] = {
+    static const struct topo_gpu_facts a10g[] = {
         {.bus_id = "0000:00:16.0", .dev = 0, .rank = 0, .sm = 86},
         {.bus_id = "0000:00:1D.0", .dev = 1, .rank = 1, .sm = 86}};
-    const struct weft__topo_facts facts = {a10g, 2, NULL, 0};
-    struct weft__xml *system = topo_file_read("aws-g5-48xl.partial.topo.xml");
-    assert_ok(weft__topo_complete(system, &facts, &sysfs));
-    struct weft__topo *topo = topo_build(system, NULL);
-    assert_int_equal(weft__topo_count(topo, WEFT__TOPO_GPU), 2);
-    assert_int_equal(weft__topo_count(topo, WEFT__TOPO_CPU), 2);
-    weft__topo_free(topo);
-    weft__xml_remove(system);
+    const struct topo_facts facts = {a10g, 2, NULL, 0};
+    struct xml *system = topo_file_read("aws-g5-48xl.partial.topo.xml");
+    assert_ok(topo_complete(system, &facts, &sysfs));
+    struct topo *topo = topo_graph(system, NULL);
+    assert_int_equal(topo_count(topo, TOPO_GPU), 2);
+    assert_int_equal(topo_count(topo, TOPO_CPU), 2);
+    topo_free(topo);
+    xml_remove(system);
 }
 
 /* What has been completed is not changed by completing it again. */
 TEST(to_complete_twice_changes_nothing)
 {
-    struct weft__topo_net_facts nets[4];
-    const struct weft__topo_facts facts = {gpus, 2, nets, weft__sysfs_find_nets(&sysfs, nets, 4)};
-    struct weft__xml *system = topo_text_read(partial);
+    struct weft__net_port nets[4];
+    const struct topo_facts facts = {gpus, 2, nets, weft__net_find_ports(&sysfs, nets, 4)};
+    struct xml *system = topo_text_read(partial);
     assert_int_equal(facts.num_nets, 1);
     char transport[64];
     snprintf(transport, sizeof transport, "rc_mlx5/%s:1", nets[0].name);
     assert_true(weft__net_port_gbps(transport, &sysfs) == 50);
     snprintf(transport, sizeof transport, "tcp/%s0; tcp/eth0", nets[0].name);
     assert_true(weft__net_port_gbps(transport, &sysfs) == 0);
-    assert_ok(weft__topo_complete(system, &facts, &sysfs));
+    assert_ok(topo_complete(system, &facts, &sysfs));
     char *once = topo_print(system);
-    assert_ok(weft__topo_complete(system, &facts, &sysfs));
+    assert_ok(topo_complete(system, &facts, &sysfs));
     char *twice = topo_print(system);
     assert_string_equal(once, twice);
     free(once);
     free(twice);
-    weft__xml_remove(system);
+    xml_remove(system);
 }
 
 int main(void)

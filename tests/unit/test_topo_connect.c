@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coll/trees.h"
 #include "comm/error.h"
 #include "harness/cmocka.h"
 #include "topo/connect.h"
-#include "topo/trees.h"
 #include "topo_files.h"
 
 /* ---------------------------------------------------------------- double trees */
@@ -69,74 +69,72 @@ TEST(the_tree_of_fourteen_is_as_it_is_drawn)
 /* ---------------------------------------------------------------- machines */
 
 struct party {
-    struct weft__topo *topo;
-    struct weft__channel_sets found;
-    struct weft__channel_sets *sets; /* of each machine */
-    struct weft__nodes nodes;
-    struct weft__connections connections;
+    struct topo *topo;
+    struct channel_sets found;
+    struct channel_sets *sets; /* of each machine */
+    struct topo_nodes nodes;
+    struct connections connections;
 };
 
 static void gather(struct party *party, const struct topo_machine *machine, int32_t num_nodes)
 {
-    struct weft__xml *system = topo_completed(machine);
-    *party = (struct party){.topo = topo_build(system, NULL)};
-    weft__xml_remove(system);
-    assert_ok(weft__search_all(party->topo,
-                               num_nodes > 1 ? WEFT__TOPO_SEVERAL_NODES : WEFT__TOPO_ONE_NODE,
-                               &party->found));
+    struct xml *system = topo_completed(machine);
+    *party = (struct party){.topo = topo_graph(system, NULL)};
+    xml_remove(system);
+    assert_ok(
+        search_all(party->topo, num_nodes > 1 ? TOPO_SEVERAL_NODES : TOPO_ONE_NODE, &party->found));
     party->sets = calloc((size_t)num_nodes, sizeof *party->sets);
     for (int32_t n = 0; n < num_nodes; n++)
-        for (int id = 0; id < WEFT__NUM_CHANNELS_IDS; id++)
+        for (int id = 0; id < NUM_CHANNELS_IDS; id++)
             if (party->found.of[id] != NULL)
-                assert_ok(weft__channels_of_node(party->found.of[id], n, &party->sets[n].of[id]));
-    party->nodes = (struct weft__nodes){party->sets, num_nodes,
-                                        num_nodes * weft__topo_count(party->topo, WEFT__TOPO_GPU),
-                                        machine->sm};
+                assert_ok(channels_of_node(party->found.of[id], n, &party->sets[n].of[id]));
+    party->nodes = (struct topo_nodes){party->sets, num_nodes,
+                                       num_nodes * topo_count(party->topo, TOPO_GPU), machine->sm};
 }
 
 static void part(struct party *party)
 {
     for (int32_t n = 0; n < party->nodes.num_nodes; n++)
-        weft__channel_sets_free(&party->sets[n]);
+        channel_sets_free(&party->sets[n]);
     free(party->sets);
-    weft__channel_sets_free(&party->found);
-    weft__connections_free(&party->connections);
-    weft__topo_free(party->topo);
+    channel_sets_free(&party->found);
+    connections_free(&party->connections);
+    topo_free(party->topo);
 }
 
-static void must_close(const struct weft__connections *all, int32_t c)
+static void must_close(const struct connections *all, int32_t c)
 {
     int32_t rank = 0;
     for (int32_t i = 0; i < all->num_ranks; i++) {
-        const int32_t next = weft__links_of(all, c, rank)->ring_next;
-        assert_int_equal(weft__links_of(all, c, next)->ring_prev, rank);
+        const int32_t next = links_of(all, c, rank)->ring_next;
+        assert_int_equal(links_of(all, c, next)->ring_prev, rank);
         rank = next;
         assert_int_equal(rank == 0, i == all->num_ranks - 1);
     }
 }
 
-static int is_child(const struct weft__rank_links *links, int32_t rank)
+static int is_child(const struct rank_links *links, int32_t rank)
 {
     int count = 0;
-    for (int i = 0; i < WEFT__TREE_MAX_CHILDREN; i++)
+    for (int i = 0; i < TREE_MAX_CHILDREN; i++)
         count += links->tree_down[i] == rank;
     return count == 1;
 }
 
-static void must_be_a_tree(const struct weft__connections *all, int32_t c)
+static void must_be_a_tree(const struct connections *all, int32_t c)
 {
     int num_roots = 0, num_children_told = 0;
     for (int32_t rank = 0; rank < all->num_ranks; rank++) {
-        const struct weft__rank_links *links = weft__links_of(all, c, rank);
+        const struct rank_links *links = links_of(all, c, rank);
         int32_t at = rank;
-        for (int steps = 0; weft__links_of(all, c, at)->tree_up >= 0; steps++) {
+        for (int steps = 0; links_of(all, c, at)->tree_up >= 0; steps++) {
             assert_true(steps < all->num_ranks);
-            at = weft__links_of(all, c, at)->tree_up;
+            at = links_of(all, c, at)->tree_up;
         }
         num_roots += links->tree_up < 0;
         if (links->tree_up >= 0)
-            assert_true(is_child(weft__links_of(all, c, links->tree_up), rank));
-        for (int i = 0; i < WEFT__TREE_MAX_CHILDREN; i++)
+            assert_true(is_child(links_of(all, c, links->tree_up), rank));
+        for (int i = 0; i < TREE_MAX_CHILDREN; i++)
             num_children_told += links->tree_down[i] >= 0;
     }
     assert_int_equal(num_roots, 1);
@@ -155,7 +153,7 @@ TEST(rings_close_and_trees_have_one_root_over_any_number_of_machines)
         for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
             struct party party;
             gather(&party, &machines[m], counts[i]);
-            assert_ok(weft__channels_connect(&party.nodes, &party.connections));
+            assert_ok(channels_connect(&party.nodes, &party.connections));
             assert_true(party.connections.num_channels > 0);
             for (int32_t c = 0; c < party.connections.num_channels; c++) {
                 must_close(&party.connections, c);
@@ -175,7 +173,7 @@ TEST(channels_are_doubled)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct party party;
         gather(&party, &machines[cases[i].machine], cases[i].num_nodes);
-        assert_ok(weft__channels_connect(&party.nodes, &party.connections));
+        assert_ok(channels_connect(&party.nodes, &party.connections));
         assert_int_equal(party.connections.num_channels, cases[i].num_channels);
         part(&party);
     }
@@ -183,14 +181,14 @@ TEST(channels_are_doubled)
 
 static int32_t port_of(const struct party *party, int32_t node, int32_t c, int end)
 {
-    const struct weft__channels *rings = party->sets[node].of[WEFT__CHANNELS_RING];
+    const struct channels *rings = party->sets[node].of[CHANNELS_RING];
     return rings->channel[c].nets[end];
 }
 
 /* The channel of a machine's ring that ends, or begins, with a rank. */
 static int32_t channel_of(const struct party *party, int32_t node, int end, int32_t rank)
 {
-    const struct weft__channels *rings = party->sets[node].of[WEFT__CHANNELS_RING];
+    const struct channels *rings = party->sets[node].of[CHANNELS_RING];
     int32_t c = 0;
     while (rings->channel[c].ranks[end * (rings->num_gpus - 1)] != rank)
         c++;
@@ -202,11 +200,11 @@ TEST(rings_stay_on_their_rail)
 {
     struct party party;
     gather(&party, &machines[0], 4);
-    assert_int_equal(party.found.of[WEFT__CHANNELS_RING]->cross_nic, 2);
-    assert_ok(weft__channels_connect(&party.nodes, &party.connections));
+    assert_int_equal(party.found.of[CHANNELS_RING]->cross_nic, 2);
+    assert_ok(channels_connect(&party.nodes, &party.connections));
     for (int32_t c = 0; c < 8; c++)
         for (int32_t rank = 0; rank < party.nodes.num_ranks; rank++) {
-            const int32_t next = weft__links_of(&party.connections, c, rank)->ring_next;
+            const int32_t next = links_of(&party.connections, c, rank)->ring_next;
             if (next / 8 == rank / 8)
                 continue;
             assert_int_equal(port_of(&party, rank / 8, channel_of(&party, rank / 8, 1, rank), 1),
@@ -219,7 +217,7 @@ TEST(heads_are_those_of_all_machines)
 {
     struct party party;
     gather(&party, &machines[0], 3);
-    assert_ok(weft__channels_connect(&party.nodes, &party.connections));
+    assert_ok(channels_connect(&party.nodes, &party.connections));
     assert_int_equal(party.connections.num_heads, 8);
     for (int32_t h = 0; h < 8; h++)
         for (int32_t n = 0; n < 3; n++)
@@ -232,10 +230,10 @@ TEST(ranks_that_do_not_fit_are_an_error)
     struct party party;
     gather(&party, &machines[2], 2);
     party.nodes.num_ranks = 12;
-    assert_error(weft__channels_connect(&party.nodes, &party.connections),
-                 WEFT_ERROR_INVALID_ARGUMENT, "allowed are 0..11");
+    assert_error(channels_connect(&party.nodes, &party.connections), WEFT_ERROR_INVALID_ARGUMENT,
+                 "allowed are 0..11");
     party.nodes.num_ranks = 17; /* one that no machine has */
-    assert_error(weft__channels_connect(&party.nodes, &party.connections),
-                 WEFT_ERROR_INVALID_ARGUMENT, "comes to 16 of 17 ranks");
+    assert_error(channels_connect(&party.nodes, &party.connections), WEFT_ERROR_INVALID_ARGUMENT,
+                 "comes to 16 of 17 ranks");
     part(&party);
 }

@@ -25,41 +25,40 @@
 #define NVLINK(target, count) "<nvlink target='" target "' count='" count "' tclass='0x030200'/>"
 #define NVSWITCH(count)       "<nvlink target='0000:ff:00.0' count='" count "' tclass='0x068000'/>"
 
-static struct weft__topo *machine(const char *text)
+static struct topo *machine(const char *text)
 {
-    struct weft__xml *system = topo_text_read(text);
-    struct weft__topo *topo = topo_build(system, NULL);
-    weft__xml_remove(system);
+    struct xml *system = topo_text_read(text);
+    struct topo *topo = topo_graph(system, NULL);
+    xml_remove(system);
     return topo;
 }
 
 struct end {
-    enum weft__topo_kind kind;
+    enum topo_kind kind;
     int32_t index;
 };
 
-static void must_be(const struct weft__topo *topo, struct end from, struct end to,
-                    const char *wanted)
+static void must_be(const struct topo *topo, struct end from, struct end to, const char *wanted)
 {
-    const struct weft__topo_path *path = weft__topo_path(weft__topo_at(topo, from.kind, from.index),
-                                                         weft__topo_at(topo, to.kind, to.index));
+    const struct topo_path *path =
+        topo_path(topo_at(topo, from.kind, from.index), topo_at(topo, to.kind, to.index));
     char text[64];
-    snprintf(text, sizeof text, "%s %g %d", weft__topo_type_name(path->type), (double)path->bw,
+    snprintf(text, sizeof text, "%s %g %d", topo_type_name(path->type), (double)path->bw,
              (int)path->num_links);
     assert_string_equal(text, wanted);
 }
 
 static struct end gpu(int32_t index)
 {
-    return (struct end){WEFT__TOPO_GPU, index};
+    return (struct end){TOPO_GPU, index};
 }
 static struct end net(int32_t index)
 {
-    return (struct end){WEFT__TOPO_NET, index};
+    return (struct end){TOPO_NET, index};
 }
 static struct end cpu(int32_t index)
 {
-    return (struct end){WEFT__TOPO_CPU, index};
+    return (struct end){TOPO_CPU, index};
 }
 
 /* ---------------------------------------------------------------- PCI */
@@ -71,7 +70,7 @@ static const char pci_machine[] = SYSTEM(
 
 TEST(pci_paths_are_as_far_as_what_they_cross)
 {
-    struct weft__topo *topo = machine(pci_machine);
+    struct topo *topo = machine(pci_machine);
     must_be(topo, gpu(0), gpu(0), "LOC 5000 0");
     must_be(topo, gpu(0), gpu(1), "PXB 24 3");
     must_be(topo, gpu(0), cpu(0), "PHB 24 2");
@@ -80,19 +79,19 @@ TEST(pci_paths_are_as_far_as_what_they_cross)
     must_be(topo, gpu(0), gpu(2), "PHB 24 3");
     must_be(topo, gpu(0), gpu(3), "SYS 22 4");
     must_be(topo, gpu(3), net(0), "SYS 12.5 5");
-    assert_int_equal(weft__topo_at(topo, WEFT__TOPO_NET, 0)->net.local_gpu, 0);
-    weft__topo_free(topo);
+    assert_int_equal(topo_at(topo, TOPO_NET, 0)->net.local_gpu, 0);
+    topo_free(topo);
 }
 
 /* Without access they go by way of the processor, also below the same switch. */
 TEST(gpus_without_access_go_through_the_processor)
 {
-    const struct weft__topo_access access = {.p2p_level = WEFT__TOPO_LOC};
-    struct weft__topo *topo = machine(pci_machine);
-    assert_ok(weft__topo_compute_paths(topo, &access));
+    const struct topo_access access = {.p2p_level = TOPO_LOC};
+    struct topo *topo = machine(pci_machine);
+    assert_ok(topo_compute_paths(topo, &access));
     must_be(topo, gpu(0), gpu(1), "PHB 24 5");
     must_be(topo, gpu(0), gpu(0), "LOC 5000 0");
-    weft__topo_free(topo);
+    topo_free(topo);
 }
 
 TEST(gpus_that_share_nothing_are_apart)
@@ -100,17 +99,17 @@ TEST(gpus_that_share_nothing_are_apart)
     static uint8_t pairs[4 * 4];
     for (int i = 0; i < 4; i++)
         pairs[3 * 4 + i] = pairs[i * 4 + 3] = 1;
-    const struct weft__topo_access access = {
-        .p2p_level = WEFT__TOPO_P2P_AUTO, .num_ranks = 4, .refused = pairs, .unshared = pairs};
-    struct weft__topo *topo = machine(pci_machine);
-    assert_ok(weft__topo_compute_paths(topo, &access));
+    const struct topo_access access = {
+        .p2p_level = TOPO_P2P_AUTO, .num_ranks = 4, .refused = pairs, .unshared = pairs};
+    struct topo *topo = machine(pci_machine);
+    assert_ok(topo_compute_paths(topo, &access));
     must_be(topo, gpu(0), gpu(3), "NET 22 4");
     must_be(topo, gpu(0), gpu(1), "PXB 24 3");
-    assert_ok(weft__topo_trim(topo, 0, &access));
-    assert_int_equal(weft__topo_count(topo, WEFT__TOPO_GPU), 3);
+    assert_ok(topo_trim(topo, 0, &access));
+    assert_int_equal(topo_count(topo, TOPO_GPU), 3);
     must_be(topo, gpu(0), gpu(2), "PHB 24 3");
-    assert_int_equal(weft__topo_trim(topo, 3, &access), WEFT_ERROR_INVALID_ARGUMENT);
-    weft__topo_free(topo);
+    assert_int_equal(topo_trim(topo, 3, &access), WEFT_ERROR_INVALID_ARGUMENT);
+    topo_free(topo);
 }
 
 TEST(generations_and_widths_are_bandwidths)
@@ -129,7 +128,7 @@ TEST(generations_and_widths_are_bandwidths)
                  {"Unknown", 16, 12},
                  {"5 GT/s", 1, .375F}};
     for (size_t i = 0; i < sizeof links / sizeof links[0]; i++)
-        assert_true(weft__topo_pci_bw(links[i].speed, links[i].width) == links[i].bw);
+        assert_true(topo_pci_bw(links[i].speed, links[i].width) == links[i].bw);
 }
 
 /* ---------------------------------------------------------------- NVLink, C2C */
@@ -137,7 +136,7 @@ TEST(generations_and_widths_are_bandwidths)
 /* A chain of GPUs, of which the first two have a link more: one may be in between, not two. */
 TEST(one_gpu_may_be_between_two)
 {
-    struct weft__topo *topo = machine(SYSTEM(CPU(
+    struct topo *topo = machine(SYSTEM(CPU(
         "0", GPU("0000:01:00.0", "0", NVLINK("0000:02:00.0", "2")) GPU(
                  "0000:02:00.0", "1", NVLINK("0000:01:00.0", "2") NVLINK("0000:03:00.0", "1"))
                  GPU("0000:03:00.0", "2", NVLINK("0000:02:00.0", "1") NVLINK("0000:04:00.0", "1"))
@@ -145,51 +144,51 @@ TEST(one_gpu_may_be_between_two)
     must_be(topo, gpu(0), gpu(1), "NVL 41.2 1");
     must_be(topo, gpu(0), gpu(2), "NVB 20.6 2");
     must_be(topo, gpu(0), gpu(3), "PHB 24 2");
-    weft__topo_free(topo);
+    topo_free(topo);
 }
 
 TEST(nvswitches_are_one_node)
 {
-    struct weft__topo *topo =
+    struct topo *topo =
         machine(SYSTEM(CPU("0", GPU("0000:01:00.0", "0", NVSWITCH("4") NVSWITCH("5"))
                                     GPU("0000:02:00.0", "1", NVSWITCH("9")))));
-    assert_int_equal(weft__topo_count(topo, WEFT__TOPO_NVS), 1);
+    assert_int_equal(topo_count(topo, TOPO_NVS), 1);
     must_be(topo, gpu(0), gpu(1), "NVL 185.4 2");
-    weft__topo_free(topo);
+    topo_free(topo);
 }
 
 TEST(c2c_and_then_pci_is_p2c)
 {
-    struct weft__topo *topo =
+    struct topo *topo =
         machine(SYSTEM(CPU("0", GPU("0000:01:00.0", "0", "<c2c bw='40000' count='10'/>")
                                     NIC("0000:02:00.0", "0", "200000"))));
     must_be(topo, gpu(0), cpu(0), "C2C 400 1");
     must_be(topo, gpu(0), net(0), "P2C 24 3");
-    weft__topo_free(topo);
+    topo_free(topo);
 }
 
 /* GPU 1 is far from the port, and has NVLink to GPU 0, which is near. */
 TEST(a_gpu_uses_the_port_of_another_by_nvlink)
 {
-    struct weft__topo *topo =
+    struct topo *topo =
         machine(SYSTEM(CPU("0", SWITCH("0000:01:00.0", GPU("0000:02:00.0", "0", NVSWITCH("18"))
                                                            NIC("0000:03:00.0", "0", "100000")))
                            CPU("1", GPU("0000:81:00.0", "1", NVSWITCH("18")))));
     must_be(topo, gpu(0), net(0), "PIX 12.5 3");
     must_be(topo, gpu(1), net(0), "PXN 12.5 5");
-    weft__topo_free(topo);
+    topo_free(topo);
 }
 
 /* A port that does not reach memory of GPUs goes through the processor. */
 TEST(ports_without_access_go_through_the_processor)
 {
-    struct weft__topo *topo = machine(SYSTEM(
+    struct topo *topo = machine(SYSTEM(
         CPU("0", SWITCH("0000:01:00.0",
                         GPU("0000:02:00.0", "0", "")
                             PCI("0000:03:00.0", "0x020000",
                                 "<nic><net name='n' dev='0' speed='100000' gdr='0'/></nic>")))));
     must_be(topo, gpu(0), net(0), "PHB 12.5 5");
-    weft__topo_free(topo);
+    topo_free(topo);
 }
 
 /* ---------------------------------------------------------------- ports of GPUs */
@@ -197,20 +196,20 @@ TEST(ports_without_access_go_through_the_processor)
 /* Two GPUs and four ports below a switch: each has two, and they begin at different ones. */
 TEST(gpus_below_a_switch_share_its_ports)
 {
-    struct weft__topo *topo = machine(SYSTEM(CPU(
+    struct topo *topo = machine(SYSTEM(CPU(
         "0", SWITCH("0000:01:00.0",
                     GPU("0000:02:00.0", "0", "") GPU("0000:03:00.0", "1", "")
                         NIC("0000:04:00.0", "0", "100000") NIC("0000:05:00.0", "1", "100000") NIC(
                             "0000:06:00.0", "2", "100000") NIC("0000:07:00.0", "3", "100000")))));
-    const struct weft__topo_gpu *first = &weft__topo_at(topo, WEFT__TOPO_GPU, 0)->gpu;
-    const struct weft__topo_gpu *second = &weft__topo_at(topo, WEFT__TOPO_GPU, 1)->gpu;
+    const struct topo_gpu *first = &topo_at(topo, TOPO_GPU, 0)->gpu;
+    const struct topo_gpu *second = &topo_at(topo, TOPO_GPU, 1)->gpu;
     assert_int_equal(first->num_nets, 2);
     assert_int_equal(first->nets[0], 0);
     assert_int_equal(first->nets[1], 1);
     assert_int_equal(second->nets[0], 2);
     assert_int_equal(second->nets[1], 3);
-    assert_int_equal(weft__topo_at(topo, WEFT__TOPO_NET, 3)->net.local_gpu, 1);
-    weft__topo_free(topo);
+    assert_int_equal(topo_at(topo, TOPO_NET, 3)->net.local_gpu, 1);
+    topo_free(topo);
 }
 
 /* ---------------------------------------------------------------- switches in switches */
@@ -222,26 +221,26 @@ TEST(gpus_below_a_switch_share_its_ports)
 
 TEST(a_switch_that_shows_itself_as_three_is_one)
 {
-    struct weft__topo *topo = machine(SYSTEM(
+    struct topo *topo = machine(SYSTEM(
         CPU("0", BROADCOM("0000:01:00.0", BROADCOM("0000:02:00.0", GPU("0000:03:00.0", "0", ""))
                                               BROADCOM("0000:04:00.0", GPU("0000:05:00.0", "1", ""))
                                                   GPU("0000:06:00.0", "2", "")))));
-    assert_int_equal(weft__topo_count(topo, WEFT__TOPO_PCI), 1);
+    assert_int_equal(topo_count(topo, TOPO_PCI), 1);
     must_be(topo, gpu(0), gpu(1), "PIX 24 2");
     must_be(topo, gpu(0), gpu(2), "PIX 24 2");
     must_be(topo, gpu(0), cpu(0), "PHB 24 2");
-    weft__topo_free(topo);
+    topo_free(topo);
 }
 
 TEST(switches_may_have_a_link_of_their_own)
 {
-    struct weft__topo *topo = machine(SYSTEM(
+    struct topo *topo = machine(SYSTEM(
         CPU("0",
             SWITCH("0000:01:00.0", GPU("0000:02:00.0", "0", "") "<pcilink target='0000:11:00.0'/>"))
             CPU("1", SWITCH("0000:11:00.0",
                             GPU("0000:12:00.0", "1", "") "<pcilink target='0000:01:00.0'/>"))));
     must_be(topo, gpu(0), gpu(1), "PXB 24 3");
-    weft__topo_free(topo);
+    topo_free(topo);
 }
 
 /* ---------------------------------------------------------------- what is refused */
@@ -281,45 +280,45 @@ TEST(errors_of_the_graph_say_line_and_element)
          "latency is \"-1\", allowed are numbers of at least 0"},
     };
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
-        const struct weft__topo_constants *constants;
-        struct weft__topo *topo = NULL;
-        struct weft__xml *system = topo_text_read(refusals[i].text);
-        assert_ok(weft__topo_constants_of(NULL, &constants));
-        assert_error(weft__topo_build(system, constants, &topo), WEFT_ERROR_INVALID_ARGUMENT,
+        const struct topo_constants *constants;
+        struct topo *topo = NULL;
+        struct xml *system = topo_text_read(refusals[i].text);
+        assert_ok(topo_constants_of(NULL, &constants));
+        assert_error(topo_build(system, constants, &topo), WEFT_ERROR_INVALID_ARGUMENT,
                      refusals[i].message);
         assert_null(topo);
-        weft__xml_remove(system);
+        xml_remove(system);
     }
 }
 
 /* GPU 0 says that it has a link to GPU 1, which knows of none. */
 TEST(a_link_of_one_way_is_an_error)
 {
-    const struct weft__topo_constants *constants;
-    struct weft__topo *topo = NULL;
-    struct weft__xml *system =
+    const struct topo_constants *constants;
+    struct topo *topo = NULL;
+    struct xml *system =
         topo_text_read(SYSTEM(CPU("0", GPU("1", "0", NVLINK("2", "1")) GPU("2", "1", ""))));
-    assert_ok(weft__topo_constants_of("2.27.3", &constants));
-    assert_ok(weft__topo_build(system, constants, &topo));
-    assert_error(weft__topo_compute_paths(topo, NULL), WEFT_ERROR_INVALID_ARGUMENT,
+    assert_ok(topo_constants_of("2.27.3", &constants));
+    assert_ok(topo_build(system, constants, &topo));
+    assert_error(topo_compute_paths(topo, NULL), WEFT_ERROR_INVALID_ARGUMENT,
                  "which has none back");
-    weft__topo_free(topo);
-    weft__xml_remove(system);
+    topo_free(topo);
+    xml_remove(system);
 }
 
 TEST(versions_have_their_constants)
 {
-    const struct weft__topo_constants *constants;
-    assert_ok(weft__topo_constants_of("2.27.3", &constants));
-    assert_true(weft__topo_nvlink_bw(constants, 100) == 40.0F);
-    assert_ok(weft__topo_constants_of("2.28.9", &constants));
-    assert_true(weft__topo_nvlink_bw(constants, 100) == 40.1F);
+    const struct topo_constants *constants;
+    assert_ok(topo_constants_of("2.27.3", &constants));
+    assert_true(topo_nvlink_bw(constants, 100) == 40.0F);
+    assert_ok(topo_constants_of("2.28.9", &constants));
+    assert_true(topo_nvlink_bw(constants, 100) == 40.1F);
     assert_string_equal(constants->nccl_version, "2.27.5");
-    assert_ok(weft__topo_constants_of("3", &constants));
-    assert_int_equal(constants->dialect, WEFT__TOPO_DIALECT_RANKS);
-    assert_error(weft__topo_constants_of("two", &constants), WEFT_ERROR_INVALID_ARGUMENT,
+    assert_ok(topo_constants_of("3", &constants));
+    assert_int_equal(constants->dialect, TOPO_DIALECT_RANKS);
+    assert_error(topo_constants_of("two", &constants), WEFT_ERROR_INVALID_ARGUMENT,
                  "\"two\" is no version of NCCL");
-    assert_int_equal(weft__topo_constants_of("2.27.3.1", &constants), WEFT_ERROR_INVALID_ARGUMENT);
-    assert_error(weft__topo_constants_of("2.27", &constants), WEFT_ERROR_INVALID_ARGUMENT,
+    assert_int_equal(topo_constants_of("2.27.3.1", &constants), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_error(topo_constants_of("2.27", &constants), WEFT_ERROR_INVALID_ARGUMENT,
                  "NCCL 2.27 is older than 2.27.3");
 }

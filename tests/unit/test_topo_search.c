@@ -14,16 +14,16 @@
 
 static char *channels_as_text(const char *topology, const char *nccl_version)
 {
-    struct weft__xml *system = topo_file_read(topology), *graphs = NULL;
-    struct weft__channel_sets sets = {{NULL}};
-    struct weft__topo *topo = topo_build(system, nccl_version);
-    assert_ok(weft__search_all(topo, WEFT__TOPO_ONE_NODE, &sets));
-    assert_ok(weft__channels_to_xml(topo, &sets, WEFT__TOPO_ONE_NODE, &graphs));
+    struct xml *system = topo_file_read(topology), *graphs = NULL;
+    struct channel_sets sets = {{NULL}};
+    struct topo *topo = topo_graph(system, nccl_version);
+    assert_ok(search_all(topo, TOPO_ONE_NODE, &sets));
+    assert_ok(channels_to_xml(topo, &sets, TOPO_ONE_NODE, &graphs));
     char *text = topo_print(graphs);
-    weft__xml_remove(graphs);
-    weft__xml_remove(system);
-    weft__channel_sets_free(&sets);
-    weft__topo_free(topo);
+    xml_remove(graphs);
+    xml_remove(system);
+    channel_sets_free(&sets);
+    topo_free(topo);
     return text;
 }
 
@@ -53,7 +53,7 @@ TEST(the_channels_of_real_machines_are_those_that_nccl_has_written)
 struct expectation {
     struct topo_machine machine; /* sm 0: the file is whole */
     int num_gpus;                /* of the first; 0: all */
-    enum weft__topo_reach reach;
+    enum topo_reach reach;
     const char *nccl_version;       /* NULL: the newest */
     const char *ring, *tree, *nvls; /* how the description begins; NULL: anything */
 };
@@ -79,8 +79,8 @@ static const char no_nvls[] = "0x0/0 ";
     {                                                                                              \
         "aws-p4d-24xl.partial.topo.xml", TOPO_ORDER_OF_BUS_IDS, 80, 12, 100000                     \
     }
-#define ALONE WEFT__TOPO_ONE_NODE
-#define MANY  WEFT__TOPO_SEVERAL_NODES
+#define ALONE TOPO_ONE_NODE
+#define MANY  TOPO_SEVERAL_NODES
 
 static const struct expectation expectations[] = {
     {H200, 2, ALONE, NULL, "12x30/30 NVL/PIX pattern 4 cross 0 same 1\n0 1\n", "12x60/60 NVL",
@@ -140,20 +140,18 @@ static const struct expectation expectations[] = {
 };
 enum { NUM_EXPECTATIONS = sizeof expectations / sizeof expectations[0] };
 
-static struct weft__topo *machine_of(const struct expectation *expectation)
+static struct topo *machine_of(const struct expectation *expectation)
 {
-    struct weft__xml *system = expectation->machine.sm > 0
-                                   ? topo_completed(&expectation->machine)
-                                   : topo_file_read(expectation->machine.file);
+    struct xml *system = expectation->machine.sm > 0 ? topo_completed(&expectation->machine)
+                                                     : topo_file_read(expectation->machine.file);
     if (expectation->num_gpus > 0)
         topo_keep_gpus(system, expectation->num_gpus);
-    struct weft__topo *topo = topo_build(system, expectation->nccl_version);
-    weft__xml_remove(system);
+    struct topo *topo = topo_graph(system, expectation->nccl_version);
+    xml_remove(system);
     return topo;
 }
 
-static void must_begin(const struct weft__topo *topo, const struct weft__channels *channels,
-                       const char *wanted)
+static void must_begin(const struct topo *topo, const struct channels *channels, const char *wanted)
 {
     static char text[1 << 14];
     topo_describe(topo, channels, text, sizeof text);
@@ -164,30 +162,29 @@ static void must_begin(const struct weft__topo *topo, const struct weft__channel
 TEST(channels_of_other_machines_are_those_that_nccl_finds)
 {
     for (int i = 0; i < NUM_EXPECTATIONS; i++) {
-        struct weft__topo *topo = machine_of(&expectations[i]);
-        struct weft__channel_sets sets = {{NULL}};
-        assert_ok(weft__search_all(topo, expectations[i].reach, &sets));
-        must_begin(topo, sets.of[WEFT__CHANNELS_RING], expectations[i].ring);
-        must_begin(topo, sets.of[WEFT__CHANNELS_TREE], expectations[i].tree);
-        must_begin(topo, sets.of[WEFT__CHANNELS_NVLS], expectations[i].nvls);
-        weft__channel_sets_free(&sets);
-        weft__topo_free(topo);
+        struct topo *topo = machine_of(&expectations[i]);
+        struct channel_sets sets = {{NULL}};
+        assert_ok(search_all(topo, expectations[i].reach, &sets));
+        must_begin(topo, sets.of[CHANNELS_RING], expectations[i].ring);
+        must_begin(topo, sets.of[CHANNELS_TREE], expectations[i].tree);
+        must_begin(topo, sets.of[CHANNELS_NVLS], expectations[i].nvls);
+        channel_sets_free(&sets);
+        topo_free(topo);
     }
 }
 
 /* ---------------------------------------------------------------- machines without NVLink */
 
-static struct weft__channels *rings_without_p2p(const char *text, struct weft__topo **topo)
+static struct channels *rings_without_p2p(const char *text, struct topo **topo)
 {
-    const struct weft__topo_access access = {.p2p_level = WEFT__TOPO_LOC};
-    const struct weft__search_wish wish = {WEFT__CHANNELS_RING, WEFT__PATTERN_RING, 1, 32,
-                                           WEFT__TOPO_ONE_NODE};
-    struct weft__channels *rings = NULL;
-    struct weft__xml *system = topo_text_read(text);
-    *topo = topo_build(system, NULL);
-    assert_ok(weft__topo_compute_paths(*topo, &access));
-    assert_ok(weft__search(*topo, &wish, &rings));
-    weft__xml_remove(system);
+    const struct topo_access access = {.p2p_level = TOPO_LOC};
+    const struct search_wish wish = {CHANNELS_RING, PATTERN_RING, 1, 32, TOPO_ONE_NODE};
+    struct channels *rings = NULL;
+    struct xml *system = topo_text_read(text);
+    *topo = topo_graph(system, NULL);
+    assert_ok(topo_compute_paths(*topo, &access));
+    assert_ok(search_channels(*topo, &wish, &rings));
+    xml_remove(system);
     return rings;
 }
 
@@ -202,22 +199,22 @@ static struct weft__channels *rings_without_p2p(const char *text, struct weft__t
 /* NVIDIA/nccl issue 1358 has the log of such a machine. */
 TEST(a_gpu_for_each_socket_makes_one_slow_ring)
 {
-    struct weft__topo *topo;
-    struct weft__channels *rings =
+    struct topo *topo;
+    struct channels *rings =
         rings_without_p2p("<system version='1'>" CPU("0") GPU("0000:17:00.0", "0") "</cpu>" CPU("1")
                               GPU("0000:ca:00.0", "1") "</cpu></system>",
                           &topo);
     must_begin(topo, rings, "1x10/10 SYS/");
-    weft__channels_free(rings);
-    weft__topo_free(topo);
+    channels_free(rings);
+    topo_free(topo);
 }
 
 /* NVIDIA/nccl-tests issue 307: what three GPUs send over an Intel processor takes 6/5 of their bandwidth of the link
  * that the switch has, and what one sends to the other socket takes as much as it is: 3 * 1.2 * 5 + 5 <= 24. */
 TEST(gpus_behind_a_switch_share_its_link)
 {
-    struct weft__topo *topo;
-    struct weft__channels *rings = rings_without_p2p(
+    struct topo *topo;
+    struct channels *rings = rings_without_p2p(
         "<system version='1'>" CPU("0") SWITCH("0000:10:00.0") GPU("0000:11:00.0", "0")
             GPU("0000:12:00.0", "1") GPU("0000:13:00.0", "2")
                 GPU("0000:14:00.0", "3") "</pci></cpu>" CPU("1") SWITCH("0000:20:00.0")
@@ -225,8 +222,8 @@ TEST(gpus_behind_a_switch_share_its_link)
                         GPU("0000:24:00.0", "7") "</pci></cpu></system>",
         &topo);
     must_begin(topo, rings, "1x5/5 SYS/");
-    weft__channels_free(rings);
-    weft__topo_free(topo);
+    channels_free(rings);
+    topo_free(topo);
 }
 
 /* ---------------------------------------------------------------- what must hold of all */
@@ -234,12 +231,12 @@ TEST(gpus_behind_a_switch_share_its_link)
 enum { MAX_LINKS = 4096 };
 
 struct usage {
-    const struct weft__topo_link *links[MAX_LINKS];
+    const struct topo_link *links[MAX_LINKS];
     double bw[MAX_LINKS];
     int count;
 };
 
-static void use_path(struct usage *usage, const struct weft__topo_path *path, double bw)
+static void use_path(struct usage *usage, const struct topo_path *path, double bw)
 {
     for (int32_t l = 0; l < path->num_links; l++) {
         int i = 0;
@@ -254,46 +251,43 @@ static void use_path(struct usage *usage, const struct weft__topo_path *path, do
     }
 }
 
-static struct weft__topo_node *gpu_of(const struct weft__topo *topo, int32_t rank)
+static struct topo_node *gpu_of(const struct topo *topo, int32_t rank)
 {
     int32_t i = 0;
-    while (weft__topo_at(topo, WEFT__TOPO_GPU, i)->gpu.rank != rank)
+    while (topo_at(topo, TOPO_GPU, i)->gpu.rank != rank)
         i++;
-    return weft__topo_at(topo, WEFT__TOPO_GPU, i);
+    return topo_at(topo, TOPO_GPU, i);
 }
 
 /* Links of a channel that is a ring, or a chain where the first GPU is the one at the port. */
-static void use_channel(struct usage *usage, const struct weft__topo *topo,
-                        const struct weft__channels *channels, int c)
+static void use_channel(struct usage *usage, const struct topo *topo,
+                        const struct channels *channels, int c)
 {
-    const struct weft__channel *channel = &channels->channel[c];
+    const struct channel *channel = &channels->channel[c];
     const int32_t last = channels->num_gpus - 1;
-    const int is_ring = channels->pattern == WEFT__PATTERN_RING;
+    const int is_ring = channels->pattern == PATTERN_RING;
     for (int32_t i = 0; i < last; i++)
-        use_path(
-            usage,
-            weft__topo_path(gpu_of(topo, channel->ranks[i]), gpu_of(topo, channel->ranks[i + 1])),
-            (double)channels->bw_intra);
+        use_path(usage,
+                 topo_path(gpu_of(topo, channel->ranks[i]), gpu_of(topo, channel->ranks[i + 1])),
+                 (double)channels->bw_intra);
     if (channel->nets[0] < 0) {
         if (is_ring)
             use_path(usage,
-                     weft__topo_path(gpu_of(topo, channel->ranks[last]),
-                                     gpu_of(topo, channel->ranks[0])),
+                     topo_path(gpu_of(topo, channel->ranks[last]), gpu_of(topo, channel->ranks[0])),
                      (double)channels->bw_intra);
         return;
     }
     use_path(usage,
-             weft__topo_path(weft__topo_at(topo, WEFT__TOPO_NET, channel->nets[0]),
-                             gpu_of(topo, channel->ranks[0])),
+             topo_path(topo_at(topo, TOPO_NET, channel->nets[0]), gpu_of(topo, channel->ranks[0])),
              (double)channels->bw_inter);
-    if (channels->pattern != WEFT__PATTERN_BALANCED_TREE)
+    if (channels->pattern != PATTERN_BALANCED_TREE)
         use_path(usage,
-                 weft__topo_path(gpu_of(topo, channel->ranks[is_ring ? last : 0]),
-                                 weft__topo_at(topo, WEFT__TOPO_NET, channel->nets[1])),
+                 topo_path(gpu_of(topo, channel->ranks[is_ring ? last : 0]),
+                           topo_at(topo, TOPO_NET, channel->nets[1])),
                  (double)channels->bw_inter);
 }
 
-static void must_fit(const struct weft__topo *topo, const struct weft__channels *channels)
+static void must_fit(const struct topo *topo, const struct channels *channels)
 {
     static struct usage usage;
     usage.count = 0;
@@ -302,15 +296,15 @@ static void must_fit(const struct weft__topo *topo, const struct weft__channels 
     for (int i = 0; i < usage.count; i++)
         if (usage.bw[i] > (double)usage.links[i]->bw + 1e-3)
             fail_msg("a link of %g GB/s to %s carries %g", (double)usage.links[i]->bw,
-                     weft__topo_kind_name(usage.links[i]->to->kind), usage.bw[i]);
+                     topo_kind_name(usage.links[i]->to->kind), usage.bw[i]);
 }
 
 /* Every GPU once. */
-static void must_visit_all(const struct weft__topo *topo, const struct weft__channels *channels)
+static void must_visit_all(const struct topo *topo, const struct channels *channels)
 {
     for (int c = 0; c < channels->num_channels; c++)
-        for (int32_t g = 0; g < weft__topo_count(topo, WEFT__TOPO_GPU); g++) {
-            const int32_t rank = weft__topo_at(topo, WEFT__TOPO_GPU, g)->gpu.rank;
+        for (int32_t g = 0; g < topo_count(topo, TOPO_GPU); g++) {
+            const int32_t rank = topo_at(topo, TOPO_GPU, g)->gpu.rank;
             int count = 0;
             for (int32_t i = 0; i < channels->num_gpus; i++)
                 count += channels->channel[c].ranks[i] == rank;
@@ -318,11 +312,11 @@ static void must_visit_all(const struct weft__topo *topo, const struct weft__cha
         }
 }
 
-static float sum_of_links(const struct weft__topo *topo, uint64_t *bits)
+static float sum_of_links(const struct topo *topo, uint64_t *bits)
 {
     float sum = 0;
     *bits = 0;
-    for (int kind = 0; kind < WEFT__TOPO_NUM_KINDS; kind++)
+    for (int kind = 0; kind < TOPO_NUM_KINDS; kind++)
         for (int32_t i = 0; i < topo->sets[kind].count; i++)
             for (int32_t l = 0; l < topo->sets[kind].nodes[i]->num_links; l++) {
                 uint32_t word;
@@ -336,18 +330,18 @@ static float sum_of_links(const struct weft__topo *topo, uint64_t *bits)
 TEST(links_are_as_before_and_none_carries_more_than_it_can)
 {
     for (int i = 0; i < NUM_EXPECTATIONS; i++) {
-        struct weft__topo *topo = machine_of(&expectations[i]);
-        struct weft__channel_sets sets = {{NULL}};
+        struct topo *topo = machine_of(&expectations[i]);
+        struct channel_sets sets = {{NULL}};
         uint64_t before, after;
         const float sum = sum_of_links(topo, &before);
-        assert_ok(weft__search_all(topo, expectations[i].reach, &sets));
+        assert_ok(search_all(topo, expectations[i].reach, &sets));
         assert_true(sum_of_links(topo, &after) == sum && after == before);
-        for (int id = WEFT__CHANNELS_RING; id <= WEFT__CHANNELS_TREE; id++) {
+        for (int id = CHANNELS_RING; id <= CHANNELS_TREE; id++) {
             must_visit_all(topo, sets.of[id]);
             must_fit(topo, sets.of[id]);
         }
-        weft__channel_sets_free(&sets);
-        weft__topo_free(topo);
+        channel_sets_free(&sets);
+        topo_free(topo);
     }
 }
 
@@ -355,46 +349,43 @@ TEST(links_are_as_before_and_none_carries_more_than_it_can)
 TEST(heads_are_different_and_fit)
 {
     for (int i = 0; i < NUM_EXPECTATIONS; i++) {
-        struct weft__topo *topo = machine_of(&expectations[i]);
-        struct weft__channel_sets sets = {{NULL}};
-        assert_ok(weft__search_all(topo, expectations[i].reach, &sets));
-        const struct weft__channels *nvls = sets.of[WEFT__CHANNELS_NVLS];
+        struct topo *topo = machine_of(&expectations[i]);
+        struct channel_sets sets = {{NULL}};
+        assert_ok(search_all(topo, expectations[i].reach, &sets));
+        const struct channels *nvls = sets.of[CHANNELS_NVLS];
         for (int a = 0; a < nvls->num_channels; a++) {
-            const struct weft__topo_link *fastest =
-                &gpu_of(topo, nvls->channel[a].ranks[0])->links[0];
-            assert_int_equal(fastest->type, WEFT__TOPO_NVL);
+            const struct topo_link *fastest = &gpu_of(topo, nvls->channel[a].ranks[0])->links[0];
+            assert_int_equal(fastest->type, TOPO_NVL);
             assert_true((float)(nvls->num_channels + 1) * nvls->bw_intra <= fastest->bw);
             for (int b = 0; b < a; b++)
                 assert_int_not_equal(nvls->channel[a].ranks[0], nvls->channel[b].ranks[0]);
         }
-        weft__channel_sets_free(&sets);
-        weft__topo_free(topo);
+        channel_sets_free(&sets);
+        topo_free(topo);
     }
 }
 
 TEST(split_trees_are_found_where_they_are_asked_for)
 {
-    const struct weft__search_wish wish = {WEFT__CHANNELS_TREE, WEFT__PATTERN_SPLIT_TREE, 1, 32,
-                                           WEFT__TOPO_SEVERAL_NODES};
+    const struct search_wish wish = {CHANNELS_TREE, PATTERN_SPLIT_TREE, 1, 32, TOPO_SEVERAL_NODES};
     const struct expectation machine = {.machine = NDV4};
-    struct weft__topo *topo = machine_of(&machine);
-    struct weft__channels *trees = NULL;
-    assert_ok(weft__search(topo, &wish, &trees));
-    assert_int_equal(trees->pattern, WEFT__PATTERN_SPLIT_TREE);
+    struct topo *topo = machine_of(&machine);
+    struct channels *trees = NULL;
+    assert_ok(search_channels(topo, &wish, &trees));
+    assert_int_equal(trees->pattern, PATTERN_SPLIT_TREE);
     assert_true(trees->num_channels > 0 && trees->bw_intra > 1);
     must_visit_all(topo, trees);
-    weft__channels_free(trees);
-    weft__topo_free(topo);
+    channels_free(trees);
+    topo_free(topo);
 }
 
 TEST(a_file_without_gpus_is_an_error_of_the_search_alone)
 {
-    struct weft__xml *system = topo_file_read("azure-ndv5.partial.topo.xml");
-    struct weft__topo *topo = topo_build(system, NULL);
-    struct weft__channel_sets sets = {{NULL}};
-    assert_int_equal(weft__topo_count(topo, WEFT__TOPO_GPU), 0);
-    assert_error(weft__search_all(topo, ALONE, &sets), WEFT_ERROR_INVALID_ARGUMENT,
-                 "no GPU with a rank");
-    weft__topo_free(topo);
-    weft__xml_remove(system);
+    struct xml *system = topo_file_read("azure-ndv5.partial.topo.xml");
+    struct topo *topo = topo_graph(system, NULL);
+    struct channel_sets sets = {{NULL}};
+    assert_int_equal(topo_count(topo, TOPO_GPU), 0);
+    assert_error(search_all(topo, ALONE, &sets), WEFT_ERROR_INVALID_ARGUMENT, "no GPU with a rank");
+    topo_free(topo);
+    xml_remove(system);
 }

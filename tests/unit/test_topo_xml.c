@@ -22,10 +22,10 @@ TEST(what_nccl_has_written_comes_out_byte_for_byte)
     for (size_t i = 0; i < sizeof dumps / sizeof dumps[0]; i++) {
         size_t num_bytes;
         char *bytes = topo_file_bytes(dumps[i], &num_bytes);
-        struct weft__xml *system = topo_file_read(dumps[i]);
+        struct xml *system = topo_file_read(dumps[i]);
         char *text = topo_print(system);
         assert_string_equal(text, bytes);
-        weft__xml_remove(system);
+        xml_remove(system);
         free(text);
         free(bytes);
     }
@@ -34,14 +34,14 @@ TEST(what_nccl_has_written_comes_out_byte_for_byte)
 TEST(what_is_written_reads_as_what_was_read)
 {
     for (size_t i = 0; i < sizeof partial_files / sizeof partial_files[0]; i++) {
-        struct weft__xml *system = topo_file_read(partial_files[i]);
+        struct xml *system = topo_file_read(partial_files[i]);
         char *once = topo_print(system);
-        struct weft__xml *again = topo_text_read(once);
+        struct xml *again = topo_text_read(once);
         char *twice = topo_print(again);
         assert_non_null(strstr(once, "<pci busid="));
         assert_string_equal(once, twice);
-        weft__xml_remove(system);
-        weft__xml_remove(again);
+        xml_remove(system);
+        xml_remove(again);
         free(once);
         free(twice);
     }
@@ -50,37 +50,36 @@ TEST(what_is_written_reads_as_what_was_read)
 TEST(a_file_is_written_and_read)
 {
     char path[] = "/tmp/weft-topo-XXXXXX", *before, *after;
-    struct weft__xml *system = topo_file_read(dumps[0]), *again = NULL;
+    struct xml *system = topo_file_read(dumps[0]), *again = NULL;
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
-    assert_ok(weft__xml_write(system, path));
-    assert_ok(weft__topo_read(path, &again));
+    assert_ok(xml_write(system, path));
+    assert_ok(topo_read(path, &again));
     before = topo_print(system);
     after = topo_print(again);
     assert_string_equal(before, after);
-    assert_int_equal(weft__xml_write(system, "/nonexistent/file"), WEFT_ERROR_SYSTEM);
-    assert_error(weft__topo_read("/nonexistent/file", &again), WEFT_ERROR_SYSTEM,
-                 "/nonexistent/file");
+    assert_int_equal(xml_write(system, "/nonexistent/file"), WEFT_ERROR_SYSTEM);
+    assert_error(topo_read("/nonexistent/file", &again), WEFT_ERROR_SYSTEM, "/nonexistent/file");
     remove(path);
-    weft__xml_remove(system);
-    weft__xml_remove(again);
+    xml_remove(system);
+    xml_remove(again);
     free(before);
     free(after);
 }
 
 TEST(what_is_not_known_is_skipped_whole_and_unknown_attributes_stay)
 {
-    struct weft__xml *system = topo_text_read("<?xml version='1.0'?><!-- one -->\n"
-                                              "<system version='1' name=\"a &amp; b\">\n"
-                                              "  <gpu dev='1'/><fan><cpu numaid='7'/></fan>\n"
-                                              "  <cpu numaid='0' more='\"&lt;'> text <!-- two -->\n"
-                                              "  </cpu>\n"
-                                              "</system>");
+    struct xml *system = topo_text_read("<?xml version='1.0'?><!-- one -->\n"
+                                        "<system version='1' name=\"a &amp; b\">\n"
+                                        "  <gpu dev='1'/><fan><cpu numaid='7'/></fan>\n"
+                                        "  <cpu numaid='0' more='\"&lt;'> text <!-- two -->\n"
+                                        "  </cpu>\n"
+                                        "</system>");
     char *text = topo_print(system);
     assert_string_equal(text, "<system version=\"1\" name=\"a &amp; b\">\n"
                               "  <cpu numaid=\"0\" more=\"&quot;&lt;\"/>\n"
                               "</system>\n");
-    weft__xml_remove(system);
+    xml_remove(system);
     free(text);
 }
 
@@ -93,8 +92,8 @@ struct refusal {
 
 static void must_be_refused(const char *text, const char *message)
 {
-    struct weft__xml *system = NULL;
-    assert_int_not_equal(weft__topo_parse("bad.xml", text, strlen(text), &system), WEFT_OK);
+    struct xml *system = NULL;
+    assert_int_not_equal(topo_parse("bad.xml", text, strlen(text), &system), WEFT_OK);
     if (strstr(weft__last_error(), message) == NULL)
         fail_msg("\"%s\" has no \"%s\"", weft__last_error(), message);
     assert_null(system);
@@ -163,7 +162,7 @@ TEST(too_many_attributes_are_refused)
 {
     char text[4096];
     size_t length = (size_t)snprintf(text, sizeof text, "<system version='1'");
-    for (int i = 0; i < WEFT__XML_MAX_ATTRIBUTES; i++)
+    for (int i = 0; i < XML_MAX_ATTRIBUTES; i++)
         length += (size_t)snprintf(text + length, sizeof text - length, " a%d=''", i);
     snprintf(text + length, sizeof text - length, "/>");
     must_be_refused(text, "element system: has more than 64 attributes");

@@ -42,8 +42,6 @@ void coll_draw_terms(struct coll_terms *terms, struct rng *rng)
     if (draw(rng, 2) == 0)
         terms->num_slots += draw(rng, MOST_SLOTS - WP_FIFO_LEAST_SLOTS + 1);
     terms->num_streams = draw(rng, TWO_STREAMS_ONE_IN) == 0 ? 2 : 1;
-    terms->first_head = draw(rng, SCENARIO_MAX_RANKS);
-    terms->num_reducers = 1 + draw(rng, SCENARIO_MAX_RANKS);
     terms->registration = draw(rng, REGISTERED_ONE_IN) == 0 ? COLL_REGISTERED : COLL_NOT_REGISTERED;
 }
 

@@ -49,7 +49,6 @@ struct coll_terms {
     uint64_t packet_bytes, staging_bytes, chunk_bytes, fifo_bytes, piece_bytes;
     int32_t num_slots; /* of fifos */
     int32_t num_streams;
-    int32_t first_head, num_reducers; /* of multicast, by the number of ranks */
     enum coll_registration {
         COLL_NOT_REGISTERED,
         COLL_REGISTERED

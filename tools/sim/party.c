@@ -219,16 +219,6 @@ weft_result party_register(struct party *party, int32_t i)
     return WEFT_OK;
 }
 
-/* As the topology of a host could have them. */
-static void order_heads(const struct party *party, struct weft__coll_multicast *multicast)
-{
-    const struct coll_terms *terms = &party->shape->coll_terms;
-    const int32_t num_ranks = party->shape->num_ranks;
-    for (int32_t i = 0; i < num_ranks; i++)
-        multicast->heads[i] = (terms->first_head + i) % num_ranks;
-    multicast->num_reducers = 1 + terms->num_reducers % num_ranks;
-}
-
 /* What may be pinned later is made at first. */
 static weft_result create_coll(struct party *party)
 {
@@ -258,8 +248,6 @@ static weft_result create_coll(struct party *party)
     party->coll->chunk_bytes = shape->coll_terms.chunk_bytes;
     party->coll->num_slots = shape->coll_terms.num_slots;
     party->coll->piece_bytes = shape->coll_terms.piece_bytes;
-    if (party->coll->multicast != NULL)
-        order_heads(party, party->coll->multicast);
     if (shape->coll_terms.registration == COLL_REGISTERED)
         for (int32_t i = 0; i < num_coll_arrays(shape); i++)
             PARTY_TRY(party_register(party, i));

@@ -2,7 +2,7 @@
 /* One rank in one communicator of a scenario: its objects and buffers. */
 #pragma once
 
-#include "coll/multicast.h"
+#include "coll/coll.h"
 #include "shape.h"
 
 /* Call i of a round sends from array i + 1 and receives in array i, so into what the call before

@@ -22,12 +22,6 @@ static const char *const what_names[] = {"all",        "ring", "tree", "balanced
 static const char *const level_names[] = {"auto", "LOC", "NVL", "NVB", "C2C", "PIX",
                                           "PXB",  "P2C", "PXN", "PHB", "SYS", NULL};
 
-static void parse_times(void *input, const char *text, struct argp_state *state)
-{
-    struct topo_options *options = input;
-    options->times.op = option_choice(state, "--times", text, collective_names);
-}
-
 #define AT(member) OPTION_AT(struct topo_options, member)
 
 static const struct option_row option_table[] = {
@@ -45,12 +39,6 @@ static const struct option_row option_table[] = {
      "Assume of links what that version of NCCL does, 2.27.3 or newer", NULL, AT(nccl_version)},
     {OPTION_TEXT, "channels", "FILE", "Take channels of FILE, in NCCL's format, not of a search",
      NULL, AT(graph_in)},
-    {OPTION_GROUP, .doc = "What is expected:"},
-    {OPTION_OTHER, "times", "OP",
-     "Tell how long the collective OP is expected to take on one such machine, by each algorithm",
-     NULL, .parse = parse_times},
-    {OPTION_TEXT, "bytes", "SIZES", "Of --times, as weft coll has them (1K:1G:x4)", NULL,
-     AT(bytes)},
     {OPTION_GROUP, .doc = "What is written:"},
     {OPTION_TEXT, "graph", "OUT", "Write the channels to OUT, in NCCL's format", NULL,
      AT(graph_out)},
@@ -92,22 +80,21 @@ static weft_result check_files(const struct topo_options *options, const struct 
 
 static weft_result dump(const struct topo_options *options, const struct topo_job *job)
 {
-    const char *path = options->dump != NULL ? options->dump : weft__topo_file_to_write();
-    return path != NULL && job->num_machines == 1 ? weft__xml_write(job->machines[0].system, path)
+    const char *path = options->dump != NULL ? options->dump : topo_file_to_write();
+    return path != NULL && job->num_machines == 1 ? xml_write(job->machines[0].system, path)
                                                   : WEFT_OK;
 }
 
 static weft_result write_channels(const struct topo_options *options, const struct topo_job *job)
 {
-    struct weft__xml *graphs = NULL;
+    struct xml *graphs = NULL;
     const struct topo_view *view = &job->machines[0];
-    const enum weft__topo_reach reach =
-        view->num_nodes > 1 ? WEFT__TOPO_SEVERAL_NODES : WEFT__TOPO_ONE_NODE;
+    const enum topo_reach reach = view->num_nodes > 1 ? TOPO_SEVERAL_NODES : TOPO_ONE_NODE;
     if (options->graph_out == NULL)
         return WEFT_OK;
-    WEFT__TRY(weft__channels_to_xml(view->topo, &view->sets, reach, &graphs));
-    const weft_result result = weft__xml_write(graphs, options->graph_out);
-    weft__xml_remove(graphs);
+    WEFT__TRY(channels_to_xml(view->topo, &view->sets, reach, &graphs));
+    const weft_result result = xml_write(graphs, options->graph_out);
+    xml_remove(graphs);
     return result;
 }
 
@@ -167,13 +154,9 @@ static int work_as_rank(const struct topo_options *options, struct topo_job *job
 static void finish(void *input, struct argp_state *state)
 {
     struct topo_options *options = input;
-    const struct weft__topo_constants *constants;
-    if (weft__topo_constants_of(options->nccl_version, &constants) != WEFT_OK)
+    const struct topo_constants *constants;
+    if (topo_constants_of(options->nccl_version, &constants) != WEFT_OK)
         argp_error(state, "--nccl %s: %s", options->nccl_version, weft__last_error());
-    if (options->bytes != NULL && options->times.op == TOPO_NO_TIMES)
-        argp_error(state, "--bytes %s: needs --times", options->bytes);
-    coll_parse_sizes(&options->times.sizes, options->bytes != NULL ? options->bytes : "1K:1G:x4",
-                     state);
     if (job_has_rank() && options->files.count > 1)
         argp_error(state, "argument %s: a rank of a job tells of one machine, its own or a FILE's",
                    options->files.texts[1]);
@@ -181,7 +164,7 @@ static void finish(void *input, struct argp_state *state)
 
 int command_topo(int argc, char **argv)
 {
-    struct topo_options options = {.times = {.op = TOPO_NO_TIMES}};
+    struct topo_options options = {0};
     const struct option_set set = {option_table, documentation, finish};
     struct topo_job job = {0};
     int status;

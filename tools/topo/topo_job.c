@@ -31,11 +31,11 @@ weft_result topo_job_read(const struct topo_options *options, struct topo_job *j
 void topo_job_free(struct topo_job *job)
 {
     for (int32_t i = 0; i < job->num_machines; i++) {
-        weft__channel_sets_free(&job->machines[i].sets);
-        weft__topo_free(job->machines[i].topo);
-        weft__xml_remove(job->machines[i].system);
+        channel_sets_free(&job->machines[i].sets);
+        topo_free(job->machines[i].topo);
+        xml_remove(job->machines[i].system);
     }
-    weft__connections_free(&job->connections);
+    connections_free(&job->connections);
     free(job->machines);
     *job = (struct topo_job){0};
 }
@@ -65,12 +65,12 @@ static weft_result print_own(const struct topo_options *options, struct told *to
     const char *file = options->files.count > 0 ? options->files.texts[0] : NULL;
     weft_result result = topo_machine_read(file, &own);
     if (result == WEFT_OK)
-        result = weft__xml_print(own.system, text, &num_bytes);
+        result = xml_print(own.system, text, &num_bytes);
     (void)gethostname(host, sizeof host - 1);
     snprintf(told->name, sizeof told->name, "%.200s%s%s", file != NULL ? file : "host ",
              file != NULL ? " of host " : "", host);
     told->num_bytes = num_bytes;
-    weft__xml_remove(own.system);
+    xml_remove(own.system);
     return result;
 }
 
@@ -116,7 +116,7 @@ static weft_result parse_texts(const struct told *told, char *const *texts, int3
             continue;
         struct topo_view *view = &job->machines[i++];
         memcpy(view->name, told[r].name, sizeof view->name);
-        WEFT__TRY(weft__topo_parse(view->name, texts[r], told[r].num_bytes, &view->system));
+        WEFT__TRY(topo_parse(view->name, texts[r], told[r].num_bytes, &view->system));
     }
     return WEFT_OK;
 }
@@ -170,11 +170,11 @@ weft_result topo_job_gather(const struct topo_options *options, weft_comm *comm,
 /* What a machine lacks; NULL: nothing. */
 static const char *lack_of(const struct topo_view *view)
 {
-    if (weft__topo_count(view->topo, WEFT__TOPO_GPU) == 0)
+    if (topo_count(view->topo, TOPO_GPU) == 0)
         return "has no GPU with a rank";
-    if (topo_view_set(view, WEFT__CHANNELS_RING) == NULL)
+    if (topo_view_set(view, CHANNELS_RING) == NULL)
         return "has no rings (--pattern all)";
-    return topo_view_set(view, WEFT__CHANNELS_TREE) == NULL ? "has no trees (--pattern all)" : NULL;
+    return topo_view_set(view, CHANNELS_TREE) == NULL ? "has no trees (--pattern all)" : NULL;
 }
 
 static int can_be_connected(struct topo_job *job)
@@ -191,19 +191,19 @@ static int can_be_connected(struct topo_job *job)
 }
 
 /* The nodes that are such machines follow each other. */
-static weft_result list_sets(const struct topo_job *job, struct weft__channel_sets *sets,
-                             struct weft__nodes *nodes)
+static weft_result list_sets(const struct topo_job *job, struct channel_sets *sets,
+                             struct topo_nodes *nodes)
 {
     for (int32_t i = 0; i < job->num_machines; i++) {
         const struct topo_view *view = &job->machines[i];
-        const int32_t num_gpus = weft__topo_count(view->topo, WEFT__TOPO_GPU);
-        const int32_t sm = weft__topo_at(view->topo, WEFT__TOPO_GPU, 0)->gpu.sm;
+        const int32_t num_gpus = topo_count(view->topo, TOPO_GPU);
+        const int32_t sm = topo_at(view->topo, TOPO_GPU, 0)->gpu.sm;
         nodes->oldest_sm = i == 0 || sm < nodes->oldest_sm ? sm : nodes->oldest_sm;
         for (int32_t n = 0; n < view->num_alike; n++, nodes->num_nodes++) {
-            for (int id = 0; id < WEFT__NUM_CHANNELS_IDS; id++)
+            for (int id = 0; id < NUM_CHANNELS_IDS; id++)
                 if (view->sets.of[id] != NULL)
-                    WEFT__TRY(weft__channels_of_node(view->sets.of[id], n,
-                                                     &sets[nodes->num_nodes].of[id]));
+                    WEFT__TRY(
+                        channels_of_node(view->sets.of[id], n, &sets[nodes->num_nodes].of[id]));
             nodes->num_ranks += num_gpus;
         }
     }
@@ -213,15 +213,15 @@ static weft_result list_sets(const struct topo_job *job, struct weft__channel_se
 static weft_result connect_nodes(struct topo_job *job)
 {
     const int32_t num_nodes = job->machines[0].num_nodes;
-    struct weft__channel_sets *sets = calloc((size_t)num_nodes, sizeof *sets);
-    struct weft__nodes nodes = {.sets = sets};
+    struct channel_sets *sets = calloc((size_t)num_nodes, sizeof *sets);
+    struct topo_nodes nodes = {.sets = sets};
     weft_result result = sets != NULL
                              ? list_sets(job, sets, &nodes)
                              : weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for the nodes");
     if (result == WEFT_OK)
-        result = weft__channels_connect(&nodes, &job->connections);
+        result = channels_connect(&nodes, &job->connections);
     for (int32_t n = 0; sets != NULL && n < num_nodes; n++)
-        weft__channel_sets_free(&sets[n]);
+        channel_sets_free(&sets[n]);
     free(sets);
     return result;
 }
@@ -231,12 +231,11 @@ weft_result topo_job_search(const struct topo_options *options, struct topo_job 
     int32_t first_rank = 0;
     for (int32_t i = 0; i < job->num_machines; i++) {
         struct topo_view *view = &job->machines[i];
-        view->times = options->times;
         view->num_alike = options->num_alike;
         view->num_nodes = options->num_alike * job->num_machines;
         WEFT__TRY(topo_machine_build(options, job->num_machines > 1 ? first_rank : -1, view));
         WEFT__TRY(topo_machine_search(options, view));
-        first_rank += view->num_alike * weft__topo_count(view->topo, WEFT__TOPO_GPU);
+        first_rank += view->num_alike * topo_count(view->topo, TOPO_GPU);
     }
     if (job->machines[0].num_nodes == 1 || !can_be_connected(job))
         return WEFT_OK;

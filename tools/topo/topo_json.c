@@ -5,35 +5,34 @@
 
 #include "topo_view.h"
 
-static json_t *node_as_json(const struct topo_view *view, const struct weft__topo_node *node)
+static json_t *node_as_json(const struct topo_view *view, const struct topo_node *node)
 {
     char name[64], bus_id[32];
     topo_node_text(view, node, name);
     topo_bus_id_text(node->id, bus_id);
-    json_t *object = json_pack("{s:s, s:s, s:i}", "kind", weft__topo_kind_name(node->kind), "name",
-                               name, "index", node->index);
-    if (node->kind == WEFT__TOPO_GPU)
+    json_t *object = json_pack("{s:s, s:s, s:i}", "kind", topo_kind_name(node->kind), "name", name,
+                               "index", node->index);
+    if (node->kind == TOPO_GPU)
         json_object_update_new(object,
                                json_pack("{s:i, s:i, s:i, s:s}", "rank", node->gpu.rank, "dev",
                                          node->gpu.dev, "sm", node->gpu.sm, "bus_id", bus_id));
-    if (node->kind == WEFT__TOPO_NET)
+    if (node->kind == TOPO_NET)
         json_object_update_new(object, json_pack("{s:i, s:i, s:f, s:b}", "dev", node->net.dev,
                                                  "port", node->net.port, "gb_per_s",
                                                  (double)node->net.bw, "gdr", node->net.has_gdr));
     return object;
 }
 
-static json_t *links_as_json(const struct weft__topo_node *node)
+static json_t *links_as_json(const struct topo_node *node)
 {
     json_t *links = json_array();
     for (int32_t i = 0; i < node->num_links; i++) {
-        const struct weft__topo_link *link = &node->links[i];
+        const struct topo_link *link = &node->links[i];
         json_array_append_new(
-            links,
-            json_pack("{s:s, s:i, s:s, s:f}", "to_kind", weft__topo_kind_name(link->to->kind),
-                      "to_index", link->to->index, "type",
-                      link->type == WEFT__TOPO_PIX ? "PCI" : weft__topo_type_name(link->type),
-                      "gb_per_s", (double)link->bw));
+            links, json_pack("{s:s, s:i, s:s, s:f}", "to_kind", topo_kind_name(link->to->kind),
+                             "to_index", link->to->index, "type",
+                             link->type == TOPO_PIX ? "PCI" : topo_type_name(link->type),
+                             "gb_per_s", (double)link->bw));
     }
     return links;
 }
@@ -41,10 +40,9 @@ static json_t *links_as_json(const struct weft__topo_node *node)
 static json_t *nodes_as_json(const struct topo_view *view)
 {
     json_t *nodes = json_array();
-    for (int kind = 0; kind < WEFT__TOPO_NUM_KINDS; kind++)
-        for (int32_t i = 0; i < weft__topo_count(view->topo, (enum weft__topo_kind)kind); i++) {
-            const struct weft__topo_node *node =
-                weft__topo_at(view->topo, (enum weft__topo_kind)kind, i);
+    for (int kind = 0; kind < TOPO_NUM_KINDS; kind++)
+        for (int32_t i = 0; i < topo_count(view->topo, (enum topo_kind)kind); i++) {
+            const struct topo_node *node = topo_at(view->topo, (enum topo_kind)kind, i);
             json_t *object = node_as_json(view, node);
             json_object_set_new(object, "links", links_as_json(node));
             json_array_append_new(nodes, object);
@@ -53,17 +51,16 @@ static json_t *nodes_as_json(const struct topo_view *view)
 }
 
 /* [GPU][node of the kind] */
-static json_t *paths_as_json(const struct topo_view *view, enum weft__topo_kind kind)
+static json_t *paths_as_json(const struct topo_view *view, enum topo_kind kind)
 {
     json_t *rows = json_array();
-    for (int32_t g = 0; g < weft__topo_count(view->topo, WEFT__TOPO_GPU); g++) {
+    for (int32_t g = 0; g < topo_count(view->topo, TOPO_GPU); g++) {
         json_t *row = json_array();
-        for (int32_t i = 0; i < weft__topo_count(view->topo, kind); i++) {
-            const struct weft__topo_path *path =
-                &weft__topo_at(view->topo, WEFT__TOPO_GPU, g)->paths[kind][i];
-            json_array_append_new(row, json_pack("{s:s, s:f, s:i}", "type",
-                                                 weft__topo_type_name(path->type), "gb_per_s",
-                                                 (double)path->bw, "hops", path->num_links));
+        for (int32_t i = 0; i < topo_count(view->topo, kind); i++) {
+            const struct topo_path *path = &topo_at(view->topo, TOPO_GPU, g)->paths[kind][i];
+            json_array_append_new(row,
+                                  json_pack("{s:s, s:f, s:i}", "type", topo_type_name(path->type),
+                                            "gb_per_s", (double)path->bw, "hops", path->num_links));
         }
         json_array_append_new(rows, row);
     }
@@ -84,25 +81,25 @@ static json_t *gbps_as_json(int is_found, double gbps)
     return is_found ? json_real(gbps) : json_null();
 }
 
-static json_t *channels_as_json(const struct topo_view *view, const struct weft__channels *channels)
+static json_t *channels_as_json(const struct topo_view *view, const struct channels *channels)
 {
-    const int32_t num_gpus = channels->id == WEFT__CHANNELS_NVLS ? 1 : channels->num_gpus;
-    const int is_found = weft__channels_were_found(channels);
+    const int32_t num_gpus = channels->id == CHANNELS_NVLS ? 1 : channels->num_gpus;
+    const int is_found = channels_were_found(channels);
     json_t *list = json_array();
     for (int32_t c = 0; c < channels->num_channels; c++) {
-        const struct weft__channel *channel = &channels->channel[c];
+        const struct channel *channel = &channels->channel[c];
         json_t *object = json_pack("{s:o}", "ranks", integers(channel->ranks, num_gpus));
         if (topo_port_of(view, channels, c, TOPO_COMES) >= 0)
             json_object_set_new(object, "ports", integers(channel->nets, 2));
         json_array_append_new(list, object);
     }
     return json_pack("{s:s, s:s, s:b, s:o, s:o, s:s, s:s, s:i, s:b, s:o}", "set",
-                     topo_set_name(channels->id), "pattern", weft__pattern_name(channels->pattern),
+                     topo_set_name(channels->id), "pattern", pattern_name(channels->pattern),
                      "found", is_found, "gb_per_s",
                      gbps_as_json(is_found, (double)channels->bw_intra), "network_gb_per_s",
                      gbps_as_json(is_found, (double)channels->bw_inter), "type",
-                     weft__topo_type_name(channels->type_intra), "network_type",
-                     weft__topo_type_name(channels->type_inter), "cross_nic", channels->cross_nic,
+                     topo_type_name(channels->type_intra), "network_type",
+                     topo_type_name(channels->type_inter), "cross_nic", channels->cross_nic,
                      "same_channels", channels->same_channels, "channels", list);
 }
 
@@ -110,7 +107,7 @@ static json_t *sets_as_json(const struct topo_view *view)
 {
     json_t *sets = json_array();
     for (int i = 0; i < TOPO_NUM_SETS; i++) {
-        const struct weft__channels *channels = topo_view_set(view, topo_set_order[i]);
+        const struct channels *channels = topo_view_set(view, topo_set_order[i]);
         if (channels != NULL)
             json_array_append_new(sets, channels_as_json(view, channels));
     }
@@ -119,14 +116,14 @@ static json_t *sets_as_json(const struct topo_view *view)
 
 static json_t *connections_as_json(const struct topo_job *job)
 {
-    const struct weft__connections *all = &job->connections;
+    const struct connections *all = &job->connections;
     json_t *channels = json_array();
     for (int32_t c = 0; c < all->num_channels; c++) {
         json_t *next = json_array(), *up = json_array(), *down = json_array();
         for (int32_t rank = 0; rank < all->num_ranks; rank++) {
-            const struct weft__rank_links *links = weft__links_of(all, c, rank);
+            const struct rank_links *links = links_of(all, c, rank);
             int32_t num_children = 0;
-            while (num_children < WEFT__TREE_MAX_CHILDREN && links->tree_down[num_children] >= 0)
+            while (num_children < TREE_MAX_CHILDREN && links->tree_down[num_children] >= 0)
                 num_children++;
             json_array_append_new(next, json_integer(links->ring_next));
             json_array_append_new(up, json_integer(links->tree_up));
@@ -144,18 +141,10 @@ static json_t *connections_as_json(const struct topo_job *job)
 
 static json_t *machine_as_json(const struct topo_view *view)
 {
-    json_t *object =
-        json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "kind", "topology", "name", view->name,
-                  "nccl_version", view->topo->constants->nccl_version, "nodes", nodes_as_json(view),
-                  "gpu_paths", paths_as_json(view, WEFT__TOPO_GPU), "port_paths",
-                  paths_as_json(view, WEFT__TOPO_NET), "sets", sets_as_json(view));
-    if (object != NULL && topo_view_has_times(view))
-        json_object_set_new(
-            object, "times",
-            topo_times_as_json(&view->times, topo_view_set(view, WEFT__CHANNELS_RING)));
-    if (object != NULL && topo_view_why_no_times(view) != NULL)
-        json_object_set_new(object, "no_times", json_string(topo_view_why_no_times(view)));
-    return object;
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "kind", "topology", "name", view->name,
+                     "nccl_version", view->topo->constants->nccl_version, "nodes",
+                     nodes_as_json(view), "gpu_paths", paths_as_json(view, TOPO_GPU), "port_paths",
+                     paths_as_json(view, TOPO_NET), "sets", sets_as_json(view));
 }
 
 /* Of several machines a list. */

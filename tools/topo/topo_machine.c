@@ -4,10 +4,10 @@
 #include <stdlib.h>
 
 #include "comm/error.h"
-#include "machine/host.h"
 #include "topo/channels_file.h"
 #include "topo/complete.h"
 #include "topo/file.h"
+#include "topo/gpus.h"
 #include "topo_job.h"
 
 enum { MAX_GPUS = 64 };
@@ -16,12 +16,12 @@ enum { MAX_GPUS = 64 };
 
 static weft_result detect(struct topo_view *view)
 {
-    struct weft__topo_gpu_facts *gpus = calloc(MAX_GPUS, sizeof *gpus);
+    struct topo_gpu_facts *gpus = calloc(MAX_GPUS, sizeof *gpus);
     if (gpus == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for GPUs");
-    const int32_t num_gpus = weft__cuda_find_gpus(gpus, MAX_GPUS);
-    const weft_result result = weft__topo_detect(weft__topo_file_to_read(), gpus, num_gpus,
-                                                 &weft__sysfs_of_host, &view->system);
+    const int32_t num_gpus = topo_find_gpus(gpus, MAX_GPUS);
+    const weft_result result =
+        topo_detect(topo_file_to_read(), gpus, num_gpus, &weft__sysfs_of_host, &view->system);
     free(gpus);
     return result;
 }
@@ -29,20 +29,20 @@ static weft_result detect(struct topo_view *view)
 weft_result topo_machine_read(const char *file, struct topo_view *view)
 {
     snprintf(view->name, sizeof view->name, "%s", file != NULL ? file : "this machine");
-    return file != NULL ? weft__topo_read(file, &view->system) : detect(view);
+    return file != NULL ? topo_read(file, &view->system) : detect(view);
 }
 
 /* In the order that they have. */
 static weft_result number_gpus(struct topo_view *view, int32_t first_rank)
 {
-    const int32_t num_gpus = weft__topo_count(view->topo, WEFT__TOPO_GPU);
+    const int32_t num_gpus = topo_count(view->topo, TOPO_GPU);
     int32_t least = INT32_MAX;
     for (int32_t i = 0; i < num_gpus; i++) {
-        const int32_t rank = weft__topo_at(view->topo, WEFT__TOPO_GPU, i)->gpu.rank;
+        const int32_t rank = topo_at(view->topo, TOPO_GPU, i)->gpu.rank;
         least = rank < least ? rank : least;
     }
     for (int32_t i = 0; i < num_gpus; i++) {
-        struct weft__topo_node *gpu = weft__topo_at(view->topo, WEFT__TOPO_GPU, i);
+        struct topo_node *gpu = topo_at(view->topo, TOPO_GPU, i);
         if (gpu->gpu.rank - least >= num_gpus)
             return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                                "%s: ranks of its %" PRId32
@@ -57,43 +57,43 @@ static weft_result number_gpus(struct topo_view *view, int32_t first_rank)
 weft_result topo_machine_build(const struct topo_options *options, int32_t first_rank,
                                struct topo_view *view)
 {
-    const struct weft__topo_constants *constants;
-    const struct weft__topo_access access = {.p2p_level = options->p2p_level - 1};
-    WEFT__TRY(weft__topo_constants_of(options->nccl_version, &constants));
-    WEFT__TRY(weft__topo_build(view->system, constants, &view->topo));
+    const struct topo_constants *constants;
+    const struct topo_access access = {.p2p_level = options->p2p_level - 1};
+    WEFT__TRY(topo_constants_of(options->nccl_version, &constants));
+    WEFT__TRY(topo_build(view->system, constants, &view->topo));
     if (first_rank >= 0)
         WEFT__TRY(number_gpus(view, first_rank));
-    return weft__topo_compute_paths(view->topo, &access);
+    return topo_compute_paths(view->topo, &access);
 }
 
 /* ------------------------------------------------------------------ channels */
 
-static enum weft__topo_reach reach_of(const struct topo_view *view)
+static enum topo_reach reach_of(const struct topo_view *view)
 {
-    return view->num_nodes > 1 ? WEFT__TOPO_SEVERAL_NODES : WEFT__TOPO_ONE_NODE;
+    return view->num_nodes > 1 ? TOPO_SEVERAL_NODES : TOPO_ONE_NODE;
 }
 
 static weft_result find_one_set(const struct topo_options *options, struct topo_view *view)
 {
     static const struct {
-        enum weft__channels_id id;
-        enum weft__pattern pattern;
-    } wishes[] = {[TOPO_RING] = {WEFT__CHANNELS_RING, WEFT__PATTERN_RING},
-                  [TOPO_TREE] = {WEFT__CHANNELS_TREE, WEFT__PATTERN_TREE},
-                  [TOPO_BALANCED_TREE] = {WEFT__CHANNELS_TREE, WEFT__PATTERN_BALANCED_TREE},
-                  [TOPO_SPLIT_TREE] = {WEFT__CHANNELS_TREE, WEFT__PATTERN_SPLIT_TREE},
-                  [TOPO_NVLS] = {WEFT__CHANNELS_NVLS, WEFT__PATTERN_NVLS}};
-    const struct weft__search_wish wish = {wishes[options->what].id, wishes[options->what].pattern,
-                                           1, WEFT__MAX_CHANNELS / 2, reach_of(view)};
-    return weft__search(view->topo, &wish, &view->sets.of[wish.id]);
+        enum channels_id id;
+        enum pattern pattern;
+    } wishes[] = {[TOPO_RING] = {CHANNELS_RING, PATTERN_RING},
+                  [TOPO_TREE] = {CHANNELS_TREE, PATTERN_TREE},
+                  [TOPO_BALANCED_TREE] = {CHANNELS_TREE, PATTERN_BALANCED_TREE},
+                  [TOPO_SPLIT_TREE] = {CHANNELS_TREE, PATTERN_SPLIT_TREE},
+                  [TOPO_NVLS] = {CHANNELS_NVLS, PATTERN_NVLS}};
+    const struct search_wish wish = {wishes[options->what].id, wishes[options->what].pattern, 1,
+                                     TOPO_MAX_CHANNELS / 2, reach_of(view)};
+    return search_channels(view->topo, &wish, &view->sets.of[wish.id]);
 }
 
 weft_result topo_machine_search(const struct topo_options *options, struct topo_view *view)
 {
-    if (weft__topo_count(view->topo, WEFT__TOPO_GPU) == 0 && options->graph_in == NULL)
+    if (topo_count(view->topo, TOPO_GPU) == 0 && options->graph_in == NULL)
         return WEFT_OK;
     if (options->graph_in != NULL)
-        return weft__channels_read(view->topo, options->graph_in, &view->sets);
-    return options->what == TOPO_ALL ? weft__search_all(view->topo, reach_of(view), &view->sets)
+        return channels_read(view->topo, options->graph_in, &view->sets);
+    return options->what == TOPO_ALL ? search_all(view->topo, reach_of(view), &view->sets)
                                      : find_one_set(options, view);
 }

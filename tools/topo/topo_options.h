@@ -2,7 +2,6 @@
 /* The arguments of weft topo. */
 #pragma once
 
-#include "topo_times.h"
 #include "workload/options.h"
 
 enum topo_what { TOPO_ALL, TOPO_RING, TOPO_TREE, TOPO_BALANCED_TREE, TOPO_SPLIT_TREE, TOPO_NVLS };
@@ -14,6 +13,4 @@ struct topo_options {
     int32_t p2p_level; /* 0: AUTO, else behind the type */
     const char *nccl_version, *graph_in, *graph_out, *dump, *svg;
     int json;
-    struct topo_times times;
-    const char *bytes; /* as given, of times; NULL: the usual ones */
 };

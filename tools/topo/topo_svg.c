@@ -28,31 +28,31 @@ struct point {
 struct canvas {
     FILE *file;
     const struct topo_view *view;
-    struct point *points[WEFT__TOPO_NUM_KINDS]; /* the middle of each node's box */
+    struct point *points[TOPO_NUM_KINDS]; /* the middle of each node's box */
     int num_columns, num_levels;
 };
 
-static struct point *point_of(const struct canvas *canvas, const struct weft__topo_node *node)
+static struct point *point_of(const struct canvas *canvas, const struct topo_node *node)
 {
     return &canvas->points[node->kind][node->index];
 }
 
 /* ------------------------------------------------------------------ layout */
 
-static int is_below(const struct weft__topo_link *link, const struct weft__topo_node *from)
+static int is_below(const struct topo_link *link, const struct topo_node *from)
 {
-    return link->to != from && link->to->kind != WEFT__TOPO_CPU &&
-           (link->type == WEFT__TOPO_PIX || link->to->kind == WEFT__TOPO_NET);
+    return link->to != from && link->to->kind != TOPO_CPU &&
+           (link->type == TOPO_PIX || link->to->kind == TOPO_NET);
 }
 
 /* Leaves get columns; what is above is in the middle of what is below. */
-static void place(struct canvas *canvas, const struct weft__topo_node *node,
-                  const struct weft__topo_node *from, int level)
+static void place(struct canvas *canvas, const struct topo_node *node, const struct topo_node *from,
+                  int level)
 {
     struct point *point = point_of(canvas, node);
     int first = -1, last = -1;
     for (int32_t i = 0; i < node->num_links && level < MAX_LEVELS; i++) {
-        if (node->kind == WEFT__TOPO_GPU || !is_below(&node->links[i], from))
+        if (node->kind == TOPO_GPU || !is_below(&node->links[i], from))
             continue;
         place(canvas, node->links[i].to, node, level + 1);
         last = point_of(canvas, node->links[i].to)->x;
@@ -71,13 +71,13 @@ static int gpu_row(const struct canvas *canvas)
 
 static void place_all(struct canvas *canvas)
 {
-    const struct weft__topo *topo = canvas->view->topo;
-    for (int32_t i = 0; i < weft__topo_count(topo, WEFT__TOPO_CPU); i++)
-        place(canvas, weft__topo_at(topo, WEFT__TOPO_CPU, i), NULL, 0);
-    for (int32_t i = 0; i < weft__topo_count(topo, WEFT__TOPO_GPU); i++)
-        canvas->points[WEFT__TOPO_GPU][i].y = gpu_row(canvas);
-    for (int32_t i = 0; i < weft__topo_count(topo, WEFT__TOPO_NVS); i++)
-        canvas->points[WEFT__TOPO_NVS][i] = (struct point){
+    const struct topo *topo = canvas->view->topo;
+    for (int32_t i = 0; i < topo_count(topo, TOPO_CPU); i++)
+        place(canvas, topo_at(topo, TOPO_CPU, i), NULL, 0);
+    for (int32_t i = 0; i < topo_count(topo, TOPO_GPU); i++)
+        canvas->points[TOPO_GPU][i].y = gpu_row(canvas);
+    for (int32_t i = 0; i < topo_count(topo, TOPO_NVS); i++)
+        canvas->points[TOPO_NVS][i] = (struct point){
             MARGIN_PX + COLUMN_PX * (canvas->num_columns - 1) / 2, gpu_row(canvas) + 2 * LEVEL_PX};
 }
 
@@ -95,13 +95,13 @@ static void print_text(const struct canvas *canvas, struct point at, const char 
     fprintf(canvas->file, "</text>\n");
 }
 
-static void draw_link(const struct canvas *canvas, const struct weft__topo_node *from,
-                      const struct weft__topo_link *link, const char *style)
+static void draw_link(const struct canvas *canvas, const struct topo_node *from,
+                      const struct topo_link *link, const char *style)
 {
     const struct point a = *point_of(canvas, from);
     struct point b = *point_of(canvas, link->to);
     char text[32];
-    if (link->to->kind == WEFT__TOPO_NVS)
+    if (link->to->kind == TOPO_NVS)
         b.x = a.x; /* its box is as wide as the row of GPUs */
     snprintf(text, sizeof text, "%.4g", (double)link->bw);
     fprintf(canvas->file, "<path class=\"%s\" d=\"M%d %dL%d %d\"/>\n", style, a.x, a.y, b.x, b.y);
@@ -109,8 +109,8 @@ static void draw_link(const struct canvas *canvas, const struct weft__topo_node 
 }
 
 /* NVLinks between two GPUs: a curve below them. */
-static void draw_curve(const struct canvas *canvas, const struct weft__topo_node *from,
-                       const struct weft__topo_link *link)
+static void draw_curve(const struct canvas *canvas, const struct topo_node *from,
+                       const struct topo_link *link)
 {
     const struct point a = *point_of(canvas, from), b = *point_of(canvas, link->to);
     const int low = a.y + BOX_HEIGHT_PX / 2 + (b.x - a.x) / 5 + 20;
@@ -121,13 +121,13 @@ static void draw_curve(const struct canvas *canvas, const struct weft__topo_node
     print_text(canvas, (struct point){(a.x + b.x) / 2, low}, text);
 }
 
-static void draw_links_of(const struct canvas *canvas, const struct weft__topo_node *node)
+static void draw_links_of(const struct canvas *canvas, const struct topo_node *node)
 {
     for (int32_t i = 0; i < node->num_links; i++) {
-        const struct weft__topo_link *link = &node->links[i];
+        const struct topo_link *link = &node->links[i];
         const struct point a = *point_of(canvas, node), b = *point_of(canvas, link->to);
-        const int is_nvlink = link->type == WEFT__TOPO_NVL;
-        if (is_nvlink && node->kind == WEFT__TOPO_GPU && link->to->kind == WEFT__TOPO_GPU) {
+        const int is_nvlink = link->type == TOPO_NVL;
+        if (is_nvlink && node->kind == TOPO_GPU && link->to->kind == TOPO_GPU) {
             if (a.x < b.x)
                 draw_curve(canvas, node, link);
         } else if (a.y < b.y || (a.y == b.y && a.x < b.x)) { /* one of the two ways */
@@ -136,19 +136,18 @@ static void draw_links_of(const struct canvas *canvas, const struct weft__topo_n
     }
 }
 
-static void draw_box(const struct canvas *canvas, const struct weft__topo_node *node)
+static void draw_box(const struct canvas *canvas, const struct topo_node *node)
 {
     const struct point at = *point_of(canvas, node);
-    const int width = node->kind == WEFT__TOPO_NVS
-                          ? COLUMN_PX * (canvas->num_columns - 1) + BOX_WIDTH_PX
-                          : BOX_WIDTH_PX;
+    const int width = node->kind == TOPO_NVS ? COLUMN_PX * (canvas->num_columns - 1) + BOX_WIDTH_PX
+                                             : BOX_WIDTH_PX;
     char text[64];
     topo_node_text(canvas->view, node, text);
     if (strncmp(text, "NIC ", 4) == 0 && strlen(text) > BOX_LETTERS)
         text[3] = '\0';
     fprintf(canvas->file,
             "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\"/>\n",
-            weft__topo_kind_name(node->kind), at.x - width / 2, at.y - BOX_HEIGHT_PX / 2, width,
+            topo_kind_name(node->kind), at.x - width / 2, at.y - BOX_HEIGHT_PX / 2, width,
             BOX_HEIGHT_PX);
     if (strncmp(text, "PCI switch ", 11) == 0)
         print_text(canvas, (struct point){at.x, at.y + 4}, text + 11);
@@ -158,18 +157,18 @@ static void draw_box(const struct canvas *canvas, const struct weft__topo_node *
 
 static void draw_machine(const struct canvas *canvas)
 {
-    const struct weft__topo *topo = canvas->view->topo;
-    for (int kind = 0; kind < WEFT__TOPO_NUM_KINDS; kind++)
+    const struct topo *topo = canvas->view->topo;
+    for (int kind = 0; kind < TOPO_NUM_KINDS; kind++)
         for (int32_t i = 0; i < topo->sets[kind].count; i++)
             draw_links_of(canvas, topo->sets[kind].nodes[i]);
-    for (int kind = 0; kind < WEFT__TOPO_NUM_KINDS; kind++)
+    for (int kind = 0; kind < TOPO_NUM_KINDS; kind++)
         for (int32_t i = 0; i < topo->sets[kind].count; i++)
             draw_box(canvas, topo->sets[kind].nodes[i]);
 }
 
 /* ------------------------------------------------------------------ channels */
 
-static int are_alike(const struct weft__channels *channels, int32_t a, int32_t b)
+static int are_alike(const struct channels *channels, int32_t a, int32_t b)
 {
     return memcmp(channels->channel[a].nets, channels->channel[b].nets,
                   sizeof channels->channel[a].nets) == 0 &&
@@ -178,7 +177,7 @@ static int are_alike(const struct weft__channels *channels, int32_t a, int32_t b
 }
 
 /* How often channel c is there, 0 if an earlier one is like it. */
-static int count_alike(const struct weft__channels *channels, int32_t c)
+static int count_alike(const struct channels *channels, int32_t c)
 {
     int count = 0;
     for (int32_t i = 0; i < channels->num_channels; i++) {
@@ -191,8 +190,8 @@ static int count_alike(const struct weft__channels *channels, int32_t c)
     return count;
 }
 
-static void draw_hop(const struct canvas *canvas, const struct weft__topo_node *from,
-                     const struct weft__topo_node *to, int y)
+static void draw_hop(const struct canvas *canvas, const struct topo_node *from,
+                     const struct topo_node *to, int y)
 {
     const int a = point_of(canvas, from)->x, b = point_of(canvas, to)->x;
     const int bend = y - 4 - (abs(b - a) / COLUMN_PX) * 3;
@@ -200,32 +199,32 @@ static void draw_hop(const struct canvas *canvas, const struct weft__topo_node *
             (a + b) / 2, bend, b, y);
 }
 
-static void draw_lane(const struct canvas *canvas, const struct weft__channels *channels, int32_t c,
+static void draw_lane(const struct canvas *canvas, const struct channels *channels, int32_t c,
                       int y)
 {
-    const struct weft__topo *topo = canvas->view->topo;
-    const struct weft__channel *channel = &channels->channel[c];
+    const struct topo *topo = canvas->view->topo;
+    const struct channel *channel = &channels->channel[c];
     const int32_t last = channels->num_gpus - 1;
-    const struct weft__topo_node *from = NULL;
+    const struct topo_node *from = NULL;
     const int32_t comes_by = topo_port_of(canvas->view, channels, c, TOPO_COMES);
     const int32_t goes_by = topo_port_of(canvas->view, channels, c, TOPO_GOES);
     if (comes_by >= 0)
-        from = weft__topo_at(topo, WEFT__TOPO_NET, comes_by);
+        from = topo_at(topo, TOPO_NET, comes_by);
     for (int32_t i = 0; i <= last; i++) {
-        const struct weft__topo_node *gpu = topo_gpu_of_rank(topo, channel->ranks[i]);
+        const struct topo_node *gpu = topo_gpu_of_rank(topo, channel->ranks[i]);
         if (from != NULL)
             draw_hop(canvas, from, gpu, y);
         from = gpu;
     }
-    if (channels->pattern != WEFT__PATTERN_RING || from == NULL)
+    if (channels->pattern != PATTERN_RING || from == NULL)
         return;
     draw_hop(canvas, from,
-             goes_by >= 0 ? weft__topo_at(topo, WEFT__TOPO_NET, goes_by)
+             goes_by >= 0 ? topo_at(topo, TOPO_NET, goes_by)
                           : topo_gpu_of_rank(topo, channel->ranks[0]),
              y);
 }
 
-static int draw_set(const struct canvas *canvas, const struct weft__channels *channels, int y)
+static int draw_set(const struct canvas *canvas, const struct channels *channels, int y)
 {
     int num_lanes = 0;
     for (int32_t c = 0; c < channels->num_channels && num_lanes < MAX_LANES; c++) {
@@ -233,7 +232,7 @@ static int draw_set(const struct canvas *canvas, const struct weft__channels *ch
         char text[64];
         if (count == 0)
             continue;
-        if (weft__channels_were_found(channels))
+        if (channels_were_found(channels))
             snprintf(text, sizeof text, "%s %" PRId32 "%s, %g GB/s", topo_set_name(channels->id), c,
                      count > 1 ? " ..." : "", (double)channels->bw_intra * count);
         else
@@ -252,16 +251,16 @@ static int draw_set(const struct canvas *canvas, const struct weft__channels *ch
 
 static int first_lane(const struct canvas *canvas)
 {
-    const int has_nvs = weft__topo_count(canvas->view->topo, WEFT__TOPO_NVS) > 0;
+    const int has_nvs = topo_count(canvas->view->topo, TOPO_NVS) > 0;
     const int y = gpu_row(canvas) + (has_nvs ? 3 : 2) * LEVEL_PX + LANE_PX;
     return has_nvs ? y : y + COLUMN_PX * canvas->num_columns / 5;
 }
 
 /* One of the sets that lanes are drawn for, or NULL. */
-static const struct weft__channels *drawn_set(const struct canvas *canvas, int i)
+static const struct channels *drawn_set(const struct canvas *canvas, int i)
 {
-    const struct weft__channels *channels = topo_view_set(canvas->view, topo_set_order[i]);
-    return channels != NULL && channels->id != WEFT__CHANNELS_NVLS ? channels : NULL;
+    const struct channels *channels = topo_view_set(canvas->view, topo_set_order[i]);
+    return channels != NULL && channels->id != CHANNELS_NVLS ? channels : NULL;
 }
 
 static void draw_channels(const struct canvas *canvas)
@@ -278,7 +277,7 @@ static int height_of(const struct canvas *canvas)
 {
     int num_lanes = 0;
     for (int i = 0; i < TOPO_NUM_SETS; i++) {
-        const struct weft__channels *channels = drawn_set(canvas, i);
+        const struct channels *channels = drawn_set(canvas, i);
         for (int32_t c = 0; channels != NULL && c < channels->num_channels; c++)
             num_lanes += count_alike(channels, c) > 0;
     }
@@ -310,7 +309,7 @@ static void draw(const struct canvas *canvas)
 static int create_points(struct canvas *canvas)
 {
     int is_created = 1;
-    for (int kind = 0; kind < WEFT__TOPO_NUM_KINDS; kind++) {
+    for (int kind = 0; kind < TOPO_NUM_KINDS; kind++) {
         const size_t count = (size_t)canvas->view->topo->sets[kind].count;
         canvas->points[kind] = calloc(count + 1, sizeof(struct point));
         is_created &= canvas->points[kind] != NULL;
@@ -331,7 +330,7 @@ int topo_write_svg(const struct topo_view *view, const char *path)
         is_written = 0;
     if (!is_written)
         fprintf(stderr, "weft topo: cannot write %s: %s\n", path, strerror(errno));
-    for (int kind = 0; kind < WEFT__TOPO_NUM_KINDS; kind++)
+    for (int kind = 0; kind < TOPO_NUM_KINDS; kind++)
         free(canvas.points[kind]);
     return is_written ? 0 : -1;
 }

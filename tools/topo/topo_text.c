@@ -10,7 +10,7 @@ enum { MAX_COLUMNS = 16 }; /* of the matrix: more would not fit on a screen */
 
 /* ------------------------------------------------------------------ the machine */
 
-static const char *type_words(enum weft__topo_type type)
+static const char *type_words(enum topo_type type)
 {
     static const char *const words[] = {"the device itself",
                                         "NVLink",
@@ -29,11 +29,11 @@ static const char *type_words(enum weft__topo_type type)
 
 static void print_counts(const struct topo_view *view)
 {
-    const struct weft__topo *topo = view->topo;
+    const struct topo *topo = view->topo;
     printf("%s: %" PRId32 " GPUs, %" PRId32 " processors, %" PRId32 " ports of the network",
-           view->name, weft__topo_count(topo, WEFT__TOPO_GPU),
-           weft__topo_count(topo, WEFT__TOPO_CPU), weft__topo_count(topo, WEFT__TOPO_NET));
-    if (weft__topo_count(topo, WEFT__TOPO_NVS) > 0)
+           view->name, topo_count(topo, TOPO_GPU), topo_count(topo, TOPO_CPU),
+           topo_count(topo, TOPO_NET));
+    if (topo_count(topo, TOPO_NVS) > 0)
         printf(", NVSwitch");
     if (view->num_alike > 1)
         printf("; %" PRId32 " such machines", view->num_alike);
@@ -41,61 +41,61 @@ static void print_counts(const struct topo_view *view)
            topo->constants->nccl_version);
 }
 
-static void print_details(const struct weft__topo_node *node)
+static void print_details(const struct topo_node *node)
 {
     char bus_id[32];
     topo_bus_id_text(node->id, bus_id);
-    if (node->kind == WEFT__TOPO_GPU)
+    if (node->kind == TOPO_GPU)
         printf(" (%s, sm %" PRId32 ")", bus_id, node->gpu.sm);
-    else if (node->kind == WEFT__TOPO_NET)
+    else if (node->kind == TOPO_NET)
         printf(" (%g GB/s%s)", (double)node->net.bw,
                node->net.has_gdr ? ", reaches memory of GPUs" : "");
 }
 
 /* NVLink and C2C, which are no part of the tree. */
-static void print_other_links(const struct topo_view *view, const struct weft__topo_node *node)
+static void print_other_links(const struct topo_view *view, const struct topo_node *node)
 {
     char text[64];
     const char *before = "; ";
-    for (int32_t i = 0; i < node->num_links && node->kind == WEFT__TOPO_GPU; i++) {
-        const struct weft__topo_link *link = &node->links[i];
-        if (link->type == WEFT__TOPO_PIX)
+    for (int32_t i = 0; i < node->num_links && node->kind == TOPO_GPU; i++) {
+        const struct topo_link *link = &node->links[i];
+        if (link->type == TOPO_PIX)
             continue;
         topo_node_text(view, link->to, text);
-        printf("%s%s %g to %s", before, weft__topo_type_name(link->type), (double)link->bw, text);
+        printf("%s%s %g to %s", before, topo_type_name(link->type), (double)link->bw, text);
         before = ", ";
     }
 }
 
-static void print_below(const struct topo_view *view, const struct weft__topo_node *node,
-                        const struct weft__topo_node *from, int indent)
+static void print_below(const struct topo_view *view, const struct topo_node *node,
+                        const struct topo_node *from, int indent)
 {
     char text[64];
     for (int32_t i = 0; i < node->num_links; i++) {
-        const struct weft__topo_link *link = &node->links[i];
-        if (link->to == from || link->to->kind == WEFT__TOPO_CPU ||
-            (link->type != WEFT__TOPO_PIX && link->to->kind != WEFT__TOPO_NET))
+        const struct topo_link *link = &node->links[i];
+        if (link->to == from || link->to->kind == TOPO_CPU ||
+            (link->type != TOPO_PIX && link->to->kind != TOPO_NET))
             continue;
         topo_node_text(view, link->to, text);
         printf("%*s%s", indent, "", text);
         print_details(link->to);
-        if (link->to->kind != WEFT__TOPO_NET)
+        if (link->to->kind != TOPO_NET)
             printf(", PCI %g", (double)link->bw);
         print_other_links(view, link->to);
         printf("\n");
-        if (link->to->kind != WEFT__TOPO_GPU)
+        if (link->to->kind != TOPO_GPU)
             print_below(view, link->to, node, indent + 2);
     }
 }
 
 static void print_tree(const struct topo_view *view)
 {
-    const struct weft__topo *topo = view->topo;
-    for (int32_t i = 0; i < weft__topo_count(topo, WEFT__TOPO_CPU); i++) {
-        const struct weft__topo_node *cpu = weft__topo_at(topo, WEFT__TOPO_CPU, i);
+    const struct topo *topo = view->topo;
+    for (int32_t i = 0; i < topo_count(topo, TOPO_CPU); i++) {
+        const struct topo_node *cpu = topo_at(topo, TOPO_CPU, i);
         printf("\nCPU %" PRId32, (int32_t)cpu->id);
         for (int32_t l = 0; l < cpu->num_links; l++)
-            if (cpu->links[l].type == WEFT__TOPO_SYS) {
+            if (cpu->links[l].type == TOPO_SYS) {
                 printf(", %g to each other CPU", (double)cpu->links[l].bw);
                 break;
             }
@@ -106,34 +106,33 @@ static void print_tree(const struct topo_view *view)
 
 /* ------------------------------------------------------------------ paths */
 
-static void print_path(const struct weft__topo_path *path, int *used_types)
+static void print_path(const struct topo_path *path, int *used_types)
 {
     char text[32];
-    snprintf(text, sizeof text, "%.4g %s", (double)path->bw, weft__topo_type_name(path->type));
+    snprintf(text, sizeof text, "%.4g %s", (double)path->bw, topo_type_name(path->type));
     printf(" %10s", text);
     used_types[path->type] = 1;
 }
 
-static void print_matrix(const struct topo_view *view, enum weft__topo_kind kind)
+static void print_matrix(const struct topo_view *view, enum topo_kind kind)
 {
-    const struct weft__topo *topo = view->topo;
-    const int32_t num_rows = weft__topo_count(topo, WEFT__TOPO_GPU);
-    const int32_t count = weft__topo_count(topo, kind);
+    const struct topo *topo = view->topo;
+    const int32_t num_rows = topo_count(topo, TOPO_GPU);
+    const int32_t count = topo_count(topo, kind);
     const int32_t num_columns = count < MAX_COLUMNS ? count : MAX_COLUMNS;
-    int used_types[WEFT__TOPO_NUM_TYPES] = {0};
+    int used_types[TOPO_NUM_TYPES] = {0};
     char text[64];
-    printf("\nBest path from each GPU to each %s:\n%8s", kind == WEFT__TOPO_GPU ? "GPU" : "port",
-           "");
+    printf("\nBest path from each GPU to each %s:\n%8s", kind == TOPO_GPU ? "GPU" : "port", "");
     for (int32_t i = 0; i < num_columns; i++) {
-        topo_node_text(view, weft__topo_at(topo, kind, i), text);
+        topo_node_text(view, topo_at(topo, kind, i), text);
         printf(" %10s", text);
     }
     for (int32_t row = 0; row < num_rows; row++) {
-        const struct weft__topo_node *gpu = weft__topo_at(topo, WEFT__TOPO_GPU, row);
+        const struct topo_node *gpu = topo_at(topo, TOPO_GPU, row);
         topo_node_text(view, gpu, text);
         printf("\n%-8s", text);
         for (int32_t i = 0; i < num_columns; i++) {
-            if (kind == WEFT__TOPO_GPU && i == row)
+            if (kind == TOPO_GPU && i == row)
                 printf(" %10s", "-");
             else
                 print_path(&gpu->paths[kind][i], used_types);
@@ -142,18 +141,18 @@ static void print_matrix(const struct topo_view *view, enum weft__topo_kind kind
     printf("\n");
     if (count > num_columns)
         printf("(%" PRId32 " more; --json has all)\n", count - num_columns);
-    for (int type = 0; type < WEFT__TOPO_NUM_TYPES; type++)
+    for (int type = 0; type < TOPO_NUM_TYPES; type++)
         if (used_types[type])
-            printf("  %s: %s\n", weft__topo_type_name((enum weft__topo_type)type),
-                   type_words((enum weft__topo_type)type));
+            printf("  %s: %s\n", topo_type_name((enum topo_type)type),
+                   type_words((enum topo_type)type));
 }
 
 /* ------------------------------------------------------------------ channels */
 
-static int are_same(const struct weft__channels *channels, int32_t a, int32_t b)
+static int are_same(const struct channels *channels, int32_t a, int32_t b)
 {
-    const struct weft__channel *one = &channels->channel[a], *other = &channels->channel[b];
-    const size_t num_shown = channels->id == WEFT__CHANNELS_NVLS ? 1 : (size_t)channels->num_gpus;
+    const struct channel *one = &channels->channel[a], *other = &channels->channel[b];
+    const size_t num_shown = channels->id == CHANNELS_NVLS ? 1 : (size_t)channels->num_gpus;
     return memcmp(one->nets, other->nets, sizeof one->nets) == 0 &&
            memcmp(one->ranks, other->ranks, num_shown * sizeof *one->ranks) == 0;
 }
@@ -161,14 +160,14 @@ static int are_same(const struct weft__channels *channels, int32_t a, int32_t b)
 static void print_port(const struct topo_view *view, int32_t net, const char *form)
 {
     if (net >= 0)
-        printf(form, weft__topo_at(view->topo, WEFT__TOPO_NET, net)->net.dev);
+        printf(form, topo_at(view->topo, TOPO_NET, net)->net.dev);
 }
 
-static void print_channel(const struct topo_view *view, const struct weft__channels *channels,
+static void print_channel(const struct topo_view *view, const struct channels *channels,
                           int32_t first, int32_t last)
 {
-    const struct weft__channel *channel = &channels->channel[first];
-    const int is_nvls = channels->id == WEFT__CHANNELS_NVLS;
+    const struct channel *channel = &channels->channel[first];
+    const int is_nvls = channels->id == CHANNELS_NVLS;
     if (first == last)
         printf("  %5" PRId32 ": ", first);
     else
@@ -181,43 +180,42 @@ static void print_channel(const struct topo_view *view, const struct weft__chann
     printf("\n");
 }
 
-static const char *pattern_words(enum weft__pattern pattern)
+static const char *pattern_words(enum pattern pattern)
 {
     switch (pattern) {
-    case WEFT__PATTERN_RING:
+    case PATTERN_RING:
         return "each GPU sends to the next, the last to the first, or to the network";
-    case WEFT__PATTERN_TREE:
+    case PATTERN_TREE:
         return "a chain; the first GPU talks to other machines";
-    case WEFT__PATTERN_BALANCED_TREE:
+    case PATTERN_BALANCED_TREE:
         return "a chain; the first two GPUs share what goes to other machines";
-    case WEFT__PATTERN_SPLIT_TREE:
+    case PATTERN_SPLIT_TREE:
         return "a chain; the first GPU receives from other machines, the second sends to them";
-    case WEFT__PATTERN_NVLS:
+    case PATTERN_NVLS:
         return "the switch sums and copies; a head works for a part of the data";
     default:
         return "by switches of the network";
     }
 }
 
-static void print_bandwidths(const struct topo_view *view, const struct weft__channels *channels)
+static void print_bandwidths(const struct topo_view *view, const struct channels *channels)
 {
     const double bw = (double)channels->bw_intra;
     printf("\n%s (%s): %" PRId32 " channels of %g GB/s, %g together; paths up to %s",
-           topo_set_name(channels->id), weft__pattern_name(channels->pattern),
-           channels->num_channels, bw, bw * channels->num_channels,
-           weft__topo_type_name(channels->type_intra));
+           topo_set_name(channels->id), pattern_name(channels->pattern), channels->num_channels, bw,
+           bw * channels->num_channels, topo_type_name(channels->type_intra));
     if (view->num_nodes > 1)
         printf("; to the network %g GB/s each, up to %s", (double)channels->bw_inter,
-               weft__topo_type_name(channels->type_inter));
+               topo_type_name(channels->type_inter));
 }
 
-static void print_set(const struct topo_view *view, const struct weft__channels *channels)
+static void print_set(const struct topo_view *view, const struct channels *channels)
 {
-    if (weft__channels_were_found(channels))
+    if (channels_were_found(channels))
         print_bandwidths(view, channels);
     else
         printf("\n%s (%s): no channel was found; NCCL then has one, in simple order",
-               topo_set_name(channels->id), weft__pattern_name(channels->pattern));
+               topo_set_name(channels->id), pattern_name(channels->pattern));
     printf("\n  %s\n", pattern_words(channels->pattern));
     for (int32_t first = 0, last; first < channels->num_channels; first = last + 1) {
         for (last = first;
@@ -230,7 +228,7 @@ static void print_set(const struct topo_view *view, const struct weft__channels 
 static void print_sets(const struct topo_view *view)
 {
     for (int i = 0; i < TOPO_NUM_SETS; i++) {
-        const struct weft__channels *channels = topo_view_set(view, topo_set_order[i]);
+        const struct channels *channels = topo_view_set(view, topo_set_order[i]);
         if (channels != NULL)
             print_set(view, channels);
     }
@@ -241,7 +239,7 @@ static void print_sets(const struct topo_view *view)
 static void print_connections(const struct topo_job *job)
 {
     enum { SHOWN = 16 };
-    const struct weft__connections *all = &job->connections;
+    const struct connections *all = &job->connections;
     const double slowest_gbps = topo_slowest_ring_gbps(job);
     printf("\nOver %" PRId32 " machines: %" PRId32 " channels, %" PRId32 " ranks; ", all->num_nodes,
            all->num_channels, all->num_ranks);
@@ -255,39 +253,25 @@ static void print_connections(const struct topo_job *job)
         printf("  ring %" PRId32 ":", c);
         for (int32_t i = 0; i < all->num_ranks && i < SHOWN; i++) {
             printf(" %" PRId32, rank);
-            rank = weft__links_of(all, c, rank)->ring_next;
+            rank = links_of(all, c, rank)->ring_next;
         }
         printf(all->num_ranks > SHOWN ? " ...\n" : "\n");
     }
     printf("(--json has all)\n");
 }
 
-static void print_times(const struct topo_view *view)
-{
-    const char *why_none = topo_view_why_no_times(view);
-    if (why_none != NULL)
-        printf("\nNo times: %s.\n", why_none);
-    if (!topo_view_has_times(view))
-        return;
-    topo_print_times(&view->times, topo_view_set(view, WEFT__CHANNELS_RING));
-    if (view->num_nodes > 1)
-        printf("Of one of the machines alone: what is between them is not modelled.\n");
-}
-
 static void print_machine(const struct topo_view *view)
 {
     print_counts(view);
     print_tree(view);
-    if (weft__topo_count(view->topo, WEFT__TOPO_GPU) == 0) {
+    if (topo_count(view->topo, TOPO_GPU) == 0) {
         printf("\nNo GPU with a rank: there are no channels to search.\n");
-        print_times(view);
         return;
     }
-    print_matrix(view, WEFT__TOPO_GPU);
-    if (weft__topo_count(view->topo, WEFT__TOPO_NET) > 0)
-        print_matrix(view, WEFT__TOPO_NET);
+    print_matrix(view, TOPO_GPU);
+    if (topo_count(view->topo, TOPO_NET) > 0)
+        print_matrix(view, TOPO_NET);
     print_sets(view);
-    print_times(view);
 }
 
 int topo_print_text(const struct topo_job *job)

@@ -4,54 +4,46 @@
 
 #include "topo/connect.h"
 #include "topo/paths.h"
-#include "topo_times.h"
 
 struct topo_view {
     char name[320]; /* the file; "this machine"; of a job, of which host */
-    struct weft__xml *system;
-    struct weft__topo *topo;
+    struct xml *system;
+    struct topo *topo;
     int32_t num_alike; /* nodes that are such a machine */
     int32_t num_nodes; /* all that there are */
-    struct weft__channel_sets sets;
-    struct topo_times times;
+    struct channel_sets sets;
 };
 
 /* Machines with a network between: nodes follow each other as the machines do. */
 struct topo_job {
     int32_t num_machines;
     struct topo_view *machines;
-    char why_not_connected[400]; /* "": there are rings and trees over all nodes, or one node */
-    struct weft__connections connections; /* of no ranks, if there are none */
+    char why_not_connected[400];    /* "": there are rings and trees over all nodes, or one node */
+    struct connections connections; /* of no ranks, if there are none */
 };
 
 /* In the order in which they are shown. */
 enum { TOPO_NUM_SETS = 5 };
-extern const enum weft__channels_id topo_set_order[TOPO_NUM_SETS];
+extern const enum channels_id topo_set_order[TOPO_NUM_SETS];
 
 /* Those that there are; NULL: none. */
-const struct weft__channels *topo_view_set(const struct topo_view *view, enum weft__channels_id id);
+const struct channels *topo_view_set(const struct topo_view *view, enum channels_id id);
 
 /* Of machines that are connected: what each ring channel carries to the network. */
 enum topo_end { TOPO_COMES, TOPO_GOES };
 /* The index of the port by which a channel comes from the network or goes to it; -1: none. */
-int32_t topo_port_of(const struct topo_view *view, const struct weft__channels *channels, int32_t c,
+int32_t topo_port_of(const struct topo_view *view, const struct channels *channels, int32_t c,
                      enum topo_end end);
 
 /* 0 if one of the machines has no ring. */
 double topo_slowest_ring_gbps(const struct topo_job *job);
 
-/* Whether somebody asks for times, and there are rings to have them of. */
-int topo_view_has_times(const struct topo_view *view);
-/* Why somebody asks in vain; NULL: nobody does. */
-const char *topo_view_why_no_times(const struct topo_view *view);
-
-const char *topo_set_name(enum weft__channels_id id);
+const char *topo_set_name(enum channels_id id);
 /* Bus ids as files have them. */
 void topo_bus_id_text(uint64_t id, char text[32]);
 /* "GPU 3", "CPU 0", "NIC 0000:3b:00.0", "net mlx5_0" and the like. */
-void topo_node_text(const struct topo_view *view, const struct weft__topo_node *node,
-                    char text[64]);
-struct weft__topo_node *topo_gpu_of_rank(const struct weft__topo *topo, int32_t rank);
+void topo_node_text(const struct topo_view *view, const struct topo_node *node, char text[64]);
+struct topo_node *topo_gpu_of_rank(const struct topo *topo, int32_t rank);
 
 /* All print to standard output, and return 0, or -1 if that could not be written. */
 int topo_print_text(const struct topo_job *job);

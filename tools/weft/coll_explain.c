@@ -10,7 +10,7 @@
 #include "job.h"
 #include "workload/output.h"
 
-/* What is told of one size: the choice, and what else could do it, the fastest first. */
+/* What is told of one size: the choice, and what else could do it, what is expected to be fastest first. */
 struct told {
     uint64_t bytes; /* as nccl-tests counts */
     weft_coll_explanation chosen;
@@ -20,20 +20,19 @@ struct told {
 
 static int by_expected_us(const void *a, const void *b)
 {
-    const double a_us = ((const weft_coll_explanation *)a)->expected_us;
-    const double b_us = ((const weft_coll_explanation *)b)->expected_us;
-    return (a_us > b_us) - (a_us < b_us);
+    const weft_coll_explanation *left = a, *right = b;
+    if (left->expected_us != right->expected_us)
+        return left->expected_us < right->expected_us ? -1 : 1;
+    return (int)left->algorithm - (int)right->algorithm;
 }
 
-/* What the model does not know has nothing to tell. */
 static void find_others(const struct coll_run *run, uint64_t bytes, struct told *told)
 {
     for (int i = WEFT_ALGORITHM_AUTO + 1; i < NUM_ALGORITHMS; i++) {
         weft_coll_explanation other = WEFT_INIT(weft_coll_explanation);
         if (i != (int)told->chosen.algorithm &&
             weft_coll_explain(run->coll, run->options->op, (weft_algorithm)i, bytes, &other) ==
-                WEFT_OK &&
-            other.expected_us > 0)
+                WEFT_OK)
             told->others[told->num_others++] = other;
     }
     qsort(told->others, (size_t)told->num_others, sizeof told->others[0], by_expected_us);
@@ -70,9 +69,9 @@ static json_t *others_of(const struct told *told)
     json_t *others = json_array();
     for (int i = 0; i < told->num_others; i++) {
         const weft_coll_explanation *other = &told->others[i];
-        json_array_append_new(others, json_pack("{s:s, s:f}", "algo",
+        json_array_append_new(others, json_pack("{s:s, s:o}", "algo",
                                                 weft_coll_algorithm_name(other->algorithm),
-                                                "expected_us", other->expected_us));
+                                                "expected_us", us_or_null(other->expected_us)));
     }
     return others;
 }
@@ -138,12 +137,16 @@ static void print_heading(const struct coll_run *run, const weft_coll_explanatio
         printf(", links of %.0f GB/s", any->link_gbps);
     if (any->net_latency_us > 0)
         print_network(run, any);
-    printf("\n# Nothing has run: times are what a model expects, in us; the choice is by what was\n"
-           "# measured: a pin, else WEFT_TUNING, else a table or limits of the library, or, of "
-           "broadcasts\n"
-           "# over many nodes, by the model.\n#\n"
-           "# %10s %-15s %8s = %6s + %8s  %-28s %s\n",
-           "size (B)", "algorithm", "expected", "start", "bytes", "chosen by", "others, expected");
+    printf(
+        "\n# Nothing has run. The choice is by what was measured: a pin, else WEFT_TUNING, else a\n"
+        "# table or limits of the library, or, of broadcasts over many nodes, by a model.\n");
+    if (run->num_nodes > 1)
+        printf("# Times are what the model expects, in us.\n#\n"
+               "# %10s %-15s %8s = %6s + %8s  %-28s %s\n",
+               "size (B)", "algorithm", "expected", "start", "bytes", "chosen by",
+               "others, expected");
+    else
+        printf("#\n# %10s %-15s  %-28s %s\n", "size (B)", "algorithm", "chosen by", "others");
 }
 
 static void print_reason(const weft_coll_explanation *chosen)
@@ -173,7 +176,7 @@ static void print_reason(const weft_coll_explanation *chosen)
     printf("  %-28s", text);
 }
 
-static void print_text(const struct told *told)
+static void print_text(const struct coll_run *run, const struct told *told)
 {
     const weft_coll_explanation *chosen = &told->chosen;
     printf("  %10llu %-15s", (unsigned long long)told->bytes,
@@ -181,12 +184,14 @@ static void print_text(const struct told *told)
     if (chosen->expected_us > 0)
         printf(" %8.1f = %6.1f + %8.1f", chosen->expected_us, chosen->latency_us,
                chosen->expected_us - chosen->latency_us);
-    else
+    else if (run->num_nodes > 1)
         printf(" %8s   %6s   %8s", "?", "", "");
     print_reason(chosen);
-    for (int i = 0; i < told->num_others; i++)
-        printf("%s %s %.1f", i > 0 ? "," : "", weft_coll_algorithm_name(told->others[i].algorithm),
-               told->others[i].expected_us);
+    for (int i = 0; i < told->num_others; i++) {
+        printf("%s %s", i > 0 ? "," : "", weft_coll_algorithm_name(told->others[i].algorithm));
+        if (told->others[i].expected_us > 0)
+            printf(" %.1f", told->others[i].expected_us);
+    }
     putchar('\n');
 }
 
@@ -208,7 +213,7 @@ static weft_result explain_all(const struct coll_run *run)
         }
         if (num_told++ == 0)
             print_heading(run, &told.chosen);
-        print_text(&told);
+        print_text(run, &told);
     } while (coll_sizes_next(&options->sizes, &bytes));
     return WEFT_OK;
 }

@@ -400,7 +400,6 @@ static const struct weft__machine machine = {
     .event_record = event_record,
     .event_synchronize = event_synchronize,
     .event_elapsed_us = event_elapsed_us,
-    .find_heads = weft__find_heads,
     .multicast_create = weft__cuda_multicast_create,
     .multicast_destroy = weft__cuda_multicast_destroy,
     .graphs = &weft__cuda_graphs,

@@ -344,4 +344,4 @@ static double ranks_per_core(const weft_comm *comm)
 
 const struct weft__machine weft__host_machine =
     WEFT__ON_HOST_MACHINE("sim", weft__on_host_start, weft__on_host_do_nothing,
-                          weft__on_host_describe_no_network, copy_on_host, free_network, NULL);
+                          weft__on_host_describe_no_network, copy_on_host, free_network);

@@ -58,8 +58,8 @@ WP_FN int has_chunk(const struct channel *channel, int32_t chunk)
 
 WP_FN uint64_t queue_of(const struct channel *channel, int32_t head, enum wp_multicast_queue queue)
 {
-    return wp_multicast_queue_idx(&channel->args->queues, wp_block_idx(channel->op.warp), head,
-                                  queue);
+    return wp_multicast_queue_idx(channel->args->object.num_ranks, wp_block_idx(channel->op.warp),
+                                  head, queue);
 }
 
 WP_FN uint64_t word_of(const struct channel *channel, int32_t head, enum wp_multicast_queue queue)
@@ -83,9 +83,8 @@ WP_FN enum wp_status await_heads(const struct channel *channel, int32_t chunk)
     const struct wp_multicast_args *args = channel->args;
     enum wp_status status = WP_STATUS_OK;
     for (int32_t head = wp_lane_idx(channel->op.warp);
-         head < args->queues.num_heads && status == WP_STATUS_OK; head += WP_WARP_SIZE) {
-        const struct wp_wait_site site =
-            wp_operation_site(&channel->op, WP_PHASE_DATA, args->heads[head]);
+         head < args->object.num_ranks && status == WP_STATUS_OK; head += WP_WARP_SIZE) {
+        const struct wp_wait_site site = wp_operation_site(&channel->op, WP_PHASE_DATA, head);
         status = wp_multicast_await(channel->op.warp, &args->object,
                                     word_of(channel, head, WP_QUEUE_DOWN),
                                     number_of(channel, WP_QUEUE_DOWN, chunk), &site);
@@ -99,7 +98,7 @@ WP_FN enum wp_status await_ranks(const struct channel *channel, int32_t chunk)
     const struct wp_multicast_args *args = channel->args;
     const struct wp_wait_site site = wp_operation_site(&channel->op, WP_PHASE_DATA, WP_NO_RANK);
     return wp_multicast_await_all(channel->op.warp, &args->object,
-                                  word_of(channel, args->own_head, WP_QUEUE_UP),
+                                  word_of(channel, args->object.rank, WP_QUEUE_UP),
                                   number_of(channel, WP_QUEUE_UP, chunk), &site);
 }
 
@@ -168,11 +167,11 @@ WP_FN struct wp_multicast_end array_end(const struct channel *channel,
 WP_FN void move_rows(const struct channel *channel, int32_t step)
 {
     const struct wp_multicast_args *args = channel->args;
-    const int32_t num_heads = args->queues.num_heads;
+    const int32_t num_heads = args->object.num_ranks;
     for (int32_t i = 0; i <= 2 * num_heads; i++) {
         const int is_scatter = i < num_heads, is_spread = i == num_heads;
         const int32_t lag = is_scatter ? 0 : is_spread ? channel->spread_lag : channel->gather_lag;
-        const int32_t head = is_scatter ? i : is_spread ? args->own_head : i - num_heads - 1;
+        const int32_t head = is_scatter ? i : is_spread ? args->object.rank : i - num_heads - 1;
         const int is_used = is_scatter ? args->uses_up : is_spread || args->uses_down;
         if (!is_used || !has_chunk(channel, step - lag))
             continue;
@@ -199,14 +198,13 @@ WP_FN void tell_step(const struct channel *channel, int32_t step)
     const struct wp_multicast_args *args = channel->args;
     struct wp_warp *warp = channel->op.warp;
     const int32_t spread = step - channel->spread_lag;
-    for (int32_t head = wp_lane_idx(warp); head < args->queues.num_heads; head += WP_WARP_SIZE) {
+    for (int32_t head = wp_lane_idx(warp); head < args->object.num_ranks; head += WP_WARP_SIZE) {
         if (args->uses_up && has_chunk(channel, step))
-            wp_multicast_tell(warp, &args->object, args->heads[head],
-                              word_of(channel, head, WP_QUEUE_UP),
+            wp_multicast_tell(warp, &args->object, head, word_of(channel, head, WP_QUEUE_UP),
                               number_of(channel, WP_QUEUE_UP, step));
     }
     if (args->uses_down && has_chunk(channel, spread))
-        wp_multicast_post(warp, &args->object, word_of(channel, args->own_head, WP_QUEUE_DOWN),
+        wp_multicast_post(warp, &args->object, word_of(channel, args->object.rank, WP_QUEUE_DOWN),
                           number_of(channel, WP_QUEUE_DOWN, spread));
 }
 

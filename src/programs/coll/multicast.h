@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the program multicast moves rows through: queues in a multicast object (machine/multicast.h). Every rank is the
- * head of a part of the rows, which may be empty, and reduces and spreads it for all. A block is a channel; for every
+ * head of the part of its number, which may be empty: the head reduces and spreads the part for all. A block is a channel; for every
  * head it has two queues of slots in each rank's memory:
  *
  *   up     every rank writes to its own slot, then tells; the head reads those of all
@@ -27,7 +27,6 @@ enum wp_multicast_queue { WP_QUEUE_UP, WP_QUEUE_DOWN, WP_NUM_QUEUES };
 
 struct wp_multicast_queues {
     int32_t num_channels;
-    int32_t num_heads;
     int32_t num_slots;   /* of a queue, 2 or more */
     uint64_t slot_bytes; /* a multiple of 16 */
 };
@@ -40,9 +39,7 @@ struct wp_multicast_args {
     uint64_t *num_chunks_before; /* [num_channels][WP_NUM_QUEUES] in the operations before */
     int32_t uses_up;   /* all-reduce, reduce-scatter: each rank has all parts of the input */
     int32_t uses_down; /* all-reduce, all-gather: each rank gets all parts of the output */
-    int32_t own_head;  /* this rank's number among the heads */
-    int32_t heads[WEFT_COLL_MAX_RANKS];        /* [num_heads] ranks, each once */
-    struct wp_span parts[WEFT_COLL_MAX_RANKS]; /* [num_heads] of the array that has all parts */
+    struct wp_span parts[WEFT_COLL_MAX_RANKS]; /* [num_ranks] of the array that has all parts */
     uint64_t num_chunks;                       /* of the longest */
     struct wp_reduction reduction;
     const char *in;
@@ -51,15 +48,15 @@ struct wp_multicast_args {
 
 /* ------------------------------------------------------------------ layout: words, then slots */
 
-WP_FN uint64_t wp_multicast_num_queues(const struct wp_multicast_queues *queues)
+WP_FN uint64_t wp_multicast_num_queues(const struct wp_multicast_queues *queues, int32_t num_ranks)
 {
-    return (uint64_t)queues->num_channels * (uint64_t)queues->num_heads * WP_NUM_QUEUES;
+    return (uint64_t)queues->num_channels * (uint64_t)num_ranks * WP_NUM_QUEUES;
 }
 
-WP_FN uint64_t wp_multicast_queue_idx(const struct wp_multicast_queues *queues, int32_t channel,
-                                      int32_t head, enum wp_multicast_queue queue)
+WP_FN uint64_t wp_multicast_queue_idx(int32_t num_ranks, int32_t channel, int32_t head,
+                                      enum wp_multicast_queue queue)
 {
-    const uint64_t of_head = (uint64_t)channel * (uint64_t)queues->num_heads + (uint64_t)head;
+    const uint64_t of_head = (uint64_t)channel * (uint64_t)num_ranks + (uint64_t)head;
     return of_head * WP_NUM_QUEUES + queue;
 }
 
@@ -72,12 +69,14 @@ WP_FN uint64_t wp_multicast_slot_offset(const struct wp_multicast_queues *queues
                                         uint64_t queue_idx, uint64_t chunk)
 {
     const uint64_t num_slots = (uint64_t)queues->num_slots;
-    const uint64_t first = wp_multicast_word_offset(num_ranks, wp_multicast_num_queues(queues));
+    const uint64_t first =
+        wp_multicast_word_offset(num_ranks, wp_multicast_num_queues(queues, num_ranks));
     return first + (queue_idx * num_slots + chunk % num_slots) * queues->slot_bytes;
 }
 
 WP_FN uint64_t wp_multicast_object_bytes(const struct wp_multicast_queues *queues,
                                          int32_t num_ranks)
 {
-    return wp_multicast_slot_offset(queues, num_ranks, wp_multicast_num_queues(queues), 0);
+    return wp_multicast_slot_offset(queues, num_ranks, wp_multicast_num_queues(queues, num_ranks),
+                                    0);
 }
