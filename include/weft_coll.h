@@ -71,21 +71,15 @@ typedef enum weft_algorithm {
      * has R parts of bytes / R, rounded up to a multiple of 16 bytes, but for the last ones. The
      * same bits on all ranks, on every machine and with any number of blocks. */
     WEFT_ALGORITHM_RING = 10,
-    /* Up and down two binary trees, one for each half of the row (the first one bytes / 2, rounded up
-     * to a multiple of 16 bytes): a rank that has children in one is a leaf in the other. ALL_REDUCE,
-     * BROADCAST, REDUCE: in twice, or once, as many steps as the ranks can be halved, of however many
-     * ranks. Each rank adds what its first child has sent, its own element, and what the second one
-     * has, in this order, rounded to dtype. Of R places, place 0 is above all; of those between two
-     * places a and b the one that is above the others is a + the largest power of two that is less
-     * than b - a, and its children are those of the places between a and it, and between it and b. So
-     * sums are in the order of places. Rank r has place r in the first tree; in the second one R - 1
-     * - r if R is even, else r - 1, and rank 0 the last place. The same bits on all ranks, as RING.
-     *
-     * Over several nodes the first tree alone, for small messages, in which places are nodes: so 2 log2
-     * D hops in place of 2 (D - 1) by RAILS; of a broadcast fewer than 2 log2 D in place of D - 1, which
-     * AUTO takes over 8 nodes or more, up to 32 KiB, or as far as weft_coll_explain's model says, which
-     * knows how far nodes are from each other. What a node adds is the sum of its ranks, as by RAILS,
-     * from rail to rail. */
+    /* Over several nodes: up and down a binary tree of the nodes, for small messages. ALL_REDUCE,
+     * BROADCAST, REDUCE: among D nodes in 2 log2 D hops in place of 2 (D - 1) by RAILS; of a broadcast
+     * fewer than 2 log2 D in place of D - 1, which AUTO takes over 8 nodes or more, up to 32 KiB, or as
+     * far as weft_coll_explain's model says, which knows how far nodes are from each other. Each node
+     * adds what its first child has sent, the sum of its own ranks (as by RAILS, from rail to rail), and
+     * what the second child has sent, in this order, rounded to dtype. Node 0 is above all. Among the
+     * nodes between two nodes a and b, the node a + the largest power of two that is less than b - a is
+     * above the others; its children are those of the nodes between a and it, and between it and b. So
+     * sums are in the order of nodes. The same bits on all ranks, as RING. */
     WEFT_ALGORITHM_TREE = 11
 } weft_algorithm;
 

@@ -8,7 +8,7 @@
 #include "coll/coll.h"
 #include "ops/names.h"
 
-/* Bits of the algorithms that can do each for a few ranks of one node; else RAILS does all, and TREE what it can. */
+/* Bits of the algorithms that can do each: TREE for several nodes, the others for a few ranks of one. RAILS does all. */
 #define ALGORITHM_BIT(name) (1u << WEFT_ALGORITHM_##name)
 static const uint32_t abilities[WEFT__NUM_COLLECTIVES] = {
     [WEFT_ALL_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(TWOSHOT_PACKETS) |
@@ -65,15 +65,19 @@ static uint64_t max_row_bytes(const weft_coll *coll, weft_algorithm algorithm)
 weft_result weft__coll_check_algorithm(const weft_coll *coll, weft_collective collective,
                                        weft_algorithm algorithm, uint64_t row_bytes)
 {
+    const int has_nodes = coll->comm->topology.num_nodes > 1;
+    if (algorithm == WEFT_ALGORITHM_TREE && !has_nodes)
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "algorithm %s is for several nodes, coll has %d ranks on one",
+                           weft__algorithm_name(algorithm), coll->comm->num_ranks);
     if (coll->internode != NULL && algorithm != WEFT_ALGORITHM_RAILS &&
         algorithm != WEFT_ALGORITHM_TREE)
         return weft__error(WEFT_ERROR_UNSUPPORTED,
                            "algorithm %s is for at most %d ranks of one node, coll has %d on %d: "
-                           "allowed are %s and %s",
+                           "allowed %s",
                            weft__algorithm_name(algorithm), WEFT_COLL_MAX_RANKS,
                            coll->comm->num_ranks, coll->comm->topology.num_nodes,
-                           weft__algorithm_name(WEFT_ALGORITHM_RAILS),
-                           weft__algorithm_name(WEFT_ALGORITHM_TREE));
+                           has_nodes ? "are rails and tree" : "is rails");
     if (coll->internode != NULL && algorithm == WEFT_ALGORITHM_RAILS)
         return WEFT_OK;
     if (algorithm == WEFT_ALGORITHM_RAILS)

@@ -178,7 +178,7 @@ static void find_areas(weft_coll *coll)
         coll->area.areas[rank] = heap_bases[rank] + offset;
 }
 
-/* Short slots for every sender and every block at least: of trees, or of few ranks. */
+/* Short slots for every sender and every block at least. */
 static uint64_t enough_for_channels(const weft_coll *coll)
 {
     enum { LEAST_SLOT_BYTES = 2 * WP_FIFO_SLOT_ALIGNMENT };
@@ -190,11 +190,11 @@ static uint64_t enough_for_channels(const weft_coll *coll)
 /* Whether any operation may go in pieces. */
 static int needs_fifos(const weft_coll *coll)
 {
-    int is_asked_for = coll->internode == NULL && coll->asked.fifo_bytes > 0;
+    int is_asked_for = coll->asked.fifo_bytes > 0;
     for (int i = 0; i < WEFT__NUM_ALGORITHMS; i++)
         is_asked_for |= weft__coll_is_pipelined((weft_algorithm)i) &&
                         weft__coll_is_asked_for(coll, (weft_algorithm)i);
-    return is_asked_for && coll->comm->topology.num_nodes == 1;
+    return is_asked_for && coll->internode == NULL;
 }
 
 /* Behind the mailbox: packets, but by rails, and the words of fifos. */

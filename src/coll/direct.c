@@ -178,8 +178,6 @@ weft_result weft__coll_pipeline(const struct weft__coll_call *call,
         .in = call->send,
         .out = places->out,
     };
-    args.message.call.head = args.direct.header.call;
-    args.message.arrays[WP_ARRAY_OUTPUT] = places->output;
     args.fifos = fifos_of(coll, &args.plan, num_channels);
     find_parts(call, &args);
     args.direct.chunk_bytes = piece_bytes(coll, &args, num_channels);

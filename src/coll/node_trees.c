@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The tree of a communicator's nodes (programs/coll/node_tree.h): the first of coll/trees.h, whose places are nodes. */
+/* The tree of a communicator's nodes (programs/coll/node_tree.h): coll/trees.h, whose places are nodes. */
 #include "coll/internode.h"
 #include "coll/trees.h"
 #include "ops/nodes.h"
@@ -11,13 +11,6 @@ static int is_wanted(const weft_coll *coll)
             weft__coll_is_asked_for(coll, WEFT_ALGORITHM_TREE));
 }
 
-static struct weft__tree_place place_of(int32_t num_nodes, int32_t node)
-{
-    struct weft__tree_place places[2];
-    weft__double_tree(num_nodes, node, places);
-    return places[0];
-}
-
 static int32_t or_none(int32_t place)
 {
     return place == WEFT__NO_PLACE ? (int32_t)WP_NO_RANK : place;
@@ -26,7 +19,7 @@ static int32_t or_none(int32_t place)
 static int32_t depth_of(int32_t num_nodes, int32_t node)
 {
     int32_t depth = 0;
-    for (; node != 0; node = place_of(num_nodes, node).up)
+    for (; node != 0; node = weft__binary_tree(num_nodes, node).up)
         depth++;
     return depth;
 }
@@ -39,7 +32,7 @@ weft_result weft__coll_tree_create(weft_coll *coll)
     const int32_t num_nodes = ring->nodes.num_nodes;
     if (!is_wanted(coll))
         return WEFT_OK;
-    const struct weft__tree_place place = place_of(num_nodes, ring->nodes.node);
+    const struct weft__tree_place place = weft__binary_tree(num_nodes, ring->nodes.node);
     *tree = (struct wp_node_tree){
         .rings = *ring,
         .depth = depth_of(num_nodes, ring->nodes.node),
@@ -74,16 +67,16 @@ struct wp_node_tree weft__coll_tree_toward(const weft_coll *coll, int32_t root_n
     int32_t from = root_node;
     tree.toward_root = root_node == node ? WP_TREE_NUM_NEIGHBOURS : WP_TREE_PARENT;
     for (int32_t above = root_node; above != node && above != 0; from = above) {
-        above = place_of(num_nodes, from).up;
+        above = weft__binary_tree(num_nodes, from).up;
         if (above == node)
-            tree.toward_root = WP_TREE_FIRST_CHILD + place_of(num_nodes, from).child;
+            tree.toward_root = WP_TREE_FIRST_CHILD + weft__binary_tree(num_nodes, from).child;
     }
     for (int32_t other = node; other != root_node; tree.hops_to_root++) {
         /* The deeper one is nearer to where their ways meet. */
         if (depth_of(num_nodes, other) >= depth_of(num_nodes, root_node))
-            other = place_of(num_nodes, other).up;
+            other = weft__binary_tree(num_nodes, other).up;
         else
-            root_node = place_of(num_nodes, root_node).up;
+            root_node = weft__binary_tree(num_nodes, root_node).up;
     }
     return tree;
 }

@@ -215,12 +215,12 @@ static void input_piece(const struct coll_case *spec, int32_t rank, int32_t row,
 static struct element_part part_at(const struct coll_case *spec, int32_t row, uint64_t i,
                                    uint64_t *end)
 {
-    const struct element_part around = {spec->order, spec->num_ranks,
-                                        spec->operation == COLL_REDUCE ? spec->root : row, 0};
+    const struct element_part around = {spec->num_ranks,
+                                        spec->operation == COLL_REDUCE ? spec->root : row};
     *end = spec->count;
-    if (spec->order == REDUCED_AROUND_A_RING && spec->operation != COLL_ALL_REDUCE)
+    if (spec->operation != COLL_ALL_REDUCE)
         return around;
-    return elements_part_at(spec->order, spec->dtype, spec->count, spec->num_ranks, i, end);
+    return elements_part_at(spec->dtype, spec->count, spec->num_ranks, i, end);
 }
 
 static void reduce_parts(const struct coll_case *spec, int32_t row, const void **rows,
@@ -249,9 +249,9 @@ void coll_reduce(const struct coll_case *spec, int32_t row, const void **rows, u
     if (spec->operation != COLL_ALL_REDUCE) /* it ends where it is wanted */
         ranks.first_node =
             (nodes[spec->operation == COLL_REDUCE ? spec->root : row] + 1) % ranks.num_nodes;
-    if (spec->order == REDUCED_UP_TREES && ranks.num_nodes > 1)
+    if (spec->order == REDUCED_UP_A_TREE)
         elements_reduce_rows_up_nodes(spec->dtype, spec->op, &ranks, rows, count, out);
-    else if (spec->order != REDUCED_IN_RANK_ORDER)
+    else if (spec->order == REDUCED_AROUND_A_RING)
         reduce_parts(spec, row, rows, first, count, out);
     else
         elements_reduce_rows_over_nodes(spec->dtype, spec->op, &ranks, rows, count, out);

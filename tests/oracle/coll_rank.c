@@ -43,7 +43,7 @@ static const struct coll_setup setups[COLL_NUM_SETUPS] = {
     SETUP("pushes", 16 * KIB, 64 * KIB, 2, 3,
           ALGORITHMS(TWOSHOT_PUSH, TWOSHOT_PUSH, RING, PUSH, RELAY, TWOSHOT)),
     SETUP("ring", 16 * KIB, 64 * KIB, 3, 2, ALGORITHMS(RING, RING, RING, PUSH, RING, RING)),
-    SETUP("small buffers", 4 * KIB, 16 * KIB, 1, 1, ALGORITHMS(TREE, AUTO, AUTO, AUTO, TREE, TREE)),
+    SETUP("small buffers", 4 * KIB, 16 * KIB, 1, 1, ALGORITHMS(AUTO, AUTO, AUTO, AUTO, AUTO, AUTO)),
 };
 
 #define NODES_SETUP_OF(name, choices, num_choices, staging_bytes, num_blocks, num_warps,           \
@@ -78,6 +78,8 @@ struct coll_setup coll_setup_of(int idx, int32_t num_ranks, const struct coll_no
 {
     enum { MAX_RANKS_BY_CHOICE = 4, FEW_BLOCKS = 2 };
     struct coll_setup setup = nodes->num_nodes > 0 ? nodes_setups[idx] : setups[idx];
+    if (nodes->num_nodes == 1) /* of more ranks than packets are for: rails alone do it */
+        setup.config.num_choices = 0;
     if (setup.kind == COLL_DEFAULT && tests_on_cuda() && num_ranks > MAX_RANKS_BY_CHOICE) {
         setup.kind = COLL_CONFIGURED;
         setup.config = (weft_coll_config)WEFT_INIT(weft_coll_config);

@@ -28,9 +28,6 @@ static int can_do(weft_collective collective, weft_algorithm algorithm)
     case WEFT_ALGORITHM_RING:
         return collective != WEFT_ALL_TO_ALL && collective != WEFT_GATHER &&
                collective != WEFT_SCATTER;
-    case WEFT_ALGORITHM_TREE:
-        return collective == WEFT_ALL_REDUCE || collective == WEFT_BROADCAST ||
-               collective == WEFT_REDUCE;
     default:
         return collective > WEFT_REDUCE_SCATTER && collective != WEFT_REDUCE &&
                algorithm == WEFT_ALGORITHM_PUSH;
@@ -102,38 +99,6 @@ TEST_ON_RANKS(pinned, RANKS_THREADS, NUM_RANKS)
         if (check_pinned(&self, (weft_algorithm)algorithm))
             return 1;
     return ep_rank_close(&self);
-}
-
-/* More ranks than packets are for. */
-static int check_many(struct ranks_context *context)
-{
-    enum { NUM_CASES = 6 };
-    static const enum coll_operation operations[] = {COLL_ALL_REDUCE, COLL_BROADCAST, COLL_REDUCE};
-    static const uint64_t counts[NUM_CASES / 3] = {70, 3000};
-    weft_coll_choice choices[NUM_COLLECTIVES];
-    weft_coll_config config = config_of(WEFT_ALGORITHM_TREE, choices);
-    struct ep_rank self;
-    weft_coll *coll;
-    config.fifo_bytes = 1; /* the least */
-    if (ep_rank_open(&self, context, 0, 1 << 17))
-        return 1;
-    CHECK_OK(weft_coll_create(self.comm, &config, &coll));
-    for (int i = 0; i < NUM_CASES; i++) {
-        struct coll_case spec = coll_case_random((uint64_t)i, context->num_ranks, operations[i % 3],
-                                                 WEFT_BF16, WEFT_AVG, counts[i / 3]);
-        spec.order = REDUCED_UP_TREES;
-        if (coll_check(&self, coll, &spec, "tree"))
-            return 1;
-    }
-    return close_coll(&self, coll) || ep_rank_close(&self);
-}
-
-TEST(trees_of_many)
-{
-    if (tests_on_cuda())
-        skip();
-    for (int32_t num_ranks = 33; num_ranks <= 64; num_ranks += tests_grid_size(31, 32))
-        assert_int_equal(ranks_run(RANKS_THREADS, num_ranks, check_many, NULL), 0);
 }
 
 /* Packets hold packet_bytes, and not a byte more. */

@@ -40,10 +40,9 @@ TEST(knows_rails_and_trees_between_nodes)
         for (int algorithm = 0; algorithm < WEFT__NUM_ALGORITHMS; algorithm++) {
             struct weft__coll_work work = {(weft_collective)collective, (weft_algorithm)algorithm,
                                            1024, 0};
-            const int is_known =
-                algorithm == WEFT_ALGORITHM_RAILS ||
-                (algorithm == WEFT_ALGORITHM_TREE &&
-                 collective_is_served((weft_collective)collective, (weft_algorithm)algorithm));
+            const int is_known = algorithm != WEFT_ALGORITHM_AUTO &&
+                                 collective_is_served_between_nodes((weft_collective)collective,
+                                                                    (weft_algorithm)algorithm);
             assert_int_equal(between_us(&nodes, work) > 0, is_known);
             double last_us = 0;
             for (work.row_bytes = 0; is_known && work.row_bytes < UINT64_C(1) << 40;

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/trees.h"
 #include "comm/error.h"
 #include "harness/cmocka.h"
 #include "topo/connect.h"
+#include "topo/double_tree.h"
 #include "topo_files.h"
 
 /* ---------------------------------------------------------------- double trees */
@@ -21,9 +21,9 @@ static int depth_of(int32_t num_places, int which, int32_t place)
 {
     struct weft__tree_place trees[2];
     int depth = 0;
-    for (weft__double_tree(num_places, place, trees); trees[which].up != WEFT__NO_PLACE; depth++) {
+    for (topo_double_tree(num_places, place, trees); trees[which].up != WEFT__NO_PLACE; depth++) {
         assert_true(depth <= num_places);
-        weft__double_tree(num_places, trees[which].up, trees);
+        topo_double_tree(num_places, trees[which].up, trees);
     }
     return depth;
 }
@@ -36,13 +36,13 @@ TEST(both_trees_have_one_root_and_everybody_is_a_leaf_of_one)
             log2++;
         for (int32_t place = 0; place < n; place++) {
             struct weft__tree_place trees[2], above[2];
-            weft__double_tree(n, place, trees);
+            topo_double_tree(n, place, trees);
             for (int which = 0; which < 2; which++) {
                 num_roots[which] += trees[which].up == WEFT__NO_PLACE;
                 assert_true(depth_of(n, which, place) <= log2 + 1);
                 if (trees[which].up == WEFT__NO_PLACE)
                     continue;
-                weft__double_tree(n, trees[which].up, above);
+                topo_double_tree(n, trees[which].up, above);
                 assert_int_equal(above[which].down[trees[which].child], place);
             }
             assert_true(num_children(&trees[0]) < 2 || num_children(&trees[1]) < 2);
@@ -60,7 +60,7 @@ TEST(the_tree_of_fourteen_is_as_it_is_drawn)
     static const int32_t up[14] = {-1, 2, 4, 2, 8, 6, 4, 6, 0, 10, 12, 10, 8, 12};
     for (int32_t place = 0; place < 14; place++) {
         struct weft__tree_place trees[2];
-        weft__double_tree(14, place, trees);
+        topo_double_tree(14, place, trees);
         assert_int_equal(trees[0].up, up[place]);
         assert_int_equal(trees[1].up, up[13 - place] < 0 ? -1 : 13 - up[13 - place]);
     }

@@ -147,7 +147,7 @@ static void check_own_order(void (*check)(const struct element_source *source))
 static void check_ring(const struct element_source *source)
 {
     static const int order[NUM_RANKS] = {2, 0, 1};
-    const struct element_part part = {REDUCED_AROUND_A_RING, NUM_RANKS, 1, 0};
+    const struct element_part part = {NUM_RANKS, 1};
     elements_reduce_part(source, WEFT_SUM, &part, 0, COUNT, output);
     for (int64_t i = 0; i < COUNT; i++) {
         float sum = element_load(source->dtype, inputs[order[0]], i);
@@ -165,31 +165,26 @@ TEST(rings_round_each_step_in_their_own_order)
     check_own_order(check_ring);
 }
 
-/* Of ranks a, b and c: a + (b + c). */
-static void add_up(weft_dtype dtype, const int order[NUM_RANKS], int64_t i)
+/* Each rank is a node. Rank 0 is above the others, 2 above 1: 0 + (1 + 2). */
+static void check_tree(const struct element_source *source)
 {
-    float sum = element_load(dtype, inputs[order[1]], i) + element_load(dtype, inputs[order[2]], i);
-    element_store(dtype, expected, i, sum);
-    sum = element_load(dtype, inputs[order[0]], i) + element_load(dtype, expected, i);
-    element_store(dtype, expected, i, sum);
-}
-
-/* Rank 0 is above the others in the first tree, of which 2 is above 1; in the second one all are moved by one. */
-static void check_trees(const struct element_source *source)
-{
-    static const int orders[2][NUM_RANKS] = {{0, 1, 2}, {1, 2, 0}};
-    for (int half = 0; half < 2; half++) {
-        const struct element_part part = {REDUCED_UP_TREES, NUM_RANKS, half, 0};
-        elements_reduce_part(source, WEFT_SUM, &part, 0, COUNT, output);
-        for (int64_t i = 0; i < COUNT; i++)
-            add_up(source->dtype, orders[half], i);
-        assert_memory_equal(output, expected, COUNT * dtype_bytes(source->dtype));
+    static const int32_t nodes[NUM_RANKS] = {0, 1, 2};
+    const struct element_ranks ranks = {NUM_RANKS, NUM_RANKS, nodes, 0, 0};
+    elements_reduce_up_nodes(source, WEFT_SUM, &ranks, 0, COUNT, output);
+    for (int64_t i = 0; i < COUNT; i++) {
+        float sum = element_load(source->dtype, inputs[1], i);
+        sum += element_load(source->dtype, inputs[2], i);
+        element_store(source->dtype, expected, i, sum);
+        sum = element_load(source->dtype, inputs[0], i);
+        sum += element_load(source->dtype, expected, i);
+        element_store(source->dtype, expected, i, sum);
     }
+    assert_memory_equal(output, expected, COUNT * dtype_bytes(source->dtype));
 }
 
 TEST(trees_round_on_the_way_up)
 {
-    check_own_order(check_trees);
+    check_own_order(check_tree);
 }
 
 TEST(doubles_are_reduced_in_fp64)

@@ -178,8 +178,8 @@ weft_algorithm coll_algorithm(const struct shape *shape, const struct coll_call 
     const uint64_t row_bytes = (uint64_t)call->count * coll_element_bytes(call);
     const uint64_t packet_bytes = shape->coll_terms.packet_bytes;
     if (goes_by_rails(shape)) /* every other time */
-        return call->algorithm % 2 == 0 &&
-                       collective_is_served(call->collective, WEFT_ALGORITHM_TREE)
+        return shape->num_nodes > 1 && call->algorithm % 2 == 0 &&
+                       collective_is_served_between_nodes(call->collective, WEFT_ALGORITHM_TREE)
                    ? WEFT_ALGORITHM_TREE
                    : WEFT_ALGORITHM_AUTO;
     if (call->algorithm == WEFT_ALGORITHM_ONESHOT && row_bytes > packet_bytes)

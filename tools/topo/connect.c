@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/trees.h"
 #include "comm/error.h"
+#include "topo/double_tree.h"
 
 enum { MAX_CONNECTED = 64, FEW_CHANNELS = 16 };
 
@@ -130,7 +130,7 @@ static weft_result connect_trees(const struct topo_nodes *nodes, int32_t c, int3
 {
     for (int32_t n = 0; n < nodes->num_nodes; n++) {
         struct weft__tree_place places[2];
-        weft__double_tree(nodes->num_nodes, n, places);
+        topo_double_tree(nodes->num_nodes, n, places);
         WEFT__TRY(connect_tree(nodes, n, c, c, &places[0], connections));
         if (c + num_channels < connections->num_channels)
             WEFT__TRY(connect_tree(nodes, n, c, c + num_channels, &places[1], connections));

@@ -217,8 +217,8 @@ static void finish(void *input, struct argp_state *state)
     finish_sizes(options, state);
     finish_ranks(options, state);
     check_kinds(options, state);
-    if (options->algorithm != WEFT_ALGORITHM_RAILS && /* which does all, between nodes */
-        !collective_is_served(options->op, options->algorithm))
+    if (!collective_is_served(options->op, options->algorithm) &&
+        !collective_is_served_between_nodes(options->op, options->algorithm))
         argp_error(state, "--algo %s: does not serve --op %s",
                    weft_coll_algorithm_name(options->algorithm), collective_names[options->op]);
     if (options->calls == COLL_CALLS_GROUP && collective_reduces(options->op))
@@ -285,8 +285,8 @@ static const struct option_row option_table[] = {
      COLL_MAX_JOB_RANKS - 1, .letter = 'r'},
     {OPTION_GROUP, .doc = "How it is done:"},
     {OPTION_OTHER, "algo", "NAME",
-     "auto, oneshot, twoshot_packets, oneshot_pull, twoshot, push, multicast, twoshot_push, relay, "
-     "ring or tree, as weft.h tells; over several nodes auto, rails or tree",
+     "auto, oneshot, twoshot_packets, oneshot_pull, twoshot, push, multicast, twoshot_push, relay "
+     "or ring, as weft.h tells; over several nodes auto, rails or tree",
      "auto", .parse = parse_algorithm},
     {OPTION_CHOICE, "calls", "KIND",
      "own: of the operation; group: sends and receives, of operations that do not reduce", "own",

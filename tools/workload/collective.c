@@ -22,6 +22,7 @@ int collective_is_served(weft_collective kind, weft_algorithm algorithm)
     case WEFT_ALGORITHM_PUSH:
         return !collective_reduces(kind);
     case WEFT_ALGORITHM_RAILS:
+    case WEFT_ALGORITHM_TREE:
         return 0;
     case WEFT_ALGORITHM_MULTICAST:
         return kind == WEFT_ALL_REDUCE || kind == WEFT_REDUCE_SCATTER || kind == WEFT_ALL_GATHER;
@@ -31,11 +32,16 @@ int collective_is_served(weft_collective kind, weft_algorithm algorithm)
         return kind == WEFT_BROADCAST;
     case WEFT_ALGORITHM_RING:
         return kind != WEFT_ALL_TO_ALL && kind != WEFT_GATHER && kind != WEFT_SCATTER;
-    case WEFT_ALGORITHM_TREE:
-        return kind == WEFT_ALL_REDUCE || kind == WEFT_BROADCAST || kind == WEFT_REDUCE;
     default:
         return 1;
     }
+}
+
+int collective_is_served_between_nodes(weft_collective kind, weft_algorithm algorithm)
+{
+    if (algorithm == WEFT_ALGORITHM_TREE)
+        return kind == WEFT_ALL_REDUCE || kind == WEFT_BROADCAST || kind == WEFT_REDUCE;
+    return algorithm == WEFT_ALGORITHM_AUTO || algorithm == WEFT_ALGORITHM_RAILS;
 }
 
 static uint64_t row_bytes(const struct collective *collective)
@@ -119,8 +125,7 @@ static void expect_parts(const struct collective *collective, const struct reduc
     while (count > 0) {
         uint64_t end;
         const struct element_part part =
-            elements_part_at(collective->order, source->dtype, collective->count,
-                             collective->num_ranks, first, &end);
+            elements_part_at(source->dtype, collective->count, collective->num_ranks, first, &end);
         const uint64_t of_part = end - first < count ? end - first : count;
         elements_reduce_part(source, reduced->redop, &part, first, of_part, expected);
         expected += of_part * dtype_bytes(source->dtype);
@@ -138,15 +143,15 @@ static void expect_reduced(const struct collective *collective, int32_t rank, ui
     const int32_t last = has_rows ? rank : collective->root;
     struct element_ranks ranks = {collective->num_ranks, collective->num_nodes,
                                   collective->node_of_rank, 0, 0};
-    const struct element_part around = {REDUCED_AROUND_A_RING, collective->num_ranks, last, 0};
+    const struct element_part around = {collective->num_ranks, last};
     if (collective->num_nodes > 1 && collective->kind != WEFT_ALL_REDUCE)
         ranks.first_node = (collective->node_of_rank[last] + 1) % collective->num_nodes;
     const uint64_t begin = (has_rows ? (uint64_t)rank * collective->count : 0) + first;
-    if (collective->order == REDUCED_UP_TREES && collective->num_nodes > 1)
+    if (collective->order == REDUCED_UP_A_TREE)
         elements_reduce_up_nodes(source, reduced.redop, &ranks, begin, count, expected);
     else if (collective->order == REDUCED_IN_RANK_ORDER)
         elements_reduce_over_nodes(source, reduced.redop, &ranks, begin, count, expected);
-    else if (collective->kind == WEFT_ALL_REDUCE || collective->order == REDUCED_UP_TREES)
+    else if (collective->kind == WEFT_ALL_REDUCE)
         expect_parts(collective, &reduced, first, count, expected);
     else
         elements_reduce_part(source, reduced.redop, &around, begin, count, expected);

@@ -35,6 +35,8 @@ static inline int collective_has_root(weft_collective kind)
 
 /* Whether the algorithm can do it on one node (weft.h). */
 int collective_is_served(weft_collective kind, weft_algorithm algorithm);
+/* The same over several nodes. */
+int collective_is_served_between_nodes(weft_collective kind, weft_algorithm algorithm);
 
 /* A buffer of `bytes` as nccl-tests counts them, or the largest below that holds whole counts. */
 uint64_t collective_count(const struct collective *collective, uint64_t bytes);

@@ -81,28 +81,25 @@ void elements_reduce_rows_over_nodes(weft_dtype dtype, weft_reduce_op op,
                                      const struct element_ranks *ranks, const void *const *rows,
                                      uint64_t count, void *elements);
 
-/* As WEFT_ALGORITHM_RING and TREE reduce, each step rounded: a ring from the rank after `idx` on around to it, the
- * trees of the first half of a row (idx 0) and of the second. At most 256 ranks of a source. */
-enum element_order { REDUCED_IN_RANK_ORDER, REDUCED_AROUND_A_RING, REDUCED_UP_TREES };
-struct element_part {
-    enum element_order order;
-    int32_t num_ranks;
-    int32_t idx;
-    int32_t num_averaged; /* as of element_ranks */
-};
+/* As WEFT_ALGORITHM_RING reduces on a node and TREE between nodes, each step rounded. */
+enum element_order { REDUCED_IN_RANK_ORDER, REDUCED_AROUND_A_RING, REDUCED_UP_A_TREE };
 static inline enum element_order elements_order_of(weft_algorithm algorithm)
 {
     if (algorithm == WEFT_ALGORITHM_TREE)
-        return REDUCED_UP_TREES;
+        return REDUCED_UP_A_TREE;
     return algorithm == WEFT_ALGORITHM_RING ? REDUCED_AROUND_A_RING : REDUCED_IN_RANK_ORDER;
 }
+/* Around a ring, from the rank after `idx` on around to it. At most 256 ranks of a source. */
+struct element_part {
+    int32_t num_ranks;
+    int32_t idx;
+};
 void elements_reduce_part(const struct element_source *source, weft_reduce_op op,
                           const struct element_part *part, uint64_t first, uint64_t count,
                           void *elements);
 void elements_reduce_part_rows(weft_dtype dtype, weft_reduce_op op, const struct element_part *part,
                                const void *const *rows, uint64_t count, void *elements);
-/* As TREE between nodes: the sums of nodes, each as above, go up the first tree, of which they are the places. At most
- * 256 nodes. */
+/* The sums of nodes, each in the order of its ranks, go up a tree, of which the nodes are the places. At most 256 nodes. */
 void elements_reduce_rows_up_nodes(weft_dtype dtype, weft_reduce_op op,
                                    const struct element_ranks *ranks, const void *const *rows,
                                    uint64_t count, void *elements);
@@ -110,5 +107,5 @@ void elements_reduce_up_nodes(const struct element_source *source, weft_reduce_o
                               const struct element_ranks *ranks, uint64_t first, uint64_t count,
                               void *elements);
 /* The part that element i of a row is in, where the row is reduced for all ranks; *end: of the part. */
-struct element_part elements_part_at(enum element_order order, weft_dtype dtype, uint64_t row_count,
-                                     int32_t num_ranks, uint64_t i, uint64_t *end);
+struct element_part elements_part_at(weft_dtype dtype, uint64_t row_count, int32_t num_ranks,
+                                     uint64_t i, uint64_t *end);

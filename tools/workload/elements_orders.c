@@ -6,7 +6,7 @@
 
 /* Rows are reduced some elements at a time, of all of them as many as fit a buffer. It is on the stack: memory of each
  * thread is cleared page by page when a thread starts, of which there are many. */
-enum { NUM_TREES = 2, MAX_RANKS = 256, BUFFER_ELEMENTS = 1024 /* as wide as any element */ };
+enum { MAX_RANKS = 256, BUFFER_ELEMENTS = 1024 /* as wide as any element */ };
 
 static uint64_t elements_at_once(uint64_t rest, int32_t num_rows, uint64_t most)
 {
@@ -19,7 +19,8 @@ static uint64_t elements_at_once(uint64_t rest, int32_t num_rows, uint64_t most)
 struct job {
     weft_dtype dtype;
     weft_reduce_op op;
-    const struct element_part *part;
+    int32_t num_rows;
+    int32_t num_averaged; /* that an average divides by */
     const void *const *rows;
     uint64_t first, count; /* of the rows' elements */
 };
@@ -35,9 +36,7 @@ enum rest { MORE_IS_ADDED, IS_COMPLETE };
 static void reduce(const struct job *job, enum rest rest, int32_t num_terms,
                    const void *const *terms, void *out)
 {
-    const int32_t num_averaged = job->part->num_averaged;
-    const struct element_ranks ranks = {num_terms, 1, NULL, 0,
-                                        num_averaged > 0 ? num_averaged : job->part->num_ranks};
+    const struct element_ranks ranks = {num_terms, 1, NULL, 0, job->num_averaged};
     const int is_sum = job->op == WEFT_AVG && rest == MORE_IS_ADDED;
     elements_reduce_rows_over_nodes(job->dtype, is_sum ? WEFT_SUM : job->op, &ranks, terms,
                                     job->count, out);
@@ -45,31 +44,25 @@ static void reduce(const struct job *job, enum rest rest, int32_t num_terms,
 
 /* ---------------------------------------------------------------- rings */
 
-static void reduce_around(const struct job *job, void *out)
+void elements_reduce_part_rows(weft_dtype dtype, weft_reduce_op op, const struct element_part *part,
+                               const void *const *rows, uint64_t count, void *elements)
 {
-    const int32_t num_ranks = job->part->num_ranks;
-    const int32_t first = (job->part->idx + 1) % num_ranks;
-    const void *terms[2] = {row_of(job, first), NULL};
+    const int32_t num_ranks = part->num_ranks;
+    const struct job job = {dtype, op, num_ranks, num_ranks, rows, 0, count};
+    const int32_t first = (part->idx + 1) % num_ranks;
+    const void *terms[2] = {row_of(&job, first), NULL};
     if (num_ranks == 1)
-        reduce(job, IS_COMPLETE, 1, terms, out);
+        reduce(&job, IS_COMPLETE, 1, terms, elements);
     for (int32_t i = 1; i < num_ranks; i++) {
-        terms[1] = row_of(job, (first + i) % num_ranks);
-        reduce(job, i < num_ranks - 1 ? MORE_IS_ADDED : IS_COMPLETE, 2, terms, out);
-        terms[0] = out;
+        terms[1] = row_of(&job, (first + i) % num_ranks);
+        reduce(&job, i < num_ranks - 1 ? MORE_IS_ADDED : IS_COMPLETE, 2, terms, elements);
+        terms[0] = elements;
     }
 }
 
 /* ---------------------------------------------------------------- trees */
 
 enum { TREE_CHUNK = 64 }; /* elements; there are two chunks for each rank on the way up */
-
-static int32_t rank_at(const struct job *job, int32_t place)
-{
-    const int32_t num_ranks = job->part->num_ranks;
-    if (job->part->idx == 0)
-        return place;
-    return num_ranks % 2 == 0 ? num_ranks - 1 - place : (place + 1) % num_ranks;
-}
 
 /* The places between `after` and `before`, of which there is one at least: that which is above the others adds what is
  * before it, its own and what is behind it. */
@@ -85,7 +78,7 @@ static void reduce_between(const struct job *job, int32_t after, int32_t before,
         reduce_between(job, after, above, sums[0]);
         terms[num_terms++] = sums[0];
     }
-    terms[num_terms++] = row_of(job, rank_at(job, above));
+    terms[num_terms++] = row_of(job, above);
     if (before - above > 1) {
         reduce_between(job, above, before, sums[1]);
         terms[num_terms++] = sums[1];
@@ -96,28 +89,10 @@ static void reduce_between(const struct job *job, int32_t after, int32_t before,
 static void reduce_up(const struct job *job, void *out)
 {
     uint64_t sums[TREE_CHUNK];
-    const void *terms[2] = {row_of(job, rank_at(job, 0)), sums};
-    const int32_t num_ranks = job->part->num_ranks;
-    if (num_ranks > 1)
-        reduce_between(job, 0, num_ranks, sums);
-    reduce(job, IS_COMPLETE, num_ranks > 1 ? 2 : 1, terms, out);
-}
-
-/* ---------------------------------------------------------------- either */
-
-void elements_reduce_part_rows(weft_dtype dtype, weft_reduce_op op, const struct element_part *part,
-                               const void *const *rows, uint64_t count, void *elements)
-{
-    struct job job = {dtype, op, part, rows, 0, count};
-    if (part->order == REDUCED_AROUND_A_RING) {
-        reduce_around(&job, elements);
-        return;
-    }
-    for (; job.first < count; job.first += TREE_CHUNK) {
-        const uint64_t rest = count - job.first;
-        job.count = rest < TREE_CHUNK ? rest : (uint64_t)TREE_CHUNK;
-        reduce_up(&job, (char *)elements + job.first * dtype_bytes(dtype));
-    }
+    const void *terms[2] = {row_of(job, 0), sums};
+    if (job->num_rows > 1)
+        reduce_between(job, 0, job->num_rows, sums);
+    reduce(job, IS_COMPLETE, job->num_rows > 1 ? 2 : 1, terms, out);
 }
 
 /* ---------------------------------------------------------------- nodes */
@@ -126,15 +101,12 @@ void elements_reduce_part_rows(weft_dtype dtype, weft_reduce_op op, const struct
 static void reduce_node(const struct job *job, const struct element_ranks *ranks, int32_t node,
                         void *out)
 {
-    const struct element_part none = {.num_ranks = ranks->num_ranks};
-    struct job of_node = *job;
     const void *terms[MAX_RANKS];
     int32_t num_terms = 0;
     for (int32_t rank = 0; rank < ranks->num_ranks; rank++)
         if (ranks->node_of_rank[rank] == node)
             terms[num_terms++] = row_of(job, rank);
-    of_node.part = &none;
-    reduce(&of_node, MORE_IS_ADDED, num_terms, terms, out);
+    reduce(job, MORE_IS_ADDED, num_terms, terms, out);
 }
 
 /* `count` elements of each rank's, one rank after another. */
@@ -153,9 +125,8 @@ void elements_reduce_rows_up_nodes(weft_dtype dtype, weft_reduce_op op,
                                    uint64_t count, void *elements)
 {
     uint64_t sums[BUFFER_ELEMENTS];
-    const struct element_part part = {REDUCED_UP_TREES, ranks->num_nodes, 0, ranks->num_ranks};
     const void *sums_of[MAX_RANKS];
-    struct job job = {dtype, op, &part, rows, 0, 0};
+    struct job job = {dtype, op, ranks->num_ranks, ranks->num_ranks, rows, 0, 0};
     for (; job.first < count; job.first += job.count) {
         job.count = elements_at_once(count - job.first, ranks->num_nodes, TREE_CHUNK);
         for (int32_t node = 0; node < ranks->num_nodes; node++) {
@@ -163,8 +134,9 @@ void elements_reduce_rows_up_nodes(weft_dtype dtype, weft_reduce_op op,
             sums_of[node] = of_node;
             reduce_node(&job, ranks, node, of_node);
         }
-        elements_reduce_part_rows(dtype, op, &part, sums_of, job.count,
-                                  (char *)elements + job.first * dtype_bytes(dtype));
+        const struct job of_sums = {dtype,   op, ranks->num_nodes, ranks->num_ranks,
+                                    sums_of, 0,  job.count};
+        reduce_up(&of_sums, (char *)elements + job.first * dtype_bytes(dtype));
     }
 }
 
@@ -198,15 +170,15 @@ void elements_reduce_part(const struct element_source *source, weft_reduce_op op
     }
 }
 
-struct element_part elements_part_at(enum element_order order, weft_dtype dtype, uint64_t row_count,
-                                     int32_t num_ranks, uint64_t i, uint64_t *end)
+struct element_part elements_part_at(weft_dtype dtype, uint64_t row_count, int32_t num_ranks,
+                                     uint64_t i, uint64_t *end)
 {
     enum { MULTIPLE = 16 }; /* bytes */
-    const uint64_t num_parts = order == REDUCED_UP_TREES ? NUM_TREES : (uint64_t)num_ranks;
+    const uint64_t num_parts = (uint64_t)num_ranks;
     const uint64_t part_bytes = (row_count * dtype_bytes(dtype) + num_parts - 1) / num_parts;
     const uint64_t part_count =
         (part_bytes + MULTIPLE - 1) / MULTIPLE * MULTIPLE / dtype_bytes(dtype);
-    const struct element_part part = {order, num_ranks, (int32_t)(i / part_count), 0};
+    const struct element_part part = {num_ranks, (int32_t)(i / part_count)};
     *end = ((uint64_t)part.idx + 1) * part_count;
     if (*end > row_count)
         *end = row_count;

@@ -31,8 +31,6 @@ WP_FN struct wp_fifo fifo_of(const struct pipe *pipe, struct wp_peers peers, int
 WP_FN char *output_of(const struct pipe *pipe, int32_t peer)
 {
     struct wp_warp *warp = pipe->op.warp;
-    if (pipe->op.message != NULL)
-        return wp_operation_array(&pipe->op, peer, WP_ARRAY_OUTPUT);
     return wp_direct_peer(warp, peer)->places[1] == WP_NO_OUTPUT
                ? NULL
                : wp_direct_output(warp, &pipe->args->direct, peer);
@@ -73,7 +71,8 @@ WP_FN enum wp_status await_peers(const struct pipe *pipe, const struct wp_step *
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
-/* By the first warp: the step is done, and the next ones have the next numbers. */
+/* By the first warp: the step is done, and the next ones have the next numbers. In all steps of a plan that send to a
+ * peer, or receive from it, the peer is the same lane's, which alone counts them. */
 WP_FN void tell_peers(const struct pipe *pipe, const struct wp_step *step)
 {
     struct wp_warp *warp = pipe->op.warp;
@@ -89,7 +88,6 @@ WP_FN void tell_peers(const struct pipe *pipe, const struct wp_step *step)
         wp_fifo_consume(&fifo, wp_fifo_in_number(&fifo, 0));
         wp_fifo_advance_in(&fifo, 1);
     }
-    wp_warp_sync(warp); /* in the next step other lanes may have these peers */
 }
 
 /* ------------------------------------------------------------------ rows */
@@ -261,27 +259,13 @@ WP_FN enum wp_status do_steps(const struct pipe *pipe)
 
 /* ------------------------------------------------------------------ the program */
 
-/* Called by every warp first: all ranks have started the same call. */
-WP_FN enum wp_status meet(const struct wp_operation *op, const struct wp_direct *direct)
-{
-    if (op->message == NULL) {
-        const struct wp_packets packets = wp_packets_of(&direct->area, op->sequence);
-        return wp_direct_meet(op->warp, direct, &packets);
-    }
-    wp_operation_tell(op);
-    return wp_operation_meet(op);
-}
-
 WP_PROGRAM(pipeline, warp, args)
 {
-    const struct wp_exchange *exchange = &args->direct.area.exchange;
-    const struct pipe pipe = {
-        args,
-        wp_operation_begin(warp, exchange,
-                           exchange->num_ranks > WEFT_COLL_MAX_RANKS ? &args->message : NULL)};
+    const struct pipe pipe = {args, wp_operation_begin(warp, &args->direct.area.exchange, NULL)};
     if (pipe.op.sequence == WP_SEQUENCE_FAILED)
         return WP_STATUS_FAILED;
-    enum wp_status status = meet(&pipe.op, &args->direct);
+    const struct wp_packets packets = wp_packets_of(&args->direct.area, pipe.op.sequence);
+    enum wp_status status = wp_direct_meet(warp, &args->direct, &packets);
     if (status != WP_STATUS_OK)
         return wp_operation_end(&pipe.op, status);
     wp_admit_next(warp); /* all ranks have started */

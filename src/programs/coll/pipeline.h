@@ -75,8 +75,6 @@ struct wp_plan {
 /* Part p is bytes [p * part_bytes, (p + 1) * part_bytes) of the rows, as far as there are so many. */
 struct wp_pipeline_args {
     struct wp_direct direct; /* chunk_bytes: of a piece, at most a slot's */
-    struct wp_message
-        message; /* what more ranks than WEFT_COLL_MAX_RANKS meet by, in place of headers */
     struct wp_fifos fifos;
     struct wp_plan plan;
     struct wp_reduction reduction;
