@@ -137,8 +137,8 @@ typedef enum weft_reduce_op {
     WEFT_MAX = 2,
     WEFT_MIN = 3,
     WEFT_AVG = 4, /* floating-point types only */
-    /* The sum of what each rank has multiplied by a factor of its own (weft_coll_args). Of BF16, FP16
-     * and FP32. */
+    /* The sum of what each rank has multiplied by a factor of its own (weft_coll_args). Of BF16,
+     * FP16 and FP32. */
     WEFT_PREMUL_SUM = 5
 } weft_reduce_op;
 
@@ -307,8 +307,8 @@ WEFT_API weft_result weft_host_all_gather(weft_comm *comm, const void *send, uin
 typedef struct weft_stream weft_stream;
 
 /* Stream operation, collective: finishes when every rank of comm has reached it. Orders memory:
- * what a rank wrote to heap memory before it, on its stream, all ranks read after it. Of any nodes, in
- * as many rounds as their number has binary digits. */
+ * what a rank wrote to heap memory before it, on its stream, all ranks read after it. Of any nodes,
+ * in as many rounds as their number has binary digits. */
 WEFT_API weft_result weft_comm_barrier(weft_comm *comm, weft_stream *stream);
 
 /* ---------------------------------------------------------------- teams */
@@ -438,13 +438,13 @@ WEFT_API weft_result weft_memory_free(weft_comm *comm, void *ptr);
 WEFT_API weft_result weft_memory_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
 
 /* Collective: each rank gives memory of its own for the inputs and outputs of collectives and of
- * expert parallelism, which other ranks then reach where it is; bytes 0: none. Any part of it may be used, and it must stay
- * allocated until weft_memory_unregister. *is_direct (may be NULL) is the same on all ranks: 0 if
- * some rank's memory cannot be reached, which is no error: what was given is staged, and the first
- * rank with a reason tells it on its standard error, each once. On cpu ranks reach memory of their
- * own process; on cuda memory of their devices from cudaMalloc, or from cuMemCreate with file
- * descriptors as handles (as PyTorch's expandable segments), but not memory of pools
- * (cudaMallocAsync, weft_memory_alloc) or of the host. */
+ * expert parallelism, which other ranks then reach where it is; bytes 0: none. Any part of it may
+ * be used, and it must stay allocated until weft_memory_unregister. *is_direct (may be NULL) is the
+ * same on all ranks: 0 if some rank's memory cannot be reached, which is no error: what was given
+ * is staged, and the first rank with a reason tells it on its standard error, each once. On cpu
+ * ranks reach memory of their own process; on cuda memory of their devices from cudaMalloc, or from
+ * cuMemCreate with file descriptors as handles (as PyTorch's expandable segments), but not memory
+ * of pools (cudaMallocAsync, weft_memory_alloc) or of the host. */
 WEFT_API weft_result weft_memory_register(weft_comm *comm, void *ptr, uint64_t bytes,
                                           int32_t *is_direct);
 /* Collective: each rank gives what it has registered last at ptr, or NULL for nothing. Operations
@@ -465,17 +465,17 @@ typedef struct weft_event weft_event;
  * (and device) and may outlive comm. */
 WEFT_API weft_result weft_stream_create(weft_comm *comm, weft_stream **stream);
 /* The same for a queue that exists: native_stream is a cudaStream_t (NULL: the legacy default
- * stream) of the device of comm. It may be under capture: operations then become nodes of the graph,
- * except those that say otherwise; they take their place among the others of their weft_ep when the
- * graph runs, which the caller must order.
+ * stream) of the device of comm. It may be under capture: operations then become nodes of the
+ * graph, except those that say otherwise; they take their place among the others of their weft_ep
+ * when the graph runs, which the caller must order.
  *
  * On machine cpu native_stream is NULL, and the stream has no worker: what is enqueued runs in
  * weft_stream_synchronize, on the thread that calls it, or in another call that waits for it (for
  * its event, its end, or that of comm). So a caller that waits anyway wakes no other thread. Its
  * handlers of signals may run on a stack of 256 KiB meanwhile. */
 WEFT_API weft_result weft_stream_wrap(weft_comm *comm, void *native_stream, weft_stream **stream);
-/* Waits for what is queued, then ends the worker; a queue of CUDA's is left as it is, without a wait.
- * A capture of weft_graph_begin ends without a graph. */
+/* Waits for what is queued, then ends the worker; a queue of CUDA's is left as it is, without a
+ * wait. A capture of weft_graph_begin ends without a graph. */
 WEFT_API weft_result weft_stream_destroy(weft_stream *stream);
 /* Waits until all that was enqueued has finished; returns, once, the first error of an operation
  * since the last call, also of graphs from weft_graph_end; weft_comm_status tells those of other

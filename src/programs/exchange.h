@@ -59,11 +59,11 @@ struct wp_exchange_state {                  /* local to the rank, zero at first 
 struct wp_exchange {
     int32_t rank;
     int32_t num_ranks;
-    int32_t
-        num_members; /* who exchange messages and signals: all ranks, or those of this rank's node */
-    int32_t most_members;       /* of any rank's exchange: mailboxes are laid out for as many */
-    int32_t member_idx;         /* of this rank */
-    const int32_t *members;     /* [num_members] their ranks; NULL: all */
+    int32_t num_members;    /* who exchange messages and signals: all ranks, or those of this rank's
+                        node */
+    int32_t most_members;   /* of any rank's exchange: mailboxes are laid out for as many */
+    int32_t member_idx;     /* of this rank */
+    const int32_t *members; /* [num_members] their ranks; NULL: all */
     const int32_t *member_idxs; /* [num_ranks] the way back; NULL: all */
     int32_t max_blocks;         /* of any launch, on any rank */
     struct wp_exchange_state *state;

@@ -4,11 +4,13 @@
  *
  * The launches of all ranks have the same number of blocks.
  *
- * start:  every block exchanges headers with the blocks of the same number on all ranks. Who has taken a
- *         rank's header knows that its stream has reached the operation, and where its arrays are; after an
- *         acquire, it may read its inputs and write its outputs.
- * finish: a block that has done its part signals to the blocks of the same number, and waits for them. When
- *         all blocks of a launch have done so, all blocks of all ranks are done with this rank's arrays.
+ * start:  every block exchanges headers with the blocks of the same number on all ranks. Who has
+ *         taken a rank's header knows that its stream has reached the operation, and where its
+ *         arrays are; after an acquire, it may read its inputs and write its outputs.
+ * finish: a block that has done its part signals to the blocks of the same number, and waits for
+ * them. When
+ *         all blocks of a launch have done so, all blocks of all ranks are done with this rank's
+ *         arrays.
  */
 #pragma once
 
@@ -74,8 +76,8 @@ WP_FN enum wp_status wp_direct_worst(struct wp_warp *warp, const struct wp_packe
     return (enum wp_status)wp_max_u32(warp, worst);
 }
 
-/* Called by every warp once it has sent and checked the headers that are its duty: tells how all warps of
- * the block have fared. */
+/* Called by every warp once it has sent and checked the headers that are its duty: tells how all
+ * warps of the block have fared. */
 WP_FN enum wp_status wp_direct_met(struct wp_warp *warp, const struct wp_packets *packets)
 {
     wp_acquire_packets(warp); /* what peers did in launches before they sent their headers */

@@ -2,14 +2,15 @@
 /*
  * How collectives use packets (machine/packets.h).
  *
- * Each rank has an area in its heap: two buffers of slots, used in turn, and the escape words of each.
- * In a buffer every rank has a header's slots for every block, then a region of its own for what it sends:
+ * Each rank has an area in its heap: two buffers of slots, used in turn, and the escape words of
+ * each. In a buffer every rank has a header's slots for every block, then a region of its own for
+ * what it sends:
  *
  *     [headers of all ranks to block 0][to block 1]...[region of rank 0][region of rank 1]...
  *
- * In every operation, every rank sends every other a header, which tells its call, beside its data, and
- * takes all headers and data that it is sent. So the buffers are the halves of parity.h: slots that are
- * sent to were emptied.
+ * In every operation, every rank sends every other a header, which tells its call, beside its data,
+ * and takes all headers and data that it is sent. So the buffers are the halves of parity.h: slots
+ * that are sent to were emptied.
  */
 #pragma once
 
@@ -125,7 +126,8 @@ struct wp_header_duty {
     int32_t rank_step;
 };
 
-/* The ranks are shared among the warps of a block, from the last one on, which have the least data. */
+/* The ranks are shared among the warps of a block, from the last one on, which have the least
+ * data. */
 WP_FN struct wp_header_duty wp_header_duty(struct wp_warp *warp)
 {
     const struct wp_header_duty duty = {wp_num_warps(warp) - 1 - wp_warp_idx(warp),

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pipeline: collectives whose rows go from rank to rank piece by piece, each rank doing its step on a piece while the
- * others do theirs on others: rings, relays, and two shots by pushes. What the steps are a table says (pipeline.h).
+ * pipeline: collectives whose rows go from rank to rank piece by piece, each rank doing its step on
+ * a piece while the others do theirs on others: rings, relays, and two shots by pushes. What the
+ * steps are a table says (pipeline.h).
  *
- * Block b of every rank is channel b, and does every num_blocks-th piece: one warp waits for slots and for what is in
- * them, all warps move the rows, the same warp tells. Ranks start as in all direct operations (direct.h), so that
- * outputs of others are known, and finish so: what goes directly to those for which a step without tail is enough, is
- * there then.
+ * Block b of every rank is channel b, and does every num_blocks-th piece: one warp waits for slots
+ * and for what is in them, all warps move the rows, the same warp tells. Ranks start as in all
+ * direct operations (direct.h), so that outputs of others are known, and finish so: what goes
+ * directly to those for which a step without tail is enough, is there then.
  */
 #include "programs/coll/pipeline.h"
 
@@ -94,7 +95,8 @@ WP_FN void tell_peers(const struct pipe *pipe, const struct wp_step *step)
 
 /* ------------------------------------------------------------------ rows */
 
-/* What a warp moves of a row: bytes of the rows, which are `in_slot` behind the slot's first byte. */
+/* What a warp moves of a row: bytes of the rows, which are `in_slot` behind the slot's first
+ * byte. */
 struct moved {
     struct wp_span span;
     uint64_t in_slot;
@@ -154,8 +156,8 @@ WP_FN const void *target(const struct pipe *pipe, const struct wp_step *step,
     return output_of(pipe, fifo.peer) + moved->span.begin;
 }
 
-/* The targets of a row that goes to receivers [begin, end), others before this rank's own; returns how many there
- * are. */
+/* The targets of a row that goes to receivers [begin, end), others before this rank's own; returns
+ * how many there are. */
 WP_FN int32_t find_targets(const struct pipe *pipe, const struct wp_step *step,
                            const struct moved *moved, int32_t begin, int32_t end, const void **dsts)
 {

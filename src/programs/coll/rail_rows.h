@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a rail does with a piece of a stream in its own node: it reads it from inputs of the node's ranks or
- * from the slot that it has come in, adds the node's sum to sums of other nodes, and writes the result to
- * the slot that it goes on in and to outputs of the node's ranks. A warp's pointers are sources, then
- * destinations.
+ * What a rail does with a piece of a stream in its own node: it reads it from inputs of the node's
+ * ranks or from the slot that it has come in, adds the node's sum to sums of other nodes, and
+ * writes the result to the slot that it goes on in and to outputs of the node's ranks. A warp's
+ * pointers are sources, then destinations.
  */
 #pragma once
 
@@ -152,8 +152,8 @@ WP_FN const void **wp_target_pointers(struct wp_warp *warp)
     return wp_warp_pointers(warp) + 1 + WP_RAIL_INPUTS;
 }
 
-/* Points at targets from `first` on, as many as are written at a time; returns how many. The previous pointers have
- * been used. */
+/* Points at targets from `first` on, as many as are written at a time; returns how many. The
+ * previous pointers have been used. */
 WP_FN int32_t wp_point_at_targets(const struct wp_operation *op, const struct wp_targets *targets,
                                   int32_t first)
 {
@@ -181,7 +181,8 @@ WP_FN void wp_copy_to_targets(const struct wp_operation *op, const struct wp_tar
 
 /* ------------------------------------------------------------------ sums */
 
-/* What is added, in order: at most a sum of others, then inputs of the node's ranks, or another sum, and one behind. */
+/* What is added, in order: at most a sum of others, then inputs of the node's ranks, or another
+ * sum, and one behind. */
 struct wp_terms {
     const char *sum;
     const char *other;

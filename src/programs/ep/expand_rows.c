@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * expand_rows: copies each row that dispatch has delivered to the rows of its choices, which place_choices has placed. A
- * warp reads a row, or a part of it, once. The experts read its copies soon: they stay in caches.
+ * expand_rows: copies each row that dispatch has delivered to the rows of its choices, which
+ * place_choices has placed. A warp reads a row, or a part of it, once. The experts read its copies
+ * soon: they stay in caches.
  */
 #include "programs/ep/expand_rows.h"
 

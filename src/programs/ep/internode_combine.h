@@ -9,9 +9,9 @@ struct wp_internode_combine_args {
     struct wp_combine_args combine; /* its exchange is of the node */
     struct wp_rings rings;
     weft_dtype wire_dtype; /* of the sum of a node's rows: bf16, fp16, fp32 or WEFT_LOG_10BIT */
-    /* own_sum_bytes for every warp of the launch: a slot for the sum of this node, and for logarithms
-     * behind it room for the sum that they are made of, in fp32. NULL: this node's goes into the output meanwhile,
-     * which needs the same dtypes. */
+    /* own_sum_bytes for every warp of the launch: a slot for the sum of this node, and for
+     * logarithms behind it room for the sum that they are made of, in fp32. NULL: this node's goes
+     * into the output meanwhile, which needs the same dtypes. */
     char *own_sums;
     uint64_t own_sum_bytes;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The sums of a rank's own tokens: a token's owner pulls its rows from the ranks that had it and sums
- * them in the order of its routes, the ones that dispatch wrote along.
+ * The sums of a rank's own tokens: a token's owner pulls its rows from the ranks that had it and
+ * sums them in the order of its routes, the ones that dispatch wrote along.
  */
 #pragma once
 

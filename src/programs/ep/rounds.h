@@ -7,8 +7,8 @@
  * of them, whichever rank's, in each array; and every heap has a word for each slot, which the
  * owner of the token sets to its row there, counted from 1, and the rank that stages clears.
  *
- *     dispatch   the owner writes rows to slots, and the words; all meet; whoever stages copies from
- *                the slots to its arrays; all meet
+ *     dispatch   the owner writes rows to slots, and the words; all meet; whoever stages copies
+ *                from the slots to its arrays; all meet
  *     combine    the owner writes the words; all meet; whoever stages copies from its arrays to the
  *                slots; all meet; the owner reads the slots
  *
@@ -224,8 +224,8 @@ WP_FN void wp_round_copy_slot(const struct wp_round *round, int32_t slot, int32_
     }
 }
 
-/* Of this rank, if it stages: those whose words are set, which are cleared. Rows of plane 0 go to their slots in
- * narrow_dtype; WEFT_DTYPE_NONE: as they are. */
+/* Of this rank, if it stages: those whose words are set, which are cleared. Rows of plane 0 go to
+ * their slots in narrow_dtype; WEFT_DTYPE_NONE: as they are. */
 WP_FN void wp_round_copy_slots(const struct wp_round *round, enum wp_slot_way way,
                                weft_dtype narrow_dtype)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * staged_dispatch: dispatch of a weft_ep with a staging block: where some rank needs them, in rounds.
- * It is a program of its own so that the other has nothing of it. quantised_dispatch takes the same steps.
+ * staged_dispatch: dispatch of a weft_ep with a staging block: where some rank needs them, in
+ * rounds. It is a program of its own so that the other has nothing of it. quantised_dispatch takes
+ * the same steps.
  */
 #include "programs/ep/staged_dispatch.h"
 

@@ -309,8 +309,9 @@ struct wp_ll_network {
     int32_t *relayed_rows; /* [max_tokens][num_nodes] index in the block's message; -1: none */
 };
 
-/* The regions of the area that each rank has in its heap, in their order, behind its words. Columns:
- * name; how many things a half has, and the bytes of one, as wp_ll_offsets_of finds (layout.h). */
+/* The regions of the area that each rank has in its heap, in their order, behind its words.
+ * Columns: name; how many things a half has, and the bytes of one, as wp_ll_offsets_of finds
+ * (layout.h). */
 #define WP_LL_REGIONS(X)                                                                           \
     X(ranges, num_ranges, sizeof(struct wp_ll_range))                                              \
     X(heads, plan->is_by_expert ? ranks : 0, offsets.head_bytes)                                   \
@@ -353,8 +354,8 @@ enum { WP_LL_USUAL_TOPK = 32 };
 #ifndef WP_LL_TOPK_IS_USUAL
 #define WP_LL_TOPK_IS_USUAL 0
 #endif
-/* Returns 1 if a token has choices from `first` on, when each lane of a warp has looked at one. Most
- * variants know that a warp has lanes for all. */
+/* Returns 1 if a token has choices from `first` on, when each lane of a warp has looked at one.
+ * Most variants know that a warp has lanes for all. */
 WP_FN int wp_ll_has_more_choices(const struct wp_ll_plan *plan, int32_t first)
 {
     const int fit_lanes = WP_LL_TOPK_IS_USUAL && WP_LL_USUAL_TOPK <= WP_WARP_SIZE;
