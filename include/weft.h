@@ -98,7 +98,7 @@ extern "C" {
 #define WEFT_MAX_PLANES     8  /* arrays that a token's payload may consist of */
 #define WEFT_COLL_MAX_RANKS 32 /* ranks of one node that collectives need no rails for */
 
-/* A struct with its size set and zeros: weft_ep_config c = WEFT_INIT(weft_ep_config); */
+/* A struct with its size set and zeros, as in `weft_ep_config c = WEFT_INIT(weft_ep_config);`. */
 #ifdef __cplusplus
 #define WEFT_INIT(type)                                                                            \
     ([] {                                                                                          \
@@ -176,7 +176,7 @@ typedef struct weft_unique_id {
     unsigned char bytes[128];
 } weft_unique_id;
 
-/* What the operations run on, and hence whose memory they access. */
+/* The machine that operations run on, and whose memory they access. */
 typedef enum weft_machine {
     WEFT_MACHINE_AUTO = 0, /* WEFT_MACHINE, or cuda where it can be used, else cpu */
     WEFT_MACHINE_CPU = 1,  /* threads of this process; memory of the host */
@@ -371,8 +371,8 @@ WEFT_API weft_result weft_device_query(weft_machine machine, int32_t device_idx,
 
 typedef struct weft_net_info {
     size_t size;
-    /* What this rank has sent to ranks of other nodes: the bytes of puts and headers, without what
-     * a protocol below adds. */
+    /* Bytes that this rank has sent to ranks of other nodes: those of puts and headers, without
+     * what a protocol below adds. */
     uint64_t sent_bytes;
     uint64_t sent_header_bytes; /* of sent_bytes, the messages' headers */
     uint64_t sent_messages;     /* puts and signals; several may share a message and its header */
@@ -382,8 +382,8 @@ typedef struct weft_net_info {
     char gpu_memory[160]; /* on machine cuda: how memory of the GPU crosses, and why so */
 } weft_net_info;
 
-/* What carries a communicator's traffic between nodes. With comm NULL: what one of several nodes
- * would get in this process, on machine cpu. */
+/* Tells the network that carries a communicator's traffic between nodes. With comm NULL: the one
+ * that a communicator of several nodes would get in this process, on machine cpu. */
 WEFT_API weft_result weft_net_query(const weft_comm *comm, weft_net_info *info);
 
 /* ---------------------------------------------------------------- symmetric heap */
@@ -499,8 +499,8 @@ WEFT_API weft_result weft_event_elapsed_us(const weft_event *start, const weft_e
 
 /* ---------------------------------------------------------------- graphs */
 
-/* What was enqueued on a stream once, to be launched as a whole and any number of times: a CUDA
- * graph. It may outlive the stream; on machine cpu it is WEFT_ERROR_UNSUPPORTED. Objects that it
+/* A CUDA graph: work that was enqueued on a stream once, and can be launched as a whole any number
+ * of times. It may outlive the stream; on machine cpu it is WEFT_ERROR_UNSUPPORTED. Objects that it
  * uses must exist, and its memory stay allocated, until the last launch has finished. */
 typedef struct weft_graph weft_graph;
 
@@ -611,8 +611,8 @@ WEFT_API weft_result weft_rma_fetch_add(weft_comm *comm, const weft_rma_args *ar
  * it. */
 WEFT_API weft_result weft_rma_wait_until(weft_comm *comm, const weft_rma_args *args,
                                          weft_stream *stream);
-/* What this rank puts, signals or adds after it, on the stream, is visible at each rank only after
- * what it did there before it. */
+/* Puts, signals and adds of this rank that follow it on the stream are visible at each rank only
+ * after those that precede it. */
 WEFT_API weft_result weft_rma_fence(weft_comm *comm, weft_stream *stream);
 /* Finishes when all that this rank did before it, on the stream, is visible at its targets, so that
  * it may tell anybody. */
@@ -620,7 +620,7 @@ WEFT_API weft_result weft_rma_quiet(weft_comm *comm, weft_stream *stream);
 
 /* ---------------------------------------------------------------- quantised rows */
 
-/* What is stored of a group's scale. */
+/* The form in which a group's scale is stored. */
 typedef enum weft_scale_kind {
     WEFT_SCALE_FP32 = 0,
     WEFT_SCALE_FP32_POWER_OF_TWO = 1, /* the same rounded up to a power of two */

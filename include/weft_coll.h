@@ -9,9 +9,9 @@
 extern "C" {
 #endif
 
-/* What the collective operations of a communicator need: buffers, and the choice of algorithms. Of
- * any number of ranks on any number of nodes, which need not have as many. For operations that
- * overlap each other make several. */
+/* Buffers and the choice of algorithms for the collective operations of a communicator. It may have
+ * any number of ranks, on any number of nodes of different sizes. For operations that overlap each
+ * other make several. */
 typedef struct weft_coll weft_coll;
 
 typedef enum weft_collective {
@@ -115,15 +115,15 @@ typedef struct weft_coll_config {
     int32_t num_blocks; /* as weft_ep_config's, at most 1024 */
     int32_t num_warps;
     int32_t reserved; /* 0 */
-    /* What goes through slots has as many channels to and from each other rank, with so many slots
-     * each. 0, over several nodes, of rings to the next node and from the previous one: 1 channel,
-     * on cuda 4; 8 slots (1 is as 2); slots of 128 KiB and a header of 64 bytes. 0, on one node, of
-     * queues to and from each head of MULTICAST, if anything asks for that: 1 channel, on cuda 16;
-     * 4 slots, of 2 at least; slots of 64 KiB. 0, of weft_coll_send and weft_coll_recv, whose slots
-     * are the staging block's: 1 channel, on cuda 64 over the ranks, 32 at most; 4 slots, and 255
-     * at most; slots of 64 KiB, on cuda 32 KiB. Where the block has fewer, because many ranks send
-     * at the same time, each has fewer of them, and shorter ones if there are more channels and
-     * ranks than slots. */
+    /* Channels to and from each other rank, slots of each channel, and bytes of a slot. 0 means:
+     * - rings to the next node and from the previous one, over several nodes: 1 channel, on cuda 4;
+     *   8 slots (1 is as 2); 128 KiB and a header of 64 bytes.
+     * - queues to and from each head of MULTICAST, on one node, if anything asks for that:
+     *   1 channel, on cuda 16; 4 slots, of 2 at least; 64 KiB.
+     * - weft_coll_send and weft_coll_recv, whose slots are the staging block's: 1 channel, on cuda
+     *   64 over the ranks, 32 at most; 4 slots, 255 at most; 64 KiB, on cuda 32 KiB. If many ranks
+     *   send at the same time, the block's slots are divided among them; if there are more channels
+     *   and ranks than slots, slots are shorter. */
     uint64_t staging_slot_bytes;
     int32_t num_channels;
     int32_t num_staging_slots;
@@ -363,7 +363,7 @@ WEFT_API weft_algorithm weft_coll_algorithm(const weft_coll *coll, weft_collecti
 /* "oneshot", ...; "?" if there is none; never NULL. */
 WEFT_API const char *weft_coll_algorithm_name(weft_algorithm algorithm);
 
-/* What has chosen an algorithm; the first of these that says something does. */
+/* The reason for the choice of an algorithm; the first of these that says something chooses. */
 typedef enum weft_coll_reason {
     WEFT_COLL_ONLY_ONE = 0, /* over several nodes, but for broadcasts over many */
     WEFT_COLL_PINNED = 1,   /* by weft_coll_config, or asked for by the call that explains it */
@@ -381,8 +381,8 @@ typedef struct weft_coll_explanation {
     weft_coll_reason reason;
     int32_t num_blocks; /* that are asked for; 0: the machine chooses, as of warps */
     int32_t num_warps;
-    /* What a model expects of it, in order, with memory that the others reach: how long it takes,
-     * and how much of that whatever the bytes. 0: the model does not know (multicast; several nodes
+    /* Times that a model expects, with memory that the others reach: of the operation, and of its
+     * part that does not depend on the bytes. 0: the model does not know (multicast; several nodes
      * on machine cuda). */
     double expected_us;
     double latency_us;
@@ -411,8 +411,8 @@ WEFT_API weft_result weft_coll_explain(const weft_coll *coll, weft_collective co
                                        weft_algorithm algorithm, uint64_t bytes,
                                        weft_coll_explanation *explanation);
 
-/* What operations of a weft_coll were recorded with, on streams under capture (by weft_graph_begin,
- * or by CUDA's own functions). */
+/* The memory with which operations of a weft_coll were recorded, on streams under capture (by
+ * weft_graph_begin, or by CUDA's own functions). */
 typedef struct weft_coll_record weft_coll_record;
 
 /* From now on operations of coll on streams under capture are recorded with their inputs and

@@ -130,15 +130,15 @@ typedef struct weft_ep_config {
      * ranks do not reach (above); the same on all ranks. 0: none, so that these must be where they
      * are reached. */
     uint64_t staging_bytes;
-    /* What combine's values are rounded to, once, on their way to the token's rank: WEFT_BF16,
-     * WEFT_FP16, WEFT_LOG_10BIT (of rows that are whole groups of 128 elements), WEFT_FP32, which
-     * is not to round, or WEFT_DTYPE_NONE: the dtype that is combined. The same on all ranks. Over
-     * several nodes it is what a node's sum of a token's rows goes to another node in; rows stay as
-     * they are inside a node. On one node it is what the rows are read in, where that has fewer
-     * bytes than dtype, else they are read as they are. Then each rank rounds its rows before, into
-     * the staging block: staging_bytes are needed, wherever x is, as for all that is staged, for
-     * rows in combine_wire. That is a pass over x in the rank's own memory, for fewer bytes on
-     * links. */
+    /* The type to which combine's values are rounded, once, on their way to the token's rank:
+     * WEFT_BF16, WEFT_FP16, WEFT_LOG_10BIT (of rows that are whole groups of 128 elements),
+     * WEFT_FP32, which is not to round, or WEFT_DTYPE_NONE: the dtype that is combined. The same on
+     * all ranks. Over several nodes it is what a node's sum of a token's rows goes to another node
+     * in; rows stay as they are inside a node. On one node it is what the rows are read in, where
+     * that has fewer bytes than dtype, else they are read as they are. Then each rank rounds its
+     * rows before, into the staging block: staging_bytes are needed, wherever x is, as for all that
+     * is staged, for rows in combine_wire. That is a pass over x in the rank's own memory, for
+     * fewer bytes on links. */
     weft_dtype combine_wire;
     int32_t reserved; /* 0 */
 } weft_ep_config;
@@ -217,7 +217,7 @@ typedef struct weft_ep_layout_args {
     int32_t tag;                    /* any number; all ranks get it in weft_ep_counts.tags */
 } weft_ep_layout_args;
 
-/* Stream operation, local: which tokens go where. [DeepEP 1.5] */
+/* Stream operation, local: which tokens go where [DeepEP 1.5]. */
 WEFT_API weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *args,
                                     weft_stream *stream);
 
@@ -311,14 +311,14 @@ typedef struct weft_ep_dispatch_args {
     int32_t *recv_src_token;  /* optional, each rank as it likes: [capacity]: the token's index at
                                  its source rank */
     weft_dtype index_type; /* WEFT_INT32 or WEFT_INT64, where topk_idx or recv_topk_idx is given */
-    /* Of this operation, each rank as it likes; 0: as weft_ep_config.num_blocks says. At most that,
-     * or, where it is 0, 256 on cuda and 1 on cpu. */
+    /* Blocks of this operation, each rank as it likes; 0: as weft_ep_config.num_blocks says. At
+     * most that, or, where it is 0, 256 on cuda and 1 on cpu. */
     int32_t num_blocks;
 } weft_ep_dispatch_args;
 
 /* Stream operation, collective: delivers every token's row once to each rank that has one of its
  * experts, into its final row. When it has finished on this rank, its outputs are complete and its
- * inputs may be overwritten. After notify. [DeepEP 1.6] */
+ * inputs may be overwritten. After notify [DeepEP 1.6]. */
 WEFT_API weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args *args,
                                       weft_stream *stream);
 
@@ -353,7 +353,7 @@ typedef struct weft_ep_combine_args {
  * rounded once to dtype. The sums of topk_weights have the same order and are never rounded. So a
  * job gives the same bits whenever it has the same ranks on the same number of nodes, whatever the
  * network, the rings and their slots. A combine that is the first operation since notify is
- * preceded by a dispatch without rows. [DeepEP 2] */
+ * preceded by a dispatch without rows [DeepEP 2]. */
 WEFT_API weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *args,
                                      weft_stream *stream);
 

@@ -130,7 +130,7 @@ typedef enum weft_ll_layout {
     WEFT_LL_BY_EXPERT = 1
 } weft_ll_layout;
 
-/* What combine sends back. */
+/* The rows that combine sends back. */
 typedef enum weft_ll_answer {
     /* One row for each token: the sum of what this rank's experts have made of it. */
     WEFT_LL_ANSWER_SUMS = 0,
@@ -149,8 +149,8 @@ typedef enum weft_ll_answer {
     WEFT_LL_ANSWER_SUMS_WEIGHED_LATE = 3
 } weft_ll_answer;
 
-/* What becomes of a rank that is missing: whose rows, answers or room for more do not come in time,
- * or that has died or left. */
+/* The treatment of a rank that is missing: a rank whose rows, answers or credits do not come in
+ * time, or that has died or left. */
 typedef enum weft_ll_on_missing {
     WEFT_LL_FAIL = 0, /* the communicator fails, as everywhere */
     WEFT_LL_MASK = 1  /* this rank goes on without it: see "masks" above */
@@ -306,7 +306,7 @@ typedef enum weft_ll_call {
     WEFT_LL_CHECK = 1
 } weft_ll_call;
 
-/* What a phase that is left out would use is zero. */
+/* Fields that only the phase left out would use are zero. */
 typedef struct weft_ll_dispatch_args {
     size_t size;
     weft_ll_phases phases;
@@ -315,7 +315,7 @@ typedef struct weft_ll_dispatch_args {
     const void *x;        /* [N][hidden] of dtype */
     const void *topk_idx; /* [N][num_topk] experts; those outside 0..num_experts-1 are ignored */
     /* [N][num_topk], which the experts' ranks get; NULL: 1, or with
-     * WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, that they come later */
+     * WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, that they come later. */
     const float *topk_weights;
     weft_dtype index_type; /* of topk_idx: WEFT_INT32 or WEFT_INT64 */
     weft_ll_call call;
@@ -384,7 +384,7 @@ typedef struct weft_ll_combine_args {
     /* To receive. */
     void *out; /* [N][hidden], N of the dispatch */
     /* [N][num_topk], or NULL: 1. To receive with WEFT_LL_ANSWER_ROWS, to send with
-     * WEFT_LL_ANSWER_SUMS_WEIGHED_LATE; else NULL */
+     * WEFT_LL_ANSWER_SUMS_WEIGHED_LATE; else NULL. */
     const float *topk_weights;
     /* WEFT_LL_MASK: [R] 1: masked, so that it adds nothing; else 0. */
     int32_t *missing_ranks;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a warp program may ask of its machine: the primitives, and what each promises.
+ * The primitives that a warp program may ask of its machine, and the promise of each.
  *
  * A program is a C function in the common subset of C11 and CUDA C++, run by every warp of a
  * launch of num_blocks x num_warps warps. It is compiled once per machine, whose folder comes
@@ -315,7 +315,7 @@ struct wp_quantised_rows {
     int32_t num_dsts;
 };
 
-/* Of several, the greatest counts. */
+/* The greatest of several statuses counts. */
 enum wp_status {
     WP_STATUS_OK = 0,
     WP_STATUS_ABSENT = 1, /* of a wait whose site allows it: what was awaited has not come */

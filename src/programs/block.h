@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the warps of a block, and the blocks of a launch, decide together. */
+/* Decisions that the warps of a block, or the blocks of a launch, make together. */
 #pragma once
 
 #include "machine/machine.h"
@@ -27,8 +27,7 @@ WP_FN uint32_t wp_block_max(struct wp_warp *warp, uint32_t value)
     return wp_max_u32(warp, largest);
 }
 
-/* What the warps of a block have found: whether one of them has failed. Orders the warps after each
- * other. */
+/* The worst status of the block's warps. Orders the warps after each other. */
 WP_FN enum wp_status wp_block_status(struct wp_warp *warp, enum wp_status status)
 {
 #ifdef WP_HAS_BLOCK_ANY

@@ -4,7 +4,7 @@
 
 #include "machine/machine.h"
 
-/* Of rows of any type; of WEFT_LOG_10BIT they are whole groups. */
+/* The bytes of elements of any type; WEFT_LOG_10BIT wants whole groups. */
 WP_FN uint64_t wp_elements_bytes(weft_dtype dtype, int64_t num_elements)
 {
     return dtype == WEFT_LOG_10BIT ? wp_log_row_bytes(num_elements)

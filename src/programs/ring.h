@@ -50,7 +50,7 @@ struct wp_rings { /* of a weft_ep or a weft_coll */
     uint32_t *num_rows_read;
 };
 
-/* What goes to and comes from one node through one channel, where the node is within reach. */
+/* Both directions between this rank and one node through one channel. The node is within reach. */
 struct wp_ring {
     const struct wp_rings *rings;
     int32_t node;
@@ -61,7 +61,7 @@ struct wp_ring {
     uint64_t first_in;
 };
 
-/* Of a node in a tree. */
+/* The neighbours of a node in a tree. */
 enum wp_tree_neighbour {
     WP_TREE_PARENT,
     WP_TREE_FIRST_CHILD,
@@ -80,7 +80,7 @@ WP_FN uint64_t wp_wire_round_up(uint64_t bytes)
     return (bytes + WP_WIRE_ALIGNMENT - 1) / WP_WIRE_ALIGNMENT * WP_WIRE_ALIGNMENT;
 }
 
-/* Of one direction. */
+/* The slots of one direction. */
 WP_FN uint64_t wp_rings_num_slots(const struct wp_rings *rings)
 {
     return (uint64_t)(rings->reach + rings->num_tree_ways) * (uint64_t)rings->num_channels *

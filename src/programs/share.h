@@ -79,11 +79,11 @@ WP_FN struct wp_part wp_unit_part(const struct wp_share *share, int32_t unit)
     return part;
 }
 
-/* What a warp of a GPU has under way at a time, when it reduces: less takes as long. Parts consist
- * of them. */
+/* The bytes that a warp of a GPU has under way when it reduces: fewer take as long. Parts consist
+ * of such steps. */
 enum { WP_STEP_BYTES = 2048 };
 
-/* Of a row, but for the last part that has some. */
+/* The bytes of a part of a row; the last part that has some may be shorter. */
 WP_FN uint64_t wp_part_bytes(const struct wp_share *share, uint64_t row_bytes)
 {
     const uint32_t num_steps = (uint32_t)((row_bytes + WP_STEP_BYTES - 1) / WP_STEP_BYTES);

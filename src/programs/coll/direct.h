@@ -130,7 +130,7 @@ WP_FN struct wp_share wp_direct_share(struct wp_warp *warp, const struct wp_dire
                          wp_units_taken(&direct->area.exchange, packets->sequence));
 }
 
-/* What a unit covers of a row: a part of chunk `chunk`. */
+/* The bytes of a row that a unit covers: a part of chunk `chunk`. */
 WP_FN struct wp_span wp_direct_span(const struct wp_direct *direct, const struct wp_share *share,
                                     uint64_t row_bytes, uint64_t chunk, int32_t part)
 {

@@ -153,14 +153,14 @@ WP_FN void wp_fifo_consume(const struct wp_fifo *fifo, uint64_t number)
 
 /* ------------------------------------------------------------------ the next operation */
 
-/* By one lane, when all warps of the block need the numbers no more: how many steps this operation
- * has posted to the peer, */
+/* By one lane, when all warps of the block need the numbers no more. num_posted is the number of
+ * steps that this operation has posted to the peer. */
 WP_FN void wp_fifo_advance_out(const struct wp_fifo *fifo, uint64_t num_posted)
 {
     fifo->fifos->num_posted[wp_fifo_pair(fifo, fifo->peer)] += num_posted;
 }
 
-/* and consumed of it. */
+/* The same for the steps that it has consumed from the peer. */
 WP_FN void wp_fifo_advance_in(const struct wp_fifo *fifo, uint64_t num_consumed)
 {
     fifo->fifos->num_consumed[wp_fifo_pair(fifo, fifo->peer)] += num_consumed;

@@ -61,7 +61,7 @@ WP_FN uint64_t wp_grants_num_pairs(const struct wp_grants *grants, int32_t num_r
     return (uint64_t)grants->num_channels * (uint64_t)num_ranks;
 }
 
-/* Of a pair: those of arrivals, and these. */
+/* A pair of ranks has the words of arrivals, and these. */
 enum wp_grant_word { WP_GRANT_GRANTED, WP_GRANT_CONSUMED, WP_NUM_GRANT_WORDS };
 
 WP_FN uint64_t wp_grants_words_bytes(const struct wp_grants *grants, int32_t num_ranks)
@@ -121,7 +121,7 @@ WP_FN struct wp_access wp_line_put(const struct wp_line *line, uint64_t source, 
 
 /* ------------------------------------------------------------------ to the peer */
 
-/* What the peer has granted: valid from wp_line_reserve of a step on until the step is posted. */
+/* The grant of the peer: valid from wp_line_reserve of a step on until the step is posted. */
 WP_FN uint64_t wp_line_granted(const struct wp_line *line)
 {
     return *wp_line_own_word(line, WP_GRANT_GRANTED);

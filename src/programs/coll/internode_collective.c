@@ -156,7 +156,7 @@ WP_FN int has_chunk(const struct wp_carrier *carrier, const struct wp_stream *st
     return chunk < wp_stream_chunks(&carrier->args->rings, stream, carrier->channel, hops);
 }
 
-/* Of any stream of the round. */
+/* The most chunks that any stream of the round has. */
 WP_FN uint64_t most_chunks(const struct wp_carrier *carrier, uint64_t hops)
 {
     const struct wp_rings *rings = &carrier->args->rings;
@@ -262,8 +262,8 @@ WP_FN enum wp_status pass_word(struct wp_carrier *carrier, enum word_of_call wor
     return take_step(carrier, &step);
 }
 
-/* Of the first rail: the root begins with its rows, the others with a word. Who only waited for
- * rows might wait for one who waits too, for another root. */
+/* On the first rail the root begins with its rows, the others with a word. Who only waited for rows
+ * might wait for one who waits too, for another root. */
 WP_FN enum wp_status pass_words_before(struct wp_carrier *carrier)
 {
     const struct wp_internode_collective_args *args = carrier->args;
@@ -316,8 +316,8 @@ WP_FN int waits_for_nobody(const struct wp_carrier *carrier, const struct wp_rin
            wp_stream_chunks(rings, &stream, carrier->channel, 0) <= (uint64_t)wp_ring_window(rings);
 }
 
-/* What is called goes around all the same, in an empty chunk from the first rail to that of the
- * next node, before anybody waits along the tree: so calls that go by trees and by rings find each
+/* The call goes around all the same, in an empty chunk from the first rail to that of the next
+ * node, before anybody waits along the tree: so calls that go by trees and by rings find each
  * other, and such with other roots. Who does not wait there sends its rows before it hears the node
  * before it. */
 WP_FN enum wp_status carry_by_tree(struct wp_carrier *carrier, struct wp_tree_walk *walk)
@@ -379,9 +379,9 @@ WP_FN enum wp_status carry(const struct wp_operation *op,
 
 /* ------------------------------------------------------------------ within the node */
 
-/* What this rank copies: of an all-gather its row, of an all-to-all its rows for the node, of a
- * broadcast from this node a part of the root's row; of a gather to this node its row, of a scatter
- * from it the root's row for it. */
+/* The rows that this rank copies. All-gather: its row. All-to-all: its rows for the node. Broadcast
+ * from this node: a part of the root's row. Gather to this node: its row. Scatter from this node:
+ * the root's row for it. */
 struct own_rows {
     int32_t num_rows;
     int32_t source; /* index in the node */

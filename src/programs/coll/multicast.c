@@ -16,7 +16,7 @@
  */
 #include "programs/coll/multicast.h"
 
-/* What a warp knows of its channel. */
+/* A channel, as a warp of it sees it. */
 struct channel {
     const struct wp_multicast_args *args;
     struct wp_operation op;
@@ -118,7 +118,7 @@ WP_FN enum wp_status await_step(const struct channel *channel, int32_t step)
 
 /* ------------------------------------------------------------------ rows */
 
-/* What a warp does of one chunk: its share of the chunk's row. */
+/* The share of a chunk's row that a warp moves. */
 struct chunk_share {
     int32_t head;
     int32_t chunk;

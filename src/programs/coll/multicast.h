@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the program multicast moves rows through: queues in a multicast object
+ * The queues through which the program multicast moves rows, in a multicast object
  * (machine/multicast.h). Every rank is the head of a part of the rows, which may be empty, and
  * reduces and spreads it for all. A block is a channel; for every head it has two queues of slots
  * in each rank's memory:

@@ -69,8 +69,8 @@ WP_FN void wp_tree_note(const struct wp_tree_walk *walk)
 
 /* ------------------------------------------------------------------ steps */
 
-/* What a node does with a chunk. From and to: bits of neighbours; those that are not there are left
- * out. */
+/* The step of a node with a chunk. From and to are bits of neighbours; those that are not there are
+ * left out. */
 struct wp_tree_step {
     uint32_t from, to;
     int is_added_to;
@@ -157,7 +157,7 @@ WP_CALLED_FN enum wp_status wp_tree_take_step(struct wp_tree_walk *walk,
 
 /* ------------------------------------------------------------------ ways */
 
-/* What goes up, or turns at the highest node. */
+/* A chunk that goes up, or turns at the highest node. */
 WP_FN struct wp_tree_step wp_tree_step_up(const struct wp_internode_collective_args *args)
 {
     const struct wp_node_tree *tree = &args->tree;
@@ -170,7 +170,7 @@ WP_FN struct wp_tree_step wp_tree_step_up(const struct wp_internode_collective_a
     return step;
 }
 
-/* What goes down below it; of a reduce, to the root's node. */
+/* A chunk that goes down below the highest node; in a reduce, to the root's node. */
 WP_FN struct wp_tree_step wp_tree_step_down(const struct wp_internode_collective_args *args)
 {
     const struct wp_node_tree *tree = &args->tree;

@@ -17,7 +17,7 @@
 #include "programs/exchange.h"
 #include "programs/share.h"
 
-/* What a rank says to one other in an operation. */
+/* The header that a rank sends to one other rank in an operation. */
 struct wp_call_header {
     struct wp_call_head call;
     uint64_t input;  /* places (window.h): what the other may read, */
@@ -30,7 +30,7 @@ struct wp_packet_area {
     char *areas[WEFT_COLL_MAX_RANKS];
 };
 
-/* What goes between this rank and each other: parts of its input and output. */
+/* The parts of its input and output that this rank exchanges with each other rank. */
 struct wp_exchanged_rows {
     struct wp_span sent[WEFT_COLL_MAX_RANKS];
     struct wp_span received[WEFT_COLL_MAX_RANKS];

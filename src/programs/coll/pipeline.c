@@ -11,7 +11,7 @@
  */
 #include "programs/coll/pipeline.h"
 
-/* What a warp knows of its block's channel. */
+/* The channel of a block, as its warps see it. */
 struct pipe {
     const struct wp_pipeline_args *args;
     struct wp_operation op;
@@ -95,8 +95,7 @@ WP_FN void tell_peers(const struct pipe *pipe, const struct wp_step *step)
 
 /* ------------------------------------------------------------------ rows */
 
-/* What a warp moves of a row: bytes of the rows, which are `in_slot` behind the slot's first
- * byte. */
+/* The bytes of a row that a warp moves. They are `in_slot` behind the slot's first byte. */
 struct moved {
     struct wp_span span;
     uint64_t in_slot;
@@ -121,7 +120,7 @@ WP_FN struct moved share_of_piece(const struct pipe *pipe, int32_t part, uint64_
     return moved;
 }
 
-/* What the i-th sender has sent. */
+/* The row that the i-th sender has sent. */
 WP_FN const char *source(const struct pipe *pipe, const struct wp_step *step,
                          const struct moved *moved, int32_t i)
 {
@@ -171,7 +170,7 @@ WP_FN int32_t find_targets(const struct pipe *pipe, const struct wp_step *step,
     if (lane == 0) {
         const char *out = args->out + (moved->span.begin - args->out_begin);
         const char *in = args->in + (moved->span.begin - args->in_begin);
-        /* What is only copied from there is there already, in place. */
+        /* A row that is only copied from there is in place already. */
         const int is_there =
             (step->flags & (WP_STEP_FROM_IN | WP_STEP_REDUCE)) == WP_STEP_FROM_IN && out == in;
         dsts[num] = is_there ? NULL : out;
@@ -217,7 +216,7 @@ WP_FN enum wp_status do_step(const struct pipe *pipe, const struct wp_step *step
     struct wp_warp *warp = pipe->op.warp;
     const int is_first = wp_warp_idx(warp) == 0;
     const enum wp_status own = is_first ? await_peers(pipe, step) : WP_STATUS_OK;
-    /* What the first warp has acquired, the others have behind this. */
+    /* Behind this, the other warps have all that the first warp has acquired. */
     const enum wp_status status = wp_block_status(warp, own);
     if (status != WP_STATUS_OK)
         return status;

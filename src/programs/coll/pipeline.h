@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `pipeline` follows: a table of steps, which coll/plans.c makes for each collective and
+ * The table of steps that `pipeline` follows, which coll/plans.c makes for each collective and
  * algorithm.
  *
  * The arrays of an operation consist of parts, and each part of pieces, which the channels share.

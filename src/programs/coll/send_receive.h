@@ -7,7 +7,7 @@
 /* Where a slot has what is sent: behind the word that says what it is a part of. */
 enum { WP_TRANSFER_HEADER_BYTES = 16 };
 
-/* Of one send or receive: its bytes, whether it is a collective's, and its dtype. */
+/* One send or receive: its bytes, whether it is a collective's, and its dtype. */
 enum { WP_TRANSFER_OPERATION_BIT = 52, WP_TRANSFER_DTYPE_BIT = 56 };
 
 struct wp_transfer {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a collective over several nodes sends. Ranks of the node with index 0 to num_rails - 1 are
- * rails: what crosses the network goes from rail to rail of the same index, and only to the next
- * node, which passes it on. What the rail of one node has for another node is a stream: rows of
- * equal length, one after the other, cut into chunks as long as a slot of a ring holds.
+ * The streams of a collective over several nodes. Ranks of the node with index 0 to num_rails - 1
+ * are rails: what crosses the network goes from rail to rail of the same index, and only to the
+ * next node, which passes it on. What the rail of one node has for another node is a stream: rows
+ * of equal length, one after the other, cut into chunks as long as a slot of a ring holds.
  *
  *     all-reduce      a row: the rail's part of the sum of the nodes' inputs
  *     reduce-scatter  a row for each rank there that the rail serves: the sum of the nodes' rows

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What ranks that are mapped get of one token: copies of its row in their outputs, and which of its
- * choices are experts of theirs. The warp has found the targets (targets.h).
+ * Delivers one token to the ranks that are mapped: copies of its row in their outputs, and which of
+ * its choices are experts of theirs. The warp has found the targets (targets.h).
  */
 #pragma once
 

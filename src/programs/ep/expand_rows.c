@@ -21,7 +21,7 @@ WP_FN void copy_part(struct wp_warp *warp, const struct wp_expand_rows_args *arg
     }
 }
 
-/* What a row's choices tell their rows. */
+/* Writes what the top-k entries of a row tell of their expanded rows. */
 WP_FN void note_choices(struct wp_warp *warp, const struct wp_expand_rows_args *args, int32_t row)
 {
     const int32_t num_topk = args->choices.num_topk;

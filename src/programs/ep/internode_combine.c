@@ -16,7 +16,7 @@
 #include "programs/ep/targets.h"
 #include "programs/relay.h"
 
-/* What is summed: the rows themselves, or the weights that come with them. */
+/* The summands: the rows themselves, or the weights that come with them. */
 struct summands {
     int array; /* of the messages */
     weft_dtype dtype;
@@ -163,7 +163,7 @@ WP_FN enum wp_status send_chunks(const struct wp_internode_combine_args *args,
 
 /* ------------------------------------------------------------------ taking a token's sums */
 
-/* What a node has sent for a token. */
+/* The sum that a node has sent for a token. */
 struct partial {
     struct wp_relay relay;
     uint64_t number; /* of the chunk */

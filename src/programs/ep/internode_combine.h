@@ -16,7 +16,7 @@ struct wp_internode_combine_args {
     uint64_t own_sum_bytes;
 };
 
-/* Of WEFT_LOG_10BIT, 128 elements of which have 164 bytes on the wire and 512 in fp32. */
+/* 128 elements of WEFT_LOG_10BIT have 164 bytes on the wire and 512 in fp32. */
 enum { WP_OWN_SLOTS_OF_LOGS = 5 };
 WP_STATIC_ASSERT((WP_OWN_SLOTS_OF_LOGS - 1) * WP_LOG_GROUP_BYTES >= WP_LOG_GROUP_ELEMENTS * 4,
                  "a row that fits a slot fits the others in fp32");

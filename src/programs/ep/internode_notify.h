@@ -4,7 +4,7 @@
 #include "programs/ep/notify.h"
 #include "programs/ring.h"
 
-/* What a rank tells its partner in another node. */
+/* The counts that a rank sends to its partner in another node. */
 struct wp_told_counts {
     struct wp_call call;
     int32_t num_tokens; /* for the node */

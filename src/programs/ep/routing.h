@@ -40,12 +40,12 @@ struct wp_node_routing {
     int32_t *send_tokens;       /* [num_nodes] distinct tokens for each node */
     int32_t *tokens;            /* [num_nodes][max_tokens] which token has a slot      (notify) */
     int32_t *relay_tokens;      /* [num_nodes] that come from the partner in each node (notify) */
-    /* [num_nodes][ranks of a node] first row of the partner's tokens there (notify) */
+    /* [num_nodes][ranks of a node] first row of the partner's tokens there (notify). */
     int32_t *relay_base;
     /* [num_nodes][max_relayed_tokens][max_relayed_rows] at ranks of this node, of others' tokens
-     * (dispatch) */
+     * (dispatch). */
     struct wp_target *relayed_rows;
-    /* [1] number of the dispatch that has filled relayed_rows; 0: none since notify */
+    /* [1] number of the dispatch that has filled relayed_rows; 0: none since notify. */
     int32_t *relayed_by;
 };
 

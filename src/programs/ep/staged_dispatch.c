@@ -31,7 +31,7 @@ WP_FN void deliver_round(const struct wp_round *round, const struct wp_dispatch_
     }
 }
 
-/* What has come last is copied when nobody is awaited any more. */
+/* The rows that have come last are copied when no rank is awaited any more. */
 WP_FN enum wp_status deliver_in_rounds(struct wp_round *round, const struct wp_dispatch_args *args,
                                        enum wp_own_planes planes)
 {

@@ -102,7 +102,7 @@ WP_FN uint32_t wp_ll_find_masked(struct wp_warp *warp, const struct wp_low_laten
     return masked;
 }
 
-/* What a launch begins with: all its loads are under way at once, and others can follow. */
+/* The first loads of a launch. All of them are under way at once, and others can follow. */
 struct wp_ll_loads {
     struct wp_ll_block block;
     struct wp_operation_loads operation;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What low latency's ranks have of memory: the area in every heap, memory of a rank's own, and
- * memory of a block. */
+/* The memory of low latency: the area in every heap, memory of a rank's own, and memory of a
+ * block. */
 #pragma once
 
 #include "programs/low_latency/plan.h"
@@ -37,8 +37,8 @@ WP_FN int32_t wp_ll_num_taken_units(const struct wp_ll_plan *plan, int32_t num_r
     return (1 + plan->max_tokens * plan->taken_parts.num_units) * num_ranks;
 }
 
-/* Of many tokens, as they are sent: for each rank, the counts and the metadata of each token. Then
- * each part of each token, to all ranks at once. */
+/* Work items of many tokens, in the order of sending: for each rank, the counts and the metadata of
+ * each token. Then each part of each token, to all ranks at once. */
 WP_FN int32_t wp_ll_num_told_units(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     return (1 + plan->max_tokens) * num_ranks;

@@ -246,7 +246,7 @@ WP_FN char *wp_ll_packed_scales(const struct wp_ll_taker *taker, int32_t packed)
     return to->words + first * to->word_bytes;
 }
 
-/* What is packed beside the elements of a row, as far as a lane can hold it. It is loaded while
+/* The parts of a packed row beside its elements, as far as a lane can hold them. It is loaded while
  * elements are copied. */
 struct wp_ll_rest {
     uint32_t token;
