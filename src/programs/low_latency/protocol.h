@@ -50,8 +50,7 @@
  * A launch of combine:
  *   send     wait for room of answers; write them; signal
  *   receive  wait for `arrived` of answers; sum them; give room of answers and, if the result ends,
- *            of
- *            rows. A release gives room of rows, too.                                  (combine.h)
+ *            of rows. A release gives room of rows, too.                               (combine.h)
  *
  * By expert, a source also sends each target a head, once: how many rows each of the target's
  * experts gets. From the heads of all sources a rank knows where each row is packed.
