@@ -77,11 +77,12 @@ format: ## rewrite the sources in the project's format
 	@scripts/setup lint
 	scripts/format
 
-lint: ## check format, layers, Python, the figures of documents, and clang-tidy's findings
+lint: ## check format, layers, Python, prose, the figures of documents, and clang-tidy's findings
 	@scripts/setup build lint
 	scripts/format --check
 	scripts/check-layers
 	scripts/check-python
+	scripts/check-prose
 	bench/tables --check
 	@cmake --preset release -DWEFT_TESTS=ON $(CMAKE_FLAGS)
 	scripts/tidy build $(JOBS)

@@ -50,10 +50,7 @@ function least(key, value) {
     }
     us[name " " field("kernel") " " field("num_sms") " " shape] = field("value")
     gbps[name " " field("kernel") " " field("num_sms") " " shape] = field("gb_per_s")
-    if (name ~ /^(push|pull_sum)_rows_us$/) {
-        least(name " " shape, field("value"))
-        least(name " " field("num_sms") " " shape, field("value"))
-    }
+    if (name ~ /^(push|pull_sum)_rows_us$/) least(name " " shape, field("value"))
     figure[name] = field("value"); unit[name] = field("unit")
 }
 
@@ -84,21 +81,6 @@ function ep_table(    i, n, tokens, bf16, fp8) {
         ep_row("layout, notify, dispatch BF16, counts on the host", "dispatch_counted", bf16)
         ep_row("layout, notify, dispatch BF16, with a capacity", "dispatch_capacity", bf16)
     }
-}
-
-# Dispatch and combine in graphs by the number of SMs, beside the bounds with as many.
-function sms_cell(name, bound, sms, shape) {
-    return " " weft(name, "graph", sms, shape) " | " rounded(best[bound " " sms " " shape]) " |"
-}
-
-function sms_table(    i, n, sms, bf16, fp8) {
-    print "| SMs | dispatch BF16 | bound | combine BF16 | bound | dispatch FP8 and scales | bound |"
-    print "| --- | --- | --- | --- | --- | --- | --- |"
-    n = split("8 10 12 16 24", sms, " "); bf16 = "4096 14336"; fp8 = "4096 7168+224"
-    for (i = 1; i <= n; i++)
-        print "| " sms[i] " |" sms_cell("dispatch", "push_rows_us", sms[i], bf16) \
-            sms_cell("combine", "pull_sum_rows_us", sms[i], bf16) \
-            sms_cell("dispatch", "push_rows_us", sms[i], fp8)
 }
 
 function swap(list, i, j,    kept) {
@@ -272,7 +254,6 @@ END {
     if (failed) exit 1
     if (kind == "headline") headline_table()
     else if (kind == "ep") ep_table()
-    else if (kind == "sms") sms_table()
     else if (kind == "traces") trace_table()
     else if (kind == "collectives") collectives_table()
     else if (kind == "cpu") cpu_table()

@@ -98,7 +98,7 @@ extern "C" {
 #define WEFT_MAX_PLANES     8  /* arrays that a token's payload may consist of */
 #define WEFT_COLL_MAX_RANKS 32 /* ranks of one node that collectives need no rails for */
 
-/* A struct with its size set and zeros: weft_ep_config c = WEFT_INIT(weft_ep_config); */
+/* A struct with its size set and zeros, as in `weft_ep_config c = WEFT_INIT(weft_ep_config);`. */
 #ifdef __cplusplus
 #define WEFT_INIT(type)                                                                            \
     ([] {                                                                                          \
@@ -137,8 +137,8 @@ typedef enum weft_reduce_op {
     WEFT_MAX = 2,
     WEFT_MIN = 3,
     WEFT_AVG = 4, /* floating-point types only */
-    /* The sum of what each rank has multiplied by a factor of its own (weft_coll_args). Of BF16, FP16
-     * and FP32. */
+    /* The sum of what each rank has multiplied by a factor of its own (weft_coll_args). Of BF16,
+     * FP16 and FP32. */
     WEFT_PREMUL_SUM = 5
 } weft_reduce_op;
 
@@ -176,7 +176,7 @@ typedef struct weft_unique_id {
     unsigned char bytes[128];
 } weft_unique_id;
 
-/* What the operations run on, and hence whose memory they access. */
+/* The machine that operations run on, and whose memory they access. */
 typedef enum weft_machine {
     WEFT_MACHINE_AUTO = 0, /* WEFT_MACHINE, or cuda where it can be used, else cpu */
     WEFT_MACHINE_CPU = 1,  /* threads of this process; memory of the host */
@@ -307,8 +307,8 @@ WEFT_API weft_result weft_host_all_gather(weft_comm *comm, const void *send, uin
 typedef struct weft_stream weft_stream;
 
 /* Stream operation, collective: finishes when every rank of comm has reached it. Orders memory:
- * what a rank wrote to heap memory before it, on its stream, all ranks read after it. Of any nodes, in
- * as many rounds as their number has binary digits. */
+ * what a rank wrote to heap memory before it, on its stream, all ranks read after it. Of any nodes,
+ * in as many rounds as their number has binary digits. */
 WEFT_API weft_result weft_comm_barrier(weft_comm *comm, weft_stream *stream);
 
 /* ---------------------------------------------------------------- teams */
@@ -371,8 +371,8 @@ WEFT_API weft_result weft_device_query(weft_machine machine, int32_t device_idx,
 
 typedef struct weft_net_info {
     size_t size;
-    /* What this rank has sent to ranks of other nodes: the bytes of puts and headers, without what
-     * a protocol below adds. */
+    /* Bytes that this rank has sent to ranks of other nodes: those of puts and headers, without
+     * what a protocol below adds. */
     uint64_t sent_bytes;
     uint64_t sent_header_bytes; /* of sent_bytes, the messages' headers */
     uint64_t sent_messages;     /* puts and signals; several may share a message and its header */
@@ -382,8 +382,8 @@ typedef struct weft_net_info {
     char gpu_memory[160]; /* on machine cuda: how memory of the GPU crosses, and why so */
 } weft_net_info;
 
-/* What carries a communicator's traffic between nodes. With comm NULL: what one of several nodes
- * would get in this process, on machine cpu. */
+/* Tells the network that carries a communicator's traffic between nodes. With comm NULL: the one
+ * that a communicator of several nodes would get in this process, on machine cpu. */
 WEFT_API weft_result weft_net_query(const weft_comm *comm, weft_net_info *info);
 
 /* ---------------------------------------------------------------- symmetric heap */
@@ -438,13 +438,13 @@ WEFT_API weft_result weft_memory_free(weft_comm *comm, void *ptr);
 WEFT_API weft_result weft_memory_copy(weft_comm *comm, void *dst, const void *src, uint64_t bytes);
 
 /* Collective: each rank gives memory of its own for the inputs and outputs of collectives and of
- * expert parallelism, which other ranks then reach where it is; bytes 0: none. Any part of it may be used, and it must stay
- * allocated until weft_memory_unregister. *is_direct (may be NULL) is the same on all ranks: 0 if
- * some rank's memory cannot be reached, which is no error: what was given is staged, and the first
- * rank with a reason tells it on its standard error, each once. On cpu ranks reach memory of their
- * own process; on cuda memory of their devices from cudaMalloc, or from cuMemCreate with file
- * descriptors as handles (as PyTorch's expandable segments), but not memory of pools
- * (cudaMallocAsync, weft_memory_alloc) or of the host. */
+ * expert parallelism, which other ranks then reach where it is; bytes 0: none. Any part of it may
+ * be used, and it must stay allocated until weft_memory_unregister. *is_direct (may be NULL) is the
+ * same on all ranks: 0 if some rank's memory cannot be reached, which is no error: what was given
+ * is staged, and the first rank with a reason tells it on its standard error, each once. On cpu
+ * ranks reach memory of their own process; on cuda memory of their devices from cudaMalloc, or from
+ * cuMemCreate with file descriptors as handles (as PyTorch's expandable segments), but not memory
+ * of pools (cudaMallocAsync, weft_memory_alloc) or of the host. */
 WEFT_API weft_result weft_memory_register(weft_comm *comm, void *ptr, uint64_t bytes,
                                           int32_t *is_direct);
 /* Collective: each rank gives what it has registered last at ptr, or NULL for nothing. Operations
@@ -465,17 +465,17 @@ typedef struct weft_event weft_event;
  * (and device) and may outlive comm. */
 WEFT_API weft_result weft_stream_create(weft_comm *comm, weft_stream **stream);
 /* The same for a queue that exists: native_stream is a cudaStream_t (NULL: the legacy default
- * stream) of the device of comm. It may be under capture: operations then become nodes of the graph,
- * except those that say otherwise; they take their place among the others of their weft_ep when the
- * graph runs, which the caller must order.
+ * stream) of the device of comm. It may be under capture: operations then become nodes of the
+ * graph, except those that say otherwise; they take their place among the others of their weft_ep
+ * when the graph runs, which the caller must order.
  *
  * On machine cpu native_stream is NULL, and the stream has no worker: what is enqueued runs in
  * weft_stream_synchronize, on the thread that calls it, or in another call that waits for it (for
  * its event, its end, or that of comm). So a caller that waits anyway wakes no other thread. Its
  * handlers of signals may run on a stack of 256 KiB meanwhile. */
 WEFT_API weft_result weft_stream_wrap(weft_comm *comm, void *native_stream, weft_stream **stream);
-/* Waits for what is queued, then ends the worker; a queue of CUDA's is left as it is, without a wait.
- * A capture of weft_graph_begin ends without a graph. */
+/* Waits for what is queued, then ends the worker; a queue of CUDA's is left as it is, without a
+ * wait. A capture of weft_graph_begin ends without a graph. */
 WEFT_API weft_result weft_stream_destroy(weft_stream *stream);
 /* Waits until all that was enqueued has finished; returns, once, the first error of an operation
  * since the last call, also of graphs from weft_graph_end; weft_comm_status tells those of other
@@ -499,8 +499,8 @@ WEFT_API weft_result weft_event_elapsed_us(const weft_event *start, const weft_e
 
 /* ---------------------------------------------------------------- graphs */
 
-/* What was enqueued on a stream once, to be launched as a whole and any number of times: a CUDA
- * graph. It may outlive the stream; on machine cpu it is WEFT_ERROR_UNSUPPORTED. Objects that it
+/* A CUDA graph: work that was enqueued on a stream once, and can be launched as a whole any number
+ * of times. It may outlive the stream; on machine cpu it is WEFT_ERROR_UNSUPPORTED. Objects that it
  * uses must exist, and its memory stay allocated, until the last launch has finished. */
 typedef struct weft_graph weft_graph;
 
@@ -611,8 +611,8 @@ WEFT_API weft_result weft_rma_fetch_add(weft_comm *comm, const weft_rma_args *ar
  * it. */
 WEFT_API weft_result weft_rma_wait_until(weft_comm *comm, const weft_rma_args *args,
                                          weft_stream *stream);
-/* What this rank puts, signals or adds after it, on the stream, is visible at each rank only after
- * what it did there before it. */
+/* Puts, signals and adds of this rank that follow it on the stream are visible at each rank only
+ * after those that precede it. */
 WEFT_API weft_result weft_rma_fence(weft_comm *comm, weft_stream *stream);
 /* Finishes when all that this rank did before it, on the stream, is visible at its targets, so that
  * it may tell anybody. */
@@ -620,7 +620,7 @@ WEFT_API weft_result weft_rma_quiet(weft_comm *comm, weft_stream *stream);
 
 /* ---------------------------------------------------------------- quantised rows */
 
-/* What is stored of a group's scale. */
+/* The form in which a group's scale is stored. */
 typedef enum weft_scale_kind {
     WEFT_SCALE_FP32 = 0,
     WEFT_SCALE_FP32_POWER_OF_TWO = 1, /* the same rounded up to a power of two */

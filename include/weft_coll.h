@@ -9,9 +9,9 @@
 extern "C" {
 #endif
 
-/* What the collective operations of a communicator need: buffers, and the choice of algorithms. Of any
- * number of ranks on any number of nodes, which need not have as many. For operations that overlap
- * each other make several. */
+/* Buffers and the choice of algorithms for the collective operations of a communicator. It may have
+ * any number of ranks, on any number of nodes of different sizes. For operations that overlap each
+ * other make several. */
 typedef struct weft_coll weft_coll;
 
 typedef enum weft_collective {
@@ -25,9 +25,10 @@ typedef enum weft_collective {
     WEFT_SCATTER = 7
 } weft_collective;
 
-/* How they are done. None of this changes a bit of any result, except sums by RING and TREE, which nothing
- * but a pin chooses, and by MULTICAST by hardware, which a pin does or a table. On one node of up to
- * WEFT_COLL_MAX_RANKS ranks any but RAILS; of more ranks, or on several nodes, RAILS and TREE. */
+/* How they are done. None of this changes a bit of any result, except sums by RING and TREE, which
+ * nothing but a pin chooses, and by MULTICAST by hardware, which a pin does or a table. On one node
+ * of up to WEFT_COLL_MAX_RANKS ranks any but RAILS; of more ranks, or on several nodes, RAILS and
+ * TREE. */
 typedef enum weft_algorithm {
     WEFT_ALGORITHM_AUTO = 0, /* by size: the choice of WEFT_TUNING, else of the library */
     /* Every rank sends its data in packets that carry their own arrival mark: least latency. For
@@ -45,8 +46,8 @@ typedef enum weft_algorithm {
     /* Over several nodes: reads and writes inputs and outputs in the node, and sends pieces to the
      * rank of the next node that has the same index there, which passes them on (docs/network.md).
      * All collectives; weft_coll_all_to_all_v from rank to rank. If calls of two nodes differ, all
-     * ranks of both are told in this operation; of three nodes or more, a rank of another one that has
-     * done its part may hear in its next operation only. */
+     * ranks of both are told in this operation; of three nodes or more, a rank of another one that
+     * has done its part may hear in its next operation only. */
     WEFT_ALGORITHM_RAILS = 6,
     /* Chunk by chunk through memory that all ranks reach at once, a multicast object: a head sums
      * for all, or writes to all. For any memory, without staging. ALL_REDUCE, REDUCE_SCATTER,
@@ -107,31 +108,32 @@ typedef struct weft_coll_config {
     int32_t num_blocks; /* as weft_ep_config's, at most 1024 */
     int32_t num_warps;
     int32_t reserved; /* 0 */
-    /* What goes through slots has as many channels to and from each other rank, with so many slots
-     * each. 0, over several nodes, of rings to the next node and from the previous one: 1 channel,
-     * on cuda 4; 8 slots (1 is as 2); slots of 128 KiB and a header of 64 bytes. 0, on one node, of
-     * queues to and from each head of MULTICAST, if anything asks for that: 1 channel, on cuda 16;
-     * 4 slots, of 2 at least; slots of 64 KiB. 0, of weft_coll_send and weft_coll_recv, whose slots
-     * are the staging block's: 1 channel, on cuda 64 over the ranks, 32 at most; 4 slots, and 255 at
-     * most; slots of 64 KiB, on cuda 32 KiB. Where the block has fewer, because many ranks send at
-     * the same time, each has fewer of them, and shorter ones if there are more channels and ranks
-     * than slots. */
+    /* Channels to and from each other rank, slots of each channel, and bytes of a slot. 0 means:
+     * - rings to the next node and from the previous one, over several nodes: 1 channel, on cuda 4;
+     *   8 slots (1 is as 2); 128 KiB and a header of 64 bytes.
+     * - queues to and from each head of MULTICAST, on one node, if anything asks for that:
+     *   1 channel, on cuda 16; 4 slots, of 2 at least; 64 KiB.
+     * - weft_coll_send and weft_coll_recv, whose slots are the staging block's: 1 channel, on cuda
+     *   64 over the ranks, 32 at most; 4 slots, 255 at most; 64 KiB, on cuda 32 KiB. If many ranks
+     *   send at the same time, the block's slots are divided among them; if there are more channels
+     *   and ranks than slots, slots are shorter. */
     uint64_t staging_slot_bytes;
     int32_t num_channels;
     int32_t num_staging_slots;
-    /* Heap memory per rank for what comes to it in pieces (TWOSHOT_PUSH, RELAY, RING, TREE), if this is
-     * not 0, or one of these is pinned or in the table. 0: 64 MiB on cuda, 4 MiB on cpu; less than each
-     * block needs is raised. Where there is such memory, AUTO sends large broadcasts on cuda by RELAY, so
-     * that the root writes them once: among 3 GPUs from 8 MiB on, among 4 from 4 MiB. 8 MiB are enough. */
+    /* Heap memory per rank for what comes to it in pieces (TWOSHOT_PUSH, RELAY, RING, TREE), if
+     * this is not 0, or one of these is pinned or in the table. 0: 64 MiB on cuda, 4 MiB on cpu;
+     * less than each block needs is raised. Where there is such memory, AUTO sends large broadcasts
+     * on cuda by RELAY, so that the root writes them once: among 3 GPUs from 8 MiB on, among 4 from
+     * 4 MiB. 8 MiB are enough. */
     uint64_t fifo_bytes;
 } weft_coll_config;
 
 /* Collective; config (may be NULL) must be the same on all ranks, except num_warps
  * (WEFT_ERROR_MISMATCH names a rank that differs). Needs the memory of all ranks of the node to be
- * mapped: WEFT_ERROR_UNSUPPORTED names one that is not, on every rank, also if comm has failed. If the
- * environment of rank 0 has WEFT_TUNING, rank 0 reads that file, a table of algorithms, blocks and
- * warps by size (weft(1)), for all; WEFT_ERROR_INVALID_ARGUMENT names, on all ranks, file and line
- * of what is wrong in it. What config says goes before what the table says. */
+ * mapped: WEFT_ERROR_UNSUPPORTED names one that is not, on every rank, also if comm has failed. If
+ * the environment of rank 0 has WEFT_TUNING, rank 0 reads that file, a table of algorithms, blocks
+ * and warps by size (weft(1)), for all; WEFT_ERROR_INVALID_ARGUMENT names, on all ranks, file and
+ * line of what is wrong in it. What config says goes before what the table says. */
 WEFT_API weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *config,
                                       weft_coll **coll);
 /* As weft_heap_free. What all ranks have mapped for a weft_coll_record that is not destroyed yet
@@ -204,8 +206,8 @@ typedef struct weft_coll_args {
     weft_reduce_op op; /* all_reduce, reduce_scatter, reduce; others: 0 */
     int32_t root;      /* broadcast, reduce, gather, scatter; others: 0 */
     float factor;      /* PREMUL_SUM; others: 0. Need not be the same on all ranks */
-    /* PREMUL_SUM: not NULL: it is there, in memory that the machine accesses, when the operation runs
-     * (also again, in a graph), and factor is 0. Not in recv. */
+    /* PREMUL_SUM: not NULL: it is there, in memory that the machine accesses, when the operation
+     * runs (also again, in a graph), and factor is 0. Not in recv. */
     const float *factor_at;
 } weft_coll_args;
 
@@ -227,16 +229,16 @@ WEFT_API weft_result weft_coll_all_to_all(weft_coll *coll, const weft_coll_args 
 /* recv[count] = rank root's send[count]; the others' send is ignored. In place: recv is send. */
 WEFT_API weft_result weft_coll_broadcast(weft_coll *coll, const weft_coll_args *args,
                                          weft_stream *stream);
-/* Rank root's recv[count] = the reduction of all ranks' send[count], with the bits of all_reduce; the
- * others' recv is ignored. In place: recv is send. */
+/* Rank root's recv[count] = the reduction of all ranks' send[count], with the bits of all_reduce;
+ * the others' recv is ignored. In place: recv is send. */
 WEFT_API weft_result weft_coll_reduce(weft_coll *coll, const weft_coll_args *args,
                                       weft_stream *stream);
 /* Rank root's recv[R][count]: row r is rank r's send[count]; the others' recv is ignored. In place:
  * send is the root's row of recv. */
 WEFT_API weft_result weft_coll_gather(weft_coll *coll, const weft_coll_args *args,
                                       weft_stream *stream);
-/* recv[count] = this rank's row of rank root's send[R][count]; the others' send is ignored. In place:
- * recv is the root's row of send. */
+/* recv[count] = this rank's row of rank root's send[R][count]; the others' send is ignored. In
+ * place: recv is the root's row of send. */
 WEFT_API weft_result weft_coll_scatter(weft_coll *coll, const weft_coll_args *args,
                                        weft_stream *stream);
 
@@ -253,12 +255,12 @@ typedef struct weft_coll_all_to_all_v_args {
     int32_t reserved; /* 0 */
 } weft_coll_all_to_all_v_args;
 
-/* As MPI_Alltoallv, of any ranks. Offsets may leave gaps, which are not touched. Rows may overlap where
- * they are sent from, not where they are received. A rank knows only its own counts, so they choose no
- * algorithm: if none is pinned it is PUSH, and what a rank receives must fit staging_bytes or be in
- * the heap, or registered: else WEFT_ERROR_UNSUPPORTED. By RAILS rows go from any memory to any, from
- * rank to rank, as sends and receives do. The rank that receives sees counts that differ, and tells all
- * others. */
+/* As MPI_Alltoallv, of any ranks. Offsets may leave gaps, which are not touched. Rows may overlap
+ * where they are sent from, not where they are received. A rank knows only its own counts, so they
+ * choose no algorithm: if none is pinned it is PUSH, and what a rank receives must fit
+ * staging_bytes or be in the heap, or registered: else WEFT_ERROR_UNSUPPORTED. By RAILS rows go
+ * from any memory to any, from rank to rank, as sends and receives do. The rank that receives sees
+ * counts that differ, and tells all others. */
 WEFT_API weft_result weft_coll_all_to_all_v(weft_coll *coll,
                                             const weft_coll_all_to_all_v_args *args,
                                             weft_stream *stream);
@@ -268,17 +270,17 @@ WEFT_API weft_result weft_coll_all_to_all_v(weft_coll *coll,
  * ranks need not know of. Semantics are those of ncclSend and ncclRecv, of ncclGroupStart and
  * ncclGroupEnd. Between any ranks, of one node or of several.
  *
- * What rank s sends rank r is received there in the order in which s has issued it: the n-th send to
- * r is the n-th receive from s, in whichever groups they are. count and dtype of both must be the
- * same (WEFT_ERROR_MISMATCH names the peer). A send or receive alone is a group of one. The
+ * What rank s sends rank r is received there in the order in which s has issued it: the n-th send
+ * to r is the n-th receive from s, in whichever groups they are. count and dtype of both must be
+ * the same (WEFT_ERROR_MISMATCH names the peer). A send or receive alone is a group of one. The
  * operations of a group are done together: they wait for the peers, but not for each other, in
  * whichever order they were issued. Those of different groups, and the other operations of coll,
  * follow each other as issued: so two ranks that exchange something do it in one group. A peer that
  * does not come is an error that names it.
  *
  * When a group has finished on this rank, what it sends may be overwritten, and what it receives is
- * there. It cannot finish before the peers have begun the groups that receive from this rank. Memory
- * may be any, and goes through slots of coll's (num_channels, num_staging_slots and
+ * there. It cannot finish before the peers have begun the groups that receive from this rank.
+ * Memory may be any, and goes through slots of coll's (num_channels, num_staging_slots and
  * staging_slot_bytes of weft_coll_config): no more than the staging block, however many ranks there
  * are. A rank may send to itself, if the receive is in the same group.
  *
@@ -339,8 +341,8 @@ WEFT_API weft_result weft_coll_send(weft_coll *coll, const weft_coll_send_args *
 WEFT_API weft_result weft_coll_recv(weft_coll *coll, const weft_coll_recv_args *args,
                                     weft_stream *stream);
 /* From now on sends and receives of coll, all on the same stream and as many as one likes, are
- * collected. Groups within a group are part of it. Other operations of coll are not: they are enqueued
- * at once. */
+ * collected. Groups within a group are part of it. Other operations of coll are not: they are
+ * enqueued at once. */
 WEFT_API weft_result weft_coll_group_begin(weft_coll *coll);
 /* Enqueues the group, whose structs were copied. If one of its calls was refused, nothing of it is
  * done, and the error is that call's. */
@@ -354,7 +356,7 @@ WEFT_API weft_algorithm weft_coll_algorithm(const weft_coll *coll, weft_collecti
 /* "oneshot", ...; "?" if there is none; never NULL. */
 WEFT_API const char *weft_coll_algorithm_name(weft_algorithm algorithm);
 
-/* What has chosen an algorithm; the first of these that says something does. */
+/* The reason for the choice of an algorithm; the first of these that says something chooses. */
 typedef enum weft_coll_reason {
     WEFT_COLL_ONLY_ONE = 0, /* over several nodes, but for broadcasts over many */
     WEFT_COLL_PINNED = 1,   /* by weft_coll_config, or asked for by the call that explains it */
@@ -377,15 +379,16 @@ typedef struct weft_coll_explanation {
     double expected_us;
     double latency_us;
     uint64_t link_bytes;
-    double
-        link_gbps; /* on one node: of a rank's links, measured or assumed; 0: ranks share memory */
+    /* On one node: of a rank's links, measured or assumed; 0: ranks share memory. */
+    double link_gbps;
     uint64_t table_max_bytes; /* the row is for no more; 0: no table has chosen, as of the next */
     int32_t table_line;
     int32_t reserved;
     char table[128]; /* the file, or the device whose table the library has; "" */
-    /* Over several nodes, else 0: how long a message takes from one to another, but for what its ends
-     * do, as the network has told when the communicator was made, or as is assumed where it does not
-     * tell; what a node's port carries, 0 if nobody tells; and how many messages follow each other. */
+    /* Over several nodes, else 0: how long a message takes from one to another, but for what its
+     * ends do, as the network has told when the communicator was made, or as is assumed where it
+     * does not tell; what a node's port carries, 0 if nobody tells; and how many messages follow
+     * each other. */
     double net_latency_us;
     double net_gbps;
     int32_t num_hops;
@@ -399,8 +402,8 @@ WEFT_API weft_result weft_coll_explain(const weft_coll *coll, weft_collective co
                                        weft_algorithm algorithm, uint64_t bytes,
                                        weft_coll_explanation *explanation);
 
-/* What operations of a weft_coll were recorded with, on streams under capture (by weft_graph_begin,
- * or by CUDA's own functions). */
+/* The memory with which operations of a weft_coll were recorded, on streams under capture (by
+ * weft_graph_begin, or by CUDA's own functions). */
 typedef struct weft_coll_record weft_coll_record;
 
 /* From now on operations of coll on streams under capture are recorded with their inputs and

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Expert parallelism: a part of weft.h, which includes it and has the rules that hold for all of it. Its
- * low-latency form is in weft_ll.h. */
+/* Expert parallelism: a part of weft.h, which includes it and has the rules that hold for all of
+ * it. Its low-latency form is in weft_ll.h. */
 #include "weft.h" /* before the guard: it includes its parts in their order */
 
 #ifndef WEFT_EP_H
@@ -126,17 +126,19 @@ typedef struct weft_ep_config {
     uint64_t staging_slot_bytes; /* at most 2^30; rounded up to a multiple of 16 */
     int32_t num_channels;
     int32_t num_staging_slots;
-    /* Heap memory per rank, a sixteenth is added, through which inputs and outputs go that other ranks
-     * do not reach (above); the same on all ranks. 0: none, so that these must be where they are
-     * reached. */
+    /* Heap memory per rank, a sixteenth is added, through which inputs and outputs go that other
+     * ranks do not reach (above); the same on all ranks. 0: none, so that these must be where they
+     * are reached. */
     uint64_t staging_bytes;
-    /* What combine's values are rounded to, once, on their way to the token's rank: WEFT_BF16, WEFT_FP16,
-     * WEFT_LOG_10BIT (of rows that are whole groups of 128 elements), WEFT_FP32, which is not to round, or
-     * WEFT_DTYPE_NONE: the dtype that is combined. The same on all ranks. Over several nodes it is what a node's
-     * sum of a token's rows goes to another node in; rows stay as they are inside a node. On one node it is what
-     * the rows are read in, where that has fewer bytes than dtype, else they are read as they are. Then each rank
-     * rounds its rows before, into the staging block: staging_bytes are needed, wherever x is, as for all that is
-     * staged, for rows in combine_wire. That is a pass over x in the rank's own memory, for fewer bytes on links. */
+    /* The type to which combine's values are rounded, once, on their way to the token's rank:
+     * WEFT_BF16, WEFT_FP16, WEFT_LOG_10BIT (of rows that are whole groups of 128 elements),
+     * WEFT_FP32, which is not to round, or WEFT_DTYPE_NONE: the dtype that is combined. The same on
+     * all ranks. Over several nodes it is what a node's sum of a token's rows goes to another node
+     * in; rows stay as they are inside a node. On one node it is what the rows are read in, where
+     * that has fewer bytes than dtype, else they are read as they are. Then each rank rounds its
+     * rows before, into the staging block: staging_bytes are needed, wherever x is, as for all that
+     * is staged, for rows in combine_wire. That is a pass over x in the rank's own memory, for
+     * fewer bytes on links. */
     weft_dtype combine_wire;
     int32_t reserved; /* 0 */
 } weft_ep_config;
@@ -197,8 +199,9 @@ typedef struct weft_ep_layout_args {
     int32_t num_tokens; /* N, 0..max_tokens, if that is not 0 */
     /* Where the tokens go: by their experts, or by a table; the other way's fields are zero. */
     weft_dtype index_type; /* of topk_idx: WEFT_INT32 or WEFT_INT64 */
-    /* [N][num_topk] experts; -1 and any other value outside 0..num_experts-1, of the handle, are ignored. A token
-     * that chooses an expert twice has one row at its rank, and counts twice among the expert's selections. */
+    /* [N][num_topk] experts; -1 and any other value outside 0..num_experts-1, of the handle, are
+     * ignored. A token that chooses an expert twice has one row at its rank, and counts twice among
+     * the expert's selections. */
     const void *topk_idx;
     /* [N][R], nonzero: the token goes to the rank. A token goes to at most num_topk ranks; those
      * beyond, in ascending order, are ignored. dispatch may carry any topk_idx along. */
@@ -214,7 +217,7 @@ typedef struct weft_ep_layout_args {
     int32_t tag;                    /* any number; all ranks get it in weft_ep_counts.tags */
 } weft_ep_layout_args;
 
-/* Stream operation, local: which tokens go where. [DeepEP 1.5] */
+/* Stream operation, local: which tokens go where [DeepEP 1.5]. */
 WEFT_API weft_result weft_ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *args,
                                     weft_stream *stream);
 
@@ -267,9 +270,10 @@ typedef struct weft_ep_device_counts {
 WEFT_API weft_result weft_ep_query_device_counts(const weft_ep_handle *handle,
                                                  weft_ep_device_counts *counts);
 
-/* One array of a token's payload: moved as opaque bytes, or quantised on its way, as weft_rows_quantise does
- * it. Then src has rows of dtype, row_bytes is theirs, and the receivers get rows of narrow_dtype, an
- * element a byte, with their scales. One plane of a dispatch may be so, and its scales count as a plane. */
+/* One array of a token's payload: moved as opaque bytes, or quantised on its way, as
+ * weft_rows_quantise does it. Then src has rows of dtype, row_bytes is theirs, and the receivers
+ * get rows of narrow_dtype, an element a byte, with their scales. One plane of a dispatch may be
+ * so, and its scales count as a plane. */
 typedef struct weft_plane {
     size_t size;
     const void *src;    /* rows of this rank's tokens, anywhere */
@@ -279,8 +283,8 @@ typedef struct weft_plane {
     uint64_t src_stride_bytes; /* between rows of src; 0: row_bytes */
     void *scales;     /* quantised: [capacity][groups] floats, or bytes of WEFT_SCALE_UE8M0 */
     weft_dtype dtype; /* quantised: WEFT_BF16, WEFT_FP16 or WEFT_FP32 */
-    /* WEFT_FP8_E4M3 or WEFT_INT8; WEFT_DTYPE_NONE: the plane is moved as it is, and the other fields from
-     * `scales` on are 0. */
+    /* WEFT_FP8_E4M3 or WEFT_INT8; WEFT_DTYPE_NONE: the plane is moved as it is, and the other
+     * fields from `scales` on are 0. */
     weft_dtype narrow_dtype;
     weft_scale_kind scale;
     /* That have one scale, a divisor of the row's elements; 0: all of the row. */
@@ -301,20 +305,20 @@ typedef struct weft_ep_dispatch_args {
     const void *topk_idx;      /* [N][num_topk] of index_type */
     const float *topk_weights; /* [N][num_topk] or NULL */
     void *recv_topk_idx; /* [capacity][num_topk] of index_type: the local id of each choice that
-                                  is an expert of this rank, -1 for others; rows after the last are -1 */
+                            is an expert of this rank, -1 for others; rows after the last are -1 */
     float *recv_topk_weights; /* [capacity][num_topk], when topk_weights is given: 0 where the id is
                                  -1; rows after the last are untouched */
     int32_t *recv_src_token;  /* optional, each rank as it likes: [capacity]: the token's index at
                                  its source rank */
     weft_dtype index_type; /* WEFT_INT32 or WEFT_INT64, where topk_idx or recv_topk_idx is given */
-    /* Of this operation, each rank as it likes; 0: as weft_ep_config.num_blocks says. At most that,
-     * or, where it is 0, 256 on cuda and 1 on cpu. */
+    /* Blocks of this operation, each rank as it likes; 0: as weft_ep_config.num_blocks says. At
+     * most that, or, where it is 0, 256 on cuda and 1 on cpu. */
     int32_t num_blocks;
 } weft_ep_dispatch_args;
 
 /* Stream operation, collective: delivers every token's row once to each rank that has one of its
  * experts, into its final row. When it has finished on this rank, its outputs are complete and its
- * inputs may be overwritten. After notify. [DeepEP 1.6] */
+ * inputs may be overwritten. After notify [DeepEP 1.6]. */
 WEFT_API weft_result weft_ep_dispatch(weft_ep_handle *handle, const weft_ep_dispatch_args *args,
                                       weft_stream *stream);
 
@@ -333,21 +337,23 @@ typedef struct weft_ep_combine_args {
 } weft_ep_combine_args;
 
 /* Stream operation, collective: out = (bias[0] + bias[1]) + the rows of the token on the ranks that
- * had it, in ascending rank order (or the handle's order), from +0, in fp32, rounded once to dtype (nearest even; every NaN
- * becomes the positive quiet NaN with all mantissa bits set). Where combine_wire is narrower than dtype, each row is
- * rounded to it before, as there (beyond the range of WEFT_FP16 to infinity; WEFT_LOG_10BIT as weft_rows_quantise has
- * it, so that infinities become NaN). out_topk_weights is the same sum of
- * topk_weights, which are never rounded. The result does not depend on machine, blocks or warps. The gradient of dispatch is
- * combine, that of combine a dispatch of the same handle. When it has finished on this rank, out is
- * complete and x may be overwritten. [DeepEP 1.7]
+ * had it, in ascending rank order (or the handle's order), from +0, in fp32, rounded once to dtype
+ * (nearest even; every NaN becomes the positive quiet NaN with all mantissa bits set). Where
+ * combine_wire is narrower than dtype, each row is rounded to it before, as there (beyond the range
+ * of WEFT_FP16 to infinity; WEFT_LOG_10BIT as weft_rows_quantise has it, so that infinities become
+ * NaN). out_topk_weights is the same sum of topk_weights, which are never rounded. The result does
+ * not depend on machine, blocks or warps. The gradient of dispatch is combine, that of combine a
+ * dispatch of the same handle. When it has finished on this rank, out is complete and x may be
+ * overwritten. [DeepEP 1.7]
  *
  * Over several nodes a token's rows are summed node by node: on each node that had the token, the
- * token's own among them, in ascending rank order (or the handle's), from +0, in fp32, rounded to dtype (with
- * combine_wire to that in its place, with WEFT_FP32 not at all); then out = (bias[0] + bias[1]) + these sums in ascending
- * order of the nodes (or the handle's), from +0, in fp32, rounded once to dtype. The sums of topk_weights have the
- * same order and are never rounded. So a job gives the same bits whenever it has the same ranks on
- * the same number of nodes, whatever the network, the rings and their slots. A combine that is the
- * first operation since notify is preceded by a dispatch without rows. [DeepEP 2] */
+ * token's own among them, in ascending rank order (or the handle's), from +0, in fp32, rounded to
+ * dtype (with combine_wire to that in its place, with WEFT_FP32 not at all); then out = (bias[0] +
+ * bias[1]) + these sums in ascending order of the nodes (or the handle's), from +0, in fp32,
+ * rounded once to dtype. The sums of topk_weights have the same order and are never rounded. So a
+ * job gives the same bits whenever it has the same ranks on the same number of nodes, whatever the
+ * network, the rings and their slots. A combine that is the first operation since notify is
+ * preceded by a dispatch without rows [DeepEP 2]. */
 WEFT_API weft_result weft_ep_combine(weft_ep_handle *handle, const weft_ep_combine_args *args,
                                      weft_stream *stream);
 
@@ -360,43 +366,44 @@ typedef enum weft_ep_gaps {
 typedef struct weft_ep_expand_args {
     size_t size;
     /* [num_planes], copied. src has the rows that dispatch has delivered, [capacity], dst is
-     * [expanded_capacity][row_bytes]. Rows are opaque here: those that dispatch has quantised are one
-     * plane, their scales another, and the fields from `scales` on are 0. */
+     * [expanded_capacity][row_bytes]. Rows are opaque here: those that dispatch has quantised are
+     * one plane, their scales another, and the fields from `scales` on are 0. */
     const weft_plane *planes;
     int32_t num_planes; /* 0..WEFT_MAX_PLANES, each rank as it likes */
     int32_t capacity;   /* as given to dispatch */
-    /* Rows that the outputs hold: at least num_expanded_rows when the host waited for the counts; in
-     * capacity mode any number: choices whose rows lie beyond have none, and weft_ep_check reports them. */
+    /* Rows that the outputs hold: at least num_expanded_rows when the host waited for the counts;
+     * in capacity mode any number: choices whose rows lie beyond have none, and weft_ep_check
+     * reports them. */
     int32_t expanded_capacity;
     weft_dtype index_type; /* of recv_topk_idx: WEFT_INT32 or WEFT_INT64 */
-    /* [capacity][num_topk] What dispatch has delivered. NULL: choice_rows has what an expand of the same
-     * routing has written, for one more dispatch of it. */
+    /* [capacity][num_topk] What dispatch has delivered. NULL: choice_rows has what an expand of the
+     * same routing has written, for one more dispatch of it. */
     const void *recv_topk_idx;
-    /* [capacity][num_topk] The expanded row of each choice, -1 where there is none. Read if recv_topk_idx
-     * is NULL, else written. */
+    /* [capacity][num_topk] The expanded row of each choice, -1 where there is none. Read if
+     * recv_topk_idx is NULL, else written. */
     int32_t *choice_rows;
     const float *recv_topk_weights; /* optional, [capacity][num_topk] */
-    /* [expanded_capacity], when recv_topk_weights is given: 0 in gaps; rows after the last block are
-     * untouched. */
+    /* [expanded_capacity], when recv_topk_weights is given: 0 in gaps; rows after the last block
+     * are untouched. */
     float *row_weights;
-    /* Optional, [expanded_capacity]: the row of dispatch that each one is a copy of (recv_src_token and
-     * recv_rank_ends tell whence it comes); -1 in gaps and after the last block. */
+    /* Optional, [expanded_capacity]: the row of dispatch that each one is a copy of (recv_src_token
+     * and recv_rank_ends tell whence it comes); -1 in gaps and after the last block. */
     int32_t *src_rows;
     weft_ep_gaps gaps;
     int32_t num_blocks; /* as in weft_ep_dispatch_args */
 } weft_ep_expand_args;
 
-/* Stream operation, local, after a dispatch with recv_topk_idx: from a row for each token to a row for
- * each (token, local expert), packed by local expert. The block of expert e begins at row
+/* Stream operation, local, after a dispatch with recv_topk_idx: from a row for each token to a row
+ * for each (token, local expert), packed by local expert. The block of expert e begins at row
  * first_row_per_expert[e] and has num_recv_per_expert[e] rows, a multiple of the handle's
- * expert_alignment: num_selections_per_expert[e] rows in order of source rank, token and choice, then a
- * gap. A token that chooses an expert twice has two rows there. Where each row is depends on the routing
- * alone. [DeepEP V2's expanded layout]
+ * expert_alignment: num_selections_per_expert[e] rows in order of source rank, token and choice,
+ * then a gap. A token that chooses an expert twice has two rows there. Where each row is depends on
+ * the routing alone. [DeepEP V2's expanded layout]
  *
  * A handle that never had a weft_ep_layout expands and reduces rows that came in another way, as by
- * low-latency dispatch: `capacity` rows, of num_topk choices in local ids each. Then weft_ep_device_counts
- * tells num_selections_per_expert, num_recv_per_expert, first_row_per_expert and num_expanded_rows of
- * them once expand has passed. */
+ * low-latency dispatch: `capacity` rows, of num_topk choices in local ids each. Then
+ * weft_ep_device_counts tells num_selections_per_expert, num_recv_per_expert, first_row_per_expert
+ * and num_expanded_rows of them once expand has passed. */
 WEFT_API weft_result weft_ep_expand(weft_ep_handle *handle, const weft_ep_expand_args *args,
                                     weft_stream *stream);
 
@@ -406,8 +413,8 @@ typedef struct weft_ep_reduce_args {
     const int32_t *choice_rows; /* [capacity][num_topk], as expand has written it */
     void *out;                  /* [capacity][hidden], the x of weft_ep_combine */
     const float *row_weights;   /* optional, [expanded_capacity] */
-    /* [capacity][num_topk], when row_weights is given: that of each choice's row, 0 where it has none; the
-     * topk_weights of weft_ep_combine. */
+    /* [capacity][num_topk], when row_weights is given: that of each choice's row, 0 where it has
+     * none; the topk_weights of weft_ep_combine. */
     float *topk_weights;
     int64_t hidden;       /* elements per row, 1 or more, at most 2^31-1 bytes */
     weft_dtype dtype;     /* of rows: BF16, FP16 or FP32 */
@@ -418,18 +425,19 @@ typedef struct weft_ep_reduce_args {
     int32_t reserved;   /* 0 */
 } weft_ep_reduce_args;
 
-/* Stream operation, local, before combine: from expanded rows to a row for each token that this rank
- * has: the sum of its rows in the order of its choices, from +0, in fp32, rounded once to out_dtype as in
- * weft_ep_combine. With WEFT_ORDER_BY_CHOICE, reduce and combine so add what DeepEP V2 adds, in its
- * order: each rank's rows, rounded, then those of all ranks from the bias on. To round nothing before
- * the last sum let out_dtype and combine be WEFT_FP32: then a token's rows still are added rank by rank.
- * The gradient of expand is reduce, that of reduce an expand with the same choice_rows. */
+/* Stream operation, local, before combine: from expanded rows to a row for each token that this
+ * rank has: the sum of its rows in the order of its choices, from +0, in fp32, rounded once to
+ * out_dtype as in weft_ep_combine. With WEFT_ORDER_BY_CHOICE, reduce and combine so add what DeepEP
+ * V2 adds, in its order: each rank's rows, rounded, then those of all ranks from the bias on. To
+ * round nothing before the last sum let out_dtype and combine be WEFT_FP32: then a token's rows
+ * still are added rank by rank. The gradient of expand is reduce, that of reduce an expand with the
+ * same choice_rows. */
 WEFT_API weft_result weft_ep_reduce(weft_ep_handle *handle, const weft_ep_reduce_args *args,
                                     weft_stream *stream);
 
 /* After the stream was synchronised: WEFT_ERROR_CAPACITY, with the numbers in weft_last_error(), if
- * any dispatch or expand since the handle's last notify had to drop rows meant for this rank. *num_dropped
- * (may be NULL) gets the most that one of them dropped, also with this error. */
+ * any dispatch or expand since the handle's last notify had to drop rows meant for this rank.
+ * *num_dropped (may be NULL) gets the most that one of them dropped, also with this error. */
 WEFT_API weft_result weft_ep_check(weft_ep_handle *handle, int32_t *num_dropped);
 
 typedef struct weft_ep_size_args {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Expert parallelism at low latency: a part of weft.h, which includes it and has the rules that hold for all
- * of it. */
+/* Expert parallelism at low latency: a part of weft.h, which includes it and has the rules that
+ * hold for all of it. */
 #include "weft.h" /* before the guard: it includes its parts in their order */
 
 #ifndef WEFT_LL_H
@@ -20,27 +20,28 @@ extern "C" {
  *
  * - Results. A dispatch makes a result on every rank, which lasts until this rank's combine of it
  *   has been received, or weft_ll_release. A weft_ll has num_results of them at a time; one more is
- *   WEFT_ERROR_INVALID_ARGUMENT. Once an operation of the weft_ll has been captured, the host cannot
- *   count its results any more, and one more is a failure of the communicator instead. Combine and
- *   release are about the oldest. Layers, and batches that overlap each other, each have a weft_ll, or
- *   share one.
+ *   WEFT_ERROR_INVALID_ARGUMENT. Once an operation of the weft_ll has been captured, the host
+ *   cannot count its results any more, and one more is a failure of the communicator instead.
+ *   Combine and release are about the oldest. Layers, and batches that overlap each other, each
+ *   have a weft_ll, or share one.
  * - Phases. An operation sends and receives in one launch, or in two: WEFT_LL_SEND, then
  *   WEFT_LL_RECEIVE, on the same stream or another; each rank as it likes, but for what
- *   WEFT_LL_RELAYED and WEFT_LL_ANSWER_SUMS_WEIGHED_LATE say. Between them nothing runs: no SM, and no
- *   thread but, between nodes, the network's. The receive phase comes when its data are needed; its
- *   arguments are those of the receive phase alone. It receives the oldest that was sent and not received, so an
- *   operation in one launch is refused while there is one of its kind. What is sent may be
- *   overwritten when the send phase has finished.
+ *   WEFT_LL_RELAYED and WEFT_LL_ANSWER_SUMS_WEIGHED_LATE say. Between them nothing runs: no SM, and
+ *   no thread but, between nodes, the network's. The receive phase comes when its data are needed;
+ *   its arguments are those of the receive phase alone. It receives the oldest that was sent and
+ *   not received, so an operation in one launch is refused while there is one of its kind. What is
+ *   sent may be overwritten when the send phase has finished.
  * - Order. Rows are in (source rank, token) order, sums as each function says. Results are the same
  *   to the bit on all machines, whatever the number of blocks and whenever rows come.
- * - Masks. With WEFT_LL_MASK a rank that is missing when a wait ends is masked by the one that waited:
- *   from then on it is neither sent to nor awaited, its experts add nothing, and it brings no rows.
- *   Each rank masks for itself; missing_ranks of dispatch and combine tells whom. When a rank goes
- *   missing in a dispatch, its rows are counted as 0 by rank; by expert, and in packets (weft_ll_carrier), some may have
- *   been counted before, whose contents are anything then. In a combine, each token has either all that the rank
- *   adds to it or nothing; in packets each of its elements has. A dead rank is missing at once, and its death is not the communicator's
- *   failure as long as that has a weft_ll with masks, but operations that wait for it fail. A masked
- *   rank that lives comes back by weft_ll_unmask, unless the network's connection to it was lost.
+ * - Masks. With WEFT_LL_MASK a rank that is missing when a wait ends is masked by the one that
+ *   waited: from then on it is neither sent to nor awaited, its experts add nothing, and it brings
+ *   no rows. Each rank masks for itself; missing_ranks of dispatch and combine tells whom. When a
+ *   rank goes missing in a dispatch, its rows are counted as 0 by rank; by expert, and in packets
+ *   (weft_ll_carrier), some may have been counted before, whose contents are anything then. In a
+ *   combine, each token has either all that the rank adds to it or nothing; in packets each of its
+ *   elements has. A dead rank is missing at once, and its death is not the communicator's failure
+ *   as long as that has a weft_ll with masks, but operations that wait for it fail. A masked rank
+ *   that lives comes back by weft_ll_unmask, unless the network's connection to it was lost.
  *
  * Semantics of [DeepEP 3] with these limits lifted: any hidden size, any placement and number of
  * experts and ranks, top-k up to 64, a repeatable order, no even number of calls in graphs.
@@ -120,8 +121,8 @@ typedef struct weft_ll weft_ll;
 /* Where rows are once they have been received. */
 typedef enum weft_ll_layout {
     /* In the slots that they came to, [R][max_tokens], of which each source has filled the first
-     * ones; each row once, with its local experts and weights: weft_ll_query_slots. An expert that a token
-     * chooses twice is there twice, each time with its weight. */
+     * ones; each row once, with its local experts and weights: weft_ll_query_slots. An expert that
+     * a token chooses twice is there twice, each time with its weight. */
     WEFT_LL_BY_RANK = 0,
     /* In memory of the caller, [local experts][expert_capacity], each row for every choice that it
      * is for, from the first one on: a token that chooses an expert twice has two rows there, each
@@ -129,26 +130,27 @@ typedef enum weft_ll_layout {
     WEFT_LL_BY_EXPERT = 1
 } weft_ll_layout;
 
-/* What combine sends back. */
+/* The rows that combine sends back. */
 typedef enum weft_ll_answer {
     /* One row for each token: the sum of what this rank's experts have made of it. */
     WEFT_LL_ANSWER_SUMS = 0,
     /* The row of each expert, so that the owner sums in ascending order of the choices, as [DeepEP
      * 3] does. By expert only. */
     WEFT_LL_ANSWER_ROWS = 1,
-    /* As WEFT_LL_ANSWER_SUMS, with the same bits; but the answer to a row stays in the row's slot, where the
-     * token's owner reads it, if it is of this node. So there are no slots for answers, and by rank a caller who
-     * writes them to the slots (weft_ll_combine_args.x NULL) has nothing copied. The slots are as long as the
-     * longer of row and answer. */
+    /* As WEFT_LL_ANSWER_SUMS, with the same bits; but the answer to a row stays in the row's slot,
+     * where the token's owner reads it, if it is of this node. So there are no slots for answers,
+     * and by rank a caller who writes them to the slots (weft_ll_combine_args.x NULL) has nothing
+     * copied. The slots are as long as the longer of row and answer. */
     WEFT_LL_ANSWER_IN_SLOTS = 2,
-    /* As WEFT_LL_ANSWER_SUMS, with the same bits; but weights are given to combine, for callers who have them only then,
-     * as [DeepEP 3]'s: the owner of a token first sends them to the ranks that sum. By expert only, among ranks of one
-     * node. WEFT_LL_SEND waits there until the ranks whose rows are answered have begun theirs. */
+    /* As WEFT_LL_ANSWER_SUMS, with the same bits; but weights are given to combine, for callers who
+     * have them only then, as [DeepEP 3]'s: the owner of a token first sends them to the ranks that
+     * sum. By expert only, among ranks of one node. WEFT_LL_SEND waits there until the ranks whose
+     * rows are answered have begun theirs. */
     WEFT_LL_ANSWER_SUMS_WEIGHED_LATE = 3
 } weft_ll_answer;
 
-/* What becomes of a rank that is missing: whose rows, answers or room for more do not come in time, or
- * that has died or left. */
+/* The treatment of a rank that is missing: a rank whose rows, answers or credits do not come in
+ * time, or that has died or left. */
 typedef enum weft_ll_on_missing {
     WEFT_LL_FAIL = 0, /* the communicator fails, as everywhere */
     WEFT_LL_MASK = 1  /* this rank goes on without it: see "masks" above */
@@ -157,21 +159,23 @@ typedef enum weft_ll_on_missing {
 /* How a row comes to ranks of another node, and their answers back. */
 typedef enum weft_ll_route {
     WEFT_LL_STRAIGHT = 0, /* to each of them by itself, and each answers by itself */
-    /* Once to the node: to its rank with the sender's index in its own node, or, where there are fewer ranks, to one of
-     * them in turn. That one relays it to the others, to the same places. It sums their answers, and sends one back; so combine's sums have
-     * another order than by the straight route, and not the same bits. With WEFT_LL_ANSWER_ROWS answers go straight, and
-     * nothing changes. A rank relays when it receives, in the same operation: so nothing of an operation is received
-     * before the ranks that relay it have begun to receive, and all ranks call the phases of all operations in the same
-     * order. With WEFT_LL_MASK only WEFT_LL_STRAIGHT is allowed: else a row would depend on a third
-     * rank, which may be masked. */
+    /* Once to the node: to its rank with the sender's index in its own node, or, where there are
+     * fewer ranks, to one of them in turn. That one relays it to the others, to the same places. It
+     * sums their answers, and sends one back; so combine's sums have another order than by the
+     * straight route, and not the same bits. With WEFT_LL_ANSWER_ROWS answers go straight, and
+     * nothing changes. A rank relays when it receives, in the same operation: so nothing of an
+     * operation is received before the ranks that relay it have begun to receive, and all ranks
+     * call the phases of all operations in the same order. With WEFT_LL_MASK only WEFT_LL_STRAIGHT
+     * is allowed: else a row would depend on a third rank, which may be masked. */
     WEFT_LL_RELAYED = 1
 } weft_ll_route;
 
-/* How it is known that rows and answers have come. Results are the same to the bit. Packets are rows that tell it
- * themselves, by every 16 bytes. They take more memory (weft_ll_query_sizes), and need one node of R ranks, which are at
- * most 8, WEFT_LL_ANSWER_SUMS or WEFT_LL_ANSWER_SUMS_WEIGHED_LATE of dtype; rows as they are, or with a scale of 32
- * bits for 4, 8, 12, ... or 128 elements; and what is said below. L is the most experts that a rank has. weft_ll_create
- * tells what is lacking. */
+/* How it is known that rows and answers have come. Results are the same to the bit. Packets are
+ * rows that tell it themselves, by every 16 bytes. They take more memory (weft_ll_query_sizes), and
+ * need one node of R ranks, which are at most 8, WEFT_LL_ANSWER_SUMS or
+ * WEFT_LL_ANSWER_SUMS_WEIGHED_LATE of dtype; rows as they are, or with a scale of 32 bits for 4, 8,
+ * 12, ... or 128 elements; and what is said below. L is the most experts that a rank has.
+ * weft_ll_create tells what is lacking. */
 typedef enum weft_ll_carrier {
     /* On GPUs, where they can be, the first of these that fits:
      *   WEFT_LL_PACKETS        max_tokens <= 16, R * max_tokens <= 64, max_tokens * num_topk <= 256
@@ -182,12 +186,13 @@ typedef enum weft_ll_carrier {
      * Else, and on machine cpu, signals. */
     WEFT_LL_AUTO = 0,
     WEFT_LL_SIGNALS = 1, /* a signal behind the rows tells of them */
-    /* Each warp finds out by itself where rows go: best for few. num_topk of at most 60. By expert with max_tokens * num_topk
-     * and L, each rounded up to an even number, of at most 256 together. */
+    /* Each warp finds out by itself where rows go: best for few. num_topk of at most 60. By expert
+     * with max_tokens * num_topk and L, each rounded up to an even number, of at most 256
+     * together. */
     WEFT_LL_PACKETS = 2,
-    /* Ranks tell each other where each row goes, while rows are on their way: best for many. num_topk of at most 63, L of at
-     * most 4095, and max_tokens * num_topk of at most 3968; by expert max_tokens * num_topk + 2 * R * L, with L rounded up to an
-     * even number. */
+    /* Ranks tell each other where each row goes, while rows are on their way: best for many.
+     * num_topk of at most 63, L of at most 4095, and max_tokens * num_topk of at most 3968; by
+     * expert max_tokens * num_topk + 2 * R * L, with L rounded up to an even number. */
     WEFT_LL_TOLD_PACKETS = 3
 } weft_ll_carrier;
 
@@ -199,15 +204,16 @@ typedef struct weft_ll_config {
     weft_dtype dtype;   /* of tokens, and of what experts make of them: BF16, FP16 or FP32 */
     weft_ll_layout layout;
     /* By expert: the most rows of an expert. Rows beyond are counted and not written, and are 0 in
-     * combine; so counts may exceed the capacity. 0: R * max_tokens. Only tokens that choose an expert
-     * twice can exceed that. Then the communicator fails with WEFT_ERROR_CAPACITY on all ranks. The
-     * message names the expert, its rank, and a rank that has sent it more than max_tokens rows. Counts
-     * and ranges are cut to the rows that are there, so work already in the stream reads no others. */
+     * combine; so counts may exceed the capacity. 0: R * max_tokens. Only tokens that choose an
+     * expert twice can exceed that. Then the communicator fails with WEFT_ERROR_CAPACITY on all
+     * ranks. The message names the expert, its rank, and a rank that has sent it more than
+     * max_tokens rows. Counts and ranges are cut to the rows that are there, so work already in the
+     * stream reads no others. */
     int32_t expert_capacity;
     int32_t num_results; /* 1 or 2 results at a time; 0: 2 */
     weft_ll_answer answer;
-    /* The type that combine sends: BF16, FP16, FP32, or WEFT_LOG_10BIT (hidden a multiple of 128; sums are
-     * rounded to dtype before); NONE: dtype. */
+    /* The type that combine sends: BF16, FP16, FP32, or WEFT_LOG_10BIT (hidden a multiple of 128;
+     * sums are rounded to dtype before); NONE: dtype. */
     weft_dtype answer_dtype;
     /* Rows are quantised on their way to the experts, to FP8_E4M3 or INT8 as weft_rows_quantise
      * does it, and the experts get them so, with their scales; NONE: they stay as they are. */
@@ -215,13 +221,14 @@ typedef struct weft_ll_config {
     weft_scale_kind scale;
     int32_t group_elements; /* as in weft_rows_args */
     int32_t num_blocks; /* of every launch, as weft_ep_config's: the least of all ranks counts */
-    /* Each rank as it likes. By expert in packets, of more than R warps of a block, the last R do nothing but hear the ranks. */
+    /* Each rank as it likes. By expert in packets, of more than R warps of a block, the last R do
+     * nothing but hear the ranks. */
     int32_t num_warps;
     weft_ll_route route; /* between nodes */
     weft_ll_on_missing on_missing;
-    /* WEFT_LL_MASK: a rank is missing that is awaited and silent for so long, in the first result three
-     * times as long; 0: the communicator's timeout_ms. The same on all ranks, since who waits for others
-     * says so four times in it. */
+    /* WEFT_LL_MASK: a rank is missing that is awaited and silent for so long, in the first result
+     * three times as long; 0: the communicator's timeout_ms. The same on all ranks, since who waits
+     * for others says so four times in it. */
     uint32_t missing_ms;
     weft_ll_carrier carrier;
     /* 0: the experts of the weft_ep. Else this many, spread as in a weft_ep without tables. */
@@ -255,8 +262,9 @@ typedef struct weft_ll_sizes {
     char carrier_reason[256]; /* why WEFT_LL_AUTO has not chosen a faster carrier; else "" */
 } weft_ll_sizes;
 
-/* Local: tells the memory that a weft_ll of this configuration takes, and its carrier. num_blocks 0 counts as on
- * this rank. WEFT_ERROR_OUT_OF_MEMORY: config->within has no piece left that is large enough. */
+/* Local: tells the memory that a weft_ll of this configuration takes, and its carrier. num_blocks 0
+ * counts as on this rank. WEFT_ERROR_OUT_OF_MEMORY: config->within has no piece left that is large
+ * enough. */
 WEFT_API weft_result weft_ll_query_sizes(const weft_ep *ep, const weft_ll_config *config,
                                          weft_ll_sizes *sizes);
 
@@ -298,7 +306,7 @@ typedef enum weft_ll_call {
     WEFT_LL_CHECK = 1
 } weft_ll_call;
 
-/* What a phase that is left out would use is zero. */
+/* Fields that only the phase left out would use are zero. */
 typedef struct weft_ll_dispatch_args {
     size_t size;
     weft_ll_phases phases;
@@ -306,12 +314,13 @@ typedef struct weft_ll_dispatch_args {
     int32_t num_tokens;   /* N, 0..max_tokens, each rank its own */
     const void *x;        /* [N][hidden] of dtype */
     const void *topk_idx; /* [N][num_topk] experts; those outside 0..num_experts-1 are ignored */
-    /* [N][num_topk], which the experts' ranks get; NULL: 1, or with WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, that they come
-     * later */
+    /* [N][num_topk], which the experts' ranks get; NULL: 1, or with
+     * WEFT_LL_ANSWER_SUMS_WEIGHED_LATE, that they come later. */
     const float *topk_weights;
     weft_dtype index_type; /* of topk_idx: WEFT_INT32 or WEFT_INT64 */
     weft_ll_call call;
-    /* To receive; all but rows are optional. C is expert_capacity, L the number of local experts. */
+    /* To receive; all but rows are optional. C is expert_capacity, L the number of local
+     * experts. */
     int32_t *num_rows_per_rank; /* [R] rows that came from each source, each counted once */
     /* By expert: [L][C][hidden] of narrow_dtype, or dtype; rows that nobody sent are left as they
      * are. */
@@ -327,12 +336,12 @@ typedef struct weft_ll_dispatch_args {
     int32_t *total_rows_per_expert; /* by expert: [L], to which num_rows_per_expert is added */
     /* WEFT_LL_MASK: [R] 1: masked, so its rows are not there; else 0. */
     int32_t *missing_ranks;
-    /* [R], to each of which is added how many ns the operation has waited for that rank, as its first
-     * block saw it: next to nothing if what the rank sends was there before. */
+    /* [R], to each of which is added how many ns the operation has waited for that rank, as its
+     * first block saw it: next to nothing if what the rank sends was there before. */
     int64_t *waited_ns;
     /* By expert, to receive: rows of each expert that this call's outputs have room for, at most
-     * the weft_ll's expert_capacity; 0: that many. Rows beyond are dropped, or a failure, as those of the
-     * weft_ll are. */
+     * the weft_ll's expert_capacity; 0: that many. Rows beyond are dropped, or a failure, as those
+     * of the weft_ll are. */
     int32_t expert_capacity;
 } weft_ll_dispatch_args;
 
@@ -362,20 +371,20 @@ WEFT_API weft_result weft_ll_query_slots(const weft_ll *ll, weft_ll_slots *slots
 typedef struct weft_ll_combine_args {
     size_t size;
     weft_ll_phases phases;
-    /* 1: the result stays, for another combine or weft_ll_release; to send. 0 with WEFT_LL_ANSWER_IN_SLOTS, which
-     * ends it. */
+    /* 1: the result stays, for another combine or weft_ll_release; to send. 0 with
+     * WEFT_LL_ANSWER_IN_SLOTS, which ends it. */
     int32_t keep;
-    /* To send: what the experts have made of the oldest result's rows, any memory of the machine. By
-     * expert [L][C][hidden], of which the rows that came are read. By rank [R][max_tokens][hidden],
-     * for each row what this rank's experts made of it, weights applied; NULL by rank with
-     * WEFT_LL_ANSWER_IN_SLOTS, if answer_dtype is dtype: it is in the slots, in place of the rows, where
-     * the caller writes nothing more. */
+    /* To send: what the experts have made of the oldest result's rows, any memory of the machine.
+     * By expert [L][C][hidden], of which the rows that came are read. By rank
+     * [R][max_tokens][hidden], for each row what this rank's experts made of it, weights applied;
+     * NULL by rank with WEFT_LL_ANSWER_IN_SLOTS, if answer_dtype is dtype: it is in the slots, in
+     * place of the rows, where the caller writes nothing more. */
     const void *x;
     uint64_t x_stride_bytes; /* between rows; 0: they are dense */
     /* To receive. */
     void *out; /* [N][hidden], N of the dispatch */
-    /* [N][num_topk], or NULL: 1. To receive with WEFT_LL_ANSWER_ROWS, to send with WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
-     * else NULL */
+    /* [N][num_topk], or NULL: 1. To receive with WEFT_LL_ANSWER_ROWS, to send with
+     * WEFT_LL_ANSWER_SUMS_WEIGHED_LATE; else NULL. */
     const float *topk_weights;
     /* WEFT_LL_MASK: [R] 1: masked, so that it adds nothing; else 0. */
     int32_t *missing_ranks;
@@ -397,15 +406,16 @@ typedef struct weft_ll_combine_args {
 
 /* Stream operation, collective. Sums are made in fp32 without fused operations, begin with +0, and
  * are rounded once at their end (nearest even; every NaN becomes the positive quiet NaN with all
- * mantissa bits set). WEFT_LL_ANSWER_SUMS: each rank sums weight * row over its experts in ascending
- * order of the choices, rounds to answer_dtype, and sends; out = the sum of what comes, in ascending
- * rank order. So it is with all answers but WEFT_LL_ANSWER_ROWS: each rank sends the rows in answer_dtype; out = the sum
- * of weight * row in ascending order of the choices.
+ * mantissa bits set). WEFT_LL_ANSWER_SUMS: each rank sums weight * row over its experts in
+ * ascending order of the choices, rounds to answer_dtype, and sends; out = the sum of what comes,
+ * in ascending rank order. So it is with all answers but WEFT_LL_ANSWER_ROWS: each rank sends the
+ * rows in answer_dtype; out = the sum of weight * row in ascending order of the choices.
  *
- * Over several nodes with WEFT_LL_RELAYED, unless rows are answered, sums are made node by node, as weft_ep_combine
- * makes them: on each node, the token's own among them, what its ranks answer is added in ascending rank order, from +0,
- * in fp32, and rounded to answer_dtype, once more (before WEFT_LOG_10BIT to dtype); out = these sums in ascending
- * order of the nodes. So results depend on which ranks are of one node, but not on whose token it is. */
+ * Over several nodes with WEFT_LL_RELAYED, unless rows are answered, sums are made node by node, as
+ * weft_ep_combine makes them: on each node, the token's own among them, what its ranks answer is
+ * added in ascending rank order, from +0, in fp32, and rounded to answer_dtype, once more (before
+ * WEFT_LOG_10BIT to dtype); out = these sums in ascending order of the nodes. So results depend on
+ * which ranks are of one node, but not on whose token it is. */
 WEFT_API weft_result weft_ll_combine(weft_ll *ll, const weft_ll_combine_args *args,
                                      weft_stream *stream);
 
@@ -417,15 +427,16 @@ WEFT_API weft_result weft_ll_release(weft_ll *ll, weft_stream *stream);
  * operations.
  *
  * Masks the ranks whose entry is not 0, beside those that are masked; the own entry does not count.
- * Local. The entries are read when the operation runs, so that a captured one takes what is there then. */
+ * Local. The entries are read when the operation runs, so that a captured one takes what is there
+ * then. */
 WEFT_API weft_result weft_ll_mask(weft_ll *ll, const int32_t *mask, weft_stream *stream);
 /* Writes 1 for each rank that is masked, and 0 for others. Local. */
 WEFT_API weft_result weft_ll_query_mask(weft_ll *ll, int32_t *mask, weft_stream *stream);
-/* Lets ranks come back. Collective among the ranks whose entry is 0, which all give the same mask and
- * the same epoch; epochs grow from call to call, 1 or more, so that nobody is taken for one who called
- * before. What each of them has sent and not received, and its results, are dropped: they begin anew,
- * as with a new weft_ll. A rank that is silent for two deadlines stays masked. A rank that does not
- * take part is masked. Not in graphs.
+/* Lets ranks come back. Collective among the ranks whose entry is 0, which all give the same mask
+ * and the same epoch; epochs grow from call to call, 1 or more, so that nobody is taken for one who
+ * called before. What each of them has sent and not received, and its results, are dropped: they
+ * begin anew, as with a new weft_ll. A rank that is silent for two deadlines stays masked. A rank
+ * that does not take part is masked. Not in graphs.
  *
  * Each weft_ll within this one begins anew by a call of its own, after this one's call, in the same
  * order on all ranks. If all of them have been destroyed before, their memory is as new when the

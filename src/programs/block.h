@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What the warps of a block, and the blocks of a launch, decide together. */
+/* Decisions that the warps of a block, or the blocks of a launch, make together. */
 #pragma once
 
 #include "machine/machine.h"
 
-/* In memory of the block: a word for each warp, of each turn. Who writes those of a turn again has met since with
- * all that have read them. */
+/* In memory of the block: a word for each warp, of each turn. Who writes those of a turn again has
+ * met since with all that have read them. */
 enum { WP_BLOCK_MOST_WARPS = 32, WP_BLOCK_WORDS_BYTES = 2 * WP_BLOCK_MOST_WARPS * 4 };
 WP_FN uint32_t *wp_block_words(struct wp_warp *warp)
 {
@@ -13,8 +13,8 @@ WP_FN uint32_t *wp_block_words(struct wp_warp *warp)
     return (uint32_t *)wp_block_shared(warp) + first;
 }
 
-/* The largest value of the block's warps, each of which gives one for all its lanes; orders the warps after each
- * other. */
+/* The largest value of the block's warps, each of which gives one for all its lanes; orders the
+ * warps after each other. */
 WP_FN uint32_t wp_block_max(struct wp_warp *warp, uint32_t value)
 {
     uint32_t *values = wp_block_words(warp);
@@ -27,7 +27,7 @@ WP_FN uint32_t wp_block_max(struct wp_warp *warp, uint32_t value)
     return wp_max_u32(warp, largest);
 }
 
-/* What the warps of a block have found: whether one of them has failed. Orders the warps after each other. */
+/* The worst status of the block's warps. Orders the warps after each other. */
 WP_FN enum wp_status wp_block_status(struct wp_warp *warp, enum wp_status status)
 {
 #ifdef WP_HAS_BLOCK_ANY
@@ -37,8 +37,8 @@ WP_FN enum wp_status wp_block_status(struct wp_warp *warp, enum wp_status status
 #endif
 }
 
-/* By a lane of each block of a launch, once: whether the others have been here before. If so, it has what they did. The
- * counter is zero between launches. */
+/* By a lane of each block of a launch, once: whether the others have been here before. If so, it
+ * has what they did. The counter is zero between launches. */
 WP_FN int wp_is_done_last(struct wp_warp *warp, uint32_t *num_blocks_done)
 {
     /* Pairs with the same operation of the other blocks. */
@@ -49,8 +49,8 @@ WP_FN int wp_is_done_last(struct wp_warp *warp, uint32_t *num_blocks_done)
     return is_last;
 }
 
-/* True in every warp of the block that is the last of the launch to call this, once, ordered after what all
- * other blocks did before. num_blocks_done is zero before the launch and after it. */
+/* True in every warp of the block that is the last of the launch to call this, once, ordered after
+ * what all other blocks did before. num_blocks_done is zero before the launch and after it. */
 WP_FN int wp_is_last_block(struct wp_warp *warp, uint32_t *num_blocks_done)
 {
     wp_block_sync(warp);

@@ -37,7 +37,7 @@ enum wp_message_array {
     WP_ARRAY_SRC_TOKEN, /* place 0, where no array can be, if the rank does not want it */
     WP_NUM_MESSAGE_ARRAYS
 };
-/* Of collectives. */
+/* The arrays of collectives. */
 enum wp_collective_array { WP_ARRAY_INPUT = 0, WP_ARRAY_OUTPUT = 1 };
 
 struct wp_message {
@@ -59,11 +59,11 @@ struct wp_exchange_state {                  /* local to the rank, zero at first 
 struct wp_exchange {
     int32_t rank;
     int32_t num_ranks;
-    int32_t
-        num_members; /* who exchange messages and signals: all ranks, or those of this rank's node */
-    int32_t most_members;       /* of any rank's exchange: mailboxes are laid out for as many */
-    int32_t member_idx;         /* of this rank */
-    const int32_t *members;     /* [num_members] their ranks; NULL: all */
+    int32_t num_members;    /* who exchange messages and signals: all ranks, or those of this rank's
+                        node */
+    int32_t most_members;   /* of any rank's exchange: mailboxes are laid out for as many */
+    int32_t member_idx;     /* of this rank */
+    const int32_t *members; /* [num_members] their ranks; NULL: all */
     const int32_t *member_idxs; /* [num_ranks] the way back; NULL: all */
     int32_t max_blocks;         /* of any launch, on any rank */
     struct wp_exchange_state *state;
@@ -139,7 +139,7 @@ WP_FN uint64_t *wp_mailbox_finished(const struct wp_exchange *exchange, int32_t 
 
 /* ------------------------------------------------------------------ begin and end */
 
-/* What a warp knows of the operation that it runs. */
+/* The operation that a warp runs. */
 struct wp_operation {
     struct wp_warp *warp;
     const struct wp_exchange *exchange;
@@ -151,7 +151,7 @@ struct wp_operation {
  * take for done. */
 enum { WP_SEQUENCE_FAILED = 0 };
 
-/* What a launch begins with: the number of the last operation, and of the first that failed. */
+/* The first loads of a launch: the number of the last operation, and of the first that failed. */
 struct wp_operation_loads {
     uint64_t last;
     int32_t failed;
@@ -346,7 +346,7 @@ WP_FN enum wp_status wp_operation_meet(const struct wp_operation *op)
     return most == 0 ? WP_STATUS_OK : WP_STATUS_FAILED;
 }
 
-/* What `rank` said in word `word`, where its message is not kept. */
+/* Word `word` of the message of `rank`, where the message is not kept. */
 WP_FN uint32_t wp_operation_word(const struct wp_operation *op, int32_t rank, int32_t word)
 {
     return wp_tagged_word(wp_mailbox_message(op->exchange, op->sequence, op->exchange->rank, rank),

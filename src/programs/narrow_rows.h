@@ -4,15 +4,15 @@
 
 #include "machine/machine.h"
 
-/* Of rows of any type; of WEFT_LOG_10BIT they are whole groups. */
+/* The bytes of elements of any type; WEFT_LOG_10BIT wants whole groups. */
 WP_FN uint64_t wp_elements_bytes(weft_dtype dtype, int64_t num_elements)
 {
     return dtype == WEFT_LOG_10BIT ? wp_log_row_bytes(num_elements)
                                    : (uint64_t)num_elements * wp_dtype_bytes(dtype);
 }
 
-/* A row, or as wp_row_log_encode takes it a part, rounded to bf16, fp16 or WEFT_LOG_10BIT. Those before need not have
- * ended, but the warp's pointers may be written. */
+/* A row, or as wp_row_log_encode takes it a part, rounded to bf16, fp16 or WEFT_LOG_10BIT. Those
+ * before need not have ended, but the warp's pointers may be written. */
 WP_FN void wp_narrow_row(struct wp_warp *warp, char *dst, weft_dtype dst_dtype, const char *src,
                          weft_dtype src_dtype, int64_t num_elements)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The nodes of a communicator. A rank's partners are the ranks of the other nodes with the same index in theirs: what
- * crosses the network goes between partners. Where nodes differ in their number of ranks, those with an index that the
- * smallest node has too are its rails; the others have no partners. */
+/* The nodes of a communicator. A rank's partners are the ranks of the other nodes with the same
+ * index in theirs: what crosses the network goes between partners. Where nodes differ in their
+ * number of ranks, those with an index that the smallest node has too are its rails; the others
+ * have no partners. */
 #pragma once
 
 #include "machine/machine.h"

@@ -21,9 +21,9 @@
  * written by launch n - 1 of this rank, which has ended.
  *
  * An operation in rounds (rounds.h) meets several times, and has a number for each meeting: an odd
- * number of them, the first of which is the operation's here, so that the next operation has the other
- * half. Its meetings are greetings of all blocks, so that the counter of units may be used in turn by
- * its parts.
+ * number of them, the first of which is the operation's here, so that the next operation has the
+ * other half. Its meetings are greetings of all blocks, so that the counter of units may be used in
+ * turn by its parts.
  *
  * So operation n may overwrite what operation n - 2 has left in the half, here and at its peers,
  * before it has heard of anybody. One half would not do: peers may still be in operation n - 1.

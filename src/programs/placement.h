@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Where experts are: a pure function of what all ranks know, so every rank can tell where any token goes. */
+/* Where experts are: a pure function of what all ranks know, so every rank can tell where any token
+ * goes. */
 #pragma once
 
 #include "programs/reciprocal.h"
@@ -7,8 +8,8 @@
 struct wp_placement { /* where the experts are; entry: one replica of one expert */
     int32_t num_experts;
     int32_t num_ranks;
-    /* Rank r has the experts [num_experts*r/R, num_experts*(r+1)/R), and num_experts * R times the larger of them is at
-     * most 2^31: the tables say the same, but are far. */
+    /* Rank r has the experts [num_experts*r/R, num_experts*(r+1)/R), and num_experts * R times the
+     * larger of them is at most 2^31: the tables say the same, but are far. */
     int32_t is_even;
     uint32_t experts_reciprocal, ranks_reciprocal; /* if so */
     const int32_t *expert_offsets; /* [num_experts + 1] entries of expert e: [e] .. [e + 1] */
@@ -24,8 +25,8 @@ WP_FN int64_t wp_expert_id(const void *topk_idx, weft_dtype index_type, int64_t 
                                     : (int64_t)((const int32_t *)topk_idx)[i];
 }
 
-/* The same, on its way from here on: no expert, if it is none. A negative one of 32 bits becomes a large one, since to find
- * its sign would be to wait for it. */
+/* The same, on its way from here on: no expert, if it is none. A negative one of 32 bits becomes a
+ * large one, since to find its sign would be to wait for it. */
 WP_FN int64_t wp_expert_id_now(const void *topk_idx, weft_dtype index_type, int32_t i)
 {
     return index_type == WEFT_INT64

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Division by a number that is known before: GPUs have no instruction that divides, and a division takes longer than a
- * load from the cache. */
+/* Division by a number that is known before: GPUs have no instruction that divides, and a division
+ * takes longer than a load from the cache. */
 #pragma once
 
 #include "machine/machine.h"

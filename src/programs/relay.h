@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What dispatch and combine between nodes have in common: some warps of a launch have a ring each,
+ * The parts that dispatch and combine between nodes share: some warps of a launch have a ring each,
  * to send or to receive, and the others move the rows of this node's ranks.
  */
 #pragma once
@@ -8,7 +8,7 @@
 #include "programs/ring.h"
 #include "programs/share.h"
 
-/* What a ring carries in an operation. */
+/* The load of a ring in an operation. */
 struct wp_relay {
     struct wp_ring ring;
     const struct wp_operation *op;
@@ -57,7 +57,7 @@ WP_FN char *wp_relay_reserve(const struct wp_relay *relay, uint64_t number)
     return slot;
 }
 
-/* What the sender of a chunk has called. */
+/* The call of a chunk's sender. */
 WP_FN const struct wp_call *wp_relay_call(const char *slot)
 {
     return (const struct wp_call *)(const void *)slot;
@@ -98,7 +98,7 @@ WP_FN struct wp_duty wp_warp_duty(struct wp_warp *warp, const struct wp_rings *r
     return duty;
 }
 
-/* What the warp begins with: local warps have a unit each, others take one when their ring is
+/* The first unit of the warp: local warps have a unit each, others take one when their ring is
  * done. */
 WP_FN int32_t wp_duty_first_unit(struct wp_warp *warp, const struct wp_duty *duty,
                                  const struct wp_share *share)

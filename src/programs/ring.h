@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rings: how rows go from a rank to its partner in another node, through memory of the network that is as small as
- * one likes. There is one for each (node, channel) and direction:
+ * Rings: how rows go from a rank to its partner in another node, through memory of the network that
+ * is as small as one likes. There is one for each (node, channel) and direction:
  *
  *     out slots of the sender  == put, and arrived[slot] += 1 ==>  in slots of the receiver
  *     consumed[slot]           <== an add of 1 by the receiver ==  when it has read the slot
  *
- * Chunks are numbered from 0 on over all operations; chunk k uses slot k % num_slots, for the (k / num_slots)-th time.
- * A slot has words of its own, so that it does not matter in which order the network delivers. That a slot has been
- * consumed tells the sender both that the receiver's may be written again and that its own has been sent.
- * To send a credit is as much work as to send a small chunk. Where chunks are consumed in order, one credit is for
- * num_credited slots, counted from slot 0, and adds to the word of the last of them: so a chunk may have to wait until
- * the chunk wp_ring_window(rings) before it has been consumed.
- * The chunks of a ring are filled by one warp one after the other, and so are the rings of several
- * nodes by several warps: nobody waits for one node before it serves another, so that there is no circle of
- * ranks that wait for each other, however few slots there are.
+ * Chunks are numbered from 0 on over all operations; chunk k uses slot k % num_slots, for the (k /
+ * num_slots)-th time. A slot has words of its own, so that it does not matter in which order the
+ * network delivers. That a slot has been consumed tells the sender both that the receiver's may be
+ * written again and that its own has been sent. To send a credit is as much work as to send a small
+ * chunk. Where chunks are consumed in order, one credit is for num_credited slots, counted from
+ * slot 0, and adds to the word of the last of them: so a chunk may have to wait until the chunk
+ * wp_ring_window(rings) before it has been consumed. The chunks of a ring are filled by one warp
+ * one after the other, and so are the rings of several nodes by several warps: nobody waits for one
+ * node before it serves another, so that there is no circle of ranks that wait for each other,
+ * however few slots there are.
  */
 #pragma once
 
@@ -23,7 +24,8 @@
 
 enum { WP_CHUNK_HEADER_BYTES = 64, WP_WIRE_ALIGNMENT = 16 };
 
-/* At the start of every chunk is what the sender called (struct wp_call), for the receiver to compare. */
+/* At the start of every chunk is what the sender called (struct wp_call), for the receiver to
+ * compare. */
 WP_STATIC_ASSERT(sizeof(struct wp_call) <= WP_CHUNK_HEADER_BYTES, "it fits its room");
 
 struct wp_rings { /* of a weft_ep or a weft_coll */
@@ -35,18 +37,20 @@ struct wp_rings { /* of a weft_ep or a weft_coll */
     int32_t num_slots;     /* of a ring, for each direction */
     int32_t num_credited;  /* slots that a credit frees, and the last one of the ring fewer */
     uint32_t slot_bytes;   /* a multiple of WP_WIRE_ALIGNMENT */
-    /* This rank's, both zero at first, and where they begin for puts, on every rank: words arrived and consumed, and
-     * slots, which only puts access from outside. */
+    /* This rank's, both zero at first, and where they begin for puts, on every rank: words arrived
+     * and consumed, and slots, which only puts access from outside. */
     char *words, *slots;
     uint64_t words_place, slots_place;
-    /* [halves][num_nodes, or neighbours in the tree][num_channels] chunks sent and received by the operations before (parity.h). */
+    /* [halves][num_nodes, or neighbours in the tree][num_channels] chunks sent and received by the
+     * operations before (parity.h). */
     uint64_t *num_sent;
     uint64_t *num_received;
-    /* [num_nodes][num_channels][num_slots] rows of the chunk there that have been read; zero between operations. */
+    /* [num_nodes][num_channels][num_slots] rows of the chunk there that have been read; zero
+     * between operations. */
     uint32_t *num_rows_read;
 };
 
-/* What goes to and comes from one node through one channel, where the node is within reach. */
+/* Both directions between this rank and one node through one channel. The node is within reach. */
 struct wp_ring {
     const struct wp_rings *rings;
     int32_t node;
@@ -57,15 +61,16 @@ struct wp_ring {
     uint64_t first_in;
 };
 
-/* Of a node in a tree. */
+/* The neighbours of a node in a tree. */
 enum wp_tree_neighbour {
     WP_TREE_PARENT,
     WP_TREE_FIRST_CHILD,
     WP_TREE_SECOND_CHILD,
     WP_TREE_NUM_NEIGHBOURS
 };
-/* Where the slots of rings along a tree are, at both ends: by which of its parent's children the lower end is, and whether
- * they go up. So a node has as many ways to send, and to receive, however many nodes there are. */
+/* Where the slots of rings along a tree are, at both ends: by which of its parent's children the
+ * lower end is, and whether they go up. So a node has as many ways to send, and to receive, however
+ * many nodes there are. */
 enum wp_tree_way { WP_TREE_UP = 0, WP_TREE_DOWN = 2, WP_TREE_NUM_WAYS = 4 };
 
 /* ------------------------------------------------------------------ layout */
@@ -75,7 +80,7 @@ WP_FN uint64_t wp_wire_round_up(uint64_t bytes)
     return (bytes + WP_WIRE_ALIGNMENT - 1) / WP_WIRE_ALIGNMENT * WP_WIRE_ALIGNMENT;
 }
 
-/* Of one direction. */
+/* The slots of one direction. */
 WP_FN uint64_t wp_rings_num_slots(const struct wp_rings *rings)
 {
     return (uint64_t)(rings->reach + rings->num_tree_ways) * (uint64_t)rings->num_channels *
@@ -126,7 +131,8 @@ WP_FN uint64_t wp_rings_out(const struct wp_rings *rings, uint64_t slot)
     return wp_rings_in(rings, wp_rings_num_slots(rings) + slot);
 }
 
-/* Slots have the same place at both ends: by how many nodes the receiver's is after the sender's. */
+/* Slots have the same place at both ends: by how many nodes the receiver's is after the
+ * sender's. */
 WP_FN uint64_t wp_rings_first_slot(const struct wp_rings *rings, int32_t from, int32_t to)
 {
     const int32_t num_nodes = rings->nodes.num_nodes;
@@ -148,7 +154,8 @@ WP_FN struct wp_ring wp_ring_of(const struct wp_rings *rings, int32_t node, int3
     return ring;
 }
 
-/* To and from a neighbour in the tree, of which and its parent the lower one is child number `child`. */
+/* To and from a neighbour in the tree, of which and its parent the lower one is child number
+ * `child`. */
 WP_FN struct wp_ring wp_tree_ring_of(const struct wp_rings *rings, enum wp_tree_neighbour neighbour,
                                      int32_t node, int32_t child, int32_t channel)
 {

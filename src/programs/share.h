@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How the warps of a launch share rows. A unit of work is a token's row, or a part of it where there are
- * fewer tokens than warps. The first units go to the warps in order, the others to whoever is free: SMs
- * that share a path to the links are slower than others, by a quarter on an H200.
+ * How the warps of a launch share rows. A unit of work is a token's row, or a part of it where
+ * there are fewer tokens than warps. The first units go to the warps in order, the others to
+ * whoever is free: SMs that share a path to the links are slower than others, by a quarter on an
+ * H200.
  */
 #pragma once
 
 #include "programs/block.h"
 #include "programs/reciprocal.h"
 
-/* Bytes of a row or an array: those that a warp or a part covers, none for the later ones of a short row. */
+/* Bytes of a row or an array: those that a warp or a part covers, none for the later ones of a
+ * short row. */
 struct wp_span {
     uint64_t begin;
     uint64_t bytes;
@@ -52,8 +54,8 @@ WP_FN int32_t wp_first_unit(struct wp_warp *warp)
     return wp_launch_warp_idx(warp);
 }
 
-/* Lane 0 takes the unit after the one that the warp is about to do: the counter is as far away as the
- * rows are. */
+/* Lane 0 takes the unit after the one that the warp is about to do: the counter is as far away as
+ * the rows are. */
 WP_FN int32_t wp_take_unit(struct wp_warp *warp, const struct wp_share *share)
 {
     return wp_lane_idx(warp) == 0 ? share->num_warps + wp_add_relaxed(share->num_taken, 1) : 0;
@@ -77,11 +79,11 @@ WP_FN struct wp_part wp_unit_part(const struct wp_share *share, int32_t unit)
     return part;
 }
 
-/* What a warp of a GPU has under way at a time, when it reduces: less takes as long. Parts consist of
- * them. */
+/* The bytes that a warp of a GPU has under way when it reduces: fewer take as long. Parts consist
+ * of such steps. */
 enum { WP_STEP_BYTES = 2048 };
 
-/* Of a row, but for the last part that has some. */
+/* The bytes of a part of a row; the last part that has some may be shorter. */
 WP_FN uint64_t wp_part_bytes(const struct wp_share *share, uint64_t row_bytes)
 {
     const uint32_t num_steps = (uint32_t)((row_bytes + WP_STEP_BYTES - 1) / WP_STEP_BYTES);

@@ -4,11 +4,13 @@
  *
  * The launches of all ranks have the same number of blocks.
  *
- * start:  every block exchanges headers with the blocks of the same number on all ranks. Who has taken a
- *         rank's header knows that its stream has reached the operation, and where its arrays are; after an
- *         acquire, it may read its inputs and write its outputs.
- * finish: a block that has done its part signals to the blocks of the same number, and waits for them. When
- *         all blocks of a launch have done so, all blocks of all ranks are done with this rank's arrays.
+ * start:  every block exchanges headers with the blocks of the same number on all ranks. Who has
+ *         taken a rank's header knows that its stream has reached the operation, and where its
+ *         arrays are; after an acquire, it may read its inputs and write its outputs.
+ * finish: a block that has done its part signals to the blocks of the same number, and waits for
+ * them. When
+ *         all blocks of a launch have done so, all blocks of all ranks are done with this rank's
+ *         arrays.
  */
 #pragma once
 
@@ -74,8 +76,8 @@ WP_FN enum wp_status wp_direct_worst(struct wp_warp *warp, const struct wp_packe
     return (enum wp_status)wp_max_u32(warp, worst);
 }
 
-/* Called by every warp once it has sent and checked the headers that are its duty: tells how all warps of
- * the block have fared. */
+/* Called by every warp once it has sent and checked the headers that are its duty: tells how all
+ * warps of the block have fared. */
 WP_FN enum wp_status wp_direct_met(struct wp_warp *warp, const struct wp_packets *packets)
 {
     wp_acquire_packets(warp); /* what peers did in launches before they sent their headers */
@@ -128,7 +130,7 @@ WP_FN struct wp_share wp_direct_share(struct wp_warp *warp, const struct wp_dire
                          wp_units_taken(&direct->area.exchange, packets->sequence));
 }
 
-/* What a unit covers of a row: a part of chunk `chunk`. */
+/* The bytes of a row that a unit covers: a part of chunk `chunk`. */
 WP_FN struct wp_span wp_direct_span(const struct wp_direct *direct, const struct wp_share *share,
                                     uint64_t row_bytes, uint64_t chunk, int32_t part)
 {

@@ -30,7 +30,8 @@ WP_FN void push_span(struct wp_warp *warp, const struct wp_direct_push_args *arg
                 span.bytes);
 }
 
-/* Each chunk goes to the ranks in turn, each rank beginning with the next one, to spread the load. */
+/* Each chunk goes to the ranks in turn, each rank beginning with the next one, to spread the
+ * load. */
 WP_FN void push_unit(struct wp_warp *warp, const struct wp_direct_push_args *args,
                      const struct wp_share *share, struct wp_part part)
 {

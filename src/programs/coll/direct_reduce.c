@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * direct_reduce: each rank reads a part of the inputs of all ranks and reduces it: all-reduce in one shot,
- * where the part is everything, reduce-scatter, and reduce, where the part of all ranks but the root is
- * nothing. In two shots each rank also writes its part of the result to the outputs of all, or of the root;
- * a part of any array is touched by one rank alone, so that inputs may be outputs.
+ * direct_reduce: each rank reads a part of the inputs of all ranks and reduces it: all-reduce in
+ * one shot, where the part is everything, reduce-scatter, and reduce, where the part of all ranks
+ * but the root is nothing. In two shots each rank also writes its part of the result to the outputs
+ * of all, or of the root; a part of any array is touched by one rank alone, so that inputs may be
+ * outputs.
  */
 #include "programs/coll/direct_reduce.h"
 

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fifos: how rows go from a rank to one whose memory it reaches, in steps, through as few slots as one likes. What
- * ring.h is between nodes, without a network. There is one for each (channel, sender, receiver):
+ * Fifos: how rows go from a rank to one whose memory it reaches, in steps, through as few slots as
+ * one likes. What ring.h is between nodes, without a network. There is one for each (channel,
+ * sender, receiver):
  *
  *     sender                                    receiver
  *     head                                      slots, tail
  *       ==  stores to a slot, then tail = number + 1, released  ==>
  *       <==  head = number + 1, a credit, when the slot has been read  ==
  *
- * Steps are numbered from 0 on over all operations; step n uses slot n % num_slots. Tail is the number of steps posted,
- * head that of steps consumed; both only grow, so that graphs can be replayed. The sender writes a slot when head says
- * that the step before in it has been consumed: the credit was behind the loads of the slot.
+ * Steps are numbered from 0 on over all operations; step n uses slot n % num_slots. Tail is the
+ * number of steps posted, head that of steps consumed; both only grow, so that graphs can be
+ * replayed. The sender writes a slot when head says that the step before in it has been consumed:
+ * the credit was behind the loads of the slot.
  *
- * A step may also go directly: to where its bytes are wanted in the end, which the receiver has told. It has a number
- * like others, so that the words go on, but no slot, and waits for no room.
+ * A step may also go directly: to where its bytes are wanted in the end, which the receiver has
+ * told. It has a number like others, so that the words go on, but no slot, and waits for no room.
  *
- * A channel is a block's. Its words and counters are touched by one launch at a time, and all of them by the same lane
- * of a launch or behind a sync. Within an operation, a rank may post num_slots steps to a peer beyond what the peer has
- * consumed; with one slot ranks that send before they receive would wait for each other.
+ * A channel is a block's. Its words and counters are touched by one launch at a time, and all of
+ * them by the same lane of a launch or behind a sync. Within an operation, a rank may post
+ * num_slots steps to a peer beyond what the peer has consumed; with one slot ranks that send before
+ * they receive would wait for each other.
  */
 #pragma once
 
@@ -28,7 +31,8 @@ enum { WP_FIFO_SLOT_ALIGNMENT = 16, WP_FIFO_LEAST_SLOTS = 2 };
 struct wp_fifos {
     uint64_t words_offset; /* in every heap, zero at first: tails, then heads */
     uint64_t slots_offset; /* in every heap */
-    /* This rank's: [max_blocks][num_ranks] steps posted to, and consumed of, each by the operations before. */
+    /* This rank's: [max_blocks][num_ranks] steps posted to, and consumed of, each by the operations
+     * before. */
     uint64_t *num_posted;
     uint64_t *num_consumed;
     uint64_t slot_bytes; /* a multiple of WP_FIFO_SLOT_ALIGNMENT */
@@ -42,7 +46,8 @@ struct wp_fifo {
     const struct wp_operation *op;
     int32_t channel;
     int32_t peer;
-    /* Whose of the senders' slots are the peer's here, and this rank's at the peer: below num_senders. */
+    /* Whose of the senders' slots are the peer's here, and this rank's at the peer: below
+     * num_senders. */
     int32_t in_idx, out_idx;
 };
 
@@ -138,8 +143,8 @@ WP_FN enum wp_status wp_fifo_receive(const struct wp_fifo *fifo, uint64_t number
                    number + 1, &site);
 }
 
-/* By one lane, behind a sync of all that have read the step, of those that came directly too. Pairs with
- * wp_fifo_reserve; nobody need wait for the last ones. */
+/* By one lane, behind a sync of all that have read the step, of those that came directly too. Pairs
+ * with wp_fifo_reserve; nobody need wait for the last ones. */
 WP_FN void wp_fifo_consume(const struct wp_fifo *fifo, uint64_t number)
 {
     wp_credit(fifo->op->warp, fifo->peer, wp_fifo_head(fifo, fifo->peer, fifo->op->exchange->rank),
@@ -148,14 +153,14 @@ WP_FN void wp_fifo_consume(const struct wp_fifo *fifo, uint64_t number)
 
 /* ------------------------------------------------------------------ the next operation */
 
-/* By one lane, when all warps of the block need the numbers no more: how many steps this operation has posted to the
- * peer, */
+/* By one lane, when all warps of the block need the numbers no more. num_posted is the number of
+ * steps that this operation has posted to the peer. */
 WP_FN void wp_fifo_advance_out(const struct wp_fifo *fifo, uint64_t num_posted)
 {
     fifo->fifos->num_posted[wp_fifo_pair(fifo, fifo->peer)] += num_posted;
 }
 
-/* and consumed of it. */
+/* The same for the steps that it has consumed from the peer. */
 WP_FN void wp_fifo_advance_in(const struct wp_fifo *fifo, uint64_t num_consumed)
 {
     fifo->fifos->num_consumed[wp_fifo_pair(fifo, fifo->peer)] += num_consumed;

@@ -1,30 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Grants: how rows go in steps from any rank to any other, whether its memory is reached or not, where nobody but these
- * two take part. The receiver has few slots, and gives them to whom it receives from, for as long as its operation
- * lasts; so they may lie in memory that it needs for other things before and after. For each (channel, sender, receiver):
+ * Grants: how rows go in steps from any rank to any other, whether its memory is reached or not,
+ * where nobody but these two take part. The receiver has few slots, and gives them to whom it
+ * receives from, for as long as its operation lasts; so they may lie in memory that it needs for
+ * other things before and after. For each (channel, sender, receiver):
  *
  *     sender                                      receiver
  *       <==  granted: up to which step, and where  ==   when its operation begins
  *       ==  bytes to a slot, arrived[step] += 1  ==>
  *       <==  consumed += 1  ==                          when the slot has been read
  *
- * Steps are numbered from 0 on over all operations, of which each end counts its own: so a step may come from another
- * operation of the sender's than the one before. Words only grow, and what was before is in memory of the device, so
- * that graphs can be replayed. Step n is put into slot n % num_slots of those that were granted, once the step before in
- * it has been consumed. It has an arrival word of its own among max_slots, since a network may bring first what was
- * sent later; no more steps are under way than there are such words.
+ * Steps are numbered from 0 on over all operations, of which each end counts its own: so a step may
+ * come from another operation of the sender's than the one before. Words only grow, and what was
+ * before is in memory of the device, so that graphs can be replayed. Step n is put into slot n %
+ * num_slots of those that were granted, once the step before in it has been consumed. It has an
+ * arrival word of its own among max_slots, since a network may bring first what was sent later; no
+ * more steps are under way than there are such words.
  *
- * Nothing is granted beyond the steps that the receiver's operation takes. So when it ends, all that was granted has
- * come and has been read, and nobody writes to its slots until the next grant; the word of a grant stays as it is until the
- * last of its steps has been sent. What goes to a rank of another node is put from slots of the sender, which are its own
- * again when the last step has been consumed: it waits for that.
+ * Nothing is granted beyond the steps that the receiver's operation takes. So when it ends, all
+ * that was granted has come and has been read, and nobody writes to its slots until the next grant;
+ * the word of a grant stays as it is until the last of its steps has been sent. What goes to a rank
+ * of another node is put from slots of the sender, which are its own again when the last step has
+ * been consumed: it waits for that.
  */
 #pragma once
 
 #include "programs/exchange.h"
 
-/* A grant in one word: the number of the first step that is not granted, then how many slots, and the first of them. */
+/* A grant in one word: the number of the first step that is not granted, then how many slots, and
+ * the first of them. */
 enum { WP_GRANT_FIRST_BITS = 20, WP_GRANT_LIMIT_BIT = 28, WP_GRANT_MAX_SLOTS = 255 };
 
 struct wp_grants {
@@ -35,8 +39,8 @@ struct wp_grants {
     uint64_t slot_bytes;
     int32_t max_slots; /* of a grant */
     int32_t num_channels;
-    /* This rank's, [num_channels][num_ranks], by the operations before: steps posted to and consumed of the rank, and the
-     * last grant to it. */
+    /* This rank's, [num_channels][num_ranks], by the operations before: steps posted to and
+     * consumed of the rank, and the last grant to it. */
     uint64_t *num_posted, *num_consumed, *last_grants;
 };
 
@@ -57,7 +61,7 @@ WP_FN uint64_t wp_grants_num_pairs(const struct wp_grants *grants, int32_t num_r
     return (uint64_t)grants->num_channels * (uint64_t)num_ranks;
 }
 
-/* Of a pair: those of arrivals, and these. */
+/* A pair of ranks has the words of arrivals, and these. */
 enum wp_grant_word { WP_GRANT_GRANTED, WP_GRANT_CONSUMED, WP_NUM_GRANT_WORDS };
 
 WP_FN uint64_t wp_grants_words_bytes(const struct wp_grants *grants, int32_t num_ranks)
@@ -117,7 +121,7 @@ WP_FN struct wp_access wp_line_put(const struct wp_line *line, uint64_t source, 
 
 /* ------------------------------------------------------------------ to the peer */
 
-/* What the peer has granted: valid from wp_line_reserve of a step on until the step is posted. */
+/* The grant of the peer: valid from wp_line_reserve of a step on until the step is posted. */
 WP_FN uint64_t wp_line_granted(const struct wp_line *line)
 {
     return *wp_line_own_word(line, WP_GRANT_GRANTED);
@@ -193,7 +197,8 @@ WP_FN void wp_line_post(const struct wp_line *line, uint64_t number, uint64_t nu
 
 /* ------------------------------------------------------------------ from the peer */
 
-/* Warp-wide: the peer may send the next num_steps steps, 1 at least, from `number` on. Pairs with wp_line_reserve. */
+/* Warp-wide: the peer may send the next num_steps steps, 1 at least, from `number` on. Pairs with
+ * wp_line_reserve. */
 WP_FN void wp_line_grant(const struct wp_line *line, uint64_t number, uint64_t num_steps)
 {
     struct wp_warp *warp = line->op->warp;
@@ -227,8 +232,8 @@ WP_FN const char *wp_line_in_slot(const struct wp_line *line, uint64_t number)
            (line->first_slot + number % line->num_slots) * line->grants->slot_bytes;
 }
 
-/* Warp-wide: the step has been read. Pairs with wp_line_await_consumed; within a node nobody need wait for the last
- * ones. */
+/* Warp-wide: the step has been read. Pairs with wp_line_await_consumed; within a node nobody need
+ * wait for the last ones. */
 WP_FN void wp_line_consume(const struct wp_line *line, uint64_t number)
 {
     struct wp_warp *warp = line->op->warp;

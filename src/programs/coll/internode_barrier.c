@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * internode_barrier: ends when every rank of all nodes has started it. First the ranks of a node meet. Then each rail
- * tells partners, in rounds: that of the next node, of the one after two, after four, and so on, and hears as many. Who
- * has heard in the rounds before of so many nodes before its own tells of these, too: after the last round it
- * knows of all. Ranks of a node that are no rails hear of it when the node meets once more.
+ * internode_barrier: ends when every rank of all nodes has started it. First the ranks of a node
+ * meet. Then each rail tells partners, in rounds: that of the next node, of the one after two,
+ * after four, and so on, and hears as many. Who has heard in the rounds before of so many nodes
+ * before its own tells of these, too: after the last round it knows of all. Ranks of a node that
+ * are no rails hear of it when the node meets once more.
  */
 #include "programs/coll/internode_barrier.h"
 

@@ -1,35 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * internode_collective: a collective over several nodes, which are a ring. The ranks of a node start and
- * finish together. Between, a warp for each channel of a rail sends chunks of streams (streams.h) to the
- * next node, which passes them on. What stays in the node, all warps copy. On one node of many ranks there
- * is nothing else.
+ * internode_collective: a collective over several nodes, which are a ring. The ranks of a node
+ * start and finish together. Between, a warp for each channel of a rail sends chunks of streams
+ * (streams.h) to the next node, which passes them on. What stays in the node, all warps copy. On
+ * one node of many ranks there is nothing else.
  *
- * A round: every node's stream goes so many nodes far, as that of all-gather does, in which every node
- * delivers it, of all-to-all, gather and scatter, whose streams for each distance have a round of their
- * own, and of reduce-scatter and reduce, to which each node adds its sum. Chunks are in blocks of G = W - 1,
- * where W is wp_ring_window. In its step n a warp
- * sends chunk n % G of what began n / G % hops nodes before; if that is another node, it has come as chunk
- * n - G from the previous one, else that one ends here.
+ * A round: every node's stream goes so many nodes far, as that of all-gather does, in which every
+ * node delivers it, of all-to-all, gather and scatter, whose streams for each distance have a round
+ * of their own, and of reduce-scatter and reduce, to which each node adds its sum. Chunks are in
+ * blocks of G = W - 1, where W is wp_ring_window. In its step n a warp sends chunk n % G of what
+ * began n / G % hops nodes before; if that is another node, it has come as chunk n - G from the
+ * previous one, else that one ends here.
  *
- * A chain: a sum begins at node 0, each node adds its own, and the last of D nodes sends it round to all
- * others. Chunks go twice through the ring: with A = W / 2 - 1, node d in its step n adds to chunk
- * n - A d, then hands on chunk n - A (D + d). A broadcast is the second half, from the root's node on. An
- * all-reduce over two nodes is a round: each sends the other its sum, which takes one hop.
+ * A chain: a sum begins at node 0, each node adds its own, and the last of D nodes sends it round
+ * to all others. Chunks go twice through the ring: with A = W / 2 - 1, node d in its step n adds to
+ * chunk n - A d, then hands on chunk n - A (D + d). A broadcast is the second half, from the root's
+ * node on. An all-reduce over two nodes is a round: each sends the other its sum, which takes one
+ * hop.
  *
- * Why nobody waits for ever. In step n of a round a warp waits for what the previous node sent in its step
- * n - G, and for the slot of the chunk W before in its ring, at the latest one of step n - W, which the
- * next node has taken in its step n - 1. In step n of a chain it waits for what the
- * previous node sent in its step n - A, in the same half or, at node 0, in the first; and for the slot of a
- * chunk of step n - W / 2 at the latest, which the next node has taken in its step n - 1. Nodes in
- * a step are in order where A is 0. So of all warps of a channel the one that is least far waits for
- * nobody, nor does it for what a node tells first in a broadcast. Channels go in ascending order, and
- * chunks of earlier operations have been taken, or will be, since they wait for nothing of this one.
+ * Why nobody waits for ever. In step n of a round a warp waits for what the previous node sent in
+ * its step n - G, and for the slot of the chunk W before in its ring, at the latest one of step n -
+ * W, which the next node has taken in its step n - 1. In step n of a chain it waits for what the
+ * previous node sent in its step n - A, in the same half or, at node 0, in the first; and for the
+ * slot of a chunk of step n - W / 2 at the latest, which the next node has taken in its step n - 1.
+ * Nodes in a step are in order where A is 0. So of all warps of a channel the one that is least far
+ * waits for nobody, nor does it for what a node tells first in a broadcast. Channels go in
+ * ascending order, and chunks of earlier operations have been taken, or will be, since they wait
+ * for nothing of this one.
  *
- * Why calls that differ are found by somebody. The first rail of a node compares the first chunk that
- * comes with what it has called itself, and before that sends no more chunks than there is room for in
- * any case; only node 0 of a chain may send more, and the next node takes them or compares. Somebody has
- * sent one before it waits: all, but for nodes of a chain, of which node 0 has.
+ * Why calls that differ are found by somebody. The first rail of a node compares the first chunk
+ * that comes with what it has called itself, and before that sends no more chunks than there is
+ * room for in any case; only node 0 of a chain may send more, and the next node takes them or
+ * compares. Somebody has sent one before it waits: all, but for nodes of a chain, of which node 0
+ * has.
  */
 #include "programs/coll/internode_collective.h"
 
@@ -153,7 +156,7 @@ WP_FN int has_chunk(const struct wp_carrier *carrier, const struct wp_stream *st
     return chunk < wp_stream_chunks(&carrier->args->rings, stream, carrier->channel, hops);
 }
 
-/* Of any stream of the round. */
+/* The most chunks that any stream of the round has. */
 WP_FN uint64_t most_chunks(const struct wp_carrier *carrier, uint64_t hops)
 {
     const struct wp_rings *rings = &carrier->args->rings;
@@ -166,8 +169,8 @@ WP_FN uint64_t most_chunks(const struct wp_carrier *carrier, uint64_t hops)
     return most;
 }
 
-/* Chunk `chunk` of the stream that began `before` nodes before: as it comes, if it began elsewhere, and goes, if it does
- * not end here. */
+/* Chunk `chunk` of the stream that began `before` nodes before: as it comes, if it began elsewhere,
+ * and goes, if it does not end here. */
 WP_FN enum wp_status pass(struct wp_carrier *carrier, uint64_t before, uint64_t hops,
                           uint64_t chunk)
 {
@@ -259,8 +262,8 @@ WP_FN enum wp_status pass_word(struct wp_carrier *carrier, enum word_of_call wor
     return take_step(carrier, &step);
 }
 
-/* Of the first rail: the root begins with its rows, the others with a word. Who only waited for rows might wait for one
- * who waits too, for another root. */
+/* On the first rail the root begins with its rows, the others with a word. Who only waited for rows
+ * might wait for one who waits too, for another root. */
 WP_FN enum wp_status pass_words_before(struct wp_carrier *carrier)
 {
     const struct wp_internode_collective_args *args = carrier->args;
@@ -273,8 +276,8 @@ WP_FN enum wp_status pass_words_before(struct wp_carrier *carrier)
                : pass_word(carrier, HEAR);
 }
 
-/* Before the root's chunk k: it hears the node before it when it has sent all, or what there is room for whatever the
- * next node does, which may be another root. */
+/* Before the root's chunk k: it hears the node before it when it has sent all, or what there is
+ * room for whatever the next node does, which may be another root. */
 WP_FN int hears_before(const struct wp_carrier *carrier, uint64_t k, uint64_t num_chunks)
 {
     const struct wp_internode_collective_args *args = carrier->args;
@@ -302,7 +305,8 @@ WP_FN enum wp_status carry_broadcast(struct wp_carrier *carrier)
 
 /* ------------------------------------------------------------------ trees */
 
-/* A broadcast's root waits for nobody along the tree if there is room for all that it sends, whatever the others do. */
+/* A broadcast's root waits for nobody along the tree if there is room for all that it sends,
+ * whatever the others do. */
 WP_FN int waits_for_nobody(const struct wp_carrier *carrier, const struct wp_rings *rings)
 {
     const struct wp_internode_collective_args *args = carrier->args;
@@ -312,9 +316,10 @@ WP_FN int waits_for_nobody(const struct wp_carrier *carrier, const struct wp_rin
            wp_stream_chunks(rings, &stream, carrier->channel, 0) <= (uint64_t)wp_ring_window(rings);
 }
 
-/* What is called goes around all the same, in an empty chunk from the first rail to that of the next node, before anybody
- * waits along the tree: so calls that go by trees and by rings find each other, and such with other roots. Who does not wait
- * there sends its rows before it hears the node before it. */
+/* The call goes around all the same, in an empty chunk from the first rail to that of the next
+ * node, before anybody waits along the tree: so calls that go by trees and by rings find each
+ * other, and such with other roots. Who does not wait there sends its rows before it hears the node
+ * before it. */
 WP_FN enum wp_status carry_by_tree(struct wp_carrier *carrier, struct wp_tree_walk *walk)
 {
     struct wp_stream none = wp_stream_of(carrier->args, 0, 0);
@@ -374,8 +379,9 @@ WP_FN enum wp_status carry(const struct wp_operation *op,
 
 /* ------------------------------------------------------------------ within the node */
 
-/* What this rank copies: of an all-gather its row, of an all-to-all its rows for the node, of a broadcast from this node a part
- * of the root's row; of a gather to this node its row, of a scatter from it the root's row for it. */
+/* The rows that this rank copies. All-gather: its row. All-to-all: its rows for the node. Broadcast
+ * from this node: a part of the root's row. Gather to this node: its row. Scatter from this node:
+ * the root's row for it. */
 struct own_rows {
     int32_t num_rows;
     int32_t source; /* index in the node */

@@ -11,8 +11,8 @@ struct wp_node_tree {
     int32_t depth;         /* of this node */
     int32_t child;         /* which of its parent's it is, 0 or 1 */
     int32_t nodes[WP_TREE_NUM_NEIGHBOURS]; /* WP_NO_RANK: none */
-    int32_t
-        toward_root; /* the neighbour behind which the root's node is, or it; _NUM_NEIGHBOURS: this one is */
+    int32_t toward_root;  /* the neighbour behind which the root's node is, or it; _NUM_NEIGHBOURS:
+                        this one is */
     int32_t hops_to_root; /* of the node of the root */
 };
 

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * multicast: reduce-scatter, all-gather and all-reduce through a multicast object (multicast.h), in stages:
+ * multicast: reduce-scatter, all-gather and all-reduce through a multicast object (multicast.h), in
+ * stages:
  *
  *   scatter  each rank copies a chunk of each part to its slots up       all-reduce, reduce-scatter
  *   spread   the head takes its chunk, the sum of all slots up or its    all
  *            own input, to the slots down of all, or to its output
  *   gather   each rank copies its slots down to its output               all-reduce, all-gather
  *
- * In one step a block does each stage for another chunk, `lag` chunks behind that of the stage before. It begins with
- * all waits of the step, which are for what others do in steps before: so whoever is in the earliest step waits for
- * nobody, and there is no circle. Where there is no gather, ranks finish together: else one could free its slots up
- * while a head still reads them. A gather tells that it has.
+ * In one step a block does each stage for another chunk, `lag` chunks behind that of the stage
+ * before. It begins with all waits of the step, which are for what others do in steps before: so
+ * whoever is in the earliest step waits for nobody, and there is no circle. Where there is no
+ * gather, ranks finish together: else one could free its slots up while a head still reads them. A
+ * gather tells that it has.
  */
 #include "programs/coll/multicast.h"
 
-/* What a warp knows of its channel. */
+/* A channel, as a warp of it sees it. */
 struct channel {
     const struct wp_multicast_args *args;
     struct wp_operation op;
@@ -115,7 +117,7 @@ WP_FN enum wp_status await_step(const struct channel *channel, int32_t step)
 
 /* ------------------------------------------------------------------ rows */
 
-/* What a warp does of one chunk: its share of the chunk's row. */
+/* The share of a chunk's row that a warp moves. */
 struct chunk_share {
     int32_t head;
     int32_t chunk;
@@ -162,8 +164,8 @@ WP_FN struct wp_multicast_end array_end(const struct channel *channel,
     return end;
 }
 
-/* Row operations of one step: those of scatter, head by head, then the spread, then those of gather. All of them are
- * one call, since each is much code. */
+/* Row operations of one step: those of scatter, head by head, then the spread, then those of
+ * gather. All of them are one call, since each is much code. */
 WP_FN void move_rows(const struct channel *channel, int32_t step)
 {
     const struct wp_multicast_args *args = channel->args;
@@ -210,8 +212,8 @@ WP_FN void tell_step(const struct channel *channel, int32_t step)
 
 /* ------------------------------------------------------------------ the program */
 
-/* Called with what the warp has found in headers, which all warps must have found right before they go on. The first
- * step waits for nobody. */
+/* Called with what the warp has found in headers, which all warps must have found right before they
+ * go on. The first step waits for nobody. */
 WP_FN enum wp_status run_steps(const struct channel *channel, enum wp_status status)
 {
     struct wp_warp *warp = channel->op.warp;

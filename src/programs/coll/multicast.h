@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the program multicast moves rows through: queues in a multicast object (machine/multicast.h). Every rank is the
- * head of the part of its number, which may be empty: the head reduces and spreads the part for all. A block is a channel; for every
- * head it has two queues of slots in each rank's memory:
+ * The queues through which the program multicast moves rows, in a multicast object
+ * (machine/multicast.h). Every rank is the head of the part of its number, which may be empty: it
+ * reduces and spreads the part for all. A block is a channel; for every head it has two queues of
+ * slots in each rank's memory:
  *
  *   up     every rank writes to its own slot, then tells; the head reads those of all
  *   down   the head writes to the slots of all, then posts; every rank reads its own
  *
- * What is told and posted is the number of the last chunk that has been put in, counted since the object was made. Chunk
- * k is in slot k % num_slots.
+ * What is told and posted is the number of the last chunk that has been put in, counted since the
+ * object was made. Chunk k is in slot k % num_slots.
  *
- * A chunk goes through stages (multicast.c), each `lag` steps after the one before, and lag is at most half of the
- * slots. Claim: a slot is written when all have read what was in it before. Proof: in step s a rank waits until all
- * have put in the chunk that its next stage takes, so all others have ended step s - lag, and with it have taken out
- * what they put in or got lag steps before that: chunk s - 2 lag of the first stage, or of the second one that many
- * steps later. It writes the slot of chunk s, which had s - num_slots before. In the first steps of an operation,
- * which wait for nothing, the same is true of the last steps of the operation before: all ranks have ended all but
- * the last lag of them.
+ * A chunk goes through stages (multicast.c), each `lag` steps after the one before, and lag is at
+ * most half of the slots. Claim: a slot is written when all have read what was in it before. Proof:
+ * in step s a rank waits until all have put in the chunk that its next stage takes, so all others
+ * have ended step s - lag, and with it have taken out what they put in or got lag steps before
+ * that: chunk s - 2 lag of the first stage, or of the second one that many steps later. It writes
+ * the slot of chunk s, which had s - num_slots before. In the first steps of an operation, which
+ * wait for nothing, the same is true of the last steps of the operation before: all ranks have
+ * ended all but the last lag of them.
  */
 #pragma once
 

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small messages go along a tree of the nodes, in as many hops as it is deep, where a ring takes as many as there are
- * nodes. Rings to and from neighbours in the tree are the same however many nodes there are, and whatever the root.
+ * Small messages go along a tree of the nodes, in as many hops as it is deep, where a ring takes as
+ * many as there are nodes. Rings to and from neighbours in the tree are the same however many nodes
+ * there are, and whatever the root.
  *
- *     all-reduce   sums go up: a node adds what its first child has sent, its own sum, and what its second child has. The
- *                  highest node's goes down to all
+ *     all-reduce   sums go up: a node adds what its first child has sent, its own sum, and what its
+ *                  second child has. The highest node's goes down to all
  *     reduce       the same, but down only to the root's node
  *     broadcast    from the root's node each passes on to all other neighbours
  *
- * Steps have lags by depth, as those of trees in a node (coll/tree_plans.c): who sends a chunk has one less than who
- * receives it. In its turn t a node does what goes down for chunk t - num_levels - depth, then what goes up for chunk t -
- * num_levels + depth, or a broadcast's for chunk t - hops_to_root. So it waits for what was sent in the turn before. With a
- * window (ring.h) of two or more it waits for the slots of chunks that were sent two turns before or earlier, which have
- * been taken in the turn before. So of all warps of a channel the one that is least far waits for nobody.
+ * Steps have lags by depth, as those of trees in a node (coll/tree_plans.c): who sends a chunk has
+ * one less than who receives it. In its turn t a node does what goes down for chunk t - num_levels
+ * - depth, then what goes up for chunk t - num_levels + depth, or a broadcast's for chunk t -
+ * hops_to_root. So it waits for what was sent in the turn before. With a window (ring.h) of two or
+ * more it waits for the slots of chunks that were sent two turns before or earlier, which have been
+ * taken in the turn before. So of all warps of a channel the one that is least far waits for
+ * nobody.
  */
 #pragma once
 
@@ -66,7 +69,8 @@ WP_FN void wp_tree_note(const struct wp_tree_walk *walk)
 
 /* ------------------------------------------------------------------ steps */
 
-/* What a node does with a chunk. From and to: bits of neighbours; those that are not there are left out. */
+/* The step of a node with a chunk. From and to are bits of neighbours; those that are not there are
+ * left out. */
 struct wp_tree_step {
     uint32_t from, to;
     int is_added_to;
@@ -153,7 +157,7 @@ WP_CALLED_FN enum wp_status wp_tree_take_step(struct wp_tree_walk *walk,
 
 /* ------------------------------------------------------------------ ways */
 
-/* What goes up, or turns at the highest node. */
+/* A chunk that goes up, or turns at the highest node. */
 WP_FN struct wp_tree_step wp_tree_step_up(const struct wp_internode_collective_args *args)
 {
     const struct wp_node_tree *tree = &args->tree;
@@ -166,7 +170,7 @@ WP_FN struct wp_tree_step wp_tree_step_up(const struct wp_internode_collective_a
     return step;
 }
 
-/* What goes down below it; of a reduce, to the root's node. */
+/* A chunk that goes down below the highest node; in a reduce, to the root's node. */
 WP_FN struct wp_tree_step wp_tree_step_down(const struct wp_internode_collective_args *args)
 {
     const struct wp_node_tree *tree = &args->tree;

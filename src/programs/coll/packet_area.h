@@ -2,21 +2,22 @@
 /*
  * How collectives use packets (machine/packets.h).
  *
- * Each rank has an area in its heap: two buffers of slots, used in turn, and the escape words of each.
- * In a buffer every rank has a header's slots for every block, then a region of its own for what it sends:
+ * Each rank has an area in its heap: two buffers of slots, used in turn, and the escape words of
+ * each. In a buffer every rank has a header's slots for every block, then a region of its own for
+ * what it sends:
  *
  *     [headers of all ranks to block 0][to block 1]...[region of rank 0][region of rank 1]...
  *
- * In every operation, every rank sends every other a header, which tells its call, beside its data, and
- * takes all headers and data that it is sent. So the buffers are the halves of parity.h: slots that are
- * sent to were emptied.
+ * In every operation, every rank sends every other a header, which tells its call, beside its data,
+ * and takes all headers and data that it is sent. So the buffers are the halves of parity.h: slots
+ * that are sent to were emptied.
  */
 #pragma once
 
 #include "programs/exchange.h"
 #include "programs/share.h"
 
-/* What a rank says to one other in an operation. */
+/* The header that a rank sends to one other rank in an operation. */
 struct wp_call_header {
     struct wp_call_head call;
     uint64_t input;  /* places (window.h): what the other may read, */
@@ -29,7 +30,7 @@ struct wp_packet_area {
     char *areas[WEFT_COLL_MAX_RANKS];
 };
 
-/* What goes between this rank and each other: parts of its input and output. */
+/* The parts of its input and output that this rank exchanges with each other rank. */
 struct wp_exchanged_rows {
     struct wp_span sent[WEFT_COLL_MAX_RANKS];
     struct wp_span received[WEFT_COLL_MAX_RANKS];
@@ -125,7 +126,8 @@ struct wp_header_duty {
     int32_t rank_step;
 };
 
-/* The ranks are shared among the warps of a block, from the last one on, which have the least data. */
+/* The ranks are shared among the warps of a block, from the last one on, which have the least
+ * data. */
 WP_FN struct wp_header_duty wp_header_duty(struct wp_warp *warp)
 {
     const struct wp_header_duty duty = {wp_num_warps(warp) - 1 - wp_warp_idx(warp),

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * packet_exchange: every rank sends every other a row, in packets, and puts those that come to their
- * places: all-gather, all-to-all, broadcast, gather and scatter. The warps are dealt out to the ranks in
- * turn, and those of one rank share its rows, so that packets of several ranks are awaited at the same time.
+ * packet_exchange: every rank sends every other a row, in packets, and puts those that come to
+ * their places: all-gather, all-to-all, broadcast, gather and scatter. The warps are dealt out to
+ * the ranks in turn, and those of one rank share its rows, so that packets of several ranks are
+ * awaited at the same time.
  */
 #include "programs/coll/packet_exchange.h"
 

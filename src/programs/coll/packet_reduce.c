@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * packet_reduce: every rank sends every other a row in packets, and reduces the rows that come with its
- * own. With the same row for all this is an all-reduce in one shot; with a row of its own for each, a
- * reduce-scatter; with rows for the root alone, a reduce. A warp has the same share of every row.
+ * packet_reduce: every rank sends every other a row in packets, and reduces the rows that come with
+ * its own. With the same row for all this is an all-reduce in one shot; with a row of its own for
+ * each, a reduce-scatter; with rows for the root alone, a reduce. A warp has the same share of
+ * every row.
  */
 #include "programs/coll/packet_reduce.h"
 

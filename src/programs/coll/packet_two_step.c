@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * packet_two_step: an all-reduce of which each rank makes a part. Step 1: every rank sends each other
- * the part of its row that is the other's, in packets; the owner reduces. Step 2: the owner sends the
- * result to all. A warp has the same share of every part, and a lane the same packets of the share, so
- * that step 2 needs no sync: a lane sends what it has reduced itself, and overwrites, in place, what it
- * has sent itself.
+ * packet_two_step: an all-reduce of which each rank makes a part. Step 1: every rank sends each
+ * other the part of its row that is the other's, in packets; the owner reduces. Step 2: the owner
+ * sends the result to all. A warp has the same share of every part, and a lane the same packets of
+ * the share, so that step 2 needs no sync: a lane sends what it has reduced itself, and overwrites,
+ * in place, what it has sent itself.
  */
 #include "programs/coll/packet_two_step.h"
 

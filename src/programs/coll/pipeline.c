@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pipeline: collectives whose rows go from rank to rank piece by piece, each rank doing its step on a piece while the
- * others do theirs on others: rings, relays, and two shots by pushes. What the steps are a table says (pipeline.h).
+ * pipeline: collectives whose rows go from rank to rank piece by piece, each rank doing its step on
+ * a piece while the others do theirs on others: rings, relays, and two shots by pushes. What the
+ * steps are a table says (pipeline.h).
  *
- * Block b of every rank is channel b, and does every num_blocks-th piece: one warp waits for slots and for what is in
- * them, all warps move the rows, the same warp tells. Ranks start as in all direct operations (direct.h), so that
- * outputs of others are known, and finish so: what goes directly to those for which a step without tail is enough, is
- * there then.
+ * Block b of every rank is channel b, and does every num_blocks-th piece: one warp waits for slots
+ * and for what is in them, all warps move the rows, the same warp tells. Ranks start as in all
+ * direct operations (direct.h), so that outputs of others are known, and finish so: what goes
+ * directly to those for which a step without tail is enough, is there then.
  */
 #include "programs/coll/pipeline.h"
 
-/* What a warp knows of its block's channel. */
+/* The channel of a block, as its warps see it. */
 struct pipe {
     const struct wp_pipeline_args *args;
     struct wp_operation op;
@@ -92,7 +93,7 @@ WP_FN void tell_peers(const struct pipe *pipe, const struct wp_step *step)
 
 /* ------------------------------------------------------------------ rows */
 
-/* What a warp moves of a row: bytes of the rows, which are `in_slot` behind the slot's first byte. */
+/* The bytes of a row that a warp moves. They are `in_slot` behind the slot's first byte. */
 struct moved {
     struct wp_span span;
     uint64_t in_slot;
@@ -117,7 +118,7 @@ WP_FN struct moved share_of_piece(const struct pipe *pipe, int32_t part, uint64_
     return moved;
 }
 
-/* What the i-th sender has sent. */
+/* The row that the i-th sender has sent. */
 WP_FN const char *source(const struct pipe *pipe, const struct wp_step *step,
                          const struct moved *moved, int32_t i)
 {
@@ -152,8 +153,8 @@ WP_FN const void *target(const struct pipe *pipe, const struct wp_step *step,
     return output_of(pipe, fifo.peer) + moved->span.begin;
 }
 
-/* The targets of a row that goes to receivers [begin, end), others before this rank's own; returns how many there
- * are. */
+/* The targets of a row that goes to receivers [begin, end), others before this rank's own; returns
+ * how many there are. */
 WP_FN int32_t find_targets(const struct pipe *pipe, const struct wp_step *step,
                            const struct moved *moved, int32_t begin, int32_t end, const void **dsts)
 {
@@ -167,7 +168,7 @@ WP_FN int32_t find_targets(const struct pipe *pipe, const struct wp_step *step,
     if (lane == 0) {
         const char *out = args->out + (moved->span.begin - args->out_begin);
         const char *in = args->in + (moved->span.begin - args->in_begin);
-        /* What is only copied from there is there already, in place. */
+        /* A row that is only copied from there is in place already. */
         const int is_there =
             (step->flags & (WP_STEP_FROM_IN | WP_STEP_REDUCE)) == WP_STEP_FROM_IN && out == in;
         dsts[num] = is_there ? NULL : out;
@@ -213,7 +214,7 @@ WP_FN enum wp_status do_step(const struct pipe *pipe, const struct wp_step *step
     struct wp_warp *warp = pipe->op.warp;
     const int is_first = wp_warp_idx(warp) == 0;
     const enum wp_status own = is_first ? await_peers(pipe, step) : WP_STATUS_OK;
-    /* What the first warp has acquired, the others have behind this. */
+    /* Behind this, the other warps have all that the first warp has acquired. */
     const enum wp_status status = wp_block_status(warp, own);
     if (status != WP_STATUS_OK)
         return status;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `pipeline` follows: a table of steps, which coll/plans.c makes for each collective and algorithm.
+ * The table of steps that `pipeline` follows, which coll/plans.c makes for each collective and
+ * algorithm.
  *
- * The arrays of an operation consist of parts, and each part of pieces, which the channels share. For each of its
- * pieces a channel goes through the steps in order. In the words of collectives, a step is one of
+ * The arrays of an operation consist of parts, and each part of pieces, which the channels share.
+ * For each of its pieces a channel goes through the steps in order. In the words of collectives, a
+ * step is one of
  *
  *     send                     FROM_IN | TO_SLOTS
  *     recv_reduce_send         FROM_SLOTS | FROM_IN | TO_SLOTS
@@ -13,10 +15,11 @@
  *     recv_send, directly      FROM_OUT | TO_OUTS
  *     recv, directly           FROM_OUT, and no target
  *
- * What goes directly to a rank whose output nobody reaches, goes through its slots, and it copies it.
+ * What goes directly to a rank whose output nobody reaches, goes through its slots, and it copies
+ * it.
  *
- * What a rank posts to another as its n-th step, the other takes as its n-th from it: plans have the steps of two ranks
- * in the same order at both.
+ * What a rank posts to another as its n-th step, the other takes as its n-th from it: plans have
+ * the steps of two ranks in the same order at both.
  */
 #pragma once
 
@@ -55,8 +58,8 @@ struct wp_step {
     uint8_t part;
     uint8_t lag; /* it does the piece that a step without lag did so many pieces before */
     struct wp_peers senders, receivers;
-    /* Rows are reduced in the order of the senders, in which this rank's is before the first of them, and what would be
-     * behind the last comes first: so many before its own. */
+    /* Rows are reduced in the order of the senders, in which this rank's is before the first of
+     * them, and what would be behind the last comes first: so many before its own. */
     uint8_t own_at;
 };
 
@@ -72,7 +75,8 @@ struct wp_plan {
     int32_t num_senders; /* whose slots each rank has */
 };
 
-/* Part p is bytes [p * part_bytes, (p + 1) * part_bytes) of the rows, as far as there are so many. */
+/* Part p is bytes [p * part_bytes, (p + 1) * part_bytes) of the rows, as far as there are so
+ * many. */
 struct wp_pipeline_args {
     struct wp_direct direct; /* chunk_bytes: of a piece, at most a slot's */
     struct wp_fifos fifos;

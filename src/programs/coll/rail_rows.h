@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a rail does with a piece of a stream in its own node: it reads it from inputs of the node's ranks or
- * from the slot that it has come in, adds the node's sum to sums of other nodes, and writes the result to
- * the slot that it goes on in and to outputs of the node's ranks. A warp's pointers are sources, then
- * destinations.
+ * The way of a piece of a stream through the rail's own node. The rail reads it from inputs of the
+ * node's ranks or from the slot that it has come in, adds the node's sum to sums of other nodes,
+ * and writes the result to the slot that it goes on in and to outputs of the node's ranks. A warp's
+ * pointers are sources, then destinations.
  */
 #pragma once
 
@@ -152,8 +152,8 @@ WP_FN const void **wp_target_pointers(struct wp_warp *warp)
     return wp_warp_pointers(warp) + 1 + WP_RAIL_INPUTS;
 }
 
-/* Points at targets from `first` on, as many as are written at a time; returns how many. The previous pointers have
- * been used. */
+/* Points at targets from `first` on, as many as are written at a time; returns how many. The
+ * previous pointers have been used. */
 WP_FN int32_t wp_point_at_targets(const struct wp_operation *op, const struct wp_targets *targets,
                                   int32_t first)
 {
@@ -181,7 +181,8 @@ WP_FN void wp_copy_to_targets(const struct wp_operation *op, const struct wp_tar
 
 /* ------------------------------------------------------------------ sums */
 
-/* What is added, in order: at most a sum of others, then inputs of the node's ranks, or another sum, and one behind. */
+/* The terms of a sum, in order: at most a sum of other nodes, then inputs of the node's ranks, or
+ * another sum, and one behind. */
 struct wp_terms {
     const char *sum;
     const char *other;
@@ -190,7 +191,7 @@ struct wp_terms {
     const char *behind;
 };
 
-/* What is handed on of an average is a sum. */
+/* An average is handed on as a sum. */
 WP_FN struct wp_reduction wp_partial(const struct wp_internode_collective_args *args)
 {
     struct wp_reduction reduction = args->reduction;
@@ -255,7 +256,7 @@ WP_FN const char *wp_make_own_sum(const struct wp_carrier *carrier, uint64_t off
 
 /* ------------------------------------------------------------------ pieces */
 
-/* What a chunk does in this node. */
+/* The way of a chunk through this node. */
 struct wp_passage {
     struct wp_stream stream;
     struct wp_span chunk;

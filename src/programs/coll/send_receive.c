@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * send_receive: the sends and receives of a group, or of a collective that consists of them. Only the ranks between which
- * they go take part: what is sent goes in steps through slots that the receiver grants (grants.h), for each channel of
- * each pair of ranks and direction. A transfer is cut into chunks as long as a slot holds, which the channels take in
- * turn; each has one at least of the first channel's, so that the receiver finds out what was sent.
+ * send_receive: the sends and receives of a group, or of a collective that consists of them. Only
+ * the ranks between which they go take part: what is sent goes in steps through slots that the
+ * receiver grants (grants.h), for each channel of each pair of ranks and direction. A transfer is
+ * cut into chunks as long as a slot holds, which the channels take in turn; each has one at least
+ * of the first channel's, so that the receiver finds out what was sent.
  *
- * Why nobody waits for ever, in whichever order a group was made: every channel of every peer and direction has a warp
- * of its own, so all of them progress. The i-th step that a channel's warp sends is the i-th that the receiver's warp
- * takes. It waits for a grant, which the receiver's warp gives as it begins, and for room, which that makes by steps
- * before, and waits for nothing but the step. So if both ends' groups have begun, the pair's transfers end, whatever
- * others do.
+ * Why nobody waits for ever, in whichever order a group was made: every channel of every peer and
+ * direction has a warp of its own, so all of them progress. The i-th step that a channel's warp
+ * sends is the i-th that the receiver's warp takes. It waits for a grant, which the receiver's warp
+ * gives as it begins, and for room, which that makes by steps before, and waits for nothing but the
+ * step. So if both ends' groups have begun, the pair's transfers end, whatever others do.
  *
- * A collective may have fewer warps than lines, of which each does some in order. The lists of all ranks are in the same
- * order: pair i is what goes to the i-th rank after, and what comes from the i-th before. Of the pairs that are not done
- * the first one's ends, at two ranks, have done all lines before it; so that pair ends.
+ * A collective may have fewer warps than lines, of which each does some in order. The lists of all
+ * ranks are in the same order: pair i is what goes to the i-th rank after, and what comes from the
+ * i-th before. Of the pairs that are not done the first one's ends, at two ranks, have done all
+ * lines before it; so that pair ends.
  */
 #include "programs/coll/send_receive.h"
 
@@ -251,7 +253,8 @@ WP_FN enum wp_status run_line(const struct wp_operation *op,
 
 /* ------------------------------------------------------------------ collectives */
 
-/* An empty chunk for the next node, and that of the previous one, as other collectives over nodes begin with. */
+/* An empty chunk for the next node, and that of the previous one, as other collectives over nodes
+ * begin with. */
 WP_FN enum wp_status pass_word(const struct wp_operation *op, const struct wp_rings *rings)
 {
     const struct wp_relay to = {wp_ring_of(rings, wp_node_after(&rings->nodes, 1), 0), op, 0, 0, 0};

@@ -7,7 +7,7 @@
 /* Where a slot has what is sent: behind the word that says what it is a part of. */
 enum { WP_TRANSFER_HEADER_BYTES = 16 };
 
-/* Of one send or receive: its bytes, whether it is a collective's, and its dtype. */
+/* One send or receive: its bytes, whether it is a collective's, and its dtype. */
 enum { WP_TRANSFER_OPERATION_BIT = 52, WP_TRANSFER_DTYPE_BIT = 56 };
 
 struct wp_transfer {
@@ -15,7 +15,8 @@ struct wp_transfer {
     uint64_t word;
 };
 
-/* Those of an operation with one peer in one direction, in order. To itself a rank has pairs, a send and its receive. */
+/* Those of an operation with one peer in one direction, in order. To itself a rank has pairs, a
+ * send and its receive. */
 enum wp_direction { WP_DIRECTION_SEND, WP_DIRECTION_RECEIVE, WP_DIRECTION_SELF };
 
 struct wp_transfer_list {
@@ -27,14 +28,16 @@ struct wp_transfer_list {
 
 /* Who meets first. */
 enum wp_transfer_operation {
-    WP_TRANSFERS_OF_A_GROUP, /* nobody */
-    WP_TRANSFERS_OF_A_COLLECTIVE /* the ranks of the node, and lists are in the same order on all ranks */
+    WP_TRANSFERS_OF_A_GROUP,     /* nobody */
+    WP_TRANSFERS_OF_A_COLLECTIVE /* the ranks of the node, and lists are in the same order on all
+                                    ranks */
 };
 
 /* That fit the arguments. */
 enum { WP_MAX_TRANSFERS = 128, WP_MAX_TRANSFER_LISTS = 64 };
 
-/* Line i is channel i % num_channels of list i / num_channels. Warp w does lines w, w + num_warps ... */
+/* Line i is channel i % num_channels of list i / num_channels. Warp w does lines w, w + num_warps
+ * ... */
 struct wp_send_receive_args {
     struct wp_exchange exchange; /* has as many blocks as there are channels, or more */
     struct wp_message message;   /* of a collective, */

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a collective over several nodes sends. Ranks of the node with index 0 to num_rails - 1 are rails: what crosses
- * the network goes from rail to rail of the same index, and only to the next node, which passes it on. What the rail of
- * one node has for another node is a stream: rows of equal length, one after the other, cut into chunks as long as a
- * slot of a ring holds.
+ * The streams of a collective over several nodes. Ranks of the node with index 0 to num_rails - 1
+ * are rails: what crosses the network goes from rail to rail of the same index, and only to the
+ * next node, which passes it on. What the rail of one node has for another node is a stream: rows
+ * of equal length, one after the other, cut into chunks as long as a slot of a ring holds.
  *
  *     all-reduce      a row: the rail's part of the sum of the nodes' inputs
- *     reduce-scatter  a row for each rank there that the rail serves: the sum of the nodes' rows for it
+ *     reduce-scatter  a row for each rank there that the rail serves: the sum of the nodes' rows
+ *                     for it
  *     all-gather      a row of each rank here that the rail serves, the same for all nodes
  *     all-to-all      a row of each rank here that the rail serves, for each rank there
- *     broadcast       from the root's node: the rail's part of the root's row, the same for all nodes
+ *     broadcast       from the root's node: the rail's part of the root's row, the same for all
+ *                     nodes
  *     reduce          to the root's node, of each node: as of an all-reduce
  *     gather          to the root's node: a row of each rank here that the rail serves
  *     scatter         from the root's node: the root's row for each rank there that the rail serves
  *
- * A rail serves the ranks whose index in their node is its own, and, where nodes differ, also every num_rails-th after
- * that. Parts are equal but for the last ones.
+ * A rail serves the ranks whose index in their node is its own, and, where nodes differ, also every
+ * num_rails-th after that. Parts are equal but for the last ones.
  */
 #pragma once
 
@@ -116,8 +118,8 @@ WP_FN uint64_t wp_stream_all_chunks(const struct wp_rings *rings, const struct w
     return (stream->num_rows * stream->row_bytes + payload - 1) / payload;
 }
 
-/* How many chunks of the stream go through the channel, `hops` nodes from where it begins. To the next node the first
- * rail sends one at least, in which that node reads what is called. */
+/* How many chunks of the stream go through the channel, `hops` nodes from where it begins. To the
+ * next node the first rail sends one at least, in which that node reads what is called. */
 WP_FN uint64_t wp_stream_chunks(const struct wp_rings *rings, const struct wp_stream *stream,
                                 int32_t channel, uint64_t hops)
 {
@@ -128,7 +130,8 @@ WP_FN uint64_t wp_stream_chunks(const struct wp_rings *rings, const struct wp_st
     return (num_chunks + num_channels - 1 - (uint64_t)channel) / num_channels;
 }
 
-/* The bytes of the stream that the channel's chunk k has. All but the last have as many: each costs a message. */
+/* The bytes of the stream that the channel's chunk k has. All but the last have as many: each costs
+ * a message. */
 WP_FN struct wp_span wp_stream_chunk(const struct wp_rings *rings, const struct wp_stream *stream,
                                      int32_t channel, uint64_t k)
 {

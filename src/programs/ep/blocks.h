@@ -9,8 +9,8 @@ WP_FN int32_t wp_align(int32_t num_rows, int32_t alignment)
     return (num_rows + alignment - 1) / alignment * alignment;
 }
 
-/* Warp-wide: where the blocks, of so many rows each, begin. Sums that are too large for it wrap around: then no
- * call takes them. */
+/* Warp-wide: where the blocks, of so many rows each, begin. Sums that are too large for it wrap
+ * around: then no call takes them. */
 WP_FN void wp_place_blocks(struct wp_warp *warp, const struct wp_expansion *expansion,
                            const int32_t *expert_rows)
 {

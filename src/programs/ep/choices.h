@@ -32,8 +32,8 @@ WP_FN int32_t wp_choice_row(const struct wp_choices *choices, int32_t row, int32
     return expanded < choices->expanded_capacity ? expanded : -1;
 }
 
-/* Gives the warp's pointers the expanded rows of a row, in the order of its choices: in an array of row_bytes each, from
- * byte `offset` on. Returns how many. */
+/* Gives the warp's pointers the expanded rows of a row, in the order of its choices: in an array of
+ * row_bytes each, from byte `offset` on. Returns how many. */
 WP_FN int32_t wp_choices_find(struct wp_warp *warp, const struct wp_choices *choices, int32_t row,
                               const char *rows, uint64_t row_bytes, uint64_t offset)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Each warp of a launch counts in a chunk of its own. Here the counts become the places where chunks
- * begin. */
+/* Each warp of a launch counts in a chunk of its own. Here the counts become the places where
+ * chunks begin. */
 #pragma once
 
 #include "programs/block.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What ranks that are mapped get of one token: copies of its row in their outputs, and which of its
- * choices are experts of theirs. The warp has found the targets (targets.h).
+ * Delivers one token to the ranks that are mapped: copies of its row in their outputs, and which of
+ * its choices are experts of theirs. The warp has found the targets (targets.h).
  */
 #pragma once
 
@@ -57,8 +57,8 @@ WP_FN void wp_deliver_row(const struct wp_delivery *delivery, int32_t plane, con
 /* The pointers of so many targets and of their scales fit the warp's. */
 enum { WP_MOST_QUANTISED_AT_ONCE = WP_WARP_POINTERS / 2 };
 
-/* Groups [span.begin, span.begin + span.bytes) of the row, which begins at src, of a plane that is quantised, with
- * their scales, to some of the targets. */
+/* Groups [span.begin, span.begin + span.bytes) of the row, which begins at src, of a plane that is
+ * quantised, with their scales, to some of the targets. */
 WP_FN void wp_deliver_quantised_to(const struct wp_delivery *delivery,
                                    const struct wp_quantised_plane *plane, const char *src,
                                    struct wp_span groups, const struct wp_target *targets,

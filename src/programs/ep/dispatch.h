@@ -9,8 +9,8 @@ struct wp_source_plane {
     uint64_t stride_bytes;
 };
 
-/* A plane that is quantised on its way: its rows here are of how.src_dtype, those of the receivers of
- * how.dst_dtype, and the call's last plane, which has no rows here, is their scales. */
+/* A plane that is quantised on its way: its rows here are of how.src_dtype, those of the receivers
+ * of how.dst_dtype, and the call's last plane, which has no rows here, is their scales. */
 struct wp_quantised_plane {
     int32_t idx;                /* of the plane */
     struct wp_quantisation how; /* of WEFT_DTYPE_NONE: no plane is */

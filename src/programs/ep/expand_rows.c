@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * expand_rows: copies each row that dispatch has delivered to the rows of its choices, which place_choices has placed. A
- * warp reads a row, or a part of it, once. The experts read its copies soon: they stay in caches.
+ * expand_rows: copies each row that dispatch has delivered to the rows of its choices, which
+ * place_choices has placed. A warp reads a row, or a part of it, once. The experts read its copies
+ * soon: they stay in caches.
  */
 #include "programs/ep/expand_rows.h"
 
@@ -20,7 +21,7 @@ WP_FN void copy_part(struct wp_warp *warp, const struct wp_expand_rows_args *arg
     }
 }
 
-/* What a row's choices tell their rows. */
+/* Writes what the top-k entries of a row tell of their expanded rows. */
 WP_FN void note_choices(struct wp_warp *warp, const struct wp_expand_rows_args *args, int32_t row)
 {
     const int32_t num_topk = args->choices.num_topk;

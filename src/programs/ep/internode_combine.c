@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * internode_combine: as combine, over several nodes. For each token that a partner has relayed the rows of, its partner
- * sums those of its node, rounds the sum to the wire's type (unless it travels in fp32), and sends it back the way that the token came. The owner adds the
- * sums of all nodes, its own among them, in the order of the token's node routes. A warp for every ring sends; the other
- * warps take the tokens of this rank one after the other, so that the chunks that they wait for are freed in order.
- * internode_log_combine takes the same steps.
+ * internode_combine: as combine, over several nodes. For each token that a partner has relayed the
+ * rows of, its partner sums those of its node, rounds the sum to the wire's type (unless it travels
+ * in fp32), and sends it back the way that the token came. The owner adds the sums of all nodes,
+ * its own among them, in the order of the token's node routes. A warp for every ring sends; the
+ * other warps take the tokens of this rank one after the other, so that the chunks that they wait
+ * for are freed in order. internode_log_combine takes the same steps.
  */
 #ifndef WP_SUMS_ARE_LOGARITHMS
 #define WP_SUMS_ARE_LOGARITHMS 0
@@ -15,7 +16,7 @@
 #include "programs/ep/targets.h"
 #include "programs/relay.h"
 
-/* What is summed: the rows themselves, or the weights that come with them. */
+/* The summands: the rows themselves, or the weights that come with them. */
 struct summands {
     int array; /* of the messages */
     weft_dtype dtype;
@@ -94,7 +95,8 @@ WP_FN void sum_up(struct wp_warp *warp, const struct summands *summands, char *d
     wp_warp_sync(warp); /* the pointers have been used */
 }
 
-/* The sum of rows at ranks of one node: what goes to the token's owner, by the network or at once. */
+/* The sum of rows at ranks of one node: what goes to the token's owner, by the network or at
+ * once. */
 WP_FN void sum_rows(struct wp_warp *warp, const struct summands *summands, char *dst,
                     int32_t num_srcs)
 {
@@ -161,7 +163,7 @@ WP_FN enum wp_status send_chunks(const struct wp_internode_combine_args *args,
 
 /* ------------------------------------------------------------------ taking a token's sums */
 
-/* What a node has sent for a token. */
+/* The sum that a node has sent for a token. */
 struct partial {
     struct wp_relay relay;
     uint64_t number; /* of the chunk */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * internode_dispatch: as dispatch, over several nodes. A token that ranks of another node need crosses the network
- * once, to this rank's partner there, which relays it to those ranks. A warp for every ring sends, another
- * relays; the other warps deliver the tokens of this rank to ranks of its own node.
- * internode_quantised_dispatch takes the same steps.
+ * internode_dispatch: as dispatch, over several nodes. A token that ranks of another node need
+ * crosses the network once, to this rank's partner there, which relays it to those ranks. A warp
+ * for every ring sends, another relays; the other warps deliver the tokens of this rank to ranks of
+ * its own node. internode_quantised_dispatch takes the same steps.
  */
 #include "programs/ep/internode_dispatch.h"
 
@@ -223,8 +223,8 @@ WP_FN enum wp_status serve_ring(const struct wp_operation *op,
     return send_chunks(args, &out, planes);
 }
 
-/* Warps of this very launch may have ended, and noted that it has relayed: so its own number does not
- * count, and all warps of all ranks see the same. */
+/* Warps of this very launch may have ended, and noted that it has relayed: so its own number does
+ * not count, and all warps of all ranks see the same. */
 WP_FN int is_needed(struct wp_warp *warp, const struct wp_internode_dispatch_args *args)
 {
     const struct wp_exchange_state *state = args->dispatch.exchange.state;

@@ -4,8 +4,9 @@
 #include "programs/ep/dispatch.h"
 #include "programs/ring.h"
 
-/* Whether a dispatch runs: one of combine's, without rows, only if none has told the routes since notify.
- * That cannot be known when it is enqueued, since graphs run later, and any number of times. */
+/* Whether a dispatch runs: one of combine's, without rows, only if none has told the routes since
+ * notify. That cannot be known when it is enqueued, since graphs run later, and any number of
+ * times. */
 enum wp_relay_when { WP_RELAY_ALWAYS, WP_RELAY_IF_NEEDED };
 
 struct wp_internode_dispatch_args {
@@ -14,7 +15,8 @@ struct wp_internode_dispatch_args {
     enum wp_relay_when when;
 };
 
-/* A token on the wire: where its rows go at the ranks of the other node, its choices, and its planes. */
+/* A token on the wire: where its rows go at the ranks of the other node, its choices, and its
+ * planes. */
 struct wp_wire_token {
     int32_t token;
     int32_t num_rows;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* internode_log_combine: internode_combine of sums that cross the network as logarithms, by the same steps. */
+/* internode_log_combine: internode_combine of sums that cross the network as logarithms, by the
+ * same steps. */
 #define WP_STEPS_ONLY
 #define WP_SUMS_ARE_LOGARITHMS 1
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * internode_notify: as notify, where ranks of other nodes can be reached by the network only. A rank tells its partner
- * in each node what it has for that node; the partner spreads it among the ranks there. Then every rank has
- * the counts of all ranks for all ranks of its node: prefix sums give the rows of what arrives, of what it sends within
- * the node, and of what it will relay for its partners. One block.
+ * internode_notify: as notify, where ranks of other nodes can be reached by the network only. A
+ * rank tells its partner in each node what it has for that node; the partner spreads it among the
+ * ranks there. Then every rank has the counts of all ranks for all ranks of its node: prefix sums
+ * give the rows of what arrives, of what it sends within the node, and of what it will relay for
+ * its partners. One block.
  */
 #include "programs/ep/internode_notify.h"
 

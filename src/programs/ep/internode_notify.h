@@ -4,7 +4,7 @@
 #include "programs/ep/notify.h"
 #include "programs/ring.h"
 
-/* What a rank tells its partner in another node. */
+/* The counts that a rank sends to its partner in another node. */
 struct wp_told_counts {
     struct wp_call call;
     int32_t num_tokens; /* for the node */
@@ -19,9 +19,9 @@ struct wp_internode_notify_args {
     struct wp_notify_args notify;
     struct wp_rings rings;
     const int32_t *node_of_rank;
-    /* In memory of the network, at the place `told_place`: for each half (parity.h) [num_nodes] words,
-     * which count what the partners have told, then as many buffers that come from the partners, and
-     * as many that go to them. */
+    /* In memory of the network, at the place `told_place`: for each half (parity.h) [num_nodes]
+     * words, which count what the partners have told, then as many buffers that come from the
+     * partners, and as many that go to them. */
     char *told;
     uint64_t told_place;
     uint64_t told_bytes;    /* of one buffer */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* internode_quantised_dispatch: internode_dispatch with a plane that is quantised on its way, before the
- * network, by the same steps. */
+/* internode_quantised_dispatch: internode_dispatch with a plane that is quantised on its way,
+ * before the network, by the same steps. */
 #define WP_STEPS_ONLY
 
 #include "programs/ep/internode_quantised_dispatch.h"

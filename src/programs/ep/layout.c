@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * layout: from topk_idx, or from a table of ranks, the routes of every token and the counts per rank, node and expert.
+ * layout: from topk_idx, or from a table of ranks, the routes of every token and the counts per
+ * rank, node and expert.
  *
- * Each warp takes one chunk of tokens, its lanes one token each: a lane finds the ranks that its token
- * goes to; then, rank by rank, a ballot over the lanes gives each token its slot. The last block to
- * finish sums the chunks up.
+ * Each warp takes one chunk of tokens, its lanes one token each: a lane finds the ranks that its
+ * token goes to; then, rank by rank, a ballot over the lanes gives each token its slot. The last
+ * block to finish sums the chunks up.
  */
 #include "programs/ep/layout.h"
 
@@ -53,8 +54,8 @@ WP_FN void add_block_counters(struct wp_warp *warp, const struct wp_layout_args 
     }
 }
 
-/* Where the choices first .. first + CHOICES_AT_ONCE of a token go; -1 for those that go nowhere. Step
- * by step for all of them, so that their loads are under way together. */
+/* Where the choices first .. first + CHOICES_AT_ONCE of a token go; -1 for those that go nowhere.
+ * Step by step for all of them, so that their loads are under way together. */
 WP_FN void find_entries(const struct wp_layout_args *args, int32_t token, int32_t first,
                         int32_t *entries)
 {
@@ -158,8 +159,8 @@ WP_FN int32_t find_routes(struct wp_warp *warp, const struct wp_layout_args *arg
     return num_routes;
 }
 
-/* A token for each lane, or -1. nodes[node] counts the chunk's tokens for the node. Before it is called again, the lanes
- * have met: in find_routes. */
+/* A token for each lane, or -1. nodes[node] counts the chunk's tokens for the node. Before it is
+ * called again, the lanes have met: in find_routes. */
 WP_FN void find_nodes(struct wp_warp *warp, const struct wp_layout_args *args, int32_t token,
                       int32_t num_routes, int32_t *nodes)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * narrow_combine: combine of rows that travel in a narrower format: every rank's are in its staging block in that, or
- * in rounds come there so, by the steps of staged_combine. It is a program of its own so that no other has the code
- * for that.
+ * narrow_combine: combine of rows that travel in a narrower format: every rank's are in its staging
+ * block in that, or in rounds come there so, by the steps of staged_combine. It is a program of its
+ * own so that no other has the code for that.
  */
 #define WP_STEPS_ONLY
 

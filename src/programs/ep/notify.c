@@ -8,7 +8,8 @@
 
 #include "programs/ep/counts.h"
 
-/* What the block's warps have sent is signalled at once, and awaited when the calls have been compared. */
+/* The block signals at once that its warps have sent. It waits for the others when it has compared
+ * the calls. */
 WP_FN enum wp_status exchange_counts(const struct wp_operation *op,
                                      const struct wp_notify_args *args)
 {

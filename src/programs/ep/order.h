@@ -4,8 +4,8 @@
 
 #include "programs/ep/layout.h"
 
-/* The routes, to ranks or nodes, in the order of the last choice that each one has: the last one first finds
- * its place at the end. */
+/* The routes, to ranks or nodes, in the order of the last choice that each one has: the last one
+ * first finds its place at the end. */
 WP_FN void wp_order_by_choice(const struct wp_layout_args *args, int32_t token,
                               struct wp_route *routes, int32_t num_routes,
                               const int32_t *node_of_rank)

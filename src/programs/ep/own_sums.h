@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The sums of a rank's own tokens: a token's owner pulls its rows from the ranks that had it and sums
- * them in the order of its routes, the ones that dispatch wrote along.
+ * The sums of a rank's own tokens: a token's owner pulls its rows from the ranks that had it and
+ * sums them in the order of its routes, the ones that dispatch wrote along.
  */
 #pragma once
 
@@ -10,7 +10,8 @@
 #include "programs/narrow_rows.h"
 #include "programs/share.h"
 
-/* What a program can sum: that of the first need not have the code for the second. */
+/* The kinds of rows that a program can sum. A program for the first kind has no code for the
+ * second. */
 enum wp_summed_rows { WP_ROWS_AS_THEY_ARE, WP_ROWS_NARROWED };
 
 struct wp_row_sum {

@@ -47,8 +47,8 @@ WP_FN int32_t wp_own_targets(const struct wp_own_tokens *own, int32_t token)
                            own->bases);
 }
 
-/* What the warp delivers first comes, and where it goes is found, while others are awaited. Returns
- * how many targets it has. */
+/* Prefetches the warp's first unit and finds its targets while other ranks are awaited. Returns the
+ * number of targets. */
 WP_FN int32_t wp_own_prepare(const struct wp_own_tokens *own, int32_t unit)
 {
     if (unit >= own->share.num_units)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * place_choices: gives each choice of the tokens that this rank has a row in the block of its expert, in the order
- * of the choices. Each warp takes one chunk of them. A first launch counts how often each chunk chooses each
- * expert, and its last block sums the chunks up; a second launch counts again, from where the first one says.
+ * place_choices: gives each choice of the tokens that this rank has a row in the block of its
+ * expert, in the order of the choices. Each warp takes one chunk of them. A first launch counts how
+ * often each chunk chooses each expert, and its last block sums the chunks up; a second launch
+ * counts again, from where the first one says.
  */
 #include "programs/ep/place_choices.h"
 
@@ -31,7 +32,8 @@ WP_FN void place_choice(const struct wp_place_choices_args *args, int64_t choice
     args->choice_rows[choice] = is_there ? row : -1;
 }
 
-/* A choice for each lane. counts[expert] are those before in the chunk, and where the chunk begins. */
+/* A choice for each lane. counts[expert] are those before in the chunk, and where the chunk
+ * begins. */
 WP_FN void take_choices(struct wp_warp *warp, const struct wp_place_choices_args *args,
                         int64_t choice, int64_t end, int32_t *counts)
 {

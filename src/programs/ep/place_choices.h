@@ -15,7 +15,8 @@ struct wp_place_choices_args {
     int32_t num_chunks; /* of this launch, at most the expansion's */
     weft_dtype index_type;
     struct wp_expansion expansion; /* written: what is not of notify */
-    /* As of a routing. NULL: all rows are there, and no notify tells of them: the other is written. */
+    /* As of a routing. NULL: all rows are there, and no notify tells of them: the other is
+     * written. */
     const int32_t *recv_rows;
     int32_t *recv_expert_rows;
     const void *recv_topk_idx; /* [rows][num_topk] local experts, or -1 */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * quantised_dispatch: dispatch with a plane that is quantised on its way, by the steps of staged_dispatch,
- * whether anything is staged or not. It is a program of its own so that no other has the code for that.
+ * quantised_dispatch: dispatch with a plane that is quantised on its way, by the steps of
+ * staged_dispatch, whether anything is staged or not. It is a program of its own so that no other
+ * has the code for that.
  */
 #define WP_STEPS_ONLY
 

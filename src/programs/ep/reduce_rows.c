@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* reduce_rows: sums the expanded rows of each row that dispatch has delivered, in the order of its choices. */
+/* reduce_rows: sums the expanded rows of each row that dispatch has delivered, in the order of its
+ * choices. */
 #include "programs/ep/reduce_rows.h"
 
 WP_FN void sum_part(struct wp_warp *warp, const struct wp_reduce_rows_args *args,

@@ -7,8 +7,8 @@
  * of them, whichever rank's, in each array; and every heap has a word for each slot, which the
  * owner of the token sets to its row there, counted from 1, and the rank that stages clears.
  *
- *     dispatch   the owner writes rows to slots, and the words; all meet; whoever stages copies from
- *                the slots to its arrays; all meet
+ *     dispatch   the owner writes rows to slots, and the words; all meet; whoever stages copies
+ *                from the slots to its arrays; all meet
  *     combine    the owner writes the words; all meet; whoever stages copies from its arrays to the
  *                slots; all meet; the owner reads the slots
  *
@@ -72,7 +72,7 @@ WP_FN int wp_round_is_last(const struct wp_round *round)
     return wp_max_u32(op->warp, goes_on) == 0;
 }
 
-/* Of this rank. */
+/* The first token of this rank in the round. */
 WP_FN int32_t wp_round_first_token(const struct wp_round *round)
 {
     const int64_t first = (int64_t)round->idx * round->max_tokens;
@@ -224,8 +224,8 @@ WP_FN void wp_round_copy_slot(const struct wp_round *round, int32_t slot, int32_
     }
 }
 
-/* Of this rank, if it stages: those whose words are set, which are cleared. Rows of plane 0 go to their slots in
- * narrow_dtype; WEFT_DTYPE_NONE: as they are. */
+/* Copies the slots of this rank whose words are set, if it stages, and clears these words. Rows of
+ * plane 0 go to their slots in narrow_dtype; WEFT_DTYPE_NONE: as they are. */
 WP_FN void wp_round_copy_slots(const struct wp_round *round, enum wp_slot_way way,
                                weft_dtype narrow_dtype)
 {

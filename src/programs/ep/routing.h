@@ -2,10 +2,10 @@
 /*
  * The plan of expert parallelism: which rank a token goes to, and to which row. Pure integers.
  *
- * A token's routes are the distinct ranks that have one of its experts, in the order in which combine adds
- * their rows: ascending, or that of the last choice of each. The tokens of a
- * rank are cut into num_chunks contiguous chunks that are counted independently. The row of a route
- * at its rank is the sum of
+ * A token's routes are the distinct ranks that have one of its experts, in the order in which
+ * combine adds their rows: ascending, or that of the last choice of each. The tokens of a rank are
+ * cut into num_chunks contiguous chunks that are counted independently. The row of a route at its
+ * rank is the sum of
  *     rank_base[rank]               rows there from lower source ranks        (notify)
  *     chunk_base[chunk][rank]       rows there from this rank's lower chunks  (layout)
  *     slot                          rows there from lower tokens of the chunk (layout)
@@ -27,8 +27,9 @@ struct wp_target {
     int32_t row;
 };
 
-/* Beyond that, of a communicator with several nodes (internode_dispatch.c). A token's node routes are the nodes of
- * its routes, with a slot among the source's tokens for that node, counted like rows. */
+/* Beyond that, of a communicator with several nodes (internode_dispatch.c). A token's node routes
+ * are the nodes of its routes, with a slot among the source's tokens for that node, counted like
+ * rows. */
 struct wp_node_routing {
     int32_t max_tokens;         /* of this rank */
     int32_t max_relayed_tokens; /* of each other node */
@@ -39,12 +40,12 @@ struct wp_node_routing {
     int32_t *send_tokens;       /* [num_nodes] distinct tokens for each node */
     int32_t *tokens;            /* [num_nodes][max_tokens] which token has a slot      (notify) */
     int32_t *relay_tokens;      /* [num_nodes] that come from the partner in each node (notify) */
-    int32_t *
-        relay_base; /* [num_nodes][ranks of a node] first row of the partner's tokens there (notify) */
+    /* [num_nodes][ranks of a node] first row of the partner's tokens there (notify). */
+    int32_t *relay_base;
     /* [num_nodes][max_relayed_tokens][max_relayed_rows] at ranks of this node, of others' tokens
-     * (dispatch) */
+     * (dispatch). */
     struct wp_target *relayed_rows;
-    /* [1] number of the dispatch that has filled relayed_rows; 0: none since notify */
+    /* [1] number of the dispatch that has filled relayed_rows; 0: none since notify. */
     int32_t *relayed_by;
 };
 

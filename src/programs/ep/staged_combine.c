@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * staged_combine: combine of a weft_ep with a staging block: where some rank needs them, in rounds. It
- * is a program of its own so that the other has nothing of it. narrow_combine takes the same steps.
+ * staged_combine: combine of a weft_ep with a staging block: where some rank needs them, in rounds.
+ * It is a program of its own so that the other has nothing of it. narrow_combine takes the same
+ * steps.
  */
 #include "programs/ep/staged_combine.h"
 
@@ -51,8 +52,9 @@ WP_FN void combine_round(const struct wp_round *round, const struct wp_combine_a
     }
 }
 
-/* Words of the next round are written beside the sums of this one, since they have been cleared before the
- * meeting that the sums come after; slots after the next meeting. The last meeting is the finish. */
+/* Words of the next round are written beside the sums of this one, since they have been cleared
+ * before the meeting that the sums come after; slots after the next meeting. The last meeting is
+ * the finish. */
 WP_FN enum wp_status combine_in_rounds(struct wp_round *round, const struct wp_combine_args *args,
                                        enum wp_summed_rows rows)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * staged_dispatch: dispatch of a weft_ep with a staging block: where some rank needs them, in rounds.
- * It is a program of its own so that the other has nothing of it. quantised_dispatch takes the same steps.
+ * staged_dispatch: dispatch of a weft_ep with a staging block: where some rank needs them, in
+ * rounds. It is a program of its own so that the other has nothing of it. quantised_dispatch takes
+ * the same steps.
  */
 #include "programs/ep/staged_dispatch.h"
 
@@ -30,7 +31,7 @@ WP_FN void deliver_round(const struct wp_round *round, const struct wp_dispatch_
     }
 }
 
-/* What has come last is copied when nobody is awaited any more. */
+/* The rows that have come last are copied when no rank is awaited any more. */
 WP_FN enum wp_status deliver_in_rounds(struct wp_round *round, const struct wp_dispatch_args *args,
                                        enum wp_own_planes planes)
 {

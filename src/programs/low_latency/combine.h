@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What combine has in common with signals and in packets: rows that are answered by expert, and
+/* The parts of combine that signals and packets share: rows that are answered by expert, and
  * weights that come with combine. */
 #pragma once
 

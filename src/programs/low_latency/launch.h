@@ -44,8 +44,8 @@ WP_FN void *wp_ll_near_or(struct wp_warp *warp, uint64_t begin, uint64_t end, vo
                               : (char *)far;
 }
 
-/* Returns 1 in the leader warp of a block. That is the last warp, which has the least other work. The
- * leader signals the other ranks, and with masks waits for all of them. */
+/* Returns 1 in the leader warp of a block. That is the last warp, which has the least other work.
+ * The leader signals the other ranks, and with masks waits for all of them. */
 WP_FN int wp_ll_is_leader_warp(struct wp_warp *warp)
 {
     return wp_warp_idx(warp) == wp_num_warps(warp) - 1;
@@ -87,8 +87,8 @@ WP_FN void wp_ll_miss_masked(const struct wp_ll_run *run)
 
 /* ------------------------------------------------------------------ begin and end */
 
-/* Warp-wide: a bit for each masked rank. Lane n has loaded the mask of rank n, if there is one. On GPUs
- * there are no more ranks than lanes. */
+/* Warp-wide: a bit for each masked rank. Lane n has loaded the mask of rank n, if there is one. On
+ * GPUs there are no more ranks than lanes. */
 WP_FN uint32_t wp_ll_find_masked(struct wp_warp *warp, const struct wp_low_latency *ll,
                                  int32_t is_masked)
 {
@@ -102,7 +102,7 @@ WP_FN uint32_t wp_ll_find_masked(struct wp_warp *warp, const struct wp_low_laten
     return masked;
 }
 
-/* What a launch begins with: all its loads are under way at once, and others can follow. */
+/* The first loads of a launch. All of them are under way at once, and others can follow. */
 struct wp_ll_loads {
     struct wp_ll_block block;
     struct wp_operation_loads operation;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What low latency's ranks have of memory: the area in every heap, memory of a rank's own, and memory of
- * a block. */
+/* The memory of low latency: the area in every heap, memory of a rank's own, and memory of a
+ * block. */
 #pragma once
 
 #include "programs/low_latency/plan.h"
@@ -37,8 +37,8 @@ WP_FN int32_t wp_ll_num_taken_units(const struct wp_ll_plan *plan, int32_t num_r
     return (1 + plan->max_tokens * plan->taken_parts.num_units) * num_ranks;
 }
 
-/* Of many tokens, as they are sent: for each rank, the counts and the metadata of each token. Then
- * each part of each token, to all ranks at once. */
+/* Work items of many tokens, in the order of sending: for each rank, the counts and the metadata of
+ * each token. Then each part of each token, to all ranks at once. */
 WP_FN int32_t wp_ll_num_told_units(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     return (1 + plan->max_tokens) * num_ranks;
@@ -106,8 +106,8 @@ WP_FN int wp_ll_has_node_sums(const struct wp_ll_plan *plan)
     return WP_LL_HAS_RELAYS(plan) && !plan->answers_are_rows;
 }
 
-/* Slots of a half for answers to the rows that this rank has relayed: those of a row lie one behind the
- * other, in the order of the ranks. */
+/* Slots of a half for answers to the rows that this rank has relayed: those of a row lie one behind
+ * the other, in the order of the ranks. */
 WP_FN int32_t wp_ll_num_summands(const struct wp_ll_plan *plan)
 {
     return wp_ll_has_node_sums(plan) ? plan->message.num_sources * plan->num_blocks *
@@ -115,8 +115,8 @@ WP_FN int32_t wp_ll_num_summands(const struct wp_ll_plan *plan)
                                      : 0;
 }
 
-/* Memory of a warp: a row of dtype that becomes logarithms; behind it, with sums of nodes, the sum of
- * this node. */
+/* Memory of a warp: a row of dtype that becomes logarithms; behind it, with sums of nodes, the sum
+ * of this node. */
 WP_FN uint64_t wp_ll_sum_bytes(const struct wp_ll_plan *plan)
 {
     return wp_ll_align((uint64_t)plan->hidden << plan->element_bytes_log2) +
@@ -145,7 +145,8 @@ WP_FN struct wp_ll_offsets wp_ll_offsets_of(const struct wp_ll_plan *plan, int32
     return offsets;
 }
 
-/* The index of a slot and the bytes of a slot fit into 32 bits, the width in which GPUs multiply. */
+/* The index of a slot and the bytes of a slot fit into 32 bits, the width in which GPUs
+ * multiply. */
 WP_FN uint32_t wp_ll_half(const struct wp_ll_plan *plan, uint64_t number)
 {
     return (uint32_t)number & (uint32_t)(plan->num_halves - 1); /* of one or two */
@@ -177,8 +178,8 @@ WP_FN uint64_t wp_ll_answer_bytes(const struct wp_ll_plan *plan, int64_t num_ele
                : (uint64_t)num_elements * wp_dtype_bytes(plan->answer_dtype);
 }
 
-/* Dispatch in packets knows that the areas of all ranks are parameters. Combine does not use this: it
- * was slower (2026-11-27). */
+/* Dispatch in packets knows that the areas of all ranks are parameters. Combine does not use this:
+ * it was slower (2026-11-27). */
 #ifndef WP_LL_RANKS_ARE_NEAR
 #define WP_LL_RANKS_ARE_NEAR 0
 #endif
@@ -191,8 +192,8 @@ WP_FN char *wp_ll_area(const struct wp_low_latency *ll, int32_t owner)
     return owner == ll->exchange.rank ? ll->area : ll->exchange.bases[owner] + ll->area_offset;
 }
 
-/* Returns 1 if a rank is on another node, so that its area is not mapped. In programs of one node this
- * loads nothing. */
+/* Returns 1 if a rank is on another node, so that its area is not mapped. In programs of one node
+ * this loads nothing. */
 WP_FN int wp_ll_is_remote(const struct wp_low_latency *ll, int32_t rank)
 {
     return WP_LL_HAS_NODES(&ll->plan) && ll->exchange.bases[rank] == NULL;
@@ -351,8 +352,8 @@ WP_FN struct wp_ll_packed_choice *wp_ll_packed_choices(const struct wp_low_laten
 
 /* ------------------------------------------------------------------ with signals */
 
-/* Counters of a block: two of rows for each rank, and one of choices for each of its experts. Between
- * nodes also two of answers for each rank, and one of relayed rows for each node. */
+/* Counters of a block: two of rows for each rank, and one of choices for each of its experts.
+ * Between nodes also two of answers for each rank, and one of relayed rows for each node. */
 WP_FN int32_t wp_ll_num_counters(const struct wp_ll_plan *plan, int32_t num_ranks)
 {
     const int32_t num_experts = plan->is_by_expert ? plan->max_local_experts : 0;
@@ -384,8 +385,8 @@ WP_FN struct wp_ll_near wp_ll_near_of(const struct wp_ll_plan *plan,
     return near;
 }
 
-/* Whether the memory of a block reaches to `end`, behind the words of wp_block_max. Variants know that
- * it does. */
+/* Whether the memory of a block reaches to `end`, behind the words of wp_block_max. Variants know
+ * that it does. */
 #ifndef WP_LL_IS_NEAR
 #define WP_LL_IS_NEAR 0
 #endif

@@ -188,7 +188,8 @@ WP_FN void answer_by_choice(const struct answerer *answerer, struct asked_row ro
 
 /* ------------------------------------------------------------------ all answers */
 
-/* One warp's wait for a source counts. WP_STATUS_ABSENT: the source is masked, maybe by this wait. */
+/* One warp's wait for a source counts. WP_STATUS_ABSENT: the source is masked, maybe by this
+ * wait. */
 WP_FN enum wp_status take_weights(const struct answerer *answerer, struct asked_row row,
                                   struct wp_part part)
 {

@@ -88,7 +88,7 @@ WP_FN void prefetch_elements(const struct wp_ll_sender *sender)
                         span.bytes);
 }
 
-/* What goes with the row: to slot j, about choice k. */
+/* Writes to slot j what the row tells of top-k entry k. */
 WP_FN void send_choice(const struct wp_ll_sender *sender, int32_t token, int32_t j, int32_t k)
 {
     const struct wp_low_latency_dispatch_args *args = sender->args;
@@ -192,7 +192,7 @@ WP_FN void send_heads(const struct wp_ll_sender *sender)
     }
 }
 
-/* What the warp looks at first (`first`) has been on its way since the launch began. */
+/* The loads of the first choices (`first`) have been under way since the launch began. */
 WP_FN enum wp_status send(struct wp_ll_run *run, const struct wp_low_latency_dispatch_args *args,
                           struct wp_ll_first_choices first)
 {

@@ -121,7 +121,7 @@ WP_FN uint64_t wp_ll_word_set(const struct wp_low_latency *ll, enum wp_ll_words 
                : WP_LL_NUM_MAILS * (num_halves + (uint64_t)words - WP_LL_ROOM) + (uint64_t)mail;
 }
 
-/* Offsets in every rank's memory of the network: a word of a block of `rank`, */
+/* Offset, in every rank's memory of the network, of a word of a block of `rank`. */
 WP_FN uint64_t wp_ll_network_word(const struct wp_low_latency *ll, enum wp_ll_words words,
                                   enum wp_ll_mail mail, uint64_t number, int32_t rank,
                                   int32_t block)
@@ -136,14 +136,14 @@ WP_FN uint64_t wp_ll_network_rank_word(const struct wp_low_latency *ll, uint64_t
     return (wp_ll_block_word(ll, wp_ll_num_block_sets(&ll->plan), 0, 0) + idx) * sizeof(uint64_t);
 }
 
-/* the word of its heads, */
+/* Offset of the word of its expert counts. */
 WP_FN uint64_t wp_ll_network_head_word(const struct wp_low_latency *ll, uint64_t number,
                                        int32_t rank)
 {
     return wp_ll_network_rank_word(ll, wp_ll_half(&ll->plan, number), rank);
 }
 
-/* the word of its announced waits, */
+/* Offset of the word of its announced waits. */
 WP_FN uint64_t wp_ll_network_waits(const struct wp_low_latency *ll, int32_t rank)
 {
     return wp_ll_network_rank_word(ll, (uint64_t)ll->plan.num_halves, rank);

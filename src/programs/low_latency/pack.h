@@ -10,9 +10,10 @@ struct wp_ll_taker {
     struct wp_ll_run *run;
     const struct wp_low_latency_dispatch_args *args;
     uint64_t number;
-    /* By expert, of this block: the heads of sources, [num_ranks][num_head_words]. Their first words
-     * have the number of the source's choices for each expert here. With signals an expert has a
-     * word, which becomes the row at which the source begins; in packets two experts have one. */
+    /* By expert, of this block: the heads of sources, [num_ranks][num_head_words]. Their first
+     * words have the number of the source's choices for each expert here. With signals an expert
+     * has a word, which becomes the row at which the source begins; in packets two experts have
+     * one. */
     uint32_t *heads;
     int32_t num_head_words, num_count_words;
     int counts_are_pairs;
@@ -91,9 +92,9 @@ WP_FN enum wp_status wp_ll_take_head(const struct wp_ll_taker *taker, int32_t ra
     return status == WP_STATUS_ABSENT ? wp_ll_take_head_once(taker, &site) : status;
 }
 
-/* One lane calls this. It fails, which the host learns. What runs on the stream before that must not
- * read rows that are not there. So the caller gets the ranges of those that are. This operation goes
- * on to its end, since others wait for it. */
+/* One lane calls this. It fails, which the host learns. What runs on the stream before that must
+ * not read rows that are not there. So the caller gets the ranges of those that are. This operation
+ * goes on to its end, since others wait for it. */
 WP_FN void wp_ll_fail_for_room(const struct wp_ll_taker *taker, int32_t local_expert,
                                int32_t source, int32_t num_rows)
 {
@@ -120,11 +121,11 @@ WP_FN void wp_ll_fail_for_room(const struct wp_ll_taker *taker, int32_t local_ex
     (void)wp_fail(taker->run->op.warp, &failure);
 }
 
-/* All warps of a block call this when they have met with their heads; in packets, of the first block
- * alone. It writes the counts of experts for the caller, in the last warps first: in packets these
- * have heard, so they are awake. With signals counts become the rows at which sources begin. If an
- * expert has no room for all rows, the source with most of them has sent more than its share, since
- * its tokens choose the expert twice. */
+/* All warps of a block call this when they have met with their heads; in packets, of the first
+ * block alone. It writes the counts of experts for the caller, in the last warps first: in packets
+ * these have heard, so they are awake. With signals counts become the rows at which sources begin.
+ * If an expert has no room for all rows, the source with most of them has sent more than its share,
+ * since its tokens choose the expert twice. */
 WP_FN void wp_ll_tell_experts(const struct wp_ll_taker *taker)
 {
     struct wp_warp *warp = taker->run->op.warp;
@@ -203,7 +204,8 @@ WP_FN int32_t wp_ll_packed_at(const struct wp_ll_plan *plan, int32_t expert, int
     return position < plan->capacity ? expert * plan->capacity + position : WP_LL_NO_ROOM;
 }
 
-/* Lists the packed rows of a row; with the last part, keeps them for combine. Returns their number. */
+/* Lists the packed rows of a row; with the last part, keeps them for combine. Returns their
+ * number. */
 WP_FN int32_t wp_ll_find_packed(const struct wp_ll_taker *taker, struct wp_ll_taken_row row)
 {
     struct wp_warp *warp = taker->run->op.warp;
@@ -244,7 +246,7 @@ WP_FN char *wp_ll_packed_scales(const struct wp_ll_taker *taker, int32_t packed)
     return to->words + first * to->word_bytes;
 }
 
-/* What is packed beside the elements of a row, as far as a lane can hold it. It is loaded while
+/* The parts of a packed row beside its elements, as far as a lane can hold them. It is loaded while
  * elements are copied. */
 struct wp_ll_rest {
     uint32_t token;

@@ -210,8 +210,8 @@ WP_FN enum wp_status wp_ll_take_each(const struct wp_ll_packet_rows *rows,
 /* ------------------------------------------------------------------ heads */
 
 /* All warps of a block call this, and meet afterwards. A block that has all heads knows where each
- * part of a row goes before the part comes. With masks, all blocks must use the same heads. The last
- * warps receive, since they have least other work. */
+ * part of a row goes before the part comes. With masks, all blocks must use the same heads. The
+ * last warps receive, since they have least other work. */
 WP_FN enum wp_status wp_ll_hear_heads(const struct wp_ll_packet_rows *rows)
 {
     struct wp_ll_run *run = rows->taker.run;

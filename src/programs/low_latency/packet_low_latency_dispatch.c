@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * packet_low_latency_dispatch: low_latency_dispatch of few tokens, in packets. Each warp finds out by
- * itself where its part of a row goes. By rank a row is in the slot after the rows of earlier
+ * packet_low_latency_dispatch: low_latency_dispatch of few tokens, in packets. Each warp finds out
+ * by itself where its part of a row goes. By rank a row is in the slot after the rows of earlier
  * tokens, where it stays. By expert it is in the slot of its token, and heads say where it is
  * packed.
  */

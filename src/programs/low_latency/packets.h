@@ -173,8 +173,8 @@ WP_FN int32_t wp_ll_num_receiving_blocks(struct wp_warp *warp, const struct wp_l
     return ll->num_receivers > 0 ? ll->num_receivers : wp_num_blocks(warp);
 }
 
-/* What the warp sends, or receives. Items go round the blocks first, so that few tokens use many
- * SMs. Warps that only hear have none. */
+/* The work items that the warp sends or receives. Items go round the blocks first, so that few
+ * tokens use many SMs. Warps that only hear have none. */
 WP_FN struct wp_ll_turns wp_ll_turns_to(enum wp_ll_phase phase, struct wp_warp *warp,
                                         const struct wp_low_latency *ll)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the launches of low latency are given, and what they remember from one to the next. */
+/* Arguments of the launches of low latency, and the state that they keep from one to the next. */
 #pragma once
 
 #include "programs/block.h"
@@ -96,7 +96,7 @@ WP_FN int wp_ll_warp_masks(struct wp_warp *warp, const struct wp_ll_masks *masks
     return wp_ll_has_masks(masks) && wp_ballot(warp, wp_ll_is_masked(masks, rank)) != 0;
 }
 
-/* What missing_ranks tells of a rank. */
+/* Values in missing_ranks. */
 enum wp_ll_missing { WP_LL_THERE, WP_LL_MASKED };
 
 WP_FN void wp_ll_mask_out(const struct wp_ll_masks *masks, int32_t rank)
@@ -149,13 +149,13 @@ struct wp_ll_packed_choice {
     float weight;
 };
 
-/* What a block has sent to a rank: rows [first, first + num_rows) of its source there. */
+/* The rows that a block has sent to a rank: [first, first + num_rows) of its source there. */
 struct wp_ll_range {
     int32_t first;
     int32_t num_rows;
 };
 
-/* What a block has done, by numbers of the last one; zero at first. */
+/* The sequence numbers of the last operations of a block; zero at first. */
 struct wp_ll_numbers {
     uint64_t rows_sent;
     uint64_t rows_received;
@@ -171,7 +171,7 @@ struct wp_ll_room {
     uint64_t rows, answers;
 };
 
-/* Of a block: [begin, end). */
+/* The tokens of a block: [begin, end). */
 struct wp_ll_tokens {
     int32_t begin;
     int32_t end;
@@ -183,7 +183,7 @@ struct wp_ll_half {
     uint64_t answered;          /* and which */
 };
 
-/* What a block remembers from launch to launch. */
+/* The state that a block keeps from launch to launch. */
 struct wp_ll_block {
     struct wp_ll_numbers numbers;
     struct wp_ll_half halves[WP_NUM_HALVES];
@@ -269,8 +269,8 @@ struct wp_ll_plan { /* the same on all ranks */
     int32_t drops_rows;  /* beyond it, as the caller has wished; else dispatch fails */
     enum wp_reuse reuse; /* of what is sent */
     int64_t hidden;
-    /* Of an element of dtype, and of one that is sent. GPUs shift in a cycle, and divide in a
-     * hundred. */
+    /* Logarithms of the bytes of an element of dtype, and of one that is sent. GPUs shift in a
+     * cycle, and divide in a hundred. */
     int32_t element_bytes_log2, sent_element_bytes_log2;
     weft_dtype dtype;        /* of tokens, and of what comes back */
     weft_dtype answer_dtype; /* on their way back */
@@ -282,8 +282,8 @@ struct wp_ll_plan { /* the same on all ranks */
     uint64_t answer_bytes; /* between slots of answers */
     struct wp_ll_slot slot;
     struct wp_ll_message message;
-    /* Of rows as they are sent, and as they are received, which differ for many tokens; of answers;
-     * and of their sums. */
+    /* Parts of rows as they are sent; of rows as they are received, which differ for many tokens;
+     * of answers; and of their sums. */
     struct wp_ll_parts row_parts, taken_parts, answer_parts, sum_parts;
 };
 
@@ -309,8 +309,9 @@ struct wp_ll_network {
     int32_t *relayed_rows; /* [max_tokens][num_nodes] index in the block's message; -1: none */
 };
 
-/* The regions of the area that each rank has in its heap, in their order, behind its words. Columns:
- * name; how many things a half has, and the bytes of one, as wp_ll_offsets_of finds (layout.h). */
+/* The regions of the area that each rank has in its heap, in their order, behind its words.
+ * Columns: name; how many things a half has, and the bytes of one, as wp_ll_offsets_of finds
+ * (layout.h). */
 #define WP_LL_REGIONS(X)                                                                           \
     X(ranges, num_ranges, sizeof(struct wp_ll_range))                                              \
     X(heads, plan->is_by_expert ? ranks : 0, offsets.head_bytes)                                   \
@@ -353,15 +354,16 @@ enum { WP_LL_USUAL_TOPK = 32 };
 #ifndef WP_LL_TOPK_IS_USUAL
 #define WP_LL_TOPK_IS_USUAL 0
 #endif
-/* Returns 1 if a token has choices from `first` on, when each lane of a warp has looked at one. Most
- * variants know that a warp has lanes for all. */
+/* Returns 1 if a token has choices from `first` on, when each lane of a warp has looked at one.
+ * Most variants know that a warp has lanes for all. */
 WP_FN int wp_ll_has_more_choices(const struct wp_ll_plan *plan, int32_t first)
 {
     const int fit_lanes = WP_LL_TOPK_IS_USUAL && WP_LL_USUAL_TOPK <= WP_WARP_SIZE;
     return first == 0 || (!fit_lanes && first < plan->num_topk);
 }
 
-/* Of a node, whose areas are parameters of launches: these are nearer than a table in memory. */
+/* Most ranks of a node whose areas are parameters of launches, which are nearer than a table in
+ * memory. */
 enum { WP_LL_NEAR_RANKS = 8 };
 
 struct wp_low_latency {
@@ -374,7 +376,7 @@ struct wp_low_latency {
     struct wp_ll_near near;
     char *near_areas[WP_LL_NEAR_RANKS]; /* of the first ranks */
     char *const *areas;                 /* these, where the program knows them; else NULL */
-    /* Of this rank: */
+    /* These are of this rank: */
     int32_t num_local_experts;
     int32_t num_hearers;   /* the last warps of a block, which only receive heads */
     int32_t num_receivers; /* the first blocks, which only receive; 0: all blocks do both */
@@ -390,7 +392,7 @@ struct wp_low_latency {
     int32_t *expert_bases;    /* [num_blocks][num_ranks][max_local_experts] */
     char *sums;               /* [num_blocks][num_warps][wp_ll_sum_bytes] on their way */
     int32_t *received_half;   /* [1] of the result that was received last */
-    /* [halves][num_ranks][max_tokens][num_topk], by expert */
+    /* [halves][num_ranks][max_tokens][num_topk], by expert. */
     struct wp_ll_packed_choice *packed_choices;
     /* In packets: */
     int32_t *num_rows;    /* [halves][num_ranks] that have come from a source */

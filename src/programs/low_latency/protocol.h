@@ -11,10 +11,11 @@
  * row goes. A choice is one top-k entry of a token.
  *
  *     rows     slot [source rank][index] of the target. The index counts the earlier tokens of the
- *              source that go to this target. Of many tokens in packets it is the token's own index.
- *     answers  slot [token][choice] of the token's owner; if a rank answers for several choices, the
- *              first of them. With masks, and in packets, slot [answering rank][token], so that each
- *              slot has one writer.
+ *              source that go to this target. Of many tokens in packets it is the token's own
+ *              index.
+ *     answers  slot [token][choice] of the token's owner; if a rank answers for several choices,
+ *              the first of them. With masks, and in packets, slot [answering rank][token], so that
+ *              each slot has one writer.
  *
  * Numbers and halves. Operations are counted: dispatch n sends rows n, combine n sends answers n.
  * The two are counted apart, since a result may be answered twice (keep) or released. Receive
@@ -24,8 +25,8 @@
  * Credits. A rank writes number n when the target no longer needs number n - num_halves. The target
  * gives this credit, which the code calls room:
  *
- *     rows     when its own result n has ended: it has received the answers to its own tokens, or has
- *              released the result. By then it has also answered the rows of the others.
+ *     rows     when its own result n has ended: it has received the answers to its own tokens, or
+ *              has released the result. By then it has also answered the rows of the others.
  *     answers  when it has summed them.
  *
  * There are two ways to know that a row has come.
@@ -41,14 +42,15 @@
  *
  * A launch of dispatch:
  *   begin    load the numbers of the block's last launch                               (launch.h)
- *   send     wait for room of rows; find the routes of the block's tokens: targets and indices; write
- *            rows and ranges, which are the slots that this block fills; signal (send.h, launch.h)
+ *   send     wait for room of rows; find the routes of the block's tokens: targets and indices;
+ *            write rows and ranges, which are the slots that this block fills; signal (send.h,
+ *            launch.h)
  *   receive  wait for `arrived` of each source; by expert, pack the rows         (launch.h, pack.h)
  *   end      remember the numbers
  * A launch of combine:
  *   send     wait for room of answers; write them; signal
- *   receive  wait for `arrived` of answers; sum them; give room of answers and, if the result ends, of
- *            rows. A release gives room of rows, too.                                  (combine.h)
+ *   receive  wait for `arrived` of answers; sum them; give room of answers and, if the result ends,
+ *            of rows. A release gives room of rows, too.                               (combine.h)
  *
  * By expert, a source also sends each target a head, once: how many rows each of the target's
  * experts gets. From the heads of all sources a rank knows where each row is packed.
@@ -60,11 +62,11 @@
  * has received, and the rank gives it when its next launch begins (packets.h). How ranks know where
  * rows go:
  *
- *     few tokens   each warp of the sender computes where its part of a row goes. By expert, a source
- *                  also sends the expert of each choice, and the choice's position among its choices
- *                  of that expert. (packet_low_latency_dispatch.c)
- *     many tokens  a source sends rows at once. Meanwhile it sends for each token which row it is and
- *                  where it is packed. Some blocks only send, the others only receive.
+ *     few tokens   each warp of the sender computes where its part of a row goes. By expert, a
+ *                  source also sends the expert of each choice, and the choice's position among its
+ *                  choices of that expert. (packet_low_latency_dispatch.c)
+ *     many tokens  a source sends rows at once. Meanwhile it sends for each token which row it is
+ *                  and where it is packed. Some blocks only send, the others only receive.
  *                  (told_low_latency_dispatch.c)
  *
  * docs/low-latency.md has the limits: few tokens are WEFT_LL_PACKETS, many WEFT_LL_TOLD_PACKETS,

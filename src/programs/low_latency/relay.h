@@ -10,13 +10,14 @@
  *
  * No rank waits for more than without partners:
  *
- *     credit to relay      A block relays number n after it has sent its own rows n. For these it has
- *                          waited for the credit of all ranks of the node, which covers all rows n.
- *     credit for messages  comes when the partner no longer needs result n - num_halves, which it has
- *                          relayed by then. It shares the word of credit for rows.
+ *     credit to relay      A block relays number n after it has sent its own rows n. For these it
+ *                          has waited for the credit of all ranks of the node, which covers all
+ *                          rows n.
+ *     credit for messages  comes when the partner no longer needs result n - num_halves, which it
+ *                          has relayed by then. It shares the word of credit for rows.
  *     the rows             need the send phase of the source, which waits for credit alone, and the
- *                          receive phase of the partner. A partner relays before it waits for anything
- *                          that others relay.
+ *                          receive phase of the partner. A partner relays before it waits for
+ *                          anything that others relay.
  *
  * A rank that waits for relayed rows waits for the partner, and the partner for the source. So a
  * wait that fails names the rank that is late.
@@ -438,11 +439,13 @@ WP_FN enum wp_status wp_ll_relay(const struct wp_ll_run *run, uint64_t number)
  *
  * No rank waits for more than without partners:
  *
- *     credit at the partner  comes when it has received the answers of that number from all ranks of its
- *                            node; they wait for it before they send
- *     credit at the source   the partner has waited for it before it sent its own answers of that number
- *     the answers            need the send phases of the node's ranks, which wait for credit alone, and the
- *                            receive phase of the partner, which sums before it waits for other sums
+ *     credit at the partner  comes when it has received the answers of that number from all ranks
+ *                            of its node; they wait for it before they send
+ *     credit at the source   the partner has waited for it before it sent its own answers of that
+ *                            number
+ *     the answers            need the send phases of the node's ranks, which wait for credit alone,
+ *                            and the receive phase of the partner, which sums before it waits for
+ *                            other sums
  *
  * The messages of dispatch tell the partner what it sums. They stay until the result has ended.
  */

@@ -17,7 +17,7 @@ struct wp_ll_counters {
     int32_t *relayed;       /* [num_nodes] rows that are relayed there */
 };
 
-/* What the launch loads from its beginning. */
+/* The top-k entries that the launch loads from its beginning on. */
 struct wp_ll_first_choices {
     struct wp_ll_tokens tokens; /* of this block */
     int64_t own,
@@ -31,7 +31,7 @@ struct wp_ll_sender {
     struct wp_ll_choice *choices; /* [tokens of the block][num_topk] */
     struct wp_ll_counters counters;
     /* [tokens before those of the block][wp_ll_rank_words] a bit for each rank: one of the token's
-     * choices is there */
+     * choices is there. */
     int32_t *ranks_of_tokens;
     struct wp_ll_tokens tokens; /* of this block */
     struct wp_ll_first_choices first;
@@ -76,7 +76,7 @@ wp_ll_load_first_choices(struct wp_warp *warp, const struct wp_low_latency_dispa
     return first;
 }
 
-/* What a block sends as `number`: [tokens.begin, tokens.end). */
+/* The sender of a block's tokens [tokens.begin, tokens.end) as `number`. */
 WP_FN struct wp_ll_sender wp_ll_sender_of(const struct wp_ll_run *run,
                                           const struct wp_low_latency_dispatch_args *args,
                                           struct wp_ll_first_choices first, uint64_t number)

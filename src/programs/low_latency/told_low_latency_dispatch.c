@@ -41,8 +41,8 @@ WP_FN uint16_t *places_of(struct wp_warp *warp, const struct wp_low_latency *ll)
 }
 
 /* All warps of a block call this, with their first choices, and meet. It finds the places of all
- * choices, and makes the counts that the block sends: work item i sends them to rank i. Mostly there
- * are as many blocks as ranks, and nothing is divided, which takes GPUs long. */
+ * choices, and makes the counts that the block sends: work item i sends them to rank i. Mostly
+ * there are as many blocks as ranks, and nothing is divided, which takes GPUs long. */
 WP_FN void find_places(struct wp_warp *warp, const struct wp_low_latency_dispatch_args *args,
                        int64_t *experts)
 {

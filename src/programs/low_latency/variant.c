@@ -28,7 +28,7 @@
 
 #else
 
-/* What a variant of one node knows, for itself and for the machine (machine.h). */
+/* Constants of a variant of one node, for itself and for the machine (machine.h). */
 #define WP_LL_IS_NEAR           1
 #define WP_LL_TOPK_IS_USUAL     1
 #define WP_LL_HAS_SIGNALS(args) 0

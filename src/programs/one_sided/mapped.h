@@ -9,7 +9,8 @@ struct wp_mapped {
     uint64_t chunk_bytes; /* that a warp copies at a time */
 };
 
-/* The bytes of a put or get, by several warps: that of warp_idx of num_warps takes its part. Ends with nothing. */
+/* The bytes of a put or get, by several warps: that of warp_idx of num_warps takes its part. Ends
+ * with nothing. */
 WP_FN void wp_copy_mapped(struct wp_warp *warp, const struct wp_mapped *mapped,
                           const struct wp_access *access, int32_t warp_idx, int32_t num_warps)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Accesses to the heap of any rank: by loads and stores where it is mapped, by the network where not. Places are
- * offsets in the heaps. For programs; each is called by all lanes of a warp together, and any number of warps and
- * ranks may do so at any time.
+ * Accesses to the heap of any rank: by loads and stores where it is mapped, by the network where
+ * not. Places are offsets in the heaps. For programs; each is called by all lanes of a warp
+ * together, and any number of warps and ranks may do so at any time.
  */
 #pragma once
 
@@ -48,7 +48,8 @@ WP_FN enum wp_status wp_access_remote(struct wp_warp *warp, const struct wp_acce
     return is_add_alone ? WP_STATUS_OK : wp_await_access(warp, number, &site);
 }
 
-/* One access. When it returns, sources may change, and what was asked for is here, for all lanes. */
+/* One access. When it returns, sources may change, and what was asked for is here, for all
+ * lanes. */
 WP_FN enum wp_status wp_access_heap(struct wp_warp *warp, const struct wp_heaps *heaps,
                                     const struct wp_access *access)
 {

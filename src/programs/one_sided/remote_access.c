@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* remote_access: one access to the heap of a rank of another node, or a flush of all, by one warp. */
+/* remote_access: one access to the heap of a rank of another node, or a flush of all, by one
+ * warp. */
 #include "programs/one_sided/remote_access.h"
 
 WP_PROGRAM(remote_access, warp, args)
