@@ -73,14 +73,14 @@ typedef enum weft_algorithm {
      * same bits on all ranks, on every machine and with any number of blocks. */
     WEFT_ALGORITHM_RING = 10,
     /* Over several nodes: up and down a binary tree of the nodes, for small messages. ALL_REDUCE,
-     * BROADCAST, REDUCE: among D nodes in 2 log2 D hops in place of 2 (D - 1) by RAILS; of a broadcast
-     * fewer than 2 log2 D in place of D - 1, which AUTO takes over 8 nodes or more, up to 32 KiB, or as
-     * far as weft_coll_explain's model says, which knows how far nodes are from each other. Each node
-     * adds what its first child has sent, the sum of its own ranks (as by RAILS, from rail to rail), and
-     * what the second child has sent, in this order, rounded to dtype. Node 0 is above all. Among the
-     * nodes between two nodes a and b, the node a + the largest power of two that is less than b - a is
-     * above the others; its children are those of the nodes between a and it, and between it and b. So
-     * sums are in the order of nodes. The same bits on all ranks, as RING. */
+     * BROADCAST, REDUCE: among D nodes in 2 log2 D hops, where RAILS takes 2 (D - 1). A broadcast
+     * takes fewer than 2 log2 D in place of D - 1. AUTO takes it over 8 nodes or more, up to 32
+     * KiB, or up to the size that weft_coll_explain's model finds from the nodes' distance. Each
+     * node adds in this order: the sum of its first child, the sum of its own ranks (as by RAILS,
+     * from rail to rail), and the sum of its second child; each is rounded to dtype. Node 0 is the
+     * root. Among the nodes between two nodes a and b, the root is a + the largest power of two
+     * that is less than b - a; its children are the roots of the nodes between a and it, and
+     * between it and b. So sums are in the order of nodes. The same bits on all ranks, as RING. */
     WEFT_ALGORITHM_TREE = 11
 } weft_algorithm;
 
@@ -374,8 +374,8 @@ typedef struct weft_coll_explanation {
     weft_coll_reason reason;
     int32_t num_blocks; /* that are asked for; 0: the machine chooses, as of warps */
     int32_t num_warps;
-    /* What a model expects of it over several nodes on machine cpu, else 0: how long the operation
-     * takes, how much of that it takes whatever the bytes, and what the busiest node sends. */
+    /* Over several nodes on machine cpu, else 0, as a model expects them: the operation's time, the
+     * part of the time that does not depend on the bytes, and the bytes of the busiest node. */
     double expected_us;
     double latency_us;
     uint64_t link_bytes;
@@ -395,9 +395,9 @@ typedef struct weft_coll_explanation {
     int32_t net_is_measured; /* the latency; else it is assumed */
 } weft_coll_explanation;
 
-/* Which algorithm an operation of `bytes`, as of weft_coll_algorithm, would use, why, and how long it
- * is expected to take; or, if algorithm is not AUTO, the same of that one (WEFT_ERROR_UNSUPPORTED if
- * it cannot do it). Needs no other rank. */
+/* Explains which algorithm an operation of `bytes`, as of weft_coll_algorithm, would use, why, and
+ * its expected time. If algorithm is not AUTO, it explains that one (WEFT_ERROR_UNSUPPORTED if the
+ * algorithm cannot do the operation). Needs no other rank. */
 WEFT_API weft_result weft_coll_explain(const weft_coll *coll, weft_collective collective,
                                        weft_algorithm algorithm, uint64_t bytes,
                                        weft_coll_explanation *explanation);

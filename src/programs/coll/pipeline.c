@@ -72,8 +72,9 @@ WP_FN enum wp_status await_peers(const struct pipe *pipe, const struct wp_step *
     return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
 }
 
-/* By the first warp: the step is done, and the next ones have the next numbers. In all steps of a plan that send to a
- * peer, or receive from it, the peer is the same lane's, which alone counts them. */
+/* By the first warp: the step is done, and the next ones have the next numbers. In all steps of a
+ * plan that send to a peer, or receive from it, the peer is the same lane's, which alone counts
+ * them. */
 WP_FN void tell_peers(const struct pipe *pipe, const struct wp_step *step)
 {
     struct wp_warp *warp = pipe->op.warp;
