@@ -27,8 +27,8 @@ typedef enum weft_collective {
 
 /* How they are done. None of this changes a bit of any result, except sums by RING and TREE, which
  * nothing but a pin chooses, and by MULTICAST by hardware, which a pin does or a table. On one node
- * of up to WEFT_COLL_MAX_RANKS ranks any but RAILS; of more ranks, or on several nodes, RAILS and
- * TREE. */
+ * of up to WEFT_COLL_MAX_RANKS ranks any but RAILS and TREE; of more ranks RAILS; on several nodes
+ * RAILS and TREE. */
 typedef enum weft_algorithm {
     WEFT_ALGORITHM_AUTO = 0, /* by size: the choice of WEFT_TUNING, else of the library */
     /* Every rank sends its data in packets that carry their own arrival mark: least latency. For
@@ -120,11 +120,11 @@ typedef struct weft_coll_config {
     uint64_t staging_slot_bytes;
     int32_t num_channels;
     int32_t num_staging_slots;
-    /* Heap memory per rank for what comes to it in pieces (TWOSHOT_PUSH, RELAY, RING, TREE), if
-     * this is not 0, or one of these is pinned or in the table. 0: 64 MiB on cuda, 4 MiB on cpu;
-     * less than each block needs is raised. Where there is such memory, AUTO sends large broadcasts
-     * on cuda by RELAY, so that the root writes them once: among 3 GPUs from 8 MiB on, among 4 from
-     * 4 MiB. 8 MiB are enough. */
+    /* Heap memory per rank for what comes to it in pieces (TWOSHOT_PUSH, RELAY, RING), if this is
+     * not 0, or one of these is pinned or in the table. 0: 64 MiB on cuda, 4 MiB on cpu; less than
+     * each block needs is raised. Where there is such memory, AUTO sends large broadcasts on cuda
+     * by RELAY, so that the root writes them once: among 3 GPUs from 8 MiB on, among 4 from 4 MiB.
+     * 8 MiB are enough. */
     uint64_t fifo_bytes;
 } weft_coll_config;
 
