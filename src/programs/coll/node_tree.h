@@ -9,12 +9,12 @@
  *     reduce       the same, but down only to the root's node
  *     broadcast    from the root's node each passes on to all other neighbours
  *
- * Steps have lags by depth: a node that sends a chunk has one less than the node that receives it. In its turn t a node does what goes down for chunk t - num_levels
- * - depth, then what goes up for chunk t - num_levels + depth, or a broadcast's for chunk t -
- * hops_to_root. So it waits for what was sent in the turn before. With a window (ring.h) of two or
- * more it waits for the slots of chunks that were sent two turns before or earlier, which have been
- * taken in the turn before. So of all warps of a channel the one that is least far waits for
- * nobody.
+ * Steps have lags by depth: a node that sends a chunk has one less than the node that receives it.
+ * In its turn t a node does what goes down for chunk t - num_levels - depth, then what goes up for
+ * chunk t - num_levels + depth, or a broadcast's for chunk t - hops_to_root. So it waits for what
+ * was sent in the turn before. With a window (ring.h) of two or more it waits for the slots of
+ * chunks that were sent two turns before or earlier, which have been taken in the turn before. So
+ * of all warps of a channel the one that is least far waits for nobody.
  */
 #pragma once
 
