@@ -22,39 +22,38 @@ static const char *const what_names[] = {"all",        "ring", "tree", "balanced
 static const char *const level_names[] = {"auto", "LOC", "NVL", "NVB", "C2C", "PIX",
                                           "PXB",  "P2C", "PXN", "PHB", "SYS", NULL};
 
-static void parse_times(void *input, const char *text, struct argp_state *state)
-{
-    struct topo_options *options = input;
-    options->times.op = option_choice(state, "--times", text, collective_names);
-}
-
 #define AT(member) OPTION_AT(struct topo_options, member)
 
 static const struct option_row option_table[] = {
-    {OPTION_GROUP, .doc = "What is looked for:"},
+    {OPTION_GROUP, .doc = "What is looked for"},
     {OPTION_INTEGER, "nodes", "N",
      "As if there were N such machines, of each FILE, with a network between", "1", AT(num_alike),
      1, MAX_SEARCHED_NODES},
-    {OPTION_CHOICE, "pattern", "PATTERN",
-     "ring, tree, balanced-tree, split-tree, nvls, or all: rings, balanced trees as many, and NVLS",
-     "all", AT(what), .choices = what_names},
+    {OPTION_CHOICE, "pattern", NULL,
+     "Which channels; all is rings, balanced trees as many, and NVLS", "all", AT(what),
+     .choices = what_names},
     {OPTION_CHOICE, "peer-access", "LEVEL",
-     "GPUs reach each other's memory by paths up to LEVEL: LOC (never) to SYS (always)", "auto",
-     AT(p2p_level), .choices = level_names},
+     "GPUs reach each other's memory by paths up to LEVEL, from LOC (never) to SYS (always); auto "
+     "is PXB, or SYS for two GPUs beside an AMD processor",
+     "auto", AT(p2p_level), .choices = level_names},
     {OPTION_TEXT, "nccl", "VERSION",
-     "Assume of links what that version of NCCL does, 2.27.3 or newer", NULL, AT(nccl_version)},
-    {OPTION_TEXT, "channels", "FILE", "Take channels of FILE, in NCCL's format, not of a search",
-     NULL, AT(graph_in)},
-    {OPTION_GROUP, .doc = "What is expected:"},
-    {OPTION_OTHER, "times", "OP",
-     "Tell how long the collective OP is expected to take on one such machine, by each algorithm",
-     NULL, .parse = parse_times},
-    {OPTION_TEXT, "bytes", "SIZES", "Of --times, as weft coll has them (1K:1G:x4)", NULL,
-     AT(bytes)},
-    {OPTION_GROUP, .doc = "What is written:"},
-    {OPTION_TEXT, "graph", "OUT", "Write the channels to OUT, in NCCL's format", NULL,
-     AT(graph_out)},
-    {OPTION_TEXT, "dump", "OUT", "Write the topology to OUT, in NCCL's format", NULL, AT(dump)},
+     "Assume of links what that version of NCCL does, 2.27.3 or newer", NULL, AT(nccl_version),
+     .without = "the newest that is known"},
+    {OPTION_TEXT, "channels", "FILE",
+     "Take channels of FILE, in the format of NCCL_GRAPH_FILE, not of a search", NULL,
+     AT(graph_in)},
+    {OPTION_GROUP, .doc = "What is expected"},
+    {OPTION_CHOICE, "times", "OP",
+     "Tell how long the collective OP is expected to take on one such machine, by each "
+     "algorithm, and which is fastest",
+     NULL, AT(times.op), .choices = collective_names},
+    {OPTION_STEPS, "bytes", "SIZES", "As weft coll has them", "1K:1G:x4", AT(times.sizes),
+     .rules = {{.needs = "times"}}},
+    {OPTION_GROUP, .doc = "What is written"},
+    {OPTION_TEXT, "graph", "OUT", "Write the channels to OUT, in the format of NCCL_GRAPH_FILE",
+     NULL, AT(graph_out)},
+    {OPTION_TEXT, "dump", "OUT", "Write the topology to OUT, in NCCL's format", NULL, AT(dump),
+     .without = "WEFT_TOPO_DUMP_FILE, or NCCL_TOPO_DUMP_FILE"},
     {OPTION_TEXT, "svg", "FILE", "Draw nodes, links and channels", NULL, AT(svg)},
     {OPTION_FLAG, "json", NULL, "Print one JSON object", NULL, AT(json)},
     {OPTION_ARGUMENTS, .arg = "[FILE...]", AT(files)},
@@ -170,10 +169,6 @@ static void finish(void *input, struct argp_state *state)
     const struct weft__topo_constants *constants;
     if (weft__topo_constants_of(options->nccl_version, &constants) != WEFT_OK)
         argp_error(state, "--nccl %s: %s", options->nccl_version, weft__last_error());
-    if (options->bytes != NULL && options->times.op == TOPO_NO_TIMES)
-        argp_error(state, "--bytes %s: needs --times", options->bytes);
-    coll_parse_sizes(&options->times.sizes, options->bytes != NULL ? options->bytes : "1K:1G:x4",
-                     state);
     if (job_has_rank() && options->files.count > 1)
         argp_error(state, "argument %s: a rank of a job tells of one machine, its own or a FILE's",
                    options->files.texts[1]);

@@ -15,5 +15,4 @@ struct topo_options {
     const char *nccl_version, *graph_in, *graph_out, *dump, *svg;
     int json;
     struct topo_times times;
-    const char *bytes; /* as given, of times; NULL: the usual ones */
 };

@@ -110,7 +110,7 @@ void topo_print_times(const struct topo_times *times, const struct weft__channel
         if (num_rows++ == 0)
             print_heading(times, rings);
         print_row(times, rings, &row);
-    } while (coll_sizes_next(&times->sizes, &bytes));
+    } while (option_steps_next(&times->sizes, &bytes));
 }
 
 /* ------------------------------------------------------------------ JSON */
@@ -135,7 +135,7 @@ json_t *topo_times_as_json(const struct topo_times *times, const struct weft__ch
     do {
         const struct row row = row_of(times, rings, bytes);
         json_array_append_new(rows, row_as_json(times, rings, &row));
-    } while (coll_sizes_next(&times->sizes, &bytes));
+    } while (option_steps_next(&times->sizes, &bytes));
     return json_pack("{s:s, s:i, s:f, s:o}", "op", collective_names[times->op], "ranks",
                      rings->num_gpus, "link_gbps", weft__channels_gbps(rings), "sizes", rows);
 }

@@ -11,7 +11,7 @@ enum { TOPO_NO_TIMES = -1 };
 
 struct topo_times {
     int32_t op; /* a weft_collective; TOPO_NO_TIMES: nobody asks */
-    struct coll_sizes sizes;
+    struct option_steps sizes;
 };
 
 /* Of a rank for each GPU of the rings, all on one machine, which goes at most as fast as the rings do together. */

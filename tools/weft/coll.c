@@ -49,7 +49,7 @@ static weft_result run_size(const struct coll_run *run, uint64_t bytes, uint64_t
 static weft_result try_largest(const struct coll_run *run)
 {
     uint64_t bytes = run->options->sizes.min, largest = bytes;
-    while (coll_sizes_next(&run->options->sizes, &bytes))
+    while (option_steps_next(&run->options->sizes, &bytes))
         largest = bytes;
     const struct collective collective = coll_run_at(run, largest);
     struct coll_calls calls = {.run = run, .collective = &collective, .num_calls = 1};
@@ -76,7 +76,7 @@ static weft_result run_kind(const struct coll_run *run, uint64_t *num_wrong)
     const struct coll_options *options = run->options;
     uint64_t bytes = options->sizes.min;
     weft_result result = run_size(run, bytes, num_wrong);
-    while (result == WEFT_OK && coll_sizes_next(&options->sizes, &bytes))
+    while (result == WEFT_OK && option_steps_next(&options->sizes, &bytes))
         result = run_size(run, bytes, num_wrong);
     return result;
 }

@@ -209,7 +209,7 @@ static weft_result explain_all(const struct coll_run *run)
         if (num_told++ == 0)
             print_heading(run, &told.chosen);
         print_text(&told);
-    } while (coll_sizes_next(&options->sizes, &bytes));
+    } while (option_steps_next(&options->sizes, &bytes));
     return WEFT_OK;
 }
 

@@ -2,12 +2,11 @@
 /* The arguments of weft coll. */
 #pragma once
 
-#include <argp.h>
 #include <stdint.h>
 
-#include "coll_sizes.h"
 #include "weft.h"
 #include "workload/collective.h"
+#include "workload/options.h"
 
 enum coll_memory { COLL_MEMORY_HEAP, COLL_MEMORY_OTHER };
 enum coll_launch { COLL_LAUNCH_CALLS, COLL_LAUNCH_GRAPHS };
@@ -20,6 +19,11 @@ enum { COLL_ERROR_BYTES = 256, COLL_MAX_JOB_RANKS = 256 };
 /* A range of an enumeration, whose members are measured one after the other. */
 struct coll_kinds {
     int32_t first, last;
+};
+
+/* Sizes by nccl-tests' options; -1, of factor 0: not given. */
+struct coll_size_range {
+    int64_t min, max, step, factor;
 };
 
 /* By which calls the operation is done: its own, or sends and receives in a group. */
@@ -39,11 +43,11 @@ struct coll_options {
     int32_t num_factors; /* as given, of WEFT_PREMUL_SUM; then that of ranks */
     float factors[COLL_MAX_JOB_RANKS];
     int32_t root;
-    struct coll_sizes sizes;
-    int is_bytes_given, is_range_given; /* the options that gave sizes */
+    struct option_steps sizes;
     struct coll_size_range range;
-    int32_t num_gpus, num_threads; /* as nccl-tests has ranks; 0: not given */
-    uint64_t packet_bytes;         /* 0: the library's, as of the next three */
+    int32_t num_cuda_graph_launches; /* as nccl-tests has graphs */
+    int32_t num_gpus, num_threads;   /* as nccl-tests has ranks; 0: not given */
+    uint64_t packet_bytes;           /* 0: the library's, as of the next three */
     uint64_t fifo_bytes;
     int32_t num_blocks;
     int32_t num_warps;

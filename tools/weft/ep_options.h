@@ -68,14 +68,13 @@ struct ep_options {
     uint64_t seed;
     double skew;
     enum ep_mode mode;
-    int32_t ll_layout;     /* a weft_ll_layout; EP_NOT_GIVEN until parsed, as the next three */
+    int32_t ll_layout;     /* a weft_ll_layout */
     int32_t ll_carrier;    /* a weft_ll_carrier */
     int32_t ll_route;      /* a weft_ll_route */
     int32_t ll_on_missing; /* a weft_ll_on_missing */
     int32_t ll_answer;     /* an ep_ll_answer */
     int32_t num_phases;
     enum ep_row_format row_format;
-    weft_dtype format_kind;    /* the type that --format names, as --dtype does; or NONE */
     struct option_list masked; /* ranks that do without the others, and these without them */
     enum ep_start start;
     enum ep_task task;

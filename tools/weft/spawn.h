@@ -10,8 +10,8 @@
 #include "weft.h"
 
 enum spawn_output {
-    SPAWN_OUTPUT_SHARED, /* ranks write to our standard output and error */
-    SPAWN_OUTPUT_PIPED
+    SPAWN_OUTPUT_PIPED,
+    SPAWN_OUTPUT_SHARED /* ranks write to our standard output and error */
 };
 
 struct spawn {

@@ -12,7 +12,7 @@
 static weft_result measure_place(const struct coll_run *run, enum coll_place place, int num_points,
                                  double *us, struct progress *progress)
 {
-    const struct coll_sizes *sizes = &run->options->sizes;
+    const struct option_steps *sizes = &run->options->sizes;
     const struct collective largest = coll_run_at(run, sizes->max);
     uint64_t bytes = sizes->min;
     /* Contents go by the index: those of smaller sizes are parts of this. */
@@ -24,7 +24,7 @@ static weft_result measure_place(const struct coll_run *run, enum coll_place pla
         if (result == WEFT_ERROR_UNSUPPORTED)
             result = WEFT_OK;
         us[i] = fmax(us[i], figures.median);
-        coll_sizes_next(sizes, &bytes);
+        option_steps_next(sizes, &bytes);
         progress_step(progress);
     }
     return result;
@@ -96,7 +96,7 @@ static void place_points(const struct coll_options *options, struct tune_curve *
         const struct collective collective = coll_run_at(&run, bytes);
         curve->points[curve->num_points++] = (struct tune_point){
             .bytes = collective_algorithm_bytes(&collective), .us = (double)INFINITY};
-    } while (coll_sizes_next(&options->sizes, &bytes));
+    } while (option_steps_next(&options->sizes, &bytes));
 }
 
 /* Rings and trees have sums of their own, which a table must not choose. */
