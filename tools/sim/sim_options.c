@@ -58,17 +58,17 @@ static const struct option_row option_table[] = {
     {OPTION_INTEGER, "count", "N", "Most elements per row of a collective; each seed draws 0 to N",
      "64", AT(max_count), 0, SCENARIO_MAX_COUNT},
     {OPTION_CHOICE, "staging", NULL,
-     "Slots between nodes: 1 or 2 channels with 1 to 3 slots of 1 to 3 rows, or least: one channel "
-     "with one slot of one row",
+     "Slots between nodes: 1 or 2 channels with 1 to 3 slots of 1 to 3 rows, or (least) one "
+     "channel with one slot of one row",
      "drawn", AT(staging), .choices = scenario_staging_names},
     {OPTION_GROUP, .doc = "The schedules"},
-    {OPTION_INTEGER, "schedules", "S", "How many, of each operation", "2000", AT(num_schedules), 1,
-     INT64_MAX},
-    {OPTION_INTEGER, "seed", "X", "Of the first schedule; the others count up", "1", AT(seed), 0,
-     INT64_MAX},
+    {OPTION_INTEGER, "schedules", "S", "Number of schedules of each operation", "2000",
+     AT(num_schedules), 1, INT64_MAX},
+    {OPTION_INTEGER, "seed", "X", "Seed of the first schedule; the others count up", "1", AT(seed),
+     0, INT64_MAX},
     {OPTION_CHOICE, "policy", NULL,
-     "Which fiber goes on: by random priorities with few changes (pct), with some that sleep long "
-     "(delay), one rank whenever it can (ahead), or as the seed chooses (mixed)",
+     "Choose the rank that goes on: uniformly, by random priorities with few changes (pct), with "
+     "some that sleep long (delay), one rank whenever it can (ahead), or as the seed says (mixed)",
      "mixed", AT(policy), .choices = sim_policy_names},
     {OPTION_CHOICE, "faults", NULL,
      "Kill or stall one rank at one step, or disagree: a rank makes a call of a collective that "

@@ -146,39 +146,39 @@ static const struct option_row option_table[] = {
      "Low latency dispatches and combines few tokens, in one launch each", "normal", AT(mode),
      .choices = modes, .rules = {{"low-latency", .needs = "dtype", .with = "bf16,fp16,fp32"}}},
     {OPTION_CHOICE, "format", NULL,
-     "What rows travel as to the experts: as they are (dtype, or the word of --dtype), or "
-     "quantised: fp8 or int8 with a float scale for each 128 elements, ue8m0 is fp8 with scales "
-     "of one byte",
+     "Carry rows to the experts as they are (dtype, or the word of --dtype), or quantised: fp8 or "
+     "int8 with a float scale for each 128 elements, ue8m0 is fp8 with scales of one byte; "
+     "--hidden must be a multiple of 128 then",
      "dtype", AT(row_format), .choices = ep_row_format_names,
      .rules = {{"fp8,ue8m0,int8", .needs = "dtype", .with = "bf16,fp16,fp32"}}},
     {OPTION_CHOICE, "wire", NULL,
-     "What combine rounds to on the way: between nodes a node's sum of rows, with low latency "
-     "the answers, on one node the rows, if that makes them shorter (needs --staging-bytes); "
-     "log10 is 10-bit logarithms",
+     "Round to this type on the way of combine: between nodes a node's sum of rows, with low "
+     "latency the answers, on one node the rows, if that makes them shorter (needs "
+     "--staging-bytes); log10 is 10-bit logarithms, of rows of a multiple of 128 elements",
      "dtype", AT(wire), .choices = wires},
     {OPTION_GROUP, .doc = "Low latency", .rules = {{.needs = "mode", .with = "low-latency"}}},
     {OPTION_CHOICE, "layout", NULL,
-     "How rows are delivered: packed by expert, or by rank, each once, as they come", "expert",
-     AT(ll_layout), .choices = ll_layouts},
+     "Deliver rows packed by expert; or by rank, each once, as they come", "expert", AT(ll_layout),
+     .choices = ll_layouts},
     {OPTION_CHOICE, "route", NULL,
-     "Between nodes rows go straight to each rank and back; or once to a rank of the node, which "
+     "Between nodes send rows straight to each rank and back; or once to a rank of the node, which "
      "relays them, and sums what comes back",
      "straight", AT(ll_route), .choices = ep_ll_route_names,
      .rules = {{"relayed", .excludes = "on-missing", .with = "mask"},
                {"relayed", .excludes = "masked"}}},
     {OPTION_CHOICE, "carrier", NULL,
-     "How a rank learns that rows have come: signals behind them tell; packets tell it "
-     "themselves, which is best for few tokens; told: the same, while ranks tell each other where "
-     "each row goes, for more tokens; auto: the best on GPUs, elsewhere signals",
+     "Let signals behind the rows tell that they have come; or let packets tell it themselves, "
+     "which is best for few tokens; or packets while ranks are told where each row goes, for more "
+     "tokens; auto is signals on CPUs, and the best on GPUs",
      "auto", AT(ll_carrier), .choices = ep_ll_carrier_names},
     {OPTION_CHOICE, "answer", NULL,
-     "What a rank sends back of a token: the sum of its experts' rows; each of these rows; the "
-     "sum with weights that combine is given; or, in slots, nothing: the owner of the token reads "
-     "the sum where it is",
+     "Answer each token with the sum of its experts' rows; or with each of these rows; or with the "
+     "sum by weights that combine is given, on one node; or leave the sum in its slot, where the "
+     "owner of the token reads it",
      "sums", AT(ll_answer), .choices = ep_ll_answer_names,
      .rules = {{"rows,late-sums", .excludes = "layout", .with = "rank"}}},
-    {OPTION_INTEGER, "phases", "N", "1 launch for an operation, or 2, to send and to receive", "1",
-     AT(num_phases), 1, MAX_PHASES},
+    {OPTION_INTEGER, "phases", "N", "Launch an operation once; or twice, to send and to receive",
+     "1", AT(num_phases), 1, MAX_PHASES},
     {OPTION_INTEGERS, "masked", "LIST", "Ranks that are masked by all others, and mask these", NULL,
      AT(masked), 0, MAX_RANKS - 1, .without = "none"},
     {OPTION_CHOICE, "on-missing", NULL,
@@ -197,7 +197,7 @@ static const struct option_row option_table[] = {
     {JOB_STAGING_SLOT_BYTES("Bytes of a slot, at least those of a row and its header",
                             AT(staging_slot_bytes))},
     {OPTION_CHOICE, "memory", NULL,
-     "Where outputs of dispatch and inputs of combine are: in the heap, or in other memory of the "
+     "Place outputs of dispatch and inputs of combine in the heap, or in other memory of the "
      "machine, from where they are staged",
      "heap", AT(memory), .choices = ep_memory_names,
      .rules = {{"other", .needs = "staging-bytes"}}},
@@ -209,7 +209,7 @@ static const struct option_row option_table[] = {
      "Spread of the experts' popularity in the gate that routes: 0 is none, 0.5 to 0.75 is as in "
      "trained models",
      "0", AT(skew), 0, MAX_SKEW, .rules = {{.excludes = "trace"}}},
-    {OPTION_INTEGER, "seed", "S", "Of tokens, gate and sampling", "1", AT(seed), 0, INT64_MAX},
+    {OPTION_INTEGER, "seed", "S", "Seed of tokens, gate and sampling", "1", AT(seed), 0, INT64_MAX},
     {OPTION_TEXT, "trace", "FILE",
      "Take routing, tokens, top-k and experts from a MOETRACE file; rank r of R gets the tokens "
      "T*r/R to T*(r+1)/R",

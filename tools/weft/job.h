@@ -15,7 +15,7 @@ extern const char *const job_machine_names[]; /* by weft_machine; NULL behind th
 /* Rows of options that several have; `...` is OPTION_AT of the place. */
 #define JOB_MACHINE(...)                                                                           \
     OPTION_CHOICE, "machine", NULL,                                                                \
-        "What the operations run on: cuda is a GPU per rank, or shared by several; auto is what "  \
+        "Run the operations on CPUs, or on a GPU per rank, which several may share; auto is what " \
         "WEFT_MACHINE says, without it cuda where it can be used, else cpu",                       \
         "auto", __VA_ARGS__, .choices = job_machine_names,                                         \
                              .hint = "weft sim checks operations on the sim machine"

@@ -47,8 +47,8 @@ static const struct option_row option_table[] = {
     {OPTION_GROUP, .doc = "The run"},
     {JOB_ITERS(AT(coll.num_iters))},
     {JOB_WARMUP("5", AT(coll.num_warmup))},
-    {OPTION_TEXT, "output", "FILE", "Where the table goes, once all is measured", NULL, AT(output),
-     .without = "standard output"},
+    {OPTION_TEXT, "output", "FILE", "File of the table, which is written once all is measured",
+     NULL, AT(output), .without = "standard output"},
     {0}};
 
 void tune_options_parse(struct tune_options *options, int argc, char **argv)
