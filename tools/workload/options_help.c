@@ -24,14 +24,13 @@ void option_add_names(struct option_text *text, const char *const *names, const 
 
 void option_add_list(struct option_text *text, const char *values)
 {
-    for (int i = 0; *values != '\0'; i++) {
+    const char *lead = "";
+    while (*values != '\0') {
         const size_t length = strcspn(values, ",");
-        option_add(text, "%s%.*s",
-                   i == 0                   ? ""
-                   : values[length] == '\0' ? " or "
-                                            : ", ",
-                   (int)length, values);
-        values += length + (values[length] == ',');
+        const int is_last = values[length] == '\0';
+        option_add(text, "%s%.*s", *lead != '\0' && is_last ? " or " : lead, (int)length, values);
+        values += is_last ? length : length + 1;
+        lead = ", ";
     }
 }
 
@@ -46,25 +45,24 @@ static void add_size(struct option_text *text, int64_t bytes)
     option_add(text, "%lld%.1s", (long long)bytes, &units[unit]);
 }
 
-/* The values that may be given, unless they go without saying; `lead` comes before them. */
-static void add_allowed(struct option_text *text, const struct option_row *option, const char *lead)
+/* The values that may be given, unless they go without saying. */
+static void add_allowed(struct option_text *text, const struct option_row *option)
 {
     const int is_choice = option->type == OPTION_CHOICE || option->type == OPTION_CHOICES;
     if (is_choice && option->arg != NULL) {
-        option_add(text, "%sone of ", lead);
+        option_add(text, "; one of ");
         option_add_names(text, option->choices, " or ");
     } else if (option->type == OPTION_SIZE || option->type == OPTION_SIZES) {
-        option_add(text, "%s", lead);
+        option_add(text, "; ");
         add_size(text, option->min);
         option_add(text, " to ");
         add_size(text, option->max);
     } else if (option->type == OPTION_INTEGER || option->type == OPTION_INTEGERS ||
                option->type == OPTION_REAL) {
         if (option->max < INT32_MAX)
-            option_add(text, "%s%lld to %lld", lead, (long long)option->min,
-                       (long long)option->max);
+            option_add(text, "; %lld to %lld", (long long)option->min, (long long)option->max);
         else if (option->min > 0)
-            option_add(text, "%s%lld or more", lead, (long long)option->min);
+            option_add(text, "; %lld or more", (long long)option->min);
     }
 }
 
@@ -94,7 +92,7 @@ void option_describe(const struct option_row *option, struct option_text *text)
         return;
     }
     option_add(text, "%s", option->doc);
-    add_allowed(text, option, "; ");
+    add_allowed(text, option);
     for (int i = 0; i < OPTION_MAX_RULES; i++)
         add_rule(text, &option->rules[i], "; ");
     if (usual != NULL)
@@ -105,33 +103,30 @@ void option_describe(const struct option_row *option, struct option_text *text)
 
 enum { MDOC_COLUMNS = 100 };
 
-/* Prints a sentence, wrapped, with what roff takes for its own escaped. */
-static void print_sentence(const char *text)
+/* Prints a sentence and its end, wrapped, with the dashes of options escaped. */
+static void print_sentence(const char *text, const char *end)
 {
     size_t column = 0;
-    int is_first = 1;
     while (*text != '\0') {
         const size_t length = strcspn(text, " ");
         if (column > 0 && column + length >= MDOC_COLUMNS) {
             putchar('\n');
             column = 0;
         }
-        column += (size_t)printf(column > 0 ? " " : *text == '.' || *text == '\'' ? "\\&" : "");
-        for (size_t i = 0; i < length; i++, is_first = 0)
-            if (text[i] == '-' && (i == 0 || text[i - 1] == '-'))
-                column += (size_t)printf("\\-");
-            else
-                column +=
-                    (size_t)printf("%c", is_first ? toupper((unsigned char)text[i]) : text[i]);
+        column += length + (column > 0 ? (size_t)printf(" ") : 0);
+        for (size_t i = 0; i < length; i++)
+            printf(text[i] == '-' && (i == 0 || !isalnum((unsigned char)text[i - 1])) ? "\\%c"
+                                                                                      : "%c",
+                   text[i]);
         text += length + strspn(text + length, " ");
     }
-    printf(".\n");
+    printf("%s\n", end);
 }
 
 static void print_item(const struct option_row *option)
 {
-    struct option_text rest = {""};
-    const char *usual = option->usual != NULL ? option->usual : option->without;
+    struct option_text text;
+    option_describe(option, &text);
     printf(".It ");
     if (option->letter != '\0')
         printf("Fl %c , ", option->letter);
@@ -142,14 +137,7 @@ static void print_item(const struct option_row *option)
         for (const char *const *name = option->choices; *name != NULL; name++)
             printf(name == option->choices ? " Cm %s" : " | %s", *name);
     putchar('\n');
-    print_sentence(option->doc);
-    add_allowed(&rest, option, "");
-    if (usual != NULL)
-        option_add(&rest, "%sdefault %s", *rest.bytes ? "; " : "", usual);
-    for (int i = 0; i < OPTION_MAX_RULES; i++)
-        add_rule(&rest, &option->rules[i], *rest.bytes ? "; " : "");
-    if (*rest.bytes)
-        print_sentence(rest.bytes);
+    print_sentence(text.bytes, ".");
 }
 
 void options_print_mdoc(const struct option_set *set)
@@ -160,10 +148,7 @@ void options_print_mdoc(const struct option_set *set)
         if (row->type == OPTION_GROUP) {
             option_describe(row, &heading);
             printf("%s.Pp\n", row == set->table ? "" : ".El\n");
-            for (const char *c = heading.bytes; *c != '\0'; c++)
-                printf(*c == '-' && c[1] != '\0' && !isalnum((unsigned char)c[-1]) ? "\\%c" : "%c",
-                       *c);
-            putchar('\n');
+            print_sentence(heading.bytes, "");
         }
         if (row == set->table || row->type == OPTION_GROUP)
             puts(".Bl -tag -width Ds");
