@@ -99,7 +99,7 @@ static void finish_ranks(struct coll_options *options, struct argp_state *state)
         argp_error(state, "-g %d -t %d: must be at most %d ranks together", num_gpus, num_threads,
                    COLL_MAX_JOB_RANKS);
     if (num_ranks > 1 || !job_has_rank())
-        options->num_ranks = num_ranks;
+        options->job.num_ranks = num_ranks;
 }
 
 /* "all" leaves out premultiplied sums, which need factors. */
@@ -135,7 +135,7 @@ static void finish(void *input, struct argp_state *state)
 static const struct option_row option_table[] = {
     {OPTION_GROUP, .doc = "The job"},
     {OPTION_INTEGER, "ranks", "R", "Ranks; inside a launcher absent, or as many as the job has",
-     NULL, AT(num_ranks), 1, COLL_MAX_JOB_RANKS, .without = "4",
+     NULL, AT(job.num_ranks), 1, COLL_MAX_JOB_RANKS, .without = "4",
      .rules = {{.excludes = "ngpus"}, {.excludes = "nthreads"}}},
     {OPTION_INTEGER, "ngpus", "G",
      "Start G ranks, with --nthreads G times T, as nccl-tests has it; inside a launcher each "
@@ -143,10 +143,10 @@ static const struct option_row option_table[] = {
      NULL, AT(num_gpus), 1, COLL_MAX_JOB_RANKS, .letter = 'g'},
     {OPTION_INTEGER, "nthreads", "T", "The factor T above", NULL, AT(num_threads), 1,
      COLL_MAX_JOB_RANKS, .letter = 't', .without = "1"},
-    {OPTION_INTEGER, "nodes", "D", "Virtual nodes of R/D consecutive ranks", NULL, AT(num_nodes), 1,
-     INT32_MAX, .without = "1; inside a launcher those of the job"},
-    {JOB_MACHINE(AT(machine))},
-    {JOB_TIMEOUT(AT(timeout_ms))},
+    {OPTION_INTEGER, "nodes", "D", "Virtual nodes of R/D consecutive ranks", NULL,
+     AT(job.num_nodes), 1, INT32_MAX, .without = "1; inside a launcher those of the job"},
+    {JOB_MACHINE(AT(job.machine))},
+    {JOB_TIMEOUT(AT(job.timeout_ms))},
     {OPTION_GROUP, .doc = "The operation"},
     {OPTION_CHOICE, "op", "OP", "The operation", "all_reduce", AT(op), .choices = collective_names,
      .hint = "reductions are those of --redop"},
@@ -250,27 +250,21 @@ void coll_options_parse(struct coll_options *options, int argc, char **argv)
     options_parse(&set, options, argc, argv);
 }
 
-int coll_options_resolve(struct coll_options *options, int32_t num_ranks,
-                         char error[COLL_ERROR_BYTES])
+int coll_options_resolve(struct coll_options *options, char error[JOB_ERROR_BYTES])
 {
-    if (options->num_nodes > 0 && num_ranks % options->num_nodes != 0) {
-        snprintf(error, COLL_ERROR_BYTES, "--nodes %d: must divide the number of ranks, %d",
-                 options->num_nodes, num_ranks);
-        return -1;
-    }
+    const int32_t num_ranks = options->job.num_ranks;
     if (options->root >= num_ranks) {
-        snprintf(error, COLL_ERROR_BYTES, "--root %d: must be 0 to %d", options->root,
+        snprintf(error, JOB_ERROR_BYTES, "--root %d: must be 0 to %d", options->root,
                  num_ranks - 1);
         return -1;
     }
     if (options->num_factors > 1 && options->num_factors != num_ranks) {
-        snprintf(error, COLL_ERROR_BYTES,
+        snprintf(error, JOB_ERROR_BYTES,
                  "--factor: must be one for all ranks or %d, one for each, not %d", num_ranks,
                  options->num_factors);
         return -1;
     }
     for (; options->num_factors > 0 && options->num_factors < num_ranks; options->num_factors++)
         options->factors[options->num_factors] = options->factors[0];
-    options->num_ranks = num_ranks;
     return 0;
 }

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "job.h"
 #include "weft.h"
 #include "workload/collective.h"
 #include "workload/options.h"
@@ -14,7 +15,7 @@ enum coll_check_mode { COLL_CHECK_FULL, COLL_CHECK_NONE };
 enum coll_task { COLL_TASK_MEASURE, COLL_TASK_EXPLAIN };
 enum coll_format { COLL_FORMAT_TABLE, COLL_FORMAT_JSON };
 
-enum { COLL_ERROR_BYTES = 256, COLL_MAX_JOB_RANKS = 256 };
+enum { COLL_DEFAULT_RANKS = 4, COLL_MAX_JOB_RANKS = 256 };
 
 /* A range of an enumeration, whose members are measured one after the other. */
 struct coll_kinds {
@@ -30,10 +31,7 @@ struct coll_size_range {
 enum coll_calls_kind { COLL_CALLS_OWN, COLL_CALLS_GROUP };
 
 struct coll_options {
-    int32_t num_ranks; /* 0: the default, or those of the job that runs us */
-    int32_t num_nodes; /* virtual ones; 0: as the hosts are, or 1 */
-    weft_machine machine;
-    int32_t timeout_ms; /* 0: the library's */
+    struct job_options job;
     weft_collective op;
     weft_algorithm algorithm;
     enum coll_calls_kind calls;
@@ -69,6 +67,5 @@ extern const char *const coll_calls_names[];
 /* Ends the process with STATUS_USAGE when an argument is wrong whatever the number of ranks. */
 void coll_options_parse(struct coll_options *options, int argc, char **argv);
 
-/* The rest, once the number of ranks of the job is known: 0, or -1 with the error. */
-int coll_options_resolve(struct coll_options *options, int32_t num_ranks,
-                         char error[COLL_ERROR_BYTES]);
+/* The rest, once the job's ranks and nodes are known: 0, or -1 with the error. */
+int coll_options_resolve(struct coll_options *options, char error[JOB_ERROR_BYTES]);

@@ -10,7 +10,7 @@ static const double told_from_bytes = 1 << 30;
  * many as arrive, though there is room for more, which nobody touches. */
 static double low_latency_bytes(const struct ep_options *options)
 {
-    const double tokens = options->num_tokens, ranks = options->num_ranks;
+    const double tokens = options->num_tokens, ranks = options->job.num_ranks;
     const double rows = 2 * ranks + 2 * options->num_topk + 2;
     const double answered = options->ll_layout == WEFT_LL_BY_RANK ? ranks : options->num_topk;
     return tokens * (rows + answered) * (double)options->row_bytes;
@@ -19,7 +19,7 @@ static double low_latency_bytes(const struct ep_options *options)
 /* In doubles, which nothing overflows. */
 static double layer_bytes(const struct ep_options *options)
 {
-    const double tokens = options->num_tokens, ranks = options->num_ranks;
+    const double tokens = options->num_tokens, ranks = options->job.num_ranks;
     const double row = (double)options->row_bytes, choice = sizeof(int32_t) + sizeof(float);
     if (options->mode == EP_MODE_LOW_LATENCY)
         return low_latency_bytes(options);
@@ -31,7 +31,7 @@ static double layer_bytes(const struct ep_options *options)
 /* The routing of all tokens that are checked, and the host's copy of what one pass received and returned. */
 static double host_bytes(const struct ep_options *options)
 {
-    const double tokens = options->num_tokens, ranks = options->num_ranks;
+    const double tokens = options->num_tokens, ranks = options->job.num_ranks;
     const double row = (double)options->row_bytes, choice = sizeof(int32_t) + sizeof(float);
     if (options->check == EP_CHECK_NONE)
         return tokens * (row + options->num_topk * choice);
@@ -50,12 +50,12 @@ static double available_bytes(void)
 int ep_memory_check(const char *command, const struct ep_options *options, weft_machine machine)
 {
     const double of_layer = machine == WEFT_MACHINE_CPU ? layer_bytes(options) : 0;
-    const double bytes = options->num_ranks * (of_layer + host_bytes(options));
+    const double bytes = options->job.num_ranks * (of_layer + host_bytes(options));
     const double available = available_bytes();
     if (bytes < told_from_bytes && bytes <= available)
         return 0;
     fprintf(stderr, "%s: %d ranks need about %.1f GiB of memory; %.1f GiB are left here\n", command,
-            options->num_ranks, bytes / gib, available / gib);
+            options->job.num_ranks, bytes / gib, available / gib);
     if (bytes <= available)
         return 0;
     fprintf(stderr, "%s: fewer --tokens or --ranks, or smaller rows (--hidden), would fit\n",

@@ -123,12 +123,12 @@ static void finish(void *input, struct argp_state *state)
 static const struct option_row option_table[] = {
     {OPTION_GROUP, .doc = "The job"},
     {OPTION_INTEGER, "ranks", "R", "Ranks; inside a launcher absent, or as many as the job has",
-     NULL, AT(num_ranks), 1, MAX_RANKS, .without = "8"},
+     NULL, AT(job.num_ranks), 1, MAX_RANKS, .without = "8"},
     {OPTION_INTEGER, "nodes", "D",
      "Virtual nodes of R/D consecutive ranks, which reach other nodes by the network alone", NULL,
-     AT(num_nodes), 1, MAX_RANKS, .without = "1; inside a launcher those of the job"},
-    {JOB_MACHINE(AT(machine))},
-    {JOB_TIMEOUT(AT(timeout_ms))},
+     AT(job.num_nodes), 1, MAX_RANKS, .without = "1; inside a launcher those of the job"},
+    {JOB_MACHINE(AT(job.machine))},
+    {JOB_TIMEOUT(AT(job.timeout_ms))},
     {OPTION_GROUP, .doc = "The layer"},
     {OPTION_INTEGER, "tokens", "N", "Tokens per rank", NULL, AT(num_tokens), 0, MAX_TOKENS,
      .without = "512; 128 with --mode low-latency, which takes up to 65535"},
@@ -233,8 +233,6 @@ void ep_options_parse(struct ep_options *options, int argc, char **argv)
 {
     static const struct option_set set = {option_table, documentation, finish};
     *options = (struct ep_options){
-        .num_ranks = EP_NOT_GIVEN,
-        .num_nodes = EP_NOT_GIVEN,
         .num_tokens = EP_NOT_GIVEN,
         .num_topk = EP_NOT_GIVEN,
         .num_experts = EP_NOT_GIVEN,
@@ -293,11 +291,11 @@ weft_dtype ep_wire_dtype(const struct ep_options *options)
 }
 
 static int must_be(const char *option, int32_t *value, int32_t required, const char *reason,
-                   char error[EP_ERROR_BYTES])
+                   char error[JOB_ERROR_BYTES])
 {
     if (*value != EP_NOT_GIVEN && *value != required) {
-        snprintf(error, EP_ERROR_BYTES, "%s %d: must be absent or %d, %s", option, *value, required,
-                 reason);
+        snprintf(error, JOB_ERROR_BYTES, "%s %d: must be absent or %d, %s", option, *value,
+                 required, reason);
         return -1;
     }
     *value = required;
@@ -313,11 +311,11 @@ void ep_options_resolve_grid(struct ep_options *options, weft_machine machine)
         options->num_warps = usual;
 }
 
-static int resolve_trace(struct ep_options *options, char error[EP_ERROR_BYTES])
+static int resolve_trace(struct ep_options *options, char error[JOB_ERROR_BYTES])
 {
     const char *reason = "as in the trace";
     const struct trace *trace = options->trace;
-    int64_t num_ranks = options->num_ranks;
+    int64_t num_ranks = options->job.num_ranks;
     int32_t max_share = (int32_t)((trace->num_tokens + num_ranks - 1) / num_ranks);
     if (must_be("--tokens", &options->num_tokens, max_share,
                 "the largest share of a rank in the trace", error) != 0 ||
@@ -327,7 +325,7 @@ static int resolve_trace(struct ep_options *options, char error[EP_ERROR_BYTES])
     return 0;
 }
 
-static int resolve_gate(struct ep_options *options, char error[EP_ERROR_BYTES])
+static int resolve_gate(struct ep_options *options, char error[JOB_ERROR_BYTES])
 {
     if (options->num_tokens == EP_NOT_GIVEN)
         options->num_tokens =
@@ -338,7 +336,7 @@ static int resolve_gate(struct ep_options *options, char error[EP_ERROR_BYTES])
         options->num_topk =
             options->num_experts < DEFAULT_TOPK ? options->num_experts : DEFAULT_TOPK;
     if (options->num_topk > options->num_experts) {
-        snprintf(error, EP_ERROR_BYTES, "--topk %d: must be 1 to %d, the number of experts",
+        snprintf(error, JOB_ERROR_BYTES, "--topk %d: must be 1 to %d, the number of experts",
                  options->num_topk, options->num_experts);
         return -1;
     }
@@ -348,40 +346,31 @@ static int resolve_gate(struct ep_options *options, char error[EP_ERROR_BYTES])
 /* Combine reads rows as they travel if there is one node and that makes them shorter: then all are staged. */
 static int are_narrowed(const struct ep_options *options)
 {
-    if (options->num_nodes > 1 || options->kind == WEFT_UINT8) /* no combine */
+    if (options->job.num_nodes > 1 || options->kind == WEFT_UINT8) /* no combine */
         return 0;
     return wire_is_narrower(ep_wire_dtype(options), options->kind);
 }
 
-static int check_staging(const struct ep_options *options, char error[EP_ERROR_BYTES])
+static int check_staging(const struct ep_options *options, char error[JOB_ERROR_BYTES])
 {
     if (options->mode == EP_MODE_LOW_LATENCY || options->staging_bytes > 0)
         return 0;
     if (!are_narrowed(options))
         return 0;
-    snprintf(error, EP_ERROR_BYTES, "--wire %s: needs --staging-bytes on one node, with rows of %s",
-             ep_wire_name(options), options->dtype);
+    snprintf(error, JOB_ERROR_BYTES,
+             "--wire %s: needs --staging-bytes on one node, with rows of %s", ep_wire_name(options),
+             options->dtype);
     return -1;
 }
 
-int ep_options_resolve(struct ep_options *options, int32_t num_ranks, int32_t num_nodes,
-                       char error[EP_ERROR_BYTES])
+int ep_options_resolve(struct ep_options *options, char error[JOB_ERROR_BYTES])
 {
-    int is_uneven = options->num_nodes > 0 && num_ranks % options->num_nodes != 0;
-    if (must_be("--ranks", &options->num_ranks, num_ranks, "the ranks of this job", error) != 0)
-        return -1;
-    if (is_uneven) {
-        snprintf(error, EP_ERROR_BYTES, "--nodes %d: must divide the number of ranks, %d",
-                 options->num_nodes, num_ranks);
-        return -1;
-    }
-    if (must_be("--nodes", &options->num_nodes, num_nodes, "the nodes of this job", error) != 0 ||
-        check_staging(options, error) != 0)
+    if (check_staging(options, error) != 0)
         return -1;
     for (int32_t i = 0; i < options->masked.count; i++)
-        if (options->masked.values[i] >= num_ranks) {
-            snprintf(error, EP_ERROR_BYTES, "--masked %lld: must be below the number of ranks, %d",
-                     (long long)options->masked.values[i], num_ranks);
+        if (options->masked.values[i] >= options->job.num_ranks) {
+            snprintf(error, JOB_ERROR_BYTES, "--masked %lld: must be below the number of ranks, %d",
+                     (long long)options->masked.values[i], options->job.num_ranks);
             return -1;
         }
     return options->trace ? resolve_trace(options, error) : resolve_gate(options, error);

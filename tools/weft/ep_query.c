@@ -12,8 +12,8 @@ static weft_result query(weft_comm *comm, const struct ep_options *options, weft
     weft_ll_config config = ep_ll_config(options);
     weft_ll_job job = WEFT_INIT(weft_ll_job);
     config.num_experts = options->num_experts;
-    job.num_ranks = options->num_ranks;
-    job.num_nodes = options->num_nodes;
+    job.num_ranks = options->job.num_ranks;
+    job.num_nodes = options->job.num_nodes;
     return weft_ll_plan_sizes(comm, &job, &config, sizes);
 }
 
@@ -29,9 +29,9 @@ static int print_json(const struct ep_options *options, const weft_ll_sizes *siz
         "s:I, "
         "s:i, "
         "s:i}",
-        "ranks", options->num_ranks, "nodes", options->num_nodes, "tokens", options->num_tokens,
-        "hidden", options->hidden, "topk", options->num_topk, "experts", options->num_experts,
-        "dtype", options->dtype, "layout", layout_name(options), "route",
+        "ranks", options->job.num_ranks, "nodes", options->job.num_nodes, "tokens",
+        options->num_tokens, "hidden", options->hidden, "topk", options->num_topk, "experts",
+        options->num_experts, "dtype", options->dtype, "layout", layout_name(options), "route",
         ep_ll_route_names[options->ll_route], "carrier", ep_ll_carrier_names[sizes->carrier],
         "carrier_reason", sizes->carrier_reason, "answer", ep_ll_answer_names[options->ll_answer],
         "format", ep_row_format_names[options->row_format], "heap_bytes",
@@ -56,13 +56,13 @@ static void print_table(const struct ep_options *options, const weft_ll_sizes *s
 {
     printf("%d ranks, at most %d tokens per rank, hidden %d, %s, top-%d of %d experts, by %s, "
            "rows in %s\n",
-           options->num_ranks, options->num_tokens, options->hidden, options->dtype,
+           options->job.num_ranks, options->num_tokens, options->hidden, options->dtype,
            options->num_topk, options->num_experts, layout_name(options),
            options->row_format == EP_ROW_FORMAT_DTYPE ? options->dtype
                                                       : ep_row_format_names[options->row_format]);
     ep_ll_print_carrier(sizes);
     print_line(sizes->heap_bytes, "of each rank's heap");
-    if (options->num_nodes > 1)
+    if (options->job.num_nodes > 1)
         print_line(sizes->network_bytes, "of memory of the network, on cpu also in the heap");
     print_line(sizes->memory_bytes, "beside it");
     if (options->ll_layout == WEFT_LL_BY_EXPERT) {

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "coll_job.h"
 #include "command.h"
 #include "job.h"
 #include "tune_measure.h"
@@ -132,9 +131,9 @@ static int write_table(const char *path, const char *text)
 }
 
 /* Nobody would read a table of others: over several nodes there is nothing to choose. */
-static int check_ranks(const struct coll_job *job, weft_comm *comm)
+static int check_ranks(weft_comm *comm)
 {
-    char error[COLL_ERROR_BYTES];
+    char error[JOB_ERROR_BYTES];
     weft_team_info node = WEFT_INIT(weft_team_info);
     weft_team_query(comm, WEFT_TEAM_LOCAL, &node);
     const int32_t num_ranks = weft_comm_num_ranks(comm);
@@ -142,16 +141,16 @@ static int check_ranks(const struct coll_job *job, weft_comm *comm)
         return EXIT_SUCCESS;
     snprintf(error, sizeof error, "tables are for up to %d ranks of one node, the job has %d on %d",
              WEFT_COLL_MAX_RANKS, num_ranks, node.num_teams);
-    return weft_comm_rank(comm) == 0 ? job_report_usage(job->command, error) : STATUS_USAGE;
+    return weft_comm_rank(comm) == 0 ? job_report_usage("weft tune", error) : STATUS_USAGE;
 }
 
 /* Every rank makes the table, and rank 0 writes it, once all is measured. */
-static int work(const struct coll_job *job, weft_comm *comm)
+static int work(void *argument, weft_comm *comm)
 {
-    struct tune_options *options = job->argument;
+    struct tune_options *options = argument;
     char *text = NULL;
     size_t text_bytes;
-    int status = check_ranks(job, comm);
+    int status = check_ranks(comm);
     if (status != EXIT_SUCCESS)
         return status;
     const struct tune_table table = {
@@ -164,7 +163,7 @@ static int work(const struct coll_job *job, weft_comm *comm)
     if (table.file && fclose(table.file) != 0 && result == WEFT_OK)
         result = LACKS_MEMORY("the table");
     if (result != WEFT_OK)
-        job_report_and_abort(job->command, comm, result);
+        job_report_and_abort("weft tune", comm, result);
     status = job_status_of(result);
     if (status == EXIT_SUCCESS && weft_comm_rank(comm) == 0 &&
         write_table(options->output, text) != 0)
@@ -173,17 +172,24 @@ static int work(const struct coll_job *job, weft_comm *comm)
     return status;
 }
 
+static int resolve(void *argument, char error[JOB_ERROR_BYTES])
+{
+    struct tune_options *options = argument;
+    return coll_options_resolve(&options->coll, error);
+}
+
 int command_tune(int argc, char **argv)
 {
     struct tune_options options;
-    const struct coll_job job = {.command = "weft tune",
-                                 .subcommand = "tune",
-                                 .options = &options.coll,
-                                 .argument = &options,
-                                 .work = work};
+    const struct job_command command = {.name = "weft tune",
+                                        .default_ranks = COLL_DEFAULT_RANKS,
+                                        .job = &options.coll.job,
+                                        .options = &options,
+                                        .resolve = resolve,
+                                        .work = work};
     tune_options_parse(&options, argc, argv);
     unsetenv("WEFT_TUNING"); /* perhaps the file that this is to make */
     if (!job_has_rank() && check_output(options.output) != 0)
         return STATUS_FAILURE;
-    return coll_job_run(&job, argv);
+    return job_run(&command, argv);
 }

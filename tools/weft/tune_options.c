@@ -29,9 +29,9 @@ static void check_sizes(void *input, struct argp_state *state)
 static const struct option_row option_table[] = {
     {OPTION_GROUP, .doc = "The job"},
     {OPTION_INTEGER, "ranks", "R", "Ranks; inside a launcher absent, or as many as the job has",
-     NULL, AT(coll.num_ranks), 1, WEFT_COLL_MAX_RANKS, .without = "4"},
-    {JOB_MACHINE(AT(coll.machine))},
-    {JOB_TIMEOUT(AT(coll.timeout_ms))},
+     NULL, AT(coll.job.num_ranks), 1, WEFT_COLL_MAX_RANKS, .without = "4"},
+    {JOB_MACHINE(AT(coll.job.machine))},
+    {JOB_TIMEOUT(AT(coll.job.timeout_ms))},
     {OPTION_GROUP, .doc = "What is tried"},
     {OPTION_CHOICES, "ops", "LIST", "The operations, separated by commas",
      "all_reduce,reduce_scatter,all_gather,all_to_all,broadcast,reduce,gather,scatter", AT(ops),
