@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll_calls.h"
 #include "coll_explain.h"
+#include "coll_measure.h"
 #include "coll_report.h"
 #include "coll_run.h"
 #include "command.h"

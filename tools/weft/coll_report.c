@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "coll_calls.h"
+#include "coll_measure.h"
 #include "job.h"
 #include "workload/output.h"
 

@@ -10,7 +10,6 @@
 #include "ep_measure.h"
 #include "ep_memory.h"
 #include "ep_options.h"
-#include "ep_query.h"
 #include "ep_report.h"
 #include "ep_routing.h"
 #include "job.h"
