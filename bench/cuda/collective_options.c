@@ -26,7 +26,7 @@ static const struct option_row option_table[] = {
     {OPTION_INTEGER, "warmup", "N", "Iterations before them", "3", AT(num_warmups), 0, MAX_ITERS},
     {OPTION_FLAG, "json", NULL, "Print a JSON object per figure, not a table", NULL, AT(form), 0,
      FORM_JSON},
-    {OPTION_GROUP, .doc = "Only for coll:"},
+    {OPTION_GROUP, .doc = "Only for coll"},
     {OPTION_OTHER, "algos", "LIST", "Those of them are used that serve the operation",
      "auto,oneshot,twoshot_packets,oneshot_pull,twoshot,push,twoshot_push,relay",
      .parse = parse_algorithms},

@@ -26,72 +26,63 @@ static void finish(void *input, struct argp_state *state)
     const int32_t num_ranks = options->num_ranks, num_nodes = options->num_nodes;
     const int may_be_uneven =
         options->op != SIM_ALL_OPS && scenario_is_collective((enum scenario_op)options->op);
-    if (num_nodes != SCENARIO_DRAWN && (num_ranks == SCENARIO_DRAWN || num_ranks < num_nodes ||
-                                        (num_ranks % num_nodes != 0 && !may_be_uneven)))
-        argp_error(state,
-                   "--nodes %d: must divide the ranks, which --ranks must give; with a collective, "
-                   "be no more",
-                   num_nodes);
+    if (num_nodes != SCENARIO_DRAWN &&
+        (num_ranks < num_nodes || (num_ranks % num_nodes != 0 && !may_be_uneven)))
+        argp_error(state, "--nodes %d: must divide --ranks %d; with a collective, be no more",
+                   num_nodes, num_ranks);
     if (options->fault != WEFT__SIM_NO_FAULT && num_ranks == 1)
         argp_error(state, "--ranks 1: must be 2 or more with --faults");
-    if (options->fault != WEFT__SIM_NO_FAULT && options->weaken != NULL)
-        argp_error(state, "--weaken %s: must be absent with --faults", options->weaken);
-    if (options->fault == WEFT__SIM_DISAGREE && options->op != SIM_ALL_OPS &&
-        !scenario_is_collective((enum scenario_op)options->op))
-        argp_error(state, "--op %s: must be a collective with --faults disagree",
-                   scenario_op_names[options->op]);
     if (options->num_trace_events == NOT_GIVEN)
         options->num_trace_events = options->num_schedules == 1 ? DEFAULT_REPLAY_EVENTS : 0;
 }
 
-static void parse_op(void *input, const char *text, struct argp_state *state)
-{
-    struct sim_options *options = input;
-    const char *ops[NUM_SCENARIO_OPS + 2] = {[SIM_ALL_OPS] = "all"};
-    memcpy(ops, scenario_op_names, sizeof scenario_op_names);
-    options->op = option_choice(state, "--op", text, ops);
-}
+static const char *op_choices[NUM_SCENARIO_OPS + 2]; /* filled when options are parsed */
 
 #define AT(member) OPTION_AT(struct sim_options, member)
 
 static const struct option_row option_table[] = {
-    {OPTION_GROUP, .doc = "The job:"},
-    {OPTION_OTHER, "op", "OP",
-     "layout, notify, dispatch, combine, barrier, all_reduce, reduce_scatter, all_gather, "
-     "all_to_all, broadcast, reduce, gather, scatter, group, ll, ll_packets (ll of one node, in "
-     "packets) or all",
-     "all", .parse = parse_op},
-    {OPTION_INTEGER, "ranks", "R",
-     "Ranks (each seed draws 1 to 4 nodes with 2 to 8 in all, now and then up to 16 nodes of 4; "
-     "for collectives 1 to 5, or up to 6 on 2 to 4 nodes, for ll_packets 1 to 4)",
-     NULL, AT(num_ranks), 1, SCENARIO_MAX_RANKS},
+    {OPTION_GROUP, .doc = "The job"},
+    {OPTION_CHOICE, "op", "OP",
+     "The operation; group is sends and receives, ll low latency, ll_packets that of one node, in "
+     "packets",
+     "all", AT(op), .choices = op_choices},
+    {OPTION_INTEGER, "ranks", "R", "Ranks", NULL, AT(num_ranks), 1, SCENARIO_MAX_RANKS,
+     .without = "each seed draws 1 to 4 nodes with 2 to 8 in all, now and then up to 16 nodes of "
+                "4; for collectives 1 to 5, or up to 6 on 2 to 4 nodes, for ll_packets 1 to 4"},
     {OPTION_INTEGER, "nodes", "D",
-     "Virtual nodes; needs --ranks (each seed draws; of collectives 1, with --ranks)", NULL,
-     AT(num_nodes), 1, SCENARIO_MAX_RANKS},
+     "Virtual nodes; they divide the ranks, and with a collective are no more", NULL, AT(num_nodes),
+     1, SCENARIO_MAX_RANKS, .without = "each seed draws; of collectives 1, with --ranks",
+     .rules = {{.needs = "ranks"}}},
     {OPTION_INTEGER, "tokens", "N", "Most tokens per rank; each seed draws 0 to N", "8",
      AT(max_tokens), 0, SCENARIO_MAX_TOKENS},
     {OPTION_INTEGER, "count", "N", "Most elements per row of a collective; each seed draws 0 to N",
      "64", AT(max_count), 0, SCENARIO_MAX_COUNT},
-    {OPTION_CHOICE, "staging", "KIND",
-     "Slots between nodes: drawn, or least: one channel with one slot of one row", "drawn",
-     AT(staging), .choices = scenario_staging_names},
-    {OPTION_GROUP, .doc = "The schedules:"},
-    {OPTION_INTEGER, "schedules", "S", "How many, of each operation", "2000", AT(num_schedules), 1,
-     INT64_MAX},
-    {OPTION_INTEGER, "seed", "X", "Of the first schedule; the others count up", "1", AT(seed), 0,
-     INT64_MAX},
-    {OPTION_CHOICE, "policy", "P", "uniform, pct, delay, ahead or mixed", "mixed", AT(policy),
-     .choices = sim_policy_names},
-    {OPTION_CHOICE, "faults", "F",
-     "none, kill or stall one rank at one step, or disagree: a call of a collective that does not "
-     "fit the others'",
-     "none", AT(fault), .choices = sim_fault_names},
+    {OPTION_CHOICE, "staging", NULL,
+     "Slots between nodes: 1 or 2 channels with 1 to 3 slots of 1 to 3 rows, or (least) one "
+     "channel with one slot of one row",
+     "drawn", AT(staging), .choices = scenario_staging_names},
+    {OPTION_GROUP, .doc = "The schedules"},
+    {OPTION_INTEGER, "schedules", "S", "Number of schedules of each operation", "2000",
+     AT(num_schedules), 1, INT64_MAX},
+    {OPTION_INTEGER, "seed", "X", "Seed of the first schedule; the others count up", "1", AT(seed),
+     0, INT64_MAX},
+    {OPTION_CHOICE, "policy", NULL,
+     "Choose the rank that goes on: uniformly, by random priorities with few changes (pct), with "
+     "some that sleep long (delay), one rank whenever it can (ahead), or as the seed says (mixed)",
+     "mixed", AT(policy), .choices = sim_policy_names},
+    {OPTION_CHOICE, "faults", NULL,
+     "Kill or stall one rank at one step, or disagree: a rank makes a call of a collective that "
+     "does not fit the others'",
+     "none", AT(fault), .choices = sim_fault_names,
+     .rules = {{"kill,stall,disagree", .excludes = "weaken"},
+               {"disagree", .excludes = "op",
+                .with = "layout,notify,dispatch,combine,barrier,ll,ll_packets"}}},
     {OPTION_TEXT, "weaken", "SITE",
-     "Let the ordering site FILE:LINE, or each in turn (all), not order, and see that it is caught",
+     "Let the ordering site FILE:LINE, or with all each in turn, not order, and see that it is "
+     "caught",
      NULL, AT(weaken)},
-    {OPTION_INTEGER, "trace", "EVENTS",
-     "Tell the last events of each fiber for a finding (16 with one schedule, else 0)", NULL,
-     AT(num_trace_events), 0, MAX_TRACE_EVENTS},
+    {OPTION_INTEGER, "trace", "EVENTS", "Tell the last events of each fiber for a finding", NULL,
+     AT(num_trace_events), 0, MAX_TRACE_EVENTS, .without = "16 with one schedule, else 0"},
     {OPTION_FLAG, "json", NULL, "Print JSON objects, one per line", NULL, AT(format)},
     {0}};
 
@@ -101,6 +92,8 @@ void sim_options_parse(struct sim_options *options, int argc, char **argv)
     *options = (struct sim_options){
         .num_ranks = SCENARIO_DRAWN, .num_nodes = SCENARIO_DRAWN, .num_trace_events = NOT_GIVEN};
     argp_err_exit_status = STATUS_USAGE;
+    memcpy(op_choices, scenario_op_names, sizeof scenario_op_names);
+    op_choices[SIM_ALL_OPS] = "all";
     options_parse(&set, options, argc, argv);
 }
 

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll_calls.h"
 #include "coll_explain.h"
-#include "coll_job.h"
+#include "coll_measure.h"
 #include "coll_report.h"
 #include "coll_run.h"
 #include "command.h"
@@ -49,7 +48,7 @@ static weft_result run_size(const struct coll_run *run, uint64_t bytes, uint64_t
 static weft_result try_largest(const struct coll_run *run)
 {
     uint64_t bytes = run->options->sizes.min, largest = bytes;
-    while (coll_sizes_next(&run->options->sizes, &bytes))
+    while (option_steps_next(&run->options->sizes, &bytes))
         largest = bytes;
     const struct collective collective = coll_run_at(run, largest);
     struct coll_calls calls = {.run = run, .collective = &collective, .num_calls = 1};
@@ -61,13 +60,13 @@ static weft_result try_largest(const struct coll_run *run)
 }
 
 /* All ranks have the same error, and none waits for another: one of them tells it. */
-static void tell_unsupported(const struct coll_job *job, const struct coll_run *run)
+static void tell_unsupported(const struct coll_run *run)
 {
     if (run->rank != 0)
         return;
-    job_report_failure(job->command, NULL, WEFT_ERROR_UNSUPPORTED);
+    job_report_failure("weft coll", NULL, WEFT_ERROR_UNSUPPORTED);
     if (strstr(weft_last_error(), "packet_bytes"))
-        fprintf(stderr, "%s: --packet-bytes N makes room for larger ones\n", job->command);
+        fprintf(stderr, "weft coll: --packet-bytes N makes room for larger ones\n");
 }
 
 /* Measures all sizes of one type and reduction. */
@@ -76,15 +75,15 @@ static weft_result run_kind(const struct coll_run *run, uint64_t *num_wrong)
     const struct coll_options *options = run->options;
     uint64_t bytes = options->sizes.min;
     weft_result result = run_size(run, bytes, num_wrong);
-    while (result == WEFT_OK && coll_sizes_next(&options->sizes, &bytes))
+    while (result == WEFT_OK && option_steps_next(&options->sizes, &bytes))
         result = run_size(run, bytes, num_wrong);
     return result;
 }
 
-static weft_result run_all(const struct coll_job *job, const struct coll_run *run,
+/* options are the run's. */
+static weft_result run_all(struct coll_options *options, const struct coll_run *run,
                            uint64_t *num_wrong)
 {
-    struct coll_options *options = job->options; /* the run's */
     weft_result result = WEFT_OK;
     if (run->rank == 0)
         coll_report_heading(options, weft_comm_machine(run->comm));
@@ -99,27 +98,28 @@ static weft_result run_all(const struct coll_job *job, const struct coll_run *ru
     return result;
 }
 
-static weft_result run_sizes(const struct coll_job *job, weft_comm *comm, uint64_t *num_wrong)
+static weft_result run_sizes(struct coll_options *options, weft_comm *comm, uint64_t *num_wrong)
 {
     struct coll_run run;
-    weft_result result = coll_run_open(&run, comm, job->options);
+    weft_result result = coll_run_open(&run, comm, options);
     const weft_result tried = result == WEFT_OK ? try_largest(&run) : WEFT_OK;
     if (result == WEFT_OK)
-        result = tried == WEFT_OK ? run_all(job, &run, num_wrong) : tried;
+        result = tried == WEFT_OK ? run_all(options, &run, num_wrong) : tried;
     if (tried == WEFT_ERROR_UNSUPPORTED)
-        tell_unsupported(job, &run);
+        tell_unsupported(&run);
     else if (result != WEFT_OK)
-        job_report_and_abort(job->command, comm, result);
+        job_report_and_abort("weft coll", comm, result);
     coll_run_close(&run);
     return result;
 }
 
-static int work(const struct coll_job *job, weft_comm *comm)
+static int work(void *argument, weft_comm *comm)
 {
+    struct coll_options *options = argument;
     uint64_t num_wrong = 0;
-    if (job->options->task == COLL_TASK_EXPLAIN)
-        return coll_explain(job, comm);
-    const weft_result result = run_sizes(job, comm, &num_wrong);
+    if (options->task == COLL_TASK_EXPLAIN)
+        return coll_explain(options, comm);
+    const weft_result result = run_sizes(options, comm, &num_wrong);
     if (result != WEFT_OK)
         return job_status_of(result);
     if (weft_comm_rank(comm) == 0 && coll_report_end() != 0)
@@ -127,11 +127,20 @@ static int work(const struct coll_job *job, weft_comm *comm)
     return num_wrong == 0 ? EXIT_SUCCESS : STATUS_FAILURE;
 }
 
+static int resolve(void *options, char error[JOB_ERROR_BYTES])
+{
+    return coll_options_resolve(options, error);
+}
+
 int command_coll(int argc, char **argv)
 {
     struct coll_options options;
-    const struct coll_job job = {
-        .command = "weft coll", .subcommand = "coll", .options = &options, .work = work};
+    const struct job_command command = {.name = "weft coll",
+                                        .default_ranks = COLL_DEFAULT_RANKS,
+                                        .job = &options.job,
+                                        .options = &options,
+                                        .resolve = resolve,
+                                        .work = work};
     coll_options_parse(&options, argc, argv);
-    return coll_job_run(&job, argv);
+    return job_run(&command, argv);
 }

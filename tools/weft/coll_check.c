@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "coll_calls.h"
+#include "coll_measure.h"
 #include "workload/failure.h"
 #include "workload/of_ranks.h"
 

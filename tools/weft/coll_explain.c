@@ -102,8 +102,8 @@ static void print_json(const struct coll_run *run, const struct told *told)
     json_t *object = json_pack(
         "{s:s, s:s, s:i, s:i, s:I, s:s, s:s, s:o, s:i, s:i, s:o, s:o, s:I, s:f, s:o, s:o}", "op",
         collective_names[run->options->op], "machine",
-        job_machine_names[weft_comm_machine(run->comm)], "ranks", run->options->num_ranks, "nodes",
-        run->num_nodes, "bytes", (json_int_t)told->bytes, "algo",
+        job_machine_names[weft_comm_machine(run->comm)], "ranks", run->options->job.num_ranks,
+        "nodes", run->num_nodes, "bytes", (json_int_t)told->bytes, "algo",
         weft_coll_algorithm_name(chosen->algorithm), "reason", reason_names[chosen->reason],
         "table", table_of(chosen), "blocks", chosen->num_blocks, "warps", chosen->num_warps,
         "expected_us", us_or_null(chosen->expected_us), "latency_us",
@@ -132,7 +132,7 @@ static void print_heading(const struct coll_run *run, const weft_coll_explanatio
     printf("# %s, machine %s", collective_names[run->options->op], job_machine_names[machine]);
     if (weft_device_query(machine, weft_comm_device(run->comm), &device) == WEFT_OK)
         printf(" (%s)", device.name);
-    printf(", %d ranks", run->options->num_ranks);
+    printf(", %d ranks", run->options->job.num_ranks);
     if (any->link_gbps > 0)
         printf(", links of %.0f GB/s", any->link_gbps);
     if (any->net_latency_us > 0)
@@ -214,23 +214,23 @@ static weft_result explain_all(const struct coll_run *run)
         if (num_told++ == 0)
             print_heading(run, &told.chosen);
         print_text(run, &told);
-    } while (coll_sizes_next(&options->sizes, &bytes));
+    } while (option_steps_next(&options->sizes, &bytes));
     return WEFT_OK;
 }
 
-int coll_explain(const struct coll_job *job, weft_comm *comm)
+int coll_explain(const struct coll_options *options, weft_comm *comm)
 {
-    struct coll_run run = {.options = job->options, .comm = comm, .rank = weft_comm_rank(comm)};
+    struct coll_run run = {.options = options, .comm = comm, .rank = weft_comm_rank(comm)};
     coll_run_find_nodes(&run);
     weft_result result = coll_run_open_coll(&run);
     if (result != WEFT_OK) {
-        job_report_and_abort(job->command, comm, result);
+        job_report_and_abort("weft coll", comm, result);
         return job_status_of(result);
     }
     if (run.rank == 0)
         result = explain_all(&run);
     if (result != WEFT_OK)
-        job_report_failure(job->command, NULL, result);
+        job_report_failure("weft coll", NULL, result);
     coll_run_close(&run);
     if (result == WEFT_OK && run.rank == 0 && output_flush() != 0)
         return STATUS_FAILURE;

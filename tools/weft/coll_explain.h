@@ -2,7 +2,7 @@
 /* weft coll --explain: which algorithm for which size, and why. */
 #pragma once
 
-#include "coll_job.h"
+#include "coll_options.h"
 
 /* Collective, though rank 0 alone has something to say. Returns the exit status. */
-int coll_explain(const struct coll_job *job, weft_comm *comm);
+int coll_explain(const struct coll_options *options, weft_comm *comm);

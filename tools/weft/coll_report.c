@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "coll_calls.h"
+#include "coll_measure.h"
 #include "job.h"
 #include "workload/output.h"
 
@@ -66,7 +66,7 @@ static json_t *describe(const struct coll_line *line, enum coll_place place)
         "{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s?, s:o, s:o, s:b, s:s, s:i, s:I, s:i, s:i, s:I, "
         "s:i, s:i}",
         "op", collective_names[options->op], "algo", way_of(options, line->algorithm), "machine",
-        job_machine_names[line->machine], "ranks", options->num_ranks, "bytes",
+        job_machine_names[line->machine], "ranks", options->job.num_ranks, "bytes",
         (json_int_t)collective_bytes(&line->collective), "count",
         (json_int_t)line->collective.count, "dtype", dtype_names[options->dtype], "redop",
         redop_of(options), "factors", factors_of(options), "root", root_of(options), "in_place",
@@ -128,7 +128,7 @@ static void print_text_heading(const struct coll_options *options, weft_machine 
     static const char *const place_columns = "    time   algbw   busbw #wrong ";
     static const char *const place_units = "    (us)  (GB/s)  (GB/s)        ";
     printf("# %s, machine %s, %d ranks, memory %s, algorithm %s", collective_names[options->op],
-           job_machine_names[machine], options->num_ranks, coll_memory_names[options->memory],
+           job_machine_names[machine], options->job.num_ranks, coll_memory_names[options->memory],
            way_of(options, options->algorithm));
     print_count("blocks", options->num_blocks);
     print_count("warps", options->num_warps);

@@ -89,7 +89,7 @@ struct collective coll_run_at(const struct coll_run *run, uint64_t bytes)
         .redop = options->redop,
         .factors = options->num_factors > 0 ? options->factors : NULL,
         .root = options->root,
-        .num_ranks = options->num_ranks,
+        .num_ranks = options->job.num_ranks,
         .num_nodes = run->num_nodes,
         .node_of_rank = run->node_of_rank,
         .order = elements_order_of(options->algorithm),

@@ -24,12 +24,9 @@ struct doctor {
 #define AT(member) OPTION_AT(struct doctor, member)
 
 static const struct option_row option_table[] = {
-    {OPTION_CHOICE, "machine", "MACHINE",
-     "Measure on cpu, cuda, or auto: WEFT_MACHINE, else cuda where it can be used (auto)", NULL,
-     AT(machine), .choices = job_machine_names},
-    {OPTION_INTEGER, "ranks", "R",
-     "Measure between R ranks, 1 to 64 (a rank per GPU; on cpu 2). Inside a launcher: of the job",
-     NULL, AT(num_ranks), 1, MAX_RANKS},
+    {JOB_MACHINE(AT(machine))},
+    {OPTION_INTEGER, "ranks", "R", "Measure between R ranks; inside a launcher those of the job",
+     NULL, AT(num_ranks), 1, MAX_RANKS, .without = "a rank per GPU; on cpu 2"},
     {OPTION_FLAG, "links", NULL, "Only measure the links", NULL, AT(scope)},
     {OPTION_FLAG, "json", NULL, "Print one JSON object per line: machines, the choice, links", NULL,
      AT(format)},

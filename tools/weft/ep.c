@@ -10,13 +10,12 @@
 #include "ep_measure.h"
 #include "ep_memory.h"
 #include "ep_options.h"
-#include "ep_query.h"
 #include "ep_report.h"
 #include "ep_routing.h"
 #include "job.h"
 #include "workload/failure.h"
 
-enum { DEFAULT_RANKS = 8, DEFAULT_NODES = 1 };
+enum { DEFAULT_RANKS = 8 };
 
 static int query(weft_comm *comm, const struct ep_options *options)
 {
@@ -32,7 +31,7 @@ static int query_alone(struct ep_options *options)
     weft_comm_config config = WEFT_INIT(weft_comm_config);
     weft_unique_id id;
     weft_comm *comm = NULL;
-    config.machine = options->machine;
+    config.machine = options->job.machine;
     weft_result result = weft_unique_id_create(&id);
     if (result == WEFT_OK)
         result = weft_comm_create(&id, 0, 1, &config, &comm);
@@ -46,26 +45,15 @@ static int query_alone(struct ep_options *options)
     return status;
 }
 
-static int launch_itself(struct ep_options *options, char **argv)
+static int prepare(void *argument, weft_machine machine, int *status)
 {
-    char error[EP_ERROR_BYTES];
-    int32_t num_ranks = options->num_ranks > 0 ? options->num_ranks : DEFAULT_RANKS;
-    int32_t num_nodes = options->num_nodes > 0 ? options->num_nodes : DEFAULT_NODES;
-    if (ep_options_resolve(options, num_ranks, num_nodes, error) != 0)
-        return job_report_usage(argv[0], error);
-    char *name = argv[0];
-    weft_machine machine;
-    int status = job_choose_machine(name, options->machine, &machine);
-    if (status != EXIT_SUCCESS)
-        return status;
-    if (options->task == EP_TASK_QUERY)
-        return query_alone(options);
-    if (ep_memory_check(name, options, machine) != 0)
-        return STATUS_FAILURE;
-    argv[0] = "ep";
-    status = job_launch(name, num_ranks, num_nodes, argv);
-    argv[0] = name;
-    return status;
+    struct ep_options *options = argument;
+    if (options->task == EP_TASK_QUERY) {
+        *status = query_alone(options);
+        return -1;
+    }
+    *status = STATUS_FAILURE;
+    return ep_memory_check("weft ep", options, machine);
 }
 
 static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
@@ -98,52 +86,38 @@ static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
     return result;
 }
 
-static int work(weft_comm *comm, struct ep_options *options)
+static int work(void *argument, weft_comm *comm)
 {
-    char error[EP_ERROR_BYTES];
-    weft_team_info node = WEFT_INIT(weft_team_info);
-    int32_t rank = weft_comm_rank(comm);
-    weft_result result = weft_team_query(comm, WEFT_TEAM_LOCAL, &node);
-    if (result != WEFT_OK) {
-        job_report_failure("weft ep", comm, result);
-        return STATUS_FAILURE;
-    }
-    if (ep_options_resolve(options, weft_comm_num_ranks(comm), node.num_teams, error) != 0)
-        return rank == 0 ? job_report_usage("weft ep", error) : STATUS_USAGE;
+    struct ep_options *options = argument;
     ep_options_resolve_grid(options, weft_comm_machine(comm));
     if (options->task == EP_TASK_QUERY)
         return query(comm, options);
     struct ep_report report = {.options = options, .machine = weft_comm_machine(comm)};
-    result = measure_and_check(comm, &report);
+    const weft_result result = measure_and_check(comm, &report);
     if (result != WEFT_OK)
         return job_status_of(result);
-    if (rank == 0 && ep_report_print(&report) != 0)
+    if (weft_comm_rank(comm) == 0 && ep_report_print(&report) != 0)
         return STATUS_FAILURE;
     return report.tallies[ep_whole_layer(options)].errors == 0 ? EXIT_SUCCESS : STATUS_FAILURE;
 }
 
-static int join(struct ep_options *options)
+static int resolve(void *options, char error[JOB_ERROR_BYTES])
 {
-    weft_comm_config config = WEFT_INIT(weft_comm_config);
-    int status;
-    if (job_check_ranks("weft ep", options->num_ranks) != 0)
-        return STATUS_USAGE;
-    config.timeout_ms = (uint32_t)options->timeout_ms;
-    config.num_nodes = options->num_nodes > 0 ? options->num_nodes : 0;
-    config.machine = options->machine;
-    weft_comm *comm = job_join("weft ep", &config, &status);
-    if (!comm)
-        return status;
-    status = work(comm, options);
-    weft_comm_destroy(comm);
-    return status;
+    return ep_options_resolve(options, error);
 }
 
 int command_ep(int argc, char **argv)
 {
     struct ep_options options;
+    const struct job_command command = {.name = "weft ep",
+                                        .default_ranks = DEFAULT_RANKS,
+                                        .job = &options.job,
+                                        .options = &options,
+                                        .resolve = resolve,
+                                        .prepare = prepare,
+                                        .work = work};
     ep_options_parse(&options, argc, argv);
-    int status = job_has_rank() ? join(&options) : launch_itself(&options, argv);
+    const int status = job_run(&command, argv);
     trace_close(options.trace);
     return status;
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "ep_options.h"
 
-#include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "job.h"
@@ -21,10 +19,23 @@ static const char documentation[] =
     "Runs one mixture-of-experts layer: times layout, notify, dispatch, combine, and all of them "
     "as one sequence, then checks results against a computation that exchanges nothing. Starts "
     "its own ranks, unless it is itself a rank of a job. With --mode low-latency the operations "
-    "are "
-    "ll_dispatch, ll_combine, and both as one sequence, ll_layer."
+    "are ll_dispatch, ll_combine, and both as one sequence, ll_layer."
     "\vThe exit status is 0 only if every call succeeded and every check passed, 1 otherwise, 2 "
     "for a wrong argument.";
+
+const char *const ep_memory_names[] = {"heap", "other", NULL};
+const char *const ep_row_format_names[] = {"dtype", "fp8",  "ue8m0", "int8",
+                                           "bf16",  "fp16", "fp32",  NULL};
+const char *const ep_ll_on_missing_names[] = {"fail", "mask", NULL};   /* by weft_ll_on_missing */
+const char *const ep_ll_route_names[] = {"straight", "relayed", NULL}; /* by weft_ll_route */
+const char *const ep_ll_carrier_names[] = {"auto", "signals", "packets", "told",
+                                           NULL}; /* by weft_ll_carrier */
+const char *const ep_ll_answer_names[] = {"sums", "rows", "late-sums", "slots", NULL};
+static const char *const modes[] = {"normal", "low-latency", NULL};
+static const char *const ll_layouts[] = {"rank", "expert", NULL}; /* by weft_ll_layout */
+static const char *const wires[] = {"dtype", "fp32",  "bf16",
+                                    "fp16",  "log10", NULL}; /* of wire_dtypes */
+static const char *const check_modes[] = {"full", "sample", "none", NULL};
 
 static void parse_dtype(void *input, const char *text, struct argp_state *state)
 {
@@ -37,13 +48,9 @@ static void parse_dtype(void *input, const char *text, struct argp_state *state)
         return;
     }
     snprintf(options->dtype, sizeof options->dtype, "%s", text);
-    char *end;
-    long long row_bytes = strtoll(text + 6, &end, 10);
-    if (!isdigit((unsigned char)text[6]) || *end || row_bytes < 1 || row_bytes > INT32_MAX)
-        argp_error(state, "--dtype %s: N of bytes:N must be an integer from 1 to %d", text,
-                   INT32_MAX);
     options->kind = WEFT_UINT8;
-    options->row_bytes = (uint64_t)row_bytes;
+    options->row_bytes =
+        (uint64_t)option_integer(state, "--dtype, N of bytes:N", text + 6, 1, INT32_MAX);
 }
 
 static void finish_row(struct ep_options *options, struct argp_state *state)
@@ -63,11 +70,32 @@ static void finish_row(struct ep_options *options, struct argp_state *state)
                    (unsigned long long)(INT32_MAX / element_bytes), options->dtype);
 }
 
+static void must_be_multiple(const struct ep_options *options, int32_t of, const char *option,
+                             const char *value, struct argp_state *state)
+{
+    if (options->hidden % of != 0)
+        argp_error(state, "--%s %s: --hidden must be a multiple of %d, not %d", option, value, of,
+                   options->hidden);
+}
+
+static void finish_row_format(struct ep_options *options, struct argp_state *state)
+{
+    const char *format = ep_row_format_names[options->row_format];
+    if (options->row_format >= EP_NUM_ROW_FORMATS) {
+        if (strcmp(format, options->dtype) != 0)
+            argp_error(state, "--format %s: must be dtype, fp8, ue8m0 or int8 with --dtype %s",
+                       format, options->dtype);
+        options->row_format = EP_ROW_FORMAT_DTYPE;
+    }
+    if (ep_wire_dtype(options) == WEFT_LOG_10BIT)
+        must_be_multiple(options, LOGARITHMIC_GROUP, "wire", "log10", state);
+    if (options->row_format != EP_ROW_FORMAT_DTYPE)
+        must_be_multiple(options, EP_LL_GROUP_ELEMENTS, "format", format, state);
+}
+
 static void finish_trace(struct ep_options *options, struct argp_state *state)
 {
     char error[TRACE_ERROR_BYTES];
-    if (options->skew >= 0)
-        argp_error(state, "--skew %g: must be absent with --trace", options->skew);
     options->trace = trace_open(options->trace_path, error);
     if (!options->trace)
         argp_error(state, "--%s", error);
@@ -76,255 +104,128 @@ static void finish_trace(struct ep_options *options, struct argp_state *state)
                    options->trace->num_layers - 1, options->trace_path);
 }
 
-const char *const ep_memory_names[] = {"heap", "other", NULL};
-const char *const ep_row_format_names[] = {"dtype", "fp8", "ue8m0", "int8", NULL};
-
-/* A type may stand for the word "dtype", if it is that of --dtype. */
-static void parse_format(void *input, const char *text, struct argp_state *state)
-{
-    struct ep_options *options = input;
-    static const char *const names[] = {"dtype", "fp8",  "ue8m0", "int8",
-                                        "bf16",  "fp16", "fp32",  NULL};
-    const int i = option_choice(state, "--format", text, names);
-    const int is_type = i >= EP_NUM_ROW_FORMATS;
-    options->format_kind = is_type ? (weft_dtype)(WEFT_BF16 + i - EP_NUM_ROW_FORMATS) : 0;
-    options->row_format = is_type ? EP_ROW_FORMAT_DTYPE : (enum ep_row_format)i;
-}
-
-static void refuse_without_mode(const struct ep_options *options, struct argp_state *state)
-{
-    if (options->ll_layout != EP_NOT_GIVEN)
-        argp_error(state, "--layout: needs --mode low-latency");
-    if (options->ll_route != EP_NOT_GIVEN)
-        argp_error(state, "--route: needs --mode low-latency");
-    if (options->ll_carrier != EP_NOT_GIVEN)
-        argp_error(state, "--carrier: needs --mode low-latency");
-    if (options->ll_answer != EP_NOT_GIVEN)
-        argp_error(state, "--answer: needs --mode low-latency");
-    if (options->num_phases != EP_NOT_GIVEN)
-        argp_error(state, "--phases %d: needs --mode low-latency", options->num_phases);
-    if (options->masked.count > 0)
-        argp_error(state, "--masked: needs --mode low-latency");
-    if (options->ll_on_missing != EP_NOT_GIVEN)
-        argp_error(state, "--on-missing: needs --mode low-latency");
-    if (options->task == EP_TASK_QUERY)
-        argp_error(state, "--query: needs --mode low-latency");
-    if (options->start == EP_START_GRAPH)
-        argp_error(state, "--graph: needs --mode low-latency");
-}
-
-static void finish_row_format(const struct ep_options *options, struct argp_state *state)
-{
-    const char *name = ep_row_format_names[options->row_format];
-    if (ep_wire_dtype(options) == WEFT_LOG_10BIT && options->hidden % LOGARITHMIC_GROUP != 0)
-        argp_error(state, "--wire log10: --hidden must be a multiple of %d, not %d",
-                   LOGARITHMIC_GROUP, options->hidden);
-    if (options->format_kind != WEFT_DTYPE_NONE && options->format_kind != options->kind)
-        argp_error(state, "--format %s: must be dtype, fp8, ue8m0 or int8 with --dtype %s",
-                   dtype_names[options->format_kind], options->dtype);
-    if (options->row_format == EP_ROW_FORMAT_DTYPE)
-        return;
-    if (options->kind == WEFT_UINT8)
-        argp_error(state, "--format %s: --dtype must be bf16, fp16 or fp32, not %s", name,
-                   options->dtype);
-    if (options->hidden % EP_LL_GROUP_ELEMENTS != 0)
-        argp_error(state, "--format %s: --hidden must be a multiple of %d, not %d", name,
-                   EP_LL_GROUP_ELEMENTS, options->hidden);
-}
-
-static void refuse_with_low_latency(const struct ep_options *options, struct argp_state *state)
-{
-    const struct {
-        const char *name;
-        int is_given;
-    } of_normal_mode[] = {{"channels", options->num_channels != 0},
-                          {"memory other", options->memory != EP_MEMORY_HEAP},
-                          {"staging-bytes", options->staging_bytes != 0},
-                          {"staging-slot-bytes", options->staging_slot_bytes != 0},
-                          {"staging-slots", options->num_staging_slots != 0}};
-    for (size_t i = 0; i < sizeof of_normal_mode / sizeof of_normal_mode[0]; i++)
-        if (of_normal_mode[i].is_given)
-            argp_error(state, "--%s: must be absent with --mode low-latency",
-                       of_normal_mode[i].name);
-}
-
-static void finish_masks(struct ep_options *options, struct argp_state *state)
-{
-    if (options->ll_on_missing == WEFT_LL_FAIL && options->masked.count > 0)
-        argp_error(state, "--on-missing %s: must be absent with --masked",
-                   ep_ll_on_missing_names[WEFT_LL_FAIL]);
-    if (options->ll_on_missing == EP_NOT_GIVEN)
-        options->ll_on_missing = options->masked.count > 0 ? WEFT_LL_MASK : WEFT_LL_FAIL;
-    if (options->ll_route == WEFT_LL_RELAYED && options->ll_on_missing == WEFT_LL_MASK)
-        argp_error(state, "--route %s: must be absent with --on-missing %s and with --masked",
-                   ep_ll_route_names[WEFT_LL_RELAYED], ep_ll_on_missing_names[WEFT_LL_MASK]);
-}
-
-static void finish_mode(struct ep_options *options, struct argp_state *state)
-{
-    if (options->mode == EP_MODE_NORMAL) {
-        refuse_without_mode(options, state);
-        return;
-    }
-    refuse_with_low_latency(options, state);
-    if (options->kind == WEFT_UINT8)
-        argp_error(state, "--dtype %s: must be bf16, fp16 or fp32 with --mode low-latency",
-                   options->dtype);
-    if (options->num_tokens > MAX_LL_TOKENS)
-        argp_error(state, "--tokens %d: must be 0 to %d with --mode low-latency",
-                   options->num_tokens, MAX_LL_TOKENS);
-    if (options->ll_layout == EP_NOT_GIVEN)
-        options->ll_layout = WEFT_LL_BY_EXPERT;
-    if (options->ll_route == EP_NOT_GIVEN)
-        options->ll_route = WEFT_LL_STRAIGHT;
-    if (options->ll_carrier == EP_NOT_GIVEN)
-        options->ll_carrier = WEFT_LL_AUTO;
-    if (options->ll_answer == EP_NOT_GIVEN)
-        options->ll_answer = EP_LL_ANSWER_SUMS;
-    if (options->ll_layout == WEFT_LL_BY_RANK &&
-        (options->ll_answer == EP_LL_ANSWER_ROWS || options->ll_answer == EP_LL_ANSWER_LATE_SUMS))
-        argp_error(state, "--answer %s: must be %s or %s with --layout rank",
-                   ep_ll_answer_names[options->ll_answer], ep_ll_answer_names[EP_LL_ANSWER_SUMS],
-                   ep_ll_answer_names[EP_LL_ANSWER_SLOTS]);
-    finish_masks(options, state);
-    if (options->num_phases == EP_NOT_GIVEN)
-        options->num_phases = 1;
-}
-
 static void finish(void *input, struct argp_state *state)
 {
     struct ep_options *options = input;
     finish_row(options, state);
     finish_row_format(options, state);
-    finish_mode(options, state);
+    if (options->mode == EP_MODE_LOW_LATENCY && options->num_tokens > MAX_LL_TOKENS)
+        argp_error(state, "--tokens %d: must be 0 to %d with --mode low-latency",
+                   options->num_tokens, MAX_LL_TOKENS);
+    if (options->masked.count > 0)
+        options->ll_on_missing = WEFT_LL_MASK;
     if (options->trace_path)
         finish_trace(options, state);
-    else if (options->layer != EP_NOT_GIVEN)
-        argp_error(state, "--layer %d: needs --trace", options->layer);
-    if (options->layer == EP_NOT_GIVEN)
-        options->layer = 0;
-    if (options->skew < 0)
-        options->skew = 0;
 }
-
-static const char *const modes[] = {"normal", "low-latency", NULL};
-static const char *const ll_layouts[] = {"rank", "expert", NULL};      /* by weft_ll_layout */
-const char *const ep_ll_on_missing_names[] = {"fail", "mask", NULL};   /* by weft_ll_on_missing */
-const char *const ep_ll_route_names[] = {"straight", "relayed", NULL}; /* by weft_ll_route */
-const char *const ep_ll_carrier_names[] = {"auto", "signals", "packets", "told",
-                                           NULL}; /* by weft_ll_carrier */
-const char *const ep_ll_answer_names[] = {"sums", "rows", "late-sums", "slots", NULL};
-static const char *const wires[] = {"dtype", "fp32",  "bf16",
-                                    "fp16",  "log10", NULL}; /* of wire_dtypes */
-static const char *const check_modes[] = {"full", "sample", "none", NULL};
 
 #define AT(member) OPTION_AT(struct ep_options, member)
 
 static const struct option_row option_table[] = {
-    {OPTION_GROUP, .doc = "The job:"},
-    {OPTION_INTEGER, "ranks", "R", "Ranks (8). Inside a launcher: absent or equal to the job's",
-     NULL, AT(num_ranks), 1, MAX_RANKS},
-    {OPTION_INTEGER, "nodes", "D", "Virtual nodes of R/D consecutive ranks (1)", NULL,
-     AT(num_nodes), 1, MAX_RANKS},
-    {OPTION_CHOICE, "machine", "MACHINE",
-     "cpu, cuda, or auto: WEFT_MACHINE, else cuda where it can be used (auto)", NULL, AT(machine),
-     .choices = job_machine_names},
-    {OPTION_INTEGER, "timeout-ms", "MS", "Deadline of every wait for another rank (30000)", NULL,
-     AT(timeout_ms), 1, MAX_TIMEOUT_MS},
-    {OPTION_GROUP, .doc = "The layer:"},
-    {OPTION_INTEGER, "tokens", "N", "Tokens per rank (512; 128 with --mode low-latency)", NULL,
-     AT(num_tokens), 0, MAX_TOKENS},
-    {OPTION_INTEGER, "hidden", "H", "Elements per token (7168)", NULL, AT(hidden), 1, INT32_MAX},
-    {OPTION_INTEGER, "topk", "K", "Experts that a token chooses (8)", NULL, AT(num_topk), 1,
-     WEFT_MAX_TOPK},
-    {OPTION_INTEGER, "experts", "E", "Experts (256)", NULL, AT(num_experts), 1, MAX_EXPERTS},
+    {OPTION_GROUP, .doc = "The job"},
+    {OPTION_INTEGER, "ranks", "R", "Ranks; inside a launcher absent, or as many as the job has",
+     NULL, AT(job.num_ranks), 1, MAX_RANKS, .without = "8"},
+    {OPTION_INTEGER, "nodes", "D",
+     "Virtual nodes of R/D consecutive ranks, which reach other nodes by the network alone", NULL,
+     AT(job.num_nodes), 1, MAX_RANKS, .without = "1; inside a launcher those of the job"},
+    {JOB_MACHINE(AT(job.machine))},
+    {JOB_TIMEOUT(AT(job.timeout_ms))},
+    {OPTION_GROUP, .doc = "The layer"},
+    {OPTION_INTEGER, "tokens", "N", "Tokens per rank", NULL, AT(num_tokens), 0, MAX_TOKENS,
+     .without = "512; 128 with --mode low-latency, which takes up to 65535"},
+    {OPTION_INTEGER, "hidden", "H", "Elements per token", NULL, AT(hidden), 1, INT32_MAX,
+     .without = "7168"},
+    {OPTION_INTEGER, "topk", "K", "Experts that a token chooses, at most all of them", NULL,
+     AT(num_topk), 1, WEFT_MAX_TOPK, .without = "8, or all experts if these are fewer"},
+    {OPTION_INTEGER, "experts", "E", "Experts; rank r of R has those from E*r/R up to E*(r+1)/R",
+     NULL, AT(num_experts), 1, MAX_EXPERTS, .without = "256"},
     {OPTION_OTHER, "dtype", "TYPE",
-     "bf16, fp16, fp32, or bytes:N for rows of N opaque bytes, which are dispatched and not "
-     "combined",
+     "Type of elements: bf16, fp16, fp32; or bytes:N for rows of N opaque bytes, which are "
+     "dispatched and not combined",
      "bf16", .parse = parse_dtype},
-    {OPTION_CHOICE, "mode", "MODE",
-     "normal, or low-latency: dispatch and combine of few tokens, in one launch each", "normal",
-     AT(mode), .choices = modes},
-    {OPTION_CHOICE, "layout", "LAYOUT",
-     "Of low latency: rank, rows as they come, or expert, packed by expert (expert)", NULL,
-     AT(ll_layout), .choices = ll_layouts},
-    {OPTION_CHOICE, "route", "ROUTE",
-     "Of low latency between nodes: rows go straight to each rank and back, or once to a rank of "
-     "the node, and are relayed and summed there (straight)",
-     NULL, AT(ll_route), .choices = ep_ll_route_names},
-    {OPTION_CHOICE, "carrier", "CARRIER",
-     "Of low latency, how rows come: signals tell of them, or packets by themselves, which are "
-     "best for few tokens, or, where ranks are told of each token, for more; auto: the best on "
-     "GPUs, "
-     "elsewhere signals (auto)",
-     NULL, AT(ll_carrier), .choices = ep_ll_carrier_names},
-    {OPTION_CHOICE, "answer", "KIND",
-     "What a rank sends back of a token in low latency: the sum of its experts' rows; by expert "
-     "each of these rows, or the sum with weights that combine is given; or, in slots, nothing: "
-     "the sum stays where the row came to, and its owner reads it there (sums)",
-     NULL, AT(ll_answer), .choices = ep_ll_answer_names},
-    {OPTION_OTHER, "format", "FORMAT",
-     "What rows travel as to the experts: dtype (or its word), fp8 or int8 with float scales of "
-     "128 elements, or "
-     "ue8m0: fp8 with such scales",
-     "dtype", .parse = parse_format},
-    {OPTION_INTEGER, "phases", "N",
-     "Of low latency: 1 launch for an operation, or 2, to send and to receive (1)", NULL,
-     AT(num_phases), 1, MAX_PHASES},
-    {OPTION_INTEGERS, "masked", "LIST",
-     "Of low latency: ranks that are masked by all others, and mask these (none)", NULL, AT(masked),
-     0, MAX_RANKS - 1},
-    {OPTION_CHOICE, "on-missing", "WHAT",
-     "Of low latency, if a rank is missing: fail, or mask it (fail; mask with --masked)", NULL,
-     AT(ll_on_missing), .choices = ep_ll_on_missing_names},
-    {OPTION_GROUP, .doc = "Its routing:"},
+    {OPTION_CHOICE, "mode", NULL,
+     "Low latency dispatches and combines few tokens, in one launch each", "normal", AT(mode),
+     .choices = modes, .rules = {{"low-latency", .needs = "dtype", .with = "bf16,fp16,fp32"}}},
+    {OPTION_CHOICE, "format", NULL,
+     "Carry rows to the experts as they are (dtype, or the word of --dtype), or quantised: fp8 or "
+     "int8 with a float scale for each 128 elements, ue8m0 is fp8 with scales of one byte; "
+     "--hidden must be a multiple of 128 then",
+     "dtype", AT(row_format), .choices = ep_row_format_names,
+     .rules = {{"fp8,ue8m0,int8", .needs = "dtype", .with = "bf16,fp16,fp32"}}},
+    {OPTION_CHOICE, "wire", NULL,
+     "Round to this type on the way of combine: between nodes a node's sum of rows, with low "
+     "latency the answers, on one node the rows, if that makes them shorter (needs "
+     "--staging-bytes); log10 is 10-bit logarithms, of rows of a multiple of 128 elements",
+     "dtype", AT(wire), .choices = wires},
+    {OPTION_GROUP, .doc = "Low latency", .rules = {{.needs = "mode", .with = "low-latency"}}},
+    {OPTION_CHOICE, "layout", NULL,
+     "Deliver rows packed by expert; or by rank, each once, as they come", "expert", AT(ll_layout),
+     .choices = ll_layouts},
+    {OPTION_CHOICE, "route", NULL,
+     "Between nodes send rows straight to each rank and back; or once to a rank of the node, which "
+     "relays them, and sums what comes back",
+     "straight", AT(ll_route), .choices = ep_ll_route_names,
+     .rules = {{"relayed", .excludes = "on-missing", .with = "mask"},
+               {"relayed", .excludes = "masked"}}},
+    {OPTION_CHOICE, "carrier", NULL,
+     "Let signals behind the rows tell that they have come; or let packets tell it themselves, "
+     "which is best for few tokens; or packets while ranks are told where each row goes, for more "
+     "tokens; auto is signals on CPUs, and the best on GPUs",
+     "auto", AT(ll_carrier), .choices = ep_ll_carrier_names},
+    {OPTION_CHOICE, "answer", NULL,
+     "Answer each token with the sum of its experts' rows; or with each of these rows; or with the "
+     "sum by weights that combine is given, on one node; or leave the sum in its slot, where the "
+     "owner of the token reads it",
+     "sums", AT(ll_answer), .choices = ep_ll_answer_names,
+     .rules = {{"rows,late-sums", .excludes = "layout", .with = "rank"}}},
+    {OPTION_INTEGER, "phases", "N", "Launch an operation once; or twice, to send and to receive",
+     "1", AT(num_phases), 1, MAX_PHASES},
+    {OPTION_INTEGERS, "masked", "LIST", "Ranks that are masked by all others, and mask these", NULL,
+     AT(masked), 0, MAX_RANKS - 1, .without = "none"},
+    {OPTION_CHOICE, "on-missing", NULL,
+     "If a rank is missing, the communicator fails, or the others mask it; mask with --masked",
+     "fail", AT(ll_on_missing), .choices = ep_ll_on_missing_names,
+     .rules = {{"fail", .excludes = "masked"}}},
+    {OPTION_FLAG, "graph", NULL,
+     "Time graphs of 20 operations, on cuda; each ll_dispatch with a release of what came", NULL,
+     AT(start)},
+    {OPTION_FLAG, "query", NULL,
+     "Run nothing, start no rank, and print the memory that each rank would have", NULL, AT(task)},
+    {OPTION_GROUP, .doc = "Rings between nodes, and other memory than the heap",
+     .rules = {{.excludes = "mode", .with = "low-latency"}}},
+    {JOB_CHANNELS("Rings to each other node", AT(num_channels))},
+    {JOB_STAGING_SLOTS("Slots of a ring", AT(num_staging_slots))},
+    {JOB_STAGING_SLOT_BYTES("Bytes of a slot, at least those of a row and its header",
+                            AT(staging_slot_bytes))},
+    {OPTION_CHOICE, "memory", NULL,
+     "Place outputs of dispatch and inputs of combine in the heap, or in other memory of the "
+     "machine, from where they are staged",
+     "heap", AT(memory), .choices = ep_memory_names,
+     .rules = {{"other", .needs = "staging-bytes"}}},
+    {OPTION_SIZE, "staging-bytes", "BYTES",
+     "Heap memory of a rank through which rows go that are in other memory; 0: none", "0",
+     AT(staging_bytes), 0, MAX_STAGING_BYTES},
+    {OPTION_GROUP, .doc = "Its routing"},
     {OPTION_REAL, "skew", "X",
-     "Spread of the experts' popularity in the gate that routes: 0 none, 0.5 to 0.75 as in real "
-     "models (0)",
-     NULL, AT(skew), 0, MAX_SKEW},
-    {OPTION_INTEGER, "seed", "S", "Of tokens, gate and sampling", "1", AT(seed), 0, INT64_MAX},
+     "Spread of the experts' popularity in the gate that routes: 0 is none, 0.5 to 0.75 is as in "
+     "trained models",
+     "0", AT(skew), 0, MAX_SKEW, .rules = {{.excludes = "trace"}}},
+    {OPTION_INTEGER, "seed", "S", "Seed of tokens, gate and sampling", "1", AT(seed), 0, INT64_MAX},
     {OPTION_TEXT, "trace", "FILE",
      "Take routing, tokens, top-k and experts from a MOETRACE file; rank r of R gets the tokens "
      "T*r/R to T*(r+1)/R",
      NULL, AT(trace_path)},
-    {OPTION_INTEGER, "layer", "L", "Layer of the trace (0)", NULL, AT(layer), 0, INT32_MAX},
-    {OPTION_GROUP, .doc = "The run:"},
-    {OPTION_INTEGER, "iters", "I", "Timed iterations", "20", AT(num_iters), 1, MAX_ITERS},
-    {OPTION_INTEGER, "warmup", "I", "Iterations before them", "3", AT(num_warmup), 0, MAX_ITERS},
-    {OPTION_INTEGER, "blocks", "B",
-     "Blocks per operation; 0: the library's choice (cpu: 1, cuda: 0)", NULL, AT(num_blocks), 0,
-     MAX_BLOCKS},
-    {OPTION_INTEGER, "warps", "W", "Warps per block; 0: the library's choice (cpu: 1, cuda: 0)",
-     NULL, AT(num_warps), 0, MAX_WARPS},
-    {OPTION_INTEGER, "channels", "C",
-     "Between nodes: rings to each other node; 0: the library's choice", "0", AT(num_channels), 0,
-     MAX_CHANNELS},
-    {OPTION_INTEGER, "staging-slots", "S", "Slots of a ring; 0: the library's choice", "0",
-     AT(num_staging_slots), 0, MAX_STAGING_SLOTS},
-    {OPTION_SIZE, "staging-slot-bytes", "BYTES",
-     "Of a slot, at least a row with its header; K, M and G are powers of 1024; 0: the library's "
-     "choice",
-     "0", AT(staging_slot_bytes), 0, MAX_STAGING_SLOT_BYTES},
-    {OPTION_CHOICE, "wire", "TYPE",
-     "What combine rounds to on the way: between nodes a node's sum of rows, on one node the rows "
-     "if that makes them shorter (needs --staging-bytes), of low latency answers: dtype, fp32, "
-     "bf16, fp16 or log10: 10-bit logarithms",
-     "dtype", AT(wire), .choices = wires},
-    {OPTION_CHOICE, "memory", "KIND",
-     "Of outputs of dispatch and inputs of combine: in the heap, or other of the machine (needs "
-     "--staging-bytes)",
-     "heap", AT(memory), .choices = ep_memory_names},
-    {OPTION_SIZE, "staging-bytes", "BYTES",
-     "Heap memory of a rank through which rows go that are in other memory; 0: none", "0",
-     AT(staging_bytes), 0, MAX_STAGING_BYTES},
-    {OPTION_CHOICE, "check", "MODE",
-     "full: every row; sample: all counts, and 64 rows of each rank and operation; none", "sample",
-     AT(check), .choices = check_modes},
-    {OPTION_FLAG, "graph", NULL,
-     "Of low latency: time graphs of 20 operations; of ll_dispatch each with a release", NULL,
-     AT(start)},
-    {OPTION_FLAG, "query", NULL,
-     "Of low latency: run nothing, only print the memory that it would have", NULL, AT(task)},
+    {OPTION_INTEGER, "layer", "L", "Layer of the trace", "0", AT(layer), 0, INT32_MAX,
+     .rules = {{.needs = "trace"}}},
+    {OPTION_GROUP, .doc = "The run"},
+    {JOB_ITERS(AT(num_iters))},
+    {JOB_WARMUP("3", AT(num_warmup))},
+    {OPTION_INTEGER, "blocks", "B", "Blocks per operation; 0: the library's choice", NULL,
+     AT(num_blocks), 0, MAX_BLOCKS, .without = "1 on cpu, 0 on cuda"},
+    {OPTION_INTEGER, "warps", "W", "Warps per block; 0: the library's choice", NULL, AT(num_warps),
+     0, MAX_WARPS, .without = "1 on cpu, 0 on cuda"},
+    {OPTION_CHOICE, "check", NULL,
+     "Compare every row; or all counts, and 64 rows of each rank and operation; or nothing",
+     "sample", AT(check), .choices = check_modes},
     {OPTION_FLAG, "json", NULL, "Print one JSON object per line and operation", NULL, AT(format)},
     {0}};
 
@@ -332,22 +233,12 @@ void ep_options_parse(struct ep_options *options, int argc, char **argv)
 {
     static const struct option_set set = {option_table, documentation, finish};
     *options = (struct ep_options){
-        .num_ranks = EP_NOT_GIVEN,
-        .num_nodes = EP_NOT_GIVEN,
         .num_tokens = EP_NOT_GIVEN,
         .num_topk = EP_NOT_GIVEN,
         .num_experts = EP_NOT_GIVEN,
         .hidden = EP_NOT_GIVEN,
-        .layer = EP_NOT_GIVEN,
         .num_blocks = EP_NOT_GIVEN,
         .num_warps = EP_NOT_GIVEN,
-        .skew = EP_NOT_GIVEN,
-        .ll_layout = EP_NOT_GIVEN,
-        .ll_route = EP_NOT_GIVEN,
-        .ll_carrier = EP_NOT_GIVEN,
-        .ll_on_missing = EP_NOT_GIVEN,
-        .ll_answer = EP_NOT_GIVEN,
-        .num_phases = EP_NOT_GIVEN,
     };
     options_parse(&set, options, argc, argv);
 }
@@ -400,11 +291,11 @@ weft_dtype ep_wire_dtype(const struct ep_options *options)
 }
 
 static int must_be(const char *option, int32_t *value, int32_t required, const char *reason,
-                   char error[EP_ERROR_BYTES])
+                   char error[JOB_ERROR_BYTES])
 {
     if (*value != EP_NOT_GIVEN && *value != required) {
-        snprintf(error, EP_ERROR_BYTES, "%s %d: must be absent or %d, %s", option, *value, required,
-                 reason);
+        snprintf(error, JOB_ERROR_BYTES, "%s %d: must be absent or %d, %s", option, *value,
+                 required, reason);
         return -1;
     }
     *value = required;
@@ -420,11 +311,11 @@ void ep_options_resolve_grid(struct ep_options *options, weft_machine machine)
         options->num_warps = usual;
 }
 
-static int resolve_trace(struct ep_options *options, char error[EP_ERROR_BYTES])
+static int resolve_trace(struct ep_options *options, char error[JOB_ERROR_BYTES])
 {
     const char *reason = "as in the trace";
     const struct trace *trace = options->trace;
-    int64_t num_ranks = options->num_ranks;
+    int64_t num_ranks = options->job.num_ranks;
     int32_t max_share = (int32_t)((trace->num_tokens + num_ranks - 1) / num_ranks);
     if (must_be("--tokens", &options->num_tokens, max_share,
                 "the largest share of a rank in the trace", error) != 0 ||
@@ -434,7 +325,7 @@ static int resolve_trace(struct ep_options *options, char error[EP_ERROR_BYTES])
     return 0;
 }
 
-static int resolve_gate(struct ep_options *options, char error[EP_ERROR_BYTES])
+static int resolve_gate(struct ep_options *options, char error[JOB_ERROR_BYTES])
 {
     if (options->num_tokens == EP_NOT_GIVEN)
         options->num_tokens =
@@ -445,7 +336,7 @@ static int resolve_gate(struct ep_options *options, char error[EP_ERROR_BYTES])
         options->num_topk =
             options->num_experts < DEFAULT_TOPK ? options->num_experts : DEFAULT_TOPK;
     if (options->num_topk > options->num_experts) {
-        snprintf(error, EP_ERROR_BYTES, "--topk %d: must be 1 to %d, the number of experts",
+        snprintf(error, JOB_ERROR_BYTES, "--topk %d: must be 1 to %d, the number of experts",
                  options->num_topk, options->num_experts);
         return -1;
     }
@@ -455,44 +346,31 @@ static int resolve_gate(struct ep_options *options, char error[EP_ERROR_BYTES])
 /* Combine reads rows as they travel if there is one node and that makes them shorter: then all are staged. */
 static int are_narrowed(const struct ep_options *options)
 {
-    if (options->num_nodes > 1 || options->kind == WEFT_UINT8) /* no combine */
+    if (options->job.num_nodes > 1 || options->kind == WEFT_UINT8) /* no combine */
         return 0;
     return wire_is_narrower(ep_wire_dtype(options), options->kind);
 }
 
-static int check_staging(const struct ep_options *options, char error[EP_ERROR_BYTES])
+static int check_staging(const struct ep_options *options, char error[JOB_ERROR_BYTES])
 {
     if (options->mode == EP_MODE_LOW_LATENCY || options->staging_bytes > 0)
         return 0;
-    if (options->memory == EP_MEMORY_OTHER)
-        snprintf(error, EP_ERROR_BYTES, "--memory other: needs --staging-bytes");
-    else if (are_narrowed(options))
-        snprintf(error, EP_ERROR_BYTES,
-                 "--wire %s: needs --staging-bytes on one node, with rows of %s",
-                 ep_wire_name(options), options->dtype);
-    else
+    if (!are_narrowed(options))
         return 0;
+    snprintf(error, JOB_ERROR_BYTES,
+             "--wire %s: needs --staging-bytes on one node, with rows of %s", ep_wire_name(options),
+             options->dtype);
     return -1;
 }
 
-int ep_options_resolve(struct ep_options *options, int32_t num_ranks, int32_t num_nodes,
-                       char error[EP_ERROR_BYTES])
+int ep_options_resolve(struct ep_options *options, char error[JOB_ERROR_BYTES])
 {
-    int is_uneven = options->num_nodes > 0 && num_ranks % options->num_nodes != 0;
-    if (must_be("--ranks", &options->num_ranks, num_ranks, "the ranks of this job", error) != 0)
-        return -1;
-    if (is_uneven) {
-        snprintf(error, EP_ERROR_BYTES, "--nodes %d: must divide the number of ranks, %d",
-                 options->num_nodes, num_ranks);
-        return -1;
-    }
-    if (must_be("--nodes", &options->num_nodes, num_nodes, "the nodes of this job", error) != 0 ||
-        check_staging(options, error) != 0)
+    if (check_staging(options, error) != 0)
         return -1;
     for (int32_t i = 0; i < options->masked.count; i++)
-        if (options->masked.values[i] >= num_ranks) {
-            snprintf(error, EP_ERROR_BYTES, "--masked %lld: must be below the number of ranks, %d",
-                     (long long)options->masked.values[i], num_ranks);
+        if (options->masked.values[i] >= options->job.num_ranks) {
+            snprintf(error, JOB_ERROR_BYTES, "--masked %lld: must be below the number of ranks, %d",
+                     (long long)options->masked.values[i], options->job.num_ranks);
             return -1;
         }
     return options->trace ? resolve_trace(options, error) : resolve_gate(options, error);

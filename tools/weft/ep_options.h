@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "job.h"
 #include "weft.h"
 #include "workload/options.h"
 #include "workload/payload.h"
@@ -39,11 +40,10 @@ enum ep_start { EP_START_STREAM, EP_START_GRAPH };
 enum ep_task { EP_TASK_RUN, EP_TASK_QUERY };
 enum ep_format { EP_FORMAT_TABLE, EP_FORMAT_JSON };
 
-enum { EP_NOT_GIVEN = -1, EP_ERROR_BYTES = 256 };
+enum { EP_NOT_GIVEN = -1 };
 
 struct ep_options {
-    int32_t num_ranks;  /* EP_NOT_GIVEN: the default, or those of the job that runs us */
-    int32_t num_nodes;  /* the same */
+    struct job_options job;
     int32_t num_tokens; /* per rank, at most; EP_NOT_GIVEN until resolved, as the next ones */
     int32_t num_topk;
     int32_t num_experts;
@@ -56,7 +56,6 @@ struct ep_options {
     int32_t layer;
     int32_t num_iters;
     int32_t num_warmup;
-    weft_machine machine;
     int32_t num_blocks; /* EP_NOT_GIVEN until resolved, as the next; 0: the library chooses */
     int32_t num_warps;
     int32_t num_channels; /* between nodes; 0: the library chooses, as the next two */
@@ -68,29 +67,26 @@ struct ep_options {
     uint64_t seed;
     double skew;
     enum ep_mode mode;
-    int32_t ll_layout;     /* a weft_ll_layout; EP_NOT_GIVEN until parsed, as the next three */
+    int32_t ll_layout;     /* a weft_ll_layout */
     int32_t ll_carrier;    /* a weft_ll_carrier */
     int32_t ll_route;      /* a weft_ll_route */
     int32_t ll_on_missing; /* a weft_ll_on_missing */
     int32_t ll_answer;     /* an ep_ll_answer */
     int32_t num_phases;
     enum ep_row_format row_format;
-    weft_dtype format_kind;    /* the type that --format names, as --dtype does; or NONE */
     struct option_list masked; /* ranks that do without the others, and these without them */
     enum ep_start start;
     enum ep_task task;
     enum ep_check_mode check;
     enum ep_format format;
-    int32_t timeout_ms; /* 0: the library's */
 };
 
 /* Ends the process with STATUS_USAGE when an argument is wrong whatever the number of ranks. Opens
  * the trace. */
 void ep_options_parse(struct ep_options *options, int argc, char **argv);
 
-/* The rest, once the number of ranks of the job is known: 0, or -1 with the error. */
-int ep_options_resolve(struct ep_options *options, int32_t num_ranks, int32_t num_nodes,
-                       char error[EP_ERROR_BYTES]);
+/* The rest, once the job's ranks and nodes are known: 0, or -1 with the error. */
+int ep_options_resolve(struct ep_options *options, char error[JOB_ERROR_BYTES]);
 /* And once the machine is known. */
 void ep_options_resolve_grid(struct ep_options *options, weft_machine machine);
 

@@ -47,7 +47,7 @@ static int32_t graph_calls(const struct ep_options *options)
 
 static int is_network(const struct ep_report *report)
 {
-    return report->options->num_nodes > 1;
+    return report->options->job.num_nodes > 1;
 }
 
 static double gbps(uint64_t bytes, double us)
@@ -82,18 +82,19 @@ static int print_json(const struct ep_report *report, enum ep_op op)
         "answer", options->mode == EP_MODE_NORMAL ? NULL : ep_ll_answer_names[options->ll_answer],
         "format", ep_row_format_names[options->row_format], "phases",
         options->mode == EP_MODE_NORMAL ? 1 : options->num_phases, "graph_calls",
-        graph_calls(options), "ranks", options->num_ranks, "nodes", options->num_nodes, "tokens",
-        options->num_tokens, "hidden", options->hidden, "topk", options->num_topk, "experts",
-        options->num_experts, "dtype", options->dtype, "trace", options->trace_path, "trace_layer",
-        options->layer, "skew", options->skew, "seed", (json_int_t)options->seed, "blocks",
-        options->num_blocks, "warps", options->num_warps, "wire", ep_wire_name(options), "channels",
-        options->num_channels, "staging_slots", options->num_staging_slots, "staging_slot_bytes",
-        (json_int_t)options->staging_slot_bytes, "memory", ep_memory_names[options->memory],
-        "staging_bytes", (json_int_t)options->staging_bytes, "warmup", options->num_warmup, "iters",
-        options->num_iters, "us_min", us->min, "us_median", us->median, "us_max", us->max,
-        "bytes_logical", (json_int_t)traffic.bytes_logical, "bytes_remote",
-        (json_int_t)traffic.bytes_remote, "gbps_logical", gbps(traffic.bytes_logical, us->median),
-        "gbps_remote", gbps(traffic.bytes_remote, us->median), "net_engine",
+        graph_calls(options), "ranks", options->job.num_ranks, "nodes", options->job.num_nodes,
+        "tokens", options->num_tokens, "hidden", options->hidden, "topk", options->num_topk,
+        "experts", options->num_experts, "dtype", options->dtype, "trace", options->trace_path,
+        "trace_layer", options->layer, "skew", options->skew, "seed", (json_int_t)options->seed,
+        "blocks", options->num_blocks, "warps", options->num_warps, "wire", ep_wire_name(options),
+        "channels", options->num_channels, "staging_slots", options->num_staging_slots,
+        "staging_slot_bytes", (json_int_t)options->staging_slot_bytes, "memory",
+        ep_memory_names[options->memory], "staging_bytes", (json_int_t)options->staging_bytes,
+        "warmup", options->num_warmup, "iters", options->num_iters, "us_min", us->min, "us_median",
+        us->median, "us_max", us->max, "bytes_logical", (json_int_t)traffic.bytes_logical,
+        "bytes_remote", (json_int_t)traffic.bytes_remote, "gbps_logical",
+        gbps(traffic.bytes_logical, us->median), "gbps_remote",
+        gbps(traffic.bytes_remote, us->median), "net_engine",
         is_network(report) ? network->engine : NULL, "net_bytes", (json_int_t)network->bytes[op],
         "net_gbps", gbps(network->of_rank[op], us->median), "forwarded_rows",
         (json_int_t)network->num_rows[op], "checked_rows", (json_int_t)tally->checked_rows,
@@ -134,9 +135,9 @@ static void print_heading(const struct ep_report *report)
     const struct ep_options *options = report->options;
     printf("machine %s, %d ranks on %d node%s, %d tokens per rank, hidden %d, %s, top-%d of %d "
            "experts\n",
-           job_machine_names[report->machine], options->num_ranks, options->num_nodes,
-           options->num_nodes == 1 ? "" : "s", options->num_tokens, options->hidden, options->dtype,
-           options->num_topk, options->num_experts);
+           job_machine_names[report->machine], options->job.num_ranks, options->job.num_nodes,
+           options->job.num_nodes == 1 ? "" : "s", options->num_tokens, options->hidden,
+           options->dtype, options->num_topk, options->num_experts);
     if (options->trace)
         printf("routing: layer %d of %s\n", options->layer, options->trace_path);
     else

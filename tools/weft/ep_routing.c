@@ -84,9 +84,9 @@ int ep_routing_open(struct ep_routing *routing, const struct ep_options *options
                     enum ep_routing_extent extent)
 {
     const int32_t rank = weft_comm_rank(comm);
-    size_t num_ranks = (size_t)options->num_ranks;
+    size_t num_ranks = (size_t)options->job.num_ranks;
     *routing = (struct ep_routing){
-        .num_ranks = options->num_ranks,
+        .num_ranks = options->job.num_ranks,
         .num_topk = options->num_topk,
         .num_experts = options->num_experts,
         .first_tokens = calloc(num_ranks + 1, sizeof(int64_t)),

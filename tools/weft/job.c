@@ -120,3 +120,77 @@ void job_report_and_abort(const char *name, weft_comm *comm, weft_result result)
     if (weft_comm_status(comm, NULL) == WEFT_OK)
         weft_comm_abort(comm);
 }
+
+/* ---------------------------------------------------------------- whole commands */
+
+static int resolve(const struct job_command *command, char error[JOB_ERROR_BYTES])
+{
+    const struct job_options *job = command->job;
+    if (job->num_ranks % job->num_nodes == 0)
+        return command->resolve(command->options, error);
+    snprintf(error, JOB_ERROR_BYTES, "--nodes %d: must divide the number of ranks, %d",
+             job->num_nodes, job->num_ranks);
+    return -1;
+}
+
+static int start_ranks(const struct job_command *command, char **argv)
+{
+    char error[JOB_ERROR_BYTES], *name = argv[0];
+    struct job_options *job = command->job;
+    if (job->num_ranks == 0)
+        job->num_ranks = command->default_ranks;
+    if (job->num_nodes == 0)
+        job->num_nodes = 1;
+    if (resolve(command, error) != 0)
+        return job_report_usage(name, error);
+    weft_machine machine;
+    int status = job_choose_machine(name, job->machine, &machine);
+    if (status != EXIT_SUCCESS ||
+        (command->prepare && command->prepare(command->options, machine, &status) != 0))
+        return status;
+    argv[0] = strchr(name, ' ') + 1;
+    status = job_launch(name, job->num_ranks, job->num_nodes, argv);
+    argv[0] = name;
+    return status;
+}
+
+static int work_as_rank(const struct job_command *command, weft_comm *comm)
+{
+    char error[JOB_ERROR_BYTES];
+    struct job_options *job = command->job;
+    weft_team_info node = WEFT_INIT(weft_team_info);
+    const weft_result result = weft_team_query(comm, WEFT_TEAM_LOCAL, &node);
+    if (result != WEFT_OK) {
+        job_report_failure(command->name, comm, result);
+        return STATUS_FAILURE;
+    }
+    job->num_ranks = weft_comm_num_ranks(comm);
+    job->num_nodes = node.num_teams;
+    job->machine = weft_comm_machine(comm);
+    if (command->resolve(command->options, error) != 0)
+        return weft_comm_rank(comm) == 0 ? job_report_usage(command->name, error) : STATUS_USAGE;
+    return command->work(command->options, comm);
+}
+
+static int join(const struct job_command *command)
+{
+    const struct job_options *job = command->job;
+    weft_comm_config config = WEFT_INIT(weft_comm_config);
+    int status;
+    if (job_check_ranks(command->name, job->num_ranks) != 0)
+        return STATUS_USAGE;
+    config.timeout_ms = (uint32_t)job->timeout_ms;
+    config.machine = job->machine;
+    config.num_nodes = job->num_nodes;
+    weft_comm *comm = job_join(command->name, &config, &status);
+    if (!comm)
+        return status;
+    status = work_as_rank(command, comm);
+    weft_comm_destroy(comm);
+    return status;
+}
+
+int job_run(const struct job_command *command, char **argv)
+{
+    return job_has_rank() ? join(command) : start_ranks(command, argv);
+}

@@ -12,6 +12,56 @@ enum { MAX_ITERS = 100000, MAX_BLOCKS = 1024, MAX_WARPS = 32, MAX_TIMEOUT_MS = 8
 enum { MAX_CHANNELS = 64, MAX_STAGING_SLOTS = 1 << 16, MAX_STAGING_SLOT_BYTES = 1 << 30 };
 extern const char *const job_machine_names[]; /* by weft_machine; NULL behind the last */
 
+/* Rows of options that several have; `...` is OPTION_AT of the place. */
+#define JOB_MACHINE(...)                                                                           \
+    OPTION_CHOICE, "machine", NULL,                                                                \
+        "Run the operations on CPUs, or on a GPU per rank, which several may share; auto is what " \
+        "WEFT_MACHINE says, without it cuda where it can be used, else cpu",                       \
+        "auto", __VA_ARGS__, .choices = job_machine_names,                                         \
+                             .hint = "weft sim checks operations on the sim machine"
+#define JOB_TIMEOUT(...)                                                                           \
+    OPTION_INTEGER, "timeout-ms", "MS", "Deadline of every wait for another rank", NULL,           \
+        __VA_ARGS__, 1, MAX_TIMEOUT_MS, .without = "WEFT_TIMEOUT_MS, or 30000"
+#define JOB_ITERS(...)                                                                             \
+    OPTION_INTEGER, "iters", "I", "Timed iterations", "20", __VA_ARGS__, 1, MAX_ITERS
+#define JOB_WARMUP(usual, ...)                                                                     \
+    OPTION_INTEGER, "warmup", "I", "Iterations before them", usual, __VA_ARGS__, 0, MAX_ITERS
+#define JOB_CHANNELS(doc, ...)                                                                     \
+    OPTION_INTEGER, "channels", "C", doc "; 0: the library's choice", "0", __VA_ARGS__, 0,         \
+        MAX_CHANNELS
+#define JOB_STAGING_SLOTS(doc, ...)                                                                \
+    OPTION_INTEGER, "staging-slots", "S", doc "; 0: the library's choice", "0", __VA_ARGS__, 0,    \
+        MAX_STAGING_SLOTS
+#define JOB_STAGING_SLOT_BYTES(doc, ...)                                                           \
+    OPTION_SIZE, "staging-slot-bytes", "BYTES", doc "; 0: the library's choice", "0", __VA_ARGS__, \
+        0, MAX_STAGING_SLOT_BYTES
+
+enum { JOB_ERROR_BYTES = 256 };
+
+/* Of commands that are the ranks of a job; 0 is not given. Those of the job once it is known, but
+ * for timeout_ms. */
+struct job_options {
+    int32_t num_ranks, num_nodes;
+    weft_machine machine;
+    int32_t timeout_ms;
+};
+
+struct job_command {
+    const char *name; /* as in messages: "weft coll" */
+    int32_t default_ranks;
+    struct job_options *job;
+    void *options; /* of the command */
+    /* Once the job's ranks and nodes are known: 0, or -1 with the error. */
+    int (*resolve)(void *options, char error[JOB_ERROR_BYTES]);
+    /* Before ranks are started on the machine, or NULL: 0, or -1 to start none, with the exit status. */
+    int (*prepare)(void *options, weft_machine machine, int *status);
+    /* What a rank does: its exit status. */
+    int (*work)(void *options, weft_comm *comm);
+};
+
+/* Is a rank of a job, or starts its ranks; argv as the command got it. Returns the exit status. */
+int job_run(const struct job_command *command, char **argv);
+
 /* 1 if a launcher that weft_comm_create_from_env knows has started this process; also if variables
  * are missing, which job_join() reports. */
 int job_has_rank(void);

@@ -10,17 +10,35 @@
 #include "workload/version.h"
 
 struct command {
-    const char *name;
-    const char *full_name;
+    const char *full_name; /* "weft " and the name */
     int (*function)(int argc, char **argv);
+    const char *summary;
 };
 
+static int help(int argc, char **argv);
+
 static const struct command commands[] = {
-    {"run", "weft run", command_run},          {"ep", "weft ep", command_ep},
-    {"coll", "weft coll", command_coll},       {"tune", "weft tune", command_tune},
-    {"doctor", "weft doctor", command_doctor}, {"topo", "weft topo", command_topo},
-    {"sim", "weft sim", command_sim},
+    {"weft run", command_run, "start a program as several local ranks"},
+    {"weft ep", command_ep, "run, time and check one mixture-of-experts layer"},
+    {"weft coll", command_coll, "run, time and check one collective operation"},
+    {"weft tune", command_tune, "time the algorithms of collectives, for a table of the fastest"},
+    {"weft doctor", command_doctor, "tell what weft can run on, and measure links between ranks"},
+    {"weft topo", command_topo, "tell what a machine is made of, and its rings and trees"},
+    {"weft sim", command_sim, "check the operations under schedules drawn from seeds"},
+    {"weft help", help, "tell the options of a command, as weft COMMAND --help does"},
 };
+enum { NUM_COMMANDS = sizeof commands / sizeof commands[0], PREFIX_BYTES = sizeof "weft " - 1 };
+static const char *own_name = "weft"; /* in messages */
+
+static const char *command_names(void)
+{
+    static char names[256];
+    size_t length = 0;
+    for (int i = 0; i < NUM_COMMANDS; i++)
+        length += (size_t)snprintf(names + length, sizeof names - length, "%s %s",
+                                   i == 0 ? "" : ",", commands[i].full_name + PREFIX_BYTES);
+    return names;
+}
 
 static void print_version(FILE *stream, struct argp_state *state)
 {
@@ -35,19 +53,23 @@ static void print_version(FILE *stream, struct argp_state *state)
 
 static const char documentation[] =
     "Carries the tokens of mixture-of-experts layers to their experts on other ranks and back, and "
-    "sums "
-    "tensors across ranks."
-    "\vCommands:\n"
-    "  run      start a program as several local ranks\n"
-    "  ep       run, time and check one mixture-of-experts layer\n"
-    "  coll     run, time and check one collective operation\n"
-    "  tune     time the algorithms of collective operations, for a table of the fastest\n"
-    "  doctor   tell what weft can run on here, and measure the links between ranks\n"
-    "  topo     tell what a machine is made of, and which rings and trees that makes\n"
-    "  sim      check the operations under schedules drawn from seeds\n"
-    "  help     tell the options of a command: weft help COMMAND, or weft COMMAND --help\n"
-    "\n"
-    "weft(1) tells the rest.";
+    "sums tensors across ranks.\vweft(1) tells the rest.";
+
+/* Puts the commands in front of the end of help. */
+static char *filter_help(int key, const char *text, void *input) /* NOLINT: argp's type */
+{
+    char *list = NULL;
+    size_t list_bytes;
+    (void)input;
+    FILE *stream = key == ARGP_KEY_HELP_POST_DOC ? open_memstream(&list, &list_bytes) : NULL;
+    if (stream == NULL)
+        return (char *)text;
+    fputs("Commands:\n", stream);
+    for (int i = 0; i < NUM_COMMANDS; i++)
+        fprintf(stream, "  %-8s %s\n", commands[i].full_name + PREFIX_BYTES, commands[i].summary);
+    fprintf(stream, "\n%s", text);
+    return fclose(stream) == 0 ? list : (char *)text;
+}
 
 /* Only options come here: the first other argument is the command. */
 static error_t parse_option(int key, char *argument, /* NOLINT: argp's type */
@@ -61,66 +83,52 @@ static error_t parse_option(int key, char *argument, /* NOLINT: argp's type */
         state->next = state->argc;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state,
-                   "no command given; commands are run, ep, coll, tune, doctor, topo and sim");
+        argp_error(state, "no command given; commands are%s", command_names());
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
 
-static const struct command *find(const char *name)
-{
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        if (strcmp(name, commands[i].name) == 0)
-            return &commands[i];
-    fprintf(
-        stderr,
-        "weft: unknown command %s; commands are run, ep, coll, tune, doctor, topo, sim and help\n",
-        name);
-    return NULL;
-}
-
 static const struct argp argp = {
     .parser = parse_option,
     .args_doc = "COMMAND [ARGUMENT...]",
     .doc = documentation,
+    .help_filter = filter_help,
 };
 
-/* Shows a command's help by its own --help; argv[0] is "help". */
-static int help(int argc, char **argv, const char **own_name)
+/* Runs the command that argv[0] names, or tells what there is. */
+static int run_command(int argc, char **argv)
+{
+    for (int i = 0; i < NUM_COMMANDS; i++)
+        if (strcmp(argv[0], commands[i].full_name + PREFIX_BYTES) == 0) {
+            own_name = argv[0] = (char *)commands[i].full_name;
+            return commands[i].function(argc, argv);
+        }
+    fprintf(stderr, "weft: unknown command %s; commands are%s\n", argv[0], command_names());
+    return STATUS_USAGE;
+}
+
+/* Shows a command's help by its own --help. */
+static int help(int argc, char **argv)
 {
     static char option[] = "--help", weft[] = "weft";
-    if (argc == 1) {
+    own_name = weft;
+    if (argc == 1 || strcmp(argv[1], "help") == 0) {
         argp_help(&argp, stdout, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK, weft);
         return EXIT_SUCCESS;
     }
-    const struct command *command = find(argv[1]);
-    if (!command)
-        return STATUS_USAGE;
-    *own_name = command->full_name;
-    char *arguments[] = {(char *)command->full_name, option, NULL};
-    return command->function(2, arguments);
+    char *arguments[] = {argv[1], option, NULL};
+    return run_command(2, arguments);
 }
 
 int main(int argc, char **argv)
 {
-    static const char *own_name = "weft";
     int command_index = 0;
     output_check_at_exit(&own_name);
     setvbuf(stderr, NULL, _IOLBF, BUFSIZ); /* whole lines, also among the ranks' */
     argp_err_exit_status = STATUS_USAGE;
     argp_program_version_hook = print_version;
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &command_index);
-
-    argc -= command_index;
-    argv += command_index;
-    if (strcmp(argv[0], "help") == 0)
-        return help(argc, argv, &own_name);
-    const struct command *command = find(argv[0]);
-    if (!command)
-        return STATUS_USAGE;
-    own_name = command->full_name;
-    argv[0] = (char *)own_name;
-    return command->function(argc, argv);
+    return run_command(argc - command_index, argv + command_index);
 }

@@ -13,11 +13,7 @@ enum {
     MAX_JOB_RANKS = 65536, /* that the library takes */
     MAX_GRACE_S = 86400,
     MAX_PORT = 65535,
-    HOST_BYTES = 256,
-    KEY_GRACE = 256,
-    KEY_NO_PREFIX,
-    KEY_RENDEZVOUS,
-    KEY_NODE_RANK
+    HOST_BYTES = 256
 };
 
 struct run {
@@ -26,26 +22,6 @@ struct run {
     char host[HOST_BYTES];  /* its first part */
     int32_t node_rank;      /* -1: not given */
 };
-
-static const struct argp_option options[] = {
-    {"ranks", 'n', "R", 0, "Start R ranks (1 to 1024), with --rendezvous so many on each host", 0},
-    {"nodes", 'd', "D", 0,
-     "Declare D virtual nodes of R/D consecutive ranks, default 1; with --rendezvous the number of "
-     "hosts",
-     0},
-    {"rendezvous", KEY_RENDEZVOUS, "HOST:PORT", 0,
-     "Be one of D hosts, on each of which `weft run' is started alike. Their ranks meet at HOST, "
-     "which is that of node rank 0; WEFT_SECRET must be set to the same 32 random hexadecimal "
-     "digits on all",
-     0},
-    {"node-rank", KEY_NODE_RANK, "K", 0, "Of the D hosts be number K, from 0", 0},
-    {"grace", KEY_GRACE, "SECONDS", 0,
-     "After the first failure, and after a signal to end, give the ranks SECONDS to end by "
-     "themselves, then SIGTERM, 2 seconds later SIGKILL; default 5",
-     0},
-    {"no-prefix", KEY_NO_PREFIX, NULL, 0,
-     "Let ranks write to standard output and error themselves, without `[rank] ' before lines", 0},
-    {0}};
 
 static const char documentation[] =
     "Starts PROGRAM as R ranks that find each other through weft_comm_create_from_env. Ends with "
@@ -85,8 +61,8 @@ static void read_meeting(struct argp_state *state, struct run *run)
 static void become_part(struct argp_state *state, struct run *run)
 {
     struct launch *launch = &run->launch;
-    if (run->node_rank < 0 || run->node_rank >= launch->num_nodes)
-        argp_error(state, "--rendezvous needs --node-rank K, from 0 to %d (--nodes %d)",
+    if (run->node_rank >= launch->num_nodes)
+        argp_error(state, "--node-rank %d: must be 0 to %d (--nodes %d)", run->node_rank,
                    launch->num_nodes - 1, launch->num_nodes);
     if (launch->num_nodes * launch->num_ranks > MAX_JOB_RANKS)
         argp_error(state, "%d ranks on each of %d hosts: at most %d are possible",
@@ -97,8 +73,9 @@ static void become_part(struct argp_state *state, struct run *run)
     launch->num_job_ranks = launch->num_nodes * launch->num_ranks;
 }
 
-static void check(struct argp_state *state, struct run *run)
+static void finish(void *input, struct argp_state *state)
 {
+    struct run *run = input;
     struct launch *launch = &run->launch;
     if (!launch->argv)
         argp_error(state, "no program given");
@@ -107,62 +84,42 @@ static void check(struct argp_state *state, struct run *run)
     launch->num_job_ranks = launch->num_ranks;
     if (run->rendezvous)
         become_part(state, run);
-    else if (run->node_rank >= 0)
-        argp_error(state, "--node-rank %d: needs --rendezvous", run->node_rank);
     else if (launch->num_ranks % launch->num_nodes != 0)
         argp_error(state, "--nodes %d: must divide the number of ranks, %d", launch->num_nodes,
                    launch->num_ranks);
 }
 
-static error_t parse_option(int key, char *argument, struct argp_state *state)
-{
-    struct run *run = state->input;
-    struct launch *launch = &run->launch;
-    switch (key) {
-    case 'n':
-        launch->num_ranks = (int32_t)option_integer(state, "--ranks", argument, 1, MAX_RANKS);
-        return 0;
-    case 'd':
-        launch->num_nodes = (int32_t)option_integer(state, "--nodes", argument, 1, MAX_RANKS);
-        return 0;
-    case KEY_RENDEZVOUS:
-        run->rendezvous = argument;
-        return 0;
-    case KEY_NODE_RANK:
-        run->node_rank = (int32_t)option_integer(state, "--node-rank", argument, 0, MAX_RANKS - 1);
-        return 0;
-    case KEY_GRACE:
-        launch->grace_s = option_number(state, "--grace", argument, 0, MAX_GRACE_S);
-        return 0;
-    case KEY_NO_PREFIX:
-        launch->output = SPAWN_OUTPUT_SHARED;
-        return 0;
-    case ARGP_KEY_ARG:
-        launch->argv = state->argv + state->next - 1;
-        state->next = state->argc;
-        return 0;
-    case ARGP_KEY_END:
-        check(state, run);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
+#define AT(member) OPTION_AT(struct run, member)
+
+static const struct option_row option_table[] = {
+    {OPTION_INTEGER, "ranks", "R", "Start R ranks; with --rendezvous so many on each host", NULL,
+     AT(launch.num_ranks), 1, MAX_RANKS, .letter = 'n'},
+    {OPTION_INTEGER, "nodes", "D",
+     "Declare D virtual nodes of R/D consecutive ranks; with --rendezvous the number of hosts, "
+     "each of which is a node",
+     "1", AT(launch.num_nodes), 1, MAX_RANKS, .letter = 'd'},
+    {OPTION_TEXT, "rendezvous", "HOST:PORT",
+     "Be one of D hosts, on each of which weft run is started alike. Their ranks meet at HOST, "
+     "which is that of node rank 0, as the others know it; an IPv6 address, and nothing else, is "
+     "in brackets. WEFT_SECRET must be set to the same 32 random hexadecimal digits on all",
+     NULL, AT(rendezvous), .rules = {{.needs = "node-rank"}}},
+    {OPTION_INTEGER, "node-rank", "K", "Be number K of the D hosts, from 0", NULL, AT(node_rank), 0,
+     MAX_RANKS - 1, .rules = {{.needs = "rendezvous"}}},
+    {OPTION_REAL, "grace", "SECONDS",
+     "After the first failure, and after a signal to end, give the ranks SECONDS to end by "
+     "themselves, then SIGTERM, 2 seconds later SIGKILL",
+     "5", AT(launch.grace_s), 0, MAX_GRACE_S},
+    {OPTION_FLAG, "no-prefix", NULL,
+     "Let ranks write to standard output and error themselves, without [rank] before lines", NULL,
+     AT(launch.output), 0, SPAWN_OUTPUT_SHARED},
+    {OPTION_PROGRAM, .arg = "[--] PROGRAM [ARGUMENT...]", AT(launch.argv)},
+    {0}};
 
 int command_run(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options,
-        .parser = parse_option,
-        .args_doc = "[--] PROGRAM [ARGUMENT...]",
-        .doc = documentation,
-    };
-    struct run run = {.launch = {.command = argv[0],
-                                 .num_nodes = 1,
-                                 .output = SPAWN_OUTPUT_PIPED,
-                                 .report = LAUNCH_REPORT_FAILURES,
-                                 .grace_s = 5},
+    static const struct option_set set = {option_table, documentation, finish};
+    struct run run = {.launch = {.command = argv[0], .report = LAUNCH_REPORT_FAILURES},
                       .node_rank = -1};
-    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &run);
+    options_parse(&set, &run, argc, argv);
     return launch_ranks(&run.launch);
 }

@@ -15,7 +15,7 @@
 
 #include "launch.h"
 #include "lines.h"
-#include "orphans.h"
+#include "spawn.h"
 
 struct rank_process {
     pid_t pid; /* 0: ended */

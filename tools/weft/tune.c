@@ -8,13 +8,68 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "coll_job.h"
 #include "command.h"
 #include "job.h"
-#include "tune_measure.h"
-#include "tune_table.h"
+#include "tune.h"
 #include "workload/failure.h"
+#include "workload/options.h"
 #include "workload/output.h"
+
+static const char documentation[] =
+    "Times every algorithm of the collective operations over a range of sizes, out of place and in "
+    "place, and writes a table of those whose slower form is fastest, for WEFT_TUNING. Starts its "
+    "own ranks, unless it is itself a rank of a job."
+    "\vThe exit status is 0 only if every call succeeded and the table was written, 1 otherwise, "
+    "2 for a wrong argument.";
+
+/* So many rows of every operation are a table that the library takes. */
+static void check_sizes(void *input, struct argp_state *state)
+{
+    const struct tune_options *options = input;
+    const struct option_steps *sizes = &options->coll.sizes;
+    uint64_t bytes = sizes->min;
+    int num_sizes = 1;
+    while (num_sizes <= TUNE_MAX_SIZES && option_steps_next(sizes, &bytes))
+        num_sizes++;
+    if (num_sizes > TUNE_MAX_SIZES)
+        argp_error(state, "--bytes: must be at most %d sizes", TUNE_MAX_SIZES);
+}
+
+#define AT(member) OPTION_AT(struct tune_options, member)
+
+static const struct option_row option_table[] = {
+    {OPTION_GROUP, .doc = "The job"},
+    {OPTION_INTEGER, "ranks", "R", "Ranks; inside a launcher absent, or as many as the job has",
+     NULL, AT(coll.job.num_ranks), 1, WEFT_COLL_MAX_RANKS, .without = "4"},
+    {JOB_MACHINE(AT(coll.job.machine))},
+    {JOB_TIMEOUT(AT(coll.job.timeout_ms))},
+    {OPTION_GROUP, .doc = "What is tried"},
+    {OPTION_CHOICES, "ops", "LIST", "The operations, separated by commas",
+     "all_reduce,reduce_scatter,all_gather,all_to_all,broadcast,reduce,gather,scatter", AT(ops),
+     .choices = collective_names},
+    {OPTION_STEPS, "bytes", "SIZES", "As weft coll has them, at most 25 sizes", "1K:64M:x4",
+     AT(coll.sizes)},
+    {OPTION_INTEGERS, "blocks", "LIST",
+     "Blocks per operation, separated by commas; 0: the machine's choice", NULL, AT(blocks), 0,
+     MAX_BLOCKS, .without = "0; on cuda 0,16,32,64 if each rank has a device"},
+    {OPTION_INTEGERS, "warps", "LIST",
+     "Warps per block, separated by commas; 0: the machine's choice", NULL, AT(warps), 0, MAX_WARPS,
+     .without = "0; on cuda 0,16 if each rank has a device"},
+    {OPTION_GROUP, .doc = "The run"},
+    {JOB_ITERS(AT(coll.num_iters))},
+    {JOB_WARMUP("5", AT(coll.num_warmup))},
+    {OPTION_TEXT, "output", "FILE", "File of the table, which is written once all is measured",
+     NULL, AT(output), .without = "standard output"},
+    {0}};
+
+static void parse_options(struct tune_options *options, int argc, char **argv)
+{
+    static const struct option_set set = {option_table, documentation, check_sizes};
+    *options = (struct tune_options){.coll = {.dtype = WEFT_BF16, .seed = 1}};
+    options_parse(&set, options, argc, argv);
+}
+
+/* ---------------------------------------------------------------- the work */
 
 /* Whether each rank has a device of its own on cuda, as rank 0 sees it. */
 static weft_result ask_for_devices(weft_comm *comm, int *has_own_device)
@@ -132,9 +187,9 @@ static int write_table(const char *path, const char *text)
 }
 
 /* Nobody would read a table of others: over several nodes there is nothing to choose. */
-static int check_ranks(const struct coll_job *job, weft_comm *comm)
+static int check_ranks(weft_comm *comm)
 {
-    char error[COLL_ERROR_BYTES];
+    char error[JOB_ERROR_BYTES];
     weft_team_info node = WEFT_INIT(weft_team_info);
     weft_team_query(comm, WEFT_TEAM_LOCAL, &node);
     const int32_t num_ranks = weft_comm_num_ranks(comm);
@@ -142,16 +197,16 @@ static int check_ranks(const struct coll_job *job, weft_comm *comm)
         return EXIT_SUCCESS;
     snprintf(error, sizeof error, "tables are for up to %d ranks of one node, the job has %d on %d",
              WEFT_COLL_MAX_RANKS, num_ranks, node.num_teams);
-    return weft_comm_rank(comm) == 0 ? job_report_usage(job->command, error) : STATUS_USAGE;
+    return weft_comm_rank(comm) == 0 ? job_report_usage("weft tune", error) : STATUS_USAGE;
 }
 
 /* Every rank makes the table, and rank 0 writes it, once all is measured. */
-static int work(const struct coll_job *job, weft_comm *comm)
+static int work(void *argument, weft_comm *comm)
 {
-    struct tune_options *options = job->argument;
+    struct tune_options *options = argument;
     char *text = NULL;
     size_t text_bytes;
-    int status = check_ranks(job, comm);
+    int status = check_ranks(comm);
     if (status != EXIT_SUCCESS)
         return status;
     const struct tune_table table = {
@@ -164,7 +219,7 @@ static int work(const struct coll_job *job, weft_comm *comm)
     if (table.file && fclose(table.file) != 0 && result == WEFT_OK)
         result = LACKS_MEMORY("the table");
     if (result != WEFT_OK)
-        job_report_and_abort(job->command, comm, result);
+        job_report_and_abort("weft tune", comm, result);
     status = job_status_of(result);
     if (status == EXIT_SUCCESS && weft_comm_rank(comm) == 0 &&
         write_table(options->output, text) != 0)
@@ -173,17 +228,24 @@ static int work(const struct coll_job *job, weft_comm *comm)
     return status;
 }
 
+static int resolve(void *argument, char error[JOB_ERROR_BYTES])
+{
+    struct tune_options *options = argument;
+    return coll_options_resolve(&options->coll, error);
+}
+
 int command_tune(int argc, char **argv)
 {
     struct tune_options options;
-    const struct coll_job job = {.command = "weft tune",
-                                 .subcommand = "tune",
-                                 .options = &options.coll,
-                                 .argument = &options,
-                                 .work = work};
-    tune_options_parse(&options, argc, argv);
+    const struct job_command command = {.name = "weft tune",
+                                        .default_ranks = COLL_DEFAULT_RANKS,
+                                        .job = &options.coll.job,
+                                        .options = &options,
+                                        .resolve = resolve,
+                                        .work = work};
+    parse_options(&options, argc, argv);
     unsetenv("WEFT_TUNING"); /* perhaps the file that this is to make */
     if (!job_has_rank() && check_output(options.output) != 0)
         return STATUS_FAILURE;
-    return coll_job_run(&job, argv);
+    return job_run(&command, argv);
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Options of a command: one row of a table is all that help, parsing, storing and defaults know of one. A bad
- * value ends the process, with argp_err_exit_status and a message that names option, value and allowed range. */
+/* The options of a command. One row of a table is all that parsing, storing, defaults, refusals, --help and
+ * the manual page know of an option. A bad value ends the process, with argp_err_exit_status and a
+ * message that names option, value and what is allowed. */
 #pragma once
 
 #include <argp.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { OPTION_MAX_LISTED = 32, OPTIONS_MAX = 64 };
+enum { OPTION_MAX_LISTED = 32, OPTION_MAX_RULES = 5, OPTIONS_MAX = 64 };
 
 /* Of OPTION_ARGUMENTS. */
 struct option_texts {
@@ -20,9 +21,18 @@ struct option_list {
     int64_t values[OPTION_MAX_LISTED];
 };
 
+/* Sizes in bytes, from min to max; each is factor times the last one, plus increment. */
+struct option_steps {
+    uint64_t min, max;
+    uint64_t factor;
+    uint64_t increment;
+};
+/* Moves *bytes to the next size. Returns 1, or 0 behind the last one. */
+int option_steps_next(const struct option_steps *steps, uint64_t *bytes);
+
 enum option_type {
     OPTIONS_END,     /* ends a table, as {0} */
-    OPTION_GROUP,    /* the heading of those that follow, in help */
+    OPTION_GROUP,    /* the heading of those that follow; its rules are those of each of them */
     OPTION_INTEGER,  /* in 4 or 8 bytes, from min to max, as are the next three */
     OPTION_SIZE,     /* of bytes; K, M or G behind the number are powers of 1024 */
     OPTION_CHOICE,   /* min and the index of a name among choices */
@@ -32,26 +42,40 @@ enum option_type {
     OPTION_INTEGERS, /* a struct option_list of values separated by commas, as are the next two */
     OPTION_SIZES,
     OPTION_CHOICES,
+    OPTION_STEPS, /* a struct option_steps: 1K:64M:x2, 0:4K:+256 or 8M */
     OPTION_OTHER, /* `parse` handles it */
     /* Another tool's option, not in help: any value but `usual` is refused, and `doc` says what to use
      * instead. */
     OPTION_REFUSED,
-    OPTION_ARGUMENT, /* no option, but a text without dashes that may be given, once; the last row */
-    OPTION_ARGUMENTS /* the same, several times: a struct option_texts */
+    /* No options, but texts without dashes; the last row, without a name. */
+    OPTION_ARGUMENT,  /* may be given, once: a const char * */
+    OPTION_ARGUMENTS, /* several times: a struct option_texts */
+    OPTION_PROGRAM    /* the first one and all that follow it: a char *const * */
+};
+
+/* What an option needs or excludes. Values are separated by commas; NULL is any but the usual one. */
+struct option_rule {
+    const char *values;   /* of this option, which need */
+    const char *needs;    /* another option; NULL: none, */
+    const char *excludes; /* but exclude this one, */
+    const char *with;     /* with these values */
 };
 
 struct option_row {
     enum option_type type;
-    const char *name; /* without dashes */
-    const char *arg;  /* what help calls the value */
-    const char *doc;
+    const char *name;     /* without dashes */
+    const char *arg;      /* what help calls the value; NULL of a choice: all of them */
+    const char *doc;      /* a sentence without its full stop */
     const char *usual;    /* the value when none is given; NULL: what the caller has stored, or 0 */
     size_t offset, bytes; /* OPTION_AT */
     int64_t min, max;
     const char *const *choices; /* a NULL ends them */
     void (*parse)(void *options, const char *text, struct argp_state *state);
-    char letter;      /* of the short option; 0: none */
-    const char *also; /* a second name, not in help, or NULL */
+    char letter;         /* of the short option; 0: none */
+    const char *also;    /* a second name, not in help, or NULL */
+    const char *without; /* for help: what holds if none is given and usual is NULL */
+    const char *hint;    /* told of a wrong choice, or NULL */
+    struct option_rule rules[OPTION_MAX_RULES]; /* {0} ends them */
 };
 #define OPTION_AT(type, member)                                                                    \
     .offset = offsetof(type, member), .bytes = sizeof(((type *)0)->member)
@@ -59,9 +83,10 @@ struct option_row {
 struct option_set {
     const struct option_row *table; /* of at most OPTIONS_MAX */
     const char *doc;                /* of the command, as argp's */
-    /* NULL, or looks at all of them together. */
+    /* NULL, or looks at all of them together, once the rules hold. */
     void (*finish)(void *options, struct argp_state *state);
 };
+/* With --mdoc alone it prints the options for the manual page, and ends the process. */
 void options_parse(const struct option_set *set, void *options, int argc, char **argv);
 
 /* Single values; `option` is as in messages. */

@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* The fastest way to do an operation, size by size. */
+/* weft tune: its arguments, the fastest way to do an operation, size by size, and the table of them. */
 #pragma once
 
-#include "tune_options.h"
+#include <stdio.h>
+
+#include "coll_options.h"
 #include "workload/progress.h"
+
+enum { TUNE_MAX_SIZES = 25 };
+
+struct tune_options {
+    struct coll_options coll; /* of every run, but for operation, algorithm, blocks and warps */
+    struct option_list ops;
+    struct option_list blocks, warps; /* none: the tool chooses them by the machine */
+    const char *output;               /* NULL: standard output */
+};
 
 struct tune_variant {
     weft_algorithm algorithm;
@@ -30,3 +41,15 @@ weft_result tune_measure(weft_comm *comm, const struct tune_options *options,
                          struct tune_curve *curve, struct progress *progress);
 /* How many steps of progress that is. */
 int64_t tune_num_steps(const struct tune_options *options, weft_collective op);
+
+/* The table that weft tune writes: weft(1) tells its format. */
+struct tune_table {
+    FILE *file;
+    weft_machine machine;
+    int32_t num_ranks;
+};
+
+/* What was measured, where and when. */
+void tune_table_begin(const struct tune_table *table, const struct tune_options *options);
+/* Rows; neighbouring points with the same best variant are one. */
+void tune_table_add(const struct tune_table *table, const struct tune_curve *curve);

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of options.h share. */
+#pragma once
+
+#include "workload/options.h"
+
+enum { OPTION_TEXT_BYTES = 1024 };
+
+/* A text that is put together; what has no room is cut. */
+struct option_text {
+    char bytes[OPTION_TEXT_BYTES];
+};
+void option_add(struct option_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The names, separated by commas, with `last` before the last. */
+void option_add_names(struct option_text *text, const char *const *names, const char *last);
+/* The same of values that are separated by commas, with "or". */
+void option_add_list(struct option_text *text, const char *values);
+/* Whether text is one of values, which are separated by commas. */
+int option_is_among(const char *text, const char *values);
+
+/* Parses a value and stores it; state is NULL of a usual one. */
+void option_store(const struct option_row *option, const char *text, void *options,
+                  struct argp_state *state);
+
+static inline int option_is_named(const struct option_row *row)
+{
+    return row->type != OPTIONS_END && row->type < OPTION_ARGUMENT;
+}
+
+/* The sentence of --help, and the items of the manual page. */
+void option_describe(const struct option_row *option, struct option_text *text);
+void options_print_mdoc(const struct option_set *set);
