@@ -57,8 +57,9 @@ static void check_rule(const struct parsing *parsing, int i, const struct option
     if (has(parsing, j, with) == is_needed)
         return;
     struct option_text needed = {""};
-    option_add(&needed, "--%s ", other->name);
-    option_add_list(&needed, is_needed && with != NULL ? with : is_needed ? "" : actual);
+    const char *values = is_needed ? (with != NULL ? with : "") : actual;
+    option_add(&needed, "--%s%s", other->name, *values != '\0' ? " " : "");
+    option_add_list(&needed, values);
     if (is_needed && with != NULL && actual != NULL)
         option_add(&needed, ", not %s", actual);
     argp_error(state, "--%s%s%s: %s %s", parsing->set->table[i].name, *text ? " " : "", text,
