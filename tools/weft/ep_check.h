@@ -18,7 +18,7 @@ struct ep_tally {
  * must be loaded. Overwrites the layer's buffers. */
 weft_result ep_check(struct ep_layer *layer, struct ep_tally tallies[EP_NUM_OPS]);
 
-/* What its parts share. */
+/* The parts of ep_check share this. */
 struct ep_verifier {
     struct ep_layer *layer;
     struct ep_results results; /* of the pass that is verified */

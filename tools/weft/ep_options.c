@@ -207,7 +207,7 @@ static const struct option_row option_table[] = {
     {OPTION_SIZE, "staging-bytes", "BYTES",
      "Heap memory of a rank through which rows go that are in other memory; 0: none", "0",
      AT(staging_bytes), 0, MAX_STAGING_BYTES},
-    {OPTION_GROUP, .doc = "Its routing"},
+    {OPTION_GROUP, .doc = "The routing"},
     {OPTION_REAL, "skew", "X",
      "Spread of the experts' popularity in the gate that routes: 0 is none, 0.5 to 0.75 is as in "
      "trained models",

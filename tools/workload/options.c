@@ -32,7 +32,7 @@ static int index_of(const struct option_set *set, const char *name)
     return i;
 }
 
-/* Whether a row has one of these values; without values, any but its usual one. */
+/* 1 if a row has one of these values; with NULL, any but its usual one. */
 static int has(const struct parsing *parsing, int i, const char *values)
 {
     const char *usual = parsing->set->table[i].usual;

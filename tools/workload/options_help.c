@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What --help and the manual page say of options. */
+/* The descriptions of options in --help and in the manual page. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
