@@ -17,8 +17,8 @@ enum { MAX_SIZE = 1 << 20 };
 #define AT(member) OPTION_AT(struct bench_options, member)
 
 static const struct option_row option_table[] = {
-    {OPTION_CHOICE, "measure", "WHAT", "rows, layer, latency, decode, idle or rail", "rows",
-     AT(measure), .choices = measure_names},
+    {OPTION_CHOICE, "measure", "WHAT", "Measurement", "rows", AT(measure),
+     .choices = measure_names},
     {OPTION_INTEGER, "tokens", "N", "Tokens per rank", "512", AT(num_tokens), 0, MAX_SIZE},
     {OPTION_INTEGER, "hidden", "N", "bf16 elements per row", "7168", AT(hidden), 1, MAX_SIZE},
     {OPTION_INTEGER, "topk", "N", "Experts that a token chooses", "8", AT(num_topk), 1,

@@ -20,7 +20,7 @@ static const struct option_row option_table[] = {
      .choices = collective_names},
     {OPTION_SIZES, "bytes", "LIST", "Sizes as nccl-tests counts, with K, M or G",
      "1K,4K,16K,64K,256K,1M,8M,64M", AT(sizes), 0, MAX_BYTES},
-    {OPTION_CHOICE, "dtype", "TYPE", "bf16, fp32, ...", "bf16", AT(dtype), WEFT_INT32,
+    {OPTION_CHOICE, "dtype", "TYPE", "Type of elements", "bf16", AT(dtype), WEFT_INT32,
      .choices = dtype_names + 1},
     {OPTION_INTEGER, "iters", "N", "Iterations that count", "21", AT(num_iters), 1, MAX_ITERS},
     {OPTION_INTEGER, "warmup", "N", "Iterations before them", "3", AT(num_warmups), 0, MAX_ITERS},

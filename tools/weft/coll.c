@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll_explain.h"
 #include "coll_measure.h"
 #include "coll_report.h"
 #include "coll_run.h"

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#include "coll_explain.h"
+#include "coll_report.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "coll_report.h"
 #include "command.h"
 #include "job.h"
 #include "workload/output.h"

@@ -6,10 +6,166 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ep_verify.h"
+#include "ep_ll.h"
+#include "ep_pass.h"
 #include "workload/failure.h"
 #include "workload/of_ranks.h"
+#include "workload/quantised.h"
+#include "workload/rng.h"
 #include "workload/try.h"
+
+/* The operation whose results are compared. */
+struct telling {
+    struct ep_verifier *verifier;
+    enum ep_op op;
+};
+
+static void tell(void *of, int is_right, const char *text)
+{
+    const struct telling *telling = of;
+    ep_tally_row(telling->verifier, telling->op, is_right, "%s", text);
+}
+
+static struct ep_checker checker_of(struct telling *telling)
+{
+    const struct ep_layer *layer = telling->verifier->layer;
+    return (struct ep_checker){&layer->routing->problem, layer->rank, tell, telling};
+}
+
+static void verify_layout(struct ep_verifier *verifier)
+{
+    struct telling telling = {verifier, EP_LAYOUT};
+    const struct ep_checker checker = checker_of(&telling);
+    const struct ep_results *results = &verifier->results;
+    ep_oracle_check_layout(
+        &checker, &(struct ep_laid_out){results->tokens_per_rank, results->tokens_per_node,
+                                        results->tokens_per_expert, results->is_token_in_rank});
+}
+
+static void verify_notify(struct ep_verifier *verifier)
+{
+    struct telling telling = {verifier, EP_NOTIFY};
+    const struct ep_checker checker = checker_of(&telling);
+    ep_oracle_check_counts(&checker, &verifier->results.counts);
+}
+
+enum { SAMPLE_ROWS = 64 };
+
+int64_t ep_sample_size(const struct ep_verifier *verifier, int64_t num_rows)
+{
+    int is_full = verifier->layer->options->check == EP_CHECK_FULL || num_rows < SAMPLE_ROWS;
+    return is_full ? num_rows : SAMPLE_ROWS;
+}
+
+/* Member `index` of the sample of 0..num_rows-1: one of each of sample_size equal parts. */
+int64_t ep_sample_row(const struct ep_verifier *verifier, int64_t num_rows, int64_t index)
+{
+    int64_t size = ep_sample_size(verifier, num_rows);
+    int64_t begin = num_rows * index / size, end = num_rows * (index + 1) / size;
+    uint64_t random = rng_key(verifier->layer->options->seed, (uint64_t)index);
+    return begin + (int64_t)(random % (uint64_t)(end - begin));
+}
+
+/* What the row stands for when it has been quantised. */
+static void quantise_row(struct ep_verifier *verifier, unsigned char *row)
+{
+    const struct ep_options *options = verifier->layer->options;
+    const weft_rows_args args = ep_ll_rows_args(options);
+    const struct quantised_form form = {options->kind, args.narrow_dtype, args.scale,
+                                        args.group_elements, sizeof(float)};
+    char *codes = (char *)verifier->scratch, *scales = codes + options->hidden;
+    quantised_make_row(&form, row, options->hidden, codes, scales);
+    for (int64_t h = 0; h < options->hidden; h++)
+        element_store(options->kind, row, h, quantised_number(&form, codes, scales, h));
+}
+
+/* The row of a token as experts get it. */
+static void fill_row(struct ep_verifier *verifier, struct ep_token token, unsigned char *row)
+{
+    const struct ep_layer *layer = verifier->layer;
+    const struct payload payload = ep_layer_payload(layer);
+    payload_fill_row(&payload, ep_oracle_number(&layer->routing->problem, token), 0, row,
+                     layer->options->row_bytes);
+    if (layer->options->row_format != EP_ROW_FORMAT_DTYPE)
+        quantise_row(verifier, row);
+}
+
+/* Tells if it is not. */
+static int is_payload(struct ep_verifier *verifier, int32_t row)
+{
+    const size_t row_bytes = verifier->layer->options->row_bytes;
+    const struct ep_token token = verifier->received.rows[row];
+    fill_row(verifier, token, verifier->row);
+    if (memcmp(verifier->results.recv_x + (size_t)row * row_bytes, verifier->row, row_bytes) == 0)
+        return 1;
+    ep_tally_row(verifier, EP_DISPATCH, 0, "payload of row %d (token %d of rank %d)", row,
+                 token.idx, token.source);
+    return 0;
+}
+
+static void verify_dispatch(struct ep_verifier *verifier)
+{
+    const struct ep_results *results = &verifier->results;
+    const struct ep_row_notes notes = {WEFT_INT32, results->recv_topk_idx,
+                                       results->recv_topk_weights, results->recv_src_token};
+    struct telling telling = {verifier, EP_DISPATCH};
+    const struct ep_checker checker = checker_of(&telling);
+    const int32_t num_rows = verifier->received.num_rows;
+    const int64_t num_sampled = ep_sample_size(verifier, num_rows);
+    for (int64_t i = 0; i < num_sampled; i++) {
+        const int32_t row = (int32_t)ep_sample_row(verifier, num_rows, i);
+        if (is_payload(verifier, row))
+            ep_oracle_check_notes(&checker, &notes, row, verifier->received.rows[row]);
+    }
+    ep_oracle_check_no_more(&checker, &notes, num_rows, verifier->layer->capacity);
+}
+
+/* What a rank answers: the token's row, scaled by all its experts at once, as a row of the payload's format. */
+static int read_answer(void *of, struct ep_token token, int32_t rank, float *values)
+{
+    struct ep_verifier *verifier = of;
+    const struct ep_options *options = verifier->layer->options;
+    const struct ep_problem *problem = &verifier->layer->routing->problem;
+    float scale = 0;
+    for (int32_t k = 0; k < problem->num_topk; k++) {
+        const struct ep_choice choice = ep_oracle_choice(problem, token, k);
+        if (choice.rank == rank)
+            scale += choice.weight * ep_expert_factor(choice.expert);
+    }
+    ep_scale_row(options->kind, (size_t)options->hidden, scale, verifier->x, values, verifier->row);
+    return 1;
+}
+
+/* The rows of the token on all ranks that had it, summed as combine documents. */
+static void combine_token(struct ep_verifier *verifier, struct ep_token token)
+{
+    const struct ep_options *options = verifier->layer->options;
+    const size_t hidden = (size_t)options->hidden;
+    const struct ep_answers answers = {options->hidden, options->kind, ep_wire_dtype(options),
+                                       read_answer, verifier};
+    fill_row(verifier, token, verifier->row);
+    elements_to_fp32(options->kind, verifier->row, hidden, verifier->x);
+    memset(verifier->sum, 0, hidden * sizeof(float));
+    ep_oracle_combine(&verifier->layer->routing->problem, &answers, token, verifier->sum,
+                      verifier->scratch);
+    elements_from_fp32(options->kind, verifier->sum, hidden, verifier->row);
+}
+
+static void verify_combine(struct ep_verifier *verifier)
+{
+    const struct ep_layer *layer = verifier->layer;
+    size_t row_bytes = layer->options->row_bytes;
+    int64_t num_sampled = ep_sample_size(verifier, layer->num_tokens);
+    for (int64_t i = 0; i < num_sampled; i++) {
+        int32_t own_token = (int32_t)ep_sample_row(verifier, layer->num_tokens, i);
+        const unsigned char *out = verifier->results.out + (size_t)own_token * row_bytes;
+        combine_token(verifier, (struct ep_token){layer->rank, own_token});
+        ep_tally_row(verifier, EP_COMBINE, memcmp(out, verifier->row, row_bytes) == 0,
+                     "row of token %d", own_token);
+    }
+}
+
+/* ---------------------------------------------------------------- the whole check */
 
 static weft_result verifier_open(struct ep_verifier *verifier, struct ep_layer *layer,
                                  struct ep_tally tallies[EP_NUM_OPS])
@@ -63,11 +219,11 @@ static weft_result verify(struct ep_verifier *verifier)
     const struct ep_options *options = verifier->layer->options;
     if (options->mode == EP_MODE_LOW_LATENCY)
         return ep_ll_verify(verifier);
-    ep_verify_layout(verifier);
-    ep_verify_notify(verifier);
-    ep_verify_dispatch(verifier);
+    verify_layout(verifier);
+    verify_notify(verifier);
+    verify_dispatch(verifier);
     if (ep_op_exists(EP_COMBINE, options))
-        ep_verify_combine(verifier);
+        verify_combine(verifier);
     return WEFT_OK;
 }
 

@@ -25,7 +25,7 @@ static inline int ep_op_exists(enum ep_op op, const struct ep_options *options)
 {
     const enum ep_mode mode = op >= EP_LL_DISPATCH ? EP_MODE_LOW_LATENCY : EP_MODE_NORMAL;
     return mode == options->mode && (op != EP_COMBINE || options->kind != WEFT_UINT8) &&
-           (op != EP_LL_COMBINE || options->ll_answer != EP_LL_ANSWER_SLOTS);
+           (op != EP_LL_COMBINE || options->ll_answer != WEFT_LL_ANSWER_IN_SLOTS);
 }
 
 /* That of all others of the mode. */

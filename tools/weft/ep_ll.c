@@ -32,20 +32,20 @@ weft_ll_config ep_ll_config(const struct ep_options *options)
     config.max_tokens = options->num_tokens > 0 ? options->num_tokens : 1;
     config.num_topk = options->num_topk;
     config.dtype = options->kind;
-    config.layout = (weft_ll_layout)options->ll_layout;
+    config.layout = options->ll_layout;
     if (options->row_format != EP_ROW_FORMAT_DTYPE) {
         const weft_rows_args rows = ep_ll_rows_args(options);
         config.narrow_dtype = rows.narrow_dtype;
         config.scale = rows.scale;
         config.group_elements = (int32_t)rows.group_elements;
     }
-    config.answer = ep_ll_answer(options);
+    config.answer = options->ll_answer;
     config.answer_dtype = ep_wire_dtype(options);
     config.num_blocks = options->num_blocks;
     config.num_warps = options->num_warps;
-    config.carrier = (weft_ll_carrier)options->ll_carrier;
-    config.route = (weft_ll_route)options->ll_route;
-    config.on_missing = (weft_ll_on_missing)options->ll_on_missing;
+    config.carrier = options->ll_carrier;
+    config.route = options->ll_route;
+    config.on_missing = options->ll_on_missing;
     return config;
 }
 
@@ -59,7 +59,7 @@ int ep_ll_fills_slots(const struct ep_layer *layer)
 {
     const struct ep_options *options = layer->options;
     const weft_dtype wire = ep_wire_dtype(options);
-    return options->ll_answer == EP_LL_ANSWER_SLOTS && !is_by_expert(layer) &&
+    return options->ll_answer == WEFT_LL_ANSWER_IN_SLOTS && !is_by_expert(layer) &&
            (wire == WEFT_DTYPE_NONE || wire == options->kind);
 }
 
@@ -194,7 +194,7 @@ static weft_result dispatch(struct ep_layer *layer, weft_ll_phases phases)
         args.x = layer->x;
         args.index_type = WEFT_INT32;
         args.topk_idx = layer->topk_idx;
-        if (ll_dispatch_uses_weights(ep_ll_answer(layer->options)))
+        if (ll_dispatch_uses_weights(layer->options->ll_answer))
             args.topk_weights = layer->topk_weights;
     }
     if (phases != WEFT_LL_SEND)
@@ -219,7 +219,7 @@ static weft_result combine(struct ep_layer *layer, enum ep_op op, weft_ll_phases
     }
     if (phases != WEFT_LL_SEND)
         args.out = layer->out;
-    if (ll_combine_uses_weights(ep_ll_answer(layer->options), phases))
+    if (ll_combine_uses_weights(layer->options->ll_answer, phases))
         args.topk_weights = layer->topk_weights;
     return weft_ll_combine(layer->ll.ll, &args, layer->stream);
 }
@@ -285,7 +285,7 @@ static int is_relayed(const struct ep_layer *layer, enum ep_op op)
 {
     const struct ep_options *options = layer->options;
     return options->ll_route == WEFT_LL_RELAYED &&
-           (op == EP_LL_DISPATCH || ep_ll_answer(options) != WEFT_LL_ANSWER_ROWS);
+           (op == EP_LL_DISPATCH || options->ll_answer != WEFT_LL_ANSWER_ROWS);
 }
 
 /* Those of a token that a rank gets, or answers: one, but for answers that are rows. */
@@ -294,7 +294,7 @@ static int32_t count_rows_at(const struct ep_layer *layer, enum ep_op op, struct
 {
     const struct ep_problem *problem = &layer->routing->problem;
     int32_t num_choices = 0;
-    if (op == EP_LL_DISPATCH || ep_ll_answer(layer->options) != WEFT_LL_ANSWER_ROWS)
+    if (op == EP_LL_DISPATCH || layer->options->ll_answer != WEFT_LL_ANSWER_ROWS)
         return ep_oracle_goes_to(problem, token, rank);
     for (int32_t k = 0; k < problem->num_topk; k++)
         num_choices += ep_oracle_choice(problem, token, k).rank == rank;

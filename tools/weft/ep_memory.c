@@ -79,11 +79,6 @@ static weft_result query(weft_comm *comm, const struct ep_options *options, weft
     return weft_ll_plan_sizes(comm, &job, &config, sizes);
 }
 
-static const char *layout_name(const struct ep_options *options)
-{
-    return options->ll_layout == WEFT_LL_BY_RANK ? "rank" : "expert";
-}
-
 static int print_json(const struct ep_options *options, const weft_ll_sizes *sizes)
 {
     json_t *object = json_pack(
@@ -93,14 +88,15 @@ static int print_json(const struct ep_options *options, const weft_ll_sizes *siz
         "s:i}",
         "ranks", options->job.num_ranks, "nodes", options->job.num_nodes, "tokens",
         options->num_tokens, "hidden", options->hidden, "topk", options->num_topk, "experts",
-        options->num_experts, "dtype", options->dtype, "layout", layout_name(options), "route",
-        ep_ll_route_names[options->ll_route], "carrier", ep_ll_carrier_names[sizes->carrier],
-        "carrier_reason", sizes->carrier_reason, "answer", ep_ll_answer_names[options->ll_answer],
-        "format", ep_row_format_names[options->row_format], "heap_bytes",
-        (json_int_t)sizes->heap_bytes, "memory_bytes", (json_int_t)sizes->memory_bytes,
-        "network_bytes", (json_int_t)sizes->network_bytes, "rows_bytes",
-        (json_int_t)sizes->rows_bytes, "scales_bytes", (json_int_t)sizes->scales_bytes,
-        "local_experts", sizes->num_local_experts, "expert_capacity", sizes->expert_capacity);
+        options->num_experts, "dtype", options->dtype, "layout",
+        ep_ll_layout_names[options->ll_layout], "route", ep_ll_route_names[options->ll_route],
+        "carrier", ep_ll_carrier_names[sizes->carrier], "carrier_reason", sizes->carrier_reason,
+        "answer", ep_ll_answer_names[options->ll_answer], "format",
+        ep_row_format_names[options->row_format], "heap_bytes", (json_int_t)sizes->heap_bytes,
+        "memory_bytes", (json_int_t)sizes->memory_bytes, "network_bytes",
+        (json_int_t)sizes->network_bytes, "rows_bytes", (json_int_t)sizes->rows_bytes,
+        "scales_bytes", (json_int_t)sizes->scales_bytes, "local_experts", sizes->num_local_experts,
+        "expert_capacity", sizes->expert_capacity);
     if (!object)
         return -1;
     const int result = json_dumpf(object, stdout, JSON_COMPACT);
@@ -119,7 +115,7 @@ static void print_table(const struct ep_options *options, const weft_ll_sizes *s
     printf("%d ranks, at most %d tokens per rank, hidden %d, %s, top-%d of %d experts, by %s, "
            "rows in %s\n",
            options->job.num_ranks, options->num_tokens, options->hidden, options->dtype,
-           options->num_topk, options->num_experts, layout_name(options),
+           options->num_topk, options->num_experts, ep_ll_layout_names[options->ll_layout],
            options->row_format == EP_ROW_FORMAT_DTYPE ? options->dtype
                                                       : ep_row_format_names[options->row_format]);
     ep_ll_print_carrier(sizes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How much memory weft ep takes, told before the work that would find out. */
+/* The memory that weft ep takes, told before the work that would find out. */
 #pragma once
 
 #include "ep_options.h"

@@ -30,9 +30,10 @@ const char *const ep_ll_on_missing_names[] = {"fail", "mask", NULL};   /* by wef
 const char *const ep_ll_route_names[] = {"straight", "relayed", NULL}; /* by weft_ll_route */
 const char *const ep_ll_carrier_names[] = {"auto", "signals", "packets", "told",
                                            NULL}; /* by weft_ll_carrier */
-const char *const ep_ll_answer_names[] = {"sums", "rows", "late-sums", "slots", NULL};
-static const char *const modes[] = {"normal", "low-latency", NULL};
-static const char *const ll_layouts[] = {"rank", "expert", NULL}; /* by weft_ll_layout */
+const char *const ep_ll_answer_names[] = {"sums", "rows", "slots", "late-sums",
+                                          NULL}; /* by weft_ll_answer */
+const char *const ep_mode_names[] = {"normal", "low-latency", NULL};
+const char *const ep_ll_layout_names[] = {"rank", "expert", NULL}; /* by weft_ll_layout */
 static const char *const wires[] = {"dtype", "fp32",  "bf16",
                                     "fp16",  "log10", NULL}; /* of wire_dtypes */
 static const char *const check_modes[] = {"full", "sample", "none", NULL};
@@ -144,7 +145,8 @@ static const struct option_row option_table[] = {
      "bf16", .parse = parse_dtype},
     {OPTION_CHOICE, "mode", NULL,
      "Low latency dispatches and combines few tokens, in one launch each", "normal", AT(mode),
-     .choices = modes, .rules = {{"low-latency", .needs = "dtype", .with = "bf16,fp16,fp32"}}},
+     .choices = ep_mode_names,
+     .rules = {{"low-latency", .needs = "dtype", .with = "bf16,fp16,fp32"}}},
     {OPTION_CHOICE, "format", NULL,
      "Carry rows to the experts as they are (dtype, or the word of --dtype), or quantised: fp8 or "
      "int8 with a float scale for each 128 elements, ue8m0 is fp8 with scales of one byte; "
@@ -159,7 +161,7 @@ static const struct option_row option_table[] = {
     {OPTION_GROUP, .doc = "Low latency", .rules = {{.needs = "mode", .with = "low-latency"}}},
     {OPTION_CHOICE, "layout", NULL,
      "Deliver rows packed by expert; or by rank, each once, as they come", "expert", AT(ll_layout),
-     .choices = ll_layouts},
+     .choices = ep_ll_layout_names},
     {OPTION_CHOICE, "route", NULL,
      "Between nodes send rows straight to each rank and back; or once to a rank of the node, which "
      "relays them, and sums what comes back",
@@ -172,9 +174,10 @@ static const struct option_row option_table[] = {
      "tokens; auto is signals on CPUs, and the best on GPUs",
      "auto", AT(ll_carrier), .choices = ep_ll_carrier_names},
     {OPTION_CHOICE, "answer", NULL,
-     "Answer each token with the sum of its experts' rows; or with each of these rows; or with the "
-     "sum by weights that combine is given, on one node; or leave the sum in its slot, where the "
-     "owner of the token reads it",
+     "Answer each token with the sum of its experts' rows; or with each of these rows; or leave "
+     "the "
+     "sum in its slot, where the owner of the token reads it; or with the sum by weights that "
+     "combine is given, on one node",
      "sums", AT(ll_answer), .choices = ep_ll_answer_names,
      .rules = {{"rows,late-sums", .excludes = "layout", .with = "rank"}}},
     {OPTION_INTEGER, "phases", "N", "Launch an operation once; or twice, to send and to receive",
@@ -204,7 +207,7 @@ static const struct option_row option_table[] = {
     {OPTION_SIZE, "staging-bytes", "BYTES",
      "Heap memory of a rank through which rows go that are in other memory; 0: none", "0",
      AT(staging_bytes), 0, MAX_STAGING_BYTES},
-    {OPTION_GROUP, .doc = "Its routing"},
+    {OPTION_GROUP, .doc = "The routing"},
     {OPTION_REAL, "skew", "X",
      "Spread of the experts' popularity in the gate that routes: 0 is none, 0.5 to 0.75 is as in "
      "trained models",
@@ -273,16 +276,6 @@ uint64_t ep_ll_scale_bytes(const struct ep_options *options)
 const char *ep_wire_name(const struct ep_options *options)
 {
     return ep_wire_dtype(options) == WEFT_DTYPE_NONE ? options->dtype : wires[options->wire];
-}
-
-weft_ll_answer ep_ll_answer(const struct ep_options *options)
-{
-    static const weft_ll_answer answers[] = {[EP_LL_ANSWER_SUMS] = WEFT_LL_ANSWER_SUMS,
-                                             [EP_LL_ANSWER_ROWS] = WEFT_LL_ANSWER_ROWS,
-                                             [EP_LL_ANSWER_LATE_SUMS] =
-                                                 WEFT_LL_ANSWER_SUMS_WEIGHED_LATE,
-                                             [EP_LL_ANSWER_SLOTS] = WEFT_LL_ANSWER_IN_SLOTS};
-    return answers[options->ll_answer];
 }
 
 weft_dtype ep_wire_dtype(const struct ep_options *options)

@@ -29,13 +29,9 @@ extern const char *const ep_row_format_names[];    /* NULL behind the last */
 extern const char *const ep_ll_carrier_names[];    /* the same, by weft_ll_carrier */
 extern const char *const ep_ll_route_names[];      /* the same, by weft_ll_route */
 extern const char *const ep_ll_on_missing_names[]; /* the same, by weft_ll_on_missing */
-enum ep_ll_answer {
-    EP_LL_ANSWER_SUMS,
-    EP_LL_ANSWER_ROWS,
-    EP_LL_ANSWER_LATE_SUMS,
-    EP_LL_ANSWER_SLOTS
-};
-extern const char *const ep_ll_answer_names[];
+extern const char *const ep_ll_answer_names[];     /* the same, by weft_ll_answer */
+extern const char *const ep_ll_layout_names[];     /* the same, by weft_ll_layout */
+extern const char *const ep_mode_names[];          /* the same */
 enum ep_start { EP_START_STREAM, EP_START_GRAPH };
 enum ep_task { EP_TASK_RUN, EP_TASK_QUERY };
 enum ep_format { EP_FORMAT_TABLE, EP_FORMAT_JSON };
@@ -67,11 +63,11 @@ struct ep_options {
     uint64_t seed;
     double skew;
     enum ep_mode mode;
-    int32_t ll_layout;     /* a weft_ll_layout */
-    int32_t ll_carrier;    /* a weft_ll_carrier */
-    int32_t ll_route;      /* a weft_ll_route */
-    int32_t ll_on_missing; /* a weft_ll_on_missing */
-    int32_t ll_answer;     /* an ep_ll_answer */
+    weft_ll_layout ll_layout;
+    weft_ll_carrier ll_carrier;
+    weft_ll_route ll_route;
+    weft_ll_on_missing ll_on_missing;
+    weft_ll_answer ll_answer;
     int32_t num_phases;
     enum ep_row_format row_format;
     struct option_list masked; /* ranks that do without the others, and these without them */
@@ -99,4 +95,3 @@ uint64_t ep_ll_scale_bytes(const struct ep_options *options);
 /* What combine's values are rounded to on their way, as combine_wire and answer_dtype have it. */
 weft_dtype ep_wire_dtype(const struct ep_options *options);
 const char *ep_wire_name(const struct ep_options *options);
-weft_ll_answer ep_ll_answer(const struct ep_options *options);

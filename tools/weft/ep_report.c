@@ -32,12 +32,10 @@ static struct ep_traffic traffic_of(const struct ep_report *report, enum ep_op o
                                num_passes * report->traffic.bytes_remote};
 }
 
-/* NULL: the normal mode has none. */
-static const char *layout_name(const struct ep_options *options)
+/* The normal mode has no such value. */
+static const char *of_low_latency(const struct ep_options *options, const char *value)
 {
-    if (options->mode == EP_MODE_NORMAL)
-        return NULL;
-    return options->ll_layout == WEFT_LL_BY_RANK ? "rank" : "expert";
+    return options->mode == EP_MODE_NORMAL ? NULL : value;
 }
 
 static int32_t graph_calls(const struct ep_options *options)
@@ -74,13 +72,13 @@ static int print_json(const struct ep_report *report, enum ep_op op)
         " s:I,"
         " s:f, s:I, s:I, s:I, s:b}",
         "op", ep_op_names[op], "machine", job_machine_names[report->machine], "mode",
-        options->mode == EP_MODE_NORMAL ? "normal" : "low-latency", "layout", layout_name(options),
-        "route", options->mode == EP_MODE_NORMAL ? NULL : ep_ll_route_names[options->ll_route],
-        "carrier",
-        options->mode == EP_MODE_NORMAL ? NULL : ep_ll_carrier_names[report->ll_sizes.carrier],
-        "carrier_reason", options->mode == EP_MODE_NORMAL ? NULL : report->ll_sizes.carrier_reason,
-        "answer", options->mode == EP_MODE_NORMAL ? NULL : ep_ll_answer_names[options->ll_answer],
-        "format", ep_row_format_names[options->row_format], "phases",
+        ep_mode_names[options->mode], "layout",
+        of_low_latency(options, ep_ll_layout_names[options->ll_layout]), "route",
+        of_low_latency(options, ep_ll_route_names[options->ll_route]), "carrier",
+        of_low_latency(options, ep_ll_carrier_names[report->ll_sizes.carrier]), "carrier_reason",
+        of_low_latency(options, report->ll_sizes.carrier_reason), "answer",
+        of_low_latency(options, ep_ll_answer_names[options->ll_answer]), "format",
+        ep_row_format_names[options->row_format], "phases",
         options->mode == EP_MODE_NORMAL ? 1 : options->num_phases, "graph_calls",
         graph_calls(options), "ranks", options->job.num_ranks, "nodes", options->job.num_nodes,
         "tokens", options->num_tokens, "hidden", options->hidden, "topk", options->num_topk,
@@ -149,7 +147,8 @@ static void print_heading(const struct ep_report *report)
     if (options->mode == EP_MODE_NORMAL && options->row_format != EP_ROW_FORMAT_DTYPE)
         printf("rows are quantised on their way: %s\n", ep_row_format_names[options->row_format]);
     if (options->mode == EP_MODE_LOW_LATENCY) {
-        printf("low latency, by %s, rows in %s, %d phase%s, %s\n", layout_name(options),
+        printf("low latency, by %s, rows in %s, %d phase%s, %s\n",
+               ep_ll_layout_names[options->ll_layout],
                options->row_format == EP_ROW_FORMAT_DTYPE
                    ? options->dtype
                    : ep_row_format_names[options->row_format],

@@ -176,7 +176,7 @@ static int join(const struct job_command *command)
 {
     const struct job_options *job = command->job;
     weft_comm_config config = WEFT_INIT(weft_comm_config);
-    int status;
+    int status = STATUS_FAILURE;
     if (job_check_ranks(command->name, job->num_ranks) != 0)
         return STATUS_USAGE;
     config.timeout_ms = (uint32_t)job->timeout_ms;

@@ -38,8 +38,8 @@ extern const char *const job_machine_names[]; /* by weft_machine; NULL behind th
 
 enum { JOB_ERROR_BYTES = 256 };
 
-/* Of commands that are the ranks of a job; 0 is not given. Those of the job once it is known, but
- * for timeout_ms. */
+/* Options of commands that are the ranks of a job; 0 is not given. Once the job is known, all but
+ * timeout_ms are the job's. */
 struct job_options {
     int32_t num_ranks, num_nodes;
     weft_machine machine;
@@ -55,7 +55,7 @@ struct job_command {
     int (*resolve)(void *options, char error[JOB_ERROR_BYTES]);
     /* Before ranks are started on the machine, or NULL: 0, or -1 to start none, with the exit status. */
     int (*prepare)(void *options, weft_machine machine, int *status);
-    /* What a rank does: its exit status. */
+    /* The work of a rank; returns its exit status. */
     int (*work)(void *options, weft_comm *comm);
 };
 

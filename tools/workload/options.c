@@ -32,7 +32,7 @@ static int index_of(const struct option_set *set, const char *name)
     return i;
 }
 
-/* Whether a row has one of these values; without values, any but its usual one. */
+/* 1 if a row has one of these values; with NULL, any but its usual one. */
 static int has(const struct parsing *parsing, int i, const char *values)
 {
     const char *usual = parsing->set->table[i].usual;
@@ -57,8 +57,9 @@ static void check_rule(const struct parsing *parsing, int i, const struct option
     if (has(parsing, j, with) == is_needed)
         return;
     struct option_text needed = {""};
-    option_add(&needed, "--%s ", other->name);
-    option_add_list(&needed, is_needed && with != NULL ? with : is_needed ? "" : actual);
+    const char *values = is_needed ? (with != NULL ? with : "") : actual;
+    option_add(&needed, "--%s%s", other->name, *values != '\0' ? " " : "");
+    option_add_list(&needed, values);
     if (is_needed && with != NULL && actual != NULL)
         option_add(&needed, ", not %s", actual);
     argp_error(state, "--%s%s%s: %s %s", parsing->set->table[i].name, *text ? " " : "", text,

@@ -10,7 +10,7 @@
 
 enum { OPTION_MAX_LISTED = 32, OPTION_MAX_RULES = 5, OPTIONS_MAX = 64 };
 
-/* Of OPTION_ARGUMENTS. */
+/* The value of OPTION_ARGUMENTS. */
 struct option_texts {
     int32_t count;
     const char *texts[OPTION_MAX_LISTED];
@@ -53,7 +53,7 @@ enum option_type {
     OPTION_PROGRAM    /* the first one and all that follow it: a char *const * */
 };
 
-/* What an option needs or excludes. Values are separated by commas; NULL is any but the usual one. */
+/* A need, or an exclusion. Values are separated by commas; NULL is any but the usual one. */
 struct option_rule {
     const char *values;   /* of this option, which need */
     const char *needs;    /* another option; NULL: none, */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What --help and the manual page say of options. */
+/* The descriptions of options in --help and in the manual page. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ static void add_allowed(struct option_text *text, const struct option_row *optio
 {
     const int is_choice = option->type == OPTION_CHOICE || option->type == OPTION_CHOICES;
     if (is_choice && option->arg != NULL) {
-        option_add(text, "; one of ");
+        option_add(text, option->type == OPTION_CHOICE ? "; one of " : "; of ");
         option_add_names(text, option->choices, " or ");
     } else if (option->type == OPTION_SIZE || option->type == OPTION_SIZES) {
         option_add(text, "; ");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of options.h share. */
+/* Functions that the files of options.h share. */
 #pragma once
 
 #include "workload/options.h"
@@ -14,9 +14,9 @@ void option_add(struct option_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The names, separated by commas, with `last` before the last. */
 void option_add_names(struct option_text *text, const char *const *names, const char *last);
-/* The same of values that are separated by commas, with "or". */
+/* As option_add_names with " or ", for values in one text, separated by commas. */
 void option_add_list(struct option_text *text, const char *values);
-/* Whether text is one of values, which are separated by commas. */
+/* 1 if text is one of the values, which are separated by commas; else 0. */
 int option_is_among(const char *text, const char *values);
 
 /* Parses a value and stores it; state is NULL of a usual one. */
