@@ -27,3 +27,10 @@ if(WEFT_SANITIZE)
     target_compile_options(weft_flags INTERFACE -Wno-tsan) # fences, which it does not know: packets.c
   endif()
 endif()
+
+# Oracles go through every element: not optimised, as the rest under sanitizers, they take most of a test's time.
+function(weft_optimise_oracle target)
+  if(WEFT_SANITIZE)
+    target_compile_options(${target} PRIVATE -O2)
+  endif()
+endfunction()
