@@ -30,11 +30,10 @@ static int rank_has_expert(const struct ep_experts *experts, int32_t rank, int32
     return 0;
 }
 
-int32_t ep_experts_global(const struct ep_experts *experts, int32_t rank, int32_t local_expert)
+int32_t ep_experts_next(const struct ep_experts *experts, int32_t rank, int32_t expert)
 {
-    int32_t next = 0;
-    for (int32_t expert = 0; expert < experts->num_experts; expert++)
-        if (rank_has_expert(experts, rank, expert) && next++ == local_expert)
+    while (++expert < experts->num_experts)
+        if (rank_has_expert(experts, rank, expert))
             return expert;
     return -1;
 }

@@ -15,8 +15,8 @@ struct ep_experts {
 
 /* The placement that both tables NULL stand for: offsets[num_experts + 1], ranks[num_experts]. */
 void ep_experts_default(int32_t num_ranks, int32_t num_experts, int32_t *offsets, int32_t *ranks);
-/* The expert behind a local id, -1 if there is none. */
-int32_t ep_experts_global(const struct ep_experts *experts, int32_t rank, int32_t local_expert);
+/* The next expert of a rank behind `expert`, which is -1 for the first; -1 if there is none. */
+int32_t ep_experts_next(const struct ep_experts *experts, int32_t rank, int32_t expert);
 /* Rows that `rank` can get if every rank has `max_tokens` tokens and chooses against it. */
 int64_t ep_experts_max_recv_tokens(const struct ep_experts *experts, int32_t rank,
                                    int32_t max_tokens);

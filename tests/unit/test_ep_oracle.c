@@ -47,9 +47,9 @@ TEST(placement)
         assert_int_equal(ep_rank_of_expert(3, 2, expert), expected_ranks[expert]);
     assert_int_equal(problem.num_local_experts[0], 2);
     assert_int_equal(problem.num_local_experts[1], 2);
-    assert_int_equal(ep_experts_global(&experts, 1, 0), 1);
-    assert_int_equal(ep_experts_global(&experts, 1, 1), 2);
-    assert_int_equal(ep_experts_global(&experts, 1, 2), -1);
+    assert_int_equal(ep_experts_next(&experts, 1, -1), 1);
+    assert_int_equal(ep_experts_next(&experts, 1, 1), 2);
+    assert_int_equal(ep_experts_next(&experts, 1, 2), -1);
 }
 
 /* Token 1 of rank 0 uses replica (0 + 1) % 2 of expert 1: rank 0; so does (1 + 0) % 2. */
