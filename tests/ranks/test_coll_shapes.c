@@ -90,11 +90,11 @@ TEST(on_one_to_nine_ranks)
                          (UINT64_C(1) << (COLL_NUM_VALUES * COLL_NUM_SETUPS)) - 1);
 }
 
-/* More than the buffers of most setups hold: LARGE_COUNT of every type in all-reduce, in others up
- * to that where it is no more than MAX_BYTES. */
+/* More than the buffers hold, which are 8 MiB by default, and at most 1 MiB in the other setups:
+ * LARGE_COUNT of every type in all-reduce, in others up to that where it is no more than so many bytes. */
 TEST(large)
 {
-    enum { MAX_BYTES = 9 << 20 };
+    enum { MAX_BYTES = 9 << 20, MAX_BYTES_OF_OTHER_SETUPS = 3 << 20, DEFAULT_SETUP = 0 };
     const uint64_t smallest = counts[NUM_COUNTS - 1];
     uint32_t reached = 0; /* a bit for each type that was reduced with LARGE_COUNT */
     for (int32_t num_ranks = tests_grid_size(1, 3); num_ranks <= MAX_RANKS;
@@ -107,12 +107,15 @@ TEST(large)
             const uint64_t drawn = operation == COLL_ALL_REDUCE || rng_below(&rng, 2) == 0
                                        ? LARGE_COUNT
                                        : smallest + rng_next(&rng) % (LARGE_COUNT - smallest);
-            const uint64_t count = limited(operation, dtype, drawn, num_ranks, MAX_BYTES);
+            const uint64_t setup = (uint64_t)num_ranks + (uint64_t)i;
+            const int is_largest =
+                operation == COLL_ALL_REDUCE || setup % COLL_NUM_SETUPS == DEFAULT_SETUP;
+            const uint64_t count = limited(operation, dtype, drawn, num_ranks,
+                                           is_largest ? MAX_BYTES : MAX_BYTES_OF_OTHER_SETUPS);
             if (operation == COLL_ALL_REDUCE && count == LARGE_COUNT)
                 reached |= 1u << (dtype - 1);
             add(&trials, rng_next(&rng), operation, dtype,
-                (weft_reduce_op)rng_below(&rng, NUM_REDUCE_OPS), count,
-                (uint64_t)num_ranks + (uint64_t)i);
+                (weft_reduce_op)rng_below(&rng, NUM_REDUCE_OPS), count, setup);
         }
         assert_int_equal(coll_trials_run(&trials, RANKS_THREADS), 0);
     }
