@@ -41,14 +41,16 @@ struct fuzz_arguments {
     char *arena_memory; /* enough for all outputs */
     char *arena_end;    /* of the heap block around it */
     void *heap_memory;
-    char outside[4096]; /* not in the heap */
-    weft_unique_id id;  /* of ranks that are alone */
+    char outside[4096];                /* not in the heap */
+    weft_unique_id id;                 /* of ranks that are alone */
+    const struct fuzz_arguments *gone; /* with objects that were destroyed */
 
     /* What the next call gets. */
     weft_comm *comm;
     weft_stream *stream;
     weft_event *event;
     void *graph; /* a mark: machine cpu has none */
+    weft_coll_record *record;
     weft_arena *arena;
     weft_ep *ep;
     weft_ep_handle *handle;
@@ -108,7 +110,15 @@ enum fuzz_kind {
 };
 
 /* Values of pointers. */
-enum fuzz_pointer { FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE };
+enum fuzz_pointer {
+    FUZZ_NULL,
+    FUZZ_OUTSIDE,
+    FUZZ_LAST_BYTE, /* crooked, too */
+    FUZZ_GARBAGE,
+    FUZZ_ALL_ONES,
+    FUZZ_OTHER, /* an object of another kind */
+    FUZZ_GONE   /* one of this kind that was destroyed */
+};
 
 /* One way to make an argument invalid: any of the values at the offset in fuzz_arguments. */
 struct fuzz_mutation {
@@ -116,7 +126,7 @@ struct fuzz_mutation {
     size_t offset;
     enum fuzz_kind kind;
     int num_values;
-    int64_t values[4]; /* FUZZ_TAIL: the size of the struct that the library knows */
+    int64_t values[6]; /* FUZZ_TAIL: the size of the struct that the library knows */
 };
 
 struct fuzz_target {
@@ -146,6 +156,8 @@ extern const struct fuzz_target fuzz_base_targets[];
 extern const int fuzz_num_base_targets;
 extern const struct fuzz_target fuzz_host_targets[];
 extern const int fuzz_num_host_targets;
+extern const struct fuzz_target fuzz_object_targets[];
+extern const int fuzz_num_object_targets;
 
 /* The objects of theirs that stay, when there is a weft_ep. 0 = done. */
 int fuzz_set_up_ll(struct fuzz_arguments *arguments);
@@ -185,14 +197,20 @@ static inline void fuzz_fill_output(struct fuzz_arguments *arguments)
         }                                                                                          \
     }
 #define FUZZ_POINTERS(field, member, ...) FUZZ_NUMBERS(FUZZ_POINTER, field, member, __VA_ARGS__)
-#define FUZZ_PAIR(field, member, ...)     FUZZ_NUMBERS(FUZZ_PAIRED, field, member, __VA_ARGS__)
+/* No object: NULL, and what is none. */
+#define FUZZ_OBJECT(field, member)                                                                 \
+    FUZZ_POINTERS(field " is ", member, FUZZ_NULL), FUZZ_STRANGER(field, member)
+#define FUZZ_STRANGER(field, member)                                                               \
+    FUZZ_POINTERS(field " is 0x", member, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE,              \
+                  FUZZ_ALL_ONES, FUZZ_OTHER, FUZZ_GONE)
+#define FUZZ_PAIR(field, member, ...) FUZZ_NUMBERS(FUZZ_PAIRED, field, member, __VA_ARGS__)
 /* A size that is no size, and a tail that is not zero. */
 #define FUZZ_SIZES(type, member)                                                                   \
     FUZZ_NUMBERS(FUZZ_INT64, "size", member.known.size, 0, 7, (int64_t)1 << 40),                   \
         FUZZ_NUMBERS(FUZZ_TAIL, #type, member, sizeof(type))
 /* What all calls have that enqueue by an object. */
 #define FUZZ_ENQUEUED(object, type, member)                                                        \
-    FUZZ_POINTERS(#object, object, FUZZ_NULL), FUZZ_POINTERS("stream", stream, FUZZ_NULL),         \
+    FUZZ_OBJECT(#object, object), FUZZ_OBJECT("stream", stream),                                   \
         FUZZ_POINTERS("args", config, FUZZ_NULL), FUZZ_SIZES(type, member)
 /* What a target calls, or calls to undo it, with `a` as the arguments. */
 #define FUZZ_CALL(name, call)                                                                      \

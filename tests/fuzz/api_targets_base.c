@@ -26,7 +26,7 @@ static weft_result undo_alloc(struct fuzz_arguments *a)
 }
 
 static const struct fuzz_mutation alloc_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("ptr", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60, -256),
 };
@@ -49,7 +49,7 @@ static weft_result call_free(struct fuzz_arguments *a)
 }
 
 static const struct fuzz_mutation free_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
 };
 
@@ -62,7 +62,7 @@ static void fill_grow(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_grow, weft_heap_grow(a->comm, a->bytes))
 
 static const struct fuzz_mutation grow_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60),
 };
 
@@ -75,7 +75,7 @@ static void fill_query(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_query, weft_heap_query(a->comm, a->out))
 
 static const struct fuzz_mutation query_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("info", out, FUZZ_NULL),
     FUZZ_OUTPUT_SIZES,
 };
@@ -84,6 +84,7 @@ FUZZ_CALL(call_net_query, weft_net_query(a->comm, a->out))
 
 /* NULL is a comm, too. */
 static const struct fuzz_mutation net_query_mutations[] = {
+    FUZZ_STRANGER("comm", comm),
     FUZZ_POINTERS("info", out, FUZZ_NULL),
     FUZZ_OUTPUT_SIZES,
 };
@@ -94,7 +95,7 @@ FUZZ_CALL(call_arena_create, weft_arena_create(a->comm, a->bytes, a->out))
 FUZZ_CALL(undo_arena_create, weft_arena_destroy(a->created))
 
 static const struct fuzz_mutation arena_create_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("arena", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60),
 };
@@ -108,7 +109,7 @@ static weft_result undo_arena_alloc(struct fuzz_arguments *a)
 }
 
 static const struct fuzz_mutation arena_alloc_mutations[] = {
-    FUZZ_POINTERS("arena", arena, FUZZ_NULL),
+    FUZZ_OBJECT("arena", arena),
     FUZZ_POINTERS("ptr", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60, -256),
 };
@@ -122,15 +123,8 @@ static void fill_arena_free(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_arena_free, weft_arena_free(a->arena, a->ptr))
 
 static const struct fuzz_mutation arena_free_mutations[] = {
-    FUZZ_POINTERS("arena", arena, FUZZ_NULL),
+    FUZZ_OBJECT("arena", arena),
     FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
-};
-
-FUZZ_CALL(call_arena_destroy, a->arena == NULL ? weft_arena_destroy(NULL) : WEFT_OK)
-FUZZ_CALL(call_arena_reset, a->arena == NULL ? weft_arena_reset(NULL) : WEFT_OK)
-
-static const struct fuzz_mutation arena_mutations[] = {
-    FUZZ_POINTERS("arena", arena, FUZZ_NULL),
 };
 
 /* ---------------------------------------------------------------- communicator, streams */
@@ -138,16 +132,16 @@ static const struct fuzz_mutation arena_mutations[] = {
 FUZZ_CALL(call_barrier, weft_comm_barrier(a->comm, a->stream))
 
 static const struct fuzz_mutation barrier_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
+    FUZZ_OBJECT("stream", stream),
 };
 
 FUZZ_CALL(call_record, weft_event_record(a->event, a->stream))
 FUZZ_CALL(call_wait_event, weft_stream_wait_event(a->stream, a->event))
 
 static const struct fuzz_mutation event_mutations[] = {
-    FUZZ_POINTERS("event", event, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_OBJECT("event", event),
+    FUZZ_OBJECT("stream", stream),
 };
 
 /* ---------------------------------------------------------------- graphs */
@@ -168,7 +162,7 @@ static weft_result undo_graph_begin(struct fuzz_arguments *a)
 FUZZ_CALL(call_graph_begin, unless_unsupported(weft_graph_begin(a->stream)))
 
 static const struct fuzz_mutation graph_begin_mutations[] = {
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_OBJECT("stream", stream),
 };
 
 /* What begins here ends also when the end was refused; that changes no message. */
@@ -184,21 +178,8 @@ static weft_result call_graph_end(struct fuzz_arguments *a)
 FUZZ_CALL(undo_graph_end, a->created == NULL ? WEFT_OK : weft_graph_destroy(a->created))
 
 static const struct fuzz_mutation graph_end_mutations[] = {
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_OBJECT("stream", stream),
     FUZZ_POINTERS("graph", out, FUZZ_NULL),
-};
-
-static void fill_graph(struct fuzz_arguments *a, struct rng *rng)
-{
-    fill(a, rng);
-    a->graph = a;
-}
-
-FUZZ_CALL(call_graph_launch, a->graph == NULL ? weft_graph_launch(NULL, a->stream) : WEFT_OK)
-FUZZ_CALL(call_graph_destroy, a->graph == NULL ? weft_graph_destroy(NULL) : WEFT_OK)
-
-static const struct fuzz_mutation graph_mutations[] = {
-    FUZZ_POINTERS("graph", graph, FUZZ_NULL),
 };
 
 /* ---------------------------------------------------------------- gathering */
@@ -214,7 +195,7 @@ static void fill_gather(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_gather, weft_host_all_gather(a->comm, a->ptr, a->bytes, a->out))
 
 static const struct fuzz_mutation gather_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, (1 << 20) + 1, INT64_MAX),
 };
 
@@ -231,9 +212,6 @@ const struct fuzz_target fuzz_base_targets[] = {
                 arena_alloc_mutations),
     FUZZ_TARGET("weft_arena_free", fill_arena_free, call_arena_free, fuzz_nothing_to_undo,
                 arena_free_mutations),
-    FUZZ_TARGET("weft_arena_destroy", fill, call_arena_destroy, fuzz_nothing_to_undo,
-                arena_mutations),
-    FUZZ_TARGET("weft_arena_reset", fill, call_arena_reset, fuzz_nothing_to_undo, arena_mutations),
     FUZZ_TARGET("weft_comm_barrier", fill, call_barrier, fuzz_wait_for_stream, barrier_mutations),
     FUZZ_TARGET("weft_event_record", fill, call_record, fuzz_wait_for_stream, event_mutations),
     FUZZ_TARGET("weft_stream_wait_event", fill, call_wait_event, fuzz_wait_for_stream,
@@ -241,10 +219,6 @@ const struct fuzz_target fuzz_base_targets[] = {
     FUZZ_TARGET("weft_graph_begin", fill, call_graph_begin, undo_graph_begin,
                 graph_begin_mutations),
     FUZZ_TARGET("weft_graph_end", fill, call_graph_end, undo_graph_end, graph_end_mutations),
-    FUZZ_TARGET("weft_graph_launch", fill_graph, call_graph_launch, fuzz_nothing_to_undo,
-                graph_mutations),
-    FUZZ_TARGET("weft_graph_destroy", fill_graph, call_graph_destroy, fuzz_nothing_to_undo,
-                graph_mutations),
     FUZZ_TARGET("weft_host_all_gather", fill_gather, call_gather, fuzz_nothing_to_undo,
                 gather_mutations),
 };

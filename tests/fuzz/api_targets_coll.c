@@ -28,7 +28,7 @@ FUZZ_CALL(call_create, weft_coll_create(a->comm, a->config, a->out))
 FUZZ_CALL(undo_create, weft_coll_destroy(a->created))
 
 static const struct fuzz_mutation create_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("coll", out, FUZZ_NULL),
     FUZZ_SIZES(weft_coll_config, coll_config),
     FUZZ_NUMBERS(FUZZ_INT64, "packet_bytes", coll_config.known.packet_bytes, -1, INT64_MAX,
@@ -46,12 +46,6 @@ static const struct fuzz_mutation create_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT32, "reserved", coll_config.known.reserved, -1, 1),
     FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", coll_config.known.num_blocks, -1, INT32_MIN),
     FUZZ_NUMBERS(FUZZ_INT32, "num_warps", coll_config.known.num_warps, -1, 33, INT32_MAX),
-};
-
-FUZZ_CALL(call_destroy, a->coll == NULL ? weft_coll_destroy(NULL) : WEFT_OK)
-
-static const struct fuzz_mutation destroy_mutations[] = {
-    FUZZ_POINTERS("coll", coll, FUZZ_NULL),
 };
 
 /* ---------------------------------------------------------------- operations */
@@ -235,7 +229,7 @@ static weft_result call_register(struct fuzz_arguments *a)
 FUZZ_CALL(undo_register, weft_memory_unregister(a->own_comm, a->ptr))
 
 static const struct fuzz_mutation register_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("ptr", ptr, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes|ptr", bytes, -1, INT64_MAX, INT64_MIN, (int64_t)1 << 60),
 };
@@ -256,7 +250,7 @@ static weft_result call_unregister(struct fuzz_arguments *a)
 }
 
 static const struct fuzz_mutation unregister_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
 };
 
@@ -278,15 +272,8 @@ static weft_result undo_capture_begin(struct fuzz_arguments *a)
 }
 
 static const struct fuzz_mutation capture_begin_mutations[] = {
-    FUZZ_POINTERS("coll", coll, FUZZ_NULL),
+    FUZZ_OBJECT("coll", coll),
     FUZZ_POINTERS("record", out, FUZZ_NULL),
-};
-
-FUZZ_CALL(call_capture_end, a->coll == NULL ? weft_coll_record_end(NULL) : WEFT_OK)
-FUZZ_CALL(call_capture_destroy, a->coll == NULL ? weft_coll_record_destroy(NULL) : WEFT_OK)
-
-static const struct fuzz_mutation capture_mutations[] = {
-    FUZZ_POINTERS("record", coll, FUZZ_NULL),
 };
 
 /* ---------------------------------------------------------------- explanations */
@@ -304,7 +291,7 @@ FUZZ_CALL(call_explain, weft_coll_explain(a->coll, (weft_collective)a->ranks[0],
                                           (weft_algorithm)a->ranks[1], a->bytes, a->out))
 
 static const struct fuzz_mutation explain_mutations[] = {
-    FUZZ_POINTERS("coll", coll, FUZZ_NULL),
+    FUZZ_OBJECT("coll", coll),
     FUZZ_POINTERS("explanation", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT32, "collective", ranks[0], -1, NUM_COLLECTIVES, INT32_MAX, INT32_MIN),
     FUZZ_NUMBERS(FUZZ_INT32, "algorithm", ranks[1], -1, NUM_ALGORITHMS, INT32_MAX, INT32_MIN),
@@ -313,7 +300,6 @@ static const struct fuzz_mutation explain_mutations[] = {
 
 const struct fuzz_target fuzz_coll_targets[] = {
     FUZZ_TARGET("weft_coll_create", fill_create, call_create, undo_create, create_mutations),
-    FUZZ_TARGET("weft_coll_destroy", fill, call_destroy, fuzz_nothing_to_undo, destroy_mutations),
     FUZZ_TARGET("weft_coll_all_reduce", fill_reduction, call_all_reduce, fuzz_wait_for_stream,
                 reduction_mutations),
     FUZZ_TARGET("weft_coll_reduce_scatter", fill_reduction, call_reduce_scatter,
@@ -342,9 +328,5 @@ const struct fuzz_target fuzz_coll_targets[] = {
                 unregister_mutations),
     FUZZ_TARGET("weft_coll_record_begin", fill_capture, call_capture_begin, undo_capture_begin,
                 capture_begin_mutations),
-    FUZZ_TARGET("weft_coll_record_end", fill_capture, call_capture_end, fuzz_nothing_to_undo,
-                capture_mutations),
-    FUZZ_TARGET("weft_coll_record_destroy", fill_capture, call_capture_destroy,
-                fuzz_nothing_to_undo, capture_mutations),
 };
 const int fuzz_num_coll_targets = sizeof fuzz_coll_targets / sizeof fuzz_coll_targets[0];

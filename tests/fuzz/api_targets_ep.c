@@ -28,7 +28,7 @@ FUZZ_CALL(call_create, weft_ep_create(a->comm, a->config, a->out))
 FUZZ_CALL(undo_create, weft_ep_destroy(a->created))
 
 static const struct fuzz_mutation create_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("config", config, FUZZ_NULL),
     FUZZ_POINTERS("ep", out, FUZZ_NULL),
     FUZZ_SIZES(weft_ep_config, ep_config),
@@ -64,7 +64,7 @@ FUZZ_CALL(call_handle, weft_ep_handle_create(a->ep, a->config, a->out))
 FUZZ_CALL(undo_handle, weft_ep_handle_destroy(a->created))
 
 static const struct fuzz_mutation handle_mutations[] = {
-    FUZZ_POINTERS("ep", ep, FUZZ_NULL),
+    FUZZ_OBJECT("ep", ep),
     FUZZ_POINTERS("config", config, FUZZ_NULL),
     FUZZ_POINTERS("handle", out, FUZZ_NULL),
     FUZZ_SIZES(weft_ep_handle_config, handle_config),
@@ -137,8 +137,8 @@ static void fill_notify(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_notify, weft_ep_notify(a->handle, a->stream))
 
 static const struct fuzz_mutation notify_mutations[] = {
-    FUZZ_POINTERS("handle", handle, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_OBJECT("handle", handle),
+    FUZZ_OBJECT("stream", stream),
 };
 
 /* ---------------------------------------------------------------- dispatch */
@@ -269,7 +269,7 @@ static void fill_sizes(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_sizes, weft_ep_query_sizes(a->ep, a->config, a->out))
 
 static const struct fuzz_mutation sizes_mutations[] = {
-    FUZZ_POINTERS("ep", ep, FUZZ_NULL),
+    FUZZ_OBJECT("ep", ep),
     FUZZ_POINTERS("args", config, FUZZ_NULL),
     FUZZ_POINTERS("sizes", out, FUZZ_NULL),
     FUZZ_OUTPUT_SIZES,
@@ -295,7 +295,7 @@ FUZZ_CALL(call_wait_counts, weft_ep_wait_counts(a->handle, a->out))
 FUZZ_CALL(call_device_counts, weft_ep_query_device_counts(a->handle, a->out))
 
 static const struct fuzz_mutation counts_mutations[] = {
-    FUZZ_POINTERS("handle", handle, FUZZ_NULL),
+    FUZZ_OBJECT("handle", handle),
     FUZZ_POINTERS("counts", out, FUZZ_NULL),
     FUZZ_OUTPUT_SIZES,
 };

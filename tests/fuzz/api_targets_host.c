@@ -80,7 +80,7 @@ static void fill_split(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_split, weft_comm_split(a->comm, a->ranks[0], a->ranks[1], a->config, a->out))
 
 static const struct fuzz_mutation split_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("child", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT32, "color", ranks[0], -2, INT32_MIN),
     CONFIG_MUTATIONS,
@@ -90,7 +90,7 @@ FUZZ_CALL(call_split_strided, weft_comm_split_strided(a->comm, a->ranks[0], a->r
                                                       a->ranks[2], a->config, a->out))
 
 static const struct fuzz_mutation split_strided_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("child", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT32, "first", ranks[0], -1, 1, INT32_MAX, INT32_MIN),
     FUZZ_NUMBERS(FUZZ_INT32, "stride", ranks[1], 0, -1, INT32_MIN),
@@ -131,7 +131,7 @@ static weft_result undo_alloc(struct fuzz_arguments *a)
 }
 
 static const struct fuzz_mutation alloc_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("ptr", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60, -256),
 };
@@ -145,7 +145,7 @@ static void fill_free(struct fuzz_arguments *a, struct rng *rng)
 }
 
 static const struct fuzz_mutation free_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
 };
 
@@ -160,7 +160,7 @@ static void fill_copy(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_copy, weft_memory_copy(a->comm, a->out, a->ptr, a->bytes))
 
 static const struct fuzz_mutation copy_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("dst", out, FUZZ_NULL),
     FUZZ_POINTERS("src", ptr, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "dst|src", bytes, -1, INT64_MAX, INT64_MIN),
@@ -177,7 +177,7 @@ static void fill_team(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_team, weft_team_query(a->comm, (weft_team)a->ranks[0], a->out))
 
 static const struct fuzz_mutation team_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("info", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT32, "team", ranks[0], -1, WEFT_TEAM_RAIL + 1, INT32_MAX, INT32_MIN),
     FUZZ_OUTPUT_SIZES,
@@ -213,7 +213,7 @@ FUZZ_CALL(call_stream_create, weft_stream_create(a->comm, a->out))
 FUZZ_CALL(undo_stream_create, weft_stream_destroy(a->created))
 
 static const struct fuzz_mutation stream_create_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("stream", out, FUZZ_NULL),
 };
 
@@ -221,7 +221,7 @@ FUZZ_CALL(call_event_create, weft_event_create(a->comm, a->out))
 FUZZ_CALL(undo_event_create, weft_event_destroy(a->created))
 
 static const struct fuzz_mutation event_create_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("event", out, FUZZ_NULL),
 };
 
@@ -238,7 +238,7 @@ static void fill_elapsed(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_elapsed, weft_event_elapsed_us(a->event, a->ptr, a->out))
 
 static const struct fuzz_mutation elapsed_mutations[] = {
-    FUZZ_POINTERS("start", event, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_GARBAGE),
+    FUZZ_OBJECT("start", event),
     FUZZ_POINTERS("end", ptr, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_GARBAGE),
     FUZZ_POINTERS("elapsed_us", out, FUZZ_NULL),
 };

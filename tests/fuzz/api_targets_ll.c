@@ -84,14 +84,13 @@ FUZZ_CALL(call_plan, weft_ll_plan_sizes(a->comm, a->job, a->config, a->out))
         FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", ll_config.known.num_blocks, -1, INT32_MAX),         \
         FUZZ_NUMBERS(FUZZ_INT32, "num_warps", ll_config.known.num_warps, -1, 33, INT32_MAX)
 
-static const struct fuzz_mutation create_mutations[] = {FUZZ_POINTERS("ep", ep, FUZZ_NULL),
-                                                        CONFIG_MUTATIONS(FUZZ_TOPK),
-                                                        FUZZ_POINTERS("ll", out, FUZZ_NULL)};
+static const struct fuzz_mutation create_mutations[] = {
+    FUZZ_OBJECT("ep", ep), CONFIG_MUTATIONS(FUZZ_TOPK), FUZZ_POINTERS("ll", out, FUZZ_NULL)};
 static const struct fuzz_mutation sizes_mutations[] = {
-    FUZZ_POINTERS("ep", ep, FUZZ_NULL), CONFIG_MUTATIONS(FUZZ_TOPK),
-    FUZZ_POINTERS("sizes", out, FUZZ_NULL), FUZZ_OUTPUT_SIZES};
+    FUZZ_OBJECT("ep", ep), CONFIG_MUTATIONS(FUZZ_TOPK), FUZZ_POINTERS("sizes", out, FUZZ_NULL),
+    FUZZ_OUTPUT_SIZES};
 static const struct fuzz_mutation plan_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("job", job, FUZZ_NULL),
     FUZZ_SIZES(weft_ll_job, ll_job),
     FUZZ_NUMBERS(FUZZ_INT32, "num_ranks", ll_job.known.num_ranks, 0, -1, 65537, INT32_MAX),
@@ -225,11 +224,11 @@ static void fill_slots(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_slots, weft_ll_query_slots(a->ll, a->out))
 
 static const struct fuzz_mutation release_mutations[] = {
-    FUZZ_POINTERS("ll", ll, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_OBJECT("ll", ll),
+    FUZZ_OBJECT("stream", stream),
 };
 static const struct fuzz_mutation slots_mutations[] = {
-    FUZZ_POINTERS("ll", ll, FUZZ_NULL),
+    FUZZ_OBJECT("ll", ll),
     FUZZ_POINTERS("slots", out, FUZZ_NULL),
     FUZZ_OUTPUT_SIZES,
 };

@@ -63,8 +63,7 @@ FUZZ_CALL(call_wait_until, weft_rma_wait_until(a->comm, a->config, a->stream))
 FUZZ_CALL(call_fence, weft_rma_fence(a->comm, a->stream))
 FUZZ_CALL(call_quiet, weft_rma_quiet(a->comm, a->stream))
 
-#define COMM_AND_STREAM                                                                            \
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL), FUZZ_POINTERS("stream", stream, FUZZ_NULL)
+#define COMM_AND_STREAM FUZZ_OBJECT("comm", comm), FUZZ_OBJECT("stream", stream)
 #define ARGS                                                                                       \
     FUZZ_POINTERS("args", config, FUZZ_NULL), FUZZ_SIZES(weft_rma_args, rma),                      \
         FUZZ_NUMBERS(FUZZ_INT32, "reserved", rma.known.reserved, -1, 1),                           \
