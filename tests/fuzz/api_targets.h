@@ -134,37 +134,22 @@ struct fuzz_target {
     /* Valid arguments, at random; all optional parts are there if `parts` says so. */
     void (*fill)(struct fuzz_arguments *arguments, struct rng *rng);
     weft_result (*call)(struct fuzz_arguments *arguments);
-    /* After a call that succeeded. */
+    /* After a call that succeeded; or NULL. */
     weft_result (*undo)(struct fuzz_arguments *arguments);
     const struct fuzz_mutation *mutations;
     int num_mutations;
 };
 
-extern const struct fuzz_target fuzz_ep_targets[];
-extern const int fuzz_num_ep_targets;
-extern const struct fuzz_target fuzz_ll_targets[];
-extern const int fuzz_num_ll_targets;
-extern const struct fuzz_target fuzz_coll_targets[];
-extern const int fuzz_num_coll_targets;
-extern const struct fuzz_target fuzz_one_sided_targets[];
-extern const int fuzz_num_one_sided_targets;
-extern const struct fuzz_target fuzz_expand_targets[];
-extern const int fuzz_num_expand_targets;
-extern const struct fuzz_target fuzz_rows_targets[];
-extern const int fuzz_num_rows_targets;
-extern const struct fuzz_target fuzz_base_targets[];
-extern const int fuzz_num_base_targets;
-extern const struct fuzz_target fuzz_host_targets[];
-extern const int fuzz_num_host_targets;
-extern const struct fuzz_target fuzz_object_targets[];
-extern const int fuzz_num_object_targets;
+/* All of them, in whichever order files are linked. */
+int32_t fuzz_num_targets(void);
+const struct fuzz_target *fuzz_target(int32_t idx);
+void fuzz_register(const struct fuzz_target *target);
 
 /* The objects of theirs that stay, when there is a weft_ep. 0 = done. */
 int fuzz_set_up_ll(struct fuzz_arguments *arguments);
 
-/* What targets do after a call of theirs, where it is no more. */
-weft_result fuzz_nothing_to_undo(struct fuzz_arguments *arguments);
-weft_result fuzz_wait_for_stream(struct fuzz_arguments *arguments);
+/* What targets of calls on a stream do after one. */
+weft_result fuzz_wait(struct fuzz_arguments *arguments);
 
 /* Zeros, and a size. Callers of a later version of the library have longer structs, with zeros in the
  * tail. */
@@ -218,7 +203,21 @@ static inline void fuzz_fill_output(struct fuzz_arguments *arguments)
     {                                                                                              \
         return call;                                                                               \
     }
-#define FUZZ_TARGET(name, fill, call, undo, mutations)                                             \
+/* A row of the table: calls weft_##call with these arguments, which are members of `a`; `refused`_mutations is what it
+ * refuses. */
+#define FUZZ_TARGET(call, fill, arguments, undo, refused)                                          \
+    FUZZ_CALL(call_##call, weft_##call arguments)                                                  \
+    FUZZ_TARGET_BY(call, call, fill, call_##call, undo, refused)
+/* The same by a function. */
+#define FUZZ_TARGET_BY(id, call, fill, function, undo, refused)                                    \
+    __attribute__((constructor)) static void register_##id(void)                                   \
     {                                                                                              \
-        name, fill, call, undo, mutations, sizeof(mutations) / sizeof((mutations)[0])              \
+        static const struct fuzz_target target = {"weft_" #call,                                   \
+                                                  fill,                                            \
+                                                  function,                                        \
+                                                  undo,                                            \
+                                                  refused##_mutations,                             \
+                                                  sizeof refused##_mutations /                     \
+                                                      sizeof *refused##_mutations};                \
+        fuzz_register(&target);                                                                    \
     }

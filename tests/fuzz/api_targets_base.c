@@ -17,8 +17,6 @@ static void fill(struct fuzz_arguments *a, struct rng *rng)
 
 /* ---------------------------------------------------------------- heap */
 
-FUZZ_CALL(call_alloc, weft_heap_alloc(a->comm, a->bytes, a->out))
-
 static weft_result undo_alloc(struct fuzz_arguments *a)
 {
     memset(a->created, 1, a->bytes);
@@ -59,8 +57,6 @@ static void fill_grow(struct fuzz_arguments *a, struct rng *rng)
     a->bytes = rng_below(rng, 3 << 20);
 }
 
-FUZZ_CALL(call_grow, weft_heap_grow(a->comm, a->bytes))
-
 static const struct fuzz_mutation grow_mutations[] = {
     FUZZ_OBJECT("comm", comm),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60),
@@ -72,15 +68,11 @@ static void fill_query(struct fuzz_arguments *a, struct rng *rng)
     fuzz_fill_output(a);
 }
 
-FUZZ_CALL(call_query, weft_heap_query(a->comm, a->out))
-
 static const struct fuzz_mutation query_mutations[] = {
     FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("info", out, FUZZ_NULL),
     FUZZ_OUTPUT_SIZES,
 };
-
-FUZZ_CALL(call_net_query, weft_net_query(a->comm, a->out))
 
 /* NULL is a comm, too. */
 static const struct fuzz_mutation net_query_mutations[] = {
@@ -91,7 +83,6 @@ static const struct fuzz_mutation net_query_mutations[] = {
 
 /* ---------------------------------------------------------------- arena */
 
-FUZZ_CALL(call_arena_create, weft_arena_create(a->comm, a->bytes, a->out))
 FUZZ_CALL(undo_arena_create, weft_arena_destroy(a->created))
 
 static const struct fuzz_mutation arena_create_mutations[] = {
@@ -99,8 +90,6 @@ static const struct fuzz_mutation arena_create_mutations[] = {
     FUZZ_POINTERS("arena", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60),
 };
-
-FUZZ_CALL(call_arena_alloc, weft_arena_alloc(a->arena, a->bytes, a->out))
 
 static weft_result undo_arena_alloc(struct fuzz_arguments *a)
 {
@@ -120,8 +109,6 @@ static void fill_arena_free(struct fuzz_arguments *a, struct rng *rng)
     a->ptr = NULL; /* legal */
 }
 
-FUZZ_CALL(call_arena_free, weft_arena_free(a->arena, a->ptr))
-
 static const struct fuzz_mutation arena_free_mutations[] = {
     FUZZ_OBJECT("arena", arena),
     FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
@@ -129,15 +116,10 @@ static const struct fuzz_mutation arena_free_mutations[] = {
 
 /* ---------------------------------------------------------------- communicator, streams */
 
-FUZZ_CALL(call_barrier, weft_comm_barrier(a->comm, a->stream))
-
 static const struct fuzz_mutation barrier_mutations[] = {
     FUZZ_OBJECT("comm", comm),
     FUZZ_OBJECT("stream", stream),
 };
-
-FUZZ_CALL(call_record, weft_event_record(a->event, a->stream))
-FUZZ_CALL(call_wait_event, weft_stream_wait_event(a->stream, a->event))
 
 static const struct fuzz_mutation event_mutations[] = {
     FUZZ_OBJECT("event", event),
@@ -192,34 +174,22 @@ static void fill_gather(struct fuzz_arguments *a, struct rng *rng)
     a->out = a->result_memory;
 }
 
-FUZZ_CALL(call_gather, weft_host_all_gather(a->comm, a->ptr, a->bytes, a->out))
-
 static const struct fuzz_mutation gather_mutations[] = {
     FUZZ_OBJECT("comm", comm),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, (1 << 20) + 1, INT64_MAX),
 };
 
-const struct fuzz_target fuzz_base_targets[] = {
-    FUZZ_TARGET("weft_heap_alloc", fill, call_alloc, undo_alloc, alloc_mutations),
-    FUZZ_TARGET("weft_heap_free", fill_free, call_free, fuzz_nothing_to_undo, free_mutations),
-    FUZZ_TARGET("weft_heap_grow", fill_grow, call_grow, fuzz_nothing_to_undo, grow_mutations),
-    FUZZ_TARGET("weft_heap_query", fill_query, call_query, fuzz_nothing_to_undo, query_mutations),
-    FUZZ_TARGET("weft_net_query", fill_query, call_net_query, fuzz_nothing_to_undo,
-                net_query_mutations),
-    FUZZ_TARGET("weft_arena_create", fill, call_arena_create, undo_arena_create,
-                arena_create_mutations),
-    FUZZ_TARGET("weft_arena_alloc", fill, call_arena_alloc, undo_arena_alloc,
-                arena_alloc_mutations),
-    FUZZ_TARGET("weft_arena_free", fill_arena_free, call_arena_free, fuzz_nothing_to_undo,
-                arena_free_mutations),
-    FUZZ_TARGET("weft_comm_barrier", fill, call_barrier, fuzz_wait_for_stream, barrier_mutations),
-    FUZZ_TARGET("weft_event_record", fill, call_record, fuzz_wait_for_stream, event_mutations),
-    FUZZ_TARGET("weft_stream_wait_event", fill, call_wait_event, fuzz_wait_for_stream,
-                event_mutations),
-    FUZZ_TARGET("weft_graph_begin", fill, call_graph_begin, undo_graph_begin,
-                graph_begin_mutations),
-    FUZZ_TARGET("weft_graph_end", fill, call_graph_end, undo_graph_end, graph_end_mutations),
-    FUZZ_TARGET("weft_host_all_gather", fill_gather, call_gather, fuzz_nothing_to_undo,
-                gather_mutations),
-};
-const int fuzz_num_base_targets = sizeof fuzz_base_targets / sizeof fuzz_base_targets[0];
+FUZZ_TARGET(heap_alloc, fill, (a->comm, a->bytes, a->out), undo_alloc, alloc)
+FUZZ_TARGET_BY(heap_free, heap_free, fill_free, call_free, NULL, free)
+FUZZ_TARGET(heap_grow, fill_grow, (a->comm, a->bytes), NULL, grow)
+FUZZ_TARGET(heap_query, fill_query, (a->comm, a->out), NULL, query)
+FUZZ_TARGET(net_query, fill_query, (a->comm, a->out), NULL, net_query)
+FUZZ_TARGET(arena_create, fill, (a->comm, a->bytes, a->out), undo_arena_create, arena_create)
+FUZZ_TARGET(arena_alloc, fill, (a->arena, a->bytes, a->out), undo_arena_alloc, arena_alloc)
+FUZZ_TARGET(arena_free, fill_arena_free, (a->arena, a->ptr), NULL, arena_free)
+FUZZ_TARGET(comm_barrier, fill, (a->comm, a->stream), fuzz_wait, barrier)
+FUZZ_TARGET(event_record, fill, (a->event, a->stream), fuzz_wait, event)
+FUZZ_TARGET(stream_wait_event, fill, (a->stream, a->event), fuzz_wait, event)
+FUZZ_TARGET_BY(graph_begin, graph_begin, fill, call_graph_begin, undo_graph_begin, graph_begin)
+FUZZ_TARGET_BY(graph_end, graph_end, fill, call_graph_end, undo_graph_end, graph_end)
+FUZZ_TARGET(host_all_gather, fill_gather, (a->comm, a->ptr, a->bytes, a->out), NULL, gather)

@@ -24,7 +24,6 @@ static void fill_create(struct fuzz_arguments *a, struct rng *rng)
     config->num_warps = (int32_t)rng_below(rng, 33);
 }
 
-FUZZ_CALL(call_create, weft_coll_create(a->comm, a->config, a->out))
 FUZZ_CALL(undo_create, weft_coll_destroy(a->created))
 
 static const struct fuzz_mutation create_mutations[] = {
@@ -77,15 +76,6 @@ static void fill_reduction(struct fuzz_arguments *a, struct rng *rng)
     if (!reduce_op_takes(a->coll_args.known.op, a->coll_args.known.dtype))
         a->coll_args.known.op = WEFT_SUM;
 }
-
-FUZZ_CALL(call_all_reduce, weft_coll_all_reduce(a->coll, a->config, a->stream))
-FUZZ_CALL(call_reduce_scatter, weft_coll_reduce_scatter(a->coll, a->config, a->stream))
-FUZZ_CALL(call_all_gather, weft_coll_all_gather(a->coll, a->config, a->stream))
-FUZZ_CALL(call_all_to_all, weft_coll_all_to_all(a->coll, a->config, a->stream))
-FUZZ_CALL(call_broadcast, weft_coll_broadcast(a->coll, a->config, a->stream))
-FUZZ_CALL(call_reduce, weft_coll_reduce(a->coll, a->config, a->stream))
-FUZZ_CALL(call_gather, weft_coll_gather(a->coll, a->config, a->stream))
-FUZZ_CALL(call_scatter, weft_coll_scatter(a->coll, a->config, a->stream))
 
 #define CALL_MUTATIONS                                                                             \
     FUZZ_ENQUEUED(coll, weft_coll_args, coll_args),                                                \
@@ -193,8 +183,6 @@ static void fill_all_to_all_v(struct fuzz_arguments *a, struct rng *rng)
     args->recv_offsets = &a->recv_offset;
 }
 
-FUZZ_CALL(call_all_to_all_v, weft_coll_all_to_all_v(a->coll, a->config, a->stream))
-
 static const struct fuzz_mutation all_to_all_v_mutations[] = {
     FUZZ_ENQUEUED(coll, weft_coll_all_to_all_v_args, all_to_all_v),
     FUZZ_NUMBERS(FUZZ_INT32, "reserved", all_to_all_v.known.reserved, -1, 1),
@@ -262,8 +250,6 @@ static void fill_capture(struct fuzz_arguments *a, struct rng *rng)
     a->out = &a->created;
 }
 
-FUZZ_CALL(call_capture_begin, weft_coll_record_begin(a->coll, a->out))
-
 static weft_result undo_capture_begin(struct fuzz_arguments *a)
 {
     const weft_result ended = weft_coll_record_end(a->created);
@@ -287,9 +273,6 @@ static void fill_explain(struct fuzz_arguments *a, struct rng *rng)
     a->ranks[1] = WEFT_ALGORITHM_AUTO;
 }
 
-FUZZ_CALL(call_explain, weft_coll_explain(a->coll, (weft_collective)a->ranks[0],
-                                          (weft_algorithm)a->ranks[1], a->bytes, a->out))
-
 static const struct fuzz_mutation explain_mutations[] = {
     FUZZ_OBJECT("coll", coll),
     FUZZ_POINTERS("explanation", out, FUZZ_NULL),
@@ -298,35 +281,25 @@ static const struct fuzz_mutation explain_mutations[] = {
     FUZZ_OUTPUT_SIZES,
 };
 
-const struct fuzz_target fuzz_coll_targets[] = {
-    FUZZ_TARGET("weft_coll_create", fill_create, call_create, undo_create, create_mutations),
-    FUZZ_TARGET("weft_coll_all_reduce", fill_reduction, call_all_reduce, fuzz_wait_for_stream,
-                reduction_mutations),
-    FUZZ_TARGET("weft_coll_reduce_scatter", fill_reduction, call_reduce_scatter,
-                fuzz_wait_for_stream, reduction_mutations),
-    FUZZ_TARGET("weft_coll_all_gather", fill_in_place, call_all_gather, fuzz_wait_for_stream,
-                call_mutations),
-    FUZZ_TARGET("weft_coll_all_to_all", fill, call_all_to_all, fuzz_wait_for_stream,
-                call_mutations),
-    FUZZ_TARGET("weft_coll_broadcast", fill_in_place, call_broadcast, fuzz_wait_for_stream,
-                call_mutations),
-    FUZZ_TARGET("weft_coll_reduce", fill_reduction, call_reduce, fuzz_wait_for_stream,
-                reduction_mutations),
-    FUZZ_TARGET("weft_coll_gather", fill_in_place, call_gather, fuzz_wait_for_stream,
-                call_mutations),
-    FUZZ_TARGET("weft_coll_scatter", fill_in_place, call_scatter, fuzz_wait_for_stream,
-                call_mutations),
-    FUZZ_TARGET("weft_coll_all_to_all_v", fill_all_to_all_v, call_all_to_all_v,
-                fuzz_wait_for_stream, all_to_all_v_mutations),
-    FUZZ_TARGET("weft_coll_send", fill_send, call_send, fuzz_wait_for_stream, send_mutations),
-    FUZZ_TARGET("weft_coll_recv", fill_recv, call_recv, fuzz_wait_for_stream, recv_mutations),
-    FUZZ_TARGET("weft_coll_explain", fill_explain, call_explain, fuzz_nothing_to_undo,
-                explain_mutations),
-    FUZZ_TARGET("weft_memory_register", fill_register, call_register, undo_register,
-                register_mutations),
-    FUZZ_TARGET("weft_memory_unregister", fill_unregister, call_unregister, fuzz_nothing_to_undo,
-                unregister_mutations),
-    FUZZ_TARGET("weft_coll_record_begin", fill_capture, call_capture_begin, undo_capture_begin,
-                capture_begin_mutations),
-};
-const int fuzz_num_coll_targets = sizeof fuzz_coll_targets / sizeof fuzz_coll_targets[0];
+FUZZ_TARGET(coll_create, fill_create, (a->comm, a->config, a->out), undo_create, create)
+FUZZ_TARGET(coll_all_reduce, fill_reduction, (a->coll, a->config, a->stream), fuzz_wait, reduction)
+FUZZ_TARGET(coll_reduce_scatter, fill_reduction, (a->coll, a->config, a->stream), fuzz_wait,
+            reduction)
+FUZZ_TARGET(coll_all_gather, fill_in_place, (a->coll, a->config, a->stream), fuzz_wait, call)
+FUZZ_TARGET(coll_all_to_all, fill, (a->coll, a->config, a->stream), fuzz_wait, call)
+FUZZ_TARGET(coll_broadcast, fill_in_place, (a->coll, a->config, a->stream), fuzz_wait, call)
+FUZZ_TARGET(coll_reduce, fill_reduction, (a->coll, a->config, a->stream), fuzz_wait, reduction)
+FUZZ_TARGET(coll_gather, fill_in_place, (a->coll, a->config, a->stream), fuzz_wait, call)
+FUZZ_TARGET(coll_scatter, fill_in_place, (a->coll, a->config, a->stream), fuzz_wait, call)
+FUZZ_TARGET(coll_all_to_all_v, fill_all_to_all_v, (a->coll, a->config, a->stream), fuzz_wait,
+            all_to_all_v)
+FUZZ_TARGET_BY(coll_send, coll_send, fill_send, call_send, fuzz_wait, send)
+FUZZ_TARGET_BY(coll_recv, coll_recv, fill_recv, call_recv, fuzz_wait, recv)
+FUZZ_TARGET(coll_explain, fill_explain,
+            (a->coll, (weft_collective)a->ranks[0], (weft_algorithm)a->ranks[1], a->bytes, a->out),
+            NULL, explain)
+FUZZ_TARGET_BY(memory_register, memory_register, fill_register, call_register, undo_register,
+               register)
+FUZZ_TARGET_BY(memory_unregister, memory_unregister, fill_unregister, call_unregister, NULL,
+               unregister)
+FUZZ_TARGET(coll_record_begin, fill_capture, (a->coll, a->out), undo_capture_begin, capture_begin)

@@ -24,7 +24,6 @@ static void fill_create(struct fuzz_arguments *a, struct rng *rng)
     a->ep_config.known.expert_ranks = a->expert_ranks;
 }
 
-FUZZ_CALL(call_create, weft_ep_create(a->comm, a->config, a->out))
 FUZZ_CALL(undo_create, weft_ep_destroy(a->created))
 
 static const struct fuzz_mutation create_mutations[] = {
@@ -60,7 +59,6 @@ static void fill_handle(struct fuzz_arguments *a, struct rng *rng)
     a->handle_config.known.order = (weft_ep_order)coin(rng);
 }
 
-FUZZ_CALL(call_handle, weft_ep_handle_create(a->ep, a->config, a->out))
 FUZZ_CALL(undo_handle, weft_ep_handle_destroy(a->created))
 
 static const struct fuzz_mutation handle_mutations[] = {
@@ -134,8 +132,6 @@ static void fill_notify(struct fuzz_arguments *a, struct rng *rng)
     a->stream = a->own_stream;
 }
 
-FUZZ_CALL(call_notify, weft_ep_notify(a->handle, a->stream))
-
 static const struct fuzz_mutation notify_mutations[] = {
     FUZZ_OBJECT("handle", handle),
     FUZZ_OBJECT("stream", stream),
@@ -179,8 +175,6 @@ static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
     args->recv_src_token = (int32_t *)(void *)(a->arena_memory + 11264);
     args->num_blocks = (int32_t)rng_below(rng, FUZZ_BLOCKS + 1);
 }
-
-FUZZ_CALL(call_dispatch, weft_ep_dispatch(a->handle, a->config, a->stream))
 
 static const struct fuzz_mutation dispatch_mutations[] = {
     FUZZ_ENQUEUED(handle, weft_ep_dispatch_args, dispatch),
@@ -229,8 +223,6 @@ static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
     args->out_topk_weights = (float *)(void *)(a->result_memory + 3072);
 }
 
-FUZZ_CALL(call_combine, weft_ep_combine(a->handle, a->config, a->stream))
-
 static const struct fuzz_mutation combine_mutations[] = {
     FUZZ_ENQUEUED(handle, weft_ep_combine_args, combine),
     FUZZ_NUMBERS(FUZZ_INT32, "dtype", combine.known.dtype, WEFT_INT64, WEFT_FP64, INT32_MAX,
@@ -266,8 +258,6 @@ static void fill_sizes(struct fuzz_arguments *a, struct rng *rng)
     a->sizes.known.with_src_token = coin(rng);
 }
 
-FUZZ_CALL(call_sizes, weft_ep_query_sizes(a->ep, a->config, a->out))
-
 static const struct fuzz_mutation sizes_mutations[] = {
     FUZZ_OBJECT("ep", ep),
     FUZZ_POINTERS("args", config, FUZZ_NULL),
@@ -291,31 +281,19 @@ static void fill_counts(struct fuzz_arguments *a, struct rng *rng)
     fuzz_fill_output(a);
 }
 
-FUZZ_CALL(call_wait_counts, weft_ep_wait_counts(a->handle, a->out))
-FUZZ_CALL(call_device_counts, weft_ep_query_device_counts(a->handle, a->out))
-
 static const struct fuzz_mutation counts_mutations[] = {
     FUZZ_OBJECT("handle", handle),
     FUZZ_POINTERS("counts", out, FUZZ_NULL),
     FUZZ_OUTPUT_SIZES,
 };
 
-const struct fuzz_target fuzz_ep_targets[] = {
-    FUZZ_TARGET("weft_ep_create", fill_create, call_create, undo_create, create_mutations),
-    FUZZ_TARGET("weft_ep_handle_create", fill_handle, call_handle, undo_handle, handle_mutations),
-    FUZZ_TARGET("weft_ep_layout", fill_layout, call_layout, fuzz_wait_for_stream, layout_mutations),
-    FUZZ_TARGET("weft_ep_layout", fill_layout_by_table, call_layout, fuzz_wait_for_stream,
-                table_mutations),
-    FUZZ_TARGET("weft_ep_notify", fill_notify, call_notify, fuzz_wait_for_stream, notify_mutations),
-    FUZZ_TARGET("weft_ep_dispatch", fill_dispatch, call_dispatch, fuzz_wait_for_stream,
-                dispatch_mutations),
-    FUZZ_TARGET("weft_ep_combine", fill_combine, call_combine, fuzz_wait_for_stream,
-                combine_mutations),
-    FUZZ_TARGET("weft_ep_query_sizes", fill_sizes, call_sizes, fuzz_nothing_to_undo,
-                sizes_mutations),
-    FUZZ_TARGET("weft_ep_wait_counts", fill_counts, call_wait_counts, fuzz_nothing_to_undo,
-                counts_mutations),
-    FUZZ_TARGET("weft_ep_query_device_counts", fill_counts, call_device_counts,
-                fuzz_nothing_to_undo, counts_mutations),
-};
-const int fuzz_num_ep_targets = sizeof fuzz_ep_targets / sizeof fuzz_ep_targets[0];
+FUZZ_TARGET(ep_create, fill_create, (a->comm, a->config, a->out), undo_create, create)
+FUZZ_TARGET(ep_handle_create, fill_handle, (a->ep, a->config, a->out), undo_handle, handle)
+FUZZ_TARGET_BY(ep_layout, ep_layout, fill_layout, call_layout, fuzz_wait, layout)
+FUZZ_TARGET_BY(ep_layout_2, ep_layout, fill_layout_by_table, call_layout, fuzz_wait, table)
+FUZZ_TARGET(ep_notify, fill_notify, (a->handle, a->stream), fuzz_wait, notify)
+FUZZ_TARGET(ep_dispatch, fill_dispatch, (a->handle, a->config, a->stream), fuzz_wait, dispatch)
+FUZZ_TARGET(ep_combine, fill_combine, (a->handle, a->config, a->stream), fuzz_wait, combine)
+FUZZ_TARGET(ep_query_sizes, fill_sizes, (a->ep, a->config, a->out), NULL, sizes)
+FUZZ_TARGET(ep_wait_counts, fill_counts, (a->handle, a->out), NULL, counts)
+FUZZ_TARGET(ep_query_device_counts, fill_counts, (a->handle, a->out), NULL, counts)

@@ -40,8 +40,6 @@ static void fill_expand(struct fuzz_arguments *a, struct rng *rng)
     args->num_blocks = (int32_t)rng_below(rng, FUZZ_BLOCKS + 1);
 }
 
-FUZZ_CALL(call_expand, weft_ep_expand(a->handle, a->config, a->stream))
-
 static const struct fuzz_mutation expand_mutations[] = {
     FUZZ_ENQUEUED(handle, weft_ep_expand_args, expand),
     FUZZ_NUMBERS(FUZZ_INT32, "num_planes", expand.known.num_planes, -1, WEFT_MAX_PLANES + 1,
@@ -84,8 +82,6 @@ static void fill_reduce(struct fuzz_arguments *a, struct rng *rng)
     args->num_blocks = (int32_t)rng_below(rng, FUZZ_BLOCKS + 1);
 }
 
-FUZZ_CALL(call_reduce, weft_ep_reduce(a->handle, a->config, a->stream))
-
 static const struct fuzz_mutation reduce_mutations[] = {
     FUZZ_ENQUEUED(handle, weft_ep_reduce_args, reduce),
     FUZZ_NUMBERS(FUZZ_INT32, "dtype", reduce.known.dtype, WEFT_INT64, WEFT_FP64, INT32_MAX,
@@ -104,8 +100,5 @@ static const struct fuzz_mutation reduce_mutations[] = {
                  INT32_MIN),
 };
 
-const struct fuzz_target fuzz_expand_targets[] = {
-    FUZZ_TARGET("weft_ep_expand", fill_expand, call_expand, fuzz_wait_for_stream, expand_mutations),
-    FUZZ_TARGET("weft_ep_reduce", fill_reduce, call_reduce, fuzz_wait_for_stream, reduce_mutations),
-};
-const int fuzz_num_expand_targets = sizeof fuzz_expand_targets / sizeof fuzz_expand_targets[0];
+FUZZ_TARGET(ep_expand, fill_expand, (a->handle, a->config, a->stream), fuzz_wait, expand)
+FUZZ_TARGET(ep_reduce, fill_reduce, (a->handle, a->config, a->stream), fuzz_wait, reduce)

@@ -52,10 +52,7 @@ static void fill_job(struct fuzz_arguments *a, struct rng *rng)
     a->ll_config.known.num_experts = 1 + (int64_t)rng_below(rng, 1000);
 }
 
-FUZZ_CALL(call_create, weft_ll_create(a->ep, a->config, a->out))
 FUZZ_CALL(undo_create, weft_ll_destroy(a->created))
-FUZZ_CALL(call_sizes, weft_ll_query_sizes(a->ep, a->config, a->out))
-FUZZ_CALL(call_plan, weft_ll_plan_sizes(a->comm, a->job, a->config, a->out))
 
 #define CONFIG_MUTATIONS(max_topk)                                                                 \
     FUZZ_POINTERS("config", config, FUZZ_NULL), FUZZ_SIZES(weft_ll_config, ll_config),             \
@@ -134,12 +131,10 @@ static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
     fill_outputs(a, rng);
 }
 
-FUZZ_CALL(call_dispatch, weft_ll_dispatch(a->ll, a->config, a->stream))
-
 static weft_result undo_dispatch(struct fuzz_arguments *a)
 {
     const weft_result result = weft_ll_release(a->empty_ll, a->own_stream);
-    return result == WEFT_OK ? fuzz_wait_for_stream(a) : result;
+    return result == WEFT_OK ? fuzz_wait(a) : result;
 }
 
 static const struct fuzz_mutation dispatch_mutations[] = {
@@ -183,8 +178,6 @@ static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
     args->topk_weights = coin(rng) ? a->topk_weights : NULL;
 }
 
-FUZZ_CALL(call_combine, weft_ll_combine(a->ll, a->config, a->stream))
-
 static const struct fuzz_mutation combine_mutations[] = {
     FUZZ_ENQUEUED(ll, weft_ll_combine_args, ll_combine),
     FUZZ_NUMBERS(FUZZ_INT32, "phases", ll_combine.known.phases, -1, 3, INT32_MAX),
@@ -210,7 +203,7 @@ static weft_result call_release(struct fuzz_arguments *a)
     const weft_result result = weft_ll_release(a->ll, a->stream);
     if (result != WEFT_OK) /* the result is no other call's */
         (void)weft_ll_release(a->empty_ll, a->own_stream);
-    const weft_result waited = fuzz_wait_for_stream(a);
+    const weft_result waited = fuzz_wait(a);
     return result == WEFT_OK ? waited : result;
 }
 
@@ -220,8 +213,6 @@ static void fill_slots(struct fuzz_arguments *a, struct rng *rng)
     a->ll = a->ll_by_rank;
     fuzz_fill_output(a);
 }
-
-FUZZ_CALL(call_slots, weft_ll_query_slots(a->ll, a->out))
 
 static const struct fuzz_mutation release_mutations[] = {
     FUZZ_OBJECT("ll", ll),
@@ -255,18 +246,10 @@ int fuzz_set_up_ll(struct fuzz_arguments *a)
     return 0;
 }
 
-const struct fuzz_target fuzz_ll_targets[] = {
-    FUZZ_TARGET("weft_ll_create", fill_config, call_create, undo_create, create_mutations),
-    FUZZ_TARGET("weft_ll_query_sizes", fill_config_to_query, call_sizes, fuzz_nothing_to_undo,
-                sizes_mutations),
-    FUZZ_TARGET("weft_ll_plan_sizes", fill_job, call_plan, fuzz_nothing_to_undo, plan_mutations),
-    FUZZ_TARGET("weft_ll_dispatch", fill_dispatch, call_dispatch, undo_dispatch,
-                dispatch_mutations),
-    FUZZ_TARGET("weft_ll_combine", fill_combine, call_combine, fuzz_wait_for_stream,
-                combine_mutations),
-    FUZZ_TARGET("weft_ll_release", fill_release, call_release, fuzz_nothing_to_undo,
-                release_mutations),
-    FUZZ_TARGET("weft_ll_query_slots", fill_slots, call_slots, fuzz_nothing_to_undo,
-                slots_mutations),
-};
-const int fuzz_num_ll_targets = sizeof fuzz_ll_targets / sizeof fuzz_ll_targets[0];
+FUZZ_TARGET(ll_create, fill_config, (a->ep, a->config, a->out), undo_create, create)
+FUZZ_TARGET(ll_query_sizes, fill_config_to_query, (a->ep, a->config, a->out), NULL, sizes)
+FUZZ_TARGET(ll_plan_sizes, fill_job, (a->comm, a->job, a->config, a->out), NULL, plan)
+FUZZ_TARGET(ll_dispatch, fill_dispatch, (a->ll, a->config, a->stream), undo_dispatch, dispatch)
+FUZZ_TARGET(ll_combine, fill_combine, (a->ll, a->config, a->stream), fuzz_wait, combine)
+FUZZ_TARGET_BY(ll_release, ll_release, fill_release, call_release, NULL, release)
+FUZZ_TARGET(ll_query_slots, fill_slots, (a->ll, a->out), NULL, slots)

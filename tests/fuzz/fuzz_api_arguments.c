@@ -15,20 +15,6 @@
 
 enum { MAX_MUTATIONS = 3, NUM_LAYERS_PER_RUN = 60, NUM_CALLS_PER_RUN = 300 };
 
-static const struct {
-    const struct fuzz_target *targets;
-    const int *num_targets;
-} tables[] = {{fuzz_ep_targets, &fuzz_num_ep_targets},
-              {fuzz_ll_targets, &fuzz_num_ll_targets},
-              {fuzz_coll_targets, &fuzz_num_coll_targets},
-              {fuzz_one_sided_targets, &fuzz_num_one_sided_targets},
-              {fuzz_expand_targets, &fuzz_num_expand_targets},
-              {fuzz_rows_targets, &fuzz_num_rows_targets},
-              {fuzz_base_targets, &fuzz_num_base_targets},
-              {fuzz_host_targets, &fuzz_num_host_targets},
-              {fuzz_object_targets, &fuzz_num_object_targets}};
-enum { NUM_TABLES = sizeof tables / sizeof tables[0] };
-
 /* Where the fuzzer is: in memory that outlives a crash. */
 struct position {
     int64_t iteration;
@@ -210,17 +196,6 @@ static int check_invalid(struct ranks_context *context, weft_result result,
     return 0;
 }
 
-static const struct fuzz_target *any_target(struct rng *rng)
-{
-    int num_targets = 0, table = 0;
-    for (int i = 0; i < NUM_TABLES; i++)
-        num_targets += *tables[i].num_targets;
-    int which = (int)rng_below(rng, (uint32_t)num_targets);
-    while (which >= *tables[table].num_targets)
-        which -= *tables[table++].num_targets;
-    return &tables[table].targets[which];
-}
-
 /* Applies up to MAX_MUTATIONS of the target's; returns how many. */
 static uint32_t mutate_some(struct fuzz_arguments *a, const struct fuzz_target *target,
                             struct rng *rng, const struct fuzz_mutation **mutations)
@@ -251,7 +226,8 @@ static int iterate(struct ranks_context *context, struct fuzz_arguments *a, stru
 {
     struct position *position = ((const struct plan *)context->argument)->position;
     const struct fuzz_mutation *mutations[MAX_MUTATIONS];
-    const struct fuzz_target *target = any_target(rng);
+    const struct fuzz_target *target =
+        fuzz_target((int32_t)rng_below(rng, (uint32_t)fuzz_num_targets()));
     target->fill(a, rng);
     const uint32_t num_mutations = mutate_some(a, target, rng, mutations);
     describe(position->call, target, mutations, num_mutations);
@@ -260,7 +236,8 @@ static int iterate(struct ranks_context *context, struct fuzz_arguments *a, stru
     if (num_mutations > 0)
         return check_invalid(context, result, mutations, num_mutations);
     CHECK(result == WEFT_OK, "%s: %s", position->call, weft_last_error());
-    CHECK_OK(target->undo(a));
+    if (target->undo != NULL)
+        CHECK_OK(target->undo(a));
     return 0;
 }
 
@@ -289,10 +266,9 @@ static int fuzz(struct ranks_context *context)
     struct rng rng = {rng_key(plan->seed, 0)};
     if (set_up(context, a) || set_up_gone(a, gone))
         return 1;
-    for (int table = 0; table < NUM_TABLES; table++)
-        for (int i = 0; i < *tables[table].num_targets; i++)
-            if (try_each_mutation(context, a, &tables[table].targets[i], &rng))
-                return 1;
+    for (int32_t i = 0; i < fuzz_num_targets(); i++)
+        if (try_each_mutation(context, a, fuzz_target(i), &rng))
+            return 1;
     for (int64_t i = 0; i < plan->num_iterations; i++)
         if (iterate(context, a, &rng))
             return 1;
