@@ -131,7 +131,7 @@ struct fuzz_mutation {
 
 struct fuzz_target {
     const char *name;
-    /* Valid arguments, at random; all optional parts are there if `parts` says so. */
+    /* Valid arguments, at random, with objects that are there already; or NULL. */
     void (*fill)(struct fuzz_arguments *arguments, struct rng *rng);
     weft_result (*call)(struct fuzz_arguments *arguments);
     /* After a call that succeeded; or NULL. */
@@ -163,12 +163,7 @@ weft_result fuzz_wait(struct fuzz_arguments *arguments);
     } while (0)
 
 /* A struct to be filled in, as a caller of a much later version has it. */
-static inline void fuzz_fill_output(struct fuzz_arguments *arguments)
-{
-    const size_t size = sizeof arguments->result_memory;
-    memcpy(arguments->result_memory, &size, sizeof size);
-    arguments->out = arguments->result_memory;
-}
+void fuzz_fill_output(struct fuzz_arguments *arguments, struct rng *rng);
 #define FUZZ_OUTPUT_SIZES                                                                          \
     FUZZ_NUMBERS(FUZZ_INT64, "size", result_memory, 0, 7, sizeof(size_t), (int64_t)1 << 40)
 

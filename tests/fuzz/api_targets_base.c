@@ -4,17 +4,6 @@
 
 #include "api_targets.h"
 
-static void fill(struct fuzz_arguments *a, struct rng *rng)
-{
-    a->comm = a->own_comm;
-    a->stream = a->own_stream;
-    a->event = a->own_event;
-    a->arena = a->own_arena;
-    a->out = &a->created;
-    a->bytes = 1 + rng_below(rng, 5000);
-    a->created = NULL;
-}
-
 /* ---------------------------------------------------------------- heap */
 
 static weft_result undo_alloc(struct fuzz_arguments *a)
@@ -31,8 +20,7 @@ static const struct fuzz_mutation alloc_mutations[] = {
 
 static void fill_free(struct fuzz_arguments *a, struct rng *rng)
 {
-    fill(a, rng);
-    a->ptr = NULL;
+    (void)rng;
     if (weft_heap_alloc(a->own_comm, a->bytes, &a->created) == WEFT_OK)
         a->ptr = a->created;
 }
@@ -53,7 +41,6 @@ static const struct fuzz_mutation free_mutations[] = {
 
 static void fill_grow(struct fuzz_arguments *a, struct rng *rng)
 {
-    fill(a, rng);
     a->bytes = rng_below(rng, 3 << 20);
 }
 
@@ -61,12 +48,6 @@ static const struct fuzz_mutation grow_mutations[] = {
     FUZZ_OBJECT("comm", comm),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60),
 };
-
-static void fill_query(struct fuzz_arguments *a, struct rng *rng)
-{
-    fill(a, rng);
-    fuzz_fill_output(a);
-}
 
 static const struct fuzz_mutation query_mutations[] = {
     FUZZ_OBJECT("comm", comm),
@@ -102,12 +83,6 @@ static const struct fuzz_mutation arena_alloc_mutations[] = {
     FUZZ_POINTERS("ptr", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60, -256),
 };
-
-static void fill_arena_free(struct fuzz_arguments *a, struct rng *rng)
-{
-    fill(a, rng);
-    a->ptr = NULL; /* legal */
-}
 
 static const struct fuzz_mutation arena_free_mutations[] = {
     FUZZ_OBJECT("arena", arena),
@@ -168,7 +143,6 @@ static const struct fuzz_mutation graph_end_mutations[] = {
 
 static void fill_gather(struct fuzz_arguments *a, struct rng *rng)
 {
-    fill(a, rng);
     a->bytes = rng_below(rng, 4096);
     a->ptr = a->outside;
     a->out = a->result_memory;
@@ -179,17 +153,17 @@ static const struct fuzz_mutation gather_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, (1 << 20) + 1, INT64_MAX),
 };
 
-FUZZ_TARGET(heap_alloc, fill, (a->comm, a->bytes, a->out), undo_alloc, alloc)
+FUZZ_TARGET(heap_alloc, NULL, (a->comm, a->bytes, a->out), undo_alloc, alloc)
 FUZZ_TARGET_BY(heap_free, heap_free, fill_free, call_free, NULL, free)
 FUZZ_TARGET(heap_grow, fill_grow, (a->comm, a->bytes), NULL, grow)
-FUZZ_TARGET(heap_query, fill_query, (a->comm, a->out), NULL, query)
-FUZZ_TARGET(net_query, fill_query, (a->comm, a->out), NULL, net_query)
-FUZZ_TARGET(arena_create, fill, (a->comm, a->bytes, a->out), undo_arena_create, arena_create)
-FUZZ_TARGET(arena_alloc, fill, (a->arena, a->bytes, a->out), undo_arena_alloc, arena_alloc)
-FUZZ_TARGET(arena_free, fill_arena_free, (a->arena, a->ptr), NULL, arena_free)
-FUZZ_TARGET(comm_barrier, fill, (a->comm, a->stream), fuzz_wait, barrier)
-FUZZ_TARGET(event_record, fill, (a->event, a->stream), fuzz_wait, event)
-FUZZ_TARGET(stream_wait_event, fill, (a->stream, a->event), fuzz_wait, event)
-FUZZ_TARGET_BY(graph_begin, graph_begin, fill, call_graph_begin, undo_graph_begin, graph_begin)
-FUZZ_TARGET_BY(graph_end, graph_end, fill, call_graph_end, undo_graph_end, graph_end)
+FUZZ_TARGET(heap_query, fuzz_fill_output, (a->comm, a->out), NULL, query)
+FUZZ_TARGET(net_query, fuzz_fill_output, (a->comm, a->out), NULL, net_query)
+FUZZ_TARGET(arena_create, NULL, (a->comm, a->bytes, a->out), undo_arena_create, arena_create)
+FUZZ_TARGET(arena_alloc, NULL, (a->arena, a->bytes, a->out), undo_arena_alloc, arena_alloc)
+FUZZ_TARGET(arena_free, NULL, (a->arena, a->ptr), NULL, arena_free)
+FUZZ_TARGET(comm_barrier, NULL, (a->comm, a->stream), fuzz_wait, barrier)
+FUZZ_TARGET(event_record, NULL, (a->event, a->stream), fuzz_wait, event)
+FUZZ_TARGET(stream_wait_event, NULL, (a->stream, a->event), fuzz_wait, event)
+FUZZ_TARGET_BY(graph_begin, graph_begin, NULL, call_graph_begin, undo_graph_begin, graph_begin)
+FUZZ_TARGET_BY(graph_end, graph_end, NULL, call_graph_end, undo_graph_end, graph_end)
 FUZZ_TARGET(host_all_gather, fill_gather, (a->comm, a->ptr, a->bytes, a->out), NULL, gather)

@@ -10,8 +10,6 @@ static void fill_create(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_coll_config *config = &a->coll_config.known;
     FUZZ_FILL_SIZE(a, coll_config, rng);
-    a->comm = a->own_comm;
-    a->out = &a->created;
     config->packet_bytes = rng_below(rng, 3) == 0 ? 0 : rng_below(rng, 20000);
     config->staging_bytes = rng_below(rng, 3) == 0 ? 0 : rng_below(rng, 20000);
     config->fifo_bytes = rng_below(rng, 3) == 0 ? 0 : rng_below(rng, 20000);
@@ -54,8 +52,6 @@ static void fill(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_coll_args *args = &a->coll_args.known;
     FUZZ_FILL_SIZE(a, coll_args, rng);
-    a->coll = a->own_coll;
-    a->stream = a->own_stream;
     args->count = 1 + rng_below(rng, FUZZ_COUNT);
     args->dtype = (weft_dtype)(1 + rng_below(rng, NUM_DTYPES));
     args->send = rng_below(rng, 2) == 0 ? a->outside : a->arena_memory + rng_below(rng, 64);
@@ -106,8 +102,6 @@ static void fill_transfers(struct fuzz_arguments *a, struct rng *rng)
     weft_coll_recv_args *recv = &a->coll_recv.known;
     FUZZ_FILL_SIZE(a, coll_send, rng);
     FUZZ_FILL_SIZE(a, coll_recv, rng);
-    a->coll = a->own_coll;
-    a->stream = a->own_stream;
     send->count = recv->count = 1 + rng_below(rng, FUZZ_COUNT);
     send->dtype = recv->dtype = (weft_dtype)(1 + rng_below(rng, NUM_DTYPES));
     send->send = rng_below(rng, 2) == 0 ? a->outside : a->arena_memory + rng_below(rng, 64);
@@ -169,8 +163,6 @@ static void fill_all_to_all_v(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_coll_all_to_all_v_args *args = &a->all_to_all_v.known;
     FUZZ_FILL_SIZE(a, all_to_all_v, rng);
-    a->coll = a->own_coll;
-    a->stream = a->own_stream;
     a->send_count = a->recv_count = 1 + rng_below(rng, FUZZ_COUNT);
     a->send_offset = rng_below(rng, FUZZ_COUNT);
     a->recv_offset = rng_below(rng, FUZZ_COUNT);
@@ -203,7 +195,6 @@ static const struct fuzz_mutation all_to_all_v_mutations[] = {
 
 static void fill_register(struct fuzz_arguments *a, struct rng *rng)
 {
-    a->comm = a->own_comm;
     a->bytes = 1 + rng_below(rng, sizeof a->result_memory);
     a->ptr = a->result_memory;
 }
@@ -242,14 +233,6 @@ static const struct fuzz_mutation unregister_mutations[] = {
     FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
 };
 
-/* Nothing is recorded on streams that are not under capture. */
-static void fill_capture(struct fuzz_arguments *a, struct rng *rng)
-{
-    (void)rng;
-    a->coll = a->own_coll;
-    a->out = &a->created;
-}
-
 static weft_result undo_capture_begin(struct fuzz_arguments *a)
 {
     const weft_result ended = weft_coll_record_end(a->created);
@@ -266,8 +249,7 @@ static const struct fuzz_mutation capture_begin_mutations[] = {
 
 static void fill_explain(struct fuzz_arguments *a, struct rng *rng)
 {
-    fuzz_fill_output(a);
-    a->coll = a->own_coll;
+    fuzz_fill_output(a, rng);
     a->bytes = rng_below(rng, 2000);
     a->ranks[0] = (int32_t)rng_below(rng, NUM_COLLECTIVES);
     a->ranks[1] = WEFT_ALGORITHM_AUTO;
@@ -302,4 +284,4 @@ FUZZ_TARGET_BY(memory_register, memory_register, fill_register, call_register, u
                register)
 FUZZ_TARGET_BY(memory_unregister, memory_unregister, fill_unregister, call_unregister, NULL,
                unregister)
-FUZZ_TARGET(coll_record_begin, fill_capture, (a->coll, a->out), undo_capture_begin, capture_begin)
+FUZZ_TARGET(coll_record_begin, NULL, (a->coll, a->out), undo_capture_begin, capture_begin)

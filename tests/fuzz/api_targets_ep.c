@@ -11,8 +11,6 @@ static int coin(struct rng *rng)
 static void fill_create(struct fuzz_arguments *a, struct rng *rng)
 {
     FUZZ_FILL_SIZE(a, ep_config, rng);
-    a->comm = a->own_comm;
-    a->out = &a->created;
     a->ep_config.known.num_experts = FUZZ_EXPERTS;
     a->ep_config.known.max_topk = (int32_t)rng_below(rng, WEFT_MAX_TOPK + 1);
     a->ep_config.known.num_blocks = (int32_t)rng_below(rng, 4);
@@ -50,8 +48,6 @@ static const struct fuzz_mutation create_mutations[] = {
 static void fill_handle(struct fuzz_arguments *a, struct rng *rng)
 {
     FUZZ_FILL_SIZE(a, handle_config, rng);
-    a->ep = a->own_ep;
-    a->out = &a->created;
     a->handle_config.known.max_tokens = (int32_t)rng_below(rng, 1000);
     a->handle_config.known.num_topk = 1 + (int32_t)rng_below(rng, FUZZ_TOPK);
     a->handle_config.known.expert_alignment = (int32_t)rng_below(rng, 300);
@@ -82,7 +78,6 @@ static void fill_layout(struct fuzz_arguments *a, struct rng *rng)
 {
     FUZZ_FILL_SIZE(a, layout, rng);
     a->handle = a->empty_handle;
-    a->stream = a->own_stream;
     a->layout.known.num_tokens = 1 + (int32_t)rng_below(rng, FUZZ_MAX_TOKENS);
     a->layout.known.index_type = WEFT_INT64;
     a->layout.known.topk_idx = a->topk_idx;
@@ -125,13 +120,6 @@ static const struct fuzz_mutation table_mutations[] = {
                   FUZZ_NULL),
 };
 
-static void fill_notify(struct fuzz_arguments *a, struct rng *rng)
-{
-    (void)rng;
-    a->handle = a->ready_handle;
-    a->stream = a->own_stream;
-}
-
 static const struct fuzz_mutation notify_mutations[] = {
     FUZZ_OBJECT("handle", handle),
     FUZZ_OBJECT("stream", stream),
@@ -154,8 +142,6 @@ static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_ep_dispatch_args *args = &a->dispatch.known;
     FUZZ_FILL_SIZE(a, dispatch, rng);
-    a->handle = a->ready_handle;
-    a->stream = a->own_stream;
     args->num_planes = 1 + (int32_t)rng_below(rng, WEFT_MAX_PLANES);
     args->planes = a->planes;
     args->capacity = 2 + (int32_t)rng_below(rng, FUZZ_MAX_TOKENS);
@@ -209,8 +195,6 @@ static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_ep_combine_args *args = &a->combine.known;
     FUZZ_FILL_SIZE(a, combine, rng);
-    a->handle = a->ready_handle;
-    a->stream = a->own_stream;
     args->dtype = (weft_dtype)(WEFT_BF16 + rng_below(rng, 3));
     args->hidden = 1 + (int64_t)rng_below(rng, 64);
     args->capacity = 1 + (int32_t)rng_below(rng, FUZZ_MAX_TOKENS);
@@ -245,8 +229,7 @@ static const struct fuzz_mutation combine_mutations[] = {
 static void fill_sizes(struct fuzz_arguments *a, struct rng *rng)
 {
     FUZZ_FILL_SIZE(a, sizes, rng);
-    a->ep = a->own_ep;
-    fuzz_fill_output(a);
+    fuzz_fill_output(a, rng);
     a->sizes.known.max_tokens_per_rank = (int32_t)rng_below(rng, 100000);
     a->sizes.known.num_topk = 1 + (int32_t)rng_below(rng, FUZZ_TOPK);
     a->sizes.known.num_planes = 1 + (int32_t)rng_below(rng, WEFT_MAX_PLANES);
@@ -274,13 +257,6 @@ static const struct fuzz_mutation sizes_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT32, "index_type", sizes.known.index_type, -1, 3),
 };
 
-static void fill_counts(struct fuzz_arguments *a, struct rng *rng)
-{
-    (void)rng;
-    a->handle = a->ready_handle;
-    fuzz_fill_output(a);
-}
-
 static const struct fuzz_mutation counts_mutations[] = {
     FUZZ_OBJECT("handle", handle),
     FUZZ_POINTERS("counts", out, FUZZ_NULL),
@@ -291,9 +267,9 @@ FUZZ_TARGET(ep_create, fill_create, (a->comm, a->config, a->out), undo_create, c
 FUZZ_TARGET(ep_handle_create, fill_handle, (a->ep, a->config, a->out), undo_handle, handle)
 FUZZ_TARGET_BY(ep_layout, ep_layout, fill_layout, call_layout, fuzz_wait, layout)
 FUZZ_TARGET_BY(ep_layout_2, ep_layout, fill_layout_by_table, call_layout, fuzz_wait, table)
-FUZZ_TARGET(ep_notify, fill_notify, (a->handle, a->stream), fuzz_wait, notify)
+FUZZ_TARGET(ep_notify, NULL, (a->handle, a->stream), fuzz_wait, notify)
 FUZZ_TARGET(ep_dispatch, fill_dispatch, (a->handle, a->config, a->stream), fuzz_wait, dispatch)
 FUZZ_TARGET(ep_combine, fill_combine, (a->handle, a->config, a->stream), fuzz_wait, combine)
 FUZZ_TARGET(ep_query_sizes, fill_sizes, (a->ep, a->config, a->out), NULL, sizes)
-FUZZ_TARGET(ep_wait_counts, fill_counts, (a->handle, a->out), NULL, counts)
-FUZZ_TARGET(ep_query_device_counts, fill_counts, (a->handle, a->out), NULL, counts)
+FUZZ_TARGET(ep_wait_counts, fuzz_fill_output, (a->handle, a->out), NULL, counts)
+FUZZ_TARGET(ep_query_device_counts, fuzz_fill_output, (a->handle, a->out), NULL, counts)

@@ -18,8 +18,6 @@ static void fill_expand(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_ep_expand_args *args = &a->expand.known;
     FUZZ_FILL_SIZE(a, expand, rng);
-    a->handle = a->ready_handle;
-    a->stream = a->own_stream;
     args->num_planes = 1 + (int32_t)rng_below(rng, WEFT_MAX_PLANES);
     args->planes = a->planes;
     args->capacity = 1 + (int32_t)rng_below(rng, FUZZ_MAX_TOKENS);
@@ -67,8 +65,6 @@ static void fill_reduce(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_ep_reduce_args *args = &a->reduce.known;
     FUZZ_FILL_SIZE(a, reduce, rng);
-    a->handle = a->ready_handle;
-    a->stream = a->own_stream;
     args->dtype = (weft_dtype)(WEFT_BF16 + rng_below(rng, 3));
     args->out_dtype = rng_below(rng, 2) == 0 ? WEFT_DTYPE_NONE : WEFT_FP32;
     args->hidden = 1 + (int64_t)rng_below(rng, MAX_ROW_BYTES / 4);

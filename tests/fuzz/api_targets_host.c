@@ -4,29 +4,12 @@
 
 enum { DST_OFFSET = 16 << 10 };
 
-static void fill(struct fuzz_arguments *a, struct rng *rng)
-{
-    a->comm = a->own_comm;
-    a->stream = a->own_stream;
-    a->event = a->own_event;
-    a->created = NULL;
-    a->out = &a->created;
-    a->bytes = 1 + rng_below(rng, 5000);
-}
-
-static void fill_output(struct fuzz_arguments *a, struct rng *rng)
-{
-    fill(a, rng);
-    fuzz_fill_output(a);
-}
-
 /* ---------------------------------------------------------------- communicators */
 
 /* One rank alone, which may be given nodes, and a heap. */
 static void fill_config(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_comm_config *config = &a->comm_config.known;
-    fill(a, rng);
     FUZZ_FILL_SIZE(a, comm_config, rng);
     config->heap_bytes = rng_below(rng, 100000);
     config->heap_max_bytes = UINT64_C(1) << 20;
@@ -126,12 +109,6 @@ static const struct fuzz_mutation alloc_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60, -256),
 };
 
-static void fill_free(struct fuzz_arguments *a, struct rng *rng)
-{
-    fill(a, rng);
-    a->ptr = NULL;
-}
-
 static const struct fuzz_mutation free_mutations[] = {
     FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
@@ -139,7 +116,6 @@ static const struct fuzz_mutation free_mutations[] = {
 
 static void fill_copy(struct fuzz_arguments *a, struct rng *rng)
 {
-    fill(a, rng);
     a->ptr = rng_below(rng, 2) == 0 ? a->outside : a->arena_memory;
     a->out = a->arena_memory + DST_OFFSET;
     a->bytes = 1 + rng_below(rng, sizeof a->outside);
@@ -156,7 +132,7 @@ static const struct fuzz_mutation copy_mutations[] = {
 
 static void fill_team(struct fuzz_arguments *a, struct rng *rng)
 {
-    fill_output(a, rng);
+    fuzz_fill_output(a, rng);
     a->ranks[0] = (int32_t)rng_below(rng, WEFT_TEAM_RAIL + 1);
 }
 
@@ -169,7 +145,7 @@ static const struct fuzz_mutation team_mutations[] = {
 
 static void fill_machine(struct fuzz_arguments *a, struct rng *rng)
 {
-    fill_output(a, rng);
+    fuzz_fill_output(a, rng);
     a->ranks[0] = WEFT_MACHINE_CPU;
     a->ranks[1] = 0;
 }
@@ -206,7 +182,7 @@ static const struct fuzz_mutation event_create_mutations[] = {
 /* An event of its own, whose record has been passed. */
 static void fill_elapsed(struct fuzz_arguments *a, struct rng *rng)
 {
-    fill(a, rng);
+    (void)rng;
     a->ptr = a->own_event;
     a->out = a->result_memory;
     (void)weft_event_record(a->own_event, a->own_stream);
@@ -227,13 +203,13 @@ FUZZ_TARGET(comm_split_strided, fill_config,
             (a->comm, a->ranks[0], a->ranks[1], a->ranks[2], a->config, a->out), undo_create,
             split_strided)
 FUZZ_TARGET(unique_id_at, fill_id, (a->ptr, a->ranks[0], a->config, a->out), NULL, id)
-FUZZ_TARGET(memory_alloc, fill, (a->comm, a->bytes, a->out), undo_alloc, alloc)
-FUZZ_TARGET(memory_free, fill_free, (a->comm, a->ptr), NULL, free)
+FUZZ_TARGET(memory_alloc, NULL, (a->comm, a->bytes, a->out), undo_alloc, alloc)
+FUZZ_TARGET(memory_free, NULL, (a->comm, a->ptr), NULL, free)
 FUZZ_TARGET(memory_copy, fill_copy, (a->comm, a->out, a->ptr, a->bytes), NULL, copy)
 FUZZ_TARGET(team_query, fill_team, (a->comm, (weft_team)a->ranks[0], a->out), NULL, team)
 FUZZ_TARGET(machine_query, fill_machine, ((weft_machine)a->ranks[0], a->out), NULL, machine)
 FUZZ_TARGET(device_query, fill_machine, ((weft_machine)a->ranks[0], a->ranks[1], a->out), NULL,
             device)
-FUZZ_TARGET(stream_create, fill, (a->comm, a->out), undo_stream_create, stream_create)
-FUZZ_TARGET(event_create, fill, (a->comm, a->out), undo_event_create, event_create)
+FUZZ_TARGET(stream_create, NULL, (a->comm, a->out), undo_stream_create, stream_create)
+FUZZ_TARGET(event_create, NULL, (a->comm, a->out), undo_event_create, event_create)
 FUZZ_TARGET(event_elapsed_us, fill_elapsed, (a->event, a->ptr, a->out), NULL, elapsed)

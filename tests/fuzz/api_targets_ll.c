@@ -14,8 +14,6 @@ static void fill_config(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_ll_config *config = &a->ll_config.known;
     FUZZ_FILL_SIZE(a, ll_config, rng);
-    a->ep = a->own_ep;
-    a->out = &a->created;
     config->hidden = 1 + (int64_t)rng_below(rng, 100);
     config->max_tokens = 1 + (int32_t)rng_below(rng, 50);
     config->num_topk = 1 + (int32_t)rng_below(rng, FUZZ_TOPK);
@@ -38,14 +36,13 @@ static void fill_config(struct fuzz_arguments *a, struct rng *rng)
 static void fill_config_to_query(struct fuzz_arguments *a, struct rng *rng)
 {
     fill_config(a, rng);
-    fuzz_fill_output(a);
+    fuzz_fill_output(a, rng);
 }
 
 static void fill_job(struct fuzz_arguments *a, struct rng *rng)
 {
     FUZZ_FILL_SIZE(a, ll_job, rng);
     fill_config_to_query(a, rng);
-    a->comm = a->own_comm;
     a->job = &a->ll_job;
     a->ll_job.known.num_ranks = 1 + (int32_t)rng_below(rng, 100);
     a->ll_job.known.num_nodes = (int32_t)rng_below(rng, (uint32_t)a->ll_job.known.num_ranks + 1);
@@ -125,8 +122,6 @@ static void fill_outputs(struct fuzz_arguments *a, struct rng *rng)
 static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
 {
     FUZZ_FILL_SIZE(a, ll_dispatch, rng);
-    a->ll = a->empty_ll;
-    a->stream = a->own_stream;
     fill_send(a, rng);
     fill_outputs(a, rng);
 }
@@ -170,7 +165,6 @@ static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
     weft_ll_combine_args *args = &a->ll_combine.known;
     FUZZ_FILL_SIZE(a, ll_combine, rng);
     a->ll = a->ready_ll;
-    a->stream = a->own_stream;
     args->keep = 1;
     args->x = a->arena_memory;
     args->x_stride_bytes = coin(rng) ? 0 : sizeof(float) * (HIDDEN + rng_below(rng, 8));
@@ -209,9 +203,8 @@ static weft_result call_release(struct fuzz_arguments *a)
 
 static void fill_slots(struct fuzz_arguments *a, struct rng *rng)
 {
-    (void)rng;
     a->ll = a->ll_by_rank;
-    fuzz_fill_output(a);
+    fuzz_fill_output(a, rng);
 }
 
 static const struct fuzz_mutation release_mutations[] = {

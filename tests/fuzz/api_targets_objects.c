@@ -3,22 +3,6 @@
  * tried is that anything else is refused. */
 #include "api_targets.h"
 
-static void fill(struct fuzz_arguments *a, struct rng *rng)
-{
-    (void)rng;
-    a->comm = a->own_comm;
-    a->stream = a->own_stream;
-    a->event = a->own_event;
-    a->graph = a;
-    a->arena = a->own_arena;
-    a->ep = a->own_ep;
-    a->handle = a->ready_handle;
-    a->ll = a->empty_ll;
-    a->coll = a->own_coll;
-    a->record = (void *)a;
-    a->out = &a->created;
-}
-
 static void do_nothing(void *argument)
 {
     (void)argument;
@@ -28,7 +12,7 @@ static void do_nothing(void *argument)
 #define REFUSES(name, member, own, arguments)                                                      \
     static const struct fuzz_mutation name##_mutations[] = {FUZZ_OBJECT(#member, member)};         \
     FUZZ_CALL(call_##name, a->member == (own) ? WEFT_OK : weft_##name arguments)                   \
-    FUZZ_TARGET_BY(name, name, fill, call_##name, NULL, name)
+    FUZZ_TARGET_BY(name, name, NULL, call_##name, NULL, name)
 REFUSES(comm_destroy, comm, a->own_comm, (a->comm))
 REFUSES(comm_abort, comm, a->own_comm, (a->comm))
 REFUSES(comm_status, comm, a->own_comm, (a->comm, a->ranks))

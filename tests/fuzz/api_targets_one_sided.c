@@ -11,8 +11,6 @@ static void fill(struct fuzz_arguments *a, struct rng *rng, uint32_t used)
 {
     weft_rma_args *args = &a->rma.known;
     FUZZ_FILL_SIZE(a, rma, rng);
-    a->comm = a->own_comm;
-    a->stream = a->own_stream;
     if (used & USE_BYTES) {
         args->bytes = 2 + rng_below(rng, 2000);
         args->src = a->arena_memory + rng_below(rng, 64);

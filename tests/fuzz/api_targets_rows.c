@@ -9,8 +9,6 @@ static void fill_rows(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_rows_args *args = &a->rows.known;
     FUZZ_FILL_SIZE(a, rows, rng);
-    a->comm = a->own_comm;
-    a->stream = a->own_stream;
     args->dtype = rng_below(rng, 2) == 0 ? WEFT_BF16 : WEFT_FP16;
     args->narrow_dtype = rng_below(rng, 2) == 0 ? WEFT_FP8_E4M3 : WEFT_INT8;
     args->scale = (weft_scale_kind)rng_below(rng, WEFT_SCALE_UE8M0 + 1);

@@ -114,6 +114,25 @@ static int tear_down(struct fuzz_arguments *a)
     return 0;
 }
 
+/* With the objects that stay. */
+static void fill(struct fuzz_arguments *a, const struct fuzz_target *target, struct rng *rng)
+{
+    a->comm = a->own_comm;
+    a->stream = a->own_stream;
+    a->event = a->own_event;
+    a->graph = a->record = (void *)a;
+    a->arena = a->own_arena;
+    a->ep = a->own_ep;
+    a->handle = a->ready_handle;
+    a->ll = a->empty_ll;
+    a->coll = a->own_coll;
+    a->out = &a->created;
+    a->created = a->ptr = NULL;
+    a->bytes = 1 + rng_below(rng, 5000);
+    if (target->fill != NULL)
+        target->fill(a, rng);
+}
+
 static void *bad_pointer(struct fuzz_arguments *a, enum fuzz_pointer which, size_t offset)
 {
     void *gone;
@@ -228,7 +247,7 @@ static int iterate(struct ranks_context *context, struct fuzz_arguments *a, stru
     const struct fuzz_mutation *mutations[MAX_MUTATIONS];
     const struct fuzz_target *target =
         fuzz_target((int32_t)rng_below(rng, (uint32_t)fuzz_num_targets()));
-    target->fill(a, rng);
+    fill(a, target, rng);
     const uint32_t num_mutations = mutate_some(a, target, rng, mutations);
     describe(position->call, target, mutations, num_mutations);
     position->iteration++;
@@ -249,7 +268,7 @@ static int try_each_mutation(struct ranks_context *context, struct fuzz_argument
     for (int i = 0; i < target->num_mutations; i++) {
         const struct fuzz_mutation *mutation = &target->mutations[i];
         for (int value = 0; value < mutation->num_values; value++) {
-            target->fill(a, rng);
+            fill(a, target, rng);
             mutate(a, mutation, mutation->values[value], rng);
             describe(position->call, target, &mutation, 1);
             if (check_invalid(context, target->call(a), &mutation, 1))
