@@ -41,14 +41,16 @@ struct fuzz_arguments {
     char *arena_memory; /* enough for all outputs */
     char *arena_end;    /* of the heap block around it */
     void *heap_memory;
-    char outside[4096]; /* not in the heap */
-    weft_unique_id id;  /* of ranks that are alone */
+    char outside[4096];                /* not in the heap */
+    weft_unique_id id;                 /* of ranks that are alone */
+    const struct fuzz_arguments *gone; /* with objects that were destroyed */
 
     /* What the next call gets. */
     weft_comm *comm;
     weft_stream *stream;
     weft_event *event;
     void *graph; /* a mark: machine cpu has none */
+    weft_coll_record *record;
     weft_arena *arena;
     weft_ep *ep;
     weft_ep_handle *handle;
@@ -108,7 +110,15 @@ enum fuzz_kind {
 };
 
 /* Values of pointers. */
-enum fuzz_pointer { FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE };
+enum fuzz_pointer {
+    FUZZ_NULL,
+    FUZZ_OUTSIDE,
+    FUZZ_LAST_BYTE, /* crooked, too */
+    FUZZ_GARBAGE,
+    FUZZ_ALL_ONES,
+    FUZZ_OTHER, /* an object of another kind */
+    FUZZ_GONE   /* one of this kind that was destroyed */
+};
 
 /* One way to make an argument invalid: any of the values at the offset in fuzz_arguments. */
 struct fuzz_mutation {
@@ -116,43 +126,30 @@ struct fuzz_mutation {
     size_t offset;
     enum fuzz_kind kind;
     int num_values;
-    int64_t values[4]; /* FUZZ_TAIL: the size of the struct that the library knows */
+    int64_t values[6]; /* FUZZ_TAIL: the size of the struct that the library knows */
 };
 
 struct fuzz_target {
     const char *name;
-    /* Valid arguments, at random; all optional parts are there if `parts` says so. */
+    /* Valid arguments, at random, with objects that are there already; or NULL. */
     void (*fill)(struct fuzz_arguments *arguments, struct rng *rng);
     weft_result (*call)(struct fuzz_arguments *arguments);
-    /* After a call that succeeded. */
+    /* After a call that succeeded; or NULL. */
     weft_result (*undo)(struct fuzz_arguments *arguments);
     const struct fuzz_mutation *mutations;
     int num_mutations;
 };
 
-extern const struct fuzz_target fuzz_ep_targets[];
-extern const int fuzz_num_ep_targets;
-extern const struct fuzz_target fuzz_ll_targets[];
-extern const int fuzz_num_ll_targets;
-extern const struct fuzz_target fuzz_coll_targets[];
-extern const int fuzz_num_coll_targets;
-extern const struct fuzz_target fuzz_one_sided_targets[];
-extern const int fuzz_num_one_sided_targets;
-extern const struct fuzz_target fuzz_expand_targets[];
-extern const int fuzz_num_expand_targets;
-extern const struct fuzz_target fuzz_rows_targets[];
-extern const int fuzz_num_rows_targets;
-extern const struct fuzz_target fuzz_base_targets[];
-extern const int fuzz_num_base_targets;
-extern const struct fuzz_target fuzz_host_targets[];
-extern const int fuzz_num_host_targets;
+/* All of them, in whichever order files are linked. */
+int32_t fuzz_num_targets(void);
+const struct fuzz_target *fuzz_target(int32_t idx);
+void fuzz_register(const struct fuzz_target *target);
 
 /* The objects of theirs that stay, when there is a weft_ep. 0 = done. */
 int fuzz_set_up_ll(struct fuzz_arguments *arguments);
 
-/* What targets do after a call of theirs, where it is no more. */
-weft_result fuzz_nothing_to_undo(struct fuzz_arguments *arguments);
-weft_result fuzz_wait_for_stream(struct fuzz_arguments *arguments);
+/* What targets of calls on a stream do after one. */
+weft_result fuzz_wait(struct fuzz_arguments *arguments);
 
 /* Zeros, and a size. Callers of a later version of the library have longer structs, with zeros in the
  * tail. */
@@ -166,12 +163,7 @@ weft_result fuzz_wait_for_stream(struct fuzz_arguments *arguments);
     } while (0)
 
 /* A struct to be filled in, as a caller of a much later version has it. */
-static inline void fuzz_fill_output(struct fuzz_arguments *arguments)
-{
-    const size_t size = sizeof arguments->result_memory;
-    memcpy(arguments->result_memory, &size, sizeof size);
-    arguments->out = arguments->result_memory;
-}
+void fuzz_fill_output(struct fuzz_arguments *arguments, struct rng *rng);
 #define FUZZ_OUTPUT_SIZES                                                                          \
     FUZZ_NUMBERS(FUZZ_INT64, "size", result_memory, 0, 7, sizeof(size_t), (int64_t)1 << 40)
 
@@ -185,14 +177,20 @@ static inline void fuzz_fill_output(struct fuzz_arguments *arguments)
         }                                                                                          \
     }
 #define FUZZ_POINTERS(field, member, ...) FUZZ_NUMBERS(FUZZ_POINTER, field, member, __VA_ARGS__)
-#define FUZZ_PAIR(field, member, ...)     FUZZ_NUMBERS(FUZZ_PAIRED, field, member, __VA_ARGS__)
+/* No object: NULL, and what is none. */
+#define FUZZ_OBJECT(field, member)                                                                 \
+    FUZZ_POINTERS(field " is ", member, FUZZ_NULL), FUZZ_STRANGER(field, member)
+#define FUZZ_STRANGER(field, member)                                                               \
+    FUZZ_POINTERS(field " is 0x", member, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE,              \
+                  FUZZ_ALL_ONES, FUZZ_OTHER, FUZZ_GONE)
+#define FUZZ_PAIR(field, member, ...) FUZZ_NUMBERS(FUZZ_PAIRED, field, member, __VA_ARGS__)
 /* A size that is no size, and a tail that is not zero. */
 #define FUZZ_SIZES(type, member)                                                                   \
     FUZZ_NUMBERS(FUZZ_INT64, "size", member.known.size, 0, 7, (int64_t)1 << 40),                   \
         FUZZ_NUMBERS(FUZZ_TAIL, #type, member, sizeof(type))
 /* What all calls have that enqueue by an object. */
 #define FUZZ_ENQUEUED(object, type, member)                                                        \
-    FUZZ_POINTERS(#object, object, FUZZ_NULL), FUZZ_POINTERS("stream", stream, FUZZ_NULL),         \
+    FUZZ_OBJECT(#object, object), FUZZ_OBJECT("stream", stream),                                   \
         FUZZ_POINTERS("args", config, FUZZ_NULL), FUZZ_SIZES(type, member)
 /* What a target calls, or calls to undo it, with `a` as the arguments. */
 #define FUZZ_CALL(name, call)                                                                      \
@@ -200,7 +198,21 @@ static inline void fuzz_fill_output(struct fuzz_arguments *arguments)
     {                                                                                              \
         return call;                                                                               \
     }
-#define FUZZ_TARGET(name, fill, call, undo, mutations)                                             \
+/* A row of the table: calls weft_##call with these arguments, which are members of `a`; `refused`_mutations is what it
+ * refuses. */
+#define FUZZ_TARGET(call, fill, arguments, undo, refused)                                          \
+    FUZZ_CALL(call_##call, weft_##call arguments)                                                  \
+    FUZZ_TARGET_BY(call, call, fill, call_##call, undo, refused)
+/* The same by a function. */
+#define FUZZ_TARGET_BY(id, call, fill, function, undo, refused)                                    \
+    __attribute__((constructor)) static void register_##id(void)                                   \
     {                                                                                              \
-        name, fill, call, undo, mutations, sizeof(mutations) / sizeof((mutations)[0])              \
+        static const struct fuzz_target target = {"weft_" #call,                                   \
+                                                  fill,                                            \
+                                                  function,                                        \
+                                                  undo,                                            \
+                                                  refused##_mutations,                             \
+                                                  sizeof refused##_mutations /                     \
+                                                      sizeof *refused##_mutations};                \
+        fuzz_register(&target);                                                                    \
     }

@@ -4,20 +4,7 @@
 
 #include "api_targets.h"
 
-static void fill(struct fuzz_arguments *a, struct rng *rng)
-{
-    a->comm = a->own_comm;
-    a->stream = a->own_stream;
-    a->event = a->own_event;
-    a->arena = a->own_arena;
-    a->out = &a->created;
-    a->bytes = 1 + rng_below(rng, 5000);
-    a->created = NULL;
-}
-
 /* ---------------------------------------------------------------- heap */
-
-FUZZ_CALL(call_alloc, weft_heap_alloc(a->comm, a->bytes, a->out))
 
 static weft_result undo_alloc(struct fuzz_arguments *a)
 {
@@ -26,15 +13,14 @@ static weft_result undo_alloc(struct fuzz_arguments *a)
 }
 
 static const struct fuzz_mutation alloc_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("ptr", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60, -256),
 };
 
 static void fill_free(struct fuzz_arguments *a, struct rng *rng)
 {
-    fill(a, rng);
-    a->ptr = NULL;
+    (void)rng;
     if (weft_heap_alloc(a->own_comm, a->bytes, &a->created) == WEFT_OK)
         a->ptr = a->created;
 }
@@ -49,57 +35,42 @@ static weft_result call_free(struct fuzz_arguments *a)
 }
 
 static const struct fuzz_mutation free_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
 };
 
 static void fill_grow(struct fuzz_arguments *a, struct rng *rng)
 {
-    fill(a, rng);
     a->bytes = rng_below(rng, 3 << 20);
 }
 
-FUZZ_CALL(call_grow, weft_heap_grow(a->comm, a->bytes))
-
 static const struct fuzz_mutation grow_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60),
 };
 
-static void fill_query(struct fuzz_arguments *a, struct rng *rng)
-{
-    fill(a, rng);
-    fuzz_fill_output(a);
-}
-
-FUZZ_CALL(call_query, weft_heap_query(a->comm, a->out))
-
 static const struct fuzz_mutation query_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("info", out, FUZZ_NULL),
     FUZZ_OUTPUT_SIZES,
 };
 
-FUZZ_CALL(call_net_query, weft_net_query(a->comm, a->out))
-
 /* NULL is a comm, too. */
 static const struct fuzz_mutation net_query_mutations[] = {
+    FUZZ_STRANGER("comm", comm),
     FUZZ_POINTERS("info", out, FUZZ_NULL),
     FUZZ_OUTPUT_SIZES,
 };
 
 /* ---------------------------------------------------------------- arena */
 
-FUZZ_CALL(call_arena_create, weft_arena_create(a->comm, a->bytes, a->out))
 FUZZ_CALL(undo_arena_create, weft_arena_destroy(a->created))
 
 static const struct fuzz_mutation arena_create_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("arena", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60),
 };
-
-FUZZ_CALL(call_arena_alloc, weft_arena_alloc(a->arena, a->bytes, a->out))
 
 static weft_result undo_arena_alloc(struct fuzz_arguments *a)
 {
@@ -108,46 +79,26 @@ static weft_result undo_arena_alloc(struct fuzz_arguments *a)
 }
 
 static const struct fuzz_mutation arena_alloc_mutations[] = {
-    FUZZ_POINTERS("arena", arena, FUZZ_NULL),
+    FUZZ_OBJECT("arena", arena),
     FUZZ_POINTERS("ptr", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60, -256),
 };
 
-static void fill_arena_free(struct fuzz_arguments *a, struct rng *rng)
-{
-    fill(a, rng);
-    a->ptr = NULL; /* legal */
-}
-
-FUZZ_CALL(call_arena_free, weft_arena_free(a->arena, a->ptr))
-
 static const struct fuzz_mutation arena_free_mutations[] = {
-    FUZZ_POINTERS("arena", arena, FUZZ_NULL),
+    FUZZ_OBJECT("arena", arena),
     FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
-};
-
-FUZZ_CALL(call_arena_destroy, a->arena == NULL ? weft_arena_destroy(NULL) : WEFT_OK)
-FUZZ_CALL(call_arena_reset, a->arena == NULL ? weft_arena_reset(NULL) : WEFT_OK)
-
-static const struct fuzz_mutation arena_mutations[] = {
-    FUZZ_POINTERS("arena", arena, FUZZ_NULL),
 };
 
 /* ---------------------------------------------------------------- communicator, streams */
 
-FUZZ_CALL(call_barrier, weft_comm_barrier(a->comm, a->stream))
-
 static const struct fuzz_mutation barrier_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
+    FUZZ_OBJECT("stream", stream),
 };
 
-FUZZ_CALL(call_record, weft_event_record(a->event, a->stream))
-FUZZ_CALL(call_wait_event, weft_stream_wait_event(a->stream, a->event))
-
 static const struct fuzz_mutation event_mutations[] = {
-    FUZZ_POINTERS("event", event, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_OBJECT("event", event),
+    FUZZ_OBJECT("stream", stream),
 };
 
 /* ---------------------------------------------------------------- graphs */
@@ -168,7 +119,7 @@ static weft_result undo_graph_begin(struct fuzz_arguments *a)
 FUZZ_CALL(call_graph_begin, unless_unsupported(weft_graph_begin(a->stream)))
 
 static const struct fuzz_mutation graph_begin_mutations[] = {
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_OBJECT("stream", stream),
 };
 
 /* What begins here ends also when the end was refused; that changes no message. */
@@ -184,68 +135,35 @@ static weft_result call_graph_end(struct fuzz_arguments *a)
 FUZZ_CALL(undo_graph_end, a->created == NULL ? WEFT_OK : weft_graph_destroy(a->created))
 
 static const struct fuzz_mutation graph_end_mutations[] = {
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_OBJECT("stream", stream),
     FUZZ_POINTERS("graph", out, FUZZ_NULL),
-};
-
-static void fill_graph(struct fuzz_arguments *a, struct rng *rng)
-{
-    fill(a, rng);
-    a->graph = a;
-}
-
-FUZZ_CALL(call_graph_launch, a->graph == NULL ? weft_graph_launch(NULL, a->stream) : WEFT_OK)
-FUZZ_CALL(call_graph_destroy, a->graph == NULL ? weft_graph_destroy(NULL) : WEFT_OK)
-
-static const struct fuzz_mutation graph_mutations[] = {
-    FUZZ_POINTERS("graph", graph, FUZZ_NULL),
 };
 
 /* ---------------------------------------------------------------- gathering */
 
 static void fill_gather(struct fuzz_arguments *a, struct rng *rng)
 {
-    fill(a, rng);
     a->bytes = rng_below(rng, 4096);
     a->ptr = a->outside;
     a->out = a->result_memory;
 }
 
-FUZZ_CALL(call_gather, weft_host_all_gather(a->comm, a->ptr, a->bytes, a->out))
-
 static const struct fuzz_mutation gather_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, (1 << 20) + 1, INT64_MAX),
 };
 
-const struct fuzz_target fuzz_base_targets[] = {
-    FUZZ_TARGET("weft_heap_alloc", fill, call_alloc, undo_alloc, alloc_mutations),
-    FUZZ_TARGET("weft_heap_free", fill_free, call_free, fuzz_nothing_to_undo, free_mutations),
-    FUZZ_TARGET("weft_heap_grow", fill_grow, call_grow, fuzz_nothing_to_undo, grow_mutations),
-    FUZZ_TARGET("weft_heap_query", fill_query, call_query, fuzz_nothing_to_undo, query_mutations),
-    FUZZ_TARGET("weft_net_query", fill_query, call_net_query, fuzz_nothing_to_undo,
-                net_query_mutations),
-    FUZZ_TARGET("weft_arena_create", fill, call_arena_create, undo_arena_create,
-                arena_create_mutations),
-    FUZZ_TARGET("weft_arena_alloc", fill, call_arena_alloc, undo_arena_alloc,
-                arena_alloc_mutations),
-    FUZZ_TARGET("weft_arena_free", fill_arena_free, call_arena_free, fuzz_nothing_to_undo,
-                arena_free_mutations),
-    FUZZ_TARGET("weft_arena_destroy", fill, call_arena_destroy, fuzz_nothing_to_undo,
-                arena_mutations),
-    FUZZ_TARGET("weft_arena_reset", fill, call_arena_reset, fuzz_nothing_to_undo, arena_mutations),
-    FUZZ_TARGET("weft_comm_barrier", fill, call_barrier, fuzz_wait_for_stream, barrier_mutations),
-    FUZZ_TARGET("weft_event_record", fill, call_record, fuzz_wait_for_stream, event_mutations),
-    FUZZ_TARGET("weft_stream_wait_event", fill, call_wait_event, fuzz_wait_for_stream,
-                event_mutations),
-    FUZZ_TARGET("weft_graph_begin", fill, call_graph_begin, undo_graph_begin,
-                graph_begin_mutations),
-    FUZZ_TARGET("weft_graph_end", fill, call_graph_end, undo_graph_end, graph_end_mutations),
-    FUZZ_TARGET("weft_graph_launch", fill_graph, call_graph_launch, fuzz_nothing_to_undo,
-                graph_mutations),
-    FUZZ_TARGET("weft_graph_destroy", fill_graph, call_graph_destroy, fuzz_nothing_to_undo,
-                graph_mutations),
-    FUZZ_TARGET("weft_host_all_gather", fill_gather, call_gather, fuzz_nothing_to_undo,
-                gather_mutations),
-};
-const int fuzz_num_base_targets = sizeof fuzz_base_targets / sizeof fuzz_base_targets[0];
+FUZZ_TARGET(heap_alloc, NULL, (a->comm, a->bytes, a->out), undo_alloc, alloc)
+FUZZ_TARGET_BY(heap_free, heap_free, fill_free, call_free, NULL, free)
+FUZZ_TARGET(heap_grow, fill_grow, (a->comm, a->bytes), NULL, grow)
+FUZZ_TARGET(heap_query, fuzz_fill_output, (a->comm, a->out), NULL, query)
+FUZZ_TARGET(net_query, fuzz_fill_output, (a->comm, a->out), NULL, net_query)
+FUZZ_TARGET(arena_create, NULL, (a->comm, a->bytes, a->out), undo_arena_create, arena_create)
+FUZZ_TARGET(arena_alloc, NULL, (a->arena, a->bytes, a->out), undo_arena_alloc, arena_alloc)
+FUZZ_TARGET(arena_free, NULL, (a->arena, a->ptr), NULL, arena_free)
+FUZZ_TARGET(comm_barrier, NULL, (a->comm, a->stream), fuzz_wait, barrier)
+FUZZ_TARGET(event_record, NULL, (a->event, a->stream), fuzz_wait, event)
+FUZZ_TARGET(stream_wait_event, NULL, (a->stream, a->event), fuzz_wait, event)
+FUZZ_TARGET_BY(graph_begin, graph_begin, NULL, call_graph_begin, undo_graph_begin, graph_begin)
+FUZZ_TARGET_BY(graph_end, graph_end, NULL, call_graph_end, undo_graph_end, graph_end)
+FUZZ_TARGET(host_all_gather, fill_gather, (a->comm, a->ptr, a->bytes, a->out), NULL, gather)

@@ -10,8 +10,6 @@ static void fill_create(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_coll_config *config = &a->coll_config.known;
     FUZZ_FILL_SIZE(a, coll_config, rng);
-    a->comm = a->own_comm;
-    a->out = &a->created;
     config->packet_bytes = rng_below(rng, 3) == 0 ? 0 : rng_below(rng, 20000);
     config->staging_bytes = rng_below(rng, 3) == 0 ? 0 : rng_below(rng, 20000);
     config->fifo_bytes = rng_below(rng, 3) == 0 ? 0 : rng_below(rng, 20000);
@@ -24,11 +22,10 @@ static void fill_create(struct fuzz_arguments *a, struct rng *rng)
     config->num_warps = (int32_t)rng_below(rng, 33);
 }
 
-FUZZ_CALL(call_create, weft_coll_create(a->comm, a->config, a->out))
 FUZZ_CALL(undo_create, weft_coll_destroy(a->created))
 
 static const struct fuzz_mutation create_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("coll", out, FUZZ_NULL),
     FUZZ_SIZES(weft_coll_config, coll_config),
     FUZZ_NUMBERS(FUZZ_INT64, "packet_bytes", coll_config.known.packet_bytes, -1, INT64_MAX,
@@ -48,12 +45,6 @@ static const struct fuzz_mutation create_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT32, "num_warps", coll_config.known.num_warps, -1, 33, INT32_MAX),
 };
 
-FUZZ_CALL(call_destroy, a->coll == NULL ? weft_coll_destroy(NULL) : WEFT_OK)
-
-static const struct fuzz_mutation destroy_mutations[] = {
-    FUZZ_POINTERS("coll", coll, FUZZ_NULL),
-};
-
 /* ---------------------------------------------------------------- operations */
 
 /* On one rank all have one row. The output may be anywhere; in place it is the input. */
@@ -61,8 +52,6 @@ static void fill(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_coll_args *args = &a->coll_args.known;
     FUZZ_FILL_SIZE(a, coll_args, rng);
-    a->coll = a->own_coll;
-    a->stream = a->own_stream;
     args->count = 1 + rng_below(rng, FUZZ_COUNT);
     args->dtype = (weft_dtype)(1 + rng_below(rng, NUM_DTYPES));
     args->send = rng_below(rng, 2) == 0 ? a->outside : a->arena_memory + rng_below(rng, 64);
@@ -83,15 +72,6 @@ static void fill_reduction(struct fuzz_arguments *a, struct rng *rng)
     if (!reduce_op_takes(a->coll_args.known.op, a->coll_args.known.dtype))
         a->coll_args.known.op = WEFT_SUM;
 }
-
-FUZZ_CALL(call_all_reduce, weft_coll_all_reduce(a->coll, a->config, a->stream))
-FUZZ_CALL(call_reduce_scatter, weft_coll_reduce_scatter(a->coll, a->config, a->stream))
-FUZZ_CALL(call_all_gather, weft_coll_all_gather(a->coll, a->config, a->stream))
-FUZZ_CALL(call_all_to_all, weft_coll_all_to_all(a->coll, a->config, a->stream))
-FUZZ_CALL(call_broadcast, weft_coll_broadcast(a->coll, a->config, a->stream))
-FUZZ_CALL(call_reduce, weft_coll_reduce(a->coll, a->config, a->stream))
-FUZZ_CALL(call_gather, weft_coll_gather(a->coll, a->config, a->stream))
-FUZZ_CALL(call_scatter, weft_coll_scatter(a->coll, a->config, a->stream))
 
 #define CALL_MUTATIONS                                                                             \
     FUZZ_ENQUEUED(coll, weft_coll_args, coll_args),                                                \
@@ -122,8 +102,6 @@ static void fill_transfers(struct fuzz_arguments *a, struct rng *rng)
     weft_coll_recv_args *recv = &a->coll_recv.known;
     FUZZ_FILL_SIZE(a, coll_send, rng);
     FUZZ_FILL_SIZE(a, coll_recv, rng);
-    a->coll = a->own_coll;
-    a->stream = a->own_stream;
     send->count = recv->count = 1 + rng_below(rng, FUZZ_COUNT);
     send->dtype = recv->dtype = (weft_dtype)(1 + rng_below(rng, NUM_DTYPES));
     send->send = rng_below(rng, 2) == 0 ? a->outside : a->arena_memory + rng_below(rng, 64);
@@ -185,8 +163,6 @@ static void fill_all_to_all_v(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_coll_all_to_all_v_args *args = &a->all_to_all_v.known;
     FUZZ_FILL_SIZE(a, all_to_all_v, rng);
-    a->coll = a->own_coll;
-    a->stream = a->own_stream;
     a->send_count = a->recv_count = 1 + rng_below(rng, FUZZ_COUNT);
     a->send_offset = rng_below(rng, FUZZ_COUNT);
     a->recv_offset = rng_below(rng, FUZZ_COUNT);
@@ -198,8 +174,6 @@ static void fill_all_to_all_v(struct fuzz_arguments *a, struct rng *rng)
     args->recv_counts = &a->recv_count;
     args->recv_offsets = &a->recv_offset;
 }
-
-FUZZ_CALL(call_all_to_all_v, weft_coll_all_to_all_v(a->coll, a->config, a->stream))
 
 static const struct fuzz_mutation all_to_all_v_mutations[] = {
     FUZZ_ENQUEUED(coll, weft_coll_all_to_all_v_args, all_to_all_v),
@@ -221,7 +195,6 @@ static const struct fuzz_mutation all_to_all_v_mutations[] = {
 
 static void fill_register(struct fuzz_arguments *a, struct rng *rng)
 {
-    a->comm = a->own_comm;
     a->bytes = 1 + rng_below(rng, sizeof a->result_memory);
     a->ptr = a->result_memory;
 }
@@ -235,7 +208,7 @@ static weft_result call_register(struct fuzz_arguments *a)
 FUZZ_CALL(undo_register, weft_memory_unregister(a->own_comm, a->ptr))
 
 static const struct fuzz_mutation register_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("ptr", ptr, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes|ptr", bytes, -1, INT64_MAX, INT64_MIN, (int64_t)1 << 60),
 };
@@ -256,19 +229,9 @@ static weft_result call_unregister(struct fuzz_arguments *a)
 }
 
 static const struct fuzz_mutation unregister_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
 };
-
-/* Nothing is recorded on streams that are not under capture. */
-static void fill_capture(struct fuzz_arguments *a, struct rng *rng)
-{
-    (void)rng;
-    a->coll = a->own_coll;
-    a->out = &a->created;
-}
-
-FUZZ_CALL(call_capture_begin, weft_coll_record_begin(a->coll, a->out))
 
 static weft_result undo_capture_begin(struct fuzz_arguments *a)
 {
@@ -278,73 +241,47 @@ static weft_result undo_capture_begin(struct fuzz_arguments *a)
 }
 
 static const struct fuzz_mutation capture_begin_mutations[] = {
-    FUZZ_POINTERS("coll", coll, FUZZ_NULL),
+    FUZZ_OBJECT("coll", coll),
     FUZZ_POINTERS("record", out, FUZZ_NULL),
-};
-
-FUZZ_CALL(call_capture_end, a->coll == NULL ? weft_coll_record_end(NULL) : WEFT_OK)
-FUZZ_CALL(call_capture_destroy, a->coll == NULL ? weft_coll_record_destroy(NULL) : WEFT_OK)
-
-static const struct fuzz_mutation capture_mutations[] = {
-    FUZZ_POINTERS("record", coll, FUZZ_NULL),
 };
 
 /* ---------------------------------------------------------------- explanations */
 
 static void fill_explain(struct fuzz_arguments *a, struct rng *rng)
 {
-    fuzz_fill_output(a);
-    a->coll = a->own_coll;
+    fuzz_fill_output(a, rng);
     a->bytes = rng_below(rng, 2000);
     a->ranks[0] = (int32_t)rng_below(rng, NUM_COLLECTIVES);
     a->ranks[1] = WEFT_ALGORITHM_AUTO;
 }
 
-FUZZ_CALL(call_explain, weft_coll_explain(a->coll, (weft_collective)a->ranks[0],
-                                          (weft_algorithm)a->ranks[1], a->bytes, a->out))
-
 static const struct fuzz_mutation explain_mutations[] = {
-    FUZZ_POINTERS("coll", coll, FUZZ_NULL),
+    FUZZ_OBJECT("coll", coll),
     FUZZ_POINTERS("explanation", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT32, "collective", ranks[0], -1, NUM_COLLECTIVES, INT32_MAX, INT32_MIN),
     FUZZ_NUMBERS(FUZZ_INT32, "algorithm", ranks[1], -1, NUM_ALGORITHMS, INT32_MAX, INT32_MIN),
     FUZZ_OUTPUT_SIZES,
 };
 
-const struct fuzz_target fuzz_coll_targets[] = {
-    FUZZ_TARGET("weft_coll_create", fill_create, call_create, undo_create, create_mutations),
-    FUZZ_TARGET("weft_coll_destroy", fill, call_destroy, fuzz_nothing_to_undo, destroy_mutations),
-    FUZZ_TARGET("weft_coll_all_reduce", fill_reduction, call_all_reduce, fuzz_wait_for_stream,
-                reduction_mutations),
-    FUZZ_TARGET("weft_coll_reduce_scatter", fill_reduction, call_reduce_scatter,
-                fuzz_wait_for_stream, reduction_mutations),
-    FUZZ_TARGET("weft_coll_all_gather", fill_in_place, call_all_gather, fuzz_wait_for_stream,
-                call_mutations),
-    FUZZ_TARGET("weft_coll_all_to_all", fill, call_all_to_all, fuzz_wait_for_stream,
-                call_mutations),
-    FUZZ_TARGET("weft_coll_broadcast", fill_in_place, call_broadcast, fuzz_wait_for_stream,
-                call_mutations),
-    FUZZ_TARGET("weft_coll_reduce", fill_reduction, call_reduce, fuzz_wait_for_stream,
-                reduction_mutations),
-    FUZZ_TARGET("weft_coll_gather", fill_in_place, call_gather, fuzz_wait_for_stream,
-                call_mutations),
-    FUZZ_TARGET("weft_coll_scatter", fill_in_place, call_scatter, fuzz_wait_for_stream,
-                call_mutations),
-    FUZZ_TARGET("weft_coll_all_to_all_v", fill_all_to_all_v, call_all_to_all_v,
-                fuzz_wait_for_stream, all_to_all_v_mutations),
-    FUZZ_TARGET("weft_coll_send", fill_send, call_send, fuzz_wait_for_stream, send_mutations),
-    FUZZ_TARGET("weft_coll_recv", fill_recv, call_recv, fuzz_wait_for_stream, recv_mutations),
-    FUZZ_TARGET("weft_coll_explain", fill_explain, call_explain, fuzz_nothing_to_undo,
-                explain_mutations),
-    FUZZ_TARGET("weft_memory_register", fill_register, call_register, undo_register,
-                register_mutations),
-    FUZZ_TARGET("weft_memory_unregister", fill_unregister, call_unregister, fuzz_nothing_to_undo,
-                unregister_mutations),
-    FUZZ_TARGET("weft_coll_record_begin", fill_capture, call_capture_begin, undo_capture_begin,
-                capture_begin_mutations),
-    FUZZ_TARGET("weft_coll_record_end", fill_capture, call_capture_end, fuzz_nothing_to_undo,
-                capture_mutations),
-    FUZZ_TARGET("weft_coll_record_destroy", fill_capture, call_capture_destroy,
-                fuzz_nothing_to_undo, capture_mutations),
-};
-const int fuzz_num_coll_targets = sizeof fuzz_coll_targets / sizeof fuzz_coll_targets[0];
+FUZZ_TARGET(coll_create, fill_create, (a->comm, a->config, a->out), undo_create, create)
+FUZZ_TARGET(coll_all_reduce, fill_reduction, (a->coll, a->config, a->stream), fuzz_wait, reduction)
+FUZZ_TARGET(coll_reduce_scatter, fill_reduction, (a->coll, a->config, a->stream), fuzz_wait,
+            reduction)
+FUZZ_TARGET(coll_all_gather, fill_in_place, (a->coll, a->config, a->stream), fuzz_wait, call)
+FUZZ_TARGET(coll_all_to_all, fill, (a->coll, a->config, a->stream), fuzz_wait, call)
+FUZZ_TARGET(coll_broadcast, fill_in_place, (a->coll, a->config, a->stream), fuzz_wait, call)
+FUZZ_TARGET(coll_reduce, fill_reduction, (a->coll, a->config, a->stream), fuzz_wait, reduction)
+FUZZ_TARGET(coll_gather, fill_in_place, (a->coll, a->config, a->stream), fuzz_wait, call)
+FUZZ_TARGET(coll_scatter, fill_in_place, (a->coll, a->config, a->stream), fuzz_wait, call)
+FUZZ_TARGET(coll_all_to_all_v, fill_all_to_all_v, (a->coll, a->config, a->stream), fuzz_wait,
+            all_to_all_v)
+FUZZ_TARGET_BY(coll_send, coll_send, fill_send, call_send, fuzz_wait, send)
+FUZZ_TARGET_BY(coll_recv, coll_recv, fill_recv, call_recv, fuzz_wait, recv)
+FUZZ_TARGET(coll_explain, fill_explain,
+            (a->coll, (weft_collective)a->ranks[0], (weft_algorithm)a->ranks[1], a->bytes, a->out),
+            NULL, explain)
+FUZZ_TARGET_BY(memory_register, memory_register, fill_register, call_register, undo_register,
+               register)
+FUZZ_TARGET_BY(memory_unregister, memory_unregister, fill_unregister, call_unregister, NULL,
+               unregister)
+FUZZ_TARGET(coll_record_begin, NULL, (a->coll, a->out), undo_capture_begin, capture_begin)

@@ -11,8 +11,6 @@ static int coin(struct rng *rng)
 static void fill_create(struct fuzz_arguments *a, struct rng *rng)
 {
     FUZZ_FILL_SIZE(a, ep_config, rng);
-    a->comm = a->own_comm;
-    a->out = &a->created;
     a->ep_config.known.num_experts = FUZZ_EXPERTS;
     a->ep_config.known.max_topk = (int32_t)rng_below(rng, WEFT_MAX_TOPK + 1);
     a->ep_config.known.num_blocks = (int32_t)rng_below(rng, 4);
@@ -24,11 +22,10 @@ static void fill_create(struct fuzz_arguments *a, struct rng *rng)
     a->ep_config.known.expert_ranks = a->expert_ranks;
 }
 
-FUZZ_CALL(call_create, weft_ep_create(a->comm, a->config, a->out))
 FUZZ_CALL(undo_create, weft_ep_destroy(a->created))
 
 static const struct fuzz_mutation create_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("config", config, FUZZ_NULL),
     FUZZ_POINTERS("ep", out, FUZZ_NULL),
     FUZZ_SIZES(weft_ep_config, ep_config),
@@ -51,8 +48,6 @@ static const struct fuzz_mutation create_mutations[] = {
 static void fill_handle(struct fuzz_arguments *a, struct rng *rng)
 {
     FUZZ_FILL_SIZE(a, handle_config, rng);
-    a->ep = a->own_ep;
-    a->out = &a->created;
     a->handle_config.known.max_tokens = (int32_t)rng_below(rng, 1000);
     a->handle_config.known.num_topk = 1 + (int32_t)rng_below(rng, FUZZ_TOPK);
     a->handle_config.known.expert_alignment = (int32_t)rng_below(rng, 300);
@@ -60,11 +55,10 @@ static void fill_handle(struct fuzz_arguments *a, struct rng *rng)
     a->handle_config.known.order = (weft_ep_order)coin(rng);
 }
 
-FUZZ_CALL(call_handle, weft_ep_handle_create(a->ep, a->config, a->out))
 FUZZ_CALL(undo_handle, weft_ep_handle_destroy(a->created))
 
 static const struct fuzz_mutation handle_mutations[] = {
-    FUZZ_POINTERS("ep", ep, FUZZ_NULL),
+    FUZZ_OBJECT("ep", ep),
     FUZZ_POINTERS("config", config, FUZZ_NULL),
     FUZZ_POINTERS("handle", out, FUZZ_NULL),
     FUZZ_SIZES(weft_ep_handle_config, handle_config),
@@ -84,7 +78,6 @@ static void fill_layout(struct fuzz_arguments *a, struct rng *rng)
 {
     FUZZ_FILL_SIZE(a, layout, rng);
     a->handle = a->empty_handle;
-    a->stream = a->own_stream;
     a->layout.known.num_tokens = 1 + (int32_t)rng_below(rng, FUZZ_MAX_TOKENS);
     a->layout.known.index_type = WEFT_INT64;
     a->layout.known.topk_idx = a->topk_idx;
@@ -127,18 +120,9 @@ static const struct fuzz_mutation table_mutations[] = {
                   FUZZ_NULL),
 };
 
-static void fill_notify(struct fuzz_arguments *a, struct rng *rng)
-{
-    (void)rng;
-    a->handle = a->ready_handle;
-    a->stream = a->own_stream;
-}
-
-FUZZ_CALL(call_notify, weft_ep_notify(a->handle, a->stream))
-
 static const struct fuzz_mutation notify_mutations[] = {
-    FUZZ_POINTERS("handle", handle, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_OBJECT("handle", handle),
+    FUZZ_OBJECT("stream", stream),
 };
 
 /* ---------------------------------------------------------------- dispatch */
@@ -158,8 +142,6 @@ static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_ep_dispatch_args *args = &a->dispatch.known;
     FUZZ_FILL_SIZE(a, dispatch, rng);
-    a->handle = a->ready_handle;
-    a->stream = a->own_stream;
     args->num_planes = 1 + (int32_t)rng_below(rng, WEFT_MAX_PLANES);
     args->planes = a->planes;
     args->capacity = 2 + (int32_t)rng_below(rng, FUZZ_MAX_TOKENS);
@@ -179,8 +161,6 @@ static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
     args->recv_src_token = (int32_t *)(void *)(a->arena_memory + 11264);
     args->num_blocks = (int32_t)rng_below(rng, FUZZ_BLOCKS + 1);
 }
-
-FUZZ_CALL(call_dispatch, weft_ep_dispatch(a->handle, a->config, a->stream))
 
 static const struct fuzz_mutation dispatch_mutations[] = {
     FUZZ_ENQUEUED(handle, weft_ep_dispatch_args, dispatch),
@@ -215,8 +195,6 @@ static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_ep_combine_args *args = &a->combine.known;
     FUZZ_FILL_SIZE(a, combine, rng);
-    a->handle = a->ready_handle;
-    a->stream = a->own_stream;
     args->dtype = (weft_dtype)(WEFT_BF16 + rng_below(rng, 3));
     args->hidden = 1 + (int64_t)rng_below(rng, 64);
     args->capacity = 1 + (int32_t)rng_below(rng, FUZZ_MAX_TOKENS);
@@ -228,8 +206,6 @@ static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
     args->topk_weights = (const float *)(const void *)(a->arena_memory + 4096);
     args->out_topk_weights = (float *)(void *)(a->result_memory + 3072);
 }
-
-FUZZ_CALL(call_combine, weft_ep_combine(a->handle, a->config, a->stream))
 
 static const struct fuzz_mutation combine_mutations[] = {
     FUZZ_ENQUEUED(handle, weft_ep_combine_args, combine),
@@ -253,8 +229,7 @@ static const struct fuzz_mutation combine_mutations[] = {
 static void fill_sizes(struct fuzz_arguments *a, struct rng *rng)
 {
     FUZZ_FILL_SIZE(a, sizes, rng);
-    a->ep = a->own_ep;
-    fuzz_fill_output(a);
+    fuzz_fill_output(a, rng);
     a->sizes.known.max_tokens_per_rank = (int32_t)rng_below(rng, 100000);
     a->sizes.known.num_topk = 1 + (int32_t)rng_below(rng, FUZZ_TOPK);
     a->sizes.known.num_planes = 1 + (int32_t)rng_below(rng, WEFT_MAX_PLANES);
@@ -266,10 +241,8 @@ static void fill_sizes(struct fuzz_arguments *a, struct rng *rng)
     a->sizes.known.with_src_token = coin(rng);
 }
 
-FUZZ_CALL(call_sizes, weft_ep_query_sizes(a->ep, a->config, a->out))
-
 static const struct fuzz_mutation sizes_mutations[] = {
-    FUZZ_POINTERS("ep", ep, FUZZ_NULL),
+    FUZZ_OBJECT("ep", ep),
     FUZZ_POINTERS("args", config, FUZZ_NULL),
     FUZZ_POINTERS("sizes", out, FUZZ_NULL),
     FUZZ_OUTPUT_SIZES,
@@ -284,38 +257,19 @@ static const struct fuzz_mutation sizes_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT32, "index_type", sizes.known.index_type, -1, 3),
 };
 
-static void fill_counts(struct fuzz_arguments *a, struct rng *rng)
-{
-    (void)rng;
-    a->handle = a->ready_handle;
-    fuzz_fill_output(a);
-}
-
-FUZZ_CALL(call_wait_counts, weft_ep_wait_counts(a->handle, a->out))
-FUZZ_CALL(call_device_counts, weft_ep_query_device_counts(a->handle, a->out))
-
 static const struct fuzz_mutation counts_mutations[] = {
-    FUZZ_POINTERS("handle", handle, FUZZ_NULL),
+    FUZZ_OBJECT("handle", handle),
     FUZZ_POINTERS("counts", out, FUZZ_NULL),
     FUZZ_OUTPUT_SIZES,
 };
 
-const struct fuzz_target fuzz_ep_targets[] = {
-    FUZZ_TARGET("weft_ep_create", fill_create, call_create, undo_create, create_mutations),
-    FUZZ_TARGET("weft_ep_handle_create", fill_handle, call_handle, undo_handle, handle_mutations),
-    FUZZ_TARGET("weft_ep_layout", fill_layout, call_layout, fuzz_wait_for_stream, layout_mutations),
-    FUZZ_TARGET("weft_ep_layout", fill_layout_by_table, call_layout, fuzz_wait_for_stream,
-                table_mutations),
-    FUZZ_TARGET("weft_ep_notify", fill_notify, call_notify, fuzz_wait_for_stream, notify_mutations),
-    FUZZ_TARGET("weft_ep_dispatch", fill_dispatch, call_dispatch, fuzz_wait_for_stream,
-                dispatch_mutations),
-    FUZZ_TARGET("weft_ep_combine", fill_combine, call_combine, fuzz_wait_for_stream,
-                combine_mutations),
-    FUZZ_TARGET("weft_ep_query_sizes", fill_sizes, call_sizes, fuzz_nothing_to_undo,
-                sizes_mutations),
-    FUZZ_TARGET("weft_ep_wait_counts", fill_counts, call_wait_counts, fuzz_nothing_to_undo,
-                counts_mutations),
-    FUZZ_TARGET("weft_ep_query_device_counts", fill_counts, call_device_counts,
-                fuzz_nothing_to_undo, counts_mutations),
-};
-const int fuzz_num_ep_targets = sizeof fuzz_ep_targets / sizeof fuzz_ep_targets[0];
+FUZZ_TARGET(ep_create, fill_create, (a->comm, a->config, a->out), undo_create, create)
+FUZZ_TARGET(ep_handle_create, fill_handle, (a->ep, a->config, a->out), undo_handle, handle)
+FUZZ_TARGET_BY(ep_layout, ep_layout, fill_layout, call_layout, fuzz_wait, layout)
+FUZZ_TARGET_BY(ep_layout_2, ep_layout, fill_layout_by_table, call_layout, fuzz_wait, table)
+FUZZ_TARGET(ep_notify, NULL, (a->handle, a->stream), fuzz_wait, notify)
+FUZZ_TARGET(ep_dispatch, fill_dispatch, (a->handle, a->config, a->stream), fuzz_wait, dispatch)
+FUZZ_TARGET(ep_combine, fill_combine, (a->handle, a->config, a->stream), fuzz_wait, combine)
+FUZZ_TARGET(ep_query_sizes, fill_sizes, (a->ep, a->config, a->out), NULL, sizes)
+FUZZ_TARGET(ep_wait_counts, fuzz_fill_output, (a->handle, a->out), NULL, counts)
+FUZZ_TARGET(ep_query_device_counts, fuzz_fill_output, (a->handle, a->out), NULL, counts)

@@ -18,8 +18,6 @@ static void fill_expand(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_ep_expand_args *args = &a->expand.known;
     FUZZ_FILL_SIZE(a, expand, rng);
-    a->handle = a->ready_handle;
-    a->stream = a->own_stream;
     args->num_planes = 1 + (int32_t)rng_below(rng, WEFT_MAX_PLANES);
     args->planes = a->planes;
     args->capacity = 1 + (int32_t)rng_below(rng, FUZZ_MAX_TOKENS);
@@ -39,8 +37,6 @@ static void fill_expand(struct fuzz_arguments *a, struct rng *rng)
     args->gaps = (weft_ep_gaps)rng_below(rng, 2);
     args->num_blocks = (int32_t)rng_below(rng, FUZZ_BLOCKS + 1);
 }
-
-FUZZ_CALL(call_expand, weft_ep_expand(a->handle, a->config, a->stream))
 
 static const struct fuzz_mutation expand_mutations[] = {
     FUZZ_ENQUEUED(handle, weft_ep_expand_args, expand),
@@ -69,8 +65,6 @@ static void fill_reduce(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_ep_reduce_args *args = &a->reduce.known;
     FUZZ_FILL_SIZE(a, reduce, rng);
-    a->handle = a->ready_handle;
-    a->stream = a->own_stream;
     args->dtype = (weft_dtype)(WEFT_BF16 + rng_below(rng, 3));
     args->out_dtype = rng_below(rng, 2) == 0 ? WEFT_DTYPE_NONE : WEFT_FP32;
     args->hidden = 1 + (int64_t)rng_below(rng, MAX_ROW_BYTES / 4);
@@ -83,8 +77,6 @@ static void fill_reduce(struct fuzz_arguments *a, struct rng *rng)
     args->topk_weights = (float *)(void *)(a->arena_memory + WEIGHTS_OFFSET);
     args->num_blocks = (int32_t)rng_below(rng, FUZZ_BLOCKS + 1);
 }
-
-FUZZ_CALL(call_reduce, weft_ep_reduce(a->handle, a->config, a->stream))
 
 static const struct fuzz_mutation reduce_mutations[] = {
     FUZZ_ENQUEUED(handle, weft_ep_reduce_args, reduce),
@@ -104,8 +96,5 @@ static const struct fuzz_mutation reduce_mutations[] = {
                  INT32_MIN),
 };
 
-const struct fuzz_target fuzz_expand_targets[] = {
-    FUZZ_TARGET("weft_ep_expand", fill_expand, call_expand, fuzz_wait_for_stream, expand_mutations),
-    FUZZ_TARGET("weft_ep_reduce", fill_reduce, call_reduce, fuzz_wait_for_stream, reduce_mutations),
-};
-const int fuzz_num_expand_targets = sizeof fuzz_expand_targets / sizeof fuzz_expand_targets[0];
+FUZZ_TARGET(ep_expand, fill_expand, (a->handle, a->config, a->stream), fuzz_wait, expand)
+FUZZ_TARGET(ep_reduce, fill_reduce, (a->handle, a->config, a->stream), fuzz_wait, reduce)

@@ -4,29 +4,12 @@
 
 enum { DST_OFFSET = 16 << 10 };
 
-static void fill(struct fuzz_arguments *a, struct rng *rng)
-{
-    a->comm = a->own_comm;
-    a->stream = a->own_stream;
-    a->event = a->own_event;
-    a->created = NULL;
-    a->out = &a->created;
-    a->bytes = 1 + rng_below(rng, 5000);
-}
-
-static void fill_output(struct fuzz_arguments *a, struct rng *rng)
-{
-    fill(a, rng);
-    fuzz_fill_output(a);
-}
-
 /* ---------------------------------------------------------------- communicators */
 
 /* One rank alone, which may be given nodes, and a heap. */
 static void fill_config(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_comm_config *config = &a->comm_config.known;
-    fill(a, rng);
     FUZZ_FILL_SIZE(a, comm_config, rng);
     config->heap_bytes = rng_below(rng, 100000);
     config->heap_max_bytes = UINT64_C(1) << 20;
@@ -57,7 +40,6 @@ static void fill_create(struct fuzz_arguments *a, struct rng *rng)
     a->ptr = &a->id;
 }
 
-FUZZ_CALL(call_create, weft_comm_create(a->ptr, a->ranks[0], a->ranks[1], a->config, a->out))
 FUZZ_CALL(undo_create, weft_comm_destroy(a->created))
 
 static const struct fuzz_mutation create_mutations[] = {
@@ -77,20 +59,15 @@ static void fill_split(struct fuzz_arguments *a, struct rng *rng)
     a->ranks[1] = rng_below(rng, 2) == 0 ? INT32_MIN : INT32_MAX;
 }
 
-FUZZ_CALL(call_split, weft_comm_split(a->comm, a->ranks[0], a->ranks[1], a->config, a->out))
-
 static const struct fuzz_mutation split_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("child", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT32, "color", ranks[0], -2, INT32_MIN),
     CONFIG_MUTATIONS,
 };
 
-FUZZ_CALL(call_split_strided, weft_comm_split_strided(a->comm, a->ranks[0], a->ranks[1],
-                                                      a->ranks[2], a->config, a->out))
-
 static const struct fuzz_mutation split_strided_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("child", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT32, "first", ranks[0], -1, 1, INT32_MAX, INT32_MIN),
     FUZZ_NUMBERS(FUZZ_INT32, "stride", ranks[1], 0, -1, INT32_MIN),
@@ -109,8 +86,6 @@ static void fill_id(struct fuzz_arguments *a, struct rng *rng)
     a->out = a->result_memory + sizeof a->result_memory - sizeof(weft_unique_id);
 }
 
-FUZZ_CALL(call_id, weft_unique_id_at(a->ptr, a->ranks[0], a->config, a->out))
-
 static const struct fuzz_mutation id_mutations[] = {
     FUZZ_POINTERS("address", ptr, FUZZ_NULL),
     FUZZ_POINTERS("id", out, FUZZ_NULL),
@@ -122,8 +97,6 @@ static const struct fuzz_mutation id_mutations[] = {
 
 /* ---------------------------------------------------------------- memory */
 
-FUZZ_CALL(call_alloc, weft_memory_alloc(a->comm, a->bytes, a->out))
-
 static weft_result undo_alloc(struct fuzz_arguments *a)
 {
     memset(a->created, 1, a->bytes);
@@ -131,36 +104,25 @@ static weft_result undo_alloc(struct fuzz_arguments *a)
 }
 
 static const struct fuzz_mutation alloc_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("ptr", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "bytes", bytes, -1, INT64_MAX, (int64_t)1 << 60, -256),
 };
 
-FUZZ_CALL(call_free, weft_memory_free(a->comm, a->ptr))
-
-static void fill_free(struct fuzz_arguments *a, struct rng *rng)
-{
-    fill(a, rng);
-    a->ptr = NULL;
-}
-
 static const struct fuzz_mutation free_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("ptr", ptr, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE),
 };
 
 static void fill_copy(struct fuzz_arguments *a, struct rng *rng)
 {
-    fill(a, rng);
     a->ptr = rng_below(rng, 2) == 0 ? a->outside : a->arena_memory;
     a->out = a->arena_memory + DST_OFFSET;
     a->bytes = 1 + rng_below(rng, sizeof a->outside);
 }
 
-FUZZ_CALL(call_copy, weft_memory_copy(a->comm, a->out, a->ptr, a->bytes))
-
 static const struct fuzz_mutation copy_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("dst", out, FUZZ_NULL),
     FUZZ_POINTERS("src", ptr, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "dst|src", bytes, -1, INT64_MAX, INT64_MIN),
@@ -170,14 +132,12 @@ static const struct fuzz_mutation copy_mutations[] = {
 
 static void fill_team(struct fuzz_arguments *a, struct rng *rng)
 {
-    fill_output(a, rng);
+    fuzz_fill_output(a, rng);
     a->ranks[0] = (int32_t)rng_below(rng, WEFT_TEAM_RAIL + 1);
 }
 
-FUZZ_CALL(call_team, weft_team_query(a->comm, (weft_team)a->ranks[0], a->out))
-
 static const struct fuzz_mutation team_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("info", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT32, "team", ranks[0], -1, WEFT_TEAM_RAIL + 1, INT32_MAX, INT32_MIN),
     FUZZ_OUTPUT_SIZES,
@@ -185,20 +145,16 @@ static const struct fuzz_mutation team_mutations[] = {
 
 static void fill_machine(struct fuzz_arguments *a, struct rng *rng)
 {
-    fill_output(a, rng);
+    fuzz_fill_output(a, rng);
     a->ranks[0] = WEFT_MACHINE_CPU;
     a->ranks[1] = 0;
 }
-
-FUZZ_CALL(call_machine, weft_machine_query((weft_machine)a->ranks[0], a->out))
 
 static const struct fuzz_mutation machine_mutations[] = {
     FUZZ_POINTERS("info", out, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT32, "machine", ranks[0], -1, WEFT_MACHINE_CUDA + 1, INT32_MAX, INT32_MIN),
     FUZZ_OUTPUT_SIZES,
 };
-
-FUZZ_CALL(call_device, weft_device_query((weft_machine)a->ranks[0], a->ranks[1], a->out))
 
 static const struct fuzz_mutation device_mutations[] = {
     FUZZ_POINTERS("info", out, FUZZ_NULL),
@@ -209,59 +165,51 @@ static const struct fuzz_mutation device_mutations[] = {
 
 /* ---------------------------------------------------------------- streams and events */
 
-FUZZ_CALL(call_stream_create, weft_stream_create(a->comm, a->out))
 FUZZ_CALL(undo_stream_create, weft_stream_destroy(a->created))
 
 static const struct fuzz_mutation stream_create_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("stream", out, FUZZ_NULL),
 };
 
-FUZZ_CALL(call_event_create, weft_event_create(a->comm, a->out))
 FUZZ_CALL(undo_event_create, weft_event_destroy(a->created))
 
 static const struct fuzz_mutation event_create_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("event", out, FUZZ_NULL),
 };
 
 /* An event of its own, whose record has been passed. */
 static void fill_elapsed(struct fuzz_arguments *a, struct rng *rng)
 {
-    fill(a, rng);
+    (void)rng;
     a->ptr = a->own_event;
     a->out = a->result_memory;
     (void)weft_event_record(a->own_event, a->own_stream);
     (void)weft_stream_synchronize(a->own_stream);
 }
 
-FUZZ_CALL(call_elapsed, weft_event_elapsed_us(a->event, a->ptr, a->out))
-
 static const struct fuzz_mutation elapsed_mutations[] = {
-    FUZZ_POINTERS("start", event, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_GARBAGE),
+    FUZZ_OBJECT("start", event),
     FUZZ_POINTERS("end", ptr, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_GARBAGE),
     FUZZ_POINTERS("elapsed_us", out, FUZZ_NULL),
 };
 
-const struct fuzz_target fuzz_host_targets[] = {
-    FUZZ_TARGET("weft_comm_create", fill_create, call_create, undo_create, create_mutations),
-    FUZZ_TARGET("weft_comm_split", fill_split, call_split, undo_create, split_mutations),
-    FUZZ_TARGET("weft_comm_split_strided", fill_config, call_split_strided, undo_create,
-                split_strided_mutations),
-    FUZZ_TARGET("weft_unique_id_at", fill_id, call_id, fuzz_nothing_to_undo, id_mutations),
-    FUZZ_TARGET("weft_memory_alloc", fill, call_alloc, undo_alloc, alloc_mutations),
-    FUZZ_TARGET("weft_memory_free", fill_free, call_free, fuzz_nothing_to_undo, free_mutations),
-    FUZZ_TARGET("weft_memory_copy", fill_copy, call_copy, fuzz_nothing_to_undo, copy_mutations),
-    FUZZ_TARGET("weft_team_query", fill_team, call_team, fuzz_nothing_to_undo, team_mutations),
-    FUZZ_TARGET("weft_machine_query", fill_machine, call_machine, fuzz_nothing_to_undo,
-                machine_mutations),
-    FUZZ_TARGET("weft_device_query", fill_machine, call_device, fuzz_nothing_to_undo,
-                device_mutations),
-    FUZZ_TARGET("weft_stream_create", fill, call_stream_create, undo_stream_create,
-                stream_create_mutations),
-    FUZZ_TARGET("weft_event_create", fill, call_event_create, undo_event_create,
-                event_create_mutations),
-    FUZZ_TARGET("weft_event_elapsed_us", fill_elapsed, call_elapsed, fuzz_nothing_to_undo,
-                elapsed_mutations),
-};
-const int fuzz_num_host_targets = sizeof fuzz_host_targets / sizeof fuzz_host_targets[0];
+FUZZ_TARGET(comm_create, fill_create, (a->ptr, a->ranks[0], a->ranks[1], a->config, a->out),
+            undo_create, create)
+FUZZ_TARGET(comm_split, fill_split, (a->comm, a->ranks[0], a->ranks[1], a->config, a->out),
+            undo_create, split)
+FUZZ_TARGET(comm_split_strided, fill_config,
+            (a->comm, a->ranks[0], a->ranks[1], a->ranks[2], a->config, a->out), undo_create,
+            split_strided)
+FUZZ_TARGET(unique_id_at, fill_id, (a->ptr, a->ranks[0], a->config, a->out), NULL, id)
+FUZZ_TARGET(memory_alloc, NULL, (a->comm, a->bytes, a->out), undo_alloc, alloc)
+FUZZ_TARGET(memory_free, NULL, (a->comm, a->ptr), NULL, free)
+FUZZ_TARGET(memory_copy, fill_copy, (a->comm, a->out, a->ptr, a->bytes), NULL, copy)
+FUZZ_TARGET(team_query, fill_team, (a->comm, (weft_team)a->ranks[0], a->out), NULL, team)
+FUZZ_TARGET(machine_query, fill_machine, ((weft_machine)a->ranks[0], a->out), NULL, machine)
+FUZZ_TARGET(device_query, fill_machine, ((weft_machine)a->ranks[0], a->ranks[1], a->out), NULL,
+            device)
+FUZZ_TARGET(stream_create, NULL, (a->comm, a->out), undo_stream_create, stream_create)
+FUZZ_TARGET(event_create, NULL, (a->comm, a->out), undo_event_create, event_create)
+FUZZ_TARGET(event_elapsed_us, fill_elapsed, (a->event, a->ptr, a->out), NULL, elapsed)

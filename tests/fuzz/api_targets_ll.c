@@ -14,8 +14,6 @@ static void fill_config(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_ll_config *config = &a->ll_config.known;
     FUZZ_FILL_SIZE(a, ll_config, rng);
-    a->ep = a->own_ep;
-    a->out = &a->created;
     config->hidden = 1 + (int64_t)rng_below(rng, 100);
     config->max_tokens = 1 + (int32_t)rng_below(rng, 50);
     config->num_topk = 1 + (int32_t)rng_below(rng, FUZZ_TOPK);
@@ -38,24 +36,20 @@ static void fill_config(struct fuzz_arguments *a, struct rng *rng)
 static void fill_config_to_query(struct fuzz_arguments *a, struct rng *rng)
 {
     fill_config(a, rng);
-    fuzz_fill_output(a);
+    fuzz_fill_output(a, rng);
 }
 
 static void fill_job(struct fuzz_arguments *a, struct rng *rng)
 {
     FUZZ_FILL_SIZE(a, ll_job, rng);
     fill_config_to_query(a, rng);
-    a->comm = a->own_comm;
     a->job = &a->ll_job;
     a->ll_job.known.num_ranks = 1 + (int32_t)rng_below(rng, 100);
     a->ll_job.known.num_nodes = (int32_t)rng_below(rng, (uint32_t)a->ll_job.known.num_ranks + 1);
     a->ll_config.known.num_experts = 1 + (int64_t)rng_below(rng, 1000);
 }
 
-FUZZ_CALL(call_create, weft_ll_create(a->ep, a->config, a->out))
 FUZZ_CALL(undo_create, weft_ll_destroy(a->created))
-FUZZ_CALL(call_sizes, weft_ll_query_sizes(a->ep, a->config, a->out))
-FUZZ_CALL(call_plan, weft_ll_plan_sizes(a->comm, a->job, a->config, a->out))
 
 #define CONFIG_MUTATIONS(max_topk)                                                                 \
     FUZZ_POINTERS("config", config, FUZZ_NULL), FUZZ_SIZES(weft_ll_config, ll_config),             \
@@ -84,14 +78,13 @@ FUZZ_CALL(call_plan, weft_ll_plan_sizes(a->comm, a->job, a->config, a->out))
         FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", ll_config.known.num_blocks, -1, INT32_MAX),         \
         FUZZ_NUMBERS(FUZZ_INT32, "num_warps", ll_config.known.num_warps, -1, 33, INT32_MAX)
 
-static const struct fuzz_mutation create_mutations[] = {FUZZ_POINTERS("ep", ep, FUZZ_NULL),
-                                                        CONFIG_MUTATIONS(FUZZ_TOPK),
-                                                        FUZZ_POINTERS("ll", out, FUZZ_NULL)};
+static const struct fuzz_mutation create_mutations[] = {
+    FUZZ_OBJECT("ep", ep), CONFIG_MUTATIONS(FUZZ_TOPK), FUZZ_POINTERS("ll", out, FUZZ_NULL)};
 static const struct fuzz_mutation sizes_mutations[] = {
-    FUZZ_POINTERS("ep", ep, FUZZ_NULL), CONFIG_MUTATIONS(FUZZ_TOPK),
-    FUZZ_POINTERS("sizes", out, FUZZ_NULL), FUZZ_OUTPUT_SIZES};
+    FUZZ_OBJECT("ep", ep), CONFIG_MUTATIONS(FUZZ_TOPK), FUZZ_POINTERS("sizes", out, FUZZ_NULL),
+    FUZZ_OUTPUT_SIZES};
 static const struct fuzz_mutation plan_mutations[] = {
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL),
+    FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("job", job, FUZZ_NULL),
     FUZZ_SIZES(weft_ll_job, ll_job),
     FUZZ_NUMBERS(FUZZ_INT32, "num_ranks", ll_job.known.num_ranks, 0, -1, 65537, INT32_MAX),
@@ -129,18 +122,14 @@ static void fill_outputs(struct fuzz_arguments *a, struct rng *rng)
 static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
 {
     FUZZ_FILL_SIZE(a, ll_dispatch, rng);
-    a->ll = a->empty_ll;
-    a->stream = a->own_stream;
     fill_send(a, rng);
     fill_outputs(a, rng);
 }
 
-FUZZ_CALL(call_dispatch, weft_ll_dispatch(a->ll, a->config, a->stream))
-
 static weft_result undo_dispatch(struct fuzz_arguments *a)
 {
     const weft_result result = weft_ll_release(a->empty_ll, a->own_stream);
-    return result == WEFT_OK ? fuzz_wait_for_stream(a) : result;
+    return result == WEFT_OK ? fuzz_wait(a) : result;
 }
 
 static const struct fuzz_mutation dispatch_mutations[] = {
@@ -176,15 +165,12 @@ static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
     weft_ll_combine_args *args = &a->ll_combine.known;
     FUZZ_FILL_SIZE(a, ll_combine, rng);
     a->ll = a->ready_ll;
-    a->stream = a->own_stream;
     args->keep = 1;
     args->x = a->arena_memory;
     args->x_stride_bytes = coin(rng) ? 0 : sizeof(float) * (HIDDEN + rng_below(rng, 8));
     args->out = a->result_memory;
     args->topk_weights = coin(rng) ? a->topk_weights : NULL;
 }
-
-FUZZ_CALL(call_combine, weft_ll_combine(a->ll, a->config, a->stream))
 
 static const struct fuzz_mutation combine_mutations[] = {
     FUZZ_ENQUEUED(ll, weft_ll_combine_args, ll_combine),
@@ -211,25 +197,22 @@ static weft_result call_release(struct fuzz_arguments *a)
     const weft_result result = weft_ll_release(a->ll, a->stream);
     if (result != WEFT_OK) /* the result is no other call's */
         (void)weft_ll_release(a->empty_ll, a->own_stream);
-    const weft_result waited = fuzz_wait_for_stream(a);
+    const weft_result waited = fuzz_wait(a);
     return result == WEFT_OK ? waited : result;
 }
 
 static void fill_slots(struct fuzz_arguments *a, struct rng *rng)
 {
-    (void)rng;
     a->ll = a->ll_by_rank;
-    fuzz_fill_output(a);
+    fuzz_fill_output(a, rng);
 }
 
-FUZZ_CALL(call_slots, weft_ll_query_slots(a->ll, a->out))
-
 static const struct fuzz_mutation release_mutations[] = {
-    FUZZ_POINTERS("ll", ll, FUZZ_NULL),
-    FUZZ_POINTERS("stream", stream, FUZZ_NULL),
+    FUZZ_OBJECT("ll", ll),
+    FUZZ_OBJECT("stream", stream),
 };
 static const struct fuzz_mutation slots_mutations[] = {
-    FUZZ_POINTERS("ll", ll, FUZZ_NULL),
+    FUZZ_OBJECT("ll", ll),
     FUZZ_POINTERS("slots", out, FUZZ_NULL),
     FUZZ_OUTPUT_SIZES,
 };
@@ -256,18 +239,10 @@ int fuzz_set_up_ll(struct fuzz_arguments *a)
     return 0;
 }
 
-const struct fuzz_target fuzz_ll_targets[] = {
-    FUZZ_TARGET("weft_ll_create", fill_config, call_create, undo_create, create_mutations),
-    FUZZ_TARGET("weft_ll_query_sizes", fill_config_to_query, call_sizes, fuzz_nothing_to_undo,
-                sizes_mutations),
-    FUZZ_TARGET("weft_ll_plan_sizes", fill_job, call_plan, fuzz_nothing_to_undo, plan_mutations),
-    FUZZ_TARGET("weft_ll_dispatch", fill_dispatch, call_dispatch, undo_dispatch,
-                dispatch_mutations),
-    FUZZ_TARGET("weft_ll_combine", fill_combine, call_combine, fuzz_wait_for_stream,
-                combine_mutations),
-    FUZZ_TARGET("weft_ll_release", fill_release, call_release, fuzz_nothing_to_undo,
-                release_mutations),
-    FUZZ_TARGET("weft_ll_query_slots", fill_slots, call_slots, fuzz_nothing_to_undo,
-                slots_mutations),
-};
-const int fuzz_num_ll_targets = sizeof fuzz_ll_targets / sizeof fuzz_ll_targets[0];
+FUZZ_TARGET(ll_create, fill_config, (a->ep, a->config, a->out), undo_create, create)
+FUZZ_TARGET(ll_query_sizes, fill_config_to_query, (a->ep, a->config, a->out), NULL, sizes)
+FUZZ_TARGET(ll_plan_sizes, fill_job, (a->comm, a->job, a->config, a->out), NULL, plan)
+FUZZ_TARGET(ll_dispatch, fill_dispatch, (a->ll, a->config, a->stream), undo_dispatch, dispatch)
+FUZZ_TARGET(ll_combine, fill_combine, (a->ll, a->config, a->stream), fuzz_wait, combine)
+FUZZ_TARGET_BY(ll_release, ll_release, fill_release, call_release, NULL, release)
+FUZZ_TARGET(ll_query_slots, fill_slots, (a->ll, a->out), NULL, slots)

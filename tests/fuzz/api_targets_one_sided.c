@@ -11,8 +11,6 @@ static void fill(struct fuzz_arguments *a, struct rng *rng, uint32_t used)
 {
     weft_rma_args *args = &a->rma.known;
     FUZZ_FILL_SIZE(a, rma, rng);
-    a->comm = a->own_comm;
-    a->stream = a->own_stream;
     if (used & USE_BYTES) {
         args->bytes = 2 + rng_below(rng, 2000);
         args->src = a->arena_memory + rng_below(rng, 64);
@@ -53,18 +51,7 @@ static void fill_wait_until(struct fuzz_arguments *a, struct rng *rng)
     a->rma.known.value = 0;
 }
 
-FUZZ_CALL(call_put, weft_rma_put(a->comm, a->config, a->stream))
-FUZZ_CALL(call_get, weft_rma_get(a->comm, a->config, a->stream))
-FUZZ_CALL(call_put_signal, weft_rma_put_signal(a->comm, a->config, a->stream))
-FUZZ_CALL(call_signal, weft_rma_signal(a->comm, a->config, a->stream))
-FUZZ_CALL(call_add, weft_rma_add(a->comm, a->config, a->stream))
-FUZZ_CALL(call_fetch_add, weft_rma_fetch_add(a->comm, a->config, a->stream))
-FUZZ_CALL(call_wait_until, weft_rma_wait_until(a->comm, a->config, a->stream))
-FUZZ_CALL(call_fence, weft_rma_fence(a->comm, a->stream))
-FUZZ_CALL(call_quiet, weft_rma_quiet(a->comm, a->stream))
-
-#define COMM_AND_STREAM                                                                            \
-    FUZZ_POINTERS("comm", comm, FUZZ_NULL), FUZZ_POINTERS("stream", stream, FUZZ_NULL)
+#define COMM_AND_STREAM FUZZ_OBJECT("comm", comm), FUZZ_OBJECT("stream", stream)
 #define ARGS                                                                                       \
     FUZZ_POINTERS("args", config, FUZZ_NULL), FUZZ_SIZES(weft_rma_args, rma),                      \
         FUZZ_NUMBERS(FUZZ_INT32, "reserved", rma.known.reserved, -1, 1),                           \
@@ -94,19 +81,12 @@ static const struct fuzz_mutation fetch_add_mutations[] = {
     COMM_AND_STREAM, ARGS, POINTER(word), POINTER(before), UNUSED(dst), UNUSED(src)};
 static const struct fuzz_mutation fence_mutations[] = {COMM_AND_STREAM};
 
-const struct fuzz_target fuzz_one_sided_targets[] = {
-    FUZZ_TARGET("weft_rma_put", fill_bytes, call_put, fuzz_wait_for_stream, bytes_mutations),
-    FUZZ_TARGET("weft_rma_get", fill_bytes, call_get, fuzz_wait_for_stream, bytes_mutations),
-    FUZZ_TARGET("weft_rma_put_signal", fill_put_signal, call_put_signal, fuzz_wait_for_stream,
-                put_signal_mutations),
-    FUZZ_TARGET("weft_rma_signal", fill_word, call_signal, fuzz_wait_for_stream, word_mutations),
-    FUZZ_TARGET("weft_rma_add", fill_word, call_add, fuzz_wait_for_stream, word_mutations),
-    FUZZ_TARGET("weft_rma_fetch_add", fill_fetch_add, call_fetch_add, fuzz_wait_for_stream,
-                fetch_add_mutations),
-    FUZZ_TARGET("weft_rma_wait_until", fill_wait_until, call_wait_until, fuzz_wait_for_stream,
-                word_mutations),
-    FUZZ_TARGET("weft_rma_fence", fill_word, call_fence, fuzz_wait_for_stream, fence_mutations),
-    FUZZ_TARGET("weft_rma_quiet", fill_word, call_quiet, fuzz_wait_for_stream, fence_mutations),
-};
-const int fuzz_num_one_sided_targets =
-    sizeof fuzz_one_sided_targets / sizeof fuzz_one_sided_targets[0];
+FUZZ_TARGET(rma_put, fill_bytes, (a->comm, a->config, a->stream), fuzz_wait, bytes)
+FUZZ_TARGET(rma_get, fill_bytes, (a->comm, a->config, a->stream), fuzz_wait, bytes)
+FUZZ_TARGET(rma_put_signal, fill_put_signal, (a->comm, a->config, a->stream), fuzz_wait, put_signal)
+FUZZ_TARGET(rma_signal, fill_word, (a->comm, a->config, a->stream), fuzz_wait, word)
+FUZZ_TARGET(rma_add, fill_word, (a->comm, a->config, a->stream), fuzz_wait, word)
+FUZZ_TARGET(rma_fetch_add, fill_fetch_add, (a->comm, a->config, a->stream), fuzz_wait, fetch_add)
+FUZZ_TARGET(rma_wait_until, fill_wait_until, (a->comm, a->config, a->stream), fuzz_wait, word)
+FUZZ_TARGET(rma_fence, fill_word, (a->comm, a->stream), fuzz_wait, fence)
+FUZZ_TARGET(rma_quiet, fill_word, (a->comm, a->stream), fuzz_wait, fence)

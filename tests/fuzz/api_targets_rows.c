@@ -9,8 +9,6 @@ static void fill_rows(struct fuzz_arguments *a, struct rng *rng)
 {
     weft_rows_args *args = &a->rows.known;
     FUZZ_FILL_SIZE(a, rows, rng);
-    a->comm = a->own_comm;
-    a->stream = a->own_stream;
     args->dtype = rng_below(rng, 2) == 0 ? WEFT_BF16 : WEFT_FP16;
     args->narrow_dtype = rng_below(rng, 2) == 0 ? WEFT_FP8_E4M3 : WEFT_INT8;
     args->scale = (weft_scale_kind)rng_below(rng, WEFT_SCALE_UE8M0 + 1);
@@ -41,7 +39,7 @@ static void fill_log_rows(struct fuzz_arguments *a, struct rng *rng)
 FUZZ_CALL(call_quantise, weft_rows_quantise(a->comm, a->config, a->stream))
 FUZZ_CALL(call_dequantise, weft_rows_dequantise(a->comm, a->config, a->stream))
 
-static const struct fuzz_mutation mutations[] = {
+static const struct fuzz_mutation rows_mutations[] = {
     FUZZ_ENQUEUED(comm, weft_rows_args, rows),
     FUZZ_POINTERS("src", rows.known.src, FUZZ_NULL),
     FUZZ_POINTERS("dst", rows.known.dst, FUZZ_NULL),
@@ -68,13 +66,7 @@ static const struct fuzz_mutation log_mutations[] = {
     FUZZ_NUMBERS(FUZZ_INT32, "scale", rows.known.scale, -1, WEFT_SCALE_UE8M0),
 };
 
-const struct fuzz_target fuzz_rows_targets[] = {
-    FUZZ_TARGET("weft_rows_quantise", fill_log_rows, call_quantise, fuzz_wait_for_stream,
-                log_mutations),
-    FUZZ_TARGET("weft_rows_dequantise", fill_log_rows, call_dequantise, fuzz_wait_for_stream,
-                log_mutations),
-    FUZZ_TARGET("weft_rows_quantise", fill_rows, call_quantise, fuzz_wait_for_stream, mutations),
-    FUZZ_TARGET("weft_rows_dequantise", fill_rows, call_dequantise, fuzz_wait_for_stream,
-                mutations),
-};
-const int fuzz_num_rows_targets = sizeof fuzz_rows_targets / sizeof fuzz_rows_targets[0];
+FUZZ_TARGET_BY(rows_quantise, rows_quantise, fill_log_rows, call_quantise, fuzz_wait, log)
+FUZZ_TARGET_BY(rows_dequantise, rows_dequantise, fill_log_rows, call_dequantise, fuzz_wait, log)
+FUZZ_TARGET_BY(rows_quantise_2, rows_quantise, fill_rows, call_quantise, fuzz_wait, rows)
+FUZZ_TARGET_BY(rows_dequantise_2, rows_dequantise, fill_rows, call_dequantise, fuzz_wait, rows)

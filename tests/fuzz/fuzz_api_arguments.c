@@ -72,6 +72,34 @@ static int set_up(struct ranks_context *context, struct fuzz_arguments *a)
     return set_up_ep(a);
 }
 
+/* Objects of each kind that are no more. */
+static int set_up_gone(struct fuzz_arguments *a, struct fuzz_arguments *gone)
+{
+    weft_ep_config ep = WEFT_INIT(weft_ep_config);
+    weft_ep_handle_config handle = WEFT_INIT(weft_ep_handle_config);
+    weft_ll_config ll = WEFT_INIT(weft_ll_config);
+    ep.num_experts = FUZZ_EXPERTS;
+    handle.max_tokens = ll.max_tokens = FUZZ_MAX_TOKENS;
+    handle.num_topk = ll.num_topk = FUZZ_TOPK;
+    ll.hidden = 1;
+    ll.dtype = WEFT_FP32;
+    a->gone = gone;
+    CHECK_OK(weft_comm_split(a->own_comm, 0, 0, NULL, &gone->comm));
+    CHECK_OK(weft_stream_create(gone->comm, &gone->stream));
+    CHECK_OK(weft_event_create(gone->comm, &gone->event));
+    CHECK_OK(weft_arena_create(gone->comm, 1, &gone->arena));
+    CHECK_OK(weft_coll_create(gone->comm, NULL, &gone->coll));
+    CHECK_OK(weft_coll_record_begin(gone->coll, &gone->record));
+    CHECK_OK(weft_ep_create(gone->comm, &ep, &gone->ep));
+    CHECK_OK(weft_ep_handle_create(gone->ep, &handle, &gone->handle));
+    CHECK_OK(weft_ll_create(gone->ep, &ll, &gone->ll));
+    CHECK_OK(weft_stream_destroy(gone->stream));
+    CHECK_OK(weft_event_destroy(gone->event));
+    CHECK_OK(weft_comm_destroy(gone->comm)); /* and all that is in it */
+    gone->graph = gone->stream;
+    return 0;
+}
+
 static int tear_down(struct fuzz_arguments *a)
 {
     CHECK_OK(weft_ep_handle_destroy(a->ready_handle));
@@ -86,8 +114,28 @@ static int tear_down(struct fuzz_arguments *a)
     return 0;
 }
 
-static void *bad_pointer(struct fuzz_arguments *a, enum fuzz_pointer which)
+/* With the objects that stay. */
+static void fill(struct fuzz_arguments *a, const struct fuzz_target *target, struct rng *rng)
 {
+    a->comm = a->own_comm;
+    a->stream = a->own_stream;
+    a->event = a->own_event;
+    a->graph = a->record = (void *)a;
+    a->arena = a->own_arena;
+    a->ep = a->own_ep;
+    a->handle = a->ready_handle;
+    a->ll = a->empty_ll;
+    a->coll = a->own_coll;
+    a->out = &a->created;
+    a->created = a->ptr = NULL;
+    a->bytes = 1 + rng_below(rng, 5000);
+    if (target->fill != NULL)
+        target->fill(a, rng);
+}
+
+static void *bad_pointer(struct fuzz_arguments *a, enum fuzz_pointer which, size_t offset)
+{
+    void *gone;
     switch (which) {
     case FUZZ_OUTSIDE:
         return a->outside;
@@ -95,17 +143,24 @@ static void *bad_pointer(struct fuzz_arguments *a, enum fuzz_pointer which)
         return a->arena_end - 1;
     case FUZZ_GARBAGE:
         return (void *)(uintptr_t)0x7fffdeadbeef;
+    case FUZZ_ALL_ONES:
+        return (void *)UINTPTR_MAX;
+    case FUZZ_OTHER:
+        return offset == FUZZ_AT(coll) ? (void *)a->own_stream : (void *)a->own_coll;
+    case FUZZ_GONE:
+        memcpy(&gone, (const char *)a->gone + offset, sizeof gone);
+        return gone;
     default:
         return NULL;
     }
 }
 
-static void mutate(struct fuzz_arguments *a, const struct fuzz_mutation *mutation, struct rng *rng)
+static void mutate(struct fuzz_arguments *a, const struct fuzz_mutation *mutation, int64_t value,
+                   struct rng *rng)
 {
     char *place = (char *)a + mutation->offset;
-    const int64_t value = mutation->values[rng_below(rng, (uint32_t)mutation->num_values)];
     const int32_t narrow = (int32_t)value;
-    void *pointer = bad_pointer(a, (enum fuzz_pointer)value);
+    void *pointer = bad_pointer(a, (enum fuzz_pointer)value, mutation->offset);
     const size_t longer = (size_t)value + FUZZ_TAIL_BYTES;
     switch (mutation->kind) {
     case FUZZ_INT32:
@@ -160,29 +215,6 @@ static int check_invalid(struct ranks_context *context, weft_result result,
     return 0;
 }
 
-static const struct fuzz_target *any_target(struct rng *rng)
-{
-    const struct {
-        const struct fuzz_target *targets;
-        int num_targets;
-    } tables[] = {{fuzz_ep_targets, fuzz_num_ep_targets},
-                  {fuzz_ll_targets, fuzz_num_ll_targets},
-                  {fuzz_coll_targets, fuzz_num_coll_targets},
-                  {fuzz_one_sided_targets, fuzz_num_one_sided_targets},
-                  {fuzz_expand_targets, fuzz_num_expand_targets},
-                  {fuzz_rows_targets, fuzz_num_rows_targets},
-                  {fuzz_base_targets, fuzz_num_base_targets},
-                  {fuzz_host_targets, fuzz_num_host_targets}};
-    enum { NUM_TABLES = sizeof tables / sizeof tables[0] };
-    int num_targets = 0, table = 0;
-    for (int i = 0; i < NUM_TABLES; i++)
-        num_targets += tables[i].num_targets;
-    int which = (int)rng_below(rng, (uint32_t)num_targets);
-    while (which >= tables[table].num_targets)
-        which -= tables[table++].num_targets;
-    return &tables[table].targets[which];
-}
-
 /* Applies up to MAX_MUTATIONS of the target's; returns how many. */
 static uint32_t mutate_some(struct fuzz_arguments *a, const struct fuzz_target *target,
                             struct rng *rng, const struct fuzz_mutation **mutations)
@@ -194,7 +226,7 @@ static uint32_t mutate_some(struct fuzz_arguments *a, const struct fuzz_target *
             &target->mutations[rng_below(rng, (uint32_t)target->num_mutations)];
         if (mutation->kind == FUZZ_PAIRED && num_paired++ > 0)
             continue;
-        mutate(a, mutation, rng);
+        mutate(a, mutation, mutation->values[rng_below(rng, (uint32_t)mutation->num_values)], rng);
         mutations[num_mutations++] = mutation;
     }
     return num_mutations;
@@ -213,8 +245,9 @@ static int iterate(struct ranks_context *context, struct fuzz_arguments *a, stru
 {
     struct position *position = ((const struct plan *)context->argument)->position;
     const struct fuzz_mutation *mutations[MAX_MUTATIONS];
-    const struct fuzz_target *target = any_target(rng);
-    target->fill(a, rng);
+    const struct fuzz_target *target =
+        fuzz_target((int32_t)rng_below(rng, (uint32_t)fuzz_num_targets()));
+    fill(a, target, rng);
     const uint32_t num_mutations = mutate_some(a, target, rng, mutations);
     describe(position->call, target, mutations, num_mutations);
     position->iteration++;
@@ -222,23 +255,46 @@ static int iterate(struct ranks_context *context, struct fuzz_arguments *a, stru
     if (num_mutations > 0)
         return check_invalid(context, result, mutations, num_mutations);
     CHECK(result == WEFT_OK, "%s: %s", position->call, weft_last_error());
-    CHECK_OK(target->undo(a));
+    if (target->undo != NULL)
+        CHECK_OK(target->undo(a));
+    return 0;
+}
+
+/* Each value that is wrong, alone. */
+static int try_each_mutation(struct ranks_context *context, struct fuzz_arguments *a,
+                             const struct fuzz_target *target, struct rng *rng)
+{
+    struct position *position = ((const struct plan *)context->argument)->position;
+    for (int i = 0; i < target->num_mutations; i++) {
+        const struct fuzz_mutation *mutation = &target->mutations[i];
+        for (int value = 0; value < mutation->num_values; value++) {
+            fill(a, target, rng);
+            mutate(a, mutation, mutation->values[value], rng);
+            describe(position->call, target, &mutation, 1);
+            if (check_invalid(context, target->call(a), &mutation, 1))
+                return 1;
+        }
+    }
     return 0;
 }
 
 static int fuzz(struct ranks_context *context)
 {
     const struct plan *plan = context->argument;
-    struct fuzz_arguments *a = tests_alloc(sizeof *a);
+    struct fuzz_arguments *a = tests_alloc(sizeof *a), *gone = tests_alloc(sizeof *gone);
     struct rng rng = {rng_key(plan->seed, 0)};
-    if (set_up(context, a))
+    if (set_up(context, a) || set_up_gone(a, gone))
         return 1;
+    for (int32_t i = 0; i < fuzz_num_targets(); i++)
+        if (try_each_mutation(context, a, fuzz_target(i), &rng))
+            return 1;
     for (int64_t i = 0; i < plan->num_iterations; i++)
         if (iterate(context, a, &rng))
             return 1;
     if (tear_down(a))
         return 1;
     tests_free(a);
+    tests_free(gone);
     return 0;
 }
 

@@ -2,7 +2,6 @@
 /* The collective operations under one name each, for tests that do the same to all of them. */
 #pragma once
 
-#include "harness/victim.h"
 #include "oracle/ep_memory.h"
 
 enum ep_operation { EP_NOTIFY, EP_DISPATCH, EP_COMBINE, EP_BARRIER, EP_NUM_OPERATIONS };
@@ -25,16 +24,3 @@ weft_result ep_operation_issue(struct ep_rank *self, const struct ep_buffers *bu
 /* Issues and waits; the first error of either. */
 weft_result ep_operation_run(struct ep_rank *self, const struct ep_buffers *buffers,
                              enum ep_operation operation);
-
-/* A rank with an operation that it repeats, until it or another is struck: self, entered and routed, with buffers. */
-struct ep_seat {
-    struct ep_rank *self;
-    enum ep_operation operation;
-    struct ep_buffers buffers;
-};
-/* The operation is done once. */
-int ep_seat_open(struct ep_seat *seat, struct ep_rank *self, enum ep_operation operation,
-                 int64_t hidden);
-/* Without the barrier of ep_rank_leave, which cannot succeed. */
-int ep_seat_close(struct ep_seat *seat);
-struct victim_seat ep_seat_of_victim(struct ep_seat *seat);

@@ -60,54 +60,36 @@ static int call_wrongly(struct ranks_context *context)
     char outside[64];
     if (open_actor(context, &actor) != 0)
         return 1;
+    char *const area = actor.area;
     uint64_t *word = word_of(&actor, 0), *crooked = word_of(&actor, 4);
-    const weft_result invalid = WEFT_ERROR_INVALID_ARGUMENT;
-    CHECK_ERROR(weft_rma_put(actor.comm,
-                             WEFT_ARGS(weft_rma_args, .dst = actor.area, .src = actor.area,
-                                       .bytes = 8, .rank = 4),
-                             actor.stream),
-                invalid, "rank is 4, allowed are 0..3");
-    CHECK_ERROR(weft_rma_signal(actor.comm,
-                                WEFT_ARGS(weft_rma_args, .word = word, .value = 1, .rank = -1),
-                                actor.stream),
-                invalid, "rank is -1");
-    CHECK_ERROR(weft_rma_put(actor.comm,
-                             WEFT_ARGS(weft_rma_args, .dst = outside, .src = actor.area, .bytes = 8,
-                                       .rank = 0),
-                             actor.stream),
-                invalid, "dst is ");
-    CHECK_ERROR(weft_rma_put(actor.comm,
-                             WEFT_ARGS(weft_rma_args, .dst = actor.area, .src = outside, .bytes = 8,
-                                       .rank = 0),
-                             actor.stream),
-                invalid, "src is ");
-    CHECK_ERROR(weft_rma_get(actor.comm,
-                             WEFT_ARGS(weft_rma_args, .dst = actor.area, .src = actor.area + 8,
-                                       .bytes = AREA_BYTES, .rank = 0),
-                             actor.stream),
-                invalid, "must lie in one allocation of the communicator's heap");
-    CHECK_ERROR(
-        weft_rma_put_signal(actor.comm,
-                            WEFT_ARGS(weft_rma_args, .dst = actor.area, .src = actor.area + 8,
-                                      .bytes = 8, .word = crooked, .value = 1, .rank = 0),
-                            actor.stream),
-        invalid, "must be aligned to 8 bytes");
-    CHECK_ERROR(weft_rma_add(actor.comm,
-                             WEFT_ARGS(weft_rma_args, .word = NULL, .value = 1, .rank = 0),
-                             actor.stream),
-                invalid, "word is NULL");
-    CHECK_ERROR(weft_rma_fetch_add(actor.comm,
-                                   WEFT_ARGS(weft_rma_args, .before = crooked, .word = word,
-                                             .value = 1, .rank = 0),
-                                   actor.stream),
-                invalid, "before is ");
-    CHECK_ERROR(weft_rma_wait_until(actor.comm,
-                                    WEFT_ARGS(weft_rma_args, .word = crooked, .value = 0),
-                                    actor.stream),
-                invalid, "word is ");
-    CHECK_OK(weft_rma_put(actor.comm,
-                          WEFT_ARGS(weft_rma_args, .dst = NULL, .src = NULL, .bytes = 0, .rank = 0),
-                          actor.stream));
+    const struct {
+        weft_result (*call)(weft_comm *, const weft_rma_args *, weft_stream *);
+        weft_rma_args args;
+        const char *text;
+    } wrong[] = {
+        {weft_rma_put,
+         {.dst = area, .src = area, .bytes = 8, .rank = 4},
+         "rank is 4, allowed are 0..3"},
+        {weft_rma_signal, {.word = word, .value = 1, .rank = -1}, "rank is -1"},
+        {weft_rma_put, {.dst = outside, .src = area, .bytes = 8}, "dst is "},
+        {weft_rma_put, {.dst = area, .src = outside, .bytes = 8}, "src is "},
+        {weft_rma_get,
+         {.dst = area, .src = area + 8, .bytes = AREA_BYTES},
+         "must lie in one allocation of the communicator's heap"},
+        {weft_rma_put_signal,
+         {.dst = area, .src = area + 8, .bytes = 8, .word = crooked, .value = 1},
+         "must be aligned to 8 bytes"},
+        {weft_rma_add, {.word = NULL, .value = 1}, "word is NULL"},
+        {weft_rma_fetch_add, {.before = crooked, .word = word, .value = 1}, "before is "},
+        {weft_rma_wait_until, {.word = crooked}, "word is "},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        weft_rma_args args = wrong[i].args;
+        args.size = sizeof args;
+        CHECK_ERROR(wrong[i].call(actor.comm, &args, actor.stream), WEFT_ERROR_INVALID_ARGUMENT,
+                    wrong[i].text);
+    }
+    CHECK_OK(weft_rma_put(actor.comm, WEFT_ARGS(weft_rma_args, .bytes = 0), actor.stream));
     CHECK_OK(weft_stream_synchronize(actor.stream));
     CHECK_OK(weft_host_barrier(actor.comm));
     return close_actor(&actor);
@@ -191,7 +173,7 @@ static int split_by_stride(struct ranks_context *context)
     CHECK_ERROR(weft_comm_split_strided(actor.comm, 1, 2, 3, NULL, &team),
                 WEFT_ERROR_INVALID_ARGUMENT, "num_ranks is 3, allowed are 1..2");
     CHECK_ERROR(weft_comm_split_strided(actor.comm, 0, context->rank == 2 ? 2 : 1, 2, NULL, &team),
-                WEFT_ERROR_MISMATCH, "0, 1, 2 on rank 0 and 0, 2, 2 on rank 2");
+                WEFT_ERROR_MISMATCH, "stride: 1 on rank 0 and 2 on rank 2");
     CHECK(weft_comm_parent_rank(actor.comm, 0) == -1, "it was split from nothing");
     CHECK_OK(weft_comm_split_strided(actor.comm, 1, 2, 2, NULL, &team));
     CHECK((team != NULL) == (context->rank % 2 == 1), "wrong members");
