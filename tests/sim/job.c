@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "harness/cmocka.h"
-#include "ops/programs.h"
+#include "launch/programs.h"
 
 struct job_rank {
     weft_comm *comm;

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "launch/programs.h"
 #include "machine/float_bits.h"
 #include "machine/host.h"
-#include "ops/programs.h"
 
 weft__program_fn weft__sim_planted_packets;
 

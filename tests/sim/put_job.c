@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "launch/programs.h"
 #include "machine/host.h"
-#include "ops/programs.h"
 
 weft__program_fn weft__sim_planted_puts;
 

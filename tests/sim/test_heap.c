@@ -5,7 +5,7 @@
 
 #include "harness/cmocka.h"
 #include "job.h"
-#include "ops/programs.h"
+#include "launch/programs.h"
 
 /* Blocks are as long as they are aligned, so that the allocator puts them side by side. */
 enum { NUM_SEEDS = 50, WRITER = 0, OWNER = 1, BLOCK_BYTES = 4096 };

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "harness/cmocka.h"
+#include "launch/programs.h"
 #include "machine/host.h"
-#include "ops/programs.h"
-#include "ops/windows.h"
+#include "memory/windows.h"
 #include "planted_accesses.h"
 #include "sim_job.h"
 

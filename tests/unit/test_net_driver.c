@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "comm/thread.h"
+#include "comm/host/thread.h"
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"

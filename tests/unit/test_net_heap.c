@@ -3,7 +3,7 @@
  * while others put, and what a rank could not register. */
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"

@@ -6,8 +6,8 @@
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
-#include "machine/cpu/launch.h"
-#include "machine/cpu/rows.h"
+#include "machine/cpu/cpu_launch.h"
+#include "machine/cpu/cpu_rows.h"
 #include "row_values.h"
 
 enum {

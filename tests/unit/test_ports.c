@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "comm/bootstrap.h"
+#include "comm/rendezvous/bootstrap.h"
 #include "harness/cmocka.h"
 #include "harness/ranks.h"
 

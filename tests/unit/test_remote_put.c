@@ -6,9 +6,9 @@
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
+#include "launch/programs.h"
 #include "machine/host.h"
 #include "net/engine.h"
-#include "ops/programs.h"
 
 enum { NUM_RANKS = 4, NUM_NODES = 2, NUM_SLOTS = 4, NUM_ROWS = 100, MAX_ROW_BYTES = 100000 };
 

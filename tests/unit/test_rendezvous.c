@@ -6,14 +6,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "comm/connect.h"
-#include "comm/wire.h"
+#include "comm/rendezvous/connect.h"
+#include "comm/rendezvous/wire.h"
 #include "descriptors.h"
 #include "harness/cmocka.h"
 #include "knock.h"
 
 enum { NUM_RANKS = 3, NUM_PLAYERS = NUM_RANKS + 1 };
-enum { STRANGER_TIMEOUT_S = 5 }; /* as in comm/rendezvous.c */
+enum { STRANGER_TIMEOUT_S = 5 }; /* as in comm/rendezvous/rendezvous.c */
 
 static int is_stranger(const struct ranks_context *context)
 {

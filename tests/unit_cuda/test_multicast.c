@@ -9,7 +9,7 @@
 
 #include "harness/cmocka.h"
 #include "harness/ranks.h"
-#include "machine/cuda/multicast.h"
+#include "machine/cuda/cuda_multicast.h"
 #include "machine/host.h"
 #include "unit_cuda/plain_driver.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "topo/file.h"
 
 static weft_result make_room(struct topo_job *job, int32_t num_machines)
