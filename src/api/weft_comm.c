@@ -229,7 +229,7 @@ int32_t weft_comm_node(const weft_comm *comm, int32_t rank)
     return comm->topology.node_of_rank[rank];
 }
 
-weft_result weft_host_barrier(weft_comm *comm)
+weft_result weft_comm_host_barrier(weft_comm *comm)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
@@ -237,7 +237,7 @@ weft_result weft_host_barrier(weft_comm *comm)
     return weft__comm_all_gather(comm, NULL, 0, NULL);
 }
 
-weft_result weft_host_all_gather(weft_comm *comm, const void *send, uint64_t bytes, void *recv)
+weft_result weft_comm_host_all_gather(weft_comm *comm, const void *send, uint64_t bytes, void *recv)
 {
     WEFT__TRY(weft__check_may_wait(__func__));
     WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));

@@ -29,7 +29,7 @@ weft_result weft_memory_unregister(weft_comm *comm, void *ptr)
     return weft__unregister(comm, ptr);
 }
 
-int32_t weft_is_direct(const weft_comm *comm, const void *ptr, uint64_t bytes)
+int32_t weft_memory_is_direct(const weft_comm *comm, const void *ptr, uint64_t bytes)
 {
     uint64_t place;
     if (!weft__object_exists(WEFT__KIND_COMM, comm))

@@ -165,7 +165,7 @@ static int pass_rows_of(struct ranks_context *context, weft_comm *comm, uint64_t
     CHECK_OK(weft_net_query(comm, &before));
     CHECK_OK(launch(comm, pass_rows, &args));
     CHECK(num_wrong == 0, "%d wrong bytes", num_wrong);
-    CHECK_OK(weft_host_barrier(comm)); /* the last credits are under way */
+    CHECK_OK(weft_comm_host_barrier(comm)); /* the last credits are under way */
     CHECK_OK(weft_net_query(comm, &after));
     const uint64_t num_bytes = after.sent_bytes - before.sent_bytes;
     const uint64_t num_header_bytes = after.sent_header_bytes - before.sent_header_bytes;
