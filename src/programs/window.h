@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Places in a rank's memory, as it tells them to others: one of its windows (memory/windows.h) and an
- * offset in it. An offset in the heap, which is window 0, is a place.
+ * Places in a rank's memory, as it tells them to others: one of its windows (memory/windows.h) and
+ * an offset in it. An offset in the heap, which is window 0, is a place.
  */
 #pragma once
 
