@@ -176,6 +176,11 @@ void fuzz_fill_output(struct fuzz_arguments *arguments, struct rng *rng);
             __VA_ARGS__                                                                            \
         }                                                                                          \
     }
+/* A number of a struct, by its name. */
+#define FUZZ_FIELD(args, field, ...)                                                               \
+    FUZZ_NUMBERS(sizeof((struct fuzz_arguments *)NULL)->args.known.field == 4 ? FUZZ_INT32         \
+                                                                              : FUZZ_INT64,        \
+                 #field, args.known.field, __VA_ARGS__)
 #define FUZZ_POINTERS(field, member, ...) FUZZ_NUMBERS(FUZZ_POINTER, field, member, __VA_ARGS__)
 /* No object: NULL, and what is none. */
 #define FUZZ_OBJECT(field, member)                                                                 \
