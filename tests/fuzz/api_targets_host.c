@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Making and splitting communicators, memory of the machine, teams, machines, streams and events. */
+/* Communicators made and split, memory of the machine, teams, machines, streams and events. */
 #include "api_targets.h"
 
 enum { DST_OFFSET = 16 << 10 };
