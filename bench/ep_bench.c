@@ -286,7 +286,7 @@ static double processor_seconds(void)
 static weft_result measure_idle(struct bench *bench)
 {
     const unsigned sleep_s = 3;
-    TRY(weft_host_barrier(bench->comm));
+    TRY(weft_comm_host_barrier(bench->comm));
     const double start_us = clock_us();
     double used_s = -processor_seconds();
     if (bench->rank == 0)

@@ -60,7 +60,7 @@ weft_result spans_figures(const struct spans *spans, weft_comm *comm, struct fig
     if (all == NULL)
         return WEFT_ERROR_OUT_OF_MEMORY;
     const weft_result result =
-        weft_host_all_gather(comm, spans->starts, 2 * num_spans * sizeof(double), all);
+        weft_comm_host_all_gather(comm, spans->starts, 2 * num_spans * sizeof(double), all);
     if (result == WEFT_OK) {
         double *durations = all + 2 * num_ranks * num_spans;
         merge(durations, all, spans->num_spans, (int32_t)num_ranks);

@@ -290,7 +290,7 @@ endforeach()
 list(TRANSFORM WEFT_KNOWN_GPUS REPLACE "[af]$" "" OUTPUT_VARIABLE gpu_numbers)
 list(JOIN gpu_numbers ", " gpu_numbers)
 file(CONFIGURE OUTPUT ${programs_dir}/list.c CONTENT "/* SPDX-License-Identifier: MIT */
-#include \"machine/cuda/programs.h\"
+#include \"machine/cuda/cuda_programs.h\"
 
 const int32_t weft__cuda_gpus[] = {${gpu_numbers}, 0};
 
@@ -314,22 +314,22 @@ target_sources(weft_objects PRIVATE ${programs_dir}/list.c ${fatbins}
   machine/cuda/gpudirect.c
   machine/cuda/device.c
   machine/cuda/driver.c
-  machine/cuda/graph.c
+  machine/cuda/cuda_graph.c
   machine/cuda/heap_by_ipc.c
   machine/cuda/heap_of_device.c
   machine/cuda/kept.c
   machine/cuda/kernels.c
-  machine/cuda/launch.c
+  machine/cuda/cuda_launch.c
   machine/cuda/link_rate.c
-  machine/cuda/memory.c
-  machine/cuda/multicast.c
+  machine/cuda/cuda_memory.c
+  machine/cuda/cuda_multicast.c
   machine/cuda/network.c
   machine/cuda/network_memory.c
   machine/cuda/own_streams.c
   machine/cuda/network_heap.c
   machine/cuda/probe.c
   machine/cuda/sharing.c
-  machine/cuda/stream.c
+  machine/cuda/cuda_stream.c
   machine/cuda/watcher.c)
 # Only for cuda.h, whose types the driver's functions have.
 target_include_directories(weft_objects SYSTEM PRIVATE ${cuda_dir}/include)

@@ -20,21 +20,21 @@ set(sim_sources
   machine/on_host.c
   machine/sim/accesses.c
   machine/sim/atomics.c
-  machine/sim/check.c
+  machine/sim/sim_check.c
   machine/sim/clock.c
-  machine/sim/comm.c
+  machine/sim/sim_comm.c
   machine/sim/fences.c
-  machine/sim/heap.c
+  machine/sim/sim_heap.c
   machine/sim/instrument.c
-  machine/sim/launch.c
-  machine/sim/log_rows.c
-  machine/sim/memory.c
-  machine/sim/packets.c
+  machine/sim/sim_launch.c
+  machine/sim/sim_log_rows.c
+  machine/sim/sim_memory.c
+  machine/sim/sim_packets.c
   machine/sim/policy.c
   machine/sim/primitives.c
-  machine/sim/quantise.c
+  machine/sim/sim_quantise.c
   machine/sim/report.c
-  machine/sim/rows.c
+  machine/sim/sim_rows.c
   machine/sim/scheduler.c
   machine/sim/shadow.c
   machine/sim/sites.c
@@ -42,31 +42,31 @@ set(sim_sources
   machine/sim/tagged.c
   machine/sim/stores.c
   machine/sim/table.c
-  machine/sim/stream.c
-  machine/sim/wire.c
+  machine/sim/sim_stream.c
+  machine/sim/sim_wire.c
   machine/sim/words.c)
 
 # What the library is made of too.
 set(sim_host_sources
   comm/agree.c
   comm/calls.c
-  comm/control_groups.c
-  comm/culprit.c
-  comm/descriptor.c
-  comm/doorbell.c
-  comm/error.c
-  comm/heap_of_host.c
-  comm/host_memory.c
-  comm/log.c
-  comm/ranges.c
-  comm/settings.c
-  comm/status.c
-  comm/thread.c
+  comm/heap/control_groups.c
+  comm/failure/culprit.c
+  comm/host/descriptor.c
+  comm/host/doorbell.c
+  comm/host/error.c
+  comm/heap/heap_of_host.c
+  comm/heap/host_memory.c
+  comm/host/log.c
+  comm/heap/ranges.c
+  comm/host/settings.c
+  comm/failure/status.c
+  comm/host/thread.c
   comm/topology.c
-  comm/standing.c
-  comm/waits.c
+  comm/rendezvous/standing.c
+  comm/failure/waits.c
   machine/cpu/row_copy.c
-  machine/cpu/rows.c
+  machine/cpu/cpu_rows.c
   machine/cpu/rows_base.c
   ${wide_row_sources}
   machine/fiber.c
@@ -98,5 +98,5 @@ endforeach()
 target_include_directories(weft_sim INTERFACE ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(weft_sim PUBLIC
   PkgConfig::LIBDW ${BOOST_CONTEXT_LIBRARY} Threads::Threads m)
-# See machine/sim/memory.c.
+# See machine/sim/sim_memory.c.
 target_link_options(weft_sim INTERFACE -Wl,--wrap=free)

@@ -297,12 +297,12 @@ WEFT_API int32_t weft_comm_num_ranks(const weft_comm *comm);
 WEFT_API int32_t weft_comm_node(const weft_comm *comm, int32_t rank);
 
 /* Collective, on the host, for set-up: waits until all ranks have called it. */
-WEFT_API weft_result weft_host_barrier(weft_comm *comm);
+WEFT_API weft_result weft_comm_host_barrier(weft_comm *comm);
 /* Collective, on the host, for set-up: recv[R][bytes] gets every rank's `send`, in rank order.
  * bytes must be the same everywhere (else WEFT_ERROR_MISMATCH), at most 1 MiB. In place: send is
  * this rank's row. */
-WEFT_API weft_result weft_host_all_gather(weft_comm *comm, const void *send, uint64_t bytes,
-                                          void *recv);
+WEFT_API weft_result weft_comm_host_all_gather(weft_comm *comm, const void *send, uint64_t bytes,
+                                               void *recv);
 
 typedef struct weft_stream weft_stream;
 
@@ -454,7 +454,7 @@ WEFT_API weft_result weft_memory_unregister(weft_comm *comm, void *ptr);
 /* 1 if other ranks reach the bytes where they are: in one allocation of the heap, or registered by
  * all ranks with *is_direct 1; 0 bytes are, too. Else 0: inputs and outputs there are staged by
  * copies. -1 if there is no such comm. */
-WEFT_API int32_t weft_is_direct(const weft_comm *comm, const void *ptr, uint64_t bytes);
+WEFT_API int32_t weft_memory_is_direct(const weft_comm *comm, const void *ptr, uint64_t bytes);
 
 /* ---------------------------------------------------------------- streams and events */
 
@@ -556,7 +556,7 @@ WEFT_API weft_result weft_graph_destroy(weft_graph *graph); /* after its last la
  *     for (int i = 1; i <= 4; i++)
  *         values[i] = (uint64_t)(10 * rank + i);
  *     CHECK(weft_memory_copy(comm, words, values, sizeof values));
- *     CHECK(weft_host_barrier(comm)); // all words are set
+ *     CHECK(weft_comm_host_barrier(comm)); // all words are set
  *
  *     weft_rma_args put = WEFT_INIT(weft_rma_args);
  *     put.rank = (rank + 1) % num_ranks;
@@ -574,7 +574,7 @@ WEFT_API weft_result weft_graph_destroy(weft_graph *graph); /* after its last la
  *
  *     CHECK(weft_memory_copy(comm, values, words, sizeof values));
  *     EXPECT(values[8] == (uint64_t)(10 * ((rank + num_ranks - 1) % num_ranks) + 4));
- *     CHECK(weft_host_barrier(comm)); // nobody writes to it any more
+ *     CHECK(weft_comm_host_barrier(comm)); // nobody writes to it any more
  *     CHECK(weft_heap_free(comm, block));
  *     CHECK(weft_stream_destroy(stream));
  */

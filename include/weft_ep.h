@@ -18,7 +18,7 @@ extern "C" {
  * Everything else is as on one node, except the order in which combine sums.
  *
  * Outputs of dispatch and inputs of combine are any memory of the machine. Those that other ranks
- * reach (weft_is_direct) are written and read where they are; each rank may have each array where
+ * reach (weft_memory_is_direct) are written and read where they are; each rank may have each array where
  * it likes. Others are staged, with the same results: the rank copies the rows that came from or to
  * heap memory of the weft_ep, of which weft_ep_config.staging_bytes says how much there is. If all
  * rows of an operation fit, that is all. If not, it goes in rounds of as many tokens as fit, on all

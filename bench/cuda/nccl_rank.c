@@ -24,7 +24,7 @@ static int connect_ranks(struct nccl_rank *rank)
     CUDA_TRY(cudaStreamCreateWithFlags(&rank->stream, cudaStreamNonBlocking));
     if (rank->rank == 0)
         NCCL_TRY(ncclGetUniqueId(&id));
-    WEFT_TRY(weft_host_all_gather(rank->comm, &id, sizeof(id), ids));
+    WEFT_TRY(weft_comm_host_all_gather(rank->comm, &id, sizeof(id), ids));
     NCCL_TRY(ncclCommInitRank(&rank->nccl, rank->num_ranks, ids[0], rank->rank));
     return 0;
 }

@@ -68,7 +68,7 @@ int calls_enqueue(const struct calls *calls, cudaStream_t stream)
 static int enqueue_iterations(struct timing *timing, const struct calls *calls)
 {
     TRY(timing->wait(timing->argument));
-    WEFT_TRY(weft_host_barrier(timing->comm));
+    WEFT_TRY(weft_comm_host_barrier(timing->comm));
     TRY(timing->meet(timing->argument));
     CUDA_TRY(cudaEventRecord(timing->events[0], timing->stream));
     for (int32_t i = 1; i < timing->num_events; i++) {

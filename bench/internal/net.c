@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "rail.h"
 #include "workload/clock.h"
 #include "workload/figures.h"

@@ -53,7 +53,7 @@ static weft_result connect_to_peers(struct rail *rail, struct address *all,
         return weft__error(WEFT_ERROR_UNSUPPORTED, "an address of %zu bytes", own.num_bytes);
     mine.num_bytes = own.num_bytes;
     memcpy(mine.bytes, own.bytes, own.num_bytes);
-    WEFT__TRY(weft_host_all_gather(rail->comm, &mine, sizeof(mine), all));
+    WEFT__TRY(weft_comm_host_all_gather(rail->comm, &mine, sizeof(mine), all));
     for (int32_t i = 0; i < rail->num_peers; i++) {
         const struct address *address = &all[rail->peers[i]];
         blobs[rail->peers[i]] = (struct weft__net_blob){address->bytes, address->num_bytes};
@@ -91,7 +91,7 @@ static weft_result share_memory(struct rail *rail, uint64_t num_bytes)
         weft__net_reg(rail->net, 0, rail->memory, num_bytes, WEFT__NET_HOST_MEMORY);
     if (result == WEFT_OK) {
         weft__net_tell_region(rail->net, 0, &own);
-        result = weft_host_all_gather(rail->comm, &own, sizeof(own), all);
+        result = weft_comm_host_all_gather(rail->comm, &own, sizeof(own), all);
     }
     if (result == WEFT_OK)
         result = learn(rail, all);
@@ -158,7 +158,8 @@ struct gather {
 static void *gather(void *argument)
 {
     struct gather *gather = argument;
-    gather->result = weft_host_all_gather(gather->comm, gather->send, gather->bytes, gather->recv);
+    gather->result =
+        weft_comm_host_all_gather(gather->comm, gather->send, gather->bytes, gather->recv);
     atomic_store(&gather->is_done, 1);
     return NULL;
 }

@@ -26,7 +26,7 @@ void rail_close(struct rail *rail);
  * has failed. */
 weft_result rail_progress(struct rail *rail);
 
-/* Collective: as weft_host_all_gather, with progress while it waits for the others. */
+/* Collective: as weft_comm_host_all_gather, with progress while it waits for the others. */
 weft_result rail_all_gather(struct rail *rail, const void *send, size_t bytes, void *recv);
 
 static inline _Atomic uint64_t *rail_word(const struct rail *rail, uint64_t offset)

@@ -69,10 +69,10 @@ static int is_one_node(const weft_comm *comm)
 static weft_result run_demo(struct demo *demo, enum verdict *verdict)
 {
     TRY(run_layer(demo));
-    TRY(weft_host_barrier(demo->comm)); /* the results of all ranks are complete */
+    TRY(weft_comm_host_barrier(demo->comm)); /* the results of all ranks are complete */
     if (demo->rank == 0)
         TRY(compare_with_reference(demo->comm, &demo->shape, &demo->results, verdict));
-    return weft_host_barrier(demo->comm); /* and are no longer read */
+    return weft_comm_host_barrier(demo->comm); /* and are no longer read */
 }
 
 static void demo_destroy(struct demo *demo)

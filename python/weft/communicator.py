@@ -217,14 +217,14 @@ class Communicator(Object):
 
     def host_barrier(self) -> None:
         """Waits, on the host, until all ranks have called it. Collective."""
-        self.call(lib.weft_host_barrier, self._native.pointer())
+        self.call(lib.weft_comm_host_barrier, self._native.pointer())
 
     def host_all_gather(self, data: bytes) -> list[bytes]:
         """Every rank's bytes, as many on each, in rank order. Collective, for set-up."""
         data = bytes(memoryview(data))
         size = len(data)
         received = (ctypes.c_char * (size * self.num_ranks))()
-        self.call(lib.weft_host_all_gather, self._native.pointer(), data, size, received)
+        self.call(lib.weft_comm_host_all_gather, self._native.pointer(), data, size, received)
         return [received.raw[size * r:size * (r + 1)] for r in range(self.num_ranks)]
 
     # ------------------------------------------------------------ memory
@@ -254,7 +254,7 @@ class Communicator(Object):
         else:
             seen = self.view(array, "array")
             address, num_bytes = seen.address, seen.num_bytes
-        return lib.weft_is_direct(self._native.pointer(), address, num_bytes) == 1
+        return lib.weft_memory_is_direct(self._native.pointer(), address, num_bytes) == 1
 
     def heap_grow(self, num_bytes: int) -> None:
         """Commits memory so that the heap holds at least so much. Collective."""

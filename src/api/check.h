@@ -2,8 +2,8 @@
 /* Checks of arguments: each names the argument, its value and what is allowed. */
 #pragma once
 
-#include "comm/error.h"
-#include "ops/names.h"
+#include "comm/host/error.h"
+#include "launch/names.h"
 
 static inline weft_result weft__check_not_null(const void *ptr, const char *name)
 {

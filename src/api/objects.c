@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 
 enum { ALIGNMENT = 16, FIRST_LOG2 = 8 };
 _Static_assert((int)WEFT__NUM_KINDS <= (int)ALIGNMENT, "a kind fits the low bits of an address");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the ranks tell each other of the ways between nodes, and what the model is given of it (model.h). */
-#include "coll/internode.h"
-#include "comm/settings.h"
+#include "coll/coll_internode.h"
+#include "comm/host/settings.h"
 #include "net/attach.h"
 #include "programs/coll/streams.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* An operation by the algorithm that was chosen for it: its rows, and what moves them. */
-#include "coll/internode.h"
-#include "coll/multicast.h"
+#include "coll/coll_internode.h"
+#include "coll/coll_multicast.h"
 
 static weft_result reduce(const struct weft__coll_call *call, weft_algorithm algorithm)
 {

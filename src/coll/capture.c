@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "coll/coll.h"
-#include "ops/registered.h"
+#include "memory/registered.h"
 
 /* What a rank has recorded: the same on all ranks, but the number of windows. */
 struct recorded {

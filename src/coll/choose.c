@@ -6,7 +6,7 @@
  * The formula's limits are measured. Between nodes they depend on how far the nodes are: there a model (model.h)
  * stands in for them. */
 #include "coll/coll.h"
-#include "ops/names.h"
+#include "launch/names.h"
 
 /* Bits of the algorithms that can do each: TREE for several nodes, the others for a few ranks of one. RAILS does all. */
 #define ALGORITHM_BIT(name) (1u << WEFT_ALGORITHM_##name)

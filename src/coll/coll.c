@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/internode.h"
-#include "coll/multicast.h"
-#include "comm/settings.h"
-#include "ops/names.h"
+#include "coll/coll_internode.h"
+#include "coll/coll_multicast.h"
+#include "comm/host/settings.h"
+#include "launch/names.h"
 
 struct contribution {
     int64_t packet_bytes, staging_bytes, fifo_bytes, num_blocks;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "coll/coll.h"
-#include "comm/settings.h"
+#include "comm/host/settings.h"
 
 static double link_gbps_of(const weft_comm *comm)
 {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "coll/coll.h"
-#include "coll/internode.h"
+#include "coll/coll_internode.h"
 
 enum {
     SLOT_ALIGNMENT = 16,

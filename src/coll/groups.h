@@ -2,7 +2,7 @@
 /* Sends and receives, in groups, and what consists of them: what a weft_coll has for them, and how they are launched. */
 #pragma once
 
-#include "ops/exchange.h"
+#include "launch/exchange_host.h"
 #include "programs/coll/send_receive.h"
 
 /* A send or a receive, checked by the api. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The tree of a communicator's nodes (programs/coll/node_tree.h): coll/trees.h, whose places are nodes. */
-#include "coll/internode.h"
+#include "coll/coll_internode.h"
 #include "coll/trees.h"
-#include "ops/nodes.h"
+#include "memory/node_table.h"
 
 static int is_wanted(const weft_coll *coll)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "coll/coll.h"
-#include "coll/internode.h"
+#include "coll/coll_internode.h"
 
 enum { BLOCK_WARPS = 16 };
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "coll/coll.h"
-#include "ops/names.h"
+#include "launch/names.h"
 
 enum { NUM_FIELDS = 7, MAX_FILE_BYTES = 1 << 20 };
 static const char *const layout = "machine ranks collective max_bytes algorithm blocks warps";

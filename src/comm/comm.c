@@ -7,17 +7,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/bootstrap.h"
-#include "comm/error.h"
-#include "comm/fd_exchange.h"
-#include "comm/heap_kind.h"
-#include "comm/heartbeat.h"
-#include "comm/identity.h"
-#include "comm/link.h"
-#include "comm/log.h"
-#include "comm/settings.h"
-#include "comm/thread.h"
-#include "comm/unknown_variables.h"
+#include "comm/heap/heap_kind.h"
+#include "comm/host/error.h"
+#include "comm/host/log.h"
+#include "comm/host/settings.h"
+#include "comm/host/thread.h"
+#include "comm/host/unknown_variables.h"
+#include "comm/rendezvous/bootstrap.h"
+#include "comm/rendezvous/fd_exchange.h"
+#include "comm/rendezvous/heartbeat.h"
+#include "comm/rendezvous/identity.h"
+#include "comm/rendezvous/link.h"
 
 /* All that it takes to make a communicator, however its ranks came by it. */
 struct origin {

@@ -5,14 +5,14 @@
 #include <stddef.h>
 
 #include "comm/calls.h"
-#include "comm/error.h"
-#include "comm/heap.h"
-#include "comm/meeting_point.h"
-#include "comm/standing.h"
-#include "comm/status.h"
+#include "comm/failure/status.h"
+#include "comm/failure/waits.h"
+#include "comm/heap/heap.h"
+#include "comm/host/error.h"
+#include "comm/rendezvous/meeting_point.h"
+#include "comm/rendezvous/standing.h"
+#include "comm/rendezvous/wire.h"
 #include "comm/topology.h"
-#include "comm/waits.h"
-#include "comm/wire.h"
 #include "weft.h"
 
 struct weft__link;    /* the connection to the rendezvous, and its monitor thread */
@@ -42,7 +42,7 @@ struct weft_comm {
     struct weft__status status;
     struct weft__waits waits;       /* under way in this rank; other ranks ask for them */
     struct weft__standing standing; /* the calls that its host has made */
-    int32_t num_exchanges;          /* made so far, on streams (ops/exchange.h) */
+    int32_t num_exchanges;          /* made so far, on streams (launch/exchange_host.h) */
     struct weft__link *link;
     struct weft__identity *identities; /* [num_ranks] the ranks' processes */
     int socket_fd;            /* takes file descriptors of neighbours; -1: one rank alone */
@@ -145,7 +145,7 @@ static inline int weft__comm_is_in_process(const weft_comm *comm, int32_t rank)
     return other->host_key == own->host_key && other->pid == own->pid;
 }
 
-/* Collective: fds[num_ranks] get what the ranks of this host give (comm/fd_exchange.h). */
+/* Collective: fds[num_ranks] get what the ranks of this host give (comm/rendezvous/fd_exchange.h). */
 weft_result weft__comm_exchange_fd(weft_comm *comm, int fd, int *fds);
 
 /* The interface, up and by its name, through which this rank reaches the rendezvous; that of loopback where all

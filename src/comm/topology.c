@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 
 static int32_t node_size(const struct weft__topology *topology, int32_t node)
 {

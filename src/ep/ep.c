@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "ep/staging.h"
-#include "ops/names.h"
+#include "ep/ep_staging.h"
+#include "launch/names.h"
 #include "programs/ep/notify.h"
 
 struct contribution {

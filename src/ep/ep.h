@@ -2,8 +2,8 @@
 /* Host side of expert parallelism: what the api layer calls after checking arguments. */
 #pragma once
 
-#include "ep/internode.h"
-#include "ops/exchange.h"
+#include "ep/ep_internode.h"
+#include "launch/exchange_host.h"
 
 /* What a configuration may ask for. */
 enum {

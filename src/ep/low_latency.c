@@ -2,8 +2,8 @@
 /* A weft_ll: its memory, and how it comes and goes. */
 #include "ep/low_latency.h"
 
-#include "ops/names.h"
-#include "programs/low_latency/usual.h"
+#include "launch/names.h"
+#include "programs/low_latency/ll_usual.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,7 +158,7 @@ static int64_t num_warps_of(const weft_ll *ll)
  * where each part goes to one other rank, so that more blocks are needed for the links, dispatch of BF16 by rank takes 11.0 with
  * 75 and 14.0 with 88; combine by expert 15.3 with 50, 16.0 with 58. */
 enum {
-    RECEIVERS_OF_BF16_ROWS = 88, /* in the usual form (programs/low_latency/usual.h) */
+    RECEIVERS_OF_BF16_ROWS = 88, /* in the usual form (programs/low_latency/ll_usual.h) */
     RECEIVERS_OF_ROWS = 75,
     RECEIVERS_OF_SUMS_BY_RANK = 75,
     RECEIVERS_OF_SUMS_BY_EXPERT = 58,

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "ep/ep.h"
-#include "ops/nodes.h"
-#include "programs/low_latency/nodes.h"
+#include "memory/node_table.h"
+#include "programs/low_latency/ll_nodes.h"
 
-#include "programs/low_latency/launch.h"
+#include "programs/low_latency/ll_launch.h"
 
 enum { WEFT__LL_MAX_TOKENS = UINT16_MAX };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Turns the user's arguments into those of the low-latency programs, and launches them. */
 #include "ep/low_latency.h"
-#include "programs/low_latency/protocol.h"
-#include "programs/low_latency/usual.h"
+#include "programs/low_latency/ll_protocol.h"
+#include "programs/low_latency/ll_usual.h"
 
 static int sends(weft_ll_phases phases)
 {

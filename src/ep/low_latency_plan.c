@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a weft_ll's configuration means to its programs. */
 #include "ep/low_latency.h"
-#include "programs/low_latency/usual.h"
+#include "programs/low_latency/ll_usual.h"
 
 static uint64_t aligned(uint64_t bytes, uint64_t alignment)
 {

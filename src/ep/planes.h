@@ -3,7 +3,7 @@
  * one that is quantised on its way. */
 #pragma once
 
-#include "ep/staging.h"
+#include "ep/ep_staging.h"
 #include "programs/ep/dispatch.h"
 
 /* What errors call the arrays of a plane. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "ep/staging.h"
+#include "ep/ep_staging.h"
 #include "programs/ep/notify.h"
 
 /* What an arena spends on an allocation. */

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 
 #if defined(__has_feature)
 #define HAS_FEATURE(x) __has_feature(x)

@@ -123,7 +123,7 @@ struct weft__links {
 struct weft__machine {
     struct weft__comm_hooks hooks; /* first, so that a communicator's hooks are its machine */
     weft_machine kind;
-    int32_t max_windows; /* that a rank of a communicator can have open (ops/windows.h) */
+    int32_t max_windows; /* that a rank of a communicator can have open (memory/windows.h) */
     /* Versions and the number of devices, all of which are 0. */
     void (*describe)(weft_machine_info *info);
     /* Device 0..num_devices-1; *info is zero. */

@@ -3,8 +3,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "comm/log.h"
-#include "comm/settings.h"
+#include "comm/host/log.h"
+#include "comm/host/settings.h"
 #include "machine/host.h"
 
 uint64_t weft__stream_new_id(void)

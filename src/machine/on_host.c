@@ -8,8 +8,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "comm/heap_kind.h"
-#include "comm/host_memory.h"
+#include "comm/heap/heap_kind.h"
+#include "comm/heap/host_memory.h"
 
 enum { ALIGNMENT = 256 };                /* of weft_memory_alloc */
 enum { LEAST_COMPARED_BYTES = 1 << 20 }; /* reading the available memory takes 0.1 ms */

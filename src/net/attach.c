@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/settings.h"
-#include "comm/thread.h"
+#include "comm/host/settings.h"
+#include "comm/host/thread.h"
 #include "net/mac.h"
 #include "net/ports.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/log.h"
+#include "comm/host/log.h"
 #include "net/attach.h"
 
 /* ---------------------------------------------------------------- the number */

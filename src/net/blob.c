@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "net/net_internal.h"
 
 static const char blob_magic[] = "weftnet1";

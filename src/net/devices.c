@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/log.h"
+#include "comm/host/log.h"
 
 enum { PATH_BYTES = 400 };
 

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/error.h"
-#include "comm/settings.h"
+#include "comm/host/error.h"
+#include "comm/host/settings.h"
 #include "net/devices.h"
 #include "net/net_internal.h"
 

@@ -6,8 +6,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "comm/descriptor.h"
-#include "comm/error.h"
+#include "comm/host/descriptor.h"
+#include "comm/host/error.h"
 #include "net/engine.h"
 
 enum { MAX_MESSAGE_BYTES = 1024, NUM_PIECES = 4 };

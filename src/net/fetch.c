@@ -4,7 +4,7 @@
  * is believed only as far as it was asked for. */
 #include <stdlib.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "net/net_internal.h"
 
 /* Asked, and not yet answered in full. */

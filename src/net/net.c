@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
-#include "comm/log.h"
-#include "comm/thread.h"
+#include "comm/host/error.h"
+#include "comm/host/log.h"
+#include "comm/host/thread.h"
 #include "net/net_internal.h"
 
 enum { DEFAULT_TIMEOUT_MS = 30000, DEFAULT_CLOSE_MS = 1000, CLOSE_NAP_MS = 10 };

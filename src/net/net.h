@@ -34,8 +34,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "comm/doorbell.h"
-#include "comm/meeting_point.h"
+#include "comm/host/doorbell.h"
+#include "comm/rendezvous/meeting_point.h"
 #include "net/access.h"
 #include "weft.h"
 

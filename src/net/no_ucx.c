@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* In place of the engine on UCX where its headers were not there at build time. */
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "net/engine.h"
 
 static weft_result probe(void)

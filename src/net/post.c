@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Accesses, as they come from the queue or from whoever owns the net. */
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "net/net_internal.h"
 
 weft_result weft__net_post(struct weft__net *net, const struct wp_access *access,

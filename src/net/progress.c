@@ -8,9 +8,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "comm/descriptor.h"
-#include "comm/error.h"
-#include "comm/thread.h"
+#include "comm/host/descriptor.h"
+#include "comm/host/error.h"
+#include "comm/host/thread.h"
 #include "net/progress_internal.h"
 
 enum {

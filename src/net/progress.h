@@ -3,8 +3,8 @@
  * may be called from any thread. */
 #pragma once
 
-#include "comm/cores.h"
-#include "comm/status.h"
+#include "comm/failure/status.h"
+#include "comm/host/cores.h"
 #include "net/net.h"
 #include "net/work_queue.h"
 

@@ -2,7 +2,7 @@
 /* What driving a net is, whoever does it. */
 #include <stdio.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "net/progress_internal.h"
 
 enum { NUM_TAKEN_PER_ROUND = 64 };

@@ -2,7 +2,7 @@
 /* The operations of net.h: checked, then made of messages and writes. */
 #include <stdlib.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "net/net_internal.h"
 
 weft_result weft__net_check_peer(const struct weft__net *net, int32_t peer)

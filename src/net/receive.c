@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/log.h"
+#include "comm/host/log.h"
 #include "net/net_internal.h"
 
 static void blame(struct weft__net *net, int32_t rank, const char *offence)

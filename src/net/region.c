@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "net/net_internal.h"
 
 uint64_t weft__net_region_bytes(const struct weft__net *net, uint32_t region)

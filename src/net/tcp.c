@@ -10,10 +10,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "comm/descriptor.h"
-#include "comm/error.h"
-#include "comm/settings.h"
-#include "comm/thread.h"
+#include "comm/host/descriptor.h"
+#include "comm/host/error.h"
+#include "comm/host/settings.h"
+#include "comm/host/thread.h"
 #include "net/tcp_internal.h"
 
 enum {

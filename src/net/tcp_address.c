@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 
 /* An item of a list that commas separate. */
 static int is_named(const char *devices, const char *name)

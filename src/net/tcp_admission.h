@@ -16,7 +16,7 @@
  */
 #pragma once
 
-#include "comm/meeting_point.h"
+#include "comm/rendezvous/meeting_point.h"
 #include "net/mac.h"
 
 enum { WEFT__TCP_NONCE_BYTES = 32 };

@@ -8,12 +8,12 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "comm/descriptor.h"
-#include "comm/error.h"
-#include "comm/listener.h"
-#include "comm/log.h"
-#include "comm/thread.h"
-#include "comm/wire.h"
+#include "comm/host/descriptor.h"
+#include "comm/host/error.h"
+#include "comm/host/log.h"
+#include "comm/host/thread.h"
+#include "comm/rendezvous/listener.h"
+#include "comm/rendezvous/wire.h"
 #include "net/tcp_internal.h"
 
 enum {

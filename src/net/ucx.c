@@ -5,7 +5,7 @@
  */
 #include <stddef.h>
 
-#include "comm/thread.h"
+#include "comm/host/thread.h"
 #include "net/ucx_internal.h"
 
 enum { NUM_ROUNDS = 32 /* of its progress in one of ours */ };

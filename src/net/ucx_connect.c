@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "net/ucx_internal.h"
 #include "net/ucx_transports.h"
 

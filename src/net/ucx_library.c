@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 
 enum { MIN_MAJOR = 1, MIN_MINOR = 13 };
 

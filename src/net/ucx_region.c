@@ -2,7 +2,7 @@
 /* What the engine on UCX knows of memory, here and at peers. */
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "net/ucx_internal.h"
 
 /* In front of UCX's own in a region's key. */

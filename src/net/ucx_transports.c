@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 
 static int is_in_list(const char *list, const char *name)
 {

@@ -18,7 +18,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "comm/doorbell.h"
+#include "comm/host/doorbell.h"
 #include "net/access.h"
 
 _Static_assert(sizeof(struct wp_access) == WP_ACCESS_BYTES, "an access is a cache line");

@@ -3,7 +3,7 @@
  * The record of a rank's call, by which ranks find out that their calls do not fit together.
  * Messages (exchange.h), chunks (ring.h) and the counts of notify (internode_notify.h) carry all of
  * it. Collectives say all that they have to say in its head, which goes in packets (packet_area.h).
- * A difference is a field and its two values, whichever way they came; ops/mismatch.c puts it into
+ * A difference is a field and its two values, whichever way they came; launch/mismatch.c puts it into
  * words.
  */
 #pragma once

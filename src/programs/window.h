@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Places in a rank's memory, as it tells them to others: one of its windows (ops/windows.h) and an
+ * Places in a rank's memory, as it tells them to others: one of its windows (memory/windows.h) and an
  * offset in it. An offset in the heap, which is window 0, is a place.
  */
 #pragma once

@@ -119,7 +119,7 @@ int layer_open(struct layer *layer, struct ranks_context *context, weft_comm *co
     if (make_arrays(layer))
         return 1;
     /* From here on the others may write into the heap's arrays. */
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     return 0;
 }
 
@@ -127,7 +127,7 @@ int layer_close(struct layer *layer)
 {
     /* Heap memory goes back: nobody may still be using it. */
     if (weft_comm_status(layer->comm, NULL) == WEFT_OK)
-        CHECK_OK(weft_host_barrier(layer->comm));
+        CHECK_OK(weft_comm_host_barrier(layer->comm));
     for (int array = LAYER_NUM_ARRAYS - 1; array >= 0; array--)
         if (free_array(layer, (enum layer_array)array))
             return 1;

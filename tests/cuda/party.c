@@ -26,7 +26,7 @@ int party_close(struct party *party)
     struct ranks_context *context = party->context;
     CHECK_OK(weft_stream_destroy(party->stream));
     DRIVER_CHECK(driver.stream_destroy(party->native));
-    CHECK_OK(weft_host_barrier(party->comm)); /* heap memory goes back */
+    CHECK_OK(weft_comm_host_barrier(party->comm)); /* heap memory goes back */
     CHECK_OK(weft_coll_destroy(party->coll));
     CHECK_OK(weft_comm_destroy(party->comm));
     return driver_leave_device(context->rank);

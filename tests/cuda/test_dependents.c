@@ -88,7 +88,7 @@ static int open_app(struct app *app, struct ranks_context *context)
     app->word = word;
     if (open_filling(app) || open_lane(app, &app->lanes[0]) || open_lane(app, &app->lanes[1]))
         return 1;
-    CHECK_OK(weft_host_barrier(app->comm));
+    CHECK_OK(weft_comm_host_barrier(app->comm));
     return 0;
 }
 
@@ -105,7 +105,7 @@ static int close_lane(struct lane *lane)
 static int close_app(struct app *app)
 {
     struct ranks_context *context = app->context;
-    CHECK_OK(weft_host_barrier(app->comm));
+    CHECK_OK(weft_comm_host_barrier(app->comm));
     if (close_lane(&app->lanes[0]) || close_lane(&app->lanes[1]))
         return 1;
     DRIVER_CHECK(driver.mem_free(app->num_blocks_run));
@@ -227,7 +227,7 @@ static int opposite_orders(struct ranks_context *context)
         if (reduce_and_fill(&app, &app.lanes[1 - first]) || finish(&app.lanes[0]) ||
             finish(&app.lanes[1]))
             return 1;
-        CHECK_OK(weft_host_barrier(app.comm));
+        CHECK_OK(weft_comm_host_barrier(app.comm));
     }
     return check_filling(&app) || close_app(&app);
 }
@@ -251,7 +251,7 @@ static int a_stream_wrapped_twice(struct ranks_context *context)
         }
         if (finish(lane) || finish(other))
             return 1;
-        CHECK_OK(weft_host_barrier(app.comm));
+        CHECK_OK(weft_comm_host_barrier(app.comm));
     }
     return close_app(&app);
 }

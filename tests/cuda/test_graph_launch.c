@@ -111,7 +111,7 @@ static int record(struct player *player, enum place place)
         return 1;
     CHECK_OK(weft_graph_end(player->captured, &player->graph));
     CHECK_OK(weft_stream_synchronize(player->captured));
-    CHECK_OK(weft_host_barrier(player->comm));
+    CHECK_OK(weft_comm_host_barrier(player->comm));
     return 0;
 }
 

@@ -118,13 +118,13 @@ static int warm_up(struct player *player)
         copy(player, player->results[0], player->recv))
         return 1;
     CHECK_OK(weft_stream_synchronize(party->stream));
-    CHECK_OK(weft_host_barrier(party->comm));
+    CHECK_OK(weft_comm_host_barrier(party->comm));
     return 0;
 }
 
 static int close_player(struct player *player)
 {
-    CHECK_OK(weft_host_barrier(player->party.comm)); /* all replays have ended */
+    CHECK_OK(weft_comm_host_barrier(player->party.comm)); /* all replays have ended */
     DRIVER_CHECK(driver.graph_exec_destroy(player->graph));
     CHECK_OK(weft_coll_record_destroy(player->capture));
     return device_memory_free(&player->arrays) || device_memory_free(&player->rings) ||

@@ -278,21 +278,21 @@ static int cycle_kind(struct member *member, enum device_memory_kind kind)
     if (cycle_once(member, kind)) /* opens what the driver keeps */
         return 1;
     const int num_fds = count_fds();
-    CHECK_OK(weft_host_barrier(member->party.comm));
+    CHECK_OK(weft_comm_host_barrier(member->party.comm));
     if (device_memory_count_free(&free_before))
         return 1;
-    CHECK_OK(weft_host_barrier(member->party.comm));
+    CHECK_OK(weft_comm_host_barrier(member->party.comm));
     for (int i = 0; i < NUM_CYCLES; i++)
         if (cycle_once(member, kind))
             return 1;
-    CHECK_OK(weft_host_barrier(member->party.comm));
+    CHECK_OK(weft_comm_host_barrier(member->party.comm));
     if (device_memory_count_free(&free_after))
         return 1;
     CHECK(free_after + NUM_CYCLES / 2 * member->memory.bytes > free_before,
           "%s: %zu bytes were free, %zu are", device_memory_name(kind), free_before, free_after);
     CHECK(count_fds() == num_fds, "%s: %d descriptors, before %d", device_memory_name(kind),
           count_fds(), num_fds);
-    CHECK_OK(weft_host_barrier(member->party.comm));
+    CHECK_OK(weft_comm_host_barrier(member->party.comm));
     return 0;
 }
 

@@ -130,12 +130,13 @@ static weft_result ll_dispatch(struct scene *scene)
 
 static weft_result host_barrier(struct scene *scene)
 {
-    return weft_host_barrier(scene->comm);
+    return weft_comm_host_barrier(scene->comm);
 }
 
 static weft_result host_all_gather(struct scene *scene)
 {
-    return weft_host_all_gather(scene->comm, &scene->rank, sizeof scene->rank, scene->topk_idx);
+    return weft_comm_host_all_gather(scene->comm, &scene->rank, sizeof scene->rank,
+                                     scene->topk_idx);
 }
 
 static weft_result heap_alloc(struct scene *scene)
@@ -170,7 +171,7 @@ static const struct call {
              {"weft_comm_barrier", barrier, ON_STREAM},
              {"weft_ep_notify", notify, ON_STREAM},
              {"weft_ll_dispatch", ll_dispatch, ON_STREAM},
-             {"weft_host_barrier", host_barrier, ON_HOST},
+             {"weft_comm_host_barrier", host_barrier, ON_HOST},
              {"weft_coll_recv", receive, ON_STREAM},
              {"weft_heap_alloc", heap_alloc, ON_HOST},
              {"weft_ep_dispatch", dispatch, ON_STREAM},
@@ -184,7 +185,7 @@ static const struct call {
              {"weft_coll_gather", gather, ON_STREAM},
              {"weft_coll_scatter", scatter, ON_STREAM},
              {"weft_coll_all_to_all_v", all_to_all_v, ON_STREAM},
-             {"weft_host_all_gather", host_all_gather, ON_HOST},
+             {"weft_comm_host_all_gather", host_all_gather, ON_HOST},
              {"weft_coll_create", coll_create, ON_HOST},
              {"weft_ep_create", ep_create, ON_HOST}};
 enum { NUM_CALLS = sizeof calls / sizeof *calls, FIRST_FEW = 7, NUM_MOST = 5 };
@@ -234,7 +235,7 @@ static int warm_up(struct scene *scene)
     CHECK_OK(combine(scene));
     CHECK_OK(weft_stream_synchronize(scene->stream));
     /* A rank may finish combine before another: no rank may fail while one is still in it. */
-    CHECK_OK(weft_host_barrier(scene->comm));
+    CHECK_OK(weft_comm_host_barrier(scene->comm));
     return 0;
 }
 
@@ -350,7 +351,7 @@ static int be_late(struct ranks_context *context)
         CHECK_OK(weft_stream_synchronize(scene.stream));
         if (context->rank == ODD_ONE)
             sleep_ms(LATE_MS);
-        CHECK_OK(weft_host_barrier(scene.comm));
+        CHECK_OK(weft_comm_host_barrier(scene.comm));
         CHECK_OK(notify(&scene));
         CHECK_OK(weft_stream_synchronize(scene.stream));
     }
@@ -378,7 +379,7 @@ static int go_on_without_one(struct ranks_context *context)
         CHECK_OK(ll_dispatch(&scene));
         CHECK_OK(weft_stream_synchronize(scene.stream));
     }
-    CHECK_OK(weft_host_barrier(scene.comm));
+    CHECK_OK(weft_comm_host_barrier(scene.comm));
     return close_scene(&scene);
 }
 

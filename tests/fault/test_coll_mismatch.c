@@ -89,7 +89,7 @@ static int disagree(struct ranks_context *context)
     CHECK_OK(weft_coll_create(self.comm, &coll_config, &coll));
     if (coll_check(&self, coll, &spec, "before"))
         return 1;
-    CHECK_OK(weft_host_barrier(self.comm)); /* else a slow rank is told in that call */
+    CHECK_OK(weft_comm_host_barrier(self.comm)); /* else a slow rank is told in that call */
     if (context->rank == ODD_ONE)
         plan->difference.change(&spec);
     if (coll_call_create(&self, &spec, &call))

@@ -62,7 +62,7 @@ static int differ_in_one_pair(struct ranks_context *context)
         return 1;
     CHECK_OK(weft_coll_create(self.comm, &coll_config, &coll));
     CHECK_OK(bytes_call_run(&self, &call, coll));
-    CHECK_OK(weft_host_barrier(self.comm)); /* else a slow rank is told in that call */
+    CHECK_OK(weft_comm_host_barrier(self.comm)); /* else a slow rank is told in that call */
     if (context->rank == SENDER)
         call.send_counts[RECEIVER]--;
     weft_result result = bytes_call_run(&self, &call, coll);
@@ -108,7 +108,7 @@ static int end_at_once(struct ranks_context *context)
     CHECK_OK(ranks_coll_create(self.comm, &coll));
     if (coll_check(&self, coll, &spec, "before"))
         return 1;
-    CHECK_OK(weft_host_barrier(self.comm)); /* else a slow rank is told in that call */
+    CHECK_OK(weft_comm_host_barrier(self.comm)); /* else a slow rank is told in that call */
     spec.count -= context->rank == *odd_one;
     if (coll_call_create(&self, &spec, &call))
         return 1;

@@ -54,7 +54,7 @@ static weft_result use_once(struct ranks_context *context, weft_comm *comm)
     if (plan->moment == BETWEEN_ALLOCATIONS)
         return weft_heap_alloc(comm, 100000, &ptr);
     if (plan->moment == BETWEEN_GATHERS || plan->moment == INSIDE_GATHER)
-        return weft_host_all_gather(comm, &context->rank, sizeof(int32_t), all);
+        return weft_comm_host_all_gather(comm, &context->rank, sizeof(int32_t), all);
     weft_result result = weft_comm_split(comm, 0, 0, NULL, &child);
     if (result == WEFT_OK)
         weft_comm_destroy(child);
@@ -82,7 +82,7 @@ static weft_result use_until_failure(struct ranks_context *context, weft_comm *c
 static int check_failure(struct ranks_context *context, weft_comm *comm, weft_result result)
 {
     /* A split may hear of it through the child first. */
-    CHECK_ERROR(weft_host_barrier(comm), WEFT_ERROR_RANK_FAILED, "died");
+    CHECK_ERROR(weft_comm_host_barrier(comm), WEFT_ERROR_RANK_FAILED, "died");
     return victim_check_death(context, comm, result);
 }
 
@@ -93,7 +93,7 @@ static int begin(struct ranks_context *context)
     const struct stock before = stock_take();
     ranks_barrier(context);
     CHECK_OK(ranks_comm_create(context, NULL, &comm));
-    CHECK_OK(weft_host_all_gather(comm, &context->rank, sizeof(int32_t), all));
+    CHECK_OK(weft_comm_host_all_gather(comm, &context->rank, sizeof(int32_t), all));
     for (int32_t other = 0; other < context->num_ranks; other++)
         CHECK(all[other] == other, "rank %d says %d", other, all[other]);
     CHECK_OK(weft_comm_destroy(comm));
@@ -176,13 +176,13 @@ static int split_before_a_death(struct ranks_context *context)
     victim_choose(context, plan->victim);
     if (victim_is_self(context))
         victim_strike(context, SIGKILL);
-    if (check_failure(context, comm, weft_host_barrier(comm)) != 0)
+    if (check_failure(context, comm, weft_comm_host_barrier(comm)) != 0)
         return 1;
     for (int round = 0; round < 10; round++)
-        CHECK_OK(weft_host_all_gather(child, &round, sizeof(round), all));
+        CHECK_OK(weft_comm_host_all_gather(child, &round, sizeof(round), all));
     CHECK_OK(weft_comm_status(child, NULL));
     CHECK_OK(weft_comm_destroy(comm));
-    CHECK_OK(weft_host_barrier(child));
+    CHECK_OK(weft_comm_host_barrier(child));
     CHECK_OK(weft_comm_destroy(child));
     return 0;
 }
@@ -220,7 +220,7 @@ static int die_with_an_heir(struct ranks_context *context)
         board->orphan = orphan;
         victim_strike(context, SIGKILL);
     }
-    int failed = check_failure(context, comm, weft_host_barrier(comm));
+    int failed = check_failure(context, comm, weft_comm_host_barrier(comm));
     ranks_barrier(context);
     if (context->rank == (plan->victim + 1) % NUM_RANKS)
         kill(board->orphan, SIGKILL);
@@ -249,7 +249,7 @@ static int lose_the_rendezvous(struct ranks_context *context)
         victim_strike(context, SIGKILL);
     weft_result result = WEFT_OK;
     while (result == WEFT_OK)
-        result = weft_host_barrier(comm);
+        result = weft_comm_host_barrier(comm);
     snprintf(text, sizeof(text), "(pid %d on ", victim->pid);
     CHECK_ERROR(result, WEFT_ERROR_RANK_FAILED, text);
     CHECK_ERROR(weft_comm_status(comm, &failed_rank), WEFT_ERROR_RANK_FAILED, text);

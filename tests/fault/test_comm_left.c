@@ -52,7 +52,7 @@ static int see_one_end(struct ranks_context *context)
     CHECK_OK(ranks_comm_create(context, NULL, &comm));
     weft_result result = WEFT_OK;
     while (result == WEFT_OK)
-        result = weft_host_barrier(comm);
+        result = weft_comm_host_barrier(comm);
     snprintf(text, sizeof text, "left without weft_comm_destroy: its process ended with status %d",
              plan->status);
     CHECK_ERROR(result, WEFT_ERROR_RANK_FAILED, text);

@@ -98,7 +98,7 @@ static int idle(struct ranks_context *context)
     CHECK_OK(ranks_comm_create(context, NULL, &comm));
     poll(NULL, 0, 3 * SILENCE_MS);
     CHECK_OK(weft_comm_status(comm, NULL));
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
@@ -137,7 +137,7 @@ static int be_stopped_with_all(struct ranks_context *context)
     ranks_barrier(context);
     poll(NULL, 0, SILENCE_MS); /* for whoever would find the others silent */
     CHECK_OK(weft_comm_status(comm, NULL));
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }

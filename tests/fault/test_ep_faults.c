@@ -66,7 +66,7 @@ static int check_failed(void *self, weft_result expected, const char *text)
     const struct ep_rank *rank = &((struct seat *)self)->rank;
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     CHECK_ERROR(weft_comm_barrier(rank->comm, rank->stream), expected, text);
-    CHECK_ERROR(weft_host_barrier(rank->comm), expected, text);
+    CHECK_ERROR(weft_comm_host_barrier(rank->comm), expected, text);
     CHECK_ERROR(weft_ep_wait_counts(rank->handle, &counts), expected, text);
     return 0;
 }

@@ -72,7 +72,7 @@ static int open_party(struct victim_seat *seat)
     CHECK_OK(weft_stream_create(party->comm, &party->stream));
     CHECK_OK(weft_heap_alloc(party->comm, sizeof zeroes, &area));
     CHECK_OK(weft_memory_copy(party->comm, area, &zeroes, sizeof zeroes));
-    CHECK_OK(weft_host_barrier(party->comm));
+    CHECK_OK(weft_comm_host_barrier(party->comm));
     party->area = area;
     seat->comm = party->comm;
     seat->stream = party->stream;
@@ -97,7 +97,7 @@ static int go_on(struct ranks_context *context)
     struct victim_seat seat = {.context = context, .self = &self};
     if (open_party(&seat))
         return 1;
-    CHECK_OK(weft_host_barrier(self.comm)); /* who leaves answers no more */
+    CHECK_OK(weft_comm_host_barrier(self.comm)); /* who leaves answers no more */
     return close_party(&self);
 }
 

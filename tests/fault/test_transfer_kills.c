@@ -59,7 +59,7 @@ static int open_area(struct party *party)
     party->area = area;
     if (!tests_on_cuda()) /* it is zero at first on GPUs, too */
         party->area->num_rows = 0;
-    CHECK_OK(weft_host_barrier(party->comm));
+    CHECK_OK(weft_comm_host_barrier(party->comm));
     return 0;
 }
 
@@ -143,7 +143,7 @@ static int survive_start_up(struct ranks_context *context, struct party *party)
     if (result == WEFT_OK && victim_is_self(context))
         victim_await_strike(context);
     for (int i = 0; i < MAX_ROUNDS && result == WEFT_OK; i++)
-        result = weft_host_barrier(party->comm);
+        result = weft_comm_host_barrier(party->comm);
     CHECK(strstr(weft_last_error(), name) != NULL, "result is %d, and %s is not named: %s", result,
           name, weft_last_error());
     return check_in_time(context, (double)TIMEOUT_MS / 1000 + MARGIN_S);

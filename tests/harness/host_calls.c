@@ -22,8 +22,8 @@ static weft_result split_team(struct host_scene *scene)
 }
 
 UNDO(destroy_child, weft_comm_destroy(scene->made.child))
-CALL(meet, weft_host_barrier(scene->comm))
-CALL(gather, weft_host_all_gather(scene->comm, scene->memory, 16, scene->gathered))
+CALL(meet, weft_comm_host_barrier(scene->comm))
+CALL(gather, weft_comm_host_all_gather(scene->comm, scene->memory, 16, scene->gathered))
 CALL(allocate, weft_heap_alloc(scene->comm, 128, &scene->made.ptr))
 UNDO(free_allocation, weft_heap_free(scene->comm, scene->made.ptr))
 
@@ -84,8 +84,8 @@ UNDO(destroy_ll, weft_ll_destroy(scene->made.ll))
 const struct host_call host_calls[NUM_HOST_CALLS] = {
     {"weft_comm_split", split, destroy_child, HOST_CALL_ANYWHERE},
     {"weft_comm_split_strided", split_team, destroy_child, HOST_CALL_ANYWHERE},
-    {"weft_host_barrier", meet, NULL, HOST_CALL_ANYWHERE},
-    {"weft_host_all_gather", gather, NULL, HOST_CALL_ANYWHERE},
+    {"weft_comm_host_barrier", meet, NULL, HOST_CALL_ANYWHERE},
+    {"weft_comm_host_all_gather", gather, NULL, HOST_CALL_ANYWHERE},
     {"weft_heap_alloc", allocate, free_allocation, HOST_CALL_ANYWHERE},
     {"weft_heap_grow", grow, NULL, HOST_CALL_ANYWHERE},
     {"weft_arena_create", create_arena, destroy_arena, HOST_CALL_ANYWHERE},

@@ -30,10 +30,10 @@ static int gather_rounds(weft_comm *comm, int32_t num_rounds)
         const int32_t num_numbers = 1 + round * 37 % MAX_NUMBERS;
         for (int32_t i = 0; i < num_numbers; i++)
             mine[i] = round * 1000003 + rank * 2003 + i;
-        if (weft_host_all_gather(comm, mine, (size_t)num_numbers * sizeof(mine[0]), all) !=
+        if (weft_comm_host_all_gather(comm, mine, (size_t)num_numbers * sizeof(mine[0]), all) !=
             WEFT_OK) {
             free(all);
-            return fail("weft_host_all_gather");
+            return fail("weft_comm_host_all_gather");
         }
         for (int32_t i = 0; i < num_ranks * num_numbers; i++) {
             const int32_t source = i / num_numbers;
@@ -52,8 +52,8 @@ static int gather_rounds(weft_comm *comm, int32_t num_rounds)
 static int gather(weft_comm *comm, int32_t num_rounds)
 {
     int status = gather_rounds(comm, num_rounds);
-    if (status == 0 && weft_host_barrier(comm) != WEFT_OK)
-        status = fail("weft_host_barrier");
+    if (status == 0 && weft_comm_host_barrier(comm) != WEFT_OK)
+        status = fail("weft_comm_host_barrier");
     if (status == 0)
         printf("gathered %d times\n", num_rounds);
     return status;
@@ -77,8 +77,8 @@ static int gather_until(weft_comm *comm, const char *file)
     int status = is_over != NULL ? 0 : fail("malloc");
     while (status == 0) {
         const int32_t mine = access(file, F_OK) == 0;
-        if (weft_host_all_gather(comm, &mine, sizeof(mine), is_over) != WEFT_OK)
-            status = fail("weft_host_all_gather");
+        if (weft_comm_host_all_gather(comm, &mine, sizeof(mine), is_over) != WEFT_OK)
+            status = fail("weft_comm_host_all_gather");
         if (status != 0 || is_over[0])
             break;
         status = gather_rounds(comm, NUM_ROUNDS);
@@ -148,8 +148,8 @@ static int check_visits(weft_comm *comm, const struct visit *visits, int32_t num
     const int32_t num_ranks = weft_comm_num_ranks(comm);
     const size_t bytes = (size_t)num_visits * sizeof(*visits);
     struct visit *all = malloc((size_t)num_ranks * bytes);
-    int status = all == NULL || weft_host_all_gather(comm, visits, bytes, all) != WEFT_OK
-                     ? fail("weft_host_all_gather")
+    int status = all == NULL || weft_comm_host_all_gather(comm, visits, bytes, all) != WEFT_OK
+                     ? fail("weft_comm_host_all_gather")
                      : 0;
     for (int32_t i = 0; i < num_visits * num_ranks && status == 0; i++)
         for (int32_t rank = 0; rank < num_ranks && status == 0; rank++)

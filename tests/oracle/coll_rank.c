@@ -193,7 +193,7 @@ int coll_rank_close(struct coll_rank *self)
 {
     CHECK_OK(weft_stream_synchronize(self->base.stream));
     /* Heap memory goes back: nobody may still be reading it. */
-    CHECK_OK(weft_host_barrier(self->base.comm));
+    CHECK_OK(weft_comm_host_barrier(self->base.comm));
     for (int i = 0; i < COLL_NUM_SETUPS; i++)
         CHECK_OK(weft_coll_destroy(self->colls[i]));
     return ep_rank_close(&self->base);

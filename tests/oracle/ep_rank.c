@@ -119,7 +119,7 @@ int ep_rank_leave(struct ep_rank *self)
     CHECK_OK(weft_stream_synchronize(self->stream));
     CHECK_OK(weft_ep_handle_destroy(self->handle));
     /* Heap memory goes back: nobody may still be reading it. */
-    CHECK_OK(weft_host_barrier(self->comm));
+    CHECK_OK(weft_comm_host_barrier(self->comm));
     CHECK_OK(weft_ep_destroy(self->ep));
     self->handle = NULL;
     self->ep = NULL;

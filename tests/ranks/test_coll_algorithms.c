@@ -60,7 +60,7 @@ static int check_refused(struct ep_rank *self, weft_coll *coll, const struct col
 static int close_coll(struct ep_rank *self, weft_coll *coll)
 {
     /* Heap memory goes back: nobody may still be reading it. */
-    CHECK_OK(weft_host_barrier(self->comm));
+    CHECK_OK(weft_comm_host_barrier(self->comm));
     CHECK_OK(weft_coll_destroy(coll));
     return 0;
 }
@@ -142,7 +142,7 @@ TEST_ON_RANKS(chosen, RANKS_THREADS, NUM_RANKS)
             CHECK(can_do((weft_collective)i, own.of[i][size]), "collective %d of 2^%d bytes by %s",
                   i, size, weft_coll_algorithm_name(own.of[i][size]));
         }
-    CHECK_OK(weft_host_all_gather(self.comm, &own, sizeof own, all));
+    CHECK_OK(weft_comm_host_all_gather(self.comm, &own, sizeof own, all));
     for (int rank = 0; rank < NUM_RANKS; rank++)
         CHECK(memcmp(&own, &all[rank], sizeof own) == 0, "rank %d chooses other algorithms", rank);
     return close_coll(&self, coll) || ep_rank_close(&self);

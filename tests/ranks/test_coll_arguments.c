@@ -29,7 +29,7 @@ static int seat_open(struct seat *seat, struct ranks_context *context,
 static int seat_close(struct seat *seat)
 {
     CHECK_OK(weft_stream_synchronize(seat->rank.stream));
-    CHECK_OK(weft_host_barrier(seat->rank.comm));
+    CHECK_OK(weft_comm_host_barrier(seat->rank.comm));
     CHECK_OK(weft_coll_destroy(seat->coll));
     return ep_array_check_and_free(&seat->rank, &seat->send, "send") ||
            ep_array_check_and_free(&seat->rank, &seat->recv, "recv") || ep_rank_close(&seat->rank);

@@ -91,7 +91,7 @@ static int check_grid(struct ep_rank *self, int pair, int grid)
             return 1;
     }
     /* Heap memory goes back: nobody may still be reading it. */
-    CHECK_OK(weft_host_barrier(self->comm));
+    CHECK_OK(weft_comm_host_barrier(self->comm));
     CHECK_OK(weft_coll_destroy(coll));
     return 0;
 }

@@ -122,7 +122,7 @@ static int check_two_alone(struct ranks_context *context, int32_t num_nodes)
         (ep_array_pull(&seat.rank, &seat.recv) || check_received(&seat, peer, 0, 10, COUNT - 10) ||
          check_received(&seat, peer, COUNT - 10, 0, 10)))
         return 1;
-    CHECK_OK(weft_host_barrier(seat.rank.comm));
+    CHECK_OK(weft_comm_host_barrier(seat.rank.comm));
     return seat_close(&seat);
 }
 
@@ -158,7 +158,7 @@ static int check_one_after_the_other(struct ranks_context *context, int32_t num_
     for (int32_t i = 0; i < 10 && rank > 0; i++)
         if (check_received(&seat, rank - 1, 200 * i, 100 * i, 100))
             return 1;
-    CHECK_OK(weft_host_barrier(seat.rank.comm));
+    CHECK_OK(weft_comm_host_barrier(seat.rank.comm));
     return seat_close(&seat);
 }
 
@@ -191,7 +191,7 @@ TEST_IN_BOTH_MODES(large_groups, NUM_RANKS)
     for (int32_t i = 0; i < 3 * NUM_TRANSFERS; i++)
         if (check_received(&seat, last, 5 * i, 5 * i, i % NUM_TRANSFERS % 6))
             return 1;
-    CHECK_OK(weft_host_barrier(seat.rank.comm));
+    CHECK_OK(weft_comm_host_barrier(seat.rank.comm));
     return seat_close(&seat);
 }
 
@@ -269,7 +269,7 @@ TEST_ON_RANKS(refused, RANKS_THREADS, NUM_RANKS)
     if (ep_array_pull(&seat.rank, &seat.recv) || check_received(&seat, last, 1, 0, 500) ||
         check_received(&seat, rank, 9, 500, 20))
         return 1;
-    CHECK_OK(weft_host_barrier(seat.rank.comm));
+    CHECK_OK(weft_comm_host_barrier(seat.rank.comm));
     return seat_close(&seat);
 }
 

@@ -48,7 +48,7 @@ static int seat_open(struct seat *seat, int idx)
 static int seat_leave(struct seat *seat)
 {
     CHECK_OK(weft_stream_synchronize(seat->rank.stream));
-    CHECK_OK(weft_host_barrier(seat->rank.comm));
+    CHECK_OK(weft_comm_host_barrier(seat->rank.comm));
     CHECK_OK(weft_coll_destroy(seat->coll));
     return 0;
 }

@@ -156,7 +156,7 @@ static int create_and_check(struct ranks_context *context)
         check_choice(pinned, WEFT_ALL_GATHER, 100, WEFT_ALGORITHM_PUSH) ||
         check_reason(pinned, WEFT_ALL_REDUCE, 1000, &pin))
         return 1;
-    CHECK_OK(weft_host_barrier(self.comm));
+    CHECK_OK(weft_comm_host_barrier(self.comm));
     CHECK_OK(weft_coll_destroy(pinned));
     CHECK_OK(weft_coll_destroy(coll));
     return ep_rank_close(&self);
@@ -195,7 +195,7 @@ static int create_and_fail(struct ranks_context *context)
     CHECK_OK(weft_coll_create(self.comm, NULL, &coll));
     if (check_choice(coll, WEFT_ALL_REDUCE, 16, WEFT_ALGORITHM_ONESHOT))
         return 1;
-    CHECK_OK(weft_host_barrier(self.comm));
+    CHECK_OK(weft_comm_host_barrier(self.comm));
     CHECK_OK(weft_coll_destroy(coll));
     return ep_rank_close(&self);
 }
@@ -263,7 +263,7 @@ static int create_with_fifos(struct ranks_context *context)
         check_choice(with_fifos, WEFT_BROADCAST, (8 << 20) - 1, WEFT_ALGORITHM_PUSH) ||
         check_choice(with_fifos, WEFT_BROADCAST, 8 << 20, large))
         return 1;
-    CHECK_OK(weft_host_barrier(self.comm));
+    CHECK_OK(weft_comm_host_barrier(self.comm));
     CHECK_OK(weft_coll_destroy(with_fifos));
     CHECK_OK(weft_coll_destroy(coll));
     return ep_rank_close(&self);

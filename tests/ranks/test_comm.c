@@ -43,7 +43,7 @@ static int check_gather(weft_comm *comm, int round, size_t bytes)
     unsigned char *send = malloc(bytes + 1), *recv = malloc((size_t)num_ranks * bytes + 1);
     for (size_t byte = 0; byte < bytes; byte++)
         send[byte] = blob_byte(rank, round, byte);
-    weft_result result = weft_host_all_gather(comm, send, bytes, recv);
+    weft_result result = weft_comm_host_all_gather(comm, send, bytes, recv);
     int32_t num_wrong = 0;
     for (int32_t other = 0; result == WEFT_OK && other < num_ranks; other++)
         num_wrong += !is_blob(recv + (size_t)other * bytes, bytes, other, round);
@@ -69,7 +69,7 @@ static int meet_and_gather(struct ranks_context *context)
     int32_t failed_rank = 99;
     CHECK_OK(weft_comm_status(comm, &failed_rank));
     CHECK(failed_rank == -1, "failed_rank is %d", failed_rank);
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
@@ -95,7 +95,7 @@ static int gather_the_largest(struct ranks_context *context)
     CHECK_OK(ranks_comm_create(context, NULL, &comm));
     if (check_gather(comm, 3, limit) != 0)
         return 1;
-    CHECK_ERROR(weft_host_all_gather(comm, comm, limit + 1, comm), WEFT_ERROR_INVALID_ARGUMENT,
+    CHECK_ERROR(weft_comm_host_all_gather(comm, comm, limit + 1, comm), WEFT_ERROR_INVALID_ARGUMENT,
                 "1048577");
     if (check_gather(comm, 4, 5) != 0)
         return 1;

@@ -84,7 +84,7 @@ static int check_world(struct ranks_context *context, weft_comm *comm)
     int32_t ranks[NUM_RANKS];
     CHECK(weft_comm_num_ranks(comm) == context->num_ranks, "%d ranks", weft_comm_num_ranks(comm));
     CHECK(weft_comm_rank(comm) == context->rank, "rank %d", weft_comm_rank(comm));
-    CHECK_OK(weft_host_all_gather(comm, &context->rank, sizeof(int32_t), ranks));
+    CHECK_OK(weft_comm_host_all_gather(comm, &context->rank, sizeof(int32_t), ranks));
     for (int32_t rank = 0; rank < context->num_ranks; rank++)
         CHECK(ranks[rank] == rank, "rank %d says %d", rank, ranks[rank]);
     return 0;
@@ -97,13 +97,13 @@ static int start_from_environment(struct ranks_context *context)
     for (int index = 0; index < 3; index++)
         CHECK_OK(weft_comm_create_from_env(NULL, &comms[index]));
     CHECK_OK(weft_comm_split(comms[1], context->rank % 2, 0, NULL, &child));
-    CHECK_OK(weft_host_barrier(child));
+    CHECK_OK(weft_comm_host_barrier(child));
     for (int index = 0; index < 3; index++) {
         if (check_world(context, comms[index]) != 0)
             return 1;
         CHECK_OK(weft_comm_destroy(comms[index]));
     }
-    CHECK_OK(weft_host_barrier(child));
+    CHECK_OK(weft_comm_host_barrier(child));
     CHECK_OK(weft_comm_destroy(child));
     /* Rank 0 serves: it stays until the others have what they need. */
     ranks_barrier(context);
@@ -170,7 +170,7 @@ static int start_alone(struct ranks_context *context)
     if (check_world(context, child) != 0)
         return 1;
     CHECK_OK(weft_comm_abort(child));
-    CHECK_ERROR(weft_host_barrier(child), WEFT_ERROR_ABORTED, "rank 0");
+    CHECK_ERROR(weft_comm_host_barrier(child), WEFT_ERROR_ABORTED, "rank 0");
     CHECK_OK(weft_comm_destroy(child));
     CHECK_OK(weft_heap_free(comm, ptr));
     CHECK_OK(weft_comm_destroy(comm));
@@ -241,7 +241,7 @@ static int see_nodes(struct ranks_context *context)
     CHECK_OK(weft_team_query(comm, WEFT_TEAM_LOCAL, &info));
     CHECK(info.num_teams == 2 && info.num_ranks == NUM_RANKS / 2, "%d nodes of %d", info.num_teams,
           info.num_ranks);
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     CHECK_OK(weft_comm_destroy(comm));
     ranks_barrier(context);
     return 0;

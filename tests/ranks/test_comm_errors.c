@@ -75,11 +75,11 @@ static int gather_different_sizes(struct ranks_context *context)
     weft_comm *comm;
     char send[16] = "", recv[16 * MAX_RANKS];
     CHECK_OK(ranks_comm_create(context, NULL, &comm));
-    CHECK_ERROR(weft_host_all_gather(comm, send, context->rank == 2 ? 12 : 16, recv),
+    CHECK_ERROR(weft_comm_host_all_gather(comm, send, context->rank == 2 ? 12 : 16, recv),
                 WEFT_ERROR_MISMATCH, "rank 2");
     /* That was a mistake, not a failure of the communicator. */
     CHECK_OK(weft_comm_status(comm, NULL));
-    CHECK_OK(weft_host_all_gather(comm, send, 16, recv));
+    CHECK_OK(weft_comm_host_all_gather(comm, send, 16, recv));
     CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }
@@ -144,10 +144,10 @@ static int miss_a_gather(struct ranks_context *context)
     if (ranks_warm_up(context))
         return 1;
     CHECK_OK(ranks_comm_create(context, &config, &comm));
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     if (context->rank == 1)
         ranks_barrier(context);
-    CHECK_ERROR(weft_host_all_gather(comm, &byte, 1, all), WEFT_ERROR_TIMEOUT,
+    CHECK_ERROR(weft_comm_host_all_gather(comm, &byte, 1, all), WEFT_ERROR_TIMEOUT,
                 "rank 1 of 3 did not come");
     CHECK_ERROR(weft_comm_status(comm, &failed_rank), WEFT_ERROR_TIMEOUT, "rank 1");
     CHECK(failed_rank == 1, "failed_rank is %d", failed_rank);
@@ -168,7 +168,7 @@ static int leave_early(struct ranks_context *context)
 {
     weft_comm *comm;
     CHECK_OK(ranks_comm_create(context, NULL, &comm));
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     if (context->rank == 2) {
         CHECK_OK(weft_comm_destroy(comm));
         ranks_barrier(context);
@@ -178,7 +178,7 @@ static int leave_early(struct ranks_context *context)
     /* That it left is no failure as long as nobody needs it. */
     CHECK_OK(weft_comm_status(comm, NULL));
     ranks_barrier(context);
-    CHECK_ERROR(weft_host_barrier(comm), WEFT_ERROR_RANK_FAILED,
+    CHECK_ERROR(weft_comm_host_barrier(comm), WEFT_ERROR_RANK_FAILED,
                 "has left the communicator by weft_comm_destroy");
     CHECK_OK(weft_comm_destroy(comm));
     return 0;
@@ -194,7 +194,7 @@ static int outlive_the_rendezvous(struct ranks_context *context)
 {
     weft_comm *comm;
     CHECK_OK(ranks_comm_create(context, NULL, &comm));
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     if (context->rank == 0) {
         CHECK_OK(weft_comm_destroy(comm));
         return 0;
@@ -202,7 +202,7 @@ static int outlive_the_rendezvous(struct ranks_context *context)
     ranks_barrier(context); /* passes when rank 0 has ended its part */
     CHECK_OK(weft_comm_status(comm, NULL));
     ranks_barrier(context);
-    CHECK_ERROR(weft_host_barrier(comm), WEFT_ERROR_RANK_FAILED,
+    CHECK_ERROR(weft_comm_host_barrier(comm), WEFT_ERROR_RANK_FAILED,
                 "has left the communicator by weft_comm_destroy");
     CHECK_OK(weft_comm_destroy(comm));
     return 0;
@@ -229,13 +229,13 @@ static int abort_a_wait(struct ranks_context *context)
     pthread_t thread;
     int32_t failed_rank = -1;
     CHECK_OK(ranks_comm_create(context, NULL, &comm));
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     /* Rank 1 never comes to the barrier: only the abort, from another thread, ends it. */
     if (context->rank == 1) {
         pthread_create(&thread, NULL, abort_it, comm);
         pthread_join(thread, NULL);
     }
-    CHECK_ERROR(weft_host_barrier(comm), WEFT_ERROR_ABORTED, "rank 1");
+    CHECK_ERROR(weft_comm_host_barrier(comm), WEFT_ERROR_ABORTED, "rank 1");
     CHECK_ERROR(weft_comm_status(comm, &failed_rank), WEFT_ERROR_ABORTED, "rank 1");
     CHECK_OK(weft_comm_destroy(comm));
     return 0;
@@ -276,7 +276,7 @@ TEST(bad_arguments_are_named)
     assert_null(comm);
     assert_int_equal(weft_comm_destroy(NULL), WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(weft_comm_abort(NULL), WEFT_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(weft_host_barrier(NULL), WEFT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(weft_comm_host_barrier(NULL), WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(weft_comm_status(NULL, NULL), WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(weft_unique_id_create(NULL), WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(weft_comm_rank(NULL), -1);

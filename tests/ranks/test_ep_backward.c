@@ -116,7 +116,7 @@ static int check_sums(struct ranks_context *context, weft_comm *comm, const doub
 {
     double all[2 * RANKS_MAX];
     double forward = 0, backward = 0;
-    CHECK_OK(weft_host_all_gather(comm, sums, 2 * sizeof *sums, all));
+    CHECK_OK(weft_comm_host_all_gather(comm, sums, 2 * sizeof *sums, all));
     for (int32_t rank = 0; rank < context->num_ranks; rank++) {
         forward += all[2 * rank];
         backward += all[2 * rank + 1];

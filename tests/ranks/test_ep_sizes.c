@@ -57,7 +57,7 @@ static int check_arena(struct ep_rank *self, const weft_ep_size_args *args,
                        const weft_ep_sizes *sizes)
 {
     weft_ep_sizes all[RANKS_MAX];
-    CHECK_OK(weft_host_all_gather(self->comm, sizes, sizeof *sizes, all));
+    CHECK_OK(weft_comm_host_all_gather(self->comm, sizes, sizeof *sizes, all));
     const weft_ep_sizes *last = &all[self->context->num_ranks - 1];
     const struct outputs outputs = outputs_of(args, last->max_recv_tokens);
     int num_allocated;

@@ -33,10 +33,10 @@ static int sent_bytes(struct ep_rank *self, uint64_t *bytes)
     weft_net_info info = WEFT_INIT(weft_net_info);
     CHECK_OK(weft_rma_quiet(self->comm, self->stream));
     CHECK_OK(weft_stream_synchronize(self->stream));
-    CHECK_OK(weft_host_barrier(self->comm));
+    CHECK_OK(weft_comm_host_barrier(self->comm));
     CHECK_OK(weft_net_query(self->comm, &info));
     *bytes = info.sent_bytes;
-    CHECK_OK(weft_host_barrier(self->comm)); /* nobody goes on before */
+    CHECK_OK(weft_comm_host_barrier(self->comm)); /* nobody goes on before */
     return 0;
 }
 
@@ -55,7 +55,7 @@ static int check_bytes(struct ep_rank *self, const char *operation, uint64_t bef
     own = (struct traffic){after - before, num_rows};
     CHECK(own.num_bytes >= num_rows * ROW_BYTES, "%s sent %llu bytes for %llu rows of %d",
           operation, (unsigned long long)own.num_bytes, (unsigned long long)num_rows, ROW_BYTES);
-    CHECK_OK(weft_host_all_gather(self->comm, &own, sizeof own, all));
+    CHECK_OK(weft_comm_host_all_gather(self->comm, &own, sizeof own, all));
     for (int32_t rank = 0; rank < self->context->num_ranks; rank++) {
         sum.num_bytes += all[rank].num_bytes;
         sum.num_rows += all[rank].num_rows;

@@ -70,11 +70,11 @@ static int write_all_check_own(struct ranks_context *context, weft_comm *comm, v
     uint64_t *words = tests_alloc(num_words * sizeof *words);
     if (write_strips(context, comm, ptr, words, num_words) != 0)
         return 1;
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     if (check_strips(context, comm, ptr, words, num_words) != 0)
         return 1;
     tests_free(words);
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     return 0;
 }
 

@@ -87,14 +87,15 @@ TEST_ON_RANKS(the_same_call_with_other_arguments, RANKS_THREADS, NUM_RANKS)
     const int32_t differs = context->rank == 2;
     if (open_scene(context, &scene))
         return 1;
-    CHECK_ERROR(weft_host_all_gather(scene.comm, scene.memory, differs ? 8 : 16, scene.gathered),
-                WEFT_ERROR_MISMATCH, "weft_host_all_gather: ranks disagree on bytes");
+    CHECK_ERROR(
+        weft_comm_host_all_gather(scene.comm, scene.memory, differs ? 8 : 16, scene.gathered),
+        WEFT_ERROR_MISMATCH, "weft_comm_host_all_gather: ranks disagree on bytes");
     CHECK_ERROR(weft_heap_alloc(scene.comm, differs ? 8 : 16, &ptr), WEFT_ERROR_MISMATCH,
                 "bytes: 16 on rank 0 and 8 on rank 2");
     CHECK_ERROR(weft_heap_grow(scene.comm, differs ? 8 << 20 : 16 << 20), WEFT_ERROR_MISMATCH,
                 "bytes: 16777216 on rank 0 and 8388608 on rank 2");
     CHECK_ERROR(weft_comm_split_strided(scene.comm, 0, 1, 2 + differs, NULL, &child),
                 WEFT_ERROR_MISMATCH, "rank 2");
-    CHECK_OK(weft_host_barrier(scene.comm));
+    CHECK_OK(weft_comm_host_barrier(scene.comm));
     return close_scene(&scene);
 }

@@ -97,8 +97,8 @@ TEST_ON_RANKS(those_within_need_no_other_rank, RANKS_THREADS, LL_SCENE_RANKS)
         return 1;
     CHECK_OK(weft_ll_mask(base, mask, scene.stream));
     CHECK_OK(weft_stream_synchronize(scene.stream));
-    CHECK_OK(weft_host_barrier(scene.comm)); /* else one may miss the other in this step */
-    if (context->rank == 0) {                /* alone: the other one does not even make it */
+    CHECK_OK(weft_comm_host_barrier(scene.comm)); /* else one may miss the other in this step */
+    if (context->rank == 0) {                     /* alone: the other one does not even make it */
         CHECK_OK(weft_ll_create(scene.ep, &more, &second));
         if (step(&scene, second, 1) || step(&scene, first, 1))
             return 1;

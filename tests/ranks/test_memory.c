@@ -92,7 +92,7 @@ TEST_IN_BOTH_MODES(copies_go_everywhere, 3)
     CHECK_OK(weft_memory_copy(comm, NULL, NULL, 0));
     CHECK_OK(weft_memory_free(comm, own));
     CHECK_OK(weft_memory_free(comm, other));
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     CHECK_OK(weft_heap_free(comm, heap));
     CHECK_OK(weft_comm_destroy(comm));
     return 0;

@@ -267,7 +267,7 @@ TEST_ON_RANKS(streams_events_and_splits_outlive_a_communicator, RANKS_THREADS, N
     CHECK_OK(weft_comm_barrier(world.child, world.stream));
     CHECK_OK(weft_event_record(world.event, world.stream));
     CHECK_OK(weft_stream_synchronize(world.stream));
-    CHECK_OK(weft_host_barrier(world.child));
+    CHECK_OK(weft_comm_host_barrier(world.child));
     CHECK_OK(weft_stream_destroy(world.stream));
     CHECK_OK(weft_event_destroy(world.event));
     CHECK_OK(weft_comm_destroy(world.child));

@@ -52,7 +52,7 @@ static int32_t num_ranks_of(const struct actor *actor)
 static int meet(struct actor *actor)
 {
     CHECK_OK(weft_stream_synchronize(actor->stream));
-    CHECK_OK(weft_host_barrier(actor->comm));
+    CHECK_OK(weft_comm_host_barrier(actor->comm));
     return 0;
 }
 
@@ -390,8 +390,8 @@ static int draw_tickets(struct ranks_context *context)
         return 1;
     CHECK_OK(weft_memory_copy(actor.comm, actor.image->tickets, actor.area->tickets,
                               sizeof actor.image->tickets));
-    CHECK_OK(
-        weft_host_all_gather(actor.comm, actor.image->tickets, sizeof actor.image->tickets, all));
+    CHECK_OK(weft_comm_host_all_gather(actor.comm, actor.image->tickets,
+                                       sizeof actor.image->tickets, all));
     qsort(all, num_tickets, sizeof *all, compare_words);
     for (size_t i = 0; i < num_tickets; i++)
         CHECK(all[i] == i, "ticket %zu is %d", i, (int)all[i]);

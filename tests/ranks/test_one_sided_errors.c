@@ -34,7 +34,7 @@ static int open_actor(struct ranks_context *context, struct actor *actor)
     CHECK_OK(weft_stream_create(actor->comm, &actor->stream));
     CHECK_OK(weft_heap_alloc(actor->comm, AREA_BYTES, &area));
     CHECK_OK(weft_memory_copy(actor->comm, area, zeroes, AREA_BYTES));
-    CHECK_OK(weft_host_barrier(actor->comm));
+    CHECK_OK(weft_comm_host_barrier(actor->comm));
     actor->area = area;
     return 0;
 }
@@ -91,7 +91,7 @@ static int call_wrongly(struct ranks_context *context)
     }
     CHECK_OK(weft_rma_put(actor.comm, WEFT_ARGS(weft_rma_args, .bytes = 0), actor.stream));
     CHECK_OK(weft_stream_synchronize(actor.stream));
-    CHECK_OK(weft_host_barrier(actor.comm));
+    CHECK_OK(weft_comm_host_barrier(actor.comm));
     return close_actor(&actor);
 }
 
@@ -185,7 +185,7 @@ static int split_by_stride(struct ranks_context *context)
               "parent's ranks are wrong");
         CHECK_OK(weft_comm_destroy(team));
     }
-    CHECK_OK(weft_host_barrier(actor.comm));
+    CHECK_OK(weft_comm_host_barrier(actor.comm));
     return close_actor(&actor);
 }
 

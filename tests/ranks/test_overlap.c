@@ -359,17 +359,17 @@ static int refuse_one_sided(struct ranks_context *context, const struct layer *l
         comm, WEFT_ARGS(weft_rma_args, .dst = heap, .src = heap, .bytes = 16, .rank = other),
         layer->stream));
     CHECK_OK(weft_stream_synchronize(layer->stream));
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     return 0;
 }
 
 static int refuse_gathers(struct ranks_context *context, const struct layer *layer)
 {
     int64_t all[NUM_RANKS + 1] = {0};
-    CHECK_OVERLAP(weft_host_all_gather(layer->comm, (char *)all + 4, sizeof *all, all), "recv",
+    CHECK_OVERLAP(weft_comm_host_all_gather(layer->comm, (char *)all + 4, sizeof *all, all), "recv",
                   "send");
     all[context->rank] = context->rank + 1;
-    CHECK_OK(weft_host_all_gather(layer->comm, &all[context->rank], sizeof *all, all));
+    CHECK_OK(weft_comm_host_all_gather(layer->comm, &all[context->rank], sizeof *all, all));
     CHECK(all[0] == 1 && all[1] == 2, "in place: %lld, %lld", (long long)all[0], (long long)all[1]);
     return 0;
 }

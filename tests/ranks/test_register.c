@@ -176,17 +176,18 @@ static int expect_staged(const struct prober *prober, const char *send, char *re
     return 0;
 }
 
-/* What weft_is_direct says of `bytes` at ptr, and of their last one. */
+/* What weft_memory_is_direct says of `bytes` at ptr, and of their last one. */
 static int check_is_direct(const struct prober *prober, const char *ptr, uint64_t bytes,
                            int32_t expected)
 {
-    CHECK(weft_is_direct(prober->comm, ptr, bytes) == expected &&
-              weft_is_direct(prober->comm, ptr + bytes - 1, 1) == expected,
-          "%llu bytes: weft_is_direct is %d", (unsigned long long)bytes,
-          weft_is_direct(prober->comm, ptr, bytes));
-    CHECK(weft_is_direct(prober->comm, NULL, 0) == 1 &&
-              weft_is_direct(prober->comm, NULL, 1) == 0 && weft_is_direct(NULL, ptr, bytes) == -1,
-          "weft_is_direct of NULL");
+    CHECK(weft_memory_is_direct(prober->comm, ptr, bytes) == expected &&
+              weft_memory_is_direct(prober->comm, ptr + bytes - 1, 1) == expected,
+          "%llu bytes: weft_memory_is_direct is %d", (unsigned long long)bytes,
+          weft_memory_is_direct(prober->comm, ptr, bytes));
+    CHECK(weft_memory_is_direct(prober->comm, NULL, 0) == 1 &&
+              weft_memory_is_direct(prober->comm, NULL, 1) == 0 &&
+              weft_memory_is_direct(NULL, ptr, bytes) == -1,
+          "weft_memory_is_direct of NULL");
     return 0;
 }
 
@@ -205,7 +206,7 @@ TEST_IN_BOTH_MODES(any_part_while_it_is_registered, NUM_RANKS)
         check_is_direct(&prober, registered - 1, 1, 0) ||
         check_is_direct(&prober, registered + ARRAY_BYTES + 100, 1, 0))
         return 1;
-    CHECK(weft_is_direct(prober.comm, registered - 1, 2) == 0, "partly registered");
+    CHECK(weft_memory_is_direct(prober.comm, registered - 1, 2) == 0, "partly registered");
     char *send = prober.memory + ARRAY_BYTES + 200;
     for (int i = 0; i <= 100; i += 25) {
         char *recv = registered + i;
@@ -258,11 +259,11 @@ static int register_and_unregister(struct prober *prober)
 static int take_stock(struct prober *prober, struct stock *stock)
 {
     for (int32_t turn = 0; turn < NUM_RANKS; turn++) {
-        CHECK_OK(weft_host_barrier(prober->comm));
+        CHECK_OK(weft_comm_host_barrier(prober->comm));
         if (turn == prober->context->rank)
             *stock = stock_take();
     }
-    CHECK_OK(weft_host_barrier(prober->comm));
+    CHECK_OK(weft_comm_host_barrier(prober->comm));
     return 0;
 }
 
@@ -405,7 +406,7 @@ static int tell_reasons(struct ranks_context *context)
     fclose(told);
     if (failed)
         return 1;
-    CHECK_OK(weft_host_all_gather(comm, &num_lines, sizeof num_lines, all));
+    CHECK_OK(weft_comm_host_all_gather(comm, &num_lines, sizeof num_lines, all));
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         sum += all[rank];
     /* Rank 0 cannot reach what rank 1 and rank 2 give, rank 1 not what rank 0 gives. */

@@ -373,9 +373,9 @@ static void wait_inside(void *argument)
     expect_refusal(waiter, weft_stream_synchronize(waiter->other), "weft_stream_synchronize");
     expect_refusal(waiter, weft_stream_destroy(waiter->own), "weft_stream_destroy");
     expect_refusal(waiter, weft_event_synchronize(waiter->event), "weft_event_synchronize");
-    expect_refusal(waiter, weft_host_barrier(waiter->comm), "weft_host_barrier");
-    expect_refusal(waiter, weft_host_all_gather(waiter->comm, &byte, 1, &byte),
-                   "weft_host_all_gather");
+    expect_refusal(waiter, weft_comm_host_barrier(waiter->comm), "weft_comm_host_barrier");
+    expect_refusal(waiter, weft_comm_host_all_gather(waiter->comm, &byte, 1, &byte),
+                   "weft_comm_host_all_gather");
     expect_refusal(waiter, weft_comm_split(waiter->comm, 0, 0, NULL, &child), "weft_comm_split");
     expect_refusal(waiter, weft_comm_destroy(waiter->comm), "weft_comm_destroy");
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "harness/cmocka.h"
-#include "ops/programs.h"
+#include "launch/programs.h"
 
 struct job_rank {
     weft_comm *comm;
@@ -31,7 +31,7 @@ static int open_rank(struct job_rank *rank, struct job *job, int32_t number)
                                    .state = &job->states[number],
                                    .rank = number,
                                    .form = job->form};
-    return weft_host_barrier(rank->comm) == WEFT_OK ? 0 : -1;
+    return weft_comm_host_barrier(rank->comm) == WEFT_OK ? 0 : -1;
 }
 
 static int launch_all(struct job_rank *rank, const struct job *job)
@@ -59,7 +59,7 @@ static int run_rank(int32_t number, void *argument)
         return -1;
     const struct job *job = argument;
     int failed = launch_all(&rank, job) != 0 || job->states[number].num_wrong > 0;
-    failed |= weft_host_barrier(rank.comm) != WEFT_OK;
+    failed |= weft_comm_host_barrier(rank.comm) != WEFT_OK;
     failed |= weft_stream_destroy(rank.stream) != WEFT_OK;
     failed |= weft_heap_free(rank.comm, rank.args.own) != WEFT_OK;
     failed |= weft_heap_free(rank.comm, rank.args.unwritten) != WEFT_OK;

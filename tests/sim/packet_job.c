@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "launch/programs.h"
 #include "machine/float_bits.h"
 #include "machine/host.h"
-#include "ops/programs.h"
 
 weft__program_fn weft__sim_planted_packets;
 
@@ -61,7 +61,7 @@ static weft_result open_rank(struct packet_rank *rank)
     weft__sim_host_writes(rank->own, sizeof rank->own);
     weft__sim_host_writes(rank->rows, sizeof rank->rows);
     weft__sim_host_writes(&rank->num_wrong, sizeof rank->num_wrong);
-    return weft_host_barrier(rank->comm);
+    return weft_comm_host_barrier(rank->comm);
 }
 
 static weft_result launch_one(struct packet_rank *rank, int32_t number)

@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "comm/thread.h"
+#include "comm/host/thread.h"
 
 weft_result progress_os_start(void *(*run)(void *argument), void *argument);
 int progress_os_join(void);

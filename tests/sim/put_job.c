@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "launch/programs.h"
 #include "machine/host.h"
-#include "ops/programs.h"
 
 weft__program_fn weft__sim_planted_puts;
 
@@ -61,7 +61,7 @@ static weft_result open_rank(struct put_rank *rank)
     weft__sim_host_writes(rank->rows, sizeof rank->rows);
     for (int32_t row = 0; row < PUT_MAX_ROWS; row++)
         fill_row(rank->rows[row], rank->number, row);
-    return weft_host_barrier(rank->comm);
+    return weft_comm_host_barrier(rank->comm);
 }
 
 static weft_result launch_all(struct put_rank *rank)
@@ -131,7 +131,7 @@ static void wait_for_death(struct put_rank *rank)
 {
     const struct sim_job *sim = &rank->job->sim;
     if (rank->job->goes_on && sim->fault == WEFT__SIM_KILL && sim->fault_rank == rank->number)
-        (void)weft_host_barrier(rank->comm);
+        (void)weft_comm_host_barrier(rank->comm);
 }
 
 static int close_rank(struct put_rank *rank)

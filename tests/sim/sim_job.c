@@ -79,6 +79,6 @@ static int meet_survivors(const struct sim_job *job, int32_t rank)
 int sim_job_part(const struct sim_job *job, int32_t rank, weft_comm *comm, weft_result result)
 {
     if (job->fault == WEFT__SIM_NO_FAULT)
-        return result != WEFT_OK || weft_host_barrier(comm) != WEFT_OK;
+        return result != WEFT_OK || weft_comm_host_barrier(comm) != WEFT_OK;
     return is_survivor(job, rank) && meet_survivors(job, rank);
 }

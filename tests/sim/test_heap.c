@@ -5,7 +5,7 @@
 
 #include "harness/cmocka.h"
 #include "job.h"
-#include "ops/programs.h"
+#include "launch/programs.h"
 
 /* Blocks are as long as they are aligned, so that the allocator puts them side by side. */
 enum { NUM_SEEDS = 50, WRITER = 0, OWNER = 1, BLOCK_BYTES = 4096 };
@@ -48,7 +48,7 @@ static int open_rank(struct heap_rank *rank, const struct heap_job *job)
            weft_heap_alloc(rank->other_comm, BLOCK_BYTES, &rank->block) != WEFT_OK ||
            weft_heap_alloc(rank->other_comm, BLOCK_BYTES, &rank->next_block) != WEFT_OK ||
            weft_stream_create(rank->comm, &rank->stream) != WEFT_OK ||
-           weft_host_barrier(rank->comm) != WEFT_OK;
+           weft_comm_host_barrier(rank->comm) != WEFT_OK;
 }
 
 static int destroy_other(struct heap_rank *rank)
@@ -94,7 +94,7 @@ static int write_late(struct heap_rank *rank, void *block)
 
 static int close_rank(struct heap_rank *rank)
 {
-    int failed = weft_host_barrier(rank->comm) != WEFT_OK;
+    int failed = weft_comm_host_barrier(rank->comm) != WEFT_OK;
     failed |= destroy_other(rank);
     failed |= weft_stream_destroy(rank->stream) != WEFT_OK;
     return failed | (weft_comm_destroy(rank->comm) != WEFT_OK);
@@ -108,7 +108,7 @@ static int meet_and_write(int32_t number, void *argument)
         return 1;
     char *block = weft_heap_ptr(rank.other_comm, rank.block, OWNER);
     int failed = meet_fate(&rank, job->fate);
-    failed |= weft_host_barrier(rank.comm) != WEFT_OK;
+    failed |= weft_comm_host_barrier(rank.comm) != WEFT_OK;
     failed |= write_late(&rank, job->fate == FATE_BEHIND ? block + BLOCK_BYTES : block);
     return failed | close_rank(&rank);
 }
@@ -127,10 +127,10 @@ static int signal_twice(int32_t number, void *argument)
                                 .form = FORM_CORRECTED};
         weft__sim_host_writes(rank.block, sizeof(struct job_area));
         memset(rank.block, 0, sizeof(struct job_area));
-        failed |= weft_host_barrier(rank.comm) != WEFT_OK;
+        failed |= weft_comm_host_barrier(rank.comm) != WEFT_OK;
         for (args.sequence = 1; args.sequence <= 3; args.sequence++)
             failed |= launch(&rank, weft__sim_planted_signal, &args);
-        failed |= weft_host_barrier(rank.comm) != WEFT_OK;
+        failed |= weft_comm_host_barrier(rank.comm) != WEFT_OK;
         failed |= weft_heap_free(rank.other_comm, rank.block) != WEFT_OK;
         failed |= weft_heap_alloc(rank.other_comm, BLOCK_BYTES, &rank.block) != WEFT_OK;
     }

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "harness/cmocka.h"
+#include "launch/programs.h"
 #include "machine/host.h"
-#include "ops/programs.h"
-#include "ops/windows.h"
+#include "memory/windows.h"
 #include "planted_accesses.h"
 #include "sim_job.h"
 
@@ -46,7 +46,7 @@ static weft_result open_rank(struct job_rank *rank)
     memset(rank->area->call_draft, 1 + rank->number, ACCESS_LETTER_BYTES);
     weft__sim_host_writes(rank->long_row, LONG_BYTES);
     memset(rank->long_row, 1 + rank->number, LONG_BYTES);
-    return weft_host_barrier(rank->comm);
+    return weft_comm_host_barrier(rank->comm);
 }
 
 static weft_result launch(struct job_rank *rank)
@@ -139,7 +139,7 @@ static int run_rank(int32_t number, void *argument)
     struct job_rank rank = {.job = argument, .number = number};
     int failed = open_rank(&rank) != WEFT_OK || launch(&rank) != WEFT_OK ||
                  call_all(&rank) != WEFT_OK || has_wrong_letters(&rank);
-    failed |= weft_host_barrier(rank.comm) != WEFT_OK;
+    failed |= weft_comm_host_barrier(rank.comm) != WEFT_OK;
     failed |= weft_stream_destroy(rank.stream) != WEFT_OK;
     failed |= weft_heap_free(rank.comm, rank.long_row) != WEFT_OK;
     failed |= weft_heap_free(rank.comm, rank.area) != WEFT_OK;

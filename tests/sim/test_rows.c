@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "harness/cmocka.h"
-#include "machine/cpu/rows.h"
+#include "machine/cpu/cpu_rows.h"
 #include "machine/machine.h"
 #include "sim_job.h"
 

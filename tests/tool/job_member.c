@@ -22,8 +22,9 @@ static int compare(weft_comm *comm, const char *job)
     char mine[32] = "", all[MAX_RANKS][sizeof(mine)];
     const int32_t num_ranks = weft_comm_num_ranks(comm);
     snprintf(mine, sizeof(mine), "%s", job);
-    if (num_ranks > MAX_RANKS || weft_host_all_gather(comm, mine, sizeof(mine), all) != WEFT_OK)
-        return fail("weft_host_all_gather");
+    if (num_ranks > MAX_RANKS ||
+        weft_comm_host_all_gather(comm, mine, sizeof(mine), all) != WEFT_OK)
+        return fail("weft_comm_host_all_gather");
     for (int32_t rank = 0; rank < num_ranks; rank++)
         if (strcmp(all[rank], mine) != 0) {
             printf("failed: rank %d is of job %s, not %s\n", rank, all[rank], mine);

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/error.h"
-#include "comm/log.h"
+#include "comm/host/error.h"
+#include "comm/host/log.h"
 #include "harness/cmocka.h"
 #include "topo/channels_file.h"
 #include "topo/connect.h"

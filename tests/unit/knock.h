@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "comm/wire.h"
+#include "comm/rendezvous/wire.h"
 #include "harness/ranks.h"
 
 static inline struct weft__meeting_point point_of(const struct ranks_context *context)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "comm/status.h"
+#include "comm/failure/status.h"
 #include "net/progress.h"
 
 enum {

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 
 enum {
     DEADLINE_S = 60,

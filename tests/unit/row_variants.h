@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "harness/cmocka.h"
-#include "machine/cpu/rows.h"
+#include "machine/cpu/cpu_rows.h"
 
 static inline void each_row_variant(void (*check)(const struct weft__row_functions *functions))
 {

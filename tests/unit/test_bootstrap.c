@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/bootstrap.h"
-#include "comm/error.h"
-#include "comm/settings.h"
+#include "comm/host/error.h"
+#include "comm/host/settings.h"
+#include "comm/rendezvous/bootstrap.h"
 #include "harness/cmocka.h"
 
 static const char *const launcher_variables[] = {"RANK",

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "harness/cmocka.h"
-#include "ops/mismatch.h"
+#include "launch/mismatch.h"
 #include "programs/call.h"
 #include "workload/rng.h"
 

@@ -7,7 +7,7 @@
 
 #include "coll/model.h"
 #include "harness/cmocka.h"
-#include "ops/names.h"
+#include "launch/names.h"
 #include "workload/collective.h"
 
 /* As a weft_coll on machine cpu has them, on hosts of two cores. */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "comm/control_groups.h"
+#include "comm/heap/control_groups.h"
 #include "harness/cmocka.h"
 
 static const uint64_t mib = 1 << 20;

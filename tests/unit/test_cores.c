@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "comm/comm.h"
-#include "comm/cores.h"
-#include "comm/identity.h"
+#include "comm/host/cores.h"
+#include "comm/rendezvous/identity.h"
 #include "harness/cmocka.h"
 
 enum { NUM_PROCESSORS = 4096, NUM_RANKS = 4 };

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/connect.h"
-#include "comm/culprit.h"
-#include "comm/identity.h"
-#include "comm/link.h"
+#include "comm/failure/culprit.h"
+#include "comm/rendezvous/connect.h"
+#include "comm/rendezvous/identity.h"
+#include "comm/rendezvous/link.h"
 #include "harness/cmocka.h"
 #include "harness/memory.h"
 #include "harness/ranks.h"

@@ -108,7 +108,7 @@ static int make(struct ranks_context *context)
     }
     /* Whoever was done before it died hears of it in the next call. */
     if (result == WEFT_OK)
-        result = weft_host_barrier(child != NULL ? child : comm);
+        result = weft_comm_host_barrier(child != NULL ? child : comm);
     CHECK(result == WEFT_OK ||
               (result == WEFT_ERROR_RANK_FAILED && strstr(weft_last_error(), "rank -1") == NULL &&
                (strstr(weft_last_error(), "rank 2") != NULL ||

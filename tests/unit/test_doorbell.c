@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "comm/doorbell.h"
+#include "comm/host/doorbell.h"
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 

@@ -162,7 +162,7 @@ static int fill_rows(struct layer *layer)
 {
     struct ranks_context *context = layer->context;
     CHECK_OK(weft_stream_synchronize(layer->stream));
-    CHECK_OK(weft_host_barrier(layer->comm));
+    CHECK_OK(weft_comm_host_barrier(layer->comm));
     for (int32_t i = 0; i < CAPACITY * HIDDEN; i++)
         layer->x[i] = value_of(context->rank, i / HIDDEN);
     return 0;

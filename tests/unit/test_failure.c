@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The tools report the text that belongs to an error: their own, or the library's. */
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "harness/cmocka.h"
 #include "workload/failure.h"
 

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "comm/error.h"
-#include "comm/fd_exchange.h"
-#include "comm/identity.h"
+#include "comm/host/error.h"
+#include "comm/rendezvous/fd_exchange.h"
+#include "comm/rendezvous/identity.h"
 #include "harness/cmocka.h"
 
 enum { NUM_RANKS = 4, NUM_ROUNDS = 20, KEY = 77, OTHER_HOST = NUM_RANKS - 1 };

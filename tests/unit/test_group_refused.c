@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/group_internal.h"
+#include "comm/rendezvous/group_internal.h"
 #include "harness/cmocka.h"
 
 enum { NUM_RANKS = 3, KEY = 7 };

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "harness/cmocka.h"
+#include "launch/programs.h"
 #include "machine/host.h"
-#include "ops/programs.h"
 #include "programs/ep/layout.h"
 
 /* An expert on each rank; a token goes to one of the first 64 ranks, of the next and of the rest. */

@@ -10,9 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "comm/listener.h"
-#include "comm/rendezvous.h"
-#include "comm/wire.h"
+#include "comm/rendezvous/listener.h"
+#include "comm/rendezvous/rendezvous.h"
+#include "comm/rendezvous/wire.h"
 #include "harness/cmocka.h"
 
 /* The address on which it listens for `address`; "any" for all. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How low latency's warps share rows: each byte of each row has one unit, whatever the sizes. */
 #include "harness/cmocka.h"
-#include "programs/low_latency/plan.h"
+#include "programs/low_latency/ll_plan.h"
 
 enum { MOST_WARPS = 32, MOST_ROWS = 20 };
 

@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm/error.h"
-#include "comm/log.h"
+#include "comm/host/error.h"
+#include "comm/host/log.h"
 #include "harness/cmocka.h"
 #include "net/devices.h"
 #include "net/engine.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "net_post.h"

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "comm/thread.h"
+#include "comm/host/thread.h"
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
@@ -153,7 +153,7 @@ static int run_rank(struct ranks_context *context)
     area->num_arrived = 0;
     for (int32_t i = 0; i < PUT_BYTES; i++)
         area->sent[i] = (unsigned char)(i * 7);
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     uint64_t area_offset;
     CHECK_OK(weft__heap_offset(comm->heap, memory, sizeof *area, "area", &area_offset));
     const struct plan *plan = context->argument;
@@ -163,7 +163,7 @@ static int run_rank(struct ranks_context *context)
                                            [WITH_THE_NEXT] = let_signals_wait};
     if (context->rank != 0 ? await_all(context, area) : put[plan->how](context, comm, area_offset))
         return 1;
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     CHECK_OK(weft_heap_free(comm, memory));
     CHECK_OK(weft_comm_destroy(comm));
     return 0;

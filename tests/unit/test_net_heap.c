@@ -3,7 +3,7 @@
  * while others put, and what a rank could not register. */
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
@@ -116,14 +116,14 @@ static int put_half(const struct scene *scene, int round, uint64_t *written)
     for (size_t byte = 0; byte < HALF_BYTES; byte++)
         from[byte] = value_at(scene->context->rank, round, byte);
     memset(to, 0, HALF_BYTES);
-    CHECK_OK(weft_host_barrier(scene->comm));
+    CHECK_OK(weft_comm_host_barrier(scene->comm));
     CHECK_OK(weft_rma_put(scene->comm,
                           WEFT_ARGS(weft_rma_args, .dst = to, .src = from, .bytes = HALF_BYTES,
                                     .rank = partner_of(scene)),
                           scene->stream));
     CHECK_OK(weft_rma_quiet(scene->comm, scene->stream));
     CHECK_OK(weft_stream_synchronize(scene->stream));
-    CHECK_OK(weft_host_barrier(scene->comm));
+    CHECK_OK(weft_comm_host_barrier(scene->comm));
     for (size_t byte = 0; byte < HALF_BYTES; byte++)
         CHECK(to[byte] == value_at(partner_of(scene), round, byte), "round %d: byte %zu is wrong",
               round, byte);
@@ -154,7 +154,7 @@ static int get_half(const struct scene *scene)
     memset(here, 0, HALF_BYTES);
     for (size_t byte = 0; byte < HALF_BYTES; byte++)
         there[byte] = value_at(scene->context->rank, 5, byte);
-    CHECK_OK(weft_host_barrier(scene->comm));
+    CHECK_OK(weft_comm_host_barrier(scene->comm));
     CHECK_OK(weft_rma_get(scene->comm,
                           WEFT_ARGS(weft_rma_args, .dst = here, .src = there, .bytes = HALF_BYTES,
                                     .rank = partner_of(scene)),
@@ -163,7 +163,7 @@ static int get_half(const struct scene *scene)
     for (size_t byte = 0; byte < HALF_BYTES; byte++)
         CHECK(here[byte] == value_at(partner_of(scene), 5, byte), "byte %zu that was got is wrong",
               byte);
-    CHECK_OK(weft_host_barrier(scene->comm));
+    CHECK_OK(weft_comm_host_barrier(scene->comm));
     return 0;
 }
 
@@ -185,7 +185,7 @@ TEST_ON_RANKS_OVER_ENGINES(heaps_grow_while_others_put, RANKS_PROCESSES, NUM_RAN
     memset(scene.halves[1], 0, HALF_BYTES);
     for (size_t byte = 0; byte < HALF_BYTES; byte++)
         scene.halves[0][byte] = value_at(context->rank, 1, byte);
-    CHECK_OK(weft_host_barrier(scene.comm));
+    CHECK_OK(weft_comm_host_barrier(scene.comm));
     for (int i = 0; i < NUM_PUTS; i++) {
         const size_t begin = (size_t)i * 31 % (HALF_BYTES / PUT_BYTES) * PUT_BYTES;
         CHECK_OK(weft_rma_put(scene.comm,
@@ -198,7 +198,7 @@ TEST_ON_RANKS_OVER_ENGINES(heaps_grow_while_others_put, RANKS_PROCESSES, NUM_RAN
     }
     CHECK_OK(weft_rma_quiet(scene.comm, scene.stream));
     CHECK_OK(weft_stream_synchronize(scene.stream));
-    CHECK_OK(weft_host_barrier(scene.comm));
+    CHECK_OK(weft_comm_host_barrier(scene.comm));
     for (size_t byte = 0; byte < HALF_BYTES / PUT_BYTES * (size_t)PUT_BYTES; byte++)
         CHECK(scene.halves[1][byte] == value_at(partner_of(&scene), 1, byte), "byte %zu is wrong",
               byte);

@@ -3,7 +3,7 @@
  * to a peer may share a message; and who is rung for when words are added to. */
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "fake_nets.h"
 #include "harness/cmocka.h"
 #include "net/net_internal.h"

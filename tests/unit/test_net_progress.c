@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm/error.h"
-#include "comm/thread.h"
+#include "comm/host/error.h"
+#include "comm/host/thread.h"
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "net/progress.h"

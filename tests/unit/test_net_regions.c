@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "fake_nets.h"
 #include "harness/cmocka.h"
 #include "harness/machine.h"
@@ -50,7 +50,7 @@ static int check_places(weft_comm *comm, const struct area *areas)
     uint64_t own[NUM_AREAS], all[NUM_RANKS][NUM_AREAS];
     for (int i = 0; i < NUM_AREAS; i++)
         own[i] = areas[i].place;
-    CHECK_OK(weft_host_all_gather(comm, own, sizeof own, all));
+    CHECK_OK(weft_comm_host_all_gather(comm, own, sizeof own, all));
     for (int i = 0; i < NUM_AREAS; i++) {
         const uint32_t region = weft__net_region_of(own[i]);
         const uint32_t expected = i + 1 < WEFT__NET_MAX_REGIONS ? (uint32_t)i + 1 : 0;
@@ -65,7 +65,7 @@ static int check_places(weft_comm *comm, const struct area *areas)
 static int put_all(struct ranks_context *context, weft_comm *comm, const struct area *areas)
 {
     const int32_t partner = (context->rank + NUM_RANKS / NUM_NODES) % NUM_RANKS;
-    CHECK_OK(weft_host_barrier(comm)); /* what is received into is zero */
+    CHECK_OK(weft_comm_host_barrier(comm)); /* what is received into is zero */
     for (int i = 0; i < NUM_AREAS; i++) {
         const struct wp_access put = {.operation = WP_ACCESS_PUT,
                                       .rank = partner,
@@ -77,7 +77,7 @@ static int put_all(struct ranks_context *context, weft_comm *comm, const struct 
         weft__progress_post(comm->network->progress, &put, WEFT__POSTER_WAITS, NULL);
     }
     weft__net_drain(comm);
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     for (int i = 0; i < NUM_AREAS; i++)
         for (size_t byte = 0; byte < HALF_BYTES; byte++)
             CHECK(areas[i].halves[1][byte] == value_at(partner, i, byte),

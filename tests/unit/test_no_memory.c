@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/gather.h"
+#include "comm/rendezvous/gather.h"
 #include "harness/cmocka.h"
 #include "harness/host_calls.h"
 

@@ -6,8 +6,8 @@
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
-#include "machine/cpu/launch.h"
-#include "machine/cpu/rows.h"
+#include "machine/cpu/cpu_launch.h"
+#include "machine/cpu/cpu_rows.h"
 #include "row_values.h"
 
 enum {
@@ -159,7 +159,7 @@ static int open_rank(struct rank *rank, uint32_t timeout_ms)
     for (int32_t peer = 0; peer < context->num_ranks; peer++)
         rank->areas[peer] = weft_heap_ptr(rank->comm, area, peer);
     CHECK_OK(weft__cpu_runner_create(rank->comm, &rank->runner));
-    CHECK_OK(weft_host_barrier(rank->comm));
+    CHECK_OK(weft_comm_host_barrier(rank->comm));
     return 0;
 }
 
@@ -323,9 +323,9 @@ static int exchange_rows(struct ranks_context *context)
         if (check_round(rank, round, &args))
             return 1;
         if (args.operation >= SUM_OF_SOME) /* who has sent nothing is not known to be so far */
-            CHECK_OK(weft_host_barrier(rank->comm));
+            CHECK_OK(weft_comm_host_barrier(rank->comm));
     }
-    CHECK_OK(weft_host_barrier(rank->comm));
+    CHECK_OK(weft_comm_host_barrier(rank->comm));
     if (close_rank(rank))
         return 1;
     free(rank);
@@ -386,7 +386,7 @@ TEST_ON_RANKS(a_word_tells_what_does_not_come, RANKS_PROCESSES, 2)
           "statuses %d and %d", (int)statuses[0], (int)statuses[1]);
     CHECK(context->rank != 0 || memcmp(rank->dst[0], "\7\7\7\7\7\7\7\7", WP_PACKET_BYTES) == 0,
           "the row is not there");
-    CHECK_OK(weft_host_barrier(rank->comm));
+    CHECK_OK(weft_comm_host_barrier(rank->comm));
     if (close_rank(rank))
         return 1;
     free(rank);
@@ -474,7 +474,7 @@ TEST_ON_RANKS(a_row_that_comes_late_is_summed_with_those_that_have_come, RANKS_P
     if (context->rank == 0 && launch(rank, &clear_slots_program, 1, &args, &failure))
         return 1;
     CHECK(context->rank != 0 || rank->slots[SLOTS_PER_ROW] == 0, "the slot is cleared");
-    CHECK_OK(weft_host_barrier(rank->comm));
+    CHECK_OK(weft_comm_host_barrier(rank->comm));
     if (close_rank(rank))
         return 1;
     free(rank);

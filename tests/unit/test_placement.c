@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A table of experts and ranks: what it may say, and what is made of it. */
-#include "comm/error.h"
-#include "ep/placement.h"
+#include "comm/host/error.h"
+#include "ep/expert_placement.h"
 #include "harness/cmocka.h"
 #include "harness/ranks.h"
 

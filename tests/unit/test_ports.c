@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "comm/bootstrap.h"
+#include "comm/rendezvous/bootstrap.h"
 #include "harness/cmocka.h"
 #include "harness/ranks.h"
 
@@ -60,7 +60,7 @@ static int meet(struct ranks_context *context)
     become(context->rank, context->argument);
     for (int i = 0; i < 2; i++)
         CHECK_OK(weft_comm_create_from_env(NULL, &comms[i]));
-    CHECK_OK(weft_host_barrier(comms[0]));
+    CHECK_OK(weft_comm_host_barrier(comms[0]));
     for (int i = 0; i < 2; i++)
         CHECK_OK(weft_comm_destroy(comms[i]));
     ranks_barrier(context);

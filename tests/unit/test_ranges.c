@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <string.h>
 
-#include "comm/ranges.h"
+#include "comm/heap/ranges.h"
 #include "harness/cmocka.h"
 
 enum { UNIT = WEFT__RANGE_ALIGNMENT, MAX_UNITS = 400, NUM_STEPS = 20000 };

@@ -6,9 +6,9 @@
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
+#include "launch/programs.h"
 #include "machine/host.h"
 #include "net/engine.h"
-#include "ops/programs.h"
 
 enum { NUM_RANKS = 4, NUM_NODES = 2, NUM_SLOTS = 4, NUM_ROWS = 100, MAX_ROW_BYTES = 100000 };
 
@@ -165,7 +165,7 @@ static int pass_rows_of(struct ranks_context *context, weft_comm *comm, uint64_t
     CHECK_OK(weft_net_query(comm, &before));
     CHECK_OK(launch(comm, pass_rows, &args));
     CHECK(num_wrong == 0, "%d wrong bytes", num_wrong);
-    CHECK_OK(weft_host_barrier(comm)); /* the last credits are under way */
+    CHECK_OK(weft_comm_host_barrier(comm)); /* the last credits are under way */
     CHECK_OK(weft_net_query(comm, &after));
     const uint64_t num_bytes = after.sent_bytes - before.sent_bytes;
     const uint64_t num_header_bytes = after.sent_header_bytes - before.sent_header_bytes;

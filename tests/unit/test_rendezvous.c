@@ -6,14 +6,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "comm/connect.h"
-#include "comm/wire.h"
+#include "comm/rendezvous/connect.h"
+#include "comm/rendezvous/wire.h"
 #include "descriptors.h"
 #include "harness/cmocka.h"
 #include "knock.h"
 
 enum { NUM_RANKS = 3, NUM_PLAYERS = NUM_RANKS + 1 };
-enum { STRANGER_TIMEOUT_S = 5 }; /* as in comm/rendezvous.c */
+enum { STRANGER_TIMEOUT_S = 5 }; /* as in comm/rendezvous/rendezvous.c */
 
 static int is_stranger(const struct ranks_context *context)
 {
@@ -36,12 +36,12 @@ static int live(struct ranks_context *context)
     CHECK_OK(weft_comm_create(&context->id, context->rank, num_ranks, NULL, &comm));
     for (int round = 0; round < 20; round++) {
         int32_t mine = round * (context->rank + 1);
-        CHECK_OK(weft_host_all_gather(comm, &mine, sizeof(mine), all));
+        CHECK_OK(weft_comm_host_all_gather(comm, &mine, sizeof(mine), all));
         for (int32_t rank = 0; rank < num_ranks; rank++)
             sum += all[rank] - round * (rank + 1);
     }
     CHECK(sum == 0, "the gathered values are off by %d", sum);
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     CHECK_OK(weft_comm_destroy(comm));
     return 0;
 }

@@ -63,7 +63,7 @@ static int live(struct ranks_context *context, const weft_unique_id *id)
     weft_comm *comm;
     int32_t all[NUM_RANKS] = {-1};
     CHECK_OK(weft_comm_create(id, context->rank, NUM_RANKS, NULL, &comm));
-    CHECK_OK(weft_host_all_gather(comm, &context->rank, sizeof(int32_t), all));
+    CHECK_OK(weft_comm_host_all_gather(comm, &context->rank, sizeof(int32_t), all));
     CHECK(all[0] == 0 && all[NUM_RANKS - 1] == NUM_RANKS - 1, "the gathered values are wrong");
     CHECK_OK(weft_comm_destroy(comm));
     return 0;
@@ -156,16 +156,16 @@ static int live_beside(struct ranks_context *context)
             CHECK_OK(weft_unique_id_create(&ids[i]));
     ranks_barrier(context);
     CHECK_OK(weft_comm_create(&ids[pair], rank, NUM_RANKS, NULL, &comm));
-    CHECK_OK(weft_host_all_gather(comm, &pair, sizeof(pair), all));
+    CHECK_OK(weft_comm_host_all_gather(comm, &pair, sizeof(pair), all));
     CHECK(all[0] == pair && all[1] == pair, "pair %d has ranks of %d and %d", pair, all[0], all[1]);
     ranks_barrier(context);
     if (context->rank == 0)
         CHECK_OK(weft_comm_abort(comm));
     ranks_barrier(context);
     if (pair == 1) {
-        CHECK_OK(weft_host_barrier(comm));
+        CHECK_OK(weft_comm_host_barrier(comm));
     } else {
-        CHECK_ERROR(weft_host_barrier(comm), WEFT_ERROR_ABORTED, "rank 0");
+        CHECK_ERROR(weft_comm_host_barrier(comm), WEFT_ERROR_ABORTED, "rank 0");
     }
     CHECK_OK(weft_comm_destroy(comm));
     ranks_barrier(context);
@@ -196,7 +196,7 @@ static int see_it_die(const weft_unique_id *id)
 {
     weft_comm *comm;
     if (weft_comm_create(id, 0, NUM_RANKS, NULL, &comm) != WEFT_OK ||
-        weft_host_barrier(comm) != WEFT_ERROR_RANK_FAILED)
+        weft_comm_host_barrier(comm) != WEFT_ERROR_RANK_FAILED)
         return 1;
     weft_comm_destroy(comm);
     return 0;

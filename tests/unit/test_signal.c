@@ -5,8 +5,8 @@
 #include <pthread.h>
 
 #include "harness/cmocka.h"
+#include "launch/programs.h"
 #include "machine/host.h"
-#include "ops/programs.h"
 
 /* Rows just long enough to be streamed; each is written again and again, with larger numbers. */
 enum {

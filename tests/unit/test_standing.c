@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A rank remembers no more calls than it reports, for any number of objects. */
-#include "comm/standing.h"
+#include "comm/rendezvous/standing.h"
 
 #include <stdlib.h>
 

@@ -6,9 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm/error.h"
-#include "comm/status.h"
-#include "comm/thread.h"
+#include "comm/failure/status.h"
+#include "comm/host/error.h"
+#include "comm/host/thread.h"
 #include "harness/cmocka.h"
 
 static const int64_t long_ns = 60 * INT64_C(1000000000);

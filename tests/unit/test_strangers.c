@@ -8,7 +8,7 @@
 #include "harness/cmocka.h"
 #include "knock.h"
 
-/* As in comm/rendezvous.c. */
+/* As in comm/rendezvous/rendezvous.c. */
 enum { MAX_STRANGERS = 512, STRANGER_TIMEOUT_S = 5, PATIENCE_MS = 60000 };
 enum { MAX_FILES = 64 }; /* of a process that has few */
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "harness/cmocka.h"
 #include "net/ports.h"
 #include "topo/complete.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "harness/cmocka.h"
 #include "topo/channels_file.h"
 #include "topo/paths.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "coll/tuning.h"
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "harness/cmocka.h"
 
 static const struct weft__tuning_key cuda_of_4 = {"cuda", 4};

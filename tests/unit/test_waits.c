@@ -2,7 +2,7 @@
 /* What a rank answers when it is asked whom it waits for. */
 #include <string.h>
 
-#include "comm/waits.h"
+#include "comm/failure/waits.h"
 #include "harness/cmocka.h"
 
 static struct weft__wait_entry entry_of(int32_t rank, uint64_t exchange)

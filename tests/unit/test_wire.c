@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "comm/wire.h"
+#include "comm/rendezvous/wire.h"
 #include "harness/cmocka.h"
 
 enum { MAX_BODY_BYTES = 1 << 20 };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "harness/cmocka.h"
-#include "machine/cuda/graph.h"
+#include "machine/cuda/cuda_graph.h"
 #include "unit_cuda/plain_driver.h"
 
 /* ---------------------------------------------------------------- a driver */

@@ -9,7 +9,7 @@
 
 #include "harness/cmocka.h"
 #include "harness/ranks.h"
-#include "machine/cuda/multicast.h"
+#include "machine/cuda/cuda_multicast.h"
 #include "machine/host.h"
 #include "unit_cuda/plain_driver.h"
 
@@ -282,14 +282,14 @@ static int make_and_undo(struct ranks_context *context, weft_comm *comm)
     CHECK((memory.own != NULL) == is_had && (memory.all != NULL) == is_had,
           "step %d at rank %d: rank %d has %p and %p", (int)plan.failing_step, plan.failing_rank,
           context->rank, (void *)memory.own, (void *)memory.all);
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     CHECK(atomic_load(&num_bound) == (is_had ? NUM_RANKS : 0), "%d are bound",
           atomic_load(&num_bound));
     CHECK((is_asked && plan.is_offered) || atomic_load(&num_multicast_calls) == 0,
           "%d calls for multicast that nobody has asked for", atomic_load(&num_multicast_calls));
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     weft__cuda_multicast_destroy(comm, &memory);
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     return check_nothing_is_left();
 }
 
@@ -304,10 +304,10 @@ static int run_rank(struct ranks_context *context)
     rank = context->rank;
     num_reserved = 0;
     CHECK_OK(weft_comm_create(&context->id, context->rank, NUM_RANKS, &config, &comm));
-    CHECK_OK(weft_host_barrier(comm)); /* nobody reads the environment */
+    CHECK_OK(weft_comm_host_barrier(comm)); /* nobody reads the environment */
     if (rank == 0)
         set_up(context->argument);
-    CHECK_OK(weft_host_barrier(comm));
+    CHECK_OK(weft_comm_host_barrier(comm));
     void *own_state = comm->machine_state;
     comm->machine_state = &cuda;
     const int failed = make_and_undo(context, comm);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which of the compiled programs a GPU runs. */
 #include "harness/cmocka.h"
-#include "machine/cuda/programs.h"
+#include "machine/cuda/cuda_programs.h"
 
 TEST(a_gpu_runs_the_newest_code_of_its_generation)
 {

@@ -89,7 +89,7 @@ weft_result ll_let_leave(struct party *party, int32_t round)
     const struct shape *shape = party->shape;
     if (!shape->ll_has_leaver || round != shape->num_rounds - 1)
         return WEFT_OK;
-    PARTY_TRY(weft_host_barrier(party->comm));
+    PARTY_TRY(weft_comm_host_barrier(party->comm));
     if (party->rank != shape->ll_leaver)
         return WEFT_OK;
     PARTY_TRY(weft_ll_destroy(party->ll));

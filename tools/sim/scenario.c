@@ -126,7 +126,7 @@ static void go_on_with_survivors(struct party *old)
     weft_result result = create_comm(&party, &scenario->survivors_id, SURVIVORS_TIMEOUT_MS);
     party_close(old);
     if (result == WEFT_OK)
-        result = weft_host_barrier(party.comm);
+        result = weft_comm_host_barrier(party.comm);
     if (result == WEFT_OK)
         result = party_open(&party);
     if (result == WEFT_OK)

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
-#include "comm/log.h"
+#include "comm/host/error.h"
+#include "comm/host/log.h"
 #include "topo/build.h"
 
 /* The processor that a device is below. */

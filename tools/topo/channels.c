@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 
 weft_result channels_create(int32_t num_gpus, struct channels **channels)
 {

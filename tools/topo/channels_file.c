@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 
 static const struct xml_rule rules[] = {
     {"", "graphs", "version"},

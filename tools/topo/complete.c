@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "topo/file.h"
 
 enum { MAX_NETS = 256, MAX_NUMA_NODES = 256 };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "topo/double_tree.h"
 
 enum { MAX_CONNECTED = 64, FEW_CHANNELS = 16 };

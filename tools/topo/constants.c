@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 
 #define SPEEDS(...) ((const float[]){__VA_ARGS__, 0})
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "comm/settings.h"
+#include "comm/host/settings.h"
 
 #define OF_PCI                                                                                     \
     "busid class vendor device subsystem_vendor subsystem_device link_speed link_width keep"

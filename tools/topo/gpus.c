@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/log.h"
+#include "comm/host/log.h"
 
 /* ------------------------------------------------------------------ libraries */
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "topo/paths.h"
 
 enum { MAX_TURNS = 64 }; /* channels that NCCL has at most */

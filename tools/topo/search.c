@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "topo/search_internal.h"
 
 enum { MAX_HEADS = 32, MAX_RINGS = 32 };

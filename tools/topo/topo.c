@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "command.h"
 #include "job.h"
 #include "topo/channels_file.h"

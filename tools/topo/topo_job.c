@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "topo/file.h"
 
 static weft_result make_room(struct topo_job *job, int32_t num_machines)
@@ -94,7 +94,7 @@ static weft_result gather_texts(weft_comm *comm, const struct told *told, const 
             memcpy(piece, own + at,
                    told[rank].num_bytes - at < PIECE_BYTES ? told[rank].num_bytes - at
                                                            : PIECE_BYTES);
-        result = weft_host_all_gather(comm, piece, PIECE_BYTES, pieces);
+        result = weft_comm_host_all_gather(comm, piece, PIECE_BYTES, pieces);
         for (int32_t r = 0; r < num_ranks && result == WEFT_OK; r++)
             if (texts[r] != NULL && at < told[r].num_bytes)
                 memcpy(texts[r] + at, pieces + (size_t)r * PIECE_BYTES,
@@ -137,7 +137,7 @@ static weft_result gather(weft_comm *comm, struct told *told, char **texts, cons
 {
     const int32_t num_ranks = weft_comm_num_ranks(comm), rank = weft_comm_rank(comm);
     const struct told of_this = told[rank];
-    WEFT__TRY(weft_host_all_gather(comm, &of_this, sizeof of_this, told));
+    WEFT__TRY(weft_comm_host_all_gather(comm, &of_this, sizeof of_this, told));
     if (rank == 0)
         WEFT__TRY(make_texts(told, num_ranks, texts));
     WEFT__TRY(gather_texts(comm, told, own, texts));

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "topo/channels_file.h"
 #include "topo/complete.h"
 #include "topo/file.h"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
-#include "comm/host_memory.h"
+#include "comm/heap/host_memory.h"
+#include "comm/host/error.h"
 
 /* Room for one more in an array that doubles. */
 static void *grow(void *array, int32_t count, size_t size)

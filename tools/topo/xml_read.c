@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/error.h"
-#include "comm/log.h"
+#include "comm/host/error.h"
+#include "comm/host/log.h"
 #include "topo/xml.h"
 
 enum { MOST_WARNED = 16, WARNED_BYTES = 96 };

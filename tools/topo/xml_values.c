@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "topo/xml.h"
 
 weft_result xml_error(const struct xml *element, const char *format, ...)

@@ -94,7 +94,7 @@ weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic *traffi
     if (!of_ranks)
         return LACKS_MEMORY("%d ranks", layer->num_ranks);
     if (result == WEFT_OK)
-        result = weft_host_all_gather(layer->comm, &own, sizeof own, of_ranks);
+        result = weft_comm_host_all_gather(layer->comm, &own, sizeof own, of_ranks);
     *traffic = (struct ep_traffic){0, 0};
     for (int32_t r = 0; r < layer->num_ranks && result == WEFT_OK; r++) {
         if (of_ranks[r].bytes_logical > traffic->bytes_logical)
@@ -125,7 +125,7 @@ static weft_result count_bytes(struct ep_layer *layer, enum ep_op op, uint64_t *
     TRY(ep_layer_enqueue(layer, op));
     TRY(weft_rma_quiet(layer->comm, layer->stream));
     TRY(weft_stream_synchronize(layer->stream));
-    TRY(weft_host_barrier(layer->comm));
+    TRY(weft_comm_host_barrier(layer->comm));
     TRY(weft_net_query(layer->comm, &after));
     *bytes = (after.sent_bytes - before.sent_bytes) / (uint64_t)ep_layer_calls(layer);
     return ep_layer_finish(layer, op);
@@ -180,7 +180,7 @@ weft_result ep_network_measure(struct ep_layer *layer, struct ep_network *networ
         return LACKS_MEMORY("%d ranks", layer->num_ranks);
     result = count(layer, &own);
     if (result == WEFT_OK)
-        result = weft_host_all_gather(layer->comm, &own, sizeof own, all);
+        result = weft_comm_host_all_gather(layer->comm, &own, sizeof own, all);
     for (int32_t rank = 0; rank < layer->num_ranks && result == WEFT_OK; rank++)
         add(network, &all[rank]);
     free(all);

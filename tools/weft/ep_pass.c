@@ -92,7 +92,7 @@ static weft_result spoil_outputs(struct ep_layer *layer, const struct output *ou
     if (result == WEFT_OK && layer->recv_scales != NULL)
         result = spoil(layer, layer->recv_scales, capacity * ep_ll_scale_bytes(layer->options));
     /* No rank may dispatch into rows that their owner still spoils. */
-    return result == WEFT_OK ? weft_host_barrier(layer->comm) : result;
+    return result == WEFT_OK ? weft_comm_host_barrier(layer->comm) : result;
 }
 
 static weft_result fetch(struct ep_layer *layer, const struct output *outputs, int num_outputs)

@@ -162,7 +162,8 @@ static weft_result share(struct carrier *carrier, struct outcome *outcome)
 {
     struct outcome both[2];
     const int num_ranks = weft_comm_num_ranks(carrier->comm);
-    const weft_result result = weft_host_all_gather(carrier->comm, outcome, sizeof *outcome, both);
+    const weft_result result =
+        weft_comm_host_all_gather(carrier->comm, outcome, sizeof *outcome, both);
     for (int rank = 0; rank < num_ranks && result == WEFT_OK; rank++) {
         for (int i = 0; i < NUM_ITERS; i++)
             if (both[rank].us[i] > outcome->us[i])
@@ -247,7 +248,7 @@ weft_result link_measure_all(weft_comm *comm, struct link_figures *links)
         for (int32_t second = first; second < num_ranks && result == WEFT_OK; second++)
             result = measure_pair(comm, first, second, own);
     if (result == WEFT_OK)
-        result = weft_host_all_gather(comm, own, own_bytes, links);
+        result = weft_comm_host_all_gather(comm, own, own_bytes, links);
     free(own);
     return result;
 }

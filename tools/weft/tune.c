@@ -81,8 +81,8 @@ static weft_result ask_for_devices(weft_comm *comm, int *has_own_device)
         return LACKS_MEMORY("%d ranks", num_ranks);
     weft_result result = weft_machine_query(weft_comm_machine(comm), &info);
     if (result == WEFT_OK)
-        result =
-            weft_host_all_gather(comm, &info.num_devices, sizeof info.num_devices, num_devices);
+        result = weft_comm_host_all_gather(comm, &info.num_devices, sizeof info.num_devices,
+                                           num_devices);
     if (result == WEFT_OK)
         *has_own_device =
             weft_comm_machine(comm) == WEFT_MACHINE_CUDA && num_devices[0] >= num_ranks;

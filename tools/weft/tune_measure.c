@@ -68,7 +68,7 @@ static weft_result measure_variant(weft_comm *comm, const struct tune_options *o
         result = measure_points(&run, curve, progress);
     /* Its memory goes back to the heap: nobody may still be reading it. */
     if (result == WEFT_OK)
-        result = weft_host_barrier(comm);
+        result = weft_comm_host_barrier(comm);
     coll_run_close(&run);
     return result;
 }

@@ -11,7 +11,7 @@ static void *gather(weft_comm *comm, const void *own, size_t bytes, weft_result 
 {
     const int32_t num_ranks = weft_comm_num_ranks(comm);
     void *all = malloc(bytes * (size_t)num_ranks);
-    *result = all ? weft_host_all_gather(comm, own, bytes, all)
+    *result = all ? weft_comm_host_all_gather(comm, own, bytes, all)
                   : LACKS_MEMORY("%zu bytes of each of %d ranks", bytes, num_ranks);
     return all;
 }

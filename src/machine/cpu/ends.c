@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* How waits on the cpu machine end, by what comes or without it. */
-#include "machine/cpu/launch_internal.h"
+#include "machine/cpu/cpu_launch_internal.h"
 
 #include <stdatomic.h>
 
-#include "comm/thread.h"
+#include "comm/host/thread.h"
 
 static struct weft__cpu_fiber *first_waiting_for_rank(struct weft__cpu_launch *run)
 {

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "comm/comm.h"
-#include "comm/cores.h"
+#include "comm/host/cores.h"
 #include "net/progress.h"
 
 struct weft__net_driver {

@@ -3,7 +3,7 @@
 
 #include <sched.h>
 
-#include "comm/thread.h"
+#include "comm/host/thread.h"
 
 enum {
     /* A few microseconds: a signal between two running ranks takes less. */

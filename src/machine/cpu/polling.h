@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-#include "comm/cores.h"
+#include "comm/host/cores.h"
 
 /* Zero at first. */
 struct weft__polling {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "machine/cpu/rows.h"
+#include "machine/cpu/cpu_rows.h"
 
 #define WP_WARP_SIZE 1
 #define WP_FN        static inline
@@ -444,4 +444,4 @@ WP_FN uint32_t wp_tagged_word(const void *row, int32_t word)
     return ((const uint32_t *)((const uint64_t *)row + 1))[word];
 }
 
-#include "machine/cpu/packets.h"
+#include "machine/cpu/cpu_packets.h"

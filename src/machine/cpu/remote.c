@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Waits for what programs have given to the network. */
 #include "comm/comm.h"
-#include "machine/cpu/launch.h"
+#include "machine/cpu/cpu_launch.h"
 #include "net/attach.h"
 
 enum wp_status weft__cpu_remote_await(struct wp_warp *warp, uint64_t number,

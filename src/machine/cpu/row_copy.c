@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <string.h>
 
-#include "machine/cpu/rows.h"
+#include "machine/cpu/cpu_rows.h"
 
 #ifdef __x86_64__
 #include <emmintrin.h>

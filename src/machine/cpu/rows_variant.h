@@ -3,10 +3,10 @@
  * define VARIANT(name) as the name to give to what is not static. */
 #include <string.h>
 
-#include "machine/cpu/log_rows.h"
-#include "machine/cpu/quantise.h"
+#include "machine/cpu/cpu_log_rows.h"
+#include "machine/cpu/cpu_quantise.h"
+#include "machine/cpu/cpu_rows.h"
 #include "machine/cpu/reduce_ops.h"
-#include "machine/cpu/rows.h"
 #include "machine/cpu/short_sums.h"
 #include "machine/cpu/tile.h"
 #include "machine/cpu/weighted_sums.h"

@@ -2,7 +2,7 @@
 /* The way back from rows with scales on the cuda machine; part of primitives.h. */
 #pragma once
 
-#include "machine/cuda/quantise.h"
+#include "machine/cuda/cuda_quantise.h"
 
 struct weft__cuda_dequantised {
     void *dst;

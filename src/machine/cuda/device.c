@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/heap_kind.h"
-#include "comm/log.h"
-#include "comm/settings.h"
+#include "comm/heap/heap_kind.h"
+#include "comm/host/log.h"
+#include "comm/host/settings.h"
 #include "machine/cuda/comms.h"
 #include "machine/cuda/kept.h"
 #include "machine/cuda/own_streams.h"

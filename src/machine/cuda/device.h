@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "machine/cuda/cuda_programs.h"
 #include "machine/cuda/driver.h"
 #include "machine/cuda/launch_params.h"
-#include "machine/cuda/programs.h"
 #include "machine/host.h"
 
 enum { WEFT__CUDA_WARP_THREADS = 32 };

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/error.h"
+#include "comm/host/error.h"
 
 enum { OLDEST_VERSION = 12000, OLDEST_WITH_MULTICAST = 12010 };
 

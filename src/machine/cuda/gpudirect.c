@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "comm/log.h"
+#include "comm/host/log.h"
 #include "net/attach.h"
 
 static int attribute(const struct weft__cuda *cuda, CUdevice_attribute name)

@@ -3,7 +3,7 @@
  * Their addresses are CUDA's to choose, so a heap cannot grow. */
 #include <string.h>
 
-#include "comm/heap_kind.h"
+#include "comm/heap/heap_kind.h"
 #include "machine/cuda/sharing.h"
 
 _Static_assert(sizeof(struct weft__cuda_name) <= sizeof((struct weft__heap_handle *)0)->name,

@@ -3,7 +3,7 @@
  * an allocation of its own, which the neighbours import by a file descriptor. */
 #include <inttypes.h>
 
-#include "comm/heap_kind.h"
+#include "comm/heap/heap_kind.h"
 #include "machine/cuda/sharing.h"
 
 static CUmemAllocationProp properties(const struct weft__cuda *cuda)

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "comm/log.h"
+#include "comm/host/log.h"
 #include "machine/cuda/device.h"
 
 enum {

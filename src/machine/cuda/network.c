@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/ranges.h"
+#include "comm/heap/ranges.h"
 #include "machine/cuda/network_heap.h"
 #include "machine/cuda/network_memory.h"
 #include "net/attach.h"

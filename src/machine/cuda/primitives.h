@@ -369,7 +369,7 @@ WP_FN enum wp_status wp_fail(struct wp_warp *warp, const struct wp_failure *fail
     return WP_STATUS_FAILED;
 }
 
-#include "machine/cuda/waits.h"
+#include "machine/cuda/cuda_waits.h"
 
 /* From here on, what the launch before in the stream did is visible. */
 WP_FN void weft__cuda_await_launch_before(void)
@@ -428,15 +428,15 @@ WP_FN void weft__cuda_begin(struct wp_warp *warp, const struct weft__cuda_launch
     weft__cuda_await_launch_before();
 }
 
+#include "machine/cuda/cuda_log_rows.h"
+#include "machine/cuda/cuda_packet_reduce.h"
+#include "machine/cuda/cuda_packets.h"
+#include "machine/cuda/cuda_quantise.h"
+#include "machine/cuda/cuda_rows.h"
 #include "machine/cuda/dequantise.h"
-#include "machine/cuda/log_rows.h"
-#include "machine/cuda/packet_reduce.h"
-#include "machine/cuda/packets.h"
-#include "machine/cuda/quantise.h"
 #include "machine/cuda/quantised_packets.h"
 #include "machine/cuda/reduce.h"
 #include "machine/cuda/remote.h"
-#include "machine/cuda/rows.h"
 #include "machine/cuda/sum_mixed.h"
 #include "machine/cuda/tagged.h"
 #include "machine/cuda/weighted_sum.h"

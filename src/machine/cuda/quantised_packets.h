@@ -2,8 +2,8 @@
 /* Rows that are quantised on their way into packets, on the cuda machine; part of primitives.h. */
 #pragma once
 
-#include "machine/cuda/packets.h"
-#include "machine/cuda/quantise.h"
+#include "machine/cuda/cuda_packets.h"
+#include "machine/cuda/cuda_quantise.h"
 
 /* Codes of the lanes' octets as packets: of each two rounds a lane has one, of its own octet and its neighbour's. */
 template <int UNROLL>

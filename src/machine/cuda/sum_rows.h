@@ -2,8 +2,8 @@
 /* Sums and averages of rows of bf16, fp16 and fp32 on the cuda machine; part of primitives.h. */
 #pragma once
 
+#include "machine/cuda/cuda_rows.h"
 #include "machine/cuda/partial.h"
-#include "machine/cuda/rows.h"
 
 /* What a warp reduces. */
 struct weft__cuda_rows {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows through the switch between GPUs (machine/multicast.h), on sm_90 and later: a load at the address of all
- * parts sums them, a store there goes to all. Never run on hardware so far: see machine/cuda/multicast.h. */
+ * parts sums them, a store there goes to all. Never run on hardware so far: see machine/cuda/cuda_multicast.h. */
 #pragma once
 
 enum { WEFT__CUDA_SWITCH_BYTES = 16, WEFT__CUDA_SWITCH_UNROLL = 4 };
@@ -13,7 +13,7 @@ WP_FN void wp_switch_fence(struct wp_warp *warp)
     asm volatile("fence.proxy.alias;" ::: "memory");
 }
 
-/* Of a dtype that ops/multicast.c gives it. */
+/* Of a dtype that memory/multicast_memory.c gives it. */
 WP_FN uint4 weft__cuda_switch_sum(const char *all, weft_dtype dtype)
 {
     uint4 sum;

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "machine/cuda/packets.h"
+#include "machine/cuda/cuda_packets.h"
 
 enum { WEFT__CUDA_TAGGED_WORDS = 3 /* of a packet */ };
 

@@ -3,7 +3,7 @@
  * kernels look at. A kernel cannot call the host, so its failures are polled for. */
 #include <string.h>
 
-#include "comm/thread.h"
+#include "comm/host/thread.h"
 #include "machine/cuda/device.h"
 
 enum {

@@ -3,7 +3,7 @@
  * that programs without such sums do not hold its code. */
 #pragma once
 
-#include "machine/cuda/packets.h"
+#include "machine/cuda/cuda_packets.h"
 #include "machine/cuda/reduce.h"
 
 /* What a warp sums. */

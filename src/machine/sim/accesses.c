@@ -2,8 +2,8 @@
 /* How programs give accesses to the network, and those for whose end they wait. */
 #include <string.h>
 
-#include "machine/sim/launch.h"
-#include "machine/sim/wire.h"
+#include "machine/sim/sim_launch.h"
+#include "machine/sim/sim_wire.h"
 
 /* ---------------------------------------------------------------- by the network */
 

@@ -2,7 +2,7 @@
 /* The hooks that the compiler calls in programs built with -fsanitize=thread: each names an access
  * that the program is about to make. Their interface is that of ThreadSanitizer's run-time library,
  * which the sim is linked without. */
-#include "machine/sim/launch.h"
+#include "machine/sim/sim_launch.h"
 
 /* A fiber's own stack is nobody else's business. */
 static int is_private(const void *address)

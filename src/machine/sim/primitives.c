@@ -2,7 +2,7 @@
 /* The primitives that programs call: each is a point at which another fiber may go on. */
 #include <string.h>
 
-#include "machine/sim/launch.h"
+#include "machine/sim/sim_launch.h"
 
 /* ---------------------------------------------------------------- meetings */
 

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "machine/sim/launch.h"
+#include "machine/sim/sim_launch.h"
 #include "machine/sim/table.h"
 
 struct packet {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "comm/comm.h"
-#include "comm/error.h"
+#include "comm/host/error.h"
 #include "machine/fiber.h"
 #include "machine/machine.h"
 #include "machine/sim/sim.h"

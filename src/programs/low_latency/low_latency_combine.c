@@ -10,7 +10,7 @@
 #define WP_LL_HAS_NODES(plan) 0
 #endif
 
-#include "programs/low_latency/combine.h"
+#include "programs/low_latency/ll_combine.h"
 
 /* In memory of the warp: of the rows of its pointers. */
 WP_FN float *wp_ll_weights(struct wp_warp *warp)

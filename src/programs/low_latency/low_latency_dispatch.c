@@ -12,8 +12,8 @@
 #define WP_LL_HAS_NODES(plan) 0
 #endif
 
-#include "programs/low_latency/pack.h"
-#include "programs/low_latency/send.h"
+#include "programs/low_latency/ll_pack.h"
+#include "programs/low_latency/ll_send.h"
 
 /* ------------------------------------------------------------------ send */
 

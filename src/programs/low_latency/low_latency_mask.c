@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* low_latency_mask: masks ranks, and tells which are masked, by one block. No rank masks itself. */
-#include "programs/low_latency/launch.h"
-#include "programs/low_latency/protocol.h"
+#include "programs/low_latency/ll_launch.h"
+#include "programs/low_latency/ll_protocol.h"
 
 WP_PROGRAM(low_latency_mask, warp, args)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* low_latency_release: ends the oldest result without an answer, or after one that let it stay. Or
  * leaves: where answers stay, a rank must not take its slots away while others read them. */
-#include "programs/low_latency/nodes.h"
+#include "programs/low_latency/ll_nodes.h"
 
-#include "programs/low_latency/launch.h"
-#include "programs/low_latency/protocol.h"
+#include "programs/low_latency/ll_launch.h"
+#include "programs/low_latency/ll_protocol.h"
 
 WP_FN enum wp_status release(struct wp_ll_run *run)
 {

@@ -12,10 +12,10 @@
  * before all are clean. Words of a rank that does not take part are left alone: it may still signal
  * them. A rank that does not come in time stays masked.
  */
-#include "programs/low_latency/nodes.h"
+#include "programs/low_latency/ll_nodes.h"
 
-#include "programs/low_latency/packets.h"
-#include "programs/low_latency/protocol.h"
+#include "programs/low_latency/ll_packets.h"
+#include "programs/low_latency/ll_protocol.h"
 
 /* Two deadlines: these ranks may be in different steps of their callers. */
 enum { PERIODS = 2 * WP_LL_PERIODS };

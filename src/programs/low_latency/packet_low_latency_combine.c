@@ -9,9 +9,9 @@
 #define WP_ROWS_ARE_MADE_NEAR
 #endif
 
-#include "programs/low_latency/combine.h"
-#include "programs/low_latency/packets.h"
-#include "programs/low_latency/protocol.h"
+#include "programs/low_latency/ll_combine.h"
+#include "programs/low_latency/ll_packets.h"
+#include "programs/low_latency/ll_protocol.h"
 
 struct wp_packet_low_latency_combine_args {
     struct wp_low_latency_combine_args combine;

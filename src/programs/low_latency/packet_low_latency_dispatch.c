@@ -5,7 +5,7 @@
  * tokens, where it stays. By expert it is in the slot of its token, and heads say where it is
  * packed.
  */
-#include "programs/low_latency/packet_dispatch.h"
+#include "programs/low_latency/ll_packet_dispatch.h"
 
 /* ================== where tokens go */
 

@@ -7,7 +7,7 @@
  * by expert how many each expert has. So the target knows where rows go: by rank to slots without
  * gaps, by expert to where they are packed.
  */
-#include "programs/low_latency/packet_dispatch.h"
+#include "programs/low_latency/ll_packet_dispatch.h"
 
 /* ================== what is told */
 

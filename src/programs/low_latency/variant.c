@@ -17,7 +17,7 @@
 #else
 #define WP_LL_HAS_RELAYS(plan) 0
 #endif
-#include "programs/low_latency/internode.h"
+#include "programs/low_latency/ll_internode.h"
 #if WP_LL_VARIANT_IS_dispatch
 #include "programs/low_latency/low_latency_dispatch.c"
 #else
@@ -75,7 +75,7 @@
 #include "programs/low_latency/packet_low_latency_combine.c"
 #endif
 
-#include "programs/low_latency/usual.h"
+#include "programs/low_latency/ll_usual.h"
 
 #define WP_LL_STEPS(operation, warp, args, ...)                                                    \
     const struct wp_ll_variant variant = WP_LL_VARIANT_OF(__VA_ARGS__);                            \

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "comm/wire.h"
+#include "comm/rendezvous/wire.h"
 #include "workload/rng.h"
 
 struct message {

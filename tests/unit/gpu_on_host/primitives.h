@@ -17,4 +17,4 @@ uint64_t weft__cuda_load_acquire(const uint64_t *word);
 uint32_t weft__cuda_load_acquire_u32(const uint32_t *word);
 enum wp_status wp_fail(struct wp_warp *warp, const struct wp_failure *failure);
 
-#include "machine/cuda/waits.h"
+#include "machine/cuda/cuda_waits.h"

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch/local_rows.h"
+
+#include "api/destroy.h"
+#include "api/overlap.h"
+#include "api/structs.h"
+
+static const int64_t max_row_bytes = INT32_MAX;
+
+/* ---------------------------------------------------------------- checks */
+
+static weft_result check_narrow_dtype(weft_dtype dtype)
+{
+    if (dtype == WEFT_FP8_E4M3 || dtype == WEFT_INT8 || dtype == WEFT_LOG_10BIT)
+        return WEFT_OK;
+    const char *constant = weft__constant_name(WEFT__ENUM_DTYPE, dtype);
+    return weft__error(
+        WEFT_ERROR_INVALID_ARGUMENT,
+        "narrow_dtype is %s (%d), allowed are WEFT_FP8_E4M3 (%d), WEFT_INT8 (%d) and "
+        "WEFT_LOG_10BIT (%d)",
+        constant, (int)dtype, WEFT_FP8_E4M3, WEFT_INT8, WEFT_LOG_10BIT);
+}
+
+static weft_result check_types(const weft_rows_args *args)
+{
+    WEFT__TRY(
+        weft__check_enum(WEFT__ENUM_DTYPE, (int32_t)args->dtype, WEFT_BF16, WEFT_FP32, "dtype"));
+    WEFT__TRY(check_narrow_dtype(args->narrow_dtype));
+    return weft__check_enum(WEFT__ENUM_SCALE, (int32_t)args->scale, WEFT_SCALE_FP32,
+                            WEFT_SCALE_UE8M0, "scale");
+}
+
+/* Its groups have headers in the rows. */
+static weft_result check_logarithmic(weft_rows_args *args)
+{
+    if (args->group_elements != 0 && args->group_elements != WP_LOG_GROUP_ELEMENTS)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "group_elements is %lld, of WEFT_LOG_10BIT allowed are 0 and %d",
+                           (long long)args->group_elements, WP_LOG_GROUP_ELEMENTS);
+    args->group_elements = WP_LOG_GROUP_ELEMENTS;
+    WEFT__TRY(weft__check_unused((uint64_t)args->scale, "scale"));
+    WEFT__TRY(weft__check_unused((uintptr_t)args->scales, "scales"));
+    return weft__check_unused(args->scale_column_bytes, "scale_column_bytes");
+}
+
+/* Sets group_elements if it was 0. */
+static weft_result check_shape(weft_rows_args *args)
+{
+    WEFT__TRY(weft__check_range(args->num_rows, 0, INT32_MAX, "num_rows"));
+    WEFT__TRY(weft__check_range(args->hidden, 1,
+                                max_row_bytes / (int64_t)wp_dtype_bytes(args->dtype), "hidden"));
+    WEFT__TRY(weft__check_unused((uint64_t)args->reserved, "reserved"));
+    if (args->narrow_dtype == WEFT_LOG_10BIT)
+        WEFT__TRY(check_logarithmic(args));
+    WEFT__TRY(weft__check_range(args->group_elements, 0, args->hidden, "group_elements"));
+    if (args->group_elements == 0)
+        args->group_elements = args->hidden;
+    else if (args->hidden % args->group_elements != 0)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "group_elements is %lld, must divide hidden, which is %lld",
+                           (long long)args->group_elements, (long long)args->hidden);
+    return WEFT_OK;
+}
+
+static weft_result check_strides(const weft_rows_args *args, uint64_t src_row_bytes)
+{
+    const uint64_t least_column = (uint64_t)args->num_rows * sizeof(float);
+    if (args->src_stride_bytes != 0 && args->src_stride_bytes < src_row_bytes)
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "src_stride_bytes is %llu, allowed are 0 and %llu or more, the bytes of "
+                           "a row",
+                           (unsigned long long)args->src_stride_bytes,
+                           (unsigned long long)src_row_bytes);
+    if (args->scale_column_bytes != 0 &&
+        (args->scale_column_bytes < least_column || args->scale_column_bytes % sizeof(float) != 0))
+        return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
+                           "scale_column_bytes is %llu, allowed are 0 and multiples of 4 from %llu "
+                           "on, 4 for each row",
+                           (unsigned long long)args->scale_column_bytes,
+                           (unsigned long long)least_column);
+    return WEFT_OK;
+}
+
+/* Columns with what lies between them. */
+static struct weft__extent extent_of_scales(const weft_rows_args *args, enum weft__extent_use use)
+{
+    const uint64_t num_groups = (uint64_t)(args->hidden / args->group_elements);
+    const int is_byte = args->scale == WEFT_SCALE_UE8M0;
+    const uint64_t num_columns = is_byte ? (num_groups + 3) / 4 : num_groups;
+    if (args->scale_column_bytes == 0)
+        return weft__extent_of("scales", use, args->scales, (uint64_t)args->num_rows,
+                               num_groups * (is_byte ? 1 : sizeof(float)));
+    return weft__extent_of("scales", use, args->scales, num_columns, args->scale_column_bytes);
+}
+
+static uint64_t row_bytes_of(weft_dtype dtype, int64_t hidden)
+{
+    return dtype == WEFT_LOG_10BIT ? wp_log_row_bytes(hidden)
+                                   : (uint64_t)hidden * wp_dtype_bytes(dtype);
+}
+
+static weft_result check_memory(const weft_rows_args *args, struct wp_quantise_args *filled)
+{
+    const uint64_t num_rows = (uint64_t)args->num_rows;
+    const uint64_t src_row_bytes = row_bytes_of(filled->how.src_dtype, args->hidden);
+    const uint64_t dst_row_bytes = row_bytes_of(filled->how.dst_dtype, args->hidden);
+    WEFT__TRY(check_strides(args, src_row_bytes));
+    filled->src_stride_bytes = args->src_stride_bytes == 0 ? src_row_bytes : args->src_stride_bytes;
+    filled->dst_stride_bytes = dst_row_bytes;
+    WEFT__TRY(weft__check_array(args->src, args->num_rows, "src"));
+    WEFT__TRY(weft__check_array(args->dst, args->num_rows, "dst"));
+    if (args->narrow_dtype != WEFT_LOG_10BIT)
+        WEFT__TRY(weft__check_array(args->scales, args->num_rows, "scales"));
+    const enum weft__extent_use use_of_scales =
+        filled->direction == WP_QUANTISE ? WEFT__EXTENT_WRITTEN : WEFT__EXTENT_READ;
+    struct weft__extent extents[] = {
+        weft__extent_of("src", WEFT__EXTENT_READ, args->src, num_rows, src_row_bytes),
+        weft__extent_of("dst", WEFT__EXTENT_WRITTEN, args->dst, num_rows, dst_row_bytes),
+        extent_of_scales(args, use_of_scales)};
+    extents[0].stride_bytes = filled->src_stride_bytes;
+    filled->scales_stride_bytes =
+        args->scale_column_bytes == 0 ? extents[2].row_bytes : sizeof(float);
+    return weft__check_overlaps(extents, 3);
+}
+
+/* ---------------------------------------------------------------- launches */
+
+static struct wp_quantisation quantisation_of(const weft_rows_args *args,
+                                              enum wp_quantise_direction direction)
+{
+    const int is_there = direction == WP_QUANTISE;
+    return (struct wp_quantisation){.src_dtype = is_there ? args->dtype : args->narrow_dtype,
+                                    .dst_dtype = is_there ? args->narrow_dtype : args->dtype,
+                                    .scale = (enum wp_scale_kind)args->scale,
+                                    .group_elements = (int32_t)args->group_elements,
+                                    .scale_stride_bytes = (int64_t)args->scale_column_bytes};
+}
+
+static weft_result run(weft_comm *comm, const weft_rows_args *given,
+                       enum wp_quantise_direction direction, weft_stream *stream)
+{
+    weft_rows_args args;
+    WEFT__TRY(weft__object_check(WEFT__KIND_COMM, comm, "comm"));
+    WEFT__TRY(weft__object_check(WEFT__KIND_STREAM, stream, "stream"));
+    WEFT__TRY(WEFT__READ(weft_rows_args, &args, given, "args"));
+    WEFT__TRY(check_types(&args));
+    WEFT__TRY(check_shape(&args));
+    struct wp_quantise_args filled = {.direction = direction,
+                                      .num_rows = args.num_rows,
+                                      .num_elements = args.hidden,
+                                      .how = quantisation_of(&args, direction),
+                                      .src = args.src,
+                                      .dst = args.dst,
+                                      .scales = args.scales};
+    WEFT__TRY(check_memory(&args, &filled));
+    return weft__rows_launch(comm, &filled, stream);
+}
+
+weft_result weft_rows_quantise(weft_comm *comm, const weft_rows_args *args, weft_stream *stream)
+{
+    weft__current_call = WEFT__CALL_ROWS_QUANTISE;
+    return run(comm, args, WP_QUANTISE, stream);
+}
+
+weft_result weft_rows_dequantise(weft_comm *comm, const weft_rows_args *args, weft_stream *stream)
+{
+    weft__current_call = WEFT__CALL_ROWS_DEQUANTISE;
+    return run(comm, args, WP_DEQUANTISE, stream);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+#include "comm/failure/waits.h"
+
+#include <stddef.h>
+
+void weft__wait_list_add(struct weft__wait_list *list, const struct weft__wait *wait)
+{
+    for (int32_t i = 0; i < list->num_waits; i++) {
+        if (list->waits[i].rank == wait->rank && list->waits[i].exchange == wait->exchange)
+            return;
+    }
+    if (list->num_waits < WEFT__MAX_LISTED_WAITS)
+        list->waits[list->num_waits++] = *wait;
+}
+
+int weft__wait_list_is_valid(const struct weft__wait_list *list, int32_t num_ranks)
+{
+    if (list->num_waits < 0 || list->num_waits > WEFT__MAX_LISTED_WAITS)
+        return 0;
+    for (int32_t i = 0; i < list->num_waits; i++) {
+        if (list->waits[i].rank < 0 || list->waits[i].rank >= num_ranks)
+            return 0;
+    }
+    return 1;
+}
+
+void weft__waits_init(struct weft__waits *waits)
+{
+    pthread_mutex_init(&waits->mutex, NULL);
+    waits->first = NULL;
+    waits->failed = (struct weft__wait_list){.num_waits = 0};
+}
+
+void weft__waits_destroy(struct weft__waits *waits)
+{
+    pthread_mutex_destroy(&waits->mutex);
+}
+
+void weft__waits_begin(struct weft__waits *waits, struct weft__wait_entry *entry)
+{
+    pthread_mutex_lock(&waits->mutex);
+    entry->next = waits->first;
+    waits->first = entry;
+    pthread_mutex_unlock(&waits->mutex);
+}
+
+void weft__waits_end(struct weft__waits *waits, struct weft__wait_entry *entry,
+                     enum weft__wait_end how)
+{
+    pthread_mutex_lock(&waits->mutex);
+    struct weft__wait_entry **link = &waits->first;
+    while (*link != entry)
+        link = &(*link)->next;
+    *link = entry->next;
+    if (how ==
+        WEFT__WAIT_FAILED) /* at once: there is no moment at which this rank seems not to wait */
+        weft__wait_list_add(&waits->failed, &entry->wait);
+    pthread_mutex_unlock(&waits->mutex);
+}
+
+void weft__waits_fail(struct weft__waits *waits, const struct weft__wait *wait)
+{
+    pthread_mutex_lock(&waits->mutex);
+    weft__wait_list_add(&waits->failed, wait);
+    pthread_mutex_unlock(&waits->mutex);
+}
+
+struct answer {
+    uint64_t exchange;
+    struct weft__wait_list same, any; /* the waits in `exchange`, and all */
+};
+
+static void answer_with(struct answer *answer, const struct weft__wait *wait)
+{
+    weft__wait_list_add(&answer->any, wait);
+    if (wait->exchange == answer->exchange)
+        weft__wait_list_add(&answer->same, wait);
+}
+
+struct weft__wait_list weft__waits_find(struct weft__waits *waits, uint64_t exchange)
+{
+    struct answer answer = {.exchange = exchange};
+    pthread_mutex_lock(&waits->mutex);
+    for (int32_t i = 0; i < waits->failed.num_waits; i++)
+        answer_with(&answer, &waits->failed.waits[i]);
+    for (const struct weft__wait_entry *entry = waits->first; entry != NULL; entry = entry->next)
+        answer_with(&answer, &entry->wait);
+    pthread_mutex_unlock(&waits->mutex);
+    return answer.same.num_waits > 0 ? answer.same : answer.any;
+}

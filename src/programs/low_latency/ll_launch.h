@@ -1,0 +1,678 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How a launch of low latency begins and ends, what a block remembers from launch to launch, how it
+ * waits for other ranks, and what it signals to these. protocol.h says what the words mean.
+ */
+#pragma once
+
+#include "programs/low_latency/ll_layout.h"
+
+/* The steps of a launch are for ranks of one node. A program between nodes includes internode.h
+ * before its steps, which lists the functions that `remote` calls. Elsewhere nothing of `remote` is
+ * compiled. */
+#ifndef WP_LL_NODES
+#define WP_LL_NODES(remote, near) (near)
+#endif
+
+struct wp_ll_run { /* what a warp knows */
+    struct wp_operation op;
+    const struct wp_low_latency *ll;
+    struct wp_ll_numbers numbers;            /* as they will be after the launch */
+    struct wp_ll_half halves[WP_NUM_HALVES]; /* as well */
+    /* With masks, in packets (packets.h): a bit for each rank that the warp goes on without; and
+     * where the caller wants to know of these, or NULL. */
+    uint32_t masked;
+    int32_t *missing_ranks;
+};
+
+/* ------------------------------------------------------------------ the block */
+
+WP_FN int32_t wp_ll_thread_idx(struct wp_warp *warp)
+{
+    return wp_warp_idx(warp) * WP_WARP_SIZE + wp_lane_idx(warp);
+}
+
+WP_FN int32_t wp_ll_num_threads(struct wp_warp *warp)
+{
+    return wp_num_warps(warp) * WP_WARP_SIZE;
+}
+
+/* Memory of the block at [begin, end), if it has so much; else `far`. */
+WP_FN void *wp_ll_near_or(struct wp_warp *warp, uint64_t begin, uint64_t end, void *far)
+{
+    return wp_ll_is_near(end) ? (char *)wp_block_shared(warp) + WP_BLOCK_WORDS_BYTES + begin
+                              : (char *)far;
+}
+
+/* Returns 1 in the leader warp of a block. That is the last warp, which has the least other work.
+ * The leader signals the other ranks, and with masks waits for all of them. */
+WP_FN int wp_ll_is_leader_warp(struct wp_warp *warp)
+{
+    return wp_warp_idx(warp) == wp_num_warps(warp) - 1;
+}
+
+/* [num_ranks] The ranks that this block goes on without. The leader warp finds them when the launch
+ * begins, and whenever it waits for all. */
+WP_FN int32_t *wp_ll_missing(const struct wp_ll_run *run)
+{
+    struct wp_warp *warp = run->op.warp;
+    const int64_t num_ranks = run->ll->exchange.num_ranks;
+    return (int32_t *)wp_ll_near_or(warp, 0, (uint64_t)num_ranks * sizeof(int32_t),
+                                    run->ll->masks.missing + wp_block_idx(warp) * num_ranks);
+}
+
+/* With signals only. */
+WP_FN int wp_ll_is_missing(const struct wp_ll_run *run, int32_t rank)
+{
+    return wp_ll_has_masks(&run->ll->masks) && wp_ll_missing(run)[rank] != 0;
+}
+
+/* In packets only, with at most WP_LL_NEAR_RANKS ranks: each warp goes by what it knows. */
+WP_FN int wp_ll_leaves_out(const struct wp_ll_run *run, int32_t rank)
+{
+    return wp_ll_has_masks(&run->ll->masks) && (run->masked >> rank & 1u) != 0;
+}
+
+/* Notes the ranks that are masked by now. */
+WP_FN void wp_ll_miss_masked(const struct wp_ll_run *run)
+{
+    struct wp_warp *warp = run->op.warp;
+    if (!wp_ll_has_masks(&run->ll->masks) || wp_ll_has_packets(&run->ll->plan) ||
+        !wp_ll_is_leader_warp(warp))
+        return;
+    for (int32_t rank = wp_lane_idx(warp); rank < run->ll->exchange.num_ranks; rank += WP_WARP_SIZE)
+        wp_ll_missing(run)[rank] = wp_ll_is_masked(&run->ll->masks, rank);
+    wp_warp_sync(warp);
+}
+
+/* ------------------------------------------------------------------ begin and end */
+
+/* Warp-wide: a bit for each masked rank. Lane n has loaded the mask of rank n, if there is one. On
+ * GPUs there are no more ranks than lanes. */
+WP_FN uint32_t wp_ll_find_masked(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                 int32_t is_masked)
+{
+    const int32_t num_ranks = ll->exchange.num_ranks;
+    uint32_t masked = 0;
+    if (!wp_ll_has_masks(&ll->masks))
+        return masked;
+    masked = wp_ballot(warp, is_masked);
+    for (int32_t rank = WP_WARP_SIZE; rank < WP_LL_NEAR_RANKS && rank < num_ranks; rank++)
+        masked |= (uint32_t)wp_ll_is_masked(&ll->masks, rank) << rank;
+    return masked;
+}
+
+/* The first loads of a launch. All of them are under way at once, and others can follow. */
+struct wp_ll_loads {
+    struct wp_ll_block block;
+    struct wp_operation_loads operation;
+    int32_t is_masked; /* the lane's rank */
+};
+
+WP_FN struct wp_ll_loads wp_ll_load(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    enum { NUM_WORDS = sizeof(struct wp_ll_block) / sizeof(uint64_t) };
+    const uint64_t *from = (const uint64_t *)(const void *)&ll->blocks[wp_block_idx(warp)];
+    uint64_t words[NUM_WORDS];
+    struct wp_ll_loads loads;
+    for (int32_t i = 0; i < NUM_WORDS; i++)
+        words[i] = wp_load_now(from + i);
+    memcpy(&loads.block, words, sizeof words);
+    loads.operation = wp_operation_load(warp, &ll->exchange);
+    loads.is_masked = wp_lane_idx(warp) < ll->exchange.num_ranks &&
+                      wp_ll_is_masked(&ll->masks, wp_lane_idx(warp));
+    return loads;
+}
+
+WP_FN struct wp_ll_run wp_ll_begin_loaded(struct wp_warp *warp, const struct wp_low_latency *ll,
+                                          struct wp_ll_loads loads)
+{
+    const struct wp_ll_run run = {wp_operation_of(warp, &ll->exchange, NULL, loads.operation),
+                                  ll,
+                                  loads.block.numbers,
+                                  {loads.block.halves[0], loads.block.halves[1]},
+                                  wp_ll_find_masked(warp, ll, loads.is_masked),
+                                  NULL};
+    return run;
+}
+
+/* As wp_operation_begin. */
+WP_FN struct wp_ll_run wp_ll_begin(struct wp_warp *warp, const struct wp_low_latency *ll)
+{
+    const struct wp_ll_run run = wp_ll_begin_loaded(warp, ll, wp_ll_load(warp, ll));
+    wp_ll_miss_masked(&run);
+    return run;
+}
+
+/* All warps of a block call this with the same status. If it is WP_STATUS_OK, they have met since
+ * they began, so all have read what was remembered before. The block remembers the launch. Then a
+ * launch may still receive packets, so that no warp waits for another at the end; if the launch
+ * fails, nothing that is remembered counts any more. Another status ends the launch. */
+WP_FN enum wp_status wp_ll_commit(const struct wp_ll_run *run, enum wp_status status)
+{
+    struct wp_warp *warp = run->op.warp;
+    struct wp_ll_block *block = &run->ll->blocks[wp_block_idx(warp)];
+    if (status != WP_STATUS_OK)
+        return wp_operation_end(&run->op, status);
+    wp_operation_advance(&run->op);
+    if (wp_warp_idx(warp) != 0 || wp_lane_idx(warp) != 0)
+        return status;
+    block->numbers = run->numbers;
+    block->halves[0] = run->halves[0];
+    block->halves[1] = run->halves[1];
+    return status;
+}
+
+/* With signals: nobody is awaited any more. */
+WP_FN enum wp_status wp_ll_end(const struct wp_ll_run *run, enum wp_status status)
+{
+    if (status == WP_STATUS_OK)
+        wp_admit_next(run->op.warp);
+    return wp_ll_commit(run, status);
+}
+
+/* Warp-wide: an operation that does not fit what is outstanding. In graphs the host cannot see
+ * it. */
+WP_FN enum wp_status wp_ll_fail(const struct wp_ll_run *run, uint64_t expected, uint64_t seen)
+{
+    const struct wp_failure failure = {WP_FAILURE_OUTSTANDING,
+                                       wp_operation_site(&run->op, WP_PHASE_START, WP_NO_RANK), 0,
+                                       expected, seen};
+    return wp_fail(run->op.warp, &failure);
+}
+
+/* ================== how long a wait lasts */
+
+/*
+ * A rank whose word does not come in time is masked: from then on it is neither sent to nor
+ * awaited. Each rank masks for itself. Words and slots belong to a pair of ranks. So no third rank
+ * is harmed when one rank masks another, or when a masked rank writes late.
+ *
+ * A rank that waits long is late for others, and must not be taken for missing. So it announces its
+ * wait. A wait goes in periods; after each period in vain the rank raises its word WP_LL_WAITS on
+ * all others. A rank is missing when it has been silent for a deadline: it has neither sent what is
+ * awaited nor announced a wait. Ranks that wait in a circle, as after different calls, would excuse
+ * each other for ever. So a wait has a most number of periods: as many for each rank as a first
+ * word has. A rank that has stopped to begin anew (low_latency_unmask.c) sends nothing more of the
+ * earlier epoch. So its announcement does not count for a rank that has not stopped.
+ *
+ * Within a launch the mask only grows. With signals, one warp of a block waits for all ranks, and
+ * the whole block goes by what that warp has found. A rank that is masked meanwhile still gets what
+ * the block sends; that harms nobody. In packets each warp goes by what it knows (packets.h).
+ */
+
+/* The length of a wait, in periods. */
+enum { WP_LL_PERIODS = 4 /* of a deadline */, WP_LL_PERIODS_OF_FIRST = 12 };
+
+struct wp_ll_patience {
+    int32_t num_silent;  /* in a row, without a word of the awaited rank; */
+    int32_t most_silent; /* then it is missing */
+    int32_t num_left;    /* whatever it says */
+    uint64_t heard; /* its word at the end of the last period: what it said before is no news */
+};
+
+#define WP_LL_HEARD_NOTHING UINT64_MAX /* at first */
+
+/* Ranks make their first launches at different times. The awaited rank may itself wait for another
+ * rank, as long as for a first word. */
+WP_FN struct wp_ll_patience wp_ll_patience_about(uint64_t number, int32_t num_ranks)
+{
+    const struct wp_ll_patience patience = {0, number == 1 ? WP_LL_PERIODS_OF_FIRST : WP_LL_PERIODS,
+                                            WP_LL_PERIODS_OF_FIRST * num_ranks,
+                                            WP_LL_HEARD_NOTHING};
+    return patience;
+}
+
+/* 0 without masks. */
+WP_FN uint32_t wp_ll_period_ms(const struct wp_ll_masks *masks)
+{
+    return wp_ll_has_masks(masks) ? (masks->absent_after_ms + WP_LL_PERIODS - 1) / WP_LL_PERIODS
+                                  : 0;
+}
+
+/* Blocks must use the same heads, since heads tell where rows are packed. The first block that has
+ * a rank's head, or has given it up, decides for all. */
+WP_FN int wp_ll_decide_presence(const struct wp_ll_masks *masks, int32_t rank, uint64_t number,
+                                int is_there)
+{
+    const uint32_t which = (uint32_t)number << 1;
+    const uint32_t own = which | (uint32_t)is_there;
+    uint32_t before = (which - 2) | 1; /* mostly: it was there the last time */
+    for (;;) {
+        const uint32_t seen = (uint32_t)wp_compare_swap_relaxed(&masks->verdicts[rank],
+                                                                (int32_t)before, (int32_t)own);
+        if (seen == before)
+            return is_there;
+        if ((seen & ~1u) == which)
+            return (int)(seen & 1u);
+        before = seen;
+    }
+}
+
+/* ================== waits */
+
+/* ------------------------------------------------------------------ whoever waits says so */
+
+/* Where the launch waits for `rank`. */
+WP_FN struct wp_wait_site wp_ll_site(const struct wp_ll_run *run, enum wp_phase phase, int32_t rank)
+{
+    struct wp_wait_site site = wp_operation_site(&run->op, phase, rank);
+    site.absent_after_ms = wp_ll_period_ms(&run->ll->masks);
+    return site;
+}
+
+/* One word for all blocks: while one of them waits, the rank does not go on to its next launch. */
+WP_FN uint64_t *wp_ll_waits_word(const struct wp_low_latency *ll, int32_t owner, int32_t rank)
+{
+    return wp_ll_word(ll, owner, WP_LL_WAITS, WP_LL_ROWS, rank, 0);
+}
+
+/* Warp-wide: announces this rank's wait to all ranks that `mask` does not mask. Two warps may
+ * announce a wait at once, and the lower count may land last. Receivers only check that it
+ * changed. */
+WP_FN void wp_ll_tell_waits(const struct wp_ll_run *run, const int32_t *mask)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    const int32_t own = ll->exchange.rank;
+    if (wp_lane_idx(warp) == 0) {
+        const uint64_t count = wp_fetch_add(warp, own, wp_ll_waits_word(ll, own, own), 1) + 1;
+        for (int32_t rank = 0; rank < ll->exchange.num_ranks; rank++)
+            if (rank != own && !wp_ll_is_remote(ll, rank) && wp_load_relaxed(&mask[rank]) == 0)
+                wp_credit(warp, rank, wp_ll_waits_word(ll, rank, own), count);
+    }
+    WP_LL_NODES(wp_ll_tell_waits_remotely(warp, ll, mask), (void)0);
+}
+
+/* ------------------------------------------------------------------ how long it waits */
+
+/* Where the launch adds how long it has waited for `rank`, or NULL: the caller does not want to
+ * know. Only the first block adds, since a rank is late for all blocks. */
+WP_FN int64_t *wp_ll_waited_ns(const struct wp_ll_run *run, int32_t rank)
+{
+    return run->ll->waited_ns != NULL && wp_block_idx(run->op.warp) == 0 ? run->ll->waited_ns + rank
+                                                                         : NULL;
+}
+
+WP_FN void wp_ll_end_waiting(const struct wp_ll_run *run, int64_t *waited_ns, uint64_t begin_ns)
+{
+    if (waited_ns != NULL)
+        *waited_ns += (int64_t)(wp_now_ns(run->op.warp) - begin_ns);
+}
+
+/* ------------------------------------------------------------------ waits */
+
+/* The word by which this block of `rank` signals `number`. */
+WP_FN struct wp_ll_awaited wp_ll_told_by(const struct wp_ll_run *run, enum wp_ll_words words,
+                                         enum wp_ll_mail mail, int32_t rank, uint64_t number)
+{
+    const struct wp_low_latency *ll = run->ll;
+    const int32_t block = wp_block_idx(run->op.warp);
+    struct wp_ll_awaited told = {NULL, 0};
+    if (rank == WP_NO_RANK ||
+        WP_LL_NODES(wp_ll_is_told_remotely(ll, words, mail, rank, block, number, &told), 0))
+        return told;
+    told.word = wp_ll_word(ll, ll->exchange.rank, words, mail, rank, block);
+    told.at_least = number;
+    return told;
+}
+
+/* A lane's wait for one word. */
+struct wp_ll_wait {
+    struct wp_ll_awaited told;
+    struct wp_wait_site site;
+    int64_t *waited_ns;
+    uint64_t seen; /* what the word was when it came */
+};
+
+/* A missing rank is not an error. */
+WP_FN enum wp_status wp_ll_unless_absent(enum wp_status status)
+{
+    return status == WP_STATUS_ABSENT ? WP_STATUS_OK : status;
+}
+
+WP_FN enum wp_status wp_ll_await_once(const struct wp_ll_run *run, struct wp_ll_wait *wait)
+{
+    const uint64_t begin_ns = wait->waited_ns == NULL ? 0 : wp_now_ns(run->op.warp);
+    const enum wp_status status =
+        wp_wait_value(run->op.warp, wait->told.word, wait->told.at_least, &wait->site, &wait->seen);
+    wp_ll_end_waiting(run, wait->waited_ns, begin_ns);
+    return status;
+}
+
+/* Any lane calls this after a period in vain. Returns 1 if it should wait for one more period. It
+ * always waits for its own rank, whose other waits end. On GPUs a read may miss a change of a word
+ * of the network; then the next change counts. An announcement does not count if this block of the
+ * rank has stopped to begin anew in a later epoch. */
+WP_FN int wp_ll_goes_on_waiting(const struct wp_ll_run *run, int32_t rank,
+                                struct wp_ll_patience *patience)
+{
+    enum { LOOK_MS = 1 };
+    const struct wp_low_latency *ll = run->ll;
+    const int32_t own = ll->exchange.rank;
+    uint64_t *word = wp_ll_is_remote(ll, rank)
+                         ? WP_LL_NODES(wp_ll_own_word(ll, wp_ll_network_waits(ll, rank)), NULL)
+                         : wp_ll_waits_word(ll, own, rank);
+    const uint64_t heard = wp_fetch_add(run->op.warp, own, word, 0);
+    int is_news = patience->heard != WP_LL_HEARD_NOTHING && heard != patience->heard;
+    if (is_news) {
+        struct wp_ll_wait look = {
+            wp_ll_told_by(run, WP_LL_RETURNED, WP_LL_STOPPED, rank, run->numbers.epoch + 1),
+            wp_ll_site(run, WP_PHASE_START, rank), NULL, 0};
+        look.site.absent_after_ms = LOOK_MS;
+        is_news = wp_ll_await_once(run, &look) != WP_STATUS_OK;
+    }
+    patience->num_silent = is_news ? 0 : patience->num_silent + 1;
+    patience->heard = heard;
+    patience->num_left--;
+    return rank == own || (patience->num_silent < patience->most_silent && patience->num_left > 0);
+}
+
+/* Warp-wide, after a wait of the whole warp for `rank`: returns 1 if the wait has ended after a
+ * period in vain, and the warp must wait for one more. Then it announces the wait. */
+WP_FN int wp_ll_warp_waits_on(const struct wp_ll_run *run, int32_t rank, enum wp_status found,
+                              struct wp_ll_patience *patience)
+{
+    struct wp_warp *warp = run->op.warp;
+    uint32_t goes_on = 0;
+    if (!wp_ll_has_masks(&run->ll->masks) || found != WP_STATUS_ABSENT)
+        return 0;
+    wp_warp_sync(warp); /* parts of what is awaited may have been taken */
+    if (wp_lane_idx(warp) == 0)
+        goes_on =
+            !wp_ll_is_masked(&run->ll->masks, rank) && wp_ll_goes_on_waiting(run, rank, patience);
+    goes_on = wp_max_u32(warp, goes_on);
+    if (goes_on)
+        wp_ll_tell_waits(run, run->ll->masks.mask);
+    return (int)goes_on;
+}
+
+/* Warp-wide: each lane waits for its word. WP_STATUS_ABSENT: its rank is missing, or masked by
+ * `mask`. The first period is outside of the loop: in it, one token by rank took 1.1 us longer on
+ * 2 H200. */
+WP_FN enum wp_status wp_ll_await_words(const struct wp_ll_run *run, const int32_t *mask,
+                                       struct wp_ll_wait *wait, struct wp_ll_patience patience)
+{
+    int is_awaited = wait->told.word != NULL;
+    enum wp_status found = is_awaited ? wp_ll_await_once(run, wait) : WP_STATUS_OK;
+    while (wp_ll_has_masks(&run->ll->masks)) {
+        is_awaited = is_awaited && found == WP_STATUS_ABSENT &&
+                     wp_ll_goes_on_waiting(run, wait->site.rank, &patience) &&
+                     wp_load_relaxed(&mask[wait->site.rank]) == 0;
+        if (wp_ballot(run->op.warp, is_awaited) == 0)
+            break;
+        wp_ll_tell_waits(run, mask);
+        if (is_awaited)
+            found = wp_ll_await_once(run, wait);
+    }
+    return found;
+}
+
+/* Warp-wide: each lane that has a rank waits until this block of the rank has told of `number`. It
+ * masks the rank if that is missing. */
+WP_FN enum wp_status wp_ll_await_told(const struct wp_ll_run *run, enum wp_ll_words words,
+                                      enum wp_ll_mail mail, int32_t rank, uint64_t number)
+{
+    const struct wp_low_latency *ll = run->ll;
+    const enum wp_phase phase = words == WP_LL_ROOM ? WP_PHASE_FINISH : WP_PHASE_DATA;
+    const int is_counted = words != WP_LL_ROOM && wp_ll_is_leader_warp(run->op.warp);
+    struct wp_ll_wait wait = {wp_ll_told_by(run, words, mail, rank, number),
+                              wp_ll_site(run, phase, rank),
+                              is_counted ? wp_ll_waited_ns(run, rank) : NULL, 0};
+    const int is_missing = rank != WP_NO_RANK && wp_ll_is_missing(run, rank);
+    if (words == WP_LL_ARRIVED)
+        wait.site.rank = WP_LL_NODES(wp_ll_teller(ll, mail, rank), rank);
+    if (is_missing)
+        wait.told.word = NULL;
+    enum wp_status status = wp_ll_await_words(run, ll->masks.mask, &wait,
+                                              wp_ll_patience_about(number, ll->exchange.num_ranks));
+    while (status == WP_STATUS_OK &&
+           WP_LL_NODES(wp_ll_says_more(ll, words, mail, rank, &wait.told), 0))
+        status = wp_ll_await_once(run, &wait);
+    if (is_missing)
+        status = WP_STATUS_ABSENT; /* a masked rank stays masked, whoever else is awaited */
+    if (status == WP_STATUS_ABSENT)
+        wp_ll_mask_out(&ll->masks, rank);
+    return status;
+}
+
+enum wp_ll_whom { WP_LL_ALL_RANKS, WP_LL_RANKS_OF_NODE };
+
+/* Warp-wide: waits until this block of these ranks has told of `number`. Each lane acquires what
+ * some ranks did; the lanes meet before they touch rows. Masked ranks count as missing and are not
+ * awaited. */
+WP_FN enum wp_status wp_ll_await_ranks(const struct wp_ll_run *run, enum wp_ll_whom whom,
+                                       enum wp_ll_words words, enum wp_ll_mail mail,
+                                       uint64_t number)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_exchange *exchange = &run->ll->exchange;
+    enum wp_status status = WP_STATUS_OK;
+    if (number == 0 && !wp_ll_has_masks(&run->ll->masks))
+        return WP_STATUS_OK; /* nothing has been sent before */
+    for (int32_t first = 0; first < exchange->num_ranks; first += WP_WARP_SIZE) {
+        const int32_t i = first + wp_lane_idx(warp);
+        int32_t rank = i < exchange->num_ranks && status == WP_STATUS_OK
+                           ? wp_rank_after(exchange, i)
+                           : WP_NO_RANK;
+        if (whom == WP_LL_RANKS_OF_NODE && rank != WP_NO_RANK && wp_ll_is_remote(run->ll, rank))
+            rank = WP_NO_RANK;
+        const enum wp_status found = wp_ll_await_told(run, words, mail, rank, number);
+        if (found == WP_STATUS_FAILED)
+            status = found;
+        else if (wp_ll_has_masks(&run->ll->masks) && rank != WP_NO_RANK)
+            wp_ll_missing(run)[rank] = found == WP_STATUS_ABSENT;
+    }
+    return (enum wp_status)wp_max_u32(warp, (uint32_t)status);
+}
+
+/* All warps of the block call this. Each waits for all ranks itself. With masks the leader warp
+ * waits for all warps, and finds who is missing. */
+WP_FN enum wp_status wp_ll_await_block(const struct wp_ll_run *run, enum wp_ll_words words,
+                                       enum wp_ll_mail mail, uint64_t number)
+{
+    struct wp_warp *warp = run->op.warp;
+    enum wp_status status = WP_STATUS_OK;
+    if (!wp_ll_has_masks(&run->ll->masks))
+        return wp_ll_await_ranks(run, WP_LL_ALL_RANKS, words, mail, number);
+    if (wp_ll_is_leader_warp(warp))
+        status = wp_ll_await_ranks(run, WP_LL_ALL_RANKS, words, mail, number);
+    return wp_block_status(warp, status);
+}
+
+/* ================== what is told */
+
+/* Every block calls this once, when it waits for nobody any more. The leader warp of the last block
+ * writes missing_ranks, if the caller wants them, while the others go on. Returns 1 in that
+ * warp. */
+WP_FN int wp_ll_tell_missing(const struct wp_ll_run *run, int32_t *missing_ranks)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_ll_masks *masks = &run->ll->masks;
+    uint32_t is_last = 0;
+    if (!wp_ll_has_masks(masks) || !wp_ll_is_leader_warp(warp))
+        return 0;
+    if (wp_lane_idx(warp) == 0)
+        is_last = (uint32_t)wp_is_done_last(warp, masks->num_blocks_done);
+    is_last = wp_max_u32(warp, is_last);
+    wp_warp_sync(warp); /* the first lane has met the other blocks */
+    if (!is_last)
+        return 0;
+    for (int32_t rank = wp_lane_idx(warp); rank < run->ll->exchange.num_ranks; rank += WP_WARP_SIZE)
+        if (missing_ranks != NULL)
+            missing_ranks[rank] = wp_ll_is_masked(masks, rank);
+    return 1;
+}
+
+/* Returns what is remembered of a number. The choice keeps it in registers: GPUs keep an array in
+ * memory if its index is not a constant. */
+WP_FN struct wp_ll_half wp_ll_half_of(const struct wp_ll_run *run, uint64_t number)
+{
+    return wp_ll_half(&run->ll->plan, number) == 0 ? run->halves[0] : run->halves[1];
+}
+
+WP_FN void wp_ll_remember(struct wp_ll_run *run, uint64_t number, struct wp_ll_half half)
+{
+    if (wp_ll_half(&run->ll->plan, number) == 0)
+        run->halves[0] = half;
+    else
+        run->halves[1] = half;
+}
+
+/* The number that must have been credited before `number` can be sent. */
+WP_FN uint64_t wp_ll_number_before(const struct wp_ll_run *run, uint64_t number)
+{
+    const uint64_t num_halves = (uint64_t)run->ll->plan.num_halves;
+    return number > num_halves ? number - num_halves : 0;
+}
+
+/* Returns 1 if the slots for answers `number` to `result` are known to be free, without a look at
+ * the credit. The answers before them in these slots ended a result, as all ranks know. A rank that
+ * has sent the rows of `result` had ended that earlier result by then. So where one result follows
+ * another, no rank looks. In packets this holds with masks, too: a rank that had gone on without
+ * this one would have sent it no rows. */
+WP_FN int wp_ll_is_room_known(const struct wp_ll_run *run, uint64_t number, uint64_t result)
+{
+    if (WP_LL_HAS_NODES(&run->ll->plan) ||
+        (wp_ll_has_masks(&run->ll->masks) && !wp_ll_has_packets(&run->ll->plan)))
+        return 0;
+    const struct wp_ll_half before = wp_ll_half_of(run, number);
+    return before.use == WP_LL_RESULT_ENDS && before.answered <= wp_ll_number_before(run, result);
+}
+
+/* All warps of the block call this when they have written `number`. It signals all ranks of this
+ * node. On GPUs the leader warp waits until all stores have left. */
+WP_FN void wp_ll_tell_arrived(const struct wp_ll_run *run, enum wp_ll_mail mail, uint64_t number)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
+    wp_block_sync(warp);
+    if (!wp_ll_is_leader_warp(warp))
+        return;
+    for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
+        const int32_t rank = wp_rank_after(&ll->exchange, i);
+        if (!wp_ll_is_remote(ll, rank) && !wp_ll_is_missing(run, rank))
+            wp_signal(warp, rank, wp_ll_word(ll, rank, WP_LL_ARRIVED, mail, own, block), number);
+    }
+}
+
+/* The credit of a rank that leaves. */
+#define WP_LL_NEEDS_NOTHING (UINT64_MAX >> 1)
+
+/* The leader warp calls this. */
+WP_FN void wp_ll_tell_node_room(const struct wp_ll_run *run, struct wp_ll_room room)
+{
+    struct wp_warp *warp = run->op.warp;
+    const struct wp_low_latency *ll = run->ll;
+    const int32_t own = ll->exchange.rank, block = wp_block_idx(warp);
+    for (int32_t i = wp_lane_idx(warp); i < ll->exchange.num_ranks; i += WP_WARP_SIZE) {
+        const int32_t rank = wp_rank_after(&ll->exchange, i);
+        if (wp_ll_is_remote(ll, rank) || wp_ll_is_missing(run, rank))
+            continue;
+        if (room.answers > 0)
+            wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_ROOM, WP_LL_ANSWERS, own, block),
+                      room.answers);
+        if (room.rows > 0)
+            wp_credit(warp, rank, wp_ll_word(ll, rank, WP_LL_ROOM, WP_LL_ROWS, own, block),
+                      room.rows);
+    }
+}
+
+/* All warps of the block call this. They have met since they last needed rows and answers up to
+ * these numbers. It gives credit to all ranks. */
+WP_FN void wp_ll_tell_room(const struct wp_ll_run *run, struct wp_ll_room room)
+{
+    struct wp_warp *warp = run->op.warp;
+    WP_LL_NODES(wp_ll_tell_room_remotely(warp, run->ll, room), (void)0);
+    if (wp_ll_is_leader_warp(warp))
+        wp_ll_tell_node_room(run, room);
+}
+
+/* ------------------------------------------------------------------ rows that have come */
+
+/* The slots that a block of `source` has filled, once its word has come. */
+WP_FN struct wp_ll_range wp_ll_range(const struct wp_low_latency *ll, uint64_t number,
+                                     int32_t source, int32_t block)
+{
+    return WP_LL_NODES(wp_ll_told_range(ll, number, source, block),
+                       *wp_ll_range_of(ll, ll->exchange.rank, number, source, block));
+}
+
+/* The slot at its source for the answer to a row, or for the first one. */
+WP_FN int32_t wp_ll_answer_to_row(const struct wp_low_latency *ll, uint64_t number, int32_t source,
+                                  int32_t row)
+{
+    return *wp_ll_slot_words(wp_ll_row(ll, ll->exchange.rank, number, source, row),
+                             ll->plan.slot.answer_offset);
+}
+
+/* In memory of the warp, behind what is found about each choice of a row: the ranges of some
+ * sources. */
+enum { WP_LL_RANGES_OFFSET = WEFT_MAX_TOPK * sizeof(int32_t) };
+WP_FN struct wp_ll_range *wp_ll_warp_ranges(struct wp_warp *warp)
+{
+    return (struct wp_ll_range *)((char *)wp_warp_shared(warp) + WP_LL_RANGES_OFFSET);
+}
+WP_STATIC_ASSERT(WP_LL_RANGES_OFFSET + WP_WARP_SIZE * sizeof(struct wp_ll_range) <=
+                     WP_WARP_SHARED_BYTES,
+                 "a range for each lane");
+
+/* The i-th source: first the ranks after this one, last this rank itself. So answers to other ranks
+ * are under way while this rank's own are written. */
+WP_FN int32_t wp_ll_source(const struct wp_low_latency *ll, int32_t i)
+{
+    return wp_rank_after(&ll->exchange, i + 1);
+}
+
+/* Lane n gets the range of source i + n. */
+WP_FN struct wp_ll_range wp_ll_range_for_lane(const struct wp_ll_run *run, uint64_t number,
+                                              int32_t i)
+{
+    const struct wp_low_latency *ll = run->ll;
+    const struct wp_ll_range none = {0, 0};
+    const int32_t mine = i + wp_lane_idx(run->op.warp);
+    if (mine >= ll->exchange.num_ranks || wp_ll_is_missing(run, wp_ll_source(ll, mine)))
+        return none;
+    return wp_ll_range(ll, number, wp_ll_source(ll, mine), wp_block_idx(run->op.warp));
+}
+
+/* Warp-wide: keeps ranges, one for each lane. The ranges before have been used. */
+WP_FN void wp_ll_keep_ranges(struct wp_warp *warp, struct wp_ll_range of_lane)
+{
+    wp_ll_warp_ranges(warp)[wp_lane_idx(warp)] = of_lane;
+    wp_warp_sync(warp);
+}
+
+/* Elements of a part of a row. */
+struct wp_ll_elements {
+    int32_t first;
+    int32_t num;
+};
+WP_FN struct wp_ll_elements wp_ll_elements_of(const struct wp_ll_plan *plan, struct wp_ll_span span)
+{
+    const struct wp_ll_elements elements = {(int32_t)(span.begin >> plan->element_bytes_log2),
+                                            (int32_t)(span.bytes >> plan->element_bytes_log2)};
+    return elements;
+}
+
+/* Part of a row of dtype. */
+WP_FN struct wp_ll_span wp_ll_row_span(const struct wp_ll_plan *plan,
+                                       const struct wp_ll_share *share, int32_t part)
+{
+    return wp_ll_part_span(share, part, (uint32_t)plan->hidden << plan->element_bytes_log2);
+}
+
+/* Warp-wide: appends the entries of the lanes that have one to a list. Returns the lane's place. */
+WP_FN int32_t wp_ll_list(struct wp_warp *warp, int32_t *num_listed, int has_one)
+{
+    const uint32_t lanes = wp_ballot(warp, has_one);
+    const int32_t place = *num_listed + wp_lanes_below(warp, lanes);
+    *num_listed += wp_popcount(lanes);
+    return place;
+}
+
+WP_FN int wp_ll_is_quantised(const struct wp_ll_plan *plan)
+{
+    return plan->quantisation.dst_dtype != plan->dtype;
+}
