@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank is killed (SIGKILL) before or during each collective by each algorithm, or stopped (SIGSTOP) for longer than
- * the deadline. Every survivor learns of it by number, also one that waits only for another survivor, and gets
- * rid of its objects without leaving anything behind. */
+/* A rank is killed (SIGKILL) before or during each collective by each algorithm, or stopped
+ * (SIGSTOP) for longer than the deadline. Every survivor learns of it by number, also one that
+ * waits only for another survivor, and gets rid of its objects without leaving anything behind. */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/victim.h"
 #include "oracle/coll_call.h"
 
-/* Elements of 4 bytes: by packets, and not. The rest is as little as rows of so many from and to each rank need. */
+/* Elements of 4 bytes: by packets, and not. The rest is as little as rows of so many from and to
+ * each rank need. */
 enum { NUM_RANKS = 4, SMALL = 200, LARGE = 50000 };
 enum { PACKET_BYTES = 4096, STAGING_BYTES = 1 << 20, ARENA_BYTES = 2 << 20 };
 
@@ -144,8 +145,9 @@ static void run(struct way way, struct victim_plan strike)
 
 /* ---------------------------------------------------------------- killed */
 
-/* On GPUs every third one: each run needs new processes, which take seconds to begin there. In the small grid, too: what
- * sanitizers see of a death is the host's, the same in all ways, and each way has one at a random moment. */
+/* On GPUs every third one: each run needs new processes, which take seconds to begin there. In the
+ * small grid, too: what sanitizers see of a death is the host's, the same in all ways, and each way
+ * has one at a random moment. */
 TEST(killed_before_each_operation)
 {
     for (int i = 0; i < NUM_WAYS; i += tests_rounds(tests_grid_size(1, 3), 3))

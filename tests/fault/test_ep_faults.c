@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank fails before or during an operation: it is killed (SIGKILL), is stopped (SIGSTOP) for longer than the deadline,
- * never comes, leaves, or somebody aborts. Every other rank learns of it by number, also one that waits only for
- * another survivor, and when others have given up and left before, and gets rid of its objects. */
+/* A rank fails before or during an operation: it is killed (SIGKILL), is stopped (SIGSTOP) for
+ * longer than the deadline, never comes, leaves, or somebody aborts. Every other rank learns of it
+ * by number, also one that waits only for another survivor, and when others have given up and left
+ * before, and gets rid of its objects. */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/victim.h"
@@ -210,8 +211,8 @@ TEST(stopped_together_with_the_rendezvous)
                  .moment = (enum victim_moment)moment, .seed = 7, .id = RANKS_ID_BY_RANK_0});
 }
 
-/* Those of the other node name the rank, too, also where their partners wait for it. Not over UCX in the middle of rows:
- * from 1.16 on it may end the process when a peer that is stopped times out. */
+/* Those of the other node name the rank, too, also where their partners wait for it. Not over UCX
+ * in the middle of rows: from 1.16 on it may end the process when a stopped peer times out. */
 TEST(stopped_in_one_of_two_nodes)
 {
     if (!tests_network_is_there("tcp"))

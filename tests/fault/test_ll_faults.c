@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank dies, stops, leaves, stays away or aborts in the midst of decode steps: every other rank ends with its name
- * and, if it waits in vain, that of its call, can destroy everything, and goes on without it. */
+/* A rank dies, stops, leaves, stays away or aborts in the midst of decode steps: every other rank
+ * ends with its name and, if it waits in vain, that of its call, can destroy everything, and goes
+ * on without it. */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/victim.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank is killed, or stopped, in the middle of barriers or of one-sided operations, with ranks of its own node and of
- * others. Every survivor learns of it by number, from the rendezvous or from the network, gets rid of its
- * communicator, and goes on with one of the survivors. */
+/* A rank is killed, or stopped, in the middle of barriers or of one-sided operations, with ranks of
+ * its own node and of others. Every survivor learns of it by number, from the rendezvous or from
+ * the network, gets rid of its communicator, and goes on with one of the survivors. */
 #include <stdlib.h>
 
 #include "harness/cmocka.h"

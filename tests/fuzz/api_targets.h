@@ -151,8 +151,8 @@ int fuzz_set_up_ll(struct fuzz_arguments *arguments);
 /* What targets of calls on a stream do after one. */
 weft_result fuzz_wait(struct fuzz_arguments *arguments);
 
-/* Zeros, and a size. Callers of a later version of the library have longer structs, with zeros in the
- * tail. */
+/* Zeros, and a size. Callers of a later version of the library have longer structs, with zeros in
+ * the tail. */
 #define FUZZ_FILL_SIZE(arguments, member, rng)                                                     \
     do {                                                                                           \
         memset(&(arguments)->member, 0, sizeof(arguments)->member);                                \
@@ -176,6 +176,11 @@ void fuzz_fill_output(struct fuzz_arguments *arguments, struct rng *rng);
             __VA_ARGS__                                                                            \
         }                                                                                          \
     }
+/* A number of a struct, by its name. */
+#define FUZZ_FIELD(args, field, ...)                                                               \
+    FUZZ_NUMBERS(sizeof((struct fuzz_arguments *)NULL)->args.known.field == 4 ? FUZZ_INT32         \
+                                                                              : FUZZ_INT64,        \
+                 #field, args.known.field, __VA_ARGS__)
 #define FUZZ_POINTERS(field, member, ...) FUZZ_NUMBERS(FUZZ_POINTER, field, member, __VA_ARGS__)
 /* No object: NULL, and what is none. */
 #define FUZZ_OBJECT(field, member)                                                                 \
@@ -198,8 +203,8 @@ void fuzz_fill_output(struct fuzz_arguments *arguments, struct rng *rng);
     {                                                                                              \
         return call;                                                                               \
     }
-/* A row of the table: calls weft_##call with these arguments, which are members of `a`; `refused`_mutations is what it
- * refuses. */
+/* A row of the table: calls weft_##call with these arguments, which are members of `a`;
+ * `refused`_mutations is what it refuses. */
 #define FUZZ_TARGET(call, fill, arguments, undo, refused)                                          \
     FUZZ_CALL(call_##call, weft_##call arguments)                                                  \
     FUZZ_TARGET_BY(call, call, fill, call_##call, undo, refused)

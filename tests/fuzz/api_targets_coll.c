@@ -28,21 +28,19 @@ static const struct fuzz_mutation create_mutations[] = {
     FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("coll", out, FUZZ_NULL),
     FUZZ_SIZES(weft_coll_config, coll_config),
-    FUZZ_NUMBERS(FUZZ_INT64, "packet_bytes", coll_config.known.packet_bytes, -1, INT64_MAX,
-                 (int64_t)1 << 60),
-    FUZZ_NUMBERS(FUZZ_INT64, "staging_bytes", coll_config.known.staging_bytes, -1, INT64_MAX,
-                 (int64_t)1 << 60),
-    FUZZ_NUMBERS(FUZZ_INT64, "fifo_bytes", coll_config.known.fifo_bytes, -1, INT64_MAX),
+    FUZZ_FIELD(coll_config, packet_bytes, -1, INT64_MAX, (int64_t)1 << 60),
+    FUZZ_FIELD(coll_config, staging_bytes, -1, INT64_MAX, (int64_t)1 << 60),
+    FUZZ_FIELD(coll_config, fifo_bytes, -1, INT64_MAX),
     FUZZ_POINTERS("choices", coll_config.known.choices, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_choices", coll_config.known.num_choices, -1, NUM_COLLECTIVES + 1),
+    FUZZ_FIELD(coll_config, num_choices, -1, NUM_COLLECTIVES + 1),
     FUZZ_NUMBERS(FUZZ_INT64, "size", choices[0].size, 0, 8, (int64_t)1 << 40),
     FUZZ_NUMBERS(FUZZ_INT32, "choices[0].algorithm", choices[0].algorithm, -1, NUM_ALGORITHMS,
                  INT32_MAX, INT32_MIN),
     FUZZ_NUMBERS(FUZZ_INT32, "choices[0].collective", choices[0].collective, -1, NUM_COLLECTIVES,
                  INT32_MAX, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "reserved", coll_config.known.reserved, -1, 1),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", coll_config.known.num_blocks, -1, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_warps", coll_config.known.num_warps, -1, 33, INT32_MAX),
+    FUZZ_FIELD(coll_config, reserved, -1, 1),
+    FUZZ_FIELD(coll_config, num_blocks, -1, INT32_MIN),
+    FUZZ_FIELD(coll_config, num_warps, -1, 33, INT32_MAX),
 };
 
 /* ---------------------------------------------------------------- operations */
@@ -77,20 +75,18 @@ static void fill_reduction(struct fuzz_arguments *a, struct rng *rng)
     FUZZ_ENQUEUED(coll, weft_coll_args, coll_args),                                                \
         FUZZ_POINTERS("send", coll_args.known.send, FUZZ_NULL),                                    \
         FUZZ_POINTERS("recv", coll_args.known.recv, FUZZ_NULL),                                    \
-        FUZZ_NUMBERS(FUZZ_INT64, "count", coll_args.known.count, -1, INT64_MAX, INT64_MIN,         \
-                     (int64_t)1 << 60),                                                            \
-        FUZZ_NUMBERS(FUZZ_INT32, "dtype", coll_args.known.dtype, WEFT_DTYPE_NONE, NUM_DTYPES + 1,  \
-                     INT32_MAX, INT32_MIN),                                                        \
-        FUZZ_NUMBERS(FUZZ_INT32, "root", coll_args.known.root, -1, 1, INT32_MAX, INT32_MIN),       \
-        FUZZ_NUMBERS(FUZZ_INT32, "op", coll_args.known.op, -1, NUM_OPS + 1, INT32_MAX, INT32_MIN), \
-        FUZZ_NUMBERS(FUZZ_INT32, "factor", coll_args.known.factor, -1, 1),                         \
+        FUZZ_FIELD(coll_args, count, -1, INT64_MAX, INT64_MIN, (int64_t)1 << 60),                  \
+        FUZZ_FIELD(coll_args, dtype, WEFT_DTYPE_NONE, NUM_DTYPES + 1, INT32_MAX, INT32_MIN),       \
+        FUZZ_FIELD(coll_args, root, -1, 1, INT32_MAX, INT32_MIN),                                  \
+        FUZZ_FIELD(coll_args, op, -1, NUM_OPS + 1, INT32_MAX, INT32_MIN),                          \
+        FUZZ_FIELD(coll_args, factor, -1, 1),                                                      \
         FUZZ_POINTERS("factor_at", coll_args.known.factor_at, FUZZ_OUTSIDE, FUZZ_GARBAGE)
 
 static const struct fuzz_mutation reduction_mutations[] = {CALL_MUTATIONS};
 
 static const struct fuzz_mutation call_mutations[] = {
     CALL_MUTATIONS,
-    FUZZ_NUMBERS(FUZZ_INT32, "op", coll_args.known.op, WEFT_MAX),
+    FUZZ_FIELD(coll_args, op, WEFT_MAX),
 };
 
 /* ---------------------------------------------------------------- sends and receives */
@@ -142,19 +138,17 @@ static weft_result call_recv(struct fuzz_arguments *a)
 static const struct fuzz_mutation send_mutations[] = {
     FUZZ_ENQUEUED(coll, weft_coll_send_args, coll_send),
     FUZZ_POINTERS("send", coll_send.known.send, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT64, "count", coll_send.known.count, -1, INT64_MAX, INT64_MIN,
-                 (int64_t)1 << 60),
-    FUZZ_NUMBERS(FUZZ_INT32, "dtype", coll_send.known.dtype, -1, NUM_DTYPES + 1, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "peer", coll_send.known.peer, -1, 1, INT32_MAX, INT32_MIN),
+    FUZZ_FIELD(coll_send, count, -1, INT64_MAX, INT64_MIN, (int64_t)1 << 60),
+    FUZZ_FIELD(coll_send, dtype, -1, NUM_DTYPES + 1, INT32_MAX),
+    FUZZ_FIELD(coll_send, peer, -1, 1, INT32_MAX, INT32_MIN),
 };
 
 static const struct fuzz_mutation recv_mutations[] = {
     FUZZ_ENQUEUED(coll, weft_coll_recv_args, coll_recv),
     FUZZ_POINTERS("recv", coll_recv.known.recv, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT64, "count", coll_recv.known.count, -1, INT64_MAX, INT64_MIN,
-                 (int64_t)1 << 60),
-    FUZZ_NUMBERS(FUZZ_INT32, "dtype", coll_recv.known.dtype, -1, NUM_DTYPES + 1, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "peer", coll_recv.known.peer, -1, 1, INT32_MAX, INT32_MIN),
+    FUZZ_FIELD(coll_recv, count, -1, INT64_MAX, INT64_MIN, (int64_t)1 << 60),
+    FUZZ_FIELD(coll_recv, dtype, -1, NUM_DTYPES + 1, INT32_MAX),
+    FUZZ_FIELD(coll_recv, peer, -1, 1, INT32_MAX, INT32_MIN),
 };
 
 /* ---------------------------------------------------------------- all_to_all_v */
@@ -177,10 +171,10 @@ static void fill_all_to_all_v(struct fuzz_arguments *a, struct rng *rng)
 
 static const struct fuzz_mutation all_to_all_v_mutations[] = {
     FUZZ_ENQUEUED(coll, weft_coll_all_to_all_v_args, all_to_all_v),
-    FUZZ_NUMBERS(FUZZ_INT32, "reserved", all_to_all_v.known.reserved, -1, 1),
+    FUZZ_FIELD(all_to_all_v, reserved, -1, 1),
     FUZZ_POINTERS("send", all_to_all_v.known.send, FUZZ_NULL),
     FUZZ_POINTERS("recv", all_to_all_v.known.recv, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "dtype", all_to_all_v.known.dtype, -1, NUM_DTYPES + 1, INT32_MAX),
+    FUZZ_FIELD(all_to_all_v, dtype, -1, NUM_DTYPES + 1, INT32_MAX),
     FUZZ_POINTERS("send_counts", all_to_all_v.known.send_counts, FUZZ_NULL),
     FUZZ_POINTERS("send_offsets", all_to_all_v.known.send_offsets, FUZZ_NULL),
     FUZZ_POINTERS("recv_counts", all_to_all_v.known.recv_counts, FUZZ_NULL),

@@ -29,13 +29,11 @@ static const struct fuzz_mutation create_mutations[] = {
     FUZZ_POINTERS("config", config, FUZZ_NULL),
     FUZZ_POINTERS("ep", out, FUZZ_NULL),
     FUZZ_SIZES(weft_ep_config, ep_config),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_experts", ep_config.known.num_experts, 0, -1, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "max_topk", ep_config.known.max_topk, -1, WEFT_MAX_TOPK + 1,
-                 INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", ep_config.known.num_blocks, -1, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_warps", ep_config.known.num_warps, -1, 33, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT64, "staging_bytes", ep_config.known.staging_bytes, -1, INT64_MAX,
-                 INT64_MIN),
+    FUZZ_FIELD(ep_config, num_experts, 0, -1, INT32_MIN),
+    FUZZ_FIELD(ep_config, max_topk, -1, WEFT_MAX_TOPK + 1, INT32_MAX),
+    FUZZ_FIELD(ep_config, num_blocks, -1, INT32_MIN),
+    FUZZ_FIELD(ep_config, num_warps, -1, 33, INT32_MAX),
+    FUZZ_FIELD(ep_config, staging_bytes, -1, INT64_MAX, INT64_MIN),
     FUZZ_PAIR("expert_offsets", ep_config.known.expert_offsets, FUZZ_NULL),
     FUZZ_PAIR("expert_ranks", ep_config.known.expert_ranks, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT32, "expert_offsets", expert_offsets[0], 1, -1, INT32_MAX),
@@ -62,14 +60,11 @@ static const struct fuzz_mutation handle_mutations[] = {
     FUZZ_POINTERS("config", config, FUZZ_NULL),
     FUZZ_POINTERS("handle", out, FUZZ_NULL),
     FUZZ_SIZES(weft_ep_handle_config, handle_config),
-    FUZZ_NUMBERS(FUZZ_INT32, "max_tokens", handle_config.known.max_tokens, -1, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_topk", handle_config.known.num_topk, 0, -1, FUZZ_TOPK + 1,
-                 INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_experts", handle_config.known.num_experts, -1, FUZZ_EXPERTS + 1,
-                 INT32_MAX, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "expert_alignment", handle_config.known.expert_alignment, -1,
-                 INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "order", handle_config.known.order, -1, 2, INT32_MAX),
+    FUZZ_FIELD(handle_config, max_tokens, -1, INT32_MIN),
+    FUZZ_FIELD(handle_config, num_topk, 0, -1, FUZZ_TOPK + 1, INT32_MAX),
+    FUZZ_FIELD(handle_config, num_experts, -1, FUZZ_EXPERTS + 1, INT32_MAX, INT32_MIN),
+    FUZZ_FIELD(handle_config, expert_alignment, -1, INT32_MIN),
+    FUZZ_FIELD(handle_config, order, -1, 2, INT32_MAX),
 };
 
 /* ---------------------------------------------------------------- layout, notify */
@@ -105,16 +100,14 @@ FUZZ_CALL(call_layout, weft_ep_layout(a->handle, a->config, a->stream))
 
 static const struct fuzz_mutation layout_mutations[] = {
     FUZZ_ENQUEUED(handle, weft_ep_layout_args, layout),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_tokens", layout.known.num_tokens, -1, FUZZ_MAX_TOKENS + 1,
-                 INT32_MAX, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "index_type", layout.known.index_type, -1, WEFT_DTYPE_NONE, 3,
-                 INT32_MAX),
+    FUZZ_FIELD(layout, num_tokens, -1, FUZZ_MAX_TOKENS + 1, INT32_MAX, INT32_MIN),
+    FUZZ_FIELD(layout, index_type, -1, WEFT_DTYPE_NONE, 3, INT32_MAX),
     FUZZ_POINTERS("topk_idx", layout.known.topk_idx, FUZZ_NULL),
 };
 
 static const struct fuzz_mutation table_mutations[] = {
     FUZZ_POINTERS("topk_idx", layout.known.topk_idx, FUZZ_OUTSIDE),
-    FUZZ_NUMBERS(FUZZ_INT32, "index_type", layout.known.index_type, -1, WEFT_INT32, INT32_MAX),
+    FUZZ_FIELD(layout, index_type, -1, WEFT_INT32, INT32_MAX),
     FUZZ_POINTERS("tokens_to_ranks|index_type|topk_idx", layout.known.tokens_to_ranks, FUZZ_NULL),
     FUZZ_POINTERS("selections_per_expert|index_type|topk_idx", layout.known.selections_per_expert,
                   FUZZ_NULL),
@@ -164,8 +157,7 @@ static void fill_dispatch(struct fuzz_arguments *a, struct rng *rng)
 
 static const struct fuzz_mutation dispatch_mutations[] = {
     FUZZ_ENQUEUED(handle, weft_ep_dispatch_args, dispatch),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_planes", dispatch.known.num_planes, -1, WEFT_MAX_PLANES + 1,
-                 INT32_MAX, INT32_MIN),
+    FUZZ_FIELD(dispatch, num_planes, -1, WEFT_MAX_PLANES + 1, INT32_MAX, INT32_MIN),
     FUZZ_POINTERS("planes", dispatch.known.planes, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT32, "capacity|dst|recv_", dispatch.known.capacity, -1, INT32_MIN,
                  INT32_MAX),
@@ -178,14 +170,12 @@ static const struct fuzz_mutation dispatch_mutations[] = {
                  WEFT_LOG_10BIT, INT32_MAX),
     FUZZ_NUMBERS(FUZZ_INT32, "scale", planes[0].scale, -1, WEFT_SCALE_UE8M0 + 1, INT32_MAX),
     FUZZ_NUMBERS(FUZZ_INT32, "group_elements", planes[0].group_elements, -1, 101, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "index_type", dispatch.known.index_type, -1, WEFT_DTYPE_NONE, 3,
-                 INT32_MIN),
+    FUZZ_FIELD(dispatch, index_type, -1, WEFT_DTYPE_NONE, 3, INT32_MIN),
     FUZZ_PAIR("topk_idx", dispatch.known.topk_idx, FUZZ_NULL),
     FUZZ_PAIR("topk_weights", dispatch.known.topk_weights, FUZZ_NULL),
     FUZZ_PAIR("recv_topk_idx", dispatch.known.recv_topk_idx, FUZZ_NULL, FUZZ_LAST_BYTE),
     FUZZ_PAIR("recv_topk_weights", dispatch.known.recv_topk_weights, FUZZ_NULL, FUZZ_LAST_BYTE),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", dispatch.known.num_blocks, -1, FUZZ_BLOCKS + 1,
-                 INT32_MAX, INT32_MIN),
+    FUZZ_FIELD(dispatch, num_blocks, -1, FUZZ_BLOCKS + 1, INT32_MAX, INT32_MIN),
     FUZZ_POINTERS("recv_src_token", dispatch.known.recv_src_token, FUZZ_LAST_BYTE),
 };
 
@@ -209,15 +199,13 @@ static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
 
 static const struct fuzz_mutation combine_mutations[] = {
     FUZZ_ENQUEUED(handle, weft_ep_combine_args, combine),
-    FUZZ_NUMBERS(FUZZ_INT32, "dtype", combine.known.dtype, WEFT_INT64, WEFT_FP64, INT32_MAX,
-                 INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT64, "hidden", combine.known.hidden, 0, -1, INT64_MIN),
+    FUZZ_FIELD(combine, dtype, WEFT_INT64, WEFT_FP64, INT32_MAX, INT32_MIN),
+    FUZZ_FIELD(combine, hidden, 0, -1, INT64_MIN),
     FUZZ_NUMBERS(FUZZ_INT64, "hidden|x is|x [|out is", combine.known.hidden, INT64_MAX, 1 << 28,
                  (int64_t)1 << 62),
     FUZZ_NUMBERS(FUZZ_INT32, "capacity|x", combine.known.capacity, -1, INT32_MIN, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", combine.known.num_blocks, -1, FUZZ_BLOCKS + 1, INT32_MAX,
-                 INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "reserved", combine.known.reserved, 1, -1),
+    FUZZ_FIELD(combine, num_blocks, -1, FUZZ_BLOCKS + 1, INT32_MAX, INT32_MIN),
+    FUZZ_FIELD(combine, reserved, 1, -1),
     FUZZ_POINTERS("x", combine.known.x, FUZZ_NULL, FUZZ_LAST_BYTE),
     FUZZ_POINTERS("out", combine.known.out, FUZZ_NULL),
     FUZZ_PAIR("topk_weights", combine.known.topk_weights, FUZZ_NULL, FUZZ_LAST_BYTE),
@@ -248,13 +236,12 @@ static const struct fuzz_mutation sizes_mutations[] = {
     FUZZ_OUTPUT_SIZES,
     FUZZ_SIZES(weft_ep_size_args, sizes),
     FUZZ_NUMBERS(FUZZ_INT32, "max_tokens", sizes.known.max_tokens_per_rank, -1, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_topk", sizes.known.num_topk, 0, -1, WEFT_MAX_TOPK + 1, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_planes", sizes.known.num_planes, -1, WEFT_MAX_PLANES + 1,
-                 INT32_MAX),
+    FUZZ_FIELD(sizes, num_topk, 0, -1, WEFT_MAX_TOPK + 1, INT32_MAX),
+    FUZZ_FIELD(sizes, num_planes, -1, WEFT_MAX_PLANES + 1, INT32_MAX),
     FUZZ_POINTERS("plane_row_bytes", sizes.known.plane_row_bytes, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT64, "plane_row_bytes", plane_row_bytes[0], 0, -1, (int64_t)1 << 31,
                  INT64_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "index_type", sizes.known.index_type, -1, 3),
+    FUZZ_FIELD(sizes, index_type, -1, 3),
 };
 
 static const struct fuzz_mutation counts_mutations[] = {

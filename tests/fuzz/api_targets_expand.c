@@ -40,25 +40,22 @@ static void fill_expand(struct fuzz_arguments *a, struct rng *rng)
 
 static const struct fuzz_mutation expand_mutations[] = {
     FUZZ_ENQUEUED(handle, weft_ep_expand_args, expand),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_planes", expand.known.num_planes, -1, WEFT_MAX_PLANES + 1,
-                 INT32_MAX, INT32_MIN),
+    FUZZ_FIELD(expand, num_planes, -1, WEFT_MAX_PLANES + 1, INT32_MAX, INT32_MIN),
     FUZZ_POINTERS("planes", expand.known.planes, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "capacity", expand.known.capacity, -1, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "expanded_capacity", expand.known.expanded_capacity, -1, INT32_MIN),
+    FUZZ_FIELD(expand, capacity, -1, INT32_MIN),
+    FUZZ_FIELD(expand, expanded_capacity, -1, INT32_MIN),
     FUZZ_NUMBERS(FUZZ_INT64, "planes[0].row_bytes", planes[0].row_bytes, 0, -1, (int64_t)1 << 31,
                  INT64_MIN),
     FUZZ_POINTERS("planes[0].src", planes[0].src, FUZZ_NULL),
     FUZZ_POINTERS("planes[0].dst", planes[0].dst, FUZZ_NULL),
     FUZZ_NUMBERS(FUZZ_INT32, "planes[0]", planes[0].narrow_dtype, WEFT_INT8, -1, INT32_MAX),
     FUZZ_NUMBERS(FUZZ_INT32, "planes[0]", planes[0].group_elements, 1, -1),
-    FUZZ_NUMBERS(FUZZ_INT32, "index_type", expand.known.index_type, -1, WEFT_DTYPE_NONE, 3,
-                 INT32_MIN),
+    FUZZ_FIELD(expand, index_type, -1, WEFT_DTYPE_NONE, 3, INT32_MIN),
     FUZZ_POINTERS("choice_rows", expand.known.choice_rows, FUZZ_NULL),
     FUZZ_PAIR("recv_topk_weights", expand.known.recv_topk_weights, FUZZ_NULL),
     FUZZ_PAIR("row_weights", expand.known.row_weights, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "gaps", expand.known.gaps, -1, 2, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", expand.known.num_blocks, -1, FUZZ_BLOCKS + 1, INT32_MAX,
-                 INT32_MIN),
+    FUZZ_FIELD(expand, gaps, -1, 2, INT32_MAX),
+    FUZZ_FIELD(expand, num_blocks, -1, FUZZ_BLOCKS + 1, INT32_MAX, INT32_MIN),
 };
 
 static void fill_reduce(struct fuzz_arguments *a, struct rng *rng)
@@ -80,20 +77,18 @@ static void fill_reduce(struct fuzz_arguments *a, struct rng *rng)
 
 static const struct fuzz_mutation reduce_mutations[] = {
     FUZZ_ENQUEUED(handle, weft_ep_reduce_args, reduce),
-    FUZZ_NUMBERS(FUZZ_INT32, "dtype", reduce.known.dtype, WEFT_INT64, WEFT_FP64, INT32_MAX,
-                 INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "out_dtype", reduce.known.out_dtype, WEFT_INT32, -1, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT64, "hidden", reduce.known.hidden, 0, -1, INT64_MIN, INT64_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "capacity", reduce.known.capacity, -1, INT32_MIN),
-    FUZZ_NUMBERS(FUZZ_INT32, "expanded_capacity", reduce.known.expanded_capacity, -1, INT32_MIN),
+    FUZZ_FIELD(reduce, dtype, WEFT_INT64, WEFT_FP64, INT32_MAX, INT32_MIN),
+    FUZZ_FIELD(reduce, out_dtype, WEFT_INT32, -1, INT32_MAX),
+    FUZZ_FIELD(reduce, hidden, 0, -1, INT64_MIN, INT64_MAX),
+    FUZZ_FIELD(reduce, capacity, -1, INT32_MIN),
+    FUZZ_FIELD(reduce, expanded_capacity, -1, INT32_MIN),
     FUZZ_POINTERS("rows", reduce.known.rows, FUZZ_NULL),
     FUZZ_POINTERS("choice_rows", reduce.known.choice_rows, FUZZ_NULL),
     FUZZ_POINTERS("out", reduce.known.out, FUZZ_NULL),
     FUZZ_PAIR("row_weights", reduce.known.row_weights, FUZZ_NULL),
     FUZZ_PAIR("topk_weights", reduce.known.topk_weights, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "reserved", reduce.known.reserved, 1, -1),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", reduce.known.num_blocks, -1, FUZZ_BLOCKS + 1, INT32_MAX,
-                 INT32_MIN),
+    FUZZ_FIELD(reduce, reserved, 1, -1),
+    FUZZ_FIELD(reduce, num_blocks, -1, FUZZ_BLOCKS + 1, INT32_MAX, INT32_MIN),
 };
 
 FUZZ_TARGET(ep_expand, fill_expand, (a->handle, a->config, a->stream), fuzz_wait, expand)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Making and splitting communicators, memory of the machine, teams, machines, streams and events. */
+/* Communicators made and split, memory of the machine, teams, machines, streams and events. */
 #include "api_targets.h"
 
 enum { DST_OFFSET = 16 << 10 };
@@ -27,12 +27,9 @@ static void fill_config(struct fuzz_arguments *a, struct rng *rng)
                      INT64_MAX, (int64_t)1 << 47),                                                 \
         FUZZ_NUMBERS(FUZZ_INT64, "heap_bytes|heap_max_bytes", comm_config.known.heap_max_bytes,    \
                      -1, INT64_MIN, (int64_t)1 << 47),                                             \
-        FUZZ_NUMBERS(FUZZ_INT32, "num_nodes", comm_config.known.num_nodes, -1, 2, INT32_MAX,       \
-                     INT32_MIN),                                                                   \
-        FUZZ_NUMBERS(FUZZ_INT32, "machine", comm_config.known.machine, -1, 3, INT32_MAX,           \
-                     INT32_MIN),                                                                   \
-        FUZZ_NUMBERS(FUZZ_INT32, "num_streams", comm_config.known.num_streams, -1, 65, INT32_MAX,  \
-                     INT32_MIN)
+        FUZZ_FIELD(comm_config, num_nodes, -1, 2, INT32_MAX, INT32_MIN),                           \
+        FUZZ_FIELD(comm_config, machine, -1, 3, INT32_MAX, INT32_MIN),                             \
+        FUZZ_FIELD(comm_config, num_streams, -1, 65, INT32_MAX, INT32_MIN)
 
 static void fill_create(struct fuzz_arguments *a, struct rng *rng)
 {

@@ -53,30 +53,23 @@ FUZZ_CALL(undo_create, weft_ll_destroy(a->created))
 
 #define CONFIG_MUTATIONS(max_topk)                                                                 \
     FUZZ_POINTERS("config", config, FUZZ_NULL), FUZZ_SIZES(weft_ll_config, ll_config),             \
-        FUZZ_NUMBERS(FUZZ_INT64, "hidden", ll_config.known.hidden, 0, -1, INT32_MAX / 4 + 1,       \
-                     INT64_MIN),                                                                   \
-        FUZZ_NUMBERS(FUZZ_INT32, "max_tokens", ll_config.known.max_tokens, 0, -1, 65536,           \
-                     INT32_MAX),                                                                   \
-        FUZZ_NUMBERS(FUZZ_INT32, "num_topk", ll_config.known.num_topk, 0, -1, (max_topk) + 1,      \
-                     INT32_MAX),                                                                   \
-        FUZZ_NUMBERS(FUZZ_INT32, "dtype", ll_config.known.dtype, 0, WEFT_INT64, WEFT_FP64,         \
-                     INT32_MIN),                                                                   \
-        FUZZ_NUMBERS(FUZZ_INT32, "layout", ll_config.known.layout, -1, 2, INT32_MAX),              \
-        FUZZ_NUMBERS(FUZZ_INT32, "expert_capacity", ll_config.known.expert_capacity, -1,           \
-                     INT32_MAX, INT32_MIN),                                                        \
-        FUZZ_NUMBERS(FUZZ_INT32, "num_results", ll_config.known.num_results, -1, 3, INT32_MAX),    \
-        FUZZ_NUMBERS(FUZZ_INT32, "answer", ll_config.known.answer, -1, 4, INT32_MAX),              \
-        FUZZ_NUMBERS(FUZZ_INT32, "answer_dtype", ll_config.known.answer_dtype, -1, WEFT_INT32,     \
-                     WEFT_FP64, INT32_MAX),                                                        \
-        FUZZ_NUMBERS(FUZZ_INT32, "narrow_dtype", ll_config.known.narrow_dtype, -1, WEFT_BF16,      \
-                     WEFT_FP64, INT32_MAX),                                                        \
-        FUZZ_NUMBERS(FUZZ_INT32, "scale", ll_config.known.scale, -1, 3, INT32_MAX),                \
+        FUZZ_FIELD(ll_config, hidden, 0, -1, INT32_MAX / 4 + 1, INT64_MIN),                        \
+        FUZZ_FIELD(ll_config, max_tokens, 0, -1, 65536, INT32_MAX),                                \
+        FUZZ_FIELD(ll_config, num_topk, 0, -1, (max_topk) + 1, INT32_MAX),                         \
+        FUZZ_FIELD(ll_config, dtype, 0, WEFT_INT64, WEFT_FP64, INT32_MIN),                         \
+        FUZZ_FIELD(ll_config, layout, -1, 2, INT32_MAX),                                           \
+        FUZZ_FIELD(ll_config, expert_capacity, -1, INT32_MAX, INT32_MIN),                          \
+        FUZZ_FIELD(ll_config, num_results, -1, 3, INT32_MAX),                                      \
+        FUZZ_FIELD(ll_config, answer, -1, 4, INT32_MAX),                                           \
+        FUZZ_FIELD(ll_config, answer_dtype, -1, WEFT_INT32, WEFT_FP64, INT32_MAX),                 \
+        FUZZ_FIELD(ll_config, narrow_dtype, -1, WEFT_BF16, WEFT_FP64, INT32_MAX),                  \
+        FUZZ_FIELD(ll_config, scale, -1, 3, INT32_MAX),                                            \
         FUZZ_NUMBERS(FUZZ_INT32, "group_elements|hidden", ll_config.known.group_elements, -1, 101, \
                      INT32_MIN),                                                                   \
-        FUZZ_NUMBERS(FUZZ_INT32, "route", ll_config.known.route, 2, -1, INT32_MAX),                \
-        FUZZ_NUMBERS(FUZZ_INT32, "carrier", ll_config.known.carrier, 4, -1, INT32_MAX),            \
-        FUZZ_NUMBERS(FUZZ_INT32, "num_blocks", ll_config.known.num_blocks, -1, INT32_MAX),         \
-        FUZZ_NUMBERS(FUZZ_INT32, "num_warps", ll_config.known.num_warps, -1, 33, INT32_MAX)
+        FUZZ_FIELD(ll_config, route, 2, -1, INT32_MAX),                                            \
+        FUZZ_FIELD(ll_config, carrier, 4, -1, INT32_MAX),                                          \
+        FUZZ_FIELD(ll_config, num_blocks, -1, INT32_MAX),                                          \
+        FUZZ_FIELD(ll_config, num_warps, -1, 33, INT32_MAX)
 
 static const struct fuzz_mutation create_mutations[] = {
     FUZZ_OBJECT("ep", ep), CONFIG_MUTATIONS(FUZZ_TOPK), FUZZ_POINTERS("ll", out, FUZZ_NULL)};
@@ -87,9 +80,9 @@ static const struct fuzz_mutation plan_mutations[] = {
     FUZZ_OBJECT("comm", comm),
     FUZZ_POINTERS("job", job, FUZZ_NULL),
     FUZZ_SIZES(weft_ll_job, ll_job),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_ranks", ll_job.known.num_ranks, 0, -1, 65537, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_nodes", ll_job.known.num_nodes, -1, 101, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT64, "num_experts", ll_config.known.num_experts, 0, -1, INT64_MAX),
+    FUZZ_FIELD(ll_job, num_ranks, 0, -1, 65537, INT32_MAX),
+    FUZZ_FIELD(ll_job, num_nodes, -1, 101, INT32_MAX),
+    FUZZ_FIELD(ll_config, num_experts, 0, -1, INT64_MAX),
     CONFIG_MUTATIONS(WEFT_MAX_TOPK),
     FUZZ_POINTERS("sizes", out, FUZZ_NULL),
     FUZZ_OUTPUT_SIZES};
@@ -134,21 +127,18 @@ static weft_result undo_dispatch(struct fuzz_arguments *a)
 
 static const struct fuzz_mutation dispatch_mutations[] = {
     FUZZ_ENQUEUED(ll, weft_ll_dispatch_args, ll_dispatch),
-    FUZZ_NUMBERS(FUZZ_INT32, "phases", ll_dispatch.known.phases, -1, 3, INT32_MAX),
+    FUZZ_FIELD(ll_dispatch, phases, -1, 3, INT32_MAX),
     /* Which does not use what is there. */
     FUZZ_NUMBERS(FUZZ_INT32, "is not NULL|num_tokens", ll_dispatch.known.phases, WEFT_LL_RECEIVE),
-    FUZZ_NUMBERS(FUZZ_INT32, "num_tokens", ll_dispatch.known.num_tokens, -1, FUZZ_MAX_TOKENS + 1,
-                 INT32_MAX, INT32_MIN),
+    FUZZ_FIELD(ll_dispatch, num_tokens, -1, FUZZ_MAX_TOKENS + 1, INT32_MAX, INT32_MIN),
     FUZZ_POINTERS("x", ll_dispatch.known.x, FUZZ_NULL),
     FUZZ_POINTERS("topk_idx", ll_dispatch.known.topk_idx, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "index_type", ll_dispatch.known.index_type, -1, WEFT_DTYPE_NONE,
-                 WEFT_FP32, INT32_MAX),
+    FUZZ_FIELD(ll_dispatch, index_type, -1, WEFT_DTYPE_NONE, WEFT_FP32, INT32_MAX),
     FUZZ_POINTERS("rows", ll_dispatch.known.rows, FUZZ_NULL, FUZZ_OUTSIDE),
     FUZZ_POINTERS("scales", ll_dispatch.known.scales, FUZZ_OUTSIDE),
-    FUZZ_NUMBERS(FUZZ_INT64, "scale_column_bytes", ll_dispatch.known.scale_column_bytes, 4, 1024,
-                 -1),
-    FUZZ_NUMBERS(FUZZ_INT32, "call", ll_dispatch.known.call, 2, -1),
-    FUZZ_NUMBERS(FUZZ_INT32, "expert_capacity", ll_dispatch.known.expert_capacity, -1, INT32_MAX),
+    FUZZ_FIELD(ll_dispatch, scale_column_bytes, 4, 1024, -1),
+    FUZZ_FIELD(ll_dispatch, call, 2, -1),
+    FUZZ_FIELD(ll_dispatch, expert_capacity, -1, INT32_MAX),
     FUZZ_POINTERS("num_rows_per_expert", ll_dispatch.known.num_rows_per_expert, FUZZ_OUTSIDE),
     FUZZ_POINTERS("src_tokens", ll_dispatch.known.src_tokens, FUZZ_OUTSIDE),
     FUZZ_POINTERS("row_ranges", ll_dispatch.known.row_ranges, FUZZ_OUTSIDE),
@@ -174,15 +164,14 @@ static void fill_combine(struct fuzz_arguments *a, struct rng *rng)
 
 static const struct fuzz_mutation combine_mutations[] = {
     FUZZ_ENQUEUED(ll, weft_ll_combine_args, ll_combine),
-    FUZZ_NUMBERS(FUZZ_INT32, "phases", ll_combine.known.phases, -1, 3, INT32_MAX),
+    FUZZ_FIELD(ll_combine, phases, -1, 3, INT32_MAX),
     FUZZ_NUMBERS(FUZZ_INT32, "keep", ll_combine.known.phases, WEFT_LL_RECEIVE),
-    FUZZ_NUMBERS(FUZZ_INT32, "keep", ll_combine.known.keep, -1, 2, INT32_MAX, INT32_MIN),
+    FUZZ_FIELD(ll_combine, keep, -1, 2, INT32_MAX, INT32_MIN),
     FUZZ_POINTERS("x", ll_combine.known.x, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT64, "x_stride_bytes", ll_combine.known.x_stride_bytes, 1, 31, -4,
-                 INT64_MIN),
+    FUZZ_FIELD(ll_combine, x_stride_bytes, 1, 31, -4, INT64_MIN),
     FUZZ_POINTERS("out", ll_combine.known.out, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT32, "signal_value", ll_combine.known.signal_value, 1, -1),
-    FUZZ_NUMBERS(FUZZ_INT32, "rows_per_signal", ll_combine.known.rows_per_signal, 1, -1),
+    FUZZ_FIELD(ll_combine, signal_value, 1, -1),
+    FUZZ_FIELD(ll_combine, rows_per_signal, 1, -1),
 };
 
 /* With a result to end. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls that need an object and nothing else. They would end the objects that stay, for which they are not made: what is
- * tried is that anything else is refused. */
+/* Calls that need an object and nothing else. They would end the objects that stay, for which they
+ * are not made: what is tried is that anything else is refused. */
 #include "api_targets.h"
 
 static void do_nothing(void *argument)

@@ -54,8 +54,7 @@ static void fill_wait_until(struct fuzz_arguments *a, struct rng *rng)
 #define COMM_AND_STREAM FUZZ_OBJECT("comm", comm), FUZZ_OBJECT("stream", stream)
 #define ARGS                                                                                       \
     FUZZ_POINTERS("args", config, FUZZ_NULL), FUZZ_SIZES(weft_rma_args, rma),                      \
-        FUZZ_NUMBERS(FUZZ_INT32, "reserved", rma.known.reserved, -1, 1),                           \
-        FUZZ_NUMBERS(FUZZ_INT32, "rank", rma.known.rank, -1, 1, INT32_MAX, INT32_MIN)
+        FUZZ_FIELD(rma, reserved, -1, 1), FUZZ_FIELD(rma, rank, -1, 1, INT32_MAX, INT32_MIN)
 #define POINTER(name)                                                                              \
     FUZZ_POINTERS(#name, rma.known.name, FUZZ_NULL, FUZZ_OUTSIDE, FUZZ_LAST_BYTE, FUZZ_GARBAGE)
 #define BYTES                                                                                      \
@@ -65,18 +64,16 @@ static void fill_wait_until(struct fuzz_arguments *a, struct rng *rng)
 #define UNUSED(name) FUZZ_POINTERS(#name, rma.known.name, FUZZ_OUTSIDE, FUZZ_GARBAGE)
 
 static const struct fuzz_mutation bytes_mutations[] = {
-    COMM_AND_STREAM, ARGS,           BYTES,
-    UNUSED(word),    UNUSED(before), FUZZ_NUMBERS(FUZZ_INT64, "value", rma.known.value, 1, -1)};
+    COMM_AND_STREAM, ARGS, BYTES, UNUSED(word), UNUSED(before), FUZZ_FIELD(rma, value, 1, -1)};
 static const struct fuzz_mutation put_signal_mutations[] = {COMM_AND_STREAM, ARGS, BYTES,
                                                             POINTER(word), UNUSED(before)};
-static const struct fuzz_mutation word_mutations[] = {
-    COMM_AND_STREAM,
-    ARGS,
-    POINTER(word),
-    UNUSED(before),
-    UNUSED(dst),
-    UNUSED(src),
-    FUZZ_NUMBERS(FUZZ_INT64, "bytes", rma.known.bytes, 1, -1)};
+static const struct fuzz_mutation word_mutations[] = {COMM_AND_STREAM,
+                                                      ARGS,
+                                                      POINTER(word),
+                                                      UNUSED(before),
+                                                      UNUSED(dst),
+                                                      UNUSED(src),
+                                                      FUZZ_FIELD(rma, bytes, 1, -1)};
 static const struct fuzz_mutation fetch_add_mutations[] = {
     COMM_AND_STREAM, ARGS, POINTER(word), POINTER(before), UNUSED(dst), UNUSED(src)};
 static const struct fuzz_mutation fence_mutations[] = {COMM_AND_STREAM};

@@ -44,16 +44,15 @@ static const struct fuzz_mutation rows_mutations[] = {
     FUZZ_POINTERS("src", rows.known.src, FUZZ_NULL),
     FUZZ_POINTERS("dst", rows.known.dst, FUZZ_NULL),
     FUZZ_POINTERS("scales", rows.known.scales, FUZZ_NULL),
-    FUZZ_NUMBERS(FUZZ_INT64, "num_rows", rows.known.num_rows, -1, INT64_MAX, INT64_MIN),
-    FUZZ_NUMBERS(FUZZ_INT64, "hidden", rows.known.hidden, -1, 0, INT64_MAX, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT64, "group_elements", rows.known.group_elements, -1, 97, INT64_MAX),
+    FUZZ_FIELD(rows, num_rows, -1, INT64_MAX, INT64_MIN),
+    FUZZ_FIELD(rows, hidden, -1, 0, INT64_MAX, INT32_MAX),
+    FUZZ_FIELD(rows, group_elements, -1, 97, INT64_MAX),
     FUZZ_NUMBERS(FUZZ_INT64, "src", rows.known.src_stride_bytes, 1, -1),
     FUZZ_NUMBERS(FUZZ_INT64, "scale", rows.known.scale_column_bytes, 1, 3, 4 * 5 + 2, -4),
-    FUZZ_NUMBERS(FUZZ_INT32, "dtype", rows.known.dtype, -1, WEFT_INT32, WEFT_FP64, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "narrow_dtype", rows.known.narrow_dtype, -1, WEFT_UINT8,
-                 WEFT_INT8 + 1),
-    FUZZ_NUMBERS(FUZZ_INT32, "scale", rows.known.scale, -1, WEFT_SCALE_UE8M0 + 1, INT32_MAX),
-    FUZZ_NUMBERS(FUZZ_INT32, "reserved", rows.known.reserved, -1, 1),
+    FUZZ_FIELD(rows, dtype, -1, WEFT_INT32, WEFT_FP64, INT32_MAX),
+    FUZZ_FIELD(rows, narrow_dtype, -1, WEFT_UINT8, WEFT_INT8 + 1),
+    FUZZ_FIELD(rows, scale, -1, WEFT_SCALE_UE8M0 + 1, INT32_MAX),
+    FUZZ_FIELD(rows, reserved, -1, 1),
 };
 
 static const struct fuzz_mutation log_mutations[] = {
@@ -61,9 +60,9 @@ static const struct fuzz_mutation log_mutations[] = {
     FUZZ_POINTERS("dst", rows.known.dst, FUZZ_NULL),
     FUZZ_POINTERS("scales", rows.known.scales, FUZZ_OUTSIDE),
     FUZZ_NUMBERS(FUZZ_INT64, "hidden|group_elements", rows.known.hidden, 0, 127, 129),
-    FUZZ_NUMBERS(FUZZ_INT64, "group_elements", rows.known.group_elements, -1, 64, 256),
-    FUZZ_NUMBERS(FUZZ_INT64, "scale_column_bytes", rows.known.scale_column_bytes, 8, -4),
-    FUZZ_NUMBERS(FUZZ_INT32, "scale", rows.known.scale, -1, WEFT_SCALE_UE8M0),
+    FUZZ_FIELD(rows, group_elements, -1, 64, 256),
+    FUZZ_FIELD(rows, scale_column_bytes, 8, -4),
+    FUZZ_FIELD(rows, scale, -1, WEFT_SCALE_UE8M0),
 };
 
 FUZZ_TARGET_BY(rows_quantise, rows_quantise, fill_log_rows, call_quantise, fuzz_wait, log)

@@ -39,7 +39,7 @@ void victim_strike(struct ranks_context *context, int signal)
 {
     struct victim *victim = context->shared;
     victim->strike_time_s = clock_s();
-    /* A signal to the process may be taken by its main thread, while this one goes on for a moment. */
+    /* A signal to the process may be taken by its main thread, while this one goes on. */
     if (victim->pid == getpid())
         raise(signal);
     else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* One rank of a run, its victim, fails: it is killed or stopped, stays away, leaves or aborts. Tests of failures share
- * the strike, at once or at a moment that a seed draws; what survivors must be told; how survivors begin anew.
- * context->shared begins with a struct victim. */
+/* One rank of a run, its victim, fails: it is killed or stopped, stays away, leaves or aborts.
+ * Tests of failures share the strike, at once or at a moment that a seed draws; what survivors must
+ * be told; how survivors begin anew. context->shared begins with a struct victim. */
 #pragma once
 
 #include <pthread.h>
@@ -55,7 +55,8 @@ struct victim_subject {
     size_t self_bytes;
     int (*open)(struct victim_seat *seat); /* *self is zero at first; sets comm and stream */
     weft_result (*issue)(void *self);      /* enqueues what is to fail */
-    /* A survivor's later calls fail at once, with `expected` and a message that has `text`; or NULL. */
+    /* A survivor's later calls fail at once, with `expected` and a message that has `text`; or
+     * NULL. */
     int (*check_failed)(void *self, weft_result expected, const char *text);
     int (*close)(void *self); /* destroys all, whatever has failed */
     rank_function go_on;      /* of survivors of a death, in a communicator of their own; or NULL */
@@ -76,7 +77,8 @@ struct victim_plan {
     const char *engine; /* of the network between nodes, or NULL */
 };
 
-/* Each of so many ranks opens its seat, calls, checks its error and closes; fails the test if a rank does. */
+/* Each of so many ranks opens its seat, calls, checks its error and closes; fails the test if a
+ * rank does. */
 #define victim_run(plan, num_ranks) victim_run_sized(&(plan)->strike, sizeof *(plan), num_ranks)
 void victim_run_sized(const struct victim_plan *plan, size_t argument_bytes, int32_t num_ranks);
 /* Of the seat's communicator: its deadline, which goes with the fault, and nodes. */
@@ -84,7 +86,8 @@ weft_comm_config victim_config(const struct ranks_context *context);
 
 /* ---------------------------------------------------------------- its parts */
 
-/* For ranks_run_with: processes that share a struct victim and nothing else. may_die: a bit for each that may. */
+/* For ranks_run_with: processes that share a struct victim and nothing else. may_die: a bit for
+ * each that may. */
 struct ranks_options victim_options(int32_t num_ranks, uint64_t may_die, const void *argument,
                                     size_t argument_bytes);
 
@@ -102,11 +105,12 @@ void victim_await_strike(struct ranks_context *context);
 /* Each survivor calls it when it has left; the last one wakes the victim that was stopped. */
 void victim_leave(struct ranks_context *context);
 
-/* Fails unless comm has failed with `expected`, for which the message and *failed_rank blame the victim. */
+/* Fails unless comm has failed with `expected`, for which the message and *failed_rank blame the
+ * victim. */
 int victim_check_blamed(struct ranks_context *context, weft_comm *comm, weft_result expected);
 /* The same of a death, of which `result` told within two seconds. */
 int victim_check_death(struct ranks_context *context, weft_comm *comm, weft_result result);
 
-/* A context of the survivors alone, numbered anew, with an id of their own. The function gives it to `begin`
- * and fails if that does. */
+/* A context of the survivors alone, numbered anew, with an id of their own. The function gives it
+ * to `begin` and fails if that does. */
 int victim_go_on_without(struct ranks_context *context, rank_function begin);

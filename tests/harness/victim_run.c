@@ -55,8 +55,9 @@ static weft_result call(const struct victim_seat *seat, int most_calls)
     return result;
 }
 
-/* What is issued waits for the victim. The front rank is in a barrier before, on another stream, and the victim
- * too: there the front rank waits for those which are in what was issued and not in the barrier. */
+/* What is issued waits for the victim. The front rank is in a barrier before, on another stream,
+ * and the victim too: there the front rank waits for those which are in what was issued and not in
+ * the barrier. */
 static weft_result call_behind_another(const struct victim_seat *seat)
 {
     const struct timespec pause = {.tv_nsec = 200000000}; /* so that its deadline passes first */

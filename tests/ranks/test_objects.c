@@ -294,7 +294,7 @@ static int ask(const void *no_object)
     return 0;
 }
 
-/* Addresses of no object: of memory that is not mapped, of the stack, crooked ones, of other kinds. */
+/* Addresses of no object: memory that is not mapped, the stack, crooked ones, other kinds. */
 static int ask_strangers(const struct world *alive)
 {
     static char bytes[64];
