@@ -21,11 +21,12 @@ extern "C" {
  * array where it likes. Arrays that other ranks reach (weft_memory_is_direct) are written and read
  * in place. Others are staged, with the same results: the rank copies the rows that came from or to
  * heap memory of the weft_ep, whose size weft_ep_config.staging_bytes is. If not all rows of an
- * operation fit, it goes in rounds of as many tokens as fit, on all ranks, in graphs too. staging_bytes must be at least 176 + R * B. B is the bytes of a token, 64
- * at least: all its planes (or its row of combine) and 12 * num_topk + 4. With less the operation
- * fails with WEFT_ERROR_UNSUPPORTED, whose message tells the bytes that it needs. Between nodes
- * there are no rounds: the operation fails with the same error if not all rows fit. Rows of combine
- * that combine_wire makes narrower on one node are staged wherever they are.
+ * operation fit, it goes in rounds of as many tokens as fit, on all ranks, in graphs too.
+ * staging_bytes must be at least 176 + R * B. B is the bytes of a token, 64 at least: all its
+ * planes (or its row of combine) and 12 * num_topk + 4. With less the operation fails with
+ * WEFT_ERROR_UNSUPPORTED, whose message tells the bytes that it needs. Between nodes there are no
+ * rounds: the operation fails with the same error if not all rows fit. Rows of combine that
+ * combine_wire makes narrower on one node are staged wherever they are.
  *
  * Example ep: sends each token to its experts, which return it unchanged, and sums what comes back.
  *

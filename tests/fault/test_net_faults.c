@@ -93,7 +93,7 @@ static int close_party(void *self)
 
 static int go_on(struct ranks_context *context)
 {
-    struct party self = {NULL};
+    struct party self = {0};
     struct victim_seat seat = {.context = context, .self = &self};
     if (open_party(&seat))
         return 1;
