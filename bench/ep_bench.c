@@ -181,7 +181,8 @@ static weft_result create_and_check(struct bench *bench)
     return check_step(&by_expert);
 }
 
-/* In turns with the normal step, and with nothing else, whose rows would be in the cache in their place. */
+/* In turns with the normal step, and with nothing else, whose rows would be in the cache in their
+ * place. */
 static weft_result time_against_normal(struct bench *bench, step_fn *step, struct figures us[2])
 {
     step_fn *const steps[2] = {enqueue_layer, step};
@@ -250,7 +251,8 @@ static weft_result measure_latency(struct bench *bench)
     return result;
 }
 
-/* GB/s of rows that leave a node, and the bytes of a message, for the engine to be compared with. */
+/* GB/s of rows that leave a node, and the bytes of a message, for the engine to be compared
+ * with. */
 static weft_result measure_rail(struct bench *bench)
 {
     enum { DISPATCH, COMBINE, NUM_STEPS };
@@ -266,7 +268,8 @@ static weft_result measure_rail(struct bench *bench)
     TRY(measure_steps(bench, steps, NUM_STEPS, us));
     print_figure(bench, "rail_dispatch_gbps", node_bytes / us[DISPATCH].median / 1000, "GB/s");
     print_figure(bench, "rail_combine_gbps", node_bytes / us[COMBINE].median / 1000, "GB/s");
-    /* For each that brings rows the partner, which sends as many, gets one that returns the credit. */
+    /* For each that brings rows the partner, which sends as many, gets one that returns the
+     * credit. */
     const double num_messages = (double)(after.sent_messages - before.sent_messages) / 2;
     const double put_bytes = (double)((after.sent_bytes - after.sent_header_bytes) -
                                       (before.sent_bytes - before.sent_header_bytes));

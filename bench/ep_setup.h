@@ -35,5 +35,6 @@ weft_result bench_dispatch_rows(struct bench *bench);
 weft_result bench_dispatch_all(struct bench *bench);
 weft_result bench_combine(struct bench *bench);
 
-/* Checks what the last dispatch and combine left; on all ranks, how many rows are wrong anywhere. */
+/* Checks what the last dispatch and combine left; on all ranks, how many rows are wrong
+ * anywhere. */
 weft_result bench_check(struct bench *bench, int64_t *num_errors);

@@ -71,8 +71,8 @@ static weft_result dispatch(struct ll_bench *ll)
     return weft_ll_dispatch(ll->ll, &args, ll->bench->stream);
 }
 
-/* The experts return their input, which is all the same to the machine, where it is: as normal combine reads
- * what dispatch has written. */
+/* The experts return their input, which is all the same to the machine, where it is: as normal
+ * combine reads what dispatch has written. */
 weft_result ll_bench_step(struct ll_bench *ll)
 {
     weft_ll_combine_args args = WEFT_INIT(weft_ll_combine_args);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Times collectives of Open MPI as coll_bench times weft's, and prints a JSON line for each and its size.
- * An iteration is several calls in a row, from the first rank's start to the last rank's end. */
+/* Times collectives of Open MPI as coll_bench times weft's, and prints a JSON line for each and
+ * its size. An iteration is several calls in a row, from the first rank's start to the last
+ * rank's end. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

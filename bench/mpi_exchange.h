@@ -44,5 +44,6 @@ struct mpi_batch {
 
 /* Fills recv_rows and recv_choices: received rows in (source rank, token) order. */
 void mpi_dispatch(struct mpi_exchange *exchange, const struct mpi_batch *batch);
-/* Sends `rows`, which answer recv_rows, back and sums those of each token in rank order, in fp32. */
+/* Sends `rows`, which answer recv_rows, back and sums those of each token in rank order, in
+ * fp32. */
 void mpi_combine(struct mpi_exchange *exchange, const uint16_t *rows, uint16_t *out);

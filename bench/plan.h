@@ -29,8 +29,8 @@ int plan_init(struct plan *plan, const struct bench_options *options, int32_t nu
 /* Every token of a rank has one expert, on the rank of the same index on the next node. */
 int plan_init_for_partners(struct plan *plan, const struct bench_options *options,
                            int32_t num_ranks, int32_t ranks_per_node);
-/* One layer of a trace, whose tokens are spread over the ranks; of those that have one less, the last
- * token has no experts. For its routing alone: it has no rows to fill or to check. */
+/* One layer of a trace, whose tokens are spread over the ranks; of those that have one less, the
+ * last token has no experts. For its routing alone: it has no rows to fill or to check. */
 int plan_init_from_trace(struct plan *plan, const struct trace *trace, int32_t layer,
                          int32_t num_ranks);
 void plan_destroy(struct plan *plan);
@@ -57,9 +57,9 @@ static inline int32_t plan_first_expert(const struct plan *plan, int32_t rank)
 }
 int plan_chooses(const struct plan *plan, int32_t source, int32_t token, int32_t expert);
 
-/* [num_tokens][num_topk] weights of a rank's tokens, for experts that return their input: those of the
- * experts of one rank are powers of two whose sum is 1, so that what a rank sums is the row itself, if
- * it has added each of them with its weight. */
+/* [num_tokens][num_topk] weights of a rank's tokens, for experts that return their input: those of
+ * the experts of one rank are powers of two whose sum is 1, so that what a rank sums is the row
+ * itself, if it has added each of them with its weight. */
 void plan_split_weights(const struct plan *plan, int32_t source, float *weights);
 
 /* Also 0 when memory is short. */
@@ -67,8 +67,8 @@ int plan_row_is(const struct plan *plan, int32_t source, int32_t token, const vo
 /* x[num_tokens] of rank `source`. */
 void plan_fill(const struct plan *plan, int32_t source, void *x);
 
-/* How many rows are wrong: received ones, and sums of a token's received rows at its owner, which are sums of the
- * rounded sums of each of num_nodes nodes. -1 when memory is short. */
+/* How many rows are wrong: received ones, and sums of a token's received rows at its owner, which
+ * are sums of the rounded sums of each of num_nodes nodes. -1 when memory is short. */
 int64_t plan_check_received(const struct plan *plan, int32_t rank, const void *received);
 int64_t plan_check_combined(const struct plan *plan, int32_t rank, int32_t num_nodes,
                             const void *combined);

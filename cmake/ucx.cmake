@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The network engine on UCX, if its headers are there. Only they are: the library looks for UCX itself when
-# it runs, so that it also runs where there is none.
+# The network engine on UCX, if its headers are there. Only they are needed: the library looks for
+# UCX itself when it runs, so that it also runs where there is none.
 
 option(WEFT_UCX "Build the network engine on UCX where its headers are found" ON)
 if(WEFT_UCX)

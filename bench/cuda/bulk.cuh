@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Bulk copies between global and shared memory (Hopper and later), and the barrier in shared memory
- * that counts the bytes of the loads. Whoever uses loaded bytes waits for them; whoever issued stores
- * waits for these. */
+ * that counts the bytes of the loads. Whoever uses loaded bytes waits for them; whoever issued
+ * stores waits for these. */
 #pragma once
 
 #include "units.cuh"

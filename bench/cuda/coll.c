@@ -195,7 +195,8 @@ static int list_ways(struct job *job, weft_collective kind)
     return 0;
 }
 
-/* A ring has sums of its own: what is expected is computed again where the one before had others. */
+/* A ring has sums of its own: what is expected is computed again where the one before had
+ * others. */
 static int measure_next_way(struct job *job, struct collective *collective, const struct way *way)
 {
     const enum element_order order = elements_order_of(way->algorithm);

@@ -26,7 +26,7 @@ void collective_memory_expect(struct collective_memory *memory,
 
 /* Enqueues the destruction of earlier results. */
 int collective_memory_wipe(struct collective_memory *memory, const struct collective *collective);
-/* Collective, behind the operation, when the stream has been waited for: elements that are wrong, of
- * all ranks. */
+/* Collective, behind the operation, when the stream has been waited for: elements that are wrong,
+ * of all ranks. */
 int collective_memory_check(struct collective_memory *memory, const struct collective *collective,
                             uint64_t *num_wrong);

@@ -22,8 +22,8 @@ struct ep_batch {
     struct device_memory memory;
     struct device_memory routing; /* what goes with the plan */
     struct row_tables tables;
-    /* Rows that received and answers hold, the same on all ranks. More than plan needs, if set before,
-     * where other plans follow. */
+    /* Rows that received and answers hold, the same on all ranks. More than plan needs, if set
+     * before, where other plans follow. */
     int32_t capacity;
     int64_t *topk_idx;
     struct pattern tokens;   /* what dispatch sends */

@@ -4,8 +4,9 @@
 #include "ll_batch.h"
 #include "try.h"
 
-/* What is timed leaves nothing behind that the next call would stumble over: a result has been combined
- * or released. Combine by itself is of a result that stays, and that is released at the end. */
+/* What is timed leaves nothing behind that the next call would stumble over: a result has been
+ * combined or released. Combine by itself is of a result that stays, and that is released at the
+ * end. */
 struct operation {
     const char *name;
     int checked;

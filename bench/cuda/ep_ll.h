@@ -14,7 +14,7 @@ struct ll_measuring {
     int32_t calls_per_graph;
 };
 
-/* Collective: prints what the operations take for batches of so many tokens per rank, in both layouts
- * and with the first so many of --blocks. Adds how much was wrong. */
+/* Collective: prints what the operations take for batches of so many tokens per rank, in both
+ * layouts and with the first so many of --blocks. Adds how much was wrong. */
 int ll_measure(const struct ll_measuring *measuring, int32_t num_tokens, int32_t num_blocks_listed,
                int64_t *num_wrong);

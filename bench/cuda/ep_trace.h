@@ -6,8 +6,8 @@
 #include "gpu_rank.h"
 #include "timing.h"
 
-/* Collective: prints what dispatch and combine take in every layer of a trace, the handle having its
- * routing, beside a layer of uniform routing of the same size. Adds how much was wrong. */
+/* Collective: prints what dispatch and combine take in every layer of a trace, the handle having
+ * its routing, beside a layer of uniform routing of the same size. Adds how much was wrong. */
 struct ep_tracing {
     const struct cuda_options *options;
     const struct gpu_rank *rank;

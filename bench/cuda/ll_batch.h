@@ -72,6 +72,7 @@ int ll_call_enqueue(void *call);
 
 /* Destroys earlier results, those in weft's slots too. */
 int ll_batch_prepare_check(struct ll_batch *batch);
-/* Collective, behind operations: adds how many counts, and units of rows, are wrong on all ranks. */
+/* Collective, behind operations: adds how many counts, and units of rows, are wrong on all
+ * ranks. */
 enum ll_checked { LL_CHECK_ROWS = 1, LL_CHECK_SUMS = 2 };
 int ll_batch_check(struct ll_batch *batch, int checked, int64_t *num_wrong);

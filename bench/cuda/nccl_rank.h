@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One rank of a job that measures NCCL: one process per GPU. Weft lets the ranks find each other, on the
- * host. */
+/* One rank of a job that measures NCCL: one process per GPU. Weft lets the ranks find each other,
+ * on the host. */
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -21,8 +21,8 @@ static __device__ __forceinline__ int rank_of_lane(const token_rows &rows)
     return (rows.rank + 1 + (int)threadIdx.x % MAX_RANKS) % rows.num_ranks;
 }
 
-/* Where this lane's row goes when the slot holds num_rows tokens from `token` on; negative: there is
- * nothing for it to do. Read a step ahead, so that nothing waits for it. */
+/* Where this lane's row goes when the slot holds num_rows tokens from `token` on; negative: there
+ * is nothing for it to do. Read a step ahead, so that nothing waits for it. */
 static __device__ __forceinline__ int place_of_lane(const token_rows &rows, int token, int num_rows)
 {
     const int own_token = token + slot_row_of_lane();

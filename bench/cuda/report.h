@@ -19,10 +19,11 @@ struct measured {
     int32_t num_tokens; /* 0: no rows, but one large copy to each */
     const char *rows;   /* bytes per row, or of a copy */
     struct figures us;
-    /* Per GPU, its own rows included, as DeepEP counts, and of them those from or to another GPU; the
-     * mean over GPUs. */
+    /* Per GPU, its own rows included, as DeepEP counts, and of them those from or to another GPU;
+     * the mean over GPUs. */
     struct routed_bytes bytes;
-    /* Units of rows, and counts, on all ranks together. 0 in programs that end when one is wrong. */
+    /* Units of rows, and counts, on all ranks together. 0 in programs that end when one is
+     * wrong. */
     int64_t num_wrong;
 };
 

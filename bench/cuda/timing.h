@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How long calls take that are enqueued one behind the other on a CUDA stream, without a wait of the
- * host. */
+/* How long calls take that are enqueued one behind the other on a CUDA stream, without a wait of
+ * the host. */
 #pragma once
 
 #include <cuda_runtime_api.h>

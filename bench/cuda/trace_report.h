@@ -27,8 +27,8 @@ struct trace_figure {
     int32_t layer;
     struct trace_loads loads;
     struct figures us; /* of the slowest rank, over the iterations */
-    /* Over the time that the busiest link would take at the speed that uniform routing reaches there:
-     * 1 where imbalance explains the time. */
+    /* Over the time that the busiest link would take at the speed that uniform routing reaches
+     * there: 1 where imbalance explains the time. */
     double vs_uniform;
     int64_t num_wrong;
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What the network engine does alone: messages of one size flow from every rank to those of the same local index
- * on other nodes, through rings of slots with credits, as rows between nodes do; and one message goes to and fro
- * between two ranks while all others sleep. Rank 0 prints a JSON line for each. */
+/* What the network engine does alone: messages of one size flow from every rank to those of the
+ * same local index on other nodes, through rings of slots with credits, as rows between nodes do;
+ * and one message goes to and fro between two ranks while all others sleep. Rank 0 prints a JSON
+ * line for each. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +22,8 @@ struct options {
     int32_t num_rounds;
 };
 
-/* Memory of a rank: what it sends, then a ring for each peer, and one for the latency: a credit word, a word
- * per slot, and the slots. */
+/* Memory of a rank: what it sends, then a ring for each peer, and one for the latency: a credit
+ * word, a word per slot, and the slots. */
 struct layout {
     uint64_t slot_bytes, ring_bytes, total_bytes;
 };
@@ -99,7 +100,8 @@ static uint64_t num_credits(const struct bench *bench, const struct flow *flow)
     return atomic_load_explicit(rail_word(&bench->rail, flow->own_ring), memory_order_acquire);
 }
 
-/* Sends and takes what can be, up to `goal` messages each way; *is_done when the peer has taken all. */
+/* Sends and takes what can be, up to `goal` messages each way; *is_done when the peer has taken
+ * all. */
 static weft_result advance(struct bench *bench, struct flow *flow, uint64_t goal, int *is_done)
 {
     weft_result result = WEFT_OK;
@@ -240,7 +242,8 @@ static weft_result measure(struct bench *bench)
     if (flows == NULL)
         return weft__error(WEFT_ERROR_OUT_OF_MEMORY, "no memory for %d peers", rail->num_peers);
     for (int32_t i = 0; i < rail->num_peers; i++) {
-        /* Peers are in the order of nodes, the own one left out: so is this rank among those of the peer. */
+        /* Peers are in the order of nodes, the own one left out: so is this rank among those of the
+         * peer. */
         const int32_t own_place = bench->node - (rail->peers[i] < rail->rank);
         flows[i] = (struct flow){.peer = rail->peers[i],
                                  .own_ring = ring_offset(bench, i),

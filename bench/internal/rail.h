@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A net of its own between the ranks with the same local index on each node, driven by the thread that measures. */
+/* A net of its own between the ranks with the same local index on each node, driven by the thread
+ * that measures. */
 #pragma once
 
 #include <stdatomic.h>
@@ -22,8 +23,8 @@ struct rail {
 weft_result rail_open(struct rail *rail, weft_comm *comm, uint64_t num_bytes);
 void rail_close(struct rail *rail);
 
-/* One round of progress; sleeps, as the library's progress thread does, after several in vain. Fails when a peer
- * has failed. */
+/* One round of progress; sleeps, as the library's progress thread does, after several in vain.
+ * Fails when a peer has failed. */
 weft_result rail_progress(struct rail *rail);
 
 /* Collective: as weft_comm_host_all_gather, with progress while it waits for the others. */

@@ -41,7 +41,8 @@ static inline weft_result weft__check_unused(uint64_t value, const char *name)
 weft_result weft__check_enum(enum weft__enum kind, int32_t value, int32_t lowest, int32_t highest,
                              const char *name);
 
-/* How rows of `hidden` elements are quantised: FP8 or INT8, and groups that divide them; 0: all of the row. */
+/* How rows of `hidden` elements are quantised: FP8 or INT8, and groups that divide them; 0: all of
+ * the row. */
 weft_result weft__check_quantisation(weft_dtype narrow_dtype, weft_scale_kind scale,
                                      int64_t group_elements, int64_t hidden);
 

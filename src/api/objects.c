@@ -120,8 +120,8 @@ static int grow(void)
     return 1;
 }
 
-/* Under the lock: frees a place, and moves the words behind it whose way from their homes leads by it.
- * Each is in its new place before it leaves the old one. */
+/* Under the lock: frees a place, and moves the words behind it whose way from their homes leads by
+ * it. Each is in its new place before it leaves the old one. */
 static void clear(struct table *words, size_t place)
 {
     const size_t mask = num_words(words) - 1;
@@ -139,8 +139,8 @@ static void clear(struct table *words, size_t place)
 
 /* ---------------------------------------------------------------- objects */
 
-/* Under the lock. Memory that is new holds no object: what is noted of its address was left by a rank
- * that ended without a word and whose process goes on, as the sim's does. */
+/* Under the lock. Memory that is new holds no object: what is noted of its address was left by a
+ * rank that ended without a word and whose process goes on, as the sim's does. */
 static void forget(const void *address)
 {
     struct belonging **link = &belongings;

@@ -22,7 +22,8 @@ enum weft__kind {
     WEFT__NUM_KINDS
 };
 
-/* Enters a new object, which belongs to `owner` if that is not NULL. On failure it is the caller's. */
+/* Enters a new object, which belongs to `owner` if that is not NULL. On failure it is the
+ * caller's. */
 weft_result weft__object_add(enum weft__kind kind, const void *object, const void *owner);
 /* Before the object is destroyed. */
 void weft__object_remove(enum weft__kind kind, const void *object);

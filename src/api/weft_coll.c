@@ -79,7 +79,8 @@ weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_confi
     WEFT__TRY(weft__check_range(config.num_blocks, 0, WEFT__COLL_MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));
     WEFT__TRY(check_rings(&config));
-    /* Before the state of comm: a rank that is told so may leave while others are yet to be told. */
+    /* Before the state of comm: a rank that is told so may leave while others are yet to be
+     * told. */
     WEFT__TRY(weft__coll_check_reach(comm));
     WEFT__TRY(weft__machine_check(comm));
     weft_coll *created;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the ranks tell each other of the ways between nodes, and what the model is given of it (model.h). */
+/* What the ranks tell each other of the ways between nodes, and what the model is given of it
+ * (model.h). */
 #include "coll/coll_internode.h"
 #include "comm/host/settings.h"
 #include "net/attach.h"

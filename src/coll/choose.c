@@ -8,7 +8,8 @@
 #include "coll/coll.h"
 #include "launch/names.h"
 
-/* Bits of the algorithms that can do each: TREE for several nodes, the others for a few ranks of one. RAILS does all. */
+/* Bits of the algorithms that can do each: TREE for several nodes, the others for a few ranks of
+ * one. RAILS does all. */
 #define ALGORITHM_BIT(name) (1u << WEFT_ALGORITHM_##name)
 static const uint32_t abilities[WEFT__NUM_COLLECTIVES] = {
     [WEFT_ALL_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(TWOSHOT_PACKETS) |
@@ -146,7 +147,8 @@ int weft__coll_is_asked_for(const weft_coll *coll, weft_algorithm algorithm)
     return is_asked_for;
 }
 
-/* The first row that reaches this far; packets may be for less here than where the table was made. */
+/* The first row that reaches this far; packets may be for less here than where the table was
+ * made. */
 static const struct weft__tuning_row *find_row(const weft_coll *coll, weft_collective collective,
                                                uint64_t row_bytes)
 {
@@ -174,8 +176,8 @@ static double expected_us(const weft_coll *coll, weft_algorithm algorithm, uint6
                : 0;
 }
 
-/* By size, unless the model expects one to be clearly faster than the other, as a tree is where nodes are far from each
- * other. docs/performance.md has what that gains. */
+/* By size, unless the model expects one to be clearly faster than the other, as a tree is where
+ * nodes are far from each other. docs/performance.md has what that gains. */
 static struct weft__coll_choice choose_broadcast(const weft_coll *coll, uint64_t row_bytes)
 {
     const double tree_us = expected_us(coll, WEFT_ALGORITHM_TREE, row_bytes);

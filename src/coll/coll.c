@@ -127,7 +127,8 @@ static void read_tuning(const weft_coll *coll, struct told_tuning *told)
         snprintf(told->message, sizeof told->message, "%s", weft__last_error());
 }
 
-/* Launches may have as many blocks as a row of the table wants, if the config does not say how many. */
+/* Launches may have as many blocks as a row of the table wants, if the config does not say how
+ * many. */
 static void make_room_for_blocks(weft_coll *coll)
 {
     for (int32_t i = 0; i < coll->tuning.num_rows && coll->num_blocks == 0; i++) {

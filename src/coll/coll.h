@@ -124,8 +124,8 @@ struct weft__coll_defaults {
     uint64_t packet_bytes; /* of the regions of all ranks together */
     uint64_t chunk_bytes;
     uint64_t group_slot_bytes; /* of sends and receives, if the staging block has enough of them */
-    /* Up to where packets are faster, in bytes that a rank sends: of an all-reduce in one shot, in two
-     * steps, of broadcasts, and of the others. */
+    /* Up to where packets are faster, in bytes that a rank sends: of an all-reduce in one shot, in
+     * two steps, of broadcasts, and of the others. */
     uint64_t all_reduce_packets_bytes;
     uint64_t two_step_packets_bytes;
     uint64_t broadcast_packets_bytes;
@@ -134,12 +134,13 @@ struct weft__coll_defaults {
     uint64_t fifo_bytes;
     int32_t fifo_slots;   /* of each, at least WP_FIFO_LEAST_SLOTS */
     uint64_t piece_bytes; /* the most that a channel moves in a step, of each part */
-    /* From where on it is faster than direct access to go in pieces, if there are fifos: of reductions two shots by
-     * pushes, in bytes of a rank's input; of broadcasts relays, in bytes that the root sends less so. */
+    /* From where on it is faster than direct access to go in pieces, if there are fifos: of
+     * reductions two shots by pushes, in bytes of a rank's input; of broadcasts relays, in bytes
+     * that the root sends less so. */
     uint64_t two_push_bytes;
     uint64_t relay_bytes;
-    /* From how many nodes on, and up to where, a tree of them is faster than rails: of broadcasts, whose bits are the
-     * same. */
+    /* From how many nodes on, and up to where, a tree of them is faster than rails: of broadcasts,
+     * whose bits are the same. */
     int32_t tree_least_nodes;
     uint64_t tree_broadcast_bytes;
 };
@@ -225,7 +226,8 @@ struct weft__coll_places {
  * between which they go. A piece tells the bytes of its whole row, so that a call with fewer pieces
  * differs from the first one on. */
 uint64_t weft__coll_told_bytes(const struct weft__coll_call *call);
-/* How many bytes of a row of row_bytes a warp takes at a time: so many chunks as programs can count. */
+/* How many bytes of a row of row_bytes a warp takes at a time: so many chunks as programs can
+ * count. */
 uint64_t weft__coll_chunk_bytes(const weft_coll *coll, uint64_t row_bytes);
 uint64_t weft__coll_longest_row(const struct wp_span *rows, int32_t num_rows);
 weft_result weft__coll_direct_reduce(const struct weft__coll_call *call,
@@ -239,7 +241,8 @@ weft_result weft__coll_direct_push(const struct weft__coll_call *call,
 weft_result weft__coll_pipeline(const struct weft__coll_call *call,
                                 const struct weft__coll_places *places, weft_algorithm algorithm);
 
-/* staging.c: what weft__coll_direct_* and weft__coll_pipeline do, with memory that peers cannot access, too. */
+/* staging.c: what weft__coll_direct_* and weft__coll_pipeline do, with memory that peers cannot
+ * access, too. */
 weft_result weft__coll_rows_anywhere(const struct weft__coll_call *call, weft_algorithm algorithm);
 weft_result weft__coll_push_anywhere(const struct weft__coll_call *call,
                                      const struct wp_exchanged_rows *rows);
@@ -252,12 +255,14 @@ weft_result weft__coll_launch_copies(const struct weft__coll_call *call,
 /* capture.c: semantics in weft.h */
 weft_result weft__capture_begin(weft_coll *coll, weft_coll_record **capture);
 weft_result weft__capture_end(weft_coll_record *capture);
-/* Collective: *result is that of closing what all ranks have opened. 1: nothing keeps the capture from going. */
+/* Collective: *result is that of closing what all ranks have opened. 1: nothing keeps the capture
+ * from going. */
 int weft__capture_close(weft_coll_record *capture, weft_result *result);
-/* This rank's alone. The windows that all ranks have opened, and not closed, stay open until the communicator ends. */
+/* This rank's alone. The windows that all ranks have opened, and not closed, stay open until the
+ * communicator ends. */
 void weft__capture_free(weft_coll_record *capture);
-/* 1 if others reach the bytes, in the heap, registered, or by the time that what a capture records runs:
- * *place is then theirs. */
+/* 1 if others reach the bytes, in the heap, registered, or by the time that what a capture records
+ * runs: *place is then theirs. */
 int weft__coll_find_place(const struct weft__coll_call *call, const void *ptr, uint64_t bytes,
                           uint64_t *place);
 /* Notes every operation that is launched, for a capture to compare. */

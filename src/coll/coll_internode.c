@@ -110,8 +110,9 @@ static int is_of_one_row(weft_collective collective)
            collective == WEFT_REDUCE;
 }
 
-/* Where ranks take turns on a core, another rail sends no sooner, but makes one more message, on both sides, and one more
- * turn: so there is one for each ring's worth of what the largest node sends to another. */
+/* Where ranks take turns on a core, another rail sends no sooner, but makes one more message, on
+ * both sides, and one more turn: so there is one for each ring's worth of what the largest node
+ * sends to another. */
 int32_t weft__coll_num_rails(const weft_coll *coll, weft_collective collective, uint64_t row_bytes)
 {
     const struct wp_rings *rings = &coll->internode->rings;
@@ -163,7 +164,8 @@ static weft_result launch(const struct weft__coll_call *call, weft_algorithm alg
                                  grid, &args, sizeof args);
 }
 
-/* ---------------------------------------------------------------- memory that others do not reach */
+/* ---------------------------------------------------------------- memory that others do not
+ * reach */
 
 /* One of the arrays of a call on this rank: rows one after the other. */
 struct array {
@@ -249,7 +251,8 @@ static weft_result run_piece(const struct weft__coll_call *call, weft_algorithm 
     return copy_rows(call, &piece, &arrays[1], begin, FROM_STAGING);
 }
 
-/* A root's input is nothing that the others know of: where its output is reached, it goes from there. */
+/* A root's input is nothing that the others know of: where its output is reached, it goes from
+ * there. */
 static weft_result broadcast_from_output(const struct weft__coll_call *call, struct array arrays[2])
 {
     struct wp_copy_args copy = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Collectives over several nodes, or on one of many ranks: what a weft_coll has for them, and how they are launched. */
+/* Collectives over several nodes, or on one of many ranks: what a weft_coll has for them, and how
+ * they are launched. */
 #pragma once
 
 #include "coll/coll.h"
@@ -21,8 +22,8 @@ struct weft__coll_internode {
 /* Rings as configured, or as suits. */
 void weft__coll_internode_plan(const weft_comm *comm, const weft_coll_config *config,
                                struct wp_rings *rings);
-/* Collective, once the ranks have agreed on coll->internode->rings, which have no memory yet; in two steps, since the
- * exchange comes between. After an error, too, it is destroyed with coll. */
+/* Collective, once the ranks have agreed on coll->internode->rings, which have no memory yet; in
+ * two steps, since the exchange comes between. After an error, too, it is destroyed with coll. */
 weft_result weft__coll_internode_create_nodes(weft_coll *coll);
 weft_result weft__coll_internode_create_rings(weft_coll *coll);
 void weft__coll_internode_destroy(weft_coll *coll);

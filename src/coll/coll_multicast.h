@@ -12,7 +12,8 @@ struct weft__coll_multicast {
     uint64_t *num_chunks_before; /* in memory of the machine */
 };
 
-/* What the config, the same on all ranks, says of queues: as many channels as the program may have blocks. */
+/* What the config, the same on all ranks, says of queues: as many channels as the program may have
+ * blocks. */
 void weft__coll_multicast_plan(weft_coll *coll, const weft_coll_config *config);
 /* Collective; fills coll->multicast if the algorithm is pinned, or a row of the table has it. */
 weft_result weft__coll_multicast_create(weft_coll *coll);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The collectives: which algorithm, and then by it (by_algorithm.c), a premultiplied sum by way of its products
- * (premultiplied.c). Neither of these calls back. */
+/* The collectives: which algorithm, and then by it (by_algorithm.c), a premultiplied sum by way of
+ * its products (premultiplied.c). Neither of these calls back. */
 #include "coll/coll.h"
 
 weft_result weft__coll_run(const struct weft__coll_call *call)

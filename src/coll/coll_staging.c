@@ -86,8 +86,8 @@ static struct accessed_arrays find_arrays(const struct weft__coll_call *call,
     return arrays;
 }
 
-/* Elements [begin, begin + piece->count) of every row of the call; what is staged keeps its layout of rows,
- * and the place of the staged input is that of the staged output. */
+/* Elements [begin, begin + piece->count) of every row of the call; what is staged keeps its layout
+ * of rows, and the place of the staged input is that of the staged output. */
 static weft_result run_piece(const struct weft__coll_call *call,
                              const struct accessed_arrays *arrays, weft_algorithm algorithm,
                              uint64_t begin, uint64_t count)
@@ -174,9 +174,9 @@ static uint64_t most_received_bytes(const struct weft__coll_call *call,
                : received_bytes(call, rows);
 }
 
-/* Whether rows are written to the output itself, whose place is told. Who gets nothing in a gather does
- * not know about the root's output; but if that does not fit the staging block, it is in such memory as
- * the inputs, or the ranks find out that it is not. */
+/* Whether rows are written to the output itself, whose place is told. Who gets nothing in a gather
+ * does not know about the root's output; but if that does not fit the staging block, it is in such
+ * memory as the inputs, or the ranks find out that it is not. */
 static int find_output(const struct weft__coll_call *call, const struct wp_exchanged_rows *rows,
                        uint64_t *place)
 {

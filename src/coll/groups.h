@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sends and receives, in groups, and what consists of them: what a weft_coll has for them, and how they are launched. */
+/* Sends and receives, in groups, and what consists of them: what a weft_coll has for them, and how
+ * they are launched. */
 #pragma once
 
 #include "launch/exchange_host.h"
@@ -43,7 +44,8 @@ struct weft__coll_groups {
 };
 
 /* groups.c */
-/* Channels and slots as configured, or as suits, in the staging block, which is made larger if it has too few. */
+/* Channels and slots as configured, or as suits, in the staging block, which is made larger if it
+ * has too few. */
 void weft__coll_groups_plan(weft_coll *coll, const weft_coll_config *config);
 /* Collective, once there is a staging block. After an error, too, it is destroyed with coll. */
 weft_result weft__coll_groups_create(weft_coll *coll);

@@ -8,13 +8,14 @@
 
 /* Of D nodes of L ranks, R in all. */
 struct node_moves {
-    /* Messages that follow each other: these, more for each other node, for each two nodes, and for each time that the
-     * nodes can be halved. */
+    /* Messages that follow each other: these, more for each other node, for each two nodes, and for
+     * each time that the nodes can be halved. */
     double hops, node_hops, pair_hops, level_hops;
-    /* Messages of a node and rail, on the average: these, more for each other node, and for each two. */
+    /* Messages of a node and rail, on the average: these, more for each other node, and for each
+     * two. */
     int8_t messages, node_messages, pair_messages;
-    /* Rows that the busiest node sends: these, for each rank of the other nodes, and for each two ranks of each two
-     * nodes; to so many others, which share them. */
+    /* Rows that the busiest node sends: these, for each rank of the other nodes, and for each two
+     * ranks of each two nodes; to so many others, which share them. */
     int8_t rows, other_rows, pair_rows, receivers;
     /* Rows that a node's ranks read and write there: of each rank L, R and L R. */
     int8_t local_rows, all_rows, table_rows;
@@ -35,7 +36,8 @@ static const struct node_moves passes_row = {
 static const struct node_moves passes_rows_of_root = {
     .node_hops = 1, .other_rows = 1, .receivers = 1, .all_rows = 1, .node_messages = 1};
 
-/* Trees of nodes (programs/coll/node_tree.h), after the word that goes around; of roots on the average. */
+/* Trees of nodes (programs/coll/node_tree.h), after the word that goes around; of roots on the
+ * average. */
 static const struct node_moves up_and_down = {
     .hops = 1, .level_hops = 2, .rows = 3, .receivers = 3, .local_rows = 2, .messages = 3};
 static const struct node_moves away_from_root = {
@@ -141,8 +143,8 @@ static double latency_us(const struct weft__coll_between *between, const struct 
            fmax(load->hops * load->hop_us, num_messages * costs.message_us / load->num_cores);
 }
 
-/* Of a core, which may be the node's only one; of the port; of a ring, where more must wait for word that there is room;
- * and of a chunk on its way through all nodes: the longest. */
+/* Of a core, which may be the node's only one; of the port; of a ring, where more must wait for
+ * word that there is room; and of a chunk on its way through all nodes: the longest. */
 static double transfer_us(const struct weft__coll_between *between, const struct node_moves *moves,
                           const struct load *load)
 {

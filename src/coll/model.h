@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How long a collective is expected to take over several nodes: a start, the messages that follow each other, and the bytes
- * that the busiest node sends and its ranks touch. */
+/* How long a collective is expected to take over several nodes: a start, the messages that follow
+ * each other, and the bytes that the busiest node sends and its ranks touch. */
 #pragma once
 
 #include "weft.h"

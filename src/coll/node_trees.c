@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The tree of a communicator's nodes (programs/coll/node_tree.h): coll/trees.h, whose places are nodes. */
+/* The tree of a communicator's nodes (programs/coll/node_tree.h): coll/trees.h, whose places are
+ * nodes. */
 #include "coll/coll_internode.h"
 #include "coll/trees.h"
 #include "memory/node_table.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Launches of sends and receives: lists of what goes between this rank and each other, in each direction. */
+/* Launches of sends and receives: lists of what goes between this rank and each other, in each
+ * direction. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,8 +51,8 @@ static weft_result listing_allocate(struct listing *listing)
 
 /* ---------------------------------------------------------------- order */
 
-/* Not all to rank 0 first: what goes to the i-th rank after this one, then what comes from the i-th before; 0 and 1 are
- * of what the rank sends itself. */
+/* Not all to rank 0 first: what goes to the i-th rank after this one, then what comes from the i-th
+ * before; 0 and 1 are of what the rank sends itself. */
 static int32_t key_of(const weft_comm *comm, const struct weft__coll_transfer *transfer)
 {
     const int32_t num_ranks = comm->num_ranks;
@@ -331,7 +332,8 @@ weft_result weft__coll_groups_launch(weft_coll *coll)
     return result;
 }
 
-/* ---------------------------------------------------------------- rows of any length, of all ranks */
+/* ---------------------------------------------------------------- rows of any length, of all
+ * ranks */
 
 /* So that a block has the warps of a pair of lists at least. */
 static int32_t v_channels(const weft_coll *coll)

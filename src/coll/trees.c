@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "coll/trees.h"
 
-/* The root is 0 and has one child, the largest power of two; what has b as its lowest bit is b / 2 above its children:
- * places of odd numbers are leaves. Where that is beyond the last place, the next nearer one takes its part. */
+/* The root is 0 and has one child, the largest power of two; what has b as its lowest bit is b / 2
+ * above its children: places of odd numbers are leaves. Where that is beyond the last place, the
+ * next nearer one takes its part. */
 struct weft__tree_place weft__binary_tree(int32_t num_places, int32_t place)
 {
     struct weft__tree_place tree = {WEFT__NO_PLACE, {WEFT__NO_PLACE, WEFT__NO_PLACE}, 0};

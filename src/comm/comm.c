@@ -208,8 +208,9 @@ static weft_result build(weft_comm *comm, const struct origin *origin)
     return comm->hooks->start(comm);
 }
 
-/* The others, who have met this rank or wait for it to come, hear why it fails. Before it has connected it can tell
- * them by way of the communicator that is split; without that they hear at the deadline that it did not come. */
+/* The others, who have met this rank or wait for it to come, hear why it fails. Before it has
+ * connected it can tell them by way of the communicator that is split; without that they hear at
+ * the deadline that it did not come. */
 static void withdraw(const struct origin *origin, weft_comm *comm, weft_result result)
 {
     const char *why = weft__last_error();

@@ -53,10 +53,11 @@ struct weft_comm {
     _Atomic int32_t num_launches; /* queued or running; of machines that count them */
     const struct weft__heap_kind *heap_kind;
     struct weft__heap *heap;
-    /* Release: what this rank's host did before a collective is ordered before what others, who have taken part in
-     * it, send; the network acquires it with each message. */
+    /* Release: what this rank's host did before a collective is ordered before what others, who
+     * have taken part in it, send; the network acquires it with each message. */
     _Atomic uint64_t num_gathers;
-    /* The other way round: messages that the network has taken (release), acquired at the end of a collective. */
+    /* The other way round: messages that the network has taken (release), acquired at the end of a
+     * collective. */
     _Atomic uint64_t num_messages_taken;
     struct weft__network *network; /* NULL: one node, or the machine has none */
     /* Collective, of the network, when all ranks have new memory in their heaps and before anybody
@@ -81,8 +82,8 @@ weft_result weft__comm_create_from_env(const weft_comm_config *config,
 /* The child is on its parent's machine. */
 weft_result weft__comm_split(weft_comm *comm, int32_t color, int32_t key,
                              const weft_comm_config *config, weft_comm **child);
-/* A child fails when one of its ranks or the rendezvous dies: comm hears of that too, and knows the rank by the
- * number that the caller knows. */
+/* A child fails when one of its ranks or the rendezvous dies: comm hears of that too, and knows the
+ * rank by the number that the caller knows. */
 weft_result weft__comm_find_cause(weft_comm *comm, weft_result result);
 void weft__comm_destroy(weft_comm *comm);
 
@@ -145,11 +146,12 @@ static inline int weft__comm_is_in_process(const weft_comm *comm, int32_t rank)
     return other->host_key == own->host_key && other->pid == own->pid;
 }
 
-/* Collective: fds[num_ranks] get what the ranks of this host give (comm/rendezvous/fd_exchange.h). */
+/* Collective: fds[num_ranks] get what the ranks of this host give
+ * (comm/rendezvous/fd_exchange.h). */
 weft_result weft__comm_exchange_fd(weft_comm *comm, int fd, int *fds);
 
-/* The interface, up and by its name, through which this rank reaches the rendezvous; that of loopback where all
- * ranks are on one host. UNSUPPORTED if there is no telling. */
+/* The interface, up and by its name, through which this rank reaches the rendezvous; that of
+ * loopback where all ranks are on one host. UNSUPPORTED if there is no telling. */
 weft_result weft__comm_interface(const weft_comm *comm, char *name, size_t name_bytes);
 
 /* Ends every wait of every rank of comm. From any thread. */

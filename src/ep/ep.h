@@ -87,7 +87,8 @@ weft_result weft__handle_create(weft_ep *ep, const weft_ep_handle_config *config
 void weft__handle_destroy(weft_ep_handle *handle);
 /* For a layout of so many tokens; where the tables grow, waits for what has been issued. */
 weft_result weft__handle_make_room(weft_ep_handle *handle, int32_t num_tokens);
-/* For the tokens that notify has announced. Waits for it in a handle without max_tokens; `call` is the caller's. */
+/* For the tokens that notify has announced. Waits for it in a handle without max_tokens; `call` is
+ * the caller's. */
 weft_result weft__handle_make_room_for_relayed(weft_ep_handle *handle, const char *call);
 /* Copies what notify and dispatch have counted to counts.host. */
 weft_result weft__handle_read_counts(weft_ep_handle *handle);

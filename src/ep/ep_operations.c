@@ -125,7 +125,8 @@ weft_result weft__ep_notify(weft_ep_handle *handle, weft_stream *stream)
     return handle->is_captured ? WEFT_OK : stream->machine->event_record(handle->notified, stream);
 }
 
-/* What all ranks must give alike; told from the pointers, since either side's may be NULL at size 0. */
+/* What all ranks must give alike; told from the pointers, since either side's may be NULL at size
+ * 0. */
 static uint32_t dispatch_options(const weft_ep_handle *handle, const weft_ep_dispatch_args *args)
 {
     uint32_t options = 0;
@@ -247,8 +248,8 @@ static uint32_t combine_options(const weft_ep_handle *handle, const weft_ep_comb
     return options;
 }
 
-/* Combine goes back the way that the tokens came, so dispatch goes first, without rows: all ranks do. To ranks that
- * call something else it is combine. */
+/* Combine goes back the way that the tokens came, so dispatch goes first, without rows: all ranks
+ * do. To ranks that call something else it is combine. */
 static weft_result relay_routes(weft_ep_handle *handle, weft_stream *stream)
 {
     const struct wp_dispatch_args args = {
@@ -307,7 +308,8 @@ static weft_result launch_combine(const weft_ep *ep, const struct wp_staged_comb
                                  sizeof args->combine);
 }
 
-/* What rows are read in by other ranks of the node: combine_wire, where there is one node and that makes them shorter. */
+/* What rows are read in by other ranks of the node: combine_wire, where there is one node and that
+ * makes them shorter. */
 static weft_dtype row_dtype(const weft_ep *ep, const weft_ep_combine_args *args)
 {
     const int is_shorter = ep->combine_wire != WEFT_DTYPE_NONE &&

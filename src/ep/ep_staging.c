@@ -84,7 +84,8 @@ static weft_result check_stageable(const struct weft__arrays *arrays,
     return WEFT_OK;
 }
 
-/* Those that are reached where they are have their places then; *first: the first other one, or NULL. */
+/* Those that are reached where they are have their places then; *first: the first other one, or
+ * NULL. */
 static weft_result find_places(struct weft__arrays *arrays, const struct weft__array **first,
                                uint64_t *staged_bytes)
 {
@@ -124,7 +125,8 @@ uint64_t weft__staging_words_bytes(uint64_t staging_bytes)
     return (staging_bytes + BYTES_PER_WORD - 1) / BYTES_PER_WORD * sizeof(int32_t);
 }
 
-/* Of a token at all ranks, with all that it may have, so that it is the same number on all ranks. */
+/* Of a token at all ranks, with all that it may have, so that it is the same number on all
+ * ranks. */
 static uint64_t token_bytes(const struct weft__arrays *arrays)
 {
     const struct wp_call *call = &arrays->message->call;

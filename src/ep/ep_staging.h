@@ -16,7 +16,8 @@ struct weft__array {
     char *ptr;         /* the caller's: [message->capacity] rows; combine only reads them */
     uint64_t row_bytes;
     uint64_t staged_row_bytes;
-    /* Of what is staged, wherever it is, since others are to read it in the second type; else WEFT_DTYPE_NONE. */
+    /* Of what is staged, wherever it is, since others are to read it in the second type; else
+     * WEFT_DTYPE_NONE. */
     weft_dtype dtype, staged_dtype;
     const char *name;
     char *staged; /* where it is copied from or to; NULL: it is not */
@@ -35,9 +36,11 @@ uint64_t weft__staging_words_bytes(uint64_t staging_bytes);
 
 void weft__arrays_add(struct weft__arrays *arrays, int message_array, const void *ptr,
                       uint64_t row_bytes, const char *name);
-/* The array added last, of plane 0, has rows of the first type, which the others read in the second. */
+/* The array added last, of plane 0, has rows of the first type, which the others read in the
+ * second. */
 void weft__arrays_narrow(struct weft__arrays *arrays, weft_dtype dtype, weft_dtype staged_dtype);
-/* Finds all places, once the message has the call; UNSUPPORTED where the staging block is too small. */
+/* Finds all places, once the message has the call; UNSUPPORTED where the staging block is too
+ * small. */
 weft_result weft__arrays_place(struct weft__arrays *arrays);
 
 enum weft__staging_way { WEFT__TO_STAGING, WEFT__FROM_STAGING };

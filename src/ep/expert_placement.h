@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which experts are on which ranks (programs/placement.h): the user's table, or the default, and its inverse. */
+/* Which experts are on which ranks (programs/placement.h): the user's table, or the default, and
+ * its inverse. */
 #pragma once
 
 #include "machine/host.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A handle's tables, in three blocks of memory: those whose sizes never change, and which the caller may
- * look into; those of this rank's tokens; those of tokens that are relayed for other nodes. The latter
- * two grow if the handle has no max_tokens. */
+/* A handle's tables, in three blocks of memory: those whose sizes never change, and which the
+ * caller may look into; those of this rank's tokens; those of tokens that are relayed for other
+ * nodes. The latter two grow if the handle has no max_tokens. */
 #include <stdlib.h>
 
 #include "ep/ep.h"
@@ -82,8 +82,8 @@ static int32_t num_chunks(const weft_ep *ep, int32_t num_tokens)
     return grid.num_blocks * grid.num_warps;
 }
 
-/* In which the choices that have come are counted, each for all local experts: for many of these fewer, lest they
- * take much memory. */
+/* In which the choices that have come are counted, each for all local experts: for many of these
+ * fewer, lest they take much memory. */
 static int32_t num_expert_chunks(const weft_ep *ep, int32_t num_local)
 {
     enum { MOST_COUNTERS = 1 << 18 };
@@ -234,8 +234,8 @@ static void point_into_relayed(weft_ep_handle *handle)
     handle->routing.nodes.relayed_rows = handle->blocks[WEFT__BLOCK_RELAYED];
 }
 
-/* A new block for that room in place of the one before, which operations may use until now. If there is no memory, the
- * handle stays as it was. */
+/* A new block for that room in place of the one before, which operations may use until now. If
+ * there is no memory, the handle stays as it was. */
 static weft_result allocate(weft_ep_handle *handle, enum weft__handle_block block,
                             struct weft__handle_room room)
 {

@@ -151,12 +151,14 @@ static int64_t num_warps_of(const weft_ll *ll)
     return (int64_t)ll->grid.num_blocks * ll->grid.num_warps;
 }
 
-/* Of a hundred blocks, those that only receive. Measured on 4x H200 (2026-11-27), of 128 tokens: dispatch of BF16 takes 21.5 us
- * by rank and 23.0 by expert with 75, 21.0 and 22.0 with 84, 21.0 and 21.6 with 88, 22.4 and 23.1 with 92; of FP8, which takes
- * long to make, 14.7 and 15.8 with 75, 14.4 and 17.2 with 71, 15.1 and 16.1 with 79. Combine by rank takes 19.5 with 75, 19.2
- * with 70, 20.0 with 80; by expert, where who sends makes sums of rows, 22.4 with 50, 21.1 with 58, 24.1 with 64. Between two ranks,
- * where each part goes to one other rank, so that more blocks are needed for the links, dispatch of BF16 by rank takes 11.0 with
- * 75 and 14.0 with 88; combine by expert 15.3 with 50, 16.0 with 58. */
+/* Of a hundred blocks, those that only receive. Measured on 4x H200 (2026-11-27), of 128 tokens:
+ * dispatch of BF16 takes 21.5 us by rank and 23.0 by expert with 75, 21.0 and 22.0 with 84, 21.0
+ * and 21.6 with 88, 22.4 and 23.1 with 92; of FP8, which takes long to make, 14.7 and 15.8 with 75,
+ * 14.4 and 17.2 with 71, 15.1 and 16.1 with 79. Combine by rank takes 19.5 with 75, 19.2 with 70,
+ * 20.0 with 80; by expert, where who sends makes sums of rows, 22.4 with 50, 21.1 with 58, 24.1
+ * with 64. Between two ranks, where each part goes to one other rank, so that more blocks are
+ * needed for the links, dispatch of BF16 by rank takes 11.0 with 75 and 14.0 with 88; combine by
+ * expert 15.3 with 50, 16.0 with 58. */
 enum {
     RECEIVERS_OF_BF16_ROWS = 88, /* in the usual form (programs/low_latency/ll_usual.h) */
     RECEIVERS_OF_ROWS = 75,
@@ -343,9 +345,9 @@ static weft_result set_up(weft_ll *ll, const weft_ll_config *config)
     return WEFT_OK;
 }
 
-/* With masks the death of a rank is no longer the communicator's failure when all ranks have agreed here. Each begins
- * to see it so before, and looks behind whether it had failed by then: so nobody goes on while another one still
- * takes a death for a failure. */
+/* With masks the death of a rank is no longer the communicator's failure when all ranks have agreed
+ * here. Each begins to see it so before, and looks behind whether it had failed by then: so nobody
+ * goes on while another one still takes a death for a failure. */
 static weft_result go_on_without_the_dead(weft_ll *ll)
 {
     weft_comm *comm = ll->ep->comm;
@@ -357,7 +359,8 @@ static weft_result go_on_without_the_dead(weft_ll *ll)
     return weft__status_check(&comm->status);
 }
 
-/* To ranks for which a death is no failure any more, who leaves for it would seem to be the culprit. */
+/* To ranks for which a death is no failure any more, who leaves for it would seem to be the
+ * culprit. */
 static void tell_why_it_leaves(weft_comm *comm)
 {
     if (atomic_load(&comm->status.result) != WEFT_OK)

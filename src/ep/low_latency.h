@@ -10,8 +10,9 @@
 
 enum { WEFT__LL_MAX_TOKENS = UINT16_MAX };
 
-/* What has been issued, which is what the device counts when it runs, unless something has been captured: a graph runs as often
- * as its owner likes, and then only the device knows what is outstanding. */
+/* What has been issued, which is what the device counts when it runs, unless something has been
+ * captured: a graph runs as often as its owner likes, and then only the device knows what is
+ * outstanding. */
 struct weft__ll_issued {
     int is_in_graphs;
     int64_t rows_sent, rows_received, rows_answered, rows_ended;
@@ -55,8 +56,8 @@ struct wp_ll_plan weft__ll_plan(const weft_ep *ep, const weft_ll_config *config)
 void weft__ll_plan_blocks(const weft_comm *comm, const weft_ll_config *config, int32_t num_blocks,
                           struct wp_ll_plan *plan);
 
-/* The carrier of a weft_ll; and the one that was asked for, or would be the fastest, if that is another
- * one or cannot be. */
+/* The carrier of a weft_ll; and the one that was asked for, or would be the fastest, if that is
+ * another one or cannot be. */
 struct weft__ll_carrier {
     weft_ll_carrier carrier, wanted;
     const char *lacks; /* what `wanted` needs; NULL: nothing */
@@ -102,8 +103,8 @@ weft_result weft__ll_create(weft_ep *ep, weft_ep *experts, const weft_ll_config 
 void weft__ll_destroy(weft_ll *ll);
 void weft__ll_query_slots(const weft_ll *ll, weft_ll_slots *slots);
 
-/* To be issued next, on the stream: INVALID_ARGUMENT if there is one result too many or too few for the operation, as far as the
- * host knows. */
+/* To be issued next, on the stream: INVALID_ARGUMENT if there is one result too many or too few for
+ * the operation, as far as the host knows. */
 weft_result weft__ll_check_dispatch(weft_ll *ll, weft_ll_phases phases, weft_stream *stream);
 weft_result weft__ll_check_combine(weft_ll *ll, weft_ll_phases phases, int32_t capacity,
                                    weft_stream *stream);
@@ -112,7 +113,8 @@ weft_result weft__ll_check_release(weft_ll *ll, weft_stream *stream);
 int32_t weft__ll_capacity(const weft_ll *ll, int32_t wished);
 /* By expert: the words of row_signals that each expert has. */
 int32_t weft__ll_words_per_expert(const weft_ll *ll, const weft_ll_combine_args *args);
-/* How many tokens the combine has, or answers, that will be received next; in graphs if it is issued as often as dispatch. */
+/* How many tokens the combine has, or answers, that will be received next; in graphs if it is
+ * issued as often as dispatch. */
 int32_t weft__ll_num_tokens(const weft_ll *ll, weft_ll_phases phases);
 
 weft_result weft__ll_dispatch(weft_ll *ll, const weft_ll_dispatch_args *args, weft_stream *stream);

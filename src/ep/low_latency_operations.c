@@ -28,7 +28,8 @@ static int is_known(weft_ll *ll, weft_stream *stream)
     return !ll->issued.is_in_graphs;
 }
 
-/* What has been sent and not been received yet would be received in place of what the call itself sends. */
+/* What has been sent and not been received yet would be received in place of what the call itself
+ * sends. */
 static weft_result check_phases(const char *operation, weft_ll_phases phases, int64_t num_under_way)
 {
     if (phases == WEFT_LL_SEND_AND_RECEIVE && num_under_way > 0)

@@ -79,8 +79,9 @@ static int32_t most_ranks(const struct wp_ll_plan *plan, int32_t num_ranks)
     return plan->num_topk < num_ranks ? plan->num_topk : num_ranks;
 }
 
-/* What a host's network sends it reads soon; and so do other ranks what still is in the cache then, of all
- * that those of a node send each other in a step. docs/measurements.md has what this gives. */
+/* What a host's network sends it reads soon; and so do other ranks what still is in the cache
+ * then, of all that those of a node send each other in a step. docs/measurements.md has what
+ * this gives. */
 static enum wp_reuse reuse_of(const weft_comm *comm, const struct wp_ll_plan *plan)
 {
     const uint64_t cache_bytes = UINT64_C(16) << 20;
@@ -199,8 +200,8 @@ static const char *lacks_packets(const weft_comm *comm, const weft_ll_config *co
 WP_STATIC_ASSERT((WP_BLOCK_SHARED_BYTES - WP_BLOCK_WORDS_BYTES) / sizeof(uint16_t) == 3968,
                  "as the errors say");
 
-/* Memory of a warp has what it tells of a token; memory of a block, by expert, counts of all ranks, as they are heard and as
- * they are told, and the places of all choices. */
+/* Memory of a warp has what it tells of a token; memory of a block, by expert, counts of all ranks,
+ * as they are heard and as they are told, and the places of all choices. */
 static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_config *config,
                                       const struct wp_ll_plan *plan)
 {
@@ -218,9 +219,9 @@ static const char *lacks_told_packets(const weft_comm *comm, const weft_ll_confi
     return lacks_any_packets(comm, config, plan);
 }
 
-/* Returns the condition that told packets lack to be faster than signals, or NULL. The limits are from
- * docs/measurements.md: steps of 1 to 256 tokens by each carrier, among 4 ranks and 2. Rows without a
- * variant are slow in told packets. FP8 is slow among two ranks, except with masks. */
+/* Returns the condition that told packets lack to be faster than signals, or NULL. The limits are
+ * from docs/measurements.md: steps of 1 to 256 tokens by each carrier, among 4 ranks and 2. Rows
+ * without a variant are slow in told packets. FP8 is slow among two ranks, except with masks. */
 static const char *lacks_speed(int32_t num_ranks, const weft_ll_config *config,
                                const struct wp_ll_plan *plan)
 {
@@ -245,8 +246,9 @@ static const char *lacks_speed(int32_t num_ranks, const weft_ll_config *config,
                : "at most 512 tokens of all ranks together";
 }
 
-/* Cores send and take packets of 8 bytes, one by one: on machine cpu a step of 4 ranks takes two to five times as long in
- * packets (1 to 8 tokens, 2026-11-26). What counts on GPUs is how many rows may come. */
+/* Cores send and take packets of 8 bytes, one by one: on machine cpu a step of 4 ranks takes two to
+ * five times as long in packets (1 to 8 tokens, 2026-11-26). What counts on GPUs is how many rows
+ * may come. */
 static struct weft__ll_carrier best_carrier(const weft_comm *comm, const weft_ll_config *config,
                                             const struct wp_ll_plan *plan)
 {
@@ -366,7 +368,8 @@ void weft__ll_plan_blocks(const weft_comm *comm, const weft_ll_config *config, i
     plan->message = weft__ll_plan_message(comm, config, plan);
 }
 
-/* If the tokens of all go to as many ranks as they can: then a warp has one part of one row at a time. */
+/* If the tokens of all go to as many ranks as they can: then a warp has one part of one row at a
+ * time. */
 struct wp_ll_share weft__ll_share_of_sources(const struct wp_ll_plan *plan, int32_t num_ranks,
                                              int32_t num_warps)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The planes of a dispatch as its program knows them: those that are given, and behind them the scales of
- * one that is quantised on its way. */
+/* The planes of a dispatch as its program knows them: those that are given, and behind them the
+ * scales of one that is quantised on its way. */
 #pragma once
 
 #include "ep/ep_staging.h"

@@ -8,8 +8,8 @@ static uint64_t arena_share(uint64_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-/* Rows and selections are counted in int32, also when all ranks' come to one rank, or to one expert and are
- * rounded up there; so are tokens and the chunks of a launch together. */
+/* Rows and selections are counted in int32, also when all ranks' come to one rank, or to one expert
+ * and are rounded up there; so are tokens and the chunks of a launch together. */
 int32_t weft__ep_most_tokens(const weft_ep *ep, int32_t num_topk)
 {
     const int64_t most_choices =

@@ -18,9 +18,9 @@ struct weft__exchange {
 /* Whether this rank maps the memory of all ranks, as `what` needs it. */
 weft_result weft__exchange_check_reach(weft_comm *comm, const char *what);
 
-/* Collective, for launches of at most max_blocks, the same on all ranks. Allocates a zeroed mailbox, followed
- * by `extra_bytes` of zeroes in every heap. With nodes, which must outlive it, the ranks of each exchange messages and
- * signals among themselves; NULL: all ranks do. */
+/* Collective, for launches of at most max_blocks, the same on all ranks. Allocates a zeroed
+ * mailbox, followed by `extra_bytes` of zeroes in every heap. With nodes, which must outlive it,
+ * the ranks of each exchange messages and signals among themselves; NULL: all ranks do. */
 weft_result weft__exchange_create(weft_comm *comm, const struct weft__nodes *nodes,
                                   int32_t max_blocks, uint64_t extra_bytes,
                                   struct weft__exchange **exchange);
@@ -34,8 +34,8 @@ void weft__exchange_wait(struct weft__exchange *exchange);
 /* Where the extra bytes begin, as heap offset. */
 uint64_t weft__exchange_extra_offset(const struct weft__exchange *exchange);
 
-/* Notes, if `result` is WEFT_OK, that weft__current_call, or a part of it, has been enqueued: part of
- * where this rank stands (comm/rendezvous/standing.h). Returns `result`. */
+/* Notes, if `result` is WEFT_OK, that weft__current_call, or a part of it, has been enqueued: part
+ * of where this rank stands (comm/rendezvous/standing.h). Returns `result`. */
 weft_result weft__exchange_note(struct weft__exchange *exchange, weft_stream *stream,
                                 enum weft__call_part part, weft_result result);
 /* Notes a send or a receive of weft__current_call that has been enqueued. */

@@ -136,8 +136,8 @@ weft_result weft__program_failed(weft_comm *comm, enum weft__call call,
         fail_nobody(comm, call, failure);
     else
         fail_wait(comm, call, failure);
-    /* All ranks fail for the same reason, also those that need nothing more of this one: whose own calls fit all that
-     * they see, or who were late and have found here what they waited for. */
+    /* All ranks fail for the same reason, also those that need nothing more of this one: whose own
+     * calls fit all that they see, or who were late and have found here what they waited for. */
     weft__comm_share_failure(comm);
     return weft__status_check(&comm->status);
 }

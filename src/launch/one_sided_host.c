@@ -8,7 +8,8 @@
 
 static const struct weft__grid one_warp = {.num_blocks = 1, .num_warps = 1};
 
-/* On all machines a rank that is gone takes nothing any more, also where its memory is still mapped. */
+/* On all machines a rank that is gone takes nothing any more, also where its memory is still
+ * mapped. */
 static weft_result check_rank(weft_comm *comm, int32_t rank)
 {
     WEFT__TRY(weft__status_check(&comm->status));

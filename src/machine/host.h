@@ -54,8 +54,8 @@ struct weft__work {
     enum weft__work_kind kind;
     int32_t num_tokens;
     uint64_t row_bytes; /* of packets: of all rows that are sent at the same time */
-    /* Of few rows in packets: for how many warps there is something to do at the same time, and the most for which a launch
-     * has that has as many blocks. */
+    /* Of few rows in packets: for how many warps there is something to do at the same time, and the
+     * most for which a launch has that has as many blocks. */
     int32_t num_units, most_units;
 };
 
@@ -98,8 +98,8 @@ struct weft__block {
     int32_t kind; /* the machine's own */
 };
 
-/* As much memory of each rank of a node, and where a switch between them reaches it all: loads from there sum,
- * stores go to all (machine/multicast.h). */
+/* As much memory of each rank of a node, and where a switch between them reaches it all: loads from
+ * there sum, stores go to all (machine/multicast.h). */
 struct weft__switched_memory {
     char *own; /* as programs of this rank reach its own; NULL: there is none */
     char *all;
@@ -170,9 +170,9 @@ struct weft__machine {
     struct weft__grid (*choose_grid)(const weft_comm *comm, const struct weft__work *work);
     int32_t max_blocks; /* that it chooses */
     int32_t max_warps;  /* that a block can have; WEFT__MAX_WARPS at most */
-    /* Collective: num_bytes, zeroed, of every rank. None, and the reason in the log, where there is no such
-     * hardware, or nobody has asked for it (WEFT_MULTICAST); on all ranks or none. Fails with the
-     * communicator only. NULL: the machine never has it. */
+    /* Collective: num_bytes, zeroed, of every rank. None, and the reason in the log, where there is
+     * no such hardware, or nobody has asked for it (WEFT_MULTICAST); on all ranks or none. Fails
+     * with the communicator only. NULL: the machine never has it. */
     weft_result (*multicast_create)(weft_comm *comm, uint64_t num_bytes,
                                     struct weft__switched_memory *memory);
     /* What was created; on all ranks after the last operation of any. */

@@ -25,7 +25,8 @@ struct wp_multicast {
     int32_t num_ranks;
     char *const *bases; /* [num_ranks] of the window that the parts are in, as mapped here */
     uint64_t offset;    /* of the object in each of these windows */
-    /* Of rows: where this rank reaches its own part, and the switch all parts. NULL: they are in windows, too. */
+    /* Of rows: where this rank reaches its own part, and the switch all parts. NULL: they are in
+     * windows, too. */
     char *own_rows, *all_rows;
 };
 
@@ -112,7 +113,8 @@ WP_FN void wp_multicast_move(struct wp_warp *warp, const struct wp_multicast *mu
 
 /* ------------------------------------------------------------------ words */
 
-/* Warp-wide: the word at `offset` in every part is `value`, behind what the warp has done or ordered before. */
+/* Warp-wide: the word at `offset` in every part is `value`, behind what the warp has done or
+ * ordered before. */
 WP_FN void wp_multicast_post(struct wp_warp *warp, const struct wp_multicast *multicast,
                              uint64_t offset, uint64_t value)
 {
@@ -132,7 +134,8 @@ WP_FN enum wp_status wp_multicast_await(struct wp_warp *warp, const struct wp_mu
     return wp_wait(warp, wp_multicast_word(multicast, multicast->rank, offset), at_least, site);
 }
 
-/* One lane: this rank's word at `rank` is `value`, behind what the lane has done or ordered before. */
+/* One lane: this rank's word at `rank` is `value`, behind what the lane has done or ordered
+ * before. */
 WP_FN void wp_multicast_tell(struct wp_warp *warp, const struct wp_multicast *multicast,
                              int32_t rank, uint64_t offset, uint64_t value)
 {

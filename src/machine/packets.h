@@ -26,13 +26,15 @@
 /* What every word of an escape is stored as. */
 #define WP_PACKET_ESCAPE 0xffffffffffffffffu
 
-/* An escape word is a signal, so that it needs no emptying: twice the call's sequence, plus this. */
+/* An escape word is a signal, so that it needs no emptying: twice the call's sequence, plus
+ * this. */
 enum wp_packet_escape {
     WP_ESCAPE_EMPTY = 0, /* the packet's stored words would all be zero */
     WP_ESCAPE_ESCAPE = 1 /* or all be WP_PACKET_ESCAPE */
 };
 
-/* The packets of one operation, as every rank sees them. Offsets are in bytes, the same in every area. */
+/* The packets of one operation, as every rank sees them. Offsets are in bytes, the same in every
+ * area. */
 struct wp_packets {
     int32_t rank;
     int32_t num_ranks;
@@ -45,15 +47,16 @@ struct wp_packets {
         absent_after_ms; /* as there: so long a lane waits for its next packets, of all ranks that it takes together */
 };
 
-/* How far a lane is in a call that may end with WP_STATUS_ABSENT: zero at first, then the call may be repeated with it. What the
- * lane has taken has been written, and of what it has not nothing has been taken. */
+/* How far a lane is in a call that may end with WP_STATUS_ABSENT: zero at first, then the call may
+ * be repeated with it. What the lane has taken has been written, and of what it has not nothing has
+ * been taken. */
 struct wp_packet_progress {
     uint64_t num_taken; /* packets of the row that it need not look at any more */
     uint32_t missing;   /* ranks whose packets have not come: a bit for each */
 };
 
-/* Whom a row goes to: every rank of [begin, end), or every one but the sender, or those that are set in `ranks`, into slots
- * from `slot` on. */
+/* Whom a row goes to: every rank of [begin, end), or every one but the sender, or those that are
+ * set in `ranks`, into slots from `slot` on. */
 enum wp_packet_receivers { WP_PACKETS_TO_OTHERS, WP_PACKETS_TO_ALL, WP_PACKETS_TO_SOME };
 struct wp_packet_targets {
     int32_t begin;
@@ -72,23 +75,24 @@ WP_PACKETS_FN int wp_packets_go_to(const struct wp_packets *packets, struct wp_p
     return rank != packets->rank || to.receivers == WP_PACKETS_TO_ALL;
 }
 
-/* The rows of a reduction: rank r's is in the slots from slot + r * slots_per_rank on, but this rank's,
- * which is in memory. */
+/* The rows of a reduction: rank r's is in the slots from slot + r * slots_per_rank on, but this
+ * rank's, which is in memory. */
 struct wp_packet_sources {
     uint64_t slot;
     uint64_t slots_per_rank;
     const void *own;
 };
 
-/* Rows that are summed: rank r's, of those that are set in `ranks`, is in the slots from slot + r * slots_per_rank on. */
+/* Rows that are summed: rank r's, of those that are set in `ranks`, is in the slots from slot + r *
+ * slots_per_rank on. */
 struct wp_packet_rows {
     uint32_t ranks;
     uint64_t slot;
     uint64_t slots_per_rank;
 };
 
-/* A word of this rank by which the sender tells whether it sends a row: it is at least `told` then, and, if not, at least
- * `absent`. */
+/* A word of this rank by which the sender tells whether it sends a row: it is at least `told` then,
+ * and, if not, at least `absent`. */
 struct wp_packet_told {
     const uint64_t *word;
     uint64_t told, absent;

@@ -37,7 +37,8 @@ weft_result weft__multicast_create(weft_comm *comm, uint64_t num_bytes,
     return result;
 }
 
-/* Those whose bits may depend on the order are promised to be the same on all ranks, no more (weft.h). */
+/* Those whose bits may depend on the order are promised to be the same on all ranks, no more
+ * (weft.h). */
 static int switch_reduces(struct wp_reduction reduction)
 {
     return reduction.op == WP_REDUCTION_SUM &&

@@ -45,16 +45,16 @@ weft_result weft__windows_create(weft_comm *comm);
 /* Also closes what is open, on this rank. */
 void weft__windows_destroy(weft_comm *comm);
 
-/* A number for the block that [ptr, ptr + bytes) lies in. If others cannot be given it, or there is no
- * number left: why. */
+/* A number for the block that [ptr, ptr + bytes) lies in. If others cannot be given it, or there is
+ * no number left: why. */
 weft_result weft__window_reserve(weft_comm *comm, const void *ptr, uint64_t bytes, int32_t *window);
 /* Gives a number back that was not opened. */
 void weft__window_release(weft_comm *comm, int32_t window);
 
-/* Collective: opens what each rank has reserved, WEFT__WINDOW_NONE or WEFT__WINDOW_FAILED; on all ranks or
- * none. Whose is the obstacle, the same on all, is WEFT__NOBODY, or a rank that could not give its memory or
- * not map that of another, which tells its reason for all. `mine`: why this rank fails, as in
- * weft__comm_gather. */
+/* Collective: opens what each rank has reserved, WEFT__WINDOW_NONE or WEFT__WINDOW_FAILED; on all
+ * ranks or none. Whose is the obstacle, the same on all, is WEFT__NOBODY, or a rank that could not
+ * give its memory or not map that of another, which tells its reason for all. `mine`: why this rank
+ * fails, as in weft__comm_gather. */
 struct weft__obstacle {
     int32_t rank;
     char reason[WEFT__MAX_TEXT_BYTES];
@@ -62,7 +62,8 @@ struct weft__obstacle {
 weft_result weft__window_open(weft_comm *comm, weft_result mine, int32_t window,
                               struct weft__obstacle *obstacle);
 /* Collective: closes each rank's window, or WEFT__WINDOW_NONE; WEFT__WINDOW_FAILED makes it a
- * WEFT_ERROR_MISMATCH of the others. When it returns, nobody has them mapped, and the numbers are free. */
+ * WEFT_ERROR_MISMATCH of the others. When it returns, nobody has them mapped, and the numbers are
+ * free. */
 weft_result weft__window_close(weft_comm *comm, int32_t window);
 
 /* 1 if the bytes lie in the block of the reserved or open window: *place is then theirs. */

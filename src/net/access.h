@@ -29,8 +29,8 @@ enum wp_access_loss {
     WP_ACCESS_MUST_NOT_BE_LOST /* the failure of all, before the access completes */
 };
 
-/* When it starts: what nobody may be waiting for yet can wait for what is posted next, whose message it may share. A host that
- * goes on to other work sends it within a millisecond. */
+/* When it starts: what nobody may be waiting for yet can wait for what is posted next, whose
+ * message it may share. A host that goes on to other work sends it within a millisecond. */
 enum wp_access_start { WP_ACCESS_AT_ONCE, WP_ACCESS_WITH_THE_NEXT };
 
 /* One cache line. */

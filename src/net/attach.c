@@ -20,7 +20,8 @@ enum {
 
 /* ---------------------------------------------------------------- opening */
 
-/* Not the nonce itself, which is the rendezvous's and which nobody can compute from this one; one for each communicator. */
+/* Not the nonce itself, which is the rendezvous's and which nobody can compute from this one; one
+ * for each communicator. */
 static void derive_secret(const weft_comm *comm, uint8_t secret[WEFT__NONCE_BYTES])
 {
     const struct weft__mac_part parts[] = {{"weft net", 8}, {&comm->key, sizeof(comm->key)}};
@@ -29,7 +30,8 @@ static void derive_secret(const weft_comm *comm, uint8_t secret[WEFT__NONCE_BYTE
     memcpy(secret, mac, WEFT__NONCE_BYTES);
 }
 
-/* Until what was sent is at the peer's host: as the heartbeat, but no less than a bad link takes to send it again. */
+/* Until what was sent is at the peer's host: as the heartbeat, but no less than a bad link takes to
+ * send it again. */
 static weft_result read_silence(uint32_t *silence_ms)
 {
     enum { LEAST_MS = 4000 };
@@ -244,8 +246,8 @@ static weft_result connect_net(weft_comm *comm)
 
 /* ---------------------------------------------------------------- progress */
 
-/* The rendezvous knows more of a peer that is gone: that it died, and its pid. What was for all peers was lost to one
- * that only it can name. */
+/* The rendezvous knows more of a peer that is gone: that it died, and its pid. What was for all
+ * peers was lost to one that only it can name. */
 static void tell_failure(weft_comm *comm, int32_t peer, weft_result result, const char *message)
 {
     const int is_loss = peer >= 0 || result == WEFT_ERROR_RANK_FAILED;
@@ -268,7 +270,8 @@ static void fail_comm(void *context, int32_t peer, weft_result result, const cha
         atomic_store(&device_queue->comm_has_failed, 1);
 }
 
-/* By the progress thread, too: objects that go on without a rank need not hear of it from the rendezvous first. */
+/* By the progress thread, too: objects that go on without a rank need not hear of it from the
+ * rendezvous first. */
 static void lose_peer(void *context, int32_t peer, const char *message)
 {
     weft_comm *comm = context;
@@ -297,8 +300,8 @@ static weft_result start_progress(weft_comm *comm, const struct weft__net_memory
     return weft__progress_start(&options, &comm->network->progress);
 }
 
-/* UCX connects by its first messages, and ends a process whose peer dies meanwhile (docs/network.md): better here
- * than in an operation. */
+/* UCX connects by its first messages, and ends a process whose peer dies meanwhile
+ * (docs/network.md): better here than in an operation. */
 static weft_result greet(weft_comm *comm)
 {
     const struct wp_access flush = {.operation = WP_ACCESS_FLUSH, .rank = WEFT__NET_ALL_PEERS};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What ranks tell each other before they connect. It comes from other hosts, so every length is checked. */
+/* What ranks tell each other before they connect. It comes from other hosts, so every length is
+ * checked. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -64,7 +64,8 @@ enum { WEFT__NET_MAX_ADDRESS_BYTES = 4096 };
 
 struct weft__net_engine {
     const char *name;
-    /* That it sends of a header: all of it, or, as an engine that vouches for its peers, what is behind the secret. */
+    /* That it sends of a header: all of it, or, as an engine that vouches for its peers, what is
+     * behind the secret. */
     size_t header_bytes;
     /* UNSUPPORTED, with a message that says why, if this engine cannot be had here. */
     weft_result (*probe)(void);
@@ -73,8 +74,8 @@ struct weft__net_engine {
     /* From which a put goes by `write`; shorter ones, and without it all, go in messages of at most
      * max_message_bytes. */
     size_t (*min_write_bytes)(void *state);
-    /* Makes memory known, of any kind; writes the key for peers, of at most WEFT__NET_MAX_KEY_BYTES. With writes only, like
-     * the next two. */
+    /* Makes memory known, of any kind; writes the key for peers, of at most
+     * WEFT__NET_MAX_KEY_BYTES. With writes only, like the next two. */
     weft_result (*reg)(void *state, uint32_t region, void *memory, size_t num_bytes, void *key,
                        uint32_t *key_bytes);
     /* A peer's key. */
@@ -87,8 +88,8 @@ struct weft__net_engine {
     weft_result (*address)(void *state, void *address, size_t *address_bytes);
     /* addresses[num_ranks]; an empty one: no peer. */
     weft_result (*connect)(void *state, const struct weft__net_blob *addresses);
-    /* When peers have answered: how they are reached; UNSUPPORTED if that is not what the config demands. Optional: connect
-     * knows. */
+    /* When peers have answered: how they are reached; UNSUPPORTED if that is not what the config
+     * demands. Optional: connect knows. */
     weft_result (*find_transports)(void *state);
 
     enum weft__net_start (*send)(void *state, struct weft__net_operation *operation);
@@ -113,15 +114,16 @@ void weft__net_done(struct weft__net_operation *operation, weft_result result);
 enum weft__net_reach { WEFT__NET_WITHOUT_RDMA, WEFT__NET_BY_RDMA };
 void weft__net_found_transport(struct weft__net *net, int32_t peer, const char *transport,
                                enum weft__net_reach reach);
-/* The least time that anything took there and back, whatever the ends had to do besides; from find_transports. */
+/* The least time that anything took there and back, whatever the ends had to do besides; from
+ * find_transports. */
 void weft__net_found_round_trip(struct weft__net *net, int32_t peer, double us);
-/* `peer` is who sent it, if the engine vouches for that, else -1, and the header must have the secret. The header may be
- * anything; it is copied, and the payload is read once. */
+/* `peer` is who sent it, if the engine vouches for that, else -1, and the header must have the
+ * secret. The header may be anything; it is copied, and the payload is read once. */
 void weft__net_receive(struct weft__net *net, int32_t peer, const void *header, size_t header_bytes,
                        const void *payload, size_t payload_bytes);
 
-/* For an engine that vouches for its peers and whose messages come bit by bit: where the payload of one, whose header
- * alone is here, belongs. */
+/* For an engine that vouches for its peers and whose messages come bit by bit: where the payload of
+ * one, whose header alone is here, belongs. */
 enum weft__net_landing {
     WEFT__NET_LANDS, /* at *place, and when it is there weft__net_landed; unless unreg takes the place away */
     WEFT__NET_GATHERED, /* anywhere, and then weft__net_receive */

@@ -251,7 +251,8 @@ static int progress(void *state)
     struct rank *rank = state;
     int num_events = learn_of_deaths(rank);
     rank->world->now++;
-    /* What arrives or is done starts new packets, which go anywhere into the list; none goes out of it. */
+    /* What arrives or is done starts new packets, which go anywhere into the list; none goes out of
+     * it. */
     for (struct packet *packet = rank->world->packets; packet != NULL; packet = packet->next) {
         num_events += arrive(rank, packet);
         num_events += complete(rank, packet);

@@ -22,8 +22,8 @@ struct weft__net_fake *weft__net_fake_create(const struct weft__net_fake_options
 /* When all of its nets are closed. */
 void weft__net_fake_destroy(struct weft__net_fake *world);
 
-/* From now on the rank's net must not be used, only closed. Of what it has sent some arrives; its peers are
- * told within max_delay. */
+/* From now on the rank's net must not be used, only closed. Of what it has sent some arrives; its
+ * peers are told within max_delay. */
 void weft__net_fake_kill(struct weft__net_fake *world, int32_t rank);
 /* Nothing passes between the two any more, and nobody is told. */
 void weft__net_fake_cut(struct weft__net_fake *world, int32_t one, int32_t other);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations whose result comes back: gets and fetch-adds. They are requests, which the target's progress answers,
- * a get in as many messages as it takes; without numbers, since nothing is ordered after them. What an answer says
- * is believed only as far as it was asked for. */
+/* Operations whose result comes back: gets and fetch-adds. They are requests, which the target's
+ * progress answers, a get in as many messages as it takes; without numbers, since nothing is
+ * ordered after them. What an answer says is believed only as far as it was asked for. */
 #include <stdlib.h>
 
 #include "comm/host/error.h"
@@ -152,7 +152,8 @@ static void end_fetch(struct weft__net_peer *peer, struct weft__net_fetch **link
     free(fetch);
 }
 
-/* An answer without bytes is the old value of a word. What cannot be written here has failed the peer. */
+/* An answer without bytes is the old value of a word. What cannot be written here has failed the
+ * peer. */
 static int take_bytes(struct weft__net *net, int32_t rank, struct weft__net_fetch *fetch,
                       const struct weft__net_header *header, const void *payload)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which of a peer's numbered messages have taken effect, in whatever order. A plain count would not do: a
- * later message that overtakes an earlier one makes the count look complete. */
+/* Which of a peer's numbered messages have taken effect, in whatever order. A plain count would not
+ * do: a later message that overtakes an earlier one makes the count look complete. */
 #pragma once
 
 #include <stddef.h>

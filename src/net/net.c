@@ -141,7 +141,8 @@ int32_t weft__net_failed_peer(const struct weft__net *net)
     return -1;
 }
 
-/* Not where the peer was found to be gone, for that may be inside of a walk over what is dropped. */
+/* Not where the peer was found to be gone, for that may be inside of a walk over what is
+ * dropped. */
 static void drop_peers(struct weft__net *net)
 {
     for (int32_t rank = 0; net->num_to_be_dropped > 0 && rank < net->config.num_ranks; rank++) {

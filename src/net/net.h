@@ -255,7 +255,8 @@ const char *weft__net_gpu_obstacle(const struct weft__net *net);
 /* "tcp/eth0", as far as the peers that are connected have the same; else several. */
 const char *weft__net_transport(const struct weft__net *net);
 
-/* Of the peers that are as near as half of those whose distance the engine knows, there and back; 0: it knows none. */
+/* Of the peers that are as near as half of those whose distance the engine knows, there and back;
+ * 0: it knows none. */
 double weft__net_round_trip_us(const struct weft__net *net);
 
 /* Changes how long close may take, from now on. */

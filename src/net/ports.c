@@ -86,7 +86,8 @@ static void find_rdma_ports(struct found_ports *found)
     weft__sysfs_free_list(devices, num_devices);
 }
 
-/* Interfaces that are up, but for the loopback and what the kernel has made up: bridges, tunnels. */
+/* Interfaces that are up, but for the loopback and what the kernel has made up: bridges,
+ * tunnels. */
 static void add_interface(struct found_ports *found, const char *name)
 {
     char folder[WEFT__SYSFS_PATH_BYTES], text[WEFT__SYSFS_TEXT_BYTES];

@@ -16,10 +16,11 @@ struct weft__net_port {
     uint64_t guid; /* of the device; ports of one have the same */
 };
 
-/* Ports for RDMA, else interfaces of the network that are devices; numbered by name. The number of them. */
+/* Ports for RDMA, else interfaces of the network that are devices; numbered by name. The number of
+ * them. */
 int32_t weft__net_find_ports(const struct weft__sysfs *sysfs, struct weft__net_port *ports,
                              int32_t most);
 
-/* What the ports together carry that a transport ("tcp/eth0") names, of devices alone, since others are not bound to
- * what they say; 0: not known. */
+/* What the ports together carry that a transport ("tcp/eth0") names, of devices alone, since others
+ * are not bound to what they say; 0: not known. */
 double weft__net_port_gbps(const char *transport, const struct weft__sysfs *sysfs);

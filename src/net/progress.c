@@ -240,8 +240,9 @@ static weft_result fail_post(struct weft__progress *progress)
     return weft__error(WEFT_ERROR_TIMEOUT, "%s", message);
 }
 
-/* The number of a slot that is free, so that nobody waits behind one that is given up. The thread takes what is there,
- * whatever peers do, as long as what was taken completes; and the failure of a peer completes it. */
+/* The number of a slot that is free, so that nobody waits behind one that is given up. The thread
+ * takes what is there, whatever peers do, as long as what was taken completes; and the failure of a
+ * peer completes it. */
 static weft_result reserve(struct weft__progress *progress, uint64_t *number)
 {
     struct weft__work_queue *queue = progress->own.queue;

@@ -17,7 +17,8 @@ enum weft__progress_thread {
 };
 
 struct weft__progress {
-    /* Who holds it owns the net. Only the thread waits for it, and who has something rare to do (weft__progress_act). */
+    /* Who holds it owns the net. Only the thread waits for it, and who has something rare to do
+     * (weft__progress_act). */
     pthread_mutex_t rounds;
     struct weft__net *net;
     struct weft__progress_options options;
@@ -40,8 +41,8 @@ struct weft__progress {
 /* Whether something is posted that nobody has taken; from any thread. */
 int weft__progress_has_work(const struct weft__progress *progress);
 
-/* By who holds `rounds`: takes what is posted, moves the net on, tells of failures, completes what is done. Returns the
- * number of events. */
+/* By who holds `rounds`: takes what is posted, moves the net on, tells of failures, completes what
+ * is done. Returns the number of events. */
 int weft__progress_round(struct weft__progress *progress);
 
 /* Those that a round does first and last, for when the net is about to be closed and is closed. */

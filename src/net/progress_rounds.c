@@ -9,7 +9,8 @@ enum { NUM_TAKEN_PER_ROUND = 64 };
 
 /* ---------------------------------------------------------------- work */
 
-/* That a peer has failed is told for itself, and that one has left harms nobody unless the request says so. */
+/* That a peer has failed is told for itself, and that one has left harms nobody unless the request
+ * says so. */
 static void tell_of_request(struct weft__progress *progress, const struct weft__under_way *request,
                             weft_result result, const char *message)
 {
@@ -76,7 +77,8 @@ static int take_next(struct weft__progress *progress, struct weft__line *line)
     struct weft__under_way *under_way = note_work(progress, line, number, work);
     if (is_pair)
         note_work(progress, line, number + 1, other);
-    /* What nobody waits for is not noted as under way: a peer that takes nothing holds up nobody else. */
+    /* What nobody waits for is not noted as under way: a peer that takes nothing holds up nobody
+     * else. */
     struct weft__net_request *request = wp_access_is_awaited(work) ? &under_way->request : NULL;
     const weft_result result = is_pair ? weft__net_post_both(progress->net, work, other, request)
                                        : weft__net_post(progress->net, work, request);
@@ -160,8 +162,9 @@ static int take_work_of_device(struct weft__progress *progress)
     return line->queue != NULL ? take_work(progress, &progress->device, line->num_slots) : 0;
 }
 
-/* What launches have posted is taken before what the host posts when they have ended: so a flush of the host waits for all
- * of it. Nothing rings when a device posts; it is that flush that wakes a thread which naps. */
+/* What launches have posted is taken before what the host posts when they have ended: so a flush of
+ * the host waits for all of it. Nothing rings when a device posts; it is that flush that wakes a
+ * thread which naps. */
 int weft__progress_take(struct weft__progress *progress)
 {
     const uint64_t num_own = count_work(&progress->own, NUM_TAKEN_PER_ROUND);
@@ -176,7 +179,8 @@ int weft__progress_complete(struct weft__progress *progress)
 
 /* ---------------------------------------------------------------- peers */
 
-/* Else what was sent to them would never be done: that a peer is stopped, the engine does not notice. */
+/* Else what was sent to them would never be done: that a peer is stopped, the engine does not
+ * notice. */
 static void fail_as_known(struct weft__progress *progress)
 {
     const struct weft__status *status = progress->options.status;

@@ -86,8 +86,8 @@ static enum way way_of(const struct weft__net *net, const struct wp_access *put,
     return is_for_engine ? NO_WAY : MESSAGES;
 }
 
-/* From byte `begin` of a put on, whose bytes are at both ends. Steps cut it; to one of which the peer has
- * told nothing it goes as to the rest of the region. */
+/* From byte `begin` of a put on, whose bytes are at both ends. Steps cut it; to one of which the
+ * peer has told nothing it goes as to the rest of the region. */
 static struct piece find_piece(const struct weft__net *net, const struct wp_access *put,
                                uint64_t begin)
 {
@@ -294,7 +294,8 @@ weft_result weft__net_flush(struct weft__net *net, int32_t peer, struct weft__ne
         weft_result result = weft__net_check_peer(net, peer);
         return result == WEFT_OK ? weft__net_flush_peer(net, peer, request) : result;
     }
-    /* Those who are there are flushed, whoever is not: what they were sent must not be lost with it. */
+    /* Those who are there are flushed, whoever is not: what they were sent must not be lost with
+     * it. */
     for (int32_t rank = 0; rank < net->config.num_ranks; rank++)
         if (net->peers[rank].state == WEFT__NET_CONNECTED)
             WEFT__TRY(weft__net_flush_peer(net, rank, request));

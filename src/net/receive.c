@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The target's half of the contract: checks what comes, and lets it take effect in an order that the numbers
- * allow. */
+/* The target's half of the contract: checks what comes, and lets it take effect in an order that
+ * the numbers allow. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of this rank that the net reaches: as it is, by the functions of its owner, or through the engine alone. */
+/* Memory of this rank that the net reaches: as it is, by the functions of its owner, or through the
+ * engine alone. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -254,8 +255,8 @@ weft_result weft__net_write(struct weft__net *net, int32_t rank, uint64_t place,
     return WEFT_OK;
 }
 
-/* Release: whoever waits for the word has the bytes that were copied before. An addition, since ranks of the host may
- * add to the word too. */
+/* Release: whoever waits for the word has the bytes that were copied before. An addition, since
+ * ranks of the host may add to the word too. */
 static weft_result add(struct weft__net *net, int32_t rank, uint64_t word, uint64_t summand,
                        uint64_t *before)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The source's half of the contract: numbers messages, cuts long puts, and holds back what must not overtake
- * a write. */
+/* The source's half of the contract: numbers messages, cuts long puts, and holds back what must not
+ * overtake a write. */
 #include <stdlib.h>
 #include <string.h>
 

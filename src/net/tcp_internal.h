@@ -9,8 +9,9 @@
 
 enum {
     WEFT__TCP_MAX_QUEUED = 1024, /* operations of a peer; more wait in the net */
-    /* One read takes so much where a header is awaited: a message that is not longer comes in one call. Behind a
-     * payload that lands it takes less, since what follows a long message is mostly as long: little of it is copied. */
+    /* One read takes so much where a header is awaited: a message that is not longer comes in one
+     * call. Behind a payload that lands it takes less, since what follows a long message is mostly
+     * as long: little of it is copied. */
     WEFT__TCP_BUFFER_BYTES = 32 * 1024,
     WEFT__TCP_BYTES_BEHIND_PAYLOAD = 4 * 1024,
     WEFT__TCP_MAX_MORE_GUESTS = 64, /* beside one for each rank */

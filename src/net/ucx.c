@@ -160,8 +160,8 @@ static void wait_for_pending(struct weft__ucx_engine *engine, int64_t deadline_n
         engine->ucx->ucp_worker_progress(engine->worker);
 }
 
-/* A graceful close of UCX could wait for a peer that is stopped; so first the flush, with a deadline, then
- * the other kind. */
+/* A graceful close of UCX could wait for a peer that is stopped; so first the flush, with a
+ * deadline, then the other kind. */
 static void close_ucx(void *state, int64_t deadline_ns)
 {
     enum { FORCED_MS = 1000 };

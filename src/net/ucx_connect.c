@@ -8,8 +8,9 @@
 #include "net/ucx_transports.h"
 
 enum {
-    /* Up to here an active message is faster than a put and a flush. Until 1.16 it always is over TCP, and
-     * a put may end the survivors when a peer is killed; so there all goes in pieces by messages. */
+    /* Up to here an active message is faster than a put and a flush. Until 1.16 it always is over
+     * TCP, and a put may end the survivors when a peer is killed; so there all goes in pieces by
+     * messages. */
     MAX_MESSAGE_BYTES = 64 * 1024,
     MAX_OLD_MESSAGE_BYTES = 512 * 1024,
     FIRST_MINOR_WITH_FAST_PUTS = 16
@@ -219,8 +220,9 @@ static weft_result find_transport(const struct weft__ucx_engine *engine,
     return WEFT_OK;
 }
 
-/* Not while it connects: a rank that gave up then would destroy its worker while others still connect to it, which some of
- * UCX's assertions take for an error of their process (1.13: of 4 ranks that disagree, one in 4 jobs). */
+/* Not while it connects: a rank that gave up then would destroy its worker while others still
+ * connect to it, which some of UCX's assertions take for an error of their process (1.13: of 4
+ * ranks that disagree, one in 4 jobs). */
 weft_result weft__ucx_find_transports(void *state)
 {
     const struct weft__ucx_engine *engine = state;

@@ -23,8 +23,8 @@ static void add_name(char *names, size_t names_bytes, const char *name)
         snprintf(names + length, names_bytes - length, "%s%s", length > 0 ? ", " : "", name);
 }
 
-/* API 1.13 has no other way than the lines that it prints:
- *     #               lane[0]:  2:tcp/eth0.0 md[1]           -> addr[0].md[1]/tcp/sysdev[255] ... */
+/* API 1.13 has no other way than the lines that it prints: #               lane[0]:  2:tcp/eth0.0
+ * md[1]           -> addr[0].md[1]/tcp/sysdev[255] ... */
 static void read_line(const char *line, char *names, size_t names_bytes)
 {
     char name[64];

@@ -6,7 +6,8 @@
 
 #include "net/ucx_library.h"
 
-/* Not its shared memory: with it no death of a peer is told, or the survivors end (docs/network.md). */
+/* Not its shared memory: with it no death of a peer is told, or the survivors end
+ * (docs/network.md). */
 #define WEFT__UCX_DEFAULT_TRANSPORTS "^shm"
 
 /* "tcp/eth0, rc_verbs/mlx5_0:1", each once. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory as users of weft have it from CUDA. Functions return 0, or 1 when a check has failed; they are
- * called on a thread whose context is current. */
+/* Memory as users of weft have it from CUDA. Functions return 0, or 1 when a check has failed; they
+ * are called on a thread whose context is current. */
 #pragma once
 
 #include "cuda/driver.h"

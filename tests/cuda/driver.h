@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* CUDA as a user of weft has it beside weft: contexts, streams, graphs and memory of the driver, which
- * is looked up at run time so that the tests also start, and are skipped, where there is none. */
+/* CUDA as a user of weft has it beside weft: contexts, streams, graphs and memory of the driver,
+ * which is looked up at run time so that the tests also start, and are skipped, where there is
+ * none. */
 #pragma once
 
 #include <cuda.h>
@@ -63,8 +64,9 @@ extern struct driver driver;
 /* For main: ranks are on GPUs, or the test ends as skipped with the reason. */
 void driver_require(void);
 
-/* What a process does that uses one GPU: makes the context of device `device_idx`, modulo their number,
- * current for the calling thread, and with it the choice of communicators made by that thread. */
+/* What a process does that uses one GPU: makes the context of device `device_idx`, modulo their
+ * number, current for the calling thread, and with it the choice of communicators made by that
+ * thread. */
 int driver_use_device(int32_t device_idx);
 /* The reverse. */
 int driver_leave_device(int32_t device_idx);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A kernel of an application that may start before the one before it in the stream has ended: its blocks take their
- * places on the GPU, and hold them until then. */
+/* A kernel of an application that may start before the one before it in the stream has ended: its
+ * blocks take their places on the GPU, and hold them until then. */
 extern "C" __global__ void filling(unsigned *num_blocks_run)
 {
 #if __CUDA_ARCH__ >= 900

@@ -138,8 +138,8 @@ int layer_close(struct layer *layer)
 
 /* ---------------------------------------------------------------- inputs */
 
-/* In turn: all experts alike; the first ones, whose ranks then get more than their capacity; half of
- * the ids out of range; everybody the same. */
+/* In turn: all experts alike; the first ones, whose ranks then get more than their capacity; half
+ * of the ids out of range; everybody the same. */
 static int64_t bound_of_experts(const struct layer *layer, uint64_t round)
 {
     const int64_t num_experts = layer->shape.num_experts;

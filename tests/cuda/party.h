@@ -19,7 +19,8 @@ int party_open_on_nodes(struct party *party, struct ranks_context *context, int3
                         const weft_coll_config *config);
 int party_close(struct party *party);
 
-/* From here to party_record_end what is enqueued on the stream becomes a graph, which that makes. */
+/* From here to party_record_end what is enqueued on the stream becomes a graph, which that
+ * makes. */
 int party_record_begin(struct party *party);
 int party_record_end(struct party *party, CUgraphExec *graph);
 

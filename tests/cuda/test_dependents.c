@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels of the application that may start before the launch of weft's that is before them in the stream has ended
- * (programmatic dependent launch): they take all of the GPU that is free, and nothing that this launch waits for may
- * need it. */
+/* Kernels of the application that may start before the launch of weft's that is before them in the
+ * stream has ended (programmatic dependent launch): they take all of the GPU that is free, and
+ * nothing that this launch waits for may need it. */
 #include <time.h>
 
 #include "cuda/driver.h"
@@ -10,7 +10,8 @@
 
 enum { NUM_RANKS = 2, MAX_BYTES = 4 << 20, TIMEOUT_MS = 10000, NUM_ROUNDS = 3 };
 
-/* An application's stream, and weft's objects for it, of which the second is made of the same stream. */
+/* An application's stream, and weft's objects for it, of which the second is made of the same
+ * stream. */
 struct lane {
     CUstream native;
     weft_stream *streams[2];
@@ -232,7 +233,8 @@ static int opposite_orders(struct ranks_context *context)
     return check_filling(&app) || close_app(&app);
 }
 
-/* Two that take half of the GPU each, one behind the other; weft does not know that it is one stream. */
+/* Two that take half of the GPU each, one behind the other; weft does not know that it is one
+ * stream. */
 static int a_stream_wrapped_twice(struct ranks_context *context)
 {
     struct app app;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations captured into CUDA graphs: each replay delivers, for what its inputs then are, the bytes of
- * machine cpu; what waits on the host is refused during a capture, which it does not harm. */
+/* Operations captured into CUDA graphs: each replay delivers, for what its inputs then are, the
+ * bytes of machine cpu; what waits on the host is refused during a capture, which it does not
+ * harm. */
 #include "cuda/driver.h"
 #include "cuda/layer.h"
 #include "harness/cmocka.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Graphs of weft's own: they do what was recorded, on streams that wait for the captured one too; what fails
- * in them is told by the stream that they were launched on; misuse is refused. */
+/* Graphs of weft's own: they do what was recorded, on streams that wait for the captured one too;
+ * what fails in them is told by the stream that they were launched on; misuse is refused. */
 #include "cuda/party.h"
 #include "harness/cmocka.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A small all-reduce, or a group of a send and a receive, in a graph that is replayed up to 10,000 times: by the algorithms
- * of a node, in pieces, and over nodes. The stream brings other inputs before every
- * replay and takes the results away after it, all of which are compared. The host waits in between as
- * seldom as it can, so that ranks run ahead of each other and buffers are used again. */
+/* A small all-reduce, or a group of a send and a receive, in a graph that is replayed up to 10,000
+ * times: by the algorithms of a node, in pieces, and over nodes. The stream brings other inputs
+ * before every replay and takes the results away after it, all of which are compared. The host
+ * waits in between as seldom as it can, so that ranks run ahead of each other and buffers are used
+ * again. */
 #include "cuda/device_memory.h"
 #include "cuda/party.h"
 #include "harness/cmocka.h"
@@ -108,8 +109,8 @@ static int copy(struct player *player, void *to, const void *from)
     return 0;
 }
 
-/* What the driver does only the first time may wait for kernels of the process, which wait for other
- * ranks: so all of it comes before the first replay of any rank. */
+/* What the driver does only the first time may wait for kernels of the process, which wait for
+ * other ranks: so all of it comes before the first replay of any rank. */
 static int warm_up(struct player *player)
 {
     struct party *party = &player->party;

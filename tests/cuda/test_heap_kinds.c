@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How heaps of GPUs are shared, by CUDA IPC where one rank wants it and else by file descriptors, and
- * ranks that are not on the same machine. */
+/* How heaps of GPUs are shared, by CUDA IPC where one rank wants it and else by file descriptors,
+ * and ranks that are not on the same machine. */
 #include <stdlib.h>
 
 #include "cuda/driver.h"

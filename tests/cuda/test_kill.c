@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank is killed, or aborts, while the others wait for it in a replayed graph with more replays queued
- * behind: all of them end within two seconds, and the GPU goes on with a new communicator. */
+/* A rank is killed, or aborts, while the others wait for it in a replayed graph with more
+ * replays queued behind: all of them end within two seconds, and the GPU goes on with a new
+ * communicator. */
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>

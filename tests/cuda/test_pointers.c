@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What operations on GPUs are given: memory that they could not access is refused by name before
- * anything is enqueued, other memory of the host works; and so for streams that are not of their GPU. */
+ * anything is enqueued, other memory of the host works; and so for streams that are not of their
+ * GPU. */
 #include "cuda/driver.h"
 #include "cuda/layer.h"
 #include "harness/cmocka.h"

@@ -93,8 +93,8 @@ static int close_world(const struct world *world)
     return 0;
 }
 
-/* A barrier of one rank waits for the others, which first make a communicator with it, destroy that,
- * and then what they had. */
+/* A barrier of one rank waits for the others, which first make a communicator with it, destroy
+ * that, and then what they had. */
 static int live_beside_a_waiting_kernel(struct ranks_context *context, weft_comm *comm,
                                         const struct world *own)
 {

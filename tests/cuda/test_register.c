@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of CUDA that is registered, or recorded in graphs: reached where it is if CUDA shares it, else
- * staged, with the same results. */
+/* Memory of CUDA that is registered, or recorded in graphs: reached where it is if CUDA shares it,
+ * else staged, with the same results. */
 #include <dirent.h>
 #include <stdlib.h>
 
@@ -192,8 +192,8 @@ TEST(every_kind_between_processes)
     assert_int_equal(ranks_run(RANKS_PROCESSES, MAX_RANKS, register_kinds, NULL), 0);
 }
 
-/* Allocating waits for kernels of the process, which wait for the rank that allocates: so all of it comes
- * before the first operation. */
+/* Allocating waits for kernels of the process, which wait for the rank that allocates: so all of it
+ * comes before the first operation. */
 TEST_ON_RANKS(between_threads, RANKS_THREADS, 3)
 {
     static const enum device_memory_kind kinds[] = {MEMORY_PLAIN, MEMORY_SEGMENTS};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks whose collective calls do not fit together are all told so, with a rank, and nobody hangs: by
- * packets, by direct access, and where one rank's call is by packets and another's is not. Nor with a barrier. */
+/* Ranks whose collective calls do not fit together are all told so, with a rank, and nobody hangs:
+ * by packets, by direct access, and where one rank's call is by packets and another's is not. Nor
+ * with a barrier. */
 #include <ctype.h>
 
 #include "harness/cmocka.h"
@@ -109,8 +110,8 @@ static int disagree(struct ranks_context *context)
     return ep_rank_close(&self);
 }
 
-/* A rank sees only its own counts. So that all see a difference, every pair of ranks with the odd one must
- * have one, which some seeds give. */
+/* A rank sees only its own counts. So that all see a difference, every pair of ranks with the odd
+ * one must have one, which some seeds give. */
 static int all_pairs_differ(const struct plan *plan)
 {
     struct coll_case changed = plan->spec;

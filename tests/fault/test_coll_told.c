@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A mismatch that one rank alone can see is told to all; and ranks that end as soon as they know of one do not
- * hide it from the others. */
+/* A mismatch that one rank alone can see is told to all; and ranks that end as soon as they know of
+ * one do not hide it from the others. */
 #include <signal.h>
 
 #include "harness/cmocka.h"
@@ -44,8 +44,9 @@ static weft_result bytes_call_run(struct ep_rank *self, const struct bytes_call 
     return result == WEFT_OK ? weft_stream_synchronize(self->stream) : result;
 }
 
-/* The receiver alone sees that the sender has too little for it. Packets need nothing from the receiver but
- * what it has sent before it looks; so the call may end well on the others, whom the next one tells. */
+/* The receiver alone sees that the sender has too little for it. Packets need nothing from the
+ * receiver but what it has sent before it looks; so the call may end well on the others, whom the
+ * next one tells. */
 static int differ_in_one_pair(struct ranks_context *context)
 {
     const weft_algorithm *algorithm = context->argument;
@@ -140,7 +141,8 @@ TEST(ends)
 
 enum { LATE = 0, MANY_MS = 20000 };
 
-/* What the late rank waits for has come long ago: nothing but the news tells it that the others have given up. */
+/* What the late rank waits for has come long ago: nothing but the news tells it that the others
+ * have given up. */
 TEST_ON_RANKS(a_deadline_is_told_to_the_late_rank, RANKS_PROCESSES, NUM_RANKS)
 {
     weft_comm_config config = WEFT_INIT(weft_comm_config);

@@ -62,8 +62,8 @@ static int see_one_end(struct ranks_context *context)
     return 0;
 }
 
-/* The rank is a fork. A fork cannot go on with CUDA, and the address sanitizer takes the allocations
- * of its parent for leaks. */
+/* The rank is a fork. A fork cannot go on with CUDA, and the address sanitizer takes the
+ * allocations of its parent for leaks. */
 TEST(a_process_that_ends_is_no_death)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

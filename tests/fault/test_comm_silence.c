@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank, or the process of the rendezvous, is stopped: it keeps its connections, and nobody waits for it, yet
- * all are told its name, by the heartbeat. */
+/* A rank, or the process of the rendezvous, is stopped: it keeps its connections, and nobody waits
+ * for it, yet all are told its name, by the heartbeat. */
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>

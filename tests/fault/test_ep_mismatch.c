@@ -260,8 +260,8 @@ TEST(every_disagreement)
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, disagree_on_each, NULL), 0);
 }
 
-/* Also those of the other node learn of it, though only a partner of the odd one hears from it; and of four nodes
- * of a rank. */
+/* Also those of the other node learn of it, though only a partner of the odd one hears from it; and
+ * of four nodes of a rank. */
 TEST_OVER(every_disagreement_between_nodes, "auto")
 {
     for (int32_t num_nodes = 2; num_nodes <= MAX_RANKS; num_nodes += 2) {

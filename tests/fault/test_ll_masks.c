@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank dies or stops in the midst of decode steps whose weft_ll has masks: the others go on, with exactly what is left
- * of each step, and one that was stopped comes back. */
+/* A rank dies or stops in the midst of decode steps whose weft_ll has masks: the others go on, with
+ * exactly what is left of each step, and one that was stopped comes back. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -88,7 +88,8 @@ static int count_rows(struct ll_seat *seat, int32_t step, int32_t rank, int64_t 
     return 0;
 }
 
-/* The victim has been lost before, or in the dispatch of the step: then its rows may have been counted. */
+/* The victim has been lost before, or in the dispatch of the step: then its rows may have been
+ * counted. */
 static int check_dispatched(struct stand *stand, int32_t step, int32_t victim)
 {
     struct ll_seat *seat = &stand->seat;
@@ -182,7 +183,8 @@ static int open(struct stand *stand, struct ranks_context *context)
     config.num_nodes = plan->num_nodes;
     *stand = (struct stand){.problem = plan->problem};
     stand->problem.cuts = stand->cuts;
-    /* A rank that is stopped is missing, and does not fail, however long others take to find that out. */
+    /* A rank that is stopped is missing, and does not fail, however long others take to find that
+     * out. */
     setenv("WEFT_HEARTBEAT_MS", plan->signal == SIGSTOP ? "0" : "10000", 1);
     if (ranks_warm_up(context) || ll_seat_open(&stand->seat, context, &stand->problem, &config))
         return 1;
@@ -202,8 +204,8 @@ static weft_result pass_barrier(struct ll_seat *seat)
     return result == WEFT_OK ? weft_stream_synchronize(seat->stream) : result;
 }
 
-/* What else waits for the dead rank fails, by its name. So nobody gets the memory of a weft_ll, to which that rank may have
- * sent something that comes late. */
+/* What else waits for the dead rank fails, by its name. So nobody gets the memory of a weft_ll, to
+ * which that rank may have sent something that comes late. */
 static int check_others_fail(struct stand *stand, const struct plan *plan)
 {
     struct ll_seat *seat = &stand->seat;
@@ -231,7 +233,8 @@ static int survive_a_death(struct ranks_context *context)
     return check_others_fail(&stand, plan) || ll_seat_close(&stand.seat);
 }
 
-/* When the others have been answered, and before they know that the victim needs nothing more of the step. */
+/* When the others have been answered, and before they know that the victim needs nothing more of
+ * the step. */
 static int die_behind_its_answers(struct stand *stand, int32_t victim)
 {
     struct ll_seat *seat = &stand->seat;
@@ -258,7 +261,8 @@ static int survive_between_steps(struct ranks_context *context)
            ll_seat_close(&stand.seat);
 }
 
-/* ---------------------------------------------------------------- a rank is stopped, and comes back */
+/* ---------------------------------------------------------------- a rank is stopped, and comes
+ * back */
 
 static int be_stopped(struct stand *stand)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the test, its ranks and the process of their rendezvous share during a run (harness/ranks.h). */
+/* What the test, its ranks and the process of their rendezvous share during a run
+ * (harness/ranks.h). */
 #pragma once
 
 #include <semaphore.h>
@@ -27,8 +28,8 @@ struct board {
     _Alignas(64) char shared[];
 };
 
-/* Tasks of harness/pool.h: a rank that is a process, all ranks that are threads, and the process that makes the id
- * where no rank does. */
+/* Tasks of harness/pool.h: a rank that is a process, all ranks that are threads, and the process
+ * that makes the id where no rank does. */
 int board_be_process(void *common, int32_t rank);
 int board_be_threads(void *common, int32_t unused);
 int board_be_host(void *common, int32_t unused);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cmocka, after the headers that it wants before it, and tests that need no list: each says itself that it is one. */
+/* cmocka, after the headers that it wants before it, and tests that need no list: each says itself
+ * that it is one. */
 #pragma once
 
 #include <setjmp.h>
@@ -14,7 +15,8 @@
 
 /* Before the body of a test. A program's tests run in the order in which they are defined. */
 #define TEST(name) TEST_AS(name, cmocka_unit_test(name))
-/* The same, run once for each of the CMUnitTests that follow: with a fixture, or in several ways. */
+/* The same, run once for each of the CMUnitTests that follow: with a fixture, or in several
+ * ways. */
 #define TEST_AS(name, ...)                                                                         \
     static void name(void **state);                                                                \
     __attribute__((constructor)) static void register_##name(void)                                 \
@@ -26,8 +28,8 @@
 
 void tests_register(const struct CMUnitTest *tests, size_t num_tests);
 
-/* All of them, between setup and teardown, which may be NULL: the exit status. A program that has nothing else
- * to do needs no main. */
+/* All of them, between setup and teardown, which may be NULL: the exit status. A program that has
+ * nothing else to do needs no main. */
 int tests_run(CMFixtureFunction setup, CMFixtureFunction teardown);
 
 /* A call of the library, or a result of one. */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* All calls of weft.h in which the hosts of all ranks take part, for tests of what holds for each. */
+/* All calls of weft.h in which the hosts of all ranks take part, for tests of what holds for
+ * each. */
 #pragma once
 
 #include "harness/ranks.h"
 
-/* What the calls are made with; each rank has its own. Between nodes the scene has no weft_coll, nor a
- * weft_ep that is the scene's. */
+/* What the calls are made with; each rank has its own. Between nodes the scene has no weft_coll,
+ * nor a weft_ep that is the scene's. */
 struct host_scene {
     weft_comm *comm;
     weft_coll *coll;

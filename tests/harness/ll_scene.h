@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What calls of low latency need on one rank, for tests of what is refused: objects, memory, and arguments that
- * are right, of which a test makes one wrong. Nobody looks at the rows: oracle/ll_seat.h is for tests that do. */
+/* What calls of low latency need on one rank, for tests of what is refused: objects, memory, and
+ * arguments that are right, of which a test makes one wrong. Nobody looks at the rows:
+ * oracle/ll_seat.h is for tests that do. */
 #pragma once
 
 #include "harness/ranks.h"
@@ -36,8 +37,8 @@ int ll_scene_close(struct ll_scene *scene);
 weft_ep_config ll_scene_ep_config(void);
 weft_ll_config ll_scene_config(weft_ll_layout layout);
 
-/* Arguments that are right in these phases: for scene->by_expert those of its layout, with answers that are
- * rows; for any other weft_ll those of by_rank. */
+/* Arguments that are right in these phases: for scene->by_expert those of its layout, with answers
+ * that are rows; for any other weft_ll those of by_rank. */
 weft_ll_dispatch_args ll_scene_dispatch_args(const struct ll_scene *scene, const weft_ll *ll,
                                              weft_ll_phases phases);
 weft_ll_combine_args ll_scene_combine_args(const struct ll_scene *scene, const weft_ll *ll,

@@ -4,14 +4,14 @@
 
 #include "weft.h"
 
-/* Called before the first rank is started. Ends the test as skipped, with the reason, if the machine
- * cannot be used. Asks a child, since a process that has used CUDA must not fork ranks. */
+/* Called before the first rank is started. Ends the test as skipped, with the reason, if the
+ * machine cannot be used. Asks a child, since a process that has used CUDA must not fork ranks. */
 void tests_choose_machine(void);
 
-/* In a process that is to have so many ranks, before the first of them. The kernels of ranks that share a
- * GPU wait for each other, so they must not queue up behind each other; a device has 8 queues, or at most
- * 32 by CUDA_DEVICE_MAX_CONNECTIONS. With 32, making a context takes 0.6 s in place of 0.13, and contexts
- * of other processes wait meanwhile. */
+/* In a process that is to have so many ranks, before the first of them. The kernels of ranks that
+ * share a GPU wait for each other, so they must not queue up behind each other; a device has 8
+ * queues, or at most 32 by CUDA_DEVICE_MAX_CONNECTIONS. With 32, making a context takes 0.6 s in
+ * place of 0.13, and contexts of other processes wait meanwhile. */
 void tests_expect_ranks(int32_t num_ranks);
 /* So many queues: 8, 16, 24 or 32. */
 int32_t tests_num_queues(int32_t num_ranks);
@@ -25,19 +25,19 @@ int32_t tests_num_devices(void);
  * process takes a second or two. */
 int tests_rounds(int on_cpu, int on_cuda);
 
-/* Sizes of a grid of cases: `full`, or `small` where WEFT_TEST_GRID=small says that it must be quick
- * (sanitizers). */
+/* Sizes of a grid of cases: `full`, or `small` where WEFT_TEST_GRID=small says that it must be
+ * quick (sanitizers). */
 int32_t tests_grid_size(int32_t full, int32_t small);
 
-/* A deadline that a test lets pass on purpose: `ms`, or more under the thread sanitizer, where ranks
- * that are slowed down must keep it until then, with other tests beside them. */
+/* A deadline that a test lets pass on purpose: `ms`, or more under the thread sanitizer, where
+ * ranks that are slowed down must keep it until then, with other tests beside them. */
 uint32_t tests_deadline_ms(uint32_t ms);
 
-/* Whether communicators of several nodes can have a network with this engine ("auto", "tcp", "ucx"); if not,
- * says why. */
+/* Whether communicators of several nodes can have a network with this engine ("auto", "tcp",
+ * "ucx"); if not, says why. */
 int tests_network_is_there(const char *engine);
-/* Before the body of a test that needs a network between processes, of this engine, or of whichever there is
- * ("auto"): it is skipped where there is none, and its ranks use it. */
+/* Before the body of a test that needs a network between processes, of this engine, or of whichever
+ * there is ("auto"): it is skipped where there is none, and its ranks use it. */
 #define TEST_OVER(test, engine) TEST_OVER_EACH(test, TEST_OVER_ENGINE(test, #test, engine))
 /* The same over each engine. */
 #define TEST_OVER_ENGINES(test)                                                                    \
@@ -63,13 +63,13 @@ void tests_over(const char *engine, void (*test)(const char *engine));
 /* max_nodes if communicators of several nodes can have a network; if not, 1, and says why. */
 int32_t tests_max_nodes(int32_t max_nodes);
 
-/* For tests whose ranks are threads that access each other's memory where it is. 0, and says why, under the
- * thread sanitizer: ranks signal each other in heaps, which each has mapped elsewhere, so that to the
- * sanitizer nothing orders those accesses. */
+/* For tests whose ranks are threads that access each other's memory where it is. 0, and says why,
+ * under the thread sanitizer: ranks signal each other in heaps, which each has mapped elsewhere, so
+ * that to the sanitizer nothing orders those accesses. */
 int tests_have_one_mapping(void);
 /* Ends the whole program as skipped if it is 0. */
 void tests_need_one_mapping(void);
 
-/* What CUDA's driver opens with a process's first communicator and keeps is opened here, so that it is
- * not counted for the test. The id need not be free. */
+/* What CUDA's driver opens with a process's first communicator and keeps is opened here, so that it
+ * is not counted for the test. The id need not be free. */
 weft_result tests_warm_up(const weft_unique_id *id);

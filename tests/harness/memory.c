@@ -13,8 +13,8 @@ enum { ALIGNMENT = 64 };
 /* So many addresses; pages that nobody has touched cost nothing. */
 static const size_t copied_bytes = (size_t)8 << 30, common_bytes = (size_t)1 << 30;
 
-/* Blocks lie one behind the other, each with its header before it. Room is given back from the end, and
- * altogether when no block is left. */
+/* Blocks lie one behind the other, each with its header before it. Room is given back from the end,
+ * and altogether when no block is left. */
 struct region {
     char *start;
     size_t bytes, used, touched; /* what has been touched is no longer zero */

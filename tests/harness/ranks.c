@@ -16,7 +16,8 @@ enum {
     DEFAULT_DEADLINE_S = 600
 }; /* half of ctest's: a hang names its ranks also on a machine that others want */
 
-/* Where a rank's process, the process of all ranks that are threads, and that of the rendezvous are kept. */
+/* Where a rank's process, the process of all ranks that are threads, and that of the rendezvous are
+ * kept. */
 enum { PLACE_OF_RANKS = 0, PLACE_OF_THREADS = RANKS_MAX, PLACE_OF_HOST = POOL_MAX_PLACES - 1 };
 
 struct run {
@@ -128,7 +129,8 @@ static void await_host(struct run *run)
     }
 }
 
-/* Ranks that are threads need as many queues of a GPU as they are, which a process is started with. */
+/* Ranks that are threads need as many queues of a GPU as they are, which a process is started
+ * with. */
 static struct run run_of(const struct ranks_options *options)
 {
     struct run run = {.options = options, .num_processes = 1};

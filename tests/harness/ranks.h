@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs a test function on every rank of a world, each rank a thread or a process of its own. The
- * calling process forks but never makes a thread, so that sanitizers can follow, and a hang ends
- * as a failure that names the ranks that hung. Processes are kept for the next run (harness/pool.h), so
- * what a rank reads of the test is its argument, memory of harness/memory.h, and what is constant; and a
- * rank destroys its communicators. Communicators without a machine in their config are on
- * that of harness/machine.h. */
+ * calling process forks but never makes a thread, so that sanitizers can follow, and a hang ends as
+ * a failure that names the ranks that hung. Processes are kept for the next run (harness/pool.h),
+ * so what a rank reads of the test is its argument, memory of harness/memory.h, and what is
+ * constant; and a rank destroys its communicators. Communicators without a machine in their config
+ * are on that of harness/machine.h. */
 #pragma once
 
 #include <stddef.h>
@@ -90,7 +90,8 @@ static inline weft_result ranks_comm_create(const struct ranks_context *context,
     return weft_comm_create(&context->id, context->rank, context->num_ranks, config, comm);
 }
 
-/* For tests of something else than staging: heap memory is committed and cleared, page by page, for each communicator. */
+/* For tests of something else than staging: heap memory is committed and cleared, page by page, for
+ * each communicator. */
 static inline weft_result ranks_coll_create(weft_comm *comm, weft_coll **coll)
 {
     weft_coll_config config = WEFT_INIT(weft_coll_config);
@@ -102,8 +103,8 @@ static inline weft_result ranks_coll_create(weft_comm *comm, weft_coll **coll)
 /* Waits until all ranks of the run have called it, or died. Also in a context numbered anew. */
 void ranks_barrier(struct ranks_context *context);
 
-/* Before a communicator with a short deadline: ranks on GPUs start CUDA, which takes them seconds that
- * differ, in one with the usual deadline. 0 = done. */
+/* Before a communicator with a short deadline: ranks on GPUs start CUDA, which takes them seconds
+ * that differ, in one with the usual deadline. 0 = done. */
 int ranks_warm_up(struct ranks_context *context);
 
 /* Whom the thread works for: checks note there what has failed. */

@@ -47,7 +47,8 @@ static void take_environment(const char *block)
     }
 }
 
-/* ---------------------------------------------------------------- what else a task may have changed */
+/* ---------------------------------------------------------------- what else a task may have
+ * changed */
 
 struct state {
     struct sigaction actions[NSIG];
@@ -70,7 +71,8 @@ static void state_take(struct state *state)
     umask(state->mask);
 }
 
-/* What signals do is put back, since libraries that a task loads, such as UCX, change it for good. */
+/* What signals do is put back, since libraries that a task loads, such as UCX, change it for
+ * good. */
 static void restore_actions(const struct state *state)
 {
     for (int signal = 1; signal < NSIG; signal++)
@@ -98,7 +100,8 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* In a thread of its own, with which goes what libraries keep for each thread, such as CUDA's current context. */
+/* In a thread of its own, with which goes what libraries keep for each thread, such as CUDA's
+ * current context. */
 static int do_task(const struct worker_order *order)
 {
     struct state before, after;

@@ -63,7 +63,8 @@ void layer_close(struct layer *layer)
     free(layer);
 }
 
-/* Small whole numbers: sums of them are exact, in whatever order and however often they are rounded. */
+/* Small whole numbers: sums of them are exact, in whatever order and however often they are
+ * rounded. */
 static float element(int32_t round, int32_t rank, int32_t token, int32_t h)
 {
     return (float)((round * 31 + rank * 17 + token * 5 + h * 3) % 41 - 20);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A network between hosts that loses packets and delays each by another time, so that they overtake one another:
- * what `tc netem loss 1% delay 0ms 20ms` does, for kernels without it, and from a seed. Each host gets a TUN
- * interface "lossy"; the host number of a packet is the last byte of its IPv4 address, less one.
- * usage: lossy_link LOSS_PERCENT JITTER_MS SEED PID...   (a process of each host; runs until it is killed) */
+/* A network between hosts that loses packets and delays each by another time, so that they overtake
+ * one another: what `tc netem loss 1% delay 0ms 20ms` does, for kernels without it, and from a
+ * seed. Each host gets a TUN interface "lossy"; the host number of a packet is the last byte of its
+ * IPv4 address, less one. usage: lossy_link LOSS_PERCENT JITTER_MS SEED PID...   (a process of each
+ * host; runs until it is killed) */
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank of a job on several hosts. What it does is its first argument; what it finds, a test reads from its
- * standard output. */
+/* A rank of a job on several hosts. What it does is its first argument; what it finds, a test reads
+ * from its standard output. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,7 +205,8 @@ static int go_on_visiting(weft_comm *comm, const char *limit)
     return 1;
 }
 
-/* Layers until one fails, or until `count` are done. A result that is wrong is worse than any failure. */
+/* Layers until one fails, or until `count` are done. A result that is wrong is worse than any
+ * failure. */
 static int run_layers(weft_comm *comm, const char *count)
 {
     enum { NUM_BEFORE_NEWS = 10 };

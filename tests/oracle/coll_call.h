@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A case of a collective operation in memory: makes what this rank gives, calls, and compares what it got.
- * Functions that return int return 0, or 1 when a check has failed. The rank needs no ep. */
+/* A case of a collective operation in memory: makes what this rank gives, calls, and compares
+ * what it got. Functions that return int return 0, or 1 when a check has failed. The rank needs
+ * no ep. */
 #pragma once
 
 #include "oracle/coll_case.h"
@@ -17,8 +18,8 @@ struct coll_call {
 int coll_call_create(struct ep_rank *self, const struct coll_case *spec, struct coll_call *call);
 weft_result coll_call_issue(const struct coll_call *call, int32_t rank, weft_coll *coll,
                             weft_stream *stream);
-/* After the stream was synchronised: fails unless the outputs are right to the bit and all else is as it
- * was, then frees. `name` is of the weft_coll. */
+/* After the stream was synchronised: fails unless the outputs are right to the bit and all else is
+ * as it was, then frees. `name` is of the weft_coll. */
 int coll_call_verify(struct ep_rank *self, struct coll_call *call, const char *name);
 /* Frees without looking. */
 int coll_call_destroy(struct ep_rank *self, struct coll_call *call);

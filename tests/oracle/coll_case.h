@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One call of a collective operation as a few numbers, from which every rank can tell what all ranks
- * give to it and what each must get. */
+/* One call of a collective operation as a few numbers, from which every rank can tell what all
+ * ranks give to it and what each must get. */
 #pragma once
 
 #include "oracle/ep_memory.h"
@@ -111,12 +111,13 @@ struct coll_rows {
     uint64_t total; /* elements, with the gaps between rows */
 };
 
-/* The rows that `rank` gives and gets: none in an array that is the root's. Only uneven ones have gaps. */
+/* The rows that `rank` gives and gets: none in an array that is the root's. Only uneven ones have
+ * gaps. */
 struct coll_rows coll_send_rows(const struct coll_case *spec, int32_t rank);
 struct coll_rows coll_recv_rows(const struct coll_case *spec, int32_t rank);
 
-/* Elements first .. first + count - 1 of the result's row `row`: `rows` are those of all ranks, products if there is a
- * factor. It changes them. */
+/* Elements first .. first + count - 1 of the result's row `row`: `rows` are those of all ranks,
+ * products if there is a factor. It changes them. */
 void coll_reduce(const struct coll_case *spec, int32_t row, const void **rows, uint64_t first,
                  uint64_t count, void *out);
 

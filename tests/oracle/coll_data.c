@@ -7,8 +7,8 @@
 #include "workload/hard_numbers.h"
 #include "workload/rng.h"
 
-/* The low bytes of a number come first on all our machines. Each size has a copy of its own, which the compiler does in
- * place: most of the time of a large case goes here. */
+/* The low bytes of a number come first on all our machines. Each size has a copy of its own, which
+ * the compiler does in place: most of the time of a large case goes here. */
 static void put(uint64_t element_bytes, void *out, uint64_t i, uint64_t bits)
 {
     char *element = (char *)out + i * element_bytes;
@@ -28,8 +28,8 @@ static void put(uint64_t element_bytes, void *out, uint64_t i, uint64_t bits)
     }
 }
 
-/* All elements at one place are of one class, and at most every third rank has a NaN, so that not every reduction has
- * one in it. */
+/* All elements at one place are of one class, and at most every third rank has a NaN, so that not
+ * every reduction has one in it. */
 static uint64_t special_element(weft_dtype dtype, enum number_class class, int is_chosen,
                                 struct rng *rng)
 {
@@ -75,7 +75,8 @@ static struct block hostile_block(struct rng *rng)
     return blocks[rng_below(rng, sizeof blocks / sizeof *blocks)];
 }
 
-/* Runs of equal blocks, so that larger packets consist of one kind too. Most begin where the row does. */
+/* Runs of equal blocks, so that larger packets consist of one kind too. Most begin where the row
+ * does. */
 static void fill_hostile(uint64_t key, weft_dtype dtype, void *out, uint64_t count)
 {
     enum { MAX_BLOCKS = COLL_DATA_PIECE * 8 / sizeof(struct block) + 1, MAX_RUN = 8 };

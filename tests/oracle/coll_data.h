@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The content of rows that collectives are given: a pure function of a key, the rank, and the place. */
+/* The content of rows that collectives are given: a pure function of a key, the rank, and the
+ * place. */
 #pragma once
 
 #include "oracle/coll_case.h"

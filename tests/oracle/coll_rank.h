@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* One rank with a weft_coll of each setup: every algorithm pinned, and chosen by the library, with large
- * and small buffers, with few and many warps. Functions return 0, or 1 when a check has failed. */
+/* One rank with a weft_coll of each setup: every algorithm pinned, and chosen by the library, with
+ * large and small buffers, with few and many warps. Functions return 0, or 1 when a check has
+ * failed. */
 #pragma once
 
 #include "oracle/coll_case.h"
@@ -13,14 +14,15 @@ struct coll_setup {
     weft_coll_config config;
 };
 
-/* Where more than one rank must share a GPU, grids are small, so that the blocks of all fit at once. */
+/* Where more than one rank must share a GPU, grids are small, so that the blocks of all fit at
+ * once. */
 struct coll_setup coll_setup_of(int idx, int32_t num_ranks, const struct coll_nodes *nodes);
 /* Whether the algorithm that the setup pins can do it. */
 int coll_setup_fits(const struct coll_setup *setup, const struct coll_case *spec);
 /* Reductions have the order of the setup's algorithm. */
 void coll_setup_order(const struct coll_setup *setup, struct coll_case *spec);
-/* Where arrays are larger than the staging buffer, makes all ranks alike in where they have them; those of
- * all_to_all_v must then be in the heap. The order is the setup's, too. */
+/* Where arrays are larger than the staging buffer, makes all ranks alike in where they have them;
+ * those of all_to_all_v must then be in the heap. The order is the setup's, too. */
 void coll_setup_adapt(const struct coll_setup *setup, struct coll_case *spec);
 
 struct coll_rank {
@@ -30,8 +32,8 @@ struct coll_rank {
 };
 
 int coll_rank_open(struct coll_rank *self, struct ranks_context *context);
-/* Makes a communicator over nodes of ranks that are some of the context's: of the others *comm is NULL. The context's
- * rank and number of ranks become those of *comm. */
+/* Makes a communicator over nodes of ranks that are some of the context's: of the others *comm is
+ * NULL. The context's rank and number of ranks become those of *comm. */
 int coll_nodes_open(struct ranks_context *context, const struct coll_nodes *nodes,
                     int32_t num_ranks, weft_comm **comm);
 /* The same on a communicator that exists, and is closed with the rest. */

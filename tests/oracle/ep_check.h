@@ -75,8 +75,8 @@ int ep_dispatch_issue(struct ep_rank *self, const struct ep_dispatch_shape *shap
 /* After the stream was synchronised: compares and frees. */
 int ep_dispatch_verify(struct ep_rank *self, struct ep_dispatch *dispatch);
 
-/* What expand makes of a dispatch that had ids, else nothing; and what reduce makes of other rows of the same
- * layout (ep_check_expand.c). How, the seed says. */
+/* What expand makes of a dispatch that had ids, else nothing; and what reduce makes of other rows
+ * of the same layout (ep_check_expand.c). How, the seed says. */
 struct ep_expand {
     int32_t capacity; /* of expanded rows */
     weft_ep_gaps gaps;

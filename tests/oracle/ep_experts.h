@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Where experts are, with replicas, as weft.h has it, and the choices that follow from it: what the oracle of
- * expert parallelism (workload/ep_oracle.h) asks for. */
+/* Where experts are, with replicas, as weft.h has it, and the choices that follow from it: what the
+ * oracle of expert parallelism (workload/ep_oracle.h) asks for. */
 #pragma once
 
 #include <stdint.h>
@@ -28,7 +28,8 @@ struct ep_chosen {
     const float *topk_weights; /* [num_tokens][num_topk] */
 };
 
-/* A problem on one node, without alignment; until ep_problem_destroy. Does not keep chosen[num_ranks]. */
+/* A problem on one node, without alignment; until ep_problem_destroy. Does not keep
+ * chosen[num_ranks]. */
 struct ep_problem ep_problem_create(const struct ep_experts *experts,
                                     const struct ep_chosen *chosen, int32_t num_topk);
 void ep_problem_destroy(const struct ep_problem *problem);

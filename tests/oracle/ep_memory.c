@@ -17,8 +17,8 @@ struct world_inputs {
 
 /* A rank has one, which the copies of its struct ep_rank share. */
 struct ep_memory {
-    /* On a GPU, allocating and freeing may wait for all kernels, also for those of a rank of the same
-     * process, which wait for this one: so the tests do neither between operations. */
+    /* On a GPU, allocating and freeing may wait for all kernels, also for those of a rank of the
+     * same process, which wait for this one: so the tests do neither between operations. */
     char *pool; /* NULL: weft_memory_alloc is asked each time */
     uint64_t pool_bytes, used_bytes;
     int64_t num_allocated; /* from the pool, which is empty again at 0 */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What operations read and write: arrays in memory of the machine, each with a copy for the host,
- * which alone the tests fill and compare. So the same test runs where the host cannot access memory of
- * the machine. Functions return 0, or 1 when a check has failed. */
+ * which alone the tests fill and compare. So the same test runs where the host cannot access memory
+ * of the machine. Functions return 0, or 1 when a check has failed. */
 #pragma once
 
 #include "oracle/ep_rank.h"
@@ -50,19 +50,19 @@ struct ep_inputs {
 };
 int ep_rank_inputs(struct ep_rank *self, struct ep_inputs *inputs);
 
-/* Calls function(argument) after what is on the stream and before what comes next. Where such a call
- * cannot access memory of the machine, the host waits and then calls it itself. */
+/* Calls function(argument) after what is on the stream and before what comes next. Where such a
+ * call cannot access memory of the machine, the host waits and then calls it itself. */
 int ep_rank_call(struct ep_rank *self, void (*function)(void *argument), void *argument);
 /* weft_memory_copy for functions called so. */
 weft_result ep_rank_copy(struct ep_rank *self, void *dst, const void *src, size_t bytes);
 
 /* Used by ep_rank.c. */
 struct ep_memory *ep_memory_create(void);
-/* Where allocating would wait for operations of other ranks, EP_OWN and EP_INPUT come from a block of
- * `bytes`. */
+/* Where allocating would wait for operations of other ranks, EP_OWN and EP_INPUT come from a block
+ * of `bytes`. */
 int ep_memory_reserve(struct ep_rank *self, uint64_t bytes);
-/* From now on EP_OWN and EP_INPUT come from a block of so many bytes that is registered. Collective; so is then
- * ep_memory_destroy. */
+/* From now on EP_OWN and EP_INPUT come from a block of so many bytes that is registered.
+ * Collective; so is then ep_memory_destroy. */
 int ep_memory_register(struct ep_rank *self, uint64_t bytes);
 int ep_memory_forget_inputs(struct ep_rank *self);
 int ep_memory_destroy(struct ep_rank *self);

@@ -46,8 +46,8 @@ int ep_rank_close(struct ep_rank *self)
     return 0;
 }
 
-/* The library's choice is for ranks with a GPU each. Where several share one, the blocks of all must
- * fit at once. */
+/* The library's choice is for ranks with a GPU each. Where several share one, the blocks of all
+ * must fit at once. */
 static int32_t num_blocks_of(const struct ep_case *spec)
 {
     enum { MAX_RANKS_BY_CHOICE = 4, FEW_BLOCKS = 2 };

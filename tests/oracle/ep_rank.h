@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The library's objects of one rank, for any number of worlds one after the other. Functions return 0,
- * or 1 when a check has failed. */
+/* The library's objects of one rank, for any number of worlds one after the other. Functions return
+ * 0, or 1 when a check has failed. */
 #pragma once
 
 #include "harness/ranks.h"

@@ -123,7 +123,8 @@ int ll_check_dispatched(struct ll_seat *seat, int32_t step)
 
 /* ---------------------------------------------------------------- combine */
 
-/* In packets a rank that was lost may have added to a part of a token: then each element counts for itself. */
+/* In packets a rank that was lost may have added to a part of a token: then each element counts for
+ * itself. */
 static size_t compared_bytes(const struct ll_seat *seat)
 {
     return seat->problem->carrier >= WEFT_LL_PACKETS ? dtype_bytes(seat->problem->dtype)

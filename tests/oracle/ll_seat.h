@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank of a low-latency case: its objects, its memory for two steps, which take turns, and its calls.
- * Functions return 0, or 1 when a check has failed. */
+/* A rank of a low-latency case: its objects, its memory for two steps, which take turns, and its
+ * calls. Functions return 0, or 1 when a check has failed. */
 #pragma once
 
 #include "harness/ranks.h"
@@ -39,7 +39,8 @@ struct ll_seat {
 /* config may be NULL. */
 int ll_seat_open(struct ll_seat *seat, struct ranks_context *context, const struct ll_case *problem,
                  const weft_comm_config *config);
-/* The same in a communicator, which it owns then, of problem->num_ranks ranks that are context->rank's. */
+/* The same in a communicator, which it owns then, of problem->num_ranks ranks that are
+ * context->rank's. */
 int ll_seat_open_in(struct ll_seat *seat, struct ranks_context *context,
                     const struct ll_case *problem, weft_comm *comm);
 /* Waits for what is queued, whose errors must be known. */
@@ -55,7 +56,8 @@ weft_result ll_issue_combine(struct ll_seat *seat, int32_t step, weft_ll_phases 
 int ll_dispatch(struct ll_seat *seat, int32_t step, weft_ll_phases phases);
 int ll_combine(struct ll_seat *seat, int32_t step, weft_ll_phases phases, int32_t keep);
 
-/* ll_check.c: waits; compares what dispatch has brought, and makes of it what combine is to send. */
+/* ll_check.c: waits; compares what dispatch has brought, and makes of it what combine is to
+ * send. */
 int ll_check_dispatched(struct ll_seat *seat, int32_t step);
 /* Waits, and compares what combine has given. */
 int ll_check_combined(struct ll_seat *seat, int32_t step);

@@ -37,8 +37,8 @@ static int two_results(struct ll_seat *seat, int32_t step)
            ll_check_combined(seat, step);
 }
 
-/* The second combine overwrites what the first gave; every other result ends by a release. Answers in slots
- * end their result. */
+/* The second combine overwrites what the first gave; every other result ends by a release. Answers
+ * in slots end their result. */
 static int combined_twice(struct ll_seat *seat, int32_t step)
 {
     if (seat->problem->answer == WEFT_LL_ANSWER_IN_SLOTS)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Wrong arguments of the collectives: the message names the argument, its value and what is allowed, and
- * nothing has been sent, so that the right call afterwards works. fuzz_api_arguments tries more, on one rank. */
+/* Wrong arguments of the collectives: the message names the argument, its value and what is
+ * allowed, and nothing has been sent, so that the right call afterwards works. fuzz_api_arguments
+ * tries more, on one rank. */
 
 #include "harness/cmocka.h"
 #include "oracle/coll_call.h"

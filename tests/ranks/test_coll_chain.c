@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations whose input is the output of the one before, and whose output is where that one's input was,
- * without the host in between: only the order of the stream, and what an operation promises when it has
- * finished, keeps them apart. Integers that wrap around lose nothing, so any mistake is in the end. */
+/* Operations whose input is the output of the one before, and whose output is where that one's
+ * input was, without the host in between: only the order of the stream, and what an operation
+ * promises when it has finished, keeps them apart. Integers that wrap around lose nothing, so any
+ * mistake is in the end. */
 #include <string.h>
 
 #include "harness/cmocka.h"
@@ -14,8 +15,8 @@
 enum { NUM_RANKS = 4, NUM_BUFFERS = 3, NUM_STEPS = 150 };
 enum { OUTSIDE = 1 }; /* the buffer that is not in the heap */
 
-/* A step reads one buffer, and writes another, or the same if the operation has an in-place form. All
- * buffers hold a row for each rank; what a step does not write stays. */
+/* A step reads one buffer, and writes another, or the same if the operation has an in-place form.
+ * All buffers hold a row for each rank; what a step does not write stays. */
 struct step {
     enum coll_operation operation;
     weft_dtype dtype;
@@ -189,8 +190,9 @@ static int check_buffers(struct coll_rank *self, const struct plan *plan, struct
     return 0;
 }
 
-/* Ranks that are threads have one CUDA context on a GPU that they share, and a thread that launches
- * into a full queue keeps the others out: so nobody may be far ahead of a rank that has not begun. */
+/* Ranks that are threads have one CUDA context on a GPU that they share, and a thread that
+ * launches into a full queue keeps the others out: so nobody may be far ahead of a rank that has
+ * not begun. */
 static int threads_share_a_gpu(const struct ranks_context *context)
 {
     return tests_on_cuda() && tests_num_devices() < context->num_ranks;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One and the same call gives the same bits with every algorithm that can do it and every number of
- * blocks and warps; rings and trees have orders of their own. The oracle knows neither: what equals it in all of them
- * is the same in all. */
+ * blocks and warps; rings and trees have orders of their own. The oracle knows neither: what equals
+ * it in all of them is the same in all. */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/coll_call.h"

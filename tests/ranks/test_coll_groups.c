@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Sends and receives: groups of two ranks which the others know nothing of, more than slots hold, rows of many ranks;
- * what is refused, what does not fit, and peers that do not come. Random groups are among the cases of
- * test_coll_shapes. */
+/* Sends and receives: groups of two ranks which the others know nothing of, more than slots hold,
+ * rows of many ranks; what is refused, what does not fit, and peers that do not come. Random groups
+ * are among the cases of test_coll_shapes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,8 +94,8 @@ static weft_result sum_of_all(const struct seat *seat)
                                 seat->rank.stream);
 }
 
-/* Both send before they receive, more than there are slots; all ranks' operations before and after are none the
- * wiser. */
+/* Both send before they receive, more than there are slots; all ranks' operations before and after
+ * are none the wiser. */
 static int check_two_alone(struct ranks_context *context, int32_t num_nodes)
 {
     struct seat seat;
@@ -132,8 +132,8 @@ TEST_IN_BOTH_MODES(two_ranks_alone, NUM_RANKS)
            check_two_alone(context, 4);
 }
 
-/* Without groups: a pipeline, from rank to rank, in which the receiver does not take what it is sent in the same
- * groups. */
+/* Without groups: a pipeline, from rank to rank, in which the receiver does not take what it is
+ * sent in the same groups. */
 static int check_one_after_the_other(struct ranks_context *context, int32_t num_nodes)
 {
     struct seat seat;
@@ -275,7 +275,8 @@ TEST_ON_RANKS(refused, RANKS_THREADS, NUM_RANKS)
 
 /* ---------------------------------------------------------------- what does not fit */
 
-/* Rank 1 sends an element more than rank 0 receives, or of another type: the receiver names it, and tells. */
+/* Rank 1 sends an element more than rank 0 receives, or of another type: the receiver names it, and
+ * tells. */
 TEST_ON_RANKS(mismatch, RANKS_PROCESSES, 2)
 {
     for (int i = 0; i < 4; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A hundred thousand small calls back to back, of all operations, sizes and algorithms mixed: buffers are
- * used again and again, and ranks run ahead of each other. Each result is compared. */
+/* A hundred thousand small calls back to back, of all operations, sizes and algorithms mixed:
+ * buffers are used again and again, and ranks run ahead of each other. Each result is compared. */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/coll_trials.h"

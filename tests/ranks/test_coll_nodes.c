@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Collectives over several nodes, which have as many ranks or not: every operation with every element type, operator and
- * kind of values, with rings from the shortest on; what is not given is drawn at random. */
+/* Collectives over several nodes, which have as many ranks or not: every operation with every
+ * element type, operator and kind of values, with rings from the shortest on; what is not given is
+ * drawn at random. */
 #include <stdlib.h>
 
 #include "harness/cmocka.h"
@@ -110,8 +111,8 @@ TEST(many_processes)
     run_sizes(&many, RANKS_PROCESSES, NUM_OPERATIONS, 2000);
 }
 
-/* Small broadcasts over many nodes that are far from each other go by their tree, as the model expects, or limits have it,
- * where there is no model; and larger ones, between them, by rails. */
+/* Small broadcasts over many nodes that are far from each other go by their tree, as the model
+ * expects, or limits have it, where there is no model; and larger ones, between them, by rails. */
 TEST_ON_RANKS(broadcasts_by_trees, RANKS_PROCESSES, 8)
 {
     enum { NUM_NODES = 8, SMALL_BYTES = 32 << 10, LARGE_BYTES = 512 << 10 };

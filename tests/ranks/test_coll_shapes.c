@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Every collective with every element type, operator, algorithm and count, on 1 to 9 ranks, and some of
- * them on up to 32; memory, alignment, values and form are drawn at random for each, unless said
- * otherwise. */
+/* Every collective with every element type, operator, algorithm and count, on 1 to 9 ranks, and
+ * some of them on up to 32; memory, alignment, values and form are drawn at random for each, unless
+ * said otherwise. */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/coll_trials.h"
@@ -37,8 +37,8 @@ struct met {
     uint64_t pairs[COLL_NUM_OPERATIONS][NUM_DTYPES];
 };
 
-/* On one to nine ranks every operation does every type in every setup with every kind of values, of one
- * element at least; and every operator, where it reduces, with every type in every setup. */
+/* On one to nine ranks every operation does every type in every setup with every kind of values, of
+ * one element at least; and every operator, where it reduces, with every type in every setup. */
 static void add_every_dtype_and_values(struct coll_trials *trials, struct met *met)
 {
     _Static_assert((int)NUM_REDUCE_OPS == (int)COLL_NUM_VALUES,
@@ -91,7 +91,8 @@ TEST(on_one_to_nine_ranks)
 }
 
 /* More than the buffers hold, which are 8 MiB by default, and at most 1 MiB in the other setups:
- * LARGE_COUNT of every type in all-reduce, in others up to that where it is no more than so many bytes. */
+ * LARGE_COUNT of every type in all-reduce, in others up to that where it is no more than so many
+ * bytes. */
 TEST(large)
 {
     enum { MAX_BYTES = 9 << 20, MAX_BYTES_OF_OTHER_SETUPS = 3 << 20, DEFAULT_SETUP = 0 };

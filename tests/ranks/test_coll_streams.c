@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Several weft_colls at once, on communicators of their own and on one; a weft_coll beside a weft_ep; and
- * one weft_coll on several streams. */
+/* Several weft_colls at once, on communicators of their own and on one; a weft_coll beside a
+ * weft_ep; and one weft_coll on several streams. */
 #include <stdlib.h>
 
 #include "harness/cmocka.h"
@@ -89,8 +89,9 @@ static int issue_and_verify(struct ranks_context *context, struct seat *seats)
     return 0;
 }
 
-/* Each seat has a stream of its own. With the usual shares of a GPU, which are for two streams, ranks of
- * one H200 waited for each other in 7 of 12 runs of three copies at once, in none with these. */
+/* Each seat has a stream of its own. With the usual shares of a GPU, which are for two streams,
+ * ranks of one H200 waited for each other in 7 of 12 runs of three copies at once, in none with
+ * these. */
 static const weft_comm_config config_of_seats = {.size = sizeof config_of_seats,
                                                  .num_streams = NUM_SEATS};
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* WEFT_TUNING: rank 0's table chooses on all ranks, with blocks and warps that change no result, and what is
- * wrong with it all ranks are told. */
+/* WEFT_TUNING: rank 0's table chooses on all ranks, with blocks and warps that change no result,
+ * and what is wrong with it all ranks are told. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -208,7 +208,8 @@ TEST(all_ranks_are_told)
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, create_and_fail, NULL), 0);
 }
 
-/* Ranks whose counts differ can have launches of different sizes then: the ends of all are the error. */
+/* Ranks whose counts differ can have launches of different sizes then: the ends of all are the
+ * error. */
 static int call_with_other_counts(struct ranks_context *context)
 {
     struct ep_rank self;

@@ -26,8 +26,8 @@ static unsigned char blob_byte(int32_t rank, int round, size_t byte)
     return (unsigned char)(rank * 31 + round * 7 + (int)(byte % BLOB_PERIOD));
 }
 
-/* Compares all but the first period with what is one before: one call, where sanitizers would look at every
- * byte of a loop. */
+/* Compares all but the first period with what is one before: one call, where sanitizers would look
+ * at every byte of a loop. */
 static bool is_blob(const unsigned char *bytes, size_t num_bytes, int32_t rank, int round)
 {
     for (size_t byte = 0; byte < num_bytes && byte < BLOB_PERIOD; byte++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* weft_comm_barrier: nobody passes before all have come, of all nodes, and memory written before it is read after, where
- * ranks can reach it. */
+/* weft_comm_barrier: nobody passes before all have come, of all nodes, and memory written before it
+ * is read after, where ranks can reach it. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -89,7 +89,8 @@ static int visit(struct ranks_context *context)
     const struct visit_of *of = context->argument;
     const int32_t num_nodes = of->nodes.num_nodes;
     weft_comm *comm;
-    /* Ranks of several processes take turns on a GPU, by the millisecond; others sleep in the network. */
+    /* Ranks of several processes take turns on a GPU, by the millisecond; others sleep in the
+     * network. */
     const int32_t num_steps = num_nodes > 1 ? 200 : tests_rounds(tests_grid_size(1000, 100), 200);
     if (coll_nodes_open(context, &of->nodes, of->num_ranks, &comm))
         return 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The expanded layout: rows packed by local expert, and their sums. (Every trial of dispatch with ids expands
- * and reduces, too: ep_check_expand.c.) */
+/* The expanded layout: rows packed by local expert, and their sums. (Every trial of dispatch with
+ * ids expands and reduces, too: ep_check_expand.c.) */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/memory.h"

@@ -122,8 +122,8 @@ static int chain_step(struct chain *chain)
     return ep_rank_call(rank, check_out, chain);
 }
 
-/* Ranks of several processes take turns on a GPU, by the millisecond; between nodes threads of the network wake
- * each other. */
+/* Ranks of several processes take turns on a GPU, by the millisecond; between nodes threads of the
+ * network wake each other. */
 static int32_t num_steps_of(const struct ep_world *world)
 {
     if (tests_on_cuda())

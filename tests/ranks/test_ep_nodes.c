@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The layer over several nodes: all shapes of routing and of rows, and rings of all sizes, the smallest among them. */
+/* The layer over several nodes: all shapes of routing and of rows, and rings of all sizes, the
+ * smallest among them. */
 #include <stdlib.h>
 
 #include "harness/cmocka.h"

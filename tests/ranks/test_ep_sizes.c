@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* weft_ep_query_sizes: an arena of the size it tells holds the outputs of the worst case, and one
- * that is a byte smaller does not; memory over several nodes is as the formulas of docs/network.md have it. */
+ * that is a byte smaller does not; memory over several nodes is as the formulas of docs/network.md
+ * have it. */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"

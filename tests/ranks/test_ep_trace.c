@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Real routing: every layer of the traces of a real model, on 4 ranks every third. They are read from WEFT_TRACE_DIR, or
- * from beside the source tree; without them the test is skipped. */
+/* Real routing: every layer of the traces of a real model, on 4 ranks every third. They are read
+ * from WEFT_TRACE_DIR, or from beside the source tree; without them the test is skipped. */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/memory.h"

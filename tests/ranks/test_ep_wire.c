@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* How much crosses the network: a token's row once for each other node that has one of its experts, and in combine a
- * row back; with rows of 14 KiB all else, headers and credits, is below 2 % unless slots hold but one row. */
+/* How much crosses the network: a token's row once for each other node that has one of its experts,
+ * and in combine a row back; with rows of 14 KiB all else, headers and credits, is below 2 % unless
+ * slots hold but one row. */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ep_trials.h"
@@ -44,7 +45,8 @@ struct traffic {
     uint64_t num_bytes, num_rows;
 };
 
-/* A rank sends at least its rows. Credits it sends for those of others: so the rest is counted of all ranks. */
+/* A rank sends at least its rows. Credits it sends for those of others: so the rest is counted of
+ * all ranks. */
 static int check_bytes(struct ep_rank *self, const char *operation, uint64_t before,
                        uint64_t num_rows)
 {

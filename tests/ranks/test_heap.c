@@ -192,7 +192,8 @@ static int write_bytes(weft_comm *comm, void *ptr, size_t num_bytes)
     return 0;
 }
 
-/* Each growth is a matter for all ranks, so there are few: a little more than there is doubles it. */
+/* Each growth is a matter for all ranks, so there are few: a little more than there is doubles
+ * it. */
 TEST_IN_BOTH_MODES(heaps_grow_by_doubling, 2)
 {
     weft_comm *comm;
@@ -251,8 +252,8 @@ TEST_IN_BOTH_MODES(heaps_grow_to_their_limit, 3)
     return 0;
 }
 
-/* Each rank wants all of the host's memory, or more than a GPU has: an error, and not a process killed
- * for want of it. */
+/* Each rank wants all of the host's memory, or more than a GPU has: an error, and not a process
+ * killed for want of it. */
 TEST_ON_RANKS(lack_of_memory_is_an_error, RANKS_PROCESSES, 2)
 {
     weft_comm *comm;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls in which the hosts of all ranks take part, and that do not fit together: every pair of them, and the
- * same ones with other arguments. */
+/* Calls in which the hosts of all ranks take part, and that do not fit together: every pair of
+ * them, and the same ones with other arguments. */
 #include <string.h>
 
 #include "harness/cmocka.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What low latency refuses, by name: configurations, arguments, and ranks that disagree. What is wrong by itself,
- * whatever the layout and the phases, fuzz_api_arguments tries. */
+/* What low latency refuses, by name: configurations, arguments, and ranks that disagree. What is
+ * wrong by itself, whatever the layout and the phases, fuzz_api_arguments tries. */
 #include "harness/cmocka.h"
 #include "harness/ll_scene.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Weights that come with combine: which calls may have them, and where there are none. That the sums are right is
- * tested with all others' (oracle/ll_trials.h). */
+/* Weights that come with combine: which calls may have them, and where there are none. That the
+ * sums are right is tested with all others' (oracle/ll_trials.h). */
 #include "harness/cmocka.h"
 #include "harness/ll_scene.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Low latency without some of its ranks: who masks whom is drawn, pair by pair; what the others do for each other
- * stays exact, to the bit, and masked ranks come back. */
+/* Low latency without some of its ranks: who masks whom is drawn, pair by pair; what the others do
+ * for each other stays exact, to the bit, and masked ranks come back. */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
@@ -84,7 +84,8 @@ static int run_step(struct ll_seat *seat, int32_t step, int in_phases)
     return ll_check_combined(seat, step);
 }
 
-/* Each round has masks of its own, which all ranks set; before the next all come back, some in the middle of a step. */
+/* Each round has masks of its own, which all ranks set; before the next all come back, some in the
+ * middle of a step. */
 static int run_rounds(struct ranks_context *context)
 {
     const struct trial *trial = context->argument;
@@ -110,7 +111,8 @@ static int run_rounds(struct ranks_context *context)
             if (run_step(&seat, step, trial->in_phases))
                 return 1;
     }
-    /* Ranks of one process may share a GPU: who leaves frees memory, for which CUDA waits for the kernels of all. */
+    /* Ranks of one process may share a GPU: who leaves frees memory, for which CUDA waits for the
+     * kernels of all. */
     (void)weft_stream_synchronize(seat.stream);
     if (tests_on_cuda())
         ranks_barrier(context);

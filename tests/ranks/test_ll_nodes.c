@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Low latency over several nodes, which have as many ranks or not: the cases and ways of one node, with the same
- * bits. */
+/* Low latency over several nodes, which have as many ranks or not: the cases and ways of one node,
+ * with the same bits. */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "oracle/ll_trials.h"
@@ -28,7 +28,8 @@ static size_t stride(int full, int small)
     return (size_t)tests_rounds(tests_grid_size(full, small), OF_GPUS * full);
 }
 
-/* Each case on shapes in turn, so that a way sees all of both; in the small grid other cases than other ways. */
+/* Each case on shapes in turn, so that a way sees all of both; in the small grid other cases than
+ * other ways. */
 static void run_way(enum ll_way way, enum ranks_mode mode)
 {
     const size_t step = stride(1, 2 * LL_NUM_WAYS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The host refuses operations of low latency for which there is no result, or one too many. It does not see those
- * of graphs, which the programs refuse: unit/test_ll_outstanding. */
+/* The host refuses operations of low latency for which there is no result, or one too many. It does
+ * not see those of graphs, which the programs refuse: unit/test_ll_outstanding. */
 #include "harness/cmocka.h"
 #include "harness/ll_scene.h"
 

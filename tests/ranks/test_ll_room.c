@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Tokens that choose an expert twice in low latency: each choice has a row, where there is room for it. Where there is none,
- * although the caller has not limited the room, all ranks are told who has sent too much. */
+/* Tokens that choose an expert twice in low latency: each choice has a row, where there is room for
+ * it. Where there is none, although the caller has not limited the room, all ranks are told who has
+ * sent too much. */
 #include "harness/cmocka.h"
 #include "oracle/ll_seat.h"
 
@@ -94,7 +95,8 @@ static int step_is_right(struct ranks_context *context)
     return ll_seat_close(seat);
 }
 
-/* A rank that does not own the expert may get all that is for it, and hear of the failure when it goes on. */
+/* A rank that does not own the expert may get all that is for it, and hear of the failure when it
+ * goes on. */
 static weft_result run_step(struct ll_seat *seat)
 {
     weft_result result = ll_issue_dispatch(seat, 0, WEFT_LL_SEND_AND_RECEIVE);

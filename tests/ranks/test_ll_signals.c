@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Combine that begins while experts work: words tell of finished rows, late and in any order. What
- * comes has the bits of rows that were there before. A word that never comes is an error in time. */
+/* Combine that begins while experts work: words tell of finished rows, late and in any order.
+ * What comes has the bits of rows that were there before. A word that never comes is an error in
+ * time. */
 #include "harness/cmocka.h"
 #include "harness/ll_scene.h"
 #include "harness/machine.h"

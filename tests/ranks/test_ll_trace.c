@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Real routing in low latency: batches of a decode step of every layer of the traces of a real model. */
+/* Real routing in low latency: batches of a decode step of every layer of the traces of a real
+ * model. */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/memory.h"

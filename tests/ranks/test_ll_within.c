@@ -193,7 +193,8 @@ TEST_ON_RANKS(a_call_may_have_less_room, RANKS_THREADS, LL_SCENE_RANKS)
     CHECK_OK(weft_ll_combine(scene.by_expert, &combine, scene.stream));
     CHECK_OK(weft_stream_synchronize(scene.stream));
     CHECK_OK(weft_memory_copy(scene.comm, rows, scene.rows, sizeof rows));
-    /* Rank 0 has experts 0 to 2, and rows of the first; rank 1 has 3 to 5, and rows of the first. */
+    /* Rank 0 has experts 0 to 2, and rows of the first; rank 1 has 3 to 5, and rows of the
+     * first. */
     for (int row = 0; row < LL_SCENE_LOCAL_EXPERTS * LL_SCENE_CAPACITY; row++)
         CHECK(rows[row * LL_SCENE_HIDDEN] == (row < LL_SCENE_RANKS ? 1.0f : 0.0f), "row %d", row);
     return ll_scene_close(&scene);

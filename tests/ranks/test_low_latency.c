@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Low-latency dispatch and combine against an oracle without protocol: rows, counts, order and sums
- * to the bit, over shapes, layouts, phases, several steps and results that are outstanding together. */
+ * to the bit, over shapes, layouts, phases, several steps and results that are outstanding
+ * together. */
 #include <time.h>
 
 #include "harness/cmocka.h"

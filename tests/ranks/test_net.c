@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The network of a communicator: which one it has, who has none, and what it says when it cannot be had. */
+/* The network of a communicator: which one it has, who has none, and what it says when it cannot be
+ * had. */
 #include <stdlib.h>
 
 #include "harness/cmocka.h"

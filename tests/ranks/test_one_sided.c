@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One-sided operations, on one node and on several: what they do to memory, against a model that every rank computes
- * for itself, and what signals, fences and quiet tell. */
+/* One-sided operations, on one node and on several: what they do to memory, against a model that
+ * every rank computes for itself, and what signals, fences and quiet tell. */
 #include <stdlib.h>
 
 #include "harness/cmocka.h"
@@ -401,8 +401,8 @@ static int draw_tickets(struct ranks_context *context)
 
 /* ---------------------------------------------------------------- tests */
 
-/* That the host sees what others have put, after they have been quiet and met, is an order that goes through
- * their processes: the thread sanitizer does not see it. */
+/* That the host sees what others have put, after they have been quiet and met, is an order that
+ * goes through their processes: the thread sanitizer does not see it. */
 enum who_reads { READ_BY_PROGRAMS, READ_BY_THE_HOST };
 
 static int is_seen(enum who_reads reader)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Registered memory: reached where it is between ranks of one process, staged between others, with the same
- * results. */
+/* Registered memory: reached where it is between ranks of one process, staged between others, with
+ * the same results. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -45,8 +45,8 @@ static int check_case(struct coll_rank *self, const struct coll_case *spec, int 
     return coll_call_verify(base, &call, self->setups[setup].name);
 }
 
-/* Staged data of any operation fits the staging buffers: a rank that must send it piece by piece must not
- * meet one that need not. */
+/* Staged data of any operation fits the staging buffers: a rank that must send it piece by piece
+ * must not meet one that need not. */
 static struct coll_case random_case(struct rng *rng, enum coll_operation operation)
 {
     enum { MAX_COUNT = 600 };
@@ -80,8 +80,8 @@ TEST_IN_BOTH_MODES(every_operation_with_some_ranks_registered, NUM_RANKS)
 
 /* ---------------------------------------------------------------- direct or staged */
 
-/* Only memory that is reached directly can receive rows of any length beyond the staging buffer: by that it
- * shows which memory is. */
+/* Only memory that is reached directly can receive rows of any length beyond the staging buffer: by
+ * that it shows which memory is. */
 enum { STAGING_BYTES = 4096, ROW_BYTES = 6000, ARRAY_BYTES = NUM_RANKS * ROW_BYTES };
 
 struct prober {

@@ -380,7 +380,8 @@ static void wait_inside(void *argument)
     expect_refusal(waiter, weft_comm_destroy(waiter->comm), "weft_comm_destroy");
 }
 
-/* Each of them waits for what is queued behind the function, or for ranks that wait for this stream. */
+/* Each of them waits for what is queued behind the function, or for ranks that wait for this
+ * stream. */
 static int functions_do_not_wait(struct ranks_context *context)
 {
     struct waiter waiter = {.comm = context->argument};

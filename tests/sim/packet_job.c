@@ -22,8 +22,8 @@ struct packet_rank {
     unsigned char rows[PACKET_MAX_LAUNCHES + 1][PACKET_RANKS][PACKET_ROW_BYTES];
 };
 
-/* Some of the packets are the two that cannot be stored as they are; the last element's sum tells in
- * which order it was made. */
+/* Some of the packets are the two that cannot be stored as they are; the last element's sum tells
+ * in which order it was made. */
 static void fill_row(unsigned char *row, int32_t rank, int32_t launch)
 {
     static const float last[PACKET_RANKS] = {1.0f, 1e8f, -1e8f};

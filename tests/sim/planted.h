@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Programs with bugs from the field, each beside its corrected form: the sim must tell them apart. */
+/* Programs with bugs from the field, each beside its corrected form: the sim must tell them
+ * apart. */
 #pragma once
 
 #include "machine/machine.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A program of one-sided accesses (programs/one_sided/one_sided.h), and the ways in which it can be wrong. */
+/* A program of one-sided accesses (programs/one_sided/one_sided.h), and the ways in which it can be
+ * wrong. */
 #pragma once
 
 #include "programs/one_sided/one_sided.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A program of packets, and the ways in which it can be wrong. Every launch, each rank sends a row to
- * all others and takes theirs. */
+/* A program of packets, and the ways in which it can be wrong. Every launch, each rank sends a row
+ * to all others and takes theirs. */
 #pragma once
 
 #include "machine/machine.h"

@@ -16,8 +16,8 @@ WP_FN uint64_t offset_of(const struct put_args *args, const void *place)
     return args->area_offset + (uint64_t)((const char *)place - (const char *)args->area);
 }
 
-/* All lanes wait, so that each has acquired what it reads. Waits name the rank that it is up to in the end, also
- * those for a signal of this rank. */
+/* All lanes wait, so that each has acquired what it reads. Waits name the rank that it is up to in
+ * the end, also those for a signal of this rank. */
 WP_FN enum wp_status await(struct wp_warp *warp, const struct put_args *args, int32_t node,
                            const uint64_t *word, uint64_t at_least)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A program of puts, and the ways in which it can be wrong. Every rank sends rows to the ranks of the same local
- * index on the other nodes, each through a ring of slots there, and takes theirs. */
+/* A program of puts, and the ways in which it can be wrong. Every rank sends rows to the ranks of
+ * the same local index on the other nodes, each through a ring of slots there, and takes theirs. */
 #pragma once
 
 #include "machine/machine.h"

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Row operations that are taken for done when they have returned: a warp sync does not end them, only
- * a block sync or a signal of each lane does. */
+/* Row operations that are taken for done when they have returned: a warp sync does not end them,
+ * only a block sync or a signal of each lane does. */
 #include "planted.h"
 
 enum { COPY_LINE = __LINE__ + 9 };
 
-/* Slot 0 of this rank to `dst`. The pointers can be used again as soon as all lanes have returned. */
+/* Slot 0 of this rank to `dst`. The pointers can be used again as soon as all lanes have
+ * returned. */
 WP_FN void copy_slot(struct wp_warp *warp, const struct job_args *args, uint64_t *dst)
 {
     const void **dsts = wp_warp_pointers(warp);
@@ -181,8 +182,8 @@ JOB_PROGRAM(planted_row_signal, warp, args)
     return WP_STATUS_OK;
 }
 
-/* Rank 0 copies a row to rank 1, which looks whether it has come, and whether a word has that rank 0
- * wrote after the warp sync. */
+/* Rank 0 copies a row to rank 1, which looks whether it has come, and whether a word has that rank
+ * 0 wrote after the warp sync. */
 JOB_PROGRAM(late_rows, warp, args)
 {
     if (args->rank == 0) {

@@ -124,8 +124,9 @@ JOB_PROGRAM(planted_overwrite, warp, args)
     return args->rank == 0 ? write_slot(warp, args) : read_slot(warp, args);
 }
 
-/* A lane that knows from another, by a ballot, that a signal has come. A ballot orders nothing, so its
- * own wait for less than that value may still see the older signal, before the second slot's data. */
+/* A lane that knows from another, by a ballot, that a signal has come. A ballot orders nothing, so
+ * its own wait for less than that value may still see the older signal, before the second slot's
+ * data. */
 enum { FIRST_SLOT_IS_WRITTEN = 1, BOTH_SLOTS_ARE_WRITTEN = 2 };
 
 WP_FN void write_both(struct wp_warp *warp, const struct job_args *args)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tagged rows: sent over one that may still be read; and taken for a signal of what the sender's launch did. */
+/* Tagged rows: sent over one that may still be read; and taken for a signal of what the sender's
+ * launch did. */
 #include "planted.h"
 
 enum { NUM_WORDS = 3 };
@@ -22,8 +23,8 @@ WP_FN enum wp_status exchange_rows(struct wp_warp *warp, const struct job_args *
     return WP_STATUS_OK;
 }
 
-/* One row for all operations instead of two in turn: the other rank may start the next one before this rank has
- * read what it said of this one. */
+/* One row for all operations instead of two in turn: the other rank may start the next one before
+ * this rank has read what it said of this one. */
 JOB_PROGRAM(planted_row_reuse, warp, args)
 {
     return exchange_rows(warp, args, args->form == FORM_PLANTED ? 0 : args->sequence % 2);

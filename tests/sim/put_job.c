@@ -118,7 +118,8 @@ static int is_wrongly_mapped(const struct put_rank *rank)
     return num_wrong > 0;
 }
 
-/* What this rank has freed is not given out again when one has died, who may have put something there. */
+/* What this rank has freed is not given out again when one has died, who may have put something
+ * there. */
 static int allocates_without_the_dead(struct put_rank *rank)
 {
     void *again;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What jobs on the sim machine share, whatever program they run. A fault may strike one of their ranks: then the others
- * must blame that rank, and they meet before they leave. */
+/* What jobs on the sim machine share, whatever program they run. A fault may strike one of their
+ * ranks: then the others must blame that rank, and they meet before they leave. */
 #pragma once
 
 #include "machine/sim/sim.h"
@@ -18,7 +18,8 @@ struct sim_job {
 
 int32_t sim_job_num_ranks(const struct sim_job *job);
 
-/* Every rank calls rank_main with the argument. Fills *result; fails the test if there was no memory. */
+/* Every rank calls rank_main with the argument. Fills *result; fails the test if there was no
+ * memory. */
 void sim_job_run(struct sim_job *job, int (*rank_main)(int32_t rank, void *argument),
                  void *argument, uint64_t seed, struct weft__sim_result *result);
 /* 1 if a run reported anything. */
@@ -28,7 +29,8 @@ void sim_expect_sound(const struct weft__sim_result *result, uint64_t seed);
 
 /* By the ranks: */
 weft_result sim_job_open(const struct sim_job *job, int32_t rank, weft_comm **comm);
-/* When launches of the rank have failed: 1 if it is a survivor whom the communicator tells of another rank. */
+/* When launches of the rank have failed: 1 if it is a survivor whom the communicator tells of
+ * another rank. */
 int sim_job_blames_another(struct sim_job *job, int32_t rank, weft_comm *comm);
 /* When the rank has done what it could, with what result: 1 if that is not as it must be. */
 int sim_job_part(const struct sim_job *job, int32_t rank, weft_comm *comm, weft_result result);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One-sided accesses on the sim, from programs and from streams: right ones are clean, those that take a put for done
- * too early are found, and each of their ordering sites is needed. */
+/* One-sided accesses on the sim, from programs and from streams: right ones are clean, those that
+ * take a put for done too early are found, and each of their ordering sites is needed. */
 #include <string.h>
 
 #include "harness/cmocka.h"

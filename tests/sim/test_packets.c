@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Packets on the sim: a program that uses them rightly is clean, bugs are found by name, and a sender
- * that dies or sleeps ends the waits of the others, who blame it. */
+/* Packets on the sim: a program that uses them rightly is clean, bugs are found by name, and a
+ * sender that dies or sleeps ends the waits of the others, who blame it. */
 #include <string.h>
 
 #include "harness/cmocka.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Puts to other nodes on the sim: a program that uses them rightly is clean, wrong ones are found by name, each of
- * their ordering sites is needed, and a rank that dies ends the waits of the others, who blame it. */
+/* Puts to other nodes on the sim: a program that uses them rightly is clean, wrong ones are found
+ * by name, each of their ordering sites is needed, and a rank that dies ends the waits of the
+ * others, who blame it. */
 #include <string.h>
 
 #include "harness/cmocka.h"
@@ -80,8 +81,8 @@ FOUND(a_source_written_before_it_has_been_sent, PUTS_SOURCE_REUSED, IN_ALL,
       "read by the network for the put")
 FOUND(a_slot_sent_to_while_it_is_read, PUTS_SLOT_REUSED, IN_SOME,
       ": write by the network for the put")
-/* Puts are in no order even if the same fiber has carried both. Where the slot is read between them, the
- * read is told of. */
+/* Puts are in no order even if the same fiber has carried both. Where the slot is read between
+ * them, the read is told of. */
 FOUND(a_slot_sent_to_twice, PUTS_SLOT_REUSED, IN_SOME, "the two writes are not ordered")
 FOUND(the_put_of_a_slot_sent_to_twice, PUTS_SLOT_REUSED, IN_ALL, "by the network for the put")
 FOUND(a_credit_given_too_early, PUTS_CREDIT_FIRST, IN_ALL, "by the network for the put")

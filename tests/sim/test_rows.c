@@ -36,7 +36,8 @@ static weft_rows_args args_of(int form, const void *src, void *dst, struct area 
     return args;
 }
 
-/* The rows are whole groups, so that scales of one row after the other are those of one long row. */
+/* The rows are whole groups, so that scales of one row after the other are those of one long
+ * row. */
 static void expect(int form, const struct area *area, struct area *expected)
 {
     const struct weft__row_functions *cpu = weft__cpu_rows_of(WEFT__ROWS_BASE);

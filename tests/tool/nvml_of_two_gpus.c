@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* In place of NVML: the GPUs of cuda_of_two_gpus.c, numbered the other way round. Each has 18 NVLinks
- * to what NVML does not see. */
+/* In place of NVML: the GPUs of cuda_of_two_gpus.c, numbered the other way round. Each has 18
+ * NVLinks to what NVML does not see. */
 #include <string.h>
 
 struct field {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How many descriptors a rank's process may have. The ranks' processes are older than the test that they
- * run, so a rank has to say it. */
+/* How many descriptors a rank's process may have. The ranks' processes are older than the test that
+ * they run, so a rank has to say it. */
 #pragma once
 
 #include <sys/resource.h>

@@ -18,7 +18,8 @@ struct fake_nets {
     struct weft__doorbell *bells; /* [num_ranks] or NULL */
 };
 
-/* num_ranks and bells are set. Until fake_nets_connect, regions can be registered that addresses tell of. */
+/* num_ranks and bells are set. Until fake_nets_connect, regions can be registered that addresses
+ * tell of. */
 static inline void fake_nets_open(struct fake_nets *fake, uint32_t max_delay)
 {
     const struct weft__net_fake_options options = {.seed = 1, .max_delay = max_delay};

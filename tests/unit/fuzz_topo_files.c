@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_topo_files [SEED [ITERATIONS]]: files of topologies and channels, spoiled at random, and small machines drawn at
- * random. What is wrong is an error that says where; what is read is written and read the same; channels that are
- * found visit every GPU once, and connect. A crash or a failure tells seed and iteration, which bring it back. */
+/* fuzz_topo_files [SEED [ITERATIONS]]: files of topologies and channels, spoiled at random, and
+ * small machines drawn at random. What is wrong is an error that says where; what is read is
+ * written and read the same; channels that are found visit every GPU once, and connect. A crash or
+ * a failure tells seed and iteration, which bring it back. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>

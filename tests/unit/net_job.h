@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A job whose ranks are in one process, each with a progress thread and memory that the others reach. */
+/* A job whose ranks are in one process, each with a progress thread and memory that the others
+ * reach. */
 #pragma once
 
 #include <stdatomic.h>

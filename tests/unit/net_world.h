@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs one scenario on every engine of src/net: step by step, as parties of one thread (engine fake), or
- * each in a process of its own. Heaps and words are memory that all processes share, so that a source can
- * look at what has arrived at its target. */
+/* Runs one scenario on every engine of src/net: step by step, as parties of one thread (engine
+ * fake), or each in a process of its own. Heaps and words are memory that all processes share, so
+ * that a source can look at what has arrived at its target. */
 #pragma once
 
 #include <stdatomic.h>

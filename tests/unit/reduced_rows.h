@@ -32,8 +32,8 @@ struct rows {
     int32_t num_dsts;
 };
 
-/* Half of the rows of a trial begin at any multiple of what all are aligned to, for which machines have ways of their
- * own. */
+/* Half of the rows of a trial begin at any multiple of what all are aligned to, for which machines
+ * have ways of their own. */
 static inline size_t draw_alignment(uint64_t *state)
 {
     return (size_t)1 << next_random(state) % 5;

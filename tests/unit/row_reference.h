@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What reductions and sums of rows must give, by the arithmetic of tools/workload, which shares nothing
- * with the library. */
+/* What reductions and sums of rows must give, by the arithmetic of tools/workload, which shares
+ * nothing with the library. */
 #pragma once
 
 #include <math.h>

@@ -426,7 +426,8 @@ TEST_AS(jobs_without_a_name, cmocka_unit_test_setup(jobs_without_a_name, clear_e
 
 #define SECRET "00112233445566778899aabbccddeeff"
 
-/* The nonce is the job's and the secret's; without one, ranks on several hosts trust whoever knows the job. */
+/* The nonce is the job's and the secret's; without one, ranks on several hosts trust whoever knows
+ * the job. */
 TEST_AS(secrets, cmocka_unit_test_setup(secrets, clear_environment))
 {
     const char job[] = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
@@ -505,7 +506,8 @@ TEST_AS(serving_an_agreed_meeting_point,
     assert_int_equal(weft_rendezvous_serve(NULL), WEFT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(weft_rendezvous_num_ranks(NULL), -1);
 
-    /* On this host: on a port that is free, which the system has just chosen for another address. */
+    /* On this host: on a port that is free, which the system has just chosen for another
+     * address. */
     assert_ok(weft_unique_id_create(&chosen));
     assert_int_equal(weft_rendezvous_num_ranks(&chosen), 0);
     assert_ok(weft__meeting_point_from_id(&point, &chosen));

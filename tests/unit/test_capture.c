@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations recorded by a capture, on a machine that records launches as CUDA does and is the host's else:
- * right when they run after weft_coll_record_end, whatever memory they use. */
+/* Operations recorded by a capture, on a machine that records launches as CUDA does and is the
+ * host's else: right when they run after weft_coll_record_end, whatever memory they use. */
 #include "harness/cmocka.h"
 #include "harness/machine.h"
 #include "harness/ranks.h"
@@ -55,7 +55,8 @@ static int close_recorder(struct recorder *self)
     return 0;
 }
 
-/* out = the sum of in; gathered = all ranks' out; out = the sum of all ranks' `all`, of this rank's row. */
+/* out = the sum of in; gathered = all ranks' out; out = the sum of all ranks' `all`, of this rank's
+ * row. */
 static int issue(struct recorder *self)
 {
     CHECK_OK(weft_coll_all_reduce(self->coll,

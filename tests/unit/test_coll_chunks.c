@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Programs number the chunks of all rows in 31 bits: also those of the longest rows there may be. */
+/* Programs number the chunks of all rows in 31 bits: also those of the longest rows there may
+ * be. */
 #include "coll/coll.h"
 #include "harness/cmocka.h"
 

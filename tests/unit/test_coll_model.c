@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The model of how long collectives take between nodes: its form, and how far it is from what was measured. */
+/* The model of how long collectives take between nodes: its form, and how far it is from what was
+ * measured. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -55,8 +56,8 @@ TEST(knows_rails_and_trees_between_nodes)
     }
 }
 
-/* Nodes of 2 ranks and 2 rails, and rows that a core sends in 105000 / 1.75 GB/s = 60 us, and reads or writes in 7 us. A
- * row is 5 chunks, or 10 of a tree, and a hop takes 15 + 25 us. */
+/* Nodes of 2 ranks and 2 rails, and rows that a core sends in 105000 / 1.75 GB/s = 60 us, and reads
+ * or writes in 7 us. A row is 5 chunks, or 10 of a tree, and a hop takes 15 + 25 us. */
 enum { ROW_BYTES = 105000 };
 
 static struct weft__coll_between of_two_ranks(int32_t num_nodes, double ranks_per_core)
@@ -107,7 +108,8 @@ TEST(what_each_algorithm_takes_of_busy_cores)
     } cases[] = {
         /* 1 message. 1 sent, 2 x 2 touched, and 2 rings of half a row: 240 + 112 + 2 x 1.5 x 1.6 */
         {WEFT_ALL_REDUCE, RAILS, 2, 1, {1, 384, 356.8}},
-        /* 2 messages, hops 2 x 3. 2 sent, 2 x 2 touched, 2 rings of 1 row: 480 + 112 + 2 x 4 x 1.6 */
+        /* 2 messages, hops 2 x 3. 2 sent, 2 x 2 touched, 2 rings of 1 row: 480 + 112 + 2 x 4 x
+         * 1.6 */
         {WEFT_ALL_REDUCE, RAILS, 4, 6, {2, 584, 604.8}},
         /* 3 messages. 3 x 2 sent, 2 x 8 touched, 2 rings of 3 rows: 1440 + 448 + 2 x 14 x 1.6 */
         {WEFT_REDUCE_SCATTER, RAILS, 4, 3, {6, 784, 1932.8}},
@@ -120,9 +122,11 @@ TEST(what_each_algorithm_takes_of_busy_cores)
         /* 3 messages. 3 x 2 sent, 8 touched, 2 rings of 3 rows: 1440 + 224 + 2 x 14 x 1.6 */
         {WEFT_GATHER, RAILS, 4, 3, {6, 784, 1708.8}},
         {WEFT_SCATTER, RAILS, 4, 3, {6, 784, 1708.8}},
-        /* 3 messages, hops 1 + 2 x 3. 3 sent, 2 x 2 touched, 3 x 2 rings of half a row: 720 + 112 + 6 x 4 x 1.6 */
+        /* 3 messages, hops 1 + 2 x 3. 3 sent, 2 x 2 touched, 3 x 2 rings of half a row: 720 + 112 +
+         * 6 x 4 x 1.6 */
         {WEFT_ALL_REDUCE, TREE, 8, 7, {3, 784, 870.4}},
-        /* 2 messages, hops 1.5 x 4 - 1. 2 sent, 2 touched, 2 x 2 rings of half a row: 480 + 56 + 4 x 4 x 1.6 */
+        /* 2 messages, hops 1.5 x 4 - 1. 2 sent, 2 touched, 2 x 2 rings of half a row: 480 + 56 + 4
+         * x 4 x 1.6 */
         {WEFT_BROADCAST, TREE, 16, 5, {2, 584, 561.6}},
         {WEFT_BROADCAST, TREE, 2, 1, {2, 584, 561.6}}, /* at least one hop */
         /* 3 messages, hops 1 + 1.5 x 2. As much as a broadcast. */
@@ -142,8 +146,8 @@ TEST(what_is_longest_counts)
 {
     struct weft__coll_work work = {WEFT_BROADCAST, WEFT_ALGORITHM_RAILS, ROW_BYTES, 0};
     struct weft__coll_between nodes = of_two_ranks(4, 0);
-    /* 3 hops, which take longer than 2 x 2 messages by 2 cores; half a row and, ahead of it, 2 chunks on the path:
-     * 30 + 2 x 12, for 30 + 7 + 2 x 1.5 x 0.4 / 2 of cores */
+    /* 3 hops, which take longer than 2 x 2 messages by 2 cores; half a row and, ahead of it, 2
+     * chunks on the path: 30 + 2 x 12, for 30 + 7 + 2 x 1.5 x 0.4 / 2 of cores */
     check_figures(&nodes, work, (struct figures){1, 23 + 3 * 40, 54});
     nodes.wire.latency_us = 0; /* 10 are assumed */
     check_figures(&nodes, work, (struct figures){1, 23 + 3 * 35, 54});
@@ -154,12 +158,13 @@ TEST(what_is_longest_counts)
     check_figures(&nodes, work, (struct figures){1, 23 + 3000, 500});
     nodes = of_two_ranks(16, 0);
     work.algorithm = WEFT_ALGORITHM_TREE;
-    /* 5 hops; half a row to each of 2, and 4 chunks: 60 + 4 x 6, for 60 + 7 + 4 x 4 x 0.4 / 2 of cores */
+    /* 5 hops; half a row to each of 2, and 4 chunks: 60 + 4 x 6, for 60 + 7 + 4 x 4 x 0.4 / 2 of
+     * cores */
     check_figures(&nodes, work, (struct figures){2, 23 + 5 * 40, 84});
 }
 
-/* One rail has one core send: 60 us, and two touch 2 rows: 7 us. Of its 2 rings each has half a row, so 1.5 chunks more:
- * 2 x 1.5 x 0.4 / 2. A path takes 30 + 2 x 12 us. */
+/* One rail has one core send: 60 us, and two touch 2 rows: 7 us. Of its 2 rings each has half a
+ * row, so 1.5 chunks more: 2 x 1.5 x 0.4 / 2. A path takes 30 + 2 x 12 us. */
 TEST(rings_of_a_rail_share_its_row)
 {
     struct weft__coll_between nodes = of_two_ranks(4, 0);

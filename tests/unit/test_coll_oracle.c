@@ -183,7 +183,8 @@ TEST(inputs)
     }
 }
 
-/* Sums of values that cancel tell the order of the ranks, where fp32 or fp64 can round them at all. */
+/* Sums of values that cancel tell the order of the ranks, where fp32 or fp64 can round them at
+ * all. */
 TEST(order_shows)
 {
     enum { NUM_ELEMENTS = 200 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* How waits of the cuda machine end: its own code, with a clock and a memory that the test plays. Each
- * poll and each look at the clock takes time; what others do happens at a time of the clock. */
+/* How waits of the cuda machine end: its own code, with a clock and a memory that the test
+ * plays. Each poll and each look at the clock takes time; what others do happens at a time of
+ * the clock. */
 #include <string.h>
 
 #include "harness/cmocka.h"
@@ -189,7 +190,8 @@ TEST(a_short_word_may_come_until_the_deadline)
     assert_in_range(world.now_ns, TIMEOUT_NS, TIMEOUT_NS + 2 * LOOK_NS);
 }
 
-/* What a rank sent before it left stands: memory is polled once more after it is known to have left. */
+/* What a rank sent before it left stands: memory is polled once more after it is known to have
+ * left. */
 TEST(what_came_before_a_rank_left_counts)
 {
     struct wp_warp warp;
@@ -201,7 +203,8 @@ TEST(what_came_before_a_rank_left_counts)
     }
 }
 
-/* Where absence is allowed nothing fails but the communicator; a deadline of the site's own counts. */
+/* Where absence is allowed nothing fails but the communicator; a deadline of the site's own
+ * counts. */
 TEST(a_wait_may_end_without_its_word)
 {
     enum { SHORT_NS = TIMEOUT_NS, LONG_MS = 3 };

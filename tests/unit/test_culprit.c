@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Who is to blame for a wait that failed. Rank 0 asks; what the others wait for is made up, and the
- * last rank never answers: it is only a connection to the rendezvous, like that of a stopped process, or of
- * one that leaves in that moment. */
+ * last rank never answers: it is only a connection to the rendezvous, like that of a stopped
+ * process, or of one that leaves in that moment. */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -68,7 +68,8 @@ static void close_comm(weft_comm *comm)
     weft__standing_destroy(&comm->standing);
 }
 
-/* With the first question unread, as far as the asker can tell, and a wait for rank 2 that has failed. */
+/* With the first question unread, as far as the asker can tell, and a wait for rank 2 that has
+ * failed. */
 static int leave_when_asked(struct weft__wire *wire)
 {
     const struct weft__wait_list last = {.num_waits = 1,
@@ -322,7 +323,8 @@ TEST(a_circle_blames_the_odd_one)
                         .story = story});
 }
 
-/* One exchange has several operations: who calls the wrong one waits for all, or for any, and all wait for it. */
+/* One exchange has several operations: who calls the wrong one waits for all, or for any, and all
+ * wait for it. */
 TEST(a_circle_blames_whom_all_others_wait_for)
 {
     const char *format = "the ranks wait for each other in a circle, rank %d in another operation "

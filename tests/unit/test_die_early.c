@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank dies while communicators are made, or a weft_ll with masks: before, in and after each of the exchanges that this
- * takes. All others hear of it by its number, also where the network between nodes notices it first, and where some of
- * them are behind the others. */
+/* A rank dies while communicators are made, or a weft_ll with masks: before, in and after each of
+ * the exchanges that this takes. All others hear of it by its number, also where the network
+ * between nodes notices it first, and where some of them are behind the others. */
 #include <signal.h>
 #include <string.h>
 #include <sys/time.h>
@@ -15,7 +15,8 @@
 
 enum { NUM_RANKS = 4, VICTIM = 2, LATE_RANK = 0, NEVER = -1 };
 
-/* ---------------------------------------------------------------- the linker puts this in the way */
+/* ---------------------------------------------------------------- the linker puts this in the
+ * way */
 
 static int32_t num_left = NEVER; /* exchanges of this process, before it dies */
 static enum moment { BEFORE_IT, AFTER_IT, IN_IT, NUM_MOMENTS } moment;

@@ -51,8 +51,9 @@ TEST(a_second_sleeper_makes_it_any_word)
 
 /* ---------------------------------------------------------------- no ring is lost */
 
-/* One thread stores to the word and looks for the sleeper, the other announces itself and looks at the word: one of
- * them must see the other. Each would miss it if its store could pass its load, which x86 does without the fence. */
+/* One thread stores to the word and looks for the sleeper, the other announces itself and looks at
+ * the word: one of them must see the other. Each would miss it if its store could pass its load,
+ * which x86 does without the fence. */
 struct litmus {
     _Atomic uint32_t ready[2]; /* [side] the round for which it is ready */
     _Alignas(128) _Atomic uint32_t word;

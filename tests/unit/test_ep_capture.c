@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Dispatches and combines between nodes that run after another notify than the one they were recorded
- * after, on a machine that records launches as CUDA does and is the host's else. */
+/* Dispatches and combines between nodes that run after another notify than the one they were
+ * recorded after, on a machine that records launches as CUDA does and is the host's else. */
 #include "harness/cmocka.h"
 #include "harness/ranks.h"
 #include "recording.h"

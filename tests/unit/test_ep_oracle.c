@@ -290,7 +290,8 @@ static float combined_over(int32_t num_nodes, weft_dtype wire, weft_dtype dtype,
 
 TEST(combined_by_node)
 {
-    /* 257 is a tie between 256 and 258, to even: 256; 1 + 2^-8 one between 1 and 1 + 2^-7: 1. 1 + 256 + 1 = 258. */
+    /* 257 is a tie between 256 and 258, to even: 256; 1 + 2^-8 one between 1 and 1 + 2^-7: 1. 1 +
+     * 256 + 1 = 258. */
     assert_true(combined_over(2, WEFT_DTYPE_NONE, WEFT_BF16, ALL) == 258.0F);
     /* (2^24 + 1) + (1 - 2^24) = 2^24 - (2^24 - 1) */
     assert_true(combined_over(2, WEFT_FP32, WEFT_FP32, ALL) == 1.0F);

@@ -152,7 +152,8 @@ static int count_descriptors(void)
     return num_fds;
 }
 
-/* Who is on another host by the table of the one that takes has nothing to give to it, whatever it believes. */
+/* Who is on another host by the table of the one that takes has nothing to give to it, whatever it
+ * believes. */
 TEST(letters_of_who_is_no_neighbour_are_thrown_away)
 {
     static struct member members[NUM_RANKS];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Who is told of a stranger that the rendezvous has refused: those that wait for a rank of its number. */
+/* Who is told of a stranger that the rendezvous has refused: those that wait for a rank of its
+ * number. */
 #include <stdlib.h>
 #include <string.h>
 

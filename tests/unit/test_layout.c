@@ -7,7 +7,8 @@
 #include "machine/host.h"
 #include "programs/ep/layout.h"
 
-/* An expert on each rank; a token goes to one of the first 64 ranks, of the next and of the rest. */
+/* An expert on each rank; a token goes to one of the first 64 ranks, of the next and of the
+ * rest. */
 enum { NUM_RANKS = 130, NUM_TOKENS = 40, NUM_TOPK = 3, NUM_STRIDES = 64 };
 
 static int32_t offsets[NUM_RANKS + 1], ranks[NUM_RANKS], node_of_rank[NUM_RANKS];

@@ -57,7 +57,8 @@ TEST(it_listens_where_it_is_told_to)
     assert_int_equal(listen_at("203.0.113.77", WEFT__LISTEN_ON_ADDRESS, found, sizeof(found)),
                      WEFT_ERROR_SYSTEM);
     expect("203.0.113.77", WEFT__LISTEN_ON_REACHABLE, "any");
-    /* As a name, since it is none that inet_pton knows: this host calls itself so, others do not. */
+    /* As a name, since it is none that inet_pton knows: this host calls itself so, others do
+     * not. */
     expect("127.1", WEFT__LISTEN_ON_REACHABLE, "any");
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which carrier WEFT_LL_AUTO takes, as weft_ll.h says, for ranks of a machine that need not be there. */
+/* Which carrier WEFT_LL_AUTO takes, as weft_ll.h says, for ranks of a machine that need not be
+ * there. */
 #include "ep/low_latency.h"
 #include "harness/cmocka.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Bits of a token's choices, which lie in two words: as GPUs have them, whose lanes have four choices each. */
+/* Bits of a token's choices, which lie in two words: as GPUs have them, whose lanes have four
+ * choices each. */
 #include "harness/cmocka.h"
 #define WP_LL_STEPS_ONLY
 #include "programs/low_latency/packet_low_latency_dispatch.c" /* NOLINT(bugprone-suspicious-include) */

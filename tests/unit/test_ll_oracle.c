@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What low latency must give, against results worked out by hand; and that whatever is wrong is told. */
+/* What low latency must give, against results worked out by hand; and that whatever is wrong is
+ * told. */
 #include <string.h>
 
 #include "harness/cmocka.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations of low latency in graphs, whose replays the host does not see: it lets them pass, and the programs refuse those for
- * which there is no result, or one too many, and nothing is overwritten. */
+/* Operations of low latency in graphs, whose replays the host does not see: it lets them pass, and
+ * the programs refuse those for which there is no result, or one too many, and nothing is
+ * overwritten. */
 #include "ep/low_latency.h"
 #include "harness/cmocka.h"
 #include "harness/ranks.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages name what weft.h numbers: each enumerator by its own name; other numbers stay numbers. */
+/* Messages name what weft.h numbers: each enumerator by its own name; other numbers stay
+ * numbers. */
 #include "api/check.h"
 #include "harness/cmocka.h"
 #include "workload/elements.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which engine and which transport: what is asked for, or an error that says what there is. Each test is a
- * process of its own, since UCX stays in the one that loads it. */
+/* Which engine and which transport: what is asked for, or an error that says what there is. Each
+ * test is a process of its own, since UCX stays in the one that loads it. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,7 +104,8 @@ static int transports_are_listed(void)
     return 0;
 }
 
-/* The distance of a peer that is farther than half of the others at most, of those that are known. */
+/* The distance of a peer that is farther than half of the others at most, of those that are
+ * known. */
 static int far_peers_do_not_count(void)
 {
     static const double far_us[] = {0, 40, 20, 90000, 30, 0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The contract of net/net.h on every engine: random puts, signals and flushes from all to all. A target looks
- * at its bytes whenever a signal word has changed, a source overwrites its own as soon as it may, and looks
- * at the target's when a flush is done. */
+/* The contract of net/net.h on every engine: random puts, signals and flushes from all to all. A
+ * target looks at its bytes whenever a signal word has changed, a source overwrites its own as soon
+ * as it may, and looks at the target's when a flush is done. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Regions that the net reaches by functions of their owner alone: a long put is staged in a few pieces at a time, and a
- * function that fails is the failure of the peer that waits for it. What else is promised for them the tests of the
- * contract and of fetches show. */
+/* Regions that the net reaches by functions of their owner alone: a long put is staged in a few
+ * pieces at a time, and a function that fails is the failure of the peer that waits for it. What
+ * else is promised for them the tests of the contract and of fetches show. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +52,8 @@ static void run(enum net_verdict (*step)(struct net_party *))
 
 /* ---------------------------------------------------------------- how much is staged */
 
-/* Before the first call of progress no message is done, and the engine takes all that it is given. */
+/* Before the first call of progress no message is done, and the engine takes all that it is
+ * given. */
 static enum net_verdict put_at_once(struct net_party *party)
 {
     struct story *story = party->own;
@@ -132,7 +133,8 @@ static weft_result start_operation(struct net_party *party)
     }
 }
 
-/* That of the rank whose device breaks is what the test is about; the other one learns of it by the communicator. */
+/* That of the rank whose device breaks is what the test is about; the other one learns of it by the
+ * communicator. */
 static enum net_verdict break_and_look(struct net_party *party)
 {
     struct story *story = party->own;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Who sends what a launch posts on the cpu machine: its own thread, or the progress thread when there is much and
- * cores are free. All of it comes, whoever does. */
+/* Who sends what a launch posts on the cpu machine: its own thread, or the progress thread when
+ * there is much and cores are free. All of it comes, whoever does. */
 #include <sched.h>
 #include <stdlib.h>
 
@@ -46,7 +46,8 @@ static struct wp_access put_to(int32_t peer, uint64_t area_offset)
     };
 }
 
-/* Rank 0 puts, and looks after what it has posted only as long as it is told that this is its own affair. */
+/* Rank 0 puts, and looks after what it has posted only as long as it is told that this is its own
+ * affair. */
 static int put_all(struct ranks_context *context, weft_comm *comm, uint64_t area_offset)
 {
     const struct plan *plan = context->argument;
@@ -103,8 +104,9 @@ static void drive_until_it_naps(const weft_comm *comm, const struct weft__net_dr
              weft__now_ns() < end_ns);
 }
 
-/* What can wait stays where it is when the driver sends, unless the thread has just ended its rest, and goes with what is posted
- * behind it; of the last one, which nothing follows, the thread takes care. */
+/* What can wait stays where it is when the driver sends, unless the thread has just ended its rest,
+ * and goes with what is posted behind it; of the last one, which nothing follows, the thread takes
+ * care. */
 static int let_signals_wait(struct ranks_context *context, weft_comm *comm, uint64_t area_offset)
 {
     const struct plan *plan = context->argument;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Peers that die, stop or leave while requests are under way, on every engine: all requests end, with the
- * right name, and traffic between the others goes on. */
+/* Peers that die, stop or leave while requests are under way, on every engine: all requests end,
+ * with the right name, and traffic between the others goes on. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,7 +139,8 @@ static enum net_verdict survive(struct net_party *party)
     if (!has_greeted_all(party))
         return net_fail(party, "%s", weft__last_error());
     if (party->rank == VICTIM) {
-        /* Not before all are connected: UCX 1.13 ends whoever connects to a peer that dies meanwhile. */
+        /* Not before all are connected: UCX 1.13 ends whoever connects to a peer that dies
+         * meanwhile. */
         const int is_known = atomic_load(&party->words[HELLO_WORD]) == NUM_RANKS - 1;
         if (is_known && ++story->num_steps == 30) {
             if (how == IS_KILLED)

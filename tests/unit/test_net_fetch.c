@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Gets and fetch-adds on every engine: all parties get from all, at random, and look whether the bytes are those of
- * the peer and none beside them changes; and draw numbers from one word, each of which must come once. */
+/* Gets and fetch-adds on every engine: all parties get from all, at random, and look whether the
+ * bytes are those of the peer and none beside them changes; and draw numbers from one word, each of
+ * which must come once. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,7 +108,8 @@ static enum net_verdict look_at_number(const struct net_party *party, const unsi
                : net_fail(party, "number %llu came twice", (unsigned long long)number);
 }
 
-/* Compares with itself, one byte on: one call, where sanitizers would look at every byte of a loop. */
+/* Compares with itself, one byte on: one call, where sanitizers would look at every byte of a
+ * loop. */
 static bool is_guard(const unsigned char *bytes, size_t num_bytes)
 {
     return bytes[0] == GUARD && memcmp(bytes, bytes + 1, num_bytes - 1) == 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Nothing that arrives is trusted: messages and addresses filled at random. Memory beside what is
- * registered must stay as it is (with sanitizers also memory beside the arrays), and who sent what is wrong
- * must be named. */
+ * registered must stay as it is (with sanitizers also memory beside the arrays), and who sent what
+ * is wrong must be named. */
 #include <stdlib.h>
 #include <string.h>
 

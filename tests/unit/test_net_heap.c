@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The heap of a communicator over several nodes, as the network writes to it: what it had, what it has grown by, also
- * while others put, and what a rank could not register. */
+/* The heap of a communicator over several nodes, as the network writes to it: what it had, what it
+ * has grown by, also while others put, and what a rank could not register. */
 #include <string.h>
 
 #include "comm/host/error.h"
@@ -21,7 +21,8 @@ enum {
     MIN_WRITE_BYTES = 8000
 };
 
-/* ---------------------------------------------------------------- the linker puts these in the way */
+/* ---------------------------------------------------------------- the linker puts these in the
+ * way */
 
 /* As UCX has it from 1.16 on: with older ones nothing would be written. */
 size_t __wrap_weft__ucx_min_write_bytes(void *state);
@@ -223,7 +224,8 @@ TEST_ON_RANKS_OVER(what_a_rank_cannot_register_goes_in_messages, "ucx", RANKS_PR
     CHECK(context->rank == VICTIM || strstr(weft__last_error(), "rank 1: cannot register"), "%s",
           weft__last_error());
     registering = WORKS;
-    /* From where it was before to what cannot be written; and the other way round, but for the beginning. */
+    /* From where it was before to what cannot be written; and the other way round, but for the
+     * beginning. */
     if (put_half(&scene, 0, &written) != 0)
         return 1;
     CHECK(written == 0, "%llu bytes are written", (unsigned long long)written);

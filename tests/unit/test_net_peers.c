@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What a net believes of its peers: that they leave in good order, and what they tell of their memory; which requests
- * to a peer may share a message; and who is rung for when words are added to. */
+/* What a net believes of its peers: that they leave in good order, and what they tell of their
+ * memory; which requests to a peer may share a message; and who is rung for when words are added
+ * to. */
 #include <string.h>
 
 #include "comm/host/error.h"
@@ -79,7 +80,8 @@ TEST_AS(who_takes_leave_has_not_failed,
     assert_int_equal(weft__net_failed_peer(net), -1);
 }
 
-/* Of a flush to all peers that one has left is told at once, and what others were sent is waited for. */
+/* Of a flush to all peers that one has left is told at once, and what others were sent is waited
+ * for. */
 TEST_AS(who_has_left_keeps_no_other_from_its_flush,
         cmocka_unit_test_setup_teardown(who_has_left_keeps_no_other_from_its_flush, open_three,
                                         close_pair))
@@ -140,7 +142,8 @@ TEST(nobody_fails_while_a_net_is_closed)
 
 enum { NUM_WORDS = 5, FIRST_WORD = 16 };
 
-/* Adds to words from FIRST_WORD on; returns how often the bell has rung for who sleeps until `awaited` changes. */
+/* Adds to words from FIRST_WORD on; returns how often the bell has rung for who sleeps until
+ * `awaited` changes. */
 static uint32_t count_rings(struct pair *pair, uint64_t awaited)
 {
     struct weft__doorbell *bell = &pair->bells[0];
@@ -232,7 +235,8 @@ TEST_AS(writes_are_not_learned_without_writes,
 
 /* ---------------------------------------------------------------- messages that are shared */
 
-/* Two share a message if both may be lost or neither: what becomes of the message becomes of both. */
+/* Two share a message if both may be lost or neither: what becomes of the message becomes of
+ * both. */
 TEST_AS(only_what_is_lost_alike_shares_a_message,
         cmocka_unit_test_setup_teardown(only_what_is_lost_alike_shares_a_message, open_pair,
                                         close_pair))

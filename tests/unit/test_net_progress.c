@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The progress thread and its queue: ranks as threads of one process, each with a progress thread, and
- * several threads that post. */
+/* The progress thread and its queue: ranks as threads of one process, each with a progress thread,
+ * and several threads that post. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -147,8 +147,8 @@ static void all_that_is_posted_arrives(struct job *job)
 
 /* ---------------------------------------------------------------- others that drive */
 
-/* Drives the net of a rank in bursts of several lengths, with pauses in which it falls to the thread again, by being
- * handed back or not. */
+/* Drives the net of a rank in bursts of several lengths, with pauses in which it falls to the
+ * thread again, by being handed back or not. */
 struct driver {
     struct weft__progress *progress;
     _Atomic int must_end;
@@ -314,7 +314,8 @@ static void a_death_that_is_no_failure_ends_what_was_sent(struct job *job)
     CHECK(weft__status_check(&rank->status) == WEFT_OK);
 }
 
-/* While nobody moves the net of rank 2: more than sockets hold, by more puts than the queue has slots. */
+/* While nobody moves the net of rank 2: more than sockets hold, by more puts than the queue has
+ * slots. */
 static weft_result send_past_one_that_takes_nothing(struct weft__net *net, void *context)
 {
     enum { PUT_BYTES = 1 << 19 };
@@ -434,7 +435,8 @@ static void post_from_device(struct rank *rank, uint64_t number, const struct wp
     __atomic_store_n(&slot->ready, number + 1, __ATOMIC_RELEASE);
 }
 
-/* What it puts is long, so that it is not there by chance. The thread naps when the flush wakes it. */
+/* What it puts is long, so that it is not there by chance. The thread naps when the flush wakes
+ * it. */
 static void a_flush_waits_for_what_a_device_has_posted(struct job *job)
 {
     enum { NUM_FLUSHES = 20, NAP_MS = 2 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Regions that come and go while a network is used: their numbers, more of them than there are numbers, and what goes to
- * memory that the engine alone accesses. */
+/* Regions that come and go while a network is used: their numbers, more of them than there are
+ * numbers, and what goes to memory that the engine alone accesses. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -316,8 +316,8 @@ static weft_result learn_step(struct growing_pair *pair, int32_t rank, uint32_t 
     return weft__net_learn_region(pair->fake.nets[rank], 1 - rank, FIRST_STEP + step, &card);
 }
 
-/* Puts bytes of rank 0 to the same place at rank 1, waits for the word behind them, and tells how many the engine has
- * written. */
+/* Puts bytes of rank 0 to the same place at rank 1, waits for the word behind them, and tells how
+ * many the engine has written. */
 static uint64_t put_and_look(struct growing_pair *pair, uint64_t begin, uint64_t num_bytes)
 {
     const uint64_t word = 8;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank that has no memory for its part of a call says so: all ranks get the error at once, with the rank and the
- * reason, and go on. Each allocation of each call in which all ranks take part fails once. */
+/* A rank that has no memory for its part of a call says so: all ranks get the error at once, with
+ * the rank and the reason, and go on. Each allocation of each call in which all ranks take part
+ * fails once. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,7 +14,8 @@
 
 enum { NUM_RANKS = 3, VICTIM = 1, MAX_ALLOCATIONS = 1000, NEVER = -1 };
 
-/* ---------------------------------------------------------------- the linker puts these in the way */
+/* ---------------------------------------------------------------- the linker puts these in the
+ * way */
 
 /* How many allocations of this thread succeed before one fails. */
 static _Thread_local int32_t num_left = NEVER;
@@ -90,7 +92,8 @@ static weft_result call_with_failure(struct ranks_context *context, struct host_
     return result;
 }
 
-/* Whether an allocation failed. Without a weft_coll there is no capture: then the result is the same. */
+/* Whether an allocation failed. Without a weft_coll there is no capture: then the result is the
+ * same. */
 static int check_call(struct ranks_context *context, struct host_scene *scene,
                       const struct host_call *call, int32_t num_allocations, int *has_failed)
 {
@@ -197,7 +200,8 @@ static int create_and_destroy(struct ranks_context *context, int32_t num_allocat
     return 0;
 }
 
-/* Before it is connected a rank cannot tell anything: the others say at their deadline that it did not come. */
+/* Before it is connected a rank cannot tell anything: the others say at their deadline that it did
+ * not come. */
 static int fail_to_create(struct ranks_context *context)
 {
     const struct report *report = context->shared;
@@ -215,7 +219,8 @@ TEST(ranks_without_memory_to_begin_with)
     run(300, 0, fail_to_create);
 }
 
-/* From the last allocation down to the one by which a rank is connected: the others are told, and do not wait. */
+/* From the last allocation down to the one by which a rank is connected: the others are told, and
+ * do not wait. */
 static int fail_when_connected(struct ranks_context *context)
 {
     enum { PLENTY = 1 << 20 };

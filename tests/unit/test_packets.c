@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Packets of the cpu machine, between real ranks: rows arrive and are reduced whatever is in them, slots
- * are empty afterwards, and a packet that does not come ends the wait. */
+/* Packets of the cpu machine, between real ranks: rows arrive and are reduced whatever is in them,
+ * slots are empty afterwards, and a packet that does not come ends the wait. */
 #include <stdlib.h>
 
 #include "harness/cmocka.h"
@@ -393,7 +393,8 @@ TEST_ON_RANKS(a_word_tells_what_does_not_come, RANKS_PROCESSES, 2)
     return 0;
 }
 
-/* ------------------------------------------------------------------ packets that do not come in time */
+/* ------------------------------------------------------------------ packets that do not come in
+ * time */
 
 static enum wp_status sum_what_comes(struct wp_warp *warp, const void *arguments)
 {
@@ -429,8 +430,9 @@ static int check_sum(struct rank *rank, struct exchange_args *args, enum wp_stat
     return 0;
 }
 
-/* Rank 0 sums rows of ranks 1 and 2, of which that of rank 2 comes when it has been missed: all that is taken together is
- * taken then. Of the next two rows one never comes, and the other is cleared. */
+/* Rank 0 sums rows of ranks 1 and 2, of which that of rank 2 comes when it has been missed: all
+ * that is taken together is taken then. Of the next two rows one never comes, and the other is
+ * cleared. */
 TEST_ON_RANKS(a_row_that_comes_late_is_summed_with_those_that_have_come, RANKS_PROCESSES, 3)
 {
     enum { SHORT_MS = 20, NUM_FLOATS = WP_PACKET_BYTES / sizeof(float) };

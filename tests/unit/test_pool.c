@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the harness promises of ranks' processes: they are kept; no run sees what another one changed; who
- * died, failed or hung is replaced, and named. */
+/* What the harness promises of ranks' processes: they are kept; no run sees what another one
+ * changed; who died, failed or hung is replaced, and named. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -352,7 +352,8 @@ static int go_around(struct weft__wire *wire, int32_t rank)
     return failed;
 }
 
-/* Comes to two gathers when it is asked for them, and answers the first question after the second. */
+/* Comes to two gathers when it is asked for them, and answers the first question after the
+ * second. */
 static int answer_late(struct ranks_context *context)
 {
     const int32_t rank = context->num_ranks - 1;

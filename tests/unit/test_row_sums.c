@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums of rows of different types on the cpu machine: every variant gives the bits of a slow reference. */
+/* Sums of rows of different types on the cpu machine: every variant gives the bits of a slow
+ * reference. */
 #include "harness/cmocka.h"
 #include "mixed_rows.h"
 #include "row_variants.h"
@@ -61,10 +62,12 @@ TEST_OF_ROW_VARIANTS(a_source_can_be_written_over)
     free(rows);
 }
 
-/* What combine between nodes is made of: sums of the nodes in fp32, of which the token's owner makes one. */
+/* What combine between nodes is made of: sums of the nodes in fp32, of which the token's owner
+ * makes one. */
 TEST_OF_ROW_VARIANTS(partial_sums_are_not_rounded)
 {
-    /* 1 + 2^-8 is halfway between two bf16 numbers: of a sum that is rounded first, nothing of it is left. */
+    /* 1 + 2^-8 is halfway between two bf16 numbers: of a sum that is rounded first, nothing of it
+     * is left. */
     const uint16_t one = 0x3f80, small = 0x3b80, bias = 0x3f80;
     float partials[2];
     uint16_t out;

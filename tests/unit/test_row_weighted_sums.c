@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums of rows with weights on the cpu machine: every variant gives the bits of a slow reference. */
+/* Sums of rows with weights on the cpu machine: every variant gives the bits of a slow
+ * reference. */
 
 #include "harness/cmocka.h"
 #include "row_variants.h"

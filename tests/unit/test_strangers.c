@@ -20,7 +20,8 @@ static int is_closed(int fd, int timeout_ms)
     return poll(&readable, 1, timeout_ms) > 0;
 }
 
-/* Waits until the rendezvous has accepted, and read, all that came before: it turns this one away. */
+/* Waits until the rendezvous has accepted, and read, all that came before: it turns this one
+ * away. */
 static int go_around(const struct ranks_context *context)
 {
     struct weft__hello hello = good_hello(context, 0, 2);

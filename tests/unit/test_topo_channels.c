@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of channels: what is written reads as the same, files of older NCCL and files by hand are read, and what does not
- * fit the machine is an error that says where. */
+/* Files of channels: what is written reads as the same, files of older NCCL and files by hand are
+ * read, and what does not fit the machine is an error that says where. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Machines that are found in a file system, which is made for the test, and partial files that are completed by it. */
+/* Machines that are found in a file system, which is made for the test, and partial files that are
+ * completed by it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -174,8 +175,8 @@ static void must_be(const struct xml *system, const char *wanted)
 #define CPU_VALUES "arch=\"x86_64\" vendor=\"AuthenticAMD\" familyid=\"175\" modelid=\"1\""
 
 #if defined(__x86_64__)
-/* GPU 0 is behind a switch, and its port is slower than itself; GPU 1 is not. The processors are in the order of the
- * facts. */
+/* GPU 0 is behind a switch, and its port is slower than itself; GPU 1 is not. The processors are in
+ * the order of the facts. */
 TEST(a_machine_is_found_by_what_the_system_shows)
 {
     struct xml *system = NULL;

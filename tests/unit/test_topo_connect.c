@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Rings and trees over several machines: rings visit all ranks and close, trees have one root and no circle, and who is
- * above somebody knows it. */
+/* Rings and trees over several machines: rings visit all ranks and close, trees have one root and
+ * no circle, and who is above somebody knows it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,7 +163,8 @@ TEST(rings_close_and_trees_have_one_root_over_any_number_of_machines)
         }
 }
 
-/* 8 rings are doubled; where they carry more than 45 GB/s each, and there are few, once more: not 16. */
+/* 8 rings are doubled; where they carry more than 45 GB/s each, and there are few, once more: not
+ * 16. */
 TEST(channels_are_doubled)
 {
     static const struct {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Links, and the best path between two: every type of path, on small machines whose answers are plain to see. */
+/* Links, and the best path between two: every type of path, on small machines whose answers are
+ * plain to see. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Channels of real machines: those that NCCL found there, byte for byte, and what it finds on others. */
+/* Channels of real machines: those that NCCL found there, byte for byte, and what it finds on
+ * others. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,8 +210,9 @@ TEST(a_gpu_for_each_socket_makes_one_slow_ring)
     topo_free(topo);
 }
 
-/* NVIDIA/nccl-tests issue 307: what three GPUs send over an Intel processor takes 6/5 of their bandwidth of the link
- * that the switch has, and what one sends to the other socket takes as much as it is: 3 * 1.2 * 5 + 5 <= 24. */
+/* NVIDIA/nccl-tests issue 307: what three GPUs send over an Intel processor takes 6/5 of their
+ * bandwidth of the link that the switch has, and what one sends to the other socket takes as much
+ * as it is: 3 * 1.2 * 5 + 5 <= 24. */
 TEST(gpus_behind_a_switch_share_its_link)
 {
     struct topo *topo;
@@ -345,7 +347,8 @@ TEST(links_are_as_before_and_none_carries_more_than_it_can)
     }
 }
 
-/* Every head takes bw of all GPUs' links from and to the switch, and twice that of its own: n + 1 times bw. */
+/* Every head takes bw of all GPUs' links from and to the switch, and twice that of its own: n + 1
+ * times bw. */
 TEST(heads_are_different_and_fit)
 {
     for (int i = 0; i < NUM_EXPECTATIONS; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of topologies: what NCCL has written comes out byte for byte, others the same when they are read twice; what is
- * no such file is an error that says where. */
+/* Files of topologies: what NCCL has written comes out byte for byte, others the same when they are
+ * read twice; what is no such file is an error that says where. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What weft coll and the benchmarks of collectives compare with: inputs of ranks, reductions, outputs. */
+/* What weft coll and the benchmarks of collectives compare with: inputs of ranks, reductions,
+ * outputs. */
 #include <math.h>
 #include <string.h>
 
@@ -31,7 +32,8 @@ TEST(any_part_is_that_of_the_whole)
     }
 }
 
-/* ---------------------------------------------------------------- reductions, one element at a time */
+/* ---------------------------------------------------------------- reductions, one element at a
+ * time */
 
 /* NaN if one is; -0 is less than +0. */
 static float larger(float a, float b)
@@ -131,7 +133,8 @@ TEST(hard_numbers_are_what_they_say)
     }
 }
 
-/* `check` compares parts with sums in their own order, and leaves one in `output`; a sum in rank order is another. */
+/* `check` compares parts with sums in their own order, and leaves one in `output`; a sum in rank
+ * order is another. */
 static void check_own_order(void (*check)(const struct element_source *source))
 {
     for (int d = 0; d < NUM_FLOAT_DTYPES; d++) {

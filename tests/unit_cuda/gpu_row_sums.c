@@ -90,7 +90,8 @@ static int close_gpu(void **state)
     return 0;
 }
 
-/* What begins at `base` lies at the beginning of the GPU's memory: where a byte of it is there; NULL for NULL. */
+/* What begins at `base` lies at the beginning of the GPU's memory: where a byte of it is there;
+ * NULL for NULL. */
 static void *on_gpu(const void *base, const void *byte)
 {
     const uint64_t offset = (uint64_t)((const char *)byte - (const char *)base);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* How many blocks the cuda machine takes for rows: by their bytes, as many as fill the links, and of few tokens more, since then
- * latency counts; never more than a stream's part of a rank's share of the GPU. */
+/* How many blocks the cuda machine takes for rows: by their bytes, as many as fill the links, and
+ * of few tokens more, since then latency counts; never more than a stream's part of a rank's share
+ * of the GPU. */
 #include "harness/cmocka.h"
 #include "machine/cuda/device.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How ranks make a multicast object, undo it, and agree where a step fails at one of them, with a driver that only keeps
- * count; and that nothing of it is touched unless it was asked for. */
+/* How ranks make a multicast object, undo it, and agree where a step fails at one of them, with a
+ * driver that only keeps count; and that nothing of it is touched unless it was asked for. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@ enum { NUM_RANKS = 3, GRANULARITY = 1 << 21, WANTED_BYTES = 3 << 20, GOT_BYTES =
 
 /* ---------------------------------------------------------------- a driver */
 
-/* In the order in which a rank takes them; any of them may fail. Rank 0 alone exports, the others import. */
+/* In the order in which a rank takes them; any of them may fail. Rank 0 alone exports, the others
+ * import. */
 enum step {
     ASK_SUPPORT,
     ASK_GRANULARITY,
@@ -329,7 +330,8 @@ static void run_failing(enum step step, int32_t at_rank)
 
 /* ---------------------------------------------------------------- cases */
 
-/* Whoever has not asked for it must never find that it was tried: it can put GPUs out of service. */
+/* Whoever has not asked for it must never find that it was tried: it can put GPUs out of
+ * service. */
 TEST(nothing_is_touched_unless_it_is_asked_for)
 {
     static const struct plan plans[] = {

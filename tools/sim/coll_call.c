@@ -18,8 +18,8 @@ static int draw(struct rng *rng, int32_t bound)
     return (int)rng_below(rng, (uint32_t)bound);
 }
 
-/* As little packet and staging memory as there may be, or twice that, and short chunks: so that short rows
- * need several pieces. */
+/* As little packet and staging memory as there may be, or twice that, and short chunks: so that
+ * short rows need several pieces. */
 void coll_draw_terms(struct coll_terms *terms, struct rng *rng)
 {
     enum {
@@ -85,7 +85,8 @@ static int goes_by_rails(const struct shape *shape)
     return shape->num_nodes > 1 || shape->num_ranks > WEFT_COLL_MAX_RANKS;
 }
 
-/* Sends and receives in a group have a warp each: those of all pairs of many ranks are more than the sim has. */
+/* Sends and receives in a group have a warp each: those of all pairs of many ranks are more than
+ * the sim has. */
 static enum coll_rows draw_rows(const struct shape *shape, struct rng *rng)
 {
     enum { MAX_RANKS_IN_GROUP = 20 };
@@ -190,8 +191,8 @@ weft_algorithm coll_algorithm(const struct shape *shape, const struct coll_call 
     return call->algorithm;
 }
 
-/* Where memory must be staged in pieces, all ranks have as many of them, and rows of any length must
- * fit. */
+/* Where memory must be staged in pieces, all ranks have as many of them, and rows of any length
+ * must fit. */
 struct coll_places coll_places(const struct shape *shape, const struct coll_call *call,
                                int32_t rank)
 {

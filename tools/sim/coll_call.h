@@ -38,7 +38,8 @@ struct coll_call {
     int32_t root;  /* as drawn: see coll_root */
     int32_t count; /* of uneven rows, the most */
     uint64_t key;  /* of the values */
-    /* As a machine may choose them by size: of all ranks' direct programs, and of each rank's others. */
+    /* As a machine may choose them by size: of all ranks' direct programs, and of each rank's
+     * others. */
     int32_t num_direct_blocks;
     int32_t num_blocks[SCENARIO_MAX_RANKS];
     struct coll_places places[SCENARIO_MAX_RANKS];

@@ -85,7 +85,8 @@ static void touch_rows(const struct party *party, const struct coll_call *call,
     }
 }
 
-/* Only what calls read or write has been written for the sim, unless one of them is not as planned. */
+/* Only what calls read or write has been written for the sim, unless one of them is not as
+ * planned. */
 static void poison_arrays(const struct party *party)
 {
     for (int32_t i = 0; i < 2 * party->shape->num_repeats + 1; i++) {
@@ -182,8 +183,8 @@ static weft_result enqueue_uneven(struct party *party, const struct coll_call *c
     return weft_coll_all_to_all_v(party->coll, &args, stream);
 }
 
-/* Once; with every other seed in the last call, after which nothing else tells that they do not fit. Of a group those
- * ranks alone find out that receive from the one. */
+/* Once; with every other seed in the last call, after which nothing else tells that they do not
+ * fit. Of a group those ranks alone find out that receive from the one. */
 static int must_disagree(const struct party *party, int32_t round, int32_t i)
 {
     const struct scenario *scenario = party->scenario;

@@ -26,7 +26,8 @@ static uint64_t hash_of(const struct coll_call *call, int32_t rank, int32_t row,
     return rng_key(rng_key(call->key, (uint64_t)rank * SCENARIO_MAX_RANKS + (uint64_t)row), i);
 }
 
-/* A row's bytes, in words where packets may be: every other one is 0, so that results are odd, too. */
+/* A row's bytes, in words where packets may be: every other one is 0, so that results are odd,
+ * too. */
 static uint64_t raw_bits(const struct coll_call *call, int32_t rank, int32_t row, int32_t i)
 {
     const size_t num_bytes = wp_dtype_bytes(call->dtype), offset = (size_t)i * num_bytes;
@@ -35,7 +36,8 @@ static uint64_t raw_bits(const struct coll_call *call, int32_t rank, int32_t row
     return low_bytes(words[hash % 8] >> offset % WORD_BYTES * BITS_PER_BYTE, num_bytes);
 }
 
-/* Special numbers are of the class of the place, on all ranks, so that not every result is a NaN. */
+/* Special numbers are of the class of the place, on all ranks, so that not every result is a
+ * NaN. */
 static uint64_t operand(const struct coll_call *call, int32_t rank, int32_t row, int32_t i)
 {
     const uint64_t hash = hash_of(call, rank, row, (uint64_t)i);
@@ -71,7 +73,8 @@ static struct element_part part_of(const struct shape *shape, const struct coll_
                             &end);
 }
 
-/* By the arithmetic that unit/test_workload_collective compares with the oracle of the other machines. */
+/* By the arithmetic that unit/test_workload_collective compares with the oracle of the other
+ * machines. */
 static uint64_t reduced_bits(const struct shape *shape, const struct coll_call *call, int32_t row,
                              int32_t i)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The rounds of combine: rows of several dtypes, and biases, all of them integers. Those of BF16 are rounded so coarsely
- * that it shows whether each node's sum, or each row on one node, was rounded on its way, as the wire's dtype says.
- * Logarithms are exact of one magnitude, if it has no more than 8 bits, so that is what answers have then. */
+/* The rounds of combine: rows of several dtypes, and biases, all of them integers. Those of BF16
+ * are rounded so coarsely that it shows whether each node's sum, or each row on one node, was
+ * rounded on its way, as the wire's dtype says. Logarithms are exact of one magnitude, if it has no
+ * more than 8 bits, so that is what answers have then. */
 #include "ep_rounds.h"
 #include "shape_oracle.h"
 #include "workload/elements.h"

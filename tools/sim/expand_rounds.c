@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Behind each dispatch: its rows packed by local expert, and sums of other rows in that layout. Sums of small
- * integers are exact. */
+/* Behind each dispatch: its rows packed by local expert, and sums of other rows in that layout.
+ * Sums of small integers are exact. */
 #include <string.h>
 
 #include "ep_rounds.h"

@@ -209,7 +209,8 @@ void ll_finish_answers(struct party *party, int32_t round, const struct ll_move 
 
 /* ---------------------------------------------------------------- what combine gives */
 
-/* In packets a rank that was lost may have added to a part of a token: then each element counts for itself. */
+/* In packets a rank that was lost may have added to a part of a token: then each element counts for
+ * itself. */
 static size_t compared_bytes(const struct shape *shape)
 {
     return shape->ll_terms.carrier >= WEFT_LL_PACKETS ? dtype_bytes(shape->combine_dtype)
@@ -237,8 +238,8 @@ static void find_combined(struct party *party, int32_t round, const struct ll_mo
     ll_oracle_close(&expected.oracle);
 }
 
-/* A rank that was lost while combine waited for it may have added to some tokens, or one that lacked rows: any of
- * several to any. */
+/* A rank that was lost while combine waited for it may have added to some tokens, or one that
+ * lacked rows: any of several to any. */
 void ll_check_combined(struct party *party, int32_t round, const struct ll_move *move)
 {
     const struct shape *shape = party->shape;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Where low latency puts the rows of a scenario, and whether what has come is right; the host has waited. */
+/* Where low latency puts the rows of a scenario, and whether what has come is right; the host has
+ * waited. */
 #pragma once
 
 #include "ll_values.h"
@@ -11,11 +12,12 @@ size_t ll_num_places(const struct party *party);
 size_t ll_scales_bytes(const struct party *party);
 size_t ll_column_bytes(const struct party *party);
 
-/* By rank, rows stay in their slots while their result has not ended: where those of a result are, so many of which
- * have been received after it. */
+/* By rank, rows stay in their slots while their result has not ended: where those of a result are,
+ * so many of which have been received after it. */
 enum { LL_ENDED = -1 };
 void ll_check_received(struct party *party, int32_t round, int32_t result, int32_t num_later);
-/* Writes what combine of the result is to send: to the array, or, if there is none, by rank to the slots. */
+/* Writes what combine of the result is to send: to the array, or, if there is none, by rank to the
+ * slots. */
 void ll_fill_answers(struct party *party, int32_t round, int32_t result, int32_t num_later,
                      char *answers);
 /* Answers that come late. Combine may await so many words. They are set back before combine, and

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The rounds of low latency: the moves of the script, and what must have come of them whenever the host
- * waits. */
+/* The rounds of low latency: the moves of the script, and what must have come of them whenever the
+ * host waits. */
 #include <string.h>
 
 #include "ep_rounds.h"
@@ -244,7 +244,8 @@ struct ll_span {
     int32_t begin, end;
 };
 
-/* By rank: rows of result `result` may be overwritten by others when it has been answered or released. */
+/* By rank: rows of result `result` may be overwritten by others when it has been answered or
+ * released. */
 static int ends_in(const struct ll_span *span, int32_t result)
 {
     int ends = 0;
@@ -302,7 +303,8 @@ static weft_result await(struct party *party, int32_t round, const struct ll_spa
     return WEFT_OK;
 }
 
-/* By expert, where rows are that are answered depends on who is missing; and slots are filled by the host. */
+/* By expert, where rows are that are answered depends on who is missing; and slots are filled by
+ * the host. */
 static int must_know_rows(const struct party *party, const struct ll_move *move)
 {
     if (party->shape->ll_terms.fills_slots)

@@ -9,8 +9,8 @@ static void draw_cut(struct shape *shape, struct rng *rng, int32_t round, int32_
     shape->ll_cuts[round][b] |= is_cut << a;
 }
 
-/* Room for all rows, also of tokens that choose an expert several times: else whose rows fit would depend on who is
- * missing at other ranks. */
+/* Room for all rows, also of tokens that choose an expert several times: else whose rows fit would
+ * depend on who is missing at other ranks. */
 static void draw_masks(struct shape *shape, struct rng *rng)
 {
     if (draw(rng, 0, 2) > 0)
@@ -62,7 +62,8 @@ static int has_room_for_long_rows(const struct shape *shape)
     return shape->num_ranks <= MAX_RANKS_DRAWN && shape->max_tokens <= MAX_TOKENS;
 }
 
-/* On one node, now and then, rows as they mostly are, for which there are programs of their own. By numbers of its own. */
+/* On one node, now and then, rows as they mostly are, for which there are programs of their own. By
+ * numbers of its own. */
 static void draw_usual_rows(struct shape *shape)
 {
     enum { USUAL_ONE_IN = 6 };
@@ -78,7 +79,8 @@ static void draw_usual_rows(struct shape *shape)
     }
 }
 
-/* Of half of the sums by expert that can be so; by numbers of its own, so that the others stay as they were. */
+/* Of half of the sums by expert that can be so; by numbers of its own, so that the others stay as
+ * they were. */
 static void draw_late_weights(struct shape *shape)
 {
     struct rng rng = {rng_key(shape->seed, OWN_KEYS + 1)};
@@ -88,8 +90,9 @@ static void draw_late_weights(struct shape *shape)
         terms->answer = WEFT_LL_ANSWER_SUMS_WEIGHED_LATE;
 }
 
-/* By expert, in a third of the scenarios; by numbers of its own. Not where a rank with masks stalls: rows that
- * its host does not finish in time are the communicator's failure (weft_ll.h), so that the others fail, too. */
+/* By expert, in a third of the scenarios; by numbers of its own. Not where a rank with masks
+ * stalls: rows that its host does not finish in time are the communicator's failure (weft_ll.h), so
+ * that the others fail, too. */
 static void draw_signals(struct shape *shape, enum weft__sim_fault fault)
 {
     enum { FEW_ROWS = 3 };
@@ -153,7 +156,8 @@ static void draw_carrier(struct shape *shape)
         draw_hearers(shape, &rng);
 }
 
-/* Whole groups of four elements, of which there is one at least, and now and then many, or groups of the usual size. */
+/* Whole groups of four elements, of which there is one at least, and now and then many, or groups
+ * of the usual size. */
 static void fit_groups(struct shape *shape, struct rng *rng)
 {
     struct ll_terms *terms = &shape->ll_terms;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The choices and rows of low latency in a scenario, for the oracle (workload/low_latency.h), which tells what must
- * come of them. */
+/* The choices and rows of low latency in a scenario, for the oracle (workload/low_latency.h), which
+ * tells what must come of them. */
 #pragma once
 
 #include "party.h"

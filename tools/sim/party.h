@@ -74,8 +74,8 @@ struct coll_arrays {
     char *mirrors[2];
 };
 
-/* Whom a result has been without, beside those that are cut off: the rank that was struck; and for that one,
- * whoever has masked it. A bit for each rank. */
+/* Whom a result has been without, beside those that are cut off: the rank that was struck; and for
+ * that one, whoever has masked it. A bit for each rank. */
 struct ll_lost {
     uint64_t ranks;                     /* nothing of them has come */
     uint64_t half_there;                /* they are counted, but their rows may be anything */

@@ -366,8 +366,8 @@ static weft_result run_dispatch(struct party *party, int32_t round)
 
 /* ---------------------------------------------------------------- barrier */
 
-/* Beside the heaps, since those of other nodes cannot be read: what each rank has started, in turn as the words
- * below. It stands for all that a barrier orders by way of its past. */
+/* Beside the heaps, since those of other nodes cannot be read: what each rank has started, in turn
+ * as the words below. It stands for all that a barrier orders by way of its past. */
 static uint64_t *started_by(struct party *party, uint64_t number, int32_t rank)
 {
     const int is_of_survivors = party->shape == &party->scenario->survivors_shape;

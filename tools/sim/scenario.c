@@ -87,7 +87,8 @@ static int goes_on_without_the_struck(const struct party *party)
            party->rank != scenario->fault_rank && scenario->num_ll_open == party->shape->num_ranks;
 }
 
-/* Of three nodes or more one may have done its part of the last call before those who see that calls differ tell all. */
+/* Of three nodes or more one may have done its part of the last call before those who see that
+ * calls differ tell all. */
 static int may_see_nothing(const struct party *party, weft_result result)
 {
     return party->scenario->has_disagreed && party->shape->num_nodes > 2 && result == WEFT_OK;
@@ -113,8 +114,8 @@ static void check_error(struct party *party, weft_result result)
         check_survivors_error(party, result, message);
 }
 
-/* The survivors meet before they leave the old communicator, so that nobody takes another survivor's
- * leaving for the fault. */
+/* The survivors meet before they leave the old communicator, so that nobody takes another
+ * survivor's leaving for the fault. */
 static void go_on_with_survivors(struct party *old)
 {
     struct scenario *scenario = old->scenario;
@@ -190,7 +191,8 @@ int scenario_run(const struct scenario_request *request, struct scenario_outcome
     static struct scenario scenario; /* large, and there is one run at a time */
     memset(&scenario, 0, sizeof scenario);
     shape_draw(&scenario.shape, request);
-    /* Who is cut off from the stalled rank would not wait for it, and wait in vain for those who do. */
+    /* Who is cut off from the stalled rank would not wait for it, and wait in vain for those who
+     * do. */
     if (request->fault == WEFT__SIM_STALL)
         memset(scenario.shape.ll_cuts, 0, sizeof scenario.shape.ll_cuts);
     struct weft__sim_config config = {.seed = request->seed,

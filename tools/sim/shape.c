@@ -15,7 +15,8 @@ enum {
     MAX_SLOT_ROWS = 3,
     MAX_SLOTS = 3
 };
-/* The sim has no more fibers than it has: with two streams, or more ranks, there are fewer warps. */
+/* The sim has no more fibers than it has: with two streams, or more ranks, there are fewer
+ * warps. */
 enum { COLL_MAX_RANKS_DRAWN = 5, COLL_MAX_WARPS = 3, COLL_FEW_WARPS = 4 };
 
 float shape_weight(int32_t round, int32_t rank, int32_t token, int32_t k)
@@ -44,8 +45,8 @@ static uint64_t staged_row_bytes(const struct shape *shape)
     return (uint64_t)shape->combine_row_bytes + (uint64_t)shape->num_topk * 12 + 4;
 }
 
-/* Room for some tokens of each rank, or for all rows, which between nodes must be. Enough of both is little: the sim
- * keeps book of every byte. */
+/* Room for some tokens of each rank, or for all rows, which between nodes must be. Enough of both
+ * is little: the sim keeps book of every byte. */
 static void draw_room(struct shape *shape, struct rng *rng)
 {
     enum { LOST_BYTES = 176, LEAST_ROW_BYTES = 64, MAX_ROUND_TOKENS = 3 };
@@ -246,7 +247,8 @@ static void draw_staging(struct shape *shape, struct rng *rng, enum scenario_sta
     shape->slot_bytes = HEADER_BYTES + (uint64_t)num_rows * (uint64_t)row_bytes;
 }
 
-/* In a third of the shapes that allow it nothing is staged, and there is no memory for it. By numbers of its own. */
+/* In a third of the shapes that allow it nothing is staged, and there is no memory for it. By
+ * numbers of its own. */
 static void draw_direct(struct shape *shape)
 {
     struct rng rng = {rng_key(shape->seed, OWN_KEYS + 3)};

@@ -7,7 +7,8 @@
 #include "ll_script.h"
 
 enum { SHAPE_MAX_TOPK = 3, SHAPE_NO_CHOICE = -1, SHAPE_MAX_CALLS = 3 };
-/* Of a row that is combined: a group of logarithms; and one with more scales than a warp takes at once. */
+/* Of a row that is combined: a group of logarithms; and one with more scales than a warp takes at
+ * once. */
 enum { SHAPE_LOG_HIDDEN = 128, SHAPE_MAX_HIDDEN = 640 };
 /* Of a rank; most where one of two ranks has survived the other. */
 enum { SHAPE_MAX_LOCAL_EXPERTS = 8 };
@@ -30,7 +31,8 @@ struct shape {
     int wants_node_counts; /* of layout */
     int routes_by_table;   /* layout, in place of topk_idx */
     int32_t num_planes;    /* of dispatch, 0 to 2: equal parts of a row */
-    /* To which a plane, if it is there, is quantised on its way, in groups of two elements; NONE: none is. */
+    /* To which a plane, if it is there, is quantised on its way, in groups of two elements; NONE:
+     * none is. */
     weft_dtype narrow_dtype;
     int32_t narrow_plane;
     weft_scale_kind scale;
@@ -62,8 +64,8 @@ struct shape {
     int32_t ll_leaver; /* masked by all others; it destroys its weft_ll when they begin */
 };
 
-/* For collectives 1 to 5 ranks, or 2 to 6 on 2 to 4 nodes; else 1 to 4 nodes of 1 to 4 ranks, 2 to 8 in all (for layout also 1), but now and then up
- * to 16 of 4. */
+/* For collectives 1 to 5 ranks, or 2 to 6 on 2 to 4 nodes; else 1 to 4 nodes of 1 to 4 ranks, 2 to
+ * 8 in all (for layout also 1), but now and then up to 16 of 4. */
 void shape_draw(struct shape *shape, const struct scenario_request *request);
 /* The same without one rank: what the survivors run. */
 void shape_without_rank(struct shape *shape);

@@ -7,8 +7,8 @@
 
 enum { MAX_RANKS_DRAWN = 4, MAX_RANKS_OF_SMALL = 8 };
 
-/* What is drawn by numbers of its own has keys from here on, so that all else stays as it was when such a draw is
- * added. They are as many as there were operations then: tests name seeds. */
+/* What is drawn by numbers of its own has keys from here on, so that all else stays as it was when
+ * such a draw is added. They are as many as there were operations then: tests name seeds. */
 enum { OWN_KEYS = 15 };
 
 static inline int32_t draw(struct rng *rng, int32_t min, int32_t max)

@@ -151,7 +151,8 @@ static int weaken_site(const struct sim_options *options, struct weakened_site *
 /* Of the process that weakens it; see `outcome` for what its run has found until then. */
 static struct weakened_site *crashing_site;
 
-/* A wild pointer is what comes of missing order. What counts is that the sim had told of that before. */
+/* A wild pointer is what comes of missing order. What counts is that the sim had told of that
+ * before. */
 static void note_crash(int number)
 {
     (void)number; /* its default, now set again, is what comes next */
@@ -176,7 +177,8 @@ static void heed_crashes(struct weakened_site *site)
 }
 
 /* In a process of its own, since programs that are not ordered follow wild pointers; `shared` is
- * what both processes see. Where one was followed before the sim had told, the seeds behind that may tell. */
+ * what both processes see. Where one was followed before the sim had told, the seeds behind that
+ * may tell. */
 static int weaken_apart(const struct sim_options *options, struct weakened_site *shared)
 {
     int status, has_crashed = 0;

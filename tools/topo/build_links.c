@@ -95,7 +95,8 @@ static weft_result add_pci_link(struct topo *topo, struct topo_node *pci,
 
 /* ------------------------------------------------------------------ the walk */
 
-/* A kind of link, and the node that has elements of it: what is in a pci or gpu element is of the pci's node. */
+/* A kind of link, and the node that has elements of it: what is in a pci or gpu element is of the
+ * pci's node. */
 struct link_kind {
     const char *element;
     enum topo_kind owner;
@@ -131,7 +132,8 @@ weft_result topo_add_links(struct topo *topo, const struct xml *system)
 
 /* ------------------------------------------------------------------ Broadcom's switches */
 
-/* These show themselves as switches below a switch, though all ports have the full rate. The generation, or 0. */
+/* These show themselves as switches below a switch, though all ports have the full rate. The
+ * generation, or 0. */
 static int broadcom_generation(const struct topo_node *pci, uint64_t level)
 {
     const uint64_t device = pci->pci_device & ~(uint64_t)0xfff;

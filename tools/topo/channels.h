@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Channels: ways through all GPUs of a node that do not take bandwidth from each other. NCCL calls a set of them a
- * graph. */
+/* Channels: ways through all GPUs of a node that do not take bandwidth from each other. NCCL calls
+ * a set of them a graph. */
 #pragma once
 
 #include "topo/graph.h"
@@ -8,7 +8,8 @@
 
 enum { TOPO_MAX_CHANNELS = 64 };
 
-/* The numbers are those of files. A channel is a chain over all GPUs; between nodes it begins and ends at a port. */
+/* The numbers are those of files. A channel is a chain over all GPUs; between nodes it begins and
+ * ends at a port. */
 enum pattern {
     PATTERN_BALANCED_TREE = 1, /* the first two GPUs share what goes to the port */
     PATTERN_SPLIT_TREE = 2,    /* it comes to the first GPU, and goes from the second */

@@ -11,8 +11,8 @@ weft_result channels_to_xml(const struct topo *topo, const struct channel_sets *
 
 extern const struct xml_format channels_format;
 
-/* Channels of such an element for a topology; sets that it lacks stay NULL. Each channel names every GPU once; of NVLS
- * one. */
+/* Channels of such an element for a topology; sets that it lacks stay NULL. Each channel names
+ * every GPU once; of NVLS one. */
 weft_result channels_from_xml(const struct topo *topo, const struct xml *graphs,
                               struct channel_sets *sets);
 /* The same of a file. */

@@ -33,8 +33,8 @@ static int32_t least_channels(const struct topo_nodes *nodes)
     return least;
 }
 
-/* The ring channel of a node that is part of ring c: where rings leave by another rail than they come by, every second
- * node has pairs of channels the other way round, so that the rails meet. */
+/* The ring channel of a node that is part of ring c: where rings leave by another rail than they
+ * come by, every second node has pairs of channels the other way round, so that the rails meet. */
 static const struct channel *ring_channel(const struct topo_nodes *nodes, int32_t node, int32_t c,
                                           int32_t num_channels)
 {
@@ -106,7 +106,8 @@ static weft_result add_child(struct rank_links *links, int32_t child)
                        TREE_MAX_CHILDREN);
 }
 
-/* Enters the node's neighbours in a tree, whose channels of the node are `c`, as channel `target`. */
+/* Enters the node's neighbours in a tree, whose channels of the node are `c`, as channel
+ * `target`. */
 static weft_result connect_tree(const struct topo_nodes *nodes, int32_t node, int32_t c,
                                 int32_t target, const struct weft__tree_place *place,
                                 const struct connections *connections)

@@ -26,8 +26,8 @@ struct topo_nodes {
     int32_t oldest_sm;
 };
 
-/* Ring channels of a node end where those of the next begin; trees of channels c and c + half are the two of a double
- * tree over the nodes. A ring that does not visit all ranks is an error. */
+/* Ring channels of a node end where those of the next begin; trees of channels c and c + half are
+ * the two of a double tree over the nodes. A ring that does not visit all ranks is an error. */
 weft_result channels_connect(const struct topo_nodes *nodes, struct connections *connections);
 void connections_free(struct connections *connections);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What NCCL assumes of links, by version: files that a version has written are its own answers, and are reproduced
- * with its constants. All rates are GB/s, one way. */
+/* What NCCL assumes of links, by version: files that a version has written are its own answers, and
+ * are reproduced with its constants. All rates are GB/s, one way. */
 #pragma once
 
 #include <stdint.h>

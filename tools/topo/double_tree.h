@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Two binary trees over the same places: a place with children in one tree is a leaf in the other, so that every place
- * sends and receives about as much in both together. */
+/* Two binary trees over the same places: a place with children in one tree is a leaf in the other,
+ * so that every place sends and receives about as much in both together. */
 #pragma once
 
 #include "coll/trees.h"

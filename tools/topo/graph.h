@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A machine as a graph: what is in it, and the links between, with their bandwidths. The order of nodes and links is
- * that of the file, and decides between paths and channels that are equally good. */
+/* A machine as a graph: what is in it, and the links between, with their bandwidths. The order of
+ * nodes and links is that of the file, and decides between paths and channels that are equally
+ * good. */
 #pragma once
 
 #include <stdint.h>

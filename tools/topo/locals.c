@@ -42,7 +42,8 @@ struct topo_node *topo_local_cpu(const struct topo *topo, const struct topo_node
 
 /* ------------------------------------------------------------------ whose turn it is */
 
-/* Which of its local ports a GPU's channels take: several GPUs near the same ports begin at different ones. */
+/* Which of its local ports a GPU's channels take: several GPUs near the same ports begin at
+ * different ones. */
 struct turns {
     struct topo_locals nets;
     int32_t first, num_own;

@@ -227,7 +227,8 @@ static weft_result adjust_pair(struct topo *topo, const struct topo_access *acce
     return WEFT_OK;
 }
 
-/* GPUs that do not reach each other's memory go through that of the second one's processor, or the network. */
+/* GPUs that do not reach each other's memory go through that of the second one's processor, or the
+ * network. */
 static weft_result adjust_pairs(struct topo *topo, const struct topo_access *access)
 {
     const int32_t count = topo_count(topo, TOPO_GPU);

@@ -8,8 +8,9 @@ enum { TOPO_P2P_AUTO = -1 };
 
 /* What the driver, the system and the user say of pairs of ranks. */
 struct topo_access {
-    /* The worst type of path by which GPUs reach each other's memory; AUTO: PXB, or SYS for two GPUs beside an AMD
-     * processor. What they cannot reach goes through the memory of a processor. */
+    /* The worst type of path by which GPUs reach each other's memory; AUTO: PXB, or SYS for two
+     * GPUs beside an AMD processor. What they cannot reach goes through the memory of a
+     * processor. */
     int32_t p2p_level;
     int32_t num_ranks;       /* of what follows */
     const uint8_t *refused;  /* [rank][rank] not 0: the driver refuses access; NULL: nowhere */

@@ -97,7 +97,8 @@ static int32_t find_oldest_sm(const struct search *search)
     return oldest;
 }
 
-/* Whether NVLink makes two islands: a tree between them needs two channels, and rings are as many as trees. */
+/* Whether NVLink makes two islands: a tree between them needs two channels, and rings are as many
+ * as trees. */
 static int has_two_islands(const struct search *search)
 {
     int32_t island[TOPO_MAX_NODES], size[TOPO_MAX_NODES] = {0}, num_islands = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds channels: those that move most bytes per second together, as NCCL does, with the same answers. */
+/* Finds channels: those that move most bytes per second together, as NCCL does, with the same
+ * answers. */
 #pragma once
 
 #include "topo/channels.h"
@@ -15,8 +16,8 @@ struct search_wish {
     } reach;
 };
 
-/* The topology has its paths; its links are afterwards as before. What cannot be has no channels (NVLS), or one in the
- * order of the file with next to no bandwidth. */
+/* The topology has its paths; its links are afterwards as before. What cannot be has no channels
+ * (NVLS), or one in the order of the file with next to no bandwidth. */
 weft_result search_channels(struct topo *topo, const struct search_wish *wish,
                             struct channels **channels);
 

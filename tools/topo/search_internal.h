@@ -37,7 +37,8 @@ struct search {
 /* Fills the lists of ports for paths of at most type `type_inter`. */
 void search_list_nets(struct search *search, enum topo_type type_inter);
 
-/* One try: whether there are channels of search->now's bandwidth and types; the best so far are search->best. */
+/* One try: whether there are channels of search->now's bandwidth and types; the best so far are
+ * search->best. */
 void search_try(struct search *search);
 
 /* The GPUs that may follow `gpu`, in the order in which they are tried. */
@@ -49,8 +50,8 @@ enum net_use {
 int32_t search_order_gpus(struct search *search, const struct topo_node *gpu, enum net_use use,
                           int32_t *next);
 
-/* Takes bandwidth, `times` that of a channel, along the path; 0, and nothing is taken, if there is not enough. Or gives it
- * back. */
+/* Takes bandwidth, `times` that of a channel, along the path; 0, and nothing is taken, if there is
+ * not enough. Or gives it back. */
 int search_take(struct search *search, struct topo_node *from, struct topo_node *to, float times);
 void search_give_back(struct search *search, struct topo_node *from, struct topo_node *to,
                       float times);

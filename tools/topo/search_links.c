@@ -4,8 +4,8 @@
 
 #include "topo/search_internal.h"
 
-/* How much of a link's bandwidth a path of a channel takes: PCI's may be more, since transfers between GPUs over an
- * Intel processor are cut into small packets. */
+/* How much of a link's bandwidth a path of a channel takes: PCI's may be more, since transfers
+ * between GPUs over an Intel processor are cut into small packets. */
 static float bw_of_pci(const struct topo_path *path, const struct topo_node *from, float bw)
 {
     if (path->type != TOPO_PHB || from->kind != TOPO_GPU)
@@ -19,7 +19,8 @@ static float bw_of_pci(const struct topo_path *path, const struct topo_node *fro
     return bw;
 }
 
-/* What comes to an old GPU, or over NVLink to a POWER processor, takes something of the way back. */
+/* What comes to an old GPU, or over NVLink to a POWER processor, takes something of the way
+ * back. */
 static float bw_of_reverse(const struct topo_node *from, const struct topo_link *link, float bw)
 {
     float reverse = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* In which order a search tries GPUs and ports: the order decides what is found before the steps are used up. */
+/* In which order a search tries GPUs and ports: the order decides what is found before the steps
+ * are used up. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What Linux shows of processors and PCI devices. Where it shows nothing, the answer is "" or none. */
+/* What Linux shows of processors and PCI devices. Where it shows nothing, the answer is "" or
+ * none. */
 #pragma once
 
 #include <stdint.h>
@@ -9,7 +10,8 @@
 /* The folder of a PCI device, or "". */
 void topo_pci_folder(const struct weft__sysfs *sysfs, const char *bus_id,
                      char path[WEFT__SYSFS_PATH_BYTES]);
-/* The bus id of the switch that the device of such a folder is behind, or "": it is below a processor. */
+/* The bus id of the switch that the device of such a folder is behind, or "": it is below a
+ * processor. */
 void topo_switch_above(const char *path, char bus_id[WEFT__SYSFS_ID_BYTES]);
 
 /* One value of /proc/cpuinfo, of the first processor; "" if it has none. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* weft topo: what machines are made of, by their files or by looking, and the rings and trees that NCCL's search finds. As
- * the ranks of a job it looks at the machine of each node. */
+/* weft topo: what machines are made of, by their files or by looking, and the rings and trees that
+ * NCCL's search finds. As the ranks of a job it looks at the machine of each node. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A drawing: processors above, what is below them in a tree with GB/s at each link, NVLinks below the GPUs, and under
- * that a lane for each different channel, in colours. */
+/* A drawing: processors above, what is below them in a tree with GB/s at each link, NVLinks below
+ * the GPUs, and under that a lane for each different channel, in colours. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

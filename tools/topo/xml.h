@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Elements with attributes, which is all that files of topologies and channels are made of: read, looked at, changed
- * and written. Every error names file, line and element. */
+/* Elements with attributes, which is all that files of topologies and channels are made of: read,
+ * looked at, changed and written. Every error names file, line and element. */
 #pragma once
 
 #include <stddef.h>
@@ -8,7 +8,8 @@
 
 #include "weft.h"
 
-/* What is larger is refused: NCCL's own limits are lower but for the depth, which it does not have. */
+/* What is larger is refused: NCCL's own limits are lower but for the depth, which it does not
+ * have. */
 enum {
     XML_MAX_BYTES = 16 << 20,
     XML_MAX_ELEMENTS = 65536,
@@ -71,7 +72,8 @@ const char *xml_get(const struct xml *element, const char *name);
 const char *xml_text(const struct xml *element, const char *name);
 
 int xml_is(const struct xml *element, const char *name);
-/* The first child of that name whose attribute has that value, or with attribute NULL any; NULL: there is none. */
+/* The first child of that name whose attribute has that value, or with attribute NULL any; NULL:
+ * there is none. */
 struct xml *xml_find(const struct xml *parent, const char *name, const char *attribute,
                      const char *value);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads elements by expat. Of XML there is less here than could be in a file: no document type, hence no entities of a
- * file's own; text between elements is passed over. */
+/* Reads elements by expat. Of XML there is less here than could be in a file: no document type,
+ * hence no entities of a file's own; text between elements is passed over. */
 #include <expat.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One more call of an operation, or a graph of calls, whose every result is compared, to the bit, with what
- * follows from seed and ranks. */
+/* One more call of an operation, or a graph of calls, whose every result is compared, to the bit,
+ * with what follows from seed and ranks. */
 #pragma once
 
 #include "coll_run.h"

@@ -9,7 +9,8 @@
 #include "job.h"
 #include "workload/output.h"
 
-/* What is told of one size: the choice, and what else could do it, what is expected to be fastest first. */
+/* What is told of one size: the choice, and what else could do it, what is expected to be fastest
+ * first. */
 struct told {
     uint64_t bytes; /* as nccl-tests counts */
     weft_coll_explanation chosen;

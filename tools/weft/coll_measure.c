@@ -52,8 +52,8 @@ void coll_calls_drop(struct coll_calls *calls)
     calls->graph = NULL;
 }
 
-/* The barrier lets all ranks start together. A graph runs twice, the first time so that the host, which needs
- * some time to launch it, is ahead of what is timed. */
+/* The barrier lets all ranks start together. A graph runs twice, the first time so that the host,
+ * which needs some time to launch it, is ahead of what is timed. */
 static weft_result enqueue_iteration(const struct coll_calls *calls)
 {
     const struct coll_run *run = calls->run;

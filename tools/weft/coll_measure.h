@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Times of one operation: the maximum over ranks in each iteration, then over iterations. And what is timed, and
- * checked, as one: a call of an operation, or a graph of several. */
+/* Times of one operation: the maximum over ranks in each iteration, then over iterations. And what
+ * is timed, and checked, as one: a call of an operation, or a graph of several. */
 #pragma once
 
 #include "coll_run.h"
@@ -24,8 +24,8 @@ struct coll_calls {
 /* COLL_GRAPH_CALLS with a graph, else 1. */
 int32_t coll_calls_per_launch(const struct coll_options *options);
 
-/* Records the graph, if options say so; they are ready to be enqueued then. Whether or not it succeeds,
- * coll_calls_drop must follow, once what was enqueued has finished. */
+/* Records the graph, if options say so; they are ready to be enqueued then. Whether or not it
+ * succeeds, coll_calls_drop must follow, once what was enqueued has finished. */
 weft_result coll_calls_prepare(struct coll_calls *calls);
 weft_result coll_calls_enqueue(const struct coll_calls *calls);
 void coll_calls_drop(struct coll_calls *calls);

@@ -64,7 +64,8 @@ static void parse_factors(void *input, const char *text, struct argp_state *stat
     } while (*text++ == ',');
 }
 
-/* Sizes as nccl-tests has them, by -b, -e, -f and -i. With a factor of 2 or more, step does not count. */
+/* Sizes as nccl-tests has them, by -b, -e, -f and -i. With a factor of 2 or more, step does not
+ * count. */
 static void finish_sizes(struct coll_options *options, struct argp_state *state)
 {
     const int64_t usual_max = 32 << 20, usual_step = 1 << 20;

@@ -28,5 +28,6 @@ void coll_report_line(const struct coll_line *line);
 /* 0, or -1 when standard output could not be written. */
 int coll_report_end(void);
 
-/* --explain: which algorithm for which size, and why. Collective, though rank 0 alone has something to say. Returns the exit status. */
+/* --explain: which algorithm for which size, and why. Collective, though rank 0 alone has something
+ * to say. Returns the exit status. */
 int coll_explain(const struct coll_options *options, weft_comm *comm);

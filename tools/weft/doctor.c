@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* weft doctor: what weft can run on here and why, and how fast the links between ranks are. The links
- * are measured by ranks that it starts, unless it is itself a rank of a job. */
+/* weft doctor: what weft can run on here and why, and how fast the links between ranks are. The
+ * links are measured by ranks that it starts, unless it is itself a rank of a job. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -120,7 +120,8 @@ static void verify_dispatch(struct ep_verifier *verifier)
     ep_oracle_check_no_more(&checker, &notes, num_rows, verifier->layer->capacity);
 }
 
-/* What a rank answers: the token's row, scaled by all its experts at once, as a row of the payload's format. */
+/* What a rank answers: the token's row, scaled by all its experts at once, as a row of the
+ * payload's format. */
 static int read_answer(void *of, struct ep_token token, int32_t rank, float *values)
 {
     struct ep_verifier *verifier = of;

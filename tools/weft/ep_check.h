@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One more pass through the layer, with experts, whose every result is compared with what follows
- * from the routing and the global token index, to the bit, and on other machines than cpu, where all rows
- * are to be checked, also with what that machine gives. */
+ * from the routing and the global token index, to the bit, and on other machines than cpu, where
+ * all rows are to be checked, also with what that machine gives. */
 #pragma once
 
 #include "ep_layer.h"
@@ -13,9 +13,9 @@ struct ep_tally {
     int64_t errors;       /* those that differed */
 };
 
-/* Collective. Adds to tallies what all ranks together have compared; those of the layer are those of all operations. The first
- * difference of each operation on each rank is told on standard error. The routing of all tokens
- * must be loaded. Overwrites the layer's buffers. */
+/* Collective. Adds to tallies what all ranks together have compared; those of the layer are those
+ * of all operations. The first difference of each operation on each rank is told on standard error.
+ * The routing of all tokens must be loaded. Overwrites the layer's buffers. */
 weft_result ep_check(struct ep_layer *layer, struct ep_tally tallies[EP_NUM_OPS]);
 
 /* The parts of ep_check share this. */
@@ -33,7 +33,8 @@ struct ep_verifier {
 void ep_tally_row(struct ep_verifier *verifier, enum ep_op op, int is_equal, const char *format,
                   ...) __attribute__((format(printf, 4, 5)));
 
-/* Of num_rows rows, which are compared: a sample in ascending order, of this size; all of a full check. */
+/* Of num_rows rows, which are compared: a sample in ascending order, of this size; all of a full
+ * check. */
 int64_t ep_sample_size(const struct ep_verifier *verifier, int64_t num_rows);
 int64_t ep_sample_row(const struct ep_verifier *verifier, int64_t num_rows, int64_t index);
 

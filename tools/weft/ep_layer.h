@@ -20,7 +20,8 @@ enum ep_op {
 
 extern const char *const ep_op_names[EP_NUM_OPS];
 
-/* Those of the mode; opaque bytes cannot be summed, and a result whose answers lie in its slots cannot be combined again. */
+/* Those of the mode; opaque bytes cannot be summed, and a result whose answers lie in its slots
+ * cannot be combined again. */
 static inline int ep_op_exists(enum ep_op op, const struct ep_options *options)
 {
     const enum ep_mode mode = op >= EP_LL_DISPATCH ? EP_MODE_LOW_LATENCY : EP_MODE_NORMAL;
@@ -88,8 +89,8 @@ struct ep_layer {
     int32_t *recv_topk_idx; /* [capacity][num_topk] */
     float *recv_topk_weights;
     int32_t *recv_src_token; /* [capacity] */
-    /* With a format of rows, what dispatch delivers in place of recv_x: [capacity][ep_ll_element_bytes], and
-     * [capacity][ep_ll_scale_bytes]. */
+    /* With a format of rows, what dispatch delivers in place of recv_x:
+     * [capacity][ep_ll_element_bytes], and [capacity][ep_ll_scale_bytes]. */
     unsigned char *recv_narrow, *recv_scales;
 };
 

@@ -280,7 +280,8 @@ weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traff
     return result;
 }
 
-/* Whether one row of the operation is for all ranks of a node. Answers that are rows go straight. */
+/* Whether one row of the operation is for all ranks of a node. Answers that are rows go
+ * straight. */
 static int is_relayed(const struct ep_layer *layer, enum ep_op op)
 {
     const struct ep_options *options = layer->options;

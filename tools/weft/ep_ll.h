@@ -26,12 +26,13 @@ int ep_ll_fills_slots(const struct ep_layer *layer);
  * again; a graph of EP_LL_DISPATCH releases each of its results. */
 weft_result ep_ll_enqueue(struct ep_layer *layer, enum ep_op op);
 
-/* Single calls, in as many phases as the options ask for. A combine by EP_LL_LAYER ends the result. */
+/* Single calls, in as many phases as the options ask for. A combine by EP_LL_LAYER ends the
+ * result. */
 weft_result ep_ll_dispatch(struct ep_layer *layer);
 weft_result ep_ll_combine(struct ep_layer *layer, enum ep_op op);
 
 /* What came with the last dispatch. */
 weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traffic);
-/* Of a dispatch, what this rank sends to other nodes, where partners relay rows once for all ranks there; of a combine,
- * what it is answered from there. */
+/* Of a dispatch, what this rank sends to other nodes, where partners relay rows once for all ranks
+ * there; of a combine, what it is answered from there. */
 int64_t ep_ll_count_rows_between_nodes(const struct ep_layer *layer, enum ep_op op);

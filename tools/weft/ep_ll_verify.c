@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A pass of low latency with experts, and whether its rows, counts and sums are what follows from the
- * routing. Rows are followed to the places where they must be. */
+/* A pass of low latency with experts, and whether its rows, counts and sums are what follows from
+ * the routing. Rows are followed to the places where they must be. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -32,7 +32,8 @@ static double layer_bytes(const struct ep_options *options)
     return own + received;
 }
 
-/* The routing of all tokens that are checked, and the host's copy of what one pass received and returned. */
+/* The routing of all tokens that are checked, and the host's copy of what one pass received and
+ * returned. */
 static double host_bytes(const struct ep_options *options)
 {
     const double tokens = options->num_tokens, ranks = options->job.num_ranks;

@@ -336,7 +336,8 @@ static int resolve_gate(struct ep_options *options, char error[JOB_ERROR_BYTES])
     return 0;
 }
 
-/* Combine reads rows as they travel if there is one node and that makes them shorter: then all are staged. */
+/* Combine reads rows as they travel if there is one node and that makes them shorter: then all are
+ * staged. */
 static int are_narrowed(const struct ep_options *options)
 {
     if (options->job.num_nodes > 1 || options->kind == WEFT_UINT8) /* no combine */

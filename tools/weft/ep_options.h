@@ -16,7 +16,8 @@ enum ep_check_mode { EP_CHECK_FULL, EP_CHECK_SAMPLE, EP_CHECK_NONE };
 enum ep_memory { EP_MEMORY_HEAP, EP_MEMORY_OTHER };
 extern const char *const ep_memory_names[]; /* NULL behind the last */
 enum ep_mode { EP_MODE_NORMAL, EP_MODE_LOW_LATENCY };
-/* Of rows on their way to experts: as they are, or quantised, in groups of elements that have a scale. */
+/* Of rows on their way to experts: as they are, or quantised, in groups of elements that have a
+ * scale. */
 enum ep_row_format {
     EP_ROW_FORMAT_DTYPE,
     EP_ROW_FORMAT_FP8,
@@ -88,7 +89,8 @@ void ep_options_resolve_grid(struct ep_options *options, weft_machine machine);
 
 /* Whether two ranks have masked each other. */
 int ep_ll_are_cut(const struct ep_options *options, int32_t a, int32_t b);
-/* The bytes of a row on its way in low latency: elements, then scales; these are 0 of EP_ROW_FORMAT_DTYPE. */
+/* The bytes of a row on its way in low latency: elements, then scales; these are 0 of
+ * EP_ROW_FORMAT_DTYPE. */
 uint64_t ep_ll_element_bytes(const struct ep_options *options);
 uint64_t ep_ll_scale_bytes(const struct ep_options *options);
 

@@ -22,12 +22,12 @@ weft_result ep_results_open(struct ep_results *results, const struct ep_layer *l
                             int64_t num_recv);
 void ep_results_close(struct ep_results *results);
 
-/* Collective. Spoils what earlier passes left in the layer's buffers, runs all operations that exist,
- * and fills the results. */
+/* Collective. Spoils what earlier passes left in the layer's buffers, runs all operations that
+ * exist, and fills the results. */
 weft_result ep_pass(struct ep_layer *layer, struct ep_results *results);
 
-/* The work of the experts: each multiplies a row by a factor of its own, and what a rank answers is the
- * sum over its experts, weighted by the gate. */
+/* The work of the experts: each multiplies a row by a factor of its own, and what a rank answers is
+ * the sum over its experts, weighted by the gate. */
 
 /* Exact in fp32, and different for experts that are close to each other. */
 static inline float ep_expert_factor(int32_t expert)

@@ -102,7 +102,8 @@ void job_report_failure(const char *name, weft_comm *comm, weft_result result)
     const int32_t rank = comm ? weft_comm_rank(comm) : -1;
     const char *detail = failure_text(result);
     if (rank > 0 && (result == WEFT_ERROR_RANK_FAILED || result == WEFT_ERROR_ABORTED)) {
-        /* Rank 0 tells it, or rank 1 about rank 0; and everybody that the rendezvous is lost, who may be cut off. */
+        /* Rank 0 tells it, or rank 1 about rank 0; and everybody that the rendezvous is lost, who
+         * may be cut off. */
         int32_t failed_rank = -1;
         const int is_alone = weft_comm_status(comm, &failed_rank) != WEFT_OK && failed_rank < 0;
         if (!is_alone && (rank > 1 || failed_rank != 0))

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Commands that are themselves the ranks of a job: started alone they start themselves as its ranks. */
+/* Commands that are themselves the ranks of a job: started alone they start themselves as its
+ * ranks. */
 #pragma once
 
 #include <stdint.h>
 
 #include "weft.h"
 
-/* Limits of options that several have. MAX_ITERS doubles are one gathered blob, of which the library takes
- * at most 1 MiB. */
+/* Limits of options that several have. MAX_ITERS doubles are one gathered blob, of which the
+ * library takes at most 1 MiB. */
 enum { MAX_ITERS = 100000, MAX_BLOCKS = 1024, MAX_WARPS = 32, MAX_TIMEOUT_MS = 86400000 };
 enum { MAX_CHANNELS = 64, MAX_STAGING_SLOTS = 1 << 16, MAX_STAGING_SLOT_BYTES = 1 << 30 };
 extern const char *const job_machine_names[]; /* by weft_machine; NULL behind the last */
@@ -53,7 +54,8 @@ struct job_command {
     void *options; /* of the command */
     /* Once the job's ranks and nodes are known: 0, or -1 with the error. */
     int (*resolve)(void *options, char error[JOB_ERROR_BYTES]);
-    /* Before ranks are started on the machine, or NULL: 0, or -1 to start none, with the exit status. */
+    /* Before ranks are started on the machine, or NULL: 0, or -1 to start none, with the exit
+     * status. */
     int (*prepare)(void *options, weft_machine machine, int *status);
     /* The work of a rank; returns its exit status. */
     int (*work)(void *options, weft_comm *comm);
@@ -71,16 +73,16 @@ int job_has_rank(void);
  * rank, but was started by one. num_ranks 0 or less: the user does not ask. */
 int job_check_ranks(const char *name, int32_t num_ranks);
 
-/* Starts this program with `arguments` (a command first, NULL at the end) as the ranks of a job, and
- * returns its exit status. name is that of the command in messages. */
+/* Starts this program with `arguments` (a command first, NULL at the end) as the ranks of a job,
+ * and returns its exit status. name is that of the command in messages. */
 int job_launch(const char *name, int32_t num_ranks, int32_t num_nodes, char *const *arguments);
 
 /* Called before a command starts its own ranks, so that an error is printed once and not by every
  * rank. Returns 0 and the machine for these ranks, or the exit status, with the reason printed. */
 int job_choose_machine(const char *name, weft_machine wanted, weft_machine *machine);
 
-/* The communicator of the job that this process is a rank of; or NULL, with the reason told, and the
- * exit status in *status. */
+/* The communicator of the job that this process is a rank of; or NULL, with the reason told, and
+ * the exit status in *status. */
 weft_comm *job_join(const char *name, const weft_comm_config *config, int *status);
 
 /* The exit status of a command that ends with result. An argument that the library refuses was an

@@ -111,8 +111,8 @@ static int32_t find_port(void)
     return port;
 }
 
-/* Where libraries beside weft can meet. All hosts name the same port without asking each other: the one behind
- * that of the rendezvous. */
+/* Where libraries beside weft can meet. All hosts name the same port without asking each other: the
+ * one behind that of the rendezvous. */
 static void name_port(const struct launch *launch, struct spawn *spawn)
 {
     const int is_here = launch->meeting == LAUNCH_MEET_HERE;
@@ -120,8 +120,8 @@ static void name_port(const struct launch *launch, struct spawn *spawn)
     spawn->port = is_here ? find_port() : launch->port < UINT16_MAX ? launch->port + 1 : 0;
 }
 
-/* Ranks of other hosts may go on for longer, and lose their failure detector with us. They have been told of
- * a failure; then they get no more time than our own had. A signal to end ends it. */
+/* Ranks of other hosts may go on for longer, and lose their failure detector with us. They have
+ * been told of a failure; then they get no more time than our own had. A signal to end ends it. */
 static void serve_the_others(struct job *job)
 {
     const struct launch *launch = job->launch;
@@ -139,7 +139,8 @@ static void serve_the_others(struct job *job)
         job->exit_status = STATUS_SIGNAL + job->stop_signal;
 }
 
-/* What our starter has made us ignore, as nohup does, is ignored by the ranks too: no reason to end them. */
+/* What our starter has made us ignore, as nohup does, is ignored by the ranks too: no reason to end
+ * them. */
 static void choose_signals(sigset_t *signals)
 {
     static const int handled[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
@@ -151,8 +152,8 @@ static void choose_signals(sigset_t *signals)
     }
 }
 
-/* Each rank takes up to four descriptors here, which of 1024 ranks are more than shells allow unless they are
- * asked. The ranks get what our starter has left us. */
+/* Each rank takes up to four descriptors here, which of 1024 ranks are more than shells allow
+ * unless they are asked. The ranks get what our starter has left us. */
 static void allow_files(struct rlimit *before)
 {
     getrlimit(RLIMIT_NOFILE, before);

@@ -35,6 +35,7 @@ struct launch {
     char *const *argv;
 };
 
-/* The exit status of the job here: 0, or the first failing rank's (128 plus the number of the signal that
- * killed it); STATUS_NOT_FOUND or STATUS_NOT_EXECUTABLE when the program cannot be started. */
+/* The exit status of the job here: 0, or the first failing rank's (128 plus the number of the
+ * signal that killed it); STATUS_NOT_FOUND or STATUS_NOT_EXECUTABLE when the program cannot be
+ * started. */
 int launch_ranks(const struct launch *launch);

@@ -16,13 +16,14 @@ struct lines {
 };
 
 void lines_open(struct lines *lines, int fd, FILE *sink, int32_t rank);
-/* Copies some of what there is now. Closes at the end of the pipe, and when the sink cannot be written, so
- * that the rank learns of it as if it wrote there itself. */
+/* Copies some of what there is now. Closes at the end of the pipe, and when the sink cannot be
+ * written, so that the rank learns of it as if it wrote there itself. */
 void lines_copy(struct lines *lines);
 /* Copies what there is now, completes the last line and closes. */
 void lines_close(struct lines *lines);
 
-/* A sink whose reader may be slow, or stopped: whoever writes is asked now and then whether to wait on. */
+/* A sink whose reader may be slow, or stopped: whoever writes is asked now and then whether to wait
+ * on. */
 enum sink_wait { SINK_WAIT_ON, SINK_GIVE_UP };
 
 struct sink {

@@ -194,8 +194,8 @@ static weft_result carry(weft_comm *comm, int32_t sender, const struct flow *flo
     return result;
 }
 
-/* Collective over a communicator of one rank or two: rows go from `sender` to the other one, or, if it
- * is alone, to itself. The figures are the same on both. */
+/* Collective over a communicator of one rank or two: rows go from `sender` to the other one, or, if
+ * it is alone, to itself. The figures are the same on both. */
 static weft_result measure_link(weft_comm *comm, int32_t sender, struct link_figures *figures)
 {
     struct outcome one, many;
@@ -215,8 +215,8 @@ static weft_result measure_link(weft_comm *comm, int32_t sender, struct link_fig
 
 /* ---------------------------------------------------------------- all links of a job */
 
-/* Both ways between ranks first < second; or of one rank to itself, if they are the same. The figures
- * of a link are noted by its sender. `own` is [num_ranks]. */
+/* Both ways between ranks first < second; or of one rank to itself, if they are the same. The
+ * figures of a link are noted by its sender. `own` is [num_ranks]. */
 static weft_result measure_pair(weft_comm *comm, int32_t first, int32_t second,
                                 struct link_figures *own)
 {

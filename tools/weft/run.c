@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* weft run: starts a program as several ranks of one job on this host, or of its part of a job on several. */
+/* weft run: starts a program as several ranks of one job on this host, or of its part of a job on
+ * several. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,8 @@ static const char documentation[] =
     "the status of the first rank that fails here, 128 plus the signal if one killed it. SIGINT "
     "and SIGTERM are passed on to the ranks; a second one kills them.";
 
-/* HOST of HOST:PORT, of which `colon` is the last; an IPv6 address, and nothing else, is in brackets. */
+/* HOST of HOST:PORT, of which `colon` is the last; an IPv6 address, and nothing else, is in
+ * brackets. */
 static void read_host(struct argp_state *state, const char *rendezvous, const char *colon,
                       char host[HOST_BYTES])
 {

@@ -94,9 +94,9 @@ static void become_rank(const struct spawn *spawn, const struct pipes *pipes, pi
     if (is_ready && spawn->output == SPAWN_OUTPUT_PIPED)
         is_ready =
             dup2(pipes->out[1], STDOUT_FILENO) >= 0 && dup2(pipes->err[1], STDERR_FILENO) >= 0;
-    /* A process group of its own: no Ctrl-C twice. Not a session, for sched_autogroup, under which a rank
-     * that yields its core would keep it from the ranks of other sessions. The launcher may have died
-     * before prctl, which then would signal nothing. */
+    /* A process group of its own: no Ctrl-C twice. Not a session, for sched_autogroup, under which
+     * a rank that yields its core would keep it from the ranks of other sessions. The launcher may
+     * have died before prctl, which then would signal nothing. */
     if (is_ready && setpgid(0, 0) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
         getppid() == launcher) {
         signal(SIGPIPE, SIG_DFL);

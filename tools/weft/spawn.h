@@ -37,13 +37,14 @@ struct spawned {
  * left over. */
 int spawn_rank(const struct spawn *spawn, int32_t rank, struct spawned *spawned);
 
-/* Processes that ranks have started in process groups or sessions of their own: such a process does not go with
- * its rank, but becomes a child of ours when its parent has ended. */
+/* Processes that ranks have started in process groups or sessions of their own: such a process does
+ * not go with its rank, but becomes a child of ours when its parent has ended. */
 enum orphans { ORPHANS_LEFT, ORPHANS_ADOPTED };
 
-/* Before the first rank. ORPHANS_LEFT if we have children already, as a shell may have that became us by exec:
- * those could not be told from orphans. */
+/* Before the first rank. ORPHANS_LEFT if we have children already, as a shell may have that became
+ * us by exec: those could not be told from orphans. */
 enum orphans orphans_adopt(void);
 
-/* Kills all children of this process, and theirs; returns when there are none, or after a second. */
+/* Kills all children of this process, and theirs; returns when there are none, or after a
+ * second. */
 void orphans_kill(void);

@@ -19,7 +19,8 @@ static const double kill_delay_s =
 static const double same_signal_s = 0.2;
 enum { LOOK_MS = 100 }; /* for ranks that have ended */
 
-/* Nobody may read our standard error any more, or not now: then the message is lost, and nothing waits. */
+/* Nobody may read our standard error any more, or not now: then the message is lost, and nothing
+ * waits. */
 static void tell(const struct job *job, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -94,8 +95,8 @@ void job_kill(struct job *job)
 
 /* ---------------------------------------------------------------- ends of ranks */
 
-/* A rank that is killed has closed its connections before it has ended: others, who learn of it so, may end
- * before. But what we end is no cause. */
+/* A rank that is killed has closed its connections before it has ended: others, who learn of it so,
+ * may end before. But what we end is no cause. */
 static int is_cause(const struct job *job)
 {
     return !job->has_killed && job->phase == JOB_GRACE && job->stop_signal == 0;

@@ -49,7 +49,8 @@ void job_kill(struct job *job);
 /* Reads the signals that have come, and does what they ask for. */
 void job_take_signals(struct job *job);
 
-/* What a sink asks while nobody reads: signals and deadlines have effect all the same. `argument` is the job. */
+/* What a sink asks while nobody reads: signals and deadlines have effect all the same. `argument`
+ * is the job. */
 enum sink_wait job_wait_for_reader(void *argument);
 
 /* Returns when all ranks have ended, and nothing that they started is left. */

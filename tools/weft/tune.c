@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* weft tune: times the algorithms of the collective operations, and writes a table of the fastest. Started
- * alone it launches itself as the ranks of a job; as a rank of a job it does the work. */
+/* weft tune: times the algorithms of the collective operations, and writes a table of the fastest.
+ * Started alone it launches itself as the ranks of a job; as a rank of a job it does the work. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -90,8 +90,8 @@ static weft_result ask_for_devices(weft_comm *comm, int *has_own_device)
     return result;
 }
 
-/* More blocks or warps than the machine's choice make sense on cuda alone, and only where ranks do not share
- * a device, whose blocks must all run at once. */
+/* More blocks or warps than the machine's choice make sense on cuda alone, and only where ranks do
+ * not share a device, whose blocks must all run at once. */
 static weft_result choose_lists(weft_comm *comm, struct tune_options *options)
 {
     static const struct option_list machines_choice = {1, {0}};
@@ -128,7 +128,8 @@ static weft_result measure_all(weft_comm *comm, struct tune_options *options,
 {
     struct progress progress;
     weft_result result = choose_lists(comm, options);
-    /* Where there are graphs, what matters is an operation in one: the host's time to launch does not. */
+    /* Where there are graphs, what matters is an operation in one: the host's time to launch does
+     * not. */
     if (table->machine == WEFT_MACHINE_CUDA)
         options->coll.launch = COLL_LAUNCH_GRAPHS;
     tune_table_begin(table, options);
@@ -151,7 +152,8 @@ static int tell_unwritable(const char *path)
     return -1;
 }
 
-/* What is there stays until it is written. A FIFO that nobody reads is an error, and not waited for. */
+/* What is there stays until it is written. A FIFO that nobody reads is an error, and not waited
+ * for. */
 static int open_output(const char *path)
 {
     return open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);

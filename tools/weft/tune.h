@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* weft tune: its arguments, the fastest way to do an operation, size by size, and the table of them. */
+/* weft tune: its arguments, the fastest way to do an operation, size by size, and the table of
+ * them. */
 #pragma once
 
 #include <stdio.h>

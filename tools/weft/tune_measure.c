@@ -10,8 +10,8 @@
 #include "workload/elements.h"
 #include "workload/try.h"
 
-/* us[num_points]: the slower of the forms that were measured. An algorithm that does not carry so much is none
- * for this size. */
+/* us[num_points]: the slower of the forms that were measured. An algorithm that does not carry so
+ * much is none for this size. */
 static weft_result measure_place(const struct coll_run *run, enum coll_place place, int num_points,
                                  double *us, struct progress *progress)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* One collective operation as tools and benchmarks run it: sizes, inputs, and what must come out, which
- * is computed without exchanging anything. */
+/* One collective operation as tools and benchmarks run it: sizes, inputs, and what must come out,
+ * which is computed without exchanging anything. */
 #pragma once
 
 #include "weft.h"

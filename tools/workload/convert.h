@@ -86,7 +86,8 @@ static inline float fp32_from_fp16(uint16_t bits)
     return fp32_from_bits(sign | fp32_bits((float)mantissa * 0x1p-24f));
 }
 
-/* FP8 e4m3: 4 bits of exponent with bias 7, 3 of mantissa; all ones is NaN, there are no infinities. */
+/* FP8 e4m3: 4 bits of exponent with bias 7, 3 of mantissa; all ones is NaN, there are no
+ * infinities. */
 static inline uint8_t fp8_from_fp32(float value)
 {
     const uint32_t largest = 0x7e, bias_difference = (127 - 7) << 23;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Elements of any type: the inputs of ranks as a pure function of (seed, rank, index), so that any rank
- * can recompute any of them; and what reductions make of them. */
+/* Elements of any type: the inputs of ranks as a pure function of (seed, rank, index), so that any
+ * rank can recompute any of them; and what reductions make of them. */
 #pragma once
 
 #include <stddef.h>
@@ -42,8 +42,8 @@ struct element_source {
 void elements_fill(const struct element_source *source, int64_t rank, uint64_t first,
                    uint64_t count, void *elements);
 
-/* Elements of BF16, FP16, FP32 or FP8, at any address, as fp32; and back, rounded once, every NaN as
- * the positive one with all mantissa bits set. */
+/* Elements of BF16, FP16, FP32 or FP8, at any address, as fp32; and back, rounded once, every NaN
+ * as the positive one with all mantissa bits set. */
 void elements_to_fp32(weft_dtype dtype, const void *elements, size_t count, float *values);
 void elements_from_fp32(weft_dtype dtype, const float *values, size_t count, void *elements);
 /* The same of element `i` alone. */
@@ -53,7 +53,8 @@ void element_store(weft_dtype dtype, void *elements, int64_t i, float value);
 /* Values as a type keeps them: one of those, or WEFT_LOG_10BIT, of whole groups. */
 void elements_round(weft_dtype dtype, float *values, size_t count);
 
-/* Elements of BF16, FP16 or FP32 as an input of a premultiplied sum; `products` may be `elements`. */
+/* Elements of BF16, FP16 or FP32 as an input of a premultiplied sum; `products` may be
+ * `elements`. */
 void elements_premultiply(weft_dtype dtype, float factor, const void *elements, uint64_t count,
                           void *products);
 
@@ -66,8 +67,8 @@ struct element_ranks {
     int32_t num_averaged;        /* that an average divides by; 0: num_ranks */
 };
 
-/* The same elements of ranks 0 .. num_ranks - 1, reduced as weft.h defines it. Here and below a premultiplied sum is the
- * SUM of what has factors. */
+/* The same elements of ranks 0 .. num_ranks - 1, reduced as weft.h defines it. Here and below a
+ * premultiplied sum is the SUM of what has factors. */
 void elements_reduce_over_nodes(const struct element_source *source, weft_reduce_op op,
                                 const struct element_ranks *ranks, uint64_t first, uint64_t count,
                                 void *elements);
@@ -99,13 +100,15 @@ void elements_reduce_part(const struct element_source *source, weft_reduce_op op
                           void *elements);
 void elements_reduce_part_rows(weft_dtype dtype, weft_reduce_op op, const struct element_part *part,
                                const void *const *rows, uint64_t count, void *elements);
-/* The sums of nodes, each in the order of its ranks, go up a tree, of which the nodes are the places. At most 256 nodes. */
+/* The sums of nodes, each in the order of its ranks, go up a tree, of which the nodes are the
+ * places. At most 256 nodes. */
 void elements_reduce_rows_up_nodes(weft_dtype dtype, weft_reduce_op op,
                                    const struct element_ranks *ranks, const void *const *rows,
                                    uint64_t count, void *elements);
 void elements_reduce_up_nodes(const struct element_source *source, weft_reduce_op op,
                               const struct element_ranks *ranks, uint64_t first, uint64_t count,
                               void *elements);
-/* The part that element i of a row is in, where the row is reduced for all ranks; *end: of the part. */
+/* The part that element i of a row is in, where the row is reduced for all ranks; *end: of the
+ * part. */
 struct element_part elements_part_at(weft_dtype dtype, uint64_t row_count, int32_t num_ranks,
                                      uint64_t i, uint64_t *end);

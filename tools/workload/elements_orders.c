@@ -4,8 +4,9 @@
 
 #include "workload/elements.h"
 
-/* Rows are reduced some elements at a time, of all of them as many as fit a buffer. It is on the stack: memory of each
- * thread is cleared page by page when a thread starts, of which there are many. */
+/* Rows are reduced some elements at a time, of all of them as many as fit a buffer. It is on the
+ * stack: memory of each thread is cleared page by page when a thread starts, of which there are
+ * many. */
 enum { MAX_RANKS = 256, BUFFER_ELEMENTS = 1024 /* as wide as any element */ };
 
 static uint64_t elements_at_once(uint64_t rest, int32_t num_rows, uint64_t most)
@@ -64,8 +65,8 @@ void elements_reduce_part_rows(weft_dtype dtype, weft_reduce_op op, const struct
 
 enum { TREE_CHUNK = 64 }; /* elements; there are two chunks for each rank on the way up */
 
-/* The places between `after` and `before`, of which there is one at least: that which is above the others adds what is
- * before it, its own and what is behind it. */
+/* The places between `after` and `before`, of which there is one at least: that which is above the
+ * others adds what is before it, its own and what is behind it. */
 static void reduce_between(const struct job *job, int32_t after, int32_t before, void *out)
 {
     uint64_t sums[2][TREE_CHUNK]; /* as wide as any element */

@@ -6,8 +6,8 @@
 
 enum { CHUNK_ELEMENTS = 512 }; /* several chunks lie on stacks, which may be small */
 
-/* Elements as what they are reduced in. Integers of any width as 64 bits: what wraps around in those
- * is right in fewer, too. */
+/* Elements as what they are reduced in. Integers of any width as 64 bits: what wraps around in
+ * those is right in fewer, too. */
 union values {
     float floats[CHUNK_ELEMENTS];
     double doubles[CHUNK_ELEMENTS];
@@ -114,8 +114,8 @@ static uint64_t join_integers(weft_reduce_op op, uint64_t a, uint64_t b)
     return a + b;
 }
 
-/* Doubles have more than twice a float's bits and two: a float's sum or product rounded to a double and
- * then to a float is as if rounded once. */
+/* Doubles have more than twice a float's bits and two: a float's sum or product rounded to a double
+ * and then to a float is as if rounded once. */
 static void reduce(weft_dtype dtype, weft_reduce_op op, const union values *values, size_t count,
                    union values *sums)
 {
@@ -180,7 +180,8 @@ static void round_sums(weft_dtype dtype, size_t count, union values *sums)
     widen(dtype, &rounded, count, sums);
 }
 
-/* The ranks of one node, of which an average has the sum; rounded after each ROUNDED_RANKS of them. */
+/* The ranks of one node, of which an average has the sum; rounded after each ROUNDED_RANKS of
+ * them. */
 static void reduce_node(const struct operands *operands, int32_t node, uint64_t first, size_t count,
                         union values *sums)
 {

@@ -186,7 +186,8 @@ static int is_last_choice(const struct ep_problem *problem, struct ep_token toke
     return rank >= 0;
 }
 
-/* Fills places[] with the ranks, or nodes, that have the token, in the problem's order; returns how many. */
+/* Fills places[] with the ranks, or nodes, that have the token, in the problem's order; returns how
+ * many. */
 static int32_t list_places(const struct ep_problem *problem, struct ep_token token, int by_node,
                            int32_t *places)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the operations of expert parallelism must give, by plain loops over what all ranks have chosen. Knows no
- * protocol, blocks or memory: weft.h's definitions alone. */
+/* What the operations of expert parallelism must give, by plain loops over what all ranks have
+ * chosen. Knows no protocol, blocks or memory: weft.h's definitions alone. */
 #pragma once
 
 #include <stddef.h>
@@ -49,7 +49,8 @@ static inline struct ep_choice ep_oracle_choice(const struct ep_problem *problem
     return problem->choose(problem->of, token, k);
 }
 
-/* The experts of a rank where none has a place of its own: from its first one up to that of rank + 1. */
+/* The experts of a rank where none has a place of its own: from its first one up to that of rank +
+ * 1. */
 static inline int32_t ep_first_expert(int32_t num_experts, int32_t num_ranks, int32_t rank)
 {
     return (int32_t)((int64_t)num_experts * rank / num_ranks);
@@ -100,8 +101,8 @@ struct ep_expanded_row {
     int32_t k;   /* which choice of the token */
 };
 
-/* All of them, of which `rows` has room for ep_oracle_num_expanded_rows. Of what has been received only the
- * first num_received rows are there. */
+/* All of them, of which `rows` has room for ep_oracle_num_expanded_rows. Of what has been received
+ * only the first num_received rows are there. */
 int32_t ep_oracle_num_expanded_rows(const struct ep_problem *problem, int32_t rank);
 void ep_oracle_expand(const struct ep_problem *problem, int32_t rank,
                       const struct ep_received *received, int32_t num_received,
@@ -129,6 +130,7 @@ struct ep_answers {
     void *of;
 };
 
-/* Makes of sum[num_values], the biases or 0, what combine gives for the token; scratch has twice as many. */
+/* Makes of sum[num_values], the biases or 0, what combine gives for the token; scratch has twice as
+ * many. */
 void ep_oracle_combine(const struct ep_problem *problem, const struct ep_answers *answers,
                        struct ep_token token, float *sum, float *scratch);

@@ -7,7 +7,8 @@
 struct ep_checker {
     const struct ep_problem *problem;
     int32_t rank;
-    /* Of each count, each token of layout and each row, whether it is right; if not, what is wrong. */
+    /* Of each count, each token of layout and each row, whether it is right; if not, what is
+     * wrong. */
     void (*tell)(void *of, int is_right, const char *text);
     void *of;
 };

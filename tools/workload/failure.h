@@ -4,8 +4,9 @@
 
 #include "weft.h"
 
-/* WEFT_ERROR_OUT_OF_MEMORY, for which failure_text() then says "no memory for ...", until the library
- * describes an error of its own. An expression, so that compilers see that the result is no WEFT_OK. */
+/* WEFT_ERROR_OUT_OF_MEMORY, for which failure_text() then says "no memory for ...", until the
+ * library describes an error of its own. An expression, so that compilers see that the result is no
+ * WEFT_OK. */
 #define LACKS_MEMORY(...) (describe_lack(__VA_ARGS__), WEFT_ERROR_OUT_OF_MEMORY)
 void describe_lack(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

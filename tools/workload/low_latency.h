@@ -54,7 +54,8 @@ struct ll_oracle {
     unsigned char *wide, *codes, *scales;
 };
 
-/* A row as it is sent: bytes of its elements, and of its scales where these lie side by side; and groups. */
+/* A row as it is sent: bytes of its elements, and of its scales where these lie side by side; and
+ * groups. */
 uint64_t ll_sent_bytes(const weft_ll_config *config);
 uint64_t ll_scale_bytes(const weft_ll_config *config);
 int64_t ll_num_groups(const weft_ll_config *config);
@@ -63,8 +64,8 @@ int64_t ll_num_groups(const weft_ll_config *config);
 int ll_dispatch_uses_weights(weft_ll_answer answer);
 int ll_combine_uses_weights(weft_ll_answer answer, weft_ll_phases phases);
 
-/* What has as many tokens on each rank, none of which chooses anything yet, and all ranks in one node: 0, or -1 when out
- * of memory. Close whatever the result. */
+/* What has as many tokens on each rank, none of which chooses anything yet, and all ranks in one
+ * node: 0, or -1 when out of memory. Close whatever the result. */
 struct ll_world {
     int32_t rank, num_ranks;
     int32_t most_local;
@@ -82,19 +83,21 @@ static inline struct ll_choice *ll_oracle_choices(const struct ll_oracle *oracle
     return oracle->choices + token * oracle->config.num_topk;
 }
 
-/* How many tokens a source sends here, and how many of its selections are of a local expert; and of all sources. */
+/* How many tokens a source sends here, and how many of its selections are of a local expert; and of
+ * all sources. */
 int32_t ll_oracle_tokens_from(const struct ll_oracle *oracle, int32_t source);
 int32_t ll_oracle_selections_from(const struct ll_oracle *oracle, int32_t source,
                                   int32_t local_expert);
 int32_t ll_oracle_selections(const struct ll_oracle *oracle, int32_t local_expert);
 
-/* Where a row is: in [local experts][capacity], or by rank in [ranks][max_tokens]; -1: there is no room for it. */
+/* Where a row is: in [local experts][capacity], or by rank in [ranks][max_tokens]; -1: there is no
+ * room for it. */
 int64_t ll_oracle_place(const struct ll_oracle *oracle, const struct ll_row *row);
 
 /* A token's row as its experts get it, with its scales side by side. */
 void ll_oracle_fill_sent(struct ll_oracle *oracle, int64_t token, void *elements, void *scales);
-/* What this rank gives to combine for a row, of dtype: what the expert makes of it, or by rank the sum over all its
- * experts, in ascending order of the choices, weights applied. */
+/* What this rank gives to combine for a row, of dtype: what the expert makes of it, or by rank the
+ * sum over all its experts, in ascending order of the choices, weights applied. */
 void ll_oracle_fill_answer(struct ll_oracle *oracle, const struct ll_row *row, void *elements);
 /* What combine gives for a token. */
 void ll_oracle_fill_combined(struct ll_oracle *oracle, int64_t token, void *elements);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The options of a command. One row of a table is all that parsing, storing, defaults, refusals, --help and
- * the manual page know of an option. A bad value ends the process, with argp_err_exit_status and a
- * message that names option, value and what is allowed. */
+/* The options of a command. One row of a table is all that parsing, storing, defaults, refusals,
+ * --help and the manual page know of an option. A bad value ends the process, with
+ * argp_err_exit_status and a message that names option, value and what is allowed. */
 #pragma once
 
 #include <argp.h>
@@ -44,8 +44,8 @@ enum option_type {
     OPTION_CHOICES,
     OPTION_STEPS, /* a struct option_steps: 1K:64M:x2, 0:4K:+256 or 8M */
     OPTION_OTHER, /* `parse` handles it */
-    /* Another tool's option, not in help: any value but `usual` is refused, and `doc` says what to use
-     * instead. */
+    /* Another tool's option, not in help: any value but `usual` is refused, and `doc` says what to
+     * use instead. */
     OPTION_REFUSED,
     /* No options, but texts without dashes; the last row, without a name. */
     OPTION_ARGUMENT,  /* may be given, once: a const char * */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How far long work is, and how long it will still take, on standard error: on a terminal a line that is
- * rewritten, from the first second on; elsewhere a line every ten seconds. */
+/* How far long work is, and how long it will still take, on standard error: on a terminal a line
+ * that is rewritten, from the first second on; elsewhere a line every ten seconds. */
 #pragma once
 
 #include <stdint.h>

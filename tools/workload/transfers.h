@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows between ranks, exchanged by sends and receives in a group: each row in pieces, which both ends know, in an
- * order that is each rank's own. */
+/* Rows between ranks, exchanged by sends and receives in a group: each row in pieces, which both
+ * ends know, in an order that is each rank's own. */
 #pragma once
 
 #include <stdlib.h>
@@ -29,7 +29,8 @@ struct transfer {
 /* Of one row. */
 enum { TRANSFERS_MOST_PIECES = 3 };
 
-/* In the rank's order, [2 * num_ranks * TRANSFERS_MOST_PIECES] at most; returns how many, or -1 without memory. */
+/* In the rank's order, [2 * num_ranks * TRANSFERS_MOST_PIECES] at most; returns how many, or -1
+ * without memory. */
 int32_t transfers_list(const struct transfers *transfers, struct transfer *list);
 
 /* What is exchanged; the group has begun. Inline, so that this library does not need weft. */

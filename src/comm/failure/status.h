@@ -34,7 +34,8 @@ struct weft__status {
 };
 
 weft_result weft__status_init(struct weft__status *status, int32_t num_ranks);
-/* From now on messages name processes and hosts: identities[num_ranks], which must outlive `status`. */
+/* From now on messages name processes and hosts: identities[num_ranks], which must outlive
+ * `status`. */
 void weft__status_know_ranks(struct weft__status *status, const struct weft__identity *identities);
 void weft__status_destroy(struct weft__status *status);
 

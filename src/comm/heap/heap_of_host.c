@@ -135,8 +135,8 @@ static weft_result create_file(weft_comm *comm, struct weft__heap_part *part)
     return result;
 }
 
-/* Small pages take less than half of the time if they are not mapped before somebody uses them
- * (1.4 us each for 3.3, on a virtual machine). Any signal interrupts that, and nothing is kept. Pages
+/* Small pages take less than half of the time if they are not mapped before somebody uses them (1.4
+ * us each for 3.3, on a virtual machine). Any signal interrupts that, and nothing is kept. Pages
  * become huge only where they are mapped so. */
 static int populate(const struct weft__heap_part *part)
 {

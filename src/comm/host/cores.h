@@ -20,8 +20,8 @@ enum weft__cores {
     WEFT__TWO_CORES_FOR_EACH_RANK
 };
 
-/* Those of this rank, shared with the ranks that are bound to the same, in whichever container of this host, if they are
- * all that run there. */
+/* Those of this rank, shared with the ranks that are bound to the same, in whichever container of
+ * this host, if they are all that run there. */
 enum weft__cores weft__count_cores(const weft_comm *comm);
 /* How many of these ranks there are for each of these cores. */
 double weft__ranks_per_core(const weft_comm *comm);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How the members of a group meet: each says who it is, and when all have come they get the table. */
+/* How the members of a group meet: each says who it is, and when all have come they get the
+ * table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

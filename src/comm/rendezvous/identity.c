@@ -39,8 +39,8 @@ static weft_result hash_namespace(uint64_t *hash, const char *path)
     return WEFT_OK;
 }
 
-/* The cores of the calling thread, of this kernel, whichever container it is in: ranks that are threads may be bound
- * apart. */
+/* The cores of the calling thread, of this kernel, whichever container it is in: ranks that are
+ * threads may be bound apart. */
 static uint64_t hash_cores(uint64_t boot_hash)
 {
     struct weft__processors cores;

@@ -41,8 +41,8 @@ static enum weft__wire_result take_gathered(struct weft__link *link,
     return verdict;
 }
 
-/* If it is this one, which was stopped and goes on, its communicator has failed in any case: the others
- * go on without it. */
+/* If it is this one, which was stopped and goes on, its communicator has failed in any case: the
+ * others go on without it. */
 static void lose_silent_rank(struct weft__link *link, const struct weft__rank_state_notice *notice)
 {
     char why[192];

@@ -261,8 +261,9 @@ static int is_somebody_waiting(const struct rendezvous *server)
     return poll(&listener, 1, 0) > 0;
 }
 
-/* accept() says that there are no descriptors also when nobody waits: then whoever has the last one
- * keeps it. Without a stranger who could go, a pause keeps the loop from spinning on the listener. */
+/* accept() says that there are no descriptors also when nobody waits: then whoever has the last
+ * one keeps it. Without a stranger who could go, a pause keeps the loop from spinning on the
+ * listener. */
 static void make_files(struct rendezvous *server, int error)
 {
     if (!is_somebody_waiting(server))

@@ -42,7 +42,8 @@ static void wait_for_word(struct weft__cpu_fiber *fiber, const void *word,
 uint64_t weft__cpu_remote_post(struct wp_warp *warp, const struct wp_access *access)
 {
     uint64_t number;
-    /* What has no bytes is no work worth a turn, and may share a message with what is posted next. */
+    /* What has no bytes is no work worth a turn, and may share a message with what is posted
+     * next. */
     if (weft__net_driver_post(&warp->launch->net, access, &number) ==
             WEFT__POSTED_FOR_THIS_THREAD &&
         access->num_bytes > 0)
@@ -200,8 +201,8 @@ static int is_word_there(void *argument)
     return weft__cpu_any_can_go_on(run);
 }
 
-/* The word, as offset in the own heap, that all waits for ranks are for, or WEFT__ANY_WORD; so it is of words that
- * are not in the heap. */
+/* The word, as offset in the own heap, that all waits for ranks are for, or WEFT__ANY_WORD; so it
+ * is of words that are not in the heap. */
 static uint64_t awaited_word(struct weft__cpu_launch *run)
 {
     const void *word = NULL;
@@ -407,9 +408,10 @@ weft_result weft__cpu_run(struct weft__cpu_runner *runner, const struct weft__la
         return result;
     run.num_live = run.num_warp_fibers;
     prepare_warps(&run);
-    /* The boundaries of launches (machine.h): packets order nothing, so what this rank did in earlier
-     * launches is ordered before what a peer does after it took a packet of this launch by the release
-     * at the end of those, which pairs with the acquire at the beginning of the peer's next launch. */
+    /* The boundaries of launches (machine.h): packets order nothing, so what this rank did in
+     * earlier launches is ordered before what a peer does after it took a packet of this launch by
+     * the release at the end of those, which pairs with the acquire at the beginning of the peer's
+     * next launch. */
     atomic_thread_fence(memory_order_acq_rel);
     run_fibers(&run);
     weft__cpu_order_row_stores();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams of the cpu machine: a queue of tasks, and a thread that runs them in order: a worker of the
- * stream's, or, of one that was wrapped, whoever waits for it. That saves two changes of threads where
- * the caller waits anyway. */
+/* Streams of the cpu machine: a queue of tasks, and a thread that runs them in order: a worker of
+ * the stream's, or, of one that was wrapped, whoever waits for it. That saves two changes of
+ * threads where the caller waits anyway. */
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -56,8 +56,8 @@ struct idleness {
     int64_t since_ns, now_ns;
 };
 
-/* Why the wait for a rank must end, if it must. A rank that is gone signals nothing more, but what it
- * signalled before stands: so its state is read first, the word after it. */
+/* Why the wait for a rank must end, if it must. A rank that is gone signals nothing more, but what
+ * it signalled before stands: so its state is read first, the word after it. */
 static enum wp_failure_kind why_it_ends(const struct weft__cpu_launch *run,
                                         const struct weft__cpu_fiber *fiber, struct idleness idle)
 {

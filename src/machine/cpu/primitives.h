@@ -169,7 +169,8 @@ WP_FN const void **wp_warp_pointers(struct wp_warp *warp)
     return warp->pointers;
 }
 
-/* Launches of a stream run one after the other, and what they do is visible to all who learn of it. */
+/* Launches of a stream run one after the other, and what they do is visible to all who learn of
+ * it. */
 WP_FN void wp_admit_next(struct wp_warp *warp)
 {
     (void)warp;

@@ -201,8 +201,9 @@ EACH_TILE void tile_add_weighted_rows(struct weft__tile *tile, weft_dtype dtype,
     }
 }
 
-/* Without weights all products are the rows. Such sums go to other ranks, or to the caller: past the
- * cache, in 1.25 times the time of a normal step for 8 ranks of 16 tokens on 2 cores; else 1.37. */
+/* Without weights all products are the rows. Such sums go to other ranks, or to the caller: past
+ * the cache, in 1.25 times the time of a normal step for 8 ranks of 16 tokens on 2 cores; else
+ * 1.37. */
 static void row_sum_plain(void *dst, const void *const *srcs, int32_t num_srcs,
                           struct wp_weighted_sum sum, int64_t num_elements)
 {

@@ -42,8 +42,8 @@ static int32_t blocks_to_fill_links(double link_gbps, int32_t num_ranks, uint64_
 }
 
 /* Launches wait for other ranks, and hold their SMs meanwhile. Each gets at most one stream's share
- * of what the GPU can run, so that all streams can have one of a kind each, in an order that differs
- * by rank. Ranks that share the GPU wait for each other, too. */
+ * of what the GPU can run, so that all streams can have one of a kind each, in an order that
+ * differs by rank. Ranks that share the GPU wait for each other, too. */
 static int32_t at_most_fitting(const struct weft__cuda *cuda, int64_t num_blocks,
                                int32_t blocks_per_sm)
 {
@@ -55,9 +55,9 @@ static int32_t at_most_fitting(const struct weft__cuda *cuda, int64_t num_blocks
 static struct weft__grid grid_for_rows(const struct weft__cuda *cuda, int32_t num_ranks,
                                        const struct weft__work *work)
 {
-    /* Of few tokens, latency counts. Measured on 2x H200, dispatch and combine of rows of 14336 bytes
-     * in graphs: 256 tokens take 21.4 and 19.1 us with the blocks that fill the links, 18.2 and 19.4
-     * with 32; 512 take 30.2 and 33.9, or 30.5 and 30.3; with 1024 the gain has gone. */
+    /* Of few tokens, latency counts. Measured on 2x H200, dispatch and combine of rows of 14336
+     * bytes in graphs: 256 tokens take 21.4 and 19.1 us with the blocks that fill the links, 18.2
+     * and 19.4 with 32; 512 take 30.2 and 33.9, or 30.5 and 30.3; with 1024 the gain has gone. */
     enum { PUSH_WARPS = 14, PULL_WARPS = 16, FEW_TOKENS = 512, FEW_TOKENS_BLOCKS = 32 };
     struct weft__grid grid = {
         .num_blocks = blocks_to_fill_links(cuda->links.gbps, num_ranks, work->row_bytes),
@@ -90,11 +90,12 @@ static struct weft__grid grid_for_packets(const struct weft__cuda *cuda, uint64_
                                .num_warps = NUM_WARPS};
 }
 
-/* A block for every token, as far as half of the GPU's warps go. The warps of a block share its rows, and copy their parts
- * through registers. Rows that are packed want many warps, others few, which meet sooner. Measured on 2x H100, steps in
- * graphs: of 64 tokens by expert 32.6 us with 16 warps, 36.5 with 8, of 1 token 26.2 and 28.8; by rank 23.2 and 22.5, 17.9
- * and 17.7. Of more tokens than half of the SMs more blocks count: 128 tokens by expert take 43.9 us with 66 blocks of 16
- * warps, 41.7 with 128 of 8; by rank 31.2 and 29.7; 256 by rank 45.6 and 42.8. */
+/* A block for every token, as far as half of the GPU's warps go. The warps of a block share its
+ * rows, and copy their parts through registers. Rows that are packed want many warps, others few,
+ * which meet sooner. Measured on 2x H100, steps in graphs: of 64 tokens by expert 32.6 us with 16
+ * warps, 36.5 with 8, of 1 token 26.2 and 28.8; by rank 23.2 and 22.5, 17.9 and 17.7. Of more
+ * tokens than half of the SMs more blocks count: 128 tokens by expert take 43.9 us with 66 blocks
+ * of 16 warps, 41.7 with 128 of 8; by rank 31.2 and 29.7; 256 by rank 45.6 and 42.8. */
 static struct weft__grid grid_for_few_rows(const struct weft__cuda *cuda,
                                            const struct weft__work *work)
 {
@@ -107,9 +108,9 @@ static struct weft__grid grid_for_few_rows(const struct weft__cuda *cuda,
     return grid;
 }
 
-/* A warp for each part of a token's row, and for each rank. Measured on 2x H100, steps by rank with rows of FP8, in graphs: 8
- * tokens take 9.25 us so, with 64 blocks as well; 9.8 with 32 blocks of 16 warps, or 33 of 8. One takes 8.4; 8.7 with 4 warps
- * in each block, 8.6 with 16. */
+/* A warp for each part of a token's row, and for each rank. Measured on 2x H100, steps by rank with
+ * rows of FP8, in graphs: 8 tokens take 9.25 us so, with 64 blocks as well; 9.8 with 32 blocks of
+ * 16 warps, or 33 of 8. One takes 8.4; 8.7 with 4 warps in each block, 8.6 with 16. */
 static struct weft__grid grid_for_few_packets(const struct weft__cuda *cuda,
                                               const struct weft__work *work)
 {
@@ -120,10 +121,11 @@ static struct weft__grid grid_for_few_packets(const struct weft__cuda *cuda,
         .admission = WEFT__ADMITS_LATE};
 }
 
-/* As many blocks, with no more warps than have a part each, and some to hear the ranks, unless two such launches would not
- * fit. On 2x H200 (2026-11-26) a step by expert of 8 tokens of FP8 took 11.7 us with 6 and 2 warps in each of 58 blocks, 12.2
- * with 8 and 2; one of 1 token of BF16 9.5 with 8 and 2, 11.0 with 6 and 2, of which some then have two parts. Warps that hear
- * and send, too, have not been measured beside these. */
+/* As many blocks, with no more warps than have a part each, and some to hear the ranks, unless two
+ * such launches would not fit. On 2x H200 (2026-11-26) a step by expert of 8 tokens of FP8 took
+ * 11.7 us with 6 and 2 warps in each of 58 blocks, 12.2 with 8 and 2; one of 1 token of BF16 9.5
+ * with 8 and 2, 11.0 with 6 and 2, of which some then have two parts. Warps that hear and send,
+ * too, have not been measured beside these. */
 static struct weft__grid grid_for_few_packed_packets(const struct weft__cuda *cuda,
                                                      int32_t num_ranks,
                                                      const struct weft__work *work)
@@ -206,8 +208,9 @@ static weft_result check_fit(const struct weft__cuda *cuda, const struct weft__l
  * and begin, up to weft__cuda_await_launch_before. Measured on H200, in graphs, where it could
  * begin at once: it saved 0.4 us of each launch. It cannot hold up the launch before, which admits
  * it when that waits for no other launch any more; the limit is for the sake of others who compute
- * meanwhile, and a stream that has two objects of weft's may exceed it. They lose nothing to one that is
- * admitted late: so a decode step of 8 tokens of FP8 takes 10.3 us among 4 H200, not 10.8 (2026-11-27). */
+ * meanwhile, and a stream that has two objects of weft's may exceed it. They lose nothing to one
+ * that is admitted late: so a decode step of 8 tokens of FP8 takes 10.3 us among 4 H200, not 10.8
+ * (2026-11-27). */
 static int may_start_early(const struct weft__cuda *cuda, int32_t num_sms, int32_t num_sms_held)
 {
     return cuda->code_capability >= 90 && cuda->num_ranks_here == 1 &&

@@ -20,7 +20,8 @@ struct weft__switched_state {
 
 /* ---------------------------------------------------------------- the guard */
 
-/* The one place that decides whether the driver's functions for multicast are touched at all: see the header. */
+/* The one place that decides whether the driver's functions for multicast are touched at all: see
+ * the header. */
 static weft_result check_asked(void)
 {
     enum { YES = 1 };
@@ -31,8 +32,8 @@ static weft_result check_asked(void)
 
 /* ---------------------------------------------------------------- agreement */
 
-/* Collective: whether all ranks have come so far. If not, the first that has not tells why; if not even that can be
- * found out, *failure says so. */
+/* Collective: whether all ranks have come so far. If not, the first that has not tells why; if not
+ * even that can be found out, *failure says so. */
 static int all_have(weft_comm *comm, weft_result mine, enum weft__log_level level,
                     weft_result *failure)
 {

@@ -126,8 +126,9 @@ weft__cuda_sum_packets_of(struct wp_warp *warp, const struct wp_packets *packets
     }
 }
 
-/* Adds what the ranks that are set in `present` have to the sum, in their order. The others add -0, which changes no sum, so that
- * there are no branches: with them a step of one token by rank took 7.47 us among 4 H200, without 6.91 (2026-11-27). */
+/* Adds what the ranks that are set in `present` have to the sum, in their order. The others add -0,
+ * which changes no sum, so that there are no branches: with them a step of one token by rank took
+ * 7.47 us among 4 H200, without 6.91 (2026-11-27). */
 template <typename E, int NUM>
 WP_FN void weft__cuda_add_chunks(float (&sum)[16 / sizeof(E)], const int4 (&chunks)[NUM],
                                  uint32_t present)
@@ -187,7 +188,8 @@ WP_FN enum wp_status weft__cuda_sum_some(struct wp_warp *warp, const struct wp_p
     return WP_STATUS_OK;
 }
 
-/* More ranks than are taken at once are none of those that may be missing: a lane takes all or none. */
+/* More ranks than are taken at once are none of those that may be missing: a lane takes all or
+ * none. */
 template <typename E>
 WP_FN enum wp_status weft__cuda_sum_of(struct wp_warp *warp, const struct wp_packets *packets,
                                        const struct wp_packet_rows *from, void *dst, uint64_t bytes,

@@ -4,8 +4,8 @@
 
 #include "machine/cuda/packet_slots.h"
 
-/* Some programs know that no row has more than a packet for each lane; but if they are quantised on the way, they have two
- * units of 16 bytes before. */
+/* Some programs know that no row has more than a packet for each lane; but if they are quantised on
+ * the way, they have two units of 16 bytes before. */
 #ifdef WP_PACKETS_ARE_SHORT
 #define WEFT__CUDA_PACKETS_ARE_SHORT 1
 #else
@@ -17,8 +17,8 @@
 #define WEFT__CUDA_SHORT_UNITS 1
 #endif
 
-/* Others know that rows which are sent have four whole packets for each lane at most, which are on their way together. Of
- * those that come they take as many at a time. */
+/* Others know that rows which are sent have four whole packets for each lane at most, which are on
+ * their way together. Of those that come they take as many at a time. */
 #ifdef WP_PACKETS_ARE_LONG
 #define WEFT__CUDA_PACKETS_ARE_LONG 1
 #else
@@ -94,8 +94,8 @@ WP_FN void weft__cuda_send_some(struct wp_warp *warp, const struct wp_packets *p
     });
 }
 
-/* A row that is to be sent. Where a lane has few whole packets of it at most, these are loaded: short
- * messages have no instructions to spare, nor time to wait for one load after the other. */
+/* A row that is to be sent. Where a lane has few whole packets of it at most, these are loaded:
+ * short messages have no instructions to spare, nor time to wait for one load after the other. */
 enum { WEFT__CUDA_LOADED = WEFT__CUDA_PACKETS_ARE_LONG ? 4 : WEFT__CUDA_SHORT_UNITS };
 struct wp_packet_row {
     const void *src;
@@ -161,8 +161,9 @@ WP_FN void wp_packets_send(struct wp_warp *warp, const struct wp_packets *packet
 
 /* ------------------------------------------------------------------ taking */
 
-/* Slots that a lane takes together, PARTS for each of some ranks: slot + i * slots_apart + part * parts_apart, which
- * rank + i * ranks_apart fills, is slot i * PARTS + part, of which `wanted` has a bit each. */
+/* Slots that a lane takes together, PARTS for each of some ranks: slot + i * slots_apart + part *
+ * parts_apart, which rank + i * ranks_apart fills, is slot i * PARTS + part, of which `wanted` has
+ * a bit each. */
 template <int PARTS> struct weft__cuda_slots_of {
     uint64_t slot;
     uint64_t slots_apart;
@@ -212,8 +213,8 @@ WP_FN int weft__cuda_is_absent(const struct wp_packet_told *told)
     return seen >= told->absent;
 }
 
-/* Loads all slots that are wanted, again and again those that were empty. Both loads, that of a slot and that of the word
- * that tells of it, are under way together. */
+/* Loads all slots that are wanted, again and again those that were empty. Both loads, that of a
+ * slot and that of the word that tells of it, are under way together. */
 template <int PARTS, int NUM>
 WP_FN enum wp_status
 weft__cuda_await_packets(struct wp_warp *warp, const struct wp_packets *packets,
@@ -277,8 +278,8 @@ WP_FN enum wp_status weft__cuda_resolve_escapes(
     return WP_STATUS_OK;
 }
 
-/* Waits for the packets that are wanted, unless the lane has seen them all: then `taken` has them. Empties their slots, and
- * gives the data. */
+/* Waits for the packets that are wanted, unless the lane has seen them all: then `taken` has them.
+ * Empties their slots, and gives the data. */
 template <int PARTS, int NUM>
 WP_FN enum wp_status
 weft__cuda_take_unseen(struct wp_warp *warp, const struct wp_packets *packets,

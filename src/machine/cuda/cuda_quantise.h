@@ -59,8 +59,8 @@ WP_FN uint32_t weft__cuda_greatest_magnitude(const weft__cuda_wide<S, PER> &wide
     return greatest;
 }
 
-/* The same, or if it is more than all numbers, that not all are finite. Of bf16 a magnitude's bits are in one half of a word,
- * so that those of two are compared at a time. */
+/* The same, or if it is more than all numbers, that not all are finite. Of bf16 a magnitude's bits
+ * are in one half of a word, so that those of two are compared at a time. */
 enum { WEFT__CUDA_NOT_FINITE = 0x7f800000 };
 WP_FN uint32_t weft__cuda_greatest_of_octet(const weft__cuda_wide<weft__cuda_bf16, 8> &wide)
 {
@@ -75,7 +75,8 @@ template <typename S> WP_FN uint32_t weft__cuda_greatest_of_octet(const weft__cu
     return weft__cuda_greatest_magnitude<S, 8>(wide);
 }
 
-/* Of octets: those behind the row's end have none. Each element is looked at only where not all are finite. */
+/* Of octets: those behind the row's end have none. Each element is looked at only where not all are
+ * finite. */
 template <typename S, int UNROLL>
 WP_FN void weft__cuda_find_greatest(const weft__cuda_wide<S, 8> (&wide)[UNROLL], uint32_t num_left,
                                     uint32_t (&greatest)[UNROLL])
@@ -180,7 +181,8 @@ WP_FN void weft__cuda_store_scale(const struct weft__cuda_quantised *row, int32_
 
 /* ------------------------------------------------------------------ groups of a part of a warp */
 
-/* The logarithm of how many lanes have a group, an octet each: 0 if that is not a power of two from 4 on. */
+/* The logarithm of how many lanes have a group, an octet each: 0 if that is not a power of two from
+ * 4 on. */
 WP_FN uint32_t weft__cuda_lanes_log2(int32_t group_elements)
 {
     const uint32_t lanes = (uint32_t)group_elements / WEFT__CUDA_OCTET;
@@ -188,8 +190,8 @@ WP_FN uint32_t weft__cuda_lanes_log2(int32_t group_elements)
     return fits && lanes >= 4 && lanes <= WP_WARP_SIZE ? 31u - (uint32_t)__clz((int)lanes) : 0;
 }
 
-/* Of what the lanes of a group know, in UNROLL rounds, that of one group for each lane, if there are so many groups: the
- * groups of the first round go to the first lanes, and so on. */
+/* Of what the lanes of a group know, in UNROLL rounds, that of one group for each lane, if there
+ * are so many groups: the groups of the first round go to the first lanes, and so on. */
 template <int UNROLL>
 WP_FN uint32_t weft__cuda_own_group(uint32_t lane_idx, uint32_t lanes_log2,
                                     const uint32_t (&of_rounds)[UNROLL])
@@ -224,9 +226,9 @@ enum { WEFT__CUDA_QUANTISE_UNROLL = 2 };
 enum { WEFT__CUDA_QUANTISE_UNROLL = 4 };
 #endif
 
-/* UNROLL octets a lane. All lanes take part, since those of a group meet; those behind the row's end have none of `num_left`
- * from their first one on. Each scale is computed once, since that is a division; the bits that are returned are those of the
- * lane's own group (weft__cuda_own_group). */
+/* UNROLL octets a lane. All lanes take part, since those of a group meet; those behind the row's
+ * end have none of `num_left` from their first one on. Each scale is computed once, since that is a
+ * division; the bits that are returned are those of the lane's own group (weft__cuda_own_group). */
 template <typename S, int UNROLL>
 WP_FN uint32_t weft__cuda_make_codes(uint32_t lane_idx, struct wp_quantisation how,
                                      uint32_t lanes_log2,

@@ -70,7 +70,8 @@ WP_FN void weft__cuda_store_units(const weft__cuda_unit<BYTES> *units, const voi
     }
 }
 
-/* Whether this is what has been prefetched to registers, which are the caller's now: what is not wanted is dropped. */
+/* Whether this is what has been prefetched to registers, which are the caller's now: what is not
+ * wanted is dropped. */
 WP_FN int weft__cuda_holds(struct wp_warp *warp, const void *src, uint32_t row_bytes)
 {
     const int is_held = warp->prefetched == src && warp->prefetched_bytes == row_bytes;

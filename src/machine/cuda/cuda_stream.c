@@ -133,8 +133,8 @@ static int stream_is_capturing(weft_stream *base)
     return weft__cuda_capture_of(weft__cuda_stream_of(base)).is_going_on;
 }
 
-/* Those to whom what is enqueued now belongs: of the stream, or of the graph that it goes into; NULL if that
- * is none of weft's. */
+/* Those to whom what is enqueued now belongs: of the stream, or of the graph that it goes into;
+ * NULL if that is none of weft's. */
 static struct weft__cuda_comms *answering_comms(struct weft__cuda_stream *stream)
 {
     const struct weft__cuda_capture capture = weft__cuda_capture_of(stream);
@@ -201,8 +201,8 @@ static weft_result launch(weft_stream *base, const struct weft__launch *launch)
     return weft__cuda_launch_on(&stream->queue, launch);
 }
 
-/* Streams that have been synchronised since the communicator's last launch on them have forgotten it.
- * Launches that go into graphs are not queued. */
+/* Streams that have been synchronised since the communicator's last launch on them have forgotten
+ * it. Launches that go into graphs are not queued. */
 static void wait_launches(weft_comm *comm)
 {
     struct weft__cuda_stream *stream;
@@ -236,8 +236,8 @@ static void run_call(void *queued)
     weft__run_stream_call(call.function, call.argument);
 }
 
-/* A graph may call it any number of times, so it gets the function itself; CUDA's own calls, by which
- * others would wait, are refused there by CUDA. */
+/* A graph may call it any number of times, so it gets the function itself; CUDA's own calls, by
+ * which others would wait, are refused there by CUDA. */
 static weft_result stream_call(weft_stream *base, void (*function)(void *argument), void *argument)
 {
     struct weft__cuda_stream *stream = weft__cuda_stream_of(base);

@@ -5,8 +5,8 @@
 
 enum { WEFT__CUDA_NS_PER_MS = 1000000 };
 
-/* Whether a wait must end though its word has not come; `why` says so to the user. Memory of the host
- * is far, so this is asked only now and then. */
+/* Whether a wait must end though its word has not come; `why` says so to the user. Memory of the
+ * host is far, so this is asked only now and then. */
 WP_FN int weft__cuda_must_end(const struct wp_warp *warp, const struct wp_wait_site *site,
                               uint64_t start_ns, enum wp_failure_kind *why)
 {
@@ -26,8 +26,8 @@ WP_FN int weft__cuda_must_end(const struct wp_warp *warp, const struct wp_wait_s
     return 1;
 }
 
-/* Warps wait for several ranks at a time, each of which may lead to who holds up all. Of the waits for the same rank one
- * is enough, so they overwrite each other. */
+/* Warps wait for several ranks at a time, each of which may lead to who holds up all. Of the waits
+ * for the same rank one is enough, so they overwrite each other. */
 WP_FN void weft__cuda_publish_wait(const struct wp_warp *warp, const struct wp_wait_site *site)
 {
     if (site->rank == WP_NO_RANK)
@@ -42,8 +42,8 @@ WP_FN void weft__cuda_publish_wait(const struct wp_warp *warp, const struct wp_w
 struct weft__cuda_patience {
     uint32_t num_polls;
     uint64_t start_ns; /* of its first look at the board: what comes soon needs no clock */
-    /* It must end. Decided before memory is polled for the last time: a rank that is gone sends nothing
-     * more, but what it sent before stands. */
+    /* It must end. Decided before memory is polled for the last time: a rank that is gone sends
+     * nothing more, but what it sent before stands. */
     enum wp_failure_kind why;
 };
 

@@ -88,7 +88,8 @@ WP_FN void weft__cuda_decode_word(float *values, uint32_t word, __half)
     values[0] = __low2float(pair);
     values[1] = __high2float(pair);
 }
-/* With the exponent's bits in place, 2^120 is between the biases; subnormals come out right, too. */
+/* With the exponent's bits in place, 2^120 is between the biases; subnormals come out right,
+ * too. */
 WP_FN void weft__cuda_decode_word(float *values, uint32_t word, weft__cuda_fp8)
 {
 #pragma unroll
@@ -130,8 +131,8 @@ WP_FN uint32_t weft__cuda_encode_word(const float *values, __half)
     memcpy(&word, &pair, sizeof word);
     return word;
 }
-/* Two, side by side. From sm_89 on by an instruction, which rounds, saturates, and has its NaN as the
- * other GPUs do by bits. */
+/* Two, side by side. From sm_89 on by an instruction, which rounds, saturates, and has its NaN as
+ * the other GPUs do by bits. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
 WP_FN uint32_t weft__cuda_fp8_of_floats(float low, float high)
 {
@@ -151,7 +152,8 @@ WP_FN uint32_t weft__cuda_fp8_of_float(float value)
     if (magnitude > 0x7f800000u)
         return 0x7fu;
     if (magnitude < 0x3c800000u) {
-        /* Below 2^-6: the sum's last place is that of the subnormals, 2^-9, so the addition rounds. */
+        /* Below 2^-6: the sum's last place is that of the subnormals, 2^-9, so the addition
+         * rounds. */
         const float sum = __fadd_rn(__uint_as_float(magnitude), 0x1p14f);
         return sign | (__float_as_uint(sum) - __float_as_uint(0x1p14f));
     }

@@ -13,8 +13,9 @@ static int attribute(const struct weft__cuda *cuda, CUdevice_attribute name)
     return value;
 }
 
-/* NULL: there is none. What the network has written is read after an acquire of a word in memory of the host, which is
- * added to after the write has been flushed: enough on GPUs that order such writes, and others are not used. */
+/* NULL: there is none. What the network has written is read after an acquire of a word in memory of
+ * the host, which is added to after the write has been flushed: enough on GPUs that order such
+ * writes, and others are not used. */
 static const char *find_obstacle(const weft_comm *comm)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);

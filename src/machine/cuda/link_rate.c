@@ -86,8 +86,9 @@ static void clean_up(weft_comm *comm, struct pushes *pushes)
     weft__cuda_leave();
 }
 
-/* The first launch wakes the links. At most one stream's share of the SMs: the launch waits until all
- * its blocks have one, and kernels of other communicators may hold theirs until this rank goes on. */
+/* The first launch wakes the links. At most one stream's share of the SMs: the launch waits until
+ * all its blocks have one, and kernels of other communicators may hold theirs until this rank goes
+ * on. */
 static weft_result push(weft_comm *comm, const struct pushes *pushes)
 {
     const struct weft__cuda *cuda = weft__cuda_of(comm);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Whole blocks of WEFT_LOG_10BIT of which all is aligned, on the cuda machine; part of log_rows.h. A lane has two
- * octets of a block, which are half a block apart. What limits is the rate of integer instructions, which is half that of
- * floats. Of bf16 a magnitude has 15 bits: behind 2^23 a float holds it as it is, so codes come of sums of floats. */
+/* Whole blocks of WEFT_LOG_10BIT of which all is aligned, on the cuda machine; part of log_rows.h.
+ * A lane has two octets of a block, which are half a block apart. What limits is the rate of
+ * integer instructions, which is half that of floats. Of bf16 a magnitude has 15 bits: behind 2^23
+ * a float holds it as it is, so codes come of sums of floats. */
 #pragma once
 
 #include "machine/cuda/log_octets.h"
@@ -21,13 +22,15 @@ WP_FN uint32_t weft__cuda_group_of(uint32_t lane_idx, int u)
 
 /* ------------------------------------------------------------------ encode */
 
-/* Of a plain group all elements are 0, or none is, nor is any so far below the greatest that it has no code of its own, and
- * the greatest has the last code; of a group of few different magnitudes, whose step has been rounded down by much, it would
- * have one beyond. So the code of each is its distance from the least in steps. */
+/* Of a plain group all elements are 0, or none is, nor is any so far below the greatest that it has
+ * no code of its own, and the greatest has the last code; of a group of few different magnitudes,
+ * whose step has been rounded down by much, it would have one beyond. So the code of each is its
+ * distance from the least in steps. */
 enum weft__cuda_groups { WEFT__CUDA_PLAIN_GROUPS, WEFT__CUDA_FINITE_GROUPS };
 
-/* Of the lane's group, whose lanes meet: in the high half the greatest magnitude, in the low half how far the least one is
- * below 2^15; where groups may be other than plain, the least that is not 0. */
+/* Of the lane's group, whose lanes meet: in the high half the greatest magnitude, in the low half
+ * how far the least one is below 2^15; where groups may be other than plain, the least that is not
+ * 0. */
 template <weft__cuda_groups GROUPS> WP_FN uint32_t weft__cuda_extremes(weft__cuda_unit<16> elements)
 {
     uint32_t greatest = 0, farthest = 0; /* of each half of the words */
@@ -76,7 +79,8 @@ struct weft__cuda_bf16_codes {
     uint32_t sign_bits; /* in the high bits of four codes; of zeros alone none */
 };
 
-/* 1 / step, as a division has it, without the branch for numbers that are not normal: steps are whole numbers. */
+/* 1 / step, as a division has it, without the branch for numbers that are not normal: steps are
+ * whole numbers. */
 WP_FN float weft__cuda_inverse_of(uint32_t step)
 {
     const float number = (float)step;
@@ -187,7 +191,8 @@ WP_FN void weft__cuda_block_source(weft__cuda_unit<16> (&elements)[WEFT__CUDA_LA
     }
 }
 
-/* In each group the lanes of the first quarter store the high bits of octet 0, those of the second of octet 1. */
+/* In each group the lanes of the first quarter store the high bits of octet 0, those of the second
+ * of octet 1. */
 WP_FN void
 weft__cuda_store_block(char *block, uint32_t lane_idx,
                        const struct weft__cuda_log_octet (&codes)[WEFT__CUDA_LANE_OCTETS])
@@ -208,7 +213,8 @@ weft__cuda_store_block(char *block, uint32_t lane_idx,
 }
 static_assert(WEFT__CUDA_LANE_OCTETS == 2, "as the choices above and below have it");
 
-/* A block whose groups are not all plain. Called, since it is mostly not needed. Returns 0 if not all is finite. */
+/* A block whose groups are not all plain. Called, since it is mostly not needed. Returns 0 if not
+ * all is finite. */
 WP_CALLED_FN int weft__cuda_encode_finite(uint32_t lane_idx, char *block, weft__cuda_unit<16> first,
                                           weft__cuda_unit<16> second)
 {

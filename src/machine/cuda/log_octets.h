@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows of WEFT_LOG_10BIT on the cuda machine, eight elements of a lane at a time: of any type and at any address. Part of
- * log_rows.h. */
+/* Rows of WEFT_LOG_10BIT on the cuda machine, eight elements of a lane at a time: of any type and
+ * at any address. Part of log_rows.h. */
 #pragma once
 
 #include "machine/cuda/dequantise.h"
@@ -186,8 +186,8 @@ WP_FN void weft__cuda_encode_octets(uint32_t lane_idx, const struct weft__cuda_l
     }
 }
 
-/* Octets [begin, end), of any type and alignment: whole blocks, or up to the end. Called, as weft__cuda_reduce_slowly is,
- * and for its reasons. */
+/* Octets [begin, end), of any type and alignment: whole blocks, or up to the end. Called, as
+ * weft__cuda_reduce_slowly is, and for its reasons. */
 WP_CALLED_FN void weft__cuda_log_encode(uint32_t lane_idx, struct weft__cuda_log_encoded row,
                                         uint32_t begin, uint32_t end)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The network of a communicator whose ranks have GPUs: memory of the host that both reach, the heaps, and a queue. */
+/* The network of a communicator whose ranks have GPUs: memory of the host that both reach, the
+ * heaps, and a queue. */
 #pragma once
 
 #include "machine/cuda/device.h"

@@ -28,8 +28,9 @@ WP_FN void weft__cuda_load_packet(struct weft__cuda_packet *packet, const char *
                  : "memory");
 }
 
-/* In one piece, and its words when they are wanted. Where compilers have the words apart, they copy them as soon as they are
- * loaded, and so wait: by expert a dispatch of 16 tokens among 4 H200 took 0.25 us longer (2026-11-27). */
+/* In one piece, and its words when they are wanted. Where compilers have the words apart, they copy
+ * them as soon as they are loaded, and so wait: by expert a dispatch of 16 tokens among 4 H200 took
+ * 0.25 us longer (2026-11-27). */
 WP_FN unsigned __int128 weft__cuda_load_whole(const char *slot)
 {
     unsigned __int128 packet;
@@ -134,8 +135,8 @@ WP_FN void weft__cuda_begin_row(void)
     asm volatile("" ::: "memory");
 }
 
-/* Whether the packet at an address, where so many bytes of the row are left, is a whole one that can be accessed in one
- * piece. Some programs know that all are. */
+/* Whether the packet at an address, where so many bytes of the row are left, is a whole one that
+ * can be accessed in one piece. Some programs know that all are. */
 WP_FN int weft__cuda_is_whole(const char *at, uint64_t num_left)
 {
 #ifdef WP_ROWS_ARE_ALIGNED

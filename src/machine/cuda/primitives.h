@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The primitives on the cuda machine: a warp is a GPU warp. Signals are released and waits acquire at
- * system scope, since peers are other GPUs. */
+/* The primitives on the cuda machine: a warp is a GPU warp. Signals are released and waits acquire
+ * at system scope, since peers are other GPUs. */
 #pragma once
 
 #include <cuda_fp16.h>
@@ -8,7 +8,8 @@
 
 #define WP_WARP_SIZE 32
 #define WP_FN        static __device__ __forceinline__
-/* Kept once in a program, and called: what is long, is wanted in several places, and waits longer than a call takes. */
+/* Kept once in a program, and called: what is long, is wanted in several places, and waits longer
+ * than a call takes. */
 #define WP_CALLED_FN static __device__ __noinline__
 
 #include "machine/cuda/launch_params.h"
@@ -29,7 +30,8 @@
 
 enum { WEFT__CUDA_ROW_UNROLL = 4 };
 
-/* Where parts of rows are copied, those that are prefetched come to registers: the first units of a lane. */
+/* Where parts of rows are copied, those that are prefetched come to registers: the first units of a
+ * lane. */
 #if defined(WP_ROWS_GO_IN_PARTS) && defined(WP_ROWS_ARE_ALIGNED)
 #define WEFT__CUDA_HOLDS 1
 #else
@@ -239,8 +241,9 @@ WP_FN uint32_t wp_add_acq_rel(uint32_t *word, uint32_t value)
     return old;
 }
 
-/* Where it is not known whether the word is in memory of the block, atomicAdd is a loop that tries until no other lane was
- * faster: half of a low-latency dispatch of 128 tokens went into counting so. */
+/* Where it is not known whether the word is in memory of the block, atomicAdd is a loop that tries
+ * until no other lane was faster: half of a low-latency dispatch of 128 tokens went into counting
+ * so. */
 WP_FN int32_t wp_add_relaxed(int32_t *word, int32_t value)
 {
     int32_t before;
@@ -303,9 +306,9 @@ WP_FN void wp_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_
     asm volatile("st.release.sys.global.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
 }
 
-/* It tells that loads have been done, and who stores to where they came from waits for it. They have
- * been: their values have been used, before the block met. So nothing needs to be flushed, which takes
- * 0.8 us on H200. */
+/* It tells that loads have been done, and who stores to where they came from waits for it. They
+ * have been: their values have been used, before the block met. So nothing needs to be flushed,
+ * which takes 0.8 us on H200. */
 WP_FN void wp_credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value)
 {
     (void)warp;
@@ -379,16 +382,17 @@ WP_FN void weft__cuda_await_launch_before(void)
 #endif
 }
 
-/* A dependent launch is promised what the launches before did; this is the promise that whoever hears of it sees it,
- * too. */
+/* A dependent launch is promised what the launches before did; this is the promise that whoever
+ * hears of it sees it, too. */
 WP_FN void wp_fence_launches(struct wp_warp *warp)
 {
     weft__cuda_complete_stores(warp);
     asm volatile("fence.acq_rel.sys;" : : : "memory");
 }
 
-/* One thread of a block speaks for it; the next launch comes when all blocks have spoken or ended. It may be
- * anybody's, take all SMs that are left, and hold them until this one has ended (launch.c). */
+/* One thread of a block speaks for it; the next launch comes when all blocks have spoken or ended.
+ * It may be anybody's, take all SMs that are left, and hold them until this one has ended
+ * (launch.c). */
 WP_FN void wp_admit_next(struct wp_warp *warp)
 {
     (void)warp;

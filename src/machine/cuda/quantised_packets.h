@@ -5,7 +5,8 @@
 #include "machine/cuda/cuda_packets.h"
 #include "machine/cuda/cuda_quantise.h"
 
-/* Codes of the lanes' octets as packets: of each two rounds a lane has one, of its own octet and its neighbour's. */
+/* Codes of the lanes' octets as packets: of each two rounds a lane has one, of its own octet and
+ * its neighbour's. */
 template <int UNROLL>
 WP_FN void weft__cuda_pair_codes(uint32_t lane_idx, const weft__cuda_unit<8> (&codes)[UNROLL],
                                  int4 (&chunks)[UNROLL / 2])
@@ -181,9 +182,10 @@ WP_CALLED_FN void weft__cuda_send_quantised(struct wp_warp *warp,
     });
 }
 
-/* Programs that know that rows are aligned have the usual type, and no code for others. These are given copies: what a called
- * function has pointers to is in memory, and with the program's own structs there a dispatch of 8 tokens in FP16, which does
- * not quantise, took 8.2 us on 4 H200 (2026-11-27), before 7.2. */
+/* Programs that know that rows are aligned have the usual type, and no code for others. These are
+ * given copies: what a called function has pointers to is in memory, and with the program's own
+ * structs there a dispatch of 8 tokens in FP16, which does not quantise, took 8.2 us on 4 H200
+ * (2026-11-27), before 7.2. */
 WP_FN void wp_packets_send_quantised(struct wp_warp *warp, const struct wp_packets *packets,
                                      struct wp_packet_targets to, uint64_t scales_slot,
                                      const struct wp_packet_row *row, struct wp_quantisation how,

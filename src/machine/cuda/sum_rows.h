@@ -25,8 +25,8 @@ WP_FN int32_t weft__cuda_num_present(uint32_t lane_idx, const void *const *rows,
     return (int32_t)__reduce_add_sync(0xffffffffu, num_present);
 }
 
-/* Chunks of a lane, a warp's apart, to all rows but the first. Loops for each chunk, which the compiler unrolled, were
- * half the code of programs that reduce. */
+/* Chunks of a lane, a warp's apart, to all rows but the first. Loops for each chunk, which the
+ * compiler unrolled, were half the code of programs that reduce. */
 template <int NUM_CHUNKS>
 WP_FN void weft__cuda_store_further(const struct weft__cuda_rows *rows, uint32_t first,
                                     const int4 (&chunks)[NUM_CHUNKS])

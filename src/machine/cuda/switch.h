@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows through the switch between GPUs (machine/multicast.h), on sm_90 and later: a load at the address of all
- * parts sums them, a store there goes to all. Never run on hardware so far: see machine/cuda/cuda_multicast.h. */
+/* Rows through the switch between GPUs (machine/multicast.h), on sm_90 and later: a load at the
+ * address of all parts sums them, a store there goes to all. Never run on hardware so far: see
+ * machine/cuda/cuda_multicast.h. */
 #pragma once
 
 enum { WEFT__CUDA_SWITCH_BYTES = 16, WEFT__CUDA_SWITCH_UNROLL = 4 };
 
-/* Parts are accessed by two addresses, their own and that of all: what was ordered by way of the one is ordered for
- * the other after this. */
+/* Parts are accessed by two addresses, their own and that of all: what was ordered by way of the
+ * one is ordered for the other after this. */
 WP_FN void wp_switch_fence(struct wp_warp *warp)
 {
     weft__cuda_complete_stores(warp);
@@ -66,8 +67,9 @@ WP_FN void weft__cuda_switch_store_row(char *row, uint4 value, uint64_t num_byte
         row[i] = ((const char *)&value)[i];
 }
 
-/* What wp_multicast_move does where an end is all parts; called behind a fence, and ends with one. Rows of all parts are
- * in slots, whose bytes behind the end nobody reads: they are moved in whole units. */
+/* What wp_multicast_move does where an end is all parts; called behind a fence, and ends with one.
+ * Rows of all parts are in slots, whose bytes behind the end nobody reads: they are moved in whole
+ * units. */
 WP_FN void wp_switch_move(struct wp_warp *warp, char *all, const struct wp_multicast_end *to,
                           const struct wp_multicast_end *from, weft_dtype dtype, uint64_t num_bytes)
 {

@@ -105,7 +105,8 @@ WP_FN void weft__cuda_store_sums(const struct weft__cuda_weighted *rows, uint32_
     });
 }
 
-/* Calls take(first_unit, sums) for the sums of the units first_unit, a warp further on, and so on. */
+/* Calls take(first_unit, sums) for the sums of the units first_unit, a warp further on, and so
+ * on. */
 template <typename S, int PER, int UNROLL, typename Take>
 WP_FN void weft__cuda_weighted_step(const struct weft__cuda_weighted *rows, uint32_t first_unit,
                                     Take take)
@@ -201,8 +202,8 @@ WP_FN void weft__cuda_weighted_element(const struct weft__cuda_weighted *rows, i
     });
 }
 
-/* All types and alignments, from element num_done on. Called, as weft__cuda_reduce_slowly is, and for its
- * reasons. */
+/* All types and alignments, from element num_done on. Called, as weft__cuda_reduce_slowly is, and
+ * for its reasons. */
 WP_CALLED_FN void weft__cuda_weighted_sum(uint32_t lane_idx, struct weft__cuda_weighted rows,
                                           uint32_t unit_bytes, int64_t num_done,
                                           int64_t num_elements)
@@ -275,8 +276,8 @@ WP_FN float weft__cuda_weighted_value(const struct weft__cuda_weighted *rows, in
     return sum;
 }
 
-/* All types and alignments: if there are no units each lane makes packets by itself. Called, as weft__cuda_reduce_slowly is,
- * and for its reasons. */
+/* All types and alignments: if there are no units each lane makes packets by itself. Called, as
+ * weft__cuda_reduce_slowly is, and for its reasons. */
 WP_CALLED_FN void weft__cuda_send_weighted(struct wp_warp *warp, const struct wp_packets *packets,
                                            struct wp_packet_targets to,
                                            struct weft__cuda_weighted rows, int64_t num_elements)

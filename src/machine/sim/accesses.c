@@ -108,7 +108,8 @@ static struct sim_completion *expect(struct sim_posted *posted)
     return completion;
 }
 
-/* The lanes meet, so that what all of them did is before the access; that orders nothing among them. */
+/* The lanes meet, so that what all of them did is before the access; that orders nothing among
+ * them. */
 uint64_t weft__sim_remote_post(struct wp_warp *warp, const struct wp_access *access,
                                struct weft__sim_place place)
 {

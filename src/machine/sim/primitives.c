@@ -243,8 +243,8 @@ void weft__sim_signal(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64
     sim_yield();
 }
 
-/* A relaxed store, behind loads that have ended, and behind the last fence, such as that of the launch. It cannot have been allocated
- * again where only the target has freed it. */
+/* A relaxed store, behind loads that have ended, and behind the last fence, such as that of the
+ * launch. It cannot have been allocated again where only the target has freed it. */
 /* NULL if the rank has left. */
 static struct sim_signal *credit(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t value,
                                  struct weft__sim_place place, const void *code)
@@ -278,8 +278,8 @@ void weft__sim_tell(struct wp_warp *warp, int32_t rank, uint64_t *word, uint64_t
         sim_yield();
 }
 
-/* Of row operations those that have ended. It is no site that can be weakened: most of what programs have it for,
- * launches order here anyway. */
+/* Of row operations those that have ended. It is no site that can be weakened: most of what
+ * programs have it for, launches order here anyway. */
 void weft__sim_fence(struct wp_warp *warp)
 {
     (void)warp;
@@ -371,7 +371,8 @@ static int rank_is_gone(const struct word_wait *wait)
     return wait->rank != WP_NO_RANK && weft__status_rank_is_gone(&wait->comm->status, wait->rank);
 }
 
-/* The communicator, or the launch by another warp: then, as on the other machines, no warp of it waits for a rank. */
+/* The communicator, or the launch by another warp: then, as on the other machines, no warp of it
+ * waits for a rank. */
 static int has_failed(const struct word_wait *wait)
 {
     return atomic_load(&wait->comm->status.result) != WEFT_OK ||

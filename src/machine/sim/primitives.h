@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The primitives on the sim machine. Each lane of a warp is a fiber, so that missing warp syncs show
- * too. Primitives that order remember where they are called, for reports and for weakening. */
+/* The primitives on the sim machine. Each lane of a warp is a fiber, so that missing warp syncs
+ * show too. Primitives that order remember where they are called, for reports and for weakening. */
 #pragma once
 
 #include <string.h>

@@ -12,8 +12,8 @@ struct word {
     struct sim_cell whole;
 };
 
-/* Words are found by their page: neighbours are near each other here too. Most of a heap is never accessed: then
- * its pages have no words. */
+/* Words are found by their page: neighbours are near each other here too. Most of a heap is never
+ * accessed: then its pages have no words. */
 struct page {
     struct word *words; /* [PAGE_WORDS]; NULL: they have no past, and this content */
     enum sim_content content;
@@ -38,8 +38,8 @@ static struct page *new_page(uintptr_t number)
     return page;
 }
 
-/* NULL: nothing is known of it. The pages used last are found without a look at the table, whose every page is a
- * miss of the cache. */
+/* NULL: nothing is known of it. The pages used last are found without a look at the table, whose
+ * every page is a miss of the cache. */
 static struct page *find_page(uintptr_t number)
 {
     enum { NUM_RECENT = 64 };

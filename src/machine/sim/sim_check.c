@@ -105,8 +105,8 @@ static const char *misuse(enum sim_content content, const struct sim_last *acces
     }
 }
 
-/* A rank that was stalled may come back to operations that the others have given up and freed. That harms
- * nobody: they do not allocate again without it. */
+/* A rank that was stalled may come back to operations that the others have given up and freed. That
+ * harms nobody: they do not allocate again without it. */
 static int is_late(const struct sim_last *access)
 {
     const struct weft__sim_config *config = sim_world->config;
@@ -115,8 +115,8 @@ static int is_late(const struct sim_last *access)
            sim_world->fibers[access->fiber]->rank == config->fault_rank;
 }
 
-/* Who has read the bytes since they were written last did so after that write, and has done so before a write that is
- * after its read, whatever that write's fiber knows of the one before. */
+/* Who has read the bytes since they were written last did so after that write, and has done so
+ * before a write that is after its read, whatever that write's fiber knows of the one before. */
 static int is_behind_reads(const struct sim_cell *cell, const struct sim_last *access)
 {
     return is_write(access) && cell->read.fiber != SIM_NOBODY;

@@ -52,7 +52,8 @@ static weft_result set_topology(weft_comm *comm, int32_t num_nodes)
     if (num_nodes < 0 || num_nodes > comm->num_ranks)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT, "num_nodes is %d, allowed are 0..%d",
                            num_nodes, comm->num_ranks);
-    /* As many ranks each, or one more: so that splits are not needed for nodes that are not alike. */
+    /* As many ranks each, or one more: so that splits are not needed for nodes that are not
+     * alike. */
     for (int32_t rank = 0; rank < comm->num_ranks; rank++)
         node_keys[rank] = (uint64_t)((int64_t)rank * num_nodes / comm->num_ranks);
     return weft__topology_init(&comm->topology, node_keys, comm->num_ranks);

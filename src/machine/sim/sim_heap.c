@@ -6,7 +6,8 @@
 
 #include "machine/sim/sim_comm.h"
 
-/* Behind each allocation are bytes that are nobody's, so that accesses just behind it are reported. */
+/* Behind each allocation are bytes that are nobody's, so that accesses just behind it are
+ * reported. */
 enum {
     HEAP_BYTES = 64 << 20,
     HEADER_BYTES = 256,

@@ -5,8 +5,8 @@
 #include "machine/host.h"
 #include "machine/sim/world.h"
 
-/* Fibers that meet. Two clocks, used in turn: those of one meeting are still read while the next one
- * begins. */
+/* Fibers that meet. Two clocks, used in turn: those of one meeting are still read while the next
+ * one begins. */
 struct sim_meeting {
     int32_t num_members;
     int32_t num_arrived;

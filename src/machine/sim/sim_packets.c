@@ -304,7 +304,8 @@ enum wp_status weft__sim_packets_receive_each(struct wp_warp *warp,
     return agree(warp, status);
 }
 
-/* That a packet is absent is told by the word's value alone, as what a packet brings is by the packet's. */
+/* That a packet is absent is told by the word's value alone, as what a packet brings is by the
+ * packet's. */
 enum wp_status weft__sim_packets_receive_told(struct wp_warp *warp,
                                               const struct wp_packets *packets, int32_t from,
                                               uint64_t slot, const struct wp_packet_told *told,

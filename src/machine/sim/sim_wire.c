@@ -66,8 +66,9 @@ static int has_freed(const struct sim_parcel *parcel, int32_t rank, uint64_t off
     return !weft__ranges_contain(&parcel->link->comms[rank]->heap->ranges, offset, bytes);
 }
 
-/* What comes to memory that its target has freed, and its sender has not, harms nobody: no rank can have allocated it
- * again, for which it takes all ranks. Who frees memory need not wait for credits, nor for the dead. */
+/* What comes to memory that its target has freed, and its sender has not, harms nobody: no rank can
+ * have allocated it again, for which it takes all ranks. Who frees memory need not wait for
+ * credits, nor for the dead. */
 static int comes_after_all(const struct sim_parcel *parcel, uint64_t offset, uint64_t bytes)
 {
     return (parcel->access.num_bytes == 0 || is_dead(parcel, parcel->sender)) &&
@@ -88,7 +89,8 @@ static void land_piece(const struct sim_parcel *parcel, uint64_t begin, uint64_t
     sim_yield();
 }
 
-/* Whether all have come: what is lost is the rest of the parcel, since its word never comes before its bytes. */
+/* Whether all have come: what is lost is the rest of the parcel, since its word never comes before
+ * its bytes. */
 static int land_bytes(const struct sim_parcel *parcel)
 {
     const uint64_t num_bytes = parcel->access.num_bytes;
@@ -121,7 +123,8 @@ static void add_to_word(const struct sim_parcel *parcel)
     sim_trace("arrive", parcel->origin.place, word, value);
 }
 
-/* Only credits may be under way to a rank that leaves a communicator in which nothing has failed. */
+/* Only credits may be under way to a rank that leaves a communicator in which nothing has
+ * failed. */
 static void check_is_awaited(const struct sim_parcel *parcel)
 {
     const struct weft__link *link = parcel->link;
@@ -223,8 +226,9 @@ static void run_wire(struct sim_fiber *wire)
     }
 }
 
-/* One that is done, and has done nothing that the sender does not know of. NULL: another one is needed. But when there
- * are as many as there may be, any will do: rather are some orders missed than that one is made up. */
+/* One that is done, and has done nothing that the sender does not know of. NULL: another one is
+ * needed. But when there are as many as there may be, any will do: rather are some orders missed
+ * than that one is made up. */
 static struct sim_fiber *find_wire(const struct sim_clock *past)
 {
     struct sim_fiber *idle = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Slots and lists of values are mapped, not allocated: that would move the programs' own allocations from run to
- * run. They are kept for the next run. */
+/* Slots and lists of values are mapped, not allocated: that would move the programs' own
+ * allocations from run to run. They are kept for the next run. */
 #include "machine/sim/table.h"
 
 #include <string.h>

@@ -24,8 +24,9 @@ enum {
 
 /* ---------------------------------------------------------------- vector clocks */
 
-/* What happened before something. Its memory lasts as long as the run: a clock of zeroes is empty, and is
- * not freed. It is in pieces, which clocks share as long as they are equal there: most are, among many ranks. */
+/* What happened before something. Its memory lasts as long as the run: a clock of zeroes is empty,
+ * and is not freed. It is in pieces, which clocks share as long as they are equal there: most are,
+ * among many ranks. */
 enum { SIM_PIECE_TIMES = 32 };
 struct sim_piece {
     uint32_t of[SIM_PIECE_TIMES];
@@ -71,8 +72,8 @@ static inline uint32_t sim_clock_of_loads(const struct sim_clock *clock, int32_t
 
 enum sim_store_kind { SIM_PLAIN_STORE, SIM_ROW_STORE };
 
-/* A store that others do not see yet. While its fiber runs, memory holds the new bytes; while it does
- * not, the old. */
+/* A store that others do not see yet. While its fiber runs, memory holds the new bytes; while it
+ * does not, the old. */
 struct sim_store {
     char *address;
     enum sim_store_kind kind;
@@ -149,8 +150,8 @@ static inline struct sim_fiber *sim_current(void)
     return sim_world->current;
 }
 
-/* Ranks run side by side: so a step of one takes the less, the more there are. A deadline is then as many steps of
- * each rank, however many ranks take turns. */
+/* Ranks run side by side: so a step of one takes the less, the more there are. A deadline is then
+ * as many steps of each rank, however many ranks take turns. */
 static inline int64_t sim_step_ns(void)
 {
     const int32_t num_ranks = sim_world->config->num_ranks;
@@ -224,8 +225,8 @@ const struct sim_word *sim_unawaited_word(void);
 /* The past of all words there no longer counts. */
 void sim_words_forget(const void *address, size_t num_bytes);
 
-/* fences.c: the fences at the two ends of a launch, and what packets carry between them. They last as
- * long as the run. */
+/* fences.c: the fences at the two ends of a launch, and what packets carry between them. They last
+ * as long as the run. */
 struct sim_fences {
     struct sim_fences *next;
     int32_t rank;
@@ -268,10 +269,11 @@ void sim_shadow_set(const void *address, size_t num_bytes, enum sim_content cont
 /* What was accessed there has no conflict with what comes. */
 void sim_shadow_forget(const void *address, size_t num_bytes);
 
-/* memory.c: frees what no program has accessed, or what has been forgotten already, without the search
- * for accesses that free makes here. */
+/* memory.c: frees what no program has accessed, or what has been forgotten already, without the
+ * search for accesses that free makes here. */
 void sim_free(void *memory);
-/* Memory that lasts as long as the run, 1 MiB at most; zeroed. Ends the process if there is none. */
+/* Memory that lasts as long as the run, 1 MiB at most; zeroed. Ends the process if there is
+ * none. */
 void *sim_run_alloc(size_t num_bytes);
 /* Begins another run: what was there before is no more. */
 void sim_run_memory_reset(void);
@@ -307,8 +309,8 @@ struct sim_access_record {
 };
 void sim_report_race(const void *address, const struct sim_access_record *earlier,
                      const struct sim_access_record *later);
-/* An access to memory that it may not be made to, `why` in words; `earlier` is the access that made it
- * so, or NULL. */
+/* An access to memory that it may not be made to, `why` in words; `earlier` is the access that made
+ * it so, or NULL. */
 void sim_report_bad_access(const void *address, const struct sim_access_record *access,
                            const struct sim_access_record *earlier, const char *why);
 /* slots.c: packets and the slots they are sent to */
@@ -347,8 +349,8 @@ void sim_comm_lose_rank(int32_t world_rank);
 void sim_comm_reset(void);
 /* heap.c: which rank's heap an address is in, or -1; its offset there. */
 int32_t sim_heap_rank(const void *address, uint64_t *offset);
-/* Whether a rank of the run may access it: all that is in no heap, or in one that the rank has mapped
- * and keeps so until it destroys its own communicator, whatever the heap's owner does. */
+/* Whether a rank of the run may access it: all that is in no heap, or in one that the rank has
+ * mapped and keeps so until it destroys its own communicator, whatever the heap's owner does. */
 int sim_heap_is_mapped(const void *address, int32_t world_rank);
 /* Whether the word is in memory that rank, which may have left, has freed, and comm has not. */
 int sim_heap_is_left(const weft_comm *comm, int32_t rank, const void *word);

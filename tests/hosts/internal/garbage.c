@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sends messages to a rendezvous that no rank would send, each on a connection of its own: noise, frames of
- * every kind and any length, and introductions with other secrets. None may be welcomed.
+/* Sends messages to a rendezvous that no rank would send, each on a connection of its own: noise,
+ * frames of every kind and any length, and introductions with other secrets. None may be welcomed.
  * usage: garbage ADDRESS PORT COUNT SEED */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -87,8 +87,8 @@ static void draw(struct message *message, struct rng *rng)
     }
 }
 
-/* Whether the server says anything before it closes the connection, which it must when no more can come. It may
- * say to who introduces itself with another secret that it is another one. */
+/* Whether the server says anything before it closes the connection, which it must when no more can
+ * come. It may say to who introduces itself with another secret that it is another one. */
 static int is_answered(int fd)
 {
     struct weft__frame_header header;
