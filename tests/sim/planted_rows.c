@@ -5,8 +5,7 @@
 
 enum { COPY_LINE = __LINE__ + 9 };
 
-/* Slot 0 of this rank to `dst`. The pointers can be used again as soon as all lanes have
- * returned. */
+/* Slot 0 of this rank to `dst`. The pointers can be used again once all lanes have returned. */
 WP_FN void copy_slot(struct wp_warp *warp, const struct job_args *args, uint64_t *dst)
 {
     const void **dsts = wp_warp_pointers(warp);
