@@ -9,7 +9,7 @@
 #include "programs/ep/notify.h"
 
 struct contribution {
-    int64_t num_experts, max_topk, placement, staging_bytes, combine_wire;
+    int64_t num_experts, max_topk, num_entries, placement, staging_bytes, combine_wire;
     int32_t max_blocks; /* may differ: the most count */
 };
 
@@ -23,6 +23,7 @@ static const struct weft__term terms[] = {
     {WEFT__TERM(struct contribution, max_topk)},
     {"the expert placement (a hash of expert_offsets and expert_ranks)",
      offsetof(struct contribution, placement), NULL},
+    {"the number of expert_ranks", offsetof(struct contribution, num_entries), NULL},
     {WEFT__TERM(struct contribution, staging_bytes)},
     {"combine_wire", offsetof(struct contribution, combine_wire), wire_name},
 };
@@ -54,6 +55,7 @@ static weft_result agree(weft_ep *ep)
     const struct contribution own = {
         .num_experts = ep->placement.host.num_experts,
         .max_topk = ep->max_topk,
+        .num_entries = ep->placement.num_entries,
         .placement = (int64_t)weft__placement_hash(&ep->placement),
         .staging_bytes = (int64_t)ep->staging_bytes,
         .combine_wire = (int64_t)ep->combine_wire,
