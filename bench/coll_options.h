@@ -17,8 +17,8 @@ struct coll_bench_options {
 void coll_bench_options_parse(struct coll_bench_options *options, const char *doc, int argc,
                               char **argv);
 
-/* What is called of `bytes` or the most below that whole counts make, whose root is rank 0. Small
- * whole numbers: their sums are the same in any order, which MPI does not promise. */
+/* The call to measure: of `bytes`, rounded down to whole counts; the root is rank 0. Its inputs are
+ * small whole numbers, whose sums are the same in any order: MPI promises no order. */
 struct collective coll_bench_collective(weft_collective kind, uint64_t bytes, int32_t num_ranks);
 
 /* An iteration is that many calls in a row: of small sizes one would not be seen. */

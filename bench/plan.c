@@ -145,8 +145,8 @@ void plan_split_weights(const struct plan *plan, int32_t source, float *weights)
                           weights + (int64_t)token * plan->num_topk);
 }
 
-/* What rank `rank` has; a token more than it has is there, without experts, when others have
- * one. */
+/* Reads the tokens of `rank`. If other ranks have one token more, the rank gets a token without
+ * experts. */
 static void read_tokens(struct plan *plan, const struct trace *trace, int32_t layer, int32_t rank)
 {
     const int32_t first = trace_first_token(trace, rank, plan->num_ranks);

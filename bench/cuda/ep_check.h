@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether an operation does what the routing says. Before each, its earlier results are
- * destroyed. */
+/* Checks an operation's results against the routing. The results of an earlier call are overwritten
+ * before the operation. */
 #pragma once
 
 #include "ep_batch.h"

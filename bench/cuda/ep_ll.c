@@ -4,9 +4,8 @@
 #include "ll_batch.h"
 #include "try.h"
 
-/* What is timed leaves nothing behind that the next call would stumble over: a result has been
- * combined or released. Combine by itself is of a result that stays, and that is released at the
- * end. */
+/* Each timed sequence combines or releases its result, so that it can be repeated. Combine alone
+ * uses one result again and again, which is released at the end. */
 struct operation {
     const char *name;
     int checked;

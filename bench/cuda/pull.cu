@@ -28,8 +28,8 @@ static __device__ __forceinline__ int4 rounded_unit(const float *sums)
     return unit;
 }
 
-/* What rank `lane` has of an item's token. Read an item ahead, because rows can be asked for only
- * when it is known. */
+/* Returns the row of an item's token at rank `lane`. The caller reads it one item ahead, since the
+ * loads of the row need it. */
 static __device__ __forceinline__ int row_of_lane(const token_rows &rows, int item, int num_items,
                                                   int num_pieces)
 {

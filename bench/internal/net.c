@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What the network engine does alone: messages of one size flow from every rank to those of the
- * same local index on other nodes, through rings of slots with credits, as rows between nodes do;
- * and one message goes to and fro between two ranks while all others sleep. Rank 0 prints a JSON
- * line for each. */
+/* Measures the network engine alone. First every rank sends messages of one size to the ranks of
+ * its local index on other nodes, through rings of slots with credits, as rows between nodes go.
+ * Then two ranks send one message to and fro, while all others sleep. Rank 0 prints a JSON line for
+ * each. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
