@@ -25,10 +25,9 @@ typedef enum weft_collective {
     WEFT_SCATTER = 7
 } weft_collective;
 
-/* How they are done. None of this changes a bit of any result, except sums by RING and TREE, which
- * nothing but a pin chooses, and by MULTICAST by hardware, which a pin does or a table. On one node
- * of up to WEFT_COLL_MAX_RANKS ranks any but RAILS and TREE; of more ranks RAILS; on several nodes
- * RAILS and TREE. */
+/* How they are done. None of this changes a bit of any result, except sums by TREE, which nothing
+ * but a pin chooses. Ranks of one node, up to WEFT_COLL_MAX_RANKS: any but RAILS and TREE. More
+ * ranks of one node: RAILS. Several nodes: RAILS and TREE. */
 typedef enum weft_algorithm {
     WEFT_ALGORITHM_AUTO = 0, /* by size: the choice of WEFT_TUNING, else of the library */
     /* Every rank sends its data in packets that carry their own arrival mark: least latency. For
@@ -49,29 +48,9 @@ typedef enum weft_algorithm {
      * ranks of both are told in this operation; of three nodes or more, a rank of another one that
      * has done its part may hear in its next operation only. */
     WEFT_ALGORITHM_RAILS = 6,
-    /* Chunk by chunk through memory that all ranks reach at once, a multicast object: a head sums
-     * for all, or writes to all. For any memory, without staging. ALL_REDUCE, REDUCE_SCATTER,
-     * ALL_GATHER. Never the library's own choice. If WEFT_MULTICAST is 1 on all ranks, and their
-     * driver offers it, the switch between GPUs does so; then sums of BF16, FP16 and FP32 are the
-     * same on all ranks, but in an order that it alone knows, and have any NaN. That can put GPUs
-     * out of service, for others too, where their fabric is not set up for it: without
-     * WEFT_MULTICAST the driver is not even asked. */
-    WEFT_ALGORITHM_MULTICAST = 7,
-    /* The following go in pieces, through memory of the weft_coll (fifo_bytes). For large
-     * messages: each link carries no more than it must, in every moment.
-     *
-     * Each rank writes parts of its input to the ranks that reduce them, and these the results to
-     * all outputs. ALL_REDUCE; REDUCE_SCATTER, without the second step. */
-    WEFT_ALGORITHM_TWOSHOT_PUSH = 8,
-    /* The root writes a part to each rank, which passes it on to all others. BROADCAST. */
-    WEFT_ALGORITHM_RELAY = 9,
-    /* From each rank to the next one, the last one to rank 0. ALL_REDUCE, REDUCE_SCATTER, REDUCE,
-     * ALL_GATHER, BROADCAST. Sums go around, too: part c of the row begins with the element of rank
-     * c + 1, then come c + 2, ..., R - 1, 0, ..., c, and each step is rounded to dtype. The part of
-     * REDUCE_SCATTER is a rank's row, that of REDUCE the root's, which is everything; ALL_REDUCE
-     * has R parts of bytes / R, rounded up to a multiple of 16 bytes, but for the last ones. The
-     * same bits on all ranks, on every machine and with any number of blocks. */
-    WEFT_ALGORITHM_RING = 10,
+    /* The root writes a part to each rank, piece by piece, which passes it on to all others: the
+     * root sends the row once. BROADCAST. */
+    WEFT_ALGORITHM_RELAY = 7,
     /* Over several nodes: up and down a binary tree of the nodes, for small messages. ALL_REDUCE,
      * BROADCAST, REDUCE: among D nodes in 2 log2 D hops, where RAILS takes 2 (D - 1). A broadcast
      * takes fewer than 2 log2 D in place of D - 1. AUTO takes it over 8 nodes or more, up to 32
@@ -80,8 +59,8 @@ typedef enum weft_algorithm {
      * from rail to rail), and the sum of its second child; each is rounded to dtype. Node 0 is the
      * root. Among the nodes between two nodes a and b, the root is a + the largest power of two
      * that is less than b - a; its children are the roots of the nodes between a and it, and
-     * between it and b. So sums are in the order of nodes. The same bits on all ranks, as RING. */
-    WEFT_ALGORITHM_TREE = 11
+     * between it and b. So sums are in the order of nodes. The same bits on all ranks. */
+    WEFT_ALGORITHM_TREE = 8
 } weft_algorithm;
 
 /* Pins the algorithm of one collective. */
@@ -111,8 +90,6 @@ typedef struct weft_coll_config {
     /* Channels to and from each other rank, slots of each channel, and bytes of a slot. 0 means:
      * - rings to the next node and from the previous one, over several nodes: 1 channel, on cuda 4;
      *   8 slots (1 is as 2); 128 KiB and a header of 64 bytes.
-     * - queues to and from each head of MULTICAST, on one node, if anything asks for that:
-     *   1 channel, on cuda 16; 4 slots, of 2 at least; 64 KiB.
      * - weft_coll_send and weft_coll_recv, whose slots are the staging block's: 1 channel, on cuda
      *   64 over the ranks, 32 at most; 4 slots, 255 at most; 64 KiB, on cuda 32 KiB. If many ranks
      *   send at the same time, the block's slots are divided among them; if there are more channels
@@ -120,12 +97,6 @@ typedef struct weft_coll_config {
     uint64_t staging_slot_bytes;
     int32_t num_channels;
     int32_t num_staging_slots;
-    /* Heap memory per rank for what comes to it in pieces (TWOSHOT_PUSH, RELAY, RING), if this is
-     * not 0, or one of these is pinned or in the table. 0: 64 MiB on cuda, 4 MiB on cpu; less than
-     * each block needs is raised. Where there is such memory, AUTO sends large broadcasts on cuda
-     * by RELAY, so that the root writes them once: among 3 GPUs from 8 MiB on, among 4 from 4 MiB.
-     * 8 MiB are enough. */
-    uint64_t fifo_bytes;
 } weft_coll_config;
 
 /* Collective; config (may be NULL) must be the same on all ranks, except num_warps
@@ -167,7 +138,7 @@ WEFT_API weft_result weft_coll_destroy(weft_coll *coll);
  * positive quiet NaN with all mantissa bits set; FP8 saturates at 448. PREMUL_SUM is the SUM of
  * each rank's 0 + factor * input, multiplied in fp32 and rounded once to dtype, as if it had been
  * stored so before: then by the same algorithms, with the same bits. So results are the same to the
- * bit on all ranks, whatever the algorithm (but RING, TREE, and MULTICAST by hardware), the
+ * bit on all ranks, whatever the algorithm (but TREE), the
  * machine, the number of blocks, and the elements around.
  * [vLLM custom all-reduce 4, without its limits; names of NCCL]
  *

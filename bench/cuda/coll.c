@@ -195,18 +195,6 @@ static int list_ways(struct job *job, weft_collective kind)
     return 0;
 }
 
-/* A ring has sums of its own: what is expected is computed again where the one before had
- * others. */
-static int measure_next_way(struct job *job, struct collective *collective, const struct way *way)
-{
-    const enum element_order order = elements_order_of(way->algorithm);
-    if (order != collective->order) {
-        collective->order = order;
-        collective_memory_expect(&job->memory, collective);
-    }
-    return measure_way(job, collective, way);
-}
-
 static int measure_size(struct job *job, struct collective *collective)
 {
     const int is_printed_as_line = is_matrix(job) && job->rank.rank == 0;
@@ -214,7 +202,7 @@ static int measure_size(struct job *job, struct collective *collective)
     if (is_printed_as_line)
         coll_matrix_begin_line(&job->matrix, collective_bytes(collective));
     for (int32_t i = 0; i < job->num_ways; i++)
-        TRY(measure_next_way(job, collective, &job->ways[i]));
+        TRY(measure_way(job, collective, &job->ways[i]));
     if (is_printed_as_line)
         coll_matrix_end_line(&job->matrix);
     return 0;

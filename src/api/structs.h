@@ -21,7 +21,7 @@
     X(weft_rma_args, reserved)                                                                     \
     X(weft_rows_args, reserved)                                                                    \
     X(weft_coll_choice, algorithm)                                                                 \
-    X(weft_coll_config, fifo_bytes)                                                                \
+    X(weft_coll_config, num_staging_slots)                                                         \
     X(weft_coll_args, factor)                                                                      \
     X(weft_coll_all_to_all_v_args, reserved)                                                       \
     X(weft_coll_send_args, peer)                                                                   \

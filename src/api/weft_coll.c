@@ -74,7 +74,6 @@ weft_result weft_coll_create(weft_comm *comm, const weft_coll_config *user_confi
     WEFT__TRY(weft__check_unused((uint64_t)config.reserved, "reserved"));
     WEFT__TRY(check_bytes(config.packet_bytes, "packet_bytes"));
     WEFT__TRY(check_bytes(config.staging_bytes, "staging_bytes"));
-    WEFT__TRY(check_bytes(config.fifo_bytes, "fifo_bytes"));
     WEFT__TRY(read_choices(&config, choices));
     WEFT__TRY(weft__check_range(config.num_blocks, 0, WEFT__COLL_MAX_BLOCKS, "num_blocks"));
     WEFT__TRY(weft__check_range(config.num_warps, 0, WEFT__MAX_WARPS, "num_warps"));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* An operation by the algorithm that was chosen for it: its rows, and what moves them. */
 #include "coll/coll_internode.h"
-#include "coll/coll_multicast.h"
 
 static weft_result reduce(const struct weft__coll_call *call, weft_algorithm algorithm)
 {
@@ -49,9 +48,7 @@ weft_result weft__coll_run_by(const struct weft__coll_call *call, weft_algorithm
 {
     if (algorithm == WEFT_ALGORITHM_RAILS || call->coll->comm->topology.num_nodes > 1)
         return weft__coll_internode_run(call, algorithm);
-    if (algorithm == WEFT_ALGORITHM_MULTICAST)
-        return weft__coll_multicast_run(call);
-    if (weft__coll_is_pipelined(algorithm))
+    if (algorithm == WEFT_ALGORITHM_RELAY)
         return weft__coll_rows_anywhere(call, algorithm);
     if (weft__coll_reduces(call->collective))
         return reduce(call, algorithm);

@@ -13,19 +13,14 @@
 #define ALGORITHM_BIT(name) (1u << WEFT_ALGORITHM_##name)
 static const uint32_t abilities[WEFT__NUM_COLLECTIVES] = {
     [WEFT_ALL_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(TWOSHOT_PACKETS) |
-                        ALGORITHM_BIT(ONESHOT_PULL) | ALGORITHM_BIT(TWOSHOT) |
-                        ALGORITHM_BIT(MULTICAST) | ALGORITHM_BIT(TWOSHOT_PUSH) |
-                        ALGORITHM_BIT(RING) | ALGORITHM_BIT(TREE),
-    [WEFT_REDUCE_SCATTER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(ONESHOT_PULL) |
-                            ALGORITHM_BIT(MULTICAST) | ALGORITHM_BIT(TWOSHOT_PUSH) |
-                            ALGORITHM_BIT(RING),
-    [WEFT_ALL_GATHER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH) | ALGORITHM_BIT(MULTICAST) |
-                        ALGORITHM_BIT(RING),
+                        ALGORITHM_BIT(ONESHOT_PULL) | ALGORITHM_BIT(TWOSHOT) | ALGORITHM_BIT(TREE),
+    [WEFT_REDUCE_SCATTER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(ONESHOT_PULL),
+    [WEFT_ALL_GATHER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
     [WEFT_ALL_TO_ALL] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
-    [WEFT_BROADCAST] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH) | ALGORITHM_BIT(RELAY) |
-                       ALGORITHM_BIT(RING) | ALGORITHM_BIT(TREE),
+    [WEFT_BROADCAST] =
+        ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH) | ALGORITHM_BIT(RELAY) | ALGORITHM_BIT(TREE),
     [WEFT_REDUCE] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(ONESHOT_PULL) | ALGORITHM_BIT(TWOSHOT) |
-                    ALGORITHM_BIT(RING) | ALGORITHM_BIT(TREE),
+                    ALGORITHM_BIT(TREE),
     [WEFT_GATHER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
     [WEFT_SCATTER] = ALGORITHM_BIT(ONESHOT) | ALGORITHM_BIT(PUSH),
 };
@@ -42,7 +37,7 @@ int weft__coll_can(weft_collective collective, weft_algorithm algorithm)
 
 int weft__coll_has_own_order(weft_algorithm algorithm)
 {
-    return algorithm == WEFT_ALGORITHM_RING || algorithm == WEFT_ALGORITHM_TREE;
+    return algorithm == WEFT_ALGORITHM_TREE;
 }
 
 uint64_t weft__coll_part_bytes(uint64_t row_bytes, int32_t num_parts)
@@ -114,17 +109,14 @@ static weft_algorithm choose_by_formula(const weft_coll *coll, weft_collective c
 {
     const uint64_t num_peers = (uint64_t)coll->comm->num_ranks - 1;
     const struct weft__coll_defaults *defaults = weft__coll_defaults(coll->comm);
-    const int has_fifos = coll->slots != NULL;
     if (row_bytes * num_peers <= oneshot_bytes(defaults, collective) &&
         row_bytes <= max_row_bytes(coll, WEFT_ALGORITHM_ONESHOT))
         return WEFT_ALGORITHM_ONESHOT;
-    if (collective == WEFT_BROADCAST && has_fifos && num_peers > 1 &&
+    if (collective == WEFT_BROADCAST && num_peers > 1 &&
         row_bytes * (num_peers - 1) >= defaults->relay_bytes)
         return WEFT_ALGORITHM_RELAY;
     if (collective == WEFT_REDUCE_SCATTER)
-        return has_fifos && row_bytes * (num_peers + 1) >= defaults->two_push_bytes
-                   ? WEFT_ALGORITHM_TWOSHOT_PUSH
-                   : WEFT_ALGORITHM_ONESHOT_PULL;
+        return WEFT_ALGORITHM_ONESHOT_PULL;
     if (collective == WEFT_REDUCE)
         return WEFT_ALGORITHM_TWOSHOT;
     if (collective != WEFT_ALL_REDUCE)
@@ -133,8 +125,7 @@ static weft_algorithm choose_by_formula(const weft_coll *coll, weft_collective c
             defaults->two_step_packets_bytes &&
         row_bytes <= max_row_bytes(coll, WEFT_ALGORITHM_TWOSHOT_PACKETS))
         return WEFT_ALGORITHM_TWOSHOT_PACKETS;
-    return has_fifos && row_bytes >= defaults->two_push_bytes ? WEFT_ALGORITHM_TWOSHOT_PUSH
-                                                              : WEFT_ALGORITHM_TWOSHOT;
+    return WEFT_ALGORITHM_TWOSHOT;
 }
 
 int weft__coll_is_asked_for(const weft_coll *coll, weft_algorithm algorithm)

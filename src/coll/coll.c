@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "coll/coll_internode.h"
-#include "coll/coll_multicast.h"
 #include "comm/host/settings.h"
 #include "launch/names.h"
+#include "programs/coll/relayed_broadcast.h"
 
 struct contribution {
-    int64_t packet_bytes, staging_bytes, fifo_bytes, num_blocks;
+    int64_t packet_bytes, staging_bytes, num_blocks;
     int64_t num_channels, num_staging_slots, staging_slot_bytes; /* as asked for */
     int64_t algorithms[WEFT__NUM_COLLECTIVES];
     int32_t direct_blocks[WEFT__NUM_WORKS]; /* may differ: the fewest are used */
@@ -23,7 +23,6 @@ struct contribution {
 static const struct weft__term terms[] = {
     {WEFT__TERM(struct contribution, packet_bytes)},
     {WEFT__TERM(struct contribution, staging_bytes)},
-    {WEFT__TERM(struct contribution, fifo_bytes)},
     {WEFT__TERM(struct contribution, num_blocks)},
     {WEFT__TERM(struct contribution, num_channels)},
     {WEFT__TERM(struct contribution, num_staging_slots)},
@@ -81,7 +80,6 @@ static weft_result agree(weft_coll *coll)
     weft_comm *comm = coll->comm;
     struct contribution own = {.packet_bytes = (int64_t)coll->area.region_bytes,
                                .staging_bytes = (int64_t)coll->staging_bytes,
-                               .fifo_bytes = (int64_t)coll->asked.fifo_bytes,
                                .num_blocks = coll->num_blocks,
                                .num_channels = coll->asked.num_channels,
                                .num_staging_slots = coll->asked.num_slots,
@@ -179,60 +177,18 @@ static void find_areas(weft_coll *coll)
         coll->area.areas[rank] = heap_bases[rank] + offset;
 }
 
-/* Short slots for every sender and every block at least. */
-static uint64_t enough_for_channels(const weft_coll *coll)
-{
-    enum { LEAST_SLOT_BYTES = 2 * WP_FIFO_SLOT_ALIGNMENT };
-    const uint64_t least = (uint64_t)coll->area.exchange.max_blocks * WEFT_COLL_MAX_RANKS *
-                           (uint64_t)coll->num_slots * LEAST_SLOT_BYTES;
-    return coll->fifo_bytes > least ? coll->fifo_bytes : least;
-}
-
-/* Whether any operation may go in pieces. */
-static int needs_fifos(const weft_coll *coll)
-{
-    int is_asked_for = coll->asked.fifo_bytes > 0;
-    for (int i = 0; i < WEFT__NUM_ALGORITHMS; i++)
-        is_asked_for |= weft__coll_is_pipelined((weft_algorithm)i) &&
-                        weft__coll_is_asked_for(coll, (weft_algorithm)i);
-    return is_asked_for && coll->internode == NULL;
-}
-
-/* Behind the mailbox: packets, but by rails, and the words of fifos. */
-static uint64_t packets_bytes(const weft_coll *coll)
-{
-    return coll->internode != NULL ? 0 : wp_packet_area_bytes(&coll->area);
-}
-
 static weft_result create_exchange(weft_coll *coll)
 {
     const struct weft__nodes *nodes = coll->internode != NULL ? &coll->internode->nodes : NULL;
-    const uint64_t words_bytes = needs_fifos(coll) ? wp_fifos_words_bytes(&coll->area.exchange) : 0;
-    WEFT__TRY(weft__exchange_create(coll->comm, nodes, coll->area.exchange.max_blocks,
-                                    packets_bytes(coll) + words_bytes, &coll->exchange));
+    /* Behind the mailbox: packets and the words of relays, but by rails. */
+    const uint64_t extra_bytes =
+        coll->internode != NULL
+            ? 0
+            : wp_packet_area_bytes(&coll->area) + wp_relayed_words_bytes(&coll->area.exchange);
+    WEFT__TRY(weft__exchange_create(coll->comm, nodes, coll->area.exchange.max_blocks, extra_bytes,
+                                    &coll->exchange));
     coll->area.exchange = coll->exchange->device;
     return WEFT_OK;
-}
-
-static weft_result set_up_fifos(weft_coll *coll)
-{
-    weft_comm *comm = coll->comm;
-    const struct wp_exchange *exchange = &coll->area.exchange;
-    void *slots, *counters = NULL;
-    if (!needs_fifos(coll))
-        return WEFT_OK;
-    coll->fifo_bytes = enough_for_channels(coll);
-    WEFT__TRY(weft__heap_alloc(comm, coll->fifo_bytes, &slots));
-    coll->slots = slots;
-    WEFT__TRY(
-        weft__heap_offset(comm->heap, slots, coll->fifo_bytes, "slots", &coll->fifos.slots_offset));
-    coll->fifos.words_offset = weft__exchange_extra_offset(coll->exchange) + packets_bytes(coll);
-    const weft_result own =
-        weft__machine_of(comm)->alloc(comm, wp_fifos_words_bytes(exchange), &counters);
-    coll->fifos.num_posted = counters;
-    if (own == WEFT_OK)
-        coll->fifos.num_consumed = coll->fifos.num_posted + wp_fifos_num_pairs(exchange);
-    return weft__comm_agree(comm, own, "have counters of steps");
 }
 
 static weft_result set_up(weft_coll *coll)
@@ -250,11 +206,9 @@ static weft_result set_up(weft_coll *coll)
         weft__heap_alloc(comm, coll->staging_bytes * (coll->internode != NULL ? 2 : 1), &staging));
     coll->staging = staging;
     WEFT__TRY(weft__coll_groups_create(coll));
-    WEFT__TRY(set_up_fifos(coll));
-    if (coll->internode != NULL)
-        return WEFT_OK;
-    find_areas(coll);
-    return weft__coll_multicast_create(coll);
+    if (coll->internode == NULL)
+        find_areas(coll);
+    return WEFT_OK;
 }
 
 static uint64_t round_up(uint64_t bytes, uint64_t multiple)
@@ -285,9 +239,7 @@ static void choose_sizes(weft_coll *coll, const weft_coll_config *config)
     coll->area.exchange.max_blocks = weft__machine_of(coll->comm)->max_blocks;
     if (coll->num_blocks > 0)
         coll->area.exchange.max_blocks = coll->num_blocks;
-    coll->num_slots = defaults->fifo_slots;
     coll->piece_bytes = defaults->piece_bytes;
-    coll->fifo_bytes = config->fifo_bytes > 0 ? config->fifo_bytes : defaults->fifo_bytes;
 }
 
 weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, weft_coll **out)
@@ -298,7 +250,7 @@ weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, w
         return result;
     coll->comm = comm;
     coll->asked = (struct weft__coll_asked){config->num_channels, config->num_staging_slots,
-                                            config->staging_slot_bytes, config->fifo_bytes};
+                                            config->staging_slot_bytes};
     if (goes_by_rails(comm)) {
         coll->internode =
             weft__comm_calloc(comm, sizeof *coll->internode, "have a weft_coll", &result);
@@ -311,7 +263,6 @@ weft_result weft__coll_create(weft_comm *comm, const weft_coll_config *config, w
     for (int32_t i = 0; i < config->num_choices; i++)
         coll->pinned[config->choices[i].collective] = config->choices[i].algorithm;
     choose_sizes(coll, config);
-    weft__coll_multicast_plan(coll, config);
     weft__coll_groups_plan(coll, config);
     result = set_up(coll);
     if (result != WEFT_OK) {
@@ -326,10 +277,6 @@ void weft__coll_destroy(weft_coll *coll)
 {
     if (coll->exchange != NULL)
         weft__exchange_wait(coll->exchange);
-    weft__coll_multicast_destroy(coll);
-    weft__machine_of(coll->comm)->free(coll->comm, coll->fifos.num_posted);
-    if (coll->slots != NULL)
-        (void)weft__heap_free(coll->comm->heap, coll->slots);
     if (coll->staging != NULL)
         (void)weft__heap_free(coll->comm->heap, coll->staging);
     weft__coll_groups_destroy(coll);

@@ -8,17 +8,14 @@
 #include "launch/exchange_host.h"
 #include "launch/names.h"
 #include "programs/coll/direct.h"
-#include "programs/coll/multicast.h"
-#include "programs/coll/pipeline.h"
 #include "programs/copy.h"
 
 enum { WEFT__COLL_MAX_BLOCKS = 1024 }; /* that a config or a table may ask for */
 
-/* What the config says of rings, queues and fifos; 0: the library chooses for each. */
+/* What the config says of rings and queues; 0: the library chooses for each. */
 struct weft__coll_asked {
     int32_t num_channels, num_slots;
     uint64_t slot_bytes;
-    uint64_t fifo_bytes;
 };
 
 struct weft_coll {
@@ -29,11 +26,7 @@ struct weft_coll {
     char *staging;                          /* in the heap; by rails twice as many bytes */
     uint64_t staging_bytes;
     uint64_t chunk_bytes; /* of a row that a warp of the direct programs takes at a time */
-    uint64_t piece_bytes; /* the most that a channel of a pipeline moves in a step, of each part */
-    uint64_t fifo_bytes;
-    char *slots;           /* [fifo_bytes] of fifos, in the heap */
-    struct wp_fifos fifos; /* but for the slots, which depend on the operation */
-    int32_t num_slots;     /* of a fifo, at least WP_FIFO_LEAST_SLOTS */
+    uint64_t piece_bytes; /* the most that a block relays at a time */
     weft_algorithm pinned[WEFT__NUM_COLLECTIVES]; /* or AUTO */
     int32_t num_blocks;                           /* 0: the machine's choice */
     int32_t num_warps;
@@ -41,8 +34,6 @@ struct weft_coll {
     struct weft__coll_wire wire;            /* as all ranks have agreed */
     struct weft__tuning tuning;             /* rank 0's, and behind it what is shipped */
     char device[WEFT__TUNING_NAME_BYTES];   /* of all ranks; "": not the same, or not measured */
-    struct wp_multicast_queues queues;      /* on one node: as a multicast object would have them */
-    struct weft__coll_multicast *multicast; /* NULL: nothing asks for it */
     weft_coll_record *capture;              /* that is going on, or NULL */
     struct weft__coll_groups groups;
     struct weft__coll_asked asked;
@@ -130,14 +121,8 @@ struct weft__coll_defaults {
     uint64_t two_step_packets_bytes;
     uint64_t broadcast_packets_bytes;
     uint64_t other_packets_bytes;
-    struct wp_multicast_queues multicast; /* but for the number of heads */
-    uint64_t fifo_bytes;
-    int32_t fifo_slots;   /* of each, at least WP_FIFO_LEAST_SLOTS */
-    uint64_t piece_bytes; /* the most that a channel moves in a step, of each part */
-    /* From where on it is faster than direct access to go in pieces, if there are fifos: of
-     * reductions two shots by pushes, in bytes of a rank's input; of broadcasts relays, in bytes
-     * that the root sends less so. */
-    uint64_t two_push_bytes;
+    uint64_t piece_bytes; /* the most that a block relays at a time */
+    /* From where on broadcasts are faster by relays, in bytes that the root sends less so. */
     uint64_t relay_bytes;
     /* From how many nodes on, and up to where, a tree of them is faster than rails: of broadcasts,
      * whose bits are the same. */
@@ -199,17 +184,6 @@ void weft__coll_choose_direct_blocks(weft_coll *coll, int32_t blocks[WEFT__NUM_W
 struct wp_call_header weft__coll_header(const struct weft__coll_call *call,
                                         weft_algorithm algorithm, uint64_t num_bytes);
 
-/* plans.c */
-int weft__coll_is_pipelined(weft_algorithm algorithm);
-/* Whether ranks write to the outputs of others. */
-enum weft__coll_reach {
-    WEFT__COLL_REACHES_NO_OUT,
-    WEFT__COLL_MAY_REACH_OUT, /* they do if they can */
-    WEFT__COLL_REACHES_OUT
-};
-enum weft__coll_reach weft__coll_reach(weft_collective collective, weft_algorithm algorithm);
-struct wp_plan weft__coll_plan(const struct weft__coll_call *call, weft_algorithm algorithm);
-
 /* packets.c */
 weft_result weft__coll_packets_reduce(const struct weft__coll_call *call);
 weft_result weft__coll_packets_two_step(const struct weft__coll_call *call);
@@ -237,11 +211,10 @@ weft_result weft__coll_direct_push(const struct weft__coll_call *call,
                                    const struct weft__coll_places *places,
                                    const struct wp_exchanged_rows *rows);
 
-/* By one of the pipelined algorithms. */
-weft_result weft__coll_pipeline(const struct weft__coll_call *call,
-                                const struct weft__coll_places *places, weft_algorithm algorithm);
+weft_result weft__coll_relay(const struct weft__coll_call *call,
+                             const struct weft__coll_places *places);
 
-/* staging.c: what weft__coll_direct_* and weft__coll_pipeline do, with memory that peers cannot
+/* staging.c: what weft__coll_direct_* and weft__coll_relay do, with memory that peers cannot
  * access, too. */
 weft_result weft__coll_rows_anywhere(const struct weft__coll_call *call, weft_algorithm algorithm);
 weft_result weft__coll_push_anywhere(const struct weft__coll_call *call,

@@ -51,14 +51,15 @@ static int32_t num_rows_in(const struct weft__coll_call *call)
     return call->collective == WEFT_REDUCE_SCATTER ? call->coll->comm->num_ranks : 1;
 }
 
-static int32_t num_rows_out(const struct weft__coll_call *call)
-{
-    return call->collective == WEFT_ALL_GATHER ? call->coll->comm->num_ranks : 1;
-}
-
 static int has_output(const struct weft__coll_call *call)
 {
     return call->collective != WEFT_REDUCE || call->coll->comm->rank == call->root;
+}
+
+/* Whether ranks write to the outputs of others. */
+static int writes_outputs(weft_algorithm algorithm)
+{
+    return algorithm == WEFT_ALGORITHM_TWOSHOT || algorithm == WEFT_ALGORITHM_RELAY;
 }
 
 static struct accessed_arrays find_arrays(const struct weft__coll_call *call,
@@ -66,22 +67,18 @@ static struct accessed_arrays find_arrays(const struct weft__coll_call *call,
 {
     const uint64_t row_bytes = weft__coll_row_bytes(call);
     const uint64_t in_bytes = row_bytes * (uint64_t)num_rows_in(call);
-    const uint64_t out_bytes = row_bytes * (uint64_t)num_rows_out(call);
     struct accessed_arrays arrays = {0};
     int staged = 0;
     /* In one shot, others read the input while this rank writes its output. */
     const int is_overwritten = algorithm == WEFT_ALGORITHM_ONESHOT_PULL &&
                                call->collective == WEFT_ALL_REDUCE && call->send == call->recv;
-    if (!weft__coll_is_pipelined(algorithm) &&
+    if (algorithm != WEFT_ALGORITHM_RELAY &&
         (is_overwritten ||
          !weft__coll_find_place(call, call->send, in_bytes, &arrays.places.input)))
         staged |= IN_STAGED;
-    const enum weft__coll_reach reach = weft__coll_reach(call->collective, algorithm);
-    if (reach != WEFT__COLL_REACHES_NO_OUT && has_output(call) &&
-        !weft__coll_find_place(call, call->recv, out_bytes, &arrays.places.output)) {
-        arrays.places.output = WP_NO_OUTPUT;
-        staged |= reach == WEFT__COLL_REACHES_OUT ? OUT_STAGED : 0;
-    }
+    if (writes_outputs(algorithm) && has_output(call) &&
+        !weft__coll_find_place(call, call->recv, row_bytes, &arrays.places.output))
+        staged |= OUT_STAGED;
     arrays.staged = staged;
     return arrays;
 }
@@ -114,14 +111,11 @@ static weft_result run_piece(const struct weft__coll_call *call,
     if (arrays->staged & OUT_STAGED) {
         places.output = weft__coll_staging_place(call->coll);
         places.out = staging;
-        for (int32_t row = 0; row < num_rows_out(call); row++)
-            weft__coll_add_copy(&after,
-                                call->recv + ((uint64_t)row * call->count + begin) * element_bytes,
-                                staging + (uint64_t)row * piece_bytes, piece_bytes);
+        weft__coll_add_copy(&after, call->recv + begin * element_bytes, staging, piece_bytes);
     }
     WEFT__TRY(weft__coll_launch_copies(call, &before));
-    WEFT__TRY(weft__coll_is_pipelined(algorithm)
-                  ? weft__coll_pipeline(&piece, &places, algorithm)
+    WEFT__TRY(algorithm == WEFT_ALGORITHM_RELAY
+                  ? weft__coll_relay(&piece, &places)
                   : weft__coll_direct_reduce(&piece, &places, algorithm));
     return weft__coll_launch_copies(call, &after);
 }
@@ -129,10 +123,8 @@ static weft_result run_piece(const struct weft__coll_call *call,
 weft_result weft__coll_rows_anywhere(const struct weft__coll_call *call, weft_algorithm algorithm)
 {
     const struct accessed_arrays arrays = find_arrays(call, algorithm);
-    const int32_t num_rows =
-        num_rows_in(call) > num_rows_out(call) ? num_rows_in(call) : num_rows_out(call);
     const uint64_t most =
-        call->coll->staging_bytes / (uint64_t)num_rows / wp_dtype_bytes(call->dtype);
+        call->coll->staging_bytes / (uint64_t)num_rows_in(call) / wp_dtype_bytes(call->dtype);
     if (arrays.staged == 0 || call->count <= most)
         return run_piece(call, &arrays, algorithm, 0, call->count);
     for (uint64_t begin = 0; begin < call->count; begin += most) {

@@ -15,11 +15,7 @@ static const struct weft__coll_defaults defaults[] = {
             .two_step_packets_bytes = 0,
             .broadcast_packets_bytes = 8 << 10,
             .other_packets_bytes = 3 << 10,
-            .multicast = {.num_channels = 1, .num_slots = 4, .slot_bytes = 64 << 10},
-            .fifo_bytes = 4 << 20,
-            .fifo_slots = 4,
             .piece_bytes = 128 << 10,
-            .two_push_bytes = UINT64_MAX,
             .relay_bytes = UINT64_MAX,
             /* Between 8 hosts with 0.5 ms from one to the other, broadcast and barrier of 256 bytes
              * to 32 KiB take 0.73 to 0.88 of what they take by rails, of 64 KiB 0.89; between 4
@@ -38,17 +34,9 @@ static const struct weft__coll_defaults defaults[] = {
             .two_step_packets_bytes = 12 << 20,
             .broadcast_packets_bytes = 6 << 20,
             .other_packets_bytes = 6 << 20, /* among 2, gathering 8 MiB: 16.8 us and 21.0 */
-            .multicast = {.num_channels = 16, .num_slots = 4, .slot_bytes = 64 << 10},
-            /* A block waits until a piece has left, so pieces are long. Among 2 H100, 64 MiB
-             * reduced by pushes take 232 us with 64 blocks and pieces of 64 KiB, 210 with 256 KiB,
-             * 203 with 512 KiB; with 128 blocks 228, 198 with 128 KiB, and 198 with 256. Two slots
-             * of them do as well as four. */
-            .fifo_bytes = 64 << 20,
-            .fifo_slots = 2,
+            /* A block waits until a piece has left, so pieces are long. */
             .piece_bytes = 256 << 10,
-            /* Never chosen: among 4 all-reduce gains 3 % from 64 MiB on, with 128 blocks alone. */
-            .two_push_bytes = UINT64_MAX,
-            /* With fifos of 8 MiB, broadcasts among 4 take 36 us for 43 of 4 MiB, 90 for 146 of 16,
+            /* Broadcasts among 4 take 36 us for 43 of 4 MiB, 90 for 146 of 16,
              * 271 for 555 of 64; among 3 32 for 32 of 4 MiB, 75 for 100 of 16. */
             .relay_bytes = 8 << 20,
             /* As of machine cpu: hops are the network's. */

@@ -3,6 +3,7 @@
 #include "coll/coll.h"
 #include "programs/coll/direct_push.h"
 #include "programs/coll/direct_reduce.h"
+#include "programs/coll/relayed_broadcast.h"
 
 uint64_t weft__coll_told_bytes(const struct weft__coll_call *call)
 {
@@ -119,67 +120,41 @@ weft_result weft__coll_direct_push(const struct weft__coll_call *call,
     return launch(call, WP_PROGRAM_direct_push, WEFT__WORK_PUSH_TENSOR, &args, sizeof args);
 }
 
-/* ------------------------------------------------------------------ pipelines */
+/* ------------------------------------------------------------------ relays */
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-/* The channels share the slots, and in each all those who send to a rank. */
-static struct wp_fifos fifos_of(const weft_coll *coll, const struct wp_plan *plan,
-                                int32_t num_channels)
+/* So long that every block gets something, no longer than measured best, and so many that a word
+ * can count those of a block. */
+static uint64_t piece_bytes(const weft_coll *coll, uint64_t part_bytes, int32_t num_blocks)
 {
-    struct wp_fifos fifos = coll->fifos;
-    fifos.num_slots = coll->num_slots;
-    fifos.num_senders = plan->num_senders;
-    fifos.slot_bytes = coll->fifo_bytes / ((uint64_t)num_channels * (uint64_t)fifos.num_senders *
-                                           (uint64_t)fifos.num_slots);
-    fifos.slot_bytes -= fifos.slot_bytes % WP_FIFO_SLOT_ALIGNMENT;
-    return fifos;
+    const uint64_t share = weft__coll_part_bytes(part_bytes, num_blocks);
+    uint64_t bytes = share > 0 ? least(share, coll->piece_bytes) : coll->piece_bytes;
+    while (share > bytes * WP_RELAYED_MAX_PIECES)
+        bytes *= 2;
+    return bytes;
 }
 
-/* So much that every channel gets something, and no more than fits a slot. */
-static uint64_t piece_bytes(const weft_coll *coll, const struct wp_pipeline_args *args,
-                            int32_t num_channels)
-{
-    const uint64_t most = least(coll->piece_bytes, args->fifos.slot_bytes);
-    const uint64_t share =
-        weft__coll_part_bytes(least(args->part_bytes, args->num_bytes), num_channels);
-    return share > 0 ? least(share, most) : most;
-}
-
-/* The rows of the collective, of which each rank has all, or its own. */
-static void find_parts(const struct weft__coll_call *call, struct wp_pipeline_args *args)
-{
-    const uint64_t row_bytes = weft__coll_row_bytes(call);
-    const uint64_t num_ranks = (uint64_t)call->coll->comm->num_ranks;
-    const uint64_t own_row = (uint64_t)call->coll->comm->rank * row_bytes;
-    const int has_rows =
-        call->collective == WEFT_REDUCE_SCATTER || call->collective == WEFT_ALL_GATHER;
-    args->num_bytes = has_rows ? num_ranks * row_bytes : row_bytes;
-    args->part_bytes =
-        has_rows ? row_bytes : weft__coll_part_bytes(row_bytes, args->plan.num_parts);
-    args->in_begin = call->collective == WEFT_ALL_GATHER ? own_row : 0;
-    args->out_begin = call->collective == WEFT_REDUCE_SCATTER ? own_row : 0;
-}
-
-weft_result weft__coll_pipeline(const struct weft__coll_call *call,
-                                const struct weft__coll_places *places, weft_algorithm algorithm)
+weft_result weft__coll_relay(const struct weft__coll_call *call,
+                             const struct weft__coll_places *places)
 {
     const weft_coll *coll = call->coll;
-    const int32_t num_channels = grid_of(call, WEFT__WORK_PUSH_TENSOR).num_blocks;
-    struct wp_pipeline_args args = {
-        .direct = direct_of(call, places, algorithm, 0),
-        .plan = weft__coll_plan(call, algorithm),
-        .reduction = {.dtype = call->dtype,
-                      .op = weft__coll_reduction_op(call),
-                      .num_averaged = call->op == WEFT_AVG ? coll->comm->num_ranks : 0},
+    const uint64_t row_bytes = weft__coll_row_bytes(call);
+    const int32_t num_others = coll->comm->num_ranks - 1;
+    struct wp_relayed_broadcast_args args = {
+        .direct = direct_of(call, places, WEFT_ALGORITHM_RELAY, 0),
+        .words_offset =
+            weft__exchange_extra_offset(coll->exchange) + wp_packet_area_bytes(&coll->area),
         .in = call->send,
         .out = places->out,
+        .root = call->root,
+        .num_bytes = row_bytes,
+        .part_bytes = weft__coll_part_bytes(row_bytes, num_others > 0 ? num_others : 1),
     };
-    args.fifos = fifos_of(coll, &args.plan, num_channels);
-    find_parts(call, &args);
-    args.direct.chunk_bytes = piece_bytes(coll, &args, num_channels);
-    return launch(call, WP_PROGRAM_pipeline, WEFT__WORK_PUSH_TENSOR, &args, sizeof args);
+    args.direct.chunk_bytes = piece_bytes(coll, least(args.part_bytes, row_bytes),
+                                          grid_of(call, WEFT__WORK_PUSH_TENSOR).num_blocks);
+    return launch(call, WP_PROGRAM_relayed_broadcast, WEFT__WORK_PUSH_TENSOR, &args, sizeof args);
 }

@@ -98,14 +98,6 @@ struct weft__block {
     int32_t kind; /* the machine's own */
 };
 
-/* As much memory of each rank of a node, and where a switch between them reaches it all: loads from
- * there sum, stores go to all (machine/multicast.h). */
-struct weft__switched_memory {
-    char *own; /* as programs of this rank reach its own; NULL: there is none */
-    char *all;
-    struct weft__switched_state *state; /* the machine's own */
-};
-
 /* Semantics: weft.h. */
 struct weft__graphs {
     weft_result (*begin)(weft_stream *stream);
@@ -170,13 +162,6 @@ struct weft__machine {
     struct weft__grid (*choose_grid)(const weft_comm *comm, const struct weft__work *work);
     int32_t max_blocks; /* that it chooses */
     int32_t max_warps;  /* that a block can have; WEFT__MAX_WARPS at most */
-    /* Collective: num_bytes, zeroed, of every rank. None, and the reason in the log, where there is
-     * no such hardware, or nobody has asked for it (WEFT_MULTICAST); on all ranks or none. Fails
-     * with the communicator only. NULL: the machine never has it. */
-    weft_result (*multicast_create)(weft_comm *comm, uint64_t num_bytes,
-                                    struct weft__switched_memory *memory);
-    /* What was created; on all ranks after the last operation of any. */
-    void (*multicast_destroy)(weft_comm *comm, struct weft__switched_memory *memory);
     /* The same on all ranks. NULL: there are no links, ranks share memory. */
     void (*describe_links)(const weft_comm *comm, struct weft__links *links);
     /* Enqueues a launch; on cpu and sim it is skipped if the communicator has failed by then, on

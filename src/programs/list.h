@@ -27,9 +27,8 @@
     X(packet_exchange)                                                                             \
     X(direct_reduce)                                                                               \
     X(direct_push)                                                                                 \
-    X(multicast)                                                                                   \
     X(send_receive)                                                                                \
-    X(pipeline)                                                                                    \
+    X(relayed_broadcast)                                                                           \
     X(copy)                                                                                        \
     X(premultiply)                                                                                 \
     X(narrow)                                                                                      \

@@ -251,14 +251,9 @@ static int create_differently(struct ranks_context *context)
         config.num_choices = 1;
     if (context->rank == ODD_ONE && *which == 3)
         config.num_blocks = 3;
-    if (context->rank == ODD_ONE && *which == 4)
-        config.fifo_bytes = PACKET_BYTES;
-    /* As much as the others would have, but these have none. */
-    if (context->rank == ODD_ONE && *which == 5)
-        config.fifo_bytes = weft_comm_machine(comm) == WEFT_MACHINE_CUDA ? 64 << 20 : 4 << 20;
     /* By its name: memory whose size follows from it differs, too. */
     static const char *const fields[] = {"packet_bytes", "staging_bytes", "the algorithm of",
-                                         "num_blocks",   "fifo_bytes",    "fifo_bytes"};
+                                         "num_blocks"};
     CHECK_ERROR(weft_coll_create(comm, &config, &coll), WEFT_ERROR_MISMATCH, fields[*which]);
     CHECK_OK(weft_comm_destroy(comm));
     return 0;
@@ -266,6 +261,6 @@ static int create_differently(struct ranks_context *context)
 
 TEST(configs)
 {
-    for (int which = 0; which < 6; which++)
+    for (int which = 0; which < 4; which++)
         assert_int_equal(ranks_run(RANKS_THREADS, NUM_RANKS, create_differently, &which), 0);
 }

@@ -12,7 +12,6 @@ static void fill_create(struct fuzz_arguments *a, struct rng *rng)
     FUZZ_FILL_SIZE(a, coll_config, rng);
     config->packet_bytes = rng_below(rng, 3) == 0 ? 0 : rng_below(rng, 20000);
     config->staging_bytes = rng_below(rng, 3) == 0 ? 0 : rng_below(rng, 20000);
-    config->fifo_bytes = rng_below(rng, 3) == 0 ? 0 : rng_below(rng, 20000);
     config->choices = a->choices;
     config->num_choices = 1 + (int32_t)rng_below(rng, NUM_COLLECTIVES);
     for (int i = 0; i < NUM_COLLECTIVES; i++)
@@ -30,7 +29,6 @@ static const struct fuzz_mutation create_mutations[] = {
     FUZZ_SIZES(weft_coll_config, coll_config),
     FUZZ_FIELD(coll_config, packet_bytes, -1, INT64_MAX, (int64_t)1 << 60),
     FUZZ_FIELD(coll_config, staging_bytes, -1, INT64_MAX, (int64_t)1 << 60),
-    FUZZ_FIELD(coll_config, fifo_bytes, -1, INT64_MAX),
     FUZZ_POINTERS("choices", coll_config.known.choices, FUZZ_NULL),
     FUZZ_FIELD(coll_config, num_choices, -1, NUM_COLLECTIVES + 1),
     FUZZ_NUMBERS(FUZZ_INT64, "size", choices[0].size, 0, 8, (int64_t)1 << 40),

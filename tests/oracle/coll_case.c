@@ -211,35 +211,8 @@ static void input_piece(const struct coll_case *spec, int32_t rank, int32_t row,
     coll_data_fill(key, spec->values, rank, piece, spec->dtype, out, count);
 }
 
-/* The part that element `i` of a row belongs to, and where it ends. */
-static struct element_part part_at(const struct coll_case *spec, int32_t row, uint64_t i,
-                                   uint64_t *end)
-{
-    const struct element_part around = {spec->num_ranks,
-                                        spec->operation == COLL_REDUCE ? spec->root : row};
-    *end = spec->count;
-    if (spec->operation != COLL_ALL_REDUCE)
-        return around;
-    return elements_part_at(spec->dtype, spec->count, spec->num_ranks, i, end);
-}
-
-static void reduce_parts(const struct coll_case *spec, int32_t row, const void **rows,
-                         uint64_t first, uint64_t count, char *out)
-{
-    const uint64_t element_bytes = dtype_bytes(spec->dtype);
-    uint64_t end;
-    for (uint64_t i = first; i < first + count; i = end) {
-        const struct element_part part = part_at(spec, row, i, &end);
-        end = end < first + count ? end : first + count;
-        elements_reduce_part_rows(spec->dtype, spec->op, &part, rows, end - i,
-                                  out + (i - first) * element_bytes);
-        for (int32_t rank = 0; rank < spec->num_ranks; rank++)
-            rows[rank] = (const char *)rows[rank] + (end - i) * element_bytes;
-    }
-}
-
-void coll_reduce(const struct coll_case *spec, int32_t row, const void **rows, uint64_t first,
-                 uint64_t count, void *out)
+void coll_reduce(const struct coll_case *spec, int32_t row, const void **rows, uint64_t count,
+                 void *out)
 {
     int32_t nodes[COLL_CASE_MAX_RANKS];
     struct element_ranks ranks = {spec->num_ranks, num_nodes_of(&spec->nodes, spec->num_ranks),
@@ -251,8 +224,6 @@ void coll_reduce(const struct coll_case *spec, int32_t row, const void **rows, u
             (nodes[spec->operation == COLL_REDUCE ? spec->root : row] + 1) % ranks.num_nodes;
     if (spec->order == REDUCED_UP_A_TREE)
         elements_reduce_rows_up_nodes(spec->dtype, spec->op, &ranks, rows, count, out);
-    else if (spec->order == REDUCED_AROUND_A_RING)
-        reduce_parts(spec, row, rows, first, count, out);
     else
         elements_reduce_rows_over_nodes(spec->dtype, spec->op, &ranks, rows, count, out);
 }
@@ -271,7 +242,7 @@ static void reduced_piece(const struct coll_case *spec, int32_t row, uint64_t pi
             elements_premultiply(spec->dtype, coll_factor_of(spec, rank), input, count, input);
         rows[rank] = input;
     }
-    coll_reduce(spec, row, rows, piece * COLL_DATA_PIECE, count, out);
+    coll_reduce(spec, row, rows, count, out);
     tests_free(pieces);
 }
 

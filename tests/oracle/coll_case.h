@@ -118,8 +118,8 @@ struct coll_rows coll_recv_rows(const struct coll_case *spec, int32_t rank);
 
 /* Elements first .. first + count - 1 of the result's row `row`: `rows` are those of all ranks,
  * products if there is a factor. It changes them. */
-void coll_reduce(const struct coll_case *spec, int32_t row, const void **rows, uint64_t first,
-                 uint64_t count, void *out);
+void coll_reduce(const struct coll_case *spec, int32_t row, const void **rows, uint64_t count,
+                 void *out);
 
 /* Contents of row `row` of what the rank gives, and of what it must get. */
 void coll_input_row(const struct coll_case *spec, int32_t rank, int32_t row, uint64_t count,

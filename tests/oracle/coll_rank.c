@@ -3,7 +3,7 @@
 
 #include "harness/machine.h"
 
-enum { KIB = 1024, DEFAULT_STAGING_BYTES = 8 << 20, FIFO_BYTES = 8 * KIB };
+enum { KIB = 1024, DEFAULT_STAGING_BYTES = 8 << 20 };
 
 #define CHOICE(collective, algorithm)                                                              \
     {                                                                                              \
@@ -18,13 +18,12 @@ enum { KIB = 1024, DEFAULT_STAGING_BYTES = 8 << 20, FIFO_BYTES = 8 * KIB };
             CHOICE(SCATTER, to_all)                                                                \
     }
 
-/* Of these only MULTICAST has slots. */
 #define SETUP(name, packet_bytes, staging_bytes, num_blocks, num_warps, ...)                       \
     {                                                                                              \
         name, COLL_CONFIGURED,                                                                     \
         {                                                                                          \
             sizeof(weft_coll_config), packet_bytes, staging_bytes, __VA_ARGS__, NUM_COLLECTIVES,   \
-                num_blocks, num_warps, 0, KIB, 2, 3, FIFO_BYTES                                    \
+                num_blocks, num_warps, 0, KIB, 2, 3                                                \
         }                                                                                          \
     }
 
@@ -38,11 +37,8 @@ static const struct coll_setup setups[COLL_NUM_SETUPS] = {
           ALGORITHMS(ONESHOT_PULL, ONESHOT_PULL, PUSH, PUSH, PUSH, ONESHOT_PULL)),
     SETUP("twoshot", 16 * KIB, 1024 * KIB, 2, 3,
           ALGORITHMS(TWOSHOT, ONESHOT_PULL, PUSH, PUSH, ONESHOT, TWOSHOT)),
-    SETUP("multicast", 16 * KIB, 16 * KIB, 2, 2,
-          ALGORITHMS(MULTICAST, MULTICAST, MULTICAST, AUTO, AUTO, AUTO)),
-    SETUP("pushes", 16 * KIB, 64 * KIB, 2, 3,
-          ALGORITHMS(TWOSHOT_PUSH, TWOSHOT_PUSH, RING, PUSH, RELAY, TWOSHOT)),
-    SETUP("ring", 16 * KIB, 64 * KIB, 3, 2, ALGORITHMS(RING, RING, RING, PUSH, RING, RING)),
+    SETUP("relays", 16 * KIB, 64 * KIB, 2, 3,
+          ALGORITHMS(TWOSHOT, ONESHOT_PULL, PUSH, PUSH, RELAY, TWOSHOT)),
     SETUP("small buffers", 4 * KIB, 16 * KIB, 1, 1, ALGORITHMS(AUTO, AUTO, AUTO, AUTO, AUTO, AUTO)),
 };
 
@@ -52,7 +48,7 @@ static const struct coll_setup setups[COLL_NUM_SETUPS] = {
         name, COLL_CONFIGURED,                                                                     \
         {                                                                                          \
             sizeof(weft_coll_config), 0, staging_bytes, choices, num_choices, num_blocks,          \
-                num_warps, 0, slot_bytes, num_channels, num_slots, 0                               \
+                num_warps, 0, slot_bytes, num_channels, num_slots                                  \
         }                                                                                          \
     }
 #define NODES_SETUP(name, ...) NODES_SETUP_OF(name, NULL, 0, __VA_ARGS__)
@@ -68,9 +64,7 @@ static const struct coll_setup nodes_setups[COLL_NUM_SETUPS] = {
     NODES_SETUP("three short slots", 16 * KIB, 2, 1, 144, 2, 3),
     NODES_SETUP("many channels", 256 * KIB, 1, 2, KIB, 5, 2),
     NODES_SETUP("one slot", 16 * KIB, 1, 3, 4 * KIB, 1, 1),
-    NODES_SETUP("many slots", 1024 * KIB, 2, 2, 16 * KIB, 2, 8),
     NODES_SETUP_OF("trees of two slots", trees, NUM_TREES, 64 * KIB, 1, 2, 2 * KIB, 2, 2),
-    NODES_SETUP("slots of a page", 64 * KIB, 1, 1, 4 * KIB, 1, 4),
     NODES_SETUP_OF("trees of three short slots", trees, NUM_TREES, 32 * KIB, 2, 3, 144, 1, 3),
 };
 

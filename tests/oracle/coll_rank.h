@@ -6,7 +6,7 @@
 
 #include "oracle/coll_case.h"
 
-enum { COLL_NUM_SETUPS = 9, COLL_ARENA_BYTES = 24 << 20 };
+enum { COLL_NUM_SETUPS = 7, COLL_ARENA_BYTES = 24 << 20 };
 
 struct coll_setup {
     const char *name;

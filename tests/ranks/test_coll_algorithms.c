@@ -19,15 +19,8 @@ static int can_do(weft_collective collective, weft_algorithm algorithm)
     case WEFT_ALGORITHM_ONESHOT_PULL:
         return collective == WEFT_ALL_REDUCE || collective == WEFT_REDUCE_SCATTER ||
                collective == WEFT_REDUCE;
-    case WEFT_ALGORITHM_MULTICAST:
-        return collective <= WEFT_ALL_GATHER;
-    case WEFT_ALGORITHM_TWOSHOT_PUSH:
-        return collective == WEFT_ALL_REDUCE || collective == WEFT_REDUCE_SCATTER;
     case WEFT_ALGORITHM_RELAY:
         return collective == WEFT_BROADCAST;
-    case WEFT_ALGORITHM_RING:
-        return collective != WEFT_ALL_TO_ALL && collective != WEFT_GATHER &&
-               collective != WEFT_SCATTER;
     default:
         return collective > WEFT_REDUCE_SCATTER && collective != WEFT_REDUCE &&
                algorithm == WEFT_ALGORITHM_PUSH;

@@ -74,7 +74,7 @@ static void reduce_images(const struct step *step, char *const *from, uint64_t o
     coll_setup_order(&setup, &spec);
     for (int32_t rank = 0; rank < NUM_RANKS; rank++)
         rows[rank] = from[rank] + offset;
-    coll_reduce(&spec, (int32_t)(offset / bytes), rows, 0, count, out);
+    coll_reduce(&spec, (int32_t)(offset / bytes), rows, count, out);
 }
 
 /* What `rank` gets, given the buffers that all ranks read. */

@@ -243,36 +243,32 @@ TEST(other_counts_with_other_blocks)
     assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, call_with_other_counts, NULL), 0);
 }
 
-/* ---------------------------------------------------------------- memory for pieces */
+/* ---------------------------------------------------------------- relays */
 
 /* Of rows of 8 MiB the root sends 8 MiB less. */
-static int create_with_fifos(struct ranks_context *context)
+static int relay_large_broadcasts(struct ranks_context *context)
 {
     struct ep_rank self;
     weft_coll_config config = WEFT_INIT(weft_coll_config);
-    weft_coll *coll, *with_fifos;
+    weft_coll *coll;
     if (ep_rank_open(&self, context, 0, 64 << 20))
         return 1;
     config.packet_bytes = 16 << 10;
     CHECK_OK(weft_coll_create(self.comm, &config, &coll));
-    config.fifo_bytes = 1; /* the least */
-    CHECK_OK(weft_coll_create(self.comm, &config, &with_fifos));
     const weft_algorithm large = weft_comm_machine(self.comm) == WEFT_MACHINE_CUDA
                                      ? WEFT_ALGORITHM_RELAY
                                      : WEFT_ALGORITHM_PUSH;
-    if (check_choice(coll, WEFT_BROADCAST, 8 << 20, WEFT_ALGORITHM_PUSH) ||
-        check_choice(with_fifos, WEFT_BROADCAST, (8 << 20) - 1, WEFT_ALGORITHM_PUSH) ||
-        check_choice(with_fifos, WEFT_BROADCAST, 8 << 20, large))
+    if (check_choice(coll, WEFT_BROADCAST, (8 << 20) - 1, WEFT_ALGORITHM_PUSH) ||
+        check_choice(coll, WEFT_BROADCAST, 8 << 20, large))
         return 1;
     CHECK_OK(weft_comm_host_barrier(self.comm));
-    CHECK_OK(weft_coll_destroy(with_fifos));
     CHECK_OK(weft_coll_destroy(coll));
     return ep_rank_close(&self);
 }
 
-TEST(auto_relays_where_there_is_memory)
+TEST(auto_relays_large_broadcasts_on_gpus)
 {
-    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, create_with_fifos, NULL), 0);
+    assert_int_equal(ranks_run(RANKS_PROCESSES, NUM_RANKS, relay_large_broadcasts, NULL), 0);
 }
 
 int main(void)

@@ -138,7 +138,7 @@ TEST_AS(words_are_checked, cmocka_unit_test_setup(words_are_checked, clear_envir
         assert_non_null(strstr(weft__last_error(), " is \"pigeon\"; it must be "));
         unsetenv(info->name);
     }
-    assert_int_equal(num_with_words, 6);
+    assert_int_equal(num_with_words, 5);
     setenv("WEFT_CUDA_HEAP", "IPC", 1);
     assert_int_equal(weft__settings_check(), WEFT_ERROR_INVALID_ARGUMENT);
     assert_string_equal(weft__last_error(), "WEFT_CUDA_HEAP is \"IPC\"; it must be auto or ipc");

@@ -146,28 +146,6 @@ static void check_own_order(void (*check)(const struct element_source *source))
     }
 }
 
-/* Part 1 of three: ranks 2, 0, 1. */
-static void check_ring(const struct element_source *source)
-{
-    static const int order[NUM_RANKS] = {2, 0, 1};
-    const struct element_part part = {NUM_RANKS, 1};
-    elements_reduce_part(source, WEFT_SUM, &part, 0, COUNT, output);
-    for (int64_t i = 0; i < COUNT; i++) {
-        float sum = element_load(source->dtype, inputs[order[0]], i);
-        for (int step = 1; step < NUM_RANKS; step++) {
-            sum += element_load(source->dtype, inputs[order[step]], i);
-            element_store(source->dtype, expected, i, sum);
-            sum = element_load(source->dtype, expected, i);
-        }
-    }
-    assert_memory_equal(output, expected, COUNT * dtype_bytes(source->dtype));
-}
-
-TEST(rings_round_each_step_in_their_own_order)
-{
-    check_own_order(check_ring);
-}
-
 /* Each rank is a node. Rank 0 is above the others, 2 above 1: 0 + (1 + 2). */
 static void check_tree(const struct element_source *source)
 {

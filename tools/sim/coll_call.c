@@ -2,7 +2,6 @@
 #include "coll_call.h"
 
 #include "machine/machine.h"
-#include "programs/coll/fifo.h"
 #include "shape.h"
 #include "workload/collective.h"
 
@@ -22,25 +21,13 @@ static int draw(struct rng *rng, int32_t bound)
  * short rows need several pieces. */
 void coll_draw_terms(struct coll_terms *terms, struct rng *rng)
 {
-    enum {
-        PACKET_BYTES = 256,
-        STAGING_BYTES = 512,
-        FIFO_BYTES = 1024,
-        MOST_SLOTS = 8,
-        TWO_STREAMS_ONE_IN = 4,
-        REGISTERED_ONE_IN = 3
-    };
+    enum { PACKET_BYTES = 256, STAGING_BYTES = 512, TWO_STREAMS_ONE_IN = 4, REGISTERED_ONE_IN = 3 };
     static const uint64_t chunk_bytes[] = {32, 128, 4096};
     static const uint64_t piece_bytes[] = {16, 16, 48, 4096};
     terms->packet_bytes = PACKET_BYTES * (uint64_t)(1 + draw(rng, 2));
     terms->staging_bytes = STAGING_BYTES * (uint64_t)(1 + draw(rng, 2));
     terms->chunk_bytes = chunk_bytes[draw(rng, 3)];
-    terms->fifo_bytes = FIFO_BYTES << draw(rng, 4);
     terms->piece_bytes = piece_bytes[draw(rng, 4)];
-    /* Mostly so few and such short pieces that slots are waited for. */
-    terms->num_slots = WP_FIFO_LEAST_SLOTS;
-    if (draw(rng, 2) == 0)
-        terms->num_slots += draw(rng, MOST_SLOTS - WP_FIFO_LEAST_SLOTS + 1);
     terms->num_streams = draw(rng, TWO_STREAMS_ONE_IN) == 0 ? 2 : 1;
     terms->registration = draw(rng, REGISTERED_ONE_IN) == 0 ? COLL_REGISTERED : COLL_NOT_REGISTERED;
 }

@@ -47,8 +47,7 @@ struct coll_call {
 
 /* What a scenario's calls have in common. */
 struct coll_terms {
-    uint64_t packet_bytes, staging_bytes, chunk_bytes, fifo_bytes, piece_bytes;
-    int32_t num_slots; /* of fifos */
+    uint64_t packet_bytes, staging_bytes, chunk_bytes, piece_bytes;
     int32_t num_streams;
     enum coll_registration {
         COLL_NOT_REGISTERED,

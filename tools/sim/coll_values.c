@@ -60,19 +60,6 @@ uint64_t coll_sent(const struct shape *shape, const struct coll_call *call, int3
 
 /* ---------------------------------------------------------------- results */
 
-/* The part that an element of a row belongs to, which says in which order a ring reduces it. */
-static struct element_part part_of(const struct shape *shape, const struct coll_call *call,
-                                   int32_t row, int32_t i)
-{
-    const struct element_part around = {
-        shape->num_ranks, call->collective == WEFT_REDUCE ? coll_root(shape, call) : row};
-    uint64_t end;
-    if (call->collective != WEFT_ALL_REDUCE)
-        return around;
-    return elements_part_at(call->dtype, (uint64_t)call->count, shape->num_ranks, (uint64_t)i,
-                            &end);
-}
-
 /* By the arithmetic that unit/test_workload_collective compares with the oracle of the other
  * machines. */
 static uint64_t reduced_bits(const struct shape *shape, const struct coll_call *call, int32_t row,
@@ -94,12 +81,8 @@ static uint64_t reduced_bits(const struct shape *shape, const struct coll_call *
         ranks.first_node = (nodes[row] + 1) % shape->num_nodes;
     if (call->collective == WEFT_REDUCE)
         ranks.first_node = (nodes[coll_root(shape, call)] + 1) % shape->num_nodes;
-    const enum element_order order = elements_order_of(coll_algorithm(shape, call));
-    const struct element_part part = part_of(shape, call, row, i);
-    if (order == REDUCED_UP_A_TREE)
+    if (elements_order_of(coll_algorithm(shape, call)) == REDUCED_UP_A_TREE)
         elements_reduce_rows_up_nodes(call->dtype, call->op, &ranks, rows, 1, &result);
-    else if (order == REDUCED_AROUND_A_RING)
-        elements_reduce_part_rows(call->dtype, call->op, &part, rows, 1, &result);
     else
         elements_reduce_rows_over_nodes(call->dtype, call->op, &ranks, rows, 1, &result);
     return result;

@@ -219,34 +219,22 @@ weft_result party_register(struct party *party, int32_t i)
     return WEFT_OK;
 }
 
-/* What may be pinned later is made at first. */
 static weft_result create_coll(struct party *party)
 {
-    static const weft_coll_choice choices[] = {
-        {sizeof choices[0], WEFT_ALL_REDUCE, WEFT_ALGORITHM_MULTICAST},
-        {sizeof choices[0], WEFT_BROADCAST, WEFT_ALGORITHM_RELAY}};
-    static const weft_coll_choice choice_of_nodes = {sizeof choices[0], WEFT_BROADCAST,
-                                                     WEFT_ALGORITHM_TREE};
+    static const weft_coll_choice tree = {sizeof tree, WEFT_BROADCAST, WEFT_ALGORITHM_TREE};
     const struct shape *shape = party->shape;
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     config.packet_bytes = shape->coll_terms.packet_bytes;
     config.staging_bytes = shape->coll_terms.staging_bytes;
-    config.fifo_bytes = shape->coll_terms.fifo_bytes;
     config.num_blocks = shape->num_blocks[0]; /* the same on all ranks */
     config.num_warps = shape->num_warps[party->rank];
     config.num_channels = shape->num_channels;
     config.num_staging_slots = shape->num_slots;
     config.staging_slot_bytes = shape->slot_bytes;
-    config.choices = &choice_of_nodes;
-    config.num_choices = 1;
-    if (shape->num_nodes == 1) {
-        config.choices = choices;
-        config.num_choices = sizeof choices / sizeof choices[0];
-        config.num_staging_slots += config.num_staging_slots == 1; /* the least */
-    }
+    config.choices = &tree; /* what may be pinned later is made at first */
+    config.num_choices = shape->num_nodes > 1;
     PARTY_TRY(weft_coll_create(party->comm, &config, &party->coll));
     party->coll->chunk_bytes = shape->coll_terms.chunk_bytes;
-    party->coll->num_slots = shape->coll_terms.num_slots;
     party->coll->piece_bytes = shape->coll_terms.piece_bytes;
     if (shape->coll_terms.registration == COLL_REGISTERED)
         for (int32_t i = 0; i < num_coll_arrays(shape); i++)

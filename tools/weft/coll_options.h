@@ -46,7 +46,6 @@ struct coll_options {
     int32_t num_cuda_graph_launches; /* as nccl-tests has graphs */
     int32_t num_gpus, num_threads;   /* as nccl-tests has ranks; 0: not given */
     uint64_t packet_bytes;           /* 0: the library's, as of the next three */
-    uint64_t fifo_bytes;
     int32_t num_blocks;
     int32_t num_warps;
     int32_t num_channels, num_slots; /* between nodes, as the next */

@@ -14,7 +14,6 @@ weft_result coll_run_open_coll(struct coll_run *run)
     const struct coll_options *options = run->options;
     weft_coll_config config = WEFT_INIT(weft_coll_config);
     config.packet_bytes = options->packet_bytes;
-    config.fifo_bytes = options->fifo_bytes;
     config.choices =
         WEFT_ARGS(weft_coll_choice, .collective = options->op, .algorithm = options->algorithm);
     config.num_choices = 1;

@@ -102,7 +102,7 @@ static void place_points(const struct coll_options *options, struct tune_curve *
     } while (option_steps_next(&options->sizes, &bytes));
 }
 
-/* Rings and trees have sums of their own, which a table must not choose. */
+/* Trees have sums of their own, which a table must not choose. */
 static int is_tried(weft_collective op, weft_algorithm algorithm)
 {
     return algorithm != WEFT_ALGORITHM_AUTO &&

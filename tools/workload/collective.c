@@ -24,14 +24,8 @@ int collective_is_served(weft_collective kind, weft_algorithm algorithm)
     case WEFT_ALGORITHM_RAILS:
     case WEFT_ALGORITHM_TREE:
         return 0;
-    case WEFT_ALGORITHM_MULTICAST:
-        return kind == WEFT_ALL_REDUCE || kind == WEFT_REDUCE_SCATTER || kind == WEFT_ALL_GATHER;
-    case WEFT_ALGORITHM_TWOSHOT_PUSH:
-        return kind == WEFT_ALL_REDUCE || kind == WEFT_REDUCE_SCATTER;
     case WEFT_ALGORITHM_RELAY:
         return kind == WEFT_BROADCAST;
-    case WEFT_ALGORITHM_RING:
-        return kind != WEFT_ALL_TO_ALL && kind != WEFT_GATHER && kind != WEFT_SCATTER;
     default:
         return 1;
     }
@@ -117,23 +111,6 @@ static struct reduced reduced_of(const struct collective *collective)
     return reduced;
 }
 
-/* Elements of one row, in parts that are reduced each in its own order. */
-static void expect_parts(const struct collective *collective, const struct reduced *reduced,
-                         uint64_t first, uint64_t count, char *expected)
-{
-    const struct element_source *source = &reduced->source;
-    while (count > 0) {
-        uint64_t end;
-        const struct element_part part =
-            elements_part_at(source->dtype, collective->count, collective->num_ranks, first, &end);
-        const uint64_t of_part = end - first < count ? end - first : count;
-        elements_reduce_part(source, reduced->redop, &part, first, of_part, expected);
-        expected += of_part * dtype_bytes(source->dtype);
-        first += of_part;
-        count -= of_part;
-    }
-}
-
 static void expect_reduced(const struct collective *collective, int32_t rank, uint64_t first,
                            uint64_t count, void *expected)
 {
@@ -143,18 +120,13 @@ static void expect_reduced(const struct collective *collective, int32_t rank, ui
     const int32_t last = has_rows ? rank : collective->root;
     struct element_ranks ranks = {collective->num_ranks, collective->num_nodes,
                                   collective->node_of_rank, 0, 0};
-    const struct element_part around = {collective->num_ranks, last};
     if (collective->num_nodes > 1 && collective->kind != WEFT_ALL_REDUCE)
         ranks.first_node = (collective->node_of_rank[last] + 1) % collective->num_nodes;
     const uint64_t begin = (has_rows ? (uint64_t)rank * collective->count : 0) + first;
     if (collective->order == REDUCED_UP_A_TREE)
         elements_reduce_up_nodes(source, reduced.redop, &ranks, begin, count, expected);
-    else if (collective->order == REDUCED_IN_RANK_ORDER)
-        elements_reduce_over_nodes(source, reduced.redop, &ranks, begin, count, expected);
-    else if (collective->kind == WEFT_ALL_REDUCE)
-        expect_parts(collective, &reduced, first, count, expected);
     else
-        elements_reduce_part(source, reduced.redop, &around, begin, count, expected);
+        elements_reduce_over_nodes(source, reduced.redop, &ranks, begin, count, expected);
 }
 
 /* Elements first .. first + count - 1 of one row of the output. */

@@ -82,24 +82,12 @@ void elements_reduce_rows_over_nodes(weft_dtype dtype, weft_reduce_op op,
                                      const struct element_ranks *ranks, const void *const *rows,
                                      uint64_t count, void *elements);
 
-/* As WEFT_ALGORITHM_RING reduces on a node and TREE between nodes, each step rounded. */
-enum element_order { REDUCED_IN_RANK_ORDER, REDUCED_AROUND_A_RING, REDUCED_UP_A_TREE };
+/* TREE reduces between nodes, each step rounded. */
+enum element_order { REDUCED_IN_RANK_ORDER, REDUCED_UP_A_TREE };
 static inline enum element_order elements_order_of(weft_algorithm algorithm)
 {
-    if (algorithm == WEFT_ALGORITHM_TREE)
-        return REDUCED_UP_A_TREE;
-    return algorithm == WEFT_ALGORITHM_RING ? REDUCED_AROUND_A_RING : REDUCED_IN_RANK_ORDER;
+    return algorithm == WEFT_ALGORITHM_TREE ? REDUCED_UP_A_TREE : REDUCED_IN_RANK_ORDER;
 }
-/* Around a ring, from the rank after `idx` on around to it. At most 256 ranks of a source. */
-struct element_part {
-    int32_t num_ranks;
-    int32_t idx;
-};
-void elements_reduce_part(const struct element_source *source, weft_reduce_op op,
-                          const struct element_part *part, uint64_t first, uint64_t count,
-                          void *elements);
-void elements_reduce_part_rows(weft_dtype dtype, weft_reduce_op op, const struct element_part *part,
-                               const void *const *rows, uint64_t count, void *elements);
 /* The sums of nodes, each in the order of its ranks, go up a tree, of which the nodes are the
  * places. At most 256 nodes. */
 void elements_reduce_rows_up_nodes(weft_dtype dtype, weft_reduce_op op,
@@ -108,7 +96,3 @@ void elements_reduce_rows_up_nodes(weft_dtype dtype, weft_reduce_op op,
 void elements_reduce_up_nodes(const struct element_source *source, weft_reduce_op op,
                               const struct element_ranks *ranks, uint64_t first, uint64_t count,
                               void *elements);
-/* The part that element i of a row is in, where the row is reduced for all ranks; *end: of the
- * part. */
-struct element_part elements_part_at(weft_dtype dtype, uint64_t row_count, int32_t num_ranks,
-                                     uint64_t i, uint64_t *end);

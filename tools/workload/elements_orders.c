@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reductions that are rounded on their way from rank to rank: around a ring, or up a tree. */
+/* Reductions that are rounded on their way up a tree. */
 #include <string.h>
 
 #include "workload/elements.h"
@@ -41,24 +41,6 @@ static void reduce(const struct job *job, enum rest rest, int32_t num_terms,
     const int is_sum = job->op == WEFT_AVG && rest == MORE_IS_ADDED;
     elements_reduce_rows_over_nodes(job->dtype, is_sum ? WEFT_SUM : job->op, &ranks, terms,
                                     job->count, out);
-}
-
-/* ---------------------------------------------------------------- rings */
-
-void elements_reduce_part_rows(weft_dtype dtype, weft_reduce_op op, const struct element_part *part,
-                               const void *const *rows, uint64_t count, void *elements)
-{
-    const int32_t num_ranks = part->num_ranks;
-    const struct job job = {dtype, op, num_ranks, num_ranks, rows, 0, count};
-    const int32_t first = (part->idx + 1) % num_ranks;
-    const void *terms[2] = {row_of(&job, first), NULL};
-    if (num_ranks == 1)
-        reduce(&job, IS_COMPLETE, 1, terms, elements);
-    for (int32_t i = 1; i < num_ranks; i++) {
-        terms[1] = row_of(&job, (first + i) % num_ranks);
-        reduce(&job, i < num_ranks - 1 ? MORE_IS_ADDED : IS_COMPLETE, 2, terms, elements);
-        terms[0] = elements;
-    }
 }
 
 /* ---------------------------------------------------------------- trees */
@@ -153,35 +135,4 @@ void elements_reduce_up_nodes(const struct element_source *source, weft_reduce_o
         elements_reduce_rows_up_nodes(source->dtype, op, ranks, rows, size,
                                       (char *)elements + done * dtype_bytes(source->dtype));
     }
-}
-
-/* ---------------------------------------------------------------- parts */
-
-void elements_reduce_part(const struct element_source *source, weft_reduce_op op,
-                          const struct element_part *part, uint64_t first, uint64_t count,
-                          void *elements)
-{
-    uint64_t inputs[BUFFER_ELEMENTS], size;
-    const void *rows[MAX_RANKS];
-    for (uint64_t done = 0; done < count; done += size) {
-        size = elements_at_once(count - done, part->num_ranks, BUFFER_ELEMENTS);
-        fill_rows(source, part->num_ranks, first + done, size, inputs, rows);
-        elements_reduce_part_rows(source->dtype, op, part, rows, size,
-                                  (char *)elements + done * dtype_bytes(source->dtype));
-    }
-}
-
-struct element_part elements_part_at(weft_dtype dtype, uint64_t row_count, int32_t num_ranks,
-                                     uint64_t i, uint64_t *end)
-{
-    enum { MULTIPLE = 16 }; /* bytes */
-    const uint64_t num_parts = (uint64_t)num_ranks;
-    const uint64_t part_bytes = (row_count * dtype_bytes(dtype) + num_parts - 1) / num_parts;
-    const uint64_t part_count =
-        (part_bytes + MULTIPLE - 1) / MULTIPLE * MULTIPLE / dtype_bytes(dtype);
-    const struct element_part part = {num_ranks, (int32_t)(i / part_count)};
-    *end = ((uint64_t)part.idx + 1) * part_count;
-    if (*end > row_count)
-        *end = row_count;
-    return part;
 }

@@ -66,11 +66,6 @@ const struct weft__setting_info weft__settings[WEFT__NUM_SETTINGS] = {
                                  "how heaps of GPUs are shared: auto, or ipc for CUDA IPC even "
                                  "where file descriptors would do",
                                  WORDS("auto", "ipc")},
-    [WEFT__SETTING_MULTICAST] = {"WEFT_MULTICAST", "0",
-                                 "1: algorithm multicast uses the hardware of the switch between "
-                                 "GPUs, if all ranks say so; where the system is not set up for "
-                                 "it, that can put GPUs out of service",
-                                 WORDS("0", "1")},
     [WEFT__SETTING_NET] = {"WEFT_NET", "auto",
                            "engine of the network between nodes: tcp, ucx, or auto, which is ucx "
                            "where all hosts have RDMA, else tcp; the same on all ranks",

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "machine/cuda/cuda_graph.h"
-#include "machine/cuda/cuda_multicast.h"
 #include "machine/cuda/cuda_stream.h"
 #include "machine/cuda/network.h"
 #include "machine/cuda/own_streams.h"
@@ -400,8 +399,6 @@ static const struct weft__machine machine = {
     .event_record = event_record,
     .event_synchronize = event_synchronize,
     .event_elapsed_us = event_elapsed_us,
-    .multicast_create = weft__cuda_multicast_create,
-    .multicast_destroy = weft__cuda_multicast_destroy,
     .graphs = &weft__cuda_graphs,
 };
 

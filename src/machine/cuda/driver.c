@@ -9,7 +9,7 @@
 
 #include "comm/host/error.h"
 
-enum { OLDEST_VERSION = 12000, OLDEST_WITH_MULTICAST = 12010 };
+enum { OLDEST_VERSION = 12000 };
 
 struct weft__cuda_driver weft__cu;
 
@@ -58,23 +58,6 @@ static int look_up_all(void *library)
     WEFT__CUDA_FUNCTIONS(LOOK_UP)
 #undef LOOK_UP
     return look_up_needed("cuStreamGetCaptureInfo", &weft__cu.stream_get_capture_info);
-}
-
-weft_result weft__cuda_load_multicast(void)
-{
-    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    int has_all = 1;
-    pthread_mutex_lock(&mutex);
-#define LOOK_UP(member, function)                                                                  \
-    has_all &=                                                                                     \
-        weft__cu.member != NULL || look_up(#function, OLDEST_WITH_MULTICAST, &weft__cu.member);
-    WEFT__CUDA_MULTICAST_FUNCTIONS(LOOK_UP)
-#undef LOOK_UP
-    pthread_mutex_unlock(&mutex);
-    return has_all
-               ? WEFT_OK
-               : weft__error(WEFT_ERROR_UNSUPPORTED,
-                             "the driver has no multicast objects: CUDA 12.1 or newer is needed");
 }
 
 /* Kernels are compiled for compute capability 8.0 and newer. */

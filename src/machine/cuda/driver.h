@@ -84,14 +84,6 @@
     X(event_synchronize, cuEventSynchronize)                                                       \
     X(event_elapsed_time, cuEventElapsedTime)
 
-/* Of CUDA 12.1. They are not even looked up unless they are asked for: multicast.h. */
-#define WEFT__CUDA_MULTICAST_FUNCTIONS(X)                                                          \
-    X(multicast_create, cuMulticastCreate)                                                         \
-    X(multicast_add_device, cuMulticastAddDevice)                                                  \
-    X(multicast_bind_mem, cuMulticastBindMem)                                                      \
-    X(multicast_unbind, cuMulticastUnbind)                                                         \
-    X(multicast_get_granularity, cuMulticastGetGranularity)
-
 /* cuda.h of CUDA 13 has this one with another signature only. */
 typedef CUresult weft__cuda_get_capture_info(CUstream stream, CUstreamCaptureStatus *status,
                                              cuuint64_t *id, CUgraph *graph,
@@ -101,7 +93,6 @@ typedef CUresult weft__cuda_get_capture_info(CUstream stream, CUstreamCaptureSta
 struct weft__cuda_driver {
 #define WEFT__CUDA_MEMBER(member, function) __typeof__(function) *member;
     WEFT__CUDA_FUNCTIONS(WEFT__CUDA_MEMBER)
-    WEFT__CUDA_MULTICAST_FUNCTIONS(WEFT__CUDA_MEMBER)
 #undef WEFT__CUDA_MEMBER
     weft__cuda_get_capture_info *stream_get_capture_info;
 };
@@ -109,8 +100,6 @@ struct weft__cuda_driver {
 /* The driver, initialised; NULL, with the reason as the thread's last error, if there is none or it
  * has no device. The answer is the same for the whole life of the process. */
 const struct weft__cuda_driver *weft__cuda_load(void);
-/* Looks up its functions for multicast, if they are not there yet. */
-weft_result weft__cuda_load_multicast(void);
 /* The driver, where it is known to be there. */
 extern struct weft__cuda_driver weft__cu;
 

@@ -22,12 +22,6 @@
 #define WEFT__CUDA_BULK 0
 #endif
 
-/* The switch between GPUs loads and stores for many of them (switch.h): PTX 8.1. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 &&                                              \
-    __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1201
-#define WP_HAS_SWITCH 1
-#endif
-
 enum { WEFT__CUDA_ROW_UNROLL = 4 };
 
 /* Where parts of rows are copied, those that are prefetched come to registers: the first units of a

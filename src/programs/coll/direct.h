@@ -22,9 +22,6 @@
  * fit 31 bits. */
 enum { WP_DIRECT_MAX_CHUNKS = 1 << 30 };
 
-/* The place of an output that others do not reach, or do not write. */
-enum { WP_NO_OUTPUT = 0 };
-
 struct wp_direct {
     struct wp_packet_area area;
     struct wp_call_header header;
