@@ -25,8 +25,7 @@ extern "C" {
  * staging_bytes must be at least 176 + R * B. B is the bytes of a token, 64 at least: all its
  * planes (or its row of combine) and 12 * num_topk + 4. With less the operation fails with
  * WEFT_ERROR_UNSUPPORTED, whose message tells the bytes that it needs. Between nodes there are no
- * rounds: the operation fails with the same error if not all rows fit. Rows of combine that
- * combine_wire makes narrower on one node are staged wherever they are.
+ * rounds: the operation fails with the same error if not all rows fit.
  *
  * Example ep: sends each token to its experts, which return it unchanged, and sums what comes back.
  *
@@ -130,15 +129,10 @@ typedef struct weft_ep_config {
      * ranks do not reach (above); the same on all ranks. 0: none, so that these must be where they
      * are reached. */
     uint64_t staging_bytes;
-    /* The type to which combine's values are rounded, once, on their way to the token's rank:
-     * WEFT_BF16, WEFT_FP16, WEFT_LOG_10BIT (of rows that are whole groups of 128 elements),
-     * WEFT_FP32, which is not to round, or WEFT_DTYPE_NONE: the dtype that is combined. The same on
-     * all ranks. Over several nodes it is what a node's sum of a token's rows goes to another node
-     * in; rows stay as they are inside a node. On one node it is what the rows are read in, where
-     * that has fewer bytes than dtype, else they are read as they are. Then each rank rounds its
-     * rows before, into the staging block: staging_bytes are needed, wherever x is, as for all that
-     * is staged, for rows in combine_wire. That is a pass over x in the rank's own memory, for
-     * fewer bytes on links. */
+    /* The type in which a node's sum of a token's rows goes to another node: WEFT_BF16, WEFT_FP16,
+     * WEFT_LOG_10BIT (of rows that are whole groups of 128 elements), WEFT_FP32, which is not to
+     * round, or WEFT_DTYPE_NONE: the dtype that is combined. The same on all ranks. Rows stay as
+     * they are inside a node, so it changes nothing on one node. */
     weft_dtype combine_wire;
     int32_t reserved; /* 0 */
 } weft_ep_config;
@@ -338,17 +332,17 @@ typedef struct weft_ep_combine_args {
 
 /* Stream operation, collective: out = (bias[0] + bias[1]) + the rows of the token on the ranks that
  * had it, in ascending rank order (or the handle's order), from +0, in fp32, rounded once to dtype
- * (nearest even; every NaN becomes the positive quiet NaN with all mantissa bits set). Where
- * combine_wire is narrower than dtype, each row is rounded to it before, as there (beyond the range
- * of WEFT_FP16 to infinity; WEFT_LOG_10BIT as weft_rows_quantise has it, so that infinities become
- * NaN). out_topk_weights is the same sum of topk_weights, which are never rounded. The result does
+ * (nearest even; every NaN becomes the positive quiet NaN with all mantissa bits set).
+ * out_topk_weights is the same sum of topk_weights, which are never rounded. The result does
  * not depend on machine, blocks or warps. The gradient of dispatch is combine, that of combine a
  * dispatch of the same handle. When it has finished on this rank, out is complete and x may be
  * overwritten. [DeepEP 1.7]
  *
  * Over several nodes a token's rows are summed node by node: on each node that had the token, the
  * token's own among them, in ascending rank order (or the handle's), from +0, in fp32, rounded to
- * dtype (with combine_wire to that in its place, with WEFT_FP32 not at all); then out = (bias[0] +
+ * dtype (with combine_wire to that in its place, with WEFT_FP32 not at all; beyond the range of
+ * WEFT_FP16 to infinity; WEFT_LOG_10BIT as weft_rows_quantise has it, so that infinities become
+ * NaN); then out = (bias[0] +
  * bias[1]) + these sums in ascending order of the nodes (or the handle's), from +0, in fp32,
  * rounded once to dtype. The sums of topk_weights have the same order and are never rounded. So a
  * job gives the same bits whenever it has the same ranks on the same number of nodes, whatever the

@@ -104,8 +104,7 @@ class ExpertParallel(Object):
     each expert, more than one for replicas. Further settings are those of weft_ep_config; with
     staging_bytes outputs of dispatch() and inputs of combine() may be any arrays, else only such
     as Communicator.is_direct() says: of the heap, or registered. combine_wire, a Dtype, is what
-    combine() rounds to on the way: between nodes a node's sum, on one node rows, which needs
-    staging_bytes.
+    combine() rounds a node's sum to between nodes.
     """
 
     def __init__(self, comm: Communicator, num_experts: int, *,

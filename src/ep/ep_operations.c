@@ -4,8 +4,8 @@
 #include "programs/ep/internode_combine.h"
 #include "programs/ep/internode_dispatch.h"
 #include "programs/ep/layout.h"
-#include "programs/ep/narrow_combine.h"
 #include "programs/ep/notify.h"
+#include "programs/ep/staged_combine.h"
 #include "programs/ep/staged_dispatch.h"
 
 weft_result weft__ep_layout(weft_ep_handle *handle, const weft_ep_layout_args *args,
@@ -299,23 +299,11 @@ static weft_result launch_internode_combine(weft_ep_handle *handle,
 static weft_result launch_combine(const weft_ep *ep, const struct wp_staged_combine_args *args,
                                   struct weft__grid grid, weft_stream *stream)
 {
-    const int is_narrow = args->combine.row_dtype != args->combine.dtype;
-    if (is_narrow || ep->staging_bytes > 0)
-        return weft__exchange_launch(
-            ep->exchange, stream, is_narrow ? WP_PROGRAM_narrow_combine : WP_PROGRAM_staged_combine,
-            grid, args, sizeof *args);
+    if (ep->staging_bytes > 0)
+        return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_staged_combine, grid, args,
+                                     sizeof *args);
     return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_combine, grid, &args->combine,
                                  sizeof args->combine);
-}
-
-/* What rows are read in by other ranks of the node: combine_wire, where there is one node and that
- * makes them shorter. */
-static weft_dtype row_dtype(const weft_ep *ep, const weft_ep_combine_args *args)
-{
-    const int is_shorter = ep->combine_wire != WEFT_DTYPE_NONE &&
-                           wp_elements_bytes(ep->combine_wire, WP_LOG_GROUP_ELEMENTS) <
-                               wp_elements_bytes(args->dtype, WP_LOG_GROUP_ELEMENTS);
-    return ep->internode == NULL && is_shorter ? ep->combine_wire : args->dtype;
 }
 
 static void announce_x(const weft_ep_combine_args *args, struct wp_combine_args *combine,
@@ -327,8 +315,6 @@ static void announce_x(const weft_ep_combine_args *args, struct wp_combine_args 
         (uint64_t)args->dtype << WP_CALL_DTYPE_BIT | UINT64_C(1) << WP_CALL_NUM_PLANES_BIT;
     message->call.row_bytes[0] = (uint32_t)row_bytes;
     weft__arrays_add(arrays, WP_ARRAY_PLANE, args->x, row_bytes, "x");
-    if (combine->row_dtype != args->dtype)
-        weft__arrays_narrow(arrays, args->dtype, combine->row_dtype);
     if (wp_call_options(&message->call) & WP_OPTION_TOPK_WEIGHTS)
         weft__arrays_add(arrays, WP_ARRAY_TOPK_WEIGHTS, args->topk_weights,
                          (uint64_t)arrays->handle->routing.num_topk * sizeof(float),
@@ -349,7 +335,6 @@ weft_result weft__ep_combine(weft_ep_handle *handle, const weft_ep_combine_args 
                         .num_tokens = handle->routing.num_tokens},
             .routing = handle->routing,
             .dtype = args->dtype,
-            .row_dtype = row_dtype(ep, args),
             .out = args->out,
             .out_topk_weights = args->out_topk_weights,
         }};

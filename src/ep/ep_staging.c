@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "ep/ep_staging.h"
 
-#include <stdio.h>
-
-#include "launch/names.h"
 #include "memory/registered.h"
 #include "programs/copy.h"
 #include "programs/ep/notify.h"
-#include "programs/narrow.h"
 
 enum { COPIED_CHUNK_BYTES = 16 << 10, STAGED_ALIGNMENT = 16, MAX_SLOTS = 1 << 28 };
 
@@ -18,22 +14,7 @@ void weft__arrays_add(struct weft__arrays *arrays, int message_array, const void
         .message_array = message_array,
         .ptr = (char *)(uintptr_t)ptr, /* NOLINT(performance-no-int-to-ptr): const or not */
         .row_bytes = row_bytes,
-        .staged_row_bytes = row_bytes,
         .name = name};
-}
-
-void weft__arrays_narrow(struct weft__arrays *arrays, weft_dtype dtype, weft_dtype staged_dtype)
-{
-    struct weft__array *array = &arrays->list[arrays->num_arrays - 1];
-    array->dtype = dtype;
-    array->staged_dtype = staged_dtype;
-    array->staged_row_bytes =
-        wp_elements_bytes(staged_dtype, (int64_t)(array->row_bytes / wp_dtype_bytes(dtype)));
-}
-
-static int is_narrowed(const struct weft__array *array)
-{
-    return array->staged_dtype != WEFT_DTYPE_NONE;
 }
 
 static uint64_t num_bytes(const struct weft__arrays *arrays, const struct weft__array *array)
@@ -48,23 +29,6 @@ static uint64_t aligned(uint64_t bytes)
 
 /* ------------------------------------------------------------------ what is staged */
 
-struct reason {
-    char text[160];
-};
-
-static struct reason why_staged(const struct weft__array *array)
-{
-    struct reason reason;
-    if (is_narrowed(array))
-        snprintf(reason.text, sizeof reason.text, "%s is of %s and staged, as combine_wire is %s",
-                 array->name, weft__constant_name(WEFT__ENUM_DTYPE, array->dtype),
-                 weft__constant_name(WEFT__ENUM_DTYPE, array->staged_dtype));
-    else
-        snprintf(reason.text, sizeof reason.text,
-                 "%s is neither in the heap nor registered (weft_memory_register)", array->name);
-    return reason;
-}
-
 static weft_result check_stageable(const struct weft__arrays *arrays,
                                    const struct weft__array *array)
 {
@@ -77,10 +41,10 @@ static weft_result check_stageable(const struct weft__arrays *arrays,
                                     &offset));
     WEFT__TRY(weft__machine_of(comm)->check_pointer(comm, array->ptr, array->name));
     if (ep->staging_bytes == 0)
-        return weft__error(
-            WEFT_ERROR_UNSUPPORTED,
-            "%s, and staging_bytes of weft_ep_config is 0, so that nothing is staged",
-            why_staged(array).text);
+        return weft__error(WEFT_ERROR_UNSUPPORTED,
+                           "%s is neither in the heap nor registered (weft_memory_register), and "
+                           "staging_bytes of weft_ep_config is 0, so that nothing is staged",
+                           array->name);
     return WEFT_OK;
 }
 
@@ -96,14 +60,11 @@ static weft_result find_places(struct weft__arrays *arrays, const struct weft__a
         struct weft__array *array = &arrays->list[i];
         const uint64_t bytes = num_bytes(arrays, array);
         uint64_t *place = &arrays->message->arrays[array->message_array];
-        const int is_reached =
-            bytes == 0 || weft__registered_find(ep->comm, array->ptr, bytes, place);
-        if (is_reached && (bytes == 0 || !is_narrowed(array)))
+        if (bytes == 0 || weft__registered_find(ep->comm, array->ptr, bytes, place))
             continue;
-        if (!is_reached || ep->staging_bytes == 0)
-            WEFT__TRY(check_stageable(arrays, array));
+        WEFT__TRY(check_stageable(arrays, array));
         array->staged = ep->staging + *staged_bytes; /* if all fit */
-        *staged_bytes += aligned((uint64_t)arrays->message->capacity * array->staged_row_bytes);
+        *staged_bytes += aligned(bytes);
         *first = *first == NULL ? array : *first;
     }
     return WEFT_OK;
@@ -134,8 +95,6 @@ static uint64_t token_bytes(const struct weft__arrays *arrays)
         (uint64_t)wp_call_num_topk(call) * (sizeof(int64_t) + sizeof(float)) + sizeof(int32_t);
     for (int32_t plane = 0; plane < wp_call_num_planes(call); plane++)
         bytes += call->row_bytes[plane];
-    if (is_narrowed(&arrays->list[0]))
-        bytes += arrays->list[0].staged_row_bytes - arrays->list[0].row_bytes;
     return (bytes < BYTES_PER_WORD ? BYTES_PER_WORD : bytes) *
            (uint64_t)arrays->handle->ep->comm->num_ranks;
 }
@@ -159,9 +118,10 @@ static weft_result check_rounds(const struct weft__arrays *arrays, const struct 
     if (ep->staging_bytes >= least)
         return WEFT_OK;
     return weft__error(WEFT_ERROR_UNSUPPORTED,
-                       "%s, and staging_bytes of weft_ep_config is %llu: to stage this operation%s "
-                       "takes %llu at least",
-                       why_staged(first).text, (unsigned long long)ep->staging_bytes,
+                       "%s is neither in the heap nor registered (weft_memory_register), and "
+                       "staging_bytes of weft_ep_config is %llu: to stage this operation%s takes "
+                       "%llu at least",
+                       first->name, (unsigned long long)ep->staging_bytes,
                        ep->internode == NULL ? "" : " between nodes, which is done at once,",
                        (unsigned long long)least);
 }
@@ -179,7 +139,7 @@ static void place_slots(struct weft__arrays *arrays)
         arrays->message->arrays[array->message_array] = place_of(arrays, staged);
         arrays->rounds->arrays[array->message_array] = array->ptr;
         array->staged = NULL;
-        staged += aligned(num_slots * array->staged_row_bytes);
+        staged += aligned(num_slots * array->row_bytes);
     }
 }
 
@@ -206,26 +166,6 @@ weft_result weft__arrays_place(struct weft__arrays *arrays)
     return WEFT_OK;
 }
 
-/* As a copy to staging, rounded to the type that rows have there. */
-static weft_result narrow(const struct weft__arrays *arrays, const struct weft__array *array,
-                          weft_stream *stream)
-{
-    const weft_ep *ep = arrays->handle->ep;
-    const struct weft__work work = {.kind = WEFT__WORK_PUSH_TENSOR,
-                                    .row_bytes = COPIED_CHUNK_BYTES};
-    const struct wp_narrow_args args = {
-        .src = array->ptr,
-        .dst = array->staged,
-        .src_dtype = array->dtype,
-        .dst_dtype = array->staged_dtype,
-        .num_elements = (int64_t)(array->row_bytes / wp_dtype_bytes(array->dtype)),
-        .max_rows = arrays->message->capacity,
-        .num_rows = arrays->handle->routing.recv_rows,
-    };
-    return weft__exchange_launch(ep->exchange, stream, WP_PROGRAM_narrow, weft__ep_grid(ep, &work),
-                                 &args, sizeof args);
-}
-
 weft_result weft__arrays_copy(const struct weft__arrays *arrays, enum weft__staging_way way,
                               weft_stream *stream)
 {
@@ -235,9 +175,7 @@ weft_result weft__arrays_copy(const struct weft__arrays *arrays, enum weft__stag
     struct wp_copy_args copies = {.chunk_bytes = COPIED_CHUNK_BYTES};
     for (int32_t i = 0; i < arrays->num_arrays; i++) {
         const struct weft__array *array = &arrays->list[i];
-        if (array->staged != NULL && is_narrowed(array))
-            WEFT__TRY(narrow(arrays, array, stream));
-        if (array->staged == NULL || is_narrowed(array))
+        if (array->staged == NULL)
             continue;
         copies.rows[copies.num_rows++] = (struct wp_copied_row){
             .src = way == WEFT__TO_STAGING ? array->ptr : array->staged,

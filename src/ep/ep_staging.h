@@ -2,8 +2,7 @@
 /*
  * The arrays of a dispatch or combine that other ranks access: where they are, if these reach them
  * there, else in the weft_ep's staging block of the heap. If what is staged fits it, rows have the
- * same places there, with copies before or after; else they go in rounds (programs/ep/rounds.h). Rows that
- * others read in a narrower type are staged, wherever they are. Each
+ * same places there, with copies before or after; else they go in rounds (programs/ep/rounds.h). Each
  * rank does this for itself: the others are told places, and whether there are rounds.
  */
 #pragma once
@@ -15,10 +14,6 @@ struct weft__array {
     int message_array; /* enum wp_message_array, plus the plane */
     char *ptr;         /* the caller's: [message->capacity] rows; combine only reads them */
     uint64_t row_bytes;
-    uint64_t staged_row_bytes;
-    /* Of what is staged, wherever it is, since others are to read it in the second type; else
-     * WEFT_DTYPE_NONE. */
-    weft_dtype dtype, staged_dtype;
     const char *name;
     char *staged; /* where it is copied from or to; NULL: it is not */
 };
@@ -36,9 +31,6 @@ uint64_t weft__staging_words_bytes(uint64_t staging_bytes);
 
 void weft__arrays_add(struct weft__arrays *arrays, int message_array, const void *ptr,
                       uint64_t row_bytes, const char *name);
-/* The array added last, of plane 0, has rows of the first type, which the others read in the
- * second. */
-void weft__arrays_narrow(struct weft__arrays *arrays, weft_dtype dtype, weft_dtype staged_dtype);
 /* Finds all places, once the message has the call; UNSUPPORTED where the staging block is too
  * small. */
 weft_result weft__arrays_place(struct weft__arrays *arrays);

@@ -407,3 +407,10 @@ WP_FN uint64_t wp_dtype_bytes(weft_dtype dtype)
     }
     return 8;
 }
+
+/* The bytes of elements of any type; WEFT_LOG_10BIT wants whole groups. */
+WP_FN uint64_t wp_elements_bytes(weft_dtype dtype, int64_t num_elements)
+{
+    return dtype == WEFT_LOG_10BIT ? wp_log_row_bytes(num_elements)
+                                   : (uint64_t)num_elements * wp_dtype_bytes(dtype);
+}

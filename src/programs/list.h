@@ -10,7 +10,6 @@
     X(staged_dispatch)                                                                             \
     X(staged_combine)                                                                              \
     X(quantised_dispatch)                                                                          \
-    X(narrow_combine)                                                                              \
     X(place_choices)                                                                               \
     X(expand_rows)                                                                                 \
     X(reduce_rows)                                                                                 \
@@ -31,7 +30,6 @@
     X(relayed_broadcast)                                                                           \
     X(copy)                                                                                        \
     X(premultiply)                                                                                 \
-    X(narrow)                                                                                      \
     X(quantise)                                                                                    \
     X(mapped_access)                                                                               \
     X(remote_access)                                                                               \

@@ -3,7 +3,6 @@
 #include "programs/quantise.h"
 
 #include "programs/block.h"
-#include "programs/narrow_rows.h"
 
 /* A part of a row. */
 struct wp_scaled_part {

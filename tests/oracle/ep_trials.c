@@ -106,15 +106,10 @@ void ep_trial_set_wire(struct ep_trial *trial, weft_dtype wire)
     trial->combine.hidden = (trial->combine.hidden + group - 1) / group * group;
 }
 
-/* On one node rows that become narrower are staged. */
-static weft_dtype draw_wire(const struct ep_trial *trial, uint64_t seed)
+static weft_dtype draw_wire(uint64_t seed)
 {
     struct rng rng = {rng_key(seed, 10)};
-    const weft_dtype wire = wire_dtypes[rng_below(&rng, NUM_WIRES)];
-    const int is_possible = trial->world->problem.num_nodes > 1 ||
-                            trial->world->spec.staging_bytes > 0 ||
-                            !wire_is_narrower(wire, trial->combine.dtype);
-    return is_possible ? wire : WEFT_DTYPE_NONE;
+    return wire_dtypes[rng_below(&rng, NUM_WIRES)];
 }
 
 struct ep_trial *ep_trials_add_random(struct ep_trials *trials, uint64_t seed, int32_t max_tokens)
@@ -123,7 +118,7 @@ struct ep_trial *ep_trials_add_random(struct ep_trials *trials, uint64_t seed, i
     struct ep_trial *trial = ep_trials_add(trials, &spec);
     trial->dispatch = ep_dispatch_shape_random(seed);
     trial->combine = ep_combine_shape_random(seed);
-    ep_trial_set_wire(trial, draw_wire(trial, seed));
+    ep_trial_set_wire(trial, draw_wire(seed));
     return trial;
 }
 

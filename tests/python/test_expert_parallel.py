@@ -234,7 +234,7 @@ def test_ordinary_arrays(shape, staging_bytes):
     run(layer, num_ranks)
 
 
-def test_rows_that_combine_rounds_on_the_way():
+def test_sums_that_combine_rounds_on_the_way():
     ids = random_ids(9, 0, 7, 2, 4)
     x = rng(9, 1).standard_normal((7, 128)).astype(np.float32)
     num_rows = np.array([len({e // 2 for e in row if e >= 0}) for row in ids])[:, None]
@@ -254,7 +254,7 @@ def test_rows_that_combine_rounds_on_the_way():
         assert np.allclose(sums[weft.Dtype.LOG_10BIT], x * num_rows, rtol=0.02, atol=1e-5)
         assert not (sums[weft.Dtype.LOG_10BIT] == sums[weft.Dtype.NONE]).all()
 
-    run(layer, 2)
+    run(layer, 2, num_nodes=2)
 
 
 def test_dispatch_made_before_counts():

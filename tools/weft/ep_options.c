@@ -155,8 +155,7 @@ static const struct option_row option_table[] = {
      .rules = {{"fp8,ue8m0,int8", .needs = "dtype", .with = "bf16,fp16,fp32"}}},
     {OPTION_CHOICE, "wire", NULL,
      "Round to this type on the way of combine: between nodes a node's sum of rows, with low "
-     "latency the answers, on one node the rows, if that makes them shorter (needs "
-     "--staging-bytes); log10 is 10-bit logarithms, of rows of a multiple of 128 elements",
+     "latency the answers; log10 is 10-bit logarithms, of rows of a multiple of 128 elements",
      "dtype", AT(wire), .choices = wires},
     {OPTION_GROUP, .doc = "Low latency", .rules = {{.needs = "mode", .with = "low-latency"}}},
     {OPTION_CHOICE, "layout", NULL,
@@ -336,31 +335,8 @@ static int resolve_gate(struct ep_options *options, char error[JOB_ERROR_BYTES])
     return 0;
 }
 
-/* Combine reads rows as they travel if there is one node and that makes them shorter: then all are
- * staged. */
-static int are_narrowed(const struct ep_options *options)
-{
-    if (options->job.num_nodes > 1 || options->kind == WEFT_UINT8) /* no combine */
-        return 0;
-    return wire_is_narrower(ep_wire_dtype(options), options->kind);
-}
-
-static int check_staging(const struct ep_options *options, char error[JOB_ERROR_BYTES])
-{
-    if (options->mode == EP_MODE_LOW_LATENCY || options->staging_bytes > 0)
-        return 0;
-    if (!are_narrowed(options))
-        return 0;
-    snprintf(error, JOB_ERROR_BYTES,
-             "--wire %s: needs --staging-bytes on one node, with rows of %s", ep_wire_name(options),
-             options->dtype);
-    return -1;
-}
-
 int ep_options_resolve(struct ep_options *options, char error[JOB_ERROR_BYTES])
 {
-    if (check_staging(options, error) != 0)
-        return -1;
     for (int32_t i = 0; i < options->masked.count; i++)
         if (options->masked.values[i] >= options->job.num_ranks) {
             snprintf(error, JOB_ERROR_BYTES, "--masked %lld: must be below the number of ranks, %d",

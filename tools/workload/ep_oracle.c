@@ -223,8 +223,6 @@ static void add_ranks(const struct ep_problem *problem, const struct ep_answers 
     for (int32_t i = 0; i < num_ranks; i++) {
         if (node_of(problem, ranks[i]) != node || !answers->read(answers->of, token, ranks[i], row))
             continue;
-        if (problem->num_nodes == 1 && wire_is_narrower(answers->wire, answers->dtype))
-            elements_round(answers->wire, row, (size_t)answers->num_values);
         add(answers, row, sum);
     }
 }

@@ -114,13 +114,6 @@ void ep_oracle_expand(const struct ep_problem *problem, int32_t rank,
 enum { NUM_WIRES = 5 };
 extern const weft_dtype wire_dtypes[NUM_WIRES];
 
-/* Whether rows of a type become shorter by the wire's. */
-static inline int wire_is_narrower(weft_dtype wire, weft_dtype dtype)
-{
-    return wire == WEFT_LOG_10BIT ||
-           (dtype == WEFT_FP32 && (wire == WEFT_BF16 || wire == WEFT_FP16));
-}
-
 struct ep_answers {
     int64_t num_values;
     weft_dtype dtype; /* of the rows that ranks answer */

@@ -26,7 +26,7 @@ WP_PROGRAM(combine, warp, args)
         const int32_t next = wp_take_unit(warp, &share);
         if (unit != first)
             num_routes = wp_find_sources(warp, args, part.token);
-        wp_sum_part(&op, args, &share, part, num_routes, WP_ROWS_AS_THEY_ARE);
+        wp_sum_part(&op, args, &share, part, num_routes);
         unit = wp_taken_unit(warp, next);
     }
     return wp_operation_finish(&op, WP_BLOCKS_AS_TOLD);

@@ -9,7 +9,6 @@ struct wp_combine_args {
     struct wp_message message; /* where this rank's rows are */
     struct wp_routing routing;
     weft_dtype dtype;
-    weft_dtype row_dtype;  /* of the ranks' rows where they are read: dtype, or narrower */
     const char *biases[2]; /* [num_biases], in the order in which they are added */
     int32_t num_biases;
     char *out;

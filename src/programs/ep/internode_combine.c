@@ -87,8 +87,9 @@ WP_FN void sum_up(struct wp_warp *warp, const struct summands *summands, char *d
                   int32_t num_srcs, struct wp_mixed_sum sum)
 {
     wp_warp_sync(warp);
-    if (WP_SUMS_ARE_LOGARITHMS)
-        wp_sum_narrow_rows(warp, dst, num_srcs, sum, num_elements_of(summands));
+    if (WP_SUMS_ARE_LOGARITHMS && sum.rest_dtype == WEFT_LOG_10BIT)
+        wp_row_log_sum_mixed(warp, dst, (const void *const *)wp_warp_pointers(warp), num_srcs, sum,
+                             num_elements_of(summands));
     else
         wp_row_sum_mixed(warp, dst, (const void *const *)wp_warp_pointers(warp), num_srcs, sum,
                          num_elements_of(summands));
@@ -110,9 +111,11 @@ WP_FN void sum_rows(struct wp_warp *warp, const struct summands *summands, char 
     }
     wp_row_sync(warp); /* the sum before has been read */
     sum_up(warp, summands, summands->unrounded, num_srcs, sum);
+    if (wp_lane_idx(warp) == 0)
+        wp_warp_pointers(warp)[0] = summands->unrounded;
     wp_row_sync(warp); /* the sum is there */
-    wp_narrow_row(warp, dst, WEFT_LOG_10BIT, summands->unrounded, WEFT_FP32,
-                  num_elements_of(summands));
+    wp_row_log_encode(warp, dst, (const void *const *)wp_warp_pointers(warp), NULL, 1, WEFT_FP32,
+                      num_elements_of(summands));
     wp_warp_sync(warp); /* the pointer has been used */
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "programs/ep/combine.h"
-#include "programs/narrow_rows.h"
 #include "programs/ring.h"
 
 struct wp_internode_combine_args {

@@ -7,18 +7,12 @@
 
 #include "programs/ep/combine.h"
 #include "programs/ep/targets.h"
-#include "programs/narrow_rows.h"
 #include "programs/share.h"
-
-/* The kinds of rows that a program can sum. A program for the first kind has no code for the
- * second. */
-enum wp_summed_rows { WP_ROWS_AS_THEY_ARE, WP_ROWS_NARROWED };
 
 struct wp_row_sum {
     int array; /* of the messages: whose rows are summed */
     weft_dtype dtype;
-    weft_dtype row_dtype;      /* of these rows */
-    uint64_t row_bytes;        /* of dtype */
+    uint64_t row_bytes;
     const char *const *biases; /* [num_biases] */
     int32_t num_biases;
     char *out;
@@ -31,36 +25,12 @@ WP_FN int32_t wp_find_sources(struct wp_warp *warp, const struct wp_combine_args
     return wp_find_targets(warp, &args->routing, token, WP_ROUTES_IN_ORDER, NULL);
 }
 
-/* The bytes that rows of row_dtype have in place of so many of dtype. */
-WP_FN uint64_t wp_summed_bytes(const struct wp_row_sum *sum, uint64_t bytes,
-                               enum wp_summed_rows rows)
-{
-    return rows == WP_ROWS_AS_THEY_ARE
-               ? bytes
-               : wp_elements_bytes(sum->row_dtype, (int64_t)(bytes / wp_dtype_bytes(sum->dtype)));
-}
-
-/* The sources are in the warp's pointers, biases first; the result goes to the one at dst. */
-WP_FN void wp_sum_sources(struct wp_warp *warp, const void **dst, int32_t num_srcs,
-                          const struct wp_row_sum *sum, enum wp_summed_rows rows,
-                          int64_t num_elements)
-{
-    const struct wp_reduction reduction = {sum->dtype, WP_REDUCTION_SUM_FROM_ZERO, 0};
-    const struct wp_mixed_sum mixed = {sum->num_biases, sum->dtype, sum->row_dtype, sum->dtype,
-                                       WP_READ_LATER};
-    if (rows == WP_ROWS_AS_THEY_ARE)
-        wp_row_reduce(warp, dst, 1, wp_warp_pointers(warp), num_srcs, reduction, num_elements);
-    else
-        wp_sum_narrow_rows(warp, (char *)*dst, num_srcs, mixed, num_elements);
-}
-
 /* Sums the rows of the sources that have been found. */
 WP_FN void wp_sum_rows(const struct wp_operation *op, int32_t token, int32_t num_routes,
-                       const struct wp_row_sum *sum, struct wp_span span, enum wp_summed_rows rows)
+                       const struct wp_row_sum *sum, struct wp_span span)
 {
     struct wp_warp *warp = op->warp;
-    const uint64_t row_bytes = wp_summed_bytes(sum, sum->row_bytes, rows);
-    const uint64_t row_offset = wp_summed_bytes(sum, span.begin, rows);
+    const struct wp_reduction reduction = {sum->dtype, WP_REDUCTION_SUM_FROM_ZERO, 0};
     const uint64_t own_offset = (uint64_t)token * sum->row_bytes + span.begin;
     const struct wp_target *targets = wp_warp_targets(warp);
     const void **srcs = wp_warp_pointers(warp);
@@ -70,36 +40,31 @@ WP_FN void wp_sum_rows(const struct wp_operation *op, int32_t token, int32_t num
     for (int32_t i = wp_lane_idx(warp); i < sum->num_biases; i += WP_WARP_SIZE)
         srcs[i] = sum->biases[i] + own_offset;
     for (int32_t j = wp_lane_idx(warp); j < num_routes; j += WP_WARP_SIZE) {
-        const char *row = wp_target_row(op, targets[j], sum->array, row_bytes);
-        srcs[sum->num_biases + j] = row == NULL ? NULL : row + row_offset;
+        const char *row = wp_target_row(op, targets[j], sum->array, sum->row_bytes);
+        srcs[sum->num_biases + j] = row == NULL ? NULL : row + span.begin;
     }
     wp_warp_sync(warp);
-    wp_sum_sources(warp, dst, sum->num_biases + num_routes, sum, rows,
-                   (int64_t)(span.bytes / wp_dtype_bytes(sum->dtype)));
+    wp_row_reduce(warp, dst, 1, srcs, sum->num_biases + num_routes, reduction,
+                  (int64_t)(span.bytes / wp_dtype_bytes(sum->dtype)));
 }
 
 /* The token's sources have been found. */
 WP_FN void wp_sum_part(const struct wp_operation *op, const struct wp_combine_args *args,
-                       const struct wp_share *share, struct wp_part part, int32_t num_routes,
-                       enum wp_summed_rows rows)
+                       const struct wp_share *share, struct wp_part part, int32_t num_routes)
 {
     const struct wp_row_sum payload = {
-        WP_ARRAY_PLANE, args->dtype,      args->row_dtype, args->message.call.row_bytes[0],
+        WP_ARRAY_PLANE, args->dtype,      args->message.call.row_bytes[0],
         args->biases,   args->num_biases, args->out,
     };
-    const struct wp_row_sum weights = {WP_ARRAY_TOPK_WEIGHTS,
-                                       WEFT_FP32,
-                                       WEFT_FP32,
-                                       (uint64_t)args->routing.num_topk * sizeof(float),
-                                       args->biases,
-                                       0,
-                                       (char *)args->out_topk_weights};
+    const struct wp_row_sum weights = {
+        WP_ARRAY_TOPK_WEIGHTS, WEFT_FP32, (uint64_t)args->routing.num_topk * sizeof(float),
+        args->biases,          0,         (char *)args->out_topk_weights};
     const struct wp_span span = wp_part_span(share, part.part, payload.row_bytes);
     if (span.bytes > 0)
-        wp_sum_rows(op, part.token, num_routes, &payload, span, rows);
+        wp_sum_rows(op, part.token, num_routes, &payload, span);
     if (args->out_topk_weights != NULL && part.part == 0) {
         const struct wp_span all = {0, weights.row_bytes};
         wp_warp_sync(op->warp); /* the pointers before have been used */
-        wp_sum_rows(op, part.token, num_routes, &weights, all, rows);
+        wp_sum_rows(op, part.token, num_routes, &weights, all);
     }
 }

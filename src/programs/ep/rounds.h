@@ -22,7 +22,6 @@
 #pragma once
 
 #include "programs/ep/targets.h"
-#include "programs/narrow_rows.h"
 
 struct wp_rounds {
     int32_t round_tokens;  /* T, the same on all ranks */
@@ -187,30 +186,15 @@ WP_FN uint64_t wp_array_row_bytes(const struct wp_call *call, int32_t array)
     return array == WP_ARRAY_TOPK_WEIGHTS ? num_topk * sizeof(float) : sizeof(int32_t);
 }
 
-/* The row of plane 0 to its slot, in a narrower format. */
-WP_FN void wp_round_narrow_row(const struct wp_round *round, int32_t slot, int32_t row,
-                               weft_dtype narrow_dtype)
-{
-    const struct wp_operation *op = round->op;
-    const struct wp_message *message = op->message;
-    const weft_dtype dtype = wp_call_dtype(&message->call);
-    const uint64_t row_bytes = message->call.row_bytes[0];
-    const int64_t num_elements = (int64_t)(row_bytes / wp_dtype_bytes(dtype));
-    char *slots = op->exchange->bases[op->exchange->rank] + message->arrays[WP_ARRAY_PLANE];
-    wp_narrow_row(op->warp, slots + (uint64_t)slot * wp_elements_bytes(narrow_dtype, num_elements),
-                  narrow_dtype, round->rounds->arrays[WP_ARRAY_PLANE] + (uint64_t)row * row_bytes,
-                  dtype, num_elements);
-}
-
 WP_FN void wp_round_copy_slot(const struct wp_round *round, int32_t slot, int32_t row,
-                              enum wp_slot_way way, int32_t first_array)
+                              enum wp_slot_way way)
 {
     const struct wp_operation *op = round->op;
     const struct wp_message *message = op->message;
     const char *heap = op->exchange->bases[op->exchange->rank];
     struct wp_warp *warp = op->warp;
     const void **dsts = wp_warp_pointers(warp);
-    for (int32_t i = first_array; i < WP_NUM_MESSAGE_ARRAYS; i++) {
+    for (int32_t i = 0; i < WP_NUM_MESSAGE_ARRAYS; i++) {
         if (round->rounds->arrays[i] == NULL)
             continue;
         const uint64_t row_bytes = wp_array_row_bytes(&message->call, i);
@@ -224,10 +208,8 @@ WP_FN void wp_round_copy_slot(const struct wp_round *round, int32_t slot, int32_
     }
 }
 
-/* Copies the slots of this rank whose words are set, if it stages, and clears these words. Rows of
- * plane 0 go to their slots in narrow_dtype; WEFT_DTYPE_NONE: as they are. */
-WP_FN void wp_round_copy_slots(const struct wp_round *round, enum wp_slot_way way,
-                               weft_dtype narrow_dtype)
+/* Copies the slots of this rank whose words are set, if it stages, and clears these words. */
+WP_FN void wp_round_copy_slots(const struct wp_round *round, enum wp_slot_way way)
 {
     const struct wp_operation *op = round->op;
     const struct wp_exchange *exchange = op->exchange;
@@ -244,8 +226,6 @@ WP_FN void wp_round_copy_slots(const struct wp_round *round, enum wp_slot_way wa
         wp_warp_sync(warp); /* all lanes have read it */
         if (wp_lane_idx(warp) == 0)
             words[slot] = 0;
-        if (narrow_dtype != WEFT_DTYPE_NONE)
-            wp_round_narrow_row(round, slot, word - 1, narrow_dtype);
-        wp_round_copy_slot(round, slot, word - 1, way, narrow_dtype != WEFT_DTYPE_NONE);
+        wp_round_copy_slot(round, slot, word - 1, way);
     }
 }

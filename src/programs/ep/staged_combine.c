@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * staged_combine: combine of a weft_ep with a staging block: where some rank needs them, in rounds.
- * It is a program of its own so that the other has nothing of it. narrow_combine takes the same
- * steps.
+ * It is a program of its own so that the other has nothing of it.
  */
 #include "programs/ep/staged_combine.h"
 
@@ -20,20 +19,17 @@ WP_FN void ask_for_rows(const struct wp_round *round, const struct wp_combine_ar
 }
 
 /* When it has returned OK, the rows are in the slots. */
-WP_FN enum wp_status fetch_rows(const struct wp_round *round, const struct wp_combine_args *args,
-                                enum wp_summed_rows rows)
+WP_FN enum wp_status fetch_rows(const struct wp_round *round, const struct wp_combine_args *args)
 {
     ask_for_rows(round, args);
     if (wp_round_meet(round, 0) != WP_STATUS_OK)
         return WP_STATUS_FAILED;
-    wp_round_copy_slots(round, WP_ARRAYS_TO_SLOTS,
-                        rows == WP_ROWS_NARROWED ? args->row_dtype : WEFT_DTYPE_NONE);
+    wp_round_copy_slots(round, WP_ARRAYS_TO_SLOTS);
     return wp_round_meet(round, 1);
 }
 
 /* Sums the round's tokens, with the number of the next part. */
-WP_FN void combine_round(const struct wp_round *round, const struct wp_combine_args *args,
-                         enum wp_summed_rows rows)
+WP_FN void combine_round(const struct wp_round *round, const struct wp_combine_args *args)
 {
     const struct wp_operation *op = round->op;
     struct wp_warp *warp = op->warp;
@@ -47,7 +43,7 @@ WP_FN void combine_round(const struct wp_round *round, const struct wp_combine_a
         part.token += wp_round_first_token(round);
         const int32_t num_routes = wp_find_sources(warp, args, part.token);
         wp_round_use_slots(round, part.token, num_routes, WP_WORDS_AS_THEY_ARE);
-        wp_sum_part(op, args, &share, part, num_routes, rows);
+        wp_sum_part(op, args, &share, part, num_routes);
         unit = wp_taken_unit(warp, next);
     }
 }
@@ -55,13 +51,12 @@ WP_FN void combine_round(const struct wp_round *round, const struct wp_combine_a
 /* Words of the next round are written beside the sums of this one, since they have been cleared
  * before the meeting that the sums come after; slots after the next meeting. The last meeting is
  * the finish. */
-WP_FN enum wp_status combine_in_rounds(struct wp_round *round, const struct wp_combine_args *args,
-                                       enum wp_summed_rows rows)
+WP_FN enum wp_status combine_in_rounds(struct wp_round *round, const struct wp_combine_args *args)
 {
     for (;; round->idx++) {
-        if (wp_round_is_staged(round) && fetch_rows(round, args, rows) != WP_STATUS_OK)
+        if (wp_round_is_staged(round) && fetch_rows(round, args) != WP_STATUS_OK)
             return WP_STATUS_FAILED;
-        combine_round(round, args, rows);
+        combine_round(round, args);
         if (!wp_round_is_staged(round))
             return wp_operation_finish(round->op, WP_BLOCKS_AS_TOLD);
         if (wp_round_is_last(round))
@@ -69,8 +64,7 @@ WP_FN enum wp_status combine_in_rounds(struct wp_round *round, const struct wp_c
     }
 }
 
-WP_FN enum wp_status combine_staged(struct wp_warp *warp, const struct wp_staged_combine_args *args,
-                                    enum wp_summed_rows rows)
+WP_PROGRAM(staged_combine, warp, args)
 {
     const struct wp_combine_args *combine = &args->combine;
     const struct wp_operation op = wp_operation_begin(warp, &combine->exchange, &combine->message);
@@ -82,12 +76,5 @@ WP_FN enum wp_status combine_staged(struct wp_warp *warp, const struct wp_staged
         return wp_operation_end(&op, status);
     wp_admit_next(warp); /* all ranks have started */
     struct wp_round round = wp_first_round(&op, &args->rounds, &combine->routing);
-    return combine_in_rounds(&round, combine, rows);
+    return combine_in_rounds(&round, combine);
 }
-
-#ifndef WP_STEPS_ONLY
-WP_PROGRAM(staged_combine, warp, args)
-{
-    return combine_staged(warp, args, WP_ROWS_AS_THEY_ARE);
-}
-#endif

@@ -41,7 +41,7 @@ WP_FN enum wp_status deliver_in_rounds(struct wp_round *round, const struct wp_d
             return wp_operation_finish(round->op, WP_BLOCKS_AS_TOLD);
         if (wp_round_meet(round, 0) != WP_STATUS_OK)
             return WP_STATUS_FAILED;
-        wp_round_copy_slots(round, WP_SLOTS_TO_ARRAYS, WEFT_DTYPE_NONE);
+        wp_round_copy_slots(round, WP_SLOTS_TO_ARRAYS);
         if (wp_round_is_last(round))
             return WP_STATUS_OK;
         if (wp_round_meet(round, 1) != WP_STATUS_OK)
