@@ -661,24 +661,27 @@ typedef enum weft_scale_kind {
  * every machine (src/machine/log_format.h). DeepEP's logfmt has proper logarithms, else the same
  * codes, and leaves blocks with an element of 1 or more as they are.
  */
+typedef struct weft_quantisation {
+    weft_dtype dtype; /* WEFT_FP8_E4M3 or WEFT_INT8, of weft_rows_* WEFT_LOG_10BIT, too */
+    weft_scale_kind scale;
+    int32_t group_elements; /* that have one scale, a divisor of the row's; 0: all of the row */
+} weft_quantisation;
+
 typedef struct weft_rows_args {
     size_t size;
-    const void *src; /* quantise: of dtype, dequantise: of narrow_dtype; any alignment */
+    const void *src; /* quantise: of dtype, dequantise: of quantisation.dtype; any alignment */
     void *dst;       /* the other way round; rows lie side by side */
     void *scales;    /* written by quantise, read by dequantise; WEFT_LOG_10BIT: NULL */
     int64_t num_rows;
     int64_t hidden;            /* elements of a row, at most 2^31-1 bytes */
-    int64_t group_elements;    /* that have one scale, a divisor of hidden; 0: all of the row */
     uint64_t src_stride_bytes; /* between rows of src; 0: they lie side by side */
     /* 0: each row's scales lie side by side, and so do these rows. Else scales lie by columns:
      * those of a group, of all rows, side by side, and the columns this far apart, 4 bytes for each
      * row at least. With UE8M0 a column is of words, whose four bytes are the row's next four
      * groups. */
     uint64_t scale_column_bytes;
-    weft_dtype dtype;        /* WEFT_BF16, WEFT_FP16 or WEFT_FP32 */
-    weft_dtype narrow_dtype; /* WEFT_FP8_E4M3, WEFT_INT8 or WEFT_LOG_10BIT */
-    weft_scale_kind scale;
-    int32_t reserved; /* 0 */
+    weft_dtype dtype; /* WEFT_BF16, WEFT_FP16 or WEFT_FP32 */
+    weft_quantisation quantisation;
 } weft_rows_args;
 
 /* Stream operations. When one has finished, dst is complete and src may be overwritten. */

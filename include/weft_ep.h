@@ -266,8 +266,8 @@ WEFT_API weft_result weft_ep_query_device_counts(const weft_ep_handle *handle,
 
 /* One array of a token's payload: moved as opaque bytes, or quantised on its way, as
  * weft_rows_quantise does it. Then src has rows of dtype, row_bytes is theirs, and the receivers
- * get rows of narrow_dtype, an element a byte, with their scales. One plane of a dispatch may be
- * so, and its scales count as a plane. */
+ * get rows of quantisation.dtype, an element a byte, with their scales. One plane of a dispatch may
+ * be so, and its scales count as a plane. */
 typedef struct weft_plane {
     size_t size;
     const void *src;    /* rows of this rank's tokens, anywhere */
@@ -277,12 +277,9 @@ typedef struct weft_plane {
     uint64_t src_stride_bytes; /* between rows of src; 0: row_bytes */
     void *scales;     /* quantised: [capacity][groups] floats, or bytes of WEFT_SCALE_UE8M0 */
     weft_dtype dtype; /* quantised: WEFT_BF16, WEFT_FP16 or WEFT_FP32 */
-    /* WEFT_FP8_E4M3 or WEFT_INT8; WEFT_DTYPE_NONE: the plane is moved as it is, and the other
-     * fields from `scales` on are 0. */
-    weft_dtype narrow_dtype;
-    weft_scale_kind scale;
-    /* That have one scale, a divisor of the row's elements; 0: all of the row. */
-    int32_t group_elements;
+    /* All zero (dtype is WEFT_DTYPE_NONE): the plane is moved as it is, and the other fields from
+     * `scales` on are 0. */
+    weft_quantisation quantisation;
 } weft_plane;
 
 typedef struct weft_ep_dispatch_args {

@@ -166,8 +166,8 @@ int ll_batch_open(struct ll_batch *batch)
     config.num_topk = plan->num_topk;
     config.dtype = WEFT_BF16;
     config.layout = batch->layout;
-    config.narrow_dtype = batch->narrow_dtype; /* its scales are WEFT_SCALE_FP32 */
-    config.group_elements = is_narrow ? LL_GROUP_ELEMENTS : 0;
+    config.quantisation.dtype = batch->narrow_dtype; /* its scales are WEFT_SCALE_FP32 */
+    config.quantisation.group_elements = is_narrow ? LL_GROUP_ELEMENTS : 0;
     config.num_blocks = batch->num_blocks;
     config.num_warps = batch->options->num_warps;
     WEFT_TRY(weft_ep_create(batch->rank->comm, &ep_config, &batch->ep));

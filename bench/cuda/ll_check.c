@@ -102,9 +102,9 @@ static int quantise_expected(struct ll_batch *batch, char *narrow)
     args.scales = narrow + (int64_t)wide->num_rows * batch->narrow_bytes;
     args.num_rows = wide->num_rows;
     args.hidden = batch->row_bytes / (int64_t)sizeof(uint16_t);
-    args.group_elements = LL_GROUP_ELEMENTS;
+    args.quantisation.group_elements = LL_GROUP_ELEMENTS;
     args.dtype = WEFT_BF16;
-    args.narrow_dtype = batch->narrow_dtype;
+    args.quantisation.dtype = batch->narrow_dtype;
     CUDA_TRY(pattern_fill(wide, batch->rank->cuda_stream));
     WEFT_TRY(weft_rows_quantise(batch->rank->comm, &args, batch->rank->stream));
     return gpu_rank_wait((void *)batch->rank);

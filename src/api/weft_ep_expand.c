@@ -42,7 +42,7 @@ static weft_result check_plane(const weft_ep_handle *handle, const weft_plane *p
                            "planes[%d].row_bytes is %llu, allowed are 1..%d", i,
                            (unsigned long long)plane->row_bytes, INT32_MAX);
     if (weft__plane_is_quantised(plane) || plane->scales != NULL || plane->dtype != 0 ||
-        plane->scale != 0 || plane->group_elements != 0)
+        plane->quantisation.scale != 0 || plane->quantisation.group_elements != 0)
         return weft__error(WEFT_ERROR_INVALID_ARGUMENT,
                            "planes[%d]: its scales and the fields behind must be 0: rows that "
                            "dispatch has quantised are one plane here, their scales another",

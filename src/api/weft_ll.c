@@ -8,12 +8,12 @@
 
 static weft_result check_quantisation(const weft_ll_config *config)
 {
-    if (config->narrow_dtype == WEFT_DTYPE_NONE) {
-        WEFT__TRY(weft__check_unused((uint64_t)config->scale, "scale"));
-        return weft__check_unused((uint64_t)config->group_elements, "group_elements");
+    if (config->quantisation.dtype == WEFT_DTYPE_NONE) {
+        WEFT__TRY(weft__check_unused((uint64_t)config->quantisation.scale, "quantisation.scale"));
+        return weft__check_unused((uint64_t)config->quantisation.group_elements,
+                                  "quantisation.group_elements");
     }
-    return weft__check_quantisation(config->narrow_dtype, config->scale, config->group_elements,
-                                    config->hidden);
+    return weft__check_quantisation(&config->quantisation, config->hidden);
 }
 
 static weft_result check_masks(const weft_ep *ep, const weft_ll_config *config)

@@ -71,8 +71,9 @@ static void quantise_row(struct ep_verifier *verifier, unsigned char *row)
 {
     const struct ep_options *options = verifier->layer->options;
     const weft_rows_args args = ep_ll_rows_args(options);
-    const struct quantised_form form = {options->kind, args.narrow_dtype, args.scale,
-                                        args.group_elements, sizeof(float)};
+    const struct quantised_form form = {options->kind, args.quantisation.dtype,
+                                        args.quantisation.scale, args.quantisation.group_elements,
+                                        sizeof(float)};
     char *codes = (char *)verifier->scratch, *scales = codes + options->hidden;
     quantised_make_row(&form, row, options->hidden, codes, scales);
     for (int64_t h = 0; h < options->hidden; h++)

@@ -253,9 +253,7 @@ static weft_result enqueue_dispatch(struct ep_layer *layer)
         plane.dst = layer->recv_narrow;
         plane.scales = layer->recv_scales;
         plane.dtype = rows.dtype;
-        plane.narrow_dtype = rows.narrow_dtype;
-        plane.scale = rows.scale;
-        plane.group_elements = (int32_t)rows.group_elements;
+        plane.quantisation = rows.quantisation;
     }
     weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
     args.num_planes = 1;

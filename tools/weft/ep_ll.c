@@ -18,10 +18,10 @@ weft_rows_args ep_ll_rows_args(const struct ep_options *options)
     weft_rows_args args = WEFT_INIT(weft_rows_args);
     const enum ep_row_format format = options->row_format;
     args.hidden = options->hidden;
-    args.group_elements = EP_LL_GROUP_ELEMENTS;
+    args.quantisation.group_elements = EP_LL_GROUP_ELEMENTS;
     args.dtype = options->kind;
-    args.narrow_dtype = format == EP_ROW_FORMAT_INT8 ? WEFT_INT8 : WEFT_FP8_E4M3;
-    args.scale = format == EP_ROW_FORMAT_UE8M0 ? WEFT_SCALE_UE8M0 : WEFT_SCALE_FP32;
+    args.quantisation.dtype = format == EP_ROW_FORMAT_INT8 ? WEFT_INT8 : WEFT_FP8_E4M3;
+    args.quantisation.scale = format == EP_ROW_FORMAT_UE8M0 ? WEFT_SCALE_UE8M0 : WEFT_SCALE_FP32;
     return args;
 }
 
@@ -33,12 +33,8 @@ weft_ll_config ep_ll_config(const struct ep_options *options)
     config.num_topk = options->num_topk;
     config.dtype = options->kind;
     config.layout = options->ll_layout;
-    if (options->row_format != EP_ROW_FORMAT_DTYPE) {
-        const weft_rows_args rows = ep_ll_rows_args(options);
-        config.narrow_dtype = rows.narrow_dtype;
-        config.scale = rows.scale;
-        config.group_elements = (int32_t)rows.group_elements;
-    }
+    if (options->row_format != EP_ROW_FORMAT_DTYPE)
+        config.quantisation = ep_ll_rows_args(options).quantisation;
     config.answer = options->ll_answer;
     config.answer_dtype = ep_wire_dtype(options);
     config.num_blocks = options->num_blocks;
