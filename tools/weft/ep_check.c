@@ -80,12 +80,13 @@ static void quantise_row(struct ep_verifier *verifier, unsigned char *row)
 }
 
 /* The row of a token as experts get it. */
-static void fill_row(struct ep_verifier *verifier, struct ep_token token, unsigned char *row)
+static void fill_row(struct ep_verifier *verifier, struct ep_token token, int32_t plane,
+                     unsigned char *row)
 {
     const struct ep_layer *layer = verifier->layer;
     const struct payload payload = ep_layer_payload(layer);
-    payload_fill_row(&payload, ep_oracle_number(&layer->routing->problem, token), 0, row,
-                     layer->options->row_bytes);
+    payload_fill_row(&payload, ep_oracle_number(&layer->routing->problem, token), plane, row,
+                     layer->options->plane_bytes[plane]);
     if (layer->options->row_format != EP_ROW_FORMAT_DTYPE)
         quantise_row(verifier, row);
 }
@@ -93,10 +94,16 @@ static void fill_row(struct ep_verifier *verifier, struct ep_token token, unsign
 /* Tells if it is not. */
 static int is_payload(struct ep_verifier *verifier, int32_t row)
 {
-    const size_t row_bytes = verifier->layer->options->row_bytes;
+    const struct ep_options *options = verifier->layer->options;
     const struct ep_token token = verifier->received.rows[row];
-    fill_row(verifier, token, verifier->row);
-    if (memcmp(verifier->results.recv_x + (size_t)row * row_bytes, verifier->row, row_bytes) == 0)
+    int is_right = 1;
+    for (int32_t plane = 0; plane < options->num_planes && is_right; plane++) {
+        const size_t row_bytes = options->plane_bytes[plane];
+        fill_row(verifier, token, plane, verifier->row);
+        is_right = memcmp(verifier->results.recv_x[plane] + (size_t)row * row_bytes, verifier->row,
+                          row_bytes) == 0;
+    }
+    if (is_right)
         return 1;
     ep_tally_row(verifier, EP_DISPATCH, 0, "payload of row %d (token %d of rank %d)", row,
                  token.idx, token.source);
@@ -106,8 +113,11 @@ static int is_payload(struct ep_verifier *verifier, int32_t row)
 static void verify_dispatch(struct ep_verifier *verifier)
 {
     const struct ep_results *results = &verifier->results;
-    const struct ep_row_notes notes = {WEFT_INT32, results->recv_topk_idx,
-                                       results->recv_topk_weights, results->recv_src_token};
+    const struct ep_row_notes all = {WEFT_INT32, results->recv_topk_idx, results->recv_topk_weights,
+                                     results->recv_src_token};
+    const struct ep_row_notes notes = verifier->layer->options->carried == EP_CARRY_ROWS
+                                          ? (struct ep_row_notes){.index_type = WEFT_INT32}
+                                          : all;
     struct telling telling = {verifier, EP_DISPATCH};
     const struct ep_checker checker = checker_of(&telling);
     const int32_t num_rows = verifier->received.num_rows;
@@ -126,13 +136,7 @@ static int read_answer(void *of, struct ep_token token, int32_t rank, float *val
 {
     struct ep_verifier *verifier = of;
     const struct ep_options *options = verifier->layer->options;
-    const struct ep_problem *problem = &verifier->layer->routing->problem;
-    float scale = 0;
-    for (int32_t k = 0; k < problem->num_topk; k++) {
-        const struct ep_choice choice = ep_oracle_choice(problem, token, k);
-        if (choice.rank == rank)
-            scale += choice.weight * ep_expert_factor(choice.expert);
-    }
+    const float scale = ep_answer_scale(&verifier->layer->routing->problem, token, rank);
     ep_scale_row(options->kind, (size_t)options->hidden, scale, verifier->x, values, verifier->row);
     return 1;
 }
@@ -144,7 +148,7 @@ static void combine_token(struct ep_verifier *verifier, struct ep_token token)
     const size_t hidden = (size_t)options->hidden;
     const struct ep_answers answers = {options->hidden, options->kind, ep_wire_dtype(options),
                                        read_answer, verifier};
-    fill_row(verifier, token, verifier->row);
+    fill_row(verifier, token, 0, verifier->row);
     elements_to_fp32(options->kind, verifier->row, hidden, verifier->x);
     memset(verifier->sum, 0, hidden * sizeof(float));
     ep_oracle_combine(&verifier->layer->routing->problem, &answers, token, verifier->sum,
@@ -186,7 +190,7 @@ static weft_result verifier_open(struct ep_verifier *verifier, struct ep_layer *
         !verifier->scratch)
         return LACKS_MEMORY("the check of what arrives");
     ep_oracle_receive(problem, layer->rank, verifier->received_memory, &verifier->received);
-    return ep_results_open(&verifier->results, layer, verifier->received.num_rows);
+    return ep_results_open(&verifier->results, layer, &verifier->received);
 }
 
 static void verifier_close(struct ep_verifier *verifier)
@@ -223,22 +227,30 @@ static weft_result verify(struct ep_verifier *verifier)
     verify_layout(verifier);
     verify_notify(verifier);
     verify_dispatch(verifier);
-    if (ep_op_exists(EP_COMBINE, options))
+    if (ep_op_parts(EP_COMBINE, options))
         verify_combine(verifier);
     return WEFT_OK;
 }
 
-/* Over ranks, and over operations into the layer. */
+struct ep_tally ep_tally_of(const struct ep_tally tallies[EP_NUM_OPS], enum ep_op op)
+{
+    struct ep_tally sum = {0, 0};
+    for (int part = 0; part < EP_NUM_OPS; part++)
+        if (ep_op_contains(op, part)) {
+            sum.checked_rows += tallies[part].checked_rows;
+            sum.errors += tallies[part].errors;
+        }
+    return sum;
+}
+
+/* Over ranks. */
 static weft_result add_tallies(const struct ep_layer *layer, struct ep_tally own[EP_NUM_OPS],
                                struct ep_tally tallies[EP_NUM_OPS])
 {
     TRY(sum_of_ranks(layer->comm, (int64_t *)own, 2 * (size_t)EP_NUM_OPS));
     for (int op = 0; op < EP_NUM_OPS; op++) {
-        struct ep_tally *sums[] = {&tallies[op], &tallies[ep_whole_layer(layer->options)]};
-        for (int s = 0; s < 2; s++) {
-            sums[s]->checked_rows += own[op].checked_rows;
-            sums[s]->errors += own[op].errors;
-        }
+        tallies[op].checked_rows += own[op].checked_rows;
+        tallies[op].errors += own[op].errors;
     }
     return WEFT_OK;
 }

@@ -13,10 +13,13 @@ struct ep_tally {
     int64_t errors;       /* those that differed */
 };
 
-/* Collective. Adds to tallies what all ranks together have compared; those of the layer are those
- * of all operations. The first difference of each operation on each rank is told on standard error.
+/* Collective. Adds to tallies, which are of single operations, what all ranks together have
+ * compared. The first difference of each operation on each rank is told on standard error.
  * The routing of all tokens must be loaded. Overwrites the layer's buffers. */
 weft_result ep_check(struct ep_layer *layer, struct ep_tally tallies[EP_NUM_OPS]);
+
+/* Of all that is compared of the operation's parts. */
+struct ep_tally ep_tally_of(const struct ep_tally tallies[EP_NUM_OPS], enum ep_op op);
 
 /* The parts of ep_check share this. */
 struct ep_verifier {

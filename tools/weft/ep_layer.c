@@ -7,8 +7,72 @@
 #include "workload/failure.h"
 #include "workload/try.h"
 
-const char *const ep_op_names[EP_NUM_OPS] = {"layout", "notify",      "dispatch",   "combine",
-                                             "layer",  "ll_dispatch", "ll_combine", "ll_layer"};
+const char *const ep_op_names[] = {[EP_LAYOUT] = "layout",
+                                   [EP_NOTIFY] = "notify",
+                                   [EP_DISPATCH] = "dispatch",
+                                   [EP_COMBINE] = "combine",
+                                   [EP_LAYER] = "layer",
+                                   [EP_LL_DISPATCH] = "ll_dispatch",
+                                   [EP_LL_COMBINE] = "ll_combine",
+                                   [EP_LL_LAYER] = "ll_layer",
+                                   [EP_DISPATCH_COUNTED] = "dispatch_counted",
+                                   [EP_DISPATCH_CAPACITY] = "dispatch_capacity",
+                                   [EP_DISPATCH_COMBINE] = "dispatch_combine",
+                                   [EP_LL_DISPATCH_RELEASE] = "ll_dispatch_release",
+                                   [EP_NUM_OPS] = NULL};
+
+static const struct operation {
+    enum ep_mode mode;
+    int parts; /* of enum ep_part */
+} operations[] = {
+    [EP_LAYOUT] = {EP_MODE_NORMAL, EP_PART_LAYOUT},
+    [EP_NOTIFY] = {EP_MODE_NORMAL, EP_PART_NOTIFY},
+    [EP_DISPATCH] = {EP_MODE_NORMAL, EP_PART_DISPATCH},
+    [EP_COMBINE] = {EP_MODE_NORMAL, EP_PART_COMBINE},
+    [EP_LAYER] = {EP_MODE_NORMAL,
+                  EP_PART_LAYOUT | EP_PART_NOTIFY | EP_PART_DISPATCH | EP_PART_COMBINE},
+    [EP_LL_DISPATCH] = {EP_MODE_LOW_LATENCY, EP_PART_DISPATCH},
+    [EP_LL_COMBINE] = {EP_MODE_LOW_LATENCY, EP_PART_COMBINE},
+    [EP_LL_LAYER] = {EP_MODE_LOW_LATENCY, EP_PART_DISPATCH | EP_PART_COMBINE},
+    [EP_DISPATCH_COUNTED] = {EP_MODE_NORMAL,
+                             EP_PART_LAYOUT | EP_PART_NOTIFY | EP_PART_COUNTS | EP_PART_DISPATCH},
+    [EP_DISPATCH_CAPACITY] = {EP_MODE_NORMAL, EP_PART_LAYOUT | EP_PART_NOTIFY | EP_PART_DISPATCH},
+    [EP_DISPATCH_COMBINE] = {EP_MODE_NORMAL, EP_PART_DISPATCH | EP_PART_COMBINE},
+    [EP_LL_DISPATCH_RELEASE] = {EP_MODE_LOW_LATENCY, EP_PART_DISPATCH | EP_PART_RELEASE}};
+
+int ep_op_parts(enum ep_op op, const struct ep_options *options)
+{
+    const struct operation *operation = &operations[op];
+    if (operation->mode != options->mode ||
+        (op == EP_LL_COMBINE && options->ll_answer == WEFT_LL_ANSWER_IN_SLOTS))
+        return 0;
+    /* In a graph there is no room for twenty results. */
+    if (op == EP_LL_DISPATCH && options->start == EP_START_GRAPH)
+        return EP_PART_DISPATCH | EP_PART_RELEASE;
+    return options->kind == WEFT_UINT8 ? operation->parts & ~EP_PART_COMBINE : operation->parts;
+}
+
+int ep_op_is_timed(enum ep_op op, const struct ep_options *options)
+{
+    int is_asked_for = options->ops.count == 0 && op < EP_NUM_USUAL_OPS;
+    for (int32_t i = 0; i < options->ops.count; i++)
+        is_asked_for = is_asked_for || options->ops.values[i] == (int64_t)op;
+    return is_asked_for && ep_op_parts(op, options) != 0;
+}
+
+/* The host does not wait in a graph. */
+int32_t ep_op_calls(enum ep_op op, const struct ep_options *options)
+{
+    const int has_graph = options->start == EP_START_GRAPH && ep_op_is_timed(op, options) &&
+                          !(ep_op_parts(op, options) & EP_PART_COUNTS);
+    return has_graph ? EP_GRAPH_CALLS : 1;
+}
+
+int ep_op_contains(enum ep_op whole, enum ep_op part)
+{
+    return operations[whole].mode == operations[part].mode &&
+           !(operations[part].parts & ~operations[whole].parts);
+}
 
 struct payload ep_layer_payload(const struct ep_layer *layer)
 {
@@ -40,16 +104,16 @@ static int is_narrow(const struct ep_layer *layer)
 static weft_result open_handle(struct ep_layer *layer, uint64_t *arena_bytes)
 {
     const struct ep_options *options = layer->options;
-    const uint64_t row_bytes[] = {options->row_bytes, ep_ll_element_bytes(options),
-                                  ep_ll_scale_bytes(options)};
+    const uint64_t narrow_bytes[] = {options->row_bytes, ep_ll_element_bytes(options),
+                                     ep_ll_scale_bytes(options)};
     weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
-    handle_config.max_tokens = layer->num_tokens;
+    handle_config.max_tokens = options->num_tokens > 0 ? options->num_tokens : 1;
     handle_config.num_topk = options->num_topk;
     weft_ep_size_args size_args = WEFT_INIT(weft_ep_size_args);
     size_args.max_tokens_per_rank = options->num_tokens;
     size_args.num_topk = options->num_topk;
-    size_args.num_planes = is_narrow(layer) ? 3 : 1;
-    size_args.plane_row_bytes = row_bytes;
+    size_args.num_planes = is_narrow(layer) ? 3 : options->num_planes;
+    size_args.plane_row_bytes = is_narrow(layer) ? narrow_bytes : options->plane_bytes;
     size_args.index_type = WEFT_INT32;
     size_args.with_topk = 1;
     size_args.with_src_token = 1;
@@ -84,25 +148,26 @@ static weft_result alloc_received(struct ep_layer *layer, size_t bytes, void **b
 
 static weft_result open_received(struct ep_layer *layer, uint64_t arena_bytes)
 {
-    size_t capacity = (size_t)layer->capacity;
-    size_t selections = capacity * (size_t)layer->options->num_topk;
-    void *buffers[6] = {NULL};
-    const size_t bytes[6] = {capacity * layer->options->row_bytes,
-                             selections * sizeof(int32_t),
-                             selections * sizeof(float),
-                             capacity * sizeof(int32_t),
-                             capacity * ep_ll_element_bytes(layer->options),
-                             capacity * ep_ll_scale_bytes(layer->options)};
-    const int num_buffers = is_narrow(layer) ? 6 : 4;
+    const struct ep_options *options = layer->options;
+    const size_t capacity = (size_t)layer->capacity;
+    const size_t selections = capacity * (size_t)options->num_topk;
+    const struct {
+        void **buffer;
+        size_t bytes;
+    } list[] = {
+        {(void **)&layer->recv_x[0], capacity * options->plane_bytes[0]},
+        {(void **)&layer->recv_x[1], capacity * options->plane_bytes[1]},
+        {(void **)&layer->recv_topk_idx, selections * sizeof(int32_t)},
+        {(void **)&layer->recv_topk_weights, selections * sizeof(float)},
+        {(void **)&layer->recv_src_token, capacity * sizeof(int32_t)},
+        {(void **)&layer->recv_narrow,
+         is_narrow(layer) ? capacity * ep_ll_element_bytes(options) : 0},
+        {(void **)&layer->recv_scales, capacity * ep_ll_scale_bytes(options)},
+    };
     weft_result result = weft_arena_create(layer->comm, arena_bytes, &layer->arena);
-    for (int i = 0; i < num_buffers && result == WEFT_OK; i++)
-        result = alloc_received(layer, bytes[i], &buffers[i]);
-    layer->recv_x = buffers[0];
-    layer->recv_topk_idx = buffers[1];
-    layer->recv_topk_weights = buffers[2];
-    layer->recv_src_token = buffers[3];
-    layer->recv_narrow = buffers[4];
-    layer->recv_scales = buffers[5];
+    for (size_t i = 0; i < sizeof list / sizeof *list && result == WEFT_OK; i++)
+        if (list[i].bytes > 0)
+            result = alloc_received(layer, list[i].bytes, list[i].buffer);
     return result;
 }
 
@@ -115,7 +180,8 @@ static weft_result alloc_own_buffers(struct ep_layer *layer)
         void **buffer;
         size_t bytes;
     } list[] = {
-        {(void **)&layer->x, num_tokens * row_bytes},
+        {(void **)&layer->x[0], num_tokens * layer->options->plane_bytes[0]},
+        {(void **)&layer->x[1], num_tokens * layer->options->plane_bytes[1]},
         {(void **)&layer->out, num_tokens * row_bytes},
         {(void **)&layer->topk_idx, num_choices * sizeof(int32_t)},
         {(void **)&layer->topk_weights, num_choices * sizeof(float)},
@@ -129,19 +195,27 @@ static weft_result alloc_own_buffers(struct ep_layer *layer)
     return WEFT_OK;
 }
 
-weft_result ep_layer_fill_x(struct ep_layer *layer, const struct payload *payload)
+static weft_result fill_plane(struct ep_layer *layer, const struct payload *payload, int32_t plane)
 {
-    const size_t num_tokens = (size_t)layer->num_tokens, row_bytes = layer->options->row_bytes;
+    const size_t num_tokens = (size_t)layer->num_tokens;
+    const size_t row_bytes = layer->options->plane_bytes[plane];
     const int64_t first_token = layer->routing->first_tokens[layer->rank];
     unsigned char *rows = malloc(num_tokens * row_bytes + 1);
     if (!rows)
         return LACKS_MEMORY("%zu rows of %zu bytes", num_tokens, row_bytes);
     for (size_t t = 0; t < num_tokens; t++)
-        payload_fill_row(payload, first_token + (int64_t)t, 0, rows + t * row_bytes, row_bytes);
+        payload_fill_row(payload, first_token + (int64_t)t, plane, rows + t * row_bytes, row_bytes);
     const weft_result result =
-        weft_memory_copy(layer->comm, layer->x, rows, num_tokens * row_bytes);
+        weft_memory_copy(layer->comm, layer->x[plane], rows, num_tokens * row_bytes);
     free(rows);
     return result;
+}
+
+weft_result ep_layer_fill_x(struct ep_layer *layer, const struct payload *payload)
+{
+    for (int32_t plane = 0; plane < layer->options->num_planes; plane++)
+        TRY(fill_plane(layer, payload, plane));
+    return WEFT_OK;
 }
 
 static weft_result open_own_buffers(struct ep_layer *layer)
@@ -159,11 +233,146 @@ static weft_result open_own_buffers(struct ep_layer *layer)
                             num_choices * sizeof(float));
 }
 
+/* Leaves the routing in the handle. */
 static weft_result open_normal(struct ep_layer *layer)
 {
     uint64_t arena_bytes;
-    weft_result result = open_handle(layer, &arena_bytes);
-    return result == WEFT_OK ? open_received(layer, arena_bytes) : result;
+    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
+    TRY(open_handle(layer, &arena_bytes));
+    TRY(open_received(layer, arena_bytes));
+    return ep_layer_route(layer, &counts);
+}
+
+static weft_result enqueue_layout(struct ep_layer *layer)
+{
+    weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
+    args.num_tokens = layer->num_tokens;
+    args.index_type = WEFT_INT32;
+    args.topk_idx = layer->topk_idx;
+    args.num_tokens_per_rank = layer->tokens_per_rank;
+    args.num_tokens_per_node = layer->tokens_per_node;
+    args.num_tokens_per_expert = layer->tokens_per_expert;
+    args.is_token_in_rank = layer->is_token_in_rank;
+    return weft_ep_layout(layer->handle, &args, layer->stream);
+}
+
+static weft_result enqueue_dispatch(struct ep_layer *layer)
+{
+    weft_plane planes[EP_MAX_PLANES];
+    for (int32_t i = 0; i < layer->options->num_planes; i++)
+        planes[i] = (weft_plane){.size = sizeof(weft_plane),
+                                 .src = layer->x[i],
+                                 .dst = layer->recv_x[i],
+                                 .row_bytes = layer->options->plane_bytes[i]};
+    if (is_narrow(layer)) {
+        const weft_rows_args rows = ep_ll_rows_args(layer->options);
+        planes[0].dst = layer->recv_narrow;
+        planes[0].scales = layer->recv_scales;
+        planes[0].dtype = rows.dtype;
+        planes[0].narrow_dtype = rows.narrow_dtype;
+        planes[0].scale = rows.scale;
+        planes[0].group_elements = (int32_t)rows.group_elements;
+    }
+    weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
+    args.num_planes = layer->options->num_planes;
+    args.planes = planes;
+    args.capacity = layer->capacity;
+    if (layer->options->carried == EP_CARRY_ROWS)
+        return weft_ep_dispatch(layer->handle, &args, layer->stream);
+    args.index_type = WEFT_INT32;
+    args.topk_idx = layer->topk_idx;
+    args.topk_weights = layer->topk_weights;
+    args.recv_topk_idx = layer->recv_topk_idx;
+    args.recv_topk_weights = layer->recv_topk_weights;
+    args.recv_src_token = layer->recv_src_token;
+    return weft_ep_dispatch(layer->handle, &args, layer->stream);
+}
+
+weft_result ep_layer_restore_rows(struct ep_layer *layer, int64_t num_rows)
+{
+    if (!is_narrow(layer))
+        return WEFT_OK;
+    weft_rows_args args = ep_ll_rows_args(layer->options);
+    args.src = layer->recv_narrow;
+    args.dst = layer->recv_x[0];
+    args.scales = layer->recv_scales;
+    args.num_rows = num_rows;
+    return weft_rows_dequantise(layer->comm, &args, layer->stream);
+}
+
+static weft_result enqueue_combine(struct ep_layer *layer)
+{
+    weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
+    args.dtype = layer->options->kind;
+    args.hidden = layer->options->hidden;
+    args.capacity = layer->capacity;
+    args.x = layer->recv_x[0];
+    args.out = layer->out;
+    return weft_ep_combine(layer->handle, &args, layer->stream);
+}
+
+weft_result ep_layer_route(struct ep_layer *layer, weft_ep_counts *counts)
+{
+    TRY(enqueue_layout(layer));
+    TRY(weft_ep_notify(layer->handle, layer->stream));
+    return weft_ep_wait_counts(layer->handle, counts);
+}
+
+static weft_result enqueue_once(struct ep_layer *layer, enum ep_op op)
+{
+    const int parts = ep_op_parts(op, layer->options);
+    weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
+    if (layer->options->mode == EP_MODE_LOW_LATENCY)
+        return ep_ll_enqueue(layer, parts);
+    if (parts & EP_PART_LAYOUT)
+        TRY(enqueue_layout(layer));
+    if (parts & EP_PART_NOTIFY)
+        TRY(weft_ep_notify(layer->handle, layer->stream));
+    if (parts & EP_PART_COUNTS)
+        TRY(weft_ep_wait_counts(layer->handle, &counts));
+    if (parts & EP_PART_DISPATCH)
+        TRY(enqueue_dispatch(layer));
+    return parts & EP_PART_COMBINE ? enqueue_combine(layer) : WEFT_OK;
+}
+
+weft_result ep_layer_enqueue(struct ep_layer *layer, enum ep_op op)
+{
+    return layer->graphs[op] ? weft_graph_launch(layer->graphs[op], layer->stream)
+                             : enqueue_once(layer, op);
+}
+
+weft_result ep_layer_prepare(struct ep_layer *layer, enum ep_op op)
+{
+    const int parts = ep_op_parts(op, layer->options);
+    const int is_low_latency = layer->options->mode == EP_MODE_LOW_LATENCY;
+    return is_low_latency && !(parts & EP_PART_DISPATCH) ? ep_ll_dispatch(layer) : WEFT_OK;
+}
+
+weft_result ep_layer_finish(struct ep_layer *layer, enum ep_op op)
+{
+    const int parts = ep_op_parts(op, layer->options);
+    if (layer->options->mode == EP_MODE_LOW_LATENCY)
+        return ep_ll_leaves_result(parts) ? weft_ll_release(layer->ll.ll, layer->stream) : WEFT_OK;
+    /* What follows needs the counts of this layout. */
+    const int is_layout_alone = (parts & EP_PART_LAYOUT) && !(parts & EP_PART_NOTIFY);
+    return is_layout_alone ? weft_ep_notify(layer->handle, layer->stream) : WEFT_OK;
+}
+
+static weft_result record_calls(struct ep_layer *layer, enum ep_op op)
+{
+    TRY(weft_graph_begin(layer->stream));
+    weft_result result = WEFT_OK;
+    for (int i = 0; i < EP_GRAPH_CALLS && result == WEFT_OK; i++)
+        result = enqueue_once(layer, op);
+    const weft_result ended = weft_graph_end(layer->stream, &layer->graphs[op]);
+    return result == WEFT_OK ? ended : result;
+}
+
+static weft_result record(struct ep_layer *layer, enum ep_op op)
+{
+    TRY(ep_layer_prepare(layer, op));
+    TRY(record_calls(layer, op));
+    return ep_layer_finish(layer, op);
 }
 
 weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, const struct ep_options *options,
@@ -191,11 +400,17 @@ weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, const struct 
         result = open_own_buffers(layer);
     if (result == WEFT_OK)
         result = options->mode == EP_MODE_LOW_LATENCY ? ep_ll_open(layer) : open_normal(layer);
+    for (int op = 0; op < EP_NUM_OPS && result == WEFT_OK; op++)
+        if (ep_op_calls(op, options) > 1)
+            result = record(layer, op);
     return result;
 }
 
 void ep_layer_close(struct ep_layer *layer)
 {
+    for (int op = 0; op < EP_NUM_OPS; op++)
+        if (layer->graphs[op])
+            weft_graph_destroy(layer->graphs[op]);
     ep_ll_close(layer);
     if (layer->stream)
         weft_stream_destroy(layer->stream);
@@ -211,7 +426,8 @@ void ep_layer_close(struct ep_layer *layer)
         weft_ep_handle_destroy(layer->handle);
     if (layer->ep)
         weft_ep_destroy(layer->ep);
-    void *const buffers[] = {layer->x,
+    void *const buffers[] = {layer->x[0],
+                             layer->x[1],
                              layer->out,
                              layer->topk_idx,
                              layer->topk_weights,
@@ -222,114 +438,10 @@ void ep_layer_close(struct ep_layer *layer)
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i])
             weft_memory_free(layer->comm, buffers[i]);
-    void *const received[] = {layer->recv_x,         layer->recv_topk_idx, layer->recv_topk_weights,
-                              layer->recv_src_token, layer->recv_narrow,   layer->recv_scales};
+    void *const received[] = {layer->recv_x[0],         layer->recv_x[1],      layer->recv_topk_idx,
+                              layer->recv_topk_weights, layer->recv_src_token, layer->recv_narrow,
+                              layer->recv_scales};
     for (size_t i = 0; i < sizeof received / sizeof *received; i++)
         if (received[i] && layer->options->memory == EP_MEMORY_OTHER)
             weft_memory_free(layer->comm, received[i]);
-}
-
-static weft_result enqueue_layout(struct ep_layer *layer)
-{
-    weft_ep_layout_args args = WEFT_INIT(weft_ep_layout_args);
-    args.num_tokens = layer->num_tokens;
-    args.index_type = WEFT_INT32;
-    args.topk_idx = layer->topk_idx;
-    args.num_tokens_per_rank = layer->tokens_per_rank;
-    args.num_tokens_per_node = layer->tokens_per_node;
-    args.num_tokens_per_expert = layer->tokens_per_expert;
-    args.is_token_in_rank = layer->is_token_in_rank;
-    return weft_ep_layout(layer->handle, &args, layer->stream);
-}
-
-static weft_result enqueue_dispatch(struct ep_layer *layer)
-{
-    weft_plane plane = {.size = sizeof(weft_plane),
-                        .src = layer->x,
-                        .dst = layer->recv_x,
-                        .row_bytes = layer->options->row_bytes};
-    if (is_narrow(layer)) {
-        const weft_rows_args rows = ep_ll_rows_args(layer->options);
-        plane.dst = layer->recv_narrow;
-        plane.scales = layer->recv_scales;
-        plane.dtype = rows.dtype;
-        plane.narrow_dtype = rows.narrow_dtype;
-        plane.scale = rows.scale;
-        plane.group_elements = (int32_t)rows.group_elements;
-    }
-    weft_ep_dispatch_args args = WEFT_INIT(weft_ep_dispatch_args);
-    args.num_planes = 1;
-    args.planes = &plane;
-    args.capacity = layer->capacity;
-    args.index_type = WEFT_INT32;
-    args.topk_idx = layer->topk_idx;
-    args.topk_weights = layer->topk_weights;
-    args.recv_topk_idx = layer->recv_topk_idx;
-    args.recv_topk_weights = layer->recv_topk_weights;
-    args.recv_src_token = layer->recv_src_token;
-    return weft_ep_dispatch(layer->handle, &args, layer->stream);
-}
-
-weft_result ep_layer_restore_rows(struct ep_layer *layer, int64_t num_rows)
-{
-    if (!is_narrow(layer))
-        return WEFT_OK;
-    weft_rows_args args = ep_ll_rows_args(layer->options);
-    args.src = layer->recv_narrow;
-    args.dst = layer->recv_x;
-    args.scales = layer->recv_scales;
-    args.num_rows = num_rows;
-    return weft_rows_dequantise(layer->comm, &args, layer->stream);
-}
-
-static weft_result enqueue_combine(struct ep_layer *layer)
-{
-    weft_ep_combine_args args = WEFT_INIT(weft_ep_combine_args);
-    args.dtype = layer->options->kind;
-    args.hidden = layer->options->hidden;
-    args.capacity = layer->capacity;
-    args.x = layer->recv_x;
-    args.out = layer->out;
-    return weft_ep_combine(layer->handle, &args, layer->stream);
-}
-
-weft_result ep_layer_enqueue(struct ep_layer *layer, enum ep_op op)
-{
-    weft_result result = WEFT_OK;
-    switch (op) {
-    case EP_LAYOUT:
-        return enqueue_layout(layer);
-    case EP_NOTIFY:
-        return weft_ep_notify(layer->handle, layer->stream);
-    case EP_DISPATCH:
-        return enqueue_dispatch(layer);
-    case EP_COMBINE:
-        return enqueue_combine(layer);
-    case EP_LL_DISPATCH:
-    case EP_LL_COMBINE:
-    case EP_LL_LAYER:
-        return ep_ll_enqueue(layer, op);
-    default:
-        for (int part = EP_LAYOUT; part <= EP_COMBINE && result == WEFT_OK; part++)
-            if (ep_op_exists(part, layer->options))
-                result = ep_layer_enqueue(layer, part);
-        return result;
-    }
-}
-
-int32_t ep_layer_calls(const struct ep_layer *layer)
-{
-    return layer->options->start == EP_START_GRAPH ? EP_LL_GRAPH_CALLS : 1;
-}
-
-weft_result ep_layer_prepare(struct ep_layer *layer, enum ep_op op)
-{
-    return op == EP_LL_COMBINE ? ep_ll_dispatch(layer) : WEFT_OK;
-}
-
-weft_result ep_layer_finish(struct ep_layer *layer, enum ep_op op)
-{
-    const int is_stream = layer->options->start == EP_START_STREAM;
-    const int leaves_result = op == EP_LL_COMBINE || (op == EP_LL_DISPATCH && is_stream);
-    return leaves_result ? weft_ll_release(layer->ll.ll, layer->stream) : WEFT_OK;
 }

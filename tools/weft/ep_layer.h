@@ -6,36 +6,27 @@
 #include "ep_routing.h"
 #include "weft.h"
 
-enum ep_op {
-    EP_LAYOUT,
-    EP_NOTIFY,
-    EP_DISPATCH,
-    EP_COMBINE,
-    EP_LAYER,
-    EP_LL_DISPATCH, /* of low latency, as the next two */
-    EP_LL_COMBINE,
-    EP_LL_LAYER,
-    EP_NUM_OPS
+/* An operation is a set of these, in their order. */
+enum ep_part {
+    EP_PART_LAYOUT = 1,
+    EP_PART_NOTIFY = 2,
+    EP_PART_COUNTS = 4, /* the host waits for them */
+    EP_PART_DISPATCH = 8,
+    EP_PART_COMBINE = 16,
+    EP_PART_RELEASE = 32 /* of what came, with low latency */
 };
 
-extern const char *const ep_op_names[EP_NUM_OPS];
+/* The parts of an operation that there are with the options; 0: it does not exist. Opaque bytes
+ * cannot be summed, and a result whose answers lie in its slots cannot be combined again. */
+int ep_op_parts(enum ep_op op, const struct ep_options *options);
+/* 1 if the options ask for its time. */
+int ep_op_is_timed(enum ep_op op, const struct ep_options *options);
+/* How many of it are timed together: one, or those of a graph. */
+int32_t ep_op_calls(enum ep_op op, const struct ep_options *options);
+/* 1 if each part of `part` is one of `whole`, in the same mode. */
+int ep_op_contains(enum ep_op whole, enum ep_op part);
 
-/* Those of the mode; opaque bytes cannot be summed, and a result whose answers lie in its slots
- * cannot be combined again. */
-static inline int ep_op_exists(enum ep_op op, const struct ep_options *options)
-{
-    const enum ep_mode mode = op >= EP_LL_DISPATCH ? EP_MODE_LOW_LATENCY : EP_MODE_NORMAL;
-    return mode == options->mode && (op != EP_COMBINE || options->kind != WEFT_UINT8) &&
-           (op != EP_LL_COMBINE || options->ll_answer != WEFT_LL_ANSWER_IN_SLOTS);
-}
-
-/* That of all others of the mode. */
-static inline enum ep_op ep_whole_layer(const struct ep_options *options)
-{
-    return options->mode == EP_MODE_LOW_LATENCY ? EP_LL_LAYER : EP_LAYER;
-}
-
-/* What an operation that moves rows moves per rank, the maximum over ranks. */
+/* What an operation that moves rows moves per rank. */
 struct ep_traffic {
     uint64_t bytes_logical; /* rows that arrive at the rank (go back, in combine), own included */
     uint64_t bytes_remote;  /* without the rank's own */
@@ -52,10 +43,9 @@ struct ep_ll {
     weft_ll_sizes sizes;
     int32_t num_local_experts; /* L */
     int32_t capacity;          /* C, rows of an expert, or of a source by rank */
-    weft_graph *graphs[EP_NUM_OPS];
-    unsigned char *rows;   /* by expert: [L][C][ep_ll_element_bytes] */
-    unsigned char *scales; /* and [L][C][ep_ll_scale_bytes], if there are any */
-    unsigned char *y;      /* what combine sends: the rows, or [L][C][row_bytes], [R][C] by rank */
+    unsigned char *rows;       /* by expert: [L][C][ep_ll_element_bytes] */
+    unsigned char *scales;     /* and [L][C][ep_ll_scale_bytes], if there are any */
+    unsigned char *y; /* what combine sends: the rows, or [L][C][row_bytes], [R][C] by rank */
     int32_t *rank_counts, *expert_counts, *src_tokens; /* as weft_ll_dispatch_args has them */
     int64_t *ranges;
 };
@@ -73,19 +63,21 @@ struct ep_layer {
     weft_ep_handle *handle; /* this and the arena: not in low latency */
     weft_arena *arena;
     struct ep_interval intervals[EP_NUM_OPS];
+    weft_graph *graphs[EP_NUM_OPS]; /* of EP_GRAPH_CALLS; NULL: none */
     struct ep_ll ll;
 
     /* Memory of the machine, which the host must not touch. */
-    unsigned char *x;           /* [N][row_bytes] */
-    int32_t *topk_idx;          /* [N][num_topk] */
-    float *topk_weights;        /* [N][num_topk] */
-    unsigned char *out;         /* [N][row_bytes] */
-    int32_t *tokens_per_rank;   /* [num_ranks] */
-    int32_t *tokens_per_node;   /* [num_nodes] */
-    int32_t *tokens_per_expert; /* [num_experts] */
-    uint8_t *is_token_in_rank;  /* [N][num_ranks] */
+    unsigned char *x[EP_MAX_PLANES]; /* of each plane [N][plane_bytes] */
+    int32_t *topk_idx;               /* [N][num_topk] */
+    float *topk_weights;             /* [N][num_topk] */
+    unsigned char *out;              /* [N][row_bytes] */
+    int32_t *tokens_per_rank;        /* [num_ranks] */
+    int32_t *tokens_per_node;        /* [num_nodes] */
+    int32_t *tokens_per_expert;      /* [num_experts] */
+    uint8_t *is_token_in_rank;       /* [N][num_ranks] */
 
-    unsigned char *recv_x;  /* [capacity][row_bytes], in options->memory as the next three */
+    /* Of each plane [capacity][plane_bytes], in options->memory as the next three. */
+    unsigned char *recv_x[EP_MAX_PLANES];
     int32_t *recv_topk_idx; /* [capacity][num_topk] */
     float *recv_topk_weights;
     int32_t *recv_src_token; /* [capacity] */
@@ -103,13 +95,13 @@ weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, const struct 
                           const struct ep_routing *routing);
 void ep_layer_close(struct ep_layer *layer);
 
-/* Enqueues the operation; EP_LAYER: all that exist, one after the other. Combine sums the rows as
- * they lie in recv_x. */
+/* Enqueues the operation, or its graph. Combine sums the rows as they lie in recv_x. */
 weft_result ep_layer_enqueue(struct ep_layer *layer, enum ep_op op);
+/* Collective, not of low latency: enqueues layout and notify, not in a graph, and waits for the
+ * counts. */
+weft_result ep_layer_route(struct ep_layer *layer, weft_ep_counts *counts);
 /* With a format of rows: enqueues that the rows that came are restored, in recv_x. */
 weft_result ep_layer_restore_rows(struct ep_layer *layer, int64_t num_rows);
-/* How many operations that is. */
-int32_t ep_layer_calls(const struct ep_layer *layer);
 /* What must come before and after it, and is no part of it. */
 weft_result ep_layer_prepare(struct ep_layer *layer, enum ep_op op);
 weft_result ep_layer_finish(struct ep_layer *layer, enum ep_op op);

@@ -4,8 +4,6 @@
 
 #include "ep_layer.h"
 
-enum { EP_LL_GRAPH_CALLS = 20 };
-
 /* How rows are quantised, of a format that does it. */
 weft_rows_args ep_ll_rows_args(const struct ep_options *options);
 
@@ -22,17 +20,19 @@ void ep_ll_close(struct ep_layer *layer);
 /* Whether experts write their answers where rows came to, in place of ll.y. */
 int ep_ll_fills_slots(const struct ep_layer *layer);
 
-/* Enqueues an operation, or the graph of it. EP_LL_COMBINE keeps its result, so that it can come
- * again; a graph of EP_LL_DISPATCH releases each of its results. */
-weft_result ep_ll_enqueue(struct ep_layer *layer, enum ep_op op);
+/* Enqueues the parts of an operation. A combine alone keeps the result, so that it can come
+ * again. */
+weft_result ep_ll_enqueue(struct ep_layer *layer, int parts);
+/* 1 if there is a result behind the parts, to be released. */
+int ep_ll_leaves_result(int parts);
 
-/* Single calls, in as many phases as the options ask for. A combine by EP_LL_LAYER ends the
- * result. */
+/* Single calls, in as many phases as the options ask for. */
+enum ep_ll_end { EP_LL_KEEP, EP_LL_END }; /* the result of dispatch */
 weft_result ep_ll_dispatch(struct ep_layer *layer);
-weft_result ep_ll_combine(struct ep_layer *layer, enum ep_op op);
+weft_result ep_ll_combine(struct ep_layer *layer, enum ep_ll_end end);
 
 /* What came with the last dispatch. */
 weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traffic);
 /* Of a dispatch, what this rank sends to other nodes, where partners relay rows once for all ranks
  * there; of a combine, what it is answered from there. */
-int64_t ep_ll_count_rows_between_nodes(const struct ep_layer *layer, enum ep_op op);
+int64_t ep_ll_count_rows_between_nodes(const struct ep_layer *layer, enum ep_part part);

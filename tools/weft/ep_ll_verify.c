@@ -196,7 +196,7 @@ static void verify_sums(struct pass *pass)
 static weft_result combine(struct pass *pass)
 {
     struct ep_layer *layer = pass->layer;
-    TRY(ep_ll_combine(layer, EP_LL_LAYER));
+    TRY(ep_ll_combine(layer, EP_LL_END));
     TRY(weft_stream_synchronize(layer->stream));
     TRY(weft_memory_copy(layer->comm, pass->verifier->results.out, layer->out,
                          (size_t)layer->num_tokens * layer->options->row_bytes));

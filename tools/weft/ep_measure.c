@@ -26,11 +26,11 @@ static weft_result run_iteration(struct ep_layer *layer, double us[EP_NUM_OPS])
 {
     const struct ep_interval *intervals = layer->intervals;
     for (int op = 0; op < EP_NUM_OPS; op++)
-        if (ep_op_exists(op, layer->options))
+        if (ep_op_is_timed(op, layer->options))
             TRY(enqueue_timed(layer, op));
     TRY(weft_stream_synchronize(layer->stream));
     for (int op = 0; op < EP_NUM_OPS; op++)
-        if (ep_op_exists(op, layer->options))
+        if (ep_op_is_timed(op, layer->options))
             TRY(weft_event_elapsed_us(intervals[op].start, intervals[op].stop, &us[op]));
     return WEFT_OK;
 }
@@ -49,7 +49,8 @@ static weft_result run_iterations(struct ep_layer *layer, double *samples)
         result = run_iteration(layer, us);
         int32_t iteration = step - options->num_warmup;
         for (int op = 0; op < EP_NUM_OPS && iteration >= 0; op++)
-            samples[(int64_t)op * options->num_iters + iteration] = us[op] / ep_layer_calls(layer);
+            samples[(int64_t)op * options->num_iters + iteration] =
+                us[op] / ep_op_calls(op, options);
         progress_update(&progress, step + 1);
     }
     progress_end(&progress);
@@ -63,22 +64,19 @@ weft_result ep_measure(struct ep_layer *layer, struct figures figures[EP_NUM_OPS
     weft_result result = samples ? run_iterations(layer, samples)
                                  : LACKS_MEMORY("the times of %zu iterations", num_iters);
     for (size_t op = 0; op < EP_NUM_OPS && result == WEFT_OK; op++)
-        if (ep_op_exists((enum ep_op)op, layer->options))
+        if (ep_op_is_timed((enum ep_op)op, layer->options))
             result =
                 slowest_of_ranks(layer->comm, samples + op * num_iters, num_iters, &figures[op]);
     free(samples);
     return result;
 }
 
-/* Of the last dispatch. */
 static weft_result count_traffic(struct ep_layer *layer, struct ep_traffic *traffic)
 {
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
     if (layer->options->mode == EP_MODE_LOW_LATENCY)
         return ep_ll_count_traffic(layer, traffic);
-    weft_result result = weft_ep_wait_counts(layer->handle, &counts);
-    if (result != WEFT_OK)
-        return result;
+    TRY(ep_layer_route(layer, &counts));
     const uint64_t num_recv = (uint64_t)counts.num_recv_tokens;
     const uint64_t num_own = (uint64_t)counts.num_recv_per_rank[layer->rank];
     *traffic = (struct ep_traffic){num_recv * layer->options->row_bytes,
@@ -86,7 +84,17 @@ static weft_result count_traffic(struct ep_layer *layer, struct ep_traffic *traf
     return WEFT_OK;
 }
 
-weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic *traffic)
+static void add_traffic(struct ep_traffic_of_ranks *traffic, const struct ep_traffic *of_rank)
+{
+    traffic->mean.bytes_logical += of_rank->bytes_logical;
+    traffic->mean.bytes_remote += of_rank->bytes_remote;
+    if (of_rank->bytes_logical > traffic->most.bytes_logical)
+        traffic->most.bytes_logical = of_rank->bytes_logical;
+    if (of_rank->bytes_remote > traffic->most.bytes_remote)
+        traffic->most.bytes_remote = of_rank->bytes_remote;
+}
+
+weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic_of_ranks *traffic)
 {
     struct ep_traffic own = {0, 0};
     weft_result result = count_traffic(layer, &own);
@@ -95,13 +103,11 @@ weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic *traffi
         return LACKS_MEMORY("%d ranks", layer->num_ranks);
     if (result == WEFT_OK)
         result = weft_comm_host_all_gather(layer->comm, &own, sizeof own, of_ranks);
-    *traffic = (struct ep_traffic){0, 0};
-    for (int32_t r = 0; r < layer->num_ranks && result == WEFT_OK; r++) {
-        if (of_ranks[r].bytes_logical > traffic->bytes_logical)
-            traffic->bytes_logical = of_ranks[r].bytes_logical;
-        if (of_ranks[r].bytes_remote > traffic->bytes_remote)
-            traffic->bytes_remote = of_ranks[r].bytes_remote;
-    }
+    *traffic = (struct ep_traffic_of_ranks){{0, 0}, {0, 0}};
+    for (int32_t r = 0; r < layer->num_ranks && result == WEFT_OK; r++)
+        add_traffic(traffic, &of_ranks[r]);
+    traffic->mean.bytes_logical /= (uint64_t)layer->num_ranks;
+    traffic->mean.bytes_remote /= (uint64_t)layer->num_ranks;
     free(of_ranks);
     return result;
 }
@@ -128,7 +134,7 @@ static weft_result count_bytes(struct ep_layer *layer, enum ep_op op, uint64_t *
     TRY(weft_stream_synchronize(layer->stream));
     TRY(weft_comm_host_barrier(layer->comm));
     TRY(weft_net_query(layer->comm, &after));
-    *bytes = (after.sent_bytes - before.sent_bytes) / (uint64_t)ep_layer_calls(layer);
+    *bytes = (after.sent_bytes - before.sent_bytes) / (uint64_t)ep_op_calls(op, layer->options);
     return ep_layer_finish(layer, op);
 }
 
@@ -136,23 +142,26 @@ static weft_result count_bytes(struct ep_layer *layer, enum ep_op op, uint64_t *
 static weft_result count_rows(struct ep_layer *layer, int64_t *num_rows)
 {
     weft_ep_counts counts = WEFT_INIT(weft_ep_counts);
+    int64_t num_dispatched, num_combined;
     if (layer->options->mode == EP_MODE_LOW_LATENCY) {
-        num_rows[EP_LL_DISPATCH] = ep_ll_count_rows_between_nodes(layer, EP_LL_DISPATCH);
-        num_rows[EP_LL_COMBINE] = ep_ll_count_rows_between_nodes(layer, EP_LL_COMBINE);
-        num_rows[EP_LL_LAYER] = num_rows[EP_LL_DISPATCH] + num_rows[EP_LL_COMBINE];
-        return WEFT_OK;
+        num_dispatched = ep_ll_count_rows_between_nodes(layer, EP_PART_DISPATCH);
+        num_combined = ep_ll_count_rows_between_nodes(layer, EP_PART_COMBINE);
+    } else {
+        TRY(ep_layer_route(layer, &counts));
+        num_dispatched = num_combined = counts.num_relayed_tokens;
     }
-    const weft_result result = weft_ep_wait_counts(layer->handle, &counts);
-    num_rows[EP_DISPATCH] = num_rows[EP_COMBINE] = num_rows[EP_LAYER] = counts.num_relayed_tokens;
-    if (ep_op_exists(EP_COMBINE, layer->options))
-        num_rows[EP_LAYER] += counts.num_relayed_tokens;
-    return result;
+    for (int op = 0; op < EP_NUM_OPS; op++) {
+        const int parts = ep_op_parts((enum ep_op)op, layer->options);
+        num_rows[op] = (parts & EP_PART_DISPATCH ? num_dispatched : 0) +
+                       (parts & EP_PART_COMBINE ? num_combined : 0);
+    }
+    return WEFT_OK;
 }
 
 static weft_result count(struct ep_layer *layer, struct sent *sent)
 {
     for (int op = 0; op < EP_NUM_OPS; op++)
-        if (ep_op_exists((enum ep_op)op, layer->options))
+        if (ep_op_is_timed((enum ep_op)op, layer->options))
             TRY(count_bytes(layer, (enum ep_op)op, &sent->bytes[op]));
     return count_rows(layer, sent->num_rows);
 }

@@ -6,11 +6,14 @@
 #include "ep_layer.h"
 #include "workload/figures.h"
 
-/* Collective. Fills figures[op], in microseconds, of operations that exist. */
+/* Collective. Fills figures[op], in microseconds, of operations that are timed. */
 weft_result ep_measure(struct ep_layer *layer, struct figures figures[EP_NUM_OPS]);
 
-/* Collective; after ep_measure. */
-weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic *traffic);
+/* Collective; after ep_measure, of low latency of its last dispatch. */
+struct ep_traffic_of_ranks {
+    struct ep_traffic most, mean; /* over ranks */
+};
+weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic_of_ranks *traffic);
 
 /* What the operations send between nodes. */
 struct ep_network {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ep_layer.h"
 #include "job.h"
 #include "weft.h"
 #include "workload/ep_oracle.h"
@@ -38,20 +39,36 @@ static const char *const wires[] = {"dtype", "fp32",  "bf16",
                                     "fp16",  "log10", NULL}; /* of wire_dtypes */
 static const char *const check_modes[] = {"full", "sample", "none", NULL};
 
+static void parse_planes(struct ep_options *options, const char *text, struct argp_state *state)
+{
+    char number[24];
+    options->num_planes = 0;
+    options->row_bytes = 0;
+    do {
+        const size_t length = strcspn(text, "+");
+        snprintf(number, sizeof number, "%.*s", (int)length, text);
+        if (options->num_planes == EP_MAX_PLANES)
+            argp_error(state, "--dtype %s: must be of %d planes at most", options->dtype,
+                       EP_MAX_PLANES);
+        options->plane_bytes[options->num_planes] =
+            (uint64_t)option_integer(state, "--dtype, N of bytes:N", number, 1, INT32_MAX);
+        options->row_bytes += options->plane_bytes[options->num_planes++];
+        text += length;
+    } while (*text++ == '+');
+    if (options->row_bytes > INT32_MAX)
+        argp_error(state, "--dtype %s: must be at most %d bytes", options->dtype, INT32_MAX);
+}
+
 static void parse_dtype(void *input, const char *text, struct argp_state *state)
 {
     struct ep_options *options = input;
     static const char *const names[] = {"bf16", "fp16", "fp32", "bytes:N", NULL};
-    if (strncmp(text, "bytes:", 6) != 0) {
-        const int i = option_choice(state, "--dtype", text, names);
-        options->kind = (weft_dtype)(WEFT_BF16 + i);
-        snprintf(options->dtype, sizeof options->dtype, "%s", names[i]);
-        return;
-    }
-    snprintf(options->dtype, sizeof options->dtype, "%s", text);
-    options->kind = WEFT_UINT8;
-    options->row_bytes =
-        (uint64_t)option_integer(state, "--dtype, N of bytes:N", text + 6, 1, INT32_MAX);
+    const int is_bytes = strncmp(text, "bytes:", 6) == 0;
+    const int i = is_bytes ? 0 : option_choice(state, "--dtype", text, names);
+    snprintf(options->dtype, sizeof options->dtype, "%s", is_bytes ? text : names[i]);
+    options->kind = is_bytes ? WEFT_UINT8 : (weft_dtype)(WEFT_BF16 + i);
+    if (is_bytes)
+        parse_planes(options, text + 6, state);
 }
 
 static void finish_row(struct ep_options *options, struct argp_state *state)
@@ -61,11 +78,13 @@ static void finish_row(struct ep_options *options, struct argp_state *state)
             argp_error(state, "--hidden %d: must be absent or %llu with --dtype %s",
                        options->hidden, (unsigned long long)options->row_bytes, options->dtype);
         options->hidden = (int32_t)options->row_bytes;
+        return;
     }
     if (options->hidden == EP_NOT_GIVEN)
         options->hidden = DEFAULT_HIDDEN;
     uint64_t element_bytes = dtype_bytes(options->kind);
-    options->row_bytes = (uint64_t)options->hidden * element_bytes;
+    options->num_planes = 1;
+    options->plane_bytes[0] = options->row_bytes = (uint64_t)options->hidden * element_bytes;
     if (options->row_bytes > INT32_MAX)
         argp_error(state, "--hidden %d: must be 1 to %llu with --dtype %s", options->hidden,
                    (unsigned long long)(INT32_MAX / element_bytes), options->dtype);
@@ -100,9 +119,22 @@ static void finish_trace(struct ep_options *options, struct argp_state *state)
     options->trace = trace_open(options->trace_path, error);
     if (!options->trace)
         argp_error(state, "--%s", error);
-    else if (options->layer >= options->trace->num_layers)
-        argp_error(state, "--layer %d: must be 0 to %d in %s", options->layer,
-                   options->trace->num_layers - 1, options->trace_path);
+    for (int32_t i = 0; i < options->layers.count; i++)
+        if (options->layers.values[i] >= options->trace->num_layers)
+            argp_error(state, "--layer %lld: must be 0 to %d in %s",
+                       (long long)options->layers.values[i], options->trace->num_layers - 1,
+                       options->trace_path);
+}
+
+static void finish_ops(const struct ep_options *options, struct argp_state *state)
+{
+    for (int32_t i = 0; i < options->ops.count; i++) {
+        const enum ep_op op = (enum ep_op)options->ops.values[i];
+        if (ep_op_parts(op, options) == 0)
+            argp_error(state, "--ops %s: there is none with --mode %s, --dtype %s and --answer %s",
+                       ep_op_names[op], ep_mode_names[options->mode], options->dtype,
+                       ep_ll_answer_names[options->ll_answer]);
+    }
 }
 
 static void finish(void *input, struct argp_state *state)
@@ -110,9 +142,11 @@ static void finish(void *input, struct argp_state *state)
     struct ep_options *options = input;
     finish_row(options, state);
     finish_row_format(options, state);
-    if (options->mode == EP_MODE_LOW_LATENCY && options->num_tokens > MAX_LL_TOKENS)
-        argp_error(state, "--tokens %d: must be 0 to %d with --mode low-latency",
-                   options->num_tokens, MAX_LL_TOKENS);
+    finish_ops(options, state);
+    for (int32_t i = 0; i < options->tokens.count && options->mode == EP_MODE_LOW_LATENCY; i++)
+        if (options->tokens.values[i] > MAX_LL_TOKENS)
+            argp_error(state, "--tokens %lld: must be 0 to %d with --mode low-latency",
+                       (long long)options->tokens.values[i], MAX_LL_TOKENS);
     if (options->masked.count > 0)
         options->ll_on_missing = WEFT_LL_MASK;
     if (options->trace_path)
@@ -131,7 +165,8 @@ static const struct option_row option_table[] = {
     {JOB_MACHINE(AT(job.machine))},
     {JOB_TIMEOUT(AT(job.timeout_ms))},
     {OPTION_GROUP, .doc = "The layer"},
-    {OPTION_INTEGER, "tokens", "N", "Tokens per rank", NULL, AT(num_tokens), 0, MAX_TOKENS,
+    {OPTION_INTEGERS, "tokens", "LIST", "Tokens per rank, one number after the other", NULL,
+     AT(tokens), 0, MAX_TOKENS,
      .without = "512; 128 with --mode low-latency, which takes up to 65535"},
     {OPTION_INTEGER, "hidden", "H", "Elements per token", NULL, AT(hidden), 1, INT32_MAX,
      .without = "7168"},
@@ -140,8 +175,8 @@ static const struct option_row option_table[] = {
     {OPTION_INTEGER, "experts", "E", "Experts; rank r of R has those from E*r/R up to E*(r+1)/R",
      NULL, AT(num_experts), 1, MAX_EXPERTS, .without = "256"},
     {OPTION_OTHER, "dtype", "TYPE",
-     "Type of elements: bf16, fp16, fp32; or bytes:N for rows of N opaque bytes, which are "
-     "dispatched and not combined",
+     "Type of elements: bf16, fp16, fp32; or bytes:N for rows of N opaque bytes, bytes:N+M in two "
+     "planes, which are dispatched and not combined",
      "bf16", .parse = parse_dtype},
     {OPTION_CHOICE, "mode", NULL,
      "Low latency dispatches and combines few tokens, in one launch each", "normal", AT(mode),
@@ -188,13 +223,13 @@ static const struct option_row option_table[] = {
      "If a rank is missing, the communicator fails, or the others mask it; mask with --masked",
      "fail", AT(ll_on_missing), .choices = ep_ll_on_missing_names,
      .rules = {{"fail", .excludes = "masked"}}},
-    {OPTION_FLAG, "graph", NULL,
-     "Time graphs of 20 operations, on cuda; each ll_dispatch with a release of what came", NULL,
-     AT(start)},
     {OPTION_FLAG, "query", NULL,
      "Run nothing, start no rank, and print the memory that each rank would have", NULL, AT(task)},
-    {OPTION_GROUP, .doc = "Rings between nodes, and other memory than the heap",
+    {OPTION_GROUP, .doc = "Rows, rings between nodes, and other memory than the heap",
      .rules = {{.excludes = "mode", .with = "low-latency"}}},
+    {OPTION_FLAG, "rows-only", NULL,
+     "Dispatch rows alone, without the ids, weights and sources of their tokens", NULL,
+     AT(carried)},
     {JOB_CHANNELS("Rings to each other node", AT(num_channels))},
     {JOB_STAGING_SLOTS("Slots of a ring", AT(num_staging_slots))},
     {JOB_STAGING_SLOT_BYTES("Bytes of a slot, at least those of a row and its header",
@@ -217,11 +252,22 @@ static const struct option_row option_table[] = {
      "Take routing, tokens, top-k and experts from a MOETRACE file; rank r of R gets the tokens "
      "T*r/R to T*(r+1)/R",
      NULL, AT(trace_path)},
-    {OPTION_INTEGER, "layer", "L", "Layer of the trace", "0", AT(layer), 0, INT32_MAX,
-     .rules = {{.needs = "trace"}}},
+    {OPTION_INTEGERS, "layer", "LIST", "Layers of the trace, one after the other", "0", AT(layers),
+     0, INT32_MAX, .rules = {{.needs = "trace"}}},
     {OPTION_GROUP, .doc = "The run"},
     {JOB_ITERS(AT(num_iters))},
     {JOB_WARMUP("3", AT(num_warmup))},
+    {OPTION_CHOICES, "ops", "LIST",
+     "Time these operations. Beside the usual ones dispatch_counted is layout, notify, a wait of "
+     "the host for the counts, and dispatch; dispatch_capacity has no such wait; dispatch_combine "
+     "is without layout and notify; ll_dispatch_release also releases what came",
+     NULL, AT(ops), .choices = ep_op_names,
+     .without = "layout, notify, dispatch, combine, layer; with low latency ll_dispatch, "
+                "ll_combine, ll_layer"},
+    {OPTION_FLAG, "graph", NULL,
+     "Time graphs of 20 operations, on cuda, but where the host waits; each ll_dispatch with a "
+     "release of what came",
+     NULL, AT(start)},
     {OPTION_INTEGER, "blocks", "B", "Blocks per operation; 0: the library's choice", NULL,
      AT(num_blocks), 0, MAX_BLOCKS, .without = "1 on cpu, 0 on cuda"},
     {OPTION_INTEGER, "warps", "W", "Warps per block; 0: the library's choice", NULL, AT(num_warps),
@@ -236,7 +282,6 @@ void ep_options_parse(struct ep_options *options, int argc, char **argv)
 {
     static const struct option_set set = {option_table, documentation, finish};
     *options = (struct ep_options){
-        .num_tokens = EP_NOT_GIVEN,
         .num_topk = EP_NOT_GIVEN,
         .num_experts = EP_NOT_GIVEN,
         .hidden = EP_NOT_GIVEN,
@@ -304,15 +349,41 @@ void ep_options_resolve_grid(struct ep_options *options, weft_machine machine)
         options->num_warps = usual;
 }
 
+static int32_t largest(const struct option_list *list)
+{
+    int64_t value = list->values[0];
+    for (int32_t i = 1; i < list->count; i++)
+        value = list->values[i] > value ? list->values[i] : value;
+    return (int32_t)value;
+}
+
+int32_t ep_options_num_cases(const struct ep_options *options)
+{
+    return options->trace ? options->layers.count : options->tokens.count;
+}
+
+void ep_options_choose_case(struct ep_options *options, int32_t i)
+{
+    if (options->trace)
+        options->layer = (int32_t)options->layers.values[i];
+    else
+        options->num_tokens = (int32_t)options->tokens.values[i];
+}
+
 static int resolve_trace(struct ep_options *options, char error[JOB_ERROR_BYTES])
 {
     const char *reason = "as in the trace";
     const struct trace *trace = options->trace;
     int64_t num_ranks = options->job.num_ranks;
     int32_t max_share = (int32_t)((trace->num_tokens + num_ranks - 1) / num_ranks);
-    if (must_be("--tokens", &options->num_tokens, max_share,
-                "the largest share of a rank in the trace", error) != 0 ||
-        must_be("--topk", &options->num_topk, trace->num_topk, reason, error) != 0 ||
+    options->num_tokens = max_share;
+    for (int32_t i = 0; i < options->tokens.count; i++) {
+        int32_t num_tokens = (int32_t)options->tokens.values[i];
+        if (must_be("--tokens", &num_tokens, max_share, "the largest share of a rank in the trace",
+                    error) != 0)
+            return -1;
+    }
+    if (must_be("--topk", &options->num_topk, trace->num_topk, reason, error) != 0 ||
         must_be("--experts", &options->num_experts, trace->num_experts, reason, error) != 0)
         return -1;
     return 0;
@@ -320,9 +391,10 @@ static int resolve_trace(struct ep_options *options, char error[JOB_ERROR_BYTES]
 
 static int resolve_gate(struct ep_options *options, char error[JOB_ERROR_BYTES])
 {
-    if (options->num_tokens == EP_NOT_GIVEN)
-        options->num_tokens =
-            options->mode == EP_MODE_LOW_LATENCY ? DEFAULT_LL_TOKENS : DEFAULT_TOKENS;
+    if (options->tokens.count == 0)
+        options->tokens = (struct option_list){
+            1, {options->mode == EP_MODE_LOW_LATENCY ? DEFAULT_LL_TOKENS : DEFAULT_TOKENS}};
+    options->num_tokens = largest(&options->tokens); /* until a case is chosen: what needs most */
     if (options->num_experts == EP_NOT_GIVEN)
         options->num_experts = DEFAULT_EXPERTS;
     if (options->num_topk == EP_NOT_GIVEN)

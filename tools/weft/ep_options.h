@@ -34,23 +34,52 @@ extern const char *const ep_ll_answer_names[];     /* the same, by weft_ll_answe
 extern const char *const ep_ll_layout_names[];     /* the same, by weft_ll_layout */
 extern const char *const ep_mode_names[];          /* the same */
 enum ep_start { EP_START_STREAM, EP_START_GRAPH };
+enum { EP_GRAPH_CALLS = 20 };
+/* Of a dispatch: rows with the ids, weights and sources of their tokens; or rows. */
+enum ep_carried { EP_CARRY_ALL, EP_CARRY_ROWS };
+enum { EP_MAX_PLANES = 2 };
 enum ep_task { EP_TASK_RUN, EP_TASK_QUERY };
 enum ep_format { EP_FORMAT_TABLE, EP_FORMAT_JSON };
 
 enum { EP_NOT_GIVEN = -1 };
 
+/* What is timed: each by itself, one after the other. ep_layer.c has their parts. */
+enum ep_op {
+    EP_LAYOUT,
+    EP_NOTIFY,
+    EP_DISPATCH,
+    EP_COMBINE,
+    EP_LAYER,
+    EP_LL_DISPATCH, /* of low latency, as the next two */
+    EP_LL_COMBINE,
+    EP_LL_LAYER,
+    EP_NUM_USUAL_OPS, /* those from here on only if they are asked for */
+    EP_DISPATCH_COUNTED = EP_NUM_USUAL_OPS,
+    EP_DISPATCH_CAPACITY,
+    EP_DISPATCH_COMBINE,
+    EP_LL_DISPATCH_RELEASE,
+    EP_NUM_OPS
+};
+extern const char *const ep_op_names[]; /* NULL behind the last */
+
 struct ep_options {
     struct job_options job;
-    int32_t num_tokens; /* per rank, at most; EP_NOT_GIVEN until resolved, as the next ones */
-    int32_t num_topk;
+    struct option_list tokens; /* one after the other; in each case num_tokens is one of them */
+    int32_t num_tokens;        /* per rank, at most */
+    int32_t num_topk;          /* EP_NOT_GIVEN until resolved, as the next ones */
     int32_t num_experts;
     int32_t hidden; /* elements per row; bytes when kind is WEFT_UINT8 */
     weft_dtype kind;
     uint64_t row_bytes;
-    char dtype[24]; /* as in the reports */
+    int32_t num_planes; /* of a row; one, but of bytes */
+    uint64_t plane_bytes[EP_MAX_PLANES];
+    char dtype[32]; /* as in the reports */
     const char *trace_path;
-    struct trace *trace; /* NULL: a gate routes; the caller closes it */
+    struct trace *trace;       /* NULL: a gate routes; the caller closes it */
+    struct option_list layers; /* of the trace, one after the other */
     int32_t layer;
+    struct option_list ops; /* of enum ep_op; none: the usual ones of the mode */
+    enum ep_carried carried;
     int32_t num_iters;
     int32_t num_warmup;
     int32_t num_blocks; /* EP_NOT_GIVEN until resolved, as the next; 0: the library chooses */
@@ -86,6 +115,9 @@ void ep_options_parse(struct ep_options *options, int argc, char **argv);
 int ep_options_resolve(struct ep_options *options, char error[JOB_ERROR_BYTES]);
 /* And once the machine is known. */
 void ep_options_resolve_grid(struct ep_options *options, weft_machine machine);
+/* Each number of tokens, or layer of the trace, is a case; with 0 <= i < the number of them. */
+int32_t ep_options_num_cases(const struct ep_options *options);
+void ep_options_choose_case(struct ep_options *options, int32_t i);
 
 /* Whether two ranks have masked each other. */
 int ep_ll_are_cut(const struct ep_options *options, int32_t a, int32_t b);

@@ -10,26 +10,20 @@
 
 /* Rows move once in dispatch, once in combine, and both ways in a layer; layout and notify move no
  * rows. */
-static struct ep_traffic traffic_of(const struct ep_report *report, enum ep_op op)
+static struct ep_traffic traffic_of(const struct ep_report *report, enum ep_op op,
+                                    const struct ep_traffic *dispatched)
 {
-    uint64_t num_passes = 0;
-    if (op == EP_DISPATCH || op == EP_COMBINE || op == EP_LL_DISPATCH || op == EP_LL_COMBINE)
-        num_passes = 1;
-    else if (op == EP_LL_LAYER)
-        num_passes = 2;
-    else if (op == EP_LAYER)
-        num_passes = 1 + (uint64_t)ep_op_exists(EP_COMBINE, report->options);
+    const struct ep_options *options = report->options;
+    const int parts = ep_op_parts(op, options);
+    const uint64_t rows = dispatched->bytes_logical / options->row_bytes;
+    const uint64_t remote_rows = dispatched->bytes_remote / options->row_bytes;
+    uint64_t bytes = 0;
     /* What dispatch sends may be shorter. */
-    if (op == EP_DISPATCH || op == EP_LAYER || op == EP_LL_DISPATCH || op == EP_LL_LAYER) {
-        const struct ep_options *options = report->options;
-        const uint64_t sent = ep_ll_element_bytes(options) + ep_ll_scale_bytes(options);
-        const uint64_t rows = report->traffic.bytes_logical / options->row_bytes;
-        const uint64_t remote_rows = report->traffic.bytes_remote / options->row_bytes;
-        const uint64_t bytes = sent + (num_passes - 1) * options->row_bytes;
-        return (struct ep_traffic){rows * bytes, remote_rows * bytes};
-    }
-    return (struct ep_traffic){num_passes * report->traffic.bytes_logical,
-                               num_passes * report->traffic.bytes_remote};
+    if (parts & EP_PART_DISPATCH)
+        bytes += ep_ll_element_bytes(options) + ep_ll_scale_bytes(options);
+    if (parts & EP_PART_COMBINE)
+        bytes += options->row_bytes;
+    return (struct ep_traffic){rows * bytes, remote_rows * bytes};
 }
 
 /* The normal mode has no such value. */
@@ -38,9 +32,10 @@ static const char *of_low_latency(const struct ep_options *options, const char *
     return options->mode == EP_MODE_NORMAL ? NULL : value;
 }
 
-static int32_t graph_calls(const struct ep_options *options)
+static int32_t graph_calls(const struct ep_options *options, enum ep_op op)
 {
-    return options->start == EP_START_GRAPH ? EP_LL_GRAPH_CALLS : 0;
+    const int32_t num_calls = ep_op_calls(op, options);
+    return num_calls > 1 ? num_calls : 0;
 }
 
 static int is_network(const struct ep_report *report)
@@ -57,17 +52,20 @@ static int print_json(const struct ep_report *report, enum ep_op op)
 {
     const struct ep_options *options = report->options;
     const struct figures *us = &report->figures[op];
-    const struct ep_tally *tally = &report->tallies[op];
+    const struct ep_tally tally = ep_tally_of(report->tallies, op);
     const struct ep_network *network = &report->network;
-    struct ep_traffic traffic = traffic_of(report, op);
+    const struct ep_traffic traffic = traffic_of(report, op, &report->traffic.most);
+    const struct ep_traffic mean = traffic_of(report, op, &report->traffic.mean);
     json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, "
+        "{s:s, s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:s, s:b, s:i, s:i, s:i, s:i, s:i, s:i, "
+        "s:i, "
         "s:i, s:s, "
         "s:s?, "
         "s:i, "
         "s:f, "
         "s:I,"
-        " s:i, s:i, s:s, s:i, s:i, s:I, s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:I, s:I, s:f, s:f, "
+        " s:i, s:i, s:s, s:i, s:i, s:I, s:s, s:I, s:i, s:i, s:f, s:f, s:f, s:I, s:I, s:I, s:I, "
+        "s:f, s:f, "
         "s:s?,"
         " s:I,"
         " s:f, s:I, s:I, s:I, s:b}",
@@ -78,9 +76,9 @@ static int print_json(const struct ep_report *report, enum ep_op op)
         of_low_latency(options, ep_ll_carrier_names[report->ll_sizes.carrier]), "carrier_reason",
         of_low_latency(options, report->ll_sizes.carrier_reason), "answer",
         of_low_latency(options, ep_ll_answer_names[options->ll_answer]), "format",
-        ep_row_format_names[options->row_format], "phases",
-        options->mode == EP_MODE_NORMAL ? 1 : options->num_phases, "graph_calls",
-        graph_calls(options), "ranks", options->job.num_ranks, "nodes", options->job.num_nodes,
+        ep_row_format_names[options->row_format], "rows_only", options->carried == EP_CARRY_ROWS,
+        "phases", options->mode == EP_MODE_NORMAL ? 1 : options->num_phases, "graph_calls",
+        graph_calls(options, op), "ranks", options->job.num_ranks, "nodes", options->job.num_nodes,
         "tokens", options->num_tokens, "hidden", options->hidden, "topk", options->num_topk,
         "experts", options->num_experts, "dtype", options->dtype, "trace", options->trace_path,
         "trace_layer", options->layer, "skew", options->skew, "seed", (json_int_t)options->seed,
@@ -90,13 +88,14 @@ static int print_json(const struct ep_report *report, enum ep_op op)
         ep_memory_names[options->memory], "staging_bytes", (json_int_t)options->staging_bytes,
         "warmup", options->num_warmup, "iters", options->num_iters, "us_min", us->min, "us_median",
         us->median, "us_max", us->max, "bytes_logical", (json_int_t)traffic.bytes_logical,
-        "bytes_remote", (json_int_t)traffic.bytes_remote, "gbps_logical",
-        gbps(traffic.bytes_logical, us->median), "gbps_remote",
+        "bytes_remote", (json_int_t)traffic.bytes_remote, "mean_bytes_logical",
+        (json_int_t)mean.bytes_logical, "mean_bytes_remote", (json_int_t)mean.bytes_remote,
+        "gbps_logical", gbps(traffic.bytes_logical, us->median), "gbps_remote",
         gbps(traffic.bytes_remote, us->median), "net_engine",
         is_network(report) ? network->engine : NULL, "net_bytes", (json_int_t)network->bytes[op],
         "net_gbps", gbps(network->of_rank[op], us->median), "forwarded_rows",
-        (json_int_t)network->num_rows[op], "checked_rows", (json_int_t)tally->checked_rows,
-        "errors", (json_int_t)tally->errors, "ok", tally->errors == 0);
+        (json_int_t)network->num_rows[op], "checked_rows", (json_int_t)tally.checked_rows, "errors",
+        (json_int_t)tally.errors, "ok", tally.errors == 0);
     if (!object)
         return -1;
     int result = json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
@@ -147,16 +146,15 @@ static void print_heading(const struct ep_report *report)
     if (options->mode == EP_MODE_NORMAL && options->row_format != EP_ROW_FORMAT_DTYPE)
         printf("rows are quantised on their way: %s\n", ep_row_format_names[options->row_format]);
     if (options->mode == EP_MODE_LOW_LATENCY) {
-        printf("low latency, by %s, rows in %s, %d phase%s, %s\n",
-               ep_ll_layout_names[options->ll_layout],
-               options->row_format == EP_ROW_FORMAT_DTYPE
-                   ? options->dtype
-                   : ep_row_format_names[options->row_format],
-               options->num_phases, options->num_phases == 1 ? "" : "s",
-               options->start == EP_START_GRAPH ? "in graphs of 20 operations" : "in the stream");
+        printf(
+            "low latency, by %s, rows in %s, %d phase%s\n", ep_ll_layout_names[options->ll_layout],
+            options->row_format == EP_ROW_FORMAT_DTYPE ? options->dtype
+                                                       : ep_row_format_names[options->row_format],
+            options->num_phases, options->num_phases == 1 ? "" : "s");
         ep_ll_print_carrier(&report->ll_sizes);
     }
-    printf("%d iterations after %d, ", options->num_iters, options->num_warmup);
+    printf("%d iterations after %d, %s, ", options->num_iters, options->num_warmup,
+           options->start == EP_START_GRAPH ? "in graphs of 20 operations" : "in the stream");
     print_count(options->num_blocks, "block");
     printf(" of ");
     print_count(options->num_warps, "warp");
@@ -166,10 +164,10 @@ static void print_heading(const struct ep_report *report)
         "own\n");
     if (is_network(report))
         print_network(report);
-    printf("\n%-11s %11s %11s %11s %8s %8s ", "", "min", "median", "max", "logical", "remote");
+    printf("\n%-19s %11s %11s %11s %8s %8s ", "", "min", "median", "max", "logical", "remote");
     if (is_network(report))
         printf("%8s %12s %9s ", "network", "network", "forwarded");
-    printf(" check\n%-11s %11s %11s %11s %8s %8s ", "operation", "us", "us", "us", "GB/s", "GB/s");
+    printf(" check\n%-19s %11s %11s %11s %8s %8s ", "operation", "us", "us", "us", "GB/s", "GB/s");
     if (is_network(report))
         printf("%8s %12s %9s", "GB/s", "bytes", "rows");
     printf("\n");
@@ -188,10 +186,10 @@ static void print_network_row(const struct ep_report *report, enum ep_op op)
 static void print_row(const struct ep_report *report, enum ep_op op)
 {
     const struct figures *us = &report->figures[op];
-    const struct ep_tally *tally = &report->tallies[op];
-    struct ep_traffic traffic = traffic_of(report, op);
-    printf("%-11s %11.1f %11.1f %11.1f ", ep_op_names[op], us->min, us->median, us->max);
-    if (op == EP_LAYOUT || op == EP_NOTIFY)
+    const struct ep_tally tally = ep_tally_of(report->tallies, op);
+    const struct ep_traffic traffic = traffic_of(report, op, &report->traffic.most);
+    printf("%-19s %11.1f %11.1f %11.1f ", ep_op_names[op], us->min, us->median, us->max);
+    if (!(ep_op_parts(op, report->options) & (EP_PART_DISPATCH | EP_PART_COMBINE)))
         printf("%8s %8s ", "-", "-");
     else
         printf("%8.3f %8.3f ", gbps(traffic.bytes_logical, us->median),
@@ -201,11 +199,11 @@ static void print_row(const struct ep_report *report, enum ep_op op)
     putchar(' ');
     if (report->options->check == EP_CHECK_NONE)
         printf("none\n");
-    else if (tally->errors == 0)
-        printf("ok, %lld compared\n", (long long)tally->checked_rows);
+    else if (tally.errors == 0)
+        printf("ok, %lld compared\n", (long long)tally.checked_rows);
     else
-        printf("FAILED, %lld of %lld differ\n", (long long)tally->errors,
-               (long long)tally->checked_rows);
+        printf("FAILED, %lld of %lld differ\n", (long long)tally.errors,
+               (long long)tally.checked_rows);
 }
 
 int ep_report_print(const struct ep_report *report)
@@ -214,7 +212,7 @@ int ep_report_print(const struct ep_report *report)
     if (!is_json)
         print_heading(report);
     for (int op = 0; op < EP_NUM_OPS; op++) {
-        if (!ep_op_exists(op, report->options))
+        if (!ep_op_is_timed(op, report->options))
             continue;
         if (is_json)
             result |= print_json(report, op);

@@ -10,7 +10,7 @@ struct ep_report {
     weft_machine machine;
     struct figures figures[EP_NUM_OPS]; /* microseconds */
     struct ep_tally tallies[EP_NUM_OPS];
-    struct ep_traffic traffic;
+    struct ep_traffic_of_ranks traffic; /* of dispatch, in rows of the layer */
     struct ep_network network;
     weft_ll_sizes ll_sizes; /* of low latency */
 };
