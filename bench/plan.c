@@ -145,35 +145,6 @@ void plan_split_weights(const struct plan *plan, int32_t source, float *weights)
                           weights + (int64_t)token * plan->num_topk);
 }
 
-/* Reads the tokens of `rank`. If other ranks have one token more, the rank gets a token without
- * experts. */
-static void read_tokens(struct plan *plan, const struct trace *trace, int32_t layer, int32_t rank)
-{
-    const int32_t first = trace_first_token(trace, rank, plan->num_ranks);
-    const int32_t num_tokens = trace_first_token(trace, rank + 1, plan->num_ranks) - first;
-    const int64_t begin = (int64_t)rank * plan->num_tokens * plan->num_topk;
-    for (int64_t i = 0; i < (int64_t)plan->num_tokens * plan->num_topk; i++) {
-        plan->topk_idx[begin + i] = PLAN_NO_EXPERT;
-        plan->topk_weights[begin + i] = 0;
-    }
-    trace_read(trace, layer, first, num_tokens, plan->topk_idx + begin, plan->topk_weights + begin);
-}
-
-int plan_init_from_trace(struct plan *plan, const struct trace *trace, int32_t layer,
-                         int32_t num_ranks)
-{
-    *plan = (struct plan){.num_ranks = num_ranks,
-                          .num_tokens = (trace->num_tokens + num_ranks - 1) / num_ranks,
-                          .num_topk = trace->num_topk,
-                          .num_experts = trace->num_experts};
-    if (alloc_tables(plan) != 0)
-        return -1;
-    for (int32_t rank = 0; rank < num_ranks; rank++)
-        read_tokens(plan, trace, layer, rank);
-    place_rows(plan);
-    return 0;
-}
-
 void plan_destroy(struct plan *plan)
 {
     free(plan->topk_idx);

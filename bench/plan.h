@@ -6,7 +6,6 @@
 #include "options.h"
 #include "workload/ep_oracle.h"
 #include "workload/payload.h"
-#include "workload/trace.h"
 
 struct plan {
     int32_t num_ranks;
@@ -29,10 +28,6 @@ int plan_init(struct plan *plan, const struct bench_options *options, int32_t nu
 /* Every token of a rank has one expert, on the rank of the same index on the next node. */
 int plan_init_for_partners(struct plan *plan, const struct bench_options *options,
                            int32_t num_ranks, int32_t ranks_per_node);
-/* One layer of a trace, whose tokens are spread over the ranks; of those that have one less, the
- * last token has no experts. For its routing alone: it has no rows to fill or to check. */
-int plan_init_from_trace(struct plan *plan, const struct trace *trace, int32_t layer,
-                         int32_t num_ranks);
 void plan_destroy(struct plan *plan);
 
 static inline int32_t plan_row(const struct plan *plan, int32_t source, int32_t token, int32_t rank)

@@ -66,7 +66,7 @@ int64_t ep_sample_row(const struct ep_verifier *verifier, int64_t num_rows, int6
     return begin + (int64_t)(random % (uint64_t)(end - begin));
 }
 
-/* What the row stands for when it has been quantised. */
+/* Puts the numbers that stay of the row when it is quantised into its place. */
 static void quantise_row(struct ep_verifier *verifier, unsigned char *row)
 {
     const struct ep_options *options = verifier->layer->options;
@@ -130,8 +130,7 @@ static void verify_dispatch(struct ep_verifier *verifier)
     ep_oracle_check_no_more(&checker, &notes, num_rows, verifier->layer->capacity);
 }
 
-/* What a rank answers: the token's row, scaled by all its experts at once, as a row of the
- * payload's format. */
+/* A rank answers the token's row, scaled by all its experts at once, in the payload's format. */
 static int read_answer(void *of, struct ep_token token, int32_t rank, float *values)
 {
     struct ep_verifier *verifier = of;

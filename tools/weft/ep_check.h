@@ -18,7 +18,7 @@ struct ep_tally {
  * The routing of all tokens must be loaded. Overwrites the layer's buffers. */
 weft_result ep_check(struct ep_layer *layer, struct ep_tally tallies[EP_NUM_OPS]);
 
-/* Of all that is compared of the operation's parts. */
+/* The sum over the operation's parts. */
 struct ep_tally ep_tally_of(const struct ep_tally tallies[EP_NUM_OPS], enum ep_op op);
 
 /* The parts of ep_check share this. */
@@ -36,8 +36,7 @@ struct ep_verifier {
 void ep_tally_row(struct ep_verifier *verifier, enum ep_op op, int is_equal, const char *format,
                   ...) __attribute__((format(printf, 4, 5)));
 
-/* Of num_rows rows, which are compared: a sample in ascending order, of this size; all of a full
- * check. */
+/* Which of num_rows rows are compared: a sample in ascending order; a full check takes all. */
 int64_t ep_sample_size(const struct ep_verifier *verifier, int64_t num_rows);
 int64_t ep_sample_row(const struct ep_verifier *verifier, int64_t num_rows, int64_t index);
 

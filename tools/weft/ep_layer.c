@@ -353,7 +353,7 @@ weft_result ep_layer_finish(struct ep_layer *layer, enum ep_op op)
     const int parts = ep_op_parts(op, layer->options);
     if (layer->options->mode == EP_MODE_LOW_LATENCY)
         return ep_ll_leaves_result(parts) ? weft_ll_release(layer->ll.ll, layer->stream) : WEFT_OK;
-    /* What follows needs the counts of this layout. */
+    /* The next operations need the counts of this layout. */
     const int is_layout_alone = (parts & EP_PART_LAYOUT) && !(parts & EP_PART_NOTIFY);
     return is_layout_alone ? weft_ep_notify(layer->handle, layer->stream) : WEFT_OK;
 }

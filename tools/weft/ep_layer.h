@@ -26,7 +26,7 @@ int32_t ep_op_calls(enum ep_op op, const struct ep_options *options);
 /* 1 if each part of `part` is one of `whole`, in the same mode. */
 int ep_op_contains(enum ep_op whole, enum ep_op part);
 
-/* What an operation that moves rows moves per rank. */
+/* The bytes of rows that an operation moves per rank. */
 struct ep_traffic {
     uint64_t bytes_logical; /* rows that arrive at the rank (go back, in combine), own included */
     uint64_t bytes_remote;  /* without the rank's own */
@@ -37,7 +37,7 @@ struct ep_interval {
     weft_event *start, *stop;
 };
 
-/* What only low latency has: see ep_ll.h. */
+/* The part of a layer that only low latency has: see ep_ll.h. */
 struct ep_ll {
     weft_ll *ll;
     weft_ll_sizes sizes;
@@ -67,7 +67,7 @@ struct ep_layer {
     struct ep_ll ll;
 
     /* Memory of the machine, which the host must not touch. */
-    unsigned char *x[EP_MAX_PLANES]; /* of each plane [N][plane_bytes] */
+    unsigned char *x[EP_MAX_PLANES]; /* [N][plane_bytes] of each plane */
     int32_t *topk_idx;               /* [N][num_topk] */
     float *topk_weights;             /* [N][num_topk] */
     unsigned char *out;              /* [N][row_bytes] */
@@ -76,7 +76,7 @@ struct ep_layer {
     int32_t *tokens_per_expert;      /* [num_experts] */
     uint8_t *is_token_in_rank;       /* [N][num_ranks] */
 
-    /* Of each plane [capacity][plane_bytes], in options->memory as the next three. */
+    /* [capacity][plane_bytes] of each plane, in options->memory as the next three. */
     unsigned char *recv_x[EP_MAX_PLANES];
     int32_t *recv_topk_idx; /* [capacity][num_topk] */
     float *recv_topk_weights;
@@ -102,7 +102,7 @@ weft_result ep_layer_enqueue(struct ep_layer *layer, enum ep_op op);
 weft_result ep_layer_route(struct ep_layer *layer, weft_ep_counts *counts);
 /* With a format of rows: enqueues that the rows that came are restored, in recv_x. */
 weft_result ep_layer_restore_rows(struct ep_layer *layer, int64_t num_rows);
-/* What must come before and after it, and is no part of it. */
+/* Enqueue calls that must come before and after it, and are no part of it. */
 weft_result ep_layer_prepare(struct ep_layer *layer, enum ep_op op);
 weft_result ep_layer_finish(struct ep_layer *layer, enum ep_op op);
 

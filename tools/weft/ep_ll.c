@@ -243,7 +243,7 @@ weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traff
     return result;
 }
 
-/* Whether one row of dispatch, or combine, is for all ranks of a node. Answers that are rows go
+/* 1 if one row of dispatch, or combine, is for all ranks of a node. Answers that are rows go
  * straight. */
 static int is_relayed(const struct ep_layer *layer, enum ep_part part)
 {

@@ -7,7 +7,7 @@
 /* How rows are quantised, of a format that does it. */
 weft_rows_args ep_ll_rows_args(const struct ep_options *options);
 
-/* What the options ask for. */
+/* The configuration that the options ask for. */
 weft_ll_config ep_ll_config(const struct ep_options *options);
 
 /* Prints how rows come, and why the library has chosen no faster way. */
@@ -17,7 +17,7 @@ void ep_ll_print_carrier(const weft_ll_sizes *sizes);
 weft_result ep_ll_open(struct ep_layer *layer);
 void ep_ll_close(struct ep_layer *layer);
 
-/* Whether experts write their answers where rows came to, in place of ll.y. */
+/* 1 if experts write their answers where rows came to, in place of ll.y. */
 int ep_ll_fills_slots(const struct ep_layer *layer);
 
 /* Enqueues the parts of an operation. A combine alone keeps the result, so that it can come
@@ -31,8 +31,8 @@ enum ep_ll_end { EP_LL_KEEP, EP_LL_END }; /* the result of dispatch */
 weft_result ep_ll_dispatch(struct ep_layer *layer);
 weft_result ep_ll_combine(struct ep_layer *layer, enum ep_ll_end end);
 
-/* What came with the last dispatch. */
+/* Counts the rows that came with the last dispatch. */
 weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traffic);
-/* Of a dispatch, what this rank sends to other nodes, where partners relay rows once for all ranks
- * there; of a combine, what it is answered from there. */
+/* Rows that this rank sends to other nodes in dispatch, or gets from there in combine. Partners
+ * relay a row once for all ranks of their node. */
 int64_t ep_ll_count_rows_between_nodes(const struct ep_layer *layer, enum ep_part part);

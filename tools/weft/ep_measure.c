@@ -114,8 +114,8 @@ weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic_of_rank
 
 /* ---------------------------------------------------------------- between nodes */
 
-/* What one rank has sent, and rows that crossed the network: those that it got to relay or, of low
- * latency, has sent. */
+/* The bytes that one rank has sent, and its rows that crossed the network: those that it got to
+ * relay or, with low latency, has sent. */
 struct sent {
     uint64_t bytes[EP_NUM_OPS];
     int64_t num_rows[EP_NUM_OPS];

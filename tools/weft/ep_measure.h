@@ -15,7 +15,7 @@ struct ep_traffic_of_ranks {
 };
 weft_result ep_measure_traffic(struct ep_layer *layer, struct ep_traffic_of_ranks *traffic);
 
-/* What the operations send between nodes. */
+/* Bytes and rows that the operations send between nodes. */
 struct ep_network {
     char engine[16];              /* "" on one node, where the rest is 0 */
     uint64_t bytes[EP_NUM_OPS];   /* that all ranks together put to other nodes */

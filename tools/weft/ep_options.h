@@ -12,11 +12,11 @@
 #include "workload/trace.h"
 
 enum ep_check_mode { EP_CHECK_FULL, EP_CHECK_SAMPLE, EP_CHECK_NONE };
-/* Of outputs of dispatch and inputs of combine. */
+/* Where outputs of dispatch and inputs of combine are. */
 enum ep_memory { EP_MEMORY_HEAP, EP_MEMORY_OTHER };
 extern const char *const ep_memory_names[]; /* NULL behind the last */
 enum ep_mode { EP_MODE_NORMAL, EP_MODE_LOW_LATENCY };
-/* Of rows on their way to experts: as they are, or quantised, in groups of elements that have a
+/* Rows on their way to experts: as they are, or quantised, in groups of elements that have a
  * scale. */
 enum ep_row_format {
     EP_ROW_FORMAT_DTYPE,
@@ -35,7 +35,7 @@ extern const char *const ep_ll_layout_names[];     /* the same, by weft_ll_layou
 extern const char *const ep_mode_names[];          /* the same */
 enum ep_start { EP_START_STREAM, EP_START_GRAPH };
 enum { EP_GRAPH_CALLS = 20 };
-/* Of a dispatch: rows with the ids, weights and sources of their tokens; or rows. */
+/* A dispatch carries rows with the ids, weights and sources of their tokens; or rows. */
 enum ep_carried { EP_CARRY_ALL, EP_CARRY_ROWS };
 enum { EP_MAX_PLANES = 2 };
 enum ep_task { EP_TASK_RUN, EP_TASK_QUERY };
@@ -43,7 +43,7 @@ enum ep_format { EP_FORMAT_TABLE, EP_FORMAT_JSON };
 
 enum { EP_NOT_GIVEN = -1 };
 
-/* What is timed: each by itself, one after the other. ep_layer.c has their parts. */
+/* Operations are timed each by itself, one after the other. ep_layer.c has their parts. */
 enum ep_op {
     EP_LAYOUT,
     EP_NOTIFY,
@@ -119,13 +119,13 @@ void ep_options_resolve_grid(struct ep_options *options, weft_machine machine);
 int32_t ep_options_num_cases(const struct ep_options *options);
 void ep_options_choose_case(struct ep_options *options, int32_t i);
 
-/* Whether two ranks have masked each other. */
+/* 1 if two ranks have masked each other. */
 int ep_ll_are_cut(const struct ep_options *options, int32_t a, int32_t b);
 /* The bytes of a row on its way in low latency: elements, then scales; these are 0 of
  * EP_ROW_FORMAT_DTYPE. */
 uint64_t ep_ll_element_bytes(const struct ep_options *options);
 uint64_t ep_ll_scale_bytes(const struct ep_options *options);
 
-/* What combine's values are rounded to on their way, as combine_wire and answer_dtype have it. */
+/* combine_wire or answer_dtype: the type that values of combine are rounded to on their way. */
 weft_dtype ep_wire_dtype(const struct ep_options *options);
 const char *ep_wire_name(const struct ep_options *options);

@@ -18,7 +18,7 @@ struct ep_results {
     unsigned char *out;                   /* [N][row_bytes] */
 };
 
-/* What is received must be at most layer->capacity rows, and lie beyond ep_results_close, which is
+/* `received` must be at most layer->capacity rows, and lie beyond ep_results_close, which is
  * called whatever the result. */
 weft_result ep_results_open(struct ep_results *results, const struct ep_layer *layer,
                             const struct ep_received *received);

@@ -18,7 +18,7 @@ static struct ep_traffic traffic_of(const struct ep_report *report, enum ep_op o
     const uint64_t rows = dispatched->bytes_logical / options->row_bytes;
     const uint64_t remote_rows = dispatched->bytes_remote / options->row_bytes;
     uint64_t bytes = 0;
-    /* What dispatch sends may be shorter. */
+    /* Dispatch may send shorter rows. */
     if (parts & EP_PART_DISPATCH)
         bytes += ep_ll_element_bytes(options) + ep_ll_scale_bytes(options);
     if (parts & EP_PART_COMBINE)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What weft ep prints on standard output. */
+/* The output of weft ep. */
 #pragma once
 
 #include "ep_check.h"
