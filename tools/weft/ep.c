@@ -6,13 +6,13 @@
 #include <string.h>
 
 #include "command.h"
-#include "ep_check.h"
 #include "ep_measure.h"
 #include "ep_memory.h"
 #include "ep_options.h"
 #include "ep_report.h"
-#include "ep_routing.h"
 #include "job.h"
+#include "workload/ep_check.h"
+#include "workload/ep_routing.h"
 #include "workload/failure.h"
 
 enum { DEFAULT_RANKS = 8 };
@@ -59,19 +59,19 @@ static int prepare(void *argument, weft_machine machine, int *status)
 static weft_result measure_and_check(weft_comm *comm, struct ep_report *report)
 {
     const struct ep_options *options = report->options;
-    const int is_checked = options->check != EP_CHECK_NONE;
+    const int is_checked = options->layer.check != EP_CHECK_NONE;
     struct ep_layer layer = {0};
     struct ep_routing routing;
     const enum ep_routing_extent extent = is_checked ? EP_ROUTING_ALL : EP_ROUTING_OWN;
-    weft_result result = ep_routing_open(&routing, options, comm, extent) == 0
-                             ? ep_layer_open(&layer, comm, options, &routing)
+    weft_result result = ep_routing_open(&routing, &options->layer, comm, extent) == 0
+                             ? ep_layer_open(&layer, comm, &options->layer, &routing)
                              : LACKS_MEMORY("the routing of the tokens");
     if (result == WEFT_OK)
-        ep_routing_mask(&routing, options); /* what is checked; weft is given all choices */
-    if (result == WEFT_OK && is_checked && options->mode == EP_MODE_LOW_LATENCY)
+        ep_routing_mask(&routing, &options->layer); /* what is checked; weft is given all choices */
+    if (result == WEFT_OK && is_checked && options->layer.mode == EP_MODE_LOW_LATENCY)
         result = ep_check(&layer, report->tallies); /* and again behind what is timed */
     if (result == WEFT_OK)
-        result = ep_measure(&layer, report->figures);
+        result = ep_measure(&layer, options, report->figures);
     if (result == WEFT_OK)
         result = ep_measure_traffic(&layer, &report->traffic);
     if (result == WEFT_OK)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ep_ll.h"
+#include "workload/ep_ll.h"
 #include "workload/failure.h"
 #include "workload/of_ranks.h"
 #include "workload/progress.h"
@@ -36,9 +36,9 @@ static weft_result run_iteration(struct ep_layer *layer, double us[EP_NUM_OPS])
 }
 
 /* samples[op][num_iters] of this rank. */
-static weft_result run_iterations(struct ep_layer *layer, double *samples)
+static weft_result run_iterations(struct ep_layer *layer, const struct ep_options *options,
+                                  double *samples)
 {
-    const struct ep_options *options = layer->options;
     int32_t num_steps = options->num_warmup + options->num_iters;
     struct progress progress;
     double us[EP_NUM_OPS] = {0};
@@ -50,18 +50,19 @@ static weft_result run_iterations(struct ep_layer *layer, double *samples)
         int32_t iteration = step - options->num_warmup;
         for (int op = 0; op < EP_NUM_OPS && iteration >= 0; op++)
             samples[(int64_t)op * options->num_iters + iteration] =
-                us[op] / ep_op_calls(op, options);
+                us[op] / ep_op_calls(op, layer->options);
         progress_update(&progress, step + 1);
     }
     progress_end(&progress);
     return result;
 }
 
-weft_result ep_measure(struct ep_layer *layer, struct figures figures[EP_NUM_OPS])
+weft_result ep_measure(struct ep_layer *layer, const struct ep_options *options,
+                       struct figures figures[EP_NUM_OPS])
 {
-    size_t num_iters = (size_t)layer->options->num_iters;
+    size_t num_iters = (size_t)options->num_iters;
     double *samples = calloc(EP_NUM_OPS * num_iters, sizeof *samples);
-    weft_result result = samples ? run_iterations(layer, samples)
+    weft_result result = samples ? run_iterations(layer, options, samples)
                                  : LACKS_MEMORY("the times of %zu iterations", num_iters);
     for (size_t op = 0; op < EP_NUM_OPS && result == WEFT_OK; op++)
         if (ep_op_is_timed((enum ep_op)op, layer->options))

@@ -3,11 +3,13 @@
  * they move and send. */
 #pragma once
 
-#include "ep_layer.h"
+#include "ep_options.h"
+#include "workload/ep_layer.h"
 #include "workload/figures.h"
 
 /* Collective. Fills figures[op], in microseconds, of operations that are timed. */
-weft_result ep_measure(struct ep_layer *layer, struct figures figures[EP_NUM_OPS]);
+weft_result ep_measure(struct ep_layer *layer, const struct ep_options *options,
+                       struct figures figures[EP_NUM_OPS]);
 
 /* Collective; after ep_measure, of low latency of its last dispatch. */
 struct ep_traffic_of_ranks {

@@ -2,8 +2,8 @@
 /* The output of weft ep. */
 #pragma once
 
-#include "ep_check.h"
 #include "ep_measure.h"
+#include "workload/ep_check.h"
 
 struct ep_report {
     const struct ep_options *options;
@@ -14,6 +14,9 @@ struct ep_report {
     struct ep_network network;
     weft_ll_sizes ll_sizes; /* of low latency */
 };
+
+/* Prints how rows come, and why the library has chosen no faster way. */
+void ep_ll_print_carrier(const weft_ll_sizes *sizes);
 
 /* 0, or -1 when standard output cannot be written. */
 int ep_report_print(const struct ep_report *report);

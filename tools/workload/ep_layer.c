@@ -1,78 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "ep_layer.h"
+#include "workload/ep_layer.h"
 
 #include <stdlib.h>
 
-#include "ep_ll.h"
+#include "workload/ep_ll.h"
 #include "workload/failure.h"
 #include "workload/try.h"
-
-const char *const ep_op_names[] = {[EP_LAYOUT] = "layout",
-                                   [EP_NOTIFY] = "notify",
-                                   [EP_DISPATCH] = "dispatch",
-                                   [EP_COMBINE] = "combine",
-                                   [EP_LAYER] = "layer",
-                                   [EP_LL_DISPATCH] = "ll_dispatch",
-                                   [EP_LL_COMBINE] = "ll_combine",
-                                   [EP_LL_LAYER] = "ll_layer",
-                                   [EP_DISPATCH_COUNTED] = "dispatch_counted",
-                                   [EP_DISPATCH_CAPACITY] = "dispatch_capacity",
-                                   [EP_DISPATCH_COMBINE] = "dispatch_combine",
-                                   [EP_LL_DISPATCH_RELEASE] = "ll_dispatch_release",
-                                   [EP_NUM_OPS] = NULL};
-
-static const struct operation {
-    enum ep_mode mode;
-    int parts; /* of enum ep_part */
-} operations[] = {
-    [EP_LAYOUT] = {EP_MODE_NORMAL, EP_PART_LAYOUT},
-    [EP_NOTIFY] = {EP_MODE_NORMAL, EP_PART_NOTIFY},
-    [EP_DISPATCH] = {EP_MODE_NORMAL, EP_PART_DISPATCH},
-    [EP_COMBINE] = {EP_MODE_NORMAL, EP_PART_COMBINE},
-    [EP_LAYER] = {EP_MODE_NORMAL,
-                  EP_PART_LAYOUT | EP_PART_NOTIFY | EP_PART_DISPATCH | EP_PART_COMBINE},
-    [EP_LL_DISPATCH] = {EP_MODE_LOW_LATENCY, EP_PART_DISPATCH},
-    [EP_LL_COMBINE] = {EP_MODE_LOW_LATENCY, EP_PART_COMBINE},
-    [EP_LL_LAYER] = {EP_MODE_LOW_LATENCY, EP_PART_DISPATCH | EP_PART_COMBINE},
-    [EP_DISPATCH_COUNTED] = {EP_MODE_NORMAL,
-                             EP_PART_LAYOUT | EP_PART_NOTIFY | EP_PART_COUNTS | EP_PART_DISPATCH},
-    [EP_DISPATCH_CAPACITY] = {EP_MODE_NORMAL, EP_PART_LAYOUT | EP_PART_NOTIFY | EP_PART_DISPATCH},
-    [EP_DISPATCH_COMBINE] = {EP_MODE_NORMAL, EP_PART_DISPATCH | EP_PART_COMBINE},
-    [EP_LL_DISPATCH_RELEASE] = {EP_MODE_LOW_LATENCY, EP_PART_DISPATCH | EP_PART_RELEASE}};
-
-int ep_op_parts(enum ep_op op, const struct ep_options *options)
-{
-    const struct operation *operation = &operations[op];
-    if (operation->mode != options->mode ||
-        (op == EP_LL_COMBINE && options->ll_answer == WEFT_LL_ANSWER_IN_SLOTS))
-        return 0;
-    /* In a graph there is no room for twenty results. */
-    if (op == EP_LL_DISPATCH && options->start == EP_START_GRAPH)
-        return EP_PART_DISPATCH | EP_PART_RELEASE;
-    return options->kind == WEFT_UINT8 ? operation->parts & ~EP_PART_COMBINE : operation->parts;
-}
-
-int ep_op_is_timed(enum ep_op op, const struct ep_options *options)
-{
-    int is_asked_for = options->ops.count == 0 && op < EP_NUM_USUAL_OPS;
-    for (int32_t i = 0; i < options->ops.count; i++)
-        is_asked_for = is_asked_for || options->ops.values[i] == (int64_t)op;
-    return is_asked_for && ep_op_parts(op, options) != 0;
-}
-
-/* The host does not wait in a graph. */
-int32_t ep_op_calls(enum ep_op op, const struct ep_options *options)
-{
-    const int has_graph = options->start == EP_START_GRAPH && ep_op_is_timed(op, options) &&
-                          !(ep_op_parts(op, options) & EP_PART_COUNTS);
-    return has_graph ? EP_GRAPH_CALLS : 1;
-}
-
-int ep_op_contains(enum ep_op whole, enum ep_op part)
-{
-    return operations[whole].mode == operations[part].mode &&
-           !(operations[part].parts & ~operations[whole].parts);
-}
 
 struct payload ep_layer_payload(const struct ep_layer *layer)
 {
@@ -81,7 +14,7 @@ struct payload ep_layer_payload(const struct ep_layer *layer)
 
 static weft_result open_ep(struct ep_layer *layer)
 {
-    const struct ep_options *options = layer->options;
+    const struct ep_layer_options *options = layer->options;
     weft_ep_config config = WEFT_INIT(weft_ep_config);
     config.num_experts = options->num_experts;
     config.max_topk = options->num_topk;
@@ -103,7 +36,7 @@ static int is_narrow(const struct ep_layer *layer)
 
 static weft_result open_handle(struct ep_layer *layer, uint64_t *arena_bytes)
 {
-    const struct ep_options *options = layer->options;
+    const struct ep_layer_options *options = layer->options;
     const uint64_t narrow_bytes[] = {options->row_bytes, ep_ll_element_bytes(options),
                                      ep_ll_scale_bytes(options)};
     weft_ep_handle_config handle_config = WEFT_INIT(weft_ep_handle_config);
@@ -148,7 +81,7 @@ static weft_result alloc_received(struct ep_layer *layer, size_t bytes, void **b
 
 static weft_result open_received(struct ep_layer *layer, uint64_t arena_bytes)
 {
-    const struct ep_options *options = layer->options;
+    const struct ep_layer_options *options = layer->options;
     const size_t capacity = (size_t)layer->capacity;
     const size_t selections = capacity * (size_t)options->num_topk;
     const struct {
@@ -375,8 +308,8 @@ static weft_result record(struct ep_layer *layer, enum ep_op op)
     return ep_layer_finish(layer, op);
 }
 
-weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, const struct ep_options *options,
-                          const struct ep_routing *routing)
+weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm,
+                          const struct ep_layer_options *options, const struct ep_routing *routing)
 {
     weft_team_info node = WEFT_INIT(weft_team_info);
     *layer = (struct ep_layer){

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "ep_ll.h"
+#include "workload/ep_ll.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "workload/failure.h"
@@ -13,7 +12,7 @@ static int is_by_expert(const struct ep_layer *layer)
     return layer->options->ll_layout == WEFT_LL_BY_EXPERT;
 }
 
-weft_rows_args ep_ll_rows_args(const struct ep_options *options)
+weft_rows_args ep_ll_rows_args(const struct ep_layer_options *options)
 {
     weft_rows_args args = WEFT_INIT(weft_rows_args);
     const enum ep_row_format format = options->row_format;
@@ -25,7 +24,7 @@ weft_rows_args ep_ll_rows_args(const struct ep_options *options)
     return args;
 }
 
-weft_ll_config ep_ll_config(const struct ep_options *options)
+weft_ll_config ep_ll_config(const struct ep_layer_options *options)
 {
     weft_ll_config config = WEFT_INIT(weft_ll_config);
     config.hidden = options->hidden;
@@ -49,15 +48,9 @@ weft_ll_config ep_ll_config(const struct ep_options *options)
     return config;
 }
 
-void ep_ll_print_carrier(const weft_ll_sizes *sizes)
-{
-    printf("carrier: %s%s%s\n", ep_ll_carrier_names[sizes->carrier],
-           sizes->carrier_reason[0] == '\0' ? "" : "; ", sizes->carrier_reason);
-}
-
 int ep_ll_fills_slots(const struct ep_layer *layer)
 {
-    const struct ep_options *options = layer->options;
+    const struct ep_layer_options *options = layer->options;
     const weft_dtype wire = ep_wire_dtype(options);
     return options->ll_answer == WEFT_LL_ANSWER_IN_SLOTS && !is_by_expert(layer) &&
            (wire == WEFT_DTYPE_NONE || wire == options->kind);
@@ -247,7 +240,7 @@ weft_result ep_ll_count_traffic(struct ep_layer *layer, struct ep_traffic *traff
  * straight. */
 static int is_relayed(const struct ep_layer *layer, enum ep_part part)
 {
-    const struct ep_options *options = layer->options;
+    const struct ep_layer_options *options = layer->options;
     return options->ll_route == WEFT_LL_RELAYED &&
            (part == EP_PART_DISPATCH || options->ll_answer != WEFT_LL_ANSWER_ROWS);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-#include "ep_check.h"
+#include "workload/ep_check.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ep_ll.h"
-#include "ep_pass.h"
+#include "workload/ep_ll.h"
+#include "workload/ep_pass.h"
 #include "workload/failure.h"
 #include "workload/of_ranks.h"
 #include "workload/quantised.h"
@@ -69,7 +69,7 @@ int64_t ep_sample_row(const struct ep_verifier *verifier, int64_t num_rows, int6
 /* Puts the numbers that stay of the row when it is quantised into its place. */
 static void quantise_row(struct ep_verifier *verifier, unsigned char *row)
 {
-    const struct ep_options *options = verifier->layer->options;
+    const struct ep_layer_options *options = verifier->layer->options;
     const weft_rows_args args = ep_ll_rows_args(options);
     const struct quantised_form form = {options->kind, args.narrow_dtype, args.scale,
                                         args.group_elements, sizeof(float)};
@@ -94,7 +94,7 @@ static void fill_row(struct ep_verifier *verifier, struct ep_token token, int32_
 /* Tells if it is not. */
 static int is_payload(struct ep_verifier *verifier, int32_t row)
 {
-    const struct ep_options *options = verifier->layer->options;
+    const struct ep_layer_options *options = verifier->layer->options;
     const struct ep_token token = verifier->received.rows[row];
     int is_right = 1;
     for (int32_t plane = 0; plane < options->num_planes && is_right; plane++) {
@@ -134,7 +134,7 @@ static void verify_dispatch(struct ep_verifier *verifier)
 static int read_answer(void *of, struct ep_token token, int32_t rank, float *values)
 {
     struct ep_verifier *verifier = of;
-    const struct ep_options *options = verifier->layer->options;
+    const struct ep_layer_options *options = verifier->layer->options;
     const float scale = ep_answer_scale(&verifier->layer->routing->problem, token, rank);
     ep_scale_row(options->kind, (size_t)options->hidden, scale, verifier->x, values, verifier->row);
     return 1;
@@ -143,7 +143,7 @@ static int read_answer(void *of, struct ep_token token, int32_t rank, float *val
 /* The rows of the token on all ranks that had it, summed as combine documents. */
 static void combine_token(struct ep_verifier *verifier, struct ep_token token)
 {
-    const struct ep_options *options = verifier->layer->options;
+    const struct ep_layer_options *options = verifier->layer->options;
     const size_t hidden = (size_t)options->hidden;
     const struct ep_answers answers = {options->hidden, options->kind, ep_wire_dtype(options),
                                        read_answer, verifier};
@@ -214,13 +214,13 @@ void ep_tally_row(struct ep_verifier *verifier, enum ep_op op, int is_equal, con
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "weft ep: rank %d: check of %s: first difference: %s\n", verifier->layer->rank,
-            ep_op_names[op], text);
+    fprintf(stderr, "%s: rank %d: check of %s: first difference: %s\n",
+            verifier->layer->options->program, verifier->layer->rank, ep_op_names[op], text);
 }
 
 static weft_result verify(struct ep_verifier *verifier)
 {
-    const struct ep_options *options = verifier->layer->options;
+    const struct ep_layer_options *options = verifier->layer->options;
     if (options->mode == EP_MODE_LOW_LATENCY)
         return ep_ll_verify(verifier);
     verify_layout(verifier);

@@ -2,7 +2,7 @@
 /* One pass through the layer, with experts, whose results the host gets to see. */
 #pragma once
 
-#include "ep_layer.h"
+#include "workload/ep_layer.h"
 
 /* The host's copies of the outputs of this rank, as struct ep_layer names them. */
 struct ep_results {

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ep_check.h"
-#include "ep_ll.h"
+#include "workload/ep_check.h"
+#include "workload/ep_ll.h"
 #include "workload/failure.h"
 #include "workload/low_latency_check.h"
 #include "workload/try.h"

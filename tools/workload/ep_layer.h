@@ -2,29 +2,10 @@
 /* The objects and buffers of one mixture-of-experts layer on this rank, and its operations. */
 #pragma once
 
-#include "ep_options.h"
-#include "ep_routing.h"
 #include "weft.h"
-
-/* An operation is a set of these, in their order. */
-enum ep_part {
-    EP_PART_LAYOUT = 1,
-    EP_PART_NOTIFY = 2,
-    EP_PART_COUNTS = 4, /* the host waits for them */
-    EP_PART_DISPATCH = 8,
-    EP_PART_COMBINE = 16,
-    EP_PART_RELEASE = 32 /* of what came, with low latency */
-};
-
-/* The parts of an operation that there are with the options; 0: it does not exist. Opaque bytes
- * cannot be summed, and a result whose answers lie in its slots cannot be combined again. */
-int ep_op_parts(enum ep_op op, const struct ep_options *options);
-/* 1 if the options ask for its time. */
-int ep_op_is_timed(enum ep_op op, const struct ep_options *options);
-/* How many of it are timed together: one, or those of a graph. */
-int32_t ep_op_calls(enum ep_op op, const struct ep_options *options);
-/* 1 if each part of `part` is one of `whole`, in the same mode. */
-int ep_op_contains(enum ep_op whole, enum ep_op part);
+#include "workload/ep_layer_options.h"
+#include "workload/ep_routing.h"
+#include "workload/payload.h"
 
 /* The bytes of rows that an operation moves per rank. */
 struct ep_traffic {
@@ -51,7 +32,7 @@ struct ep_ll {
 };
 
 struct ep_layer {
-    const struct ep_options *options;
+    const struct ep_layer_options *options;
     const struct ep_routing *routing;
     weft_comm *comm;
     int32_t rank, num_ranks;
@@ -91,8 +72,8 @@ struct payload ep_layer_payload(const struct ep_layer *layer);
 
 /* Collective; options must be resolved and lie, as routing, beyond ep_layer_close, which also
  * releases what a failed open left. */
-weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm, const struct ep_options *options,
-                          const struct ep_routing *routing);
+weft_result ep_layer_open(struct ep_layer *layer, weft_comm *comm,
+                          const struct ep_layer_options *options, const struct ep_routing *routing);
 void ep_layer_close(struct ep_layer *layer);
 
 /* Enqueues the operation, or its graph. Combine sums the rows as they lie in recv_x. */

@@ -4,9 +4,9 @@
  * all rows are to be checked, also with what that machine gives. */
 #pragma once
 
-#include "ep_layer.h"
-#include "ep_pass.h"
+#include "workload/ep_layer.h"
 #include "workload/ep_oracle_check.h"
+#include "workload/ep_pass.h"
 
 struct ep_tally {
     int64_t checked_rows; /* rows compared; of layout and notify: tokens and counts */

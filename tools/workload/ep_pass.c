@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "ep_pass.h"
+#include "workload/ep_pass.h"
 
 #include <stdlib.h>
 #include <string.h>

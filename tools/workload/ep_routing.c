@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include "ep_routing.h"
+#include "workload/ep_routing.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "workload/progress.h"
@@ -8,7 +9,8 @@
 
 enum { PIECE_TOKENS = 1024 }; /* between two looks at the clock */
 
-static int load_gate(struct ep_routing *routing, const struct ep_options *options, int32_t rank)
+static int load_gate(struct ep_routing *routing, const struct ep_layer_options *options,
+                     int32_t rank)
 {
     const int64_t num_tokens = routing->loaded_end - routing->loaded_begin;
     struct router_config config = {
@@ -21,8 +23,9 @@ static int load_gate(struct ep_routing *routing, const struct ep_options *option
     if (!router)
         return -1;
     struct progress progress;
-    progress_begin(&progress, rank == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN, "weft ep, routing",
-                   num_tokens);
+    char label[64];
+    snprintf(label, sizeof label, "%s, routing", options->program);
+    progress_begin(&progress, rank == 0 ? PROGRESS_SHOWN : PROGRESS_HIDDEN, label, num_tokens);
     for (int64_t done = 0; done < num_tokens; done += PIECE_TOKENS) {
         const int64_t left = num_tokens - done, first = done * options->num_topk;
         const int64_t piece = left < PIECE_TOKENS ? left : PIECE_TOKENS;
@@ -35,7 +38,7 @@ static int load_gate(struct ep_routing *routing, const struct ep_options *option
     return 0;
 }
 
-static void place(struct ep_routing *routing, const struct ep_options *options)
+static void place(struct ep_routing *routing, const struct ep_layer_options *options)
 {
     for (int32_t r = 0; r <= routing->num_ranks; r++)
         routing->first_tokens[r] = options->trace
@@ -80,13 +83,13 @@ static void pose_problem(struct ep_routing *routing, weft_comm *comm)
                                            .of = routing};
 }
 
-int ep_routing_open(struct ep_routing *routing, const struct ep_options *options, weft_comm *comm,
-                    enum ep_routing_extent extent)
+int ep_routing_open(struct ep_routing *routing, const struct ep_layer_options *options,
+                    weft_comm *comm, enum ep_routing_extent extent)
 {
     const int32_t rank = weft_comm_rank(comm);
-    size_t num_ranks = (size_t)options->job.num_ranks;
+    const size_t num_ranks = (size_t)weft_comm_num_ranks(comm);
     *routing = (struct ep_routing){
-        .num_ranks = options->job.num_ranks,
+        .num_ranks = (int32_t)num_ranks,
         .num_topk = options->num_topk,
         .num_experts = options->num_experts,
         .first_tokens = calloc(num_ranks + 1, sizeof(int64_t)),
@@ -111,12 +114,12 @@ int ep_routing_open(struct ep_routing *routing, const struct ep_options *options
         return -1;
     if (!options->trace)
         return load_gate(routing, options, rank);
-    trace_read(options->trace, options->layer, (int32_t)routing->loaded_begin, (int32_t)num_tokens,
-               routing->topk_idx, routing->topk_weights);
+    trace_read(options->trace, options->trace_layer, (int32_t)routing->loaded_begin,
+               (int32_t)num_tokens, routing->topk_idx, routing->topk_weights);
     return 0;
 }
 
-void ep_routing_mask(struct ep_routing *routing, const struct ep_options *options)
+void ep_routing_mask(struct ep_routing *routing, const struct ep_layer_options *options)
 {
     int32_t source = 0;
     for (int64_t token = routing->loaded_begin; token < routing->loaded_end; token++) {

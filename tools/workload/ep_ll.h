@@ -2,16 +2,13 @@
 /* The part of a layer that is low latency. */
 #pragma once
 
-#include "ep_layer.h"
+#include "workload/ep_layer.h"
 
 /* How rows are quantised, of a format that does it. */
-weft_rows_args ep_ll_rows_args(const struct ep_options *options);
+weft_rows_args ep_ll_rows_args(const struct ep_layer_options *options);
 
 /* The configuration that the options ask for. */
-weft_ll_config ep_ll_config(const struct ep_options *options);
-
-/* Prints how rows come, and why the library has chosen no faster way. */
-void ep_ll_print_carrier(const weft_ll_sizes *sizes);
+weft_ll_config ep_ll_config(const struct ep_layer_options *options);
 
 /* Collective; of a layer that has its weft_ep. Close also after a failure. */
 weft_result ep_ll_open(struct ep_layer *layer);
